@@ -1,0 +1,106 @@
+/* base.h: memory, containers, text, files. Everything above src/runtime stands on this header.
+ *
+ * Memory has three kinds, and each type says which it is: *arena* (freed together with its owner),
+ * *refcounted* (create/retain/release), *caller-owned* (init/dispose). All heap memory of the library
+ * comes through cr_alloc, so that tests can count it and make the Nth request fail. */
+#ifndef CR_BASE_H
+#define CR_BASE_H
+
+#include "cresset/status.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+/* NULL on failure, with the last error set to CR_ENOMEM. cr_alloc(0) returns a unique pointer. */
+void *cr_alloc(size_t size);
+void *cr_calloc(size_t count, size_t size); /* zeroed; the product is checked */
+void *cr_realloc(void *p, size_t size);     /* on failure `p` stays valid */
+void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of two; freed by cr_free */
+void cr_free(void *p);                      /* NULL is legal */
+char *cr_strdup(const char *s);
+char *cr_strndup(const char *s, size_t n);
+
+/* Test hooks. cr_alloc_fail_at(n): the nth request from now (1 = the next) fails, later ones succeed; 0 turns it off.
+ * cr_alloc_count: requests so far in this process. cr_alloc_live: blocks not yet freed. */
+CR_API void cr_alloc_fail_at(int64_t n);
+CR_API int64_t cr_alloc_count(void);
+CR_API int64_t cr_alloc_live(void);
+
+/* Arena: bump allocation, 16-byte aligned, freed all at once. Plain malloc under sanitizers. Not thread-safe. */
+typedef struct cr_arena { struct cr_arena_block *head; size_t used, bytes; } cr_arena;
+void cr_arena_init(cr_arena *a);
+void cr_arena_dispose(cr_arena *a);
+void *cr_arena_alloc(cr_arena *a, size_t size);  /* NULL: out of memory (error set) */
+void *cr_arena_calloc(cr_arena *a, size_t count, size_t size);
+void *cr_arena_copy(cr_arena *a, const void *data, size_t size);
+char *cr_arena_strdup(cr_arena *a, const char *s);
+char *cr_arena_strndup(cr_arena *a, const char *s, size_t n);
+char *cr_arena_printf(cr_arena *a, const char *format, ...) CR_PRINTF(2, 3);
+
+/* ---- checked arithmetic: true = overflow, as the compiler's builtins ---- */
+#define cr_add_overflow(a, b, out) __builtin_add_overflow((a), (b), (out))
+#define cr_sub_overflow(a, b, out) __builtin_sub_overflow((a), (b), (out))
+#define cr_mul_overflow(a, b, out) __builtin_mul_overflow((a), (b), (out))
+
+#define CR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define CR_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CR_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* ---- vec: a growing array. `CR_VEC(int) v = {0}; CR_TRY(cr_vec_push(&v, 3)); cr_vec_dispose(&v);` ---- */
+#define CR_VEC(T) struct { T *at; size_t n, cap; }
+cr_status cr__vec_grow(void **at, size_t *cap, size_t want, size_t item) CR_NODISCARD;
+#define cr_vec_reserve(v, want)                                                                                        \
+    ((size_t)(want) <= (v)->cap ? CR_OK : cr__vec_grow((void **)&(v)->at, &(v)->cap, (size_t)(want), sizeof *(v)->at))
+/* Assigns after growing, so a failed push changes nothing. */
+#define cr_vec_push(v, ...)                                                                                            \
+    (cr_vec_reserve((v), (v)->n + 1) ? CR_ENOMEM : ((void)((v)->at[(v)->n++] = (__VA_ARGS__)), CR_OK))
+#define cr_vec_dispose(v) (cr_free((v)->at), (v)->at = NULL, (v)->n = (v)->cap = 0)
+
+/* ---- map: open-addressed hash map from bytes to a pointer-sized value; keys are copied. Caller-owned. ---- */
+typedef struct cr_map { struct cr_map_slot *slots; size_t n, cap; } cr_map;
+void cr_map_init(cr_map *m);
+void cr_map_dispose(cr_map *m);
+cr_status cr_map_put(cr_map *m, const void *key, size_t len, uint64_t value) CR_NODISCARD; /* replaces */
+bool cr_map_find(const cr_map *m, const void *key, size_t len, uint64_t *value);         /* value may be NULL */
+bool cr_map_remove(cr_map *m, const void *key, size_t len);
+/* Iterates in unspecified order: `for (size_t i = 0; cr_map_next(m, &i, &key, &len, &value);)`. */
+bool cr_map_next(const cr_map *m, size_t *i, const void **key, size_t *len, uint64_t *value);
+#define cr_map_put_str(m, s, v) cr_map_put((m), (s), strlen(s), (v))
+#define cr_map_find_str(m, s, v) cr_map_find((m), (s), strlen(s), (v))
+
+uint64_t cr_hash(const void *data, size_t len, uint64_t seed);
+
+/* ---- str: a growing text, always NUL-terminated. Caller-owned. Errors are sticky: appends after a failed one do
+ * nothing, and cr_str_take or cr_str_status reports it, so that printing code needs no check per line. ---- */
+typedef struct cr_str { char *at; size_t n, cap; bool failed; } cr_str;
+void cr_str_init(cr_str *s);
+void cr_str_dispose(cr_str *s);
+void cr_str_add(cr_str *s, const char *text);
+void cr_str_addn(cr_str *s, const char *text, size_t n);
+void cr_str_addc(cr_str *s, char c);
+void cr_str_addf(cr_str *s, const char *format, ...) CR_PRINTF(2, 3);
+void cr_str_addv(cr_str *s, const char *format, va_list args);
+/* The shortest text that reads back as the same double ("0.1", "1e-05", "inf", "nan"), with ".0" when integral: Python's repr. */
+void cr_str_add_double(cr_str *s, double value);
+/* A quoted, escaped literal that the .crg and JSON parsers read back. */
+void cr_str_add_quoted(cr_str *s, const char *text, size_t n);
+const char *cr_str_get(const cr_str *s); /* never NULL */
+cr_status cr_str_status(const cr_str *s) CR_NODISCARD;
+cr_status cr_str_take(cr_str *s, char **out) CR_NODISCARD; /* *out: free with cr_free; s is empty after */
+
+/* ---- files ---- */
+/* A whole file mapped read-only (or private copy-on-write). Caller-owned. Empty files give data = "" and size 0. */
+typedef struct cr_mapping { const uint8_t *data; size_t size; void *impl; } cr_mapping;
+cr_status cr_mapping_open(cr_mapping *m, const char *path) CR_NODISCARD;
+void cr_mapping_close(cr_mapping *m);
+cr_status cr_file_read(const char *path, char **out, size_t *size) CR_NODISCARD; /* NUL-terminated; cr_free */
+/* Writes to a temporary beside `path`, syncs, renames: readers see the old file or the whole new one. */
+cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) CR_NODISCARD;
+
+/* ---- text positions: parsers report "line:column" ---- */
+/* 1-based line and column (in bytes) of `at` in `text`. */
+void cr_text_position(const char *text, const char *at, int *line, int *column);
+
+#endif
