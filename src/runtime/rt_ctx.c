@@ -1,0 +1,62 @@
+/* rt_ctx.c: the context a kernel runs in: scratch memory, the message of a failure, scalar arguments.
+ *
+ * Several threads of one rt_parallel_for may fail at once but there is room for one message; rt__pool_claims_failure
+ * lets only the first of them write, so that the message a caller reads always belongs to the code it got. */
+#include "runtime/rt_pool.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int64_t rt_itemsize(int dtype) {
+    static const uint8_t bytes_of[RT_DTYPE_COUNT] = {
+#define X(ID, id, bytes, name) bytes,
+        RT_DTYPES(X)
+#undef X
+    };
+    return dtype >= 0 && dtype < RT_DTYPE_COUNT ? bytes_of[dtype] : 0;
+}
+
+int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) {
+    if (!rt__pool_claims_failure(ctx->pool, ctx->error, code)) return code;
+    if (ctx->error && ctx->error_size) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(ctx->error, ctx->error_size, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+void *rt_scratch(const rt_ctx *ctx, size_t size) {
+    if (size > (size_t)PTRDIFF_MAX - 64) return NULL;
+    return ctx->alloc(ctx->user, size ? (size + 63) & ~(size_t)63 : 64);
+}
+
+void rt_scratch_free(const rt_ctx *ctx, void *p) {
+    if (p) ctx->free(ctx->user, p);
+}
+
+static void *plain_alloc(void *user, size_t size) {
+    (void)user;
+    return aligned_alloc(64, size);
+}
+
+static void plain_free(void *user, void *p) {
+    (void)user;
+    free(p);
+}
+
+rt_ctx rt_ctx_plain(rt_pool *pool, char *error, size_t error_size) {
+    return (rt_ctx){ .alloc = plain_alloc, .free = plain_free, .pool = pool, .error = error, .error_size = error_size };
+}
+
+rt_scalar rt_arg_scalar(const rt_call *c, int i) {
+    const rt_arg *a = &c->arg[i];
+    if (a->kind != RT_ARG_FLOAT && a->kind != RT_ARG_COMPLEX)
+        return (rt_scalar){ RT_ARG_INT, a->u.i, (double)a->u.i, 0 };
+    bool complex = a->kind == RT_ARG_COMPLEX;
+    double f = complex ? a->u.c[0] : a->u.f;
+    int64_t whole = f > -0x1p63 && f < 0x1p63 ? (int64_t)f : 0;
+    return (rt_scalar){ (int)a->kind, whole, f, complex ? a->u.c[1] : 0 };
+}
