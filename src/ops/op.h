@@ -1,0 +1,254 @@
+/* op.h: the op table. One op is one row; everything else follows from the row.
+ *
+ * A row gives the ATen schema text, tags, how output dtypes and shapes follow from the inputs (functions over symbolic
+ * sizes), and one way to compute: `.scalar` (pointwise text), `.kernel` (a runtime function), `.view` (no code), or
+ * `.decomp` (other ops). In-place and out variants, the fake rule, functionalisation, saved-for-backward sets, tests,
+ * stubs and docs are derived. Rows live in src/ops/table/FAMILY.inc; read docs/adding-an-op.md first.
+ *
+ * One call path serves everyone (src/ops/call.c):
+ *
+ *     bind -> rule -> [fake: done] -> allocate or make views -> kernel -> bump versions -> [recorder]
+ *
+ * The rule decides every output's dtype, sizes, strides and aliasing; the kernel only fills. */
+#ifndef CR_OP_H
+#define CR_OP_H
+
+#include "tensor/tensor.h"
+
+/* ---- arguments ---- */
+typedef enum cr_arg_kind {
+    CR_ARG_NONE,
+    CR_ARG_TENSOR,    /* u.t: a tensor, real or fake */
+    CR_ARG_META,      /* u.meta: only a meta (while a graph is built) */
+    CR_ARG_VALUE,     /* u.i: a value of the graph being built */
+    CR_ARG_INT,       /* u.i: a cr_dim, so possibly symbolic */
+    CR_ARG_FLOAT,     /* u.f */
+    CR_ARG_BOOL,      /* u.i */
+    CR_ARG_COMPLEX,   /* u.c: real, imaginary */
+    CR_ARG_STR,       /* u.s, n bytes, NUL-terminated */
+    CR_ARG_DTYPE, CR_ARG_LAYOUT, CR_ARG_FORMAT, /* u.i */
+    CR_ARG_DEVICE,    /* u.device */
+    CR_ARG_GENERATOR, /* u.generator */
+    CR_ARG_LIST,      /* u.list, n entries of any kinds above */
+    CR_ARG_GRAPH,     /* u.graph: a subgraph (higher-order ops) */
+    CR_ARG_SYM,       /* u.sym: a symbolic float or bool */
+    CR_ARG_KIND_COUNT
+} cr_arg_kind;
+/* How it was passed: round trips keep it. */
+enum { CR_GIVEN_DEFAULT = 0, CR_GIVEN_POSITIONAL = 1, CR_GIVEN_KEYWORD = 2 };
+typedef struct cr_arg {
+    uint8_t kind, given;
+    uint16_t pad;
+    uint32_t n;
+    union {
+        int64_t i;
+        double f;
+        const double *c;
+        const char *s;
+        cr_device device;
+        cr_tensor *t;
+        const cr_meta *meta;
+        rt_generator *generator;
+        const struct cr_arg *list;
+        struct cr_graph *graph;
+        cr_sym sym;
+    } u;
+} cr_arg; /* 16 bytes; plain data: owns nothing, but see cr_results_release */
+static inline cr_arg cr_arg_none(void) { return (cr_arg){ .kind = CR_ARG_NONE }; }
+static inline cr_arg cr_arg_tensor(cr_tensor *t) { return t ? (cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = t } : cr_arg_none(); }
+static inline cr_arg cr_arg_int(int64_t i) { return (cr_arg){ .kind = CR_ARG_INT, .given = 1, .u.i = i }; }
+static inline cr_arg cr_arg_float(double f) { return (cr_arg){ .kind = CR_ARG_FLOAT, .given = 1, .u.f = f }; }
+static inline cr_arg cr_arg_bool(bool b) { return (cr_arg){ .kind = CR_ARG_BOOL, .given = 1, .u.i = b }; }
+static inline cr_arg cr_arg_dtype(int d) { return (cr_arg){ .kind = CR_ARG_DTYPE, .given = 1, .u.i = d }; }
+static inline cr_arg cr_arg_str(const char *s) { return (cr_arg){ .kind = CR_ARG_STR, .given = 1, .n = (uint32_t)strlen(s), .u.s = s }; }
+static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) { return (cr_arg){ .kind = CR_ARG_LIST, .given = 1, .n = (uint32_t)n, .u.list = list }; }
+static inline bool cr_arg_is_number(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX; }
+/* The meta behind a TENSOR or META argument, else NULL. */
+static inline const cr_meta *cr_arg_meta(const cr_arg *a) { return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL; }
+rt_scalar cr_arg_scalar(const cr_arg *a); /* of a number (not symbolic) */
+int cr_arg_number_dtype(const cr_arg *a); /* i64, f64, bool, c128: how a number promotes */
+void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out);
+
+/* ---- schemas (schema.c) ---- */
+typedef enum cr_type {
+    CR_T_TENSOR, CR_T_SCALAR, CR_T_INT, CR_T_FLOAT, CR_T_BOOL, CR_T_STR, CR_T_DTYPE, CR_T_LAYOUT, CR_T_DEVICE, CR_T_FORMAT,
+    CR_T_GENERATOR, CR_T_GRAPH, CR_T_ANY, CR_T_COUNT
+} cr_type;
+typedef struct cr_param {
+    const char *name;   /* "" for unnamed returns */
+    uint8_t type;       /* cr_type of the value or list element */
+    bool symbolic;      /* SymInt, SymBool, SymFloat */
+    bool list, optional, item_optional; /* Tensor?[] has item_optional, Tensor[]? has optional */
+    bool keyword_only, has_default;
+    bool writes;        /* (a!) */
+    char alias;         /* 'a'.. or 0; '*' wildcard */
+    int32_t list_size;  /* int[2]: 2; 0: any */
+    cr_arg fallback;    /* the default */
+} cr_param;
+typedef struct cr_schema {
+    const char *ns, *name, *overload; /* "aten", "add", "Tensor"; overload "" = default */
+    const char *text;                 /* canonical text, prints back exactly */
+    cr_param *params, *returns;
+    uint16_t nparams, nreturns, npositional;
+    bool varargs_returns;             /* "-> ..." (higher-order ops) */
+} cr_schema;
+/* All memory in the arena. CR_EFORMAT with line and column. */
+CR_NODISCARD cr_status cr_schema_parse(cr_arena *arena, const char *text, cr_schema *out);
+void cr_schema_print(const cr_schema *schema, cr_str *out);
+
+/* ---- rows ---- */
+enum { /* tags */
+    CR_TAG_CORE = 1 << 0,        /* in the core ATen set */
+    CR_TAG_POINTWISE = 1 << 1,   /* implied by .scalar */
+    CR_TAG_VIEW = 1 << 2,        /* outputs may alias the first argument (.shape decides) */
+    CR_TAG_UPDATES = 1 << 3,     /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter, copy, uniform) */
+    CR_TAG_DATA_DEPENDENT = 1 << 4, /* sizes depend on data: the kernel has a count phase */
+    CR_TAG_RANDOM = 1 << 5,      /* draws from a generator */
+    CR_TAG_REDUCTION = 1 << 6,
+    CR_TAG_COMPOSITE = 1 << 7,   /* CompositeImplicitAutograd in PyTorch: always decomposes; implied by .decomp without kernel */
+    CR_TAG_INPLACE_VIEW = 1 << 8, /* derived in-place form changes the meta only (t_, squeeze_) */
+    CR_TAG_ASSERT = 1 << 9,      /* has an effect: never dead code */
+    CR_TAG_HIGHER_ORDER = 1 << 10,
+    CR_TAG_NO_PROMOTE_CHECK = 1 << 11, /* in-place/out results are stored with any cast */
+};
+enum { /* variants to derive */
+    CR_VARIANT_INPLACE = 1, CR_VARIANT_OUT = 2,
+    CR_VARIANT_METHOD = 4, CR_VARIANT_FUNCTION = 8, /* where Python shows it; 0 of both = both */
+};
+typedef struct cr_rule cr_rule;
+typedef cr_status cr_rule_fn(cr_rule *r);
+struct cr_emitter;
+/* Escape hatch: computes results by calling other ops through the emitter. */
+typedef cr_status cr_expand_fn(struct cr_emitter *e, const struct cr_op *op, const cr_arg *args, cr_arg *results);
+
+typedef struct cr_row {
+    const char *schema;
+    uint32_t tags, variants;
+    const char *names;      /* override of derived names: "inplace=bernoulli_.float out=max.dim_max(max, max_values)" */
+    cr_rule_fn *dtype;      /* sets r->common and r->result; NULL with .scalar: promote */
+    cr_rule_fn *shape;      /* sets r->out[]; NULL with .scalar: broadcast */
+    const char *scalar;     /* pointwise text in the formula language */
+    rt_kernel *kernel;
+    const char *decomp;     /* formula over argument names */
+    cr_expand_fn *decomp_fn;
+    const char *grad;       /* derivative formula */
+    cr_expand_fn *grad_fn;
+    const char *sample;     /* names the generator in tests/ops/samples.py; NULL: made from the schema */
+} cr_row;
+
+typedef enum cr_variant { CR_FUNCTIONAL, CR_INPLACE, CR_OUT } cr_variant;
+typedef struct cr_op {
+    cr_schema schema;
+    const char *name;      /* "aten::add.Tensor" ("aten::relu" for the default overload) */
+    const cr_row *row;
+    const struct cr_op *base; /* the op whose row it was derived from; itself when functional */
+    const struct cr_op *inplace, *out; /* derived forms or NULL */
+    const struct cr_op *next; /* next overload of the same name, in table order */
+    uint32_t tags, id;
+    uint8_t variant;
+    struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
+} cr_op;
+
+/* The table is built on first use (thread-safe). CR_ENOMEM, or CR_EFORMAT when a row is malformed. */
+CR_NODISCARD cr_status cr_ops_init(void);
+size_t cr_op_count(void);
+const cr_op *cr_op_at(size_t i);
+/* By full name "aten::add.Tensor", "aten.add.Tensor", "aten::relu" or "aten.relu.default"; NULL when absent. */
+const cr_op *cr_op_find(const char *name);
+/* First overload of "add" in a namespace ("aten"); follow ->next. */
+const cr_op *cr_op_find_name(const char *ns, const char *name);
+/* Adds an op at run time (custom, higher-order, opaque). `row` must outlive the process. CR_EVALUE when the name is taken. */
+CR_NODISCARD cr_status cr_op_register(const cr_row *row, const cr_op **out);
+/* Dtypes that PyTorch's CPU kernels accept for this op, recorded from the oracle: bit (1 << dtype); all ones when unrecorded. */
+uint32_t cr_op_accepts(const cr_op *op);
+
+/* ---- rules ---- */
+typedef struct cr_out {
+    cr_meta meta;
+    int16_t alias;   /* index of the argument whose storage it shares, -1: fresh memory */
+    bool same;       /* it *is* that argument (contiguous() of a contiguous tensor) */
+    bool none;       /* an undefined result (masked-out gradient) */
+    uint8_t scalar;  /* not a tensor: a number of this cr_arg_kind */
+    cr_dim number;   /* scalar == CR_ARG_INT: its value when the rule knows it (sym_size) */
+} cr_out;
+enum { CR_INLINE_OUTS = 4 };
+struct cr_rule {
+    const cr_op *op;       /* the functional op */
+    cr_env *env;           /* NULL: all concrete */
+    const cr_arg *arg;     /* schema order, defaults filled in, numbers in Tensor slots made wrapped metas */
+    int nargs;
+    int common, result;    /* dtype inputs are cast to; dtype of results. Set by .dtype */
+    cr_out *out;           /* grows by cr_rule_add */
+    int nout, out_cap;
+    const int64_t *count;  /* data-dependent sizes from the count phase; NULL when fake */
+    cr_out inline_out[CR_INLINE_OUTS];
+    cr_meta wrapped[2];    /* scratch for wrapped numbers */
+};
+/* Appends an output of dtype r->result on argument 0's device (CPU when there is none); NULL: out of memory. */
+cr_out *cr_rule_add(cr_rule *r);
+/* Appends a dense output of these sizes. */
+CR_NODISCARD cr_status cr_rule_add_dense(cr_rule *r, int dtype, int rank, const cr_dim *size);
+/* Appends a view of argument `arg` with the given meta geometry (dtype and storage follow the argument). NULL: out of memory. */
+cr_out *cr_rule_add_view(cr_rule *r, int arg);
+/* Appends a number result: a fresh unbacked symbol when it depends on data that a fake run does not have. */
+CR_NODISCARD cr_status cr_rule_add_number(cr_rule *r, cr_arg_kind kind, cr_dim value);
+/* The k-th data-dependent size: counted, or a fresh unbacked symbol in [0, hi]. */
+cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi);
+/* Reading arguments by position. */
+static inline const cr_meta *cr_rule_meta(const cr_rule *r, int i) { return cr_arg_meta(&r->arg[i]); }
+static inline bool cr_rule_has(const cr_rule *r, int i) { return r->arg[i].kind != CR_ARG_NONE; }
+static inline cr_dim cr_rule_int(const cr_rule *r, int i) { return r->arg[i].u.i; }
+static inline bool cr_rule_bool(const cr_rule *r, int i) { return r->arg[i].u.i != 0; }
+/* Dimension `d` made non-negative; CR_EINDEX when outside [-rank, rank). Rank 0 counts as 1. */
+CR_NODISCARD cr_status cr_wrap_dim(int64_t d, int rank, int *out);
+/* The list argument's dims as a bit mask; an absent or (where `empty_is_all`) empty list is all. CR_ERUNTIME on a repeat. */
+CR_NODISCARD cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask);
+/* An int list argument copied to `out` (at most `max`); a single entry is repeated to `want` when want > 0. */
+CR_NODISCARD cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim *out, int *n);
+/* Runs dtype and shape rules. `args` as cr_call takes them. Dispose frees what grew. */
+CR_NODISCARD cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
+void cr_rule_dispose(cr_rule *r);
+
+/* ---- emitters: who carries out an op ---- */
+/* Formulas, decompositions, indexing, the interpreter, tape and differentiator call only this. Implementations: exec
+ * (real and fake tensors, below) and the graph builder (src/graph). `args`: one per schema parameter. `results`: one
+ * per schema return; a Tensor[] return is one LIST argument. Exec results own a reference each (lists and their
+ * tensors too): release with cr_results_release. */
+typedef struct cr_emitter {
+    cr_status (*call)(struct cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
+    /* The meta of a tensor argument in this emitter's terms; *out = NULL when the argument is no tensor. */
+    cr_status (*meta)(struct cr_emitter *e, const cr_arg *arg, const cr_meta **out);
+    /* Gives back what call() handed out; nothing to do for graph builders. */
+    void (*release)(struct cr_emitter *e, cr_arg *results, size_t n);
+    cr_env *env; /* NULL when all is concrete */
+} cr_emitter;
+
+/* ---- calls ---- */
+/* Runs one op on tensors: real when all are real, fake as soon as one is fake (or under cr_ambient.fake). */
+CR_API CR_NODISCARD cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results);
+/* The emitter whose call is cr_call. */
+cr_emitter *cr_exec_emitter(void);
+/* Releases tensors and lists in results; leaves them CR_ARG_NONE. */
+void cr_results_release(cr_arg *results, size_t n);
+/* Convenience for C callers: finds the op, binds positional arguments (the rest default), one tensor result.
+ *     cr_arg a[] = { cr_arg_tensor(x), cr_arg_int(1) };   CR_TRY(cr_call_1("aten::softmax.int", a, 2, &y)); */
+CR_API CR_NODISCARD cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out);
+
+/* What a call reads of its surroundings, once per call. Thread-local. */
+typedef struct cr_recorder {
+    /* Called after a depth-0 call, with the arguments as given and the results. */
+    cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
+} cr_recorder;
+typedef struct cr_ambient { cr_recorder *recorder; bool fake; int depth; cr_env *env; } cr_ambient;
+cr_ambient *cr_ambient_get(void);
+
+/* ---- binding (bind.c): overload choice on argument kinds, never on Python objects ---- */
+typedef struct cr_keyword { const char *name; cr_arg value; } cr_keyword;
+typedef struct cr_binding { const cr_op *op; cr_arg *args; uint16_t nargs; } cr_binding; /* args: caller's array of CR_MAX_PARAMS */
+enum { CR_MAX_PARAMS = 40 };
+/* Picks the first overload (in table order, Tensor overloads first) that the arguments fit and fills in defaults,
+ * conversions (int to float, one int to an int[k] list) included. `first` is the overload list, or one op with
+ * `only` set. CR_ETYPE lists what was given and the overloads that exist. Lists that conversion made are in `arena`. */
+CR_NODISCARD cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs, const cr_keyword *keywords, size_t nkeywords, cr_arena *arena, cr_binding *out);
+
+#endif

@@ -1,0 +1,155 @@
+/* tensor.h: dtypes, metas, storages, tensors, promotion, layout.
+ *
+ * A *meta* says everything about a tensor but its data: dtype, device, sizes, strides, offset, storage identity. Sizes
+ * are cr_dim, so one set of rules serves real, fake and symbolic tensors. A *tensor* is a meta on a shared, versioned
+ * storage. A fake tensor is a tensor whose storage has an identity but no memory. Tensors and storages are refcounted
+ * (atomically); distinct tensors may be used from distinct threads, data races on one storage are the user's. */
+#ifndef CR_TENSOR_H
+#define CR_TENSOR_H
+
+#include "runtime/rt.h"
+#include "sym/sym.h"
+
+enum { CR_MAX_RANK = RT_MAX_RANK };
+
+/* ---- dtypes: CR_F32 and RT_F32 are the same number ---- */
+typedef enum cr_dtype {
+#define X(ID, id, bytes, name) CR_##ID = RT_##ID,
+    RT_DTYPES(X)
+#undef X
+    CR_DTYPE_COUNT = RT_DTYPE_COUNT
+} cr_dtype;
+const char *cr_dtype_name(int dtype);       /* "float32" */
+const char *cr_dtype_short(int dtype);      /* "f32" */
+const char *cr_dtype_aten(int dtype);       /* "Float": how PyTorch's messages name it */
+bool cr_dtype_find(const char *name, int *out); /* any of the three spellings, or aliases (half, double, long, ...) */
+static inline bool cr_dtype_is_floating(int d) { return rt_is_float(d); }
+static inline bool cr_dtype_is_complex(int d) { return rt_is_complex(d); }
+static inline bool cr_dtype_is_integral(int d) { return rt_is_integer(d) || d == CR_BOOL; }
+int cr_dtype_to_real(int dtype);            /* c64 -> f32, c128 -> f64, c32 -> f16, others themselves */
+int cr_dtype_to_complex(int dtype);         /* f32 -> c64, f64 -> c128, f16 -> c32 */
+
+/* ---- promotion ---- */
+int cr_promote_types(int a, int b);         /* PyTorch's table; -1 where it has none (float8, mixed unsigned) */
+bool cr_can_cast(int from, int to);         /* may a result of `from` be stored in place into `to`? */
+int cr_default_dtype(void);                 /* process-wide; CR_F32 at start */
+CR_NODISCARD cr_status cr_set_default_dtype(int dtype);
+/* The three classes of PyTorch's promotion: dims > 0-d > wrapped number. Feed metas, then ask. */
+typedef struct cr_promotion { int dim, zero, wrapped; } cr_promotion; /* dtypes, -1 = none yet */
+#define CR_PROMOTION_INIT { -1, -1, -1 }
+struct cr_meta;
+CR_NODISCARD cr_status cr_promotion_add(cr_promotion *p, const struct cr_meta *m);
+void cr_promotion_add_dtype(cr_promotion *p, int dtype, bool wrapped); /* a number argument */
+CR_NODISCARD cr_status cr_promotion_result(const cr_promotion *p, int *out);
+
+/* ---- devices, layouts, formats ---- */
+typedef enum cr_device_type { CR_CPU = 0, CR_CUDA = 1, CR_META_DEVICE = 2 } cr_device_type;
+typedef struct cr_device { int8_t type, index; } cr_device; /* index -1: unspecified ("cpu") */
+CR_NODISCARD cr_status cr_device_parse(const char *text, cr_device *out);
+void cr_device_print(cr_device d, cr_str *out); /* "cpu", "cuda:0" */
+typedef enum cr_memory_format { CR_CONTIGUOUS = 0, CR_PRESERVE = 1, CR_CHANNELS_LAST = 2, CR_CHANNELS_LAST_3D = 3 } cr_memory_format;
+
+/* ---- meta: plain data, copied freely (cr_meta_copy copies only the used part) ---- */
+enum {
+    CR_META_WRAPPED = 1, /* a Python number standing in a tensor slot */
+    CR_META_CONJ = 2,    /* lazily conjugated / negated: honoured when elements are loaded */
+    CR_META_NEG = 4,
+    CR_META_REQUIRES_GRAD = 8,
+};
+typedef struct cr_meta {
+    uint8_t dtype, rank, flags;
+    cr_device device;
+    uint64_t storage; /* identity; equal = may alias. 0: not yet given */
+    cr_dim offset;    /* in elements */
+    cr_dim size[CR_MAX_RANK], stride[CR_MAX_RANK];
+} cr_meta;
+void cr_meta_init(cr_meta *m, int dtype, cr_device device); /* rank 0, offset 0 */
+void cr_meta_copy(cr_meta *to, const cr_meta *from);
+cr_dim cr_meta_numel(cr_env *env, const cr_meta *m);
+/* Sets the sizes and dense row-major strides (or the given format's). CR_ERUNTIME: rank over CR_MAX_RANK or not the
+ * format's rank, negative or overflowing sizes. */
+CR_NODISCARD cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *size, cr_memory_format format);
+void cr_strides_contiguous(cr_env *env, int rank, const cr_dim *size, cr_dim *stride);
+/* Strides of a dense tensor whose dimensions are laid out in `order` (order[rank-1] is the innermost). */
+void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *order, cr_dim *stride);
+/* Facts only; CR_UNKNOWN means "treat as not". Size-1 dims do not matter; no elements = contiguous. */
+cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format format);
+cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m); /* non-overlapping and dense in some order */
+/* What PyTorch suggests for a like-shaped result: CHANNELS_LAST(_3D) when the strides say so, else CONTIGUOUS. */
+cr_memory_format cr_meta_suggest_format(cr_env *env, const cr_meta *m);
+bool cr_meta_equal(cr_env *env, const cr_meta *a, const cr_meta *b); /* dtype, device, sizes, strides, offset: same terms */
+void cr_meta_print(cr_env *env, const cr_meta *m, cr_str *out);      /* f32[2, s0](s0, 1)@cpu */
+void cr_shape_print(cr_env *env, int rank, const cr_dim *size, cr_str *out); /* [2, 3] */
+/* Do two elements of one tensor share memory? Do two tensors? Conservative UNKNOWN as PyTorch's tests. */
+cr_tri cr_meta_self_overlap(const cr_meta *m);
+typedef enum cr_overlap { CR_OVERLAP_NONE, CR_OVERLAP_FULL, CR_OVERLAP_PARTIAL, CR_OVERLAP_TOO_HARD } cr_overlap;
+cr_overlap cr_meta_overlap(const cr_meta *a, const cr_meta *b);
+/* Bytes a storage needs to hold the meta (offset included); CR_ERUNTIME on overflow. Concrete metas only. */
+CR_NODISCARD cr_status cr_meta_bytes(const cr_meta *m, int64_t *out);
+
+/* The layout every pointwise result gets (PyTorch's TensorIterator): `inputs` are the tensor operands, sizes already
+ * broadcast to out->size. Sets out->stride: all dense with equal strides: those; otherwise dims ordered by the
+ * operands' strides, ambiguous or unknown cases keep order. */
+void cr_layout_pointwise(cr_env *env, const cr_meta *const *inputs, int n, cr_meta *out);
+/* Strides as empty_like(preserve) gives them. */
+void cr_layout_like(cr_env *env, const cr_meta *in, cr_meta *out);
+/* Broadcasts b's sizes into out (rank and sizes updated). CR_ERUNTIME naming both shapes. */
+CR_NODISCARD cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr_dim *bsize);
+/* Strides of `m` seen through a reshape to `size`, or *possible = false (a copy is needed). May guard on sizes. */
+CR_NODISCARD cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride, bool *possible);
+
+/* ---- storage ---- */
+typedef struct cr_storage {
+    int64_t refs; /* atomic */
+    uint64_t id;  /* unique in the process, never 0 */
+    uint64_t version; /* atomic; bumped by every write */
+    void *data;   /* NULL when fake or empty */
+    int64_t bytes;
+    bool fake, readonly, resizable;
+    void (*dispose)(void *user, void *data); /* foreign memory; NULL: cr_free(data) */
+    void *user;
+} cr_storage;
+CR_NODISCARD cr_status cr_storage_create(int64_t bytes, cr_storage **out); /* 64-byte aligned, not zeroed */
+CR_NODISCARD cr_status cr_storage_fake(cr_storage **out);
+/* Wraps foreign memory; `dispose` runs when the last reference goes (also if this call fails: it does not run then). */
+CR_NODISCARD cr_status cr_storage_wrap(void *data, int64_t bytes, void (*dispose)(void *, void *), void *user, cr_storage **out);
+CR_NODISCARD cr_status cr_storage_resize(cr_storage *s, int64_t bytes); /* keeps the common prefix */
+void cr_storage_retain(cr_storage *s);
+void cr_storage_release(cr_storage *s);
+
+/* ---- tensor ---- */
+typedef struct cr_tensor {
+    int64_t refs; /* atomic */
+    cr_meta meta;
+    cr_storage *storage;
+    cr_env *env;             /* symbols of a symbolic fake tensor, else NULL; retained */
+    struct cr_tensor *base;  /* the tensor this is a view of (root), retained; NULL for a root */
+    void *autograd;          /* owned by src/autograd */
+    uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
+    void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
+} cr_tensor;
+/* Fresh memory (or a fake storage) for a dense meta; strides and sizes are taken from the meta. meta->storage is ignored. */
+CR_NODISCARD cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out);
+CR_NODISCARD cr_status cr_tensor_create_fake(cr_env *env, const cr_meta *meta, cr_tensor **out);
+/* A tensor on an existing storage. `base` may be NULL. Bounds are checked unless fake: CR_ERUNTIME. */
+CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base, cr_env *env, cr_tensor **out);
+/* Dense CPU tensor with a copy of `data` (row-major). */
+CR_NODISCARD cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out);
+/* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
+CR_NODISCARD cr_status cr_tensor_scalar(int dtype, rt_scalar value, cr_tensor **out);
+void cr_tensor_retain(cr_tensor *t);
+void cr_tensor_release(cr_tensor *t);
+static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }
+rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
+CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out); /* index: rank numbers */
+static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage->version, 1, __ATOMIC_RELAXED); }
+
+/* ---- process-wide execution context for kernels ---- */
+/* A context with scratch through cr_alloc and the shared pool; `error` is the caller's buffer. */
+rt_ctx cr_kernel_ctx(char *error, size_t error_size);
+int cr_num_threads(void);
+CR_NODISCARD cr_status cr_set_num_threads(int n); /* CR_EVALUE when n < 1 */
+/* The default CPU generator. */
+rt_generator *cr_default_generator(void);
+
+#endif
