@@ -7,7 +7,7 @@
  * arithmetic that overflows gives the opaque "unknown" term, which compares with nothing.
  *
  *     cr_env *env; CR_TRY(cr_env_create(&env));
- *     cr_sym s0 = cr_sym_symbol(env, "s0", CR_INT, 2, INT64_MAX);
+ *     cr_sym s0 = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX);
  *     cr_sym e  = cr_sym_floordiv(env, cr_sym_mul(env, cr_sym_int(env, 2), s0), cr_sym_int(env, 2));   -- s0 itself
  *
  * Constructors return NULL only when memory ran out; NULL operands give NULL, so that a chain is checked once at its
@@ -20,7 +20,7 @@
 typedef struct cr_env cr_env;               /* refcounted */
 typedef const struct cr_expr *cr_sym;       /* arena of its environment */
 
-typedef enum cr_sym_type { CR_INT, CR_FLOAT, CR_BOOL } cr_sym_type;
+typedef enum cr_sym_type { CR_TYPE_INT, CR_TYPE_FLOAT, CR_TYPE_BOOL } cr_sym_type;
 typedef enum cr_tri { CR_NO = 0, CR_YES = 1, CR_UNKNOWN = 2 } cr_tri;
 typedef enum cr_cmp { CR_EQ, CR_NE, CR_LT, CR_LE, CR_GT, CR_GE } cr_cmp;
 
