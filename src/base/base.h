@@ -99,7 +99,9 @@ cr_status cr_file_read(const char *path, char **out, size_t *size) CR_NODISCARD;
 /* Writes to a temporary beside `path`, syncs, renames: readers see the old file or the whole new one. */
 cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) CR_NODISCARD;
 
-/* ---- text positions: parsers report "line:column" ---- */
+/* ---- text ---- */
+/* strtod as the C locale has it, whatever locale the process has set: file formats always write a point. */
+double cr_strtod(const char *text, char **end);
 /* 1-based line and column (in bytes) of `at` in `text`. */
 void cr_text_position(const char *text, const char *at, int *line, int *column);
 
