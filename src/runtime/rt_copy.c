@@ -1,0 +1,273 @@
+/* rt_copy.c: moves elements between views of any strides and dtypes.
+ *
+ * A copy is first brought to a normal form: src broadcast to dst's shape, dimensions of size 1 dropped, the others in
+ * the order dst lies in memory, neighbours merged where both sides step through them as one. What remains picks the
+ * loop: rows of memcpy, rows of equal elements, a tiled transpose when src's dense dimension is another than dst's, or
+ * strided rows; rows of different dtypes go through rt_convert. Any range of the elements, in that order, can be copied
+ * on its own, which is how threads share the work. */
+#include "runtime/rt.h"
+
+#include <string.h>
+
+enum { PARALLEL_GRAIN_BYTES = 128 * 1024, TILE = 32 };
+
+typedef struct plan {
+    char *dst;
+    const char *src;
+    int64_t size[RT_MAX_RANK], ds[RT_MAX_RANK], ss[RT_MAX_RANK]; /* strides in elements */
+    int64_t dst_bytes, src_bytes;
+    int rank, dst_dtype, src_dtype;
+    int across; /* transpose: the dimension along which src is dense; -1: rows */
+} plan;
+
+/* dst and src of equal element size whose bits need no change. */
+static bool same_bits(const plan *p) { return p->dst_dtype == p->src_dtype; }
+
+static void plan_dims(plan *p, const rt_view *dst, const rt_view *src) {
+    int rank = 0;
+    for (int d = 0; d < dst->rank; d++) {
+        if (dst->size[d] == 1) continue;
+        int from = d - (dst->rank - src->rank);
+        int64_t step = from >= 0 && src->size[from] != 1 ? src->stride[from] : 0;
+        int at = rank++;
+        for (; at > 0 && p->ds[at - 1] < dst->stride[d]; at--) {
+            p->size[at] = p->size[at - 1];
+            p->ds[at] = p->ds[at - 1];
+            p->ss[at] = p->ss[at - 1];
+        }
+        p->size[at] = dst->size[d];
+        p->ds[at] = dst->stride[d];
+        p->ss[at] = step;
+    }
+    int kept = 0;
+    for (int d = 0; d < rank; d++) {
+        if (kept && p->ds[kept - 1] == p->size[d] * p->ds[d] && p->ss[kept - 1] == p->size[d] * p->ss[d]) {
+            p->size[kept - 1] *= p->size[d];
+        } else {
+            p->size[kept] = p->size[d];
+            kept++;
+        }
+        p->ds[kept - 1] = p->ds[d];
+        p->ss[kept - 1] = p->ss[d];
+    }
+    if (!kept) {
+        p->size[0] = 1;
+        p->ds[0] = p->ss[0] = 1;
+        kept = 1;
+    }
+    p->rank = kept;
+}
+
+/* ---- rows ---- */
+
+typedef struct { uint64_t half[2]; } item16;
+
+#define STRIDED(T)                                                                                                     \
+    do {                                                                                                               \
+        T *y = (T *)(void *)dst;                                                                                       \
+        const T *x = (const T *)(const void *)src;                                                                     \
+        for (int64_t i = 0; i < n; i++) y[i * ds] = x[i * ss];                                                         \
+    } while (0)
+#define REPEATED(T)                                                                                                    \
+    do {                                                                                                               \
+        T *y = (T *)(void *)dst;                                                                                       \
+        const T x = *(const T *)(const void *)src;                                                                     \
+        for (int64_t i = 0; i < n; i++) y[i] = x;                                                                      \
+    } while (0)
+
+static bool is_zero(const char *p, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i++)
+        if (p[i]) return false;
+    return true;
+}
+
+static void copy_row(const plan *p, char *dst, const char *src, int64_t n) {
+    int64_t ds = p->ds[p->rank - 1], ss = p->ss[p->rank - 1], bytes = p->dst_bytes;
+    if (!same_bits(p)) {
+        rt_convert(p->dst_dtype, dst, ds, p->src_dtype, src, ss, n);
+    } else if (ds == 1 && ss == 1) {
+        memcpy(dst, src, (size_t)(n * bytes));
+    } else if (ds == 1 && ss == 0) {
+        if (bytes == 1) memset(dst, *src, (size_t)n);
+        else if (is_zero(src, bytes)) memset(dst, 0, (size_t)(n * bytes));
+        else if (bytes == 2) REPEATED(uint16_t);
+        else if (bytes == 4) REPEATED(uint32_t);
+        else if (bytes == 8) REPEATED(uint64_t);
+        else REPEATED(item16);
+    } else {
+        if (bytes == 1) STRIDED(uint8_t);
+        else if (bytes == 2) STRIDED(uint16_t);
+        else if (bytes == 4) STRIDED(uint32_t);
+        else if (bytes == 8) STRIDED(uint64_t);
+        else STRIDED(item16);
+    }
+}
+
+/* Elements [begin, end) in the plan's order. */
+static int copy_range(void *arg, int64_t begin, int64_t end) {
+    const plan *p = arg;
+    int64_t index[RT_MAX_RANK], rest = begin;
+    char *dst = p->dst;
+    const char *src = p->src;
+    int last = p->rank - 1;
+    for (int d = last; d >= 0; d--) {
+        index[d] = rest % p->size[d];
+        rest /= p->size[d];
+        dst += index[d] * p->ds[d] * p->dst_bytes;
+        src += index[d] * p->ss[d] * p->src_bytes;
+    }
+    for (int64_t at = begin; at < end;) {
+        int64_t n = p->size[last] - index[last];
+        if (n > end - at) n = end - at;
+        copy_row(p, dst, src, n);
+        at += n;
+        /* To the start of the next row. */
+        dst -= index[last] * p->ds[last] * p->dst_bytes;
+        src -= index[last] * p->ss[last] * p->src_bytes;
+        index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            dst += p->ds[d] * p->dst_bytes;
+            src += p->ss[d] * p->src_bytes;
+            if (++index[d] < p->size[d]) break;
+            dst -= p->size[d] * p->ds[d] * p->dst_bytes;
+            src -= p->size[d] * p->ss[d] * p->src_bytes;
+            index[d] = 0;
+        }
+    }
+    return RT_OK;
+}
+
+/* ---- transpose: dst dense along the last dimension, src dense along `across` ---- */
+
+/* dst[r][c] = src[c][r], r < rows, c < cols; ds and ss step one row of dst and one row of src. */
+#define TRANSPOSE(T)                                                                                                   \
+    do {                                                                                                               \
+        T *y = (T *)(void *)dst;                                                                                       \
+        const T *x = (const T *)(const void *)src;                                                                     \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int64_t c = 0; c < cols; c++) y[r * ds + c] = x[c * ss + r];                                          \
+    } while (0)
+
+typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef uint32_t u32x4_index __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (u32x4_index){ __VA_ARGS__ })
+#endif
+
+static void transpose_4x4(uint32_t *y, int64_t ds, const uint32_t *x, int64_t ss) {
+    u32x4 a = *(const u32x4 *)x, b = *(const u32x4 *)(x + ss);
+    u32x4 c = *(const u32x4 *)(x + 2 * ss), d = *(const u32x4 *)(x + 3 * ss);
+    u32x4 ab = SHUFFLE(a, b, 0, 4, 1, 5), cd = SHUFFLE(c, d, 0, 4, 1, 5);
+    *(u32x4 *)y = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(u32x4 *)(y + ds) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+    ab = SHUFFLE(a, b, 2, 6, 3, 7), cd = SHUFFLE(c, d, 2, 6, 3, 7);
+    *(u32x4 *)(y + 2 * ds) = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(u32x4 *)(y + 3 * ds) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+}
+
+static void transpose_tile(int64_t bytes, char *dst, int64_t ds, const char *src, int64_t ss, int64_t rows,
+                           int64_t cols) {
+    if (bytes == 4) {
+        uint32_t *y = (uint32_t *)(void *)dst;
+        const uint32_t *x = (const uint32_t *)(const void *)src;
+        int64_t r = 0;
+        for (; r + 4 <= rows; r += 4) {
+            int64_t c = 0;
+            for (; c + 4 <= cols; c += 4) transpose_4x4(y + r * ds + c, ds, x + c * ss + r, ss);
+            for (; c < cols; c++)
+                for (int64_t k = r; k < r + 4; k++) y[k * ds + c] = x[c * ss + k];
+        }
+        for (; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++) y[r * ds + c] = x[c * ss + r];
+    } else if (bytes == 1) {
+        TRANSPOSE(uint8_t);
+    } else if (bytes == 2) {
+        TRANSPOSE(uint16_t);
+    } else if (bytes == 8) {
+        TRANSPOSE(uint64_t);
+    } else {
+        TRANSPOSE(item16);
+    }
+}
+
+/* Chooses the transpose for copies worth it. */
+static int across_dim(const plan *p) {
+    int last = p->rank - 1;
+    if (!same_bits(p) || p->ds[last] != 1 || p->ss[last] <= 1 || p->size[last] < 4) return -1;
+    for (int d = 0; d < last; d++)
+        if (p->ss[d] == 1 && p->size[d] >= 4) return d;
+    return -1;
+}
+
+/* One unit of work is one tile-high strip: TILE steps of `across`, all of the last dimension. */
+static int64_t transpose_strips(const plan *p) {
+    int64_t n = (p->size[p->across] + TILE - 1) / TILE;
+    for (int d = 0; d < p->rank - 1; d++)
+        if (d != p->across) n *= p->size[d];
+    return n;
+}
+
+static int transpose_range(void *arg, int64_t begin, int64_t end) {
+    const plan *p = arg;
+    int last = p->rank - 1;
+    int64_t strips = (p->size[p->across] + TILE - 1) / TILE, width = p->size[last];
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t row = unit % strips * TILE, rest = unit / strips;
+        char *dst = p->dst + row * p->ds[p->across] * p->dst_bytes;
+        const char *src = p->src + row * p->src_bytes;
+        for (int d = last - 1; d >= 0; d--) {
+            if (d == p->across) continue;
+            dst += rest % p->size[d] * p->ds[d] * p->dst_bytes;
+            src += rest % p->size[d] * p->ss[d] * p->src_bytes;
+            rest /= p->size[d];
+        }
+        int64_t rows = p->size[p->across] - row < TILE ? p->size[p->across] - row : TILE;
+        for (int64_t c = 0; c < width; c += TILE)
+            transpose_tile(p->dst_bytes, dst + c * p->dst_bytes, p->ds[p->across], src + c * p->ss[last] * p->src_bytes,
+                           p->ss[last], rows, width - c < TILE ? width - c : TILE);
+    }
+    return RT_OK;
+}
+
+int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src) {
+    int64_t n = rt_numel(dst);
+    if (n == 0) return RT_OK;
+    plan p = { .dst = dst->p, .src = src->p, .dst_dtype = dst->dtype, .src_dtype = src->dtype, .across = -1 };
+    p.dst_bytes = rt_itemsize(dst->dtype);
+    p.src_bytes = rt_itemsize(src->dtype);
+    plan_dims(&p, dst, src);
+    p.across = across_dim(&p);
+    if (p.across >= 0) {
+        int64_t strips = transpose_strips(&p), bytes = n / strips * p.dst_bytes;
+        return rt_parallel_for(ctx, strips, PARALLEL_GRAIN_BYTES / (bytes + 1) + 1, transpose_range, &p);
+    }
+    int64_t widest = p.dst_bytes > p.src_bytes ? p.dst_bytes : p.src_bytes;
+    return rt_parallel_for(ctx, n, PARALLEL_GRAIN_BYTES / widest, copy_range, &p);
+}
+
+int rt_fill(const rt_ctx *ctx, const rt_view *dst, rt_scalar value) {
+    _Alignas(16) char item[16];
+    double complex_value[2] = { value.f, value.im };
+    if (value.kind == RT_ARG_INT) rt_convert(dst->dtype, item, 1, RT_I64, &value.i, 1, 1);
+    else if (value.kind == RT_ARG_COMPLEX) rt_convert(dst->dtype, item, 1, RT_C128, complex_value, 1, 1);
+    else rt_convert(dst->dtype, item, 1, RT_F64, &value.f, 1, 1);
+    rt_view one = { .p = item, .dtype = dst->dtype };
+    return rt_copy(ctx, dst, &one);
+}
+
+int rt_contiguous(const rt_ctx *ctx, const rt_view *v, int dtype, rt_view *out, void **scratch) {
+    *scratch = NULL;
+    if (v->dtype == dtype && rt_is_contiguous(v)) {
+        *out = rt_view_contiguous(v->p, dtype, v->rank, v->size);
+        return RT_OK;
+    }
+    void *p = rt_scratch(ctx, (size_t)(rt_numel(v) * rt_itemsize(dtype)));
+    if (!p) return rt_fail(ctx, RT_ENOMEM, "out of memory for a contiguous copy");
+    *out = rt_view_contiguous(p, dtype, v->rank, v->size);
+    int code = rt_copy(ctx, out, v);
+    if (code) rt_scratch_free(ctx, p);
+    else *scratch = p;
+    return code;
+}

@@ -1,0 +1,153 @@
+/* The thread pool: every index once, deterministic ranges, errors with their own message, nesting, fork. */
+#include "check.h"
+#include "runtime/rt.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 1000 };
+
+static char message[64];
+static rt_ctx ctx;
+
+typedef struct tally {
+    atomic_int hits[MOST];
+    atomic_long ranges; /* sum over chunks of (begin+1)*(end+7): equal splits give equal sums */
+    int64_t fail_from;
+    bool nested;
+} tally;
+
+static int count(void *arg, int64_t begin, int64_t end) {
+    tally *t = arg;
+    atomic_fetch_add(&t->ranges, (begin + 1) * (end + 7));
+    for (int64_t i = begin; i < end; i++) {
+        atomic_fetch_add(&t->hits[i], 1);
+        if (i >= t->fail_from) return rt_fail(&ctx, 1 + (int)(i % 5), "%d", (int)(1 + i % 5));
+    }
+    if (t->nested) {
+        tally *inner = calloc(1, sizeof *inner);
+        inner->fail_from = MOST;
+        CHECK_EQ(rt_parallel_for(&ctx, 77, 1, count, inner), RT_OK);
+        int once = 0;
+        for (int i = 0; i < 77; i++) once += inner->hits[i] == 1;
+        CHECK_EQ(once, 77);
+        free(inner);
+    }
+    return RT_OK;
+}
+
+static long run_once(int64_t n, int64_t grain, bool nested) {
+    tally *t = calloc(1, sizeof *t);
+    t->fail_from = MOST;
+    t->nested = nested;
+    CHECK_EQ(rt_parallel_for(&ctx, n, grain, count, t), RT_OK);
+    int right = 0;
+    for (int i = 0; i < MOST; i++) right += t->hits[i] == (i < n);
+    CHECK_EQ(right, MOST);
+    long ranges = t->ranges;
+    free(t);
+    return ranges;
+}
+
+static void every_index_once(void) {
+    for (int64_t n = 0; n < MOST; n += 37)
+        for (int64_t grain = 0; grain < 60; grain += 13) run_once(n, grain, grain == 13);
+}
+
+static void same_ranges_every_time(void) {
+    for (int64_t n = 1; n < MOST; n += 101) {
+        long first = run_once(n, 3, false);
+        for (int i = 0; i < 20; i++) CHECK_EQ(run_once(n, 3, false), first);
+    }
+}
+
+static void first_error_keeps_its_message(void) {
+    for (int from = 0; from < 300; from++) {
+        tally *t = calloc(1, sizeof *t);
+        t->fail_from = from;
+        int code = rt_parallel_for(&ctx, 500, 1, count, t);
+        CHECK(code > 0);
+        CHECK_EQ(atoi(message), code);
+        free(t);
+    }
+    rt_fail(&ctx, RT_EVALUE, "after %s", "the run");
+    CHECK_STR(message, "after the run");
+}
+
+static void *other_thread(void *arg) {
+    every_index_once();
+    return arg;
+}
+
+static void concurrent_callers(void) {
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++) pthread_create(&thread[i], NULL, other_thread, NULL);
+    for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+}
+
+static void works_after_sleeping(void) {
+    for (int i = 0; i < 5; i++) {
+        usleep(3000);
+        run_once(500, 1, false);
+    }
+}
+
+static void child_process_makes_its_own_workers(void) {
+#if !defined(__SANITIZE_THREAD__) /* which refuses threads after a fork */
+    pid_t pid = fork();
+    if (!pid) {
+        every_index_once();
+        rt_pool_release(ctx.pool);
+        _exit(atomic_load(&check_failed) ? 1 : 42);
+    }
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 42);
+#endif
+    every_index_once();
+}
+
+static void without_a_pool(void) {
+    CHECK(rt_pool_create(1) == NULL);
+    CHECK(rt_pool_create(0) == NULL);
+    CHECK_EQ(rt_pool_threads(NULL), 1);
+    rt_pool_release(NULL);
+    rt_pool *pool = ctx.pool;
+    ctx.pool = NULL;
+    every_index_once();
+    ctx.pool = pool;
+}
+
+static void scratch(void) {
+    void *p = rt_scratch(&ctx, 0), *q = rt_scratch(&ctx, 100);
+    CHECK(p && q && (uintptr_t)q % 64 == 0);
+    CHECK(rt_scratch(&ctx, SIZE_MAX) == NULL);
+    rt_scratch_free(&ctx, p);
+    rt_scratch_free(&ctx, q);
+    rt_scratch_free(&ctx, NULL);
+    CHECK_EQ(rt_itemsize(RT_C128), 16);
+    CHECK_EQ(rt_itemsize(-1), 0);
+    CHECK_EQ(rt_itemsize(RT_DTYPE_COUNT), 0);
+}
+
+int main(void) {
+    for (int threads = 2; threads <= 5; threads += 3) {
+        rt_pool *pool = rt_pool_create(threads);
+        CHECK(pool != NULL);
+        CHECK_EQ(rt_pool_threads(pool), threads);
+        ctx = rt_ctx_plain(pool, message, sizeof message);
+        RUN(every_index_once);
+        RUN(same_ranges_every_time);
+        RUN(first_error_keeps_its_message);
+        RUN(concurrent_callers);
+        RUN(works_after_sleeping);
+        RUN(child_process_makes_its_own_workers);
+        RUN(without_a_pool);
+        RUN(scratch);
+        rt_pool_release(pool);
+    }
+    return check_summary();
+}
