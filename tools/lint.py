@@ -1,0 +1,121 @@
+"""The rules of the code base that a machine can check. Prints `file:line: what is wrong and what to do`.
+
+    ./dev lint          (exit code 1 when something was found)
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Bottom up: a folder includes only itself and the folders before it.
+LAYERS = ("runtime base sym archive tensor ops graph trace passes autograd export lower emit capture python cli").split()
+PYTHON_LAYERS = {"capture", "python"}
+STANDALONE = {"abi.h"}  # public headers that compiled code reads: include/cresset/abi.h stands alone
+
+MAX_LINES = 1200
+MAX_COLUMNS = 200
+TEXT = {".c", ".h", ".def", ".inc", ".py", ".pyi", ".md", ".txt", ".toml", ".cmake", ".json", ".sh", ".crg", ""}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# A comparison of a raw size in a rule: sizes may be symbolic, so the rule must say what the comparison means.
+SIZE_COMPARISON = re.compile(r"(?:\.|->)sizes?\[[^]]*\]\s*(?:[=!<>]=|[<>](?![<>=]))|(?:[=!<>]=|[^-<>][<>])\s*[\w.>-]*(?:\.|->)sizes?\[")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:root|work|home/\w+|Users/\w+)(?:/|\b)")
+TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(.*)")
+POINTER = re.compile(r"^\s*(?:static |const |extern )*(?:char|void|int|float|double|u?int\d+_t|size_t|(?:cr|rt)_\w+)\* \w")
+SPACING = re.compile(r"\b(?:if|for|while|switch)\(")
+
+
+def tracked_files():
+    listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in listing.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file() and not path.is_symlink() and path.suffix in TEXT and not name.startswith("tests/fuzz/corpus/"):
+            yield path.relative_to(ROOT)
+
+
+def check_include(path, system, target):
+    parts = path.parts
+    if target == "Python.h" or target.startswith("structmember.h"):
+        if parts[0] == "src" and parts[1] not in PYTHON_LAYERS:
+            yield f"{target} belongs to src/capture and src/python alone; move the Python part there"
+        return
+    if parts[0] not in ("src", "include") or system == "<":
+        return
+    if parts[0] == "include":
+        if path.name in STANDALONE:
+            yield f"{path.name} stands alone (compiled models read it): no include of ours"
+        elif not target.startswith("cresset/"):
+            yield f'a public header includes only "cresset/...", found "{target}"'
+        return
+    layer = parts[1]
+    if layer not in LAYERS:
+        yield f"src/{layer} is not in the order of layers in tools/lint.py: add it there and to docs/architecture.md"
+        return
+    if layer == "runtime":
+        if "/" in target and not target.startswith("runtime/"):
+            yield f'src/runtime includes nothing of ours, found "{target}": compiled models link these files alone'
+        return
+    used = target.split("/")[0]
+    if used in LAYERS and LAYERS.index(used) > LAYERS.index(layer):
+        yield f'src/{layer} is below src/{used} and may not include "{target}"; move what both need to the lower folder'
+
+
+def check_file(path):
+    try:
+        lines = (ROOT / path).read_text().splitlines()
+    except UnicodeDecodeError:
+        return
+    is_c = path.suffix in (".c", ".h", ".def", ".inc")
+    is_code = is_c or path.suffix == ".py"
+    is_lint = path.name == "lint.py"
+    if is_code and len(lines) > MAX_LINES:
+        yield 1, f"{len(lines)} lines; a file is one idea and at most {MAX_LINES} lines: split it"
+    in_rules = path.parts[:2] == ("src", "ops") and path.name.startswith("rules")
+    for number, line in enumerate(lines, 1):
+        if is_code and line.rstrip() != line:
+            yield number, "spaces at the end of the line"
+        if is_code and "\t" in line:
+            yield number, "a tab: indent with spaces"
+        if is_c and len(line) > MAX_COLUMNS:
+            yield number, f"{len(line)} columns; aim at 120, {MAX_COLUMNS} is the limit"
+        if not is_lint and MACHINE_PATH.search(line):
+            yield number, "a path of one machine: name it relative to the repository, or by a variable"
+        if is_code and not is_lint:
+            todo = TODO.search(line)
+            if todo and not re.search(r"\b(?:until|when)\b", todo.group(1)):
+                yield number, "a TODO names the condition that ends it: 'until ...' or 'when ...'"
+        if not is_c:
+            continue
+        include = INCLUDE.match(line)
+        if include:
+            for message in check_include(path, *include.groups()):
+                yield number, message
+        code = line.split("/*")[0]
+        code = re.sub(r'"(?:\\.|[^"\\])*"', '""', code)
+        if code.lstrip().startswith("*"):
+            continue
+        if POINTER.match(code):
+            yield number, "write pointers as `T *x`"
+        if SPACING.search(code):
+            yield number, "write `if (x)`: a space before the parenthesis"
+        if in_rules and SIZE_COMPARISON.search(code):
+            yield number, "a raw comparison of a size, which may be symbolic: use cr_dim_known, cr_dim_decide or cr_dim_require"
+
+
+def main():
+    found = 0
+    for folder in sorted((ROOT / "src").iterdir()):
+        if folder.is_dir() and not (folder / "README.md").is_file() and any(folder.glob("*.[ch]")):
+            print(f"src/{folder.name}: no README.md: one paragraph on what it does, may use, and where to begin reading")
+            found += 1
+    for path in tracked_files():
+        for number, message in check_file(path):
+            print(f"{path}:{number}: {message}")
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
