@@ -118,6 +118,7 @@ enum { /* variants to derive */
 typedef struct cr_rule cr_rule;
 typedef cr_status cr_rule_fn(cr_rule *r);
 struct cr_emitter;
+struct cr_op;
 /* Escape hatch: computes results by calling other ops through the emitter. */
 typedef cr_status cr_expand_fn(struct cr_emitter *e, const struct cr_op *op, const cr_arg *args, cr_arg *results);
 
