@@ -20,7 +20,7 @@ typedef enum cr_arg_kind {
     CR_ARG_NONE,
     CR_ARG_TENSOR,    /* u.t: a tensor, real or fake */
     CR_ARG_META,      /* u.meta: only a meta (while a graph is built) */
-    CR_ARG_VALUE,     /* u.i: a value of the graph being built */
+    CR_ARG_VALUE,     /* u.i: a value of the graph being built; `pad` is its cr_type */
     CR_ARG_INT,       /* u.i: a cr_dim, so possibly symbolic */
     CR_ARG_FLOAT,     /* u.f */
     CR_ARG_BOOL,      /* u.i */
@@ -81,7 +81,8 @@ typedef struct cr_param {
     bool list, optional, item_optional; /* Tensor?[] has item_optional, Tensor[]? has optional */
     bool keyword_only, has_default;
     bool writes;        /* (a!) */
-    char alias;         /* 'a'.. or 0; '*' wildcard */
+    char alias;         /* 'a'.. or 0 */
+    bool alias_wild;    /* (a -> *) */
     int32_t list_size;  /* int[2]: 2; 0: any */
     cr_arg fallback;    /* the default */
 } cr_param;
@@ -109,7 +110,9 @@ enum { /* tags */
     CR_TAG_INPLACE_VIEW = 1 << 8, /* derived in-place form changes the meta only (t_, squeeze_) */
     CR_TAG_ASSERT = 1 << 9,      /* has an effect: never dead code */
     CR_TAG_HIGHER_ORDER = 1 << 10,
-    CR_TAG_NO_PROMOTE_CHECK = 1 << 11, /* in-place/out results are stored with any cast */
+    CR_TAG_ANY_CAST = 1 << 11,   /* in-place and out results are stored with any cast (copy_) */
+    CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
+    CR_TAG_METADATA = 1 << 13,   /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
 };
 enum { /* variants to derive */
     CR_VARIANT_INPLACE = 1, CR_VARIANT_OUT = 2,
@@ -145,7 +148,7 @@ typedef struct cr_op {
     const struct cr_op *base; /* the op whose row it was derived from; itself when functional */
     const struct cr_op *inplace, *out; /* derived forms or NULL */
     const struct cr_op *next; /* next overload of the same name, in table order */
-    uint32_t tags, id;
+    uint32_t tags, id, accepts; /* accepts: dtypes recorded from the oracle, a bit each; all ones when unrecorded */
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 } cr_op;
@@ -160,8 +163,6 @@ const cr_op *cr_op_find(const char *name);
 const cr_op *cr_op_find_name(const char *ns, const char *name);
 /* Adds an op at run time (custom, higher-order, opaque). `row` must outlive the process. CR_EVALUE when the name is taken. */
 CR_NODISCARD cr_status cr_op_register(const cr_row *row, const cr_op **out);
-/* Dtypes that PyTorch's CPU kernels accept for this op, recorded from the oracle: bit (1 << dtype); all ones when unrecorded. */
-uint32_t cr_op_accepts(const cr_op *op);
 
 /* ---- rules ---- */
 typedef struct cr_out {
@@ -183,7 +184,8 @@ struct cr_rule {
     int nout, out_cap;
     const int64_t *count;  /* data-dependent sizes from the count phase; NULL when fake */
     cr_out inline_out[CR_INLINE_OUTS];
-    cr_meta wrapped[2];    /* scratch for wrapped numbers */
+    cr_arg local[40];      /* the arguments, where a number had to become a wrapped meta */
+    cr_meta wrapped[4];
 };
 /* Appends an output of dtype r->result on argument 0's device (CPU when there is none); NULL: out of memory. */
 cr_out *cr_rule_add(cr_rule *r);
@@ -245,8 +247,8 @@ cr_ambient *cr_ambient_get(void);
 
 /* ---- binding (bind.c): overload choice on argument kinds, never on Python objects ---- */
 typedef struct cr_keyword { const char *name; cr_arg value; } cr_keyword;
-typedef struct cr_binding { const cr_op *op; cr_arg *args; uint16_t nargs; } cr_binding; /* args: caller's array of CR_MAX_PARAMS */
 enum { CR_MAX_PARAMS = 40 };
+typedef struct cr_binding { const cr_op *op; cr_arg args[CR_MAX_PARAMS]; } cr_binding;
 /* Picks the first overload (in table order, Tensor overloads first) that the arguments fit and fills in defaults,
  * conversions (int to float, one int to an int[k] list) included. `first` is the overload list, or one op with
  * `only` set. CR_ETYPE lists what was given and the overloads that exist. Lists that conversion made are in `arena`. */

@@ -1,0 +1,58 @@
+/* arg.c: small things every user of cr_arg needs. */
+#include "ops/op.h"
+
+int cr_arg_number_dtype(const cr_arg *a) {
+    switch (a->kind) {
+    case CR_ARG_INT: return CR_I64;
+    case CR_ARG_BOOL: return CR_BOOL;
+    case CR_ARG_COMPLEX: return CR_C128;
+    default: return CR_F64;
+    }
+}
+
+rt_scalar cr_arg_scalar(const cr_arg *a) {
+    switch (a->kind) {
+    case CR_ARG_FLOAT: return (rt_scalar){ RT_ARG_FLOAT, 0, a->u.f, 0 };
+    case CR_ARG_COMPLEX: return (rt_scalar){ RT_ARG_COMPLEX, 0, a->u.c[0], a->u.c[1] };
+    default: return (rt_scalar){ RT_ARG_INT, a->u.i, 0, 0 };
+    }
+}
+
+static void print_list(cr_env *env, const cr_arg *a, cr_str *out) {
+    cr_str_addc(out, '[');
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (i) cr_str_add(out, ", ");
+        cr_arg_print(env, &a->u.list[i], out);
+    }
+    cr_str_addc(out, ']');
+}
+
+void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out) {
+    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_NONE: cr_str_add(out, "none"); break;
+    case CR_ARG_TENSOR: cr_meta_print(a->u.t->env, &a->u.t->meta, out); break;
+    case CR_ARG_META: cr_meta_print(env, a->u.meta, out); break;
+    case CR_ARG_VALUE: cr_str_addf(out, "%%%lld", (long long)a->u.i); break;
+    case CR_ARG_INT: cr_dim_print(env, a->u.i, out); break;
+    case CR_ARG_FLOAT: cr_str_add_double(out, a->u.f); break;
+    case CR_ARG_BOOL: cr_str_add(out, a->u.i ? "true" : "false"); break;
+    case CR_ARG_COMPLEX:
+        cr_str_addc(out, '(');
+        cr_str_add_double(out, a->u.c[0]);
+        cr_str_add(out, ", ");
+        cr_str_add_double(out, a->u.c[1]);
+        cr_str_add(out, "j)");
+        break;
+    case CR_ARG_STR: cr_str_add_quoted(out, a->u.s, a->n); break;
+    case CR_ARG_DTYPE: cr_str_add(out, cr_dtype_short((int)a->u.i)); break;
+    case CR_ARG_LAYOUT: cr_str_add(out, "strided"); break;
+    case CR_ARG_FORMAT: cr_str_add(out, formats[a->u.i & 3]); break;
+    case CR_ARG_DEVICE: cr_device_print(a->u.device, out); break;
+    case CR_ARG_GENERATOR: cr_str_add(out, "generator"); break;
+    case CR_ARG_LIST: print_list(env, a, out); break;
+    case CR_ARG_GRAPH: cr_str_add(out, "graph"); break;
+    case CR_ARG_SYM: cr_sym_print(a->u.sym, out); break;
+    case CR_ARG_KIND_COUNT: break;
+    }
+}

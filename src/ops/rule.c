@@ -1,0 +1,172 @@
+/* rule.c: running a row's dtype and shape rules, and the helpers that rules are written with.
+ *
+ * A rule decides every output's meta and aliasing before any memory exists, from metas alone. That is what keeps real,
+ * fake and symbolic runs in step. */
+#include "ops/rules.h"
+
+cr_status cr_wrap_dim(int64_t d, int rank, int *out) {
+    int n = rank ? rank : 1;
+    if (d < -n || d >= n)
+        return CR_FAIL(CR_EINDEX, "dimension out of range: expected a value in [%d, %d], got %lld", -n, n - 1, (long long)d);
+    *out = (int)(d < 0 ? d + n : d);
+    return CR_OK;
+}
+
+cr_out *cr_rule_add(cr_rule *r) {
+    if (r->nout == r->out_cap) {
+        int cap = r->out_cap * 2;
+        cr_out *grown = cr_alloc((size_t)cap * sizeof *grown);
+        if (!grown) return NULL;
+        memcpy(grown, r->out, (size_t)r->nout * sizeof *grown);
+        if (r->out != r->inline_out) cr_free(r->out);
+        r->out = grown;
+        r->out_cap = cap;
+    }
+    cr_out *out = &r->out[r->nout++];
+    cr_device device = { CR_CPU, -1 };
+    for (int i = 0; i < r->nargs; i++) {
+        const cr_meta *m = cr_rule_meta(r, i);
+        if (m && !(m->flags & CR_META_WRAPPED)) {
+            device = m->device;
+            break;
+        }
+    }
+    cr_meta_init(&out->meta, r->result >= 0 ? r->result : cr_default_dtype(), device);
+    out->alias = -1;
+    out->same = out->none = false;
+    out->scalar = 0;
+    out->number = 0;
+    return out;
+}
+
+cr_status cr_rule_add_dense(cr_rule *r, int dtype, int rank, const cr_dim *size) {
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    out->meta.dtype = (uint8_t)dtype;
+    return cr_meta_set_dense(r->env, &out->meta, rank, size, CR_CONTIGUOUS);
+}
+
+cr_out *cr_rule_add_view(cr_rule *r, int arg) {
+    const cr_meta *m = cr_rule_meta(r, arg);
+    cr_out *out = cr_rule_add(r);
+    if (!out) return NULL;
+    cr_meta_copy(&out->meta, m);
+    out->meta.flags &= (uint8_t)~CR_META_WRAPPED;
+    out->alias = (int16_t)arg;
+    return out;
+}
+
+cr_status cr_rule_add_number(cr_rule *r, cr_arg_kind kind, cr_dim value) {
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    out->scalar = (uint8_t)kind;
+    out->number = value;
+    return CR_OK;
+}
+
+cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi) {
+    if (r->count) return r->count[k];
+    if (!r->env) return 0;
+    return cr_dim_of(r->env, cr_sym_unbacked(r->env, 0, hi));
+}
+
+cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask) {
+    const cr_arg *a = &r->arg[i];
+    uint32_t all = rank ? (uint32_t)((1ull << rank) - 1) : 1u;
+    if (a->kind == CR_ARG_NONE || (a->kind == CR_ARG_LIST && !a->n && empty_is_all)) {
+        *mask = all;
+        return CR_OK;
+    }
+    const cr_arg *item = a->kind == CR_ARG_LIST ? a->u.list : a;
+    uint32_t n = a->kind == CR_ARG_LIST ? a->n : 1, bits = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        int d;
+        CR_TRY(cr_wrap_dim(item[k].u.i, rank, &d));
+        if (bits & (1u << d)) return CR_FAIL(CR_ERUNTIME, "%s: dim %d appears more than once in the list of dims", r->op->schema.name, d);
+        bits |= 1u << d;
+    }
+    *mask = bits;
+    return CR_OK;
+}
+
+cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim *out, int *n) {
+    const cr_arg *a = &r->arg[i];
+    const cr_arg *item = a->kind == CR_ARG_LIST ? a->u.list : a;
+    int have = a->kind == CR_ARG_LIST ? (int)a->n : a->kind == CR_ARG_INT ? 1 : 0;
+    int count = want > 0 && have == 1 ? want : have;
+    if (count > max || (want > 0 && count != want))
+        return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %d", r->op->schema.name,
+                       r->op->schema.params[i].name, want > 0 ? want : max, have);
+    for (int k = 0; k < count; k++) out[k] = item[have == 1 ? 0 : k].u.i;
+    if (n) *n = count;
+    return CR_OK;
+}
+
+/* Numbers in Tensor slots become metas that promote as wrapped numbers. */
+static cr_status wrap_numbers(cr_rule *r, const cr_arg *args) {
+    const cr_schema *s = &r->op->schema;
+    int wrapped = 0;
+    r->arg = args;
+    for (int i = 0; i < r->nargs; i++) {
+        if (s->params[i].type != CR_T_TENSOR || !cr_arg_is_number(&args[i])) continue;
+        if (!wrapped) {
+            memcpy(r->local, args, (size_t)r->nargs * sizeof *args);
+            r->arg = r->local;
+        }
+        if (wrapped == (int)CR_COUNT(r->wrapped))
+            return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", s->name);
+        cr_meta *m = &r->wrapped[wrapped++];
+        cr_meta_init(m, cr_arg_number_dtype(&args[i]), (cr_device){ CR_CPU, -1 });
+        m->flags = CR_META_WRAPPED;
+        r->local[i] = (cr_arg){ .kind = CR_ARG_META, .u.meta = m };
+    }
+    return CR_OK;
+}
+
+cr_status dtype_same(cr_rule *r) {
+    const cr_meta *m = cr_rule_meta(r, 0);
+    r->common = r->result = m ? m->dtype : cr_default_dtype();
+    return CR_OK;
+}
+
+cr_status shape_like(cr_rule *r) {
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    const cr_meta *m = cr_rule_meta(r, 0);
+    out->meta.rank = m->rank;
+    memcpy(out->meta.size, m->size, m->rank * sizeof *m->size);
+    cr_layout_like(r->env, m, &out->meta);
+    return CR_OK;
+}
+
+static cr_status check_accepted(const cr_rule *r) {
+    if (r->common < 0 || (r->op->accepts >> r->common & 1)) return CR_OK;
+    return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first",
+                   r->op->name, cr_dtype_aten(r->common));
+}
+
+cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
+    const cr_row *row = op->row;
+    r->op = op->base;
+    r->env = env;
+    r->nargs = r->op->schema.nparams;
+    r->common = r->result = -1;
+    r->out = r->inline_out;
+    r->nout = 0;
+    r->out_cap = CR_INLINE_OUTS;
+    r->count = count;
+    CR_TRY(wrap_numbers(r, args));
+    CR_TRY((row->dtype ? row->dtype : row->scalar ? dtype_promote : dtype_same)(r));
+    CR_TRY(check_accepted(r));
+    CR_TRY((row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like)(r));
+    if (env && cr_env_failed(env)) {
+        cr_env_recover(env);
+        return CR_FAIL(CR_ENOMEM, "out of memory");
+    }
+    return CR_OK;
+}
+
+void cr_rule_dispose(cr_rule *r) {
+    if (r->out != r->inline_out) cr_free(r->out);
+    r->out = r->inline_out;
+}

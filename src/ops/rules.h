@@ -1,0 +1,48 @@
+/* rules.h: the rule vocabulary that rows name in .dtype and .shape. A rule reads r->arg and fills r->common and
+ * r->result (dtype rules) or r->out[] (shape rules); it never touches data. Sizes are cr_dim: compare them only with
+ * cr_dim_known, cr_dim_decide, cr_dim_require or cr_dim_assume (sym.h says which to use when). */
+#ifndef CR_RULES_H
+#define CR_RULES_H
+
+#include "ops/op.h"
+
+#define RULE(name) cr_status name(cr_rule *r)
+
+/* pointwise (rules_pointwise.c) */
+RULE(dtype_promote); /* result = common = the promoted dtype of all tensor operands */
+RULE(shape_broadcast);
+
+/* views (rules_view.c) */
+
+/* factories (rules_factory.c) */
+
+/* data movement (rules_move.c) */
+
+/* indexing (rules_index.c) */
+
+/* reductions (rules_reduce.c) */
+
+/* sorting (rules_sort.c) */
+
+/* normalisation (rules_norm.c) */
+
+/* linear algebra (rules_linalg.c) */
+
+/* convolution, attention (rules_conv.c) */
+
+/* pooling, resampling (rules_pool.c) */
+
+/* losses (rules_loss.c) */
+
+/* recurrent (rules_rnn.c) */
+
+/* random (rules_random.c) */
+
+/* fft (rules_fft.c) */
+
+/* shared: dtype of argument 0 for common and result */
+RULE(dtype_same);
+/* Every result has argument 0's sizes, laid out as empty_like does. */
+RULE(shape_like);
+
+#endif
