@@ -1,0 +1,577 @@
+/* call.c: the one path every op call takes.
+ *
+ *     prepare arguments -> rule -> [fake: done] -> allocate or make views -> compute -> bump versions -> [recorder]
+ *
+ * The rule decides all outputs; this file makes them and hands plain views to the runtime. In-place and out variants are
+ * the same call with the results directed into given tensors, so they need no code per op. */
+#include "ops/call.h"
+
+#include "ops/formula.h"
+#include "ops/rules.h"
+#include "ops/scalar.h"
+
+static _Thread_local cr_ambient ambient;
+cr_ambient *cr_ambient_get(void) { return &ambient; }
+
+/* ---- memory of one call: small things on the stack, the rest in an arena ---- */
+
+static void *frame_alloc(cr_call_frame *f, size_t size) {
+    size = (size + 15) & ~(size_t)15;
+    if (f->used + size <= sizeof f->bytes) {
+        void *p = f->bytes + f->used;
+        f->used += size;
+        return p;
+    }
+    return cr_arena_alloc(&f->arena, size);
+}
+
+/* ---- arguments for kernels ---- */
+
+static cr_status view_arg(cr_call_frame *f, const cr_arg *a, const rt_view **out) {
+    rt_view *v = frame_alloc(f, sizeof *v);
+    if (!v) return CR_ENOMEM;
+    *v = cr_tensor_view(a->u.t);
+    *out = v;
+    return CR_OK;
+}
+
+static cr_status list_arg(cr_call_frame *f, const cr_param *p, const cr_arg *a, rt_arg *out) {
+    size_t n = a->n;
+    out->n = a->n;
+    if (p->type == CR_T_TENSOR) {
+        const rt_view **views = frame_alloc(f, n * sizeof *views);
+        if (!views) return CR_ENOMEM;
+        for (size_t i = 0; i < n; i++) {
+            views[i] = NULL;
+            if (a->u.list[i].kind == CR_ARG_TENSOR) CR_TRY(view_arg(f, &a->u.list[i], &views[i]));
+        }
+        out->kind = RT_ARG_VIEWS;
+        out->u.views = views;
+    } else if (p->type == CR_T_FLOAT || p->type == CR_T_SCALAR) {
+        double *floats = frame_alloc(f, n * sizeof *floats);
+        if (!floats) return CR_ENOMEM;
+        for (size_t i = 0; i < n; i++) {
+            const cr_arg *item = &a->u.list[i];
+            floats[i] = item->kind == CR_ARG_FLOAT ? item->u.f : (double)item->u.i;
+        }
+        out->kind = RT_ARG_FLOATS;
+        out->u.floats = floats;
+    } else {
+        int64_t *ints = frame_alloc(f, n * sizeof *ints);
+        if (!ints) return CR_ENOMEM;
+        for (size_t i = 0; i < n; i++) ints[i] = a->u.list[i].u.i;
+        out->kind = RT_ARG_INTS;
+        out->u.ints = ints;
+    }
+    return CR_OK;
+}
+
+static cr_status kernel_arg(cr_call_frame *f, const cr_param *p, const cr_arg *a, rt_arg *out) {
+    *out = (rt_arg){ .kind = RT_ARG_NONE };
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_TENSOR: out->kind = RT_ARG_VIEW; return view_arg(f, a, &out->u.view);
+    case CR_ARG_FLOAT: out->kind = RT_ARG_FLOAT; out->u.f = a->u.f; return CR_OK;
+    case CR_ARG_COMPLEX: out->kind = RT_ARG_COMPLEX; out->u.c = a->u.c; return CR_OK;
+    case CR_ARG_STR: out->kind = RT_ARG_STR; out->n = a->n; out->u.str = a->u.s; return CR_OK;
+    case CR_ARG_GENERATOR: out->kind = RT_ARG_GENERATOR; out->u.generator = a->u.generator; return CR_OK;
+    case CR_ARG_LIST: return list_arg(f, p, a, out);
+    case CR_ARG_NONE:
+        if (p->type == CR_T_GENERATOR) {
+            out->kind = RT_ARG_GENERATOR;
+            out->u.generator = cr_default_generator();
+            if (!out->u.generator) return CR_ENOMEM;
+        }
+        return CR_OK;
+    default: out->kind = RT_ARG_INT; out->u.i = a->u.i; return CR_OK;
+    }
+}
+
+cr_status cr__kernel_status(int code, const char *op, const char *message) {
+    static const cr_status map[] = { CR_OK, CR_ENOMEM, CR_EVALUE, CR_EINDEX, CR_ERUNTIME, CR_ENOTIMPL, CR_ERUNTIME };
+    if (!code) return CR_OK;
+    if (code == RT_ENOMEM) return CR_FAIL(CR_ENOMEM, "out of memory");
+    return CR_FAIL(code > 0 && code < (int)CR_COUNT(map) ? map[code] : CR_ERUNTIME, "%s: %s", op, message);
+}
+
+/* Runs the row's kernel in one phase. `out` are the result views. */
+static cr_status run_kernel(cr_call_frame *f, int phase, const rt_view *out, int nout, int64_t *count, rt_scalar *result) {
+    const cr_schema *s = &f->base->schema;
+    if (!f->kernel_args) {
+        rt_arg *args = frame_alloc(f, s->nparams * sizeof *args);
+        if (!args) return CR_ENOMEM;
+        for (uint16_t i = 0; i < s->nparams; i++) CR_TRY(kernel_arg(f, &s->params[i], &f->args[i], &args[i]));
+        f->kernel_args = args;
+    }
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_call call = { f->kernel_args, out, s->nparams, nout, phase, count, result };
+    return cr__kernel_status(f->base->row->kernel(&ctx, &call), s->name, message);
+}
+
+cr_status cr__copy_tensor(cr_tensor *to, const cr_tensor *from) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_view dst = cr_tensor_view(to), src = cr_tensor_view(from);
+    return cr__kernel_status(rt_copy(&ctx, &dst, &src), "copy", message);
+}
+
+/* ---- preparing arguments ---- */
+
+/* Looks at one tensor argument: is it fake, and whose symbols does it use? */
+static void see_tensor(cr_call_frame *f, const cr_tensor *t) {
+    if (!cr_tensor_is_fake(t)) return;
+    f->fake = true;
+    if (t->env) f->env = t->env;
+}
+
+static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
+    if (f->ntemps == (int)CR_COUNT(f->temps)) return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", f->base->schema.name);
+    cr_tensor *t = NULL;
+    if (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)) { /* a symbolic size used as a number: only its dtype is known */
+        cr_meta meta;
+        cr_meta_init(&meta, CR_I64, (cr_device){ CR_CPU, -1 });
+        CR_TRY(cr_tensor_create_fake(f->env ? f->env : ambient.env, &meta, &t));
+        f->fake = true;
+    } else {
+        CR_TRY(cr_tensor_scalar(cr_arg_number_dtype(a), cr_arg_scalar(a), &t));
+    }
+    t->meta.flags |= CR_META_WRAPPED;
+    f->temps[f->ntemps++] = t;
+    a->kind = CR_ARG_TENSOR;
+    a->u.t = t;
+    return CR_OK;
+}
+
+static const cr_arg *find_by_name(const cr_op *op, const cr_arg *args, const char *name) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (!strcmp(op->schema.params[i].name, name)) return &args[i];
+    return NULL;
+}
+
+/* The functional op's arguments out of the variant's: the same for in-place; by name for out forms. */
+static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) {
+    const cr_schema *s = &f->base->schema;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        cr_arg *a = &f->args[i];
+        const cr_arg *given = op->variant == CR_OUT ? find_by_name(op, args, s->params[i].name) : &args[i];
+        *a = given ? *given : s->params[i].fallback;
+        if (a->kind == CR_ARG_TENSOR) see_tensor(f, a->u.t);
+        else if (a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR) {
+            for (uint32_t k = 0; k < a->n; k++)
+                if (a->u.list[k].kind == CR_ARG_TENSOR) see_tensor(f, a->u.list[k].u.t);
+        }
+    }
+    f->fake |= ambient.fake;
+    if (f->fake && !f->env) f->env = ambient.env;
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && cr_arg_is_number(&f->args[i])) CR_TRY(wrap_number(f, &f->args[i]));
+    return CR_OK;
+}
+
+/* ---- targets of in-place and out variants ---- */
+
+static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
+    if (t->storage->readonly)
+        return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first", f->op->schema.name);
+    if (cr_meta_self_overlap(&t->meta) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: more than one element of the written-to tensor refers to a single memory location "
+                       "(an expanded tensor?); .clone() it before writing", f->op->schema.name);
+    return CR_OK;
+}
+
+static cr_status check_cast(const cr_call_frame *f, int from, const cr_tensor *to) {
+    if ((f->base->tags & CR_TAG_ANY_CAST) || cr_can_cast(from, to->meta.dtype)) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: result type %s can't be cast to the desired output type %s", f->op->schema.name,
+                   cr_dtype_aten(from), cr_dtype_aten(to->meta.dtype));
+}
+
+static cr_status same_shape(const cr_call_frame *f, const cr_meta *want, const cr_meta *have, bool *same) {
+    *same = want->rank == have->rank;
+    for (int d = 0; *same && d < want->rank; d++) CR_TRY(cr_dim_decide(f->env, want->size[d], CR_EQ, have->size[d], same));
+    return CR_OK;
+}
+
+static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, const cr_tensor *self) {
+    CR_TRY(check_cast(f, result->dtype, self));
+    CR_TRY(check_writable(f, self));
+    bool same;
+    CR_TRY(same_shape(f, result, &self->meta, &same));
+    if (same) return CR_OK;
+    cr_str have, want;
+    cr_str_init(&have);
+    cr_str_init(&want);
+    cr_shape_print(f->env, self->meta.rank, self->meta.size, &have);
+    cr_shape_print(f->env, result->rank, result->size, &want);
+    cr_status status = CR_FAIL(CR_ERUNTIME, "%s: output with shape %s doesn't match the broadcast shape %s", f->op->schema.name,
+                               cr_str_get(&have), cr_str_get(&want));
+    cr_str_dispose(&have);
+    cr_str_dispose(&want);
+    return status;
+}
+
+/* Gives an out tensor the rule's sizes, as PyTorch's resize_output does. */
+static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tensor *out) {
+    CR_TRY(check_cast(f, result->dtype, out));
+    bool same;
+    CR_TRY(same_shape(f, result, &out->meta, &same));
+    if (!same) {
+        cr_meta meta;
+        cr_meta_copy(&meta, result);
+        meta.dtype = out->meta.dtype;
+        meta.device = out->meta.device;
+        meta.offset = out->meta.offset;
+        meta.storage = out->meta.storage;
+        meta.flags = out->meta.flags;
+        if (!f->fake) {
+            int64_t bytes;
+            CR_TRY(cr_meta_bytes(&meta, &bytes));
+            if (bytes > out->storage->bytes) CR_TRY(cr_storage_resize(out->storage, bytes));
+        }
+        cr_meta_copy(&out->meta, &meta);
+    }
+    return check_writable(f, out);
+}
+
+/* Would writing `to` change an input before it is read? A pointwise op may read and write the very same elements. */
+static bool clashes(const cr_call_frame *f, const cr_tensor *to, bool *partial) {
+    const cr_schema *s = &f->base->schema;
+    bool any = false;
+    *partial = false;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        const cr_arg *a = &f->args[i];
+        uint32_t n = a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR ? a->n : 1;
+        for (uint32_t k = 0; k < n; k++) {
+            const cr_arg *item = a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR ? &a->u.list[k] : a;
+            if (item->kind != CR_ARG_TENSOR || item->u.t->storage != to->storage) continue;
+            cr_overlap overlap = cr_meta_overlap(&item->u.t->meta, &to->meta);
+            any |= overlap != CR_OVERLAP_NONE;
+            *partial |= overlap == CR_OVERLAP_PARTIAL || (overlap == CR_OVERLAP_FULL && item->u.t->meta.dtype != to->meta.dtype);
+        }
+    }
+    return any;
+}
+
+/* ---- making outputs ---- */
+
+static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) {
+    *result = NULL;
+    if (out->none) return CR_OK;
+    if (out->alias < 0) {
+        return f->fake ? cr_tensor_create_fake(f->env, &out->meta, result) : cr_tensor_create(&out->meta, result);
+    }
+    cr_tensor *arg = f->args[out->alias].u.t;
+    if (out->same) {
+        cr_tensor_retain(arg);
+        *result = arg;
+        return CR_OK;
+    }
+    return cr_tensor_on(arg->storage, &out->meta, arg->base ? arg->base : arg, f->env, result);
+}
+
+/* Directs result i into the given tensor when that is safe, else into a temporary that is copied there afterwards. */
+static cr_status make_target(cr_call_frame *f, int i, cr_tensor *given) {
+    cr_out *out = &f->rule.out[i];
+    bool partial = false, clash = clashes(f, given, &partial);
+    bool pointwise = f->base->tags & CR_TAG_POINTWISE, direct = pointwise || (f->base->tags & CR_TAG_UPDATES);
+    if (pointwise && partial && !f->fake)
+        return CR_FAIL(CR_ERUNTIME, "%s: some elements of an input and of the written-to tensor refer to a single memory location; "
+                       ".clone() the input first", f->op->schema.name);
+    if (!direct && !f->fake) direct = !clash && out->alias < 0 && given->meta.dtype == out->meta.dtype;
+    f->targets[i] = given;
+    if (direct || f->fake) {
+        cr_tensor_retain(given);
+        f->outs[i] = given;
+        return CR_OK;
+    }
+    if (out->alias >= 0) { /* a view's out form */
+        return make_output(f, out, &f->outs[i]);
+    }
+    return cr_tensor_create(&out->meta, &f->outs[i]);
+}
+
+static cr_status make_outputs(cr_call_frame *f) {
+    cr_rule *r = &f->rule;
+    f->outs = frame_alloc(f, (size_t)r->nout * sizeof *f->outs);
+    f->targets = frame_alloc(f, (size_t)r->nout * sizeof *f->targets);
+    if (!f->outs || !f->targets) return CR_ENOMEM;
+    memset(f->outs, 0, (size_t)r->nout * sizeof *f->outs);
+    memset(f->targets, 0, (size_t)r->nout * sizeof *f->targets);
+    f->nouts = r->nout;
+    for (int i = 0; i < r->nout; i++) {
+        cr_out *out = &r->out[i];
+        if (out->scalar) continue;
+        if (f->op->variant == CR_INPLACE && !i) {
+            CR_TRY(check_inplace(f, &out->meta, f->args[0].u.t));
+            CR_TRY(make_target(f, 0, f->args[0].u.t));
+        } else if (f->op->variant == CR_OUT) {
+            const cr_arg *given = &f->given[f->op->schema.nparams - f->op->schema.nreturns + i];
+            if (given->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "%s: 'out' must be a Tensor", f->op->schema.name);
+            CR_TRY(fit_out(f, &out->meta, given->u.t));
+            CR_TRY(make_target(f, i, given->u.t));
+        } else {
+            CR_TRY(make_output(f, out, &f->outs[i]));
+        }
+    }
+    return CR_OK;
+}
+
+/* ---- computing ---- */
+
+static cr_status compute(cr_call_frame *f, rt_scalar *number) {
+    const cr_row *row = f->base->row;
+    rt_view small[CR_INLINE_OUTS], *views = small;
+    if (f->nouts > CR_INLINE_OUTS && !(views = frame_alloc(f, (size_t)f->nouts * sizeof *views))) return CR_ENOMEM;
+    bool all_views = f->nouts > 0;
+    for (int i = 0; i < f->nouts; i++) {
+        views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
+        all_views &= f->rule.out[i].alias >= 0;
+    }
+    if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
+    if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;
+    if (!row->kernel) return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
+    if ((f->base->tags & CR_TAG_UPDATES) && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
+    return run_kernel(f, RT_FILL, views, f->nouts, NULL, number);
+}
+
+static cr_status count_sizes(cr_call_frame *f) {
+    static const int64_t nothing[4];
+    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, nothing)); /* checks dtypes and ranks before the kernel looks */
+    cr_rule_dispose(&f->rule);
+    return run_kernel(f, RT_COUNT, NULL, 0, f->count, NULL);
+}
+
+static void bump_written(cr_call_frame *f) {
+    for (int i = 0; i < f->nouts; i++)
+        if (f->targets[i]) cr_tensor_bump(f->targets[i]);
+    const cr_schema *s = &f->base->schema;
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].writes && f->args[i].kind == CR_ARG_TENSOR) cr_tensor_bump(f->args[i].u.t);
+}
+
+/* Puts copies into their targets and replaces the temporaries by them. */
+static cr_status settle(cr_call_frame *f) {
+    for (int i = 0; i < f->nouts; i++) {
+        cr_tensor *target = f->targets[i];
+        if (!target || f->outs[i] == target) continue;
+        if (!f->fake) CR_TRY(cr__copy_tensor(target, f->outs[i]));
+        cr_tensor_release(f->outs[i]);
+        cr_tensor_retain(target);
+        f->outs[i] = target;
+    }
+    return CR_OK;
+}
+
+static cr_arg number_result(const cr_call_frame *f, const cr_out *out, const rt_scalar *number) {
+    cr_arg a = { .kind = out->scalar };
+    if (f->fake || number->kind == RT_ARG_NONE) a.u.i = out->number;
+    else if (number->kind == RT_ARG_FLOAT) a = cr_arg_float(number->f);
+    else if (number->kind == RT_ARG_INT) a.kind = out->scalar == CR_ARG_BOOL ? CR_ARG_BOOL : CR_ARG_INT, a.u.i = number->i;
+    return a;
+}
+
+static cr_status pack_results(cr_call_frame *f, const rt_scalar *number, cr_arg *results) {
+    const cr_schema *s = &f->op->schema;
+    int at = 0;
+    for (uint16_t i = 0; i < s->nreturns; i++) {
+        results[i] = cr_arg_none();
+        if (s->returns[i].list && f->op->variant == CR_FUNCTIONAL) {
+            int n = f->nouts - at - (s->nreturns - 1 - i);
+            cr_arg *list = cr_alloc((size_t)n * sizeof *list);
+            if (!list) return CR_ENOMEM;
+            for (int k = 0; k < n; k++) {
+                list[k] = cr_arg_tensor(f->outs[at + k]);
+                f->outs[at + k] = NULL;
+            }
+            results[i] = cr_arg_list(list, (size_t)n);
+            at += n;
+        } else {
+            if (at >= f->nouts) continue;
+            const cr_out *out = &f->rule.out[at];
+            if (out->scalar) {
+                results[i] = number_result(f, out, number);
+                if (number->kind == RT_ARG_COMPLEX && !f->fake) {
+                    double *c = cr_alloc(2 * sizeof *c);
+                    if (!c) return CR_ENOMEM;
+                    c[0] = number->f, c[1] = number->im;
+                    results[i] = (cr_arg){ .kind = CR_ARG_COMPLEX, .given = 1, .u.c = c };
+                }
+            } else {
+                results[i] = cr_arg_tensor(f->outs[at]);
+                f->outs[at] = NULL;
+            }
+            at++;
+        }
+    }
+    return CR_OK;
+}
+
+/* t_(), squeeze_(), resize_(): the rule's view becomes the tensor's own meta. */
+static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
+    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, NULL));
+    cr_tensor *self = f->args[0].u.t;
+    cr_meta meta;
+    cr_meta_copy(&meta, &f->rule.out[0].meta);
+    cr_tensor *source = f->rule.out[0].alias > 0 ? f->args[f->rule.out[0].alias].u.t : NULL;
+    if (source) { /* set_: adopts another tensor's storage */
+        cr_storage_retain(source->storage);
+        cr_storage_release(self->storage);
+        self->storage = source->storage;
+    } else if (!f->fake) {
+        int64_t bytes;
+        CR_TRY(cr_meta_bytes(&meta, &bytes));
+        if (bytes > self->storage->bytes) CR_TRY(cr_storage_resize(self->storage, bytes));
+    }
+    meta.storage = self->storage->id;
+    meta.flags = self->meta.flags;
+    cr_meta_copy(&self->meta, &meta);
+    cr_tensor_bump(self);
+    cr_tensor_retain(self);
+    results[0] = cr_arg_tensor(self);
+    return CR_OK;
+}
+
+/* ---- composite ops: other ops at one level deeper ---- */
+
+static cr_status deliver_composite(cr_call_frame *f, cr_arg *made, cr_arg *results) {
+    const cr_schema *s = &f->op->schema;
+    for (uint16_t i = 0; i < s->nreturns; i++) {
+        cr_tensor *target = f->op->variant == CR_INPLACE ? f->args[0].u.t : f->given[s->nparams - s->nreturns + i].u.t;
+        if (made[i].kind != CR_ARG_TENSOR) return CR_FAIL(CR_ENOTIMPL, "%s: this result has no in-place or out form", f->op->name);
+        const cr_tensor *from = made[i].u.t;
+        CR_TRY(f->op->variant == CR_INPLACE ? check_inplace(f, &from->meta, target) : fit_out(f, &from->meta, target));
+        if (!f->fake && from != target) CR_TRY(cr__copy_tensor(target, from));
+        cr_tensor_bump(target);
+        cr_tensor_retain(target);
+        results[i] = cr_arg_tensor(target);
+    }
+    return CR_OK;
+}
+
+static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
+    ambient.depth++;
+    cr_emitter *exec = cr_exec_emitter();
+    cr_status status;
+    if (f->op->variant == CR_FUNCTIONAL) {
+        status = cr_decomp_expand(exec, f->base, f->args, results);
+    } else {
+        cr_arg made[16];
+        status = cr_decomp_expand(exec, f->base, f->args, made);
+        if (!status) {
+            for (uint16_t i = 0; i < f->op->schema.nreturns; i++) results[i] = cr_arg_none();
+            status = deliver_composite(f, made, results);
+            if (status) cr_results_release(results, f->op->schema.nreturns);
+            cr_results_release(made, f->base->schema.nreturns);
+        }
+    }
+    ambient.depth--;
+    return status ? cr_error_context(status, "%s", f->op->schema.name) : CR_OK;
+}
+
+static bool is_composite(const cr_call_frame *f) {
+    const cr_row *row = f->base->row;
+    if (!row->decomp && !row->decomp_fn) return false;
+    if (row->kernel || row->scalar) return false;
+    return !(f->fake && row->shape && f->op->variant == CR_FUNCTIONAL);
+}
+
+static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
+    if (f->op->variant == CR_INPLACE && (f->base->tags & CR_TAG_INPLACE_VIEW)) return change_meta(f, results);
+    if (f->base->tags & CR_TAG_METADATA) return change_meta(f, results);
+    bool counted = (f->base->tags & CR_TAG_DATA_DEPENDENT) && !f->fake;
+    if (counted) CR_TRY(count_sizes(f));
+    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, counted ? f->count : NULL));
+    CR_TRY(make_outputs(f));
+    rt_scalar number = { .kind = RT_ARG_NONE };
+    if (!f->fake) CR_TRY(compute(f, &number));
+    CR_TRY(settle(f));
+    bump_written(f);
+    cr_status status = pack_results(f, &number, results);
+    if (status) cr_results_release(results, f->op->schema.nreturns);
+    return status;
+}
+
+static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_call_frame f;
+    f.op = op;
+    f.base = op->base;
+    f.given = args;
+    f.used = 0;
+    f.ntemps = f.nouts = 0;
+    f.outs = f.targets = NULL;
+    f.kernel_args = NULL;
+    f.fake = false;
+    f.env = NULL;
+    f.rule.out = f.rule.inline_out;
+    memset(f.count, 0, sizeof f.count);
+    cr_arena_init(&f.arena);
+    cr_status status = prepare(&f, op, args);
+    if (!status) status = is_composite(&f) ? call_composite(&f, results) : call_primitive(&f, results);
+    for (int i = 0; i < f.nouts; i++) cr_tensor_release(f.outs[i]);
+    for (int i = 0; i < f.ntemps; i++) cr_tensor_release(f.temps[i]);
+    cr_rule_dispose(&f.rule);
+    cr_arena_dispose(&f.arena);
+    return status;
+}
+
+cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    CR_TRY(call_unrecorded(op, args, results));
+    if (!ambient.recorder || ambient.depth) return CR_OK;
+    cr_status status = ambient.recorder->record(ambient.recorder, op, args, results);
+    if (status) cr_results_release(results, op->schema.nreturns);
+    return status;
+}
+
+void cr_results_release(cr_arg *results, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        cr_arg *a = &results[i];
+        if (a->kind == CR_ARG_TENSOR) cr_tensor_release(a->u.t);
+        else if (a->kind == CR_ARG_LIST) {
+            for (uint32_t k = 0; k < a->n; k++)
+                if (a->u.list[k].kind == CR_ARG_TENSOR) cr_tensor_release(a->u.list[k].u.t);
+            cr_free((void *)a->u.list);
+        } else if (a->kind == CR_ARG_COMPLEX) cr_free((void *)a->u.c);
+        *a = cr_arg_none();
+    }
+}
+
+cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
+    const cr_op *op = cr_op_find(name);
+    if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+    cr_arena arena;
+    cr_arena_init(&arena);
+    cr_binding binding;
+    cr_arg results[16] = { { 0 } };
+    cr_status status = cr_bind(op, true, args, n, NULL, 0, &arena, &binding);
+    if (!status) status = cr_call(op, binding.args, results);
+    if (!status && (op->schema.nreturns != 1 || results[0].kind != CR_ARG_TENSOR)) {
+        cr_results_release(results, op->schema.nreturns);
+        status = CR_FAIL(CR_ETYPE, "%s does not return one tensor; use cr_call", name);
+    }
+    if (!status) *out = results[0].u.t;
+    cr_arena_dispose(&arena);
+    return status;
+}
+
+/* ---- the emitter over this path ---- */
+
+static cr_status exec_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    (void)e;
+    return cr_call(op, args, results);
+}
+
+static cr_status exec_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
+    (void)e;
+    *out = cr_arg_meta(arg);
+    return CR_OK;
+}
+
+static void exec_release(cr_emitter *e, cr_arg *results, size_t n) {
+    (void)e;
+    cr_results_release(results, n);
+}
+
+cr_emitter *cr_exec_emitter(void) {
+    static _Thread_local cr_emitter exec;
+    exec = (cr_emitter){ exec_call, exec_meta, exec_release, ambient.env };
+    return &exec;
+}
