@@ -8,7 +8,6 @@
 
 #include "ops/formula.h"
 #include "ops/rules.h"
-#include "ops/scalar.h"
 
 static _Thread_local cr_ambient ambient;
 cr_ambient *cr_ambient_get(void) { return &ambient; }
@@ -449,13 +448,14 @@ static cr_status deliver_composite(cr_call_frame *f, cr_arg *made, cr_arg *resul
 
 static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
     ambient.depth++;
-    cr_emitter *exec = cr_exec_emitter();
+    cr_emitter exec = *cr_exec_emitter();
+    exec.env = f->env;
     cr_status status;
     if (f->op->variant == CR_FUNCTIONAL) {
-        status = cr_decomp_expand(exec, f->base, f->args, results);
+        status = cr_decomp_expand(&exec, f->base, f->args, results);
     } else {
         cr_arg made[16];
-        status = cr_decomp_expand(exec, f->base, f->args, made);
+        status = cr_decomp_expand(&exec, f->base, f->args, made);
         if (!status) {
             for (uint16_t i = 0; i < f->op->schema.nreturns; i++) results[i] = cr_arg_none();
             status = deliver_composite(f, made, results);
