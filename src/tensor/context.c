@@ -1,0 +1,76 @@
+/* context.c: what kernels of this process share: scratch through cr_alloc, the thread pool, the default generator.
+ *
+ * A kernel of another thread may be running on a pool when the number of threads changes, so pools are never dropped:
+ * one is kept for each number that was ever asked for (idle workers sleep), and the setting only selects. */
+#define _GNU_SOURCE
+#include "tensor/tensor.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum { MOST_THREADS = 1024 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static rt_pool *pools[MOST_THREADS + 1]; /* under lock */
+static rt_pool *current;                 /* atomic; valid once `threads` is set */
+static int threads;                      /* atomic; 0: not chosen yet */
+
+static int default_threads(void) {
+    const char *text = getenv("CRESSET_NUM_THREADS");
+    if (text && *text) {
+        char *end;
+        long n = strtol(text, &end, 10);
+        if (!*end && n >= 1) return (int)CR_MIN(n, MOST_THREADS);
+    }
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return CR_MAX(1, CR_MIN(n, MOST_THREADS));
+}
+
+/* Under lock. A pool that cannot be started leaves everything on the caller's thread. */
+static void select_threads(int n) {
+    if (n > 1 && !pools[n]) pools[n] = rt_pool_create(n);
+    __atomic_store_n(&current, n > 1 ? pools[n] : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&threads, n, __ATOMIC_RELEASE);
+}
+
+int cr_num_threads(void) {
+    int n = __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
+    if (n) return n;
+    pthread_mutex_lock(&lock);
+    if (!threads) select_threads(default_threads());
+    n = threads;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+cr_status cr_set_num_threads(int n) {
+    if (n < 1 || n > MOST_THREADS)
+        return CR_FAIL(CR_EVALUE, "the number of threads must be between 1 and %d, not %d", MOST_THREADS, n);
+    pthread_mutex_lock(&lock);
+    select_threads(n);
+    pthread_mutex_unlock(&lock);
+    return CR_OK;
+}
+
+static void *scratch_alloc(void *user, size_t size) {
+    (void)user;
+    return cr_alloc_aligned(64, size);
+}
+
+static void scratch_free(void *user, void *p) {
+    (void)user;
+    cr_free(p);
+}
+
+rt_ctx cr_kernel_ctx(char *error, size_t error_size) {
+    cr_num_threads();
+    return (rt_ctx){
+        .alloc = scratch_alloc,
+        .free = scratch_free,
+        .pool = __atomic_load_n(&current, __ATOMIC_ACQUIRE),
+        .error = error,
+        .error_size = error_size,
+    };
+}

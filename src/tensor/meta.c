@@ -1,0 +1,261 @@
+/* meta.c: building, asking and printing metas.
+ *
+ * Sizes may be symbolic, so nothing here compares them but through cr_dim_known: an answer that the facts do not give is
+ * CR_UNKNOWN, and callers take their general path then. Stride products are built in the same order everywhere, so that
+ * a symbolic tensor made dense here is also recognised as dense here (equal construction is the same term). */
+#include "tensor/tensor.h"
+
+void cr_meta_init(cr_meta *m, int dtype, cr_device device) {
+    m->dtype = (uint8_t)dtype;
+    m->rank = 0;
+    m->flags = 0;
+    m->device = device;
+    m->storage = 0;
+    m->offset = 0;
+}
+
+void cr_meta_copy(cr_meta *to, const cr_meta *from) {
+    memcpy(to, from, offsetof(cr_meta, size));
+    memcpy(to->size, from->size, from->rank * sizeof(cr_dim));
+    memcpy(to->stride, from->stride, from->rank * sizeof(cr_dim));
+}
+
+cr_dim cr_meta_numel(cr_env *env, const cr_meta *m) {
+    cr_dim n = 1;
+    for (int i = 0; i < m->rank; i++) {
+        if (m->size[i] == 0) return 0; /* a plain zero wins over an overflow among the others */
+        n = cr_dim_mul(env, n, m->size[i]);
+    }
+    return n;
+}
+
+/* max(size, 1) without making a term where the facts already give size >= 1. */
+static cr_dim at_least_one(cr_env *env, cr_dim size) {
+    if (cr_dim_is_plain(size)) return size > 1 ? size : 1;
+    return cr_dim_known(env, size, CR_GE, 1) == CR_YES ? size : cr_dim_max(env, size, 1);
+}
+
+void cr_strides_contiguous(cr_env *env, int rank, const cr_dim *size, cr_dim *stride) {
+    cr_dim next = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        stride[i] = next;
+        if (i) next = cr_dim_mul(env, next, at_least_one(env, size[i]));
+    }
+}
+
+void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *order, cr_dim *stride) {
+    cr_dim next = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        stride[order[i]] = next;
+        if (i) next = cr_dim_mul(env, next, size[order[i]]);
+    }
+}
+
+/* Dimensions from outermost to innermost. */
+static const int channels_last_order[2][5] = { { 0, 2, 3, 1 }, { 0, 2, 3, 4, 1 } };
+
+static cr_status check_sizes(cr_env *env, int rank, const cr_dim *size, int64_t itemsize) {
+    if (rank > CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "a tensor has at most %d dimensions, not %d", CR_MAX_RANK, rank);
+    cr_dim bytes = itemsize;
+    bool empty = false;
+    for (int i = 0; i < rank; i++) {
+        if (cr_dim_known(env, size[i], CR_LT, 0) == CR_YES || size[i] == CR_DIM_OVERFLOW) {
+            cr_str shape;
+            cr_str_init(&shape);
+            cr_shape_print(env, rank, size, &shape);
+            cr_status s = CR_FAIL(CR_ERUNTIME, "size %d of shape %s is %s; sizes are 0 or more", i, cr_str_get(&shape),
+                                  size[i] == CR_DIM_OVERFLOW ? "beyond 64 bits" : "negative");
+            cr_str_dispose(&shape);
+            return s;
+        }
+        if (!cr_dim_is_plain(size[i])) continue;
+        empty |= size[i] == 0;
+        bytes = cr_dim_mul(NULL, bytes, size[i]);
+    }
+    if (bytes != CR_DIM_OVERFLOW || empty) return CR_OK;
+    cr_str shape;
+    cr_str_init(&shape);
+    cr_shape_print(env, rank, size, &shape);
+    cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape %s needs more bytes than can be addressed", cr_str_get(&shape));
+    cr_str_dispose(&shape);
+    return s;
+}
+
+cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *size, cr_memory_format format) {
+    CR_TRY(check_sizes(env, rank, size, rt_itemsize(m->dtype)));
+    if (format == CR_CHANNELS_LAST || format == CR_CHANNELS_LAST_3D) {
+        int want = format == CR_CHANNELS_LAST ? 4 : 5;
+        if (rank != want)
+            return CR_FAIL(CR_ERUNTIME, "memory format %s needs %d dimensions, the shape has %d",
+                           want == 4 ? "channels_last" : "channels_last_3d", want, rank);
+    }
+    if (size != m->size) memcpy(m->size, size, (size_t)rank * sizeof(cr_dim));
+    m->rank = (uint8_t)rank;
+    m->offset = 0;
+    if (format == CR_CHANNELS_LAST || format == CR_CHANNELS_LAST_3D)
+        cr_strides_permuted(env, rank, m->size, channels_last_order[format == CR_CHANNELS_LAST_3D], m->stride);
+    else
+        cr_strides_contiguous(env, rank, m->size, m->stride);
+    return CR_OK;
+}
+
+/* Do the strides, innermost first in `order`, equal the running product of sizes wherever the size is not 1? */
+static cr_tri is_dense_in(cr_env *env, const cr_meta *m, const int *order) {
+    cr_dim expected = 1;
+    cr_tri answer = CR_YES;
+    for (int k = m->rank - 1; k >= 0; k--) {
+        int i = order ? order[k] : k;
+        cr_tri one = cr_dim_known(env, m->size[i], CR_EQ, 1);
+        if (one == CR_YES) continue;
+        cr_tri fits = cr_dim_known(env, m->stride[i], CR_EQ, expected);
+        if (fits != CR_YES) {
+            if (one == CR_NO && fits == CR_NO) return CR_NO;
+            answer = CR_UNKNOWN;
+        }
+        if (k) expected = cr_dim_mul(env, expected, m->size[i]);
+    }
+    return answer;
+}
+
+static cr_tri is_empty(cr_env *env, const cr_meta *m) {
+    cr_tri answer = CR_NO;
+    for (int i = 0; i < m->rank; i++) {
+        cr_tri zero = cr_dim_known(env, m->size[i], CR_EQ, 0);
+        if (zero == CR_YES) return CR_YES;
+        if (zero == CR_UNKNOWN) answer = CR_UNKNOWN;
+    }
+    return answer;
+}
+
+cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format format) {
+    if (format == CR_CHANNELS_LAST || format == CR_CHANNELS_LAST_3D) {
+        if (m->rank != (format == CR_CHANNELS_LAST ? 4 : 5)) return CR_NO;
+        return is_dense_in(env, m, channels_last_order[format == CR_CHANNELS_LAST_3D]);
+    }
+    cr_tri dense = is_dense_in(env, m, NULL);
+    if (dense == CR_YES) return CR_YES;
+    cr_tri empty = is_empty(env, m);
+    return empty == CR_YES ? CR_YES : empty == CR_UNKNOWN ? CR_UNKNOWN : dense;
+}
+
+cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
+    cr_tri contiguous = cr_meta_is_contiguous(env, m, CR_CONTIGUOUS);
+    if (contiguous == CR_YES || m->rank < 2) return contiguous;
+    /* Peel the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor there
+     * is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. */
+    cr_dim expected = 1;
+    uint32_t left = 0;
+    bool unknown = contiguous == CR_UNKNOWN;
+    for (int i = 0; i < m->rank; i++)
+        if (cr_dim_known(env, m->size[i], CR_EQ, 1) != CR_YES) left |= 1u << i;
+    while (left) {
+        int found = -1;
+        for (int i = m->rank - 1; i >= 0 && found < 0; i--) {
+            if (!(left >> i & 1)) continue;
+            cr_tri fits = cr_dim_known(env, m->stride[i], CR_EQ, expected);
+            if (fits == CR_YES) found = i;
+            else if (fits == CR_UNKNOWN || cr_dim_known(env, m->size[i], CR_EQ, 1) == CR_UNKNOWN) unknown = true;
+        }
+        if (found < 0) return unknown ? CR_UNKNOWN : CR_NO;
+        left &= ~(1u << found);
+        expected = cr_dim_mul(env, expected, m->size[found]);
+    }
+    return CR_YES;
+}
+
+/* Are the strides those of channels-last, up to gaps? Size-1 dimensions count by their strides, so that a contiguous
+ * N1HW or NC11 tensor is not taken for one. */
+static bool looks_channels_last(cr_env *env, const cr_meta *m, const int *order) {
+    if (cr_dim_known(env, m->stride[1], CR_NE, 0) != CR_YES) return false;
+    cr_dim least = 0;
+    for (int k = m->rank - 1; k >= 0; k--) {
+        int i = order[k];
+        if (cr_dim_known(env, m->size[i], CR_NE, 0) != CR_YES) return false;
+        if (cr_dim_known(env, m->stride[i], CR_GE, least) != CR_YES) return false;
+        if (i == 0 && cr_dim_known(env, least, CR_NE, m->stride[1]) != CR_YES) return false;
+        least = cr_dim_mul(env, m->stride[i], m->size[i]);
+    }
+    return true;
+}
+
+cr_memory_format cr_meta_suggest_format(cr_env *env, const cr_meta *m) {
+    if (m->rank == 4 && looks_channels_last(env, m, channels_last_order[0])) return CR_CHANNELS_LAST;
+    if (m->rank == 5 && looks_channels_last(env, m, channels_last_order[1])) return CR_CHANNELS_LAST_3D;
+    return CR_CONTIGUOUS;
+}
+
+static bool same_dims(cr_env *env, int n, const cr_dim *a, const cr_dim *b) {
+    for (int i = 0; i < n; i++)
+        if (cr_dim_known(env, a[i], CR_EQ, b[i]) != CR_YES) return false;
+    return true;
+}
+
+bool cr_meta_equal(cr_env *env, const cr_meta *a, const cr_meta *b) {
+    return a->dtype == b->dtype && a->rank == b->rank && a->device.type == b->device.type &&
+           a->device.index == b->device.index && same_dims(env, a->rank, a->size, b->size) &&
+           same_dims(env, a->rank, a->stride, b->stride) && same_dims(env, 1, &a->offset, &b->offset);
+}
+
+static void dims_print(cr_env *env, int n, const cr_dim *dims, cr_str *out) {
+    for (int i = 0; i < n; i++) {
+        if (i) cr_str_add(out, ", ");
+        cr_dim_print(env, dims[i], out);
+    }
+}
+
+void cr_shape_print(cr_env *env, int rank, const cr_dim *size, cr_str *out) {
+    cr_str_addc(out, '[');
+    dims_print(env, rank, size, out);
+    cr_str_addc(out, ']');
+}
+
+void cr_meta_print(cr_env *env, const cr_meta *m, cr_str *out) {
+    cr_str_add(out, cr_dtype_short(m->dtype));
+    cr_shape_print(env, m->rank, m->size, out);
+    cr_str_addc(out, '(');
+    dims_print(env, m->rank, m->stride, out);
+    cr_str_add(out, ")");
+    if (cr_dim_known(env, m->offset, CR_EQ, 0) != CR_YES) {
+        cr_str_addc(out, '+');
+        cr_dim_print(env, m->offset, out);
+    }
+    cr_str_addc(out, '@');
+    cr_device_print(m->device, out);
+}
+
+cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
+    int64_t last = m->offset, span, item = rt_itemsize(m->dtype), bytes = 0;
+    bool overflow = !cr_dim_is_plain(last), symbolic = last < CR_DIM_TAG_LIMIT && last != CR_DIM_OVERFLOW, empty = false;
+    for (int i = 0; i < m->rank; i++) {
+        cr_dim size = m->size[i], stride = m->stride[i];
+        if (size == 0) empty = true;
+        bool plain = cr_dim_is_plain(size) && cr_dim_is_plain(stride);
+        symbolic |= !plain && size != CR_DIM_OVERFLOW && stride != CR_DIM_OVERFLOW;
+        overflow |= !plain;
+        if (!plain || empty) continue;
+        if (size < 0) return CR_FAIL(CR_ERUNTIME, "size %d is %lld; sizes are 0 or more", i, (long long)size);
+        if (stride < 0) return CR_FAIL(CR_ERUNTIME, "stride %d is %lld; strides are 0 or more", i, (long long)stride);
+        overflow |= cr_mul_overflow(size - 1, stride, &span) || cr_add_overflow(last, span, &last);
+    }
+    if (symbolic) return CR_FAIL(CR_EVALUE, "a tensor with symbolic sizes has no number of bytes");
+    if (empty) {
+        *out = 0;
+        return CR_OK;
+    }
+    if (m->offset < 0 && !overflow) return CR_FAIL(CR_ERUNTIME, "storage offset %lld is negative", (long long)m->offset);
+    if (overflow || cr_add_overflow(last, 1, &last) || cr_mul_overflow(last, item, &bytes) || bytes > PTRDIFF_MAX) {
+        cr_str shape;
+        cr_str_init(&shape);
+        for (int i = 0; i < m->rank; i++) {
+            if (i) cr_str_add(&shape, ", ");
+            if (cr_dim_is_plain(m->size[i])) cr_str_addf(&shape, "%lld", (long long)m->size[i]);
+            else cr_str_add(&shape, "overflow");
+        }
+        cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape [%s] needs more bytes than can be addressed", cr_str_get(&shape));
+        cr_str_dispose(&shape);
+        return s;
+    }
+    *out = bytes;
+    return CR_OK;
+}
