@@ -19,6 +19,7 @@ enum { /* short names for the rows */
 #define OP(ID, ...) { __VA_ARGS__ },
 static const cr_row rows[] = {
 #include "ops/table/families.inc"
+    { .schema = NULL },
 };
 #undef OP
 
@@ -225,7 +226,7 @@ cr_status cr_ops_init(void) {
         cr_arena_init(&table.arena);
         cr_map_init(&table.by_name);
         cr_map_init(&table.by_group);
-        for (size_t i = 0; i < CR_COUNT(rows) && !status; i++) status = add_row(&rows[i], NULL);
+        for (size_t i = 0; rows[i].schema && !status; i++) status = add_row(&rows[i], NULL);
         if (status) { /* a later call starts afresh: memory may be there again */
             cr_arena_dispose(&table.arena);
             cr_map_dispose(&table.by_name);
