@@ -1,0 +1,149 @@
+/* graph.h: the IR. One graph, from capture to code.
+ *
+ * A graph is an ordered list of nodes; a node has results, each a *value* with its own name, type and meta. Arguments
+ * name values, never nodes (CR_ARG_VALUE, u.i = value id), and are normalised to the op's schema: one per parameter,
+ * defaults filled in, `given` remembering how each was passed. A symbolic integer argument is a constant or a value
+ * whose meta is an expression, never a bare expression. A Tensor[] result is n values of one return.
+ *
+ * A node that writes an argument has, after its visible results, one *hidden* result per written argument: "x after".
+ * Later uses of x name that value. This keeps one meta per value true even after t_() or resize_().
+ *
+ * Everything lives in the graph's arena and dies with it; the graph owns one handle table (constant tensors,
+ * environment, subgraphs). Refcounted; a graph that nobody edits may be read from many threads.
+ *
+ *     graph(%x: f32[2, s0], %w: f32[3, s0]) {
+ *       %y: f32[2, 3] = aten.linear(%x, %w)
+ *       %z: f32[3, 2](1, 3) of %y = aten.transpose.int(%y, 0, 1)
+ *       return %z
+ *     } */
+#ifndef CR_GRAPH_H
+#define CR_GRAPH_H
+
+#include "ops/op.h"
+
+typedef struct cr_graph cr_graph;
+#define CR_NO_NODE UINT32_MAX
+#define CR_NO_VALUE UINT32_MAX
+
+typedef enum cr_node_kind { CR_NODE_PLACEHOLDER, CR_NODE_CALL, CR_NODE_GET_ATTR, CR_NODE_OUTPUT } cr_node_kind;
+
+typedef struct cr_value {
+    const char *name;     /* without '%'; unique in its graph */
+    uint32_t node;        /* who makes it */
+    uint16_t ret;         /* which schema return it belongs to (hidden: which parameter was written) */
+    uint8_t type;         /* cr_type: TENSOR, INT, FLOAT, BOOL, SCALAR, ... */
+    bool hidden;
+    const cr_meta *meta;  /* tensors; NULL when unknown */
+    cr_sym expr;          /* INT, FLOAT, BOOL values: of the graph's environment; NULL when unknown */
+} cr_value;
+
+/* Where a node came from; NULL when unknown. Kept by passes. */
+typedef struct cr_origin { const char *stack_trace, *module_stack, *source_fn; } cr_origin;
+
+typedef struct cr_node {
+    uint8_t kind;         /* cr_node_kind */
+    bool dead;            /* erased; skipped by iteration */
+    uint16_t nargs;
+    uint32_t first, nvalues; /* its values are first .. first + nvalues - 1 */
+    uint32_t prev, next;
+    const cr_op *op;      /* CALL */
+    const char *target;   /* PLACEHOLDER and GET_ATTR: the name; else NULL */
+    cr_arg *args;         /* CALL: one per parameter; OUTPUT: the results, any shape of lists */
+    cr_origin origin;
+} cr_node;
+
+/* ---- life ---- */
+/* `env` may be NULL (no symbols); retained. */
+CR_NODISCARD cr_status cr_graph_create(cr_env *env, cr_graph **out);
+void cr_graph_retain(cr_graph *g);
+void cr_graph_release(cr_graph *g);
+cr_env *cr_graph_env(const cr_graph *g);
+const char *cr_graph_name(const cr_graph *g); /* "" for a main graph */
+CR_NODISCARD cr_status cr_graph_set_name(cr_graph *g, const char *name);
+/* A deep copy; subgraphs too, constants shared. */
+CR_NODISCARD cr_status cr_graph_copy(const cr_graph *g, cr_graph **out);
+
+/* ---- reading: `for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))` ---- */
+uint32_t cr_graph_first(const cr_graph *g);
+uint32_t cr_graph_next(const cr_graph *g, uint32_t node);
+const cr_node *cr_graph_node(const cr_graph *g, uint32_t node);
+const cr_value *cr_graph_value(const cr_graph *g, uint32_t value);
+uint32_t cr_graph_value_count(const cr_graph *g); /* ids are below this; erased ones have node == CR_NO_NODE */
+uint32_t cr_graph_node_count(const cr_graph *g);  /* live nodes */
+uint32_t cr_graph_find(const cr_graph *g, const char *name); /* value by name; CR_NO_VALUE */
+uint32_t cr_graph_output(const cr_graph *g); /* the output node; CR_NO_NODE while building */
+/* How often each value is used, counted afresh: counts[value_count]. */
+void cr_graph_count_uses(const cr_graph *g, uint32_t *counts);
+/* Calls fn on every value id that `args` mention, lists included. */
+void cr_args_visit_values(const cr_arg *args, size_t n, void (*fn)(void *user, uint32_t value), void *user);
+
+/* ---- building: nodes go before the insertion point (the end, at first) ---- */
+void cr_graph_insert_before(cr_graph *g, uint32_t node); /* CR_NO_NODE: at the end (before the output node) */
+void cr_graph_set_origin(cr_graph *g, const cr_origin *origin); /* copied into nodes made from now on; NULL: none */
+/* `name` is a wish; it is made unique by _1, _2, ... and its odd characters become '_'. */
+CR_NODISCARD cr_status cr_graph_placeholder(cr_graph *g, const char *name, const cr_meta *meta, uint32_t *value);
+CR_NODISCARD cr_status cr_graph_placeholder_number(cr_graph *g, const char *name, cr_type type, cr_sym expr, uint32_t *value);
+/* A constant tensor of the handle table (retained), reachable as `target`. */
+CR_NODISCARD cr_status cr_graph_add_constant(cr_graph *g, const char *target, cr_tensor *t);
+cr_tensor *cr_graph_constant(const cr_graph *g, const char *target); /* borrowed; NULL when absent */
+CR_NODISCARD cr_status cr_graph_get_attr(cr_graph *g, const char *target, uint32_t *value);
+CR_NODISCARD cr_status cr_graph_add_subgraph(cr_graph *g, cr_graph *sub); /* retained; its name is made unique */
+size_t cr_graph_subgraph_count(const cr_graph *g);
+cr_graph *cr_graph_subgraph(const cr_graph *g, size_t i); /* borrowed */
+/* Appends a call: the op's rule gives the results' metas. `args` may hold values, numbers, lists, strings, graphs. They
+ * are copied. *node: its visible results are the node's values in order. */
+CR_NODISCARD cr_status cr_graph_call(cr_graph *g, const cr_op *op, const cr_arg *args, uint32_t *node);
+/* As cr_graph_call with the results given (reading archives, recording): `values` has names (wishes), types, metas,
+ * returns and hidden marks filled in. */
+CR_NODISCARD cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values, size_t n, uint32_t *node);
+CR_NODISCARD cr_status cr_graph_set_output(cr_graph *g, const cr_arg *args, size_t n); /* once, or replaces */
+/* An emitter whose call() appends to this graph: formulas and decompositions write graphs through it. */
+cr_emitter *cr_graph_emitter(cr_graph *g);
+/* The value of a symbolic integer: finds one, or appends sym_size and arithmetic nodes. A constant gives a plain INT. */
+CR_NODISCARD cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out);
+
+/* ---- editing ---- */
+CR_NODISCARD cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name);
+/* Every use of `from` (in nodes after `after`, or everywhere with CR_NO_NODE) becomes `to`. */
+CR_NODISCARD cr_status cr_graph_replace(cr_graph *g, uint32_t from, cr_arg to, uint32_t after);
+CR_NODISCARD cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n); /* copied */
+CR_NODISCARD cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta); /* copied; NULL: unknown */
+/* CR_EVALUE when a value of it is still used. */
+CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);
+
+/* ---- text: what is printed parses back to the same graph ---- */
+enum { CR_PRINT_PLAIN = 0, CR_PRINT_ORIGINS = 1 };
+void cr_graph_print(const cr_graph *g, int flags, cr_str *out);
+/* One graph; `env` NULL: a fresh environment is made when symbols occur. CR_EFORMAT with line and column. */
+CR_NODISCARD cr_status cr_graph_parse(cr_env *env, const char *text, cr_graph **out);
+/* Same nodes, arguments, metas, constants' shapes, subgraphs, names. *where (may be NULL) gets the first difference. */
+bool cr_graph_equal(const cr_graph *a, const cr_graph *b, cr_str *where);
+
+/* ---- verification: independent properties ---- */
+enum {
+    CR_VERIFY_SHAPE = 0,          /* always: defined before use, arguments fit schemas, one output node, unique names */
+    CR_VERIFY_METAS = 1 << 0,     /* every tensor has a meta, equal to what the rule gives */
+    CR_VERIFY_FUNCTIONAL = 1 << 1, /* nothing is written */
+    CR_VERIFY_CORE = 1 << 2,      /* ops within the core ATen set (and sym_*, asserts, region ops) */
+};
+CR_NODISCARD cr_status cr_graph_verify(const cr_graph *g, uint32_t properties); /* CR_EVALUE naming node and property */
+
+/* ---- execution ---- */
+/* An immutable plan: which values die where. Thread-safe: each run has its own frame. Retains the graph, which must
+ * not be edited any more. */
+typedef struct cr_plan cr_plan;
+CR_NODISCARD cr_status cr_plan_create(cr_graph *g, cr_plan **out);
+void cr_plan_retain(cr_plan *p);
+void cr_plan_release(cr_plan *p);
+/* Runs on tensors and numbers, one per placeholder, real or fake. `results`: one per output argument (nested lists
+ * keep their shape), owned: cr_results_release. Symbols are bound from the inputs' sizes and checked. */
+CR_NODISCARD cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
+size_t cr_plan_result_count(const cr_plan *p);
+/* Creates a plan and runs it once. */
+CR_NODISCARD cr_status cr_graph_run(cr_graph *g, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults);
+
+/* Registers cond, while_loop, map, scan, associative_scan, wrap_with_set_grad_enabled and the other region ops of the
+ * higher_order namespace, and the operator and sym_* functions. Called by everything here that needs them. */
+CR_NODISCARD cr_status cr_region_ops_init(void);
+
+#endif
