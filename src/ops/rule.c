@@ -80,7 +80,7 @@ cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t 
     const cr_arg *item = a->kind == CR_ARG_LIST ? a->u.list : a;
     uint32_t n = a->kind == CR_ARG_LIST ? a->n : 1, bits = 0;
     for (uint32_t k = 0; k < n; k++) {
-        int d;
+        int d = 0;
         CR_TRY(cr_wrap_dim(item[k].u.i, rank, &d));
         if (bits & (1u << d)) return CR_FAIL(CR_ERUNTIME, "%s: dim %d appears more than once in the list of dims", r->op->schema.name, d);
         bits |= 1u << d;
