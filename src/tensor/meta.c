@@ -90,7 +90,7 @@ cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *siz
             return CR_FAIL(CR_ERUNTIME, "memory format %s needs %d dimensions, the shape has %d",
                            want == 4 ? "channels_last" : "channels_last_3d", want, rank);
     }
-    if (size != m->size) memcpy(m->size, size, (size_t)rank * sizeof(cr_dim));
+    if (rank && size != m->size) memcpy(m->size, size, (size_t)rank * sizeof(cr_dim));
     m->rank = (uint8_t)rank;
     m->offset = 0;
     if (format == CR_CHANNELS_LAST || format == CR_CHANNELS_LAST_3D)

@@ -109,7 +109,8 @@ static int combine(int high, int low) {
         if (!rt_is_complex(low)) return high;
         return is_float8(high) ? pack_failure(high, low) : cr_dtype_to_complex(high);
     }
-    if (high == CR_BOOL || rt_is_float(low) || rt_is_complex(low)) return meet(high, low);
+    if (rt_is_complex(low)) return low; /* also where the table has no answer: uint16 with 1j */
+    if (high == CR_BOOL || rt_is_float(low)) return meet(high, low);
     return high;
 }
 
