@@ -1,0 +1,175 @@
+/* emit.c: the graph as an emitter, and symbolic integers as values.
+ *
+ * Formulas and decompositions write graphs through the same interface with which they run on tensors. A size that an
+ * expression names becomes a value on demand: a placeholder's, a sym_size of a tensor that has it, or arithmetic. */
+#include "graph/internal.h"
+
+static cr_status emit_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_graph *g = (cr_graph *)((char *)e - offsetof(cr_graph, emitter));
+    cr_arg symbolic[CR_MAX_PARAMS];
+    cr_arg *copy = NULL;
+    /* symbolic sizes in the arguments become values */
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        symbolic[i] = args[i];
+        if (args[i].kind == CR_ARG_INT && !cr_dim_is_plain(args[i].u.i)) {
+            uint8_t given = args[i].given;
+            CR_TRY(cr_graph_value_for(g, cr_dim_sym(g->env, args[i].u.i), &symbolic[i]));
+            symbolic[i].given = given;
+        } else if (args[i].kind == CR_ARG_LIST) {
+            copy = cr_arena_copy(&g->arena, args[i].u.list, args[i].n * sizeof *copy);
+            if (!copy) return CR_ENOMEM;
+            for (uint32_t k = 0; k < args[i].n; k++)
+                if (copy[k].kind == CR_ARG_INT && !cr_dim_is_plain(copy[k].u.i))
+                    CR_TRY(cr_graph_value_for(g, cr_dim_sym(g->env, copy[k].u.i), &copy[k]));
+            symbolic[i].u.list = copy;
+        }
+    }
+    uint32_t id;
+    CR_TRY(cr_graph_call(g, op, symbolic, &id));
+    const cr_node *node = cr_graph_node(g, id);
+    uint32_t at = node->first;
+    for (uint16_t r = 0; r < op->schema.nreturns; r++) {
+        if (!op->schema.returns[r].list) {
+            const cr_value *v = &g->values.at[at];
+            results[r] = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = v->type, .u.i = at++ };
+            if (v->type == CR_T_TENSOR && !v->meta) results[r] = cr_arg_none();
+            continue;
+        }
+        uint32_t n = 0;
+        while (at + n < node->first + node->nvalues && g->values.at[at + n].ret == r && !g->values.at[at + n].hidden) n++;
+        cr_arg *list = cr_arena_alloc(&g->arena, n * sizeof *list);
+        if (!list) return CR_ENOMEM;
+        for (uint32_t k = 0; k < n; k++, at++) list[k] = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = at };
+        results[r] = cr_arg_list(list, n);
+    }
+    return CR_OK;
+}
+
+static cr_status emit_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
+    const cr_graph *g = (cr_graph *)((char *)e - offsetof(cr_graph, emitter));
+    *out = arg->kind == CR_ARG_VALUE ? g->values.at[arg->u.i].meta : cr_arg_meta(arg);
+    return CR_OK;
+}
+
+static void emit_release(cr_emitter *e, cr_arg *results, size_t n) {
+    (void)e, (void)results, (void)n; /* values belong to the graph */
+}
+
+cr_emitter *cr_graph_emitter(cr_graph *g) {
+    g->emitter = (cr_emitter){ emit_call, emit_meta, emit_release, g->env };
+    return &g->emitter;
+}
+
+/* Is the value defined before the insertion point? */
+static bool reaches(const cr_graph *g, uint32_t node) {
+    if (g->insert == CR_NO_NODE) return true;
+    for (uint32_t n = g->insert; n != CR_NO_NODE; n = g->nodes.at[n].prev)
+        if (n == node) return n != g->insert;
+    return false;
+}
+
+static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v }; }
+
+static bool find_value(const cr_graph *g, cr_sym expr, cr_arg *out) {
+    for (uint32_t v = 0; v < g->values.n; v++)
+        if (g->values.at[v].node != CR_NO_NODE && g->values.at[v].expr == expr && reaches(g, g->values.at[v].node)) {
+            *out = value_arg(g, v);
+            return true;
+        }
+    return false;
+}
+
+static cr_status find_size(cr_graph *g, cr_sym expr, bool *found, cr_arg *out) {
+    *found = false;
+    for (uint32_t v = 0; v < g->values.n; v++) {
+        const cr_value *value = &g->values.at[v];
+        if (value->node == CR_NO_NODE || !value->meta || !reaches(g, value->node)) continue;
+        for (int d = 0; d < value->meta->rank; d++) {
+            if (cr_dim_is_plain(value->meta->size[d]) || cr_dim_sym(g->env, value->meta->size[d]) != expr) continue;
+            cr_arg args[] = { value_arg(g, v), cr_arg_int(d) };
+            uint32_t id;
+            CR_TRY(cr_graph_call(g, cr_op_find("aten::sym_size.int"), args, &id));
+            *found = true;
+            *out = value_arg(g, g->nodes.at[id].first);
+            return CR_OK;
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status combine(cr_graph *g, const char *op, cr_arg a, cr_arg b, cr_arg *out) {
+    cr_arg args[] = { a, b };
+    const cr_op *target = cr_op_find(op);
+    if (!target) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op);
+    uint32_t id;
+    CR_TRY(cr_graph_call(g, target, args, &id));
+    *out = value_arg(g, g->nodes.at[id].first);
+    return CR_OK;
+}
+
+/* coefficient * term, added to what is there already. */
+static cr_status add_term(cr_graph *g, cr_arg term, int64_t coefficient, bool *first, cr_arg *sum) {
+    if (coefficient != 1) CR_TRY(combine(g, "_operator::mul", cr_arg_int(coefficient), term, &term));
+    if (*first) *sum = term;
+    else CR_TRY(combine(g, "_operator::add", *sum, term, sum));
+    *first = false;
+    return CR_OK;
+}
+
+static const char *operator_of(cr_sym_kind kind) {
+    switch (kind) {
+    case CR_SYM_MUL: return "_operator::mul";
+    case CR_SYM_FLOORDIV: return "_operator::floordiv";
+    case CR_SYM_MOD: return "_operator::mod";
+    case CR_SYM_POW: return "_operator::pow";
+    case CR_SYM_MIN: return "torch::sym_min";
+    case CR_SYM_MAX: return "torch::sym_max";
+    case CR_SYM_EQ: return "_operator::eq";
+    case CR_SYM_NE: return "_operator::ne";
+    case CR_SYM_LT: return "_operator::lt";
+    case CR_SYM_LE: return "_operator::le";
+    case CR_SYM_AND: return "_operator::and_";
+    case CR_SYM_OR: return "_operator::or_";
+    default: return NULL;
+    }
+}
+
+cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
+    int64_t plain;
+    bool truth;
+    if (!expr) return CR_FAIL(CR_ENOMEM, "out of memory");
+    if (cr_sym_is_int(expr, &plain)) return *out = cr_arg_int(plain), CR_OK;
+    if (cr_sym_is_bool(expr, &truth)) return *out = cr_arg_bool(truth), CR_OK;
+    if (find_value(g, expr, out)) return CR_OK;
+    bool found;
+    CR_TRY(find_size(g, expr, &found, out));
+    if (found) return CR_OK;
+    cr_sym_kind kind = cr_sym_kind_of(expr);
+    size_t n = cr_sym_operand_count(expr);
+    cr_arg part;
+    bool first = true;
+    if (kind == CR_SYM_ADD) {
+        for (size_t i = 0; i < n; i++) {
+            CR_TRY(cr_graph_value_for(g, cr_sym_operand(expr, i), &part));
+            CR_TRY(add_term(g, part, cr_sym_coefficient(expr, i), &first, out));
+        }
+        if (cr_sym_constant(expr)) CR_TRY(combine(g, "_operator::add", *out, cr_arg_int(cr_sym_constant(expr)), out));
+        return CR_OK;
+    }
+    const char *op = operator_of(kind);
+    if (!op || !n) {
+        cr_str text;
+        cr_str_init(&text);
+        cr_sym_print(expr, &text);
+        cr_status status = CR_FAIL(CR_EVALUE, "no value in the graph gives %s; make it an input or a size of one", cr_str_get(&text));
+        cr_str_dispose(&text);
+        return status;
+    }
+    for (size_t i = 0; i < n; i++) {
+        CR_TRY(cr_graph_value_for(g, cr_sym_operand(expr, i), &part));
+        if (first) *out = part;
+        else CR_TRY(combine(g, op, *out, part, out));
+        first = false;
+    }
+    return CR_OK;
+}
