@@ -1,0 +1,264 @@
+/* print.c: a graph as text that parse.c reads back to the same graph.
+ *
+ *     graph NAME(%x: f32[2, s0], %n: int{s0}) {
+ *       symbol s0 in [2, 64] hint 8
+ *       constant w: f32[3] = [1.0, 2.0, 3.0]
+ *       graph body(%a: f32[2]) { ... }
+ *       %w: f32[3] = get_attr "w"
+ *       [%a, %b]: [f32[1](2) of %x, f32[1](2)+1 of %x] = aten.split.Tensor(%x, 1, dim=1)
+ *       %add_: f32[2] of %x, %x_1!: f32[2] of %x = aten.add_.Tensor(%x, %w)
+ *       return %a, [%b, none], 3
+ *     }
+ *
+ * A tensor's type is dtype[sizes], then (strides) unless dense row-major, +offset unless 0, @device unless the CPU, and
+ * "of %v" when it shares the storage of the earlier value v. Defaults are left out; keyword arguments print their name. */
+#include "graph/internal.h"
+
+static uint32_t storage_owner(const cr_graph *g, uint32_t value) {
+    uint64_t storage = g->values.at[value].meta->storage;
+    for (uint32_t n = cr_graph_first(g); storage && n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = &g->nodes.at[n];
+        for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
+            if (v == value) return CR_NO_VALUE;
+            if (g->values.at[v].meta && g->values.at[v].meta->storage == storage) return v;
+        }
+    }
+    return CR_NO_VALUE;
+}
+
+static void print_dims(cr_env *env, const cr_dim *dims, int n, char open, char close, cr_str *out) {
+    cr_str_addc(out, open);
+    for (int i = 0; i < n; i++) {
+        if (i) cr_str_add(out, ", ");
+        cr_dim_print(env, dims[i], out);
+    }
+    cr_str_addc(out, close);
+}
+
+static bool has_dense_strides(cr_env *env, const cr_meta *m) {
+    cr_dim dense[CR_MAX_RANK];
+    cr_strides_contiguous(env, m->rank, m->size, dense);
+    return !memcmp(dense, m->stride, m->rank * sizeof *dense); /* the same terms */
+}
+
+static void print_meta(const cr_graph *g, const cr_meta *m, cr_str *out) {
+    cr_str_add(out, cr_dtype_short(m->dtype));
+    print_dims(g->env, m->size, m->rank, '[', ']', out);
+    if (!has_dense_strides(g->env, m)) print_dims(g->env, m->stride, m->rank, '(', ')', out);
+    if (m->offset) {
+        cr_str_addc(out, '+');
+        cr_dim_print(g->env, m->offset, out);
+    }
+    if (m->device.type != CR_CPU) {
+        cr_str_addc(out, '@');
+        cr_device_print(m->device, out);
+    }
+    if (m->flags & CR_META_WRAPPED) cr_str_addc(out, '\'');
+}
+
+static void print_type(const cr_graph *g, uint32_t value, cr_str *out) {
+    static const char *const names[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float",
+                                                  [CR_T_BOOL] = "bool", [CR_T_SCALAR] = "number", [CR_T_STR] = "str" };
+    const cr_value *v = &g->values.at[value];
+    if (v->type != CR_T_TENSOR || !v->meta) {
+        cr_str_add(out, v->type < CR_T_COUNT && names[v->type] ? names[v->type] : "any");
+        if (v->expr) {
+            cr_str_addc(out, '{');
+            cr_sym_print(v->expr, out);
+            cr_str_addc(out, '}');
+        }
+        return;
+    }
+    print_meta(g, v->meta, out);
+    uint32_t owner = storage_owner(g, value);
+    if (owner != CR_NO_VALUE) cr_str_addf(out, " of %%%s", g->values.at[owner].name);
+}
+
+static void print_arg(const cr_graph *g, const cr_arg *a, cr_str *out) {
+    if (a->kind == CR_ARG_VALUE) cr_str_addf(out, "%%%s", g->values.at[a->u.i].name);
+    else if (a->kind == CR_ARG_GRAPH) cr_str_addf(out, "@%s", cr_graph_name(a->u.graph));
+    else if (a->kind == CR_ARG_DEVICE) {
+        cr_str_add(out, "device(\"");
+        cr_device_print(a->u.device, out);
+        cr_str_add(out, "\")");
+    } else if (a->kind == CR_ARG_LIST) {
+        cr_str_addc(out, '[');
+        for (uint32_t i = 0; i < a->n; i++) {
+            if (i) cr_str_add(out, ", ");
+            print_arg(g, &a->u.list[i], out);
+        }
+        cr_str_addc(out, ']');
+    } else cr_arg_print(g->env, a, out);
+}
+
+static void print_results(const cr_graph *g, const cr_node *node, cr_str *out) {
+    const cr_schema *s = node->op ? &node->op->schema : NULL;
+    for (uint32_t v = node->first, end = node->first + node->nvalues; v < end;) {
+        const cr_value *value = &g->values.at[v];
+        if (v > node->first) cr_str_add(out, ", ");
+        if (s && !value->hidden && value->ret < s->nreturns && s->returns[value->ret].list) {
+            uint32_t n = 0;
+            cr_str_addc(out, '[');
+            for (; v + n < end && g->values.at[v + n].ret == value->ret && !g->values.at[v + n].hidden; n++)
+                cr_str_addf(out, "%s%%%s", n ? ", " : "", g->values.at[v + n].name);
+            cr_str_add(out, "]: [");
+            for (uint32_t k = 0; k < n; k++) {
+                if (k) cr_str_add(out, ", ");
+                print_type(g, v + k, out);
+            }
+            cr_str_addc(out, ']');
+            v += n;
+            continue;
+        }
+        cr_str_addf(out, "%%%s%s: ", value->name, value->hidden ? "!" : "");
+        print_type(g, v++, out);
+    }
+    if (node->nvalues) cr_str_add(out, " = ");
+}
+
+static void print_call(const cr_graph *g, const cr_node *node, cr_str *out) {
+    const cr_schema *s = &node->op->schema;
+    cr_str_addf(out, "%s.%s%s%s(", s->ns, s->name, *s->overload ? "." : "", s->overload);
+    bool any = false;
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        if (node->args[i].given == CR_GIVEN_DEFAULT) continue;
+        if (any) cr_str_add(out, ", ");
+        any = true;
+        if (node->args[i].given == CR_GIVEN_KEYWORD) cr_str_addf(out, "%s=", s->params[i].name);
+        print_arg(g, &node->args[i], out);
+    }
+    cr_str_addc(out, ')');
+}
+
+static void print_origin(const cr_origin *origin, cr_str *out) {
+    const char *const keys[] = { "stack", "module", "fn" };
+    const char *const texts[] = { origin->stack_trace, origin->module_stack, origin->source_fn };
+    for (int i = 0; i < 3; i++)
+        if (texts[i]) {
+            cr_str_addf(out, " %s=", keys[i]);
+            cr_str_add_quoted(out, texts[i], strlen(texts[i]));
+        }
+}
+
+enum { MAX_CONSTANT = 64 }; /* elements whose values are printed; larger constants print their shape only */
+
+static void print_number(const rt_scalar *s, cr_str *out) {
+    if (s->kind == RT_ARG_INT) cr_str_addf(out, "%lld", (long long)s->i);
+    else if (s->kind == RT_ARG_FLOAT) cr_str_add_double(out, s->f);
+    else {
+        cr_str_addc(out, '(');
+        cr_str_add_double(out, s->f);
+        cr_str_add(out, ", ");
+        cr_str_add_double(out, s->im);
+        cr_str_add(out, "j)");
+    }
+}
+
+static void print_constant(const cr_graph *g, const graph_constant *c, int indent, cr_str *out) {
+    const cr_tensor *t = c->tensor;
+    cr_str_addf(out, "%*sconstant ", indent, "");
+    cr_str_add_quoted(out, c->target, strlen(c->target));
+    cr_str_add(out, ": ");
+    print_meta(g, &t->meta, out);
+    int64_t numel = cr_meta_numel(NULL, &t->meta);
+    if (!cr_tensor_is_fake(t) && numel <= MAX_CONSTANT) {
+        cr_str_add(out, " = [");
+        for (int64_t i = 0; i < numel; i++) {
+            int64_t index[CR_MAX_RANK], rest = i;
+            for (int d = t->meta.rank - 1; d >= 0; d--) {
+                index[d] = rest % t->meta.size[d];
+                rest /= t->meta.size[d];
+            }
+            rt_scalar value = { .kind = RT_ARG_INT };
+            if (i) cr_str_add(out, ", ");
+            if (!cr_tensor_item(t, index, &value)) print_number(&value, out);
+        }
+        cr_str_addc(out, ']');
+    }
+    cr_str_addc(out, '\n');
+}
+
+typedef struct symbols { CR_VEC(cr_sym) seen; bool failed; } symbols;
+
+static void collect_expr(symbols *s, cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
+        for (size_t i = 0; i < s->seen.n; i++)
+            if (s->seen.at[i] == e) return;
+        if (cr_vec_push(&s->seen, e)) s->failed = true;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++) collect_expr(s, cr_sym_operand(e, i));
+}
+
+static void collect_dim(symbols *s, cr_env *env, cr_dim d) {
+    if (!cr_dim_is_plain(d) && d != CR_DIM_OVERFLOW) collect_expr(s, cr_dim_sym(env, d));
+}
+
+static void collect_symbols(const cr_graph *g, symbols *s) {
+    for (uint32_t v = 0; v < g->values.n; v++) {
+        const cr_value *value = &g->values.at[v];
+        if (value->node == CR_NO_NODE) continue;
+        if (value->expr) collect_expr(s, value->expr);
+        if (!value->meta) continue;
+        collect_dim(s, g->env, value->meta->offset);
+        for (int d = 0; d < value->meta->rank; d++) {
+            collect_dim(s, g->env, value->meta->size[d]);
+            collect_dim(s, g->env, value->meta->stride[d]);
+        }
+    }
+}
+
+/* Symbols whose range is not the usual one of a size, or that have a hint. */
+static void print_symbols(const cr_graph *g, int indent, cr_str *out) {
+    symbols s = { { 0 }, false };
+    collect_symbols(g, &s);
+    for (size_t i = 0; i < s.seen.n; i++) {
+        cr_range range = cr_sym_range(g->env, s.seen.at[i]);
+        int64_t hint;
+        cr_str_addf(out, "%*ssymbol %s in [", indent, "", cr_sym_name(s.seen.at[i]));
+        if (range.lo == INT64_MIN) cr_str_add(out, "-inf");
+        else cr_str_addf(out, "%lld", (long long)range.lo);
+        if (range.hi == INT64_MAX) cr_str_add(out, ", inf]");
+        else cr_str_addf(out, ", %lld]", (long long)range.hi);
+        if (cr_env_hint(g->env, s.seen.at[i], &hint)) cr_str_addf(out, " hint %lld", (long long)hint);
+        cr_str_addc(out, '\n');
+    }
+    if (s.failed) out->failed = true;
+    cr_vec_dispose(&s.seen);
+}
+
+static void print_node(const cr_graph *g, const cr_node *node, int flags, int indent, cr_str *out) {
+    cr_str_addf(out, "%*s", indent, "");
+    if (node->kind == CR_NODE_OUTPUT) {
+        cr_str_add(out, "return");
+        for (uint16_t i = 0; i < node->nargs; i++) {
+            cr_str_add(out, i ? ", " : " ");
+            print_arg(g, &node->args[i], out);
+        }
+    } else {
+        print_results(g, node, out);
+        if (node->kind == CR_NODE_CALL) print_call(g, node, out);
+        else {
+            cr_str_add(out, "get_attr ");
+            cr_str_add_quoted(out, node->target, strlen(node->target));
+        }
+        if (flags & CR_PRINT_ORIGINS) print_origin(&node->origin, out);
+    }
+    cr_str_addc(out, '\n');
+}
+
+static void print_graph(const cr_graph *g, int flags, bool nested, int indent, cr_str *out) {
+    cr_str_addf(out, "%*sgraph%s%s(", indent, "", *g->name ? " " : "", g->name);
+    uint32_t n = cr_graph_first(g);
+    for (bool first = true; n != CR_NO_NODE && g->nodes.at[n].kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n), first = false) {
+        cr_str_addf(out, "%s%%%s: ", first ? "" : ", ", g->values.at[g->nodes.at[n].first].name);
+        print_type(g, g->nodes.at[n].first, out);
+    }
+    cr_str_add(out, ") {\n");
+    if (g->env && !nested) print_symbols(g, indent + 2, out);
+    for (size_t i = 0; i < g->constants.n; i++) print_constant(g, &g->constants.at[i], indent + 2, out);
+    for (size_t i = 0; i < g->subgraphs.n; i++) print_graph(g->subgraphs.at[i], flags, true, indent + 2, out);
+    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) print_node(g, &g->nodes.at[n], flags, indent + 2, out);
+    cr_str_addf(out, "%*s}\n", indent, "");
+}
+
+void cr_graph_print(const cr_graph *g, int flags, cr_str *out) { print_graph(g, flags, false, 0, out); }
