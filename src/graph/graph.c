@@ -318,13 +318,16 @@ static cr_value result_value(const cr_op *op, const cr_out *out, cr_env *env, ui
     return v;
 }
 
-static _Atomic uint64_t fresh_storage = (uint64_t)1 << 63; /* ids of graph values: above those of real storages */
+uint64_t cr__fresh_storage(void) {
+    static _Atomic uint64_t last = (uint64_t)1 << 63; /* above the ids of real storages */
+    return ++last;
+}
 
 /* Storage identity of each result: shared with the aliased argument, fresh otherwise. */
 static void give_storages(cr_rule *r) {
     for (int i = 0; i < r->nout; i++) {
         cr_out *out = &r->out[i];
-        out->meta.storage = out->alias >= 0 ? cr_rule_meta(r, out->alias)->storage : ++fresh_storage;
+        out->meta.storage = out->alias >= 0 ? cr_rule_meta(r, out->alias)->storage : cr__fresh_storage();
     }
 }
 
@@ -379,7 +382,7 @@ static cr_status collect_result(cr_rule *r, const fakes *f, const cr_arg *result
     }
     cr_meta_copy(&out->meta, &result->u.t->meta);
     out->meta.flags = 0;
-    out->meta.storage = ++fresh_storage;
+    out->meta.storage = cr__fresh_storage();
     for (size_t i = 0; i < f->at.n; i++)
         if (f->at.at[i].tensor->storage == result->u.t->storage) out->meta.storage = f->at.at[i].meta->storage;
     return CR_OK;

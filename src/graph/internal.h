@@ -26,6 +26,8 @@ struct cr_graph {
 cr_status cr__args_copy(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out);
 /* A copy of `arg` with values replaced by what stands for them while rules run: a META, or an INT with the symbolic size. */
 cr_status cr__arg_resolve(const cr_graph *g, cr_arena *arena, const cr_arg *arg, cr_arg *out);
+/* A storage identity for a value that shares memory with no other. */
+uint64_t cr__fresh_storage(void);
 /* Does this row have results that follow from subgraphs (higher_order ops)? Filled in by region.c. */
 typedef cr_status cr_region_rule(cr_graph *g, const cr_op *op, const cr_arg *args, cr_value *values, size_t *n, size_t max);
 typedef cr_status cr_region_run(const cr_op *op, const cr_arg *args, cr_arg *results, size_t *n, size_t max);
