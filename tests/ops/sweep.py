@@ -1,0 +1,105 @@
+"""The sweep over the op table: every op, dtype and sample, functional, in place and out. `test_ops.py` runs a seeded part
+of it, `tests/full/ops.py` all of it."""
+import random
+import warnings
+import zlib
+
+import cresset
+import harness
+import samples
+import torch
+
+warnings.filterwarnings("ignore")
+samples.load_families()
+
+
+def torch_op(name):
+    """'aten::add.Tensor' as PyTorch's object, or None."""
+    ns, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, ns), packet), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def our_op(name):
+    ns, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(cresset.ops, ns), packet), overload or "default")
+
+
+def op_names(family=None):
+    """Names of functional rows that PyTorch has too, in table order."""
+    names = []
+    for name in cresset._C._op_names():
+        row = cresset._C._row(name)
+        if row["variant"] == "functional" and name.startswith("aten::"):
+            names.append(name)
+    return names
+
+
+def out_calls(row, op, c):
+    """The call with out= tensors: empty ones, and ones of the right shape but other strides."""
+    result = harness.attempt(op, harness.twin(c.args), {k: harness.twin(v) for k, v in c.kwargs.items()})
+    if isinstance(result, harness.Refused):
+        return
+    results = harness.tensors(result)
+    schema = row["out_schema"]
+    names = [a.name for a in schema.arguments if a.is_out]
+    if len(names) != len(results):
+        return
+    kept = {a.name for a in schema.arguments}
+    kwargs = {k: v for k, v in c.kwargs.items() if k in kept}
+    if len(kwargs) != len(c.kwargs):
+        return
+    yield samples.Call(c.args, {**kwargs, **{n: torch.empty(0, dtype=r.dtype) for n, r in zip(names, results)}}, f"{c.note} out empty")
+    yield samples.Call(c.args, {**kwargs, **{n: samples.transposed(torch.zeros(r.shape, dtype=r.dtype)) for n, r in zip(names, results)}}, f"{c.note} out strided")
+
+
+class Counts:
+    def __init__(self):
+        self.equal = self.refused = 0
+        self.failures = []
+
+    @property
+    def cases(self):
+        return self.equal + self.refused + len(self.failures)
+
+    def run(self, name, theirs, ours, c, values):
+        try:
+            kind = harness.check(name, theirs, ours, c, values)
+        except harness.Different as error:
+            self.failures.append(str(error))
+            return
+        setattr(self, kind, getattr(self, kind) + 1)
+
+
+def sweep(name, dtypes=samples.DTYPES, limit=None):
+    """All calls of one op, or a seeded choice of `limit` per dtype and variant."""
+    counts, row = Counts(), dict(cresset._C._row(name))
+    op = torch_op(name)
+    if op is None:
+        counts.failures.append(f"{name}: PyTorch has no such op")
+        return counts
+    forms = {"functional": (op, our_op(name))}
+    for form in ("inplace", "out"):
+        if row[form]:
+            theirs = torch_op(row[form])
+            if theirs is None:
+                counts.failures.append(f"{name}: PyTorch has no {row[form]}")
+                continue
+            forms[form] = (theirs, our_op(row[form]))
+    if "out" in forms:
+        row["out_schema"] = forms["out"][0]._schema
+    values = "empty" not in name
+    for dtype in dtypes:
+        calls = list(samples.calls_for(row, op, dtype))
+        for form, (theirs, ours) in forms.items():
+            chosen = [o for c in calls for o in out_calls(row, op, c)] if form == "out" else calls
+            if limit and len(chosen) > limit:
+                chosen = random.Random(zlib.crc32(f"{name}{dtype}{form}".encode())).sample(chosen, limit)
+            label = name if form == "functional" else row[form]
+            for c in chosen:
+                counts.run(label, theirs, ours, c, values)
+    return counts
