@@ -1,0 +1,360 @@
+/* rt_block.c: runs block programs.
+ *
+ * The operands' dimensions are put in the order of the outputs' strides and merged where every operand allows it. What
+ * is left is walked as one line of elements in blocks. An operand is, for the whole run, *linear* (its elements lie in
+ * the order of the walk), *fixed* (one element) or *strided*. Strided operands make blocks end with the innermost
+ * dimension where that is long; where it is short, blocks cross it and such operands are gathered piece by piece.
+ *
+ * Every element of a block is read before the block's last instruction, and outputs are written by that instruction or
+ * after it: so an output may be the same view as an input. */
+#include "runtime/rt_block.h"
+#include "runtime/rt_block_internal.h"
+#include "runtime/rt_math.h"
+
+#include <string.h>
+
+enum {
+    SCRATCH = 32 * 1024,    /* bytes of all slots together: within the first cache */
+    LONG_ROW = 128,         /* blocks do not cross rows of at least this many elements */
+    GRAIN = 32768,          /* additions that are worth another thread */
+};
+typedef enum layout { LINEAR, FIXED, STRIDED } layout;
+typedef struct operand {
+    char *p;
+    int64_t itemsize;
+    int64_t stride[RT_MAX_RANK]; /* in elements, of the merged dimensions; STRIDED only */
+    uint8_t dtype, layout;
+    bool in_place;               /* of the slot's own dtype */
+} operand;
+typedef struct job {
+    const rt_program *program;
+    const rt_scalar *constants;
+    int64_t n, block;
+    int rank;                    /* 0: no operand is strided */
+    int64_t size[RT_MAX_RANK];
+    operand op[RT_BLOCK_MAX_PORTS]; /* inputs, then outputs */
+} job;
+typedef union value { uint8_t b; float f32; double f64; int64_t i64; uint64_t u64; rt_c64 c64; rt_c128 c128; } value;
+
+static rt_block_fn *loops[RT_OP_COUNT]; /* set once, before main */
+static uint8_t class_bytes[RT_CLASS_COUNT];
+
+__attribute__((constructor)) static void choose_loops(void) {
+    rt_block_fn *const *fast = rt__block_base;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) fast = rt__block_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        fast = rt__block_avx512;
+#endif
+    for (int op = 0; op < RT_OP_COUNT; op++) loops[op] = fast[op] ? fast[op] : rt__block_calls[op];
+    for (int class = 0; class < RT_CLASS_COUNT; class++) class_bytes[class] = (uint8_t)rt_itemsize(rt_class_dtype(class));
+}
+
+static inline int execute(const rt_instr *at, int64_t n, void *out, void *const *slot) {
+    return loops[at->op](n, out, slot[at->in[0]], slot[at->in[1]], slot[at->in[2]]);
+}
+
+/* ---- single values ---- */
+
+static void splat(int class, void *p, int64_t n) {
+    switch (class_bytes[class]) {
+    case 1: memset(p, *(uint8_t *)p, (size_t)n); break;
+    case 4: for (int64_t i = 1; i < n; i++) ((uint32_t *)p)[i] = ((uint32_t *)p)[0]; break;
+    case 8: for (int64_t i = 1; i < n; i++) ((uint64_t *)p)[i] = ((uint64_t *)p)[0]; break;
+    default: for (int64_t i = 1; i < n; i++) ((rt_c128 *)p)[i] = ((rt_c128 *)p)[0]; break;
+    }
+}
+
+static void set_number(int class, void *p, const rt_scalar *s) {
+    bool whole = s->kind == RT_ARG_INT;
+    double re = whole ? (double)s->i : s->f, im = s->kind == RT_ARG_COMPLEX ? s->im : 0;
+    switch (class) {
+    case RT_CLASS_B: *(uint8_t *)p = whole ? s->i != 0 : re != 0 || im != 0; break;
+    case RT_CLASS_F32: *(float *)p = whole ? (float)s->i : (float)re; break;
+    case RT_CLASS_F64: *(double *)p = re; break;
+    case RT_CLASS_I64: *(int64_t *)p = whole ? s->i : (int64_t)re; break;
+    case RT_CLASS_U64: *(uint64_t *)p = whole ? (uint64_t)s->i : re < 0 ? (uint64_t)(int64_t)re : (uint64_t)re; break;
+    case RT_CLASS_C64: *(rt_c64 *)p = (rt_c64){ (float)re, (float)im }; break;
+    default: *(rt_c128 *)p = (rt_c128){ re, im }; break;
+    }
+}
+
+/* Rounds one number of a class to a dtype of that class. */
+static void round_number(int class, int dtype, void *p) {
+    value narrow;
+    int own = rt_class_dtype(class);
+    if (dtype == own) return;
+    rt_convert(dtype, &narrow, 1, own, p, 1, 1);
+    rt_convert(own, p, 1, dtype, &narrow, 1, 1);
+}
+
+/* ---- loads and stores of runs ---- */
+
+/* Converts n elements to the slot's class, through the dtype that the inputs were promoted to. */
+static void load(const rt_port *port, bool wide, void *to, int dtype, const void *from, int64_t stride, int64_t n) {
+    int own = rt_class_dtype(port->class);
+    if (dtype == own && n == 1 && (wide || port->round == own)) {
+        memcpy(to, from, class_bytes[port->class]);
+        return;
+    }
+    if (wide || dtype == port->round || port->round == own) {
+        rt_convert(own, to, 1, dtype, from, stride, n);
+        return;
+    }
+    value narrow[64];
+    int64_t itemsize = rt_itemsize(dtype);
+    for (int64_t i = 0; i < n; i += 64) {
+        int64_t k = n - i < 64 ? n - i : 64;
+        rt_convert(port->round, narrow, 1, dtype, (const char *)from + i * stride * itemsize, stride, k);
+        rt_convert(own, (char *)to + i * class_bytes[port->class], 1, port->round, narrow, 1, k);
+    }
+}
+
+/* The other way. An instruction may have been left out because its result is an input: then both may be one place. */
+static void store(int dtype, void *to, int64_t stride, const rt_port *port, const void *from, int64_t n) {
+    if (to != from) rt_convert(dtype, to, stride, rt_class_dtype(port->class), from, 1, n);
+}
+
+/* Walks the rows that a block of n elements starting at `index` crosses. */
+static void gather(const job *j, const operand *op, const rt_port *port, void *to, const int64_t *start, int64_t n) {
+    int64_t index[RT_MAX_RANK], inner = j->size[j->rank - 1];
+    memcpy(index, start, (size_t)j->rank * sizeof *index);
+    for (int64_t done = 0, run; done < n; done += run) {
+        int64_t offset = 0;
+        for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
+        run = inner - index[j->rank - 1];
+        if (run > n - done) run = n - done;
+        load(port, false, (char *)to + done * class_bytes[port->class], op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], run);
+        index[j->rank - 1] += run;
+        for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
+    }
+}
+
+static void scatter(const job *j, const operand *op, const rt_port *port, const void *from, const int64_t *start, int64_t n) {
+    int64_t index[RT_MAX_RANK], inner = j->size[j->rank - 1];
+    memcpy(index, start, (size_t)j->rank * sizeof *index);
+    for (int64_t done = 0, run; done < n; done += run) {
+        int64_t offset = 0;
+        for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
+        run = inner - index[j->rank - 1];
+        if (run > n - done) run = n - done;
+        store(op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], port, (const char *)from + done * class_bytes[port->class], run);
+        index[j->rank - 1] += run;
+        for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
+    }
+}
+
+/* ---- the walk ---- */
+
+/* Elements [begin, end) of the line. */
+static int run_range(void *arg, int64_t begin, int64_t end) {
+    const job *j = arg;
+    const rt_program *program = j->program;
+    _Alignas(64) char scratch[SCRATCH];
+    void *slot[RT_BLOCK_MAX_SLOTS];
+    int64_t length = end - begin < j->block ? end - begin : j->block;
+    for (int s = 0; s < program->nslots; s++) slot[s] = scratch + s * j->block * program->width;
+
+    for (int i = 0; i < program->nconstants; i++) {
+        const rt_port *port = &program->constant[i];
+        set_number(port->class, slot[port->slot], &j->constants[i]);
+        if (port->round != RT_DTYPE_COUNT) round_number(port->class, port->round, slot[port->slot]);
+    }
+    for (int i = 0; i < program->nliterals; i++) {
+        const rt_literal *l = &program->literal[i];
+        rt_scalar s = { l->class == RT_CLASS_I64 || l->class == RT_CLASS_U64 ? RT_ARG_INT : RT_ARG_COMPLEX, l->i, l->re, l->im };
+        set_number(l->class, slot[l->slot], &s);
+    }
+    for (int i = 0; i < program->nprologue; i++) {
+        int code = execute(&program->code[i], 1, slot[program->code[i].out], slot);
+        if (code) return code;
+    }
+    if (length > 1) {
+        for (int i = 0; i < program->nconstants; i++) splat(program->constant[i].class, slot[program->constant[i].slot], length);
+        for (int i = 0; i < program->nliterals; i++) splat(program->literal[i].class, slot[program->literal[i].slot], length);
+        for (int i = 0; i < program->nprologue; i++) splat(rt_block_out_class(program->code[i].op), slot[program->code[i].out], length);
+    }
+    for (int i = 0; i < program->nin; i++) {
+        const operand *op = &j->op[i];
+        const rt_port *port = &program->in[i];
+        if (op->layout != FIXED) continue;
+        load(port, port->flags & RT_PORT_WIDE, slot[port->slot], op->dtype, op->p, 0, 1);
+        if (length > 1) splat(port->class, slot[port->slot], length);
+    }
+
+    int last = program->ninstr - 1, rank = j->rank;
+    int direct = -1; /* the output that the last instruction may write */
+    for (int i = 0; last >= program->nprologue && i < program->nout; i++)
+        if (program->out[i].slot == program->code[last].out && j->op[program->nin + i].in_place) direct = i;
+    int64_t index[RT_MAX_RANK], inner = rank ? j->size[rank - 1] : 0, step = j->block;
+    bool crossing = rank && inner < LONG_ROW;
+    if (rank) {
+        int64_t rest = begin;
+        for (int d = rank - 1; d >= 0; d--) index[d] = rest % j->size[d], rest /= j->size[d];
+        if (!crossing) { /* equal blocks in a row: 520 elements are 272 + 248, not 512 + 8 */
+            int64_t blocks = (inner + step - 1) / step;
+            step = ((inner + blocks - 1) / blocks + 15) & ~(int64_t)15;
+            if (step > j->block) step = j->block;
+        }
+    }
+    for (int64_t at = begin, n; at < end; at += n) {
+        n = end - at < step ? end - at : step;
+        if (rank && !crossing && n > inner - index[rank - 1]) n = inner - index[rank - 1];
+        for (int i = 0; i < program->nin; i++) {
+            const operand *op = &j->op[i];
+            const rt_port *port = &program->in[i];
+            void *own = scratch + port->slot * j->block * program->width;
+            if (op->layout == LINEAR) {
+                char *p = op->p + at * op->itemsize;
+                if (op->in_place) slot[port->slot] = p;
+                else load(port, false, own, op->dtype, p, 1, n);
+            } else if (op->layout == STRIDED && crossing) {
+                gather(j, op, port, own, index, n);
+            } else if (op->layout == STRIDED) {
+                int64_t offset = 0, stride = op->stride[rank - 1];
+                for (int d = 0; d < rank; d++) offset += index[d] * op->stride[d];
+                char *p = op->p + offset * op->itemsize;
+                if (stride == 1 && op->in_place) {
+                    slot[port->slot] = p;
+                } else if (stride == 0) {
+                    load(port, false, own, op->dtype, p, 0, 1);
+                    splat(port->class, own, n);
+                    slot[port->slot] = own;
+                } else {
+                    load(port, false, own, op->dtype, p, stride, n);
+                    slot[port->slot] = own;
+                }
+            }
+        }
+        void *target = NULL;
+        if (direct >= 0) {
+            const operand *op = &j->op[program->nin + direct];
+            if (op->layout == LINEAR) {
+                target = op->p + at * op->itemsize;
+            } else if (op->layout == STRIDED && !crossing && op->stride[rank - 1] == 1) {
+                int64_t offset = 0;
+                for (int d = 0; d < rank; d++) offset += index[d] * op->stride[d];
+                target = op->p + offset * op->itemsize;
+            }
+        }
+        for (int i = program->nprologue; i <= last; i++) {
+            int code = execute(&program->code[i], n, i == last && target ? target : slot[program->code[i].out], slot);
+            if (code) return code;
+        }
+        for (int i = 0; i < program->nout; i++) {
+            const operand *op = &j->op[program->nin + i];
+            const rt_port *port = &program->out[i];
+            if (i == direct && target) continue;
+            /* Another output may read the slot that was written to memory instead. */
+            const void *from = direct >= 0 && target && port->slot == program->out[direct].slot ? target : slot[port->slot];
+            if (op->layout != STRIDED) store(op->dtype, op->p + at * op->itemsize, 1, port, from, n);
+            else scatter(j, op, port, from, index, n);
+        }
+        if (rank) {
+            index[rank - 1] += n;
+            for (int d = rank - 1; d > 0 && index[d] >= j->size[d]; d--) index[d - 1] += index[d] / j->size[d], index[d] %= j->size[d];
+        }
+    }
+    return RT_OK;
+}
+
+/* ---- layouts ---- */
+
+/* The stride of dimension d (of `rank`) in a view that broadcasts to the shape. */
+static inline int64_t stride_at(const rt_view *v, int d, int rank) {
+    d -= rank - v->rank;
+    return d < 0 || v->size[d] == 1 ? 0 : v->stride[d];
+}
+
+/* Contiguous outputs, and inputs that are contiguous with the same shape or have one element: nothing to work out. */
+static bool plan_plain(job *j, const rt_view *const *view, int nviews, const rt_view *shape) {
+    int rank = shape->rank;
+    for (int i = 0; i < nviews; i++) {
+        const rt_view *v = view[i];
+        operand *op = &j->op[i];
+        bool same = v->rank == rank;
+        int64_t numel = 1;
+        for (int d = v->rank - 1; d >= 0; d--) {
+            if (v->size[d] != 1 && v->stride[d] != numel) same = false;
+            numel *= v->size[d];
+        }
+        /* Same rank and count, and it broadcasts: same shape. */
+        if (same && numel == j->n && (numel > 1 || op->in_place || i >= j->program->nin)) op->layout = LINEAR;
+        else if (numel == 1 && i < j->program->nin) op->layout = FIXED;
+        else return false;
+    }
+    j->rank = 0;
+    return true;
+}
+
+static void plan_strided(job *j, const rt_view *const *view, int nviews, const rt_view *shape) {
+    int order[RT_MAX_RANK], rank = 0, nin = j->program->nin;
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->size[d] != 1) order[rank++] = d;
+    /* Outermost first: by the first operand, outputs leading, that tells two dimensions apart. Insertion keeps order. */
+    for (int i = 1; i < rank; i++)
+        for (int k = i; k > 0; k--) {
+            bool swap = false;
+            for (int v = 0; v < nviews; v++) {
+                const rt_view *at = view[(v + nin) % nviews];
+                int64_t outer = stride_at(at, order[k - 1], shape->rank), inner = stride_at(at, order[k], shape->rank);
+                if (outer == inner || !outer || !inner) continue;
+                swap = outer < inner;
+                break;
+            }
+            if (!swap) break;
+            int d = order[k];
+            order[k] = order[k - 1], order[k - 1] = d;
+        }
+    j->rank = 0;
+    for (int i = 0; i < rank; i++) {
+        int d = order[i];
+        bool merge = j->rank > 0;
+        for (int v = 0; merge && v < nviews; v++)
+            merge = j->op[v].stride[j->rank - 1] == stride_at(view[v], d, shape->rank) * shape->size[d];
+        if (!merge) j->size[j->rank++] = 1;
+        j->size[j->rank - 1] *= shape->size[d];
+        for (int v = 0; v < nviews; v++) j->op[v].stride[j->rank - 1] = stride_at(view[v], d, shape->rank);
+    }
+    bool strided = false;
+    for (int v = 0; v < nviews; v++) {
+        int64_t expected = 1;
+        bool linear = true, fixed = true;
+        for (int d = j->rank - 1; d >= 0; d--) {
+            linear = linear && j->op[v].stride[d] == expected;
+            fixed = fixed && j->op[v].stride[d] == 0;
+            expected *= j->size[d];
+        }
+        j->op[v].layout = fixed && v < nin ? FIXED : linear ? LINEAR : STRIDED;
+        strided = strided || j->op[v].layout == STRIDED;
+    }
+    if (!strided) j->rank = 0;
+}
+
+int rt_block_run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants, const rt_view *const *out) {
+    const rt_view *view[RT_BLOCK_MAX_PORTS], *shape = out[0];
+    int nviews = program->nin + program->nout;
+    job j;
+    j.program = program;
+    j.constants = constants;
+    j.n = rt_numel(shape);
+    if (j.n == 0) return RT_OK;
+    for (int i = 0; i < nviews; i++) {
+        bool output = i >= program->nin;
+        const rt_view *v = view[i] = output ? out[i - program->nin] : in[i];
+        j.op[i].p = v->p;
+        j.op[i].dtype = (uint8_t)v->dtype;
+        j.op[i].itemsize = rt_itemsize(v->dtype);
+        const rt_port *port = output ? &program->out[i - program->nin] : &program->in[i];
+        int own = rt_class_dtype(port->class);
+        j.op[i].in_place = v->dtype == own && (output || port->round == own);
+    }
+    if (!plan_plain(&j, view, nviews, shape)) plan_strided(&j, view, nviews, shape);
+    j.block = SCRATCH / (program->width * (program->nslots ? program->nslots : 1)) & ~15;
+    if (j.block > RT_BLOCK) j.block = RT_BLOCK;
+
+    int64_t grain = GRAIN / (1 + program->cost);
+    int code = j.n <= grain ? run_range(&j, 0, j.n) : rt_parallel_for(ctx, j.n, grain, run_range, &j);
+    return code == RT_ERUNTIME ? rt_fail(ctx, code, "ZeroDivisionError: an integer was divided by zero") : code;
+}

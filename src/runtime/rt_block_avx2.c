@@ -1,0 +1,3 @@
+/* rt_block_avx2.c: the vectorisable instruction loops, compiled for AVX2. */
+#define RT_LOOPS_FAST rt__block_avx2
+#include "runtime/rt_block_loops.h"

@@ -1,0 +1,3 @@
+/* rt_block_calls.c: instruction loops whose bodies call functions, and integer divisions. */
+#define RT_LOOPS_CALLS rt__block_calls
+#include "runtime/rt_block_loops.h"

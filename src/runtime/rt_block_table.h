@@ -1,0 +1,119 @@
+/* rt_block_table.h: every instruction of block programs, one line each.
+ *
+ *     X(name, arity, class of the result, class of the operands, expression in a, b, c)
+ *
+ * RT_BLOCK_FAST: expressions that vectorise, compiled once per instruction set. RT_BLOCK_CALLS: those that call libm or
+ * loop, compiled once. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an element of b is zero. */
+#ifndef CRESSET_RT_BLOCK_TABLE_H
+#define CRESSET_RT_BLOCK_TABLE_H
+
+#define RT_COMPARE(X, K)                                                                                               \
+    X(eq, 2, b, K, a == b) X(ne, 2, b, K, a != b) X(lt, 2, b, K, a < b) X(le, 2, b, K, a <= b)                         \
+    X(gt, 2, b, K, a > b) X(ge, 2, b, K, a >= b)
+#define RT_FAST_REAL(X, K, F)                                                                                          \
+    X(add, 2, K, K, a + b) X(sub, 2, K, K, a - b) X(mul, 2, K, K, a * b) X(div, 2, K, K, a / b)                        \
+    X(neg, 1, K, K, -a) X(abs, 1, K, K, fabs##F(a)) X(sqrt, 1, K, K, sqrt##F(a)) X(rsqrt, 1, K, K, 1 / sqrt##F(a))     \
+    X(fma, 3, K, K, fma##F(a, b, c))                                                                                   \
+    X(max, 2, K, K, a > b || a != a ? a : b) X(min, 2, K, K, a < b || a != a ? a : b)                                  \
+    X(fmax, 2, K, K, a >= b || b != b ? a : b) X(fmin, 2, K, K, a <= b || b != b ? a : b)                              \
+    X(floor, 1, K, K, floor##F(a)) X(ceil, 1, K, K, ceil##F(a)) X(trunc, 1, K, K, trunc##F(a))                         \
+    X(round, 1, K, K, nearbyint##F(a)) X(frac, 1, K, K, a - trunc##F(a)) X(truncdiv, 2, K, K, trunc##F(a / b))         \
+    X(sign, 1, K, K, rt_sign_##K(a)) X(copysign, 2, K, K, copysign##F(a, b))                                           \
+    X(isnan, 1, b, K, a != a) X(isinf, 1, b, K, fabs##F(a) == INFINITY) X(isfinite, 1, b, K, fabs##F(a) < INFINITY)    \
+    X(signbit, 1, b, K, signbit(a) != 0) X(to_b, 1, b, K, a != 0)                                                      \
+    X(to_i64, 1, i64, K, (int64_t)a) X(heaviside, 2, K, K, a == 0 ? b : (a > 0 ? 1 : a < 0 ? 0 : a - a))               \
+    RT_COMPARE(X, K)
+#define RT_FAST_INTEGER(X, K, W)                                                                                       \
+    X(add, 2, K, K, rt_add_##W(a, b)) X(sub, 2, K, K, rt_sub_##W(a, b)) X(mul, 2, K, K, rt_mul_##W(a, b))              \
+    X(max, 2, K, K, a > b ? a : b) X(min, 2, K, K, a < b ? a : b) X(fmax, 2, K, K, a > b ? a : b)                      \
+    X(fmin, 2, K, K, a < b ? a : b)                                                                                    \
+    X(and, 2, K, K, a & b) X(or, 2, K, K, a | b) X(xor, 2, K, K, a ^ b) X(not, 1, K, K, ~a)                            \
+    X(shl, 2, K, K, rt_shl_##K(a, b)) X(shr, 2, K, K, rt_shr_##K(a, b))                                                \
+    X(to_b, 1, b, K, a != 0) X(to_f32, 1, f32, K, (float)a) X(to_f64, 1, f64, K, (double)a)                            \
+    X(isnan, 1, b, K, (void)a, 0) X(isinf, 1, b, K, (void)a, 0) X(isfinite, 1, b, K, (void)a, 1)                       \
+    X(floor, 1, K, K, a) X(ceil, 1, K, K, a) X(trunc, 1, K, K, a) X(round, 1, K, K, a)                                 \
+    X(heaviside, 2, K, K, a == 0 ? b : a > 0)                                                                          \
+    RT_COMPARE(X, K)
+#define RT_FAST_COMPLEX(X, K, R)                                                                                       \
+    X(add, 2, K, K, rt_add_##K(a, b)) X(sub, 2, K, K, rt_sub_##K(a, b)) X(mul, 2, K, K, rt_mul_##K(a, b))              \
+    X(neg, 1, K, K, rt_make_##K(-a.re, -a.im)) X(conj, 1, K, K, rt_make_##K(a.re, -a.im))                              \
+    X(real, 1, R, K, a.re) X(imag, 1, R, K, a.im) X(complex, 2, K, R, rt_make_##K(a, b))                               \
+    X(eq, 2, b, K, a.re == b.re && a.im == b.im) X(ne, 2, b, K, a.re != b.re || a.im != b.im)                          \
+    X(to_b, 1, b, K, a.re != 0 || a.im != 0)
+
+#define RT_BLOCK_FAST(X)                                                                                               \
+    RT_FAST_REAL(X, f32, f) RT_FAST_REAL(X, f64, )                                                                     \
+    RT_FAST_INTEGER(X, i64, i64) RT_FAST_INTEGER(X, u64, u64)                                                          \
+    RT_FAST_COMPLEX(X, c64, f32) RT_FAST_COMPLEX(X, c128, f64)                                                         \
+    X(neg, 1, i64, i64, rt_neg_i64(a)) X(abs, 1, i64, i64, rt_abs_i64(a)) X(sign, 1, i64, i64, (a > 0) - (a < 0))      \
+    X(signbit, 1, b, i64, a < 0)                                                                                       \
+    X(neg, 1, u64, u64, 0 - a) X(abs, 1, u64, u64, a) X(sign, 1, u64, u64, a > 0) X(signbit, 1, b, u64, (void)a, 0)    \
+    X(to_u64, 1, u64, i64, (uint64_t)a) X(to_i64, 1, i64, u64, (int64_t)a)                                             \
+    X(to_f64, 1, f64, f32, a) X(to_f32, 1, f32, f64, (float)a)                                                         \
+    X(to_c64, 1, c64, f32, rt_make_c64(a, 0)) X(to_c128, 1, c128, f64, rt_make_c128(a, 0))                             \
+    X(to_c128, 1, c128, c64, rt_make_c128(a.re, a.im)) X(to_c64, 1, c64, c128, rt_make_c64((float)a.re, (float)a.im))  \
+    /* A sum of truth values is their or, a product their and. */                                                      \
+    X(add, 2, b, b, a | b) X(mul, 2, b, b, a & b) X(and, 2, b, b, a & b) X(or, 2, b, b, a | b) X(xor, 2, b, b, a ^ b)  \
+    X(not, 1, b, b, a ^ 1) X(eq, 2, b, b, a == b) X(ne, 2, b, b, a ^ b) X(max, 2, b, b, a | b) X(min, 2, b, b, a & b)  \
+    X(fmax, 2, b, b, a | b) X(fmin, 2, b, b, a & b) X(sign, 1, b, b, a) X(isnan, 1, b, b, (void)a, 0)                  \
+    X(isinf, 1, b, b, (void)a, 0) X(isfinite, 1, b, b, (void)a, 1) X(signbit, 1, b, b, (void)a, 0)                     \
+    X(to_f32, 1, f32, b, a) X(to_f64, 1, f64, b, a) X(to_i64, 1, i64, b, a) X(to_u64, 1, u64, b, a)                    \
+    X(to_c64, 1, c64, b, rt_make_c64(a, 0)) X(to_c128, 1, c128, b, rt_make_c128(a, 0))
+
+#define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
+
+#define RT_CALLS_REAL(X, K, F)                                                                                         \
+    X(exp, 1, K, K, exp##F(a)) X(exp2, 1, K, K, exp2##F(a)) X(expm1, 1, K, K, expm1##F(a)) X(log, 1, K, K, log##F(a))  \
+    X(log2, 1, K, K, log2##F(a)) X(log10, 1, K, K, log10##F(a)) X(log1p, 1, K, K, log1p##F(a))                         \
+    X(sin, 1, K, K, sin##F(a)) X(cos, 1, K, K, cos##F(a)) X(tan, 1, K, K, tan##F(a)) X(asin, 1, K, K, asin##F(a))      \
+    X(acos, 1, K, K, acos##F(a)) X(atan, 1, K, K, atan##F(a)) X(sinh, 1, K, K, sinh##F(a)) X(cosh, 1, K, K, cosh##F(a)) \
+    X(tanh, 1, K, K, tanh##F(a)) X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a))                         \
+    X(atanh, 1, K, K, atanh##F(a)) X(erf, 1, K, K, erf##F(a)) X(erfc, 1, K, K, erfc##F(a))                             \
+    X(pow, 2, K, K, pow##F(a, b)) X(atan2, 2, K, K, atan2##F(a, b)) X(hypot, 2, K, K, hypot##F(a, b))                  \
+    X(fmod, 2, K, K, fmod##F(a, b)) X(nextafter, 2, K, K, nextafter##F(a, b))                                          \
+    X(floordiv, 2, K, K, rt_floordiv_##K(a, b)) X(remainder, 2, K, K, rt_remainder_##K(a, b))                          \
+    X(sigmoid, 1, K, K, rt_sigmoid_##K(a)) X(log_sigmoid, 1, K, K, rt_log_sigmoid_##K(a))                              \
+    X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b)) X(logaddexp2, 2, K, K, rt_logaddexp2_##K(a, b))                      \
+    X(xlogy, 2, K, K, rt_xlogy_##K(a, b)) X(xlog1py, 2, K, K, rt_xlog1py_##K(a, b)) X(entr, 1, K, K, rt_entr_##K(a))   \
+    X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))                                                \
+    X(mantissa, 1, K, K, rt_mantissa_##K(a)) X(exponent, 1, K, K, rt_exponent_##K(a))                                  \
+    X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) \
+    X(zeta, 2, K, K, rt_zeta_##K(a, b)) X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b)) \
+    X(erfinv, 1, K, K, rt_erfinv_##K(a)) X(erfcx, 1, K, K, rt_erfcx_##K(a)) X(ndtri, 1, K, K, rt_ndtri_##K(a))         \
+    X(log_ndtr, 1, K, K, rt_log_ndtr_##K(a)) X(i0, 1, K, K, rt_i0_##K(a)) X(i0e, 1, K, K, rt_i0e_##K(a))               \
+    X(i1, 1, K, K, rt_i1_##K(a)) X(i1e, 1, K, K, rt_i1e_##K(a)) X(k0, 1, K, K, rt_k0_##K(a)) X(k0e, 1, K, K, rt_k0e_##K(a)) \
+    X(k1, 1, K, K, rt_k1_##K(a)) X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a)) X(j1, 1, K, K, rt_j1_##K(a)) \
+    X(y0, 1, K, K, rt_y0_##K(a)) X(y1, 1, K, K, rt_y1_##K(a)) X(airy_ai, 1, K, K, rt_airy_ai_##K(a))                   \
+    X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                                                                   \
+    X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b)) X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))                \
+    X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b)) X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b))                \
+    X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) X(hermite_he, 2, K, K, rt_hermite_he_##K(a, b))                      \
+    X(laguerre_l, 2, K, K, rt_laguerre_l_##K(a, b)) X(legendre_p, 2, K, K, rt_legendre_p_##K(a, b))
+#define RT_CALLS_COMPLEX(X, K, R, F)                                                                                   \
+    X(div, 2, K, K, rt_div_##K(a, b)) X(pow, 2, K, K, rt_pow_##K(a, b)) X(exp, 1, K, K, rt_exp_##K(a))                 \
+    X(exp2, 1, K, K, rt_exp2_##K(a)) X(expm1, 1, K, K, rt_expm1_##K(a)) X(log, 1, K, K, rt_log_##K(a))                 \
+    X(log2, 1, K, K, rt_log2_##K(a)) X(log10, 1, K, K, rt_log10_##K(a)) X(log1p, 1, K, K, rt_log1p_##K(a))             \
+    X(sqrt, 1, K, K, rt_sqrt_##K(a)) X(rsqrt, 1, K, K, rt_div_##K(rt_make_##K(1, 0), rt_sqrt_##K(a)))                  \
+    X(sin, 1, K, K, rt_sin_##K(a)) X(cos, 1, K, K, rt_cos_##K(a)) X(tan, 1, K, K, rt_tan_##K(a))                       \
+    X(asin, 1, K, K, rt_asin_##K(a)) X(acos, 1, K, K, rt_acos_##K(a)) X(atan, 1, K, K, rt_atan_##K(a))                 \
+    X(sinh, 1, K, K, rt_sinh_##K(a)) X(cosh, 1, K, K, rt_cosh_##K(a)) X(tanh, 1, K, K, rt_tanh_##K(a))                 \
+    X(asinh, 1, K, K, rt_asinh_##K(a)) X(acosh, 1, K, K, rt_acosh_##K(a)) X(atanh, 1, K, K, rt_atanh_##K(a))           \
+    X(sigmoid, 1, K, K, rt_sigmoid_##K(a)) X(sgn, 1, K, K, rt_sgn_##K(a)) X(xlogy, 2, K, K, rt_xlogy_##K(a, b))        \
+    X(isnan, 1, b, K, isnan(a.re) || isnan(a.im)) X(isinf, 1, b, K, isinf(a.re) || isinf(a.im))                        \
+    X(isfinite, 1, b, K, isfinite(a.re) && isfinite(a.im))                                                             \
+    X(abs, 1, R, K, hypot##F(a.re, a.im)) X(angle, 1, R, K, atan2##F(a.im, a.re))                                      \
+    X(polar, 2, K, R, rt_make_##K(a * cos##F(b), a * sin##F(b)))
+
+#define RT_BLOCK_CALLS(X)                                                                                              \
+    RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
+    X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b)) X(gcd, 2, i64, i64, rt_gcd_i64(a, b))  \
+    X(gcd, 2, u64, u64, rt_gcd_u64(a, b)) X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))  \
+    X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b))
+
+#define RT_BLOCK_DIVISIONS(X)                                                                                          \
+    X(floordiv, 2, i64, i64, rt_floordiv_i64(a, b)) X(remainder, 2, i64, i64, rt_remainder_i64(a, b))                  \
+    X(truncdiv, 2, i64, i64, rt_truncdiv_i64(a, b)) X(fmod, 2, i64, i64, rt_fmod_i64(a, b))                            \
+    X(floordiv, 2, u64, u64, a / b) X(remainder, 2, u64, u64, a % b) X(truncdiv, 2, u64, u64, a / b)                   \
+    X(fmod, 2, u64, u64, a % b)
+
+#endif
