@@ -1,0 +1,26 @@
+/* gemm_avx2.c: the inner loops on 16 registers of 32 bytes: tiles of 6 rows by 16 floats, or 8 doubles. */
+#include "runtime/gemm_isa.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+#define VECTOR 32
+#define ROWS1 6
+#define ROWS2 0
+#define ROWS3 0
+#define DOT_COLS 2
+#define WITH_DOT
+#define T float
+#define NAME(x) x##_f32
+#include "runtime/gemm_tile.h"
+#undef T
+#undef NAME
+#define T double
+#define NAME(x) x##_f64
+#include "runtime/gemm_tile.h"
+
+static const gemm_isa table = { "avx2",
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32 },
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64 } };
+const gemm_isa *const gemm_avx2 = &table;
+#elif defined(__x86_64__)
+const gemm_isa *const gemm_avx2 = NULL;
+#endif

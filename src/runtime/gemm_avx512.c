@@ -1,0 +1,26 @@
+/* gemm_avx512.c: the inner loops on 32 registers of 64 bytes: tiles of 8 rows by 48 floats, or 24 doubles. */
+#include "runtime/gemm_isa.h"
+
+#if defined(__AVX512F__) && defined(__FMA__)
+#define VECTOR 64
+#define ROWS1 8
+#define ROWS2 8
+#define ROWS3 8
+#define DOT_COLS 4
+#define WITH_DOT
+#define T float
+#define NAME(x) x##_f32
+#include "runtime/gemm_tile.h"
+#undef T
+#undef NAME
+#define T double
+#define NAME(x) x##_f64
+#include "runtime/gemm_tile.h"
+
+static const gemm_isa table = { "avx512",
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32 },
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64 } };
+const gemm_isa *const gemm_avx512 = &table;
+#elif defined(__x86_64__)
+const gemm_isa *const gemm_avx512 = NULL;
+#endif

@@ -1,0 +1,273 @@
+/* gemm_blocked.c: large products, by packed panels and register tiles.
+ *
+ * A product is cut into units, each a block of rows and panels of one batch entry, and a unit is computed by one thread:
+ *
+ *     for each block of k:  pack B's block (it fits the L2 cache)
+ *         for each group of rows (their part of A fits, too):  for each tile: sums += rows of A * panels of B
+ *
+ * A is read in place when its rows are dense and of the compute type, else its part is packed, too. B is read in place
+ * when there are only a few rows to multiply it with. What several units would pack alike is packed once before, by all
+ * threads. Each element of C adds its terms in the order of k whatever the cut, so the cut may follow the thread count. */
+#include "runtime/gemm_isa.h"
+
+#include <string.h>
+
+enum {
+    K_WHOLE = 1280, K_BLOCK = 1024,       /* up to K_WHOLE k is not cut */
+    B_BLOCK_BYTES = 640 * 1024,           /* of B's block */
+    A_BLOCK_BYTES = 192 * 1024,           /* of A's part */
+    LEAST_WORK = 128 * 1024,              /* products in a unit worth a thread */
+    LEAST_ROWS = 32,                      /* of a unit, when rows are cut */
+    FEW_ROWS = 16,                        /* so few that packing B does not pay */
+    SHARED_BYTES = 64 * 1024 * 1024,      /* at most, for what is packed once */
+    MOST_TILE_ROWS = 8, MOST_TILE_PANELS = 3
+};
+
+typedef struct job {
+    const rt_gemm_args *g;
+    const gemm_kind *kind;
+    int compute, most_panels;
+    int64_t item, width;
+    int64_t k_block, k_blocks, panels;
+    int64_t unit_rows, unit_panels, row_units, panel_units;
+    int64_t group_rows;
+    bool a_in_place, b_in_place, c_in_place;
+    /* Packed once, or before the call; NULL: by each unit. */
+    const char *packed_a, *packed_b;
+    int64_t packed_b_batch;
+    /* Offsets in a slot. */
+    size_t a_at, sums_at;
+    gemm_slots slots;
+} job;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t ratio_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t round_up(int64_t a, int64_t to) { return ratio_up(a, to) * to; }
+
+/* Part `at` of `parts` nearly equal parts of n. */
+static int64_t part_begin(int64_t n, int64_t parts, int64_t at) { return n / parts * at + least(at, n % parts); }
+
+/* ---- one unit ---- */
+
+typedef struct unit {
+    job *s;
+    int64_t batch, i0, i1, p0, p1; /* rows and panels */
+    char *slot;
+} unit;
+
+typedef struct b_source { const char *at; int64_t first, row, panel; } b_source; /* `at`: panel `first` */
+
+/* Tiles of rows [i, i_end) by panels [p, p + panels), whose terms k0..k1 are at hand. */
+static void tiles_run(unit *u, int64_t i, int64_t i_end, int64_t p, int panels, const char *a, int64_t a_row,
+                      b_source b, int64_t k0, int64_t k1) {
+    job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    _Alignas(64) char buffer[MOST_TILE_ROWS * MOST_TILE_PANELS * RT_PANEL_BYTES];
+    int64_t j = p * s->width, cols = least(panels * s->width, g->n - j), sums_row = (u->p1 - u->p0) * s->width;
+    bool last = k1 == g->k, direct = s->c_in_place && cols == panels * s->width;
+    int64_t count = ratio_up(i_end - i, s->kind->rows[panels - 1]), rows_all = i_end - i;
+    b.at += (p - b.first) * b.panel * s->item;
+    for (int64_t t = 0; t < count; t++) {
+        int64_t r0 = part_begin(rows_all, count, t), rows = part_begin(rows_all, count, t + 1) - r0;
+        char *sums = u->slot + s->sums_at + ((i + r0 - u->i0) * sums_row + (p - u->p0) * s->width) * s->item;
+        char *out = sums;
+        int64_t out_row = sums_row;
+        if (last) {
+            out = direct ? (char *)g->c + (u->batch * g->c_batch + (i + r0) * g->c_row + j) * s->item : buffer;
+            out_row = direct ? g->c_row : panels * s->width;
+        }
+        s->kind->tile((int)rows, panels, k1 - k0, a + r0 * a_row * s->item, a_row, b.at, b.row, b.panel,
+                      k0 ? sums : NULL, sums_row, out, out_row);
+        if (last) gemm_finish(g, s->kind, s->compute, out, out_row, direct, u->batch, i + r0, rows, j, cols);
+    }
+}
+
+/* Where the unit's B of k0..k1 is, packing it when it has to. A partial panel at the end is always packed: tiles read
+ * whole panels. */
+static b_source b_prepare(unit *u, int64_t k0, int64_t k1, b_source *last) {
+    job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    int64_t j0 = u->p0 * s->width, j1 = least(u->p1 * s->width, g->n), panel = (k1 - k0) * s->width;
+    if (s->packed_b) {
+        int64_t whole = g->k * s->width;
+        return *last = (b_source){ s->packed_b + (u->batch * s->packed_b_batch + k0 * s->width) * s->item, 0, s->width,
+                                   whole };
+    }
+    if (!s->b_in_place) {
+        gemm_pack_panels(g, s->compute, u->batch, k0, k1, j0, j1, u->slot, panel);
+        return *last = (b_source){ u->slot, u->p0, s->width, panel };
+    }
+    if (j1 % s->width) {
+        gemm_pack_panels(g, s->compute, u->batch, k0, k1, j1 / s->width * s->width, j1, u->slot, panel);
+        *last = (b_source){ u->slot, u->p1 - 1, s->width, panel };
+    }
+    const char *at = (const char *)g->b + (u->batch * g->b_batch + k0 * g->b_row + j0) * s->item;
+    return (b_source){ at, u->p0, g->b_row, s->width };
+}
+
+static void unit_run(unit *u) {
+    job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    for (int64_t k0 = 0; k0 < g->k; k0 += s->k_block) {
+        int64_t k1 = least(k0 + s->k_block, g->k);
+        b_source last, b = b_prepare(u, k0, k1, &last);
+        /* Panels in groups of equal size; one that is only part of B goes alone when it lies elsewhere. */
+        bool alone = s->b_in_place && least(u->p1 * s->width, g->n) % s->width;
+        int64_t panels = u->p1 - u->p0 - alone, groups = ratio_up(panels, s->most_panels);
+        for (int64_t i = u->i0; i < u->i1; i += s->group_rows) {
+            int64_t i_end = least(i + s->group_rows, u->i1), a_row = g->a_row;
+            const char *a;
+            if (s->packed_a) {
+                a = s->packed_a + ((u->batch * g->m + i) * g->k + k0) * s->item;
+                a_row = g->k;
+            } else {
+                int64_t from = rt_itemsize(g->dtype);
+                a = (const char *)g->a + (u->batch * g->a_batch + i * g->a_row + k0 * g->a_col) * from;
+                if (!s->a_in_place) {
+                    a_row = k1 - k0;
+                    rt_gemm_pack_rows(s->compute, u->slot + s->a_at, a_row, g->dtype, a, g->a_row, g->a_col, i_end - i,
+                                      k1 - k0);
+                    a = u->slot + s->a_at;
+                }
+            }
+            for (int64_t q = 0; q < groups; q++) {
+                int64_t p = u->p0 + part_begin(panels, groups, q);
+                tiles_run(u, i, i_end, p, (int)(u->p0 + part_begin(panels, groups, q + 1) - p), a, a_row, b, k0, k1);
+            }
+            if (alone) tiles_run(u, i, i_end, u->p1 - 1, 1, a, a_row, last, k0, k1);
+        }
+    }
+}
+
+static int units_run(void *arg, int64_t begin, int64_t end) {
+    job *s = arg;
+    unit u = { .s = s, .slot = gemm_slot_take(&s->slots) };
+    for (int64_t at = begin; at < end; at++) {
+        int64_t panel_unit = at % s->panel_units, rest = at / s->panel_units;
+        int64_t row_unit = rest % s->row_units;
+        u.batch = rest / s->row_units;
+        u.p0 = panel_unit * s->unit_panels;
+        u.p1 = least(u.p0 + s->unit_panels, s->panels);
+        u.i0 = row_unit * s->unit_rows;
+        u.i1 = least(u.i0 + s->unit_rows, s->g->m);
+        unit_run(&u);
+    }
+    gemm_slot_give(&s->slots, u.slot);
+    return RT_OK;
+}
+
+/* ---- packing ahead ---- */
+
+typedef struct packing { job *s; char *out; int64_t per_batch; } packing;
+
+static int panels_pack(void *arg, int64_t begin, int64_t end) {
+    packing *w = arg;
+    job *s = w->s;
+    const rt_gemm_args *g = s->g;
+    int64_t whole = g->k * s->width;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t p = at % s->panels, batch = at / s->panels;
+        gemm_pack_panels(g, s->compute, batch, 0, g->k, p * s->width, least((p + 1) * s->width, g->n),
+                         w->out + (batch * w->per_batch + p * whole) * s->item, whole);
+    }
+    return RT_OK;
+}
+
+static int rows_pack(void *arg, int64_t begin, int64_t end) {
+    packing *w = arg;
+    job *s = w->s;
+    const rt_gemm_args *g = s->g;
+    int64_t blocks = ratio_up(g->m, MOST_TILE_ROWS), from = rt_itemsize(g->dtype);
+    for (int64_t at = begin; at < end; at++) {
+        int64_t i = at % blocks * MOST_TILE_ROWS, batch = at / blocks;
+        rt_gemm_pack_rows(s->compute, w->out + (batch * g->m + i) * g->k * s->item, g->k, g->dtype,
+                          (const char *)g->a + (batch * g->a_batch + i * g->a_row) * from, g->a_row, g->a_col,
+                          least(MOST_TILE_ROWS, g->m - i), g->k);
+    }
+    return RT_OK;
+}
+
+/* ---- the cut ---- */
+
+static void cut(job *s, int threads) {
+    const rt_gemm_args *g = s->g;
+    s->k_blocks = g->k <= K_WHOLE ? 1 : ratio_up(g->k, K_BLOCK);
+    s->k_block = s->k_blocks == 1 ? g->k : round_up(ratio_up(g->k, s->k_blocks), 8);
+    s->panels = ratio_up(g->n, s->width);
+    s->most_panels = s->kind->rows[2] ? MOST_TILE_PANELS : s->kind->rows[1] ? 2 : 1;
+
+    int64_t fit = B_BLOCK_BYTES / (s->k_block * RT_PANEL_BYTES);
+    s->unit_panels = least(s->panels, most(fit / s->most_panels * s->most_panels, s->most_panels));
+    int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
+    if (g->batch * ratio_up(s->panels, s->unit_panels) < wanted) {
+        int64_t per_panel = most(g->m * s->width * g->k, 1), worth = ratio_up(LEAST_WORK, per_panel);
+        int64_t each = most(ratio_up(s->panels * g->batch, wanted), worth);
+        s->unit_panels = least(s->unit_panels, round_up(each, s->most_panels));
+    }
+    s->panel_units = ratio_up(s->panels, s->unit_panels);
+    int64_t row_units = 1;
+    if (g->batch * s->panel_units < wanted) {
+        int64_t per_unit = most(s->unit_panels * s->width * g->k, 1);
+        int64_t rows = most(most(ratio_up(g->m * g->batch * s->panel_units, wanted), LEAST_ROWS), LEAST_WORK / per_unit);
+        row_units = ratio_up(g->m, rows);
+    }
+    s->unit_rows = round_up(ratio_up(g->m, row_units), MOST_TILE_ROWS);
+    s->row_units = ratio_up(g->m, s->unit_rows);
+    int64_t fit_rows = A_BLOCK_BYTES / (s->k_block * s->item);
+    s->group_rows = most(fit_rows / MOST_TILE_ROWS * MOST_TILE_ROWS, 2 * MOST_TILE_ROWS);
+}
+
+int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
+    job s = { .g = g, .kind = gemm_kind_get(compute), .compute = compute, .item = rt_itemsize(compute) };
+    s.width = RT_PANEL_BYTES / s.item;
+    cut(&s, rt_pool_threads(ctx->pool));
+    bool native = compute == g->dtype || (compute == RT_U32 && g->dtype == RT_I32) ||
+                  (compute == RT_U64 && g->dtype == RT_I64);
+    s.a_in_place = native && g->a_col == 1;
+    s.b_in_place = native && g->b_col == 1 && !g->pack_b && !g->packed_b && g->m <= FEW_ROWS;
+    s.c_in_place = gemm_can_finish_in_c(g, compute);
+    s.packed_b = g->packed_b;
+
+    int code = RT_OK;
+    void *shared_a = NULL, *shared_b = NULL;
+    bool one_b = g->batch > 1 && g->b_batch == 0 && !g->pack_b;
+    int64_t b_size = s.panels * s.width * g->k, b_copies = one_b ? 1 : g->batch;
+    if (!s.packed_b && !s.b_in_place && (s.row_units > 1 || one_b) && b_size * b_copies * s.item <= SHARED_BYTES) {
+        shared_b = rt_scratch(ctx, (size_t)(b_size * b_copies * s.item));
+        if (!shared_b) goto no_memory;
+        packing w = { &s, shared_b, b_size };
+        int64_t grain = 64 * 1024 / (g->k * s.width) + 1;
+        code = rt_parallel_for(ctx, s.panels * b_copies, grain, panels_pack, &w);
+        if (code) goto out;
+        s.packed_b = shared_b;
+        s.packed_b_batch = one_b ? 0 : b_size;
+    }
+    if (!s.a_in_place && s.panel_units > 1 && g->batch * g->m * g->k * s.item <= SHARED_BYTES) {
+        shared_a = rt_scratch(ctx, (size_t)(g->batch * g->m * g->k * s.item));
+        if (!shared_a) goto no_memory;
+        packing w = { &s, shared_a, 0 };
+        int64_t grain = 64 * 1024 / (g->k * MOST_TILE_ROWS) + 1;
+        code = rt_parallel_for(ctx, ratio_up(g->m, MOST_TILE_ROWS) * g->batch, grain, rows_pack, &w);
+        if (code) goto out;
+        s.packed_a = shared_a;
+    }
+
+    int64_t b_panels = s.packed_b ? 0 : s.b_in_place ? 1 : s.unit_panels;
+    s.a_at = (size_t)(b_panels * s.k_block * RT_PANEL_BYTES);
+    int64_t a_rows = s.a_in_place || s.packed_a ? 0 : least(s.group_rows, s.unit_rows);
+    s.sums_at = s.a_at + (size_t)round_up(a_rows * s.k_block * s.item, 64);
+    int64_t sums = s.k_blocks > 1 ? s.unit_rows * s.unit_panels * RT_PANEL_BYTES : 0;
+    code = gemm_slots_init(ctx, &s.slots, s.sums_at + (size_t)sums);
+    if (code) goto out;
+    int64_t work = s.unit_rows * s.unit_panels * s.width * g->k;
+    code = rt_parallel_for(ctx, g->batch * s.row_units * s.panel_units, LEAST_WORK / work + 1, units_run, &s);
+    gemm_slots_dispose(ctx, &s.slots);
+out:
+    rt_scratch_free(ctx, shared_a);
+    rt_scratch_free(ctx, shared_b);
+    return code;
+no_memory:
+    code = rt_fail(ctx, RT_ENOMEM, "out of memory for the packed factors of a matrix product");
+    goto out;
+}

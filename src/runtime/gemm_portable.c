@@ -1,0 +1,39 @@
+/* gemm_portable.c: the inner loops on registers of 16 bytes, which every processor we know has; and those of integers,
+ * whose terms wrap: unsigned, so that wrapping is defined, and all signed results are the same bits. */
+#include "runtime/gemm_isa.h"
+
+#define VECTOR 16
+#if defined(__aarch64__)
+#define ROWS1 6
+#else
+#define ROWS1 2 /* 16 registers: 8 sums, 4 of B, and products before they are added */
+#endif
+#define ROWS2 0
+#define ROWS3 0
+#define DOT_COLS 2
+#define WITH_DOT
+#define T float
+#define NAME(x) x##_f32
+#include "runtime/gemm_tile.h"
+#undef T
+#undef NAME
+#define T double
+#define NAME(x) x##_f64
+#include "runtime/gemm_tile.h"
+#undef T
+#undef NAME
+#undef WITH_DOT
+#define T uint32_t
+#define NAME(x) x##_u32
+#include "runtime/gemm_tile.h"
+#undef T
+#undef NAME
+#define T uint64_t
+#define NAME(x) x##_u64
+#include "runtime/gemm_tile.h"
+
+const gemm_isa gemm_portable = { "portable",
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32 },
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64 } };
+const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL };
+const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL };

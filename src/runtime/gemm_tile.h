@@ -1,0 +1,156 @@
+/* gemm_tile.h: the inner loops, written once. Included with these set:
+ *   T          element type                    NAME(x)  its names
+ *   VECTOR     bytes of one register           ROWS1, ROWS2, ROWS3  largest tile of 1, 2, 3 panels; 0: no such tile
+ *   WITH_DOT   floating point: also the dot and blend loops
+ *
+ * tile: one row of the tile at a time is a broadcast element of A times the row of B: only vector extensions, no
+ * intrinsics; `x * vector` becomes broadcast and fused multiply-add. All loops over the tile are unrolled, so that the
+ * accumulators stay in registers. */
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
+enum { NAME(lanes) = VECTOR / sizeof(T), NAME(width) = 64 / sizeof(T), NAME(per_panel) = 64 / VECTOR };
+typedef T NAME(vec) __attribute__((vector_size(VECTOR)));
+typedef T NAME(vec_at) __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));
+
+static inline __attribute__((always_inline)) void NAME(tile_of)(const int rows, const int panels, int64_t k,
+                                                                const T *a, int64_t a_row, const T *b, int64_t b_row,
+                                                                int64_t panel, const T *in, int64_t in_row, T *out,
+                                                                int64_t out_row) {
+    enum { VECS = (ROWS3 ? 3 : ROWS2 ? 2 : 1) * NAME(per_panel) };
+    const int vecs = panels * NAME(per_panel);
+    NAME(vec) sum[ROWS1][VECS];
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vecs; j++) {
+            if (in) sum[i][j] = *(const NAME(vec_at) *)(in + i * in_row + j * NAME(lanes));
+            else sum[i][j] = (NAME(vec)){ 0 };
+        }
+    }
+    for (int64_t at = 0; at < k; at++) {
+        NAME(vec) row[VECS];
+        UNROLL for (int p = 0; p < panels; p++) {
+            UNROLL for (int j = 0; j < NAME(per_panel); j++)
+                row[p * NAME(per_panel) + j] = *(const NAME(vec_at) *)(b + p * panel + j * NAME(lanes));
+        }
+        UNROLL for (int i = 0; i < rows; i++) {
+            T x = a[i * a_row];
+            UNROLL for (int j = 0; j < vecs; j++) sum[i][j] += x * row[j];
+        }
+        a++;
+        b += b_row;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vecs; j++) *(NAME(vec_at) *)(out + i * out_row + j * NAME(lanes)) = sum[i][j];
+    }
+}
+
+/* Cases beyond the largest tile are never reached; they repeat a small one instead of growing the code. */
+#define TILE_CASE(r, p)                                                                                                \
+    case (p) * 32 + (r):                                                                                               \
+        if ((r) <= ROWS##p)                                                                                            \
+            NAME(tile_of)((r) <= ROWS##p ? (r) : 1, ROWS##p ? (p) : 1, k, a, a_row, b, b_row, panel, in, in_row, out,  \
+                          out_row);                                                                                    \
+        break;
+#define TILE_CASES(p)                                                                                                  \
+    TILE_CASE(1, p) TILE_CASE(2, p) TILE_CASE(3, p) TILE_CASE(4, p) TILE_CASE(5, p) TILE_CASE(6, p) TILE_CASE(7, p)    \
+    TILE_CASE(8, p)
+
+static void NAME(tile)(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
+                       int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row) {
+    switch (panels * 32 + rows) { TILE_CASES(1) TILE_CASES(2) TILE_CASES(3) }
+}
+#undef TILE_CASE
+#undef TILE_CASES
+
+#ifdef WITH_DOT
+/* Fewer than a register's worth of elements; the rest is zero and adds nothing. */
+static inline NAME(vec) NAME(load_part)(const T *x, int64_t n) {
+    NAME(vec) v = { 0 };
+    for (int64_t i = 0; i < n; i++) v[i] = x[i];
+    return v;
+}
+
+static inline T NAME(total)(NAME(vec) v) {
+    T part[NAME(lanes)];
+    *(NAME(vec_at) *)part = v;
+    for (int half = NAME(lanes) / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) part[i] += part[i + half];
+    return part[0];
+}
+
+/* `deep` registers of k at once: what is left of the pipeline when rows * cols is small. */
+static inline __attribute__((always_inline)) void NAME(dot_of)(const int rows, const int cols, const int deep,
+                                                               int64_t k, const T *a, int64_t a_row, const T *b,
+                                                               int64_t b_row, T *out, int64_t out_row) {
+    NAME(vec) sum[4][4][4];
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < cols; j++)
+            UNROLL for (int d = 0; d < deep; d++) sum[i][j][d] = (NAME(vec)){ 0 };
+    int64_t at = 0;
+    for (; at + deep * NAME(lanes) <= k; at += deep * NAME(lanes)) {
+        UNROLL for (int d = 0; d < deep; d++) {
+            NAME(vec) x[4];
+            UNROLL for (int i = 0; i < rows; i++) x[i] = *(const NAME(vec_at) *)(a + i * a_row + at + d * NAME(lanes));
+            UNROLL for (int j = 0; j < cols; j++) {
+                NAME(vec) y = *(const NAME(vec_at) *)(b + j * b_row + at + d * NAME(lanes));
+                UNROLL for (int i = 0; i < rows; i++) sum[i][j][d] += x[i] * y;
+            }
+        }
+    }
+    for (; at < k; at += NAME(lanes)) {
+        int64_t n = k - at < NAME(lanes) ? k - at : NAME(lanes);
+        UNROLL for (int j = 0; j < cols; j++) {
+            NAME(vec) y = NAME(load_part)(b + j * b_row + at, n);
+            UNROLL for (int i = 0; i < rows; i++) sum[i][j][0] += NAME(load_part)(a + i * a_row + at, n) * y;
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < cols; j++) {
+            UNROLL for (int d = 1; d < deep; d++) sum[i][j][0] += sum[i][j][d];
+            out[i * out_row + j] = NAME(total)(sum[i][j][0]);
+        }
+    }
+}
+
+static void NAME(dot)(int rows, int64_t cols, int64_t k, const void *a_, int64_t a_row, const void *b_, int64_t b_row,
+                      void *out_, int64_t out_row) {
+    const T *a = a_, *b = b_;
+    T *out = out_;
+    int64_t j = 0;
+    for (; j + DOT_COLS <= cols; j += DOT_COLS, b += DOT_COLS * b_row, out += DOT_COLS) {
+        switch (rows) {
+        case 1: NAME(dot_of)(1, DOT_COLS, 2, k, a, a_row, b, b_row, out, out_row); break;
+        case 2: NAME(dot_of)(2, DOT_COLS, 1, k, a, a_row, b, b_row, out, out_row); break;
+        case 3: NAME(dot_of)(3, DOT_COLS, 1, k, a, a_row, b, b_row, out, out_row); break;
+        default: NAME(dot_of)(4, DOT_COLS, 1, k, a, a_row, b, b_row, out, out_row); break;
+        }
+    }
+    for (; j < cols; j++, b += b_row, out++)
+        for (int i = 0; i < rows; i++) NAME(dot_of)(1, 1, 4, k, a + i * a_row, a_row, b, b_row, out + i * out_row, 1);
+}
+
+static void NAME(blend)(void *y_, int64_t n, double alpha_, const void *d_, int64_t d_step, double beta_) {
+    T *y = y_;
+    const T *d = d_;
+    const T alpha = (T)alpha_, beta = (T)beta_;
+    int64_t j = 0;
+    if (!d) {
+        for (; j + NAME(lanes) <= n; j += NAME(lanes)) *(NAME(vec_at) *)(y + j) *= alpha;
+        for (; j < n; j++) y[j] *= alpha;
+    } else if (d_step) {
+        for (; j + NAME(lanes) <= n; j += NAME(lanes))
+            *(NAME(vec_at) *)(y + j) = alpha * *(NAME(vec_at) *)(y + j) + beta * *(const NAME(vec_at) *)(d + j);
+        for (; j < n; j++) y[j] = alpha * y[j] + beta * d[j];
+    } else {
+        const T add = beta * d[0];
+        for (; j + NAME(lanes) <= n; j += NAME(lanes)) *(NAME(vec_at) *)(y + j) = alpha * *(NAME(vec_at) *)(y + j) + add;
+        for (; j < n; j++) y[j] = alpha * y[j] + add;
+    }
+}
+#endif
+
+#undef UNROLL
