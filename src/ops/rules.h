@@ -21,6 +21,21 @@ RULE(shape_broadcast);
 /* indexing (rules_index.c) */
 
 /* reductions (rules_reduce.c) */
+RULE(dtype_sum);
+RULE(dtype_mean);
+RULE(dtype_truth);
+RULE(dtype_index);
+RULE(dtype_variance);
+RULE(dtype_norm);
+RULE(dtype_floating);
+RULE(shape_reduce);
+RULE(shape_extreme);
+RULE(shape_extreme_index);
+RULE(shape_minmax);
+RULE(shape_variance_mean);
+RULE(shape_norm);
+/* The position of a named parameter, or -1. */
+int cr__rule_param(const cr_rule *r, const char *name);
 
 /* sorting (rules_sort.c) */
 

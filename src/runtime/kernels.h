@@ -11,6 +11,33 @@
 /* k_index.c */
 
 /* k_reduce.c, k_scan.c, k_sort.c */
+RT_KERNEL(rt_k_sum_all);
+RT_KERNEL(rt_k_sum_dim);
+RT_KERNEL(rt_k_prod_all);
+RT_KERNEL(rt_k_prod_dim);
+RT_KERNEL(rt_k_mean_all);
+RT_KERNEL(rt_k_mean_dim);
+RT_KERNEL(rt_k_nansum);
+RT_KERNEL(rt_k_amax);
+RT_KERNEL(rt_k_amin);
+RT_KERNEL(rt_k_max_all);
+RT_KERNEL(rt_k_min_all);
+RT_KERNEL(rt_k_logsumexp);
+RT_KERNEL(rt_k_max_dim);
+RT_KERNEL(rt_k_min_dim);
+RT_KERNEL(rt_k_argmax);
+RT_KERNEL(rt_k_argmin);
+RT_KERNEL(rt_k_aminmax);
+RT_KERNEL(rt_k_any_all);
+RT_KERNEL(rt_k_any_dim);
+RT_KERNEL(rt_k_all_all);
+RT_KERNEL(rt_k_all_dim);
+RT_KERNEL(rt_k_count_nonzero);
+RT_KERNEL(rt_k_var);
+RT_KERNEL(rt_k_std);
+RT_KERNEL(rt_k_var_mean);
+RT_KERNEL(rt_k_std_mean);
+RT_KERNEL(rt_k_vector_norm);
 
 /* k_norm.c */
 
