@@ -43,7 +43,21 @@ RT_KERNEL(rt_k_vector_norm);
 
 /* k_linalg.c, gemm */
 
+/* k_matmul.c */
+RT_KERNEL(rt_k_mm);
+RT_KERNEL(rt_k_bmm);
+RT_KERNEL(rt_k_addmm);
+RT_KERNEL(rt_k_baddbmm);
+RT_KERNEL(rt_k_mv);
+RT_KERNEL(rt_k_addmv);
+RT_KERNEL(rt_k_dot);
+RT_KERNEL(rt_k_vdot);
+RT_KERNEL(rt_k_linear);
+
 /* conv.c, k_attention.c */
+RT_KERNEL(rt_k_convolution);
+RT_KERNEL(rt_k_convolution_backward);
+RT_KERNEL(rt_k_sdpa);
 
 /* k_pool.c, k_upsample.c */
 
