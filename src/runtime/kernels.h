@@ -38,6 +38,18 @@ RT_KERNEL(rt_k_std);
 RT_KERNEL(rt_k_var_mean);
 RT_KERNEL(rt_k_std_mean);
 RT_KERNEL(rt_k_vector_norm);
+RT_KERNEL(rt_k_cumsum);
+RT_KERNEL(rt_k_cumprod);
+RT_KERNEL(rt_k_cummax);
+RT_KERNEL(rt_k_cummin);
+RT_KERNEL(rt_k_logcumsumexp);
+RT_KERNEL(rt_k_sort);
+RT_KERNEL(rt_k_sort_stable);
+RT_KERNEL(rt_k_topk);
+RT_KERNEL(rt_k_kthvalue);
+RT_KERNEL(rt_k_median_dim);
+RT_KERNEL(rt_k_nanmedian_dim);
+RT_KERNEL(rt_k_mode);
 
 /* k_norm.c */
 
