@@ -37,7 +37,12 @@ RULE(shape_norm);
 /* The position of a named parameter, or -1. */
 int cr__rule_param(const cr_rule *r, const char *name);
 
-/* sorting (rules_sort.c) */
+/* sorting and scans (rules_sort.c) */
+RULE(shape_scan);
+RULE(shape_scan_index);
+RULE(shape_sort);
+RULE(shape_topk);
+RULE(shape_select_index);
 
 /* normalisation (rules_norm.c) */
 
