@@ -29,6 +29,5 @@ cr_status cr__kernel_status(int code, const char *op, const char *message);
 cr_status cr__copy_tensor(cr_tensor *to, const cr_tensor *from);
 
 cr_status cr_scalar_run(const cr_op *op, int common, const cr_arg *args, const rt_view *out, int nout);
-cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 
 #endif
