@@ -270,7 +270,12 @@ static void print_default(const cr_param *p, const cr_arg *a, cr_str *out) {
             print_default(p, &a->u.list[i], out);
         }
         cr_str_addc(out, ']');
-    } else if (a->kind == CR_ARG_FLOAT) cr_str_add_double(out, a->u.f);
+    } else if (a->kind == CR_ARG_FLOAT) { /* as PyTorch: 17 digits, and "1." for an integral value */
+        char text[32];
+        snprintf(text, sizeof text, "%.17g", a->u.f);
+        cr_str_add(out, text);
+        if (!strpbrk(text, ".einf")) cr_str_addc(out, '.');
+    }
     else if (a->kind == CR_ARG_BOOL) cr_str_add(out, a->u.i ? "True" : "False");
     else if (a->kind == CR_ARG_STR) cr_str_add_quoted(out, a->u.s, a->n);
     else if (a->kind == CR_ARG_NONE) cr_str_add(out, "None");

@@ -92,20 +92,6 @@ static int run_rows(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
-/* The view with dimension `dim` last. */
-static rt_view with_last(const rt_view *v, int dim) {
-    rt_view out = *v;
-    for (int d = dim; d + 1 < v->rank; d++) {
-        out.size[d] = v->size[d + 1];
-        out.stride[d] = v->stride[d + 1];
-    }
-    if (v->rank) {
-        out.size[v->rank - 1] = v->size[dim];
-        out.stride[v->rank - 1] = v->stride[dim];
-    }
-    return out;
-}
-
 static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dtype) {
     const rt_view *self = rt_arg_view(c, 0);
     int dim = rt_arg_dim(c, 1, self->rank), compute = rt_compute_dtype(dtype);
@@ -114,7 +100,7 @@ static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dty
     if (!f) return rt_fail(ctx, RT_ENOTIMPL, "this scan has no kernel for dtype %d", dtype);
     int64_t numel = rt_numel(self);
     if (!numel) return RT_OK;
-    rt_view in = with_last(self, dim), out = with_last(&c->out[0], dim), flat, rounded = in;
+    rt_view in = rt_view_last(self, dim), out = rt_view_last(&c->out[0], dim), flat, rounded = in;
     void *rounded_scratch = NULL, *in_scratch = NULL;
     int code = RT_OK;
     if (dtype != self->dtype && dtype != compute) code = rt_contiguous(ctx, &in, dtype, &rounded, &rounded_scratch);
@@ -132,7 +118,7 @@ static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dty
         code = rt_copy(ctx, &out, &from);
     }
     if (!code && index) {
-        rt_view to = with_last(&c->out[1], dim), from = rt_view_contiguous(index, RT_I64, to.rank, to.size);
+        rt_view to = rt_view_last(&c->out[1], dim), from = rt_view_contiguous(index, RT_I64, to.rank, to.size);
         code = rt_copy(ctx, &to, &from);
     }
     rt_scratch_free(ctx, index);

@@ -51,7 +51,17 @@ RT_KERNEL(rt_k_median_dim);
 RT_KERNEL(rt_k_nanmedian_dim);
 RT_KERNEL(rt_k_mode);
 
-/* k_norm.c */
+/* k_norm.c, k_softmax.c */
+RT_KERNEL(rt_k_layer_norm);
+RT_KERNEL(rt_k_group_norm);
+RT_KERNEL(rt_k_batch_norm);
+RT_KERNEL(rt_k_batch_norm_no_stats);
+RT_KERNEL(rt_k_batch_norm_no_training);
+RT_KERNEL(rt_k_batch_norm_functional);
+RT_KERNEL(rt_k_softmax);
+RT_KERNEL(rt_k_log_softmax);
+RT_KERNEL(rt_k_softmax_backward);
+RT_KERNEL(rt_k_log_softmax_backward);
 
 /* k_linalg.c, gemm */
 

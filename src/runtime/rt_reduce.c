@@ -38,6 +38,19 @@ uint32_t rt_arg_dims(const rt_call *c, int i, int rank) {
 PAIRWISE(rt_sum_f32, float)
 PAIRWISE(rt_sum_f64, double)
 
+rt_view rt_view_last(const rt_view *v, int dim) {
+    rt_view out = *v;
+    for (int d = dim; d + 1 < v->rank; d++) {
+        out.size[d] = v->size[d + 1];
+        out.stride[d] = v->stride[d + 1];
+    }
+    if (v->rank) {
+        out.size[v->rank - 1] = v->size[dim];
+        out.stride[v->rank - 1] = v->stride[dim];
+    }
+    return out;
+}
+
 typedef struct work {
     const rt_reduction *r;
     const char *rows;

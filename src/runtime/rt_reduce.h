@@ -27,6 +27,9 @@ uint32_t rt_arg_dims(const rt_call *c, int i, int rank);
 /* The dtype to compute in: f32 for low-precision floats, i64 (or u64) for integers and bool, complex kept (c32: c64). */
 int rt_compute_dtype(int dtype);
 
+/* The view with dimension `dim` moved to the end. */
+rt_view rt_view_last(const rt_view *v, int dim);
+
 /* Pairwise sums: error grows with log n. */
 float rt_sum_f32(const float *x, int64_t n);
 double rt_sum_f64(const double *x, int64_t n);

@@ -1,0 +1,101 @@
+/* k_softmax.c: softmax and log-softmax along one dimension, and their backward forms.
+ *
+ * Rows are brought to the end in f32 or f64. The row's maximum is subtracted first, so nothing overflows; a row of
+ * minus infinities gives NaN, as in PyTorch. */
+#include "runtime/kernels.h"
+#include "runtime/rt_reduce.h"
+
+#include <math.h>
+
+typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
+
+#define MAXIMUM(T, x, n, top)                                                                                          \
+    T top = -INFINITY;                                                                                                 \
+    for (int64_t i = 0; i < n; i++) top = (x)[i] > top || (x)[i] != (x)[i] ? (x)[i] : top
+
+#define SOFTMAX(T, suffix, expT, logT)                                                                                 \
+    static void softmax_##suffix(const void *a, const void *b, int64_t n, void *out) {                                 \
+        (void)b;                                                                                                       \
+        const T *x = a;                                                                                                \
+        T *y = out;                                                                                                    \
+        MAXIMUM(T, x, n, top);                                                                                         \
+        for (int64_t i = 0; i < n; i++) y[i] = expT(x[i] - top);                                                       \
+        T s = rt_sum_##suffix(y, n);                                                                                   \
+        for (int64_t i = 0; i < n; i++) y[i] /= s;                                                                     \
+    }                                                                                                                  \
+    static void log_softmax_##suffix(const void *a, const void *b, int64_t n, void *out) {                             \
+        (void)b;                                                                                                       \
+        const T *x = a;                                                                                                \
+        T *y = out;                                                                                                    \
+        MAXIMUM(T, x, n, top);                                                                                         \
+        for (int64_t i = 0; i < n; i++) y[i] = expT(x[i] - top);                                                       \
+        T s = logT(rt_sum_##suffix(y, n));                                                                             \
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] - top - s;                                                         \
+    }                                                                                                                  \
+    /* a: gradient, b: result */                                                                                       \
+    static void softmax_backward_##suffix(const void *a, const void *b, int64_t n, void *out) {                        \
+        const T *g = a, *r = b;                                                                                        \
+        T *y = out;                                                                                                    \
+        for (int64_t i = 0; i < n; i++) y[i] = g[i] * r[i];                                                            \
+        T s = rt_sum_##suffix(y, n);                                                                                   \
+        for (int64_t i = 0; i < n; i++) y[i] = (g[i] - s) * r[i];                                                      \
+    }                                                                                                                  \
+    static void log_softmax_backward_##suffix(const void *a, const void *b, int64_t n, void *out) {                    \
+        const T *g = a, *r = b;                                                                                        \
+        T *y = out, s = rt_sum_##suffix(g, n);                                                                         \
+        for (int64_t i = 0; i < n; i++) y[i] = g[i] - expT(r[i]) * s;                                                  \
+    }
+SOFTMAX(float, f32, expf, logf)
+SOFTMAX(double, f64, exp, log)
+
+typedef struct work { row_fn *row; const char *a, *b; char *out; int64_t n, item; } work;
+
+static int run_rows(void *arg, int64_t begin, int64_t end) {
+    const work *w = arg;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t at = r * w->n * w->item;
+        w->row(w->a + at, w->b ? w->b + at : NULL, w->n, w->out + at);
+    }
+    return RT_OK;
+}
+
+static int run(const rt_ctx *ctx, const rt_view *a, const rt_view *b, int dim, const rt_view *out, row_fn *f32, row_fn *f64) {
+    int64_t numel = rt_numel(out), n = out->rank ? out->size[dim] : 1;
+    if (!numel) return RT_OK;
+    int compute = rt_compute_dtype(a->dtype);
+    if (compute != RT_F32 && compute != RT_F64) return rt_fail(ctx, RT_ENOTIMPL, "softmax needs a floating dtype");
+    rt_view a_last = rt_view_last(a, dim), to = rt_view_last(out, dim), a_rows, b_rows = { .p = NULL };
+    void *a_scratch = NULL, *b_scratch = NULL, *result = NULL;
+    int code = rt_contiguous(ctx, &a_last, compute, &a_rows, &a_scratch);
+    if (!code && b) {
+        rt_view b_last = rt_view_last(b, dim);
+        code = rt_contiguous(ctx, &b_last, compute, &b_rows, &b_scratch);
+    }
+    bool direct = to.dtype == compute && rt_is_contiguous(&to);
+    if (!code && !direct && !(result = rt_scratch(ctx, (size_t)(numel * rt_itemsize(compute))))) code = RT_ENOMEM;
+    if (!code) {
+        work w = { compute == RT_F32 ? f32 : f64, a_rows.p, b_rows.p, direct ? to.p : result, n, rt_itemsize(compute) };
+        code = rt_parallel_for(ctx, numel / n, 1 + 8192 / n, run_rows, &w);
+    }
+    if (!code && !direct) {
+        rt_view from = rt_view_contiguous(result, compute, to.rank, to.size);
+        code = rt_copy(ctx, &to, &from);
+    }
+    rt_scratch_free(ctx, result);
+    rt_scratch_free(ctx, b_scratch);
+    rt_scratch_free(ctx, a_scratch);
+    return code;
+}
+
+static int forward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) { /* self, dim, half_to_float */
+    const rt_view *self = rt_arg_view(c, 0);
+    return run(ctx, self, NULL, rt_arg_dim(c, 1, self->rank), &c->out[0], f32, f64);
+}
+static int backward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) { /* grad_output, output, dim, input_dtype */
+    const rt_view *grad = rt_arg_view(c, 0);
+    return run(ctx, grad, rt_arg_view(c, 1), rt_arg_dim(c, 2, grad->rank), &c->out[0], f32, f64);
+}
+int rt_k_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, softmax_f32, softmax_f64); }
+int rt_k_log_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, log_softmax_f32, log_softmax_f64); }
+int rt_k_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, softmax_backward_f32, softmax_backward_f64); }
+int rt_k_log_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, log_softmax_backward_f32, log_softmax_backward_f64); }
