@@ -45,6 +45,14 @@ RULE(shape_topk);
 RULE(shape_select_index);
 
 /* normalisation (rules_norm.c) */
+RULE(shape_softmax);
+RULE(shape_softmax_backward);
+RULE(shape_layer_norm);
+RULE(shape_group_norm);
+RULE(shape_batch_norm);
+RULE(shape_batch_norm_no_stats);
+RULE(shape_batch_norm_no_training);
+RULE(shape_batch_norm_functional);
 
 /* linear algebra (rules_linalg.c) */
 

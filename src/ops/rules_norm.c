@@ -1,0 +1,117 @@
+/* rules_norm.c: results of softmax and of layer, group and batch normalisation. */
+#include "ops/rules.h"
+
+#include <stdio.h>
+
+/* Parameters have the input's dtype, or f32 beside a low-precision input; statistics then are f32. */
+static cr_status statistics_dtype(cr_rule *r, const int *params, int n, int *dtype) {
+    const cr_meta *x = cr_rule_meta(r, 0);
+    *dtype = x->dtype;
+    for (int i = 0; i < n; i++) {
+        const cr_meta *p = cr_rule_meta(r, params[i]);
+        if (!p || p->dtype == x->dtype) continue;
+        bool mixed = p->dtype == CR_F32 && (x->dtype == CR_BF16 || x->dtype == CR_F16);
+        if (!mixed)
+            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is %s, the input %s; they must be equal (or float32 beside a half-precision input)",
+                           r->op->schema.name, r->op->schema.params[params[i]].name, cr_dtype_aten(p->dtype), cr_dtype_aten(x->dtype));
+        *dtype = CR_F32;
+    }
+    return CR_OK;
+}
+
+static cr_status require_channels(cr_rule *r, int param, cr_dim channels) {
+    const cr_meta *p = cr_rule_meta(r, param);
+    if (!p) return CR_OK;
+    const char *name = r->op->schema.params[param].name;
+    if (p->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have one dimension, not %d", r->op->schema.name, name, p->rank);
+    char what[128];
+    snprintf(what, sizeof what, "%s: argument '%s' must have one element a channel", r->op->schema.name, name);
+    return cr_dim_require(r->env, p->size[0], CR_EQ, channels, what);
+}
+
+cr_status shape_softmax(cr_rule *r) { /* self, dim, half_to_float */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int dim;
+    CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank, &dim));
+    if (cr_rule_bool(r, 2))
+        return CR_FAIL(CR_ERUNTIME, "%s: half_to_float is not supported on CPU; pass dtype=float32 to softmax instead", r->op->schema.name);
+    return cr_rule_add_dense(r, r->result, m->rank, m->size);
+}
+
+cr_status shape_softmax_backward(cr_rule *r) { /* grad_output, output, dim, input_dtype */
+    const cr_meta *g = cr_rule_meta(r, 0), *y = cr_rule_meta(r, 1);
+    int dim;
+    CR_TRY(cr_wrap_dim(cr_rule_int(r, 2), g->rank, &dim));
+    if (g->rank != y->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output and output must have the same shape", r->op->schema.name);
+    for (int d = 0; d < g->rank; d++) CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, y->size[d], "grad_output and output must have the same shape"));
+    return cr_rule_add_dense(r, r->result, g->rank, g->size);
+}
+
+cr_status shape_layer_norm(cr_rule *r) { /* input, normalized_shape, weight, bias, eps */
+    const cr_meta *x = cr_rule_meta(r, 0);
+    cr_dim shape[CR_MAX_RANK], stats[CR_MAX_RANK];
+    int n, dtype;
+    CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, shape, &n));
+    if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape must name at least one dimension", r->op->schema.name);
+    if (x->rank < n) return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape has %d dimensions, the input only %d", r->op->schema.name, n, x->rank);
+    for (int i = 0; i < n; i++)
+        CR_TRY(cr_dim_require(r->env, x->size[x->rank - n + i], CR_EQ, shape[i], "layer_norm: the input's last sizes must equal normalized_shape"));
+    for (int param = 2; param < 4; param++) {
+        const cr_meta *p = cr_rule_meta(r, param);
+        if (!p) continue;
+        if (p->rank != n) return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have the shape normalized_shape", r->op->schema.name, r->op->schema.params[param].name);
+        for (int i = 0; i < n; i++) CR_TRY(cr_dim_require(r->env, p->size[i], CR_EQ, shape[i], "layer_norm: weight and bias must have the shape normalized_shape"));
+    }
+    CR_TRY(statistics_dtype(r, (int[]){ 2, 3 }, 2, &dtype));
+    for (int d = 0; d < x->rank; d++) stats[d] = d < x->rank - n ? x->size[d] : 1;
+    CR_TRY(cr_rule_add_dense(r, x->dtype, x->rank, x->size));
+    CR_TRY(cr_rule_add_dense(r, dtype, x->rank, stats));
+    return cr_rule_add_dense(r, dtype, x->rank, stats);
+}
+
+/* The result keeps channels-last where the input has it. */
+static cr_status add_like_format(cr_rule *r, const cr_meta *x) {
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    out->meta.dtype = x->dtype;
+    return cr_meta_set_dense(r->env, &out->meta, x->rank, x->size, cr_meta_suggest_format(r->env, x));
+}
+
+cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, group, eps */
+    const cr_meta *x = cr_rule_meta(r, 0);
+    cr_dim groups = cr_rule_int(r, 6), stats[] = { cr_rule_int(r, 3), groups };
+    int dtype;
+    CR_TRY(cr_dim_require(r->env, groups, CR_GT, 0, "group_norm: the number of groups must be positive"));
+    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, cr_rule_int(r, 4), groups), CR_EQ, 0, "group_norm: the number of channels must be divisible by the number of groups"));
+    CR_TRY(require_channels(r, 1, cr_rule_int(r, 4)));
+    CR_TRY(require_channels(r, 2, cr_rule_int(r, 4)));
+    CR_TRY(statistics_dtype(r, (int[]){ 1, 2 }, 2, &dtype));
+    CR_TRY(add_like_format(r, x));
+    CR_TRY(cr_rule_add_dense(r, dtype, 2, stats));
+    return cr_rule_add_dense(r, dtype, 2, stats);
+}
+
+/* `training`: statistics are computed and saved; else the saved ones are empty. */
+static cr_status batch_norm(cr_rule *r, bool has_running, bool training) {
+    const cr_meta *x = cr_rule_meta(r, 0);
+    int dtype;
+    if (x->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the input needs a batch and a channel dimension, it has %d", r->op->schema.name, x->rank);
+    cr_dim none = 0, channels = x->size[1];
+    for (int param = 1; param < (has_running ? 5 : 3); param++) CR_TRY(require_channels(r, param, channels));
+    CR_TRY(statistics_dtype(r, (int[]){ 1, 2, 3, 4 }, has_running ? 4 : 2, &dtype));
+    CR_TRY(add_like_format(r, x));
+    CR_TRY(cr_rule_add_dense(r, dtype, 1, training ? &channels : &none));
+    return cr_rule_add_dense(r, dtype, 1, training ? &channels : &none);
+}
+
+cr_status shape_batch_norm(cr_rule *r) { return batch_norm(r, true, cr_rule_bool(r, 5)); }
+cr_status shape_batch_norm_no_stats(cr_rule *r) { return batch_norm(r, false, cr_rule_bool(r, 3)); }
+cr_status shape_batch_norm_no_training(cr_rule *r) { return batch_norm(r, true, false); }
+cr_status shape_batch_norm_functional(cr_rule *r) {
+    CR_TRY(batch_norm(r, true, cr_rule_bool(r, 5)));
+    for (int param = 3; param < 5; param++) {
+        const cr_meta *p = cr_rule_meta(r, param);
+        CR_TRY(cr_rule_add_dense(r, p->dtype, 1, p->size));
+    }
+    return CR_OK;
+}
