@@ -8,7 +8,29 @@
 
 /* k_factory.c, k_move.c */
 
-/* k_index.c */
+/* k_index.c, k_gather.c */
+RT_KERNEL(rt_k_index);
+RT_KERNEL(rt_k_index_put);
+RT_KERNEL(rt_k_index_select);
+RT_KERNEL(rt_k_index_copy);
+RT_KERNEL(rt_k_index_add);
+RT_KERNEL(rt_k_index_fill_tensor);
+RT_KERNEL(rt_k_index_fill_scalar);
+RT_KERNEL(rt_k_embedding);
+RT_KERNEL(rt_k_embedding_backward);
+RT_KERNEL(rt_k_nonzero);
+RT_KERNEL(rt_k_nonzero_static);
+RT_KERNEL(rt_k_masked_select);
+RT_KERNEL(rt_k_masked_scatter);
+RT_KERNEL(rt_k_gather);
+RT_KERNEL(rt_k_scatter_src);
+RT_KERNEL(rt_k_scatter_value);
+RT_KERNEL(rt_k_scatter_reduce_src);
+RT_KERNEL(rt_k_scatter_reduce_value);
+RT_KERNEL(rt_k_scatter_add);
+RT_KERNEL(rt_k_scatter_reduce);
+RT_KERNEL(rt_k_take);
+RT_KERNEL(rt_k_put);
 
 /* k_reduce.c, k_scan.c, k_sort.c */
 RT_KERNEL(rt_k_sum_all);
