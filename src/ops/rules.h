@@ -19,6 +19,22 @@ RULE(shape_broadcast);
 /* data movement (rules_move.c) */
 
 /* indexing (rules_index.c) */
+RULE(shape_index);
+RULE(shape_index_put);
+RULE(shape_index_select);
+RULE(shape_index_add);
+RULE(shape_index_copy);
+RULE(shape_index_fill);
+RULE(shape_gather);
+RULE(shape_scatter);
+RULE(shape_nonzero);
+RULE(shape_nonzero_static);
+RULE(shape_masked_select);
+RULE(shape_masked_scatter);
+RULE(shape_take);
+RULE(shape_put);
+RULE(shape_embedding);
+RULE(shape_embedding_backward);
 
 /* reductions (rules_reduce.c) */
 RULE(dtype_sum);
