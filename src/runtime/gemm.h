@@ -14,7 +14,7 @@
 
 /* Fills panels with B[k0..k1) x [n0..n1) of batch entry `batch`, in the compute dtype (rt_gemm_compute_dtype). A panel is
  * RT_PANEL_BYTES wide: element (k, n) goes to panel (n - n0) / width, row k - k0, column (n - n0) % width; panels are
- * `panel` elements apart. n0 is a multiple of the width; columns past n1 in the last panel must be set to zero.
+ * `panel` elements apart. n0 is a multiple of the width; columns past n1 in the last panel may hold anything.
  * Called from several threads at once. */
 typedef void rt_gemm_pack_fn(void *arg, int64_t batch, int64_t k0, int64_t k1, int64_t n0, int64_t n1, void *panels,
                              int64_t panel);

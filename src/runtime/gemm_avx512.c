@@ -8,6 +8,7 @@
 #define ROWS3 8
 #define DOT_COLS 4
 #define WITH_DOT
+#define WITH_GATHER
 #define T float
 #define NAME(x) x##_f32
 #include "runtime/gemm_tile.h"
@@ -17,9 +18,9 @@
 #define NAME(x) x##_f64
 #include "runtime/gemm_tile.h"
 
-static const gemm_isa table = { "avx512",
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32 },
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64 } };
+static const gemm_isa table = { "avx512", gather,
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32 },
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64 } };
 const gemm_isa *const gemm_avx512 = &table;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx512 = NULL;

@@ -21,20 +21,31 @@ enum { GEMM_DOT_ROWS = 4 };
 /* y[j] = alpha * y[j] + beta * d[j * d_step], d_step 0 or 1; d NULL: no addend. */
 typedef void gemm_blend_fn(void *y, int64_t n, double alpha, const void *d, int64_t d_step, double beta);
 
+/* For convolutions. gather: `rows` rows of 64 bytes from image + row_at[r] + piece.from (all in bytes), each row made of
+ * pieces that are written whole 64 bytes at a time in ascending order, so that the next piece, and at last the next row,
+ * covers what was too much; only the last row is written exactly. Reads up to 64 bytes past the last element.
+ * taps: out[j] = sum over t of weight[t] * image[tap[t] + j], j < n, offsets in elements. */
+typedef struct gemm_piece { int64_t from; int32_t to, bytes; } gemm_piece;
+typedef void gemm_gather_fn(char *out, int64_t rows, const char *image, const int64_t *row_at, const gemm_piece *pieces,
+                            int count);
+typedef void gemm_taps_fn(void *out, int64_t n, const void *image, const int64_t *tap, const void *weight, int64_t taps);
+
 typedef struct gemm_kind {
     int rows[3]; /* largest tile of 1, 2 and 3 panels; 0: no such tile */
     gemm_tile_fn *tile;
-    gemm_dot_fn *dot; /* NULL for integers */
+    gemm_dot_fn *dot; /* this and blend: NULL for integers */
     gemm_blend_fn *blend;
+    gemm_taps_fn *taps;
 } gemm_kind;
 
 typedef struct gemm_isa {
     const char *name;
+    gemm_gather_fn *gather;
     gemm_kind f32, f64;
 } gemm_isa;
 
 extern const gemm_isa gemm_portable;
-extern const gemm_kind gemm_u32, gemm_u64; /* whose blend is done elsewhere */
+extern const gemm_kind gemm_u32, gemm_u64;
 #if defined(__x86_64__)
 extern const gemm_isa *const gemm_avx2, *const gemm_avx512; /* NULL when not compiled for that set */
 #endif

@@ -132,10 +132,8 @@ void gemm_pack_panels(const rt_gemm_args *g, int compute, int64_t batch, int64_t
     int64_t item = rt_itemsize(compute), width = RT_PANEL_BYTES / item, x_item = rt_itemsize(g->dtype);
     const char *b = (const char *)g->b + (batch * g->b_batch + k0 * g->b_row + n0 * g->b_col) * x_item;
     int64_t rows = k1 - k0, cols = n1 - n0;
-    if (cols % width) {
-        char *last = (char *)panels + cols / width * panel * item;
-        memset(last, 0, (size_t)(rows * RT_PANEL_BYTES));
-    }
+    /* Columns past the end are computed with and dropped: zero, because old memory may hold slow denormals. */
+    if (cols % width) memset((char *)panels + cols / width * panel * item, 0, (size_t)(rows * RT_PANEL_BYTES));
     if (is_native(compute, g->dtype) || g->b_col != 1) {
         for (int64_t j = 0; j < cols; j += width)
             rt_gemm_pack_rows(compute, (char *)panels + j / width * panel * item, width, g->dtype,

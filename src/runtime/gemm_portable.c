@@ -12,6 +12,7 @@
 #define ROWS3 0
 #define DOT_COLS 2
 #define WITH_DOT
+#define WITH_GATHER
 #define T float
 #define NAME(x) x##_f32
 #include "runtime/gemm_tile.h"
@@ -32,8 +33,8 @@
 #define NAME(x) x##_u64
 #include "runtime/gemm_tile.h"
 
-const gemm_isa gemm_portable = { "portable",
-                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32 },
-                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64 } };
-const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL };
-const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL };
+const gemm_isa gemm_portable = { "portable", gather,
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32 },
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64 } };
+const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL, taps_u32 };
+const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL, taps_u64 };

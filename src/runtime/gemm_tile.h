@@ -2,6 +2,7 @@
  *   T          element type                    NAME(x)  its names
  *   VECTOR     bytes of one register           ROWS1, ROWS2, ROWS3  largest tile of 1, 2, 3 panels; 0: no such tile
  *   WITH_DOT   floating point: also the dot and blend loops
+ *   WITH_GATHER  once: the loop that moves bytes
  *
  * tile: one row of the tile at a time is a broadcast element of A times the row of B: only vector extensions, no
  * intrinsics; `x * vector` becomes broadcast and fused multiply-add. All loops over the tile are unrolled, so that the
@@ -65,6 +66,58 @@ static void NAME(tile)(int rows, int panels, int64_t k, const void *a, int64_t a
 }
 #undef TILE_CASE
 #undef TILE_CASES
+
+/* A few registers of the output at a time, all taps for them. */
+static inline __attribute__((always_inline)) void NAME(taps_of)(const int deep, T *out, const T *image,
+                                                                const int64_t *tap, const T *weight, int64_t taps) {
+    NAME(vec) sum[4];
+    UNROLL for (int d = 0; d < deep; d++) sum[d] = (NAME(vec)){ 0 };
+    for (int64_t t = 0; t < taps; t++) {
+        const T w = weight[t], *x = image + tap[t];
+        UNROLL for (int d = 0; d < deep; d++) sum[d] += w * *(const NAME(vec_at) *)(x + d * NAME(lanes));
+    }
+    UNROLL for (int d = 0; d < deep; d++) *(NAME(vec_at) *)(out + d * NAME(lanes)) = sum[d];
+}
+
+static void NAME(taps)(void *out_, int64_t n, const void *image_, const int64_t *tap, const void *weight, int64_t taps) {
+    T *out = out_;
+    const T *image = image_;
+    int64_t j = 0;
+    for (; j + 4 * NAME(lanes) <= n; j += 4 * NAME(lanes)) NAME(taps_of)(4, out + j, image + j, tap, weight, taps);
+    for (; j + NAME(lanes) <= n; j += NAME(lanes)) NAME(taps_of)(1, out + j, image + j, tap, weight, taps);
+    if (j < n) {
+        T rest[NAME(lanes)];
+        NAME(taps_of)(1, rest, image + j, tap, weight, taps);
+        for (int i = 0; j + i < n; i++) out[j + i] = rest[i];
+    }
+}
+
+#ifdef WITH_GATHER
+#include <string.h>
+typedef char bytes_at __attribute__((vector_size(VECTOR), aligned(1), may_alias));
+
+static void gather(char *out, int64_t rows, const char *image, const int64_t *row_at, const gemm_piece *pieces,
+                   int count) {
+    int64_t r = 0;
+    if (count == 1) {
+        for (; r < rows - 1; r++, out += 64) {
+            const char *x = image + row_at[r] + pieces[0].from;
+            UNROLL for (int v = 0; v < 64; v += VECTOR) *(bytes_at *)(out + v) = *(const bytes_at *)(x + v);
+        }
+    }
+    for (; r < rows - 1; r++, out += 64) {
+        const char *x = image + row_at[r];
+        for (int i = 0; i < count; i++) {
+            const char *from = x + pieces[i].from;
+            char *to = out + pieces[i].to;
+            UNROLL for (int v = 0; v < 64; v += VECTOR) *(bytes_at *)(to + v) = *(const bytes_at *)(from + v);
+        }
+    }
+    for (int i = 0; i < count && rows > 0; i++)
+        memcpy(out + pieces[i].to, image + row_at[r] + pieces[i].from, (size_t)pieces[i].bytes);
+}
+#undef WITH_GATHER
+#endif
 
 #ifdef WITH_DOT
 /* Fewer than a register's worth of elements; the rest is zero and adds nothing. */
