@@ -9,8 +9,36 @@
 #define RULE(name) cr_status name(cr_rule *r)
 
 /* pointwise (rules_pointwise.c) */
-RULE(dtype_promote); /* result = common = the promoted dtype of all tensor operands */
+RULE(dtype_promote);       /* result = common = the promoted dtype of all tensor operands */
+RULE(dtype_promote_float); /* integers become the default floating dtype */
+RULE(dtype_ordered);       /* promoted, complex refused */
+RULE(dtype_real);          /* the same, but not implemented instead of wrong */
+RULE(dtype_compare);       /* common = promoted, result = bool */
+RULE(dtype_compare_real);
+RULE(dtype_add);
+RULE(dtype_subtract);
+RULE(dtype_negative);
+RULE(dtype_divide);
+RULE(dtype_power);
+RULE(dtype_float_power);
+RULE(dtype_addcdiv);
+RULE(dtype_lerp);
+RULE(dtype_all_same);      /* no promotion: all tensors must have argument 0's dtype */
+RULE(dtype_where);
+RULE(dtype_masked_fill);
+RULE(dtype_clamp);
+RULE(dtype_relu);
+RULE(dtype_hardtanh);
+RULE(dtype_gelu);
+RULE(dtype_celu);
+RULE(dtype_isclose);
+RULE(dtype_abs);           /* complex to real */
+RULE(dtype_angle);
+RULE(dtype_complex);       /* real to complex */
+RULE(dtype_polygamma);
+RULE(dtype_frexp);
 RULE(shape_broadcast);
+RULE(shape_frexp);
 
 /* views (rules_view.c) */
 

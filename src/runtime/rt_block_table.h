@@ -108,7 +108,7 @@
     RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
     X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b)) X(gcd, 2, i64, i64, rt_gcd_i64(a, b))  \
     X(gcd, 2, u64, u64, rt_gcd_u64(a, b)) X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))  \
-    X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b))
+    X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b)) X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
 
 #define RT_BLOCK_DIVISIONS(X)                                                                                          \
     X(floordiv, 2, i64, i64, rt_floordiv_i64(a, b)) X(remainder, 2, i64, i64, rt_remainder_i64(a, b))                  \

@@ -7,6 +7,8 @@
 #ifndef CRESSET_RT_MATH_H
 #define CRESSET_RT_MATH_H
 
+#include "runtime/rt.h"
+
 #include <complex.h>
 #include <math.h>
 #include <stdint.h>
@@ -126,6 +128,13 @@ static inline float rt_nextafter_bf16(float a, float b) {
     }
     x.i += (a < b) == (a > 0) ? 0x10000 : -0x10000;
     return x.f;
+}
+
+static inline float rt_nextafter_f16(float a, float b) {
+    if (isnan(a) || isnan(b)) return NAN;
+    if (a == b) return b;
+    if (a == 0) return copysignf(0x1p-24f, b);
+    return rt_f16_to_f32((uint16_t)(rt_f32_to_f16(a) + ((a < b) == (a > 0) ? 1 : -1)));
 }
 
 /* ---- complex numbers: the plain formulas, not C's, which repair infinities at the price of a branch ---- */
