@@ -1,0 +1,237 @@
+"""Samples of indexing, gathers, scatters, masks and embeddings."""
+import torch
+from samples import call, sample
+
+
+def index_calls(make):
+    x = make.tensor(4, 5, 6)
+    i, j = make.index(4, (3,), negative=True), make.index(5, (3,))
+    yield x, [i]
+    yield x, [i, j]
+    yield x, [None, j]
+    yield x, [i, None, make.index(6, (3,))]
+    yield x, [make.index(4, (2, 3))]
+    yield x, [make.index(4, (2, 1)), make.index(5, (3,))]
+    yield x, [None, make.index(5, (2, 2)), make.index(6, (2,))]
+    yield x, [make.mask(4)]
+    yield x, [make.mask(4, 5)]
+    yield x, [None, make.mask(5)]
+    yield x, [make.index(4, (), dtype=torch.int64)]
+    yield x, [make.index(4, (0,))]
+    yield x, [make.index(4, (3,), dtype=torch.int32)]
+    yield make.tensor(0, 3), [make.index(1, (0,))]
+    yield x, [make.mask(4), make.index(5, (1,))]
+
+
+@sample("index_valid")
+def index_valid(make):
+    for x, indices in index_calls(make):
+        yield call(x, indices)
+
+
+@sample("index")
+def index(make):
+    yield from index_valid(make)
+    yield call(make.tensor(3), [torch.tensor([3])], note="out of range")
+    yield call(make.tensor(3), [torch.tensor([0]), torch.tensor([0])], note="too many")
+    yield call(make.tensor(3, 4), [torch.tensor([0, 1]), torch.tensor([0, 1, 2])], note="shapes do not broadcast")
+
+
+@sample("index_put_valid")
+def index_put_valid(make):
+    for x, indices in index_calls(make):
+        shape = x[tuple(slice(None) if i is None else i.long() if i.dtype == torch.int32 else i for i in indices)].shape
+        yield call(x, indices, make.tensor(()), False)
+        if not any(i is not None and i.dtype != torch.bool and i.numel() > 1 for i in indices):  # repeats have no order
+            yield call(x, indices, make.tensor(shape), False)
+        yield call(x, indices, make.tensor(shape), True)
+
+
+@sample("index_put")
+def index_put(make):
+    yield from index_put_valid(make)
+    yield call(make.tensor(3), [torch.tensor([5])], make.tensor(()), note="out of range")
+    yield call(make.tensor(4, 3), [torch.tensor([1, 2])], make.tensor(5), note="values do not broadcast")
+
+
+@sample("index_select")
+def index_select(make):
+    x = make.tensor(4, 5)
+    yield call(x, 0, make.index(4, (3,)))
+    yield call(x, -1, make.index(5, (7,)))
+    yield call(x, 1, make.index(5, (2,), dtype=torch.int32))
+    yield call(x, 0, make.index(4, ()))
+    yield call(x, 0, make.index(4, (0,)))
+    yield call(make.tensor(()), 0, make.index(1, (1,)))
+    yield call(make.tensor(3, 2, 4), 1, make.index(2, (5,)))
+    yield call(x, 2, make.index(4, (3,)), note="dim out of range")
+    yield call(x, 0, make.index(4, (2, 2)), note="not a vector")
+
+
+@sample("index_select_backward")
+def index_select_backward(make):
+    yield call(make.tensor(3, 5), [4, 5], 0, make.index(4, (3,)))
+    yield call(make.tensor(4, 2), [4, 5], 1, make.index(5, (2,)))
+
+
+@sample("index_add")
+def index_add(make):
+    x = make.tensor(4, 5)
+    yield call(x, 0, make.index(4, (3,)), make.tensor(3, 5))
+    yield call(x, 1, make.index(5, (2,)), make.tensor(4, 2))
+    yield call(x, 1, make.index(5, (2,), dtype=torch.int32), make.tensor(4, 2))
+    yield call(x, 0, make.index(4, (3,)), make.tensor(3, 5), alpha=make.scalar())
+    yield call(make.tensor(5), 0, make.index(5, (3,)), make.tensor(3))
+
+
+@sample("index_copy")
+def index_copy(make):
+    x = make.tensor(4, 5)
+    yield call(x, 0, torch.tensor([2, 0, 1]), make.tensor(3, 5))
+    yield call(x, 1, torch.tensor([4, 2]), make.tensor(4, 2))
+    yield call(make.tensor(5), 0, torch.tensor([1]), make.tensor(1))
+
+
+@sample("index_fill_scalar")
+def index_fill_scalar(make):
+    yield call(make.tensor(4, 5), 0, make.index(4, (3,)), make.scalar())
+    yield call(make.tensor(4, 5), -1, make.index(5, (2,)), 1)
+    yield call(make.tensor(4, 5), 1, make.index(5, (0,)), 1)
+
+
+@sample("index_fill_tensor")
+def index_fill_tensor(make):
+    yield call(make.tensor(4, 5), 0, make.index(4, (3,)), make.tensor(()))
+    yield call(make.tensor(4, 5), 1, make.index(5, (2,)), make.tensor(2), note="value is not 0-d")
+
+
+@sample("gather")
+def gather(make):
+    yield call(make.tensor(4, 5), 0, make.index(4, (2, 5)))
+    yield call(make.tensor(4, 5), 1, make.index(5, (4, 7)))
+    yield call(make.tensor(4, 5), -1, make.index(5, (2, 3)))
+    yield call(make.tensor(6), 0, make.index(6, (9,)))
+    yield call(make.tensor(()), 0, make.index(1, ()))
+    yield call(make.tensor(2, 3, 4), 1, make.index(3, (2, 2, 4)))
+    yield call(make.tensor(4, 5), 0, make.index(4, (0, 5)))
+    yield call(make.tensor(4, 5), 0, torch.full((2, 5), 4), note="out of range")
+    yield call(make.tensor(4, 5), 0, make.index(4, (2, 6)), note="index too wide")
+
+
+def unique_index(make, n, rows, cols):
+    return torch.stack([torch.randperm(n, generator=make.generator)[:cols] for _ in range(rows)])
+
+
+@sample("scatter_src")
+def scatter_src(make):
+    i = unique_index(make, 5, 4, 3)
+    yield call(make.tensor(4, 5), 1, i, make.tensor(4, 3))
+    yield call(make.tensor(5, 4), 0, i.t().contiguous(), make.tensor(3, 4))
+    yield call(make.tensor(4, 5), 1, i[:2, :2], make.tensor(3, 3))
+    yield call(make.tensor(6), 0, torch.tensor([5, 0, 2]), make.tensor(3))
+    yield call(make.tensor(4, 5), 1, make.index(5, (4, 0)), make.tensor(4, 3))
+    yield call(make.tensor(4, 5), 1, i, make.tensor(4, 2), note="index larger than src")
+    yield call(make.tensor(4, 5), 1, i + 5, make.tensor(4, 3), note="out of range")
+
+
+@sample("scatter_value")
+def scatter_value(make):
+    i = unique_index(make, 5, 4, 3)
+    yield call(make.tensor(4, 5), 1, i, make.scalar())
+    yield call(make.tensor(6), 0, torch.tensor([5, 0, 2]), 1)
+    yield call(make.tensor(()), 0, make.index(1, ()), 1)
+
+
+@sample("scatter_old_reduce")
+def scatter_old_reduce(make):
+    for reduce in ("add", "multiply"):
+        yield call(make.tensor(4, 5), 1, make.index(5, (4, 3)), make.tensor(4, 3), reduce=reduce)
+
+
+@sample("scatter_value_reduce")
+def scatter_value_reduce(make):
+    for reduce in ("add", "multiply"):
+        yield call(make.tensor(4, 5), 1, make.index(5, (4, 3)), make.scalar(), reduce=reduce)
+
+
+@sample("scatter_reduce")
+def scatter_reduce(make):
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            yield call(make.tensor(4, 5), 1, make.index(5, (4, 3)), make.tensor(4, 3), reduce, include_self=include)
+            yield call(make.tensor(5), 0, make.index(5, (7,)), make.tensor(7), reduce, include_self=include)
+    yield call(make.tensor(5), 0, make.index(5, (7,)), make.tensor(7), "nothing", note="unknown reduction")
+
+
+@sample("masked_select")
+def masked_select(make):
+    yield call(make.tensor(3, 4), make.mask(3, 4))
+    yield call(make.tensor(3, 4), make.mask(4))
+    yield call(make.tensor(4), make.mask(3, 4))
+    yield call(make.tensor(()), torch.tensor(True))
+    yield call(make.tensor(0, 2), make.mask(0, 2))
+    yield call(make.tensor(3), make.tensor(3, dtype=torch.int64), note="mask is not bool")
+
+
+@sample("masked_scatter")
+def masked_scatter(make):
+    yield call(make.tensor(3, 4), make.mask(3, 4), make.tensor(12))
+    yield call(make.tensor(3, 4), make.mask(4), make.tensor(3, 4))
+    yield call(make.tensor(3, 4), torch.ones(3, 4, dtype=torch.bool), make.tensor(2), note="too few")
+
+
+@sample("masked_scatter_backward")
+def masked_scatter_backward(make):
+    yield call(make.tensor(3, 4), make.mask(3, 4), [12])
+    yield call(make.tensor(3, 4), make.mask(3, 4), [4, 3])
+
+
+@sample("nonzero")
+def nonzero(make):
+    for shape in [(7,), (3, 4), (2, 3, 4), (0,), (2, 0), ()]:
+        yield call(make.tensor(shape))
+    yield call(torch.zeros(3, 4).to(make.dtype))
+
+
+@sample("nonzero_static")
+def nonzero_static(make):
+    yield call(make.tensor(3, 4), size=5)
+    yield call(make.tensor(3, 4), size=20, fill_value=-7)
+    yield call(make.tensor(7), size=0)
+
+
+@sample("take")
+def take(make):
+    yield call(make.tensor(3, 4), make.index(12, (5,), negative=True))
+    yield call(make.tensor(3, 4), make.index(12, (2, 2)))
+    yield call(make.tensor(3, 4), torch.tensor([12]), note="out of range")
+
+
+@sample("put")
+def put(make):
+    yield call(make.tensor(3, 4), torch.tensor([0, 5, -1]), make.tensor(3), False)
+    yield call(make.tensor(3, 4), make.index(12, (6,)), make.tensor(6), True)
+    yield call(make.tensor(3, 4), torch.tensor([0, 5]), make.tensor(3), note="sizes differ")
+
+
+@sample("take_along_dim")
+def take_along_dim(make):
+    yield call(make.tensor(3, 4), make.index(4, (3, 2)), 1)
+    yield call(make.tensor(3, 4), make.index(3, (2, 1)), 0)
+    yield call(make.tensor(3, 4), make.index(12, (5,)))
+
+
+@sample("embedding")
+def embedding(make):
+    yield call(make.tensor(10, 3), make.index(10, (4,)))
+    yield call(make.tensor(10, 3), make.index(10, (2, 3)))
+    yield call(make.tensor(10, 3), make.index(10, ()))
+    yield call(make.tensor(10, 3), make.index(10, (4,), dtype=torch.int32), 2)
+    yield call(make.tensor(10, 3), make.index(10, (0,)))
+
+
+@sample("embedding_backward")
+def embedding_backward(make):
+    yield call(make.tensor(4, 3), make.index(10, (4,)), 10, -1, False)
+    yield call(make.tensor(2, 4, 3), make.index(5, (2, 4)), 5, 2, False)
+    yield call(make.tensor(4, 3), make.index(3, (4,)), 3, -1, True)
