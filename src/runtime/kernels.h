@@ -109,7 +109,41 @@ RT_KERNEL(rt_k_sdpa);
 
 /* k_rnn.c */
 
-/* k_random.c */
+/* k_random.c, k_dropout.c, k_multinomial.c, k_counts.c: the generator is found by rt_call_generator (rt_random.h); in-place
+ * fills have self as out[0] and do not read it */
+RT_KERNEL(rt_k_uniform);              /* uniform_, uniform: self, from, to, generator */
+RT_KERNEL(rt_k_rand);                 /* rand, rand_like and their .generator: only the generator counts */
+RT_KERNEL(rt_k_normal);               /* normal_, normal_functional: self, mean, std, generator */
+RT_KERNEL(rt_k_normal_float_float);   /* mean, std, size, ... */
+RT_KERNEL(rt_k_normal_tensor_float);  /* mean, std, generator */
+RT_KERNEL(rt_k_normal_float_tensor);
+RT_KERNEL(rt_k_normal_tensor_tensor);
+RT_KERNEL(rt_k_randn);                /* randn, randn_like and their .generator: only the generator counts */
+RT_KERNEL(rt_k_random);               /* random_, random: self, generator */
+RT_KERNEL(rt_k_random_from);          /* self, from, to?, generator */
+RT_KERNEL(rt_k_random_to);            /* self, to, generator */
+RT_KERNEL(rt_k_randint);              /* high, size, ... */
+RT_KERNEL(rt_k_randint_low);          /* low, high, size, ... */
+RT_KERNEL(rt_k_randint_like);         /* self, high, ... */
+RT_KERNEL(rt_k_randint_like_low);     /* self, low, high, ... */
+RT_KERNEL(rt_k_randint_like_tensor);  /* self, high as a tensor, ... */
+RT_KERNEL(rt_k_exponential);          /* self, lambd, generator */
+RT_KERNEL(rt_k_cauchy);               /* self, median, sigma, generator */
+RT_KERNEL(rt_k_log_normal);           /* self, mean, std, generator */
+RT_KERNEL(rt_k_geometric);            /* self, p, generator */
+RT_KERNEL(rt_k_bernoulli);            /* self (the probabilities), generator */
+RT_KERNEL(rt_k_bernoulli_float);      /* bernoulli_.float, bernoulli.p: self, p, generator */
+RT_KERNEL(rt_k_bernoulli_tensor);     /* bernoulli_.Tensor, bernoulli.Tensor: self, p, generator */
+RT_KERNEL(rt_k_dropout);              /* dropout, dropout_: input, p, train; a generator may follow, here and below */
+RT_KERNEL(rt_k_native_dropout);       /* input, p, train?; out: result, mask */
+RT_KERNEL(rt_k_feature_dropout);
+RT_KERNEL(rt_k_alpha_dropout);
+RT_KERNEL(rt_k_feature_alpha_dropout);
+RT_KERNEL(rt_k_rrelu_with_noise);     /* self, noise (written), lower, upper, training, generator */
+RT_KERNEL(rt_k_randperm);             /* n, ... */
+RT_KERNEL(rt_k_multinomial);          /* self, num_samples, replacement, generator */
+RT_KERNEL(rt_k_poisson);              /* self, generator */
+RT_KERNEL(rt_k_binomial);             /* count, prob, generator */
 
 /* k_fft.c */
 

@@ -32,6 +32,8 @@ typedef enum rt_dtype {
 } rt_dtype;
 /* Bytes of one element; 0 for a number that is no dtype. */
 int64_t rt_itemsize(int dtype);
+/* PyTorch's name ("float32"), for messages; "?" for a number that is no dtype. */
+const char *rt_dtype_name(int dtype);
 static inline bool rt_is_complex(int d) { return d == RT_C32 || d == RT_C64 || d == RT_C128; }
 static inline bool rt_is_float(int d) { return d == RT_F16 || d == RT_F32 || d == RT_F64 || d == RT_BF16 || (d >= RT_F8E4M3FN && d <= RT_F8E8M0FNU); }
 static inline bool rt_is_unsigned(int d) { return d == RT_U8 || d == RT_U16 || d == RT_U32 || d == RT_U64; }

@@ -17,6 +17,15 @@ int64_t rt_itemsize(int dtype) {
     return dtype >= 0 && dtype < RT_DTYPE_COUNT ? bytes_of[dtype] : 0;
 }
 
+const char *rt_dtype_name(int dtype) {
+    static const char *const name_of[RT_DTYPE_COUNT] = {
+#define X(ID, id, bytes, name) #name,
+        RT_DTYPES(X)
+#undef X
+    };
+    return dtype >= 0 && dtype < RT_DTYPE_COUNT ? name_of[dtype] : "?";
+}
+
 int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) {
     if (!rt__pool_claims_failure(ctx->pool, ctx->error, code)) return code;
     if (ctx->error && ctx->error_size) {
