@@ -8,6 +8,20 @@
 
 /* k_factory.c, k_move.c */
 
+/* k_join.c */
+RT_KERNEL(rt_k_cat);
+RT_KERNEL(rt_k_flip);
+RT_KERNEL(rt_k_roll);
+RT_KERNEL(rt_k_repeat);
+RT_KERNEL(rt_k_constant_pad);
+RT_KERNEL(rt_k_reflection_pad);
+RT_KERNEL(rt_k_replication_pad);
+RT_KERNEL(rt_k_circular_pad);
+RT_KERNEL(rt_k_reflection_pad_backward);
+RT_KERNEL(rt_k_replication_pad_backward);
+RT_KERNEL(rt_k_tril);
+RT_KERNEL(rt_k_triu);
+
 /* k_index.c, k_gather.c */
 RT_KERNEL(rt_k_index);
 RT_KERNEL(rt_k_index_put);
