@@ -44,7 +44,22 @@ RULE(shape_frexp);
 
 /* factories (rules_factory.c) */
 
-/* data movement (rules_move.c) */
+/* joins, flips, padding (rules_move.c) */
+RULE(dtype_cat);
+RULE(shape_cat);
+RULE(shape_flip);
+RULE(shape_roll);
+RULE(shape_repeat);
+RULE(shape_triangle);
+RULE(shape_constant_pad);
+RULE(shape_circular_pad);
+RULE(shape_circular_pad_backward);
+RULE(shape_reflection_pad);
+RULE(shape_replication_pad);
+RULE(shape_reflection_pad_backward);
+RULE(shape_replication_pad_backward);
+/* A dense output in the memory format that `like` suggests. */
+cr_status cr__rule_add_format(cr_rule *r, const cr_meta *like, int rank, const cr_dim *size);
 
 /* indexing (rules_index.c) */
 RULE(shape_index);

@@ -132,6 +132,7 @@ static int pad_backward(const rt_ctx *ctx, const rt_call *c, int mode) { /* grad
 }
 int rt_k_reflection_pad_backward(const rt_ctx *ctx, const rt_call *c) { return pad_backward(ctx, c, PAD_REFLECT); }
 int rt_k_replication_pad_backward(const rt_ctx *ctx, const rt_call *c) { return pad_backward(ctx, c, PAD_REPLICATE); }
+int rt_k_circular_pad_backward(const rt_ctx *ctx, const rt_call *c) { return pad_backward(ctx, c, PAD_CIRCULAR); }
 
 /* ---- triangles ---- */
 

@@ -17,6 +17,7 @@ RT_KERNEL(rt_k_constant_pad);
 RT_KERNEL(rt_k_reflection_pad);
 RT_KERNEL(rt_k_replication_pad);
 RT_KERNEL(rt_k_circular_pad);
+RT_KERNEL(rt_k_circular_pad_backward);
 RT_KERNEL(rt_k_reflection_pad_backward);
 RT_KERNEL(rt_k_replication_pad_backward);
 RT_KERNEL(rt_k_tril);
