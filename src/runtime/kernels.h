@@ -117,6 +117,7 @@ RT_KERNEL(rt_k_linear);
 RT_KERNEL(rt_k_convolution);
 RT_KERNEL(rt_k_convolution_backward);
 RT_KERNEL(rt_k_sdpa);
+RT_KERNEL(rt_k_sdpa_flash_cpu);
 
 /* k_pool.c, k_upsample.c */
 
