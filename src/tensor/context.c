@@ -3,6 +3,7 @@
  * A kernel of another thread may be running on a pool when the number of threads changes, so pools are never dropped:
  * one is kept for each number that was ever asked for (idle workers sleep), and the setting only selects. */
 #define _GNU_SOURCE
+#include "runtime/rt_random.h"
 #include "tensor/tensor.h"
 
 #include <pthread.h>
@@ -74,3 +75,5 @@ rt_ctx cr_kernel_ctx(char *error, size_t error_size) {
         .error_size = error_size,
     };
 }
+
+rt_generator *cr_default_generator(void) { return rt_generator_default(); }

@@ -150,6 +150,10 @@ cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr
             out[i] = cr_dim_is_plain(a) ? a : b;
             continue;
         }
+        if (cr_dim_known(env, a, CR_EQ, 1) == CR_YES || cr_dim_known(env, b, CR_EQ, 1) == CR_YES) {
+            out[i] = cr_dim_known(env, a, CR_EQ, 1) == CR_YES ? b : a;
+            continue;
+        }
         /* Semantics depend on a size being 1; where nothing tells, the general answer is that it is not. */
         bool one;
         CR_TRY(cr_dim_assume(env, b, CR_EQ, 1, false, &one));

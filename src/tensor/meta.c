@@ -100,20 +100,29 @@ cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *siz
     return CR_OK;
 }
 
+/* Is the stride the running product of sizes, or that product with empty dimensions counted as 1 (as row-major strides
+ * are made)? They differ only where the tensor may be empty, and then either will do. */
+static cr_tri fits_product(cr_env *env, cr_dim stride, cr_dim product, cr_dim clamped) {
+    cr_tri fits = cr_dim_known(env, stride, CR_EQ, product);
+    return fits == CR_UNKNOWN && cr_dim_known(env, stride, CR_EQ, clamped) == CR_YES ? CR_YES : fits;
+}
+
 /* Do the strides, innermost first in `order`, equal the running product of sizes wherever the size is not 1? */
 static cr_tri is_dense_in(cr_env *env, const cr_meta *m, const int *order) {
-    cr_dim expected = 1;
+    cr_dim expected = 1, clamped = 1;
     cr_tri answer = CR_YES;
     for (int k = m->rank - 1; k >= 0; k--) {
         int i = order ? order[k] : k;
         cr_tri one = cr_dim_known(env, m->size[i], CR_EQ, 1);
         if (one == CR_YES) continue;
-        cr_tri fits = cr_dim_known(env, m->stride[i], CR_EQ, expected);
+        cr_tri fits = fits_product(env, m->stride[i], expected, order ? expected : clamped);
         if (fits != CR_YES) {
             if (one == CR_NO && fits == CR_NO) return CR_NO;
             answer = CR_UNKNOWN;
         }
-        if (k) expected = cr_dim_mul(env, expected, m->size[i]);
+        if (!k) break;
+        expected = cr_dim_mul(env, expected, m->size[i]);
+        clamped = cr_dim_is_plain(expected) ? expected : cr_dim_mul(env, clamped, at_least_one(env, m->size[i]));
     }
     return answer;
 }
@@ -144,7 +153,7 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
     if (contiguous == CR_YES || m->rank < 2) return contiguous;
     /* Peel the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor there
      * is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. */
-    cr_dim expected = 1;
+    cr_dim expected = 1, clamped = 1;
     uint32_t left = 0;
     bool unknown = contiguous == CR_UNKNOWN;
     for (int i = 0; i < m->rank; i++)
@@ -153,13 +162,15 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
         int found = -1;
         for (int i = m->rank - 1; i >= 0 && found < 0; i--) {
             if (!(left >> i & 1)) continue;
-            cr_tri fits = cr_dim_known(env, m->stride[i], CR_EQ, expected);
+            cr_tri fits = fits_product(env, m->stride[i], expected, clamped);
             if (fits == CR_YES) found = i;
             else if (fits == CR_UNKNOWN || cr_dim_known(env, m->size[i], CR_EQ, 1) == CR_UNKNOWN) unknown = true;
         }
         if (found < 0) return unknown ? CR_UNKNOWN : CR_NO;
         left &= ~(1u << found);
+        if (!left) break;
         expected = cr_dim_mul(env, expected, m->size[found]);
+        clamped = cr_dim_is_plain(expected) ? expected : cr_dim_mul(env, clamped, at_least_one(env, m->size[found]));
     }
     return CR_YES;
 }

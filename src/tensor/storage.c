@@ -96,7 +96,7 @@ cr_status cr_storage_wrap(void *data, int64_t bytes, void (*dispose)(void *, voi
 
 cr_status cr_storage_resize(cr_storage *s, int64_t bytes) {
     if (s->fake || bytes == s->bytes) return CR_OK;
-    if (!s->resizable) return CR_FAIL(CR_ERUNTIME, "a storage of foreign memory cannot be resized from %lld to %lld bytes",
+    if (!s->resizable && s->bytes) return CR_FAIL(CR_ERUNTIME, "a storage of foreign memory cannot be resized from %lld to %lld bytes",
                                       (long long)s->bytes, (long long)bytes);
     if (bytes >= 0 && is_inline(s) && bytes <= INLINE_BYTES) {
         if (!bytes) s->data = NULL;
@@ -108,6 +108,8 @@ cr_status cr_storage_resize(cr_storage *s, int64_t bytes) {
     int64_t keep = CR_MIN(bytes, s->bytes);
     if (keep) memcpy(data, s->data, (size_t)keep);
     data_dispose(s, s->data);
+    s->dispose = NULL; /* an empty foreign storage has become our own */
+    s->resizable = true;
     s->data = data;
     s->bytes = bytes;
     return CR_OK;
