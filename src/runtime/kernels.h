@@ -6,22 +6,40 @@
 
 #define RT_KERNEL(name) int name(const rt_ctx *ctx, const rt_call *c)
 
-/* k_factory.c, k_move.c */
+/* k_view.c */
+RT_KERNEL(rt_k_copy_self);
+RT_KERNEL(rt_k_copy);
+RT_KERNEL(rt_k_reshape);
+RT_KERNEL(rt_k_nothing);
+RT_KERNEL(rt_k_unfold_backward);
+RT_KERNEL(rt_k_select_scatter);
+RT_KERNEL(rt_k_slice_scatter);
+RT_KERNEL(rt_k_diagonal_scatter);
+RT_KERNEL(rt_k_as_strided_scatter);
+RT_KERNEL(rt_k_select_backward);
+RT_KERNEL(rt_k_slice_backward);
+RT_KERNEL(rt_k_diagonal_backward);
 
-/* k_join.c */
-RT_KERNEL(rt_k_cat);
-RT_KERNEL(rt_k_flip);
-RT_KERNEL(rt_k_roll);
-RT_KERNEL(rt_k_repeat);
-RT_KERNEL(rt_k_constant_pad);
-RT_KERNEL(rt_k_reflection_pad);
-RT_KERNEL(rt_k_replication_pad);
-RT_KERNEL(rt_k_circular_pad);
-RT_KERNEL(rt_k_circular_pad_backward);
-RT_KERNEL(rt_k_reflection_pad_backward);
-RT_KERNEL(rt_k_replication_pad_backward);
-RT_KERNEL(rt_k_tril);
-RT_KERNEL(rt_k_triu);
+/* k_factory.c */
+RT_KERNEL(rt_k_zeros);
+RT_KERNEL(rt_k_ones);
+RT_KERNEL(rt_k_fill);
+RT_KERNEL(rt_k_new_full);
+RT_KERNEL(rt_k_scalar_tensor);
+RT_KERNEL(rt_k_fill_tensor);
+RT_KERNEL(rt_k_eye);
+RT_KERNEL(rt_k_arange);
+RT_KERNEL(rt_k_arange_start);
+RT_KERNEL(rt_k_arange_step);
+RT_KERNEL(rt_k_linspace);
+RT_KERNEL(rt_k_logspace);
+RT_KERNEL(rt_k_tril_indices);
+RT_KERNEL(rt_k_triu_indices);
+RT_KERNEL(rt_k_item);
+RT_KERNEL(rt_k_assert_async);
+RT_KERNEL(rt_k_equal);
+
+/* k_move.c */
 
 /* k_index.c, k_gather.c */
 RT_KERNEL(rt_k_index);
@@ -117,7 +135,6 @@ RT_KERNEL(rt_k_linear);
 RT_KERNEL(rt_k_convolution);
 RT_KERNEL(rt_k_convolution_backward);
 RT_KERNEL(rt_k_sdpa);
-RT_KERNEL(rt_k_sdpa_flash_cpu);
 
 /* k_pool.c, k_upsample.c */
 
