@@ -172,7 +172,7 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
 static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
     if (t->storage->readonly)
         return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first", f->op->schema.name);
-    if (cr_meta_self_overlap(&t->meta) == CR_YES)
+    if (!(f->base->tags & CR_TAG_SAME_VALUE) && cr_meta_self_overlap(&t->meta) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "%s: more than one element of the written-to tensor refers to a single memory location "
                        "(an expanded tensor?); .clone() it before writing", f->op->schema.name);
     return CR_OK;
@@ -216,6 +216,7 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
     if (!same) {
         cr_meta meta;
         cr_meta_copy(&meta, result);
+        if (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT)) cr_strides_contiguous(f->env, meta.rank, meta.size, meta.stride);
         meta.dtype = out->meta.dtype;
         meta.device = out->meta.device;
         meta.offset = out->meta.offset;
@@ -480,6 +481,7 @@ static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
     bool counted = (f->base->tags & CR_TAG_DATA_DEPENDENT) && !f->fake;
     if (counted) CR_TRY(count_sizes(f));
     CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, counted ? f->count : NULL));
+    for (int i = 0; i < f->rule.nout; i++) f->fake |= !f->rule.out[i].scalar && f->rule.out[i].meta.device.type == CR_META_DEVICE;
     CR_TRY(make_outputs(f));
     rt_scalar number = { .kind = RT_ARG_NONE };
     if (!f->fake) CR_TRY(compute(f, &number));

@@ -113,6 +113,8 @@ enum { /* tags */
     CR_TAG_ANY_CAST = 1 << 11,   /* in-place and out results are stored with any cast (copy_) */
     CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
     CR_TAG_METADATA = 1 << 13,   /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
+    CR_TAG_DENSE_OUT = 1 << 14,  /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
+    CR_TAG_SAME_VALUE = 1 << 15, /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
 };
 enum { /* variants to derive */
     CR_VARIANT_INPLACE = 1, CR_VARIANT_OUT = 2,

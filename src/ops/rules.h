@@ -40,26 +40,35 @@ RULE(dtype_frexp);
 RULE(shape_broadcast);
 RULE(shape_frexp);
 
-/* views (rules_view.c) */
+/* views (rules_view.c, rules_split.c) */
+RULE(shape_view); RULE(shape_reshape); RULE(shape_view_as); RULE(shape_reshape_as);
+RULE(shape_flatten); RULE(shape_unflatten); RULE(shape_ravel); RULE(shape_unsqueeze); RULE(shape_atleast_1d);
+RULE(shape_atleast_2d); RULE(shape_atleast_3d); RULE(shape_squeeze); RULE(shape_squeeze_dims); RULE(shape_expand);
+RULE(shape_expand_as); RULE(shape_permute); RULE(shape_transpose); RULE(shape_t); RULE(shape_numpy_T); RULE(shape_mT);
+RULE(shape_movedim); RULE(shape_slice); RULE(shape_select); RULE(shape_narrow); RULE(shape_diagonal);
+RULE(shape_as_strided); RULE(shape_unfold); RULE(shape_split); RULE(shape_split_sizes); RULE(shape_chunk);
+RULE(shape_tensor_split); RULE(shape_hsplit); RULE(shape_vsplit); RULE(shape_dsplit); RULE(shape_unbind);
 
-/* factories (rules_factory.c) */
+/* copies, conversions, writes into a part, dtype views (rules_copy.c) */
+RULE(shape_clone); RULE(shape_contiguous); RULE(shape_to_copy); RULE(shape_to); RULE(shape_same); RULE(shape_alias);
+ RULE(shape_copy); RULE(shape_fill_tensor); RULE(shape_select_scatter); RULE(shape_slice_scatter);
+RULE(shape_diagonal_scatter); RULE(shape_as_strided_scatter); RULE(shape_select_backward); RULE(shape_slice_backward);
+RULE(shape_diagonal_backward); RULE(shape_unfold_backward); RULE(shape_view_dtype); RULE(shape_view_as_real);
+RULE(shape_view_as_complex); RULE(shape_real); RULE(shape_imag); RULE(shape_resize); RULE(shape_set);
+cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
+/* expand_view.c: decompositions and derivatives in C */
+cr_expand_fn expand_reshape; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
+cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided;
 
-/* joins, flips, padding (rules_move.c) */
-RULE(dtype_cat);
-RULE(shape_cat);
-RULE(shape_flip);
-RULE(shape_roll);
-RULE(shape_repeat);
-RULE(shape_triangle);
-RULE(shape_constant_pad);
-RULE(shape_circular_pad);
-RULE(shape_circular_pad_backward);
-RULE(shape_reflection_pad);
-RULE(shape_replication_pad);
-RULE(shape_reflection_pad_backward);
-RULE(shape_replication_pad_backward);
-/* A dense output in the memory format that `like` suggests. */
-cr_status cr__rule_add_format(cr_rule *r, const cr_meta *like, int rank, const cr_dim *size);
+/* factories, questions, assertions (rules_factory.c) */
+RULE(dtype_none); RULE(shape_empty); RULE(shape_zeros); RULE(shape_full); RULE(shape_new); RULE(shape_empty_strided);
+RULE(shape_new_empty_strided); RULE(shape_empty_permuted); RULE(shape_like_option); RULE(shape_scalar_tensor);
+RULE(shape_arange); RULE(shape_linspace); RULE(shape_eye); RULE(shape_tril_indices); RULE(shape_triu_indices);
+RULE(shape_sym_size); RULE(shape_sym_numel); RULE(shape_sym_offset); RULE(shape_dim); RULE(shape_is_float);
+RULE(shape_is_complex); RULE(shape_is_same_size); RULE(shape_item); RULE(shape_equal); RULE(shape_assert_scalar);
+RULE(shape_assert_async); RULE(shape_assert_metadata); RULE(shape_constrain_range); RULE(shape_constrain_size);
+
+/* data movement (rules_move.c) */
 
 /* indexing (rules_index.c) */
 RULE(shape_index);
@@ -95,6 +104,10 @@ RULE(shape_variance_mean);
 RULE(shape_norm);
 /* The position of a named parameter, or -1. */
 int cr__rule_param(const cr_rule *r, const char *name);
+cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
+/* expand_view.c: decompositions and derivatives in C */
+cr_expand_fn expand_reshape; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
+cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided;
 
 /* sorting and scans (rules_sort.c) */
 RULE(shape_scan);

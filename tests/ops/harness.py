@@ -168,11 +168,9 @@ def check(name, theirs_op, ours_op, c, values=True):
     if isinstance(got, Refused):
         raise Different(f"{where}: Cresset refuses: {type(got.error).__name__}: {got.error}")
     compare(list(want) if isinstance(want, tuple) else want, list(got) if isinstance(got, tuple) else got, where, values)
-    if values:
-        for i, (a, b) in enumerate(zip(tensors(list(args_t) + list(kwargs_t.values())), tensors(list(args_o) + list(kwargs_o.values())))):
-            if not close(a, b):
-                raise Different(f"{where}: tensor argument {i} after the call differs")
     flat_args = list(mine_args) + list(mine_kwargs.values())
+    for i, (a, b) in enumerate(zip(tensors(list(args_t) + list(kwargs_t.values())), cresset_tensors(flat_args))):
+        compare(a, b, f"{where}: tensor argument {i} after the call", values)
     want_alias = aliases(tensors(want), tensors(list(args_t) + list(kwargs_t.values())))
     got_alias = aliases(cresset_tensors(got), cresset_tensors(flat_args))
     if want_alias != got_alias:
