@@ -51,7 +51,7 @@ cr_out *cr_rule_add_view(cr_rule *r, int arg) {
     cr_out *out = cr_rule_add(r);
     if (!out) return NULL;
     cr_meta_copy(&out->meta, m);
-    out->meta.flags &= (uint8_t)~CR_META_WRAPPED;
+    out->meta.flags &= (uint8_t)~(CR_META_WRAPPED | CR_META_REQUIRES_GRAD); /* the tape decides what requires grad */
     out->alias = (int16_t)arg;
     return out;
 }
