@@ -1,3 +1,46 @@
-"""Cresset: the PyTorch 2 compiler stack as one small C library."""
+"""Cresset: tensors, ops, graphs and compilation. Names and behaviour follow PyTorch: `import cresset as torch`.
 
+The work is done in the extension module `cresset._C`. Importing the package builds nothing: op functions, the Tensor
+type's methods and the submodules appear when they are first asked for.
+"""
+from cresset import _C
+from cresset._C import *  # noqa: F401,F403 - dtypes, device, Size, tensor, manual_seed, ...
+
+del Tensor  # noqa: F821 - comes back, with its methods, through __getattr__
+inf, pi, e = 1e999, 3.141592653589793, 2.718281828459045
+nan = inf - inf
+newaxis = None
 __version__ = "0.1.0"
+
+# Where the names that are written in Python live.
+_LAZY = {
+    **dict.fromkeys("no_grad enable_grad set_grad_enabled inference_mode".split(), "_grad_mode"),
+    **dict.fromkeys("finfo iinfo".split(), "_numeric"),
+    **dict.fromkeys("set_printoptions".split(), "_print"),
+    **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
+                    "unique unique_consecutive nonzero split tensordot typename".split(), "functional"),
+}
+_SUBMODULES = {"functional", "ops", "linalg", "fft", "special", "random", "return_types"}
+
+
+def __getattr__(name):
+    if name[:2] == "__":
+        raise AttributeError(f"module 'cresset' has no attribute '{name}'")
+    if name == "Tensor":
+        value = _C._populated_tensor_type()
+    elif name in _LAZY:
+        import importlib
+        value = getattr(importlib.import_module("cresset." + _LAZY[name]), name)
+    elif name in _SUBMODULES:
+        import importlib
+        value = importlib.import_module("cresset." + name)
+    else:
+        value = _C._function(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    shown = (full for full in _C._op_names() if full.startswith("aten::") and _C._shown(full, "function"))
+    names = {full.partition("::")[2].partition(".")[0] for full in shown}
+    return sorted(names | set(globals()) | set(_LAZY) | _SUBMODULES | {"Tensor"})

@@ -1,0 +1,79 @@
+"""no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators over the thread's flags."""
+import functools
+
+from cresset import _C
+
+
+class _Mode:
+    """Sets a flag on entry and puts the old value back on exit. As a decorator, around each call."""
+    _set = staticmethod(_C._set_grad_enabled)
+
+    def __init__(self, value):
+        self._value = value
+        self._before = []
+
+    def __enter__(self):
+        self._before.append(self._set(self._value))
+
+    def __exit__(self, *error):
+        self._set(self._before.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def inner(*args, **kwargs):
+            before = self._set(self._value)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._set(before)
+        return inner
+
+
+class no_grad(_Mode):
+    def __new__(cls, function=None):
+        self = super().__new__(cls)
+        return self if function is None else (_Mode.__init__(self, False), self(function))[1]
+
+    def __init__(self, function=None):
+        super().__init__(False)
+
+
+class enable_grad(_Mode):
+    def __new__(cls, function=None):
+        self = super().__new__(cls)
+        return self if function is None else (_Mode.__init__(self, True), self(function))[1]
+
+    def __init__(self, function=None):
+        super().__init__(True)
+
+
+class set_grad_enabled(_Mode):
+    """Takes effect at once, also without `with`."""
+
+    def __init__(self, mode):
+        super().__init__(bool(mode))
+        self._made = self._set(self._value)
+
+    def __enter__(self):
+        self._before.append(self._made)
+        self._set(self._value)
+
+    def __call__(self, function):
+        self._set(self._made)
+        return super().__call__(function)
+
+
+class inference_mode(_Mode):
+    def __new__(cls, mode=True):
+        self = super().__new__(cls)
+        return self if not callable(mode) else (cls.__init__(self, True), self(mode))[1]
+
+    def __init__(self, mode=True):
+        super().__init__(bool(mode))
+
+    @staticmethod
+    def _set(value):
+        """Both flags at once; returns both."""
+        if isinstance(value, tuple):
+            return _C._set_inference_mode(value[0]), _C._set_grad_enabled(value[1])
+        return _C._set_inference_mode(value), _C._set_grad_enabled(not value and _C.is_grad_enabled())

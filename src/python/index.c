@@ -1,0 +1,148 @@
+/* index.c: Python's x[...] as a list of index items; the lowering itself is src/ops/indexing.c.
+ *
+ * Lists, ranges and NumPy arrays become tensors. A list that holds slices, None, Ellipsis, sequences or tensors is read as
+ * if it were a tuple, with the warning that PyTorch gives. */
+#include "python/py.h"
+
+#include "ops/indexing.h"
+
+typedef struct index_list {
+    cr_index items[CR_MAX_INDEX];
+    cr_tensor *made[CR_MAX_INDEX]; /* tensors that conversion made, released at the end */
+    size_t n, nmade;
+} index_list;
+
+static void dispose(index_list *list) {
+    for (size_t i = 0; i < list->nmade; i++) cr_tensor_release(list->made[i]);
+}
+
+/* Numbers below the limit are symbols; no tensor is that long. */
+static cr_dim slice_end(Py_ssize_t at) { return at < CR_DIM_TAG_LIMIT ? CR_DIM_TAG_LIMIT : at; }
+
+static int add_made(index_list *list, cr_tensor *t) {
+    if (!t) return -1;
+    list->made[list->nmade++] = t;
+    list->items[list->n++] = cr_index_tensor(cr_arg_tensor(t));
+    return 0;
+}
+
+static int add_item(index_list *list, PyObject *o) {
+    if (list->n == CR_MAX_INDEX) {
+        PyErr_Format(PyExc_IndexError, "too many indices: at most %d are supported", CR_MAX_INDEX);
+        return -1;
+    }
+    cr_index *item = &list->items[list->n];
+    if (PyLong_CheckExact(o)) {
+        int64_t at;
+        if (cr_py_int64(o, "index", &at)) {
+            if (PyErr_ExceptionMatches(PyExc_OverflowError)) PyErr_Format(PyExc_ValueError, "the index %R does not fit in 64 bits", o);
+            return -1;
+        }
+        if (!cr_dim_is_plain(at)) {
+            PyErr_Format(PyExc_IndexError, "index %R is out of bounds", o);
+            return -1;
+        }
+        *item = cr_index_int(at);
+    } else if (PySlice_Check(o)) {
+        Py_ssize_t start, stop, step;
+        if (PySlice_Unpack(o, &start, &stop, &step)) return -1;
+        if (step <= 0) {
+            PyErr_SetString(PyExc_ValueError, "the step of a slice must be greater than zero; use flip() for a reversed tensor");
+            return -1;
+        }
+        *item = cr_index_slice(slice_end(start), slice_end(stop), step);
+    } else if (o == Py_None) {
+        *item = cr_index_newaxis();
+    } else if (o == Py_Ellipsis) {
+        *item = cr_index_ellipsis();
+    } else if (PyBool_Check(o)) {
+        *item = cr_index_bool(o == Py_True);
+    } else if (cr_py_is_tensor(o)) {
+        *item = cr_index_tensor(cr_arg_tensor(cr_py_tensor_of(o)));
+    } else if (cr_py_is_ndarray(o) || (PySequence_Check(o) && !PyUnicode_Check(o) && !PyBytes_Check(o))) {
+        bool empty = !cr_py_is_ndarray(o) && PySequence_Size(o) == 0; /* x[[]]: no element says that these are ints */
+        return add_made(list, cr_py_data_tensor(o, empty ? CR_I64 : -1));
+    } else if (PyIndex_Check(o)) {
+        PyObject *number = PyNumber_Index(o);
+        int r = number ? add_item(list, number) : -1;
+        Py_XDECREF(number);
+        return r;
+    } else {
+        PyErr_Format(PyUnicode_Check(o) ? PyExc_TypeError : PyExc_IndexError,
+                     "a tensor can be indexed with ints, slices, None, ..., bools and integer or bool tensors and sequences, not with a %s", Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    list->n++;
+    return 0;
+}
+
+static bool holds_indices(PyObject *list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *o = PyList_GET_ITEM(list, i);
+        if (cr_py_is_tensor(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis || (PySequence_Check(o) && !PyUnicode_Check(o))) return true;
+    }
+    return false;
+}
+
+static int read_index(PyObject *index, index_list *list) {
+    list->n = list->nmade = 0;
+    bool as_tuple = PyTuple_Check(index);
+    if (PyList_Check(index) && PyList_GET_SIZE(index) < 32 && holds_indices(index)) {
+        if (PyErr_WarnEx(PyExc_UserWarning, "a list of several indices is read as a tuple; write x[tuple(list)]", 1)) return -1;
+        as_tuple = true;
+    }
+    if (!as_tuple) return add_item(list, index);
+    PyObject *items = PySequence_Tuple(index);
+    if (!items) return -1;
+    int r = 0;
+    for (Py_ssize_t i = 0; !r && i < PyTuple_GET_SIZE(items); i++) r = add_item(list, PyTuple_GET_ITEM(items, i));
+    if (PyTuple_Check(index)) Py_DECREF(items); /* the caller's tuple holds the items; a list may change meanwhile */
+    else if (r) Py_DECREF(items);
+    else {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++) {
+            PyObject *o = PyTuple_GET_ITEM(items, i);
+            if (!cr_py_is_tensor(o) || list->nmade == CR_MAX_INDEX) continue;
+            cr_tensor_retain(cr_py_tensor_of(o));
+            list->made[list->nmade++] = cr_py_tensor_of(o);
+        }
+        Py_DECREF(items);
+    }
+    return r;
+}
+
+PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index) {
+    index_list list;
+    PyObject *o = NULL;
+    if (!read_index(index, &list)) {
+        cr_arg x = cr_arg_tensor(cr_py_tensor_of(self)), result;
+        cr_status status = cr_index_get(cr_exec_emitter(), &x, list.items, list.n, &result);
+        o = status ? cr_py_raise(status) : cr_py_from_arg(&result, false);
+    }
+    dispose(&list);
+    return o;
+}
+
+int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "elements of a Tensor cannot be deleted");
+        return -1;
+    }
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    index_list list = { .n = 0 };
+    cr_arg source;
+    int r = cr_py_convert(&f, value, &source);
+    if (r > 0 || (!r && source.kind != CR_ARG_TENSOR && !cr_arg_is_number(&source))) {
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to elements of a Tensor; use cresset.tensor(value)", Py_TYPE(value)->tp_name);
+        r = -1;
+    }
+    if (!r) r = read_index(index, &list);
+    if (!r) {
+        cr_arg x = cr_arg_tensor(cr_py_tensor_of(self));
+        cr_status status = cr_index_set(cr_exec_emitter(), &x, list.items, list.n, &source);
+        if (status) r = cr_py_fail(status);
+    }
+    dispose(&list);
+    cr_py_frame_dispose(&f);
+    return r;
+}

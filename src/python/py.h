@@ -1,0 +1,162 @@
+/* py.h: what the files of the extension module share.
+ *
+ * A cresset.Tensor holds one reference to a cr_tensor; the tensor's `python` field is the borrowed way back, so that one
+ * tensor is one Python object for as long as that object lives. All of this is touched only under the GIL. Functions that
+ * return PyObject * or int follow Python's convention: NULL or -1 with an exception set; new references unless said. */
+#ifndef CR_PY_H
+#define CR_PY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "ops/op.h"
+
+/* ---- errors (errors.c) ---- */
+extern PyObject *cr_py_data_dependent_error; /* cresset.GuardOnDataDependentSymNode */
+int cr_py_errors_init(PyObject *module);
+/* Turns the thread's last error into a Python exception. Always returns NULL. */
+PyObject *cr_py_raise(cr_status status);
+/* For slots that return int: the same, returning -1. */
+int cr_py_fail(cr_status status);
+
+/* ---- dtypes, layouts, memory formats (dtype_type.c), devices (device_type.c), sizes (size_type.c) ---- */
+extern PyTypeObject cr_py_dtype_type, cr_py_layout_type, cr_py_format_type, cr_py_device_type, cr_py_size_type;
+int cr_py_dtypes_init(PyObject *module);
+int cr_py_device_init(PyObject *module);
+int cr_py_size_init(PyObject *module);
+PyObject *cr_py_dtype_get(int dtype); /* new reference to the one object of that dtype */
+/* Also takes float, int, bool and complex (the types). False: not a dtype, no exception set. */
+bool cr_py_dtype_read(PyObject *o, int *out);
+PyObject *cr_py_layout_get(int layout);
+PyObject *cr_py_format_get(int format);
+bool cr_py_format_read(PyObject *o, int *out);
+bool cr_py_layout_read(PyObject *o, int *out);
+PyObject *cr_py_device_wrap(cr_device device);
+/* A device object or its text. 0: read; -1: exception; 1: neither of them. */
+int cr_py_device_read(PyObject *o, cr_device *out);
+/* A size, stride or offset as a Python int. */
+PyObject *cr_py_dim(cr_env *env, cr_dim d);
+PyObject *cr_py_size_new(cr_env *env, int rank, const cr_dim *size);
+
+/* ---- tensors (tensor_type.c) ---- */
+typedef struct cr_py_tensor {
+    PyObject_HEAD
+    cr_tensor *tensor; /* owned; never NULL once visible */
+    PyObject *dict, *weakrefs;
+} cr_py_tensor;
+extern PyTypeObject *cr_py_tensor_type;
+int cr_py_tensor_init(PyObject *module);
+static inline bool cr_py_is_tensor(PyObject *o) {
+    return Py_IS_TYPE(o, cr_py_tensor_type) || PyType_IsSubtype(Py_TYPE(o), cr_py_tensor_type);
+}
+static inline cr_tensor *cr_py_tensor_of(PyObject *o) { return ((cr_py_tensor *)o)->tensor; }
+/* The Python object of a tensor; consumes the caller's reference to `t`, also on failure. */
+PyObject *cr_py_wrap(cr_tensor *t);
+/* A new object of a subclass for a tensor that has none yet; consumes the reference. */
+PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
+/* Puts a method for every op of the table into the type, once. Called when the first tensor is shown. */
+int cr_py_tensor_populate(void);
+extern PyMethodDef cr_py_tensor_methods[];     /* tensor_methods.c: what is not simply an op */
+extern PyGetSetDef cr_py_tensor_attributes[];  /* tensor_attributes.c */
+extern PyNumberMethods cr_py_tensor_number;    /* operators.c */
+PyObject *cr_py_tensor_richcompare(PyObject *a, PyObject *b, int op);
+/* One element at `p` as a Python number. */
+PyObject *cr_py_element(int dtype, const void *p);
+PyObject *cr_py_scalar(rt_scalar value, bool is_bool);
+/* The only element of a tensor. CR_ERUNTIME when there is not exactly one. */
+CR_NODISCARD cr_status cr_py_item(cr_tensor *t, cr_arg *out);
+
+/* ---- arguments (convert.c) ---- */
+/* The memory of one call: what converted arguments point to. Small things are inside. */
+typedef struct cr_py_frame {
+    cr_arena arena;
+    int64_t work;      /* about how many elements the call touches: decides whether the GIL is released */
+    uint32_t used;
+    bool has_lists;    /* some tensors are only held by a Python list */
+    cr_arg pool[48];
+} cr_py_frame;
+static inline void cr_py_frame_init(cr_py_frame *f) {
+    cr_arena_init(&f->arena);
+    f->work = 0;
+    f->used = 0;
+    f->has_lists = false;
+}
+static inline void cr_py_frame_dispose(cr_py_frame *f) {
+    if (f->arena.head) cr_arena_dispose(&f->arena);
+}
+/* 0: converted; -1: exception; 1: an object of no kind that ops take (no exception). */
+int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out);
+static inline int64_t cr_py_numel(const cr_tensor *t) {
+    int64_t n = 1;
+    for (int d = 0; d < t->meta.rank; d++)
+        if (__builtin_mul_overflow(n, t->meta.size[d], &n)) return INT64_MAX;
+    return n;
+}
+static inline int cr_py_convert(cr_py_frame *f, PyObject *o, cr_arg *out) {
+    if (Py_IS_TYPE(o, cr_py_tensor_type)) {
+        cr_tensor *t = cr_py_tensor_of(o);
+        int64_t n = cr_py_numel(t);
+        if (n > f->work) f->work = n;
+        *out = (cr_arg){ .kind = CR_ARG_TENSOR, .given = CR_GIVEN_POSITIONAL, .u.t = t };
+        return 0;
+    }
+    return cr_py_convert_slow(f, o, out);
+}
+/* A Python int as int64. OverflowError naming `what`. */
+int cr_py_int64(PyObject *o, const char *what, int64_t *out);
+/* Is this a NumPy scalar (no import of NumPy)? */
+bool cr_py_is_numpy_scalar(PyObject *o);
+bool cr_py_is_ndarray(PyObject *o);
+
+/* ---- calls (call.c, results.c) ---- */
+typedef enum cr_py_form { CR_PY_PACKET, CR_PY_OVERLOAD, CR_PY_FUNCTION, CR_PY_METHOD } cr_py_form;
+typedef struct cr_py_op {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    const cr_op *first;  /* the overload list; the op itself for an overload */
+    PyObject *name;      /* "add" */
+    PyObject *dict;      /* packet: overload name -> object */
+    uint8_t form;        /* cr_py_form */
+    uint8_t self_at;     /* method: position of `self` among the parameters */
+} cr_py_op;
+extern PyTypeObject cr_py_packet_type, cr_py_overload_type, cr_py_function_type, cr_py_method_type;
+int cr_py_calls_init(PyObject *module);
+PyObject *cr_py_op_new(const cr_op *first, cr_py_form form);
+PyObject *cr_py_overload_get(const cr_op *op); /* the one object of that op */
+/* Is the op shown in this form (the row's METHOD and FUNCTION bits)? */
+bool cr_py_op_shown(const cr_op *op, cr_py_form form);
+/* Runs a bound call, releasing the GIL when there is much to do, and wraps the results. */
+PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_form form);
+/* Consumes the results. */
+PyObject *cr_py_results(const cr_op *op, cr_arg *results, cr_py_form form);
+PyObject *cr_py_from_arg(cr_arg *a, bool lists);
+int cr_py_results_init(PyObject *module);
+/* Calls an op by name with positional arguments, one result. `cache` remembers what was found. */
+PyObject *cr_py_call(const cr_op **cache, const char *name, const cr_arg *args, size_t n);
+/* The same in C's terms. */
+CR_NODISCARD cr_status cr_py_call_tensor(const cr_op **cache, const char *name, const cr_arg *args, size_t n, cr_tensor **out);
+
+/* ---- data in and out ---- */
+int cr_py_data_init(PyObject *module);   /* data.c: tensor(), as_tensor() */
+/* Any data as a new tensor. dtype -1: inferred. */
+CR_NODISCARD cr_tensor *cr_py_data_tensor(PyObject *data, int dtype); /* NULL: exception */
+extern PyBufferProcs cr_py_tensor_buffer; /* buffer.c */
+int cr_py_buffer_init(PyObject *module);
+/* A tensor on the memory of an object that exports a buffer, kept alive by it. NULL: exception. */
+cr_tensor *cr_py_buffer_import(PyObject *o);
+int cr_py_dlpack_init(PyObject *module); /* dlpack.c */
+PyObject *cr_py_tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *cr_py_tensor_dlpack_device(PyObject *self, PyObject *unused);
+cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy);
+
+/* ---- the rest ---- */
+PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index); /* index.c */
+int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
+typedef struct cr_py_generator { PyObject_HEAD rt_generator *generator; bool owned; } cr_py_generator;
+extern PyTypeObject cr_py_generator_type; /* random.c */
+int cr_py_random_init(PyObject *module);
+int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
+extern _Thread_local bool cr_py_grad_enabled;
+int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
+
+#endif

@@ -1,0 +1,176 @@
+/* tensor_attributes.c: x.shape, x.dtype, x.T, x.requires_grad and the other attributes of a tensor. */
+#include "python/py.h"
+
+#define GETTER(name) static PyObject *name(PyObject *self, void *closure)
+#define META(self) (&cr_py_tensor_of(self)->meta)
+
+GETTER(get_shape) {
+    (void)closure;
+    const cr_tensor *t = cr_py_tensor_of(self);
+    return cr_py_size_new(t->env, t->meta.rank, t->meta.size);
+}
+GETTER(get_dtype) {
+    (void)closure;
+    return cr_py_dtype_get(META(self)->dtype);
+}
+GETTER(get_device) {
+    (void)closure;
+    return cr_py_device_wrap(META(self)->device);
+}
+GETTER(get_layout) {
+    (void)self, (void)closure;
+    return cr_py_layout_get(0);
+}
+GETTER(get_ndim) {
+    (void)closure;
+    return PyLong_FromLong(META(self)->rank);
+}
+GETTER(get_itemsize) {
+    (void)closure;
+    return PyLong_FromLongLong(rt_itemsize(META(self)->dtype));
+}
+GETTER(get_nbytes) {
+    (void)closure;
+    const cr_tensor *t = cr_py_tensor_of(self);
+    return cr_py_dim(t->env, cr_dim_mul(t->env, cr_meta_numel(t->env, &t->meta), rt_itemsize(t->meta.dtype)));
+}
+GETTER(get_version) {
+    (void)closure;
+    return PyLong_FromUnsignedLongLong(__atomic_load_n(&cr_py_tensor_of(self)->storage->version, __ATOMIC_RELAXED));
+}
+/* A constant answer: the closure is the object. */
+GETTER(get_none) {
+    (void)self, (void)closure;
+    Py_RETURN_NONE;
+}
+GETTER(get_false) {
+    (void)self, (void)closure;
+    Py_RETURN_FALSE;
+}
+GETTER(get_zero) {
+    (void)self, (void)closure;
+    return PyLong_FromLong(0);
+}
+GETTER(get_is_cpu) {
+    (void)closure;
+    return PyBool_FromLong(META(self)->device.type == CR_CPU);
+}
+GETTER(get_is_cuda) {
+    (void)closure;
+    return PyBool_FromLong(META(self)->device.type == CR_CUDA);
+}
+GETTER(get_is_meta) {
+    (void)closure;
+    return PyBool_FromLong(META(self)->device.type == CR_META_DEVICE);
+}
+GETTER(get_is_leaf) {
+    (void)closure;
+    return PyBool_FromLong(!cr_py_tensor_of(self)->autograd);
+}
+GETTER(get_base) {
+    (void)closure;
+    cr_tensor *base = cr_py_tensor_of(self)->base;
+    if (!base) Py_RETURN_NONE;
+    cr_tensor_retain(base);
+    return cr_py_wrap(base);
+}
+GETTER(get_requires_grad) {
+    (void)closure;
+    return PyBool_FromLong(META(self)->flags & CR_META_REQUIRES_GRAD);
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
+    (void)closure;
+    if (!value || !PyBool_Check(value)) {
+        PyErr_Format(PyExc_RuntimeError, "requires_grad must be a bool, not %s", value ? Py_TYPE(value)->tp_name : "deleted");
+        return -1;
+    }
+    cr_meta *m = META(self);
+    if (value == Py_True && !cr_dtype_is_floating(m->dtype) && !cr_dtype_is_complex(m->dtype)) {
+        PyErr_Format(PyExc_RuntimeError, "only tensors of floating point or complex dtype can require gradients, not %s", cr_dtype_name(m->dtype));
+        return -1;
+    }
+    m->flags = (uint8_t)(value == Py_True ? m->flags | CR_META_REQUIRES_GRAD : m->flags & ~CR_META_REQUIRES_GRAD);
+    return 0;
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *closure) {
+    (void)self, (void)closure;
+    if (!value || value == Py_None) return 0;
+    PyErr_SetString(PyExc_NotImplementedError, "gradients cannot be stored: there is no autograd yet");
+    return -1;
+}
+
+/* Attributes that are ops: the closure names the op and the dtypes it makes sense for. */
+typedef struct op_attribute { const char *name; const cr_op *cache; } op_attribute;
+static op_attribute op_T = { "aten::numpy_T", NULL }, op_mT = { "aten::mT", NULL }, op_H = { "aten::matrix_H", NULL }, op_mH = { "aten::mH", NULL },
+                    op_real = { "aten::real", NULL }, op_imag = { "aten::imag", NULL }, op_detach = { "aten::detach", NULL };
+GETTER(get_op) {
+    op_attribute *a = closure;
+    cr_arg arg = cr_arg_tensor(cr_py_tensor_of(self));
+    return cr_py_call(&a->cache, a->name, &arg, 1);
+}
+
+/* x.data = y: x shows y's elements from now on. */
+static int set_data(PyObject *self, PyObject *value, void *closure) {
+    (void)closure;
+    if (!value || !cr_py_is_tensor(value)) {
+        PyErr_Format(PyExc_TypeError, "data must be set to a Tensor, not %s", value ? Py_TYPE(value)->tp_name : "deleted");
+        return -1;
+    }
+    cr_tensor *to = cr_py_tensor_of(self), *from = cr_py_tensor_of(value);
+    if (to == from) return 0;
+    if (from->env || to->env) {
+        PyErr_SetString(PyExc_NotImplementedError, "data of a tensor with symbolic sizes cannot be set");
+        return -1;
+    }
+    uint8_t flags = (uint8_t)((from->meta.flags & ~CR_META_REQUIRES_GRAD) | (to->meta.flags & CR_META_REQUIRES_GRAD));
+    cr_storage_retain(from->storage);
+    cr_storage_release(to->storage);
+    to->storage = from->storage;
+    cr_meta_copy(&to->meta, &from->meta);
+    to->meta.flags = flags;
+    return 0;
+}
+
+static int set_part(PyObject *self, PyObject *value, void *closure) {
+    if (!value) {
+        PyErr_SetString(PyExc_RuntimeError, "an attribute of a Tensor cannot be deleted");
+        return -1;
+    }
+    PyObject *part = get_op(self, closure);
+    int r = part ? cr_py_tensor_setitem(part, Py_Ellipsis, value) : -1;
+    Py_XDECREF(part);
+    return r;
+}
+
+PyGetSetDef cr_py_tensor_attributes[] = {
+    { "shape", get_shape, NULL, "The size of every dimension.", NULL },
+    { "dtype", get_dtype, NULL, "The type of the elements.", NULL },
+    { "device", get_device, NULL, "Where the elements are.", NULL },
+    { "layout", get_layout, NULL, NULL, NULL },
+    { "ndim", get_ndim, NULL, "The number of dimensions.", NULL },
+    { "itemsize", get_itemsize, NULL, "Bytes of one element.", NULL },
+    { "nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL },
+    { "T", get_op, NULL, "The transpose.", &op_T },
+    { "mT", get_op, NULL, "The last two dimensions swapped.", &op_mT },
+    { "H", get_op, NULL, "The conjugate transpose of a matrix.", &op_H },
+    { "mH", get_op, NULL, "mT, conjugated.", &op_mH },
+    { "real", get_op, set_part, "The real part (a view).", &op_real },
+    { "imag", get_op, set_part, "The imaginary part (a view).", &op_imag },
+    { "data", get_op, set_data, "The same elements, outside of gradients.", &op_detach },
+    { "requires_grad", get_requires_grad, set_requires_grad, "Are gradients wanted?", NULL },
+    { "grad", get_none, set_grad, NULL, NULL },
+    { "grad_fn", get_none, NULL, NULL, NULL },
+    { "is_leaf", get_is_leaf, NULL, NULL, NULL },
+    { "output_nr", get_zero, NULL, NULL, NULL },
+    { "_version", get_version, NULL, "How often the storage was written to.", NULL },
+    { "_base", get_base, NULL, "The tensor this one is a view of.", NULL },
+    { "is_cpu", get_is_cpu, NULL, NULL, NULL },
+    { "is_cuda", get_is_cuda, NULL, NULL, NULL },
+    { "is_meta", get_is_meta, NULL, NULL, NULL },
+    { "is_sparse", get_false, NULL, NULL, NULL },
+    { "is_quantized", get_false, NULL, NULL, NULL },
+    { "is_nested", get_false, NULL, NULL, NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
