@@ -82,7 +82,7 @@ static cr_status resolve_name(resolver *r, cr_fnode *node) {
     return CR_OK;
 }
 
-static const cr_op *find_op(const cr_fnode *node) {
+const cr_op *cr__called_op(const cr_fnode *node) {
     static const char *const spaces[] = { "aten", "cresset", "prims" };
     const cr_op *op = node->ns ? cr_op_find_name(node->ns, node->name) : NULL;
     for (size_t i = 0; !op && !node->ns && i < CR_COUNT(spaces); i++) op = cr_op_find_name(spaces[i], node->name);
@@ -107,7 +107,7 @@ static cr_status resolve(resolver *r, const cr_fnode *tree) {
     }
     if (node->kind == CR_F_CALL) {
         node->helper = cr__helper_find(node->name);
-        node->op = find_op(node);
+        node->op = cr__called_op(node);
     }
     for (int i = 0; i < node->nkids; i++)
         if (node->kids[i]) CR_TRY(resolve(r, node->kids[i]));

@@ -75,6 +75,10 @@ bool cr__fval_is_tensor(const fval *v);
 static inline fval cr__fval(cr_arg a) { return (fval){ .a = a }; }
 static inline bool cr__fval_is_number(const fval *v) { return cr_arg_is_number(&v->a) || v->a.kind == CR_ARG_SYM; }
 
+/* ---- formula_check.c ---- */
+/* The op a CALL node means: its first overload, or the one written; NULL: there is none (yet). */
+const cr_op *cr__called_op(const cr_fnode *node);
+
 /* ---- formula_fold.c: operators on numbers, strings, dtypes and lists ---- */
 cr_status cr__fold_unary(fx *x, const cr_fnode *node, const fval *a, fval *out);
 cr_status cr__fold_binary(fx *x, const cr_fnode *node, const fval *a, const fval *b, fval *out);

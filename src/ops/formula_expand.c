@@ -343,6 +343,19 @@ static bool fold_half(int kind, const fval *constant, const fval *other, fval *o
     return true;
 }
 
+/* x * 1 and x / 1 in a derivative (alpha is mostly 1): the floating tensor itself. Not in a decomposition, whose results
+ * must not alias arguments by accident. */
+static cr_status times_one(fx *x, int kind, const fval *a, const fval *b, const fval **same) {
+    const fval *tensor = cr__fval_is_tensor(a) ? a : b, *number = tensor == a ? b : a;
+    const cr_meta *m;
+    *same = NULL;
+    if (x->f->column != CR_FORMULA_GRAD || !(kind == CR_F_MUL || (kind == CR_F_DIV && tensor == a))) return CR_OK;
+    if (number->a.kind != CR_ARG_INT || number->a.u.i != 1) return CR_OK;
+    CR_TRY(cr__fx_meta(x, tensor, &m));
+    if (m && !cr_dtype_is_integral(m->dtype)) *same = tensor;
+    return CR_OK;
+}
+
 static cr_status eval_binary(fx *x, const cr_fnode *node, fval *out) {
     size_t mark = x->owned.n;
     int kind = node->kind;
@@ -375,7 +388,15 @@ static cr_status eval_binary(fx *x, const cr_fnode *node, fval *out) {
     if (a.zero || b.zero) return cr__fx_fail(x, node, CR_EFORMAT, "'zero' can only be the whole derivative; write 0");
     bool left = cr__fval_is_tensor(&a), right = cr__fval_is_tensor(&b);
     if (!left && !right) return cr__fold_binary(x, node, &a, &b, out);
-    if (left != right && (left ? fold_half(kind, &b, &a, out) : fold_half(kind, &a, &b, out))) return CR_OK;
+    if (left != right) {
+        const fval *same;
+        if (left ? fold_half(kind, &b, &a, out) : fold_half(kind, &a, &b, out)) return CR_OK;
+        CR_TRY(times_one(x, kind, &a, &b, &same));
+        if (same) {
+            *out = *same;
+            return CR_OK;
+        }
+    }
     size_t args_end = x->owned.n;
     CR_TRY(call_operator(x, node, kind, &a, &b, out));
     release_from(x, mark, args_end);
@@ -453,9 +474,10 @@ static cr_status eval_call(fx *x, const cr_fnode *node, fval *out) {
         }
         return helper->run(x, node, values, n, out);
     }
-    if (!node->op) return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op '%s%s%s'", node->name, node->overload ? "." : "", node->overload ? node->overload : "");
+    const cr_op *op = node->op ? node->op : cr__called_op(node); /* registered since the text was read, maybe */
+    if (!op) return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op '%s%s%s'", node->name, node->overload ? "." : "", node->overload ? node->overload : "");
     size_t args_end = x->owned.n;
-    CR_TRY(cr__fx_call(x, node, node->op, node->overload != NULL, values, (size_t)n, keywords, (size_t)nkeywords, out));
+    CR_TRY(cr__fx_call(x, node, op, node->overload != NULL, values, (size_t)n, keywords, (size_t)nkeywords, out));
     release_from(x, mark, args_end);
     return CR_OK;
 }

@@ -254,17 +254,29 @@ out:
     return status;
 }
 
+/* The exec emitter with the symbols of these tensors. */
+static cr_emitter exec_for(const cr_arg *args, size_t n) {
+    cr_emitter exec = *cr_exec_emitter();
+    for (size_t i = 0; i < n; i++) {
+        const cr_arg *items = args[i].kind == CR_ARG_LIST ? args[i].u.list : &args[i];
+        for (uint32_t k = 0; k < (args[i].kind == CR_ARG_LIST ? args[i].n : 1); k++)
+            if (items[k].kind == CR_ARG_TENSOR && items[k].u.t->env) exec.env = items[k].u.t->env;
+    }
+    return exec;
+}
+
 cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_arg *grads, const bool *needs, cr_arg *grad_out) {
-    return cr_grad_expand(cr_exec_emitter(), op, args, results, grads, needs, grad_out);
+    cr_emitter exec = exec_for(args, op->schema.nparams);
+    return cr_grad_expand(&exec, op, args, results, grads, needs, grad_out);
 }
 
 cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, const cr_arg *weights,
                            cr_arg *grad_args, cr_arg *grad_seeds) {
     size_t nparams = op->schema.nparams, nreturns = op->schema.nreturns;
     if (nreturns > CR__MAX_RESULTS) return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
-    cr_emitter *exec = cr_exec_emitter();
+    cr_emitter exec = exec_for(args, nparams);
     cr_tape tape;
-    cr_tape_init(&tape, exec);
+    cr_tape_init(&tape, &exec);
     cr_arg results[CR__MAX_RESULTS], wrt[CR_MAX_PARAMS + CR__MAX_RESULTS], first[CR_MAX_PARAMS], second[CR_MAX_PARAMS + CR__MAX_RESULTS];
     cr_status status = CR_OK;
     bool ran = false, walked = false;
@@ -275,7 +287,7 @@ cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *gr
     ran = true;
     CR_TRY_OUT(cr_tape_backward(&tape, &tape.emitter, results, grads, nreturns, wrt, nparams, first));
     walked = true;
-    CR_TRY_OUT(cr_tape_backward(&tape, exec, first, weights, nparams, wrt, nparams + nreturns, second));
+    CR_TRY_OUT(cr_tape_backward(&tape, &exec, first, weights, nparams, wrt, nparams + nreturns, second));
     memcpy(grad_args, second, nparams * sizeof *second);
     memcpy(grad_seeds, second + nparams, nreturns * sizeof *second);
 out:

@@ -68,7 +68,22 @@ RULE(shape_sym_size); RULE(shape_sym_numel); RULE(shape_sym_offset); RULE(shape_
 RULE(shape_is_complex); RULE(shape_is_same_size); RULE(shape_item); RULE(shape_equal); RULE(shape_assert_scalar);
 RULE(shape_assert_async); RULE(shape_assert_metadata); RULE(shape_constrain_range); RULE(shape_constrain_size);
 
-/* data movement (rules_move.c) */
+/* joins, flips, padding (rules_move.c) */
+RULE(dtype_cat);
+RULE(shape_cat);
+RULE(shape_flip);
+RULE(shape_roll);
+RULE(shape_repeat);
+RULE(shape_triangle);
+RULE(shape_constant_pad);
+RULE(shape_circular_pad);
+RULE(shape_circular_pad_backward);
+RULE(shape_reflection_pad);
+RULE(shape_replication_pad);
+RULE(shape_reflection_pad_backward);
+RULE(shape_replication_pad_backward);
+/* A dense output in the memory format that `like` suggests. */
+cr_status cr__rule_add_format(cr_rule *r, const cr_meta *like, int rank, const cr_dim *size);
 
 /* indexing (rules_index.c) */
 RULE(shape_index);
@@ -104,10 +119,6 @@ RULE(shape_variance_mean);
 RULE(shape_norm);
 /* The position of a named parameter, or -1. */
 int cr__rule_param(const cr_rule *r, const char *name);
-cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
-/* expand_view.c: decompositions and derivatives in C */
-cr_expand_fn expand_reshape; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
-cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided;
 
 /* sorting and scans (rules_sort.c) */
 RULE(shape_scan);

@@ -69,14 +69,6 @@ cr_status shape_layer_norm(cr_rule *r) { /* input, normalized_shape, weight, bia
     return cr_rule_add_dense(r, dtype, x->rank, stats);
 }
 
-/* The result keeps channels-last where the input has it. */
-static cr_status add_like_format(cr_rule *r, const cr_meta *x) {
-    cr_out *out = cr_rule_add(r);
-    if (!out) return CR_ENOMEM;
-    out->meta.dtype = x->dtype;
-    return cr_meta_set_dense(r->env, &out->meta, x->rank, x->size, cr_meta_suggest_format(r->env, x));
-}
-
 cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, group, eps */
     const cr_meta *x = cr_rule_meta(r, 0);
     cr_dim groups = cr_rule_int(r, 6), stats[] = { cr_rule_int(r, 3), groups };
@@ -86,7 +78,7 @@ cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, grou
     CR_TRY(require_channels(r, 1, cr_rule_int(r, 4)));
     CR_TRY(require_channels(r, 2, cr_rule_int(r, 4)));
     CR_TRY(statistics_dtype(r, (int[]){ 1, 2 }, 2, &dtype));
-    CR_TRY(add_like_format(r, x));
+    CR_TRY(cr__rule_add_format(r, x, x->rank, x->size));
     CR_TRY(cr_rule_add_dense(r, dtype, 2, stats));
     return cr_rule_add_dense(r, dtype, 2, stats);
 }
@@ -99,7 +91,7 @@ static cr_status batch_norm(cr_rule *r, bool has_running, bool training) {
     cr_dim none = 0, channels = x->size[1];
     for (int param = 1; param < (has_running ? 5 : 3); param++) CR_TRY(require_channels(r, param, channels));
     CR_TRY(statistics_dtype(r, (int[]){ 1, 2, 3, 4 }, has_running ? 4 : 2, &dtype));
-    CR_TRY(add_like_format(r, x));
+    CR_TRY(cr__rule_add_format(r, x, x->rank, x->size));
     CR_TRY(cr_rule_add_dense(r, dtype, 1, training ? &channels : &none));
     return cr_rule_add_dense(r, dtype, 1, training ? &channels : &none);
 }

@@ -1,6 +1,9 @@
 /* gemm_avx2.c: the inner loops on 16 registers of 32 bytes: tiles of 6 rows by 16 floats, or 8 doubles. */
 #include "runtime/gemm_isa.h"
 
+#include <math.h>
+#include <string.h>
+
 #if defined(__AVX2__) && defined(__FMA__)
 #define VECTOR 32
 #define ROWS1 6
@@ -10,17 +13,20 @@
 #define WITH_DOT
 #define WITH_GATHER
 #define T float
+#define INT int32_t
 #define NAME(x) x##_f32
 #include "runtime/gemm_tile.h"
 #undef T
+#undef INT
 #undef NAME
 #define T double
+#define INT int64_t
 #define NAME(x) x##_f64
 #include "runtime/gemm_tile.h"
 
 static const gemm_isa table = { "avx2", gather,
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32 },
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64 } };
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 } };
 const gemm_isa *const gemm_avx2 = &table;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx2 = NULL;

@@ -2,6 +2,9 @@
  * whose terms wrap: unsigned, so that wrapping is defined, and all signed results are the same bits. */
 #include "runtime/gemm_isa.h"
 
+#include <math.h>
+#include <string.h>
+
 #define VECTOR 16
 #if defined(__aarch64__)
 #define ROWS1 6
@@ -14,11 +17,14 @@
 #define WITH_DOT
 #define WITH_GATHER
 #define T float
+#define INT int32_t
 #define NAME(x) x##_f32
 #include "runtime/gemm_tile.h"
 #undef T
+#undef INT
 #undef NAME
 #define T double
+#define INT int64_t
 #define NAME(x) x##_f64
 #include "runtime/gemm_tile.h"
 #undef T
@@ -34,7 +40,7 @@
 #include "runtime/gemm_tile.h"
 
 const gemm_isa gemm_portable = { "portable", gather,
-                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32 },
-                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64 } };
-const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL, taps_u32 };
-const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL, taps_u64 };
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
+                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 } };
+const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL, taps_u32, NULL, NULL };
+const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL, taps_u64, NULL, NULL };

@@ -1,7 +1,7 @@
 /* gemm_tile.h: the inner loops, written once. Included with these set:
  *   T          element type                    NAME(x)  its names
  *   VECTOR     bytes of one register           ROWS1, ROWS2, ROWS3  largest tile of 1, 2, 3 panels; 0: no such tile
- *   WITH_DOT   floating point: also the dot and blend loops
+ *   WITH_DOT   floating point: also the dot and blend loops, and INT, the integer as wide as T
  *   WITH_GATHER  once: the loop that moves bytes
  *
  * tile: one row of the tile at a time is a broadcast element of A times the row of B: only vector extensions, no
@@ -93,7 +93,6 @@ static void NAME(taps)(void *out_, int64_t n, const void *image_, const int64_t 
 }
 
 #ifdef WITH_GATHER
-#include <string.h>
 typedef char bytes_at __attribute__((vector_size(VECTOR), aligned(1), may_alias));
 
 static void gather(char *out, int64_t rows, const char *image, const int64_t *row_at, const gemm_piece *pieces,
@@ -203,6 +202,72 @@ static void NAME(blend)(void *y_, int64_t n, double alpha_, const void *d_, int6
         for (; j + NAME(lanes) <= n; j += NAME(lanes)) *(NAME(vec_at) *)(y + j) = alpha * *(NAME(vec_at) *)(y + j) + add;
         for (; j < n; j++) y[j] = alpha * y[j] + add;
     }
+}
+
+typedef INT NAME(ints) __attribute__((vector_size(VECTOR)));
+
+/* Where a comparison holds, x, else y. */
+static inline NAME(vec) NAME(select)(NAME(ints) where, NAME(vec) x, NAME(vec) y) {
+    return (NAME(vec))(((NAME(ints))x & where) | ((NAME(ints))y & ~where));
+}
+
+static double NAME(most)(const void *x_, int64_t n) {
+    const T *x = x_;
+    T part[NAME(lanes)], largest = -INFINITY;
+    int64_t j = 0;
+    if (n >= NAME(lanes)) {
+        NAME(vec) m = *(const NAME(vec_at) *)x;
+        m = NAME(select)(m == m, m, (NAME(vec)){ 0 } - INFINITY);
+        for (j = NAME(lanes); j + NAME(lanes) <= n; j += NAME(lanes)) {
+            NAME(vec) y = *(const NAME(vec_at) *)(x + j);
+            m = NAME(select)(y > m, y, m);
+        }
+        *(NAME(vec_at) *)part = m;
+        for (int i = 0; i < NAME(lanes); i++) largest = part[i] > largest ? part[i] : largest;
+    }
+    for (; j < n; j++) largest = x[j] > largest ? x[j] : largest;
+    return largest;
+}
+
+/* exp(x) = 2^k * e^r, x = k ln 2 + r. Adding and taking away 1.5 * 2^23 (2^52) rounds to a whole number, which then stands
+ * in the low bits of the sum. e^r - 1 - r is r^2 times a polynomial, fitted on |r| <= ln 2 / 2. */
+static inline NAME(vec) NAME(exp)(NAME(vec) x) {
+    if (sizeof(T) == 4) {
+        NAME(vec) big = x * (T)1.44269504088896341 + (T)12582912, k = big - (T)12582912;
+        NAME(vec) r = x - k * (T)0.693145751953125 - k * (T)1.42860682030941723e-6;
+        NAME(vec) p = r * (T)1.393368816934526e-3 + (T)8.363205008208752e-3;
+        p = p * r + (T)4.1666463017463684e-2;
+        p = p * r + (T)0.16666576266288757;
+        p = p * r + (T)0.5;
+        p = p * r * r + r + (T)1;
+        NAME(ints) exponent = (NAME(ints))big + (INT)(127 - 0x4b400000);
+        return NAME(select)(x < (T)-87.3, (NAME(vec)){ 0 }, p * (NAME(vec))(exponent << 23));
+    }
+    T part[NAME(lanes)];
+    *(NAME(vec_at) *)part = x;
+    for (int i = 0; i < NAME(lanes); i++) part[i] = (T)exp((double)part[i]);
+    return *(NAME(vec_at) *)part;
+}
+
+static double NAME(exps)(void *x_, int64_t n, double shift_) {
+    T *x = x_;
+    const T shift = (T)shift_;
+    NAME(vec) sum = { 0 };
+    int64_t j = 0;
+    for (; j + NAME(lanes) <= n; j += NAME(lanes)) {
+        NAME(vec) y = NAME(exp)(*(const NAME(vec_at) *)(x + j) - shift);
+        *(NAME(vec_at) *)(x + j) = y;
+        sum += y;
+    }
+    if (j < n) {
+        T part[NAME(lanes)];
+        for (int i = 0; i < NAME(lanes); i++) part[i] = j + i < n ? x[j + i] - shift : -INFINITY;
+        NAME(vec) y = NAME(exp)(*(const NAME(vec_at) *)part);
+        *(NAME(vec_at) *)part = y;
+        for (int i = 0; j + i < n; i++) x[j + i] = part[i];
+        sum += y;
+    }
+    return NAME(total)(sum);
 }
 #endif
 

@@ -39,7 +39,20 @@ RT_KERNEL(rt_k_item);
 RT_KERNEL(rt_k_assert_async);
 RT_KERNEL(rt_k_equal);
 
-/* k_move.c */
+/* k_join.c */
+RT_KERNEL(rt_k_cat);
+RT_KERNEL(rt_k_flip);
+RT_KERNEL(rt_k_roll);
+RT_KERNEL(rt_k_repeat);
+RT_KERNEL(rt_k_constant_pad);
+RT_KERNEL(rt_k_reflection_pad);
+RT_KERNEL(rt_k_replication_pad);
+RT_KERNEL(rt_k_circular_pad);
+RT_KERNEL(rt_k_circular_pad_backward);
+RT_KERNEL(rt_k_reflection_pad_backward);
+RT_KERNEL(rt_k_replication_pad_backward);
+RT_KERNEL(rt_k_tril);
+RT_KERNEL(rt_k_triu);
 
 /* k_index.c, k_gather.c */
 RT_KERNEL(rt_k_index);
@@ -135,6 +148,7 @@ RT_KERNEL(rt_k_linear);
 RT_KERNEL(rt_k_convolution);
 RT_KERNEL(rt_k_convolution_backward);
 RT_KERNEL(rt_k_sdpa);
+RT_KERNEL(rt_k_sdpa_flash_cpu);
 
 /* k_pool.c, k_upsample.c */
 
