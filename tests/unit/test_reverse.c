@@ -226,11 +226,48 @@ static void layers(void) {
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), cr_arg_none(), cr_arg_none(), cr_arg_float(1e-3));
 }
 
+/* The same texts on fake tensors with symbolic sizes: gradients have their arguments' metas, and nothing is computed. */
+static void symbolic(void) {
+    cr_env *env = NULL;
+    CHECK_OK(cr_env_create(&env));
+    cr_sym s = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX), u = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX);
+    CHECK_OK(cr_env_set_hint(env, s, 5));
+    CHECK_OK(cr_env_set_hint(env, u, 7));
+    cr_dim a = cr_dim_of(env, s), b = cr_dim_of(env, u);
+    static const struct { const char *name; int x, y; } shapes[] = { { "aten::mul.Tensor", 2, 1 }, { "aten::div.Tensor", 2, 2 }, { "aten::atan2", 1, 2 } };
+    for (size_t i = 0; i < CR_COUNT(shapes); i++) {
+        const cr_op *op = cr_op_find(shapes[i].name);
+        cr_tensor *t[3] = { NULL };
+        for (int k = 0; k < 3; k++) {
+            int rank = k == 0 ? shapes[i].x : k == 1 ? shapes[i].y : 2;
+            cr_meta meta;
+            cr_meta_init(&meta, CR_F32, (cr_device){ CR_CPU, -1 });
+            CHECK_OK(cr_meta_set_dense(env, &meta, rank, rank == 2 ? (cr_dim[]){ a, b } : (cr_dim[]){ b }, CR_CONTIGUOUS));
+            CHECK_OK(cr_tensor_create_fake(env, &meta, &t[k]));
+        }
+        cr_arg args[] = { cr_arg_tensor(t[0]), cr_arg_tensor(t[1]) }, seed = cr_arg_tensor(t[2]), result, grads[2];
+        CHECK_OK(cr_call(op, args, &result));
+        cr_status status = cr_reverse(op, args, &result, &seed, (bool[]){ true, true }, grads);
+        CHECK_OK(status);
+        for (int k = 0; !status && k < 2; k++) {
+            CHECK(cr_tensor_is_fake(grads[k].u.t));
+            CHECK_EQ(grads[k].u.t->meta.rank, t[k]->meta.rank);
+            for (int d = 0; d < t[k]->meta.rank; d++) CHECK_EQ(cr_dim_known(env, grads[k].u.t->meta.size[d], CR_EQ, t[k]->meta.size[d]), CR_YES);
+        }
+        if (!status) cr_results_release(grads, 2);
+        cr_results_release(&result, 1);
+        for (int k = 0; k < 3; k++) cr_tensor_release(t[k]);
+    }
+    CHECK_EQ(cr_env_cond_count(env), 0); /* no guard was needed */
+    cr_env_release(env);
+}
+
 int main(void) {
     CHECK_OK(cr_ops_init());
     RUN(pointwise);
     RUN(reductions);
     RUN(movement);
     RUN(layers);
+    RUN(symbolic);
     return check_summary();
 }
