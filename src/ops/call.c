@@ -334,8 +334,8 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
 }
 
 static cr_status count_sizes(cr_call_frame *f) {
-    static const int64_t nothing[4];
-    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, nothing)); /* checks dtypes and ranks before the kernel looks */
+    static const int64_t ones[RT_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }; /* one broadcasts with everything */
+    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, ones)); /* checks dtypes and ranks before the kernel looks */
     cr_rule_dispose(&f->rule);
     return run_kernel(f, RT_COUNT, NULL, 0, f->count, NULL);
 }

@@ -17,7 +17,7 @@ typedef struct cr_call_frame {
     bool fake;
     cr_env *env;
     const rt_arg *kernel_args;
-    int64_t count[4];
+    int64_t count[RT_MAX_RANK];
     cr_arena arena;
     size_t used;
     _Alignas(16) char bytes[4096];

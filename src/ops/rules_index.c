@@ -155,7 +155,12 @@ cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
         const cr_arg *list = &r->arg[1];
         for (uint32_t i = 0; i < list->n; i++) {
             const cr_meta *m = cr_arg_meta(&list->u.list[i]);
-            if (m && is_mask(m)) return shape_like(r); /* the kernel checks against the real count */
+            if (!m || !is_mask(m)) continue;
+            static const int64_t ones[CR_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+            r->count = ones; /* the kernel checks values against the real count */
+            cr_status status = read_indices(r, &x);
+            r->count = NULL;
+            return status ? status : shape_like(r);
         }
     }
     CR_TRY(read_indices(r, &x));

@@ -11,9 +11,9 @@ static int fill_int(const rt_ctx *ctx, const rt_view *v, int64_t i) { return rt_
 
 RT_KERNEL(rt_k_zeros) { return fill_int(ctx, &c->out[0], 0); }
 RT_KERNEL(rt_k_ones) { return fill_int(ctx, &c->out[0], 1); }
-RT_KERNEL(rt_k_fill) { return rt_fill(ctx, &c->out[0], rt_arg_scalar(c, 1)); }         /* full, full_like, fill.Scalar */
-RT_KERNEL(rt_k_new_full) { return rt_fill(ctx, &c->out[0], rt_arg_scalar(c, 2)); }
-RT_KERNEL(rt_k_scalar_tensor) { return rt_fill(ctx, &c->out[0], rt_arg_scalar(c, 0)); }
+RT_KERNEL(rt_k_fill) { return rt_fill_number(ctx, &c->out[0], rt_arg_scalar(c, 1)); } /* full, full_like, fill.Scalar */
+RT_KERNEL(rt_k_new_full) { return rt_fill_number(ctx, &c->out[0], rt_arg_scalar(c, 2)); }
+RT_KERNEL(rt_k_scalar_tensor) { return rt_fill_number(ctx, &c->out[0], rt_arg_scalar(c, 0)); }
 RT_KERNEL(rt_k_fill_tensor) { return rt_copy(ctx, &c->out[0], rt_arg_view(c, 1)); }
 
 RT_KERNEL(rt_k_eye) {

@@ -130,7 +130,7 @@ static int mode_of(const rt_call *c, int i) {
 static int scatter_value(const rt_ctx *ctx, const rt_call *c, int mode) {
     double storage[2];
     rt_view one = rt_view_contiguous(storage, c->out[0].dtype, 0, NULL);
-    int code = rt_fill(ctx, &one, rt_arg_scalar(c, 3));
+    int code = rt_fill_number(ctx, &one, rt_arg_scalar(c, 3));
     return code ? code : scatter(ctx, c, NULL, (const char *)storage, mode);
 }
 

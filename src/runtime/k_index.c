@@ -27,7 +27,7 @@ int rt_k_index(const rt_ctx *ctx, const rt_call *c) { /* self, indices */
     const rt_arg *indices = &c->arg[1];
     if (c->phase == RT_COUNT) {
         int at = 0;
-        for (uint32_t i = 0; i < indices->n && at < 4; i++) {
+        for (uint32_t i = 0; i < indices->n && at < RT_MAX_RANK; i++) {
             const rt_view *v = indices->u.views[i];
             if (v && (v->dtype == RT_BOOL || v->dtype == RT_U8)) c->count[at++] = rt_count_true(v);
         }
@@ -130,7 +130,7 @@ int rt_k_index_fill_tensor(const rt_ctx *ctx, const rt_call *c) { return index_f
 int rt_k_index_fill_scalar(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, value */
     double storage[2];
     rt_view value = rt_view_contiguous(storage, c->out[0].dtype, 0, NULL);
-    int code = rt_fill(ctx, &value, rt_arg_scalar(c, 3));
+    int code = rt_fill_number(ctx, &value, rt_arg_scalar(c, 3));
     return code ? code : index_fill(ctx, c, &value);
 }
 

@@ -91,7 +91,7 @@ typedef struct rt_call {
     const rt_arg *arg; /* schema order */
     const rt_view *out; /* Tensor and Tensor[] results, flattened in schema order */
     int32_t nargs, nout, phase;
-    int64_t *count;    /* RT_COUNT: room for 4 numbers */
+    int64_t *count;    /* RT_COUNT: room for RT_MAX_RANK numbers */
     rt_scalar *result; /* for ops that return a number (item) */
 } rt_call;
 typedef int rt_kernel(const rt_ctx *, const rt_call *);
@@ -114,6 +114,8 @@ rt_view rt_view_contiguous(void *p, int dtype, int rank, const int64_t *size);
 int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src);
 /* Sets every element. The value's class follows dst's dtype rules of a C cast (complex to real drops the imaginary part). */
 int rt_fill(const rt_ctx *ctx, const rt_view *dst, rt_scalar value);
+/* The same for a number that a user gave: RT_ERUNTIME when it does not fit in dst's dtype (fractions may be cut). */
+int rt_fill_number(const rt_ctx *ctx, const rt_view *dst, rt_scalar value);
 /* `out` becomes a contiguous view of v's elements in `dtype`: v itself when it already is that (then *scratch = NULL),
  * else a converted copy in *scratch, which the caller frees with rt_scratch_free. */
 int rt_contiguous(const rt_ctx *ctx, const rt_view *v, int dtype, rt_view *out, void **scratch);

@@ -7,6 +7,8 @@
  * on its own, which is how threads share the work. */
 #include "runtime/rt.h"
 
+#include <math.h>
+
 #include <string.h>
 
 enum { PARALLEL_GRAIN_BYTES = 128 * 1024, TILE = 32 };
@@ -270,4 +272,24 @@ int rt_contiguous(const rt_ctx *ctx, const rt_view *v, int dtype, rt_view *out, 
     if (code) rt_scratch_free(ctx, p);
     else *scratch = p;
     return code;
+}
+
+/* Negative numbers wrap into unsigned dtypes; infinities and NaN are numbers of every floating dtype. */
+static bool number_fits(int dtype, rt_scalar v) {
+    if (dtype == RT_BOOL) return true;
+    if (v.kind == RT_ARG_COMPLEX && v.im != 0 && !rt_is_complex(dtype)) return false;
+    double x = v.kind == RT_ARG_INT ? (double)v.i : v.f;
+    if (rt_is_integer(dtype)) {
+        if (v.kind == RT_ARG_INT && dtype == RT_I64) return true;
+        double limit = ldexp(1, 8 * (int)rt_itemsize(dtype) - (rt_is_unsigned(dtype) ? 0 : 1));
+        return x < limit && (rt_is_unsigned(dtype) ? x > -limit : x >= -limit);
+    }
+    static const double largest[RT_DTYPE_COUNT] = { [RT_F16] = 65504, [RT_C32] = 65504, [RT_F32] = 0x1.fffffep127, [RT_C64] = 0x1.fffffep127, [RT_BF16] = 0x1.fep127 };
+    double limit = largest[dtype];
+    return limit == 0 || ((isinf(x) || !(fabs(x) > limit)) && (isinf(v.im) || v.kind != RT_ARG_COMPLEX || !(fabs(v.im) > limit)));
+}
+
+int rt_fill_number(const rt_ctx *ctx, const rt_view *dst, rt_scalar value) {
+    if (!number_fits(dst->dtype, value)) return rt_fail(ctx, RT_ERUNTIME, "the value cannot be converted to the tensor's dtype without overflow");
+    return rt_fill(ctx, dst, value);
 }

@@ -173,8 +173,8 @@ int rt_index_open(rt_index_plan *p, const rt_ctx *ctx, const rt_view *self, cons
             continue;
         }
         rt_view broadcast;
-        code = rt_broadcast_to(ctx, &per_dim[d], p->rank, p->size, &broadcast);
-        if (code) return code;
+        if (rt_broadcast_to(ctx, &per_dim[d], p->rank, p->size, &broadcast))
+            return rt_fail(ctx, RT_EINDEX, "the index tensors cannot be broadcast together (a mask counts as a vector of its true elements)");
         fill f = { p->at, 0, &broadcast, self->size[d], self->stride[d], d, INT64_MIN };
         each_offset(&broadcast, add_offset, &f);
         if (f.bad != INT64_MIN)
