@@ -447,7 +447,15 @@ static cr_status deliver_composite(cr_call_frame *f, cr_arg *made, cr_arg *resul
     return CR_OK;
 }
 
+/* A composite row's dtype rule, where it has one, only checks; its parts decide the result. */
+static cr_status check_composite(cr_call_frame *f) {
+    if (!f->base->row->dtype && f->base->accepts == UINT32_MAX) return CR_OK;
+    CR_TRY(cr_rule_begin(&f->rule, f->base, f->env, f->args, NULL));
+    return CR_OK;
+}
+
 static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
+    CR_TRY(check_composite(f));
     ambient.depth++;
     cr_emitter exec = *cr_exec_emitter();
     exec.env = f->env;

@@ -96,6 +96,13 @@ static cr_status dtype_(fx *x, const cr_fnode *node, const fval *args, int n, fv
     return give(out, cr_arg_dtype(m->dtype));
 }
 
+/* format(x): the memory format that x's strides suggest for a like-shaped result. */
+static cr_status format_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)n;
+    LOOK(0);
+    return give(out, (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = cr_meta_suggest_format(x->e ? x->e->env : NULL, m) });
+}
+
 static cr_status device_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
     LOOK(0);
@@ -451,6 +458,7 @@ static const cr__helper helpers[] = {
     { "count", 1, 2, false, true, count_ },
     { "dtype", 1, 1, false, true, dtype_ },
     { "device", 1, 1, false, true, device_ },
+    { "format", 1, 1, false, true, format_ },
     { "is_complex", 1, 1, false, true, is_complex_ },
     { "is_float", 1, 1, false, true, is_float_ },
     { "is_integral", 1, 1, false, true, is_integral_ },

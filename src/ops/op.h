@@ -212,6 +212,8 @@ CR_NODISCARD cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_a
 CR_NODISCARD cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim *out, int *n);
 /* Runs dtype and shape rules. `args` as cr_call takes them. Dispose frees what grew. */
 CR_NODISCARD cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
+/* Only the dtype rule and the check of accepted dtypes. */
+CR_NODISCARD cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
 void cr_rule_dispose(cr_rule *r);
 
 /* ---- emitters: who carries out an op ---- */

@@ -139,13 +139,16 @@ cr_status shape_like(cr_rule *r) {
     return CR_OK;
 }
 
+/* Pointwise ops are judged by the dtype they compute for, others by their input's: that is how PyTorch dispatches. */
 static cr_status check_accepted(const cr_rule *r) {
-    if (r->common < 0 || (r->op->accepts >> r->common & 1)) return CR_OK;
+    const cr_meta *m = r->nargs ? cr_rule_meta(r, 0) : NULL;
+    int dtype = r->op->tags & CR_TAG_POINTWISE ? r->common : m ? m->dtype : -1;
+    if (dtype < 0 || (r->op->accepts >> dtype & 1)) return CR_OK;
     return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first",
-                   r->op->name, cr_dtype_aten(r->common));
+                   r->op->name, cr_dtype_aten(dtype));
 }
 
-cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
+cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
     const cr_row *row = op->row;
     r->op = op->base;
     r->env = env;
@@ -157,7 +160,12 @@ cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *ar
     r->count = count;
     CR_TRY(wrap_numbers(r, args));
     CR_TRY((row->dtype ? row->dtype : row->scalar ? dtype_promote : dtype_same)(r));
-    CR_TRY(check_accepted(r));
+    return check_accepted(r);
+}
+
+cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
+    const cr_row *row = op->row;
+    CR_TRY(cr_rule_begin(r, op, env, args, count));
     CR_TRY((row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like)(r));
     if (env && cr_env_failed(env)) {
         cr_env_recover(env);

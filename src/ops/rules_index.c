@@ -291,6 +291,8 @@ cr_status shape_scatter(cr_rule *r) { /* self, dim, index, src or value, reduce?
         for (int d = 0; d < index->rank && d < src->rank; d++)
             CR_TRY(cr_dim_require(r->env, index->size[d], CR_LE, src->size[d], "the index must not be larger than src"));
     }
+    if (reduce >= 0 && self->dtype == CR_BOOL && !strcmp(r->arg[reduce].u.s, "mean"))
+        return CR_FAIL(CR_ENOTIMPL, "%s: the mean of bools is not implemented; convert to an integer dtype first", r->op->schema.name);
     if (reduce >= 0) CR_TRY(cr__rule_param(r, "include_self") >= 0 ? check_reduce_name(r, reduce, all, 5) : check_reduce_name(r, reduce, old, 2));
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
@@ -340,7 +342,7 @@ cr_status shape_masked_scatter(cr_rule *r) {
     memcpy(size, self->size, self->rank * sizeof *size);
     CR_TRY(cr_broadcast(r->env, &rank, size, mask->rank, mask->size));
     if (rank != self->rank) return CR_FAIL(CR_ERUNTIME, "%s: the mask has more dimensions than self", r->op->schema.name);
-    return shape_like(r);
+    return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
 cr_status shape_take(cr_rule *r) {
@@ -353,7 +355,9 @@ cr_status shape_put(cr_rule *r) {
     const cr_meta *index = cr_rule_meta(r, 1), *source = cr_rule_meta(r, 2);
     CR_TRY(require_int64(r, 1));
     CR_TRY(require_same_dtype(r, 0, 2));
-    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, index), CR_EQ, cr_meta_numel(r->env, source), "put: source must have as many elements as index"));
+    bool same;
+    CR_TRY(cr_dim_decide(r->env, cr_meta_numel(r->env, index), CR_EQ, cr_meta_numel(r->env, source), &same));
+    if (!same) return CR_FAIL(CR_EINDEX, "%s: source must have as many elements as index", r->op->schema.name);
     return shape_like(r);
 }
 

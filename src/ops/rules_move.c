@@ -18,7 +18,7 @@ static bool skipped(cr_env *env, const cr_meta *m) { return m->rank == 1 && cr_d
 cr_status dtype_cat(cr_rule *r) {
     cr_promotion p = CR_PROMOTION_INIT;
     const cr_arg *list = &r->arg[0];
-    if (!list->n) return CR_FAIL(CR_ERUNTIME, "%s: expected a non-empty list of tensors", r->op->schema.name);
+    if (!list->n) return CR_FAIL(CR_EVALUE, "%s: expected a non-empty list of tensors", r->op->schema.name);
     for (uint32_t i = 0; i < list->n; i++) CR_TRY(cr_promotion_add(&p, cr_arg_meta(&list->u.list[i])));
     CR_TRY(cr_promotion_result(&p, &r->result));
     r->common = r->result;

@@ -6,11 +6,12 @@ static cr_status wrapped_dim(cr_rule *r, int *dim) {
     return cr_wrap_dim(cr_rule_int(r, i), cr_rule_meta(r, 0)->rank, dim);
 }
 
-/* cumsum and the like: argument 0's sizes and layout. */
+/* cumsum and the like: argument 0's sizes, dense. */
 cr_status shape_scan(cr_rule *r) {
     int dim;
+    const cr_meta *m = cr_rule_meta(r, 0);
     CR_TRY(wrapped_dim(r, &dim));
-    return shape_like(r);
+    return cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
 static cr_status add_like(cr_rule *r, int dtype, const cr_meta *m, cr_memory_format format) {

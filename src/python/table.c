@@ -61,9 +61,9 @@ static PyObject *row(PyObject *module, PyObject *name) {
     if (!op) return NULL;
     const cr_row *r = op->base->row;
     static const char *const variants[] = { "functional", "inplace", "out" };
-    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", "name", op->name, "schema", op->schema.text, "variant", variants[op->variant],
+    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", "name", op->name, "schema", op->schema.text, "variant", variants[op->variant],
                          "tags", bits(op->tags, CR_COUNT(tag_names), true), "variants", bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar,
-                         "decomp", r->decomp, "grad", r->grad, "sample", r->sample, "has_kernel", r->kernel ? Py_True : Py_False, "has_decomp_fn",
+                         "decomp", r->decomp, "grad", r->grad, "sample", r->sample, "inplace", op->inplace ? op->inplace->name : NULL, "out", op->out ? op->out->name : NULL, "has_kernel", r->kernel ? Py_True : Py_False, "has_decomp_fn",
                          r->decomp_fn ? Py_True : Py_False, "has_grad_fn", r->grad_fn ? Py_True : Py_False, "has_shape", r->shape ? Py_True : Py_False,
                          "derived", op->base != op ? Py_True : Py_False);
 }

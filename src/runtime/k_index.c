@@ -143,38 +143,47 @@ int rt_k_embedding(const rt_ctx *ctx, const rt_call *c) { /* weight, indices, pa
     return code;
 }
 
+/* sums[row] += scale * grad, in the wide class of the dtype */
+static void add_row(int wide, void *sums, const void *grad, int64_t width, double scale) {
+    if (wide == RT_F64)
+        for (int64_t k = 0; k < width; k++) ((double *)sums)[k] += ((const double *)grad)[k] * scale;
+    else if (wide == RT_C128)
+        for (int64_t k = 0; k < width; k++) ((double _Complex *)sums)[k] += ((const double _Complex *)grad)[k] * scale;
+    else
+        for (int64_t k = 0; k < width; k++) ((uint64_t *)sums)[k] += (uint64_t)(int64_t)((double)((const int64_t *)grad)[k] * scale);
+}
+
 int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) { /* grad_output, indices, num_weights, padding_idx, scale_grad_by_freq */
     const rt_view *out = &c->out[0];
     int64_t rows = out->size[0], width = out->size[1], padding = rt_arg_int(c, 3);
+    int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
+    int64_t item = rt_itemsize(wide);
     rt_view grad, index;
     void *grad_scratch = NULL, *index_scratch = NULL;
-    double *sums = NULL;
+    char *sums = NULL;
     int64_t *counts = NULL;
-    int code = rt_contiguous(ctx, rt_arg_view(c, 0), RT_F64, &grad, &grad_scratch);
+    int code = rt_contiguous(ctx, rt_arg_view(c, 0), wide, &grad, &grad_scratch);
     if (!code) code = rt_contiguous(ctx, rt_arg_view(c, 1), RT_I64, &index, &index_scratch);
     if (!code) {
-        sums = rt_scratch(ctx, (size_t)(rows * width) * sizeof *sums);
+        sums = rt_scratch(ctx, (size_t)(rows * width * item));
         counts = rt_scratch(ctx, (size_t)rows * sizeof *counts);
         if (!sums || !counts) code = RT_ENOMEM;
     }
     if (!code) {
         int64_t n = rt_numel(&index);
         const int64_t *at = index.p;
-        memset(sums, 0, (size_t)(rows * width) * sizeof *sums);
+        memset(sums, 0, (size_t)(rows * width * item));
         memset(counts, 0, (size_t)rows * sizeof *counts);
         for (int64_t i = 0; i < n && !code; i++) {
             if (at[i] < 0 || at[i] >= rows) code = rt_fail(ctx, RT_EINDEX, "index %lld is out of range for %lld rows", (long long)at[i], (long long)rows);
             else counts[at[i]]++;
         }
-        for (int64_t i = 0; i < n && !code; i++) {
-            if (at[i] == padding) continue;
-            double scale = rt_arg_int(c, 4) ? 1.0 / (double)counts[at[i]] : 1.0;
-            const double *g = (const double *)grad.p + i * width;
-            for (int64_t k = 0; k < width; k++) sums[at[i] * width + k] += g[k] * scale;
-        }
+        for (int64_t i = 0; i < n && !code; i++)
+            if (at[i] != padding)
+                add_row(wide, sums + at[i] * width * item, (const char *)grad.p + i * width * item, width, rt_arg_int(c, 4) ? 1.0 / (double)counts[at[i]] : 1.0);
     }
     if (!code) {
-        rt_view from = rt_view_contiguous(sums, RT_F64, 2, out->size);
+        rt_view from = rt_view_contiguous(sums, wide, 2, out->size);
         code = rt_copy(ctx, out, &from);
     }
     rt_scratch_free(ctx, counts);

@@ -41,6 +41,23 @@ ROW(sum_i64) {
 COMPLEX_SUM(sum_c64, c64, float)
 COMPLEX_SUM(sum_c128, c128, double)
 
+/* Complex products are written out: C's operator rescues infinities from NaN, PyTorch's does not. */
+#define COMPLEX_PRODUCT(name, T)                                                                                       \
+    ROW(name) {                                                                                                        \
+        UNUSED;                                                                                                        \
+        const T *x = p;                                                                                                \
+        double re = 1, im = 0;                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            double a = __real__ x[i], b = __imag__ x[i], r = re * a - im * b;                                          \
+            im = re * b + im * a;                                                                                      \
+            re = r;                                                                                                    \
+        }                                                                                                              \
+        __real__ *(T *)out = re;                                                                                       \
+        __imag__ *(T *)out = im;                                                                                       \
+    }
+COMPLEX_PRODUCT(prod_c64, c64)
+COMPLEX_PRODUCT(prod_c128, c128)
+
 #define PRODUCT(name, T)                                                                                               \
     ROW(name) {                                                                                                        \
         UNUSED;                                                                                                        \
@@ -52,8 +69,6 @@ COMPLEX_SUM(sum_c128, c128, double)
 PRODUCT(prod_f32, float)
 PRODUCT(prod_f64, double)
 PRODUCT(prod_i64, uint64_t)
-PRODUCT(prod_c64, c64)
-PRODUCT(prod_c128, c128)
 
 #define MEAN(cls, T)                                                                                                   \
     ROW(mean_##cls) {                                                                                                  \
@@ -65,19 +80,18 @@ MEAN(f64, double)
 MEAN(c64, c64)
 MEAN(c128, c128)
 
-#define NANSUM(name, T)                                                                                                \
+#define NANSUM(name, T, wide)                                                                                          \
     ROW(name) {                                                                                                        \
         UNUSED;                                                                                                        \
         const T *x = p;                                                                                                \
-        T lane[8] = { 0 };                                                                                             \
-        for (int64_t i = 0; i < n; i++) lane[i & 7] += x[i] == x[i] ? x[i] : (T)0;                                     \
-        for (int k = 1; k < 8; k++) lane[0] += lane[k];                                                                \
-        *(T *)out = lane[0];                                                                                           \
+        wide s = 0;                                                                                                    \
+        for (int64_t i = 0; i < n; i++) s += x[i] == x[i] ? x[i] : (T)0;                                               \
+        *(T *)out = (T)s;                                                                                              \
     }
-NANSUM(nansum_f32, float)
-NANSUM(nansum_f64, double)
-NANSUM(nansum_c64, c64)
-NANSUM(nansum_c128, c128)
+NANSUM(nansum_f32, float, double)
+NANSUM(nansum_f64, double, double)
+NANSUM(nansum_c64, c64, c128)
+NANSUM(nansum_c128, c128, c128)
 
 /* ---- extremes ---- */
 
@@ -177,7 +191,13 @@ NORM(norm_f64, double, double, fabs)
 NORM(norm_c64, c64, float, cabs)
 NORM(norm_c128, c128, double, cabs)
 
-#define LOGSUMEXP(name, T, expT, logT)                                                                                 \
+/* param[0]: the dtype to round intermediate results to. PyTorch computes half precision in steps; so do we. */
+static float stepped(double x, int dtype) {
+    if (dtype == RT_F16) return rt_f16_to_f32(rt_f32_to_f16((float)x));
+    return dtype == RT_BF16 ? rt_bf16_to_f32(rt_f32_to_bf16((float)x)) : (float)x;
+}
+
+#define LOGSUMEXP(name, T, expT, logT, step)                                                                                 \
     ROW(name) {                                                                                                        \
         UNUSED;                                                                                                        \
         const T *x = p;                                                                                                \
@@ -189,11 +209,12 @@ NORM(norm_c128, c128, double, cabs)
             }                                                                                                          \
         T shift = isinf(top) ? 0 : top;                                                                                \
         double s = 0;                                                                                                  \
-        for (int64_t i = 0; i < n; i++) s += expT(x[i] - shift);                                                       \
-        *(T *)out = (T)logT(s) + shift;                                                                                \
+        for (int64_t i = 0; i < n; i++) s += step(expT(step(x[i] - shift, *param)), *param);                           \
+        *(T *)out = step(logT(step(s, *param)), *param) + shift;                                                       \
     }
-LOGSUMEXP(logsumexp_f32, float, expf, log)
-LOGSUMEXP(logsumexp_f64, double, exp, log)
+#define WHOLE(x, dtype) (x)
+LOGSUMEXP(logsumexp_f32, float, expf, log, stepped)
+LOGSUMEXP(logsumexp_f64, double, exp, log, WHOLE)
 
 #define COMPLEX_LOGSUMEXP(name, T)                                                                                     \
     ROW(name) {                                                                                                        \
@@ -241,6 +262,7 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
     const rt_view *in = rt_arg_view(c, 0);
     int compute = rt_compute_dtype(dtype);
     rt_row_fn *row = choose(r, compute);
+    if (!rt_numel(out ? out : index)) return RT_OK;
     if (!row) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for dtype %d", dtype);
     bool to_real = r == &var_rows || r == &norm_rows;
     int result = !to_real ? compute : compute == RT_C64 ? RT_F32 : compute == RT_C128 ? RT_F64 : compute;
@@ -279,11 +301,15 @@ OVER_IN(rt_k_amax, max_rows, 1)
 OVER_IN(rt_k_amin, min_rows, 1)
 OVER_IN(rt_k_max_all, max_rows, -1)
 OVER_IN(rt_k_min_all, min_rows, -1)
-OVER_OUT(rt_k_logsumexp, logsumexp_rows, 1)
 WITH_INDEX(rt_k_max_dim, max_rows)
 WITH_INDEX(rt_k_min_dim, min_rows)
 ONLY_INDEX(rt_k_argmax, max_rows)
 ONLY_INDEX(rt_k_argmin, min_rows)
+
+int rt_k_logsumexp(const rt_ctx *ctx, const rt_call *c) {
+    double dtype = c->out[0].dtype;
+    return run(ctx, c, 1, &logsumexp_rows, c->out[0].dtype, &dtype, &c->out[0], NULL);
+}
 
 int rt_k_aminmax(const rt_ctx *ctx, const rt_call *c) {
     int code = run(ctx, c, 1, &min_rows, rt_arg_view(c, 0)->dtype, NULL, &c->out[0], NULL);

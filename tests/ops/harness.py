@@ -150,6 +150,23 @@ def seeded(seed=1234):
 KINDS = (IndexError, TypeError, ValueError, NotImplementedError, RuntimeError)
 
 
+def check_out(name, functional, ours_op, c, outs):
+    """An out= form must leave what PyTorch's functional form gives in the given tensors, whatever their strides were.
+    (PyTorch's own out forms ignore the strides of `out` in places, so they are not asked.)"""
+    given = {k: v for k, v in c.kwargs.items() if k not in outs}
+    with seeded():
+        want = attempt(functional, twin(c.args), {k: twin(v) for k, v in given.items()})
+        results = {k: twin(c.kwargs[k]) for k in outs}
+        mine = {k: ours(v) for k, v in results.items()}
+        got = attempt(ours_op, ours(twin(c.args)), {**{k: ours(twin(v)) for k, v in given.items()}, **mine})
+    where = f"{name}({describe(c)})"
+    if isinstance(got, Refused):
+        raise Different(f"{where}: Cresset refuses: {type(got.error).__name__}: {got.error}")
+    for wanted, key in zip(tensors(want), outs):
+        compare(wanted, mine[key], f"{where}.{key}", strides=False)
+    return "equal"
+
+
 def check(name, theirs_op, ours_op, c, values=True):
     """Runs one call both ways. Returns "equal" or "refused" (both raise); raises Different."""
     args_t, kwargs_t = twin(c.args), {k: twin(v) for k, v in c.kwargs.items()}

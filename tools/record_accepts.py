@@ -1,0 +1,47 @@
+"""Writes src/ops/table/accepts.inc: for each op of the table the dtypes that PyTorch's CPU kernels accept, found by trying
+the op's samples. Ops that accept everything have no line. `./dev record` runs it; torch is needed."""
+import contextlib
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "ops"))
+import cresset  # noqa: E402
+import harness  # noqa: E402
+import samples  # noqa: E402
+import sweep  # noqa: E402
+
+ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16").split()  # rt_dtype
+
+
+def accepted(name, op, row):
+    mask, asked = 0xFFFFFFFF, 0
+    for dtype in samples.DTYPES:
+        calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c))]
+        if not calls:
+            continue
+        asked += 1
+        if all(isinstance(harness.attempt(op, harness.twin(c.args), {k: harness.twin(v) for k, v in c.kwargs.items()}), harness.Refused) for c in calls):
+            mask &= ~(1 << ORDER.index(str(dtype)[6:]))
+    return mask if asked else 0xFFFFFFFF
+
+
+def main():
+    lines = []
+    with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet):
+        for name in sweep.op_names():
+            row, op = cresset._C._row(name), sweep.torch_op(name)
+            if op is None:
+                continue
+            mask = accepted(name, op, row)
+            if mask != 0xFFFFFFFF:
+                lines.append((name, mask))
+    text = "/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype). Recorded by tools/record_accepts.py. Sorted by name. */\n"
+    text += "".join(f'{{ "{name}", 0x{mask:08x} }},\n' for name, mask in sorted(lines))
+    (ROOT / "src" / "ops" / "table" / "accepts.inc").write_text(text)
+    print(f"{len(lines)} ops do not accept every dtype")
+
+
+if __name__ == "__main__":
+    main()
