@@ -188,9 +188,14 @@ cr_status shape_arange(cr_rule *r) {
     return add_dense(r, dtype, 1, &length);
 }
 
+static bool is_complex_bound(const cr_arg *a) {
+    const cr_meta *m = cr_arg_meta(a);
+    return m ? cr_dtype_is_complex(m->dtype) : a->kind == CR_ARG_COMPLEX;
+}
+
 cr_status shape_linspace(cr_rule *r) {
     int64_t steps = r->arg[2].u.i;
-    bool complex = r->arg[0].kind == CR_ARG_COMPLEX || r->arg[1].kind == CR_ARG_COMPLEX;
+    bool complex = is_complex_bound(&r->arg[0]) || is_complex_bound(&r->arg[1]);
     if (steps < 0) return CR_FAIL(CR_ERUNTIME, "%s: the number of steps must not be negative, got %lld", op_name(r), (long long)steps);
     int dtype = complex ? cr_dtype_to_complex(cr_default_dtype()) : cr_default_dtype();
     if (complex && !cr_dtype_is_complex(dtype_option(r, dtype)))

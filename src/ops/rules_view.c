@@ -439,7 +439,7 @@ static cr_status wrap_index(cr_rule *r, cr_dim index, int dim, cr_dim size, cr_d
 
 static cr_status select_meta(cr_rule *r, int at, cr_meta *o) {
     int dim;
-    cr_dim index;
+    cr_dim index = 0;
     if (!o->rank) return CR_FAIL(CR_EINDEX, "%s: a 0-d tensor cannot be indexed; use item()", op_name(r));
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at), o->rank, &dim));
     CR_TRY(wrap_index(r, cr_rule_int(r, at + 1), dim, o->size[dim], &index));
@@ -463,8 +463,12 @@ cr_status shape_narrow(cr_rule *r) {
     cr_dim size = m->size[dim];
     if (cr_dim_known(r->env, length, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "narrow: length must not be negative");
     CR_TRY(cr_dim_require(r->env, length, CR_GE, 0, "length"));
-    bool end = cr_dim_known(r->env, start, CR_EQ, size) == CR_YES; /* one past the last is allowed, for nothing */
-    if (!end) CR_TRY(wrap_index(r, start, dim, size, &start));
+    bool negative;
+    if (cr_dim_known(r->env, start, CR_GT, size) == CR_YES || cr_dim_known(r->env, cr_dim_add(r->env, start, size), CR_LT, 0) == CR_YES)
+        return CR_FAIL(CR_EINDEX, "narrow: start is out of range for dimension %d", dim);
+    CR_TRY(cr_dim_assume(r->env, start, CR_LT, 0, false, &negative));
+    if (negative) start = cr_dim_add(r->env, start, size);
+    CR_TRY(cr_dim_require(r->env, start, CR_GE, 0, "start"));
     cr_dim stop = cr_dim_add(r->env, start, length);
     if (cr_dim_known(r->env, stop, CR_GT, size) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "narrow: start plus length goes beyond the size of dimension %d", dim);
