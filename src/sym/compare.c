@@ -134,7 +134,8 @@ static cr_sym compare_floats(cr_env *env, cr_sym a, cr_cmp cmp, cr_sym b) {
     }
     if (a == b && cmp == CR_LT) return env->truth[0];
     if ((cmp == CR_EQ || cmp == CR_NE) && cr__order(b, a) < 0) return compare_floats(env, b, cmp, a);
-    static const cr_sym_kind kinds[] = {[CR_EQ] = CR_SYM_EQ, [CR_NE] = CR_SYM_NE, [CR_LT] = CR_SYM_LT, [CR_LE] = CR_SYM_LE};
+    static const cr_sym_kind kinds[] = {
+        [CR_EQ] = CR_SYM_EQ, [CR_NE] = CR_SYM_NE, [CR_LT] = CR_SYM_LT, [CR_LE] = CR_SYM_LE};
     return plain(env, kinds[cmp], a, b);
 }
 
@@ -166,7 +167,8 @@ cr_sym cr_sym_compare(cr_env *env, cr_sym a, cr_cmp cmp, cr_sym b) {
                                                  : nonnegative(env, cr__linear(env, d, 1, -1));
     }
     if (!d || !cr__is_opaque(d)) return d;
-    static const cr_sym_kind kinds[] = {[CR_EQ] = CR_SYM_EQ, [CR_NE] = CR_SYM_NE, [CR_LT] = CR_SYM_LT, [CR_LE] = CR_SYM_LE};
+    static const cr_sym_kind kinds[] = {
+        [CR_EQ] = CR_SYM_EQ, [CR_NE] = CR_SYM_NE, [CR_LT] = CR_SYM_LT, [CR_LE] = CR_SYM_LE};
     if ((cmp == CR_EQ || cmp == CR_NE) && cr__order(b, a) < 0) return plain(env, kinds[cmp], b, a);
     return plain(env, kinds[cmp], a, b);
 }

@@ -100,7 +100,8 @@ cr__congruence cr__sym_congruence(cr_env *env, cr_sym e) {
     for (size_t i = 0; i < env->replaced.n; i++) {
         cr_sym known = env->replaced.at[i];
         int64_t m, v, off;
-        if (known->kind != CR_SYM_MOD || !cr_sym_is_int(known->operand[1], &m) || !cr_sym_is_int(known->equal, &v)) continue;
+        if (known->kind != CR_SYM_MOD || !cr_sym_is_int(known->operand[1], &m) || !cr_sym_is_int(known->equal, &v))
+            continue;
         if (m <= best.modulus || !cr__same_terms(known->operand[0], e)) continue;
         if (cr_sub_overflow(cr__constant_of(e), cr__constant_of(known->operand[0]), &off)) continue;
         best = normal(m, (wide)v + off);

@@ -71,8 +71,8 @@ cr_tri cr__dim_known_slow(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
 }
 
 static const struct { const char *sign, *words; } comparisons[] = {
-    [CR_EQ] = {"==", "must equal"},        [CR_NE] = {"!=", "must differ from"}, [CR_LT] = {"<", "must be less than"},
-    [CR_LE] = {"<=", "must be at most"},   [CR_GT] = {">", "must be greater than"}, [CR_GE] = {">=", "must be at least"},
+    [CR_EQ] = {"==", "must equal"},      [CR_NE] = {"!=", "must differ from"},    [CR_LT] = {"<", "must be less than"},
+    [CR_LE] = {"<=", "must be at most"}, [CR_GT] = {">", "must be greater than"}, [CR_GE] = {">=", "must be at least"},
 };
 
 /* Facts and, where they do not decide, hints about a comparison. */
@@ -84,9 +84,9 @@ static cr_status ask(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, question *q) {
     if (a == CR_DIM_OVERFLOW || b == CR_DIM_OVERFLOW)
         return CR_FAIL(CR_EOVERFLOW, "a size computed here does not fit in 64 bits, or divides by zero");
     q->known = cr_dim_known(env, a, cmp, b);
-    if (env && env->failed) return CR_FAIL(CR_ENOMEM, "size");
     bool known_values = cr_dim_hint(env, a, &q->a) && cr_dim_hint(env, b, &q->b);
     if (known_values) q->hinted = holds(q->a, cmp, q->b) ? CR_YES : CR_NO;
+    if (env && env->failed) return CR_FAIL(CR_ENOMEM, "size"); /* "unknown" may be for want of memory */
     if (q->known != CR_UNKNOWN) return CR_OK;
     if (!env) return CR_FAIL(CR_EVALUE, "a symbolic size without its environment");
     q->condition = cr_sym_compare(env, cr_dim_sym(env, a), cmp, cr_dim_sym(env, b));
@@ -106,8 +106,10 @@ static cr_status data_dependent(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
     cr_dim_print(env, b, &text);
     cr_status status = cr_str_status(&text);
     if (!status)
-        status = CR_FAIL(CR_EDATADEP, "cannot decide '%s': it depends on tensor data that is not known here; state what holds with a "
-                         "check (_check(%s)) before it is needed", cr_str_get(&text), cr_str_get(&text));
+        status = CR_FAIL(CR_EDATADEP,
+                         "cannot decide '%s': it depends on tensor data that is not known here; state what holds with "
+                         "a check (_check(%s)) before it is needed",
+                         cr_str_get(&text), cr_str_get(&text));
     cr_str_dispose(&text);
     return status;
 }
@@ -142,14 +144,17 @@ cr_status cr_dim_require(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, const char
     cr_tri answer = q.known != CR_UNKNOWN ? q.known : q.hinted;
     if (answer == CR_NO) return violated(env, &q, a, cmp, b, what);
     if (q.known == CR_YES) return CR_OK;
-    return record(env, answer == CR_YES ? CR_COND_GUARD : CR_COND_ASSERT, q.condition, true, what);
+    cr_status status = record(env, answer == CR_YES ? CR_COND_GUARD : CR_COND_ASSERT, q.condition, true, what);
+    /* Learning looks further than asking: a contradiction found there is a requirement that cannot hold. */
+    return status == CR_EVALUE ? violated(env, &q, a, cmp, b, what) : status;
 }
 
 cr_status cr_dim_assume(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool general, bool *yes) {
     question q;
     CR_TRY(ask(env, a, cmp, b, &q));
     if (q.known != CR_UNKNOWN || q.hinted != CR_UNKNOWN) return cr_dim_decide(env, a, cmp, b, yes);
-    CR_TRY(record(env, CR_COND_ASSUMED, q.condition, general, ""));
-    *yes = general;
+    cr_status status = record(env, CR_COND_ASSUMED, q.condition, general, "");
+    if (status && status != CR_EVALUE) return status;
+    *yes = status == CR_OK ? general : !general; /* the facts exclude the general case: the other one is certain */
     return CR_OK;
 }

@@ -101,9 +101,10 @@ static cr_sym cancel(cr_env *env, cr_sym *n, cr_sym *d) {
         if (!common) return NULL;
         if (common != env->one) {
             split a = divide(env, *n, common), b = divide(env, *d, common);
-            if (!a.q || !b.q) return NULL;
-            if (cr__is_opaque(a.q) || cr__is_opaque(b.q)) common = env->one;
-            else *n = a.q, *d = b.q;
+            if (!a.q || !b.q || !a.r || !b.r) return NULL;
+            if (cr__is_const(a.r, 0) && cr__is_const(b.r, 0) && !cr__is_opaque(a.q) && !cr__is_opaque(b.q))
+                *n = a.q, *d = b.q;
+            else common = env->one;
         }
     }
     uint64_t g = cr__gcd(cr__content(*n, true), cr__content(*d, true));

@@ -56,7 +56,8 @@ void cr_env_release(cr_env *env) {
 
 /* ---- interning ---- */
 
-static bool same(const struct cr_expr *e, const struct cr_expr *probe, const int64_t *coefficients, const cr_sym *operands) {
+static bool same(const struct cr_expr *e, const struct cr_expr *probe, const int64_t *coefficients,
+                 const cr_sym *operands) {
     if (e->hash != probe->hash || e->kind != probe->kind || e->type != probe->type || e->n != probe->n ||
         e->constant != probe->constant)
         return false;

@@ -142,7 +142,10 @@ static bool eval_int_binary(context *c, cr_sym e, value *out) {
         return true;
     }
     wide q = wide_floordiv(a.i, b.i);
-    out->i = e->kind == CR_SYM_FLOORDIV ? q : e->kind == CR_SYM_MOD ? a.i - b.i * q : e->kind == CR_SYM_TRUNCDIV ? a.i / b.i : a.i % b.i;
+    out->i = e->kind == CR_SYM_FLOORDIV   ? q
+             : e->kind == CR_SYM_MOD      ? a.i - b.i * q
+             : e->kind == CR_SYM_TRUNCDIV ? a.i / b.i
+                                          : a.i % b.i;
     return true;
 }
 
@@ -179,7 +182,8 @@ static bool eval(context *c, cr_sym e, value *out) {
     case CR_SYM_TRUNC:
     case CR_SYM_ROUND:
         if (!eval(c, e->operand[0], &a)) return false;
-        if (!cr__round_apply((cr_sym_kind)e->kind, a.f, &rounded)) return undefined(c, "a float that is no 64-bit integer", NULL);
+        if (!cr__round_apply((cr_sym_kind)e->kind, a.f, &rounded))
+            return undefined(c, "a float that is no 64-bit integer", NULL);
         out->i = rounded;
         return true;
     case CR_SYM_WHERE: return eval(c, e->operand[0], &a) && eval(c, e->operand[a.i ? 1 : 2], out);
@@ -205,11 +209,13 @@ bool cr__eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym_value *
     if (ok && e->type != CR_TYPE_FLOAT && v.i != (int64_t)v.i) ok = undefined(&c, overflow, NULL);
     if (why) *why = c.why;
     if (culprit) *culprit = c.culprit;
-    if (ok) *out = (cr_sym_value){.type = (cr_sym_type)e->type, .i = e->type == CR_TYPE_FLOAT ? 0 : (int64_t)v.i, .f = v.f};
+    if (ok)
+        *out = (cr_sym_value){.type = (cr_sym_type)e->type, .i = e->type == CR_TYPE_FLOAT ? 0 : (int64_t)v.i, .f = v.f};
     return ok;
 }
 
-cr_status cr_sym_eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym_value *out), void *user, cr_sym_value *out) {
+cr_status cr_sym_eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym_value *out), void *user,
+                      cr_sym_value *out) {
     const char *why;
     cr_sym culprit;
     if (!e) return CR_FAIL(CR_ENOMEM, "expression");
@@ -217,7 +223,8 @@ cr_status cr_sym_eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym
     cr_str text = {0};
     cr_sym_print(e, &text);
     cr_status status = cr_str_status(&text);
-    if (!status && culprit) status = CR_FAIL(CR_EVALUE, "'%s' has no value: symbol '%s': %s", cr_str_get(&text), cr_sym_name(culprit), why);
+    if (!status && culprit)
+        status = CR_FAIL(CR_EVALUE, "'%s' has no value: symbol '%s': %s", cr_str_get(&text), cr_sym_name(culprit), why);
     else if (!status) status = CR_FAIL(CR_EVALUE, "'%s' has no value: %s", cr_str_get(&text), why);
     cr_str_dispose(&text);
     return status;

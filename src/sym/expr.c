@@ -75,6 +75,9 @@ cr_sym cr__rebuild(cr_env *env, cr_sym e, const cr_sym *operands) {
     if (kind == CR_SYM_MIN || kind == CR_SYM_MAX) return cr__minmax(env, kind, operands, e->n);
     if (kind == CR_SYM_AND || kind == CR_SYM_OR) return cr__junction(env, kind, operands, e->n);
     if (kind == CR_SYM_MUL) {
+        bool all = integers;
+        for (size_t i = 0; i < e->n; i++) all &= operands[i]->type != CR_TYPE_FLOAT;
+        if (all) return cr__product(env, operands, e->n);
         cr_sym product = operands[0];
         for (size_t i = 1; i < e->n; i++) product = cr_sym_mul(env, product, operands[i]);
         return product;

@@ -7,7 +7,7 @@
 #include "sym/internal.h"
 #include "sym/interval.h"
 
-enum { MAX_PUSH = 8, MAX_FACTS = 64, MAX_NESTED = 6 };
+enum { MAX_PUSH = 8, MAX_FACTS = 64 };
 
 /* ---- taking back ---- */
 
@@ -115,7 +115,8 @@ static cr_status push(cr_env *env, cr_sym e, interval want, int depth) {
             interval rest = {e->constant, e->constant};
             for (size_t k = 0; k < e->n; k++) {
                 interval c = {e->u.coefficients[k], e->u.coefficients[k]};
-                if (k != i) rest = cr__interval_add(rest, cr__interval_mul(c, cr__interval(cr_sym_range(env, e->operand[k]))));
+                if (k != i)
+                    rest = cr__interval_add(rest, cr__interval_mul(c, cr__interval(cr_sym_range(env, e->operand[k]))));
             }
             interval term = cr__interval_add(want, (interval){-rest.hi, -rest.lo});
             CR_TRY(push(env, e->operand[i], unscale(term, e->u.coefficients[i]), depth + 1));
@@ -148,8 +149,8 @@ cr_status cr_env_narrow(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi) {
     cr_status status = lo > hi ? CR_EVALUE : push(env, symbol, want, 0);
     if (status == CR_EVALUE) {
         cr_range now = cr_sym_range(env, symbol);
-        status = CR_FAIL(CR_EVALUE, "symbol '%s' cannot be in %lld..%lld: the facts have it in %lld..%lld", cr_sym_name(symbol),
-                         (long long)lo, (long long)hi, (long long)now.lo, (long long)now.hi);
+        status = CR_FAIL(CR_EVALUE, "symbol '%s' cannot be in %lld..%lld: the facts have it in %lld..%lld",
+                         cr_sym_name(symbol), (long long)lo, (long long)hi, (long long)now.lo, (long long)now.hi);
     }
     return end(env, from, status);
 }
@@ -182,13 +183,14 @@ static size_t defined_term(cr_sym d) {
 
 static cr_status equate(cr_env *env, cr_sym d);
 
-/* A fact about a term with other operands: x//2 == 5 and x == y give y//2 == 5. Learning the renewed fact comes back
- * here; a fact renewed before is known by then, and the depth is bounded anyway. */
+/* A fact about a term with other operands: x//2 == 5 and x == y give y//2 == 5. One pass over the facts from before; what
+ * it adds waits for the next statement, because rewriting a rewritten fact need not end. */
 static cr_status renew(cr_env *env) {
     cr_status status = CR_OK;
-    if (env->learning == MAX_NESTED) return CR_OK;
-    env->learning++;
-    for (size_t i = 0; i < env->replaced.n; i++) {
+    size_t n = env->replaced.n;
+    if (env->renewing || n > MAX_FACTS) return CR_OK;
+    env->renewing = true;
+    for (size_t i = 0; i < n; i++) {
         cr_sym t = env->replaced.at[i], operands[3];
         if (t->n == 0 || t->n > 3 || t->kind == CR_SYM_ADD) continue;
         for (size_t k = 0; k < t->n; k++) operands[k] = cr_sym_simplify(env, t->operand[k]);
@@ -197,19 +199,19 @@ static cr_status renew(cr_env *env) {
         CR_TRY_OUT(equate(env, cr_sym_sub(env, now, t->equal)));
     }
 out:
-    env->learning--;
+    env->renewing = false;
     return status;
 }
 
 static cr_status replace(cr_env *env, cr_sym t, cr_sym by) {
     struct cr_expr *node = cr__mutable(t);
-    cr_range before = cr_sym_range(env, t);
+    /* Each side narrows the symbols of the other, before the equality itself makes the two ranges one. */
+    CR_TRY(push(env, t, cr__interval(cr_sym_range(env, by)), 0));
+    CR_TRY(push(env, by, cr__interval(cr_sym_range(env, t)), 0));
     CR_TRY(log_change(env, (cr__change){.equal_of = node}));
     CR_TRY(cr_vec_push(&env->replaced, t));
     node->equal = by;
     env->epoch++;
-    CR_TRY(push(env, by, cr__interval(before), 0));
-    CR_TRY(push(env, t, cr__interval(cr_sym_range(env, by)), 0));
     return renew(env);
 }
 
@@ -251,10 +253,12 @@ static cr_status set_fact(cr_env *env, cr_sym condition, cr_tri truth) {
 static cr_status learn(cr_env *env, cr_sym c) {
     if (cr__is_opaque(c)) return CR_OK;
     cr_tri known = cr_sym_truth(env, c);
-    if (known != CR_UNKNOWN) return known == CR_YES ? CR_OK : CR_EVALUE;
+    if (known == CR_NO) return CR_EVALUE;
+    /* What follows today is stated, too: a fact to come may rewrite it into a form where it is not seen. */
+    if (known == CR_YES) return set_fact(env, c, CR_YES);
     if (c->kind == CR_SYM_AND) {
         for (size_t i = 0; i < c->n; i++) CR_TRY(learn(env, c->operand[i]));
-        return CR_OK;
+        return set_fact(env, c, CR_YES);
     }
     cr_sym complement = cr__not(env, c);
     if (!complement) return CR_ENOMEM;
@@ -287,9 +291,15 @@ static cr_status learn(cr_env *env, cr_sym c) {
 cr_status cr__env_learn(cr_env *env, cr_sym condition) {
     condition = cr__as_bool(env, condition);
     if (!condition) return CR_FAIL(CR_ENOMEM, "condition");
+    bool failed_before = env->failed;
     mark from = begin(env);
-    cr_status status = end(env, from, learn(env, condition));
-    return status == CR_EVALUE ? contradiction(env, condition) : status == CR_ENOMEM ? CR_FAIL(CR_ENOMEM, "fact") : status;
+    cr_status status = learn(env, condition);
+    if (!status && env->failed && !failed_before)
+        status = CR_ENOMEM; /* an answer on the way may have been "unknown" for it */
+    status = end(env, from, status);
+    return status == CR_EVALUE   ? contradiction(env, condition)
+           : status == CR_ENOMEM ? CR_FAIL(CR_ENOMEM, "fact")
+                                 : status;
 }
 
 cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b) {

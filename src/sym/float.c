@@ -56,7 +56,10 @@ bool cr__float_apply(cr_sym_kind kind, double a, double b, double *out) {
 }
 
 bool cr__round_apply(cr_sym_kind kind, double a, int64_t *out) {
-    double r = kind == CR_SYM_FLOOR ? floor(a) : kind == CR_SYM_CEIL ? ceil(a) : kind == CR_SYM_TRUNC ? trunc(a) : rint(a);
+    double r = kind == CR_SYM_FLOOR   ? floor(a)
+               : kind == CR_SYM_CEIL  ? ceil(a)
+               : kind == CR_SYM_TRUNC ? trunc(a)
+                                      : rint(a);
     if (!(r >= -0x1p63 && r < 0x1p63)) return false;
     *out = (int64_t)r;
     return true;

@@ -50,6 +50,7 @@ struct cr_env {
     CR_VEC(cr_sym) replaced;       /* terms with `equal` set */
     CR_VEC(struct cr__change) log; /* facts of the statement being learned, to take them back: facts.c */
     int learning;                  /* depth of statements being learned */
+    bool renewing;
     cr_sym opaque[3];              /* by type */
     cr_sym zero, one, truth[2];
 };
@@ -72,7 +73,8 @@ static inline bool cr__is_opaque(cr_sym e) { return e->kind == CR_SYM_OPAQUE; }
 static inline bool cr__is_const(cr_sym e, int64_t value) { return e->kind == CR_SYM_INTEGER && e->constant == value; }
 /* b**k with a constant k >= 2; other powers are terms nothing is known about. */
 static inline bool cr__is_power(cr_sym e) {
-    return e->kind == CR_SYM_POW && e->type == CR_TYPE_INT && e->operand[1]->kind == CR_SYM_INTEGER && e->operand[1]->constant >= 2;
+    return e->kind == CR_SYM_POW && e->type == CR_TYPE_INT && e->operand[1]->kind == CR_SYM_INTEGER &&
+           e->operand[1]->constant >= 2;
 }
 static inline struct cr_expr *cr__mutable(cr_sym e) { return (struct cr_expr *)e; }
 
@@ -113,6 +115,7 @@ bool cr__same_terms(cr_sym a, cr_sym b); /* a - b is a constant */
 /* ---- mul.c: monomials, products, powers ---- */
 cr_sym cr__mono_divide(cr_env *env, cr_sym term, cr_sym by, bool *divides); /* NULL and !divides: not a multiple */
 cr_sym cr__mono_common(cr_env *env, cr_sym a, cr_sym b);                    /* common monomial factor; one when none */
+cr_sym cr__product(cr_env *env, const cr_sym *factors, size_t n); /* of integers, whatever their order */
 cr_sym cr__pow(cr_env *env, cr_sym a, cr_sym b);
 
 /* ---- div.c, select.c, float.c, compare.c: the constructors behind cr_sym_make ---- */

@@ -65,14 +65,17 @@ bool cr__reserved_name(const char *name) {
     return false;
 }
 
-const char *cr__type_name(cr_sym_type type) { return type == CR_TYPE_INT ? "int" : type == CR_TYPE_FLOAT ? "float" : "bool"; }
+const char *cr__type_name(cr_sym_type type) {
+    return type == CR_TYPE_INT ? "int" : type == CR_TYPE_FLOAT ? "float" : "bool";
+}
 
 /* Not negative because of what the text itself states: symbols declared so, and sums and products of them. */
 static bool stated_nonnegative(cr_sym e) {
     if (e->kind == CR_SYM_INTEGER) return e->constant >= 0;
     if (e->kind == CR_SYM_SYMBOL) return e->type == CR_TYPE_INT && e->u.symbol->declared_lo >= 0;
     if (e->type != CR_TYPE_INT || (e->kind == CR_SYM_ADD && e->constant < 0)) return false;
-    if (e->kind != CR_SYM_ADD && e->kind != CR_SYM_MUL && e->kind != CR_SYM_FLOORDIV && e->kind != CR_SYM_MOD) return false;
+    if (e->kind != CR_SYM_ADD && e->kind != CR_SYM_MUL && e->kind != CR_SYM_FLOORDIV && e->kind != CR_SYM_MOD)
+        return false;
     for (size_t i = 0; i < e->n; i++)
         if (cr_sym_coefficient(e, i) < 0 || !stated_nonnegative(e->operand[i])) return false;
     return true;
@@ -92,6 +95,7 @@ const char *cr__name_of(cr_sym e) {
     if (e->kind == CR_SYM_POW) return real ? "FloatPow" : "PowByNatural";
     if (e->kind == CR_SYM_TRUEDIV) return e->operand[0]->type == CR_TYPE_INT ? "IntTrueDiv" : "FloatTrueDiv";
     /* PyTorch's Mod is for numbers that are not negative, PythonMod for all. */
-    if (e->kind == CR_SYM_MOD) return !real && stated_nonnegative(e->operand[0]) && stated_nonnegative(e->operand[1]) ? "Mod" : "PythonMod";
+    if (e->kind == CR_SYM_MOD)
+        return !real && stated_nonnegative(e->operand[0]) && stated_nonnegative(e->operand[1]) ? "Mod" : "PythonMod";
     return names[e->kind];
 }

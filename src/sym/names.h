@@ -8,7 +8,8 @@ const char *cr__name_of(cr_sym e);           /* the function name srepr gives th
 const char *cr__type_name(cr_sym_type type); /* "int", "float", "bool" */
 bool cr__reserved_name(const char *name);    /* a word that infix text reads as something other than a symbol */
 static inline bool cr__name_byte(char c) {   /* of a Python identifier; UTF-8 passes */
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           (unsigned char)c >= 0x80;
 }
 
 typedef enum cr__shape { CR__FIXED, CR__SUM, CR__PRODUCT, CR__LIST, CR__JUNCTION, CR__COMPARE, CR__SPECIAL } cr__shape;

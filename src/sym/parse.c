@@ -29,7 +29,8 @@ static cr_status fail(parser *p, const char *at, const char *expected) {
     cr_text_position(p->text, at, &line, &column);
     int shown = (int)strcspn(at, "\n");
     if (shown > 24) shown = 24;
-    if (!*at) return CR_FAIL(CR_EFORMAT, "expression, line %d, column %d: %s; the text ends here", line, column, expected);
+    if (!*at)
+        return CR_FAIL(CR_EFORMAT, "expression, line %d, column %d: %s; the text ends here", line, column, expected);
     return CR_FAIL(CR_EFORMAT, "expression, line %d, column %d: %s; found '%.*s'", line, column, expected, shown, at);
 }
 
@@ -152,7 +153,8 @@ static cr_status literal(parser *p, bool negative, number *out) {
         if (cr_mul_overflow(value, (int64_t)10, &value) || cr_sub_overflow(value, (int64_t)(start[i] - '0'), &value))
             return fail(p, start, "expected an integer of 64 bits");
     }
-    if (!negative && cr_sub_overflow((int64_t)0, value, &value)) return fail(p, start, "expected an integer of 64 bits");
+    if (!negative && cr_sub_overflow((int64_t)0, value, &value))
+        return fail(p, start, "expected an integer of 64 bits");
     return made(cr_sym_int(p->env, value), out);
 }
 
@@ -168,7 +170,12 @@ static cr_status signed_integer(parser *p, number *out) {
     return out->num->kind == CR_SYM_INTEGER ? CR_OK : fail(p, start, "expected an integer");
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
 
 /* A quoted Python string. *out: cr_free. */
 static cr_status string(parser *p, char **out) {
@@ -209,9 +216,12 @@ static size_t word_length(const char *at) {
     return n;
 }
 
-static bool word_is(const char *at, size_t n, const char *word) { return strlen(word) == n && memcmp(at, word, n) == 0; }
+static bool word_is(const char *at, size_t n, const char *word) {
+    return strlen(word) == n && memcmp(at, word, n) == 0;
+}
 
-static cr_status symbol(parser *p, const char *at, const char *name, cr_sym_type type, int64_t lo, int64_t hi, number *out) {
+static cr_status symbol(parser *p, const char *at, const char *name, cr_sym_type type, int64_t lo, int64_t hi,
+                        number *out) {
     cr_sym found = cr_sym_find_symbol(p->env, name);
     if (found) return made(found, out);
     if (p->known_only) return fail(p, at, "expected a symbol that is known here");
@@ -333,14 +343,14 @@ static cr_status apply(cr_env *env, const cr__function *f, numbers *args, number
     number result = args->at[0];
     if (f->shape == CR__SPECIAL) return special(env, f->kind, args->at, out);
     if (f->shape == CR__COMPARE) return compare(env, args->at[0], (cr_cmp)f->kind, args->at[1], out);
-    if (f->shape == CR__PRODUCT) {
+    bool integers = true;
+    for (size_t i = 0; i < args->n; i++) integers &= !args->at[i].den && args->at[i].num->type == CR_TYPE_INT;
+    if (f->shape == CR__PRODUCT && !integers) {
         for (size_t i = 1; i < args->n; i++) CR_TRY(multiply(env, result, args->at[i], &result));
         *out = result;
         return CR_OK;
     }
-    bool integers = f->shape == CR__SUM;
-    for (size_t i = 0; i < args->n; i++) integers &= !args->at[i].den && args->at[i].num->type == CR_TYPE_INT;
-    if (integers) { /* at once: adding one by one would make a node for every prefix */
+    if (f->shape == CR__SUM && integers) { /* at once: adding one by one would make a node for every prefix */
         cr__poly sum;
         cr__poly_init(&sum);
         for (size_t i = 0; i < args->n; i++) cr__poly_add(&sum, args->at[i].num, 1);
@@ -354,9 +364,12 @@ static cr_status apply(cr_env *env, const cr__function *f, numbers *args, number
     cr_sym *operands = cr_alloc(args->n * sizeof *operands), e;
     if (!operands) return CR_ENOMEM;
     for (size_t i = 0; i < args->n; i++) operands[i] = whole(env, args->at[i]);
-    if (f->shape == CR__LIST) e = cr__minmax(env, (cr_sym_kind)f->kind, operands, args->n);
+    if (f->shape == CR__PRODUCT) e = cr__product(env, operands, args->n);
+    else if (f->shape == CR__LIST) e = cr__minmax(env, (cr_sym_kind)f->kind, operands, args->n);
     else if (f->shape == CR__JUNCTION) e = cr__junction(env, (cr_sym_kind)f->kind, operands, args->n);
-    else e = cr_sym_make(env, (cr_sym_kind)f->kind, operands[0], args->n > 1 ? operands[1] : NULL, args->n > 2 ? operands[2] : NULL);
+    else
+        e = cr_sym_make(env, (cr_sym_kind)f->kind, operands[0], args->n > 1 ? operands[1] : NULL,
+                        args->n > 2 ? operands[2] : NULL);
     cr_free(operands);
     status = made(e, out);
     return status;
@@ -381,7 +394,8 @@ static cr_status call(parser *p, const char *name, size_t n, number *out) {
         CR_TRY_OUT(cr_vec_push(&args, arg));
     } while (accept(p, ","));
     CR_TRY_OUT(expect(p, ')'));
-    if (f->arguments > 0 && args.n != (size_t)f->arguments) status = fail(p, name, "expected another number of arguments for the function");
+    if (f->arguments > 0 && args.n != (size_t)f->arguments)
+        status = fail(p, name, "expected another number of arguments for the function");
     else status = apply(p->env, f, &args, out);
 out:
     cr_vec_dispose(&args);
@@ -455,10 +469,16 @@ static cr_status unary(parser *p, int least, number *out) {
     return raise(p->env, *out, a, out);
 }
 
-static const struct { const char *text; int level; int code; } operators[] = { /* longer texts before their beginnings */
-    {"==", COMPARE, CR_EQ}, {"!=", COMPARE, CR_NE}, {"<=", COMPARE, CR_LE}, {">=", COMPARE, CR_GE}, {"<", COMPARE, CR_LT},
-    {">", COMPARE, CR_GT}, {"|", BIT_OR, CR_SYM_OR}, {"&", BIT_AND, CR_SYM_AND}, {"+", SUM, '+'}, {"-", SUM, '-'},
-    {"//", PRODUCT, 'f'}, {"/", PRODUCT, '/'}, {"%", PRODUCT, '%'}, {"*", PRODUCT, '*'},
+static const struct {
+    const char *text;
+    int level;
+    int code;
+} operators[] = {
+    /* longer texts before their beginnings */
+    {"==", COMPARE, CR_EQ}, {"!=", COMPARE, CR_NE}, {"<=", COMPARE, CR_LE},   {">=", COMPARE, CR_GE},
+    {"<", COMPARE, CR_LT},  {">", COMPARE, CR_GT},  {"|", BIT_OR, CR_SYM_OR}, {"&", BIT_AND, CR_SYM_AND},
+    {"+", SUM, '+'},        {"-", SUM, '-'},        {"//", PRODUCT, 'f'},     {"/", PRODUCT, '/'},
+    {"%", PRODUCT, '%'},    {"*", PRODUCT, '*'},
 };
 
 /* The operator at p->at if it binds at least as tightly as `least`; consumed. */
@@ -477,24 +497,29 @@ static int next_operator(parser *p, int least, int *code) {
     return 0;
 }
 
-/* first op second op ... on one level that joins a list: + and -, and, or. */
+/* first op second op ... on one level that joins a list: + and -, *, and, or. */
 static cr_status list(parser *p, int level, int code, number first, number *out) {
-    static const cr__function sum = {"", CR__SUM, CR_SYM_ADD, -1}, both = {"", CR__JUNCTION, CR_SYM_AND, -1},
-                              either = {"", CR__JUNCTION, CR_SYM_OR, -1};
-    const cr__function *f = level == SUM ? &sum : code == CR_SYM_AND ? &both : &either;
+    static const cr__function sum = {"", CR__SUM, CR_SYM_ADD, -1}, product = {"", CR__PRODUCT, CR_SYM_MUL, -1},
+                              both = {"", CR__JUNCTION, CR_SYM_AND, -1}, either = {"", CR__JUNCTION, CR_SYM_OR, -1};
+    const cr__function *f = level == SUM ? &sum : level == PRODUCT ? &product : code == CR_SYM_AND ? &both : &either;
     numbers args = {0};
     cr_status status = CR_OK;
-    const char *start = p->at;
+    const char *start = p->at, *back;
+    bool more;
     CR_TRY_OUT(cr_vec_push(&args, first));
     do {
         number next;
         CR_TRY_OUT(expression(p, level + 1, &next));
         if (code == '-') CR_TRY_OUT(negate(p, next, &next));
         CR_TRY_OUT(cr_vec_push(&args, next));
-    } while (next_operator(p, level, &code));
+        back = p->at;
+        more = next_operator(p, level, &code) != 0;
+        if (more && level == PRODUCT && code != '*') p->at = back, more = false; /* / // % take what is left of them */
+    } while (more);
     for (size_t i = 0; (level == BIT_OR || level == BIT_AND) && i < args.n; i++) {
         if (args.at[i].num->type == CR_TYPE_BOOL) continue;
-        status = fail(p, start, "expected conditions on both sides of & and |, which are not supported between integers");
+        status =
+            fail(p, start, "expected conditions on both sides of & and |, which are not supported between integers");
         goto out;
     }
     status = apply(p->env, f, &args, out);
@@ -519,9 +544,8 @@ static cr_status comparisons(parser *p, int code, number left, number *out) {
 static cr_status binary(parser *p, int level, int code, number left, number *out) {
     number right;
     if (level == COMPARE) return comparisons(p, code, left, out);
-    if (level != PRODUCT) return list(p, level, code, left, out);
+    if (level != PRODUCT || code == '*') return list(p, level, code, left, out);
     CR_TRY(expression(p, PRODUCT + 1, &right));
-    if (code == '*') return multiply(p->env, left, right, out);
     if (code == '/') return divide(p->env, left, right, out);
     if (code == '%') return made(cr__mod(p->env, whole(p->env, left), whole(p->env, right)), out);
     if (left.den || right.den) { /* (a/b) // c is the floor of an exact quotient */
@@ -546,7 +570,8 @@ static cr_status expression(parser *p, int least, number *out) {
 static cr_status parse(cr_env *env, const char *text, bool known_only, bool srepr, cr_sym *out) {
     parser p = {.env = env, .text = text, .at = text, .known_only = known_only, .srepr = srepr};
     number n;
-    if (strnlen(text, MAX_TEXT + 1) > MAX_TEXT) return CR_FAIL(CR_EFORMAT, "expression: the text is longer than %d bytes", MAX_TEXT);
+    if (strnlen(text, MAX_TEXT + 1) > MAX_TEXT)
+        return CR_FAIL(CR_EFORMAT, "expression: the text is longer than %d bytes", MAX_TEXT);
     CR_TRY(expression(&p, OR, &n));
     skip_space(&p);
     if (*p.at) return fail(&p, p.at, "expected the end of the expression");

@@ -20,7 +20,8 @@ static bool follows(cr_env *env, cr_sym e) {
         cr_sym rest = cr__combine(env, e, 1, cr_sym_simplify(env, env->nonnegative.at[i]), -1);
         if (at_least_zero(env, rest)) return true;
         for (size_t k = i + 1; rest && k < n && n <= MAX_PAIRED_FACTS; k++)
-            if (at_least_zero(env, cr__combine(env, rest, 1, cr_sym_simplify(env, env->nonnegative.at[k]), -1))) return true;
+            if (at_least_zero(env, cr__combine(env, rest, 1, cr_sym_simplify(env, env->nonnegative.at[k]), -1)))
+                return true;
     }
     return false;
 }
@@ -136,7 +137,8 @@ static cr_sym simplify_mod(cr_env *env, cr_sym e) {
         cr_sym shifted = cr__linear(env, n, 1, q); /* one period */
         return shifted && cr__is_opaque(shifted) ? e : shifted;
     }
-    bool below = positive(env, d) && nonnegative(env, n) && nonnegative(env, cr__linear(env, cr_sym_sub(env, d, n), 1, -1));
+    bool below =
+        positive(env, d) && nonnegative(env, n) && nonnegative(env, cr__linear(env, cr_sym_sub(env, d, n), 1, -1));
     return below ? n : e;
 }
 
@@ -162,7 +164,8 @@ static cr_sym simplify_minmax(cr_env *env, cr_sym e) {
         /* Compared with those kept and those to come, so that of two equal ones the last stays. */
         for (size_t k = 0; k < n + (e->n - i - 1) && !drop; k++) {
             cr_sym other = k < n ? kept[k] : e->operand[i + 1 + k - n];
-            cr_sym lead = e->kind == CR_SYM_MAX ? cr_sym_sub(env, other, e->operand[i]) : cr_sym_sub(env, e->operand[i], other);
+            cr_sym lead =
+                e->kind == CR_SYM_MAX ? cr_sym_sub(env, other, e->operand[i]) : cr_sym_sub(env, e->operand[i], other);
             drop = nonnegative(env, lead);
         }
         if (!drop) kept[n++] = e->operand[i];
@@ -183,7 +186,9 @@ static cr_sym simplify_rounding(cr_env *env, cr_sym e) {
     if (a->kind == CR_SYM_TOFLOAT && within(env, a->operand[0], (int64_t)1 << 53)) return a->operand[0];
     if (a->kind != CR_SYM_TRUEDIV || a->operand[0]->type != CR_TYPE_INT || e->kind == CR_SYM_ROUND) return e;
     if (!within(env, a->operand[0], (int64_t)1 << 51) || !within(env, a->operand[1], (int64_t)1 << 51)) return e;
-    cr_sym_kind kind = e->kind == CR_SYM_FLOOR ? CR_SYM_FLOORDIV : e->kind == CR_SYM_CEIL ? CR_SYM_CEILDIV : CR_SYM_TRUNCDIV;
+    cr_sym_kind kind = e->kind == CR_SYM_FLOOR  ? CR_SYM_FLOORDIV
+                       : e->kind == CR_SYM_CEIL ? CR_SYM_CEILDIV
+                                                : CR_SYM_TRUNCDIV;
     return cr_sym_make(env, kind, a->operand[0], a->operand[1], NULL);
 }
 
@@ -203,7 +208,10 @@ static cr_sym apply_rules(cr_env *env, cr_sym e) {
     case CR_SYM_CMOD: return simplify_truncated(env, e);
     case CR_SYM_MIN:
     case CR_SYM_MAX: return simplify_minmax(env, e);
-    case CR_SYM_ABS: return nonnegative(env, e->operand[0]) ? e->operand[0] : nonpositive(env, e->operand[0]) ? minus(env, e->operand[0]) : e;
+    case CR_SYM_ABS:
+        return nonnegative(env, e->operand[0])   ? e->operand[0]
+               : nonpositive(env, e->operand[0]) ? minus(env, e->operand[0])
+                                                 : e;
     case CR_SYM_FLOOR:
     case CR_SYM_CEIL:
     case CR_SYM_TRUNC:
@@ -231,6 +239,7 @@ cr_sym cr_sym_simplify(cr_env *env, cr_sym e) {
     if (!e) return NULL;
     struct cr_expr *memo = cr__mutable(e);
     if (memo->simple_epoch == env->epoch) return memo->simple;
+    if (memo->fact != CR_UNKNOWN) return env->truth[memo->fact == CR_YES];
     if (env->depth >= MAX_REWRITES) return e;
     memo->simple = e; /* a question that leads back here is answered without rewriting */
     memo->simple_epoch = env->epoch;
@@ -248,8 +257,8 @@ cr_tri cr_sym_truth(cr_env *env, cr_sym condition) {
     condition = cr__as_bool(env, condition);
     if (!condition || cr__is_opaque(condition)) return CR_UNKNOWN;
     if (condition->fact != CR_UNKNOWN) return (cr_tri)condition->fact;
-    cr_sym simple = cr_sym_simplify(env, condition);
-    return simple ? cr__decide(env, simple) : CR_UNKNOWN;
+    cr_sym simple = cr_sym_simplify(env, condition); /* decides on its way what can be decided */
+    return !simple || simple->kind != CR_SYM_TRUTH ? CR_UNKNOWN : simple->constant ? CR_YES : CR_NO;
 }
 
 cr_tri cr_sym_known(cr_env *env, cr_sym a, cr_cmp cmp, cr_sym b) {

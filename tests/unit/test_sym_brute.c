@@ -65,10 +65,10 @@ static tree *constant(int64_t value) {
 }
 
 static tree *random_int(int depth) {
-    static const int common[] = {CR_SYM_ADD, CR_SYM_ADD, OP_SUB, OP_SUB, CR_SYM_MUL, CR_SYM_MUL, CR_SYM_FLOORDIV, CR_SYM_FLOORDIV,
-                                 CR_SYM_MOD, CR_SYM_MOD, CR_SYM_MIN, CR_SYM_MAX};
-    static const int rare[] = {CR_SYM_CEILDIV, CR_SYM_TRUNCDIV, CR_SYM_CMOD, CR_SYM_ABS, CR_SYM_WHERE, CR_SYM_POW, CR_SYM_FLOOR,
-                               CR_SYM_CEIL, CR_SYM_TRUNC, CR_SYM_ROUND, OP_NEG};
+    static const int common[] = {CR_SYM_ADD,      CR_SYM_ADD,      OP_SUB,     OP_SUB,     CR_SYM_MUL, CR_SYM_MUL,
+                                 CR_SYM_FLOORDIV, CR_SYM_FLOORDIV, CR_SYM_MOD, CR_SYM_MOD, CR_SYM_MIN, CR_SYM_MAX};
+    static const int rare[] = {CR_SYM_CEILDIV, CR_SYM_TRUNCDIV, CR_SYM_CMOD,  CR_SYM_ABS,   CR_SYM_WHERE, CR_SYM_POW,
+                               CR_SYM_FLOOR,   CR_SYM_CEIL,     CR_SYM_TRUNC, CR_SYM_ROUND, OP_NEG};
     if (depth == 0 || chance(12)) {
         if (chance(40)) return constant(chance(80) ? between(-6, 8) : between(-40, 40));
         tree *t = new_tree(OP_SYMBOL, CR_TYPE_INT);
@@ -84,19 +84,25 @@ static tree *random_int(int depth) {
     case CR_SYM_CEIL:
     case CR_SYM_TRUNC:
     case CR_SYM_ROUND: t->a = random_float(depth - 1); return t;
-    case CR_SYM_WHERE: t->a = random_bool(depth - 1), t->b = random_int(depth - 1), t->c = random_int(depth - 1); return t;
-    case CR_SYM_POW: t->a = random_int(depth - 1), t->b = chance(80) ? constant(between(0, 4)) : random_int(0); return t;
+    case CR_SYM_WHERE:
+        t->a = random_bool(depth - 1), t->b = random_int(depth - 1), t->c = random_int(depth - 1);
+        return t;
+    case CR_SYM_POW:
+        t->a = random_int(depth - 1), t->b = chance(80) ? constant(between(0, 4)) : random_int(0);
+        return t;
     default: break;
     }
     t->a = random_int(depth - 1);
-    bool divides = op == CR_SYM_FLOORDIV || op == CR_SYM_MOD || op == CR_SYM_CEILDIV || op == CR_SYM_TRUNCDIV || op == CR_SYM_CMOD;
+    bool divides =
+        op == CR_SYM_FLOORDIV || op == CR_SYM_MOD || op == CR_SYM_CEILDIV || op == CR_SYM_TRUNCDIV || op == CR_SYM_CMOD;
     t->b = divides && chance(70) ? constant(chance(85) ? between(1, 8) : between(-8, 8)) : random_int(depth - 1);
     return t;
 }
 
 static tree *random_float(int depth) {
-    static const int ops[] = {CR_SYM_ADD, OP_SUB, CR_SYM_MUL, CR_SYM_TRUEDIV, CR_SYM_TRUEDIV, CR_SYM_TOFLOAT, CR_SYM_TOFLOAT, CR_SYM_SQRT,
-                              CR_SYM_MIN, CR_SYM_MAX, OP_NEG, CR_SYM_ABS, CR_SYM_WHERE};
+    static const int ops[] = {CR_SYM_ADD,     OP_SUB,         CR_SYM_MUL,  CR_SYM_TRUEDIV, CR_SYM_TRUEDIV,
+                              CR_SYM_TOFLOAT, CR_SYM_TOFLOAT, CR_SYM_SQRT, CR_SYM_MIN,     CR_SYM_MAX,
+                              OP_NEG,         CR_SYM_ABS,     CR_SYM_WHERE};
     if (depth == 0 || chance(12)) {
         tree *t = new_tree(chance(50) ? OP_REAL : OP_SYMBOL, CR_TYPE_FLOAT);
         t->constant = F0;
@@ -107,9 +113,11 @@ static tree *random_float(int depth) {
     tree *t = new_tree(op, CR_TYPE_FLOAT);
     if (op == CR_SYM_TOFLOAT) t->a = random_int(depth - 1);
     else if (op == CR_SYM_TRUEDIV) t->a = random_int(depth - 1), t->b = random_int(depth - 1);
-    else if (op == CR_SYM_WHERE) t->a = random_bool(depth - 1), t->b = random_float(depth - 1), t->c = random_float(depth - 1);
+    else if (op == CR_SYM_WHERE)
+        t->a = random_bool(depth - 1), t->b = random_float(depth - 1), t->c = random_float(depth - 1);
     else t->a = random_float(depth - 1);
-    if (op == CR_SYM_ADD || op == OP_SUB || op == CR_SYM_MUL || op == CR_SYM_MIN || op == CR_SYM_MAX) t->b = random_float(depth - 1);
+    if (op == CR_SYM_ADD || op == OP_SUB || op == CR_SYM_MUL || op == CR_SYM_MIN || op == CR_SYM_MAX)
+        t->b = random_float(depth - 1);
     return t;
 }
 
@@ -123,7 +131,8 @@ static tree *random_bool(int depth) {
     int below = depth ? depth - 1 : 0;
     if (chance(60) || depth == 0) {
         int op = comparisons[between(0, 5)];
-        if (chance(12)) return binary(op, CR_TYPE_BOOL, random_float(below), chance(50) ? random_int(below) : random_float(below));
+        if (chance(12))
+            return binary(op, CR_TYPE_BOOL, random_float(below), chance(50) ? random_int(below) : random_float(below));
         if (chance(6) && op <= CR_SYM_NE) return binary(op, CR_TYPE_BOOL, random_bool(below), random_bool(below));
         return binary(op, CR_TYPE_BOOL, random_int(below), random_int(below));
     }
@@ -190,7 +199,8 @@ static value evaluate_float(const tree *t, value a, value b) {
     case CR_SYM_SQRT: return a.f < 0 ? undefined : of_float(sqrt(a.f));
     case CR_SYM_TOFLOAT: return of_float((double)a.i);
     case CR_SYM_TRUEDIV: /* a double holds both exactly, or the case is left to test_sym */
-        if (b.i == 0 || a.i > 1LL << 53 || a.i < -(1LL << 53) || b.i > 1LL << 53 || b.i < -(1LL << 53)) return undefined;
+        if (b.i == 0 || a.i > 1LL << 53 || a.i < -(1LL << 53) || b.i > 1LL << 53 || b.i < -(1LL << 53))
+            return undefined;
         return of_float((double)a.i / (double)b.i);
     default: abort();
     }
@@ -200,7 +210,8 @@ static value evaluate_bool(const tree *t, value a, value b) {
     bool real = t->a->type == CR_TYPE_FLOAT || t->b->type == CR_TYPE_FLOAT;
     double x = t->a->type == CR_TYPE_FLOAT ? a.f : (double)a.i, y = t->b->type == CR_TYPE_FLOAT ? b.f : (double)b.i;
     int64_t exact = (int64_t)1 << 53;
-    if (real && ((t->a->type == CR_TYPE_INT && (a.i > exact || a.i < -exact)) || (t->b->type == CR_TYPE_INT && (b.i > exact || b.i < -exact))))
+    if (real && ((t->a->type == CR_TYPE_INT && (a.i > exact || a.i < -exact)) ||
+                 (t->b->type == CR_TYPE_INT && (b.i > exact || b.i < -exact))))
         return undefined;
     switch (t->op) {
     case CR_SYM_EQ: return of_bool(real ? x == y : a.i == b.i);
@@ -230,7 +241,9 @@ static value evaluate(const tree *t, const assignment *at) {
     }
     if (!a.defined || !b.defined) return undefined;
     if (t->op == CR_SYM_NOT) return of_bool(!a.i);
-    return t->type == CR_TYPE_INT ? evaluate_int(t, a, b) : t->type == CR_TYPE_FLOAT ? evaluate_float(t, a, b) : evaluate_bool(t, a, b);
+    return t->type == CR_TYPE_INT     ? evaluate_int(t, a, b)
+           : t->type == CR_TYPE_FLOAT ? evaluate_float(t, a, b)
+                                      : evaluate_bool(t, a, b);
 }
 
 /* ---- the same tree through the constructors ---- */
@@ -270,7 +283,8 @@ static cr_sym put_value(void *user, cr_sym symbol) {
 static cr_env *environment(void) {
     cr_env *env = NULL;
     if (cr_env_create(&env)) abort();
-    for (int k = 0; k < SYMBOLS; k++) cr_sym_symbol(env, symbols[k].name, symbols[k].type, symbols[k].lo, symbols[k].hi);
+    for (int k = 0; k < SYMBOLS; k++)
+        cr_sym_symbol(env, symbols[k].name, symbols[k].type, symbols[k].lo, symbols[k].hi);
     return env;
 }
 
@@ -282,8 +296,9 @@ static void report(const char *what, cr_sym e, const assignment *at) {
     if (wrong > 20) return;
     cr_str text = {0};
     cr_sym_print(e, &text);
-    CHECK_FAILED("%s: %s at s0=%d s1=%d s2=%d u0=%d u1=%d b0=%d f0=%g", what, cr_str_get(&text), (int)at->i[S0], (int)at->i[S1],
-                 (int)at->i[S2], (int)at->i[U0], (int)at->i[U1], (int)at->i[B0], float_value(at->i[F0]));
+    CHECK_FAILED("%s: %s at s0=%d s1=%d s2=%d u0=%d u1=%d b0=%d f0=%g", what, cr_str_get(&text), (int)at->i[S0],
+                 (int)at->i[S1], (int)at->i[S2], (int)at->i[U0], (int)at->i[U1], (int)at->i[B0],
+                 float_value(at->i[F0]));
     cr_str_dispose(&text);
 }
 
@@ -299,7 +314,8 @@ static void check_value(const char *what, cr_sym original, cr_sym e, const assig
         report(what, original, at);
         return;
     }
-    if ((cr_sym_type)e->type != (cr_sym_type)original->type || !equal_values((cr_sym_type)e->type, &got, want)) report(what, original, at);
+    if ((cr_sym_type)e->type != (cr_sym_type)original->type || !equal_values((cr_sym_type)e->type, &got, want))
+        report(what, original, at);
 }
 
 static void check_pair(cr_env *env, const tree *t, cr_sym e, const assignment *at) {
@@ -314,7 +330,8 @@ static void check_pair(cr_env *env, const tree *t, cr_sym e, const assignment *a
     if (pairs % 7 == 0) {
         put_values put = {env, at};
         cr_sym folded = cr_sym_substitute(env, e, put_value, &put);
-        if (!cr__is_opaque(folded) && folded->kind != CR_SYM_INTEGER && folded->kind != CR_SYM_REAL && folded->kind != CR_SYM_TRUTH)
+        if (!cr__is_opaque(folded) && folded->kind != CR_SYM_INTEGER && folded->kind != CR_SYM_REAL &&
+            folded->kind != CR_SYM_TRUTH)
             report("substitution leaves no constant", e, at);
         check_value("substitution", e, folded, at, want);
     }
@@ -413,7 +430,8 @@ int main(void) {
     while (pairs < want) round_of_checks();
     CHECK_EQ(wrong, 0);
     CHECK(decided > 0 && facts_learned > 0 && opaque * 20 < pairs);
-    printf("pairs %lld\nwrong %lld\nundefined %lld\nopaque expressions %lld\ndecided %lld\nunknown %lld\nfacts %lld\nrefused facts %lld\n",
+    printf("pairs %lld\nwrong %lld\nundefined %lld\nopaque expressions %lld\ndecided %lld\nunknown %lld\nfacts "
+           "%lld\nrefused facts %lld\n",
            (long long)pairs, (long long)wrong, (long long)undefined_pairs, (long long)opaque, (long long)decided,
            (long long)unknown, (long long)facts_learned, (long long)facts_refused);
     return check_summary();
