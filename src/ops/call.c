@@ -190,7 +190,17 @@ static cr_status same_shape(const cr_call_frame *f, const cr_meta *want, const c
     return CR_OK;
 }
 
+/* abs, angle: real results of complex inputs. */
+static bool drops_imaginary(const cr_call_frame *f, const cr_meta *result) {
+    return f->rule.common >= 0 && cr_dtype_is_complex(f->rule.common) && cr_dtype_is_floating(result->dtype);
+}
+
 static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, const cr_tensor *self) {
+    if (drops_imaginary(f, result) && cr_dtype_is_complex(self->meta.dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: not supported in place for complex tensors: the result is real", f->op->schema.name);
+    if ((f->base->tags & CR_TAG_SAME_DTYPE) && result->dtype != self->meta.dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: the result is %s, which a %s tensor cannot take in place; convert it first", f->op->schema.name,
+                       cr_dtype_aten(result->dtype), cr_dtype_aten(self->meta.dtype));
     CR_TRY(check_cast(f, result->dtype, self));
     CR_TRY(check_writable(f, self));
     bool same;
@@ -216,7 +226,10 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
     if (!same) {
         cr_meta meta;
         cr_meta_copy(&meta, result);
-        if (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT)) cr_strides_contiguous(f->env, meta.rank, meta.size, meta.stride);
+        bool dense = (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT)) || drops_imaginary(f, result);
+        const cr_meta *source = result;
+        if (f->rule.nout && f->rule.out[0].same) cr_layout_pointwise(f->env, &source, 1, &meta);
+        if (dense) cr_strides_contiguous(f->env, meta.rank, meta.size, meta.stride);
         meta.dtype = out->meta.dtype;
         meta.device = out->meta.device;
         meta.offset = out->meta.offset;
@@ -326,6 +339,7 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
         views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
         all_views &= f->rule.out[i].alias >= 0;
     }
+    if (row->scalar && f->nouts == 1 && f->rule.out[0].same && f->outs[0] == f->args[f->rule.out[0].alias].u.t) return CR_OK;
     if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
     if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;
     if (!row->kernel) return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
@@ -512,6 +526,8 @@ static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *re
     f.fake = false;
     f.env = NULL;
     f.rule.out = f.rule.inline_out;
+    f.rule.nout = 0;
+    f.rule.common = -1;
     memset(f.count, 0, sizeof f.count);
     cr_arena_init(&f.arena);
     cr_status status = prepare(&f, op, args);

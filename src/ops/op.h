@@ -114,6 +114,7 @@ enum { /* tags */
     CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
     CR_TAG_METADATA = 1 << 13,   /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
     CR_TAG_DENSE_OUT = 1 << 14,  /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
+    CR_TAG_SAME_DTYPE = 1 << 16, /* in place only where the result has the tensor's own dtype (float_power) */
     CR_TAG_SAME_VALUE = 1 << 15, /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
 };
 enum { /* variants to derive */

@@ -12,6 +12,7 @@
 RULE(dtype_promote);       /* result = common = the promoted dtype of all tensor operands */
 RULE(dtype_promote_float); /* integers become the default floating dtype */
 RULE(dtype_ordered);       /* promoted, complex refused */
+RULE(dtype_float_ordered);
 RULE(dtype_real);          /* the same, but not implemented instead of wrong */
 RULE(dtype_compare);       /* common = promoted, result = bool */
 RULE(dtype_compare_real);
@@ -38,6 +39,9 @@ RULE(dtype_complex);       /* real to complex */
 RULE(dtype_polygamma);
 RULE(dtype_frexp);
 RULE(shape_broadcast);
+RULE(shape_broadcast_dense);
+RULE(shape_angle);
+RULE(shape_conj);
 RULE(shape_frexp);
 
 /* views (rules_view.c, rules_split.c) */

@@ -32,13 +32,14 @@ static const char *c_type(int dtype) {
 /* Can the number be stored in the dtype? Fractions may be cut, but nothing may leave the range. */
 static bool number_fits(const cr_arg *a, int dtype) {
     double lo, hi, v;
+    if (dtype == CR_BOOL) return true;
     if (a->kind == CR_ARG_COMPLEX) return cr_dtype_is_complex(dtype) || a->u.c[1] == 0;
     if (!rt_is_integer(dtype) || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) return true;
     if (a->kind == CR_ARG_INT && dtype == CR_I64) return true;
     int bits = (int)rt_itemsize(dtype) * 8;
     v = a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i;
     hi = rt_is_unsigned(dtype) ? ldexp(1, bits) : ldexp(1, bits - 1);
-    lo = -hi; /* a negative number wraps into an unsigned type */
+    lo = a->kind == CR_ARG_FLOAT && rt_is_unsigned(dtype) ? 0 : -hi; /* a negative integer wraps into an unsigned type */
     return v >= lo && v < hi;
 }
 
@@ -86,6 +87,11 @@ cr_status dtype_ordered(cr_rule *r) {
     if (cr_dtype_is_complex(r->common))
         return CR_FAIL(CR_ERUNTIME, "%s: not implemented for complex tensors; compare their abs()", r->op->schema.name);
     return CR_OK;
+}
+
+cr_status dtype_float_ordered(cr_rule *r) {
+    CR_TRY(dtype_ordered(r));
+    return dtype_promote_float(r);
 }
 
 /* Rounding and signs: PyTorch calls complex numbers not implemented here, not wrong. */
@@ -351,6 +357,24 @@ cr_status shape_broadcast(cr_rule *r) {
         if (k == 0) cr_layout_pointwise(r->env, inputs, n, &out->meta);
         else memcpy(out->meta.stride, r->out[0].meta.stride, (size_t)rank * sizeof *size);
     }
+    return CR_OK;
+}
+
+/* The same in row-major order whatever the inputs' strides. */
+cr_status shape_broadcast_dense(cr_rule *r) {
+    CR_TRY(shape_broadcast(r));
+    for (int k = 0; k < r->nout; k++) cr_strides_contiguous(r->env, r->out[k].meta.rank, r->out[k].meta.size, r->out[k].meta.stride);
+    return CR_OK;
+}
+
+cr_status shape_angle(cr_rule *r) { return cr_dtype_is_complex(r->common) ? shape_broadcast_dense(r) : shape_broadcast(r); }
+
+/* A real tensor is its own conjugate. */
+cr_status shape_conj(cr_rule *r) {
+    if (cr_dtype_is_complex(r->common)) return shape_broadcast(r);
+    cr_out *out = cr_rule_add_view(r, 0);
+    if (!out) return CR_ENOMEM;
+    out->same = true;
     return CR_OK;
 }
 

@@ -101,6 +101,11 @@ bool cr__test_make(const cr_op *op, const cr_fnode *node, cr__test *out) {
         *out = (cr__test){ .kind = TEST_TRUE, .a = (uint8_t)i };
         return true;
     }
+    if (node->kind == CR_F_CALL && node->nkids == 1 && !strcmp(node->name, "zero_dim")) {
+        int i = param_of(op, node->kids[0]);
+        *out = (cr__test){ .kind = TEST_ZERO_DIM, .a = (uint8_t)i };
+        return i >= 0 && op->schema.params[i].type == CR_T_TENSOR;
+    }
     if (node->kind == CR_F_CALL && node->nkids == 1) {
         int i = cr__number_param(op, node->kids[0]);
         for (size_t k = 0; i >= 0 && k < CR_COUNT(kinds); k++) {
@@ -138,6 +143,7 @@ bool cr__test_run(const cr__test *test, const cr_arg *args) {
     case TEST_FLOAT: return a->kind == CR_ARG_FLOAT;
     case TEST_INTEGRAL: return a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL;
     case TEST_BOOL: return a->kind == CR_ARG_BOOL;
+    case TEST_ZERO_DIM: return cr_arg_meta(a) && cr_arg_meta(a)->rank == 0;
     }
     return false;
 }

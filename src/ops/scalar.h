@@ -6,10 +6,10 @@
  *     "alpha == 1 ? self + other : fma(other, alpha, self)"
  *                                  static: numbers compared with numbers, strings with strings, `x is none`, bool
  *                                  arguments, is_complex / is_float / is_integral / is_bool of a tensor (the common
- *                                  dtype) or of a number (how it was written)
+ *                                  dtype) or of a number (how it was written), zero_dim(x) of a tensor
  *     "mask ? value : self"        a tensor used as a truth value is not promoted: any dtype, non-zero is true
  *     "self * wide(other)"         a lone number keeps its own precision instead of being rounded to the common dtype
- *     "self < narrow(other)"       a number argument rounded to the common dtype (by default it is not)
+ *     "self < narrow(other)"       a number argument, or an intermediate value, rounded to the common dtype
  *
  * Operators: + - * / // % ^ (power) ~ & | << >> comparisons, `and or !` on truth values. Calls are instructions by name;
  * real, imag, conj, sgn also take real operands. The computation runs in the class of the common dtype. */

@@ -259,6 +259,7 @@ static cr_status eval_call(compiler *c, const cr_fnode *node, value *out) {
         bool low = c->common == CR_F16 || c->common == CR_BF16;
         if (*name == 'w' && v[0].kind == VALUE_INPUT && low) out->flags |= RT_PORT_WIDE;
         if (*name == 'n' && v[0].kind == VALUE_CONSTANT) out->flags |= NARROW;
+        if (*name == 'n' && v[0].kind == VALUE_STEP && low) return apply(c, node, c->common == CR_F16 ? "narrow_f16" : "narrow_bf16", v, 1, RT_CLASS_F32, out);
         return CR_OK;
     }
     if (!strcmp(name, "largest")) { /* finite number of the (real part's) dtype */
@@ -361,14 +362,21 @@ static cr_status give_slots(compiler *c, const order *o, int *nslots) {
     if (n > RT_BLOCK_MAX_SLOTS) return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
     for (int i = o->once; i < o->n; i++) {
         step *s = &c->steps[o->at[i]];
-        /* An operand that ends here gives its slot to the result: the loops allow it. */
+        /* An operand of the same width that ends here gives its slot to the result: the loops allow it. */
+        int slot = -1;
+        for (int k = 0; k < 3; k++) {
+            step *in = s->in[k] >= 0 ? &c->steps[s->in[k]] : NULL;
+            bool ends = in && in->kind == STEP_OP && !in->once && in->last == i;
+            if (ends && slot < 0 && rt_itemsize(rt_class_dtype(in->class)) == rt_itemsize(rt_class_dtype(s->class))) slot = in->slot;
+        }
+        if (slot < 0) {
+            for (slot = 0; slot < n && busy[slot];) slot++;
+            if (slot == n) n++;
+        }
         for (int k = 0; k < 3; k++) {
             step *in = s->in[k] >= 0 ? &c->steps[s->in[k]] : NULL;
             if (in && in->kind == STEP_OP && !in->once && in->last == i) busy[in->slot] = false;
         }
-        int slot = 0;
-        while (slot < n && busy[slot]) slot++;
-        if (slot == n) n++;
         if (n > RT_BLOCK_MAX_SLOTS) return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
         busy[slot] = true;
         s->slot = (uint8_t)slot;

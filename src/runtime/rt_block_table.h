@@ -99,6 +99,7 @@
     X(sinh, 1, K, K, rt_sinh_##K(a)) X(cosh, 1, K, K, rt_cosh_##K(a)) X(tanh, 1, K, K, rt_tanh_##K(a))                 \
     X(asinh, 1, K, K, rt_asinh_##K(a)) X(acosh, 1, K, K, rt_acosh_##K(a)) X(atanh, 1, K, K, rt_atanh_##K(a))           \
     X(sigmoid, 1, K, K, rt_sigmoid_##K(a)) X(sgn, 1, K, K, rt_sgn_##K(a)) X(xlogy, 2, K, K, rt_xlogy_##K(a, b))        \
+    X(sinc, 1, K, K, rt_sinc_##K(a)) X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b))                                     \
     X(isnan, 1, b, K, isnan(a.re) || isnan(a.im)) X(isinf, 1, b, K, isinf(a.re) || isinf(a.im))                        \
     X(isfinite, 1, b, K, isfinite(a.re) && isfinite(a.im))                                                             \
     X(abs, 1, R, K, hypot##F(a.re, a.im)) X(angle, 1, R, K, atan2##F(a.im, a.re))                                      \
@@ -108,6 +109,7 @@
     RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
     X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b)) X(gcd, 2, i64, i64, rt_gcd_i64(a, b))  \
     X(gcd, 2, u64, u64, rt_gcd_u64(a, b)) X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))  \
+    X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a))) X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a))) \
     X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b)) X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
 
 #define RT_BLOCK_DIVISIONS(X)                                                                                          \

@@ -194,6 +194,17 @@ static inline float rt_nextafter_f16(float a, float b) {
         R size = hypot##F(a.re, a.im);                                                                                 \
         return size == 0 ? (T){ 0, 0 } : (T){ a.re / size, a.im / size };                                              \
     }                                                                                                                  \
+    static inline T rt_sinc_##K(T a) {                                                                                 \
+        T x = rt_scale_##K(a, (R)3.14159265358979323846);                                                              \
+        return a.re == 0 && a.im == 0 ? (T){ 1, 0 } : rt_div_##K(rt_sin_##K(x), x);                                    \
+    }                                                                                                                  \
+    /* The operand with the larger real part leads. */                                                                 \
+    static inline T rt_logaddexp_##K(T a, T b) {                                                                       \
+        T high = a.re < b.re ? b : a, low = a.re < b.re ? a : b;                                                       \
+        if (isnan(a.re) || isnan(a.im) || isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };                    \
+        if (isinf(high.re) && high.re == low.re && high.im == low.im) return high;                                     \
+        return rt_add_##K(high, rt_log1p_##K(rt_exp_##K(rt_sub_##K(low, high))));                                      \
+    }                                                                                                                  \
     static inline T rt_xlogy_##K(T a, T b) {                                                                           \
         if (isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };                                                  \
         if (a.re == 0 && a.im == 0) return (T){ 0, 0 };                                                                \

@@ -68,10 +68,11 @@ double rt_zeta_f64(double s, double q) {
     return sum;
 }
 
-static double trigamma(double x) {
+/* `sine`: of pi x, rounded as the caller's type rounds it, which decides how tall the poles at negative integers are. */
+static double trigamma(double x, double sine) {
     double sign = 1, result = 0;
     if (x < 0.5) { /* psi1(x) + psi1(1 - x) = (pi / sin(pi x))^2 */
-        double s = pi / sin(pi * x);
+        double s = pi / sine;
         result = -s * s;
         sign = -1;
         x = 1 - x;
@@ -84,8 +85,12 @@ static double trigamma(double x) {
 
 double rt_polygamma_f64(double n, double x) {
     if (n == 0) return rt_digamma_f64(x);
-    if (n == 1) return trigamma(x);
+    if (n == 1) return trigamma(x, sin(pi * x));
     return (fmod(n, 2) == 0 ? -1 : 1) * exp(rt_lgamma_f64(n + 1)) * rt_zeta_f64(n + 1, x);
+}
+
+float rt_polygamma_f32(float n, float x) {
+    return (float)(n == 1 ? trigamma((double)x, (double)sinf((float)pi * x)) : rt_polygamma_f64((double)n, (double)x));
 }
 
 /* x^a e^-x / Gamma(a + 1). For large a by Stirling's series, with a log(x/a) - (x - a) taken together: each alone

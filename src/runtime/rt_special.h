@@ -9,7 +9,7 @@
     X(j0) X(j1) X(y0) X(y1) X(airy_ai) X(spherical_j0)
 /* polygamma(n, x); zeta(s, q) of Hurwitz; igamma(a, x) and igammac(a, x) regularised. Polynomials take (x, n). */
 #define RT_SPECIAL_BINARY(X)                                                                                           \
-    X(polygamma) X(zeta) X(igamma) X(igammac) X(chebyshev_t) X(chebyshev_u) X(chebyshev_v) X(chebyshev_w) X(hermite_h) \
+    X(zeta) X(igamma) X(igammac) X(chebyshev_t) X(chebyshev_u) X(chebyshev_v) X(chebyshev_w) X(hermite_h) \
     X(hermite_he) X(laguerre_l) X(legendre_p)
 
 #define X(name)                                                                                                        \
@@ -22,5 +22,7 @@ RT_SPECIAL_UNARY(X)
     static inline float rt_##name##_f32(float a, float b) { return (float)rt_##name##_f64((double)a, (double)b); }
 RT_SPECIAL_BINARY(X)
 #undef X
+double rt_polygamma_f64(double n, double x);
+float rt_polygamma_f32(float n, float x);
 
 #endif
