@@ -142,8 +142,20 @@ RULE(shape_batch_norm_no_training);
 RULE(shape_batch_norm_functional);
 
 /* linear algebra (rules_linalg.c) */
+RULE(dtype_product);
+RULE(shape_mm);
+RULE(shape_bmm);
+RULE(shape_addmm);
+RULE(shape_baddbmm);
+RULE(shape_mv);
+RULE(shape_addmv);
+RULE(shape_dot);
+RULE(shape_linear);
 
 /* convolution, attention (rules_conv.c) */
+RULE(shape_convolution);
+RULE(shape_convolution_backward);
+RULE(shape_sdpa);
 
 /* pooling, resampling (rules_pool.c) */
 

@@ -1,0 +1,126 @@
+/* rules_conv.c: results of convolutions and attention. */
+#include "ops/rules.h"
+
+#include <stdio.h>
+
+typedef struct conv {
+    cr_dim stride[CR_MAX_RANK], padding[CR_MAX_RANK], dilation[CR_MAX_RANK], output_padding[CR_MAX_RANK], groups;
+    bool transposed;
+    int spatial;
+} conv;
+
+/* `at`: position of the stride argument; padding, dilation, transposed, output_padding and groups follow. */
+static cr_status read_conv(cr_rule *r, const cr_meta *x, const cr_meta *w, int at, conv *c) {
+    c->spatial = w->rank - 2;
+    if (c->spatial < 1 || x->rank != w->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected input and weight of equal rank of at least 3, got %d and %d", r->op->schema.name, x->rank, w->rank);
+    CR_TRY(cr_rule_ints(r, at, c->spatial, CR_MAX_RANK, c->stride, NULL));
+    CR_TRY(cr_rule_ints(r, at + 1, c->spatial, CR_MAX_RANK, c->padding, NULL));
+    CR_TRY(cr_rule_ints(r, at + 2, c->spatial, CR_MAX_RANK, c->dilation, NULL));
+    c->transposed = cr_rule_bool(r, at + 3);
+    CR_TRY(cr_rule_ints(r, at + 4, c->spatial, CR_MAX_RANK, c->output_padding, NULL));
+    c->groups = cr_rule_int(r, at + 5);
+    for (int i = 0; i < c->spatial; i++) {
+        CR_TRY(cr_dim_require(r->env, c->stride[i], CR_GT, 0, "convolution: stride must be positive"));
+        CR_TRY(cr_dim_require(r->env, c->dilation[i], CR_GT, 0, "convolution: dilation must be positive"));
+        CR_TRY(cr_dim_require(r->env, c->padding[i], CR_GE, 0, "convolution: padding must not be negative"));
+    }
+    CR_TRY(cr_dim_require(r->env, c->groups, CR_GT, 0, "convolution: groups must be positive"));
+    cr_dim channels = c->transposed ? w->size[0] : cr_dim_mul(r->env, w->size[1], c->groups);
+    CR_TRY(cr_dim_require(r->env, x->size[1], CR_EQ, channels, "convolution: the input's channels must match weight's (times groups)"));
+    return cr_dim_require(r->env, cr_dim_mod(r->env, w->size[0], c->groups), CR_EQ, 0, "convolution: weight's first size must be divisible by groups");
+}
+
+static cr_status conv_sizes(cr_rule *r, const cr_meta *x, const cr_meta *w, const conv *c, cr_dim *size) {
+    cr_env *env = r->env;
+    size[0] = x->size[0];
+    size[1] = c->transposed ? cr_dim_mul(env, w->size[1], c->groups) : w->size[0];
+    for (int i = 0; i < c->spatial; i++) {
+        cr_dim n = x->size[2 + i], k = w->size[2 + i], pads = cr_dim_mul(env, 2, c->padding[i]);
+        cr_dim span = cr_dim_add(env, cr_dim_mul(env, c->dilation[i], cr_dim_sub(env, k, 1)), 1); /* of the dilated kernel */
+        if (c->transposed) {
+            cr_dim full = cr_dim_add(env, cr_dim_mul(env, cr_dim_sub(env, n, 1), c->stride[i]), span);
+            size[2 + i] = cr_dim_add(env, cr_dim_sub(env, full, pads), c->output_padding[i]);
+            CR_TRY(cr_dim_require(env, size[2 + i], CR_GE, 0, "convolution: the result would have a negative size"));
+        } else {
+            cr_dim room = cr_dim_sub(env, cr_dim_add(env, n, pads), span);
+            CR_TRY(cr_dim_require(env, room, CR_GE, 0, "convolution: the kernel must not be larger than the padded input"));
+            size[2 + i] = cr_dim_add(env, cr_dim_floordiv(env, room, c->stride[i]), 1);
+        }
+    }
+    return CR_OK;
+}
+
+/* Channels-last as soon as input or weight is. */
+static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w) {
+    cr_memory_format a = cr_meta_suggest_format(env, x), b = cr_meta_suggest_format(env, w);
+    return a != CR_CONTIGUOUS ? a : b;
+}
+
+static cr_status add_formatted(cr_rule *r, int rank, const cr_dim *size, cr_memory_format format) {
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    return cr_meta_set_dense(r->env, &out->meta, rank, size, format);
+}
+
+cr_status shape_convolution(cr_rule *r) { /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups */
+    const cr_meta *x = cr_rule_meta(r, 0), *w = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
+    cr_dim size[CR_MAX_RANK];
+    conv c;
+    CR_TRY(read_conv(r, x, w, 3, &c));
+    CR_TRY(conv_sizes(r, x, w, &c, size));
+    if (b) {
+        if (b->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: bias must be a vector, it has %d dimensions", r->op->schema.name, b->rank);
+        CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, size[1], "convolution: bias must have one element an output channel"));
+    }
+    return add_formatted(r, x->rank, size, conv_format(r->env, x, w));
+}
+
+cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask */
+    const cr_meta *g = cr_rule_meta(r, 0), *x = cr_rule_meta(r, 1), *w = cr_rule_meta(r, 2);
+    const cr_arg *mask = &r->arg[10];
+    cr_dim size[CR_MAX_RANK];
+    conv c;
+    CR_TRY(read_conv(r, x, w, 4, &c));
+    CR_TRY(conv_sizes(r, x, w, &c, size));
+    if (g->rank != x->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output has %d dimensions, the input %d", r->op->schema.name, g->rank, x->rank);
+    for (int d = 0; d < g->rank; d++) CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, size[d], "grad_output must have the shape of the convolution's result"));
+    cr_memory_format format = conv_format(r->env, x, w);
+    CR_TRY(add_formatted(r, x->rank, x->size, format));
+    CR_TRY(add_formatted(r, w->rank, w->size, format));
+    cr_dim channels = size[1];
+    CR_TRY(add_formatted(r, 1, &channels, CR_CONTIGUOUS));
+    for (int i = 0; i < 3; i++) r->out[i].none = !mask->u.list[i].u.i;
+    return CR_OK;
+}
+
+/* ---- attention: (..., L, E), (..., S, E), (..., S, Ev) ---- */
+
+cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa */
+    const cr_meta *q = cr_rule_meta(r, 0), *k = cr_rule_meta(r, 1), *v = cr_rule_meta(r, 2), *mask = cr_rule_meta(r, 3);
+    const char *name = r->op->schema.name;
+    if (q->rank < 2 || k->rank < 2 || v->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: query, key and value need at least two dimensions", name);
+    if (q->dtype != k->dtype || q->dtype != v->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have one dtype, got %s, %s and %s", name, cr_dtype_aten(q->dtype), cr_dtype_aten(k->dtype), cr_dtype_aten(v->dtype));
+    if (mask && mask->dtype != CR_BOOL && mask->dtype != q->dtype && mask->dtype != CR_F32)
+        return CR_FAIL(CR_ERUNTIME, "%s: attn_mask must be bool, float32 or query's dtype, not %s", name, cr_dtype_aten(mask->dtype));
+    if (mask && cr_rule_bool(r, 5)) return CR_FAIL(CR_ERUNTIME, "%s: attn_mask and is_causal exclude each other", name);
+    CR_TRY(cr_dim_require(r->env, q->size[q->rank - 1], CR_EQ, k->size[k->rank - 1], "attention: query and key must have the same last size"));
+    CR_TRY(cr_dim_require(r->env, k->size[k->rank - 2], CR_EQ, v->size[v->rank - 2], "attention: key and value must have the same length"));
+    cr_dim size[CR_MAX_RANK];
+    int rank = q->rank - 2;
+    memcpy(size, q->size, (size_t)rank * sizeof *size);
+    if (!cr_rule_bool(r, 7)) { /* batch dimensions broadcast */
+        CR_TRY(cr_broadcast(r->env, &rank, size, k->rank - 2, k->size));
+        CR_TRY(cr_broadcast(r->env, &rank, size, v->rank - 2, v->size));
+    }
+    size[rank] = q->size[q->rank - 2];
+    size[rank + 1] = v->size[v->rank - 1];
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    CR_TRY(cr_meta_set_dense(r->env, &out->meta, rank + 2, size, CR_CONTIGUOUS));
+    bool like_query = rank + 2 == q->rank && rank == 2;
+    for (int d = 0; like_query && d < q->rank; d++) like_query = cr_dim_known(r->env, size[d], CR_EQ, q->size[d]) == CR_YES;
+    if (like_query) cr_layout_like(r->env, q, &out->meta);
+    return CR_OK;
+}

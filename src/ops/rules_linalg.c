@@ -1,0 +1,107 @@
+/* rules_linalg.c: results of matrix products. */
+#include "ops/rules.h"
+
+#include <stdio.h>
+
+/* All tensor operands have one dtype; PyTorch's products do not promote. */
+cr_status dtype_product(cr_rule *r) {
+    const cr_meta *first = NULL;
+    for (int i = 0; i < r->nargs; i++) {
+        const cr_meta *m = cr_rule_meta(r, i);
+        if (!m) continue;
+        if (!first) first = m;
+        if (m->dtype != first->dtype)
+            return CR_FAIL(CR_ERUNTIME, "%s: expected all operands to have the same dtype, but got %s and %s for '%s'; convert one with .to(dtype)",
+                           r->op->schema.name, cr_dtype_aten(first->dtype), cr_dtype_aten(m->dtype), r->op->schema.params[i].name);
+    }
+    r->common = r->result = first->dtype;
+    return CR_OK;
+}
+
+static cr_status require_rank(cr_rule *r, int i, int rank) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    if (m->rank == rank) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d dimension%s, not %d", r->op->schema.name, r->op->schema.params[i].name, rank, rank == 1 ? "" : "s", m->rank);
+}
+
+static cr_status require_inner(cr_rule *r, cr_dim a, cr_dim b) {
+    char what[96];
+    snprintf(what, sizeof what, "%s: the inner sizes of the operands must be equal", r->op->schema.name);
+    return cr_dim_require(r->env, a, CR_EQ, b, what);
+}
+
+/* `a` and `b`: positions of two matrices (or stacks of them, batch = 1). */
+static cr_status product(cr_rule *r, int a, int b, int batch) {
+    CR_TRY(require_rank(r, a, 2 + batch));
+    CR_TRY(require_rank(r, b, 2 + batch));
+    const cr_meta *x = cr_rule_meta(r, a), *y = cr_rule_meta(r, b);
+    if (batch) CR_TRY(cr_dim_require(r->env, x->size[0], CR_EQ, y->size[0], "the operands must have the same number of matrices"));
+    CR_TRY(require_inner(r, x->size[1 + batch], y->size[batch]));
+    cr_dim size[3] = { x->size[0], x->size[batch], y->size[1 + batch] };
+    return cr_rule_add_dense(r, r->result, 2 + batch, batch ? size : size + 1);
+}
+
+cr_status shape_mm(cr_rule *r) { return product(r, 0, 1, 0); }
+cr_status shape_bmm(cr_rule *r) { return product(r, 0, 1, 1); }
+
+/* self broadcasts to the product. */
+static cr_status require_broadcastable(cr_rule *r) {
+    const cr_meta *self = cr_rule_meta(r, 0), *out = &r->out[0].meta;
+    cr_dim size[CR_MAX_RANK];
+    int rank = out->rank;
+    memcpy(size, out->size, (size_t)rank * sizeof *size);
+    CR_TRY(cr_broadcast(r->env, &rank, size, self->rank, self->size));
+    if (rank != out->rank) return CR_FAIL(CR_ERUNTIME, "%s: 'self' has more dimensions than the product", r->op->schema.name);
+    for (int d = 0; d < rank; d++) CR_TRY(cr_dim_require(r->env, size[d], CR_EQ, out->size[d], "'self' must broadcast to the shape of the product"));
+    return CR_OK;
+}
+
+cr_status shape_addmm(cr_rule *r) {
+    CR_TRY(product(r, 1, 2, 0));
+    return require_broadcastable(r);
+}
+cr_status shape_baddbmm(cr_rule *r) {
+    CR_TRY(product(r, 1, 2, 1));
+    return require_broadcastable(r);
+}
+
+cr_status shape_mv(cr_rule *r) {
+    CR_TRY(require_rank(r, 0, 2));
+    CR_TRY(require_rank(r, 1, 1));
+    CR_TRY(require_inner(r, cr_rule_meta(r, 0)->size[1], cr_rule_meta(r, 1)->size[0]));
+    return cr_rule_add_dense(r, r->result, 1, cr_rule_meta(r, 0)->size);
+}
+
+cr_status shape_addmv(cr_rule *r) {
+    CR_TRY(require_rank(r, 1, 2));
+    CR_TRY(require_rank(r, 2, 1));
+    CR_TRY(require_inner(r, cr_rule_meta(r, 1)->size[1], cr_rule_meta(r, 2)->size[0]));
+    CR_TRY(cr_rule_add_dense(r, r->result, 1, cr_rule_meta(r, 1)->size));
+    return require_broadcastable(r);
+}
+
+cr_status shape_dot(cr_rule *r) {
+    CR_TRY(require_rank(r, 0, 1));
+    CR_TRY(require_rank(r, 1, 1));
+    CR_TRY(require_inner(r, cr_rule_meta(r, 0)->size[0], cr_rule_meta(r, 1)->size[0]));
+    return cr_rule_add_dense(r, r->result, 0, NULL);
+}
+
+cr_status shape_linear(cr_rule *r) { /* input, weight, bias */
+    const cr_meta *x = cr_rule_meta(r, 0), *w = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
+    cr_dim size[CR_MAX_RANK];
+    if (w->rank != 1 && w->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: weight must have one or two dimensions, not %d", r->op->schema.name, w->rank);
+    if (!x->rank) return CR_FAIL(CR_ERUNTIME, "%s: the input must have at least one dimension", r->op->schema.name);
+    CR_TRY(require_inner(r, x->size[x->rank - 1], w->size[w->rank - 1]));
+    int rank = x->rank - 1;
+    memcpy(size, x->size, (size_t)rank * sizeof *size);
+    if (w->rank == 2) size[rank++] = w->size[0];
+    if (b && b->rank == 1 && w->rank == 2) {
+        bool one;
+        CR_TRY(cr_dim_assume(r->env, b->size[0], CR_EQ, 1, false, &one));
+        if (!one) CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, w->size[0], "linear: bias must have as many elements as weight has rows"));
+    } else if (b && b->rank > 1) {
+        return CR_FAIL(CR_ERUNTIME, "%s: bias must be a vector, it has %d dimensions", r->op->schema.name, b->rank);
+    }
+    return cr_rule_add_dense(r, r->result, rank, size);
+}
