@@ -266,6 +266,20 @@ static cr_status dims_(fx *x, const cr_fnode *node, const fval *args, int n, fva
     return dims_list(x, dims, count, out);
 }
 
+/* rest(dims, rank): the dims of 0 .. rank - 1 that are not in the list, in order. */
+static cr_status rest_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)n;
+    int rank, count = 0;
+    uint32_t mask = 0;
+    cr_dim dims[CR_MAX_RANK];
+    CR_TRY(take_rank(x, node, &args[1], &rank));
+    if (args[0].a.kind != CR_ARG_LIST) return refuse(x, node, "a list of dims and a rank");
+    if (args[0].a.n) CR_TRY(dims_mask(x, node, &args[0], rank, &mask));
+    for (int d = 0; d < rank; d++)
+        if (!(mask >> d & 1)) dims[count++] = d;
+    return dims_list(x, dims, count, out);
+}
+
 /* count(x, dim): the elements that a reduction over dim joins. */
 static cr_status count_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     LOOK(0);
@@ -473,6 +487,7 @@ static const cr__helper helpers[] = {
     { "max", 1, 8, true, false, max_ },
     { "min", 1, 8, true, false, min_ },
     { "dims", 2, 2, false, false, dims_ },
+    { "rest", 2, 2, false, false, rest_ },
     { "wrap", 2, 2, false, false, wrap_ },
     { "inverse", 1, 1, true, false, inverse_ },
     { "reversed", 1, 1, true, false, reversed_ },

@@ -51,16 +51,33 @@ static cr_status conv_sizes(cr_rule *r, const cr_meta *x, const cr_meta *w, cons
     return CR_OK;
 }
 
-/* Channels-last as soon as input or weight is. */
-static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w) {
-    cr_memory_format a = cr_meta_suggest_format(env, x), b = cr_meta_suggest_format(env, w);
+/* One spatial dimension is seen as an image of height 1, as PyTorch does. */
+static cr_memory_format suggest(cr_env *env, const cr_meta *m) {
+    if (m->rank != 3) return cr_meta_suggest_format(env, m);
+    cr_meta image;
+    cr_meta_copy(&image, m);
+    image.rank = 4;
+    image.size[3] = m->size[2];
+    image.stride[3] = m->stride[2];
+    image.size[2] = 1;
+    image.stride[2] = cr_dim_mul(env, m->size[2], m->stride[2]);
+    return cr_meta_suggest_format(env, &image);
+}
+
+/* Channels-last as soon as input or weight is; in three dimensions only where PyTorch's kernels keep it. */
+static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w, bool transposed) {
+    if (x->rank == 5 && (transposed || (x->dtype != CR_F32 && x->dtype != CR_BF16))) return CR_CONTIGUOUS;
+    cr_memory_format a = suggest(env, x), b = suggest(env, w);
     return a != CR_CONTIGUOUS ? a : b;
 }
 
 static cr_status add_formatted(cr_rule *r, int rank, const cr_dim *size, cr_memory_format format) {
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
-    return cr_meta_set_dense(r->env, &out->meta, rank, size, format);
+    if (rank != 3 || format != CR_CHANNELS_LAST) return cr_meta_set_dense(r->env, &out->meta, rank, size, rank == 1 ? CR_CONTIGUOUS : format);
+    CR_TRY(cr_meta_set_dense(r->env, &out->meta, rank, size, CR_CONTIGUOUS));
+    cr_strides_permuted(r->env, rank, size, (const int[]){ 0, 2, 1 }, out->meta.stride);
+    return CR_OK;
 }
 
 cr_status shape_convolution(cr_rule *r) { /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups */
@@ -73,7 +90,7 @@ cr_status shape_convolution(cr_rule *r) { /* input, weight, bias, stride, paddin
         if (b->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: bias must be a vector, it has %d dimensions", r->op->schema.name, b->rank);
         CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, size[1], "convolution: bias must have one element an output channel"));
     }
-    return add_formatted(r, x->rank, size, conv_format(r->env, x, w));
+    return add_formatted(r, x->rank, size, conv_format(r->env, x, w, c.transposed));
 }
 
 cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask */
@@ -85,7 +102,7 @@ cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight
     CR_TRY(conv_sizes(r, x, w, &c, size));
     if (g->rank != x->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output has %d dimensions, the input %d", r->op->schema.name, g->rank, x->rank);
     for (int d = 0; d < g->rank; d++) CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, size[d], "grad_output must have the shape of the convolution's result"));
-    cr_memory_format format = conv_format(r->env, x, w);
+    cr_memory_format format = conv_format(r->env, x, w, c.transposed);
     CR_TRY(add_formatted(r, x->rank, x->size, format));
     CR_TRY(add_formatted(r, w->rank, w->size, format));
     cr_dim channels = size[1];
@@ -119,7 +136,9 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
     CR_TRY(cr_meta_set_dense(r->env, &out->meta, rank + 2, size, CR_CONTIGUOUS));
-    bool like_query = rank + 2 == q->rank && rank == 2;
+    bool like_query = rank + 2 == q->rank && rank == 2; /* the blocked kernel writes in query's layout */
+    const cr_meta *operands[] = { q, k, v };
+    for (int i = 0; i < 3; i++) like_query = like_query && cr_dim_known(r->env, operands[i]->stride[operands[i]->rank - 1], CR_EQ, 1) == CR_YES;
     for (int d = 0; like_query && d < q->rank; d++) like_query = cr_dim_known(r->env, size[d], CR_EQ, q->size[d]) == CR_YES;
     if (like_query) cr_layout_like(r->env, q, &out->meta);
     return CR_OK;

@@ -1,0 +1,142 @@
+"""Samples of products and norms."""
+import torch
+from samples import call, sample
+
+
+@sample("mm")
+def mm(make):
+    for n, m, p in [(3, 4, 5), (1, 4, 1), (7, 1, 3), (0, 4, 2), (3, 0, 2), (33, 65, 17)]:
+        yield call(make.tensor(n, m), make.tensor(m, p))
+    yield call(make.tensor(3, 4), make.tensor(3, 4), note="inner sizes differ")
+    yield call(make.tensor(4), make.tensor(4, 3), note="not a matrix")
+    yield call(make.tensor(3, 4), make.tensor(4, 3, dtype=torch.float64 if make.dtype != torch.float64 else torch.float32), note="dtypes differ")
+
+
+@sample("bmm")
+def bmm(make):
+    for b, n, m, p in [(2, 3, 4, 5), (1, 1, 4, 1), (0, 2, 3, 4), (2, 3, 0, 2), (3, 17, 9, 8)]:
+        yield call(make.tensor(b, n, m), make.tensor(b, m, p))
+    yield call(make.tensor(2, 3, 4), make.tensor(3, 4, 5), note="batches differ")
+
+
+@sample("addmm")
+def addmm(make):
+    for shape in [(3, 5), (5,), (1, 5), (3, 1), ()]:
+        yield call(make.tensor(shape), make.tensor(3, 4), make.tensor(4, 5))
+    yield call(make.tensor(3, 5), make.tensor(3, 4), make.tensor(4, 5), beta=2, alpha=3)
+    yield call(make.tensor(3, 5), make.tensor(3, 4), make.tensor(4, 5), beta=0)
+    yield call(make.tensor(3, 5), make.tensor(3, 0), make.tensor(0, 5))
+    yield call(make.tensor(2, 5), make.tensor(3, 4), make.tensor(4, 5), note="self does not broadcast")
+
+
+@sample("baddbmm")
+def baddbmm(make):
+    for shape in [(2, 3, 5), (5,), (1, 3, 1)]:
+        yield call(make.tensor(shape), make.tensor(2, 3, 4), make.tensor(2, 4, 5))
+    yield call(make.tensor(2, 3, 5), make.tensor(2, 3, 4), make.tensor(2, 4, 5), beta=2, alpha=3)
+
+
+@sample("addbmm")
+def addbmm(make):
+    yield call(make.tensor(3, 5), make.tensor(2, 3, 4), make.tensor(2, 4, 5))
+    yield call(make.tensor(3, 5), make.tensor(2, 3, 4), make.tensor(2, 4, 5), beta=2, alpha=3)
+
+
+@sample("mv")
+def mv(make):
+    for n, m in [(3, 4), (1, 4), (0, 3), (3, 0), (33, 65)]:
+        yield call(make.tensor(n, m), make.tensor(m))
+    yield call(make.tensor(3, 4), make.tensor(3), note="sizes differ")
+
+
+@sample("addmv")
+def addmv(make):
+    yield call(make.tensor(3), make.tensor(3, 4), make.tensor(4))
+    yield call(make.tensor(1), make.tensor(3, 4), make.tensor(4), beta=2, alpha=3)
+
+
+@sample("dot")
+def dot(make):
+    for n in (1, 5, 0, 100):
+        yield call(make.tensor(n), make.tensor(n))
+    yield call(make.tensor(3), make.tensor(4), note="sizes differ")
+    yield call(make.tensor(3, 1), make.tensor(3), note="not a vector")
+
+
+@sample("matmul")
+def matmul(make):
+    for a, b in [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)),
+                 ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((0, 3, 4), (4, 5)), ((2, 3, 0), (0, 5))]:
+        yield call(make.tensor(a), make.tensor(b))
+    yield call(make.tensor(3, 4), make.tensor(3, 4), note="inner sizes differ")
+
+
+@sample("linear")
+def linear(make):
+    yield call(make.tensor(3, 4), make.tensor(5, 4), make.tensor(5))
+    yield call(make.tensor(3, 4), make.tensor(5, 4))
+    yield call(make.tensor(4), make.tensor(5, 4), make.tensor(5))
+    yield call(make.tensor(2, 3, 4), make.tensor(5, 4), make.tensor(5))
+    yield call(make.tensor(0, 4), make.tensor(5, 4), make.tensor(5))
+    yield call(make.tensor(2, 3), make.tensor(5, 4), note="sizes differ")
+
+
+@sample("outer")
+def outer(make):
+    yield call(make.tensor(3), make.tensor(4))
+    yield call(make.tensor(0), make.tensor(4))
+
+
+@sample("addr")
+def addr(make):
+    yield call(make.tensor(3, 4), make.tensor(3), make.tensor(4))
+    yield call(make.tensor(3, 4), make.tensor(3), make.tensor(4), beta=make.scalar(True), alpha=make.scalar(True))
+
+
+@sample("inner")
+def inner(make):
+    yield call(make.tensor(4), make.tensor(4))
+    yield call(make.tensor(2, 4), make.tensor(3, 4))
+    yield call(make.tensor(()), make.tensor(3, 4))
+
+
+@sample("tensordot")
+def tensordot(make):
+    yield call(make.tensor(2, 3, 4), make.tensor(4, 3, 5), [1, 2], [1, 0])
+    yield call(make.tensor(2, 3), make.tensor(3, 4), [-1], [0])
+    yield call(make.tensor(2, 3), make.tensor(4), [], [])
+
+
+@sample("vecdot")
+def vecdot(make):
+    yield call(make.tensor(2, 3), make.tensor(2, 3))
+    yield call(make.tensor(2, 3), make.tensor(2, 3), dim=0)
+
+
+@sample("norm_scalar")
+def norm_scalar(make):
+    for p in (2, 1, 3.5, float("inf")):
+        yield call(make.tensor(3, 4), p)
+
+
+@sample("norm_dim")
+def norm_dim(make):
+    for p in (None, 1, 3.5):
+        yield call(make.tensor(3, 4), p, [1])
+        yield call(make.tensor(3, 4), p, [0, 1], True)
+
+
+@sample("norm_dim_dtype")
+def norm_dim_dtype(make):
+    yield call(make.tensor(3, 4), 2, [1], False, dtype=torch.float64)
+
+
+@sample("norm_dtype")
+def norm_dtype(make):
+    yield call(make.tensor(3, 4), None, dtype=torch.float64)
+
+
+@sample("frobenius_norm")
+def frobenius_norm(make):
+    yield call(make.tensor(3, 4), [0, 1])
+    yield call(make.tensor(2, 3, 4), [-2, -1], True)
