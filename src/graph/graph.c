@@ -4,7 +4,6 @@
  * and erasing are cheap and ids stay valid. Uses are recomputed when asked, never maintained. */
 #include "graph/internal.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
 /* ---- life ---- */
@@ -14,12 +13,18 @@ cr_status cr_graph_create(cr_env *env, cr_graph **out) {
     CR_TRY(cr_region_ops_init());
     cr_graph *g = cr_calloc(1, sizeof *g);
     if (!g) return CR_ENOMEM;
+    if (env) {
+        cr_env_retain(env);
+    } else {
+        cr_status status = cr_env_create(&env);
+        if (status) return cr_free(g), status;
+    }
     g->refs = 1;
     g->name = "";
     g->first = g->last = g->output = g->insert = CR_NO_NODE;
     cr_arena_init(&g->arena);
     cr_map_init(&g->names);
-    if (env) cr_env_retain(env);
+    cr_map_init(&g->stems);
     g->env = env;
     *out = g;
     return CR_OK;
@@ -36,6 +41,7 @@ void cr_graph_release(cr_graph *g) {
     cr_vec_dispose(&g->constants);
     cr_vec_dispose(&g->subgraphs);
     cr_map_dispose(&g->names);
+    cr_map_dispose(&g->stems);
     cr_arena_dispose(&g->arena);
     cr_env_release(g->env);
     cr_free(g);
@@ -50,6 +56,8 @@ cr_status cr_graph_set_name(cr_graph *g, const char *name) {
     g->name = copy;
     return CR_OK;
 }
+
+void *cr_graph_alloc(cr_graph *g, size_t size) { return cr_arena_alloc(&g->arena, size); }
 
 /* ---- reading ---- */
 
@@ -88,26 +96,43 @@ void cr_graph_count_uses(const cr_graph *g, uint32_t *counts) {
 
 /* ---- copying arguments into the arena ---- */
 
+static bool has_subgraph(const cr_graph *g, const cr_graph *sub) {
+    for (size_t i = 0; i < g->subgraphs.n; i++)
+        if (g->subgraphs.at[i] == sub) return true;
+    return false;
+}
+
 static cr_status copy_arg(cr_graph *g, const cr_arg *from, cr_arg *to) {
     *to = *from;
-    if (from->kind == CR_ARG_LIST) {
-        cr_arg *items = NULL;
+    cr_arg *items = NULL;
+    switch ((cr_arg_kind)from->kind) {
+    case CR_ARG_LIST:
         CR_TRY(cr__args_copy(g, from->u.list, from->n, &items));
         to->u.list = items;
-    } else if (from->kind == CR_ARG_STR) {
+        return CR_OK;
+    case CR_ARG_STR:
         to->u.s = cr_arena_strndup(&g->arena, from->u.s, from->n);
-        if (!to->u.s) return CR_ENOMEM;
-    } else if (from->kind == CR_ARG_COMPLEX) {
+        return to->u.s ? CR_OK : CR_ENOMEM;
+    case CR_ARG_COMPLEX:
         to->u.c = cr_arena_copy(&g->arena, from->u.c, 2 * sizeof(double));
-        if (!to->u.c) return CR_ENOMEM;
-    } else if (from->kind == CR_ARG_VALUE) {
+        return to->u.c ? CR_OK : CR_ENOMEM;
+    case CR_ARG_VALUE:
         if (from->u.i < 0 || (size_t)from->u.i >= g->values.n || g->values.at[from->u.i].node == CR_NO_NODE)
             return CR_FAIL(CR_EVALUE, "an argument names value %lld, which this graph does not have", (long long)from->u.i);
         to->pad = g->values.at[from->u.i].type;
-    } else if (from->kind == CR_ARG_TENSOR || from->kind == CR_ARG_META) {
-        return CR_FAIL(CR_EVALUE, "a graph's arguments are values; add the tensor as a constant and read it with get_attr");
+        return CR_OK;
+    case CR_ARG_TENSOR:
+    case CR_ARG_META: return CR_FAIL(CR_EVALUE, "a graph's arguments are values; add the tensor as a constant and read it with get_attr");
+    case CR_ARG_SYM: return CR_FAIL(CR_EVALUE, "a graph's arguments are values; make one of the expression with cr_graph_value_for");
+    case CR_ARG_INT:
+        if (cr_dim_is_plain(from->u.i)) return CR_OK;
+        return CR_FAIL(CR_EVALUE, "a symbolic integer argument is a value; make one with cr_graph_value_for");
+    case CR_ARG_GENERATOR: return CR_FAIL(CR_EUNSUPPORTED, "a generator object cannot be part of a graph; leave it out and seed the default one");
+    case CR_ARG_GRAPH:
+        if (has_subgraph(g, from->u.graph)) return CR_OK;
+        return CR_FAIL(CR_EVALUE, "graph '%s' is not a subgraph of this one; add it with cr_graph_add_subgraph first", cr_graph_name(from->u.graph));
+    default: return CR_OK;
     }
-    return CR_OK;
 }
 
 cr_status cr__args_copy(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out) {
@@ -120,20 +145,26 @@ cr_status cr__args_copy(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out)
 
 /* ---- names ---- */
 
-static char *clean_name(cr_graph *g, const char *wish) {
-    char *name = cr_arena_strdup(&g->arena, *wish ? wish : "v");
-    for (char *c = name; c && *c; c++)
-        if (!isalnum((unsigned char)*c) && *c != '_' && (unsigned char)*c < 0x80) *c = '_';
-    return name;
+static bool name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (unsigned char)c >= 0x80;
 }
 
+/* The wish with odd characters replaced, numbered when it is taken. The numbers already tried are remembered, so that a
+ * thousand nodes of one op do not each try a thousand names. */
 static cr_status unique_name(cr_graph *g, const char *wish, const char **out) {
-    char *name = clean_name(g, wish);
+    char *name = cr_arena_strdup(&g->arena, *wish ? wish : "v");
     if (!name) return CR_ENOMEM;
+    for (char *c = name; *c; c++)
+        if (!name_char(*c)) *c = '_';
     const char *stem = name;
-    for (unsigned k = 1; cr_map_find_str(&g->names, name, NULL); k++) {
-        name = cr_arena_printf(&g->arena, "%s_%u", stem, k);
-        if (!name) return CR_ENOMEM;
+    if (cr_map_find_str(&g->names, name, NULL)) {
+        uint64_t k = 0;
+        cr_map_find_str(&g->stems, stem, &k);
+        do {
+            name = cr_arena_printf(&g->arena, "%s_%llu", stem, (unsigned long long)++k);
+            if (!name) return CR_ENOMEM;
+        } while (cr_map_find_str(&g->names, name, NULL));
+        CR_TRY(cr_map_put_str(&g->stems, stem, k));
     }
     *out = name;
     return CR_OK;
@@ -154,12 +185,14 @@ cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name) {
 
 void cr_graph_insert_before(cr_graph *g, uint32_t node) { g->insert = node; }
 
-void cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
+cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
     g->origin = (cr_origin){ NULL, NULL, NULL };
-    if (!origin) return;
-    if (origin->stack_trace) g->origin.stack_trace = cr_arena_strdup(&g->arena, origin->stack_trace);
-    if (origin->module_stack) g->origin.module_stack = cr_arena_strdup(&g->arena, origin->module_stack);
-    if (origin->source_fn) g->origin.source_fn = cr_arena_strdup(&g->arena, origin->source_fn);
+    if (!origin) return CR_OK;
+    const char *const from[] = { origin->stack_trace, origin->module_stack, origin->source_fn };
+    const char **const to[] = { &g->origin.stack_trace, &g->origin.module_stack, &g->origin.source_fn };
+    for (size_t i = 0; i < CR_COUNT(from); i++)
+        if (from[i] && !(*to[i] = cr_arena_strdup(&g->arena, from[i]))) return CR_ENOMEM;
+    return CR_OK;
 }
 
 static void link_before(cr_graph *g, uint32_t node, uint32_t before) {
@@ -180,8 +213,14 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
         cr_value v = values[i];
         v.node = id;
         if (v.meta) {
-            v.meta = cr_arena_copy(&g->arena, v.meta, sizeof *v.meta);
-            if (!v.meta) goto failed;
+            cr_meta *copy = cr_arena_copy(&g->arena, v.meta, sizeof *v.meta);
+            if (!copy) goto failed;
+            if (!copy->storage) copy->storage = cr__fresh_storage();
+            v.meta = copy;
+        }
+        if (!v.expr && (v.type == CR_T_INT || v.type == CR_T_FLOAT || v.type == CR_T_BOOL)) {
+            v.expr = cr_unknown_number(g->env, (cr_type)v.type);
+            if (!v.expr) goto failed;
         }
         if (unique_name(g, v.name, &v.name) || cr_map_put_str(&g->names, v.name, g->values.n + 1)) goto failed;
         g->values.at[g->values.n++] = v;
@@ -199,6 +238,7 @@ failed:
         const char *name = g->values.at[--g->values.n].name;
         cr_map_remove(&g->names, name, strlen(name));
     }
+    cr_env_recover(g->env);
     return CR_ENOMEM;
 }
 
@@ -272,213 +312,44 @@ cr_graph *cr_graph_subgraph(const cr_graph *g, size_t i) { return g->subgraphs.a
 
 /* ---- calls ---- */
 
+/* Is an argument the parameter's default, so that leaving it out means the same? */
+static bool is_default(const cr_param *p, const cr_arg *a) { return p->has_default && cr__arg_equal(a, &p->fallback); }
+
+/* Makes `given` true to what it promises: what differs from its default was given, and so was everything before a
+ * positional argument. Then the text, which leaves defaults out, reads back to the same arguments. */
+static void settle_given(const cr_schema *s, cr_arg *args) {
+    bool positional = false;
+    for (uint16_t k = s->nparams; k-- > 0;) {
+        const cr_param *p = &s->params[k];
+        bool may_omit = is_default(p, &args[k]) || (p->optional && p->keyword_only && args[k].kind == CR_ARG_NONE);
+        if (args[k].given == CR_GIVEN_DEFAULT && !may_omit) args[k].given = p->keyword_only ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL;
+        if (p->keyword_only && args[k].given == CR_GIVEN_POSITIONAL) args[k].given = CR_GIVEN_KEYWORD;
+        if (positional && !p->keyword_only) args[k].given = CR_GIVEN_POSITIONAL;
+        positional |= args[k].given == CR_GIVEN_POSITIONAL;
+    }
+}
+
+/* `args` are the graph's already. */
+static cr_status append_call(cr_graph *g, const cr_op *op, cr_arg *args, const cr_value *values, size_t n, uint32_t *out) {
+    settle_given(&op->schema, args);
+    return add_node(g, (cr_node){ .kind = CR_NODE_CALL, .op = op, .nargs = op->schema.nparams, .args = args }, values, n, out);
+}
+
 cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values, size_t n, uint32_t *out) {
-    cr_node node = { .kind = CR_NODE_CALL, .op = op, .nargs = op->schema.nparams };
-    CR_TRY(cr__args_copy(g, args, op->schema.nparams, &node.args));
-    return add_node(g, node, values, n, out);
-}
-
-cr_status cr__arg_resolve(const cr_graph *g, cr_arena *arena, const cr_arg *arg, cr_arg *out) {
-    *out = *arg;
-    if (arg->kind == CR_ARG_LIST) {
-        cr_arg *items = cr_arena_alloc(arena, arg->n * sizeof *items);
-        if (!items) return CR_ENOMEM;
-        for (uint32_t i = 0; i < arg->n; i++) CR_TRY(cr__arg_resolve(g, arena, &arg->u.list[i], &items[i]));
-        out->u.list = items;
-    } else if (arg->kind == CR_ARG_VALUE) {
-        const cr_value *v = &g->values.at[arg->u.i];
-        out->kind = CR_ARG_NONE;
-        if (v->type == CR_T_TENSOR) {
-            if (!v->meta) return CR_FAIL(CR_EVALUE, "value '%s' has no meta, so results that depend on it cannot be inferred", v->name);
-            out->kind = CR_ARG_META;
-            out->u.meta = v->meta;
-        } else if (v->type == CR_T_INT && v->expr) {
-            out->kind = CR_ARG_INT;
-            out->u.i = cr_dim_of(g->env, v->expr);
-        } else if (v->expr) {
-            out->kind = CR_ARG_SYM;
-            out->u.sym = v->expr;
-        } else {
-            return CR_FAIL(CR_EDATADEP, "value '%s' has no known value or expression here", v->name);
-        }
-    }
-    return CR_OK;
-}
-
-/* A result's name as PyTorch forms it: the op's name, a trailing underscore kept. */
-static cr_value result_value(const cr_op *op, const cr_out *out, cr_env *env, uint16_t ret) {
-    cr_value v = { .name = op->schema.name, .ret = ret };
-    if (out->scalar) {
-        v.type = out->scalar == CR_ARG_INT ? CR_T_INT : out->scalar == CR_ARG_BOOL ? CR_T_BOOL : out->scalar == CR_ARG_FLOAT ? CR_T_FLOAT : CR_T_SCALAR;
-        if (out->scalar == CR_ARG_INT && env) v.expr = cr_dim_sym(env, out->number);
-    } else {
-        v.type = CR_T_TENSOR;
-        v.meta = out->none ? NULL : &out->meta;
-    }
-    return v;
-}
-
-uint64_t cr__fresh_storage(void) {
-    static _Atomic uint64_t last = (uint64_t)1 << 63; /* above the ids of real storages */
-    return ++last;
-}
-
-/* Storage identity of each result: shared with the aliased argument, fresh otherwise. */
-static void give_storages(cr_rule *r) {
-    for (int i = 0; i < r->nout; i++) {
-        cr_out *out = &r->out[i];
-        out->meta.storage = out->alias >= 0 ? cr_rule_meta(r, out->alias)->storage : cr__fresh_storage();
-    }
-}
-
-/* Results of a call on metas. Composite rows run their decomposition on fake tensors of those metas. */
-static cr_status infer_composite(const cr_op *op, cr_env *env, const cr_arg *args, cr_arena *arena, cr_rule *r);
-
-static cr_status infer(const cr_op *op, cr_env *env, const cr_arg *args, cr_arena *arena, cr_rule *r) {
-    const cr_row *row = op->row;
-    bool has_rule = row->shape || row->scalar || row->kernel;
-    if (!has_rule && (row->decomp || row->decomp_fn)) return infer_composite(op, env, args, arena, r);
-    CR_TRY(cr_rule_run(r, op, env, args, NULL));
-    give_storages(r);
-    return CR_OK;
-}
-
-typedef struct faked { cr_tensor *tensor; const cr_meta *meta; } faked;
-typedef struct fakes { CR_VEC(faked) at; } fakes;
-
-static cr_status fake_arg(fakes *f, cr_env *env, cr_arena *arena, const cr_arg *from, cr_arg *to) {
-    *to = *from;
-    if (from->kind == CR_ARG_META) {
-        cr_tensor *t = NULL;
-        CR_TRY(cr_tensor_create_fake(env, from->u.meta, &t));
-        if (cr_vec_push(&f->at, (faked){ t, from->u.meta })) {
-            cr_tensor_release(t);
-            return CR_ENOMEM;
-        }
-        t->meta.flags = from->u.meta->flags;
-        *to = cr_arg_tensor(t);
-        to->given = from->given;
-    } else if (from->kind == CR_ARG_LIST) {
-        cr_arg *items = cr_arena_alloc(arena, from->n * sizeof *items);
-        if (!items) return CR_ENOMEM;
-        for (uint32_t i = 0; i < from->n; i++) CR_TRY(fake_arg(f, env, arena, &from->u.list[i], &items[i]));
-        to->u.list = items;
-    }
-    return CR_OK;
-}
-
-static cr_status collect_result(cr_rule *r, const fakes *f, const cr_arg *result) {
-    if (result->kind == CR_ARG_LIST) {
-        for (uint32_t i = 0; i < result->n; i++) CR_TRY(collect_result(r, f, &result->u.list[i]));
-        return CR_OK;
-    }
-    cr_out *out = cr_rule_add(r);
-    if (!out) return CR_ENOMEM;
-    if (result->kind != CR_ARG_TENSOR) {
-        out->none = result->kind == CR_ARG_NONE;
-        out->scalar = out->none ? 0 : result->kind;
-        out->number = result->u.i;
-        return CR_OK;
-    }
-    cr_meta_copy(&out->meta, &result->u.t->meta);
-    out->meta.flags = 0;
-    out->meta.storage = cr__fresh_storage();
-    for (size_t i = 0; i < f->at.n; i++)
-        if (f->at.at[i].tensor->storage == result->u.t->storage) out->meta.storage = f->at.at[i].meta->storage;
-    return CR_OK;
-}
-
-static cr_status infer_composite(const cr_op *op, cr_env *env, const cr_arg *args, cr_arena *arena, cr_rule *r) {
-    fakes f = { { 0 } };
-    cr_arg inputs[CR_MAX_PARAMS], results[16] = { { 0 } };
-    uint16_t n = op->schema.nparams;
-    cr_status status = CR_OK;
-    r->op = op->base;
-    r->env = env;
-    r->arg = args;
-    r->nargs = n;
-    r->result = -1;
-    r->out = r->inline_out;
-    r->nout = 0;
-    r->out_cap = CR_INLINE_OUTS;
-    for (uint16_t i = 0; i < n && !status; i++) status = fake_arg(&f, env, arena, &args[i], &inputs[i]);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = true, .depth = saved.depth + 1, .env = env };
-    if (!status) status = cr_call(op, inputs, results);
-    *ambient = saved;
-    for (uint16_t i = 0; i < op->schema.nreturns && !status; i++) status = collect_result(r, &f, &results[i]);
-    cr_results_release(results, op->schema.nreturns);
-    for (size_t i = 0; i < f.at.n; i++) cr_tensor_release(f.at.at[i].tensor);
-    cr_vec_dispose(&f.at);
-    return status;
-}
-
-/* Visible results from the rule, then "x after" for each written argument. */
-static cr_status call_values(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_rule *r, cr_value *values, size_t max, size_t *n) {
-    const cr_schema *s = &op->schema;
-    size_t count = 0;
-    int at = 0;
-    for (uint16_t i = 0; i < s->nreturns; i++) {
-        int m = s->returns[i].list ? r->nout - at - (s->nreturns - 1 - i) : 1;
-        for (int k = 0; k < m && at < r->nout; k++, at++) {
-            if (count == max) return CR_FAIL(CR_ERUNTIME, "%s: more than %zu results", op->name, max);
-            values[count++] = result_value(op, &r->out[at], g->env, i);
-        }
-    }
-    for (uint16_t i = 0; i < s->nparams; i++) {
-        if (!s->params[i].writes || args[i].kind != CR_ARG_VALUE) continue;
-        if (count == max) return CR_FAIL(CR_ERUNTIME, "%s: more than %zu results", op->name, max);
-        const cr_value *before = &g->values.at[args[i].u.i];
-        const cr_meta *after = before->meta;
-        bool metadata = (op->base->tags & (CR_TAG_METADATA | CR_TAG_INPLACE_VIEW)) && !i;
-        values[count++] = (cr_value){ .name = before->name, .ret = i, .type = CR_T_TENSOR, .hidden = true, .meta = metadata && r->nout ? &r->out[0].meta : after };
-    }
-    *n = count;
-    return CR_OK;
-}
-
-/* An in-place or out result *is* its target: same meta, whatever the functional rule said about layout. */
-static void aim_results(const cr_graph *g, const cr_op *op, const cr_arg *args, cr_rule *r) {
-    if (op->variant == CR_FUNCTIONAL || (op->base->tags & (CR_TAG_METADATA | CR_TAG_INPLACE_VIEW))) return;
-    for (int i = 0; i < r->nout && i < op->schema.nreturns; i++) {
-        const cr_arg *target = op->variant == CR_INPLACE ? &args[0] : &args[op->schema.nparams - op->schema.nreturns + i];
-        if (target->kind == CR_ARG_VALUE && g->values.at[target->u.i].meta) cr_meta_copy(&r->out[i].meta, g->values.at[target->u.i].meta);
-    }
+    cr_arg *copy = NULL;
+    CR_TRY(cr__args_copy(g, args, op->schema.nparams, &copy));
+    return append_call(g, op, copy, values, n, out);
 }
 
 cr_status cr_graph_call(cr_graph *g, const cr_op *op, const cr_arg *args, uint32_t *node) {
-    enum { MAX_VALUES = 256 };
-    cr_value *values = NULL;
     cr_arena arena;
     cr_arena_init(&arena);
-    cr_rule rule;
-    rule.out = rule.inline_out;
+    cr_value *values = NULL;
     size_t n = 0;
-    cr_status status = CR_OK;
-    values = cr_arena_alloc(&arena, MAX_VALUES * sizeof *values);
-    if (!values) { status = CR_ENOMEM; goto out; }
-    const cr_region *region = cr__region_find(op);
-    if (region) {
-        CR_TRY_OUT(region->rule(g, op, args, values, &n, MAX_VALUES));
-    } else {
-        cr_arg resolved[CR_MAX_PARAMS];
-        for (uint16_t i = 0; i < op->base->schema.nparams; i++) {
-            const cr_param *p = &op->base->schema.params[i];
-            const cr_arg *given = &args[i];
-            if (op->variant == CR_OUT) {
-                given = &p->fallback;
-                for (uint16_t k = 0; k < op->schema.nparams; k++)
-                    if (!strcmp(op->schema.params[k].name, p->name)) given = &args[k];
-            }
-            CR_TRY_OUT(cr__arg_resolve(g, &arena, given, &resolved[i]));
-        }
-        CR_TRY_OUT(infer(op->base, g->env, resolved, &arena, &rule));
-        aim_results(g, op, args, &rule);
-        CR_TRY_OUT(call_values(g, op, args, &rule, values, MAX_VALUES, &n));
-    }
-    CR_TRY_OUT(cr_graph_call_with(g, op, args, values, n, node));
-out:
-    cr_rule_dispose(&rule);
+    cr_arg *copy = NULL;
+    cr_status status = cr__args_copy(g, args, op->schema.nparams, &copy); /* refuses what a graph cannot hold */
+    if (!status) status = cr__infer(g, op, copy, &arena, &values, &n);
+    if (!status) status = append_call(g, op, copy, values, n, node);
     cr_arena_dispose(&arena);
     return status;
 }
@@ -528,7 +399,7 @@ cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size
         return CR_FAIL(CR_EVALUE, "%s takes %d arguments, not %zu", target->op->name, target->op->schema.nparams, n);
     cr_arg *copy = NULL;
     CR_TRY(cr__args_copy(g, args, n, &copy));
-    target = &g->nodes.at[node];
+    if (target->kind == CR_NODE_CALL) settle_given(&target->op->schema, copy);
     target->args = copy;
     target->nargs = (uint16_t)n;
     return CR_OK;

@@ -34,7 +34,7 @@ typedef struct cr_value {
     uint8_t type;         /* cr_type: TENSOR, INT, FLOAT, BOOL, SCALAR, ... */
     bool hidden;
     const cr_meta *meta;  /* tensors; NULL when unknown */
-    cr_sym expr;          /* INT, FLOAT, BOOL values: of the graph's environment; NULL when unknown */
+    cr_sym expr;          /* INT, FLOAT, BOOL values: of the graph's environment; a fresh symbol when unknown */
 } cr_value;
 
 /* Where a node came from; NULL when unknown. Kept by passes. */
@@ -53,7 +53,7 @@ typedef struct cr_node {
 } cr_node;
 
 /* ---- life ---- */
-/* `env` may be NULL (no symbols); retained. */
+/* `env` is retained; NULL: a fresh one is made. */
 CR_NODISCARD cr_status cr_graph_create(cr_env *env, cr_graph **out);
 void cr_graph_retain(cr_graph *g);
 void cr_graph_release(cr_graph *g);
@@ -77,9 +77,12 @@ void cr_graph_count_uses(const cr_graph *g, uint32_t *counts);
 /* Calls fn on every value id that `args` mention, lists included. */
 void cr_args_visit_values(const cr_arg *args, size_t n, void (*fn)(void *user, uint32_t value), void *user);
 
+/* Memory that lives as long as the graph, for what is about to be put into it. NULL: out of memory. */
+void *cr_graph_alloc(cr_graph *g, size_t size);
+
 /* ---- building: nodes go before the insertion point (the end, at first) ---- */
 void cr_graph_insert_before(cr_graph *g, uint32_t node); /* CR_NO_NODE: at the end (before the output node) */
-void cr_graph_set_origin(cr_graph *g, const cr_origin *origin); /* copied into nodes made from now on; NULL: none */
+CR_NODISCARD cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin); /* of the nodes made from now on; NULL: none */
 /* `name` is a wish; it is made unique by _1, _2, ... and its odd characters become '_'. */
 CR_NODISCARD cr_status cr_graph_placeholder(cr_graph *g, const char *name, const cr_meta *meta, uint32_t *value);
 CR_NODISCARD cr_status cr_graph_placeholder_number(cr_graph *g, const char *name, cr_type type, cr_sym expr, uint32_t *value);

@@ -1,7 +1,8 @@
 /* parse.c: reads the text that print.c writes (its grammar is described there).
  *
- * Result types may be left out: the op's rule then gives them, which keeps hand-written tests short. Depth and sizes are
- * bounded by the text; every error is CR_EFORMAT with line and column. */
+ * Result types may be left out: the op's rule then gives them, which keeps hand-written tests short. Where an op has
+ * several results, one name may stand for them all and be taken apart with `_operator.getitem`, as FX graphs do. Depth and
+ * sizes are bounded by the text; every error is CR_EFORMAT with line and column. */
 #include "graph/internal.h"
 
 #include <ctype.h>
@@ -9,26 +10,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_DEPTH = 64, MAX_ITEMS = 4096 };
+enum { MAX_DEPTH = 64, MAX_NESTING = 16, MAX_ITEMS = 4096, MAX_CONSTANT_BYTES = 1 << 20 };
+
+typedef struct tuple { const char *name; uint32_t node; } tuple; /* a name that stands for all results of a node */
 
 typedef struct parser {
     const char *text, *at;
     cr_env *env;
     cr_graph *g;
     cr_arena scratch;
-    int depth;
-    struct parser *outer; /* of a subgraph */
+    CR_VEC(tuple) tuples;
+    int depth, nesting; /* of lists; of graphs */
 } parser;
 
+static cr_status fail(parser *p, const char *format, ...) CR_PRINTF(2, 3);
 static cr_status fail(parser *p, const char *format, ...) {
-    char what[256];
+    cr_str what;
+    cr_str_init(&what);
     va_list args;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    cr_str_addv(&what, format, args);
     va_end(args);
     int line, column;
     cr_text_position(p->text, p->at, &line, &column);
-    return CR_FAIL(CR_EFORMAT, "graph text %d:%d: %s", line, column, what);
+    cr_status status = CR_FAIL(CR_EFORMAT, "graph text %d:%d: %s", line, column, cr_str_get(&what));
+    cr_str_dispose(&what);
+    return status;
+}
+
+/* The last error, with the position of `at`; out of memory stays what it is. */
+static cr_status fail_at(parser *p, const char *at, cr_status status) {
+    if (!status || status == CR_ENOMEM) return status;
+    p->at = at;
+    return fail(p, "%s", cr_error_message());
 }
 
 static void skip(parser *p) {
@@ -38,11 +52,14 @@ static void skip(parser *p) {
     }
 }
 
+static bool name_char(char c) { return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80; }
+
+/* A word does not match the beginning of a longer one. */
 static bool accept(parser *p, const char *token) {
     skip(p);
     size_t n = strlen(token);
     if (strncmp(p->at, token, n)) return false;
-    if (isalpha((unsigned char)token[0]) && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_')) return false;
+    if (name_char(token[n - 1]) && name_char(p->at[n])) return false;
     p->at += n;
     return true;
 }
@@ -50,10 +67,8 @@ static bool accept(parser *p, const char *token) {
 static cr_status expect(parser *p, const char *token) {
     if (accept(p, token)) return CR_OK;
     if (!*p->at) return fail(p, "expected '%s', found the end", token);
-    return fail(p, "expected '%s', found '%.12s'", token, p->at);
+    return fail(p, "expected '%s', found '%.*s'", token, (int)CR_MIN(strcspn(p->at, "\n"), 12), p->at);
 }
-
-static bool name_char(char c) { return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80; }
 
 static cr_status read_name(parser *p, char **out) {
     skip(p);
@@ -106,8 +121,6 @@ static cr_status read_string(parser *p, char **out, size_t *length) {
 
 /* ---- sizes ---- */
 
-static cr_env *symbols(parser *p) { return p->env; }
-
 /* One expression, up to a comma or the closing bracket at its own level. */
 static cr_status read_dim(parser *p, cr_dim *out) {
     skip(p);
@@ -128,12 +141,14 @@ static cr_status read_dim(parser *p, cr_dim *out) {
     char *text = cr_arena_strndup(&p->scratch, begin, (size_t)(end - begin));
     if (!text) return CR_ENOMEM;
     cr_sym e = NULL;
-    cr_status status = cr_sym_parse(symbols(p), text, false, &e);
-    if (status == CR_ENOMEM) return status;
-    if (status) return fail(p, "not a size: %s", cr_error_message());
+    CR_TRY(fail_at(p, begin, cr_sym_parse(p->env, text, false, &e)));
+    if (cr_sym_type_of(e) != CR_TYPE_INT) return fail(p, "a size is an integer");
     p->at = end;
-    *out = cr_dim_of(symbols(p), e);
-    return CR_OK;
+    *out = cr_dim_of(p->env, e);
+    if (*out != CR_DIM_OVERFLOW) return CR_OK;
+    CR_TRY(cr__env_status(p->env));
+    p->at = begin;
+    return fail(p, "number out of range");
 }
 
 static cr_status read_dims(parser *p, const char *close, int *n, cr_dim *out) {
@@ -147,46 +162,97 @@ static cr_status read_dims(parser *p, const char *close, int *n, cr_dim *out) {
 
 /* ---- types ---- */
 
-static cr_status find_value(parser *p, const char *name, uint32_t *out) {
+typedef struct results { cr_value *at; size_t n, cap, typed; bool single; } results; /* single: one name, no brackets */
+
+static cr_status find_value(parser *p, const char *at, const char *name, uint32_t *out) {
     *out = cr_graph_find(p->g, name);
-    return *out == CR_NO_VALUE ? fail(p, "'%%%s' is not defined before its use", name) : CR_OK;
+    if (*out != CR_NO_VALUE) return CR_OK;
+    p->at = at;
+    for (size_t i = 0; i < p->tuples.n; i++)
+        if (!strcmp(p->tuples.at[i].name, name)) return fail(p, "'%%%s' stands for several results; take one with _operator.getitem", name);
+    return fail(p, "'%%%s' is not defined before its use", name);
+}
+
+static cr_status read_device_name(parser *p, cr_device *out) {
+    const char *begin = p->at;
+    while (name_char(*p->at) || *p->at == ':') p->at++;
+    char *device = cr_arena_strndup(&p->scratch, begin, (size_t)(p->at - begin));
+    return device ? fail_at(p, begin, cr_device_parse(device, out)) : CR_ENOMEM;
+}
+
+static cr_status read_offset(parser *p, cr_dim *out) {
+    const char *begin = p->at;
+    char *end;
+    if (*p->at == '(') {
+        p->at++;
+        CR_TRY(read_dim(p, out));
+        return expect(p, ")");
+    }
+    errno = 0;
+    *out = strtoll(p->at, &end, 10);
+    if (end == begin || errno || *out < 0) return fail(p, "an offset is a number from 0 on, or an expression in parentheses");
+    p->at = end;
+    return CR_OK;
 }
 
 static cr_status read_meta(parser *p, int dtype, cr_meta *m) {
     cr_meta_init(m, dtype, (cr_device){ CR_CPU, -1 });
     cr_dim size[CR_MAX_RANK];
     int rank, nstrides;
+    skip(p);
+    const char *begin = p->at;
     CR_TRY(expect(p, "["));
     CR_TRY(read_dims(p, "]", &rank, size));
-    for (int i = 0; i < rank; i++)
-        if (cr_dim_is_plain(size[i]) && size[i] < 0) return fail(p, "negative size %lld", (long long)size[i]);
-    if (cr_meta_set_dense(p->env, m, rank, size, CR_CONTIGUOUS)) return fail(p, "%s", cr_error_message());
+    CR_TRY(fail_at(p, begin, cr_meta_set_dense(p->env, m, rank, size, CR_CONTIGUOUS)));
+    CR_TRY(cr__env_status(p->env));
     if (*p->at == '(') {
         p->at++;
         CR_TRY(read_dims(p, ")", &nstrides, m->stride));
         if (nstrides != rank) return fail(p, "%d strides for %d sizes", nstrides, rank);
+        for (int d = 0; d < rank; d++)
+            if (cr_dim_is_plain(m->stride[d]) && m->stride[d] < 0) return fail(p, "negative stride %lld", (long long)m->stride[d]);
     }
     if (*p->at == '+') {
         p->at++;
-        CR_TRY(read_dim(p, &m->offset));
+        CR_TRY(read_offset(p, &m->offset));
     }
     if (*p->at == '@') {
         p->at++;
-        const char *begin = p->at;
-        while (name_char(*p->at) || *p->at == ':') p->at++;
-        char *device = cr_arena_strndup(&p->scratch, begin, (size_t)(p->at - begin));
-        if (!device) return CR_ENOMEM;
-        if (cr_device_parse(device, &m->device)) return fail(p, "%s", cr_error_message());
+        CR_TRY(read_device_name(p, &m->device));
     }
-    if (*p->at == '\'') {
-        p->at++;
-        m->flags |= CR_META_WRAPPED;
-    }
+    if (accept(p, "conj")) m->flags |= CR_META_CONJ;
+    if (accept(p, "neg")) m->flags |= CR_META_NEG;
     m->storage = cr__fresh_storage();
     return CR_OK;
 }
 
-static cr_status read_type(parser *p, cr_value *v) {
+static cr_status read_expr(parser *p, const char *stop, cr_sym *out) {
+    const char *begin = p->at;
+    size_t n = strcspn(begin, stop);
+    char *text = cr_arena_strndup(&p->scratch, begin, n);
+    if (!text) return CR_ENOMEM;
+    CR_TRY(fail_at(p, begin, cr_sym_parse(p->env, text, false, out)));
+    p->at = begin + n;
+    return CR_OK;
+}
+
+/* The storage of an earlier value, or of an earlier result of the same statement. */
+static cr_status read_owner(parser *p, const results *r, cr_meta *meta) {
+    char *owner;
+    CR_TRY(expect(p, "%"));
+    const char *begin = p->at;
+    CR_TRY(read_name(p, &owner));
+    const cr_value *value = NULL;
+    for (size_t i = 0; r && i < r->n; i++)
+        if (!strcmp(r->at[i].name, owner)) value = &r->at[i];
+    uint32_t id = cr_graph_find(p->g, owner);
+    if (!value && id != CR_NO_VALUE) value = &p->g->values.at[id];
+    if (value && value->meta && value->meta != meta) return meta->storage = value->meta->storage, CR_OK;
+    p->at = begin;
+    return fail(p, value ? "'%%%s' is not a tensor with a type" : "'%%%s' is not defined before its use", owner);
+}
+
+static cr_status read_type(parser *p, const results *r, cr_value *v) {
     static const struct { const char *name; cr_type type; } kinds[] = {
         { "tensor", CR_T_TENSOR }, { "int", CR_T_INT }, { "float", CR_T_FLOAT }, { "bool", CR_T_BOOL }, { "number", CR_T_SCALAR }, { "str", CR_T_STR }, { "any", CR_T_ANY },
     };
@@ -199,14 +265,11 @@ static cr_status read_type(parser *p, cr_value *v) {
         if (*p->at != '{') return CR_OK;
         p->at++;
         const char *open = p->at;
-        size_t n = strcspn(open, "}\n");
-        char *text = cr_arena_strndup(&p->scratch, open, n);
-        if (!text) return CR_ENOMEM;
-        cr_status status = cr_sym_parse(symbols(p), text, false, &v->expr);
-        if (status == CR_ENOMEM) return status;
-        if (status) return fail(p, "%s", cr_error_message());
-        p->at += n;
-        return expect(p, "}");
+        CR_TRY(read_expr(p, "}\n", &v->expr));
+        static const uint8_t types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+        if (types[cr_sym_type_of(v->expr)] == v->type) return expect(p, "}");
+        p->at = open;
+        return fail(p, "the expression is not of type '%s'", name);
     }
     int dtype;
     if (!cr_dtype_find(name, &dtype)) {
@@ -218,15 +281,7 @@ static cr_status read_type(parser *p, cr_value *v) {
     CR_TRY(read_meta(p, dtype, meta));
     v->type = CR_T_TENSOR;
     v->meta = meta;
-    if (!accept(p, "of")) return CR_OK;
-    char *owner;
-    uint32_t value;
-    CR_TRY(expect(p, "%"));
-    CR_TRY(read_name(p, &owner));
-    CR_TRY(find_value(p, owner, &value));
-    if (!p->g->values.at[value].meta) return fail(p, "'%%%s' is not a tensor", owner);
-    meta->storage = p->g->values.at[value].meta->storage;
-    return CR_OK;
+    return accept(p, "of") ? read_owner(p, r, meta) : CR_OK;
 }
 
 /* ---- arguments ---- */
@@ -255,21 +310,22 @@ static cr_status read_args(parser *p, const char *close, cr_arg **out, uint32_t 
 static cr_status read_double(parser *p, double *out) {
     char *end;
     skip(p);
-    *out = strtod(p->at, &end);
+    *out = cr_strtod(p->at, &end);
     if (end == p->at) return fail(p, "expected a number");
     p->at = end;
     return CR_OK;
 }
 
-static cr_status read_number(parser *p, cr_arg *out) {
+/* `any`: also integers that a size could not be. */
+static cr_status read_number(parser *p, bool any, cr_arg *out) {
     char *end_int, *end_float;
     errno = 0;
     long long i = strtoll(p->at, &end_int, 10);
     bool overflow = errno != 0;
-    double f = strtod(p->at, &end_float);
+    double f = cr_strtod(p->at, &end_float);
     if (end_float == p->at) return fail(p, "expected an argument");
     if (end_int == end_float) {
-        if (overflow || i < CR_DIM_TAG_LIMIT) return fail(p, "number out of range");
+        if (overflow || (!any && i < CR_DIM_TAG_LIMIT)) return fail(p, "number out of range");
         *out = cr_arg_int(i);
     } else {
         *out = cr_arg_float(f);
@@ -296,7 +352,7 @@ static cr_status read_device(parser *p, cr_arg *out) {
     CR_TRY(read_string(p, &text, &n));
     CR_TRY(expect(p, ")"));
     *out = (cr_arg){ .kind = CR_ARG_DEVICE, .given = 1 };
-    return cr_device_parse(text, &out->u.device) ? fail(p, "%s", cr_error_message()) : CR_OK;
+    return fail_at(p, p->at, cr_device_parse(text, &out->u.device));
 }
 
 /* A bare word: a dtype, a memory format, a layout. */
@@ -328,11 +384,12 @@ static cr_status read_graph_ref(parser *p, cr_arg *out) {
 
 static cr_status read_arg(parser *p, cr_arg *out) {
     skip(p);
+    const char *begin = p->at;
     if (accept(p, "%")) {
         char *name;
         uint32_t value;
         CR_TRY(read_name(p, &name));
-        CR_TRY(find_value(p, name, &value));
+        CR_TRY(find_value(p, begin, name, &value));
         *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = p->g->values.at[value].type, .u.i = value };
         return CR_OK;
     }
@@ -357,17 +414,16 @@ static cr_status read_arg(parser *p, cr_arg *out) {
         return CR_OK;
     }
     bool number = isdigit((unsigned char)*p->at) || *p->at == '-' || *p->at == '.' || !strncmp(p->at, "inf", 3) || !strncmp(p->at, "nan", 3);
-    return number ? read_number(p, out) : read_word(p, out);
+    return number ? read_number(p, false, out) : read_word(p, out);
 }
 
 /* ---- statements ---- */
 
-typedef struct results { cr_value *at; size_t n, cap; bool typed; } results;
-
 static cr_status add_result(parser *p, results *r, const char *name, bool hidden) {
-    if (cr_graph_find(p->g, name) != CR_NO_VALUE) return fail(p, "'%%%s' is defined twice", name);
-    for (size_t i = 0; i < r->n; i++)
-        if (!strcmp(r->at[i].name, name)) return fail(p, "'%%%s' is defined twice", name);
+    bool twice = cr_graph_find(p->g, name) != CR_NO_VALUE;
+    for (size_t i = 0; i < r->n; i++) twice |= !strcmp(r->at[i].name, name);
+    for (size_t i = 0; i < p->tuples.n; i++) twice |= !strcmp(p->tuples.at[i].name, name);
+    if (twice) return fail(p, "'%%%s' is defined twice", name);
     if (r->n == r->cap) {
         size_t cap = r->cap ? 2 * r->cap : 8;
         cr_value *grown = cr_arena_calloc(&p->scratch, cap, sizeof *grown);
@@ -396,28 +452,32 @@ static cr_status read_result_list(parser *p, results *r) {
         CR_TRY(read_result(p, r));
     }
     if (!accept(p, ":")) return CR_OK;
-    r->typed = true;
     CR_TRY(expect(p, "["));
     for (size_t i = first; i < r->n; i++) {
         if (i > first) CR_TRY(expect(p, ","));
-        CR_TRY(read_type(p, &r->at[i]));
+        CR_TRY(read_type(p, r, &r->at[i]));
     }
+    r->typed += r->n - first;
     return expect(p, "]");
 }
 
 static cr_status read_results(parser *p, results *r) {
     skip(p);
     if (*p->at != '%' && *p->at != '[') return CR_OK; /* a call for its effect */
+    bool list = false;
     do {
-        if (accept(p, "[")) CR_TRY(read_result_list(p, r));
-        else {
-            CR_TRY(read_result(p, r));
-            if (accept(p, ":")) {
-                r->typed = true;
-                CR_TRY(read_type(p, &r->at[r->n - 1]));
-            }
+        if (accept(p, "[")) {
+            list = true;
+            CR_TRY(read_result_list(p, r));
+            continue;
         }
+        CR_TRY(read_result(p, r));
+        if (!accept(p, ":")) continue;
+        r->typed++;
+        CR_TRY(read_type(p, r, &r->at[r->n - 1]));
     } while (accept(p, ","));
+    r->single = r->n == 1 && !list;
+    if (r->typed && r->typed != r->n) return fail(p, "give every result a type, or none");
     return expect(p, "=");
 }
 
@@ -456,10 +516,7 @@ static cr_status read_call_args(parser *p, const cr_op *op, cr_binding *binding)
             CR_TRY(read_arg(p, &args[nargs++]));
         }
     }
-    cr_status status = cr_bind(op, true, args, nargs, keywords, nkeywords, &p->scratch, binding);
-    if (!status || status == CR_ENOMEM) return status;
-    p->at = open;
-    return fail(p, "%s", cr_error_message());
+    return fail_at(p, open, cr_bind(op, true, args, nargs, keywords, nkeywords, &p->scratch, binding));
 }
 
 static cr_status read_origin(parser *p, cr_origin *origin) {
@@ -467,108 +524,208 @@ static cr_status read_origin(parser *p, cr_origin *origin) {
     for (;;) {
         char *text;
         size_t n;
-        const char **slot = accept(p, "stack=") ? &origin->stack_trace : accept(p, "module=") ? &origin->module_stack : accept(p, "fn=") ? &origin->source_fn : NULL;
+        const char **slot = accept(p, "stack=") ? &origin->stack_trace
+                            : accept(p, "module=") ? &origin->module_stack
+                            : accept(p, "fn=") ? &origin->source_fn : NULL;
         if (!slot) return CR_OK;
         CR_TRY(read_string(p, &text, &n));
         *slot = text;
     }
 }
 
-/* Which schema return each typed result belongs to: lists take what the fixed ones leave. */
-static cr_status assign_returns(parser *p, const cr_op *op, results *r) {
+/* Which schema return or parameter each typed result belongs to: a list takes what the fixed ones leave. */
+static cr_status assign_returns(parser *p, const cr_op *op, const cr_arg *args, results *r) {
     const cr_schema *s = &op->schema;
-    size_t visible = 0, hidden = 0;
-    for (size_t i = 0; i < r->n; i++) *(r->at[i].hidden ? &hidden : &visible) += 1;
-    if (s->varargs_returns) {
-        for (size_t i = 0; i < r->n; i++) r->at[i].ret = (uint16_t)i;
-        return CR_OK;
-    }
+    size_t visible = 0, at = 0;
+    while (visible < r->n && !r->at[visible].hidden) visible++;
+    for (size_t i = visible; i < r->n; i++)
+        if (!r->at[i].hidden) return fail(p, "hidden results come last");
     size_t lists = 0;
     for (uint16_t k = 0; k < s->nreturns; k++) lists += s->returns[k].list;
-    if (lists ? visible + lists < s->nreturns : visible != s->nreturns) return fail(p, "%s gives %d results, not %zu", op->name, s->nreturns, visible);
-    size_t at = 0;
+    if (!s->varargs_returns && (lists ? visible + lists < s->nreturns : visible != s->nreturns))
+        return fail(p, "%s gives %d results, not %zu", op->name, s->nreturns, visible);
+    for (; s->varargs_returns && at < visible; at++) r->at[at].ret = (uint16_t)at;
     for (uint16_t k = 0; k < s->nreturns; k++) {
         size_t m = s->returns[k].list ? visible - at - (s->nreturns - 1u - k) : 1;
         for (size_t i = 0; i < m; i++) r->at[at++].ret = k;
     }
-    for (uint16_t k = 0; k < s->nparams && hidden; k++)
-        if (s->params[k].writes && at < r->n) r->at[at++].ret = k;
+    for (uint16_t k = 0; k < s->nparams; k++) {
+        if (!s->params[k].writes) continue;
+        uint32_t n = args[k].kind == CR_ARG_LIST ? args[k].n : args[k].kind == CR_ARG_VALUE;
+        for (uint32_t i = 0; i < n; i++, at++) {
+            if (at >= r->n) return fail(p, "%s writes '%s': name what it is after, as %%name!", op->name, s->params[k].name);
+            r->at[at].ret = k;
+        }
+    }
+    return at == r->n ? CR_OK : fail(p, "%s writes fewer arguments than there are hidden results", op->name);
+}
+
+static cr_status add_typed(parser *p, const cr_op *op, const cr_arg *args, results *r) {
+    uint32_t id;
+    CR_TRY(assign_returns(p, op, args, r));
+    return cr_graph_call_with(p->g, op, args, r->at, r->n, &id);
+}
+
+static cr_status add_inferred(parser *p, const cr_op *op, const cr_arg *args, results *r) {
+    uint32_t id, visible = 0;
+    CR_TRY(fail_at(p, p->at, cr_graph_call(p->g, op, args, &id)));
+    const cr_node *node = cr_graph_node(p->g, id);
+    uint32_t first = node->first, count = node->nvalues;
+    for (uint32_t i = 0; i < count; i++) visible += !p->g->values.at[first + i].hidden;
+    if (r->single && visible > 1) return cr_vec_push(&p->tuples, (tuple){ r->at[0].name, id });
+    if (r->n && r->n != count && r->n != visible) return fail(p, "%s gives %u results, not %zu", op->name, visible, r->n);
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->at[i].hidden != p->g->values.at[first + i].hidden) return fail(p, "'%%%s' is %s hidden result", r->at[i].name, r->at[i].hidden ? "no" : "a");
+        CR_TRY(cr_graph_rename(p->g, first + i, r->at[i].name));
+    }
     return CR_OK;
 }
 
-static cr_status add_call(parser *p, const cr_op *op, const cr_arg *args, results *r) {
-    uint32_t id;
-    if (r->typed || op->schema.varargs_returns) {
-        for (size_t i = 0; i < r->n && !op->schema.varargs_returns; i++)
-            if (r->at[i].type == CR_T_TENSOR && !r->at[i].meta && !r->at[i].name) return fail(p, "give every result a type or none");
-        if (r->typed) {
-            CR_TRY(assign_returns(p, op, r));
-            return cr_graph_call_with(p->g, op, args, r->at, r->n, &id);
-        }
+/* %b = _operator.getitem(%a, 1), where %a stands for several results: result 1 is %b. */
+static cr_status read_getitem(parser *p, results *r) {
+    char *name;
+    cr_dim index;
+    CR_TRY(expect(p, "("));
+    CR_TRY(expect(p, "%"));
+    const char *begin = p->at;
+    CR_TRY(read_name(p, &name));
+    CR_TRY(expect(p, ","));
+    CR_TRY(read_dim(p, &index));
+    CR_TRY(expect(p, ")"));
+    for (size_t i = 0; i < p->tuples.n; i++) {
+        if (strcmp(p->tuples.at[i].name, name)) continue;
+        const cr_node *node = cr_graph_node(p->g, p->tuples.at[i].node);
+        if (!cr_dim_is_plain(index) || index < 0 || index >= node->nvalues || p->g->values.at[node->first + index].hidden) return fail(p, "'%%%s' has no result %lld", name, (long long)index);
+        if (r->n != 1) return fail(p, "getitem gives one result");
+        return cr_graph_rename(p->g, node->first + (uint32_t)index, r->at[0].name);
     }
-    cr_status status = cr_graph_call(p->g, op, args, &id);
-    if (status == CR_ENOMEM) return status;
-    if (status) return fail(p, "%s", cr_error_message());
-    const cr_node *node = cr_graph_node(p->g, id);
-    uint32_t first = node->first, count = node->nvalues, visible = 0;
-    for (uint32_t i = 0; i < count; i++) visible += !p->g->values.at[first + i].hidden;
-    if (r->n && r->n != count && r->n != visible) return fail(p, "%s gives %u results, not %zu", op->name, visible, r->n);
-    for (uint32_t i = 0; i < r->n; i++) CR_TRY(cr_graph_rename(p->g, first + i, r->at[i].name));
-    return CR_OK;
+    p->at = begin;
+    return fail(p, "'%%%s' does not stand for several results", name);
+}
+
+static cr_status read_get_attr(parser *p, results *r) {
+    char *target;
+    size_t n;
+    uint32_t value;
+    cr_origin origin;
+    skip(p);
+    const char *begin = p->at;
+    CR_TRY(read_string(p, &target, &n));
+    CR_TRY(read_origin(p, &origin));
+    if (r->n != 1) return fail(p, "get_attr gives one result");
+    CR_TRY(cr_graph_set_origin(p->g, &origin));
+    CR_TRY(fail_at(p, begin, cr_graph_get_attr(p->g, target, &value)));
+    CR_TRY(cr_graph_rename(p->g, value, r->at[0].name));
+    return r->at[0].meta ? cr_graph_set_meta(p->g, value, r->at[0].meta) : CR_OK;
 }
 
 static cr_status read_statement(parser *p) {
     results r = { 0 };
     CR_TRY(read_results(p, &r));
-    cr_origin origin;
-    if (accept(p, "get_attr")) {
-        char *target;
-        size_t n;
-        uint32_t value;
-        CR_TRY(read_string(p, &target, &n));
-        CR_TRY(read_origin(p, &origin));
-        if (r.n != 1) return fail(p, "get_attr gives one result");
-        cr_graph_set_origin(p->g, &origin);
-        cr_status status = cr_graph_get_attr(p->g, target, &value);
-        if (status) return status == CR_ENOMEM ? status : fail(p, "%s", cr_error_message());
-        CR_TRY(cr_graph_rename(p->g, value, r.at[0].name));
-        return r.at[0].meta ? cr_graph_set_meta(p->g, value, r.at[0].meta) : CR_OK;
-    }
+    if (accept(p, "get_attr")) return read_get_attr(p, &r);
+    if (accept(p, "_operator.getitem")) return read_getitem(p, &r);
     const cr_op *op;
+    cr_origin origin;
+    skip(p);
+    const char *begin = p->at;
     CR_TRY(read_op(p, &op));
     cr_binding *binding = cr_arena_alloc(&p->scratch, sizeof *binding);
     if (!binding) return CR_ENOMEM;
     CR_TRY(read_call_args(p, op, binding));
     CR_TRY(read_origin(p, &origin));
-    cr_graph_set_origin(p->g, &origin);
-    return add_call(p, op, binding->args, &r);
+    CR_TRY(cr_graph_set_origin(p->g, &origin));
+    const char *end = p->at;
+    p->at = begin; /* where complaints about the call point */
+    CR_TRY(r.typed ? add_typed(p, op, binding->args, &r) : add_inferred(p, op, binding->args, &r));
+    p->at = end;
+    return CR_OK;
+}
+
+static cr_status read_bound(parser *p, int64_t *out) {
+    if (accept(p, "-inf") || accept(p, "inf")) return CR_OK; /* stays as it was set */
+    CR_TRY(read_dim(p, out));
+    return cr_dim_is_plain(*out) ? CR_OK : fail(p, "a bound is a number");
 }
 
 static cr_status read_symbol(parser *p) {
     char *name;
-    int64_t bounds[2] = { INT64_MIN, INT64_MAX }, hint;
+    int64_t lo = INT64_MIN, hi = INT64_MAX, hint;
+    skip(p);
+    const char *begin = p->at;
     CR_TRY(read_name(p, &name));
-    CR_TRY(expect(p, "in"));
-    CR_TRY(expect(p, "["));
-    for (int i = 0; i < 2; i++) {
+    bool real = accept(p, "float"), truth = !real && accept(p, "bool");
+    cr_sym_type type = real ? CR_TYPE_FLOAT : truth ? CR_TYPE_BOOL : CR_TYPE_INT;
+    if (type == CR_TYPE_INT) {
+        CR_TRY(expect(p, "in"));
+        CR_TRY(expect(p, "["));
+        CR_TRY(read_bound(p, &lo));
+        CR_TRY(expect(p, ","));
+        CR_TRY(read_bound(p, &hi));
+        CR_TRY(expect(p, "]"));
+    }
+    cr_sym symbol = cr_sym_find_symbol(p->env, name);
+    if (symbol && cr_sym_type_of(symbol) != type) return fail(p, "'%s' is known with another type", name);
+    if (lo > hi) return fail(p, "the range of %s is empty", name);
+    if (!symbol) symbol = cr_sym_symbol(p->env, name, type, lo, hi);
+    else if (type == CR_TYPE_INT) CR_TRY(fail_at(p, begin, cr_env_narrow(p->env, symbol, lo, hi)));
+    if (!symbol) return cr__env_status(p->env) ? CR_ENOMEM : fail(p, "'%s' cannot be a symbol", name);
+    if (type != CR_TYPE_INT || !accept(p, "hint")) return CR_OK;
+    begin = p->at;
+    CR_TRY(read_bound(p, &hint));
+    return fail_at(p, begin, cr_env_set_hint(p->env, symbol, hint));
+}
+
+/* guard s0 <= 8 "why" */
+static cr_status read_condition(parser *p, cr_cond_kind kind) {
+    cr_sym condition = NULL;
+    char *message = "";
+    size_t n;
+    const char *begin = p->at;
+    CR_TRY(read_expr(p, "\"\n", &condition));
+    if (cr_sym_type_of(condition) != CR_TYPE_BOOL) {
+        p->at = begin;
+        return fail(p, "a condition is true or false");
+    }
+    if (*p->at == '"') CR_TRY(read_string(p, &message, &n));
+    return fail_at(p, begin, cr_env_add_cond(p->env, kind, condition, message));
+}
+
+static cr_status read_elements(parser *p, cr_tensor *t, uint32_t count) {
+    char message[128] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_view whole = cr_tensor_view(t);
+    for (uint32_t i = 0; i < count; i++) {
+        cr_arg item;
         if (i) CR_TRY(expect(p, ","));
-        if (accept(p, "-inf") || accept(p, "inf")) continue;
-        CR_TRY(read_dim(p, &bounds[i]));
-        if (!cr_dim_is_plain(bounds[i])) return fail(p, "a bound is a number");
+        skip(p);
+        if (accept(p, "(")) CR_TRY(read_complex(p, &item));
+        else CR_TRY(read_number(p, true, &item));
+        rt_view one = { .p = whole.p, .dtype = whole.dtype };
+        int64_t at = 0, rest = i;
+        for (int d = whole.rank - 1; d >= 0; d--) {
+            at += rest % whole.size[d] * whole.stride[d];
+            rest /= whole.size[d];
+        }
+        one.p = (char *)whole.p + at * rt_itemsize(whole.dtype);
+        if (rt_fill(&ctx, &one, cr_arg_scalar(&item))) return fail(p, "%s", message);
     }
-    CR_TRY(expect(p, "]"));
-    cr_env *env = symbols(p);
-    cr_sym symbol = cr_sym_find_symbol(env, name);
-    if (symbol) {
-        if (cr_env_narrow(env, symbol, bounds[0], bounds[1])) return fail(p, "%s", cr_error_message());
-    } else {
-        if (bounds[0] > bounds[1]) return fail(p, "the range of %s is empty", name);
-        symbol = cr_sym_symbol(env, name, CR_TYPE_INT, bounds[0], bounds[1]);
-        if (!symbol) return CR_ENOMEM;
-    }
-    if (!accept(p, "hint")) return CR_OK;
-    CR_TRY(read_dim(p, &hint));
-    return cr_env_set_hint(env, symbol, hint);
+    return expect(p, "]");
+}
+
+/* Without elements only the shape is known: a fake tensor, with which the graph can be checked but not run. */
+static cr_status make_constant(parser *p, const cr_meta *meta, cr_tensor **out) {
+    const char *begin = p->at;
+    int64_t bytes;
+    if (!accept(p, "=")) return fail_at(p, begin, cr_tensor_create_fake(p->env, meta, out));
+    CR_TRY(expect(p, "["));
+    for (int d = 0; d < meta->rank; d++)
+        if (!cr_dim_is_plain(meta->size[d]) || !cr_dim_is_plain(meta->stride[d]) || !cr_dim_is_plain(meta->offset)) return fail(p, "a constant with elements has plain sizes");
+    int64_t numel = cr_meta_numel(NULL, meta);
+    if (numel > MAX_ITEMS || cr_meta_bytes(meta, &bytes) || bytes > MAX_CONSTANT_BYTES) return fail(p, "a constant of the text is too large; give the graph the tensor instead");
+    CR_TRY(fail_at(p, begin, cr_tensor_create(meta, out)));
+    cr_status status = read_elements(p, *out, (uint32_t)numel);
+    if (status) cr_tensor_release(*out);
+    return status;
 }
 
 static cr_status read_constant(parser *p) {
@@ -576,41 +733,18 @@ static cr_status read_constant(parser *p) {
     size_t n;
     int dtype;
     cr_meta meta;
+    skip(p);
+    const char *begin = p->at;
     CR_TRY(read_string(p, &target, &n));
     CR_TRY(expect(p, ":"));
     CR_TRY(read_name(p, &dtype_name));
     if (!cr_dtype_find(dtype_name, &dtype)) return fail(p, "'%.40s' is not a dtype", dtype_name);
     CR_TRY(read_meta(p, dtype, &meta));
     cr_tensor *t = NULL;
-    cr_status status = CR_OK;
-    if (!accept(p, "=")) {
-        CR_TRY(cr_tensor_create_fake(p->env, &meta, &t)); /* its values were not printed: only its shape is known */
-    } else {
-        cr_arg *items;
-        uint32_t count;
-        CR_TRY(expect(p, "["));
-        CR_TRY(read_args(p, "]", &items, &count));
-        if (cr_meta_numel(NULL, &meta) != count) return fail(p, "%u numbers for %lld elements", count, (long long)cr_meta_numel(NULL, &meta));
-        for (uint32_t i = 0; i < count; i++)
-            if (!cr_arg_is_number(&items[i])) return fail(p, "a constant holds numbers");
-        CR_TRY(cr_tensor_create(&meta, &t));
-        char message[128];
-        rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-        rt_view whole = cr_tensor_view(t);
-        for (uint32_t i = 0; i < count; i++) {
-            rt_view one = { .p = whole.p, .dtype = whole.dtype };
-            int64_t at = 0, rest = i;
-            for (int d = whole.rank - 1; d >= 0; d--) {
-                at += rest % whole.size[d] * whole.stride[d];
-                rest /= whole.size[d];
-            }
-            one.p = (char *)whole.p + at * rt_itemsize(whole.dtype);
-            rt_fill(&ctx, &one, cr_arg_scalar(&items[i]));
-        }
-    }
-    status = cr_graph_add_constant(p->g, target, t);
+    CR_TRY(make_constant(p, &meta, &t));
+    cr_status status = cr_graph_add_constant(p->g, target, t);
     cr_tensor_release(t);
-    return status && status != CR_ENOMEM ? fail(p, "%s", cr_error_message()) : status;
+    return fail_at(p, begin, status);
 }
 
 static cr_status read_placeholders(parser *p) {
@@ -623,7 +757,7 @@ static cr_status read_placeholders(parser *p) {
         CR_TRY(expect(p, "%"));
         CR_TRY(read_name(p, &name));
         CR_TRY(expect(p, ":"));
-        CR_TRY(read_type(p, &v));
+        CR_TRY(read_type(p, NULL, &v));
         if (cr_graph_find(p->g, name) != CR_NO_VALUE) return fail(p, "'%%%s' is defined twice", name);
         if (v.type == CR_T_TENSOR) CR_TRY(cr_graph_placeholder(p->g, name, v.meta, &value));
         else CR_TRY(cr_graph_placeholder_number(p->g, name, v.type, v.expr, &value));
@@ -634,8 +768,8 @@ static cr_status read_placeholders(parser *p) {
 static cr_status read_graph(parser *p);
 
 static cr_status read_subgraph(parser *p) {
-    parser inner = { .text = p->text, .at = p->at, .env = p->env, .depth = p->depth + 1, .outer = p };
-    if (inner.depth > MAX_DEPTH) return fail(p, "graphs nested deeper than %d", MAX_DEPTH);
+    parser inner = { .text = p->text, .at = p->at, .env = p->env, .nesting = p->nesting + 1 };
+    if (inner.nesting > MAX_NESTING) return fail(p, "graphs nested deeper than %d", MAX_NESTING);
     cr_arena_init(&inner.scratch);
     cr_status status = cr_graph_create(p->env, &inner.g);
     if (!status) status = read_graph(&inner);
@@ -644,6 +778,7 @@ static cr_status read_subgraph(parser *p) {
     if (!status) status = cr_graph_add_subgraph(p->g, inner.g);
     p->at = inner.at;
     cr_graph_release(inner.g);
+    cr_vec_dispose(&inner.tuples);
     cr_arena_dispose(&inner.scratch);
     return status;
 }
@@ -662,6 +797,11 @@ static cr_status read_symbol_lines(parser *p) {
     return CR_OK;
 }
 
+static bool begins_line(const parser *p, const char *at) {
+    while (at > p->text && (at[-1] == ' ' || at[-1] == '\t')) at--;
+    return at == p->text || at[-1] == '\n';
+}
+
 static cr_status read_graph(parser *p) {
     CR_TRY(expect(p, "graph"));
     skip(p);
@@ -675,7 +815,14 @@ static cr_status read_graph(parser *p) {
     for (;;) {
         skip(p);
         if (accept(p, "symbol")) {
-            p->at += strcspn(p->at, "\n");
+            if (!begins_line(p, p->at - strlen("symbol"))) return fail(p, "a symbol is declared on a line of its own");
+            CR_TRY(read_symbol(p)); /* a second time, to find its end */
+        } else if (accept(p, "guard")) {
+            CR_TRY(read_condition(p, CR_COND_GUARD));
+        } else if (accept(p, "assert")) {
+            CR_TRY(read_condition(p, CR_COND_ASSERT));
+        } else if (accept(p, "assume")) {
+            CR_TRY(read_condition(p, CR_COND_ASSUMED));
         } else if (accept(p, "constant")) {
             CR_TRY(read_constant(p));
         } else if (!strncmp(p->at, "graph", 5) && !name_char(p->at[5])) {
@@ -706,12 +853,13 @@ cr_status cr_graph_parse(cr_env *env, const char *text, cr_graph **out) {
     CR_TRY_OUT(read_graph(&p));
     skip(&p);
     if (*p.at) CR_TRY_OUT(fail(&p, "unexpected text after the graph"));
-    cr_graph_set_origin(p.g, NULL);
+    CR_TRY_OUT(cr_graph_set_origin(p.g, NULL));
     *out = p.g;
     p.g = NULL;
 out:
     cr_graph_release(p.g);
     cr_env_release(p.env);
+    cr_vec_dispose(&p.tuples);
     cr_arena_dispose(&p.scratch);
     return status;
 }

@@ -2,7 +2,8 @@
  *
  *     graph NAME(%x: f32[2, s0], %n: int{s0}) {
  *       symbol s0 in [2, 64] hint 8
- *       constant w: f32[3] = [1.0, 2.0, 3.0]
+ *       guard s0 <= 32
+ *       constant "w": f32[3] = [1.0, 2.0, 3.0]
  *       graph body(%a: f32[2]) { ... }
  *       %w: f32[3] = get_attr "w"
  *       [%a, %b]: [f32[1](2) of %x, f32[1](2)+1 of %x] = aten.split.Tensor(%x, 1, dim=1)
@@ -10,20 +11,28 @@
  *       return %a, [%b, none], 3
  *     }
  *
- * A tensor's type is dtype[sizes], then (strides) unless dense row-major, +offset unless 0, @device unless the CPU, and
- * "of %v" when it shares the storage of the earlier value v. Defaults are left out; keyword arguments print their name. */
+ * A tensor's type is dtype[sizes], then (strides) unless dense row-major, +offset unless 0, @device unless the CPU, conj
+ * and neg where set, and "of %v" when it shares the storage of the earlier value v. Defaults are left out; keyword
+ * arguments print their name. A guard (or assert, assume) is a condition on symbols under which the graph was made. */
 #include "graph/internal.h"
 
-static uint32_t storage_owner(const cr_graph *g, uint32_t value) {
-    uint64_t storage = g->values.at[value].meta->storage;
-    for (uint32_t n = cr_graph_first(g); storage && n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+/* What all parts of one printing share. */
+typedef struct printer {
+    const cr_graph *g;
+    cr_str *out;
+    cr_map owners; /* storage -> the first value on it, + 1 */
+    int flags;
+} printer;
+
+static void find_owners(printer *p) {
+    const cr_graph *g = p->g;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = &g->nodes.at[n];
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-            if (v == value) return CR_NO_VALUE;
-            if (g->values.at[v].meta && g->values.at[v].meta->storage == storage) return v;
+            const cr_meta *m = g->values.at[v].meta;
+            if (m && !cr_map_find(&p->owners, &m->storage, sizeof m->storage, NULL) && cr_map_put(&p->owners, &m->storage, sizeof m->storage, v + 1)) p->out->failed = true;
         }
     }
-    return CR_NO_VALUE;
 }
 
 static void print_dims(cr_env *env, const cr_dim *dims, int n, char open, char close, cr_str *out) {
@@ -41,37 +50,41 @@ static bool has_dense_strides(cr_env *env, const cr_meta *m) {
     return !memcmp(dense, m->stride, m->rank * sizeof *dense); /* the same terms */
 }
 
-static void print_meta(const cr_graph *g, const cr_meta *m, cr_str *out) {
+static void print_meta(cr_env *env, const cr_meta *m, cr_str *out) {
     cr_str_add(out, cr_dtype_short(m->dtype));
-    print_dims(g->env, m->size, m->rank, '[', ']', out);
-    if (!has_dense_strides(g->env, m)) print_dims(g->env, m->stride, m->rank, '(', ')', out);
+    print_dims(env, m->size, m->rank, '[', ']', out);
+    if (!has_dense_strides(env, m)) print_dims(env, m->stride, m->rank, '(', ')', out);
     if (m->offset) {
-        cr_str_addc(out, '+');
-        cr_dim_print(g->env, m->offset, out);
+        bool plain = cr_dim_is_plain(m->offset);
+        cr_str_add(out, plain ? "+" : "+(");
+        cr_dim_print(env, m->offset, out);
+        if (!plain) cr_str_addc(out, ')');
     }
     if (m->device.type != CR_CPU) {
         cr_str_addc(out, '@');
         cr_device_print(m->device, out);
     }
-    if (m->flags & CR_META_WRAPPED) cr_str_addc(out, '\'');
+    if (m->flags & CR_META_CONJ) cr_str_add(out, " conj");
+    if (m->flags & CR_META_NEG) cr_str_add(out, " neg");
 }
 
-static void print_type(const cr_graph *g, uint32_t value, cr_str *out) {
+static void print_type(const printer *p, uint32_t value) {
     static const char *const names[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float",
                                                   [CR_T_BOOL] = "bool", [CR_T_SCALAR] = "number", [CR_T_STR] = "str" };
-    const cr_value *v = &g->values.at[value];
+    const cr_value *v = &p->g->values.at[value];
+    uint64_t owner = value + 1;
     if (v->type != CR_T_TENSOR || !v->meta) {
-        cr_str_add(out, v->type < CR_T_COUNT && names[v->type] ? names[v->type] : "any");
+        cr_str_add(p->out, v->type < CR_T_COUNT && names[v->type] ? names[v->type] : "any");
         if (v->expr) {
-            cr_str_addc(out, '{');
-            cr_sym_print(v->expr, out);
-            cr_str_addc(out, '}');
+            cr_str_addc(p->out, '{');
+            cr_sym_print(v->expr, p->out);
+            cr_str_addc(p->out, '}');
         }
         return;
     }
-    print_meta(g, v->meta, out);
-    uint32_t owner = storage_owner(g, value);
-    if (owner != CR_NO_VALUE) cr_str_addf(out, " of %%%s", g->values.at[owner].name);
+    print_meta(p->g->env, v->meta, p->out);
+    cr_map_find(&p->owners, &v->meta->storage, sizeof v->meta->storage, &owner);
+    if (owner != value + 1) cr_str_addf(p->out, " of %%%s", p->g->values.at[owner - 1].name);
 }
 
 static void print_arg(const cr_graph *g, const cr_arg *a, cr_str *out) {
@@ -91,27 +104,29 @@ static void print_arg(const cr_graph *g, const cr_arg *a, cr_str *out) {
     } else cr_arg_print(g->env, a, out);
 }
 
-static void print_results(const cr_graph *g, const cr_node *node, cr_str *out) {
+static void print_results(const printer *p, const cr_node *node) {
+    const cr_graph *g = p->g;
     const cr_schema *s = node->op ? &node->op->schema : NULL;
+    cr_str *out = p->out;
     for (uint32_t v = node->first, end = node->first + node->nvalues; v < end;) {
         const cr_value *value = &g->values.at[v];
         if (v > node->first) cr_str_add(out, ", ");
-        if (s && !value->hidden && value->ret < s->nreturns && s->returns[value->ret].list) {
-            uint32_t n = 0;
-            cr_str_addc(out, '[');
-            for (; v + n < end && g->values.at[v + n].ret == value->ret && !g->values.at[v + n].hidden; n++)
-                cr_str_addf(out, "%s%%%s", n ? ", " : "", g->values.at[v + n].name);
-            cr_str_add(out, "]: [");
-            for (uint32_t k = 0; k < n; k++) {
-                if (k) cr_str_add(out, ", ");
-                print_type(g, v + k, out);
-            }
-            cr_str_addc(out, ']');
-            v += n;
+        if (!s || value->hidden || value->ret >= s->nreturns || !s->returns[value->ret].list) {
+            cr_str_addf(out, "%%%s%s: ", value->name, value->hidden ? "!" : "");
+            print_type(p, v++);
             continue;
         }
-        cr_str_addf(out, "%%%s%s: ", value->name, value->hidden ? "!" : "");
-        print_type(g, v++, out);
+        uint32_t n = 0;
+        cr_str_addc(out, '[');
+        for (; v + n < end && g->values.at[v + n].ret == value->ret && !g->values.at[v + n].hidden; n++)
+            cr_str_addf(out, "%s%%%s", n ? ", " : "", g->values.at[v + n].name);
+        cr_str_add(out, "]: [");
+        for (uint32_t k = 0; k < n; k++) {
+            if (k) cr_str_add(out, ", ");
+            print_type(p, v + k);
+        }
+        cr_str_addc(out, ']');
+        v += n;
     }
     if (node->nvalues) cr_str_add(out, " = ");
 }
@@ -154,27 +169,33 @@ static void print_number(const rt_scalar *s, cr_str *out) {
     }
 }
 
+void cr__print_tensor(cr_env *env, const cr_tensor *t, cr_str *out) {
+    cr_meta meta;
+    cr_meta_copy(&meta, &t->meta);
+    meta.flags = 0; /* the elements are printed as they read */
+    print_meta(env, &meta, out);
+    if (cr_tensor_is_fake(t)) return;
+    int64_t numel = cr_meta_numel(NULL, &t->meta);
+    if (numel > MAX_CONSTANT) return;
+    cr_str_add(out, " = [");
+    for (int64_t i = 0; i < numel; i++) {
+        int64_t index[CR_MAX_RANK], rest = i;
+        for (int d = t->meta.rank - 1; d >= 0; d--) {
+            index[d] = rest % t->meta.size[d];
+            rest /= t->meta.size[d];
+        }
+        rt_scalar value = { .kind = RT_ARG_INT };
+        if (i) cr_str_add(out, ", ");
+        if (!cr_tensor_item(t, index, &value)) print_number(&value, out);
+    }
+    cr_str_addc(out, ']');
+}
+
 static void print_constant(const cr_graph *g, const graph_constant *c, int indent, cr_str *out) {
-    const cr_tensor *t = c->tensor;
     cr_str_addf(out, "%*sconstant ", indent, "");
     cr_str_add_quoted(out, c->target, strlen(c->target));
     cr_str_add(out, ": ");
-    print_meta(g, &t->meta, out);
-    int64_t numel = cr_meta_numel(NULL, &t->meta);
-    if (!cr_tensor_is_fake(t) && numel <= MAX_CONSTANT) {
-        cr_str_add(out, " = [");
-        for (int64_t i = 0; i < numel; i++) {
-            int64_t index[CR_MAX_RANK], rest = i;
-            for (int d = t->meta.rank - 1; d >= 0; d--) {
-                index[d] = rest % t->meta.size[d];
-                rest /= t->meta.size[d];
-            }
-            rt_scalar value = { .kind = RT_ARG_INT };
-            if (i) cr_str_add(out, ", ");
-            if (!cr_tensor_item(t, index, &value)) print_number(&value, out);
-        }
-        cr_str_addc(out, ']');
-    }
+    cr__print_tensor(g->env, c->tensor, out);
     cr_str_addc(out, '\n');
 }
 
@@ -205,60 +226,100 @@ static void collect_symbols(const cr_graph *g, symbols *s) {
             collect_dim(s, g->env, value->meta->stride[d]);
         }
     }
+    for (size_t i = 0; i < g->subgraphs.n; i++) collect_symbols(g->subgraphs.at[i], s);
 }
 
-/* Symbols whose range is not the usual one of a size, or that have a hint. */
+static void print_symbol(const cr_graph *g, cr_sym symbol, int indent, cr_str *out) {
+    cr_range range = cr_sym_range(g->env, symbol);
+    int64_t hint;
+    cr_str_addf(out, "%*ssymbol %s ", indent, "", cr_sym_name(symbol));
+    if (cr_sym_type_of(symbol) != CR_TYPE_INT) {
+        cr_str_add(out, cr_sym_type_of(symbol) == CR_TYPE_FLOAT ? "float\n" : "bool\n");
+        return;
+    }
+    if (range.lo == INT64_MIN) cr_str_add(out, "in [-inf");
+    else cr_str_addf(out, "in [%lld", (long long)range.lo);
+    if (range.hi == INT64_MAX) cr_str_add(out, ", inf]");
+    else cr_str_addf(out, ", %lld]", (long long)range.hi);
+    if (cr_env_hint(g->env, symbol, &hint)) cr_str_addf(out, " hint %lld", (long long)hint);
+    cr_str_addc(out, '\n');
+}
+
+static bool all_seen(const symbols *s, cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
+        for (size_t i = 0; i < s->seen.n; i++)
+            if (s->seen.at[i] == e) return true;
+        return false;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (!all_seen(s, cr_sym_operand(e, i))) return false;
+    return true;
+}
+
+/* Conditions of the environment that speak of this graph's symbols alone. */
+static void print_conditions(const cr_graph *g, const symbols *s, int indent, cr_str *out) {
+    static const char *const kinds[] = { [CR_COND_GUARD] = "guard", [CR_COND_ASSERT] = "assert", [CR_COND_ASSUMED] = "assume" };
+    for (size_t i = 0; i < cr_env_cond_count(g->env); i++) {
+        cr_cond cond = cr_env_cond(g->env, i);
+        if (!all_seen(s, cond.condition)) continue;
+        cr_str_addf(out, "%*s%s ", indent, "", kinds[cond.kind]);
+        cr_sym_print(cond.condition, out);
+        if (cond.message && *cond.message) {
+            cr_str_addc(out, ' ');
+            cr_str_add_quoted(out, cond.message, strlen(cond.message));
+        }
+        cr_str_addc(out, '\n');
+    }
+}
+
+/* The graph's symbols, those of its subgraphs too, and what was found to hold for them. */
 static void print_symbols(const cr_graph *g, int indent, cr_str *out) {
     symbols s = { { 0 }, false };
     collect_symbols(g, &s);
-    for (size_t i = 0; i < s.seen.n; i++) {
-        cr_range range = cr_sym_range(g->env, s.seen.at[i]);
-        int64_t hint;
-        cr_str_addf(out, "%*ssymbol %s in [", indent, "", cr_sym_name(s.seen.at[i]));
-        if (range.lo == INT64_MIN) cr_str_add(out, "-inf");
-        else cr_str_addf(out, "%lld", (long long)range.lo);
-        if (range.hi == INT64_MAX) cr_str_add(out, ", inf]");
-        else cr_str_addf(out, ", %lld]", (long long)range.hi);
-        if (cr_env_hint(g->env, s.seen.at[i], &hint)) cr_str_addf(out, " hint %lld", (long long)hint);
-        cr_str_addc(out, '\n');
-    }
+    for (size_t i = 0; i < s.seen.n; i++) print_symbol(g, s.seen.at[i], indent, out);
+    print_conditions(g, &s, indent, out);
     if (s.failed) out->failed = true;
     cr_vec_dispose(&s.seen);
 }
 
-static void print_node(const cr_graph *g, const cr_node *node, int flags, int indent, cr_str *out) {
+static void print_node(const printer *p, const cr_node *node, int indent) {
+    cr_str *out = p->out;
     cr_str_addf(out, "%*s", indent, "");
     if (node->kind == CR_NODE_OUTPUT) {
         cr_str_add(out, "return");
         for (uint16_t i = 0; i < node->nargs; i++) {
             cr_str_add(out, i ? ", " : " ");
-            print_arg(g, &node->args[i], out);
+            print_arg(p->g, &node->args[i], out);
         }
     } else {
-        print_results(g, node, out);
-        if (node->kind == CR_NODE_CALL) print_call(g, node, out);
+        print_results(p, node);
+        if (node->kind == CR_NODE_CALL) print_call(p->g, node, out);
         else {
             cr_str_add(out, "get_attr ");
             cr_str_add_quoted(out, node->target, strlen(node->target));
         }
-        if (flags & CR_PRINT_ORIGINS) print_origin(&node->origin, out);
+        if (p->flags & CR_PRINT_ORIGINS) print_origin(&node->origin, out);
     }
     cr_str_addc(out, '\n');
 }
 
 static void print_graph(const cr_graph *g, int flags, bool nested, int indent, cr_str *out) {
+    printer p = { .g = g, .out = out, .flags = flags };
+    cr_map_init(&p.owners);
+    find_owners(&p);
     cr_str_addf(out, "%*sgraph%s%s(", indent, "", *g->name ? " " : "", g->name);
     uint32_t n = cr_graph_first(g);
     for (bool first = true; n != CR_NO_NODE && g->nodes.at[n].kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n), first = false) {
         cr_str_addf(out, "%s%%%s: ", first ? "" : ", ", g->values.at[g->nodes.at[n].first].name);
-        print_type(g, g->nodes.at[n].first, out);
+        print_type(&p, g->nodes.at[n].first);
     }
     cr_str_add(out, ") {\n");
-    if (g->env && !nested) print_symbols(g, indent + 2, out);
+    if (!nested) print_symbols(g, indent + 2, out);
     for (size_t i = 0; i < g->constants.n; i++) print_constant(g, &g->constants.at[i], indent + 2, out);
     for (size_t i = 0; i < g->subgraphs.n; i++) print_graph(g->subgraphs.at[i], flags, true, indent + 2, out);
-    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) print_node(g, &g->nodes.at[n], flags, indent + 2, out);
+    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) print_node(&p, &g->nodes.at[n], indent + 2);
     cr_str_addf(out, "%*s}\n", indent, "");
+    cr_map_dispose(&p.owners);
 }
 
 void cr_graph_print(const cr_graph *g, int flags, cr_str *out) { print_graph(g, flags, false, 0, out); }

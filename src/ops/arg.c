@@ -1,11 +1,14 @@
 /* arg.c: small things every user of cr_arg needs. */
 #include "ops/op.h"
 
+#include <stdio.h>
+
 int cr_arg_number_dtype(const cr_arg *a) {
     switch (a->kind) {
     case CR_ARG_INT: return CR_I64;
     case CR_ARG_BOOL: return CR_BOOL;
     case CR_ARG_COMPLEX: return CR_C128;
+    case CR_ARG_SYM: return cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL ? CR_BOOL : cr_sym_type_of(a->u.sym) == CR_TYPE_INT ? CR_I64 : CR_F64;
     default: return CR_F64;
     }
 }
@@ -15,6 +18,16 @@ rt_scalar cr_arg_scalar(const cr_arg *a) {
     case CR_ARG_FLOAT: return (rt_scalar){ RT_ARG_FLOAT, 0, a->u.f, 0 };
     case CR_ARG_COMPLEX: return (rt_scalar){ RT_ARG_COMPLEX, 0, a->u.c[0], a->u.c[1] };
     default: return (rt_scalar){ RT_ARG_INT, a->u.i, 0, 0 };
+    }
+}
+
+cr_sym cr_unknown_number(cr_env *env, cr_type type) {
+    if (type == CR_T_INT) return cr_sym_unbacked(env, INT64_MIN, INT64_MAX);
+    if (type == CR_T_BOOL) return cr_sym_compare(env, cr_sym_unbacked(env, 0, 1), CR_EQ, cr_sym_int(env, 1));
+    for (int k = 0;; k++) {
+        char name[24];
+        snprintf(name, sizeof name, "zuf%d", k); /* PyTorch's name for them */
+        if (!cr_sym_find_symbol(env, name)) return cr_sym_symbol(env, name, CR_TYPE_FLOAT, INT64_MIN, INT64_MAX);
     }
 }
 

@@ -126,9 +126,9 @@ static void see_tensor(cr_call_frame *f, const cr_tensor *t) {
 static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
     if (f->ntemps == (int)CR_COUNT(f->temps)) return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", f->base->schema.name);
     cr_tensor *t = NULL;
-    if (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)) { /* a symbolic size used as a number: only its dtype is known */
+    if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) { /* only its dtype is known */
         cr_meta meta;
-        cr_meta_init(&meta, CR_I64, (cr_device){ CR_CPU, -1 });
+        cr_meta_init(&meta, cr_arg_number_dtype(a), (cr_device){ CR_CPU, -1 });
         CR_TRY(cr_tensor_create_fake(f->env ? f->env : ambient.env, &meta, &t));
         f->fake = true;
     } else {
@@ -163,7 +163,7 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
     f->fake |= ambient.fake;
     if (f->fake && !f->env) f->env = ambient.env;
     for (uint16_t i = 0; i < s->nparams; i++)
-        if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && cr_arg_is_number(&f->args[i])) CR_TRY(wrap_number(f, &f->args[i]));
+        if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&f->args[i]) || f->args[i].kind == CR_ARG_SYM)) CR_TRY(wrap_number(f, &f->args[i]));
     return CR_OK;
 }
 
@@ -375,19 +375,38 @@ static cr_status settle(cr_call_frame *f) {
     return CR_OK;
 }
 
-static cr_arg number_result(const cr_call_frame *f, const cr_out *out, const rt_scalar *number) {
-    cr_arg a = { .kind = out->scalar };
-    if (f->fake || number->kind == RT_ARG_NONE) a.u.i = out->number;
-    else if (number->kind == RT_ARG_FLOAT) a = cr_arg_float(number->f);
-    else if (number->kind == RT_ARG_INT) a.kind = out->scalar == CR_ARG_BOOL ? CR_ARG_BOOL : CR_ARG_INT, a.u.i = number->i;
-    return a;
+/* A number that depends on data, in a fake run. */
+static cr_status unknown_result(const cr_call_frame *f, const cr_out *out, cr_arg *a) {
+    if (!f->env || out->scalar == CR_ARG_COMPLEX)
+        return CR_FAIL(CR_EDATADEP, "%s: the result depends on data that is not known before the program runs", f->op->schema.name);
+    cr_sym fresh = cr_unknown_number(f->env, out->scalar == CR_ARG_INT ? CR_T_INT : out->scalar == CR_ARG_BOOL ? CR_T_BOOL : CR_T_FLOAT);
+    if (!fresh) {
+        cr_env_recover(f->env);
+        return CR_FAIL(CR_ENOMEM, "out of memory");
+    }
+    *a = out->scalar == CR_ARG_INT ? cr_arg_int(cr_dim_of(f->env, fresh)) : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
+    return CR_OK;
+}
+
+static cr_status number_result(const cr_call_frame *f, const cr_out *out, const rt_scalar *number, cr_arg *a) {
+    *a = (cr_arg){ .kind = out->scalar, .u.i = out->number };
+    if (f->fake && out->data) return unknown_result(f, out, a);
+    if (f->fake || number->kind == RT_ARG_NONE) return CR_OK;
+    if (number->kind == RT_ARG_FLOAT) *a = cr_arg_float(number->f);
+    else if (number->kind == RT_ARG_INT) a->kind = out->scalar == CR_ARG_BOOL ? CR_ARG_BOOL : CR_ARG_INT, a->u.i = number->i;
+    if (number->kind != RT_ARG_COMPLEX) return CR_OK;
+    double *c = cr_alloc(2 * sizeof *c);
+    if (!c) return *a = cr_arg_none(), CR_ENOMEM;
+    c[0] = number->f, c[1] = number->im;
+    *a = (cr_arg){ .kind = CR_ARG_COMPLEX, .given = 1, .u.c = c };
+    return CR_OK;
 }
 
 static cr_status pack_results(cr_call_frame *f, const rt_scalar *number, cr_arg *results) {
     const cr_schema *s = &f->op->schema;
     int at = 0;
+    for (uint16_t i = 0; i < s->nreturns; i++) results[i] = cr_arg_none();
     for (uint16_t i = 0; i < s->nreturns; i++) {
-        results[i] = cr_arg_none();
         if (s->returns[i].list && f->op->variant == CR_FUNCTIONAL) {
             int n = f->nouts - at - (s->nreturns - 1 - i);
             cr_arg *list = cr_alloc((size_t)n * sizeof *list);
@@ -402,13 +421,7 @@ static cr_status pack_results(cr_call_frame *f, const rt_scalar *number, cr_arg 
             if (at >= f->nouts) continue;
             const cr_out *out = &f->rule.out[at];
             if (out->scalar) {
-                results[i] = number_result(f, out, number);
-                if (number->kind == RT_ARG_COMPLEX && !f->fake) {
-                    double *c = cr_alloc(2 * sizeof *c);
-                    if (!c) return CR_ENOMEM;
-                    c[0] = number->f, c[1] = number->im;
-                    results[i] = (cr_arg){ .kind = CR_ARG_COMPLEX, .given = 1, .u.c = c };
-                }
+                CR_TRY(number_result(f, out, number, &results[i]));
             } else {
                 results[i] = cr_arg_tensor(f->outs[at]);
                 f->outs[at] = NULL;
@@ -543,7 +556,7 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     CR_TRY(call_unrecorded(op, args, results));
     if (!ambient.recorder || ambient.depth) return CR_OK;
     cr_status status = ambient.recorder->record(ambient.recorder, op, args, results);
-    if (status) cr_results_release(results, op->schema.nreturns);
+    if (status) cr_results_release(results, cr_result_count(op));
     return status;
 }
 
@@ -552,8 +565,7 @@ void cr_results_release(cr_arg *results, size_t n) {
         cr_arg *a = &results[i];
         if (a->kind == CR_ARG_TENSOR) cr_tensor_release(a->u.t);
         else if (a->kind == CR_ARG_LIST) {
-            for (uint32_t k = 0; k < a->n; k++)
-                if (a->u.list[k].kind == CR_ARG_TENSOR) cr_tensor_release(a->u.list[k].u.t);
+            cr_results_release((cr_arg *)a->u.list, a->n); /* results own their lists */
             cr_free((void *)a->u.list);
         } else if (a->kind == CR_ARG_COMPLEX) cr_free((void *)a->u.c);
         *a = cr_arg_none();

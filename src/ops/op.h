@@ -82,6 +82,7 @@ typedef struct cr_param {
     bool keyword_only, has_default;
     bool writes;        /* (a!) */
     char alias;         /* 'a'.. or 0 */
+    const char *alias_also; /* "|b": further sets, or NULL */
     bool alias_wild;    /* (a -> *) */
     int32_t list_size;  /* int[2]: 2; 0: any */
     cr_arg fallback;    /* the default */
@@ -96,6 +97,9 @@ typedef struct cr_schema {
 /* All memory in the arena. CR_EFORMAT with line and column. */
 CR_NODISCARD cr_status cr_schema_parse(cr_arena *arena, const char *text, cr_schema *out);
 void cr_schema_print(const cr_schema *schema, cr_str *out);
+
+/* A symbol for an INT, FLOAT or BOOL that depends on data which a fake run does not have. NULL: out of memory. */
+cr_sym cr_unknown_number(cr_env *env, cr_type type);
 
 /* ---- rows ---- */
 enum { /* tags */
@@ -156,6 +160,9 @@ typedef struct cr_op {
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 } cr_op;
 
+/* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
+static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
+
 /* The table is built on first use (thread-safe). CR_ENOMEM, or CR_EFORMAT when a row is malformed. */
 CR_NODISCARD cr_status cr_ops_init(void);
 size_t cr_op_count(void);
@@ -174,7 +181,8 @@ typedef struct cr_out {
     bool same;       /* it *is* that argument (contiguous() of a contiguous tensor) */
     bool none;       /* an undefined result (masked-out gradient) */
     uint8_t scalar;  /* not a tensor: a number of this cr_arg_kind */
-    cr_dim number;   /* scalar == CR_ARG_INT: its value when the rule knows it (sym_size) */
+    bool data;       /* scalar: only the elements tell; a fake run gives a fresh symbol */
+    cr_dim number;   /* scalar: its value when the rule knows it (sym_size, is_complex) */
 } cr_out;
 enum { CR_INLINE_OUTS = 4 };
 struct cr_rule {
@@ -196,8 +204,10 @@ cr_out *cr_rule_add(cr_rule *r);
 CR_NODISCARD cr_status cr_rule_add_dense(cr_rule *r, int dtype, int rank, const cr_dim *size);
 /* Appends a view of argument `arg` with the given meta geometry (dtype and storage follow the argument). NULL: out of memory. */
 cr_out *cr_rule_add_view(cr_rule *r, int arg);
-/* Appends a number result: a fresh unbacked symbol when it depends on data that a fake run does not have. */
+/* Appends a number result that the rule knows. */
 CR_NODISCARD cr_status cr_rule_add_number(cr_rule *r, cr_arg_kind kind, cr_dim value);
+/* Appends a number result that depends on data: the kernel gives it, or it is a fresh symbol when the run is fake. */
+CR_NODISCARD cr_status cr_rule_add_data(cr_rule *r, cr_arg_kind kind);
 /* The k-th data-dependent size: counted, or a fresh unbacked symbol in [0, hi]. */
 cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi);
 /* Reading arguments by position. */
@@ -220,7 +230,7 @@ void cr_rule_dispose(cr_rule *r);
 /* ---- emitters: who carries out an op ---- */
 /* Formulas, decompositions, indexing, the interpreter, tape and differentiator call only this. Implementations: exec
  * (real and fake tensors, below) and the graph builder (src/graph). `args`: one per schema parameter. `results`: one
- * per schema return; a Tensor[] return is one LIST argument. Exec results own a reference each (lists and their
+ * per schema return (cr_result_count); a Tensor[] return is one LIST argument. Exec results own a reference each (lists and their
  * tensors too): release with cr_results_release. */
 typedef struct cr_emitter {
     cr_status (*call)(struct cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);

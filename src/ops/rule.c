@@ -33,7 +33,7 @@ cr_out *cr_rule_add(cr_rule *r) {
     }
     cr_meta_init(&out->meta, r->result >= 0 ? r->result : cr_default_dtype(), device);
     out->alias = -1;
-    out->same = out->none = false;
+    out->same = out->none = out->data = false;
     out->scalar = 0;
     out->number = 0;
     return out;
@@ -61,6 +61,12 @@ cr_status cr_rule_add_number(cr_rule *r, cr_arg_kind kind, cr_dim value) {
     if (!out) return CR_ENOMEM;
     out->scalar = (uint8_t)kind;
     out->number = value;
+    return CR_OK;
+}
+
+cr_status cr_rule_add_data(cr_rule *r, cr_arg_kind kind) {
+    CR_TRY(cr_rule_add_number(r, kind, 0));
+    r->out[r->nout - 1].data = true;
     return CR_OK;
 }
 
@@ -108,7 +114,7 @@ static cr_status wrap_numbers(cr_rule *r, const cr_arg *args) {
     int wrapped = 0;
     r->arg = args;
     for (int i = 0; i < r->nargs; i++) {
-        if (s->params[i].type != CR_T_TENSOR || !cr_arg_is_number(&args[i])) continue;
+        if (s->params[i].type != CR_T_TENSOR || (!cr_arg_is_number(&args[i]) && args[i].kind != CR_ARG_SYM)) continue;
         if (!wrapped) {
             memcpy(r->local, args, (size_t)r->nargs * sizeof *args);
             r->arg = r->local;

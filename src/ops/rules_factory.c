@@ -250,8 +250,6 @@ cr_status shape_is_same_size(cr_rule *r) {
     return cr_rule_add_number(r, CR_ARG_BOOL, same);
 }
 
-static bool is_fake(const cr_arg *a) { return a->kind != CR_ARG_TENSOR || cr_tensor_is_fake(a->u.t); }
-
 /* One element as a number: a fresh symbol where the data is not there. */
 cr_status shape_item(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
@@ -266,18 +264,14 @@ cr_status shape_item(cr_rule *r) {
     }
     CR_TRY(cr_dim_require(r->env, n, CR_EQ, 1, "number of elements"));
     cr_arg_kind kind = m->dtype == CR_BOOL ? CR_ARG_BOOL : cr_dtype_is_complex(m->dtype) ? CR_ARG_COMPLEX : cr_dtype_is_floating(m->dtype) ? CR_ARG_FLOAT : CR_ARG_INT;
-    if (!is_fake(&r->arg[0])) return cr_rule_add_number(r, kind, 0);
-    if (!r->env || kind != CR_ARG_INT)
-        return CR_FAIL(CR_EDATADEP, "%s: the value of a %s tensor is not known before the program runs", op_name(r), cr_dtype_name(m->dtype));
-    return cr_rule_add_number(r, CR_ARG_INT, cr_dim_of(r->env, cr_sym_unbacked(r->env, INT64_MIN, INT64_MAX)));
+    return cr_rule_add_data(r, kind);
 }
 
 cr_status shape_equal(cr_rule *r) {
     const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
-    if (is_fake(&r->arg[0]) || is_fake(&r->arg[1])) return CR_FAIL(CR_EDATADEP, "equal: depends on data that is not known before the program runs");
     if (a->dtype != b->dtype)
         return CR_FAIL(CR_ERUNTIME, "equal: expected two tensors of one dtype, got %s and %s", cr_dtype_name(a->dtype), cr_dtype_name(b->dtype));
-    return cr_rule_add_number(r, CR_ARG_BOOL, 0);
+    return cr_rule_add_data(r, CR_ARG_BOOL);
 }
 
 /* ---- assertions: no results ---- */

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MAX_LIST = 64 };
+
 typedef struct reader {
     cr_arena *arena;
     const char *text, *at;
@@ -59,18 +61,19 @@ static cr_status read_name(reader *r, const char **out) {
     return *out ? CR_OK : CR_ENOMEM;
 }
 
+/* (a), (a!), (a -> *), (a|b): what a value may share memory with. */
 static cr_status read_alias(reader *r, cr_param *p) {
     if (!accept(r, "(")) return CR_OK;
     skip_space(r);
     if (!isalpha((unsigned char)*r->at) && *r->at != '*') return fail(r, "expected an alias set letter");
     p->alias = *r->at++;
-    while (accept(r, "|")) { skip_space(r); if (*r->at) r->at++; }
-    if (accept(r, "!")) p->writes = true;
+    const char *also = r->at;
+    while (*r->at == '|' && isalpha((unsigned char)r->at[1])) r->at += 2;
+    if (r->at > also && !(p->alias_also = cr_arena_strndup(r->arena, also, (size_t)(r->at - also)))) return CR_ENOMEM;
+    p->writes = accept(r, "!");
     if (accept(r, "->")) {
-        skip_space(r);
-        if (*r->at != '*' && !isalpha((unsigned char)*r->at)) return fail(r, "expected an alias set after '->'");
-        if (*r->at == '*') p->alias_wild = true;
-        while (*r->at && *r->at != ')') r->at++;
+        CR_TRY(expect(r, "*"));
+        p->alias_wild = true;
     }
     return expect(r, ")");
 }
@@ -92,7 +95,11 @@ static cr_status read_type(reader *r, cr_param *p) {
         p->list = true;
         p->item_optional = optional;
         skip_space(r);
-        if (isdigit((unsigned char)*r->at)) p->list_size = (int32_t)strtol(r->at, (char **)&r->at, 10);
+        if (isdigit((unsigned char)*r->at)) {
+            long size = strtol(r->at, (char **)&r->at, 10);
+            if (size < 1 || size > MAX_LIST) return fail(r, "a list has a fixed size from 1 to 64, or none");
+            p->list_size = (int32_t)size;
+        }
         CR_TRY(expect(r, "]"));
         p->optional = accept(r, "?");
     } else {
@@ -104,7 +111,7 @@ static cr_status read_type(reader *r, cr_param *p) {
 static cr_status read_value(reader *r, cr_param *p, bool item, cr_arg *out);
 
 static cr_status read_list(reader *r, cr_param *p, cr_arg *out) {
-    cr_arg items[16];
+    cr_arg items[MAX_LIST];
     uint32_t n = 0;
     while (!accept(r, "]")) {
         if (n == CR_COUNT(items)) return fail(r, "default list is too long");
@@ -131,9 +138,11 @@ static cr_status read_number(reader *r, cr_param *p, cr_arg *out) {
     char *end_int, *end_float;
     errno = 0;
     long long i = strtoll(r->at, &end_int, 10);
-    double f = strtod(r->at, &end_float);
+    double f = cr_strtod(r->at, &end_float);
     if (end_float == r->at) return fail(r, "expected a default value");
     bool integral = end_int == end_float && !errno;
+    bool number = p->type == CR_T_FLOAT || p->type == CR_T_SCALAR || p->type == CR_T_ANY || p->type == CR_T_TENSOR;
+    if (!integral && !number) return fail(r, "expected an integer");
     r->at = end_float;
     if (integral && p->type != CR_T_FLOAT) *out = (cr_arg){ .kind = CR_ARG_INT, .u.i = i };
     else *out = (cr_arg){ .kind = CR_ARG_FLOAT, .u.f = f };
@@ -142,22 +151,50 @@ static cr_status read_number(reader *r, cr_param *p, cr_arg *out) {
     return CR_OK;
 }
 
+static const char escaped[] = "\n\t\f\v\"'\\", escapes[] = "ntfv\"'\\";
+
+static cr_status read_string(reader *r, cr_arg *out) {
+    char quote = *r->at++;
+    size_t length = 0;
+    while (r->at[length] && r->at[length] != quote) length += r->at[length] == '\\' && r->at[length + 1] ? 2 : 1;
+    if (!r->at[length]) return fail(r, "unterminated string");
+    const char *end = r->at + length;
+    char *text = cr_arena_alloc(r->arena, length + 1), *to = text;
+    if (!text) return CR_ENOMEM;
+    while (r->at < end) {
+        if (*r->at == '\\') {
+            const char *known = strchr(escapes, *++r->at);
+            if (!known || !*known) return fail(r, "unknown escape in a string");
+            *to++ = escaped[known - escapes];
+            r->at++;
+        } else {
+            *to++ = *r->at++;
+        }
+    }
+    *to = 0;
+    r->at = end + 1;
+    *out = (cr_arg){ .kind = CR_ARG_STR, .n = (uint32_t)(to - text), .u.s = text };
+    return CR_OK;
+}
+
+static void print_string(const char *text, size_t n, cr_str *out) {
+    cr_str_addc(out, '"');
+    for (size_t i = 0; i < n; i++) {
+        const char *known = text[i] ? strchr(escaped, text[i]) : NULL;
+        if (known) cr_str_addc(out, '\\');
+        cr_str_addc(out, known ? escapes[known - escaped] : text[i]);
+    }
+    cr_str_addc(out, '"');
+}
+
 static cr_status read_value(reader *r, cr_param *p, bool item, cr_arg *out) {
     skip_space(r);
     if (accept(r, "None")) { *out = cr_arg_none(); return CR_OK; }
     if (!item && p->list && accept(r, "[")) return read_list(r, p, out);
     if (accept(r, "True")) *out = (cr_arg){ .kind = CR_ARG_BOOL, .u.i = 1 };
     else if (accept(r, "False")) *out = (cr_arg){ .kind = CR_ARG_BOOL, .u.i = 0 };
-    else if (*r->at == '"' || *r->at == '\'') {
-        char quote = *r->at++;
-        const char *begin = r->at;
-        while (*r->at && *r->at != quote) r->at++;
-        if (!*r->at) return fail(r, "unterminated string");
-        size_t n = (size_t)(r->at++ - begin);
-        char *s = cr_arena_strndup(r->arena, begin, n);
-        if (!s) return CR_ENOMEM;
-        *out = (cr_arg){ .kind = CR_ARG_STR, .n = (uint32_t)n, .u.s = s };
-    } else {
+    else if (*r->at == '"' || *r->at == '\'') CR_TRY(read_string(r, out));
+    else {
         for (size_t i = 0; i < CR_COUNT(formats); i++)
             if (accept(r, formats[i])) {
                 *out = (cr_arg){ .kind = CR_ARG_FORMAT, .u.i = (int64_t)i };
@@ -248,7 +285,7 @@ cr_status cr_schema_parse(cr_arena *arena, const char *text, cr_schema *out) {
 static void print_type(const cr_param *p, cr_str *out) {
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (types[i].type == p->type && types[i].symbolic == p->symbolic) cr_str_add(out, types[i].name);
-    if (p->alias) cr_str_addf(out, "(%c%s%s)", p->alias, p->writes ? "!" : "", p->alias_wild ? " -> *" : "");
+    if (p->alias) cr_str_addf(out, "(%c%s%s%s)", p->alias, p->alias_also ? p->alias_also : "", p->writes ? "!" : "", p->alias_wild ? " -> *" : "");
     if (p->item_optional) cr_str_addc(out, '?');
     if (p->list && p->list_size) cr_str_addf(out, "[%d]", p->list_size);
     else if (p->list) cr_str_add(out, "[]");
@@ -258,7 +295,7 @@ static void print_type(const cr_param *p, cr_str *out) {
 static void print_default(const cr_param *p, const cr_arg *a, cr_str *out) {
     if (a->kind == CR_ARG_LIST) {
         /* PyTorch prints a plain int[k] default of equal numbers as one number, a SymInt[k] one in full. */
-        bool same = !p->symbolic && p->type == CR_T_INT && p->list_size > 0 && a->n == (uint32_t)p->list_size;
+        bool same = !p->symbolic && p->type == CR_T_INT && p->list_size > 1 && a->n == (uint32_t)p->list_size;
         for (uint32_t i = 1; same && i < a->n; i++) same = a->u.list[i].u.i == a->u.list[0].u.i;
         if (same) {
             print_default(p, &a->u.list[0], out);
@@ -277,7 +314,7 @@ static void print_default(const cr_param *p, const cr_arg *a, cr_str *out) {
         if (!strpbrk(text, ".einf")) cr_str_addc(out, '.');
     }
     else if (a->kind == CR_ARG_BOOL) cr_str_add(out, a->u.i ? "True" : "False");
-    else if (a->kind == CR_ARG_STR) cr_str_add_quoted(out, a->u.s, a->n);
+    else if (a->kind == CR_ARG_STR) print_string(a->u.s, a->n, out);
     else if (a->kind == CR_ARG_NONE) cr_str_add(out, "None");
     else cr_str_addf(out, "%lld", (long long)a->u.i);
 }

@@ -136,6 +136,7 @@ static cr_status derive_inplace(cr_op *base) {
     if (!s->params || !s->returns) return CR_ENOMEM;
     s->params[0].alias = s->returns[0].alias = 'a';
     s->params[0].alias_wild = false;
+    s->params[0].alias_also = NULL;
     s->params[0].writes = s->returns[0].writes = true;
     s->returns[0].name = "";
     s->nreturns = 1;
@@ -182,6 +183,7 @@ static cr_status derive_out(cr_op *base) {
         *p = from->params[i];
         p->alias = 0; /* a view's out form copies */
         p->alias_wild = false;
+        p->alias_also = NULL;
         s->npositional += !p->keyword_only;
     }
     for (uint16_t i = 0; i < from->nreturns; i++) {

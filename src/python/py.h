@@ -157,6 +157,7 @@ extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
 extern _Thread_local bool cr_py_grad_enabled;
+int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 
 #endif

@@ -57,6 +57,13 @@ def out_calls(row, op, c):
     yield samples.Call(c.args, {**kwargs, **{n: samples.transposed(torch.zeros(r.shape, dtype=r.dtype)) for n, r in zip(names, results)}}, f"{c.note} out strided")
 
 
+def chosen(calls, limit, key):
+    """All calls, or a seeded choice of `limit` of them."""
+    if not limit or len(calls) <= limit:
+        return calls
+    return random.Random(zlib.crc32(key.encode())).sample(calls, limit)
+
+
 class Counts:
     def __init__(self):
         self.equal = self.refused = 0
@@ -99,11 +106,9 @@ def sweep(name, dtypes=samples.DTYPES, limit=None):
         if harness.NAMES[dtype] not in accepts:  # PyTorch has no kernel for it; some empty inputs slip through there
             calls = [c for c in calls if all(t.numel() for t in samples.flat(c))][:2]
         for form, (theirs, ours) in forms.items():
-            chosen = [o for c in calls for o in out_calls(row, op, c)] if form == "out" else calls
-            if limit and len(chosen) > limit:
-                chosen = random.Random(zlib.crc32(f"{name}{dtype}{form}".encode())).sample(chosen, limit)
+            tried = [o for c in calls for o in out_calls(row, op, c)] if form == "out" else calls
             label = name if form == "functional" else row[form]
             outs = [a.name for a in row["out_schema"].arguments if a.is_out] if form == "out" else None
-            for c in chosen:
+            for c in chosen(tried, limit, f"{name}{dtype}{form}"):
                 counts.run(label, op if outs else theirs, ours, c, values, outs)
     return counts

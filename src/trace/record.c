@@ -1,0 +1,226 @@
+/* record.c: appends every call of a running program to a graph.
+ *
+ * A tensor's `trace` slot says which value of which trace it is; a tensor of another trace, or of none, is not ours. After
+ * a call its results are values, and each written argument is the value "after", by the schema: a later use of the same
+ * tensor finds the new value without anybody looking for it. Numbers need no slot: a symbolic one is found by its
+ * expression. */
+#include "trace/trace.h"
+
+#include <stdio.h>
+
+struct cr_trace {
+    cr_recorder recorder; /* first: the recorder is the trace */
+    int64_t refs;
+    cr_graph *graph;
+    uint32_t id;
+    unsigned constants;
+    cr_ambient outer;     /* what begin replaced */
+    CR_VEC(cr_value) values; /* of the call being recorded; kept for its memory */
+};
+
+static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results);
+
+cr_status cr_trace_create(cr_env *env, cr_trace **out) {
+    static uint32_t last;
+    cr_trace *t = cr_calloc(1, sizeof *t);
+    if (!t) return CR_ENOMEM;
+    cr_status status = cr_graph_create(env, &t->graph);
+    if (status) return cr_free(t), status;
+    t->recorder.record = record;
+    t->refs = 1;
+    t->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    *out = t;
+    return CR_OK;
+}
+
+void cr_trace_release(cr_trace *t) {
+    if (!t || --t->refs) return;
+    cr_graph_release(t->graph);
+    cr_vec_dispose(&t->values);
+    cr_free(t);
+}
+
+cr_graph *cr_trace_graph(const cr_trace *t) { return t->graph; }
+
+/* ---- which value is it? ---- */
+
+static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) {
+    if (tensor->trace >> 32 != t->id) return false;
+    *value = (uint32_t)tensor->trace - 1;
+    return true;
+}
+
+static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) { tensor->trace = (uint64_t)t->id << 32 | (value + 1); }
+
+cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor) {
+    uint32_t value;
+    if (find_value(t, tensor, &value)) return CR_FAIL(CR_EVALUE, "the tensor for input '%s' is known as %%%s already", name, cr_graph_value(t->graph, value)->name);
+    CR_TRY(cr_graph_placeholder(t->graph, name, &tensor->meta, &value));
+    set_value(t, tensor, value);
+    return CR_OK;
+}
+
+cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_sym expr) {
+    uint32_t value;
+    return cr_graph_placeholder_number(t->graph, name, type, expr, &value);
+}
+
+/* A real tensor from outside: the graph holds it. */
+static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
+    char name[40];
+    if (cr_tensor_is_fake(tensor) && tensor->meta.device.type != CR_META_DEVICE)
+        return CR_FAIL(CR_EVALUE, "a fake tensor that is neither an input of the trace nor a result in it; make it an input");
+    snprintf(name, sizeof name, "_tensor_constant%u", t->constants++);
+    CR_TRY(cr_graph_add_constant(t->graph, name, tensor));
+    CR_TRY(cr_graph_get_attr(t->graph, name, value));
+    set_value(t, tensor, *value);
+    return CR_OK;
+}
+
+static cr_arg value_arg(const cr_trace *t, uint32_t v, uint8_t given) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = given, .pad = cr_graph_value(t->graph, v)->type, .u.i = v };
+}
+
+static cr_status know_subgraph(cr_trace *t, cr_graph *sub) {
+    for (size_t i = 0; i < cr_graph_subgraph_count(t->graph); i++)
+        if (cr_graph_subgraph(t->graph, i) == sub) return CR_OK;
+    return cr_graph_add_subgraph(t->graph, sub);
+}
+
+cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to) {
+    uint32_t value;
+    uint8_t given = from->given;
+    cr_arg *items;
+    *to = *from;
+    switch ((cr_arg_kind)from->kind) {
+    case CR_ARG_TENSOR:
+        if (!find_value(t, from->u.t, &value)) CR_TRY(lift(t, from->u.t, &value));
+        *to = value_arg(t, value, given);
+        return CR_OK;
+    case CR_ARG_INT:
+        if (cr_dim_is_plain(from->u.i)) return CR_OK;
+        CR_TRY(cr_graph_value_for(t->graph, cr_dim_sym(cr_graph_env(t->graph), from->u.i), to));
+        to->given = given;
+        return CR_OK;
+    case CR_ARG_SYM:
+        CR_TRY(cr_graph_value_for(t->graph, from->u.sym, to));
+        to->given = given;
+        return CR_OK;
+    case CR_ARG_GRAPH: return know_subgraph(t, from->u.graph);
+    case CR_ARG_LIST:
+        items = cr_graph_alloc(t->graph, from->n * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < from->n; i++) CR_TRY(cr_trace_arg(t, &from->u.list[i], &items[i]));
+        to->u.list = items;
+        return CR_OK;
+    default: return CR_OK;
+    }
+}
+
+/* ---- one call ---- */
+
+/* A number that a real run took from data would be baked into the graph as if it were always so. */
+static cr_status refuse_number(const cr_op *op) {
+    if (strcmp(op->schema.ns, "aten") || !strncmp(op->schema.name, "sym_", 4)) return CR_OK;
+    return CR_FAIL(CR_EDATADEP, "%s: recording a run on real tensors would keep this number for ever; record on fake tensors", op->name);
+}
+
+static cr_status add_result(cr_trace *t, const cr_op *op, const cr_arg *a, uint16_t ret) {
+    cr_env *env = cr_graph_env(t->graph);
+    cr_value v = { .name = op->schema.name, .ret = ret };
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_TENSOR: v.type = CR_T_TENSOR, v.meta = &a->u.t->meta; break;
+    case CR_ARG_NONE: v.type = CR_T_TENSOR; break;
+    case CR_ARG_INT:
+        if (cr_dim_is_plain(a->u.i)) CR_TRY(refuse_number(op));
+        v.type = CR_T_INT, v.expr = cr_dim_sym(env, a->u.i);
+        break;
+    case CR_ARG_BOOL:
+        CR_TRY(refuse_number(op));
+        v.type = CR_T_BOOL, v.expr = cr_sym_bool(env, a->u.i != 0);
+        break;
+    case CR_ARG_FLOAT:
+        CR_TRY(refuse_number(op));
+        v.type = CR_T_FLOAT, v.expr = cr_sym_float(env, a->u.f);
+        break;
+    case CR_ARG_SYM:
+        v.expr = a->u.sym;
+        v.type = cr_sym_type_of(v.expr) == CR_TYPE_BOOL ? CR_T_BOOL : cr_sym_type_of(v.expr) == CR_TYPE_FLOAT ? CR_T_FLOAT : CR_T_INT;
+        break;
+    default: return CR_FAIL(CR_EUNSUPPORTED, "%s: a result of this kind cannot be recorded", op->name);
+    }
+    return cr_vec_push(&t->values, v);
+}
+
+static cr_status add_results(cr_trace *t, const cr_op *op, const cr_arg *results) {
+    for (uint16_t i = 0; i < cr_result_count(op); i++) {
+        if (results[i].kind != CR_ARG_LIST) CR_TRY(add_result(t, op, &results[i], i));
+        for (uint32_t k = 0; results[i].kind == CR_ARG_LIST && k < results[i].n; k++)
+            CR_TRY(add_result(t, op, &results[i].u.list[k], op->schema.varargs_returns ? (uint16_t)k : i));
+    }
+    return CR_OK;
+}
+
+static cr_status add_written(cr_trace *t, const cr_arg *a, uint16_t param) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(add_written(t, &a->u.list[i], param));
+    uint32_t before;
+    if (a->kind != CR_ARG_TENSOR || !find_value(t, a->u.t, &before)) return CR_OK;
+    return cr_vec_push(&t->values, (cr_value){ .name = cr_graph_value(t->graph, before)->name, .ret = param, .type = CR_T_TENSOR, .hidden = true, .meta = &a->u.t->meta });
+}
+
+/* Tensors in the order of the values. */
+static void rebind(const cr_trace *t, const cr_arg *a, uint32_t *value) {
+    if (a->kind == CR_ARG_LIST)
+        for (uint32_t i = 0; i < a->n; i++) rebind(t, &a->u.list[i], value);
+    else if (a->kind == CR_ARG_TENSOR) set_value(t, a->u.t, (*value)++);
+    else ++*value;
+}
+
+static void rebind_written(const cr_trace *t, const cr_arg *a, uint32_t *value) {
+    if (a->kind == CR_ARG_TENSOR) set_value(t, a->u.t, (*value)++);
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) rebind_written(t, &a->u.list[i], value);
+}
+
+static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {
+    cr_trace *t = (cr_trace *)r;
+    const cr_schema *s = &op->schema;
+    cr_arg inputs[CR_MAX_PARAMS];
+    /* what the graph calls to find symbols is no part of the program */
+    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
+    ambient->recorder = NULL;
+    cr_status status = CR_OK;
+    uint32_t node;
+    for (uint16_t i = 0; i < s->nparams; i++) CR_TRY_OUT(cr_trace_arg(t, &args[i], &inputs[i]));
+    t->values.n = 0;
+    CR_TRY_OUT(add_results(t, op, results));
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].writes) CR_TRY_OUT(add_written(t, &args[i], i));
+    CR_TRY_OUT(cr_graph_call_with(t->graph, op, inputs, t->values.at, t->values.n, &node));
+    uint32_t value = cr_graph_node(t->graph, node)->first;
+    for (uint16_t i = 0; i < cr_result_count(op); i++) rebind(t, &results[i], &value);
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].writes) rebind_written(t, &args[i], &value);
+out:
+    *ambient = saved;
+    return status;
+}
+
+/* ---- begin, end ---- */
+
+void cr_trace_begin(cr_trace *t, bool fake) {
+    cr_ambient *ambient = cr_ambient_get();
+    t->outer = *ambient;
+    *ambient = (cr_ambient){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph) };
+}
+
+void cr_trace_end(cr_trace *t) { *cr_ambient_get() = t->outer; }
+
+cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out) {
+    cr_arg *values = cr_graph_alloc(t->graph, n * sizeof *values);
+    if (!values) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) CR_TRY(cr_trace_arg(t, &outputs[i], &values[i]));
+    CR_TRY(cr_graph_set_output(t->graph, values, n));
+    cr_graph_retain(t->graph);
+    *out = t->graph;
+    return CR_OK;
+}

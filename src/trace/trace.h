@@ -1,0 +1,52 @@
+/* trace.h: fake tensors, and the recorder that turns a program into a graph while it runs.
+ *
+ *     cr_fakes fakes; cr_fakes_init(&fakes, env);
+ *     CR_TRY(cr_fake_from(&fakes, real, 1u << 0, NULL, &x));          -- f32[s0, 3], s0 as large as it is now
+ *     CR_TRY(cr_trace_create(env, &trace));
+ *     CR_TRY(cr_trace_input(trace, "x", x));
+ *     cr_trace_begin(trace, true);
+ *     ... the program: every op called on this thread is recorded ...
+ *     cr_trace_end(trace);
+ *     CR_TRY(cr_trace_finish(trace, &result, 1, &graph));
+ *
+ * Only calls at depth 0 are recorded: a composite op is one node. Which value a tensor is, is written in the tensor. All of
+ * this belongs to one thread at a time. */
+#ifndef CR_TRACE_H
+#define CR_TRACE_H
+
+#include "graph/graph.h"
+
+/* ---- fake tensors ---- */
+
+/* The fakes of one trace: tensors on one storage get fakes on one storage, and one name is one symbol. Caller-owned. */
+typedef struct cr_fakes { cr_env *env; cr_map storages; int next; } cr_fakes;
+void cr_fakes_init(cr_fakes *f, cr_env *env); /* env: retained */
+void cr_fakes_dispose(cr_fakes *f);
+/* A fake with t's dtype, sizes, strides and aliasing. Dimension d is symbolic where bit d of `dynamic` is set: the symbol
+ * names[d] (where given), else a fresh s0, s1, ...; its hint is the present size, its range [2, inf) (from 0 on when the
+ * size is 0 or 1). Strides follow the symbolic sizes where they are their products. CR_EVALUE when a name stands for two
+ * different sizes. */
+CR_NODISCARD cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names, cr_tensor **out);
+/* From a specification alone: dtype and sizes that may be symbolic; dense. */
+CR_NODISCARD cr_status cr_fake_dense(cr_env *env, int dtype, cr_device device, int rank, const cr_dim *size, cr_tensor **out);
+
+/* ---- recording ---- */
+
+typedef struct cr_trace cr_trace; /* refcounted; retains its graph */
+CR_NODISCARD cr_status cr_trace_create(cr_env *env, cr_trace **out); /* env NULL: a fresh one */
+void cr_trace_release(cr_trace *t);
+cr_graph *cr_trace_graph(const cr_trace *t); /* borrowed; grows while recording */
+/* An input of the graph. The tensor stands for it from here on. CR_EVALUE: it is an input already. */
+CR_NODISCARD cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor);
+CR_NODISCARD cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_sym expr);
+/* From begin to end the calls of this thread are recorded, on fake tensors (factories included) when `fake` is set.
+ * Traces nest; the inner one alone records. */
+void cr_trace_begin(cr_trace *t, bool fake);
+void cr_trace_end(cr_trace *t);
+/* An argument in the graph's terms: a tensor's value (a real tensor from outside becomes a constant of the graph), the
+ * value of a symbolic number, anything else itself. Lists are in the graph's arena. */
+CR_NODISCARD cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to);
+/* Sets the outputs and hands the graph out. */
+CR_NODISCARD cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out);
+
+#endif

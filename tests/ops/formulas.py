@@ -1,0 +1,138 @@
+"""Derivatives and decompositions of rows. A derivative must equal PyTorch's gradients and central differences in f64; a
+decomposition must equal its kernel on every sample."""
+import cresset
+import harness
+import samples
+import torch
+
+
+def differentiable(value):
+    return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
+
+
+def leaves(c):
+    """The call with floating tensors made leaves that require gradients, and the leaves."""
+    found = []
+
+    def leaf(t):
+        if not differentiable(t):
+            return t
+        t = t.detach().clone().requires_grad_()
+        found.append(t)
+        return t
+    args = tuple(samples.map_tensors(a, leaf) for a in c.args)
+    kwargs = {k: samples.map_tensors(v, leaf) for k, v in c.kwargs.items()}
+    return args, kwargs, found
+
+
+def flat_gradients(out):
+    flat = []
+    for g in out:
+        flat.extend(g if isinstance(g, list) else [g])
+    return flat
+
+
+def check_derivative(name, op, c, seed=0):
+    """Returns "equal", "constant" (nothing flows) or "refused"; raises harness.Different."""
+    args, kwargs, inputs = leaves(c)
+    where = f"{name}({harness.describe(c)})"
+    torch.manual_seed(1234)
+    results = harness.attempt(op, args, kwargs)
+    if isinstance(results, harness.Refused) or not inputs:
+        return "refused"
+    outputs = results if isinstance(results, (list, tuple)) else [results]
+    flat = harness.tensors(outputs)
+    generator = torch.Generator().manual_seed(seed)
+    cotangents = [torch.randn(t.shape, dtype=torch.float64, generator=generator).to(t.dtype) if differentiable(t) else None for t in flat]
+    flows = [(t, g) for t, g in zip(flat, cotangents) if g is not None and t.requires_grad]
+    if not flows:
+        return "constant"
+    want = torch.autograd.grad([t for t, _ in flows], inputs, [g for _, g in flows], allow_unused=True)
+    given = [None if g is None or not t.requires_grad else harness.ours(g) for t, g in zip(flat, cotangents)]
+    if isinstance(results, list):
+        given = [given]
+    plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
+    got = harness.attempt(cresset._C._derivative, (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()}, given), {})
+    if isinstance(got, harness.Refused):
+        raise harness.Different(f"{where}: no derivative: {got.error}")
+    mine = gradients_of(c, got, name)
+    if len(mine) != len(want):
+        raise harness.Different(f"{where}: {len(want)} gradients, got {len(mine)}")
+    for i, (w, g, x) in enumerate(zip(want, mine, inputs)):
+        w = torch.zeros_like(x) if w is None else w
+        g = torch.zeros_like(x) if g is None else harness.theirs(g)
+        if w.shape != g.shape or w.dtype != g.dtype:
+            raise harness.Different(f"{where}: gradient {i} is {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}")
+        if not torch.allclose(w.resolve_conj(), g, rtol=1e-6, atol=1e-8, equal_nan=True):
+            raise harness.Different(f"{where}: gradient {i} differs\n expected {w}\n got {g}")
+    check_differences(where, op, args, kwargs, inputs, flows, flat, mine)
+    return "equal"
+
+
+def gradients_of(c, got, name):
+    """Gradients of the floating tensors of the call, in the order of `leaves`."""
+    names = [p.name for p in getattr_schema(name).arguments]
+    by_name = dict(zip(names, got))
+    chosen = []
+
+    def take(value, gradient):
+        if differentiable(value):
+            chosen.append(gradient)
+        elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
+            for v, g in zip(value, gradient if gradient is not None else [None] * len(value)):
+                take(v, g)
+    for value, parameter in zip(c.args, names):
+        take(value, by_name[parameter])
+    for key, value in c.kwargs.items():
+        take(value, by_name[key])
+    return chosen
+
+
+def getattr_schema(name):
+    import sweep
+    return sweep.torch_op(name)._schema
+
+
+def check_differences(where, op, args, kwargs, inputs, flows, flat, mine, step=1e-6):
+    """Central differences of sum(result * cotangent) along one random direction."""
+    if any(t.dtype != torch.float64 for t in inputs + [t for t, _ in flows]) or not all(t.numel() for t in inputs):
+        return  # lower precision says nothing at this step
+    index = [i for i, t in enumerate(flat) if any(t is f for f, _ in flows)]
+
+    def value():
+        with torch.no_grad():
+            torch.manual_seed(1234)
+            out = op(*args, **kwargs)
+        now = harness.tensors(out if isinstance(out, (list, tuple)) else [out])
+        return sum(float((now[i].double() * g.double()).sum()) for i, (_, g) in zip(index, flows))
+    generator = torch.Generator().manual_seed(7)
+    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in inputs]
+    for t, d in zip(inputs, directions):
+        t.data.add_(d, alpha=step)
+    high = value()
+    for t, d in zip(inputs, directions):
+        t.data.add_(d, alpha=-2 * step)
+    low = value()
+    for t, d in zip(inputs, directions):
+        t.data.add_(d, alpha=step)
+    numeric = (high - low) / (2 * step)
+    analytic = sum(float((harness.theirs(g) * d).sum()) for g, d in zip(mine, directions) if g is not None)
+    if numeric != numeric or abs(numeric) == float("inf"):
+        return
+    if abs(numeric - analytic) > 1e-4 * max(1.0, abs(numeric), abs(analytic)):
+        raise harness.Different(f"{where}: directional derivative {analytic} but finite differences give {numeric}")
+
+
+def check_decomposition(name, ours_op, c):
+    where = f"{name}({harness.describe(c)})"
+    args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+    want = harness.attempt(ours_op, args, kwargs)
+    if isinstance(want, harness.Refused):
+        return "refused"
+    args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+    got = harness.attempt(cresset._C._decompose, (name, tuple(args), kwargs), {})
+    if isinstance(got, harness.Refused):
+        raise harness.Different(f"{where}: the decomposition refuses: {got.error}")
+    as_list = lambda v: list(v) if isinstance(v, tuple) else v
+    harness.compare(harness.theirs(as_list(want)), as_list(got), f"{where} decomposed", strides=False)
+    return "equal"
