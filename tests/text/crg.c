@@ -95,7 +95,7 @@ static cr_status run_graph(cr_graph *g, const cr_arg *inputs, size_t n, cr_str *
 
 /* Runs on the inputs; those that the graph wrote to are printed afterwards. */
 static cr_status do_run(const test *t, cr_graph *g, cr_str *out) {
-    cr_arg inputs[32];
+    cr_arg inputs[32] = { { 0 } };
     cr_graph *holders[32] = { NULL };
     uint64_t versions[32] = { 0 };
     cr_status status = CR_OK;
