@@ -112,35 +112,34 @@ static void inside(int64_t start, int64_t step, int64_t size, int64_t extent, in
 }
 
 static void row_fill(const conv_image *image, char *to, const char *x, int dtype, int64_t x_stride, int64_t n) {
-    if (dtype == image->compute && x_stride != 1 && image->item == 4) {
-        uint32_t *y = (uint32_t *)(void *)to;
-        const uint32_t *from = (const uint32_t *)(const void *)x;
-        for (int64_t i = 0; i < n; i++) y[i] = from[i * x_stride];
-    } else {
+    if (dtype != image->compute) {
         rt_convert(image->compute, to, 1, dtype, x, x_stride, n);
+    } else if (x_stride == 1) {
+        memcpy(to, x, (size_t)(n * image->item));
+    } else if (image->item == 4) {
+        for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, x + 4 * i * x_stride, 4);
+    } else {
+        for (int64_t i = 0; i < n; i++) memcpy(to + 8 * i, x + 8 * i * x_stride, 8);
     }
 }
 
 static void phase_fill(const conv_image *image, char *to, const char *x, const rt_view *v, const int64_t *start) {
     int64_t from[RT_CONV_DIMS], until[RT_CONV_DIMS], bytes = rt_itemsize(v->dtype), item = image->item;
-    for (int d = 0; d < RT_CONV_DIMS; d++)
+    bool whole = true;
+    for (int d = 0; d < RT_CONV_DIMS; d++) {
         inside(start[d], image->step[d], v->size[d + 2], image->extent[d], &from[d], &until[d]);
-    int64_t width = image->extent[2], row = width * item;
-    for (int64_t z = 0; z < image->extent[0]; z++) {
-        bool z_in = z >= from[0] && z < until[0];
-        for (int64_t y = 0; y < image->extent[1]; y++, to += row) {
-            if (!z_in || y < from[1] || y >= until[1] || from[2] == until[2]) {
-                memset(to, 0, (size_t)row);
-                continue;
-            }
+        whole = whole && from[d] == 0 && until[d] == image->extent[d];
+    }
+    if (!whole) memset(to, 0, (size_t)(image->plane * item));
+    if (from[2] == until[2]) return;
+    for (int64_t z = from[0]; z < until[0]; z++)
+        for (int64_t y = from[1]; y < until[1]; y++) {
             const char *at = x + ((start[0] + z * image->step[0]) * v->stride[2] +
                                   (start[1] + y * image->step[1]) * v->stride[3] +
                                   (start[2] + from[2] * image->step[2]) * v->stride[4]) * bytes;
-            memset(to, 0, (size_t)(from[2] * item));
-            row_fill(image, to + from[2] * item, at, v->dtype, v->stride[4] * image->step[2], until[2] - from[2]);
-            memset(to + until[2] * item, 0, (size_t)((width - until[2]) * item));
+            char *row = to + ((z * image->extent[1] + y) * image->extent[2] + from[2]) * item;
+            row_fill(image, row, at, v->dtype, v->stride[4] * image->step[2], until[2] - from[2]);
         }
-    }
 }
 
 static int channels_fill(void *arg, int64_t begin, int64_t end) {
@@ -192,13 +191,26 @@ int conv_image_pieces(const conv_image *image, const int64_t *out, int64_t p0, i
     return count;
 }
 
+/* Some taps of all panels before the next taps: neighbouring panels read the same lines of the image. */
+enum { PACK_TAPS = 36, PACK_PANELS = 24, PACK_PIECES = RT_PANEL_BYTES / 4 };
+
 void conv_image_pack(const conv_image *image, const char *data, const int64_t *tap_bytes, const int64_t *grid, int64_t k0,
                      int64_t k1, int64_t n0, int64_t n1, void *panels, int64_t panel) {
     int64_t width = RT_PANEL_BYTES / image->item;
     gemm_gather_fn *gather = gemm_isa_get()->gather;
-    gemm_piece pieces[RT_PANEL_BYTES / 4];
-    for (int64_t p = n0; p < n1; p += width) {
-        int count = conv_image_pieces(image, grid, p, p + width < n1 ? p + width : n1, pieces);
-        gather((char *)panels + (p - n0) / width * panel * image->item, k1 - k0, data, tap_bytes + k0, pieces, count);
+    gemm_piece pieces[PACK_PANELS][PACK_PIECES];
+    int counts[PACK_PANELS];
+    for (int64_t first = n0; first < n1; first += PACK_PANELS * width) {
+        int64_t count = (n1 - first + width - 1) / width;
+        if (count > PACK_PANELS) count = PACK_PANELS;
+        for (int64_t q = 0; q < count; q++) {
+            int64_t p = first + q * width;
+            counts[q] = conv_image_pieces(image, grid, p, p + width < n1 ? p + width : n1, pieces[q]);
+        }
+        for (int64_t k = k0; k < k1; k += PACK_TAPS)
+            for (int64_t q = 0; q < count; q++) {
+                char *to = (char *)panels + (((first - n0) / width + q) * panel + (k - k0) * width) * image->item;
+                gather(to, k1 - k < PACK_TAPS ? k1 - k : PACK_TAPS, data, tap_bytes + k, pieces[q], counts[q]);
+            }
     }
 }

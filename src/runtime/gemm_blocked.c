@@ -5,7 +5,8 @@
  *     for each block of k:  pack B's block (it fits the L2 cache)
  *         for each group of rows (their part of A fits, too):  for each tile: sums += rows of A * panels of B
  *
- * A is read in place when its rows are dense and of the compute type, else its part is packed, too. B is read in place
+ * A few columns past the last whole panel would fill one with mostly nothing; they are computed as dot products with
+ * the rows of A that are at hand anyway. A is read in place when its rows are dense and of the compute type, else its part is packed, too. B is read in place
  * when there are only a few rows to multiply it with. What several units would pack alike is packed once before, by all
  * threads. Each element of C adds its terms in the order of k whatever the cut, so the cut may follow the thread count. */
 #include "runtime/gemm_isa.h"
@@ -19,6 +20,7 @@ enum {
     LEAST_WORK = 128 * 1024,              /* products in a unit worth a thread */
     LEAST_ROWS = 32,                      /* of a unit, when rows are cut */
     FEW_ROWS = 16,                        /* so few that packing B does not pay */
+    EDGE_PART = 4, EDGE_LEAST_K = 64,     /* columns past a panel are an edge up to width / EDGE_PART */
     SHARED_BYTES = 64 * 1024 * 1024,      /* at most, for what is packed once */
     MOST_TILE_ROWS = 8, MOST_TILE_PANELS = 3
 };
@@ -31,12 +33,13 @@ typedef struct job {
     int64_t k_block, k_blocks, panels;
     int64_t unit_rows, unit_panels, row_units, panel_units;
     int64_t group_rows;
+    int64_t edge; /* columns past the last whole panel that are dot products; the others are all in panels */
     bool a_in_place, b_in_place, c_in_place;
     /* Packed once, or before the call; NULL: by each unit. */
     const char *packed_a, *packed_b;
     int64_t packed_b_batch;
     /* Offsets in a slot. */
-    size_t a_at, sums_at;
+    size_t a_at, edge_at, edge_sums_at, sums_at;
     gemm_slots slots;
 } job;
 
@@ -106,6 +109,37 @@ static b_source b_prepare(unit *u, int64_t k0, int64_t k1, b_source *last) {
     return (b_source){ at, u->p0, g->b_row, s->width };
 }
 
+/* The edge columns of B, each dense along k. Where B lies in panels, they are the first columns of the last one. */
+static void edge_prepare(unit *u, int64_t k0, int64_t k1) {
+    job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    char *to = u->slot + s->edge_at;
+    int64_t panel = (k1 - k0) * s->width;
+    const char *from = to + s->edge * (k1 - k0) * s->item;
+    if (s->packed_b) {
+        from = s->packed_b + (u->batch * s->packed_b_batch + s->panels * g->k * s->width + k0 * s->width) * s->item;
+    } else {
+        gemm_pack_panels(g, s->compute, u->batch, k0, k1, s->panels * s->width, g->n, (char *)from, panel);
+    }
+    rt_gemm_pack_rows(s->compute, to, k1 - k0, s->compute, from, 1, s->width, s->edge, k1 - k0);
+}
+
+static void edge_run(unit *u, int64_t i, int64_t i_end, const char *a, int64_t a_row, int64_t k0, int64_t k1) {
+    job *s = u->s;
+    const rt_gemm_args *g = s->g;
+    _Alignas(64) char buffer[GEMM_DOT_ROWS * RT_PANEL_BYTES];
+    for (int64_t r = i; r < i_end; r += GEMM_DOT_ROWS) {
+        int rows = (int)least(GEMM_DOT_ROWS, i_end - r);
+        char *sums = u->slot + s->edge_sums_at + (r - u->i0) * s->edge * s->item;
+        s->kind->dot(rows, s->edge, k1 - k0, a + (r - i) * a_row * s->item, a_row, u->slot + s->edge_at, k1 - k0, buffer,
+                     s->edge);
+        if (k0) s->kind->blend(buffer, rows * s->edge, 1, sums, 1, 1);
+        if (k1 == g->k)
+            gemm_finish(g, s->kind, s->compute, buffer, s->edge, false, u->batch, r, rows, s->panels * s->width, s->edge);
+        else memcpy(sums, buffer, (size_t)(rows * s->edge * s->item));
+    }
+}
+
 static void unit_run(unit *u) {
     job *s = u->s;
     const rt_gemm_args *g = s->g;
@@ -113,6 +147,8 @@ static void unit_run(unit *u) {
         int64_t k1 = least(k0 + s->k_block, g->k);
         b_source last, b = b_prepare(u, k0, k1, &last);
         /* Panels in groups of equal size; one that is only part of B goes alone when it lies elsewhere. */
+        bool has_edge = s->edge && u->p1 == s->panels;
+        if (has_edge) edge_prepare(u, k0, k1);
         bool alone = s->b_in_place && least(u->p1 * s->width, g->n) % s->width;
         int64_t panels = u->p1 - u->p0 - alone, groups = ratio_up(panels, s->most_panels);
         for (int64_t i = u->i0; i < u->i1; i += s->group_rows) {
@@ -136,6 +172,7 @@ static void unit_run(unit *u) {
                 tiles_run(u, i, i_end, p, (int)(u->p0 + part_begin(panels, groups, q + 1) - p), a, a_row, b, k0, k1);
             }
             if (alone) tiles_run(u, i, i_end, u->p1 - 1, 1, a, a_row, last, k0, k1);
+            if (has_edge) edge_run(u, i, i_end, a, a_row, k0, k1);
         }
     }
 }
@@ -167,7 +204,7 @@ static int panels_pack(void *arg, int64_t begin, int64_t end) {
     const rt_gemm_args *g = s->g;
     int64_t whole = g->k * s->width;
     for (int64_t at = begin; at < end; at++) {
-        int64_t p = at % s->panels, batch = at / s->panels;
+        int64_t panels = s->panels + (s->edge > 0), p = at % panels, batch = at / panels;
         gemm_pack_panels(g, s->compute, batch, 0, g->k, p * s->width, least((p + 1) * s->width, g->n),
                          w->out + (batch * w->per_batch + p * whole) * s->item, whole);
     }
@@ -195,6 +232,11 @@ static void cut(job *s, int threads) {
     s->k_blocks = g->k <= K_WHOLE ? 1 : ratio_up(g->k, K_BLOCK);
     s->k_block = s->k_blocks == 1 ? g->k : round_up(ratio_up(g->k, s->k_blocks), 8);
     s->panels = ratio_up(g->n, s->width);
+    int64_t past = g->n % s->width;
+    if (s->kind->dot && past && past <= s->width / EDGE_PART && s->panels > 1 && g->k >= EDGE_LEAST_K) {
+        s->edge = past;
+        s->panels--;
+    }
     s->most_panels = s->kind->rows[2] ? MOST_TILE_PANELS : s->kind->rows[1] ? 2 : 1;
 
     int64_t fit = B_BLOCK_BYTES / (s->k_block * RT_PANEL_BYTES);
@@ -232,13 +274,13 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
     int code = RT_OK;
     void *shared_a = NULL, *shared_b = NULL;
     bool one_b = g->batch > 1 && g->b_batch == 0 && !g->pack_b;
-    int64_t b_size = s.panels * s.width * g->k, b_copies = one_b ? 1 : g->batch;
+    int64_t b_panels = s.panels + (s.edge > 0), b_size = b_panels * s.width * g->k, b_copies = one_b ? 1 : g->batch;
     if (!s.packed_b && !s.b_in_place && (s.row_units > 1 || one_b) && b_size * b_copies * s.item <= SHARED_BYTES) {
         shared_b = rt_scratch(ctx, (size_t)(b_size * b_copies * s.item));
         if (!shared_b) goto no_memory;
         packing w = { &s, shared_b, b_size };
         int64_t grain = 64 * 1024 / (g->k * s.width) + 1;
-        code = rt_parallel_for(ctx, s.panels * b_copies, grain, panels_pack, &w);
+        code = rt_parallel_for(ctx, b_panels * b_copies, grain, panels_pack, &w);
         if (code) goto out;
         s.packed_b = shared_b;
         s.packed_b_batch = one_b ? 0 : b_size;
@@ -253,10 +295,13 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
         s.packed_a = shared_a;
     }
 
-    int64_t b_panels = s.packed_b ? 0 : s.b_in_place ? 1 : s.unit_panels;
-    s.a_at = (size_t)(b_panels * s.k_block * RT_PANEL_BYTES);
+    int64_t own_panels = s.packed_b ? 0 : s.b_in_place ? 1 : s.unit_panels;
+    s.a_at = (size_t)(own_panels * s.k_block * RT_PANEL_BYTES);
     int64_t a_rows = s.a_in_place || s.packed_a ? 0 : least(s.group_rows, s.unit_rows);
-    s.sums_at = s.a_at + (size_t)round_up(a_rows * s.k_block * s.item, 64);
+    s.edge_at = s.a_at + (size_t)round_up(a_rows * s.k_block * s.item, 64);
+    int64_t edge_bytes = s.edge ? s.edge * s.k_block * s.item + (s.packed_b ? 0 : s.k_block * RT_PANEL_BYTES) : 0;
+    s.edge_sums_at = s.edge_at + (size_t)round_up(edge_bytes, 64);
+    s.sums_at = s.edge_sums_at + (size_t)round_up(s.k_blocks > 1 ? s.unit_rows * s.edge * s.item : 0, 64);
     int64_t sums = s.k_blocks > 1 ? s.unit_rows * s.unit_panels * RT_PANEL_BYTES : 0;
     code = gemm_slots_init(ctx, &s.slots, s.sums_at + (size_t)sums);
     if (code) goto out;

@@ -85,7 +85,10 @@ static void NAME(taps)(void *out_, int64_t n, const void *image_, const int64_t 
     int64_t j = 0;
     for (; j + 4 * NAME(lanes) <= n; j += 4 * NAME(lanes)) NAME(taps_of)(4, out + j, image + j, tap, weight, taps);
     for (; j + NAME(lanes) <= n; j += NAME(lanes)) NAME(taps_of)(1, out + j, image + j, tap, weight, taps);
-    if (j < n) {
+    if (j < n && n >= NAME(lanes)) { /* the last register overlaps the one before */
+        j = n - NAME(lanes);
+        NAME(taps_of)(1, out + j, image + j, tap, weight, taps);
+    } else if (j < n) {
         T rest[NAME(lanes)];
         NAME(taps_of)(1, rest, image + j, tap, weight, taps);
         for (int i = 0; j + i < n; i++) out[j + i] = rest[i];
@@ -181,8 +184,10 @@ static void NAME(dot)(int rows, int64_t cols, int64_t k, const void *a_, int64_t
         default: NAME(dot_of)(4, DOT_COLS, 1, k, a, a_row, b, b_row, out, out_row); break;
         }
     }
-    for (; j < cols; j++, b += b_row, out++)
-        for (int i = 0; i < rows; i++) NAME(dot_of)(1, 1, 4, k, a + i * a_row, a_row, b, b_row, out + i * out_row, 1);
+    for (; j < cols; j++, b += b_row, out++) {
+        if (rows == 4) NAME(dot_of)(4, 1, 2, k, a, a_row, b, b_row, out, out_row);
+        else for (int i = 0; i < rows; i++) NAME(dot_of)(1, 1, 4, k, a + i * a_row, a_row, b, b_row, out + i * out_row, 1);
+    }
 }
 
 static void NAME(blend)(void *y_, int64_t n, double alpha_, const void *d_, int64_t d_step, double beta_) {
