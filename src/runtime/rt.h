@@ -58,7 +58,8 @@ typedef struct rt_ctx {
 } rt_ctx;
 /* Writes the message and returns `code`. */
 int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Scratch memory: 64-byte aligned, NULL when there is none (return RT_ENOMEM then). rt_scratch(ctx, 0) is not NULL. */
+/* Scratch memory: 64-byte aligned, NULL when there is none (return RT_ENOMEM then). rt_scratch(ctx, 0) is not NULL. The
+ * pool keeps large blocks for the next call with the same allocator and gives them back when it is released. */
 void *rt_scratch(const rt_ctx *ctx, size_t size);
 void rt_scratch_free(const rt_ctx *ctx, void *p);
 /* A context over malloc with the given pool and message buffer. */

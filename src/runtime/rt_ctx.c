@@ -37,13 +37,28 @@ int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) {
     return code;
 }
 
+/* Before every block: its size. 64 bytes, so that what follows stays aligned. */
+typedef struct header { size_t size; } header;
+enum { HEADER = 64, KEPT_LEAST = 64 * 1024 };
+
+/* Fresh memory costs more than most work on it (the system clears it page by page), so the pool keeps large blocks. */
 void *rt_scratch(const rt_ctx *ctx, size_t size) {
-    if (size > (size_t)PTRDIFF_MAX - 64) return NULL;
-    return ctx->alloc(ctx->user, size ? (size + 63) & ~(size_t)63 : 64);
+    if (size > (size_t)PTRDIFF_MAX - KEPT_LEAST - HEADER) return NULL;
+    size_t unit = size < KEPT_LEAST ? 64 : KEPT_LEAST, whole = (size + HEADER + unit - 1) / unit * unit;
+    header *h = whole >= KEPT_LEAST ? rt__pool_take_block(ctx, whole) : NULL;
+    if (!h) {
+        h = ctx->alloc(ctx->user, whole);
+        if (!h) return NULL;
+        h->size = whole;
+    }
+    return (char *)h + HEADER;
 }
 
 void rt_scratch_free(const rt_ctx *ctx, void *p) {
-    if (p) ctx->free(ctx->user, p);
+    if (!p) return;
+    header *h = (header *)(void *)((char *)p - HEADER);
+    if (h->size >= KEPT_LEAST && rt__pool_keep_block(ctx, h, h->size)) return;
+    ctx->free(ctx->user, h);
 }
 
 static void *plain_alloc(void *user, size_t size) {

@@ -9,7 +9,9 @@
  * There are a few chunks per thread, so that a thread the system takes away does not hold up the rest.
  *
  * Idle workers spin for a while (an operator usually follows the last one within microseconds, and waking a sleeper
- * costs 10-60 us), then sleep. After fork the child has no workers: it notices by the process id and starts its own. */
+ * costs 10-60 us), then sleep. After fork the child has no workers: it notices by the process id and starts its own.
+ *
+ * The pool also keeps a few large blocks of scratch memory between calls (rt_scratch). */
 #include "runtime/rt_pool.h"
 
 #include <pthread.h>
@@ -17,11 +19,17 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_CLOCK = 32 };
 enum { PID_STARTING = -1 };
+
+/* Scratch memory between two uses. */
+typedef struct kept { void *block; size_t size; void *(*alloc)(void *, size_t); void (*free)(void *, void *); void *user; } kept;
+enum { KEPT_MOST = 16 };
+static const size_t kept_bytes_most = (size_t)256 << 20;
 
 struct rt_pool {
     _Alignas(64) atomic_llong unclaimed; /* chunks of the job nobody has taken yet */
@@ -37,6 +45,10 @@ struct rt_pool {
     atomic_int code; /* first failure */
     _Atomic(const char *) error; /* message buffer of the job's context */
     atomic_flag claimed;         /* the message was written */
+
+    atomic_flag kept_lock;
+    size_t kept_bytes;
+    kept kept[KEPT_MOST]; /* block NULL: free entry */
 
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -137,6 +149,7 @@ static void reset(rt_pool *p) {
     atomic_store(&p->stop, 0);
     atomic_store(&p->error, NULL);
     atomic_store(&p->busy, 0);
+    atomic_flag_clear(&p->kept_lock);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
 }
@@ -147,6 +160,8 @@ rt_pool *rt_pool_create(int threads) {
     rt_pool *p = aligned_alloc(64, (size + 63) & ~(size_t)63);
     if (!p) return NULL;
     p->threads = threads;
+    p->kept_bytes = 0;
+    memset(p->kept, 0, sizeof p->kept);
     atomic_init(&p->code, 0);
     atomic_flag_clear(&p->claimed);
     reset(p);
@@ -171,6 +186,8 @@ void rt_pool_release(rt_pool *p) {
         pthread_cond_destroy(&p->wake);
         pthread_mutex_destroy(&p->lock);
     }
+    for (int i = 0; i < KEPT_MOST; i++)
+        if (p->kept[i].block) p->kept[i].free(p->kept[i].user, p->kept[i].block);
     free(p);
 }
 
@@ -181,6 +198,56 @@ bool rt__pool_claims_failure(rt_pool *p, const char *error, int code) {
     if (atomic_flag_test_and_set(&p->claimed)) return false;
     atomic_store(&p->code, code);
     return true;
+}
+
+/* Not waited for long: the memory can also come from the allocator (and after fork nobody may hold the lock). */
+static bool kept_try_lock(rt_pool *p) {
+    for (int i = 0; i < 1000; i++) {
+        if (!atomic_flag_test_and_set_explicit(&p->kept_lock, memory_order_acquire)) return true;
+        relax();
+    }
+    return false;
+}
+
+void *rt__pool_take_block(const rt_ctx *ctx, size_t size) {
+    rt_pool *p = ctx->pool;
+    if (!p || !kept_try_lock(p)) return NULL;
+    kept *best = NULL;
+    for (kept *k = p->kept; k < p->kept + KEPT_MOST; k++) {
+        bool fits = k->block && k->size >= size && k->size / 8 <= size && k->alloc == ctx->alloc && k->user == ctx->user;
+        if (fits && (!best || k->size < best->size)) best = k;
+    }
+    void *block = NULL;
+    if (best) {
+        block = best->block;
+        best->block = NULL;
+        p->kept_bytes -= best->size;
+    }
+    atomic_flag_clear_explicit(&p->kept_lock, memory_order_release);
+    return block;
+}
+
+bool rt__pool_keep_block(const rt_ctx *ctx, void *block, size_t size) {
+    rt_pool *p = ctx->pool;
+#if defined(__SANITIZE_ADDRESS__)
+    p = NULL; /* which is to see every use after this */
+#endif
+    if (!p || size > kept_bytes_most || !kept_try_lock(p)) return false;
+    /* Room, or that of a smaller block, which then goes instead. */
+    kept *to = NULL, old = { 0 };
+    for (kept *k = p->kept; k < p->kept + KEPT_MOST; k++)
+        if (!to || !k->block || (to->block && k->size < to->size)) to = k;
+    bool keep = !to->block || to->size < size;
+    size_t after = p->kept_bytes + size - (to->block ? to->size : 0);
+    keep = keep && after <= kept_bytes_most;
+    if (keep) {
+        old = *to;
+        *to = (kept){ block, size, ctx->alloc, ctx->free, ctx->user };
+        p->kept_bytes = after;
+    }
+    atomic_flag_clear_explicit(&p->kept_lock, memory_order_release);
+    if (old.block) old.free(old.user, old.block);
+    return keep;
 }
 
 /* Takes the pool for one job. After fork the workers are gone and the locks may be held by nobody: start over. */

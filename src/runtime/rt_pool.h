@@ -8,4 +8,9 @@
  * and for the first failure inside one. Records that failure's code as the run's result. Any thread. */
 bool rt__pool_claims_failure(rt_pool *pool, const char *error, int code);
 
+/* A block of at least `size` bytes that was kept from the same allocator, or NULL. Any thread. */
+void *rt__pool_take_block(const rt_ctx *ctx, size_t size);
+/* Keeps a block that is no longer used; false when it should be freed instead. */
+bool rt__pool_keep_block(const rt_ctx *ctx, void *block, size_t size);
+
 #endif

@@ -133,6 +133,46 @@ static void scratch(void) {
     CHECK_EQ(rt_itemsize(RT_DTYPE_COUNT), 0);
 }
 
+static int live;
+static void *counting_alloc(void *user, size_t size) {
+    (void)user;
+    live++;
+    return aligned_alloc(64, size);
+}
+static void counting_free(void *user, void *p) {
+    (void)user;
+    live--;
+    free(p);
+}
+
+/* Large blocks come back from the pool, never while still in use, never to another allocator, and go with the pool. */
+static void large_scratch_is_kept(void) {
+    rt_pool *pool = rt_pool_create(2);
+    rt_ctx counted = rt_ctx_plain(pool, message, sizeof message), plain = counted;
+    counted.alloc = counting_alloc, counted.free = counting_free;
+    enum { MANY = 40, BYTES = 1 << 20 };
+    char *block[MANY];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++) {
+            block[i] = rt_scratch(&counted, (size_t)(BYTES + i * 100000));
+            CHECK(block[i] && (uintptr_t)block[i] % 64 == 0);
+            memset(block[i], i, BYTES);
+        }
+        char *other = rt_scratch(&plain, BYTES);
+        memset(other, 99, BYTES);
+        int whole = 0;
+        for (int i = 0; i < MANY; i++) whole += block[i][0] == i && block[i][BYTES - 1] == i;
+        CHECK_EQ(whole, MANY);
+        for (int i = 0; i < MANY; i++) rt_scratch_free(&counted, block[i]);
+        rt_scratch_free(&plain, other);
+#if !defined(__SANITIZE_ADDRESS__)
+        CHECK(live > 0 && live <= 16);
+#endif
+    }
+    rt_pool_release(pool);
+    CHECK_EQ(live, 0);
+}
+
 int main(void) {
     for (int threads = 2; threads <= 5; threads += 3) {
         rt_pool *pool = rt_pool_create(threads);
@@ -147,6 +187,7 @@ int main(void) {
         RUN(child_process_makes_its_own_workers);
         RUN(without_a_pool);
         RUN(scratch);
+        RUN(large_scratch_is_kept);
         rt_pool_release(pool);
     }
     return check_summary();
