@@ -18,7 +18,7 @@ ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex
 def accepted(name, op, row):
     mask, asked = 0xFFFFFFFF, 0
     for dtype in samples.DTYPES:
-        calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c))]
+        calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c)) and any(t.numel() > 1 for t in samples.flat(c))]
         if not calls:
             continue
         asked += 1

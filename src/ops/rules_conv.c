@@ -66,7 +66,7 @@ static cr_memory_format suggest(cr_env *env, const cr_meta *m) {
 
 /* Channels-last as soon as input or weight is; in three dimensions only where PyTorch's kernels keep it. */
 static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w, bool transposed) {
-    if (x->rank == 5 && (transposed || (x->dtype != CR_F32 && x->dtype != CR_BF16))) return CR_CONTIGUOUS;
+    if (x->rank == 5 && x->dtype != CR_BF16 && (transposed || x->dtype != CR_F32)) return CR_CONTIGUOUS;
     cr_memory_format a = suggest(env, x), b = suggest(env, w);
     return a != CR_CONTIGUOUS ? a : b;
 }

@@ -115,6 +115,7 @@ cr_status shape_constant_pad(cr_rule *r) { /* self, pad, value */
     CR_TRY(cr_rule_ints(r, 1, 0, 2 * CR_MAX_RANK, pad, &n));
     if (n % 2 || n / 2 > m->rank)
         return CR_FAIL(CR_ERUNTIME, "%s: pad must have an even number of entries, at most two a dimension; got %d for %d dimensions", r->op->schema.name, n, m->rank);
+    if (!n) return shape_like(r);
     memcpy(size, m->size, m->rank * sizeof *size);
     for (int i = 0; i < n / 2; i++) {
         cr_dim *s = &size[m->rank - 1 - i];

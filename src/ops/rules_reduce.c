@@ -136,7 +136,7 @@ static cr_status require_elements(cr_rule *r, uint32_t mask) {
         CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
         if (!empty) continue;
         if (all)
-            return CR_FAIL(dim < 0 || r->op->schema.nreturns > 1 ? CR_ERUNTIME : CR_EINDEX,
+            return CR_FAIL(r->op->row->dtype == dtype_index ? CR_EINDEX : CR_ERUNTIME,
                            "%s: the input has no elements, so there is no extreme; pass a dim that has some", r->op->schema.name);
         return CR_FAIL(CR_EINDEX, "%s: expected reduction dim %d to have non-zero size", r->op->schema.name, d);
     }

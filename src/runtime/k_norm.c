@@ -41,7 +41,7 @@ static void affine(int compute, const void *x, int64_t n, double scale, double s
 /* Everything a forward pass works with, as contiguous memory of one compute class. */
 typedef struct norm {
     const rt_ctx *ctx;
-    int compute, stats; /* stats: dtype of the statistics */
+    int compute;
     int64_t item, numel;
     rt_view x;          /* contiguous */
     const double *weight, *bias; /* per channel or element; NULL: 1 and 0 */
@@ -209,19 +209,12 @@ static int batch_statistics(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
-/* PyTorch keeps the scale and shift of half-precision parameters in that precision. */
-static double rounded(double x, int dtype) {
-    if (dtype == RT_F16) return rt_f16_to_f32(rt_f32_to_f16((float)x));
-    return dtype == RT_BF16 ? rt_bf16_to_f32(rt_f32_to_bf16((float)x)) : x;
-}
-
 static int batch_apply(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     for (int64_t r = begin; r < end; r++) {
         int64_t ch = r % w->channels, at = r * w->inner * w->item;
-        double scale = rounded(rounded(w->rstd[ch], w->stats) * (w->weight ? w->weight[ch] : 1), w->stats);
-        double shift = rounded((w->bias ? w->bias[ch] : 0) - rounded(w->mean[ch], w->stats) * scale, w->stats);
-        affine(w->compute, (const char *)w->x.p + at, w->inner, scale, shift, w->y + at);
+        double scale = w->rstd[ch] * (w->weight ? w->weight[ch] : 1);
+        affine(w->compute, (const char *)w->x.p + at, w->inner, scale, (w->bias ? w->bias[ch] : 0) - w->mean[ch] * scale, w->y + at);
     }
     return RT_OK;
 }
@@ -250,7 +243,7 @@ typedef struct batch_args {
 
 static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     const rt_view *x = a->x;
-    norm w = { .eps = a->eps, .channels = x->size[1], .rows = x->size[0], .inner = 1, .stats = a->save_mean->dtype };
+    norm w = { .eps = a->eps, .channels = x->size[1], .rows = x->size[0], .inner = 1 };
     for (int d = 2; d < x->rank; d++) w.inner *= x->size[d];
     int code = norm_begin(&w, ctx, x, w.channels);
     if (!code) code = read_param(&w, a->weight, &w.weight);

@@ -97,9 +97,9 @@ static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dty
     int dim = rt_arg_dim(c, 1, self->rank), compute = rt_compute_dtype(dtype);
     if (compute == RT_C64 && !kinds->c64) compute = RT_C128;
     scan_fn *f = compute == RT_F32 ? kinds->f32 : compute == RT_F64 ? kinds->f64 : compute == RT_C64 ? kinds->c64 : compute == RT_C128 ? kinds->c128 : kinds->i64;
-    if (!f) return rt_fail(ctx, RT_ENOTIMPL, "this scan has no kernel for dtype %d", dtype);
     int64_t numel = rt_numel(self);
     if (!numel) return RT_OK;
+    if (!f) return rt_fail(ctx, RT_ENOTIMPL, "this scan has no kernel for dtype %s", rt_dtype_name(dtype));
     rt_view in = rt_view_last(self, dim), out = rt_view_last(&c->out[0], dim), flat, rounded = in;
     void *rounded_scratch = NULL, *in_scratch = NULL;
     int code = RT_OK;

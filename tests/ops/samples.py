@@ -30,10 +30,11 @@ class Call:
     args: tuple
     kwargs: dict
     note: str = ""
+    layouts: bool = True  # try it with other strides, too
 
 
-def call(*args, note="", **kwargs):
-    return Call(args, kwargs, note)
+def call(*args, note="", layouts=True, **kwargs):
+    return Call(args, kwargs, note, layouts)
 
 
 def sample(name):
@@ -247,6 +248,8 @@ def calls_for(row, op, dtype, seed=0):
             if name == "contiguous":
                 yield c
                 continue
+            if not c.layouts:
+                break
             laid = with_layout(c, name)
             if any(a is not b and a.stride() != b.stride() for a, b in zip(flat(laid), flat(c))):
                 yield laid

@@ -236,4 +236,5 @@ def embedding(make):
 def embedding_backward(make):
     yield call(make.tensor(4, 3), make.index(10, (4,)), 10, -1, False)
     yield call(make.tensor(2, 4, 3), make.index(5, (2, 4)), 5, 2, False)
-    yield call(make.tensor(4, 3), make.index(3, (4,)), 3, -1, True)
+    if make.is_float:
+        yield call(make.tensor(4, 3), make.index(3, (4,)), 3, -1, True)

@@ -104,7 +104,7 @@ def sweep(name, dtypes=samples.DTYPES, limit=None):
     for dtype in dtypes:
         calls = list(samples.calls_for(row, op, dtype))
         if harness.NAMES[dtype] not in accepts:  # PyTorch has no kernel for it; some empty inputs slip through there
-            calls = [c for c in calls if all(t.numel() for t in samples.flat(c))][:2]
+            calls = [c for c in calls if all(t.numel() for t in samples.flat(c)) and any(t.numel() > 1 for t in samples.flat(c))][:2]
         for form, (theirs, ours) in forms.items():
             tried = [o for c in calls for o in out_calls(row, op, c)] if form == "out" else calls
             label = name if form == "functional" else row[form]
