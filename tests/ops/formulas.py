@@ -6,6 +6,12 @@ import samples
 import torch
 
 
+# Gradients that PyTorch gets wrong: finite differences decide alone.
+PYTORCH_IS_WRONG = {
+    "aten::as_strided_scatter",  # its gradient of self is the one of the part that was overwritten
+}
+
+
 def differentiable(value):
     return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
 
@@ -47,7 +53,7 @@ def check_derivative(name, op, c, seed=0):
     flows = [(t, g) for t, g in zip(flat, cotangents) if g is not None and t.requires_grad]
     if not flows:
         return "constant"
-    want = torch.autograd.grad([t for t, _ in flows], inputs, [g for _, g in flows], allow_unused=True)
+    want = harness.attempt(torch.autograd.grad, ([t for t, _ in flows], inputs, [g for _, g in flows]), {"allow_unused": True})
     given = [None if g is None or not t.requires_grad else harness.ours(g) for t, g in zip(flat, cotangents)]
     if isinstance(results, list):
         given = [given]
@@ -56,6 +62,11 @@ def check_derivative(name, op, c, seed=0):
     if isinstance(got, harness.Refused):
         raise harness.Different(f"{where}: no derivative: {got.error}")
     mine = gradients_of(c, got, name)
+    if isinstance(want, harness.Refused) and all(g is None for g in mine):
+        return "constant"  # PyTorch has no derivative, the row says that nothing flows
+    if isinstance(want, harness.Refused) or name in PYTORCH_IS_WRONG:
+        check_differences(where, op, args, kwargs, inputs, flows, flat, mine)
+        return "equal"
     if len(mine) != len(want):
         raise harness.Different(f"{where}: {len(want)} gradients, got {len(mine)}")
     for i, (w, g, x) in enumerate(zip(want, mine, inputs)):

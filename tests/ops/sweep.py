@@ -75,7 +75,7 @@ class Counts:
 
     def run(self, name, theirs, ours, c, values, outs):
         try:
-            kind = harness.check_out(name, theirs, ours, c, outs) if outs else harness.check(name, theirs, ours, c, values)
+            kind = harness.check_out(name, theirs, ours, c, outs, values) if outs else harness.check(name, theirs, ours, c, values)
         except harness.Different as error:
             self.failures.append(str(error))
             return
