@@ -147,6 +147,11 @@ static const cr_arg *find_by_name(const cr_op *op, const cr_arg *args, const cha
     return NULL;
 }
 
+static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
+    const cr_arg *out = &args[op->schema.nparams - op->schema.nreturns];
+    return out->kind == CR_ARG_TENSOR ? cr_arg_dtype(out->u.t->meta.dtype) : cr_arg_none();
+}
+
 /* The functional op's arguments out of the variant's: the same for in-place; by name for out forms. */
 static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) {
     const cr_schema *s = &f->base->schema;
@@ -154,6 +159,7 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
         cr_arg *a = &f->args[i];
         const cr_arg *given = op->variant == CR_OUT ? find_by_name(op, args, s->params[i].name) : &args[i];
         *a = given ? *given : s->params[i].fallback;
+        if (!given && s->params[i].type == CR_T_DTYPE) *a = out_dtype(op, args); /* a factory fills the out tensor it is given */
         if (a->kind == CR_ARG_TENSOR) see_tensor(f, a->u.t);
         else if (a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR) {
             for (uint32_t k = 0; k < a->n; k++)
@@ -293,7 +299,11 @@ static cr_status make_target(cr_call_frame *f, int i, cr_tensor *given) {
     if (pointwise && partial && !f->fake)
         return CR_FAIL(CR_ERUNTIME, "%s: some elements of an input and of the written-to tensor refer to a single memory location; "
                        ".clone() the input first", f->op->schema.name);
-    if (!direct && !f->fake) direct = !clash && out->alias < 0 && given->meta.dtype == out->meta.dtype;
+    /* Numbers are drawn in memory order: where PyTorch's out form is its functional form and a copy, the layout drawn in is
+     * that of the functional result. */
+    bool drawn = f->op->variant == CR_OUT && (f->base->tags & CR_TAG_RANDOM) && (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT));
+    if (drawn) direct = false;
+    if (!direct && !drawn && !f->fake) direct = !clash && out->alias < 0 && given->meta.dtype == out->meta.dtype;
     f->targets[i] = given;
     if (direct || f->fake) {
         cr_tensor_retain(given);
@@ -347,7 +357,8 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
     if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
     if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;
     if (!row->kernel) return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
-    if ((f->base->tags & CR_TAG_UPDATES) && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
+    bool updates = (f->base->tags & CR_TAG_UPDATES) && !(f->base->tags & CR_TAG_RANDOM); /* drawing overwrites all */
+    if (updates && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
     return run_kernel(f, RT_FILL, views, f->nouts, NULL, number);
 }
 

@@ -643,7 +643,7 @@ cr_status cr__copy_out(const cr_arg *from, cr_arg *to) {
 void cr__functional_args(const cr_op *op, const cr_arg *args, cr_arg *out) {
     const cr_schema *s = &op->base->schema;
     for (int i = 0; i < s->nparams; i++) {
-        int at = op == op->base ? i : cr__find_param(op, s->params[i].name);
+        int at = op == op->base || op->variant == CR_INPLACE ? i : cr__find_param(op, s->params[i].name);
         out[i] = at >= 0 ? args[at] : s->params[i].fallback;
     }
 }

@@ -314,7 +314,7 @@ cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, con
     if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH) return CR_FAIL(CR_ERUNTIME, "the derivative of %s does not end (it comes back to itself)", op->name);
     cr__functional_args(op, args, local);
     for (int i = 0; i < base->schema.nparams; i++) {
-        int at = op == base ? i : cr__find_param(op, base->schema.params[i].name);
+        int at = op == base || op->variant == CR_INPLACE ? i : cr__find_param(op, base->schema.params[i].name);
         local_needs[i] = at >= 0 && needs[at];
         made[i] = cr_arg_none();
     }
@@ -329,7 +329,7 @@ cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, con
     cr__expansion_depth--;
     if (status) return status;
     for (int i = 0; i < op->schema.nparams; i++) {
-        int at = op == base ? i : cr__find_param(base, op->schema.params[i].name);
+        int at = op == base || op->variant == CR_INPLACE ? i : cr__find_param(base, op->schema.params[i].name);
         grad_out[i] = at >= 0 ? made[at] : cr_arg_none();
     }
     return CR_OK;
@@ -345,7 +345,7 @@ cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     CR_TRY(cr_op_formulas_get(base, &formulas));
     cr__functional_args(op, args, local);
     for (int i = 0; i < base->schema.nparams; i++) {
-        int at = op == base ? i : cr__find_param(op, base->schema.params[i].name);
+        int at = op == base || op->variant == CR_INPLACE ? i : cr__find_param(op, base->schema.params[i].name);
         local_needs[i] = at >= 0 && needs[at];
     }
     fx x;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { /* short names for the rows */
     CORE = CR_TAG_CORE, VIEW = CR_TAG_VIEW, UPDATES = CR_TAG_UPDATES, DATA_DEPENDENT = CR_TAG_DATA_DEPENDENT,
@@ -95,7 +96,7 @@ static bool find_override(const char *names, const char *key, const char **at, s
     return true;
 }
 
-/* Splits "max.dim_max(max, max_values)" into name, overload and out-parameter names. */
+/* Splits "max.dim_max(max, max_values)" into name, overload and names: of the out parameters, or of the in-place form's first. */
 static cr_status apply_override(cr_schema *s, const char *at, size_t n, const char **outs, size_t nouts) {
     const char *paren = memchr(at, '(', n), *dot = memchr(at, '.', n);
     const char *name_end = paren ? paren : at + n;
@@ -107,12 +108,27 @@ static cr_status apply_override(cr_schema *s, const char *at, size_t n, const ch
         const char *begin = paren + 1;
         begin += strspn(begin, " ");
         size_t len = strcspn(begin, ",)");
-        outs[i] = cr_arena_strndup(&table.arena, begin, len);
-        if (!outs[i]) return CR_ENOMEM;
+        if (!memchr(begin, '=', len)) {
+            outs[i] = cr_arena_strndup(&table.arena, begin, len);
+            if (!outs[i]) return CR_ENOMEM;
+        }
         paren = begin + len;
         if (*paren == ')') break;
     }
     return CR_OK;
+}
+
+/* "bernoulli_.float(p=0.5)": a float parameter that has a default in this form only. */
+static void apply_defaults(cr_schema *s, const char *at, size_t n) {
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        char key[40];
+        int len = snprintf(key, sizeof key, "(%s=", s->params[i].name);
+        const char *found = len > 0 && (size_t)len < sizeof key ? strstr(at, key) : NULL;
+        if (!found || found >= at + n) continue;
+        s->params[i].has_default = true;
+        s->params[i].fallback = cr_arg_float(strtod(found + len, NULL));
+        s->params[i].fallback.given = CR_GIVEN_DEFAULT;
+    }
 }
 
 static cr_status finish_schema(cr_schema *s) {
@@ -144,7 +160,10 @@ static cr_status derive_inplace(cr_op *base) {
     const char *at;
     size_t n;
     if (!s->name) return CR_ENOMEM;
-    if (find_override(base->row->names, "inplace=", &at, &n)) CR_TRY(apply_override(s, at, n, NULL, 0));
+    if (find_override(base->row->names, "inplace=", &at, &n)) {
+        CR_TRY(apply_override(s, at, n, &s->params[0].name, 1));
+        apply_defaults(s, at, n);
+    }
     CR_TRY(finish_schema(s));
     CR_TRY(name_op(op));
     base->inplace = op;
@@ -174,14 +193,15 @@ static cr_status derive_out(cr_op *base) {
     if (!s->overload || !s->params || !s->returns) return CR_ENOMEM;
     const char *outs[16] = { from->nreturns == 1 ? "out" : "out0", "out1", "out2", "out3", "out4", "out5", "out6", "out7" };
     const char *at;
-    size_t n;
-    if (find_override(base->row->names, "out=", &at, &n)) CR_TRY(apply_override(s, at, n, outs, CR_COUNT(outs)));
+    size_t n = 0;
+    bool renamed = find_override(base->row->names, "out=", &at, &n);
+    if (renamed) CR_TRY(apply_override(s, at, n, outs, CR_COUNT(outs)));
     s->nparams = s->npositional = 0;
     for (uint16_t i = 0; i < from->nparams; i++) {
         if (is_factory_option(from, &from->params[i])) continue;
         cr_param *p = &s->params[s->nparams++];
         *p = from->params[i];
-        p->alias = 0; /* a view's out form copies */
+        if (!p->writes) p->alias = 0; /* a view's out form copies */
         p->alias_wild = false;
         p->alias_also = NULL;
         s->npositional += !p->keyword_only;
@@ -192,6 +212,7 @@ static cr_status derive_out(cr_op *base) {
         s->returns[i].alias = (char)('a' + i);
         s->returns[i].writes = true;
     }
+    if (renamed) apply_defaults(s, at, n);
     CR_TRY(finish_schema(s));
     CR_TRY(name_op(op));
     base->out = op;
