@@ -164,6 +164,18 @@ RULE(shape_sdpa);
 /* recurrent (rules_rnn.c) */
 
 /* random (rules_random.c) */
+RULE(dtype_draw);
+RULE(shape_draw);
+RULE(shape_bernoulli);
+RULE(shape_binomial);
+RULE(shape_draw_both);
+RULE(shape_draw_sized);
+RULE(shape_randperm);
+RULE(shape_multinomial);
+RULE(shape_dropout);
+RULE(shape_feature_dropout);
+RULE(shape_native_dropout);
+RULE(shape_rrelu_functional);
 
 /* fft (rules_fft.c) */
 

@@ -48,9 +48,10 @@ static int coin_run(void *user, int64_t n, char *const *p, const int64_t *stride
 int rt_k_bernoulli_float(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = c->out;
     double p = rt_arg_float(c, 1);
+    if (!(p >= 0 && p <= 1)) return rt_fail(ctx, RT_ERUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
+    if (rt_numel(out) == 0) return RT_OK; /* of any dtype */
     if (!holds_flips(out->dtype))
         return rt_fail(ctx, RT_ENOTIMPL, "bernoulli_ does not fill tensors of %s", rt_dtype_name(out->dtype));
-    if (!(p >= 0 && p <= 1)) return rt_fail(ctx, RT_ERUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
     coin k = { ctx, rt_call_generator(c), out->dtype, 0, limit53(p) };
     rt_walk walk;
     rt_walk_init(&walk, 1, &out, 1, false);
@@ -82,6 +83,7 @@ static int coins_run(void *user, int64_t n, char *const *p, const int64_t *strid
 }
 
 static int bernoulli_with(const rt_ctx *ctx, const rt_view *out, const rt_view *p, rt_generator *g) {
+    if (rt_numel(out) == 0) return RT_OK; /* of any dtype */
     if (!holds_flips(out->dtype))
         return rt_fail(ctx, RT_ENOTIMPL, "bernoulli does not fill tensors of %s", rt_dtype_name(out->dtype));
     if (p->dtype != RT_F16 && p->dtype != RT_BF16 && p->dtype != RT_F32 && p->dtype != RT_F64)
@@ -130,14 +132,14 @@ typedef struct noise {
     bool has_shift, has_mask, drawn;
 } noise;
 
-typedef union block { double f64[CHUNK]; float f32[CHUNK]; } block;
+typedef union block { double f64[2 * CHUNK]; float f32[2 * CHUNK]; } block; /* room for complex numbers */
 
 #define APPLY(T, x)                                                                                                    \
     do {                                                                                                               \
         T factor[2] = { (T)k->factor[0], (T)k->factor[1] }, shift[2] = { (T)k->shift[0], (T)k->shift[1] };             \
         for (int64_t i = 0; i < count; i++) {                                                                          \
-            T y = (x)[i] * factor[kept[i]];                                                                            \
-            if (k->has_shift) y += shift[kept[i]];                                                                     \
+            T y = (x)[i] * factor[kept[i >> parts]];                                                                   \
+            if (k->has_shift) y += shift[kept[i >> parts]];                                                            \
             (x)[i] = y;                                                                                                \
         }                                                                                                              \
     } while (0)
@@ -148,9 +150,11 @@ static inline float round_to(int dtype, float x) {
 
 /* Smaller types in f32: the product of two is exact there, and storing rounds it; before a sum it is rounded here. */
 static void apply(const noise *k, block *b, const uint8_t *kept, int64_t count) {
-    if (k->dtype == RT_F64) {
+    int parts = rt_is_complex(k->dtype); /* both halves of a complex number share a flip */
+    count <<= parts;
+    if (k->dtype == RT_F64 || k->dtype == RT_C128) {
         APPLY(double, b->f64);
-    } else if (k->dtype == RT_F32 || !k->has_shift) {
+    } else if (k->dtype == RT_F32 || k->dtype == RT_C64 || !k->has_shift) {
         APPLY(float, b->f32);
     } else {
         for (int64_t i = 0; i < count; i++)
@@ -161,7 +165,7 @@ static void apply(const noise *k, block *b, const uint8_t *kept, int64_t count) 
 /* Views: input, result, and either a mask to write (has_mask) or flips to read (drawn: feature noise). */
 static int noise_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
     const noise *k = user;
-    int compute = k->dtype == RT_F64 ? RT_F64 : RT_F32;
+    int compute = k->dtype == RT_C32 ? RT_C64 : k->dtype == RT_F64 || rt_is_complex(k->dtype) ? k->dtype : RT_F32;
     int64_t bytes = rt_itemsize(k->dtype);
     block x;
     uint8_t kept[CHUNK];
@@ -188,10 +192,14 @@ static int noise_apply(noise *k, const rt_view *in, const rt_view *out, const rt
     return code;
 }
 
-static int check_dropout(const rt_ctx *ctx, const rt_view *in, double p, const char *name) {
+static bool is_scaled(int dtype) { /* can numbers of this dtype be multiplied by 1 / (1 - p)? */
+    return dtype == RT_F16 || dtype == RT_BF16 || dtype == RT_F32 || dtype == RT_F64 || rt_is_complex(dtype);
+}
+
+static int check_dropout(const rt_ctx *ctx, const rt_view *in, double p, const char *name, bool complex) {
     if (!(p >= 0 && p <= 1))
         return rt_fail(ctx, RT_ERUNTIME, "%s: the probability has to be between 0 and 1, but got %g", name, p);
-    if (in->dtype != RT_F16 && in->dtype != RT_BF16 && in->dtype != RT_F32 && in->dtype != RT_F64)
+    if (!is_scaled(in->dtype) || (rt_is_complex(in->dtype) && !complex))
         return rt_fail(ctx, RT_ENOTIMPL, "%s while training expects a float tensor, not %s", name,
                        rt_dtype_name(in->dtype));
     return RT_OK;
@@ -207,9 +215,10 @@ static int dropout(const rt_ctx *ctx, const rt_call *c, const char *name, int ki
     const rt_view *in = rt_arg_view(c, 0), *out = c->out;
     double p = rt_arg_float(c, 1);
     int d = in->dtype;
-    if (!(p >= 0 && p <= 1)) return check_dropout(ctx, in, p, name);
+    if (!(p >= 0 && p <= 1)) return check_dropout(ctx, in, p, name, false);
     if (p == 0 || !rt_arg_int(c, 2) || rt_numel(in) == 0) return copy_unless_same(ctx, out, in);
-    int code = check_dropout(ctx, in, p, name);
+    if (p == 1 && !is_scaled(d)) return rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
+    int code = p == 1 ? RT_OK : check_dropout(ctx, in, p, name, false);
     if (code) return code;
     noise k = { .g = rt_call_generator(c), .dtype = d, .limit = limit53(1 - p) };
     if (p == 1) { /* input * 0, without a draw */
@@ -269,11 +278,11 @@ int rt_k_native_dropout(const rt_ctx *ctx, const rt_call *c) {
         int code = rt_fill(ctx, mask, (rt_scalar){ RT_ARG_INT, 1, 1, 0 });
         return code ? code : copy_unless_same(ctx, out, in);
     }
-    int code = check_dropout(ctx, in, p, "native_dropout");
+    int code = check_dropout(ctx, in, p, "native_dropout", true);
     if (code) return code;
     double keep = 1 - p;
     noise k = { .g = rt_call_generator(c), .limit = limit53(keep), .has_mask = true };
-    k.factor[1] = held(in->dtype, keep == 0 ? 0 : 1 / keep);
+    k.factor[1] = held(rt_is_complex(in->dtype) ? RT_F64 : in->dtype, keep == 0 ? 0 : 1 / keep);
     return noise_apply(&k, in, out, mask);
 }
 
@@ -296,14 +305,15 @@ static int leaky_run(void *user, int64_t n, char *const *p, const int64_t *strid
     return RT_OK;
 }
 
-int rt_k_rrelu_with_noise(const rt_ctx *ctx, const rt_call *c) {
-    const rt_view *in = rt_arg_view(c, 0), *drawn = rt_arg_view(c, 1);
+static int rrelu(const rt_ctx *ctx, const rt_call *c, const rt_view *drawn) {
+    const rt_view *in = rt_arg_view(c, 0);
     double lower = rt_arg_float(c, 2), upper = rt_arg_float(c, 3);
     if (in->dtype != RT_F16 && in->dtype != RT_BF16 && in->dtype != RT_F32 && in->dtype != RT_F64)
         return rt_fail(ctx, RT_ENOTIMPL, "rrelu_with_noise expects a float tensor, not %s", rt_dtype_name(in->dtype));
     int d = in->dtype;
     leaky k = {rt_call_generator(c), d, given(d, lower), given(d, upper), given(d, (lower + upper) / 2),
                rt_arg_int(c, 4) != 0};
+    if (k.training && d == RT_F16) return rt_fail(ctx, RT_ENOTIMPL, "rrelu_with_noise does not train in float16");
     if (k.training && !(k.lower <= k.upper))
         return rt_fail(ctx, RT_ERUNTIME, "rrelu_with_noise expects lower <= upper, but got %g > %g", lower, upper);
     rt_walk walk;
@@ -312,4 +322,11 @@ int rt_k_rrelu_with_noise(const rt_ctx *ctx, const rt_call *c) {
     int code = rt_walk_run(&walk, leaky_run, &k);
     rt_generator_unlock(k.g);
     return code;
+}
+
+int rt_k_rrelu_with_noise(const rt_ctx *ctx, const rt_call *c) { return rrelu(ctx, c, rt_arg_view(c, 1)); }
+
+int rt_k_rrelu_with_noise_functional(const rt_ctx *ctx, const rt_call *c) {
+    int code = rt_copy(ctx, &c->out[1], rt_arg_view(c, 1));
+    return code ? code : rrelu(ctx, c, &c->out[1]);
 }

@@ -54,7 +54,12 @@ enum { CHUNK = 256 };
 int rt_k_randperm(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = c->out;
     int64_t n = out->size[0], stride = out->stride[0], bytes = rt_itemsize(out->dtype);
+    if (rt_is_complex(out->dtype) || out->dtype == RT_BOOL)
+        return rt_fail(ctx, RT_ENOTIMPL, "randperm does not fill tensors of %s", rt_dtype_name(out->dtype));
     int64_t exact = out->dtype == RT_F16   ? 2049
+                    : out->dtype == RT_U8  ? 256
+                    : out->dtype == RT_I8  ? 128
+                    : out->dtype == RT_I16 ? 32768
                     : out->dtype == RT_F32 ? (1 << 24) + 1
                     : out->dtype == RT_F64 ? (INT64_C(1) << 53) + 1
                                            : INT64_MAX;

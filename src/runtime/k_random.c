@@ -190,9 +190,10 @@ static void normal_row(rt_generator *g, int dtype, void *out, int64_t n, double 
 
 static int normal_fill(const rt_ctx *ctx, const rt_view *out, double mean, double std, rt_generator *g) {
     int dtype = real_dtype(out->dtype);
+    if (!(std >= 0)) return rt_fail(ctx, RT_ERUNTIME, "normal expects std >= 0.0, but found std %g", std);
+    if (rt_numel(out) == 0) return RT_OK; /* of any dtype */
     if (dtype != RT_F16 && dtype != RT_BF16 && dtype != RT_F32 && dtype != RT_F64)
         return rt_fail(ctx, RT_ENOTIMPL, "normal_ fills float tensors only, not %s", rt_dtype_name(out->dtype));
-    if (!(std >= 0)) return rt_fail(ctx, RT_ERUNTIME, "normal expects std >= 0.0, but found std %g", std);
     bool complex = rt_is_complex(out->dtype);
     if (complex) std /= sqrt(2.0); /* the two halves share the variance */
     int64_t n = rt_numel(out) * (complex ? 2 : 1);
@@ -320,6 +321,7 @@ static int random_range(const rt_ctx *ctx, const rt_view *out, int64_t from, boo
 int rt_k_random(const rt_ctx *ctx, const rt_call *c) {
     int64_t low, high;
     int digits, dtype = c->out->dtype;
+    if (rt_numel(c->out) == 0) return RT_OK; /* of any dtype */
     if (!integer_limits(dtype, &low, &high, &digits) || dtype == RT_U16 || dtype == RT_U32 || dtype == RT_U64)
         return rt_fail(ctx, RT_ENOTIMPL, "random_ without bounds is not implemented for %s; give bounds",
                        rt_dtype_name(dtype));
@@ -355,9 +357,8 @@ int rt_k_randint_like_low(const rt_ctx *ctx, const rt_call *c) {
 
 int rt_k_randint_like_tensor(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *high = rt_arg_view(c, 1);
-    if (rt_numel(high) != 1)
-        return rt_fail(ctx, RT_ERUNTIME, "randint_like expects 'high' to have one element, but it has %lld",
-                       (long long)rt_numel(high));
+    if (high->rank != 0)
+        return rt_fail(ctx, RT_ERUNTIME, "randint_like expects 'high' to be a 0-d tensor, but it has %d dims", high->rank);
     int64_t to;
     rt_convert(RT_I64, &to, 1, high->dtype, high->p, 1, 1);
     return random_range(ctx, c->out, 0, true, to, rt_call_generator(c));
@@ -383,6 +384,7 @@ static void draw_geometric(fill *f, void *out, int64_t n) {
 static int derived(const rt_ctx *ctx, const rt_call *c, const char *name, void (*draw)(fill *, void *, int64_t),
                    double a, double b) {
     int dtype = c->out->dtype;
+    if (rt_numel(c->out) == 0 && draw != draw_cauchy) return RT_OK; /* of any dtype */
     bool whole = draw == draw_geometric && ((dtype >= RT_U8 && dtype <= RT_I64));
     if (!whole && dtype != RT_F16 && dtype != RT_BF16 && dtype != RT_F32 && dtype != RT_F64)
         return rt_fail(ctx, RT_ENOTIMPL, "%s does not fill tensors of %s", name, rt_dtype_name(dtype));

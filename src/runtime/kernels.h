@@ -187,6 +187,7 @@ RT_KERNEL(rt_k_feature_dropout);
 RT_KERNEL(rt_k_alpha_dropout);
 RT_KERNEL(rt_k_feature_alpha_dropout);
 RT_KERNEL(rt_k_rrelu_with_noise);     /* self, noise (written), lower, upper, training, generator */
+RT_KERNEL(rt_k_rrelu_with_noise_functional); /* the same arguments; out: result, noise */
 RT_KERNEL(rt_k_randperm);             /* n, ... */
 RT_KERNEL(rt_k_multinomial);          /* self, num_samples, replacement, generator */
 RT_KERNEL(rt_k_poisson);              /* self, generator */

@@ -39,6 +39,8 @@ def ours(value):
         return cresset.device(str(value))
     if isinstance(value, torch.layout):
         return cresset.strided
+    if isinstance(value, torch.Generator):
+        return cresset.Generator().manual_seed(value.initial_seed())
     if isinstance(value, (list, tuple)):
         return type(value)(ours(v) for v in value)
     return value
@@ -58,6 +60,8 @@ def twin(value):
         span = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride())) if value.numel() else 0
         base = torch.as_strided(value, (span,), (1,)).clone() if span else torch.empty(0, dtype=value.dtype)
         return torch.as_strided(base, value.shape, value.stride(), 0)
+    if isinstance(value, torch.Generator):
+        return torch.Generator().manual_seed(value.initial_seed())
     if isinstance(value, (list, tuple)):
         return type(value)(twin(v) for v in value)
     return value
