@@ -181,7 +181,8 @@ def poisson(make):
 @sample("binomial")
 def binomial(make):
     for shape in SHAPES:
-        yield call(make.tensor(shape, low=0, high=40).round() if make.is_float else make.tensor(shape, low=0, high=9), make.tensor(shape, low=0, high=1))
+        count = make.tensor(shape, low=0, high=40).round() if make.is_float else make.tensor(shape, low=0, high=9)
+        yield call(count, make.tensor(shape, low=0, high=1))
     yield call(make.tensor((3, 4), low=1, high=9), make.tensor((4,), low=0, high=1))
     yield call(make.tensor((3, 4), low=1, high=9), make.tensor((3, 4), low=0, high=1), seeded())
     yield call(make.tensor((3, 4), low=1, high=9), make.tensor((3, 4), low=0, high=1, dtype=torch.float64))

@@ -41,7 +41,7 @@ def op_names(family=None):
 
 # Calls where PyTorch itself is wrong, and which are therefore not compared: which of an op's calls, and why.
 DEPARTURES = {
-    "aten::normal.Tensor_float_out": (lambda c: "out empty" in c.note, "leaves the out tensor's shape alone, then refuses to broadcast to it"),
+    "aten::normal.Tensor_float_out": (lambda c: "out empty" in c.note, "does not resize the out tensor, then refuses it"),
     "aten::rrelu_with_noise.out": (lambda c: "out empty" in c.note or not c.args[1].is_contiguous(), "writes beyond the out tensor's end"),
     "aten::rrelu_with_noise": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
     "aten::rrelu_with_noise_": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
