@@ -64,6 +64,7 @@ static bool fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenie
     for (uint32_t i = 0; i < a->n; i++) {
         const cr_arg *item = &a->u.list[i];
         if (item->kind == CR_ARG_NONE ? !p->item_optional && p->type != CR_T_ANY : !item_fits(op, p, item, lenient)) return false;
+        if (p->type == CR_T_TENSOR && item->kind != CR_ARG_NONE && !is_tensor(item)) return false; /* numbers stand only for single tensors */
     }
     return true;
 }
