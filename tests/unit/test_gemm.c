@@ -254,6 +254,20 @@ static void zero_beta(void) {
     CHECK(isnan(c[0]));
 }
 
+/* Product units are compiled to fuse multiply and add where the instruction set can; a build without it is half as fast
+ * and would go unseen. -(1 + 2^-11) + (1 + 2^-12)^2 is 2^-24 when fused and 0 when the square is rounded first. */
+static void multiply_add_is_fused(void) {
+    if (!strcmp(rt_gemm_isa_name(), "portable")) return;
+    enum { M = 20, N = 20, K = 2 };
+    float a[M * K], b[K * N], c[M * N];
+    for (int i = 0; i < M; i++) a[i * K] = -(1 + 0x1p-11f), a[i * K + 1] = 1 + 0x1p-12f;
+    for (int j = 0; j < N; j++) b[j] = 1, b[N + j] = 1 + 0x1p-12f;
+    ctx = rt_ctx_plain(NULL, message, sizeof message);
+    rt_gemm_args g = rt_gemm_plain(RT_F32, M, N, K, a, b, c);
+    CHECK_EQ(rt_gemm(&ctx, &g), RT_OK);
+    for (int i = 0; i < M * N; i++) CHECK_FLOAT(c[i], 0x1p-24);
+}
+
 static void *no_alloc(void *user, size_t size) {
     int *left = user;
     return (*left)-- > 0 ? aligned_alloc(64, size) : NULL;
@@ -290,6 +304,7 @@ int main(int argc, char **argv) {
     RUN(no_terms);
     RUN(no_elements);
     RUN(zero_beta);
+    RUN(multiply_add_is_fused);
     RUN(out_of_memory);
     return check_summary();
 }
