@@ -158,6 +158,11 @@ RULE(shape_convolution_backward);
 RULE(shape_sdpa);
 
 /* pooling, resampling (rules_pool.c) */
+RULE(shape_max_pool);
+RULE(shape_avg_pool);
+RULE(shape_adaptive_avg_pool);
+RULE(shape_adaptive_max_pool);
+RULE(shape_pool_backward);
 
 /* losses (rules_loss.c) */
 

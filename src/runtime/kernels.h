@@ -151,6 +151,22 @@ RT_KERNEL(rt_k_sdpa);
 RT_KERNEL(rt_k_sdpa_flash_cpu);
 
 /* k_pool.c, k_upsample.c */
+RT_KERNEL(rt_k_max_pool1d);
+RT_KERNEL(rt_k_max_pool2d);
+RT_KERNEL(rt_k_max_pool3d);
+RT_KERNEL(rt_k_avg_pool1d);
+RT_KERNEL(rt_k_avg_pool2d);
+RT_KERNEL(rt_k_avg_pool3d);
+RT_KERNEL(rt_k_adaptive_avg_pool2d);
+RT_KERNEL(rt_k_adaptive_avg_pool3d);
+RT_KERNEL(rt_k_adaptive_max_pool2d);
+RT_KERNEL(rt_k_adaptive_max_pool3d);
+RT_KERNEL(rt_k_max_pool2d_backward);
+RT_KERNEL(rt_k_max_pool3d_backward);
+RT_KERNEL(rt_k_avg_pool2d_backward);
+RT_KERNEL(rt_k_avg_pool3d_backward);
+RT_KERNEL(rt_k_adaptive_avg_pool2d_backward);
+RT_KERNEL(rt_k_adaptive_avg_pool3d_backward);
 
 /* k_loss.c */
 

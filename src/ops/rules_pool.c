@@ -1,0 +1,133 @@
+/* rules_pool.c: results of pooling. The number of pooled dimensions is that of the kernel or output size in the schema. */
+#include "ops/rules.h"
+
+static int spatial_dims(const cr_rule *r, int param) { return r->op->schema.params[param].list_size; }
+
+/* (N?, C, spatial...): every dimension but the batch must have elements. */
+static cr_status check_input(cr_rule *r, const cr_meta *m, int spatial) {
+    if (m->rank != spatial + 1 && m->rank != spatial + 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name, spatial + 1, spatial + 2, m->rank);
+    for (int d = m->rank == spatial + 2 ? 1 : 0; d < m->rank; d++) {
+        bool empty;
+        CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
+        if (empty) return CR_FAIL(CR_ERUNTIME, "%s: every dimension but the batch must have elements; dimension %d has none", r->op->schema.name, d);
+    }
+    return CR_OK;
+}
+
+typedef struct window { cr_dim kernel[3], stride[3], padding[3], dilation[3]; bool ceil; } window;
+
+/* kernel at `at`, stride and padding after it; `dilation` < 0: none; `ceil`: position of ceil_mode. */
+static cr_status read_window(cr_rule *r, int at, int dilation, int ceil, int n, window *w) {
+    CR_TRY(cr_rule_ints(r, at, n, 3, w->kernel, NULL));
+    bool own = r->arg[at + 1].kind == CR_ARG_LIST && r->arg[at + 1].n;
+    if (own) CR_TRY(cr_rule_ints(r, at + 1, n, 3, w->stride, NULL));
+    else memcpy(w->stride, w->kernel, sizeof w->stride);
+    CR_TRY(cr_rule_ints(r, at + 2, n, 3, w->padding, NULL));
+    for (int i = 0; i < 3; i++) w->dilation[i] = 1;
+    if (dilation >= 0) CR_TRY(cr_rule_ints(r, dilation, n, 3, w->dilation, NULL));
+    w->ceil = cr_rule_bool(r, ceil);
+    for (int i = 0; i < n; i++) {
+        CR_TRY(cr_dim_require(r->env, w->kernel[i], CR_GT, 0, "pooling: kernel_size must be positive"));
+        CR_TRY(cr_dim_require(r->env, w->stride[i], CR_GT, 0, "pooling: stride must be positive"));
+        CR_TRY(cr_dim_require(r->env, w->dilation[i], CR_GT, 0, "pooling: dilation must be positive"));
+        CR_TRY(cr_dim_require(r->env, w->padding[i], CR_GE, 0, "pooling: padding must not be negative"));
+        CR_TRY(cr_dim_require(r->env, cr_dim_mul(r->env, 2, w->padding[i]), CR_LE, cr_dim_add(r->env, cr_dim_mul(r->env, cr_dim_sub(r->env, w->kernel[i], 1), w->dilation[i]), 1),
+                              "pooling: padding must be at most half of the kernel"));
+    }
+    return CR_OK;
+}
+
+static cr_status pooled_size(cr_rule *r, const window *w, int i, cr_dim n, cr_dim *out) {
+    cr_env *env = r->env;
+    cr_dim span = cr_dim_mul(env, w->dilation[i], cr_dim_sub(env, w->kernel[i], 1));
+    cr_dim room = cr_dim_sub(env, cr_dim_sub(env, cr_dim_add(env, n, cr_dim_mul(env, 2, w->padding[i])), span), 1);
+    cr_dim steps = w->ceil ? cr_dim_ceildiv(env, room, w->stride[i]) : cr_dim_floordiv(env, room, w->stride[i]);
+    if (w->ceil) { /* the last window must start inside the input or its left padding */
+        bool beyond;
+        CR_TRY(cr_dim_assume(env, cr_dim_mul(env, steps, w->stride[i]), CR_GE, cr_dim_add(env, n, w->padding[i]), false, &beyond));
+        if (beyond) steps = cr_dim_sub(env, steps, 1);
+    }
+    *out = cr_dim_add(env, steps, 1);
+    return cr_dim_require(env, *out, CR_GE, 1, "pooling: the result would be empty; the kernel is larger than the padded input");
+}
+
+/* Images keep channels-last; everything else is dense. */
+static cr_status add_result(cr_rule *r, const cr_meta *m, int dtype, const cr_dim *size, int spatial) {
+    if (m->rank != spatial + 2) return cr_rule_add_dense(r, dtype, m->rank, size);
+    CR_TRY(cr__rule_add_format(r, m, m->rank, size));
+    r->out[r->nout - 1].meta.dtype = (uint8_t)dtype;
+    return CR_OK;
+}
+
+static cr_status pool_sizes(cr_rule *r, const cr_meta *m, const window *w, int n, cr_dim *size) {
+    CR_TRY(check_input(r, m, n));
+    memcpy(size, m->size, m->rank * sizeof *size);
+    for (int i = 0; i < n; i++) CR_TRY(pooled_size(r, w, i, m->size[m->rank - n + i], &size[m->rank - n + i]));
+    return CR_OK;
+}
+
+cr_status shape_max_pool(cr_rule *r) { /* self, kernel, stride, padding, dilation, ceil_mode -> values, indices */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int n = spatial_dims(r, 1);
+    cr_dim size[CR_MAX_RANK];
+    window w;
+    CR_TRY(read_window(r, 1, 4, 5, n, &w));
+    CR_TRY(pool_sizes(r, m, &w, n, size));
+    if (n == 3 && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()", r->op->schema.name);
+    CR_TRY(add_result(r, m, r->result, size, n));
+    return r->op->schema.nreturns > 1 ? add_result(r, m, CR_I64, size, n) : CR_OK;
+}
+
+cr_status shape_avg_pool(cr_rule *r) { /* self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int n = spatial_dims(r, 1);
+    cr_dim size[CR_MAX_RANK];
+    window w;
+    CR_TRY(read_window(r, 1, -1, 4, n, &w));
+    if (r->nargs > 6 && cr_rule_has(r, 6)) CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 6), CR_NE, 0, "avg_pool: divisor_override must not be zero"));
+    CR_TRY(pool_sizes(r, m, &w, n, size));
+    return n == 3 ? cr_rule_add_dense(r, r->result, m->rank, size) : add_result(r, m, r->result, size, n);
+}
+
+static cr_status adaptive_sizes(cr_rule *r, const cr_meta *m, cr_dim *size) {
+    int n = spatial_dims(r, 1);
+    cr_dim want[3];
+    CR_TRY(cr_rule_ints(r, 1, n, 3, want, NULL));
+    CR_TRY(check_input(r, m, n));
+    memcpy(size, m->size, m->rank * sizeof *size);
+    for (int i = 0; i < n; i++) {
+        CR_TRY(cr_dim_require(r->env, want[i], CR_GE, 0, "adaptive pooling: output_size must not be negative"));
+        size[m->rank - n + i] = want[i];
+    }
+    return CR_OK;
+}
+
+cr_status shape_adaptive_avg_pool(cr_rule *r) {
+    const cr_meta *m = cr_rule_meta(r, 0);
+    cr_dim size[CR_MAX_RANK];
+    CR_TRY(adaptive_sizes(r, m, size));
+    return spatial_dims(r, 1) == 2 ? add_result(r, m, r->result, size, 2) : cr_rule_add_dense(r, r->result, m->rank, size);
+}
+
+cr_status shape_adaptive_max_pool(cr_rule *r) {
+    const cr_meta *m = cr_rule_meta(r, 0);
+    cr_dim size[CR_MAX_RANK];
+    CR_TRY(adaptive_sizes(r, m, size));
+    for (int i = 0; i < 2; i++) {
+        int dtype = i ? CR_I64 : r->result;
+        CR_TRY(spatial_dims(r, 1) == 2 ? add_result(r, m, dtype, size, 2) : cr_rule_add_dense(r, dtype, m->rank, size));
+    }
+    return CR_OK;
+}
+
+/* A gradient of self's shape. */
+cr_status shape_pool_backward(cr_rule *r) { /* grad_output, self, ... */
+    const cr_meta *g = cr_rule_meta(r, 0), *m = cr_rule_meta(r, 1);
+    if (g->rank != m->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output has %d dimensions, self %d", r->op->schema.name, g->rank, m->rank);
+    bool max = cr__rule_param(r, "indices") >= 0, images = strstr(r->op->schema.name, "3d") == NULL;
+    if (max && !images && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()", r->op->schema.name);
+    return images || max ? add_result(r, m, r->result, m->size, images ? 2 : 3) : cr_rule_add_dense(r, r->result, m->rank, m->size);
+}
