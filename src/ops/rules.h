@@ -166,7 +166,8 @@ RULE(shape_pool_backward);
 
 /* losses (rules_loss.c) */
 
-/* recurrent (rules_rnn.c) */
+/* recurrent (expand_rnn.c): decompositions in C */
+cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell;
 
 /* random (rules_random.c) */
 RULE(dtype_draw);

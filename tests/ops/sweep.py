@@ -45,6 +45,8 @@ DEPARTURES = {
     "aten::rrelu_with_noise.out": (lambda c: "out empty" in c.note or not c.args[1].is_contiguous(), "writes beyond the out tensor's end"),
     "aten::rrelu_with_noise": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
     "aten::rrelu_with_noise_": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
+    **{f"aten::{n}.data": (lambda c: not c.args[1].is_contiguous(), "reads batch_sizes as if they were contiguous")
+       for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "derivative of aten::rrelu_with_noise_functional": (lambda c: len(c.args) > 4 and c.args[4], "takes the noise from before the call"),
     "derivative of aten::native_dropout": (lambda c: c.args[2] is None, "forgets the factor 1 / (1 - p)"),
     "aten::rrelu_with_noise_functional": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
