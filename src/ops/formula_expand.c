@@ -134,14 +134,14 @@ static cr_status settle(fx *x, const cr_fnode *condition, bool *known, bool *yes
 }
 
 /* Which gradients does this part depend on: given ones, undefined ones? */
-static cr_status mentions(fx *x, const cr_fnode *node, uint8_t *mask) {
+static cr_status mentions(fx *x, const cr_fnode *node, bool in_loop, uint8_t *mask) {
     if (node->kind == CR_F_NAME) {
         if (node->space == CR_FSPACE_GRAD) *mask |= cr__fx_given(x, node->slot) ? MENTIONS_GIVEN : MENTIONS_UNDEFINED;
         if (node->space == CR_FSPACE_LET && x->f->let_of[node->slot] != UINT16_MAX) {
             uint8_t *known = &x->slot_mask[node->slot]; /* lets build on lets: ask each once */
             if (!*known) {
                 uint8_t own = 0;
-                CR_TRY(mentions(x, x->f->statements[x->f->let_of[node->slot]].values[0], &own));
+                CR_TRY(mentions(x, x->f->statements[x->f->let_of[node->slot]].values[0], false, &own));
                 *known = own | MASK_KNOWN;
             }
             *mask |= *known & (MENTIONS_GIVEN | MENTIONS_UNDEFINED);
@@ -151,12 +151,13 @@ static cr_status mentions(fx *x, const cr_fnode *node, uint8_t *mask) {
     }
     if (node->kind == CR_F_CALL && (!strcmp(node->name, "given") || !strcmp(node->name, "needs"))) return CR_OK;
     if (node->kind == CR_F_TERNARY) {
-        bool known, yes = false;
-        CR_TRY(settle(x, node->kids[0], &known, &yes));
-        if (known) return mentions(x, node->kids[yes ? 1 : 2], mask);
+        bool known = false, yes = false;
+        if (!in_loop) CR_TRY(settle(x, node->kids[0], &known, &yes)); /* in a loop it may ask about the loop variable: either */
+        if (known) return mentions(x, node->kids[yes ? 1 : 2], in_loop, mask);
     }
+    in_loop |= node->kind == CR_F_FOR;
     for (int i = 0; i < node->nkids && *mask != (MENTIONS_GIVEN | MENTIONS_UNDEFINED); i++)
-        if (node->kids[i]) CR_TRY(mentions(x, node->kids[i], mask));
+        if (node->kids[i]) CR_TRY(mentions(x, node->kids[i], in_loop, mask));
     return CR_OK;
 }
 
@@ -164,7 +165,7 @@ cr_status cr__fx_undefined(fx *x, const cr_fnode *node, bool *undefined) {
     uint8_t mask = 0;
     *undefined = false;
     if (!x->some_undefined) return CR_OK;
-    CR_TRY(mentions(x, node, &mask));
+    CR_TRY(mentions(x, node, false, &mask));
     *undefined = mask == MENTIONS_UNDEFINED;
     return CR_OK;
 }
@@ -228,6 +229,7 @@ static cr_status eval_let(fx *x, const cr_fnode *node, fval *out) {
         *out = x->slots[node->slot];
         return CR_OK;
     }
+    if (statement == UINT16_MAX) return cr__fx_fail(x, node, CR_EFORMAT, "'%s' has no value outside its loop", node->name);
     const cr_fstatement *let = &x->f->statements[statement];
     size_t mark = x->owned.n;
     fval v;

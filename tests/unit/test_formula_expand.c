@@ -221,6 +221,7 @@ static const cr_row probes[] = {
     { .schema = "probe::two(Tensor self) -> (Tensor, Tensor)", .grad = "self: grad0 * 2 - exp(grad1); self: given(grad0) and given(grad1) ? grad1 : none" },
     { .schema = "probe::lists(Tensor self, int[] dims) -> Tensor",
       .decomp = "expand(self, reversed([d * 2 for d in dims[1:]]) + [len(dims)] * 2 + [max(dims), min(7, dims[-1]) ^ 2, 7 // 2 % 2 | 4])" },
+    { .schema = "probe::looped(Tensor[] tensors, int n) -> (Tensor, Tensor)", .grad = "tensors: [rank(t) == n ? grad0 * 2 : grad1 for t in tensors]" },
     { .schema = "aten::mul2(Tensor self, Tensor other) -> Tensor", .grad = "self: mul2(grad, other); other: mul2(grad, self)" },
 };
 
@@ -389,6 +390,12 @@ static void special(void) {
     begin();
     args[0] = VALUE("self", CR_F32, 2), grads[0] = VALUE("g0", CR_F32, 2), grads[1] = cr_arg_none();
     expect_grads("probe::two", args, NULL, grads, NEEDS(true), "%0 = mul.Tensor(g0, 2)\nself: %0\n");
+    begin(); /* a condition on the loop variable: settled item by item, zeros where a gradient is missing */
+    cr_arg pair[] = { VALUE("a", CR_F32, 2), VALUE("b", CR_F32, 1, 2) }, looped[] = { cr_arg_list(pair, 2), cr_arg_int(1) };
+    cr_arg results[] = { VALUE("r0", CR_F32, 2), VALUE("r1", CR_F32, 2) };
+    grads[0] = VALUE("g0", CR_F32, 2), grads[1] = cr_arg_none();
+    expect_grads("probe::looped", looped, results, grads, NEEDS(true),
+                 "%0 = mul.Tensor(g0, 2)\n%1 = zeros([2], dtype=f32, device=cpu)\n%2 = expand(%1, [1, 2])\ntensors: [%0, %2]\n");
     begin();
     grads[0] = grads[1] = cr_arg_none();
     expect_grads("probe::two", args, NULL, grads, NEEDS(true), "");

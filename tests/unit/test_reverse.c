@@ -226,6 +226,15 @@ static void layers(void) {
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), cr_arg_none(), cr_arg_none(), cr_arg_float(1e-3));
 }
 
+static void products(void) {
+    HOLD("aten::mm", REAL(-1, 1, 2, 3), REAL(-1, 1, 3, 2));
+    HOLD("aten::addmm", REAL(-1, 1, 2), REAL(-1, 1, 2, 3), REAL(-1, 1, 3, 2));
+    HOLD("aten::linear", REAL(-1, 1, 2, 3), REAL(-1, 1, 2, 3), REAL(-1, 1, 2));
+    cr_arg one = INTS(I(1), I(1)), zero = INTS(I(0), I(0));
+    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 2, 2, 2), REAL(-1, 1, 2), one, one, one, cr_arg_bool(false), zero, I(1));
+    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 1, 2, 2), cr_arg_none(), INTS(I(2), I(1)), one, one, cr_arg_bool(true), zero, I(2));
+}
+
 /* The same texts on fake tensors with symbolic sizes: gradients have their arguments' metas, and nothing is computed. */
 static void symbolic(void) {
     cr_env *env = NULL;
@@ -268,6 +277,7 @@ int main(void) {
     RUN(reductions);
     RUN(movement);
     RUN(layers);
+    RUN(products);
     RUN(symbolic);
     return check_summary();
 }
