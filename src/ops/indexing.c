@@ -84,8 +84,8 @@ static cr_status apply_slice(lowering *w, int d, const cr_index *item, bool alon
     CR_TRY(meta_of(w, &w->now, &m));
     if (!m->rank) return CR_FAIL(CR_EINDEX, "a 0-d tensor cannot be sliced; use .item() to get its value");
     cr_env *env = w->e->env;
-    bool all = d < m->rank && cr_dim_known(env, item->start, CR_EQ, 0) == CR_YES && cr_dim_known(env, m->size[d], CR_LE, item->stop) == CR_YES &&
-               cr_dim_known(env, item->step, CR_EQ, 1) == CR_YES;
+    bool to_end = item->stop == INT64_MAX || (d < m->rank && cr_dim_known(env, m->size[d], CR_LE, item->stop) == CR_YES);
+    bool all = to_end && cr_dim_known(env, item->start, CR_EQ, 0) == CR_YES && cr_dim_known(env, item->step, CR_EQ, 1) == CR_YES;
     if (all && !alone) return CR_OK;
     cr_arg rest[] = { cr_arg_int(d), cr_arg_int(item->start), cr_arg_int(item->stop), cr_arg_int(item->step) };
     return apply(w, "aten::slice.Tensor", rest, 4);

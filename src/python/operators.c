@@ -131,8 +131,13 @@ static PyObject *unary(op_slot *s, PyObject *a) {
         return unary(&s, a);                                                                                           \
     }
 UNARY(negative, "neg")
-UNARY(positive, "positive")
 UNARY(absolute, "abs")
+
+static PyObject *positive(PyObject *a) {
+    if (cr_py_tensor_of(a)->meta.dtype != CR_BOOL) return Py_NewRef(a);
+    PyErr_SetString(PyExc_RuntimeError, "unary + is not defined for bool tensors");
+    return NULL;
+}
 
 static PyObject *invert(PyObject *a) {
     static op_slot s = { "bitwise_not", NULL };

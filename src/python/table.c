@@ -63,11 +63,13 @@ static PyObject *row(PyObject *module, PyObject *name) {
     if (!op) return NULL;
     const cr_row *r = op->base->row;
     static const char *const variants[] = { "functional", "inplace", "out" };
-    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", "name", op->name, "schema", op->schema.text, "variant", variants[op->variant],
-                         "tags", bits(op->tags, CR_COUNT(tag_names), true), "variants", bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar,
-                         "decomp", r->decomp, "grad", r->grad, "sample", r->sample, "inplace", op->inplace ? op->inplace->name : NULL, "out", op->out ? op->out->name : NULL, "has_kernel", r->kernel ? Py_True : Py_False, "has_decomp_fn",
-                         r->decomp_fn ? Py_True : Py_False, "has_grad_fn", r->grad_fn ? Py_True : Py_False, "has_shape", r->shape ? Py_True : Py_False,
-                         "derived", op->base != op ? Py_True : Py_False);
+#define FLAG(x) ((x) ? Py_True : Py_False)
+#define NAME(x) ((x) ? (x)->name : NULL)
+    return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", /* z: a text or None */
+                         "name", op->name, "schema", op->schema.text, "variant", variants[op->variant], "tags", bits(op->tags, CR_COUNT(tag_names), true),
+                         "variants", bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar, "decomp", r->decomp, "grad", r->grad,
+                         "sample", r->sample, "inplace", NAME(op->inplace), "out", NAME(op->out), "has_kernel", FLAG(r->kernel),
+                         "has_decomp_fn", FLAG(r->decomp_fn), "has_grad_fn", FLAG(r->grad_fn), "has_shape", FLAG(r->shape), "derived", FLAG(op->base != op));
 }
 
 static const char *const type_names[CR_T_COUNT] = {
@@ -83,7 +85,6 @@ static PyObject *parameters_of(const cr_param *params, uint16_t n) {
         cr_str text;
         cr_str_init(&text);
         if (p->has_default) cr_arg_print(NULL, &p->fallback, &text);
-#define FLAG(x) ((x) ? Py_True : Py_False)
         PyObject *item = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:i,s:z}", "name", p->name, "type", type_names[p->type], "list", FLAG(p->list), "optional",
                                        FLAG(p->optional), "item_optional", FLAG(p->item_optional), "keyword_only", FLAG(p->keyword_only), "writes",
                                        FLAG(p->writes), "size", (int)p->list_size, "default", p->has_default ? cr_str_get(&text) : NULL);
