@@ -50,7 +50,7 @@ struct cr_env {
     CR_VEC(cr_sym) replaced;       /* terms with `equal` set */
     CR_VEC(struct cr__change) log; /* facts of the statement being learned, to take them back: facts.c */
     int learning;                  /* depth of statements being learned */
-    bool renewing;
+    bool renewing, joining;        /* these do not nest: facts.c, poly.c */
     cr_sym opaque[3];              /* by type */
     cr_sym zero, one, truth[2];
 };
@@ -117,6 +117,9 @@ cr_sym cr__mono_divide(cr_env *env, cr_sym term, cr_sym by, bool *divides); /* N
 cr_sym cr__mono_common(cr_env *env, cr_sym a, cr_sym b);                    /* common monomial factor; one when none */
 cr_sym cr__product(cr_env *env, const cr_sym *factors, size_t n); /* of integers, whatever their order */
 cr_sym cr__pow(cr_env *env, cr_sym a, cr_sym b);
+/* How often a factor of a product is written: a power of a sum that is small enough to be multiplied out where it stands
+ * alone, but not in this product, is written as the factors it is made of. */
+int64_t cr__times_written(cr_sym factor);
 
 /* ---- div.c, select.c, float.c, compare.c: the constructors behind cr_sym_make ---- */
 cr_sym cr__floordiv(cr_env *env, cr_sym a, cr_sym b);

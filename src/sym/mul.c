@@ -47,6 +47,19 @@ static cr_sym pow_node(cr_env *env, cr_sym a, cr_sym b) {
 
 static size_t parts(cr_sym e) { return cr__term_count(e) + (cr__constant_of(e) != 0); }
 
+/* The number of parts of sum^k multiplied out, before like ones are joined; capped just beyond the limit. */
+static size_t expanded_parts(cr_sym sum, int64_t k) {
+    size_t total = 1;
+    for (; k > 0 && total <= CR__MAX_EXPAND; k--) total *= parts(sum);
+    return total;
+}
+
+int64_t cr__times_written(cr_sym factor) {
+    if (!cr__is_power(factor) || factor->operand[0]->kind != CR_SYM_ADD) return 1;
+    int64_t k = factor->operand[1]->constant;
+    return expanded_parts(factor->operand[0], k) <= CR__MAX_EXPAND ? k : 1;
+}
+
 /* The product as a node, nothing multiplied out. */
 static cr_sym monomial_node(cr_env *env, const monomial *m) {
     cr_sym operands[MAX_FACTORS];
@@ -99,11 +112,8 @@ static cr_sym monomial_take(cr_env *env, const monomial *m) {
     monomial_init(&plain);
     size_t total = 1;
     for (size_t i = 0; i < m->n && !m->overflow; i++) {
-        if (m->at[i].base->kind != CR_SYM_ADD) {
-            plain.at[plain.n++] = m->at[i];
-            continue;
-        }
-        for (int64_t k = 0; k < m->at[i].exponent && total <= CR__MAX_EXPAND; k++) total *= parts(m->at[i].base);
+        if (m->at[i].base->kind != CR_SYM_ADD) plain.at[plain.n++] = m->at[i];
+        else if (total <= CR__MAX_EXPAND) total *= expanded_parts(m->at[i].base, m->at[i].exponent);
     }
     if (plain.n == m->n || m->overflow || total > CR__MAX_EXPAND) return monomial_node(env, m);
     cr_sym product = monomial_node(env, &plain);

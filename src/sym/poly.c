@@ -84,8 +84,11 @@ static const cr__term *poly_find(const cr__poly *p, cr_sym term) {
 }
 
 /* c*(a % b) + c*b*(a // b) = c*a: the one identity between the two division atoms. The quotient is built to learn
- * which atoms it has in canonical form; it is built of smaller terms, so this ends. */
+ * which atoms it has in canonical form. It is built of operands that are joined already, so building it need not join;
+ * that keeps nested remainders from multiplying the work at every level. */
 static void poly_join_divisions(cr_env *env, cr__poly *p) {
+    if (env->joining || p->n < 2) return;
+    env->joining = true;
     for (size_t i = 0; i < p->n && !p->overflow && !p->failed; i++) {
         cr_sym mod = p->at[i].t;
         if (mod->kind != CR_SYM_MOD || mod->type != CR_TYPE_INT) continue;
@@ -93,7 +96,7 @@ static void poly_join_divisions(cr_env *env, cr__poly *p) {
         cr_sym whole = cr_sym_mul(env, mod->operand[1], cr__floordiv(env, mod->operand[0], mod->operand[1]));
         if (!whole) {
             p->failed = true;
-            return;
+            break;
         }
         if (cr__is_opaque(whole) || cr__term_count(whole) == 0) continue;
         bool found = true;
@@ -108,6 +111,7 @@ static void poly_join_divisions(cr_env *env, cr__poly *p) {
         cr__poly_add(p, mod->operand[0], c);
         i = (size_t)-1; /* the terms have moved; fewer divisions are left than before */
     }
+    env->joining = false;
 }
 
 cr_sym cr__poly_take(cr_env *env, cr__poly *p) {

@@ -68,6 +68,16 @@ static void print_list(cr_sym e, const char *separator, int inside, cr_str *out)
     }
 }
 
+static void print_product(cr_sym e, cr_str *out) {
+    for (size_t i = 0; i < e->n; i++) {
+        int64_t times = cr__times_written(e->operand[i]);
+        for (int64_t k = 0; k < times; k++) {
+            if (i || k) cr_str_addc(out, '*');
+            print(times > 1 ? e->operand[i]->operand[0] : e->operand[i], UNARY, out);
+        }
+    }
+}
+
 static void print_comparison(cr_sym e, cr_str *out) {
     bool turned = e->operand[0]->n == 0 && e->operand[0]->kind <= CR_SYM_TRUTH; /* s0 >= 2 rather than 2 <= s0 */
     const char *sign = e->kind == CR_SYM_LT ? (turned ? " > " : " < ") : (turned ? " >= " : " <= ");
@@ -121,7 +131,7 @@ static void print(cr_sym e, int around, cr_str *out) {
         break;
     case CR_SYM_MUL:
         if (e->type == CR_TYPE_INT) {
-            print_list(e, "*", UNARY, out);
+            print_product(e, out);
         } else {
             print(e->operand[0], e->operand[0]->kind == CR_SYM_MUL ? PRODUCT : UNARY, out);
             cr_str_addc(out, '*');
@@ -187,6 +197,16 @@ static void print_srepr_symbol(const cr__symbol *s, cr_sym_type type, cr_str *ou
     cr_str_addc(out, ')');
 }
 
+static void print_srepr_factors(cr_sym e, cr_str *out) {
+    for (size_t i = 0; i < e->n; i++) {
+        int64_t times = cr__times_written(e->operand[i]);
+        for (int64_t k = 0; k < times; k++) {
+            if (i || k) cr_str_add(out, ", ");
+            cr_sym_print_srepr(times > 1 ? e->operand[i]->operand[0] : e->operand[i], out);
+        }
+    }
+}
+
 static void print_srepr_sum(cr_sym e, cr_str *out) {
     bool alone = e->n == 1 && e->constant == 0;
     if (!alone) cr_str_add(out, "Add(");
@@ -197,11 +217,9 @@ static void print_srepr_sum(cr_sym e, cr_str *out) {
             cr_sym_print_srepr(t, out);
             continue;
         }
-        cr_str_addf(out, "Mul(Integer(%lld)", (long long)e->u.coefficients[i]);
-        for (size_t k = 0; k < (t->kind == CR_SYM_MUL ? t->n : 1); k++) {
-            cr_str_add(out, ", ");
-            cr_sym_print_srepr(t->kind == CR_SYM_MUL ? t->operand[k] : t, out);
-        }
+        cr_str_addf(out, "Mul(Integer(%lld), ", (long long)e->u.coefficients[i]);
+        if (t->kind == CR_SYM_MUL) print_srepr_factors(t, out);
+        else cr_sym_print_srepr(t, out);
         cr_str_addc(out, ')');
     }
     if (e->constant) cr_str_addf(out, ", Integer(%lld)", (long long)e->constant);
@@ -230,6 +248,11 @@ void cr_sym_print_srepr(cr_sym e, cr_str *out) {
     case CR_SYM_ADD:
         if (e->type == CR_TYPE_INT) print_srepr_sum(e, out);
         else print_srepr_call("Add", e, out);
+        return;
+    case CR_SYM_MUL:
+        cr_str_add(out, "Mul(");
+        print_srepr_factors(e, out);
+        cr_str_addc(out, ')');
         return;
     case CR_SYM_POW:
         print_srepr_call(cr__is_power(e) ? "Pow" : cr__name_of(e), e, out);
