@@ -208,8 +208,8 @@ static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, co
         return CR_FAIL(CR_ERUNTIME, "%s: the result is %s, which a %s tensor cannot take in place; convert it first", f->op->schema.name,
                        cr_dtype_aten(result->dtype), cr_dtype_aten(self->meta.dtype));
     CR_TRY(check_cast(f, result->dtype, self));
-    int dtype = cr__rule_param(&f->rule, "dtype");
-    if (dtype >= 0 && f->args[dtype].kind == CR_ARG_DTYPE && result->dtype != self->meta.dtype)
+    const cr_arg *dtype = find_by_name(f->base, f->args, "dtype");
+    if (dtype && dtype->kind == CR_ARG_DTYPE && result->dtype != self->meta.dtype)
         return CR_FAIL(CR_ERUNTIME, "%s: dtype=%s differs from the tensor's own %s; use the functional form", f->op->schema.name,
                        cr_dtype_name(result->dtype), cr_dtype_name(self->meta.dtype));
     CR_TRY(check_writable(f, self));
