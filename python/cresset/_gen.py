@@ -3,7 +3,7 @@
     python -m cresset._gen stubs [FILE]    python/cresset/__init__.pyi by default
     python -m cresset._gen docs [FILE]     docs/ops.md by default
 
-Run both after the table has changed; nothing reads them but people and type checkers.
+`./dev gen` writes both. Run it after the table has changed; tests/py/test_generated.py fails when it was forgotten.
 """
 import inspect
 import keyword
@@ -298,9 +298,10 @@ def docs():
              "Written from the op table by `python -m cresset._gen docs`; do not edit. Each line is one op: its schema, its tags, how it",
              "is computed (a pointwise text, a kernel, a view, or other ops) and whether a derivative is written down (*d*).", "",
              f"{len(functional)} ops under {len(names)} names; {len(derived)} in-place and out forms are derived and not listed.", ""]
+    bare = lambda full: full.partition("::")[2].lstrip("_")
     last = None
-    for full, row in sorted(functional.items()):
-        first = full.partition("::")[2].lstrip("_")[0].upper()
+    for full, row in sorted(functional.items(), key=lambda item: (bare(item[0]).lower(), item[0])):
+        first = bare(full)[0].upper()
         if first != last:
             lines += ["", f"## {first}", "", "| schema | tags | computed by | |", "|---|---|---|---|"]
             last = first
