@@ -157,6 +157,18 @@ extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
 extern _Thread_local bool cr_py_grad_enabled;
+/* ---- graphs and traces (sym_type.c, graph_type.c, trace_type.c) ---- */
+struct cr_graph;
+int cr_py_sym_init(PyObject *module);
+/* A SymInt, SymFloat or SymBool. `value`: an INT that is symbolic, or a SYM, of that environment. */
+PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
+bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
+/* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
+PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
+int cr_py_graph_init(PyObject *module);
+PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
+bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
+int cr_py_trace_init(PyObject *module);
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 

@@ -225,7 +225,7 @@ NOARGS(item) {
     if (t->meta.dtype == CR_U64 && !cr_tensor_is_fake(t) && cr_py_numel(t) == 1) return cr_py_element(CR_U64, cr_tensor_view(t).p);
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
-    return status ? cr_py_raise(status) : cr_py_from_arg(&a, false);
+    return status ? cr_py_raise(status) : cr_py_from_arg_of(t->env, &a, false);
 }
 
 static PyObject *nested_list(const rt_view *v, int d, const char *p) {
@@ -260,6 +260,8 @@ NOARGS(as_complex) {
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_raise(status);
+    if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i)))
+        return cr_py_raise(CR_FAIL(CR_EDATADEP, "complex(): the value of a fake tensor is not known before the program runs"));
     Py_complex c = { a.kind == CR_ARG_FLOAT ? a.u.f : a.kind == CR_ARG_COMPLEX ? a.u.c[0] : (double)a.u.i, a.kind == CR_ARG_COMPLEX ? a.u.c[1] : 0 };
     cr_results_release(&a, 1);
     return PyComplex_FromCComplex(c);
