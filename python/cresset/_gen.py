@@ -100,7 +100,7 @@ def groups(form):
 def definitions(form, indent, skip):
     lines = []
     for name, ops in groups(form).items():
-        if name in skip or keyword.iskeyword(name):
+        if name in skip or name.startswith("_") or keyword.iskeyword(name):
             continue
         signatures = list(dict.fromkeys(s for op in ops for s in signature(op, form == "method")))
         for s in signatures:
@@ -202,6 +202,7 @@ SHORT = "float double half bfloat16 long int short char byte bool cfloat cdouble
 
 
 HEAD = '''
+# ruff: noqa
 """Types of the package. Written by `python -m cresset._gen stubs`; do not edit."""
 import builtins
 from collections.abc import Iterator, Sequence

@@ -145,6 +145,9 @@ static int convert_keyword(python_call *c, PyObject *name, PyObject *value) {
             return yes < 0 ? -1 : 0;
         }
     }
+    static const char *const numpy_names[][2] = { { "x", "self" }, { "a", "self" }, { "x1", "self" }, { "x2", "other" } };
+    for (size_t i = 0; c->op->form == CR_PY_FUNCTION && i < CR_COUNT(numpy_names); i++)
+        if (!strcmp(text, numpy_names[i][0]) && !has_parameter(c->op->first, text)) text = numpy_names[i][1];
     cr_keyword *k = &c->keywords[c->nkeywords++];
     k->name = text;
     int r = cr_py_convert(&c->frame, value, &k->value);
@@ -375,9 +378,7 @@ static PyObject *get_doc(PyObject *self, void *unused) {
     cr_str_init(&text);
     for (const cr_op *op = o->first; op; op = o->form == CR_PY_OVERLOAD ? NULL : op->next)
         cr_str_addf(&text, "%s%s", op == o->first ? "" : "\n", op->schema.text);
-    PyObject *doc = PyUnicode_FromString(cr_str_get(&text));
-    cr_str_dispose(&text);
-    return doc;
+    return cr_py_text(&text);
 }
 static PyObject *get_schema(PyObject *self, void *unused) {
     (void)unused;

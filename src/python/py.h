@@ -18,6 +18,8 @@ int cr_py_errors_init(PyObject *module);
 PyObject *cr_py_raise(cr_status status);
 /* For slots that return int: the same, returning -1. */
 int cr_py_fail(cr_status status);
+/* The text that was built, as a str; disposes of it. */
+PyObject *cr_py_text(cr_str *text);
 
 /* ---- dtypes, layouts, memory formats (dtype_type.c), devices (device_type.c), sizes (size_type.c) ---- */
 extern PyTypeObject cr_py_dtype_type, cr_py_layout_type, cr_py_format_type, cr_py_device_type, cr_py_size_type;
@@ -148,6 +150,11 @@ int cr_py_dlpack_init(PyObject *module); /* dlpack.c */
 PyObject *cr_py_tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *cr_py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy);
+
+extern PyTypeObject cr_py_storage_type;  /* storage_type.c */
+int cr_py_storage_init(PyObject *module);
+PyObject *cr_py_storage_wrap(cr_storage *s);
+cr_storage *cr_py_storage_of(PyObject *o); /* borrowed; NULL when it is no storage */
 
 /* ---- the rest ---- */
 PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index); /* index.c */
