@@ -3,6 +3,7 @@ the op's samples. Ops that accept everything have no line. `./dev record` runs i
 import contextlib
 import os
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -12,6 +13,7 @@ import harness  # noqa: E402
 import samples  # noqa: E402
 import sweep  # noqa: E402
 
+FILE = ROOT / "src" / "ops" / "table" / "accepts.inc"
 ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16").split()  # rt_dtype
 
 
@@ -33,21 +35,31 @@ def accepted(name, op, row):
     return 0xFFFFFFFF
 
 
-def main():
-    lines = []
+def recorded():
+    """What the file says now: name -> mask."""
+    text = FILE.read_text() if FILE.exists() else ""
+    return {name: int(mask, 16) for name, mask in re.findall(r'\{ "(.*?)", (0x[0-9a-f]+) \}', text)}
+
+
+def main(argv):
+    """Without arguments all ops are asked; else those whose names contain one, and the other lines stay."""
+    lines = recorded() if argv else {}
     with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet):
         for name in sweep.op_names():
             row, op = cresset._C._row(name), sweep.torch_op(name)
+            if argv and not any(a in name for a in argv):
+                continue
             if op is None or (row["sample"] or "from_schema") not in samples.GENERATORS:
                 continue
+            lines.pop(name, None)
             mask = accepted(name, op, row)
             if mask != 0xFFFFFFFF:
-                lines.append((name, mask))
+                lines[name] = mask
     text = "/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype). Recorded by tools/record_accepts.py. Sorted by name. */\n"
-    text += "".join(f'{{ "{name}", 0x{mask:08x} }},\n' for name, mask in sorted(lines))
-    (ROOT / "src" / "ops" / "table" / "accepts.inc").write_text(text)
+    text += "".join(f'{{ "{name}", 0x{mask:08x} }},\n' for name, mask in sorted(lines.items()))
+    FILE.write_text(text)
     print(f"{len(lines)} ops do not accept every dtype")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

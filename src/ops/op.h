@@ -135,7 +135,8 @@ typedef cr_status cr_expand_fn(struct cr_emitter *e, const struct cr_op *op, con
 typedef struct cr_row {
     const char *schema;
     uint32_t tags, variants;
-    const char *names;      /* override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)"; "(p=0.5)" gives a default */
+    const char *names;      /* override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)"; "(p=0.5)" gives a default,
+                             * " unnamed" leaves the out form's results without names */
     cr_rule_fn *dtype;      /* sets r->common and r->result; NULL with .scalar: promote */
     cr_rule_fn *shape;      /* sets r->out[]; NULL with .scalar: broadcast */
     const char *scalar;     /* pointwise text in the formula language */

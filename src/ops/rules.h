@@ -164,12 +164,24 @@ RULE(shape_adaptive_avg_pool);
 RULE(shape_adaptive_max_pool);
 RULE(shape_pool_backward);
 
-/* resampling (rules_upsample.c) */
-RULE(shape_upsample);
-RULE(shape_upsample_backward);
-cr_expand_fn expand_upsample_vec;
-
 /* losses (rules_loss.c) */
+RULE(dtype_second);
+RULE(shape_second);
+RULE(shape_bce);
+RULE(shape_nll);
+RULE(shape_nll2d);
+RULE(shape_nll_backward);
+RULE(shape_nll2d_backward);
+RULE(shape_multilabel);
+RULE(check_not_negative);
+RULE(check_positive);
+RULE(check_nll_nd);
+RULE(check_cross_entropy);
+RULE(check_cosine_similarity);
+RULE(check_cosine_embedding);
+RULE(check_triplet);
+RULE(check_multi_margin);
+RULE(check_multi_margin_backward);
 
 /* recurrent (expand_rnn.c): decompositions in C */
 cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell;

@@ -196,6 +196,7 @@ static cr_status derive_out(cr_op *base) {
     size_t n = 0;
     bool renamed = find_override(base->row->names, "out=", &at, &n);
     if (renamed) CR_TRY(apply_override(s, at, n, outs, CR_COUNT(outs)));
+    bool unnamed = renamed && strstr(base->row->names, " unnamed");
     s->nparams = s->npositional = 0;
     for (uint16_t i = 0; i < from->nparams; i++) {
         if (is_factory_option(from, &from->params[i])) continue;
@@ -211,6 +212,7 @@ static cr_status derive_out(cr_op *base) {
                                               .alias = (char)('a' + i), .writes = true, .keyword_only = true };
         s->returns[i].alias = (char)('a' + i);
         s->returns[i].writes = true;
+        if (unnamed) s->returns[i].name = "";
     }
     if (renamed) apply_defaults(s, at, n);
     CR_TRY(finish_schema(s));

@@ -1,0 +1,256 @@
+/* k_loss.c: losses that look at the values of their targets (and refuse some), which pointwise programs cannot.
+ *
+ * Sums are taken in f64 whatever the dtype, so a result differs from the exact one by a rounding or two. Targets are read
+ * in place: only the elements they name are touched. */
+#include "runtime/kernels.h"
+#include "runtime/rt_walk.h"
+
+#include <math.h>
+
+enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
+
+static inline double load(const rt_view *v, int64_t at) {
+    double x;
+    rt_convert(RT_F64, &x, 1, v->dtype, (const char *)v->p + at * rt_itemsize(v->dtype), 1, 1);
+    return x;
+}
+
+static inline void store(const rt_view *v, int64_t at, double x) {
+    rt_convert(v->dtype, (char *)v->p + at * rt_itemsize(v->dtype), 1, RT_F64, &x, 1, 1);
+}
+
+static inline int64_t load_index(const rt_view *v, int64_t at) {
+    return v->dtype == RT_U8 ? ((const uint8_t *)v->p)[at] : ((const int64_t *)v->p)[at];
+}
+
+/* ---- negative log likelihood: (N, C) or (C), and (N, C, H, W) ---- */
+
+/* Sizes and strides of input and target with missing dims as 1. */
+typedef struct nll {
+    const rt_view *self, *target, *weight;
+    int64_t n, classes, h, w;
+    int64_t sn, sc, sh, sw, tn, th, tw;
+    int64_t reduction, ignore;
+} nll;
+
+static int nll_read(const rt_ctx *ctx, const rt_call *c, int first, nll *k) {
+    const rt_view *s = rt_arg_view(c, first), *t = rt_arg_view(c, first + 1);
+    *k = (nll){ .self = s, .target = t, .weight = rt_arg_view(c, first + 2), .n = 1, .h = 1, .w = 1 };
+    k->reduction = rt_arg_int(c, first + 3);
+    k->ignore = rt_arg_int(c, first + 4);
+    int class_dim = s->rank == 1 ? 0 : 1;
+    k->classes = s->size[class_dim];
+    k->sc = s->stride[class_dim];
+    if (s->rank > 1) k->n = s->size[0], k->sn = s->stride[0], k->tn = t->stride[0];
+    if (s->rank == 4) {
+        k->h = s->size[2], k->sh = s->stride[2], k->th = t->stride[1];
+        k->w = s->size[3], k->sw = s->stride[3], k->tw = t->stride[2];
+    }
+    if (t->dtype != RT_I64 && t->dtype != RT_U8)
+        return rt_fail(ctx, RT_ERUNTIME, "expected int64 or uint8 targets, not %s", rt_dtype_name(t->dtype));
+    if (k->weight && k->weight->dtype != s->dtype)
+        return rt_fail(ctx, RT_ERUNTIME, "expected weights of %s as the input is, not %s", rt_dtype_name(s->dtype),
+                       rt_dtype_name(k->weight->dtype));
+    return RT_OK;
+}
+
+/* The class at a place, -1 when it is ignored, and its weight. */
+static int nll_class(const rt_ctx *ctx, const nll *k, int64_t at, int64_t *class, double *weight) {
+    int64_t t = load_index(k->target, at);
+    *class = -1;
+    if (t == k->ignore) return RT_OK;
+    if (t < 0 || t >= k->classes)
+        return rt_fail(ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t, (long long)k->classes);
+    *class = t;
+    *weight = k->weight ? load(k->weight, t * k->weight->stride[0]) : 1;
+    return RT_OK;
+}
+
+int rt_k_nll_loss(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *out = &c->out[0], *total = &c->out[1];
+    nll k;
+    int code = nll_read(ctx, c, 0, &k);
+    double sum = 0, weights = 0;
+    bool each = k.reduction == REDUCE_NONE && k.self->rank > 1;
+    for (int64_t n = 0; n < k.n && !code; n++) {
+        for (int64_t h = 0; h < k.h; h++) {
+            for (int64_t w = 0; w < k.w; w++) {
+                int64_t class;
+                double weight = 0;
+                code = nll_class(ctx, &k, n * k.tn + h * k.th + w * k.tw, &class, &weight);
+                if (code) return code;
+                double x = class < 0 ? 0 : -load(k.self, n * k.sn + class * k.sc + h * k.sh + w * k.sw) * weight;
+                if (each) store(out, n * out->stride[0] + (out->rank > 1 ? h * out->stride[1] + w * out->stride[2] : 0), x);
+                sum += x;
+                if (class >= 0) weights += weight;
+            }
+        }
+    }
+    if (code) return code;
+    store(total, 0, each ? 0 : weights);
+    if (!each) store(out, 0, k.reduction == REDUCE_MEAN ? sum / weights : sum);
+    return RT_OK;
+}
+
+/* grad_output, self, target, weight, reduction, ignore_index, total_weight */
+int rt_k_nll_loss_backward(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *out = c->out, *grad = rt_arg_view(c, 0);
+    nll k;
+    int code = nll_read(ctx, c, 1, &k);
+    if (!code) code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
+    if (code || rt_numel(out) == 0) return code;
+    bool each = k.reduction == REDUCE_NONE && k.self->rank > 1;
+    double total = load(rt_arg_view(c, 6), 0), same = each ? 0 : load(grad, 0);
+    if (k.reduction == REDUCE_MEAN) same /= total;
+    bool image = out->rank == 4;
+    int64_t on = out->rank > 1 ? out->stride[0] : 0, oc = out->stride[out->rank == 1 ? 0 : 1];
+    for (int64_t n = 0; n < k.n; n++) {
+        for (int64_t h = 0; h < k.h; h++) {
+            for (int64_t w = 0; w < k.w; w++) {
+                int64_t class;
+                double weight = 0;
+                code = nll_class(ctx, &k, n * k.tn + h * k.th + w * k.tw, &class, &weight);
+                if (code) return code;
+                if (class < 0) continue;
+                double g = same;
+                if (each) g = load(grad, n * grad->stride[0] + (image ? h * grad->stride[1] + w * grad->stride[2] : 0));
+                store(out, n * on + class * oc + (image ? h * out->stride[2] + w * out->stride[3] : 0), -weight * g);
+            }
+        }
+    }
+    return RT_OK;
+}
+
+/* ---- binary cross entropy ---- */
+
+typedef struct bce { const rt_ctx *ctx; int dtype, weight_dtype; double sum; bool weighted, stores; } bce;
+
+static inline double at_least(double x, double low) { return x > low || x != x ? x : low; }
+
+/* Views: result, input, target, weight. */
+static int bce_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
+    bce *k = user;
+    enum { CHUNK = 128 };
+    double x[CHUNK], t[CHUNK], w[CHUNK];
+    int64_t bytes = rt_itemsize(k->dtype), weight_bytes = k->weighted ? rt_itemsize(k->weight_dtype) : 1;
+    for (int64_t done = 0; done < n; done += CHUNK) {
+        int64_t count = n - done < CHUNK ? n - done : CHUNK;
+        rt_convert(RT_F64, x, 1, k->dtype, p[1] + done * stride[1], stride[1] / bytes, count);
+        rt_convert(RT_F64, t, 1, k->dtype, p[2] + done * stride[2], stride[2] / bytes, count);
+        if (k->weighted) rt_convert(RT_F64, w, 1, k->weight_dtype, p[3] + done * stride[3], stride[3] / weight_bytes, count);
+        for (int64_t i = 0; i < count; i++) {
+            if (!(x[i] >= 0 && x[i] <= 1))
+                return rt_fail(k->ctx, RT_ERUNTIME, "all elements of the input must be between 0 and 1, found %g", x[i]);
+            x[i] = (t[i] - 1) * at_least(log1p(-x[i]), -100) - t[i] * at_least(log(x[i]), -100);
+            if (k->weighted) x[i] *= w[i];
+        }
+        if (k->stores) rt_convert(k->dtype, p[0] + done * stride[0], stride[0] / bytes, RT_F64, x, 1, count);
+        for (int64_t i = 0; i < count; i++) k->sum += x[i];
+    }
+    return RT_OK;
+}
+
+int rt_k_binary_cross_entropy(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *self = rt_arg_view(c, 0), *target = rt_arg_view(c, 1), *weight = rt_arg_view(c, 2), *out = c->out;
+    int64_t reduction = rt_arg_int(c, 3);
+    bce k = { ctx, self->dtype, weight ? weight->dtype : 0, 0, weight != NULL, reduction == REDUCE_NONE };
+    rt_view nowhere = *self; /* stands for the elements' losses where only their sum is wanted */
+    nowhere.p = out->p;
+    for (int d = 0; d < nowhere.rank; d++) nowhere.stride[d] = 0;
+    rt_walk walk;
+    rt_walk_init(&walk, weight ? 4 : 3, (const rt_view *[]){ k.stores ? out : &nowhere, self, target, weight }, 2, false);
+    int code = rt_walk_run(&walk, bce_run, &k);
+    if (code || k.stores) return code;
+    store(out, 0, reduction == REDUCE_MEAN ? k.sum / (double)rt_numel(self) : k.sum);
+    return RT_OK;
+}
+
+/* ---- multi-label margin: the targets of a row end at the first negative one ---- */
+
+typedef struct labels { const rt_view *self, *target; int64_t n, classes, sn, sc, tn, tc; } labels;
+
+static labels labels_of(const rt_view *self, const rt_view *target) {
+    labels k = { .self = self, .target = target, .n = 1, .classes = 1 };
+    int last = self->rank - 1;
+    if (self->rank) k.classes = self->size[last], k.sc = self->stride[last], k.tc = target->stride[last];
+    if (self->rank == 2) k.n = self->size[0], k.sn = self->stride[0], k.tn = target->stride[0];
+    return k;
+}
+
+static int check_labels(const rt_ctx *ctx, const labels *k) {
+    for (int64_t n = 0; n < k->n; n++) {
+        for (int64_t i = 0; i < k->classes; i++) {
+            int64_t t = load_index(k->target, n * k->tn + i * k->tc);
+            if (t < -1 || t >= k->classes)
+                return rt_fail(ctx, RT_ERUNTIME, "target %lld is out of range: it must be -1 or one of %lld classes", (long long)t, (long long)k->classes);
+        }
+    }
+    return RT_OK;
+}
+
+static inline int64_t row_at(const rt_view *v, int64_t n, int64_t i) {
+    return v->rank == 2 ? n * v->stride[0] + i * v->stride[1] : v->rank == 1 ? i * v->stride[0] : 0;
+}
+
+int rt_k_multilabel_margin_loss(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *out = &c->out[0], *flags = &c->out[1];
+    labels k = labels_of(rt_arg_view(c, 0), rt_arg_view(c, 1));
+    int64_t reduction = rt_arg_int(c, 2);
+    bool each = reduction == REDUCE_NONE && k.self->rank == 2;
+    double total = 0;
+    int code = check_labels(ctx, &k);
+    if (!code) code = rt_fill(ctx, flags, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
+    if (code) return code;
+    for (int64_t n = 0; n < k.n; n++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k.classes; i++) {
+            int64_t t = load_index(k.target, n * k.tn + i * k.tc);
+            if (t < 0) break;
+            store(flags, row_at(flags, n, t), 1);
+        }
+        for (int64_t i = 0; i < k.classes; i++) {
+            int64_t t = load_index(k.target, n * k.tn + i * k.tc);
+            if (t < 0) break;
+            double x = load(k.self, n * k.sn + t * k.sc);
+            for (int64_t d = 0; d < k.classes; d++) {
+                if (load(flags, row_at(flags, n, d)) != 0) continue;
+                double z = 1 - x + load(k.self, n * k.sn + d * k.sc);
+                if (z > 0) sum += z;
+            }
+        }
+        sum /= (double)k.classes;
+        if (each) store(out, n * out->stride[0], sum);
+        total += sum;
+    }
+    if (!each) store(out, 0, reduction == REDUCE_MEAN && rt_numel(k.self) ? total / (double)k.n : total);
+    return RT_OK;
+}
+
+/* grad_output, self, target, reduction, is_target */
+int rt_k_multilabel_margin_loss_backward(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *grad = rt_arg_view(c, 0), *flags = rt_arg_view(c, 4), *out = c->out;
+    labels k = labels_of(rt_arg_view(c, 1), rt_arg_view(c, 2));
+    int64_t reduction = rt_arg_int(c, 3);
+    int code = check_labels(ctx, &k);
+    if (!code) code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
+    if (code || rt_numel(out) == 0) return code;
+    double *row = rt_scratch(ctx, (size_t)k.classes * sizeof *row);
+    if (!row) return rt_fail(ctx, RT_ENOMEM, "no memory for %lld classes", (long long)k.classes);
+    double unit = 1 / ((double)k.classes * (double)(reduction == REDUCE_MEAN ? k.n : 1));
+    for (int64_t n = 0; n < k.n; n++) {
+        for (int64_t d = 0; d < k.classes; d++) row[d] = 0;
+        for (int64_t i = 0; i < k.classes; i++) {
+            int64_t t = load_index(k.target, n * k.tn + i * k.tc);
+            if (t < 0) break;
+            double x = load(k.self, n * k.sn + t * k.sc);
+            for (int64_t d = 0; d < k.classes; d++) {
+                if (load(flags, row_at(flags, n, d)) != 0) continue;
+                if (1 - x + load(k.self, n * k.sn + d * k.sc) > 0) row[t] -= unit, row[d] += unit;
+            }
+        }
+        double g = load(grad, reduction == REDUCE_NONE && grad->rank ? n * grad->stride[0] : 0);
+        for (int64_t d = 0; d < k.classes; d++) store(out, row_at(out, n, d), row[d] * g);
+    }
+    rt_scratch_free(ctx, row);
+    return RT_OK;
+}
