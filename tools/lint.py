@@ -78,7 +78,7 @@ def check_file(path):
             yield number, "spaces at the end of the line"
         if is_code and "\t" in line:
             yield number, "a tab: indent with spaces"
-        if is_c and path.parts[0] != "tests" and len(line) > MAX_COLUMNS:
+        if is_c and path.parts[0] != "tests" and len(line) > MAX_COLUMNS and ".schema = " not in line:  # schemas stay in one piece
             yield number, f"{len(line)} columns; aim at 120, {MAX_COLUMNS} is the limit"
         if not is_lint and MACHINE_PATH.search(line):
             yield number, "a path of one machine: name it relative to the repository, or by a variable"

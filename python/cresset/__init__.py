@@ -17,6 +17,7 @@ _LAZY = {
     **dict.fromkeys("no_grad enable_grad set_grad_enabled inference_mode".split(), "_grad_mode"),
     **dict.fromkeys("finfo iinfo".split(), "_numeric"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
+    **dict.fromkeys("cond while_loop".split(), "_higher_order"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
                     "unique unique_consecutive nonzero split tensordot typename".split(), "functional"),
 }

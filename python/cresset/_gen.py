@@ -3,7 +3,7 @@
     python -m cresset._gen stubs [FILE]    python/cresset/__init__.pyi by default
     python -m cresset._gen docs [FILE]     docs/ops.md by default
 
-Run both after the table has changed; nothing reads them but people and type checkers.
+`./dev gen` writes both. Run it after the table has changed; tests/py/test_generated.py fails when it was forgotten.
 """
 import inspect
 import keyword
@@ -100,7 +100,7 @@ def groups(form):
 def definitions(form, indent, skip):
     lines = []
     for name, ops in groups(form).items():
-        if name in skip or keyword.iskeyword(name):
+        if name in skip or name.startswith("_") or keyword.iskeyword(name):
             continue
         signatures = list(dict.fromkeys(s for op in ops for s in signature(op, form == "method")))
         for s in signatures:
@@ -202,6 +202,7 @@ SHORT = "float double half bfloat16 long int short char byte bool cfloat cdouble
 
 
 HEAD = '''
+# ruff: noqa
 """Types of the package. Written by `python -m cresset._gen stubs`; do not edit."""
 import builtins
 from collections.abc import Iterator, Sequence
@@ -298,9 +299,10 @@ def docs():
              "Written from the op table by `python -m cresset._gen docs`; do not edit. Each line is one op: its schema, its tags, how it",
              "is computed (a pointwise text, a kernel, a view, or other ops) and whether a derivative is written down (*d*).", "",
              f"{len(functional)} ops under {len(names)} names; {len(derived)} in-place and out forms are derived and not listed.", ""]
+    bare = lambda full: full.partition("::")[2].lstrip("_")
     last = None
-    for full, row in sorted(functional.items()):
-        first = full.partition("::")[2].lstrip("_")[0].upper()
+    for full, row in sorted(functional.items(), key=lambda item: (bare(item[0]).lower(), item[0])):
+        first = bare(full)[0].upper()
         if first != last:
             lines += ["", f"## {first}", "", "| schema | tags | computed by | |", "|---|---|---|---|"]
             last = first

@@ -286,6 +286,12 @@ cr_tensor *cr_graph_constant(const cr_graph *g, const char *target) {
     return NULL;
 }
 
+const char *cr_graph_constant_at(const cr_graph *g, size_t i, cr_tensor **t) {
+    if (i >= g->constants.n) return NULL;
+    *t = g->constants.at[i].tensor;
+    return g->constants.at[i].target;
+}
+
 cr_status cr_graph_get_attr(cr_graph *g, const char *target, uint32_t *value) {
     const cr_tensor *t = cr_graph_constant(g, target);
     if (!t) return CR_FAIL(CR_ENOTFOUND, "the graph has no constant '%s'; add it with cr_graph_add_constant", target);

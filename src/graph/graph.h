@@ -89,6 +89,8 @@ CR_NODISCARD cr_status cr_graph_placeholder_number(cr_graph *g, const char *name
 /* A constant tensor of the handle table (retained), reachable as `target`. */
 CR_NODISCARD cr_status cr_graph_add_constant(cr_graph *g, const char *target, cr_tensor *t);
 cr_tensor *cr_graph_constant(const cr_graph *g, const char *target); /* borrowed; NULL when absent */
+/* The i-th constant's name, and the tensor (borrowed); NULL past the last. */
+const char *cr_graph_constant_at(const cr_graph *g, size_t i, cr_tensor **t);
 CR_NODISCARD cr_status cr_graph_get_attr(cr_graph *g, const char *target, uint32_t *value);
 CR_NODISCARD cr_status cr_graph_add_subgraph(cr_graph *g, cr_graph *sub); /* retained; its name is made unique */
 size_t cr_graph_subgraph_count(const cr_graph *g);

@@ -164,6 +164,11 @@ RULE(shape_adaptive_avg_pool);
 RULE(shape_adaptive_max_pool);
 RULE(shape_pool_backward);
 
+/* resampling (rules_upsample.c) */
+RULE(shape_upsample);
+RULE(shape_upsample_backward);
+cr_expand_fn expand_upsample_vec;
+
 /* losses (rules_loss.c) */
 RULE(dtype_second);
 RULE(shape_second);

@@ -6,6 +6,8 @@
  * overloads take exactly what the schema says; functions and methods also take out=(a, b) and requires_grad=. */
 #include "python/py.h"
 
+#include "graph/graph.h"
+
 #include <structmember.h>
 
 enum {
@@ -28,6 +30,20 @@ static void hold_lists(const cr_op *op, const cr_arg *args, bool hold) {
     }
 }
 
+/* Numbers that are expressions belong to the environment of the fake tensors they came from. */
+static PyObject *symbolic_results(const cr_op *op, const cr_arg *args, cr_arg *results, cr_py_form form) {
+    cr_ambient *ambient = cr_ambient_get();
+    cr_env *saved = ambient->env;
+    bool symbolic = false;
+    for (uint16_t i = 0; i < cr_result_count(op); i++)
+        symbolic |= results[i].kind == CR_ARG_SYM || results[i].kind == CR_ARG_LIST || (results[i].kind == CR_ARG_INT && !cr_dim_is_plain(results[i].u.i));
+    for (uint16_t i = 0; symbolic && i < op->schema.nparams; i++)
+        if (args[i].kind == CR_ARG_TENSOR && args[i].u.t->env) ambient->env = args[i].u.t->env;
+    PyObject *o = cr_py_results(op, results, form);
+    ambient->env = saved;
+    return o;
+}
+
 PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_form form) {
     cr_arg results[MAX_RETURNS];
     cr_status status;
@@ -41,7 +57,7 @@ PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_f
         PyEval_RestoreThread(thread);
         if (f->has_lists) hold_lists(op, args, false);
     }
-    return status ? cr_py_raise(status) : cr_py_results(op, results, form);
+    return status ? cr_py_raise(status) : symbolic_results(op, args, results, form);
 }
 
 static const cr_op *find_cached(const cr_op **cache, const char *name) {
@@ -129,6 +145,9 @@ static int convert_keyword(python_call *c, PyObject *name, PyObject *value) {
             return yes < 0 ? -1 : 0;
         }
     }
+    static const char *const numpy_names[][2] = { { "x", "self" }, { "a", "self" }, { "x1", "self" }, { "x2", "other" } };
+    for (size_t i = 0; c->op->form == CR_PY_FUNCTION && i < CR_COUNT(numpy_names); i++)
+        if (!strcmp(text, numpy_names[i][0]) && !has_parameter(c->op->first, text)) text = numpy_names[i][1];
     cr_keyword *k = &c->keywords[c->nkeywords++];
     k->name = text;
     int r = cr_py_convert(&c->frame, value, &k->value);
@@ -359,9 +378,7 @@ static PyObject *get_doc(PyObject *self, void *unused) {
     cr_str_init(&text);
     for (const cr_op *op = o->first; op; op = o->form == CR_PY_OVERLOAD ? NULL : op->next)
         cr_str_addf(&text, "%s%s", op == o->first ? "" : "\n", op->schema.text);
-    PyObject *doc = PyUnicode_FromString(cr_str_get(&text));
-    cr_str_dispose(&text);
-    return doc;
+    return cr_py_text(&text);
 }
 static PyObject *get_schema(PyObject *self, void *unused) {
     (void)unused;
@@ -437,6 +454,7 @@ OP_TYPE(cr_py_method_type, "cresset._C.OpMethod");
 /* ---- finding ---- */
 
 static PyObject *find_packet(const char *ns, const char *name) {
+    if (strcmp(ns, "aten") && cr_region_ops_init()) return cr_py_raise(cr_error_code()); /* those of src/graph */
     static PyObject *known; /* "ns.name" -> packet */
     if (!known && !(known = PyDict_New())) return NULL;
     if (cr_py_tensor_populate()) return NULL;

@@ -148,6 +148,7 @@ int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out) {
         *out = (cr_arg){ .kind = CR_ARG_GENERATOR, .given = CR_GIVEN_POSITIONAL, .u.generator = ((cr_py_generator *)o)->generator };
         return 0;
     }
+    if (cr_py_sym_read(o, out) || cr_py_graph_read(o, out)) return 0;
     if (cr_py_is_numpy_scalar(o)) return set_numpy_scalar(f, o, out);
     if (PyComplex_Check(o)) {
         Py_complex c = PyComplex_AsCComplex(o);

@@ -322,15 +322,16 @@ static int read_ints(PyObject *tuple, const char *what, int *n, int64_t *out) {
     return 0;
 }
 
-/* _rebuild_tensor(dtype name, bytes, offset, sizes, strides, requires_grad): what pickles call. */
+/* _rebuild_tensor(dtype name, storage, offset, sizes, strides, requires_grad): what pickles call. */
 static PyObject *rebuild(PyObject *module, PyObject *args) {
     (void)module;
-    const char *name, *bytes;
-    Py_ssize_t nbytes;
+    const char *name;
     long long offset;
-    PyObject *sizes, *strides;
+    PyObject *memory, *sizes, *strides;
     int requires_grad, dtype, rank, nstrides;
-    if (!PyArg_ParseTuple(args, "sy#LOOp", &name, &bytes, &nbytes, &offset, &sizes, &strides, &requires_grad)) return NULL;
+    if (!PyArg_ParseTuple(args, "sOLOOp", &name, &memory, &offset, &sizes, &strides, &requires_grad)) return NULL;
+    cr_storage *storage = cr_py_storage_of(memory);
+    if (!storage) return PyErr_Format(PyExc_TypeError, "_rebuild_tensor(): expected an UntypedStorage, not %s", Py_TYPE(memory)->tp_name);
     if (!cr_dtype_find(name, &dtype)) return PyErr_Format(PyExc_ValueError, "_rebuild_tensor(): there is no dtype '%s'", name);
     cr_meta meta;
     cr_meta_init(&meta, dtype, cpu);
@@ -343,14 +344,8 @@ static PyObject *rebuild(PyObject *module, PyObject *args) {
     }
     meta.rank = (uint8_t)rank;
     meta.offset = offset;
-    cr_storage *storage = NULL;
     cr_tensor *t = NULL;
-    cr_status status = cr_storage_create(nbytes, &storage);
-    if (!status) {
-        if (nbytes) memcpy(storage->data, bytes, (size_t)nbytes);
-        status = cr_tensor_on(storage, &meta, NULL, NULL, &t);
-        cr_storage_release(storage);
-    }
+    cr_status status = cr_tensor_on(storage, &meta, NULL, NULL, &t);
     if (status) return cr_py_raise(status);
     PyObject *o = cr_py_wrap(t);
     if (o && requires_grad && PyObject_SetAttrString(o, "requires_grad", Py_True)) Py_CLEAR(o);

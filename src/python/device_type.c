@@ -32,9 +32,7 @@ static PyObject *type_text(cr_device d) {
     cr_str s;
     cr_str_init(&s);
     cr_device_print((cr_device){ d.type, -1 }, &s);
-    PyObject *text = PyUnicode_FromString(cr_str_get(&s));
-    cr_str_dispose(&s);
-    return text;
+    return cr_py_text(&s);
 }
 
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -68,9 +66,7 @@ static PyObject *device_str(PyObject *self) {
     cr_str s;
     cr_str_init(&s);
     cr_device_print(((device_object *)self)->device, &s);
-    PyObject *text = PyUnicode_FromString(cr_str_get(&s));
-    cr_str_dispose(&s);
-    return text;
+    return cr_py_text(&s);
 }
 
 static PyObject *device_compare(PyObject *a, PyObject *b, int op) {
@@ -98,7 +94,8 @@ static PyObject *get_index(PyObject *self, void *unused) {
 
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
-    return Py_BuildValue("O(N)", &cr_py_device_type, device_str(self));
+    PyObject *text = device_str(self);
+    return text ? Py_BuildValue("O(N)", &cr_py_device_type, text) : NULL;
 }
 
 static PyMethodDef methods[] = { { "__reduce__", reduce, METH_NOARGS, NULL }, { NULL, NULL, 0, NULL } };

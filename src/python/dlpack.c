@@ -138,6 +138,7 @@ PyObject *cr_py_tensor_dlpack_device(PyObject *self, PyObject *unused) {
 
 static void done_plain(void *user, void *data) {
     (void)data;
+    if (!Py_IsInitialized()) return; /* the interpreter, and perhaps the producer, are gone */
     dl_managed *m = user;
     PyGILState_STATE state = PyGILState_Ensure(); /* some producers' deleters touch Python objects */
     if (m->deleter) m->deleter(m);
@@ -145,6 +146,7 @@ static void done_plain(void *user, void *data) {
 }
 static void done_versioned(void *user, void *data) {
     (void)data;
+    if (!Py_IsInitialized()) return;
     dl_versioned *m = user;
     PyGILState_STATE state = PyGILState_Ensure();
     if (m->deleter) m->deleter(m);

@@ -37,6 +37,13 @@ int cr_py_fail(cr_status status) {
     return -1;
 }
 
+PyObject *cr_py_text(cr_str *text) {
+    cr_status status = cr_str_status(text);
+    PyObject *o = status ? cr_py_raise(status) : PyUnicode_FromStringAndSize(cr_str_get(text), (Py_ssize_t)text->n);
+    cr_str_dispose(text);
+    return o;
+}
+
 static PyObject *make(PyObject *module, const char *name, const char *full, const char *doc, PyObject *bases) {
     PyObject *type = bases ? PyErr_NewExceptionWithDoc(full, doc, bases, NULL) : NULL;
     if (type && PyModule_AddObjectRef(module, name, type)) Py_CLEAR(type);

@@ -163,6 +163,12 @@ static int truth(PyObject *self) {
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_fail(status);
+    if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i))) { /* asks the facts, or says why it cannot */
+        PyObject *number = cr_py_from_arg_of(t->env, &a, false);
+        int known = number ? PyObject_IsTrue(number) : -1;
+        Py_XDECREF(number);
+        return known;
+    }
     int yes = a.kind == CR_ARG_FLOAT ? a.u.f != 0 : a.kind == CR_ARG_COMPLEX ? a.u.c[0] != 0 || a.u.c[1] != 0 : a.u.i != 0;
     cr_results_release(&a, 1);
     return yes;
@@ -171,7 +177,7 @@ static int truth(PyObject *self) {
 static PyObject *as_number(PyObject *self) {
     cr_arg a;
     cr_status status = one_element(cr_py_tensor_of(self), &a);
-    return status ? cr_py_raise(status) : cr_py_from_arg(&a, false);
+    return status ? cr_py_raise(status) : cr_py_from_arg_of(cr_py_tensor_of(self)->env, &a, false);
 }
 
 static PyObject *as_int(PyObject *self) {

@@ -18,6 +18,8 @@ int cr_py_errors_init(PyObject *module);
 PyObject *cr_py_raise(cr_status status);
 /* For slots that return int: the same, returning -1. */
 int cr_py_fail(cr_status status);
+/* The text that was built, as a str; disposes of it. */
+PyObject *cr_py_text(cr_str *text);
 
 /* ---- dtypes, layouts, memory formats (dtype_type.c), devices (device_type.c), sizes (size_type.c) ---- */
 extern PyTypeObject cr_py_dtype_type, cr_py_layout_type, cr_py_format_type, cr_py_device_type, cr_py_size_type;
@@ -149,6 +151,11 @@ PyObject *cr_py_tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t 
 PyObject *cr_py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy);
 
+extern PyTypeObject cr_py_storage_type;  /* storage_type.c */
+int cr_py_storage_init(PyObject *module);
+PyObject *cr_py_storage_wrap(cr_storage *s);
+cr_storage *cr_py_storage_of(PyObject *o); /* borrowed; NULL when it is no storage */
+
 /* ---- the rest ---- */
 PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index); /* index.c */
 int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
@@ -157,6 +164,18 @@ extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
 extern _Thread_local bool cr_py_grad_enabled;
+/* ---- graphs and traces (sym_type.c, graph_type.c, trace_type.c) ---- */
+struct cr_graph;
+int cr_py_sym_init(PyObject *module);
+/* A SymInt, SymFloat or SymBool. `value`: an INT that is symbolic, or a SYM, of that environment. */
+PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
+bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
+/* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
+PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
+int cr_py_graph_init(PyObject *module);
+PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
+bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
+int cr_py_trace_init(PyObject *module);
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 

@@ -41,6 +41,7 @@ PyObject *cr_py_from_arg(cr_arg *a, bool lists) {
     case CR_ARG_FORMAT: o = cr_py_format_get((int)a->u.i); break;
     case CR_ARG_DEVICE: o = cr_py_device_wrap(a->u.device); break;
     case CR_ARG_NONE: o = Py_NewRef(Py_None); break;
+    case CR_ARG_SYM: o = cr_py_sym_new(cr_ambient_get()->env, *a); break;
     default: PyErr_Format(PyExc_NotImplementedError, "a result of argument kind %d has no Python object", a->kind);
     }
     cr_results_release(a, 1);
@@ -106,6 +107,7 @@ static PyTypeObject *structure_of(const cr_op *op) {
 
 PyObject *cr_py_results(const cr_op *op, cr_arg *results, cr_py_form form) {
     uint16_t n = op->schema.nreturns;
+    if (op->schema.varargs_returns) return cr_py_from_arg(&results[0], false); /* as many as there are */
     bool lists = form == CR_PY_PACKET || form == CR_PY_OVERLOAD;
     if (n == 1) return cr_py_from_arg(&results[0], lists);
     if (n == 0) Py_RETURN_NONE;

@@ -2,12 +2,7 @@
 #include "python/py.h"
 
 PyObject *cr_py_dim(cr_env *env, cr_dim d) {
-    (void)env;
-    if (!cr_dim_is_plain(d)) {
-        PyErr_SetString(PyExc_NotImplementedError, "this size is symbolic, and symbolic integers have no Python object yet");
-        return NULL;
-    }
-    return PyLong_FromLongLong(d);
+    return cr_dim_is_plain(d) ? PyLong_FromLongLong(d) : cr_py_sym_new(env, cr_arg_int(d));
 }
 
 PyObject *cr_py_size_new(cr_env *env, int rank, const cr_dim *size) {
@@ -38,7 +33,8 @@ static PyObject *size_type_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     PyObject *t = PyTuple_Type.tp_new(type, args, kwargs);
     for (Py_ssize_t i = 0; t && i < PyTuple_GET_SIZE(t); i++) {
         PyObject *item = PyTuple_GET_ITEM(t, i);
-        if (PyLong_Check(item)) continue;
+        cr_arg symbolic;
+        if (PyLong_Check(item) || cr_py_sym_read(item, &symbolic)) continue;
         PyObject *number = PyIndex_Check(item) ? PyNumber_Index(item) : NULL;
         if (!number) {
             PyErr_Clear();

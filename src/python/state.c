@@ -133,6 +133,19 @@ static PyObject *dtype_aten_name(PyObject *module, PyObject *o) {
     return PyUnicode_FromString(cr_dtype_aten(dtype));
 }
 
+/* For tests: the library's blocks that are alive, and the nth request from now made to fail (0: none). */
+static PyObject *alloc_live(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromLongLong(cr_alloc_live());
+}
+static PyObject *alloc_fail_at(PyObject *module, PyObject *n) {
+    (void)module;
+    int64_t value;
+    if (cr_py_int64(n, "_alloc_fail_at()", &value)) return NULL;
+    cr_alloc_fail_at(value);
+    return PyLong_FromLongLong(cr_alloc_count());
+}
+
 static PyMethodDef functions[] = {
     { "set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(dtype): what floats become." },
     { "get_default_dtype", get_default_dtype, METH_NOARGS, NULL },
@@ -151,6 +164,8 @@ static PyMethodDef functions[] = {
     { "is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL },
     { "_set_grad_enabled", set_grad, METH_O, NULL },
     { "_set_inference_mode", set_inference, METH_O, NULL },
+    { "_alloc_live", alloc_live, METH_NOARGS, NULL },
+    { "_alloc_fail_at", alloc_fail_at, METH_O, NULL },
     { "_dtype_aten_name", dtype_aten_name, METH_O, NULL },
     { NULL, NULL, 0, NULL },
 };

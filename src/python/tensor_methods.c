@@ -113,6 +113,10 @@ NOARGS(is_view) {
     (void)unused;
     return PyBool_FromLong(TENSOR(self)->base != NULL);
 }
+NOARGS(untyped_storage) {
+    (void)unused;
+    return cr_py_storage_wrap(TENSOR(self)->storage);
+}
 NOARGS(is_fake) {
     (void)unused;
     return PyBool_FromLong(cr_tensor_is_fake(TENSOR(self)));
@@ -225,7 +229,7 @@ NOARGS(item) {
     if (t->meta.dtype == CR_U64 && !cr_tensor_is_fake(t) && cr_py_numel(t) == 1) return cr_py_element(CR_U64, cr_tensor_view(t).p);
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
-    return status ? cr_py_raise(status) : cr_py_from_arg(&a, false);
+    return status ? cr_py_raise(status) : cr_py_from_arg_of(t->env, &a, false);
 }
 
 static PyObject *nested_list(const rt_view *v, int d, const char *p) {
@@ -260,6 +264,8 @@ NOARGS(as_complex) {
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_raise(status);
+    if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i)))
+        return cr_py_raise(CR_FAIL(CR_EDATADEP, "complex(): the value of a fake tensor is not known before the program runs"));
     Py_complex c = { a.kind == CR_ARG_FLOAT ? a.u.f : a.kind == CR_ARG_COMPLEX ? a.u.c[0] : (double)a.u.i, a.kind == CR_ARG_COMPLEX ? a.u.c[1] : 0 };
     cr_results_release(&a, 1);
     return PyComplex_FromCComplex(c);
@@ -543,7 +549,7 @@ static PyObject *make_subclass(PyObject *unused, PyObject *args) {
     return o;
 }
 
-/* ---- copying and pickling: by the storage, so that strides and shared memory survive ---- */
+/* ---- copying and pickling: by the storage, so that strides and shared memory survive. A subclass comes back as a Tensor. ---- */
 
 static PyObject *ints(const cr_dim *values, int n) {
     PyObject *t = PyTuple_New(n);
@@ -563,10 +569,11 @@ NOARGS(reduce) {
     PyObject *module = PyImport_ImportModule("cresset._C"), *rebuild = module ? PyObject_GetAttrString(module, "_rebuild_tensor") : NULL;
     Py_XDECREF(module);
     bool grad = TENSOR(self)->meta.flags & CR_META_REQUIRES_GRAD;
-    PyObject *result = NULL;
-    if (rebuild)
-        result = Py_BuildValue("O(sy#LNNO)", rebuild, cr_dtype_name(m->dtype), t->storage->data ? t->storage->data : "", (Py_ssize_t)t->storage->bytes,
-                               (long long)m->offset, ints(m->size, m->rank), ints(m->stride, m->rank), grad ? Py_True : Py_False);
+    PyObject *storage = rebuild ? cr_py_storage_wrap(t->storage) : NULL, *result = NULL;
+    if (storage)
+        result = Py_BuildValue("O(sOLNNO)", rebuild, cr_dtype_name(m->dtype), storage, (long long)m->offset, ints(m->size, m->rank),
+                               ints(m->stride, m->rank), grad ? Py_True : Py_False);
+    Py_XDECREF(storage);
     Py_XDECREF(rebuild);
     cr_tensor_release(t);
     return result;
@@ -644,6 +651,7 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "is_inference", is_inference, METH_NOARGS, NULL },
     { "get_device", get_device, METH_NOARGS, "The device's number, -1 for the CPU." },
     { "_is_view", is_view, METH_NOARGS, NULL },
+    { "untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor." },
     { "_is_fake", is_fake, METH_NOARGS, "Has it sizes but no memory?" },
     { "_storage_id", storage_id, METH_NOARGS, "Equal for tensors that share memory." },
     { "requires_grad_", FASTCALL(requires_grad_), "requires_grad_(requires_grad=True): sets the flag, returns the tensor." },

@@ -168,6 +168,16 @@ RT_KERNEL(rt_k_avg_pool3d_backward);
 RT_KERNEL(rt_k_adaptive_avg_pool2d_backward);
 RT_KERNEL(rt_k_adaptive_avg_pool3d_backward);
 
+/* k_upsample.c: self, output_size, [align_corners,] a scale per dimension; backward: grad_output, output_size, input_size, ... */
+RT_KERNEL(rt_k_upsample_nearest);
+RT_KERNEL(rt_k_upsample_nearest_exact);
+RT_KERNEL(rt_k_upsample_linear);
+RT_KERNEL(rt_k_upsample_cubic);
+RT_KERNEL(rt_k_upsample_nearest_backward);
+RT_KERNEL(rt_k_upsample_nearest_exact_backward);
+RT_KERNEL(rt_k_upsample_linear_backward);
+RT_KERNEL(rt_k_upsample_cubic_backward);
+
 /* k_loss.c */
 RT_KERNEL(rt_k_nll_loss);                       /* nll_loss_forward, nll_loss2d_forward */
 RT_KERNEL(rt_k_nll_loss_backward);

@@ -76,6 +76,8 @@ def check_derivative(name, op, c, seed=0):
             raise harness.Different(f"{where}: gradient {i} is {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}")
         if not torch.allclose(w.resolve_conj(), g, rtol=1e-6, atol=1e-8, equal_nan=True):
             raise harness.Different(f"{where}: gradient {i} differs\n expected {w}\n got {g}")
+    if "inexact gradient" in c.note:  # PyTorch's, and so ours, is not the derivative of what it computes
+        return "equal"
     check_differences(where, op, args, kwargs, inputs, flows, flat, mine)
     return "equal"
 

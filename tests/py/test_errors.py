@@ -142,3 +142,71 @@ def test_arguments_that_fight_back():
         x.sum(2**70)
     with pytest.raises(TypeError):
         del x[0]
+
+
+SWEPT = lines("""
+    x + 1
+    x.sum(0)
+    x[0, 1:]
+    x[[0, 1], None]
+    x[x > 1]
+    x.__setitem__(0, 5.)
+    x.__setitem__([0, 1], y)
+    x.max(0)
+    t.cat([x, y, x])
+    x.chunk(2)
+    t.tensor([[1, 2], [3, 4]])
+    t.tensor([t.tensor(1.), 2.])
+    t.from_numpy(a)
+    t.from_dlpack(x)
+    np.from_dlpack(x)
+    x.T.contiguous()
+    x.to(t.float64)
+    t.zeros(3, 4)
+    t.Generator()
+    t.get_rng_state()
+    copy.deepcopy([x, x[0]])
+    pickle.loads(pickle.dumps(x))
+    x.view(4, 1).expand(4, 3)
+    t.where(x > 1, x, 0)
+    x.add_(1).mul_(y)
+    x.layer_norm((2,)) if hasattr(x, 'layer_norm') else t.layer_norm(x, (2,))
+    x.mm(y)
+    x.tolist()
+    x @ y + x
+    repr(x)
+""")
+
+
+@pytest.mark.parametrize("expression", SWEPT)
+def test_memory_may_run_out_anywhere(expression):
+    """Every allocation of the expression fails in turn: an OutOfMemoryError each time, and nothing is left behind."""
+    import copy
+    import gc
+    import pickle
+
+    import numpy as np
+    names = {"t": cresset, "np": np, "copy": copy, "pickle": pickle, "a": np.ones((2, 2)),
+             "x": cresset.tensor([[1., 2.], [3., 4.]]), "y": cresset.tensor([[5., 6.], [7., 8.]])}
+    code = compile(expression, expression, "eval")
+    for _ in range(3):
+        eval(code, names)  # what is made once (types, caches) is made now
+    message(lambda: cresset.zeros(2**50))  # the last error is out of memory already
+    gc.collect()
+    before, n = cresset._C._alloc_live(), 0
+    while True:
+        n += 1
+        start = cresset._C._alloc_fail_at(n)
+        try:
+            eval(code, names)
+            failed = False
+        except MemoryError:
+            failed = True
+        finally:
+            reached = cresset._C._alloc_fail_at(0) - start >= n
+        gc.collect()
+        assert cresset._C._alloc_live() == before, f"allocation {n}: {cresset._C._alloc_live() - before} blocks are left"
+        if not reached:
+            assert not failed
+            break
+        assert failed, f"allocation {n} failed and nobody said so"

@@ -269,6 +269,7 @@ FORMS = lines("""
     y.sum('a') | y = t.ones(2, 3)
     t.add(f, f), t.add(f, 2), t.add(2, f), t.add(f, f, alpha=2), t.add(input=f, other=f), f.add(f, alpha=3) | f = t.ones(2)
     t.add(1, 2)
+    t.sin(x=f), t.add(f, x2=f), t.add(x1=f, x2=f), t.abs(a=f) | f = t.ones(2)
     t.add()
     t.add(f) | f = t.ones(2)
     t.add(f, f, f, f) | f = t.ones(2)
@@ -421,9 +422,25 @@ def test_deepcopy_keeps_shared_memory_shared():
     a, b = copy.deepcopy([x, x[1:]])
     a[2] = 5
     assert b.tolist() == [0, 5, 0] and x.tolist() == [0, 0, 0, 0]
+    a, b = pickle.loads(pickle.dumps([x, x[1:]]))
+    a[2] = 5
+    assert b.tolist() == [0, 5, 0] and b.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     same, again = copy.deepcopy([x, x])
     assert same is again
     assert copy.copy(x).data_ptr() == x.data_ptr()
+
+
+def test_storage():
+    x = cresset.ones(2, 3)
+    storage = x.untyped_storage()
+    assert storage.nbytes() == len(storage) == 24 and storage is x[1].untyped_storage() and storage.data_ptr() == x.data_ptr()
+    storage.resize_(48)
+    assert storage.nbytes() == 48 and x.tolist() == [[1, 1, 1]] * 2
+    ref = weakref.ref(storage)
+    del storage
+    assert ref() is None and x.untyped_storage().nbytes() == 48
+    with pytest.raises(RuntimeError):
+        x.untyped_storage().resize_(0)  # x would end outside of it
 
 
 def test_grad_mode():

@@ -1,0 +1,213 @@
+/* sym_type.c: SymInt, SymFloat and SymBool: numbers of a fake run that are expressions.
+ *
+ * Arithmetic is the op table's (`_operator.add` and so on), made outside of any recording: a graph that needs the number
+ * finds it by its expression. Asking for a Python number or truth (int(s), `if s > 3`) settles on the hint and records
+ * that as a guard; without a hint it is an error, because the answer depends on data. */
+#include "python/py.h"
+
+#include "graph/graph.h"
+
+typedef struct symbolic { PyObject_HEAD cr_env *env; cr_arg value; } symbolic; /* value: INT (symbolic) or SYM */
+
+static PyTypeObject int_type, float_type, bool_type;
+
+static bool is_symbolic(PyObject *o) { return Py_IS_TYPE(o, &int_type) || Py_IS_TYPE(o, &float_type) || Py_IS_TYPE(o, &bool_type); }
+
+static cr_sym expr_of(const symbolic *s) { return s->value.kind == CR_ARG_SYM ? s->value.u.sym : cr_dim_sym(s->env, s->value.u.i); }
+
+PyObject *cr_py_sym_new(cr_env *env, cr_arg value) {
+    if (!env) {
+        PyErr_SetString(PyExc_RuntimeError, "a symbolic number outside of the fake mode that made it");
+        return NULL;
+    }
+    cr_sym e = value.kind == CR_ARG_SYM ? value.u.sym : cr_dim_sym(env, value.u.i);
+    if (!e) return PyErr_NoMemory();
+    PyTypeObject *type = cr_sym_type_of(e) == CR_TYPE_INT ? &int_type : cr_sym_type_of(e) == CR_TYPE_FLOAT ? &float_type : &bool_type;
+    symbolic *s = PyObject_New(symbolic, type);
+    if (!s) return NULL;
+    cr_env_retain(s->env = env);
+    s->value = value;
+    s->value.given = CR_GIVEN_POSITIONAL;
+    return (PyObject *)s;
+}
+
+bool cr_py_sym_read(PyObject *o, cr_arg *out) {
+    if (!is_symbolic(o)) return false;
+    *out = ((symbolic *)o)->value;
+    return true;
+}
+
+PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists) {
+    cr_ambient *ambient = cr_ambient_get();
+    cr_env *saved = ambient->env;
+    if (env) ambient->env = env;
+    PyObject *o = cr_py_from_arg(a, lists);
+    ambient->env = saved;
+    return o;
+}
+
+static void sym_dealloc(PyObject *self) {
+    cr_env_release(((symbolic *)self)->env);
+    PyObject_Free(self);
+}
+
+static PyObject *sym_repr(PyObject *self) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_sym_print(expr_of((symbolic *)self), &text);
+    PyObject *o = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_str_get(&text));
+    cr_str_dispose(&text);
+    return o;
+}
+
+static Py_hash_t sym_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)expr_of((symbolic *)self) >> 4); }
+
+/* ---- arithmetic ---- */
+
+typedef enum sym_op { ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, FLOAT, OPS } sym_op;
+static const char *const op_names[OPS] = { "_operator::add", "_operator::sub", "_operator::mul", "_operator::floordiv", "_operator::truediv", "_operator::mod",
+                                           "_operator::pow", "_operator::neg", "_operator::eq",  "_operator::ne",       "_operator::lt",      "_operator::le",
+                                           "_operator::gt",  "_operator::ge",  "_operator::and_", "_operator::or_",     "torch::sym_float" };
+
+static bool operand(PyObject *o, cr_arg *out, cr_env **env) {
+    if (is_symbolic(o)) {
+        *out = ((symbolic *)o)->value;
+        *env = ((symbolic *)o)->env;
+        return true;
+    }
+    if (PyBool_Check(o)) return *out = cr_arg_bool(o == Py_True), true;
+    if (PyFloat_Check(o)) return *out = cr_arg_float(PyFloat_AS_DOUBLE(o)), true;
+    if (!PyLong_Check(o)) return false;
+    int64_t value;
+    if (cr_py_int64(o, "operand", &value)) return false;
+    *out = cr_arg_int(value);
+    return true;
+}
+
+static PyObject *wrap(cr_env *env, cr_arg a) {
+    switch ((cr_arg_kind)a.kind) {
+    case CR_ARG_INT: return cr_dim_is_plain(a.u.i) ? PyLong_FromLongLong(a.u.i) : cr_py_sym_new(env, a);
+    case CR_ARG_BOOL: return PyBool_FromLong(a.u.i != 0);
+    case CR_ARG_FLOAT: return PyFloat_FromDouble(a.u.f);
+    default: return cr_py_sym_new(env, a);
+    }
+}
+
+static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
+    static const cr_op *ops[OPS];
+    cr_arg args[2], result = cr_arg_none();
+    cr_env *env = NULL;
+    if (!operand(a, &args[0], &env) || (b && !operand(b, &args[1], &env))) {
+        if (PyErr_Occurred()) return NULL;
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    cr_status status = cr_region_ops_init();
+    if (!status && !ops[op] && !(ops[op] = cr_op_find(op_names[op]))) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
+    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
+    *ambient = (cr_ambient){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    if (!status) status = cr_call(ops[op], args, &result);
+    *ambient = saved;
+    return status ? cr_py_raise(status) : wrap(env, result);
+}
+
+#define BINARY(name, op) static PyObject *name(PyObject *a, PyObject *b) { return apply(op, a, b); }
+BINARY(sym_add, ADD)
+BINARY(sym_sub, SUB)
+BINARY(sym_mul, MUL)
+BINARY(sym_floordiv, FLOORDIV)
+BINARY(sym_truediv, TRUEDIV)
+BINARY(sym_mod, MOD)
+BINARY(sym_and, AND)
+BINARY(sym_or, OR)
+static PyObject *sym_pow(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return apply(POW, a, b);
+}
+static PyObject *sym_neg(PyObject *a) { return apply(NEG, a, NULL); }
+static PyObject *sym_pos(PyObject *a) { return Py_NewRef(a); }
+static PyObject *sym_compare(PyObject *a, PyObject *b, int op) {
+    static const sym_op ops[] = { [Py_LT] = LT, [Py_LE] = LE, [Py_EQ] = EQ, [Py_NE] = NE, [Py_GT] = GT, [Py_GE] = GE };
+    return apply(ops[op], a, b);
+}
+
+/* ---- settling on a value ---- */
+
+static cr_status undecidable(const symbolic *s) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_sym_print(expr_of(s), &text);
+    cr_status status = CR_FAIL(CR_EDATADEP, "the value of %s depends on data that is not known before the program runs", cr_str_get(&text));
+    cr_str_dispose(&text);
+    return status;
+}
+
+static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
+    int64_t at_hint;
+    if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
+    cr_tri truth = cr_sym_truth(s->env, condition);
+    if (truth != CR_UNKNOWN) return *out = truth == CR_YES, CR_OK;
+    if (!cr_env_hint(s->env, condition, &at_hint)) return undecidable(s);
+    *out = at_hint != 0;
+    cr_sym holds = *out ? condition : cr_sym_make(s->env, CR_SYM_NOT, condition, NULL, NULL);
+    return holds ? cr_env_add_cond(s->env, CR_COND_GUARD, holds, "") : CR_FAIL(CR_ENOMEM, "out of memory");
+}
+
+static int sym_bool(PyObject *self) {
+    const symbolic *s = (symbolic *)self;
+    cr_sym e = expr_of(s);
+    bool yes = false;
+    if (cr_sym_type_of(e) == CR_TYPE_INT) e = cr_sym_compare(s->env, e, CR_NE, cr_sym_int(s->env, 0));
+    else if (cr_sym_type_of(e) == CR_TYPE_FLOAT) e = cr_sym_compare(s->env, e, CR_NE, cr_sym_float(s->env, 0));
+    cr_status status = decide(s, e, &yes);
+    return status ? cr_py_fail(status) : yes;
+}
+
+static PyObject *sym_int(PyObject *self) {
+    const symbolic *s = (symbolic *)self;
+    cr_sym e = expr_of(s);
+    int64_t hint;
+    bool yes;
+    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) return cr_py_raise(undecidable(s));
+    cr_status status = decide(s, cr_sym_compare(s->env, e, CR_EQ, cr_sym_int(s->env, hint)), &yes);
+    return status ? cr_py_raise(status) : PyLong_FromLongLong(hint);
+}
+
+static PyObject *sym_float(PyObject *self) {
+    PyObject *number = sym_int(self), *result = number ? PyNumber_Float(number) : NULL;
+    Py_XDECREF(number);
+    return result;
+}
+
+static PyObject *get_hint(PyObject *self, void *unused) {
+    const symbolic *s = (symbolic *)self;
+    int64_t hint;
+    (void)unused;
+    if (!cr_env_hint(s->env, expr_of(s), &hint)) Py_RETURN_NONE;
+    return cr_sym_type_of(expr_of(s)) == CR_TYPE_BOOL ? PyBool_FromLong(hint != 0) : PyLong_FromLongLong(hint);
+}
+
+static PyGetSetDef attributes[] = {
+    { "hint", get_hint, NULL, "An example value, or None.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+static PyNumberMethods as_number = {
+    .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv,
+    .nb_remainder = sym_mod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_and = sym_and, .nb_or = sym_or,
+    .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
+};
+#define SYM_TYPE(id, name, doc)                                                                                        \
+    static PyTypeObject id = {                                                                                         \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(symbolic), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_doc = doc, \
+        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare, .tp_as_number = &as_number, .tp_getset = attributes, \
+    };
+SYM_TYPE(int_type, "cresset.SymInt", "An integer of a fake run: an expression over symbols.")
+SYM_TYPE(float_type, "cresset.SymFloat", "A float of a fake run: an expression over symbols.")
+SYM_TYPE(bool_type, "cresset.SymBool", "A truth value of a fake run: an expression over symbols.")
+
+int cr_py_sym_init(PyObject *module) {
+    PyTypeObject *const types[] = { &int_type, &float_type, &bool_type };
+    const char *const names[] = { "SymInt", "SymFloat", "SymBool" };
+    for (size_t i = 0; i < CR_COUNT(types); i++)
+        if (PyType_Ready(types[i]) || PyModule_AddObjectRef(module, names[i], (PyObject *)types[i])) return -1;
+    return 0;
+}

@@ -1,0 +1,296 @@
+/* trace_type.c: fake tensors and recording from Python: FakeTensorMode, record(). */
+#include "python/py.h"
+
+#include "trace/trace.h"
+
+typedef struct py_mode { PyObject_HEAD cr_fakes fakes; cr_ambient saved; bool active; } py_mode;
+
+static PyTypeObject mode_type;
+
+/* ---- which dimensions are symbolic ---- */
+
+typedef struct dynamic { uint32_t mask; const char *names[CR_MAX_RANK]; } dynamic; /* names: borrowed from Python texts */
+
+static int add_dim(dynamic *d, PyObject *dim, PyObject *name, int rank) {
+    int64_t i;
+    int at;
+    if (cr_py_int64(dim, "dynamic", &i)) return -1;
+    cr_status status = cr_wrap_dim(i, rank, &at);
+    if (status) return cr_py_fail(status);
+    d->mask |= 1u << at;
+    d->names[at] = NULL;
+    return name && name != Py_None && !(d->names[at] = PyUnicode_AsUTF8(name)) ? -1 : 0;
+}
+
+/* None, True (all), a dimension, several dimensions, or {dimension: name}. */
+static int read_dynamic(PyObject *o, int rank, dynamic *d) {
+    *d = (dynamic){ 0 };
+    if (o == NULL || o == Py_None || o == Py_False) return 0;
+    if (o == Py_True) {
+        d->mask = rank ? (1u << rank) - 1 : 0;
+        return 0;
+    }
+    if (PyLong_Check(o)) return add_dim(d, o, NULL, rank);
+    if (PyDict_Check(o)) {
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+            if (add_dim(d, key, value, rank)) return -1;
+        return 0;
+    }
+    PyObject *items = PySequence_Fast(o, "dynamic: expected None, True, a dimension, dimensions or a dict of names");
+    int r = items ? 0 : -1;
+    for (Py_ssize_t i = 0; items && i < PySequence_Fast_GET_SIZE(items) && !r; i++) r = add_dim(d, PySequence_Fast_GET_ITEM(items, i), NULL, rank);
+    Py_XDECREF(items);
+    return r;
+}
+
+/* ---- FakeTensorMode ---- */
+
+static PyObject *mode_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { NULL };
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":FakeTensorMode", names)) return NULL;
+    cr_env *env = NULL;
+    cr_status status = cr_region_ops_init();
+    if (!status) status = cr_env_create(&env);
+    if (status) return cr_py_raise(status);
+    py_mode *m = (py_mode *)type->tp_alloc(type, 0);
+    if (m) cr_fakes_init(&m->fakes, env);
+    cr_env_release(env);
+    return (PyObject *)m;
+}
+
+static void mode_dealloc(PyObject *self) {
+    cr_fakes_dispose(&((py_mode *)self)->fakes);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *mode_from_tensor(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "tensor", "dynamic", NULL };
+    PyObject *tensor, *spec = NULL;
+    dynamic d;
+    cr_tensor *fake = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_tensor", names, &tensor, &spec)) return NULL;
+    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "from_tensor() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    cr_tensor *t = cr_py_tensor_of(tensor);
+    if (read_dynamic(spec, t->meta.rank, &d)) return NULL;
+    cr_status status = cr_fake_from(&((py_mode *)self)->fakes, t, d.mask, d.names, &fake);
+    return status ? cr_py_raise(status) : cr_py_wrap(fake);
+}
+
+static PyObject *mode_enter(PyObject *self, PyObject *unused) {
+    py_mode *m = (py_mode *)self;
+    (void)unused;
+    if (m->active) return PyErr_Format(PyExc_RuntimeError, "this FakeTensorMode is entered already");
+    cr_ambient *ambient = cr_ambient_get();
+    m->saved = *ambient;
+    m->active = true;
+    ambient->fake = true;
+    ambient->env = m->fakes.env;
+    return Py_NewRef(self);
+}
+
+static PyObject *mode_exit(PyObject *self, PyObject *args) {
+    py_mode *m = (py_mode *)self;
+    (void)args;
+    if (m->active) {
+        cr_ambient *ambient = cr_ambient_get();
+        ambient->fake = m->saved.fake;
+        ambient->env = m->saved.env;
+        m->active = false;
+    }
+    Py_RETURN_NONE;
+}
+
+/* The conditions that were found to be needed, as texts. */
+static PyObject *mode_guards(PyObject *self, void *unused) {
+    cr_env *env = ((py_mode *)self)->fakes.env;
+    PyObject *list = PyList_New(0);
+    (void)unused;
+    for (size_t i = 0; list && i < cr_env_cond_count(env); i++) {
+        cr_str text;
+        cr_str_init(&text);
+        cr_sym_print(cr_env_cond(env, i).condition, &text);
+        PyObject *item = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_str_get(&text));
+        cr_str_dispose(&text);
+        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyMethodDef mode_methods[] = {
+    { "from_tensor", (PyCFunction)(void (*)(void))mode_from_tensor, METH_VARARGS | METH_KEYWORDS,
+      "from_tensor(tensor, dynamic=None): a fake of it. dynamic: None, True, dimensions, or {dimension: name}." },
+    { "__enter__", mode_enter, METH_NOARGS, NULL },
+    { "__exit__", mode_exit, METH_VARARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
+static PyGetSetDef mode_attributes[] = {
+    { "guards", mode_guards, NULL, "The conditions on sizes that the program depended on, as texts.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+static PyTypeObject mode_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.FakeTensorMode",
+    .tp_basicsize = sizeof(py_mode),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "FakeTensorMode(): fake tensors with a set of symbols; inside `with`, every op gives fake tensors.",
+    .tp_new = mode_new,
+    .tp_dealloc = mode_dealloc,
+    .tp_methods = mode_methods,
+    .tp_getset = mode_attributes,
+};
+
+/* ---- fake(tensor, dynamic, mode), is_fake(tensor) ---- */
+
+static PyObject *fake(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "tensor", "dynamic", "mode", NULL };
+    PyObject *tensor, *spec = Py_None, *mode = Py_None;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:fake", names, &tensor, &spec, &mode)) return NULL;
+    PyObject *own = mode == Py_None ? PyObject_CallNoArgs((PyObject *)&mode_type) : Py_NewRef(mode);
+    PyObject *result = own ? PyObject_CallMethod(own, "from_tensor", "OO", tensor, spec) : NULL;
+    Py_XDECREF(own);
+    return result;
+}
+
+static PyObject *is_fake(PyObject *module, PyObject *o) {
+    (void)module;
+    return PyBool_FromLong(cr_py_is_tensor(o) && cr_tensor_is_fake(cr_py_tensor_of(o)));
+}
+
+/* ---- record ---- */
+
+typedef struct recording { cr_trace *trace; cr_fakes fakes; PyObject *inputs; bool fake, begun; } recording;
+
+/* The environment of the first symbolic tensor among the arguments, or of the mode around us. */
+static cr_env *known_env(PyObject *args) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *o = PyTuple_GET_ITEM(args, i);
+        if (cr_py_is_tensor(o) && cr_py_tensor_of(o)->env) return cr_py_tensor_of(o)->env;
+    }
+    return cr_ambient_get()->env;
+}
+
+/* What the function gets for argument i, made an input of the trace when it is a tensor or a symbolic number. */
+static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject *spec) {
+    const char *text = PyUnicode_AsUTF8(name);
+    cr_arg number;
+    cr_tensor *t = NULL;
+    cr_status status = CR_OK;
+    if (!text) return NULL;
+    if (cr_py_sym_read(o, &number)) {
+        cr_sym e = number.kind == CR_ARG_SYM ? number.u.sym : cr_dim_sym(r->fakes.env, number.u.i);
+        static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+        status = e ? cr_trace_input_number(r->trace, text, types[cr_sym_type_of(e)], e) : CR_FAIL(CR_ENOMEM, "out of memory");
+        return status ? cr_py_raise(status) : Py_NewRef(o);
+    }
+    if (!cr_py_is_tensor(o)) return Py_NewRef(o);
+    cr_tensor *given = cr_py_tensor_of(o);
+    if (!r->fake) {
+        status = cr_trace_input(r->trace, text, given);
+        return status ? cr_py_raise(status) : Py_NewRef(o);
+    }
+    dynamic d;
+    if (read_dynamic(spec, given->meta.rank, &d)) return NULL;
+    /* a fake stands for itself in another trace: the input is a tensor of its own */
+    status = cr_tensor_is_fake(given) ? cr_tensor_create_fake(r->fakes.env, &given->meta, &t) : cr_fake_from(&r->fakes, given, d.mask, d.names, &t);
+    if (!status) status = cr_trace_input(r->trace, text, t);
+    if (status) {
+        cr_tensor_release(t);
+        return cr_py_raise(status);
+    }
+    return cr_py_wrap(t);
+}
+
+/* The name of parameter i of a Python function, or argI; a new reference. */
+static PyObject *parameter_name(PyObject *fn, Py_ssize_t i) {
+    PyObject *code = PyObject_GetAttrString(fn, "__code__"), *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL, *count = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
+    PyObject *name = names && count && PyTuple_Check(names) && i < PyLong_AsSsize_t(count) && i < PyTuple_GET_SIZE(names) ? Py_NewRef(PyTuple_GET_ITEM(names, i)) : NULL;
+    PyErr_Clear();
+    Py_XDECREF(code);
+    Py_XDECREF(names);
+    Py_XDECREF(count);
+    return name ? name : PyUnicode_FromFormat("arg%zd", i);
+}
+
+static int make_inputs(recording *r, PyObject *fn, PyObject *args, PyObject *names, PyObject *specs) {
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    r->inputs = PyTuple_New(n);
+    for (Py_ssize_t i = 0; r->inputs && i < n; i++) {
+        PyObject *spec = PyTuple_Check(specs) && i < PyTuple_GET_SIZE(specs) ? PyTuple_GET_ITEM(specs, i) : Py_None;
+        PyObject *name = PyTuple_Check(names) && i < PyTuple_GET_SIZE(names) ? Py_NewRef(PyTuple_GET_ITEM(names, i)) : parameter_name(fn, i);
+        PyObject *input = name ? make_input(r, PyTuple_GET_ITEM(args, i), name, spec) : NULL;
+        Py_XDECREF(name);
+        if (!input) return -1;
+        PyTuple_SET_ITEM(r->inputs, i, input);
+    }
+    return r->inputs ? 0 : -1;
+}
+
+static PyObject *finish(recording *r, PyObject *result) {
+    cr_py_frame f;
+    cr_arg output;
+    cr_graph *g = NULL;
+    cr_py_frame_init(&f);
+    int kind = cr_py_convert(&f, result, &output);
+    if (kind > 0) PyErr_Format(PyExc_TypeError, "record(): the function returns a %s; return tensors, numbers, and tuples or lists of them", Py_TYPE(result)->tp_name);
+    PyObject *graph = NULL;
+    if (!kind) {
+        bool several = output.kind == CR_ARG_LIST && PyTuple_Check(result);
+        cr_status status = cr_trace_finish(r->trace, several ? output.u.list : &output, several ? output.n : 1, &g);
+        graph = status ? cr_py_raise(status) : cr_py_graph_new(g);
+    }
+    cr_py_frame_dispose(&f);
+    return graph;
+}
+
+static PyObject *record(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = { "fn", "args", "dynamic", "names", "fake", NULL };
+    PyObject *fn, *given, *names = Py_None, *specs = Py_None, *result = NULL, *graph = NULL;
+    int on_fakes = 1;
+    cr_env *env = NULL;
+    recording r = { 0 };
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|OOp:record", keywords, &fn, &PyTuple_Type, &given, &specs, &names, &on_fakes)) return NULL;
+    r.fake = on_fakes;
+    cr_status status = CR_OK;
+    if ((env = known_env(given))) cr_env_retain(env);
+    else status = cr_env_create(&env);
+    if (!status) status = cr_trace_create(env, &r.trace);
+    if (status) {
+        cr_env_release(env);
+        return cr_py_raise(status);
+    }
+    cr_fakes_init(&r.fakes, env);
+    cr_env_release(env);
+    if (!make_inputs(&r, fn, given, names, specs)) {
+        cr_trace_begin(r.trace, r.fake);
+        result = PyObject_CallObject(fn, r.inputs);
+        cr_trace_end(r.trace);
+    }
+    if (result) graph = finish(&r, result);
+    Py_XDECREF(result);
+    Py_XDECREF(r.inputs);
+    cr_trace_release(r.trace);
+    cr_fakes_dispose(&r.fakes);
+    return graph;
+}
+
+static PyObject *is_recording(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(cr_ambient_get()->recorder || cr_ambient_get()->fake);
+}
+
+static PyMethodDef functions[] = {
+    { "fake", (PyCFunction)(void (*)(void))fake, METH_VARARGS | METH_KEYWORDS, "fake(tensor, dynamic=None, mode=None): a fake of a tensor." },
+    { "is_fake", is_fake, METH_O, "is_fake(tensor): has it a shape and no data?" },
+    { "record", (PyCFunction)(void (*)(void))record, METH_VARARGS | METH_KEYWORDS,
+      "record(fn, args, dynamic=None, names=None, fake=True): the graph of the ops that fn(*args) calls. dynamic: per argument, as for fake()." },
+    { "_is_recording", is_recording, METH_NOARGS, "Is a trace or a fake mode active here?" },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_trace_init(PyObject *module) {
+    if (PyType_Ready(&mode_type) || PyModule_AddObjectRef(module, "FakeTensorMode", (PyObject *)&mode_type)) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,251 @@
+/* k_upsample.c: resampling of 1-3 spatial dimensions: nearest, linear, cubic, and their adjoints.
+ *
+ * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The taps
+ * of each dimension are tabulated once; missing dimensions become one of size 1. Positions and weights are computed in the
+ * precision that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
+#include "runtime/kernels.h"
+#include "runtime/rt_map.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, MAX_TAPS = 4, SPATIAL = 3 };
+static const int taps_of[] = { 1, 1, 2, 4 };
+
+typedef struct taps {
+    int64_t *from;  /* [out][n] */
+    double *weight; /* [out][n] */
+    int64_t in, out;
+    int n;
+} taps;
+
+/* Rounds to the precision that positions are computed in. */
+static inline double r(bool wide, double x) { return wide ? x : (double)(float)x; }
+
+/* How far the source moves per output position. `scale`: what the caller asked for, or 0. */
+static double step_of(bool wide, int64_t in, int64_t out, bool align_corners, double scale) {
+    if (align_corners) return out > 1 ? r(wide, r(wide, (double)(in - 1)) / r(wide, (double)(out - 1))) : 0;
+    return scale > 0 ? r(wide, 1.0 / scale) : r(wide, r(wide, (double)in) / r(wide, (double)out));
+}
+
+static int64_t clamp(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+
+static double source_of(bool wide, double step, int64_t i, bool align_corners, bool may_be_negative) {
+    if (align_corners) return r(wide, step * r(wide, (double)i));
+    double at = r(wide, r(wide, step * r(wide, (double)i + 0.5)) - 0.5);
+    return at < 0 && !may_be_negative ? 0 : at;
+}
+
+/* `direct`: the source of a nearest neighbour by its own formula; equal sizes and doubling ignore the scale there. */
+static int64_t nearest(bool exact, bool direct, bool wide, int64_t i, int64_t in, int64_t out, double scale) {
+    if (direct) {
+        if (in == out && !exact) return i;
+        if (out == 2 * in && !exact) return i >> 1;
+        float step = scale > 0 ? (float)(1.0 / scale) : (float)in / (float)out;
+        float at = exact ? (float)(((double)i + 0.5) * (double)step) : (float)i * step;
+        return clamp((int64_t)floorf(at), in);
+    }
+    double step = step_of(wide, in, out, false, scale);
+    double at = exact ? r(wide, source_of(wide, step, i, false, false) + 0.5) : source_of(wide, step, i, true, false);
+    return clamp((int64_t)floor(at), in);
+}
+
+static double near_cubic(double x) { return ((-0.75 + 2) * x - (-0.75 + 3)) * x * x + 1; }
+static double far_cubic(double x) { return ((-0.75 * x - 5 * -0.75) * x + 8 * -0.75) * x - 4 * -0.75; }
+
+static void fill_taps(taps *t, int mode, bool direct, bool wide, bool align_corners, double scale) {
+    double step = step_of(wide, t->in, t->out, align_corners, scale);
+    for (int64_t i = 0; i < t->out; i++) {
+        int64_t *from = t->from + i * t->n;
+        double *weight = t->weight + i * t->n;
+        if (mode <= NEAREST_EXACT) {
+            *from = nearest(mode == NEAREST_EXACT, direct, wide, i, t->in, t->out, scale);
+            *weight = 1;
+        } else if (mode == LINEAR) {
+            if (t->in == t->out) {
+                from[0] = from[1] = i;
+                weight[0] = 1;
+                weight[1] = 0;
+                continue;
+            }
+            double at = source_of(wide, step, i, align_corners, false);
+            from[0] = clamp((int64_t)at, t->in);
+            from[1] = from[0] + (from[0] < t->in - 1);
+            weight[1] = fmin(fmax(r(wide, at - (double)from[0]), 0), 1);
+            weight[0] = r(wide, 1 - weight[1]);
+        } else {
+            double at = source_of(wide, step, i, align_corners, true), low = floor(at);
+            double x = fmin(fmax(r(wide, at - low), 0), 1);
+            for (int k = 0; k < 4; k++) from[k] = clamp((int64_t)low - 1 + k, t->in);
+            weight[0] = far_cubic(x + 1);
+            weight[1] = near_cubic(x);
+            weight[2] = near_cubic(1 - x);
+            weight[3] = far_cubic(2 - x);
+        }
+    }
+}
+
+typedef struct plan {
+    taps dim[SPATIAL]; /* outermost first */
+    void *scratch;
+    int64_t planes, in, out; /* in, out: elements of one plane */
+    const void *source;
+    void *result;
+    bool wide;
+} plan;
+
+/* `small`, `large`: the source and the resampled tensor, whichever is given and whichever is computed. */
+static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, bool direct, int scales_at, const rt_view *small, const rt_view *large) {
+    int spatial = small->rank - 2, lead = SPATIAL - spatial;
+    int64_t total = 0;
+    bool align_corners = mode >= LINEAR && rt_arg_int(c, scales_at - 1);
+    *p = (plan){ .planes = small->size[0] * small->size[1], .in = 1, .out = 1, .wide = small->dtype == RT_F64 };
+    for (int d = 0; d < SPATIAL; d++) {
+        taps *t = &p->dim[d];
+        *t = (taps){ .in = 1, .out = 1, .n = 1 };
+        if (d >= lead) *t = (taps){ .in = small->size[2 + d - lead], .out = large->size[2 + d - lead], .n = taps_of[mode] };
+        p->in *= t->in;
+        p->out *= t->out;
+        total += t->out * t->n;
+    }
+    p->scratch = rt_scratch(ctx, (size_t)total * (sizeof(int64_t) + sizeof(double)));
+    if (!p->scratch) return RT_ENOMEM;
+    int64_t *from = p->scratch;
+    double *weight = (double *)(from + total);
+    for (int d = 0; d < SPATIAL; d++) {
+        taps *t = &p->dim[d];
+        t->from = from;
+        t->weight = weight;
+        from += t->out * t->n;
+        weight += t->out * t->n;
+        if (d < lead) t->from[0] = 0, t->weight[0] = 1;
+        else fill_taps(t, mode, direct, p->wide, align_corners, rt_arg_is_none(c, scales_at + d - lead) ? 0 : rt_arg_float(c, scales_at + d - lead));
+    }
+    return RT_OK;
+}
+
+/* Rows of the resampled tensor, either read from the source or added into it. */
+#define DEFINE_RUNS(T)                                                                                                 \
+    static int read_##T(void *arg, int64_t begin, int64_t end) {                                                       \
+        const plan *p = arg;                                                                                           \
+        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                                  \
+        for (int64_t row = begin; row < end; row++) {                                                                  \
+            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                        \
+            T *to = (T *)p->result + row * l->out;                                                                     \
+            for (int64_t x = 0; x < l->out; x++) to[x] = 0;                                                            \
+            for (int ka = 0; ka < a->n; ka++)                                                                          \
+                for (int kb = 0; kb < b->n; kb++) {                                                                    \
+                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                                    \
+                    const T *from = (const T *)p->source + plane * p->in +                                             \
+                                    (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;                 \
+                    for (int64_t x = 0; x < l->out; x++)                                                               \
+                        for (int k = 0; k < l->n; k++) to[x] += w * (T)l->weight[x * l->n + k] * from[l->from[x * l->n + k]]; \
+                }                                                                                                      \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }                                                                                                                  \
+    static int add_##T(void *arg, int64_t begin, int64_t end) { /* whole planes, so that no element is shared */       \
+        const plan *p = arg;                                                                                           \
+        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                                  \
+        for (int64_t row = begin * a->out * b->out; row < end * a->out * b->out; row++) {                              \
+            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                        \
+            const T *from = (const T *)p->source + row * l->out;                                                       \
+            for (int ka = 0; ka < a->n; ka++)                                                                          \
+                for (int kb = 0; kb < b->n; kb++) {                                                                    \
+                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                                    \
+                    T *to = (T *)p->result + plane * p->in +                                                           \
+                            (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;                         \
+                    for (int64_t x = 0; x < l->out; x++)                                                               \
+                        for (int k = 0; k < l->n; k++) to[l->from[x * l->n + k]] += w * (T)l->weight[x * l->n + k] * from[x]; \
+                }                                                                                                      \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }
+DEFINE_RUNS(float)
+DEFINE_RUNS(double)
+
+static bool is_channels_last(const rt_view *v) {
+    if (v->rank < 4) return false;
+    int64_t step = v->size[1];
+    if (v->size[1] > 1 && v->stride[1] != 1) return false;
+    for (int d = v->rank - 1; d >= 2; d--) {
+        if (v->size[d] > 1 && v->stride[d] != step) return false;
+        step *= v->size[d];
+    }
+    return true;
+}
+
+/* PyTorch has two kernels for nearest neighbours, which differ for odd scales; the same one is chosen here. */
+static bool is_direct(const rt_view *self, const rt_view *out) {
+    bool by_channel = is_channels_last(self) && self->size[1] > 3;
+    return by_channel || (out->rank == 4 && out->size[2] + out->size[3] <= 128);
+}
+
+static bool handles(int dtype) { return dtype == RT_F32 || dtype == RT_F64 || dtype == RT_F16 || dtype == RT_BF16; }
+static int refuse(const rt_ctx *ctx, int dtype) {
+    return rt_fail(ctx, RT_ENOTIMPL, "resampling is not implemented for %s; convert the tensor to a floating dtype", rt_dtype_name(dtype));
+}
+
+/* Nearest neighbours are only moved, whatever the dtype. */
+static int move_nearest(const rt_ctx *ctx, const rt_call *c, int mode) { /* self, output_size, scales ... */
+    const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
+    if (!handles(out->dtype) && out->dtype != RT_U8) return refuse(ctx, out->dtype);
+    rt_map map;
+    int code = rt_map_open(&map, ctx, out->rank, out->size);
+    if (code) return code;
+    bool direct = is_direct(self, out);
+    for (int d = 0; d < out->rank; d++) {
+        double scale = d < 2 || rt_arg_is_none(c, d) ? 0 : rt_arg_float(c, d);
+        for (int64_t i = 0; i < out->size[d]; i++)
+            map.table[d][i] = self->stride[d] * (d < 2 ? i : nearest(mode == NEAREST_EXACT, direct, out->dtype == RT_F64, i, self->size[d], out->size[d], scale));
+    }
+    code = rt_map_read(ctx, &map, out, self->p, NULL);
+    rt_map_close(&map, ctx);
+    return code;
+}
+
+static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward) {
+    const rt_view *given = rt_arg_view(c, 0), *out = &c->out[0];
+    const rt_view *small = backward ? out : given, *large = backward ? given : out;
+    int scales_at = 2 + backward + (mode >= LINEAR), work = out->dtype == RT_F64 ? RT_F64 : RT_F32;
+    bool unchanged = mode == CUBIC && backward; /* then a copy, whatever the scales and the dtype */
+    for (int d = 2; d < out->rank; d++) unchanged = unchanged && small->size[d] == large->size[d];
+    if (unchanged) return rt_copy(ctx, out, given);
+    if (!handles(out->dtype)) return refuse(ctx, out->dtype);
+    plan p;
+    rt_view source;
+    void *source_scratch = NULL, *result_scratch = NULL;
+    int code = open_plan(&p, ctx, c, mode, backward, scales_at, small, large);
+    if (!code) code = rt_contiguous(ctx, given, work, &source, &source_scratch);
+    if (!code) {
+        size_t bytes = (size_t)(rt_numel(out) * rt_itemsize(work));
+        bool in_place = out->dtype == work && rt_is_contiguous(out);
+        p.source = source.p;
+        p.result = in_place ? out->p : (result_scratch = rt_scratch(ctx, bytes));
+        if (!p.result && bytes) {
+            code = RT_ENOMEM;
+        } else if (backward) {
+            if (bytes) memset(p.result, 0, bytes);
+            code = rt_parallel_for(ctx, p.planes, 1 + 4096 / (p.out + 1), p.wide ? add_double : add_float, &p);
+        } else {
+            code = rt_parallel_for(ctx, p.planes * p.dim[0].out * p.dim[1].out, 1 + 4096 / (p.dim[2].out + 1), p.wide ? read_double : read_float, &p);
+        }
+        if (!code && !in_place) {
+            rt_view result = rt_view_contiguous(p.result, work, out->rank, out->size);
+            code = rt_copy(ctx, out, &result);
+        }
+    }
+    rt_scratch_free(ctx, result_scratch);
+    rt_scratch_free(ctx, source_scratch);
+    rt_scratch_free(ctx, p.scratch);
+    return code;
+}
+
+int rt_k_upsample_nearest(const rt_ctx *ctx, const rt_call *c) { return move_nearest(ctx, c, NEAREST); }
+int rt_k_upsample_nearest_exact(const rt_ctx *ctx, const rt_call *c) { return move_nearest(ctx, c, NEAREST_EXACT); }
+int rt_k_upsample_linear(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR, false); }
+int rt_k_upsample_cubic(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC, false); }
+int rt_k_upsample_nearest_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, NEAREST, true); }
+int rt_k_upsample_nearest_exact_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, NEAREST_EXACT, true); }
+int rt_k_upsample_linear_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR, true); }
+int rt_k_upsample_cubic_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC, true); }

@@ -1,0 +1,30 @@
+"""What follows from the op table and is kept in the repository is what the table says today."""
+import ast
+import pathlib
+
+import cresset
+import pytest
+from cresset import _gen
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("make, path", [(_gen.docs, "docs/ops.md"), (_gen.stubs, "python/cresset/__init__.pyi")], ids=["docs", "stubs"])
+def test_is_up_to_date(make, path):
+    assert (ROOT / path).read_text() == make(), f"{path} is older than the op table: run ./dev gen"
+
+
+def test_stubs_name_what_the_package_has():
+    """The stubs are Python, and every name in them exists."""
+    tree = ast.parse(_gen.stubs())
+    names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    names += [node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)]
+    assert len(names) > 500
+    assert [name for name in names if not hasattr(cresset, name)] == []
+    tensor = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
+    methods = {node.name for node in tensor.body if isinstance(node, ast.FunctionDef)}
+    assert [name for name in methods if not hasattr(cresset.Tensor, name)] == []
+
+
+def test_page_stays_readable():
+    assert len(_gen.docs()) < 300_000
