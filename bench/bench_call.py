@@ -19,6 +19,7 @@ CASES = {
     "x[0], 4 numbers": lambda m, x, y: lambda: x[0],
     "x.sum(), 4 numbers": lambda m, x, y: lambda: x.sum(),
 }
+SHORT = {"rounds": 201, "round_seconds": 0.001, "pick": min}
 
 
 def prepared(module, make):
@@ -28,9 +29,9 @@ def prepared(module, make):
 def rows():
     if torch is None:
         for name, make in CASES.items():
-            yield row(f"call: {name}", compare(prepared(cresset, make), None)[0], None, "torch")
+            yield row(f"call: {name}", compare(prepared(cresset, make), None, **SHORT)[0], None, "torch")
         return
     torch.set_num_threads(1)
     with torch.inference_mode():
         for name, make in CASES.items():
-            yield row(f"call: {name}", *compare(prepared(cresset, make), prepared(torch, make), rounds=21), "torch")
+            yield row(f"call: {name}", *compare(prepared(cresset, make), prepared(torch, make), **SHORT), "torch")
