@@ -1,40 +1,29 @@
-"""Shows a graph file as it is written, as the library prints it back with every size filled in, and what it gives when run.
+"""Shows a graph file as it is written, as the library prints it back with every size filled in, and what it gives.
 
     ./dev exec python examples/run_graph.py examples/scores.crg
-
-The file's `# input:` lines are its inputs. The work is done by the graph driver `crg`, which the tests in tests/text use.
 """
 import pathlib
-import subprocess
 import sys
-import tempfile
 
-
-def driver(text, command):
-    """What the driver's command gives for a graph text."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "graph.crg"
-        path.write_text(text.replace("# run: run\n", f"# run: {command}\n"))
-        done = subprocess.run(["crg", "--update", str(path)], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(done.stdout + done.stderr)
-        return path.read_text().partition("# expect:\n")[2].rstrip()
+import cresset
 
 
 def main():
-    path = pathlib.Path(sys.argv[1])
-    whole = path.read_text()
-    text, mark, expected = whole.partition("# expect:\n")
-    if not mark:
-        sys.exit(f"{path}: no '# expect:' line: add one at the end")
+    text = pathlib.Path(sys.argv[1]).read_text().partition("# expect:")[0]
     print(text.rstrip())
+    graph = cresset.Graph.parse(text)
+    graph.verify("metas", "functional")
+    assert cresset.Graph.parse(str(graph)) == graph  # what is printed is the graph
     print("\nprinted back:\n")
-    print(driver(text + mark, "parse"))
-    result = driver(text + mark, "run")
-    print("\nrun:\n")
-    print(result)
-    if expected.strip() and result != expected.rstrip():
-        print("\n(the file expects other results)")
+    print(graph)
+    for batch, length in ((1, 2), (2, 4)):
+        cresset.manual_seed(0)
+        y, twice = graph.run(cresset.randn(batch, length, 3), cresset.eye(3))
+        print(f"\nrun with b = {batch}, n = {length}: n twice is {twice}, and\n{y}")
+    try:
+        graph.run(cresset.randn(65, 2, 3), cresset.eye(3))
+    except (ValueError, RuntimeError) as error:
+        print(f"\nrun with b = 65: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,18 @@ ops.aten.silu.default(cresset.tensor([-1., 0., 1.]))
 cresset._C._row("aten::silu")["scalar"]
 cresset._C._row("aten::silu")["decomp"]
 
-# the same call without data: dtype, sizes, strides, offset and the argument whose memory it shares
-cresset._C._fake_call("aten::transpose.int", (x, 0, 1), {}, True)
-cresset._C._fake_call("aten::bmm", (cresset.ones(8, 2, 3), cresset.ones(8, 3, 5)), {}, True)
+# a program becomes a graph; a dimension that has a name stays a symbol
+def f(x, w): return (x @ w).relu().sum(0)
+g = cresset.record(f, (cresset.ones(4, 3), cresset.ones(3, 2)), dynamic=({0: "n"}, None))
+g
+g.run(cresset.ones(7, 3), cresset.ones(3, 2))
+
+# the same ops without data
+mode = cresset.FakeTensorMode()
+fake = mode.from_tensor(cresset.ones(4, 3), {0: "n"})
+fake
+with mode: y = cresset.cat([fake, fake]).T
+y.shape, y.stride()
 
 # derivatives are texts, too
 cresset._C._row("aten::tanh")["grad"]

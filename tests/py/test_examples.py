@@ -11,6 +11,7 @@ def test_demo():
     done = subprocess.run([EXAMPLES / "demo"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "%scores: f32[b, n, n] = aten.bmm(%q, %k)" in done.stdout
+    assert "graph(%x: f32[n, 3], %w: f32[3, 2])" in done.stdout
     assert "RuntimeError: matmul" in done.stdout
     assert "Next:" in done.stdout.strip().splitlines()[-2]
 
