@@ -169,6 +169,10 @@ RULE(shape_upsample);
 RULE(shape_upsample_backward);
 cr_expand_fn expand_upsample_vec;
 
+/* sliding blocks (rules_misc.c) */
+RULE(shape_im2col);
+RULE(shape_col2im);
+
 /* losses (rules_loss.c) */
 RULE(dtype_second);
 RULE(shape_second);

@@ -178,6 +178,10 @@ RT_KERNEL(rt_k_upsample_nearest_exact_backward);
 RT_KERNEL(rt_k_upsample_linear_backward);
 RT_KERNEL(rt_k_upsample_cubic_backward);
 
+/* k_blocks.c */
+RT_KERNEL(rt_k_im2col);
+RT_KERNEL(rt_k_col2im);
+
 /* k_loss.c */
 RT_KERNEL(rt_k_nll_loss);                       /* nll_loss_forward, nll_loss2d_forward */
 RT_KERNEL(rt_k_nll_loss_backward);

@@ -1,0 +1,51 @@
+/* rules_misc.c: results of sliding blocks (im2col and its adjoint). */
+#include "ops/rules.h"
+
+/* kernel_size, dilation, padding and stride from argument `at` on; `count`: how many blocks fit per dimension. */
+static cr_status block_counts(cr_rule *r, int at, const cr_dim *image, cr_dim *kernel, cr_dim *count) {
+    cr_dim dilation[2], padding[2], stride[2];
+    CR_TRY(cr_rule_ints(r, at, 2, 2, kernel, NULL));
+    CR_TRY(cr_rule_ints(r, at + 1, 2, 2, dilation, NULL));
+    CR_TRY(cr_rule_ints(r, at + 2, 2, 2, padding, NULL));
+    CR_TRY(cr_rule_ints(r, at + 3, 2, 2, stride, NULL));
+    for (int i = 0; i < 2; i++) {
+        CR_TRY(cr_dim_require(r->env, kernel[i], CR_GT, 0, "sliding blocks: kernel_size must be positive"));
+        CR_TRY(cr_dim_require(r->env, dilation[i], CR_GT, 0, "sliding blocks: dilation must be positive"));
+        CR_TRY(cr_dim_require(r->env, padding[i], CR_GE, 0, "sliding blocks: padding must not be negative"));
+        CR_TRY(cr_dim_require(r->env, stride[i], CR_GT, 0, "sliding blocks: stride must be positive"));
+        cr_dim span = cr_dim_add(r->env, cr_dim_mul(r->env, dilation[i], cr_dim_sub(r->env, kernel[i], 1)), 1);
+        cr_dim room = cr_dim_sub(r->env, cr_dim_add(r->env, image[i], cr_dim_mul(r->env, 2, padding[i])), span);
+        CR_TRY(cr_dim_require(r->env, room, CR_GE, 0, "sliding blocks: the kernel must fit into the padded image"));
+        count[i] = cr_dim_add(r->env, cr_dim_floordiv(r->env, room, stride[i]), 1);
+    }
+    return CR_OK;
+}
+
+cr_status shape_im2col(cr_rule *r) { /* self, kernel_size, dilation, padding, stride */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank != 3 && m->rank != 4) return CR_FAIL(m->rank < 3 ? CR_EINDEX : CR_ERUNTIME, "%s: expected an image of 3 or 4 dimensions, got %d", r->op->schema.name, m->rank);
+    int c = m->rank - 3;
+    cr_dim kernel[2], count[2], size[3];
+    for (int d = c; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
+    CR_TRY(block_counts(r, 1, m->size + c + 1, kernel, count));
+    size[0] = m->size[0];
+    size[c] = cr_dim_mul(r->env, m->size[c], cr_dim_mul(r->env, kernel[0], kernel[1]));
+    size[c + 1] = cr_dim_mul(r->env, count[0], count[1]);
+    return cr_rule_add_dense(r, r->result, m->rank - 1, size);
+}
+
+cr_status shape_col2im(cr_rule *r) { /* self, output_size, kernel_size, dilation, padding, stride */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank != 2 && m->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: expected blocks of 2 or 3 dimensions, got %d", r->op->schema.name, m->rank);
+    int c = m->rank - 2;
+    cr_dim kernel[2], count[2], size[4];
+    CR_TRY(cr_rule_ints(r, 1, 2, 2, size + c + 1, NULL));
+    CR_TRY(block_counts(r, 2, size + c + 1, kernel, count));
+    cr_dim area = cr_dim_mul(r->env, kernel[0], kernel[1]);
+    for (int d = c; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
+    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, m->size[c], area), CR_EQ, 0, "col2im: the size of a block must be divisible by the kernel's area"));
+    CR_TRY(cr_dim_require(r->env, m->size[c + 1], CR_EQ, cr_dim_mul(r->env, count[0], count[1]), "col2im: the number of blocks must fit output_size"));
+    size[0] = m->size[0];
+    size[c] = cr_dim_floordiv(r->env, m->size[c], area);
+    return cr_rule_add_dense(r, r->result, m->rank + 1, size);
+}

@@ -1,0 +1,53 @@
+"""Samples of the ops that fit in no other family."""
+import torch
+from samples import call, sample
+
+
+@sample("kron")
+def kron(make):
+    for a, b in (((2, 3), (4, 2)), ((3,), (2, 2)), ((2, 1, 2), (3,)), ((), (3,)), ((), ()), ((0, 2), (3, 2))):
+        yield call(make.tensor(a), make.tensor(b), layouts=len(a) >= len(b))  # PyTorch views `other`, which may not go
+
+
+@sample("isin_tensors")
+def isin_tensors(make):
+    for a, b in (((3, 4), (5,)), ((), (3,)), ((4,), ()), ((5,), (2, 3)), ((0,), (3,)), ((3,), (0,)), ((200,), (300,))):
+        yield call(make.tensor(a), make.tensor(b), layouts=len(b) < 2)  # PyTorch views test_elements, which may not go
+        yield call(make.tensor(a), make.tensor(b), invert=True, layouts=len(b) < 2)
+
+
+@sample("isin_tensor_scalar")
+def isin_tensor_scalar(make):
+    for shape in ((3, 4), (), (0,)):
+        yield call(make.tensor(shape), make.scalar(positive=True))
+        yield call(make.tensor(shape), make.scalar(positive=True), invert=True)
+
+
+@sample("median_all")
+def median_all(make):
+    for shape in ((7,), (3, 4), (2, 3, 4), (), (1,)):
+        yield call(make.tensor(shape))
+    yield call(make.tensor(3, 5, special=True), note="with nan")
+
+
+BLOCKS = [([2, 3], [1, 1], [0, 0], [1, 1]), ([2, 2], [2, 1], [1, 0], [2, 1]), ([3, 1], [1, 2], [1, 2], [1, 3]), ([6, 7], [1, 1], [0, 0], [1, 1])]
+
+
+@sample("im2col")
+def im2col(make):
+    for blocks in BLOCKS:
+        yield call(make.tensor(2, 3, 6, 7), *blocks)
+        yield call(make.tensor(3, 6, 7), *blocks, note="no batch")
+    yield call(make.tensor(0, 3, 6, 7), *BLOCKS[0])
+    yield call(make.tensor(2, 3, 6, 7), [8, 8], [1, 1], [0, 0], [1, 1], note="kernel too large")
+    yield call(make.tensor(6, 7), *BLOCKS[0], note="two dimensions")
+
+
+@sample("col2im")
+def col2im(make):
+    for blocks in BLOCKS:
+        columns = torch.ops.aten.im2col(torch.zeros(2, 3, 6, 7), *blocks)
+        yield call(make.tensor(columns.shape), [6, 7], *blocks)
+        yield call(make.tensor(columns.shape[1:]), [6, 7], *blocks, note="no batch")
+    yield call(make.tensor(2, 7, 20), [6, 7], *BLOCKS[0], note="no multiple of the kernel")
+    yield call(make.tensor(2, 6, 20), [6, 7], *BLOCKS[0], note="wrong number of blocks")
