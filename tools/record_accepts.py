@@ -9,6 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
 import cresset  # noqa: E402
+import torch  # noqa: E402
 import harness  # noqa: E402
 import samples  # noqa: E402
 import sweep  # noqa: E402
@@ -17,13 +18,35 @@ FILE = ROOT / "src" / "ops" / "table" / "accepts.inc"
 ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16").split()  # rt_dtype
 
 
+def pure(c, dtype):
+    """No other dtype takes part, so that inputs are promoted to this one."""
+    def fits(value):
+        if isinstance(value, (list, tuple)):
+            return all(fits(v) for v in value)
+        if isinstance(value, torch.Tensor):
+            return value.dtype in (dtype, torch.bool)  # a mask promotes nothing
+        if isinstance(value, complex):
+            return dtype.is_complex
+        if isinstance(value, float):
+            return dtype.is_complex or dtype.is_floating_point
+        return not isinstance(value, int) or isinstance(value, bool) or dtype != torch.bool
+    return all(fits(v) for v in (*c.args, *c.kwargs.values()))
+
+
 def accepted(name, op, row):
     """Asked with tensors of several elements, since kernels skip checks for few; ops that take no such tensor (item) are
-    asked with what they take."""
+    asked with what they take. Pointwise ops are judged by the dtype their inputs are promoted to, so those are asked
+    without other dtypes; the rest by their first input's."""
+    pointwise = "pointwise" in row["tags"]
     for least in (2, 1):
         mask, asked, refused = 0xFFFFFFFF, 0, 0
-        for dtype in samples.DTYPES:
-            calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c)) and any(t.numel() >= least for t in samples.flat(c))]
+        for dtype in samples.DTYPES + [torch.complex32] * pointwise:
+            try:
+                calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c)) and any(t.numel() >= least for t in samples.flat(c))]
+            except (RuntimeError, KeyError):  # PyTorch cannot even make the samples
+                continue
+            if pointwise:
+                calls = [c for c in calls if pure(c, dtype)] or calls
             if not calls:
                 continue
             asked += 1

@@ -443,6 +443,13 @@ static cr_status unreduce_(fx *x, const cr_fnode *node, const fval *args, int n,
 }
 
 /* cast(x, dtype): x itself when it has that dtype. */
+/* not_implemented(grad): a derivative that nobody has written. Better an error than a gradient that is silently zero. */
+static cr_status not_implemented_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)args, (void)n;
+    if (x->saved) return *out = (fval){ .opaque = true }, CR_OK;
+    return cr__fx_fail(x, node, CR_ENOTIMPL, "this derivative is not implemented");
+}
+
 static cr_status cast_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
     const cr_meta *m;
@@ -502,6 +509,7 @@ static const cr__helper helpers[] = {
     { "real", 1, 1, false, false, real_ },
     { "unreduce", 4, 4, false, false, unreduce_ },
     { "cast", 2, 2, false, false, cast_ },
+    { "not_implemented", 1, 1, false, false, not_implemented_ },
 };
 
 const cr__helper *cr__helper_find(const char *name) {

@@ -162,7 +162,10 @@ cr_status dtype_divide(cr_rule *r) {
     if (!mode || mode->kind == CR_ARG_NONE) return dtype_promote_float(r);
     if (strcmp(mode->u.s, "trunc") && strcmp(mode->u.s, "floor"))
         return CR_FAIL(CR_ERUNTIME, "div: rounding_mode must be one of None, 'trunc' or 'floor', not '%s'", mode->u.s);
-    return dtype_promote(r);
+    CR_TRY(dtype_promote(r));
+    if (r->common == CR_BOOL || cr_dtype_is_complex(r->common))
+        return CR_FAIL(CR_ENOTIMPL, "div: rounding_mode='%s' is not implemented for '%s'", mode->u.s, cr_dtype_aten(r->common));
+    return CR_OK;
 }
 
 cr_status dtype_power(cr_rule *r) {

@@ -12,9 +12,9 @@ import cresset
 import torch
 
 TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
-             torch.float64: (1e-7, 1e-7), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7)}
+             torch.float64: (1e-7, 1e-7), torch.complex32: (1e-3, 1e-5), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7)}
 NAMES = {getattr(torch, n): getattr(cresset, n) for n in
-         ("uint8 int8 int16 int32 int64 float16 float32 float64 bfloat16 complex64 complex128 bool uint16 uint32 uint64".split())}
+         ("uint8 int8 int16 int32 int64 float16 float32 float64 bfloat16 complex32 complex64 complex128 bool uint16 uint32 uint64".split())}
 FORMATS = {getattr(torch, n): getattr(cresset, n) for n in "contiguous_format preserve_format channels_last channels_last_3d".split()}
 
 
