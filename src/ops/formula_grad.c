@@ -244,18 +244,39 @@ static bool is_constant(const cr_formula *f, int result) {
     return false;
 }
 
-/* Marks which gradients are given; constants count as undefined. */
-static void find_given(fx *x, const bool *given, bool *is, bool *any) {
+static bool node_uses(const cr_fnode *node, int result) {
+    if (node->kind == CR_F_NAME) return node->space == CR_FSPACE_RESULT && node->slot == result;
+    if (node->kind == CR_F_CALL && node->helper && node->helper->metas) return false;
+    for (int i = 0; i < node->nkids; i++)
+        if (node->kids[i] && node_uses(node->kids[i], result)) return true;
+    return false;
+}
+
+bool cr__formula_uses_result(const cr_formula *f, int result) {
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->statements[i].nvalues; k++)
+            if (node_uses(f->statements[i].values[k], result)) return true;
+    return false;
+}
+
+/* Marks which gradients are given; those of constants are dropped. But when the formula itself computes with a constant
+ * and a gradient comes back to it, then that is the derivative of the derivative, and dropping it would be wrong. */
+static cr_status find_given(fx *x, const bool *given, bool *is, bool *any) {
     *any = false;
     bool all = true;
     for (int i = 0; i < x->op->schema.nreturns; i++) {
         is[i] = given ? given[i] : cr__fx_given(x, i);
-        if (x->f && is_constant(x->f, i)) is[i] = false;
+        if (x->f && is_constant(x->f, i)) {
+            if (is[i] && cr__formula_uses_result(x->f, i))
+                return CR_FAIL(CR_ENOTIMPL, "%s treats its result%d as a constant, so it has no second derivative; its .grad must handle grad%d", x->op->name, i, i);
+            is[i] = false;
+        }
         *any |= is[i];
         all &= is[i];
     }
     x->given = is;
     x->some_undefined = !all;
+    return CR_OK;
 }
 
 static cr_status run_grad_fn(fx *x, gradients *g) {
@@ -281,7 +302,7 @@ static cr_status run_grad(fx *x, const cr_op_formulas *formulas, const bool *giv
     bool is[CR__MAX_RESULTS], any_given, any_wanted;
     gradients g;
     if (x->op->schema.nreturns > CR__MAX_RESULTS) return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", x->op->name, CR__MAX_RESULTS);
-    find_given(x, given, is, &any_given);
+    CR_TRY(find_given(x, given, is, &any_given));
     CR_TRY(find_wanted(x, &g, &any_wanted));
     if (!any_given || !any_wanted) return CR_OK;
     if (x->saved) {

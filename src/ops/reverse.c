@@ -60,6 +60,11 @@ static cr_status add_record(cr_tape *tape, const cr_op *op, const cr_arg *args, 
         bool flows;
         CR_TRY(tape->inner->meta(tape->inner, first, &m));
         CR_TRY(cr_grad_flows(op, (int)i, m, &flows));
+        if (!flows && m && !cr_dtype_is_integral(m->dtype)) { /* a constant that the derivative computes with: see find_given */
+            const cr_op_formulas *formulas;
+            CR_TRY(cr_op_formulas_get(op, &formulas));
+            flows = formulas->has_grad && cr__formula_uses_result(&formulas->grad, (int)i);
+        }
         if (flows) CR_TRY(make_live(tape, &results[i]));
     }
     return CR_OK;
@@ -268,6 +273,24 @@ static cr_emitter exec_for(const cr_arg *args, size_t n) {
 cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_arg *grads, const bool *needs, cr_arg *grad_out) {
     cr_emitter exec = exec_for(args, op->schema.nparams);
     return cr_grad_expand(&exec, op, args, results, grads, needs, grad_out);
+}
+
+cr_status cr_reverse_call(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, cr_arg *results, cr_arg *grad_out) {
+    cr_emitter exec = exec_for(args, op->schema.nparams);
+    cr_tape tape;
+    cr_tape_init(&tape, &exec);
+    cr_arg wrt[CR_MAX_PARAMS];
+    cr_status status = CR_OK;
+    for (int i = 0; i < op->schema.nparams; i++) {
+        wrt[i] = needs[i] ? args[i] : cr_arg_none();
+        CR_TRY_OUT(cr_tape_watch(&tape, &wrt[i]));
+    }
+    CR_TRY_OUT(tape.emitter.call(&tape.emitter, op, args, results));
+    status = cr_tape_backward(&tape, &exec, results, grads, op->schema.nreturns, wrt, op->schema.nparams, grad_out);
+    if (status) cr_results_release(results, op->schema.nreturns);
+out:
+    cr_tape_dispose(&tape);
+    return status;
 }
 
 cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, const cr_arg *weights,

@@ -186,49 +186,74 @@ static PyObject *decompose(PyObject *module, PyObject *all) {
     return out;
 }
 
-/* ---- derivative: gradients of all tensor arguments for given gradients of the results ---- */
+/* ---- derivatives: gradients of all tensor arguments ---- */
 
-static PyObject *derivative(PyObject *module, PyObject *all) {
-    (void)module;
+static int convert_list(bound *b, PyObject *list, size_t n, cr_arg *out) {
+    for (size_t i = 0; i < n; i++) {
+        int kind = cr_py_convert(&b->frame, i < (size_t)PyList_GET_SIZE(list) ? PyList_GET_ITEM(list, (Py_ssize_t)i) : Py_None, &out[i]);
+        if (kind > 0) PyErr_SetString(PyExc_TypeError, "a gradient must be a tensor, a list of tensors or None");
+        if (kind) return -1;
+    }
+    return 0;
+}
+
+/* Consumes the arguments. */
+static PyObject *to_list(cr_arg *args, size_t n) {
+    PyObject *out = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; out && i < n; i++) {
+        PyObject *item = cr_py_from_arg(&args[i], true);
+        if (!item) Py_CLEAR(out);
+        else PyList_SET_ITEM(out, (Py_ssize_t)i, item);
+    }
+    cr_results_release(args, n);
+    return out;
+}
+
+/* (name, args, kwargs, grads) for the gradients, and `weights` too for the gradients of sum <gradient, weight>. */
+static PyObject *derive(PyObject *all, bool twice) {
     const char *name;
-    PyObject *args, *kwargs, *gradients, *out = NULL;
+    PyObject *args, *kwargs, *gradients, *factors = NULL, *out = NULL;
     bound b;
-    if (!PyArg_ParseTuple(all, "sO!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients)) return NULL;
-    cr_arg results[16] = { { 0 } }, grads[16], grad_out[CR_MAX_PARAMS] = { { 0 } };
+    if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &factors)
+              : !PyArg_ParseTuple(all, "sO!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients))
+        return NULL;
+    cr_arg results[16] = { { 0 } }, grads[16], weights[CR_MAX_PARAMS], grad_out[CR_MAX_PARAMS] = { { 0 } };
     bool needs[CR_MAX_PARAMS];
     if (bind_call(&b, name, args, kwargs)) goto done;
     uint16_t nreturns = b.op->schema.nreturns, nparams = b.op->schema.nparams;
-    for (uint16_t i = 0; i < nreturns; i++) {
-        PyObject *g = i < PyList_GET_SIZE(gradients) ? PyList_GET_ITEM(gradients, i) : Py_None;
-        if (cr_py_convert(&b.frame, g, &grads[i])) goto done;
-    }
+    if (convert_list(&b, gradients, nreturns, grads) || (twice && convert_list(&b, factors, nparams, weights))) goto done;
     for (uint16_t i = 0; i < nparams; i++) { /* floating tensors only */
         const cr_arg *a = &b.binding.args[i], *first = a->kind == CR_ARG_LIST && a->n ? &a->u.list[0] : a;
         const cr_meta *m = cr_arg_meta(first);
         needs[i] = m && !cr_dtype_is_integral(m->dtype);
     }
-    cr_status status = cr_call(b.op, b.binding.args, results);
-    if (!status) status = cr_reverse(b.op, b.binding.args, results, grads, needs, grad_out);
+    cr_status status = twice ? cr_reverse_twice(b.op, b.binding.args, grads, needs, weights, grad_out, results)
+                             : cr_reverse_call(b.op, b.binding.args, grads, needs, results, grad_out);
     if (status) cr_py_raise(status);
     else {
-        out = PyList_New(nparams);
-        for (uint16_t i = 0; out && i < nparams; i++) {
-            PyObject *item = cr_py_from_arg(&grad_out[i], true);
-            if (!item) Py_CLEAR(out);
-            else PyList_SET_ITEM(out, i, item);
-        }
+        out = to_list(grad_out, nparams);
+        cr_results_release(results, nreturns);
     }
-    cr_results_release(grad_out, nparams);
-    cr_results_release(results, nreturns);
 done:
     cr_py_frame_dispose(&b.frame);
     return out;
+}
+
+static PyObject *derivative(PyObject *module, PyObject *all) {
+    (void)module;
+    return derive(all, false);
+}
+static PyObject *second_derivative(PyObject *module, PyObject *all) {
+    (void)module;
+    return derive(all, true);
 }
 
 static PyMethodDef methods[] = {
     { "_fake_call", fake_call, METH_VARARGS, "_fake_call(name, args, kwargs, symbolic): the results' (dtype, size, stride, offset, alias), without data." },
     { "_decompose", decompose, METH_VARARGS, "_decompose(name, args, kwargs): the call by its decomposition instead of its kernel." },
     { "_derivative", derivative, METH_VARARGS, "_derivative(name, args, kwargs, grads): gradients of the arguments." },
+    { "_second_derivative", second_derivative, METH_VARARGS,
+      "_second_derivative(name, args, kwargs, grads, weights): gradients of the sum of <gradient, weight>." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -1,4 +1,5 @@
-"""N1: every derivative equals PyTorch's gradients and finite differences in f64; every decomposition equals its kernel.
+"""N1: every derivative equals PyTorch's gradients and finite differences in f64, the second one finite differences of the
+first; every decomposition equals its kernel.
 Arguments select ops by substring."""
 import collections
 import json
@@ -25,6 +26,8 @@ def run(name, limit=None):
     for dtype in (samples.torch.float64, samples.torch.complex128):
         for c in sweep.chosen(list(samples.calls_for(row, op, dtype)), limit, name):
             attempt("derivative", formulas.check_derivative, name, op, c)
+            if dtype == samples.torch.float64:
+                attempt("second derivative", formulas.check_second, name, op, c)
     computed = row["has_kernel"] or row["scalar"]
     if computed and (row["decomp"] or row["has_decomp_fn"]):
         for dtype in (samples.torch.float32, samples.torch.int64, samples.torch.bfloat16):
@@ -48,7 +51,7 @@ def main(argv):
     result.parent.mkdir(exist_ok=True)
     result.write_text(json.dumps({"ops": len(names), **total, "failures": failed}))
     print(f"{len(names)} ops: " + ", ".join(f"{v} {k}" for k, v in sorted(total.items())))
-    print(f"{total['derivative equal'] + total['decomposition equal']} passed, {failed} failed")
+    print(f"{total['derivative equal'] + total['second derivative equal'] + total['decomposition equal']} passed, {failed} failed")
     return 1 if failed else 0
 
 

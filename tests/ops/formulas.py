@@ -58,6 +58,7 @@ def check_derivative(name, op, c, seed=0):
     if isinstance(results, list):
         given = [given]
     plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
+    cresset.manual_seed(1234)
     got = harness.attempt(cresset._C._derivative, (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()}, given), {})
     if isinstance(got, harness.Refused):
         if isinstance(want, harness.Refused):
@@ -138,6 +139,65 @@ def check_differences(where, op, args, kwargs, inputs, flows, flat, mine, step=1
         return
     if abs(numeric - analytic) > 1e-4 * max(1.0, abs(numeric), abs(analytic)):
         raise harness.Different(f"{where}: directional derivative {analytic} but finite differences give {numeric}")
+
+
+def check_second(name, op, c, step=1e-5):
+    """The derivative of the derivative against central differences of the first, along one random direction. Saved results
+    that a formula treats as constants show here, and nowhere else."""
+    args, kwargs, inputs = leaves(c)
+    where = f"{name}({harness.describe(c)})"
+    row = cresset._C._row(name)
+    with torch.no_grad():
+        results = harness.attempt(op, args, kwargs)
+    if isinstance(results, harness.Refused) or not inputs or "random" in row["tags"]:
+        return "refused"
+    outputs = results if isinstance(results, (list, tuple)) else [results]
+    tensors = [t for t in inputs + harness.tensors(outputs) if differentiable(t)]
+    if any(t.dtype != torch.float64 or not t.numel() or not t.isfinite().all() for t in tensors):
+        return "refused"
+    generator = torch.Generator().manual_seed(3)
+    noise = lambda t: torch.randn(t.shape, dtype=torch.float64, generator=generator) if differentiable(t) else None
+    plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
+    mine = lambda: (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()})
+    given = [harness.ours(noise(t)) if differentiable(t) else None for t in harness.tensors(outputs)]
+    given = [given] if isinstance(results, list) else given
+    weights = []
+    for p in getattr_schema(name).arguments:
+        position = [q.name for q in getattr_schema(name).arguments].index(p.name)
+        value = args[position] if position < len(args) else kwargs.get(p.name)
+        listed = isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value)
+        weights.append([harness.ours(noise(v)) for v in value] if listed and all(differentiable(v) for v in value) else harness.ours(noise(value)))
+    first = harness.attempt(cresset._C._derivative, (*mine(), given), {})
+    if isinstance(first, harness.Refused) or all(g is None for g in first):
+        return "constant"
+
+    def slope():
+        got = cresset._C._derivative(*mine(), given)
+        return sum(float((harness.theirs(g) * harness.theirs(w)).sum())
+                   for g, w in zip(flat_gradients(got), flat_gradients(weights)) if g is not None and w is not None)
+    second = harness.attempt(cresset._C._second_derivative, (*mine(), given, weights), {})
+    if isinstance(second, harness.Refused):
+        if isinstance(second.error, NotImplementedError):
+            return "absent"
+        raise harness.Different(f"{where}: second derivative: {second.error}")
+    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in inputs]
+    values = []
+    for move in (1, -1, 0):
+        saved = [t.detach().clone() for t in inputs]
+        for t, d in zip(inputs, directions):
+            t.data.add_(d, alpha=move * step)
+        values.append(slope())
+        for t, s in zip(inputs, saved):
+            t.data.copy_(s)
+    high, low, centre = values
+    right, left, numeric = (high - centre) / step, (centre - low) / step, (high - low) / (2 * step)
+    if not abs(right - left) <= 1e-2 * max(1.0, abs(numeric)):
+        return "refused"  # a bend, or no number
+    chosen = gradients_of(c, second, name)
+    analytic = sum(float((harness.theirs(g) * d).sum()) for g, d in zip(chosen, directions) if g is not None)
+    if abs(numeric - analytic) > 1e-4 * max(1.0, abs(numeric), abs(analytic)):
+        raise harness.Different(f"{where}: second directional derivative {analytic} but finite differences give {numeric}")
+    return "equal"
 
 
 def check_decomposition(name, ours_op, c):

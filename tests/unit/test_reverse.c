@@ -221,6 +221,8 @@ static void movement(void) {
 }
 
 static void layers(void) {
+    HOLD("aten::batch_norm", REAL(-1, 1, 3, 2, 2), REAL(0.5, 1, 2), REAL(-1, 1, 2), cr_arg_none(), cr_arg_none(), cr_arg_bool(true), cr_arg_float(0.1), cr_arg_float(1e-3), cr_arg_bool(false));
+    HOLD("aten::_native_batch_norm_legit.no_stats", REAL(-1, 1, 3, 2), cr_arg_none(), cr_arg_none(), cr_arg_bool(true), cr_arg_float(0.1), cr_arg_float(1e-3));
     HOLD("aten::native_group_norm", REAL(-1, 1, 2, 4, 2), REAL(0.5, 1, 4), REAL(-1, 1, 4), I(2), I(4), I(2), I(2), cr_arg_float(1e-3));
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), REAL(0.5, 1, 4), REAL(-1, 1, 4), cr_arg_float(1e-3));
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), cr_arg_none(), cr_arg_none(), cr_arg_float(1e-3));
