@@ -42,6 +42,11 @@ static cr_arg *pool_take(cr_py_frame *f, size_t n) {
 static int set_int(cr_py_frame *f, PyObject *o, cr_arg *out) {
     int64_t value;
     if (cr_py_int64(o, "argument", &value)) return -1;
+    const cr_ambient *ambient = cr_dim_is_plain(value) ? NULL : cr_ambient_get();
+    if (ambient && (ambient->fake || ambient->recorder)) { /* such numbers stand for expressions there */
+        PyErr_Format(PyExc_OverflowError, "%R: an integer below -2^62 cannot be part of a graph", o);
+        return -1;
+    }
     if (value > f->work) f->work = value; /* arange(n), zeros(n): a big number is likely a size */
     *out = cr_arg_int(value);
     return 0;

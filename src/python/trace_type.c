@@ -22,14 +22,15 @@ static int add_dim(dynamic *d, PyObject *dim, PyObject *name, int rank) {
     return name && name != Py_None && !(d->names[at] = PyUnicode_AsUTF8(name)) ? -1 : 0;
 }
 
-/* None, True (all), a dimension, several dimensions, or {dimension: name}. */
-static int read_dynamic(PyObject *o, int rank, dynamic *d) {
+/* None, True (all but those of size 0 or 1, which mean something of their own), a dimension, several dimensions, or
+ * {dimension: name}. */
+static int read_dynamic(PyObject *o, const cr_meta *m, dynamic *d) {
+    int rank = m->rank;
     *d = (dynamic){ 0 };
     if (o == NULL || o == Py_None || o == Py_False) return 0;
-    if (o == Py_True) {
-        d->mask = rank ? (1u << rank) - 1 : 0;
-        return 0;
-    }
+    for (int i = 0; o == Py_True && i < rank; i++)
+        if (cr_dim_known(NULL, m->size[i], CR_GE, 2) == CR_YES) d->mask |= 1u << i;
+    if (o == Py_True) return 0;
     if (PyLong_Check(o)) return add_dim(d, o, NULL, rank);
     if (PyDict_Check(o)) {
         PyObject *key, *value;
@@ -72,7 +73,7 @@ static PyObject *mode_from_tensor(PyObject *self, PyObject *args, PyObject *kwar
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_tensor", names, &tensor, &spec)) return NULL;
     if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "from_tensor() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
     cr_tensor *t = cr_py_tensor_of(tensor);
-    if (read_dynamic(spec, t->meta.rank, &d)) return NULL;
+    if (read_dynamic(spec, &t->meta, &d)) return NULL;
     cr_status status = cr_fake_from(&((py_mode *)self)->fakes, t, d.mask, d.names, &fake);
     return status ? cr_py_raise(status) : cr_py_wrap(fake);
 }
@@ -120,7 +121,7 @@ static PyObject *mode_guards(PyObject *self, void *unused) {
 
 static PyMethodDef mode_methods[] = {
     { "from_tensor", (PyCFunction)(void (*)(void))mode_from_tensor, METH_VARARGS | METH_KEYWORDS,
-      "from_tensor(tensor, dynamic=None): a fake of it. dynamic: None, True, dimensions, or {dimension: name}." },
+      "from_tensor(tensor, dynamic=None): a fake of it. dynamic: None, True (all of size 2 or more), dimensions, or {dimension: name}." },
     { "__enter__", mode_enter, METH_NOARGS, NULL },
     { "__exit__", mode_exit, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
@@ -191,7 +192,7 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
         return status ? cr_py_raise(status) : Py_NewRef(o);
     }
     dynamic d;
-    if (read_dynamic(spec, given->meta.rank, &d)) return NULL;
+    if (read_dynamic(spec, &given->meta, &d)) return NULL;
     /* a fake stands for itself in another trace: the input is a tensor of its own */
     status = cr_tensor_is_fake(given) ? cr_tensor_create_fake(r->fakes.env, &given->meta, &t) : cr_fake_from(&r->fakes, given, d.mask, d.names, &t);
     if (!status) status = cr_trace_input(r->trace, text, t);

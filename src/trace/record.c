@@ -99,6 +99,7 @@ cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to) {
         return CR_OK;
     case CR_ARG_INT:
         if (cr_dim_is_plain(from->u.i)) return CR_OK;
+        if (from->u.i == CR_DIM_OVERFLOW) return CR_FAIL(CR_EOVERFLOW, "an integer below -2^62 cannot be part of a graph");
         CR_TRY(cr_graph_value_for(t->graph, cr_dim_sym(cr_graph_env(t->graph), from->u.i), to));
         to->given = given;
         return CR_OK;
