@@ -4,43 +4,56 @@
  * expression names becomes a value on demand: a placeholder's, a sym_size of a tensor that has it, or arithmetic. */
 #include "graph/internal.h"
 
+static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v }; }
+
+/* Symbolic numbers among the arguments become values. Lists are copied where they hold one. */
+static cr_status name_symbols(cr_graph *g, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind == CR_ARG_LIST) {
+        cr_arg *items = cr_arena_alloc(&g->arena, from->n * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < from->n; i++) CR_TRY(name_symbols(g, &from->u.list[i], &items[i]));
+        to->u.list = items;
+        return CR_OK;
+    }
+    bool symbolic = from->kind == CR_ARG_SYM || (from->kind == CR_ARG_INT && !cr_dim_is_plain(from->u.i));
+    if (!symbolic) return CR_OK;
+    CR_TRY(cr_graph_value_for(g, from->kind == CR_ARG_SYM ? from->u.sym : cr_dim_sym(g->env, from->u.i), to));
+    to->given = from->given;
+    return CR_OK;
+}
+
+/* The visible values from `first` on that belong to one list result, or to the one list of an op with "-> ...". */
+static cr_status list_result(cr_graph *g, const cr_node *node, uint32_t first, bool all, cr_arg *out) {
+    uint32_t n = 0, end = node->first + node->nvalues;
+    while (first + n < end && !g->values.at[first + n].hidden && (all || g->values.at[first + n].ret == g->values.at[first].ret)) n++;
+    cr_arg *list = cr_arena_alloc(&g->arena, n * sizeof *list);
+    if (!list) return CR_ENOMEM;
+    for (uint32_t k = 0; k < n; k++) list[k] = value_arg(g, first + k);
+    *out = cr_arg_list(list, n);
+    return CR_OK;
+}
+
 static cr_status emit_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_graph *g = (cr_graph *)((char *)e - offsetof(cr_graph, emitter));
-    cr_arg symbolic[CR_MAX_PARAMS];
-    cr_arg *copy = NULL;
-    /* symbolic sizes in the arguments become values */
-    for (uint16_t i = 0; i < op->schema.nparams; i++) {
-        symbolic[i] = args[i];
-        if (args[i].kind == CR_ARG_INT && !cr_dim_is_plain(args[i].u.i)) {
-            uint8_t given = args[i].given;
-            CR_TRY(cr_graph_value_for(g, cr_dim_sym(g->env, args[i].u.i), &symbolic[i]));
-            symbolic[i].given = given;
-        } else if (args[i].kind == CR_ARG_LIST) {
-            copy = cr_arena_copy(&g->arena, args[i].u.list, args[i].n * sizeof *copy);
-            if (!copy) return CR_ENOMEM;
-            for (uint32_t k = 0; k < args[i].n; k++)
-                if (copy[k].kind == CR_ARG_INT && !cr_dim_is_plain(copy[k].u.i))
-                    CR_TRY(cr_graph_value_for(g, cr_dim_sym(g->env, copy[k].u.i), &copy[k]));
-            symbolic[i].u.list = copy;
-        }
-    }
+    cr_arg named[CR_MAX_PARAMS];
     uint32_t id;
-    CR_TRY(cr_graph_call(g, op, symbolic, &id));
+    for (uint16_t i = 0; i < op->schema.nparams; i++) CR_TRY(name_symbols(g, &args[i], &named[i]));
+    CR_TRY(cr_graph_call(g, op, named, &id));
     const cr_node *node = cr_graph_node(g, id);
     uint32_t at = node->first;
+    if (op->schema.varargs_returns) return list_result(g, node, at, true, &results[0]);
     for (uint16_t r = 0; r < op->schema.nreturns; r++) {
-        if (!op->schema.returns[r].list) {
+        if (op->schema.returns[r].list) {
+            bool any = at < node->first + node->nvalues && g->values.at[at].ret == r && !g->values.at[at].hidden;
+            results[r] = cr_arg_list(NULL, 0);
+            if (any) CR_TRY(list_result(g, node, at, false, &results[r]));
+            at += results[r].n;
+        } else {
             const cr_value *v = &g->values.at[at];
-            results[r] = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = v->type, .u.i = at++ };
-            if (v->type == CR_T_TENSOR && !v->meta) results[r] = cr_arg_none();
-            continue;
+            results[r] = v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(g, at);
+            at++;
         }
-        uint32_t n = 0;
-        while (at + n < node->first + node->nvalues && g->values.at[at + n].ret == r && !g->values.at[at + n].hidden) n++;
-        cr_arg *list = cr_arena_alloc(&g->arena, n * sizeof *list);
-        if (!list) return CR_ENOMEM;
-        for (uint32_t k = 0; k < n; k++, at++) list[k] = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = at };
-        results[r] = cr_arg_list(list, n);
     }
     return CR_OK;
 }
@@ -67,8 +80,6 @@ static bool reaches(const cr_graph *g, uint32_t node) {
         if (n == node) return n != g->insert;
     return false;
 }
-
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v }; }
 
 static bool find_value(const cr_graph *g, cr_sym expr, cr_arg *out) {
     for (uint32_t v = 0; v < g->values.n; v++)

@@ -1,5 +1,6 @@
 /* Graphs: building, printing and parsing back, editing, verification, plans, regions, and memory that runs out. */
 #include "graph/plan.h"
+#include "ops/formula.h"
 #include "trace/trace.h"
 
 #include "check.h"
@@ -221,6 +222,34 @@ static void symbolic_values(void) {
     cr_tensor_release(t);
     cr_graph_release(g);
     cr_env_release(env);
+}
+
+/* Formulas write graphs through the graph's emitter; a count of symbolic sizes becomes arithmetic in the graph. */
+static void emitting(void) {
+    cr_graph *g = NULL;
+    CHECK_OK(cr_graph_parse(NULL, "graph(%x: f32[s0, 3]) {\n  symbol s0 in [2, 99] hint 4\n  return %x\n}", &g));
+    const cr_op *op = cr_op_find("aten::mean.dim");
+    cr_arg dims[] = { cr_arg_int(0), cr_arg_int(1) }, result;
+    cr_arg args[] = { value_arg(g, cr_graph_find(g, "x")), cr_arg_list(dims, 2), cr_arg_bool(false), cr_arg_none() };
+    CHECK_OK(cr_decomp_expand(cr_graph_emitter(g), op, args, &result));
+    CHECK_EQ(result.kind, CR_ARG_VALUE);
+    CHECK_OK(cr_graph_set_output(g, &result, 1));
+    check_text(g, "graph(%x: f32[s0, 3]) {\n"
+                  "  symbol s0 in [2, 99] hint 4\n"
+                  "  %sum: f32[] = aten.sum.dim_IntList(%x, [0, 1], false, dtype=none)\n"
+                  "  %sym_size: int{s0} = aten.sym_size.int(%x, 0)\n"
+                  "  %mul: int{3*s0} = _operator.mul(3, %sym_size)\n"
+                  "  %div: f32[] = aten.div.Tensor(%sum, %mul)\n"
+                  "  return %div\n"
+                  "}\n");
+    CHECK_OK(cr_graph_verify(g, CR_VERIFY_METAS));
+    cr_tensor *x = tensor_of(2, (int64_t[]){ 2, 3 }, (float[]){ 1, 2, 3, 4, 5, 9 });
+    cr_arg input = cr_arg_tensor(x), mean;
+    CHECK_OK(cr_graph_run(g, &input, 1, &mean, 1));
+    CHECK_FLOAT(first(&mean), 4);
+    cr_results_release(&mean, 1);
+    cr_tensor_release(x);
+    cr_graph_release(g);
 }
 
 static void running(void) {
@@ -487,6 +516,7 @@ int main(void) {
     RUN(names);
     RUN(refusals);
     RUN(symbolic_values);
+    RUN(emitting);
     RUN(running);
     RUN(lifetimes);
     RUN(threads);
