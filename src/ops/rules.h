@@ -169,7 +169,8 @@ RULE(shape_upsample);
 RULE(shape_upsample_backward);
 cr_expand_fn expand_upsample_vec;
 
-/* sliding blocks (rules_misc.c) */
+/* sliding blocks, histograms (rules_misc.c) */
+RULE(shape_histc);
 RULE(shape_im2col);
 RULE(shape_col2im);
 

@@ -1,5 +1,7 @@
-/* rules_misc.c: results of sliding blocks (im2col and its adjoint). */
+/* rules_misc.c: results of sliding blocks (im2col and its adjoint) and histograms. */
 #include "ops/rules.h"
+
+#include <math.h>
 
 /* kernel_size, dilation, padding and stride from argument `at` on; `count`: how many blocks fit per dimension. */
 static cr_status block_counts(cr_rule *r, int at, const cr_dim *image, cr_dim *kernel, cr_dim *count) {
@@ -48,4 +50,19 @@ cr_status shape_col2im(cr_rule *r) { /* self, output_size, kernel_size, dilation
     size[0] = m->size[0];
     size[c] = cr_dim_floordiv(r->env, m->size[c], area);
     return cr_rule_add_dense(r, r->result, m->rank + 1, size);
+}
+
+cr_status shape_histc(cr_rule *r) { /* self, bins, min, max */
+    cr_dim bins = cr_rule_int(r, 1);
+    double range[2];
+    for (int i = 0; i < 2; i++) {
+        const cr_arg *a = &r->arg[2 + i];
+        if (a->kind == CR_ARG_COMPLEX) return CR_FAIL(CR_ERUNTIME, "histc: min and max must be real numbers");
+        rt_scalar s = cr_arg_scalar(a);
+        range[i] = s.kind == RT_ARG_FLOAT ? s.f : (double)s.i;
+    }
+    CR_TRY(cr_dim_require(r->env, bins, CR_GT, 0, "histc: bins must be positive"));
+    if (!isfinite(range[0]) || !isfinite(range[1])) return CR_FAIL(CR_ERUNTIME, "histc: the range of bins [%g, %g] must be finite", range[0], range[1]);
+    if (range[0] > range[1]) return CR_FAIL(CR_ERUNTIME, "histc: max (%g) must not be less than min (%g)", range[1], range[0]);
+    return cr_rule_add_dense(r, r->result, 1, &bins);
 }

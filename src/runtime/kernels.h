@@ -178,6 +178,9 @@ RT_KERNEL(rt_k_upsample_nearest_exact_backward);
 RT_KERNEL(rt_k_upsample_linear_backward);
 RT_KERNEL(rt_k_upsample_cubic_backward);
 
+/* k_histogram.c */
+RT_KERNEL(rt_k_histc);
+
 /* k_blocks.c */
 RT_KERNEL(rt_k_im2col);
 RT_KERNEL(rt_k_col2im);

@@ -51,3 +51,20 @@ def col2im(make):
         yield call(make.tensor(columns.shape[1:]), [6, 7], *blocks, note="no batch")
     yield call(make.tensor(2, 7, 20), [6, 7], *BLOCKS[0], note="no multiple of the kernel")
     yield call(make.tensor(2, 6, 20), [6, 7], *BLOCKS[0], note="wrong number of blocks")
+
+
+@sample("histc")
+def histc(make):
+    for shape in ((7,), (3, 4), (), (0,), (600,)):
+        yield call(make.tensor(shape))
+        yield call(make.tensor(shape), 5)
+        yield call(make.tensor(shape), 7, -1, 2)
+    yield call(make.tensor(300), 10, -1.5, 1.5)
+    yield call(make.tensor(3, 5, special=True), 4, -1, 1, note="nan and infinities are outside")
+    yield call(torch.ones(5).to(make.dtype), 4, note="one value")
+    yield call(make.tensor(5), 4, 1, 1)
+    yield call(make.tensor(5), 0, note="no bins")
+    yield call(make.tensor(5), 3, 2, 1, note="max below min")
+    yield call(make.tensor(5), 3, 0, float("inf"), note="infinite range")
+    if make.is_float:
+        yield call(make.tensor(6, special=True), 4, note="data without finite range")
