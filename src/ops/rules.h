@@ -128,6 +128,7 @@ int cr__rule_param(const cr_rule *r, const char *name);
 RULE(shape_scan);
 RULE(shape_scan_index);
 RULE(shape_sort);
+RULE(shape_search);
 RULE(shape_topk);
 RULE(shape_select_index);
 

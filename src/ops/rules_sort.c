@@ -72,3 +72,32 @@ cr_status shape_select_index(cr_rule *r) {
     CR_TRY(cr_rule_add_dense(r, r->result, rank, size));
     return cr_rule_add_dense(r, CR_I64, rank, size);
 }
+
+/* searchsorted, bucketize: a position per value. The sequence has one row, or one for each row of the values. */
+cr_status shape_search(cr_rule *r) {
+    bool bucketize = cr__rule_param(r, "boundaries") >= 0;
+    const char *name = r->op->schema.name;
+    const cr_meta *rows = cr_rule_meta(r, bucketize), *values = cr_rule_meta(r, !bucketize);
+    if (bucketize ? rows->rank != 1 : rows->rank < 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a sequence of rank 1%s, found rank %d", name, bucketize ? "" : " or more", rows->rank);
+    if (rows->rank > 1) {
+        if (rows->rank != values->rank) return CR_FAIL(CR_ERUNTIME, "%s: the sequence has rank %d and the values %d; pass a 1-d sequence or equal ranks", name, rows->rank, values->rank);
+        for (int d = 0; d + 1 < rows->rank; d++)
+            CR_TRY(cr_dim_require(r->env, rows->size[d], CR_EQ, values->size[d], "searchsorted: all dimensions of sequence and values but the last must match"));
+    }
+    int sorter = cr__rule_param(r, "sorter"), side = cr__rule_param(r, "side");
+    if (sorter >= 0 && cr_rule_has(r, sorter)) {
+        const cr_meta *order = cr_rule_meta(r, sorter);
+        if (order->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: sorter must be an int64 tensor", name);
+        if (order->rank != rows->rank) return CR_FAIL(CR_ERUNTIME, "%s: sorter must have the sequence's shape", name);
+        for (int d = 0; d < rows->rank; d++)
+            CR_TRY(cr_dim_require(r->env, order->size[d], CR_EQ, rows->size[d], "searchsorted: sorter must have the sequence's shape"));
+    }
+    if (side >= 0 && cr_rule_has(r, side)) {
+        const char *text = r->arg[side].u.s;
+        bool left = !strcmp(text, "left");
+        if (!left && strcmp(text, "right")) return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' or 'right', found '%s'", name, text);
+        if (left && cr_rule_bool(r, cr__rule_param(r, "right"))) return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' but right is True; pass one of them", name);
+    }
+    return cr_rule_add_dense(r, cr_rule_bool(r, cr__rule_param(r, "out_int32")) ? CR_I32 : CR_I64, values->rank, values->size);
+}

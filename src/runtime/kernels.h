@@ -118,6 +118,8 @@ RT_KERNEL(rt_k_kthvalue);
 RT_KERNEL(rt_k_median_dim);
 RT_KERNEL(rt_k_nanmedian_dim);
 RT_KERNEL(rt_k_mode);
+RT_KERNEL(rt_k_searchsorted);
+RT_KERNEL(rt_k_bucketize);
 
 /* k_norm.c, k_softmax.c */
 RT_KERNEL(rt_k_layer_norm);

@@ -93,3 +93,69 @@ def select_dim(make):
             yield call(distinct(make, *shape), dim, True)
     yield call(make.tensor(()), 0)
     yield call(make.tensor(2, 0), 1, note="nothing to select from")
+
+
+def ascending(make, *shape):
+    x = make.tensor(shape)
+    return x if make.dtype.is_complex else x.sort(-1).values
+
+
+@sample("searchsorted")
+def searchsorted(make):
+    line, rows = ascending(make, 9), ascending(make, 2, 3, 7)
+    for flags in ({}, {"right": True}, {"side": "right"}, {"side": "left", "out_int32": True}):
+        yield call(line, make.tensor(5), **flags)
+        yield call(line, make.tensor(2, 3), **flags)
+        yield call(rows, make.tensor(2, 3, 4), **flags)
+        yield call(line, line, **flags)
+    yield call(line, make.tensor(()))
+    yield call(line[:0], make.tensor(4))
+    yield call(line, make.tensor(0, 3))
+    shuffled = distinct(make, 8)
+    if not make.dtype.is_complex:
+        yield call(shuffled, make.tensor(5), sorter=torch.argsort(shuffled, stable=True))
+    if make.is_float:
+        yield call(line, make.tensor(8, special=True))
+        yield call(torch.cat([line, torch.full((2,), float("nan"), dtype=make.dtype)]), make.tensor(8, special=True), right=True)
+        yield call(line, make.tensor(4, dtype=torch.float64))
+        yield call(line, make.tensor((), dtype=torch.float64))
+        yield call(line, make.tensor(4, dtype=torch.int64))
+    yield call(rows, make.tensor(2, 2, 4), note="rows do not match")
+    yield call(rows, make.tensor(()), note="one value for many rows")
+    yield call(make.tensor(()), make.tensor(3), note="no sequence")
+    yield call(line, make.tensor(3), right=True, side="left", note="right contradicts side")
+    yield call(line, make.tensor(3), side="middle", note="unknown side")
+    yield call(line, make.tensor(3), sorter=torch.arange(4), note="sorter too short")
+    yield call(line, make.tensor(3), sorter=torch.full((9,), 9), note="sorter out of range")
+    yield call(line, make.tensor(3), sorter=torch.arange(9, dtype=torch.int32), note="sorter is not int64")
+
+
+@sample("searchsorted_scalar")
+def searchsorted_scalar(make):
+    line = ascending(make, 9)
+    yield call(line, 2)
+    yield call(line, 0.5, right=True)
+    yield call(line, 1, out_int32=True, side="right")
+    yield call(ascending(make, 2, 3), 2, note="one value for many rows")
+
+
+@sample("bucketize")
+def bucketize(make):
+    line = ascending(make, 9)
+    for flags in ({}, {"right": True}, {"out_int32": True}):
+        yield call(make.tensor(5), line, **flags)
+        yield call(make.tensor(2, 3), line, **flags)
+        yield call(line, line, **flags)
+    yield call(make.tensor(()), line)
+    yield call(make.tensor(4), line[:0])
+    if make.is_float:
+        yield call(make.tensor(8, special=True), line)
+        yield call(make.tensor(4, dtype=torch.int64), line)
+    yield call(make.tensor(2, 3), ascending(make, 2, 3), note="boundaries are not 1-d")
+
+
+@sample("bucketize_scalar")
+def bucketize_scalar(make):
+    yield call(2, ascending(make, 9))
+    yield call(0.5, ascending(make, 9), right=True)
+    yield call(1, ascending(make, 9), out_int32=True)
