@@ -243,8 +243,8 @@ cr_status dtype_clamp(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     if (cr_dtype_is_complex(r->common))
         return CR_FAIL(CR_ENOTIMPL, "%s: not supported for complex types; clamp the real and imaginary parts", r->op->schema.name);
-    if (r->common == CR_BOOL && cr_rule_meta(r, 1) && cr_rule_meta(r, 2))
-        return CR_FAIL(CR_ENOTIMPL, "%s: two bounds are not implemented for bool; use logical_and and logical_or", r->op->schema.name);
+    if (r->common == CR_BOOL && r->nargs == 3 && cr_rule_meta(r, 1) && cr_rule_meta(r, 2)) /* one bound is maximum or minimum */
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for 'Bool'; use logical_and and logical_or", r->op->schema.name);
     for (int i = 1; i < r->nargs; i++) CR_TRY(check_fits(r, i, r->common));
     return CR_OK;
 }

@@ -253,16 +253,18 @@ cr_status cr_scalar_run(const cr_op *op, int common, const cr_arg *args, const r
     CR_TRY(get_variant(op, common, args, &v));
     const rt_program *program = &v->program->program;
     if (nout != program->nout) return CR_FAIL(CR_ERUNTIME, "%s: its text gives %d results, its rule %d", op->name, program->nout, nout);
-    rt_view views[RT_BLOCK_MAX_PORTS];
-    const rt_view *in[RT_BLOCK_MAX_PORTS], *outs[RT_BLOCK_MAX_PORTS];
+    rt_operand operands[RT_BLOCK_MAX_PORTS];
     rt_scalar constants[RT_BLOCK_MAX_PORTS];
     for (int i = 0; i < program->nin; i++) {
-        views[i] = cr_tensor_view(args[v->program->input[i]].u.t);
-        in[i] = &views[i];
+        const cr_tensor *t = args[v->program->input[i]].u.t;
+        char *data = t->storage->data;
+        operands[i] = (rt_operand){ data ? data + t->meta.offset * rt_itemsize(t->meta.dtype) : NULL, t->meta.size, t->meta.stride, t->meta.rank, t->meta.dtype };
     }
+    for (int i = 0; i < nout; i++) operands[program->nin + i] = rt_operand_of(&out[i]);
     for (int i = 0; i < program->nconstants; i++) constants[i] = cr_arg_scalar(&args[v->program->constant[i]]);
-    for (int i = 0; i < nout; i++) outs[i] = &out[i];
-    char message[256] = "";
+    char message[256];
+    message[0] = 0;
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-    return cr__kernel_status(rt_block_run(&ctx, program, in, constants, outs), op->schema.name, message);
+    int code = rt_block_run(&ctx, program, operands, constants);
+    return code ? cr__kernel_status(code, op->schema.name, message) : CR_OK;
 }

@@ -37,7 +37,8 @@ typedef struct job {
 typedef union value { uint8_t b; float f32; double f64; int64_t i64; uint64_t u64; rt_c64 c64; rt_c128 c128; } value;
 
 static rt_block_fn *loops[RT_OP_COUNT]; /* set once, before main */
-static uint8_t class_bytes[RT_CLASS_COUNT];
+/* Bytes and own dtype of each class, bytes of each dtype: a call for one element would feel the function calls. */
+static uint8_t class_bytes[RT_CLASS_COUNT], class_dtype[RT_CLASS_COUNT], dtype_bytes[RT_DTYPE_COUNT];
 
 __attribute__((constructor)) static void choose_loops(void) {
     rt_block_fn *const *fast = rt__block_base;
@@ -48,7 +49,8 @@ __attribute__((constructor)) static void choose_loops(void) {
         fast = rt__block_avx512;
 #endif
     for (int op = 0; op < RT_OP_COUNT; op++) loops[op] = fast[op] ? fast[op] : rt__block_calls[op];
-    for (int class = 0; class < RT_CLASS_COUNT; class++) class_bytes[class] = (uint8_t)rt_itemsize(rt_class_dtype(class));
+    for (int dtype = 0; dtype < RT_DTYPE_COUNT; dtype++) dtype_bytes[dtype] = (uint8_t)rt_itemsize(dtype);
+    for (int class = 0; class < RT_CLASS_COUNT; class++) class_dtype[class] = (uint8_t)rt_class_dtype(class), class_bytes[class] = dtype_bytes[class_dtype[class]];
 }
 
 static inline int execute(const rt_instr *at, int64_t n, void *out, void *const *slot) {
@@ -83,7 +85,7 @@ static void set_number(int class, void *p, const rt_scalar *s) {
 /* Rounds one number of a class to a dtype of that class. */
 static void round_number(int class, int dtype, void *p) {
     value narrow;
-    int own = rt_class_dtype(class);
+    int own = class_dtype[class];
     if (dtype == own) return;
     rt_convert(dtype, &narrow, 1, own, p, 1, 1);
     rt_convert(own, p, 1, dtype, &narrow, 1, 1);
@@ -93,7 +95,7 @@ static void round_number(int class, int dtype, void *p) {
 
 /* Converts n elements to the slot's class, through the dtype that the inputs were promoted to. */
 static void load(const rt_port *port, bool wide, void *to, int dtype, const void *from, int64_t stride, int64_t n) {
-    int own = rt_class_dtype(port->class);
+    int own = class_dtype[port->class];
     if (dtype == own && n == 1 && (wide || port->round == own)) {
         memcpy(to, from, class_bytes[port->class]);
         return;
@@ -103,7 +105,7 @@ static void load(const rt_port *port, bool wide, void *to, int dtype, const void
         return;
     }
     value narrow[64];
-    int64_t itemsize = rt_itemsize(dtype);
+    int64_t itemsize = dtype_bytes[dtype];
     for (int64_t i = 0; i < n; i += 64) {
         int64_t k = n - i < 64 ? n - i : 64;
         rt_convert(port->round, narrow, 1, dtype, (const char *)from + i * stride * itemsize, stride, k);
@@ -113,7 +115,7 @@ static void load(const rt_port *port, bool wide, void *to, int dtype, const void
 
 /* The other way. An instruction may have been left out because its result is an input: then both may be one place. */
 static void store(int dtype, void *to, int64_t stride, const rt_port *port, const void *from, int64_t n) {
-    if (to != from) rt_convert(dtype, to, stride, rt_class_dtype(port->class), from, 1, n);
+    if (to != from) rt_convert(dtype, to, stride, class_dtype[port->class], from, 1, n);
 }
 
 /* Walks the rows that a block of n elements starting at `index` crosses. */
@@ -262,16 +264,16 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
 /* ---- layouts ---- */
 
 /* The stride of dimension d (of `rank`) in a view that broadcasts to the shape. */
-static inline int64_t stride_at(const rt_view *v, int d, int rank) {
+static inline int64_t stride_at(const rt_operand *v, int d, int rank) {
     d -= rank - v->rank;
     return d < 0 || v->size[d] == 1 ? 0 : v->stride[d];
 }
 
 /* Contiguous outputs, and inputs that are contiguous with the same shape or have one element: nothing to work out. */
-static bool plan_plain(job *j, const rt_view *const *view, int nviews, const rt_view *shape) {
+static bool plan_plain(job *j, const rt_operand *view, int nviews, const rt_operand *shape) {
     int rank = shape->rank;
     for (int i = 0; i < nviews; i++) {
-        const rt_view *v = view[i];
+        const rt_operand *v = &view[i];
         operand *op = &j->op[i];
         bool same = v->rank == rank;
         int64_t numel = 1;
@@ -288,7 +290,7 @@ static bool plan_plain(job *j, const rt_view *const *view, int nviews, const rt_
     return true;
 }
 
-static void plan_strided(job *j, const rt_view *const *view, int nviews, const rt_view *shape) {
+static void plan_strided(job *j, const rt_operand *view, int nviews, const rt_operand *shape) {
     int order[RT_MAX_RANK], rank = 0, nin = j->program->nin;
     for (int d = 0; d < shape->rank; d++)
         if (shape->size[d] != 1) order[rank++] = d;
@@ -297,7 +299,7 @@ static void plan_strided(job *j, const rt_view *const *view, int nviews, const r
         for (int k = i; k > 0; k--) {
             bool swap = false;
             for (int v = 0; v < nviews; v++) {
-                const rt_view *at = view[(v + nin) % nviews];
+                const rt_operand *at = &view[(v + nin) % nviews];
                 int64_t outer = stride_at(at, order[k - 1], shape->rank), inner = stride_at(at, order[k], shape->rank);
                 if (outer == inner || !outer || !inner) continue;
                 swap = outer < inner;
@@ -312,10 +314,10 @@ static void plan_strided(job *j, const rt_view *const *view, int nviews, const r
         int d = order[i];
         bool merge = j->rank > 0;
         for (int v = 0; merge && v < nviews; v++)
-            merge = j->op[v].stride[j->rank - 1] == stride_at(view[v], d, shape->rank) * shape->size[d];
+            merge = j->op[v].stride[j->rank - 1] == stride_at(&view[v], d, shape->rank) * shape->size[d];
         if (!merge) j->size[j->rank++] = 1;
         j->size[j->rank - 1] *= shape->size[d];
-        for (int v = 0; v < nviews; v++) j->op[v].stride[j->rank - 1] = stride_at(view[v], d, shape->rank);
+        for (int v = 0; v < nviews; v++) j->op[v].stride[j->rank - 1] = stride_at(&view[v], d, shape->rank);
     }
     bool strided = false;
     for (int v = 0; v < nviews; v++) {
@@ -332,23 +334,23 @@ static void plan_strided(job *j, const rt_view *const *view, int nviews, const r
     if (!strided) j->rank = 0;
 }
 
-int rt_block_run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants, const rt_view *const *out) {
-    const rt_view *view[RT_BLOCK_MAX_PORTS], *shape = out[0];
+int rt_block_run(const rt_ctx *ctx, const rt_program *program, const rt_operand *view, const rt_scalar *constants) {
+    const rt_operand *shape = &view[program->nin];
     int nviews = program->nin + program->nout;
     job j;
     j.program = program;
     j.constants = constants;
-    j.n = rt_numel(shape);
+    j.n = 1;
+    for (int d = 0; d < shape->rank; d++) j.n *= shape->size[d];
     if (j.n == 0) return RT_OK;
     for (int i = 0; i < nviews; i++) {
         bool output = i >= program->nin;
-        const rt_view *v = view[i] = output ? out[i - program->nin] : in[i];
-        j.op[i].p = v->p;
-        j.op[i].dtype = (uint8_t)v->dtype;
-        j.op[i].itemsize = rt_itemsize(v->dtype);
         const rt_port *port = output ? &program->out[i - program->nin] : &program->in[i];
-        int own = rt_class_dtype(port->class);
-        j.op[i].in_place = v->dtype == own && (output || port->round == own);
+        int own = class_dtype[port->class];
+        j.op[i].p = view[i].p;
+        j.op[i].dtype = (uint8_t)view[i].dtype;
+        j.op[i].itemsize = dtype_bytes[view[i].dtype];
+        j.op[i].in_place = view[i].dtype == own && (output || port->round == own);
     }
     if (!plan_plain(&j, view, nviews, shape)) plan_strided(&j, view, nviews, shape);
     j.block = SCRATCH / (program->width * (program->nslots ? program->nslots : 1)) & ~15;

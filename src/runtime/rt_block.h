@@ -58,8 +58,13 @@ int rt_block_out_class(int op);
 int rt_block_cost(int op);  /* of one element, in additions */
 const char *rt_block_op_name(int op);
 
-/* Fills the outputs (all of one shape, to which every input broadcasts). An output may be exactly the same view as an
- * input; other overlaps are not allowed. RT_ERUNTIME "ZeroDivisionError" for an integer division by zero. */
-int rt_block_run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants, const rt_view *const *out);
+/* A view whose sizes and strides lie elsewhere: programs run for single elements, too, where copying views would show. */
+typedef struct rt_operand { void *p; const int64_t *size, *stride; int32_t rank, dtype; } rt_operand;
+static inline rt_operand rt_operand_of(const rt_view *v) { return (rt_operand){ v->p, v->size, v->stride, v->rank, v->dtype }; }
+
+/* Fills the outputs (all of one shape, to which every input broadcasts). `operand`: inputs, then outputs. An output may
+ * be exactly the same view as an input; other overlaps are not allowed. RT_ERUNTIME "ZeroDivisionError" for an integer
+ * division by zero. */
+int rt_block_run(const rt_ctx *ctx, const rt_program *program, const rt_operand *operand, const rt_scalar *constants);
 
 #endif

@@ -66,9 +66,33 @@ RT_BLOCK_FAST(LOOP)
     }
 RT_BLOCK_SELECTS(SELECT)
 #undef SELECT
+#define RANGED(name, K, limit, fast, slow)                                                                             \
+    static int loop_##name##_##K(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+        (void)pb, (void)pc;                                                                                            \
+        t_##K *o = out;                                                                                                \
+        const t_##K *x = pa;                                                                                           \
+        int outside = 0;                                                                                               \
+        for (int64_t i = 0; i < n; i++) outside |= !(fabsf(x[i]) <= (limit));                                          \
+        if (outside) {                                                                                                 \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const t_##K a = x[i];                                                                                  \
+                o[i] = fabsf(a) <= (limit) ? (fast) : (slow);                                                          \
+            }                                                                                                          \
+            return RT_OK;                                                                                              \
+        }                                                                                                              \
+        INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                                  \
+            const t_##K a = x[i];                                                                                      \
+            o[i] = (fast);                                                                                             \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }
+RT_BLOCK_RANGED(RANGED)
+#undef RANGED
 #define SELECT(K) [RT_OP_select_##K] = loop_select_##K,
-rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_SELECTS(SELECT) };
+#define RANGED(name, K, ...) [RT_OP_##name##_##K] = loop_##name##_##K,
+rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED) RT_BLOCK_SELECTS(SELECT) };
 #undef SELECT
+#undef RANGED
 #endif
 
 #ifdef RT_LOOPS_CALLS

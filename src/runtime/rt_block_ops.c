@@ -14,10 +14,12 @@ static const op_info ops[RT_OP_COUNT] = {
 #define X(name, arity, K, J, ...) [RT_OP_##name##_##J] = { #name, arity, class_##K, class_##J, 1 },
 #define S(K) [RT_OP_select_##K] = { "select", 3, class_##K, class_##K, 1 },
 #define Y(name, arity, K, J, ...) [RT_OP_##name##_##J] = { #name, arity, class_##K, class_##J, 20 },
-    RT_BLOCK_FAST(X) RT_BLOCK_SELECTS(S) RT_BLOCK_CALLS(Y) RT_BLOCK_DIVISIONS(Y)
+#define R(name, K, ...) [RT_OP_##name##_##K] = { #name, 1, class_##K, class_##K, 8 },
+    RT_BLOCK_FAST(X) RT_BLOCK_RANGED(R) RT_BLOCK_SELECTS(S) RT_BLOCK_CALLS(Y) RT_BLOCK_DIVISIONS(Y)
 #undef X
 #undef S
 #undef Y
+#undef R
 };
 
 /* Names are found while programs are compiled, not while they run. */

@@ -3,7 +3,7 @@
  *     X(name, arity, class of the result, class of the operands, expression in a, b, c)
  *
  * RT_BLOCK_FAST: expressions that vectorise, compiled once per instruction set. RT_BLOCK_CALLS: those that call libm or
- * loop, compiled once. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an element of b is zero. */
+ * loop, compiled once. RT_BLOCK_RANGED: see there. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an element of b is zero. */
 #ifndef CRESSET_RT_BLOCK_TABLE_H
 #define CRESSET_RT_BLOCK_TABLE_H
 
@@ -52,6 +52,10 @@
     X(to_f64, 1, f64, f32, a) X(to_f32, 1, f32, f64, (float)a)                                                         \
     X(to_c64, 1, c64, f32, rt_make_c64(a, 0)) X(to_c128, 1, c128, f64, rt_make_c128(a, 0))                             \
     X(to_c128, 1, c128, c64, rt_make_c128(a.re, a.im)) X(to_c64, 1, c64, c128, rt_make_c64((float)a.re, (float)a.im))  \
+    X(exp, 1, f32, f32, rt_exp_f32(a)) X(exp2, 1, f32, f32, rt_exp2_f32(a)) X(expm1, 1, f32, f32, rt_expm1_f32(a))     \
+    X(log, 1, f32, f32, rt_log_f32(a)) X(log2, 1, f32, f32, rt_log2_f32(a)) X(log10, 1, f32, f32, rt_log10_f32(a))     \
+    X(log1p, 1, f32, f32, rt_log1p_f32(a)) X(tanh, 1, f32, f32, rt_tanh_f32(a)) X(erf, 1, f32, f32, rt_erf_f32(a))     \
+    X(sigmoid, 1, f32, f32, rt_sigmoid_f32(a)) X(log_sigmoid, 1, f32, f32, rt_log_sigmoid_f32(a))                      \
     /* A sum of truth values is their or, a product their and. */                                                      \
     X(add, 2, b, b, a | b) X(mul, 2, b, b, a & b) X(and, 2, b, b, a & b) X(or, 2, b, b, a | b) X(xor, 2, b, b, a ^ b)  \
     X(not, 1, b, b, a ^ 1) X(eq, 2, b, b, a == b) X(ne, 2, b, b, a ^ b) X(max, 2, b, b, a | b) X(min, 2, b, b, a & b)  \
@@ -60,19 +64,21 @@
     X(to_f32, 1, f32, b, a) X(to_f64, 1, f64, b, a) X(to_i64, 1, i64, b, a) X(to_u64, 1, u64, b, a)                    \
     X(to_c64, 1, c64, b, rt_make_c64(a, 0)) X(to_c128, 1, c128, b, rt_make_c128(a, 0))
 
+/* Straight-line code for |a| <= limit; a block with anything else goes through libm.
+ *     X(name, class, limit, fast, slow) */
+#define RT_BLOCK_RANGED(X)                                                                                             \
+    X(sin, f32, RT_SIN_RANGE, rt_sin_f32(a), sinf(a)) X(cos, f32, RT_SIN_RANGE, rt_cos_f32(a), cosf(a))
+
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
 #define RT_CALLS_REAL(X, K, F)                                                                                         \
-    X(exp, 1, K, K, exp##F(a)) X(exp2, 1, K, K, exp2##F(a)) X(expm1, 1, K, K, expm1##F(a)) X(log, 1, K, K, log##F(a))  \
-    X(log2, 1, K, K, log2##F(a)) X(log10, 1, K, K, log10##F(a)) X(log1p, 1, K, K, log1p##F(a))                         \
-    X(sin, 1, K, K, sin##F(a)) X(cos, 1, K, K, cos##F(a)) X(tan, 1, K, K, tan##F(a)) X(asin, 1, K, K, asin##F(a))      \
+    X(tan, 1, K, K, tan##F(a)) X(asin, 1, K, K, asin##F(a))                                                            \
     X(acos, 1, K, K, acos##F(a)) X(atan, 1, K, K, atan##F(a)) X(sinh, 1, K, K, sinh##F(a)) X(cosh, 1, K, K, cosh##F(a)) \
-    X(tanh, 1, K, K, tanh##F(a)) X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a))                         \
-    X(atanh, 1, K, K, atanh##F(a)) X(erf, 1, K, K, erf##F(a)) X(erfc, 1, K, K, erfc##F(a))                             \
+    X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a))                         \
+    X(atanh, 1, K, K, atanh##F(a)) X(erfc, 1, K, K, erfc##F(a))                                                        \
     X(pow, 2, K, K, pow##F(a, b)) X(atan2, 2, K, K, atan2##F(a, b)) X(hypot, 2, K, K, hypot##F(a, b))                  \
     X(fmod, 2, K, K, fmod##F(a, b)) X(nextafter, 2, K, K, nextafter##F(a, b))                                          \
     X(floordiv, 2, K, K, rt_floordiv_##K(a, b)) X(remainder, 2, K, K, rt_remainder_##K(a, b))                          \
-    X(sigmoid, 1, K, K, rt_sigmoid_##K(a)) X(log_sigmoid, 1, K, K, rt_log_sigmoid_##K(a))                              \
     X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b)) X(logaddexp2, 2, K, K, rt_logaddexp2_##K(a, b))                      \
     X(xlogy, 2, K, K, rt_xlogy_##K(a, b)) X(xlog1py, 2, K, K, rt_xlog1py_##K(a, b)) X(entr, 1, K, K, rt_entr_##K(a))   \
     X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))                                                \
@@ -105,8 +111,15 @@
     X(abs, 1, R, K, hypot##F(a.re, a.im)) X(angle, 1, R, K, atan2##F(a.im, a.re))                                      \
     X(polar, 2, K, R, rt_make_##K(a * cos##F(b), a * sin##F(b)))
 
+/* Of doubles; the float forms are straight-line code. */
+#define RT_CALLS_DOUBLE(X, K)                                                                                          \
+    X(exp, 1, K, K, exp(a)) X(exp2, 1, K, K, exp2(a)) X(expm1, 1, K, K, expm1(a)) X(log, 1, K, K, log(a))              \
+    X(log2, 1, K, K, log2(a)) X(log10, 1, K, K, log10(a)) X(log1p, 1, K, K, log1p(a)) X(sin, 1, K, K, sin(a))          \
+    X(cos, 1, K, K, cos(a)) X(tanh, 1, K, K, tanh(a)) X(erf, 1, K, K, erf(a)) X(sigmoid, 1, K, K, rt_sigmoid_##K(a))   \
+    X(log_sigmoid, 1, K, K, rt_log_sigmoid_##K(a))
+
 #define RT_BLOCK_CALLS(X)                                                                                              \
-    RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
+    RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
     X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b)) X(gcd, 2, i64, i64, rt_gcd_i64(a, b))  \
     X(gcd, 2, u64, u64, rt_gcd_u64(a, b)) X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))  \
     X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a))) X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a))) \

@@ -1,6 +1,6 @@
 /* rt_math.h: what one operation does to one element. The only place where pointwise numbers are made: the block
- * evaluator and emitted loops use the same bodies, so both give the same bits. Functions of libm are named here only,
- * so that vector versions can take their place. Results follow PyTorch on NaN, infinities, signed zeros, integer
+ * evaluator and emitted loops use the same bodies, so both give the same bits. Functions of libm are named here only;
+ * where a float version is straight-line code (rt_fmath.h), loops use that. Results follow PyTorch on NaN, infinities, signed zeros, integer
  * wrap-around and the signs of divisions.
  *
  * Bodies that loops should vectorise are written as selects without branches or calls. */
@@ -8,6 +8,7 @@
 #define CRESSET_RT_MATH_H
 
 #include "runtime/rt.h"
+#include "runtime/rt_fmath.h"
 
 #include <complex.h>
 #include <math.h>
@@ -91,8 +92,6 @@ static inline double rt_sign_f64(double a) { return (double)(a > 0) - (double)(a
         T r = fmod##F(a, b);                                                                                           \
         return r != 0 && (b < 0) != (r < 0) ? r + b : r;                                                               \
     }                                                                                                                  \
-    static inline T rt_sigmoid_##K(T a) { return 1 / (1 + exp##F(-a)); }                                               \
-    static inline T rt_log_sigmoid_##K(T a) { return (a < 0 ? a : 0) - log1p##F(exp##F(-fabs##F(a))); }                \
     static inline T rt_logaddexp_##K(T a, T b) {                                                                       \
         if (isinf(a) && a == b) return a;                                                                              \
         T high = a < b ? b : a;                                                                                        \
@@ -112,6 +111,9 @@ static inline double rt_sign_f64(double a) { return (double)(a > 0) - (double)(a
 RT_REAL_MATH(f32, float, f)
 RT_REAL_MATH(f64, double, )
 #undef RT_REAL_MATH
+
+static inline double rt_sigmoid_f64(double a) { return 1 / (1 + exp(-a)); }
+static inline double rt_log_sigmoid_f64(double a) { return (a < 0 ? a : 0) - log1p(exp(-fabs(a))); }
 
 /* sin(pi x) / (pi x) with the rounded product in both places: whole numbers give tiny values, not 0, as in PyTorch. */
 static inline float rt_sinc_f32(float a) { float x = a * (float)3.14159265358979323846; return a == 0 ? 1 : sinf(x) / x; }

@@ -16,6 +16,13 @@ static uint64_t random_next(void) {
 }
 static int64_t below(int64_t n) { return (int64_t)(random_next() % (uint64_t)n); }
 
+static int run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants, const rt_view *const *out) {
+    rt_operand operands[RT_BLOCK_MAX_PORTS];
+    for (int i = 0; i < program->nin; i++) operands[i] = rt_operand_of(in[i]);
+    for (int i = 0; i < program->nout; i++) operands[program->nin + i] = rt_operand_of(out[i]);
+    return rt_block_run(ctx, program, operands, constants);
+}
+
 static char message[256];
 static rt_ctx plain(rt_pool *pool) { return rt_ctx_plain(pool, message, sizeof message); }
 
@@ -97,7 +104,7 @@ static void layouts_agree(rt_pool *pool, int64_t max_elements) {
         made in[3], out = make_view(dtypes[below(9)], rank, shape, false);
         for (int i = 0; i < 3; i++) in[i] = make_view(dtypes[below(9)], rank, shape, true);
         const rt_view *ins[] = { &in[0].view, &in[1].view, &in[2].view }, *outs[] = { &out.view };
-        CHECK_EQ(rt_block_run(&ctx, &program, ins, NULL, outs), RT_OK);
+        CHECK_EQ(run(&ctx, &program, ins, NULL, outs), RT_OK);
         int64_t index[8] = { 0 }, total = rt_numel(&out.view), wrong = 0;
         for (int64_t i = 0; i < total; i++) {
             float want = element(ins[0], rank, index) * element(ins[1], rank, index) + element(ins[2], rank, index);
@@ -132,7 +139,7 @@ static rt_program binary(const char *name, int class, int round, rt_instr *code,
 static int run_binary(const rt_program *program, rt_view a, rt_view b, rt_view out) {
     rt_ctx ctx = plain(NULL);
     const rt_view *in[] = { &a, &b }, *outs[] = { &out };
-    return rt_block_run(&ctx, program, in, NULL, outs);
+    return run(&ctx, program, in, NULL, outs);
 }
 
 static void inputs_are_rounded_to_the_common_dtype(void) {
@@ -179,7 +186,7 @@ static void an_output_may_be_an_input(void) {
             }
             const rt_view *in[] = { &vy, &vy, &vy }, *out[] = { &vx };
             in[which] = &vx;
-            CHECK_EQ(rt_block_run(&ctx, &program, in, NULL, out), RT_OK);
+            CHECK_EQ(run(&ctx, &program, in, NULL, out), RT_OK);
             int64_t wrong = 0;
             for (int i = 0; i < (layout ? 800 : N); i++) {
                 int at = layout ? i / 20 + i % 20 * 50 : i;
@@ -213,7 +220,7 @@ static void several_outputs_constants_and_prologue(void) {
     rt_scalar constants[] = { { .kind = RT_ARG_INT, .i = 7 }, { .kind = RT_ARG_FLOAT, .f = 0.1 } };
     rt_ctx ctx = plain(NULL);
     const rt_view *ins[] = { &vx }, *outs[] = { &vs, &vd, &vx, &vl };
-    CHECK_EQ(rt_block_run(&ctx, &program, ins, constants, outs), RT_OK);
+    CHECK_EQ(run(&ctx, &program, ins, constants, outs), RT_OK);
     double tenth = (double)rt_f16_to_f32(rt_f32_to_f16(0.1f));
     int64_t wrong = 0;
     for (int i = 0; i < N; i++) wrong += sum[i] != i + 3.5 || difference[i] != (float)(i - 3.5) || x[i] != i || last[i] != i + 3.5 + tenth;
