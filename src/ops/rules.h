@@ -129,6 +129,7 @@ RULE(shape_scan);
 RULE(shape_scan_index);
 RULE(shape_sort);
 RULE(shape_search);
+RULE(shape_unique);
 RULE(shape_topk);
 RULE(shape_select_index);
 

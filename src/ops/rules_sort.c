@@ -101,3 +101,39 @@ cr_status shape_search(cr_rule *r) {
     }
     return cr_rule_add_dense(r, cr_rule_bool(r, cr__rule_param(r, "out_int32")) ? CR_I32 : CR_I64, values->rank, values->size);
 }
+
+/* unique: values, where each element went, how often each value occurs. Along a dim all three are always made. */
+cr_status shape_unique(cr_rule *r) {
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int at = cr__rule_param(r, "dim"), dim = -1;
+    const cr_dim none = 0;
+    cr_dim size[CR_MAX_RANK], numel = cr_meta_numel(r->env, m);
+    bool empty;
+    if (at >= 0 && cr_rule_has(r, at)) {
+        if (!m->rank) return CR_FAIL(CR_EINDEX, "%s: dim is given, but the tensor has no dimensions", r->op->schema.name);
+        CR_TRY(wrapped_dim(r, &dim));
+        for (int d = 0; d < m->rank; d++) {
+            if (d == dim) continue;
+            CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
+            if (empty) return CR_FAIL(CR_ERUNTIME, "%s: dimension %d has size 0, so slices along dim %d have no elements", r->op->schema.name, d, dim);
+        }
+    }
+    cr_range range = r->env && !r->count ? cr_sym_range(r->env, cr_dim_sym(r->env, dim >= 0 ? m->size[dim] : numel)) : (cr_range){ 0, INT64_MAX };
+    cr_dim count = cr_rule_count(r, 0, range.hi);
+    if (dim < 0) {
+        CR_TRY(cr_rule_add_dense(r, r->result, 1, &count));
+        CR_TRY(cr_rule_bool(r, cr__rule_param(r, "return_inverse")) ? cr_rule_add_dense(r, CR_I64, m->rank, m->size) : cr_rule_add_dense(r, CR_I64, 1, &none));
+        return cr_rule_add_dense(r, CR_I64, 1, cr_rule_bool(r, cr__rule_param(r, "return_counts")) ? &count : &none);
+    }
+    memcpy(size + 1, m->size, (size_t)dim * sizeof *size);
+    for (int d = dim + 1; d < m->rank; d++) size[d] = m->size[d];
+    size[0] = count; /* laid out slice by slice */
+    CR_TRY(cr_rule_add_dense(r, r->result, m->rank, size));
+    cr_meta *values = &r->out[0].meta;
+    cr_dim stride = values->stride[0];
+    for (int d = 0; d < dim; d++) values->size[d] = m->size[d], values->stride[d] = values->stride[d + 1];
+    values->size[dim] = count;
+    values->stride[dim] = stride;
+    CR_TRY(cr_rule_add_dense(r, CR_I64, 1, &m->size[dim]));
+    return cr_rule_add_dense(r, CR_I64, 1, &count);
+}

@@ -120,6 +120,9 @@ RT_KERNEL(rt_k_nanmedian_dim);
 RT_KERNEL(rt_k_mode);
 RT_KERNEL(rt_k_searchsorted);
 RT_KERNEL(rt_k_bucketize);
+RT_KERNEL(rt_k_unique2);
+RT_KERNEL(rt_k_unique_dim);
+RT_KERNEL(rt_k_unique_consecutive);
 
 /* k_norm.c, k_softmax.c */
 RT_KERNEL(rt_k_layer_norm);

@@ -159,3 +159,48 @@ def bucketize_scalar(make):
     yield call(2, ascending(make, 9))
     yield call(0.5, ascending(make, 9), right=True)
     yield call(1, ascending(make, 9), out_int32=True)
+
+
+def few(make, *shape):
+    """Small integers, so that many are equal."""
+    return make.tensor(shape, dtype=torch.uint8, high=4).to(make.dtype)
+
+
+@sample("unique2")
+def unique2(make):
+    for shape in [(9,), (3, 4), (2, 3, 4), (), (0,), (0, 2), (200,)]:
+        for inverse in (False, True):
+            for counts in (False, True):
+                yield call(few(make, *shape), True, inverse, counts)
+    yield call(few(make, 8))
+    if make.is_float:
+        yield call(make.tensor(20, special=True), True, True, True)
+
+
+@sample("unique_dim")
+def unique_dim(make):
+    for shape in [(9,), (6, 1), (1, 6), (2, 7), (7, 2), (2, 3, 2)]:
+        for dim in range(len(shape)):
+            yield call(few(make, *shape), dim, True, True, True)
+            yield call(few(make, *shape), dim - len(shape))
+    yield call(few(make, 2, 0), 1)
+    yield call(few(make, 2, 0), 0, note="slices without elements")
+    yield call(few(make, 0, 0), 0, note="slices without elements")
+    yield call(few(make), 0, note="no dimensions")
+    yield call(few(make, 3), 1, note="dim out of range")
+
+
+@sample("unique_consecutive")
+def unique_consecutive(make):
+    for shape in [(9,), (3, 4), (), (0,), (0, 2)]:
+        for inverse in (False, True):
+            for counts in (False, True):
+                yield call(few(make, *shape), inverse, counts)
+    for shape in [(9,), (6, 1), (1, 6), (2, 7), (7, 2), (2, 3, 2)]:
+        for dim in range(len(shape)):
+            yield call(few(make, *shape), True, True, dim)
+    yield call(few(make, 9), False, False, -1)
+    yield call(few(make, 2, 0), True, True, 0, note="slices without elements")
+    yield call(few(make, 3), True, True, 1, note="dim out of range")
+    if make.is_float:
+        yield call(torch.tensor([1, float("nan"), float("nan"), 0.0, -0.0]).to(make.dtype), True, True)

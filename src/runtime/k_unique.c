@@ -1,0 +1,148 @@
+/* k_unique.c: the different elements of a tensor, or its different slices along one dimension.
+ *
+ * Both are one problem: n rows of `width` keys, ordered by a stable merge sort of their positions (or left in place for
+ * unique_consecutive) and cut where a row differs from the one before. A key is an unsigned number that orders as the
+ * dtype does; a NaN differs from everything, itself included. The count phase does the same work without results. */
+#include "runtime/kernels.h"
+#include "runtime/rt_reduce.h"
+
+#include <string.h>
+
+typedef struct rows {
+    uint64_t *keys;
+    int64_t *order, *spare, n, width;
+    bool floats;
+} rows;
+
+static uint64_t key_of_float(double f) {
+    union { double f; uint64_t u; } x = { f == 0 ? 0.0 : f };
+    if (f != f) return UINT64_MAX;
+    return x.u >> 63 ? ~x.u : x.u | (uint64_t)1 << 63;
+}
+
+static bool ordered(const rows *r, int64_t a, int64_t b) { /* row a does not come after row b */
+    const uint64_t *x = r->keys + a * r->width, *y = r->keys + b * r->width;
+    for (int64_t i = 0; i < r->width; i++)
+        if (x[i] != y[i]) return x[i] < y[i];
+    return true;
+}
+
+static bool same(const rows *r, int64_t a, int64_t b) {
+    const uint64_t *x = r->keys + a * r->width, *y = r->keys + b * r->width;
+    for (int64_t i = 0; i < r->width; i++)
+        if (x[i] != y[i] || (r->floats && x[i] == UINT64_MAX)) return false;
+    return true;
+}
+
+static void sort(rows *r) {
+    int64_t *from = r->order, *to = r->spare, n = r->n;
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t i = 0; i < n; i += 2 * width) {
+            int64_t mid = i + width < n ? i + width : n, end = i + 2 * width < n ? i + 2 * width : n, a = i, b = mid;
+            for (int64_t k = i; k < end; k++) to[k] = a < mid && (b >= end || ordered(r, from[a], from[b])) ? from[a++] : from[b++];
+        }
+        int64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    r->order = from;
+    r->spare = to;
+}
+
+/* The rows along `dim` (-1: every element is one) first, as keys. */
+static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, rt_view *front, void **memory) {
+    int64_t numel = rt_numel(self);
+    *front = *self;
+    if (dim >= 0) {
+        memmove(front->size + 1, self->size, (size_t)dim * sizeof *front->size);
+        memmove(front->stride + 1, self->stride, (size_t)dim * sizeof *front->stride);
+        front->size[0] = self->size[dim];
+        front->stride[0] = self->stride[dim];
+    }
+    r->n = dim >= 0 ? self->size[dim] : numel;
+    r->width = r->n ? numel / r->n : 0;
+    int compute = rt_compute_dtype(self->dtype);
+    r->floats = compute == RT_F32 || compute == RT_F64;
+    rt_view flat;
+    void *scratch = NULL;
+    int code = rt_contiguous(ctx, front, compute, &flat, &scratch);
+    if (code) return code;
+    *memory = rt_scratch(ctx, (size_t)(numel + 2 * r->n) * sizeof(uint64_t));
+    if (*memory) {
+        r->keys = *memory;
+        r->order = (int64_t *)(r->keys + numel);
+        r->spare = r->order + r->n;
+        for (int64_t i = 0; i < numel; i++)
+            r->keys[i] = compute == RT_F32 ? key_of_float(((const float *)flat.p)[i]) : compute == RT_F64 ? key_of_float(((const double *)flat.p)[i]) :
+                         compute == RT_U64 ? ((const uint64_t *)flat.p)[i] : ((const uint64_t *)flat.p)[i] ^ (uint64_t)1 << 63;
+        for (int64_t i = 0; i < r->n; i++) r->order[i] = i;
+    }
+    rt_scratch_free(ctx, scratch);
+    return *memory ? RT_OK : RT_ENOMEM;
+}
+
+/* Row first[k] of `front` becomes row k of the values, whose dimension `dim` is the rows. */
+static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const int64_t *first, int64_t count, int64_t width, const rt_view *out) {
+    rt_view flat, from, to = *out;
+    void *scratch = NULL;
+    int code = rt_contiguous(ctx, front, front->dtype, &flat, &scratch);
+    size_t bytes = (size_t)(width * rt_itemsize(front->dtype));
+    char *chosen = code ? NULL : rt_scratch(ctx, (size_t)count * bytes);
+    if (!code && !chosen) code = RT_ENOMEM;
+    if (!code) {
+        for (int64_t k = 0; k < count; k++) memcpy(chosen + (size_t)k * bytes, (const char *)flat.p + (size_t)first[k] * bytes, bytes);
+        if (dim >= 0) {
+            memmove(to.size + 1, out->size, (size_t)dim * sizeof *to.size);
+            memmove(to.stride + 1, out->stride, (size_t)dim * sizeof *to.stride);
+            to.size[0] = out->size[dim];
+            to.stride[0] = out->stride[dim];
+        }
+        from = rt_view_contiguous(chosen, front->dtype, to.rank, to.size);
+        code = rt_copy(ctx, &to, &from);
+    }
+    rt_scratch_free(ctx, chosen);
+    rt_scratch_free(ctx, scratch);
+    return code;
+}
+
+static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
+    const rt_view *self = rt_arg_view(c, 0);
+    if (self->dtype == RT_C32 || self->dtype == RT_C64 || self->dtype == RT_C128)
+        return rt_fail(ctx, RT_ENOTIMPL, "not implemented for complex numbers, which have no order; use view_as_real and unique_dim");
+    rows r;
+    rt_view front;
+    void *memory = NULL, *numbers = NULL;
+    int code = open_rows(ctx, self, dim, &r, &front, &memory);
+    if (code) return code;
+    if (sorted) sort(&r);
+    int64_t count = 0;
+    if (c->phase == RT_COUNT) {
+        for (int64_t i = 0; i < r.n; i++) count += !i || !same(&r, r.order[i - 1], r.order[i]);
+        c->count[0] = count;
+    } else if (!(numbers = rt_scratch(ctx, (size_t)(3 * r.n) * sizeof(int64_t)))) {
+        code = RT_ENOMEM;
+    } else {
+        int64_t *first = numbers, *counts = first + r.n, *inverse = counts + r.n;
+        for (int64_t i = 0; i < r.n; i++) {
+            if (!i || !same(&r, r.order[i - 1], r.order[i])) first[count] = r.order[i], counts[count++] = 0;
+            counts[count - 1]++;
+            inverse[r.order[i]] = count - 1;
+        }
+        code = store_values(ctx, &front, dim, first, count, r.width, &c->out[0]);
+        rt_view from = rt_view_contiguous(inverse, RT_I64, c->out[1].rank, c->out[1].size);
+        if (!code && rt_numel(&c->out[1])) code = rt_copy(ctx, &c->out[1], &from);
+        from = rt_view_contiguous(counts, RT_I64, c->out[2].rank, c->out[2].size);
+        if (!code && rt_numel(&c->out[2])) code = rt_copy(ctx, &c->out[2], &from);
+    }
+    rt_scratch_free(ctx, numbers);
+    rt_scratch_free(ctx, memory);
+    return code;
+}
+
+int rt_k_unique2(const rt_ctx *ctx, const rt_call *c) { return unique(ctx, c, -1, true); } /* self, sorted, return_inverse, return_counts */
+int rt_k_unique_dim(const rt_ctx *ctx, const rt_call *c) { /* self, dim, sorted, return_inverse, return_counts */
+    return unique(ctx, c, rt_arg_dim(c, 1, rt_arg_view(c, 0)->rank), true);
+}
+int rt_k_unique_consecutive(const rt_ctx *ctx, const rt_call *c) { /* self, return_inverse, return_counts, dim */
+    return unique(ctx, c, rt_arg_is_none(c, 3) ? -1 : rt_arg_dim(c, 3, rt_arg_view(c, 0)->rank), false);
+}
