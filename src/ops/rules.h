@@ -171,6 +171,8 @@ RULE(shape_upsample);
 RULE(shape_upsample_backward);
 cr_expand_fn expand_upsample_vec;
 
+cr_expand_fn expand_einsum; /* expand_einsum.c */
+
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);
 RULE(shape_im2col);

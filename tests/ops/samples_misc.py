@@ -68,3 +68,31 @@ def histc(make):
     yield call(make.tensor(5), 3, 0, float("inf"), note="infinite range")
     if make.is_float:
         yield call(make.tensor(6, special=True), 4, note="data without finite range")
+
+
+EQUATIONS = [
+    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij, jk -> ki", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("...ij,...jk->...ik", (2, 3, 4), (1, 4, 5)), ("...ij,jk", (2, 3, 4), (4, 5)), ("bij,jk->bki", (2, 3, 4), (4, 5)), ("ii", (4, 4)), ("ii->i", (4, 4)),
+    ("iij->j", (2, 2, 3)), ("iii->i", (3, 3, 3)), ("ijij->ji", (2, 3, 2, 3)), ("ij->ji", (3, 4)), ("ij->", (3, 4)), ("ij->j", (3, 4)),
+    ("ijk->kij", (2, 3, 4)), ("ba", (2, 3)), ("aB", (2, 3)), ("...->", (3, 4)), ("i...->...", (3, 4)), ("i...->i", (2, 3, 4)), ("ij->...ij", (3, 4)),
+    ("", ()), ("->", ()), (",->", (), ()), ("i,->i", (3,), ()), ("i,j->ji", (3,), (4,)), ("ij,ij->ij", (3, 4), (1, 4)), ("ij,ij->i", (3, 4), (1, 4)),
+    ("ij,ij->", (3, 4), (3, 4)), ("ij,k->j", (2, 3), (4,)), ("...i,...i->...", (2, 3, 4), (4,)), ("ij,jk->ik", (3, 4), (1, 5)), ("ij,jk->ik", (3, 0), (0, 5)),
+    ("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)), ("bn,anm,bm->ba", (2, 3), (5, 3, 4), (2, 4)), ("i,i,i->", (4,), (4,), (4,)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+    ("bij,bjk->kbi", (2, 3, 4), (2, 4, 5)), ("ij,jkl->kli", (3, 4), (4, 5, 6)), ("ij,jkl->kil", (3, 4), (4, 5, 6)), ("ij,jk->ki", (1, 4), (4, 5)), ("ij,jk->ki", (3, 4), (4, 1)),
+]
+WRONG_EQUATIONS = [
+    ("ij,jk->ik", (3, 4)), ("ij", (3, 4), (3, 4)), ("ij->ik", (3, 4)), ("ij->ii", (3, 4)), ("ijk->i", (3, 4)), ("i->i", (3, 4)), ("i1->i", (3, 4)),
+    ("ij,jk->ik", (3, 4), (3, 4)), ("ii->i", (3, 4)), ("ij.->", (3, 4)), ("..ij", (3, 4)), ("...i...->i", (3, 4)), ("ij->i->j", (3, 4)), ("ij-", (3, 4)),
+    ("ij->i,j", (3, 4)), ("ij->i..", (3, 4)), ("ij->......", (3, 4)), ("...ij,...jk->...ik", (2, 3, 4), (3, 4, 5)), ("ij",),
+]
+
+
+@sample("einsum")
+def einsum(make):
+    for equation, *shapes in EQUATIONS:
+        if make.is_number or all(0 not in shape for shape in shapes):  # PyTorch's bmm refuses bool, but not when there is nothing to do
+            yield call(equation, [make.tensor(shape) for shape in shapes], note=equation)
+    for equation, *shapes in WRONG_EQUATIONS:
+        yield call(equation, [make.tensor(shape) for shape in shapes], note=f"wrong: {equation}")
+    for path in ([1, 2, 0, 1], [0, 2, 1, 0], [0, 1, 0, 1], [1, 2], [1, 1, 0, 1], [0, 3, 0, 1]):
+        yield call("ij,jk,kl->il", [make.tensor(3, 4), make.tensor(4, 5), make.tensor(5, 2)], path=path, note=f"path {path}")
