@@ -76,3 +76,17 @@ for _n in (2, 3):
     sample(f"max_pool{_n}d_backward")(lambda make, n=_n: max_backward(make, n))
     sample(f"avg_pool{_n}d_backward")(lambda make, n=_n: avg_backward(make, n))
     sample(f"adaptive_pool{_n}d_backward")(lambda make, n=_n: adaptive_backward(make, n))
+
+
+def adaptive_max_backward(make, spatial):
+    forward = {2: torch.ops.aten.adaptive_max_pool2d, 3: torch.ops.aten.adaptive_max_pool3d}[spatial]
+    if not make.is_float:
+        return
+    for x in inputs(make, spatial):
+        for size in (3, 1):
+            y, index = forward(x, [size] * spatial)
+            yield call(make.tensor(y.shape), x, index, layouts=spatial == 2)  # in 3-d PyTorch reads strided indices as if they were dense
+
+
+for _n in (2, 3):
+    sample(f"adaptive_max_pool{_n}d_backward")(lambda make, n=_n: adaptive_max_backward(make, n))
