@@ -175,6 +175,7 @@ cr_expand_fn expand_einsum; /* expand_einsum.c */
 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);
+RULE(shape_one_hot);
 RULE(shape_im2col);
 RULE(shape_col2im);
 

@@ -66,3 +66,19 @@ cr_status shape_histc(cr_rule *r) { /* self, bins, min, max */
     if (range[0] > range[1]) return CR_FAIL(CR_ERUNTIME, "histc: max (%g) must not be less than min (%g)", range[1], range[0]);
     return cr_rule_add_dense(r, r->result, 1, &bins);
 }
+
+cr_status shape_one_hot(cr_rule *r) { /* self, num_classes */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    cr_dim size[CR_MAX_RANK], n = 1, classes = cr_rule_int(r, 1);
+    bool empty = false, infer = false;
+    if (m->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "one_hot: expected class numbers of dtype int64, got %s; convert with .to(int64)", rt_dtype_name(m->dtype));
+    if (m->rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "one_hot: the result would have more than %d dimensions", CR_MAX_RANK);
+    for (int d = 0; d < m->rank; d++) n = cr_dim_mul(r->env, n, size[d] = m->size[d]);
+    CR_TRY(cr_dim_require(r->env, classes, CR_GE, -1, "one_hot: num_classes must be positive, or -1 to find it"));
+    CR_TRY(cr_dim_decide(r->env, classes, CR_EQ, -1, &infer));
+    CR_TRY(cr_dim_assume(r->env, n, CR_EQ, 0, false, &empty));
+    if (infer && empty) return CR_FAIL(CR_ERUNTIME, "one_hot: an empty tensor does not tell the number of classes; pass num_classes");
+    if (!infer) CR_TRY(cr_dim_require(r->env, classes, CR_GT, 0, "one_hot: num_classes must be positive, or -1 to find it"));
+    size[m->rank] = infer ? cr_rule_count(r, 0, INT64_MAX) : classes;
+    return cr_rule_add_dense(r, CR_I64, m->rank + 1, size);
+}

@@ -183,8 +183,9 @@ RT_KERNEL(rt_k_upsample_nearest_exact_backward);
 RT_KERNEL(rt_k_upsample_linear_backward);
 RT_KERNEL(rt_k_upsample_cubic_backward);
 
-/* k_histogram.c */
+/* k_histogram.c, k_one_hot.c */
 RT_KERNEL(rt_k_histc);
+RT_KERNEL(rt_k_one_hot);
 
 /* k_blocks.c */
 RT_KERNEL(rt_k_im2col);

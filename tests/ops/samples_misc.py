@@ -96,3 +96,16 @@ def einsum(make):
         yield call(equation, [make.tensor(shape) for shape in shapes], note=f"wrong: {equation}")
     for path in ([1, 2, 0, 1], [0, 2, 1, 0], [0, 1, 0, 1], [1, 2], [1, 1, 0, 1], [0, 3, 0, 1]):
         yield call("ij,jk,kl->il", [make.tensor(3, 4), make.tensor(4, 5), make.tensor(5, 2)], path=path, note=f"path {path}")
+
+
+@sample("one_hot")
+def one_hot(make):
+    for shape in ((7,), (3, 4), (), (2, 1, 3)):
+        yield call(make.tensor(shape, low=0, high=5))
+        yield call(make.tensor(shape, low=0, high=5), 6)
+    yield call(make.tensor(0, 3), 4)
+    yield call(make.tensor(0, 3), note="no classes to find")
+    yield call(make.tensor(3, low=2, high=5), 2, note="class too large")
+    yield call(make.tensor(3, low=2, high=5), -2, note="negative number of classes")
+    if make.is_number and make.dtype != torch.uint8:
+        yield call(make.tensor(3, low=-3, high=-1), 2, note="negative class")
