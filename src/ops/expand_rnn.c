@@ -6,7 +6,7 @@
  *
  * Results of calls belong to the emitter until they are released; what a step leaves behind is given back when it ends, so
  * that a long sequence holds no more than its outputs. */
-#include "ops/formula.h"
+#include "ops/expand.h"
 #include "ops/rules.h"
 
 typedef enum cell_kind { CELL_TANH, CELL_RELU, CELL_GRU, CELL_LSTM } cell_kind;
@@ -22,111 +22,51 @@ static cell_kind kind_of(const cr_op *op) {
     return CELL_TANH;
 }
 
-/* A run of calls: the first failure ends it, later ones do nothing. */
-typedef struct run {
-    cr_emitter *e;
-    cr_status status;
-    CR_VEC(cr_arg) made;
-} run;
-
-/* Calls an op; arguments after the given ones take their defaults. The results are the run's. */
-static const cr_arg *call_all(run *r, const char *name, int n, const cr_arg *given) {
-    static const cr_arg none;
-    const cr_op *op = r->status ? NULL : cr_op_find(name);
-    cr_arg args[CR_MAX_PARAMS];
-    if (r->status) return &none;
-    if (!op) r->status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
-    else r->status = cr_vec_reserve(&r->made, r->made.n + op->schema.nreturns);
-    if (r->status) return &none;
-    for (int i = 0; i < op->schema.nparams; i++) args[i] = i < n ? given[i] : op->schema.params[i].fallback;
-    r->status = r->e->call(r->e, op, args, r->made.at + r->made.n);
-    if (r->status) return &none;
-    r->made.n += op->schema.nreturns;
-    return &r->made.at[r->made.n - op->schema.nreturns];
-}
-
-#define CALL(r, name, ...) (*call_all((r), "aten::" name, (int)CR_COUNT(((cr_arg[]){ __VA_ARGS__ })), (cr_arg[]){ __VA_ARGS__ }))
-
-static bool is_same(const cr_arg *a, const cr_arg *b) { return a->kind == b->kind && a->u.i == b->u.i; }
-
-/* Gives back what was made since there were `mark` values, but for those in `kept`. */
-static void trim(run *r, size_t mark, int nkept, const cr_arg *kept) {
-    size_t n = mark;
-    for (size_t i = mark; i < r->made.n; i++) {
-        bool stays = false;
-        for (int k = 0; k < nkept; k++) stays |= is_same(&r->made.at[i], &kept[k]);
-        if (stays) r->made.at[n++] = r->made.at[i];
-        else r->e->release(r->e, &r->made.at[i], 1);
-    }
-    r->made.n = n;
-}
-
-/* Ends the run: these values become the caller's, the others are given back. */
-static cr_status finish(run *r, int n, const cr_arg *values, cr_arg *results) {
-    if (r->status) n = 0;
-    trim(r, 0, n, values);
-    for (int i = 0; i < n; i++) results[i] = values[i];
-    cr_vec_dispose(&r->made);
-    return r->status;
-}
-
-static const cr_meta *meta_of(run *r, const cr_arg *a) {
-    static const cr_meta none;
-    const cr_meta *m = NULL;
-    if (!r->status) r->status = r->e->meta(r->e, a, &m);
-    return m ? m : &none;
-}
-
-static cr_arg item(run *r, const cr_arg *list, uint32_t i) {
-    if (!r->status && (list->kind != CR_ARG_LIST || i >= list->n)) r->status = CR_FAIL(CR_ERUNTIME, "expected a list of at least %u tensors", i + 1);
-    return r->status ? cr_arg_none() : list->u.list[i];
-}
-
 /* ---- cells ---- */
 
 typedef struct weights { cr_arg w_ih, w_hh, b_ih, b_hh, w_hr; } weights; /* w_hr: projection, or NONE */
 typedef struct state { cr_arg h, c; } state;                                  /* c: LSTM only */
 
 /* One step. `x` is the input already multiplied by w_ih. The new state is among the run's values. */
-static state step(run *r, cell_kind kind, cr_arg x, const weights *w, state s) {
-    cr_arg recurrent = CALL(r, "linear", s.h, w->w_hh, w->b_hh);
+static state step(cr__run *r, cell_kind kind, cr_arg x, const weights *w, state s) {
+    cr_arg recurrent = CR_RUN(r, "linear", s.h, w->w_hh, w->b_hh);
     if (kind == CELL_TANH || kind == CELL_RELU) {
-        cr_arg sum = CALL(r, "add.Tensor", recurrent, x);
-        return (state){ kind == CELL_TANH ? CALL(r, "tanh", sum) : CALL(r, "relu", sum), cr_arg_none() };
+        cr_arg sum = CR_RUN(r, "add.Tensor", recurrent, x);
+        return (state){ kind == CELL_TANH ? CR_RUN(r, "tanh", sum) : CR_RUN(r, "relu", sum), cr_arg_none() };
     }
     if (kind == CELL_GRU) {
-        cr_arg from_x = CALL(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)), from_h = CALL(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(1));
-        cr_arg reset = CALL(r, "sigmoid", CALL(r, "add.Tensor", item(r, &from_h, 0), item(r, &from_x, 0)));
-        cr_arg update = CALL(r, "sigmoid", CALL(r, "add.Tensor", item(r, &from_h, 1), item(r, &from_x, 1)));
-        cr_arg candidate = CALL(r, "tanh", CALL(r, "add.Tensor", item(r, &from_x, 2), CALL(r, "mul.Tensor", item(r, &from_h, 2), reset)));
-        cr_arg mixed = CALL(r, "mul.Tensor", CALL(r, "sub.Tensor", s.h, candidate), update);
-        return (state){ CALL(r, "add.Tensor", mixed, candidate), cr_arg_none() };
+        cr_arg from_x = CR_RUN(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)), from_h = CR_RUN(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(1));
+        cr_arg reset = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 0), cr__run_item(r, &from_x, 0)));
+        cr_arg update = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 1), cr__run_item(r, &from_x, 1)));
+        cr_arg candidate = CR_RUN(r, "tanh", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_x, 2), CR_RUN(r, "mul.Tensor", cr__run_item(r, &from_h, 2), reset)));
+        cr_arg mixed = CR_RUN(r, "mul.Tensor", CR_RUN(r, "sub.Tensor", s.h, candidate), update);
+        return (state){ CR_RUN(r, "add.Tensor", mixed, candidate), cr_arg_none() };
     }
-    cr_arg gates = CALL(r, "chunk", CALL(r, "add.Tensor", recurrent, x), cr_arg_int(4), cr_arg_int(1));
-    cr_arg in = CALL(r, "sigmoid", item(r, &gates, 0)), forget = CALL(r, "sigmoid", item(r, &gates, 1));
-    cr_arg cell = CALL(r, "tanh", item(r, &gates, 2)), out = CALL(r, "sigmoid", item(r, &gates, 3));
-    cr_arg c = CALL(r, "add.Tensor", CALL(r, "mul.Tensor", forget, s.c), CALL(r, "mul.Tensor", in, cell));
-    cr_arg h = CALL(r, "mul.Tensor", out, CALL(r, "tanh", c));
-    if (w->w_hr.kind != CR_ARG_NONE) h = CALL(r, "linear", h, w->w_hr, cr_arg_none());
+    cr_arg gates = CR_RUN(r, "chunk", CR_RUN(r, "add.Tensor", recurrent, x), cr_arg_int(4), cr_arg_int(1));
+    cr_arg in = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 0)), forget = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 1));
+    cr_arg cell = CR_RUN(r, "tanh", cr__run_item(r, &gates, 2)), out = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 3));
+    cr_arg c = CR_RUN(r, "add.Tensor", CR_RUN(r, "mul.Tensor", forget, s.c), CR_RUN(r, "mul.Tensor", in, cell));
+    cr_arg h = CR_RUN(r, "mul.Tensor", out, CR_RUN(r, "tanh", c));
+    if (w->w_hr.kind != CR_ARG_NONE) h = CR_RUN(r, "linear", h, w->w_hr, cr_arg_none());
     return (state){ h, c };
 }
 
-static void require_float(run *r, const cr_op *op, const cr_arg *input);
+static void require_float(cr__run *r, const cr_op *op, const cr_arg *input);
 
-static void require_equal(run *r, cr_dim a, cr_dim b, const char *what) {
+static void require_equal(cr__run *r, cr_dim a, cr_dim b, const char *what) {
     if (!r->status) r->status = cr_dim_require(r->e->env, a, CR_EQ, b, what);
 }
 
 /* (input, hx, w_ih, w_hh, b_ih, b_hh) -> h, or (h, c) */
 cr_status expand_rnn_cell(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cell_kind kind = kind_of(op);
-    run r = { .e = e };
+    cr__run r = { .e = e };
     weights w = { args[2], args[3], args[4], args[5], cr_arg_none() };
     if (kind == CELL_LSTM && (args[1].kind != CR_ARG_LIST || args[1].n != 2))
         return CR_FAIL(CR_ERUNTIME, "lstm_cell: hx must be two tensors, the hidden and the cell state");
-    state s = kind == CELL_LSTM ? (state){ item(&r, &args[1], 0), item(&r, &args[1], 1) } : (state){ args[1], cr_arg_none() };
+    state s = kind == CELL_LSTM ? (state){ cr__run_item(&r, &args[1], 0), cr__run_item(&r, &args[1], 1) } : (state){ args[1], cr_arg_none() };
     int gates = kind == CELL_LSTM ? 4 : kind == CELL_GRU ? 3 : 1;
-    const cr_meta *x = meta_of(&r, &args[0]), *h = meta_of(&r, &s.h), *w_ih = meta_of(&r, &w.w_ih), *w_hh = meta_of(&r, &w.w_hh);
+    const cr_meta *x = cr__run_meta(&r, &args[0]), *h = cr__run_meta(&r, &s.h), *w_ih = cr__run_meta(&r, &w.w_ih), *w_hh = cr__run_meta(&r, &w.w_hh);
     require_float(&r, op, &args[0]);
     if (!r.status && (x->rank < 1 || w_ih->rank != 2 || w_hh->rank != 2 || h->rank != x->rank))
         r.status = CR_FAIL(CR_ERUNTIME, "%s: input and hidden state must have as many dims, and the weights two", op->schema.name);
@@ -137,8 +77,8 @@ cr_status expand_rnn_cell(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
         require_equal(&r, w_hh->size[1], hidden, "hidden size");
         require_equal(&r, w_hh->size[0], cr_dim_mul(e->env, hidden, gates), "rows of w_hh");
     }
-    state made = step(&r, kind, CALL(&r, "linear", args[0], w.w_ih, w.b_ih), &w, s);
-    return finish(&r, op->schema.nreturns, (cr_arg[]){ made.h, made.c }, results);
+    state made = step(&r, kind, CR_RUN(&r, "linear", args[0], w.w_ih, w.b_ih), &w, s);
+    return cr__run_finish(&r, op->schema.nreturns, (cr_arg[]){ made.h, made.c }, results);
 }
 
 /* ---- layers ---- */
@@ -150,16 +90,16 @@ typedef struct layout {
 
 typedef struct work { cr_arg *outs, *ended_h, *ended_c; int nended; } work; /* room for `steps` values each */
 
-static cr_arg narrow(run *r, cr_arg x, int64_t start, int64_t n) { return CALL(r, "narrow", x, cr_arg_int(0), cr_arg_int(start), cr_arg_int(n)); }
+static cr_arg narrow(cr__run *r, cr_arg x, int64_t start, int64_t n) { return CR_RUN(r, "narrow", x, cr_arg_int(0), cr_arg_int(start), cr_arg_int(n)); }
 
-static cr_arg join(run *r, cr_arg a, cr_arg b, int dim) {
+static cr_arg join(cr__run *r, cr_arg a, cr_arg b, int dim) {
     cr_arg both[2] = { a, b };
-    return CALL(r, "cat", cr_arg_list(both, 2), cr_arg_int(dim));
+    return CR_RUN(r, "cat", cr_arg_list(both, 2), cr_arg_int(dim));
 }
 
 /* Packed sequences. Forward in time the batch shrinks, and the states of ended sequences are put aside; backward in time
  * it grows by sequences that start with their initial state. */
-static void fit_batch(run *r, work *k, bool reverse, bool lstm, int64_t before, int64_t now, const state *initial, state *s) {
+static void fit_batch(cr__run *r, work *k, bool reverse, bool lstm, int64_t before, int64_t now, const state *initial, state *s) {
     if (now == before) return;
     if (reverse) {
         s->h = join(r, s->h, narrow(r, initial->h, before, now - before), 0);
@@ -174,21 +114,21 @@ static void fit_batch(run *r, work *k, bool reverse, bool lstm, int64_t before, 
 }
 
 /* The states at each sequence's end, in the order of the batch: those that ended last come first. */
-static cr_arg join_ended(run *r, cr_arg last, cr_arg *ended, int n) {
+static cr_arg join_ended(cr__run *r, cr_arg last, cr_arg *ended, int n) {
     if (!n) return last;
     for (int i = 0; i < n / 2; i++) {
         cr_arg swap = ended[i];
         ended[i] = ended[n - 1 - i];
         ended[n - 1 - i] = swap;
     }
-    return join(r, last, CALL(r, "cat", cr_arg_list(ended, (size_t)n)), 0);
+    return join(r, last, CR_RUN(r, "cat", cr_arg_list(ended, (size_t)n)), 0);
 }
 
 /* One layer in one direction over the whole sequence. */
-static cr_arg walk(run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse, state initial, work *k, state *last) {
+static cr_arg walk(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse, state initial, work *k, state *last) {
     bool lstm = kind == CELL_LSTM;
-    cr_arg x = CALL(r, "linear", input, w->w_ih, w->b_ih);
-    cr_arg parts = l->batch ? CALL(r, "split_with_sizes", x, cr_arg_list(l->batch, (size_t)l->steps)) : CALL(r, "unbind.int", x);
+    cr_arg x = CR_RUN(r, "linear", input, w->w_ih, w->b_ih);
+    cr_arg parts = l->batch ? CR_RUN(r, "split_with_sizes", x, cr_arg_list(l->batch, (size_t)l->steps)) : CR_RUN(r, "unbind.int", x);
     state s = initial;
     int64_t alive = 0;
     k->nended = 0;
@@ -202,28 +142,28 @@ static cr_arg walk(run *r, cell_kind kind, const weights *w, cr_arg input, const
         if (l->batch) fit_batch(r, k, reverse, lstm, alive, l->batch[t].u.i, &initial, &s);
         if (l->batch) alive = l->batch[t].u.i;
         size_t mark = r->made.n;
-        s = step(r, kind, item(r, &parts, (uint32_t)t), w, s);
-        trim(r, mark, 2, (cr_arg[]){ s.h, s.c });
+        s = step(r, kind, cr__run_item(r, &parts, (uint32_t)t), w, s);
+        cr__run_trim(r, mark, 2, (cr_arg[]){ s.h, s.c });
         k->outs[t] = s.h;
     }
     *last = (state){ join_ended(r, s.h, k->ended_h, k->nended), lstm ? join_ended(r, s.c, k->ended_c, k->nended) : cr_arg_none() };
-    return l->batch ? CALL(r, "cat", cr_arg_list(k->outs, (size_t)l->steps)) : CALL(r, "stack", cr_arg_list(k->outs, (size_t)l->steps));
+    return l->batch ? CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps)) : CR_RUN(r, "stack", cr_arg_list(k->outs, (size_t)l->steps));
 }
 
 /* Low precision is computed in f32 and rounded once at the end: errors of a recurrence add up. */
-static bool is_low(run *r, const cr_arg *a) {
-    int dtype = meta_of(r, a)->dtype;
+static bool is_low(cr__run *r, const cr_arg *a) {
+    int dtype = cr__run_meta(r, a)->dtype;
     return !r->status && (dtype == CR_F16 || dtype == CR_BF16);
 }
 
-static cr_arg cast(run *r, cr_arg x, int dtype) {
-    if (x.kind == CR_ARG_NONE || r->status || meta_of(r, &x)->dtype == dtype) return x;
-    return CALL(r, "to.dtype", x, cr_arg_dtype(dtype));
+static cr_arg cast(cr__run *r, cr_arg x, int dtype) {
+    if (x.kind == CR_ARG_NONE || r->status || cr__run_meta(r, &x)->dtype == dtype) return x;
+    return CR_RUN(r, "to.dtype", x, cr_arg_dtype(dtype));
 }
 
 /* The gates' sigmoids and tangents are taken in place in PyTorch, which integers refuse. */
-static void require_float(run *r, const cr_op *op, const cr_arg *input) {
-    const cr_meta *m = meta_of(r, input);
+static void require_float(cr__run *r, const cr_op *op, const cr_arg *input) {
+    const cr_meta *m = cr__run_meta(r, input);
     bool floats = cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype);
     if (!r->status && !floats && (kind_of(op) == CELL_LSTM || kind_of(op) == CELL_GRU))
         r->status = CR_FAIL(CR_ERUNTIME, "%s: the input must be floating point, not %s", op->schema.name, cr_dtype_aten(m->dtype));
@@ -237,16 +177,16 @@ typedef struct stack { /* what the ops' arguments say */
     bool has_biases, train, bidirectional;
 } stack;
 
-static weights weights_of(run *r, const stack *k, int64_t index, bool projected) {
+static weights weights_of(cr__run *r, const stack *k, int64_t index, bool projected) {
     uint32_t each = 2u + (k->has_biases ? 2u : 0u) + projected, at = (uint32_t)index * each;
     cr_arg none = cr_arg_none();
-    return (weights){ item(r, k->params, at), item(r, k->params, at + 1), k->has_biases ? item(r, k->params, at + 2) : none,
-                      k->has_biases ? item(r, k->params, at + 3) : none, projected ? item(r, k->params, at + each - 1) : none };
+    return (weights){ cr__run_item(r, k->params, at), cr__run_item(r, k->params, at + 1), k->has_biases ? cr__run_item(r, k->params, at + 2) : none,
+                      k->has_biases ? cr__run_item(r, k->params, at + 3) : none, projected ? cr__run_item(r, k->params, at + each - 1) : none };
 }
 
 /* All layers. `hx`: lists of states, one per layer and direction. results: the output and the stacked last states. */
-static void run_stack(run *r, const stack *k, cr_arg input, const layout *l, cr_arg h0, cr_arg c0, cr_arg results[3]) {
-    int directions = k->bidirectional ? 2 : 1, dtype = meta_of(r, &input)->dtype;
+static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l, cr_arg h0, cr_arg c0, cr_arg results[3]) {
+    int directions = k->bidirectional ? 2 : 1, dtype = cr__run_meta(r, &input)->dtype;
     bool low = is_low(r, &input);
     if (low) {
         input = cast(r, input, CR_F32);
@@ -255,9 +195,9 @@ static void run_stack(run *r, const stack *k, cr_arg input, const layout *l, cr_
     }
     int64_t nstates = k->layers * directions;
     bool lstm = k->kind == CELL_LSTM, projected = false;
-    cr_arg hs = CALL(r, "unbind.int", h0), cs = lstm ? CALL(r, "unbind.int", c0) : cr_arg_none();
+    cr_arg hs = CR_RUN(r, "unbind.int", h0), cs = lstm ? CR_RUN(r, "unbind.int", c0) : cr_arg_none();
     if (lstm) { /* a projected state is smaller than the cell's */
-        const cr_meta *h = meta_of(r, &h0), *c = meta_of(r, &c0);
+        const cr_meta *h = cr__run_meta(r, &h0), *c = cr__run_meta(r, &c0);
         if (!r->status && (h->rank != 3 || c->rank != 3)) r->status = CR_FAIL(CR_ERUNTIME, "lstm: the states must have 3 dims, layer, batch and feature");
         if (!r->status) projected = cr_dim_known(r->e->env, h->size[2], CR_EQ, c->size[2]) == CR_NO;
     }
@@ -282,7 +222,7 @@ static void run_stack(run *r, const stack *k, cr_arg input, const layout *l, cr_
             if (low)
                 w = (weights){ cast(r, w.w_ih, CR_F32), cast(r, w.w_hh, CR_F32), cast(r, w.b_ih, CR_F32), cast(r, w.b_hh, CR_F32),
                                cast(r, w.w_hr, CR_F32) };
-            state initial = { item(r, &hs, (uint32_t)at), lstm ? item(r, &cs, (uint32_t)at) : cr_arg_none() }, last;
+            state initial = { cr__run_item(r, &hs, (uint32_t)at), lstm ? cr__run_item(r, &cs, (uint32_t)at) : cr_arg_none() }, last;
             out[d] = walk(r, k->kind, &w, sequence, l, d == 1, initial, &space, &last);
             last_h[at] = last.h;
             last_c[at] = last.c;
@@ -292,23 +232,23 @@ static void run_stack(run *r, const stack *k, cr_arg input, const layout *l, cr_
         if (r->status) break;
         sequence = directions == 2 ? join(r, out[0], out[1], -1) : out[0];
         if (k->dropout != 0 && k->train && layer < k->layers - 1)
-            sequence = CALL(r, "dropout", sequence, cr_arg_float(k->dropout), cr_arg_bool(true));
+            sequence = CR_RUN(r, "dropout", sequence, cr_arg_float(k->dropout), cr_arg_bool(true));
         kept[2 * directions] = sequence;
-        trim(r, mark, 2 * directions + 1, kept);
+        cr__run_trim(r, mark, 2 * directions + 1, kept);
     }
     results[0] = sequence;
-    results[1] = CALL(r, "stack", cr_arg_list(last_h, (size_t)nstates));
-    results[2] = lstm ? CALL(r, "stack", cr_arg_list(last_c, (size_t)nstates)) : cr_arg_none();
+    results[1] = CR_RUN(r, "stack", cr_arg_list(last_h, (size_t)nstates));
+    results[2] = lstm ? CR_RUN(r, "stack", cr_arg_list(last_c, (size_t)nstates)) : cr_arg_none();
     for (int i = 0; low && i < 3; i++) results[i] = cast(r, results[i], dtype);
     cr_free(memory);
 }
 
 /* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
 cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
-    run r = { .e = e };
+    cr__run r = { .e = e };
     stack k = { kind_of(op), &args[2], args[4].u.i, args[5].u.f, args[3].u.i != 0, args[6].u.i != 0, args[7].u.i != 0 };
     bool lstm = k.kind == CELL_LSTM, batch_first = args[8].u.i != 0;
-    const cr_meta *m = meta_of(&r, &args[0]);
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
     if (!r.status && m->rank != 3) r.status = CR_FAIL(CR_ERUNTIME, "%s: the input must have 3 dims, not %d", op->schema.name, m->rank);
     if (!r.status && lstm && (args[1].kind != CR_ARG_LIST || args[1].n != 2))
         r.status = CR_FAIL(CR_ERUNTIME, "lstm: hx must be two tensors, the hidden and the cell state");
@@ -318,17 +258,17 @@ cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg 
     if (!r.status && steps < 0)
         r.status = CR_FAIL(CR_EUNSUPPORTED, "%s: the number of time steps must be known; mark that dim as static", op->schema.name);
     if (!r.status && steps == 0) r.status = CR_FAIL(CR_ERUNTIME, "%s: the sequence has no time steps", op->schema.name);
-    cr_arg input = batch_first ? CALL(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0], made[3] = { { 0 } };
+    cr_arg input = batch_first ? CR_RUN(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0], made[3] = { { 0 } };
     layout l = { steps, NULL };
-    if (!r.status) run_stack(&r, &k, input, &l, lstm ? item(&r, &args[1], 0) : args[1], lstm ? item(&r, &args[1], 1) : cr_arg_none(), made);
-    if (batch_first) made[0] = CALL(&r, "transpose.int", made[0], cr_arg_int(0), cr_arg_int(1));
-    return finish(&r, op->schema.nreturns, made, results);
+    if (!r.status) run_stack(&r, &k, input, &l, lstm ? cr__run_item(&r, &args[1], 0) : args[1], lstm ? cr__run_item(&r, &args[1], 1) : cr_arg_none(), made);
+    if (batch_first) made[0] = CR_RUN(&r, "transpose.int", made[0], cr_arg_int(0), cr_arg_int(1));
+    return cr__run_finish(&r, op->schema.nreturns, made, results);
 }
 
 /* (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional): sequences of several lengths, longest
  * first, their steps one after the other. */
 cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
-    run r = { .e = e };
+    cr__run r = { .e = e };
     stack k = { kind_of(op), &args[3], args[5].u.i, args[6].u.f, args[4].u.i != 0, args[7].u.i != 0, args[8].u.i != 0 };
     bool lstm = k.kind == CELL_LSTM;
     if (args[1].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[1].u.t))
@@ -347,7 +287,7 @@ cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, 
             r.status = CR_FAIL(CR_ERUNTIME, "%s: batch_sizes must be positive and must not grow", op->schema.name);
     }
     layout l = { sizes.size[0], batch };
-    if (!r.status) run_stack(&r, &k, args[0], &l, lstm ? item(&r, &args[2], 0) : args[2], lstm ? item(&r, &args[2], 1) : cr_arg_none(), made);
+    if (!r.status) run_stack(&r, &k, args[0], &l, lstm ? cr__run_item(&r, &args[2], 0) : args[2], lstm ? cr__run_item(&r, &args[2], 1) : cr_arg_none(), made);
     cr_free(batch);
-    return finish(&r, op->schema.nreturns, made, results);
+    return cr__run_finish(&r, op->schema.nreturns, made, results);
 }

@@ -215,7 +215,12 @@ RULE(shape_feature_dropout);
 RULE(shape_native_dropout);
 RULE(shape_rrelu_functional);
 
-/* fft (rules_fft.c) */
+/* fft (rules_fft.c, expand_fft.c) */
+RULE(shape_fft_c2c);
+RULE(shape_fft_r2c);
+RULE(shape_fft_c2r);
+RULE(check_fft_freq);
+cr_expand_fn expand_fft;
 
 /* shared: dtype of argument 0 for common and result */
 RULE(dtype_same);

@@ -238,5 +238,8 @@ RT_KERNEL(rt_k_poisson);              /* self, generator */
 RT_KERNEL(rt_k_binomial);             /* count, prob, generator */
 
 /* k_fft.c */
+RT_KERNEL(rt_k_fft_c2c); /* self, dim, normalization, forward */
+RT_KERNEL(rt_k_fft_r2c); /* self, dim, normalization, onesided */
+RT_KERNEL(rt_k_fft_c2r); /* self, dim, normalization, last_dim_size */
 
 #endif
