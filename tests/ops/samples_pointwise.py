@@ -1,7 +1,7 @@
 """Samples of pointwise ops whose arguments need care: domains, masks, numbers that steer the op."""
 import torch
 
-from samples import PAIRS, SHAPES, binary, call, op_scalars, other_dtypes, sample, tensor_scalar, unary
+from samples import PAIRS, SHAPES, binary, call, other_dtypes, sample, tensor_scalar, unary
 
 LOW = (torch.float16, torch.bfloat16)  # here PyTorch rounds alpha * other by itself or not, depending on the strides
 
