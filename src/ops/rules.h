@@ -158,6 +158,8 @@ RULE(shape_linear);
 RULE(shape_convolution);
 RULE(shape_convolution_backward);
 RULE(shape_sdpa);
+RULE(shape_flash);
+RULE(shape_flash_backward);
 
 /* pooling, resampling (rules_pool.c) */
 RULE(shape_max_pool);

@@ -143,3 +143,33 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     if (like_query) cr_layout_like(r->env, q, &out->meta);
     return CR_OK;
 }
+
+static cr_status check_flash(cr_rule *r, const cr_meta *q, const cr_meta *k, const cr_meta *v, int dropout) {
+    const char *name = r->op->schema.name;
+    if (q->rank != 4 || k->rank != 4 || v->rank != 4)
+        return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have four dimensions (batch, heads, length, width)", name);
+    if (r->arg[dropout].u.f > 0) return CR_FAIL(CR_ERUNTIME, "%s: dropout is not supported here; use scaled_dot_product_attention", name);
+    if (q->dtype != k->dtype || q->dtype != v->dtype) return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have one dtype", name);
+    CR_TRY(cr_dim_require(r->env, q->size[3], CR_EQ, v->size[3], "attention: query and value must have the same last size"));
+    CR_TRY(cr_dim_require(r->env, q->size[3], CR_EQ, k->size[3], "attention: query and key must have the same last size"));
+    return cr_dim_require(r->env, k->size[2], CR_EQ, v->size[2], "attention: key and value must have the same length");
+}
+
+cr_status shape_flash(cr_rule *r) { /* query, key, value, dropout_p, is_causal, attn_mask, scale -> output, logsumexp */
+    const cr_meta *q = cr_rule_meta(r, 0);
+    CR_TRY(check_flash(r, q, cr_rule_meta(r, 1), cr_rule_meta(r, 2), 3));
+    CR_TRY(shape_like(r));
+    CR_TRY(cr_rule_add_dense(r, q->dtype == CR_F64 ? CR_F64 : CR_F32, 3, q->size));
+    cr_strides_permuted(r->env, 3, q->size, (const int[]){ 0, 2, 1 }, r->out[1].meta.stride); /* stored by (batch, length, heads) */
+    return CR_OK;
+}
+
+cr_status shape_flash_backward(cr_rule *r) { /* grad_out, query, key, value, out, logsumexp, dropout_p, ... -> one gradient each */
+    CR_TRY(check_flash(r, cr_rule_meta(r, 1), cr_rule_meta(r, 2), cr_rule_meta(r, 3), 6));
+    for (int i = 1; i < 4; i++) {
+        const cr_meta *m = cr_rule_meta(r, i);
+        CR_TRY(cr_rule_add_dense(r, m->dtype, 4, m->size));
+        cr_strides_permuted(r->env, 4, m->size, (const int[]){ 0, 2, 1, 3 }, r->out[i - 1].meta.stride);
+    }
+    return CR_OK;
+}

@@ -92,3 +92,29 @@ def sdpa(make):
     yield call(make.tensor(5, 8), make.tensor(7, 8), make.tensor(7, 4))
     yield call(make.tensor(2, 4, 5, 8), make.tensor(2, 2, 7, 8), make.tensor(2, 2, 7, 8), enable_gqa=True)
     yield call(q, k, v, make.mask(5, 7), 0.0, True, note="mask and causal")
+
+
+@sample("flash")
+def flash(make):
+    if not make.is_float:
+        return
+    q, k, v = make.tensor(2, 3, 5, 8), make.tensor(2, 3, 7, 8), make.tensor(2, 3, 7, 8)
+    by_length = make.tensor(2, 5, 3, 8).transpose(1, 2)
+    yield call(q, k, v, layouts=False)
+    yield call(by_length, k, v, layouts=False)
+    yield call(q, q, q, 0.0, True, layouts=False)
+    yield call(q, k, v, scale=0.3, layouts=False)
+    yield call(q, k, v, attn_mask=make.tensor(2, 3, 5, 7), layouts=False)
+    yield call(q[0], k[0], v[0], layouts=False, note="three dimensions")
+    yield call(q, k, v, 0.5, layouts=False, note="dropout")
+
+
+@sample("flash_backward")
+def flash_backward(make):
+    if make.dtype not in (torch.float32, torch.float64):
+        return
+    q, k, v = make.tensor(2, 3, 5, 8), make.tensor(2, 3, 7, 8), make.tensor(2, 3, 7, 8)
+    forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    yield call(make.tensor(2, 3, 5, 8), q, k, v, *forward(q, k, v), 0.0, False, layouts=False)
+    yield call(make.tensor(2, 3, 5, 8), q, q, q, *forward(q, q, q, 0.0, True), 0.0, True, layouts=False)
+    yield call(make.tensor(2, 3, 5, 8), q, k, v, *forward(q, k, v, scale=0.3), 0.0, False, scale=0.3, layouts=False)
