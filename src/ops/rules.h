@@ -190,6 +190,8 @@ RULE(shape_nll2d);
 RULE(shape_nll_backward);
 RULE(shape_nll2d_backward);
 RULE(shape_multilabel);
+RULE(shape_ctc);
+RULE(check_ctc_lengths);
 RULE(check_not_negative);
 RULE(check_positive);
 RULE(check_nll_nd);

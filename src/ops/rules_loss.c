@@ -120,6 +120,48 @@ cr_status shape_multilabel(cr_rule *r) {
     return cr_rule_add_dense(r, r->result, target->rank, target->size);
 }
 
+/* ---- connectionist temporal classification ---- */
+
+/* How many lengths an argument gives: numbers, or a tensor of one dim. */
+static cr_status require_lengths(cr_rule *r, int i, cr_dim batch) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    if (m && (m->rank != 1 || !cr_dtype_is_integral(m->dtype)))
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be one row of integers", op_name(r), r->op->schema.params[i].name);
+    return cr_dim_require(r->env, m ? m->size[0] : (cr_dim)r->arg[i].n, CR_EQ, batch, r->op->schema.params[i].name);
+}
+
+cr_status check_ctc_lengths(cr_rule *r) {
+    for (int i = 2; i < 4; i++)
+        if (!cr_dtype_is_integral(cr_rule_meta(r, i)->dtype))
+            return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be integers", op_name(r), r->op->schema.params[i].name);
+    return CR_OK;
+}
+
+/* (loss of each sequence, log_alpha) */
+cr_status shape_ctc(cr_rule *r) {
+    const cr_meta *p = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
+    int64_t blank = r->arg[4].u.i, most = 0;
+    if (p->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: log_probs must have 3 dims (time, batch, class), not %d", op_name(r), p->rank);
+    if (t->rank != 1 && t->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: the targets must have 1 or 2 dims, not %d", op_name(r), t->rank);
+    if (t->dtype != CR_I32 && t->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: the targets must be int32 or int64, not %s", op_name(r), cr_dtype_aten(t->dtype));
+    if (blank < 0 || cr_dim_known(r->env, p->size[2], CR_LE, blank) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: blank must be one of the classes, got %lld", op_name(r), (long long)blank);
+    CR_TRY(require_lengths(r, 2, p->size[1]));
+    CR_TRY(require_lengths(r, 3, p->size[1]));
+    if (t->rank == 2) CR_TRY(cr_dim_require(r->env, t->size[0], CR_EQ, p->size[1], "number of target rows"));
+    cr_dim longest = 0;
+    if (cr_rule_meta(r, 3)) {
+        longest = cr_rule_count(r, 0, INT32_MAX);
+    } else {
+        for (uint32_t i = 0; i < r->arg[3].n; i++) most = CR_MAX(most, r->arg[3].u.list[i].u.i);
+        longest = most;
+    }
+    cr_dim size[] = { p->size[1], p->size[0], cr_dim_add(r->env, cr_dim_mul(r->env, longest, 2), 1) };
+    CR_TRY(cr_rule_add_dense(r, r->result, 1, size));
+    return cr_rule_add_dense(r, r->result, 3, size);
+}
+
 /* ---- checks of composite losses ---- */
 
 cr_status check_not_negative(cr_rule *r) {

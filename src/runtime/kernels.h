@@ -198,6 +198,10 @@ RT_KERNEL(rt_k_binary_cross_entropy);
 RT_KERNEL(rt_k_multilabel_margin_loss);
 RT_KERNEL(rt_k_multilabel_margin_loss_backward);
 
+/* k_ctc.c: lengths as numbers or as tensors */
+RT_KERNEL(rt_k_ctc_loss);
+RT_KERNEL(rt_k_ctc_loss_backward);
+
 /* k_rnn.c */
 
 /* k_random.c, k_dropout.c, k_multinomial.c, k_counts.c: the generator is found by rt_call_generator (rt_random.h); in-place

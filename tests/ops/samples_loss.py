@@ -311,3 +311,74 @@ def multilabel_margin_backward(make):
         flags = torch.ops.aten.multilabel_margin_loss_forward(c.args[0].double(), *c.args[1:])[1].to(make.dtype)
         each = c.args[2] == 0 and c.args[0].dim() == 2
         yield call(make.tensor(c.args[0].shape[:1] if each else ()), *c.args, flags)
+
+
+def ctc_calls(make):
+    """(log_probs, targets, input lengths, target lengths): of full length, since PyTorch leaves the rest of log_alpha unset."""
+    for steps, batch, classes, n in [(6, 2, 4, 2), (5, 3, 5, 1), (7, 1, 3, 3), (4, 2, 6, 0)]:
+        probs = make.tensor(steps, batch, classes)
+        targets = make.index(classes - 1, (batch, n)) + 1
+        yield probs, targets, [steps] * batch, [n] * batch
+        yield probs, targets.flatten(), [steps] * batch, [n] * batch
+
+
+def ctc_mixed(make):
+    probs, targets = make.tensor(6, 3, 5), make.index(4, (3, 3)) + 1
+    yield probs, targets, [6, 5, 3], [3, 1, 2]
+    yield probs, torch.cat([targets[0, :3], targets[1, :1], targets[2, :2]]), [6, 5, 3], [3, 1, 2]
+    yield probs, torch.ones(3, 3, dtype=torch.int64), [6, 5, 2], [3, 1, 3]  # impossible: repeats need blanks between
+
+
+@sample("ctc_loss")
+def ctc_loss(make):
+    for args in [*ctc_calls(make), *ctc_mixed(make)]:
+        for reduction in (0, 1, 2):
+            yield call(*args, 0, reduction)
+        yield call(*args, 0, 1, True)
+    yield call(make.tensor(6, 4), make.index(3, (2,)) + 1, [6], [2])
+    yield call(make.tensor(6, 2, 4), make.index(3, (2, 2)), [6, 6], [2, 2], 3)
+    yield call(make.tensor(6, 2, 4), make.index(3, (2, 2)), [6, 7], [2, 2], note="longer than the input")
+    yield call(make.tensor(6, 2, 4), make.index(3, (2, 2)), [6, 6], [2, 2], 4, note="blank out of range")
+    yield call(make.tensor(6, 2, 4), make.index(3, (2, 2)), [6], [2, 2], note="a length is missing")
+
+
+@sample("ctc_loss_tensor")
+def ctc_loss_tensor(make):
+    for probs, targets, inputs, lengths in [*ctc_calls(make), *ctc_mixed(make)]:
+        for reduction in (0, 1, 2):
+            yield call(probs, targets, torch.tensor(inputs), torch.tensor(lengths), 0, reduction)
+        yield call(probs, targets, torch.tensor(inputs), torch.tensor(lengths), 0, 1, True)
+
+
+@sample("_ctc_loss")
+def _ctc_loss(make):
+    for args in ctc_calls(make):
+        yield call(*args)
+        yield call(*args, 0, True)
+        yield call(args[0], args[1].int(), *args[2:])
+
+
+@sample("_ctc_loss_tensor")
+def _ctc_loss_tensor(make):
+    for probs, targets, inputs, lengths in ctc_calls(make):
+        yield call(probs, targets, torch.tensor(inputs), torch.tensor(lengths))
+
+
+def ctc_backward_calls(make, as_tensors):
+    if make.dtype not in (torch.float32, torch.float64):
+        return
+    for probs, targets, inputs, lengths in [*ctc_calls(make), *ctc_mixed(make)]:
+        loss, alpha = torch.ops.aten._ctc_loss(probs, targets, inputs, lengths)
+        some = (torch.tensor(inputs), torch.tensor(lengths)) if as_tensors else (inputs, lengths)
+        for zero_infinity in (False, True):
+            yield call(make.tensor(probs.shape[1]), probs, targets, *some, loss, alpha, 0, zero_infinity)
+
+
+@sample("ctc_loss_backward")
+def ctc_loss_backward(make):
+    yield from ctc_backward_calls(make, False)
+
+
+@sample("ctc_loss_backward_tensor")
+def ctc_loss_backward_tensor(make):
+    yield from ctc_backward_calls(make, True)

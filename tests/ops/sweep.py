@@ -47,6 +47,9 @@ DEPARTURES = {
     "aten::rrelu_with_noise_": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
     **{f"aten::{n}.data": (lambda c: not c.args[1].is_contiguous(), "reads batch_sizes as if they were contiguous")
        for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    **{f"aten::{n}": (lambda c, at=at: c.args[at].dim() == 1 and not c.args[at].is_contiguous(), "forgets the stride of labels in a row")
+       for n, at in [("ctc_loss.IntList", 1), ("ctc_loss.Tensor", 1), ("_ctc_loss", 1), ("_ctc_loss.Tensor", 1), ("_ctc_loss.out", 1),
+                     ("_ctc_loss.Tensor_out", 1), ("_ctc_loss_backward", 2), ("_ctc_loss_backward.Tensor", 2), ("_ctc_loss_backward.out", 2)]},
     "aten::nll_loss2d_backward": (lambda c: not c.args[1].is_contiguous(), "refuses a gradient that it laid out itself"),
     "derivative of aten::rrelu_with_noise_functional": (lambda c: len(c.args) > 4 and c.args[4], "takes the noise from before the call"),
     "derivative of aten::binary_cross_entropy": (lambda c: c.args[0].shape != c.args[1].shape, "takes the mean over the target before it is broadcast"),
