@@ -13,7 +13,8 @@ static inline float rt__float_of(int32_t i) { union { int32_t i; float f; } x = 
 static inline int32_t rt__bits_of(float f) { union { float f; int32_t i; } x = { f }; return x.i; }
 /* To the nearest integer, |a| < 2^22: the sum has no bits left for a fraction. */
 static inline float rt__round(float a) { return (a + 12582912.0f) - 12582912.0f; }
-static inline float rt__power_of_2(int32_t n) { return rt__float_of((n + 127) << 23); } /* -126 <= n <= 127 */
+/* -126 <= n <= 127. Integers wrap here and below: what NaN makes of them does not matter, NaN comes through anyway. */
+static inline float rt__power_of_2(uint32_t n) { return rt__float_of((int32_t)((n + 127) << 23)); }
 
 /* ---- exponentials: x = n log 2 + r, e^x = 2^n e^r ---- */
 
@@ -29,7 +30,7 @@ static inline float rt__exp_tail(float r) {
 /* p 2^n for -252 <= n <= 254: two factors, so that neither leaves the range before the product does. */
 static inline float rt__scale(float p, int32_t n) {
     int32_t half = n >> 1;
-    return p * rt__power_of_2(half) * rt__power_of_2(n - half);
+    return p * rt__power_of_2((uint32_t)half) * rt__power_of_2((uint32_t)n - (uint32_t)half);
 }
 
 static inline float rt_exp_f32(float x) {
@@ -48,7 +49,7 @@ static inline float rt_exp2_f32(float x) {
 static inline float rt_expm1_f32(float x) {
     float n, y = x > 89.0f ? 89.0f : x;
     y = y < -18.0f ? -18.0f : y;
-    float r = rt__reduce_exp(y, &n), small = r * r * rt__exp_tail(r) + r, t = rt__power_of_2((int32_t)n - 1);
+    float r = rt__reduce_exp(y, &n), small = r * r * rt__exp_tail(r) + r, t = rt__power_of_2((uint32_t)(int32_t)n - 1);
     float result = 2.0f * (t * small + (t - 0.5f));
     return x == 0 ? x : result;
 }
@@ -64,8 +65,9 @@ static inline float rt_tanh_f32(float x) {
 /* Parts of log(x): the exponent, and log(m) = f - (f^2/2 - s (f^2/2 + R)), s = f / (2 + f), as f minus *rest. */
 static inline float rt__reduce_log(float x, float *e, float *rest) {
     float y = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    int32_t i = rt__bits_of(y), k = (i - 0x3f3504f3) >> 23;
-    float f = rt__float_of(i - (int32_t)((uint32_t)k << 23)) - 1.0f;
+    uint32_t i = (uint32_t)rt__bits_of(y);
+    int32_t k = (int32_t)(i - 0x3f3504f3) >> 23;
+    float f = rt__float_of((int32_t)(i - ((uint32_t)k << 23))) - 1.0f;
     *e = (float)(x < 1.17549435e-38f ? k - 23 : k);
     float s = f / (2.0f + f), z = s * s, half = 0.5f * f * f;
     float tail = 2.0f * z * (((0.1167244537f * z + 0.1427513688f) * z + 0.2000006344f) * z + 0.3333333327f); /* 6e-10 */
@@ -132,7 +134,7 @@ static inline float rt_sin_f32(float x) {
 static inline float rt_cos_f32(float x) {
     int32_t n;
     float r = rt__reduce_sin(x, &n), z = r * r, s = rt__sin_part(r, z), c = rt__cos_part(z), v = n & 1 ? s : c;
-    return (n + 1) & 2 ? -v : v;
+    return ((uint32_t)n + 1) & 2 ? -v : v;
 }
 
 #endif
