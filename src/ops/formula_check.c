@@ -5,6 +5,8 @@
  * branch what another build leaves out. */
 #include "ops/formula_eval.h"
 
+#include <math.h>
+
 #include <pthread.h>
 #include <stdio.h>
 
@@ -94,6 +96,8 @@ const cr_op *cr__called_op(const cr_fnode *node) {
 
 static cr_status resolve(resolver *r, const cr_fnode *tree) {
     cr_fnode *node = (cr_fnode *)tree; /* fresh from the parser, not yet shared */
+    if (node->kind == CR_F_FLOAT && isnan(node->u.f) && cr__find_param(r->op, "nan") >= 0) /* nan_to_num: the argument, not the number */
+        node->kind = CR_F_NAME, node->name = "nan";
     if (node->kind == CR_F_NAME) return resolve_name(r, node);
     if (node->kind == CR_F_FOR) {
         CR_TRY(resolve(r, node->kids[1]));

@@ -19,6 +19,7 @@ RULE(dtype_compare_real);
 RULE(dtype_add);
 RULE(dtype_subtract);
 RULE(dtype_negative);
+RULE(dtype_positive);
 RULE(dtype_divide);
 RULE(dtype_power);
 RULE(dtype_float_power);

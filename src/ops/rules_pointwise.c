@@ -155,6 +155,12 @@ cr_status dtype_negative(cr_rule *r) {
     return CR_OK;
 }
 
+cr_status dtype_positive(cr_rule *r) {
+    CR_TRY(dtype_promote(r));
+    if (r->common == CR_BOOL) return CR_FAIL(CR_ERUNTIME, "%s: the + operator on a bool tensor is not supported", r->op->schema.name);
+    return CR_OK;
+}
+
 /* div: true division makes floats, the rounding modes keep integers. */
 cr_status dtype_divide(cr_rule *r) {
     int i = find_param(r, "rounding_mode");
@@ -375,13 +381,7 @@ cr_status shape_broadcast_dense(cr_rule *r) {
 cr_status shape_angle(cr_rule *r) { return cr_dtype_is_complex(r->common) ? shape_broadcast_dense(r) : shape_broadcast(r); }
 
 /* A real tensor is its own conjugate. */
-cr_status shape_conj(cr_rule *r) {
-    if (cr_dtype_is_complex(r->common)) return shape_broadcast(r);
-    cr_out *out = cr_rule_add_view(r, 0);
-    if (!out) return CR_ENOMEM;
-    out->same = true;
-    return CR_OK;
-}
+cr_status shape_conj(cr_rule *r) { return cr_dtype_is_complex(r->common) ? shape_broadcast(r) : shape_same(r); }
 
 /* mantissa and exponent */
 cr_status shape_frexp(cr_rule *r) {
