@@ -226,6 +226,9 @@ RULE(shape_fft_r2c);
 RULE(shape_fft_c2r);
 RULE(check_fft_freq);
 cr_expand_fn expand_fft;
+cr_expand_fn expand_stft;
+cr_expand_fn expand_istft;
+RULE(check_window);
 
 /* shared: dtype of argument 0 for common and result */
 RULE(dtype_same);

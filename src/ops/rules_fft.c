@@ -96,3 +96,11 @@ cr_status check_fft_freq(cr_rule *r) {
     return CR_FAIL(cr_dtype_is_complex((int)dtype->u.i) ? CR_ENOTIMPL : CR_ERUNTIME, "%s: dtype must be floating point, not %s", op_name(r),
                    cr_dtype_name((int)dtype->u.i));
 }
+
+cr_status check_window(cr_rule *r) {
+    const cr_arg *dtype = &r->arg[cr__rule_param(r, "dtype")];
+    if (r->arg[0].u.i < 0) return CR_FAIL(CR_ERUNTIME, "%s: the length must not be negative, got %lld", op_name(r), (long long)r->arg[0].u.i);
+    if (dtype->kind == CR_ARG_NONE || cr_dtype_is_floating((int)dtype->u.i)) return CR_OK;
+    if (cr_dtype_is_complex((int)dtype->u.i) && r->arg[0].u.i <= 1) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: dtype must be floating point, not %s", op_name(r), cr_dtype_name((int)dtype->u.i));
+}

@@ -111,6 +111,8 @@ WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float
 def widened(value):
     if isinstance(value, torch.Tensor):
         return value.to(WIDE.get(value.dtype, value.dtype))
+    if isinstance(value, torch.dtype):
+        return WIDE.get(value, value)
     if isinstance(value, (list, tuple)):
         return type(value)(widened(v) for v in value)
     return value

@@ -84,3 +84,63 @@ def fft_freq(make):
     for n in (0, 1, 2, 5, 8):
         yield call(n)
         yield call(n, 0.25, dtype=make.dtype)
+
+
+@sample("window")
+def window(make):
+    kinds = [str(a.type) for a in make.schema.arguments]
+    rest = [0.4, 0.6][:kinds.count("float")]
+    for n in (0, 1, 2, 5, 8, 33):
+        for periodic in ((False,), (True,)) if "bool" in kinds else ((),):
+            yield call(n, *periodic, *rest)
+            yield call(n, *periodic, *rest, dtype=make.dtype)
+    yield call(-1, *((True,) if "bool" in kinds else ()), *rest, note="negative")
+
+
+def stft_calls(make):
+    """(signal, n_fft, hop, win, window)"""
+    yield make.tensor(20), 8, None, None, None
+    yield make.tensor(3, 20), 8, 3, None, make.tensor(8)
+    yield make.tensor(3, 20), 7, 2, 5, make.tensor(5)
+    yield make.tensor(2, 17), 6, 6, 4, None
+
+
+@sample("stft")
+def stft(make):
+    for args in stft_calls(make):
+        for normalized in (False, True):
+            yield call(*args, normalized, None, True)
+        yield call(*args, False, False, True)
+        yield call(*args, False, None, False)
+    yield call(make.tensor(5), 8, None, None, None, False, None, True, note="too short")
+    yield call(make.tensor(20), 8, None, None, None, note="real or complex result?")
+    yield call(make.tensor(20), 8, 0, None, None, False, None, True, note="no hop")
+    yield call(make.tensor(20), 8, None, 9, None, False, None, True, note="window too long")
+    yield call(make.tensor(20), 8, None, None, make.tensor(7), False, None, True, note="another window length")
+    yield call(make.tensor(2, 3, 20), 8, None, None, None, False, None, True, note="three dims")
+
+
+@sample("stft_center")
+def stft_center(make):
+    for args in stft_calls(make):
+        for mode in ("reflect", "constant", "replicate"):
+            yield call(*args, True, mode, False, None, True)
+        yield call(*args, False, "reflect", False, None, True)
+    yield call(make.tensor(20), 8, None, None, None, True, "reflect", False, None, False)
+
+
+@sample("istft")
+def istft(make):
+    for n_fft, hop, win, frames in [(8, None, None, 5), (8, 3, None, 6), (7, 2, 5, 6), (6, 2, 6, 1)]:
+        window = make.tensor(win or n_fft, low=0.5, high=1.5, dtype=make.dtype.to_real() if make.dtype.is_complex else None)
+        yield call(make.tensor(n_fft // 2 + 1, frames), n_fft, hop, win, window)
+        yield call(make.tensor(2, n_fft // 2 + 1, frames), n_fft, hop, win, window, True, True)
+        yield call(make.tensor(2, n_fft, frames), n_fft, hop, win, window, True, False, False)
+        yield call(make.tensor(2, n_fft, frames), n_fft, hop, win, window, False, False, False, None, True)
+        yield call(make.tensor(2, n_fft // 2 + 1, frames), n_fft, hop, win, window, False, False, None, 6)
+        yield call(make.tensor(2, n_fft // 2 + 1, frames), n_fft, hop, win, window, True, False, None, 100)
+    yield call(make.tensor(5, 6), 8)
+    yield call(make.tensor(4, 6), 8, note="another number of frequencies")
+    yield call(make.tensor(5, 6), 8, 9, note="gaps")
+    yield call(make.tensor(5, 6), 8, 2, None, torch.zeros(8), note="a window of zeros")
+    yield call(make.tensor(1, 1, 5, 6), 8, note="four dims")
