@@ -203,7 +203,10 @@ RULE(check_triplet);
 RULE(check_multi_margin);
 RULE(check_multi_margin_backward);
 
-/* recurrent (expand_rnn.c): decompositions in C */
+/* recurrent (rules_rnn.c, expand_rnn.c) */
+RULE(shape_pack_padded);
+RULE(shape_pack_padded_backward);
+RULE(shape_pad_packed);
 cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell;
 
 /* random (rules_random.c) */

@@ -202,6 +202,11 @@ RT_KERNEL(rt_k_multilabel_margin_loss_backward);
 RT_KERNEL(rt_k_ctc_loss);
 RT_KERNEL(rt_k_ctc_loss_backward);
 
+/* k_pack.c */
+RT_KERNEL(rt_k_pack_padded_sequence);
+RT_KERNEL(rt_k_pack_padded_sequence_backward);
+RT_KERNEL(rt_k_pad_packed_sequence);
+
 /* k_rnn.c */
 
 /* k_random.c, k_dropout.c, k_multinomial.c, k_counts.c: the generator is found by rt_call_generator (rt_random.h); in-place

@@ -61,3 +61,32 @@ for name, gates in (("lstm", 4), ("gru", 3), ("rnn", 1)):
     sample(name)(lambda make, gates=gates: layers(make, gates, gates == 4))
     sample(f"{name}_packed")(lambda make, gates=gates: packed(make, gates, gates == 4))
     sample(f"{name}_cell")(lambda make, gates=gates: cells(make, gates, gates == 4))
+
+
+@sample("pack_padded")
+def pack_padded(make):
+    for lengths in ([4, 2, 1], [3, 3, 3], [4, 4, 1]):
+        yield call(make.tensor(4, 3, 2), torch.tensor(lengths), False)
+        yield call(make.tensor(3, 4, 2), torch.tensor(lengths), True)
+        yield call(make.tensor(4, 3), torch.tensor(lengths), False)
+    yield call(make.tensor(4, 3, 2), torch.tensor([2, 4, 1]), False, note="not sorted")
+    yield call(make.tensor(4, 3, 2), torch.tensor([4, 2, 0]), False, note="an empty sequence")
+    yield call(make.tensor(4, 3, 2), torch.tensor([4, 2]), False, note="a length is missing")
+    yield call(make.tensor(4, 3, 2), torch.tensor([4, 2, 1], dtype=torch.int32), False, note="int32 lengths")
+
+
+@sample("pack_padded_backward")
+def pack_padded_backward(make):
+    yield call(make.tensor(7, 2), [4, 3, 2], torch.tensor([3, 2, 1, 1]), False)
+    yield call(make.tensor(7, 2), [3, 4, 2], torch.tensor([3, 2, 1, 1]), True)
+    yield call(make.tensor(7), [5, 3], torch.tensor([3, 2, 1, 1]), False)
+
+
+@sample("pad_packed")
+def pad_packed(make):
+    value = 2 if make.is_number else True
+    for total in (-1, 4, 6):
+        yield call(make.tensor(7, 2), torch.tensor([3, 2, 1, 1]), False, value, total)
+        yield call(make.tensor(7, 2, 3), torch.tensor([3, 2, 1, 1]), True, 0, total)
+        yield call(make.tensor(6), torch.tensor([3, 3]), False, 0, -1)
+    yield call(make.tensor(7, 2), torch.tensor([3, 2, 1, 1]), False, 0, 3, note="total_length too short")
