@@ -1,0 +1,34 @@
+/* safetensors.h: the safetensors format, read from mapped memory and written in one pass.
+ *
+ * 8 bytes of header length, a JSON header, the data. Opening checks every entry: dtype known, sizes times width equal to
+ * the extent, extents inside the file, without gaps or overlaps, header no larger than 100 MB; the data stay mapped. */
+#ifndef CR_SAFETENSORS_H
+#define CR_SAFETENSORS_H
+
+#include "base/base.h"
+#include "runtime/rt.h"
+
+typedef struct cr_safetensors cr_safetensors; /* refcounted; readable from many threads */
+typedef struct cr_safetensor {
+    const char *name;
+    int dtype, rank; /* RT_* */
+    int64_t size[RT_MAX_RANK];
+    uint8_t *data;   /* borrowed from the private mapping: writing changes this process's copy only. 8-byte aligned at least when the file is */
+    uint64_t bytes;
+} cr_safetensor;
+CR_NODISCARD cr_status cr_safetensors_open(const char *path, cr_safetensors **out);
+CR_NODISCARD cr_status cr_safetensors_open_memory(const void *data, size_t size, cr_safetensors **out); /* data outlive it */
+void cr_safetensors_retain(cr_safetensors *s);
+void cr_safetensors_release(cr_safetensors *s);
+size_t cr_safetensors_count(const cr_safetensors *s);
+const cr_safetensor *cr_safetensors_at(const cr_safetensors *s, size_t i); /* in file order */
+const cr_safetensor *cr_safetensors_find(const cr_safetensors *s, const char *name); /* NULL: absent */
+/* The "__metadata__" pairs. */
+size_t cr_safetensors_metadata_count(const cr_safetensors *s);
+void cr_safetensors_metadata(const cr_safetensors *s, size_t i, const char **key, const char **value);
+
+/* Writes the entries in the given order (data are streamed; C order, this machine's byte order), atomically.
+ * `metadata`: key, value, key, value, ..., NULL; or NULL. CR_EUNSUPPORTED: a dtype that the format does not have. */
+CR_NODISCARD cr_status cr_safetensors_write(const char *path, const cr_safetensor *entries, size_t n, const char *const *metadata);
+
+#endif

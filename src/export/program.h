@@ -1,0 +1,109 @@
+/* program.h: an exported program, and a module that runs it.
+ *
+ * A *program* is a lifted graph (its placeholders are parameters, buffers, constants, then user inputs), a *signature* that
+ * says what each placeholder and output is, the state by name, value ranges of the symbols, guards, and the call structure
+ * `(args, kwargs) -> results` as pytree specs. It is immutable apart from the values of its tensors, refcounted, and may be
+ * shared by threads.
+ *
+ * A *module* is one running instance: it owns the plan and the state that runs mutate.
+ *
+ *     cr_program *p;  cr_module *m;
+ *     CR_TRY(cr_program_load("model.pt2", NULL, 0, &p));
+ *     CR_TRY(cr_module_create(p, CR_MODULE_SHARED, &m));
+ *     CR_TRY(cr_module_run(m, inputs, n, results, cr_module_result_count(m)));   -- flat user inputs, flat user outputs
+ */
+#ifndef CR_PROGRAM_H
+#define CR_PROGRAM_H
+
+#include "archive/zip.h"
+#include "graph/graph.h"
+#include "trace/tree.h"
+
+/* ---- signature ---- */
+typedef enum cr_input_kind {
+    CR_INPUT_USER, CR_INPUT_PARAMETER, CR_INPUT_BUFFER, CR_INPUT_TENSOR_CONSTANT, CR_INPUT_CUSTOM_OBJECT, CR_INPUT_TOKEN
+} cr_input_kind;
+typedef struct cr_input_spec {
+    uint8_t kind;
+    bool persistent;        /* buffers */
+    const char *name;       /* of the placeholder */
+    const char *target;     /* PARAMETER, BUFFER, CONSTANT: the state's name ("layer.weight"); else NULL */
+    cr_arg constant;        /* a user input that is a number, text or None and was specialised: its value; else CR_ARG_NONE with is_constant false */
+    bool is_constant;
+} cr_input_spec;
+typedef enum cr_output_kind {
+    CR_OUTPUT_USER, CR_OUTPUT_LOSS, CR_OUTPUT_BUFFER_MUTATION, CR_OUTPUT_PARAMETER_MUTATION, CR_OUTPUT_INPUT_MUTATION,
+    CR_OUTPUT_GRADIENT_TO_PARAMETER, CR_OUTPUT_GRADIENT_TO_INPUT, CR_OUTPUT_TOKEN
+} cr_output_kind;
+typedef struct cr_output_spec {
+    uint8_t kind;
+    const char *name;       /* of the value, or NULL for a constant output */
+    const char *target;     /* the state's or the user input's name; NULL for user outputs */
+} cr_output_spec;
+typedef struct cr_symbol_range { const char *symbol; cr_range range; } cr_symbol_range;
+typedef struct cr_module_call { const char *fqn; cr_tree *in_spec, *out_spec; /* NULL: no signature kept */ const char *const *forward_arg_names; size_t nnames; } cr_module_call;
+
+/* One tensor of the state or the constants. Tied names share one tensor or one storage. */
+typedef struct cr_named_tensor { const char *name; cr_tensor *tensor; bool is_parameter, persistent; } cr_named_tensor;
+
+typedef struct cr_program cr_program;
+struct cr_program {           /* read only */
+    int64_t refs;             /* atomic */
+    cr_arena arena;           /* texts and arrays below */
+    cr_graph *graph;
+    const cr_input_spec *inputs;   size_t ninputs;   /* in placeholder order */
+    const cr_output_spec *outputs; size_t noutputs;
+    const cr_named_tensor *state;  size_t nstate;    /* parameters and persistent buffers */
+    const cr_named_tensor *constants; size_t nconstants; /* lifted constants, non-persistent buffers */
+    const cr_symbol_range *ranges; size_t nranges;
+    const char *const *guards;     size_t nguards;   /* Python texts, as saved */
+    const cr_module_call *calls;   size_t ncalls;    /* [0] is the root */
+    cr_tree *in_spec, *out_spec;                     /* of the root; in_spec describes (args, kwargs) */
+    const cr_arg *example;         size_t nexample;  /* flat example inputs, or 0; tensors are owned by the program */
+    const char *name, *torch_version, *dialect;      /* "model", "2.13.0+cpu", "TRAINING" */
+    int schema_major, schema_minor;
+    int64_t opset;                                   /* of aten; 0: not given */
+    const char *const *unsupported; size_t nunsupported; /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
+    cr_zip *archive;                                 /* NULL: not from a file */
+};
+void cr_program_retain(cr_program *p);
+void cr_program_release(cr_program *p);
+
+/* ---- loading ---- */
+enum {
+    CR_LOAD_CHECK = 1,        /* verify every checksum, weights included */
+    CR_LOAD_META = 2,         /* for `info`: weights get metas only, nothing of them is touched */
+};
+/* Reads a .pt2 of either layout. `name`: which program of the archive; NULL: the only one, or "model". CR_EFORMAT names
+ * member and field; CR_EUNSUPPORTED a script object, another schema major, another byte order; CR_ENOTFOUND `name`, listing
+ * those there are. An op without a row is no error here: it is listed in `unsupported`, and cr_module_create refuses it. */
+CR_NODISCARD cr_status cr_program_load(const char *path, const char *name, int flags, cr_program **out);
+CR_NODISCARD cr_status cr_program_load_zip(cr_zip *zip, const char *name, int flags, cr_program **out);
+/* The programs of an archive, in order; names live in `arena`. */
+CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char *const **names, size_t *n);
+/* A member below the top folder ("extra/notes.txt"), NULL when absent. */
+const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path);
+/* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
+CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
+cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
+void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
+
+/* ---- running ---- */
+typedef struct cr_module cr_module; /* refcounted; runs of one module that mutate buffers serialise, others run concurrently */
+enum {
+    CR_MODULE_SHARED = 0,   /* mutations write the program's own state, as PyTorch's ep.module() does */
+    CR_MODULE_OWN_STATE = 1 /* buffers that runs mutate are copied first: instances do not see each other */
+};
+/* CR_EUNSUPPORTED: ops without a row, all of them named, each with the user's source line. */
+CR_NODISCARD cr_status cr_module_create(cr_program *p, int flags, cr_module **out);
+void cr_module_retain(cr_module *m);
+void cr_module_release(cr_module *m);
+cr_program *cr_module_program(const cr_module *m);
+size_t cr_module_input_count(const cr_module *m);  /* flat user inputs, constants included, in in_spec's leaf order */
+size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_spec's leaf order */
+/* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values, guards.
+ * CR_ETYPE or CR_EVALUE or CR_ERUNTIME as PyTorch's module raises them; the message has the argument's path
+ * ("args[0]['image']"), what was expected and what came. Results are owned: cr_results_release. */
+CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
+
+#endif
