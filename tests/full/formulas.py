@@ -2,7 +2,6 @@
 first; every decomposition equals its kernel.
 Arguments select ops by substring."""
 import collections
-import json
 import pathlib
 import sys
 
@@ -10,6 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
 import formulas  # noqa: E402
 import harness  # noqa: E402
+import runner  # noqa: E402
 import samples  # noqa: E402
 import sweep  # noqa: E402
 
@@ -36,24 +36,5 @@ def run(name, limit=None):
     return counts, failures
 
 
-def main(argv):
-    total, failed = collections.Counter(), 0
-    names = [n for n in sweep.op_names() if not argv or any(w in n for w in argv)]
-    for i, name in enumerate(names):
-        counts, failures = run(name)
-        total.update(counts)
-        failed += len(failures)
-        if failures:
-            print(f"[{i + 1}/{len(names)}] {name}: {len(failures)} differ", flush=True)
-            for failure in failures[:2 if not argv else 10]:
-                print("    " + failure[:700], flush=True)
-    result = ROOT / "results" / "formulas.json"
-    result.parent.mkdir(exist_ok=True)
-    result.write_text(json.dumps({"ops": len(names), **total, "failures": failed}))
-    print(f"{len(names)} ops: " + ", ".join(f"{v} {k}" for k, v in sorted(total.items())))
-    print(f"{total['derivative equal'] + total['second derivative equal'] + total['decomposition equal']} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(runner.main("formulas", run, sys.argv[1:], passing=("derivative equal", "second derivative equal", "decomposition equal")))

@@ -11,6 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "ops"))
 import harness  # noqa: E402
+import runner  # noqa: E402
 import samples  # noqa: E402
 import sweep  # noqa: E402
 
@@ -114,25 +115,5 @@ def run(name, dtypes=DTYPES, limit=LIMIT):
     return counts, failures
 
 
-def main(argv):
-    total, failed = collections.Counter(), 0
-    names = [n for n in sweep.op_names() if not argv or any(w in n for w in argv)]
-    for i, name in enumerate(names):
-        counts, failures = run(name)
-        total.update(counts)
-        failed += len(failures)
-        if failures:
-            print(f"[{i + 1}/{len(names)}] {name}: {len(failures)} differ", flush=True)
-            for failure in failures[:2 if not argv else 10]:
-                print("    " + failure[:900].replace("\n", "\n    "), flush=True)
-    passed = sum(total.values())
-    result = ROOT / "results" / "graph.json"
-    result.parent.mkdir(exist_ok=True)
-    result.write_text(json.dumps({"passed": passed, "failed": failed, "ops": len(names), **total}))
-    print(f"{len(names)} ops: {total['equal']} calls equal, {total['refused']} refused, {total['data']} depend on data, {total['unsupported']} not recordable")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(runner.main("graph", run, sys.argv[1:], passing=("equal", "refused", "data", "unsupported")))

@@ -96,6 +96,10 @@ class Counts:
     def cases(self):
         return self.equal + self.refused + len(self.failures)
 
+    def outcomes(self):
+        """What the sweeps' runner takes."""
+        return {"equal": self.equal, "refused": self.refused}, self.failures
+
     def run(self, name, theirs, ours, c, values, outs):
         try:
             kind = harness.check_out(name, theirs, ours, c, outs, values) if outs else harness.check(name, theirs, ours, c, values)
