@@ -16,7 +16,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import sys
 import time
 
 import cresset
