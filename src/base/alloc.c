@@ -61,9 +61,17 @@ void *cr_alloc_aligned(size_t alignment, size_t size) {
     return or_error(counted(p));
 }
 
+bool cr__alloc_counts(size_t size) {
+    if (refused(size)) return false;
+    atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+    return true;
+}
+
+void cr__alloc_uncounts(void) { atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed); }
+
 void cr_free(void *p) {
     if (!p) return;
-    atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    cr__alloc_uncounts();
     free(p);
 }
 

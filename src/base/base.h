@@ -19,6 +19,13 @@ void *cr_calloc(size_t count, size_t size); /* zeroed; the product is checked */
 void *cr_realloc(void *p, size_t size);     /* on failure `p` stays valid */
 void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of two; freed by cr_free */
 void cr_free(void *p);                      /* NULL is legal */
+/* Large memory that comes and goes with every call (tensors' data): 64-byte aligned; what is freed is kept for the next
+ * request of about that size, because touching fresh pages costs more than most kernels. At most CR_RECYCLED bytes are kept;
+ * none under the sanitizers. `size` is the requested one again. */
+enum { CR_RECYCLED = 512 << 20 };
+void *cr_block_alloc(size_t size);
+void cr_block_free(void *p, size_t size);
+CR_API void cr_block_trim(void); /* gives everything that is kept back to the system */
 char *cr_strdup(const char *s);
 char *cr_strndup(const char *s, size_t n);
 

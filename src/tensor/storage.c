@@ -51,13 +51,13 @@ static cr_status data_create(cr_storage *s, int64_t bytes, void **out) {
 #else
     (void)s;
 #endif
-    *out = cr_alloc_aligned(ALIGNMENT, (size_t)bytes);
+    *out = cr_block_alloc((size_t)bytes);
     return *out ? CR_OK : CR_ENOMEM;
 }
 
 static void data_dispose(cr_storage *s, void *data) {
     if (s->dispose) s->dispose(s->user, data);
-    else if (data != ((block *)s)->bytes) cr_free(data);
+    else if (data != ((block *)s)->bytes) cr_block_free(data, (size_t)s->bytes);
 }
 
 cr_status cr_storage_create(int64_t bytes, cr_storage **out) {

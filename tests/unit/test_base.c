@@ -357,11 +357,40 @@ static void out_of_memory(void) {
     CHECK_EQ(folder_entries(folder), 0);
 }
 
+/* Large blocks are kept for the next request of their class; counts, failures and contents are as for any other. */
+static void blocks(void) {
+    int64_t live = cr_alloc_live();
+    static const size_t sizes[] = { 1, 65535, 65536, 65537, 100000, 1 << 20, (1 << 20) + 1, 3 << 20 };
+    for (int round = 0; round < 3; round++) {
+        char *p[CR_COUNT(sizes)];
+        for (size_t i = 0; i < CR_COUNT(sizes); i++) {
+            p[i] = cr_block_alloc(sizes[i]);
+            CHECK(p[i] && !((uintptr_t)p[i] % 64));
+            memset(p[i], (int)i, sizes[i]);
+        }
+        CHECK_EQ(cr_alloc_live(), live + (int64_t)CR_COUNT(sizes));
+        for (size_t i = 0; i < CR_COUNT(sizes); i++) CHECK(p[i][0] == (char)i && p[i][sizes[i] - 1] == (char)i);
+        for (size_t i = 0; i < CR_COUNT(sizes); i++) cr_block_free(p[i], sizes[i]);
+        CHECK_EQ(cr_alloc_live(), live);
+    }
+    cr_alloc_fail_at(1); /* also where a kept block would do */
+    CHECK(!cr_block_alloc(100000));
+    CHECK_EQ(cr_error_code(), CR_ENOMEM);
+    cr_block_trim();
+    char *p = cr_block_alloc(100000);
+    CHECK(p);
+    cr_block_free(p, 100000);
+    cr_block_free(NULL, 100000);
+    CHECK(!cr_block_alloc(SIZE_MAX / 2 + 9));
+    CHECK_EQ(cr_alloc_live(), live);
+}
+
 int main(void) {
     snprintf(folder, sizeof folder, "/tmp/cresset-base-XXXXXX");
     if (!mkdtemp(folder)) return perror("mkdtemp"), 1;
     RUN(errors);
     RUN(memory);
+    RUN(blocks);
     RUN(vectors);
     RUN(maps);
     RUN(texts);

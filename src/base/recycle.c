@@ -1,0 +1,89 @@
+/* recycle.c: large blocks that are kept when freed, for the next request of the same class.
+ *
+ * A model makes and drops the same few hundred tensors in every run. The system's allocator hands large blocks back at
+ * once, and touching fresh pages is slower than most kernels; so up to CR_RECYCLED bytes stay here, the longest unused go
+ * first. A block's capacity follows from the requested size alone (the next eighth of a power of two), so that nothing has
+ * to be stored with it. Counts and injected failures are those of every other request; kept blocks count as freed. */
+#include "base/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64, SMALLEST = 64 << 10, KEPT = 256 };
+
+#if defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RECYCLES 0
+#else
+#define RECYCLES 1
+#endif
+
+typedef struct kept { void *p; size_t capacity; } kept;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kept blocks[KEPT]; /* the longest unused first */
+static size_t count, bytes;
+
+static bool recycles(size_t size) { return RECYCLES && size >= SMALLEST && size <= CR_RECYCLED / 4; }
+
+static size_t capacity_of(size_t size) {
+    size_t step = (size_t)1 << (60 - __builtin_clzll(size)); /* an eighth of the power of two below */
+    return (size + step - 1) & ~(step - 1);
+}
+
+/* Removes entry i and gives its memory. Locked. */
+static void *take_at(size_t i) {
+    void *p = blocks[i].p;
+    bytes -= blocks[i].capacity;
+    memmove(&blocks[i], &blocks[i + 1], (--count - i) * sizeof *blocks);
+    return p;
+}
+
+/* Never waits: a thread that finds the list in use (or locked for good, in the child of a fork) goes to the system. */
+static void *take(size_t capacity) {
+    void *p = NULL;
+    if (pthread_mutex_trylock(&lock)) return NULL;
+    for (size_t i = count; i-- && !p;)
+        if (blocks[i].capacity == capacity) p = take_at(i);
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+static bool keep(void *p, size_t capacity) {
+    if (pthread_mutex_trylock(&lock)) return false;
+    while (count && (count == KEPT || bytes + capacity > CR_RECYCLED)) free(take_at(0));
+    blocks[count++] = (kept){ p, capacity };
+    bytes += capacity;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void *cr_block_alloc(size_t size) {
+    if (!recycles(size)) return cr_alloc_aligned(ALIGNMENT, size);
+    if (!cr__alloc_counts(size)) {
+        cr__error_out_of_memory();
+        return NULL;
+    }
+    size_t capacity = capacity_of(size);
+    void *p = take(capacity);
+    if (p || !posix_memalign(&p, ALIGNMENT, capacity)) return p;
+    cr_block_trim();
+    if (!posix_memalign(&p, ALIGNMENT, capacity)) return p;
+    cr__alloc_uncounts();
+    cr__error_out_of_memory();
+    return NULL;
+}
+
+void cr_block_free(void *p, size_t size) {
+    if (!p) return;
+    if (!recycles(size)) {
+        cr_free(p);
+        return;
+    }
+    cr__alloc_uncounts();
+    if (!keep(p, capacity_of(size))) free(p);
+}
+
+void cr_block_trim(void) {
+    if (pthread_mutex_trylock(&lock)) return; /* in use: nothing is unused for long then */
+    while (count) free(take_at(count - 1));
+    pthread_mutex_unlock(&lock);
+}
