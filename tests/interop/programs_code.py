@@ -7,7 +7,8 @@ from programs import program
 
 @program(lambda: (randn(3, 4), randn(4)))
 def arithmetic(self, x, y):
-    return (x + y) * 2 - x / 3 + (x // 0.7) - x % 0.9 + y**2 - (x.abs() + 0.1) ** 0.5 + 2**y - (1 - x).reciprocal() + torch.addcmul(x, y, y, value=0.5) + torch.lerp(x, y.expand(3, 4), 0.3)
+    return ((x + y) * 2 - x / 3 + (x // 0.7) - x % 0.9 + y**2 - (x.abs() + 0.1) ** 0.5 + 2**y
+            - (1 - x).reciprocal() + torch.addcmul(x, y, y, value=0.5) + torch.lerp(x, y.expand(3, 4), 0.3))
 
 
 @program(lambda: (randn(5, 6) * 2,))
@@ -20,12 +21,14 @@ def unary(self, x):
 
 @program(lambda: (randn(4, 5), randn(4, 5)))
 def comparisons(self, x, y):
-    return torch.where((x > y) | (x <= -1) & ~(y == 0), torch.maximum(x, y), torch.minimum(x, -y)), (x >= 0.5).sum(), torch.isclose(x, y, atol=0.5).any(), torch.isnan(x / 0).all(), x.clamp(-0.5, 0.7)
+    return (torch.where((x > y) | (x <= -1) & ~(y == 0), torch.maximum(x, y), torch.minimum(x, -y)), (x >= 0.5).sum(), torch.isclose(x, y, atol=0.5).any(),
+            torch.isnan(x / 0).all(), x.clamp(-0.5, 0.7))
 
 
 @program(lambda: (randint(-9, 9, (4, 5)), randint(1, 5, (4, 5))))
 def integers(self, a, b):
-    return a // b, a % b, a * b - 3, a / b, a & b | 3, a ^ b, a << 2, a >> 1, ~a, a.float() / 2, torch.bitwise_left_shift(b, 2), torch.gcd(a, b), a.remainder(b), torch.div(a, b, rounding_mode="trunc")
+    return (a // b, a % b, a * b - 3, a / b, a & b | 3, a ^ b, a << 2, a >> 1, ~a, a.float() / 2, torch.bitwise_left_shift(b, 2), torch.gcd(a, b), a.remainder(b),
+            torch.div(a, b, rounding_mode="trunc"))
 
 
 @program(lambda: (randn(3, 4, 5),))
@@ -41,7 +44,8 @@ def cumulative(self, x):
 
 @program(lambda: (randn(4, 9),))
 def sorting(self, x):
-    return *x.sort(1), *x.sort(0, descending=True), *x.topk(3), *x.topk(2, dim=0, largest=False), x.argsort(1), *x.kthvalue(2), x.mode(1).values, torch.searchsorted(x.sort(1).values, x[:, :3].contiguous())
+    return (*x.sort(1), *x.sort(0, descending=True), *x.topk(3), *x.topk(2, dim=0, largest=False), x.argsort(1), *x.kthvalue(2), x.mode(1).values,
+            torch.searchsorted(x.sort(1).values, x[:, :3].contiguous()))
 
 
 @program(lambda: (randn(5, 6), randint(0, 5, (3, 6)), randn(3, 6)))
@@ -56,43 +60,50 @@ def index_put(self, x, rows, columns, values):
     y[rows, columns] = values
     y[:, 2] += 1
     y[1] = 0
-    return y, torch.index_put(x, (rows, columns), values, accumulate=True), x[rows], x[rows[:, None], columns], x[:, columns][..., 1], x[torch.tensor([True, False, True, True, False])]
+    return (y, torch.index_put(x, (rows, columns), values, accumulate=True), x[rows], x[rows[:, None], columns], x[:, columns][..., 1],
+            x[torch.tensor([True, False, True, True, False])])
 
 
 @program(lambda: (randn(4, 5, 6),))
 def slicing(self, x):
-    return x[1:3, ::2], x[..., -1], x[:, None, 0], x.narrow(1, 1, 3), x.select(0, 2), x[-2:, 1:, 3], x.unbind(1)[2], x.tensor_split(2, dim=2)[1], x.index_fill(0, torch.tensor([1]), 2.0)
+    return (x[1:3, ::2], x[..., -1], x[:, None, 0], x.narrow(1, 1, 3), x.select(0, 2), x[-2:, 1:, 3], x.unbind(1)[2], x.tensor_split(2, dim=2)[1],
+            x.index_fill(0, torch.tensor([1]), 2.0))
 
 
 @program(lambda: (randn(4, 6), randn(2, 6)))
 def joins(self, x, y):
     a, b, c = x.split([1, 2, 1])
-    return torch.cat([x, y]), torch.stack([y, y + 1], -1), torch.hstack([a, b.reshape(1, -1)]), torch.vstack([c, y]), torch.cat(x.chunk(4, 1)[::-1], 1), torch.block_diag(a, y), torch.meshgrid(a[0], y[0], indexing="ij")
+    return (torch.cat([x, y]), torch.stack([y, y + 1], -1), torch.hstack([a, b.reshape(1, -1)]), torch.vstack([c, y]), torch.cat(x.chunk(4, 1)[::-1], 1),
+            torch.block_diag(a, y), torch.meshgrid(a[0], y[0], indexing="ij"))
 
 
 @program(lambda: (randn(2, 3, 4),))
 def shapes(self, x):
     return (x.permute(2, 0, 1), x.transpose(0, 2).contiguous(), x.reshape(6, -1), x.flatten(1), x.squeeze().unsqueeze(0), x.expand(5, 2, 3, 4), x.repeat(2, 1, 1), x.flip(0, 2),
-            x.roll((1, 2), (0, 2)), x.movedim(0, -1), x.rot90(1, (1, 2)), x.tile(2), x.repeat_interleave(2, 1), x.view(3, 8), x.swapaxes(0, 1), x.unfold(2, 2, 1), x.as_strided((2, 2), (1, 3)))
+            x.roll((1, 2), (0, 2)), x.movedim(0, -1), x.rot90(1, (1, 2)), x.tile(2), x.repeat_interleave(2, 1), x.view(3, 8), x.swapaxes(0, 1), x.unfold(2, 2, 1),
+            x.as_strided((2, 2), (1, 3)))
 
 
 @program(lambda: (randn(3, 4, 5), randn(3, 5, 2), randn(4, 4), randn(5)))
 def products(self, a, b, c, v):
     return (a @ b, torch.einsum("bij,bjk->bik", a, b), torch.einsum("ij,bjk,k->bi", c, a, v), torch.bmm(a, b), torch.baddbmm(torch.ones(3, 4, 2), a, b, beta=0.5), c @ c.T, a @ v,
-            torch.addmm(c, c, c, alpha=2), torch.outer(v, v), torch.dot(v, v), torch.mv(a[0], v), torch.tensordot(a, b, ([2], [1])), torch.kron(c, c[:2]), torch.einsum("ii->i", c),
+            torch.addmm(c, c, c, alpha=2), torch.outer(v, v), torch.dot(v, v), torch.mv(a[0], v), torch.tensordot(a, b, ([2], [1])), torch.kron(c, c[:2]),
+            torch.einsum("ii->i", c),
             torch.addr(a[0], c[0], v), torch.linalg.multi_dot([c, c, a[0]]))
 
 
 @program(lambda: (randn(4, 4), randn(4, 2)))
 def linear_algebra(self, a, b):
     s = a @ a.T + 4 * torch.eye(4)
-    return torch.linalg.norm(a), torch.linalg.vector_norm(a, 3, dim=1), torch.tril(a), torch.triu(a, 1), torch.diagonal(a, 1), torch.diag_embed(b), a.trace(), torch.linalg.cross(a[:, :3], a[:, 1:]), s.diag()
+    return (torch.linalg.norm(a), torch.linalg.vector_norm(a, 3, dim=1), torch.tril(a), torch.triu(a, 1), torch.diagonal(a, 1), torch.diag_embed(b), a.trace(),
+            torch.linalg.cross(a[:, :3], a[:, 1:]), s.diag())
 
 
 @program(lambda: (randn(4, 4), randn(4, 2)))
 def linear_systems(self, a, b):
     s = a @ a.T + 4 * torch.eye(4)
-    return torch.linalg.cholesky(s), torch.linalg.solve(s, b), torch.linalg.inv(s), torch.linalg.det(s), torch.linalg.matrix_power(a, 3), torch.linalg.solve_triangular(a.triu() + 2 * torch.eye(4), b, upper=True)
+    return (torch.linalg.cholesky(s), torch.linalg.solve(s, b), torch.linalg.inv(s), torch.linalg.det(s), torch.linalg.matrix_power(a, 3),
+            torch.linalg.solve_triangular(a.triu() + 2 * torch.eye(4), b, upper=True))
 
 
 @program(lambda: (randn(3, 8), torch.complex(randn(4, 6), randn(4, 6))))
@@ -102,7 +113,8 @@ def transforms(self, x, z):
 
 @program(lambda: (torch.complex(randn(3, 4), randn(3, 4)), randn(3, 4)))
 def complex_numbers(self, z, x):
-    return z * z.conj(), z.abs(), z.angle(), z.real + z.imag, torch.view_as_real(z), torch.view_as_complex(torch.stack([x, x], -1)), z @ z.T, z.exp(), torch.polar(x.abs(), x), z + 2j * x, z.mH @ z
+    return (z * z.conj(), z.abs(), z.angle(), z.real + z.imag, torch.view_as_real(z), torch.view_as_complex(torch.stack([x, x], -1)), z @ z.T, z.exp(),
+            torch.polar(x.abs(), x), z + 2j * x, z.mH @ z)
 
 
 @program(lambda: (torch.tensor([3, 1, 2, 3, 1, 7]),))
@@ -118,13 +130,16 @@ def one_hot_and_counts(self, x, y):
 
 @program(lambda: (randn(3, 4),))
 def factories(self, x):
-    return (torch.arange(3).float() + x.T, torch.zeros_like(x) + torch.ones(4), torch.full((2,), 3.5) * x[0, 0], torch.eye(4) @ x.T, torch.linspace(0, 1, 4) * x, x.new_full((3, 4), 2) - x,
-            torch.empty_like(x).fill_(1) + x, torch.tril_indices(3, 3), torch.logspace(0, 1, 4) + x, torch.arange(1, 9, 3), torch.hann_window(6), torch.full_like(x, 3, dtype=torch.int32))
+    return (torch.arange(3).float() + x.T, torch.zeros_like(x) + torch.ones(4), torch.full((2,), 3.5) * x[0, 0], torch.eye(4) @ x.T, torch.linspace(0, 1, 4) * x,
+            x.new_full((3, 4), 2) - x,
+            torch.empty_like(x).fill_(1) + x, torch.tril_indices(3, 3), torch.logspace(0, 1, 4) + x, torch.arange(1, 9, 3), torch.hann_window(6),
+            torch.full_like(x, 3, dtype=torch.int32))
 
 
 @program(lambda: (randn(3, 4),), seed=True)
 def random_numbers(self, x):
-    return (torch.rand(3, 4) + x, torch.randn(3, 20), torch.randint(0, 9, (4,)), torch.randperm(7), torch.rand_like(x), torch.randn_like(x), torch.bernoulli(x.sigmoid()), torch.normal(0.5, 2.0, (2, 3)),
+    return (torch.rand(3, 4) + x, torch.randn(3, 20), torch.randint(0, 9, (4,)), torch.randperm(7), torch.rand_like(x), torch.randn_like(x),
+            torch.bernoulli(x.sigmoid()), torch.normal(0.5, 2.0, (2, 3)),
             nn.functional.dropout(x, 0.3), torch.randint_like(x, 3, 10))
 
 
@@ -163,7 +178,8 @@ def counting(self, x):
     return x - self.mean_buffer, self.calls_buffer.clone()
 
 
-@program(lambda: (randn(1, 1, 4), torch.tensor(0)), lambda: dict(cache_buffer=torch.zeros(1, 6, 4)), more=lambda: [(randn(1, 1, 4), torch.tensor(1)), (randn(1, 1, 4), torch.tensor(2))])
+@program(lambda: (randn(1, 1, 4), torch.tensor(0)), lambda: dict(cache_buffer=torch.zeros(1, 6, 4)),
+         more=lambda: [(randn(1, 1, 4), torch.tensor(1)), (randn(1, 1, 4), torch.tensor(2))])
 def key_value_cache(self, x, position):
     self.cache_buffer.index_copy_(1, position[None], x)
     return torch.softmax(x @ self.cache_buffer.mT, -1) @ self.cache_buffer
@@ -191,7 +207,8 @@ def mixed_dtypes(self, a, b):
     return a + b, (a > 0) * b, b.to(torch.float64).sum() + a, b.type_as(a), a.int() + 1.5, torch.tensor(2.0) * a.half(), b.bool().to(torch.uint8), a.short() * b.long()
 
 
-@program(lambda: (randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last),), lambda: dict(conv=nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last), norm=nn.BatchNorm2d(6), pool=nn.AvgPool2d(2)))
+@program(lambda: (randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last),), lambda: dict(conv=nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last),
+                                                                                                  norm=nn.BatchNorm2d(6), pool=nn.AvgPool2d(2)))
 def channels_last(self, x):
     y = self.pool(self.norm(self.conv(x)).relu())
     return y, y.contiguous(), y.to(memory_format=torch.channels_last) + 1
@@ -215,7 +232,8 @@ def special_values(self, x):
 @program(lambda: (randn(2, 1, 6, 6), torch.rand(2, 4, 4, 2) * 2 - 1, randn(2, 2, 3)))
 def grid_sample(self, x, grid, theta):
     f = nn.functional
-    return f.grid_sample(x, grid, align_corners=False), f.grid_sample(x, f.affine_grid(theta, (2, 1, 5, 5), align_corners=True), mode="nearest", padding_mode="border", align_corners=True)
+    return (f.grid_sample(x, grid, align_corners=False), f.grid_sample(x, f.affine_grid(theta, (2, 1, 5, 5), align_corners=True), mode="nearest", padding_mode="border",
+                                                                       align_corners=True))
 
 
 @program(lambda: (randn(2, 30),))
@@ -225,7 +243,8 @@ def stft(self, x):
 
 @program(lambda: (randn(4, 5),))
 def statistics_and_pairs(self, x):
-    return torch.nanmean(x), torch.std_mean(x, 0), torch.logaddexp(x, x * 2), torch.heaviside(x, torch.tensor(0.5)), torch.hypot(x, x + 1), torch.atan2(x, x + 2), x.renorm(2, 0, 1.0)
+    return (torch.nanmean(x), torch.std_mean(x, 0), torch.logaddexp(x, x * 2), torch.heaviside(x, torch.tensor(0.5)), torch.hypot(x, x + 1), torch.atan2(x, x + 2),
+            x.renorm(2, 0, 1.0))
 
 
 @program(lambda: (randn(3, 4), randn(3, 4)), lambda: dict(scale=nn.Parameter(torch.tensor(1.5)), table=torch.arange(4.0)))

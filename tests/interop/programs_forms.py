@@ -25,7 +25,8 @@ def dynamic_batch_and_length(self, tokens):
     return self.attention(h, h, h, attn_mask=torch.ones(n, n).triu(1).bool())[0]
 
 
-@program(lambda: (randn(6, 4), randn(3, 4)), more=lambda: [(randn(10, 4), randn(5, 4))], dynamic=lambda: {"x": {0: 2 * Dim("half", min=2, max=50)}, "y": {0: Dim("half", min=2, max=50)}})
+@program(lambda: (randn(6, 4), randn(3, 4)), more=lambda: [(randn(10, 4), randn(5, 4))], dynamic=lambda: {"x": {0: 2 * Dim("half", min=2, max=50)},
+                                                                                                          "y": {0: Dim("half", min=2, max=50)}})
 def derived_dim(self, x, y):
     return x.reshape(2, -1, 4).sum(0) + y
 

@@ -149,13 +149,15 @@ def sdpa_masks(self, q, k, v, bias, keep):
 
 
 layer("transformer_encoder", lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2), lambda: (randn(2, 5, 12),))
-layer("transformer_encoder_train", lambda: nn.TransformerEncoderLayer(12, 3, 20, dropout=0.2, norm_first=True, activation="gelu"), lambda: (randn(5, 2, 12),), train=True, seed=True)
+layer("transformer_encoder_train", lambda: nn.TransformerEncoderLayer(12, 3, 20, dropout=0.2, norm_first=True, activation="gelu"), lambda: (randn(5, 2, 12),),
+      train=True, seed=True)
 layer("transformer_decoder", lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(12, 3, 20, batch_first=True), 1), lambda: (randn(2, 4, 12), randn(2, 6, 12)),
       kwargs=lambda: dict(tgt_mask=nn.Transformer.generate_square_subsequent_mask(4), tgt_is_causal=True))
 layer("transformer", lambda: nn.Transformer(12, 3, 1, 1, 16, batch_first=True), lambda: (randn(2, 5, 12), randn(2, 4, 12)))
 
 # ---- dropout ----
-layer("dropout_train", lambda: nn.Sequential(nn.Linear(8, 30), nn.Dropout(0.4), nn.ReLU(), nn.Dropout(0.1)), lambda: (randn(5, 8),), more=lambda: [(randn(5, 8),)], train=True, seed=True)
+layer("dropout_train", lambda: nn.Sequential(nn.Linear(8, 30), nn.Dropout(0.4), nn.ReLU(), nn.Dropout(0.1)), lambda: (randn(5, 8),), more=lambda: [(randn(5, 8),)],
+      train=True, seed=True)
 layer("dropout_eval", lambda: nn.Sequential(nn.Linear(8, 30), nn.Dropout(0.4)), lambda: (randn(5, 8),))
 layer("dropout2d_train", lambda: nn.Sequential(nn.Dropout2d(0.5), nn.AlphaDropout(0.3), nn.FeatureAlphaDropout(0.3)), lambda: (randn(3, 8, 4, 4),), train=True, seed=True)
 
