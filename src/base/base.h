@@ -105,6 +105,11 @@ void cr_mapping_close(cr_mapping *m);
 cr_status cr_file_read(const char *path, char **out, size_t *size) CR_NODISCARD; /* NUL-terminated; cr_free */
 /* Writes to a temporary beside `path`, syncs, renames: readers see the old file or the whole new one. */
 cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) CR_NODISCARD;
+/* Writers note their temporary before they make it and drop the note (-1: none was left) when it is renamed or removed.
+ * cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that ends the process. */
+int cr_temporary_add(const char *path);
+void cr_temporary_drop(int note);
+void cr_temporaries_remove(void);
 
 /* ---- text ---- */
 /* strtod as the C locale has it, whatever locale the process has set: file formats always write a point. */

@@ -118,11 +118,14 @@ cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) 
     static _Atomic unsigned serial;
     cr_str temporary = {0};
     cr_status status = CR_OK;
-    int fd, reason;
+    int fd, reason, note = -1;
     do { /* a leftover of a killed process with our id may hold the name */
         cr_str_dispose(&temporary);
+        cr_temporary_drop(note);
+        note = -1;
         cr_str_addf(&temporary, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
         CR_TRY_OUT(cr_str_status(&temporary));
+        note = cr_temporary_add(cr_str_get(&temporary));
         fd = open_file(cr_str_get(&temporary), O_WRONLY | O_CREAT | O_EXCL, 0666);
     } while (fd < 0 && errno == EEXIST);
     if (fd < 0) {
@@ -139,6 +142,7 @@ cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) 
     }
     sync_folder_of(temporary.at);
 out:
+    cr_temporary_drop(note);
     cr_str_dispose(&temporary);
     return status;
 }

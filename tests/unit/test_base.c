@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <dirent.h>
 
@@ -351,6 +352,38 @@ out:
     return status;
 }
 
+/* What a signal handler does to unfinished files: noted ones go, dropped ones stay. */
+static void temporaries(void) {
+    char paths[3][4200];
+    int notes[3], fds[3];
+    for (int i = 0; i < 3; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/unfinished-%d", folder, i);
+        notes[i] = cr_temporary_add(paths[i]);
+        CHECK(notes[i] >= 0);
+        fds[i] = open(paths[i], O_CREAT | O_WRONLY, 0600);
+        CHECK(fds[i] >= 0);
+        close(fds[i]);
+    }
+    cr_temporary_drop(notes[1]);
+    cr_temporary_drop(-1);
+    cr_temporaries_remove();
+    CHECK_EQ(access(paths[0], F_OK), -1);
+    CHECK_EQ(access(paths[1], F_OK), 0);
+    CHECK_EQ(access(paths[2], F_OK), -1);
+    unlink(paths[1]);
+    cr_temporary_drop(notes[0]);
+    cr_temporary_drop(notes[2]);
+    memset(paths[0], 'x', sizeof paths[0] - 1);
+    paths[0][sizeof paths[0] - 1] = 0;
+    CHECK_EQ(cr_temporary_add(paths[0]), -1); /* too long to note */
+    int many[40], taken = 0;
+    for (int i = 0; i < 40; i++) taken += (many[i] = cr_temporary_add(paths[1])) >= 0;
+    CHECK(taken > 0 && taken < 40); /* one too many is not noted, and no failure */
+    for (int i = 0; i < 40; i++) cr_temporary_drop(many[i]);
+    CHECK(cr_temporary_add(paths[1]) == many[0]);
+    cr_temporary_drop(many[0]);
+}
+
 static void out_of_memory(void) {
     cr_error_release(cr_error_take()); /* a pending record is a live block */
     CHECK_OOM_SWEEP(everything, folder);
@@ -396,6 +429,7 @@ int main(void) {
     RUN(texts);
     if (setlocale(LC_ALL, "de_DE.UTF-8")) RUN(texts); /* where it is installed, a decimal comma must change nothing */
     RUN(files);
+    RUN(temporaries);
     RUN(out_of_memory);
     CHECK_EQ(rmdir(folder), 0);
     return check_summary();
