@@ -1,6 +1,7 @@
 /* json.h: JSON texts as plain, immutable trees in an arena.
  *
- * A value takes 24 bytes, a member of an object 32; a text costs a few times its own size and is parsed in one pass.
+ * A value takes 16 bytes, a member of an object 24, and repeated keys are shared: a text costs a few times its own size, and
+ * is parsed in one pass. Trees come from cr_json_parse alone (large objects have an index that it builds).
  * Strict JSON (RFC 8259): valid UTF-8, no duplicate keys in one object, nothing after the value, nesting up to
  * CR_JSON_DEPTH; and, as Python's writer has it, the bare words NaN, Infinity and -Infinity.
  *

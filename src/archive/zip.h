@@ -1,17 +1,19 @@
 /* zip.h: zip archives, read from mapped memory and written in one pass.
  *
- * Opening reads the central directory alone, so that its cost does not depend on the size of the members. Everything in it
- * is checked there: bounds, zip64, local headers that agree, no two members of one name, no overlapping members, names
- * that stay inside ("..", absolute paths, backslashes, NUL and bad UTF-8 are refused). A stored member's bytes are
- * borrowed from the mapping; a deflated one is inflated on request, to its declared size and not a byte more.
+ * Opening reads the central directory and the local headers alone, so that its cost does not depend on the size of the
+ * members. Everything in them is checked there: bounds, zip64, local headers that agree, no two members of one name, no
+ * overlapping members, names that stay inside ("..", absolute paths, backslashes, control characters and bad UTF-8 are
+ * refused). A stored member's bytes are borrowed from the mapping; a deflated one is inflated on request, to its declared
+ * size and not a byte more.
  *
  *     cr_zip *zip;
  *     CR_TRY(cr_zip_open("m.pt2", &zip));
  *     const cr_zip_member *m = cr_zip_find(zip, "m/models/model.json");
- *     CR_TRY(cr_zip_text(zip, m, 1 << 30, &text));
+ *     CR_TRY(cr_zip_read(zip, m, 1 << 30, &text));
  *
  * A reader is refcounted and, once open, may be used from many threads. The mapping is private and writable: writing to a
- * borrowed member changes this process's copy of those pages only, never the file. */
+ * borrowed member changes this process's copy of those pages only, never the file. As with any mapped file, nobody may
+ * shorten the file while it is open (replacing it by rename is fine). */
 #ifndef CR_ZIP_H
 #define CR_ZIP_H
 
@@ -19,20 +21,23 @@
 
 typedef struct cr_zip cr_zip;
 typedef struct cr_zip_member {
-    const char *name;    /* UTF-8, as stored */
+    const char *name;    /* UTF-8, as stored; ends with '/' when it is a folder (size 0) */
     uint64_t size;       /* uncompressed */
     uint64_t packed;     /* bytes in the file */
     uint64_t offset;     /* of the data in the file */
+    uint64_t header;     /* of the local header in the file */
     uint32_t crc;
-    bool deflated;       /* else stored; other methods and encryption are refused when opening */
+    bool deflated;   /* else stored */
+    bool descriptor; /* sizes and checksum stand once more behind the data */
 } cr_zip_member;
 
-/* CR_EIO: cannot be opened; CR_EFORMAT: not a zip, or damaged (the message names the member and what is wrong). */
+/* CR_EIO: cannot be opened; CR_EFORMAT: not a zip, or damaged (the message names the member and what is wrong);
+ * CR_EUNSUPPORTED: an encrypted member, another compression than deflate, an archive in several files. */
 CR_NODISCARD cr_status cr_zip_open(const char *path, cr_zip **out);
 /* On bytes that somebody else owns (a zip in a zip); `owner` (may be NULL) is retained as long as the reader lives. */
 CR_NODISCARD cr_status cr_zip_open_memory(const void *data, size_t size, cr_zip *owner, cr_zip **out);
 void cr_zip_retain(cr_zip *zip);
-void cr_zip_release(cr_zip *zip);
+void cr_zip_release(cr_zip *zip); /* NULL is legal */
 size_t cr_zip_count(const cr_zip *zip);
 const cr_zip_member *cr_zip_at(const cr_zip *zip, size_t i);              /* in the order of the directory */
 const cr_zip_member *cr_zip_find(const cr_zip *zip, const char *name);    /* NULL: absent, no error */
@@ -44,7 +49,8 @@ CR_NODISCARD cr_status cr_zip_borrow(cr_zip *zip, const cr_zip_member *m, uint8_
 /* A copy, inflated when needed, checksum verified. *out: m->size bytes and a NUL, free with cr_free. CR_EFORMAT: larger
  * than `limit`, damaged data, wrong checksum. */
 CR_NODISCARD cr_status cr_zip_read(cr_zip *zip, const cr_zip_member *m, uint64_t limit, char **out);
-/* The checksum alone, without a copy. CR_EFORMAT naming the member when it differs. */
+/* The checksum alone, without a copy, of what the file holds (not of pages that this process has written to). CR_EFORMAT
+ * naming the member when it differs. */
 CR_NODISCARD cr_status cr_zip_check(cr_zip *zip, const cr_zip_member *m);
 uint32_t cr_crc32(uint32_t crc, const void *data, size_t size); /* zip's; start with 0 */
 

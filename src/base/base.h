@@ -101,6 +101,9 @@ cr_status cr_str_take(cr_str *s, char **out) CR_NODISCARD; /* *out: free with cr
 /* A whole file mapped read-only (or private copy-on-write). Caller-owned. Empty files give data = "" and size 0. */
 typedef struct cr_mapping { const uint8_t *data; size_t size; void *impl; } cr_mapping;
 cr_status cr_mapping_open(cr_mapping *m, const char *path) CR_NODISCARD;
+/* The same, writable: writing changes this process's copy of a page, never the file. *fd: the open file, for reads that
+ * should make no mapped page resident; the caller closes it. */
+cr_status cr_mapping_open_private(cr_mapping *m, const char *path, int *fd) CR_NODISCARD;
 void cr_mapping_close(cr_mapping *m);
 cr_status cr_file_read(const char *path, char **out, size_t *size) CR_NODISCARD; /* NUL-terminated; cr_free */
 /* Writes to a temporary beside `path`, syncs, renames: readers see the old file or the whole new one. */

@@ -37,7 +37,8 @@ static cr_status open_for_reading(const char *path, int *fd, struct stat *info) 
     return fail_errno("open", path, reason);
 }
 
-cr_status cr_mapping_open(cr_mapping *m, const char *path) {
+/* MAP_NORESERVE: most pages of a private mapping are never written, so no swap is set aside for all of them. */
+static cr_status map_file(cr_mapping *m, const char *path, int protection, int *out) {
     int fd;
     struct stat info;
     CR_TRY(open_for_reading(path, &fd, &info));
@@ -47,12 +48,19 @@ cr_status cr_mapping_open(cr_mapping *m, const char *path) {
     } else if (info.st_size == 0) {
         *m = (cr_mapping){.data = (const uint8_t *)""};
     } else {
-        void *at = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        void *at = mmap(NULL, (size_t)info.st_size, protection, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
         if (at == MAP_FAILED) status = fail_errno("map", path, errno);
         else *m = (cr_mapping){.data = at, .size = (size_t)info.st_size, .impl = at};
     }
-    close(fd);
+    if (out && !status) *out = fd;
+    else close(fd);
     return status;
+}
+
+cr_status cr_mapping_open(cr_mapping *m, const char *path) { return map_file(m, path, PROT_READ, NULL); }
+
+cr_status cr_mapping_open_private(cr_mapping *m, const char *path, int *fd) {
+    return map_file(m, path, PROT_READ | PROT_WRITE, fd);
 }
 
 void cr_mapping_close(cr_mapping *m) {
