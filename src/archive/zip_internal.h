@@ -59,5 +59,7 @@ cr_status cr__zip_fail(const cr_zip *zip, const cr_zip_member *m, cr_status code
     CR_PRINTF(4, 5);
 /* Why a name is refused; NULL when it is fine. */
 const char *cr__zip_name_problem(const uint8_t *name, size_t n);
+/* For tests: numbers from `from` on are written with 64 bits, so that small archives have what large ones have. */
+void cr__zip_writer_wide_from(cr_zip_writer *w, uint64_t from);
 
 #endif

@@ -108,6 +108,16 @@ void cr_mapping_close(cr_mapping *m);
 cr_status cr_file_read(const char *path, char **out, size_t *size) CR_NODISCARD; /* NUL-terminated; cr_free */
 /* Writes to a temporary beside `path`, syncs, renames: readers see the old file or the whole new one. */
 cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) CR_NODISCARD;
+/* The same in pieces. An existing target that is no regular file (a device, a pipe) is refused. */
+typedef struct cr_file_writer cr_file_writer;
+cr_status cr_file_writer_create(const char *path, cr_file_writer **out) CR_NODISCARD;
+cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size) CR_NODISCARD;
+uint64_t cr_file_writer_position(const cr_file_writer *w); /* bytes so far */
+/* Replaces `size` bytes that were written in one piece at `offset`. */
+cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *data, size_t size) CR_NODISCARD;
+/* Syncs and renames to the path. The writer is gone afterwards, also on failure (the temporary, too). */
+cr_status cr_file_writer_finish(cr_file_writer *w) CR_NODISCARD;
+void cr_file_writer_abandon(cr_file_writer *w); /* NULL is legal; removes the temporary */
 /* Writers note their temporary before they make it and drop the note (-1: none was left) when it is renamed or removed.
  * cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that ends the process. */
 int cr_temporary_add(const char *path);

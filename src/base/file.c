@@ -1,26 +1,22 @@
-/* Whole files: mapped, read, and written so that readers see the old file or the whole new one.
- *
- * The write goes to a temporary in the same folder (rename does not cross file systems), is synced before the rename,
- * and the temporary is removed on every failure. */
+/* Whole files: mapped and read. */
 #include "base/base.h"
+#include "base/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One write or read call of the kernel takes at most 2^31 - 4096 bytes; smaller steps also end sooner on a signal. */
+/* One read call of the kernel takes at most 2^31 - 4096 bytes; smaller steps also end sooner on a signal. */
 enum { STEP = 1 << 30 };
 
-static cr_status fail_errno(const char *verb, const char *path, int reason) {
+cr_status cr__fail_errno(const char *verb, const char *path, int reason) {
     if (reason == ENOMEM) return CR_FAIL(CR_ENOMEM, "%s", path);
     return CR_FAIL(CR_EIO, "cannot %s '%s': %s", verb, path, strerror(reason));
 }
 
-static int open_file(const char *path, int flags, mode_t mode) {
+int cr__open_file(const char *path, int flags, mode_t mode) {
     int fd;
     do fd = open(path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
@@ -29,12 +25,12 @@ static int open_file(const char *path, int flags, mode_t mode) {
 
 /* Opens for reading and gives the size; folders are refused here, because opening one succeeds. */
 static cr_status open_for_reading(const char *path, int *fd, struct stat *info) {
-    *fd = open_file(path, O_RDONLY, 0);
-    if (*fd < 0) return fail_errno("open", path, errno);
+    *fd = cr__open_file(path, O_RDONLY, 0);
+    if (*fd < 0) return cr__fail_errno("open", path, errno);
     int reason = fstat(*fd, info) ? errno : S_ISDIR(info->st_mode) ? EISDIR : 0;
     if (!reason) return CR_OK;
     close(*fd);
-    return fail_errno("open", path, reason);
+    return cr__fail_errno("open", path, reason);
 }
 
 /* MAP_NORESERVE: most pages of a private mapping are never written, so no swap is set aside for all of them. */
@@ -49,7 +45,7 @@ static cr_status map_file(cr_mapping *m, const char *path, int protection, int *
         *m = (cr_mapping){.data = (const uint8_t *)""};
     } else {
         void *at = mmap(NULL, (size_t)info.st_size, protection, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
-        if (at == MAP_FAILED) status = fail_errno("map", path, errno);
+        if (at == MAP_FAILED) status = cr__fail_errno("map", path, errno);
         else *m = (cr_mapping){.data = at, .size = (size_t)info.st_size, .impl = at};
     }
     if (out && !status) *out = fd;
@@ -82,7 +78,7 @@ cr_status cr_file_read(const char *path, char **out, size_t *size) {
         ssize_t got = read(fd, text.at + text.n, CR_MIN(text.cap - text.n - 1, (size_t)STEP));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) {
-            status = fail_errno("read", path, errno);
+            status = cr__fail_errno("read", path, errno);
             goto out;
         }
         if (got == 0) break;
@@ -95,62 +91,5 @@ cr_status cr_file_read(const char *path, char **out, size_t *size) {
 out:
     cr_free(text.at);
     close(fd);
-    return status;
-}
-
-/* 0 or an errno. */
-static int write_all(int fd, const char *data, size_t size) {
-    while (size) {
-        ssize_t put = write(fd, data, CR_MIN(size, (size_t)STEP));
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return errno;
-        if (put == 0) return ENOSPC;
-        data += put;
-        size -= (size_t)put;
-    }
-    return fsync(fd) && errno != EINVAL ? errno : 0; /* EINVAL: a file system that cannot sync */
-}
-
-/* After a rename the name itself has to reach the disk. Not every file system syncs folders; the file is whole
- * either way, so a failure here is none. Cuts `path` down to its folder. */
-static void sync_folder_of(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) slash[slash == path] = 0;
-    int fd = open_file(slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0) return;
-    (void)!fsync(fd);
-    close(fd);
-}
-
-cr_status cr_file_write_atomic(const char *path, const void *data, size_t size) {
-    static _Atomic unsigned serial;
-    cr_str temporary = {0};
-    cr_status status = CR_OK;
-    int fd, reason, note = -1;
-    do { /* a leftover of a killed process with our id may hold the name */
-        cr_str_dispose(&temporary);
-        cr_temporary_drop(note);
-        note = -1;
-        cr_str_addf(&temporary, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-        CR_TRY_OUT(cr_str_status(&temporary));
-        note = cr_temporary_add(cr_str_get(&temporary));
-        fd = open_file(cr_str_get(&temporary), O_WRONLY | O_CREAT | O_EXCL, 0666);
-    } while (fd < 0 && errno == EEXIST);
-    if (fd < 0) {
-        status = fail_errno("write", path, errno);
-        goto out;
-    }
-    reason = write_all(fd, data, size);
-    if (close(fd) && !reason && errno != EINTR) reason = errno;
-    if (!reason && rename(cr_str_get(&temporary), path)) reason = errno;
-    if (reason) {
-        unlink(cr_str_get(&temporary));
-        status = fail_errno("write", path, reason);
-        goto out;
-    }
-    sync_folder_of(temporary.at);
-out:
-    cr_temporary_drop(note);
-    cr_str_dispose(&temporary);
     return status;
 }

@@ -277,6 +277,53 @@ static void walking(void) {
     CHECK_STR(cr_json_kind_name(99), "?");
 }
 
+static void check_written(const char *text, int indent, const char *want) {
+    cr_str out = {0};
+    cr_json_writer w;
+    cr_json_writer_init(&w, &out, indent);
+    cr_json_value(&w, read_text(text));
+    CHECK_STR(cr_str_get(&out), want);
+    cr_str_dispose(&out);
+}
+
+/* What Python's json.dumps writes for the same value (with ensure_ascii=False). */
+static void writing(void) {
+    check_written("[]", 0, "[]");
+    check_written("{}", 2, "{}");
+    check_written("[1,2.5,\"x\",null,true,false,[],{}]", 0, "[1, 2.5, \"x\", null, true, false, [], {}]");
+    check_written("{\"a\":{\"b\":[1,[2]],\"c\":\"d\"},\"e\":-7}", 0, "{\"a\": {\"b\": [1, [2]], \"c\": \"d\"}, \"e\": -7}");
+    check_written("{\"a\":{\"b\":[1,[2]],\"c\":{}},\"e\":[]}", 2,
+                  "{\n  \"a\": {\n    \"b\": [\n      1,\n      [\n        2\n      ]\n    ],\n    \"c\": {}\n  },\n  \"e\": []\n}");
+    check_written("[NaN, Infinity, -Infinity, 1e-05, 1e16, 0.1, -0.0]", 0, "[NaN, Infinity, -Infinity, 1e-05, 1e+16, 0.1, -0.0]");
+    check_written("\"\\u0000\\u001f\\n\\t\\r\\b\\f\\\"\\\\\\/caf\\u00e9\\ud83d\\ude00\"", 0,
+                  "\"\\u0000\\u001f\\n\\t\\r\\b\\f\\\"\\\\/caf\xc3\xa9\xf0\x9f\x98\x80\"");
+    check_written("-9223372036854775808", 0, "-9223372036854775808");
+    cr_str out = {0};
+    cr_json_writer w;
+    cr_json_writer_init(&w, &out, 0);
+    cr_json_open(&w, '{');
+    cr_json_key(&w, "bad \xff byte");
+    cr_json_string(&w, "\xc3", 1);
+    cr_json_key(&w, "b");
+    cr_json_bool(&w, true);
+    cr_json_key(&w, "n");
+    cr_json_null(&w);
+    cr_json_key(&w, "f");
+    cr_json_float(&w, 3);
+    cr_json_close(&w, '}');
+    CHECK_STR(cr_str_get(&out), "{\"bad \xef\xbf\xbd byte\": \"\xef\xbf\xbd\", \"b\": true, \"n\": null, \"f\": 3.0}");
+    CHECK(read_text(cr_str_get(&out)) != NULL);
+    cr_str_dispose(&out);
+    cr_alloc_fail_at(2); /* errors are the text's, and sticky */
+    cr_json_writer_init(&w, &out, 0);
+    cr_json_open(&w, '[');
+    for (int i = 0; i < 100; i++) cr_json_int(&w, i);
+    cr_json_close(&w, ']');
+    cr_alloc_fail_at(0);
+    CHECK_EQ(cr_str_status(&out), CR_ENOMEM);
+    cr_str_dispose(&out);
+}
+
 static cr_status parse_once(void *text) {
     cr_arena a;
     cr_arena_init(&a);
@@ -302,6 +349,7 @@ int main(void) {
     RUN(trees);
     RUN(bad_texts);
     RUN(walking);
+    RUN(writing);
     cr_arena_dispose(&arena);
     RUN(out_of_memory);
     return check_summary();
