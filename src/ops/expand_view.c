@@ -164,7 +164,7 @@ cr_status expand_broadcast_tensors(cr_emitter *e, const cr_op *op, const cr_arg 
     return CR_OK;
 }
 
-/* ---- the derivative of as_strided ---- */
+/* ---- the derivatives of as_strided and as_strided_scatter ---- */
 
 /* Elements of storage that a tensor of this geometry reaches, from `first` on. */
 static cr_dim extent(cr_env *env, int n, const cr_dim *size, const cr_dim *stride, cr_dim offset, cr_dim first) {
@@ -173,43 +173,98 @@ static cr_dim extent(cr_env *env, int n, const cr_dim *size, const cr_dim *strid
     return cr_dim_add(env, last, 1);
 }
 
-/* A flat stand-in for the storage collects the gradient at the places the result came from (which may repeat), and the
- * argument's own geometry reads it back. */
-cr_status grad_as_strided(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
-    const cr_meta *self = NULL, *out = NULL;
-    const cr_arg *grad = cr_grad_fn_grad(op, args, 0);
-    for (int i = 0; i < op->schema.nparams; i++) results[i] = cr_arg_none();
-    CR_TRY(e->meta(e, &args[0], &self));
-    CR_TRY(e->meta(e, grad, &out));
-    if (cr_meta_self_overlap(self) == CR_YES)
-        return CR_FAIL(CR_EUNSUPPORTED, "as_strided: the derivative for a tensor whose elements share memory (an expanded one); clone it first");
+/* Where a tensor and a part of its storage lie in a flat stand-in for that storage, which begins with the first of both. */
+typedef struct geometry { cr_arg size[CR_MAX_RANK], stride[CR_MAX_RANK], place[3]; } geometry;
+static void geometry_set(cr_env *env, geometry *g, int n, const cr_dim *size, const cr_dim *stride, cr_dim offset, cr_dim first) {
+    g->place[0] = int_list(g->size, size, n);
+    g->place[1] = int_list(g->stride, stride, n);
+    g->place[2] = cr_arg_int(cr_dim_sub(env, offset, first));
+}
+
+/* `given`: size, stride and storage offset of the part, as the ops take them. *n: length of the stand-in. */
+static cr_status geometries(cr_emitter *e, const char *name, const cr_arg *tensor, const cr_arg *given, geometry *self, geometry *part, cr_dim *n) {
+    const cr_meta *m = NULL;
+    CR_TRY(e->meta(e, tensor, &m));
+    if (cr_meta_self_overlap(m) == CR_YES)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: the derivative for a tensor whose elements share memory (an expanded one); clone it first", name);
+    int rank = (int)given[0].n;
     cr_dim size[CR_MAX_RANK], stride[CR_MAX_RANK];
-    for (int i = 0; i < out->rank; i++) {
-        size[i] = args[1].u.list[i].u.i;
-        stride[i] = args[2].u.list[i].u.i;
+    for (int i = 0; i < rank; i++) {
+        size[i] = given[0].u.list[i].u.i;
+        stride[i] = given[1].u.list[i].u.i;
     }
-    cr_dim offset = args[3].kind == CR_ARG_NONE ? self->offset : args[3].u.i;
-    cr_dim first = cr_dim_min(e->env, offset, self->offset);
-    cr_dim n = cr_dim_max(e->env, extent(e->env, self->rank, self->size, self->stride, self->offset, first),
-                          extent(e->env, out->rank, size, stride, offset, first));
-    n = cr_dim_max(e->env, n, 0);
+    cr_dim offset = given[2].kind == CR_ARG_NONE ? m->offset : given[2].u.i;
+    cr_dim first = cr_dim_min(e->env, offset, m->offset);
+    geometry_set(e->env, self, m->rank, m->size, m->stride, m->offset, first);
+    geometry_set(e->env, part, rank, size, stride, offset, first);
+    *n = cr_dim_max(e->env, extent(e->env, m->rank, m->size, m->stride, m->offset, first), extent(e->env, rank, size, stride, offset, first));
+    *n = cr_dim_max(e->env, *n, 0);
+    return CR_OK;
+}
+
+static cr_status emit_part(cr_emitter *e, const cr_arg *flat, const geometry *g, cr_arg *out) {
+    cr_arg args[4] = { *flat, g->place[0], g->place[1], g->place[2] };
+    return emit(e, "aten::as_strided", args, 4, NULL, out);
+}
+
+static cr_status emit_written(cr_emitter *e, const cr_arg *flat, const cr_arg *values, const geometry *g, cr_arg *out) {
+    cr_arg args[5] = { *flat, *values, g->place[0], g->place[1], g->place[2] };
+    return emit(e, "aten::as_strided_scatter", args, 5, NULL, out);
+}
+
+/* The stand-in collects the gradient at the places the result came from (which may repeat), and the argument's own geometry
+ * reads it back. */
+cr_status grad_as_strided(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    const cr_arg *grad = cr_grad_fn_grad(op, args, 0);
+    geometry self, part;
+    cr_dim n;
+    for (int i = 0; i < op->schema.nparams; i++) results[i] = cr_arg_none();
+    CR_TRY(geometries(e, "as_strided", &args[0], &args[1], &self, &part, &n));
     enum { FLAT, PLACES, PICKED, INDEX, VALUES, SUM, MADE };
-    cr_arg made[MADE], items[CR_MAX_RANK], strides[CR_MAX_RANK], one = cr_arg_int(-1), length = cr_arg_int(n);
+    cr_arg made[MADE], one = cr_arg_int(-1), length = cr_arg_int(n);
     for (int i = 0; i < MADE; i++) made[i] = cr_arg_none();
     cr_status status;
     cr_arg flat[2] = { *grad, cr_arg_list(&length, 1) };
     CR_TRY_OUT(emit(e, "aten::new_zeros", flat, 2, NULL, &made[FLAT]));
     CR_TRY_OUT(emit(e, "aten::arange", &length, 1, NULL, &made[PLACES]));
-    cr_arg pick[4] = { made[PLACES], int_list(items, size, out->rank), int_list(strides, stride, out->rank), cr_arg_int(cr_dim_sub(e->env, offset, first)) };
-    CR_TRY_OUT(emit(e, "aten::as_strided", pick, 4, NULL, &made[PICKED]));
+    CR_TRY_OUT(emit_part(e, &made[PLACES], &part, &made[PICKED]));
     cr_arg index[2] = { made[PICKED], cr_arg_list(&one, 1) }, values[2] = { *grad, cr_arg_list(&one, 1) };
     CR_TRY_OUT(emit(e, "aten::reshape", index, 2, NULL, &made[INDEX]));
     CR_TRY_OUT(emit(e, "aten::reshape", values, 2, NULL, &made[VALUES]));
     cr_arg sum[4] = { made[FLAT], cr_arg_int(0), made[INDEX], made[VALUES] };
     CR_TRY_OUT(emit(e, "aten::index_add", sum, 4, NULL, &made[SUM]));
-    cr_arg back[4] = { made[SUM], int_list(items, self->size, self->rank), int_list(strides, self->stride, self->rank), cr_arg_int(cr_dim_sub(e->env, self->offset, first)) };
-    CR_TRY_OUT(emit(e, "aten::as_strided", back, 4, NULL, &results[0]));
+    CR_TRY_OUT(emit_part(e, &made[SUM], &self, &results[0]));
 out:
     e->release(e, made, MADE);
+    return status;
+}
+
+/* The stand-in holds the gradient where self lies and zeros in the gaps between: what was written into a gap is not seen in
+ * the result. The part's places are src's gradient, and zeros for self. */
+cr_status grad_as_strided_scatter(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    const cr_arg *grad = cr_grad_fn_grad(op, args, 0);
+    geometry self, part;
+    cr_dim n;
+    for (int i = 0; i < op->schema.nparams; i++) results[i] = cr_arg_none();
+    CR_TRY(geometries(e, "as_strided_scatter", &args[0], &args[2], &self, &part, &n));
+    enum { FLAT, WHOLE, NOTHING, KEPT, MADE };
+    cr_arg made[MADE], length = cr_arg_int(n);
+    for (int i = 0; i < MADE; i++) made[i] = cr_arg_none();
+    cr_status status;
+    cr_arg flat[2] = { *grad, cr_arg_list(&length, 1) }, nothing[2] = { *grad, part.place[0] };
+    CR_TRY_OUT(emit(e, "aten::new_zeros", flat, 2, NULL, &made[FLAT]));
+    CR_TRY_OUT(emit_written(e, &made[FLAT], grad, &self, &made[WHOLE]));
+    if (cr_grad_fn_needs(op, args, 1)) CR_TRY_OUT(emit_part(e, &made[WHOLE], &part, &results[1]));
+    if (cr_grad_fn_needs(op, args, 0)) {
+        CR_TRY_OUT(emit(e, "aten::new_zeros", nothing, 2, NULL, &made[NOTHING]));
+        CR_TRY_OUT(emit_written(e, &made[WHOLE], &made[NOTHING], &part, &made[KEPT]));
+        CR_TRY_OUT(emit_part(e, &made[KEPT], &self, &results[0]));
+    }
+out:
+    e->release(e, made, MADE);
+    if (status) {
+        e->release(e, results, 2);
+        results[0] = results[1] = cr_arg_none();
+    }
     return status;
 }

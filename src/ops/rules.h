@@ -63,7 +63,7 @@ RULE(shape_view_as_complex); RULE(shape_real); RULE(shape_imag); RULE(shape_resi
 cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
 /* expand_view.c: decompositions and derivatives in C */
 cr_expand_fn expand_reshape; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
-cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided;
+cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided; cr_expand_fn grad_as_strided_scatter;
 
 /* factories, questions, assertions (rules_factory.c) */
 RULE(dtype_none); RULE(shape_empty); RULE(shape_zeros); RULE(shape_full); RULE(shape_new); RULE(shape_empty_strided);
@@ -127,6 +127,7 @@ int cr__rule_param(const cr_rule *r, const char *name);
 
 /* sorting and scans (rules_sort.c) */
 RULE(shape_scan);
+RULE(shape_cumprod_backward);
 RULE(shape_scan_index);
 RULE(shape_sort);
 RULE(shape_search);

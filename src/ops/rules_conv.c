@@ -121,7 +121,6 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
         return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have one dtype, got %s, %s and %s", name, cr_dtype_aten(q->dtype), cr_dtype_aten(k->dtype), cr_dtype_aten(v->dtype));
     if (mask && mask->dtype != CR_BOOL && mask->dtype != q->dtype && mask->dtype != CR_F32)
         return CR_FAIL(CR_ERUNTIME, "%s: attn_mask must be bool, float32 or query's dtype, not %s", name, cr_dtype_aten(mask->dtype));
-    if (mask && cr_rule_bool(r, 5)) return CR_FAIL(CR_ERUNTIME, "%s: attn_mask and is_causal exclude each other", name);
     CR_TRY(cr_dim_require(r->env, q->size[q->rank - 1], CR_EQ, k->size[k->rank - 1], "attention: query and key must have the same last size"));
     CR_TRY(cr_dim_require(r->env, k->size[k->rank - 2], CR_EQ, v->size[v->rank - 2], "attention: key and value must have the same length"));
     cr_dim size[CR_MAX_RANK];
@@ -136,11 +135,14 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
     CR_TRY(cr_meta_set_dense(r->env, &out->meta, rank + 2, size, CR_CONTIGUOUS));
-    bool like_query = rank + 2 == q->rank && rank == 2; /* the blocked kernel writes in query's layout */
+    bool blocked = rank + 2 == q->rank && rank == 2; /* PyTorch's blocked kernel: writes in query's layout ... */
     const cr_meta *operands[] = { q, k, v };
-    for (int i = 0; i < 3; i++) like_query = like_query && cr_dim_known(r->env, operands[i]->stride[operands[i]->rank - 1], CR_EQ, 1) == CR_YES;
-    for (int d = 0; like_query && d < q->rank; d++) like_query = cr_dim_known(r->env, size[d], CR_EQ, q->size[d]) == CR_YES;
-    if (like_query) cr_layout_like(r->env, q, &out->meta);
+    for (int i = 0; i < 3; i++) blocked = blocked && cr_dim_known(r->env, operands[i]->stride[operands[i]->rank - 1], CR_EQ, 1) == CR_YES;
+    for (int d = 0; blocked && d < q->rank; d++) blocked = cr_dim_known(r->env, size[d], CR_EQ, q->size[d]) == CR_YES;
+    if (blocked) cr_layout_like(r->env, q, &out->meta);
+    blocked = blocked && r->arg[4].u.f == 0 && !cr_rule_bool(r, 7); /* ... and alone takes a mask that is causal, too */
+    if (mask && cr_rule_bool(r, 5) && !blocked)
+        return CR_FAIL(CR_ERUNTIME, "%s: attn_mask and is_causal exclude each other here (dropout, shared heads, other than four dimensions, or a strided last one)", name);
     return CR_OK;
 }
 

@@ -14,6 +14,17 @@ cr_status shape_scan(cr_rule *r) {
     return cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
+/* grad, input, dim, output: all of one shape. */
+cr_status shape_cumprod_backward(cr_rule *r) {
+    const cr_meta *grad = cr_rule_meta(r, 0);
+    for (int i = 1; i < 4; i += 2) {
+        const cr_meta *m = cr_rule_meta(r, i);
+        if (m->rank != grad->rank) return CR_FAIL(CR_ERUNTIME, "cumprod_backward: grad has %d dimensions, %s %d", grad->rank, r->op->schema.params[i].name, m->rank);
+        for (int d = 0; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, grad->size[d], "cumprod_backward: grad, input and output must have one shape"));
+    }
+    return shape_scan(r);
+}
+
 static cr_status add_like(cr_rule *r, int dtype, const cr_meta *m, cr_memory_format format) {
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;

@@ -209,13 +209,14 @@ static PyObject *to_list(cr_arg *args, size_t n) {
     return out;
 }
 
-/* (name, args, kwargs, grads) for the gradients, and `weights` too for the gradients of sum <gradient, weight>. */
+/* (name, args, kwargs, grads) for the gradients, of the parameters in the list `wanted` only when it is given; and `weights`
+ * too for the gradients of sum <gradient, weight>. */
 static PyObject *derive(PyObject *all, bool twice) {
     const char *name;
-    PyObject *args, *kwargs, *gradients, *factors = NULL, *out = NULL;
+    PyObject *args, *kwargs, *gradients, *factors = NULL, *wanted = NULL, *out = NULL;
     bound b;
     if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &factors)
-              : !PyArg_ParseTuple(all, "sO!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients))
+              : !PyArg_ParseTuple(all, "sO!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &wanted))
         return NULL;
     cr_arg results[16] = { { 0 } }, grads[16], weights[CR_MAX_PARAMS], grad_out[CR_MAX_PARAMS] = { { 0 } };
     bool needs[CR_MAX_PARAMS];
@@ -226,6 +227,13 @@ static PyObject *derive(PyObject *all, bool twice) {
         const cr_arg *a = &b.binding.args[i], *first = a->kind == CR_ARG_LIST && a->n ? &a->u.list[0] : a;
         const cr_meta *m = cr_arg_meta(first);
         needs[i] = m && !cr_dtype_is_integral(m->dtype);
+        if (needs[i] && wanted) {
+            PyObject *parameter = PyUnicode_FromString(b.op->schema.params[i].name);
+            int found = parameter ? PySequence_Contains(wanted, parameter) : -1;
+            Py_XDECREF(parameter);
+            if (found < 0) goto done;
+            needs[i] = found;
+        }
     }
     cr_status status = twice ? cr_reverse_twice(b.op, b.binding.args, grads, needs, weights, grad_out, results)
                              : cr_reverse_call(b.op, b.binding.args, grads, needs, results, grad_out);
@@ -251,7 +259,7 @@ static PyObject *second_derivative(PyObject *module, PyObject *all) {
 static PyMethodDef methods[] = {
     { "_fake_call", fake_call, METH_VARARGS, "_fake_call(name, args, kwargs, symbolic): the results' (dtype, size, stride, offset, alias), without data." },
     { "_decompose", decompose, METH_VARARGS, "_decompose(name, args, kwargs): the call by its decomposition instead of its kernel." },
-    { "_derivative", derivative, METH_VARARGS, "_derivative(name, args, kwargs, grads): gradients of the arguments." },
+    { "_derivative", derivative, METH_VARARGS, "_derivative(name, args, kwargs, grads, wanted=None): gradients of the arguments, or of those named." },
     { "_second_derivative", second_derivative, METH_VARARGS,
       "_second_derivative(name, args, kwargs, grads, weights): gradients of the sum of <gradient, weight>." },
     { NULL, NULL, 0, NULL },

@@ -1,8 +1,6 @@
 /* table.c: the op table shown to tests, stubs and the docs page: names, schemas, rows. */
 #include "python/py.h"
 
-#include "ops/reverse.h"
-
 static const cr_op *find(PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     if (!text) return NULL;
@@ -126,60 +124,6 @@ static PyObject *shown(PyObject *module, PyObject *args) {
     return op ? PyBool_FromLong(cr_py_op_shown(op, !strcmp(form, "method") ? CR_PY_METHOD : CR_PY_FUNCTION)) : NULL;
 }
 
-static int convert_all(cr_py_frame *f, PyObject *list, cr_arg *out, Py_ssize_t most) {
-    Py_ssize_t n = PyList_GET_SIZE(list);
-    if (n > most) return PyErr_Format(PyExc_ValueError, "%zd values, at most %zd are possible", n, most), -1;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int code = cr_py_convert(f, PyList_GET_ITEM(list, i), &out[i]);
-        if (code > 0) PyErr_Format(PyExc_TypeError, "%s is no argument of an op", Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
-        if (code) return -1;
-    }
-    return 0;
-}
-
-/* One call on a tape and back: derivatives as the row's texts give them, without the Python-level autograd. */
-static PyObject *reverse(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *name, *values, *grads, *list = NULL;
-    if (!PyArg_ParseTuple(args, "UO!O!", &name, &PyList_Type, &values, &PyList_Type, &grads)) return NULL;
-    const cr_op *op = find(name);
-    if (!op) return NULL;
-    cr_arg given[CR_MAX_PARAMS], seeds[16] = { { 0 } }, results[16], made[CR_MAX_PARAMS];
-    cr_binding binding;
-    cr_py_frame f;
-    cr_tape tape;
-    bool ran = false;
-    cr_py_frame_init(&f);
-    cr_tape_init(&tape, cr_exec_emitter());
-    if (convert_all(&f, values, given, CR_MAX_PARAMS) || convert_all(&f, grads, seeds, 16)) goto out;
-    size_t nparams = op->schema.nparams, nreturns = op->schema.nreturns;
-    size_t n = (size_t)PyList_GET_SIZE(values), npositional = n < op->schema.npositional ? n : op->schema.npositional;
-    cr_keyword named[CR_MAX_PARAMS];
-    for (size_t i = npositional; i < n && i < nparams; i++) named[i - npositional] = (cr_keyword){ op->schema.params[i].name, given[i] };
-    cr_status status = cr_bind(op, true, given, npositional, named, n - npositional, &f.arena, &binding);
-    for (size_t i = 0; !status && i < nparams; i++)
-        if (op->schema.params[i].type == CR_T_TENSOR) status = cr_tape_watch(&tape, &binding.args[i]);
-    if (!status) status = tape.emitter.call(&tape.emitter, op, binding.args, results);
-    ran = !status;
-    if (!status) status = cr_tape_backward(&tape, cr_exec_emitter(), results, seeds, nreturns, binding.args, nparams, made);
-    if (status) {
-        cr_py_raise(status);
-        goto out;
-    }
-    list = PyList_New((Py_ssize_t)nparams);
-    for (size_t i = 0; list && i < nparams; i++) {
-        PyObject *grad = cr_py_from_arg(&made[i], true);
-        if (!grad) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, (Py_ssize_t)i, grad);
-    }
-    cr_results_release(made, nparams);
-out:
-    if (ran) cr_results_release(results, op->schema.nreturns);
-    cr_tape_dispose(&tape);
-    cr_py_frame_dispose(&f);
-    return list;
-}
-
 static PyObject *populate(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return cr_py_tensor_populate() ? NULL : Py_NewRef((PyObject *)cr_py_tensor_type);
@@ -192,7 +136,6 @@ static PyMethodDef functions[] = {
     { "_row", row, METH_O, "_row(name): what the row says, as a dict." },
     { "_accepts", accepts, METH_O, "_accepts(name): dtypes that PyTorch's CPU kernels accept." },
     { "_shown", shown, METH_VARARGS, "_shown(name, 'method' | 'function'): does Python show the op there?" },
-    { "_reverse", reverse, METH_VARARGS, "_reverse(name, args, grads): args in schema order, a seed for each result; gradients of all arguments, by the row's formulas." },
     { "_populated_tensor_type", populate, METH_NOARGS, "Tensor with its methods in place." },
     { NULL, NULL, 0, NULL },
 };

@@ -1,4 +1,4 @@
-/* k_scan.c: running sums, products and extremes along one dimension.
+/* k_scan.c: running sums, products and extremes along one dimension, and the way back from running products.
  *
  * The scanned dimension is brought to the end and each row is scanned in the compute class (rt_reduce.h), in order, so
  * results do not depend on the thread count. */
@@ -133,3 +133,64 @@ int rt_k_cumprod(const rt_ctx *ctx, const rt_call *c) { return scan(ctx, c, &pro
 int rt_k_cummax(const rt_ctx *ctx, const rt_call *c) { return scan(ctx, c, &maxima, rt_arg_view(c, 0)->dtype); }
 int rt_k_cummin(const rt_ctx *ctx, const rt_call *c) { return scan(ctx, c, &minima, rt_arg_view(c, 0)->dtype); }
 int rt_k_logcumsumexp(const rt_ctx *ctx, const rt_call *c) { return scan(ctx, c, &log_sums, rt_arg_view(c, 0)->dtype); }
+
+/* ---- cumprod_backward ---- */
+
+/* One row, y = cumprod(x): result[i] = sum over k >= i of g[k] * dy[k]/dx[i], with conjugates. Up to the first zero of x that
+ * is (sum of g * y) / x; at it, the product without it, up to the second zero; behind it, nothing. */
+#define CUMPROD_BACKWARD(name, T, conjugate)                                                                           \
+    static void name(const T *g, const T *x, const T *y, int64_t n, T *out) {                                          \
+        int64_t zero = 0;                                                                                              \
+        while (zero < n && x[zero] != 0) zero++;                                                                       \
+        T sum = 0;                                                                                                     \
+        for (int64_t i = zero; i-- > 0;) sum += g[i] * conjugate(y[i]), out[i] = sum / conjugate(x[i]);                \
+        for (int64_t i = zero; i < n; i++) out[i] = 0;                                                                 \
+        if (zero == n) return;                                                                                         \
+        T product = zero ? y[zero - 1] : 1;                                                                            \
+        sum = g[zero] * conjugate(product);                                                                            \
+        for (int64_t i = zero + 1; i < n && x[i] != 0; i++) product *= x[i], sum += g[i] * conjugate(product);         \
+        out[zero] = sum;                                                                                               \
+    }
+CUMPROD_BACKWARD(cumprod_backward_f64, double, )
+CUMPROD_BACKWARD(cumprod_backward_c128, double _Complex, conj)
+
+typedef struct back_work { const void *g, *x, *y; void *out; int64_t n; bool paired; } back_work;
+
+static int run_back(void *arg, int64_t begin, int64_t end) {
+    const back_work *w = arg;
+    for (int64_t r = begin * w->n; r < end * w->n; r += w->n) {
+        if (w->paired)
+            cumprod_backward_c128((const double _Complex *)w->g + r, (const double _Complex *)w->x + r, (const double _Complex *)w->y + r, w->n, (double _Complex *)w->out + r);
+        else cumprod_backward_f64((const double *)w->g + r, (const double *)w->x + r, (const double *)w->y + r, w->n, (double *)w->out + r);
+    }
+    return RT_OK;
+}
+
+/* cumprod_backward(grad, input, dim, output) */
+RT_KERNEL(rt_k_cumprod_backward) {
+    static const int places[3] = { 0, 1, 3 };
+    const rt_view *input = rt_arg_view(c, 1);
+    bool paired = rt_is_complex(c->out[0].dtype);
+    int dim = rt_arg_dim(c, 2, input->rank), dtype = paired ? RT_C128 : RT_F64, code = RT_OK;
+    int64_t numel = rt_numel(input), n = input->rank ? input->size[dim] : 1;
+    void *scratch[3] = { NULL, NULL, NULL };
+    rt_view flat[3], to = rt_view_last(&c->out[0], dim);
+    if (!numel) return RT_OK;
+    for (int i = 0; i < 3 && !code; i++) {
+        rt_view v = rt_view_last(rt_arg_view(c, places[i]), dim);
+        code = rt_contiguous(ctx, &v, dtype, &flat[i], &scratch[i]);
+    }
+    void *result = code ? NULL : rt_scratch(ctx, (size_t)(numel * rt_itemsize(dtype)));
+    if (!code && !result) code = RT_ENOMEM;
+    if (!code) {
+        back_work w = { flat[0].p, flat[1].p, flat[2].p, result, n, paired };
+        code = rt_parallel_for(ctx, numel / n, 1 + 16384 / (n + 1), run_back, &w);
+    }
+    if (!code) {
+        rt_view from = rt_view_contiguous(result, dtype, to.rank, to.size);
+        code = rt_copy(ctx, &to, &from);
+    }
+    rt_scratch_free(ctx, result);
+    for (int i = 0; i < 3; i++) rt_scratch_free(ctx, scratch[i]);
+    return code;
+}

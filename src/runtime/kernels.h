@@ -108,6 +108,7 @@ RT_KERNEL(rt_k_std_mean);
 RT_KERNEL(rt_k_vector_norm);
 RT_KERNEL(rt_k_cumsum);
 RT_KERNEL(rt_k_cumprod);
+RT_KERNEL(rt_k_cumprod_backward);
 RT_KERNEL(rt_k_cummax);
 RT_KERNEL(rt_k_cummin);
 RT_KERNEL(rt_k_logcumsumexp);

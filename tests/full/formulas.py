@@ -37,4 +37,5 @@ def run(name, limit=None):
 
 
 if __name__ == "__main__":
-    sys.exit(runner.main("formulas", run, sys.argv[1:], passing=("derivative equal", "second derivative equal", "decomposition equal")))
+    kinds = ("derivative", "second derivative", "decomposition")
+    sys.exit(runner.main("formulas", run, sys.argv[1:], [f"{k} {p}" for k in kinds for p in formulas.PASSING], [f"derivative {n}" for n in formulas.NOTES]))

@@ -1,35 +1,53 @@
-"""Derivatives and decompositions of rows. A derivative must equal PyTorch's gradients and central differences in f64; a
-decomposition must equal its kernel on every sample."""
+"""Derivatives and decompositions of rows.
+
+A derivative is held against two oracles: PyTorch's gradients, and central differences of what PyTorch's op computes, in f64
+along one random direction. `check_derivative` says how the three compare:
+
+    equal                            ours, PyTorch's and the differences agree (or the differences say nothing: a bend, an
+                                     infinity, a low precision)
+    exact where PyTorch's is not     ours agrees with the differences, PyTorch's does not
+    inexact as PyTorch's             ours is PyTorch's gradient, and the differences show that it is not the derivative (an
+                                     element written twice, neighbours that round differently on the way back)
+    by differences                   PyTorch has no derivative; ours agrees with the differences
+
+Everything else raises harness.Different. There is no list of names: each outcome is measured, call by call. A decomposition
+must equal its kernel on every sample.
+"""
 import cresset
 import harness
 import samples
 import torch
 
-
-# Gradients that PyTorch gets wrong: finite differences decide alone.
-PYTORCH_IS_WRONG = {
-    "aten::native_dropout",  # train=None scales the result, but not the gradient
-    "aten::as_strided_scatter",  # its gradient of self is the one of the part that was overwritten
-}
+PASSING = ("equal", "exact where PyTorch's is not", "inexact as PyTorch's", "by differences")
+NOTES = PASSING[1:3]
 
 
 def differentiable(value):
     return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)
 
 
-def leaves(c):
-    """The call with floating tensors made leaves that require gradients, and the leaves."""
+def overlaps(t):
+    """Do two elements share memory (a stride of 0)?"""
+    return any(n > 1 and not s for n, s in zip(t.shape, t.stride()))
+
+
+def leaves(c, dense=False):
+    """The call with floating tensors made leaves that require gradients, and the leaves. They keep their strides, or are `dense`."""
     found = []
 
     def leaf(t):
-        if not differentiable(t):
-            return t
-        t = t.detach().clone().requires_grad_()
-        found.append(t)
+        t = t.detach().clone() if dense else harness.twin(t.detach())
+        if differentiable(t):
+            found.append(t.requires_grad_())
         return t
-    args = tuple(samples.map_tensors(a, leaf) for a in c.args)
-    kwargs = {k: samples.map_tensors(v, leaf) for k, v in c.kwargs.items()}
+    remade = lambda v: harness.twin(v) if isinstance(v, torch.Generator) else samples.map_tensors(v, leaf)
+    args, kwargs = tuple(remade(a) for a in c.args), {k: remade(v) for k, v in c.kwargs.items()}
     return args, kwargs, found
+
+
+def movable(c):
+    """Leaves whose elements move each alone: dense, if two share memory."""
+    return leaves(c, dense=any(overlaps(t) for t in samples.flat(c) if differentiable(t)))
 
 
 def by_return(results, f):
@@ -45,52 +63,124 @@ def flat_gradients(out):
     return flat
 
 
-def check_derivative(name, op, c, seed=0):
-    """Returns "equal", "constant" (nothing flows) or "refused"; raises harness.Different."""
-    args, kwargs, inputs = leaves(c)
-    where = f"{name}({harness.describe(c)})"
-    torch.manual_seed(1234)
-    results = harness.attempt(op, args, kwargs)
-    if isinstance(results, harness.Refused) or not inputs:
+class Case:
+    """One call with PyTorch's results, and a random cotangent for every result that a gradient can come from. `refused` when
+    PyTorch refuses the call or nothing has a gradient."""
+
+    def __init__(self, name, op, c, seed=0, dense=False):
+        self.name, self.op, self.call, self.where = name, op, c, f"{name}({harness.describe(c)})"
+        self.args, self.kwargs, self.inputs = leaves(c, dense)
+        self.flows = []  # (place among the results, result, cotangent)
+        torch.manual_seed(1234)
+        self.results = harness.attempt(op, self.args, self.kwargs)
+        self.refused = isinstance(self.results, harness.Refused) or not self.inputs
+        if self.refused:
+            return
+        generator = torch.Generator().manual_seed(seed)
+        for i, t in enumerate(harness.tensors(self.results if isinstance(self.results, (list, tuple)) else [self.results])):
+            if differentiable(t):
+                wide = torch.complex128 if t.dtype.is_complex else torch.float64
+                cotangent = torch.randn(t.shape, dtype=wide, generator=generator).to(t.dtype)
+                if t.requires_grad:
+                    self.flows.append((i, t, cotangent))
+
+    def parameters(self):
+        """The parameter that each input belongs to."""
+        names, found = [p.name for p in self.op._schema.arguments], []
+        for parameter, value in [*zip(names, self.call.args), *self.call.kwargs.items()]:
+            samples.map_tensors(value, lambda t: found.append(parameter) if differentiable(t) else None)
+        return found
+
+    def theirs(self, flows):
+        got = harness.attempt(torch.autograd.grad, ([t for _, t, _ in flows], self.inputs, [g for _, _, g in flows]),
+                              {"allow_unused": True, "retain_graph": True})
+        return got if isinstance(got, harness.Refused) else [None if w is None else w.resolve_conj().resolve_neg() for w in got]
+
+    def ours(self, flows, wanted):
+        """By the row's formula, on the call's own strides."""
+        c, seeds = self.call, {id(t): harness.ours(g) for _, t, g in flows}
+        given = by_return(self.results, lambda t: seeds.get(id(t)))
+        args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+        cresset.manual_seed(1234)
+        got = harness.attempt(cresset._C._derivative, (self.name, tuple(args), kwargs, given, wanted), {})
+        return got if isinstance(got, harness.Refused) else [None if g is None else harness.theirs(g) for g in gradients_of(c, got, self.name)]
+
+
+def check_derivative(name, op, c):
+    """Returns an outcome of the table above, "constant" (nothing flows) or "refused"; raises harness.Different."""
+    case = Case(name, op, c)
+    if case.refused:
         return "refused"
-    outputs = results if isinstance(results, (list, tuple)) else [results]
-    flat = harness.tensors(outputs)
-    generator = torch.Generator().manual_seed(seed)
-    cotangents = [torch.randn(t.shape, dtype=torch.float64, generator=generator).to(t.dtype) if differentiable(t) else None for t in flat]
-    flows = [(t, g) for t, g in zip(flat, cotangents) if g is not None and t.requires_grad]
-    if not flows:
-        return "constant"
-    want = harness.attempt(torch.autograd.grad, ([t for t, _ in flows], inputs, [g for _, g in flows]), {"allow_unused": True})
-    seeds = {id(t): harness.ours(g) for t, g in flows}
-    given = by_return(results, lambda t: seeds.get(id(t)))
-    plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
-    cresset.manual_seed(1234)
-    got = harness.attempt(cresset._C._derivative, (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()}, given), {})
-    if isinstance(got, harness.Refused):
+    return compare(case, case.flows, case.parameters(), True) if case.flows else "constant"
+
+
+def compare(case, flows, wanted, always):
+    """The gradients of the `wanted` parameters for the cotangents of these flows. Finite differences are asked `always`, or only
+    when PyTorch's gradients and ours differ. PyTorch's gradient depends on strides in places (its vector code and its scalar code
+    differ at a NaN or -0; some kernels forget the strides of integer arguments): ours may be the one that it gives for the same
+    values in dense tensors."""
+    try:
+        return compare_once(case, flows, wanted, always)
+    except harness.Different:
+        if all(t.is_contiguous() for t in samples.flat(case.call)):
+            raise
+        dense = Case(case.name, case.op, case.call, dense=True)
+        places = [i for i, _, _ in flows]
+        outcome = compare_once(dense, [f for f in dense.flows if f[0] in places], wanted, always)
+        if outcome != "equal":
+            raise
+        return outcome
+
+
+def compare_once(case, flows, wanted, always):
+    where, inputs = case.where, case.inputs
+    chosen = [i for i, p in enumerate(case.parameters()) if p in wanted]
+    want, mine = case.theirs(flows), case.ours(flows, list(wanted))
+    if isinstance(mine, harness.Refused):
         if isinstance(want, harness.Refused):
             return "refused"
-        raise harness.Different(f"{where}: no derivative: {got.error}")
-    mine = gradients_of(c, got, name)
-    if isinstance(want, harness.Refused) and all(g is None for g in mine):
-        return "constant"  # PyTorch has no derivative, the row says that nothing flows
-    if isinstance(want, harness.Refused) or name in PYTORCH_IS_WRONG:
-        check_differences(where, op, args, kwargs, inputs, flows, flat, mine)
-        return "equal"
-    # Mixed inputs: the gradient was rounded to the lowest precision on its way.
-    tolerance = max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[t.dtype]) for t in inputs + [t for t, _ in flows] if t.dtype not in (torch.float64, torch.complex128)])
-    if len(mine) != len(want):
+        raise harness.Different(f"{where}: no derivative: {type(mine.error).__name__}: {mine.error}")
+    if any(mine[i] is not None for i in range(len(inputs)) if i not in chosen):
+        raise harness.Different(f"{where}: gradients of {sorted(set(wanted))} were asked for, others came too")
+    if isinstance(want, harness.Refused):
+        if all(g is None for g in mine):
+            return "constant"  # PyTorch has no derivative, the row says that nothing flows
+        want = None
+    elif len(mine) != len(want):
         raise harness.Different(f"{where}: {len(want)} gradients, got {len(mine)}")
-    for i, (w, g, x) in enumerate(zip(want, mine, inputs)):
-        w = torch.zeros_like(x) if w is None else w
-        g = torch.zeros_like(x) if g is None else harness.theirs(g)
-        if w.shape != g.shape or w.dtype != g.dtype:
-            raise harness.Different(f"{where}: gradient {i} is {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}")
-        if not torch.allclose(w.resolve_conj(), g, *tolerance, equal_nan=True):
-            raise harness.Different(f"{where}: gradient {i} differs\n expected {w}\n got {g}")
-    if "inexact gradient" in c.note:  # PyTorch's, and so ours, is not the derivative of what it computes
+    difference = want and unlike(want, mine, inputs, flows, chosen)
+    if want and not difference and not always:
         return "equal"
-    check_differences(where, op, args, kwargs, inputs, flows, flat, mine)
-    return "equal"
+    moved = [i for i in chosen if mine[i] is not None or (want and want[i] is not None)]
+    numeric, directions = differences(case, flows, moved)
+    agrees = lambda gradients: near(numeric, along(gradients, directions, moved))
+    if want is None:
+        if numeric is None:
+            return "unchecked"
+        if agrees(mine):
+            return "by differences"
+        raise harness.Different(f"{where}: directional derivative {along(mine, directions, moved)} but finite differences give {numeric}")
+    if not difference:
+        return "equal" if numeric is None or agrees(mine) else "inexact as PyTorch's"
+    if numeric is not None and agrees(mine) and not agrees(want):
+        return "exact where PyTorch's is not"
+    slopes = f"finite differences: {numeric}, ours: {along(mine, directions, moved)}, PyTorch's: {along(want, directions, moved)}"
+    raise harness.Different(f"{where}: {difference}\n ({slopes})")
+
+
+def unlike(want, mine, inputs, flows, chosen):
+    """What differs between PyTorch's gradients and ours, or None. Every tensor that takes part may have rounded the gradient on
+    its way, so the lowest precision of all decides how near is equal."""
+    kinds = [t.dtype for t in inputs] + [t.dtype for _, t, _ in flows]
+    rtol, atol = max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[d]) for d in kinds if d not in (torch.float64, torch.complex128)])
+    for i in chosen:
+        w = torch.zeros_like(inputs[i]) if want[i] is None else want[i]
+        g = torch.zeros_like(inputs[i]) if mine[i] is None else mine[i]
+        if w.shape != g.shape or w.dtype != g.dtype:
+            return f"gradient {i} is {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
+        if not torch.allclose(w, g, rtol, atol, equal_nan=True):
+            return f"gradient {i} differs\n expected {w}\n got {g}"
+    return None
 
 
 def gradients_of(c, got, name):
@@ -117,40 +207,56 @@ def getattr_schema(name):
     return sweep.torch_op(name)._schema
 
 
-def check_differences(where, op, args, kwargs, inputs, flows, flat, mine, step=1e-6):
-    """Central differences of sum(result * cotangent) along one random direction."""
-    if any(t.dtype != torch.float64 for t in inputs + [t for t, _ in flows]) or not all(t.numel() for t in inputs):
-        return  # lower precision says nothing at this step
-    index = [i for i, t in enumerate(flat) if any(t is f for f, _ in flows)]
+def inner(a, b):
+    """<a, b> as a real number: complex numbers are pairs."""
+    return float((a.conj() * b).real.sum()) if a.dtype.is_complex else float((a * b).sum())
 
-    def value():
+
+def near(a, b):
+    return abs(a - b) <= 1e-4 * max(1.0, abs(a), abs(b))
+
+
+def along(gradients, directions, moved):
+    return sum(inner(gradients[i], directions[i]) for i in moved if gradients[i] is not None)
+
+
+def differences(case, flows, moved, step=1e-6):
+    """(central difference of sum <result, cotangent> along one random direction of the `moved` inputs, directions). None when
+    it says nothing: lower precisions, a bend, no number."""
+    generator = torch.Generator().manual_seed(7)
+    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in case.inputs]
+    exact = (torch.float64, torch.complex128)
+    if any(t.dtype not in exact for t in [case.inputs[i] for i in moved] + [t for _, t, _ in flows]) or not all(case.inputs[i].numel() for i in moved):
+        return None, directions
+    args, kwargs, inputs = movable(case.call)
+    start = [t.detach().clone() for t in inputs]
+
+    def value(move):
+        for i in moved:
+            inputs[i].data.copy_(start[i] + directions[i] * (move * step))
         with torch.no_grad():
             torch.manual_seed(1234)
-            out = op(*args, **kwargs)
+            out = harness.attempt(case.op, harness.twin(args), {k: harness.twin(v) for k, v in kwargs.items()})
+        if isinstance(out, harness.Refused):  # the sample lies at the border of what the op takes
+            return float("nan")
         now = harness.tensors(out if isinstance(out, (list, tuple)) else [out])
-        return sum(float((now[i].double() * g.double()).sum()) for i, (_, g) in zip(index, flows))
-    generator = torch.Generator().manual_seed(7)
-    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in inputs]
-    for t, d in zip(inputs, directions):
-        t.data.add_(d, alpha=step)
-    high = value()
-    for t, d in zip(inputs, directions):
-        t.data.add_(d, alpha=-2 * step)
-    low = value()
-    for t, d in zip(inputs, directions):
-        t.data.add_(d, alpha=step)
-    numeric = (high - low) / (2 * step)
-    analytic = sum(float((harness.theirs(g) * d).sum()) for g, d in zip(mine, directions) if g is not None)
-    if numeric != numeric or abs(numeric) == float("inf"):
-        return
-    if abs(numeric - analytic) > 1e-4 * max(1.0, abs(numeric), abs(analytic)):
-        raise harness.Different(f"{where}: directional derivative {analytic} but finite differences give {numeric}")
+        return sum(inner(now[i].detach(), g) for i, _, g in flows)
+    return slope(value, step), directions
+
+
+def slope(value, step):
+    """The derivative of value(move) per step at 0, or None at a bend, a jump, a pole, and where it is no number: there the two
+    sides differ, or halving the step changes it."""
+    low, near_low, centre, near_high, high = (value(move) for move in (-1, -0.5, 0, 0.5, 1))
+    left, right, numeric, again = (centre - low) / step, (high - centre) / step, (high - low) / (2 * step), (near_high - near_low) / step
+    smooth = max(abs(right - left), abs(numeric - again)) <= 1e-2 * max(1.0, abs(numeric))  # false for NaN, too
+    return numeric if smooth and abs(numeric) != float("inf") else None
 
 
 def check_second(name, op, c, step=1e-5):
     """The derivative of the derivative against central differences of the first, along one random direction. Saved results
     that a formula treats as constants show here, and nowhere else."""
-    args, kwargs, inputs = leaves(c)
+    args, kwargs, inputs = movable(c)
     where = f"{name}({harness.describe(c)})"
     row = cresset._C._row(name)
     with torch.no_grad():
@@ -176,45 +282,67 @@ def check_second(name, op, c, step=1e-5):
     if isinstance(first, harness.Refused) or all(g is None for g in first):
         return "constant"
 
-    def slope():
-        got = cresset._C._derivative(*mine(), given)
-        return sum(float((harness.theirs(g) * harness.theirs(w)).sum())
-                   for g, w in zip(flat_gradients(got), flat_gradients(weights)) if g is not None and w is not None)
     second = harness.attempt(cresset._C._second_derivative, (*mine(), given, weights), {})
     if isinstance(second, harness.Refused):
         if isinstance(second.error, NotImplementedError):
             return "absent"
         raise harness.Different(f"{where}: second derivative: {second.error}")
     directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in inputs]
-    values = []
-    for move in (1, -1, 0):
-        saved = [t.detach().clone() for t in inputs]
-        for t, d in zip(inputs, directions):
-            t.data.add_(d, alpha=move * step)
-        values.append(slope())
-        for t, s in zip(inputs, saved):
+    start = [t.detach().clone() for t in inputs]
+
+    def value(move):
+        for t, s, d in zip(inputs, start, directions):
+            t.data.copy_(s + d * (move * step))
+        got = harness.attempt(cresset._C._derivative, (*mine(), given), {})
+        for t, s in zip(inputs, start):
             t.data.copy_(s)
-    high, low, centre = values
-    right, left, numeric = (high - centre) / step, (centre - low) / step, (high - low) / (2 * step)
-    if not abs(right - left) <= 1e-2 * max(1.0, abs(numeric)):
-        return "refused"  # a bend, or no number
+        if isinstance(got, harness.Refused):
+            return float("nan")
+        return sum(float((harness.theirs(g) * harness.theirs(w)).sum())
+                   for g, w in zip(flat_gradients(got), flat_gradients(weights)) if g is not None and w is not None)
+    numeric = slope(value, step)
+    if numeric is None:
+        return "refused"
     chosen = gradients_of(c, second, name)
     analytic = sum(float((harness.theirs(g) * d).sum()) for g, d in zip(chosen, directions) if g is not None)
-    if abs(numeric - analytic) > 1e-4 * max(1.0, abs(numeric), abs(analytic)):
+    if not near(numeric, analytic):
         raise harness.Different(f"{where}: second directional derivative {analytic} but finite differences give {numeric}")
     return "equal"
+
+
+EPSILON = {torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}
+
+
+def decomposed_near(want, got, largest):
+    """A kernel rounds to half precision once, a decomposition after each of its ops: it may be one rounding of the largest
+    number around further off."""
+    if isinstance(want, (list, tuple)):
+        return isinstance(got, (list, tuple)) and len(want) == len(got) and all(decomposed_near(w, g, largest) for w, g in zip(want, got))
+    if not isinstance(want, torch.Tensor) or want.dtype not in EPSILON:
+        return want is got or (isinstance(want, torch.Tensor) and harness.close(want, got))
+    return torch.allclose(want.double(), got.double(), harness.TOLERANCE[want.dtype][0], EPSILON[want.dtype] * largest, equal_nan=True)
 
 
 def check_decomposition(name, ours_op, c):
     where = f"{name}({harness.describe(c)})"
     args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
-    want = harness.attempt(ours_op, args, kwargs)
+    with harness.seeded():
+        want = harness.attempt(ours_op, args, kwargs)
     if isinstance(want, harness.Refused):
         return "refused"
     args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
-    got = harness.attempt(cresset._C._decompose, (name, tuple(args), kwargs), {})
+    with harness.seeded():
+        got = harness.attempt(cresset._C._decompose, (name, tuple(args), kwargs), {})
     if isinstance(got, harness.Refused):
         raise harness.Different(f"{where}: the decomposition refuses: {got.error}")
     as_list = lambda v: list(v) if isinstance(v, tuple) else v
-    harness.compare(harness.theirs(as_list(want)), as_list(got), f"{where} decomposed", strides=False)
+    want, got = harness.theirs(as_list(want)), as_list(got)
+    harness.compare(want, got, f"{where} decomposed", values=False, strides=False)
+    try:
+        harness.compare(want, got, f"{where} decomposed", strides=False)
+    except harness.Different:
+        numbers = [t.double()[t.isfinite()].abs() for t in [*samples.flat(c), *harness.tensors(want)] if differentiable(t) and not t.dtype.is_complex]
+        largest = max([float(t.max()) for t in numbers if t.numel()], default=0.0)
+        if not decomposed_near(want, harness.theirs(got), largest):
+            raise
     return "equal"

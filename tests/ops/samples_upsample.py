@@ -11,11 +11,6 @@ def spatial(make):
     return int(make.op._schema.name.removesuffix("_backward")[-2])
 
 
-def note(aligned, factors):
-    """Where factors do not lead to whole sizes, PyTorch's nearest neighbours and their adjoint round differently."""
-    return "" if aligned or all(float(f).is_integer() for f in factors) else "inexact gradient"
-
-
 def cases(make, aligned):
     """(source shape, output size, [align_corners], scales ...)"""
     n = spatial(make)
@@ -35,7 +30,7 @@ def cases(make, aligned):
 
 def forward(make, aligned):
     for shape, size, *rest in cases(make, aligned):
-        yield call(make.tensor(shape), size, *rest, note=note(aligned, rest))
+        yield call(make.tensor(shape), size, *rest)
     if aligned and make.dtype == torch.uint8:
         return
     n, flags = spatial(make), [False] if aligned else []
@@ -48,7 +43,7 @@ def backward(make, aligned):
     if make.dtype == torch.uint8:
         return
     for shape, size, *rest in cases(make, aligned):
-        yield call(make.tensor(*shape[:2], *size), size, list(shape), *rest, note=note(aligned, rest))
+        yield call(make.tensor(*shape[:2], *size), size, list(shape), *rest)
     n, flags = spatial(make), [False] if aligned else []
     yield call(make.tensor(*SOURCES[n]), [4] * n, [2, 3] + [3] * n, *flags, note="sizes differ")
 
@@ -60,7 +55,7 @@ def vec(make, aligned):
     for flags in ([[False], [True]] if aligned else [[]]):
         yield call(make.tensor(SOURCES[n]), list(SIZES[n][1]), *flags, None)
         for factors in FACTORS[n]:
-            yield call(make.tensor(SOURCES[n]), None, *flags, list(factors), note=note(aligned, factors))
+            yield call(make.tensor(SOURCES[n]), None, *flags, list(factors))
         yield call(make.tensor(SOURCES[n]), None, *flags, None, note="neither")
         yield call(make.tensor(SOURCES[n]), list(SIZES[n][1]), *flags, list(FACTORS[n][0]), note="both")
 

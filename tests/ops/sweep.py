@@ -51,9 +51,6 @@ DEPARTURES = {
        for n, at in [("ctc_loss.IntList", 1), ("ctc_loss.Tensor", 1), ("_ctc_loss", 1), ("_ctc_loss.Tensor", 1), ("_ctc_loss.out", 1),
                      ("_ctc_loss.Tensor_out", 1), ("_ctc_loss_backward", 2), ("_ctc_loss_backward.Tensor", 2), ("_ctc_loss_backward.out", 2)]},
     "aten::nll_loss2d_backward": (lambda c: not c.args[1].is_contiguous(), "refuses a gradient that it laid out itself"),
-    "derivative of aten::rrelu_with_noise_functional": (lambda c: len(c.args) > 4 and c.args[4], "takes the noise from before the call"),
-    "derivative of aten::binary_cross_entropy": (lambda c: c.args[0].shape != c.args[1].shape, "takes the mean over the target before it is broadcast"),
-    "derivative of aten::native_dropout": (lambda c: c.args[2] is None, "forgets the factor 1 / (1 - p)"),
     "aten::rrelu_with_noise_functional": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
 }
 
