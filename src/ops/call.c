@@ -465,6 +465,7 @@ static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
     }
     meta.storage = self->storage->id;
     meta.flags = self->meta.flags;
+    if (f->base->row->shape == shape_alias) meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* detach_ */
     cr_meta_copy(&self->meta, &meta);
     cr_tensor_bump(self);
     cr_tensor_retain(self);

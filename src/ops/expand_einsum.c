@@ -321,3 +321,38 @@ cr_status expand_einsum(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_a
     cr_free(s.operands);
     return status;
 }
+
+/* A letter per dimension; an operand leaves out those it is expanded along. i1 and i3 meet first, as in PyTorch: they are the smaller ones. */
+cr_status expand_trilinear(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim */
+    static const int order[3] = { 0, 2, 1 };
+    char text[4 * (CR_MAX_RANK + 4)];
+    int n = 0, rank = 0;
+    uint32_t left_out[4] = { 0 };
+    cr_arg tensors[3], call[3] = { cr_arg_none(), cr_arg_none(), cr_arg_none() };
+    (void)op;
+    for (int i = 0; i < 4; i++) {
+        const cr_meta *m = NULL;
+        if (i < 3) {
+            CR_TRY(e->meta(e, &args[i], &m));
+            rank = m->rank + (int)args[3 + i].n;
+        }
+        for (uint32_t k = 0; k < args[3 + i].n; k++) {
+            int d = 0;
+            CR_TRY(cr_wrap_dim(args[3 + i].u.list[k].u.i, rank, &d));
+            left_out[i] |= 1u << d;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        uint32_t gone = left_out[i < 3 ? order[i] : 3];
+        for (int d = 0; d < rank; d++)
+            if (!(gone >> d & 1)) text[n++] = (char)('a' + d);
+        if (i < 2) text[n++] = ',';
+        if (i == 2) text[n++] = '-', text[n++] = '>';
+        if (i < 3) tensors[i] = args[order[i]];
+    }
+    text[n] = 0;
+    call[0] = cr_arg_str(text);
+    call[1] = cr_arg_list(tensors, 3);
+    const cr_op *einsum = cr_op_find("aten::einsum");
+    return einsum ? e->call(e, einsum, call, results) : CR_FAIL(CR_ENOTFOUND, "there is no op 'aten::einsum'");
+}

@@ -108,6 +108,14 @@ RULE(shape_put);
 RULE(shape_embedding);
 RULE(shape_embedding_backward);
 
+/* embedding bags (rules_bag.c) */
+RULE(shape_embedding_bag);
+RULE(check_bag_padding);
+RULE(check_bag_backward);
+RULE(check_bag_dense_backward);
+RULE(check_bag_weights_backward);
+RULE(check_embedding_renorm);
+
 /* reductions (rules_reduce.c) */
 RULE(dtype_sum);
 RULE(dtype_mean);
@@ -144,6 +152,10 @@ RULE(shape_batch_norm);
 RULE(shape_batch_norm_no_stats);
 RULE(shape_batch_norm_no_training);
 RULE(shape_batch_norm_functional);
+RULE(check_weight_norm);
+RULE(check_weight_norm_backward);
+RULE(check_glu);
+RULE(check_glu_backward);
 
 /* linear algebra (rules_linalg.c) */
 RULE(dtype_product);
@@ -155,6 +167,8 @@ RULE(shape_mv);
 RULE(shape_addmv);
 RULE(shape_dot);
 RULE(shape_linear);
+RULE(check_trilinear);
+RULE(check_bilinear);
 
 /* convolution, attention (rules_conv.c) */
 RULE(shape_convolution);
@@ -175,11 +189,12 @@ RULE(shape_upsample);
 RULE(shape_upsample_backward);
 cr_expand_fn expand_upsample_vec;
 
-cr_expand_fn expand_einsum; /* expand_einsum.c */
+cr_expand_fn expand_einsum; cr_expand_fn expand_trilinear; /* expand_einsum.c */
 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);
 RULE(shape_one_hot);
+RULE(check_isin);
 RULE(shape_im2col);
 RULE(shape_col2im);
 

@@ -105,3 +105,29 @@ cr_status shape_linear(cr_rule *r) { /* input, weight, bias */
     }
     return cr_rule_add_dense(r, r->result, rank, size);
 }
+
+cr_status check_trilinear(cr_rule *r) { /* i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim */
+    int rank = cr_rule_meta(r, 0)->rank + (int)r->arg[3].n;
+    CR_TRY(dtype_product(r));
+    for (int i = 0; i < 3; i++) {
+        int own = cr_rule_meta(r, i)->rank + (int)r->arg[3 + i].n;
+        uint32_t mask;
+        CR_TRY(cr_rule_dims(r, 3 + i, own, false, &mask));
+        if (own > CR_MAX_RANK || own != rank)
+            return CR_FAIL(CR_EINDEX, "_trilinear: the operands must have the same number of dimensions once expanded, got %d and %d", rank, own);
+    }
+    int64_t unroll = r->arg[7].u.i;
+    if (unroll < 0 || unroll >= rank) return CR_FAIL(CR_ERUNTIME, "_trilinear: unroll_dim must be in [0, %d], got %lld", rank - 1, (long long)unroll);
+    return CR_OK;
+}
+
+cr_status check_bilinear(cr_rule *r) { /* input1, input2, weight, bias */
+    const cr_meta *x = cr_rule_meta(r, 0), *y = cr_rule_meta(r, 1), *w = cr_rule_meta(r, 2), *b = cr_rule_meta(r, 3);
+    if (x->rank != y->rank || !x->rank) return CR_FAIL(CR_ERUNTIME, "bilinear: the inputs must have the same number of dimensions, at least one, got %d and %d", x->rank, y->rank);
+    if (w->rank != 3) return CR_FAIL(CR_ERUNTIME, "bilinear: the weight must have 3 dimensions (result, first, second input), got %d", w->rank);
+    for (int d = 0; d + 1 < x->rank; d++) CR_TRY(cr_dim_require(r->env, x->size[d], CR_EQ, y->size[d], "bilinear: the inputs must have the same batch sizes"));
+    CR_TRY(cr_dim_require(r->env, x->size[x->rank - 1], CR_EQ, w->size[1], "bilinear: the last size of input1 must be the weight's second"));
+    CR_TRY(cr_dim_require(r->env, y->size[y->rank - 1], CR_EQ, w->size[2], "bilinear: the last size of input2 must be the weight's third"));
+    if (b && b->rank) CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, w->size[0], "bilinear: bias must have as many elements as there are results"));
+    return dtype_same(r);
+}

@@ -82,3 +82,10 @@ cr_status shape_one_hot(cr_rule *r) { /* self, num_classes */
     size[m->rank] = infer ? cr_rule_count(r, 0, INT64_MAX) : classes;
     return cr_rule_add_dense(r, CR_I64, m->rank + 1, size);
 }
+
+cr_status check_isin(cr_rule *r) { /* element, test_elements */
+    const cr_meta *m = cr_rule_meta(r, 1);
+    if (rt_is_complex(m->dtype) || m->dtype == CR_BOOL) return CR_FAIL(CR_ERUNTIME, "isin: not supported for %s", rt_dtype_name(m->dtype));
+    r->common = r->result = m->dtype;
+    return CR_OK;
+}

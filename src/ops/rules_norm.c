@@ -109,3 +109,43 @@ cr_status shape_batch_norm_functional(cr_rule *r) {
     }
     return CR_OK;
 }
+
+/* ---- weights as lengths and directions ---- */
+
+static cr_status weight_norm(cr_rule *r, int first, int dim) { /* v, g, ... */
+    const cr_meta *v = cr_rule_meta(r, first), *g = cr_rule_meta(r, first + 1);
+    int64_t d = r->arg[dim].u.i;
+    if (!rt_is_float(v->dtype)) return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name, cr_dtype_aten(v->dtype));
+    if (g->dtype != v->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: the lengths must have the weight's dtype %s, got %s", r->op->schema.name, cr_dtype_aten(v->dtype), cr_dtype_aten(g->dtype));
+    if (!v->rank || (d != 0 && d != v->rank - 1))
+        return CR_FAIL(CR_ERUNTIME, "%s: dim must be the first or the last (0 or %d), got %lld", r->op->schema.name, v->rank ? v->rank - 1 : 0, (long long)d);
+    r->common = r->result = v->dtype;
+    return cr_dim_require(r->env, cr_meta_numel(r->env, g), CR_EQ, v->size[d], "weight_norm: there must be a length for each slice of the weight");
+}
+cr_status check_weight_norm(cr_rule *r) { return weight_norm(r, 0, 2); }                    /* v, g, dim */
+cr_status check_weight_norm_backward(cr_rule *r) { return weight_norm(r, 1, 4); }           /* grad_w, saved_v, saved_g, saved_norms, dim */
+
+/* ---- gated linear units ---- */
+
+static cr_status halved(cr_rule *r, const cr_meta *m, int dim_at, int *dim) {
+    if (!m->rank) return CR_FAIL(CR_ERUNTIME, "%s: a tensor without dimensions cannot be halved", r->op->schema.name);
+    CR_TRY(cr_wrap_dim(r->arg[dim_at].u.i, m->rank, dim));
+    if (!rt_is_float(m->dtype)) return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name, cr_dtype_aten(m->dtype));
+    r->common = r->result = m->dtype;
+    return cr_dim_require(r->env, cr_dim_mod(r->env, m->size[*dim], 2), CR_EQ, 0, "glu: the dimension to halve must have an even size");
+}
+cr_status check_glu(cr_rule *r) { /* self, dim */
+    int dim;
+    return halved(r, cr_rule_meta(r, 0), 1, &dim);
+}
+cr_status check_glu_backward(cr_rule *r) { /* grad_output, self, dim */
+    const cr_meta *g = cr_rule_meta(r, 0), *m = cr_rule_meta(r, 1);
+    int dim = 0;
+    CR_TRY(halved(r, m, 2, &dim));
+    if (g->dtype != m->dtype) return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have dtype %s, got %s", cr_dtype_aten(m->dtype), cr_dtype_aten(g->dtype));
+    if (g->rank != m->rank) return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have %d dimensions, got %d", m->rank, g->rank);
+    for (int d = 0; d < m->rank; d++)
+        CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, d == dim ? cr_dim_floordiv(r->env, m->size[d], 2) : m->size[d], "glu_backward: the gradient must have the sizes of the result"));
+    return CR_OK;
+}

@@ -78,6 +78,9 @@ RT_KERNEL(rt_k_scatter_reduce);
 RT_KERNEL(rt_k_take);
 RT_KERNEL(rt_k_put);
 
+/* k_bag.c */
+RT_KERNEL(rt_k_embedding_bag);
+
 /* k_reduce.c, k_scan.c, k_sort.c */
 RT_KERNEL(rt_k_sum_all);
 RT_KERNEL(rt_k_sum_dim);

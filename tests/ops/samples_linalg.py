@@ -141,3 +141,24 @@ def norm_dtype(make):
 def frobenius_norm(make):
     yield call(make.tensor(3, 4), [0, 1])
     yield call(make.tensor(2, 3, 4), [-2, -1], True)
+
+
+@sample("trilinear")
+def trilinear(make):
+    yield call(make.tensor(3, 4), make.tensor(5, 4, 2), make.tensor(3, 2), [1, 3], [0], [1, 2], [2, 3])
+    if make.is_number:  # PyTorch's bmm refuses bool, but not when there is nothing to do
+        yield call(make.tensor(0, 4), make.tensor(5, 4, 2), make.tensor(0, 2), [1, 3], [0], [1, 2], [2, 3])
+    yield call(make.tensor(3, 4), make.tensor(3, 4), make.tensor(3, 4), [], [], [], [1], 0)
+    yield call(make.tensor(3, 4), make.tensor(3, 4), make.tensor(4), [], [], [0], [0, 1])
+    yield call(make.tensor(3, 4), make.tensor(3, 4), make.tensor(3), [], [], [], [1], note="ranks differ")
+    yield call(make.tensor(3, 4), make.tensor(3, 4), make.tensor(3, 4), [], [], [], [1], 2, note="nothing to unroll")
+
+
+@sample("bilinear")
+def bilinear(make):
+    yield call(make.tensor(3, 4), make.tensor(3, 2), make.tensor(5, 4, 2), make.tensor(5))
+    yield call(make.tensor(3, 4), make.tensor(3, 2), make.tensor(5, 4, 2))
+    yield call(make.tensor(2, 3, 4), make.tensor(2, 3, 2), make.tensor(5, 4, 2), make.tensor(5))
+    yield call(make.tensor(4), make.tensor(2), make.tensor(5, 4, 2), make.tensor(5))
+    yield call(make.tensor(3, 4), make.tensor(1, 2), make.tensor(5, 4, 2), note="batches differ")
+    yield call(make.tensor(3, 4), make.tensor(3, 2), make.tensor(5, 4, 3), note="inner sizes differ")

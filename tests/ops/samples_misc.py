@@ -109,3 +109,11 @@ def one_hot(make):
     yield call(make.tensor(3, low=2, high=5), -2, note="negative number of classes")
     if make.is_number and make.dtype != torch.uint8:
         yield call(make.tensor(3, low=-3, high=-1), 2, note="negative class")
+
+
+@sample("isin_scalar_tensor")
+def isin_scalar_tensor(make):
+    few = make.dtype.is_complex or not make.is_number  # PyTorch refuses these dtypes only where there are elements to look through
+    for shape in ((2, 3),) if few else ((3, 4), (), (0,)):
+        yield call(make.scalar(positive=True), make.tensor(shape))
+        yield call(make.scalar(positive=True), make.tensor(shape), invert=True)

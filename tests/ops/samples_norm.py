@@ -157,3 +157,37 @@ def batch_norm_backward(make):
 def instance_norm(make):
     yield call(make.tensor(2, 3, 5), make.tensor(3), make.tensor(3), None, None, True, 0.1, 1e-5, True)
     yield call(make.tensor(2, 3, 4, 4), None, None, None, None, True, 0.1, 1e-5, True)
+
+
+@sample("norm_except_dim")
+def norm_except_dim(make):
+    for dim in (0, 1, 2, -1, -2):
+        yield call(make.tensor(4, 3, 2), 2, dim)
+    yield call(make.tensor(4, 3), 1, 1)
+    yield call(make.tensor(4))
+    yield call(make.tensor(4, 3), 2, 2, note="dim out of range")
+
+
+@sample("weight_norm")
+def weight_norm(make):
+    for dim, lengths in [(0, (4, 1, 1)), (1, (1, 3, 1)), (2, (1, 1, 2)), (-1, ()), (-2, (1, 3, 1))]:
+        yield call(make.tensor(4, 3, 2), make.tensor(lengths), dim)
+    yield call(make.tensor(4, 3, 3, 3), make.tensor(4, 1, 1, 1))
+    yield call(make.tensor(4), make.tensor(4))
+    yield call(make.tensor(4, 3), make.tensor(4, 1), 3, note="dim out of range")
+
+
+@sample("weight_norm_interface")
+def weight_norm_interface(make):
+    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40)), ((4,), 0, (4,))]:
+        yield call(make.tensor(shape), make.tensor(lengths), dim, layouts=False)  # PyTorch reads weights as if they were contiguous
+    yield call(make.tensor(4, 3, 2), make.tensor(1, 3, 1), 1, note="dim in the middle")
+
+
+@sample("weight_norm_backward")
+def weight_norm_backward(make):
+    kind = torch.float32 if make.dtype in (torch.float16, torch.bfloat16) else make.dtype
+    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40))]:
+        v = make.tensor(shape)
+        norms = v.to(torch.float64).norm(dim=[d for d in range(len(shape)) if d != dim], keepdim=True).to(kind) if make.is_float else make.tensor(lengths)
+        yield call(make.tensor(shape), v, make.tensor(lengths), norms, dim, layouts=False)

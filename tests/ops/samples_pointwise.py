@@ -506,3 +506,22 @@ def polynomial_x(make):
 def polynomial_n(make):
     for n in (0, 1, 4, 9):
         yield call(make.tensor(3, 4), n)
+
+
+@sample("glu")
+def glu(make):
+    for shape, dim in [((4, 6), -1), ((4, 6), 0), ((6,), 0), ((2, 4, 3, 3), 1), ((0, 4), 1), ((4, 0), 1), ((300,), -1)]:
+        yield call(make.tensor(shape), dim)
+    yield call(make.tensor(4, 6))
+    yield call(make.tensor(4, 5), note="odd")
+    yield call(make.tensor(()), note="no dimensions")
+    yield call(make.tensor(4, 6), 2, note="dim out of range")
+
+
+@sample("glu_backward")
+def glu_backward(make):
+    for shape, dim in [((4, 6), -1), ((4, 6), 0), ((6,), 0), ((2, 4, 3, 3), 1), ((0, 4), 1)]:
+        half = list(shape)
+        half[dim] //= 2
+        yield call(make.tensor(half), make.tensor(shape), dim)
+    yield call(make.tensor(2), make.tensor(5), 0, note="odd")
