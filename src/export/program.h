@@ -19,6 +19,8 @@
 #include "graph/graph.h"
 #include "trace/tree.h"
 
+#include <pthread.h>
+
 /* ---- signature ---- */
 typedef enum cr_input_kind {
     CR_INPUT_USER, CR_INPUT_PARAMETER, CR_INPUT_BUFFER, CR_INPUT_TENSOR_CONSTANT, CR_INPUT_CUSTOM_OBJECT, CR_INPUT_TOKEN
@@ -64,7 +66,10 @@ struct cr_program {           /* read only */
     int schema_major, schema_minor;
     int64_t opset;                                   /* of aten; 0: not given */
     const char *const *unsupported; size_t nunsupported; /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
+    const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
+    cr_map names;                                    /* private: name -> cr_named_tensor of state or constants */
+    pthread_mutex_t lock;                            /* private: held by runs that write the program's own state */
 };
 void cr_program_retain(cr_program *p);
 void cr_program_release(cr_program *p);
@@ -86,6 +91,8 @@ const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path);
 /* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
 CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
+/* Where an op of `unsupported` is first called; NULL: unknown. */
+const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported);
 void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
 
 /* ---- running ---- */
@@ -99,11 +106,14 @@ CR_NODISCARD cr_status cr_module_create(cr_program *p, int flags, cr_module **ou
 void cr_module_retain(cr_module *m);
 void cr_module_release(cr_module *m);
 cr_program *cr_module_program(const cr_module *m);
+cr_tensor *cr_module_tensor(const cr_module *m, const char *target); /* this instance's state or constant; borrowed; NULL: absent */
 size_t cr_module_input_count(const cr_module *m);  /* flat user inputs, constants included, in in_spec's leaf order */
 size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_spec's leaf order */
 /* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values, guards.
- * CR_ETYPE or CR_EVALUE or CR_ERUNTIME as PyTorch's module raises them; the message has the argument's path
- * ("args[0]['image']"), what was expected and what came. Results are owned: cr_results_release. */
+ * CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank, size, range; CR_EVALUE: a specialised value; CR_EGUARD: a guard.
+ * (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and with whatever the first op says
+ * of a dtype.) The message has the argument's name and path ("input 'd_x' (args[0]['x'])"), what was expected and what came.
+ * Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
 
 #endif

@@ -9,6 +9,12 @@
 
 static const char *input_name(const plan_binding *b, uint32_t input) { return b->plan->graph->values.at[b->plan->inputs[input]].name; }
 
+/* Puts before the message which input it is about. */
+static cr_status about(const plan_binding *b, uint32_t input, cr_status status) {
+    if (b->plan->labels) return cr_error_context(status, "%s", b->plan->labels[input]);
+    return cr_error_context(status, "graph input '%s'", input_name(b, input));
+}
+
 static cr_sym_value found_value(const plan_check *check, const cr_arg *a) {
     if (check->dim >= 0) return (cr_sym_value){ CR_TYPE_INT, a->u.t->meta.size[check->dim], 0 };
     if (a->kind == CR_ARG_FLOAT) return (cr_sym_value){ CR_TYPE_FLOAT, 0, a->u.f };
@@ -38,7 +44,6 @@ static void print_value(const plan_binding *b, cr_sym_value v, cr_str *out) {
 static cr_status mismatch(const plan_binding *b, const plan_check *check, cr_sym_value found, const char *because) {
     cr_str text;
     cr_str_init(&text);
-    cr_str_addf(&text, "graph input '%s': ", input_name(b, check->input));
     if (check->dim >= 0) cr_str_addf(&text, "dimension %d", check->dim);
     else cr_str_add(&text, "the number");
     cr_str_add(&text, " is ");
@@ -58,18 +63,24 @@ static cr_status mismatch(const plan_binding *b, const plan_check *check, cr_sym
     cr_str_add(&text, because);
     cr_status status = CR_FAIL(CR_ERUNTIME, "%s", cr_str_get(&text));
     cr_str_dispose(&text);
-    return status;
+    return about(b, check->input, status);
 }
 
 /* ---- kinds of inputs ---- */
 
+static const char *kind_name(const cr_arg *a) {
+    static const char *const names[CR_ARG_KIND_COUNT] = { "None", "a tensor", "a tensor", "a value", "an int", "a float", "a bool", "a complex number", "a text",
+                                                         "a dtype", "a layout", "a memory format", "a device", "a generator", "a list", "a graph", "a symbol" };
+    return names[a->kind];
+}
+
 static cr_status check_tensor(const cr_value *v, const cr_arg *a) {
-    if (a->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "graph input '%s': expected a tensor", v->name);
+    if (a->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "expected a tensor, not %s", kind_name(a));
     const cr_meta *want = v->meta, *have = &a->u.t->meta;
     if (!want) return CR_OK;
-    if (want->dtype != have->dtype) return CR_FAIL(CR_ERUNTIME, "graph input '%s': dtype is %s, expected %s", v->name, cr_dtype_name(have->dtype), cr_dtype_name(want->dtype));
-    if (want->rank != have->rank) return CR_FAIL(CR_ERUNTIME, "graph input '%s': it has %d dimensions, expected %d", v->name, have->rank, want->rank);
-    if (want->device.type != have->device.type) return CR_FAIL(CR_ERUNTIME, "graph input '%s' is on another device than expected", v->name);
+    if (want->dtype != have->dtype) return CR_FAIL(CR_ERUNTIME, "dtype is %s, expected %s", cr_dtype_name(have->dtype), cr_dtype_name(want->dtype));
+    if (want->rank != have->rank) return CR_FAIL(CR_ERUNTIME, "it has %d dimensions, expected %d", have->rank, want->rank);
+    if (want->device.type != have->device.type) return CR_FAIL(CR_ERUNTIME, "it is on another device than expected");
     return CR_OK;
 }
 
@@ -87,7 +98,7 @@ static cr_status check_kind(plan_binding *b, uint32_t i, const cr_arg *a) {
     case CR_T_STR: expected = a->kind == CR_ARG_STR ? NULL : "a text"; break;
     default: break;
     }
-    return expected ? CR_FAIL(CR_ETYPE, "graph input '%s': expected %s", v->name, expected) : CR_OK;
+    return expected ? CR_FAIL(CR_ETYPE, "expected %s, not %s", expected, kind_name(a)) : CR_OK;
 }
 
 /* ---- values of symbols ---- */
@@ -201,7 +212,10 @@ static cr_status check_cond(const plan_binding *b, const cr_cond *cond) {
 cr_status cr__plan_bind(plan_binding *b, const cr_arg *inputs) {
     enum { BIND, SOLVE, COMPARE, PHASES };
     const cr_plan *p = b->plan;
-    for (uint32_t i = 0; i < p->ninputs; i++) CR_TRY(check_kind(b, i, &inputs[i]));
+    for (uint32_t i = 0; i < p->ninputs; i++) {
+        cr_status status = check_kind(b, i, &inputs[i]);
+        if (status) return about(b, i, status);
+    }
     for (int phase = BIND; phase < PHASES; phase++)
         for (size_t i = 0; i < p->checks.n; i++) {
             const plan_check *check = &p->checks.at[i];
@@ -214,5 +228,5 @@ cr_status cr__plan_bind(plan_binding *b, const cr_arg *inputs) {
     for (size_t i = 0; i < p->conds.n; i++) CR_TRY(check_cond(b, &p->conds.at[i]));
     for (size_t i = 0; i < p->checks.n; i++)
         if (inputs[p->checks.at[i].input].kind != CR_ARG_SYM) CR_TRY(check_range(b, &p->checks.at[i], found_value(&p->checks.at[i], &inputs[p->checks.at[i].input])));
-    return CR_OK;
+    return p->check ? p->check(p->check_user, inputs) : CR_OK;
 }

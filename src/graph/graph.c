@@ -254,7 +254,8 @@ static cr_status add_source(cr_graph *g, cr_node_kind kind, const char *target, 
 
 /* Placeholders stay together at the front whatever the insertion point is. */
 static cr_status add_placeholder(cr_graph *g, const char *name, cr_value value, uint32_t *out) {
-    uint32_t insert = g->insert, at = cr_graph_first(g);
+    bool only = g->last == CR_NO_NODE || (!g->nodes.at[g->last].dead && g->nodes.at[g->last].kind == CR_NODE_PLACEHOLDER);
+    uint32_t insert = g->insert, at = only ? CR_NO_NODE : cr_graph_first(g);
     while (at != CR_NO_NODE && g->nodes.at[at].kind == CR_NODE_PLACEHOLDER) at = cr_graph_next(g, at);
     g->insert = at;
     cr_status status = add_source(g, CR_NODE_PLACEHOLDER, name, name, value, out);

@@ -144,6 +144,9 @@ void cr_plan_release(cr_plan *p);
  * keep their shape), owned: cr_results_release. Symbols are bound from the inputs' sizes and checked. */
 CR_NODISCARD cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
 size_t cr_plan_result_count(const cr_plan *p);
+/* How messages name the inputs, and a further check of them after their sizes and before the first step. Both may be NULL;
+ * they must outlive the plan, and be set before it is shared. */
+void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs), void *user);
 /* Creates a plan and runs it once. */
 CR_NODISCARD cr_status cr_graph_run(cr_graph *g, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults);
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 typedef enum number_op {
-    ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, NOT, MIN, MAX, INT, FLOAT, SQRT, CEIL, FLOOR, TRUNC, ITE,
+    ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, NOT, MIN, MAX, INT, FLOAT, SQRT, CEIL, FLOOR, TRUNC, ITE, POS, LSHIFT, RSHIFT,
 } number_op;
 
 /* Name, arguments, what it does. */
@@ -21,6 +21,8 @@ typedef enum number_op {
     X("_operator::lt(Scalar a, Scalar b) -> Scalar", LT) X("_operator::le(Scalar a, Scalar b) -> Scalar", LE)           \
     X("_operator::gt(Scalar a, Scalar b) -> Scalar", GT) X("_operator::ge(Scalar a, Scalar b) -> Scalar", GE)           \
     X("_operator::and_(Scalar a, Scalar b) -> Scalar", AND) X("_operator::or_(Scalar a, Scalar b) -> Scalar", OR)       \
+    X("_operator::pos(Scalar a) -> Scalar", POS) X("_operator::lshift(Scalar a, Scalar b) -> Scalar", LSHIFT)           \
+    X("_operator::rshift(Scalar a, Scalar b) -> Scalar", RSHIFT)                                                       \
     X("torch::sym_min(Scalar a, Scalar b) -> Scalar", MIN) X("torch::sym_max(Scalar a, Scalar b) -> Scalar", MAX)       \
     X("torch::sym_int(Scalar a) -> Scalar", INT) X("torch::sym_float(Scalar a) -> Scalar", FLOAT)                       \
     X("torch::sym_not(Scalar a) -> Scalar", NOT) X("torch::sym_ite(Scalar b, Scalar t, Scalar f) -> Scalar", ITE)       \
@@ -75,6 +77,14 @@ static cr_status int_arithmetic(number_op what, int64_t a, int64_t b, cr_arg *ou
     case MAX: r = b > a ? b : a; break;
     case AND: r = a & b; break;
     case OR: r = a | b; break;
+    case LSHIFT:
+        if (b < 0) return CR_FAIL(CR_EVALUE, "negative shift count");
+        bad = a && (b > 62 || cr_mul_overflow(a, (int64_t)1 << b, &r));
+        break;
+    case RSHIFT:
+        if (b < 0) return CR_FAIL(CR_EVALUE, "negative shift count");
+        r = b > 62 ? -(a < 0) : a / ((int64_t)1 << b) - (a % ((int64_t)1 << b) < 0);
+        break;
     default: r = a; break; /* INT, CEIL, FLOOR, TRUNC of an integer */
     }
     if (bad || !cr_dim_is_plain(r)) return overflow();
@@ -106,6 +116,8 @@ static cr_status float_arithmetic(number_op what, double a, double b, cr_arg *ou
         r = sqrt(a);
         break;
     case AND:
+    case LSHIFT:
+    case RSHIFT:
     case OR: return CR_FAIL(CR_ETYPE, "a float has no bits");
     default: break; /* FLOAT */
     }
@@ -188,6 +200,9 @@ static cr_sym build(cr_env *env, number_op what, cr_sym a, cr_sym b, cr_sym c) {
     case ADD: return cr_sym_add(env, a, b);
     case SUB: return cr_sym_sub(env, a, b);
     case NEG: return cr_sym_neg(env, a);
+    case POS: return a;
+    case LSHIFT: return cr_sym_mul(env, a, cr_sym_make(env, CR_SYM_POW, cr_sym_int(env, 2), b, NULL));
+    case RSHIFT: return cr_sym_floordiv(env, a, cr_sym_make(env, CR_SYM_POW, cr_sym_int(env, 2), b, NULL));
     case EQ:
     case NE:
     case LT:

@@ -166,3 +166,9 @@ void cr_plan_release(cr_plan *p) {
 }
 
 size_t cr_plan_result_count(const cr_plan *p) { return p->graph->nodes.at[p->graph->output].nargs; }
+
+void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs), void *user) {
+    p->labels = labels;
+    p->check = check;
+    p->check_user = user;
+}

@@ -29,6 +29,9 @@ struct cr_plan {
     CR_VEC(plan_symbol) symbols;
     CR_VEC(cr_cond) conds;   /* of the environment when the plan was made; none in the plan of a subgraph */
     CR_VEC(cr_plan *) children; /* one per subgraph, in order */
+    const char *const *labels;  /* of the inputs, for messages; NULL: the placeholders' names */
+    cr_status (*check)(void *user, const cr_arg *inputs); /* may be NULL */
+    void *check_user;
 };
 
 /* The symbols' values in one run. Plain numbers in a real run; sizes of the run's environment in a symbolic one. */

@@ -613,7 +613,15 @@ static cr_status expand_marked(cr_emitter *e, const cr_op *op, const cr_arg *giv
     return status;
 }
 
+/* ---- calls of ops that have no row: a graph can hold them, nobody can run them ---- */
+
+static cr_status expand_opaque(cr_emitter *e, const cr_op *op, const cr_arg *given, cr_arg *results) {
+    (void)e, (void)op, (void)results;
+    return CR_FAIL(CR_ENOTIMPL, "there is no implementation of %s", given[0].kind == CR_ARG_STR ? given[0].u.s : "?");
+}
+
 static const cr_row region_rows[] = {
+    { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...", .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT, .decomp_fn = expand_opaque },
     { .schema = "higher_order::cond(Any pred, Graph true_fn, Graph false_fn, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_cond },
     { .schema = "higher_order::while_loop(Graph cond_fn, Graph body_fn, Any[] carried_inputs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_while },
     { .schema = "higher_order::map_impl(Graph f, Any[] xs, Any[] pos_args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_map },

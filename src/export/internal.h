@@ -1,0 +1,68 @@
+/* internal.h: what the files of src/export share while an archive becomes a program.
+ *
+ * Everything that lasts goes to the program's arena or to its graph; JSON trees and argument lists live in the reader's
+ * scratch arena and are gone when loading ends. A reader belongs to one thread. */
+#ifndef CR_EXPORT_INTERNAL_H
+#define CR_EXPORT_INTERNAL_H
+
+#include "archive/json.h"
+#include "archive/pickle.h"
+#include "export/program.h"
+
+typedef CR_VEC(const char *) cr__texts;
+
+typedef struct cr__reader {
+    cr_program *p;
+    cr_zip *zip;           /* NULL: the JSON text alone (fuzzing) */
+    const char *name;      /* of the program */
+    int flags;             /* CR_LOAD_* */
+    cr_env *env;           /* borrowed from the graph */
+    cr_arena scratch;
+    cr_map exprs;          /* text of an expression -> cr_sym */
+    cr_map unsupported;    /* names seen already */
+    cr__texts missing;     /* ops without a row, in order */
+} cr__reader;
+
+/* A copy that lives as long as the program. */
+cr_status cr__keep_text(cr__reader *r, const char *text, const char **out);
+
+/* ---- pt2_meta.c: dtypes, devices, sizes, metas ---- */
+cr_status cr__read_dtype(const cr_json *value, int *out);
+cr_status cr__read_device(const cr_json *value, cr_device *out);
+cr_status cr__read_layout(const cr_json *value);
+cr_status cr__read_format(const cr_json *value, cr_memory_format *out);
+cr_status cr__read_tensor_meta(cr__reader *r, const cr_json *value, cr_meta *out);
+/* One of the unions SymInt, SymFloat, SymBool: an expression of that type; NULL expressions never come out. */
+cr_status cr__read_sym(cr__reader *r, const cr_json *value, cr_sym_type type, cr_sym *out);
+/* Declares the symbols of range_constraints and keeps the ranges. */
+cr_status cr__read_ranges(cr__reader *r, const cr_json *constraints);
+/* A JSON value without names as a constant argument ({"as_int": 3}); *found = false when it is another kind. */
+cr_status cr__read_constant(cr__reader *r, const cr_json_member *value, bool *found, cr_arg *out);
+
+/* ---- pt2_graph.c ---- */
+/* Fills the main graph; the input specs are there already. */
+cr_status cr__read_graph(cr__reader *r, const cr_json *json, cr_graph *g);
+
+/* ---- signature.c ---- */
+cr_status cr__read_signature(cr__reader *r, const cr_json *signature);
+cr_status cr__read_calls(cr__reader *r, const cr_json *module);
+/* The specs against the graph: counts, names, targets. */
+cr_status cr__check_signature(const cr_program *p);
+
+/* ---- program.c ---- */
+/* An empty program with an empty graph. */
+cr_status cr__program_create(cr_program **out);
+/* Every parameter, buffer and constant of the signature has its tensor, of the placeholder's dtype and sizes. */
+cr_status cr__check_state(const cr_program *p);
+
+/* ---- pt2_state.c: weights, constants, example inputs ---- */
+/* *n counts up as tensors are made, so that what a failure leaves behind is released with the program. */
+cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *config, const cr_named_tensor **out, size_t *n);
+/* A torch.save member: a dict of tensors by name. */
+cr_status cr__read_torch_dict(cr__reader *r, const cr_zip_member *m, const cr_named_tensor **out, size_t *n);
+cr_status cr__read_example(cr__reader *r, const cr_zip_member *m);
+
+/* `text` alone as a program without state: what the fuzzer loads. */
+CR_NODISCARD cr_status cr__program_from_json(const char *text, size_t size, cr_program **out);
+
+#endif

@@ -1,0 +1,82 @@
+/* program.c: life of a program, its state by name, and whether its parts agree. */
+#include "export/internal.h"
+
+cr_status cr__program_create(cr_program **out) {
+    cr_program *p = cr_calloc(1, sizeof *p);
+    if (!p) return CR_ENOMEM;
+    p->refs = 1;
+    p->name = p->torch_version = p->dialect = "";
+    cr_arena_init(&p->arena);
+    cr_map_init(&p->names);
+    cr_status status = cr_graph_create(NULL, &p->graph);
+    if (status) {
+        cr_free(p);
+        return status;
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    *out = p;
+    return CR_OK;
+}
+
+void cr_program_retain(cr_program *p) { __atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED); }
+
+void cr_program_release(cr_program *p) {
+    if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL)) return;
+    for (size_t i = 0; i < p->nstate; i++) cr_tensor_release(p->state[i].tensor);
+    for (size_t i = 0; i < p->nconstants; i++) cr_tensor_release(p->constants[i].tensor);
+    for (size_t i = 0; i < p->nexample; i++)
+        if (p->example[i].kind == CR_ARG_TENSOR) cr_tensor_release(p->example[i].u.t); /* other kinds are the arena's */
+    for (size_t i = 0; i < p->ncalls; i++) {
+        cr_tree_release(p->calls[i].in_spec);
+        cr_tree_release(p->calls[i].out_spec);
+    }
+    cr_graph_release(p->graph);
+    cr_map_dispose(&p->names);
+    cr_arena_dispose(&p->arena);
+    cr_zip_release(p->archive);
+    pthread_mutex_destroy(&p->lock);
+    cr_free(p);
+}
+
+cr_tensor *cr_program_tensor(const cr_program *p, const char *target) {
+    uint64_t found;
+    return cr_map_find_str(&p->names, target, &found) ? ((const cr_named_tensor *)(uintptr_t)found)->tensor : NULL;
+}
+
+/* ---- checks ---- */
+
+static const char *const state_kinds[] = { [CR_INPUT_PARAMETER] = "parameter", [CR_INPUT_BUFFER] = "buffer", [CR_INPUT_TENSOR_CONSTANT] = "constant" };
+
+static bool same_sizes(const cr_meta *a, const cr_meta *b) {
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int d = 0; same && d < a->rank; d++) same = a->size[d] == b->size[d];
+    return same;
+}
+
+static cr_status check_tensor(const cr_program *p, const cr_input_spec *spec, const cr_value *v) {
+    const cr_tensor *t = cr_program_tensor(p, spec->target);
+    if (!t) return CR_FAIL(CR_EFORMAT, "the archive has no tensor for %s '%s'", state_kinds[spec->kind], spec->target);
+    if (!v->meta || same_sizes(v->meta, &t->meta)) return CR_OK;
+    cr_str have, want;
+    cr_str_init(&have);
+    cr_str_init(&want);
+    cr_meta_print(NULL, &t->meta, &have);
+    cr_meta_print(cr_graph_env(p->graph), v->meta, &want);
+    cr_status status = CR_FAIL(CR_EFORMAT, "%s '%s' is %s, the graph's input '%s' is %s", state_kinds[spec->kind], spec->target, cr_str_get(&have), v->name, cr_str_get(&want));
+    cr_str_dispose(&have);
+    cr_str_dispose(&want);
+    return status;
+}
+
+cr_status cr__check_state(const cr_program *p) {
+    size_t i = 0;
+    for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE; n = cr_graph_next(p->graph, n), i++)
+        if (p->inputs[i].kind != CR_INPUT_USER) CR_TRY(check_tensor(p, &p->inputs[i], cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)));
+    return CR_OK;
+}
+
+cr_status cr_program_verify(const cr_program *p) {
+    CR_TRY(cr__check_signature(p));
+    CR_TRY(cr__check_state(p));
+    return cr_graph_verify(p->graph, CR_VERIFY_METAS);
+}
