@@ -5,6 +5,7 @@
  * opening, every member's [offset, offset + packed) lies inside the file, shares no byte with another member's header or
  * data, and has a name of its own, so that readers of members check nothing again. */
 #include "archive/zip.h"
+#include "archive/extents.h"
 #include "archive/utf8.h"
 #include "archive/zip_internal.h"
 
@@ -294,43 +295,21 @@ static cr_status local_read(const cr_zip *zip, cr_zip_member *m, uint16_t flags,
 
 /* ---- overlaps ---- */
 
-static void sift(const cr_zip *zip, uint32_t *order, size_t at, size_t n) {
-    for (size_t child; (child = at * 2 + 1) < n; at = child) {
-        if (child + 1 < n && zip->members[order[child]].header < zip->members[order[child + 1]].header) child++;
-        if (zip->members[order[at]].header >= zip->members[order[child]].header) return;
-        uint32_t swap = order[at];
-        order[at] = order[child];
-        order[child] = swap;
-    }
-}
-
-static cr_status overlap_check(const cr_zip *zip, const cr_zip_member *a, const cr_zip_member *b) {
-    if (a->offset + a->packed <= b->header) return CR_OK;
-    return cr__zip_fail(zip, b, CR_EFORMAT, "it overlaps member '%.100s'", a->name);
-}
-
 /* Members lie one after another, in whatever order the directory lists them. */
 static cr_status overlaps_check(const cr_zip *zip) {
-    size_t n = zip->n, ascending = 1;
-    while (ascending < n && zip->members[ascending - 1].header < zip->members[ascending].header) ascending++;
-    if (ascending >= n) { /* as every writer does it */
-        for (size_t i = 1; i < n; i++) CR_TRY(overlap_check(zip, &zip->members[i - 1], &zip->members[i]));
-        return CR_OK;
+    cr__extent *extents = cr_alloc(zip->n * sizeof *extents);
+    if (!extents) return CR_ENOMEM;
+    for (size_t i = 0; i < zip->n; i++) {
+        const cr_zip_member *m = &zip->members[i];
+        extents[i] = (cr__extent){.begin = m->header, .end = m->offset + m->packed, .index = (uint32_t)i};
     }
-    uint32_t *order = cr_alloc(n * sizeof *order);
-    if (!order) return CR_ENOMEM;
-    for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
-    for (size_t i = n / 2; i-- > 0;) sift(zip, order, i, n);
-    for (size_t i = n; i-- > 1;) {
-        uint32_t largest = order[0];
-        order[0] = order[i];
-        order[i] = largest;
-        sift(zip, order, 0, i);
-    }
+    cr__extents_sort(extents, zip->n);
     cr_status status = CR_OK;
-    for (size_t i = 1; i < n && !status; i++)
-        status = overlap_check(zip, &zip->members[order[i - 1]], &zip->members[order[i]]);
-    cr_free(order);
+    for (size_t i = 1; i < zip->n && !status; i++)
+        if (extents[i - 1].end > extents[i].begin)
+            status = cr__zip_fail(zip, &zip->members[extents[i].index], CR_EFORMAT, "it overlaps member '%.100s'",
+                                  zip->members[extents[i - 1].index].name);
+    cr_free(extents);
     return status;
 }
 

@@ -324,6 +324,23 @@ static void writing(void) {
     cr_str_dispose(&out);
 }
 
+/* A program that PyTorch wrote (tests/fuzz/make_seeds.py). */
+static void real_files(void) {
+    char *text = NULL;
+    size_t n = 0;
+    const cr_json *program = NULL, *module = NULL, *graph = NULL, *nodes = NULL;
+    CHECK_OK(cr_file_read("tests/fuzz/corpus/json/pt2_model.json", &text, &n));
+    CHECK_OK(cr_json_parse(&arena, text, n, &program));
+    cr_free(text);
+    CHECK_OK(cr_json_get(program, "graph_module", CR_JSON_OBJECT, &module));
+    CHECK_OK(cr_json_get(module, "graph", CR_JSON_OBJECT, &graph));
+    CHECK_OK(cr_json_get(graph, "nodes", CR_JSON_ARRAY, &nodes));
+    const char *target = NULL;
+    CHECK(nodes && nodes->n == 1);
+    if (nodes) CHECK_OK(cr_json_get_string(&nodes->u.items[0], "target", &target));
+    CHECK_STR(target, "torch.ops.aten.linear.default");
+}
+
 static cr_status parse_once(void *text) {
     cr_arena a;
     cr_arena_init(&a);
@@ -350,6 +367,7 @@ int main(void) {
     RUN(bad_texts);
     RUN(walking);
     RUN(writing);
+    RUN(real_files);
     cr_arena_dispose(&arena);
     RUN(out_of_memory);
     return check_summary();

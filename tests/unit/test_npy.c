@@ -209,6 +209,49 @@ static void bad_files(void) {
     free(spaces);
 }
 
+/* Files that NumPy wrote (tests/fuzz/make_seeds.py). */
+static void real_files(void) {
+    static const struct { const char *path; int dtype, rank; double last; cr_status code; const char *error; } rows[] = {
+        {"f4.npy", RT_F32, 2, 5, CR_OK, ""}, {"version2.npy", RT_F32, 2, 5, CR_OK, ""}, {"f8_big.npy", RT_F64, 1, 2, CR_OK, ""},
+        {"bool.npy", RT_BOOL, 1, 0, CR_OK, ""}, {"scalar.npy", RT_I64, 0, 7, CR_OK, ""}, {"fortran.npy", RT_I16, 3, 23, CR_OK, ""},
+        {"f2.npy", RT_F16, 1, 0.5, CR_OK, ""}, {"raw.npy", RT_DTYPE_COUNT, 1, NAN, CR_OK, ""}, {"empty.npy", RT_U8, 2, NAN, CR_OK, ""},
+        {"object.npy", 0, 0, 0, CR_EUNSUPPORTED, "Python objects"}, {"record.npy", 0, 0, 0, CR_EUNSUPPORTED, "an array of structures"},
+        {"text.npy", 0, 0, 0, CR_EUNSUPPORTED, "'<U2': strings"},
+    };
+    for (size_t i = 0; i < CR_COUNT(rows); i++) {
+        char path[100];
+        cr_mapping file;
+        cr_npy a = {0};
+        snprintf(path, sizeof path, "tests/fuzz/corpus/npy/%s", rows[i].path);
+        CHECK_OK(cr_mapping_open(&file, path));
+        if (rows[i].code) {
+            CHECK_ERROR(cr_npy_parse(file.data, file.size, &a), rows[i].code, rows[i].error);
+        } else {
+            CHECK_OK(cr_npy_parse(file.data, file.size, &a));
+            CHECK(a.dtype == rows[i].dtype && a.rank == rows[i].rank);
+            uint8_t copy[64];
+            double last;
+            cr_npy_copy(&a, copy);
+            if (!isnan(rows[i].last)) {
+                rt_convert(RT_F64, &last, 1, a.dtype, copy + a.bytes - (uint64_t)a.width, 1, 1);
+                CHECK_FLOAT(last, rows[i].last);
+            }
+        }
+        cr_mapping_close(&file);
+    }
+    static const char *const archives[] = {"tests/fuzz/corpus/npy/stored.npz", "tests/fuzz/corpus/npy/deflated.npz"};
+    for (size_t i = 0; i < CR_COUNT(archives); i++) {
+        cr_npz *z = NULL;
+        CHECK_OK(cr_npz_open(archives[i], &z));
+        if (!z) continue;
+        CHECK(cr_npz_count(z) == 2 && cr_npz_find(z, "y/z") == cr_npz_at(z, 1));
+        int16_t values[24];
+        cr_npy_copy(cr_npz_at(z, 1), values);
+        for (int k = 0; k < 24; k++) CHECK_EQ(values[k], k);
+        cr_npz_release(z);
+    }
+}
+
 static uint8_t *small_array(size_t *size) {
     return file_make(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", "\0\0\x80\x3f\0\0\0\x40", 8, size);
 }
@@ -279,6 +322,7 @@ int main(void) {
     RUN(orders);
     RUN(headers);
     RUN(bad_files);
+    RUN(real_files);
     RUN(npz);
     CHECK_EQ(rmdir(folder), 0);
     return check_summary();

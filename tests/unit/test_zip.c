@@ -364,6 +364,31 @@ static void files(void) {
     free(m.at);
 }
 
+/* Files that PyTorch and Python's zipfile wrote (tests/fuzz/make_seeds.py). */
+static void real_files(void) {
+    static const struct { const char *path; size_t members; const char *one; uint64_t size, aligned; } rows[] = {
+        {"tests/fuzz/corpus/zip/export.pt2", 11, "archive/archive_format", 3, 64},
+        {"tests/fuzz/corpus/zip/save.pt", 7, "archive/data/0", 32, 64},
+        {"tests/fuzz/corpus/zip/zipfile.zip", 4, "folder/caf\xc3\xa9", 100, 1},
+        {"tests/fuzz/corpus/zip/streamed.zip", 2, "a", 200, 1},
+        {"tests/fuzz/corpus/zip/nested.zip", 1, "inner.zip", 499, 1},
+        {"tests/fuzz/corpus/zip/empty.zip", 0, NULL, 0, 1},
+    };
+    for (size_t i = 0; i < CR_COUNT(rows); i++) {
+        cr_zip *zip = NULL;
+        CHECK_OK(cr_zip_open(rows[i].path, &zip));
+        if (!zip) continue;
+        CHECK_EQ(cr_zip_count(zip), rows[i].members);
+        for (size_t k = 0; k < cr_zip_count(zip); k++) {
+            CHECK_OK(cr_zip_check(zip, cr_zip_at(zip, k)));
+            CHECK_EQ(cr_zip_at(zip, k)->offset % rows[i].aligned, 0);
+        }
+        const cr_zip_member *m = rows[i].one ? cr_zip_find(zip, rows[i].one) : NULL;
+        CHECK_EQ(m ? m->size : 0, rows[i].size);
+        cr_zip_release(zip);
+    }
+}
+
 static void *read_everything(void *zip) {
     for (int round = 0; round < 20; round++)
         for (size_t i = 0; i < cr_zip_count(zip); i++) {
@@ -424,6 +449,7 @@ int main(void) {
     RUN(broken);
     RUN(broken_wholes);
     RUN(files);
+    RUN(real_files);
     RUN(threads);
     RUN(out_of_memory);
     char command[100];
