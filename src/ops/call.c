@@ -522,6 +522,7 @@ static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
 static bool is_composite(const cr_call_frame *f) {
     const cr_row *row = f->base->row;
     if (!row->decomp && !row->decomp_fn) return false;
+    if (row->decomp_arg && f->args[row->decomp_arg - 1].u.f != 0) return !f->fake;
     if (row->kernel || row->scalar) return false;
     return !(f->fake && row->shape && f->op->variant == CR_FUNCTIONAL);
 }

@@ -143,6 +143,7 @@ typedef struct cr_row {
     rt_kernel *kernel;
     const char *decomp;     /* formula over argument names */
     cr_expand_fn *decomp_fn;
+    uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs although there is a kernel */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;
     const char *sample;     /* names the generator in tests/ops/samples.py; NULL: made from the schema */

@@ -139,7 +139,7 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     const cr_meta *operands[] = { q, k, v };
     for (int i = 0; i < 3; i++) blocked = blocked && cr_dim_known(r->env, operands[i]->stride[operands[i]->rank - 1], CR_EQ, 1) == CR_YES;
     for (int d = 0; blocked && d < q->rank; d++) blocked = cr_dim_known(r->env, size[d], CR_EQ, q->size[d]) == CR_YES;
-    if (blocked) cr_layout_like(r->env, q, &out->meta);
+    if (blocked && r->arg[4].u.f == 0) cr_layout_like(r->env, q, &out->meta);
     blocked = blocked && r->arg[4].u.f == 0 && !cr_rule_bool(r, 7); /* ... and alone takes a mask that is causal, too */
     if (mask && cr_rule_bool(r, 5) && !blocked)
         return CR_FAIL(CR_ERUNTIME, "%s: attn_mask and is_causal exclude each other here (dropout, shared heads, other than four dimensions, or a strided last one)", name);

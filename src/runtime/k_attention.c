@@ -264,7 +264,7 @@ static attention attention_of(const rt_call *c, int mask, int causal, int scale)
 }
 
 /* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, *, scale, enable_gqa). Dropout is not
- * done here: a caller that trains with it decomposes the op. */
+ * done here: calls with it run the row's decomposition. */
 RT_KERNEL(rt_k_sdpa) {
     attention a = attention_of(c, 3, 5, 6);
     return attend(ctx, &a);
