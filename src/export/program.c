@@ -78,5 +78,5 @@ cr_status cr__check_state(const cr_program *p) {
 cr_status cr_program_verify(const cr_program *p) {
     CR_TRY(cr__check_signature(p));
     CR_TRY(cr__check_state(p));
-    return cr_graph_verify(p->graph, CR_VERIFY_METAS);
+    return cr_graph_verify(p->graph, CR_VERIFY_SIZES);
 }

@@ -130,6 +130,7 @@ enum {
     CR_VERIFY_METAS = 1 << 0,     /* every tensor has a meta, equal to what the rule gives */
     CR_VERIFY_FUNCTIONAL = 1 << 1, /* nothing is written */
     CR_VERIFY_CORE = 1 << 2,      /* ops within the core ATen set (and sym_*, asserts, region ops) */
+    CR_VERIFY_SIZES = 1 << 3,     /* METAS without layouts: dtypes and sizes are what the rule gives, strides may be another tracer's */
 };
 CR_NODISCARD cr_status cr_graph_verify(const cr_graph *g, uint32_t properties); /* CR_EVALUE naming node and property */
 
