@@ -1,0 +1,144 @@
+/* run.c: `cresset run`: a program on arrays.
+ *
+ * All sets of inputs go through one instance in order, so that buffers that a call changes are seen by the next one. A set
+ * is read, run and written before the next is read. */
+#include "cli/arrays.h"
+
+#include "runtime/rt_random.h"
+
+#include <stdio.h>
+
+static const cli_option options[] = {
+    { .name = "input", .letter = 'i', .kind = CLI_LIST, .value = "NAME=FILE", .files = "npy", .help = "one input from a .npy file (or NAME=3 for a number); repeat" },
+    { .name = "inputs", .kind = CLI_LIST, .value = "FILE", .files = "npz", .help = "all inputs from a .npz file; repeat: one call each, buffers kept" },
+    { .name = "example", .kind = CLI_FLAG, .help = "the example inputs that the archive holds" },
+    { .name = "random", .kind = CLI_FLAG, .help = "random inputs of the right dtypes and sizes" },
+    { .name = "output", .letter = 'o', .kind = CLI_TEXT, .value = "FILE", .files = "npz npy", .help = "write out0, out1, ... to a .npz; %d in it: the call's number" },
+    { .name = "seed", .kind = CLI_NUMBER, .value = "N", .help = "as torch.manual_seed(N) before each call; seeds --random too" },
+    { .name = "threads", .kind = CLI_NUMBER, .value = "N", .help = "threads to compute with (default: all cores)" },
+    { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program, where the archive holds several" },
+    { .name = "check", .kind = CLI_FLAG, .help = "verify every checksum first, those of the weights too" },
+    { .name = "time", .kind = CLI_FLAG, .help = "say on standard error how long loading and each call took" },
+    { .name = NULL },
+};
+
+typedef struct work {
+    const char *const *pairs, *const *files;
+    size_t npairs, nfiles, sets;
+    bool example, random, seeded, check, time;
+    uint64_t seed, threads;
+    const char *output;
+} work;
+
+static cr_status read_command(const cli_call *call, work *w) {
+    bool threads;
+    w->npairs = cli_list(call, "input", &w->pairs);
+    w->nfiles = cli_list(call, "inputs", &w->files);
+    w->example = cli_flag(call, "example");
+    w->random = cli_flag(call, "random");
+    w->check = cli_flag(call, "check");
+    w->time = cli_flag(call, "time");
+    w->output = cli_text(call, "output");
+    w->sets = CR_MAX(w->nfiles, (size_t)1);
+    CR_TRY(cli_number(call, "seed", INT64_MIN, UINT64_MAX, &w->seeded, &w->seed));
+    CR_TRY(cli_number(call, "threads", 1, 1024, &threads, &w->threads));
+    if ((w->npairs > 0) + (w->nfiles > 0) + w->example + w->random > 1) {
+        cli_hint("'cresset run --help' explains them");
+        return cli_misuse("choose one of --input, --inputs, --example and --random");
+    }
+    if (w->output && w->sets > 1 && !strstr(w->output, "%d")) {
+        cli_hint("write -o out_%%d.npz");
+        return cli_misuse("%zu sets of inputs need a file each, and '%s' has no %%d", w->sets, w->output);
+    }
+    if (w->output && strstr(w->output, "%d") && strstr(strstr(w->output, "%d") + 2, "%d")) return cli_misuse("'%s' has more than one %%d", w->output);
+    return threads ? cr_set_num_threads((int)w->threads) : CR_OK;
+}
+
+static cr_status read_inputs(model *m, const work *w, size_t i, input_set *out) {
+    if (w->nfiles) return inputs_from_npz(m, w->files[i], out);
+    if (w->example) return inputs_example(m, out);
+    if (w->random) return inputs_random(m, w->seed, out);
+    return inputs_from_pairs(m, w->pairs, w->npairs, out);
+}
+
+static cr_status write_results(const model *m, const work *w, size_t i, const cr_arg *results, size_t n) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_status status;
+    if (!w->output) {
+        if (w->sets > 1) cr_str_addf(&text, "%s%s\n", i ? "\n" : "", w->files[i]);
+        status = outputs_summary(m, results, n, &text);
+        if (!status) status = cli_print(&text);
+    } else {
+        const char *place = strstr(w->output, "%d");
+        if (place) cr_str_addn(&text, w->output, (size_t)(place - w->output)), cr_str_addf(&text, "%zu%s", i, place + 2);
+        else cr_str_add(&text, w->output);
+        status = cr_str_status(&text);
+        if (!status) status = outputs_write(m, results, n, cr_str_get(&text));
+    }
+    cr_str_dispose(&text);
+    return status;
+}
+
+static void tell_time(const work *w, const char *what, double begin) {
+    if (w->time) cli_warn("%s took %.3f ms", what, (cli_seconds() - begin) * 1e3);
+}
+
+static cr_status run_set(model *m, cr_module *module, const work *w, size_t i) {
+    input_set set = { 0 };
+    size_t n = cr_module_result_count(module);
+    cr_arg *results = cr_calloc(n + 1, sizeof *results);
+    if (!results) return CR_ENOMEM;
+    double begin = cli_seconds();
+    cr_status status = read_inputs(m, w, i, &set);
+    if (status) goto out;
+    tell_time(w, "reading the inputs", begin);
+    if (w->seeded) rt_generator_manual_seed(cr_default_generator(), w->seed);
+    begin = cli_seconds();
+    status = cr_module_run(module, set.args, set.n, results, n);
+    if (status) {
+        if (w->nfiles > 1) status = cr_error_context(status, "%s", w->files[i]);
+        goto out;
+    }
+    tell_time(w, "the call", begin);
+    begin = cli_seconds();
+    status = write_results(m, w, i, results, n);
+    if (!status) tell_time(w, "writing the outputs", begin);
+out:
+    cr_results_release(results, n);
+    cr_free(results);
+    input_set_dispose(&set);
+    return status;
+}
+
+static cr_status run(const cli_call *call) {
+    work w = { 0 };
+    model m;
+    cr_module *module = NULL;
+    double begin = cli_seconds();
+    CR_TRY(read_command(call, &w));
+    CR_TRY(model_open(&m, cli_operand(call, 0), cli_text(call, "name"), w.check ? CR_LOAD_CHECK : 0));
+    cr_status status = cr_module_create(m.program, CR_MODULE_SHARED, &module);
+    if (status) goto out;
+    tell_time(&w, "loading", begin);
+    for (size_t i = 0; i < w.sets && !status; i++) status = run_set(&m, module, &w, i);
+out:
+    cr_module_release(module);
+    model_dispose(&m);
+    return status;
+}
+
+const cli_command cli_run = {
+    .name = "run",
+    .summary = "runs a program on .npy and .npz arrays",
+    .operands = "FILE",
+    .least = 1,
+    .most = 1,
+    .files = "pt2",
+    .options = options,
+    .text = "Runs a program. Inputs go by the names that 'cresset info' shows; outputs are out0, out1,\n"
+            "... in order. Without -o a line about each output is printed.",
+    .examples = "  cresset run model.pt2 --input x=x.npy -o out.npz\n"
+                "  cresset run model.pt2 --inputs a.npz --inputs b.npz -o out_%d.npz\n",
+    .run = run,
+};
