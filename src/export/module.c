@@ -120,7 +120,7 @@ static cr_status make_labels(cr_module *m) {
     for (size_t i = 0; i < m->ninputs; i++) {
         const cr_input_spec *spec = &p->inputs[i];
         if (spec->kind != CR_INPUT_USER) {
-            m->labels[i] = cr_arena_printf(&m->arena, "state '%s'", spec->target);
+            m->labels[i] = cr_arena_printf(&m->arena, "state '%s'", spec->target ? spec->target : spec->name);
         } else {
             cr_str_init(&path);
             cr__input_path(p, leaf++, &path);
@@ -163,12 +163,26 @@ static cr_status copy_written(cr_module *m) {
     return CR_OK;
 }
 
+/* Orders effects and holds nothing. */
+static cr_status make_token(cr_module *m, size_t i) {
+    cr_tensor *t = NULL;
+    CR_TRY(cr_vec_reserve(&m->own, m->own.n + 1));
+    CR_TRY(cr_tensor_from(CR_F32, 1, &(int64_t){ 0 }, "", &t));
+    m->own.at[m->own.n++] = t;
+    m->inputs[i] = cr_arg_tensor(t);
+    return CR_OK;
+}
+
 static cr_status fill_state(cr_module *m) {
     const cr_program *p = m->program;
     for (size_t i = 0; i < m->ninputs; i++) {
         const cr_input_spec *spec = &p->inputs[i];
         if (spec->kind == CR_INPUT_USER) {
             m->user[m->nuser++] = (uint32_t)i;
+            continue;
+        }
+        if (spec->kind == CR_INPUT_TOKEN) {
+            CR_TRY(make_token(m, i));
             continue;
         }
         cr_tensor *t = cr_program_tensor(p, spec->target);

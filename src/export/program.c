@@ -71,7 +71,7 @@ static cr_status check_tensor(const cr_program *p, const cr_input_spec *spec, co
 cr_status cr__check_state(const cr_program *p) {
     size_t i = 0;
     for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE; n = cr_graph_next(p->graph, n), i++)
-        if (p->inputs[i].kind != CR_INPUT_USER) CR_TRY(check_tensor(p, &p->inputs[i], cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)));
+        if (p->inputs[i].target) CR_TRY(check_tensor(p, &p->inputs[i], cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)));
     return CR_OK;
 }
 

@@ -325,10 +325,8 @@ static cr_status read_result(scope *s, const cr_json *v, bool many, uint16_t ret
 }
 
 /* All results of a node; `many`: its op has "-> ...", so each value is a return of its own. */
-static cr_status read_results(scope *s, const cr_json *node, bool many) {
-    const cr_json *outputs;
+static cr_status read_results(scope *s, const cr_json *outputs, bool many) {
     s->values.n = s->results.n = 0;
-    CR_TRY(cr_json_get(node, "outputs", CR_JSON_ARRAY, &outputs));
     for (uint32_t i = 0; i < outputs->n; i++) {
         cr_status status = read_result(s, &outputs->u.items[i], many, (uint16_t)(many ? s->values.n : i));
         if (status) return cr_error_context(status, "outputs[%u]", i);
@@ -393,13 +391,10 @@ static cr_status append(scope *s, const cr_op *op, const cr_arg *args) {
 }
 
 /* Reads the node's arguments to s->given, with how they were passed. */
-static cr_status read_inputs(scope *s, const cr_json *node, const cr_json **out) {
-    const cr_json *inputs, *arg;
+static cr_status read_inputs(scope *s, const cr_json *inputs) {
+    const cr_json *arg;
     int64_t kind;
     s->given.n = 0;
-    CR_TRY(cr_json_get(node, "inputs", CR_JSON_ARRAY, &inputs));
-    size_t base = s->given.n;
-    CR_TRY(cr_vec_reserve(&s->given, base + inputs->n));
     for (uint32_t i = 0; i < inputs->n; i++) {
         const cr_json *input = &inputs->u.items[i];
         cr_arg a;
@@ -413,7 +408,6 @@ static cr_status read_inputs(scope *s, const cr_json *node, const cr_json **out)
         a.given = kind == 2 ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL;
         CR_TRY(cr_vec_push(&s->given, a));
     }
-    *out = inputs;
     return CR_OK;
 }
 
@@ -499,13 +493,15 @@ static cr_status check_results(const scope *s, const cr_op *op, const cr_json *o
     return CR_OK;
 }
 
-static cr_status read_call(scope *s, const cr_json *node, const cr_op *op) {
-    const cr_json *inputs, *outputs;
+/* [{"as_none": true}] is how nothing may be written. */
+static bool gives_none(const cr_json *outputs) { return outputs->n == 1 && cr_json_find(&outputs->u.items[0], "as_none"); }
+
+static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outputs, const cr_op *op) {
     cr_arg args[CR_MAX_PARAMS];
-    CR_TRY(read_inputs(s, node, &inputs));
+    CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
-    CR_TRY(read_results(s, node, op->schema.varargs_returns));
-    CR_TRY(cr_json_get(node, "outputs", CR_JSON_ARRAY, &outputs));
+    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &(const cr_json){ .kind = CR_JSON_ARRAY };
+    CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
     share_storage(s, op, args);
     for (uint16_t k = 0; k < op->schema.nparams; k++)
@@ -534,12 +530,11 @@ static cr_status note_missing(scope *s, const char *name) {
     return cr_vec_push(&s->r->missing, copy);
 }
 
-static cr_status read_opaque(scope *s, const cr_json *node, const char *target) {
-    const cr_json *inputs;
+static cr_status read_opaque(scope *s, const cr_json *inputs, const cr_json *outputs, const char *target) {
     const char *name;
     CR_TRY(op_name(s, target, &name));
     if (!strcmp(name, "higher_order::call_torchbind")) return CR_FAIL(CR_EUNSUPPORTED, "a method of a script object is called; programs with such objects cannot run here");
-    CR_TRY(read_inputs(s, node, &inputs));
+    CR_TRY(read_inputs(s, inputs));
     cr_arg *names = cr_arena_alloc(&s->r->scratch, (s->given.n + 1) * sizeof *names);
     if (!names) return CR_ENOMEM;
     for (uint32_t i = 0; i < s->given.n; i++) names[i] = cr_arg_str(s->given.at[i].given == CR_GIVEN_KEYWORD ? input_name(inputs, i) : "");
@@ -547,7 +542,7 @@ static cr_status read_opaque(scope *s, const cr_json *node, const char *target) 
     if (wraps) CR_TRY(op_name(s, s->given.at[0].u.s, &name)); /* the op inside is the one that is missing */
     CR_TRY(note_missing(s, name));
     cr_arg args[] = { cr_arg_str(name), cr_arg_list(names, s->given.n), cr_arg_list(s->given.at, s->given.n) };
-    CR_TRY(read_results(s, node, true));
+    CR_TRY(read_results(s, outputs, true));
     const cr_op *opaque = cr_op_find("cresset::opaque");
     return opaque ? append(s, opaque, args) : CR_FAIL(CR_ENOMEM, "out of memory");
 }
@@ -570,20 +565,59 @@ static cr_status read_origin(scope *s, const cr_json *node) {
     return cr_graph_set_origin(s->g, &o);
 }
 
-static cr_status read_node(scope *s, const cr_json *node, const char **target) {
+static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs);
+
+static cr_status read_target(scope *s, const char *target, const cr_json *inputs, const cr_json *outputs) {
     static const char prefix[] = "torch.ops.";
-    CR_TRY(cr_json_get_string(node, "target", target));
-    CR_TRY(read_origin(s, node));
-    const char *name = *target;
+    const char *name = target;
     if (!strncmp(name, prefix, sizeof prefix - 1)) name += sizeof prefix - 1;
+    if (!strcmp(name, "higher_order.with_effects")) return read_effects(s, inputs, outputs);
     const cr_op *op = cr_op_find(!strcmp(name, "aten.detach_.default") ? "aten::detach" : name); /* in place it is the same: nothing but the tape changes */
     if (op && op->schema.nparams > CR_MAX_PARAMS) op = NULL;
-    return op ? read_call(s, node, op) : read_opaque(s, node, *target);
+    return op ? read_call(s, inputs, outputs, op) : read_opaque(s, inputs, outputs, target);
+}
+
+/* with_effects(token, op, ...) -> (token, ...): the order of nodes is kept anyway, so the op is called as it is and the new
+ * token is the old one. */
+static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs) {
+    const cr_json_member *op;
+    const cr_json *arg, *given;
+    cr_arg token;
+    const char *name;
+    uint32_t at;
+    if (inputs->n < 2 || !outputs->n) return CR_FAIL(CR_EFORMAT, "a token, an op and a result are needed");
+    CR_TRY(cr_json_get(&inputs->u.items[0], "arg", CR_JSON_OBJECT, &given));
+    CR_TRY(read_argument(s, given, &token));
+    CR_TRY(cr_json_get(&inputs->u.items[1], "arg", CR_JSON_OBJECT, &arg));
+    CR_TRY(cr_json_union(arg, &op));
+    if (strcmp(op->key, "as_operator") || op->value.kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "inputs[1]: '%s' found, expected an operator", op->key);
+    if (!strncmp(op->value.u.s, "torch.ops.higher_order.with_effects", 35)) return CR_FAIL(CR_EFORMAT, "inputs[1]: effects of effects");
+    cr_json rest_in = *inputs, rest_out = *outputs;
+    rest_in.n -= 2, rest_in.u.items += 2;
+    rest_out.n -= 1, rest_out.u.items += 1;
+    cr_status status = read_target(s, op->value.u.s, &rest_in, &rest_out);
+    if (status) return cr_error_context(status, "%s", op->value.u.s);
+    CR_TRY(cr_json_get(&outputs->u.items[0], "as_tensor", CR_JSON_OBJECT, &arg));
+    CR_TRY(cr_json_get_string(arg, "name", &name));
+    CR_TRY(entry_find(s, name, TENSOR, &at));
+    if (token.kind != CR_ARG_VALUE || s->entries.at[at].value != CR_NO_VALUE) return CR_FAIL(CR_EFORMAT, "'%s' is no new token", name);
+    s->entries.at[at].value = (uint32_t)token.u.i;
+    return CR_OK;
+}
+
+static cr_status read_node(scope *s, const cr_json *node, const char **target) {
+    const cr_json *inputs, *outputs;
+    CR_TRY(cr_json_get_string(node, "target", target));
+    CR_TRY(read_origin(s, node));
+    CR_TRY(cr_json_get(node, "inputs", CR_JSON_ARRAY, &inputs));
+    CR_TRY(cr_json_get(node, "outputs", CR_JSON_ARRAY, &outputs));
+    return read_target(s, *target, inputs, outputs);
 }
 
 /* ---- graphs ---- */
 
 static cr_status add_placeholder(scope *s, uint32_t *value, const cr_value *v, const char *name) {
+    if (v->type == CR_T_TENSOR && !v->meta) return cr_graph_placeholder_number(s->g, name, CR_T_ANY, NULL, value); /* None */
     if (v->type == CR_T_TENSOR) return cr_graph_placeholder(s->g, name, v->meta, value);
     return cr_graph_placeholder_number(s->g, name, (cr_type)v->type, v->expr, value);
 }

@@ -84,7 +84,6 @@ static cr_status read_input_spec(cr__reader *r, const cr_json *value, cr_input_s
     }
     if (input_rows[row].target) CR_TRY(cr_json_get_string(&m->value, input_rows[row].target, &target));
     if (spec->kind == CR_INPUT_CUSTOM_OBJECT) return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a script object; programs with such objects cannot run here", target);
-    if (spec->kind == CR_INPUT_TOKEN) return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a token of ordered effects; programs with such tokens cannot run here", name);
     if (spec->kind == CR_INPUT_BUFFER) CR_TRY(cr_json_get_bool_or(&m->value, "persistent", true, &spec->persistent));
     if (name) CR_TRY(cr__keep_text(r, name, &spec->name));
     if (target) CR_TRY(cr__keep_text(r, target, &spec->target));
@@ -105,7 +104,6 @@ static cr_status read_output_spec(cr__reader *r, const cr_json *value, cr_output
     if (spec->kind == CR_OUTPUT_USER) CR_TRY(read_named(r, arg, &name, &ignored));
     else CR_TRY(cr_json_get_string(arg, "name", &name));
     if (output_rows[row].target) CR_TRY(cr_json_get_string(&m->value, output_rows[row].target, &target));
-    if (spec->kind == CR_OUTPUT_TOKEN) return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a token of ordered effects; programs with such tokens cannot run here", name);
     if (name) CR_TRY(cr__keep_text(r, name, &spec->name));
     if (target) CR_TRY(cr__keep_text(r, target, &spec->target));
     return CR_OK;
@@ -151,6 +149,7 @@ static cr_status check_output(const cr_program *p, size_t i, const cr_arg *outpu
                                       [CR_OUTPUT_GRADIENT_TO_PARAMETER] = CR_INPUT_PARAMETER + 1, [CR_OUTPUT_TOKEN] = 0 };
     const cr_output_spec *spec = &p->outputs[i];
     uint64_t kind = 0;
+    if (spec->kind == CR_OUTPUT_TOKEN) return CR_OK; /* the one token has the name of its input here */
     if (spec->name) {
         const char *have = output->kind == CR_ARG_VALUE ? cr_graph_value(p->graph, (uint32_t)output->u.i)->name : NULL;
         bool hidden = have && cr_graph_value(p->graph, (uint32_t)output->u.i)->hidden; /* the name of a tensor that was written */

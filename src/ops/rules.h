@@ -219,6 +219,9 @@ RULE(check_triplet);
 RULE(check_multi_margin);
 RULE(check_multi_margin_backward);
 
+/* normalisations (expand_norm.c) */
+cr_expand_fn expand_instance_norm;
+
 /* recurrent (rules_rnn.c, expand_rnn.c) */
 RULE(shape_pack_padded);
 RULE(shape_pack_padded_backward);
