@@ -208,6 +208,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
+from . import export as export
+
 _int = builtins.int
 _float = builtins.float
 _bool = builtins.bool

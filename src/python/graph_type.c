@@ -279,6 +279,7 @@ static PyObject *node_results(view *v, const cr_node *node) {
         PyObject *item = value_data(v, value);
         bool listed = node->op && !value->hidden && value->ret < node->op->schema.nreturns && node->op->schema.returns[value->ret].list;
         if (item && PyDict_SetItemString(item, "listed", listed ? Py_True : Py_False)) Py_CLEAR(item);
+        if (item && value->hidden && node->op && put(item, "writes", PyUnicode_FromString(node->op->schema.params[value->ret].name))) Py_CLEAR(item);
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -333,6 +334,40 @@ static PyObject *graph_get_data(PyObject *self, PyObject *unused) {
     return graph_data(graph_of(self));
 }
 
+/* What a value is without running: a fake tensor, a number that may be symbolic, or None when nothing is known. */
+static PyObject *graph_value(PyObject *self, PyObject *name) {
+    cr_graph *g = graph_of(self);
+    const char *utf8 = PyUnicode_AsUTF8(name);
+    if (!utf8) return NULL;
+    uint32_t id = cr_graph_find(g, utf8);
+    if (id == CR_NO_VALUE) return PyErr_Format(PyExc_KeyError, "the graph has no value '%s'", utf8);
+    const cr_value *v = cr_graph_value(g, id);
+    cr_env *env = cr_graph_env(g);
+    if (v->meta) {
+        cr_tensor *fake = NULL;
+        cr_status status = cr_tensor_create_fake(env, v->meta, &fake);
+        return status ? cr_py_raise(status) : cr_py_wrap(fake);
+    }
+    if (!v->expr) Py_RETURN_NONE;
+    if (cr_sym_type_of(v->expr) == CR_TYPE_INT) return cr_py_dim(env, cr_dim_of(env, v->expr));
+    return cr_py_sym_new(env, (cr_arg){ .kind = CR_ARG_SYM, .u.sym = v->expr });
+}
+
+/* (name, graph) of each subgraph. */
+static PyObject *graph_subgraphs(PyObject *self, PyObject *unused) {
+    cr_graph *g = graph_of(self);
+    PyObject *list = PyList_New(0);
+    (void)unused;
+    for (size_t i = 0; list && i < cr_graph_subgraph_count(g); i++) {
+        cr_graph *sub = cr_graph_subgraph(g, i);
+        cr_graph_retain(sub);
+        PyObject *item = Py_BuildValue("(sN)", cr_graph_name(sub), cr_py_graph_new(sub));
+        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyObject *get_nodes(PyObject *self, void *unused) {
     (void)unused;
     view v = { graph_of(self), PyDict_New() };
@@ -354,6 +389,8 @@ static PyMethodDef methods[] = {
     { "copy", graph_copy, METH_NOARGS, "A graph of its own, with the same constants." },
     { "difference", graph_difference, METH_O, "difference(other): where they first differ; None when they are equal." },
     { "_data", graph_get_data, METH_NOARGS, "Everything in the graph as lists and dicts." },
+    { "_value", graph_value, METH_O, "_value(name): a fake tensor or a number, possibly symbolic, like the value." },
+    { "_subgraphs", graph_subgraphs, METH_NOARGS, "[(name, Graph)]: those that nodes of this graph name." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef attributes[] = {

@@ -176,6 +176,7 @@ int cr_py_graph_init(PyObject *module);
 PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
 int cr_py_trace_init(PyObject *module);
+int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 

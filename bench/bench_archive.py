@@ -1,0 +1,110 @@
+"""Archives: `cresset info` on 1 GB, loading BERT, and the interpreter against eager PyTorch on the models of models.py, 2 threads each.
+
+The archives are made by PyTorch once and kept in build/bench. The single models' rows have no goal of their own: the goal
+is the geometric mean. `python bench/profile_archive.py NAME` shows which ops the time goes to.
+"""
+import math
+import os
+import pathlib
+import subprocess
+import time
+import warnings
+
+from measure import compare, row
+
+FOLDER = pathlib.Path(os.environ.get("CRESSET_ROOT", pathlib.Path(__file__).resolve().parents[1])) / "build" / "bench"
+THREADS = 2
+INFO_SECONDS, INFO_MEGABYTES, LOAD_SECONDS = 0.050, 40, 0.060
+
+
+def archive(name, make):
+    """The archive of that name; `make` gives the module and its arguments."""
+    import torch
+    path = FOLDER / f"{name}.pt2"
+    if not path.is_file():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        model, args = make()
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            torch.export.save(torch.export.export(model, args), path.with_suffix(".tmp.pt2"))
+        path.with_suffix(".tmp.pt2").rename(path)
+    return path
+
+
+def model_archive(name):
+    import models
+    return archive(name, lambda: models.make(name))
+
+
+def big_archive():
+    import torch
+    width = 16384
+    def make():
+        layer = torch.nn.Linear(width, width, bias=False, device="meta").to_empty(device="cpu")
+        return layer, (torch.zeros(1, width),)
+    return archive("big", make)
+
+
+def run_info(path):
+    """Seconds and resident megabytes of one `cresset info`."""
+    begin = time.perf_counter()
+    child = subprocess.Popen(["cresset", "info", str(path)], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    took = time.perf_counter() - begin
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"cresset info ended with {child.returncode}")
+    return took, usage.ru_maxrss / 1024
+
+
+def info_rows():
+    path = big_archive()
+    runs = [run_info(path) for _ in range(9)]
+    size = path.stat().st_size / 1e9
+    yield row(f"cresset info, {size:.2f} GB: seconds", min(took for took, _ in runs), INFO_SECONDS, "limit")
+    yield row(f"cresset info, {size:.2f} GB: MB resident", max(resident for _, resident in runs), INFO_MEGABYTES, "limit")
+
+
+def load_rows():
+    import cresset
+    import torch
+    path = model_archive("bert")
+    best = lambda load, runs: min(timed(load, path) for _ in range(runs))
+    ours, peer = best(cresset.export.load, 9), best(torch.export.load, 2)
+    yield row("load bert: seconds", ours, LOAD_SECONDS, "limit")
+    yield row("load bert", ours, peer, "torch.export.load", goal=20)
+
+
+def timed(function, *args):
+    begin = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - begin
+
+
+def interpreter_rows():
+    import cresset
+    import models
+    import torch
+    torch.set_num_threads(THREADS)
+    cresset.set_num_threads(THREADS)
+    ratios = []
+    for make in models.ALL:
+        name = make.__name__
+        model, args = models.make(name)
+        module = cresset.export.load(model_archive(name)).module()
+        arrays = [cresset.from_dlpack(a) for a in args]
+        with torch.inference_mode():
+            got, want = torch.from_dlpack(module(*arrays)), model(*args)
+            if (got - want).abs().max() > 1e-3 * want.abs().max():
+                raise RuntimeError(f"{name}: the results differ by {(got - want).abs().max():.3g}")
+            ours, peer = compare(lambda: module(*arrays), lambda: model(*args), rounds=7, round_seconds=0.2)
+        ratios.append(peer / ours)
+        yield row(f"interpreter, {name}", ours, peer, "eager PyTorch", goal=0)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    yield row(f"interpreter, mean of {len(ratios)} models", 1 / mean, 1, "eager PyTorch", goal=1 / 3)
+
+
+def rows():
+    yield from info_rows()
+    yield from load_rows()
+    yield from interpreter_rows()

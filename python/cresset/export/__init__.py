@@ -1,0 +1,70 @@
+"""Exported programs: `.pt2` archives that PyTorch wrote, read, shown and run here.
+
+    ep = cresset.export.load("model.pt2")
+    print(ep)
+    y = ep.module()(x)
+"""
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import IO, Any
+
+from cresset import _C
+from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
+from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+
+__all__ = ["CallSpec", "ExportBackwardSignature", "ExportGraphSignature", "ExportedModule", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature",
+           "ValueRanges", "load", "save"]
+
+
+def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None,
+         name: str | None = None, check: bool = False) -> ExportedProgram:
+    """Reads an exported program from a path or a binary file object. Weights stay in the file, mapped, until they are used.
+
+    extra_files: a dict whose keys name extra files of the archive; their texts are filled in.
+    expected_opset_version: {"aten": N}; another version in the archive is an error.
+    name: which program, where the archive has several. check: verify the checksum of every weight, too.
+    """
+    if isinstance(f, (str, os.PathLike)):
+        program = _C._load_program(f, name, check)
+    elif hasattr(f, "read"):
+        program = _load_stream(f, name, check)
+    else:
+        raise TypeError(f"load() takes a path or a binary file object, not {type(f).__name__}")
+    _check_opset(program, expected_opset_version)
+    for key in extra_files or ():
+        content = program._extra("extra/" + key)
+        if content is None:
+            content = program._extra("extra_files/" + key)  # the older layout
+        if content is not None:
+            extra_files[key] = content.decode()
+    return ExportedProgram(program)
+
+
+def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None) -> None:
+    """Writing archives is not available yet."""
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(f"save() takes an ExportedProgram, not {type(ep).__name__}")
+    raise NotImplementedError("save(): archives can be read here, not written yet; `cresset convert` rewrites archives and weights")
+
+
+def _load_stream(f: IO[bytes], name: str | None, check: bool) -> Any:
+    """The archive is mapped, so the bytes go to a file that has no name any more once it is open."""
+    handle, path = tempfile.mkstemp(suffix=".pt2")
+    try:
+        with os.fdopen(handle, "wb") as copy:
+            while chunk := f.read(1 << 20):
+                if not isinstance(chunk, (bytes, bytearray, memoryview)):
+                    raise TypeError("load(): the file object gives text; open it in binary mode")
+                copy.write(chunk)
+        return _C._load_program(path, name, check)
+    finally:
+        os.unlink(path)
+
+
+def _check_opset(program: Any, expected: dict[str, int] | None) -> None:
+    found = program._data()["opset"]
+    for domain, version in (expected or {}).items():
+        if domain == "aten" and found and found != version:
+            raise ValueError(f"load(): the archive has version {found} of the op set '{domain}', expected {version}")

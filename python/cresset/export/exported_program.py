@@ -1,0 +1,331 @@
+"""ExportedProgram: a graph with its signature, state and call structure; and the module that runs it."""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import cresset
+from cresset import _C
+from cresset.export import graph_signature as signatures
+from cresset.export._tree import TreeSpec
+from cresset.export.graph_view import Graph, GraphModule
+
+
+class Symbol(str):
+    """The name of a symbolic size; equal to its text."""
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueRanges:
+    """The values a symbol may have, bounds included; math.inf where there is none."""
+    lower: int | float
+    upper: int | float
+
+    def __contains__(self, value: int) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __repr__(self) -> str:
+        shown = {math.inf: "int_oo", -math.inf: "-int_oo"}
+        return f"VR[{shown.get(self.lower, self.lower)}, {shown.get(self.upper, self.upper)}]"
+
+
+@dataclasses.dataclass
+class CallSpec:
+    in_spec: TreeSpec | None
+    out_spec: TreeSpec | None
+
+
+@dataclasses.dataclass
+class ModuleCallSignature:
+    inputs: list[signatures.ArgumentSpec]
+    outputs: list[signatures.ArgumentSpec]
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    forward_arg_names: list[str] | None = None
+
+
+@dataclasses.dataclass
+class ModuleCallEntry:
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
+class Verifier:
+    """Checks a program: `dialect` is TRAINING, ATEN, ..."""
+
+    def __init__(self, dialect: str):
+        self.dialect = dialect
+
+    def check(self, ep: ExportedProgram) -> None:
+        """ValueError when graph, signature and state do not fit each other."""
+        ep._program.verify()
+
+    def __repr__(self) -> str:
+        return f"<verifier of the {self.dialect} dialect>"
+
+
+class ExportedProgram:
+    """A program as it was exported. Made by `load`; `module()` gives what can be called."""
+
+    def __init__(self, program: Any):
+        self._program = program
+        self._data = program._data()
+        self._state: dict[str, cresset.Tensor] | None = None
+        self._constants: dict[str, cresset.Tensor] | None = None
+        self._graph_module: GraphModule | None = None
+        self._in_spec = _spec(self._data["in_spec"])
+        self._out_spec = _spec(self._data["out_spec"])
+        self._signature: signatures.ExportGraphSignature | None = None
+
+    # ---- the graph ----
+    @property
+    def graph_module(self) -> GraphModule:
+        if self._graph_module is None:
+            text = str(self._program)
+            self._graph_module = GraphModule(self._program.graph, text.partition("\nGraph signature")[0].partition("\n")[2])
+        return self._graph_module
+
+    @property
+    def graph(self) -> Graph:
+        return self.graph_module.graph
+
+    @property
+    def graph_signature(self) -> signatures.ExportGraphSignature:
+        if self._signature is None:
+            self._signature = _signature(self._program.graph, self._data)
+        return self._signature
+
+    @property
+    def range_constraints(self) -> dict[Symbol, ValueRanges]:
+        return {Symbol(symbol): ValueRanges(low, high) for symbol, low, high in self._data["ranges"]}
+
+    @property
+    def guards(self) -> list[str]:
+        """The conditions on the inputs that were saved beside the graph, as Python texts."""
+        return self._data["guards"]
+
+    # ---- state ----
+    @property
+    def state_dict(self) -> dict[str, cresset.Tensor]:
+        """Parameters and persistent buffers by name; tied names share one tensor."""
+        if self._state is None:
+            self._state = {name: tensor for name, tensor, _, _ in self._program._state()}
+        return self._state
+
+    @property
+    def constants(self) -> dict[str, cresset.Tensor]:
+        """Tensors that are neither: lifted constants, and buffers that are not saved with the state."""
+        if self._constants is None:
+            self._constants = {name: tensor for name, tensor, _, _ in self._program._constants()}
+        return self._constants
+
+    @property
+    def tensor_constants(self) -> dict[str, cresset.Tensor]:
+        return self.constants
+
+    def named_parameters(self) -> Iterator[tuple[str, cresset.Tensor]]:
+        for name in self.graph_signature.parameters:
+            yield name, self.state_dict[name]
+
+    def parameters(self) -> Iterator[cresset.Tensor]:
+        return (tensor for _, tensor in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, cresset.Tensor]]:
+        for spec in self.graph_signature._inputs(signatures.InputKind.BUFFER):
+            yield spec.target, self.state_dict[spec.target] if spec.persistent else self.constants[spec.target]
+
+    def buffers(self) -> Iterator[cresset.Tensor]:
+        return (tensor for _, tensor in self.named_buffers())
+
+    # ---- calls ----
+    @property
+    def in_spec(self) -> TreeSpec:
+        """The structure of (args, kwargs)."""
+        return self._in_spec
+
+    @property
+    def out_spec(self) -> TreeSpec:
+        return self._out_spec
+
+    @property
+    def call_spec(self) -> CallSpec:
+        return CallSpec(self._in_spec, self._out_spec)
+
+    @property
+    def module_call_graph(self) -> list[ModuleCallEntry]:
+        found = []
+        for fqn, in_spec, out_spec, names in self._data["calls"]:
+            signature = None
+            if in_spec is not None and out_spec is not None:
+                signature = ModuleCallSignature([], [], _spec(in_spec), _spec(out_spec), names)
+            found.append(ModuleCallEntry(fqn, signature))
+        return found
+
+    @property
+    def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The (args, kwargs) it was exported with, where the archive has them."""
+        leaves = self._program._example()
+        return None if leaves is None else self._in_spec.unflatten(leaves)
+
+    def module(self, *, own_state: bool = False) -> ExportedModule:
+        """What can be called, with the original call structure. Its buffers are the program's own, so calls that change
+        them are seen by every module of this program; with `own_state` it has its own copies."""
+        return ExportedModule(self, _C._ProgramModule(self._program, own_state))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("an ExportedProgram cannot be called: call its module, ep.module()(...)")
+
+    # ---- about it ----
+    @property
+    def dialect(self) -> str:
+        return self._data["dialect"]
+
+    @property
+    def verifier(self) -> Verifier:
+        return Verifier(self.dialect)
+
+    @property
+    def verifiers(self) -> list[Verifier]:
+        return [self.verifier]
+
+    @property
+    def torch_version(self) -> str | None:
+        return self._data["torch_version"]
+
+    @property
+    def unsupported_ops(self) -> list[str]:
+        """Ops of the graph that have no row here; `module()` refuses while there are any."""
+        return self._data["unsupported"]
+
+    def validate(self) -> None:
+        self.verifier.check(self)
+
+    def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
+        raise NotImplementedError("run_decompositions() is not available yet: decompose with PyTorch before saving, or run the program as it is")
+
+    def __str__(self) -> str:
+        return str(self._program)
+
+    __repr__ = __str__
+
+
+class ExportedModule:
+    """One running instance of a program."""
+
+    def __init__(self, program: ExportedProgram, instance: Any):
+        self._exported, self._instance = program, instance
+        self._args_spec, self._kwargs_spec = program.in_spec.children_spec
+        calls = program._data["calls"]
+        self._names: list[str] | None = calls[0][3] if calls else None
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of a call. Positional arguments may be given by name where the names are known."""
+        expected, keys = self._args_spec.num_children, self._kwargs_spec.context
+        names = self._names[:expected] if self._names else []
+        if len(args) < expected and names:
+            named = [name for name in names[len(args):] if name in kwargs and name not in keys]
+            if named == names[len(args):]:
+                args = (*args, *(kwargs[name] for name in named))
+                kwargs = {name: value for name, value in kwargs.items() if name not in named}
+        problems = []
+        if len(args) < expected:
+            missing = [repr(name) for name in names[len(args):]] or [f"args[{i}]" for i in range(len(args), expected)]
+            problems.append("missing " + ", ".join(missing))
+        if len(args) > expected:
+            problems.append(f"{len(args) - expected} positional arguments too many ({expected} expected, {len(args)} given)")
+        missing, extra = [repr(key) for key in keys if key not in kwargs], [repr(key) for key in kwargs if key not in keys]
+        if missing:
+            problems.append("missing keyword arguments " + ", ".join(missing))
+        if extra:
+            problems.append("unexpected keyword arguments " + ", ".join(extra))
+        if problems:
+            raise ValueError(f"{'; '.join(problems)}. The program was exported with {self._signature_text()}")
+        leaves = self._args_spec.flatten(args, "args")
+        return leaves + self._kwargs_spec.flatten(kwargs, "kwargs")
+
+    def _signature_text(self) -> str:
+        expected = self._args_spec.num_children
+        names = self._names[:expected] if self._names and len(self._names) >= expected else [f"args[{i}]" for i in range(expected)]
+        return "(" + ", ".join([*names, *(f"{key}=" for key in self._kwargs_spec.context)]) + ")"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        results = self._instance.run(self._bind(args, kwargs))
+        return self._exported.out_spec.unflatten(results)
+
+    forward = __call__
+
+    @property
+    def graph(self) -> Graph:
+        return self._exported.graph
+
+    def state_dict(self) -> dict[str, cresset.Tensor]:
+        return dict(self._exported.state_dict)
+
+    def named_parameters(self) -> Iterator[tuple[str, cresset.Tensor]]:
+        return self._exported.named_parameters()
+
+    def parameters(self) -> Iterator[cresset.Tensor]:
+        return self._exported.parameters()
+
+    def named_buffers(self) -> Iterator[tuple[str, cresset.Tensor]]:
+        return self._exported.named_buffers()
+
+    def buffers(self) -> Iterator[cresset.Tensor]:
+        return self._exported.buffers()
+
+    def train(self, mode: bool = True) -> ExportedModule:
+        raise NotImplementedError("train() of an exported program: its mode was settled when it was exported; export the module in training mode")
+
+    def eval(self) -> ExportedModule:
+        raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export the module in evaluation mode")
+
+    def __repr__(self) -> str:
+        return f"ExportedModule{self._signature_text()}"
+
+
+def _spec(data: Any) -> TreeSpec | None:
+    return None if data is None else TreeSpec(data)
+
+
+_ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument, "bool": signatures.SymBoolArgument}
+
+
+def _signature(graph: Any, data: dict[str, Any]) -> signatures.ExportGraphSignature:
+    nodes = graph.nodes
+    kinds = {result["name"]: result["type"] for node in nodes for result in node["results"]}
+
+    def argument(name: str) -> signatures.ArgumentSpec:
+        return _ARGUMENT_TYPES.get(kinds.get(name, "tensor"), signatures.TensorArgument)(name)
+
+    inputs = []
+    for kind, name, target, persistent, is_constant, value in data["inputs"]:
+        if is_constant:
+            arg = signatures.ConstantArgument(name, value)
+        elif kind == "TOKEN":
+            arg = signatures.TokenArgument(name)
+        elif kind == "CUSTOM_OBJ":
+            arg = signatures.CustomObjArgument(name, "")
+        else:
+            arg = argument(name)
+        inputs.append(signatures.InputSpec(signatures.InputKind[kind], arg, target, persistent))
+    outputs = []
+    constants = [_constant(argument) for argument in nodes[-1]["args"]]
+    for (kind, name, target), value in zip(data["outputs"], constants):
+        arg = signatures.ConstantArgument("", value) if name is None else signatures.TokenArgument(name) if kind == "TOKEN" else argument(name)
+        outputs.append(signatures.OutputSpec(signatures.OutputKind[kind], arg, target))
+    return signatures.ExportGraphSignature(inputs, outputs)
+
+
+def _constant(argument: dict[str, Any]) -> Any:
+    """The value of an output that is a number, a text or None."""
+    (kind, value), = argument.items()
+    return value if kind in ("as_int", "as_float", "as_bool", "as_string") else None

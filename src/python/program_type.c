@@ -1,0 +1,331 @@
+/* program_type.c: exported programs for Python: cresset._C._Program (what is in an archive, as plain data) and
+ * cresset._C._ProgramModule (one running instance, flat inputs to flat results). The objects users see, and the call
+ * structure around the flat lists, are written in Python: cresset/export. */
+#include "python/py.h"
+
+#include "export/program.h"
+
+typedef struct py_program { PyObject_HEAD cr_program *program; } py_program;
+typedef struct py_module { PyObject_HEAD cr_module *module; } py_module;
+
+static PyTypeObject program_type, module_type;
+
+static cr_program *program_of(PyObject *o) { return ((py_program *)o)->program; }
+
+/* ---- plain data ---- */
+
+static const char *const input_kinds[] = { [CR_INPUT_USER] = "USER_INPUT", [CR_INPUT_PARAMETER] = "PARAMETER", [CR_INPUT_BUFFER] = "BUFFER",
+                                           [CR_INPUT_TENSOR_CONSTANT] = "CONSTANT_TENSOR", [CR_INPUT_CUSTOM_OBJECT] = "CUSTOM_OBJ", [CR_INPUT_TOKEN] = "TOKEN" };
+static const char *const output_kinds[] = { [CR_OUTPUT_USER] = "USER_OUTPUT", [CR_OUTPUT_LOSS] = "LOSS_OUTPUT", [CR_OUTPUT_BUFFER_MUTATION] = "BUFFER_MUTATION",
+                                            [CR_OUTPUT_PARAMETER_MUTATION] = "PARAMETER_MUTATION", [CR_OUTPUT_INPUT_MUTATION] = "USER_INPUT_MUTATION",
+                                            [CR_OUTPUT_GRADIENT_TO_PARAMETER] = "GRADIENT_TO_PARAMETER", [CR_OUTPUT_GRADIENT_TO_INPUT] = "GRADIENT_TO_USER_INPUT",
+                                            [CR_OUTPUT_TOKEN] = "TOKEN" };
+
+typedef PyObject *(*item_fn)(const cr_program *p, size_t i);
+
+static PyObject *list_of(const cr_program *p, size_t n, item_fn item) {
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *o = item(p, i);
+        if (!o) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
+    }
+    return list;
+}
+
+/* A value that the program keeps: nothing of it is consumed. Numbers are of the graph's environment. */
+static PyObject *kept_object(const cr_program *p, const cr_arg *a) {
+    if (a->kind == CR_ARG_TENSOR) {
+        cr_tensor_retain(a->u.t);
+        return cr_py_wrap(a->u.t);
+    }
+    if (a->kind == CR_ARG_LIST) {
+        PyObject *list = PyList_New(a->n);
+        for (uint32_t i = 0; list && i < a->n; i++) {
+            PyObject *o = kept_object(p, &a->u.list[i]);
+            if (!o) Py_CLEAR(list);
+            else PyList_SET_ITEM(list, i, o);
+        }
+        return list;
+    }
+    if (a->kind == CR_ARG_STR) return PyUnicode_FromStringAndSize(a->u.s, a->n);
+    cr_arg copy = *a;
+    return cr_py_from_arg_of(cr_graph_env(p->graph), &copy, true);
+}
+
+static PyObject *input_item(const cr_program *p, size_t i) {
+    const cr_input_spec *s = &p->inputs[i];
+    return Py_BuildValue("(szzOON)", input_kinds[s->kind], s->name, s->target, s->kind == CR_INPUT_BUFFER ? (s->persistent ? Py_True : Py_False) : Py_None,
+                         s->is_constant ? Py_True : Py_False, s->is_constant ? kept_object(p, &s->constant) : Py_NewRef(Py_None));
+}
+
+static PyObject *output_item(const cr_program *p, size_t i) {
+    return Py_BuildValue("(szz)", output_kinds[p->outputs[i].kind], p->outputs[i].name, p->outputs[i].target);
+}
+
+static PyObject *bound(int64_t value) {
+    if (value == INT64_MIN || value == INT64_MAX) return PyFloat_FromDouble(value < 0 ? -Py_HUGE_VAL : Py_HUGE_VAL);
+    return PyLong_FromLongLong(value);
+}
+
+static PyObject *range_item(const cr_program *p, size_t i) {
+    return Py_BuildValue("(sNN)", p->ranges[i].symbol, bound(p->ranges[i].range.lo), bound(p->ranges[i].range.hi));
+}
+
+static PyObject *guard_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->guards[i]); }
+static PyObject *unsupported_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->unsupported[i]); }
+static PyObject *example_item(const cr_program *p, size_t i) { return kept_object(p, &p->example[i]); }
+
+static PyObject *key_object(const cr_tree_key *k) {
+    if (k->kind == CR_KEY_INT) return PyLong_FromLongLong(k->i);
+    if (k->kind == CR_KEY_BOOL) return PyBool_FromLong(k->i != 0);
+    return PyUnicode_FromString(k->s);
+}
+
+/* (type, context, keys, children); a leaf has no type. The depth is bounded by the parser. */
+static PyObject *node_object(const cr_tree_node *node) {
+    PyObject *keys = node->keys ? PyList_New(node->nchildren) : Py_NewRef(Py_None), *children = PyList_New(node->nchildren);
+    for (uint32_t i = 0; keys && node->keys && i < node->nchildren; i++) {
+        PyObject *key = key_object(&node->keys[i]);
+        if (!key) Py_CLEAR(keys);
+        else PyList_SET_ITEM(keys, i, key);
+    }
+    for (uint32_t i = 0; children && i < node->nchildren; i++) {
+        PyObject *child = node_object(&node->children[i]);
+        if (!child) Py_CLEAR(children);
+        else PyList_SET_ITEM(children, i, child);
+    }
+    return Py_BuildValue("(zzNN)", node->type, node->context, keys, children);
+}
+
+static PyObject *tree_object(const cr_tree *t) {
+    if (!t) Py_RETURN_NONE;
+    return node_object(cr_tree_root(t));
+}
+
+static PyObject *call_item(const cr_program *p, size_t i) {
+    const cr_module_call *c = &p->calls[i];
+    PyObject *names = c->forward_arg_names ? PyList_New((Py_ssize_t)c->nnames) : Py_NewRef(Py_None);
+    for (size_t k = 0; names && c->forward_arg_names && k < c->nnames; k++) {
+        PyObject *name = PyUnicode_FromString(c->forward_arg_names[k]);
+        if (!name) Py_CLEAR(names);
+        else PyList_SET_ITEM(names, (Py_ssize_t)k, name);
+    }
+    return Py_BuildValue("(sNNN)", c->fqn, tree_object(c->in_spec), tree_object(c->out_spec), names);
+}
+
+static PyObject *named_item(const cr_named_tensor *t) {
+    cr_tensor_retain(t->tensor);
+    return Py_BuildValue("(sNOO)", t->name, cr_py_wrap(t->tensor), t->is_parameter ? Py_True : Py_False, t->persistent ? Py_True : Py_False);
+}
+static PyObject *state_item(const cr_program *p, size_t i) { return named_item(&p->state[i]); }
+static PyObject *constant_item(const cr_program *p, size_t i) { return named_item(&p->constants[i]); }
+
+/* Everything but the graph and the tensors. */
+static PyObject *program_data(PyObject *self, PyObject *unused) {
+    const cr_program *p = program_of(self);
+    (void)unused;
+    return Py_BuildValue("{s:z,s:z,s:z,s:(ii),s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", p->name, "torch_version", p->torch_version, "dialect", p->dialect,
+                         "schema_version", p->schema_major, p->schema_minor, "opset", (long long)p->opset, "unsupported", list_of(p, p->nunsupported, unsupported_item),
+                         "inputs", list_of(p, p->ninputs, input_item), "outputs", list_of(p, p->noutputs, output_item), "ranges", list_of(p, p->nranges, range_item),
+                         "guards", list_of(p, p->nguards, guard_item), "calls", list_of(p, p->ncalls, call_item), "in_spec", tree_object(p->in_spec), "out_spec",
+                         tree_object(p->out_spec));
+}
+
+static PyObject *program_state(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return list_of(program_of(self), program_of(self)->nstate, state_item);
+}
+
+static PyObject *program_constants(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return list_of(program_of(self), program_of(self)->nconstants, constant_item);
+}
+
+static PyObject *program_example(PyObject *self, PyObject *unused) {
+    (void)unused;
+    if (!program_of(self)->example) Py_RETURN_NONE;
+    return list_of(program_of(self), program_of(self)->nexample, example_item);
+}
+
+static PyObject *program_extra(PyObject *self, PyObject *name) {
+    const cr_program *p = program_of(self);
+    const char *utf8 = PyUnicode_AsUTF8(name);
+    const cr_zip_member *m = utf8 && p->archive ? cr_pt2_find(p->archive, utf8) : NULL;
+    char *bytes = NULL;
+    if (!utf8) return NULL;
+    if (!m) Py_RETURN_NONE;
+    cr_status status = cr_zip_read(p->archive, m, UINT64_MAX >> 2, &bytes);
+    if (status) return cr_py_raise(status);
+    PyObject *o = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)m->size);
+    cr_free(bytes);
+    return o;
+}
+
+static PyObject *program_verify(PyObject *self, PyObject *unused) {
+    (void)unused;
+    cr_status status = cr_program_verify(program_of(self));
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *program_str(PyObject *self) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_program_print(program_of(self), &text);
+    return cr_py_text(&text);
+}
+
+static PyObject *get_graph(PyObject *self, void *unused) {
+    (void)unused;
+    cr_graph_retain(program_of(self)->graph);
+    return cr_py_graph_new(program_of(self)->graph);
+}
+
+static void program_dealloc(PyObject *self) {
+    cr_program_release(program_of(self));
+    PyObject_Free(self);
+}
+
+static PyMethodDef program_methods[] = {
+    { "_data", program_data, METH_NOARGS, "Signature, ranges, guards, call structure and versions, as plain data." },
+    { "_state", program_state, METH_NOARGS, "[(name, tensor, is_parameter, persistent)]: parameters and persistent buffers." },
+    { "_constants", program_constants, METH_NOARGS, "The same for lifted constants and buffers that are not saved." },
+    { "_example", program_example, METH_NOARGS, "The flat example inputs, or None." },
+    { "_extra", program_extra, METH_O, "_extra(path): the bytes of a member below the archive's top folder, or None." },
+    { "verify", program_verify, METH_NOARGS, "Raises ValueError when graph, signature and state do not fit each other." },
+    { NULL, NULL, 0, NULL },
+};
+static PyGetSetDef program_attributes[] = { { "graph", get_graph, NULL, "The lifted graph.", NULL }, { NULL, NULL, NULL, NULL, NULL } };
+static PyTypeObject program_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Program",
+    .tp_basicsize = sizeof(py_program),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "An exported program. Use it through cresset.export.",
+    .tp_dealloc = program_dealloc,
+    .tp_str = program_str,
+    .tp_methods = program_methods,
+    .tp_getset = program_attributes,
+};
+
+/* ---- running ---- */
+
+static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "program", "own_state", NULL };
+    PyObject *program;
+    int own = 0;
+    cr_module *m = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_ProgramModule", names, &program_type, &program, &own)) return NULL;
+    cr_status status = cr_module_create(program_of(program), own ? CR_MODULE_OWN_STATE : CR_MODULE_SHARED, &m);
+    if (status) return cr_py_raise(status);
+    py_module *o = PyObject_New(py_module, type);
+    if (!o) {
+        cr_module_release(m);
+        return NULL;
+    }
+    o->module = m;
+    return (PyObject *)o;
+}
+
+/* A leaf of the call: what ops take, and arrays of others through DLPack without copying. `owned` keeps what was made here. */
+static int read_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
+    int r = cr_py_convert(f, o, out);
+    if (r <= 0) return r;
+    if (!PyObject_HasAttrString(o, "__dlpack__")) {
+        PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None", Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    cr_tensor *t = cr_py_dlpack_import(o, Py_None, Py_None);
+    PyObject *wrapped = t ? cr_py_wrap(t) : NULL;
+    r = wrapped && !PyList_Append(owned, wrapped) ? cr_py_convert(f, wrapped, out) : -1;
+    Py_XDECREF(wrapped);
+    return r;
+}
+
+static PyObject *results_list(cr_env *env, cr_arg *results, size_t n) {
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *o = cr_py_from_arg_of(env, &results[i], true);
+        if (!o) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
+    }
+    if (!list) cr_results_release(results, n);
+    return list;
+}
+
+static PyObject *module_run(PyObject *self, PyObject *leaves) {
+    cr_module *m = ((py_module *)self)->module;
+    PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *owned = PyList_New(0), *o = NULL;
+    size_t n = items ? (size_t)PySequence_Fast_GET_SIZE(items) : 0, nresults = cr_module_result_count(m);
+    cr_arg *inputs = PyMem_Calloc(n + nresults + 1, sizeof *inputs), *results = inputs + n;
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    if (!inputs) PyErr_NoMemory();
+    if (!items || !owned || !inputs) goto out;
+    for (size_t i = 0; i < n; i++)
+        if (read_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_module_run(m, inputs, n, results, nresults);
+    PyEval_RestoreThread(thread);
+    o = status ? cr_py_raise(status) : results_list(cr_graph_env(cr_module_program(m)->graph), results, nresults);
+out:
+    cr_py_frame_dispose(&f);
+    PyMem_Free(inputs);
+    Py_XDECREF(items);
+    Py_XDECREF(owned);
+    return o;
+}
+
+static void module_dealloc(PyObject *self) {
+    cr_module_release(((py_module *)self)->module);
+    PyObject_Free(self);
+}
+
+static PyMethodDef module_methods[] = {
+    { "run", module_run, METH_O, "run(inputs): flat user inputs to flat user outputs, both lists." },
+    { NULL, NULL, 0, NULL },
+};
+static PyTypeObject module_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._ProgramModule",
+    .tp_basicsize = sizeof(py_module),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "One running instance of an exported program. Use it through ExportedProgram.module().",
+    .tp_new = module_new,
+    .tp_dealloc = module_dealloc,
+    .tp_methods = module_methods,
+};
+
+/* ---- loading ---- */
+
+static PyObject *load(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "path", "name", "check", "meta", NULL };
+    PyObject *path = NULL;
+    const char *name = NULL;
+    int check = 0, meta = 0;
+    cr_program *p = NULL;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|zpp:_load_program", names, PyUnicode_FSConverter, &path, &name, &check, &meta)) return NULL;
+    const char *text = PyBytes_AS_STRING(path);
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_program_load(text, name, (check ? CR_LOAD_CHECK : 0) | (meta ? CR_LOAD_META : 0), &p);
+    PyEval_RestoreThread(thread);
+    Py_DECREF(path);
+    if (status) return cr_py_raise(status);
+    py_program *o = PyObject_New(py_program, &program_type);
+    if (!o) {
+        cr_program_release(p);
+        return NULL;
+    }
+    o->program = p;
+    return (PyObject *)o;
+}
+
+static PyMethodDef functions[] = {
+    { "_load_program", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, "_load_program(path, name=None, check=False, meta=False): reads a .pt2 archive." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_program_init(PyObject *module) {
+    if (PyType_Ready(&program_type) || PyType_Ready(&module_type) || PyModule_AddFunctions(module, functions)) return -1;
+    return PyModule_AddObjectRef(module, "_ProgramModule", (PyObject *)&module_type);
+}
