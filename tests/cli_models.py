@@ -38,8 +38,8 @@ def array(value):
 
 
 def outputs(result):
-    flat = [value for value in torch.utils._pytree.tree_leaves(result) if value is not None]
-    return {f"out{i}": array(value) for i, value in enumerate(flat)}
+    """A None keeps its number and is left out."""
+    return {f"out{i}": array(value) for i, value in enumerate(torch.utils._pytree.tree_leaves(result)) if value is not None}
 
 
 # ---- the programs: each returns (exported program, {input name: tensor or number} a call, arguments a call) ----
@@ -148,13 +148,12 @@ def save_old(ep, path):
     from torch._export.serde.serialize import serialize
 
     parts = serialize(ep)
+    members = {"serialized_exported_program.json": parts.exported_program, "serialized_state_dict.pt": parts.state_dict,
+               "serialized_constants.pt": parts.constants, "serialized_example_inputs.pt": parts.example_inputs,
+               "version": ".".join(map(str, SCHEMA_VERSION)), "extra_files/notes.txt": "from long ago"}
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr("serialized_exported_program.json", parts.exported_program)
-        file.writestr("serialized_state_dict.pt", parts.state_dict)
-        file.writestr("serialized_constants.pt", parts.constants)
-        file.writestr("serialized_example_inputs.pt", parts.example_inputs)
-        file.writestr("version", ".".join(map(str, SCHEMA_VERSION)))
-        file.writestr("extra_files/notes.txt", "from long ago")
+        for name, data in members.items():
+            file.writestr(zipfile.ZipInfo(name), data)  # without a date: the same bytes each time
 
 
 def export(name, folder):

@@ -130,27 +130,24 @@ static void add_constant(const facts *f, const model_slot *s, cr_str *out) {
     else cr_arg_print(f->m.env, &s->constant, out);
 }
 
-static int longest(const model_slot *slots, size_t n, bool outputs) {
+static int longest(const model_slot *slots, size_t n) {
     size_t most = 4;
-    for (size_t i = 0; i < n; i++) {
-        const char *label = outputs ? slots[i].key : slots[i].name;
-        if (label) most = CR_MAX(most, strlen(label));
-    }
+    for (size_t i = 0; i < n; i++) most = CR_MAX(most, strlen(slots[i].key));
     return (int)CR_MIN(most, (size_t)40);
 }
 
 static void add_slots(const facts *f, const char *title, const model_slot *slots, size_t n, bool outputs, cr_str *out) {
-    int width = longest(slots, n, outputs);
+    int width = longest(slots, n);
     cr_str_addf(out, "\n%s\n", title);
     if (!n) cr_str_add(out, "  none\n");
     for (size_t i = 0; i < n; i++) {
         const model_slot *s = &slots[i];
-        cr_str_addf(out, "  %-*s  %s", width, outputs ? s->key ? s->key : "-" : s->name, slot_type(s));
+        cr_str_addf(out, "  %-*s  %s", width, s->key, slot_type(s));
         if (s->type == CR_T_TENSOR && s->meta) cr_str_addc(out, ' '), slot_add_shape(&f->m, s, out);
         else if (s->is_constant && s->type != CR_T_ANY) cr_str_add(out, " = "), add_constant(f, s, out);
         else if (s->expr) cr_str_addc(out, ' '), cr_sym_print(s->expr, out);
         if (s->is_constant && !outputs) cr_str_add(out, " (fixed by the export)");
-        if (outputs && s->name && s->key && strcmp(s->name, s->key)) cr_str_addf(out, "  %%%s", s->name);
+        if (strcmp(s->name, s->key)) cr_str_addf(out, "  %%%s", s->name);
         cr_str_addc(out, '\n');
     }
 }
@@ -255,7 +252,7 @@ static void json_slots(cr_json_writer *w, const facts *f, const char *key, const
         const model_slot *s = &slots[i];
         cr_json_open(w, '{');
         json_pair(w, "name", s->name);
-        if (outputs) json_pair(w, "key", s->key);
+        if (outputs) json_pair(w, "key", s->left_out ? NULL : s->key);
         json_pair(w, "dtype", slot_type(s));
         cr_json_key(w, "shape");
         json_sizes(w, f->m.env, s->meta);

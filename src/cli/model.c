@@ -49,7 +49,6 @@ static cr_status list_outputs(model *m) {
     const cr_node *node = cr_graph_node(p->graph, cr_graph_output(p->graph));
     m->outputs = cr_arena_calloc(&m->arena, p->noutputs + 1, sizeof *m->outputs);
     if (!m->outputs) return CR_ENOMEM;
-    size_t keys = 0;
     for (size_t i = 0; i < p->noutputs && i < node->nargs; i++) {
         const cr_output_spec *spec = &p->outputs[i];
         if (spec->kind != CR_OUTPUT_USER && spec->kind != CR_OUTPUT_LOSS) continue;
@@ -58,9 +57,9 @@ static cr_status list_outputs(model *m) {
         s->name = spec->name;
         if (a->kind == CR_ARG_VALUE) take_value(s, p->graph, (uint32_t)a->u.i);
         else s->is_constant = true, s->constant = *a, s->type = constant_type(a);
-        bool left_out = s->is_constant && !cr_arg_is_number(a);
-        s->key = left_out ? NULL : cr_arena_printf(&m->arena, "out%zu", keys++);
-        if (!left_out && !s->key) return CR_ENOMEM;
+        s->left_out = s->is_constant && !cr_arg_is_number(a);
+        s->key = cr_arena_printf(&m->arena, "out%zu", m->noutputs - 1);
+        if (!s->key) return CR_ENOMEM;
         if (!s->name) s->name = s->key;
     }
     return CR_OK;

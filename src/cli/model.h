@@ -1,7 +1,7 @@
 /* model.h: an exported program as the commands see it: flat, named inputs and outputs.
  *
  * Inputs go by the names of their placeholders, in the order of the call structure's leaves; outputs are out0, out1, ... in
- * that order, counted without the Nones and texts, which no array file can hold. */
+ * that order. A None or a text keeps its number, but is left out of array files. */
 #ifndef CR_CLI_MODEL_H
 #define CR_CLI_MODEL_H
 
@@ -10,7 +10,8 @@
 
 typedef struct model_slot {
     const char *name;     /* of the placeholder or the value; an output that is a constant has its key */
-    const char *key;      /* outputs: "out0"; NULL when it is left out. Inputs: the name */
+    const char *key;      /* outputs: "out0"; inputs: the name */
+    bool left_out;        /* outputs: a None or a text, which array files do not get */
     uint8_t type;         /* cr_type; CR_T_ANY for None */
     const cr_meta *meta;  /* tensors; NULL when the archive does not say */
     cr_sym expr;          /* numbers; NULL for constants */

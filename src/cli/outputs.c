@@ -1,6 +1,6 @@
 /* outputs.c: results of a run into array files, or as a few words each.
  *
- * Results go by their keys out0, out1, ...: numbers become arrays without dimensions, None and texts are left out. NumPy has
+ * Result i is "out<i>": numbers become arrays without dimensions; None and texts are left out, and keep their number. NumPy has
  * no bfloat16, float8 or complex32: those are written as float32 (complex64), which holds their values exactly. */
 #include "cli/arrays.h"
 
@@ -106,11 +106,10 @@ cr_status outputs_write(const model *m, const cr_arg *results, size_t n, const c
     }
     cr_zip_writer *w;
     CR_TRY(cr_zip_writer_create(path, 64, &w));
-    size_t keys = 0;
     for (size_t i = 0; i < n; i++) {
         char key[24];
         if (!is_written(&results[i])) continue;
-        snprintf(key, sizeof key, "out%zu", keys++);
+        snprintf(key, sizeof key, "out%zu", i);
         cr_status status = add_member(w, key, &results[i]);
         if (status) {
             cr_zip_writer_abandon(w);
@@ -157,19 +156,18 @@ static void add_statistics(const dense *d, cr_str *out) {
 }
 
 cr_status outputs_summary(const model *m, const cr_arg *results, size_t n, cr_str *out) {
-    size_t keys = 0;
     for (size_t i = 0; i < n; i++) {
         const cr_arg *a = &results[i];
         const char *name = i < m->noutputs ? m->outputs[i].name : NULL;
-        if (!is_written(a)) {
-            cr_str_addf(out, "%-6s  %s\n", "-", a->kind == CR_ARG_NONE ? "None" : "a text");
-            continue;
-        }
         char key[24];
         dense d = { 0 };
-        CR_TRY(dense_init(&d, a));
-        snprintf(key, sizeof key, "out%zu", keys++);
+        snprintf(key, sizeof key, "out%zu", i);
         cr_str_addf(out, "%-6s  ", key);
+        if (!is_written(a)) {
+            cr_str_add(out, a->kind == CR_ARG_NONE ? "None\n" : "a text\n");
+            continue;
+        }
+        CR_TRY(dense_init(&d, a));
         if (a->kind == CR_ARG_TENSOR) {
             cr_str_addf(out, "%s ", cr_dtype_name(a->u.t->meta.dtype));
             cr_shape_print(NULL, d.rank, d.size, out);

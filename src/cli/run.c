@@ -119,6 +119,7 @@ static cr_status run(const cli_call *call) {
     CR_TRY(read_command(call, &w));
     CR_TRY(model_open(&m, cli_operand(call, 0), cli_text(call, "name"), w.check ? CR_LOAD_CHECK : 0));
     cr_status status = cr_module_create(m.program, CR_MODULE_SHARED, &module);
+    if (status == CR_EUNSUPPORTED) cli_hint("'cresset info %s' lists them", cli_operand(call, 0));
     if (status) goto out;
     tell_time(&w, "loading", begin);
     for (size_t i = 0; i < w.sets && !status; i++) status = run_set(&m, module, &w, i);
