@@ -10,6 +10,7 @@
  * failure of the library is a text, too: "error: CODE: message". Whatever the command, a graph that parses must print to
  * a text that parses to an equal graph, and its copy must be equal. `--update` writes what comes out. */
 #include "graph/internal.h"
+#include "passes/passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,16 @@ static cr_status do_parse(const test *t, cr_graph *g, cr_str *out) {
     (void)t;
     cr_graph_print(g, CR_PRINT_ORIGINS, out);
     return CR_OK;
+}
+
+static cr_status do_decompose(const test *t, cr_graph *g, cr_str *out) {
+    (void)t;
+    cr_graph *made = NULL;
+    CR_TRY(cr_pass_decompose(g, cr_stop_at_kernels, NULL, &made));
+    cr_status status = cr_graph_verify(made, CR_VERIFY_METAS);
+    if (!status) cr_graph_print(made, CR_PRINT_PLAIN, out);
+    cr_graph_release(made);
+    return status;
 }
 
 static cr_status do_verify(const test *t, cr_graph *g, cr_str *out) {
@@ -138,7 +149,7 @@ out:
 }
 
 static const struct { const char *name; cr_status (*run)(const test *t, cr_graph *g, cr_str *out); } commands[] = {
-    { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake },
+    { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake }, { "decompose", do_decompose },
 };
 
 /* ---- what holds for every graph ---- */

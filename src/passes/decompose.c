@@ -1,0 +1,280 @@
+/* decompose.c: composite ops become what they consist of.
+ *
+ * The graph is written anew, node by node, through an emitter that expands where `stop` says no: a decomposition that calls
+ * another composite op meets the same emitter again, so expansion goes all the way down in one walk. */
+#include "ops/formula.h"
+#include "passes/passes.h"
+
+typedef struct rewriter {
+    cr_emitter emitter;  /* first: what decompositions call */
+    cr_emitter *append;  /* the new graph's own emitter */
+    cr_graph *to;
+    cr_stop_fn *stop;
+    void *user;
+} rewriter;
+/* What the old graph's values are in the new one. A region that is inlined has a scope of its own. */
+typedef struct scope { rewriter *w; const cr_graph *from; cr_arg *map; } scope;
+
+static bool is_number_op(const cr_op *op) { return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel; }
+
+bool cr_stop_at_kernels(const cr_op *op, void *user) {
+    (void)user;
+    const cr_row *row = op->base->row;
+    if (row->kernel || row->scalar || (op->tags & CR_TAG_HIGHER_ORDER) || is_number_op(op)) return true;
+    return !row->decomp && !row->decomp_fn;
+}
+
+/* Its kernel does not do what this argument asks for (attention with dropout). */
+static bool must_expand(const cr_op *op, const cr_arg *args) {
+    uint8_t p = op->base->row->decomp_arg;
+    return p && args[p - 1].kind == CR_ARG_FLOAT && args[p - 1].u.f != 0;
+}
+
+/* A value that is a number, as the expression it stands for: what decompositions compute with. */
+static cr_arg plain_number(const cr_graph *g, const cr_arg *a) {
+    if (a->kind != CR_ARG_VALUE) return *a;
+    const cr_value *v = cr_graph_value(g, (uint32_t)a->u.i);
+    bool truth;
+    if (v->type == CR_T_TENSOR || !v->expr) return *a;
+    cr_arg number = { .kind = CR_ARG_SYM, .given = a->given, .u.sym = v->expr };
+    if (cr_sym_type_of(v->expr) == CR_TYPE_INT) number = cr_arg_int(cr_dim_of(cr_graph_env(g), v->expr));
+    else if (cr_sym_is_bool(v->expr, &truth)) number = cr_arg_bool(truth);
+    else if (cr_sym_kind_of(v->expr) == CR_SYM_REAL) number = cr_arg_float(cr_sym_real(v->expr));
+    number.given = a->given;
+    return number;
+}
+
+static cr_status plain_numbers(rewriter *w, const cr_arg *args, size_t n, cr_arg *out) {
+    for (size_t i = 0; i < n; i++) {
+        out[i] = plain_number(w->to, &args[i]);
+        if (args[i].kind != CR_ARG_LIST) continue;
+        cr_arg *items = cr_graph_alloc(w->to, args[i].n * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        CR_TRY(plain_numbers(w, args[i].u.list, args[i].n, items));
+        out[i].u.list = items;
+    }
+    return CR_OK;
+}
+
+static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_arg plain[CR_MAX_PARAMS];
+    CR_TRY(plain_numbers(w, args, op->schema.nparams, plain));
+    cr_status status = cr_decomp_expand(&w->emitter, op->base, plain, results);
+    return status ? cr_error_context(status, "decomposing %s", op->name) : CR_OK;
+}
+
+static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    rewriter *w = (rewriter *)(void *)e;
+    if (w->stop(op, w->user) && !must_expand(op, args)) return w->append->call(w->append, op, args, results);
+    return expand(w, op, args, results);
+}
+
+static cr_status rewriter_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
+    rewriter *w = (rewriter *)(void *)e;
+    return w->append->meta(w->append, arg, out);
+}
+
+static void rewriter_release(cr_emitter *e, cr_arg *results, size_t n) {
+    (void)e, (void)results, (void)n; /* values belong to the graph */
+}
+
+/* ---- arguments ---- */
+
+static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out);
+
+static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind == CR_ARG_VALUE) {
+        *to = s->map[from->u.i];
+        to->given = from->given;
+    } else if (from->kind == CR_ARG_LIST) {
+        cr_arg *items = cr_graph_alloc(s->w->to, from->n * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < from->n; i++) CR_TRY(map_arg(s, &from->u.list[i], &items[i]));
+        to->u.list = items;
+    } else if (from->kind == CR_ARG_GRAPH) {
+        rewriter inner = { .stop = s->w->stop, .user = s->w->user };
+        cr_graph *sub = NULL;
+        CR_TRY(rewrite(&inner, from->u.graph, &sub));
+        cr_status status = cr_graph_add_subgraph(s->w->to, sub); /* holds it from here on */
+        cr_graph_release(sub);
+        CR_TRY(status);
+        to->u.graph = sub;
+    }
+    return CR_OK;
+}
+
+static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+
+/* ---- nodes ---- */
+
+/* Results, flattened, become what the node's visible values are; `at` moves on. */
+static cr_status bind_results(scope *s, const cr_node *node, const cr_arg *results, size_t n, uint32_t *at) {
+    for (size_t i = 0; i < n; i++) {
+        if (results[i].kind == CR_ARG_LIST) {
+            CR_TRY(bind_results(s, node, results[i].u.list, results[i].n, at));
+            continue;
+        }
+        if (*at >= node->first + node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives more results than its node has", node->op->name);
+        cr_arg *to = &s->map[(*at)++];
+        *to = results[i];
+        if (to->kind == CR_ARG_SYM || (to->kind == CR_ARG_INT && !cr_dim_is_plain(to->u.i)))
+            CR_TRY(cr_graph_value_for(s->w->to, to->kind == CR_ARG_SYM ? to->u.sym : cr_dim_sym(cr_graph_env(s->w->to), to->u.i), to));
+    }
+    return CR_OK;
+}
+
+/* The same node: its values in order are the new node's. */
+static cr_status keep_node(scope *s, const cr_node *node, const cr_arg *args) {
+    uint32_t made;
+    CR_TRY(cr_graph_call(s->w->to, node->op, args, &made));
+    const cr_node *copy = cr_graph_node(s->w->to, made);
+    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        s->map[node->first + i] = value_arg(s->w->to, copy->first + i);
+        if (cr_graph_value(s->w->to, copy->first + i)->type == CR_T_TENSOR && !cr_graph_value(s->w->to, copy->first + i)->meta) s->map[node->first + i] = cr_arg_none();
+    }
+    return CR_OK;
+}
+
+/* An in-place form: the functional results, copied over the written argument; both "self" and "self after" are the copy. */
+static cr_status expand_inplace(scope *s, const cr_node *node, const cr_arg *args) {
+    cr_arg results[16] = { { 0 } };
+    if (node->op->variant != CR_INPLACE || node->op->schema.nreturns != 1)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: the out form of a composite op is not decomposed; use the functional form", node->op->name);
+    CR_TRY(expand(s->w, node->op, args, results));
+    cr_arg copy[] = { args[0], results[0], cr_arg_bool(false) };
+    uint32_t made;
+    cr_status status = cr_graph_call(s->w->to, cr_op_find("aten::copy_"), copy, &made);
+    cr_results_release(results, 1);
+    CR_TRY(status);
+    uint32_t first = cr_graph_node(s->w->to, made)->first;
+    for (uint32_t i = 0; i < node->nvalues; i++) s->map[node->first + i] = value_arg(s->w->to, first + (cr_graph_value(s->from, node->first + i)->hidden ? 1 : 0));
+    return CR_OK;
+}
+
+static cr_status walk(scope *s);
+
+static bool only_marks(const cr_op *op) {
+    static const char *const names[] = { "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap_activation_checkpoint", "invoke_subgraph", "strict_mode" };
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(op->schema.name, names[i])) return op->tags & CR_TAG_HIGHER_ORDER;
+    return false;
+}
+
+/* The body's nodes take the region's place. */
+static cr_status inline_region(scope *s, const cr_node *node) {
+    const cr_graph *body = NULL;
+    const cr_arg *operands = NULL;
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        if (node->args[i].kind == CR_ARG_GRAPH) body = node->args[i].u.graph;
+        else if (node->args[i].kind == CR_ARG_LIST) operands = &node->args[i];
+    }
+    if (!body) return CR_FAIL(CR_EVALUE, "%s has no body", node->op->name);
+    scope inner = { s->w, body, cr_graph_alloc(s->w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg)) };
+    if (!inner.map) return CR_ENOMEM;
+    uint32_t k = 0;
+    for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n)) {
+        const cr_node *p = cr_graph_node(body, n);
+        if (p->kind != CR_NODE_PLACEHOLDER) continue;
+        if (!operands || k >= operands->n) return CR_FAIL(CR_EVALUE, "%s: its body takes more inputs than it is given", node->op->name);
+        CR_TRY(map_arg(s, &operands->u.list[k++], &inner.map[p->first]));
+    }
+    CR_TRY(walk(&inner));
+    const cr_node *output = cr_graph_node(body, cr_graph_output(body));
+    cr_arg *results = cr_graph_alloc(s->w->to, (output->nargs + 1u) * sizeof *results);
+    if (!results) return CR_ENOMEM;
+    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(&inner, &output->args[i], &results[i]));
+    uint32_t at = node->first;
+    return bind_results(s, node, results, output->nargs, &at);
+}
+
+static cr_status rewrite_call(scope *s, const cr_node *node) {
+    cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
+    if (only_marks(node->op)) return inline_region(s, node);
+    for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
+    if (s->w->stop(node->op, s->w->user) && !must_expand(node->op, args)) return keep_node(s, node, args);
+    if (node->op->variant != CR_FUNCTIONAL) return expand_inplace(s, node, args);
+    CR_TRY(expand(s->w, node->op, args, results));
+    uint32_t at = node->first;
+    cr_status status = bind_results(s, node, results, cr_result_count(node->op), &at);
+    cr_results_release(results, cr_result_count(node->op));
+    return status;
+}
+
+/* A decomposition that hands an argument through, or an op whose result is one of another name, leaves the old name unused. */
+static cr_status keep_names(scope *s, const cr_node *node) {
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_arg *to = &s->map[node->first + i];
+        const cr_value *old = cr_graph_value(s->from, node->first + i);
+        if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(s->w->to, old->name) != CR_NO_VALUE) continue;
+        if (cr_graph_node(s->w->to, cr_graph_value(s->w->to, (uint32_t)to->u.i)->node)->kind == CR_NODE_CALL) CR_TRY(cr_graph_rename(s->w->to, (uint32_t)to->u.i, old->name));
+    }
+    return CR_OK;
+}
+
+static cr_status walk(scope *s) {
+    for (uint32_t n = cr_graph_first(s->from); n != CR_NO_NODE; n = cr_graph_next(s->from, n)) {
+        const cr_node *node = cr_graph_node(s->from, n);
+        if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT) continue;
+        CR_TRY(cr_graph_set_origin(s->w->to, &node->origin));
+        if (node->kind == CR_NODE_GET_ATTR) {
+            uint32_t v;
+            if (!cr_graph_constant(s->w->to, node->target)) CR_TRY(cr_graph_add_constant(s->w->to, node->target, cr_graph_constant(s->from, node->target)));
+            CR_TRY(cr_graph_get_attr(s->w->to, node->target, &v));
+            s->map[node->first] = value_arg(s->w->to, v);
+            continue;
+        }
+        cr_status status = rewrite_call(s, node);
+        if (!status) status = keep_names(s, node);
+        if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
+    }
+    return CR_OK;
+}
+
+static cr_status copy_placeholders(scope *s) {
+    for (uint32_t n = cr_graph_first(s->from); n != CR_NO_NODE; n = cr_graph_next(s->from, n)) {
+        const cr_node *node = cr_graph_node(s->from, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_value *v = cr_graph_value(s->from, node->first);
+        uint32_t made;
+        CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(s->w->to, node->target, v->meta, &made) : cr_graph_placeholder_number(s->w->to, node->target, (cr_type)v->type, v->expr, &made));
+        s->map[node->first] = value_arg(s->w->to, made);
+    }
+    return CR_OK;
+}
+
+static cr_status rewrite_into(scope *s) {
+    cr_arg *outputs;
+    const cr_node *output = cr_graph_node(s->from, cr_graph_output(s->from));
+    CR_TRY(cr_graph_set_name(s->w->to, cr_graph_name(s->from)));
+    s->map = cr_graph_alloc(s->w->to, (cr_graph_value_count(s->from) + 1) * sizeof *s->map);
+    outputs = cr_graph_alloc(s->w->to, (output->nargs + 1u) * sizeof *outputs);
+    if (!s->map || !outputs) return CR_ENOMEM;
+    CR_TRY(copy_placeholders(s));
+    CR_TRY(walk(s));
+    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(s, &output->args[i], &outputs[i]));
+    CR_TRY(cr_graph_set_origin(s->w->to, NULL));
+    return cr_graph_set_output(s->w->to, outputs, output->nargs);
+}
+
+static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out) {
+    if (cr_graph_output(from) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
+    CR_TRY(cr_graph_create(cr_graph_env(from), &w->to));
+    w->append = cr_graph_emitter(w->to);
+    w->emitter = (cr_emitter){ rewriter_call, rewriter_meta, rewriter_release, cr_graph_env(from) };
+    scope s = { .w = w, .from = from };
+    cr_status status = rewrite_into(&s);
+    if (status) {
+        cr_graph_release(w->to);
+        return status;
+    }
+    *out = w->to;
+    return CR_OK;
+}
+
+cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out) {
+    CR_TRY(cr_region_ops_init());
+    rewriter w = { .stop = stop, .user = user };
+    return rewrite(&w, g, out);
+}
