@@ -4,7 +4,9 @@
 
 #include "runtime/rt.h"
 
+#ifndef RT_KERNEL /* src/emit lists the names with another meaning */
 #define RT_KERNEL(name) int name(const rt_ctx *ctx, const rt_call *c)
+#endif
 
 /* k_view.c */
 RT_KERNEL(rt_k_copy_self);

@@ -1,0 +1,127 @@
+/* abi.h: how a program calls a model that `cresset compile` made. Stands alone: C99 or C++, nothing of Cresset is needed.
+ *
+ *     #include "cresset/abi.h"                                          // link with libmodel.so, or dlopen it
+ *     const cresset_api *api = cresset_model(CRESSET_ABI_MAJOR);        // NULL: made for another major version
+ *     cresset_instance *model;
+ *     char message[256];
+ *     if (api->create(api, NULL, &model, message, sizeof message)) return fail(message);
+ *     int64_t size[] = { 1, 1, 8, 8 };
+ *     cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 4, .size = size, .data = pixels };
+ *     cresset_value y = { .struct_size = sizeof y };                    // data NULL: the library allocates
+ *     if (api->run(model, 0, &x, 1, &y, 1, message, sizeof message)) return fail(message);
+ *     use(y.data, y.size);
+ *     api->release(model, &y);
+ *     api->destroy(model);
+ *
+ * Every function returns CRESSET_OK or a code, and writes one line to `message` when it fails (truncated to the given room;
+ * NULL is allowed). Null pointers, wrong dtypes, ranks, sizes outside the exported range and unknown methods are refused
+ * with such a message, before anything is written. Structs that a caller fills start with their size, so that later minor
+ * versions can add fields at the end.
+ *
+ * Threads: an instance may be run from several threads at a time. Runs of one instance that keep state (mutable buffers)
+ * wait for each other; instances never do. Instances of one library share the weights. After fork, a child may use the
+ * instances it inherited. */
+#ifndef CRESSET_ABI_H
+#define CRESSET_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CRESSET_ABI_MAJOR 1
+#define CRESSET_ABI_MINOR 0
+
+enum {
+    CRESSET_OK = 0,
+    CRESSET_OUT_OF_MEMORY = 1,
+    CRESSET_BAD_ARGUMENT = 2, /* a null pointer, a wrong count, an unknown method or name */
+    CRESSET_BAD_INPUT = 3,    /* an input of another kind, dtype, rank or size than the model takes */
+    CRESSET_RUN_FAILED = 4,   /* an index out of range, an assertion of the model, a division by zero */
+    CRESSET_BAD_WEIGHTS = 5,  /* the file of weights is missing, damaged or another model's */
+    CRESSET_BAD_CPU = 6       /* compiled for instructions that this machine does not have */
+};
+
+/* Element types. */
+enum {
+    CRESSET_U8, CRESSET_I8, CRESSET_I16, CRESSET_I32, CRESSET_I64, CRESSET_F16, CRESSET_F32, CRESSET_F64, CRESSET_C32,
+    CRESSET_C64, CRESSET_C128, CRESSET_BOOL, CRESSET_BF16, CRESSET_U16, CRESSET_U32, CRESSET_U64, CRESSET_F8E4M3FN,
+    CRESSET_F8E5M2, CRESSET_F8E4M3FNUZ, CRESSET_F8E5M2FNUZ, CRESSET_F8E8M0FNU
+};
+
+enum { CRESSET_NONE, CRESSET_TENSOR, CRESSET_INT, CRESSET_FLOAT, CRESSET_BOOLEAN, CRESSET_STRING };
+
+/* One input or output. */
+typedef struct cresset_value {
+    size_t struct_size;      /* sizeof(cresset_value): also in outputs, before the call */
+    int32_t kind;            /* of an output: written by the call */
+    int32_t dtype, rank;
+    void *data;              /* first element; of an output: NULL, and the library allocates, or room for the result */
+    const int64_t *size;     /* `rank` numbers */
+    const int64_t *stride;   /* in elements; NULL: row-major */
+    int64_t integer;         /* CRESSET_INT, CRESSET_BOOLEAN */
+    double number;           /* CRESSET_FLOAT */
+    size_t capacity;         /* of an output with room: bytes at `data` */
+    void *owner;             /* the library's; not to be touched */
+} cresset_value;
+
+/* A dimension: fixed (min == max), or a symbol or expression between min and max (INT64_MAX: no upper bound). */
+typedef struct cresset_dim { const char *text; int64_t min, max; } cresset_dim;
+typedef struct cresset_value_info {
+    const char *name;
+    int32_t kind, dtype, rank;
+    const cresset_dim *dims;
+    const char *constant;    /* an input that must have this value ("3", "'mean'", "None"); else NULL */
+} cresset_value_info;
+typedef struct cresset_method_info {
+    const char *name;        /* "forward", or the archive's name for it */
+    const cresset_value_info *inputs, *outputs;
+    int32_t ninputs, noutputs;
+    const char *in_spec, *out_spec; /* pytree texts: how PyTorch nests arguments and results */
+} cresset_method_info;
+typedef struct cresset_state_info { const char *name; int32_t dtype, rank; const int64_t *size; int32_t is_mutable; } cresset_state_info;
+
+typedef struct cresset_instance cresset_instance;
+
+typedef struct cresset_options {
+    size_t struct_size;
+    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's */
+    const char *weights;       /* path, for models compiled with --weights beside; NULL: beside the library */
+    void *(*alloc)(void *user, size_t size); /* for results and working memory: 64-byte aligned, or NULL; both or none */
+    void (*free)(void *user, void *p);
+    void *user;
+} cresset_options;
+
+typedef struct cresset_api {
+    size_t struct_size;
+    uint32_t major, minor;
+    const char *name, *id;     /* the model's name; a digest of program and weights */
+    const cresset_method_info *methods;
+    int32_t nmethods;
+    const cresset_state_info *state; /* parameters and buffers by name */
+    int32_t nstate;
+    const char *target;        /* "x86-64", "x86-64+avx512", ... */
+    int (*create)(const struct cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room);
+    void (*destroy)(cresset_instance *instance); /* NULL is legal */
+    /* Inputs and outputs are flat, in the order of the method's info. All or nothing: on failure no output is written and
+     * no state has changed, except that a failure inside the model may leave its mutable buffers half-way. */
+    int (*run)(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs,
+               char *message, size_t room);
+    /* Gives back what a run allocated for an output; harmless on others. */
+    void (*release)(cresset_instance *instance, cresset_value *value);
+    /* Copies a parameter or buffer out of, or a mutable buffer into, the instance. */
+    int (*get_state)(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message, size_t room);
+    int (*set_state)(cresset_instance *instance, const char *name, const void *data, size_t size, char *message, size_t room);
+    /* Seeds the generator of random ops (torch.manual_seed). */
+    void (*seed)(cresset_instance *instance, uint64_t seed);
+} cresset_api;
+
+/* The one symbol of a compiled model. NULL when `major` is not the version it was made for. */
+const cresset_api *cresset_model(uint32_t major);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

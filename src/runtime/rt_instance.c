@@ -1,0 +1,235 @@
+/* rt_instance.c: the functions behind cresset_api: instances of a model, their weights, state, threads and generator.
+ *
+ * Weights are part of the library, or a file beside it that is mapped once per library and shared by all instances: 64
+ * bytes of header (magic, the model's id, zeros), then the bytes. Mutable buffers are copied per instance; runs of an
+ * instance that write them take its lock, others run side by side. */
+#define _GNU_SOURCE
+#include "runtime/rt_model.h"
+#include "runtime/rt_random.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WEIGHTS_HEADER = 64 };
+static const char weights_magic[8] = RT_WEIGHTS_MAGIC;
+
+struct cresset_instance {
+    const cresset_api *api;
+    const rt_model *model;
+    rt_pool *pool;
+    rt_layouts *layouts;
+    const uint8_t *weights;
+    void *map;               /* of the file beside; NULL: inside */
+    size_t map_size;
+    uint8_t **state;         /* one per state entry; NULL: not mutable */
+    pthread_mutex_t lock;
+    rt_generator generator;
+    void *(*alloc)(void *, size_t);
+    void (*free)(void *, void *);
+    void *user;
+};
+
+static void *plain_alloc(void *user, size_t size) {
+    (void)user;
+    void *p = NULL;
+    return posix_memalign(&p, 64, size ? size : 1) ? NULL : p;
+}
+
+static void plain_free(void *user, void *p) {
+    (void)user;
+    free(p);
+}
+
+static rt_ctx context(const cresset_instance *m, char *message, size_t room) {
+    return (rt_ctx){ .alloc = m->alloc, .free = m->free, .user = m->user, .pool = m->pool, .error = message, .error_size = room };
+}
+
+static int fail(char *message, size_t room, int code, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int fail(char *message, size_t room, int code, const char *format, ...) {
+    if (message && room) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(message, room, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+/* ---- weights ---- */
+
+/* Where the file beside the library is: LIBRARY without its suffix + ".weights". */
+static int weights_path(const cresset_api *api, char *path, size_t room) {
+    Dl_info info;
+    if (!dladdr((const void *)api, &info) || !info.dli_fname) return 1;
+    const char *name = info.dli_fname, *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
+    int stem = (int)(dot && (!slash || dot > slash) ? (size_t)(dot - name) : strlen(name));
+    return snprintf(path, room, "%.*s.weights", stem, name) >= (int)room;
+}
+
+static int map_weights(cresset_instance *m, const char *given, char *message, size_t room) {
+    char found[4096];
+    const char *path = given;
+    if (!path) {
+        if (weights_path(m->api, found, sizeof found)) return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot tell where the weights are: set options.weights");
+        path = found;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot open the weights %s: %s; keep them beside the library or set options.weights", path, strerror(errno));
+    struct stat st;
+    uint64_t want = WEIGHTS_HEADER + m->model->weight_bytes;
+    void *map = MAP_FAILED;
+    if (!fstat(fd, &st) && (uint64_t)st.st_size == want) map = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED) return fail(message, room, CRESSET_BAD_WEIGHTS, "%s is not the weights of this model: it must have %llu bytes", path, (unsigned long long)want);
+    const uint8_t *bytes = map;
+    char id[WEIGHTS_HEADER - sizeof weights_magic] = "";
+    strncpy(id, m->model->id, sizeof id - 1);
+    if (memcmp(bytes, weights_magic, sizeof weights_magic) || memcmp(bytes + sizeof weights_magic, id, sizeof id)) {
+        munmap(map, (size_t)want);
+        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s holds the weights of another model: compile them together", path);
+    }
+    m->map = map;
+    m->map_size = (size_t)want;
+    m->weights = bytes + WEIGHTS_HEADER;
+    return CRESSET_OK;
+}
+
+/* ---- life ---- */
+
+static int usable_threads(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return n < 1 ? 1 : n;
+}
+
+void rt_api_destroy(cresset_instance *m) {
+    if (!m) return;
+    rt_ctx ctx = context(m, NULL, 0);
+    for (int32_t i = 0; m->state && i < m->model->nstates; i++) free(m->state[i]);
+    free(m->state);
+    rt_layouts_release(&ctx, m->layouts);
+    rt_pool_release(m->pool);
+    if (m->map) munmap(m->map, m->map_size);
+    rt_generator_dispose(&m->generator);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+static int copy_state(cresset_instance *m) {
+    m->state = calloc((size_t)m->model->nstates + 1, sizeof *m->state);
+    if (!m->state) return 1;
+    for (int32_t i = 0; i < m->model->nstates; i++) {
+        const rt_state *s = &m->model->states[i];
+        if (!s->is_mutable) continue;
+        m->state[i] = plain_alloc(NULL, s->bytes);
+        if (!m->state[i]) return 1;
+        memcpy(m->state[i], m->weights + s->offset, s->bytes);
+    }
+    return 0;
+}
+
+int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
+    if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
+    cresset_options o = { .struct_size = sizeof o };
+    if (options) {
+        if (options->struct_size < sizeof(size_t) + sizeof(int32_t)) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.struct_size is not set");
+        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
+    }
+    if (!o.alloc != !o.free) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
+    cresset_instance *m = calloc(1, sizeof *m);
+    if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+    m->api = api;
+    m->model = ((const rt_library *)(const void *)api)->model;
+    m->alloc = o.alloc ? o.alloc : plain_alloc;
+    m->free = o.free ? o.free : plain_free;
+    m->user = o.user;
+    pthread_mutex_init(&m->lock, NULL);
+    rt_generator_init(&m->generator, RT_GENERATOR_DEFAULT_SEED);
+    m->weights = m->model->weights;
+    int code = m->weights || !m->model->weight_bytes ? CRESSET_OK : map_weights(m, o.weights, message, room);
+    if (!code) {
+        rt_ctx ctx = context(m, NULL, 0);
+        m->layouts = rt_layouts_create(&ctx, m->model->nmethods);
+        if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+    }
+    if (code) {
+        rt_api_destroy(m);
+        return code;
+    }
+    m->pool = rt_pool_create(o.threads > 0 ? o.threads : usable_threads());
+    *out = m;
+    return CRESSET_OK;
+}
+
+/* ---- running ---- */
+
+static int code_of(int code) {
+    switch (code) {
+    case RT_OK: return CRESSET_OK;
+    case RT_ENOMEM: return CRESSET_OUT_OF_MEMORY;
+    case RT_EVALUE: return CRESSET_BAD_INPUT;
+    default: return CRESSET_RUN_FAILED;
+    }
+}
+
+int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs, char *message, size_t room) {
+    if (!m) return fail(message, room, CRESSET_BAD_ARGUMENT, "instance is NULL");
+    if (method < 0 || method >= m->model->nmethods) return fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method, m->model->nmethods);
+    const rt_method *what = m->model->methods[method];
+    char text[256] = "";
+    rt_ctx ctx = context(m, text, sizeof text);
+    rt_host host = { m->weights, m->state, &m->generator, m->layouts };
+    if (what->writes_state) pthread_mutex_lock(&m->lock);
+    int code = rt_method_run(&ctx, what, &host, inputs, ninputs, outputs, noutputs);
+    if (what->writes_state) pthread_mutex_unlock(&m->lock);
+    return code ? fail(message, room, code_of(code), "%s", *text ? text : "out of memory") : CRESSET_OK;
+}
+
+void rt_api_release(cresset_instance *m, cresset_value *value) {
+    if (!m || !value) return;
+    rt_ctx ctx = context(m, NULL, 0);
+    rt_value_release(&ctx, value);
+}
+
+static const rt_state *find_state(const cresset_instance *m, const char *name, int32_t *at) {
+    for (int32_t i = 0; name && i < m->model->nstates; i++)
+        if (!strcmp(m->model->states[i].name, name)) return *at = i, &m->model->states[i];
+    return NULL;
+}
+
+int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
+    int32_t i = 0;
+    const rt_state *s = m ? find_state(m, name, &i) : NULL;
+    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the model has no parameter or buffer '%s'", name ? name : "(null)");
+    if (!data || capacity < s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name, (unsigned long long)s->bytes, data ? capacity : 0);
+    pthread_mutex_lock(&m->lock);
+    memcpy(data, m->state[i] ? m->state[i] : m->weights + s->offset, s->bytes);
+    pthread_mutex_unlock(&m->lock);
+    return CRESSET_OK;
+}
+
+int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
+    int32_t i = 0;
+    const rt_state *s = m ? find_state(m, name, &i) : NULL;
+    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the model has no parameter or buffer '%s'", name ? name : "(null)");
+    if (!m->state[i]) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
+    if (!data || size != s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name, (unsigned long long)s->bytes, data ? size : 0);
+    pthread_mutex_lock(&m->lock);
+    memcpy(m->state[i], data, size);
+    pthread_mutex_unlock(&m->lock);
+    return CRESSET_OK;
+}
+
+void rt_api_seed(cresset_instance *m, uint64_t value) {
+    if (m) rt_generator_manual_seed(&m->generator, value);
+}

@@ -1,0 +1,704 @@
+/* rt_method.c: runs one method of a compiled model: checks and binds the inputs, lays out memory, walks the steps.
+ *
+ * A run has one frame: the slots of its numbers and an address per buffer. Scratch buffers whose sizes follow from the
+ * inputs share one arena, laid out when the sizes are bound (and remembered: rt_layouts); those whose sizes depend on
+ * data are allocated by the step that fills them. Nothing of the caller's is written before all inputs are checked. */
+#include "runtime/rt_model.h"
+#include "runtime/rt_random.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, KEPT_LAYOUTS = 8 };
+
+typedef struct frame {
+    const rt_ctx *ctx;
+    const rt_method *m;
+    const rt_host *host;
+    int64_t *slots;
+    char **at;         /* per buffer */
+    void **copied;     /* per input: scratch that holds it in the expected layout, or NULL */
+    char *arena;
+    bool *late;        /* per buffer: allocated alone */
+} frame;
+
+/* ---- layouts: where scratch buffers lie in the arena ---- */
+
+typedef struct layout { uint64_t used; int64_t bytes, *offset, *key; } layout;
+struct rt_layouts { pthread_mutex_t lock; uint64_t clock; int32_t nmethods; struct { const rt_method *method; layout kept[KEPT_LAYOUTS]; } of[]; };
+
+rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
+    size_t size = sizeof(rt_layouts) + (size_t)nmethods * sizeof ((rt_layouts *)0)->of[0];
+    rt_layouts *l = ctx->alloc(ctx->user, size);
+    if (!l) return NULL;
+    memset(l, 0, size);
+    l->nmethods = nmethods;
+    pthread_mutex_init(&l->lock, NULL);
+    return l;
+}
+
+void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l) {
+    if (!l) return;
+    for (int32_t i = 0; i < l->nmethods; i++)
+        for (int k = 0; k < KEPT_LAYOUTS; k++)
+            if (l->of[i].kept[k].key) ctx->free(ctx->user, l->of[i].kept[k].key);
+    pthread_mutex_destroy(&l->lock);
+    ctx->free(ctx->user, l);
+}
+
+static bool in_arena(const rt_buffer *b) { return b->kind == RT_BUFFER_SCRATCH && !b->late; }
+
+/* Each buffer goes to the lowest gap among those that live at the same time. */
+static int64_t lay_out(const frame *f, int64_t *offset) {
+    const rt_method *m = f->m;
+    int64_t total = 0;
+    for (int32_t i = 0; i < m->nbuffers; i++) {
+        const rt_buffer *b = &m->buffers[i];
+        if (!in_arena(b)) continue;
+        int64_t size = (f->slots[b->bytes] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, at = 0;
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (int32_t k = 0; k < i; k++) {
+                const rt_buffer *o = &m->buffers[k];
+                if (!in_arena(o) || o->last < b->first || b->last < o->first) continue;
+                int64_t end = offset[k] + (f->slots[o->bytes] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+                if (offset[k] < at + size && at < end) at = end, moved = true;
+            }
+        }
+        offset[i] = at;
+        if (at + size > total) total = at + size;
+    }
+    return total;
+}
+
+static bool known(const layout *l, const frame *f) {
+    if (!l->key) return false;
+    for (int32_t i = 0; i < f->m->nbinds; i++)
+        if (l->key[i] != f->slots[f->m->binds[i].slot]) return false;
+    return true;
+}
+
+/* offset: room for nbuffers numbers. */
+static int64_t find_layout(const frame *f, int64_t *offset) {
+    rt_layouts *l = f->host->layouts;
+    const rt_method *m = f->m;
+    int32_t at = -1, oldest = 0;
+    for (int32_t i = 0; l && i < l->nmethods && at < 0; i++) {
+        if (!l->of[i].method) __atomic_store_n(&l->of[i].method, m, __ATOMIC_RELAXED);
+        if (l->of[i].method == m) at = i;
+    }
+    if (at < 0) return lay_out(f, offset);
+    pthread_mutex_lock(&l->lock);
+    layout *kept = l->of[at].kept;
+    for (int32_t k = 0; k < KEPT_LAYOUTS; k++) {
+        if (known(&kept[k], f)) {
+            kept[k].used = ++l->clock;
+            memcpy(offset, kept[k].offset, (size_t)m->nbuffers * sizeof *offset);
+            int64_t bytes = kept[k].bytes;
+            pthread_mutex_unlock(&l->lock);
+            return bytes;
+        }
+        if (kept[k].used < kept[oldest].used) oldest = k;
+    }
+    pthread_mutex_unlock(&l->lock);
+    int64_t bytes = lay_out(f, offset), *key = f->ctx->alloc(f->ctx->user, ((size_t)m->nbinds + (size_t)m->nbuffers) * sizeof *key + 1);
+    if (!key) return bytes; /* not remembered */
+    for (int32_t i = 0; i < m->nbinds; i++) key[i] = f->slots[m->binds[i].slot];
+    memcpy(key + m->nbinds, offset, (size_t)m->nbuffers * sizeof *offset);
+    pthread_mutex_lock(&l->lock);
+    if (kept[oldest].key) f->ctx->free(f->ctx->user, kept[oldest].key);
+    kept[oldest] = (layout){ ++l->clock, bytes, key + m->nbinds, key };
+    pthread_mutex_unlock(&l->lock);
+    return bytes;
+}
+
+/* ---- windows ---- */
+
+static rt_view view_of(const frame *f, int32_t window) {
+    const rt_window *w = &f->m->windows[window];
+    const int32_t *dims = f->m->dims + w->dims;
+    rt_view v = { .rank = w->rank, .dtype = w->dtype };
+    for (int d = 0; d < w->rank; d++) {
+        v.size[d] = f->slots[dims[d]];
+        v.stride[d] = f->slots[dims[w->rank + d]];
+    }
+    char *base = f->at[w->buffer];
+    v.p = base ? base + f->slots[w->offset] * rt_itemsize(w->dtype) : NULL;
+    return v;
+}
+
+/* Memory for a buffer whose size was not known at the start. */
+static int need(frame *f, int32_t window) {
+    int32_t i = f->m->windows[window].buffer;
+    const rt_buffer *b = &f->m->buffers[i];
+    if (f->at[i] || !b->late) return RT_OK;
+    f->at[i] = b->kind == RT_BUFFER_RESULT ? f->ctx->alloc(f->ctx->user, (size_t)f->slots[b->bytes] + 1) : rt_scratch(f->ctx, (size_t)f->slots[b->bytes]);
+    f->late[i] = true;
+    return f->at[i] ? RT_OK : rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+}
+
+static void drop_late(frame *f, int32_t step) {
+    for (int32_t i = 0; i < f->m->nbuffers; i++) {
+        const rt_buffer *b = &f->m->buffers[i];
+        if (!f->late[i] || b->kind != RT_BUFFER_SCRATCH || b->last > step) continue;
+        rt_scratch_free(f->ctx, f->at[i]);
+        f->at[i] = NULL;
+        f->late[i] = false;
+    }
+}
+
+/* ---- steps ---- */
+
+/* Arguments of one step, unpacked: on the stack, or in scratch for a step of many (cat of a hundred tensors). */
+typedef struct room {
+    rt_arg *arg;
+    rt_view *view, *out;
+    const rt_view **list;
+    int64_t *ints;
+    double *floats;
+    int nview, nlist, nints, nfloats;
+} room;
+
+static double real(int64_t bits) { double f; memcpy(&f, &bits, sizeof f); return f; }
+
+/* Bytes of the room of a step. */
+static size_t measure(const frame *f, const rt_step *s, room *r) {
+    *r = (room){ 0 };
+    for (int i = 0; i < s->nargs; i++) {
+        const rt_operand_ref *a = &f->m->args[s->args + i];
+        if (a->kind == RT_A_WINDOW) r->nview++;
+        else if (a->kind == RT_A_WINDOWS) r->nview += (int)a->n, r->nlist += (int)a->n;
+        else if (a->kind == RT_A_INTS) r->nints += (int)a->n;
+        else if (a->kind == RT_A_FLOATS || a->kind == RT_A_COMPLEX) r->nfloats += (int)a->n;
+    }
+    return s->nargs * sizeof *r->arg + ((size_t)r->nview + s->nout) * sizeof *r->view + (size_t)r->nlist * sizeof *r->list +
+           (size_t)r->nints * sizeof *r->ints + (size_t)r->nfloats * sizeof *r->floats;
+}
+
+static void divide(const rt_step *s, room *r, char *memory) {
+    r->view = (rt_view *)(void *)memory;
+    r->out = r->view + r->nview;
+    r->arg = (rt_arg *)(void *)(r->out + s->nout);
+    r->list = (const rt_view **)(void *)(r->arg + s->nargs);
+    r->ints = (int64_t *)(void *)(r->list + r->nlist);
+    r->floats = (double *)(void *)(r->ints + r->nints);
+    r->nview = r->nlist = r->nints = r->nfloats = 0;
+}
+
+static void argument(const frame *f, const rt_operand_ref *from, room *r, rt_arg *to) {
+    const int32_t *list = f->m->lists + from->at;
+    *to = (rt_arg){ .kind = RT_ARG_NONE, .n = from->n };
+    switch (from->kind) {
+    case RT_A_NONE: return;
+    case RT_A_WINDOW:
+        r->view[r->nview] = view_of(f, from->at);
+        to->kind = RT_ARG_VIEW, to->u.view = &r->view[r->nview++];
+        return;
+    case RT_A_WINDOWS:
+        to->kind = RT_ARG_VIEWS, to->u.views = &r->list[r->nlist];
+        for (uint32_t i = 0; i < from->n; i++) {
+            r->list[r->nlist++] = list[i] < 0 ? NULL : &r->view[r->nview];
+            if (list[i] >= 0) r->view[r->nview++] = view_of(f, list[i]);
+        }
+        return;
+    case RT_A_INT: to->kind = RT_ARG_INT, to->u.i = f->slots[from->at]; return;
+    case RT_A_FLOAT: to->kind = RT_ARG_FLOAT, to->u.f = real(f->slots[from->at]); return;
+    case RT_A_INTS:
+        to->kind = RT_ARG_INTS, to->u.ints = &r->ints[r->nints];
+        for (uint32_t i = 0; i < from->n; i++) r->ints[r->nints++] = f->slots[list[i]];
+        return;
+    case RT_A_FLOATS:
+    case RT_A_COMPLEX:
+        to->kind = from->kind == RT_A_FLOATS ? RT_ARG_FLOATS : RT_ARG_COMPLEX;
+        to->u.floats = &r->floats[r->nfloats];
+        for (uint32_t i = 0; i < from->n; i++) r->floats[r->nfloats++] = real(f->slots[list[i]]);
+        return;
+    case RT_A_STR: to->kind = RT_ARG_STR, to->u.str = f->m->texts[from->at]; return;
+    default: to->kind = RT_ARG_GENERATOR, to->u.generator = f->host->generator; return;
+    }
+}
+
+static int call_kernel(frame *f, const rt_step *s, room *r) {
+    const int32_t *outs = f->m->lists + s->outs;
+    int nout = s->kind == RT_STEP_KERNEL ? s->nout : 0;
+    for (int i = 0; i < s->nargs; i++) argument(f, &f->m->args[s->args + i], r, &r->arg[i]);
+    for (int i = 0; i < nout; i++) {
+        r->out[i] = (rt_view){ .p = NULL };
+        if (outs[i] < 0) continue; /* an undefined result */
+        int code = need(f, outs[i]);
+        if (code) return code;
+        r->out[i] = view_of(f, outs[i]);
+    }
+    rt_scalar number = { .kind = RT_ARG_NONE };
+    int64_t count[RT_MAX_RANK] = { 0 };
+    rt_call call = { r->arg, r->out, s->nargs, nout, s->kind == RT_STEP_COUNT ? RT_COUNT : RT_FILL, count, &number };
+    int code = s->u.kernel(f->ctx, &call);
+    if (code) return code;
+    if (s->kind == RT_STEP_COUNT)
+        for (int i = 0; i < s->nout; i++) f->slots[outs[i]] = count[i];
+    if (s->kind == RT_STEP_NUMBER) {
+        f->slots[outs[0]] = number.i;
+        if (number.kind == RT_ARG_FLOAT) memcpy(&f->slots[outs[0]], &number.f, sizeof number.f);
+    }
+    return RT_OK;
+}
+
+static int run_kernel(frame *f, const rt_step *s) {
+    _Alignas(16) char small[8192];
+    room r;
+    size_t size = measure(f, s, &r);
+    char *memory = size <= sizeof small ? small : rt_scratch(f->ctx, size);
+    if (!memory) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    divide(s, &r, memory);
+    int code = call_kernel(f, s, &r);
+    if (memory != small) rt_scratch_free(f->ctx, memory);
+    return code;
+}
+
+static int run_block(frame *f, const rt_step *s) {
+    rt_view view[RT_BLOCK_MAX_PORTS];
+    rt_operand operand[RT_BLOCK_MAX_PORTS];
+    rt_scalar constant[RT_BLOCK_MAX_PORTS];
+    const rt_program *p = s->u.program;
+    for (int i = 0; i < p->nin; i++) view[i] = view_of(f, f->m->args[s->args + i].at);
+    for (int i = 0; i < p->nout; i++) {
+        int32_t w = f->m->lists[s->outs + i];
+        int code = need(f, w);
+        if (code) return code;
+        view[p->nin + i] = view_of(f, w);
+    }
+    for (int i = 0; i < p->nin + p->nout; i++) operand[i] = rt_operand_of(&view[i]);
+    for (int i = 0; i < p->nconstants; i++) {
+        const rt_operand_ref *a = &f->m->args[s->args + p->nin + i];
+        constant[i] = (rt_scalar){ .kind = RT_ARG_INT };
+        if (a->kind == RT_A_INT) constant[i].i = f->slots[a->at], constant[i].f = (double)constant[i].i;
+        else if (a->kind == RT_A_FLOAT) constant[i] = (rt_scalar){ .kind = RT_ARG_FLOAT, .f = real(f->slots[a->at]) };
+        else if (a->kind == RT_A_COMPLEX)
+            constant[i] = (rt_scalar){ .kind = RT_ARG_COMPLEX, .f = real(f->slots[f->m->lists[a->at]]), .im = real(f->slots[f->m->lists[a->at + 1]]) };
+    }
+    return rt_block_run(f->ctx, p, operand, constant);
+}
+
+static int run_copy(frame *f, const rt_step *s) {
+    int32_t to = f->m->lists[s->outs];
+    int code = need(f, to);
+    if (code) return code;
+    rt_view dst = view_of(f, to), src = view_of(f, f->m->args[s->args].at);
+    return dst.p == src.p ? RT_OK : rt_copy(f->ctx, &dst, &src);
+}
+
+static int run_fill(frame *f, const rt_step *s) {
+    int32_t to = f->m->lists[s->outs];
+    const rt_operand_ref *a = &f->m->args[s->args];
+    int code = need(f, to);
+    if (code) return code;
+    rt_view dst = view_of(f, to);
+    rt_scalar value = { .kind = RT_ARG_INT, .i = f->slots[a->at] };
+    if (a->kind == RT_A_FLOAT) value = (rt_scalar){ .kind = RT_ARG_FLOAT, .f = real(f->slots[a->at]) };
+    return rt_fill(f->ctx, &dst, value);
+}
+
+static int run_body(frame *f, const rt_method *body, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
+    rt_host host = *f->host;
+    host.layouts = NULL;
+    return rt_method_run(f->ctx, body, &host, inputs, ninputs, outputs, noutputs);
+}
+
+/* An operand of a body as the value that rt_method_run takes; sizes and strides lie in *view. */
+static cresset_value operand_value(const frame *f, const rt_operand_ref *a, rt_view *view) {
+    cresset_value v = { .struct_size = sizeof v, .kind = CRESSET_NONE };
+    if (a->kind == RT_A_WINDOW) {
+        *view = view_of(f, a->at);
+        v.kind = CRESSET_TENSOR, v.dtype = view->dtype, v.rank = view->rank, v.data = view->p, v.size = view->size, v.stride = view->stride;
+    } else if (a->kind == RT_A_INT) v.kind = CRESSET_INT, v.integer = f->slots[a->at];
+    else if (a->kind == RT_A_FLOAT) v.kind = CRESSET_FLOAT, v.number = real(f->slots[a->at]);
+    return v;
+}
+
+static rt_view value_view(const cresset_value *v) {
+    rt_view view = { .p = v->data, .rank = v->rank, .dtype = v->dtype };
+    memcpy(view.size, v->size, (size_t)v->rank * sizeof *view.size);
+    memcpy(view.stride, v->stride, (size_t)v->rank * sizeof *view.stride);
+    return view;
+}
+
+/* A body's result goes where the step says: a window of the same shape, or a slot. */
+static int take_result(frame *f, const rt_operand_ref *to, const cresset_value *v) {
+    if (to->kind == RT_A_INT) return f->slots[to->at] = v->integer, RT_OK;
+    if (to->kind == RT_A_FLOAT) return memcpy(&f->slots[to->at], &v->number, sizeof v->number), RT_OK;
+    if (to->kind != RT_A_WINDOW) return RT_OK;
+    int code = need(f, to->at);
+    if (code) return code;
+    rt_view dst = view_of(f, to->at), src = value_view(v);
+    for (int d = 0; d < dst.rank; d++)
+        if (dst.rank != src.rank || dst.size[d] != src.size[d]) return rt_fail(f->ctx, RT_ERUNTIME, "a branch gave a result of another shape than the exported program has");
+    return rt_copy(f->ctx, &dst, &src);
+}
+
+static bool truth(const cresset_value *v) {
+    if (v->kind != CRESSET_TENSOR) return v->integer;
+    const unsigned char *p = v->data;
+    for (int64_t i = 0; i < rt_itemsize(v->dtype); i++)
+        if (p[i]) return true;
+    return false;
+}
+
+enum { MOST_OPERANDS = 256 };
+
+static int run_cond(frame *f, const rt_step *s) {
+    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS];
+    rt_view views[MOST_OPERANDS], condition;
+    if (s->nargs > MOST_OPERANDS || s->nout > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a branch takes too many operands");
+    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
+    cresset_value c = operand_value(f, &args[0], &condition);
+    for (int i = 1; i < s->nargs; i++) in[i - 1] = operand_value(f, &args[i], &views[i - 1]);
+    for (int i = 0; i < s->nout; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
+    int code = run_body(f, s->u.bodies[truth(&c) ? 0 : 1], in, s->nargs - 1, out, s->nout);
+    if (code) return code;
+    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &out[i]);
+    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &out[i]);
+    return code;
+}
+
+static int run_while(frame *f, const rt_step *s) {
+    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS], held[MOST_OPERANDS];
+    rt_view views[MOST_OPERANDS];
+    if (s->nargs > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
+    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
+    for (int i = 0; i < s->nargs; i++) in[i] = operand_value(f, &args[i], &views[i]);
+    for (int i = 0; i < s->nout; i++) held[i] = (cresset_value){ .struct_size = sizeof held[i] };
+    int code;
+    for (;;) {
+        cresset_value go = { .struct_size = sizeof go };
+        code = run_body(f, s->u.bodies[0], in, s->nargs, &go, 1);
+        bool again = !code && truth(&go);
+        if (!code) rt_value_release(f->ctx, &go);
+        if (code || !again) break;
+        for (int i = 0; i < s->nout; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
+        code = run_body(f, s->u.bodies[1], in, s->nargs, out, s->nout);
+        if (code) break;
+        for (int i = 0; i < s->nout; i++) {
+            rt_value_release(f->ctx, &held[i]);
+            in[i] = held[i] = out[i];
+            in[i].owner = NULL;
+        }
+    }
+    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &in[i]);
+    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &held[i]);
+    return code;
+}
+
+/* Slice i of dimension 0. */
+static rt_view slice_of(const rt_view *v, int64_t i) {
+    rt_view part = { .p = v->p ? (char *)v->p + i * v->stride[0] * rt_itemsize(v->dtype) : NULL, .rank = v->rank - 1, .dtype = v->dtype };
+    memcpy(part.size, v->size + 1, (size_t)part.rank * sizeof *part.size);
+    memcpy(part.stride, v->stride + 1, (size_t)part.rank * sizeof *part.stride);
+    return part;
+}
+
+static int store_slice(frame *f, const rt_operand_ref *to, int64_t i, const cresset_value *v) {
+    if (to->kind != RT_A_WINDOW) return RT_OK;
+    int code = need(f, to->at);
+    if (code) return code;
+    rt_view whole = view_of(f, to->at), dst = slice_of(&whole, i), src = value_view(v);
+    return rt_copy(f->ctx, &dst, &src);
+}
+
+static int run_scan(frame *f, const rt_step *s) {
+    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS], held[MOST_OPERANDS];
+    rt_view views[MOST_OPERANDS], parts[MOST_OPERANDS];
+    if (s->nargs > MOST_OPERANDS || s->nout > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
+    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
+    for (int i = 0; i < s->nargs; i++) in[i] = operand_value(f, &args[i], &views[i]);
+    for (int i = 0; i < s->ncarried; i++) held[i] = (cresset_value){ .struct_size = sizeof held[i] };
+    int code = RT_OK;
+    int64_t n = views[s->ncarried].size[0];
+    for (int64_t i = 0; i < n && !code; i++) {
+        for (int k = s->ncarried; k < s->ncarried + s->nslices; k++) {
+            parts[k] = slice_of(&views[k], i);
+            in[k].rank = parts[k].rank, in[k].data = parts[k].p, in[k].size = parts[k].size, in[k].stride = parts[k].stride;
+        }
+        for (int k = 0; k < s->nout; k++) out[k] = (cresset_value){ .struct_size = sizeof out[k] };
+        code = run_body(f, s->u.bodies[0], in, s->nargs, out, s->nout);
+        if (code) break;
+        for (int k = s->ncarried; k < s->nout; k++) {
+            if (!code) code = store_slice(f, &outs[k], i, &out[k]);
+            rt_value_release(f->ctx, &out[k]);
+        }
+        for (int k = 0; k < s->ncarried; k++) {
+            rt_value_release(f->ctx, &held[k]);
+            in[k] = held[k] = out[k];
+            in[k].owner = NULL;
+        }
+    }
+    for (int k = 0; k < s->ncarried && !code; k++) code = take_result(f, &outs[k], &in[k]);
+    for (int k = s->ncarried; k < s->nout && !code; k++) /* without slices nothing has asked for them */
+        if (outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at);
+    for (int k = 0; k < s->ncarried; k++) rt_value_release(f->ctx, &held[k]);
+    return code;
+}
+
+static int run_step(frame *f, const rt_step *s) {
+    switch (s->kind) {
+    case RT_STEP_KERNEL:
+    case RT_STEP_COUNT:
+    case RT_STEP_NUMBER: return run_kernel(f, s);
+    case RT_STEP_BLOCK: return run_block(f, s);
+    case RT_STEP_COPY: return run_copy(f, s);
+    case RT_STEP_NUMBERS: return rt_numbers_run(f->ctx, s->u.numbers, s->nargs, f->slots);
+    case RT_STEP_FILL: return run_fill(f, s);
+    case RT_STEP_CHECK:
+        return f->slots[f->m->args[s->args].at] ? RT_OK : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
+    case RT_STEP_COND: return run_cond(f, s);
+    case RT_STEP_WHILE: return run_while(f, s);
+    default: return run_scan(f, s);
+    }
+}
+
+static int run_steps(frame *f) {
+    bool some_late = false;
+    for (int32_t i = 0; i < f->m->nbuffers; i++) some_late |= f->m->buffers[i].late;
+    for (int32_t i = 0; i < f->m->nsteps; i++) {
+        int code = run_step(f, &f->m->steps[i]);
+        if (code) return code;
+        if (some_late) drop_late(f, i);
+    }
+    return RT_OK;
+}
+
+/* ---- inputs ---- */
+
+static const char *input_name(const frame *f, int32_t i) { return f->m->info ? f->m->info->inputs[i].name : "an operand"; }
+
+static const char *const kind_names[] = { "None", "a tensor", "an integer", "a float", "a bool", "a string" };
+
+static int wrong(const frame *f, int32_t i, const char *expected, const char *came) {
+    return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), expected, came);
+}
+
+static int check_kind(const frame *f, int32_t i, const cresset_value *v) {
+    const rt_input *in = &f->m->inputs[i];
+    if (v->struct_size < offsetof(cresset_value, owner)) return rt_fail(f->ctx, RT_EVALUE, "input '%s': struct_size is not set", input_name(f, i));
+    if (v->kind < CRESSET_NONE || v->kind > CRESSET_STRING) return rt_fail(f->ctx, RT_EVALUE, "input '%s': %d is no kind of value", input_name(f, i), v->kind);
+    if (v->kind != in->kind && !(in->kind == CRESSET_FLOAT && v->kind == CRESSET_INT)) return wrong(f, i, kind_names[in->kind], kind_names[v->kind]);
+    if (v->kind != CRESSET_TENSOR) return RT_OK;
+    const rt_window *w = &f->m->windows[in->window];
+    if (v->dtype != w->dtype) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), rt_dtype_name(w->dtype), rt_dtype_name(v->dtype));
+    if (v->rank != w->rank) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must have %d dimensions, not %d", input_name(f, i), w->rank, v->rank);
+    if (v->rank && !v->size) return rt_fail(f->ctx, RT_EVALUE, "input '%s': size is NULL", input_name(f, i));
+    bool empty = false;
+    for (int d = 0; d < v->rank; d++) {
+        if (v->size[d] < 0 || (v->stride && v->stride[d] < 0)) return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d has a negative size or stride", input_name(f, i), d);
+        empty |= !v->size[d];
+    }
+    return v->data || empty ? RT_OK : rt_fail(f->ctx, RT_EVALUE, "input '%s': data is NULL", input_name(f, i));
+}
+
+static int64_t number_of(const cresset_value *v, uint8_t kind) {
+    if (kind != CRESSET_FLOAT) return v->integer;
+    double number = v->kind == CRESSET_INT ? (double)v->integer : v->number;
+    int64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+static int bind_one(frame *f, const rt_bind *b, const cresset_value *inputs) {
+    const cresset_value *v = &inputs[b->input];
+    int64_t n = b->dim < 0 ? number_of(v, f->m->inputs[b->input].kind) : v->size[b->dim];
+    if (b->check && f->slots[b->slot] != n) {
+        if (b->dim < 0) return rt_fail(f->ctx, RT_EVALUE, "input '%s' has another value than the model was exported for", input_name(f, b->input));
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be %lld, not %lld", input_name(f, b->input), b->dim, (long long)f->slots[b->slot], (long long)n);
+    }
+    if (!b->check && (n < b->min || n > b->max)) {
+        if (b->max == INT64_MAX) return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be at least %lld, not %lld", input_name(f, b->input), b->dim, (long long)b->min, (long long)n);
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be between %lld and %lld, not %lld", input_name(f, b->input), b->dim, (long long)b->min, (long long)b->max, (long long)n);
+    }
+    f->slots[b->slot] = n;
+    return RT_OK;
+}
+
+/* Symbols first: an expression such as 2*s0 is checked against what the symbols give. */
+static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
+    const rt_method *m = f->m;
+    if (ninputs != m->ninputs) return rt_fail(f->ctx, RT_EVALUE, "the method takes %d inputs, not %d", m->ninputs, ninputs);
+    if (ninputs && !inputs) return rt_fail(f->ctx, RT_EVALUE, "inputs is NULL");
+    for (int32_t i = 0; i < ninputs; i++) {
+        int code = check_kind(f, i, &inputs[i]);
+        if (code) return code;
+    }
+    for (int32_t i = 0; i < m->nbinds; i++) {
+        if (m->binds[i].check) continue;
+        int code = bind_one(f, &m->binds[i], inputs);
+        if (code) return code;
+    }
+    int code = rt_numbers_run(f->ctx, m->entry, m->nentry, f->slots);
+    for (int32_t i = 0; i < m->nbinds && !code; i++)
+        if (m->binds[i].check) code = bind_one(f, &m->binds[i], inputs);
+    for (int32_t i = 0; i < ninputs && !code; i++) {
+        const rt_input *in = &m->inputs[i];
+        if (in->kind == CRESSET_STRING && in->is_constant && (!inputs[i].data || strcmp(inputs[i].data, m->texts[in->text])))
+            code = rt_fail(f->ctx, RT_EVALUE, "input '%s' must be '%s': the model was exported for that text", input_name(f, i), m->texts[in->text]);
+    }
+    return code;
+}
+
+static rt_view input_view(const cresset_value *v) {
+    rt_view view = { .p = v->data, .rank = v->rank, .dtype = v->dtype };
+    int64_t stride = 1;
+    for (int d = v->rank; d--;) {
+        view.size[d] = v->size[d];
+        view.stride[d] = v->stride ? v->stride[d] : stride;
+        stride *= v->size[d];
+    }
+    return view;
+}
+
+static bool same_strides(const rt_view *a, const rt_view *b) {
+    for (int d = 0; d < a->rank; d++)
+        if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
+    return true;
+}
+
+/* Points the input's buffer at the caller's memory, or at a copy in the layout that the steps were made for. */
+static int place_input(frame *f, int32_t i, const cresset_value *v) {
+    const rt_input *in = &f->m->inputs[i];
+    if (in->kind != CRESSET_TENSOR) return RT_OK;
+    const rt_window *w = &f->m->windows[in->window];
+    rt_view given = input_view(v), want = view_of(f, in->window);
+    int64_t offset = f->slots[w->offset] * rt_itemsize(w->dtype);
+    if (same_strides(&want, &given) || !rt_numel(&given)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
+    int64_t last = 0;
+    for (int d = 0; d < want.rank; d++) last += (want.size[d] - 1) * want.stride[d];
+    char *copy = rt_scratch(f->ctx, (size_t)((last + 1) * rt_itemsize(w->dtype) + offset));
+    if (!copy) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    f->copied[i] = f->at[w->buffer] = copy;
+    want = view_of(f, in->window);
+    return rt_copy(f->ctx, &want, &given);
+}
+
+/* ---- outputs ---- */
+
+/* What a result carries besides its elements. */
+typedef struct owned { int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; void *data; } owned;
+
+void rt_value_release(const rt_ctx *ctx, cresset_value *v) {
+    owned *o = v->owner;
+    if (!o) return;
+    if (o->data) {
+        ctx->free(ctx->user, o->data);
+        v->data = NULL;
+    }
+    ctx->free(ctx->user, o);
+    v->owner = NULL;
+    v->size = v->stride = NULL;
+}
+
+static int give_tensor(frame *f, int32_t window, const cresset_value *wish, cresset_value *out) {
+    const rt_window *w = &f->m->windows[window];
+    rt_view v = view_of(f, window);
+    owned *o = f->ctx->alloc(f->ctx->user, sizeof *o);
+    if (!o) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    memcpy(o->size, v.size, sizeof o->size);
+    memcpy(o->stride, v.stride, sizeof o->stride);
+    o->data = NULL;
+    *out = (cresset_value){ .struct_size = wish->struct_size, .kind = CRESSET_TENSOR, .dtype = w->dtype, .rank = w->rank, .size = o->size, .stride = o->stride, .owner = o };
+    if (!wish->data) { /* the buffer is this output's alone, and becomes the caller's */
+        o->data = f->at[w->buffer];
+        out->data = v.p;
+        f->at[w->buffer] = NULL;
+        return RT_OK;
+    }
+    int64_t bytes = rt_numel(&v) * rt_itemsize(v.dtype);
+    if ((int64_t)wish->capacity < bytes) {
+        f->ctx->free(f->ctx->user, o);
+        return rt_fail(f->ctx, RT_EVALUE, "an output needs %lld bytes, but there is room for %zu", (long long)bytes, wish->capacity);
+    }
+    rt_view dst = rt_view_contiguous(wish->data, v.dtype, v.rank, v.size);
+    memcpy(o->stride, dst.stride, sizeof o->stride);
+    out->data = wish->data;
+    out->capacity = wish->capacity;
+    int code = rt_copy(f->ctx, &dst, &v);
+    if (code) f->ctx->free(f->ctx->user, o);
+    return code;
+}
+
+static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
+    int code = RT_OK;
+    int32_t done = 0;
+    for (; done < noutputs && !code; done++) {
+        const rt_output *from = &f->m->outputs[done];
+        cresset_value wish = outputs[done], *out = &outputs[done];
+        if (from->kind == CRESSET_TENSOR) code = give_tensor(f, from->at, &wish, out);
+        else {
+            *out = (cresset_value){ .struct_size = wish.struct_size, .kind = from->kind };
+            if (from->kind == CRESSET_FLOAT) out->number = real(f->slots[from->at]);
+            else if (from->kind == CRESSET_STRING) out->data = (void *)(uintptr_t)f->m->texts[from->at];
+            else if (from->kind != CRESSET_NONE) out->integer = f->slots[from->at];
+        }
+        if (code) break;
+    }
+    if (code)
+        for (int32_t i = 0; i < done; i++) rt_value_release(f->ctx, &outputs[i]);
+    return code;
+}
+
+/* ---- a run ---- */
+
+static int place_buffers(frame *f) {
+    const rt_method *m = f->m;
+    int64_t *offset = rt_scratch(f->ctx, (size_t)m->nbuffers * sizeof *offset);
+    if (!offset) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    int64_t bytes = find_layout(f, offset);
+    f->arena = bytes ? rt_scratch(f->ctx, (size_t)bytes) : NULL;
+    int code = bytes && !f->arena ? rt_fail(f->ctx, RT_ENOMEM, "out of memory: the model needs %lld bytes to run", (long long)bytes) : RT_OK;
+    for (int32_t i = 0; i < m->nbuffers && !code; i++) {
+        const rt_buffer *b = &m->buffers[i];
+        if (b->kind == RT_BUFFER_WEIGHT) f->at[i] = (char *)(uintptr_t)(f->host->weights + b->offset);
+        else if (b->kind == RT_BUFFER_STATE) f->at[i] = (char *)f->host->state[b->index];
+        else if (in_arena(b)) f->at[i] = f->arena ? f->arena + offset[i] : NULL;
+        else if (b->kind == RT_BUFFER_RESULT && !b->late) {
+            f->at[i] = f->ctx->alloc(f->ctx->user, (size_t)f->slots[b->bytes] + 1);
+            if (!f->at[i]) code = rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+        }
+    }
+    rt_scratch_free(f->ctx, offset);
+    return code;
+}
+
+static int run_frame(frame *f, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
+    int code = bind_inputs(f, inputs, ninputs);
+    if (code) return code;
+    if (noutputs != f->m->noutputs) return rt_fail(f->ctx, RT_EVALUE, "the method gives %d outputs, not %d", f->m->noutputs, noutputs);
+    if (noutputs && !outputs) return rt_fail(f->ctx, RT_EVALUE, "outputs is NULL");
+    for (int32_t i = 0; i < noutputs; i++)
+        if (outputs[i].struct_size < sizeof *outputs) return rt_fail(f->ctx, RT_EVALUE, "output %d: struct_size is not set", i);
+    code = place_buffers(f);
+    for (int32_t i = 0; i < ninputs && !code; i++) code = place_input(f, i, &inputs[i]);
+    if (!code) code = run_steps(f);
+    for (int32_t i = 0; i < ninputs && !code; i++) {
+        if (!f->copied[i] || !f->m->inputs[i].written) continue;
+        rt_view to = input_view(&inputs[i]), from = view_of(f, f->m->inputs[i].window);
+        code = rt_copy(f->ctx, &to, &from);
+    }
+    return code ? code : give_outputs(f, outputs, noutputs);
+}
+
+int rt_method_run(const rt_ctx *ctx, const rt_method *m, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
+    size_t slots = (size_t)m->nslots * sizeof(int64_t), at = (size_t)m->nbuffers * sizeof(char *), copied = (size_t)m->ninputs * sizeof(void *);
+    char *memory = rt_scratch(ctx, slots + at + copied + (size_t)m->nbuffers);
+    if (!memory) return rt_fail(ctx, RT_ENOMEM, "out of memory");
+    memset(memory, 0, slots + at + copied + (size_t)m->nbuffers);
+    frame f = { .ctx = ctx, .m = m, .host = host, .slots = (int64_t *)(void *)memory, .at = (char **)(void *)(memory + slots),
+                .copied = (void **)(void *)(memory + slots + at), .late = (bool *)(memory + slots + at + copied) };
+    memcpy(f.slots, m->constants, (size_t)m->nconstants * sizeof *f.slots);
+    int code = run_frame(&f, inputs, ninputs, outputs, noutputs);
+    for (int32_t i = 0; i < m->nbuffers; i++) {
+        if (m->buffers[i].kind == RT_BUFFER_RESULT && f.at[i]) ctx->free(ctx->user, f.at[i]); /* NULL when it was given away */
+        else if (f.late[i]) rt_scratch_free(ctx, f.at[i]);
+    }
+    for (int32_t i = 0; i < m->ninputs; i++) rt_scratch_free(ctx, f.copied[i]);
+    rt_scratch_free(ctx, f.arena);
+    rt_scratch_free(ctx, memory);
+    return code;
+}
