@@ -1,0 +1,749 @@
+/* lower.c: nodes to steps.
+ *
+ * The graph has been decomposed, so every node is a view (no step), pointwise text (a block program), a kernel, a number (no
+ * step: its expression is computed where it is needed), an assertion, or a region. What the interpreter decides per call
+ * (in place or through a temporary, copy first, count first) is decided here once, by the same rules. */
+#include "lower/build.h"
+#include "ops/rules.h"
+#include "ops/scalar.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct call {
+    const cr_node *node;
+    const cr_op *op, *base;
+    cr_arg args[CR_MAX_PARAMS]; /* of the functional op: tensors as metas, numbers as numbers */
+    int32_t window[CR_MAX_PARAMS]; /* of tensor arguments, -1 */
+    cr_meta wrapped[CR_MAX_PARAMS];
+    cr_rule rule;
+} call;
+
+static const cr_value *value(const cr__method *m, uint32_t v) { return cr_graph_value(m->g, v); }
+
+/* The window of a tensor value; made when first asked for. */
+static cr_status window_of(cr__method *m, uint32_t v, int32_t *out) {
+    if (m->window[v] < 0) {
+        int32_t buffer;
+        const cr_meta *meta = value(m, v)->meta;
+        if (!meta) return CR_FAIL(CR_EUNSUPPORTED, "'%%%s' has no known shape", value(m, v)->name);
+        CR_TRY(cr__buffer_of(m, meta, &buffer));
+        CR_TRY(cr__window(m, buffer, meta, &m->window[v]));
+    }
+    *out = m->window[v];
+    return CR_OK;
+}
+
+static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+
+/* A number value as a plain or symbolic number. */
+static cr_arg number_of(const cr__method *m, const cr_arg *a) {
+    if (a->kind != CR_ARG_VALUE) return *a;
+    const cr_value *v = value(m, (uint32_t)a->u.i);
+    bool truth;
+    if (v->type == CR_T_TENSOR || !v->expr) return *a;
+    if (cr_sym_is_bool(v->expr, &truth)) return cr_arg_bool(truth);
+    if (cr_sym_type_of(v->expr) == CR_TYPE_INT) return cr_arg_int(cr_dim_of(m->env, v->expr));
+    if (cr_sym_kind_of(v->expr) == CR_SYM_REAL) return cr_arg_float(cr_sym_real(v->expr));
+    return (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = v->expr };
+}
+
+static cr_status number_slot(cr__method *m, const cr_arg *a, int32_t *slot, uint8_t *kind) {
+    *kind = RT_A_INT;
+    if (a->kind == CR_ARG_FLOAT) {
+        int64_t bits;
+        memcpy(&bits, &a->u.f, sizeof bits);
+        *kind = RT_A_FLOAT;
+        return cr__slot_bits(m, CR_TYPE_FLOAT, bits, slot);
+    }
+    if (a->kind == CR_ARG_SYM) {
+        if (cr_sym_type_of(a->u.sym) == CR_TYPE_FLOAT) *kind = RT_A_FLOAT;
+        return cr__slot(m, a->u.sym, slot);
+    }
+    if (a->kind == CR_ARG_INT) return cr__slot_dim(m, a->u.i, slot);
+    return cr__slot_bits(m, CR_TYPE_INT, a->u.i, slot);
+}
+
+/* ---- arguments ---- */
+
+/* A number in a tensor's place: a 0-d tensor, constant or filled by a step. */
+static cr_status wrap_number(cr__method *m, call *c, int i) {
+    const cr_arg number = c->args[i];
+    cr_meta *meta = &c->wrapped[i];
+    cr_meta_init(meta, cr_arg_number_dtype(&number), (cr_device){ CR_CPU, -1 });
+    c->args[i] = (cr_arg){ .kind = CR_ARG_META, .given = 1, .u.meta = meta };
+    if (is_symbolic(&number)) {
+        rt_step s = { .kind = RT_STEP_FILL, .nargs = 1, .nout = 1, .outs = (int32_t)m->lists.n };
+        int32_t slot;
+        uint8_t kind;
+        CR_TRY(number_slot(m, &number, &slot, &kind));
+        meta->storage = 0;
+        CR_TRY(cr__scratch(m, meta, &c->window[i]));
+        s.args = (int32_t)m->args.n;
+        CR_TRY(cr__arg_add(m, (rt_operand_ref){ .kind = kind, .at = slot }));
+        CR_TRY(cr__list_add(m, c->window[i]));
+        CR_TRY(cr__step_add(m, s));
+    } else {
+        cr_tensor *t = NULL;
+        int32_t buffer;
+        CR_TRY(cr_tensor_scalar(meta->dtype, cr_arg_scalar(&number), &t));
+        cr_status status = cr_vec_push(&m->l->made, t);
+        if (status) return cr_tensor_release(t), status;
+        CR_TRY(cr__buffer_weight(m, t, &buffer));
+        CR_TRY(cr__window(m, buffer, &t->meta, &c->window[i]));
+    }
+    meta->flags |= CR_META_WRAPPED;
+    return CR_OK;
+}
+
+static cr_status list_metas(cr__method *m, const cr_arg *from, cr_arg *to) {
+    cr_arg *items = cr_arena_alloc(&m->l->arena, from->n * sizeof *items);
+    if (!items) return CR_ENOMEM;
+    *to = *from;
+    to->u.list = items;
+    for (uint32_t i = 0; i < from->n; i++) {
+        items[i] = number_of(m, &from->u.list[i]);
+        if (items[i].kind != CR_ARG_VALUE) continue;
+        const cr_meta *meta = value(m, (uint32_t)items[i].u.i)->meta;
+        items[i] = meta ? (cr_arg){ .kind = CR_ARG_META, .given = 1, .u.meta = meta } : cr_arg_none();
+    }
+    return CR_OK;
+}
+
+static cr_status prepare(cr__method *m, call *c) {
+    const cr_schema *s = &c->base->schema;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        const cr_arg *given = &c->node->args[i];
+        c->window[i] = -1;
+        if (given->kind == CR_ARG_LIST) {
+            CR_TRY(list_metas(m, given, &c->args[i]));
+            continue;
+        }
+        c->args[i] = number_of(m, given);
+        if (c->args[i].kind == CR_ARG_VALUE) {
+            uint32_t v = (uint32_t)given->u.i;
+            CR_TRY(window_of(m, v, &c->window[i]));
+            c->args[i] = (cr_arg){ .kind = CR_ARG_META, .given = given->given, .u.meta = value(m, v)->meta };
+        } else if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&c->args[i]) || c->args[i].kind == CR_ARG_SYM)) {
+            CR_TRY(wrap_number(m, c, i));
+        }
+    }
+    return CR_OK;
+}
+
+/* One argument of a kernel, from the node's own (lists name values, not metas). */
+static cr_status kernel_arg(cr__method *m, const call *c, int i) {
+    const cr_param *p = &c->base->schema.params[i];
+    const cr_arg *a = &c->args[i], *given = &c->node->args[i];
+    rt_operand_ref ref = { .kind = RT_A_NONE };
+    if (c->window[i] >= 0) ref = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[i] };
+    else if (a->kind == CR_ARG_LIST) {
+        int32_t items[512];
+        if (a->n > CR_COUNT(items)) return CR_FAIL(CR_EUNSUPPORTED, "%s: a list of %u entries", c->op->name, a->n);
+        uint8_t kind = p->type == CR_T_TENSOR ? RT_A_WINDOWS : p->type == CR_T_FLOAT || p->type == CR_T_SCALAR ? RT_A_FLOATS : RT_A_INTS, unused;
+        for (uint32_t k = 0; k < a->n; k++) {
+            const cr_arg *item = &given->u.list[k];
+            cr_arg number = a->u.list[k];
+            if (kind == RT_A_WINDOWS) {
+                items[k] = -1;
+                if (item->kind == CR_ARG_VALUE) CR_TRY(window_of(m, (uint32_t)item->u.i, &items[k]));
+            } else {
+                if (kind == RT_A_FLOATS && (number.kind == CR_ARG_INT || number.kind == CR_ARG_BOOL) && !is_symbolic(&number)) number = cr_arg_float((double)number.u.i);
+                CR_TRY(number_slot(m, &number, &items[k], &unused));
+            }
+        }
+        ref = (rt_operand_ref){ .kind = kind, .n = a->n, .at = (int32_t)m->lists.n };
+        for (uint32_t k = 0; k < a->n; k++) CR_TRY(cr__list_add(m, items[k]));
+    } else if (a->kind == CR_ARG_STR) {
+        ref.kind = RT_A_STR, ref.n = a->n;
+        CR_TRY(cr__text(m, a->u.s, &ref.at));
+    } else if (a->kind == CR_ARG_COMPLEX) {
+        int32_t parts[2];
+        uint8_t unused;
+        for (int k = 0; k < 2; k++) {
+            cr_arg part = cr_arg_float(a->u.c[k]);
+            CR_TRY(number_slot(m, &part, &parts[k], &unused));
+        }
+        ref = (rt_operand_ref){ .kind = RT_A_COMPLEX, .n = 2, .at = (int32_t)m->lists.n };
+        CR_TRY(cr__list_add(m, parts[0]));
+        CR_TRY(cr__list_add(m, parts[1]));
+    } else if (a->kind == CR_ARG_NONE) {
+        if (p->type == CR_T_GENERATOR) ref.kind = RT_A_GENERATOR;
+    } else {
+        CR_TRY(number_slot(m, a, &ref.at, &ref.kind));
+    }
+    return cr__arg_add(m, ref);
+}
+
+static cr_status kernel_args(cr__method *m, const call *c, rt_step *s) {
+    /* Lists and texts of arguments are added first by kernel_arg, so the references of one step must be contiguous: collect. */
+    CR_VEC(rt_operand_ref) refs = { 0 };
+    cr_status status = CR_OK;
+    bool generator = false;
+    for (uint16_t i = 0; i < c->base->schema.nparams; i++) {
+        size_t before = m->args.n;
+        CR_TRY_OUT(kernel_arg(m, c, i));
+        CR_TRY_OUT(cr_vec_push(&refs, m->args.at[before]));
+        m->args.n = before;
+        generator |= refs.at[refs.n - 1].kind == RT_A_GENERATOR;
+    }
+    if ((c->base->tags & CR_TAG_RANDOM) && !generator) CR_TRY_OUT(cr_vec_push(&refs, (rt_operand_ref){ .kind = RT_A_GENERATOR }));
+    s->args = (int32_t)m->args.n;
+    s->nargs = (uint16_t)refs.n;
+    for (size_t i = 0; i < refs.n; i++) CR_TRY_OUT(cr__arg_add(m, refs.at[i]));
+out:
+    cr_vec_dispose(&refs);
+    return status;
+}
+
+/* ---- results ---- */
+
+/* The node's visible value that holds result `i` of the rule (flattened), CR_NO_VALUE when undefined. */
+static uint32_t result_value(const cr__method *m, const call *c, int i) {
+    uint32_t v = c->node->first + (uint32_t)i;
+    if (v >= c->node->first + c->node->nvalues || value(m, v)->hidden) return CR_NO_VALUE;
+    return value(m, v)->type == CR_T_TENSOR && !value(m, v)->meta ? CR_NO_VALUE : v;
+}
+
+/* Does writing the target change an argument before it is read? */
+static bool clashes(const cr__method *m, const call *c, int32_t target) {
+    int32_t buffer = m->windows.at[target].buffer;
+    for (uint16_t i = 0; i < c->base->schema.nparams; i++) {
+        if (c->window[i] >= 0 && m->windows.at[c->window[i]].buffer == buffer) return true;
+        const cr_arg *given = &c->node->args[i];
+        for (uint32_t k = 0; given->kind == CR_ARG_LIST && k < given->n; k++) {
+            const cr_arg *item = &given->u.list[k];
+            if (item->kind != CR_ARG_VALUE || value(m, (uint32_t)item->u.i)->type != CR_T_TENSOR) continue;
+            int32_t w = m->window[item->u.i];
+            if (w >= 0 && m->windows.at[w].buffer == buffer) return true;
+        }
+    }
+    return false;
+}
+
+static void note_write(cr__method *m, int32_t window) {
+    rt_buffer *b = &m->buffers.at[m->windows.at[window].buffer];
+    if (b->kind == RT_BUFFER_STATE) m->writes_state = true;
+    if (b->kind == RT_BUFFER_INPUT) m->inputs.at[b->index].written = true;
+}
+
+/* Where result i is computed, and where it is copied to afterwards (-1: it is there already). */
+static cr_status target_of(cr__method *m, call *c, int i, int32_t *window, int32_t *after) {
+    *after = -1;
+    const cr_out *out = &c->rule.out[i];
+    uint32_t v = result_value(m, c, i);
+    if (c->op->variant == CR_INPLACE && !i) {
+        int32_t self = c->window[0];
+        note_write(m, self);
+        bool direct = (c->base->tags & (CR_TAG_POINTWISE | CR_TAG_UPDATES)) || c->base->row->scalar;
+        if (!direct) direct = !clashes(m, c, self) && out->alias < 0 && out->meta.dtype == c->args[0].u.meta->dtype;
+        if (direct) return *window = self, CR_OK;
+        *after = self;
+        cr_meta meta;
+        cr_meta_copy(&meta, &out->meta);
+        meta.storage = 0;
+        return cr__scratch(m, &meta, window);
+    }
+    if (v == CR_NO_VALUE) return *window = -1, CR_OK;
+    return window_of(m, v, window);
+}
+
+static cr_status lower_block(cr__method *m, call *c) {
+    const cr_scalar_program *p;
+    for (uint16_t i = 0; i < c->base->schema.nparams; i++)
+        if (is_symbolic(&c->args[i])) return CR_FAIL(CR_EUNSUPPORTED, "%s: argument '%s' is a number that only a run knows", c->op->name, c->base->schema.params[i].name);
+    CR_TRY(cr_scalar_get(c->base, c->rule.common, c->args, &p));
+    int32_t outs[RT_BLOCK_MAX_PORTS], after[RT_BLOCK_MAX_PORTS];
+    for (int i = 0; i < p->program.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
+    rt_operand_ref refs[2 * RT_BLOCK_MAX_PORTS];
+    int n = 0;
+    for (int i = 0; i < p->program.nin; i++) refs[n++] = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[p->input[i]] };
+    for (int i = 0; i < p->program.nconstants; i++) {
+        size_t before = m->args.n;
+        CR_TRY(kernel_arg(m, c, p->constant[i]));
+        refs[n++] = m->args.at[before];
+        m->args.n = before;
+    }
+    rt_step s = { .kind = RT_STEP_BLOCK, .nargs = (uint16_t)n, .nout = p->program.nout, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n, .u.program = &p->program };
+    for (int i = 0; i < n; i++) CR_TRY(cr__arg_add(m, refs[i]));
+    for (int i = 0; i < p->program.nout; i++) CR_TRY(cr__list_add(m, outs[i]));
+    return cr__step_add(m, s);
+}
+
+/* ---- kernels ---- */
+
+static int compare_symbols(const void *a, const void *b) {
+    long x = strtol(cr_sym_name(*(const cr_sym *)a) + 1, NULL, 10), y = strtol(cr_sym_name(*(const cr_sym *)b) + 1, NULL, 10);
+    return x < y ? -1 : x > y;
+}
+
+/* The sizes that the kernel's count phase finds. The rule was run without counts, so count k is the k-th symbol it made;
+ * where that symbol stands in a result, the node's own value has the symbol that later nodes use. */
+static cr_status lower_count(cr__method *m, call *c) {
+    cr_sym made[RT_MAX_RANK], mine[RT_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < c->rule.nout; i++) {
+        uint32_t v = result_value(m, c, i);
+        const cr_meta *fresh = &c->rule.out[i].meta, *known = v == CR_NO_VALUE ? NULL : value(m, v)->meta;
+        for (int d = 0; known && d < fresh->rank; d++) {
+            cr_sym e = cr_dim_sym(m->env, fresh->size[d]), k = cr_dim_sym(m->env, known->size[d]);
+            if (!e || !k) return CR_FAIL(CR_ENOMEM, "out of memory");
+            bool seen = cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0 || cr_sym_simplify(m->env, e) != e;
+            for (int j = 0; j < n; j++) seen |= made[j] == e;
+            if (seen || n == RT_MAX_RANK) continue;
+            made[n] = e;
+            mine[n++] = k;
+        }
+    }
+    cr_sym sorted[RT_MAX_RANK];
+    memcpy(sorted, made, sizeof *made * (size_t)n);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_symbols);
+    rt_step s = { .kind = RT_STEP_COUNT, .nout = (uint16_t)n, .u.kernel = c->base->row->kernel };
+    CR_TRY(kernel_args(m, c, &s));
+    s.outs = (int32_t)m->lists.n;
+    int32_t slots[RT_MAX_RANK];
+    for (int k = 0; k < n; k++) {
+        CR_TRY(cr__slot_define(m, sorted[k], CR__SLOT_LATE, &slots[k]));
+        CR_TRY(cr__list_add(m, slots[k]));
+    }
+    CR_TRY(cr__step_add(m, s));
+    for (int k = 0; k < n; k++) {
+        if (mine[k] == made[k] || cr__slot_find(m, mine[k]) >= 0) continue;
+        int32_t slot = cr__slot_find(m, made[k]);
+        if (cr_sym_kind_of(mine[k]) == CR_SYM_SYMBOL) CR_TRY(cr_map_put(&m->slots, &mine[k], sizeof mine[k], (uint64_t)slot));
+    }
+    return CR_OK;
+}
+
+/* item() and the like: the kernel gives a number, which is the value's symbol from here on. */
+static cr_status lower_number(cr__method *m, call *c) {
+    const cr_value *v = value(m, c->node->first);
+    rt_step s = { .kind = RT_STEP_NUMBER, .nout = 1, .u.kernel = c->base->row->kernel };
+    if (!v->expr) return CR_FAIL(CR_EUNSUPPORTED, "%s: a complex number as a result has no native form", c->op->name);
+    if (cr_sym_kind_of(v->expr) != CR_SYM_SYMBOL || cr__slot_find(m, v->expr) >= 0) return CR_OK; /* the rule knew it */
+    CR_TRY(kernel_args(m, c, &s));
+    int32_t slot;
+    CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_LATE, &slot));
+    s.outs = (int32_t)m->lists.n;
+    CR_TRY(cr__list_add(m, slot));
+    return cr__step_add(m, s);
+}
+
+static cr_status lower_kernel(cr__method *m, call *c) {
+    const cr_row *row = c->base->row;
+    bool all_views = c->rule.nout > 0;
+    for (int i = 0; i < c->rule.nout; i++) all_views &= c->rule.out[i].alias >= 0;
+    if (all_views && (c->base->tags & CR_TAG_VIEW)) return CR_OK;
+    if (!row->kernel) return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
+    if (c->rule.nout == 1 && c->rule.out[0].scalar) return lower_number(m, c);
+    if (c->rule.nout > 512) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results", c->op->name, c->rule.nout);
+    if (c->base->tags & CR_TAG_DATA_DEPENDENT) CR_TRY(lower_count(m, c));
+    int32_t outs[512], after[512];
+    for (int i = 0; i < c->rule.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
+    bool updates = (c->base->tags & CR_TAG_UPDATES) && !(c->base->tags & CR_TAG_RANDOM);
+    if (updates && outs[0] != c->window[0]) CR_TRY(cr__copy_step(m, c->window[0], outs[0]));
+    for (uint16_t i = 0; i < c->base->schema.nparams; i++)
+        if (c->base->schema.params[i].writes && c->window[i] >= 0) note_write(m, c->window[i]);
+    rt_step s = { .kind = RT_STEP_KERNEL, .nout = (uint16_t)c->rule.nout, .u.kernel = row->kernel };
+    CR_TRY(kernel_args(m, c, &s));
+    s.outs = (int32_t)m->lists.n;
+    for (int i = 0; i < c->rule.nout; i++) CR_TRY(cr__list_add(m, outs[i]));
+    CR_TRY(cr__step_add(m, s));
+    for (int i = 0; i < c->rule.nout; i++)
+        if (after[i] >= 0) CR_TRY(cr__copy_step(m, outs[i], after[i]));
+    return CR_OK;
+}
+
+/* ---- assertions ---- */
+
+static cr_status lower_assert(cr__method *m, call *c, bool *done) {
+    *done = true;
+    cr_arg a = c->args[0];
+    cr_sym e = a.kind == CR_ARG_SYM ? a.u.sym : a.kind == CR_ARG_INT ? cr_dim_sym(m->env, a.u.i) : NULL;
+    if (!strcmp(c->base->schema.name, "_assert_scalar")) {
+        if (a.kind == CR_ARG_BOOL && a.u.i) return CR_OK;
+        if (a.kind == CR_ARG_BOOL) e = cr_sym_bool(m->env, false);
+        if (e && cr_sym_type_of(e) == CR_TYPE_INT) e = cr_sym_compare(m->env, e, CR_NE, cr_sym_int(m->env, 0));
+        if (!e) return CR_FAIL(CR_EUNSUPPORTED, "_assert_scalar on a float has no native form");
+        return cr__check_step(m, e, c->args[1].kind == CR_ARG_STR ? c->args[1].u.s : "an assertion of the model failed");
+    }
+    if (!strcmp(c->base->schema.name, "sym_constrain_range") || !strcmp(c->base->schema.name, "sym_constrain_range_for_size")) {
+        for (int i = 1; i <= 2 && e; i++) {
+            if (c->args[i].kind != CR_ARG_INT) continue;
+            cr_sym bound = cr_sym_compare(m->env, e, i == 1 ? CR_GE : CR_LE, cr_sym_int(m->env, c->args[i].u.i));
+            if (cr_sym_truth(m->env, bound) == CR_YES && cr_sym_kind_of(e) != CR_SYM_SYMBOL) continue;
+            char text[128];
+            snprintf(text, sizeof text, "a size that depends on data is %s %lld, which the model excludes", i == 1 ? "below" : "above", (long long)c->args[i].u.i);
+            CR_TRY(cr__check_step(m, bound, text));
+        }
+        return CR_OK;
+    }
+    *done = !strcmp(c->base->schema.name, "_assert_tensor_metadata"); /* held when the program was lowered */
+    return CR_OK;
+}
+
+/* ---- regions ---- */
+
+static cr_status collect_symbols(cr__method *m, cr__symbols *all, cr_sym e) {
+    if (!e) return CR_OK;
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) {
+        for (size_t i = 0; i < all->n; i++)
+            if (all->at[i] == e) return CR_OK;
+        return cr__slot_find(m, e) >= 0 ? cr_vec_push(all, e) : CR_OK;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++) CR_TRY(collect_symbols(m, all, cr_sym_operand(e, i)));
+    return CR_OK;
+}
+
+/* Numbers of the outer graph that the body's sizes mention. */
+static cr_status outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *all) {
+    for (uint32_t v = 0; v < cr_graph_value_count(body); v++) {
+        const cr_value *x = cr_graph_value(body, v);
+        if (x->node == CR_NO_NODE) continue;
+        CR_TRY(collect_symbols(m, all, x->expr));
+        for (int d = 0; x->meta && d < x->meta->rank; d++) {
+            if (!cr_dim_is_plain(x->meta->size[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->size[d])));
+            if (!cr_dim_is_plain(x->meta->stride[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->stride[d])));
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status region_operand(cr__method *m, const cr_arg *given, rt_operand_ref *out) {
+    cr_arg a = number_of(m, given);
+    *out = (rt_operand_ref){ .kind = RT_A_NONE };
+    if (a.kind == CR_ARG_VALUE) {
+        out->kind = RT_A_WINDOW;
+        return window_of(m, (uint32_t)a.u.i, &out->at);
+    }
+    if (a.kind == CR_ARG_NONE) return CR_OK;
+    return number_slot(m, &a, &out->at, &out->kind);
+}
+
+static cr_status region_results(cr__method *m, const cr_node *node, rt_operand_ref *outs) {
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = value(m, node->first + i);
+        outs[i] = (rt_operand_ref){ .kind = RT_A_NONE };
+        if (v->type == CR_T_TENSOR && v->meta) {
+            outs[i].kind = RT_A_WINDOW;
+            CR_TRY(window_of(m, node->first + i, &outs[i].at));
+        } else if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {
+            outs[i].kind = cr_sym_type_of(v->expr) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT;
+            CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_LATE, &outs[i].at));
+        }
+    }
+    return CR_OK;
+}
+
+/* Where a region's parts are among its arguments. */
+typedef struct region { const char *name; uint8_t kind, graphs, ngraphs, condition, lists; } region; /* lists: the first list of operands */
+static const region regions[] = {
+    { "cond", RT_STEP_COND, 1, 2, 1, 3 }, { "while_loop", RT_STEP_WHILE, 0, 2, 0, 2 },
+    { "map_impl", RT_STEP_SCAN, 0, 1, 0, 1 }, { "scan", RT_STEP_SCAN, 0, 1, 0, 1 },
+};
+
+static uint16_t list_length(const cr_arg *a) { return a->kind == CR_ARG_LIST ? (uint16_t)a->n : 0; }
+
+typedef CR_VEC(rt_operand_ref) operand_refs;
+
+/* The condition, the operands, then the outer numbers that the bodies need. */
+static cr_status region_operands(cr__method *m, const cr_node *node, const region *r, const cr__symbols *symbols, operand_refs *out) {
+    rt_operand_ref one;
+    if (r->condition) {
+        CR_TRY(region_operand(m, &node->args[0], &one));
+        CR_TRY(cr_vec_push(out, one));
+    }
+    for (int k = r->lists; k < node->nargs; k++)
+        for (uint32_t i = 0; i < list_length(&node->args[k]); i++) {
+            CR_TRY(region_operand(m, &node->args[k].u.list[i], &one));
+            CR_TRY(cr_vec_push(out, one));
+        }
+    for (size_t i = 0; i < symbols->n; i++) {
+        one = (rt_operand_ref){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT, .at = cr__slot_find(m, symbols->at[i]) };
+        CR_TRY(cr_vec_push(out, one));
+    }
+    return CR_OK;
+}
+
+static cr_status lower_region(cr__method *m, const cr_node *node) {
+    const region *r = NULL;
+    for (size_t i = 0; i < CR_COUNT(regions); i++)
+        if (!strcmp(regions[i].name, node->op->schema.name)) r = &regions[i];
+    if (!r) return CR_FAIL(CR_EUNSUPPORTED, "%s has no native form yet", node->op->name);
+    const rt_method **bodies = cr_arena_calloc(&m->l->arena, 2, sizeof *bodies);
+    rt_operand_ref *outs = cr_arena_calloc(&m->l->arena, node->nvalues + 1, sizeof *outs);
+    if (!bodies || !outs) return CR_ENOMEM;
+    cr__symbols symbols = { 0 };
+    operand_refs refs = { 0 };
+    cr_status status = CR_OK;
+    for (int k = 0; k < r->ngraphs; k++) CR_TRY_OUT(outer_symbols(m, node->args[r->graphs + k].u.graph, &symbols));
+    CR_TRY_OUT(region_operands(m, node, r, &symbols, &refs));
+    for (int k = 0; k < r->ngraphs; k++) {
+        rt_method *body = NULL;
+        CR_TRY_OUT(cr__lower_body(m, node->args[r->graphs + k].u.graph, &symbols, &body));
+        bodies[k] = body;
+        m->writes_state |= body->writes_state;
+    }
+    CR_TRY_OUT(region_results(m, node, outs));
+    rt_step s = { .kind = r->kind, .nargs = (uint16_t)refs.n, .nout = (uint16_t)node->nvalues, .args = (int32_t)m->args.n, .u.bodies = bodies };
+    if (r->kind == RT_STEP_SCAN) {
+        bool carries = !strcmp(r->name, "scan");
+        s.ncarried = carries ? list_length(&node->args[1]) : 0;
+        s.nslices = list_length(&node->args[carries ? 2 : 1]);
+    }
+    for (size_t i = 0; i < refs.n; i++) CR_TRY_OUT(cr__arg_add(m, refs.at[i]));
+    s.outs = (int32_t)m->args.n;
+    for (uint32_t i = 0; i < node->nvalues; i++) CR_TRY_OUT(cr__arg_add(m, outs[i]));
+    CR_TRY_OUT(cr__step_add(m, s));
+out:
+    cr_vec_dispose(&symbols);
+    cr_vec_dispose(&refs);
+    return status;
+}
+
+/* ---- nodes ---- */
+
+static bool is_number_node(const cr__method *m, const cr_node *node) {
+    if (node->op->row->kernel || (node->op->tags & CR_TAG_HIGHER_ORDER) || !node->nvalues) return false;
+    for (uint32_t i = 0; i < node->nvalues; i++)
+        if (value(m, node->first + i)->type == CR_T_TENSOR) return false;
+    return true;
+}
+
+static cr_status lower_call(cr__method *m, const cr_node *node) {
+    call c;
+    c.node = node;
+    c.op = node->op;
+    c.base = node->op->base;
+    if (node->op->tags & CR_TAG_HIGHER_ORDER) return lower_region(m, node);
+    if (is_number_node(m, node)) return CR_OK;
+    if (c.op->variant == CR_OUT) return CR_FAIL(CR_EUNSUPPORTED, "%s: out forms have no native form; export the functional one", c.op->name);
+    if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA)) return CR_OK; /* the values' metas say it all */
+    CR_TRY(prepare(m, &c));
+    if (c.base->tags & CR_TAG_ASSERT) {
+        bool done;
+        CR_TRY(lower_assert(m, &c, &done));
+        if (done) return CR_OK;
+    }
+    cr_status status = cr_rule_run(&c.rule, c.base, m->env, c.args, NULL);
+    if (!status) {
+        const cr_out *first = c.rule.nout ? &c.rule.out[0] : NULL;
+        bool nothing = c.base->row->scalar && c.rule.nout == 1 && first->same && c.op->variant == CR_FUNCTIONAL;
+        status = nothing ? CR_OK : c.base->row->scalar ? lower_block(m, &c) : lower_kernel(m, &c);
+    }
+    cr_rule_dispose(&c.rule);
+    return status;
+}
+
+/* Graph node and source line, for profiles and errors. */
+static cr_status note_origin(cr__method *m, const cr_node *node) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_str_addf(&text, "%s", node->op ? node->op->name : "");
+    if (node->nvalues) cr_str_addf(&text, " -> %s", value(m, node->first)->name);
+    char *copy = cr_arena_strdup(&m->l->arena, cr_str_get(&text));
+    cr_str_dispose(&text);
+    if (!copy) return CR_ENOMEM;
+    m->origin = (int32_t)m->origins.n;
+    return cr_vec_push(&m->origins, copy);
+}
+
+cr_status cr__lower_nodes(cr__method *m) {
+    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
+        const cr_node *node = cr_graph_node(m->g, n);
+        cr_status status = CR_OK;
+        if (node->kind == CR_NODE_GET_ATTR) {
+            const cr_tensor *t = cr_graph_constant(m->g, node->target);
+            int32_t buffer;
+            CR_TRY(cr__buffer_weight(m, t, &buffer));
+            uint64_t storage = value(m, node->first)->meta->storage;
+            if (storage) CR_TRY(cr_map_put(&m->storages, &storage, sizeof storage, (uint64_t)buffer + 1));
+            CR_TRY(cr__window(m, buffer, &t->meta, &m->window[node->first]));
+        } else if (node->kind == CR_NODE_CALL) {
+            CR_TRY(note_origin(m, node));
+            status = lower_call(m, node);
+        }
+        if (status) return node->nvalues ? cr_error_context(status, "%%%s", value(m, node->first)->name) : status;
+    }
+    return CR_OK;
+}
+
+/* ---- inputs and outputs ---- */
+
+/* size = a*s + b with one unknown symbol: s = (size - b) // a, and the whole is checked afterwards. */
+static cr_status solve(cr__method *m, int32_t index, int dim, cr_sym e, bool *done) {
+    *done = false;
+    if (cr_sym_kind_of(e) != CR_SYM_ADD || cr_sym_operand_count(e) != 1) return CR_OK;
+    cr_sym s = cr_sym_operand(e, 0);
+    if (cr_sym_kind_of(s) != CR_SYM_SYMBOL || cr__slot_find(m, s) >= 0) return CR_OK;
+    int32_t whole, constant, factor, slot;
+    CR_TRY(cr__slot_define(m, e, CR__SLOT_ENTRY, &whole)); /* the size itself */
+    CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = dim, .slot = whole, .min = INT64_MIN, .max = INT64_MAX }));
+    CR_TRY(cr__slot_bits(m, CR_TYPE_INT, cr_sym_constant(e), &constant));
+    CR_TRY(cr__slot_bits(m, CR_TYPE_INT, cr_sym_coefficient(e, 0), &factor));
+    CR_TRY(cr__slot_define(m, s, CR__SLOT_ENTRY, &slot));
+    int32_t rest, back;
+    CR_TRY(cr__slot_new(m, CR__SLOT_ENTRY, 0, &rest));
+    CR_TRY(cr_vec_push(&m->entry, (rt_number){ RT_N_SUB, rest, whole, constant, 0 }));
+    CR_TRY(cr_vec_push(&m->entry, (rt_number){ RT_N_FLOORDIV, slot, rest, factor, 0 }));
+    CR_TRY(cr__slot_new(m, CR__SLOT_ENTRY, 0, &back));
+    CR_TRY(cr_vec_push(&m->entry, (rt_number){ RT_N_MUL, back, slot, factor, 0 }));
+    CR_TRY(cr_vec_push(&m->entry, (rt_number){ RT_N_ADD, back, back, constant, 0 }));
+    CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = dim, .slot = back, .check = true }));
+    *done = true;
+    return CR_OK;
+}
+
+cr_status cr__bind_sizes(cr__method *m, int32_t index, const cr_meta *meta) {
+    for (int d = 0; d < meta->rank; d++) {
+        cr_sym e = cr_dim_sym(m->env, meta->size[d]);
+        int32_t slot;
+        if (!e) return CR_FAIL(CR_ENOMEM, "out of memory");
+        if (cr_sym_kind_of(e) == CR_SYM_SYMBOL && cr__slot_find(m, e) < 0) {
+            cr_range r = cr_sym_range(m->env, e);
+            CR_TRY(cr__slot_define(m, e, CR__SLOT_ENTRY, &slot));
+            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = d, .slot = slot, .min = r.lo, .max = r.hi }));
+        }
+    }
+    return CR_OK;
+}
+
+/* What is left after all lone symbols are bound: constants and expressions are checked, or give the one symbol in them. */
+static cr_status check_sizes(cr__method *m, int32_t index, const cr_meta *meta) {
+    for (int d = 0; d < meta->rank; d++) {
+        cr_sym e = cr_dim_sym(m->env, meta->size[d]);
+        bool done = false, bound = false;
+        for (size_t i = 0; i < m->binds.n; i++) bound |= m->binds.at[i].input == index && m->binds.at[i].dim == d;
+        if (bound) continue;
+        int32_t slot;
+        CR_TRY(solve(m, index, d, e, &done));
+        if (done) continue;
+        CR_TRY(cr__slot(m, e, &slot));
+        CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = d, .slot = slot, .check = true }));
+    }
+    return CR_OK;
+}
+
+cr_status cr__check_all_sizes(cr__method *m, const uint32_t *values) {
+    for (size_t i = 0; i < m->inputs.n; i++)
+        if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(check_sizes(m, (int32_t)i, value(m, values[i])->meta));
+    return CR_OK;
+}
+
+static bool taken(const cr__method *m, int32_t buffer) {
+    for (size_t i = 0; i < m->outputs.n; i++)
+        if (m->outputs.at[i].kind == CRESSET_TENSOR && m->windows.at[m->outputs.at[i].at].buffer == buffer) return true;
+    return false;
+}
+
+cr_status cr__output(cr__method *m, const cr_arg *given) {
+    cr_arg a = number_of(m, given);
+    rt_output out = { .kind = CRESSET_NONE };
+    if (a.kind == CR_ARG_VALUE) {
+        out.kind = CRESSET_TENSOR;
+        CR_TRY(window_of(m, (uint32_t)a.u.i, &out.at));
+        int32_t buffer = m->windows.at[out.at].buffer;
+        if (m->buffers.at[buffer].kind != RT_BUFFER_SCRATCH || taken(m, buffer)) {
+            int32_t copy;
+            CR_TRY(cr__scratch(m, value(m, (uint32_t)a.u.i)->meta, &copy));
+            CR_TRY(cr__copy_step(m, out.at, copy));
+            out.at = copy;
+        }
+        m->buffers.at[m->windows.at[out.at].buffer].index = (int32_t)m->outputs.n;
+    } else if (a.kind == CR_ARG_STR) {
+        out.kind = CRESSET_STRING;
+        CR_TRY(cr__text(m, a.u.s, &out.at));
+    } else if (a.kind != CR_ARG_NONE) {
+        uint8_t kind;
+        CR_TRY(number_slot(m, &a, &out.at, &kind));
+        bool truth = a.kind == CR_ARG_BOOL || (a.kind == CR_ARG_SYM && cr_sym_type_of(a.u.sym) == CR_TYPE_BOOL);
+        out.kind = kind == RT_A_FLOAT ? CRESSET_FLOAT : truth ? CRESSET_BOOLEAN : CRESSET_INT;
+        CR_TRY(cr__flush_numbers(m));
+    }
+    return cr_vec_push(&m->outputs, out);
+}
+
+/* Outputs stay until the end; they are allocated for the caller. */
+void cr__outputs_finish(cr__method *m) {
+    for (size_t i = 0; i < m->outputs.n; i++)
+        if (m->outputs.at[i].kind == CRESSET_TENSOR) m->buffers.at[m->windows.at[m->outputs.at[i].at].buffer].kind = RT_BUFFER_RESULT;
+}
+
+/* Conditions under which the program was lowered: checked first where inputs give them, else where they become known. */
+cr_status cr__check_conditions(cr__method *m) {
+    for (size_t i = m->first_cond; i < cr_env_cond_count(m->env); i++) {
+        cr_cond cond = cr_env_cond(m->env, i);
+        cr_str text;
+        cr_str_init(&text);
+        cr_str_add(&text, "the sizes must fulfil ");
+        cr_sym_print(cond.condition, &text);
+        if (cond.message && *cond.message) cr_str_addf(&text, " (%s)", cond.message);
+        size_t steps = m->steps.n;
+        cr_status status = cr__check_step(m, cond.condition, cr_str_get(&text));
+        cr_str_dispose(&text);
+        if (status == CR_EUNSUPPORTED) { /* a symbol that only data gives: the op that needs it checks it itself */
+            m->steps.n = steps;
+            continue;
+        }
+        CR_TRY(status);
+    }
+    return CR_OK;
+}
+
+/* ---- bodies ---- */
+
+static cr_status body_inputs(cr__method *m, const cr__symbols *symbols, uint32_t *values) {
+    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
+        const cr_node *node = cr_graph_node(m->g, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_value *v = value(m, node->first);
+        int32_t index = (int32_t)m->inputs.n;
+        rt_input in = { .kind = CRESSET_INT };
+        values[index] = node->first;
+        if (v->type == CR_T_TENSOR) {
+            int32_t buffer;
+            in.kind = CRESSET_TENSOR;
+            CR_TRY(cr__bind_sizes(m, index, v->meta));
+            CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, v->meta->storage, &buffer));
+        } else {
+            in.kind = v->type == CR_T_FLOAT ? CRESSET_FLOAT : CRESSET_INT;
+            if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {
+                CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_ENTRY, &in.slot));
+                CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = INT64_MIN, .max = INT64_MAX }));
+            }
+        }
+        CR_TRY(cr_vec_push(&m->inputs, in));
+    }
+    for (size_t i = 0; i < symbols->n; i++) {
+        int32_t index = (int32_t)m->inputs.n, slot = cr__slot_find(m, symbols->at[i]);
+        values[index] = CR_NO_VALUE;
+        if (slot < 0) {
+            CR_TRY(cr__slot_define(m, symbols->at[i], CR__SLOT_ENTRY, &slot));
+            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = slot, .min = INT64_MIN, .max = INT64_MAX }));
+        }
+        CR_TRY(cr_vec_push(&m->inputs, (rt_input){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? CRESSET_FLOAT : CRESSET_INT, .slot = slot }));
+    }
+    return CR_OK;
+}
+
+static cr_status lower_body(cr__method *m, const cr__symbols *symbols, rt_method **out) {
+    uint32_t values[1024];
+    if (cr_graph_node_count(m->g) + symbols->n > CR_COUNT(values)) return CR_FAIL(CR_EUNSUPPORTED, "a branch of more than %zu nodes", CR_COUNT(values));
+    CR_TRY(body_inputs(m, symbols, values));
+    CR_TRY(cr__check_all_sizes(m, values));
+    for (size_t i = 0; i < m->inputs.n; i++)
+        if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(window_of(m, values[i], &m->inputs.at[i].window));
+    CR_TRY(cr__lower_nodes(m));
+    const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
+    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(cr__output(m, &output->args[i]));
+    cr__outputs_finish(m);
+    return cr__method_finish(m, out);
+}
+
+cr_status cr__lower_body(cr__method *outer, cr_graph *body, const cr__symbols *symbols, rt_method **out) {
+    cr__method m;
+    cr_status status = cr__method_init(&m, outer->l, outer->weights, body);
+    if (!status) status = lower_body(&m, symbols, out);
+    cr__method_dispose(&m);
+    return status ? cr_error_context(status, "graph '%s'", cr_graph_name(body)) : CR_OK;
+}

@@ -1,0 +1,407 @@
+/* program.c: exported programs as the methods of one model.
+ *
+ * A parameter or buffer that no run changes is a weight; one that runs change is state, copied per instance. User outputs
+ * that share memory with an input, a weight or state are copied before mutations are written back, so that they are what
+ * the functional program says. */
+#include "lower/build.h"
+#include "passes/passes.h"
+
+#include <stdio.h>
+
+typedef struct lowering {
+    cr_lowered *l;
+    cr__weights weights;
+    CR_VEC(rt_state) states;
+    CR_VEC(cresset_state_info) infos;
+} lowering;
+
+/* ---- what is written ---- */
+
+typedef CR_VEC(uint64_t) storages;
+
+static bool contains(const storages *s, uint64_t storage) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->at[i] == storage) return true;
+    return false;
+}
+
+static cr_status add_written(const cr_graph *g, const cr_arg *a, storages *out) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(add_written(g, &a->u.list[i], out));
+    if (a->kind != CR_ARG_VALUE) return CR_OK;
+    const cr_meta *meta = cr_graph_value(g, (uint32_t)a->u.i)->meta;
+    return meta && !contains(out, meta->storage) ? cr_vec_push(out, meta->storage) : CR_OK;
+}
+
+static cr_status find_written(const cr_graph *g, storages *out) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->op->schema.nparams; i++)
+            if (node->op->schema.params[i].writes) CR_TRY(add_written(g, &node->args[i], out));
+    }
+    return CR_OK;
+}
+
+static bool is_mutation(const cr_output_spec *o) {
+    return o->kind == CR_OUTPUT_BUFFER_MUTATION || o->kind == CR_OUTPUT_PARAMETER_MUTATION;
+}
+
+static bool is_mutated(const cr_program *p, const cr_input_spec *in) {
+    for (size_t i = 0; i < p->noutputs; i++)
+        if (is_mutation(&p->outputs[i]) && p->outputs[i].target && in->target && !strcmp(p->outputs[i].target, in->target)) return true;
+    return false;
+}
+
+/* ---- state ---- */
+
+static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bool changes, int32_t *index) {
+    for (size_t i = 0; i < w->states.n; i++) {
+        rt_state *s = &w->states.at[i];
+        if (strcmp(s->name, name)) continue;
+        if (s->bytes != (uint64_t)t->storage->bytes || s->dtype != t->meta.dtype)
+            return CR_FAIL(CR_EVALUE, "two methods have a parameter or buffer '%s' of different dtypes or sizes", name);
+        s->is_mutable |= changes;
+        w->infos.at[i].is_mutable |= changes;
+        return *index = (int32_t)i, CR_OK;
+    }
+    rt_state s = { .name = cr_arena_strdup(&w->l->arena, name), .bytes = (uint64_t)t->storage->bytes, .dtype = t->meta.dtype, .is_mutable = changes };
+    int64_t *size = cr_arena_copy(&w->l->arena, t->meta.size, (t->meta.rank + 1u) * sizeof *size);
+    if (!s.name || !size) return CR_ENOMEM;
+    CR_TRY(cr__weight_add(&w->weights, t, &s.offset));
+    CR_TRY(cr_vec_push(&w->states, s));
+    *index = (int32_t)w->states.n - 1;
+    return cr_vec_push(&w->infos, (cresset_state_info){ s.name, t->meta.dtype, t->meta.rank, size, changes });
+}
+
+static cr_status same_layout(const cr_meta *graph, const cr_meta *real, const char *name) {
+    bool same = graph->rank == real->rank && graph->dtype == real->dtype && graph->offset == real->offset;
+    for (int d = 0; same && d < real->rank; d++) same = graph->size[d] == real->size[d] && (real->size[d] < 2 || graph->stride[d] == real->stride[d]);
+    return same ? CR_OK : CR_FAIL(CR_EVALUE, "'%s' is laid out otherwise than its graph says", name);
+}
+
+static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, const cr_input_spec *in, uint32_t v, const storages *written) {
+    const cr_tensor *t = cr_program_tensor(p, in->target);
+    const cr_meta *meta = cr_graph_value(m->g, v)->meta;
+    if (!t) return CR_FAIL(CR_EVALUE, "the program has no '%s'", in->target);
+    if (!meta) return CR_FAIL(CR_EVALUE, "'%s' has no shape in the graph", in->target);
+    if (t->meta.rank || cr_dim_is_plain(meta->offset)) CR_TRY(same_layout(meta, &t->meta, in->target));
+    bool changes = is_mutated(p, in) || contains(written, meta->storage);
+    int32_t state = -1, buffer = -1;
+    uint64_t found;
+    CR_TRY(add_state(w, in->target, t, changes, &state));
+    if (meta->storage && cr_map_find(&m->storages, &meta->storage, sizeof meta->storage, &found)) buffer = (int32_t)found - 1; /* tied */
+    else if (changes) CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_STATE, .index = state }, meta->storage, &buffer));
+    else {
+        CR_TRY(cr__buffer_weight(m, t, &buffer));
+        if (meta->storage) CR_TRY(cr_map_put(&m->storages, &meta->storage, sizeof meta->storage, (uint64_t)buffer + 1));
+    }
+    return cr__window(m, buffer, meta, &m->window[v]);
+}
+
+/* ---- inputs ---- */
+
+static int kind_of_arg(const cr_arg *a) {
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_INT: return CRESSET_INT;
+    case CR_ARG_FLOAT: return CRESSET_FLOAT;
+    case CR_ARG_BOOL: return CRESSET_BOOLEAN;
+    case CR_ARG_STR: return CRESSET_STRING;
+    default: return CRESSET_NONE;
+    }
+}
+
+static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t v) {
+    const cr_value *value = cr_graph_value(m->g, v);
+    int32_t index = (int32_t)m->inputs.n;
+    rt_input in = { .kind = CRESSET_TENSOR };
+    if (spec->is_constant || (value->type == CR_T_TENSOR && !value->meta)) {
+        const cr_arg *c = &spec->constant;
+        in.kind = (uint8_t)kind_of_arg(c);
+        in.is_constant = true;
+        int64_t bits = c->u.i;
+        if (c->kind == CR_ARG_FLOAT) memcpy(&bits, &c->u.f, sizeof bits);
+        if (c->kind == CR_ARG_STR) CR_TRY(cr__text(m, c->u.s, &in.text));
+        else if (c->kind != CR_ARG_NONE) {
+            CR_TRY(cr__slot_bits(m, c->kind == CR_ARG_FLOAT ? CR_TYPE_FLOAT : CR_TYPE_INT, bits, &in.slot));
+            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .check = true }));
+        }
+    } else if (value->type == CR_T_TENSOR) {
+        int32_t buffer;
+        CR_TRY(cr__bind_sizes(m, index, value->meta));
+        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, value->meta->storage, &buffer));
+    } else {
+        in.kind = value->type == CR_T_FLOAT ? CRESSET_FLOAT : value->type == CR_T_BOOL ? CRESSET_BOOLEAN : CRESSET_INT;
+        cr_range r = { INT64_MIN, INT64_MAX };
+        if (value->expr && in.kind == CRESSET_INT) r = cr_sym_range(m->env, value->expr);
+        if (value->expr && cr_sym_kind_of(value->expr) == CR_SYM_SYMBOL && cr__slot_find(m, value->expr) < 0) {
+            CR_TRY(cr__slot_define(m, value->expr, CR__SLOT_ENTRY, &in.slot));
+            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = r.lo, .max = r.hi }));
+        } else if (value->expr) {
+            CR_TRY(cr__slot(m, value->expr, &in.slot));
+            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .check = true }));
+        }
+    }
+    return cr_vec_push(&m->inputs, in);
+}
+
+static cr_status lower_inputs(lowering *w, cr__method *m, const cr_program *p, uint32_t *values) {
+    storages written = { 0 };
+    cr_status status = find_written(m->g, &written);
+    size_t i = 0;
+    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE && !status; n = cr_graph_next(m->g, n)) {
+        const cr_node *node = cr_graph_node(m->g, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        if (i >= p->ninputs) {
+            status = CR_FAIL(CR_EVALUE, "the graph has more inputs than the signature");
+            break;
+        }
+        const cr_input_spec *in = &p->inputs[i++];
+        if (in->kind == CR_INPUT_USER) {
+            values[m->inputs.n] = node->first;
+            status = lower_input(m, in, node->first);
+        } else if (in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT) {
+            status = lower_state(w, m, p, in, node->first, &written);
+        } else if (in->kind != CR_INPUT_TOKEN) {
+            status = CR_FAIL(CR_EUNSUPPORTED, "input '%s' is a script object", in->name);
+        }
+    }
+    cr_vec_dispose(&written);
+    return status;
+}
+
+/* ---- outputs ---- */
+
+static cr_status input_window(cr__method *m, const cr_program *p, const uint32_t *values, const cr_output_spec *o, int32_t *out) {
+    for (size_t i = 0; i < m->inputs.n; i++)
+        if (m->inputs.at[i].kind == CRESSET_TENSOR && !strcmp(cr_graph_value(m->g, values[i])->name, o->target)) {
+            m->inputs.at[i].written = true;
+            return *out = m->inputs.at[i].window, CR_OK;
+        }
+    (void)p;
+    return CR_FAIL(CR_EVALUE, "an output mutates the input '%s', which there is not", o->target);
+}
+
+static cr_status state_window(cr__method *m, const cr_program *p, const cr_output_spec *o, int32_t *out) {
+    size_t i = 0;
+    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
+        const cr_node *node = cr_graph_node(m->g, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_input_spec *in = &p->inputs[i++];
+        if (in->target && in->kind != CR_INPUT_USER && !strcmp(in->target, o->target)) return *out = m->window[node->first], CR_OK;
+    }
+    return CR_FAIL(CR_EVALUE, "an output mutates '%s', which there is not", o->target);
+}
+
+static cr_status write_back(cr__method *m, const cr_arg *a, int32_t to) {
+    if (a->kind != CR_ARG_VALUE) return CR_FAIL(CR_EVALUE, "a mutation that is no tensor");
+    int32_t from = m->window[a->u.i];
+    if (from < 0 || from == to) return CR_OK;
+    m->writes_state |= m->buffers.at[m->windows.at[to].buffer].kind == RT_BUFFER_STATE;
+    return cr__copy_step(m, from, to);
+}
+
+/* New values that lie in memory which another mutation overwrites are saved first. */
+static cr_status save_sources(cr__method *m, const cr_program *p, const cr_node *output) {
+    for (size_t i = 0; i < p->noutputs; i++) {
+        const cr_arg *a = &output->args[i];
+        bool mutates = is_mutation(&p->outputs[i]) || p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION;
+        if (!mutates || a->kind != CR_ARG_VALUE || m->window[a->u.i] < 0) continue;
+        int kind = m->buffers.at[m->windows.at[m->window[a->u.i]].buffer].kind;
+        if (kind != RT_BUFFER_STATE && kind != RT_BUFFER_INPUT) continue;
+        int32_t copy;
+        CR_TRY(cr__scratch(m, cr_graph_value(m->g, (uint32_t)a->u.i)->meta, &copy));
+        CR_TRY(cr__copy_step(m, m->window[a->u.i], copy));
+        m->window[a->u.i] = copy;
+    }
+    return CR_OK;
+}
+
+static cr_status lower_outputs(cr__method *m, const cr_program *p, const uint32_t *values) {
+    const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
+    if (output->nargs != p->noutputs) return CR_FAIL(CR_EVALUE, "the graph has %u outputs, the signature %zu", output->nargs, p->noutputs);
+    for (size_t i = 0; i < p->noutputs; i++)
+        if (p->outputs[i].kind == CR_OUTPUT_USER || p->outputs[i].kind == CR_OUTPUT_LOSS) CR_TRY(cr__output(m, &output->args[i]));
+    CR_TRY(save_sources(m, p, output));
+    for (size_t i = 0; i < p->noutputs; i++) {
+        int32_t to = -1;
+        if (is_mutation(&p->outputs[i])) CR_TRY(state_window(m, p, &p->outputs[i], &to));
+        else if (p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION) CR_TRY(input_window(m, p, values, &p->outputs[i], &to));
+        else continue;
+        CR_TRY(write_back(m, &output->args[i], to));
+    }
+    cr__outputs_finish(m);
+    return CR_OK;
+}
+
+/* ---- descriptions ---- */
+
+static cr_status describe_dims(lowering *w, const cr__method *m, const cr_meta *meta, const cresset_dim **out) {
+    cresset_dim *dims = cr_arena_calloc(&w->l->arena, meta->rank + 1u, sizeof *dims);
+    if (!dims) return CR_ENOMEM;
+    for (int d = 0; d < meta->rank; d++) {
+        cr_str text;
+        cr_str_init(&text);
+        cr_dim_print(m->env, meta->size[d], &text);
+        dims[d].text = cr_arena_strdup(&w->l->arena, cr_str_get(&text));
+        cr_str_dispose(&text);
+        if (!dims[d].text) return CR_ENOMEM;
+        cr_range r = { meta->size[d], meta->size[d] };
+        if (!cr_dim_is_plain(meta->size[d])) r = cr_sym_range(m->env, cr_dim_sym(m->env, meta->size[d]));
+        dims[d].min = r.lo, dims[d].max = r.hi;
+    }
+    *out = dims;
+    return CR_OK;
+}
+
+static cr_status describe_value(lowering *w, const cr__method *m, const char *name, int kind, const cr_meta *meta, cresset_value_info *out) {
+    *out = (cresset_value_info){ .name = cr_arena_strdup(&w->l->arena, name), .kind = kind };
+    if (!out->name) return CR_ENOMEM;
+    if (kind != CRESSET_TENSOR || !meta) return CR_OK;
+    out->dtype = meta->dtype;
+    out->rank = meta->rank;
+    return describe_dims(w, m, meta, &out->dims);
+}
+
+static cr_status describe_constant(lowering *w, const cr_input_spec *in, cresset_value_info *out) {
+    if (!in->is_constant) return CR_OK;
+    cr_str text;
+    cr_str_init(&text);
+    cr_arg_print(NULL, &in->constant, &text);
+    out->constant = cr_arena_strdup(&w->l->arena, in->constant.kind == CR_ARG_NONE ? "None" : cr_str_get(&text));
+    cr_str_dispose(&text);
+    return out->constant ? CR_OK : CR_ENOMEM;
+}
+
+static cr_status spec_text(lowering *w, const cr_tree *tree, const char **out) {
+    *out = "";
+    if (!tree) return CR_OK;
+    cr_str text;
+    cr_str_init(&text);
+    cr_tree_print(tree, &text);
+    *out = cr_arena_strdup(&w->l->arena, cr_str_get(&text));
+    cr_str_dispose(&text);
+    return *out ? CR_OK : CR_ENOMEM;
+}
+
+static cr_status describe(lowering *w, const cr__method *m, const cr_program *p, const uint32_t *values, cresset_method_info *out) {
+    cresset_value_info *in = cr_arena_calloc(&w->l->arena, m->inputs.n + 1, sizeof *in), *results = cr_arena_calloc(&w->l->arena, m->outputs.n + 1, sizeof *results);
+    if (!in || !results) return CR_ENOMEM;
+    size_t k = 0;
+    for (size_t i = 0; i < p->ninputs; i++) {
+        if (p->inputs[i].kind != CR_INPUT_USER || k >= m->inputs.n) continue;
+        CR_TRY(describe_value(w, m, p->inputs[i].name, m->inputs.at[k].kind, cr_graph_value(m->g, values[k])->meta, &in[k]));
+        CR_TRY(describe_constant(w, &p->inputs[i], &in[k]));
+        k++;
+    }
+    const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
+    size_t o = 0;
+    for (size_t i = 0; i < p->noutputs; i++) {
+        if (p->outputs[i].kind != CR_OUTPUT_USER && p->outputs[i].kind != CR_OUTPUT_LOSS) continue;
+        const cr_arg *a = &output->args[i];
+        char name[32];
+        snprintf(name, sizeof name, "out%zu", o);
+        CR_TRY(describe_value(w, m, name, m->outputs.at[o].kind, a->kind == CR_ARG_VALUE ? cr_graph_value(m->g, (uint32_t)a->u.i)->meta : NULL, &results[o]));
+        o++;
+    }
+    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, p->name && strcmp(p->name, "model") ? p->name : "forward"), .inputs = in, .outputs = results,
+                                  .ninputs = (int32_t)m->inputs.n, .noutputs = (int32_t)m->outputs.n };
+    if (!out->name) return CR_ENOMEM;
+    CR_TRY(spec_text(w, p->in_spec, &out->in_spec));
+    return spec_text(w, p->out_spec, &out->out_spec);
+}
+
+/* ---- methods ---- */
+
+static cr_status lower_method(lowering *w, cr__method *m, const cr_program *p, cresset_method_info *info, rt_method **out) {
+    uint32_t *values = cr_arena_alloc(&w->l->arena, (p->ninputs + 1) * sizeof *values);
+    if (!values) return CR_ENOMEM;
+    CR_TRY(lower_inputs(w, m, p, values));
+    CR_TRY(cr__check_all_sizes(m, values));
+    for (size_t i = 0; i < m->inputs.n; i++) {
+        if (m->inputs.at[i].kind != CRESSET_TENSOR) continue;
+        const cr_meta *meta = cr_graph_value(m->g, values[i])->meta;
+        int32_t buffer;
+        CR_TRY(cr__buffer_of(m, meta, &buffer));
+        CR_TRY(cr__window(m, buffer, meta, &m->window[values[i]]));
+        m->inputs.at[i].window = m->window[values[i]];
+    }
+    CR_TRY(cr__check_conditions(m));
+    CR_TRY(cr__lower_nodes(m));
+    CR_TRY(lower_outputs(m, p, values));
+    CR_TRY(describe(w, m, p, values, info));
+    return cr__method_finish(m, out);
+}
+
+static cr_status lower_program(lowering *w, cr_program *p, cresset_method_info *info, const rt_method **out) {
+    cr_graph *g = NULL;
+    cr__method m;
+    rt_method *method = NULL;
+    if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)", p->unsupported[0], p->nunsupported);
+    CR_TRY(cr_pass_decompose(p->graph, cr_stop_at_kernels, NULL, &g));
+    cr_status status = cr__method_init(&m, w->l, &w->weights, g);
+    if (!status) status = lower_method(w, &m, p, info, &method);
+    cr__method_dispose(&m);
+    cr_graph_release(g);
+    if (status) return status;
+    method->info = info;
+    *out = method;
+    return CR_OK;
+}
+
+static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
+    cr_lowered *l = w->l;
+    cresset_method_info *infos = cr_arena_calloc(&l->arena, n + 1, sizeof *infos);
+    const rt_method **methods = cr_arena_calloc(&l->arena, n + 1, sizeof *methods);
+    l->programs = cr_arena_calloc(&l->arena, n + 1, sizeof *l->programs);
+    if (!infos || !methods || !l->programs) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        cr_program_retain(l->programs[l->nprograms++] = programs[i]);
+        CR_TRY(lower_program(w, programs[i], &infos[i], &methods[i]));
+    }
+    l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "", w->weights.all.n * sizeof *l->weights);
+    l->nweights = w->weights.all.n;
+    rt_state *states = cr_arena_copy(&l->arena, w->states.at ? (const void *)w->states.at : "", w->states.n * sizeof *states);
+    cresset_state_info *state_infos = cr_arena_copy(&l->arena, w->infos.at ? (const void *)w->infos.at : "", w->infos.n * sizeof *state_infos);
+    if (!l->weights || !states || !state_infos) return CR_ENOMEM;
+    l->model = (rt_model){ .methods = methods, .nmethods = (int32_t)n, .states = states, .nstates = (int32_t)w->states.n, .weight_bytes = w->weights.bytes, .id = "" };
+    l->library.model = &l->model;
+    l->library.api = (cresset_api){ RT_API_FUNCTIONS, .name = infos[0].name, .id = "", .methods = infos, .nmethods = (int32_t)n, .state = state_infos, .nstate = (int32_t)w->infos.n, .target = "" };
+    return CR_OK;
+}
+
+cr_status cr_lower(cr_program *const *programs, size_t n, cr_lowered **out) {
+    if (!n) return CR_FAIL(CR_EVALUE, "there is no program to lower");
+    cr_lowered *l = cr_calloc(1, sizeof *l);
+    if (!l) return CR_ENOMEM;
+    cr_arena_init(&l->arena);
+    lowering w = { .l = l, .weights = { .l = l } };
+    cr_map_init(&w.weights.by_storage);
+    cr_status status = lower_all(&w, programs, n);
+    cr_map_dispose(&w.weights.by_storage);
+    cr_vec_dispose(&w.weights.all);
+    cr_vec_dispose(&w.states);
+    cr_vec_dispose(&w.infos);
+    if (status) {
+        cr_lowered_release(l);
+        return status;
+    }
+    *out = l;
+    return CR_OK;
+}
+
+void cr_lowered_release(cr_lowered *l) {
+    if (!l) return;
+    for (size_t i = 0; i < l->nprograms; i++) cr_program_release(l->programs[i]);
+    for (size_t i = 0; i < l->made.n; i++) cr_tensor_release(l->made.at[i]);
+    cr_vec_dispose(&l->made);
+    cr_arena_dispose(&l->arena);
+    cr_free(l);
+}
+
+cr_status cr_lowered_weights(const cr_lowered *l, uint8_t **out) {
+    uint8_t *bytes = cr_calloc(l->model.weight_bytes + 1, 1);
+    if (!bytes) return CR_ENOMEM;
+    for (size_t i = 0; i < l->nweights; i++)
+        if (l->weights[i].bytes) memcpy(bytes + l->weights[i].offset, l->weights[i].data, l->weights[i].bytes);
+    *out = bytes;
+    return CR_OK;
+}
