@@ -1,0 +1,81 @@
+/* compile.c: `cresset compile`: exported programs to a shared library that needs nothing of ours. */
+#include "cli/cli.h"
+#include "emit/emit.h"
+
+#include <sys/stat.h>
+
+static cr_status load_all(const cli_call *call, cr_program **programs, size_t n) {
+    for (size_t i = 0; i < n; i++) CR_TRY(cr_program_load(cli_operand(call, i), NULL, 0, &programs[i]));
+    return CR_OK;
+}
+
+static cr_status options_of(const cli_call *call, cr_emit_options *out) {
+    const char *weights = cli_text(call, "weights");
+    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .cc = cli_text(call, "cc") };
+    if (!weights || !strcmp(weights, "inside")) return CR_OK;
+    if (strcmp(weights, "beside")) return cli_misuse("--weights is 'inside' or 'beside', not '%s'", weights);
+    out->weights = CR_WEIGHTS_BESIDE;
+    return CR_OK;
+}
+
+static cr_status write_c(const cr_lowered *l, const char *path, const cr_emit_options *o) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_status status = cr_emit_c(l, o, &text);
+    if (!status) status = cr_file_write_atomic(path, cr_str_get(&text), text.n);
+    cr_str_dispose(&text);
+    return status;
+}
+
+static cr_status summary(const cr_lowered *l, const char *path, double seconds) {
+    struct stat st;
+    cr_str text;
+    int steps = 0;
+    cr_str_init(&text);
+    for (int i = 0; i < l->model.nmethods; i++) steps += l->model.methods[i]->nsteps;
+    cr_str_addf(&text, "%s: %d method%s, %d steps, weights ", path, l->model.nmethods, l->model.nmethods == 1 ? "" : "s", steps);
+    cli_add_bytes(&text, l->model.weight_bytes);
+    if (!stat(path, &st)) {
+        cr_str_add(&text, ", file ");
+        cli_add_bytes(&text, (uint64_t)st.st_size);
+    }
+    cr_str_addf(&text, ", %.2f s\n", seconds);
+    cr_status status = cr_str_status(&text);
+    if (!status) status = cli_print(&text);
+    cr_str_dispose(&text);
+    return status;
+}
+
+static cr_status run(const cli_call *call) {
+    const char *path = cli_text(call, "output");
+    cr_emit_options options;
+    cr_program *programs[64] = { NULL };
+    cr_lowered *lowered = NULL;
+    size_t n = call->operands.n;
+    double start = cli_seconds();
+    if (!path) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
+    CR_TRY(options_of(call, &options));
+    cr_status status = load_all(call, programs, n);
+    if (!status) status = cr_lower(programs, n, &lowered);
+    size_t length = strlen(path);
+    bool source = length > 2 && !strcmp(path + length - 2, ".c");
+    if (!status) status = source ? write_c(lowered, path, &options) : cr_emit_library(lowered, path, &options);
+    if (!status) status = summary(lowered, path, cli_seconds() - start);
+    cr_lowered_release(lowered);
+    for (size_t i = 0; i < n; i++) cr_program_release(programs[i]);
+    return status;
+}
+
+static const cli_option options[] = {
+    { "output", 'o', CLI_TEXT, "FILE", "so c", "where to write: libmodel.so, or model.c" },
+    { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
+    { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
+    { 0 },
+};
+
+const cli_command cli_compile = {
+    "compile", "exported programs to a library that needs only libc", "FILE...", 1, 64, "pt2", options,
+    "Several programs become methods of one library and share their weights. The library's\n"
+    "one symbol and how to call it: include/cresset/abi.h.",
+    "cresset compile model.pt2 -o libmodel.so\ncresset compile prefill.pt2 decode.pt2 -o libgpt.so", run,
+};
