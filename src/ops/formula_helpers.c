@@ -442,7 +442,6 @@ static cr_status unreduce_(fx *x, const cr_fnode *node, const fval *args, int n,
     return CR_OK;
 }
 
-/* cast(x, dtype): x itself when it has that dtype. */
 /* not_implemented(grad): a derivative that nobody has written. Better an error than a gradient that is silently zero. */
 static cr_status not_implemented_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)args, (void)n;
@@ -450,6 +449,7 @@ static cr_status not_implemented_(fx *x, const cr_fnode *node, const fval *args,
     return cr__fx_fail(x, node, CR_ENOTIMPL, "this derivative is not implemented");
 }
 
+/* cast(x, dtype): x itself when it has that dtype. */
 static cr_status cast_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
     const cr_meta *m;

@@ -215,7 +215,7 @@ static PyObject *derive(PyObject *all, bool twice) {
     const char *name;
     PyObject *args, *kwargs, *gradients, *factors = NULL, *wanted = NULL, *out = NULL;
     bound b;
-    if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &factors)
+    if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &factors, &PyList_Type, &wanted)
               : !PyArg_ParseTuple(all, "sO!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &wanted))
         return NULL;
     cr_arg results[16] = { { 0 } }, grads[16], weights[CR_MAX_PARAMS], grad_out[CR_MAX_PARAMS] = { { 0 } };
@@ -261,7 +261,7 @@ static PyMethodDef methods[] = {
     { "_decompose", decompose, METH_VARARGS, "_decompose(name, args, kwargs): the call by its decomposition instead of its kernel." },
     { "_derivative", derivative, METH_VARARGS, "_derivative(name, args, kwargs, grads, wanted=None): gradients of the arguments, or of those named." },
     { "_second_derivative", second_derivative, METH_VARARGS,
-      "_second_derivative(name, args, kwargs, grads, weights): gradients of the sum of <gradient, weight>." },
+      "_second_derivative(name, args, kwargs, grads, weights, wanted=None): gradients of the sum of <gradient, weight>." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -13,9 +13,13 @@ along one random direction. `check_derivative` says how the three compare:
 Everything else raises harness.Different. There is no list of names: each outcome is measured, call by call. A decomposition
 must equal its kernel on every sample.
 """
+import collections
+import re
+
 import cresset
 import harness
 import samples
+import sweep
 import torch
 
 PASSING = ("equal", "exact where PyTorch's is not", "inexact as PyTorch's", "by differences")
@@ -45,9 +49,9 @@ def leaves(c, dense=False):
     return args, kwargs, found
 
 
-def movable(c):
+def movable(c, dense=False):
     """Leaves whose elements move each alone: dense, if two share memory."""
-    return leaves(c, dense=any(overlaps(t) for t in samples.flat(c) if differentiable(t)))
+    return leaves(c, dense or any(overlaps(t) for t in samples.flat(c) if differentiable(t)))
 
 
 def by_return(results, f):
@@ -68,12 +72,20 @@ class Case:
     PyTorch refuses the call or nothing has a gradient."""
 
     def __init__(self, name, op, c, seed=0, dense=False):
-        self.name, self.op, self.call, self.where = name, op, c, f"{name}({harness.describe(c)})"
-        self.args, self.kwargs, self.inputs = leaves(c, dense)
+        self.name, self.op, self.call, self.dense, self.where = name, op, c, dense, f"{name}({harness.describe(c)})"
         self.flows = []  # (place among the results, result, cotangent)
-        torch.manual_seed(1234)
-        self.results = harness.attempt(op, self.args, self.kwargs)
-        self.refused = isinstance(self.results, harness.Refused) or not self.inputs
+        self.constants = set()  # parameters that PyTorch refuses when they require gradients
+        while True:
+            self.args, self.kwargs, self.inputs = leaves(c, dense)
+            for t, p in zip(self.inputs, self.parameters()):
+                t.requires_grad_(p not in self.constants)
+            torch.manual_seed(1234)
+            self.results = harness.attempt(op, self.args, self.kwargs)
+            self.refused = isinstance(self.results, harness.Refused) or not self.inputs
+            found = self.refused and self.inputs and re.search(r"not differentiable with respect to argument '(\w+)'", str(self.results.error))
+            if not found or found[1] not in self.wanted():
+                break
+            self.constants.add(found[1])
         if self.refused:
             return
         generator = torch.Generator().manual_seed(seed)
@@ -91,10 +103,17 @@ class Case:
             samples.map_tensors(value, lambda t: found.append(parameter) if differentiable(t) else None)
         return found
 
+    def wanted(self):
+        """Parameters that have a gradient, each once."""
+        return [p for p in dict.fromkeys(self.parameters()) if p not in self.constants]
+
     def theirs(self, flows):
-        got = harness.attempt(torch.autograd.grad, ([t for _, t, _ in flows], self.inputs, [g for _, _, g in flows]),
-                              {"allow_unused": True, "retain_graph": True})
-        return got if isinstance(got, harness.Refused) else [None if w is None else w.resolve_conj().resolve_neg() for w in got]
+        asked = [t for t in self.inputs if t.requires_grad]
+        got = harness.attempt(torch.autograd.grad, ([t for _, t, _ in flows], asked, [g for _, _, g in flows]), {"allow_unused": True, "retain_graph": True})
+        if isinstance(got, harness.Refused):
+            return got
+        made = iter(None if w is None else w.resolve_conj().resolve_neg() for w in got)
+        return [next(made) if t.requires_grad else None for t in self.inputs]
 
     def ours(self, flows, wanted):
         """By the row's formula, on the call's own strides."""
@@ -111,7 +130,7 @@ def check_derivative(name, op, c):
     case = Case(name, op, c)
     if case.refused:
         return "refused"
-    return compare(case, case.flows, case.parameters(), True) if case.flows else "constant"
+    return compare(case, case.flows, case.wanted(), True) if case.flows else "constant"
 
 
 def compare(case, flows, wanted, always):
@@ -126,16 +145,13 @@ def compare(case, flows, wanted, always):
             raise
         dense = Case(case.name, case.op, case.call, dense=True)
         places = [i for i, _, _ in flows]
-        outcome = compare_once(dense, [f for f in dense.flows if f[0] in places], wanted, always)
-        if outcome != "equal":
-            raise
-        return outcome
+        return compare_once(dense, [f for f in dense.flows if f[0] in places], wanted, always)
 
 
 def compare_once(case, flows, wanted, always):
     where, inputs = case.where, case.inputs
     chosen = [i for i, p in enumerate(case.parameters()) if p in wanted]
-    want, mine = case.theirs(flows), case.ours(flows, list(wanted))
+    want, mine = case.theirs(flows), case.ours(flows, wanted)
     if isinstance(mine, harness.Refused):
         if isinstance(want, harness.Refused):
             return "refused"
@@ -185,7 +201,7 @@ def unlike(want, mine, inputs, flows, chosen):
 
 def gradients_of(c, got, name):
     """Gradients of the floating tensors of the call, in the order of `leaves`."""
-    names = [p.name for p in getattr_schema(name).arguments]
+    names = [p.name for p in sweep.torch_op(name)._schema.arguments]
     by_name = dict(zip(names, got))
     chosen = []
 
@@ -200,11 +216,6 @@ def gradients_of(c, got, name):
     for key, value in c.kwargs.items():
         take(value, by_name[key])
     return chosen
-
-
-def getattr_schema(name):
-    import sweep
-    return sweep.torch_op(name)._schema
 
 
 def inner(a, b):
@@ -228,7 +239,7 @@ def differences(case, flows, moved, step=1e-6):
     exact = (torch.float64, torch.complex128)
     if any(t.dtype not in exact for t in [case.inputs[i] for i in moved] + [t for _, t, _ in flows]) or not all(case.inputs[i].numel() for i in moved):
         return None, directions
-    args, kwargs, inputs = movable(case.call)
+    args, kwargs, inputs = movable(case.call, case.dense)
     start = [t.detach().clone() for t in inputs]
 
     def value(move):
@@ -240,6 +251,8 @@ def differences(case, flows, moved, step=1e-6):
         if isinstance(out, harness.Refused):  # the sample lies at the border of what the op takes
             return float("nan")
         now = harness.tensors(out if isinstance(out, (list, tuple)) else [out])
+        if any(now[i].shape != g.shape for i, _, g in flows):
+            return float("nan")
         return sum(inner(now[i].detach(), g) for i, _, g in flows)
     return slope(value, step), directions
 
@@ -253,16 +266,29 @@ def slope(value, step):
     return numeric if smooth and abs(numeric) != float("inf") else None
 
 
+def theirs_twice(op, args, kwargs, inputs, cotangents, scales):
+    """PyTorch's gradients of sum <gradient, scale>."""
+    out = op(*args, **kwargs)
+    flows = [(t, g) for t, g in zip(harness.tensors(out if isinstance(out, (list, tuple)) else [out]), cotangents) if g is not None and t.requires_grad]
+    asked = [t for t in inputs if t.requires_grad]
+    first = torch.autograd.grad([t for t, _ in flows], asked, [g for _, g in flows], create_graph=True, allow_unused=True)
+    total = sum((g * s).sum() for g, s in zip(first, [s for t, s in zip(inputs, scales) if t.requires_grad]) if g is not None and s is not None)
+    made = iter(torch.autograd.grad(total, asked, allow_unused=True))
+    return [next(made) if t.requires_grad else None for t in inputs]
+
+
 def check_second(name, op, c, step=1e-5):
     """The derivative of the derivative against central differences of the first, along one random direction. Saved results
-    that a formula treats as constants show here, and nowhere else."""
-    args, kwargs, inputs = movable(c)
-    where = f"{name}({harness.describe(c)})"
-    row = cresset._C._row(name)
-    with torch.no_grad():
-        results = harness.attempt(op, args, kwargs)
-    if isinstance(results, harness.Refused) or not inputs or "random" in row["tags"]:
+    that a formula treats as constants show here, and nowhere else. Where the first is inexact as PyTorch's, the second may be
+    PyTorch's, too."""
+    case, where = Case(name, op, c), f"{name}({harness.describe(c)})"
+    if case.refused or "random" in cresset._C._row(name)["tags"]:
         return "refused"
+    args, kwargs, inputs = movable(c)
+    for t, p in zip(inputs, case.parameters()):
+        t.requires_grad_(p not in case.constants)
+    with torch.no_grad():
+        results = op(*args, **kwargs)
     outputs = results if isinstance(results, (list, tuple)) else [results]
     tensors = [t for t in inputs + harness.tensors(outputs) if differentiable(t)]
     if any(t.dtype != torch.float64 or not t.numel() or not t.isfinite().all() for t in tensors):
@@ -271,29 +297,31 @@ def check_second(name, op, c, step=1e-5):
     noise = lambda t: torch.randn(t.shape, dtype=torch.float64, generator=generator) if differentiable(t) else None
     plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
     mine = lambda: (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()})
-    given = by_return(results, lambda t: harness.ours(noise(t)) if differentiable(t) else None)
+    cotangents = [noise(t) for t in harness.tensors(outputs)]
+    left = iter(cotangents)
+    given = by_return(results, lambda t: harness.ours(next(left)))
     weights = []
-    for p in getattr_schema(name).arguments:
-        position = [q.name for q in getattr_schema(name).arguments].index(p.name)
+    for position, p in enumerate(op._schema.arguments):
         value = args[position] if position < len(args) else kwargs.get(p.name)
         listed = isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value)
         weights.append([harness.ours(noise(v)) for v in value] if listed and all(differentiable(v) for v in value) else harness.ours(noise(value)))
-    first = harness.attempt(cresset._C._derivative, (*mine(), given), {})
+    first = harness.attempt(cresset._C._derivative, (*mine(), given, case.wanted()), {})
     if isinstance(first, harness.Refused) or all(g is None for g in first):
         return "constant"
-
-    second = harness.attempt(cresset._C._second_derivative, (*mine(), given, weights), {})
+    second = harness.attempt(cresset._C._second_derivative, (*mine(), given, weights, case.wanted()), {})
     if isinstance(second, harness.Refused):
         if isinstance(second.error, NotImplementedError):
             return "absent"
         raise harness.Different(f"{where}: second derivative: {second.error}")
-    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in inputs]
+    # What the row calls a constant (a gradient of none) stays where it is.
+    flows = [g is not None for g in gradients_of(c, first, name)]
+    directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) * f for t, f in zip(inputs, flows)]
     start = [t.detach().clone() for t in inputs]
 
     def value(move):
         for t, s, d in zip(inputs, start, directions):
             t.data.copy_(s + d * (move * step))
-        got = harness.attempt(cresset._C._derivative, (*mine(), given), {})
+        got = harness.attempt(cresset._C._derivative, (*mine(), given, case.wanted()), {})
         for t, s in zip(inputs, start):
             t.data.copy_(s)
         if isinstance(got, harness.Refused):
@@ -306,6 +334,10 @@ def check_second(name, op, c, step=1e-5):
     chosen = gradients_of(c, second, name)
     analytic = sum(float((harness.theirs(g) * d).sum()) for g, d in zip(chosen, directions) if g is not None)
     if not near(numeric, analytic):
+        scales = [w if w is None else harness.theirs(w) for w in gradients_of(c, weights, name)]
+        theirs = harness.attempt(theirs_twice, (op, args, kwargs, inputs, cotangents, scales), {})
+        if not isinstance(theirs, harness.Refused) and near(analytic, along(theirs, directions, range(len(inputs)))):
+            return "inexact as PyTorch's"
         raise harness.Different(f"{where}: second directional derivative {analytic} but finite differences give {numeric}")
     return "equal"
 
@@ -346,3 +378,26 @@ def check_decomposition(name, ours_op, c):
         if not decomposed_near(want, harness.theirs(got), largest):
             raise
     return "equal"
+
+
+def sweep_formulas(name, limit=None):
+    """Counts by check and outcome, and failures, of all calls of one op, or a seeded choice of `limit` per dtype."""
+    counts, failures = collections.Counter(), []
+    row, op = cresset._C._row(name), sweep.torch_op(name)
+
+    def attempt(kind, f, *args):
+        try:
+            counts[f"{kind} {f(*args)}"] += 1
+        except harness.Different as error:
+            failures.append(str(error))
+    calls = lambda dtype: sweep.chosen(list(samples.calls_for(row, op, dtype)), limit, name)
+    for c in calls(torch.float64):
+        attempt("derivative", check_derivative, name, op, c)
+        attempt("second derivative", check_second, name, op, c)
+    for c in calls(torch.complex128):
+        attempt("derivative", check_derivative, name, op, c)
+    if (row["has_kernel"] or row["scalar"]) and (row["decomp"] or row["has_decomp_fn"]):
+        for dtype in (torch.float32, torch.int64, torch.bfloat16):
+            for c in calls(dtype):
+                attempt("decomposition", check_decomposition, name, sweep.our_op(name), c)
+    return counts, failures

@@ -15,7 +15,7 @@ DTYPES = [torch.float64, torch.complex128]
 
 def parts(case):
     """(flows, parameters): every single parameter, every single flow; the whole where it has one of each."""
-    parameters = list(dict.fromkeys(case.parameters()))
+    parameters = case.wanted()
     for p in parameters:
         yield case.flows, [p]
     for flow in case.flows if len(case.flows) > 1 else []:
