@@ -170,6 +170,19 @@ RULE(shape_linear);
 RULE(check_trilinear);
 RULE(check_bilinear);
 
+/* distances (rules_distance.c) */
+RULE(check_cdist);
+RULE(shape_cdist);
+RULE(shape_cdist_backward);
+RULE(shape_pdist);
+RULE(shape_pdist_backward);
+
+/* grids (rules_grid.c) */
+RULE(check_grid_sampler);
+RULE(shape_grid_sampler);
+RULE(shape_grid_sampler_backward);
+RULE(check_affine_grid);
+
 /* convolution, attention (rules_conv.c) */
 RULE(shape_convolution);
 RULE(shape_convolution_backward);

@@ -155,6 +155,12 @@ RT_KERNEL(rt_k_dot);
 RT_KERNEL(rt_k_vdot);
 RT_KERNEL(rt_k_linear);
 
+/* k_distance.c */
+RT_KERNEL(rt_k_cdist);
+RT_KERNEL(rt_k_cdist_backward);
+RT_KERNEL(rt_k_pdist);
+RT_KERNEL(rt_k_pdist_backward);
+
 /* conv.c, k_attention.c */
 RT_KERNEL(rt_k_convolution);
 RT_KERNEL(rt_k_convolution_backward);
@@ -188,6 +194,10 @@ RT_KERNEL(rt_k_upsample_nearest_backward);
 RT_KERNEL(rt_k_upsample_nearest_exact_backward);
 RT_KERNEL(rt_k_upsample_linear_backward);
 RT_KERNEL(rt_k_upsample_cubic_backward);
+
+/* k_grid.c: two and three spatial dimensions */
+RT_KERNEL(rt_k_grid_sampler);
+RT_KERNEL(rt_k_grid_sampler_backward);
 
 /* k_histogram.c, k_one_hot.c */
 RT_KERNEL(rt_k_histc);
