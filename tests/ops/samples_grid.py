@@ -59,6 +59,9 @@ def grid_sampler_3d_backward(make):
 
 @sample("affine_grid")
 def affine_grid(make):
+    if make.dtype == torch.uint8:  # -1 has no meaning there
+        yield call(make.tensor(2, 2, 3), [2, 3, 4], False, note="one axis")
+        return
     for align in (False, True):
         yield call(make.tensor(2, 2, 3), [2, 3, 4, 5], align)
         yield call(make.tensor(2, 3, 4), [2, 3, 4, 5, 6], align)
