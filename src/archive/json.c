@@ -365,7 +365,7 @@ static const char *duplicate_find(const cr_json_member *members, uint32_t n) {
 static cr_status container_close(parser *p, cr_json *out) {
     frame f = p->open[--p->depth];
     size_t n = p->stack.n - f.begin;
-    const cr_json_member *values = p->stack.at + f.begin;
+    const cr_json_member *values = n ? p->stack.at + f.begin : NULL;
     *out = (cr_json){.kind = f.object ? CR_JSON_OBJECT : CR_JSON_ARRAY, .n = (uint32_t)n};
     if (n > UINT32_MAX / 4) return fail_at(p, p->at, "%zu values in one container are too many", n);
     if (n && f.object) {
@@ -469,7 +469,7 @@ cr_status cr_json_parse(cr_arena *arena, const char *text, size_t size, const cr
     if (!p) return CR_ENOMEM;
     p->arena = arena;
     p->text = p->at = bytes;
-    p->end = bytes + size;
+    p->end = size ? bytes + size : bytes;
     p->chunk_next = CR_MIN(size + 1, (size_t)FIRST_CHUNK);
     cr_json *root = cr_arena_alloc(arena, sizeof *root);
     if (!root) {
