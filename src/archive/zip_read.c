@@ -9,8 +9,6 @@
 
 enum { CHUNK = 1 << 18 }; /* stays in the second-level cache between reading and summing */
 
-uint32_t cr_crc32(uint32_t crc, const void *data, size_t size) { return (uint32_t)crc32_z(crc, data, size); }
-
 cr_status cr_zip_borrow(cr_zip *zip, const cr_zip_member *m, uint8_t **out) {
     if (m->deflated) return cr__zip_fail(zip, m, CR_EFORMAT, "it is deflated and cannot be mapped: store it (zip -0)");
     *out = (uint8_t *)(uintptr_t)(zip->data + m->offset);

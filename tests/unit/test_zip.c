@@ -389,6 +389,23 @@ static void real_files(void) {
     }
 }
 
+/* Against zlib, at every length and alignment around the steps of the fast way, in one piece and in two. */
+static void checksums(void) {
+    enum { N = 1200 };
+    uint8_t *data = malloc(N);
+    srand(11);
+    for (int i = 0; i < N; i++) data[i] = (uint8_t)rand();
+    for (size_t n = 0; n <= N; n += n < 600 ? 1 : 37) {
+        size_t at = n % 17 < N - n ? n % 17 : 0, half = n / 3;
+        uint32_t want = (uint32_t)crc32(0, data + at, (uInt)n);
+        CHECK_EQ(cr_crc32(0, data + at, n), want);
+        CHECK_EQ(cr_crc32(cr_crc32(0, data + at, half), data + at + half, n - half), want);
+    }
+    CHECK_EQ(cr_crc32(0, "123456789", 9), 0xcbf43926);
+    CHECK_EQ(cr_crc32(77, NULL, 0), 77);
+    free(data);
+}
+
 static void *read_everything(void *zip) {
     for (int round = 0; round < 20; round++)
         for (size_t i = 0; i < cr_zip_count(zip); i++) {
@@ -445,6 +462,7 @@ static void out_of_memory(void) {
 int main(void) {
     strcpy(folder, "/tmp/cresset-zip-XXXXXX");
     if (!mkdtemp(folder)) return 1;
+    RUN(checksums);
     RUN(all_forms);
     RUN(broken);
     RUN(broken_wholes);
