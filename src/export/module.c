@@ -125,7 +125,9 @@ static cr_status make_labels(cr_module *m) {
             cr_str_init(&path);
             cr__input_path(p, leaf++, &path);
             m->labels[i] = spec->name ? cr_arena_printf(&m->arena, "input '%s' (%s)", spec->name, cr_str_get(&path)) : cr_arena_printf(&m->arena, "input %s", cr_str_get(&path));
+            cr_status status = cr_str_status(&path);
             cr_str_dispose(&path);
+            CR_TRY(status);
         }
         if (!m->labels[i]) return CR_ENOMEM;
     }
