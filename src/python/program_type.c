@@ -2,6 +2,7 @@
  * cresset._C._ProgramModule (one running instance, flat inputs to flat results). The objects users see, and the call
  * structure around the flat lists, are written in Python: cresset/export. */
 #include "python/py.h"
+#include "python/tree.h"
 
 #include "export/program.h"
 
@@ -76,33 +77,6 @@ static PyObject *guard_item(const cr_program *p, size_t i) { return PyUnicode_Fr
 static PyObject *unsupported_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->unsupported[i]); }
 static PyObject *example_item(const cr_program *p, size_t i) { return kept_object(p, &p->example[i]); }
 
-static PyObject *key_object(const cr_tree_key *k) {
-    if (k->kind == CR_KEY_INT) return PyLong_FromLongLong(k->i);
-    if (k->kind == CR_KEY_BOOL) return PyBool_FromLong(k->i != 0);
-    return PyUnicode_FromString(k->s);
-}
-
-/* (type, context, keys, children); a leaf has no type. The depth is bounded by the parser. */
-static PyObject *node_object(const cr_tree_node *node) {
-    PyObject *keys = node->keys ? PyList_New(node->nchildren) : Py_NewRef(Py_None), *children = PyList_New(node->nchildren);
-    for (uint32_t i = 0; keys && node->keys && i < node->nchildren; i++) {
-        PyObject *key = key_object(&node->keys[i]);
-        if (!key) Py_CLEAR(keys);
-        else PyList_SET_ITEM(keys, i, key);
-    }
-    for (uint32_t i = 0; children && i < node->nchildren; i++) {
-        PyObject *child = node_object(&node->children[i]);
-        if (!child) Py_CLEAR(children);
-        else PyList_SET_ITEM(children, i, child);
-    }
-    return Py_BuildValue("(zzNN)", node->type, node->context, keys, children);
-}
-
-static PyObject *tree_object(const cr_tree *t) {
-    if (!t) Py_RETURN_NONE;
-    return node_object(cr_tree_root(t));
-}
-
 static PyObject *call_item(const cr_program *p, size_t i) {
     const cr_module_call *c = &p->calls[i];
     PyObject *names = c->forward_arg_names ? PyList_New((Py_ssize_t)c->nnames) : Py_NewRef(Py_None);
@@ -111,7 +85,7 @@ static PyObject *call_item(const cr_program *p, size_t i) {
         if (!name) Py_CLEAR(names);
         else PyList_SET_ITEM(names, (Py_ssize_t)k, name);
     }
-    return Py_BuildValue("(sNNN)", c->fqn, tree_object(c->in_spec), tree_object(c->out_spec), names);
+    return Py_BuildValue("(sNNN)", c->fqn, cr_py_tree_wrap(c->in_spec), cr_py_tree_wrap(c->out_spec), names);
 }
 
 static PyObject *named_item(const cr_named_tensor *t) {
@@ -128,8 +102,8 @@ static PyObject *program_data(PyObject *self, PyObject *unused) {
     return Py_BuildValue("{s:z,s:z,s:z,s:(ii),s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", p->name, "torch_version", p->torch_version, "dialect", p->dialect,
                          "schema_version", p->schema_major, p->schema_minor, "opset", (long long)p->opset, "unsupported", list_of(p, p->nunsupported, unsupported_item),
                          "inputs", list_of(p, p->ninputs, input_item), "outputs", list_of(p, p->noutputs, output_item), "ranges", list_of(p, p->nranges, range_item),
-                         "guards", list_of(p, p->nguards, guard_item), "calls", list_of(p, p->ncalls, call_item), "in_spec", tree_object(p->in_spec), "out_spec",
-                         tree_object(p->out_spec));
+                         "guards", list_of(p, p->nguards, guard_item), "calls", list_of(p, p->ncalls, call_item), "in_spec", cr_py_tree_wrap(p->in_spec), "out_spec",
+                         cr_py_tree_wrap(p->out_spec));
 }
 
 static PyObject *program_state(PyObject *self, PyObject *unused) {

@@ -4,31 +4,8 @@
  * namedtuple's class, a deque's length, a registered type's context) and the children. It never changes. The plain
  * containers are handled here; any other type goes through its registered functions (registry: type -> tuple of them).
  *
- * Fitting a value to a spec (flatten) walks both at once. Where it stands is a chain of frames on the C stack, which only
- * becomes a text ("args[0]['image']") when something does not fit. */
-#include "python/tree.h"
-
-#include <stdarg.h>
-
-enum { LEAF, TUPLE, LIST, DICT, ORDERED_DICT, DEFAULT_DICT, NAMEDTUPLE, DEQUE, CUSTOM, PLAIN };
-/* What `type` and `extra` are:
- *   TUPLE, LIST             the type; NULL
- *   DICT, ORDERED_DICT      the type; a tuple of keys
- *   DEFAULT_DICT            the type; a tuple of keys, and the factory in `more`
- *   NAMEDTUPLE              collections.namedtuple; the class
- *   DEQUE                   the type; maxlen or None
- *   CUSTOM                  the type; the context
- *   PLAIN                   a class made for a name that nobody has registered; the context. `more`: tuple of field names */
-typedef struct spec {
-    PyObject_VAR_HEAD
-    PyObject *type, *extra, *more;
-    Py_ssize_t nodes, leaves;
-    uint8_t kind;
-    PyObject *children[];
-} spec;
-
-/* A registered type: this tuple. */
-enum { FLATTEN, UNFLATTEN, SERIALIZED_NAME, TO_DUMPABLE, FROM_DUMPABLE, FLATTEN_WITH_KEYS, REGISTERED_FIELDS };
+ * Fitting a value to a spec is in tree_fit.c. */
+#include "python/tree_internal.h"
 
 static PyTypeObject spec_type;
 static PyObject *registry;  /* type -> tuple */
@@ -37,8 +14,6 @@ static PyObject *helpers;   /* cresset.utils._pytree, once it was needed */
 static PyObject *ordered_dict, *default_dict, *deque, *namedtuple;
 static PyObject *leaf;      /* the one leaf */
 static PyObject *str_fields;
-
-#define SPEC(o) ((spec *)(o))
 
 static PyObject *helper(const char *name) {
     if (!helpers && !(helpers = PyImport_ImportModule("cresset.utils._pytree"))) return NULL;
@@ -113,8 +88,7 @@ static bool is_namedtuple_class(PyTypeObject *type) {
     return ok;
 }
 
-/* The kind of a value; *def: the registered functions of a CUSTOM one, borrowed. */
-static int kind_of(PyObject *o, PyObject **def) {
+int cr__py_tree_kind(PyObject *o, PyObject **def) {
     PyTypeObject *type = Py_TYPE(o);
     if (type == cr_py_tensor_type || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || o == Py_None) return LEAF;
     if (type == &PyTuple_Type) return TUPLE;
@@ -128,15 +102,14 @@ static int kind_of(PyObject *o, PyObject **def) {
     return *def ? CUSTOM : PyErr_Occurred() ? -1 : LEAF;
 }
 
-static PyObject *keys_of(PyObject *dict) {
+PyObject *cr__py_tree_keys(PyObject *dict) {
     PyObject *list = PyDict_CheckExact(dict) ? PyDict_Keys(dict) : PyMapping_Keys(dict);
     PyObject *keys = list ? PyList_AsTuple(list) : NULL;
     Py_XDECREF(list);
     return keys;
 }
 
-/* What a registered type's flatten gives: a sequence of children and the context. New references. */
-static int call_flatten(PyObject *def, PyObject *o, PyObject **children, PyObject **context) {
+int cr__py_tree_call_flatten(PyObject *def, PyObject *o, PyObject **children, PyObject **context) {
     PyObject *pair = PyObject_CallOneArg(PyTuple_GET_ITEM(def, FLATTEN), o);
     if (!pair) return -1;
     if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
@@ -156,7 +129,7 @@ static int call_flatten(PyObject *def, PyObject *o, PyObject **children, PyObjec
 typedef struct node { int kind; PyObject *children, *extra, *more; } node;
 static int open_node(PyObject *o, node *n) {
     PyObject *def = NULL;
-    *n = (node){.kind = kind_of(o, &def)};
+    *n = (node){.kind = cr__py_tree_kind(o, &def)};
     switch (n->kind) {
     case -1: return -1;
     case LEAF: return 0;
@@ -170,9 +143,9 @@ static int open_node(PyObject *o, node *n) {
         n->children = PySequence_List(o);
         n->extra = n->children ? PyObject_GetAttrString(o, "maxlen") : NULL;
         break;
-    case CUSTOM: return call_flatten(def, o, &n->children, &n->extra);
+    case CUSTOM: return cr__py_tree_call_flatten(def, o, &n->children, &n->extra);
     default: /* dicts */
-        n->extra = keys_of(o);
+        n->extra = cr__py_tree_keys(o);
         n->children = n->extra ? PyMapping_Values(o) : NULL;
         if (n->children && n->kind == DEFAULT_DICT) n->more = PyObject_GetAttrString(o, "default_factory");
     }
@@ -231,20 +204,7 @@ static PyObject *tree_flatten(PyObject *self, PyObject *args, PyObject *kwargs) 
     return Py_BuildValue("(NN)", leaves, structure);
 }
 
-/* ---- fitting a value to a spec ---- */
-
-typedef struct place { const struct place *above; const spec *node; Py_ssize_t child; const char *root; } place;
-
-static void add_object(cr_str *out, PyObject *o, bool repr) {
-    PyObject *text = repr ? PyObject_Repr(o) : PyObject_Str(o);
-    const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
-    if (!s) PyErr_Clear();
-    cr_str_add(out, s ? s : "?");
-    Py_XDECREF(text);
-}
-
-/* Field names of a node that has some: borrowed from `keep`, which the caller drops. */
-static PyObject *fields_of(const spec *s) {
+PyObject *cr__py_tree_fields(const spec *s) {
     if (s->kind == PLAIN) return Py_XNewRef(s->more);
     PyObject *fields = s->kind == NAMEDTUPLE ? PyObject_GetAttr(s->extra, str_fields) : NULL;
     if (!fields) PyErr_Clear();
@@ -252,222 +212,17 @@ static PyObject *fields_of(const spec *s) {
     return fields;
 }
 
-static void add_step(const spec *s, Py_ssize_t i, cr_str *out) {
-    PyObject *fields = fields_of(s);
-    if (fields && PyTuple_Check(fields) && i < PyTuple_GET_SIZE(fields)) {
-        cr_str_addc(out, '.');
-        add_object(out, PyTuple_GET_ITEM(fields, i), false);
-    } else {
-        cr_str_addc(out, '[');
-        if (s->kind >= DICT && s->kind <= DEFAULT_DICT) add_object(out, PyTuple_GET_ITEM(s->extra, i), true);
-        else cr_str_addf(out, "%zd", i);
-        cr_str_addc(out, ']');
-    }
-    Py_XDECREF(fields);
-}
-
-static void add_place(const place *at, cr_str *out) {
-    if (!at->above) {
-        cr_str_add(out, at->root);
-        return;
-    }
-    add_place(at->above, out);
-    add_step(at->node, at->child, out);
-}
-
-/* "a tuple of 2", "a dict", "a Tensor". */
-static void add_value(cr_str *out, PyObject *o) {
-    Py_ssize_t n = PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || (PyObject *)Py_TYPE(o) == deque ? PyObject_Size(o) : -1;
-    const char *name = strrchr(Py_TYPE(o)->tp_name, '.');
-    name = name ? name + 1 : Py_TYPE(o)->tp_name;
-    cr_str_addf(out, "%s %s", strchr("aeiouAEIOU", *name) ? "an" : "a", name);
-    if (n >= 0) cr_str_addf(out, " of %zd", n);
-    PyErr_Clear();
-}
-
-static const char *name_of(PyObject *type) {
+const char *cr__py_tree_name(PyObject *type) {
     const char *name = PyType_Check(type) ? ((PyTypeObject *)type)->tp_name : "value", *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 
-static void add_expected(cr_str *out, const spec *s) {
-    if (s->kind == LEAF) cr_str_add(out, "one value");
-    else cr_str_addf(out, "a %s of %zd", name_of(s->kind == NAMEDTUPLE ? s->extra : s->type), Py_SIZE(s));
-}
-
-/* ValueError "place: message". Always -1. */
-static int refuse(const place *at, cr_str *message) {
-    cr_str text = {0};
-    add_place(at, &text);
-    PyErr_Format(PyExc_ValueError, "%s: %s", *cr_str_get(&text) ? cr_str_get(&text) : "the value", cr_str_get(message));
-    cr_str_dispose(&text);
-    cr_str_dispose(message);
-    return -1;
-}
-
-static int refuse_value(const place *at, const spec *s, PyObject *o) {
-    cr_str message = {0};
-    cr_str_add(&message, "expected ");
-    add_expected(&message, s);
-    cr_str_add(&message, ", got ");
-    add_value(&message, o);
-    return refuse(at, &message);
-}
-
-static int fit(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at);
-
-static int fit_child(const spec *s, Py_ssize_t i, PyObject *item, bool whole, PyObject *leaves, const place *at) {
-    place here = {.above = at, .node = s, .child = i};
-    return fit(SPEC(s->children[i]), item, whole, leaves, &here);
-}
-
-/* `items`: a list or tuple. */
-static int fit_items(const spec *s, PyObject *o, PyObject *items, bool whole, PyObject *leaves, const place *at) {
-    if (PySequence_Fast_GET_SIZE(items) != Py_SIZE(s)) return refuse_value(at, s, o);
-    for (Py_ssize_t i = 0; i < Py_SIZE(s); i++) {
-        if (i >= PySequence_Fast_GET_SIZE(items)) return refuse_value(at, s, o);
-        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(items, i));
-        int failed = fit_child(s, i, item, whole, leaves, at);
-        Py_DECREF(item);
-        if (failed) return -1;
-    }
-    return 0;
-}
-
-/* Which keys a dict lacks and which it has too many of. */
-static int refuse_keys(const place *at, const spec *s, PyObject *o) {
-    cr_str message = {0};
-    PyObject *wanted = PySet_New(s->extra), *keys = keys_of(o);
-    int missing = 0, extra = 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(s->extra); i++) {
-        PyObject *key = PyTuple_GET_ITEM(s->extra, i);
-        if (PyDict_Contains(o, key) != 0) continue;
-        cr_str_add(&message, missing++ ? ", " : "no ");
-        add_object(&message, key, true);
-    }
-    for (Py_ssize_t i = 0; wanted && keys && i < PyTuple_GET_SIZE(keys); i++) {
-        PyObject *key = PyTuple_GET_ITEM(keys, i);
-        if (PySet_Contains(wanted, key) != 0) continue;
-        cr_str_add(&message, extra++ ? ", " : missing ? " and an unexpected " : "an unexpected ");
-        add_object(&message, key, true);
-    }
-    Py_XDECREF(wanted);
-    Py_XDECREF(keys);
-    PyErr_Clear();
-    cr_str_add(&message, "; expected the keys ");
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(s->extra); i++) {
-        if (i) cr_str_add(&message, ", ");
-        add_object(&message, PyTuple_GET_ITEM(s->extra, i), true);
-    }
-    if (!PyTuple_GET_SIZE(s->extra)) cr_str_add(&message, "of none");
-    cr_str full = {0};
-    cr_str_addf(&full, "the %s has %s", name_of(s->type), cr_str_get(&message));
-    cr_str_dispose(&message);
-    return refuse(at, &full);
-}
-
-static int fit_dict(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
-    if (PyDict_Size(o) != Py_SIZE(s)) return refuse_keys(at, s, o);
-    for (Py_ssize_t i = 0; i < Py_SIZE(s); i++) {
-        PyObject *item = PyDict_GetItemWithError(o, PyTuple_GET_ITEM(s->extra, i));
-        if (!item) return PyErr_Occurred() ? -1 : refuse_keys(at, s, o);
-        Py_INCREF(item);
-        int failed = fit_child(s, i, item, whole, leaves, at);
-        Py_DECREF(item);
-        if (failed) return -1;
-    }
-    return 0;
-}
-
-/* A structure whose class is not known here: any object that has the fields, or a tuple as long. */
-static int fit_plain(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
-    PyObject *def = NULL;
-    if (kind_of(o, &def) == CUSTOM) { /* its class was registered after the spec was read */
-        PyObject *children, *context;
-        if (call_flatten(def, o, &children, &context)) return -1;
-        Py_DECREF(context);
-        int failed = fit_items(s, o, children, whole, leaves, at);
-        Py_DECREF(children);
-        return failed;
-    }
-    if (s->more) {
-        for (Py_ssize_t i = 0; i < Py_SIZE(s); i++) {
-            PyObject *item = PyObject_GetAttr(o, PyTuple_GET_ITEM(s->more, i));
-            if (!item) {
-                PyErr_Clear();
-                cr_str message = {0};
-                cr_str_addf(&message, "expected a %s with the field '%s', got ", name_of(s->type), PyUnicode_AsUTF8(PyTuple_GET_ITEM(s->more, i)));
-                add_value(&message, o);
-                return refuse(at, &message);
-            }
-            int failed = fit_child(s, i, item, whole, leaves, at);
-            Py_DECREF(item);
-            if (failed) return -1;
-        }
-        return 0;
-    }
-    if (PyTuple_Check(o) && PyTuple_GET_SIZE(o) == Py_SIZE(s)) return fit_items(s, o, o, whole, leaves, at);
-    return refuse_value(at, s, o);
-}
-
-static int fit_custom(const spec *s, PyObject *o, PyObject *def, bool whole, PyObject *leaves, const place *at) {
-    PyObject *children, *context;
-    if ((PyObject *)Py_TYPE(o) != s->type) return refuse_value(at, s, o);
-    if (call_flatten(def, o, &children, &context)) return -1;
-    int same = PyObject_RichCompareBool(context, s->extra, Py_EQ), failed = same < 0 ? -1 : 0;
-    if (same == 0) {
-        cr_str message = {0};
-        cr_str_addf(&message, "the %s has the context ", name_of(s->type));
-        add_object(&message, context, true);
-        cr_str_add(&message, ", expected ");
-        add_object(&message, s->extra, true);
-        failed = refuse(at, &message);
-    }
-    if (!failed) failed = fit_items(s, o, children, whole, leaves, at);
-    Py_DECREF(children);
-    Py_DECREF(context);
-    return failed;
-}
-
-/* The leaves of `o` by the structure of `s`. `whole`: a leaf must not be a container; else whatever stands there is taken. */
-static int fit_node(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
-    PyObject *def = NULL;
-    if (s->kind == PLAIN) return fit_plain(s, o, whole, leaves, at);
-    int kind = kind_of(o, &def);
-    if (kind < 0) return -1;
-    if (s->kind == LEAF) return whole && kind != LEAF ? refuse_value(at, s, o) : PyList_Append(leaves, o);
-    if (s->kind >= DICT && s->kind <= DEFAULT_DICT && kind >= DICT && kind <= DEFAULT_DICT) return fit_dict(s, o, whole, leaves, at);
-    if (s->kind != kind) return refuse_value(at, s, o);
-    if (kind == CUSTOM) return fit_custom(s, o, def, whole, leaves, at);
-    if (kind == DEQUE) {
-        PyObject *items = PySequence_List(o);
-        int failed = items ? fit_items(s, o, items, whole, leaves, at) : -1;
-        Py_XDECREF(items);
-        return failed;
-    }
-    /* a namedtuple's class may be one that was made here for the name: then its fields decide */
-    if (kind == NAMEDTUPLE && (PyObject *)Py_TYPE(o) != s->extra) {
-        PyObject *wanted = PyObject_GetAttr(s->extra, str_fields), *found = PyObject_GetAttr((PyObject *)Py_TYPE(o), str_fields);
-        int made = PyObject_HasAttrString(s->extra, "__cresset_made__"), same = wanted && found ? PyObject_RichCompareBool(wanted, found, Py_EQ) : -1;
-        Py_XDECREF(wanted);
-        Py_XDECREF(found);
-        if (same < 0) return -1;
-        if (!made || !same) return refuse_value(at, s, o);
-    }
-    return fit_items(s, o, o, whole, leaves, at);
-}
-
-static int fit(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
-    if (Py_EnterRecursiveCall(" while a pytree is flattened")) return -1;
-    int failed = fit_node(s, o, whole, leaves, at);
-    Py_LeaveRecursiveCall();
-    return failed;
-}
+/* ---- a value against a spec: tree_fit.c ---- */
 
 static PyObject *fitted(PyObject *self, PyObject *o, bool whole, const char *root) {
     place top = {.root = root};
     PyObject *leaves = PyList_New(0);
-    if (leaves && fit(SPEC(self), o, whole, leaves, &top)) Py_CLEAR(leaves);
+    if (leaves && cr__py_tree_fit(SPEC(self), o, whole, leaves, &top)) Py_CLEAR(leaves);
     return leaves;
 }
 
@@ -595,7 +350,7 @@ static PyObject *spec_is_leaf(PyObject *self, PyObject *unused) {
 /* The names of the fields of a namedtuple or of a structure whose class is not known; else None. */
 static PyObject *spec_fields(PyObject *self, void *unused) {
     (void)unused;
-    PyObject *fields = fields_of(SPEC(self));
+    PyObject *fields = cr__py_tree_fields(SPEC(self));
     return fields ? fields : Py_NewRef(Py_None);
 }
 
@@ -607,7 +362,7 @@ static PyObject *spec_plain(PyObject *self, void *unused) {
 static int add_paths(const spec *s, const place *at, PyObject *list) {
     if (s->kind == LEAF) {
         cr_str text = {0};
-        add_place(at, &text);
+        cr__py_tree_add_place(at, &text);
         PyObject *path = cr_py_text(&text);
         int failed = !path || PyList_Append(list, path);
         Py_XDECREF(path);
@@ -663,7 +418,7 @@ static PyObject *spec_repr(PyObject *self) {
     if (s->kind == LEAF) return PyUnicode_FromString("*");
     PyObject *children = spec_children(self, NULL), *context = spec_context(self, NULL), *text = NULL;
     if (children && context && !Py_EnterRecursiveCall(" in the text of a pytree")) {
-        text = PyUnicode_FromFormat("TreeSpec(%s, %S, %R)", s->type == namedtuple ? "namedtuple" : name_of(s->type), context, children);
+        text = PyUnicode_FromFormat("TreeSpec(%s, %S, %R)", s->type == namedtuple ? "namedtuple" : cr__py_tree_name(s->type), context, children);
         Py_LeaveRecursiveCall();
     }
     Py_XDECREF(children);

@@ -9,8 +9,8 @@ from typing import Any
 import cresset
 from cresset import _C
 from cresset.export import graph_signature as signatures
-from cresset.export._tree import TreeSpec
 from cresset.export.graph_view import Graph, GraphModule
+from cresset.utils._pytree import TreeSpec
 
 
 class Symbol(str):
@@ -82,8 +82,8 @@ class ExportedProgram:
         self._state: dict[str, cresset.Tensor] | None = None
         self._constants: dict[str, cresset.Tensor] | None = None
         self._graph_module: GraphModule | None = None
-        self._in_spec = _spec(self._data["in_spec"])
-        self._out_spec = _spec(self._data["out_spec"])
+        self._in_spec = self._data["in_spec"]
+        self._out_spec = self._data["out_spec"]
         self._signature: signatures.ExportGraphSignature | None = None
 
     # ---- the graph ----
@@ -166,7 +166,7 @@ class ExportedProgram:
         for fqn, in_spec, out_spec, names in self._data["calls"]:
             signature = None
             if in_spec is not None and out_spec is not None:
-                signature = ModuleCallSignature([], [], _spec(in_spec), _spec(out_spec), names)
+                signature = ModuleCallSignature([], [], in_spec, out_spec, names)
             found.append(ModuleCallEntry(fqn, signature))
         return found
 
@@ -290,10 +290,6 @@ class ExportedModule:
 
     def __repr__(self) -> str:
         return f"ExportedModule{self._signature_text()}"
-
-
-def _spec(data: Any) -> TreeSpec | None:
-    return None if data is None else TreeSpec(data)
 
 
 _ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument, "bool": signatures.SymBoolArgument}
