@@ -196,6 +196,8 @@ RULE(shape_avg_pool);
 RULE(shape_adaptive_avg_pool);
 RULE(shape_adaptive_max_pool);
 RULE(shape_pool_backward);
+RULE(check_unpool);
+RULE(check_fractional_pool);
 
 /* resampling (rules_upsample.c) */
 RULE(shape_upsample);
@@ -208,6 +210,10 @@ cr_expand_fn expand_einsum; cr_expand_fn expand_trilinear; /* expand_einsum.c */
 RULE(shape_histc);
 RULE(shape_one_hot);
 RULE(check_isin);
+RULE(shape_bincount);
+RULE(shape_repeat_interleave);
+RULE(check_repeat_interleave);
+RULE(shape_is_nonzero);
 RULE(shape_im2col);
 RULE(shape_col2im);
 

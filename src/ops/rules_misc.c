@@ -89,3 +89,41 @@ cr_status check_isin(cr_rule *r) { /* element, test_elements */
     r->common = r->result = m->dtype;
     return CR_OK;
 }
+
+cr_status shape_bincount(cr_rule *r) { /* self, weights, minlength */
+    const cr_meta *m = cr_rule_meta(r, 0), *w = cr_rule_meta(r, 1);
+    bool empty = false;
+    CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 2), CR_GE, 0, "bincount: minlength must not be negative"));
+    if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: expected numbers in one dimension, got %d", m->rank);
+    if (!rt_is_integer(m->dtype)) return CR_FAIL(CR_ENOTIMPL, "bincount: expected integers, got %s", rt_dtype_name(m->dtype));
+    CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty));
+    if (w && w->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: weights must have one dimension, got %d", w->rank);
+    if (w) CR_TRY(cr_dim_require(r->env, w->size[0], CR_EQ, m->size[0], "bincount: there must be a weight for each number"));
+    cr_dim bins = cr_rule_count(r, 0, INT64_MAX);
+    return cr_rule_add_dense(r, !w || empty ? CR_I64 : w->dtype == CR_F32 ? CR_F32 : CR_F64, 1, &bins);
+}
+
+cr_status shape_repeat_interleave(cr_rule *r) { /* repeats, output_size */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have one dimension, got %d", m->rank);
+    if (m->dtype != CR_I32 && m->dtype != CR_I64) return CR_FAIL(CR_ENOTIMPL, "repeat_interleave: repeats must have dtype int32 or int64, got %s", rt_dtype_name(m->dtype));
+    cr_dim n = r->arg[1].kind == CR_ARG_NONE ? cr_rule_count(r, 0, INT64_MAX) : cr_rule_int(r, 1);
+    return cr_rule_add_dense(r, m->dtype, 1, &n);
+}
+
+cr_status check_repeat_interleave(cr_rule *r) { /* self, repeats, dim, output_size */
+    const cr_meta *m = cr_rule_meta(r, 0), *times = cr_rule_meta(r, 1);
+    int d = 0;
+    bool one = times->rank == 0;
+    if (times->rank > 1) return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have at most one dimension, got %d", times->rank);
+    if (r->arg[2].kind != CR_ARG_NONE) CR_TRY(cr_wrap_dim(r->arg[2].u.i, m->rank, &d));
+    if (!one) CR_TRY(cr_dim_assume(r->env, times->size[0], CR_EQ, 1, false, &one));
+    cr_dim n = r->arg[2].kind == CR_ARG_NONE ? cr_meta_numel(r->env, m) : m->rank ? m->size[d] : 1;
+    if (!one) CR_TRY(cr_dim_require(r->env, times->size[0], CR_EQ, n, "repeat_interleave: there must be one number of repeats, or one for each entry along dim"));
+    return dtype_same(r);
+}
+
+cr_status shape_is_nonzero(cr_rule *r) { /* self */
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 0)), CR_EQ, 1, "is_nonzero: the truth of a tensor is that of its only element; use any() or all()"));
+    return cr_rule_add_data(r, CR_ARG_BOOL);
+}

@@ -278,6 +278,13 @@ static bool same_elements(const rt_view *a, const rt_view *b, int64_t n) {
     return true;
 }
 
+RT_KERNEL(rt_k_is_nonzero) { /* self */
+    (void)ctx;
+    rt_scalar s = load(rt_arg_view(c, 0));
+    *c->result = (rt_scalar){ .kind = RT_ARG_INT, .i = s.kind == RT_ARG_INT ? s.i != 0 : s.f != 0 || s.im != 0 };
+    return RT_OK;
+}
+
 RT_KERNEL(rt_k_equal) {
     const rt_view *a = rt_arg_view(c, 0), *b = rt_arg_view(c, 1);
     *c->result = (rt_scalar){ .kind = RT_ARG_INT };

@@ -1,15 +1,15 @@
 /* k_upsample.c: resampling of 1-3 spatial dimensions: nearest, linear, cubic, and their adjoints.
  *
  * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The taps
- * of each dimension are tabulated once; missing dimensions become one of size 1. Positions and weights are computed in the
- * precision that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
+ * of each dimension are tabulated once; missing dimensions become one of size 1. The smooth modes (antialiasing) widen the
+ * filter when the image shrinks, so that every source position counts. Positions and weights are computed in the precision that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
 #include "runtime/kernels.h"
 #include "runtime/rt_map.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, MAX_TAPS = 4, SPATIAL = 3 };
+enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_SMOOTH, CUBIC_SMOOTH, SPATIAL = 3 };
 static const int taps_of[] = { 1, 1, 2, 4 };
 
 typedef struct taps {
@@ -53,8 +53,48 @@ static int64_t nearest(bool exact, bool direct, bool wide, int64_t i, int64_t in
 static double near_cubic(double x) { return ((-0.75 + 2) * x - (-0.75 + 3)) * x * x + 1; }
 static double far_cubic(double x) { return ((-0.75 * x - 5 * -0.75) * x + 8 * -0.75) * x - 4 * -0.75; }
 
+/* How far a smooth filter reaches from its middle, in source positions. */
+static double reach_of(bool wide, int mode, double step) {
+    double half = mode == LINEAR_SMOOTH ? 1 : 2;
+    return step >= 1 ? r(wide, half * step) : half;
+}
+
+static int smooth_taps(bool wide, int mode, int64_t in, int64_t out, bool align_corners, double scale) {
+    return (int)ceil(reach_of(wide, mode, step_of(wide, in, out, align_corners, scale))) * 2 + 1;
+}
+
+static double smooth_weight(int mode, double x) {
+    x = fabs(x);
+    if (mode == LINEAR_SMOOTH) return x < 1 ? 1 - x : 0;
+    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0;
+}
+
+/* Weights add up to one; taps that are not needed have weight zero. */
+static void fill_smooth(taps *t, int mode, bool wide, double step) {
+    double reach = reach_of(wide, mode, step), narrow = step >= 1 ? r(wide, 1 / step) : 1;
+    for (int64_t i = 0; i < t->out; i++) {
+        int64_t *from = t->from + i * t->n;
+        double *weight = t->weight + i * t->n, total = 0, middle = r(wide, step * r(wide, (double)i + 0.5));
+        int64_t first = (int64_t)r(wide, r(wide, middle - reach) + 0.5), end = (int64_t)r(wide, r(wide, middle + reach) + 0.5);
+        if (first < 0) first = 0;
+        if (end > t->in) end = t->in;
+        for (int k = 0; k < t->n; k++) {
+            bool used = first + k < end;
+            from[k] = clamp(first + k, t->in);
+            weight[k] = used ? r(wide, smooth_weight(mode, r(wide, r(wide, r(wide, (double)(first + k) - middle) + 0.5) * narrow))) : 0;
+            total = r(wide, total + weight[k]);
+        }
+        for (int k = 0; k < t->n; k++)
+            if (total != 0) weight[k] = r(wide, weight[k] / total);
+    }
+}
+
 static void fill_taps(taps *t, int mode, bool direct, bool wide, bool align_corners, double scale) {
     double step = step_of(wide, t->in, t->out, align_corners, scale);
+    if (mode >= LINEAR_SMOOTH) {
+        fill_smooth(t, mode, wide, step);
+        return;
+    }
     for (int64_t i = 0; i < t->out; i++) {
         int64_t *from = t->from + i * t->n;
         double *weight = t->weight + i * t->n;
@@ -94,6 +134,8 @@ typedef struct plan {
     bool wide;
 } plan;
 
+static double scale_at(const rt_call *c, int i) { return rt_arg_is_none(c, i) ? 0 : rt_arg_float(c, i); }
+
 /* `small`, `large`: the source and the resampled tensor, whichever is given and whichever is computed. */
 static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, bool direct, int scales_at, const rt_view *small, const rt_view *large) {
     int spatial = small->rank - 2, lead = SPATIAL - spatial;
@@ -103,7 +145,10 @@ static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, boo
     for (int d = 0; d < SPATIAL; d++) {
         taps *t = &p->dim[d];
         *t = (taps){ .in = 1, .out = 1, .n = 1 };
-        if (d >= lead) *t = (taps){ .in = small->size[2 + d - lead], .out = large->size[2 + d - lead], .n = taps_of[mode] };
+        if (d >= lead) {
+            *t = (taps){ .in = small->size[2 + d - lead], .out = large->size[2 + d - lead] };
+            t->n = mode >= LINEAR_SMOOTH ? smooth_taps(p->wide, mode, t->in, t->out, align_corners, scale_at(c, scales_at + d - lead)) : taps_of[mode];
+        }
         p->in *= t->in;
         p->out *= t->out;
         total += t->out * t->n;
@@ -119,7 +164,7 @@ static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, boo
         from += t->out * t->n;
         weight += t->out * t->n;
         if (d < lead) t->from[0] = 0, t->weight[0] = 1;
-        else fill_taps(t, mode, direct, p->wide, align_corners, rt_arg_is_none(c, scales_at + d - lead) ? 0 : rt_arg_float(c, scales_at + d - lead));
+        else fill_taps(t, mode, direct, p->wide, align_corners, scale_at(c, scales_at + d - lead));
     }
     return RT_OK;
 }
@@ -204,6 +249,62 @@ static int move_nearest(const rt_ctx *ctx, const rt_call *c, int mode) { /* self
     return code;
 }
 
+/* Weights of bytes are integers with as many bits behind the point as 16 bits allow. */
+static int byte_weights(const taps *t, int32_t *weight) {
+    double top = 0;
+    int bits = 0;
+    for (int64_t i = 0; i < t->out * t->n; i++) top = fmax(top, t->weight[i]);
+    while (bits < 22 && (int)(0.5 + top * (double)(1 << (bits + 1))) < 1 << 15) bits++;
+    for (int64_t i = 0; i < t->out * t->n; i++) {
+        double w = t->weight[i] * (double)(1 << bits);
+        weight[i] = (int32_t)(w < 0 ? w - 0.5 : w + 0.5);
+    }
+    return bits;
+}
+
+/* Bytes are resampled along x, rounded, then along y: each pass gives bytes. Elements of a row of `line` positions are `gap` apart. */
+static void byte_pass(const taps *t, const int32_t *weight, int bits, const uint8_t *source, uint8_t *result, int64_t lines, int64_t line_in, int64_t line_out, int64_t gap) {
+    for (int64_t l = 0; l < lines; l++)
+        for (int64_t i = 0; i < t->out; i++) {
+            int32_t sum = bits ? 1 << (bits - 1) : 0;
+            for (int k = 0; k < t->n; k++) sum += weight[i * t->n + k] * source[l * line_in + t->from[i * t->n + k] * gap];
+            sum >>= bits;
+            result[l * line_out + i * gap] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+        }
+}
+
+static int resample_bytes(const rt_ctx *ctx, const rt_call *c, int mode) {
+    const rt_view *given = rt_arg_view(c, 0), *out = &c->out[0];
+    plan p;
+    rt_view source;
+    void *source_scratch = NULL, *room = NULL;
+    int code = open_plan(&p, ctx, c, mode, false, 3, given, out);
+    const taps *y = &p.dim[1], *x = &p.dim[2];
+    if (!code) code = rt_contiguous(ctx, given, RT_U8, &source, &source_scratch);
+    if (!code) {
+        int64_t middle = y->in * x->out, weights = y->out * y->n + x->out * x->n;
+        int32_t *weight = room = rt_scratch(ctx, (size_t)weights * sizeof *weight + (size_t)(middle + p.planes * p.out));
+        if (!weight) code = RT_ENOMEM;
+        else {
+            uint8_t *rows = (uint8_t *)(weight + weights), *result = rows + middle;
+            int x_bits = byte_weights(x, weight), y_bits = byte_weights(y, weight + x->out * x->n);
+            for (int64_t plane = 0; plane < p.planes; plane++) {
+                const uint8_t *from = (const uint8_t *)source.p + plane * p.in;
+                if (x->in != x->out) byte_pass(x, weight, x_bits, from, rows, y->in, x->in, x->out, 1);
+                else memcpy(rows, from, (size_t)p.in);
+                if (y->in != y->out) byte_pass(y, weight + x->out * x->n, y_bits, rows, result + plane * p.out, x->out, 1, 1, x->out);
+                else memcpy(result + plane * p.out, rows, (size_t)p.out);
+            }
+            rt_view done = rt_view_contiguous(result, RT_U8, out->rank, out->size);
+            code = rt_copy(ctx, out, &done);
+        }
+    }
+    rt_scratch_free(ctx, room);
+    rt_scratch_free(ctx, source_scratch);
+    rt_scratch_free(ctx, p.scratch);
+    return code;
+}
+
 static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward) {
     const rt_view *given = rt_arg_view(c, 0), *out = &c->out[0];
     const rt_view *small = backward ? out : given, *large = backward ? given : out;
@@ -211,6 +312,7 @@ static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward
     bool unchanged = mode == CUBIC && backward; /* then a copy, whatever the scales and the dtype */
     for (int d = 2; d < out->rank; d++) unchanged = unchanged && small->size[d] == large->size[d];
     if (unchanged) return rt_copy(ctx, out, given);
+    if (mode >= LINEAR_SMOOTH && !backward && out->dtype == RT_U8) return resample_bytes(ctx, c, mode);
     if (!handles(out->dtype)) return refuse(ctx, out->dtype);
     plan p;
     rt_view source;
@@ -249,3 +351,7 @@ int rt_k_upsample_nearest_backward(const rt_ctx *ctx, const rt_call *c) { return
 int rt_k_upsample_nearest_exact_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, NEAREST_EXACT, true); }
 int rt_k_upsample_linear_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR, true); }
 int rt_k_upsample_cubic_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC, true); }
+int rt_k_upsample_linear_smooth(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR_SMOOTH, false); }
+int rt_k_upsample_cubic_smooth(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC_SMOOTH, false); }
+int rt_k_upsample_linear_smooth_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR_SMOOTH, true); }
+int rt_k_upsample_cubic_smooth_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC_SMOOTH, true); }

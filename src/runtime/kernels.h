@@ -38,6 +38,7 @@ RT_KERNEL(rt_k_logspace);
 RT_KERNEL(rt_k_tril_indices);
 RT_KERNEL(rt_k_triu_indices);
 RT_KERNEL(rt_k_item);
+RT_KERNEL(rt_k_is_nonzero);
 RT_KERNEL(rt_k_assert_async);
 RT_KERNEL(rt_k_equal);
 
@@ -194,6 +195,10 @@ RT_KERNEL(rt_k_upsample_nearest_backward);
 RT_KERNEL(rt_k_upsample_nearest_exact_backward);
 RT_KERNEL(rt_k_upsample_linear_backward);
 RT_KERNEL(rt_k_upsample_cubic_backward);
+RT_KERNEL(rt_k_upsample_linear_smooth);
+RT_KERNEL(rt_k_upsample_cubic_smooth);
+RT_KERNEL(rt_k_upsample_linear_smooth_backward);
+RT_KERNEL(rt_k_upsample_cubic_smooth_backward);
 
 /* k_grid.c: two and three spatial dimensions */
 RT_KERNEL(rt_k_grid_sampler);
@@ -202,6 +207,10 @@ RT_KERNEL(rt_k_grid_sampler_backward);
 /* k_histogram.c, k_one_hot.c */
 RT_KERNEL(rt_k_histc);
 RT_KERNEL(rt_k_one_hot);
+
+/* k_bins.c */
+RT_KERNEL(rt_k_bincount);
+RT_KERNEL(rt_k_repeat_interleave);
 
 /* k_blocks.c */
 RT_KERNEL(rt_k_im2col);

@@ -117,3 +117,67 @@ def isin_scalar_tensor(make):
     for shape in ((2, 3),) if few else ((3, 4), (), (0,)):
         yield call(make.scalar(positive=True), make.tensor(shape))
         yield call(make.scalar(positive=True), make.tensor(shape), invert=True)
+
+
+@sample("bincount")
+def bincount(make):
+    for shape in ((7,), (0,), (300,)):
+        numbers = make.tensor(shape, low=0, high=9)
+        yield call(numbers)
+        yield call(numbers, None, 12)
+        for kind in (torch.float32, torch.float64, torch.float16, torch.int32, torch.bool):
+            yield call(numbers, make.tensor(shape, dtype=kind))
+    yield call(make.tensor(2, 3, low=0, high=9), note="two dimensions")
+    yield call(make.tensor(4, low=0, high=9), make.tensor(3), note="too few weights")
+    yield call(make.tensor(4, low=0, high=9), None, -1, note="negative length")
+    if make.is_number and make.dtype != torch.uint8:
+        yield call(make.tensor(4, low=-9, high=-1), note="negative numbers")
+
+
+@sample("repeat_interleave")
+def repeat_interleave(make):
+    for n in (5, 1, 0):
+        times = make.tensor(n, low=0, high=4)
+        yield call(times)
+        if make.dtype == torch.int64:
+            yield call(times, output_size=int(times.sum()))
+    yield call(make.tensor(5, low=1, high=4), output_size=2, note="wrong size")
+    yield call(make.tensor(2, 3), note="two dimensions")
+    if make.is_number and make.dtype != torch.uint8:
+        yield call(make.tensor(4, low=-9, high=-1), note="negative")
+
+
+@sample("repeat_interleave_self")
+def repeat_interleave_self(make):
+    times = make.index(4, (3,))
+    for repeats in (times, times[:1], times[0], times.int()):
+        yield call(make.tensor(2, 3, 4), repeats, 1)
+    yield call(make.tensor(3), times)
+    yield call(make.tensor(2, 3), times[0])
+    yield call(make.tensor(2, 3), times, -1, output_size=int(times.sum()))
+    yield call(make.tensor(()), times[:1])
+    yield call(make.tensor(2, 3), times, 0, note="wrong number of repeats")
+    yield call(make.tensor(2, 3), times.reshape(1, 3), 1, note="repeats of two dimensions")
+
+
+@sample("allclose")
+def allclose(make):
+    x = make.tensor(3, 4)
+    yield call(x, x.clone())
+    yield call(x, make.tensor(3, 4))
+    yield call(x, make.tensor(4))
+    yield call(make.tensor(0), make.tensor(0))
+    if make.is_float:
+        yield call(x, x + 0.05, 0.0, 0.1)
+        nan = torch.full((2,), float("nan"), dtype=make.dtype)
+        yield call(nan, nan)
+        yield call(nan, nan, equal_nan=True)
+
+
+@sample("is_nonzero")
+def is_nonzero(make):
+    for value in (0, 1):
+        yield call(torch.tensor(value).to(make.dtype))
+        yield call(torch.tensor([[value]]).to(make.dtype))
+    yield call(make.tensor(2), note="two elements")
+    yield call(make.tensor(0), note="no element")

@@ -90,3 +90,54 @@ def adaptive_max_backward(make, spatial):
 
 for _n in (2, 3):
     sample(f"adaptive_max_pool{_n}d_backward")(lambda make, n=_n: adaptive_max_backward(make, n))
+
+
+@sample("max_unpool2d")
+def max_unpool2d(make):
+    for shape in [(2, 3, 2, 2), (3, 2, 2), (0, 3, 2, 2)]:
+        lead = torch.Size(shape[:-2])
+        where = torch.rand(*lead, 25, generator=make.generator).argsort(-1)[..., :4].reshape(shape)
+        yield call(make.tensor(shape), where, [5, 5])
+    yield call(make.tensor(1, 1, 2, 2), torch.tensor([[[[0, 5], [10, 25]]]]), [5, 5], note="index outside")
+    yield call(make.tensor(1, 1, 2, 2), torch.tensor([[[[0, 5], [10, 15]]]]), [5], note="one size")
+    yield call(make.tensor(1, 1, 2, 2), torch.tensor([[[0, 5], [10, 15]]]), [5, 5], note="ranks differ")
+
+
+@sample("max_unpool3d")
+def max_unpool3d(make):
+    for shape in [(2, 3, 2, 2, 2), (3, 2, 2, 2)]:
+        lead = torch.Size(shape[:-3])
+        where = torch.rand(*lead, 60, generator=make.generator).argsort(-1)[..., :8].reshape(shape)
+        yield call(make.tensor(shape), where, [3, 4, 5], [2, 2, 2], [0, 0, 0])
+    yield call(make.tensor(1, 1, 1, 1, 2), torch.tensor([[[[[0, 25]]]]]), [1, 5, 5], [1, 1, 1], [0, 0, 0], note="index outside")
+
+
+def drawn(make, *shape):
+    return make.tensor(*shape, low=0.0, high=0.99) if make.is_float else make.tensor(*shape)
+
+
+@sample("fractional_max_pool2d")
+def fractional_max_pool2d(make):
+    yield call(make.tensor(2, 3, 7, 8), [2, 3], [4, 3], drawn(make, 2, 3, 2))
+    yield call(make.tensor(2, 3, 7, 8), [2, 2], [1, 6], drawn(make, 2, 3, 2))
+    yield call(make.tensor(3, 7, 8), [2, 2], [4, 5], drawn(make, 1, 3, 2))
+    yield call(make.tensor(0, 3, 7, 8), [2, 2], [4, 5], drawn(make, 0, 3, 2))
+    yield call(make.tensor(2, 3, 7, 8), [4, 4], [5, 5], drawn(make, 2, 3, 2), note="too many windows")
+    yield call(make.tensor(2, 3, 7, 8), [2, 2], [4, 5], drawn(make, 1, 3, 2), note="too few samples")
+
+
+@sample("fractional_max_pool3d")
+def fractional_max_pool3d(make):
+    yield call(make.tensor(2, 3, 5, 7, 6), [2, 3, 2], [3, 4, 2], drawn(make, 2, 3, 3))
+    yield call(make.tensor(3, 5, 7, 6), [2, 2, 2], [3, 4, 1], drawn(make, 1, 3, 3))
+
+
+@sample("fractional_max_pool2d_backward")
+def fractional_max_pool2d_backward(make):
+    yield call(make.tensor(2, 3, 4, 3), make.tensor(2, 3, 7, 8), [2, 3], [4, 3], make.index(56, (2, 3, 4, 3)), layouts=False)  # PyTorch reads indices as if they were contiguous
+    yield call(make.tensor(3, 4, 3), make.tensor(3, 7, 8), [2, 3], [4, 3], make.index(56, (3, 4, 3)), layouts=False)
+
+
+@sample("fractional_max_pool3d_backward")
+def fractional_max_pool3d_backward(make):
+    yield call(make.tensor(2, 3, 2, 4, 3), make.tensor(2, 3, 5, 7, 8), [2, 2, 3], [2, 4, 3], make.index(280, (2, 3, 2, 4, 3)), layouts=False)

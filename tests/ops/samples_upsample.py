@@ -64,3 +64,33 @@ for _name, _aligned in (("upsample_nearest", False), ("upsample_linear", True)):
     sample(_name)(lambda make, aligned=_aligned: forward(make, aligned))
     sample(f"{_name}_backward")(lambda make, aligned=_aligned: backward(make, aligned))
     sample(f"{_name}_vec")(lambda make, aligned=_aligned: vec(make, aligned))
+
+
+# With antialiasing: shrinking, growing, unchanged; bytes are rounded after each pass.
+SMOOTH = [((2, 3, 8, 9), [3, 4]), ((2, 3, 4, 5), [7, 6]), ((1, 2, 8, 5), [8, 2]), ((1, 1, 20, 20), [3, 3]), ((0, 2, 4, 4), [2, 2]), ((1, 1, 1, 1), [2, 3])]
+
+
+def picture(make, shape):
+    return make.tensor(shape, low=0, high=255) if make.dtype == torch.uint8 else make.tensor(shape)
+
+
+@sample("upsample_smooth")
+def upsample_smooth(make):
+    for shape, size in SMOOTH:
+        for aligned in (False, True):
+            yield call(picture(make, shape), size, aligned)
+    yield call(picture(make, (2, 3, 8, 9)), [4, 4], False, 0.5, 0.5)
+    yield call(picture(make, (2, 3, 8)), [4, 4], False, note="three dimensions")
+
+
+@sample("upsample_smooth_backward")
+def upsample_smooth_backward(make):
+    for shape, size in SMOOTH:
+        for aligned in (False, True):
+            yield call(make.tensor(*shape[:2], *size), size, list(shape), aligned)
+
+
+@sample("upsample_smooth_vec")
+def upsample_smooth_vec(make):
+    yield call(picture(make, (2, 3, 8, 9)), [3, 4], False, None)
+    yield call(picture(make, (2, 3, 8, 9)), None, False, [0.5, 0.7])
