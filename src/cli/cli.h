@@ -97,6 +97,12 @@ void cli_progress_begin(cli_progress *p, const char *what, uint64_t total);
 void cli_progress_add(cli_progress *p, uint64_t bytes);
 void cli_progress_end(cli_progress *p); /* wipes the line */
 
+/* Frees a text that was put into `into`; a failure to grow it becomes the other's, so that no half text is taken for whole. */
+static inline void cli_str_done(cr_str *text, cr_str *into) {
+    into->failed |= text->failed;
+    cr_str_dispose(text);
+}
+
 double cli_seconds(void);                       /* a steady clock */
 void cli_add_bytes(cr_str *out, uint64_t bytes); /* "438 MB", "1.2 KB" */
 

@@ -96,6 +96,8 @@ static cr_status write_new(const cr_program *p, cr_zip_writer *w) {
     cr_map owners;
     cr_map_init(&owners);
     cr_status status = read_config(p, &owners);
+    cli_progress progress;
+    cli_progress_begin(&progress, "writing", cr_zip_size(p->archive));
     for (size_t i = 0; i < cr_zip_count(p->archive) && !status; i++) {
         const cr_zip_member *m = cr_zip_at(p->archive, i);
         const cr_tensor *weight = weight_of(p, &owners, m);
@@ -104,7 +106,9 @@ static cr_status write_new(const cr_program *p, cr_zip_writer *w) {
             status = CR_FAIL(CR_EFORMAT, "member '%s' has %llu bytes, its tensors %lld", m->name, (unsigned long long)m->size, (long long)weight->storage->bytes);
         else if (weight && m->size) status = cr_zip_writer_add(w, m->name, weight->storage->data, m->size);
         else status = copy_member(w, p->archive, m, m->name);
+        cli_progress_add(&progress, m->size);
     }
+    cli_progress_end(&progress);
     cr_map_dispose(&owners);
     return status;
 }

@@ -33,7 +33,7 @@ void doctor_add(doctor *d, const char *key, const char *format, ...) {
         cr_str_addv(&value, format, args);
         cr_json_key(d->json, key);
         cr_json_string(d->json, cr_str_get(&value), value.n);
-        cr_str_dispose(&value);
+        cli_str_done(&value, &d->out);
     } else {
         cr_str_addf(&d->out, "%-14s", key);
         cr_str_addv(&d->out, format, args);
@@ -80,7 +80,7 @@ static void report_compiler(doctor *d) {
         cr_str_init(&line);
         bool found = first_line(names[i], &line);
         if (found) doctor_add(d, "compiler", "%s: %s", names[i], cr_str_get(&line));
-        cr_str_dispose(&line);
+        cli_str_done(&line, &d->out);
         if (found) return;
         if (i == 0) doctor_problem(d, "CRESSET_CC is '%s', which does not run: set it to a C compiler, or unset it", names[0]);
     }
@@ -108,11 +108,11 @@ static bool proc_value(const char *path, const char *key, cr_str *out) {
     return found;
 }
 
-static uint64_t memory_kilobytes(const char *key) {
+static uint64_t memory_kilobytes(doctor *d, const char *key) {
     cr_str text;
     cr_str_init(&text);
     uint64_t value = proc_value("/proc/meminfo", key, &text) ? strtoull(cr_str_get(&text), NULL, 10) : 0;
-    cr_str_dispose(&text);
+    cli_str_done(&text, &d->out);
     return value;
 }
 
@@ -124,7 +124,7 @@ static void report_processor(doctor *d) {
     if (!proc_value("/proc/cpuinfo", "model name", &text)) cr_str_add(&text, "unknown model");
     cr_str_addf(&text, ", %d usable core%s", cores, cores == 1 ? "" : "s");
     doctor_add(d, "processor", "%s", cr_str_get(&text));
-    cr_str_dispose(&text);
+    cli_str_done(&text, &d->out);
 
     cr_str_init(&text);
     cr_str_addf(&text, "%s in use", rt_gemm_isa_name());
@@ -145,15 +145,15 @@ static void report_processor(doctor *d) {
     const char *limit = getenv("CRESSET_ISA");
     if (limit && *limit) cr_str_addf(&text, "; CRESSET_ISA=%s", limit);
     doctor_add(d, "instructions", "%s", cr_str_get(&text));
-    cr_str_dispose(&text);
+    cli_str_done(&text, &d->out);
     doctor_add(d, "threads", "%d", cr_num_threads());
 
     cr_str_init(&text);
-    cli_add_bytes(&text, memory_kilobytes("MemAvailable") * 1024);
+    cli_add_bytes(&text, memory_kilobytes(d, "MemAvailable") * 1024);
     cr_str_add(&text, " free of ");
-    cli_add_bytes(&text, memory_kilobytes("MemTotal") * 1024);
+    cli_add_bytes(&text, memory_kilobytes(d, "MemTotal") * 1024);
     doctor_add(d, "memory", "%s", cr_str_get(&text));
-    cr_str_dispose(&text);
+    cli_str_done(&text, &d->out);
 }
 
 /* ---- the command ---- */

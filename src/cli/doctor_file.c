@@ -59,7 +59,7 @@ static void add_about(doctor *d, const char *what, const char *name, const char 
     cr_str_init(&key);
     cr_str_addf(&key, "%s %s", what, name);
     doctor_add(d, cr_str_get(&key), "%s%s", key.n < 14 ? "" : " ", text);
-    cr_str_dispose(&key);
+    cli_str_done(&key, &d->out);
 }
 
 static void report_unsupported(doctor *d, const char *name, const cr_program *p) {
@@ -67,7 +67,7 @@ static void report_unsupported(doctor *d, const char *name, const cr_program *p)
     cr_str_init(&names);
     for (size_t i = 0; i < p->nunsupported; i++) cr_str_addf(&names, "%s%s", i ? ", " : "", p->unsupported[i]);
     if (names.n) cr_str_add(&names, " (such calls cannot be run here)"), add_about(d, "unsupported", name, cr_str_get(&names));
-    cr_str_dispose(&names);
+    cli_str_done(&names, &d->out);
 }
 
 static cr_status check_program(doctor *d, cr_zip *zip, const char *name) {
@@ -95,7 +95,7 @@ static cr_status check_program(doctor *d, cr_zip *zip, const char *name) {
         cr_str_addf(&text, "%u nodes, %zu parameters and buffers, %zu constants: sound%s", cr_graph_node_count(p->graph), p->nstate, p->nconstants,
                     p->nunsupported ? "" : " and ready to run");
         add_about(d, "program", name, cr_str_get(&text));
-        cr_str_dispose(&text);
+        cli_str_done(&text, &d->out);
     }
     if (!status) report_unsupported(d, name, p);
     cr_module_release(module);
@@ -115,13 +115,14 @@ static cr_status check_archive(doctor *d, const char *path) {
     cr_str_init(&text);
     cli_add_bytes(&text, cr_zip_size(zip));
     doctor_add(d, "archive", "%s, %zu members", cr_str_get(&text), cr_zip_count(zip));
-    cr_str_dispose(&text);
+    cli_str_done(&text, &d->out);
     CR_TRY_OUT(check_members(d, zip, path));
     status = cr_program_list(zip, &arena, &names, &n);
     if (status) {
         n = 0;
         CR_TRY_OUT(note(d, status));
     }
+    if (!status && !n) doctor_add(d, "program", "none");
     for (size_t i = 0; i < n; i++) CR_TRY_OUT(check_program(d, zip, names[i]));
 out:
     cr_arena_dispose(&arena);

@@ -44,8 +44,11 @@ static cr_status count_missing(facts *f, const char *name, const cr_node *node) 
     cr_str source;
     cr_str_init(&source);
     const char *kept = NULL;
-    if (model_source(node, &source)) kept = cr_arena_strdup(&f->m.arena, cr_str_get(&source));
+    bool known = model_source(node, &source);
+    cr_status status = cr_str_status(&source);
+    if (known && !status && !(kept = cr_arena_strdup(&f->m.arena, cr_str_get(&source)))) status = CR_ENOMEM;
     cr_str_dispose(&source);
+    CR_TRY(status);
     return cr_vec_push(&f->unsupported, (missing_op){ name, kept, 1 });
 }
 
@@ -223,7 +226,7 @@ static void json_sizes(cr_json_writer *w, cr_env *env, const cr_meta *meta) {
         cr_dim_print(env, meta->size[i], &text);
         if (cr_dim_is_plain(meta->size[i])) cr_json_int(w, meta->size[i]);
         else cr_json_string(w, cr_str_get(&text), text.n);
-        cr_str_dispose(&text);
+        cli_str_done(&text, w->out);
     }
     cr_json_close(w, ']');
 }
@@ -240,7 +243,7 @@ static void json_constant(cr_json_writer *w, const facts *f, const cr_arg *a) {
         cr_str_init(&text);
         cr_arg_print(f->m.env, a, &text);
         cr_json_string(w, cr_str_get(&text), text.n);
-        cr_str_dispose(&text);
+        cli_str_done(&text, w->out);
     }
     }
 }
@@ -261,7 +264,7 @@ static void json_slots(cr_json_writer *w, const facts *f, const char *key, const
         cr_str_init(&path);
         model_add_path(&f->m, outputs, i, &path);
         json_pair(w, "path", cr_str_get(&path));
-        cr_str_dispose(&path);
+        cli_str_done(&path, w->out);
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');

@@ -7,7 +7,7 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #ifndef CR_VERSION
 #define CR_VERSION "unknown"
@@ -76,6 +76,8 @@ out:
 }
 
 int main(int argc, char **argv) {
+    const char *failing = getenv("CRESSET_TEST_FAIL_ALLOCATION"); /* for tests: the nth request for memory fails */
+    if (failing) cr_alloc_fail_at(strtoll(failing, NULL, 10));
     watch_signals();
     if (argc < 2) {
         cr_str text;

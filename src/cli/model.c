@@ -136,5 +136,5 @@ void model_add_path(const model *m, bool output, size_t i, cr_str *out) {
     if (!strncmp(text, "[0]", 3)) cr_str_addf(out, "args%s", text + 3);
     else if (!strncmp(text, "[1]", 3)) cr_str_addf(out, "kwargs%s", text + 3);
     else cr_str_add(out, text);
-    cr_str_dispose(&path);
+    cli_str_done(&path, out);
 }

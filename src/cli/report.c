@@ -16,7 +16,7 @@ static char hint[512];
 static const struct { cr_status code; const char *hint; } hints[] = {
     { CR_ENOMEM, "close other programs, or use a machine with more memory" },
     { CR_EFORMAT, "'cresset doctor FILE' checks the whole file" },
-    { CR_EUNSUPPORTED, "'cresset info FILE' shows what the file holds" },
+    { CR_EUNSUPPORTED, "export it again without that, or run it with PyTorch" },
     { CR_EIO, "check the name, its permissions and the space left" },
 };
 

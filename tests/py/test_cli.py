@@ -621,6 +621,32 @@ def test_convert_refuses(cases, tmp_path):
     assert "w.safetensors" in refused("convert", model, "--weights", weights, "-o", out)
 
 
+# ---- memory that runs out ----
+
+@pytest.mark.parametrize("words", [["info"], ["info", "--json"], ["info", "--graph"], ["run", "--example"], ["run", "--random", "-o", "out.npz"],
+                                   ["run", "--inputs", "in.npz", "-o", "out.npz"], ["doctor"], ["doctor", "--json"], ["convert", "-o", "out.pt2"],
+                                   ["convert", "-o", "out.safetensors"]], ids=" ".join)
+@pytest.mark.parametrize("name", ["affine", "tied_old"])
+def test_out_of_memory(cases, tmp_path, name, words):
+    """Whichever request for memory fails: one line, no crash, no leak, nothing half-written."""
+    save(tmp_path / "in.npz", cases[name].sets[0][0])
+    words = [words[0], cases[name].path, *(tmp_path / word if "." in word else word for word in words[1:])]
+    before = sorted(path.name for path in tmp_path.iterdir())
+    failing, whole = 1, 0
+    while whole < 4:  # a request that can be done without (scratch, a thread) may fail unnoticed, four in a row do not
+        done = cresset(*words, env={"CRESSET_TEST_FAIL_ALLOCATION": str(failing)})
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert done.returncode in (0, 1), (failing, done.stderr)
+        if done.returncode == 1:
+            assert re.fullmatch(r"cresset: .*\n", done.stderr), (failing, done.stderr)
+            assert left == before, failing
+        whole = whole + 1 if done.returncode == 0 else 0
+        for path in tmp_path.glob("out.*"):
+            path.unlink()
+        failing += max(1, failing // 6)
+    assert failing > 100
+
+
 # ---- large archives (P2) ----
 
 def test_info_of_a_large_archive(cases, tmp_path):
