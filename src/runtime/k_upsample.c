@@ -2,7 +2,8 @@
  *
  * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The taps
  * of each dimension are tabulated once; missing dimensions become one of size 1. The smooth modes (antialiasing) widen the
- * filter when the image shrinks, so that every source position counts. Positions and weights are computed in the precision that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
+ * filter when the image shrinks, so that every source position counts. Positions and weights are computed in the precision
+ * that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
 #include "runtime/kernels.h"
 #include "runtime/rt_map.h"
 
