@@ -7,7 +7,7 @@
  * duplicates here and makes cr_json_find constant later. */
 #include "archive/json.h"
 #include "archive/json_internal.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * `first` says that nothing stands yet in the innermost container, `after_key` that a key waits for its value. */
 #include "archive/json.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 
 #include <math.h>
 

@@ -83,11 +83,7 @@ static cr_status parse_descr(scanner *s, cr_npy *out) {
     const char *name = "a type that is not read here";
     for (size_t i = 0; i < CR_COUNT(foreign); i++)
         if (foreign[i].kind == kind) name = foreign[i].name;
-    char shown[32];
-    snprintf(shown, sizeof shown, "%.*s", (int)CR_MIN(n, (size_t)24), text);
-    for (char *q = shown; *q; q++)
-        if (*q < 0x20 || *q > 0x7e) *q = '?';
-    return CR_FAIL(CR_EUNSUPPORTED, "elements of type '%s': %s; save booleans, integers, floats or complex numbers", shown, name);
+    return CR_FAIL(CR_EUNSUPPORTED, "elements of type '%.*s': %s; save booleans, integers, floats or complex numbers", (int)CR_MIN(n, (size_t)24), text, name);
 }
 
 static cr_status parse_shape(scanner *s, cr_npy *out) {

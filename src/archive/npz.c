@@ -31,7 +31,7 @@ static cr_status entry_open(cr_npz *z, const cr_zip_member *m, npz_entry *e) {
 }
 
 /* Consumes `zip`. */
-static cr_status npz_create(cr_zip *zip, const char *path, cr_npz **out) {
+static cr_status npz_create(cr_zip *zip, cr_npz **out) {
     cr_npz *z = cr_calloc(1, sizeof *z);
     if (!z) {
         cr_zip_release(zip);
@@ -47,8 +47,8 @@ static cr_status npz_create(cr_zip *zip, const char *path, cr_npz **out) {
         const cr_zip_member *m = cr_zip_at(zip, i);
         status = entry_open(z, m, &z->entries[i]);
         if (!status) continue;
-        /* The zip's own errors name path and member already. */
-        if (!strstr(cr_error_message(), m->name)) status = cr_error_context(status, "%s%smember '%.100s'", path ? path : "", path ? ": " : "", m->name);
+        /* The zip's own errors name the member already. */
+        if (strncmp(cr_error_message(), "member '", 8)) status = cr_error_context(status, "member '%.100s'", m->name);
         goto out;
     }
     *out = z;
@@ -61,13 +61,13 @@ out:
 cr_status cr_npz_open(const char *path, cr_npz **out) {
     cr_zip *zip = NULL;
     CR_TRY(cr_zip_open(path, &zip));
-    return npz_create(zip, path, out);
+    return cr_error_context(npz_create(zip, out), "%s", path);
 }
 
 cr_status cr_npz_open_memory(const void *data, size_t size, cr_npz **out) {
     cr_zip *zip = NULL;
     CR_TRY(cr_zip_open_memory(data, size, NULL, &zip));
-    return npz_create(zip, NULL, out);
+    return npz_create(zip, out);
 }
 
 void cr_npz_retain(cr_npz *z) { atomic_fetch_add_explicit(&z->refs, 1, memory_order_relaxed); }

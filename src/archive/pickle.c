@@ -8,7 +8,7 @@
  * the input's length; a memo index may not exceed that length either, because picklers count from 0. Growing containers
  * double, and borrowed items are never copied. */
 #include "archive/pickle_internal.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 
 #include <ctype.h>
 #include <limits.h>

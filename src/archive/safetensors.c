@@ -5,7 +5,7 @@
 #include "archive/safetensors.h"
 #include "archive/extents.h"
 #include "archive/json.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

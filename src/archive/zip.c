@@ -3,10 +3,11 @@
  * The end record is found from the back; it leads to the central directory, which must fill exactly the bytes between the
  * last member and the end records; each entry leads to a local header, which must say the same as the entry. After
  * opening, every member's [offset, offset + packed) lies inside the file, shares no byte with another member's header or
- * data, and has a name of its own, so that readers of members check nothing again. */
+ * data, and has a name of its own, so that readers of members check nothing again. A single changed bit in any of these
+ * records is either seen here or in a field that nobody reads (times, attributes, padding). */
 #include "archive/zip.h"
 #include "archive/extents.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 #include "archive/zip_internal.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 enum { LOCAL_GUESS = 512 }; /* bytes read at once of a local header: most names and paddings fit */
 
-cr_status cr__zip_fail(const cr_zip *zip, const cr_zip_member *m, cr_status code, const char *format, ...) {
+cr_status cr__zip_fail(const cr_zip_member *m, cr_status code, const char *format, ...) {
     char what[300], name[128];
     va_list args;
     va_start(args, format);
@@ -26,9 +27,7 @@ cr_status cr__zip_fail(const cr_zip *zip, const cr_zip_member *m, cr_status code
     if (!m) name[0] = 0;
     else if (n < 100) snprintf(name, sizeof name, "member '%s': ", m->name);
     else snprintf(name, sizeof name, "member '...%.90s': ", m->name + n - 90); /* the end tells more than the folders */
-    /* A cut inside a character would leave bytes that are no text. */
-    for (char *p = name + 11; n >= 100 && (*p & 0xc0) == 0x80; p++) *p = '.';
-    return cr_error_set(code, CR_WHERE, "%s%s%s%s", zip->path ? zip->path : "", zip->path ? ": " : "", name, what);
+    return cr_error_set(code, CR_WHERE, "%s%s", name, what);
 }
 
 cr_status cr__zip_bytes(const cr_zip *zip, uint64_t offset, size_t size, uint8_t *scratch, const uint8_t **out) {
@@ -88,7 +87,7 @@ static cr_status index_build(cr_zip *zip) {
     zip->seed = cr_hash(seeds, sizeof seeds, (uint64_t)getpid());
     for (size_t i = 0; i < zip->n; i++) {
         uint32_t *slot = slot_of(zip, zip->members[i].name);
-        if (*slot) return cr__zip_fail(zip, &zip->members[i], CR_EFORMAT, "it is in the directory twice");
+        if (*slot) return cr__zip_fail(&zip->members[i], CR_EFORMAT, "it is in the directory twice");
         *slot = (uint32_t)(i + 1);
     }
     return CR_OK;
@@ -118,8 +117,7 @@ static cr_status end_read(const cr_zip *zip, directory *d) {
     uint64_t at;
     if (!end_find(zip, &at)) {
         bool begins = zip->size >= 4 && zip_get32(zip->data) == ZIP_LOCAL;
-        return cr__zip_fail(
-            zip, NULL, CR_EFORMAT,
+        return cr__zip_fail(NULL, CR_EFORMAT,
             begins ? "the archive is truncated, or something was appended: its directory is missing at the end"
                    : "not a zip archive: no directory at its end");
     }
@@ -131,15 +129,15 @@ static cr_status end_read(const cr_zip *zip, directory *d) {
     if (locator && zip_get32(locator) == ZIP_LOCATOR64) {
         uint64_t end64 = zip_get64(locator + 8), room = at - ZIP_LOCATOR64_SIZE;
         if (end64 > room || room - end64 < ZIP_END64_SIZE)
-            return cr__zip_fail(zip, NULL, CR_EFORMAT, "the zip64 end record lies outside the file");
+            return cr__zip_fail(NULL, CR_EFORMAT, "the zip64 end record lies outside the file");
         const uint8_t *q = zip->data + end64;
         if (zip_get32(q) != ZIP_END64 || zip_get64(q + 4) != room - end64 - 12)
-            return cr__zip_fail(zip, NULL, CR_EFORMAT, "the zip64 end record is damaged");
+            return cr__zip_fail(NULL, CR_EFORMAT, "the zip64 end record is damaged");
         directory wide = {
             .count = zip_get64(q + 32), .size = zip_get64(q + 40), .offset = zip_get64(q + 48), .end = end64};
         if ((d->count != UINT16_MAX && d->count != wide.count) || (d->size != UINT32_MAX && d->size != wide.size) ||
             (d->offset != UINT32_MAX && d->offset != wide.offset))
-            return cr__zip_fail(zip, NULL, CR_EFORMAT, "the two end records describe different directories");
+            return cr__zip_fail(NULL, CR_EFORMAT, "the two end records describe different directories");
         if (disk == UINT16_MAX || disk == 0) disk = zip_get32(q + 16);
         if (first_disk == UINT16_MAX || first_disk == 0) first_disk = zip_get32(q + 20);
         if (zip_get32(locator + 4)) disk = zip_get32(locator + 4);
@@ -147,15 +145,15 @@ static cr_status end_read(const cr_zip *zip, directory *d) {
         *d = wide;
     }
     if (disk || first_disk || here != d->count)
-        return cr__zip_fail(zip, NULL, CR_EUNSUPPORTED, "an archive in several files: join them first (zip -s 0)");
+        return cr__zip_fail(NULL, CR_EUNSUPPORTED, "an archive in several files: join them first (zip -s 0)");
     if (d->size > d->end || d->offset > d->end - d->size)
-        return cr__zip_fail(zip, NULL, CR_EFORMAT, "the directory (%llu bytes at %llu) lies outside the file",
+        return cr__zip_fail(NULL, CR_EFORMAT, "the directory (%llu bytes at %llu) lies outside the file",
                             (unsigned long long)d->size, (unsigned long long)d->offset);
     if (d->offset + d->size != d->end)
-        return cr__zip_fail(zip, NULL, CR_EFORMAT, "%llu unexpected bytes between the directory and its end record",
+        return cr__zip_fail(NULL, CR_EFORMAT, "%llu unexpected bytes between the directory and its end record",
                             (unsigned long long)(d->end - d->offset - d->size));
     if (d->count > d->size / ZIP_CENTRAL_SIZE || d->count >= UINT32_MAX)
-        return cr__zip_fail(zip, NULL, CR_EFORMAT, "%llu members cannot be in a directory of %llu bytes",
+        return cr__zip_fail(NULL, CR_EFORMAT, "%llu members cannot be in a directory of %llu bytes",
                             (unsigned long long)d->count, (unsigned long long)d->size);
     return CR_OK;
 }
@@ -169,7 +167,7 @@ typedef struct {
 } wide_field;
 
 /* Fills the wide fields, in their order, from the zip64 extra field. */
-static cr_status extra_read(const cr_zip *zip, const cr_zip_member *m, const uint8_t *extra, size_t n,
+static cr_status extra_read(const cr_zip_member *m, const uint8_t *extra, size_t n,
                             wide_field *fields, size_t count) {
     const uint8_t *at = extra, *end = extra + n;
     bool wanted = false;
@@ -181,7 +179,7 @@ static cr_status extra_read(const cr_zip *zip, const cr_zip_member *m, const uin
         if (id == ZIP_EXTRA64) {
             for (size_t i = 0; i < count; i++) {
                 if (!fields[i].wide) continue;
-                if (length < 8) return cr__zip_fail(zip, m, CR_EFORMAT, "the zip64 sizes are incomplete");
+                if (length < 8) return cr__zip_fail(m, CR_EFORMAT, "the zip64 sizes are incomplete");
                 *fields[i].value = zip_get64(at);
                 at += 8;
                 length -= 8;
@@ -190,7 +188,7 @@ static cr_status extra_read(const cr_zip *zip, const cr_zip_member *m, const uin
         }
         at += length;
     }
-    return wanted ? cr__zip_fail(zip, m, CR_EFORMAT, "the zip64 sizes are missing") : CR_OK;
+    return wanted ? cr__zip_fail(m, CR_EFORMAT, "the zip64 sizes are missing") : CR_OK;
 }
 
 /* One entry of the directory; *at goes past it. */
@@ -198,20 +196,18 @@ static cr_status entry_read(cr_zip *zip, const uint8_t **at, const uint8_t *end,
                             uint16_t *flags) {
     const uint8_t *p = *at;
     if (end - p < ZIP_CENTRAL_SIZE || zip_get32(p) != ZIP_CENTRAL)
-        return cr__zip_fail(zip, NULL, CR_EFORMAT, "entry %zu of the directory is damaged", number);
+        return cr__zip_fail(NULL, CR_EFORMAT, "entry %zu of the directory is damaged", number);
     size_t name = zip_get16(p + 28), extra = zip_get16(p + 30), comment = zip_get16(p + 32);
     if ((size_t)(end - p) - ZIP_CENTRAL_SIZE < name + extra + comment)
-        return cr__zip_fail(zip, NULL, CR_EFORMAT, "entry %zu of the directory goes past its end", number);
+        return cr__zip_fail(NULL, CR_EFORMAT, "entry %zu of the directory goes past its end", number);
     const uint8_t *text = p + ZIP_CENTRAL_SIZE;
     const char *problem = cr__zip_name_problem(text, name);
     if (problem) {
         cr_str shown = {0};
         cr_str_add_quoted(&shown, (const char *)text, CR_MIN(name, (size_t)60));
-        for (size_t i = 0; i < shown.n; i++)
-            if ((uint8_t)shown.at[i] >= 0x7f) shown.at[i] = '?';
         cr_status status = cr_str_status(&shown);
         if (!status)
-            status = cr__zip_fail(zip, NULL, CR_EFORMAT, "member %s: refused: %s", cr_str_get(&shown), problem);
+            status = cr__zip_fail(NULL, CR_EFORMAT, "member %s: refused: %s", cr_str_get(&shown), problem);
         cr_str_dispose(&shown);
         return status;
     }
@@ -222,10 +218,10 @@ static cr_status entry_read(cr_zip *zip, const uint8_t **at, const uint8_t *end,
     *flags = zip_get16(p + 8);
     unsigned method = zip_get16(p + 10);
     if (*flags & (ZIP_FLAG_ENCRYPTED | ZIP_FLAG_STRONG | ZIP_FLAG_MASKED))
-        return cr__zip_fail(zip, m, CR_EUNSUPPORTED, "it is encrypted; decrypt the archive first");
-    if (*flags & ZIP_FLAG_PATCH) return cr__zip_fail(zip, m, CR_EUNSUPPORTED, "it is a patch of another file");
+        return cr__zip_fail(m, CR_EUNSUPPORTED, "it is encrypted; decrypt the archive first");
+    if (*flags & ZIP_FLAG_PATCH) return cr__zip_fail(m, CR_EUNSUPPORTED, "it is a patch of another file");
     if (method != ZIP_STORED && method != ZIP_DEFLATED)
-        return cr__zip_fail(zip, m, CR_EUNSUPPORTED, "compression method %u; only stored and deflated members are read",
+        return cr__zip_fail(m, CR_EUNSUPPORTED, "compression method %u; only stored and deflated members are read",
                             method);
     m->deflated = method == ZIP_DEFLATED;
     m->descriptor = *flags & ZIP_FLAG_DESCRIPTOR;
@@ -233,19 +229,19 @@ static cr_status entry_read(cr_zip *zip, const uint8_t **at, const uint8_t *end,
     wide_field fields[] = {{&m->size, m->size == UINT32_MAX},
                            {&m->packed, m->packed == UINT32_MAX},
                            {&m->header, m->header == UINT32_MAX}};
-    CR_TRY(extra_read(zip, m, text + name, extra, fields, CR_COUNT(fields)));
+    CR_TRY(extra_read(m, text + name, extra, fields, CR_COUNT(fields)));
     if (disk && disk != UINT16_MAX)
-        return cr__zip_fail(zip, m, CR_EUNSUPPORTED,
+        return cr__zip_fail(m, CR_EUNSUPPORTED,
                             "it lies in another file of the archive: join them first (zip -s 0)");
     if (!m->deflated && m->size != m->packed)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "stored with %llu bytes, but %llu bytes are declared",
+        return cr__zip_fail(m, CR_EFORMAT, "stored with %llu bytes, but %llu bytes are declared",
                             (unsigned long long)m->packed, (unsigned long long)m->size);
     /* Deflate packs at best 1032 to 1; what claims more is a trap for those who allocate first. */
     if (m->deflated && m->size / 1032 > m->packed)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "%llu bytes cannot come out of %llu deflated ones",
+        return cr__zip_fail(m, CR_EFORMAT, "%llu bytes cannot come out of %llu deflated ones",
                             (unsigned long long)m->size, (unsigned long long)m->packed);
     if (text[name - 1] == '/' && m->size)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "a folder with %llu bytes", (unsigned long long)m->size);
+        return cr__zip_fail(m, CR_EFORMAT, "a folder with %llu bytes", (unsigned long long)m->size);
     *at = text + name + extra + comment;
     return CR_OK;
 }
@@ -256,25 +252,25 @@ static cr_status local_read(const cr_zip *zip, cr_zip_member *m, uint16_t flags,
     const uint8_t *p;
     uint64_t name = strlen(m->name);
     if (m->header > end || end - m->header < ZIP_LOCAL_SIZE + name)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "its header at %llu lies outside the file",
+        return cr__zip_fail(m, CR_EFORMAT, "its header at %llu lies outside the file",
                             (unsigned long long)m->header);
     size_t guess = (size_t)CR_MIN(CR_MAX((uint64_t)LOCAL_GUESS, ZIP_LOCAL_SIZE + name), end - m->header);
     CR_TRY(cr__zip_bytes(zip, m->header, CR_MIN(guess, room), scratch, &p));
     if (zip_get32(p) != ZIP_LOCAL)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "there is no local header at %llu", (unsigned long long)m->header);
+        return cr__zip_fail(m, CR_EFORMAT, "there is no local header at %llu", (unsigned long long)m->header);
     size_t extra = zip_get16(p + 28), whole = ZIP_LOCAL_SIZE + (size_t)name + extra;
     if (zip_get16(p + 26) != name || memcmp(p + ZIP_LOCAL_SIZE, m->name, name))
-        return cr__zip_fail(zip, m, CR_EFORMAT, "its local header has another name");
+        return cr__zip_fail(m, CR_EFORMAT, "its local header has another name");
     m->offset = m->header + whole;
     if (m->offset > end || end - m->offset < m->packed)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "its %llu bytes at %llu go past the end of the data",
+        return cr__zip_fail(m, CR_EFORMAT, "its %llu bytes at %llu go past the end of the data",
                             (unsigned long long)m->packed, (unsigned long long)m->offset);
     unsigned local_flags = zip_get16(p + 6), method = zip_get16(p + 8),
              told = ZIP_FLAG_ENCRYPTED | ZIP_FLAG_DESCRIPTOR | ZIP_FLAG_STRONG | ZIP_FLAG_MASKED;
     if ((local_flags & told) != (flags & told))
-        return cr__zip_fail(zip, m, CR_EFORMAT, "its local header has other flags than the directory");
+        return cr__zip_fail(m, CR_EFORMAT, "its local header has other flags than the directory");
     if (method != (m->deflated ? ZIP_DEFLATED : ZIP_STORED))
-        return cr__zip_fail(zip, m, CR_EFORMAT, "its local header says compression method %u, the directory %u", method,
+        return cr__zip_fail(m, CR_EFORMAT, "its local header says compression method %u, the directory %u", method,
                             m->deflated ? ZIP_DEFLATED : ZIP_STORED);
     uint32_t crc = zip_get32(p + 14);
     uint64_t packed = zip_get32(p + 18), size = zip_get32(p + 22);
@@ -283,21 +279,40 @@ static cr_status local_read(const cr_zip *zip, cr_zip_member *m, uint16_t flags,
     wide_field fields[] = {{&size, size == UINT32_MAX}, {&packed, packed == UINT32_MAX}};
     if (fields[0].wide || fields[1].wide) {
         if (whole > guess) CR_TRY(cr__zip_bytes(zip, m->header, whole, scratch, &p));
-        CR_TRY(extra_read(zip, m, p + ZIP_LOCAL_SIZE + name, extra, fields, CR_COUNT(fields)));
+        CR_TRY(extra_read(m, p + ZIP_LOCAL_SIZE + name, extra, fields, CR_COUNT(fields)));
     }
     if (crc != m->crc || packed != m->packed || size != m->size)
-        return cr__zip_fail(
-            zip, m, CR_EFORMAT,
+        return cr__zip_fail(m, CR_EFORMAT,
             "its local header says %llu bytes (%llu packed, checksum %08x), the directory %llu (%llu, %08x)",
             (unsigned long long)size, (unsigned long long)packed, crc, (unsigned long long)m->size,
             (unsigned long long)m->packed, m->crc);
     return CR_OK;
 }
 
-/* ---- overlaps ---- */
+/* ---- how members lie ---- */
 
-/* Members lie one after another, in whatever order the directory lists them. */
-static cr_status overlaps_check(const cr_zip *zip) {
+/* The record behind a member's data, which repeats checksum and sizes. Its signature is optional and its sizes have 4 or 8
+ * bytes; which of the four it is shows in its length. */
+static cr_status descriptor_check(const cr_zip *zip, const cr_zip_member *m, uint64_t length) {
+    enum { BARE = 12, SIGNED = 16, BARE_WIDE = 20, SIGNED_WIDE = 24 };
+    uint8_t scratch[4 + SIGNED_WIDE];
+    const uint8_t *p;
+    uint64_t at = m->offset + m->packed;
+    if (length != BARE && length != SIGNED && length != BARE_WIDE && length != SIGNED_WIDE)
+        return cr__zip_fail(m, CR_EFORMAT, "%llu unexpected bytes follow its data", (unsigned long long)length);
+    CR_TRY(cr__zip_bytes(zip, at - 4, 4 + (size_t)length, scratch, &p)); /* a local header lies before any data */
+    bool is_signed = length == SIGNED || length == SIGNED_WIDE, wide = length >= BARE_WIDE;
+    const uint8_t *q = p + 4 + (is_signed ? 4 : 0);
+    uint64_t packed = wide ? zip_get64(q + 4) : zip_get32(q + 4), size = wide ? zip_get64(q + 12) : zip_get32(q + 8);
+    /* A signature just before a record without one: the data were taken to begin four bytes too late. */
+    if (zip_get32(is_signed ? q - 4 : p) == ZIP_DESCRIPTOR ? is_signed : !is_signed)
+        if (zip_get32(q) == m->crc && packed == m->packed && size == m->size) return CR_OK;
+    return cr__zip_fail(m, CR_EFORMAT, "the record behind its data is damaged");
+}
+
+/* Members lie one after another, in whatever order the directory lists them, without gaps: a changed length of a local
+ * header would move the data, and nothing else shows that. `end` is where the directory begins. */
+static cr_status layout_check(const cr_zip *zip, uint64_t end) {
     cr__extent *extents = cr_alloc(zip->n * sizeof *extents);
     if (!extents) return CR_ENOMEM;
     for (size_t i = 0; i < zip->n; i++) {
@@ -306,10 +321,16 @@ static cr_status overlaps_check(const cr_zip *zip) {
     }
     cr__extents_sort(extents, zip->n);
     cr_status status = CR_OK;
-    for (size_t i = 1; i < zip->n && !status; i++)
-        if (extents[i - 1].end > extents[i].begin)
-            status = cr__zip_fail(zip, &zip->members[extents[i].index], CR_EFORMAT, "it overlaps member '%.100s'",
-                                  zip->members[extents[i - 1].index].name);
+    for (size_t i = 0; i < zip->n && !status; i++) {
+        const cr_zip_member *m = &zip->members[extents[i].index];
+        uint64_t next = i + 1 < zip->n ? extents[i + 1].begin : end;
+        if (extents[i].end > next)
+            status = cr__zip_fail(&zip->members[extents[i + 1].index], CR_EFORMAT, "it overlaps member '%.100s'", m->name);
+        else if (m->descriptor)
+            status = descriptor_check(zip, m, next - extents[i].end);
+        else if (extents[i].end < next)
+            status = cr__zip_fail(m, CR_EFORMAT, "%llu unexpected bytes follow its data", (unsigned long long)(next - extents[i].end));
+    }
     cr_free(extents);
     return status;
 }
@@ -336,9 +357,9 @@ static cr_status directory_read(cr_zip *zip) {
     }
     if (at != end)
         status =
-            cr__zip_fail(zip, NULL, CR_EFORMAT, "%zu unexpected bytes at the end of the directory", (size_t)(end - at));
+            cr__zip_fail(NULL, CR_EFORMAT, "%zu unexpected bytes at the end of the directory", (size_t)(end - at));
     if (!status) status = index_build(zip);
-    if (!status) status = overlaps_check(zip);
+    if (!status) status = layout_check(zip, d.offset);
 out:
     cr_free(scratch);
     return status;
@@ -372,7 +393,12 @@ cr_status cr_zip_open(const char *path, cr_zip **out) {
     zip->size = zip->mapping.size;
     /* Headers lie far apart: reading ahead behind each would read most of a file that is not in memory yet. */
     (void)posix_fadvise(zip->fd, 0, 0, POSIX_FADV_RANDOM);
-    CR_TRY_OUT(directory_read(zip));
+    status = directory_read(zip);
+    if (status) {
+        /* What the system refuses names the path already. */
+        if (status != CR_EIO) status = cr_error_context(status, "%s", path);
+        goto out;
+    }
     (void)posix_fadvise(zip->fd, 0, 0, POSIX_FADV_NORMAL);
     *out = zip;
     zip = NULL;

@@ -2,7 +2,7 @@
  *
  * Opening reads the central directory and the local headers alone, so that its cost does not depend on the size of the
  * members. Everything in them is checked there: bounds, zip64, local headers that agree, no two members of one name, no
- * overlapping members, names that stay inside ("..", absolute paths, backslashes, control characters and bad UTF-8 are
+ * overlaps and no gaps, names that stay inside ("..", absolute paths, backslashes, control characters and bad UTF-8 are
  * refused). A stored member's bytes are borrowed from the mapping; a deflated one is inflated on request, to its declared
  * size and not a byte more.
  *
@@ -43,6 +43,7 @@ const cr_zip_member *cr_zip_at(const cr_zip *zip, size_t i);              /* in 
 const cr_zip_member *cr_zip_find(const cr_zip *zip, const char *name);    /* NULL: absent, no error */
 uint64_t cr_zip_size(const cr_zip *zip);                                  /* of the whole file */
 
+/* Errors of these name the member; the caller says of which file. */
 /* The bytes of a stored member, borrowed from the mapping (alive as long as the reader). No checksum is computed.
  * CR_EFORMAT when it is deflated: use cr_zip_read. */
 CR_NODISCARD cr_status cr_zip_borrow(cr_zip *zip, const cr_zip_member *m, uint8_t **out);

@@ -54,9 +54,9 @@ static inline uint64_t zip_get64(const uint8_t *p) { return (uint64_t)zip_get32(
  * into `scratch`, because touching the mapping would make the pages around them resident, too. */
 CR_NODISCARD cr_status cr__zip_bytes(const cr_zip *zip, uint64_t offset, size_t size, uint8_t *scratch,
                                      const uint8_t **out);
-/* CR_FAIL with "PATH: member 'NAME': " in front. */
-cr_status cr__zip_fail(const cr_zip *zip, const cr_zip_member *m, cr_status code, const char *format, ...)
-    CR_PRINTF(4, 5);
+/* CR_FAIL with "member 'NAME': " in front (NULL: nothing). */
+cr_status cr__zip_fail(const cr_zip_member *m, cr_status code, const char *format, ...)
+    CR_PRINTF(3, 4);
 /* Why a name is refused; NULL when it is fine. */
 const char *cr__zip_name_problem(const uint8_t *name, size_t n);
 /* For tests: numbers from `from` on are written with 64 bits, so that small archives have what large ones have. */

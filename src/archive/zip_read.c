@@ -10,7 +10,7 @@
 enum { CHUNK = 1 << 18 }; /* stays in the second-level cache between reading and summing */
 
 cr_status cr_zip_borrow(cr_zip *zip, const cr_zip_member *m, uint8_t **out) {
-    if (m->deflated) return cr__zip_fail(zip, m, CR_EFORMAT, "it is deflated and cannot be mapped: store it (zip -0)");
+    if (m->deflated) return cr__zip_fail(m, CR_EFORMAT, "it is deflated and cannot be mapped: store it (zip -0)");
     *out = (uint8_t *)(uintptr_t)(zip->data + m->offset);
     return CR_OK;
 }
@@ -25,9 +25,9 @@ static void zlib_free(voidpf user, voidpf p) {
     cr_free(p);
 }
 
-static cr_status checksum_compare(const cr_zip *zip, const cr_zip_member *m, uint32_t crc) {
+static cr_status checksum_compare(const cr_zip_member *m, uint32_t crc) {
     if (crc == m->crc) return CR_OK;
-    return cr__zip_fail(zip, m, CR_EFORMAT, "its data are damaged: checksum %08x, expected %08x", crc, m->crc);
+    return cr__zip_fail(m, CR_EFORMAT, "its data are damaged: checksum %08x, expected %08x", crc, m->crc);
 }
 
 /* Inflates the whole member, `room` bytes at a time to `to` (the same place again when `again`), and sums it up. */
@@ -59,7 +59,7 @@ static cr_status inflate_member(const cr_zip *zip, const cr_zip_member *m, uint8
             break;
         }
         if (!step && got) {
-            status = cr__zip_fail(zip, m, CR_EFORMAT, "it inflates to more than the declared %llu bytes",
+            status = cr__zip_fail(m, CR_EFORMAT, "it inflates to more than the declared %llu bytes",
                                   (unsigned long long)m->size);
             break;
         }
@@ -67,16 +67,16 @@ static cr_status inflate_member(const cr_zip *zip, const cr_zip_member *m, uint8
         made += step ? got : 0;
         if (code == Z_STREAM_END) break;
         if (code != Z_OK || (!got && !stream.avail_in && !left)) {
-            status = cr__zip_fail(zip, m, CR_EFORMAT, "its deflated data are damaged%s%s after %llu bytes",
+            status = cr__zip_fail(m, CR_EFORMAT, "its deflated data are damaged%s%s after %llu bytes",
                                   stream.msg ? ": " : "", stream.msg ? stream.msg : "", (unsigned long long)made);
             break;
         }
     }
     if (!status && made != m->size)
-        status = cr__zip_fail(zip, m, CR_EFORMAT, "it inflates to %llu bytes, %llu were declared",
+        status = cr__zip_fail(m, CR_EFORMAT, "it inflates to %llu bytes, %llu were declared",
                               (unsigned long long)made, (unsigned long long)m->size);
     if (!status && (stream.avail_in || left))
-        status = cr__zip_fail(zip, m, CR_EFORMAT, "%llu bytes follow its deflated data",
+        status = cr__zip_fail(m, CR_EFORMAT, "%llu bytes follow its deflated data",
                               (unsigned long long)(stream.avail_in + left));
     inflateEnd(&stream);
     return status;
@@ -84,7 +84,7 @@ static cr_status inflate_member(const cr_zip *zip, const cr_zip_member *m, uint8
 
 cr_status cr_zip_read(cr_zip *zip, const cr_zip_member *m, uint64_t limit, char **out) {
     if (m->size > limit || m->size >= SIZE_MAX)
-        return cr__zip_fail(zip, m, CR_EFORMAT, "%llu bytes, more than the %llu that are accepted here",
+        return cr__zip_fail(m, CR_EFORMAT, "%llu bytes, more than the %llu that are accepted here",
                             (unsigned long long)m->size, (unsigned long long)limit);
     char *copy = cr_alloc((size_t)m->size + 1);
     if (!copy) return CR_ENOMEM;
@@ -96,33 +96,13 @@ cr_status cr_zip_read(cr_zip *zip, const cr_zip_member *m, uint64_t limit, char 
         memcpy(copy, zip->data + m->offset, (size_t)m->size);
         crc = cr_crc32(0, copy, (size_t)m->size);
     }
-    CR_TRY_OUT(checksum_compare(zip, m, crc));
+    CR_TRY_OUT(checksum_compare(m, crc));
     copy[m->size] = 0;
     *out = copy;
     copy = NULL;
 out:
     cr_free(copy);
     return status;
-}
-
-/* The record behind the data, which repeats checksum and sizes; its signature is optional, its sizes have 4 or 8 bytes. */
-static cr_status descriptor_check(const cr_zip *zip, const cr_zip_member *m) {
-    uint8_t scratch[24];
-    const uint8_t *p;
-    uint64_t at = m->offset + m->packed;
-    size_t n = (size_t)CR_MIN(zip->size - at, (uint64_t)sizeof scratch);
-    CR_TRY(cr__zip_bytes(zip, at, n, scratch, &p));
-    for (int variant = 0; variant < 4; variant++) {
-        const uint8_t *q = p + (variant & 1 ? 0 : 4);
-        bool wide = variant & 2;
-        if ((size_t)(q - p) + (wide ? 20 : 12) > n || (q != p && zip_get32(p) != ZIP_DESCRIPTOR) ||
-            zip_get32(q) != m->crc)
-            continue;
-        uint64_t packed = wide ? zip_get64(q + 4) : zip_get32(q + 4),
-                 size = wide ? zip_get64(q + 12) : zip_get32(q + 8);
-        if (packed == m->packed && size == m->size) return CR_OK;
-    }
-    return cr__zip_fail(zip, m, CR_EFORMAT, "the record behind its data is damaged");
 }
 
 cr_status cr_zip_check(cr_zip *zip, const cr_zip_member *m) {
@@ -141,8 +121,7 @@ cr_status cr_zip_check(cr_zip *zip, const cr_zip_member *m) {
             done += step;
         }
     }
-    CR_TRY_OUT(checksum_compare(zip, m, crc));
-    if (m->descriptor) CR_TRY_OUT(descriptor_check(zip, m));
+    CR_TRY_OUT(checksum_compare(m, crc));
 out:
     cr_free(chunk);
     return status;

@@ -6,6 +6,7 @@
  * function returns and the code of the last error always agree. */
 #include "base/base.h"
 #include "base/internal.h"
+#include "base/utf8.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -92,6 +93,16 @@ void cr_error_release(cr_error *error) { record_free(error); }
 
 void cr__error_out_of_memory(void) { last_replace(&out_of_memory); }
 
+/* Messages quote names and texts of files: what is no text, or would steer a terminal, becomes '?'. */
+static void make_printable(char *text) {
+    uint8_t *p = (uint8_t *)text, *end = p + strlen(text);
+    while (p < end) {
+        size_t step = cr__utf8_step(p, end);
+        if (!step || (*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f) *p = '?';
+        p += step ? step : 1;
+    }
+}
+
 /* "prefix" + text, in a new record; NULL when memory ran out. The arguments may point into the last message. */
 static cr_error *record_new(cr_status code, const char *where, const char *tail, const char *format, va_list args) {
     va_list again;
@@ -106,6 +117,7 @@ static cr_error *record_new(cr_status code, const char *where, const char *tail,
     error->where = where ? where : "";
     error->message[0] = 0;
     vsnprintf(error->message, (size_t)length + 1, format, args);
+    make_printable(error->message);
     if (tail) {
         memcpy(error->message + length, ": ", 2);
         memcpy(error->message + length + 2, tail, tail_length - 1);

@@ -8,7 +8,7 @@
 #include "trace/tree.h"
 
 #include "archive/json.h"
-#include "archive/utf8.h"
+#include "base/utf8.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

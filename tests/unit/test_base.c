@@ -49,6 +49,11 @@ static void errors(void) {
     (void)CR_FAIL(CR_ETYPE, "outer <%s>", cr_error_message());
     CHECK_STR(cr_error_message(), "outer <inner>");
 
+    /* Bytes of a file that are no text. */
+    (void)CR_FAIL(CR_EVALUE, "name '%s' \xe2\x82\xac\n", "a\xff\xc3\x1b[31m\x7f\xc3\xa9");
+    CHECK_STR(cr_error_message(), "name 'a???[31m?\xc3\xa9' \xe2\x82\xac\n");
+    cr_error_release(cr_error_take());
+
     /* No memory for the record: the failure becomes out of memory, in code and text. */
     cr_alloc_fail_at(1);
     CHECK_EQ(CR_FAIL(CR_EVALUE, "lost"), CR_ENOMEM);

@@ -1,6 +1,6 @@
 /* utf8.h: strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef CR_UTF8_H
-#define CR_UTF8_H
+#ifndef CR_BASE_UTF8_H
+#define CR_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
