@@ -34,8 +34,9 @@ def plain(value, tensor_type):
 
 def of_tensor(tensor):
     name = str(tensor.dtype).rpartition(".")[2]
+    tensor = tensor.detach()
     if hasattr(tensor, "resolve_conj"):
-        tensor = tensor.detach().resolve_conj().resolve_neg()
+        tensor = tensor.resolve_conj().resolve_neg()
     array = tensor.float().numpy() if name == "bfloat16" else tensor.numpy()
     return Tensor(name, numpy.array(array))
 
