@@ -117,9 +117,10 @@ static PyObject *program_constants(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *program_example(PyObject *self, PyObject *unused) {
+    const cr_program *p = program_of(self);
     (void)unused;
-    if (!program_of(self)->example) Py_RETURN_NONE;
-    return list_of(program_of(self), program_of(self)->nexample, example_item);
+    if (!p->nexample && p->in_spec && cr_tree_root(p->in_spec)->nleaves) Py_RETURN_NONE;
+    return list_of(p, p->nexample, example_item);
 }
 
 static PyObject *program_extra(PyObject *self, PyObject *name) {

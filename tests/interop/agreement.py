@@ -4,6 +4,8 @@ Floating results: max|a - b| <= TOLERANCE * max|b|, infinities and NaNs in the s
 exactly; same structure, sizes and dtype. 1e-4 is what f32 must reach; the others are a few units in the last place of a sum
 in that precision. bfloat16 arrives here as float32 (NumPy has none), so the caller passes the name of its own dtype.
 """
+import dataclasses
+
 import numpy
 
 TOLERANCE = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-4, "complex64": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
@@ -27,8 +29,8 @@ def plain(value, tensor_type):
         return {key: plain(item, tensor_type) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, tensor_type) for item in value]
-    if hasattr(value, "__dict__") and not callable(value):  # a dataclass there, a plain structure here
-        return {key: plain(item, tensor_type) for key, item in vars(value).items()}
+    if dataclasses.is_dataclass(value):  # here a structure of that name, which is a tuple
+        return [plain(item, tensor_type) for item in vars(value).values()]
     return value
 
 

@@ -144,8 +144,8 @@ def by_tool(archive, folder, tool="cresset"):
 
 
 def tool_difference(wanted, arrays, tolerance, where):
-    """Outputs are flat: out0, out1, ..., numbers as 0-d arrays, bfloat16 widened; None and texts, which are no arrays, are left out and not counted."""
-    expected = {f"out{i}": leaf for i, leaf in enumerate(leaf for leaf in agreement.leaves(wanted) if leaf is not None and not isinstance(leaf, str))}
+    """Outputs are flat: out0, out1, ..., numbers as 0-d arrays, bfloat16 widened; None and texts, which are no arrays, are left out but counted."""
+    expected = {f"out{i}": leaf for i, leaf in enumerate(agreement.leaves(wanted)) if leaf is not None and not isinstance(leaf, str)}
     if set(expected) != set(arrays):
         return f"{where}: the outputs {sorted(expected)} expected, got {sorted(arrays)}"
     for name, want in expected.items():

@@ -92,7 +92,7 @@ def test_tool(recorded, tmp_path):
     for number, wanted in enumerate(data["wanted"]):
         with numpy.load(tmp_path / f"out_{number}.npz", allow_pickle=False) as file:
             got = dict(file)
-        expected = {f"out{i}": plain(leaf) for i, leaf in enumerate(leaf for leaf in wanted if leaf is not None and not isinstance(leaf, str))}
+        expected = {f"out{i}": plain(leaf) for i, leaf in enumerate(wanted) if leaf is not None and not isinstance(leaf, str)}
         assert sorted(expected) == sorted(got)
         for key, want in expected.items():
             if isinstance(want, agreement.Tensor):

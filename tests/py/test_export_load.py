@@ -306,3 +306,24 @@ def test_what_a_module_refuses():
     with pytest.raises(RuntimeError, match="module"):
         load("linear.core")(cresset.ones(3, 8))
     assert sorted(module.state_dict()) == ["bias", "weight"] and [name for name, _ in module.named_parameters()] == ["weight", "bias"]
+
+
+def test_one_module_in_many_threads():
+    """N3, P2: runs that change nothing go side by side; those that count do so one after the other."""
+    import threading
+    ep = load("counting.training")
+    module, plain = ep.module(), load("linear.core").module()
+    x, y = cresset.ones(3, 4), cresset.ones(3, 8)
+    wanted, seen, wrong = plain(y).tolist(), [], []
+
+    def work():
+        for _ in range(25):
+            seen.append(module(x)[1].item())
+            if plain(y).tolist() != wanted:
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and sorted(seen) == [float(i + 1) for i in range(100)]
