@@ -47,7 +47,7 @@ def outcomes(run, names, jobs):
             yield name, *timed(run, name)
         return
     context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(jobs, context) as pool:
         for name, outcome in zip(names, pool.map(timed, [run] * len(names), names)):
             yield name, *outcome
 
@@ -55,6 +55,7 @@ def outcomes(run, names, jobs):
 def main(name, run, argv, passing, notes=()):
     """`passing`: kinds of outcome that count as passed; all others are printed, but prove nothing. `notes`: kinds whose ops
     are listed by name at the end."""
+    torch.set_num_threads(1)  # samples are small: a second thread only waits
     result, key = ROOT / "results" / f"{name}.json", fingerprint(ROOT / "tests" / "full" / f"{name}.py")
     wanted = [a for a in argv if not a.startswith("-")]
     names = [n for n in sweep.op_names() if not wanted or any(w in n for w in wanted)]
