@@ -309,8 +309,8 @@ cr_status inputs_from_npz(model *m, const char *path, input_set *out) {
     const cr_npy **arrays = NULL;
     cr_status status = cr_npz_open(path, &npz);
     if (status) {
-        if (status == CR_EFORMAT || status == CR_EUNSUPPORTED) cli_hint("numpy.savez writes such files");
-        return status == CR_EIO ? status : cr_error_context(status, "%s", path);
+        if (status == CR_EFORMAT) cli_hint("numpy.savez writes such files");
+        return status;
     }
     CR_TRY_OUT(begin_set(m, &set));
     given = cr_calloc(m->ninputs + 1, sizeof *given);
@@ -372,10 +372,8 @@ static cr_status open_pair(binder *b, const char *text, pair *p, size_t *slot) {
     if (!status) {
         p->mapped = true;
         status = cr_npy_parse(p->file.data, p->file.size, &p->array);
-        if (status == CR_EFORMAT || status == CR_EUNSUPPORTED) {
-            cli_hint("numpy.save writes such files");
-            status = cr_error_context(status, "%s", p->value);
-        }
+        if (status == CR_EFORMAT) cli_hint("numpy.save writes such files");
+        if (status == CR_EFORMAT || status == CR_EUNSUPPORTED) status = cr_error_context(status, "%s", p->value);
     }
     return status ? cr_error_context(status, "input '%s'", p->name) : CR_OK;
 }

@@ -12,7 +12,7 @@
 static bool misused;
 static char hint[512];
 
-/* What to do, where the failing place had nothing better to say. */
+/* What to do, where neither the failing place nor its message ("...; do this") says it. */
 static const struct { cr_status code; const char *hint; } hints[] = {
     { CR_ENOMEM, "close other programs, or use a machine with more memory" },
     { CR_EFORMAT, "'cresset doctor FILE' checks the whole file" },
@@ -78,7 +78,8 @@ void cli_warn(const char *format, ...) {
 int cli_report(cr_status status) {
     if (!status) return CLI_DONE;
     const char *advice = hint[0] ? hint : NULL;
-    for (size_t i = 0; !advice && !misused && i < CR_COUNT(hints); i++)
+    bool said = status != CR_ENOMEM && strstr(cr_error_message(), "; ");
+    for (size_t i = 0; !advice && !misused && !said && i < CR_COUNT(hints); i++)
         if (hints[i].code == status) advice = hints[i].hint;
     if (status == CR_ENOMEM) write_line("out of memory", advice);
     else write_line(cr_error_message(), advice);

@@ -98,6 +98,7 @@ static cr_status run_set(model *m, cr_module *module, const work *w, size_t i) {
     status = cr_module_run(module, set.args, set.n, results, n);
     if (status) {
         if (w->nfiles > 1) status = cr_error_context(status, "%s", w->files[i]);
+        if (w->random) cli_hint("random numbers do not suit every program: try --example or --inputs");
         goto out;
     }
     tell_time(w, "the call", begin);

@@ -387,6 +387,9 @@ def test_unreadable_input(cases, tmp_path):
     path.write_bytes(whole)
     assert "input 'x' was given twice" in refused("run", model, "--input", f"x={path}", "--input", f"x={path}", code=2)
     assert "write --input NAME=FILE.npy" in refused("run", model, "--input", "x.npy", code=2)
+    save(tmp_path / "in.npz", {"x": numpy.array([1, "a"], dtype=object)})
+    line = refused("run", model, "--inputs", tmp_path / "in.npz")
+    assert line.count("in.npz") == 1 and "'x.npy'" in line and "Python objects" in line
     (tmp_path / "in.npz").write_bytes(b"PK\x05\x06 nothing")
     assert "in.npz" in refused("run", model, "--inputs", tmp_path / "in.npz")
 
