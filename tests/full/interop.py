@@ -2,13 +2,18 @@
 after run_decompositions(), by `ExportedProgram.module()` and by `cresset run`, against PyTorch. Arguments select programs by substring.
 
     ./dev test --full interop
+
+Nearly all of the time is PyTorch's: archives and its results are kept in build/interop as long as the programs and PyTorch's version stay the same, so that a second run, or one
+that goes on where another stopped, takes seconds; --fresh makes them again.
 """
 import collections
+import hashlib
 import json
 import logging
 import os
 import pathlib
 import pickle
+import shutil
 import sys
 import tempfile
 import time
@@ -57,17 +62,42 @@ def in_child(function):
     return pickle.loads(data) if data else f"the process ended by signal {status & 127}"
 
 
-def check(p, folder, report):
+def kept_folder(fresh):
+    """Where archives of these programs and this PyTorch are kept; those of others go away."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted([*(ROOT / "tests" / "interop").glob("[!t]*.py"), ROOT / "bench" / "models.py"]):  # not the test_*.py
+        digest.update(path.read_bytes())
+    folder = ROOT / "build" / "interop" / digest.hexdigest()[:16]
+    for other in folder.parent.glob("*"):
+        if fresh or other != folder:
+            shutil.rmtree(other)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def archives(p, folder, report):
+    """The program's archives, one a dialect."""
+    exported = None
     for dialect in p.dialects:
-        try:
-            archive = checking.make(p, dialect, folder)
-        except Exception as error:
-            traceback.print_exc()
-            report(p.name, dialect, "export", f"PyTorch could not export it: {type(error).__name__}: {error}"[:500])
-            continue
-        report(p.name, dialect, "module", in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
-        report(p.name, dialect, "tool", in_child(lambda: checking.by_tool(archive, folder)))
-        for path in pathlib.Path(folder).glob(f"{p.name}.{dialect}.*"):
+        kept = folder / f"{p.name}.{dialect}.pickle"
+        if not kept.is_file():
+            try:
+                exported = exported or programs.export(p)
+                archive = checking.make(p, dialect, folder, exported)
+            except Exception as error:
+                traceback.print_exc()
+                report(p.name, dialect, "export", f"PyTorch could not export it: {type(error).__name__}: {error}"[:500])
+                continue
+            kept.with_suffix(".part").write_bytes(pickle.dumps(archive))
+            kept.with_suffix(".part").replace(kept)
+        yield pickle.loads(kept.read_bytes())
+
+
+def check(p, folder, scratch, report):
+    for archive in archives(p, folder, report):
+        report(p.name, archive.dialect, "module", in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
+        report(p.name, archive.dialect, "tool", in_child(lambda: checking.by_tool(archive, scratch)))
+        for path in pathlib.Path(scratch).glob("*"):
             path.unlink()
 
 
@@ -77,7 +107,9 @@ def main():
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     begin, failures, counts = time.monotonic(), [], collections.Counter()
-    chosen = [p for p in programs.programs() + model_programs() if not sys.argv[1:] or any(word in p.name for word in sys.argv[1:])]
+    words = [word for word in sys.argv[1:] if word != "--fresh"]
+    chosen = [p for p in programs.programs() + model_programs() if not words or any(word in p.name for word in words)]
+    folder = kept_folder("--fresh" in sys.argv)
 
     def report(name, dialect, way, problem):
         counts["failed" if problem else "passed"] += 1
@@ -86,9 +118,9 @@ def main():
             failures.append({"program": name, "dialect": dialect, "way": way, "problem": problem})
             print(f"{name} ({dialect}, {way}): {problem}", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="cresset-interop-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cresset-interop-") as scratch:
         for p in chosen:
-            check(p, folder, report)
+            check(p, folder, scratch, report)
     result = {"passed": counts["passed"], "failed": counts["failed"], "programs": len(chosen), "by_module": counts["module"], "by_tool": counts["tool"],
               "seconds": round(time.monotonic() - begin, 1), "failures": failures}
     out = ROOT / "results" / "interop.json"

@@ -45,8 +45,11 @@ def flat(value):
     return torch.utils._pytree.tree_flatten(value)[0]
 
 
-def make(p, dialect, folder):
-    ep = programs.export(p, dialect)
+def make(p, dialect, folder, exported=None):
+    """`exported`: the program in the training dialect, where it was exported already."""
+    ep = exported or programs.export(p)
+    if dialect == "core":
+        ep = ep.run_decompositions()
     forget_paths(ep)
     path = pathlib.Path(folder) / f"{p.name}.{dialect}.pt2"
     torch.export.save(ep, path)

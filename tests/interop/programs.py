@@ -1,6 +1,6 @@
 """The programs of the interop tests: small, written with torch alone, exported and saved by real PyTorch.
 
-    for p in programs(): path = save(p, folder, "core")      # or "training": without run_decompositions()
+    for p in programs(): ep = export(p)                      # checking.py saves it, with and without run_decompositions()
 
 A program is a module, the arguments it is exported with, and further calls of one instance (other sizes, or to see state
 change). `programs_layers.py` has the layers of torch.nn, `programs_code.py` has written functions; both fill the table
@@ -85,16 +85,9 @@ def programs():
     return list(TABLE.values())
 
 
-def export(p, dialect):
-    """-> torch.export.ExportedProgram"""
+def export(p):
+    """-> torch.export.ExportedProgram, in the training dialect"""
     args, kwargs = p.calls()[0]
     dynamic = p.dynamic() if callable(p.dynamic) else p.dynamic
     with torch.no_grad():
-        ep = torch.export.export(p.build(), args, kwargs, dynamic_shapes=dynamic)
-    return ep.run_decompositions() if dialect == "core" else ep
-
-
-def save(p, folder, dialect):
-    path = pathlib.Path(folder) / f"{p.name}.{dialect}.pt2"
-    torch.export.save(export(p, dialect), path)
-    return path
+        return torch.export.export(p.build(), args, kwargs, dynamic_shapes=dynamic)
