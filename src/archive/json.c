@@ -15,14 +15,15 @@
 
 enum { KEY_CACHE = 512, FIRST_CHUNK = 1024, LARGEST_CHUNK = 1 << 16, NUMBER_LENGTH = 1000 };
 
-typedef struct {
-    size_t begin;
-    bool object;
-} frame; /* begin: the container's first value on the stack */
+enum { ITEM_WORDS = sizeof(cr_json) / 8, MEMBER_WORDS = sizeof(cr_json_member) / 8 };
+_Static_assert(sizeof(cr_json) % 8 == 0 && sizeof(cr_json_member) == sizeof(cr_json) + 8 &&
+                   offsetof(cr_json_member, value) == 8,
+               "a member is a word and a value");
+typedef struct { size_t begin; bool object; } frame; /* begin: the container's first word on the stack */
 typedef struct {
     cr_arena *arena;
     const uint8_t *text, *at, *end;
-    CR_VEC(cr_json_member) stack; /* keys are NULL in arrays */
+    CR_VEC(uint64_t) stack; /* items of arrays and members of objects, as their words */
     frame open[CR_JSON_DEPTH];
     int depth;
     char *chunk; /* room for texts */
@@ -361,30 +362,37 @@ static const char *duplicate_find(const cr_json_member *members, uint32_t n) {
     return NULL;
 }
 
-/* Moves the innermost container's values from the stack into the arena. */
+/* Puts a value, or room for one whose end has not come, into the innermost container. */
+static cr_status value_push(parser *p, const char *key, const cr_json *value) {
+    cr_json_member m = {.key = key};
+    if (value) m.value = *value;
+    bool object = p->open[p->depth - 1].object;
+    size_t words = object ? MEMBER_WORDS : ITEM_WORDS;
+    CR_TRY(cr_vec_reserve(&p->stack, p->stack.n + words));
+    memcpy(p->stack.at + p->stack.n, object ? (void *)&m : (void *)&m.value, words * 8);
+    p->stack.n += words;
+    return CR_OK;
+}
+
+/* Moves the innermost container's values from the stack into the arena, and fills the room that waits for it. */
 static cr_status container_close(parser *p, cr_json *out) {
     frame f = p->open[--p->depth];
-    size_t n = p->stack.n - f.begin;
-    const cr_json_member *values = n ? p->stack.at + f.begin : NULL;
+    size_t bytes = (p->stack.n - f.begin) * 8, n = bytes / (f.object ? sizeof(cr_json_member) : sizeof(cr_json));
     *out = (cr_json){.kind = f.object ? CR_JSON_OBJECT : CR_JSON_ARRAY, .n = (uint32_t)n};
     if (n > UINT32_MAX / 4) return fail_at(p, p->at, "%zu values in one container are too many", n);
-    if (n && f.object) {
-        size_t bytes = n * sizeof *values,
-               index = n > CR__JSON_LARGE ? cr__json_slots((uint32_t)n) * sizeof(uint32_t) : 0;
-        cr_json_member *members = cr_arena_alloc(p->arena, bytes + index);
-        if (!members) return CR_ENOMEM;
-        memcpy(members, values, bytes);
-        memset((char *)members + bytes, 0, index);
-        const char *twice = duplicate_find(members, (uint32_t)n);
+    if (n) {
+        size_t index = f.object && n > CR__JSON_LARGE ? cr__json_slots((uint32_t)n) * sizeof(uint32_t) : 0;
+        char *values = cr_arena_alloc(p->arena, bytes + index);
+        if (!values) return CR_ENOMEM;
+        memcpy(values, p->stack.at + f.begin, bytes);
+        memset(values + bytes, 0, index);
+        if (f.object) out->u.members = (void *)values;
+        else out->u.items = (void *)values;
+        const char *twice = f.object ? duplicate_find(out->u.members, (uint32_t)n) : NULL;
         if (twice) return fail_at(p, p->at, "key '%.100s' occurs twice in the object that ends here", twice);
-        out->u.members = members;
-    } else if (n) {
-        cr_json *items = cr_arena_alloc(p->arena, n * sizeof *items);
-        if (!items) return CR_ENOMEM;
-        for (size_t i = 0; i < n; i++) items[i] = values[i].value;
-        out->u.items = items;
     }
     p->stack.n = f.begin;
+    if (p->depth) memcpy(p->stack.at + p->stack.n - ITEM_WORDS, out, sizeof *out);
     p->at++;
     return CR_OK;
 }
@@ -427,8 +435,7 @@ static cr_status parse(parser *p, cr_json *out) {
         if (p->at == p->end) return fail_expected(p, "a value");
         if (*p->at == '{' || *p->at == '[') {
             uint8_t closing = *p->at == '{' ? '}' : ']';
-            /* The container's key waits on the stack as a member without a value. */
-            if (p->depth) CR_TRY(cr_vec_push(&p->stack, (cr_json_member){.key = key}));
+            if (p->depth) CR_TRY(value_push(p, key, NULL));
             CR_TRY(container_open(p));
             skip_space(p);
             if (p->at == p->end || *p->at != closing) {
@@ -437,10 +444,9 @@ static cr_status parse(parser *p, cr_json *out) {
                 continue;
             }
             CR_TRY(container_close(p, &value));
-            if (p->depth) p->stack.at[p->stack.n - 1].value = value;
         } else {
             CR_TRY(parse_leaf(p, &value));
-            if (p->depth) CR_TRY(cr_vec_push(&p->stack, (cr_json_member){.key = key, .value = value}));
+            if (p->depth) CR_TRY(value_push(p, key, &value));
         }
         for (;;) { /* a value has ended: close what closes here */
             if (!p->depth) {
@@ -457,7 +463,6 @@ static cr_status parse(parser *p, cr_json *out) {
             if (p->at == p->end || *p->at != (object ? '}' : ']'))
                 return fail_expected(p, object ? "',' or '}'" : "',' or ']'");
             CR_TRY(container_close(p, &value));
-            if (p->depth) p->stack.at[p->stack.n - 1].value = value;
         }
     }
 }

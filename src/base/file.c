@@ -24,8 +24,8 @@ int cr__open_file(const char *path, int flags, mode_t mode) {
 }
 
 /* Opens for reading and gives the size; folders are refused here, because opening one succeeds. */
-static cr_status open_for_reading(const char *path, int *fd, struct stat *info) {
-    *fd = cr__open_file(path, O_RDONLY, 0);
+static cr_status open_for_reading(const char *path, int flags, int *fd, struct stat *info) {
+    *fd = cr__open_file(path, O_RDONLY | flags, 0);
     if (*fd < 0) return cr__fail_errno("open", path, errno);
     int reason = fstat(*fd, info) ? errno : S_ISDIR(info->st_mode) ? EISDIR : 0;
     if (!reason) return CR_OK;
@@ -33,11 +33,12 @@ static cr_status open_for_reading(const char *path, int *fd, struct stat *info) 
     return cr__fail_errno("open", path, reason);
 }
 
-/* MAP_NORESERVE: most pages of a private mapping are never written, so no swap is set aside for all of them. */
+/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for; it changes nothing for regular files.
+ * MAP_NORESERVE: most pages of a private mapping are never written, so no swap is set aside for all of them. */
 static cr_status map_file(cr_mapping *m, const char *path, int protection, int *out) {
     int fd;
     struct stat info;
-    CR_TRY(open_for_reading(path, &fd, &info));
+    CR_TRY(open_for_reading(path, O_NONBLOCK, &fd, &info));
     cr_status status = CR_OK;
     if (!S_ISREG(info.st_mode)) {
         status = CR_FAIL(CR_EIO, "cannot map '%s': it is not a regular file; copy it to one", path);
@@ -67,7 +68,7 @@ void cr_mapping_close(cr_mapping *m) {
 cr_status cr_file_read(const char *path, char **out, size_t *size) {
     int fd;
     struct stat info;
-    CR_TRY(open_for_reading(path, &fd, &info));
+    CR_TRY(open_for_reading(path, 0, &fd, &info));
     cr_status status = CR_OK;
     CR_VEC(char) text = {0};
     /* The stated size is only a first guess: pipes and /proc files state none, and files grow. One byte more than

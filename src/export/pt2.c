@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MAX_JSON = 1 << 30, SCHEMA_MAJOR = 8 };
+enum { MAX_JSON = 1 << 30, MAX_DEFLATED_JSON = 16 << 20, SCHEMA_MAJOR = 8 };
 static const char old_program[] = "serialized_exported_program.json";
 
 /* ---- members ---- */
@@ -95,7 +95,9 @@ static cr_status check_container(cr__reader *r) {
 
 static cr_status parse_member(cr__reader *r, const cr_zip_member *m, const cr_json **out) {
     char *text = NULL;
-    CR_TRY(cr_zip_read(r->zip, m, MAX_JSON, &text));
+    /* PyTorch stores its texts. One that was deflated later may be large, but not out of all proportion to the file. */
+    uint64_t limit = m->deflated ? CR_MAX((uint64_t)MAX_DEFLATED_JSON, CR_MIN(m->packed * 100, (uint64_t)MAX_JSON)) : MAX_JSON;
+    CR_TRY(cr_zip_read(r->zip, m, limit, &text));
     cr_status status = cr_json_parse(&r->scratch, text, m->size, out);
     cr_free(text);
     return status ? cr_error_context(status, "%s", m->name) : CR_OK;

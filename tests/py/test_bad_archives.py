@@ -227,6 +227,17 @@ def assign(new, *keys):
     return edit
 
 
+def deflated(name, data):
+    """The member packed; the others stay as they are."""
+    def make():
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for other, content in members().items():
+                archive.writestr(other, data if other == name else content, zipfile.ZIP_DEFLATED if other == name else zipfile.ZIP_STORED)
+        return file.getvalue()
+    return make
+
+
 def folders_only():
     return packed({"linear.core/": b"", "linear.core/models/": b""})
 
@@ -259,6 +270,9 @@ CONTENTS = [
     ("program nested deeply", with_member(PROGRAM, b"[" * 100000 + b"]" * 100000), "values are nested more than 200 deep"),
     ("program with a number of 2000 digits", with_member(PROGRAM, b'{"a": ' + b"1" * 2000 + b"}"), "a number of 2000 characters is too long"),
     ("program as Python prints it", with_member(PROGRAM, lambda data: str(json.loads(data)).encode()), "expected a key in quotes, found '''"),
+    ("program that swells a thousandfold", deflated(PROGRAM, b"[" + b"0," * 30000000 + b"0]"), "model.json': 60000003 bytes, more than the 16777216 that are accepted"),
+    ("config that swells a thousandfold", deflated(CONFIG, b" " * 60000000 + b"{}"), "weights_config.json': 60000002 bytes, more than the 16777216"),
+    ("program of spaces", deflated(PROGRAM, b" " * 10000000), "model.json: line 1, column 10000001: expected a value"),
     ("program is null", with_member(PROGRAM, b"null"), "the program is null, expected an object"),
     ("program is a list", with_member(PROGRAM, b"[]"), "the program is an array, expected an object"),
     ("program is a string", with_member(PROGRAM, b'"program"'), "the program is a string, expected an object"),
@@ -293,6 +307,12 @@ def test_members(make, error, tmp_path):
         cresset.export.load(path)
     assert error in str(raised.value) and "\n" not in str(raised.value)
     assert_refused(path, error, "info", path)
+
+
+def test_an_archive_that_was_packed_again_is_read():
+    contents = members()
+    program = cresset.export.load(io.BytesIO(packed(contents, zipfile.ZIP_DEFLATED)))
+    assert outputs(program) == outputs(cresset.export.load(ARCHIVE))
 
 
 def weight_entry(config):

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[64];
@@ -337,6 +338,9 @@ static void files(void) {
     cr_zip *zip = NULL;
     CHECK_ERROR(cr_zip_open("/no/such.zip", &zip), CR_EIO, "cannot open '/no/such.zip'");
     CHECK_ERROR(cr_zip_open(folder, &zip), CR_EIO, "Is a directory");
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    CHECK(!mkfifo(path, 0600));
+    CHECK_ERROR(cr_zip_open(path, &zip), CR_EIO, "it is not a regular file"); /* and does not wait for a writer */
     snprintf(path, sizeof path, "%s/empty.zip", folder);
     CHECK_OK(cr_file_write_atomic(path, "", 0));
     CHECK_ERROR(cr_zip_open(path, &zip), CR_EFORMAT, "empty.zip: not a zip archive");
