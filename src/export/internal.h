@@ -16,6 +16,7 @@ typedef struct cr__reader {
     cr_zip *zip;           /* NULL: the JSON text alone (fuzzing) */
     const char *name;      /* of the program */
     int flags;             /* CR_LOAD_* */
+    int autocast;          /* dtype + 1 of the region of mixed precision that is being read; 0: none */
     cr_env *env;           /* borrowed from the graph */
     cr_arena scratch;
     cr_map exprs;          /* text of an expression -> cr_sym */

@@ -5,6 +5,7 @@
  * runs here and loading is linear. A name whose tensor was written stands for the "after" value from there on.
  *
  * An op without a row becomes a call of cresset::opaque, which keeps target, argument names, arguments and results. */
+#include "export/autocast.h"
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -481,6 +482,54 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
     return CR_OK;
 }
 
+/* ---- mixed precision ---- */
+
+static void see_widest(const scope *s, const cr_arg *a, int *widest) {
+    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(s->g, (uint32_t)a->u.i)->meta : NULL;
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) see_widest(s, &a->u.list[i], widest);
+    if (m && cr__autocast_eligible(m->dtype)) *widest = *widest < 0 ? m->dtype : cr_promote_types(*widest, m->dtype);
+}
+
+static cr_status cast(scope *s, int dtype, cr_arg *a) {
+    if (a->kind == CR_ARG_LIST) {
+        cr_arg *items = cr_arena_copy(&s->r->scratch, a->u.list, a->n * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < a->n; i++) CR_TRY(cast(s, dtype, &items[i]));
+        a->u.list = items;
+        return CR_OK;
+    }
+    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(s->g, (uint32_t)a->u.i)->meta : NULL;
+    if (!m || !cr__autocast_eligible(m->dtype) || m->dtype == dtype) return CR_OK;
+    const cr_op *to = cr_op_find("aten::to.dtype");
+    cr_arg args[] = { *a, cr_arg_dtype(dtype), cr_arg_bool(false), cr_arg_bool(false), cr_arg_none() };
+    uint32_t id;
+    if (!to) return CR_FAIL(CR_ENOMEM, "out of memory");
+    CR_TRY(cr_graph_call(s->g, to, args, &id));
+    a->u.i = cr_graph_node(s->g, id)->first;
+    return bind_value(s, (uint32_t)a->u.i, CR_NO_VALUE);
+}
+
+static cr_status cast_args(scope *s, const cr_op *op, cr_arg *args) {
+    int widest = -1;
+    for (uint16_t k = 0; k < op->schema.nparams; k++) see_widest(s, &args[k], &widest);
+    int dtype = widest < 0 ? -1 : cr__autocast_dtype(op, s->r->autocast - 1, widest);
+    for (uint16_t k = 0; dtype >= 0 && k < op->schema.nparams; k++) CR_TRY(cast(s, dtype, &args[k]));
+    return CR_OK;
+}
+
+static const cr_json *input_value(const cr_json *inputs, uint32_t i, const char *key) {
+    const cr_json *arg = i < inputs->n ? cr_json_find(&inputs->u.items[i], "arg") : NULL;
+    return arg ? cr_json_find(arg, key) : NULL;
+}
+
+/* wrap_with_autocast(device_type, dtype, enabled, ...): what holds for the graph that follows; dtype + 1, or 0. */
+static int autocast_of(const cr_json *inputs) {
+    const cr_json *device = input_value(inputs, 0, "as_string"), *dtype = input_value(inputs, 1, "as_scalar_type"), *enabled = input_value(inputs, 2, "as_bool");
+    int lower = CR_BF16;
+    if (!device || device->kind != CR_JSON_STRING || strcmp(device->u.s, "cpu") || !enabled || enabled->kind != CR_JSON_BOOL || !enabled->u.b) return 0;
+    return dtype && cr__read_dtype(dtype, &lower) ? 0 : lower + 1;
+}
+
 static cr_status check_results(const scope *s, const cr_op *op, const cr_json *outputs) {
     const cr_schema *schema = &op->schema;
     if (schema->varargs_returns) return CR_OK;
@@ -500,6 +549,7 @@ static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outpu
     cr_arg args[CR_MAX_PARAMS];
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
+    if (s->r->autocast) CR_TRY(cast_args(s, op, args));
     if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &(const cr_json){ .kind = CR_JSON_ARRAY };
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
@@ -574,7 +624,11 @@ static cr_status read_target(scope *s, const char *target, const cr_json *inputs
     if (!strcmp(name, "higher_order.with_effects")) return read_effects(s, inputs, outputs);
     const cr_op *op = cr_op_find(!strcmp(name, "aten.detach_.default") ? "aten::detach" : name); /* in place it is the same: nothing but the tape changes */
     if (op && op->schema.nparams > CR_MAX_PARAMS) op = NULL;
-    return op ? read_call(s, inputs, outputs, op) : read_opaque(s, inputs, outputs, target);
+    int outer = s->r->autocast;
+    if (!strcmp(name, "higher_order.wrap_with_autocast")) s->r->autocast = autocast_of(inputs);
+    cr_status status = op ? read_call(s, inputs, outputs, op) : read_opaque(s, inputs, outputs, target);
+    s->r->autocast = outer;
+    return status;
 }
 
 /* with_effects(token, op, ...) -> (token, ...): the order of nodes is kept anyway, so the op is called as it is and the new

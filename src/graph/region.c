@@ -629,6 +629,7 @@ static const cr_row region_rows[] = {
     { .schema = "higher_order::associative_scan(Graph combine_fn, Any[] xs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_associative_scan },
     { .schema = "higher_order::wrap(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
     { .schema = "higher_order::wrap_with_set_grad_enabled(bool enable_grad, Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
+    { .schema = "higher_order::wrap_with_autocast(str device_type, ScalarType? dtype, bool enabled, bool? cache_enabled, Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
     { .schema = "higher_order::tag_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
     { .schema = "higher_order::wrap_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
     { .schema = "higher_order::invoke_subgraph(Graph subgraph, str? identifier, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },

@@ -1,6 +1,6 @@
 /* Exported programs: loading, running, mutation, messages, printing; memory and threads. Bad archives: test_program_bad.c. */
 #include "check.h"
-#include "export/program.h"
+#include "export/internal.h"
 #include "program_text.h"
 #include "zip_maker.h"
 
@@ -344,6 +344,75 @@ static void mapped(void) {
     archive_free(&a);
 }
 
+/* ---- programs that PyTorch wrote: the seeds of the fuzzer, as far as they need no weights ---- */
+
+static cr_status load_seed(const char *name, cr_program **out) {
+    char path[128], *text = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "tests/fuzz/corpus/program/%s.json", name);
+    CR_TRY(cr_file_read(path, &text, &size));
+    cr_status status = cr__program_from_json(text, size, out);
+    cr_free(text);
+    return status;
+}
+
+static void run_seed(const char *name, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults) {
+    cr_program *p = NULL;
+    cr_module *m = NULL;
+    CHECK_OK(load_seed(name, &p));
+    if (!p) return;
+    CHECK_OK(cr_program_verify(p));
+    CHECK_OK(cr_module_create(p, CR_MODULE_SHARED, &m));
+    CHECK_OK(cr_module_run(m, inputs, n, results, nresults));
+    cr_module_release(m);
+    cr_program_release(p);
+}
+
+/* Products in bfloat16, losses in float32, joins in the widest dtype. */
+static void mixed_precision(void) {
+    cr_tensor *x = NULL, *w = NULL;
+    cr_arg results[3] = { { 0 } };
+    const float ones[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    CHECK_OK(cr_tensor_from(CR_F32, 2, (int64_t[]){ 2, 3 }, weight_data, &x));
+    CHECK_OK(cr_tensor_from(CR_F32, 2, (int64_t[]){ 3, 3 }, ones, &w));
+    run_seed("mixed_precision.training", (cr_arg[]){ cr_arg_tensor(x), cr_arg_tensor(w) }, 2, results, 3);
+    for (int i = 0; i < 3; i++) CHECK_EQ(results[i].kind, CR_ARG_TENSOR);
+    CHECK_EQ(results[0].u.t->meta.dtype, CR_BF16);
+    CHECK_EQ(results[1].u.t->meta.dtype, CR_F32);
+    CHECK_EQ(results[2].u.t->meta.dtype, CR_F32);
+    CHECK_FLOAT(element(&results[1], 0), 1);
+    CHECK_FLOAT(element(&results[2], 0), 6); /* 1 + 2 + 3 */
+    CHECK_FLOAT(element(&results[2], 6), 1); /* x itself */
+    cr_results_release(results, 3);
+    cr_tensor_release(x);
+    cr_tensor_release(w);
+}
+
+static void loops(void) {
+    cr_program *p = NULL;
+    CHECK_OK(load_seed("while_loop.training", &p));
+    CHECK_OK(cr_program_verify(p));
+    CHECK_EQ(cr_graph_subgraph_count(p->graph), 2);
+    cr_program_release(p);
+}
+
+/* Every seed loads, and verifies as far as its ops have rows. */
+static void seeds(void) {
+    static const char *const names[] = { "linear.training", "linear.core", "batch_norm1d_train.training", "batch_norm1d_train.core", "key_value_cache.training", "tensor_lists.training",
+                                         "plain_arguments.training", "none_argument.training", "tied_by_use.training", "cond_on_size.training", "nonzero_size.training",
+                                         "derived_dim.training", "nested_dict.training", "in_place_chain.training", "item_as_size.training", "symbolic_arithmetic.training",
+                                         "scan_over_rows.training", "no_grad_region.training", "namedtuple_argument.training", "buffer_not_saved.training",
+                                         "input_mutation.training", "input_mutation.core", "constant_outputs.core", "dropout_train.core", "map_over_rows.core" };
+    for (size_t i = 0; i < CR_COUNT(names); i++) {
+        cr_program *p = NULL;
+        CHECK_OK(load_seed(names[i], &p));
+        if (!p) continue;
+        CHECK_OK(cr_graph_verify(p->graph, CR_VERIFY_SIZES));
+        CHECK_EQ(p->nunsupported, 0);
+        cr_program_release(p);
+    }
+}
+
 /* ---- memory, threads ---- */
 
 static cr_status load_and_run(const archive *a) {
@@ -417,6 +486,9 @@ int main(void) {
     RUN(missing_op);
     RUN(tied);
     RUN(mapped);
+    RUN(mixed_precision);
+    RUN(loops);
+    RUN(seeds);
     RUN(out_of_memory);
     RUN(threads);
     return check_summary();
