@@ -1,5 +1,5 @@
 """Writes tests/unit/pickle_good.inc: pickles of Python and PyTorch with the text that tests/unit/test_pickle.c expects, and
-the same pickles as seeds of the fuzz target.
+the same pickles as seeds of the fuzz target; and whole torch.save files as seeds of the target "torch".
 
     python tests/unit/record_pickle.py
 
@@ -16,6 +16,7 @@ import torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 SEEDS = HERE.parent / "fuzz" / "corpus" / "pickle"
+FILES = HERE.parent / "fuzz" / "corpus" / "torch"
 
 
 def literal(data):
@@ -87,6 +88,16 @@ def main():
         for i, (data, text) in enumerate(rows):
             file.write(f"    {{{literal(data)}, {len(data)}, {literal(text.encode())}}},\n")
             (SEEDS / f"good_{i:02d}").write_bytes(data)
+    write_files()
+
+
+def write_files():
+    FILES.mkdir(parents=True, exist_ok=True)
+    w = torch.arange(6.0).reshape(2, 3)
+    torch.save({"w": w, "view": w.t(), "b": torch.tensor([1.5, 2.5], dtype=torch.bfloat16), "n": torch.tensor(7)}, FILES / "tensors")
+    torch.save(torch.nn.BatchNorm1d(2).state_dict(), FILES / "state_dict")
+    torch.save(((torch.ones(2, 0), [1, None]), {"k": torch.nn.Parameter(torch.zeros(1))}), FILES / "example_inputs")
+    torch.save(w, FILES / "before_1_6", _use_new_zipfile_serialization=False)
 
 
 if __name__ == "__main__":

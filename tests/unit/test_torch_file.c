@@ -134,6 +134,32 @@ static void from_a_file(void) {
     unlink(path);
 }
 
+/* Files that torch.save wrote (record_pickle.py). */
+static void real_files(void) {
+    cr_torch_file *f = NULL;
+    cr_str text = {0};
+    uint8_t *data;
+    CHECK_OK(cr_torch_open_path("tests/fuzz/corpus/torch/tensors", &f));
+    cr_pickle_print(cr_torch_root(f), &text);
+    CHECK_STR(cr_str_get(&text), "{'w': tensor(size=[2, 3], stride=[3, 1], dtype=torch.float32, storage='0'), "
+                                 "'view': tensor(size=[3, 2], stride=[1, 3], dtype=torch.float32, storage='0'), "
+                                 "'b': tensor(size=[2], stride=[1], dtype=torch.bfloat16, storage='1'), "
+                                 "'n': tensor(size=[], stride=[], dtype=torch.int64, storage='2')}");
+    CHECK_EQ(cr_torch_storage_count(f), 3);
+    CHECK_OK(cr_zip_borrow(cr_torch_zip(f), cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "w")->u.tensor->storage), &data));
+    for (int i = 0; i < 6; i++) {
+        float x;
+        memcpy(&x, data + 4 * i, 4);
+        CHECK_FLOAT(x, i);
+    }
+    CHECK_OK(cr_zip_borrow(cr_torch_zip(f), cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "n")->u.tensor->storage), &data));
+    CHECK_EQ(data[0], 7);
+    cr_torch_release(f);
+    cr_str_dispose(&text);
+    CHECK_ERROR(cr_torch_open_path("tests/fuzz/corpus/torch/before_1_6", &f), CR_EUNSUPPORTED,
+                "tests/fuzz/corpus/torch/before_1_6: this is torch.save's format before PyTorch 1.6 (bare pickles, no zip)");
+}
+
 /* The file keeps the zip around it alive. */
 static void inside_another(void) {
     bytes inner = zip_of(files[0].members, files[0].n);
@@ -167,6 +193,7 @@ int main(void) {
     RUN(contents);
     RUN(not_zips);
     RUN(from_a_file);
+    RUN(real_files);
     RUN(inside_another);
     RUN(out_of_memory);
     return check_summary();
