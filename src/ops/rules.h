@@ -170,6 +170,23 @@ RULE(shape_linear);
 RULE(check_trilinear);
 RULE(check_bilinear);
 
+/* factorisations (rules_factor.c, expand_factor.c) */
+RULE(shape_lu_factor);
+RULE(shape_lu_unpack);
+RULE(shape_det);
+RULE(shape_solve_ex);
+RULE(shape_lu_solve);
+RULE(shape_inv_ex);
+RULE(shape_cholesky_ex);
+RULE(shape_solve_triangular);
+RULE(shape_geqrf);
+RULE(shape_householder_product);
+RULE(check_matrices);
+RULE(check_squares);
+RULE(check_qr);
+RULE(shape_check_errors);
+cr_expand_fn expand_householder;
+
 /* distances (rules_distance.c) */
 RULE(check_cdist);
 RULE(shape_cdist);

@@ -156,6 +156,20 @@ RT_KERNEL(rt_k_dot);
 RT_KERNEL(rt_k_vdot);
 RT_KERNEL(rt_k_linear);
 
+/* k_factor.c */
+RT_KERNEL(rt_k_lu_factor);
+RT_KERNEL(rt_k_lu_unpack);
+RT_KERNEL(rt_k_linalg_det);
+RT_KERNEL(rt_k_linalg_slogdet);
+RT_KERNEL(rt_k_solve_ex);
+RT_KERNEL(rt_k_lu_solve);
+RT_KERNEL(rt_k_inv_ex);
+RT_KERNEL(rt_k_cholesky_ex);
+RT_KERNEL(rt_k_solve_triangular);
+RT_KERNEL(rt_k_geqrf);
+RT_KERNEL(rt_k_householder_product);
+RT_KERNEL(rt_k_linalg_check_errors);
+
 /* k_distance.c */
 RT_KERNEL(rt_k_cdist);
 RT_KERNEL(rt_k_cdist_backward);

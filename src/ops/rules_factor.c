@@ -1,0 +1,207 @@
+/* rules_factor.c: results of matrix factorisations and solutions. Matrices come out column by column, as LAPACK leaves
+ * them, except where the system is solved from the right. */
+#include "ops/rules.h"
+
+#include <stdio.h>
+
+static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
+
+static cr_status check_kind(cr_rule *r, int i) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: %s must have at least two dimensions, got %d", op_name(r), r->op->schema.params[i].name, m->rank);
+    if (!rt_is_float(m->dtype) && !rt_is_complex(m->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: %s must be floating or complex, got %s", op_name(r), r->op->schema.params[i].name, rt_dtype_name(m->dtype));
+    return CR_OK;
+}
+
+static cr_status check_square(cr_rule *r, int i) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    char what[96];
+    CR_TRY(check_kind(r, i));
+    snprintf(what, sizeof what, "%s: the matrices must be square", op_name(r));
+    return cr_dim_require(r->env, m->size[m->rank - 2], CR_EQ, m->size[m->rank - 1], what);
+}
+
+static cr_status check_same(cr_rule *r, int a, int b) {
+    const cr_meta *x = cr_rule_meta(r, a), *y = cr_rule_meta(r, b);
+    if (x->dtype == y->dtype) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: %s and %s must have the same dtype, got %s and %s", op_name(r), r->op->schema.params[a].name, r->op->schema.params[b].name,
+                   rt_dtype_name(x->dtype), rt_dtype_name(y->dtype));
+}
+
+static cr_status add_matrix(cr_rule *r, int dtype, int rank, const cr_dim *size, bool by_columns) {
+    int order[CR_MAX_RANK];
+    CR_TRY(cr_rule_add_dense(r, dtype, rank, size));
+    if (!by_columns || rank < 2) return CR_OK;
+    for (int d = 0; d < rank; d++) order[d] = d;
+    order[rank - 2] = rank - 1;
+    order[rank - 1] = rank - 2;
+    cr_strides_permuted(r->env, rank, size, order, r->out[r->nout - 1].meta.stride);
+    return CR_OK;
+}
+
+static cr_dim smaller(cr_rule *r, const cr_meta *m) { return cr_dim_min(r->env, m->size[m->rank - 2], m->size[m->rank - 1]); }
+
+/* One number per pivot, one per matrix. */
+static cr_status add_pivots(cr_rule *r, const cr_meta *m) {
+    cr_dim size[CR_MAX_RANK];
+    memcpy(size, m->size, (size_t)m->rank * sizeof *size);
+    size[m->rank - 2] = smaller(r, m);
+    return cr_rule_add_dense(r, CR_I32, m->rank - 1, size);
+}
+static cr_status add_info(cr_rule *r, const cr_meta *m) { return cr_rule_add_dense(r, CR_I32, m->rank - 2, m->size); }
+
+cr_status shape_lu_factor(cr_rule *r) { /* A, pivot, check_errors */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_kind(r, 0));
+    if (!cr_rule_bool(r, 1)) return CR_FAIL(CR_ERUNTIME, "%s: LU without pivoting is not implemented on the CPU", op_name(r));
+    CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
+    CR_TRY(add_pivots(r, m));
+    return add_info(r, m);
+}
+
+cr_status shape_det(cr_rule *r) { /* A; with the logarithm when the op is slogdet */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_square(r, 0));
+    CR_TRY(cr_rule_add_dense(r, r->result, m->rank - 2, m->size));
+    if (strstr(op_name(r), "slogdet")) CR_TRY(cr_rule_add_dense(r, cr_dtype_to_real(r->result), m->rank - 2, m->size));
+    CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
+    return add_pivots(r, m);
+}
+
+/* Batch sizes of a and b, then the sizes of b's matrix. */
+static cr_status broadcast_batches(cr_rule *r, const cr_meta *a, const cr_meta *b, int dims, int *rank, cr_dim *size) {
+    *rank = a->rank - 2;
+    memcpy(size, a->size, (size_t)*rank * sizeof *size);
+    CR_TRY(cr_broadcast(r->env, rank, size, b->rank - dims, b->size));
+    for (int d = 0; d < dims; d++) size[(*rank)++] = b->size[b->rank - dims + d];
+    return CR_OK;
+}
+
+static cr_status is_vector(cr_rule *r, const cr_meta *a, const cr_meta *b, bool *out) {
+    *out = b->rank == 1;
+    if (*out || a->rank - 1 != b->rank) return CR_OK;
+    *out = true;
+    for (int d = 0; d < b->rank && *out; d++) CR_TRY(cr_dim_decide(r->env, a->size[d], CR_EQ, b->size[d], out));
+    return CR_OK;
+}
+
+static cr_status check_fits(cr_rule *r, const cr_meta *a, cr_dim n) {
+    char what[96];
+    snprintf(what, sizeof what, "%s: the sizes of the matrix and of the right-hand side do not fit", op_name(r));
+    return cr_dim_require(r->env, a->size[a->rank - 1], CR_EQ, n, what);
+}
+
+cr_status shape_solve_ex(cr_rule *r) { /* A, B, left, check_errors */
+    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
+    bool left = cr_rule_bool(r, 2), vector;
+    cr_dim size[CR_MAX_RANK];
+    int rank;
+    CR_TRY(check_square(r, 0));
+    CR_TRY(check_same(r, 0, 1));
+    if (!b->rank) return CR_FAIL(CR_ERUNTIME, "%s: B must have at least one dimension", op_name(r));
+    CR_TRY(is_vector(r, a, b, &vector));
+    if (vector && !left) return CR_FAIL(CR_ERUNTIME, "%s: a vector can only be solved for from the left", op_name(r));
+    CR_TRY(check_fits(r, a, vector || !left ? b->size[b->rank - 1] : b->size[b->rank - 2]));
+    CR_TRY(broadcast_batches(r, a, b, vector ? 1 : 2, &rank, size));
+    CR_TRY(add_matrix(r, r->result, rank, size, left));
+    CR_TRY(add_matrix(r, r->result, a->rank, a->size, true));
+    CR_TRY(add_pivots(r, a));
+    return add_info(r, a);
+}
+
+cr_status shape_lu_solve(cr_rule *r) { /* LU, pivots, B, left, adjoint */
+    const cr_meta *a = cr_rule_meta(r, 0), *p = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
+    bool left = cr_rule_bool(r, 3);
+    cr_dim size[CR_MAX_RANK];
+    int rank;
+    CR_TRY(check_square(r, 0));
+    CR_TRY(check_kind(r, 2));
+    CR_TRY(check_same(r, 0, 2));
+    if (p->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "%s: pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
+    if (p->rank != a->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: pivots must have one dimension less than LU", op_name(r));
+    for (int d = 0; d < p->rank; d++) CR_TRY(cr_dim_require(r->env, p->size[d], CR_EQ, a->size[d], "linalg_lu_solve: LU and pivots do not fit"));
+    CR_TRY(check_fits(r, a, left ? b->size[b->rank - 2] : b->size[b->rank - 1]));
+    CR_TRY(broadcast_batches(r, a, b, 2, &rank, size));
+    return add_matrix(r, r->result, rank, size, left);
+}
+
+cr_status shape_inv_ex(cr_rule *r) { /* A, check_errors */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_square(r, 0));
+    CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
+    return add_info(r, m);
+}
+cr_status shape_cholesky_ex(cr_rule *r) { return shape_inv_ex(r); } /* self, upper, check_errors */
+
+cr_status shape_solve_triangular(cr_rule *r) { /* self, B, upper, left, unitriangular */
+    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
+    cr_dim size[CR_MAX_RANK];
+    int rank;
+    CR_TRY(check_same(r, 0, 1));
+    CR_TRY(check_square(r, 0));
+    CR_TRY(check_kind(r, 1));
+    CR_TRY(check_fits(r, a, cr_rule_bool(r, 3) ? b->size[b->rank - 2] : b->size[b->rank - 1]));
+    CR_TRY(broadcast_batches(r, a, b, 2, &rank, size));
+    return add_matrix(r, r->result, rank, size, true);
+}
+
+cr_status shape_geqrf(cr_rule *r) { /* self */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
+    CR_TRY(add_pivots(r, m));
+    r->out[1].meta.dtype = (uint8_t)r->result;
+    return CR_OK;
+}
+
+cr_status shape_householder_product(cr_rule *r) { /* input, tau */
+    const cr_meta *m = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(check_same(r, 0, 1));
+    if (t->rank != m->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: tau must have %d dimensions, got %d", op_name(r), m->rank - 1, t->rank);
+    for (int d = 0; d < t->rank - 1; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, t->size[d], "householder_product: input and tau must have the same batch sizes"));
+    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 2], CR_GE, m->size[m->rank - 1], "householder_product: there must be at least as many rows as columns"));
+    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 1], CR_GE, t->size[t->rank - 1], "householder_product: there must be at least as many columns as factors"));
+    return add_matrix(r, r->result, m->rank, m->size, true);
+}
+
+cr_status shape_lu_unpack(cr_rule *r) { /* LU_data, LU_pivots, unpack_data, unpack_pivots -> P, L, U */
+    const cr_meta *m = cr_rule_meta(r, 0), *p = cr_rule_meta(r, 1);
+    bool data = cr_rule_bool(r, 2), pivots = cr_rule_bool(r, 3);
+    cr_dim size[CR_MAX_RANK], none = 0, rows, columns, k;
+    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: LU_data must have at least two dimensions, got %d", op_name(r), m->rank);
+    if (pivots && p->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
+    memcpy(size, m->size, (size_t)m->rank * sizeof *size);
+    rows = size[m->rank - 2], columns = size[m->rank - 1], k = smaller(r, m);
+    if (pivots) {
+        if (p->rank != m->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have one dimension less than LU_data", op_name(r));
+        CR_TRY(cr_dim_require(r->env, p->size[p->rank - 1], CR_EQ, k, "lu_unpack: there must be a pivot for each row or column, whichever are fewer"));
+    }
+    size[m->rank - 1] = rows;
+    CR_TRY(pivots ? cr_rule_add_dense(r, r->result, m->rank, size) : cr_rule_add_dense(r, r->result, 1, &none));
+    size[m->rank - 1] = k;
+    CR_TRY(data ? cr_rule_add_dense(r, r->result, m->rank, size) : cr_rule_add_dense(r, r->result, 1, &none));
+    size[m->rank - 2] = k;
+    size[m->rank - 1] = columns;
+    return data ? cr_rule_add_dense(r, r->result, m->rank, size) : cr_rule_add_dense(r, r->result, 1, &none);
+}
+cr_status check_qr(cr_rule *r) { /* A, mode */
+    const char *mode = r->arg[1].u.s;
+    CR_TRY(check_kind(r, 0));
+    if (strcmp(mode, "reduced") && strcmp(mode, "complete") && strcmp(mode, "r"))
+        return CR_FAIL(CR_ERUNTIME, "linalg_qr: mode must be 'reduced', 'complete' or 'r', got '%s'", mode);
+    return dtype_same(r);
+}
+cr_status check_matrices(cr_rule *r) {
+    CR_TRY(check_kind(r, 0));
+    return dtype_same(r);
+}
+cr_status check_squares(cr_rule *r) {
+    CR_TRY(check_square(r, 0));
+    return dtype_same(r);
+}
+cr_status shape_check_errors(cr_rule *r) { /* info, api_name, is_matrix */
+    (void)r;
+    return CR_OK;
+}
