@@ -244,6 +244,20 @@ static cr_status check_inputs(void *user, const cr_arg *inputs) {
     return status;
 }
 
+static cr_status check_devices(const cr_program *p) {
+    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n)) {
+        const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first);
+        if (!v->meta || v->meta->device.type == CR_CPU) continue;
+        cr_str device;
+        cr_str_init(&device);
+        cr_device_print(v->meta->device, &device);
+        cr_status status = CR_FAIL(CR_EUNSUPPORTED, "'%s' is on device '%s': programs run on the CPU here; export the model on the CPU", v->name, cr_str_get(&device));
+        cr_str_dispose(&device);
+        return status;
+    }
+    return CR_OK;
+}
+
 static cr_status module_init(cr_module *m, int flags) {
     cr_program *p = m->program;
     m->ninputs = p->ninputs;
@@ -256,6 +270,7 @@ static cr_status module_init(cr_module *m, int flags) {
     m->same_as = cr_arena_calloc(&m->arena, m->nresults + 1, sizeof *m->same_as);
     m->mutations = cr_arena_calloc(&m->arena, m->nresults + 1, sizeof *m->mutations);
     if (!m->same_as || !m->inputs || !m->written || !m->user || !m->labels || !m->user_results || !m->mutations) return CR_ENOMEM;
+    CR_TRY(check_devices(p));
     CR_TRY(fill_state(m));
     CR_TRY(read_outputs(m));
     find_returned_state(m);

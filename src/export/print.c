@@ -11,7 +11,7 @@ typedef struct printer {
     const char **names;  /* by value: what it is shown as */
     uint32_t *last;      /* by value: the node after which nobody uses it; CR_NO_NODE: never used */
     cr_arena arena;
-    cr_map taken;        /* names of calls with several results */
+    cr_map taken;        /* names of calls with several results -> the last number given to it */
     int indent;
     uint32_t node;       /* being looked at by visitors */
     CR_VEC(uint32_t) dead;
@@ -49,13 +49,14 @@ static void prepare(printer *p) {
         for (uint16_t k = 0; node->op && k < node->nargs; k++)
             if (node->op->schema.params[k].writes) keep_name(p, &node->args[k], &hidden);
     }
-    /* a name dies where the last value that is shown by it does */
+    /* a name dies where the last value that is shown by it does: earlier ones go on */
+    cr_map later;
+    cr_map_init(&later);
     for (uint32_t v = n; v-- > 0;) {
-        const cr_value *value = cr_graph_value(g, v);
-        if (!value->hidden || p->last[v] == CR_NO_NODE) continue;
-        for (uint32_t w = v; w-- > 0;)
-            if (p->names[w] == p->names[v]) p->last[w] = CR_NO_NODE - 1; /* goes on under the later value */
+        if (cr_map_find(&later, &p->names[v], sizeof p->names[v], NULL)) p->last[v] = CR_NO_NODE - 1;
+        else if (cr_graph_value(g, v)->hidden && p->last[v] != CR_NO_NODE && cr_map_put(&later, &p->names[v], sizeof p->names[v], 1)) p->failed = true;
     }
+    cr_map_dispose(&later);
 }
 
 /* ---- pieces ---- */
@@ -134,8 +135,13 @@ static void print_args(printer *p, const cr_node *node) {
         if (node->args[k].given == CR_GIVEN_DEFAULT) continue;
         if (any) cr_str_add(p->out, ", ");
         any = true;
+        bool spread = (node->op->tags & CR_TAG_HIGHER_ORDER) && node->args[k].kind == CR_ARG_LIST && !strcmp(node->op->schema.params[k].name, "args");
         if (node->args[k].given == CR_GIVEN_KEYWORD) cr_str_addf(p->out, "%s = ", node->op->schema.params[k].name);
-        print_arg(p, &node->args[k]);
+        if (!spread) print_arg(p, &node->args[k]);
+        for (uint32_t i = 0; spread && i < node->args[k].n; i++) {
+            if (i) cr_str_add(p->out, ", ");
+            print_arg(p, &node->args[k].u.list[i]);
+        }
     }
     cr_str_addc(p->out, ')');
 }
@@ -214,8 +220,10 @@ static void end_line(printer *p, const cr_node *args, const char *holder, const 
 
 static const char *call_name(printer *p, const char *stem) {
     const char *name = stem;
-    for (unsigned k = 1; name && (cr_graph_find(p->g, name) != CR_NO_VALUE || cr_map_find_str(&p->taken, name, NULL)); k++) name = cr_arena_printf(&p->arena, "%s_%u", stem, k);
-    if (!name || cr_map_put_str(&p->taken, name, 1)) {
+    uint64_t k = 0;
+    cr_map_find_str(&p->taken, stem, &k);
+    while (name && (cr_graph_find(p->g, name) != CR_NO_VALUE || cr_map_find_str(&p->taken, name, NULL))) name = cr_arena_printf(&p->arena, "%s_%llu", stem, (unsigned long long)++k);
+    if (!name || cr_map_put_str(&p->taken, name, 0) || cr_map_put_str(&p->taken, stem, k)) {
         p->failed = true;
         return "";
     }
@@ -242,17 +250,26 @@ static void print_parts(printer *p, const cr_node *node, const char *holder) {
     }
 }
 
+/* "mylib::split.default" is called split. */
+static const char *opaque_stem(printer *p, const char *target) {
+    const char *colons = strstr(target, "::"), *name = colons ? colons + 2 : target;
+    char *stem = cr_arena_strndup(&p->arena, name, strcspn(name, "."));
+    p->failed |= !stem;
+    return stem ? stem : "";
+}
+
 static void print_node(printer *p, const cr_node *node) {
     const cr_schema *s = &node->op->schema;
     uint32_t visible = 0;
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) visible += !cr_graph_value(p->g, v)->hidden;
-    bool parts = s->varargs_returns || s->nreturns > 1 || (s->nreturns == 1 && s->returns[0].list);
+    bool opaque = !strcmp(node->op->name, "cresset::opaque");
+    bool parts = opaque ? visible != 1 : s->varargs_returns || s->nreturns > 1 || (s->nreturns == 1 && s->returns[0].list);
     for (uint16_t k = 0; k < node->nargs; k++)
         if (node->args[k].kind == CR_ARG_GRAPH) {
             start_line(p);
             cr_str_addf(p->out, "%s = self.%s\n", cr_graph_name(node->args[k].u.graph), cr_graph_name(node->args[k].u.graph));
         }
-    const char *holder = parts || !visible ? call_name(p, s->name) : p->names[node->first];
+    const char *holder = parts || !visible ? call_name(p, opaque ? opaque_stem(p, node->args[0].u.s) : s->name) : p->names[node->first];
     start_line(p);
     cr_str_add(p->out, holder);
     if (!parts && visible) print_annotation(p, cr_graph_value(p->g, node->first));

@@ -18,17 +18,25 @@ static size_t top_length(const cr_zip *zip) {
     return slash ? (size_t)(slash - name) + 1 : 0;
 }
 
+/* As cr_zip_find of both texts one after the other, without making one of them. */
+static const cr_zip_member *find_joined(const cr_zip *zip, const char *top, size_t length, const char *path) {
+    for (size_t i = 0; i < cr_zip_count(zip); i++) {
+        const cr_zip_member *m = cr_zip_at(zip, i);
+        if (!strncmp(m->name, top, length) && !strcmp(m->name + length, path)) return m;
+    }
+    return NULL;
+}
+
 const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path) {
-    char buffer[512];
+    char full[512];
     size_t top = top_length(zip), n = strlen(path);
     const cr_zip_member *m = NULL;
-    if (top) {
-        char *full = top + n < sizeof buffer ? buffer : cr_alloc(top + n + 1);
-        if (!full) return NULL;
+    if (top && top + n < sizeof full) {
         memcpy(full, cr_zip_at(zip, 0)->name, top);
         memcpy(full + top, path, n + 1);
         m = cr_zip_find(zip, full);
-        if (full != buffer) cr_free(full);
+    } else if (top) {
+        m = find_joined(zip, cr_zip_at(zip, 0)->name, top, path);
     }
     return m ? m : cr_zip_find(zip, path);
 }
