@@ -546,11 +546,12 @@ static cr_status check_results(const scope *s, const cr_op *op, const cr_json *o
 static bool gives_none(const cr_json *outputs) { return outputs->n == 1 && cr_json_find(&outputs->u.items[0], "as_none"); }
 
 static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outputs, const cr_op *op) {
+    static const cr_json nothing = { .kind = CR_JSON_ARRAY };
     cr_arg args[CR_MAX_PARAMS];
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
     if (s->r->autocast) CR_TRY(cast_args(s, op, args));
-    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &(const cr_json){ .kind = CR_JSON_ARRAY };
+    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing;
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
     share_storage(s, op, args);
