@@ -618,12 +618,22 @@ static cr_status read_origin(scope *s, const cr_json *node) {
 
 static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs);
 
+/* Ops that are another one here: a tensor holds its values, nothing is conjugated or negated later (docs/differences.md);
+ * detaching in place changes nothing but the tape. */
+static const char *read_as(const char *name) {
+    static const char *const pairs[][2] = { { "aten.detach_.default", "aten::detach" }, { "aten._conj.default", "aten::conj_physical" }, { "aten._neg_view.default", "aten::neg" },
+                                            { "aten.resolve_conj.default", "aten::alias" }, { "aten.resolve_neg.default", "aten::alias" } };
+    for (size_t i = 0; i < CR_COUNT(pairs); i++)
+        if (!strcmp(pairs[i][0], name)) return pairs[i][1];
+    return name;
+}
+
 static cr_status read_target(scope *s, const char *target, const cr_json *inputs, const cr_json *outputs) {
     static const char prefix[] = "torch.ops.";
     const char *name = target;
     if (!strncmp(name, prefix, sizeof prefix - 1)) name += sizeof prefix - 1;
     if (!strcmp(name, "higher_order.with_effects")) return read_effects(s, inputs, outputs);
-    const cr_op *op = cr_op_find(!strcmp(name, "aten.detach_.default") ? "aten::detach" : name); /* in place it is the same: nothing but the tape changes */
+    const cr_op *op = cr_op_find(read_as(name));
     if (op && op->schema.nparams > CR_MAX_PARAMS) op = NULL;
     int outer = s->r->autocast;
     if (!strcmp(name, "higher_order.wrap_with_autocast")) s->r->autocast = autocast_of(inputs);

@@ -222,6 +222,8 @@ RULE(shape_upsample_backward);
 cr_expand_fn expand_upsample_vec;
 
 cr_expand_fn expand_einsum; cr_expand_fn expand_trilinear; /* expand_einsum.c */
+/* expand_linalg.c */
+cr_expand_fn expand_block_diag; cr_expand_fn expand_multi_dot; cr_expand_fn expand_matrix_power; cr_expand_fn expand_linalg_norm; cr_expand_fn expand_cross;
 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);

@@ -162,3 +162,72 @@ def bilinear(make):
     yield call(make.tensor(4), make.tensor(2), make.tensor(5, 4, 2), make.tensor(5))
     yield call(make.tensor(3, 4), make.tensor(1, 2), make.tensor(5, 4, 2), note="batches differ")
     yield call(make.tensor(3, 4), make.tensor(3, 2), make.tensor(5, 4, 3), note="inner sizes differ")
+
+
+@sample("linalg_norm")
+def linalg_norm(make):
+    for shape in [(4,), (3, 4), (2, 3, 4), ()]:
+        yield call(make.tensor(shape))
+    for order in (1, 2, 3, float("inf"), -float("inf"), 0):
+        yield call(make.tensor(5), order)
+        yield call(make.tensor(3, 5), order, [1])
+    for order in (1, -1, float("inf"), -float("inf")):
+        yield call(make.tensor(3, 5), order)
+        yield call(make.tensor(2, 3, 5), order, [2, 0], True)
+        yield call(make.tensor(2, 3, 5), order, [-2, -1])
+    yield call(make.tensor(2, 3), None, [0], True)
+    yield call(make.tensor(2, 3, 4), 1, note="an order with three dims")
+    yield call(make.tensor(2, 3, 4), None, [0, 1, 2], note="three dims")
+    yield call(make.tensor(2, 3), 1, [0, 0], note="a dim twice")
+
+
+@sample("renorm")
+def renorm(make):
+    for p in (1, 2, 3.5, float("inf")):
+        yield call(make.tensor(3, 4), p, 0, 1.5)
+        yield call(make.tensor(2, 3, 4), p, -1, 2)
+    yield call(make.tensor(3, 4), 2, 1, 1000.0)
+
+
+@sample("cross")
+def cross(make):
+    yield call(make.tensor(4, 3), make.tensor(4, 3))
+    yield call(make.tensor(3, 4), make.tensor(3, 1), dim=0)
+    yield call(make.tensor(2, 1, 3), make.tensor(1, 5, 3))
+    yield call(make.tensor(4, 2), make.tensor(4, 2), note="not three numbers")
+    yield call(make.tensor(4, 3), make.tensor(3), note="dims differ")
+
+
+@sample("multi_dot")
+def multi_dot(make):
+    yield call([make.tensor(3, 4), make.tensor(4, 2)])
+    yield call([make.tensor(3, 4), make.tensor(4, 2), make.tensor(2, 5), make.tensor(5, 3)])
+    yield call([make.tensor(4), make.tensor(4, 2), make.tensor(2)])
+    yield call([make.tensor(4), make.tensor(4, 2)])
+    yield call([make.tensor(3, 4)], note="one alone")
+    yield call([make.tensor(3, 4), make.tensor(4), make.tensor(4, 2)], note="a vector in the middle")
+
+
+@sample("matrix_power")
+def matrix_power(make):
+    for n in (0, 1, 2, 3, 5, 8):
+        yield call(make.tensor(3, 3), n)
+    yield call(make.tensor(2, 4, 4), 3)
+    yield call(make.tensor(2, 3), 2, note="not square")
+    yield call(make.tensor(3), 2, note="not a matrix")
+
+
+@sample("block_diag")
+def block_diag(make):
+    yield call([make.tensor(2, 3), make.tensor(1, 2), make.tensor(3), make.tensor(())])
+    yield call([make.tensor(2, 3)])
+    yield call([make.tensor(0, 2), make.tensor(2, 0), make.tensor(1, 1)])
+    yield call([make.tensor(2, 3, 1)], note="three dims")
+
+
+@sample("trapezoid_dx")
+def trapezoid_dx(make):
+    yield call(make.tensor(5))
+    yield call(make.tensor(3, 4), dx=0.5)
+    yield call(make.tensor(3, 4), dx=2, dim=0)
+    yield call(make.tensor(3, 1))

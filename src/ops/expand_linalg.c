@@ -1,0 +1,139 @@
+/* expand_linalg.c: matrices put together, multiplied in chains and measured: what needs a loop over operands or a choice that
+ * a formula cannot refuse. */
+#include "ops/expand.h"
+#include "ops/rules.h"
+
+#include <math.h>
+
+/* Each matrix is padded to the whole width; the rows are then one below the other. Numbers and vectors are rows. */
+cr_status expand_block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    CR_VEC(cr_arg) blocks = { 0 };
+    cr_dim width = 0, left = 0;
+    for (uint32_t i = 0; i < args[0].n && !r.status; i++) {
+        cr_arg t = cr__run_item(&r, &args[0], i);
+        const cr_meta *m = cr__run_meta(&r, &t);
+        if (m->rank > 2) r.status = CR_FAIL(CR_ERUNTIME, "%s: tensors[%u] has %d dims, expected at most 2", op->schema.name, i, m->rank);
+        cr_arg size[2] = { cr_arg_int(1), cr_arg_int(m->rank ? m->size[m->rank - 1] : 1) };
+        if (m->rank < 2) t = CR_RUN(&r, "reshape", t, cr_arg_list(size, 2));
+        width = cr_dim_add(e->env, width, m->rank ? m->size[m->rank - 1] : 1);
+        if (!r.status) r.status = cr_vec_push(&blocks, t);
+    }
+    for (size_t i = 0; i < blocks.n && !r.status; i++) {
+        cr_dim own = cr__run_meta(&r, &blocks.at[i])->size[1];
+        cr_dim right = cr_dim_sub(e->env, cr_dim_sub(e->env, width, left), own);
+        cr_arg pad[2] = { cr_arg_int(left), cr_arg_int(right) };
+        blocks.at[i] = CR_RUN(&r, "constant_pad_nd", blocks.at[i], cr_arg_list(pad, 2));
+        left = cr_dim_add(e->env, left, own);
+    }
+    cr_arg none[2] = { cr_arg_int(1), cr_arg_int(0) }, rows = cr_arg_list(blocks.at, blocks.n);
+    cr_arg y = blocks.n || r.status ? CR_RUN(&r, "cat", rows, cr_arg_int(0)) : CR_RUN(&r, "zeros", cr_arg_list(none, 2));
+    cr_vec_dispose(&blocks);
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+/* From the left to the right. The first may be a row and the last a column of numbers: matmul's vectors. */
+cr_status expand_multi_dot(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    uint32_t n = args[0].n;
+    if (n < 2) return CR_FAIL(CR_ERUNTIME, "%s: at least 2 tensors are needed, got %u", op->schema.name, n);
+    cr_arg y = cr_arg_none();
+    int dtype = -1;
+    for (uint32_t i = 0; i < n && !r.status; i++) {
+        cr_arg t = cr__run_item(&r, &args[0], i);
+        const cr_meta *m = cr__run_meta(&r, &t);
+        bool end = i == 0 || i == n - 1;
+        if (m->rank != 2 && !(end && m->rank == 1))
+            r.status = CR_FAIL(CR_ERUNTIME, "%s: tensors[%u] has %d dims, expected %s", op->schema.name, i, m->rank, end ? "1 or 2" : "2");
+        else if (dtype >= 0 && m->dtype != dtype)
+            r.status = CR_FAIL(CR_ERUNTIME, "%s: the tensors must have one dtype, got %s and %s", op->schema.name, cr_dtype_name(dtype), cr_dtype_name(m->dtype));
+        dtype = m->dtype;
+        y = i == 0 ? t : CR_RUN(&r, "matmul", y, t);
+    }
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+/* n times the product with itself, by squaring; a negative n is of the inverse. */
+cr_status expand_matrix_power(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
+    int64_t n = args[1].u.i;
+    int rank = m->rank;
+    if (rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: self must have at least 2 dims, got %d", op->schema.name, rank);
+    CR_TRY(cr_dim_require(e->env, m->size[rank - 2], CR_EQ, m->size[rank - 1], "matrix_power: the matrices must be square"));
+    if (n == 0) {
+        cr_arg size[CR_MAX_RANK], side = cr_arg_int(m->size[rank - 1]), none = cr_arg_none();
+        for (int d = 0; d < rank; d++) size[d] = cr_arg_int(m->size[d]);
+        cr_arg eye = CR_RUN(&r, "eye", side, cr_arg_dtype(m->dtype), none, (cr_arg){ .kind = CR_ARG_DEVICE, .given = 1, .u.device = m->device });
+        cr_arg y = CR_RUN(&r, "clone", CR_RUN(&r, "expand", eye, cr_arg_list(size, (size_t)rank)));
+        return cr__run_finish(&r, 1, &y, results);
+    }
+    if (n == 3) { /* as PyTorch multiplies it */
+        cr_arg y = CR_RUN(&r, "matmul", CR_RUN(&r, "matmul", args[0], args[0]), args[0]);
+        return cr__run_finish(&r, 1, &y, results);
+    }
+    cr_arg square = n < 0 ? CR_RUN(&r, "linalg_inv", args[0]) : args[0], y = cr_arg_none();
+    for (uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n; left && !r.status; left >>= 1) {
+        if (left & 1) y = y.kind == CR_ARG_NONE ? square : CR_RUN(&r, "matmul", y, square);
+        if (left > 1) square = CR_RUN(&r, "matmul", square, square);
+    }
+    if (n == 1) y = CR_RUN(&r, "clone", y, (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+static double number(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i; }
+
+/* Sums of columns (1) or rows (inf), the largest or, negative, the smallest of them. */
+static cr_arg matrix_norm(cr__run *r, const cr_op *op, const cr_arg *args, double ord, const int *dim) {
+    bool columns = fabs(ord) == 1, keep = args[3].u.i != 0;
+    int dtype = cr__run_meta(r, &args[0])->dtype;
+    if (!cr_dtype_is_floating(dtype) && !cr_dtype_is_complex(dtype)) {
+        if (!r->status) r->status = CR_FAIL(CR_ERUNTIME, "%s: norms of matrices are of floating or complex numbers, not %s", op->schema.name, cr_dtype_name(dtype));
+        return cr_arg_none();
+    }
+    if (!columns && !isinf(ord)) {
+        if (!r->status) r->status = CR_FAIL(CR_EUNSUPPORTED, "%s: a norm of matrices of order %g (1, -1, inf and -inf are there)", op->schema.name, ord);
+        return cr_arg_none();
+    }
+    int inner = columns ? dim[0] : dim[1], outer = columns ? dim[1] : dim[0];
+    cr_arg first = cr_arg_int(inner), second = cr_arg_int(outer > inner && !keep ? outer - 1 : outer);
+    cr_arg sums = CR_RUN(r, "sum.dim_IntList", CR_RUN(r, "abs", args[0]), cr_arg_list(&first, 1), cr_arg_bool(keep), args[4]);
+    cr_arg over = cr_arg_list(&second, 1);
+    return ord > 0 ? CR_RUN(r, "amax", sums, over, cr_arg_bool(keep)) : CR_RUN(r, "amin", sums, over, cr_arg_bool(keep));
+}
+
+/* linalg_norm(self, ord, dim, keepdim, *, dtype): of vectors, unless an order is given with two dims. */
+cr_status expand_linalg_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
+    bool ordered = args[1].kind != CR_ARG_NONE, chosen = args[2].kind == CR_ARG_LIST;
+    uint32_t n = chosen ? args[2].n : (uint32_t)m->rank;
+    if (chosen && n != 1 && n != 2) return CR_FAIL(CR_ERUNTIME, "%s: dim must name 1 or 2 dims, got %u", op->schema.name, n);
+    if (!chosen && ordered && n != 1 && n != 2) return CR_FAIL(CR_ERUNTIME, "%s: with ord and without dim, self must have 1 or 2 dims, got %u", op->schema.name, n);
+    cr_arg y;
+    if (ordered && n == 2) {
+        int dim[2] = { 0, 1 };
+        for (int i = 0; chosen && i < 2; i++) CR_TRY(cr_wrap_dim(args[2].u.list[i].u.i, m->rank, &dim[i]));
+        if (dim[0] == dim[1]) return CR_FAIL(CR_ERUNTIME, "%s: dim names one dim twice", op->schema.name);
+        y = matrix_norm(&r, op, args, number(&args[1]), dim);
+    } else {
+        y = CR_RUN(&r, "linalg_vector_norm", args[0], ordered ? args[1] : cr_arg_int(2), args[2], args[3], args[4]);
+    }
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+/* (a1 b2 - a2 b1, a2 b0 - a0 b2, a0 b1 - a1 b0): both turned by one and by two places. */
+cr_status expand_cross(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    const cr_meta *a = cr__run_meta(&r, &args[0]), *b = cr__run_meta(&r, &args[1]);
+    int dim;
+    if (a->rank != b->rank) return CR_FAIL(CR_ERUNTIME, "%s: self and other must have the same number of dims, got %d and %d", op->schema.name, a->rank, b->rank);
+    CR_TRY(cr_wrap_dim(args[2].u.i, a->rank, &dim));
+    CR_TRY(cr_dim_require(e->env, a->size[dim], CR_EQ, 3, "cross: the size of self along dim must be 3"));
+    CR_TRY(cr_dim_require(e->env, b->size[dim], CR_EQ, 3, "cross: the size of other along dim must be 3"));
+    cr_arg at = cr_arg_int(dim), one = cr_arg_int(-1), two = cr_arg_int(-2), dims = cr_arg_list(&at, 1), by1 = cr_arg_list(&one, 1), by2 = cr_arg_list(&two, 1);
+    cr_arg plus = CR_RUN(&r, "mul.Tensor", CR_RUN(&r, "roll", args[0], by1, dims), CR_RUN(&r, "roll", args[1], by2, dims));
+    cr_arg minus = CR_RUN(&r, "mul.Tensor", CR_RUN(&r, "roll", args[0], by2, dims), CR_RUN(&r, "roll", args[1], by1, dims));
+    cr_arg y = CR_RUN(&r, "sub.Tensor", plus, minus);
+    return cr__run_finish(&r, 1, &y, results);
+}
