@@ -34,3 +34,44 @@ cr_status expand_householder(cr_emitter *e, const cr_op *op, const cr_arg *args,
     cr_arg out = CR_RUN(&r, "transpose.int", turned, minus_two, minus_one); /* column by column, like the kernel's */
     return cr__run_finish(&r, 1, &out, results);
 }
+
+/* By squares: as many products as the exponent has bits, and one more for each bit that is set. */
+cr_status expand_matrix_power(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* self, n */
+    cr__run r = { .e = e };
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
+    int64_t n = args[1].u.i;
+    (void)op;
+    if (r.status) return r.status;
+    if (!n) {
+        cr_arg size[CR_MAX_RANK];
+        int rank = m->rank;
+        for (int d = 0; d < rank; d++) size[d] = cr_arg_int(m->size[d]);
+        cr_arg one = CR_RUN(&r, "eye", size[rank - 1], cr_arg_dtype(m->dtype));
+        cr_arg all = CR_RUN(&r, "clone", CR_RUN(&r, "expand", one, cr_arg_list(size, (size_t)rank)), (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
+        return cr__run_finish(&r, 1, &all, results);
+    }
+    cr_arg power = n < 0 ? CR_RUN(&r, "linalg_inv", args[0]) : args[0], product = cr_arg_none();
+    for (uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n; left && !r.status; left >>= 1) {
+        if (left & 1) product = product.kind == CR_ARG_NONE ? power : CR_RUN(&r, "matmul", product, power);
+        if (left > 1) power = CR_RUN(&r, "matmul", power, power);
+    }
+    if (n == 1) product = CR_RUN(&r, "clone", args[0], (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
+    return cr__run_finish(&r, 1, &product, results);
+}
+
+cr_status expand_sum_to_size(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* self, size */
+    cr__run r = { .e = e };
+    const cr_meta *m = cr__run_meta(&r, &args[0]);
+    cr_arg dims[CR_MAX_RANK];
+    int lead = m->rank - (int)args[1].n, n = 0;
+    (void)op;
+    for (int d = 0; d < m->rank && !r.status; d++) {
+        bool one = d < lead, same = false;
+        if (!one) r.status = cr_dim_decide(e->env, args[1].u.list[d - lead].u.i, CR_EQ, 1, &one);
+        if (!r.status && one && d >= lead) r.status = cr_dim_decide(e->env, m->size[d], CR_EQ, 1, &same);
+        if (one && !same) dims[n++] = cr_arg_int(d);
+    }
+    cr_arg out = n ? CR_RUN(&r, "sum.dim_IntList", args[0], cr_arg_list(dims, (size_t)n), cr_arg_bool(true)) : args[0];
+    if (lead > 0) out = CR_RUN(&r, "view", out, args[1]);
+    return cr__run_finish(&r, 1, &out, results);
+}
