@@ -34,20 +34,26 @@ void cr__py_tree_add_place(const place *at, cr_str *out) {
     add_step(at->node, at->child, out);
 }
 
+static void add_article(cr_str *out, const char *name) { cr_str_addf(out, "%s %s", *name && strchr("aeiouAEIOU", *name) ? "an" : "a", name); }
+
 /* "a tuple of 2", "a dict", "a Tensor". */
 static void add_value(cr_str *out, PyObject *o) {
     PyObject *def;
     Py_ssize_t n = PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || cr__py_tree_kind(o, &def) == DEQUE ? PyObject_Size(o) : -1;
     const char *name = strrchr(Py_TYPE(o)->tp_name, '.');
     name = name ? name + 1 : Py_TYPE(o)->tp_name;
-    cr_str_addf(out, "%s %s", strchr("aeiouAEIOU", *name) ? "an" : "a", name);
+    add_article(out, name);
     if (n >= 0) cr_str_addf(out, " of %zd", n);
     PyErr_Clear();
 }
 
 static void add_expected(cr_str *out, const spec *s) {
-    if (s->kind == LEAF) cr_str_add(out, "one value");
-    else cr_str_addf(out, "a %s of %zd", cr__py_tree_name(s->kind == NAMEDTUPLE ? s->extra : s->type), Py_SIZE(s));
+    if (s->kind == LEAF) {
+        cr_str_add(out, "one value");
+        return;
+    }
+    add_article(out, cr__py_tree_name(s->kind == NAMEDTUPLE ? s->extra : s->type));
+    cr_str_addf(out, " of %zd", Py_SIZE(s));
 }
 
 /* ValueError "place: message". Always -1. */
@@ -149,7 +155,11 @@ static int fit_plain(const spec *s, PyObject *o, bool whole, PyObject *leaves, c
             if (!item) {
                 PyErr_Clear();
                 cr_str message = {0};
-                cr_str_addf(&message, "expected a %s with the field '%s', got ", cr__py_tree_name(s->type), PyUnicode_AsUTF8(PyTuple_GET_ITEM(s->more, i)));
+                cr_str_add(&message, "expected ");
+                add_article(&message, cr__py_tree_name(s->type));
+                cr_str_add(&message, " with the field ");
+                add_object(&message, PyTuple_GET_ITEM(s->more, i), true);
+                cr_str_add(&message, ", got ");
                 add_value(&message, o);
                 return refuse(at, &message);
             }

@@ -122,7 +122,8 @@ def test_round_trip(tree):
         assert theirs == leaves and p.treespec_dumps(their_spec) == pt.treespec_dumps(spec)
 
 
-SPEC = {"args": ((0, {"image": [0, 0]}), {"scale": 0, "p": Named(0, 0)}), "box": Box(0, 0), "pair": Pair(0, 0, "tag"), "deque": collections.deque([0])}
+SPEC = {"args": ((0, {"image": [0, 0]}), {"scale": 0, "p": Named(0, 0)}), "box": Box(0, 0), "pair": Pair(0, 0, "tag"), "deque": collections.deque([0]),
+        "ordered": collections.OrderedDict(a=0)}
 BAD = [
     ("args", ((1, {"image": [2]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got a list of 1"),
     ("args", ((1, {"image": (2, 3)}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got a tuple of 2"),
@@ -139,6 +140,7 @@ BAD = [
     ("box", Box(1), "call: the Box has the context [['a'], ['b']], expected [['a', 'b'], []]"),
     ("box", Pair(1, 2, 3), "call: expected a Box of 2, got a Pair"),
     ("pair", Pair(1, 2, "other"), "call: the Pair has the context 'other', expected 'tag'"),
+    ("ordered", [1], "call: expected an OrderedDict of 1, got a list of 1"),
     ("deque", [1], "call: expected a deque of 1, got a list of 1"),
     ("deque", collections.deque(), "call: expected a deque of 1, got a deque of 0"),
 ]
@@ -176,7 +178,7 @@ def test_unknown_classes():
     assert type(spec.unflatten([1, 2])) is type(value) and pt.treespec_loads(source) == spec
     assert spec.flatten(value) == [1, 2] and spec.paths("out") == ["out.logits", "out.loss"]
     assert spec.flatten(type("Other", (), {"logits": 3, "loss": 4})()) == [3, 4]
-    assert pt.treespec_dumps(spec) == source
+    assert pt.treespec_dumps(spec) == source and repr(spec) == 'TreeSpec(ModelOutput, ["logits", "loss"], [*, *])'
     with pytest.raises(ValueError, match="x: expected a ModelOutput with the field 'logits', got an int"):
         spec.flatten(5, "x")
     dataclass = pt.treespec_loads(text("models.Config", '[["a"], ["b"]]', 1)).unflatten([1])

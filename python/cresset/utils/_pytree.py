@@ -233,11 +233,14 @@ _FACTORIES = {f"builtins.{t.__name__}": t for t in (list, dict, set, tuple, int,
 _made: dict[Any, type] = {}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PlainContext:
     """The context of a class that is not known here, as the archive has it."""
     text: str
     is_text: bool
+
+    def __repr__(self) -> str:
+        return self.text
 
     def dumped(self) -> Any:
         return self.text if self.is_text else json.loads(self.text)
