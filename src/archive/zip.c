@@ -7,8 +7,8 @@
  * records is either seen here or in a field that nobody reads (times, attributes, padding). */
 #include "archive/zip.h"
 #include "archive/extents.h"
-#include "base/utf8.h"
 #include "archive/zip_internal.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -68,6 +68,10 @@ def zips():
     with zipfile.ZipFile(inner, "w") as archive:
         archive.writestr("inner.zip", plain.getvalue())
     save("zip", "nested.zip", inner.getvalue())
+    # Recipes of the fuzz target itself: five members of all forms, without and with changed bytes.
+    recipe = b"Z\xc5" + b"".join(bytes([12, form]) + b"twelve bytes" for form in (0, 1, 2, 4, 8))
+    save("zip", "recipe", recipe)
+    save("zip", "recipe_changed", recipe + b"\0\x1c\1" + b"\1\x30\xff")
     empty = io.BytesIO()
     zipfile.ZipFile(empty, "w").close()
     save("zip", "empty.zip", empty.getvalue())
