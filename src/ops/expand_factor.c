@@ -35,30 +35,6 @@ cr_status expand_householder(cr_emitter *e, const cr_op *op, const cr_arg *args,
     return cr__run_finish(&r, 1, &out, results);
 }
 
-/* By squares: as many products as the exponent has bits, and one more for each bit that is set. */
-cr_status expand_matrix_power(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* self, n */
-    cr__run r = { .e = e };
-    const cr_meta *m = cr__run_meta(&r, &args[0]);
-    int64_t n = args[1].u.i;
-    (void)op;
-    if (r.status) return r.status;
-    if (!n) {
-        cr_arg size[CR_MAX_RANK];
-        int rank = m->rank;
-        for (int d = 0; d < rank; d++) size[d] = cr_arg_int(m->size[d]);
-        cr_arg one = CR_RUN(&r, "eye", size[rank - 1], cr_arg_dtype(m->dtype));
-        cr_arg all = CR_RUN(&r, "clone", CR_RUN(&r, "expand", one, cr_arg_list(size, (size_t)rank)), (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
-        return cr__run_finish(&r, 1, &all, results);
-    }
-    cr_arg power = n < 0 ? CR_RUN(&r, "linalg_inv", args[0]) : args[0], product = cr_arg_none();
-    for (uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n; left && !r.status; left >>= 1) {
-        if (left & 1) product = product.kind == CR_ARG_NONE ? power : CR_RUN(&r, "matmul", product, power);
-        if (left > 1) power = CR_RUN(&r, "matmul", power, power);
-    }
-    if (n == 1) product = CR_RUN(&r, "clone", args[0], (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
-    return cr__run_finish(&r, 1, &product, results);
-}
-
 cr_status expand_sum_to_size(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* self, size */
     cr__run r = { .e = e };
     const cr_meta *m = cr__run_meta(&r, &args[0]);

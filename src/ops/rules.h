@@ -183,10 +183,9 @@ RULE(shape_geqrf);
 RULE(shape_householder_product);
 RULE(check_matrices);
 RULE(check_squares);
-RULE(check_power);
 RULE(check_qr);
 RULE(shape_check_errors);
-cr_expand_fn expand_householder; cr_expand_fn expand_matrix_power; cr_expand_fn expand_sum_to_size;
+cr_expand_fn expand_householder; cr_expand_fn expand_sum_to_size;
 
 /* distances (rules_distance.c) */
 RULE(check_cdist);
@@ -234,8 +233,6 @@ RULE(shape_bincount);
 RULE(shape_repeat_interleave);
 RULE(check_repeat_interleave);
 RULE(shape_is_nonzero);
-RULE(check_cross);
-RULE(check_renorm);
 RULE(check_complex);
 RULE(check_sum_to_size);
 RULE(check_sparse_gradient);

@@ -205,9 +205,3 @@ cr_status shape_check_errors(cr_rule *r) { /* info, api_name, is_matrix */
     (void)r;
     return CR_OK;
 }
-cr_status check_power(cr_rule *r) { /* self, n: any dtype that can be multiplied */
-    const cr_meta *m = cr_rule_meta(r, 0);
-    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: self must have at least two dimensions, got %d", op_name(r), m->rank);
-    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 2], CR_EQ, m->size[m->rank - 1], "matrix_power: the matrices must be square"));
-    return dtype_same(r);
-}

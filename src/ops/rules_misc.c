@@ -128,34 +128,6 @@ cr_status shape_is_nonzero(cr_rule *r) { /* self */
     return cr_rule_add_data(r, CR_ARG_BOOL);
 }
 
-cr_status check_cross(cr_rule *r) { /* self, other, dim */
-    const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
-    int d = 0;
-    if (a->rank != b->rank) return CR_FAIL(CR_ERUNTIME, "linalg_cross: both tensors must have the same number of dimensions, got %d and %d", a->rank, b->rank);
-    CR_TRY(cr_wrap_dim(r->arg[2].u.i, a->rank, &d));
-    if (!a->rank) return CR_FAIL(CR_ERUNTIME, "linalg_cross: expected vectors of three elements, got numbers");
-    CR_TRY(cr_dim_require(r->env, a->size[d], CR_EQ, 3, "linalg_cross: vectors must have three elements"));
-    CR_TRY(cr_dim_require(r->env, b->size[d], CR_EQ, 3, "linalg_cross: vectors must have three elements"));
-    return dtype_promote(r);
-}
-
-cr_status check_renorm(cr_rule *r) { /* self, p, dim, maxnorm */
-    const cr_meta *m = cr_rule_meta(r, 0);
-    int d = 0;
-    double number[2];
-    for (int i = 0; i < 2; i++) {
-        const cr_arg *a = &r->arg[1 + 2 * i];
-        if (a->kind == CR_ARG_COMPLEX) return CR_FAIL(CR_ERUNTIME, "renorm: %s must be a real number", r->op->schema.params[1 + 2 * i].name);
-        rt_scalar s = cr_arg_scalar(a);
-        number[i] = s.kind == RT_ARG_FLOAT ? s.f : (double)s.i;
-    }
-    if (!(number[0] > 0)) return CR_FAIL(CR_ERUNTIME, "renorm: p must be positive, got %g", number[0]);
-    if (!(number[1] >= 0)) return CR_FAIL(CR_ERUNTIME, "renorm: maxnorm must not be negative, got %g", number[1]);
-    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "renorm: expected at least two dimensions, got %d", m->rank);
-    CR_TRY(cr_wrap_dim(r->arg[2].u.i, m->rank, &d));
-    return dtype_same(r);
-}
-
 cr_status check_sum_to_size(cr_rule *r) { /* self, size */
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK];

@@ -3,46 +3,10 @@ import torch
 from samples import call, sample
 
 
-@sample("real_or_whole")
-def real_or_whole(make):
-    if not make.dtype.is_complex:  # a complex conjugate is a view that stands for it in PyTorch, a tensor of its own here
-        for shape in ((), (3, 4), (0,)):
-            yield call(make.tensor(shape))
-
-
 @sample("only_complex")
 def only_complex(make):
     if not make.dtype.is_complex:
         yield call(make.tensor(3))
-
-
-@sample("linalg_cross")
-def linalg_cross(make):
-    yield call(make.tensor(2, 3), make.tensor(2, 3))
-    yield call(make.tensor(3, 2), make.tensor(3, 2), dim=0)
-    yield call(make.tensor(4, 1, 3), make.tensor(1, 5, 3))
-    yield call(make.tensor(0, 3), make.tensor(0, 3))
-    yield call(make.tensor(2, 4), make.tensor(2, 4), note="four elements")
-    yield call(make.tensor(3), make.tensor(2, 3), note="ranks differ")
-
-
-@sample("cross")
-def cross(make):
-    yield call(make.tensor(2, 3), make.tensor(2, 3))
-    yield call(make.tensor(3, 2), make.tensor(3, 2))
-    yield call(make.tensor(2, 3, 4), make.tensor(2, 3, 4), 1)
-    yield call(make.tensor(2, 4), make.tensor(2, 4), 1, note="four elements")
-
-
-@sample("renorm")
-def renorm(make):
-    for p in (2, 1, 3.5):
-        for dim in (0, -1):
-            yield call(make.tensor(3, 4, 2), p, dim, 1.5)
-    yield call(make.tensor(3, 4), 2, 0, 100)
-    yield call(make.tensor(3), 2, 0, 1, note="one dimension")
-    yield call(make.tensor(3, 4), -1, 0, 1, note="negative order")
-    yield call(make.tensor(3, 4), 2, 0, -1, note="negative norm")
 
 
 @sample("trapezoid_x")
@@ -51,13 +15,6 @@ def trapezoid_x(make):
     yield call(make.tensor(3, 4), make.tensor(3), dim=0)
     yield call(make.tensor(3, 4), make.tensor(3, 4), dim=1)
     yield call(make.tensor(3, 4), make.tensor(2), note="sizes differ")
-
-
-@sample("trapezoid_dx")
-def trapezoid_dx(make):
-    yield call(make.tensor(3, 4))
-    yield call(make.tensor(3, 4), dx=0.5, dim=0)
-    yield call(make.tensor(1))
 
 
 @sample("cov")
@@ -128,13 +85,3 @@ def embedding_backward_any(make):
 def special_log_softmax(make):
     yield call(make.tensor(3, 4), 1)
     yield call(make.tensor(3, 4), 0, dtype=torch.float64)
-
-
-@sample("matrix_power")
-def matrix_power(make):
-    for n in (0, 1, 2, 3, 5) if make.is_number else (0, 1):
-        yield call(make.tensor(3, 3), n)
-        yield call(make.tensor(2, 2, 2), n)
-    if make.dtype in (torch.float64, torch.float32, torch.complex128):
-        yield call(make.tensor(3, 3) + 4 * torch.eye(3).to(make.dtype), -2)
-    yield call(make.tensor(2, 3), 2, note="not square")
