@@ -1,7 +1,8 @@
 """Which ops an exported program spends its time in: python bench/profile_archive.py FILE.pt2 | MODEL [CALLS]
 
 Runs the graph's nodes one by one through cresset.ops and adds up the time per op. With PyTorch installed, the same nodes
-run with torch.ops beside it, so that each line has its ratio.
+run with torch.ops beside it, so that each line has its ratio. On one thread and in processor time, so that neighbours on the
+machine hardly matter.
 """
 import collections
 import pathlib
@@ -11,7 +12,7 @@ import time
 import cresset
 from cresset.export.graph_view import Node
 
-THREADS = 2
+THREADS = 1
 
 
 def resolve(value, values):
@@ -31,9 +32,9 @@ def run(ep, inputs, functions, convert, spent, counts):
         args = [convert(resolve(a, values)) for a in node.args]
         kwargs = {key: convert(resolve(a, values)) for key, a in node.kwargs.items()}
         function = functions(node.target)
-        begin = time.perf_counter()
+        begin = time.process_time()
         values[node.name] = function(*args, **kwargs)
-        spent[str(node.target)] += time.perf_counter() - begin
+        spent[str(node.target)] += time.process_time() - begin
         counts[str(node.target)] += 1
 
 
@@ -53,11 +54,10 @@ def profile(path, calls):
     except ImportError:
         pass
     cresset.set_num_threads(THREADS)
-    for _ in range(calls + 1):
+    for number in range(calls + 1):
         for values, functions, convert, spent in sides:
-            if _ == 0:
-                spent = collections.Counter()  # the first call warms up
-            run(ep, values, functions, convert, spent, collections.Counter() if spent is not ours else counts)
+            warming = number == 0
+            run(ep, values, functions, convert, collections.Counter() if warming else spent, counts if spent is ours and not warming else collections.Counter())
     return ours, theirs, counts
 
 
@@ -80,7 +80,7 @@ def torch_side(torch, inputs, spent):
         _, name, overload = text.split(".")
         return getattr(getattr(torch.ops.aten, name), overload)
     torch.set_grad_enabled(False)
-    return {name: torch.from_dlpack(value) if isinstance(value, cresset.Tensor) else value for name, value in inputs.items()}, function, convert, spent
+    return {name: torch.from_dlpack(value.detach()) if isinstance(value, cresset.Tensor) else value for name, value in inputs.items()}, function, convert, spent
 
 
 def main():

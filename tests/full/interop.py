@@ -90,7 +90,9 @@ def archives(p, folder, report):
                 continue
             kept.with_suffix(".part").write_bytes(pickle.dumps(archive))
             kept.with_suffix(".part").replace(kept)
-        yield pickle.loads(kept.read_bytes())
+        archive = pickle.loads(kept.read_bytes())
+        archive.path = folder / archive.path.name
+        yield archive
 
 
 def check(p, folder, scratch, report):
