@@ -85,3 +85,12 @@ def embedding_backward_any(make):
 def special_log_softmax(make):
     yield call(make.tensor(3, 4), 1)
     yield call(make.tensor(3, 4), 0, dtype=torch.float64)
+
+
+@sample("cross_dim")
+def cross_dim(make):
+    yield call(make.tensor(2, 3), make.tensor(2, 3))
+    yield call(make.tensor(3, 2), make.tensor(3, 2))
+    yield call(make.tensor(2, 3, 4), make.tensor(2, 3, 4), 1)
+    yield call(make.tensor(2, 2, 2, 3), make.tensor(2, 2, 2, 3))
+    yield call(make.tensor(4, 2), make.tensor(4, 2), note="no dimension of three")
