@@ -239,8 +239,8 @@ static cr_status leaf_value(torch_reader *t, const cr_pickle *p, cr_arg *out) {
 
 static cr_status flatten(torch_reader *t, const cr_tree_node *node, const cr_pickle *p, cr_arg *list) {
     cr_program *program = t->r->p;
-    bool dict = p->kind == CR_PICKLE_DICT || p->kind == CR_PICKLE_ORDERED_DICT;
-    bool sequence = p->kind == CR_PICKLE_TUPLE || p->kind == CR_PICKLE_LIST || p->kind == CR_PICKLE_SIZE;
+    bool dict = p->kind == CR_PICKLE_DICT || p->kind == CR_PICKLE_ORDERED_DICT || p->kind == CR_PICKLE_DEFAULT_DICT;
+    bool sequence = p->kind == CR_PICKLE_TUPLE || p->kind == CR_PICKLE_LIST || p->kind == CR_PICKLE_SIZE || p->kind == CR_PICKLE_DEQUE;
     if (node->kind == CR_TREE_LEAF) {
         CR_TRY(leaf_value(t, p, &list[program->nexample]));
         program->nexample++;
