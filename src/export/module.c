@@ -282,7 +282,10 @@ static cr_status module_init(cr_module *m, int flags) {
     m->copy = cr_op_find("aten::copy_");
     CR_TRY(make_labels(m));
     CR_TRY(cr__guards_init(&m->guards, p));
-    CR_TRY(cr_plan_create(p->graph, &m->plan));
+    pthread_mutex_lock(&p->lock); /* planning makes expressions of the graph's environment */
+    cr_status status = cr_plan_create(p->graph, &m->plan);
+    pthread_mutex_unlock(&p->lock);
+    CR_TRY(status);
     cr_plan_set_inputs(m->plan, m->labels, check_inputs, m);
     return CR_OK;
 }

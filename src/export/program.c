@@ -78,5 +78,9 @@ cr_status cr__check_state(const cr_program *p) {
 cr_status cr_program_verify(const cr_program *p) {
     CR_TRY(cr__check_signature(p));
     CR_TRY(cr__check_state(p));
-    return cr_graph_verify(p->graph, CR_VERIFY_SIZES);
+    pthread_mutex_t *lock = &((cr_program *)p)->lock; /* inference makes expressions of the graph's environment */
+    pthread_mutex_lock(lock);
+    cr_status status = cr_graph_verify(p->graph, CR_VERIFY_SIZES);
+    pthread_mutex_unlock(lock);
+    return status;
 }

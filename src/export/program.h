@@ -69,7 +69,7 @@ struct cr_program {           /* read only */
     const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
     cr_map names;                                    /* private: name -> cr_named_tensor of state or constants */
-    pthread_mutex_t lock;                            /* private: held by runs that write the program's own state */
+    pthread_mutex_t lock;                            /* private: held by runs that write the program's own state, and while the graph's symbols are worked with */
 };
 void cr_program_retain(cr_program *p);
 void cr_program_release(cr_program *p);

@@ -1,4 +1,5 @@
-/* Exported programs: loading, running, mutation, messages, printing; memory and threads. Bad archives: test_program_bad.c. */
+/* Exported programs (features X2, X10, P1, P2): loading, running, mutation, messages, printing; memory and threads. Bad
+ * archives: test_program_bad.c. */
 #include "check.h"
 #include "export/internal.h"
 #include "program_text.h"
@@ -489,6 +490,35 @@ static void *hammer(void *arg) {
     return NULL;
 }
 
+/* Opening, verifying, preparing and running one program from many threads. */
+static void *use_program(void *arg) {
+    cr_program *p = arg;
+    for (int i = 0; i < 10; i++) {
+        cr_module *m = NULL;
+        cr_str text;
+        cr_str_init(&text);
+        CHECK_OK(cr_program_verify(p));
+        cr_program_print(p, &text);
+        CHECK_OK(cr_module_create(p, CR_MODULE_OWN_STATE, &m));
+        if (m) hammer(m);
+        cr_module_release(m);
+        cr_str_dispose(&text);
+    }
+    return NULL;
+}
+
+static void shared_program(void) {
+    archive a = archive_make(NULL, NULL);
+    cr_program *p = NULL;
+    pthread_t t[3];
+    CHECK_OK(load(&a, 0, &p));
+    for (int i = 0; i < 3; i++) pthread_create(&t[i], NULL, use_program, p);
+    for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
+    CHECK_FLOAT(((const float *)cr_program_tensor(p, "n")->storage->data)[0], 0); /* each wrote its own */
+    cr_program_release(p);
+    archive_free(&a);
+}
+
 static void threads(void) {
     archive a = archive_make(NULL, NULL);
     cr_program *p = NULL;
@@ -519,5 +549,6 @@ int main(void) {
     RUN(seeds);
     RUN(out_of_memory);
     RUN(threads);
+    RUN(shared_program);
     return check_summary();
 }
