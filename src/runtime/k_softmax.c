@@ -2,10 +2,12 @@
  *
  * Rows are brought to the end in f32 or f64. The row's maximum is subtracted first, so nothing overflows; a row of
  * minus infinities gives NaN, as in PyTorch. */
+#include "runtime/gemm_isa.h"
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
 
@@ -13,7 +15,7 @@ typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
     T top = -INFINITY;                                                                                                 \
     for (int64_t i = 0; i < n; i++) top = (x)[i] > top || (x)[i] != (x)[i] ? (x)[i] : top
 
-#define SOFTMAX(T, suffix, expT, logT)                                                                                 \
+#define FORWARD(T, suffix, expT, logT)                                                                                 \
     static void softmax_##suffix(const void *a, const void *b, int64_t n, void *out) {                                 \
         (void)b;                                                                                                       \
         const T *x = a;                                                                                                \
@@ -31,8 +33,9 @@ typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
         for (int64_t i = 0; i < n; i++) y[i] = expT(x[i] - top);                                                       \
         T s = logT(rt_sum_##suffix(y, n));                                                                             \
         for (int64_t i = 0; i < n; i++) y[i] = x[i] - top - s;                                                         \
-    }                                                                                                                  \
-    /* a: gradient, b: result */                                                                                       \
+    }
+/* a: gradient, b: result */
+#define BACKWARD(T, suffix, expT)                                                                                      \
     static void softmax_backward_##suffix(const void *a, const void *b, int64_t n, void *out) {                        \
         const T *g = a, *r = b;                                                                                        \
         T *y = out;                                                                                                    \
@@ -45,8 +48,34 @@ typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
         T *y = out, s = rt_sum_##suffix(g, n);                                                                         \
         for (int64_t i = 0; i < n; i++) y[i] = g[i] - expT(r[i]) * s;                                                  \
     }
-SOFTMAX(float, f32, expf, logf)
-SOFTMAX(double, f64, exp, log)
+FORWARD(double, f64, exp, log)
+BACKWARD(float, f32, expf)
+BACKWARD(double, f64, exp)
+
+/* f32 forward, the common case: the exponentials of a row by the loops of the instruction set, which attention uses, too.
+ * Their sums are of single precision, so a long row adds up in blocks. */
+enum { BLOCK = 1024 };
+static double exps_of_row(const float *x, int64_t n, float *y, double *top) {
+    const gemm_kind *kind = gemm_kind_get(RT_F32);
+    double sum = 0;
+    *top = kind->most(x, n);
+    if (y != x) memcpy(y, x, (size_t)n * sizeof *y);
+    for (int64_t i = 0; i < n; i += BLOCK) sum += kind->exps(y + i, n - i < BLOCK ? n - i : BLOCK, *top);
+    return sum;
+}
+static void softmax_row(const void *a, const void *b, int64_t n, void *out) {
+    double top, sum = exps_of_row(a, n, out, &top);
+    float *y = out, s = (float)sum;
+    (void)b;
+    for (int64_t i = 0; i < n; i++) y[i] /= s;
+}
+static void log_softmax_row(const void *a, const void *b, int64_t n, void *out) {
+    double top, sum = exps_of_row(a, n, out, &top);
+    const float *x = a;
+    float *y = out, t = (float)top, s = (float)log(sum);
+    (void)b;
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] - t - s;
+}
 
 typedef struct work { row_fn *row; const char *a, *b; char *out; int64_t n, item; } work;
 
@@ -95,7 +124,7 @@ static int backward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f6
     const rt_view *grad = rt_arg_view(c, 0);
     return run(ctx, grad, rt_arg_view(c, 1), rt_arg_dim(c, 2, grad->rank), &c->out[0], f32, f64);
 }
-int rt_k_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, softmax_f32, softmax_f64); }
-int rt_k_log_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, log_softmax_f32, log_softmax_f64); }
+int rt_k_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, softmax_row, softmax_f64); }
+int rt_k_log_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, log_softmax_row, log_softmax_f64); }
 int rt_k_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, softmax_backward_f32, softmax_backward_f64); }
 int rt_k_log_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, log_softmax_backward_f32, log_softmax_backward_f64); }
