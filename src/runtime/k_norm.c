@@ -8,13 +8,16 @@
 
 #include <math.h>
 
-/* Mean and 1/sqrt(var + eps) of n numbers. */
+/* Mean and 1/sqrt(var + eps) of n numbers. Eight sums side by side, because each waits for its last addition. */
 #define STATISTICS(T, suffix)                                                                                          \
     static void statistics_##suffix(const T *x, int64_t n, double eps, double *mean, double *rstd, double *var) {      \
-        double m = (double)rt_sum_##suffix(x, n) / (double)n, s = 0;                                                   \
-        for (int64_t i = 0; i < n; i++) s += ((double)x[i] - m) * ((double)x[i] - m);                                  \
+        double m = (double)rt_sum_##suffix(x, n) / (double)n, s[8] = { 0 };                                            \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 8 <= n; i += 8)                                                                                     \
+            for (int k = 0; k < 8; k++) s[k] += ((double)x[i + k] - m) * ((double)x[i + k] - m);                       \
+        for (; i < n; i++) s[0] += ((double)x[i] - m) * ((double)x[i] - m);                                            \
         *mean = m;                                                                                                     \
-        *var = s / (double)n;                                                                                          \
+        *var = (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) / (double)n;                        \
         *rstd = 1 / sqrt(*var + eps);                                                                                  \
     }
 STATISTICS(float, f32)
@@ -85,7 +88,7 @@ static int norm_begin(norm *w, const rt_ctx *ctx, const rt_view *x, int64_t nsta
     int code = rt_contiguous(ctx, x, w->compute, &w->x, &scratch);
     if (scratch) w->scratch[w->nscratch++] = scratch;
     if (code) return code;
-    w->y = norm_alloc(w, w->numel * w->item);
+    if (!w->y) w->y = norm_alloc(w, w->numel * w->item);
     w->mean = norm_alloc(w, 2 * nstats * (int64_t)sizeof *w->mean);
     w->rstd = w->mean ? w->mean + nstats : NULL;
     return w->y && w->mean ? RT_OK : RT_ENOMEM;
@@ -99,6 +102,19 @@ static int store(norm *w, const rt_view *out, int dtype, void *p) {
 
 /* ---- layer norm: rows of n elements, weight and bias by element ---- */
 
+/* One row, in double: (x - mean) * rstd * weight + bias. The common forms have loops of their own. */
+#define LAYER_ROW(T, suffix)                                                                                           \
+    static void layer_row_##suffix(const T *x, int64_t n, double m, double s, const double *weight, const double *bias, T *y) { \
+        if (weight && bias)                                                                                            \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i] + bias[i]);                  \
+        else if (weight)                                                                                               \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i]);                            \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s + (bias ? bias[i] : 0));                 \
+    }
+LAYER_ROW(float, f32)
+LAYER_ROW(double, f64)
+
 static int layer_rows(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     for (int64_t r = begin; r < end; r++) {
@@ -106,20 +122,8 @@ static int layer_rows(void *arg, int64_t begin, int64_t end) {
         char *y = w->y + r * w->n * w->item;
         double var;
         statistics(w->compute, x, w->n, w->eps, &w->mean[r], &w->rstd[r], &var);
-        double m = w->mean[r], s = w->rstd[r];
-        if (w->compute == RT_F32) {
-            const float *from = (const float *)x;
-            for (int64_t i = 0; i < w->n; i++) {
-                double v = (from[i] - m) * s;
-                ((float *)y)[i] = (float)((w->weight ? v * w->weight[i] : v) + (w->bias ? w->bias[i] : 0));
-            }
-        } else {
-            const double *from = (const double *)x;
-            for (int64_t i = 0; i < w->n; i++) {
-                double v = (from[i] - m) * s;
-                ((double *)y)[i] = (w->weight ? v * w->weight[i] : v) + (w->bias ? w->bias[i] : 0);
-            }
-        }
+        if (w->compute == RT_F32) layer_row_f32((const float *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias, (float *)(void *)y);
+        else layer_row_f64((const double *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias, (double *)(void *)y);
     }
     return RT_OK;
 }
@@ -135,11 +139,13 @@ int rt_k_layer_norm(const rt_ctx *ctx, const rt_call *c) { /* input, normalized_
         int code = rt_fill(ctx, &c->out[1], zero);
         return code ? code : rt_fill(ctx, &c->out[2], nan);
     }
+    bool direct = c->out[0].dtype == rt_compute_dtype(x->dtype) && rt_is_contiguous(&c->out[0]);
+    if (direct) w.y = c->out[0].p;
     int code = norm_begin(&w, ctx, x, w.rows);
     if (!code) code = read_param(&w, rt_arg_view(c, 2), &w.weight);
     if (!code) code = read_param(&w, rt_arg_view(c, 3), &w.bias);
     if (!code) code = rt_parallel_for(ctx, w.rows, 1 + 8192 / w.n, layer_rows, &w);
-    if (!code) code = store(&w, &c->out[0], w.compute, w.y);
+    if (!code && !direct) code = store(&w, &c->out[0], w.compute, w.y);
     if (!code) code = store(&w, &c->out[1], RT_F64, w.mean);
     if (!code) code = store(&w, &c->out[2], RT_F64, w.rstd);
     norm_free(&w);
