@@ -49,7 +49,10 @@ def main():
             if p.name not in WANTED[dialect]:
                 continue
             with tempfile.TemporaryDirectory() as scratch:
-                archive = zipfile.ZipFile(programs.save(p, scratch, dialect))
+                path = pathlib.Path(scratch) / "m.pt2"
+                ep = programs.export(p)
+                torch.export.save(ep.run_decompositions() if dialect == "core" else ep, path)
+                archive = zipfile.ZipFile(path)
                 text = next(archive.read(n) for n in archive.namelist() if n.endswith("models/model.json"))
             (folder / f"{p.name}.{dialect}.json").write_text(json.dumps(shortened(json.loads(text)), separators=(",", ":")))
 
