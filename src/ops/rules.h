@@ -233,7 +233,6 @@ RULE(shape_bincount);
 RULE(shape_repeat_interleave);
 RULE(check_repeat_interleave);
 RULE(shape_is_nonzero);
-RULE(check_complex);
 RULE(check_sum_to_size);
 RULE(check_sparse_gradient);
 RULE(shape_im2col);

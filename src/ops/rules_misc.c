@@ -146,9 +146,3 @@ cr_status check_sparse_gradient(cr_rule *r) { /* ..., sparse */
     if (cr_rule_bool(r, 5)) return CR_FAIL(CR_ENOTIMPL, "%s: sparse gradients are not supported; pass sparse=False", r->op->schema.name);
     return dtype_same(r);
 }
-
-cr_status check_complex(cr_rule *r) { /* self */
-    const cr_meta *m = cr_rule_meta(r, 0);
-    if (!rt_is_complex(m->dtype)) return CR_FAIL(CR_ERUNTIME, "%s: expected a complex tensor, got %s", r->op->schema.name, rt_dtype_name(m->dtype));
-    return dtype_same(r);
-}

@@ -22,7 +22,7 @@ typedef struct sampler {
 } sampler;
 
 #define DEFINE_SAMPLER(T, FLOOR, FABS, FMOD, ROUND)                                                                    \
-    typedef struct taps_##T { int n; int64_t offset[MAX_TAPS]; T weight[MAX_TAPS], slope[MAX_AXES][MAX_TAPS]; } taps_##T; \
+    typedef struct taps_##T { int n; int64_t offset[MAX_TAPS]; T weight[MAX_TAPS], slope[MAX_AXES][MAX_TAPS], step[MAX_AXES]; } taps_##T; \
     /* Positions far outside become one that is outside for sure, and that an integer can hold. */                     \
     static T tame_##T(T x) { return x > -1e9 && x < 1e9 ? x : (T)-100; }                                               \
     static T unnormalized_##T(const sampler *s, T x, int64_t n, T *slope) {                                            \
@@ -62,8 +62,8 @@ typedef struct sampler {
         slope[0] = ((T)-2.25 * x[0] + (T)7.5) * x[0] - 6, slope[1] = ((T)3.75 * x[1] - (T)4.5) * x[1];                 \
         slope[2] = -((T)3.75 * x[2] - (T)4.5) * x[2], slope[3] = -(((T)-2.25 * x[3] + (T)7.5) * x[3] - 6);             \
     }                                                                                                                  \
-    /* The taps along one axis: positions (or -1 outside), weights, slopes. */                                         \
-    static int axis_##T(const sampler *s, T at, int64_t n, int64_t *from, T *weight, T *slope) {                       \
+    /* The taps along one axis: positions (or -1 outside), weights, slopes by position; `step`: positions per unit of the grid. */ \
+    static int axis_##T(const sampler *s, T at, int64_t n, int64_t *from, T *weight, T *slope, T *step) {              \
         T d, x = unnormalized_##T(s, at, n, &d);                                                                       \
         int count = s->mode == LINEAR ? 2 : s->mode == NEAREST ? 1 : 4;                                                \
         int64_t first;                                                                                                 \
@@ -74,7 +74,6 @@ typedef struct sampler {
             for (int k = 0; k < 4; k++) {                                                                              \
                 one = 1;                                                                                               \
                 from[k] = (int64_t)padded_##T(s, low - 1 + (T)k, n, &one);                                             \
-                slope[k] *= d;                                                                                         \
             }                                                                                                          \
         } else {                                                                                                       \
             x = padded_##T(s, x, n, &d);                                                                               \
@@ -84,18 +83,19 @@ typedef struct sampler {
             if (s->mode == LINEAR) {                                                                                   \
                 from[1] = first + 1;                                                                                   \
                 weight[1] = x - (T)first, weight[0] = 1 - weight[1];                                                   \
-                slope[0] = -d, slope[1] = d;                                                                           \
+                slope[0] = -1, slope[1] = 1;                                                                           \
             }                                                                                                          \
         }                                                                                                              \
         for (int k = 0; k < count; k++)                                                                                \
             if (from[k] < 0 || from[k] >= n) from[k] = -1;                                                             \
+        *step = d;                                                                                                     \
         return count;                                                                                                  \
     }                                                                                                                  \
     static void place_##T(const sampler *s, const T *grid, taps_##T *t) {                                              \
         int64_t from[MAX_AXES][4];                                                                                     \
         T weight[MAX_AXES][4], slope[MAX_AXES][4];                                                                     \
         int count = 1;                                                                                                 \
-        for (int a = 0; a < s->axes; a++) count = axis_##T(s, grid[a], s->size[a], from[a], weight[a], slope[a]);      \
+        for (int a = 0; a < s->axes; a++) count = axis_##T(s, grid[a], s->size[a], from[a], weight[a], slope[a], &t->step[a]); \
         t->n = 0;                                                                                                      \
         int64_t total = s->axes == 3 ? (int64_t)count * count * count : (int64_t)count * count;                        \
         for (int64_t k = 0; k < total; k++) {                                                                          \
@@ -151,7 +151,7 @@ typedef struct sampler {
                 }                                                                                                      \
                 if (out) out += s->in;                                                                                 \
             }                                                                                                          \
-            for (int a = 0; a < s->axes; a++) ((T *)s->grad_grid)[i * s->axes + a] = slope[a];                         \
+            for (int a = 0; a < s->axes; a++) ((T *)s->grad_grid)[i * s->axes + a] = slope[a] * t.step[a];             \
         }                                                                                                              \
         return RT_OK;                                                                                                  \
     }
@@ -161,7 +161,7 @@ DEFINE_SAMPLER(double, floor, fabs, fmod, nearbyint)
 /* `at`: where input and grid are among the arguments; mode, padding and align_corners follow. */
 static int open_sampler(sampler *s, const rt_ctx *ctx, const rt_call *c, int at, void **scratch) {
     const rt_view *input = rt_arg_view(c, at), *grid = rt_arg_view(c, at + 1);
-    rt_view dense;
+    rt_view dense = { 0 };
     *s = (sampler){ .batch = input->size[0], .channels = input->size[1], .in = 1, .places = 1, .axes = input->rank - 2, .mode = (int)rt_arg_int(c, at + 2),
                     .padding = (int)rt_arg_int(c, at + 3), .align = rt_arg_int(c, at + 4), .wide = input->dtype == RT_F64 };
     for (int a = 0; a < s->axes; a++) {

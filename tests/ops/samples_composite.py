@@ -3,12 +3,6 @@ import torch
 from samples import call, sample
 
 
-@sample("only_complex")
-def only_complex(make):
-    if not make.dtype.is_complex:
-        yield call(make.tensor(3))
-
-
 @sample("trapezoid_x")
 def trapezoid_x(make):
     yield call(make.tensor(3, 4), make.tensor(4))
