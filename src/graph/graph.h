@@ -104,6 +104,8 @@ CR_NODISCARD cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr
 CR_NODISCARD cr_status cr_graph_set_output(cr_graph *g, const cr_arg *args, size_t n); /* once, or replaces */
 /* An emitter whose call() appends to this graph: formulas and decompositions write graphs through it. */
 cr_emitter *cr_graph_emitter(cr_graph *g);
+/* A number's expression as the argument that stands for it: a plain number where it is constant. */
+cr_arg cr_number_arg(cr_env *env, cr_sym e);
 /* The value of a symbolic integer: finds one, or appends sym_size and arithmetic nodes. A constant gives a plain INT. */
 CR_NODISCARD cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out);
 

@@ -35,8 +35,7 @@ static cr_status standin_for(inference *f, uint32_t id, const cr_value *v, cr_te
     return CR_OK;
 }
 
-/* A number's expression as the argument that stands for it. */
-static cr_arg number_arg(cr_env *env, cr_sym e) {
+cr_arg cr_number_arg(cr_env *env, cr_sym e) {
     int64_t i;
     bool truth;
     if (cr_sym_type_of(e) == CR_TYPE_INT) return cr_arg_int(cr_dim_of(env, e));
@@ -60,7 +59,7 @@ static cr_status resolve(inference *f, const cr_arg *from, cr_arg *to) {
             CR_TRY(standin_for(f, (uint32_t)from->u.i, v, &t));
             *to = cr_arg_tensor(t);
         } else if (v->expr) {
-            *to = number_arg(f->g->env, v->expr);
+            *to = cr_number_arg(f->g->env, v->expr);
         } else {
             return CR_FAIL(CR_EDATADEP, "what '%%%s' is cannot be known before the graph runs", v->name);
         }

@@ -40,12 +40,7 @@ static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->k
 static cr_arg number_of(const cr__method *m, const cr_arg *a) {
     if (a->kind != CR_ARG_VALUE) return *a;
     const cr_value *v = value(m, (uint32_t)a->u.i);
-    bool truth;
-    if (v->type == CR_T_TENSOR || !v->expr) return *a;
-    if (cr_sym_is_bool(v->expr, &truth)) return cr_arg_bool(truth);
-    if (cr_sym_type_of(v->expr) == CR_TYPE_INT) return cr_arg_int(cr_dim_of(m->env, v->expr));
-    if (cr_sym_kind_of(v->expr) == CR_SYM_REAL) return cr_arg_float(cr_sym_real(v->expr));
-    return (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = v->expr };
+    return v->type == CR_T_TENSOR || !v->expr ? *a : cr_number_arg(m->env, v->expr);
 }
 
 static cr_status number_slot(cr__method *m, const cr_arg *a, int32_t *slot, uint8_t *kind) {

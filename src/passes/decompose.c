@@ -34,12 +34,8 @@ static bool must_expand(const cr_op *op, const cr_arg *args) {
 static cr_arg plain_number(const cr_graph *g, const cr_arg *a) {
     if (a->kind != CR_ARG_VALUE) return *a;
     const cr_value *v = cr_graph_value(g, (uint32_t)a->u.i);
-    bool truth;
     if (v->type == CR_T_TENSOR || !v->expr) return *a;
-    cr_arg number = { .kind = CR_ARG_SYM, .given = a->given, .u.sym = v->expr };
-    if (cr_sym_type_of(v->expr) == CR_TYPE_INT) number = cr_arg_int(cr_dim_of(cr_graph_env(g), v->expr));
-    else if (cr_sym_is_bool(v->expr, &truth)) number = cr_arg_bool(truth);
-    else if (cr_sym_kind_of(v->expr) == CR_SYM_REAL) number = cr_arg_float(cr_sym_real(v->expr));
+    cr_arg number = cr_number_arg(cr_graph_env(g), v->expr);
     number.given = a->given;
     return number;
 }
