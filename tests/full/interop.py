@@ -97,40 +97,40 @@ def archives(p, folder, report):
 
 def check(p, folder, scratch, report):
     for archive in archives(p, folder, report):
-        report(p.name, archive.dialect, "module", in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
-        report(p.name, archive.dialect, "tool", in_child(lambda: checking.by_tool(archive, scratch)))
+        report(p.name, archive.dialect, "module()", in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
+        report(p.name, archive.dialect, "cresset run", in_child(lambda: checking.by_tool(archive, scratch)))
         for path in pathlib.Path(scratch).glob("*"):
             path.unlink()
 
 
-def main():
+def sweep(name, check):
+    """check(program, folder of archives, scratch folder, report) for every chosen program; writes results/NAME.json and gives the exit code."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    begin, failures, counts = time.monotonic(), [], collections.Counter()
+    begin, failures, ways = time.monotonic(), [], collections.Counter()
     words = [word for word in sys.argv[1:] if word != "--fresh"]
     chosen = [p for p in programs.programs() + model_programs() if not words or any(word in p.name for word in words)]
     folder = kept_folder("--fresh" in sys.argv)
 
-    def report(name, dialect, way, problem):
-        counts["failed" if problem else "passed"] += 1
-        counts[way] += not problem
+    def report(program, dialect, way, problem):
+        ways[way] += not problem
         if problem:
-            failures.append({"program": name, "dialect": dialect, "way": way, "problem": problem})
-            print(f"{name} ({dialect}, {way}): {problem}", flush=True)
+            failures.append({"program": program, "dialect": dialect, "way": way, "problem": problem})
+            print(f"{program} ({dialect}, {way}): {problem}", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="cresset-interop-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"cresset-{name}-") as scratch:
         for p in chosen:
             check(p, folder, scratch, report)
-    result = {"passed": counts["passed"], "failed": counts["failed"], "programs": len(chosen), "by_module": counts["module"], "by_tool": counts["tool"],
-              "seconds": round(time.monotonic() - begin, 1), "failures": failures}
-    out = ROOT / "results" / "interop.json"
+    passed = sum(ways.values())
+    out = ROOT / "results" / f"{name}.json"
     out.parent.mkdir(exist_ok=True)
+    result = {"passed": passed, "failed": len(failures), "programs": len(chosen), "ways": ways, "seconds": round(time.monotonic() - begin, 1), "failures": failures}
     out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"interop: {len(chosen)} programs, {counts['passed']} passed ({counts['module']} by module(), {counts['tool']} by cresset run), {counts['failed']} failed")
-    return 1 if counts["failed"] or not counts["passed"] else 0
+    print(f"{name}: {len(chosen)} programs, {passed} passed ({', '.join(f'{n} by {way}' for way, n in ways.items())}), {len(failures)} failed")
+    return 1 if failures or not passed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep("interop", check))
