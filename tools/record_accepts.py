@@ -50,8 +50,10 @@ def accepted(name, op, row):
             if not calls:
                 continue
             asked += 1
-            answers = [harness.attempt(op, harness.twin(c.args), {k: harness.twin(v) for k, v in c.kwargs.items()}) for c in calls]
-            if all(isinstance(a, harness.Refused) and isinstance(a.error, RuntimeError) for a in answers):  # other classes: the rule says why
+            answers = [(c.note, harness.ask(op, c)) for c in calls]
+            refusals = [(note, a.error) for note, a in answers if isinstance(a, harness.Refused)]
+            plain = [error for note, error in refusals if not note] or [error for _, error in refusals]
+            if len(refusals) == len(answers) and all(isinstance(error, RuntimeError) for error in plain):  # other classes: the rule says why
                 mask &= ~(1 << ORDER.index(str(dtype)[6:]))
                 refused += 1
         if refused < asked:
@@ -59,10 +61,23 @@ def accepted(name, op, row):
     return 0xFFFFFFFF
 
 
+def idle(name, op, row, mask):
+    """Refused dtypes that PyTorch lets pass where an input has no elements: its kernel is never reached there."""
+    found = 0
+    for dtype in samples.DTYPES:
+        bit = 1 << ORDER.index(str(dtype)[6:])
+        if mask & bit:
+            continue
+        calls = [c for c in samples.calls_for(row, op, dtype) if any(not t.numel() for t in samples.flat(c))]
+        if any(not isinstance(harness.ask(op, c), harness.Refused) for c in calls):
+            found |= bit
+    return found
+
+
 def recorded():
-    """What the file says now: name -> mask."""
+    """What the file says now: name -> masks."""
     text = FILE.read_text() if FILE.exists() else ""
-    return {name: int(mask, 16) for name, mask in re.findall(r'\{ "(.*?)", (0x[0-9a-f]+) \}', text)}
+    return {name: (int(mask, 16), int(empty or "0", 16)) for name, mask, empty in re.findall(r'\{ "(.*?)", (0x[0-9a-f]+)(?:, (0x[0-9a-f]+))? \}', text)}
 
 
 def main(argv):
@@ -78,9 +93,10 @@ def main(argv):
             lines.pop(name, None)
             mask = accepted(name, op, row)
             if mask != 0xFFFFFFFF:
-                lines[name] = mask
-    text = "/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype). Recorded by tools/record_accepts.py. Sorted by name. */\n"
-    text += "".join(f'{{ "{name}", 0x{mask:08x} }},\n' for name, mask in sorted(lines.items()))
+                lines[name] = mask, idle(name, op, row, mask)
+    text = "/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype), and those that only empty inputs may have. Recorded by\n"
+    text += " * tools/record_accepts.py. Sorted by name. */\n"
+    text += "".join(f'{{ "{name}", 0x{mask:08x}, 0x{empty:08x} }},\n' for name, (mask, empty) in sorted(lines.items()))
     FILE.write_text(text)
     print(f"{len(lines)} ops do not accept every dtype")
 

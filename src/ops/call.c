@@ -178,6 +178,7 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
 static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
     if (t->storage->readonly)
         return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first", f->op->schema.name);
+    if ((f->base->tags & CR_TAG_KEEPS_REAL) && f->op->variant == CR_INPLACE && !cr_dtype_is_complex(t->meta.dtype)) return CR_OK;
     if (!(f->base->tags & CR_TAG_SAME_VALUE) && cr_meta_self_overlap(&t->meta) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "%s: more than one element of the written-to tensor refers to a single memory location "
                        "(an expanded tensor?); .clone() it before writing", f->op->schema.name);
@@ -186,6 +187,8 @@ static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
 
 static cr_status check_cast(const cr_call_frame *f, int from, const cr_tensor *to) {
     if ((f->base->tags & CR_TAG_ANY_CAST) || cr_can_cast(from, to->meta.dtype)) return CR_OK;
+    bool nothing = !to->meta.rank || cr_dim_known(f->env, cr_meta_numel(f->env, &to->meta), CR_EQ, 0) == CR_YES;
+    if ((f->base->tags & CR_TAG_EMPTY_CAST) && nothing) return CR_OK;
     return CR_FAIL(CR_ERUNTIME, "%s: result type %s can't be cast to the desired output type %s", f->op->schema.name,
                    cr_dtype_aten(from), cr_dtype_aten(to->meta.dtype));
 }
@@ -228,6 +231,20 @@ static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, co
     return status;
 }
 
+/* As a pointwise op over the inputs of the result's shape would. */
+static cr_status layout_like_inputs(const cr_call_frame *f, cr_meta *meta) {
+    const cr_meta *inputs[CR_MAX_PARAMS];
+    int n = 0;
+    for (uint16_t i = 0; i < f->base->schema.nparams; i++) {
+        bool same = false;
+        if (f->args[i].kind != CR_ARG_TENSOR) continue;
+        CR_TRY(same_shape(f, meta, &f->args[i].u.t->meta, &same));
+        if (same) inputs[n++] = &f->args[i].u.t->meta;
+    }
+    cr_layout_pointwise(f->env, inputs, n, meta);
+    return CR_OK;
+}
+
 /* Gives an out tensor the rule's sizes, as PyTorch's resize_output does. */
 static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tensor *out) {
     CR_TRY(check_cast(f, result->dtype, out));
@@ -237,8 +254,11 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
         cr_meta meta;
         cr_meta_copy(&meta, result);
         bool dense = (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT)) || drops_imaginary(f, result);
+        dense |= (f->base->tags & CR_TAG_COMPLEX_DENSE_OUT) && f->args[0].kind == CR_ARG_TENSOR && cr_dtype_is_complex(f->args[0].u.t->meta.dtype);
+        dense |= (f->base->tags & CR_TAG_KEEPS_INTEGERS) && !cr_dtype_is_floating(result->dtype) && !cr_dtype_is_complex(result->dtype);
         const cr_meta *source = result;
         if (f->rule.nout && f->rule.out[0].same) cr_layout_pointwise(f->env, &source, 1, &meta);
+        if (f->base->tags & CR_TAG_POINTWISE_OUT) CR_TRY(layout_like_inputs(f, &meta));
         if (dense) cr_strides_contiguous(f->env, meta.rank, meta.size, meta.stride);
         meta.dtype = out->meta.dtype;
         meta.device = out->meta.device;
@@ -344,6 +364,18 @@ static cr_status make_outputs(cr_call_frame *f) {
 
 /* ---- computing ---- */
 
+/* Without a kernel for the dtype: sums over nothing are zeros, and a tensor without dimensions is its own result. */
+static cr_status compute_idle(cr_call_frame *f, const rt_view *views) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    bool copies = (f->base->tags & CR_TAG_COPIES_0D) && !f->args[0].u.t->meta.rank;
+    for (int i = 0; i < f->nouts; i++) {
+        if (copies && !i && f->outs[0]) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
+        else if (f->outs[i]) CR_TRY(cr__kernel_status(rt_fill(&ctx, &views[i], (rt_scalar){ RT_ARG_INT, 0, 0, 0 }), f->base->schema.name, message));
+    }
+    return CR_OK;
+}
+
 static cr_status compute(cr_call_frame *f, rt_scalar *number) {
     const cr_row *row = f->base->row;
     rt_view small[CR_INLINE_OUTS], *views = small;
@@ -353,6 +385,7 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
         views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
         all_views &= f->rule.out[i].alias >= 0;
     }
+    if (!cr_rule_has_kernel(&f->rule) && f->nouts) return compute_idle(f, views);
     if (row->scalar && f->nouts == 1 && f->rule.out[0].same && f->outs[0] == f->args[f->rule.out[0].alias].u.t) return CR_OK;
     if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
     if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;

@@ -199,7 +199,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
     if (lstm) { /* a projected state is smaller than the cell's */
         const cr_meta *h = cr__run_meta(r, &h0), *c = cr__run_meta(r, &c0);
         if (!r->status && (h->rank != 3 || c->rank != 3)) r->status = CR_FAIL(CR_ERUNTIME, "lstm: the states must have 3 dims, layer, batch and feature");
-        if (!r->status) projected = cr_dim_known(r->e->env, h->size[2], CR_EQ, c->size[2]) == CR_NO;
+        if (!r->status) r->status = cr_dim_decide(r->e->env, h->size[2], CR_NE, c->size[2], &projected);
     }
     uint32_t each = 2u + (k->has_biases ? 2u : 0u) + projected;
     if (!r->status && (k->params->kind != CR_ARG_LIST || k->params->n != each * nstates || hs.n != nstates || (lstm && cs.n != nstates)))
@@ -254,9 +254,10 @@ cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg 
         r.status = CR_FAIL(CR_ERUNTIME, "lstm: hx must be two tensors, the hidden and the cell state");
     require_float(&r, op, &args[0]);
     cr_dim length = m->size[batch_first ? 1 : 0];
-    int64_t steps = cr_dim_is_plain(length) ? length : -1;
-    if (!r.status && steps < 0)
-        r.status = CR_FAIL(CR_EUNSUPPORTED, "%s: the number of time steps must be known; mark that dim as static", op->schema.name);
+    int64_t steps = 0;
+    if (!r.status && !cr_dim_hint(e->env, length, &steps))
+        r.status = CR_FAIL(CR_EDATADEP, "%s: the number of time steps depends on data; it must be known before the program runs", op->schema.name);
+    if (!r.status) r.status = cr_dim_require(e->env, length, CR_EQ, steps, "number of time steps");
     if (!r.status && steps == 0) r.status = CR_FAIL(CR_ERUNTIME, "%s: the sequence has no time steps", op->schema.name);
     cr_arg input = batch_first ? CR_RUN(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0], made[3] = { { 0 } };
     layout l = { steps, NULL };

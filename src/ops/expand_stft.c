@@ -151,8 +151,8 @@ cr_status expand_istft(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_ar
     require_overlap(&r, envelope);
     y = CR_RUN(&r, "div.Tensor", y, envelope);
     if (rank == 2) y = CR_RUN(&r, "squeeze.dim", y, cr_arg_int(0));
-    if (cr_dim_known(env, end, CR_GT, total) == CR_YES) { /* a longer signal was asked for: the rest is zeros */
-        cr_arg pad[2] = { cr_arg_int(0), cr_arg_int(cr_dim_sub(env, end, total)) };
+    if (length->kind != CR_ARG_NONE && cr_dim_known(env, end, CR_LE, total) != CR_YES) { /* a longer signal may have been asked for: the rest is zeros */
+        cr_arg pad[2] = { cr_arg_int(0), cr_arg_int(cr_dim_max(env, cr_dim_sub(env, end, total), 0)) };
         y = CR_RUN(&r, "constant_pad_nd", y, cr_arg_list(pad, 2));
     }
     return cr__run_finish(&r, 1, &y, results);

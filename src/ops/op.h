@@ -118,6 +118,12 @@ enum { /* tags */
     CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
     CR_TAG_METADATA = 1 << 13,   /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
     CR_TAG_DENSE_OUT = 1 << 14,  /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
+    CR_TAG_COPIES_0D = 1 << 20,  /* a tensor without dimensions is its own result, whatever its dtype (kthvalue, cummax) */
+    CR_TAG_EMPTY_CAST = 1 << 21, /* in place, a tensor that is empty or has no dimensions takes a result of any dtype (cumsum) */
+    CR_TAG_COMPLEX_DENSE_OUT = 1 << 22, /* DENSE_OUT for complex inputs (fft_ifft) */
+    CR_TAG_KEEPS_INTEGERS = 1 << 19, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
+    CR_TAG_KEEPS_REAL = 1 << 18, /* leaves a real tensor alone: in place nothing is written (conj_physical) */
+    CR_TAG_POINTWISE_OUT = 1 << 17, /* ... is laid out like the inputs of its shape, whatever the functional layout */
     CR_TAG_SAME_DTYPE = 1 << 16, /* in place only where the result has the tensor's own dtype (float_power) */
     CR_TAG_SAME_VALUE = 1 << 15, /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
 };
@@ -157,7 +163,9 @@ typedef struct cr_op {
     const struct cr_op *base; /* the op whose row it was derived from; itself when functional */
     const struct cr_op *inplace, *out; /* derived forms or NULL */
     const struct cr_op *next; /* next overload of the same name, in table order */
-    uint32_t tags, id, accepts; /* accepts: dtypes recorded from the oracle, a bit each; all ones when unrecorded */
+    uint32_t tags, id;
+    uint32_t accepts, idle; /* dtypes recorded from the oracle, a bit each: with a kernel (all ones when unrecorded), and those
+                             * without that pass all the same where an input has no elements */
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 } cr_op;
@@ -226,6 +234,7 @@ CR_NODISCARD cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim
 /* Runs dtype and shape rules. `args` as cr_call takes them. Dispose frees what grew. */
 CR_NODISCARD cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
 /* Only the dtype rule and the check of accepted dtypes. */
+bool cr_rule_has_kernel(const cr_rule *r); /* for the dtype it computes in; else only empty inputs pass */
 CR_NODISCARD cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
 void cr_rule_dispose(cr_rule *r);
 

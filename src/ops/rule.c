@@ -146,15 +146,46 @@ cr_status shape_like(cr_rule *r) {
 }
 
 /* Pointwise ops are judged by the dtype they compute for, others by their input's: that is how PyTorch dispatches. */
-static cr_status check_accepted(const cr_rule *r) {
+static int kernel_dtype(const cr_rule *r) {
     const cr_meta *m = r->nargs ? cr_rule_meta(r, 0) : NULL;
-    int dtype = r->op->tags & CR_TAG_POINTWISE ? r->common : m ? m->dtype : -1;
-    if (dtype < 0 || (r->op->accepts >> dtype & 1)) return CR_OK;
+    return r->op->tags & CR_TAG_POINTWISE ? r->common : m ? m->dtype : -1;
+}
+
+bool cr_rule_has_kernel(const cr_rule *r) {
+    int dtype = kernel_dtype(r);
+    return dtype < 0 || (r->op->accepts >> dtype & 1);
+}
+
+static bool is_empty(const cr_rule *r, const cr_meta *m) { return m && cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES; }
+
+static bool has_empty_input(const cr_rule *r) {
+    for (int i = 0; i < r->nargs; i++) {
+        if (is_empty(r, cr_rule_meta(r, i))) return true;
+        for (uint32_t k = 0; r->arg[i].kind == CR_ARG_LIST && k < r->arg[i].n; k++)
+            if (is_empty(r, cr_arg_meta(&r->arg[i].u.list[k]))) return true;
+    }
+    return false;
+}
+
+/* Nothing is to be computed: no results with elements, but for products over an inner size of 0 and gradients of nothing,
+ * which are zeros. */
+static bool is_idle(const cr_rule *r) {
+    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output");
+    if (!has_empty_input(r)) return false;
+    for (int i = 0; i < r->nout; i++)
+        if (!r->out[i].none && !zeros && !is_empty(r, &r->out[i].meta)) return false;
+    return true;
+}
+
+static cr_status check_accepted(const cr_rule *r) {
+    int dtype = kernel_dtype(r);
+    if ((r->op->tags & CR_TAG_COPIES_0D) && cr_rule_meta(r, 0) && !cr_rule_meta(r, 0)->rank) return CR_OK;
+    if (cr_rule_has_kernel(r) || ((r->op->idle >> dtype & 1) && is_idle(r))) return CR_OK;
     return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first",
                    r->op->name, cr_dtype_aten(dtype));
 }
 
-cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
+static cr_status find_dtypes(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
     const cr_row *row = op->row;
     r->op = op->base;
     r->env = env;
@@ -165,14 +196,19 @@ cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *
     r->out_cap = CR_INLINE_OUTS;
     r->count = count;
     CR_TRY(wrap_numbers(r, args));
-    CR_TRY((row->dtype ? row->dtype : row->scalar ? dtype_promote : dtype_same)(r));
+    return (row->dtype ? row->dtype : row->scalar ? dtype_promote : dtype_same)(r);
+}
+
+cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
+    CR_TRY(find_dtypes(r, op, env, args, count));
     return check_accepted(r);
 }
 
 cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
     const cr_row *row = op->row;
-    CR_TRY(cr_rule_begin(r, op, env, args, count));
+    CR_TRY(find_dtypes(r, op, env, args, count));
     CR_TRY((row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like)(r));
+    CR_TRY(check_accepted(r)); /* last: a wrong size or dimension is the better reason */
     if (env && cr_env_failed(env)) {
         cr_env_recover(env);
         return CR_FAIL(CR_ENOMEM, "out of memory");

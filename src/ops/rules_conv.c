@@ -64,9 +64,13 @@ static cr_memory_format suggest(cr_env *env, const cr_meta *m) {
     return cr_meta_suggest_format(env, &image);
 }
 
-/* Channels-last as soon as input or weight is; in three dimensions only where PyTorch's kernels keep it. */
-static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w, bool transposed) {
-    if (x->rank == 5 && x->dtype != CR_BF16 && (transposed || x->dtype != CR_F32)) return CR_CONTIGUOUS;
+/* Channels-last as soon as input or weight is; in three dimensions only where PyTorch's kernels keep it: for bf16, and for
+ * f32 unless the batch is a single image in one group. */
+static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w, const conv *c) {
+    if (x->rank == 5 && x->dtype != CR_BF16) {
+        if (c->transposed || x->dtype != CR_F32) return CR_CONTIGUOUS;
+        if (cr_dim_known(env, c->groups, CR_EQ, 1) == CR_YES && cr_dim_known(env, x->size[0], CR_EQ, 1) == CR_YES) return CR_CONTIGUOUS;
+    }
     cr_memory_format a = suggest(env, x), b = suggest(env, w);
     return a != CR_CONTIGUOUS ? a : b;
 }
@@ -80,6 +84,16 @@ static cr_status add_formatted(cr_rule *r, int rank, const cr_dim *size, cr_memo
     return CR_OK;
 }
 
+/* PyTorch's dilated and transposed kernels know one kind of integers. */
+static cr_status check_integers(const cr_rule *r, const cr_meta *x, const conv *c) {
+    bool plain = !c->transposed;
+    for (int i = 0; plain && i < c->spatial; i++) plain = cr_dim_known(r->env, c->dilation[i], CR_EQ, 1) == CR_YES;
+    bool other = x->dtype == CR_U8 || x->dtype == CR_I8 || x->dtype == CR_I16 || x->dtype == CR_I32;
+    if (plain || !other || cr_dim_known(r->env, cr_meta_numel(r->env, x), CR_EQ, 0) == CR_YES) return CR_OK;
+    return CR_FAIL(CR_ENOTIMPL, "%s: dilated and transposed convolution of integers takes int64, not %s; convert with .to(dtype) first",
+                   r->op->schema.name, cr_dtype_name(x->dtype));
+}
+
 cr_status shape_convolution(cr_rule *r) { /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups */
     const cr_meta *x = cr_rule_meta(r, 0), *w = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
     cr_dim size[CR_MAX_RANK];
@@ -90,7 +104,8 @@ cr_status shape_convolution(cr_rule *r) { /* input, weight, bias, stride, paddin
         if (b->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: bias must be a vector, it has %d dimensions", r->op->schema.name, b->rank);
         CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, size[1], "convolution: bias must have one element an output channel"));
     }
-    return add_formatted(r, x->rank, size, conv_format(r->env, x, w, c.transposed));
+    CR_TRY(check_integers(r, x, &c));
+    return add_formatted(r, x->rank, size, conv_format(r->env, x, w, &c));
 }
 
 cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask */
@@ -102,7 +117,12 @@ cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight
     CR_TRY(conv_sizes(r, x, w, &c, size));
     if (g->rank != x->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output has %d dimensions, the input %d", r->op->schema.name, g->rank, x->rank);
     for (int d = 0; d < g->rank; d++) CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, size[d], "grad_output must have the shape of the convolution's result"));
-    cr_memory_format format = conv_format(r->env, x, w, c.transposed);
+    bool floats = cr_dtype_is_floating(x->dtype) || cr_dtype_is_complex(x->dtype);
+    bool dilated = false; /* PyTorch's one kernel for the gradient of integers */
+    for (int i = 0; i < c.spatial; i++) dilated |= cr_dim_known(r->env, c.dilation[i], CR_EQ, 1) != CR_YES;
+    if (!floats && (c.transposed || !dilated) && cr_dim_known(r->env, cr_meta_numel(r->env, x), CR_EQ, 0) != CR_YES)
+        return CR_FAIL(CR_ENOTIMPL, "%s: implemented for integers only if dilated and not transposed", r->op->schema.name);
+    cr_memory_format format = conv_format(r->env, x, w, &c);
     CR_TRY(add_formatted(r, x->rank, x->size, format));
     CR_TRY(add_formatted(r, w->rank, w->size, format));
     cr_dim channels = size[1];

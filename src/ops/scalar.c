@@ -101,9 +101,10 @@ bool cr__test_make(const cr_op *op, const cr_fnode *node, cr__test *out) {
         *out = (cr__test){ .kind = TEST_TRUE, .a = (uint8_t)i };
         return true;
     }
-    if (node->kind == CR_F_CALL && node->nkids == 1 && !strcmp(node->name, "zero_dim")) {
+    bool zero_dim = node->kind == CR_F_CALL && node->nkids == 1 && !strcmp(node->name, "zero_dim");
+    if (zero_dim || (node->kind == CR_F_CALL && node->nkids == 1 && !strcmp(node->name, "holds_integers"))) {
         int i = param_of(op, node->kids[0]);
-        *out = (cr__test){ .kind = TEST_ZERO_DIM, .a = (uint8_t)i };
+        *out = (cr__test){ .kind = zero_dim ? TEST_ZERO_DIM : TEST_HOLDS_INTEGERS, .a = (uint8_t)i };
         return i >= 0 && op->schema.params[i].type == CR_T_TENSOR;
     }
     if (node->kind == CR_F_CALL && node->nkids == 1) {
@@ -144,6 +145,7 @@ bool cr__test_run(const cr__test *test, const cr_arg *args) {
     case TEST_INTEGRAL: return a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL;
     case TEST_BOOL: return a->kind == CR_ARG_BOOL;
     case TEST_ZERO_DIM: return cr_arg_meta(a) && cr_arg_meta(a)->rank == 0;
+    case TEST_HOLDS_INTEGERS: return cr_arg_meta(a) && !cr_dtype_is_floating(cr_arg_meta(a)->dtype) && !cr_dtype_is_complex(cr_arg_meta(a)->dtype);
     }
     return false;
 }

@@ -6,7 +6,8 @@
  *     "alpha == 1 ? self + other : fma(other, alpha, self)"
  *                                  static: numbers compared with numbers, strings with strings, `x is none`, bool
  *                                  arguments, is_complex / is_float / is_integral / is_bool of a tensor (the common
- *                                  dtype) or of a number (how it was written), zero_dim(x) of a tensor
+ *                                  dtype) or of a number (how it was written), zero_dim(x) and holds_integers(x)
+ *                                  (its own dtype) of a tensor
  *     "mask ? value : self"        a tensor used as a truth value is not promoted: any dtype, non-zero is true
  *     "self * wide(other)"         a lone number keeps its own precision instead of being rounded to the common dtype
  *     "self < narrow(other)"       a number argument, or an intermediate value, rounded to the common dtype

@@ -14,7 +14,8 @@ enum { /* short names for the rows */
     CORE = CR_TAG_CORE, VIEW = CR_TAG_VIEW, UPDATES = CR_TAG_UPDATES, DATA_DEPENDENT = CR_TAG_DATA_DEPENDENT,
     RANDOM = CR_TAG_RANDOM, REDUCTION = CR_TAG_REDUCTION, COMPOSITE = CR_TAG_COMPOSITE, INPLACE_VIEW = CR_TAG_INPLACE_VIEW,
     ASSERT = CR_TAG_ASSERT, ANY_CAST = CR_TAG_ANY_CAST, NUMBERS = CR_TAG_NUMBERS, METADATA = CR_TAG_METADATA,
-    DENSE_OUT = CR_TAG_DENSE_OUT, SAME_DTYPE = CR_TAG_SAME_DTYPE, SAME_VALUE = CR_TAG_SAME_VALUE,
+    DENSE_OUT = CR_TAG_DENSE_OUT, POINTWISE_OUT = CR_TAG_POINTWISE_OUT, KEEPS_REAL = CR_TAG_KEEPS_REAL, KEEPS_INTEGERS = CR_TAG_KEEPS_INTEGERS,
+    COPIES_0D = CR_TAG_COPIES_0D, EMPTY_CAST = CR_TAG_EMPTY_CAST, COMPLEX_DENSE_OUT = CR_TAG_COMPLEX_DENSE_OUT, SAME_DTYPE = CR_TAG_SAME_DTYPE, SAME_VALUE = CR_TAG_SAME_VALUE,
     INPLACE = CR_VARIANT_INPLACE, OUT = CR_VARIANT_OUT, METHOD = CR_VARIANT_METHOD, FUNCTION = CR_VARIANT_FUNCTION,
 };
 
@@ -25,9 +26,9 @@ static const cr_row rows[] = {
 };
 #undef OP
 
-static const struct { const char *name; uint32_t accepts; } recorded[] = {
+static const struct { const char *name; uint32_t accepts, idle; } recorded[] = {
 #include "ops/table/accepts.inc"
-    { "", 0 },
+    { "", 0, 0 },
 };
 
 enum { MAX_OPS = 8192 };
@@ -225,7 +226,7 @@ static void find_accepts(cr_op *op) {
     for (size_t lo = 0, hi = CR_COUNT(recorded) - 1; lo < hi;) {
         size_t mid = (lo + hi) / 2;
         int order = strcmp(op->name, recorded[mid].name);
-        if (!order) { op->accepts = recorded[mid].accepts; return; }
+        if (!order) { op->accepts = recorded[mid].accepts, op->idle = recorded[mid].idle; return; }
         if (order < 0) hi = mid;
         else lo = mid + 1;
     }

@@ -114,10 +114,28 @@ static int write_element(const walk *w, char *self, char *other) {
 }
 
 /* out[0] holds self already. */
-static int scatter(const rt_ctx *ctx, const rt_call *c, const rt_view *src, const char *value, int mode) {
-    walk w = { .self = at_least_1d(&c->out[0]), .index = at_least_1d(rt_arg_view(c, 2)), .dim = rt_arg_dim(c, 1, c->out[0].rank), .mode = mode, .value = value, .ctx = ctx };
+static int scatter_as_is(const rt_ctx *ctx, const rt_call *c, const rt_view *self, const rt_view *src, const char *value, int mode) {
+    walk w = { .self = at_least_1d(self), .index = at_least_1d(rt_arg_view(c, 2)), .dim = rt_arg_dim(c, 1, self->rank), .mode = mode, .value = value, .ctx = ctx };
     w.src = src ? at_least_1d(src) : w.index;
     return each(&w, write_element);
+}
+
+/* Sums and products of half precision are formed in f32 and rounded once, at the end. */
+static int scatter(const rt_ctx *ctx, const rt_call *c, const rt_view *src, const char *value, int mode) {
+    const rt_view *out = &c->out[0];
+    if ((out->dtype != RT_F16 && out->dtype != RT_BF16) || (mode != ADD && mode != MULTIPLY)) return scatter_as_is(ctx, c, out, src, value, mode);
+    void *sums = rt_scratch(ctx, (size_t)(rt_numel(out) + 1) * sizeof(float)), *copied = NULL;
+    if (!sums) return RT_ENOMEM;
+    rt_view wide = rt_view_contiguous(sums, RT_F32, out->rank, out->size), wide_src;
+    float number = 0;
+    int code = rt_copy(ctx, &wide, out);
+    if (!code && src) code = rt_contiguous(ctx, src, RT_F32, &wide_src, &copied);
+    if (value) rt_convert(RT_F32, &number, 1, out->dtype, value, 1, 1);
+    if (!code) code = scatter_as_is(ctx, c, &wide, src ? &wide_src : NULL, value ? (const char *)&number : NULL, mode);
+    if (!code) code = rt_copy(ctx, out, &wide);
+    rt_scratch_free(ctx, copied);
+    rt_scratch_free(ctx, sums);
+    return code;
 }
 
 static int mode_of(const rt_call *c, int i) {

@@ -23,12 +23,20 @@ def flatten(results):
     return out
 
 
-def check(name, op, c, symbolic):
-    """Raises harness.Different. Returns "equal", or "refused" when both runs refuse."""
-    args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
-    where = f"{name}({harness.describe(c)}) {'symbolic' if symbolic else 'static'}"
-    fake = harness.attempt(cresset._C._fake_call, (name, tuple(args), kwargs, symbolic), {})
+def check(name, op, c):
+    """One real run and two fake ones. Yields an outcome each: "equal", "refused" when both runs refuse, "data", or the text of
+    a difference."""
+    args, kwargs = harness.ours(harness.twin(tuple(c.args))), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+    fakes = [harness.attempt(cresset._C._fake_call, (name, args, kwargs, symbolic), {}) for symbolic in (False, True)]
     real = harness.attempt(op, args, kwargs)
+    for fake, kind in zip(fakes, ("static", "symbolic")):
+        try:
+            yield compare(f"{name}({harness.describe(c)}) {kind}", args, kwargs, fake, real)
+        except harness.Different as error:
+            yield str(error)
+
+
+def compare(where, args, kwargs, fake, real):
     if isinstance(real, harness.Refused):
         if isinstance(fake, harness.Refused):
             return "refused"

@@ -30,11 +30,12 @@ class Call:
     args: tuple
     kwargs: dict
     note: str = ""
-    layouts: bool = True  # try it with other strides, too
+    layouts: bool = True     # try it with other strides, too
+    ties: int | None = None  # selects elements along this dimension; which of equal ones is left open
 
 
-def call(*args, note="", layouts=True, **kwargs):
-    return Call(args, kwargs, note, layouts)
+def call(*args, note="", layouts=True, ties=None, **kwargs):
+    return Call(args, kwargs, note, layouts, ties)
 
 
 def sample(name):
@@ -233,7 +234,7 @@ def map_tensors(value, f):
 
 def with_layout(c, name):
     f = LAYOUTS[name]
-    return Call(tuple(map_tensors(a, f) for a in c.args), {k: map_tensors(v, f) for k, v in c.kwargs.items()}, f"{c.note} {name}".strip())
+    return Call(tuple(map_tensors(a, f) for a in c.args), {k: map_tensors(v, f) for k, v in c.kwargs.items()}, f"{c.note} {name}".strip(), ties=c.ties)
 
 
 def calls_for(row, op, dtype, seed=0):
@@ -244,14 +245,12 @@ def calls_for(row, op, dtype, seed=0):
     except NotImplementedError:  # torch cannot even make the tensors (uint types on some factories)
         return
     for c in calls:
-        for name in LAYOUTS:
-            if name == "contiguous":
-                yield c
-                continue
-            if not c.layouts:
-                break
-            laid = with_layout(c, name)
-            if any(a is not b and a.stride() != b.stride() for a, b in zip(flat(laid), flat(c))):
+        tried = []
+        for name in LAYOUTS if c.layouts else ("contiguous",):
+            laid = c if name == "contiguous" else with_layout(c, name)
+            strides = [t.stride() for t in flat(laid)]
+            if strides not in tried:
+                tried.append(strides)
                 yield laid
 
 

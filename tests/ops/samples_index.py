@@ -326,5 +326,6 @@ def embedding_bag_weights_backward(make):
 def embedding_renorm(make):
     yield call(make.tensor(5, 4), make.index(5, (6,)), 1.0, 2.0)
     yield call(make.tensor(5, 4), make.index(5, (2, 3)), 0.5, 1.0)
-    yield call(make.tensor(5, 4), make.index(5, (0,)), 1.0, 2.0)
+    if make.is_float:  # PyTorch looks at no dtype where there is nothing to do
+        yield call(make.tensor(5, 4), make.index(5, (0,)), 1.0, 2.0)
     yield call(make.tensor(5), make.index(5, (3,)), 1.0, 2.0, note="one dimension")

@@ -95,8 +95,7 @@ def addr(make):
 
 @sample("inner")
 def inner(make):
-    if make.is_number:
-        yield call(make.tensor(4), make.tensor(4))
+    yield call(make.tensor(4), make.tensor(4))
     yield call(make.tensor(2, 4), make.tensor(3, 4))
     yield call(make.tensor(()), make.tensor(3, 4))
 

@@ -47,7 +47,7 @@ def packed(make, gates, lstm):
 
 
 def cells(make, gates, lstm):
-    for batch, inputs, hidden, biases in [(2, 3, 5, True), (1, 1, 1, True), (3, 4, 2, False)] + [(0, 3, 2, True)] * make.is_number:
+    for batch, inputs, hidden, biases in [(2, 3, 5, True), (1, 1, 1, True), (3, 4, 2, False)] + [(0, 3, 2, True)]:
         w = weights(make, gates, 1, 1, inputs, hidden, biases)
         h = make.tensor(batch, hidden)
         yield call(make.tensor(batch, inputs), [h, make.tensor(batch, hidden)] if lstm else h, *w)

@@ -1,4 +1,4 @@
-"""Samples of sorts, selections and scans. Where PyTorch leaves open which of equal elements it picks, elements differ."""
+"""Samples of sorts, selections and scans. Where PyTorch leaves open which of equal elements it picks, calls say so (`ties`)."""
 import torch
 from samples import call, sample
 
@@ -15,9 +15,14 @@ def distinct(make, *shape):
     return (values - (n // 2 if make.dtype != torch.uint8 else 0)).to(make.dtype).reshape(shape)
 
 
+def distinct_and_few(make):
+    """Equal elements only where no derivative is taken: it goes to the one that was selected."""
+    return (distinct,) if make.dtype == torch.float64 else (distinct, few)
+
+
 @sample("scan")
 def scan(make):
-    for shape in SHAPES if make.is_number else [(7,), (2, 3)]:
+    for shape in SHAPES:
         for dim in (0, -1):
             yield call(make.tensor(shape, special=shape == (3, 300)), dim)
     yield call(make.tensor(2, 3), 2, note="dim out of range")
@@ -45,10 +50,12 @@ def cummaxmin_backward(make):
 @sample("sort")
 def sort(make):
     for shape in SHAPES:
-        shape = (3, 40) if shape == (3, 300) else shape
-        yield call(distinct(make, *shape))
-        yield call(distinct(make, *shape), 0, True)
-        yield call(distinct(make, *shape), 0)
+        for values in distinct_and_few(make):
+            yield call(values(make, *shape), ties=-1)
+            yield call(values(make, *shape), 0, True, ties=0)
+            yield call(values(make, *shape), 0, ties=0)
+    if make.dtype != torch.float64:
+        yield call(make.tensor(3, 40, special=True), ties=-1)
 
 
 @sample("msort")
@@ -66,21 +73,24 @@ def sort_stable(make):
 
 @sample("topk")
 def topk(make):
-    yield call(distinct(make, 7), 3)
-    yield call(distinct(make, 7), 7, 0, False)
-    yield call(distinct(make, 3, 40), 5)
-    yield call(distinct(make, 40, 3), 5, 0, False, True)
-    yield call(distinct(make, 3, 4), 0)
-    yield call(distinct(make, 0, 4), 2)
+    for values in distinct_and_few(make):
+        yield call(values(make, 7), 3, ties=-1)
+        yield call(values(make, 7), 7, 0, False, ties=0)
+        yield call(values(make, 3, 40), 5, ties=-1)
+        yield call(values(make, 40, 3), 5, 0, False, True, ties=0)
+        yield call(values(make, 500), 4, ties=-1)
+        yield call(values(make, 3, 4), 0, ties=-1)
+        yield call(values(make, 0, 4), 2, ties=-1)
     yield call(make.tensor(()), 1)
     yield call(distinct(make, 4), 5, note="k too large")
 
 
 @sample("kthvalue")
 def kthvalue(make):
-    yield call(distinct(make, 7), 3)
-    yield call(distinct(make, 3, 40), 5, 1, True)
-    yield call(distinct(make, 40, 3), 40, 0)
+    for values in distinct_and_few(make):
+        yield call(values(make, 7), 3, ties=-1)
+        yield call(values(make, 3, 40), 5, 1, True, ties=1)
+        yield call(values(make, 40, 3), 40, 0, ties=0)
     yield call(make.tensor(()), 1)
     yield call(distinct(make, 4), 5, note="k too large")
 
@@ -89,8 +99,9 @@ def kthvalue(make):
 def select_dim(make):
     for shape in [(7,), (8,), (3, 4), (2, 3, 5)]:
         for dim in (0, -1):
-            yield call(distinct(make, *shape), dim)
-            yield call(distinct(make, *shape), dim, True)
+            for values in distinct_and_few(make):
+                yield call(values(make, *shape), dim, ties=dim)
+                yield call(values(make, *shape), dim, True, ties=dim)
     yield call(make.tensor(()), 0)
     yield call(make.tensor(2, 0), 1, note="nothing to select from")
 

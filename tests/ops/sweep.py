@@ -1,5 +1,7 @@
 """The sweep over the op table: every op, dtype and sample, functional, in place and out. `test_ops.py` runs a seeded part
 of it, `tests/full/ops.py` all of it."""
+import collections
+import dataclasses
 import random
 import warnings
 import zlib
@@ -8,6 +10,7 @@ import cresset
 import harness
 import samples
 import torch
+import undefined
 
 warnings.filterwarnings("ignore")
 samples.load_families()
@@ -39,43 +42,25 @@ def op_names(family=None):
     return names
 
 
-# Calls where PyTorch itself is wrong, and which are therefore not compared: which of an op's calls, and why.
-DEPARTURES = {
-    "aten::detach_": (lambda c: True, "refuses the views that every call is made of here"),
-    "aten::normal.Tensor_float_out": (lambda c: "out empty" in c.note, "does not resize the out tensor, then refuses it"),
-    "aten::rrelu_with_noise.out": (lambda c: "out empty" in c.note or not c.args[1].is_contiguous(), "writes beyond the out tensor's end"),
-    "aten::rrelu_with_noise": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
-    "aten::rrelu_with_noise_": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
-    **{f"aten::{n}.data": (lambda c: not c.args[1].is_contiguous(), "reads batch_sizes as if they were contiguous")
-       for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
-    **{f"aten::{n}": (lambda c, at=at: c.args[at].dim() == 1 and not c.args[at].is_contiguous(), "forgets the stride of labels in a row")
-       for n, at in [("ctc_loss.IntList", 1), ("ctc_loss.Tensor", 1), ("_ctc_loss", 1), ("_ctc_loss.Tensor", 1), ("_ctc_loss.out", 1),
-                     ("_ctc_loss.Tensor_out", 1), ("_ctc_loss_backward", 2), ("_ctc_loss_backward.Tensor", 2), ("_ctc_loss_backward.out", 2)]},
-    "aten::nll_loss2d_backward": (lambda c: not c.args[1].is_contiguous(), "refuses a gradient that it laid out itself"),
-    "aten::rrelu_with_noise_functional": (lambda c: not c.args[1].is_contiguous(), "writes noise as if it were contiguous"),
-}
-
-
-def departs(name, c):
-    return name in DEPARTURES and DEPARTURES[name][0](c)
+FACTORY = ("dtype", "layout", "device", "pin_memory", "memory_format")  # what an out= tensor says instead
 
 
 def out_calls(row, op, c):
-    """The call with out= tensors: empty ones, and ones of the right shape but other strides."""
-    result = harness.attempt(op, harness.twin(c.args), {k: harness.twin(v) for k, v in c.kwargs.items()})
+    """(functional call, its answer, call with out= tensors): empty ones, and ones of the right shape but other strides."""
+    result = harness.ask(op, c, harness.dense if undefined.reason(row["name"], c) else harness.twin)
     if isinstance(result, harness.Refused):
         return
-    results = harness.tensors(result)
     schema = row["out_schema"]
-    names = [a.name for a in schema.arguments if a.is_out]
-    if len(names) != len(results):
-        return
-    kept = {a.name for a in schema.arguments}
+    names, kept = [a.name for a in schema.arguments if a.is_out], {a.name for a in schema.arguments}
+    results = list(result) if isinstance(result, (tuple, list)) and len(names) > 1 else [result]
     kwargs = {k: v for k, v in c.kwargs.items() if k in kept}
-    if len(kwargs) != len(c.kwargs):
-        return
-    yield samples.Call(c.args, {**kwargs, **{n: torch.empty(0, dtype=r.dtype) for n, r in zip(names, results)}}, f"{c.note} out empty")
-    yield samples.Call(c.args, {**kwargs, **{n: samples.transposed(torch.zeros(r.shape, dtype=r.dtype)) for n, r in zip(names, results)}}, f"{c.note} out strided")
+    if len(names) != len(results) or any(k not in kept and k not in FACTORY for k in c.kwargs):
+        raise harness.Different(f"{row['out']}: has no place for the results or arguments of {harness.describe(c)}")
+    kind = next((t.dtype for t in harness.tensors(results)), torch.float32)  # of what was not asked for
+    other = lambda t: (samples.transposed if t.dim() > 1 else samples.strided)(torch.zeros(t.shape, dtype=t.dtype))
+    for note, make in (("empty", lambda t: torch.empty(0, dtype=t.dtype)), ("strided", other)):
+        outs = {n: torch.empty(0, dtype=kind) if r is None else harness.mapped(r, make) for n, r in zip(names, results)}
+        yield c, result, dataclasses.replace(c, kwargs={**kwargs, **outs}, note=f"{c.note} out {note}")
 
 
 def chosen(calls, limit, key):
@@ -86,25 +71,28 @@ def chosen(calls, limit, key):
 
 
 class Counts:
+    """Outcomes of one op (harness.py says which there are)."""
+
     def __init__(self):
-        self.equal = self.refused = 0
-        self.failures = []
+        self.passed, self.failures = collections.Counter(), []
 
     @property
     def cases(self):
-        return self.equal + self.refused + len(self.failures)
+        return self.passed.total() + len(self.failures)
 
     def outcomes(self):
         """What the sweeps' runner takes."""
-        return {"equal": self.equal, "refused": self.refused}, self.failures
+        return self.passed, self.failures
 
-    def run(self, name, theirs, ours, c, values, outs):
+    def run(self, check, *args, **kwargs):
         try:
-            kind = harness.check_out(name, theirs, ours, c, outs, values) if outs else harness.check(name, theirs, ours, c, values)
+            self.passed[check(*args, **kwargs)] += 1
         except harness.Different as error:
             self.failures.append(str(error))
-            return
-        setattr(self, kind, getattr(self, kind) + 1)
+
+
+def moves_data(row):
+    return samples.GENERATORS[row["sample"] or "from_schema"].__module__ in ("samples_view", "samples_move")
 
 
 def sweep(name, dtypes=samples.DTYPES, limit=None):
@@ -124,18 +112,20 @@ def sweep(name, dtypes=samples.DTYPES, limit=None):
             forms[form] = (theirs, our_op(row[form]))
     if "out" in forms:
         row["out_schema"] = forms["out"][0]._schema
-    values = "empty" not in name
-    accepts = cresset._C._accepts(name)
+    values = "empty" not in name  # nobody has set them
+    exact, drawn, accepts = moves_data(row), "random" in row["tags"], cresset._C._accepts(name)
     for dtype in dtypes:
         calls = list(samples.calls_for(row, op, dtype))
-        if harness.NAMES[dtype] not in accepts:  # PyTorch has no kernel for it; some empty inputs slip through there
-            calls = [c for c in calls if all(t.numel() for t in samples.flat(c)) and any(t.numel() > 1 for t in samples.flat(c))][:2]
         for form, (theirs, ours) in forms.items():
-            label = name if form == "functional" else row[form]
-            tried = [o for c in calls for o in out_calls(row, op, c)] if form == "out" else calls
-            tried = [c for c in tried if not departs(label, c)]
-            drawn = "random" in row["tags"]  # in the order of the out tensor's memory in places: PyTorch's out form is asked
-            outs = [a.name for a in row["out_schema"].arguments if a.is_out] if form == "out" and not drawn else None
-            for c in chosen(tried, limit, f"{name}{dtype}{form}"):
-                counts.run(label, op if outs else theirs, ours, c, values, outs)
+            label, tried, outs = name if form == "functional" else row[form], [(c, None, c) for c in calls], ()
+            if form == "out":
+                outs = [a.name for a in row["out_schema"].arguments if a.is_out]
+                tried = [o for c in chosen(calls, limit, f"{name}{dtype}{form}") for o in out_calls(row, op, c)]
+            for given, want, c in chosen(tried, limit, f"{name}{dtype}{form}"):
+                if undefined.reason(label, c):
+                    counts.run(harness.check_dense, label, op, given, ours, c, outs, values)
+                elif form == "out":
+                    counts.run(harness.check_out, label, op, given, want, theirs, ours, c, outs, values, drawn)
+                else:
+                    counts.run(harness.check, label, theirs, ours, c, values, exact, harness.NAMES[dtype] in accepts)
     return counts
