@@ -195,12 +195,10 @@ static cr_status read_value(reader *r, cr_param *p, bool item, cr_arg *out) {
     else if (accept(r, "False")) *out = (cr_arg){ .kind = CR_ARG_BOOL, .u.i = 0 };
     else if (*r->at == '"' || *r->at == '\'') CR_TRY(read_string(r, out));
     else {
-        for (size_t i = 0; i < CR_COUNT(formats); i++)
-            if (accept(r, formats[i])) {
-                *out = (cr_arg){ .kind = CR_ARG_FORMAT, .u.i = (int64_t)i };
-                return CR_OK;
-            }
-        CR_TRY(read_number(r, p, out));
+        size_t i = 0;
+        while (p->type == CR_T_FORMAT && i < CR_COUNT(formats) && !accept(r, formats[i])) i++;
+        if (p->type == CR_T_FORMAT && i < CR_COUNT(formats)) *out = (cr_arg){ .kind = CR_ARG_FORMAT, .u.i = (int64_t)i };
+        else CR_TRY(read_number(r, p, out));
     }
     return !item && p->list ? spread(r, p, out) : CR_OK;
 }
@@ -213,6 +211,7 @@ static cr_status read_params(reader *r, cr_schema *s) {
     while (!accept(r, ")")) {
         if (n || keyword_only) CR_TRY(expect(r, ","));
         if (accept(r, "*")) {
+            if (keyword_only) return fail(r, "only one '*' is possible");
             keyword_only = true;
             continue;
         }
