@@ -435,7 +435,8 @@ def test_interrupt(cases, tmp_path, number):
     for delay in range(2, 60, 4):
         target = tmp_path / "out.pt2"
         target.unlink(missing_ok=True)
-        process = subprocess.Popen(["cresset", "convert", big, "-o", target], stderr=subprocess.PIPE)
+        heard = lambda: signal.signal(number, signal.SIG_DFL)  # a job in the background starts with SIGINT ignored  # noqa: E731
+        process = subprocess.Popen(["cresset", "convert", big, "-o", target], stderr=subprocess.PIPE, preexec_fn=heard)
         time.sleep(delay / 200)
         process.send_signal(number)
         _, error = process.communicate(timeout=60)
