@@ -72,21 +72,26 @@ static void member_clear(cr_zip_writer *w) {
     w->open = false;
 }
 
+/* What a local header and an entry of the directory say alike of the member. */
+static void put_member(cursor *c, const cr_zip_writer *w, bool wide, size_t name) {
+    put16(c, wide ? VERSION : 20);
+    put16(c, ZIP_FLAG_UTF8);
+    put16(c, ZIP_STORED);
+    put16(c, 0);
+    put16(c, FIRST_DAY);
+    put32(c, w->crc);
+    put32(c, narrow(w, w->size));
+    put32(c, narrow(w, w->size));
+    put16(c, name);
+}
+
 /* Fills w->local for what is known now. */
 static void local_fill(cr_zip_writer *w) {
     cursor c = {w->local};
     size_t name = strlen(w->name), extra = w->local_size - ZIP_LOCAL_SIZE - name, padding = extra - WIDE_FIELD;
     bool wide = w->size >= w->wide_from;
     put32(&c, ZIP_LOCAL);
-    put16(&c, wide ? VERSION : 20);
-    put16(&c, ZIP_FLAG_UTF8);
-    put16(&c, ZIP_STORED);
-    put16(&c, 0);
-    put16(&c, FIRST_DAY);
-    put32(&c, w->crc);
-    put32(&c, narrow(w, w->size));
-    put32(&c, narrow(w, w->size));
-    put16(&c, name);
+    put_member(&c, w, wide, name);
     put16(&c, extra);
     memcpy(c.at, w->name, name);
     c.at += name;
@@ -149,15 +154,7 @@ static cr_status directory_add(cr_zip_writer *w) {
     put16(&e, wide);
     put32(&c, ZIP_CENTRAL);
     put16(&c, 3 << 8 | VERSION); /* made on Unix: the attributes below are its file mode */
-    put16(&c, wide ? VERSION : 20);
-    put16(&c, ZIP_FLAG_UTF8);
-    put16(&c, ZIP_STORED);
-    put16(&c, 0);
-    put16(&c, FIRST_DAY);
-    put32(&c, w->crc);
-    put32(&c, narrow(w, w->size));
-    put32(&c, narrow(w, w->size));
-    put16(&c, name);
+    put_member(&c, w, wide, name);
     put16(&c, wide ? wide + 4 : 0);
     put16(&c, 0);
     put16(&c, 0);
