@@ -109,6 +109,13 @@ def check_file(path):
             yield number, "a raw comparison of a size, which may be symbolic: use cr_dim_known, cr_dim_decide or cr_dim_require"
 
 
+def check(path):
+    """What is wrong with one file: (line, message) pairs."""
+    yield from check_paths(path)
+    if path.suffix in TEXT and not path.is_relative_to("tests/fuzz/corpus"):
+        yield from check_file(path)
+
+
 def main():
     found = 0
     for folder in sorted((ROOT / "src").iterdir()):
@@ -116,8 +123,7 @@ def main():
             print(f"src/{folder.name}: no README.md: one paragraph on what it does, may use, and where to begin reading")
             found += 1
     for path in tracked_files():
-        is_text = path.suffix in TEXT and not path.is_relative_to("tests/fuzz/corpus")
-        for number, message in [*check_paths(path), *(check_file(path) if is_text else ())]:
+        for number, message in check(path):
             print(f"{path}:{number}: {message}")
             found += 1
     return 1 if found else 0

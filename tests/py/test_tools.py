@@ -30,6 +30,7 @@ FAULTS = [
     ("src/base/x.c", "int " + "x" * 200 + ";", "columns"),
     ("src/base/x.c", "/* TO" "DO: later */", "condition that ends it"),
     ("docs/x.md", "see /ho" "me/someone/file", "a path of one machine"),
+    ("tests/data/x.npz", "saved in /ro" "ot/file", "a path of one machine"),
     ("src/base/x.c", "\n" * 1300, "split it"),
 ]
 CLEAN = [
@@ -45,7 +46,7 @@ def findings(lint, root, path, text):
     lint.ROOT = root
     (root / path).parent.mkdir(parents=True)
     (root / path).write_text(text + "\n")
-    return [message for _, message in lint.check_file(pathlib.Path(path))]
+    return [message for _, message in lint.check(pathlib.Path(path))]
 
 
 @pytest.mark.parametrize("path, text, expected", FAULTS)
