@@ -73,7 +73,7 @@ typedef struct cresset_value_info {
     const char *name;
     int32_t kind, dtype, rank;
     const cresset_dim *dims;
-    const char *constant;    /* an input that must have this value ("3", "'mean'", "None"); else NULL */
+    const char *constant;    /* an input that must have this value (3, true, "mean", None), or an output that always has; else NULL */
 } cresset_value_info;
 typedef struct cresset_method_info {
     const char *name;        /* "forward", or the archive's name for it */

@@ -425,6 +425,10 @@ out:
 
 cr_status inputs_example(model *m, input_set *out) {
     const cr_program *p = m->program;
+    if (!p) {
+        cli_hint("use --inputs, --input or --random, or the archive that it was compiled from");
+        return CR_FAIL(CR_EVALUE, "a compiled library holds no example inputs");
+    }
     if (p->nexample != m->ninputs || (!p->nexample && m->ninputs)) {
         cli_hint("use --inputs, --input or --random");
         if (p->example_problem) return CR_FAIL(CR_EVALUE, "the archive's example inputs cannot be read: %s", p->example_problem);
@@ -519,7 +523,7 @@ cr_status inputs_random(model *m, uint64_t seed, input_set *out) {
     cr_status status = CR_OK;
     for (size_t i = 0; i < m->ninputs && !status; i++) {
         const model_slot *s = &m->inputs[i];
-        const cr_arg *example = p->nexample == m->ninputs ? &p->example[i] : NULL;
+        const cr_arg *example = p && p->nexample == m->ninputs ? &p->example[i] : NULL;
         if (s->is_constant) set.args[i] = s->constant;
         else if (s->type == CR_T_TENSOR) status = random_tensor(&b, &g, s, example && example->kind == CR_ARG_TENSOR ? example->u.t : NULL, &set.args[i]);
         else if (example && cr_arg_is_number(example)) set.args[i] = *example;

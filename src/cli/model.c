@@ -68,12 +68,18 @@ static cr_status list_outputs(model *m) {
 cr_status model_open(model *m, const char *path, const char *name, int flags) {
     *m = (model){ 0 };
     cr_arena_init(&m->arena);
-    cr_status status = cr_program_load(path, name, flags, &m->program);
+    bool library = cr_library_is(path);
+    cr_status status = library ? model_open_library(m, path, name) : cr_program_load(path, name, flags, &m->program);
     if (status) {
         if (status == CR_ENOTFOUND) cli_hint("choose one with --name");
         goto out;
     }
-    m->env = cr_graph_env(m->program->graph);
+    if (library) return CR_OK;
+    cr_env_retain(m->env = cr_graph_env(m->program->graph));
+    if (m->program->in_spec) cr_tree_retain(m->in_spec = m->program->in_spec);
+    if (m->program->out_spec) cr_tree_retain(m->out_spec = m->program->out_spec);
+    m->ranges = m->program->ranges;
+    m->nranges = m->program->nranges;
     CR_TRY_OUT(list_inputs(m));
     CR_TRY_OUT(list_outputs(m));
 out:
@@ -82,6 +88,10 @@ out:
 }
 
 void model_dispose(model *m) {
+    cr_env_release(m->env);
+    cr_tree_release(m->in_spec);
+    cr_tree_release(m->out_spec);
+    cr_library_release(m->library);
     cr_program_release(m->program);
     cr_arena_dispose(&m->arena);
     *m = (model){ 0 };
@@ -123,7 +133,7 @@ bool model_source(const cr_node *node, cr_str *out) {
 }
 
 void model_add_path(const model *m, bool output, size_t i, cr_str *out) {
-    const cr_tree *spec = output ? m->program->out_spec : m->program->in_spec;
+    const cr_tree *spec = output ? m->out_spec : m->in_spec;
     if (!spec || i >= cr_tree_root(spec)->nleaves) return;
     if (output) {
         cr_tree_leaf_path(spec, "result", (uint32_t)i, out);

@@ -1,4 +1,4 @@
-/* model.h: an exported program as the commands see it: flat, named inputs and outputs.
+/* model.h: an exported program, or a method of a compiled library, as the commands see it: flat, named inputs and outputs.
  *
  * Inputs go by the names of their placeholders, in the order of the call structure's leaves; outputs are out0, out1, ... in
  * that order. A None or a text keeps its number, but is left out of array files. */
@@ -6,6 +6,7 @@
 #define CR_CLI_MODEL_H
 
 #include "cli/cli.h"
+#include "emit/loader.h"
 #include "export/program.h"
 
 typedef struct model_slot {
@@ -20,16 +21,23 @@ typedef struct model_slot {
 } model_slot;
 
 typedef struct model {
-    cr_program *program;
-    cr_env *env;
+    cr_program *program;      /* of an archive, else NULL */
+    cr_library *library;      /* of a compiled library, else NULL */
+    int32_t method;           /* of the library */
+    cr_env *env;              /* retained */
+    cr_tree *in_spec, *out_spec; /* retained; NULL: not known */
     cr_arena arena;
     model_slot *inputs, *outputs;
     size_t ninputs, noutputs;
+    const cr_symbol_range *ranges; /* dynamic sizes */
+    size_t nranges;
 } model;
 
-/* `name`: which program, NULL: the only one or "model". */
+/* An archive or a compiled library. `name`: which program or method, NULL: the only one, "model" or "forward". `flags`: CR_LOAD_*, for archives. */
 CR_NODISCARD cr_status model_open(model *m, const char *path, const char *name, int flags);
 void model_dispose(model *m);
+/* model_library.c: the library's part of model_open. */
+CR_NODISCARD cr_status model_open_library(model *m, const char *path, const char *name);
 
 const char *slot_type(const model_slot *s); /* "float32", "int", "none": as info shows it */
 /* "[s77, 3]"; "" for what is no tensor. */

@@ -1,4 +1,4 @@
-/* run.c: `cresset run`: a program on arrays.
+/* run.c: `cresset run`: a program or a compiled library on arrays.
  *
  * All sets of inputs go through one instance in order, so that buffers that a call changes are seen by the next one. A set
  * is read, run and written before the next is read. */
@@ -16,7 +16,7 @@ static const cli_option options[] = {
     { .name = "output", .letter = 'o', .kind = CLI_TEXT, .value = "FILE", .files = "npz npy", .help = "write out0, out1, ... to a .npz; %d in it: the call's number" },
     { .name = "seed", .kind = CLI_NUMBER, .value = "N", .help = "as torch.manual_seed(N) before each call; seeds --random too" },
     { .name = "threads", .kind = CLI_NUMBER, .value = "N", .help = "threads to compute with (default: all cores)" },
-    { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program, where the archive holds several" },
+    { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program or method, where there are several" },
     { .name = "check", .kind = CLI_FLAG, .help = "verify every checksum first, those of the weights too" },
     { .name = "time", .kind = CLI_FLAG, .help = "say on standard error how long loading and each call took" },
     { .name = NULL },
@@ -84,18 +84,41 @@ static void tell_time(const work *w, const char *what, double begin) {
     if (w->time) cli_warn("%s took %.3f ms", what, (cli_seconds() - begin) * 1e3);
 }
 
-static cr_status run_set(model *m, cr_module *module, const work *w, size_t i) {
+/* What runs: the interpreter, or the code of a library. */
+typedef struct runner { cr_module *module; cr_native *native; int32_t method; } runner;
+
+static cr_status runner_init(runner *r, const model *m, const work *w) {
+    *r = (runner){ .method = m->method };
+    if (m->library) return cr_native_create(m->library, (int)w->threads, NULL, &r->native);
+    return cr_module_create(m->program, CR_MODULE_SHARED, &r->module);
+}
+
+static void runner_dispose(runner *r) {
+    cr_module_release(r->module);
+    cr_native_release(r->native);
+}
+
+static void runner_seed(const runner *r, uint64_t seed) {
+    if (r->native) cr_native_seed(r->native, seed);
+    else rt_generator_manual_seed(cr_default_generator(), seed);
+}
+
+static cr_status runner_run(const runner *r, const input_set *set, cr_arg *results, size_t n) {
+    return r->native ? cr_native_run(r->native, r->method, set->args, set->n, results, n) : cr_module_run(r->module, set->args, set->n, results, n);
+}
+
+static cr_status run_set(model *m, const runner *r, const work *w, size_t i) {
     input_set set = { 0 };
-    size_t n = cr_module_result_count(module);
+    size_t n = m->noutputs;
     cr_arg *results = cr_calloc(n + 1, sizeof *results);
     if (!results) return CR_ENOMEM;
     double begin = cli_seconds();
     cr_status status = read_inputs(m, w, i, &set);
     if (status) goto out;
     tell_time(w, "reading the inputs", begin);
-    if (w->seeded) rt_generator_manual_seed(cr_default_generator(), w->seed);
+    if (w->seeded) runner_seed(r, w->seed);
     begin = cli_seconds();
-    status = cr_module_run(module, set.args, set.n, results, n);
+    status = runner_run(r, &set, results, n);
     if (status) {
         if (w->nfiles > 1) status = cr_error_context(status, "%s", w->files[i]);
         if (w->random) cli_hint("random numbers do not suit every program: try --example or --inputs");
@@ -115,32 +138,34 @@ out:
 static cr_status run(const cli_call *call) {
     work w = { 0 };
     model m;
-    cr_module *module = NULL;
+    runner r = { 0 };
     double begin = cli_seconds();
     CR_TRY(read_command(call, &w));
     CR_TRY(model_open(&m, cli_operand(call, 0), cli_text(call, "name"), w.check ? CR_LOAD_CHECK : 0));
-    cr_status status = cr_module_create(m.program, CR_MODULE_SHARED, &module);
-    if (status == CR_EUNSUPPORTED) cli_hint("'cresset info %s' lists them", cli_operand(call, 0));
+    cr_status status = runner_init(&r, &m, &w);
+    if (status == CR_EUNSUPPORTED && m.program) cli_hint("'cresset info %s' lists them", cli_operand(call, 0));
     if (status) goto out;
     tell_time(&w, "loading", begin);
-    for (size_t i = 0; i < w.sets && !status; i++) status = run_set(&m, module, &w, i);
+    for (size_t i = 0; i < w.sets && !status; i++) status = run_set(&m, &r, &w, i);
 out:
-    cr_module_release(module);
+    runner_dispose(&r);
     model_dispose(&m);
     return status;
 }
 
 const cli_command cli_run = {
     .name = "run",
-    .summary = "runs a program on .npy and .npz arrays",
+    .summary = "runs a program or a compiled library on .npy and .npz arrays",
     .operands = "FILE",
     .least = 1,
     .most = 1,
-    .files = "pt2",
+    .files = "pt2 so",
     .options = options,
-    .text = "Runs a program. Inputs go by the names that 'cresset info' shows; outputs are out0, out1,\n"
-            "... in order. Without -o a line about each output is printed.",
+    .text = "Runs a program, or a library that 'cresset compile' made of one. Inputs go by the names\n"
+            "that 'cresset info' shows; outputs are out0, out1, ... in order. Without -o a line about\n"
+            "each output is printed.",
     .examples = "  cresset run model.pt2 --input x=x.npy -o out.npz\n"
+                "  cresset run libmodel.so --random --time\n"
                 "  cresset run model.pt2 --inputs a.npz --inputs b.npz -o out_%d.npz\n",
     .run = run,
 };

@@ -261,12 +261,11 @@ static cr_status describe_value(lowering *w, const cr__method *m, const char *na
     return describe_dims(w, m, meta, &out->dims);
 }
 
-static cr_status describe_constant(lowering *w, const cr_input_spec *in, cresset_value_info *out) {
-    if (!in->is_constant) return CR_OK;
+static cr_status describe_constant(lowering *w, const cr_arg *value, cresset_value_info *out) {
     cr_str text;
     cr_str_init(&text);
-    cr_arg_print(NULL, &in->constant, &text);
-    out->constant = cr_arena_strdup(&w->l->arena, in->constant.kind == CR_ARG_NONE ? "None" : cr_str_get(&text));
+    cr_arg_print(NULL, value, &text);
+    out->constant = cr_arena_strdup(&w->l->arena, value->kind == CR_ARG_NONE ? "None" : cr_str_get(&text));
     cr_str_dispose(&text);
     return out->constant ? CR_OK : CR_ENOMEM;
 }
@@ -289,7 +288,7 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
     for (size_t i = 0; i < p->ninputs; i++) {
         if (p->inputs[i].kind != CR_INPUT_USER || k >= m->inputs.n) continue;
         CR_TRY(describe_value(w, m, p->inputs[i].name, m->inputs.at[k].kind, cr_graph_value(m->g, values[k])->meta, &in[k]));
-        CR_TRY(describe_constant(w, &p->inputs[i], &in[k]));
+        if (p->inputs[i].is_constant) CR_TRY(describe_constant(w, &p->inputs[i].constant, &in[k]));
         k++;
     }
     const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
@@ -299,7 +298,9 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
         const cr_arg *a = &output->args[i];
         char name[32];
         snprintf(name, sizeof name, "out%zu", o);
-        CR_TRY(describe_value(w, m, name, m->outputs.at[o].kind, a->kind == CR_ARG_VALUE ? cr_graph_value(m->g, (uint32_t)a->u.i)->meta : NULL, &results[o]));
+        const char *given = p->outputs[i].name && *p->outputs[i].name ? p->outputs[i].name : name;
+        CR_TRY(describe_value(w, m, given, m->outputs.at[o].kind, a->kind == CR_ARG_VALUE ? cr_graph_value(m->g, (uint32_t)a->u.i)->meta : NULL, &results[o]));
+        if (a->kind != CR_ARG_VALUE) CR_TRY(describe_constant(w, a, &results[o]));
         o++;
     }
     *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, p->name && strcmp(p->name, "model") ? p->name : "forward"), .inputs = in, .outputs = results,
