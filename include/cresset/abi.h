@@ -100,7 +100,8 @@ typedef struct cresset_api {
     const char *name, *id;     /* the model's name; a digest of program and weights */
     const cresset_method_info *methods;
     int32_t nmethods;
-    const cresset_state_info *state; /* parameters and buffers by name */
+    const cresset_state_info *state; /* buffers that runs change, and parameters and buffers that are stored as they were: one that
+                                      * compilation folded or packed into something else is not here, and get_state does not know it */
     int32_t nstate;
     const char *target;        /* "x86-64", "x86-64+avx512", ... */
     int (*create)(const struct cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room);

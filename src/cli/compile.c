@@ -56,7 +56,7 @@ static cr_status run(const cli_call *call) {
     if (!path) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
     CR_TRY(options_of(call, &options));
     cr_status status = load_all(call, programs, n);
-    if (!status) status = cr_lower(programs, n, &lowered);
+    if (!status) status = cr_lower(programs, n, NULL, &lowered);
     size_t length = strlen(path);
     bool source = length > 2 && !strcmp(path + length - 2, ".c");
     if (!status) status = source ? write_c(lowered, path, &options) : cr_emit_library(lowered, path, &options);

@@ -1,7 +1,7 @@
 /* lower.h: exported programs as the tables of a compiled model.
  *
  *     cr_lowered *l;
- *     CR_TRY(cr_lower(&program, 1, &l));       -- decomposes, plans memory, makes steps
+ *     CR_TRY(cr_lower(&program, 1, NULL, &l)); -- runs the passes, plans memory, makes steps
  *     l->model ...                             -- run here, or printed as C by src/emit
  *     cr_lowered_release(l);
  *
@@ -11,6 +11,7 @@
 #define CR_LOWER_H
 
 #include "export/program.h"
+#include "passes/passes.h"
 #include "runtime/rt_model.h"
 
 /* A stretch of the weights: bytes at `data`, which stay valid as long as the lowered programs. */
@@ -25,10 +26,16 @@ typedef struct cr_lowered {
     cr_program **programs;     /* retained */
     size_t nprograms;
     CR_VEC(cr_tensor *) made;  /* constants that lowering made; owned */
+    CR_VEC(cr_graph *) graphs; /* after all passes: they own the constants that passes made */
 } cr_lowered;
 
-/* The programs become the methods of one model, in order; weights with the same bytes are stored once. */
-CR_NODISCARD cr_status cr_lower(cr_program *const *programs, size_t n, cr_lowered **out);
+/* Who watches the passes (cr_pass_run); NULL: nobody. */
+typedef struct cr_lower_options {
+    cr_status (*after)(void *user, const cr_pass *pass, const cr_graph *g, double seconds);
+    void *user;
+} cr_lower_options;
+/* The programs become the methods of one model, in order; weights with the same bytes are stored once. `options` may be NULL. */
+CR_NODISCARD cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out);
 void cr_lowered_release(cr_lowered *l); /* NULL is legal */
 /* All weights in one block of l->model.weight_bytes bytes; free with cr_free. */
 CR_NODISCARD cr_status cr_lowered_weights(const cr_lowered *l, uint8_t **out);

@@ -1,19 +1,29 @@
 /* program.c: exported programs as the methods of one model.
  *
- * A parameter or buffer that no run changes is a weight; one that runs change is state, copied per instance. User outputs
+ * A parameter or buffer that no run of any method changes is a constant of the graph: passes may fold or pack it, and it can be
+ * read by name afterwards only if its memory is stored as it was. One that runs change is state, copied per instance. User outputs
  * that share memory with an input, a weight or state are copied before mutations are written back, so that they are what
  * the functional program says. */
 #include "lower/build.h"
-#include "passes/passes.h"
 
 #include <stdio.h>
 
 typedef struct lowering {
     cr_lowered *l;
+    const cr_lower_options *options;
     cr__weights weights;
+    cr_map changing; /* names of what some method changes */
     CR_VEC(rt_state) states;
     CR_VEC(cresset_state_info) infos;
 } lowering;
+
+/* A program on its way through the passes: what is left of its signature. */
+typedef struct method_program {
+    const cr_program *p;
+    cr_tensor **frozen;          /* per input of the program: the constant it became, or NULL */
+    const cr_input_spec **inputs; /* of the graph's placeholders, in order */
+    size_t ninputs;
+} method_program;
 
 /* ---- what is written ---- */
 
@@ -49,6 +59,38 @@ static bool is_mutated(const cr_program *p, const cr_input_spec *in) {
     for (size_t i = 0; i < p->noutputs; i++)
         if (is_mutation(&p->outputs[i]) && p->outputs[i].target && in->target && !strcmp(p->outputs[i].target, in->target)) return true;
     return false;
+}
+
+static bool is_state(const cr_input_spec *in) { return in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT; }
+
+/* Names of state that this program changes, as far as its signature and its ops' schemas tell. */
+static cr_status find_changing(lowering *w, const cr_program *p) {
+    storages written = { 0 };
+    size_t i = 0;
+    cr_status status = find_written(p->graph, &written);
+    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && !status && i < p->ninputs; n = cr_graph_next(p->graph, n)) {
+        const cr_node *node = cr_graph_node(p->graph, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_input_spec *in = &p->inputs[i++];
+        const cr_meta *meta = cr_graph_value(p->graph, node->first)->meta;
+        if (is_state(in) && in->target && (is_mutated(p, in) || (meta && contains(&written, meta->storage)))) status = cr_map_put_str(&w->changing, in->target, 1);
+    }
+    cr_vec_dispose(&written);
+    return status;
+}
+
+static bool is_changing(const lowering *w, const cr_input_spec *in) { return in->target && cr_map_find_str(&w->changing, in->target, NULL); }
+
+/* What may become a constant: state that nobody changes and that shares no memory with what somebody does. */
+static void find_frozen(const lowering *w, method_program *mp) {
+    const cr_program *p = mp->p;
+    for (size_t i = 0; i < p->ninputs; i++)
+        if (is_state(&p->inputs[i]) && !is_changing(w, &p->inputs[i])) mp->frozen[i] = cr_program_tensor(p, p->inputs[i].target);
+    for (size_t i = 0; i < p->ninputs; i++) {
+        const cr_tensor *t = is_state(&p->inputs[i]) && is_changing(w, &p->inputs[i]) ? cr_program_tensor(p, p->inputs[i].target) : NULL;
+        for (size_t k = 0; t && k < p->ninputs; k++)
+            if (mp->frozen[k] && mp->frozen[k]->storage == t->storage) mp->frozen[k] = NULL;
+    }
 }
 
 /* ---- state ---- */
@@ -143,23 +185,23 @@ static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t 
     return cr_vec_push(&m->inputs, in);
 }
 
-static cr_status lower_inputs(lowering *w, cr__method *m, const cr_program *p, uint32_t *values) {
+static cr_status lower_inputs(lowering *w, cr__method *m, const method_program *mp, uint32_t *values) {
     storages written = { 0 };
     cr_status status = find_written(m->g, &written);
     size_t i = 0;
     for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE && !status; n = cr_graph_next(m->g, n)) {
         const cr_node *node = cr_graph_node(m->g, n);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
-        if (i >= p->ninputs) {
+        if (i >= mp->ninputs) {
             status = CR_FAIL(CR_EVALUE, "the graph has more inputs than the signature");
             break;
         }
-        const cr_input_spec *in = &p->inputs[i++];
+        const cr_input_spec *in = mp->inputs[i++];
         if (in->kind == CR_INPUT_USER) {
             values[m->inputs.n] = node->first;
             status = lower_input(m, in, node->first);
-        } else if (in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT) {
-            status = lower_state(w, m, p, in, node->first, &written);
+        } else if (is_state(in)) {
+            status = lower_state(w, m, mp->p, in, node->first, &written);
         } else if (in->kind != CR_INPUT_TOKEN) {
             status = CR_FAIL(CR_EUNSUPPORTED, "input '%s' is a script object", in->name);
         }
@@ -180,12 +222,12 @@ static cr_status input_window(cr__method *m, const cr_program *p, const uint32_t
     return CR_FAIL(CR_EVALUE, "an output mutates the input '%s', which there is not", o->target);
 }
 
-static cr_status state_window(cr__method *m, const cr_program *p, const cr_output_spec *o, int32_t *out) {
+static cr_status state_window(cr__method *m, const method_program *mp, const cr_output_spec *o, int32_t *out) {
     size_t i = 0;
     for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
         const cr_node *node = cr_graph_node(m->g, n);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
-        const cr_input_spec *in = &p->inputs[i++];
+        const cr_input_spec *in = mp->inputs[i++];
         if (in->target && in->kind != CR_INPUT_USER && !strcmp(in->target, o->target)) return *out = m->window[node->first], CR_OK;
     }
     return CR_FAIL(CR_EVALUE, "an output mutates '%s', which there is not", o->target);
@@ -215,7 +257,8 @@ static cr_status save_sources(cr__method *m, const cr_program *p, const cr_node 
     return CR_OK;
 }
 
-static cr_status lower_outputs(cr__method *m, const cr_program *p, const uint32_t *values) {
+static cr_status lower_outputs(cr__method *m, const method_program *mp, const uint32_t *values) {
+    const cr_program *p = mp->p;
     const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
     if (output->nargs != p->noutputs) return CR_FAIL(CR_EVALUE, "the graph has %u outputs, the signature %zu", output->nargs, p->noutputs);
     for (size_t i = 0; i < p->noutputs; i++)
@@ -223,7 +266,7 @@ static cr_status lower_outputs(cr__method *m, const cr_program *p, const uint32_
     CR_TRY(save_sources(m, p, output));
     for (size_t i = 0; i < p->noutputs; i++) {
         int32_t to = -1;
-        if (is_mutation(&p->outputs[i])) CR_TRY(state_window(m, p, &p->outputs[i], &to));
+        if (is_mutation(&p->outputs[i])) CR_TRY(state_window(m, mp, &p->outputs[i], &to));
         else if (p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION) CR_TRY(input_window(m, p, values, &p->outputs[i], &to));
         else continue;
         CR_TRY(write_back(m, &output->args[i], to));
@@ -312,10 +355,11 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
 
 /* ---- methods ---- */
 
-static cr_status lower_method(lowering *w, cr__method *m, const cr_program *p, cresset_method_info *info, rt_method **out) {
+static cr_status lower_method(lowering *w, cr__method *m, const method_program *mp, cresset_method_info *info, rt_method **out) {
+    const cr_program *p = mp->p;
     uint32_t *values = cr_arena_alloc(&w->l->arena, (p->ninputs + 1) * sizeof *values);
     if (!values) return CR_ENOMEM;
-    CR_TRY(lower_inputs(w, m, p, values));
+    CR_TRY(lower_inputs(w, m, mp, values));
     CR_TRY(cr__check_all_sizes(m, values));
     for (size_t i = 0; i < m->inputs.n; i++) {
         if (m->inputs.at[i].kind != CRESSET_TENSOR) continue;
@@ -327,24 +371,59 @@ static cr_status lower_method(lowering *w, cr__method *m, const cr_program *p, c
     }
     CR_TRY(cr__check_conditions(m));
     CR_TRY(cr__lower_nodes(m));
-    CR_TRY(lower_outputs(m, p, values));
+    CR_TRY(lower_outputs(m, mp, values));
     CR_TRY(describe(w, m, p, values, info));
     return cr__method_finish(m, out);
 }
 
-static cr_status lower_program(lowering *w, cr_program *p, cresset_method_info *info, const rt_method **out) {
+/* The program's graph after all passes; its constants live as long as what is lowered. */
+static cr_status run_passes(lowering *w, method_program *mp, cr_graph **out) {
+    const cr_program *p = mp->p;
+    const char **names = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *names);
+    mp->frozen = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *mp->frozen);
+    mp->inputs = cr_arena_calloc(&w->l->arena, p->ninputs + 1, sizeof *mp->inputs);
+    if (!names || !mp->frozen || !mp->inputs) return CR_ENOMEM;
+    for (size_t i = 0; i < p->ninputs; i++) names[i] = p->inputs[i].target;
+    find_frozen(w, mp);
+    cr_pass_run run = { .frozen = mp->frozen, .names = names, .nfrozen = p->ninputs };
+    if (w->options) run.after = w->options->after, run.user = w->options->user;
+    CR_TRY(cr_vec_reserve(&w->l->graphs, w->l->graphs.n + 1));
+    CR_TRY(cr_pipeline_native(&run, p->graph, out));
+    w->l->graphs.at[w->l->graphs.n++] = *out;
+    for (size_t i = 0; i < p->ninputs; i++)
+        if (!mp->frozen[i]) mp->inputs[mp->ninputs++] = &p->inputs[i];
+    return CR_OK;
+}
+
+static cr_status lower_program(lowering *w, method_program *mp, cresset_method_info *info, const rt_method **out) {
+    const cr_program *p = mp->p;
     cr_graph *g = NULL;
     cr__method m;
     rt_method *method = NULL;
     if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)", p->unsupported[0], p->nunsupported);
-    CR_TRY(cr_pass_decompose(p->graph, cr_stop_at_kernels, NULL, &g));
+    CR_TRY(run_passes(w, mp, &g));
     cr_status status = cr__method_init(&m, w->l, &w->weights, g);
-    if (!status) status = lower_method(w, &m, p, info, &method);
+    if (!status) status = lower_method(w, &m, mp, info, &method);
     cr__method_dispose(&m);
-    cr_graph_release(g);
     if (status) return status;
     method->info = info;
     *out = method;
+    return CR_OK;
+}
+
+/* Constants whose memory is stored as it was can be read by name; those that were folded into others are gone. */
+static cr_status name_constants(lowering *w, const method_program *mp) {
+    const cr_program *p = mp->p;
+    for (size_t i = 0; i < p->ninputs; i++) {
+        const cr_tensor *t = mp->frozen[i];
+        int32_t index;
+        if (!t) continue;
+        for (size_t k = 0; k < w->states.n; k++)
+            if (w->states.at[k].is_mutable && !strcmp(w->states.at[k].name, p->inputs[i].target))
+                return CR_FAIL(CR_EUNSUPPORTED, "one method changes '%s' in a way that the others could not know of; compile it alone", p->inputs[i].target);
+        uint64_t id = t->storage->id;
+        if (cr_map_find(&w->weights.by_storage, &id, sizeof id, NULL)) CR_TRY(add_state(w, p->inputs[i].target, t, false, &index));
+    }
     return CR_OK;
 }
 
@@ -353,11 +432,15 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     cresset_method_info *infos = cr_arena_calloc(&l->arena, n + 1, sizeof *infos);
     const rt_method **methods = cr_arena_calloc(&l->arena, n + 1, sizeof *methods);
     l->programs = cr_arena_calloc(&l->arena, n + 1, sizeof *l->programs);
-    if (!infos || !methods || !l->programs) return CR_ENOMEM;
+    method_program *all = cr_arena_calloc(&l->arena, n + 1, sizeof *all);
+    if (!infos || !methods || !l->programs || !all) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) CR_TRY(find_changing(w, programs[i]));
     for (size_t i = 0; i < n; i++) {
         cr_program_retain(l->programs[l->nprograms++] = programs[i]);
-        CR_TRY(lower_program(w, programs[i], &infos[i], &methods[i]));
+        all[i].p = programs[i];
+        CR_TRY(lower_program(w, &all[i], &infos[i], &methods[i]));
     }
+    for (size_t i = 0; i < n; i++) CR_TRY(name_constants(w, &all[i]));
     l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "", w->weights.all.n * sizeof *l->weights);
     l->nweights = w->weights.all.n;
     rt_state *states = cr_arena_copy(&l->arena, w->states.at ? (const void *)w->states.at : "", w->states.n * sizeof *states);
@@ -369,15 +452,17 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     return CR_OK;
 }
 
-cr_status cr_lower(cr_program *const *programs, size_t n, cr_lowered **out) {
+cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out) {
     if (!n) return CR_FAIL(CR_EVALUE, "there is no program to lower");
     cr_lowered *l = cr_calloc(1, sizeof *l);
     if (!l) return CR_ENOMEM;
     cr_arena_init(&l->arena);
-    lowering w = { .l = l, .weights = { .l = l } };
+    lowering w = { .l = l, .options = options, .weights = { .l = l } };
     cr_map_init(&w.weights.by_storage);
+    cr_map_init(&w.changing);
     cr_status status = lower_all(&w, programs, n);
     cr_map_dispose(&w.weights.by_storage);
+    cr_map_dispose(&w.changing);
     cr_vec_dispose(&w.weights.all);
     cr_vec_dispose(&w.states);
     cr_vec_dispose(&w.infos);
@@ -393,6 +478,8 @@ void cr_lowered_release(cr_lowered *l) {
     if (!l) return;
     for (size_t i = 0; i < l->nprograms; i++) cr_program_release(l->programs[i]);
     for (size_t i = 0; i < l->made.n; i++) cr_tensor_release(l->made.at[i]);
+    for (size_t i = 0; i < l->graphs.n; i++) cr_graph_release(l->graphs.at[i]);
+    cr_vec_dispose(&l->graphs);
     cr_vec_dispose(&l->made);
     cr_arena_dispose(&l->arena);
     cr_free(l);

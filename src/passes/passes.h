@@ -1,10 +1,52 @@
 /* passes.h: graph passes. Each takes a graph it does not change and gives a new one over the same environment. What a size
- * had to be for a decision is in the environment's conditions afterwards. */
+ * had to be for a decision is in the environment's conditions afterwards. docs/passes.md says what each pass does.
+ *
+ * A pass that replaces nodes is a *rule*: a function that sees every call in order, with its arguments already in terms of
+ * the new graph, and either leaves it (it is copied) or says what its results are. The walk around it (rewrite.c) drops what
+ * nothing needs, keeps names and origins, and infers again only where an argument came out otherwise than it was.
+ *
+ *     static cr_status double_negation(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+ *         const cr_node *inner = cr_op_is(node->op, "aten::neg") ? cr_rewrite_producer(w, &args[0], "aten::neg") : NULL;
+ *         if (!inner) return CR_OK;
+ *         *done = true;
+ *         return cr_rewrite_result(w, node, 0, inner->args[0]);
+ *     }
+ *     CR_TRY(cr_rewrite(run, g, double_negation, NULL, &out));
+ *
+ * Writes: a value whose storage some node of the graph writes to is *unstable*. A rule is not even shown a call that has such
+ * an argument or result, and cr_rewrite_producer does not look through one, so that rules need not think of mutation. */
 #ifndef CR_PASSES_H
 #define CR_PASSES_H
 
 #include "graph/graph.h"
 
+/* ---- the pipeline ---- */
+struct cr_pass;
+/* One journey through the passes: what they may know, and who watches. Zero is a good start. */
+typedef struct cr_pass_run {
+    /* One per placeholder: the tensor that it is in every run, or NULL. The graph may write to it all the same: freeze then leaves
+     * the placeholder where it is, and puts NULL here. `names`: as the constants are to be called. */
+    cr_tensor **frozen;
+    const char *const *names;
+    size_t nfrozen;
+    /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
+    cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
+    void *user;
+} cr_pass_run;
+/* `letter` is what `--dump` calls it. */
+typedef struct cr_pass { char letter; const char *name; cr_status (*run)(cr_pass_run *run, const cr_graph *g, cr_graph **out); } cr_pass;
+/* All passes that native code goes through, in order. A pass may stand there twice. */
+const cr_pass *cr_pass_at(size_t i); /* NULL past the last */
+const cr_pass *cr_pass_find(const char *name);
+CR_NODISCARD cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+
+/* ---- single passes: the pipeline's, and those with arguments of their own ---- */
+/* Placeholders of which run->frozen has the tensor become constants unless the graph writes to that memory; the others stay, in order. */
+CR_NODISCARD cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Calls that nothing needs go; what writes, draws random numbers, checks or finds a size from data stays. */
+CR_NODISCARD cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Calls on constants become constants, unless the result is larger than what it is made of and than 64 KB. */
+CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
  * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place and out forms of a composite op
  * become its functional form and a copy_. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED
@@ -13,5 +55,40 @@ typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
 /* Stops at everything that a kernel, a pointwise text or a view computes: what runs without further ado. */
 bool cr_stop_at_kernels(const cr_op *op, void *user);
+
+/* ---- rewriting: what rules are made of ---- */
+typedef struct cr_rewriter cr_rewriter;
+/* `node`: of the old graph. `args`: its arguments in the new one (values, numbers, lists). Sets *done when it has given every
+ * visible result that is used. The calls that it makes are the new graph's from then on; what it did not need dies later. */
+typedef cr_status cr_rewrite_fn(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done);
+/* `user` is the rule's own. Subgraphs are rewritten by the same rule, each in a walk of its own, with the same `user`. */
+CR_NODISCARD cr_status cr_rewrite(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out);
+void *cr_rewrite_user(const cr_rewriter *w);
+cr_graph *cr_rewrite_graph(const cr_rewriter *w); /* the new graph, as far as it is */
+const cr_graph *cr_rewrite_source(const cr_rewriter *w); /* the old one */
+
+static inline bool cr_op_is(const cr_op *op, const char *name) { return !strcmp(op->name, name); }
+static inline bool cr_arg_is_int(const cr_arg *a, int64_t i) { return a->kind == CR_ARG_INT && a->u.i == i; }
+/* The meta of a tensor value of the new graph, else NULL. */
+const cr_meta *cr_rewrite_meta(const cr_rewriter *w, const cr_arg *a);
+/* The call that makes the value; NULL when it is no call, another op (`name` NULL: any), or one that may not be looked
+ * through because something it reads is written to. Its arguments are the new graph's. */
+const cr_node *cr_rewrite_producer(const cr_rewriter *w, const cr_arg *a, const char *name);
+/* Which of its node's results the value is. */
+uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a);
+/* Does the call being rewritten alone use it (counting what is still to come)? Only whether a rewrite pays depends on this. */
+bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a);
+/* The tensor behind a value that is a constant (borrowed); NULL: it is none. */
+cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a);
+/* A constant of the new graph for the tensor, which is retained; `name` is a wish. The same tensor again gives the same value. */
+CR_NODISCARD cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t, cr_arg *out);
+/* Appends a call by its full name: `n` leading arguments, the others default; its first result. */
+CR_NODISCARD cr_status cr_rewrite_call(cr_rewriter *w, const char *op, const cr_arg *args, size_t n, cr_arg *out);
+/* The same with all arguments and all results (as a cr_emitter gives them). */
+CR_NODISCARD cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* The i-th value of the old node is this from here on: a value of the new graph, or a number for a number. */
+CR_NODISCARD cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value);
+/* Nothing is written, drawn, checked or found out: the same arguments give the same results. */
+bool cr_op_is_pure(const cr_op *op);
 
 #endif

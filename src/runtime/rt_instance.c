@@ -210,7 +210,7 @@ static const rt_state *find_state(const cresset_instance *m, const char *name, i
 int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
     int32_t i = 0;
     const rt_state *s = m ? find_state(m, name, &i) : NULL;
-    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the model has no parameter or buffer '%s'", name ? name : "(null)");
+    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
     if (!data || capacity < s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name, (unsigned long long)s->bytes, data ? capacity : 0);
     pthread_mutex_lock(&m->lock);
     memcpy(data, m->state[i] ? m->state[i] : m->weights + s->offset, s->bytes);
@@ -221,7 +221,7 @@ int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t c
 int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
     int32_t i = 0;
     const rt_state *s = m ? find_state(m, name, &i) : NULL;
-    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the model has no parameter or buffer '%s'", name ? name : "(null)");
+    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
     if (!m->state[i]) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
     if (!data || size != s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name, (unsigned long long)s->bytes, data ? size : 0);
     pthread_mutex_lock(&m->lock);

@@ -6,7 +6,7 @@
  *     # expect:
  *     f32[2] = [2.0, 4.0]
  *
- * The command of the `run:` line (see `commands`) makes a text from the graph; it must be what stands below `expect:`. A
+ * The command of the `run:` line (see `commands`; else the name of a pass) makes a text from the graph; it must be what stands below `expect:`. A
  * failure of the library is a text, too: "error: CODE: message". Whatever the command, a graph that parses must print to
  * a text that parses to an equal graph, and its copy must be equal. `--update` writes what comes out. */
 #include "graph/internal.h"
@@ -148,6 +148,34 @@ out:
     return status;
 }
 
+/* The pass of that name. `run: freeze w b`: the placeholders that stand for the inputs, in order. */
+static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
+    const cr_pass *pass = cr_pass_find(t->command);
+    cr_graph *made = NULL, *holders[32] = { NULL };
+    cr_tensor *frozen[32] = { NULL };
+    size_t n = 0, used = 0;
+    cr_status status = CR_OK;
+    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE && cr_graph_node(g, id)->kind == CR_NODE_PLACEHOLDER && n < CR_COUNT(frozen); id = cr_graph_next(g, id), n++) {
+        char word[64];
+        snprintf(word, sizeof word, " %s ", cr_graph_node(g, id)->target);
+        char *words = cr_arena_printf((cr_arena *)&t->arena, " %s ", t->words);
+        cr_arg input;
+        if (!words) CR_TRY_OUT(CR_ENOMEM);
+        if (!strstr(words, word) || used >= t->inputs.n) continue;
+        CR_TRY_OUT(read_input(cr_graph_env(g), t->inputs.at[used], &holders[used], &input));
+        used++;
+        frozen[n] = input.u.t;
+    }
+    cr_pass_run run = { .frozen = frozen, .nfrozen = n };
+    CR_TRY_OUT(pass->run(&run, g, &made));
+    CR_TRY_OUT(cr_graph_verify(made, CR_VERIFY_METAS));
+    cr_graph_print(made, CR_PRINT_PLAIN, out);
+out:
+    cr_graph_release(made);
+    for (size_t i = 0; i < used; i++) cr_graph_release(holders[i]);
+    return status;
+}
+
 static const struct { const char *name; cr_status (*run)(const test *t, cr_graph *g, cr_str *out); } commands[] = {
     { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake }, { "decompose", do_decompose },
 };
@@ -182,12 +210,12 @@ static cr_status run_test(const test *t, cr_str *out) {
     cr_graph *g = NULL;
     size_t i = 0;
     while (i < CR_COUNT(commands) && strcmp(commands[i].name, t->command)) i++;
-    if (i == CR_COUNT(commands)) return CR_FAIL(CR_EVALUE, "there is no command '%s'", t->command);
+    if (i == CR_COUNT(commands) && !cr_pass_find(t->command)) return CR_FAIL(CR_EVALUE, "there is no command or pass '%s'", t->command);
     cr_status status = cr_graph_parse(NULL, t->graph, &g);
     if (status) return add_error(status, out);
     status = check_round_trip(g);
     if (!status) {
-        status = commands[i].run(t, g, out);
+        status = i < CR_COUNT(commands) ? commands[i].run(t, g, out) : do_pass(t, g, out);
         if (status) status = add_error(status, out);
     }
     cr_graph_release(g);

@@ -1,0 +1,18 @@
+/* internal.h: what the files of src/passes share beyond passes.h. */
+#ifndef CR_PASSES_INTERNAL_H
+#define CR_PASSES_INTERNAL_H
+
+#include "passes/passes.h"
+
+/* Sees each placeholder of the main graph; a value in *out takes its place, CR_ARG_NONE: it stays. */
+typedef cr_status cr__placeholder_fn(cr_rewriter *w, size_t index, const cr_node *node, cr_arg *out);
+/* cr_rewrite, with a say in the placeholders. */
+CR_NODISCARD cr_status cr__rewrite_with(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, cr__placeholder_fn *place, void *user, cr_graph **out);
+cr_pass_run *cr__rewrite_run(const cr_rewriter *w);
+/* Does a node of the old graph write to the old value's memory? */
+bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
+
+/* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
+CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
+
+#endif

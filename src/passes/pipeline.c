@@ -1,0 +1,48 @@
+/* pipeline.c: which passes native code goes through, in which order. docs/passes.md says what each needs and establishes. */
+#include "passes/passes.h"
+
+#include <time.h>
+
+static cr_status decompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    (void)run;
+    return cr_pass_decompose(g, cr_stop_at_kernels, NULL, out);
+}
+
+cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, NULL, NULL, out); }
+
+static const cr_pass passes[] = {
+    { 'd', "decompose", decompose },
+    { 'z', "freeze", cr_pass_freeze },
+    { 'k', "fold", cr_pass_fold },
+    { 'x', "dce", cr_pass_dce },
+};
+
+const cr_pass *cr_pass_at(size_t i) { return i < CR_COUNT(passes) ? &passes[i] : NULL; }
+
+const cr_pass *cr_pass_find(const char *name) {
+    for (size_t i = 0; i < CR_COUNT(passes); i++)
+        if (!strcmp(passes[i].name, name)) return &passes[i];
+    return NULL;
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    cr_graph *now = NULL;
+    for (size_t i = 0; i < CR_COUNT(passes); i++) {
+        double start = seconds();
+        cr_graph *next = NULL;
+        cr_status status = passes[i].run(run, now ? now : g, &next);
+        cr_graph_release(now);
+        if (status) return cr_error_context(status, "pass %s", passes[i].name);
+        now = next;
+        if (run->after) status = run->after(run->user, &passes[i], now, seconds() - start);
+        if (status) return cr_graph_release(now), status;
+    }
+    *out = now;
+    return CR_OK;
+}

@@ -1,0 +1,500 @@
+/* rewrite.c: the walk that rules share.
+ *
+ * The new graph is written in the old one's order. A call that no rule takes is copied with the metas it had, which is cheap;
+ * only where an argument's meta came out otherwise is it inferred again, so that strides and aliasing stay true. What a
+ * result shares with an argument it goes on sharing.
+ *
+ * Uses: each call of the new graph counts how often its values are used by calls that are themselves used, plus the uses
+ * that old calls not yet reached will make. A call that a rule left without users gives back what it used, at once, so that
+ * "has one user" means what a reader of the finished graph would say. */
+#include "passes/internal.h"
+#include "runtime/kernels.h"
+
+typedef struct made_node { uint32_t live; bool held; } made_node;           /* per node of the new graph */
+typedef struct made_value { uint32_t uses; bool unstable; } made_value;     /* per value of the new graph */
+
+struct cr_rewriter {
+    cr_pass_run *run;
+    const cr_graph *from;
+    cr_graph *to;
+    cr_rewrite_fn *rule;
+    cr__placeholder_fn *place;
+    void *user;
+    cr_arg *map;       /* per value of `from` */
+    uint32_t *uses;    /* per value of `from` */
+    bool *needed;      /* per node id of `from` */
+    cr_map written;    /* storages of `from` */
+    cr_map constants;  /* tensor -> value of `to` + 1 */
+    CR_VEC(made_node) nodes;
+    CR_VEC(made_value) values;
+    cr_arena arena;    /* lists while a call is looked at */
+};
+
+void *cr_rewrite_user(const cr_rewriter *w) { return w->user; }
+cr_graph *cr_rewrite_graph(const cr_rewriter *w) { return w->to; }
+const cr_graph *cr_rewrite_source(const cr_rewriter *w) { return w->from; }
+cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
+
+/* ---- facts about ops ---- */
+
+static bool writes(const cr_op *op) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (op->schema.params[i].writes) return true;
+    return false;
+}
+
+static bool gives_number(const cr_op *op) {
+    for (uint16_t i = 0; i < op->schema.nreturns; i++)
+        if (op->schema.returns[i].type != CR_T_TENSOR) return true;
+    return false;
+}
+
+bool cr_op_is_pure(const cr_op *op) {
+    uint32_t effects = CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_METADATA | CR_TAG_DATA_DEPENDENT | CR_TAG_HIGHER_ORDER;
+    if (((op->tags | op->base->tags) & effects) || writes(op)) return false;
+    rt_kernel *kernel = op->base->row->kernel;
+    return !kernel || kernel == rt_k_nothing || !gives_number(op); /* item(): its symbol is used without naming it */
+}
+
+/* ---- what is written ---- */
+
+static cr_status note_written(cr_rewriter *w, const cr_arg *a) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_written(w, &a->u.list[i]));
+    if (a->kind != CR_ARG_VALUE) return CR_OK;
+    const cr_meta *meta = cr_graph_value(w->from, (uint32_t)a->u.i)->meta;
+    return meta ? cr_map_put(&w->written, &meta->storage, sizeof meta->storage, 1) : CR_OK;
+}
+
+static bool body_writes(const cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))
+        if (cr_graph_node(g, n)->kind == CR_NODE_CALL && writes(cr_graph_node(g, n)->op)) return true;
+    for (size_t i = 0; i < cr_graph_subgraph_count(g); i++)
+        if (body_writes(cr_graph_subgraph(g, i))) return true;
+    return false;
+}
+
+/* A region whose body writes may write any of its operands. */
+static bool region_writes(const cr_node *node) {
+    for (uint16_t i = 0; i < node->nargs; i++)
+        if (node->args[i].kind == CR_ARG_GRAPH && body_writes(node->args[i].u.graph)) return true;
+    return false;
+}
+
+static cr_status find_written(cr_rewriter *w) {
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
+        const cr_node *node = cr_graph_node(w->from, n);
+        if (node->kind != CR_NODE_CALL) continue;
+        bool all = (node->op->tags & CR_TAG_HIGHER_ORDER) && region_writes(node);
+        for (uint16_t i = 0; i < node->nargs; i++)
+            if (all || node->op->schema.params[i].writes) CR_TRY(note_written(w, &node->args[i]));
+    }
+    return CR_OK;
+}
+
+static bool is_written(const cr_rewriter *w, const cr_meta *meta) {
+    return w->written.n && meta && cr_map_find(&w->written, &meta->storage, sizeof meta->storage, NULL);
+}
+
+bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) { return is_written(w, cr_graph_value(w->from, value)->meta); }
+
+static bool any_written(const cr_rewriter *w, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST && any_written(w, args[i].u.list, args[i].n)) return true;
+        if (args[i].kind == CR_ARG_VALUE && is_written(w, cr_graph_value(w->from, (uint32_t)args[i].u.i)->meta)) return true;
+    }
+    return false;
+}
+
+static bool is_stable(const cr_rewriter *w, const cr_node *node) {
+    if (!w->written.n) return true;
+    if (any_written(w, node->args, node->nargs)) return false;
+    for (uint32_t i = 0; i < node->nvalues; i++)
+        if (is_written(w, cr_graph_value(w->from, node->first + i)->meta)) return false;
+    return true;
+}
+
+/* ---- what is needed ---- */
+
+static void need_value(void *user, uint32_t value) {
+    cr_rewriter *w = user;
+    w->needed[cr_graph_value(w->from, value)->node] = true;
+}
+
+static cr_status find_needed(cr_rewriter *w) {
+    CR_VEC(uint32_t) order = { 0 };
+    cr_status status = CR_OK;
+    uint32_t most = 0;
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
+        CR_TRY_OUT(cr_vec_push(&order, n));
+        most = CR_MAX(most, n);
+    }
+    w->needed = cr_arena_calloc(&w->arena, most + 1, sizeof *w->needed);
+    if (!w->needed) CR_TRY_OUT(CR_ENOMEM);
+    for (size_t i = order.n; i-- > 0;) {
+        const cr_node *node = cr_graph_node(w->from, order.at[i]);
+        bool *needed = &w->needed[order.at[i]];
+        *needed |= node->kind == CR_NODE_OUTPUT || (node->kind == CR_NODE_CALL && !cr_op_is_pure(node->op));
+        if (!*needed) continue;
+        cr_args_visit_values(node->args, node->nargs, need_value, w);
+    }
+    /* Uses by what goes do not count. */
+    w->uses = cr_arena_calloc(&w->arena, cr_graph_value_count(w->from) + 1, sizeof *w->uses);
+    if (!w->uses) status = CR_ENOMEM;
+out:
+    cr_vec_dispose(&order);
+    return status;
+}
+
+static void count_use(void *user, uint32_t value) { ((uint32_t *)user)[value]++; }
+
+static void count_uses(cr_rewriter *w) {
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n))
+        if (w->needed[n]) cr_args_visit_values(cr_graph_node(w->from, n)->args, cr_graph_node(w->from, n)->nargs, count_use, w->uses);
+}
+
+/* ---- uses in the new graph ---- */
+
+static cr_status make_room(cr_rewriter *w, uint32_t node) {
+    size_t values = cr_graph_value_count(w->to);
+    CR_TRY(cr_vec_reserve(&w->values, values));
+    CR_TRY(cr_vec_reserve(&w->nodes, node + 1u));
+    for (; w->values.n < values; w->values.n++) w->values.at[w->values.n] = (made_value){ 0 };
+    for (; w->nodes.n <= node; w->nodes.n++) w->nodes.at[w->nodes.n] = (made_node){ 0 };
+    return CR_OK;
+}
+
+static void use_one(void *user, uint32_t value);
+static void drop_one(void *user, uint32_t value);
+
+static void use(cr_rewriter *w, uint32_t value, uint32_t n) {
+    uint32_t id = cr_graph_value(w->to, value)->node;
+    if (value >= w->values.n || id >= w->nodes.n || !n) return;
+    const cr_node *node = cr_graph_node(w->to, id);
+    bool first = !w->nodes.at[id].live && !w->nodes.at[id].held;
+    w->values.at[value].uses += n;
+    w->nodes.at[id].live += n;
+    if (first) cr_args_visit_values(node->args, node->nargs, use_one, w);
+}
+
+static void drop(cr_rewriter *w, uint32_t value, uint32_t n) {
+    uint32_t id = cr_graph_value(w->to, value)->node;
+    if (value >= w->values.n || id >= w->nodes.n || !n) return;
+    const cr_node *node = cr_graph_node(w->to, id);
+    w->values.at[value].uses -= n;
+    w->nodes.at[id].live -= n;
+    if (!w->nodes.at[id].live && !w->nodes.at[id].held) cr_args_visit_values(node->args, node->nargs, drop_one, w);
+}
+
+static void use_one(void *user, uint32_t value) { use(user, value, 1); }
+static void drop_one(void *user, uint32_t value) { drop(user, value, 1); }
+
+/* A node was just made. One with effects stays, used or not. */
+static cr_status note_made(cr_rewriter *w, uint32_t node) {
+    CR_TRY(make_room(w, node));
+    const cr_node *made = cr_graph_node(w->to, node);
+    if (made->kind != CR_NODE_CALL || cr_op_is_pure(made->op)) return CR_OK;
+    if (!w->nodes.at[node].live) cr_args_visit_values(made->args, made->nargs, use_one, w);
+    w->nodes.at[node].held = true;
+    return CR_OK;
+}
+
+/* Old value `v` is `to` from here on. */
+static void bind(cr_rewriter *w, uint32_t v, cr_arg to) {
+    w->map[v] = to;
+    if (to.kind == CR_ARG_VALUE) use(w, (uint32_t)to.u.i, w->uses[v]);
+}
+
+static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+
+/* ---- what rules ask ---- */
+
+const cr_meta *cr_rewrite_meta(const cr_rewriter *w, const cr_arg *a) { return a->kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)a->u.i)->meta : NULL; }
+
+static bool reads_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST && reads_unstable(w, args[i].u.list, args[i].n)) return true;
+        if (args[i].kind == CR_ARG_VALUE && w->values.at[args[i].u.i].unstable) return true;
+    }
+    return false;
+}
+
+const cr_node *cr_rewrite_producer(const cr_rewriter *w, const cr_arg *a, const char *name) {
+    if (a->kind != CR_ARG_VALUE) return NULL;
+    const cr_node *node = cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)a->u.i)->node);
+    if (node->kind != CR_NODE_CALL || (name && !cr_op_is(node->op, name))) return NULL;
+    if (cr_graph_value(w->to, (uint32_t)a->u.i)->hidden || w->values.at[a->u.i].unstable) return NULL;
+    return reads_unstable(w, node->args, node->nargs) ? NULL : node;
+}
+
+uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a) { return (uint32_t)a->u.i - cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)a->u.i)->node)->first; }
+
+bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a) {
+    return a->kind == CR_ARG_VALUE && w->nodes.at[cr_graph_value(w->to, (uint32_t)a->u.i)->node].live <= 1;
+}
+
+cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a) {
+    if (a->kind != CR_ARG_VALUE || w->values.at[a->u.i].unstable) return NULL;
+    const cr_node *node = cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)a->u.i)->node);
+    if (node->kind != CR_NODE_GET_ATTR) return NULL;
+    cr_tensor *t = cr_graph_constant(w->to, node->target);
+    return cr_tensor_is_fake(t) ? NULL : t;
+}
+
+/* ---- what rules make ---- */
+
+static cr_status get_attr(cr_rewriter *w, const char *target, cr_tensor *t, cr_arg *out) {
+    uint32_t v;
+    CR_TRY(cr_graph_get_attr(w->to, target, &v));
+    CR_TRY(note_made(w, cr_graph_value(w->to, v)->node));
+    *out = value_arg(w->to, v);
+    return cr_map_put(&w->constants, &t, sizeof t, (uint64_t)v + 1);
+}
+
+cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t, cr_arg *out) {
+    uint64_t found;
+    if (cr_map_find(&w->constants, &t, sizeof t, &found)) return *out = value_arg(w->to, (uint32_t)found - 1), CR_OK;
+    const char *target = cr_arena_strdup(&w->arena, name);
+    for (int k = 1; target && cr_graph_constant(w->to, target); k++) target = cr_arena_printf(&w->arena, "%s_%d", name, k);
+    if (!target) return CR_ENOMEM;
+    CR_TRY(cr_graph_add_constant(w->to, target, t));
+    return get_attr(w, target, t, out);
+}
+
+cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_emitter *e = cr_graph_emitter(w->to);
+    uint32_t before = cr_graph_value_count(w->to), last = 0;
+    CR_TRY(e->call(e, op, args, results));
+    for (uint32_t v = before; v < cr_graph_value_count(w->to); v++) {
+        uint32_t node = cr_graph_value(w->to, v)->node;
+        if (v > before && node == last) continue;
+        CR_TRY(note_made(w, last = node));
+    }
+    return CR_OK;
+}
+
+cr_status cr_rewrite_call(cr_rewriter *w, const char *name, const cr_arg *args, size_t n, cr_arg *out) {
+    const cr_op *op = cr_op_find(name);
+    cr_arg all[CR_MAX_PARAMS], results[16] = { { 0 } };
+    if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+    if (n > op->schema.nparams) return CR_FAIL(CR_EVALUE, "%s takes %u arguments, not %zu", name, op->schema.nparams, n);
+    for (uint16_t i = 0; i < op->schema.nparams; i++) all[i] = i < n ? args[i] : op->schema.params[i].fallback;
+    for (uint16_t i = (uint16_t)n; i < op->schema.nparams; i++) all[i].given = CR_GIVEN_DEFAULT;
+    CR_TRY(cr_rewrite_op(w, op, all, results));
+    *out = results[0];
+    return CR_OK;
+}
+
+cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value) {
+    if (i >= node->nvalues) return CR_FAIL(CR_EVALUE, "%s has %u results", node->op->name, node->nvalues);
+    if (value.kind == CR_ARG_SYM || (value.kind == CR_ARG_INT && !cr_dim_is_plain(value.u.i))) {
+        uint32_t before = cr_graph_value_count(w->to);
+        CR_TRY(cr_graph_value_for(w->to, value.kind == CR_ARG_SYM ? value.u.sym : cr_dim_sym(cr_graph_env(w->to), value.u.i), &value));
+        for (uint32_t v = before; v < cr_graph_value_count(w->to); v++) CR_TRY(note_made(w, cr_graph_value(w->to, v)->node));
+    }
+    bind(w, node->first + i, value);
+    return CR_OK;
+}
+
+/* ---- copying ---- */
+
+static cr_status map_arg(cr_rewriter *w, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind == CR_ARG_VALUE) {
+        *to = w->map[from->u.i];
+        to->given = from->given;
+    } else if (from->kind == CR_ARG_LIST) {
+        cr_arg *items = cr_arena_alloc(&w->arena, (from->n + 1) * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < from->n; i++) CR_TRY(map_arg(w, &from->u.list[i], &items[i]));
+        to->u.list = items;
+    } else if (from->kind == CR_ARG_GRAPH) {
+        cr_graph *sub = NULL;
+        CR_TRY(cr_rewrite(w->run, from->u.graph, w->rule, w->user, &sub));
+        cr_status status = cr_graph_add_subgraph(w->to, sub); /* holds it from here on */
+        cr_graph_release(sub);
+        CR_TRY(status);
+        to->u.graph = sub;
+    }
+    return CR_OK;
+}
+
+/* Is the new argument, seen from outside, what the old one was? */
+static bool same_arg(const cr_rewriter *w, const cr_arg *from, const cr_arg *to) {
+    cr_env *env = cr_graph_env(w->to);
+    if (from->kind == CR_ARG_LIST) {
+        for (uint32_t i = 0; i < from->n; i++)
+            if (!same_arg(w, &from->u.list[i], &to->u.list[i])) return false;
+        return true;
+    }
+    if (from->kind != CR_ARG_VALUE) return true;
+    const cr_value *old = cr_graph_value(w->from, (uint32_t)from->u.i);
+    if (to->kind != CR_ARG_VALUE) return to->kind == CR_ARG_NONE ? !old->meta && old->type == CR_T_TENSOR : to->kind == CR_ARG_INT && old->expr == cr_dim_sym(env, to->u.i);
+    const cr_value *new = cr_graph_value(w->to, (uint32_t)to->u.i);
+    if (!old->meta || !new->meta) return old->meta == new->meta && old->expr == new->expr;
+    return old->meta->flags == new->meta->flags && cr_meta_equal(env, old->meta, new->meta);
+}
+
+/* The new storage of what shared `storage` with an argument; the same number when it shared none. */
+static bool find_storage(const cr_rewriter *w, const cr_arg *from, const cr_arg *to, size_t n, uint64_t storage, uint64_t *out) {
+    for (size_t i = 0; i < n; i++) {
+        if (from[i].kind == CR_ARG_LIST && find_storage(w, from[i].u.list, to[i].u.list, from[i].n, storage, out)) return true;
+        if (from[i].kind != CR_ARG_VALUE || to[i].kind != CR_ARG_VALUE) continue;
+        const cr_meta *old = cr_graph_value(w->from, (uint32_t)from[i].u.i)->meta, *new = cr_graph_value(w->to, (uint32_t)to[i].u.i)->meta;
+        if (old && new && old->storage == storage) return *out = new->storage, true;
+    }
+    return false;
+}
+
+static cr_status copy_as_it_was(cr_rewriter *w, const cr_node *node, const cr_arg *args, uint32_t *made) {
+    cr_value *values = cr_arena_alloc(&w->arena, (node->nvalues + 1) * sizeof *values);
+    if (!values) return CR_ENOMEM;
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        values[i] = *cr_graph_value(w->from, node->first + i);
+        uint64_t storage;
+        if (!values[i].meta || !find_storage(w, node->args, args, node->nargs, values[i].meta->storage, &storage) || storage == values[i].meta->storage) continue;
+        cr_meta *meta = cr_arena_copy(&w->arena, values[i].meta, sizeof *meta);
+        if (!meta) return CR_ENOMEM;
+        meta->storage = storage;
+        values[i].meta = meta;
+    }
+    return cr_graph_call_with(w->to, node->op, args, values, node->nvalues, made);
+}
+
+static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args) {
+    bool same = true;
+    uint32_t made;
+    for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
+    /* What a size from data is called must not change, and does not depend on layouts. */
+    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_op_is_pure(node->op) && !writes(node->op));
+    if (same) CR_TRY(copy_as_it_was(w, node, args, &made));
+    else CR_TRY(cr_graph_call(w->to, node->op, args, &made));
+    CR_TRY(note_made(w, made));
+    const cr_node *copy = cr_graph_node(w->to, made);
+    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = cr_graph_value(w->to, copy->first + i);
+        bind(w, node->first + i, v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
+        w->values.at[copy->first + i].unstable = is_written(w, cr_graph_value(w->from, node->first + i)->meta);
+    }
+    return CR_OK;
+}
+
+/* Results that a rule gave keep the names they had, where those are free. */
+static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_arg *to = &w->map[node->first + i];
+        const cr_value *old = cr_graph_value(w->from, node->first + i);
+        if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(w->to, old->name) != CR_NO_VALUE) continue;
+        const cr_node *maker = cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)to->u.i)->node);
+        bool own = cr_graph_find(w->from, cr_graph_value(w->to, (uint32_t)to->u.i)->name) == CR_NO_VALUE; /* no older node's name */
+        if (maker->kind == CR_NODE_CALL && own) CR_TRY(cr_graph_rename(w->to, (uint32_t)to->u.i, old->name));
+    }
+    return CR_OK;
+}
+
+/* ---- the walk ---- */
+
+static void drop_mapped(cr_rewriter *w, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST) drop_mapped(w, args[i].u.list, args[i].n);
+        else if (args[i].kind == CR_ARG_VALUE) drop(w, (uint32_t)args[i].u.i, 1);
+    }
+}
+
+static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
+    cr_arg *args = cr_arena_alloc(&w->arena, (node->nargs + 1u) * sizeof *args);
+    bool done = false;
+    if (!args) return CR_ENOMEM;
+    for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(w, &node->args[i], &args[i]));
+    if (w->rule && is_stable(w, node)) CR_TRY(w->rule(w, node, args, &done));
+    if (done) CR_TRY(keep_names(w, node));
+    else CR_TRY(copy_call(w, node, args));
+    drop_mapped(w, args, node->nargs); /* the old call's own uses; its copy counts anew */
+    return CR_OK;
+}
+
+static cr_status walk_get_attr(cr_rewriter *w, const cr_node *node) {
+    cr_arg made;
+    cr_tensor *t = cr_graph_constant(w->from, node->target);
+    uint64_t found;
+    bool unstable = is_written(w, cr_graph_value(w->from, node->first)->meta);
+    if (!unstable && cr_map_find(&w->constants, &t, sizeof t, &found)) {
+        made = value_arg(w->to, (uint32_t)found - 1);
+    } else {
+        if (!cr_graph_constant(w->to, node->target)) CR_TRY(cr_graph_add_constant(w->to, node->target, t));
+        CR_TRY(get_attr(w, node->target, t, &made));
+        w->values.at[made.u.i].unstable = unstable;
+    }
+    bind(w, node->first, made);
+    return CR_OK;
+}
+
+static cr_status walk(cr_rewriter *w) {
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
+        const cr_node *node = cr_graph_node(w->from, n);
+        if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT || !w->needed[n]) continue;
+        CR_TRY(cr_graph_set_origin(w->to, &node->origin));
+        cr_status status = node->kind == CR_NODE_GET_ATTR ? walk_get_attr(w, node) : walk_call(w, node);
+        if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(w->from, node->first)->name) : status;
+    }
+    return CR_OK;
+}
+
+static cr_status copy_placeholders(cr_rewriter *w) {
+    size_t index = 0;
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
+        const cr_node *node = cr_graph_node(w->from, n);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        const cr_value *v = cr_graph_value(w->from, node->first);
+        cr_arg other = cr_arg_none();
+        uint32_t made;
+        if (w->place) CR_TRY(w->place(w, index++, node, &other));
+        if (other.kind != CR_ARG_NONE) {
+            bind(w, node->first, other);
+            continue;
+        }
+        CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(w->to, node->target, v->meta, &made) : cr_graph_placeholder_number(w->to, node->target, (cr_type)v->type, v->expr, &made));
+        CR_TRY(note_made(w, cr_graph_value(w->to, made)->node));
+        bind(w, node->first, value_arg(w->to, made));
+        w->values.at[made].unstable = is_written(w, v->meta);
+    }
+    return CR_OK;
+}
+
+static cr_status rewrite_into(cr_rewriter *w) {
+    const cr_node *output = cr_graph_node(w->from, cr_graph_output(w->from));
+    CR_TRY(cr_graph_set_name(w->to, cr_graph_name(w->from)));
+    w->map = cr_arena_calloc(&w->arena, cr_graph_value_count(w->from) + 1, sizeof *w->map);
+    cr_arg *outputs = cr_arena_alloc(&w->arena, (output->nargs + 1u) * sizeof *outputs);
+    if (!w->map || !outputs) return CR_ENOMEM;
+    CR_TRY(find_written(w));
+    CR_TRY(find_needed(w));
+    count_uses(w);
+    CR_TRY(copy_placeholders(w));
+    CR_TRY(walk(w));
+    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(w, &output->args[i], &outputs[i]));
+    CR_TRY(cr_graph_set_origin(w->to, NULL));
+    return cr_graph_set_output(w->to, outputs, output->nargs);
+}
+
+cr_status cr__rewrite_with(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, cr__placeholder_fn *place, void *user, cr_graph **out) {
+    cr_rewriter w = { .run = run, .from = g, .rule = rule, .place = place, .user = user };
+    if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
+    CR_TRY(cr_graph_create(cr_graph_env(g), &w.to));
+    cr_arena_init(&w.arena);
+    cr_map_init(&w.written);
+    cr_map_init(&w.constants);
+    cr_status status = rewrite_into(&w);
+    cr_map_dispose(&w.written);
+    cr_map_dispose(&w.constants);
+    cr_vec_dispose(&w.nodes);
+    cr_vec_dispose(&w.values);
+    cr_arena_dispose(&w.arena);
+    if (status) return cr_graph_release(w.to), status;
+    *out = w.to;
+    return CR_OK;
+}
+
+cr_status cr_rewrite(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out) {
+    return cr__rewrite_with(run, g, rule, NULL, user, out);
+}
