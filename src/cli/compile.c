@@ -46,21 +46,54 @@ static cr_status summary(const cr_lowered *l, const char *path, double seconds) 
     return status;
 }
 
+/* ---- --dump ---- */
+
+/* One line for every pass; the graph below it where the letter was asked for. */
+static cr_status dump_pass(void *user, const cr_pass *pass, const cr_graph *g, double seconds) {
+    const char *letters = user;
+    cr_str text;
+    cr_str_init(&text);
+    cr_str_addf(&text, "# %c %s: %u nodes, %.1f ms\n", pass->letter, pass->name, cr_graph_node_count(g), seconds * 1e3);
+    if (strchr(letters, pass->letter)) cr_graph_print(g, CR_PRINT_PLAIN, &text);
+    cr_status status = cr_str_status(&text);
+    if (!status) status = cli_print(&text);
+    cr_str_dispose(&text);
+    return status;
+}
+
+static cr_status check_letters(const char *letters) {
+    for (const char *c = letters; *c; c++) {
+        cr_str known;
+        cr_str_init(&known);
+        bool found = false;
+        for (size_t i = 0; cr_pass_at(i); i++) {
+            found |= cr_pass_at(i)->letter == *c;
+            cr_str_addf(&known, "%s%c %s", i ? ", " : "", cr_pass_at(i)->letter, cr_pass_at(i)->name);
+        }
+        cr_status status = found ? CR_OK : cli_misuse("--dump: there is no pass '%c'; the passes: %s", *c, cr_str_get(&known));
+        cr_str_dispose(&known);
+        CR_TRY(status);
+    }
+    return CR_OK;
+}
+
 static cr_status run(const cli_call *call) {
-    const char *path = cli_text(call, "output");
+    const char *path = cli_text(call, "output"), *letters = cli_text(call, "dump");
+    const cr_lower_options lower = { letters ? dump_pass : NULL, (void *)letters };
     cr_emit_options options;
     cr_program *programs[64] = { NULL };
     cr_lowered *lowered = NULL;
     size_t n = call->operands.n;
     double start = cli_seconds();
-    if (!path) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
+    if (letters) CR_TRY(check_letters(letters));
+    if (!path && !letters) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
     CR_TRY(options_of(call, &options));
     cr_status status = load_all(call, programs, n);
-    if (!status) status = cr_lower(programs, n, NULL, &lowered);
-    size_t length = strlen(path);
+    if (!status) status = cr_lower(programs, n, &lower, &lowered);
+    size_t length = path ? strlen(path) : 0;
     bool source = length > 2 && !strcmp(path + length - 2, ".c");
-    if (!status) status = source ? write_c(lowered, path, &options) : cr_emit_library(lowered, path, &options);
-    if (!status) status = summary(lowered, path, cli_seconds() - start);
+    if (!status && path) status = source ? write_c(lowered, path, &options) : cr_emit_library(lowered, path, &options);
+    if (!status && path) status = summary(lowered, path, cli_seconds() - start);
     cr_lowered_release(lowered);
     for (size_t i = 0; i < n; i++) cr_program_release(programs[i]);
     return status;
@@ -70,6 +103,7 @@ static const cli_option options[] = {
     { "output", 'o', CLI_TEXT, "FILE", "so c", "where to write: libmodel.so, or model.c" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
+    { "dump", 0, CLI_TEXT, "LETTERS", NULL, "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
     { 0 },
 };
 

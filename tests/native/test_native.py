@@ -157,3 +157,24 @@ def test_errors_of_the_tool(tmp_path):
     done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "x.so", "--cc", "false")
     assert done.returncode == 1 and "failed" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dump(tmp_path):
+    done = tool("compile", DIGITS / "digits.pt2", "--dump=z")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("# ")][:2] == ["d", "z"]
+    assert any("get_attr" in line for line in lines) and sum(line.startswith("graph(") for line in lines) == 1
+    done = tool("compile", DIGITS / "digits.pt2", "--dump=zQ")
+    assert done.returncode == 2 and "there is no pass 'Q'" in done.stderr and "z freeze" in done.stderr
+
+
+def test_constants_are_readable_where_they_are_stored(digits):
+    model = library.Model(digits)
+    api, message = model.api.contents, library.c.create_string_buffer(256)
+    names = {api.state[i].name: api.state[i] for i in range(api.nstate)}
+    assert not any(info.is_mutable for info in names.values())
+    room = library.c.create_string_buffer(1 << 20)
+    for name in names:
+        assert api.get_state(model.instance, name, room, len(room), message, 256) == 0, message.value
+    assert api.get_state(model.instance, b"no.such", room, len(room), message, 256) == 2 and b"folded or packed" in message.value
