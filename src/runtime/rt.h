@@ -102,6 +102,11 @@ typedef int rt_kernel(const rt_ctx *, const rt_call *);
 rt_pool *rt_pool_create(int threads);
 void rt_pool_release(rt_pool *pool);
 int rt_pool_threads(const rt_pool *pool); /* 1 for NULL */
+/* Around a sequence of parallel loops: in between, the workers stay awake. NULL is legal. */
+void rt_pool_enter(rt_pool *pool);
+void rt_pool_leave(rt_pool *pool);
+/* Threads that this process may run at a time: affinity and the control group's quota. At least 1. */
+int rt_usable_threads(void);
 /* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain`; returns the first non-zero code. How the range
  * is split depends on n, grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
 int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *arg, int64_t begin, int64_t end), void *arg);

@@ -3,6 +3,7 @@
  * Several threads of one rt_parallel_for may fail at once but there is room for one message; rt__pool_claims_failure
  * lets only the first of them write, so that the message a caller reads always belongs to the code it got. */
 #include "runtime/rt_pool.h"
+#include "runtime/rt_recycle.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,11 +42,14 @@ int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) {
 typedef struct header { size_t size; } header;
 enum { HEADER = 64, KEPT_LEAST = 64 * 1024 };
 
-/* Fresh memory costs more than most work on it (the system clears it page by page), so the pool keeps large blocks. */
+/* Fresh memory costs more than most work on it (the system clears it page by page), so the pool keeps large blocks of
+ * allocators that do not do so themselves. */
+static bool pool_keeps(const rt_ctx *ctx, size_t whole) { return whole >= KEPT_LEAST && ctx->alloc != rt_recycler_alloc; }
+
 void *rt_scratch(const rt_ctx *ctx, size_t size) {
     if (size > (size_t)PTRDIFF_MAX - KEPT_LEAST - HEADER) return NULL;
     size_t unit = size < KEPT_LEAST ? 64 : KEPT_LEAST, whole = (size + HEADER + unit - 1) / unit * unit;
-    header *h = whole >= KEPT_LEAST ? rt__pool_take_block(ctx, whole) : NULL;
+    header *h = pool_keeps(ctx, whole) ? rt__pool_take_block(ctx, whole) : NULL;
     if (!h) {
         h = ctx->alloc(ctx->user, whole);
         if (!h) return NULL;
@@ -57,7 +61,7 @@ void *rt_scratch(const rt_ctx *ctx, size_t size) {
 void rt_scratch_free(const rt_ctx *ctx, void *p) {
     if (!p) return;
     header *h = (header *)(void *)((char *)p - HEADER);
-    if (h->size >= KEPT_LEAST && rt__pool_keep_block(ctx, h, h->size)) return;
+    if (pool_keeps(ctx, h->size) && rt__pool_keep_block(ctx, h, h->size)) return;
     ctx->free(ctx->user, h);
 }
 

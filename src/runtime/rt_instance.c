@@ -2,10 +2,15 @@
  *
  * Weights are part of the library, or a file beside it that is mapped once per library and shared by all instances: 64
  * bytes of header (magic, the model's id, zeros), then the bytes. Mutable buffers are copied per instance; runs of an
- * instance that write them take its lock, others run side by side. */
+ * instance that write them take its lock, others run side by side.
+ *
+ * All memory of runs (frame, arena, kernels' scratch, results) comes from the instance's recycler: each run takes its
+ * own and puts it back, so that after the first runs nothing is asked of the system. Instances that want the same number
+ * of threads share one pool; a run that finds it busy works on its caller's thread alone. */
 #define _GNU_SOURCE
 #include "runtime/rt_model.h"
 #include "runtime/rt_random.h"
+#include "runtime/rt_recycle.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,6 +18,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +39,9 @@ struct cresset_instance {
     size_t map_size;
     uint8_t **state;         /* one per state entry; NULL: not mutable */
     pthread_mutex_t lock;
+    atomic_long pid;         /* process that the locks belong to; negative: that process is making them anew */
     rt_generator generator;
-    void *(*alloc)(void *, size_t);
-    void (*free)(void *, void *);
-    void *user;
+    rt_recycler *memory;
 };
 
 static void *plain_alloc(void *user, size_t size) {
@@ -51,7 +56,7 @@ static void plain_free(void *user, void *p) {
 }
 
 static rt_ctx context(const cresset_instance *m, char *message, size_t room) {
-    return (rt_ctx){ .alloc = m->alloc, .free = m->free, .user = m->user, .pool = m->pool, .error = message, .error_size = room };
+    return (rt_ctx){ .alloc = rt_recycler_alloc, .free = rt_recycler_free, .user = m->memory, .pool = m->pool, .error = message, .error_size = room };
 }
 
 static int fail(char *message, size_t room, int code, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -106,10 +111,52 @@ static int map_weights(cresset_instance *m, const char *given, char *message, si
 
 /* ---- life ---- */
 
-static int usable_threads(void) {
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-    return n < 1 ? 1 : n;
+/* The pool of all instances that want as many threads as the first of them. The lock holds its owner's process id: one
+ * that another process holds was inherited through fork, and its owner is not here. */
+static struct { atomic_long owner; rt_pool *pool; int threads, users; } shared;
+
+static void shared_lock(void) {
+    long pid = (long)getpid(), seen = 0;
+    while (!atomic_compare_exchange_weak(&shared.owner, &seen, pid))
+        if (seen == pid) seen = 0, sched_yield();
+}
+
+static void shared_unlock(void) { atomic_store(&shared.owner, 0); }
+
+static rt_pool *pool_take(int threads) {
+    shared_lock();
+    rt_pool *pool = NULL;
+    bool joins = threads > 1 && (!shared.users || shared.threads == threads);
+    if (joins) {
+        if (!shared.users) shared.pool = rt_pool_create(threads);
+        pool = shared.pool;
+        if (pool) shared.threads = threads, shared.users++;
+    }
+    shared_unlock();
+    return joins ? pool : rt_pool_create(threads);
+}
+
+static void pool_give(rt_pool *pool) {
+    if (!pool) return;
+    shared_lock();
+    bool last = pool != shared.pool || !--shared.users;
+    if (last && pool == shared.pool) shared.pool = NULL;
+    shared_unlock();
+    if (last) rt_pool_release(pool);
+}
+
+/* In the child of a fork the locks may be held by threads that do not exist there. */
+static void notice_fork(cresset_instance *m) {
+    long pid = (long)getpid(), known = atomic_load(&m->pid);
+    if (known == pid) return;
+    if (known == -pid || !atomic_compare_exchange_strong(&m->pid, &known, -pid)) {
+        while (atomic_load(&m->pid) != pid) sched_yield();
+        return;
+    }
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->generator.lock, NULL);
+    rt_layouts_after_fork(m->layouts);
+    atomic_store(&m->pid, pid);
 }
 
 void rt_api_destroy(cresset_instance *m) {
@@ -117,8 +164,9 @@ void rt_api_destroy(cresset_instance *m) {
     rt_ctx ctx = context(m, NULL, 0);
     for (int32_t i = 0; m->state && i < m->model->nstates; i++) free(m->state[i]);
     free(m->state);
-    rt_layouts_release(&ctx, m->layouts);
-    rt_pool_release(m->pool);
+    if (m->memory) rt_layouts_release(&ctx, m->layouts);
+    rt_recycler_release(m->memory);
+    pool_give(m->pool);
     if (m->map) munmap(m->map, m->map_size);
     rt_generator_dispose(&m->generator);
     pthread_mutex_destroy(&m->lock);
@@ -150,23 +198,22 @@ int rt_api_create(const cresset_api *api, const cresset_options *options, cresse
     if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
     m->model = ((const rt_library *)(const void *)api)->model;
-    m->alloc = o.alloc ? o.alloc : plain_alloc;
-    m->free = o.free ? o.free : plain_free;
-    m->user = o.user;
+    atomic_init(&m->pid, (long)getpid());
     pthread_mutex_init(&m->lock, NULL);
     rt_generator_init(&m->generator, RT_GENERATOR_DEFAULT_SEED);
     m->weights = m->model->weights;
     int code = m->weights || !m->model->weight_bytes ? CRESSET_OK : map_weights(m, o.weights, message, room);
     if (!code) {
+        m->memory = o.alloc ? rt_recycler_create(o.alloc, o.free, o.user) : rt_recycler_create(plain_alloc, plain_free, NULL);
         rt_ctx ctx = context(m, NULL, 0);
-        m->layouts = rt_layouts_create(&ctx, m->model->nmethods);
+        m->layouts = m->memory ? rt_layouts_create(&ctx, m->model->nmethods) : NULL;
         if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     }
     if (code) {
         rt_api_destroy(m);
         return code;
     }
-    m->pool = rt_pool_create(o.threads > 0 ? o.threads : usable_threads());
+    m->pool = pool_take(o.threads > 0 ? o.threads : rt_usable_threads());
     *out = m;
     return CRESSET_OK;
 }
@@ -187,10 +234,13 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
     if (method < 0 || method >= m->model->nmethods) return fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method, m->model->nmethods);
     const rt_method *what = m->model->methods[method];
     char text[256] = "";
+    notice_fork(m);
     rt_ctx ctx = context(m, text, sizeof text);
     rt_host host = { m->weights, m->state, &m->generator, m->layouts };
     if (what->writes_state) pthread_mutex_lock(&m->lock);
+    rt_pool_enter(m->pool);
     int code = rt_method_run(&ctx, what, &host, inputs, ninputs, outputs, noutputs);
+    rt_pool_leave(m->pool);
     if (what->writes_state) pthread_mutex_unlock(&m->lock);
     return code ? fail(message, room, code_of(code), "%s", *text ? text : "out of memory") : CRESSET_OK;
 }
@@ -212,6 +262,7 @@ int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t c
     const rt_state *s = m ? find_state(m, name, &i) : NULL;
     if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
     if (!data || capacity < s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name, (unsigned long long)s->bytes, data ? capacity : 0);
+    notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(data, m->state[i] ? m->state[i] : m->weights + s->offset, s->bytes);
     pthread_mutex_unlock(&m->lock);
@@ -224,6 +275,7 @@ int rt_api_set_state(cresset_instance *m, const char *name, const void *data, si
     if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
     if (!m->state[i]) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
     if (!data || size != s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name, (unsigned long long)s->bytes, data ? size : 0);
+    notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(m->state[i], data, size);
     pthread_mutex_unlock(&m->lock);
@@ -231,5 +283,7 @@ int rt_api_set_state(cresset_instance *m, const char *name, const void *data, si
 }
 
 void rt_api_seed(cresset_instance *m, uint64_t value) {
-    if (m) rt_generator_manual_seed(&m->generator, value);
+    if (!m) return;
+    notice_fork(m);
+    rt_generator_manual_seed(&m->generator, value);
 }

@@ -7,6 +7,7 @@
 #include "runtime/rt_random.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,8 @@ rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
     pthread_mutex_init(&l->lock, NULL);
     return l;
 }
+
+void rt_layouts_after_fork(rt_layouts *l) { pthread_mutex_init(&l->lock, NULL); }
 
 void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l) {
     if (!l) return;
@@ -84,12 +87,16 @@ static int64_t find_layout(const frame *f, int64_t *offset) {
     rt_layouts *l = f->host->layouts;
     const rt_method *m = f->m;
     int32_t at = -1, oldest = 0;
-    for (int32_t i = 0; l && i < l->nmethods && at < 0; i++) {
-        if (!l->of[i].method) __atomic_store_n(&l->of[i].method, m, __ATOMIC_RELAXED);
+    if (!l) return lay_out(f, offset);
+    pthread_mutex_lock(&l->lock);
+    for (int32_t i = 0; i < l->nmethods && at < 0; i++) {
+        if (!l->of[i].method) l->of[i].method = m;
         if (l->of[i].method == m) at = i;
     }
-    if (at < 0) return lay_out(f, offset);
-    pthread_mutex_lock(&l->lock);
+    if (at < 0) {
+        pthread_mutex_unlock(&l->lock);
+        return lay_out(f, offset);
+    }
     layout *kept = l->of[at].kept;
     for (int32_t k = 0; k < KEPT_LAYOUTS; k++) {
         if (known(&kept[k], f)) {
@@ -503,16 +510,27 @@ static int64_t number_of(const cresset_value *v, uint8_t kind) {
     return bits;
 }
 
+static int wrong_number(const frame *f, int32_t i, int64_t want, int64_t came) {
+    const char *name = input_name(f, i);
+    switch (f->m->inputs[i].kind) {
+    case CRESSET_FLOAT: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %g, not %g: the model was exported for that value", name, real(want), real(came));
+    case CRESSET_BOOLEAN: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s: the model was exported for that value", name, want ? "true" : "false", came ? "true" : "false");
+    default: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %lld, not %lld: the model was exported for that value", name, (long long)want, (long long)came);
+    }
+}
+
 static int bind_one(frame *f, const rt_bind *b, const cresset_value *inputs) {
     const cresset_value *v = &inputs[b->input];
     int64_t n = b->dim < 0 ? number_of(v, f->m->inputs[b->input].kind) : v->size[b->dim];
     if (b->check && f->slots[b->slot] != n) {
-        if (b->dim < 0) return rt_fail(f->ctx, RT_EVALUE, "input '%s' has another value than the model was exported for", input_name(f, b->input));
+        if (b->dim < 0) return wrong_number(f, b->input, f->slots[b->slot], n);
         return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be %lld, not %lld", input_name(f, b->input), b->dim, (long long)f->slots[b->slot], (long long)n);
     }
     if (!b->check && (n < b->min || n > b->max)) {
-        if (b->max == INT64_MAX) return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be at least %lld, not %lld", input_name(f, b->input), b->dim, (long long)b->min, (long long)n);
-        return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be between %lld and %lld, not %lld", input_name(f, b->input), b->dim, (long long)b->min, (long long)b->max, (long long)n);
+        char what[32] = "";
+        if (b->dim >= 0) snprintf(what, sizeof what, ": dimension %d", b->dim);
+        if (b->max == INT64_MAX) return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be at least %lld, not %lld", input_name(f, b->input), what, (long long)b->min, (long long)n);
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be between %lld and %lld, not %lld", input_name(f, b->input), what, (long long)b->min, (long long)b->max, (long long)n);
     }
     f->slots[b->slot] = n;
     return RT_OK;
@@ -538,7 +556,8 @@ static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
     for (int32_t i = 0; i < ninputs && !code; i++) {
         const rt_input *in = &m->inputs[i];
         if (in->kind == CRESSET_STRING && in->is_constant && (!inputs[i].data || strcmp(inputs[i].data, m->texts[in->text])))
-            code = rt_fail(f->ctx, RT_EVALUE, "input '%s' must be '%s': the model was exported for that text", input_name(f, i), m->texts[in->text]);
+            code = rt_fail(f->ctx, RT_EVALUE, "input '%s' must be '%s', not '%s': the model was exported for that text", input_name(f, i), m->texts[in->text],
+                           inputs[i].data ? (const char *)inputs[i].data : "");
     }
     return code;
 }

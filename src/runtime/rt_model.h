@@ -137,6 +137,7 @@ void rt_value_release(const rt_ctx *ctx, cresset_value *value);
 /* The last few arena plans of a method, by the sizes that were bound. Thread-safe. */
 typedef struct rt_layouts rt_layouts;
 rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods);
+void rt_layouts_after_fork(rt_layouts *l); /* in the child, before it is used: its lock may be nobody's */
 void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l);
 
 /* The functions of cresset_api. */

@@ -9,7 +9,8 @@
  * There are a few chunks per thread, so that a thread the system takes away does not hold up the rest.
  *
  * Idle workers spin for a while (an operator usually follows the last one within microseconds, and waking a sleeper
- * costs 10-60 us), then sleep. After fork the child has no workers: it notices by the process id and starts its own.
+ * costs 10-60 us), longer inside rt_pool_enter/leave, then sleep; rt_pool_enter wakes them early when the last such
+ * stretch had work for them. After fork the child has no workers: it notices by the process id and starts its own.
  *
  * The pool also keeps a few large blocks of scratch memory between calls (rt_scratch). */
 #include "runtime/rt_pool.h"
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_CLOCK = 32 };
+enum { CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, RUN_SPIN_NANOSECONDS = 2000000, SPINS_PER_CLOCK = 32 };
 enum { PID_STARTING = -1 };
 
 /* Scratch memory between two uses. */
@@ -36,6 +37,9 @@ struct rt_pool {
     _Alignas(64) atomic_llong finished;  /* chunks of the job that are done */
     _Alignas(64) atomic_int busy;        /* a job is running */
     atomic_int sleepers, stop;
+    atomic_int runs;   /* callers between enter and leave */
+    atomic_int wanted; /* a parallel loop ran since the last enter */
+    atomic_uint alarm; /* grows with every early waking */
     atomic_long pid; /* process the workers live in */
 
     /* The job. Written by its caller before `unclaimed` is set, read by owners of a chunk. */
@@ -108,13 +112,14 @@ static bool run_chunks(rt_pool *p) {
 static bool has_work(rt_pool *p) { return atomic_load(&p->unclaimed) > 0 || atomic_load(&p->stop); }
 
 static void spin_for_work(rt_pool *p) {
-    int64_t until = nanoseconds() + SPIN_NANOSECONDS;
+    int64_t start = nanoseconds(), waited;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (has_work(p)) return;
             relax();
         }
-    } while (nanoseconds() < until);
+        waited = nanoseconds() - start;
+    } while (waited < SPIN_NANOSECONDS || (waited < RUN_SPIN_NANOSECONDS && atomic_load(&p->runs) > 0));
 }
 
 static void *worker_main(void *arg) {
@@ -125,7 +130,8 @@ static void *worker_main(void *arg) {
         if (has_work(p)) continue;
         pthread_mutex_lock(&p->lock);
         atomic_fetch_add(&p->sleepers, 1);
-        while (!has_work(p)) pthread_cond_wait(&p->wake, &p->lock);
+        unsigned heard = atomic_load(&p->alarm);
+        while (!has_work(p) && atomic_load(&p->alarm) == heard) pthread_cond_wait(&p->wake, &p->lock);
         atomic_fetch_sub(&p->sleepers, 1);
         pthread_mutex_unlock(&p->lock);
     }
@@ -147,6 +153,8 @@ static void reset(rt_pool *p) {
     atomic_store(&p->finished, 0);
     atomic_store(&p->sleepers, 0);
     atomic_store(&p->stop, 0);
+    atomic_store(&p->runs, 0);
+    atomic_store(&p->wanted, 0);
     atomic_store(&p->error, NULL);
     atomic_store(&p->busy, 0);
     atomic_flag_clear(&p->kept_lock);
@@ -163,6 +171,7 @@ rt_pool *rt_pool_create(int threads) {
     p->kept_bytes = 0;
     memset(p->kept, 0, sizeof p->kept);
     atomic_init(&p->code, 0);
+    atomic_init(&p->alarm, 0);
     atomic_flag_clear(&p->claimed);
     reset(p);
     start_workers(p);
@@ -262,6 +271,28 @@ static bool pool_acquire(rt_pool *p) {
     return p->started && !atomic_exchange(&p->busy, 1);
 }
 
+static void wake_sleepers(rt_pool *p) {
+    if (!atomic_load(&p->sleepers)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void rt_pool_enter(rt_pool *p) {
+    if (!p || atomic_load(&p->pid) != (long)getpid()) return;
+    atomic_fetch_add(&p->runs, 1);
+    if (!atomic_exchange(&p->wanted, 0)) return;
+    atomic_fetch_add(&p->alarm, 1);
+    wake_sleepers(p);
+}
+
+/* Never below 0: after fork the count may have started over in between. */
+void rt_pool_leave(rt_pool *p) {
+    if (!p) return;
+    for (int runs = atomic_load(&p->runs); runs > 0 && !atomic_compare_exchange_weak(&p->runs, &runs, runs - 1);) {
+    }
+}
+
 static int run_inline(int64_t n, int64_t chunks, int (*body)(void *, int64_t, int64_t), void *arg) {
     for (int64_t i = 0; i < chunks; i++) {
         int code = body(arg, chunk_begin(n, chunks, i), chunk_begin(n, chunks, i + 1));
@@ -286,11 +317,8 @@ int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(voi
     atomic_flag_clear(&p->claimed);
     atomic_store(&p->finished, 0);
     atomic_store(&p->unclaimed, chunks);
-    if (atomic_load(&p->sleepers)) {
-        pthread_mutex_lock(&p->lock);
-        pthread_cond_broadcast(&p->wake);
-        pthread_mutex_unlock(&p->lock);
-    }
+    if (!atomic_load_explicit(&p->wanted, memory_order_relaxed)) atomic_store(&p->wanted, 1);
+    wake_sleepers(p);
     run_chunks(p);
     for (int64_t spins = 0; atomic_load_explicit(&p->finished, memory_order_acquire) < chunks; spins++) {
         if (spins < 2000) relax();

@@ -2,12 +2,10 @@
  *
  * A kernel of another thread may be running on a pool when the number of threads changes, so pools are never dropped:
  * one is kept for each number that was ever asked for (idle workers sleep), and the setting only selects. */
-#define _GNU_SOURCE
 #include "runtime/rt_random.h"
 #include "tensor/tensor.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 enum { MOST_THREADS = 1024 };
@@ -24,9 +22,7 @@ static int default_threads(void) {
         long n = strtol(text, &end, 10);
         if (!*end && n >= 1) return (int)CR_MIN(n, MOST_THREADS);
     }
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-    return CR_MAX(1, CR_MIN(n, MOST_THREADS));
+    return CR_MIN(rt_usable_threads(), MOST_THREADS);
 }
 
 /* Under lock. A pool that cannot be started leaves everything on the caller's thread. */
