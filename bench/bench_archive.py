@@ -4,37 +4,14 @@ The archives are made by PyTorch once and kept in build/bench. The single models
 is the geometric mean. `python bench/profile_archive.py NAME` shows which ops the time goes to.
 """
 import math
-import os
-import pathlib
 import subprocess
 import sys
 import time
-import warnings
 
 from measure import compare, row
+from peers import THREADS, archive, model_archive
 
-FOLDER = pathlib.Path(os.environ.get("CRESSET_ROOT", pathlib.Path(__file__).resolve().parents[1])) / "build" / "bench"
-THREADS = 2
 INFO_SECONDS, INFO_MEGABYTES, LOAD_SECONDS = 0.050, 40, 0.060
-
-
-def archive(name, make):
-    """The archive of that name; `make` gives the module and its arguments."""
-    import torch
-    path = FOLDER / f"{name}.pt2"
-    if not path.is_file():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        model, args = make()
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            torch.export.save(torch.export.export(model, args), path.with_suffix(".tmp.pt2"))
-        path.with_suffix(".tmp.pt2").rename(path)
-    return path
-
-
-def model_archive(name):
-    import models
-    return archive(name, lambda: models.make(name))
 
 
 def big_archive():
