@@ -22,7 +22,7 @@ static int64_t expected[BATCH];
 
 static const cresset_api *load_model(void) {
     cr_status status = cr_program_load("examples/digits/digits.pt2", NULL, 0, &program);
-    if (!status) status = cr_lower(&program, 1, &lowered);
+    if (!status) status = cr_lower(&program, 1, NULL, &lowered);
     if (!status) status = cr_lowered_weights(lowered, &weights);
     if (status) return NULL;
     lowered->model.weights = weights;
