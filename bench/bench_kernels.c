@@ -1,6 +1,6 @@
 /* bench_kernels: products, convolutions and attention as a share of the machine's peak of fused multiply-add.
  *
- * Peak and kernel alternate in short rounds on the same two threads; the row compares the best round of each, which is
+ * Peak and kernel alternate in short rounds on the same threads (two, or as many as the first argument says); the row compares the best round of each, which is
  * what they reach when nobody else uses the machine. Prints rows as bench/run.py reads them. */
 #include "runtime/gemm.h"
 #include "runtime/kernels.h"
@@ -10,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { THREADS = 2, LEAST_ROUNDS = 20 };
-static const double most_seconds = 1.5;
+enum { MOST_THREADS = 16, LEAST_ROUNDS = 20 };
+static int threads = 2;
+static double most_seconds = 1.5;
 
+static const char *only;
 static char message[128];
 static rt_ctx ctx;
 
@@ -63,28 +65,29 @@ static double chains_run(long n) {
 }
 #endif
 
-static double peak_work[THREADS];
+static double peak_work[MOST_THREADS];
 
-/* Of one step on both threads. */
-static double peak_step_operations(void) { return chains_run(1) * THREADS; }
+/* Of one step on all threads. */
+static double peak_step_operations(void) { return chains_run(1) * threads; }
 
 static int peak_run(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) peak_work[i] = chains_run(*(const long *)arg);
     return RT_OK;
 }
 
-/* Operations a second of both threads together, over `steps` steps. */
+/* Operations a second of all threads together, over `steps` steps. */
 static double peak(long steps) {
     double begin = seconds();
-    rt_parallel_for(&ctx, THREADS, 1, peak_run, &steps);
+    rt_parallel_for(&ctx, threads, 1, peak_run, &steps);
     double took = seconds() - begin, work = 0;
-    for (int i = 0; i < THREADS; i++) work += peak_work[i];
+    for (int i = 0; i < threads; i++) work += peak_work[i];
     return work / took;
 }
 
 /* ---- one row ---- */
 
 static void measure(const char *name, double operations, double goal, int (*run)(void *), void *arg) {
+    if (only && !strstr(name, only)) return;
     double ours = 0, best_peak = 0, start = seconds();
     long steps = 100000;
     for (int r = 0; r < LEAST_ROUNDS || seconds() - start < most_seconds; r++) {
@@ -130,6 +133,30 @@ static void product(const char *name, int64_t m, int64_t n, int64_t k, bool tran
     }
     measure(name, 2.0 * (double)(m * n * k), goal, product_run, &g);
     free(a), free(b), free(c), free(panels);
+}
+
+/* Weights from main memory, as a whole model sees them: packed copies that together exceed every cache take turns. */
+enum { COLD_BYTES = 640 << 20 };
+typedef struct cold { rt_gemm_args g; char *copies; int64_t bytes, count, at; rt_post post; } cold;
+
+static int cold_run(void *arg) {
+    cold *c = arg;
+    c->g.packed_b = c->copies + c->at++ % c->count * c->bytes;
+    return rt_gemm(&ctx, &c->g);
+}
+
+static char *cold_memory;
+
+static void product_cold(const char *name, int64_t m, int64_t n, int64_t k, const char *act, double goal) {
+    float *a = numbers(m * k), *b = numbers(k * n), *c = numbers(m * n), *bias = numbers(n);
+    cold run = { .g = rt_gemm_plain(RT_F32, m, n, k, a, b, c), .bytes = rt_gemm_packed_bytes(RT_F32, n, k) };
+    run.post = (rt_post){ .bias = bias, .act = rt_act_find(act) };
+    run.g.post = &run.post;
+    run.count = COLD_BYTES / run.bytes;
+    run.copies = cold_memory;
+    for (int64_t i = 0; i < run.count; i++) rt_gemm_pack_b(&run.g, run.copies + i * run.bytes);
+    measure(name, 2.0 * (double)(m * n * k), goal, cold_run, &run);
+    free(a), free(b), free(c), free(bias);
 }
 
 /* ---- convolutions ---- */
@@ -180,11 +207,27 @@ static void attention(const char *name, int64_t count, int64_t rows, int64_t dep
     free(h.q.p), free(h.k.p), free(h.v.p), free(h.out.p);
 }
 
-int main(void) {
-    ctx = rt_ctx_plain(rt_pool_create(THREADS), message, sizeof message);
+int main(int argc, char **argv) {
+    if (argc > 1) threads = atoi(argv[1]);
+    if (argc > 2) only = argv[2];
+    if (threads < 1 || threads > MOST_THREADS) {
+        fprintf(stderr, "usage: bench_kernels [threads, 1 to %d] [part of a row's name]\n", MOST_THREADS);
+        return 2;
+    }
+    ctx = rt_ctx_plain(rt_pool_create(threads), message, sizeof message);
     product("product 1024x1024x1024", 1024, 1024, 1024, false, false, 0.5);
     product("linear 128x3072x768", 128, 3072, 768, true, false, 0.35);
     product("linear 128x3072x768, packed weights", 128, 3072, 768, true, true, 0.5);
+    product("product 1024x1024x1024, packed", 1024, 1024, 1024, false, true, 0.8);
+    cold_memory = aligned_alloc(64, COLD_BYTES);
+    if (!cold_memory) return 1;
+    product_cold("linear 128x768x768, packed, cold", 128, 768, 768, "none", 0.5);
+    product_cold("linear 128x3072x768 gelu, packed, cold", 128, 3072, 768, "gelu", 0.5);
+    product_cold("linear 128x768x3072, packed, cold", 128, 768, 3072, "none", 0.5);
+    product_cold("linear 64x1024x1024 gelu, packed, cold", 64, 1024, 1024, "gelu", 0.5);
+    product_cold("linear 197x1152x384, packed, cold", 197, 1152, 384, "none", 0.5);
+    product_cold("linear 1x1024x1024, packed, cold", 1, 1024, 1024, "none", 0.02);
+    free(cold_memory);
     convolution("conv 3x3 64@56", 64, 64, 56, 3, 1, 0.35);
     convolution("conv 3x3 128@28", 128, 128, 28, 3, 1, 0.35);
     convolution("conv 3x3 256@14", 256, 256, 14, 3, 1, 0.35);

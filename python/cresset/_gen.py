@@ -295,6 +295,8 @@ def docs():
     functional, derived = {}, {}
     for full in _C._op_names():
         row = _C._row(full)
+        if "internal" in row["tags"]:
+            continue
         (derived if row["derived"] else functional)[full] = row
     names = {full.partition("::")[2].partition(".")[0] for full in functional}
     lines = ["# Ops", "",

@@ -2,7 +2,7 @@
  *
  * Few rows against long dense columns: dot products, no packing (gemm_thin.c). Few columns: the same, transposed. All
  * else: packed panels and register tiles (gemm_blocked.c). Complex products are real ones of twice the size
- * (gemm_complex.c). Every strategy ends in gemm_finish, the one place that knows alpha, beta, the addend and the dtype of
+ * (gemm_complex.c). Floats with packed weights: gemm_packed.c. Every strategy ends in gemm_finish, the one place that knows alpha, beta, the addend and the dtype of
  * the result. */
 #include "runtime/gemm_isa.h"
 
@@ -179,10 +179,12 @@ int rt_gemm(const rt_ctx *ctx, const rt_gemm_args *args) {
     if (rt_is_complex(g->dtype)) return gemm_complex(ctx, g);
     int compute = rt_gemm_compute_dtype(g->dtype);
     if (compute < 0) return rt_fail(ctx, RT_EDTYPE, "matrix product: no product of dtype number %d", (int)g->dtype);
-    if (g->k <= 0) {
+    if (g->k <= 0 && !g->post) {
         without_terms(g, gemm_kind_get(compute), compute);
         return RT_OK;
     }
+    bool plain = g->batch == 1 && gemm_is_one(g->alpha) && gemm_is_zero(g->beta);
+    if ((g->packed_b || g->post) && g->dtype == RT_F32 && plain) return gemm_packed(ctx, g);
     if (gemm_is_thin(g, compute)) return gemm_thin(ctx, g, compute);
     if (!g->pack_b && !g->packed_b) {
         rt_gemm_args t = transposed(g);

@@ -11,6 +11,7 @@
 #define CRESSET_GEMM_H
 
 #include "runtime/rt.h"
+#include "runtime/rt_post.h"
 
 /* Fills panels with B[k0..k1) x [n0..n1) of batch entry `batch`, in the compute dtype (rt_gemm_compute_dtype). A panel is
  * RT_PANEL_BYTES wide: element (k, n) goes to panel (n - n0) / width, row k - k0, column (n - n0) % width; panels are
@@ -39,6 +40,9 @@ typedef struct rt_gemm_args {
     const void *packed_b;
     rt_gemm_pack_fn *pack_b;
     void *pack_arg;
+    /* What becomes of the sums before they are stored (with their row and column in C), or NULL. Only for f32 with
+     * packed_b, batch 1, alpha 1, beta 0. */
+    const rt_post *post;
 } rt_gemm_args;
 
 static const rt_scalar rt_gemm_zero = { RT_ARG_INT, 0, 0, 0 }, rt_gemm_one = { RT_ARG_INT, 1, 1, 0 };

@@ -12,6 +12,7 @@
 #define DOT_COLS 4
 #define WITH_DOT
 #define WITH_GATHER
+#define WITH_PANELS
 #define T float
 #define INT int32_t
 #define NAME(x) x##_f32
@@ -26,7 +27,8 @@
 
 static const gemm_isa table = { "avx512", gather,
                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 } };
+                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 },
+                                panels_f32 };
 const gemm_isa *const gemm_avx512 = &table;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx512 = NULL;

@@ -13,6 +13,11 @@
 typedef void gemm_tile_fn(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
                           int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row);
 
+/* The same over whole packed panels, rows of B 64 bytes apart, with `k` lines from `next` brought nearer meanwhile (what the
+ * caller wants after this tile; any address will do). */
+typedef void gemm_panels_fn(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t panel,
+                            const char *next, void *out, int64_t out_row);
+
 /* out[i * out_row + j] = sum over k of a[i * a_row + k] * b[j * b_row + k], i < rows <= GEMM_DOT_ROWS, j < cols. */
 typedef void gemm_dot_fn(int rows, int64_t cols, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
                          void *out, int64_t out_row);
@@ -49,6 +54,7 @@ typedef struct gemm_isa {
     const char *name;
     gemm_gather_fn *gather;
     gemm_kind f32, f64;
+    gemm_panels_fn *panels; /* f32; tiles as large as f32.rows says */
 } gemm_isa;
 
 extern const gemm_isa gemm_portable;
@@ -76,6 +82,8 @@ static inline double gemm_real(rt_scalar s) { return s.kind == RT_ARG_INT ? (dou
 int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute);
 bool gemm_is_thin(const rt_gemm_args *g, int compute);
 int gemm_thin(const rt_ctx *ctx, const rt_gemm_args *g, int compute);
+/* f32 with packed B and alpha 1, beta 0, one batch entry. */
+int gemm_packed(const rt_ctx *ctx, const rt_gemm_args *g);
 int gemm_complex(const rt_ctx *ctx, const rt_gemm_args *g);
 
 /* B[k0..k1) x [n0..n1) from memory, in panels; see rt_gemm_pack_fn. */

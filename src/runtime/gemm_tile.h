@@ -3,6 +3,7 @@
  *   VECTOR     bytes of one register           ROWS1, ROWS2, ROWS3  largest tile of 1, 2, 3 panels; 0: no such tile
  *   WITH_DOT   floating point: also the dot and blend loops, and INT, the integer as wide as T
  *   WITH_GATHER  once: the loop that moves bytes
+ *   WITH_PANELS  once: tiles over panels packed before the call
  *
  * tile: one row of the tile at a time is a broadcast element of A times the row of B: only vector extensions, no
  * intrinsics; `x * vector` becomes broadcast and fused multiply-add. All loops over the tile are unrolled, so that the
@@ -65,6 +66,53 @@ static void NAME(tile)(int rows, int panels, int64_t k, const void *a, int64_t a
     switch (panels * 32 + rows) { TILE_CASES(1) TILE_CASES(2) TILE_CASES(3) }
 }
 #undef TILE_CASE
+
+#ifdef WITH_PANELS
+/* A tile over panels that come from far away. While it runs, the lines of B that it needs AHEAD rows later are asked for,
+ * and one line for each k of what comes after it (`next`): the processor's own prefetching follows neither well. */
+enum { NAME(ahead) = 12 * 64 / sizeof(T) };
+static inline __attribute__((always_inline)) void NAME(panels_of)(const int rows, const int panels, int64_t k,
+                                                                  const T *a, int64_t a_row, const T *b, int64_t panel,
+                                                                  const char *next, T *out, int64_t out_row) {
+    enum { VECS = (ROWS3 ? 3 : ROWS2 ? 2 : 1) * NAME(per_panel) };
+    const int vecs = panels * NAME(per_panel);
+    NAME(vec) sum[ROWS1][VECS];
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vecs; j++) sum[i][j] = (NAME(vec)){ 0 };
+    }
+    for (int64_t at = 0; at < k; at++) {
+        NAME(vec) row[VECS];
+        __builtin_prefetch(next, 0, 2);
+        UNROLL for (int p = 0; p < panels; p++) {
+            __builtin_prefetch(b + p * panel + NAME(ahead), 0, 3);
+            UNROLL for (int j = 0; j < NAME(per_panel); j++)
+                row[p * NAME(per_panel) + j] = *(const NAME(vec_at) *)(b + p * panel + j * NAME(lanes));
+        }
+        UNROLL for (int i = 0; i < rows; i++) {
+            T x = a[i * a_row];
+            UNROLL for (int j = 0; j < vecs; j++) sum[i][j] += x * row[j];
+        }
+        a++;
+        b += NAME(width);
+        next += 64;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vecs; j++) *(NAME(vec_at) *)(out + i * out_row + j * NAME(lanes)) = sum[i][j];
+    }
+}
+
+#define TILE_CASE(r, p)                                                                                                \
+    case (p) * 32 + (r):                                                                                               \
+        if ((r) <= ROWS##p)                                                                                            \
+            NAME(panels_of)((r) <= ROWS##p ? (r) : 1, ROWS##p ? (p) : 1, k, a, a_row, b, panel, next, out, out_row);   \
+        break;
+static void NAME(panels)(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t panel,
+                         const char *next, void *out, int64_t out_row) {
+    switch (panels * 32 + rows) { TILE_CASES(1) TILE_CASES(2) TILE_CASES(3) }
+}
+#undef TILE_CASE
+#undef WITH_PANELS
+#endif
 #undef TILE_CASES
 
 /* A few registers of the output at a time, all taps for them. */

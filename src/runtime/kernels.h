@@ -285,6 +285,12 @@ RT_KERNEL(rt_k_multinomial);          /* self, num_samples, replacement, generat
 RT_KERNEL(rt_k_poisson);              /* self, generator */
 RT_KERNEL(rt_k_binomial);             /* count, prob, generator */
 
+/* k_linear_packed.c, k_rnn.c: what compiled models use instead of linear and lstm */
+RT_KERNEL(rt_k_pack_panels);   /* weight, transposed, groups */
+RT_KERNEL(rt_k_linear_packed); /* input, panels, n, bias?, act, scale?, residual? */
+RT_KERNEL(rt_k_lstm_packed);   /* input, h, c, w_ih, w_hh, b_ih?, b_hh?, reverse, batch_first; out: output, h, c */
+RT_KERNEL(rt_k_gru_packed);    /* input, h, w_ih, w_hh, b_ih?, b_hh?, reverse, batch_first; out: output, h */
+
 /* k_fft.c */
 RT_KERNEL(rt_k_fft_c2c); /* self, dim, normalization, forward */
 RT_KERNEL(rt_k_fft_r2c); /* self, dim, normalization, onesided */

@@ -1,0 +1,3 @@
+/* rt_post_avx2.c: the epilogue loops, compiled for AVX2. */
+#define POST_TABLE rt__post_avx2
+#include "runtime/rt_post_loops.h"
