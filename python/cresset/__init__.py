@@ -18,6 +18,7 @@ _LAZY = {
     **dict.fromkeys("finfo iinfo".split(), "_numeric"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
+    **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
                     "unique unique_consecutive nonzero split tensordot typename".split(), "functional"),
 }

@@ -165,7 +165,7 @@ cr_status cr_library_method(const cr_library *lib, const char *name, int32_t *ou
 /* ---- instances ---- */
 
 static cr_status failure(const cr_library *lib, int code, const char *message) {
-    static const cr_status codes[] = { [CRESSET_OUT_OF_MEMORY] = CR_ENOMEM, [CRESSET_BAD_ARGUMENT] = CR_EVALUE, [CRESSET_BAD_INPUT] = CR_EVALUE,
+    static const cr_status codes[] = { [CRESSET_OUT_OF_MEMORY] = CR_ENOMEM, [CRESSET_BAD_ARGUMENT] = CR_EVALUE, [CRESSET_BAD_INPUT] = CR_ERUNTIME,
                                        [CRESSET_RUN_FAILED] = CR_ERUNTIME, [CRESSET_BAD_WEIGHTS] = CR_EIO, [CRESSET_BAD_CPU] = CR_EUNSUPPORTED };
     cr_status status = code > 0 && (size_t)code < CR_COUNT(codes) ? codes[code] : CR_ERUNTIME;
     if (status == CR_ENOMEM) return CR_FAIL(CR_ENOMEM, "out of memory");
@@ -311,4 +311,10 @@ cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size
 out:
     if (values != local) cr_free(values);
     return status;
+}
+
+cr_status cr_native_set_state(cr_native *n, const char *name, const void *data, size_t size) {
+    char message[256] = "";
+    int code = n->lib->api->set_state(n->instance, name, data, size, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
 }

@@ -36,8 +36,10 @@ void cr_native_retain(cr_native *n);
 void cr_native_release(cr_native *n); /* NULL is legal */
 cr_library *cr_native_library(const cr_native *n);
 void cr_native_seed(cr_native *n, uint64_t seed);
-/* As cr_module_run: the library checks every input first. CR_EVALUE: an input of another kind, dtype, rank or size;
- * CR_ERUNTIME: the model failed. Results are owned: cr_results_release; a text among them lives as long as the library. */
+/* As cr_module_run: the library checks every input first. CR_ERUNTIME: an input of another kind, dtype, rank or
+ * size, or the model failed. Results are owned: cr_results_release; a text among them lives as long as the library. */
 CR_NODISCARD cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
+/* Sets a buffer that the model changes: all bytes of its storage. CR_EVALUE: there is none of that name, or of another size. */
+CR_NODISCARD cr_status cr_native_set_state(cr_native *n, const char *name, const void *data, size_t size);
 
 #endif

@@ -319,6 +319,7 @@ void cr_module_release(cr_module *m) {
 }
 
 cr_program *cr_module_program(const cr_module *m) { return m->program; }
+bool cr_module_is_stateful(const cr_module *m) { return m->lock != NULL; }
 size_t cr_module_input_count(const cr_module *m) { return m->nuser; }
 size_t cr_module_result_count(const cr_module *m) { return m->nuser_results; }
 

@@ -107,6 +107,7 @@ void cr_module_retain(cr_module *m);
 void cr_module_release(cr_module *m);
 cr_program *cr_module_program(const cr_module *m);
 cr_tensor *cr_module_tensor(const cr_module *m, const char *target); /* this instance's state or constant; borrowed; NULL: absent */
+bool cr_module_is_stateful(const cr_module *m); /* do runs change parameters or buffers? */
 size_t cr_module_input_count(const cr_module *m);  /* flat user inputs, constants included, in in_spec's leaf order */
 size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_spec's leaf order */
 /* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values, guards.

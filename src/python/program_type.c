@@ -1,10 +1,8 @@
 /* program_type.c: exported programs for Python: cresset._C._Program (what is in an archive, as plain data) and
  * cresset._C._ProgramModule (one running instance, flat inputs to flat results). The objects users see, and the call
  * structure around the flat lists, are written in Python: cresset/export. */
-#include "python/py.h"
+#include "python/program.h"
 #include "python/tree.h"
-
-#include "export/program.h"
 
 typedef struct py_program { PyObject_HEAD cr_program *program; } py_program;
 typedef struct py_module { PyObject_HEAD cr_module *module; } py_module;
@@ -12,6 +10,9 @@ typedef struct py_module { PyObject_HEAD cr_module *module; } py_module;
 static PyTypeObject program_type, module_type;
 
 static cr_program *program_of(PyObject *o) { return ((py_program *)o)->program; }
+
+cr_program *cr_py_program_get(PyObject *o) { return Py_IS_TYPE(o, &program_type) ? program_of(o) : NULL; }
+cr_module *cr_py_module_get(PyObject *o) { return Py_IS_TYPE(o, &module_type) ? ((py_module *)o)->module : NULL; }
 
 /* ---- plain data ---- */
 
@@ -202,22 +203,26 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)o;
 }
 
-/* A leaf of the call: what ops take, and arrays of others through DLPack without copying. `owned` keeps what was made here. */
-static int read_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
-    int r = cr_py_convert(f, o, out);
-    if (r <= 0) return r;
-    if (!PyObject_HasAttrString(o, "__dlpack__")) {
-        PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None", Py_TYPE(o)->tp_name);
-        return -1;
+/* Asked before __index__ is: PyTorch's tensors have both. */
+static bool is_foreign_array(PyObject *o) {
+    if (cr_py_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || o == Py_None) return false;
+    return PyObject_HasAttrString(o, "__dlpack__");
+}
+
+int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
+    if (!is_foreign_array(o)) {
+        int r = cr_py_convert(f, o, out);
+        if (r > 0) PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None", Py_TYPE(o)->tp_name);
+        return r ? -1 : 0;
     }
     cr_tensor *t = cr_py_dlpack_import(o, Py_None, Py_None);
     PyObject *wrapped = t ? cr_py_wrap(t) : NULL;
-    r = wrapped && !PyList_Append(owned, wrapped) ? cr_py_convert(f, wrapped, out) : -1;
+    int r = wrapped && !PyList_Append(owned, wrapped) ? cr_py_convert(f, wrapped, out) : -1;
     Py_XDECREF(wrapped);
     return r;
 }
 
-static PyObject *results_list(cr_env *env, cr_arg *results, size_t n) {
+PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n) {
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; list && i < n; i++) {
         PyObject *o = cr_py_from_arg_of(env, &results[i], true);
@@ -238,11 +243,11 @@ static PyObject *module_run(PyObject *self, PyObject *leaves) {
     if (!inputs) PyErr_NoMemory();
     if (!items || !owned || !inputs) goto out;
     for (size_t i = 0; i < n; i++)
-        if (read_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
+        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_module_run(m, inputs, n, results, nresults);
     PyEval_RestoreThread(thread);
-    o = status ? cr_py_raise(status) : results_list(cr_graph_env(cr_module_program(m)->graph), results, nresults);
+    o = status ? cr_py_raise(status) : cr_py_results_list(cr_graph_env(cr_module_program(m)->graph), results, nresults);
 out:
     cr_py_frame_dispose(&f);
     PyMem_Free(inputs);
@@ -256,6 +261,12 @@ static void module_dealloc(PyObject *self) {
     PyObject_Free(self);
 }
 
+static PyObject *module_is_stateful(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(cr_module_is_stateful(((py_module *)self)->module));
+}
+
+static PyGetSetDef module_attributes[] = { { "is_stateful", module_is_stateful, NULL, "Do calls change parameters or buffers?", NULL }, { NULL, NULL, NULL, NULL, NULL } };
 static PyMethodDef module_methods[] = {
     { "run", module_run, METH_O, "run(inputs): flat user inputs to flat user outputs, both lists." },
     { NULL, NULL, 0, NULL },
@@ -268,6 +279,7 @@ static PyTypeObject module_type = {
     .tp_new = module_new,
     .tp_dealloc = module_dealloc,
     .tp_methods = module_methods,
+    .tp_getset = module_attributes,
 };
 
 /* ---- loading ---- */

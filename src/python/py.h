@@ -162,6 +162,9 @@ int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
 typedef struct cr_py_generator { PyObject_HEAD rt_generator *generator; bool owned; } cr_py_generator;
 extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
+/* How often the default generator was seeded, and with what: compiled models have generators of their own, which follow. */
+typedef struct cr_py_seeding { uint64_t count, seed; } cr_py_seeding;
+extern cr_py_seeding cr_py_last_seeding;
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
 extern _Thread_local bool cr_py_grad_enabled;
 /* ---- graphs and traces (sym_type.c, graph_type.c, trace_type.c) ---- */
@@ -177,6 +180,7 @@ PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
 int cr_py_trace_init(PyObject *module);
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
+int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 

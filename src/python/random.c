@@ -58,10 +58,17 @@ static void generator_dealloc(PyObject *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
+cr_py_seeding cr_py_last_seeding;
+
+static void start_over(PyObject *self, uint64_t value) {
+    rt_generator_manual_seed(of(self), value);
+    if (of(self) == cr_default_generator()) cr_py_last_seeding = (cr_py_seeding){ cr_py_last_seeding.count + 1, value };
+}
+
 static PyObject *manual_seed(PyObject *self, PyObject *seed) {
     uint64_t value;
     if (read_seed(seed, &value)) return NULL;
-    rt_generator_manual_seed(of(self), value);
+    start_over(self, value);
     return Py_NewRef(self);
 }
 
@@ -75,7 +82,7 @@ static PyObject *seed(PyObject *self, PyObject *unused) {
     uint64_t value;
     if (getrandom(&value, sizeof value, 0) != sizeof value) return PyErr_SetFromErrno(PyExc_OSError);
     value &= (UINT64_C(1) << 53) - 1; /* a number that every language reads exactly */
-    rt_generator_manual_seed(of(self), value);
+    start_over(self, value);
     return PyLong_FromUnsignedLongLong(value);
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import cresset
 from cresset import _C
 from cresset.export import graph_signature as signatures
+from cresset.export._call_structure import CallStructure
 from cresset.export.graph_view import Graph, GraphModule
 from cresset.utils._pytree import TreeSpec
 
@@ -181,6 +182,16 @@ class ExportedProgram:
         them are seen by every module of this program; with `own_state` it has its own copies."""
         return ExportedModule(self, _C._ProgramModule(self._program, own_state))
 
+    def compile(self, *, options: dict[str, Any] | None = None) -> Any:
+        """What can be called, as `module(own_state=True)` gives it, made faster: the first calls are interpreted, and native code takes over as
+        soon as it is built in the background. With options={"wait": True} it is built first. See `cresset._aot.CompiledProgram`."""
+        from cresset._aot import CompiledProgram
+        return CompiledProgram(self, options)
+
+    def _call_structure(self) -> CallStructure:
+        calls = self._data["calls"]
+        return CallStructure(self._in_spec, self._out_spec, calls[0][3] if calls else None)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("an ExportedProgram cannot be called: call its module, ep.module()(...)")
 
@@ -222,44 +233,10 @@ class ExportedModule:
     """One running instance of a program."""
 
     def __init__(self, program: ExportedProgram, instance: Any):
-        self._exported, self._instance = program, instance
-        self._args_spec, self._kwargs_spec = program.in_spec.children_spec
-        calls = program._data["calls"]
-        self._names: list[str] | None = calls[0][3] if calls else None
-
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call. Positional arguments may be given by name where the names are known."""
-        expected, keys = self._args_spec.num_children, self._kwargs_spec.context
-        names = self._names[:expected] if self._names else []
-        if len(args) < expected and names:
-            named = [name for name in names[len(args):] if name in kwargs and name not in keys]
-            if named == names[len(args):]:
-                args = (*args, *(kwargs[name] for name in named))
-                kwargs = {name: value for name, value in kwargs.items() if name not in named}
-        problems = []
-        if len(args) < expected:
-            missing = [repr(name) for name in names[len(args):]] or [f"args[{i}]" for i in range(len(args), expected)]
-            problems.append("missing " + ", ".join(missing))
-        if len(args) > expected:
-            problems.append(f"{len(args) - expected} positional arguments too many ({expected} expected, {len(args)} given)")
-        missing, extra = [repr(key) for key in keys if key not in kwargs], [repr(key) for key in kwargs if key not in keys]
-        if missing:
-            problems.append("missing keyword arguments " + ", ".join(missing))
-        if extra:
-            problems.append("unexpected keyword arguments " + ", ".join(extra))
-        if problems:
-            raise ValueError(f"{'; '.join(problems)}. The program was exported with {self._signature_text()}")
-        leaves = self._args_spec.flatten(args, "args")
-        return leaves + self._kwargs_spec.flatten(kwargs, "kwargs")
-
-    def _signature_text(self) -> str:
-        expected = self._args_spec.num_children
-        names = self._names[:expected] if self._names and len(self._names) >= expected else [f"args[{i}]" for i in range(expected)]
-        return "(" + ", ".join([*names, *(f"{key}=" for key in self._kwargs_spec.context)]) + ")"
+        self._exported, self._instance, self._structure = program, instance, program._call_structure()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        results = self._instance.run(self._bind(args, kwargs))
-        return self._exported.out_spec.unflatten(results)
+        return self._structure.result(self._instance.run(self._structure.bind(args, kwargs)))
 
     forward = __call__
 
@@ -289,7 +266,7 @@ class ExportedModule:
         raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export the module in evaluation mode")
 
     def __repr__(self) -> str:
-        return f"ExportedModule{self._signature_text()}"
+        return f"ExportedModule{self._structure}"
 
 
 _ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument, "bool": signatures.SymBoolArgument}

@@ -1,0 +1,236 @@
+/* native_type.c: compiled programs for Python: _compile_programs (exported programs to a library) and _Native (one running
+ * instance of a library). The GIL is released while code is built, loaded and run. The call structure around the flat
+ * lists is written in Python: cresset/_aot.py. */
+#include "python/program.h"
+#include "python/tree.h"
+
+#include "emit/emit.h"
+#include "emit/loader.h"
+
+/* ---- building ---- */
+
+/* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs holds
+ * `lowering` first, so that two of them never wait for each other. */
+static cr_status build(cr_program **programs, size_t n, const char *path, const cr_emit_options *options) {
+    static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER;
+    cr_lowered *lowered = NULL;
+    pthread_mutex_lock(&lowering);
+    for (size_t i = 0; i < n; i++) pthread_mutex_lock(&programs[i]->lock);
+    cr_status status = cr_lower(programs, n, NULL, &lowered);
+    for (size_t i = n; i-- > 0;) pthread_mutex_unlock(&programs[i]->lock);
+    pthread_mutex_unlock(&lowering);
+    if (!status) status = cr_emit_library(lowered, path, options);
+    cr_lowered_release(lowered);
+    return status;
+}
+
+static int read_programs(PyObject *list, cr_program **out, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        PyObject *o = PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i);
+        out[i] = cr_py_program_get(o);
+        if (!out[i]) {
+            PyErr_Format(PyExc_TypeError, "expected an exported program, not %s", Py_TYPE(o)->tp_name);
+            return -1;
+        }
+        for (size_t k = 0; k < i; k++)
+            if (out[k] == out[i]) {
+                PyErr_SetString(PyExc_ValueError, "a program was given twice");
+                return -1;
+            }
+    }
+    return 0;
+}
+
+static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "programs", "path", "weights", "cc", NULL };
+    PyObject *given, *path = NULL, *list = NULL, *result = NULL;
+    const char *weights = "inside", *cc = NULL;
+    (void)unused;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|sz:_compile_programs", names, &given, PyUnicode_FSConverter, &path, &weights, &cc)) return NULL;
+    cr_program **programs = NULL;
+    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE, .cc = cc };
+    list = PySequence_Fast(given, "programs must be a list");
+    size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
+    if (!list) goto out;
+    if (strcmp(weights, "beside") && strcmp(weights, "inside")) {
+        PyErr_Format(PyExc_ValueError, "weights is 'inside' or 'beside', not '%s'", weights);
+        goto out;
+    }
+    programs = PyMem_Calloc(n + 1, sizeof *programs);
+    if (!programs) PyErr_NoMemory();
+    if (!programs || read_programs(list, programs, n)) goto out;
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = build(programs, n, PyBytes_AS_STRING(path), &options);
+    PyEval_RestoreThread(thread);
+    result = status ? cr_py_raise(status) : Py_NewRef(Py_None);
+out:
+    PyMem_Free(programs);
+    Py_XDECREF(list);
+    Py_DECREF(path);
+    return result;
+}
+
+/* ---- instances ---- */
+
+typedef struct py_native { PyObject_HEAD cr_native *native; uint64_t seeding; } py_native;
+
+static cr_native *native_of(PyObject *o) { return ((py_native *)o)->native; }
+
+static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "path", "threads", "weights", NULL };
+    PyObject *path = NULL, *weights = NULL;
+    int threads = 0;
+    cr_library *library = NULL;
+    cr_native *native = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|iO&:_Native", names, PyUnicode_FSConverter, &path, &threads, PyUnicode_FSConverter, &weights)) {
+        Py_XDECREF(path);
+        return NULL;
+    }
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_library_open(PyBytes_AS_STRING(path), &library);
+    if (!status) status = cr_native_create(library, threads, weights ? PyBytes_AS_STRING(weights) : NULL, &native);
+    cr_library_release(library);
+    PyEval_RestoreThread(thread);
+    Py_DECREF(path);
+    Py_XDECREF(weights);
+    if (status) return cr_py_raise(status);
+    py_native *o = PyObject_New(py_native, type);
+    if (!o) {
+        cr_native_release(native);
+        return NULL;
+    }
+    o->native = native;
+    o->seeding = 0;
+    return (PyObject *)o;
+}
+
+static void native_dealloc(PyObject *self) {
+    cr_native *native = native_of(self);
+    PyThreadState *thread = PyEval_SaveThread(); /* its threads are waited for */
+    cr_native_release(native);
+    PyEval_RestoreThread(thread);
+    PyObject_Free(self);
+}
+
+/* After cresset.manual_seed the next call starts from that seed, as an eager one would. */
+static void follow_seed(py_native *self) {
+    if (self->seeding == cr_py_last_seeding.count) return;
+    self->seeding = cr_py_last_seeding.count;
+    cr_native_seed(self->native, cr_py_last_seeding.seed);
+}
+
+static PyObject *native_run(PyObject *self, PyObject *args) {
+    int method;
+    PyObject *leaves, *items = NULL, *owned = PyList_New(0), *o = NULL;
+    cr_arg *inputs = NULL;
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    if (!owned || !PyArg_ParseTuple(args, "iO:run", &method, &leaves)) goto out;
+    const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
+    if (method < 0 || method >= api->nmethods) {
+        PyErr_Format(PyExc_ValueError, "there is no method %d, the library has %d", method, api->nmethods);
+        goto out;
+    }
+    items = PySequence_Fast(leaves, "run() takes the list of the flat inputs");
+    size_t n = items ? (size_t)PySequence_Fast_GET_SIZE(items) : 0, nresults = (size_t)api->methods[method].noutputs;
+    if (!items) goto out;
+    inputs = PyMem_Calloc(n + nresults + 1, sizeof *inputs);
+    if (!inputs) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
+    follow_seed((py_native *)self);
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_native_run(native_of(self), method, inputs, n, inputs + n, nresults);
+    PyEval_RestoreThread(thread);
+    o = status ? cr_py_raise(status) : cr_py_results_list(NULL, inputs + n, nresults);
+out:
+    cr_py_frame_dispose(&f);
+    PyMem_Free(inputs);
+    Py_XDECREF(items);
+    Py_XDECREF(owned);
+    return o;
+}
+
+static PyObject *names_of(const cresset_value_info *values, int32_t n) {
+    PyObject *list = PyList_New(n);
+    for (int32_t i = 0; list && i < n; i++) {
+        PyObject *name = PyUnicode_FromString(values[i].name);
+        if (!name) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, name);
+    }
+    return list;
+}
+
+static PyObject *native_methods(PyObject *self, PyObject *unused) {
+    const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
+    (void)unused;
+    PyObject *list = PyList_New(api->nmethods);
+    for (int32_t i = 0; list && i < api->nmethods; i++) {
+        const cresset_method_info *m = &api->methods[i];
+        PyObject *one = Py_BuildValue("(sNNss)", m->name, names_of(m->inputs, m->ninputs), names_of(m->outputs, m->noutputs), m->in_spec, m->out_spec);
+        if (!one) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, one);
+    }
+    return list;
+}
+
+static PyObject *native_take_state(PyObject *self, PyObject *other) {
+    const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
+    cr_module *module = cr_py_module_get(other);
+    if (!module) return PyErr_Format(PyExc_TypeError, "expected the module of an exported program, not %s", Py_TYPE(other)->tp_name);
+    for (int32_t i = 0; i < api->nstate; i++) {
+        cr_tensor *t = api->state[i].is_mutable ? cr_module_tensor(module, api->state[i].name) : NULL;
+        cr_status status = t ? cr_native_set_state(native_of(self), api->state[i].name, t->storage->data, (size_t)t->storage->bytes) : CR_OK;
+        if (status) return cr_py_raise(status);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_seed(PyObject *self, PyObject *seed) {
+    uint64_t value = PyLong_AsUnsignedLongLongMask(seed);
+    if (PyErr_Occurred()) return NULL;
+    ((py_native *)self)->seeding = cr_py_last_seeding.count;
+    cr_native_seed(native_of(self), value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_path(PyObject *self, void *unused) {
+    (void)unused;
+    return PyUnicode_DecodeFSDefault(cr_library_path(cr_native_library(native_of(self))));
+}
+
+static PyMethodDef native_type_methods[] = {
+    { "run", native_run, METH_VARARGS, "run(method, inputs): flat inputs to flat outputs, both lists." },
+    { "methods", native_methods, METH_NOARGS, "[(name, input names, output names, in_spec, out_spec)]." },
+    { "take_state", native_take_state, METH_O, "take_state(module): buffers that the model changes become copies of the module's." },
+    { "manual_seed", native_seed, METH_O, "manual_seed(seed): seeds the instance's generator." },
+    { NULL, NULL, 0, NULL },
+};
+static PyGetSetDef native_attributes[] = {
+    { "path", get_path, NULL, "The library's file.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+static PyTypeObject native_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Native",
+    .tp_basicsize = sizeof(py_native),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "_Native(path, threads=0, weights=None): an instance of a compiled library. Use it through cresset.aot_load.",
+    .tp_new = native_new,
+    .tp_dealloc = native_dealloc,
+    .tp_methods = native_type_methods,
+    .tp_getset = native_attributes,
+};
+
+static PyMethodDef functions[] = {
+    { "_compile_programs", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
+      "_compile_programs(programs, path, weights='inside', cc=None): exported programs to a shared library." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_native_init(PyObject *module) {
+    if (PyType_Ready(&native_type) || PyModule_AddFunctions(module, functions)) return -1;
+    return PyModule_AddObjectRef(module, "_Native", (PyObject *)&native_type);
+}

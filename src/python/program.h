@@ -1,0 +1,17 @@
+/* program.h: what the files of exported programs (program_type.c) and compiled ones (native_type.c) share. */
+#ifndef CR_PY_PROGRAM_H
+#define CR_PY_PROGRAM_H
+
+#include "export/program.h"
+#include "python/py.h"
+
+/* Borrowed; NULL when it is no such object (no exception). */
+cr_program *cr_py_program_get(PyObject *o);
+cr_module *cr_py_module_get(PyObject *o);
+/* A leaf of a call: what ops take, and arrays of others through DLPack without copying. `owned`, a list, keeps what was made
+ * here. -1: exception. */
+int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned);
+/* Flat results as a list; consumes them. */
+PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n);
+
+#endif
