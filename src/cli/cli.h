@@ -97,6 +97,9 @@ void cli_progress_begin(cli_progress *p, const char *what, uint64_t total);
 void cli_progress_add(cli_progress *p, uint64_t bytes);
 void cli_progress_end(cli_progress *p); /* wipes the line */
 
+/* What long work is doing now, in place of what it said before; NULL wipes it. */
+void cli_stage(const char *format, ...) CR_PRINTF(1, 2);
+
 /* Frees a text that was put into `into`; a failure to grow it becomes the other's, so that no half text is taken for whole. */
 static inline void cli_str_done(cr_str *text, cr_str *into) {
     into->failed |= text->failed;

@@ -1,11 +1,15 @@
 /* compile.c: `cresset compile`: exported programs to a shared library that needs nothing of ours. */
-#include "cli/cli.h"
-#include "emit/emit.h"
+#include "cli/verify.h"
 
 #include <sys/stat.h>
 
-static cr_status load_all(const cli_call *call, cr_program **programs, size_t n) {
-    for (size_t i = 0; i < n; i++) CR_TRY(cr_program_load(cli_operand(call, i), NULL, 0, &programs[i]));
+static cr_status load_all(const cli_call *call, model *models, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const char *path = cli_operand(call, i);
+        cli_stage("reading %s", path);
+        CR_TRY(model_open(&models[i], path, NULL, 0));
+        if (!models[i].program) return CR_FAIL(CR_EVALUE, "%s is a compiled library already; give the archive", path);
+    }
     return CR_OK;
 }
 
@@ -77,25 +81,74 @@ static cr_status check_letters(const char *letters) {
     return CR_OK;
 }
 
-static cr_status run(const cli_call *call) {
-    const char *path = cli_text(call, "output"), *letters = cli_text(call, "dump");
-    const cr_lower_options lower = { letters ? dump_pass : NULL, (void *)letters };
-    cr_emit_options options;
-    cr_program *programs[64] = { NULL };
+/* ---- the work ---- */
+
+typedef struct work {
+    const char *path, *letters;
+    bool source, verify;
+    cr_emit_options emit;
+} work;
+
+static cr_status read_command(const cli_call *call, work *w) {
+    *w = (work){ .path = cli_text(call, "output"), .letters = cli_text(call, "dump"), .verify = cli_flag(call, "verify") };
+    size_t length = w->path ? strlen(w->path) : 0;
+    w->source = length > 2 && !strcmp(w->path + length - 2, ".c");
+    if (w->letters) CR_TRY(check_letters(w->letters));
+    if (!w->path && !w->letters) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
+    if (w->verify && (!w->path || w->source)) return cli_misuse("--verify runs the library: it needs -o FILE.so");
+    return options_of(call, &w->emit);
+}
+
+/* While passes are printed, only they are; else the terminal sees their names. */
+static cr_status watch_pass(void *user, const cr_pass *pass, const cr_graph *g, double seconds) {
+    if (user) return dump_pass(user, pass, g, seconds);
+    cli_stage("passes: %s done, %u nodes", pass->name, cr_graph_node_count(g));
+    return CR_OK;
+}
+
+static cr_status verify(const work *w, model *models, size_t n) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < n && !status; i++) {
+        if (n > 1) cr_str_addf(&text, "%s ", models[i].program->name);
+        status = verify_method(&models[i], w->path, (int32_t)i, &w->emit, &text);
+    }
+    cli_stage(NULL);
+    cr_status printed = cli_print(&text);
+    cr_str_dispose(&text);
+    return status ? status : printed;
+}
+
+static cr_status build(const work *w, model *models, size_t n, double start) {
+    const cr_lower_options lower = { watch_pass, (void *)w->letters };
+    cr_program *programs[64];
     cr_lowered *lowered = NULL;
+    for (size_t i = 0; i < n; i++) programs[i] = models[i].program;
+    cr_status status = cr_lower(programs, n, &lower, &lowered);
+    if (!status && w->path) {
+        cli_stage("writing %s", w->path);
+        status = w->source ? write_c(lowered, w->path, &w->emit) : cr_emit_library(lowered, w->path, &w->emit);
+    }
+    cli_stage(NULL);
+    if (!status && w->path) status = summary(lowered, w->path, cli_seconds() - start);
+    cr_lowered_release(lowered);
+    return status;
+}
+
+static cr_status run(const cli_call *call) {
+    work w;
     size_t n = call->operands.n;
     double start = cli_seconds();
-    if (letters) CR_TRY(check_letters(letters));
-    if (!path && !letters) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
-    CR_TRY(options_of(call, &options));
-    cr_status status = load_all(call, programs, n);
-    if (!status) status = cr_lower(programs, n, &lower, &lowered);
-    size_t length = path ? strlen(path) : 0;
-    bool source = length > 2 && !strcmp(path + length - 2, ".c");
-    if (!status && path) status = source ? write_c(lowered, path, &options) : cr_emit_library(lowered, path, &options);
-    if (!status && path) status = summary(lowered, path, cli_seconds() - start);
-    cr_lowered_release(lowered);
-    for (size_t i = 0; i < n; i++) cr_program_release(programs[i]);
+    CR_TRY(read_command(call, &w));
+    model *models = cr_calloc(n, sizeof *models);
+    if (!models) return CR_ENOMEM;
+    cr_status status = load_all(call, models, n);
+    if (!status) status = build(&w, models, n, start);
+    if (!status && w.verify) status = verify(&w, models, n);
+    cli_stage(NULL);
+    for (size_t i = 0; i < n; i++) model_dispose(&models[i]);
+    cr_free(models);
     return status;
 }
 
@@ -103,6 +156,7 @@ static const cli_option options[] = {
     { "output", 'o', CLI_TEXT, "FILE", "so c", "where to write: libmodel.so, or model.c" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
+    { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },
     { "dump", 0, CLI_TEXT, "LETTERS", NULL, "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
     { 0 },
 };

@@ -127,6 +127,20 @@ void cli_progress_end(cli_progress *p) {
     p->on = false;
 }
 
+void cli_stage(const char *format, ...) {
+    if (!isatty(STDERR_FILENO)) return;
+    fputs("\r\033[K", stderr);
+    if (format) {
+        char text[256];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        fprintf(stderr, "%.78s ...", text);
+    }
+    fflush(stderr);
+}
+
 void cli_add_bytes(cr_str *out, uint64_t bytes) {
     static const char *const units[] = { "bytes", "KB", "MB", "GB", "TB", "PB", "EB" };
     double value = (double)bytes;

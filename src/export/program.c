@@ -22,9 +22,9 @@ void cr_program_retain(cr_program *p) { __atomic_add_fetch(&p->refs, 1, __ATOMIC
 
 void cr_program_release(cr_program *p) {
     if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL)) return;
-    for (size_t i = 0; i < p->nstate; i++) cr_tensor_release(p->state[i].tensor);
-    for (size_t i = 0; i < p->nconstants; i++) cr_tensor_release(p->constants[i].tensor);
-    for (size_t i = 0; i < p->nexample; i++)
+    for (size_t i = 0; i < p->nstate && !p->base; i++) cr_tensor_release(p->state[i].tensor);
+    for (size_t i = 0; i < p->nconstants && !p->base; i++) cr_tensor_release(p->constants[i].tensor);
+    for (size_t i = 0; i < p->nexample && !p->base; i++)
         if (p->example[i].kind == CR_ARG_TENSOR) cr_tensor_release(p->example[i].u.t); /* other kinds are the arena's */
     for (size_t i = 0; i < p->ncalls; i++) {
         cr_tree_release(p->calls[i].in_spec);
@@ -34,12 +34,14 @@ void cr_program_release(cr_program *p) {
     cr_map_dispose(&p->names);
     cr_arena_dispose(&p->arena);
     cr_zip_release(p->archive);
+    cr_program_release(p->base);
     pthread_mutex_destroy(&p->lock);
     cr_free(p);
 }
 
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target) {
     uint64_t found;
+    if (p->base) return cr_program_tensor(p->base, target);
     return cr_map_find_str(&p->names, target, &found) ? ((const cr_named_tensor *)(uintptr_t)found)->tensor : NULL;
 }
 

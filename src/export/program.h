@@ -68,6 +68,7 @@ struct cr_program {           /* read only */
     const char *const *unsupported; size_t nunsupported; /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
     const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
+    struct cr_program *base;                         /* of a prefix: whose texts and tensors these are, retained; else NULL */
     cr_map names;                                    /* private: name -> cr_named_tensor of state or constants */
     pthread_mutex_t lock;                            /* private: held by runs that write the program's own state, and while the graph's symbols are worked with */
 };
@@ -93,6 +94,10 @@ CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
 /* Where an op of `unsupported` is first called; NULL: unknown. */
 const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported);
+/* The program up to a node, whose tensors become the results (mutations at the end go): for comparing ways of running it.
+ * Callers hold no lock; the graph's environment is shared. */
+bool cr_program_can_end_at(const cr_program *p, uint32_t node);
+CR_NODISCARD cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out);
 void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
 
 /* ---- running ---- */
