@@ -202,6 +202,7 @@ RULE(check_affine_grid);
 
 /* convolution, attention (rules_conv.c) */
 RULE(shape_convolution);
+RULE(dtype_packed_conv); RULE(shape_pack_conv); RULE(shape_conv_packed); /* rules_packed_conv.c */
 RULE(shape_convolution_backward);
 RULE(shape_sdpa);
 RULE(shape_flash);

@@ -15,4 +15,12 @@ bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
 
+/* ---- layouts (channels_last.c) ---- */
+/* Is it plain or channels-last, without gaps? */
+bool cr__layout_can_restore(cr_env *env, const cr_meta *was);
+/* `made` in the layout that `was` has: itself (*same), a view, or a copy. */
+CR_NODISCARD cr_status cr__layout_restore(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out, bool *same);
+/* What a call of the new graph gives in another layout and without other change; NULL: it does something else. */
+const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node);
+
 #endif

@@ -47,6 +47,10 @@ CR_NODISCARD cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_gr
 CR_NODISCARD cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls on constants become constants, unless the result is larger than what it is made of and than 64 KB. */
 CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* f32 convolutions in two dimensions with constant weights run on packed weights, with the activation and addition that follow. */
+CR_NODISCARD cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Images stay channels-last between packed convolutions; outputs keep their strides. */
+CR_NODISCARD cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
  * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place and out forms of a composite op
  * become its functional form and a copy_. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED

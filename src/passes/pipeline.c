@@ -15,6 +15,8 @@ static const cr_pass passes[] = {
     { 'z', "freeze", cr_pass_freeze },
     { 'k', "fold", cr_pass_fold },
     { 'x', "dce", cr_pass_dce },
+    { 'c', "pack_conv", cr_pass_pack_conv },
+    { 'l', "channels_last", cr_pass_channels_last },
 };
 
 const cr_pass *cr_pass_at(size_t i) { return i < CR_COUNT(passes) ? &passes[i] : NULL; }

@@ -1,7 +1,9 @@
 /* k_pool.c: max and average pooling in one to three dimensions, plain and adaptive, and their backward forms.
  *
  * Every window is a box of positions: per dimension a first and last position (and a step, for dilation), known from the
- * output index alone. One loop over boxes serves all ranks; missing dimensions have size 1. Planes run in parallel. */
+ * output index alone. One loop over boxes serves all ranks; missing dimensions have size 1. Planes run in parallel. Where the
+ * channels of float pixels are dense and no indices are wanted, whole pixels are compared or added, image rows in parallel. */
+#include "runtime/conv_isa.h"
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
 
@@ -150,11 +152,49 @@ static void read_window(pool *p, const rt_call *c, int kernel, int dilation, int
     }
 }
 
+/* ---- whole pixels: channels-last floats ---- */
+
+typedef struct pixels { const pool *p; const rt_view *x, *y; bool max; } pixels;
+
+static int pixel_rows(void *arg, int64_t begin, int64_t end) {
+    const pixels *s = arg;
+    const pool *p = s->p;
+    const conv_isa *isa = conv_isa_get();
+    int64_t channels = s->x->size[1], bytes = channels * 4;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t n = at / p->out[1], o[DIMS] = { 0, at % p->out[1], 0 };
+        const float *image = (const float *)s->x->p + n * s->x->stride[0];
+        float *to = (float *)s->y->p + n * s->y->stride[0] + o[1] * s->y->stride[2];
+        for (; o[2] < p->out[2]; o[2]++, to += s->y->stride[3]) {
+            box b = window(p, o);
+            bool first = true;
+            for (int64_t y = b.from[1]; y < b.to[1]; y += b.step[1])
+                for (int64_t x = b.from[2]; x < b.to[2]; x += b.step[2], first = false) {
+                    const float *pixel = image + y * s->x->stride[2] + x * s->x->stride[3];
+                    if (first) memcpy(to, pixel, (size_t)bytes);
+                    else if (s->max) isa->most(to, pixel, channels);
+                    else isa->sum(to, pixel, channels);
+                }
+            float scale = (float)b.area;
+            for (int64_t j = 0; first && j < channels; j++) to[j] = s->max ? -INFINITY : 0; /* nothing of the image inside */
+            for (int64_t j = 0; !s->max && j < channels; j++) to[j] /= scale;
+        }
+    }
+    return RT_OK;
+}
+
+static bool has_pixels(const rt_view *x) { return x->rank == 4 && x->dtype == RT_F32 && x->stride[1] == 1 && x->size[1] > 1; }
+
 /* Forward: input rows in their class, results scattered to the output's layout. */
 static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     int64_t numel = rt_numel(out);
     if (!numel) return RT_OK;
+    if (c->nout == 1 && has_pixels(self) && has_pixels(out)) {
+        pixels s = { p, self, out, max };
+        int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : volume(p->kernel));
+        return rt_parallel_for(ctx, self->size[0] * p->out[1], 16 * 1024 / row + 1, pixel_rows, &s);
+    }
     int compute = rt_compute_dtype(self->dtype);
     if (compute != RT_F32 && compute != RT_F64 && compute != RT_I64) return rt_fail(ctx, RT_ENOTIMPL, "pooling has no kernel for dtype %s", rt_dtype_name(self->dtype));
     rt_view flat;

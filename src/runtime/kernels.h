@@ -176,9 +176,11 @@ RT_KERNEL(rt_k_cdist_backward);
 RT_KERNEL(rt_k_pdist);
 RT_KERNEL(rt_k_pdist_backward);
 
-/* conv.c, k_attention.c */
+/* conv.c, conv_packed.c, k_attention.c */
 RT_KERNEL(rt_k_convolution);
 RT_KERNEL(rt_k_convolution_backward);
+RT_KERNEL(rt_k_pack_conv);
+RT_KERNEL(rt_k_conv_packed);
 RT_KERNEL(rt_k_sdpa);
 RT_KERNEL(rt_k_sdpa_flash_cpu);
 

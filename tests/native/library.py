@@ -109,7 +109,7 @@ class Model:
                 return np.zeros(shape, item)
             count = 1 + sum((n - 1) * s for n, s in zip(shape, strides))
             flat = np.frombuffer((c.c_char * (count * item.itemsize)).from_address(v.data), item)
-            out = np.lib.stride_tricks.as_strided(flat, shape, [s * item.itemsize for s in strides]).copy()
+            out = np.lib.stride_tricks.as_strided(flat, shape, [s * item.itemsize for s in strides]).copy("K")
             return (out.astype("uint32") << 16).view("float32").reshape(shape) if name == "bfloat16" else out
         if v.kind == STRING:
             return c.string_at(v.data).decode()

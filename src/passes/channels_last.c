@@ -1,0 +1,218 @@
+/* channels_last.c: between convolutions, images stay channels-last.
+ *
+ * Packed convolutions give channels-last results, and pack_conv.c restores after each what the exported program had. Here a value may have a *twin*: the
+ * same numbers in another layout, already computed. An op that does not care about layouts is called on the twins of its arguments; its result then is
+ * the twin of what the program asked for, which becomes a copy of it or, for views, the view it was. Nobody uses most of these copies: the walk that
+ * follows drops them, and what is left are conversions at the borders of convolution regions. Outputs are never twins, so their strides stay the
+ * program's. */
+#include "passes/internal.h"
+
+typedef struct twin_key { const cr_graph *g; uint64_t value; } twin_key;
+typedef struct twins { cr_map map; } twins; /* value of the new graph -> twin + 1 */
+
+/* ---- layouts ---- */
+
+static bool same_strides(cr_env *env, const cr_meta *a, const cr_meta *b, bool ones) {
+    for (int d = 0; d < a->rank; d++) {
+        if (ones && cr_dim_known(env, a->size[d], CR_EQ, 1) == CR_YES) continue;
+        if (cr_dim_known(env, a->stride[d], CR_EQ, b->stride[d]) != CR_YES) return false;
+    }
+    return a->rank == b->rank;
+}
+
+bool cr__layout_can_restore(cr_env *env, const cr_meta *was) {
+    cr_memory_format format = was ? cr_meta_suggest_format(env, was) : CR_PRESERVE;
+    return was && (format == CR_CONTIGUOUS || format == CR_CHANNELS_LAST) && cr_meta_is_contiguous(env, was, format) == CR_YES;
+}
+
+/* Strides of dimensions with one element differ, and nothing else: a view says so. */
+static cr_status restride(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out) {
+    cr_arg size[CR_MAX_RANK], stride[CR_MAX_RANK];
+    for (int d = 0; d < was->rank; d++) {
+        size[d] = cr_arg_int(was->size[d]);
+        stride[d] = cr_arg_int(was->stride[d]);
+    }
+    cr_arg args[] = { made, cr_arg_list(size, was->rank), cr_arg_list(stride, was->rank) };
+    return cr_rewrite_call(w, "aten::as_strided", args, 3, out);
+}
+
+static bool is_plain(const cr_meta *m) {
+    for (int d = 0; d < m->rank; d++)
+        if (!cr_dim_is_plain(m->size[d]) || !cr_dim_is_plain(m->stride[d])) return false;
+    return true;
+}
+
+cr_status cr__layout_restore(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out, bool *same) {
+    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
+    const cr_meta *is = cr_rewrite_meta(w, &made);
+    *same = same_strides(env, is, was, false);
+    *out = made;
+    if (*same) return CR_OK;
+    if (same_strides(env, is, was, true) && is_plain(was)) return restride(w, made, was, out);
+    cr_arg args[] = { made, { .kind = CR_ARG_FORMAT, .given = 2, .u.i = cr_meta_suggest_format(env, was) } };
+    return cr_rewrite_call(w, "aten::clone", args, 2, out);
+}
+
+/* ---- twins ---- */
+
+static bool twin_of(cr_rewriter *w, const cr_arg *a, cr_arg *out) {
+    const twins *t = cr_rewrite_user(w);
+    twin_key key = { cr_rewrite_graph(w), (uint64_t)a->u.i };
+    uint64_t found;
+    if (a->kind != CR_ARG_VALUE || !cr_map_find(&t->map, &key, sizeof key, &found)) return false;
+    *out = *a;
+    out->u.i = (int64_t)found - 1;
+    return true;
+}
+
+static cr_status twin_set(cr_rewriter *w, const cr_arg *plain, const cr_arg *twin) {
+    twins *t = cr_rewrite_user(w);
+    twin_key key = { cr_rewrite_graph(w), (uint64_t)plain->u.i };
+    return cr_map_put(&t->map, &key, sizeof key, (uint64_t)twin->u.i + 1);
+}
+
+enum { MOST_ITEMS = 64 };
+typedef struct call { cr_arg args[CR_MAX_PARAMS], items[MOST_ITEMS]; uint32_t nitems; bool any; } call;
+
+/* The arguments, twins where there are some. */
+static bool with_twins(cr_rewriter *w, const cr_node *node, const cr_arg *args, call *c) {
+    c->any = false;
+    c->nitems = 0;
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        c->args[i] = args[i];
+        if (twin_of(w, &args[i], &c->args[i])) c->any = true;
+        if (args[i].kind != CR_ARG_LIST) continue;
+        if (c->nitems + args[i].n > MOST_ITEMS) return false;
+        cr_arg *items = &c->items[c->nitems];
+        c->nitems += args[i].n;
+        for (uint32_t k = 0; k < args[i].n; k++) {
+            items[k] = args[i].u.list[k];
+            if (twin_of(w, &args[i].u.list[k], &items[k])) c->any = true;
+        }
+        c->args[i].u.list = items;
+    }
+    return c->any;
+}
+
+/* ---- ops ---- */
+
+static bool is_in(const cr_op *op, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (cr_op_is(op, names[i])) return true;
+    return false;
+}
+
+/* Kernels that read any strides well and whose result does not depend on them. */
+static bool is_neutral(const cr_op *op) {
+    static const char *const names[] = {
+        "cresset::conv_packed", "cresset::linear_packed", "cresset::max_pool2d", "aten::max_pool2d_with_indices", "aten::avg_pool2d", "aten::_adaptive_avg_pool2d",
+        "aten::mean.dim", "aten::sum.dim_IntList", "aten::amax", "aten::amin", "aten::cat", "aten::native_layer_norm", "aten::layer_norm", "aten::_softmax",
+        "aten::softmax.int", "aten::linear", "aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::upsample_nearest2d", "aten::upsample_bilinear2d",
+        "aten::constant_pad_nd", "aten::scaled_dot_product_attention",
+    };
+    return cr_op_is_pure(op) && op->variant == CR_FUNCTIONAL && (op->base->row->scalar || is_in(op, names, CR_COUNT(names)));
+}
+
+static bool is_moving_view(const cr_op *op) {
+    static const char *const names[] = { "aten::permute", "aten::transpose.int", "aten::unsqueeze", "aten::squeeze.dim", "aten::squeeze.dims", "aten::slice.Tensor", "aten::select.int",
+                                         "aten::expand", "aten::view", "aten::split.Tensor", "aten::split_with_sizes" };
+    return is_in(op, names, CR_COUNT(names));
+}
+
+/* A view to another shape that the twin's strides allow. */
+static cr_status can_view(cr_rewriter *w, const cr_node *node, const call *c, bool *can) {
+    cr_dim size[CR_MAX_RANK], stride[CR_MAX_RANK];
+    *can = true;
+    if (!cr_op_is(node->op, "aten::view")) return CR_OK;
+    const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
+    memcpy(size, was->size, was->rank * sizeof *size);
+    return cr_view_strides(cr_graph_env(cr_rewrite_graph(w)), cr_rewrite_meta(w, &c->args[0]), was->rank, size, stride, can);
+}
+
+/* One result: what the program asked for, and `made` as its twin where that is something else. */
+static cr_status bind_view(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg plain, cr_arg made) {
+    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
+    const cr_meta *a = cr_rewrite_meta(w, &plain), *b = cr_rewrite_meta(w, &made);
+    if (same_strides(env, a, b, false)) return cr_rewrite_result(w, node, i, made);
+    CR_TRY(twin_set(w, &plain, &made));
+    return cr_rewrite_result(w, node, i, plain);
+}
+
+static cr_status move_view(cr_rewriter *w, const cr_node *node, const cr_arg *args, const call *c, bool *done) {
+    cr_arg plain = cr_arg_none(), made = cr_arg_none();
+    bool can;
+    CR_TRY(can_view(w, node, c, &can));
+    if (!can) return CR_OK;
+    CR_TRY(cr_rewrite_op(w, node->op, args, &plain));
+    CR_TRY(cr_rewrite_op(w, node->op, c->args, &made));
+    *done = true;
+    if (made.kind != CR_ARG_LIST) return bind_view(w, node, 0, plain, made);
+    for (uint32_t i = 0; i < made.n; i++) CR_TRY(bind_view(w, node, i, plain.u.list[i], made.u.list[i]));
+    return CR_OK;
+}
+
+static cr_status compute(cr_rewriter *w, const cr_node *node, const call *c, bool *done) {
+    cr_arg results[8] = { { 0 } };
+    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
+    const cr_graph *from = cr_rewrite_source(w);
+    if (node->nvalues > CR_COUNT(results) || node->nvalues != cr_result_count(node->op)) return CR_OK;
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = cr_graph_value(from, node->first + i);
+        if (v->type != CR_T_TENSOR || !cr__layout_can_restore(env, v->meta)) return CR_OK;
+    }
+    CR_TRY(cr_rewrite_op(w, node->op, c->args, results));
+    *done = true;
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        cr_arg plain;
+        bool same;
+        CR_TRY(cr__layout_restore(w, results[i], cr_graph_value(from, node->first + i)->meta, &plain, &same));
+        if (!same) CR_TRY(twin_set(w, &plain, &results[i]));
+        CR_TRY(cr_rewrite_result(w, node, i, plain));
+    }
+    return CR_OK;
+}
+
+const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node) {
+    if (node->kind != CR_NODE_CALL) return NULL;
+    if (cr_op_is(node->op, "aten::clone")) return node->args[1].kind == CR_ARG_FORMAT ? &node->args[0] : NULL;
+    if (!cr_op_is(node->op, "aten::as_strided")) return NULL;
+    const cr_meta *to = cr_graph_value(cr_rewrite_graph(w), node->first)->meta, *from = cr_rewrite_meta(w, &node->args[0]);
+    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
+    if (!to || !from || to->rank != from->rank || cr_dim_known(env, to->offset, CR_EQ, from->offset) != CR_YES || !same_strides(env, to, from, true)) return NULL;
+    for (int d = 0; d < to->rank; d++)
+        if (cr_dim_known(env, to->size[d], CR_EQ, from->size[d]) != CR_YES) return NULL;
+    return &node->args[0];
+}
+
+/* A channels-last image in another layout: where twins begin. */
+static cr_status begin(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
+    cr_arg plain = cr_arg_none(), twin;
+    CR_TRY(cr_rewrite_op(w, node->op, args, &plain));
+    *done = true;
+    CR_TRY(cr_rewrite_result(w, node, 0, plain));
+    const cr_arg *from = cr__layout_restored(w, cr_graph_node(cr_rewrite_graph(w), cr_graph_value(cr_rewrite_graph(w), (uint32_t)plain.u.i)->node));
+    if (!from) return CR_OK;
+    if (!twin_of(w, from, &twin)) twin = *from;
+    const cr_meta *x = cr_rewrite_meta(w, &twin);
+    return x->rank == 4 && cr_meta_is_contiguous(env, x, CR_CHANNELS_LAST) == CR_YES ? twin_set(w, &plain, &twin) : CR_OK;
+}
+
+static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    call c;
+    if (cr_op_is(node->op, "aten::clone") || cr_op_is(node->op, "aten::as_strided")) return begin(w, node, args, done);
+    if (!with_twins(w, node, args, &c)) return CR_OK;
+    if (is_moving_view(node->op)) return move_view(w, node, args, &c, done);
+    return is_neutral(node->op) ? compute(w, node, &c, done) : CR_OK;
+}
+
+cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    twins t;
+    cr_graph *doubled = NULL;
+    cr_map_init(&t.map);
+    cr_status status = cr_rewrite(run, g, rule, &t, &doubled);
+    cr_map_dispose(&t.map);
+    if (!status) status = cr_pass_dce(run, doubled, out);
+    cr_graph_release(doubled);
+    return status;
+}

@@ -1,0 +1,235 @@
+/* pack_conv.c: convolutions with constant weights become cresset::conv_packed: weights packed now, activations channels-last, and the activation and
+ * the addition that follow become part of the tile's last step.
+ *
+ * Each replacement gives the layout that was there before (a clone behind it), so that it is right on its own; which of the clones are needed is for
+ * channels_last.c to find out. Convolutions of other dtypes, ranks, or weights known only in a run stay with the general kernel, and so do transposed
+ * ones. */
+#include "passes/internal.h"
+
+enum { X, PACKED, BIAS, RESIDUAL, OUT_CHANNELS, KERNEL, STRIDE, PADDING, DILATION, GROUPS, ACT, CONV_ARGS };
+
+static cr_status restore(cr_rewriter *w, const cr_node *node, cr_arg made) {
+    cr_arg plain;
+    bool same;
+    CR_TRY(cr__layout_restore(w, made, cr_graph_value(cr_rewrite_source(w), node->first)->meta, &plain, &same));
+    return cr_rewrite_result(w, node, 0, plain);
+}
+
+/* ---- the convolution itself ---- */
+
+/* Two plain numbers of a list of one or two. */
+static bool two_ints(const cr_arg *list, cr_arg *out) {
+    if (list->kind != CR_ARG_LIST || list->n < 1 || list->n > 2) return false;
+    for (uint32_t i = 0; i < 2; i++) {
+        out[i] = list->u.list[i < list->n ? i : 0];
+        if (out[i].kind != CR_ARG_INT || !cr_dim_is_plain(out[i].u.i)) return false;
+    }
+    return true;
+}
+
+static bool all_plain(const cr_meta *m) {
+    for (int d = 0; d < m->rank; d++)
+        if (!cr_dim_is_plain(m->size[d])) return false;
+    return true;
+}
+
+static cr_status pack_weight(cr_rewriter *w, cr_tensor *weight, cr_arg groups, cr_arg *out) {
+    cr_arg args[] = { cr_arg_tensor(weight), groups }, packed = cr_arg_none();
+    CR_TRY(cr__evaluate(cr_op_find("cresset::pack_conv"), args, &packed));
+    cr_status status = cr_rewrite_add_constant(w, "packed", packed.u.t, out);
+    cr_results_release(&packed, 1);
+    return status;
+}
+
+static cr_status pack(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const cr_meta *x = cr_rewrite_meta(w, &args[0]);
+    cr_tensor *weight = cr_rewrite_constant(w, &args[1]);
+    cr_arg stride[2], padding[2], dilation[2], kernel[2];
+    if (!x || !weight || x->rank != 4 || x->dtype != CR_F32 || weight->meta.dtype != CR_F32 || weight->meta.rank != 4 || !all_plain(&weight->meta)) return CR_OK;
+    if (args[6].u.i || !two_ints(&args[3], stride) || !two_ints(&args[4], padding) || !two_ints(&args[5], dilation)) return CR_OK;
+    if (args[8].kind != CR_ARG_INT || !cr_dim_is_plain(args[8].u.i) || weight->meta.size[0] == 0 || weight->meta.size[1] == 0) return CR_OK;
+    const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
+    if (!cr__layout_can_restore(cr_graph_env(cr_rewrite_graph(w)), was)) return CR_OK;
+    cr_arg packed, made, all[CONV_ARGS];
+    CR_TRY(pack_weight(w, weight, args[8], &packed));
+    for (int i = 0; i < 2; i++) kernel[i] = cr_arg_int(weight->meta.size[2 + i]);
+    all[X] = args[0];
+    all[PACKED] = packed;
+    all[BIAS] = args[2];
+    all[RESIDUAL] = cr_arg_none();
+    all[OUT_CHANNELS] = cr_arg_int(weight->meta.size[0]);
+    all[KERNEL] = cr_arg_list(kernel, 2);
+    all[STRIDE] = cr_arg_list(stride, 2);
+    all[PADDING] = cr_arg_list(padding, 2);
+    all[DILATION] = cr_arg_list(dilation, 2);
+    all[GROUPS] = args[8];
+    all[ACT] = cr_arg_str("none");
+    CR_TRY(cr_rewrite_op(w, cr_op_find("cresset::conv_packed"), all, &made));
+    *done = true;
+    return restore(w, node, made);
+}
+
+/* ---- what follows it ---- */
+
+static bool has_act(const cr_node *conv) { return strcmp(conv->args[ACT].u.s, "none") != 0; }
+
+/* The packed convolution behind a value that nobody else uses, through what restores its layout. */
+static const cr_node *conv_behind(cr_rewriter *w, const cr_arg *a) {
+    const cr_node *maker = cr_rewrite_single(w, a) ? cr_rewrite_producer(w, a, NULL) : NULL;
+    const cr_arg *from = maker ? cr__layout_restored(w, maker) : NULL;
+    if (!from) from = a;
+    return cr_rewrite_single(w, from) ? cr_rewrite_producer(w, from, "cresset::conv_packed") : NULL;
+}
+
+static bool is_number(const cr_arg *a, double value) { return (a->kind == CR_ARG_INT && (double)a->u.i == value) || (a->kind == CR_ARG_FLOAT && a->u.f == value); }
+
+/* What conv_isa.h calls the activation; NULL: it is none of them. */
+static const char *act_of(const cr_op *op, const cr_arg *args) {
+    static const struct { const char *op, *act; } plain[] = { { "aten::relu", "relu" },           { "aten::hardswish", "hardswish" }, { "aten::hardsigmoid", "hardsigmoid" },
+                                                              { "aten::sigmoid", "sigmoid" },     { "aten::silu", "silu" },           { "aten::tanh", "tanh" } };
+    for (size_t i = 0; i < CR_COUNT(plain); i++)
+        if (cr_op_is(op, plain[i].op)) return plain[i].act;
+    if (cr_op_is(op, "aten::gelu")) return args[1].kind == CR_ARG_STR && !strcmp(args[1].u.s, "tanh") ? "gelu_tanh" : "gelu";
+    bool bounds = cr_op_is(op, "aten::hardtanh") || cr_op_is(op, "aten::clamp");
+    if (bounds && is_number(&args[1], 0) && is_number(&args[2], 6)) return "relu6";
+    bool half = cr_op_is(op, "aten::clamp_min") || (cr_op_is(op, "aten::clamp") && args[2].kind == CR_ARG_NONE);
+    return half && is_number(&args[1], 0) ? "relu" : NULL;
+}
+
+static cr_status again_with(cr_rewriter *w, const cr_node *node, const cr_node *conv, const cr_arg *residual, const char *act, bool *done) {
+    cr_arg all[CONV_ARGS], made;
+    const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
+    if (!cr__layout_can_restore(cr_graph_env(cr_rewrite_graph(w)), was)) return CR_OK;
+    memcpy(all, conv->args, sizeof all);
+    if (residual) all[RESIDUAL] = *residual;
+    if (act) all[ACT] = cr_arg_str(act);
+    CR_TRY(cr_rewrite_op(w, conv->op, all, &made));
+    *done = true;
+    return restore(w, node, made);
+}
+
+static cr_status fuse_act(cr_rewriter *w, const cr_node *node, const cr_arg *args, const char *act, bool *done) {
+    const cr_node *conv = conv_behind(w, &args[0]);
+    return conv && !has_act(conv) ? again_with(w, node, conv, NULL, act, done) : CR_OK;
+}
+
+static bool same_shape(cr_rewriter *w, const cr_arg *a, const cr_arg *b) {
+    const cr_meta *x = cr_rewrite_meta(w, a), *y = cr_rewrite_meta(w, b);
+    if (!x || !y || x->rank != y->rank || x->dtype != y->dtype) return false;
+    for (int d = 0; d < x->rank; d++)
+        if (cr_dim_known(cr_graph_env(cr_rewrite_graph(w)), x->size[d], CR_EQ, y->size[d]) != CR_YES) return false;
+    return true;
+}
+
+static cr_status fuse_add(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    if (!is_number(&args[2], 1) || !same_shape(w, &args[0], &args[1]) || (args[0].u.i == args[1].u.i)) return CR_OK;
+    for (int i = 1; i >= 0 && !*done; i--) { /* usually what was computed last is the second convolution of a block */
+        const cr_node *conv = conv_behind(w, &args[i]);
+        if (conv && !has_act(conv) && conv->args[RESIDUAL].kind == CR_ARG_NONE) CR_TRY(again_with(w, node, conv, &args[1 - i], NULL, done));
+    }
+    return CR_OK;
+}
+
+/* A factor for each channel, constant: [1, C, 1, 1], [C, 1, 1] or one number. */
+static bool is_channel_factor(const cr_meta *t, int64_t channels) {
+    if (t->dtype != CR_F32 || t->rank > 4) return false;
+    for (int d = 0; d < t->rank; d++) {
+        bool channel = t->rank - d == 3;
+        if (t->size[d] != 1 && !(channel && t->size[d] == channels)) return false;
+    }
+    return true;
+}
+
+/* Calls made now, on real tensors; the first failure stays. Owns its results. */
+typedef struct now { cr_arg made[8]; size_t n; cr_status status; } now;
+static cr_arg make(now *m, const char *op, const cr_arg *args, size_t n) {
+    cr_binding call;
+    cr_arena arena;
+    cr_arg result = cr_arg_none();
+    if (m->status) return result;
+    cr_arena_init(&arena);
+    m->status = cr_bind(cr_op_find(op), true, args, n, NULL, 0, &arena, &call);
+    if (!m->status) m->status = cr__evaluate(call.op, call.args, &result);
+    cr_arena_dispose(&arena);
+    if (!m->status) m->made[m->n++] = result;
+    return result;
+}
+
+/* Weights, packed in lanes of output channels, times one factor a channel. */
+static cr_arg scale_packed(now *m, const cr_node *conv, cr_tensor *packed, cr_arg factors) {
+    int64_t outs = conv->args[OUT_CHANNELS].u.i, groups = packed->meta.size[0], panels = packed->meta.size[1], each = outs / groups;
+    cr_arg rows[] = { cr_arg_int(groups), cr_arg_int(each) }, pad[] = { cr_arg_int(0), cr_arg_int(panels * packed->meta.size[3] - each) };
+    cr_arg lanes[] = { cr_arg_int(groups), cr_arg_int(panels), cr_arg_int(1), cr_arg_int(packed->meta.size[3]) };
+    cr_arg by_group = make(m, "aten::reshape", (cr_arg[]){ factors, cr_arg_list(rows, 2) }, 2);
+    cr_arg padded = make(m, "aten::constant_pad_nd", (cr_arg[]){ by_group, cr_arg_list(pad, 2) }, 2);
+    cr_arg spread = make(m, "aten::reshape", (cr_arg[]){ padded, cr_arg_list(lanes, 4) }, 2);
+    return make(m, "aten::mul.Tensor", (cr_arg[]){ cr_arg_tensor(packed), spread }, 2);
+}
+
+/* conv(x) * factors = conv(x) with scaled weights and bias. */
+static cr_status fuse_mul(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    for (int i = 0; i < 2 && !*done; i++) {
+        cr_tensor *t = cr_rewrite_constant(w, &args[1 - i]);
+        const cr_node *conv = t ? conv_behind(w, &args[i]) : NULL;
+        cr_tensor *packed = conv ? cr_rewrite_constant(w, &conv->args[PACKED]) : NULL;
+        bool has_bias = conv && conv->args[BIAS].kind != CR_ARG_NONE;
+        cr_tensor *bias = has_bias ? cr_rewrite_constant(w, &conv->args[BIAS]) : NULL;
+        if (!packed || has_act(conv) || conv->args[RESIDUAL].kind != CR_ARG_NONE || (has_bias && !bias)) continue;
+        if (!is_channel_factor(&t->meta, conv->args[OUT_CHANNELS].u.i)) continue;
+        now m = { .n = 0 };
+        cr_arg all = conv->args[OUT_CHANNELS], packed_again = conv->args[PACKED], bias_again = conv->args[BIAS];
+        cr_arg flat = make(&m, "aten::reshape", (cr_arg[]){ cr_arg_tensor(t), cr_arg_list((cr_arg[]){ cr_arg_int(-1) }, 1) }, 2);
+        cr_arg factors = make(&m, "aten::expand", (cr_arg[]){ flat, cr_arg_list(&all, 1) }, 2);
+        cr_arg scaled = scale_packed(&m, conv, packed, factors), moved = cr_arg_none();
+        if (bias) moved = make(&m, "aten::mul.Tensor", (cr_arg[]){ cr_arg_tensor(bias), factors }, 2);
+        cr_status status = m.status;
+        if (!status) status = cr_rewrite_add_constant(w, "packed", scaled.u.t, &packed_again);
+        if (!status && bias) status = cr_rewrite_add_constant(w, "bias", moved.u.t, &bias_again);
+        cr_results_release(m.made, m.n);
+        CR_TRY(status);
+        cr_node changed = *conv;
+        cr_arg args_again[CONV_ARGS];
+        memcpy(args_again, conv->args, sizeof args_again);
+        args_again[PACKED] = packed_again;
+        args_again[BIAS] = bias_again;
+        changed.args = args_again;
+        CR_TRY(again_with(w, node, &changed, NULL, NULL, done));
+    }
+    return CR_OK;
+}
+
+/* ---- pooling whose indices nobody asks for ---- */
+
+/* How often the values of the main graph are used. */
+typedef struct used { const cr_graph *g; uint32_t *counts; } used;
+
+static cr_status drop_indices(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const used *u = cr_rewrite_user(w);
+    cr_arg made;
+    if (cr_rewrite_source(w) != u->g || u->counts[node->first + 1]) return CR_OK;
+    CR_TRY(cr_rewrite_op(w, cr_op_find("cresset::max_pool2d"), args, &made));
+    *done = true;
+    return cr_rewrite_result(w, node, 0, made);
+}
+
+static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const char *act;
+    if (cr_op_is(node->op, "aten::convolution")) return pack(w, node, args, done);
+    if (cr_op_is(node->op, "aten::add.Tensor")) return fuse_add(w, node, args, done);
+    if (cr_op_is(node->op, "aten::mul.Tensor")) return fuse_mul(w, node, args, done);
+    if (cr_op_is(node->op, "aten::max_pool2d_with_indices")) return drop_indices(w, node, args, done);
+    if ((act = act_of(node->op, args))) return fuse_act(w, node, args, act, done);
+    return CR_OK;
+}
+
+cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    used u = { g, cr_alloc(cr_graph_value_count(g) * sizeof(uint32_t) + 1) };
+    if (!u.counts) return CR_ENOMEM;
+    cr_graph_count_uses(g, u.counts);
+    cr_graph *packed = NULL;
+    cr_status status = cr_rewrite(run, g, rule, &u, &packed);
+    cr_free(u.counts);
+    if (!status) status = cr_pass_dce(run, packed, out); /* without what was on the way to the last form of a convolution */
+    cr_graph_release(packed);
+    return status;
+}
