@@ -264,7 +264,7 @@ RULE(check_multi_margin_backward);
 cr_expand_fn expand_instance_norm;
 
 /* products on packed weights (rules_products.c) */
-RULE(dtype_packed); RULE(shape_pack_panels); RULE(shape_linear_packed); RULE(shape_lstm_packed); RULE(shape_gru_packed);
+RULE(dtype_packed); RULE(shape_pack_panels); RULE(shape_linear_packed); RULE(shape_embedding_packed); RULE(shape_lstm_packed); RULE(shape_gru_packed);
 
 /* recurrent (rules_rnn.c, expand_rnn.c) */
 RULE(shape_pack_padded);

@@ -84,6 +84,18 @@ cr_status shape_linear_packed(cr_rule *r) { /* input, panels, n, bias, act, scal
     return cr_rule_add_dense(r, CR_F32, x->rank, size);
 }
 
+cr_status shape_embedding_packed(cr_rule *r) { /* panels, indices, n */
+    const cr_meta *p = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
+    cr_dim size[CR_MAX_RANK];
+    if (p->dtype != CR_F32) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the panels must be float32, not %s", cr_dtype_aten(p->dtype));
+    if (indices->dtype != CR_I64 && indices->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices must be int32 or int64, not %s", cr_dtype_aten(indices->dtype));
+    if (indices->rank + 1 > CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices have too many dimensions");
+    CR_TRY(require_panels(r, 0, r->arg[2].u.i, 1, p->rank == 3 ? p->size[1] : 0));
+    memcpy(size, indices->size, indices->rank * sizeof *size);
+    size[indices->rank] = p->size[1];
+    return cr_rule_add_dense(r, CR_F32, indices->rank + 1, size);
+}
+
 /* `states`: h and perhaps c follow the input, then w_ih, w_hh, b_ih, b_hh, reverse, batch_first. */
 static cr_status shape_rnn_packed(cr_rule *r, int states, int64_t gates) {
     int w = 1 + states;

@@ -51,6 +51,10 @@ CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_grap
 CR_NODISCARD cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Images stay channels-last between packed convolutions; outputs keep their strides. */
 CR_NODISCARD cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* LSTM and GRU layers in f32 become cresset::lstm_packed and gru_packed on weights that are packed where they stand. */
+CR_NODISCARD cr_status cr_pass_recurrent(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Products with constant weights become cresset::linear_packed, with what follows them (bias, activation, factor, addend) inside. */
+CR_NODISCARD cr_status cr_pass_pack_products(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
  * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place and out forms of a composite op
  * become its functional form and a copy_. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED

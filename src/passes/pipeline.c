@@ -11,9 +11,11 @@ static cr_status decompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) 
 cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, NULL, NULL, out); }
 
 static const cr_pass passes[] = {
+    { 'r', "recurrent", cr_pass_recurrent },
     { 'd', "decompose", decompose },
     { 'z', "freeze", cr_pass_freeze },
     { 'k', "fold", cr_pass_fold },
+    { 'p', "pack_products", cr_pass_pack_products },
     { 'x', "dce", cr_pass_dce },
     { 'c', "pack_conv", cr_pass_pack_conv },
     { 'l', "channels_last", cr_pass_channels_last },

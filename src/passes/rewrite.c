@@ -254,7 +254,8 @@ cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t
     uint64_t found;
     if (cr_map_find(&w->constants, &t, sizeof t, &found)) return *out = value_arg(w->to, (uint32_t)found - 1), CR_OK;
     const char *target = cr_arena_strdup(&w->arena, name);
-    for (int k = 1; target && cr_graph_constant(w->to, target); k++) target = cr_arena_printf(&w->arena, "%s_%d", name, k);
+    /* The old graph's constants keep their names, also those that are still to come. */
+    for (int k = 1; target && (cr_graph_constant(w->to, target) || cr_graph_constant(w->from, target)); k++) target = cr_arena_printf(&w->arena, "%s_%d", name, k);
     if (!target) return CR_ENOMEM;
     CR_TRY(cr_graph_add_constant(w->to, target, t));
     return get_attr(w, target, t, out);

@@ -124,3 +124,32 @@ RT_KERNEL(rt_k_linear_packed) {
     rt_scratch_free(ctx, result);
     return code;
 }
+
+typedef struct gathering { const rt_view *panels, *indices, *out; int64_t n, k; const rt_ctx *ctx; } gathering;
+
+static int rows_gather(void *arg, int64_t begin, int64_t end) {
+    const gathering *w = arg;
+    for (int64_t at = begin; at < end; at++) {
+        int64_t from = 0, to = 0, rest = at, row;
+        for (int d = w->indices->rank - 1; d >= 0; d--) {
+            int64_t i = rest % w->indices->size[d];
+            rest /= w->indices->size[d];
+            from += i * w->indices->stride[d];
+            to += i * w->out->stride[d];
+        }
+        const char *index = (const char *)w->indices->p + from * rt_itemsize(w->indices->dtype);
+        row = w->indices->dtype == RT_I32 ? *(const int32_t *)(const void *)index : *(const int64_t *)(const void *)index;
+        if (row < 0 || row >= w->n)
+            return rt_fail(w->ctx, RT_EINDEX, "index %lld is out of bounds for dimension 0 with size %lld", (long long)row, (long long)w->n);
+        const rt_view *p = w->panels;
+        const float *x = (const float *)p->p + row / WIDTH * p->stride[0] + row % WIDTH * p->stride[2];
+        rt_convert(RT_F32, (float *)w->out->p + to, w->out->stride[w->indices->rank], RT_F32, x, p->stride[1], w->k);
+    }
+    return RT_OK;
+}
+
+/* embedding_packed(panels, indices, n): rows of the weight that the panels were made of; they are its columns there. */
+RT_KERNEL(rt_k_embedding_packed) {
+    gathering w = { rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], rt_arg_int(c, 2), rt_arg_view(c, 0)->size[1], ctx };
+    return rt_parallel_for(ctx, rt_numel(w.indices), 16 * 1024 / (w.k + 1) + 1, rows_gather, &w);
+}

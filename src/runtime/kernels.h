@@ -290,6 +290,7 @@ RT_KERNEL(rt_k_binomial);             /* count, prob, generator */
 /* k_linear_packed.c, k_rnn.c: what compiled models use instead of linear and lstm */
 RT_KERNEL(rt_k_pack_panels);   /* weight, transposed, groups */
 RT_KERNEL(rt_k_linear_packed); /* input, panels, n, bias?, act, scale?, residual? */
+RT_KERNEL(rt_k_embedding_packed); /* panels, indices, n */
 RT_KERNEL(rt_k_lstm_packed);   /* input, h, c, w_ih, w_hh, b_ih?, b_hh?, reverse, batch_first; out: output, h, c */
 RT_KERNEL(rt_k_gru_packed);    /* input, h, w_ih, w_hh, b_ih?, b_hh?, reverse, batch_first; out: output, h */
 
