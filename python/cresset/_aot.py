@@ -23,10 +23,11 @@ from cresset.utils._pytree import treespec_loads
 _OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'beside'", "cc": "the C compiler"}
 
 
-def aot_compile(f: str | os.PathLike[str] | ExportedProgram | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
+def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
                 dynamic_shapes: Any = None, options: dict[str, Any] | None = None, remove_runtime_assertions: bool = False,
                 disable_constraint_solver: bool = False, same_signature: bool = True) -> str:
-    """Compiles an exported program, or the archive at a path, to a shared library; returns the library's path.
+    """Compiles an exported program, or the archive at a path, to a shared library; returns the library's path. A dictionary of programs gives a
+    library whose methods have its keys for names: weights are stored once, buffers that calls change are shared.
 
     options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc.
     Checks of inputs and assertions of the program are always kept.
@@ -37,10 +38,10 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | Callable[..., Any]
                                   "cresset.export.export is not available yet")
     if args or kwargs or dynamic_shapes is not None:
         raise ValueError("aot_compile(): an exported program has its inputs and dynamic sizes already; leave args, kwargs and dynamic_shapes out")
-    program = f if isinstance(f, ExportedProgram) else load(f)
+    programs = [(name, _program(one)) for name, one in (f if isinstance(f, dict) else {"forward": f}).items()]
     path = build.pop("output_path", None)
     path = os.path.join(tempfile.mkdtemp(prefix="cresset-"), "model.so") if path is None else os.fspath(path)
-    _C._compile_programs([program._program], path, **build)
+    _C._compile_programs(programs, path, **build)
     return path
 
 
@@ -135,7 +136,7 @@ class CompiledProgram:
         folder = tempfile.mkdtemp(prefix="cresset-")
         try:
             path = os.path.join(folder, "model.so")
-            _C._compile_programs([self._program._program], path, **self._build)
+            _C._compile_programs([("forward", self._program._program)], path, **self._build)
             native = _C._Native(path, self._threads)  # mapped: the file itself is not needed any more
             with self._calls:
                 native.take_state(self._interpreter)
@@ -175,6 +176,10 @@ class CompiledProgram:
 
     def __repr__(self) -> str:
         return f"CompiledProgram{self._structure} ({self.tier})"
+
+
+def _program(f: Any) -> Any:
+    return (f if isinstance(f, ExportedProgram) else load(f))._program
 
 
 def _build_options(options: dict[str, Any] | None, known: dict[str, str]) -> dict[str, Any]:

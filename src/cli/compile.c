@@ -3,14 +3,48 @@
 
 #include <sys/stat.h>
 
-static cr_status load_all(const cli_call *call, model *models, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const char *path = cli_operand(call, i);
-        cli_stage("reading %s", path);
-        CR_TRY(model_open(&models[i], path, NULL, 0));
-        if (!models[i].program) return CR_FAIL(CR_EVALUE, "%s is a compiled library already; give the archive", path);
-    }
-    return CR_OK;
+/* The programs that become methods, and their names. */
+typedef struct methods {
+    model at[64];
+    const char *names[64];
+    size_t n;
+    cr_arena arena;
+} methods;
+
+/* "models/decode.pt2" -> "decode" */
+static const char *stem(cr_arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    return cr_arena_strndup(arena, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+}
+
+static cr_status add_method(methods *all, const char *path, const char *program, const char *name) {
+    if (all->n == CR_COUNT(all->at)) return CR_FAIL(CR_EVALUE, "a library has at most %zu methods", CR_COUNT(all->at));
+    CR_TRY(model_open(&all->at[all->n], path, program, 0));
+    all->names[all->n++] = name;
+    return name ? CR_OK : CR_ENOMEM;
+}
+
+/* An archive of several programs gives a method for each, one of a single program is a method of its own name. */
+static cr_status add_archive(methods *all, const char *path, bool only) {
+    const char *const *names = NULL;
+    size_t n = 0;
+    cr_zip *zip = NULL;
+    cli_stage("reading %s", path);
+    if (cr_library_is(path)) return CR_FAIL(CR_EVALUE, "%s is a compiled library already; give the archive", path);
+    cr_status status = cr_zip_open(path, &zip);
+    if (!status) status = cr_program_list(zip, &all->arena, &names, &n);
+    cr_zip_release(zip);
+    CR_TRY(status);
+    for (size_t i = 0; i < n && n > 1 && !status; i++) status = add_method(all, path, names[i], names[i]);
+    if (n > 1) return status;
+    const char *name = n == 1 && strcmp(names[0], "model") ? names[0] : only ? "forward" : stem(&all->arena, path);
+    return add_method(all, path, NULL, name);
+}
+
+static void methods_dispose(methods *all) {
+    for (size_t i = 0; i < all->n; i++) model_dispose(&all->at[i]);
+    cr_arena_dispose(&all->arena);
+    cr_free(all);
 }
 
 static cr_status options_of(const cli_call *call, cr_emit_options *out) {
@@ -106,13 +140,14 @@ static cr_status watch_pass(void *user, const cr_pass *pass, const cr_graph *g, 
     return CR_OK;
 }
 
-static cr_status verify(const work *w, model *models, size_t n) {
+static cr_status verify(const work *w, methods *all) {
     cr_str text;
     cr_str_init(&text);
     cr_status status = CR_OK;
-    for (size_t i = 0; i < n && !status; i++) {
-        if (n > 1) cr_str_addf(&text, "%s ", models[i].program->name);
-        status = verify_method(&models[i], w->path, (int32_t)i, &w->emit, &text);
+    for (size_t i = 0; i < all->n && !status; i++) {
+        if (all->n > 1) cr_str_addf(&text, "%s ", all->names[i]);
+        status = verify_method(&all->at[i], w->path, (int32_t)i, &w->emit, &text);
+        if (status && all->n > 1) status = cr_error_context(status, "method '%s'", all->names[i]);
     }
     cli_stage(NULL);
     cr_status printed = cli_print(&text);
@@ -120,12 +155,12 @@ static cr_status verify(const work *w, model *models, size_t n) {
     return status ? status : printed;
 }
 
-static cr_status build(const work *w, model *models, size_t n, double start) {
-    const cr_lower_options lower = { watch_pass, (void *)w->letters };
-    cr_program *programs[64];
+static cr_status build(const work *w, methods *all, double start) {
+    const cr_lower_options lower = { .after = watch_pass, .user = (void *)w->letters, .names = all->names };
+    cr_program *programs[CR_COUNT(all->at)];
     cr_lowered *lowered = NULL;
-    for (size_t i = 0; i < n; i++) programs[i] = models[i].program;
-    cr_status status = cr_lower(programs, n, &lower, &lowered);
+    for (size_t i = 0; i < all->n; i++) programs[i] = all->at[i].program;
+    cr_status status = cr_lower(programs, all->n, &lower, &lowered);
     if (!status && w->path) {
         cli_stage("writing %s", w->path);
         status = w->source ? write_c(lowered, w->path, &w->emit) : cr_emit_library(lowered, w->path, &w->emit);
@@ -138,17 +173,17 @@ static cr_status build(const work *w, model *models, size_t n, double start) {
 
 static cr_status run(const cli_call *call) {
     work w;
-    size_t n = call->operands.n;
     double start = cli_seconds();
+    cr_status status = CR_OK;
     CR_TRY(read_command(call, &w));
-    model *models = cr_calloc(n, sizeof *models);
-    if (!models) return CR_ENOMEM;
-    cr_status status = load_all(call, models, n);
-    if (!status) status = build(&w, models, n, start);
-    if (!status && w.verify) status = verify(&w, models, n);
+    methods *all = cr_calloc(1, sizeof *all);
+    if (!all) return CR_ENOMEM;
+    cr_arena_init(&all->arena);
+    for (size_t i = 0; i < call->operands.n && !status; i++) status = add_archive(all, cli_operand(call, i), call->operands.n == 1);
+    if (!status) status = build(&w, all, start);
+    if (!status && w.verify) status = verify(&w, all);
     cli_stage(NULL);
-    for (size_t i = 0; i < n; i++) model_dispose(&models[i]);
-    cr_free(models);
+    methods_dispose(all);
     return status;
 }
 
@@ -163,7 +198,8 @@ static const cli_option options[] = {
 
 const cli_command cli_compile = {
     "compile", "exported programs to a library that needs only libc", "FILE...", 1, 64, "pt2", options,
-    "Several programs become methods of one library and share their weights. The library's\n"
-    "one symbol and how to call it: include/cresset/abi.h.",
-    "cresset compile model.pt2 -o libmodel.so\ncresset compile prefill.pt2 decode.pt2 -o libgpt.so", run,
+    "Several programs become methods of one library, named after their files. Weights are stored\n"
+    "once, and buffers of one name that calls change (a KV cache) are shared. The library's one\n"
+    "symbol and how to call it: include/cresset/abi.h.",
+    "  cresset compile model.pt2 -o libmodel.so --verify\n  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n", run,
 };

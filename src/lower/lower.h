@@ -29,12 +29,15 @@ typedef struct cr_lowered {
     CR_VEC(cr_graph *) graphs; /* after all passes: they own the constants that passes made */
 } cr_lowered;
 
-/* Who watches the passes (cr_pass_run); NULL: nobody. */
+/* after: who watches the passes (cr_pass_run); NULL: nobody. names: of the methods, one per program; NULL: the programs' own. */
 typedef struct cr_lower_options {
     cr_status (*after)(void *user, const cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
+    const char *const *names;
 } cr_lower_options;
-/* The programs become the methods of one model, in order; weights with the same bytes are stored once. `options` may be NULL. */
+/* The programs become the methods of one model, in order; weights with the same bytes are stored once, and buffers of one name
+ * that some method changes are one buffer. CR_EVALUE: such a buffer differs between methods, or two methods have one name.
+ * `options` may be NULL. */
 CR_NODISCARD cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out);
 void cr_lowered_release(cr_lowered *l); /* NULL is legal */
 /* All weights in one block of l->model.weight_bytes bytes; free with cr_free. */

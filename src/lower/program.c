@@ -13,6 +13,7 @@ typedef struct lowering {
     const cr_lower_options *options;
     cr__weights weights;
     cr_map changing; /* names of what some method changes */
+    const char *name; /* of the method being lowered; NULL: its program's */
     CR_VEC(rt_state) states;
     CR_VEC(cresset_state_info) infos;
 } lowering;
@@ -95,12 +96,22 @@ static void find_frozen(const lowering *w, method_program *mp) {
 
 /* ---- state ---- */
 
+static bool starts_as(const lowering *w, uint64_t offset, const cr_tensor *t) {
+    for (size_t i = 0; i < w->weights.all.n; i++) {
+        const cr_weight *first = &w->weights.all.at[i];
+        if (first->offset == offset) return !t->storage->bytes || !memcmp(first->data, t->storage->data, (size_t)t->storage->bytes);
+    }
+    return false;
+}
+
 static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bool changes, int32_t *index) {
     for (size_t i = 0; i < w->states.n; i++) {
         rt_state *s = &w->states.at[i];
         if (strcmp(s->name, name)) continue;
         if (s->bytes != (uint64_t)t->storage->bytes || s->dtype != t->meta.dtype)
             return CR_FAIL(CR_EVALUE, "two methods have a parameter or buffer '%s' of different dtypes or sizes", name);
+        if (changes && !starts_as(w, s->offset, t))
+            return CR_FAIL(CR_EVALUE, "the methods share the buffer '%s', but it starts otherwise in one than in the other; export them from the same module", name);
         s->is_mutable |= changes;
         w->infos.at[i].is_mutable |= changes;
         return *index = (int32_t)i, CR_OK;
@@ -126,7 +137,8 @@ static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, co
     if (!t) return CR_FAIL(CR_EVALUE, "the program has no '%s'", in->target);
     if (!meta) return CR_FAIL(CR_EVALUE, "'%s' has no shape in the graph", in->target);
     if (t->meta.rank || cr_dim_is_plain(meta->offset)) CR_TRY(same_layout(meta, &t->meta, in->target));
-    bool changes = is_mutated(p, in) || contains(written, meta->storage);
+    bool changes = is_changing(w, in) || is_mutated(p, in) || contains(written, meta->storage);
+    m->writes_state |= changes; /* also what only reads it must not meet a method that writes */
     int32_t state = -1, buffer = -1;
     uint64_t found;
     CR_TRY(add_state(w, in->target, t, changes, &state));
@@ -346,7 +358,7 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
         if (a->kind != CR_ARG_VALUE) CR_TRY(describe_constant(w, a, &results[o]));
         o++;
     }
-    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, p->name && strcmp(p->name, "model") ? p->name : "forward"), .inputs = in, .outputs = results,
+    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, w->name ? w->name : p->name && strcmp(p->name, "model") ? p->name : "forward"), .inputs = in, .outputs = results,
                                   .ninputs = (int32_t)m->inputs.n, .noutputs = (int32_t)m->outputs.n };
     if (!out->name) return CR_ENOMEM;
     CR_TRY(spec_text(w, p->in_spec, &out->in_spec));
@@ -434,12 +446,17 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     l->programs = cr_arena_calloc(&l->arena, n + 1, sizeof *l->programs);
     method_program *all = cr_arena_calloc(&l->arena, n + 1, sizeof *all);
     if (!infos || !methods || !l->programs || !all) return CR_ENOMEM;
+    const char *const *names = w->options ? w->options->names : NULL;
     for (size_t i = 0; i < n; i++) CR_TRY(find_changing(w, programs[i]));
     for (size_t i = 0; i < n; i++) {
         cr_program_retain(l->programs[l->nprograms++] = programs[i]);
         all[i].p = programs[i];
+        w->name = names ? names[i] : NULL;
         CR_TRY(lower_program(w, &all[i], &infos[i], &methods[i]));
     }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(infos[i].name, infos[k].name)) return CR_FAIL(CR_EVALUE, "two methods are called '%s'; name the archives apart", infos[i].name);
     for (size_t i = 0; i < n; i++) CR_TRY(name_constants(w, &all[i]));
     l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "", w->weights.all.n * sizeof *l->weights);
     l->nweights = w->weights.all.n;

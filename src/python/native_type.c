@@ -11,12 +11,12 @@
 
 /* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs holds
  * `lowering` first, so that two of them never wait for each other. */
-static cr_status build(cr_program **programs, size_t n, const char *path, const cr_emit_options *options) {
+static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path, const cr_emit_options *options) {
     static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER;
     cr_lowered *lowered = NULL;
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++) pthread_mutex_lock(&programs[i]->lock);
-    cr_status status = cr_lower(programs, n, NULL, &lowered);
+    cr_status status = cr_lower(programs, n, &(cr_lower_options){ .names = names }, &lowered);
     for (size_t i = n; i-- > 0;) pthread_mutex_unlock(&programs[i]->lock);
     pthread_mutex_unlock(&lowering);
     if (!status) status = cr_emit_library(lowered, path, options);
@@ -24,9 +24,11 @@ static cr_status build(cr_program **programs, size_t n, const char *path, const 
     return status;
 }
 
-static int read_programs(PyObject *list, cr_program **out, size_t n) {
+/* Each item is (name, program). */
+static int read_programs(PyObject *list, cr_program **out, const char **names, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        PyObject *o = PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i);
+        PyObject *o;
+        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i), "sO:_compile_programs", &names[i], &o)) return -1;
         out[i] = cr_py_program_get(o);
         if (!out[i]) {
             PyErr_Format(PyExc_TypeError, "expected an exported program, not %s", Py_TYPE(o)->tp_name);
@@ -42,12 +44,13 @@ static int read_programs(PyObject *list, cr_program **out, size_t n) {
 }
 
 static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "programs", "path", "weights", "cc", NULL };
+    static char *keywords[] = { "programs", "path", "weights", "cc", NULL };
     PyObject *given, *path = NULL, *list = NULL, *result = NULL;
     const char *weights = "inside", *cc = NULL;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|sz:_compile_programs", names, &given, PyUnicode_FSConverter, &path, &weights, &cc)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|sz:_compile_programs", keywords, &given, PyUnicode_FSConverter, &path, &weights, &cc)) return NULL;
     cr_program **programs = NULL;
+    const char **names = NULL;
     cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE, .cc = cc };
     list = PySequence_Fast(given, "programs must be a list");
     size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
@@ -57,14 +60,16 @@ static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
         goto out;
     }
     programs = PyMem_Calloc(n + 1, sizeof *programs);
-    if (!programs) PyErr_NoMemory();
-    if (!programs || read_programs(list, programs, n)) goto out;
+    names = PyMem_Calloc(n + 1, sizeof *names);
+    if (!programs || !names) PyErr_NoMemory();
+    if (!programs || !names || read_programs(list, programs, names, n)) goto out;
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = build(programs, n, PyBytes_AS_STRING(path), &options);
+    cr_status status = build(programs, names, n, PyBytes_AS_STRING(path), &options);
     PyEval_RestoreThread(thread);
     result = status ? cr_py_raise(status) : Py_NewRef(Py_None);
 out:
     PyMem_Free(programs);
+    PyMem_Free(names);
     Py_XDECREF(list);
     Py_DECREF(path);
     return result;
@@ -226,7 +231,7 @@ static PyTypeObject native_type = {
 
 static PyMethodDef functions[] = {
     { "_compile_programs", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
-      "_compile_programs(programs, path, weights='inside', cc=None): exported programs to a shared library." },
+      "_compile_programs([(name, program)], path, weights='inside', cc=None): exported programs to a shared library." },
     { NULL, NULL, 0, NULL },
 };
 
