@@ -118,11 +118,22 @@ cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *d
 /* Syncs and renames to the path. The writer is gone afterwards, also on failure (the temporary, too). */
 cr_status cr_file_writer_finish(cr_file_writer *w) CR_NODISCARD;
 void cr_file_writer_abandon(cr_file_writer *w); /* NULL is legal; removes the temporary */
+/* From now on finishing does not wait for the disk: for what can be made again (a crash of the machine may lose it). */
+void cr_file_writer_hurry(cr_file_writer *w);
+/* Test hook: the nth write call of a writer from now (1 = the next) fails as on a full disk; 0 turns it off. */
+CR_API void cr_write_fail_at(int64_t n);
+CR_API int64_t cr_write_count(void); /* write calls so far in this process */
 /* Writers note their temporary before they make it and drop the note (-1: none was left) when it is renamed or removed.
  * cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that ends the process. */
 int cr_temporary_add(const char *path);
 void cr_temporary_drop(int note);
 void cr_temporaries_remove(void);
+
+/* ---- sha-256: keys of the disk cache. Caller-owned, no disposal. ---- */
+typedef struct cr_sha256 { uint32_t state[8]; uint64_t bytes; uint8_t block[64]; } cr_sha256;
+void cr_sha256_init(cr_sha256 *h);
+void cr_sha256_add(cr_sha256 *h, const void *data, size_t size);
+void cr_sha256_end(cr_sha256 *h, uint8_t out[32]);
 
 /* ---- text ---- */
 /* strtod as the C locale has it, whatever locale the process has set: file formats always write a point. */

@@ -20,14 +20,24 @@ struct cr_file_writer {
     char *path;
     cr_str temporary;
     int fd, note, reason; /* note: for a signal that ends the process; reason: the errno of the first failure */
+    bool hurry;
     uint64_t position;
     size_t buffered;
     char buffer[BUFFER];
 };
 
+static _Atomic int64_t writes, fail_at;
+
+void cr_write_fail_at(int64_t n) { atomic_store(&fail_at, n ? atomic_load(&writes) + n : 0); }
+int64_t cr_write_count(void) { return atomic_load(&writes); }
+
+/* Counts a write; true: the one that has to fail. */
+static bool fails(void) { return atomic_fetch_add(&writes, 1) + 1 == atomic_load(&fail_at); }
+
 /* 0 or an errno. */
 static int write_all(int fd, const char *data, size_t size) {
     while (size) {
+        if (fails()) return ENOSPC;
         ssize_t put = write(fd, data, CR_MIN(size, (size_t)STEP));
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return errno;
@@ -60,6 +70,7 @@ cr_status cr_file_writer_create(const char *path, cr_file_writer **out) {
     if (!w) return CR_ENOMEM;
     w->fd = w->note = -1;
     w->reason = 0;
+    w->hurry = false;
     w->position = w->buffered = 0;
     w->temporary = (cr_str){0};
     cr_status status = CR_OK;
@@ -111,6 +122,10 @@ cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *d
     }
     flush(w);
     for (size_t done = 0; done < size && !w->reason;) {
+        if (fails()) {
+            w->reason = ENOSPC;
+            break;
+        }
         ssize_t put = pwrite(w->fd, (const char *)data + done, size - done, (off_t)(offset + done));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0) w->reason = put < 0 ? errno : ENOSPC;
@@ -118,6 +133,8 @@ cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *d
     }
     return status_of(w);
 }
+
+void cr_file_writer_hurry(cr_file_writer *w) { w->hurry = true; }
 
 void cr_file_writer_abandon(cr_file_writer *w) {
     if (!w) return;
@@ -134,7 +151,7 @@ void cr_file_writer_abandon(cr_file_writer *w) {
 cr_status cr_file_writer_finish(cr_file_writer *w) {
     flush(w);
     /* EINVAL: a file system that cannot sync. */
-    if (!w->reason && fsync(w->fd) && errno != EINVAL) w->reason = errno;
+    if (!w->reason && !w->hurry && fsync(w->fd) && errno != EINVAL) w->reason = errno;
     if (!w->reason) {
         /* The descriptor is gone after close, whatever it says. */
         int closed = close(w->fd);
@@ -142,7 +159,7 @@ cr_status cr_file_writer_finish(cr_file_writer *w) {
         if (!w->reason && rename(cr_str_get(&w->temporary), w->path)) w->reason = errno;
         if (w->reason) unlink(cr_str_get(&w->temporary));
         w->fd = -1;
-        if (!w->reason) sync_folder_of(w->temporary.at);
+        if (!w->reason && !w->hurry) sync_folder_of(w->temporary.at);
     }
     cr_status status = status_of(w);
     cr_file_writer_abandon(w);

@@ -49,20 +49,11 @@ static void methods_dispose(methods *all) {
 
 static cr_status options_of(const cli_call *call, cr_emit_options *out) {
     const char *weights = cli_text(call, "weights");
-    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .cc = cli_text(call, "cc") };
+    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .cc = cli_text(call, "cc"), .target = cli_text(call, "target") };
     if (!weights || !strcmp(weights, "inside")) return CR_OK;
     if (strcmp(weights, "beside")) return cli_misuse("--weights is 'inside' or 'beside', not '%s'", weights);
     out->weights = CR_WEIGHTS_BESIDE;
     return CR_OK;
-}
-
-static cr_status write_c(const cr_lowered *l, const char *path, const cr_emit_options *o) {
-    cr_str text;
-    cr_str_init(&text);
-    cr_status status = cr_emit_c(l, o, &text);
-    if (!status) status = cr_file_write_atomic(path, cr_str_get(&text), text.n);
-    cr_str_dispose(&text);
-    return status;
 }
 
 static cr_status summary(const cr_lowered *l, const char *path, double seconds) {
@@ -163,7 +154,7 @@ static cr_status build(const work *w, methods *all, double start) {
     cr_status status = cr_lower(programs, all->n, &lower, &lowered);
     if (!status && w->path) {
         cli_stage("writing %s", w->path);
-        status = w->source ? write_c(lowered, w->path, &w->emit) : cr_emit_library(lowered, w->path, &w->emit);
+        status = cr_emit(lowered, w->path, &w->emit);
     }
     cli_stage(NULL);
     if (!status && w->path) status = summary(lowered, w->path, cli_seconds() - start);
@@ -189,6 +180,7 @@ static cr_status run(const cli_call *call) {
 
 static const cli_option options[] = {
     { "output", 'o', CLI_TEXT, "FILE", "so c", "where to write: libmodel.so, or model.c" },
+    { "target", 0, CLI_TEXT, "WHAT", "|multi native", "processors it runs on: multi (default, any of this kind), native (like this one), or a triple" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
     { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },

@@ -2,7 +2,6 @@
  *
  * One static table after the other, named m0_steps, m0_windows, ...; bodies of branches first, then the methods, then the
  * model. Equal block programs are printed once. Everything that came with the archive passes through cr__c_string. */
-#include "archive/zip.h"
 #include "emit/emit.h"
 #include "runtime/kernels.h"
 
@@ -329,7 +328,7 @@ static void print_state(cr_str *out, const cresset_api *api, const rt_model *mod
     cr_str_add(out, model->nstates ? "};\n" : "  {0} };\n");
 }
 
-static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o) {
+static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
     cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. */\n#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n\n");
@@ -344,42 +343,22 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     cr_str_add(out, " };\n");
     print_state(out, api, &l->model);
     bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes;
-    if (inside) cr_str_add(out, "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\")));\n");
-    cr_str_addf(out, "static const rt_model model = { methods, %d, states, %d, %s, %llu, ", l->model.nmethods, l->model.nstates,
-                inside ? "cresset_weights" : "0", (unsigned long long)l->model.weight_bytes);
-    cr__c_string(out, o->id, strlen(o->id));
-    cr_str_add(out, ", 0 };\nstatic const rt_library library = { { RT_API_FUNCTIONS, .name = ");
+    cr_str_addf(out, "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\"))); /* whose they are in 64 bytes, then the weights when they are inside */\n"
+                "static const rt_model model = { methods, %d, states, %d, %s, %llu, (const char *)cresset_weights + 8, %u };\n"
+                "static const rt_library library = { { RT_API_FUNCTIONS, .name = ", l->model.nmethods, l->model.nstates,
+                inside ? "cresset_weights + 64" : "0", (unsigned long long)l->model.weight_bytes, target->needs);
     const char *name = o->name ? o->name : api->name;
     cr__c_string(out, name, strlen(name));
-    cr_str_add(out, ", .id = ");
-    cr__c_string(out, o->id, strlen(o->id));
-    cr_str_addf(out, ", .methods = infos, .nmethods = %d, .state = state_infos, .nstate = %d, .target = ", api->nmethods, api->nstate);
-    cr__c_string(out, api->target, strlen(api->target));
+    cr_str_addf(out, ", .id = (const char *)cresset_weights + 8, .methods = infos, .nmethods = %d, .state = state_infos, .nstate = %d, .target = ", api->nmethods, api->nstate);
+    cr__c_string(out, target->name, strlen(target->name));
     cr_str_add(out, " }, &model };\n\n__attribute__((visibility(\"default\"))) const cresset_api *cresset_model(uint32_t major) {\n"
                "    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
     return cr_str_status(out);
 }
 
-cr_status cr_emit_id(const cr_lowered *l, char out[33]) {
-    uint64_t weights = 0, shapes = cr_hash(&l->model.weight_bytes, sizeof l->model.weight_bytes, 1);
-    for (size_t i = 0; i < l->nweights; i++) {
-        weights = (weights << 7 | weights >> 57) ^ cr_crc32(0, l->weights[i].data, l->weights[i].bytes);
-        shapes = cr_hash(&l->weights[i].offset, sizeof l->weights[i].offset, shapes ^ l->weights[i].bytes);
-    }
-    for (int i = 0; i < l->model.nmethods; i++) shapes = cr_hash(l->model.methods[i]->constants, (size_t)l->model.methods[i]->nconstants * sizeof(int64_t), shapes);
-    snprintf(out, 33, "%016llx%016llx", (unsigned long long)weights, (unsigned long long)shapes);
-    return CR_OK;
-}
-
-cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, cr_str *out) {
+cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out) {
     writer w = { .out = out };
-    cr_emit_options o = *options;
-    char id[33];
-    if (!o.id) {
-        CR_TRY(cr_emit_id(l, id));
-        o.id = id;
-    }
-    cr_status status = print_model(&w, l, &o);
+    cr_status status = print_model(&w, l, options, target);
     cr_vec_dispose(&w.programs);
     cr_vec_dispose(&w.printed);
     return status;

@@ -1,7 +1,7 @@
 /* emit.h: from a lowered model to files that others link.
  *
  *     cr_emit_options o = { .weights = CR_WEIGHTS_INSIDE };
- *     CR_TRY(cr_emit_library(lowered, "libmodel.so", &o));
+ *     CR_TRY(cr_emit(lowered, "libmodel.so", &o));
  *
  * Files appear whole or not at all: everything is written beside and renamed. */
 #ifndef CR_EMIT_H
@@ -10,29 +10,78 @@
 #include "lower/lower.h"
 
 typedef enum cr_weights_place { CR_WEIGHTS_INSIDE, CR_WEIGHTS_BESIDE } cr_weights_place;
+
+/* An instruction set that kernels are compiled for. */
+typedef struct cr_isa {
+    const char *name;        /* "portable", "avx2", "avx512" */
+    uint32_t needs;          /* RT_CPU_* */
+    const char *flags[8];    /* of the compiler; ends with NULL */
+} cr_isa;
+/* What the result runs on. */
+typedef struct cr_target {
+    char name[64];           /* as the api says it: "x86-64", "x86-64+avx512", or the triple */
+    const char *triple;      /* of a cross compiler; NULL: this machine's kind */
+    bool is_x86;
+    const cr_isa *isas[4];   /* vector code is compiled once for each; the last is the widest */
+    int nisas;
+    uint32_t needs;          /* RT_CPU_*: without these it refuses to start */
+} cr_target;
+/* "multi" (NULL: the same; any processor of this machine's kind), "native" (processors like this one), or a triple such as
+ * aarch64-linux-gnu. CR_EVALUE: nothing of that. */
+CR_NODISCARD cr_status cr_target_parse(const char *text, cr_target *out);
+
 typedef struct cr_emit_options {
     cr_weights_place weights;
-    const char *cc;          /* the C compiler; NULL: CRESSET_CC, then cc, gcc, clang */
+    const char *cc;          /* the C compiler; NULL: CRESSET_CC, then cc, gcc, clang; of a triple: TRIPLE-gcc */
+    const char *target;      /* see cr_target_parse */
     const char *name;        /* of the model, in the api; NULL: its first method's */
-    const char *id;          /* digest of the model; NULL: computed */
 } cr_emit_options;
 
-/* The C text of the tables. Needs runtime/rt_model.h; weights are the symbol cresset_weights when inside. */
-CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, cr_str *out);
-/* A digest of the weights and sizes, 32 digits: a library and a file of weights that belong together have the same. */
-CR_NODISCARD cr_status cr_emit_id(const cr_lowered *l, char out[33]);
-/* A shared library that needs libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_ETOOLCHAIN: no compiler, or what it said. */
+/* By the suffix of `path`: a static archive (.a), C source (.c, with a header beside it), else a shared library. All need
+ * libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_ETOOLCHAIN: no compiler, or what it said. */
+CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options);
+
+/* The last of these alone. */
 CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
+/* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). */
+CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out);
+
 /* ---- toolchain ---- */
-/* The compiler's path; CR_ETOOLCHAIN saying where it was looked for. Caller frees. */
+typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;
+/* The compiler and where the runtime's archive and sources are installed. CR_ETOOLCHAIN saying where they were looked for. */
+CR_NODISCARD cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchain *out);
+void cr_toolchain_close(cr_toolchain *t);
+/* The compiler's path. Caller frees. */
 CR_NODISCARD cr_status cr_toolchain_find(const char *cc, char **out);
-/* Where the runtime's archive and headers are installed: a folder with libcresset_rt.a and include/. CR_ETOOLCHAIN. */
+/* Where the runtime is installed: a folder with libcresset_rt.a and src/. CR_ETOOLCHAIN. */
 CR_NODISCARD cr_status cr_toolchain_home(char **out);
 /* Runs a program without a shell; its standard error becomes the message when it fails. argv ends with NULL. */
 CR_NODISCARD cr_status cr_toolchain_run(const char *const *argv);
+/* The same for many, as many at a time as there are processors. The first failure is reported; all have ended then. */
+CR_NODISCARD cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n);
 
-/* internal: a C string literal of any bytes */
+/* ---- internal to src/emit ---- */
+/* A C string literal of any bytes. */
 void cr__c_string(cr_str *out, const char *text, size_t n);
+/* FOLDER/NAME; caller frees. */
+CR_NODISCARD cr_status cr__path_in(const char *folder, const char *name, char **out);
+/* PATH with `suffix` for its own. */
+CR_NODISCARD cr_status cr__path_beside(const char *path, const char *suffix, char **out);
+
+/* A folder for intermediate files, removed with everything that was named in it. */
+typedef struct cr_workshop { char *folder; int note; CR_VEC(struct { char *path; int note; }) files; } cr_workshop;
+CR_NODISCARD cr_status cr__workshop_open(cr_workshop *w);
+CR_NODISCARD cr_status cr__workshop_file(cr_workshop *w, const char *name, const char **out); /* a path in it, borrowed */
+CR_NODISCARD cr_status cr__workshop_write(cr_workshop *w, const char *name, const void *data, size_t size, const char **out);
+void cr__workshop_close(cr_workshop *w);
+
+/* The head of every block of weights: 64 bytes that say whose they are. */
+typedef struct cr_weights_head { char magic[8], id[56]; } cr_weights_head;
+/* Tells two models apart: a digest of the weights' bytes and places and of the methods' constants. */
+void cr__weights_head(const cr_lowered *l, cr_weights_head *out);
+CR_NODISCARD cr_status cr__weights_write(const cr_lowered *l, cr_file_writer *w); /* without the head */
+/* PATH.weights: head and weights; the caller finishes the writer. */
+CR_NODISCARD cr_status cr__weights_beside(const cr_lowered *l, const char *path, const cr_weights_head *head, cr_file_writer **out);
 
 #endif

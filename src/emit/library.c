@@ -1,186 +1,209 @@
 /* library.c: tables, runtime and weights in one shared library.
  *
- * Everything is made in a fresh temporary folder beside the result (so that the last step is a rename on one file system)
- * and removed whatever happens. Weights never pass through the C compiler: the assembler includes the file. */
-#define _GNU_SOURCE
+ * The compiler and the linker make a *skeleton*: everything but the weights, with room for 64 bytes (cr_weights_head) where
+ * they will be. It depends on the program alone, not on the values of its weights, so that a model trained further finds it
+ * in the cache. The result is the skeleton with those 64 bytes filled in and, inside, the section made longer (elf.h).
+ * A linker that lays the section out differently gets the weights through the assembler instead, slowly. */
+#include "emit/cache.h"
+#include "emit/elf.h"
 #include "emit/emit.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-typedef struct workshop { char *folder, *source, *weights, *assembly, *library; } workshop;
+/* Part of every key: raise it when the same text would become another library. */
+static const char version[] = "1";
 
-static cr_status path_in(const char *folder, const char *name, char **out) {
-    cr_str path;
-    cr_str_init(&path);
-    cr_str_addf(&path, "%s/%s", folder, name);
-    cr_status status = cr_str_take(&path, out);
-    cr_str_dispose(&path);
-    return status;
-}
+typedef struct skeleton { uint8_t *bytes; size_t size; } skeleton;
 
-static cr_status workshop_open(workshop *w, const char *target) {
-    const char *slash = strrchr(target, '/');
-    cr_str path;
-    cr_str_init(&path);
-    cr_str_addn(&path, slash ? target : ".", slash ? (size_t)(slash - target) : 1);
-    if (slash == target) cr_str_addc(&path, '/');
-    cr_str_add(&path, "/.cresset-XXXXXX");
-    CR_TRY(cr_str_take(&path, &w->folder));
-    if (!mkdtemp(w->folder)) {
-        cr_status status = CR_FAIL(CR_EIO, "cannot write beside %s: %s", target, strerror(errno));
-        cr_free(w->folder);
-        w->folder = NULL;
-        return status;
-    }
-    CR_TRY(path_in(w->folder, "model.c", &w->source));
-    CR_TRY(path_in(w->folder, "weights.bin", &w->weights));
-    CR_TRY(path_in(w->folder, "weights.S", &w->assembly));
-    return path_in(w->folder, "model.so", &w->library);
-}
+/* ---- compiling ---- */
 
-static void workshop_close(workshop *w) {
-    char *files[] = { w->source, w->weights, w->assembly, w->library };
-    for (size_t i = 0; i < CR_COUNT(files); i++) {
-        if (files[i]) unlink(files[i]);
-        cr_free(files[i]);
-    }
-    if (w->folder) rmdir(w->folder);
-    cr_free(w->folder);
-}
+static const char *const compile_flags[] = { "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-w" };
+static const char *const link_flags[] = {
+    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-lm", "-lpthread",
+};
+static const char exports[] = "{ global: cresset_model; local: *; };\n";
 
-/* ---- files ---- */
+/* The arguments of one run of the compiler. */
+typedef CR_VEC(const char *) words;
 
-static cr_status write_all(int fd, const void *data, uint64_t size, const char *path) {
-    for (const char *at = data; size;) {
-        ssize_t n = write(fd, at, CR_MIN(size, (uint64_t)1 << 30));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return CR_FAIL(CR_EIO, "cannot write %s: %s", path, strerror(n < 0 ? errno : ENOSPC));
-        at += n;
-        size -= (uint64_t)n;
-    }
+static cr_status add_words(words *w, const char *const *at, size_t n) {
+    for (size_t i = 0; i < n; i++) CR_TRY(cr_vec_push(w, at[i]));
     return CR_OK;
 }
 
-static cr_status create(const char *path, int *fd) {
-    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return *fd < 0 ? CR_FAIL(CR_EIO, "cannot create %s: %s", path, strerror(errno)) : CR_OK;
-}
-
-static cr_status write_text(const char *path, const cr_str *text) {
-    int fd;
-    CR_TRY(create(path, &fd));
-    cr_status status = write_all(fd, cr_str_get(text), text->n, path);
-    if (close(fd) && !status) status = CR_FAIL(CR_EIO, "cannot write %s: %s", path, strerror(errno));
+static cr_status compile_object(const cr_toolchain *t, const char *source, const char *object) {
+    words w = { 0 };
+    const char *const rest[] = { "-I", t->include, "-c", source, "-o", object, NULL };
+    cr_status status = cr_vec_push(&w, t->cc);
+    if (!status) status = add_words(&w, compile_flags, CR_COUNT(compile_flags));
+    if (!status) status = add_words(&w, rest, CR_COUNT(rest));
+    if (!status) status = cr_toolchain_run(w.at);
+    cr_vec_dispose(&w);
     return status;
 }
 
-/* `header`: bytes before the weights. */
-static cr_status write_weights(const cr_lowered *l, const char *path, const void *header, size_t n) {
-    static const char zeros[64];
-    int fd;
-    CR_TRY(create(path, &fd));
-    cr_status status = write_all(fd, header, n, path);
-    uint64_t at = 0;
-    for (size_t i = 0; i < l->nweights && !status; i++) {
-        const cr_weight *w = &l->weights[i];
-        status = write_all(fd, zeros, w->offset - at, path); /* offsets are aligned to 64: never more than that */
-        if (!status) status = write_all(fd, w->data, w->bytes, path);
-        at = w->offset + w->bytes;
-    }
-    if (close(fd) && !status) status = CR_FAIL(CR_EIO, "cannot write %s: %s", path, strerror(errno));
+/* `weights`: the assembler's text that holds them, or NULL: their section gets a segment to be grown. */
+static cr_status link_library(const cr_toolchain *t, const char *object, const char *weights, const char *script, const char *library) {
+    words w = { 0 };
+    cr_str place, versions;
+    cr_str_init(&place);
+    cr_str_init(&versions);
+    cr_str_addf(&place, "-Wl,--section-start=.cresset.weights=0x%x", CR_ELF_WEIGHTS_AT);
+    cr_str_addf(&versions, "-Wl,--version-script=%s", script);
+    const char *const rest[] = { "-o", library, object, t->archive, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
+    cr_status status = cr_str_status(&place);
+    if (!status) status = cr_str_status(&versions);
+    if (!status) status = cr_vec_push(&w, t->cc);
+    if (!status) status = add_words(&w, rest, CR_COUNT(rest));
+    if (!status) status = add_words(&w, link_flags, CR_COUNT(link_flags));
+    if (!status) status = cr_vec_push(&w, NULL);
+    if (!status) status = cr_toolchain_run(w.at);
+    cr_vec_dispose(&w);
+    cr_str_dispose(&place);
+    cr_str_dispose(&versions);
     return status;
 }
 
-static cr_status write_source(const cr_lowered *l, const workshop *w, const cr_emit_options *o) {
+static cr_status build(const cr_toolchain *t, const cr_str *text, const char *assembly, cr_workshop *shop, const char **library) {
+    const char *source = NULL, *object = NULL, *script = NULL;
+    CR_TRY(cr__workshop_write(shop, "model.c", cr_str_get(text), text->n, &source));
+    CR_TRY(cr__workshop_write(shop, "exports", exports, sizeof exports - 1, &script));
+    CR_TRY(cr__workshop_file(shop, "model.o", &object));
+    CR_TRY(cr__workshop_file(shop, "model.so", library));
+    CR_TRY(compile_object(t, source, object));
+    return link_library(t, object, assembly, script, *library);
+}
+
+static void skeleton_key(cr_key *key, const cr_toolchain *t, const cr_target *target, const cr_str *text) {
+    cr_key_init(key);
+    cr_key_text(key, version);
+    cr_key_text(key, target->name);
+    for (size_t i = 0; i < CR_COUNT(compile_flags); i++) cr_key_text(key, compile_flags[i]);
+    for (size_t i = 0; i < CR_COUNT(link_flags); i++) cr_key_text(key, link_flags[i]);
+    cr_key_file(key, t->cc);
+    cr_key_file(key, t->archive);
+    cr_key_add(key, cr_str_get(text), text->n);
+    cr_key_end(key);
+}
+
+static cr_status make_skeleton(const cr_toolchain *t, const cr_target *target, const cr_str *text, skeleton *out) {
+    cr_key key;
+    cr_workshop shop;
+    const char *library = NULL;
+    skeleton_key(&key, t, target, text);
+    if (cr_cache_get(&key, &out->bytes, &out->size)) return CR_OK;
+    CR_TRY(cr__workshop_open(&shop));
+    cr_status status = build(t, text, NULL, &shop, &library);
+    if (!status) status = cr_file_read(library, (char **)&out->bytes, &out->size);
+    cr__workshop_close(&shop);
+    if (!status) cr_cache_put(&key, out->bytes, out->size);
+    return status;
+}
+
+/* ---- putting together ---- */
+
+static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot *spot, const cr_weights_head *head, cr_file_writer *w) {
+    static const char zeros[CR_ELF_ALIGNMENT];
+    uint64_t offset = (s->size + CR_ELF_ALIGNMENT - 1) / CR_ELF_ALIGNMENT * CR_ELF_ALIGNMENT;
+    cr_elf_grow(s->bytes, spot, offset, sizeof *head + l->model.weight_bytes);
+    CR_TRY(cr_file_writer_write(w, s->bytes, s->size));
+    CR_TRY(cr_file_writer_write(w, zeros, (size_t)(offset - s->size)));
+    CR_TRY(cr_file_writer_write(w, head, sizeof *head));
+    return cr__weights_write(l, w);
+}
+
+static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head, cr_workshop *shop, const char **assembly) {
+    const char *bytes = NULL;
+    cr_file_writer *w = NULL;
+    CR_TRY(cr__workshop_file(shop, "weights.bin", &bytes));
+    CR_TRY(cr_file_writer_create(bytes, &w));
+    cr_file_writer_hurry(w);
+    cr_status status = cr_file_writer_write(w, head, sizeof *head);
+    if (!status) status = cr__weights_write(l, w);
+    if (status) cr_file_writer_abandon(w);
+    else status = cr_file_writer_finish(w);
+    CR_TRY(status);
     cr_str text;
     cr_str_init(&text);
-    cr_status status = cr_emit_c(l, o, &text);
-    if (!status) status = write_text(w->source, &text);
-    cr_str_dispose(&text);
-    return status;
-}
-
-static cr_status write_assembly(const workshop *w) {
-    cr_str text;
-    cr_str_init(&text);
-    cr_str_add(&text, ".section .rodata\n.balign 64\n.globl cresset_weights\n.hidden cresset_weights\ncresset_weights:\n.incbin ");
-    cr__c_string(&text, w->weights, strlen(w->weights));
+    cr_str_add(&text, ".section .cresset.weights,\"a\",%progbits\n.balign 64\n.globl cresset_weights\n.hidden cresset_weights\ncresset_weights:\n.incbin ");
+    cr__c_string(&text, bytes, strlen(bytes));
     cr_str_add(&text, "\n.section .note.GNU-stack,\"\",%progbits\n");
-    cr_status status = cr_str_status(&text);
-    if (!status) status = write_text(w->assembly, &text);
+    status = cr_str_status(&text);
+    if (!status) status = cr__workshop_write(shop, "weights.S", cr_str_get(&text), text.n, assembly);
     cr_str_dispose(&text);
     return status;
 }
 
-/* ---- the library ---- */
+static cr_status print_text(const cr_lowered *l, const cr_emit_options *o, const cr_target *target, cr_str *out) {
+    CR_TRY(cr_emit_c(l, o, target, out));
+    cr_str_add(out, "__attribute__((weak, visibility(\"hidden\"), section(\".cresset.weights\"), aligned(64))) const uint8_t cresset_weights[64] = \"filled in later\";\n");
+    return cr_str_status(out);
+}
 
-static cr_status link_library(const workshop *w, const cr_emit_options *o, bool inside) {
-    char *cc = NULL, *home = NULL, *include = NULL, *archive = NULL;
-    cr_status status = CR_OK;
-    CR_TRY_OUT(cr_toolchain_find(o->cc, &cc));
-    CR_TRY_OUT(cr_toolchain_home(&home));
-    CR_TRY_OUT(path_in(home, "include", &include));
-    CR_TRY_OUT(path_in(home, "libcresset_rt.a", &archive));
-    const char *argv[] = { cc, "-shared", "-fPIC", "-std=gnu11", "-O1", "-fvisibility=hidden", "-w", "-I", include, "-o", w->library, w->source, archive,
-                           "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-lm", "-lpthread", inside ? w->assembly : NULL, NULL };
-    status = cr_toolchain_run(argv);
-out:
-    cr_free(cc);
-    cr_free(home);
-    cr_free(include);
-    cr_free(archive);
+/* Links once more, with the weights in place of the 64 bytes (which the tables declare weak). */
+static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, const cr_weights_head *head, cr_file_writer *w) {
+    cr_workshop shop;
+    const char *assembly = NULL, *library = NULL;
+    cr_mapping file = { 0 };
+    CR_TRY(cr__workshop_open(&shop));
+    cr_status status = write_assembly(l, head, &shop, &assembly);
+    if (!status) status = build(t, text, assembly, &shop, &library);
+    if (!status) status = cr_mapping_open(&file, library);
+    if (!status) status = cr_file_writer_write(w, file.data, file.size);
+    cr_mapping_close(&file);
+    cr__workshop_close(&shop);
     return status;
 }
 
-static cr_status move(const char *from, const char *to) {
-    return rename(from, to) ? CR_FAIL(CR_EIO, "cannot write %s: %s", to, strerror(errno)) : CR_OK;
+/* CRESSET_LINKED_WEIGHTS=1: as with a linker that we do not know. */
+static bool grows(const skeleton *s, cr_elf_spot *spot) {
+    const char *linked = getenv("CRESSET_LINKED_WEIGHTS");
+    return !(linked && *linked == '1') && cr_elf_find(s->bytes, s->size, spot);
 }
 
-/* PATH with its suffix replaced: where an instance looks for the weights of a library at PATH. */
-static cr_status beside(const char *path, char **out) {
-    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
-    cr_str text;
-    cr_str_init(&text);
-    cr_str_addn(&text, path, dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path));
-    cr_str_add(&text, ".weights");
-    cr_status status = cr_str_take(&text, out);
-    cr_str_dispose(&text);
-    return status;
+static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, skeleton *s, bool inside, const cr_weights_head *head, cr_file_writer *w) {
+    cr_elf_spot spot;
+    if (inside && grows(s, &spot)) return write_grown(l, s, &spot, head, w);
+    if (inside) return write_linked(l, t, text, head, w);
+    if (!cr_elf_find_section(s->bytes, s->size, &spot) || spot.size < sizeof *head)
+        return CR_FAIL(CR_ETOOLCHAIN, "the linker of %s lost the section .cresset.weights; name another compiler with --cc", t->cc);
+    memcpy(s->bytes + spot.bytes, head, sizeof *head);
+    return cr_file_writer_write(w, s->bytes, s->size);
 }
 
-/* The weights go first: a library that is there finds them. */
-static cr_status put_in_place(const workshop *w, const char *path, bool apart) {
-    if (apart) {
-        char *weights = NULL;
-        CR_TRY(beside(path, &weights));
-        cr_status status = move(w->weights, weights);
-        cr_free(weights);
-        CR_TRY(status);
+/* Both files are complete before either has its name; the weights go first: a library that is there finds them. */
+static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, skeleton *s, const char *path, cr_weights_place place) {
+    cr_weights_head head;
+    cr_file_writer *library = NULL, *weights = NULL;
+    bool some = l->model.weight_bytes, apart = some && place == CR_WEIGHTS_BESIDE;
+    cr__weights_head(l, &head);
+    cr_status status = cr_file_writer_create(path, &library);
+    if (!status) cr_file_writer_hurry(library);
+    if (!status && apart) status = cr__weights_beside(l, path, &head, &weights);
+    if (!status) status = write_library(l, t, text, s, some && !apart, &head, library);
+    if (!status && weights) {
+        status = cr_file_writer_finish(weights);
+        weights = NULL;
     }
-    return move(w->library, path);
+    if (!status) return cr_file_writer_finish(library);
+    cr_file_writer_abandon(library);
+    cr_file_writer_abandon(weights);
+    return status;
 }
 
-cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options) {
-    workshop w = { 0 };
-    cr_emit_options o = *options;
-    struct { char magic[8], id[56]; } header = { RT_WEIGHTS_MAGIC, "" };
-    bool some = l->model.weight_bytes, inside = some && o.weights == CR_WEIGHTS_INSIDE, apart = some && !inside;
-    char id[33];
-    CR_TRY(cr_emit_id(l, id));
-    o.id = id;
-    memcpy(header.id, id, sizeof id);
-    cr_status status = workshop_open(&w, path);
-    if (!status) status = write_source(l, &w, &o);
-    if (!status && some) status = write_weights(l, w.weights, &header, apart ? sizeof header : 0);
-    if (!status && inside) status = write_assembly(&w);
-    if (!status) status = link_library(&w, &o, inside);
-    if (!status) status = put_in_place(&w, path, apart);
-    workshop_close(&w);
+cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *o) {
+    cr_target target;
+    cr_toolchain tools;
+    skeleton s = { 0 };
+    cr_str text;
+    CR_TRY(cr_target_parse(o->target, &target));
+    CR_TRY(cr_toolchain_open(o->cc, &target, &tools));
+    cr_str_init(&text);
+    cr_status status = print_text(l, o, &target, &text);
+    if (!status) status = make_skeleton(&tools, &target, &text, &s);
+    if (!status) status = write_files(l, &tools, &text, &s, path, o->weights);
+    cr_free(s.bytes);
+    cr_str_dispose(&text);
+    cr_toolchain_close(&tools);
     return status;
 }

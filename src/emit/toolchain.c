@@ -58,21 +58,22 @@ cr_status cr_toolchain_find(const char *cc, char **out) {
     return CR_FAIL(CR_ETOOLCHAIN, "no C compiler (cc, gcc or clang) on the PATH; install gcc, or set CRESSET_CC");
 }
 
-static bool is_home(const char *folder) {
-    cr_str path;
+static cr_status is_home(const char *folder, bool *found) {
+    char *path = NULL;
     struct stat st;
-    cr_str_init(&path);
-    cr_str_addf(&path, "%s/libcresset_rt.a", folder);
-    bool found = !path.failed && !stat(cr_str_get(&path), &st);
-    cr_str_dispose(&path);
-    return found;
+    CR_TRY(cr__path_in(folder, "libcresset_rt.a", &path));
+    *found = !stat(path, &st);
+    cr_free(path);
+    return CR_OK;
 }
 
 cr_status cr_toolchain_home(char **out) {
     static const char *const places[] = { "%.*s/lib/cresset", "%.*s/../lib/cresset", "%.*s/../../lib/cresset", "%.*s/../../../lib/cresset" };
     const char *given = getenv("CRESSET_HOME");
+    bool found = false;
     if (given && *given) {
-        if (!is_home(given)) return CR_FAIL(CR_ETOOLCHAIN, "CRESSET_HOME is %s, but there is no libcresset_rt.a in it", given);
+        CR_TRY(is_home(given, &found));
+        if (!found) return CR_FAIL(CR_ETOOLCHAIN, "CRESSET_HOME is %s, but there is no libcresset_rt.a in it", given);
         return (*out = cr_strdup(given)) ? CR_OK : CR_ENOMEM;
     }
     Dl_info info;
@@ -86,8 +87,8 @@ cr_status cr_toolchain_home(char **out) {
         cr_str_init(&path);
         cr_str_addf(&path, places[i], (int)(slash - name), name);
         cr_status status = cr_str_status(&path);
-        bool found = !status && is_home(cr_str_get(&path));
-        if (found) status = cr_str_take(&path, out);
+        if (!status) status = is_home(cr_str_get(&path), &found);
+        if (!status && found) status = cr_str_take(&path, out);
         cr_str_dispose(&path);
         if (status || found) return status;
     }
@@ -114,29 +115,85 @@ static cr_status report(const char *program, int status, cr_str *said) {
     return CR_FAIL(CR_ETOOLCHAIN, "%s failed: %s", program, cr_str_get(said));
 }
 
-cr_status cr_toolchain_run(const char *const *argv) {
+typedef struct child { pid_t pid; int said; } child;
+
+static cr_status start(const char *const *argv, child *out) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) return CR_FAIL(CR_EIO, "cannot make a pipe: %s", strerror(errno));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    pid_t pid = 0;
-    int code = posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    int code = posix_spawn(&out->pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    if (code) {
-        close(ends[0]);
-        return CR_FAIL(CR_ETOOLCHAIN, "cannot start %s: %s", argv[0], strerror(code));
-    }
+    out->said = ends[0];
+    if (!code) return CR_OK;
+    close(ends[0]);
+    return CR_FAIL(CR_ETOOLCHAIN, "cannot start %s: %s", argv[0], strerror(code));
+}
+
+static cr_status finish(const char *const *argv, const child *c) {
     cr_str said;
     cr_str_init(&said);
-    collect(ends[0], &said);
-    close(ends[0]);
+    collect(c->said, &said);
+    close(c->said);
     int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR) {
     }
     cr_status result = report(argv[0], status, &said);
     cr_str_dispose(&said);
     return result;
+}
+
+cr_status cr_toolchain_run(const char *const *argv) { return cr_toolchain_run_all(&argv, 1); }
+
+/* The oldest child is waited for first: one that has much to say waits until it is its turn to be read, but no longer. */
+cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n) {
+    enum { MOST = 64 };
+    child running[MOST];
+    size_t most = CR_MIN((size_t)rt_usable_threads(), (size_t)MOST), started = 0, ended = 0;
+    cr_status status = CR_OK;
+    while (ended < n) {
+        while (!status && started < n && started - ended < most) {
+            status = start(argvs[started], &running[started % MOST]);
+            if (!status) started++;
+        }
+        if (ended == started) break;
+        cr_error *first = status ? cr_error_take() : NULL;
+        cr_status code = finish(argvs[ended], &running[ended % MOST]);
+        ended++;
+        if (status) status = cr_error_put(first);
+        else status = code;
+    }
+    return status;
+}
+
+/* ---- both together ---- */
+
+cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchain *out) {
+    *out = (cr_toolchain){ 0 };
+    if (!cc && target->triple) {
+        cr_str name;
+        cr_str_init(&name);
+        cr_str_addf(&name, "%s-gcc", target->triple);
+        cr_status found = cr_str_status(&name);
+        if (!found) found = find_program(cr_str_get(&name), &out->cc);
+        cr_str_dispose(&name);
+        CR_TRY(found);
+        if (!out->cc) return CR_FAIL(CR_ETOOLCHAIN, "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one with --cc", target->triple, target->triple);
+    } else CR_TRY(cr_toolchain_find(cc, &out->cc));
+    cr_status status = cr_toolchain_home(&out->home);
+    if (!status) status = cr__path_in(out->home, "src", &out->include);
+    if (!status) status = cr__path_in(out->home, "libcresset_rt.a", &out->archive);
+    if (status) cr_toolchain_close(out);
+    return status;
+}
+
+void cr_toolchain_close(cr_toolchain *t) {
+    cr_free(t->cc);
+    cr_free(t->home);
+    cr_free(t->include);
+    cr_free(t->archive);
+    *t = (cr_toolchain){ 0 };
 }

@@ -111,6 +111,10 @@ int rt_usable_threads(void);
  * is split depends on n, grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
 int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *arg, int64_t begin, int64_t end), void *arg);
 
+/* ---- instruction sets (rt_cpu.c): the processor's, no more than CRESSET_ISA allows ---- */
+enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, VL */ };
+uint32_t rt_cpu(void);
+
 /* ---- helpers on views (rt_view.c, rt_copy.c) ---- */
 int64_t rt_numel(const rt_view *v);
 bool rt_is_contiguous(const rt_view *v);

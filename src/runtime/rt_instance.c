@@ -194,10 +194,15 @@ int rt_api_create(const cresset_api *api, const cresset_options *options, cresse
         memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
     }
     if (!o.alloc != !o.free) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
+    const rt_model *model = ((const rt_library *)(const void *)api)->model;
+    uint32_t missing = model->isa & ~rt_cpu();
+    if (missing)
+        return fail(message, room, CRESSET_BAD_CPU, "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): compile it again with --target multi, or with --target native here",
+                    missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
     cresset_instance *m = calloc(1, sizeof *m);
     if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
-    m->model = ((const rt_library *)(const void *)api)->model;
+    m->model = model;
     atomic_init(&m->pid, (long)getpid());
     pthread_mutex_init(&m->lock, NULL);
     rt_generator_init(&m->generator, RT_GENERATOR_DEFAULT_SEED);

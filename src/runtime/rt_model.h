@@ -117,7 +117,7 @@ typedef struct rt_model {
     const rt_state *states;          int32_t nstates;   /* mutable ones start as copies of their weights */
     const uint8_t *weights;          uint64_t weight_bytes; /* NULL: in a file beside, checked against `id` */
     const char *id;
-    uint32_t isa;                    /* what the CPU must have; 0: anything */
+    uint32_t isa;                    /* RT_CPU_*: what the processor must have; 0: anything */
 } rt_model;
 
 /* Computes the numbers in order. RT_ERUNTIME: a division by zero or an overflow. */

@@ -1,0 +1,195 @@
+/* cache.c: see cache.h.
+ *
+ * An entry is FOLDER/ab/REST-OF-THE-NAME: the bytes, then 48 bytes of trailer (magic, length, SHA-256 of the bytes). Entries
+ * appear by rename, so a reader sees all of one or none, and the trailer tells whether what it saw is what was written.
+ * Reading sets the file's time, which is what eviction goes by. */
+#define _GNU_SOURCE
+#include "emit/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TRAILER = 48, DEFAULT_MB = 512, STALE_SECONDS = 3600 };
+static const char magic[8] = { 'C', 'R', 'S', 'T', 'C', 'A', 'C', '1' };
+
+/* ---- keys ---- */
+
+void cr_key_init(cr_key *key) { cr_sha256_init(&key->digest); }
+
+void cr_key_add(cr_key *key, const void *data, size_t size) {
+    uint64_t n = size;
+    cr_sha256_add(&key->digest, &n, sizeof n);
+    cr_sha256_add(&key->digest, data, size);
+}
+
+void cr_key_text(cr_key *key, const char *text) { cr_key_add(key, text, strlen(text)); }
+
+void cr_key_file(cr_key *key, const char *path) {
+    struct stat st = { 0 };
+    int64_t facts[3] = { -1, -1, -1 };
+    if (!stat(path, &st)) facts[0] = st.st_size, facts[1] = st.st_mtim.tv_sec, facts[2] = st.st_mtim.tv_nsec;
+    cr_key_text(key, path);
+    cr_key_add(key, facts, sizeof facts);
+}
+
+void cr_key_end(cr_key *key) {
+    uint8_t bytes[32];
+    cr_sha256_end(&key->digest, bytes);
+    for (int i = 0; i < 32; i++) snprintf(key->name + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* ---- where ---- */
+
+/* Empty: there is no cache. */
+static void find_folder(cr_str *out) {
+    const char *given = getenv("CRESSET_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (given && *given) {
+        if (strcmp(given, "off")) cr_str_add(out, given);
+    } else if (xdg && *xdg == '/') cr_str_addf(out, "%s/cresset", xdg);
+    else if (home && *home == '/') cr_str_addf(out, "%s/.cache/cresset", home);
+}
+
+static bool make_folders(char *path) {
+    for (char *at = path + 1;; at++) {
+        if (*at && *at != '/') continue;
+        char end = *at;
+        *at = 0;
+        bool made = !mkdir(path, 0700) || errno == EEXIST;
+        *at = end;
+        if (!end) return made;
+    }
+}
+
+/* The entry's path, its folders made when `make`. NULL: no cache. */
+static char *entry_path(const cr_key *key, bool make) {
+    cr_str path;
+    char *out = NULL;
+    cr_str_init(&path);
+    find_folder(&path);
+    if (path.n) {
+        cr_str_addf(&path, "/%.2s", key->name);
+        bool there = !path.failed && (!make || make_folders(path.at));
+        cr_str_addf(&path, "/%s", key->name + 2);
+        if (there && cr_str_take(&path, &out)) out = NULL;
+    }
+    cr_str_dispose(&path);
+    return out;
+}
+
+/* ---- entries ---- */
+
+static void make_trailer(const void *data, uint64_t size, uint8_t out[TRAILER]) {
+    cr_sha256 h;
+    memcpy(out, magic, sizeof magic);
+    memcpy(out + 8, &size, sizeof size);
+    cr_sha256_init(&h);
+    cr_sha256_add(&h, data, size);
+    cr_sha256_end(&h, out + 16);
+}
+
+bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
+    char *path = entry_path(key, false), *bytes = NULL;
+    size_t n = 0;
+    bool good = false;
+    if (path && !access(path, F_OK) && !cr_file_read(path, &bytes, &n)) {
+        uint8_t trailer[TRAILER];
+        if (n >= TRAILER) make_trailer(bytes, n - TRAILER, trailer);
+        good = n >= TRAILER && !memcmp(bytes + n - TRAILER, trailer, TRAILER);
+        if (!good) unlink(path);
+        else utimensat(AT_FDCWD, path, NULL, 0);
+    }
+    cr_free(path);
+    if (!good) cr_free(bytes);
+    else *data = (uint8_t *)bytes, *size = n - TRAILER;
+    return good;
+}
+
+/* ---- eviction ---- */
+
+typedef struct entry { char *path; uint64_t bytes; struct timespec used; } entry;
+typedef CR_VEC(entry) entries;
+
+static bool is_entry(const char *name) { return strlen(name) == 62 && strspn(name, "0123456789abcdef") == 62; }
+
+/* What a killed process left behind. */
+static bool is_leftover(const char *name, const struct stat *st) { return strstr(name, ".tmp.") && time(NULL) - st->st_mtime > STALE_SECONDS; }
+
+static void list_folder(const char *folder, entries *all, uint64_t *total) {
+    DIR *d = opendir(folder);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat st;
+        cr_str path;
+        entry found = { 0 };
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
+        if (is_leftover(e->d_name, &st)) unlinkat(dirfd(d), e->d_name, 0);
+        if (!is_entry(e->d_name)) continue;
+        cr_str_init(&path);
+        cr_str_addf(&path, "%s/%s", folder, e->d_name);
+        if (!cr_str_take(&path, &found.path)) {
+            found.bytes = (uint64_t)st.st_size, found.used = st.st_mtim;
+            *total += found.bytes;
+            if (cr_vec_push(all, found)) cr_free(found.path);
+        }
+        cr_str_dispose(&path);
+    }
+    closedir(d);
+}
+
+static int by_use(const void *a, const void *b) {
+    const struct timespec *x = &((const entry *)a)->used, *y = &((const entry *)b)->used;
+    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+static uint64_t limit_bytes(void) {
+    const char *text = getenv("CRESSET_CACHE_MB");
+    char *end;
+    unsigned long long mb = text && *text ? strtoull(text, &end, 10) : DEFAULT_MB;
+    return (text && *text && *end ? DEFAULT_MB : CR_MIN(mb, 1ull << 40)) << 20;
+}
+
+/* Down to four fifths of the limit, so that not every later entry has to evict. */
+static void evict(void) {
+    cr_str folder;
+    entries all = { 0 };
+    uint64_t total = 0, limit = limit_bytes();
+    cr_str_init(&folder);
+    find_folder(&folder);
+    size_t n = folder.n;
+    for (int i = 0; n && !folder.failed && i < 256; i++) {
+        cr_str_addf(&folder, "/%02x", i);
+        list_folder(cr_str_get(&folder), &all, &total);
+        folder.n = n;
+        if (folder.at) folder.at[n] = 0;
+    }
+    if (total > limit) {
+        qsort(all.at, all.n, sizeof *all.at, by_use);
+        for (size_t i = 0; i < all.n && total > limit / 5 * 4; i++)
+            if (!unlink(all.at[i].path)) total -= all.at[i].bytes;
+    }
+    for (size_t i = 0; i < all.n; i++) cr_free(all.at[i].path);
+    cr_vec_dispose(&all);
+    cr_str_dispose(&folder);
+}
+
+void cr_cache_put(const cr_key *key, const void *data, size_t size) {
+    if (size > limit_bytes()) return;
+    char *path = entry_path(key, true);
+    cr_file_writer *w = NULL;
+    uint8_t trailer[TRAILER];
+    make_trailer(data, size, trailer);
+    if (path && !cr_file_writer_create(path, &w)) {
+        cr_file_writer_hurry(w);
+        if (!cr_file_writer_write(w, data, size) && !cr_file_writer_write(w, trailer, sizeof trailer)) {
+            if (!cr_file_writer_finish(w)) evict();
+        } else cr_file_writer_abandon(w);
+    }
+    cr_free(path);
+}

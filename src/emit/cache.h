@@ -1,0 +1,29 @@
+/* cache.h: results of the C compiler, kept on disk by what they were made from.
+ *
+ *     cr_key key;                                   -- of everything that can change the result
+ *     cr_key_init(&key);
+ *     cr_key_text(&key, source);
+ *     if (!cr_cache_get(&key, &data, &size)) { make(&data, &size); cr_cache_put(&key, data, size); }
+ *
+ * In CRESSET_CACHE (off: none), else XDG_CACHE_HOME/cresset, else ~/.cache/cresset; at most CRESSET_CACHE_MB megabytes
+ * (512), the entries used longest ago leave first. Any number of processes may share it. Nothing here fails: a cache that
+ * cannot be read or written only costs the caching. */
+#ifndef CR_CACHE_H
+#define CR_CACHE_H
+
+#include "base/base.h"
+
+typedef struct cr_key { cr_sha256 digest; char name[65]; } cr_key;
+void cr_key_init(cr_key *key);
+/* The length is part of it: "ab" + "c" and "a" + "bc" differ. */
+void cr_key_add(cr_key *key, const void *data, size_t size);
+void cr_key_text(cr_key *key, const char *text);
+/* What identifies a file that is not read for it: path, size, time of the last change. */
+void cr_key_file(cr_key *key, const char *path);
+void cr_key_end(cr_key *key); /* fills in the name */
+
+/* False: not there (or damaged, and removed). *data: free with cr_free. */
+bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size);
+void cr_cache_put(const cr_key *key, const void *data, size_t size);
+
+#endif
