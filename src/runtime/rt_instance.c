@@ -197,8 +197,8 @@ int rt_api_create(const cresset_api *api, const cresset_options *options, cresse
     const rt_model *model = ((const rt_library *)(const void *)api)->model;
     uint32_t missing = model->isa & ~rt_cpu();
     if (missing)
-        return fail(message, room, CRESSET_BAD_CPU, "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): compile it again with --target multi, or with --target native here",
-                    missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
+        return fail(message, room, CRESSET_BAD_CPU, "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): "
+                    "compile it again with --target multi, or with --target native here", missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
     cresset_instance *m = calloc(1, sizeof *m);
     if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
