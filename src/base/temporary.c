@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { SLOTS = 64, FREE = 0, TAKEN, NOTED };
+enum { SLOTS = 32, FREE = 0, TAKEN, NOTED };
 static struct { _Atomic int state; char path[4096]; } slots[SLOTS];
 
 int cr_temporary_add(const char *path) {
