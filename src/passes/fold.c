@@ -37,7 +37,7 @@ static int64_t bytes_of(const cr_meta *meta) {
 /* A small tensor that a call without tensors makes. */
 static cr_status evaluate_factory(folding *f, const cr_arg *a, cr_tensor **out) {
     const cr_node *node = cr_rewrite_producer(f->w, a, NULL);
-    if (!node || node->nvalues != 1 || !cr_op_is_pure(node->op) || !is_plain(node->args, node->nargs)) return CR_OK;
+    if (!node || node->nvalues != 1 || !cr_node_is_pure(cr_rewrite_graph(f->w), node) || !is_plain(node->args, node->nargs)) return CR_OK;
     int64_t bytes = bytes_of(cr_rewrite_meta(f->w, a));
     if (bytes < 0 || bytes > FOLD_LIMIT) return CR_OK;
     cr_arg result = cr_arg_none();
@@ -113,7 +113,7 @@ static cr_status fold(folding *f, const cr_node *node, const cr_arg *args, bool 
 }
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    if (!cr_op_is_pure(node->op)) return CR_OK;
+    if (!cr_node_is_pure(cr_rewrite_source(w), node)) return CR_OK;
     folding f = { .w = w };
     cr_arena_init(&f.arena);
     cr_status status = fold(&f, node, args, done);

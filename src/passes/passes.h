@@ -45,6 +45,11 @@ CR_NODISCARD cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, c
 CR_NODISCARD cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls that nothing needs go; what writes, draws random numbers, checks or finds a size from data stays. */
 CR_NODISCARD cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Calls of the same op with the same arguments become one. */
+CR_NODISCARD cr_status cr_pass_cse(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Calls that change nothing go: no-op views, casts and copies, chains of views and permutations, identities of arithmetic that hold
+ * for every value (NaN, infinities and the sign of zero included), dropout in eval. */
+CR_NODISCARD cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls on constants become constants, unless the result is larger than what it is made of and than 64 KB. */
 CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* f32 convolutions in two dimensions with constant weights run on packed weights, with the activation and addition that follow. */
@@ -96,7 +101,11 @@ CR_NODISCARD cr_status cr_rewrite_call(cr_rewriter *w, const char *op, const cr_
 CR_NODISCARD cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results);
 /* The i-th value of the old node is this from here on: a value of the new graph, or a number for a number. */
 CR_NODISCARD cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value);
-/* Nothing is written, drawn, checked or found out: the same arguments give the same results. */
+/* Is the i-th value of the old node used at all? */
+bool cr_rewrite_used(const cr_rewriter *w, const cr_node *node, uint32_t i);
+/* Nothing is written, drawn, checked or found out: the same arguments give the same results. Of a call: sizes that depend on data
+ * are known for this one (index by integers). */
 bool cr_op_is_pure(const cr_op *op);
+bool cr_node_is_pure(const cr_graph *g, const cr_node *node);
 
 #endif

@@ -14,6 +14,8 @@ static const cr_pass passes[] = {
     { 'r', "recurrent", cr_pass_recurrent },
     { 'd', "decompose", decompose },
     { 'z', "freeze", cr_pass_freeze },
+    { 's', "simplify", cr_pass_simplify },
+    { 'c', "cse", cr_pass_cse },
     { 'k', "fold", cr_pass_fold },
     { 'p', "pack_products", cr_pass_pack_products },
     { 'x', "dce", cr_pass_dce },

@@ -49,11 +49,30 @@ static bool gives_number(const cr_op *op) {
     return false;
 }
 
-bool cr_op_is_pure(const cr_op *op) {
+static bool is_pure(const cr_op *op, uint32_t allowed) {
     uint32_t effects = CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_METADATA | CR_TAG_DATA_DEPENDENT | CR_TAG_HIGHER_ORDER;
-    if (((op->tags | op->base->tags) & effects) || writes(op)) return false;
+    if (((op->tags | op->base->tags) & effects & ~allowed) || writes(op)) return false;
     rt_kernel *kernel = op->base->row->kernel;
     return !kernel || kernel == rt_k_nothing || !gives_number(op); /* item(): its symbol is used without naming it */
+}
+
+bool cr_op_is_pure(const cr_op *op) { return is_pure(op, 0); }
+
+/* No size of its results was found out by the call: all are numbers, or expressions of symbols that have a hint. */
+static bool sizes_known(const cr_graph *g, const cr_node *node) {
+    cr_env *env = cr_graph_env(g);
+    int64_t hint;
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = cr_graph_value(g, node->first + i);
+        if (v->type != CR_T_TENSOR) return false;
+        for (int d = 0; v->meta && d < v->meta->rank; d++)
+            if (!cr_dim_is_plain(v->meta->size[d]) && !cr_env_hint(env, cr_dim_sym(env, v->meta->size[d]), &hint)) return false;
+    }
+    return true;
+}
+
+bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
+    return is_pure(node->op, 0) || (is_pure(node->op, CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
 }
 
 /* ---- what is written ---- */
@@ -133,7 +152,7 @@ static cr_status find_needed(cr_rewriter *w) {
     for (size_t i = order.n; i-- > 0;) {
         const cr_node *node = cr_graph_node(w->from, order.at[i]);
         bool *needed = &w->needed[order.at[i]];
-        *needed |= node->kind == CR_NODE_OUTPUT || (node->kind == CR_NODE_CALL && !cr_op_is_pure(node->op));
+        *needed |= node->kind == CR_NODE_OUTPUT || (node->kind == CR_NODE_CALL && !cr_node_is_pure(w->from, node));
         if (!*needed) continue;
         cr_args_visit_values(node->args, node->nargs, need_value, w);
     }
@@ -192,7 +211,7 @@ static void drop_one(void *user, uint32_t value) { drop(user, value, 1); }
 static cr_status note_made(cr_rewriter *w, uint32_t node) {
     CR_TRY(make_room(w, node));
     const cr_node *made = cr_graph_node(w->to, node);
-    if (made->kind != CR_NODE_CALL || cr_op_is_pure(made->op)) return CR_OK;
+    if (made->kind != CR_NODE_CALL || cr_node_is_pure(w->to, made)) return CR_OK;
     if (!w->nodes.at[node].live) cr_args_visit_values(made->args, made->nargs, use_one, w);
     w->nodes.at[node].held = true;
     return CR_OK;
@@ -231,6 +250,8 @@ uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a) { return (uint3
 bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a) {
     return a->kind == CR_ARG_VALUE && w->nodes.at[cr_graph_value(w->to, (uint32_t)a->u.i)->node].live <= 1;
 }
+
+bool cr_rewrite_used(const cr_rewriter *w, const cr_node *node, uint32_t i) { return w->uses[node->first + i]; }
 
 cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a) {
     if (a->kind != CR_ARG_VALUE || w->values.at[a->u.i].unstable) return NULL;
@@ -361,26 +382,7 @@ static cr_status copy_as_it_was(cr_rewriter *w, const cr_node *node, const cr_ar
     return cr_graph_call_with(w->to, node->op, args, values, node->nvalues, made);
 }
 
-static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args) {
-    bool same = true;
-    uint32_t made;
-    for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
-    /* What a size from data is called must not change, and does not depend on layouts. */
-    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_op_is_pure(node->op) && !writes(node->op));
-    if (same) CR_TRY(copy_as_it_was(w, node, args, &made));
-    else CR_TRY(cr_graph_call(w->to, node->op, args, &made));
-    CR_TRY(note_made(w, made));
-    const cr_node *copy = cr_graph_node(w->to, made);
-    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
-    for (uint32_t i = 0; i < node->nvalues; i++) {
-        const cr_value *v = cr_graph_value(w->to, copy->first + i);
-        bind(w, node->first + i, v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
-        w->values.at[copy->first + i].unstable = is_written(w, cr_graph_value(w->from, node->first + i)->meta);
-    }
-    return CR_OK;
-}
-
-/* Results that a rule gave keep the names they had, where those are free. */
+/* Results keep the names they had, where those are free. */
 static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_arg *to = &w->map[node->first + i];
@@ -391,6 +393,32 @@ static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
         if (maker->kind == CR_NODE_CALL && own) CR_TRY(cr_graph_rename(w->to, (uint32_t)to->u.i, old->name));
     }
     return CR_OK;
+}
+
+/* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay one. */
+static cr_status call_again(cr_rewriter *w, const cr_node *node, const cr_arg *args, uint32_t *made) {
+    cr_status status = cr_graph_call(w->to, node->op, args, made);
+    bool view = cr_op_is(node->op, "aten::view") || cr_op_is(node->op, "aten::_unsafe_view");
+    if (!status || status == CR_ENOMEM || !view || !is_stable(w, node)) return status;
+    return cr_graph_call(w->to, cr_op_find("aten::reshape"), args, made);
+}
+
+static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args) {
+    bool same = true;
+    uint32_t made;
+    for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
+    /* What a size from data is called must not change, and does not depend on layouts. */
+    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !writes(node->op));
+    CR_TRY(same ? copy_as_it_was(w, node, args, &made) : call_again(w, node, args, &made));
+    CR_TRY(note_made(w, made));
+    const cr_node *copy = cr_graph_node(w->to, made);
+    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = cr_graph_value(w->to, copy->first + i);
+        bind(w, node->first + i, v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
+        w->values.at[copy->first + i].unstable = is_written(w, cr_graph_value(w->from, node->first + i)->meta);
+    }
+    return same ? CR_OK : keep_names(w, node);
 }
 
 /* ---- the walk ---- */

@@ -148,10 +148,10 @@ out:
     return status;
 }
 
-/* The pass of that name. `run: freeze w b`: the placeholders that stand for the inputs, in order. */
+/* The pass of that name, and what is dead afterwards removed. `run: freeze w b`: the placeholders that stand for the inputs, in order. */
 static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
     const cr_pass *pass = cr_pass_find(t->command);
-    cr_graph *made = NULL, *holders[32] = { NULL };
+    cr_graph *made = NULL, *clean = NULL, *holders[32] = { NULL };
     cr_tensor *frozen[32] = { NULL };
     size_t n = 0, used = 0;
     cr_status status = CR_OK;
@@ -169,9 +169,12 @@ static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
     cr_pass_run run = { .frozen = frozen, .nfrozen = n };
     CR_TRY_OUT(pass->run(&run, g, &made));
     CR_TRY_OUT(cr_graph_verify(made, CR_VERIFY_METAS));
-    cr_graph_print(made, CR_PRINT_PLAIN, out);
+    CR_TRY_OUT(cr_pass_dce(&run, made, &clean));
+    CR_TRY_OUT(cr_graph_verify(clean, CR_VERIFY_METAS));
+    cr_graph_print(clean, CR_PRINT_PLAIN, out);
 out:
     cr_graph_release(made);
+    cr_graph_release(clean);
     for (size_t i = 0; i < used; i++) cr_graph_release(holders[i]);
     return status;
 }
