@@ -52,6 +52,14 @@ CR_NODISCARD cr_status cr_pass_cse(cr_pass_run *run, const cr_graph *g, cr_graph
 CR_NODISCARD cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls on constants become constants, unless the result is larger than what it is made of and than 64 KB. */
 CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* What scales and shifts the channels of a convolution or linear with constant weights (batch norm in eval, constants) becomes part of
+ * the weights. */
+CR_NODISCARD cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* What archives have in pieces becomes one op again: linear with constant weights, silu and gelu. */
+CR_NODISCARD cr_status cr_pass_recompose(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* softmax(q k' + mask) v becomes scaled_dot_product_attention; masks that say nothing or "causal", and keys that are repeated for groups of
+ * heads, are told to it in its own words. */
+CR_NODISCARD cr_status cr_pass_attention(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* f32 convolutions in two dimensions with constant weights run on packed weights, with the activation and addition that follow. */
 CR_NODISCARD cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Images stay channels-last between packed convolutions; outputs keep their strides. */
@@ -93,7 +101,7 @@ uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a);
 bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a);
 /* The tensor behind a value that is a constant (borrowed); NULL: it is none. */
 cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a);
-/* A constant of the new graph for the tensor, which is retained; `name` is a wish. The same tensor again gives the same value. */
+/* A constant of the new graph for the tensor, which is retained; `name` is a wish. The same memory seen the same way gives the same value. */
 CR_NODISCARD cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t, cr_arg *out);
 /* Appends a call by its full name: `n` leading arguments, the others default; its first result. */
 CR_NODISCARD cr_status cr_rewrite_call(cr_rewriter *w, const char *op, const cr_arg *args, size_t n, cr_arg *out);

@@ -11,15 +11,20 @@ static cr_status decompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) 
 cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, NULL, NULL, out); }
 
 static const cr_pass passes[] = {
-    { 'r', "recurrent", cr_pass_recurrent },
+    { 'n', "recurrent", cr_pass_recurrent },
     { 'd', "decompose", decompose },
     { 'z', "freeze", cr_pass_freeze },
     { 's', "simplify", cr_pass_simplify },
     { 'c', "cse", cr_pass_cse },
     { 'k', "fold", cr_pass_fold },
+    { 'r', "recompose", cr_pass_recompose },
+    { 'a', "attention", cr_pass_attention }, /* finds it */
+    { 's', "simplify", cr_pass_simplify },
+    { 'a', "attention", cr_pass_attention }, /* tells it what simplifying has shown */
+    { 'b', "affine", cr_pass_affine },
     { 'p', "pack_products", cr_pass_pack_products },
     { 'x', "dce", cr_pass_dce },
-    { 'c', "pack_conv", cr_pass_pack_conv },
+    { 'v', "pack_conv", cr_pass_pack_conv },
     { 'l', "channels_last", cr_pass_channels_last },
 };
 

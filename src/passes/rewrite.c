@@ -24,7 +24,7 @@ struct cr_rewriter {
     uint32_t *uses;    /* per value of `from` */
     bool *needed;      /* per node id of `from` */
     cr_map written;    /* storages of `from` */
-    cr_map constants;  /* tensor -> value of `to` + 1 */
+    cr_map constants;  /* storage and layout of a tensor -> value of `to` + 1 */
     CR_VEC(made_node) nodes;
     CR_VEC(made_value) values;
     cr_arena arena;    /* lists while a call is looked at */
@@ -263,23 +263,48 @@ cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a) {
 
 /* ---- what rules make ---- */
 
+/* The same memory seen the same way is the same constant. */
+typedef struct constant_key { uint64_t storage; int64_t what, offset, size[CR_MAX_RANK], stride[CR_MAX_RANK]; } constant_key;
+
+static constant_key key_of(const cr_tensor *t) {
+    constant_key k = { .storage = t->storage->id, .what = t->meta.dtype | t->meta.rank << 8 | t->meta.flags << 16, .offset = t->meta.offset };
+    for (int d = 0; d < t->meta.rank; d++) k.size[d] = t->meta.size[d], k.stride[d] = t->meta.stride[d];
+    return k;
+}
+
+static bool find_constant(const cr_rewriter *w, const cr_tensor *t, cr_arg *out) {
+    constant_key key = key_of(t);
+    uint64_t found;
+    if (!cr_map_find(&w->constants, &key, sizeof key, &found)) return false;
+    *out = value_arg(w->to, (uint32_t)found - 1);
+    return true;
+}
+
 static cr_status get_attr(cr_rewriter *w, const char *target, cr_tensor *t, cr_arg *out) {
+    constant_key key = key_of(t);
     uint32_t v;
     CR_TRY(cr_graph_get_attr(w->to, target, &v));
     CR_TRY(note_made(w, cr_graph_value(w->to, v)->node));
     *out = value_arg(w->to, v);
-    return cr_map_put(&w->constants, &t, sizeof t, (uint64_t)v + 1);
+    return cr_map_put(&w->constants, &key, sizeof key, (uint64_t)v + 1);
+}
+
+/* The old graph's constants keep their names, also those that are still to come. */
+static bool is_taken(const cr_rewriter *w, const char *target, const cr_tensor *t, bool old) {
+    const cr_tensor *now = cr_graph_constant(w->to, target);
+    return now ? now != t : !old && cr_graph_constant(w->from, target);
+}
+
+static cr_status add_constant(cr_rewriter *w, const char *name, cr_tensor *t, bool old, cr_arg *out) {
+    const char *target = cr_arena_strdup(&w->arena, name);
+    for (int k = 1; target && is_taken(w, target, t, old); k++) target = cr_arena_printf(&w->arena, "%s_%d", name, k);
+    if (!target) return CR_ENOMEM;
+    if (!cr_graph_constant(w->to, target)) CR_TRY(cr_graph_add_constant(w->to, target, t));
+    return get_attr(w, target, t, out);
 }
 
 cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t, cr_arg *out) {
-    uint64_t found;
-    if (cr_map_find(&w->constants, &t, sizeof t, &found)) return *out = value_arg(w->to, (uint32_t)found - 1), CR_OK;
-    const char *target = cr_arena_strdup(&w->arena, name);
-    /* The old graph's constants keep their names, also those that are still to come. */
-    for (int k = 1; target && (cr_graph_constant(w->to, target) || cr_graph_constant(w->from, target)); k++) target = cr_arena_printf(&w->arena, "%s_%d", name, k);
-    if (!target) return CR_ENOMEM;
-    CR_TRY(cr_graph_add_constant(w->to, target, t));
-    return get_attr(w, target, t, out);
+    return find_constant(w, t, out) ? CR_OK : add_constant(w, name, t, false, out);
 }
 
 cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
@@ -445,13 +470,9 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
 static cr_status walk_get_attr(cr_rewriter *w, const cr_node *node) {
     cr_arg made;
     cr_tensor *t = cr_graph_constant(w->from, node->target);
-    uint64_t found;
     bool unstable = is_written(w, cr_graph_value(w->from, node->first)->meta);
-    if (!unstable && cr_map_find(&w->constants, &t, sizeof t, &found)) {
-        made = value_arg(w->to, (uint32_t)found - 1);
-    } else {
-        if (!cr_graph_constant(w->to, node->target)) CR_TRY(cr_graph_add_constant(w->to, node->target, t));
-        CR_TRY(get_attr(w, node->target, t, &made));
+    if (unstable || !find_constant(w, t, &made)) {
+        CR_TRY(add_constant(w, node->target, t, true, &made));
         w->values.at[made.u.i].unstable = unstable;
     }
     bind(w, node->first, made);

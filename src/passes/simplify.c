@@ -48,12 +48,13 @@ static bool all_equal(const cr_tensor *t, double number) {
     return n > 0;
 }
 
-/* Is the argument this number everywhere: a number, a constant, or a call that fills? An integer zero counts as +0. */
+/* Is the argument this number everywhere: a number, a constant of integers or bools, or a call that fills? An integer zero counts as
+ * +0. Constants of floats are not looked at: what a program is compiled to must not depend on the values of its weights. */
 static bool is_number(const cr_rewriter *w, const cr_arg *a, double number) {
     if (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) return (a->kind == CR_ARG_BOOL || cr_dim_is_plain(a->u.i)) && (double)a->u.i == number && !__builtin_signbit(number);
     if (a->kind == CR_ARG_FLOAT) return a->u.f == number && !__builtin_signbit(a->u.f) == !__builtin_signbit(number);
     const cr_tensor *t = cr_rewrite_constant(w, a);
-    if (t) return all_equal(t, number);
+    if (t) return cr_dtype_is_integral(t->meta.dtype) && all_equal(t, number);
     static const struct { const char *op; int at; double number; } fills[] = {
         { "aten::full", 1, 0 }, { "aten::scalar_tensor", 0, 0 }, { "aten::full_like", 1, 0 }, { "aten::ones", -1, 1 }, { "aten::zeros", -1, 0 },
         { "aten::ones_like", -1, 1 }, { "aten::zeros_like", -1, 0 },
