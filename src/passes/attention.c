@@ -141,7 +141,7 @@ static bool take_scores(attention *a, const cr_arg *scores, cr_arg *product) {
 
 /* ---- masks that are constants ---- */
 
-typedef struct mask_view { const cr_tensor *t; int64_t rows, keys; } mask_view;
+typedef struct mask_view { const char *p; bool floats; int64_t rows, keys, row, key; } mask_view; /* row, key: strides in elements */
 
 /* One matrix, whatever the batch; NULL: it differs, or it is no constant. */
 static bool read_mask(const cr_rewriter *w, const cr_arg *a, mask_view *out) {
@@ -149,16 +149,17 @@ static bool read_mask(const cr_rewriter *w, const cr_arg *a, mask_view *out) {
     if (!t || t->meta.rank < 2 || (t->meta.dtype != CR_BOOL && t->meta.dtype != CR_F32)) return false;
     for (int d = 0; d < t->meta.rank - 2; d++)
         if (t->meta.size[d] != 1 && t->meta.stride[d] != 0) return false;
-    *out = (mask_view){ t, t->meta.size[t->meta.rank - 2], t->meta.size[t->meta.rank - 1] };
+    rt_view v = cr_tensor_view(t);
+    *out = (mask_view){ v.p, v.dtype == RT_F32, v.size[v.rank - 2], v.size[v.rank - 1], v.stride[v.rank - 2], v.stride[v.rank - 1] };
     return out->rows > 0 && out->keys > 0;
 }
 
 enum { MASK_KEEPS, MASK_HIDES, MASK_OTHER };
-static int mask_at(const mask_view *m, int64_t i, int64_t j) {
-    rt_view v = cr_tensor_view(m->t);
-    int64_t at = i * v.stride[v.rank - 2] + j * v.stride[v.rank - 1];
-    if (v.dtype == RT_BOOL) return ((const uint8_t *)v.p)[at] ? MASK_KEEPS : MASK_HIDES;
-    float f = ((const float *)v.p)[at];
+static inline int mask_at(const mask_view *m, int64_t i, int64_t j) {
+    int64_t at = i * m->row + j * m->key;
+    if (!m->floats) return m->p[at] ? MASK_KEEPS : MASK_HIDES;
+    float f;
+    memcpy(&f, m->p + at * (int64_t)sizeof f, sizeof f);
     return f == 0 ? MASK_KEEPS : f == -INFINITY ? MASK_HIDES : MASK_OTHER;
 }
 
