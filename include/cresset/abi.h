@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #define CRESSET_ABI_MAJOR 1
-#define CRESSET_ABI_MINOR 0
+#define CRESSET_ABI_MINOR 1
 
 enum {
     CRESSET_OK = 0,
@@ -117,6 +117,9 @@ typedef struct cresset_api {
     int (*set_state)(cresset_instance *instance, const char *name, const void *data, size_t size, char *message, size_t room);
     /* Seeds the generator of random ops (torch.manual_seed). */
     void (*seed)(cresset_instance *instance, uint64_t seed);
+    /* Since 1.1. From now on `step` is called after every step of every run: what it computed ("aten::linear -> linear_1
+     * (net.py:12)") and in how many seconds. NULL ends that. Not while the instance runs. */
+    void (*profile)(cresset_instance *instance, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
 } cresset_api;
 
 /* The one symbol of a compiled model. NULL when `major` is not the version it was made for. */

@@ -20,7 +20,7 @@ from cresset.export import ExportedProgram, load
 from cresset.export._call_structure import CallStructure
 from cresset.utils._pytree import treespec_loads
 
-_OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'beside'", "cc": "the C compiler"}
+_OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'beside'", "cc": "the C compiler", "target": "'multi', 'native' or a triple"}
 
 
 def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
@@ -29,7 +29,8 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
     """Compiles an exported program, or the archive at a path, to a shared library; returns the library's path. A dictionary of programs gives a
     library whose methods have its keys for names: weights are stored once, buffers that calls change are shared.
 
-    options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc.
+    options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc, target
+    ("multi": any processor of this kind; "native": those like this one; or a triple, with a cross compiler).
     Checks of inputs and assertions of the program are always kept.
     """
     build = _build_options(options, _OPTIONS)
@@ -115,7 +116,8 @@ class CompiledProgram:
     """
 
     def __init__(self, program: ExportedProgram, options: dict[str, Any] | None = None):
-        build = _build_options(options, {"wait": "build before returning", "threads": "how many native code computes with", "cc": "the C compiler"})
+        build = _build_options(options, {"wait": "build before returning", "threads": "how many native code computes with", "cc": "the C compiler",
+                                         "target": "'multi' or 'native'"})
         wait, self._threads = build.pop("wait", False), build.pop("threads", 0)
         self._program, self._build = program, build
         self._structure = program._call_structure()

@@ -49,7 +49,7 @@ extern const cli_command *const cli_commands[];
 const cli_command *cli_find(const char *name); /* NULL: absent */
 
 /* ---- the rows, one a file ---- */
-extern const cli_command cli_compile, cli_info, cli_run, cli_doctor, cli_convert, cli_completion, cli_help;
+extern const cli_command cli_bench, cli_compile, cli_info, cli_run, cli_doctor, cli_convert, cli_completion, cli_help;
 
 /* ---- parsed command lines (options.c) ---- */
 struct cli_call {

@@ -77,7 +77,8 @@ static const struct { const char *name, *text; } sections[] = {
                      ".TP\n\\fB2\\fR\nthe command line is wrong\n" },
     { "ENVIRONMENT", ".TP\n\\fBCRESSET_NUM_THREADS\\fR\nthreads to compute with, unless \\-\\-threads says it\n"
                      ".TP\n\\fBCRESSET_ISA\\fR\nportable, avx2 or avx512: no wider instructions than these\n"
-                     ".TP\n\\fBCRESSET_CC\\fR\nthe C compiler that doctor looks for first\n" },
+                     ".TP\n\\fBCRESSET_CC\\fR\nthe C compiler to look for first\n"
+                     ".TP\n\\fBCRESSET_PYTHON\\fR\nthe Python of bench's peers\n" },
 };
 
 void cli_man_page(cr_str *out) {

@@ -8,9 +8,6 @@
 #include "runtime/rt_random.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 /* ---- one output ---- */
 
@@ -100,12 +97,9 @@ static void trial_dispose(trial *t) {
     cr_free(t->found);
 }
 
-static cr_status trial_init(trial *t, cr_program *p, const char *path, int32_t method) {
-    cr_library *library;
+static cr_status trial_init(trial *t, cr_program *p, cr_library *library, int32_t method) {
     *t = (trial){ .program = p, .method = method };
-    CR_TRY(cr_library_open(path, &library));
     cr_status status = cr_native_create(library, cr_num_threads(), NULL, &t->native);
-    cr_library_release(library);
     if (!status) status = cr_module_create(p, CR_MODULE_OWN_STATE, &t->module);
     if (!status) {
         t->n = cr_module_result_count(t->module);
@@ -176,40 +170,31 @@ static cr_status list_nodes(const cr_program *p, nodes *out) {
 
 /* Does the program that ends at the node differ? */
 static cr_status try_prefix(cr_program *p, uint32_t node, const input_set *inputs, const cr_emit_options *options, bool *differs) {
-    char folder[4000], path[4096];
-    const char *place = getenv("TMPDIR");
     cr_program *part = NULL;
-    cr_lowered *lowered = NULL;
+    cr_library *library = NULL;
     trial t;
     CR_TRY(cr_program_prefix(p, node, &part));
-    snprintf(folder, sizeof folder, "%s/cresset-XXXXXX", place && *place ? place : "/tmp");
-    cr_status status = mkdtemp(folder) ? cr_lower(&part, 1, NULL, &lowered) : CR_FAIL(CR_EIO, "cannot make a folder like %s", folder);
-    snprintf(path, sizeof path, "%s/part.so", folder);
-    if (!status) status = cr_emit_library(lowered, path, options);
-    if (!status && !(status = trial_init(&t, part, path, 0))) {
+    cr_status status = scratch_library(&part, 1, options, NULL, &library);
+    if (!status && !(status = trial_init(&t, part, library, 0))) {
         status = trial_run(&t, inputs);
         *differs = t.large;
         trial_dispose(&t);
     }
-    unlink(path);
-    rmdir(folder);
-    cr_lowered_release(lowered);
+    cr_library_release(library);
     cr_program_release(part);
     return status;
 }
 
 /* The first node that differs, found by halving; CR_NO_NODE: none does by itself. */
-static cr_status find_node(cr_program *p, const input_set *inputs, const cr_emit_options *given, uint32_t *out) {
-    cr_emit_options options = *given;
+static cr_status find_node(cr_program *p, const input_set *inputs, const cr_emit_options *options, uint32_t *out) {
     nodes all = { 0 };
     cr_status status = list_nodes(p, &all);
     size_t low = 0, high = all.n; /* all before `low` agree; `high` differs, or is the end */
-    options.weights = CR_WEIGHTS_INSIDE;
     while (low < high && !status) {
         size_t middle = low + (high - low) / 2;
         bool differs = false;
         cli_stage("looking for the first node that differs: %zu of %zu left", high - low, all.n);
-        status = try_prefix(p, all.at[middle], inputs, &options, &differs);
+        status = try_prefix(p, all.at[middle], inputs, options, &differs);
         if (differs) high = middle;
         else low = middle + 1;
     }
@@ -267,7 +252,9 @@ cr_status verify_method(model *m, const char *path, int32_t method, const cr_emi
     bool example = m->program->nexample == m->ninputs && (m->program->nexample || !m->ninputs);
     CR_TRY(example ? inputs_example(m, &inputs) : inputs_random(m, 0, &inputs));
     cli_stage("comparing with the interpreter");
-    cr_status status = trial_init(&t, m->program, path, method);
+    cr_library *library = NULL;
+    cr_status status = cr_library_open(path, &library);
+    if (!status) status = trial_init(&t, m->program, library, method);
     if (status) goto out;
     status = trial_run(&t, &inputs);
     if (status && !example) cli_hint("random numbers do not suit every program: save the archive with example inputs");
@@ -278,6 +265,7 @@ cr_status verify_method(model *m, const char *path, int32_t method, const cr_emi
     }
     trial_dispose(&t);
 out:
+    cr_library_release(library);
     input_set_dispose(&inputs);
     return status;
 }

@@ -200,6 +200,13 @@ void cr_native_release(cr_native *n) {
 cr_library *cr_native_library(const cr_native *n) { return n->lib; }
 void cr_native_seed(cr_native *n, uint64_t seed) { n->lib->api->seed(n->instance, seed); }
 
+bool cr_native_profile(cr_native *n, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user) {
+    const cresset_api *api = n->lib->api;
+    if (api->struct_size < offsetof(cresset_api, profile) + sizeof api->profile || !api->profile) return false;
+    api->profile(n->instance, step, user);
+    return true;
+}
+
 /* ---- values in ---- */
 
 static cr_status value_in(const cr_arg *a, size_t i, cresset_value *out) {

@@ -36,6 +36,8 @@ void cr_native_retain(cr_native *n);
 void cr_native_release(cr_native *n); /* NULL is legal */
 cr_library *cr_native_library(const cr_native *n);
 void cr_native_seed(cr_native *n, uint64_t seed);
+/* As abi.h's profile; false: the library was made before there was one. */
+bool cr_native_profile(cr_native *n, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
 /* As cr_module_run: the library checks every input first. CR_ERUNTIME: an input of another kind, dtype, rank or
  * size, or the model failed. Results are owned: cr_results_release; a text among them lives as long as the library. */
 CR_NODISCARD cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);

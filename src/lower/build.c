@@ -44,6 +44,7 @@ void cr__method_dispose(cr__method *m) {
 
 cr_status cr__method_finish(cr__method *m, rt_method **out) {
     CR_TRY(cr__flush_numbers(m));
+    if (!m->origins.n) CR_TRY(cr_vec_push(&m->origins, "")); /* steps that no node made name the first */
     rt_method *t = cr_arena_calloc(&m->l->arena, 1, sizeof *t);
     if (!t) return CR_ENOMEM;
     int32_t unused;

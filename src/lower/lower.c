@@ -3,6 +3,7 @@
  * The graph has been decomposed, so every node is a view (no step), pointwise text (a block program), a kernel, a number (no
  * step: its expression is computed where it is needed), an assertion, or a region. What the interpreter decides per call
  * (in place or through a temporary, copy first, count first) is decided here once, by the same rules. */
+#include "export/source.h"
 #include "lower/build.h"
 #include "ops/rules.h"
 #include "ops/scalar.h"
@@ -536,6 +537,12 @@ static cr_status note_origin(cr__method *m, const cr_node *node) {
     cr_str_init(&text);
     cr_str_addf(&text, "%s", node->op ? node->op->name : "");
     if (node->nvalues) cr_str_addf(&text, " -> %s", value(m, node->first)->name);
+    cr__frame f;
+    if (cr__source_frame(&node->origin, true, &f)) { /* the folder and the file: libraries are small */
+        int slashes = 0, from = f.path_length;
+        while (from > 0 && (slashes += f.path[from - 1] == '/') < 2) from--;
+        cr_str_addf(&text, " (%.*s:%.*s)", f.path_length - from, f.path + from, f.line_length, f.line);
+    }
     char *copy = cr_arena_strdup(&m->l->arena, cr_str_get(&text));
     cr_str_dispose(&text);
     if (!copy) return CR_ENOMEM;

@@ -44,14 +44,14 @@ static int read_programs(PyObject *list, cr_program **out, const char **names, s
 }
 
 static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = { "programs", "path", "weights", "cc", NULL };
+    static char *keywords[] = { "programs", "path", "weights", "cc", "target", NULL };
     PyObject *given, *path = NULL, *list = NULL, *result = NULL;
-    const char *weights = "inside", *cc = NULL;
+    const char *weights = "inside", *cc = NULL, *target = NULL;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|sz:_compile_programs", keywords, &given, PyUnicode_FSConverter, &path, &weights, &cc)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|szz:_compile_programs", keywords, &given, PyUnicode_FSConverter, &path, &weights, &cc, &target)) return NULL;
     cr_program **programs = NULL;
     const char **names = NULL;
-    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE, .cc = cc };
+    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE, .cc = cc, .target = target };
     list = PySequence_Fast(given, "programs must be a list");
     size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
     if (!list) goto out;
@@ -231,7 +231,7 @@ static PyTypeObject native_type = {
 
 static PyMethodDef functions[] = {
     { "_compile_programs", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
-      "_compile_programs([(name, program)], path, weights='inside', cc=None): exported programs to a shared library." },
+      "_compile_programs([(name, program)], path, weights='inside', cc=None, target=None): exported programs to a shared library." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -42,6 +42,8 @@ struct cresset_instance {
     atomic_long pid;         /* process that the locks belong to; negative: that process is making them anew */
     rt_generator generator;
     rt_recycler *memory;
+    void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds);
+    void *profile_user;
 };
 
 static void *plain_alloc(void *user, size_t size) {
@@ -241,7 +243,7 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
     char text[256] = "";
     notice_fork(m);
     rt_ctx ctx = context(m, text, sizeof text);
-    rt_host host = { m->weights, m->state, &m->generator, m->layouts };
+    rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method };
     if (what->writes_state) pthread_mutex_lock(&m->lock);
     rt_pool_enter(m->pool);
     int code = rt_method_run(&ctx, what, &host, inputs, ninputs, outputs, noutputs);
@@ -291,4 +293,10 @@ void rt_api_seed(cresset_instance *m, uint64_t value) {
     if (!m) return;
     notice_fork(m);
     rt_generator_manual_seed(&m->generator, value);
+}
+
+void rt_api_profile(cresset_instance *m, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user) {
+    if (!m) return;
+    m->profile = step;
+    m->profile_user = user;
 }

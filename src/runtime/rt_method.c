@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ALIGNMENT = 64, KEPT_LAYOUTS = 8 };
 
@@ -308,6 +309,7 @@ static int run_fill(frame *f, const rt_step *s) {
 
 static int run_body(frame *f, const rt_method *body, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
     rt_host host = *f->host;
+    host.profile = NULL; /* a body is part of its step */
     host.layouts = NULL;
     return rt_method_run(f->ctx, body, &host, inputs, ninputs, outputs, noutputs);
 }
@@ -463,11 +465,25 @@ static int run_step(frame *f, const rt_step *s) {
     }
 }
 
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int run_watched(frame *f, int32_t i) {
+    const rt_step *s = &f->m->steps[i];
+    double begin = seconds_now();
+    int code = run_step(f, s);
+    f->host->profile(f->host->profile_user, f->host->method, i, f->m->origins[s->origin], seconds_now() - begin);
+    return code;
+}
+
 static int run_steps(frame *f) {
     bool some_late = false;
     for (int32_t i = 0; i < f->m->nbuffers; i++) some_late |= f->m->buffers[i].late;
     for (int32_t i = 0; i < f->m->nsteps; i++) {
-        int code = run_step(f, &f->m->steps[i]);
+        int code = f->host->profile ? run_watched(f, i) : run_step(f, &f->m->steps[i]);
         if (code) return code;
         if (some_late) drop_late(f, i);
     }

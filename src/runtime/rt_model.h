@@ -129,6 +129,9 @@ typedef struct rt_host {
     uint8_t *const *state;     /* one per rt_state that is mutable, else NULL */
     rt_generator *generator;
     struct rt_layouts *layouts; /* kept arena plans; NULL: planned in every run */
+    void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds); /* NULL: nobody watches */
+    void *profile_user;
+    int32_t method;             /* for `profile` */
 } rt_host;
 /* Checks the inputs, runs the steps, gives the outputs; see abi.h. */
 int rt_method_run(const rt_ctx *ctx, const rt_method *method, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs);
@@ -148,11 +151,12 @@ void rt_api_release(cresset_instance *instance, cresset_value *value);
 int rt_api_get_state(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message, size_t room);
 int rt_api_set_state(cresset_instance *instance, const char *name, const void *data, size_t size, char *message, size_t room);
 void rt_api_seed(cresset_instance *instance, uint64_t seed);
+void rt_api_profile(cresset_instance *instance, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
 /* The part of a cresset_api that is the same for every model. */
 #define RT_API_FUNCTIONS                                                                                               \
     .struct_size = sizeof(cresset_api), .major = CRESSET_ABI_MAJOR, .minor = CRESSET_ABI_MINOR, .create = rt_api_create, \
     .destroy = rt_api_destroy, .run = rt_api_run, .release = rt_api_release, .get_state = rt_api_get_state,            \
-    .set_state = rt_api_set_state, .seed = rt_api_seed
+    .set_state = rt_api_set_state, .seed = rt_api_seed, .profile = rt_api_profile
 /* How an api finds its tables: emitted code makes one of these, with the api first. */
 typedef struct rt_library { cresset_api api; const rt_model *model; } rt_library;
 

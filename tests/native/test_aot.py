@@ -145,6 +145,8 @@ def test_what_cannot_be_compiled_or_loaded(tmp_path):
         cresset.aot_compile(linear, options={"optimize": 3})
     with pytest.raises(ValueError, match="'inside' or 'beside', not 'above'"):
         cresset.aot_compile(linear, options={"weights": "above", "output_path": tmp_path / "x.so"})
+    with pytest.raises(RuntimeError, match="pdp-11"):
+        cresset.aot_compile(linear, options={"target": "pdp-11", "output_path": tmp_path / "x.so"})
     with pytest.raises(RuntimeError, match="no-such-compiler"):
         cresset.aot_compile(linear, options={"cc": "no-such-compiler", "output_path": tmp_path / "x.so"})
     with pytest.raises(OSError):
@@ -207,7 +209,7 @@ def test_the_swap_loses_no_call():
 
 
 def test_waiting_builds_first():
-    model = load("nested_dict.training").compile(options={"wait": True, "threads": 1})
+    model = load("nested_dict.training").compile(options={"wait": True, "threads": 1, "target": "native"})
     assert model.tier == "native"
     with pytest.raises(ValueError, match="args\\[0\\]"):
         model(3)

@@ -1,0 +1,369 @@
+/* bench.c: `cresset bench`: how long a call takes, interpreted, compiled and in other hands.
+ *
+ * Rounds go round: in each, everybody makes as many calls as fit into a tenth of a second (at least one), and the median of
+ * the rounds counts. All run on the same inputs with the same number of threads. */
+#include "cli/bench.h"
+
+#include "archive/json.h"
+
+#include <stdlib.h>
+
+typedef enum contender_kind { INTERPRETER, NATIVE, PEER } contender_kind;
+typedef struct contender {
+    const char *name;
+    contender_kind kind;
+    size_t peer;
+    const char *missing; /* why it does not take part; NULL: it does */
+    uint64_t calls;      /* a round */
+    CR_VEC(double) times;
+    double median, best;
+} contender;
+
+typedef struct step_time { char *origin; double seconds; uint64_t count; } step_time; /* count: steps of that origin in a call */
+typedef struct bench {
+    const char *path;
+    model m;
+    input_set inputs;
+    const char *inputs_name; /* "example" or "random" */
+    cr_module *module;
+    cr_native *native;
+    cr_library *library;
+    peers *peers;
+    double compile_seconds; /* 0: it was a library already */
+    int threads, rounds;
+    bool profile, json;
+    CR_VEC(contender) all;
+    CR_VEC(step_time) steps;
+    uint64_t profiled; /* calls */
+} bench;
+
+/* ---- one call ---- */
+
+static cr_status call_once(bench *b, contender_kind kind) {
+    size_t n = b->m.noutputs;
+    cr_arg local[16], *results = n <= CR_COUNT(local) ? local : cr_calloc(n, sizeof *results);
+    if (!results) return CR_ENOMEM;
+    cr_status status = kind == NATIVE ? cr_native_run(b->native, b->m.method, b->inputs.args, b->inputs.n, results, n)
+                                      : cr_module_run(b->module, b->inputs.args, b->inputs.n, results, n);
+    if (!status) cr_results_release(results, n);
+    if (results != local) cr_free(results);
+    return status;
+}
+
+static cr_status time_calls(bench *b, const contender *c, uint64_t calls, double *seconds) {
+    if (c->kind == PEER) return peers_time(b->peers, c->peer, calls, seconds);
+    cr_status status = CR_OK;
+    double begin = cli_seconds();
+    for (uint64_t i = 0; i < calls && !status; i++) status = call_once(b, c->kind);
+    *seconds = (cli_seconds() - begin) / (double)calls;
+    return status;
+}
+
+/* ---- rounds ---- */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static cr_status choose_calls(bench *b, contender *c) {
+    double once;
+    CR_TRY(time_calls(b, c, 1, &once)); /* the first touches fresh memory */
+    CR_TRY(time_calls(b, c, 1, &once));
+    c->calls = once > 0.1 ? 1 : (uint64_t)CR_MIN(0.1 / CR_MAX(once, 1e-7), 1e6) + 1;
+    return CR_OK;
+}
+
+static cr_status measure(bench *b) {
+    for (size_t i = 0; i < b->all.n; i++)
+        if (!b->all.at[i].missing) CR_TRY(choose_calls(b, &b->all.at[i]));
+    for (int round = 0; round < b->rounds; round++) {
+        cli_stage("round %d of %d", round + 1, b->rounds);
+        for (size_t k = 0; k < b->all.n; k++) {
+            contender *c = &b->all.at[round % 2 ? b->all.n - 1 - k : k];
+            double seconds;
+            if (c->missing) continue;
+            CR_TRY(time_calls(b, c, c->calls, &seconds));
+            CR_TRY(cr_vec_push(&c->times, seconds));
+        }
+    }
+    for (size_t i = 0; i < b->all.n; i++) {
+        contender *c = &b->all.at[i];
+        if (c->missing) continue;
+        qsort(c->times.at, c->times.n, sizeof *c->times.at, by_value);
+        c->median = c->times.at[c->times.n / 2];
+        c->best = c->times.at[0];
+    }
+    return CR_OK;
+}
+
+/* ---- --profile ---- */
+
+typedef struct watcher { bench *b; bool failed; } watcher;
+
+static void see_step(void *user, int32_t method, int32_t step, const char *origin, double seconds) {
+    watcher *w = user;
+    (void)method;
+    size_t i = (size_t)step;
+    while (w->b->steps.n <= i && !w->failed) w->failed = cr_vec_push(&w->b->steps, (step_time){ NULL, 0, 0 }) != CR_OK;
+    if (w->failed) return;
+    step_time *s = &w->b->steps.at[i];
+    if (!s->origin && !(s->origin = cr_strdup(origin))) w->failed = true;
+    s->seconds += seconds;
+    s->count++;
+}
+
+static int by_time(const void *a, const void *b) {
+    const step_time *x = a, *y = b;
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+/* Steps of one origin are one row. */
+static void join_steps(bench *b) {
+    size_t n = 0;
+    for (size_t i = 0; i < b->steps.n; i++) {
+        step_time s = b->steps.at[i];
+        size_t k = 0;
+        if (!s.origin) continue;
+        while (k < n && strcmp(b->steps.at[k].origin, s.origin)) k++;
+        if (k == n) {
+            b->steps.at[n++] = s;
+            continue;
+        }
+        b->steps.at[k].seconds += s.seconds;
+        b->steps.at[k].count += s.count;
+        cr_free(s.origin);
+    }
+    b->steps.n = n;
+    if (n) qsort(b->steps.at, n, sizeof *b->steps.at, by_time);
+}
+
+static cr_status profile(bench *b) {
+    watcher w = { b, false };
+    double begin = cli_seconds();
+    if (!cr_native_profile(b->native, see_step, &w)) return CR_FAIL(CR_EUNSUPPORTED, "the library was made before there was a profile; compile it again");
+    cr_status status = CR_OK;
+    cli_stage("profiling");
+    do status = call_once(b, NATIVE), b->profiled++;
+    while (!status && b->profiled < 1000 && cli_seconds() - begin < 0.5);
+    cr_native_profile(b->native, NULL, NULL);
+    if (!status && w.failed) status = CR_FAIL(CR_ENOMEM, "out of memory");
+    join_steps(b);
+    return status;
+}
+
+/* ---- what is shown ---- */
+
+static double native_median(const bench *b) {
+    for (size_t i = 0; i < b->all.n; i++)
+        if (b->all.at[i].kind == NATIVE && !b->all.at[i].missing) return b->all.at[i].median;
+    return 0;
+}
+
+static double profile_total(const bench *b) {
+    double total = 0;
+    for (size_t i = 0; i < b->steps.n; i++) total += b->steps.at[i].seconds;
+    return total > 0 ? total : 1;
+}
+
+static void print_table(const bench *b, cr_str *out) {
+    double native = native_median(b);
+    cr_str_addf(out, "%s: %s inputs, %d thread%s, medians of %d rounds", b->path, b->inputs_name, b->threads, b->threads == 1 ? "" : "s", b->rounds);
+    if (b->compile_seconds > 0) cr_str_addf(out, ", compiled in %.2f s", b->compile_seconds);
+    cr_str_addf(out, "\n\n%-14s%12s%12s%12s\n", "", "ms a call", "least", "native is");
+    for (size_t i = 0; i < b->all.n; i++) {
+        const contender *c = &b->all.at[i];
+        if (c->missing) cr_str_addf(out, "%-14s   not there: %s\n", c->name, c->missing);
+        else cr_str_addf(out, "%-14s%12.4g%12.4g%11.2fx\n", c->name, c->median * 1e3, c->best * 1e3, c->median / native);
+    }
+    if (!b->profile) return;
+    double total = profile_total(b);
+    size_t shown = CR_MIN(b->steps.n, (size_t)40);
+    cr_str_addf(out, "\n%12s%8s%7s  %s\n", "ms a call", "share", "steps", "op -> node (source)");
+    for (size_t i = 0; i < shown; i++) {
+        const step_time *s = &b->steps.at[i];
+        cr_str_addf(out, "%12.4g%7.1f%%%7llu  %s\n", s->seconds * 1e3 / (double)b->profiled, s->seconds / total * 100, (unsigned long long)(s->count / b->profiled),
+                    s->origin);
+    }
+    if (shown < b->steps.n) cr_str_addf(out, "%27s  and %zu more (--json has all)\n", "", b->steps.n - shown);
+}
+
+static void json_text(cr_json_writer *w, const char *key, const char *text) {
+    cr_json_key(w, key);
+    cr_json_string(w, text, strlen(text));
+}
+
+static void json_number(cr_json_writer *w, const char *key, double value) {
+    cr_json_key(w, key);
+    cr_json_float(w, value);
+}
+
+static void print_json(const bench *b, cr_str *out) {
+    cr_json_writer writer, *w = &writer;
+    cr_json_writer_init(w, out, 2);
+    cr_json_open(w, '{');
+    json_text(w, "file", b->path);
+    json_text(w, "inputs", b->inputs_name);
+    cr_json_key(w, "threads"), cr_json_int(w, b->threads);
+    cr_json_key(w, "rounds"), cr_json_int(w, b->rounds);
+    if (b->compile_seconds > 0) json_number(w, "compile_seconds", b->compile_seconds);
+    cr_json_key(w, "rows");
+    cr_json_open(w, '[');
+    for (size_t i = 0; i < b->all.n; i++) {
+        const contender *c = &b->all.at[i];
+        cr_json_open(w, '{');
+        json_text(w, "name", c->name);
+        if (c->missing) json_text(w, "missing", c->missing);
+        else json_number(w, "seconds", c->median), json_number(w, "least", c->best);
+        cr_json_close(w, '}');
+    }
+    cr_json_close(w, ']');
+    if (b->profile) {
+        cr_json_key(w, "profile");
+        cr_json_open(w, '[');
+        for (size_t i = 0; i < b->steps.n; i++) {
+            const step_time *s = &b->steps.at[i];
+            cr_json_open(w, '{');
+            json_text(w, "origin", s->origin);
+            json_number(w, "seconds", s->seconds / (double)b->profiled);
+            cr_json_key(w, "steps"), cr_json_int(w, (int64_t)(s->count / b->profiled));
+            cr_json_close(w, '}');
+        }
+        cr_json_close(w, ']');
+    }
+    cr_json_close(w, '}');
+    cr_str_addc(out, '\n');
+}
+
+/* ---- the command ---- */
+
+typedef struct wish { const char *names[16]; size_t n; } wish;
+
+/* "torch,openvino" */
+static cr_status read_peers(const char *text, cr_arena *arena, wish *out) {
+    while (text && *text) {
+        size_t n = strcspn(text, ",");
+        const char *name = cr_arena_strndup(arena, text, n), *const *known = peer_names;
+        if (!name) return CR_ENOMEM;
+        while (*known && strcmp(*known, name)) known++;
+        if (!*known) {
+            const char *near = cli_nearest(name, peer_names);
+            if (near) cli_hint("did you mean '%s'?", near);
+            else cli_hint("there are torch, torch.compile, aotinductor, onnxruntime, openvino");
+            return cli_misuse("--against does not know '%s'", name);
+        }
+        if (out->n == CR_COUNT(out->names)) return cli_misuse("--against names too many");
+        out->names[out->n++] = *known;
+        text += n + (text[n] == ',');
+    }
+    return CR_OK;
+}
+
+static cr_status prepare_ours(bench *b) {
+    const cr_emit_options options = { .weights = CR_WEIGHTS_INSIDE };
+    if (b->m.library) {
+        cr_library_retain(b->library = b->m.library);
+    } else {
+        CR_TRY(cr_module_create(b->m.program, CR_MODULE_OWN_STATE, &b->module));
+        CR_TRY(cr_vec_push(&b->all, (contender){ .name = "interpreter", .kind = INTERPRETER }));
+        cli_stage("compiling");
+        CR_TRY(scratch_library(&b->m.program, 1, &options, &b->compile_seconds, &b->library));
+    }
+    CR_TRY(cr_native_create(b->library, b->threads, NULL, &b->native));
+    return cr_vec_push(&b->all, (contender){ .name = "native", .kind = NATIVE });
+}
+
+static cr_status prepare_peers(bench *b, const wish *w) {
+    if (!w->n) return CR_OK;
+    CR_TRY(peers_start(b->path, w->names, w->n, b->threads, &b->peers));
+    for (size_t i = 0; i < w->n; i++) {
+        contender c = { .name = w->names[i], .kind = PEER, .peer = i };
+        cli_stage("preparing %s", c.name);
+        CR_TRY(peers_prepare(b->peers, i, &c.missing));
+        CR_TRY(cr_vec_push(&b->all, c));
+    }
+    return CR_OK;
+}
+
+static cr_status prepare_inputs(bench *b) {
+    bool example = b->m.program && b->m.program->nexample == b->m.ninputs && (b->m.program->nexample || !b->m.ninputs);
+    b->inputs_name = example ? "example" : "random";
+    return example ? inputs_example(&b->m, &b->inputs) : inputs_random(&b->m, 0, &b->inputs);
+}
+
+static cr_status work(bench *b, const wish *w) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_status status = prepare_inputs(b);
+    if (!status) status = prepare_ours(b);
+    if (!status) status = prepare_peers(b, w);
+    if (!status) {
+        status = measure(b);
+        if (status && !strcmp(b->inputs_name, "random")) cli_hint("random numbers do not suit every program: save the archive with example inputs");
+    }
+    if (!status && b->profile) status = profile(b);
+    cli_stage(NULL);
+    if (!status) {
+        if (b->json) print_json(b, &text);
+        else print_table(b, &text);
+        status = cli_print(&text);
+    }
+    cr_str_dispose(&text);
+    return status;
+}
+
+static void bench_dispose(bench *b) {
+    peers_stop(b->peers);
+    for (size_t i = 0; i < b->all.n; i++) cr_vec_dispose(&b->all.at[i].times);
+    for (size_t i = 0; i < b->steps.n; i++) cr_free(b->steps.at[i].origin);
+    cr_vec_dispose(&b->all);
+    cr_vec_dispose(&b->steps);
+    input_set_dispose(&b->inputs);
+    cr_native_release(b->native);
+    cr_library_release(b->library);
+    cr_module_release(b->module);
+    model_dispose(&b->m);
+}
+
+static cr_status run(const cli_call *call) {
+    bench b = { .path = cli_operand(call, 0), .profile = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9 };
+    wish w = { .n = 0 };
+    cr_arena arena;
+    bool given;
+    uint64_t threads, rounds;
+    CR_TRY(cli_number(call, "threads", 1, 1024, &given, &threads));
+    if (given) CR_TRY(cr_set_num_threads((int)threads));
+    b.threads = cr_num_threads();
+    CR_TRY(cli_number(call, "rounds", 1, 1000, &given, &rounds));
+    if (given) b.rounds = (int)rounds;
+    cr_arena_init(&arena);
+    cr_status status = read_peers(cli_text(call, "against"), &arena, &w);
+    if (!status) status = model_open(&b.m, b.path, cli_text(call, "name"), 0);
+    if (!status && w.n && b.m.library) {
+        cli_hint("give the archive");
+        status = CR_FAIL(CR_EVALUE, "--against: the peers cannot take a compiled library");
+    }
+    if (!status) status = work(&b, &w);
+    cli_stage(NULL);
+    bench_dispose(&b);
+    cr_arena_dispose(&arena);
+    return status;
+}
+
+static const cli_option options[] = {
+    { "against", 0, CLI_TEXT, "PEERS", "|torch torch.compile aotinductor onnxruntime openvino", "peers, with commas between: torch, torch.compile, aotinductor, onnxruntime, openvino" },
+    { "profile", 0, CLI_FLAG, NULL, NULL, "the time of each step of the native code, with graph node and source line" },
+    { "threads", 0, CLI_NUMBER, "N", NULL, "threads to compute with, on all sides (default: all cores)" },
+    { "rounds", 0, CLI_NUMBER, "N", NULL, "how many (default: 9)" },
+    { "name", 0, CLI_TEXT, "NAME", NULL, "which program or method, where there are several" },
+    { "json", 0, CLI_FLAG, NULL, NULL, "print JSON: rows with name and seconds, profile" },
+    { 0 },
+};
+
+const cli_command cli_bench = {
+    "bench", "measures a program interpreted, compiled and in other hands", "FILE", 1, 1, "pt2 so", options,
+    "Measures calls on the archive's example inputs (random ones where it has none): medians of\n"
+    "rounds in which everybody takes turns. Peers run in the Python that CRESSET_PYTHON names, else\n"
+    "python3; one that is not installed there is said, and is no failure.",
+    "  cresset bench model.pt2 --against torch,onnxruntime\n  cresset bench libmodel.so --profile\n", run,
+};
