@@ -17,8 +17,10 @@ typedef struct plan {
     int64_t channels, outs;             /* of a group */
     int64_t k, panels, pairs;           /* terms; panels and pairs of panels of a group */
     int64_t row_tiles, tiles;           /* tiles of an output row; all tiles */
+    int64_t tile_rows, longer;          /* pixels of a tile; so many tiles of a row have one more */
     int64_t unit_tiles, units_per_pair; /* tiles of a unit */
     bool by_pairs;                      /* the order of units: pairs outside, tiles inside */
+    bool plain, one_call;               /* 1x1 without padding; all taps of a tile fit in one call */
 } plan;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -76,6 +78,7 @@ static void tile_run(const plan *p, const tile_at *t, const char *ahead, int64_t
     const float *residual = job->residual.p;
     if (residual) residual += pixel * job->residual.image + t->y * job->residual.row + t->x * job->residual.pixel + channel;
     int64_t residual_row = job->residual.pixel;
+    bool in_registers = job->act <= CONV_RELU;
     conv_tile tile = { .a_row = job->stride_w * job->x.pixel, .panel = p->k * CONV_LANES, .in = job->bias + channel,
                        .out = y, .out_row = job->y.pixel, .ahead = ahead, .ahead_step = ahead_step };
     if (there < cols) { /* the last panel has fewer channels than the registers */
@@ -88,24 +91,34 @@ static void tile_run(const plan *p, const tile_at *t, const char *ahead, int64_t
         if (residual) residual = shortcut;
         residual_row = cols;
     }
-    int64_t ky0, ky1, kx0, kx1, last0, last1;
-    inside(t->y * job->stride_h - job->padding_h, job->dilation_h, job->h, job->kernel_h, &ky0, &ky1);
-    inside(t->x * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &kx0, &kx1);
-    inside((t->x + t->rows - 1) * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &last0, &last1);
+    int64_t ky0 = 0, ky1 = 1, kx0 = 0, kx1 = 1, last0 = 0, last1 = 1;
+    if (!p->plain) {
+        inside(t->y * job->stride_h - job->padding_h, job->dilation_h, job->h, job->kernel_h, &ky0, &ky1);
+        inside(t->x * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &kx0, &kx1);
+        inside((t->x + t->rows - 1) * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &last0, &last1);
+    }
     /* Taps that all pixels have; the first call also sets the tile to the bias, with or without terms. */
+    bool whole = kx0 == last0 && kx1 == last1 && p->one_call && in_registers;
+    if (whole) {
+        tile.residual = residual;
+        tile.residual_row = residual_row;
+        tile.relu = job->act == CONV_RELU;
+    }
     int64_t all0 = most(kx0, last0), all1 = least(kx1, last1);
     if (all1 <= all0) all0 = all1 = 0;
     add_taps(p, t, &tile, 0, t->rows, ky0, ky1, all0, all1);
-    for (int64_t kx = 0; kx < job->kernel_w && t->rows > 1; kx++) {
-        if (kx >= all0 && kx < all1) continue;
-        /* Pixels of the tile for which this tap is inside: x * stride >= low, x * stride <= high. */
-        int64_t low = job->padding_w - kx * job->dilation_w, high = job->w - 1 + low;
-        int64_t from = low > 0 ? (low + job->stride_w - 1) / job->stride_w : 0, to = high < 0 ? 0 : high / job->stride_w + 1;
-        from = most(from - t->x, 0);
-        to = least(to - t->x, t->rows);
-        if (from < to) add_taps(p, t, &tile, from, to - from, ky0, ky1, kx, kx + 1);
+    if (!whole) {
+        for (int64_t kx = 0; kx < job->kernel_w && t->rows > 1; kx++) {
+            if (kx >= all0 && kx < all1) continue;
+            /* Pixels of the tile for which this tap is inside: x * stride >= low, x * stride <= high. */
+            int64_t low = job->padding_w - kx * job->dilation_w, high = job->w - 1 + low;
+            int64_t from = low > 0 ? (low + job->stride_w - 1) / job->stride_w : 0, to = high < 0 ? 0 : high / job->stride_w + 1;
+            from = most(from - t->x, 0);
+            to = least(to - t->x, t->rows);
+            if (from < to) add_taps(p, t, &tile, from, to - from, ky0, ky1, kx, kx + 1);
+        }
+        conv_finish(job, tile.out, tile.out_row, residual, residual_row, t->rows, cols);
     }
-    conv_finish(job, tile.out, tile.out_row, residual, residual_row, t->rows, cols);
     for (int64_t i = 0; there < cols && i < t->rows; i++) memcpy(y + i * job->y.pixel, own + i * cols, (size_t)there * 4);
 }
 
@@ -119,14 +132,18 @@ static void pair_run(const plan *p, int64_t pair, int64_t first, int64_t last) {
     int64_t step = 0, bytes = p->k * t.panels * CONV_LANES * 4;
     bool fetches = p->by_pairs && pair + 1 < p->pairs * job->groups;
     if (fetches) step = bytes / (p->k * (last - first)) + 1;
+    int64_t row = first / p->row_tiles, q = first % p->row_tiles;
+    t.image = row / job->out_h;
+    t.y = row % job->out_h;
     for (int64_t at = first; at < last; at++) {
-        int64_t row = at / p->row_tiles, q = at % p->row_tiles;
-        t.image = row / job->out_h;
-        t.y = row % job->out_h;
-        t.x = job->out_w * q / p->row_tiles;
-        t.rows = job->out_w * (q + 1) / p->row_tiles - t.x;
+        t.x = q * p->tile_rows + least(q, p->longer);
+        t.rows = p->tile_rows + (q < p->longer);
         if (fetches) ahead = (const char *)(job->packed + (t.group * p->panels + t.panel) * p->k * CONV_LANES) + bytes + (at - first) * step * p->k;
         tile_run(p, &t, ahead, step);
+        if (++q == p->row_tiles) {
+            q = 0;
+            if (++t.y == job->out_h) t.y = 0, t.image++;
+        }
     }
 }
 
@@ -167,6 +184,10 @@ int conv_dense(const rt_ctx *ctx, const conv_job *given) {
     p.pairs = (p.panels + wide - 1) / wide;
     p.row_tiles = (job.out_w + rows - 1) / rows;
     p.tiles = job.n * job.out_h * p.row_tiles;
+    p.tile_rows = job.out_w / p.row_tiles;
+    p.longer = job.out_w % p.row_tiles;
+    p.plain = job.kernel_h == 1 && job.kernel_w == 1 && !job.padding_h && !job.padding_w;
+    p.one_call = job.kernel_h * job.kernel_w <= MOST_RUNS;
     int64_t all_pairs = p.pairs * job.groups, weights = all_pairs * wide * p.k * CONV_LANES * 4;
     int64_t per_tile = most((job.out_w + p.row_tiles - 1) / p.row_tiles * wide * CONV_LANES * p.k, 1);
     p.by_pairs = weights > SMALL_WEIGHTS && job.groups == 1;

@@ -17,7 +17,8 @@ enum { CONV_LANES = 16 }; /* channels of a panel and of a depthwise block */
     X(RELU, "relu", at_least_0(x))                                                                                     \
     X(RELU6, "relu6", at_most_6(at_least_0(x)))                                                                        \
     X(HARDSIGMOID, "hardsigmoid", at_most_6(at_least_0(x + 3.0f)) * (1.0f / 6.0f))                                     \
-    X(HARDSWISH, "hardswish", x *at_most_6(at_least_0(x + 3.0f)) * (1.0f / 6.0f))
+    X(HARDSWISH, "hardswish", x *at_most_6(at_least_0(x + 3.0f)) * (1.0f / 6.0f))                                      \
+    X(GELU, "gelu", gelu_of(x))
 typedef enum conv_act {
 #define X(ID, name, text) CONV_##ID,
     CONV_ACTS(X)
@@ -28,8 +29,9 @@ typedef enum conv_act {
 /* k terms: row i of the tile reads a[i * a_row + 0..k), panel p of the weights reads rows b + p * panel + 16 * (0..k). */
 typedef struct conv_run { const float *a, *b; int64_t k; } conv_run;
 
-/* A tile of `rows` pixels by `panels` panels: out = in + all runs in order; in_row 0 repeats one row (the
- * bias).  `ahead`: weights of a later tile, of which one line is fetched into the cache each `ahead_step` bytes. */
+/* A tile of `rows` pixels by `panels` panels: out = in + all runs in order, then + residual (may be NULL) and where `relu` no
+ * less than 0; in_row 0 repeats one row (the bias). `ahead`: weights of a later tile, of which one line is
+ * fetched into the cache with every term, `ahead_step` bytes further each time. */
 typedef struct conv_tile {
     const conv_run *run;
     int64_t runs, a_row, panel;
@@ -37,6 +39,8 @@ typedef struct conv_tile {
     int64_t in_row;
     float *out;
     int64_t out_row;
+    const float *residual;
+    int64_t residual_row, relu;
     const char *ahead;
     int64_t ahead_step;
 } conv_tile;
