@@ -11,6 +11,7 @@ cr_status cr__method_init(cr__method *m, cr_lowered *l, cr__weights *w, const cr
     m->window = cr_arena_alloc(&l->arena, (n + 1) * sizeof *m->window);
     if (!m->window) return CR_ENOMEM;
     for (uint32_t i = 0; i < n; i++) m->window[i] = -1;
+    CR_TRY(cr_vec_push(&m->origins, "inputs and outputs")); /* origin 0: steps of no node */
     int32_t zero;
     return cr__slot_bits(m, CR_TYPE_INT, 0, &zero); /* slot 0 is the number 0 */
 }

@@ -60,6 +60,8 @@ cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out);
 cr_status cr__buffer_add(cr__method *m, rt_buffer b, uint64_t storage, int32_t *out);
 cr_status cr__buffer_weight(cr__method *m, const cr_tensor *t, int32_t *out);
 cr_status cr__window(cr__method *m, int32_t buffer, const cr_meta *meta, int32_t *out);
+/* The window of a tensor value; made when first asked for. */
+cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out);
 /* Scratch of its own for a dense tensor like `meta`. */
 cr_status cr__scratch(cr__method *m, const cr_meta *meta, int32_t *window);
 /* Offset of a tensor's storage in the weights. */

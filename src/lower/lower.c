@@ -22,8 +22,7 @@ typedef struct call {
 
 static const cr_value *value(const cr__method *m, uint32_t v) { return cr_graph_value(m->g, v); }
 
-/* The window of a tensor value; made when first asked for. */
-static cr_status window_of(cr__method *m, uint32_t v, int32_t *out) {
+cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out) {
     if (m->window[v] < 0) {
         int32_t buffer;
         const cr_meta *meta = value(m, v)->meta;
@@ -118,7 +117,7 @@ static cr_status prepare(cr__method *m, call *c) {
         c->args[i] = number_of(m, given);
         if (c->args[i].kind == CR_ARG_VALUE) {
             uint32_t v = (uint32_t)given->u.i;
-            CR_TRY(window_of(m, v, &c->window[i]));
+            CR_TRY(cr__window_of(m, v, &c->window[i]));
             c->args[i] = (cr_arg){ .kind = CR_ARG_META, .given = given->given, .u.meta = value(m, v)->meta };
         } else if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&c->args[i]) || c->args[i].kind == CR_ARG_SYM)) {
             CR_TRY(wrap_number(m, c, i));
@@ -142,7 +141,7 @@ static cr_status kernel_arg(cr__method *m, const call *c, int i) {
             cr_arg number = a->u.list[k];
             if (kind == RT_A_WINDOWS) {
                 items[k] = -1;
-                if (item->kind == CR_ARG_VALUE) CR_TRY(window_of(m, (uint32_t)item->u.i, &items[k]));
+                if (item->kind == CR_ARG_VALUE) CR_TRY(cr__window_of(m, (uint32_t)item->u.i, &items[k]));
             } else {
                 if (kind == RT_A_FLOATS && (number.kind == CR_ARG_INT || number.kind == CR_ARG_BOOL) && !is_symbolic(&number)) number = cr_arg_float((double)number.u.i);
                 CR_TRY(number_slot(m, &number, &items[k], &unused));
@@ -241,13 +240,11 @@ static cr_status target_of(cr__method *m, call *c, int i, int32_t *window, int32
         return cr__scratch(m, &meta, window);
     }
     if (v == CR_NO_VALUE) return *window = -1, CR_OK;
-    return window_of(m, v, window);
+    return cr__window_of(m, v, window);
 }
 
 static cr_status lower_block(cr__method *m, call *c) {
     const cr_scalar_program *p;
-    for (uint16_t i = 0; i < c->base->schema.nparams; i++)
-        if (is_symbolic(&c->args[i])) return CR_FAIL(CR_EUNSUPPORTED, "%s: argument '%s' is a number that only a run knows", c->op->name, c->base->schema.params[i].name);
     CR_TRY(cr_scalar_get(c->base, c->rule.common, c->args, &p));
     int32_t outs[RT_BLOCK_MAX_PORTS], after[RT_BLOCK_MAX_PORTS];
     for (int i = 0; i < p->program.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
@@ -410,7 +407,7 @@ static cr_status region_operand(cr__method *m, const cr_arg *given, rt_operand_r
     *out = (rt_operand_ref){ .kind = RT_A_NONE };
     if (a.kind == CR_ARG_VALUE) {
         out->kind = RT_A_WINDOW;
-        return window_of(m, (uint32_t)a.u.i, &out->at);
+        return cr__window_of(m, (uint32_t)a.u.i, &out->at);
     }
     if (a.kind == CR_ARG_NONE) return CR_OK;
     return number_slot(m, &a, &out->at, &out->kind);
@@ -422,7 +419,7 @@ static cr_status region_results(cr__method *m, const cr_node *node, rt_operand_r
         outs[i] = (rt_operand_ref){ .kind = RT_A_NONE };
         if (v->type == CR_T_TENSOR && v->meta) {
             outs[i].kind = RT_A_WINDOW;
-            CR_TRY(window_of(m, node->first + i, &outs[i].at));
+            CR_TRY(cr__window_of(m, node->first + i, &outs[i].at));
         } else if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {
             outs[i].kind = cr_sym_type_of(v->expr) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT;
             CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_LATE, &outs[i].at));
@@ -643,7 +640,7 @@ cr_status cr__output(cr__method *m, const cr_arg *given) {
     rt_output out = { .kind = CRESSET_NONE };
     if (a.kind == CR_ARG_VALUE) {
         out.kind = CRESSET_TENSOR;
-        CR_TRY(window_of(m, (uint32_t)a.u.i, &out.at));
+        CR_TRY(cr__window_of(m, (uint32_t)a.u.i, &out.at));
         int32_t buffer = m->windows.at[out.at].buffer;
         if (m->buffers.at[buffer].kind != RT_BUFFER_SCRATCH || taken(m, buffer)) {
             int32_t copy;
@@ -734,7 +731,7 @@ static cr_status lower_body(cr__method *m, const cr__symbols *symbols, rt_method
     CR_TRY(body_inputs(m, symbols, values));
     CR_TRY(cr__check_all_sizes(m, values));
     for (size_t i = 0; i < m->inputs.n; i++)
-        if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(window_of(m, values[i], &m->inputs.at[i].window));
+        if (m->inputs.at[i].kind == CRESSET_TENSOR) CR_TRY(cr__window_of(m, values[i], &m->inputs.at[i].window));
     CR_TRY(cr__lower_nodes(m));
     const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(cr__output(m, &output->args[i]));

@@ -247,8 +247,9 @@ static cr_status state_window(cr__method *m, const method_program *mp, const cr_
 
 static cr_status write_back(cr__method *m, const cr_arg *a, int32_t to) {
     if (a->kind != CR_ARG_VALUE) return CR_FAIL(CR_EVALUE, "a mutation that is no tensor");
-    int32_t from = m->window[a->u.i];
-    if (from < 0 || from == to) return CR_OK;
+    int32_t from;
+    CR_TRY(cr__window_of(m, (uint32_t)a->u.i, &from));
+    if (from == to) return CR_OK;
     m->writes_state |= m->buffers.at[m->windows.at[to].buffer].kind == RT_BUFFER_STATE;
     return cr__copy_step(m, from, to);
 }
@@ -258,12 +259,14 @@ static cr_status save_sources(cr__method *m, const cr_program *p, const cr_node 
     for (size_t i = 0; i < p->noutputs; i++) {
         const cr_arg *a = &output->args[i];
         bool mutates = is_mutation(&p->outputs[i]) || p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION;
-        if (!mutates || a->kind != CR_ARG_VALUE || m->window[a->u.i] < 0) continue;
-        int kind = m->buffers.at[m->windows.at[m->window[a->u.i]].buffer].kind;
+        int32_t from;
+        if (!mutates || a->kind != CR_ARG_VALUE) continue;
+        CR_TRY(cr__window_of(m, (uint32_t)a->u.i, &from));
+        int kind = m->buffers.at[m->windows.at[from].buffer].kind;
         if (kind != RT_BUFFER_STATE && kind != RT_BUFFER_INPUT) continue;
         int32_t copy;
         CR_TRY(cr__scratch(m, cr_graph_value(m->g, (uint32_t)a->u.i)->meta, &copy));
-        CR_TRY(cr__copy_step(m, m->window[a->u.i], copy));
+        CR_TRY(cr__copy_step(m, from, copy));
         m->window[a->u.i] = copy;
     }
     return CR_OK;

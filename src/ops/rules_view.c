@@ -486,15 +486,11 @@ static cr_status diagonal_meta(cr_rule *r, int at, cr_meta *o) {
     if (a == b || o->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the two dims must differ, both are %d", op_name(r), a);
     cr_dim rows = cr_dim_add(r->env, o->size[a], offset < 0 ? offset : 0);
     cr_dim columns = cr_dim_sub(r->env, o->size[b], offset > 0 ? offset : 0);
-    cr_dim length = rows;
-    cr_tri answer;
-    if (cr_dim_known(r->env, rows, CR_EQ, columns) != CR_YES) {
-        CR_TRY(ask(r, rows, CR_LE, columns, &answer));
-        length = answer == CR_YES ? rows : answer == CR_NO ? columns : cr_dim_min(r->env, rows, columns);
-    }
-    CR_TRY(ask(r, length, CR_LT, 0, &answer));
-    if (answer == CR_YES) length = 0;
-    else if (answer == CR_UNKNOWN) length = cr_dim_max(r->env, length, 0);
+    cr_tri shorter = cr_dim_known(r->env, rows, CR_LE, columns); /* no decision: one program serves both */
+    cr_dim length = shorter == CR_YES ? rows : shorter == CR_NO ? columns : cr_dim_min(r->env, rows, columns);
+    cr_tri negative = cr_dim_known(r->env, length, CR_LT, 0);
+    if (negative == CR_YES) length = 0;
+    else if (negative == CR_UNKNOWN) length = cr_dim_max(r->env, length, 0);
     if (cr_dim_known(r->env, length, CR_EQ, 0) != CR_YES) {
         cr_dim skip = offset >= 0 ? cr_dim_mul(r->env, offset, o->stride[b]) : cr_dim_mul(r->env, -offset, o->stride[a]);
         o->offset = cr_dim_add(r->env, o->offset, skip);

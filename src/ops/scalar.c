@@ -243,9 +243,34 @@ static inline cr_status get_variant(const cr_op *op, int common, const cr_arg *a
     return *out ? CR_OK : make_program(op, common, args, out);
 }
 
+static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+
+/* Which branch an equality takes for a number that only a run knows: the one that is right for every number. An order has none. */
+static cr_status refuse_orders(const cr_op *op, int param) {
+    const plan *p = __atomic_load_n(&plans[op->id], __ATOMIC_ACQUIRE);
+    for (int i = 0; p && i < p->ntests; i++) {
+        const cr__test *t = &p->tests[i];
+        bool reads = (t->kind == TEST_NUMBER && t->a == param) || (t->kind == TEST_PAIR && (t->a == param || t->b == param)) || (t->kind == TEST_TRUE && t->a == param);
+        if (reads && (t->kind == TEST_TRUE || (t->compare != CR_F_EQ && t->compare != CR_F_NE)))
+            return CR_FAIL(CR_EUNSUPPORTED, "%s: what it computes depends on '%s', a number that only a run knows", op->name, op->schema.params[param].name);
+    }
+    return CR_OK;
+}
+
 cr_status cr_scalar_get(const cr_op *op, int common, const cr_arg *args, const cr_scalar_program **out) {
+    enum { NOBODY = 0x3b9aca07 }; /* equals no number that a text compares with */
     variant *v;
-    CR_TRY(get_variant(op->base, common, args, &v));
+    cr_arg known[CR_MAX_PARAMS];
+    op = op->base;
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        known[i] = args[i];
+        if (!is_symbolic(&args[i])) continue;
+        bool real = args[i].kind == CR_ARG_SYM && cr_sym_type_of(args[i].u.sym) == CR_TYPE_FLOAT;
+        known[i] = real ? cr_arg_float(NOBODY + 0.5) : cr_arg_int(NOBODY);
+    }
+    CR_TRY(get_variant(op, common, known, &v));
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (is_symbolic(&args[i])) CR_TRY(refuse_orders(op, i));
     *out = v->program;
     return CR_OK;
 }

@@ -23,7 +23,8 @@
 /* Fills `out` (views of the results). `args`: of the functional op, tensors concrete. Thread-safe. */
 CR_NODISCARD cr_status cr_scalar_run(const cr_op *op, int common, const cr_arg *args, const rt_view *out, int nout);
 
-/* The program behind a call: `input[i]` and `constant[i]` are the parameters that its ports read. Borrowed. */
+/* The program behind a call: `input[i]` and `constant[i]` are the parameters that its ports read. Borrowed.
+ * A number may be symbolic: the program then serves every value. CR_EUNSUPPORTED: no program does. */
 typedef struct cr_scalar_program { rt_program program; const uint8_t *input, *constant; } cr_scalar_program;
 CR_NODISCARD cr_status cr_scalar_get(const cr_op *op, int common, const cr_arg *args, const cr_scalar_program **out);
 

@@ -41,6 +41,19 @@ static void affine(int compute, const void *x, int64_t n, double scale, double s
     else affine_f64(x, n, scale, shift, y);
 }
 
+/* y = (x - mean) * scale + shift: exactly `shift` where a segment holds one number many times. */
+#define CENTRED(T, suffix)                                                                                             \
+    static void centred_##suffix(const T *x, int64_t n, T mean, T scale, T shift, T *y) {                              \
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;                                          \
+    }
+CENTRED(float, f32)
+CENTRED(double, f64)
+
+static void centred(int compute, const void *x, int64_t n, double mean, double scale, double shift, void *y) {
+    if (compute == RT_F32) centred_f32(x, n, (float)mean, (float)scale, (float)shift, y);
+    else centred_f64(x, n, mean, scale, shift, y);
+}
+
 /* Everything a forward pass works with, as contiguous memory of one compute class. */
 typedef struct norm {
     const rt_ctx *ctx;
@@ -164,7 +177,7 @@ static int group_rows(void *arg, int64_t begin, int64_t end) {
         for (int64_t k = 0; k < per_group; k++) {
             int64_t channel = r % w->groups * per_group + k, offset = at + k * w->inner * w->item;
             double scale = w->rstd[r] * (w->weight ? w->weight[channel] : 1);
-            affine(w->compute, (const char *)w->x.p + offset, w->inner, scale, (w->bias ? w->bias[channel] : 0) - w->mean[r] * scale, w->y + offset);
+            centred(w->compute, (const char *)w->x.p + offset, w->inner, w->mean[r], scale, w->bias ? w->bias[channel] : 0, w->y + offset);
         }
     }
     return RT_OK;
