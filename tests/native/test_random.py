@@ -1,0 +1,27 @@
+"""P4: a seeded part of `./dev test --full random_graphs`."""
+import pathlib
+import sys
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the programs are made with the oracle")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import random_programs  # noqa: E402
+
+
+@pytest.mark.parametrize("first", (5000, 5020, 5040))
+def test_random(first, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = random_programs.check(range(first, first + 20), tmp_path)
+    assert [(number, text) for number, outcome, text in found if outcome == "differs"] == []
+    assert sum(outcome == "equal" for _, outcome, _ in found) >= 15
+
+
+def test_the_check_notices_a_wrong_result(tmp_path):
+    program = random_programs.grow(5001)
+    assert random_programs.export(program, tmp_path / "p.pt2")
+    want = next(w for w in program.wanted[0][0] if w.array.size)
+    want.array = want.array + (1 if want.array.dtype != bool else True)
+    assert "call 0" in random_programs.interpreted(program, tmp_path / "p.pt2")
