@@ -29,31 +29,46 @@ OTHERS = (torch.int64, torch.int32, torch.bool, torch.uint8)
 # be a value made here and not a parameter. {a} {b} {c} operands, {f} a float, {i} a small integer, {d} a dimension of {a}, {e} another one, {w} a weight.
 LINES = {
     "rounds": """
-torch.exp({a}.clamp(-3, 3)) | torch.tanh({a}) | torch.sigmoid({a}) | torch.sin({a}) | torch.log1p({a}.abs()) | torch.sqrt({a}.abs() + {f}) | torch.rsqrt({a}.abs() + 0.5)
-torch.erf({a}) | F.gelu({a}) | F.gelu({a}, approximate="tanh") | F.silu({a}) | F.softplus({a}) | F.elu({a}) | F.mish({a}) | F.hardswish({a}) | F.leaky_relu({a}, 0.1)
-{a} + {b} | {a} * {b} | {a} - {b} | {a} * {f} | {a} + {f} | {f} - {a} | {a} / ({b}.abs() + 1.5) | torch.addcmul({a}, {b}, {b}, value={f}) | torch.lerp({a}, {b}, {f})
-{a}.sum({d}) | {a}.mean({d}, keepdim=True) | {a}.mean({d}) | {a}.var({d}, correction=0) | {a}.float().logsumexp({d}) | {a}.cumsum({d}) | {a}.sum() | torch.linalg.vector_norm({a}.float(), dim={d})
-torch.softmax({a}, {d}) | F.log_softmax({a}, {d}) | F.layer_norm({a}, {a}.shape[-1:]) | F.normalize({a}, dim={d}) | F.rms_norm({a}, {a}.shape[-1:]) | F.softmin({a}, {d})
-F.layer_norm({a}, {a}.shape[-1:], {w:last}, {w:last}) | F.linear({a}, {w:last,8}) | F.linear({a}, {w:last,24}, {w:24}) | F.relu(F.linear({a}, {w:last,16}, {w:16})) | {a} @ {w:last,5}.t() | {a} @ {b} | torch.matmul({a}, {b}.transpose(-1, -2))
-F.conv1d({a}, {w:second,3,k}, padding=1) | F.conv2d({a}, {w:second,8,k,k}, {w:8}, padding=1) | F.conv2d({a}, {w:second,16,1,1}) | F.conv2d({a}, {w:second,4,k,k}, stride=2) | F.conv_transpose2d({a}, {w:second,4,2,2}, stride=2)
-F.batch_norm(F.conv2d({a}, {w:second,8,k,k}, padding=1), {w:8}, {w:8}.abs() + 0.5, {w:8}, {w:8}) | F.avg_pool2d({a}, 2) | F.adaptive_avg_pool2d({a}, 1) | F.interpolate({a}, scale_factor=2, mode="bilinear")
-F.scaled_dot_product_attention({a}, {a}, {a}) | F.scaled_dot_product_attention({a}, {a}, {a}, is_causal=True) | F.group_norm({a}, 1) | torch.einsum("...i,...j->...ij", {a}, {b}) | F.glu({a}, {d}) | F.prelu({a}, {w:1})
-torch.where({m}, {a}, {b}) + {f} | {a}.masked_fill({m}, {f}) * 0.5 | F.pad({a}, (1, 2), value={f}) * {f} | torch.cat([{a}, {a} * {f}], {d}) | ({a} * {a}).flip({d}) | {a}.float().std({d})
+torch.exp({a}.clamp(-3, 3)) | torch.tanh({a}) | torch.sigmoid({a}) | torch.sin({a}) | torch.log1p({a}.abs()) | torch.sqrt({a}.abs() + {f})
+torch.rsqrt({a}.abs() + 0.5) | torch.erf({a}) | F.gelu({a}) | F.gelu({a}, approximate="tanh") | F.silu({a}) | F.softplus({a}) | F.elu({a})
+F.mish({a}) | F.hardswish({a}) | F.leaky_relu({a}, 0.1) | {a} + {b} | {a} * {b} | {a} - {b} | {a} * {f} | {a} + {f} | {f} - {a}
+{a} / ({b}.abs() + 1.5) | torch.addcmul({a}, {b}, {b}, value={f}) | torch.lerp({a}, {b}, {f}) | {a}.sum({d}) | {a}.mean({d}, keepdim=True)
+{a}.mean({d}) | {a}.var({d}, correction=0) | {a}.float().logsumexp({d}) | {a}.cumsum({d}) | {a}.sum() | torch.linalg.vector_norm({a}.float(), dim={d})
+torch.softmax({a}, {d}) | F.log_softmax({a}, {d}) | F.layer_norm({a}, {a}.shape[-1:]) | F.normalize({a}, dim={d}) | F.rms_norm({a}, {a}.shape[-1:])
+F.softmin({a}, {d}) | F.layer_norm({a}, {a}.shape[-1:], {w:last}, {w:last}) | F.linear({a}, {w:last,8}) | F.linear({a}, {w:last,24}, {w:24})
+F.relu(F.linear({a}, {w:last,16}, {w:16})) | {a} @ {w:last,5}.t() | {a} @ {b} | torch.matmul({a}, {b}.transpose(-1, -2))
+F.conv1d({a}, {w:second,3,k}, padding=1) | F.conv2d({a}, {w:second,8,k,k}, {w:8}, padding=1) | F.conv2d({a}, {w:second,16,1,1})
+F.conv2d({a}, {w:second,4,k,k}, stride=2) | F.conv_transpose2d({a}, {w:second,4,2,2}, stride=2)
+F.batch_norm(F.conv2d({a}, {w:second,8,k,k}, padding=1), {w:8}, {w:8}.abs() + 0.5, {w:8}, {w:8}) | F.avg_pool2d({a}, 2)
+F.adaptive_avg_pool2d({a}, 1) | F.interpolate({a}, scale_factor=2, mode="bilinear") | F.scaled_dot_product_attention({a}, {a}, {a})
+F.scaled_dot_product_attention({a}, {a}, {a}, is_causal=True) | F.group_norm({a}, 1) | torch.einsum("...i,...j->...ij", {a}, {b}) | F.glu({a}, {d})
+F.prelu({a}, {w:1}) | torch.where({m}, {a}, {b}) + {f} | {a}.masked_fill({m}, {f}) * 0.5 | F.pad({a}, (1, 2), value={f}) * {f}
+torch.cat([{a}, {a} * {f}], {d}) | ({a} * {a}).flip({d}) | {a}.float().std({d})
 """,
     "moves": """
-{a}.relu() | -{a} | {a}.abs() | {a}.clone() | {a}.transpose({d}, {e}) | {a}.transpose({d}, {e}).contiguous() | {a}.unsqueeze({d}) | {a}.flatten() | {a}.flatten(0, 1) | {a}.reshape({a}.shape[0], -1) | {a}.squeeze()
-{a}[1:] | {a}[..., :-1] | {a}[:, ::2] | {a}[..., 0] | {a}[None] | {a}.narrow({d}, 0, 1) | {a}.expand(2, *{a}.shape) | {a}.flip({d}) | {a}.roll(1, {d}) | {a}.repeat(2, *[1] * ({a}.dim() - 1)) | {a}.movedim(0, -1)
-torch.cat([{a}, {a}], {d}) | torch.stack([{a}, {a}], {d}) | {a}.chunk(2, {d})[0] | {a}.split(2, {d})[-1] | {a}.unbind({d})[0] | F.pad({a}, (1, 1)) | F.pad({a}, (0, 1, 2, 0)) | {a}.unfold({d}, 2, 1) | torch.tril({a}) | torch.triu({a}, 1)
-torch.maximum({a}, {b}) | torch.minimum({a}, {b}) | {a}.clamp(-1, 1) | {a}.clamp(min={f}) | {a}.amax({d}) | {a}.amin({d}, keepdim=True) | {a}.double() | {a}.float() | torch.where({m}, {a}, {b}) | {a}.masked_fill({m}, 0.0) | torch.hardtanh({a}) | F.max_pool2d({a}, 2)
-{a}.index_select({d}, {x:d}) | torch.gather({a}, {d}, torch.zeros_like({a}, dtype=torch.int64)) | {a}[{x:0}] | {a}.take_along_dim(torch.zeros_like({a}, dtype=torch.int64), {d}) | torch.zeros_like({a}) | torch.ones_like({a}) | {a}.new_full((3,), {f}) | {a}.contiguous() | {a}.permute(*reversed(range({a}.dim()))) | {a}.diagonal()
-F.embedding({x:4}, {w:4,6}) | {w:6,4}[{x:6}] | torch.arange({a}.shape[{d}], dtype=torch.float32) | torch.full_like({a}, {f}) | {a}.unflatten(0, (1, -1)) | F.interpolate({a}, scale_factor=2) | {a}.to(memory_format=torch.channels_last) | torch.index_add(torch.zeros_like({a}), 0, {x:0}, {a}[{x:0}])
+{a}.relu() | -{a} | {a}.abs() | {a}.clone() | {a}.transpose({d}, {e}) | {a}.transpose({d}, {e}).contiguous() | {a}.unsqueeze({d}) | {a}.flatten()
+{a}.flatten(0, 1) | {a}.reshape({a}.shape[0], -1) | {a}.squeeze() | {a}[1:] | {a}[..., :-1] | {a}[:, ::2] | {a}[..., 0] | {a}[None]
+{a}.narrow({d}, 0, 1) | {a}.expand(2, *{a}.shape) | {a}.flip({d}) | {a}.roll(1, {d}) | {a}.repeat(2, *[1] * ({a}.dim() - 1)) | {a}.movedim(0, -1)
+torch.cat([{a}, {a}], {d}) | torch.stack([{a}, {a}], {d}) | {a}.chunk(2, {d})[0] | {a}.split(2, {d})[-1] | {a}.unbind({d})[0] | F.pad({a}, (1, 1))
+F.pad({a}, (0, 1, 2, 0)) | {a}.unfold({d}, 2, 1) | torch.tril({a}) | torch.triu({a}, 1) | torch.maximum({a}, {b}) | torch.minimum({a}, {b})
+{a}.clamp(-1, 1) | {a}.clamp(min={f}) | {a}.amax({d}) | {a}.amin({d}, keepdim=True) | {a}.double() | {a}.float() | torch.where({m}, {a}, {b})
+{a}.masked_fill({m}, 0.0) | torch.hardtanh({a}) | F.max_pool2d({a}, 2) | {a}.index_select({d}, {x:d})
+torch.gather({a}, {d}, torch.zeros_like({a}, dtype=torch.int64)) | {a}[{x:0}] | {a}.take_along_dim(torch.zeros_like({a}, dtype=torch.int64), {d})
+torch.zeros_like({a}) | torch.ones_like({a}) | {a}.new_full((3,), {f}) | {a}.contiguous() | {a}.permute(*reversed(range({a}.dim()))) | {a}.diagonal()
+F.embedding({x:4}, {w:4,6}) | {w:6,4}[{x:6}] | torch.arange({a}.shape[{d}], dtype=torch.float32) | torch.full_like({a}, {f})
+{a}.unflatten(0, (1, -1)) | F.interpolate({a}, scale_factor=2) | {a}.to(memory_format=torch.channels_last)
+torch.index_add(torch.zeros_like({a}), 0, {x:0}, {a}[{x:0}])
 """,
     "jumps": """
-{a} > {b} | {a} == {b} | {a} <= {f} | {a} != 0 | torch.isnan({a}) | torch.sign({a}) | torch.floor({a}) | torch.round({a}) | torch.trunc({a}) | {a}.argmax({d}) | {a}.to(torch.int64) | {a}.to(torch.bool)
-torch.sort({a}, {d}, stable=True)[0] | torch.topk({a}, 1, {d})[0] | {a}.any({d}) | {a}.all() | torch.logical_and({a}, {b}) | torch.logical_not({a}) | torch.eq({a}, {a}.flip({d})) | {a}.bool() ^ {b}.bool() | torch.heaviside({a}, {b}) | {a}.cummax({d})[0] | torch.frac({a})
+{a} > {b} | {a} == {b} | {a} <= {f} | {a} != 0 | torch.isnan({a}) | torch.sign({a}) | torch.floor({a}) | torch.round({a}) | torch.trunc({a})
+{a}.argmax({d}) | {a}.to(torch.int64) | {a}.to(torch.bool) | torch.sort({a}, {d}, stable=True)[0] | torch.topk({a}, 1, {d})[0] | {a}.any({d})
+{a}.all() | torch.logical_and({a}, {b}) | torch.logical_not({a}) | torch.eq({a}, {a}.flip({d})) | {a}.bool() ^ {b}.bool() | torch.heaviside({a}, {b})
+{a}.cummax({d})[0] | torch.frac({a})
 """,
     "writes": """
-{t}.add_({f}) | {t}.mul_({f}) | {t}.relu_() | {t}[0] = {f} | {t}.copy_({t} * {f}) | {t}[..., 1:].mul_({f}) | {t}.transpose(0, -1).add_({t}.transpose(0, -1)) | {t}.zero_() | {t}.clamp_(-1, 1) | {t}.masked_fill_({t} > {t}, {f}) | self.state.add_({f}) | self.state.mul_({f})
+{t}.add_({f}) | {t}.mul_({f}) | {t}.relu_() | {t}[0] = {f} | {t}.copy_({t} * {f}) | {t}[..., 1:].mul_({f})
+{t}.transpose(0, -1).add_({t}.transpose(0, -1)) | {t}.zero_() | {t}.clamp_(-1, 1) | {t}.masked_fill_({t} > {t}, {f}) | self.state.add_({f})
+self.state.mul_({f})
 """,
 }
 LINES = {kind: [one.strip() for row in text.strip().splitlines() for one in row.split(" | ")] for kind, text in LINES.items()}
@@ -130,7 +145,8 @@ class Grown:
             begin, end = out.index("{x:"), out.index("}", out.index("{x:"))
             out = out[:begin] + self.indices(out[begin + 3:end], value, d) + out[end + 1:]
         if out:
-            for key, text in (("{a}", a), ("{b}", b), ("{d}", str(d)), ("{e}", str(r.randrange(max(1, value.dim())))), ("{f}", repr(r.choice((0.5, 2.0, -1.25, 0.1, 3)))), ("self.state", f"self.p{self.number}_state")):
+            parts = {"{a}": a, "{b}": b, "{d}": str(d), "{e}": str(r.randrange(max(1, value.dim()))), "{f}": repr(r.choice((0.5, 2.0, -1.25, 0.1, 3)))}
+            for key, text in {**parts, "self.state": f"self.p{self.number}_state"}.items():
                 out = out.replace(key, text)
         return out
 
@@ -265,7 +281,8 @@ def interpreted(program, path):
     for number, (args, (want, written)) in enumerate(zip(program.calls, program.wanted)):
         args = [cresset.from_dlpack(a.clone(memory_format=torch.preserve_format)) for a in args]
         got = agreement.plain(list(module(*args)), cresset.Tensor)
-        problem = agreement.difference(want, got, program.tolerance, f"interpreter, call {number}") or agreement.difference(written, agreement.plain(args, cresset.Tensor), program.tolerance, f"interpreter, inputs after call {number}")
+        problem = agreement.difference(want, got, program.tolerance, f"interpreter, call {number}")
+        problem = problem or agreement.difference(written, agreement.plain(args, cresset.Tensor), program.tolerance, f"interpreter, inputs after call {number}")
         if problem:
             return problem
     return None
@@ -276,7 +293,8 @@ def native(program, model, method):
         args = [a.clone(memory_format=torch.preserve_format) for a in args]
         got = model(*map(programs_native.array, args), method=method)
         got = [agreement.Tensor(w.dtype, g) for w, g in zip(want, got)]
-        problem = agreement.difference(want, got, program.tolerance, f"native, call {number}") or agreement.difference(written, agreement.plain(args, torch.Tensor), program.tolerance, f"native, inputs after call {number}")
+        problem = agreement.difference(want, got, program.tolerance, f"native, call {number}")
+        problem = problem or agreement.difference(written, agreement.plain(args, torch.Tensor), program.tolerance, f"native, inputs after call {number}")
         if problem:
             return problem
     return None
