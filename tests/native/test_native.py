@@ -124,14 +124,6 @@ def test_forked_child_runs(digits, images):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_from_c(digits, tmp_path):
-    program = tmp_path / "classify"
-    subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-I", DIGITS.parents[1] / "include", DIGITS / "classify.c", digits, "-o", program], check=True)
-    done = subprocess.run([program, DIGITS / "images.npy", DIGITS / "labels.npy"], capture_output=True, text=True, check=True)
-    right = int(done.stdout.split()[0])
-    assert done.stdout == f"{right} of 200 digits right\n" and right >= 190
-
-
 def test_weights_beside(digits, images, tmp_path):
     path = tmp_path / "libdigits.so"
     assert tool("compile", DIGITS / "digits.pt2", "-o", path, "--weights", "beside").returncode == 0
