@@ -61,6 +61,20 @@ static cr_status number_slot(cr__method *m, const cr_arg *a, int32_t *slot, uint
 
 /* ---- arguments ---- */
 
+/* The weight that is this number; equal numbers are one. Borrowed. */
+static cr_status scalar_weight(cr__method *m, int dtype, const cr_arg *number, cr_tensor **out) {
+    CR_TRY(cr_tensor_scalar(dtype, cr_arg_scalar(number), out));
+    for (size_t i = 0; i < m->l->made.n; i++) {
+        cr_tensor *t = m->l->made.at[i];
+        if (t->meta.rank || t->meta.dtype != dtype || memcmp(t->storage->data, (*out)->storage->data, (size_t)rt_itemsize(dtype))) continue;
+        cr_tensor_release(*out);
+        return *out = t, CR_OK;
+    }
+    cr_status status = cr_vec_push(&m->l->made, *out);
+    if (status) cr_tensor_release(*out);
+    return status;
+}
+
 /* A number in a tensor's place: a 0-d tensor, constant or filled by a step. */
 static cr_status wrap_number(cr__method *m, call *c, int i) {
     const cr_arg number = c->args[i];
@@ -81,9 +95,7 @@ static cr_status wrap_number(cr__method *m, call *c, int i) {
     } else {
         cr_tensor *t = NULL;
         int32_t buffer;
-        CR_TRY(cr_tensor_scalar(meta->dtype, cr_arg_scalar(&number), &t));
-        cr_status status = cr_vec_push(&m->l->made, t);
-        if (status) return cr_tensor_release(t), status;
+        CR_TRY(scalar_weight(m, meta->dtype, &number, &t));
         CR_TRY(cr__buffer_weight(m, t, &buffer));
         CR_TRY(cr__window(m, buffer, &t->meta, &c->window[i]));
     }

@@ -27,4 +27,6 @@ static cr_status place(cr_rewriter *w, size_t index, const cr_node *node, cr_arg
     return cr_rewrite_add_constant(w, run->names && run->names[index] ? run->names[index] : node->target, run->frozen[index], out);
 }
 
-cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr__rewrite_with(run, g, NULL, place, NULL, out); }
+static cr_status body(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, NULL, NULL, out); }
+
+cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr__rewrite_walk(run, g, &(cr__walk){ .place = place, .body = body }, out); }

@@ -4,13 +4,27 @@
 
 #include "passes/passes.h"
 
-/* Sees each placeholder of the main graph; a value in *out takes its place, CR_ARG_NONE: it stays. */
+/* Sees each placeholder of the graph; a value in *out takes its place, CR_ARG_NONE: it stays. */
 typedef cr_status cr__placeholder_fn(cr_rewriter *w, size_t index, const cr_node *node, cr_arg *out);
-/* cr_rewrite, with a say in the placeholders. */
-CR_NODISCARD cr_status cr__rewrite_with(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, cr__placeholder_fn *place, void *user, cr_graph **out);
+/* A walk with more to say than a rule. Zero fields: as in cr_rewrite. */
+typedef struct cr__walk {
+    cr_rewrite_fn *rule;
+    void *user;
+    cr__placeholder_fn *place;
+    bool all;                                                        /* the rule is shown unstable calls, too: it deals with writes itself */
+    cr_status (*body)(cr_pass_run *run, const cr_graph *g, cr_graph **out); /* for subgraphs, instead of the same rule */
+    cr_status (*finish)(cr_rewriter *w, cr_arg *more, size_t *n);    /* further outputs, at most one per placeholder */
+} cr__walk;
+CR_NODISCARD cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out);
+/* What an old value is in the new graph now; binding it again holds for the uses to come. */
+cr_arg cr__rewrite_mapped(const cr_rewriter *w, uint32_t value);
+void cr__rewrite_bind(cr_rewriter *w, uint32_t value, cr_arg to);
 cr_pass_run *cr__rewrite_run(const cr_rewriter *w);
 /* Does a node of the old graph write to the old value's memory? */
 bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
+
+/* Is it a region whose body writes, and so may write any of its operands? */
+bool cr__region_writes(const cr_node *node);
 
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);

@@ -29,6 +29,10 @@ typedef struct cr_pass_run {
     cr_tensor **frozen;
     const char *const *names;
     size_t nfrozen;
+    /* functionalize: NULL: writes to placeholders stay in place, which is what native code wants. Otherwise (room for one per placeholder)
+     * they become further outputs, at the end; mutated[i] is the placeholder whose new value the i-th of them is. */
+    uint32_t *mutated;
+    size_t nmutated;
     /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
     cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
@@ -43,6 +47,10 @@ CR_NODISCARD cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, c
 /* ---- single passes: the pipeline's, and those with arguments of their own ---- */
 /* Placeholders of which run->frozen has the tensor become constants unless the graph writes to that memory; the others stay, in order. */
 CR_NODISCARD cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* In-place ops and writes through views become functional ones: slice_scatter, select_scatter and the like put what was written into the
+ * whole, and views of it are taken anew. Memory that is written in a way without a functional form stays as it is, with all its
+ * views. */
+CR_NODISCARD cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls that nothing needs go; what writes, draws random numbers, checks or finds a size from data stays. */
 CR_NODISCARD cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls of the same op with the same arguments become one. */

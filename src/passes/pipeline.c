@@ -14,6 +14,7 @@ static const cr_pass passes[] = {
     { 'n', "recurrent", cr_pass_recurrent },
     { 'd', "decompose", decompose },
     { 'z', "freeze", cr_pass_freeze },
+    { 'f', "functionalize", cr_pass_functionalize },
     { 's', "simplify", cr_pass_simplify },
     { 'c', "cse", cr_pass_cse },
     { 'k', "fold", cr_pass_fold },

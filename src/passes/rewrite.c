@@ -17,9 +17,7 @@ struct cr_rewriter {
     cr_pass_run *run;
     const cr_graph *from;
     cr_graph *to;
-    cr_rewrite_fn *rule;
-    cr__placeholder_fn *place;
-    void *user;
+    cr__walk walk;
     cr_arg *map;       /* per value of `from` */
     uint32_t *uses;    /* per value of `from` */
     bool *needed;      /* per node id of `from` */
@@ -30,7 +28,7 @@ struct cr_rewriter {
     cr_arena arena;    /* lists while a call is looked at */
 };
 
-void *cr_rewrite_user(const cr_rewriter *w) { return w->user; }
+void *cr_rewrite_user(const cr_rewriter *w) { return w->walk.user; }
 cr_graph *cr_rewrite_graph(const cr_rewriter *w) { return w->to; }
 const cr_graph *cr_rewrite_source(const cr_rewriter *w) { return w->from; }
 cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
@@ -92,8 +90,8 @@ static bool body_writes(const cr_graph *g) {
     return false;
 }
 
-/* A region whose body writes may write any of its operands. */
-static bool region_writes(const cr_node *node) {
+bool cr__region_writes(const cr_node *node) {
+    if (!(node->op->tags & CR_TAG_HIGHER_ORDER)) return false;
     for (uint16_t i = 0; i < node->nargs; i++)
         if (node->args[i].kind == CR_ARG_GRAPH && body_writes(node->args[i].u.graph)) return true;
     return false;
@@ -103,7 +101,7 @@ static cr_status find_written(cr_rewriter *w) {
     for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
         const cr_node *node = cr_graph_node(w->from, n);
         if (node->kind != CR_NODE_CALL) continue;
-        bool all = (node->op->tags & CR_TAG_HIGHER_ORDER) && region_writes(node);
+        bool all = cr__region_writes(node);
         for (uint16_t i = 0; i < node->nargs; i++)
             if (all || node->op->schema.params[i].writes) CR_TRY(note_written(w, &node->args[i]));
     }
@@ -222,6 +220,9 @@ static void bind(cr_rewriter *w, uint32_t v, cr_arg to) {
     w->map[v] = to;
     if (to.kind == CR_ARG_VALUE) use(w, (uint32_t)to.u.i, w->uses[v]);
 }
+
+cr_arg cr__rewrite_mapped(const cr_rewriter *w, uint32_t value) { return w->map[value]; }
+void cr__rewrite_bind(cr_rewriter *w, uint32_t value, cr_arg to) { bind(w, value, to); }
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
 
@@ -356,7 +357,7 @@ static cr_status map_arg(cr_rewriter *w, const cr_arg *from, cr_arg *to) {
         to->u.list = items;
     } else if (from->kind == CR_ARG_GRAPH) {
         cr_graph *sub = NULL;
-        CR_TRY(cr_rewrite(w->run, from->u.graph, w->rule, w->user, &sub));
+        CR_TRY(w->walk.body ? w->walk.body(w->run, from->u.graph, &sub) : cr__rewrite_walk(w->run, from->u.graph, &w->walk, &sub));
         cr_status status = cr_graph_add_subgraph(w->to, sub); /* holds it from here on */
         cr_graph_release(sub);
         CR_TRY(status);
@@ -460,7 +461,7 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
     bool done = false;
     if (!args) return CR_ENOMEM;
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(w, &node->args[i], &args[i]));
-    if (w->rule && is_stable(w, node)) CR_TRY(w->rule(w, node, args, &done));
+    if (w->walk.rule && (w->walk.all || is_stable(w, node))) CR_TRY(w->walk.rule(w, node, args, &done));
     if (done) CR_TRY(keep_names(w, node));
     else CR_TRY(copy_call(w, node, args));
     drop_mapped(w, args, node->nargs); /* the old call's own uses; its copy counts anew */
@@ -498,7 +499,7 @@ static cr_status copy_placeholders(cr_rewriter *w) {
         const cr_value *v = cr_graph_value(w->from, node->first);
         cr_arg other = cr_arg_none();
         uint32_t made;
-        if (w->place) CR_TRY(w->place(w, index++, node, &other));
+        if (w->walk.place) CR_TRY(w->walk.place(w, index++, node, &other));
         if (other.kind != CR_ARG_NONE) {
             bind(w, node->first, other);
             continue;
@@ -515,20 +516,25 @@ static cr_status rewrite_into(cr_rewriter *w) {
     const cr_node *output = cr_graph_node(w->from, cr_graph_output(w->from));
     CR_TRY(cr_graph_set_name(w->to, cr_graph_name(w->from)));
     w->map = cr_arena_calloc(&w->arena, cr_graph_value_count(w->from) + 1, sizeof *w->map);
-    cr_arg *outputs = cr_arena_alloc(&w->arena, (output->nargs + 1u) * sizeof *outputs);
-    if (!w->map || !outputs) return CR_ENOMEM;
+    if (!w->map) return CR_ENOMEM;
     CR_TRY(find_written(w));
     CR_TRY(find_needed(w));
     count_uses(w);
     CR_TRY(copy_placeholders(w));
     CR_TRY(walk(w));
+    size_t more = 0;
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) more += cr_graph_node(w->from, n)->kind == CR_NODE_PLACEHOLDER;
+    cr_arg *outputs = cr_arena_alloc(&w->arena, (output->nargs + more + 1) * sizeof *outputs);
+    if (!outputs) return CR_ENOMEM;
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(w, &output->args[i], &outputs[i]));
+    more = 0;
+    if (w->walk.finish) CR_TRY(w->walk.finish(w, outputs + output->nargs, &more));
     CR_TRY(cr_graph_set_origin(w->to, NULL));
-    return cr_graph_set_output(w->to, outputs, output->nargs);
+    return cr_graph_set_output(w->to, outputs, output->nargs + more);
 }
 
-cr_status cr__rewrite_with(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, cr__placeholder_fn *place, void *user, cr_graph **out) {
-    cr_rewriter w = { .run = run, .from = g, .rule = rule, .place = place, .user = user };
+cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out) {
+    cr_rewriter w = { .run = run, .from = g, .walk = *walk };
     if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
     CR_TRY(cr_graph_create(cr_graph_env(g), &w.to));
     cr_arena_init(&w.arena);
@@ -546,5 +552,5 @@ cr_status cr__rewrite_with(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *r
 }
 
 cr_status cr_rewrite(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out) {
-    return cr__rewrite_with(run, g, rule, NULL, user, out);
+    return cr__rewrite_walk(run, g, &(cr__walk){ .rule = rule, .user = user }, out);
 }

@@ -191,43 +191,63 @@ static cr_status compare(const cr_arg *a, const cr_arg *b, size_t at) {
     return yes.u.i ? CR_OK : CR_FAIL(CR_ERUNTIME, "result %zu is another one after the pass", at);
 }
 
-/* Runs a graph on inputs made up for the placeholders of `first`; those that `frozen` has are left out when it is another graph. */
-static cr_status run_made_up(cr_graph *g, const cr_graph *first, cr_tensor *const *frozen, bool all, cr_arg *results, size_t nresults) {
-    cr_arg inputs[MOST] = { { 0 } };
-    size_t n = 0, index = 0;
-    cr_status status = CR_OK;
+/* One run on inputs made up for the placeholders of `first`. */
+typedef struct made_up { cr_arg inputs[MOST], results[2 * MOST]; size_t ninputs, nresults; } made_up;
+
+static void made_up_dispose(made_up *m) {
+    cr_results_release(m->inputs, m->ninputs);
+    cr_results_release(m->results, m->nresults);
+}
+
+/* `all`: placeholders that were frozen are there, and get their tensors. */
+static cr_status run_made_up(made_up *m, cr_graph *g, const cr_graph *first, cr_tensor *const *frozen, bool all) {
+    size_t index = 0;
     for (uint32_t id = cr_graph_first(first); id != CR_NO_NODE && cr_graph_node(first, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(first, id), index++) {
         cr_tensor *made = NULL;
         if (frozen[index] && !all) continue;
         if (frozen[index]) cr_tensor_retain(made = frozen[index]);
-        else CR_TRY_OUT(make_input(cr_graph_value(first, cr_graph_node(first, id)->first)->meta, index, &made));
-        inputs[n++] = cr_arg_tensor(made);
+        else CR_TRY(make_input(cr_graph_value(first, cr_graph_node(first, id)->first)->meta, index, &made));
+        m->inputs[m->ninputs++] = cr_arg_tensor(made);
     }
     rt_generator_manual_seed(cr_default_generator(), 1);
-    CR_TRY_OUT(cr_graph_run(g, inputs, n, results, nresults));
-out:
-    for (size_t i = 0; i < n; i++)
-        if (inputs[i].kind == CR_ARG_TENSOR) cr_tensor_release(inputs[i].u.t);
-    return status;
+    size_t n = cr_graph_node(g, cr_graph_output(g))->nargs;
+    CR_TRY(cr_graph_run(g, m->inputs, m->ninputs, m->results, n));
+    m->nresults = n;
+    return CR_OK;
+}
+
+/* Results, and what was written to the inputs or came as a further output instead. */
+static cr_status compare_runs(const made_up *a, const made_up *b, size_t n, const cr_pass_run *run) {
+    for (size_t i = 0; i < n; i++) CR_TRY(compare(&a->results[i], &b->results[i], i));
+    for (size_t i = 0; i < a->ninputs && a->ninputs == b->ninputs; i++) {
+        const cr_arg *after = &b->inputs[i];
+        for (size_t k = 0; run->mutated && k < run->nmutated; k++)
+            if (run->mutated[k] == i) after = &b->results[n + k];
+        cr_status status = compare(&a->inputs[i], after, i);
+        if (status) return cr_error_context(status, "inputs after the run");
+    }
+    return CR_OK;
 }
 
 /* A graph that these inputs do not suit (a probability above 1) says nothing. `again`: the graph read anew, as runs may write to constants. */
-static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after, cr_tensor *const *frozen) {
-    cr_arg a[MOST] = { { 0 } }, b[MOST] = { { 0 } };
-    uint32_t id = cr_graph_first(before);
-    for (; id != CR_NO_NODE && cr_graph_node(before, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(before, id))
+static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after, const cr_pass_run *run) {
+    made_up a = { .ninputs = 0 }, b = { .ninputs = 0 };
+    for (uint32_t id = cr_graph_first(before); id != CR_NO_NODE && cr_graph_node(before, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(before, id))
         if (!is_concrete(cr_graph_value(before, cr_graph_node(before, id)->first)->meta)) return CR_OK;
-    size_t n = cr_graph_node(before, cr_graph_output(before))->nargs;
-    cr_status status = run_made_up(again, before, frozen, true, a, n);
-    if (status) return status == CR_ENOMEM ? status : CR_OK;
-    status = run_made_up(after, before, frozen, false, b, n);
-    for (size_t i = 0; i < n && !status; i++) status = compare(&a[i], &b[i], i);
-    cr_results_release(a, n);
-    cr_results_release(b, n);
+    cr_status status = run_made_up(&a, again, before, run->frozen, true);
+    if (!status) {
+        status = run_made_up(&b, after, before, run->frozen, false);
+        if (!status) status = compare_runs(&a, &b, a.nresults, run);
+    } else if (status != CR_ENOMEM) {
+        status = CR_OK;
+    }
+    made_up_dispose(&a);
+    made_up_dispose(&b);
     return status;
 }
 
-/* The pass of that name, and what is dead afterwards removed. `run: freeze w b`: the placeholders that stand for the inputs, in order. */
+/* The pass of that name, and what is dead afterwards removed. `run: freeze w b`: the placeholders that stand for the inputs,
+ * in order; `run: functionalize outputs`: writes to placeholders become outputs. */
 static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
     const cr_pass *pass = cr_pass_find(t->command);
     cr_graph *made = NULL, *clean = NULL, *again = NULL, *holders[32] = { NULL };
@@ -245,14 +265,15 @@ static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
         used++;
         frozen[n] = input.u.t;
     }
-    cr_pass_run run = { .frozen = frozen, .nfrozen = n };
+    uint32_t mutated[32];
+    cr_pass_run run = { .frozen = frozen, .nfrozen = n, .mutated = strstr(t->words, "outputs") ? mutated : NULL };
     CR_TRY_OUT(pass->run(&run, g, &made));
     CR_TRY_OUT(cr_graph_verify(made, CR_VERIFY_METAS));
     CR_TRY_OUT(cr_pass_dce(&run, made, &clean));
     CR_TRY_OUT(cr_graph_verify(clean, CR_VERIFY_METAS));
     cr_graph_print(clean, CR_PRINT_PLAIN, out);
     CR_TRY_OUT(cr_graph_parse(NULL, t->graph, &again));
-    CR_TRY_OUT(same_answers(g, again, clean, frozen));
+    CR_TRY_OUT(same_answers(g, again, clean, &run));
 out:
     cr_graph_release(made);
     cr_graph_release(clean);

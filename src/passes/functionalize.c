@@ -1,0 +1,418 @@
+/* functionalize.c: writes become values.
+ *
+ * Memory that the graph writes to is a *family*: the value that made it (its root) and all views of it, each known by the call
+ * that took it from its parent. A write computes the new contents of the written view; undoing the view's call puts them into
+ * its parent (slice -> slice_scatter, permute -> the inverse, view -> reshape), and so on up to the root. From there on the
+ * other members are what their calls give on the new root. "x after" and the result of an in-place op are the view itself.
+ *
+ * A family stays in place, with everything that writes to it, where that cannot be done: an op that writes several arguments or
+ * changes metas in ways of its own, a view that cannot be undone (overlapping, another dtype), constants, regions that write,
+ * and placeholders unless the caller wants their new values as outputs. */
+#include "passes/internal.h"
+
+typedef struct member {
+    uint32_t value, parent;  /* of the old graph; parent CR_NO_VALUE: the root */
+    const cr_node *node;     /* the call that takes it from its parent; NULL: it is its parent */
+    const cr_op *op;         /* that call's functional op */
+    uint32_t result;         /* which of its results */
+    uint32_t stamp;          /* of the write that last gave its contents directly */
+} member;
+typedef struct family { uint64_t storage; bool stays; bool is_input; CR_VEC(uint32_t) members; } family;
+typedef struct functions {
+    const cr_graph *g;
+    CR_VEC(family) families;
+    CR_VEC(member) members;
+    uint32_t *member_of;     /* per old value: member + 1 */
+    uint32_t *family_of;     /* per old value: family + 1 */
+    cr_arena arena;
+    uint32_t stamp;
+    bool any;
+} functions;
+
+static const cr_meta *meta_of(const functions *f, uint32_t v) { return cr_graph_value(f->g, v)->meta; }
+
+/* ---- families ---- */
+
+static family *family_of(functions *f, uint64_t storage) {
+    for (size_t i = 0; i < f->families.n; i++)
+        if (f->families.at[i].storage == storage) return &f->families.at[i];
+    return NULL;
+}
+
+static bool is_inplace_view(const cr_op *op) { return op->variant == CR_INPLACE && (op->base->tags & CR_TAG_INPLACE_VIEW); }
+
+/* Can this call's writes be written otherwise? */
+static bool is_functional_inplace(const cr_op *op) {
+    if (op->variant != CR_INPLACE || op->schema.nreturns != 1 || ((op->tags | op->base->tags) & (CR_TAG_METADATA | CR_TAG_HIGHER_ORDER))) return false;
+    for (uint16_t i = 1; i < op->schema.nparams; i++)
+        if (op->schema.params[i].writes) return false;
+    return op->schema.params[0].writes && !op->schema.params[0].list && op->base != op && op->base->schema.nreturns == 1 && op->base->schema.nparams == op->schema.nparams;
+}
+
+static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_batch_norm_legit"); }
+
+/* How a view's call is undone. */
+enum { UNDO_NEVER, UNDO_RESHAPE, UNDO_PERMUTE, UNDO_SLICE, UNDO_SELECT, UNDO_DIAGONAL, UNDO_SPLIT, UNDO_UNBIND, UNDO_SAME };
+static const struct { const char *op; uint8_t undo; } undos[] = {
+    { "aten::view", UNDO_RESHAPE }, { "aten::_unsafe_view", UNDO_RESHAPE }, { "aten::reshape", UNDO_RESHAPE }, { "aten::unsqueeze", UNDO_RESHAPE },
+    { "aten::squeeze", UNDO_RESHAPE }, { "aten::squeeze.dim", UNDO_RESHAPE }, { "aten::squeeze.dims", UNDO_RESHAPE }, { "aten::flatten.using_ints", UNDO_RESHAPE },
+    { "aten::unflatten.int", UNDO_RESHAPE }, { "aten::permute", UNDO_PERMUTE }, { "aten::transpose.int", UNDO_PERMUTE }, { "aten::t", UNDO_PERMUTE },
+    { "aten::slice.Tensor", UNDO_SLICE }, { "aten::select.int", UNDO_SELECT }, { "aten::diagonal", UNDO_DIAGONAL },
+    { "aten::split.Tensor", UNDO_SPLIT }, { "aten::split_with_sizes", UNDO_SPLIT }, { "aten::chunk", UNDO_SPLIT }, { "aten::unbind.int", UNDO_UNBIND },
+    { "aten::alias", UNDO_SAME }, { "aten::detach", UNDO_SAME }, { "aten::lift_fresh", UNDO_SAME }, { "aten::contiguous", UNDO_SAME }, { "aten::dropout", UNDO_SAME },
+    { "aten::to.dtype", UNDO_SAME }, { "aten::expand", UNDO_SAME }, { "aten::positive", UNDO_SAME },
+};
+
+static int undo_of(const functions *f, const member *m) {
+    for (size_t i = 0; i < CR_COUNT(undos); i++) {
+        if (!cr_op_is(m->op, undos[i].op)) continue;
+        if (undos[i].undo != UNDO_SAME) return undos[i].undo;
+        return cr_meta_equal(cr_graph_env(f->g), meta_of(f, m->value), meta_of(f, m->parent)) ? UNDO_SAME : UNDO_NEVER; /* expand: only where nothing is repeated */
+    }
+    return UNDO_NEVER;
+}
+
+static bool can_write(const functions *f, uint32_t v) {
+    while (f->member_of[v]) {
+        const member *m = &f->members.at[f->member_of[v] - 1];
+        if (m->parent == CR_NO_VALUE) return true;
+        if (m->node && undo_of(f, m) == UNDO_NEVER) return false;
+        v = m->parent;
+    }
+    return false;
+}
+
+static cr_status add_member(functions *f, uint32_t v, uint32_t parent, const cr_node *node, const cr_op *op, uint32_t result) {
+    family *home = family_of(f, meta_of(f, v)->storage);
+    CR_TRY(cr_vec_push(&f->members, (member){ v, parent, node, op, result, 0 }));
+    CR_TRY(cr_vec_push(&home->members, (uint32_t)f->members.n - 1));
+    f->member_of[v] = (uint32_t)f->members.n;
+    f->family_of[v] = (uint32_t)(home - f->families.at) + 1;
+    return CR_OK;
+}
+
+static void stay(functions *f, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST) stay(f, args[i].u.list, args[i].n);
+        const cr_meta *meta = args[i].kind == CR_ARG_VALUE ? meta_of(f, (uint32_t)args[i].u.i) : NULL;
+        family *home = meta ? family_of(f, meta->storage) : NULL;
+        if (home) home->stays = true;
+    }
+}
+
+static cr_status note_write(functions *f, const cr_arg *a) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_write(f, &a->u.list[i]));
+    const cr_meta *meta = a->kind == CR_ARG_VALUE ? meta_of(f, (uint32_t)a->u.i) : NULL;
+    return meta && !family_of(f, meta->storage) ? cr_vec_push(&f->families, (family){ .storage = meta->storage }) : CR_OK;
+}
+
+/* One family for each storage that some call writes. */
+static cr_status find_families(functions *f) {
+    for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
+        const cr_node *node = cr_graph_node(f->g, n);
+        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->nargs; i++)
+            if (node->op->schema.params[i].writes) CR_TRY(note_write(f, &node->args[i]));
+    }
+    f->any = f->families.n;
+    return CR_OK;
+}
+
+/* The members that a call makes: a root, views of an argument, or the argument itself after it was written. */
+static cr_status find_members(functions *f, const cr_node *node) {
+    for (uint32_t k = 0; k < node->nvalues; k++) {
+        const cr_value *v = cr_graph_value(f->g, node->first + k);
+        family *home = v->meta ? family_of(f, v->meta->storage) : NULL;
+        if (!home) continue;
+        uint32_t parent = CR_NO_VALUE;
+        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->nargs && parent == CR_NO_VALUE; i++) {
+            bool one = node->args[i].kind == CR_ARG_VALUE && meta_of(f, (uint32_t)node->args[i].u.i);
+            if (one && meta_of(f, (uint32_t)node->args[i].u.i)->storage == home->storage) parent = (uint32_t)node->args[i].u.i;
+        }
+        if (node->kind == CR_NODE_PLACEHOLDER) home->is_input = true;
+        if (node->kind == CR_NODE_GET_ATTR) home->stays = true;
+        if (parent == CR_NO_VALUE && home->members.n) home->stays = true; /* two roots: memory that callers or constants share */
+        if (parent != CR_NO_VALUE && (node->op->tags & CR_TAG_HIGHER_ORDER)) home->stays = true;
+        bool written = node->kind == CR_NODE_CALL && (v->hidden || node->op->variant != CR_FUNCTIONAL || is_batch_norm(node->op));
+        if (parent == CR_NO_VALUE || (written && !is_inplace_view(node->op))) CR_TRY(add_member(f, node->first + k, parent, NULL, NULL, 0));
+        else CR_TRY(add_member(f, node->first + k, parent, node, node->op->base, v->hidden ? 0 : k));
+    }
+    return CR_OK;
+}
+
+/* Which families can go; a call that writes one which stays keeps all that it writes. */
+static bool judge(functions *f) {
+    for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
+        const cr_node *node = cr_graph_node(f->g, n);
+        if (node->kind != CR_NODE_CALL) continue;
+        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op), writes = false;
+        for (uint16_t i = 0; i < node->nargs; i++) {
+            if (!node->op->schema.params[i].writes) continue;
+            writes = true;
+            uint32_t v = node->args[i].kind == CR_ARG_VALUE ? (uint32_t)node->args[i].u.i : CR_NO_VALUE;
+            good = good && v != CR_NO_VALUE && f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays && (is_inplace_view(node->op) || can_write(f, v));
+        }
+        bool region = cr__region_writes(node); /* to any of its operands */
+        if ((!writes || good) && !region) continue;
+        size_t before = 0, after = 0;
+        for (size_t i = 0; i < f->families.n; i++) before += f->families.at[i].stays;
+        for (uint16_t i = 0; i < node->nargs; i++)
+            if (region || node->op->schema.params[i].writes) stay(f, &node->args[i], 1);
+        for (size_t i = 0; i < f->families.n; i++) after += f->families.at[i].stays;
+        if (after != before) return true;
+    }
+    return false;
+}
+
+static bool is_going(const functions *f, uint32_t v) { return f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays; }
+
+/* ---- writing ---- */
+
+static cr_status sizes_of(functions *f, uint32_t v, cr_arg *items, cr_arg *out) {
+    const cr_meta *m = meta_of(f, v);
+    for (int d = 0; d < m->rank; d++) items[d] = cr_arg_int(m->size[d]);
+    *out = cr_arg_list(items, m->rank);
+    return CR_OK;
+}
+
+static cr_status inverse_permute(cr_rewriter *w, const functions *f, const member *m, cr_arg contents, cr_arg *out) {
+    const cr_node *node = m->node;
+    int rank = meta_of(f, m->parent)->rank, at;
+    cr_arg back[CR_MAX_RANK];
+    if (!cr_op_is(m->op, "aten::permute")) { /* t and transpose undo themselves */
+        bool t = cr_op_is(m->op, "aten::t");
+        return cr_rewrite_call(w, m->op->name, (cr_arg[]){ contents, t ? cr_arg_none() : node->args[1], t ? cr_arg_none() : node->args[2] }, t ? 1 : 3, out);
+    }
+    for (int d = 0; d < rank; d++) {
+        CR_TRY(cr_wrap_dim(node->args[1].u.list[d].u.i, rank, &at));
+        back[at] = cr_arg_int(d);
+    }
+    return cr_rewrite_call(w, "aten::permute", (cr_arg[]){ contents, cr_arg_list(back, rank) }, 2, out);
+}
+
+/* An old call's argument in the new graph; lists in the pass's own memory. */
+static cr_status mapped_arg(cr_rewriter *w, functions *f, const cr_arg *from, cr_arg *to) {
+    *to = from->kind == CR_ARG_VALUE ? cr__rewrite_mapped(w, (uint32_t)from->u.i) : *from;
+    to->given = from->given;
+    if (from->kind != CR_ARG_LIST) return CR_OK;
+    cr_arg *items = cr_arena_alloc(&f->arena, (from->n + 1) * sizeof *items);
+    if (!items) return CR_ENOMEM;
+    for (uint32_t i = 0; i < from->n; i++) CR_TRY(mapped_arg(w, f, &from->u.list[i], &items[i]));
+    to->u.list = items;
+    return CR_OK;
+}
+
+/* The parent with `contents` where the view lies. */
+static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg contents, cr_arg *out) {
+    cr_arg parent = cr__rewrite_mapped(w, m->parent), items[CR_MAX_RANK], sizes, more[4] = { { 0 } };
+    const cr_node *node = m->node;
+    for (uint16_t i = 1; i < node->nargs && i < 5; i++) CR_TRY(mapped_arg(w, f, &node->args[i], &more[i - 1]));
+    switch (undo_of(f, m)) {
+    case UNDO_SAME: *out = contents; return CR_OK;
+    case UNDO_RESHAPE:
+        CR_TRY(sizes_of(f, m->parent, items, &sizes));
+        return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ contents, sizes }, 2, out);
+    case UNDO_PERMUTE: return inverse_permute(w, f, m, contents, out);
+    case UNDO_SLICE: return cr_rewrite_call(w, "aten::slice_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2], more[3] }, 6, out);
+    case UNDO_SELECT: return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], more[1] }, 4, out);
+    case UNDO_DIAGONAL: return cr_rewrite_call(w, "aten::diagonal_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2] }, 5, out);
+    case UNDO_UNBIND: return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], cr_arg_int(m->result) }, 4, out);
+    case UNDO_SPLIT: {
+        cr_env *env = cr_graph_env(f->g);
+        int dim;
+        cr_dim start = 0;
+        CR_TRY(cr_wrap_dim(node->args[2].u.i, meta_of(f, m->parent)->rank, &dim));
+        for (uint32_t i = 0; i < m->result; i++) start = cr_dim_add(env, start, meta_of(f, node->first + i)->size[dim]);
+        cr_dim end = cr_dim_add(env, start, meta_of(f, m->value)->size[dim]);
+        return cr_rewrite_call(w, "aten::slice_scatter", (cr_arg[]){ parent, contents, cr_arg_int(dim), cr_arg_int(start), cr_arg_int(end) }, 5, out);
+    }
+    default: return CR_FAIL(CR_EVALUE, "%s cannot be undone", m->op->name);
+    }
+}
+
+/* The view's call again, on what its parent is now. */
+static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_arg *out) {
+    cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
+    for (uint16_t i = 0; i < m->op->schema.nparams; i++) CR_TRY(mapped_arg(w, f, &m->node->args[i], &args[i]));
+    args[0] = cr__rewrite_mapped(w, m->parent);
+    cr_status status = cr_rewrite_op(w, m->op, args, results);
+    if (status && status != CR_ENOMEM && undo_of(f, m) == UNDO_RESHAPE) { /* laid out otherwise than it was: copied */
+        cr_arg items[CR_MAX_RANK], sizes;
+        CR_TRY(sizes_of(f, m->value, items, &sizes));
+        return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ args[0], sizes }, 2, out);
+    }
+    CR_TRY(status);
+    *out = results[0].kind == CR_ARG_LIST ? results[0].u.list[m->result] : results[m->op->schema.nreturns > 1 ? m->result : 0];
+    return CR_OK;
+}
+
+/* The member's memory has these contents now, and all others what follows from it. */
+static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg contents) {
+    family *home = &f->families.at[f->family_of[v] - 1];
+    f->stamp++;
+    for (;;) {
+        member *m = &f->members.at[f->member_of[v] - 1];
+        cr_arg up = contents;
+        if (m->parent != CR_NO_VALUE && m->node) CR_TRY(put_back(w, f, m, contents, &up));
+        cr__rewrite_bind(w, v, contents);
+        m->stamp = f->stamp;
+        if (m->parent == CR_NO_VALUE) break;
+        v = m->parent;
+        contents = up;
+    }
+    for (size_t i = 0; i < home->members.n; i++) {
+        member *m = &f->members.at[home->members.at[i]];
+        cr_arg now = cr__rewrite_mapped(w, m->value);
+        if (m->stamp == f->stamp || now.kind == CR_ARG_NONE) continue; /* known already; not made yet */
+        if (m->node) CR_TRY(take_again(w, f, m, &now));
+        else now = cr__rewrite_mapped(w, m->parent);
+        cr__rewrite_bind(w, m->value, now);
+    }
+    return CR_OK;
+}
+
+/* Contents of `target`'s dtype and sizes. */
+static cr_status fit(cr_rewriter *w, functions *f, uint32_t target, cr_arg *contents) {
+    const cr_meta *want = meta_of(f, target), *have = cr_rewrite_meta(w, contents);
+    cr_arg items[CR_MAX_RANK], sizes;
+    if (have && have->dtype != want->dtype) {
+        const cr_op *op = cr_op_find("aten::_to_copy");
+        cr_arg args[CR_MAX_PARAMS], results[1] = { { 0 } };
+        for (uint16_t i = 0; i < op->schema.nparams; i++) args[i] = op->schema.params[i].fallback, args[i].given = CR_GIVEN_DEFAULT;
+        args[0] = *contents;
+        args[1] = cr_arg_dtype(want->dtype);
+        args[1].given = CR_GIVEN_KEYWORD;
+        CR_TRY(cr_rewrite_op(w, op, args, results));
+        *contents = results[0];
+        have = cr_rewrite_meta(w, contents);
+    }
+    bool same = have && have->rank == want->rank;
+    for (int d = 0; same && d < want->rank; d++) same = have->size[d] == want->size[d];
+    if (same) return CR_OK;
+    CR_TRY(sizes_of(f, target, items, &sizes));
+    return cr_rewrite_call(w, "aten::expand", (cr_arg[]){ *contents, sizes }, 2, contents);
+}
+
+/* ---- calls ---- */
+
+/* What an in-place op writes, as a value. */
+static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args, cr_arg *out) {
+    cr_arg results[16] = { { 0 } };
+    if (cr_op_is(node->op->base, "aten::copy")) { /* a source that is written in place later must be kept as it is now */
+        *out = args[1];
+        bool moves = node->args[1].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[1].u.i) && !is_going(f, (uint32_t)node->args[1].u.i);
+        if (args[1].kind != CR_ARG_VALUE || !cr_rewrite_meta(w, &args[1])) CR_TRY(cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], args[1] }, 2, out));
+        else if (moves) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[1], 1, out));
+        return fit(w, f, (uint32_t)node->args[0].u.i, out);
+    }
+    if (cr_op_is(node->op->base, "aten::zero") || cr_op_is(node->op->base, "aten::fill.Scalar")) {
+        cr_arg value = cr_op_is(node->op->base, "aten::zero") ? cr_arg_int(0) : args[1];
+        if (cr_arg_is_number(&value)) return cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], value }, 2, out);
+    }
+    CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
+    *out = results[0];
+    return fit(w, f, (uint32_t)node->args[0].u.i, out);
+}
+
+static cr_status write_inplace(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
+    uint32_t self = (uint32_t)node->args[0].u.i;
+    if (!is_inplace_view(node->op)) {
+        cr_arg contents;
+        CR_TRY(new_contents(w, f, node, args, &contents));
+        CR_TRY(assign(w, f, self, contents));
+    }
+    for (uint32_t k = 0; k < node->nvalues; k++) {
+        const member *m = &f->members.at[f->member_of[node->first + k] - 1];
+        cr_arg now = cr__rewrite_mapped(w, self);
+        if (m->node) CR_TRY(take_again(w, f, m, &now));
+        CR_TRY(cr_rewrite_result(w, node, k, now));
+    }
+    return CR_OK;
+}
+
+/* Running statistics in, running statistics out. */
+static cr_status write_batch_norm(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
+    cr_arg results[5] = { { 0 } };
+    CR_TRY(cr_rewrite_op(w, cr_op_find("aten::_native_batch_norm_legit_functional"), args, results));
+    for (uint32_t k = 0; k < 3; k++) CR_TRY(cr_rewrite_result(w, node, k, results[k]));
+    for (int i = 0; i < 2; i++) CR_TRY(assign(w, f, (uint32_t)node->args[3 + i].u.i, results[3 + i]));
+    for (uint32_t k = 3; k < node->nvalues; k++) CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[k].u.i)));
+    return CR_OK;
+}
+
+/* Views of what goes are taken by their functional ops, so that they may become copies. */
+static cr_status take_views(cr_rewriter *w, functions *f, const cr_node *node, bool *done) {
+    for (uint32_t k = 0; k < node->nvalues; k++) {
+        uint32_t v = node->first + k;
+        const member *m = f->member_of[v] ? &f->members.at[f->member_of[v] - 1] : NULL;
+        if (!m || !m->node || !is_going(f, v) || node->nvalues != 1) return CR_OK;
+        cr_arg now;
+        CR_TRY(take_again(w, f, m, &now));
+        *done = true;
+        CR_TRY(cr_rewrite_result(w, node, k, now));
+    }
+    return CR_OK;
+}
+
+static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    functions *f = cr_rewrite_user(w);
+    bool writes = false, going = true;
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        if (!node->op->schema.params[i].writes) continue;
+        writes = true;
+        going = going && node->args[i].kind == CR_ARG_VALUE && is_going(f, (uint32_t)node->args[i].u.i);
+    }
+    if (!writes) return take_views(w, f, node, done);
+    if (!going) return CR_OK;
+    *done = true;
+    return is_batch_norm(node->op) ? write_batch_norm(w, f, node, args) : write_inplace(w, f, node, args);
+}
+
+/* The new values of placeholders that were written. */
+static cr_status finish(cr_rewriter *w, cr_arg *more, size_t *n) {
+    functions *f = cr_rewrite_user(w);
+    cr_pass_run *run = cr__rewrite_run(w);
+    uint32_t index = 0;
+    if (!run || !run->mutated) return CR_OK;
+    run->nmutated = 0;
+    for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) {
+        const cr_node *node = cr_graph_node(f->g, id);
+        if (node->kind != CR_NODE_PLACEHOLDER) continue;
+        if (is_going(f, node->first)) {
+            more[(*n)++] = cr__rewrite_mapped(w, node->first);
+            run->mutated[run->nmutated++] = index;
+        }
+        index++;
+    }
+    return CR_OK;
+}
+
+/* ---- the pass ---- */
+
+static cr_status prepare(functions *f, bool inputs_too) {
+    uint32_t n = cr_graph_value_count(f->g);
+    f->member_of = cr_arena_calloc(&f->arena, n + 1, sizeof *f->member_of);
+    f->family_of = cr_arena_calloc(&f->arena, n + 1, sizeof *f->family_of);
+    if (!f->member_of || !f->family_of) return CR_ENOMEM;
+    CR_TRY(find_families(f));
+    for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) CR_TRY(find_members(f, cr_graph_node(f->g, id)));
+    for (size_t i = 0; i < f->families.n; i++) f->families.at[i].stays |= f->families.at[i].is_input && !inputs_too;
+    while (judge(f)) {}
+    return CR_OK;
+}
+
+static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_too, cr_graph **out);
+static cr_status body(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return functionalize(run, g, false, out); }
+
+static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_too, cr_graph **out) {
+    functions f = { .g = g };
+    cr_arena_init(&f.arena);
+    cr_status status = prepare(&f, inputs_too);
+    if (!status) status = cr__rewrite_walk(run, g, &(cr__walk){ .rule = rule, .user = &f, .all = true, .body = body, .finish = inputs_too ? finish : NULL }, out);
+    for (size_t i = 0; i < f.families.n; i++) cr_vec_dispose(&f.families.at[i].members);
+    cr_vec_dispose(&f.families);
+    cr_vec_dispose(&f.members);
+    cr_arena_dispose(&f.arena);
+    return status;
+}
+
+cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return functionalize(run, g, run->mutated, out); }
