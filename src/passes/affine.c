@@ -117,22 +117,18 @@ static const char *constant_name(const affine *a, const cr_arg *arg, const char 
     return arg->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)arg->u.i)->node)->target : otherwise;
 }
 
-/* The product again, with weights that do what came after it. */
-static cr_status rewrite_product(affine *a, const cr_node *node) {
+/* The product again, with weights that do what came after it. Whether it has a bias does not depend on numbers. */
+static cr_status rewrite_product(affine *a, const cr_node *node, bool scales, bool shifts) {
     cr_arg args[CR_MAX_PARAMS], results[4] = { { 0 } };
     cr_tensor *weight = NULL, *bias = NULL;
-    bool scales = false;
     cr_status status = CR_OK;
     for (uint16_t i = 0; i < a->product->nargs; i++) args[i] = a->product->args[i];
-    for (int64_t c = 0; c < a->channels; c++) scales |= a->scale[c] != 1;
     const cr_op *op = a->product->op;
     if (scales) {
         CR_TRY_OUT(scaled_weight(a, &weight));
         CR_TRY_OUT(cr_rewrite_add_constant(a->w, constant_name(a, &args[1], "weight"), weight, &args[1]));
     }
-    bool shifts = a->bias;
-    for (int64_t c = 0; c < a->channels; c++) shifts |= a->shift[c] != 0;
-    if (shifts) {
+    if (shifts || a->bias) {
         CR_TRY_OUT(shifted_bias(a, &bias));
         CR_TRY_OUT(cr_rewrite_add_constant(a->w, constant_name(a, &args[2], "bias"), bias, &args[2]));
     }
@@ -165,7 +161,7 @@ static cr_status batch_norm(affine *a, const cr_node *node, const cr_arg *args, 
     }
     if (!all_finite(a)) return CR_OK;
     *done = true;
-    return rewrite_product(a, node);
+    return rewrite_product(a, node, true, true);
 }
 
 /* A number, or a constant that differs between channels only, as one number per channel. */
@@ -203,7 +199,7 @@ static cr_status scale_or_shift(affine *a, const cr_node *node, const cr_arg *ar
         CR_TRY(make_room(a));
         if (!read_channels(a, &args[1 - i], meta->rank, linear ? meta->rank - 1 : 1, scale ? a->scale : a->shift) || !all_finite(a)) continue;
         *done = true;
-        CR_TRY(rewrite_product(a, node));
+        CR_TRY(rewrite_product(a, node, scale, !scale));
     }
     return CR_OK;
 }
