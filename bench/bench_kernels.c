@@ -18,9 +18,10 @@ static const char *only;
 static char message[128];
 static rt_ctx ctx;
 
+/* One thread is judged by its own time, so that what else runs on the machine counts less. */
 static double seconds(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

@@ -96,8 +96,7 @@ void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *resi
     bool cheap = job->act < CONV_ACT_COUNT;
     if (residual || (cheap && job->act != CONV_NONE)) job->isa->finish(y, y_row, residual, residual_row, rows, cols, cheap ? job->act : CONV_NONE);
     if (cheap) return;
-    rt_act_fn *act = rt__post_get()->act[job->act - CONV_ACT_COUNT];
-    for (int64_t i = 0; i < rows; i++) act(y + i * y_row, NULL, cols);
+    rt__post_get()->act[job->act - CONV_ACT_COUNT](y, y_row, rows, NULL, cols);
 }
 
 /* x, packed, bias, residual, out_channels, kernel, stride, padding, dilation, groups, act */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { WIDTH = RT_PANEL_BYTES / 4, MOST_ROWS = 8, MOST_PANELS = 3, LEAST_WORK = 64 * 1024, LEAST_ROWS = 32,
-       A_BLOCK_BYTES = 1024 * 1024, UNITS_PER_THREAD = 4 };
+       A_BLOCK_BYTES = 8 * 1024 * 1024, UNITS_PER_THREAD = 4 };
 
 typedef struct job {
     const rt_gemm_args *g;

@@ -35,12 +35,8 @@ int rt_act_find(const char *name) {
 void rt_post_run(const rt_post *p, float *tile, int64_t tile_row, int64_t i, int64_t rows, int64_t j, int64_t cols) {
     const rt_post_isa *isa = rt__post_get();
     const float *bias = p->bias ? p->bias + j : NULL;
-    rt_act_fn *act = bias || p->act ? isa->act[p->act] : NULL;
-    for (int64_t r = 0; r < rows; r++) {
-        float *y = tile + r * tile_row;
-        if (act) act(y, bias, cols);
-        if (p->scale || p->residual)
-            isa->blend(y, p->scale ? p->scale + (i + r) * p->scale_row + j : NULL,
-                       p->residual ? p->residual + (i + r) * p->residual_row + j : NULL, cols);
-    }
+    if (bias || p->act) isa->act[p->act](tile, tile_row, rows, bias, cols);
+    for (int64_t r = 0; r < rows && (p->scale || p->residual); r++)
+        isa->blend(tile + r * tile_row, p->scale ? p->scale + (i + r) * p->scale_row + j : NULL,
+                   p->residual ? p->residual + (i + r) * p->residual_row + j : NULL, cols);
 }

@@ -44,8 +44,8 @@ static inline bool rt_post_is_empty(const rt_post *p) { return !p->bias && !p->a
 void rt_post_run(const rt_post *p, float *tile, int64_t tile_row, int64_t i, int64_t rows, int64_t j, int64_t cols);
 
 /* ---- for rt_post.c: one table per instruction set ---- */
-/* y[j] = act(y[j] + bias[j]); bias may be NULL. */
-typedef void rt_act_fn(float *y, const float *bias, int64_t n);
+/* y = act(y + bias) for `rows` rows of n elements, `row` apart; bias may be NULL. */
+typedef void rt_act_fn(float *y, int64_t row, int64_t rows, const float *bias, int64_t n);
 /* y[j] = y[j] * scale[j] + residual[j]; either may be NULL. */
 typedef void rt_blend_fn(float *y, const float *scale, const float *residual, int64_t n);
 /* The gates of recurrent cells (k_rnn.c), n units of one sequence. x and z: what the input and the state before give for

@@ -16,16 +16,19 @@ static inline float rt__clamp6(float x) {
 }
 
 #define X(name, ...)                                                                                                   \
-    static void act_##name(float *y, const float *bias, int64_t n) {                                                   \
-        if (bias) {                                                                                                    \
-            INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                              \
-                const float a = y[i] + bias[i];                                                                        \
-                y[i] = (__VA_ARGS__);                                                                                  \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                              \
-                const float a = y[i];                                                                                  \
-                y[i] = (__VA_ARGS__);                                                                                  \
+    static void act_##name(float *tile, int64_t row, int64_t rows, const float *bias, int64_t n) {                     \
+        for (int64_t r = 0; r < rows; r++) {                                                                           \
+            float *y = tile + r * row;                                                                                 \
+            if (bias) {                                                                                                \
+                INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                          \
+                    const float a = y[i] + bias[i];                                                                    \
+                    y[i] = (__VA_ARGS__);                                                                              \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                          \
+                    const float a = y[i];                                                                              \
+                    y[i] = (__VA_ARGS__);                                                                              \
+                }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
