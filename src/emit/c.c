@@ -33,6 +33,7 @@ typedef struct writer {
     int methods;
     CR_VEC(const rt_program *) programs;
     CR_VEC(const rt_method *) printed; /* their number is their name */
+    char (*kernels)[CR_ROW_NAME];      /* names of row kernels */
 } writer;
 
 /* ---- block programs ---- */
@@ -156,11 +157,35 @@ static extents measure(const rt_method *m) {
 
 static cr_status print_method(writer *w, const rt_method *m, const char *info);
 
+static void print_rows(writer *w, int id, int step, const rt_rows *r) {
+    cr_str_addf(w->out, "static const rt_rows m%d_rows%d = { { ROWS(%s) }, %d, %d, %d, %d, %d, %d, %d };\n", id, step, w->kernels[r->kernel], r->nports, r->naxes, r->nrow,
+                r->column, r->reduces, r->cost, r->scratch);
+}
+
+/* Kernels are declared once, however many steps call them. ROWS(name): its forms, by instruction set. */
+static void declare_rows(writer *w, size_t n, const cr_target *target, bool apart) {
+    static const struct { const char *isa, *at; } levels[] = { { "portable", "RT_ISA_PORTABLE" }, { "avx2", "RT_ISA_AVX2" }, { "avx512", "RT_ISA_AVX512" } };
+    if (!n) return;
+    cr_str_add(w->out, "#define ROWS(name)");
+    for (size_t k = 0; k < CR_COUNT(levels); k++) {
+        bool has = !apart && !k;
+        for (int i = 0; i < target->nisas && apart; i++) has |= !strcmp(target->isas[i]->name, levels[k].isa);
+        if (has) cr_str_addf(w->out, " [%s] = name##_%s,", levels[k].at, levels[k].isa);
+    }
+    cr_str_add(w->out, "\n");
+    for (size_t i = 0; i < n; i++) {
+        bool known = false;
+        for (size_t j = 0; j < i; j++) known |= !strcmp(w->kernels[i], w->kernels[j]);
+        if (!known) cr_str_addf(w->out, "extern rt_rows_fn %s_portable, %s_avx2, %s_avx512;\n", w->kernels[i], w->kernels[i], w->kernels[i]);
+    }
+}
+
 /* What a step's union holds, printed before the steps themselves. */
 static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *ids) {
     for (int32_t i = 0; i < m->nsteps; i++) {
         const rt_step *s = &m->steps[i];
         if (s->kind == RT_STEP_BLOCK) CR_TRY(program_id(w, s->u.program, &ids[i]));
+        else if (s->kind == RT_STEP_ROWS) print_rows(w, id, i, s->u.rows);
         else if (s->kind == RT_STEP_NUMBERS) print_numbers(w->out, id, "numbers", i, s->u.numbers, s->nargs);
         else if (s->kind >= RT_STEP_COND)
             cr_str_addf(w->out, "static const rt_method *const m%d_bodies%d[] = { &m%d, &m%d };\n", id, i, method_id(w, s->u.bodies[0]), method_id(w, s->u.bodies[s->kind == RT_STEP_SCAN ? 0 : 1]));
@@ -169,7 +194,7 @@ static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *id
 }
 
 static cr_status print_steps(writer *w, const rt_method *m, int id, const int *ids) {
-    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "COND", "WHILE", "SCAN" };
+    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "ROWS", "COND", "WHILE", "SCAN" };
     cr_str *out = w->out;
     cr_str_addf(out, "static const rt_step m%d_steps[] = {\n", id);
     for (int32_t i = 0; i < m->nsteps; i++) {
@@ -180,6 +205,7 @@ static cr_status print_steps(writer *w, const rt_method *m, int id, const int *i
             if (!name) return CR_FAIL(CR_EUNSUPPORTED, "a kernel of this model is not in runtime/kernels.h (%s)", m->origins[s->origin]);
             cr_str_addf(out, ".kernel = %s", name);
         } else if (s->kind == RT_STEP_BLOCK) cr_str_addf(out, ".program = &p%d", ids[i]);
+        else if (s->kind == RT_STEP_ROWS) cr_str_addf(out, ".rows = &m%d_rows%d", id, i);
         else if (s->kind == RT_STEP_NUMBERS) cr_str_addf(out, ".numbers = m%d_numbers%d", id, i);
         else if (s->kind >= RT_STEP_COND) cr_str_addf(out, ".bodies = m%d_bodies%d", id, i);
         else cr_str_add(out, "0");
@@ -328,10 +354,11 @@ static void print_state(cr_str *out, const cresset_api *api, const rt_model *mod
     cr_str_add(out, model->nstates ? "};\n" : "  {0} };\n");
 }
 
-static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target) {
+static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target, bool apart) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
     cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. */\n#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n\n");
+    declare_rows(w, l->kernels.n, target, apart);
     print_infos(out, api);
     for (int i = 0; i < l->model.nmethods; i++) {
         char info[32];
@@ -356,9 +383,22 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     return cr_str_status(out);
 }
 
-cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out) {
+cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out, cr_str *kernels) {
     writer w = { .out = out };
-    cr_status status = print_model(&w, l, options, target);
+    cr_str functions;
+    cr_str_init(&functions);
+    w.kernels = cr_calloc(l->kernels.n + 1, sizeof *w.kernels);
+    cr_status status = w.kernels ? cr__emit_rows(l, &functions, w.kernels) : CR_ENOMEM;
+    if (!status) status = print_model(&w, l, options, target, kernels);
+    if (!status && l->kernels.n) {
+        cr_str *to = kernels ? kernels : out;
+        if (!kernels) cr_str_add(to, "\n#define CR_ROWS(name) name##_portable\n");
+        cr_str_add(to, "/* Row kernels: loops over vectors, see runtime/rt_rows_vector.h. */\n#include \"runtime/rt_rows_vector.h\"\n");
+        cr_str_addn(to, cr_str_get(&functions), functions.n);
+        status = cr_str_status(to);
+    }
+    cr_str_dispose(&functions);
+    cr_free(w.kernels);
     cr_vec_dispose(&w.programs);
     cr_vec_dispose(&w.printed);
     return status;

@@ -11,7 +11,7 @@ static cr_status write_source(const cr_lowered *l, const char *path, const cr_em
     cr_str text;
     CR_TRY(cr_target_parse(o->target, &target));
     cr_str_init(&text);
-    cr_status status = cr_emit_c(l, o, &target, &text);
+    cr_status status = cr_emit_c(l, o, &target, &text, NULL);
     if (!status) status = cr_file_write_atomic(path, cr_str_get(&text), text.n);
     cr_str_dispose(&text);
     return status;

@@ -44,8 +44,10 @@ CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_e
 /* The last of these alone. */
 CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
-/* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). */
-CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out);
+/* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). Row kernels go to
+ * `kernels`, a unit that is compiled once for each instruction set of the target with -DCR_ROWS(name)=name_ISA; empty when there
+ * are none. NULL: they follow the tables, for whatever the file is compiled for. */
+CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out, cr_str *kernels);
 
 /* ---- toolchain ---- */
 typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;
@@ -62,6 +64,9 @@ CR_NODISCARD cr_status cr_toolchain_run(const char *const *argv);
 CR_NODISCARD cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n);
 
 /* ---- internal to src/emit ---- */
+/* The functions of all row kernels, equal ones once. names: one per kernel of l. */
+enum { CR_ROW_NAME = 64 };
+CR_NODISCARD cr_status cr__emit_rows(const cr_lowered *l, cr_str *out, char (*names)[CR_ROW_NAME]);
 /* A C string literal of any bytes. */
 void cr__c_string(cr_str *out, const char *text, size_t n);
 /* FOLDER/NAME; caller frees. */

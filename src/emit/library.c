@@ -8,16 +8,21 @@
 #include "emit/elf.h"
 #include "emit/emit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Part of every key: raise it when the same text would become another library. */
 static const char version[] = "1";
 
+/* What the compiler is given. */
+typedef struct source { cr_str tables, kernels; const cr_target *target; } source;
 typedef struct skeleton { uint8_t *bytes; size_t size; } skeleton;
 
 /* ---- compiling ---- */
 
 static const char *const compile_flags[] = { "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-w" };
+/* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
+static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math" };
 static const char *const link_flags[] = {
     "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-lm", "-lpthread",
 };
@@ -31,29 +36,64 @@ static cr_status add_words(words *w, const char *const *at, size_t n) {
     return CR_OK;
 }
 
-static cr_status compile_object(const cr_toolchain *t, const char *source, const char *object) {
-    words w = { 0 };
-    const char *const rest[] = { "-I", t->include, "-c", source, "-o", object, NULL };
-    cr_status status = cr_vec_push(&w, t->cc);
-    if (!status) status = add_words(&w, compile_flags, CR_COUNT(compile_flags));
-    if (!status) status = add_words(&w, rest, CR_COUNT(rest));
-    if (!status) status = cr_toolchain_run(w.at);
-    cr_vec_dispose(&w);
+/* What compiles one object; `isa`: row kernels for that instruction set, whose name is part of theirs. */
+static cr_status compile_words(const cr_toolchain *t, const char *text, const cr_isa *isa, const char *object, cr_str *suffix, words *w) {
+    const char *const rest[] = { "-I", t->include, "-c", text, "-o", object };
+    CR_TRY(cr_vec_push(w, t->cc));
+    CR_TRY(add_words(w, compile_flags, CR_COUNT(compile_flags)));
+    if (isa) {
+        cr_str_addf(suffix, "-DCR_ROWS(name)=name##_%s", isa->name);
+        CR_TRY(cr_str_status(suffix));
+        CR_TRY(add_words(w, kernel_flags, CR_COUNT(kernel_flags)));
+        for (int i = 0; isa->flags[i]; i++) CR_TRY(cr_vec_push(w, isa->flags[i]));
+        CR_TRY(cr_vec_push(w, cr_str_get(suffix)));
+    }
+    CR_TRY(add_words(w, rest, CR_COUNT(rest)));
+    return cr_vec_push(w, NULL);
+}
+
+enum { MAX_OBJECTS = 5 };
+/* The tables, and the kernels once for each instruction set: as many compilers at once as there are processors. */
+static cr_status compile_objects(const cr_toolchain *t, const source *s, cr_workshop *shop, const char **objects, int *n) {
+    const char *tables = NULL, *kernels = NULL;
+    words w[MAX_OBJECTS] = { { 0 } };
+    cr_str suffix[MAX_OBJECTS];
+    const char *const *argvs[MAX_OBJECTS];
+    cr_status status = CR_OK;
+    for (int i = 0; i < MAX_OBJECTS; i++) cr_str_init(&suffix[i]);
+    *n = s->kernels.n ? 1 + s->target->nisas : 1;
+    CR_TRY_OUT(cr__workshop_write(shop, "model.c", cr_str_get(&s->tables), s->tables.n, &tables));
+    if (s->kernels.n) CR_TRY_OUT(cr__workshop_write(shop, "kernels.c", cr_str_get(&s->kernels), s->kernels.n, &kernels));
+    for (int i = 0; i < *n; i++) { /* the widest first: it takes longest */
+        const cr_isa *isa = i < *n - 1 ? s->target->isas[*n - 2 - i] : NULL;
+        char name[32];
+        snprintf(name, sizeof name, "%s.o", isa ? isa->name : "model");
+        CR_TRY_OUT(cr__workshop_file(shop, name, &objects[i]));
+        CR_TRY_OUT(compile_words(t, isa ? kernels : tables, isa, objects[i], &suffix[i], &w[i]));
+        argvs[i] = w[i].at;
+    }
+    CR_TRY_OUT(cr_toolchain_run_all(argvs, (size_t)*n));
+out:
+    for (int i = 0; i < MAX_OBJECTS; i++) {
+        cr_vec_dispose(&w[i]);
+        cr_str_dispose(&suffix[i]);
+    }
     return status;
 }
 
 /* `weights`: the assembler's text that holds them, or NULL: their section gets a segment to be grown. */
-static cr_status link_library(const cr_toolchain *t, const char *object, const char *weights, const char *script, const char *library) {
+static cr_status link_library(const cr_toolchain *t, const char *const *objects, int n, const char *weights, const char *script, const char *library) {
     words w = { 0 };
     cr_str place, versions;
     cr_str_init(&place);
     cr_str_init(&versions);
     cr_str_addf(&place, "-Wl,--section-start=.cresset.weights=0x%x", CR_ELF_WEIGHTS_AT);
     cr_str_addf(&versions, "-Wl,--version-script=%s", script);
-    const char *const rest[] = { "-o", library, object, t->archive, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
+    const char *const rest[] = { "-o", library, t->archive, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
     cr_status status = cr_str_status(&place);
     if (!status) status = cr_str_status(&versions);
     if (!status) status = cr_vec_push(&w, t->cc);
+    if (!status) status = add_words(&w, objects, (size_t)n);
     if (!status) status = add_words(&w, rest, CR_COUNT(rest));
     if (!status) status = add_words(&w, link_flags, CR_COUNT(link_flags));
     if (!status) status = cr_vec_push(&w, NULL);
@@ -64,36 +104,48 @@ static cr_status link_library(const cr_toolchain *t, const char *object, const c
     return status;
 }
 
-static cr_status build(const cr_toolchain *t, const cr_str *text, const char *assembly, cr_workshop *shop, const char **library) {
-    const char *source = NULL, *object = NULL, *script = NULL;
-    CR_TRY(cr__workshop_write(shop, "model.c", cr_str_get(text), text->n, &source));
+static cr_status build(const cr_toolchain *t, const source *s, const char *assembly, cr_workshop *shop, const char **library) {
+    const char *script = NULL, *objects[MAX_OBJECTS];
+    int n = 0;
     CR_TRY(cr__workshop_write(shop, "exports", exports, sizeof exports - 1, &script));
-    CR_TRY(cr__workshop_file(shop, "model.o", &object));
     CR_TRY(cr__workshop_file(shop, "model.so", library));
-    CR_TRY(compile_object(t, source, object));
-    return link_library(t, object, assembly, script, *library);
+    CR_TRY(compile_objects(t, s, shop, objects, &n));
+    return link_library(t, objects, n, assembly, script, *library);
 }
 
-static void skeleton_key(cr_key *key, const cr_toolchain *t, const cr_target *target, const cr_str *text) {
+/* The words that row kernels are written in are part of what they say. */
+static cr_status add_words_of_kernels(cr_key *key, const cr_toolchain *t) {
+    char *path = NULL;
+    CR_TRY(cr__path_in(t->include, "runtime/rt_rows_vector.h", &path));
+    cr_key_file(key, path);
+    cr_free(path);
+    return CR_OK;
+}
+
+static cr_status skeleton_key(cr_key *key, const cr_toolchain *t, const source *s) {
     cr_key_init(key);
     cr_key_text(key, version);
-    cr_key_text(key, target->name);
+    cr_key_text(key, s->target->name);
     for (size_t i = 0; i < CR_COUNT(compile_flags); i++) cr_key_text(key, compile_flags[i]);
+    for (size_t i = 0; i < CR_COUNT(kernel_flags); i++) cr_key_text(key, kernel_flags[i]);
     for (size_t i = 0; i < CR_COUNT(link_flags); i++) cr_key_text(key, link_flags[i]);
     cr_key_file(key, t->cc);
     cr_key_file(key, t->archive);
-    cr_key_add(key, cr_str_get(text), text->n);
+    cr_key_add(key, cr_str_get(&s->tables), s->tables.n);
+    cr_key_add(key, cr_str_get(&s->kernels), s->kernels.n);
+    if (s->kernels.n) CR_TRY(add_words_of_kernels(key, t));
     cr_key_end(key);
+    return CR_OK;
 }
 
-static cr_status make_skeleton(const cr_toolchain *t, const cr_target *target, const cr_str *text, skeleton *out) {
+static cr_status make_skeleton(const cr_toolchain *t, const source *s, skeleton *out) {
     cr_key key;
     cr_workshop shop;
     const char *library = NULL;
-    skeleton_key(&key, t, target, text);
+    CR_TRY(skeleton_key(&key, t, s));
     if (cr_cache_get(&key, &out->bytes, &out->size)) return CR_OK;
     CR_TRY(cr__workshop_open(&shop));
-    cr_status status = build(t, text, NULL, &shop, &library);
+    cr_status status = build(t, s, NULL, &shop, &library);
     if (!status) status = cr_file_read(library, (char **)&out->bytes, &out->size);
     cr__workshop_close(&shop);
     if (!status) cr_cache_put(&key, out->bytes, out->size);
@@ -134,20 +186,21 @@ static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head
     return status;
 }
 
-static cr_status print_text(const cr_lowered *l, const cr_emit_options *o, const cr_target *target, cr_str *out) {
-    CR_TRY(cr_emit_c(l, o, target, out));
+static cr_status print_text(const cr_lowered *l, const cr_emit_options *o, source *s) {
+    cr_str *out = &s->tables;
+    CR_TRY(cr_emit_c(l, o, s->target, out, &s->kernels));
     cr_str_add(out, "__attribute__((weak, visibility(\"hidden\"), section(\".cresset.weights\"), aligned(64))) const uint8_t cresset_weights[64] = \"filled in later\";\n");
     return cr_str_status(out);
 }
 
 /* Links once more, with the weights in place of the 64 bytes (which the tables declare weak). */
-static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, const cr_weights_head *head, cr_file_writer *w) {
+static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const source *s, const cr_weights_head *head, cr_file_writer *w) {
     cr_workshop shop;
     const char *assembly = NULL, *library = NULL;
     cr_mapping file = { 0 };
     CR_TRY(cr__workshop_open(&shop));
     cr_status status = write_assembly(l, head, &shop, &assembly);
-    if (!status) status = build(t, text, assembly, &shop, &library);
+    if (!status) status = build(t, s, assembly, &shop, &library);
     if (!status) status = cr_mapping_open(&file, library);
     if (!status) status = cr_file_writer_write(w, file.data, file.size);
     cr_mapping_close(&file);
@@ -161,7 +214,7 @@ static bool grows(const skeleton *s, cr_elf_spot *spot) {
     return !(linked && *linked == '1') && cr_elf_find(s->bytes, s->size, spot);
 }
 
-static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, skeleton *s, bool inside, const cr_weights_head *head, cr_file_writer *w) {
+static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s, bool inside, const cr_weights_head *head, cr_file_writer *w) {
     cr_elf_spot spot;
     if (inside && grows(s, &spot)) return write_grown(l, s, &spot, head, w);
     if (inside) return write_linked(l, t, text, head, w);
@@ -172,7 +225,7 @@ static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const
 }
 
 /* Both files are complete before either has its name; the weights go first: a library that is there finds them. */
-static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const cr_str *text, skeleton *s, const char *path, cr_weights_place place) {
+static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s, const char *path, cr_weights_place place) {
     cr_weights_head head;
     cr_file_writer *library = NULL, *weights = NULL;
     bool some = l->model.weight_bytes, apart = some && place == CR_WEIGHTS_BESIDE;
@@ -195,15 +248,17 @@ cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_o
     cr_target target;
     cr_toolchain tools;
     skeleton s = { 0 };
-    cr_str text;
+    source text = { .target = &target };
     CR_TRY(cr_target_parse(o->target, &target));
     CR_TRY(cr_toolchain_open(o->cc, &target, &tools));
-    cr_str_init(&text);
-    cr_status status = print_text(l, o, &target, &text);
-    if (!status) status = make_skeleton(&tools, &target, &text, &s);
+    cr_str_init(&text.tables);
+    cr_str_init(&text.kernels);
+    cr_status status = print_text(l, o, &text);
+    if (!status) status = make_skeleton(&tools, &text, &s);
     if (!status) status = write_files(l, &tools, &text, &s, path, o->weights);
     cr_free(s.bytes);
-    cr_str_dispose(&text);
+    cr_str_dispose(&text.tables);
+    cr_str_dispose(&text.kernels);
     cr_toolchain_close(&tools);
     return status;
 }

@@ -613,6 +613,17 @@ static cr_status expand_marked(cr_emitter *e, const cr_op *op, const cr_arg *giv
     return status;
 }
 
+/* ---- a group that native code runs as one kernel: rows(body, operands) ---- */
+
+static cr_status expand_rows(cr_emitter *e, const cr_op *op, const cr_arg *given, cr_arg *results) {
+    args inputs = { 0 };
+    (void)e;
+    cr_status status = args_add(&inputs, &given[1]);
+    if (!status) status = run_one(op, given, 0, &inputs, true, results);
+    cr_vec_dispose(&inputs);
+    return status;
+}
+
 /* ---- calls of ops that have no row: a graph can hold them, nobody can run them ---- */
 
 static cr_status expand_opaque(cr_emitter *e, const cr_op *op, const cr_arg *given, cr_arg *results) {
@@ -622,6 +633,7 @@ static cr_status expand_opaque(cr_emitter *e, const cr_op *op, const cr_arg *giv
 
 static const cr_row region_rows[] = {
     { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...", .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT, .decomp_fn = expand_opaque },
+    { .schema = "cresset::rows(Graph body, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_rows },
     { .schema = "higher_order::cond(Any pred, Graph true_fn, Graph false_fn, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_cond },
     { .schema = "higher_order::while_loop(Graph cond_fn, Graph body_fn, Any[] carried_inputs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_while },
     { .schema = "higher_order::map_impl(Graph f, Any[] xs, Any[] pos_args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_map },

@@ -82,6 +82,10 @@ cr_status cr__lower_nodes(cr__method *m);
 /* The body of a region as a method of its own; `symbols`: outer numbers it needs, passed after its operands. */
 typedef CR_VEC(cr_sym) cr__symbols;
 cr_status cr__lower_body(cr__method *outer, cr_graph *body, const cr__symbols *symbols, rt_method **out);
+/* Numbers of the outer graph that the body's sizes mention. */
+cr_status cr__outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *all);
+/* The window of a tensor value; made when first asked for. */
+cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out);
 /* Binds the sizes of input `index`, whose meta is given, to symbols. */
 cr_status cr__bind_sizes(cr__method *m, int32_t index, const cr_meta *meta);
 /* Everything else about the inputs' sizes, once all are bound: constants and expressions. values: one per input. */

@@ -4,7 +4,7 @@
  * step: its expression is computed where it is needed), an assertion, or a region. What the interpreter decides per call
  * (in place or through a temporary, copy first, count first) is decided here once, by the same rules. */
 #include "export/source.h"
-#include "lower/build.h"
+#include "lower/rows.h"
 #include "ops/rules.h"
 #include "ops/scalar.h"
 
@@ -400,8 +400,7 @@ static cr_status collect_symbols(cr__method *m, cr__symbols *all, cr_sym e) {
     return CR_OK;
 }
 
-/* Numbers of the outer graph that the body's sizes mention. */
-static cr_status outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *all) {
+cr_status cr__outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *all) {
     for (uint32_t v = 0; v < cr_graph_value_count(body); v++) {
         const cr_value *x = cr_graph_value(body, v);
         if (x->node == CR_NO_NODE) continue;
@@ -472,6 +471,7 @@ static cr_status region_operands(cr__method *m, const cr_node *node, const regio
 
 static cr_status lower_region(cr__method *m, const cr_node *node) {
     const region *r = NULL;
+    if (!strcmp(node->op->name, "cresset::rows")) return cr__lower_rows(m, node);
     for (size_t i = 0; i < CR_COUNT(regions); i++)
         if (!strcmp(regions[i].name, node->op->schema.name)) r = &regions[i];
     if (!r) return CR_FAIL(CR_EUNSUPPORTED, "%s has no native form yet", node->op->name);
@@ -481,7 +481,7 @@ static cr_status lower_region(cr__method *m, const cr_node *node) {
     cr__symbols symbols = { 0 };
     operand_refs refs = { 0 };
     cr_status status = CR_OK;
-    for (int k = 0; k < r->ngraphs; k++) CR_TRY_OUT(outer_symbols(m, node->args[r->graphs + k].u.graph, &symbols));
+    for (int k = 0; k < r->ngraphs; k++) CR_TRY_OUT(cr__outer_symbols(m, node->args[r->graphs + k].u.graph, &symbols));
     CR_TRY_OUT(region_operands(m, node, r, &symbols, &refs));
     for (int k = 0; k < r->ngraphs; k++) {
         rt_method *body = NULL;

@@ -27,6 +27,7 @@ typedef struct cr_lowered {
     size_t nprograms;
     CR_VEC(cr_tensor *) made;  /* constants that lowering made; owned */
     CR_VEC(cr_graph *) graphs; /* after all passes: they own the constants that passes made */
+    CR_VEC(struct cr_row_kernel *) kernels; /* loops of RT_STEP_ROWS steps (lower/rows.h), in the arena */
 } cr_lowered;
 
 /* after: who watches the passes (cr_pass_run); NULL: nobody. names: of the methods, one per program; NULL: the programs' own. */

@@ -501,6 +501,7 @@ void cr_lowered_release(cr_lowered *l) {
     for (size_t i = 0; i < l->graphs.n; i++) cr_graph_release(l->graphs.at[i]);
     cr_vec_dispose(&l->graphs);
     cr_vec_dispose(&l->made);
+    cr_vec_dispose(&l->kernels);
     cr_arena_dispose(&l->arena);
     cr_free(l);
 }

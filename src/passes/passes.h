@@ -76,6 +76,8 @@ CR_NODISCARD cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g
 CR_NODISCARD cr_status cr_pass_recurrent(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Products with constant weights become cresset::linear_packed, with what follows them (bias, activation, factor, addend) inside. */
 CR_NODISCARD cr_status cr_pass_pack_products(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+/* Pointwise chains, sums, norms and softmax that share their loops become regions, cresset::rows(body, operands): one kernel each. */
+CR_NODISCARD cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
  * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place and out forms of a composite op
  * become its functional form and a copy_. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED

@@ -27,6 +27,7 @@ static const cr_pass passes[] = {
     { 'x', "dce", cr_pass_dce },
     { 'v', "pack_conv", cr_pass_pack_conv },
     { 'l', "channels_last", cr_pass_channels_last },
+    { 'u', "fuse", cr_pass_fuse },
 };
 
 const cr_pass *cr_pass_at(size_t i) { return i < CR_COUNT(passes) ? &passes[i] : NULL; }

@@ -448,6 +448,36 @@ static int run_scan(frame *f, const rt_step *s) {
     return code;
 }
 
+/* A region that has not been emitted: its body as steps. */
+static int run_rows_body(frame *f, const rt_rows *rows) {
+    cresset_value in[RT_ROWS_PORTS], out[RT_ROWS_PORTS];
+    rt_view views[RT_ROWS_PORTS];
+    for (int32_t i = 0; i < rows->noperands; i++) in[i] = operand_value(f, &f->m->args[rows->operands + i], &views[i]);
+    for (int32_t i = 0; i < rows->nresults; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
+    int code = run_body(f, rows->body, in, rows->noperands, out, rows->nresults);
+    if (code) return code;
+    for (int32_t i = 0; i < rows->nresults; i++) {
+        rt_operand_ref to = { .kind = RT_A_WINDOW, .at = f->m->lists[rows->results + i] };
+        if (!code) code = take_result(f, &to, &out[i]);
+        rt_value_release(f->ctx, &out[i]);
+    }
+    return code;
+}
+
+static int run_rows(frame *f, const rt_step *s) {
+    const rt_rows *rows = s->u.rows;
+    rt_view port[RT_ROWS_PORTS];
+    int n = 0;
+    for (int i = 0; i < s->nout; i++) {
+        int code = need(f, f->m->lists[s->outs + i]);
+        if (code) return code;
+    }
+    if (rows->body) return run_rows_body(f, rows);
+    for (int i = 0; i < s->nargs; i++) port[n++] = view_of(f, f->m->args[s->args + i].at);
+    for (int i = 0; i < s->nout; i++) port[n++] = view_of(f, f->m->lists[s->outs + i]);
+    return rt_rows_run(f->ctx, rows, port);
+}
+
 static int run_step(frame *f, const rt_step *s) {
     switch (s->kind) {
     case RT_STEP_KERNEL:
@@ -459,6 +489,7 @@ static int run_step(frame *f, const rt_step *s) {
     case RT_STEP_FILL: return run_fill(f, s);
     case RT_STEP_CHECK:
         return f->slots[f->m->args[s->args].at] ? RT_OK : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
+    case RT_STEP_ROWS: return run_rows(f, s);
     case RT_STEP_COND: return run_cond(f, s);
     case RT_STEP_WHILE: return run_while(f, s);
     default: return run_scan(f, s);

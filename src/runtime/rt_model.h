@@ -14,6 +14,7 @@
 #include "cresset/abi.h"
 #include "runtime/rt.h"
 #include "runtime/rt_block.h"
+#include "runtime/rt_rows.h"
 
 /* ---- numbers ---- */
 #define RT_NUMBER_OPS(X)                                                                                               \
@@ -55,6 +56,7 @@ enum {
     RT_STEP_NUMBERS, /* u.numbers[0 .. nargs) */
     RT_STEP_FILL,    /* window outs[0] = slot args[0] */
     RT_STEP_CHECK,   /* fails with text args[1] unless slot args[0] is true */
+    RT_STEP_ROWS,    /* u.rows over windows args, then outs, all of the domain's sizes */
     RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs */
     RT_STEP_WHILE,   /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..); results to outs */
     RT_STEP_SCAN,    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the body gives the
@@ -71,6 +73,7 @@ typedef struct rt_step {
     union {
         rt_kernel *kernel;
         const rt_program *program;
+        const rt_rows *rows;
         const rt_number *numbers;
         const struct rt_method *const *bodies;
     } u;

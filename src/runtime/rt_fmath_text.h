@@ -1,0 +1,143 @@
+/* rt_fmath_text.h: float functions as straight-line code over a type of the includer's choice.
+ *
+ * Included twice: by rt_fmath.h with V = float, which is what block loops compute with, and by rt_rows_vector.h with V = a
+ * vector of W floats, which is what emitted kernels compute with. One text, so both give the same bits.
+ *
+ * No calls, no branches, no fused operations. Results are within 2.5 units of the last place (tests/unit/test_fmath.c
+ * holds them to that over the whole range); NaN, infinities, signed zeros and subnormal numbers come out as libm's.
+ * Coefficients are minimax fits of our own (relative error in the comments).
+ *
+ * The includer defines: V, VI, VU (float, int32, uint32), VD (double), FN(name), GT LT GE LE EQ (comparisons to a mask),
+ * PICK(mask, a, b) (of V), SPLAT(c) (a constant as V), AS_INT, AS_FLOAT (bits), TO_INT, TO_FLOAT, TO_DOUBLE, NARROW (values),
+ * ABS, COPYSIGN, ODD(i), HALVES(i) (masks: bit 0, bit 1 of an integer is set). */
+
+/* To the nearest integer, |a| < 2^22: the sum has no bits left for a fraction. */
+static inline V FN(_round)(V a) { return (a + 12582912.0f) - 12582912.0f; }
+/* -126 <= n <= 127. Integers wrap here and below: what NaN makes of them does not matter, NaN comes through anyway. */
+static inline V FN(_power_of_2)(VU n) { return AS_FLOAT((VI)((n + 127u) << 23)); }
+
+/* ---- exponentials: x = n log 2 + r, e^x = 2^n e^r ---- */
+
+/* r with |r| <= log(2)/2; log 2 in two pieces, the first short enough that n times it is exact. */
+static inline V FN(_reduce_exp)(V x, V *n) {
+    *n = FN(_round)(x * 1.44269504f);
+    return (x - *n * 0.693359375f) + *n * 2.12194440e-4f;
+}
+/* (e^r - 1 - r) / r^2 to 3e-10. */
+static inline V FN(_exp_tail)(V r) {
+    return ((((1.991706611e-4f * r + 1.394310414e-3f) * r + 8.333268166e-3f) * r + 4.16663291e-2f) * r + 0.1666666684f) * r + 0.5f;
+}
+/* p 2^n for -252 <= n <= 254: two factors, so that neither leaves the range before the product does. */
+static inline V FN(_scale)(V p, VI n) {
+    VI half = n >> 1;
+    return p * FN(_power_of_2)((VU)half) * FN(_power_of_2)((VU)n - (VU)half);
+}
+
+static inline V FN(exp)(V x) {
+    V n, y = PICK(GT(x, SPLAT(89.0f)), SPLAT(89.0f), x);
+    y = PICK(LT(y, SPLAT(-104.0f)), SPLAT(-104.0f), y);
+    V r = FN(_reduce_exp)(y, &n);
+    return FN(_scale)(r * r * FN(_exp_tail)(r) + r + 1.0f, TO_INT(n));
+}
+/* The same numbers for -80 <= x <= 80, where one factor is enough. NaN gives anything. */
+static inline V FN(_exp_near_0)(V x) {
+    V n, r = FN(_reduce_exp)(x, &n);
+    return (r * r * FN(_exp_tail)(r) + r + 1.0f) * FN(_power_of_2)((VU)TO_INT(n));
+}
+static inline V FN(exp2)(V x) {
+    V y = PICK(GT(x, SPLAT(129.0f)), SPLAT(129.0f), x);
+    y = PICK(LT(y, SPLAT(-151.0f)), SPLAT(-151.0f), y);
+    V n = FN(_round)(y), r = (y - n) * 0.693147181f;
+    return FN(_scale)(r * r * FN(_exp_tail)(r) + r + 1.0f, TO_INT(n));
+}
+/* 2^n (e^r - 1) + (2^n - 1), halved on the way: 2^128 is no float. */
+static inline V FN(expm1)(V x) {
+    V n, y = PICK(GT(x, SPLAT(89.0f)), SPLAT(89.0f), x);
+    y = PICK(LT(y, SPLAT(-18.0f)), SPLAT(-18.0f), y);
+    V r = FN(_reduce_exp)(y, &n), small = r * r * FN(_exp_tail)(r) + r, t = FN(_power_of_2)((VU)TO_INT(n) - 1u);
+    V result = 2.0f * (t * small + (t - 0.5f));
+    return PICK(EQ(x, SPLAT(0.0f)), x, result);
+}
+static inline V FN(sigmoid)(V x) { return 1.0f / (1.0f + FN(exp)(-x)); }
+/* (e^2x - 1) / (e^2x + 1), odd by construction. */
+static inline V FN(tanh)(V x) {
+    V size = ABS(x), y = PICK(GT(size, SPLAT(10.0f)), SPLAT(10.0f), size), e = FN(expm1)(2.0f * y);
+    return COPYSIGN(e / (e + 2.0f), x);
+}
+
+/* ---- logarithms: x = 2^e m, sqrt(1/2) <= m < sqrt(2) ---- */
+
+/* Parts of log(x): the exponent, and log(m) = f - (f^2/2 - s (f^2/2 + R)), s = f / (2 + f), as f minus *rest. */
+static inline V FN(_reduce_log)(V x, V *e, V *rest) {
+    V y = PICK(LT(x, SPLAT(1.17549435e-38f)), x * 8388608.0f, x);
+    VU i = (VU)AS_INT(y);
+    VI k = (VI)(i - 0x3f3504f3u) >> 23;
+    V f = AS_FLOAT((VI)(i - ((VU)k << 23))) - 1.0f;
+    *e = TO_FLOAT(k) - PICK(LT(x, SPLAT(1.17549435e-38f)), SPLAT(23.0f), SPLAT(0.0f));
+    V s = f / (2.0f + f), z = s * s, half = 0.5f * f * f;
+    V tail = 2.0f * z * (((0.1167244537f * z + 0.1427513688f) * z + 0.2000006344f) * z + 0.3333333327f); /* 6e-10 */
+    *rest = half - s * (half + tail);
+    return f;
+}
+/* What is not a positive finite number. */
+static inline V FN(_log_edges)(V x, V result) {
+    V outside = PICK(EQ(x, SPLAT(0.0f)), SPLAT(-__builtin_inff()), PICK(LT(x, SPLAT(0.0f)), SPLAT(__builtin_nanf("")), x)); /* infinity, NaN */
+    return PICK(GT(x, SPLAT(0.0f)) & LT(x, SPLAT(__builtin_inff())), result, outside);
+}
+static inline V FN(log)(V x) {
+    V e, rest, f = FN(_reduce_log)(x, &e, &rest);
+    return FN(_log_edges)(x, e * 0.693359375f + ((f - (rest + e * 2.12194440e-4f))));
+}
+static inline V FN(log2)(V x) {
+    V e, rest, f = FN(_reduce_log)(x, &e, &rest), m = f - rest;
+    /* log2(e) in two pieces, and log(m) with what its subtraction lost. */
+    V lost = (f - m) - rest;
+    return FN(_log_edges)(x, e + (m * 1.44269502f + (lost * 1.44269502f + m * 1.92596298e-8f)));
+}
+static inline V FN(log10)(V x) {
+    V e, rest, f = FN(_reduce_log)(x, &e, &rest), m = f - rest, lost = (f - m) - rest;
+    return FN(_log_edges)(x, e * 0.301025391f + (m * 0.434294492f + (lost * 0.434294492f + (e * 4.60503914e-6f - m * 1.01010111e-8f))));
+}
+/* log(u) + (x - (u - 1)) / u with u = 1 + x rounded: the second term is what the rounding lost. */
+static inline V FN(log1p)(V x) {
+    V u = 1.0f + x, e, rest, f = FN(_reduce_log)(u, &e, &rest), lost = (x - (u - 1.0f)) / u;
+    V result = e * 0.693359375f + (f - (rest + e * 2.12194440e-4f - lost));
+    result = PICK(LT(ABS(x), SPLAT(5.96046448e-8f)), x, result);
+    V outside = PICK(EQ(x, SPLAT(-1.0f)), SPLAT(-__builtin_inff()), PICK(LT(x, SPLAT(-1.0f)), SPLAT(__builtin_nanf("")), x));
+    return PICK(GT(x, SPLAT(-1.0f)) & LT(x, SPLAT(__builtin_inff())), result, outside);
+}
+static inline V FN(log_sigmoid)(V a) { return PICK(LT(a, SPLAT(0.0f)), a, SPLAT(0.0f)) - FN(log1p)(FN(exp)(-ABS(a))); }
+
+/* ---- the error function: x P(x^2) near 0, 1 - e^Q(|x|) beyond ---- */
+static inline V FN(erf)(V x) {
+    V size = ABS(x), z = x * x;
+    V near = x + x * ((((((8.362263465e-5f * z - 8.14146864e-4f) * z + 5.200988801e-3f) * z - 2.685941293e-2f) * z + 0.1128369648f) * z - 0.3761263386f) * z + 0.128379167f);
+    V y = PICK(GT(size, SPLAT(4.0f)), SPLAT(4.0f), size);
+    V q = ((((((-2.157410679e-5f * y + 4.39947775e-4f) * y - 4.197323358e-3f) * y + 2.518757994e-2f) * y - 0.1083836687f) * y - 0.633254683f) * y - 1.129559495f) * y + 1.837061112e-4f;
+    V far = COPYSIGN(1.0f - FN(_exp_near_0)(q), x);
+    return PICK(LT(size, SPLAT(0.92f)), near, PICK(GE(size, SPLAT(0.92f)), far, x));
+}
+
+/* ---- sine and cosine, |x| <= RT_SIN_RANGE (beyond, pi/2 has too few bits: libm) ---- */
+/* The quadrant, and the rest reduced in double, where n times the first piece of pi/2 is exact. */
+static inline V FN(_reduce_sin)(V x, VI *quadrant) {
+    VD wide = TO_DOUBLE(x), n = (wide * 0.63661977236758134308 + 6755399441055744.0) - 6755399441055744.0;
+    *quadrant = TO_INT(n);
+    return NARROW((wide - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11);
+}
+static inline V FN(_sin_part)(V r, V z) { /* 5e-12 */
+    return r + r * z * (((2.717519243e-6f * z - 1.983925185e-4f) * z + 8.333329129e-3f) * z - 0.1666666664f);
+}
+static inline V FN(_cos_part)(V z) {
+    return 1.0f - (0.5f * z - z * z * (((-2.720288708e-7f * z + 2.479943134e-5f) * z - 1.388888342e-3f) * z + 4.166666662e-2f));
+}
+static inline V FN(sin)(V x) {
+    VI n;
+    V r = FN(_reduce_sin)(x, &n), z = r * r, s = FN(_sin_part)(r, z), c = FN(_cos_part)(z), v = PICK(ODD(n), c, s);
+    return PICK(EQ(x, SPLAT(0.0f)), x, PICK(HALVES(n), -v, v));
+}
+static inline V FN(cos)(V x) {
+    VI n;
+    V r = FN(_reduce_sin)(x, &n), z = r * r, s = FN(_sin_part)(r, z), c = FN(_cos_part)(z), v = PICK(ODD(n), s, c);
+    return PICK(HALVES((VI)((VU)n + 1u)), -v, v);
+}
