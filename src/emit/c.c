@@ -68,7 +68,7 @@ static cr_status program_id(writer *w, const rt_program *p, int *id) {
     cr_str_addf(out, "/* ");
     for (int i = 0; i < p->ninstr; i++) cr_str_addf(out, "%s%s", i ? " " : "", rt_block_op_name(p->code[i].op));
     cr_str_addf(out, " */\nstatic const rt_instr p%d_code[] = {", *id);
-    for (int i = 0; i < p->ninstr; i++) cr_str_addf(out, " {%d, %d, {%d, %d, %d}},", p->code[i].op, p->code[i].out, p->code[i].in[0], p->code[i].in[1], p->code[i].in[2]);
+    for (int i = 0; i < p->ninstr; i++) cr_str_addf(out, " {RT_OP_%s, %d, {%d, %d, %d}},", rt_block_op_symbol(p->code[i].op), p->code[i].out, p->code[i].in[0], p->code[i].in[1], p->code[i].in[2]);
     cr_str_add(out, p->ninstr ? " };\n" : " {0} };\n");
     print_ports(out, *id, "in", p->in, p->nin);
     print_ports(out, *id, "out", p->out, p->nout);
@@ -357,7 +357,8 @@ static void print_state(cr_str *out, const cresset_api *api, const rt_model *mod
 static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target, bool apart) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
-    cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. */\n#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n\n");
+    cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. */\n"
+               "#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n#include \"runtime/rt_block_internal.h\"\n\n");
     declare_rows(w, l->kernels.n, target, apart);
     print_infos(out, api);
     for (int i = 0; i < l->model.nmethods; i++) {
@@ -369,6 +370,7 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     for (int i = 0; i < l->model.nmethods; i++) cr_str_addf(out, " &m%d,", method_id(w, l->model.methods[i]));
     cr_str_add(out, " };\n");
     print_state(out, api, &l->model);
+    cr__print_choices(out, target, &l->model);
     bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes;
     cr_str_addf(out, "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\"))); /* whose they are in 64 bytes, then the weights when they are inside */\n"
                 "static const rt_model model = { methods, %d, states, %d, %s, %llu, (const char *)cresset_weights + 8, %u };\n"

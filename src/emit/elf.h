@@ -8,10 +8,10 @@
 
 #include "base/base.h"
 
-enum { CR_ELF_WEIGHTS_AT = 0x1000000, CR_ELF_ALIGNMENT = 0x10000 };
+enum { CR_ELF_WEIGHTS_AT = 0x1000000, CR_ELF_MOST_ALIGNMENT = 0x10000 };
 
-/* Where in a file the section's bytes and the fields that state its place and size are. */
-typedef struct cr_elf_spot { uint64_t bytes, size, segment, section; } cr_elf_spot;
+/* Where in a file the section's bytes and the fields that state its place and size are; what a page of the target is at most. */
+typedef struct cr_elf_spot { uint64_t bytes, size, segment, section, alignment; } cr_elf_spot;
 
 /* False: no 64-bit little-endian library with that section alone in the last segment (another linker's idea of it). Any
  * bytes are safe. */

@@ -69,6 +69,8 @@ enum { CR_ROW_NAME = 64 };
 CR_NODISCARD cr_status cr__emit_rows(const cr_lowered *l, cr_str *out, char (*names)[CR_ROW_NAME]);
 /* A C string literal of any bytes. */
 void cr__c_string(cr_str *out, const char *text, size_t n);
+/* Definitions of the runtime's choices (RT_CHOICE) for this model. */
+void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model);
 /* FOLDER/NAME; caller frees. */
 CR_NODISCARD cr_status cr__path_in(const char *folder, const char *name, char **out);
 /* PATH with `suffix` for its own. */

@@ -20,7 +20,9 @@ typedef struct skeleton { uint8_t *bytes; size_t size; } skeleton;
 
 /* ---- compiling ---- */
 
-static const char *const compile_flags[] = { "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-w" };
+static const char *const compile_flags[] = {
+    "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-w",
+};
 /* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
 static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math" };
 static const char *const link_flags[] = {
@@ -155,8 +157,8 @@ static cr_status make_skeleton(const cr_toolchain *t, const source *s, skeleton 
 /* ---- putting together ---- */
 
 static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot *spot, const cr_weights_head *head, cr_file_writer *w) {
-    static const char zeros[CR_ELF_ALIGNMENT];
-    uint64_t offset = (s->size + CR_ELF_ALIGNMENT - 1) / CR_ELF_ALIGNMENT * CR_ELF_ALIGNMENT;
+    static const char zeros[CR_ELF_MOST_ALIGNMENT];
+    uint64_t offset = (s->size + spot->alignment - 1) / spot->alignment * spot->alignment;
     cr_elf_grow(s->bytes, spot, offset, sizeof *head + l->model.weight_bytes);
     CR_TRY(cr_file_writer_write(w, s->bytes, s->size));
     CR_TRY(cr_file_writer_write(w, zeros, (size_t)(offset - s->size)));

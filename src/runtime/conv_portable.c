@@ -14,7 +14,7 @@
 
 const conv_isa conv_portable = { { ROWS1, ROWS2 }, tile, finish, block, most, sum };
 
-const conv_isa *conv_isa_get(void) {
+RT_CHOICE const conv_isa *conv_isa_get(void) {
 #if defined(__x86_64__)
     const gemm_isa *products = gemm_isa_get();
     if (products == gemm_avx512 && conv_avx512) return conv_avx512;

@@ -24,7 +24,7 @@ static const gemm_isa *isa_choose(void) {
     return best;
 }
 
-const gemm_isa *gemm_isa_get(void) {
+RT_CHOICE const gemm_isa *gemm_isa_get(void) {
     static _Atomic(const gemm_isa *) chosen;
     const gemm_isa *isa = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (!isa) {
@@ -45,11 +45,20 @@ int rt_gemm_compute_dtype(int dtype) {
     }
 }
 
+RT_CHOICE const gemm_kind *gemm_f64_get(void) {
+#if defined(__x86_64__)
+    const gemm_isa *isa = gemm_isa_get();
+    if (isa == gemm_avx512) return gemm_f64_avx512;
+    if (isa == gemm_avx2) return gemm_f64_avx2;
+#endif
+    return &gemm_f64_portable;
+}
+
 const gemm_kind *gemm_kind_get(int compute) {
     switch (compute) {
     case RT_U32: return &gemm_u32;
     case RT_U64: return &gemm_u64;
-    case RT_F64: return &gemm_isa_get()->f64;
+    case RT_F64: return gemm_f64_get();
     default: return &gemm_isa_get()->f32;
     }
 }
@@ -178,7 +187,7 @@ int rt_gemm(const rt_ctx *ctx, const rt_gemm_args *args) {
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return RT_OK;
     if (rt_is_complex(g->dtype)) return gemm_complex(ctx, g);
     int compute = rt_gemm_compute_dtype(g->dtype);
-    if (compute < 0) return rt_fail(ctx, RT_EDTYPE, "matrix product: no product of dtype number %d", (int)g->dtype);
+    if (compute < 0 || !gemm_kind_get(compute)->tile) return rt_fail(ctx, RT_EDTYPE, "matrix product: no product of dtype number %d", (int)g->dtype);
     if (g->k <= 0 && !g->post) {
         without_terms(g, gemm_kind_get(compute), compute);
         return RT_OK;

@@ -27,9 +27,11 @@
 
 static const gemm_isa table = { "avx2", gather,
                                 { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 },
                                 panels_f32 };
 const gemm_isa *const gemm_avx2 = &table;
+static const gemm_kind f64 = { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 };
+const gemm_kind *const gemm_f64_avx2 = &f64;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx2 = NULL;
+const gemm_kind *const gemm_f64_avx2 = NULL;
 #endif

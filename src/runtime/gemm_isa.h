@@ -53,17 +53,20 @@ typedef struct gemm_kind {
 typedef struct gemm_isa {
     const char *name;
     gemm_gather_fn *gather;
-    gemm_kind f32, f64;
+    gemm_kind f32;
     gemm_panels_fn *panels; /* f32; tiles as large as f32.rows says */
 } gemm_isa;
 
 extern const gemm_isa gemm_portable;
-extern const gemm_kind gemm_u32, gemm_u64;
+extern const gemm_kind gemm_f64_portable, gemm_u32, gemm_u64;
 #if defined(__x86_64__)
 extern const gemm_isa *const gemm_avx2, *const gemm_avx512; /* NULL when not compiled for that set */
+extern const gemm_kind *const gemm_f64_avx2, *const gemm_f64_avx512;
 #endif
 
 const gemm_isa *gemm_isa_get(void);
+/* Loops on f64; without any (tile is NULL) in a compiled model that has no f64. */
+const gemm_kind *gemm_f64_get(void);
 /* Loops for a compute dtype; the caller knows that it is one. */
 const gemm_kind *gemm_kind_get(int compute);
 

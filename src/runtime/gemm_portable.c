@@ -42,7 +42,7 @@
 
 const gemm_isa gemm_portable = { "portable", gather,
                                  { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
-                                 { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 },
                                  panels_f32 };
+const gemm_kind gemm_f64_portable = { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 };
 const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, tile_u32, NULL, NULL, taps_u32, NULL, NULL };
 const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, tile_u64, NULL, NULL, taps_u64, NULL, NULL };

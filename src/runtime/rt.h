@@ -114,6 +114,9 @@ int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(voi
 /* ---- instruction sets (rt_cpu.c): the processor's, no more than CRESSET_ISA allows ---- */
 enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, VL */ };
 uint32_t rt_cpu(void);
+/* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that the
+ * linker leaves the others out (src/emit/choices.c). */
+#define RT_CHOICE __attribute__((weak))
 
 /* ---- helpers on views (rt_view.c, rt_copy.c) ---- */
 int64_t rt_numel(const rt_view *v);

@@ -57,6 +57,7 @@ int rt_block_arity(int op);
 int rt_block_out_class(int op);
 int rt_block_cost(int op);  /* of one element, in additions */
 const char *rt_block_op_name(int op);
+const char *rt_block_op_symbol(int op); /* "add_f32": RT_OP_add_f32 */
 
 /* A view whose sizes and strides lie elsewhere: programs run for single elements, too, where copying views would show. */
 typedef struct rt_operand { void *p; const int64_t *size, *stride; int32_t rank, dtype; } rt_operand;

@@ -1,5 +1,7 @@
 /* rt_block_loops.h: the instruction loops of one instruction set. Included once by each rt_block_*.c, which defines
- * RT_LOOPS (the table's name) and so gets a table of functions in the order of the opcodes.
+ * RT_LOOPS_FAST or RT_LOOPS_CALLS (the table's name) and RT_LOOP (a loop's name), and so gets a table of functions in the
+ * order of the opcodes. The loops are visible outside, and the tables weak, so that a compiled model can bring tables of its own, with no other
+ * loops than it uses (src/emit/choices.c): the linker then leaves out the rest.
  *
  * Loops are told to ignore loop-carried dependences: an instruction's result may be the very memory of an operand, but
  * never overlaps it otherwise. */
@@ -17,7 +19,7 @@ RT_CLASSES(X)
 #undef X
 
 #define LOOP1(name, arity, K, J, ...)                                                                                  \
-    static int loop_##name##_##J(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+    int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pb, (void)pc;                                                                                            \
         t_##K *o = out;                                                                                                \
         const t_##J *x = pa;                                                                                           \
@@ -28,7 +30,7 @@ RT_CLASSES(X)
         return RT_OK;                                                                                                  \
     }
 #define LOOP2(name, arity, K, J, ...)                                                                                  \
-    static int loop_##name##_##J(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+    int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pc;                                                                                                      \
         t_##K *o = out;                                                                                                \
         const t_##J *x = pa, *y = pb;                                                                                  \
@@ -39,7 +41,7 @@ RT_CLASSES(X)
         return RT_OK;                                                                                                  \
     }
 #define LOOP3(name, arity, K, J, ...)                                                                                  \
-    static int loop_##name##_##J(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+    int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         t_##K *o = out;                                                                                                \
         const t_##J *x = pa, *y = pb, *z = pc;                                                                         \
         INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                                  \
@@ -49,12 +51,12 @@ RT_CLASSES(X)
         return RT_OK;                                                                                                  \
     }
 #define LOOP(name, arity, K, J, ...) LOOP##arity(name, arity, K, J, __VA_ARGS__)
-#define ENTRY(name, arity, K, J, ...) [RT_OP_##name##_##J] = loop_##name##_##J,
+#define ENTRY(name, arity, K, J, ...) [RT_OP_##name##_##J] = RT_LOOP(name##_##J),
 
 #ifdef RT_LOOPS_FAST
 RT_BLOCK_FAST(LOOP)
 #define SELECT(K)                                                                                                      \
-    static int loop_select_##K(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                 \
+    int RT_LOOP(select_##K)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         t_##K *o = out;                                                                                                \
         const uint8_t *c = pa;                                                                                         \
         const t_##K *x = pb, *y = pc;                                                                                  \
@@ -67,7 +69,7 @@ RT_BLOCK_FAST(LOOP)
 RT_BLOCK_SELECTS(SELECT)
 #undef SELECT
 #define RANGED(name, K, limit, fast, slow)                                                                             \
-    static int loop_##name##_##K(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+    int RT_LOOP(name##_##K)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pb, (void)pc;                                                                                            \
         t_##K *o = out;                                                                                                \
         const t_##K *x = pa;                                                                                           \
@@ -88,9 +90,9 @@ RT_BLOCK_SELECTS(SELECT)
     }
 RT_BLOCK_RANGED(RANGED)
 #undef RANGED
-#define SELECT(K) [RT_OP_select_##K] = loop_select_##K,
-#define RANGED(name, K, ...) [RT_OP_##name##_##K] = loop_##name##_##K,
-rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED) RT_BLOCK_SELECTS(SELECT) };
+#define SELECT(K) [RT_OP_select_##K] = RT_LOOP(select_##K),
+#define RANGED(name, K, ...) [RT_OP_##name##_##K] = RT_LOOP(name##_##K),
+RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED) RT_BLOCK_SELECTS(SELECT) };
 #undef SELECT
 #undef RANGED
 #endif
@@ -99,7 +101,7 @@ rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_
 #include "runtime/rt_special.h"
 RT_BLOCK_CALLS(LOOP)
 #define DIVISION(name, arity, K, J, ...)                                                                               \
-    static int loop_##name##_##J(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {               \
+    int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pc;                                                                                                      \
         t_##K *o = out;                                                                                                \
         const t_##J *x = pa, *y = pb;                                                                                  \
@@ -111,5 +113,5 @@ RT_BLOCK_CALLS(LOOP)
         return RT_OK;                                                                                                  \
     }
 RT_BLOCK_DIVISIONS(DIVISION)
-rt_block_fn *const RT_LOOPS_CALLS[RT_OP_COUNT] = { RT_BLOCK_CALLS(ENTRY) RT_BLOCK_DIVISIONS(ENTRY) };
+RT_CHOICE rt_block_fn *const RT_LOOPS_CALLS[RT_OP_COUNT] = { RT_BLOCK_CALLS(ENTRY) RT_BLOCK_DIVISIONS(ENTRY) };
 #endif

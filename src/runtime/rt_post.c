@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-const rt_post_isa *rt__post_get(void) {
+RT_CHOICE const rt_post_isa *rt__post_get(void) {
     static _Atomic(const rt_post_isa *) chosen;
     const rt_post_isa *isa = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (!isa) {

@@ -1,5 +1,5 @@
 /* rt_post_loops.h: the loops of one instruction set. Included once by each rt_post_*.c, which defines POST_TABLE, the
- * table's name. Plain loops: the compiler makes vectors of them. */
+ * table's name, and POST, a loop's. Plain loops: the compiler makes vectors of them. */
 #include "runtime/rt_fmath.h"
 #include "runtime/rt_post.h"
 
@@ -16,7 +16,7 @@ static inline float rt__clamp6(float x) {
 }
 
 #define X(name, ...)                                                                                                   \
-    static void act_##name(float *tile, int64_t row, int64_t rows, const float *bias, int64_t n) {                     \
+    void POST(act_##name)(float *tile, int64_t row, int64_t rows, const float *bias, int64_t n) {                      \
         for (int64_t r = 0; r < rows; r++) {                                                                           \
             float *y = tile + r * row;                                                                                 \
             if (bias) {                                                                                                \
@@ -35,7 +35,7 @@ static inline float rt__clamp6(float x) {
 RT_ACTS(X)
 #undef X
 
-static void blend(float *y, const float *scale, const float *residual, int64_t n) {
+void POST(blend)(float *y, const float *scale, const float *residual, int64_t n) {
     if (scale && residual) {
         INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] = y[i] * scale[i] + residual[i];
     } else if (scale) {
@@ -45,7 +45,7 @@ static void blend(float *y, const float *scale, const float *residual, int64_t n
     }
 }
 
-static void lstm(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, float *c, float *h) {
+void POST(lstm)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, float *c, float *h) {
     const float *xf = x + x_gate, *xg = x + 2 * x_gate, *xo = x + 3 * x_gate;
     const float *zf = z + z_gate, *zg = z + 2 * z_gate, *zo = z + 3 * z_gate;
     INDEPENDENT for (int64_t i = 0; i < n; i++) {
@@ -56,7 +56,7 @@ static void lstm(const float *x, int64_t x_gate, const float *z, int64_t z_gate,
     }
 }
 
-static void gru(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before, float *h) {
+void POST(gru)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before, float *h) {
     const float *xu = x + x_gate, *xn = x + 2 * x_gate, *zu = z + z_gate, *zn = z + 2 * z_gate;
     INDEPENDENT for (int64_t i = 0; i < n; i++) {
         float reset = rt_sigmoid_f32(x[i] + z[i]), update = rt_sigmoid_f32(xu[i] + zu[i]);
@@ -65,6 +65,6 @@ static void gru(const float *x, int64_t x_gate, const float *z, int64_t z_gate, 
     }
 }
 
-#define X(name, ...) act_##name,
-const rt_post_isa POST_TABLE = { { RT_ACTS(X) }, blend, lstm, gru };
+#define X(name, ...) POST(act_##name),
+RT_CHOICE const rt_post_isa POST_TABLE = { { RT_ACTS(X) }, POST(blend), POST(lstm), POST(gru) };
 #undef X

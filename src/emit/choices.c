@@ -1,0 +1,113 @@
+/* choices.c: which of the runtime's loops a model uses, so that the linker leaves out all others.
+ *
+ * The runtime's tables name every loop of every instruction set, and would keep all of them in every model. They are weak
+ * (RT_CHOICE in rt.h); a model defines them itself and names what its steps can reach:
+ *   - instructions of block programs: those that its programs have;
+ *   - epilogues of products: activations whose names are among the arguments of its steps, cells whose kernels it calls;
+ *   - products on f64: none when no tensor has that dtype;
+ *   - with one instruction set only, the functions that choose one return that set's table.
+ * What a table does not name cannot be asked for: everything is found by looking at all steps, never by guessing. */
+#include "emit/emit.h"
+#include "runtime/kernels.h"
+#include "runtime/rt_block_internal.h"
+#include "runtime/rt_post.h"
+
+typedef struct uses { bool op[RT_OP_COUNT], act[RT_ACT_COUNT], lstm, gru, f64, blocks; } uses;
+
+/* ---- what is used ---- */
+
+static void look_at(const rt_method *m, uses *u);
+
+static void look_at_step(const rt_method *m, const rt_step *s, uses *u) {
+    if (s->kind == RT_STEP_BLOCK) {
+        u->blocks = true;
+        for (int k = 0; k < s->u.program->ninstr; k++) u->op[s->u.program->code[k].op] = true;
+    }
+    if (s->kind == RT_STEP_COND || s->kind == RT_STEP_WHILE || s->kind == RT_STEP_SCAN)
+        for (int k = 0; k < (s->kind == RT_STEP_SCAN ? 1 : 2); k++) look_at(s->u.bodies[k], u);
+    if (s->kind != RT_STEP_KERNEL && s->kind != RT_STEP_COUNT && s->kind != RT_STEP_NUMBER) return;
+    u->lstm |= s->u.kernel == rt_k_lstm_packed;
+    u->gru |= s->u.kernel == rt_k_gru_packed;
+    for (int i = 0; i < s->nargs; i++) {
+        const rt_operand_ref *a = &m->args[s->args + i];
+        int act = a->kind == RT_A_STR ? rt_act_find(m->texts[a->at]) : -1;
+        if (act >= 0) u->act[act] = true;
+    }
+}
+
+static void look_at(const rt_method *m, uses *u) {
+    for (int32_t i = 0; i < m->nwindows; i++) u->f64 |= m->windows[i].dtype == RT_F64 || m->windows[i].dtype == RT_C128;
+    for (int32_t i = 0; i < m->nsteps; i++) look_at_step(m, &m->steps[i], u);
+}
+
+/* ---- tables ---- */
+
+static const char *suffix_of(const cr_isa *isa) { return isa->needs ? isa->name : "base"; }
+
+/* The widest set of the target that is no wider than `most`, else its narrowest. */
+static const char *best(const cr_target *t, uint32_t most) {
+    const cr_isa *found = t->isas[0];
+    for (int i = 0; i < t->nisas; i++)
+        if (!(t->isas[i]->needs & ~most)) found = t->isas[i];
+    return suffix_of(found);
+}
+
+static bool is_call(int op) { return !rt__block_base[op]; }
+
+static void print_loops(cr_str *out, const char *table, const char *loops, const uses *u, bool calls) {
+    for (int op = 0; op < RT_OP_COUNT; op++)
+        if (u->op[op] && is_call(op) == calls) cr_str_addf(out, "rt_block_fn rt__%s_%s;\n", loops, rt_block_op_symbol(op));
+    cr_str_addf(out, "rt_block_fn *const rt__block_%s[RT_OP_COUNT] = { 0", table);
+    for (int op = 0; op < RT_OP_COUNT; op++)
+        if (u->op[op] && is_call(op) == calls) cr_str_addf(out, ", [RT_OP_%s] = rt__%s_%s", rt_block_op_symbol(op), loops, rt_block_op_symbol(op));
+    cr_str_add(out, " };\n");
+}
+
+static void print_post(cr_str *out, const char *table, const char *loops, const uses *u) {
+    static const char *const names[] = {
+#define X(name, ...) #name,
+        RT_ACTS(X)
+#undef X
+    };
+    for (int i = 0; i < RT_ACT_COUNT; i++)
+        if (u->act[i]) cr_str_addf(out, "rt_act_fn rt__post_%s_act_%s;\n", loops, names[i]);
+    cr_str_addf(out, "rt_blend_fn rt__post_%s_blend;\n", loops);
+    if (u->lstm) cr_str_addf(out, "rt_lstm_fn rt__post_%s_lstm;\n", loops);
+    if (u->gru) cr_str_addf(out, "rt_gru_fn rt__post_%s_gru;\n", loops);
+    cr_str_addf(out, "const rt_post_isa rt__post_%s = { .blend = rt__post_%s_blend", table, loops);
+    for (int i = 0; i < RT_ACT_COUNT; i++)
+        if (u->act[i]) cr_str_addf(out, ", .act[RT_ACT_%s] = rt__post_%s_act_%s", names[i], loops, names[i]);
+    if (u->lstm) cr_str_addf(out, ", .lstm = rt__post_%s_lstm", loops);
+    if (u->gru) cr_str_addf(out, ", .gru = rt__post_%s_gru", loops);
+    cr_str_add(out, " };\n");
+}
+
+static void print_tables(cr_str *out, const char *table, const char *loops, const uses *u) {
+    if (u->blocks) print_loops(out, table, loops, u, false);
+    print_post(out, table, loops, u);
+}
+
+/* Where there is nothing to choose. */
+static void print_choosers(cr_str *out, const cr_isa *isa) {
+    bool wide = isa->needs;
+    cr_str_addf(out, "const gemm_isa *gemm_isa_get(void) { return %s%s; }\n", wide ? "gemm_" : "&gemm_", isa->name);
+    cr_str_addf(out, "const conv_isa *conv_isa_get(void) { return %s%s; }\n", wide ? "conv_" : "&conv_", isa->name);
+    cr_str_addf(out, "const rt_post_isa *rt__post_get(void) { return &rt__post_%s; }\n", suffix_of(isa));
+}
+
+void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model) {
+    uses u = { .act = { [RT_ACT_none] = true } };
+    for (int i = 0; i < model->nmethods; i++) look_at(model->methods[i], &u);
+    cr_str_add(out, "/* The loops that this model uses. */\n#include \"runtime/conv_isa.h\"\n#include \"runtime/gemm_isa.h\"\n#include \"runtime/rt_post.h\"\n");
+    if (u.blocks) print_loops(out, "calls", "calls", &u, true);
+    else cr_str_add(out, "int rt_block_run(const rt_ctx *ctx, const rt_program *p, const rt_operand *o, const rt_scalar *c) { (void)ctx, (void)p, (void)o, (void)c; return RT_ENOTIMPL; }\n");
+    print_tables(out, "base", best(target, 0), &u);
+    if (target->is_x86) {
+        cr_str_add(out, "#if defined(__x86_64__)\n");
+        print_tables(out, "avx2", best(target, RT_CPU_AVX2), &u);
+        print_tables(out, "avx512", best(target, RT_CPU_AVX2 | RT_CPU_AVX512), &u);
+        cr_str_add(out, "#endif\n");
+    }
+    if (target->nisas == 1) print_choosers(out, target->isas[0]);
+    if (!u.f64) cr_str_add(out, "const gemm_kind *gemm_f64_get(void) { static const gemm_kind none; return &none; }\n");
+}
