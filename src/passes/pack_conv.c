@@ -130,74 +130,6 @@ static cr_status fuse_add(cr_rewriter *w, const cr_node *node, const cr_arg *arg
     return CR_OK;
 }
 
-/* A factor for each channel, constant: [1, C, 1, 1], [C, 1, 1] or one number. */
-static bool is_channel_factor(const cr_meta *t, int64_t channels) {
-    if (t->dtype != CR_F32 || t->rank > 4) return false;
-    for (int d = 0; d < t->rank; d++) {
-        bool channel = t->rank - d == 3;
-        if (t->size[d] != 1 && !(channel && t->size[d] == channels)) return false;
-    }
-    return true;
-}
-
-/* Calls made now, on real tensors; the first failure stays. Owns its results. */
-typedef struct now { cr_arg made[8]; size_t n; cr_status status; } now;
-static cr_arg make(now *m, const char *op, const cr_arg *args, size_t n) {
-    cr_binding call;
-    cr_arena arena;
-    cr_arg result = cr_arg_none();
-    if (m->status) return result;
-    cr_arena_init(&arena);
-    m->status = cr_bind(cr_op_find(op), true, args, n, NULL, 0, &arena, &call);
-    if (!m->status) m->status = cr__evaluate(call.op, call.args, &result);
-    cr_arena_dispose(&arena);
-    if (!m->status) m->made[m->n++] = result;
-    return result;
-}
-
-/* Weights, packed in lanes of output channels, times one factor a channel. */
-static cr_arg scale_packed(now *m, const cr_node *conv, cr_tensor *packed, cr_arg factors) {
-    int64_t outs = conv->args[OUT_CHANNELS].u.i, groups = packed->meta.size[0], panels = packed->meta.size[1], each = outs / groups;
-    cr_arg rows[] = { cr_arg_int(groups), cr_arg_int(each) }, pad[] = { cr_arg_int(0), cr_arg_int(panels * packed->meta.size[3] - each) };
-    cr_arg lanes[] = { cr_arg_int(groups), cr_arg_int(panels), cr_arg_int(1), cr_arg_int(packed->meta.size[3]) };
-    cr_arg by_group = make(m, "aten::reshape", (cr_arg[]){ factors, cr_arg_list(rows, 2) }, 2);
-    cr_arg padded = make(m, "aten::constant_pad_nd", (cr_arg[]){ by_group, cr_arg_list(pad, 2) }, 2);
-    cr_arg spread = make(m, "aten::reshape", (cr_arg[]){ padded, cr_arg_list(lanes, 4) }, 2);
-    return make(m, "aten::mul.Tensor", (cr_arg[]){ cr_arg_tensor(packed), spread }, 2);
-}
-
-/* conv(x) * factors = conv(x) with scaled weights and bias. */
-static cr_status fuse_mul(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    for (int i = 0; i < 2 && !*done; i++) {
-        cr_tensor *t = cr_rewrite_constant(w, &args[1 - i]);
-        const cr_node *conv = t ? conv_behind(w, &args[i]) : NULL;
-        cr_tensor *packed = conv ? cr_rewrite_constant(w, &conv->args[PACKED]) : NULL;
-        bool has_bias = conv && conv->args[BIAS].kind != CR_ARG_NONE;
-        cr_tensor *bias = has_bias ? cr_rewrite_constant(w, &conv->args[BIAS]) : NULL;
-        if (!packed || has_act(conv) || conv->args[RESIDUAL].kind != CR_ARG_NONE || (has_bias && !bias)) continue;
-        if (!is_channel_factor(&t->meta, conv->args[OUT_CHANNELS].u.i)) continue;
-        now m = { .n = 0 };
-        cr_arg all = conv->args[OUT_CHANNELS], packed_again = conv->args[PACKED], bias_again = conv->args[BIAS];
-        cr_arg flat = make(&m, "aten::reshape", (cr_arg[]){ cr_arg_tensor(t), cr_arg_list((cr_arg[]){ cr_arg_int(-1) }, 1) }, 2);
-        cr_arg factors = make(&m, "aten::expand", (cr_arg[]){ flat, cr_arg_list(&all, 1) }, 2);
-        cr_arg scaled = scale_packed(&m, conv, packed, factors), moved = cr_arg_none();
-        if (bias) moved = make(&m, "aten::mul.Tensor", (cr_arg[]){ cr_arg_tensor(bias), factors }, 2);
-        cr_status status = m.status;
-        if (!status) status = cr_rewrite_add_constant(w, "packed", scaled.u.t, &packed_again);
-        if (!status && bias) status = cr_rewrite_add_constant(w, "bias", moved.u.t, &bias_again);
-        cr_results_release(m.made, m.n);
-        CR_TRY(status);
-        cr_node changed = *conv;
-        cr_arg args_again[CONV_ARGS];
-        memcpy(args_again, conv->args, sizeof args_again);
-        args_again[PACKED] = packed_again;
-        args_again[BIAS] = bias_again;
-        changed.args = args_again;
-        CR_TRY(again_with(w, node, &changed, NULL, NULL, done));
-    }
-    return CR_OK;
-}
-
 /* ---- pooling whose indices nobody asks for ---- */
 
 /* How often the values of the main graph are used. */
@@ -216,7 +148,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     const char *act;
     if (cr_op_is(node->op, "aten::convolution")) return pack(w, node, args, done);
     if (cr_op_is(node->op, "aten::add.Tensor")) return fuse_add(w, node, args, done);
-    if (cr_op_is(node->op, "aten::mul.Tensor")) return fuse_mul(w, node, args, done);
     if (cr_op_is(node->op, "aten::max_pool2d_with_indices")) return drop_indices(w, node, args, done);
     if ((act = act_of(node->op, args))) return fuse_act(w, node, args, act, done);
     return CR_OK;

@@ -7,8 +7,9 @@
 #define ROWS2 0
 #define PIXELS 4
 #include "runtime/conv_tile.h"
+#include "runtime/conv_winograd.h"
 
-static const conv_isa table = { { ROWS1, ROWS2 }, tile, finish, block, most, sum };
+static const conv_isa table = { { ROWS1, ROWS2 }, tile, finish, block, most, sum, patches, weights, results };
 const conv_isa *const conv_avx2 = &table;
 #elif defined(__x86_64__)
 const conv_isa *const conv_avx2 = NULL;

@@ -7,8 +7,9 @@
 #define ROWS2 14
 #define PIXELS 8
 #include "runtime/conv_tile.h"
+#include "runtime/conv_winograd.h"
 
-static const conv_isa table = { { ROWS1, ROWS2 }, tile, finish, block, most, sum };
+static const conv_isa table = { { ROWS1, ROWS2 }, tile, finish, block, most, sum, patches, weights, results };
 const conv_isa *const conv_avx512 = &table;
 #elif defined(__x86_64__)
 const conv_isa *const conv_avx512 = NULL;

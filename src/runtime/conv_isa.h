@@ -64,6 +64,19 @@ typedef void conv_block_fn(const conv_block *b);
 typedef void conv_most_fn(float *y, const float *x, int64_t n);
 typedef void conv_sum_fn(float *y, const float *x, int64_t n);
 
+/* Winograd's transforms (conv_winograd.h), m = 2 or 4, n = m + 2. Transformed numbers are `pos` floats apart.
+ * patches: n x n pixels of `channels` floats, a multiple of 16. weights: `count` times 16 weights of 9 taps, `tap` floats apart.
+ * results: m x m pixels: y = transformed back + bias (+ residual), where `relu` no less than 0. */
+typedef void conv_patches_fn(int m, const float *x, int64_t row, int64_t pixel, int64_t channels, float *v, int64_t pos);
+typedef void conv_weights_fn(int m, const float *w, int64_t tap, int64_t count, float *u, int64_t pos);
+typedef struct conv_result {
+    const float *bias, *residual;
+    int64_t channels, residual_row, residual_pixel, relu;
+    float *y;
+    int64_t row, pixel;
+} conv_result;
+typedef void conv_results_fn(int m, const float *s, int64_t pos, const conv_result *r);
+
 typedef struct conv_isa {
     int rows[2]; /* the largest tile of 1 and 2 panels; 0: no such tile */
     conv_tile_fn *tile;
@@ -71,6 +84,9 @@ typedef struct conv_isa {
     conv_block_fn *block;
     conv_most_fn *most;
     conv_sum_fn *sum;
+    conv_patches_fn *patches;
+    conv_weights_fn *weights;
+    conv_results_fn *results;
 } conv_isa;
 
 extern const conv_isa conv_portable;

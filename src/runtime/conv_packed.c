@@ -124,11 +124,15 @@ int rt_k_conv_packed(const rt_ctx *ctx, const rt_call *c) {
         if (!code && bias) rt_convert(RT_F32, bias_copy, 1, RT_F32, bias->p, bias->stride[0], job.o);
         job.bias = bias_copy;
     }
-    if (!code) code = conv_is_depthwise(job.c, job.o, job.groups) ? conv_depthwise(ctx, &job) : conv_dense(ctx, &job);
+    int side = conv_winograd_tile(&job);
+    if (code) goto out;
+    if (conv_is_depthwise(job.c, job.o, job.groups)) code = conv_depthwise(ctx, &job);
+    else code = side ? conv_winograd(ctx, &job, side) : conv_dense(ctx, &job);
     if (!code && y_copy) {
         moving m = { y, y_copy, true };
         code = rt_parallel_for(ctx, y->size[0] * y->size[2], 4096 / (y->size[1] * y->size[3]) + 1, rows_move, &m);
     }
+out:
     rt_scratch_free(ctx, bias_copy);
     rt_scratch_free(ctx, residual_copy);
     rt_scratch_free(ctx, y_copy);

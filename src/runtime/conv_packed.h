@@ -3,7 +3,8 @@
  * Packed weights, made by cresset::pack_conv once, when a model is compiled:
  *   dense      [groups][panels][taps * channels of a group][16]    taps by rows, as a channels-last image has them
  *   depthwise  [blocks][taps][16]                                  one channel in and out per group
- * Channels past the end are zero. conv_packed.c has the kernels, conv_dense.c and conv_depthwise.c one strategy each. The
+ * Channels past the end are zero. conv_packed.c has the kernels; conv_dense.c,
+ * conv_winograd.c and conv_depthwise.c one strategy each. The
  * order in which an output's terms are added depends on the sizes alone. */
 #ifndef CRESSET_CONV_PACKED_H
 #define CRESSET_CONV_PACKED_H
@@ -30,5 +31,8 @@ void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *resi
 
 int conv_dense(const rt_ctx *ctx, const conv_job *job);
 int conv_depthwise(const rt_ctx *ctx, const conv_job *job);
+/* Outputs of a tile's side with which a dense convolution is fastest as Winograd's; 0: not that way. From sizes alone. */
+int conv_winograd_tile(const conv_job *job);
+int conv_winograd(const rt_ctx *ctx, const conv_job *job, int m);
 
 #endif

@@ -11,8 +11,9 @@
 #define ROWS2 0
 #define PIXELS 4
 #include "runtime/conv_tile.h"
+#include "runtime/conv_winograd.h"
 
-const conv_isa conv_portable = { { ROWS1, ROWS2 }, tile, finish, block, most, sum };
+const conv_isa conv_portable = { { ROWS1, ROWS2 }, tile, finish, block, most, sum, patches, weights, results };
 
 RT_CHOICE const conv_isa *conv_isa_get(void) {
 #if defined(__x86_64__)
