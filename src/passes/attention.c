@@ -244,8 +244,9 @@ static cr_status from_view(attention *a, const cr_node *node, const cr_arg *args
 
 /* ---- what attention is told ---- */
 
-/* Heads that were repeated `times` times for their group of queries: reshape(expand(unsqueeze(x, 2))), with a copy or without. */
-static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *out, cr_dim *times) {
+/* Heads that were repeated `times` times for their group of queries, with a copy or without: *one is what was repeated, with a
+ * dimension of size 1 between heads and length: reshape(expand(unsqueeze(x, 2))). */
+static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *one, cr_dim *times) {
     const cr_node *node = cr_rewrite_producer(a->w, heads, NULL);
     const cr_meta *to = meta_of(a, heads);
     if (!node || !is_reshape(node->op) || to->rank != 4) return false;
@@ -253,15 +254,21 @@ static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *out,
     while ((node = cr_rewrite_producer(a->w, &wide, NULL)) && is_reshape(node->op)) wide = node->args[0];
     if (node && (cr_op_is(node->op, "aten::clone") || cr_op_is(node->op, "aten::contiguous"))) wide = node->args[0];
     const cr_node *expand = cr_rewrite_producer(a->w, &wide, "aten::expand");
-    const cr_node *unsqueeze = expand ? cr_rewrite_producer(a->w, &expand->args[0], "aten::unsqueeze") : NULL;
-    if (!unsqueeze || !cr_arg_is_int(&unsqueeze->args[1], 2)) return false;
-    const cr_meta *m = meta_of(a, &wide), *x = meta_of(a, &unsqueeze->args[0]);
-    if (m->rank != 5 || x->rank != 4 || m->size[0] != x->size[0] || m->size[1] != x->size[1] || m->size[3] != x->size[2] || m->size[4] != x->size[3]) return false;
+    if (!expand) return false;
+    const cr_meta *m = meta_of(a, &wide), *x = meta_of(a, &expand->args[0]);
+    if (m->rank != 5 || x->rank != 5 || x->size[2] != 1 || m->size[0] != x->size[0] || m->size[1] != x->size[1] || m->size[3] != x->size[3] || m->size[4] != x->size[4]) return false;
     if (to->size[0] != m->size[0] || to->size[2] != m->size[3] || to->size[3] != m->size[4] || !cr_dim_is_plain(m->size[2]) || !cr_dim_is_plain(m->size[1])) return false;
     if (to->size[1] != m->size[1] * m->size[2]) return false;
-    *out = unsqueeze->args[0];
+    *one = expand->args[0];
     *times = m->size[2];
     return true;
+}
+
+/* Without that dimension. */
+static cr_status drop_group(const attention *a, cr_arg *heads) {
+    const cr_node *unsqueeze = cr_rewrite_producer(a->w, heads, "aten::unsqueeze");
+    if (unsqueeze && cr_arg_is_int(&unsqueeze->args[1], 2)) return *heads = unsqueeze->args[0], CR_OK;
+    return cr_rewrite_call(a->w, "aten::squeeze.dim", (cr_arg[]){ *heads, cr_arg_int(2) }, 2, heads);
 }
 
 static cr_status tell(attention *a, const cr_node *node, const cr_arg *args, bool *done) {
@@ -287,6 +294,8 @@ static cr_status tell(attention *a, const cr_node *node, const cr_arg *args, boo
         any |= nothing || causal;
     }
     if (repeated_heads(a, &args[1], &k, &times) && repeated_heads(a, &args[2], &v, &other) && times == other && times > 1) {
+        CR_TRY(drop_group(a, &k));
+        CR_TRY(drop_group(a, &v));
         better[1] = k, better[2] = v, better[7] = cr_arg_bool(true);
         better[7].given = CR_GIVEN_KEYWORD;
         any = true;

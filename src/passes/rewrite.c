@@ -21,7 +21,8 @@ struct cr_rewriter {
     cr_arg *map;       /* per value of `from` */
     uint32_t *uses;    /* per value of `from` */
     bool *needed;      /* per node id of `from` */
-    cr_map written;    /* storages of `from` */
+    uint32_t *order;   /* per node id of `from`: its place */
+    cr_map written;    /* storages of `from` -> place of the last write */
     cr_map constants;  /* storage and layout of a tensor -> value of `to` + 1 */
     CR_VEC(made_node) nodes;
     CR_VEC(made_value) values;
@@ -75,11 +76,11 @@ bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
 
 /* ---- what is written ---- */
 
-static cr_status note_written(cr_rewriter *w, const cr_arg *a) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_written(w, &a->u.list[i]));
+static cr_status note_written(cr_rewriter *w, const cr_arg *a, uint32_t place) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_written(w, &a->u.list[i], place));
     if (a->kind != CR_ARG_VALUE) return CR_OK;
     const cr_meta *meta = cr_graph_value(w->from, (uint32_t)a->u.i)->meta;
-    return meta ? cr_map_put(&w->written, &meta->storage, sizeof meta->storage, 1) : CR_OK;
+    return meta ? cr_map_put(&w->written, &meta->storage, sizeof meta->storage, place) : CR_OK;
 }
 
 static bool body_writes(const cr_graph *g) {
@@ -98,35 +99,46 @@ bool cr__region_writes(const cr_node *node) {
 }
 
 static cr_status find_written(cr_rewriter *w) {
+    uint32_t most = 0, place = 0;
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) most = CR_MAX(most, n);
+    w->order = cr_arena_calloc(&w->arena, most + 1, sizeof *w->order);
+    if (!w->order) return CR_ENOMEM;
     for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
         const cr_node *node = cr_graph_node(w->from, n);
+        w->order[n] = place++;
         if (node->kind != CR_NODE_CALL) continue;
         bool all = cr__region_writes(node);
         for (uint16_t i = 0; i < node->nargs; i++)
-            if (all || node->op->schema.params[i].writes) CR_TRY(note_written(w, &node->args[i]));
+            if (all || node->op->schema.params[i].writes) CR_TRY(note_written(w, &node->args[i], w->order[n]));
     }
     return CR_OK;
 }
 
-static bool is_written(const cr_rewriter *w, const cr_meta *meta) {
+bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) {
+    const cr_meta *meta = cr_graph_value(w->from, value)->meta;
     return w->written.n && meta && cr_map_find(&w->written, &meta->storage, sizeof meta->storage, NULL);
 }
 
-bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) { return is_written(w, cr_graph_value(w->from, value)->meta); }
+/* Is its memory written after the value was made? One that the last write made, or that was made later, never changes. */
+static bool is_unstable(const cr_rewriter *w, uint32_t value) {
+    const cr_value *v = cr_graph_value(w->from, value);
+    uint64_t last;
+    return w->written.n && v->meta && cr_map_find(&w->written, &v->meta->storage, sizeof v->meta->storage, &last) && w->order[v->node] < last;
+}
 
-static bool any_written(const cr_rewriter *w, const cr_arg *args, size_t n) {
+static bool any_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (args[i].kind == CR_ARG_LIST && any_written(w, args[i].u.list, args[i].n)) return true;
-        if (args[i].kind == CR_ARG_VALUE && is_written(w, cr_graph_value(w->from, (uint32_t)args[i].u.i)->meta)) return true;
+        if (args[i].kind == CR_ARG_LIST && any_unstable(w, args[i].u.list, args[i].n)) return true;
+        if (args[i].kind == CR_ARG_VALUE && is_unstable(w, (uint32_t)args[i].u.i)) return true;
     }
     return false;
 }
 
 static bool is_stable(const cr_rewriter *w, const cr_node *node) {
     if (!w->written.n) return true;
-    if (any_written(w, node->args, node->nargs)) return false;
+    if (any_unstable(w, node->args, node->nargs)) return false;
     for (uint32_t i = 0; i < node->nvalues; i++)
-        if (is_written(w, cr_graph_value(w->from, node->first + i)->meta)) return false;
+        if (is_unstable(w, node->first + i)) return false;
     return true;
 }
 
@@ -442,7 +454,7 @@ static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = cr_graph_value(w->to, copy->first + i);
         bind(w, node->first + i, v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
-        w->values.at[copy->first + i].unstable = is_written(w, cr_graph_value(w->from, node->first + i)->meta);
+        w->values.at[copy->first + i].unstable = is_unstable(w, node->first + i);
     }
     return same ? CR_OK : keep_names(w, node);
 }
@@ -471,10 +483,12 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
 static cr_status walk_get_attr(cr_rewriter *w, const cr_node *node) {
     cr_arg made;
     cr_tensor *t = cr_graph_constant(w->from, node->target);
-    bool unstable = is_written(w, cr_graph_value(w->from, node->first)->meta);
-    if (unstable || !find_constant(w, t, &made)) {
+    bool written = cr__rewrite_writes(w, node->first);
+    if (written || !find_constant(w, t, &made)) {
         CR_TRY(add_constant(w, node->target, t, true, &made));
-        w->values.at[made.u.i].unstable = unstable;
+        constant_key key = key_of(t);
+        if (written) cr_map_remove(&w->constants, &key, sizeof key); /* for nobody else */
+        w->values.at[made.u.i].unstable = written;
     }
     bind(w, node->first, made);
     return CR_OK;
@@ -507,7 +521,7 @@ static cr_status copy_placeholders(cr_rewriter *w) {
         CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(w->to, node->target, v->meta, &made) : cr_graph_placeholder_number(w->to, node->target, (cr_type)v->type, v->expr, &made));
         CR_TRY(note_made(w, cr_graph_value(w->to, made)->node));
         bind(w, node->first, value_arg(w->to, made));
-        w->values.at[made].unstable = is_written(w, v->meta);
+        w->values.at[made].unstable = is_unstable(w, node->first);
     }
     return CR_OK;
 }

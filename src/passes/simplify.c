@@ -174,6 +174,9 @@ static cr_status cast_chain(cr_rewriter *w, const cr_node *node, const cr_arg *a
     return base && wide && holds_all(base->dtype, wide->dtype) ? same_as(w, node, &inner->args[0], done) : CR_OK;
 }
 
+/* copy(x, y) is y, if that needs no conversion. */
+static cr_status copy_functional(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) { return same_as(w, node, &args[1], done); }
+
 static cr_status dropout(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     bool off = (args[2].kind == CR_ARG_BOOL && !args[2].u.i) || (args[1].kind == CR_ARG_FLOAT && args[1].u.f == 0);
     return off ? same_as(w, node, &args[0], done) : CR_OK;
@@ -205,9 +208,9 @@ static cr_status assert_true(cr_rewriter *w, const cr_node *node, const cr_arg *
 static bool permutation(const cr_node *node, int rank, int *order) {
     int64_t dims[CR_MAX_RANK];
     for (int d = 0; d < rank; d++) order[d] = d;
-    if (cr_op_is(node->op, "aten::t")) {
-        if (rank == 2) order[0] = 1, order[1] = 0;
-        return rank <= 2;
+    if (cr_op_is(node->op, "aten::t") || cr_op_is(node->op, "aten::mT")) {
+        if (rank >= 2) order[rank - 2] = rank - 1, order[rank - 1] = rank - 2;
+        return true;
     }
     const cr_arg *list = &node->args[1];
     if (cr_op_is(node->op, "aten::transpose.int")) {
@@ -300,12 +303,12 @@ static const struct { const char *op; rule_fn *rule; } rules[] = {
     { "aten::relu", idempotent }, { "aten::abs", idempotent }, { "aten::floor", idempotent }, { "aten::ceil", idempotent }, { "aten::trunc", idempotent },
     { "aten::where.self", where_known },
     { "aten::clone", copy_of_same }, { "aten::contiguous", copy_of_same }, { "aten::lift_fresh_copy", copy_of_same }, { "aten::cat", copy_of_same },
-    { "aten::repeat", copy_of_same }, { "aten::positive", copy_of_same },
+    { "aten::copy", copy_functional }, { "aten::repeat", copy_of_same }, { "aten::positive", copy_of_same },
     { "aten::_to_copy", cast_chain }, { "aten::to.dtype", cast_chain }, { "aten::to.dtype_layout", cast_chain }, { "aten::to.device", cast_chain },
     { "aten::to.other", cast_chain }, { "aten::type_as", cast_chain },
     { "aten::dropout", dropout }, { "aten::feature_dropout", dropout }, { "aten::alpha_dropout", dropout }, { "aten::feature_alpha_dropout", dropout },
     { "aten::native_dropout", native_dropout }, { "aten::_assert_tensor_metadata", assert_metadata }, { "aten::_assert_scalar", assert_true },
-    { "aten::permute", permutation_chain }, { "aten::transpose.int", permutation_chain }, { "aten::t", permutation_chain },
+    { "aten::permute", permutation_chain }, { "aten::transpose.int", permutation_chain }, { "aten::t", permutation_chain }, { "aten::mT", permutation_chain },
     { "aten::view", view_chain }, { "aten::_unsafe_view", view_chain }, { "aten::reshape", view_chain }, { "aten::unsqueeze", view_chain },
     { "aten::squeeze", view_chain }, { "aten::squeeze.dim", view_chain }, { "aten::squeeze.dims", view_chain }, { "aten::flatten.using_ints", view_chain },
     { "aten::unflatten.int", view_chain },
