@@ -71,10 +71,10 @@ static void print_post(cr_str *out, const char *table, const char *loops, const 
     };
     for (int i = 0; i < RT_ACT_COUNT; i++)
         if (u->act[i]) cr_str_addf(out, "rt_act_fn rt__post_%s_act_%s;\n", loops, names[i]);
-    cr_str_addf(out, "rt_blend_fn rt__post_%s_blend;\n", loops);
+    cr_str_addf(out, "rt_blend_fn rt__post_%s_blend;\nrt_hide_fn rt__post_%s_hide;\n", loops, loops);
     if (u->lstm) cr_str_addf(out, "rt_lstm_fn rt__post_%s_lstm;\n", loops);
     if (u->gru) cr_str_addf(out, "rt_gru_fn rt__post_%s_gru;\n", loops);
-    cr_str_addf(out, "const rt_post_isa rt__post_%s = { .blend = rt__post_%s_blend", table, loops);
+    cr_str_addf(out, "const rt_post_isa rt__post_%s = { .blend = rt__post_%s_blend, .hide = rt__post_%s_hide", table, loops, loops);
     for (int i = 0; i < RT_ACT_COUNT; i++)
         if (u->act[i]) cr_str_addf(out, ", .act[RT_ACT_%s] = rt__post_%s_act_%s", names[i], loops, names[i]);
     if (u->lstm) cr_str_addf(out, ", .lstm = rt__post_%s_lstm", loops);

@@ -35,10 +35,10 @@ typedef void gemm_gather_fn(char *out, int64_t rows, const char *image, const in
                             int count);
 typedef void gemm_taps_fn(void *out, int64_t n, const void *image, const int64_t *tap, const void *weight, int64_t taps);
 
-/* For attention. most: the largest of x[0..n), -inf for n = 0; NaNs are passed over. exps: x[j] = exp(x[j] - shift), where
- * x[j] <= shift or NaN; the result is their sum. Results below the smallest normal number become 0. */
+/* For attention. most: the largest of x[0..n), -inf for n = 0; NaNs are passed over. exps: x[j] = exp(scale * x[j] - shift),
+ * where scale * x[j] <= shift or NaN; the result is their sum. Results below the smallest normal number become 0. */
 typedef double gemm_most_fn(const void *x, int64_t n);
-typedef double gemm_exps_fn(void *x, int64_t n, double shift);
+typedef double gemm_exps_fn(void *x, int64_t n, double scale, double shift);
 
 typedef struct gemm_kind {
     int rows[3]; /* largest tile of 1, 2 and 3 panels; 0: no such tile */

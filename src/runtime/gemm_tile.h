@@ -177,12 +177,15 @@ static inline NAME(vec) NAME(load_part)(const T *x, int64_t n) {
     return v;
 }
 
-static inline T NAME(total)(NAME(vec) v) {
-    T part[NAME(lanes)];
-    *(NAME(vec_at) *)part = v;
-    for (int half = NAME(lanes) / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) part[i] += part[i + half];
-    return part[0];
+/* Halves are added until one element is left. */
+static inline __attribute__((always_inline)) T NAME(total)(NAME(vec) v) {
+    typedef T h8 __attribute__((vector_size(8 * sizeof(T)))), __attribute__((unused)) h4 __attribute__((vector_size(4 * sizeof(T))));
+    typedef T h2 __attribute__((vector_size(2 * sizeof(T))));
+    union { NAME(vec) all; h8 h8[(NAME(lanes) + 7) / 8]; h4 h4[(NAME(lanes) + 3) / 4]; h2 h2[NAME(lanes) / 2]; T one[NAME(lanes)]; } x = { v };
+    if (NAME(lanes) > 8) x.h8[0] += x.h8[(NAME(lanes) + 7) / 8 - 1];
+    if (NAME(lanes) > 4) x.h4[0] += x.h4[NAME(lanes) > 4];
+    if (NAME(lanes) > 2) x.h2[0] += x.h2[NAME(lanes) > 2];
+    return x.one[0] + x.one[1];
 }
 
 /* `deep` registers of k at once: what is left of the pipeline when rows * cols is small. */
@@ -302,19 +305,19 @@ static inline NAME(vec) NAME(exp)(NAME(vec) x) {
     return *(NAME(vec_at) *)part;
 }
 
-static double NAME(exps)(void *x_, int64_t n, double shift_) {
+static double NAME(exps)(void *x_, int64_t n, double scale_, double shift_) {
     T *x = x_;
-    const T shift = (T)shift_;
+    const T scale = (T)scale_, shift = (T)shift_;
     NAME(vec) sum = { 0 };
     int64_t j = 0;
     for (; j + NAME(lanes) <= n; j += NAME(lanes)) {
-        NAME(vec) y = NAME(exp)(*(const NAME(vec_at) *)(x + j) - shift);
+        NAME(vec) y = NAME(exp)(scale * *(const NAME(vec_at) *)(x + j) - shift);
         *(NAME(vec_at) *)(x + j) = y;
         sum += y;
     }
     if (j < n) {
         T part[NAME(lanes)];
-        for (int i = 0; i < NAME(lanes); i++) part[i] = j + i < n ? x[j + i] - shift : -INFINITY;
+        for (int i = 0; i < NAME(lanes); i++) part[i] = j + i < n ? scale * x[j + i] - shift : -INFINITY;
         NAME(vec) y = NAME(exp)(*(const NAME(vec_at) *)part);
         *(NAME(vec_at) *)part = y;
         for (int i = 0; j + i < n; i++) x[j + i] = part[i];

@@ -25,6 +25,7 @@ typedef struct attention {
 typedef struct job {
     attention a;
     const gemm_kind *kind;
+    const rt_post_isa *post;
     int compute, batch_rank;
     int64_t item, width;
     int64_t rows, keys, depth, value; /* sizes: L, S, E, Ev */
@@ -57,7 +58,7 @@ typedef struct unit {
     job *s;
     char *slot;
     const char *q, *k, *v; /* first element of the batch entry */
-    int64_t batch, i0, i1;
+    int64_t batch, i0, i1, mask_at; /* mask_at: elements from the mask's start to the batch entry */
 } unit;
 
 static double value_at(const job *s, const char *p, int64_t i) {
@@ -85,28 +86,39 @@ static void multiply(const job *s, int64_t rows, int64_t panels, int64_t k, cons
     }
 }
 
-/* scale * scores + mask for one row, with -inf where the row may not look. */
-static void row_mask(unit *u, char *scores, int64_t i, int64_t j0, int64_t n) {
+/* -inf where one row of scores may not look, and a mask of numbers added. Gives the factor that is still to be applied: the
+ * exponentials do it on the way. */
+static double row_mask(unit *u, char *scores, int64_t i, int64_t j0, int64_t n) {
     job *s = u->s;
     const attention *a = &s->a;
-    char *extra = NULL;
+    double scale = a->scale;
     if (a->has_mask) {
         const rt_view *m = &a->mask;
         int64_t m_row = m->rank > 1 && m->size[m->rank - 2] != 1 ? m->stride[m->rank - 2] : 0;
         int64_t m_col = m->rank > 0 && m->size[m->rank - 1] != 1 ? m->stride[m->rank - 1] : 0;
-        const char *from = (const char *)m->p + (batch_offset(s, m, u->batch) + i * m_row + j0 * m_col) * rt_itemsize(m->dtype);
-        extra = u->slot + s->at_mask;
-        rt_convert(s->compute, extra, 1, m->dtype, from, m_col, n);
-        if (m->dtype == RT_BOOL)
-            for (int64_t j = 0; j < n; j++) value_set(s, extra, j, value_at(s, extra, j) != 0 ? 0 : -INFINITY);
+        const char *from = (const char *)m->p + (u->mask_at + i * m_row + j0 * m_col) * rt_itemsize(m->dtype);
+        char *extra = u->slot + s->at_mask;
+        if (m->dtype == RT_BOOL && m_col == 1 && s->compute == RT_F32 && scale > 0) {
+            s->post->hide((float *)(void *)scores, (const uint8_t *)from, n);
+        } else {
+            rt_convert(s->compute, extra, 1, m->dtype, from, m_col, n);
+            if (m->dtype == RT_BOOL)
+                for (int64_t j = 0; j < n; j++) value_set(s, extra, j, value_at(s, extra, j) != 0 ? 0 : -INFINITY);
+            s->kind->blend(scores, n, scale, extra, 1, 1);
+            scale = 1;
+        }
     }
-    if (extra || a->scale != 1) s->kind->blend(scores, n, a->scale, extra, 1, 1);
+    if (!(scale > 0)) {
+        s->kind->blend(scores, n, scale, NULL, 0, 0);
+        scale = 1;
+    }
     if (a->causal)
         for (int64_t j = i + 1 > j0 ? i + 1 - j0 : 0; j < n; j++) value_set(s, scores, j, -INFINITY);
+    return scale;
 }
 
-/* Rows [i, i + rows) of the unit meet keys [j0, j0 + n). */
-static void block_run(unit *u, int64_t i, int64_t rows, int64_t j0, int64_t n) {
+/* Rows [i, i + rows) of the unit meet keys [j0, j0 + n), the first of `packed`. */
+static void block_run(unit *u, int64_t i, int64_t rows, int64_t j0, int64_t n, int64_t packed) {
     job *s = u->s;
     char *scores = u->slot + s->at_scores, *out = u->slot + s->at_out + (i - u->i0) * s->out_row * s->item;
     double *m = (double *)(void *)(u->slot + s->at_state), *l = m + UNIT_ROWS;
@@ -126,10 +138,9 @@ static void block_run(unit *u, int64_t i, int64_t rows, int64_t j0, int64_t n) {
     for (int64_t r = 0; r < rows; r++) {
         char *row = scores + r * KEYS * s->item;
         double *m_row = &m[i - u->i0 + r], *l_row = &l[i - u->i0 + r];
-        row_mask(u, row, i + r, j0, n);
-        double most = s->kind->most(row, n), before = *m_row;
+        double scale = row_mask(u, row, i + r, j0, n), before = *m_row, most = scale * s->kind->most(row, n);
         if (most < before) most = before;
-        double shift = most == -INFINITY ? 0 : most, sum = s->kind->exps(row, n, shift);
+        double shift = most == -INFINITY ? 0 : most, sum = s->kind->exps(row, n, scale, shift);
         double fade = before == -INFINITY ? 0 : exp(before - shift);
         *l_row = *l_row * fade + sum;
         *m_row = most;
@@ -139,7 +150,7 @@ static void block_run(unit *u, int64_t i, int64_t rows, int64_t j0, int64_t n) {
         int64_t v_row = s->a.v.stride[s->a.v.rank - 2];
         multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->v + j0 * v_row * s->item, v_row, s->width, out, s->out_row, true);
     } else {
-        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->slot + s->at_v, s->width, n * s->width, out, s->out_row, true);
+        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->slot + s->at_v, s->width, packed * s->width, out, s->out_row, true);
     }
 }
 
@@ -188,7 +199,8 @@ static void unit_run(unit *u) {
         keys_pack(u, j, n);
         for (int64_t i = u->i0; i < u->i1; i += ROWS) {
             int64_t rows = least(ROWS, u->i1 - i);
-            if (!s->a.causal || i + rows > j) block_run(u, i, rows, j, n);
+            int64_t seen = s->a.causal ? least(n, i + rows - j) : n; /* by the last of them */
+            if (seen > 0) block_run(u, i, rows, j, seen, n);
         }
     }
     unit_store(u);
@@ -204,6 +216,7 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
         u.q = (const char *)s->a.q.p + batch_offset(s, &s->a.q, u.batch) * rt_itemsize(s->a.q.dtype);
         u.k = (const char *)s->a.k.p + batch_offset(s, &s->a.k, u.batch) * rt_itemsize(s->a.k.dtype);
         u.v = (const char *)s->a.v.p + batch_offset(s, &s->a.v, u.batch) * rt_itemsize(s->a.v.dtype);
+        u.mask_at = s->a.has_mask ? batch_offset(s, &s->a.mask, u.batch) : 0;
         unit_run(&u);
     }
     gemm_slot_give(&s->slots, u.slot);
@@ -223,6 +236,7 @@ static int attend(const rt_ctx *ctx, const attention *a) {
     if (s.compute != RT_F32 && s.compute != RT_F64)
         return rt_fail(ctx, RT_EDTYPE, "attention needs a floating-point dtype, found dtype number %d", (int)a->out.dtype);
     s.kind = gemm_kind_get(s.compute);
+    s.post = rt__post_get();
     s.item = rt_itemsize(s.compute);
     s.width = RT_PANEL_BYTES / s.item;
     s.batch_rank = a->out.rank - 2;

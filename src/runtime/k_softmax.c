@@ -60,7 +60,7 @@ static double exps_of_row(const float *x, int64_t n, float *y, double *top) {
     double sum = 0;
     *top = kind->most(x, n);
     if (y != x) memcpy(y, x, (size_t)n * sizeof *y);
-    for (int64_t i = 0; i < n; i += BLOCK) sum += kind->exps(y + i, n - i < BLOCK ? n - i : BLOCK, *top);
+    for (int64_t i = 0; i < n; i += BLOCK) sum += kind->exps(y + i, n - i < BLOCK ? n - i : BLOCK, 1, *top);
     return sum;
 }
 static void softmax_row(const void *a, const void *b, int64_t n, void *out) {

@@ -45,6 +45,13 @@ void POST(blend)(float *y, const float *scale, const float *residual, int64_t n)
     }
 }
 
+void POST(hide)(float *x, const uint8_t *mask, int64_t n) {
+    INDEPENDENT for (int64_t i = 0; i < n; i++) {
+        const float a = x[i];
+        x[i] = mask[i] ? a : -INFINITY;
+    }
+}
+
 void POST(lstm)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, float *c, float *h) {
     const float *xf = x + x_gate, *xg = x + 2 * x_gate, *xo = x + 3 * x_gate;
     const float *zf = z + z_gate, *zg = z + 2 * z_gate, *zo = z + 3 * z_gate;
@@ -66,5 +73,5 @@ void POST(gru)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, i
 }
 
 #define X(name, ...) POST(act_##name),
-RT_CHOICE const rt_post_isa POST_TABLE = { { RT_ACTS(X) }, POST(blend), POST(lstm), POST(gru) };
+RT_CHOICE const rt_post_isa POST_TABLE = { { RT_ACTS(X) }, POST(blend), POST(hide), POST(lstm), POST(gru) };
 #undef X
