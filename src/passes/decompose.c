@@ -24,6 +24,13 @@ bool cr_stop_at_kernels(const cr_op *op, void *user) {
     return !row->decomp && !row->decomp_fn;
 }
 
+bool cr_stop_at_core(const cr_op *op, void *user) {
+    (void)user;
+    const cr_row *row = op->base->row;
+    if ((op->base->tags & (CR_TAG_CORE | CR_TAG_HIGHER_ORDER)) || is_number_op(op)) return true;
+    return !row->decomp && !row->decomp_fn;
+}
+
 /* Its kernel does not do what this argument asks for (attention with dropout). */
 static bool must_expand(const cr_op *op, const cr_arg *args) {
     uint8_t p = op->base->row->decomp_arg;

@@ -86,6 +86,8 @@ typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
 /* Stops at everything that a kernel, a pointwise text or a view computes: what runs without further ado. */
 bool cr_stop_at_kernels(const cr_op *op, void *user);
+/* Stops at the core ATen set, and at ops outside it that have no decomposition here: PyTorch's core_aten_decompositions(). */
+bool cr_stop_at_core(const cr_op *op, void *user);
 
 /* ---- rewriting: what rules are made of ---- */
 typedef struct cr_rewriter cr_rewriter;

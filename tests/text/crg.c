@@ -54,10 +54,10 @@ static cr_status do_parse(const test *t, cr_graph *g, cr_str *out) {
 }
 
 static cr_status do_decompose(const test *t, cr_graph *g, cr_str *out) {
-    (void)t;
+    bool core = strstr(t->words, "core");
     cr_graph *made = NULL;
-    CR_TRY(cr_pass_decompose(g, cr_stop_at_kernels, NULL, &made));
-    cr_status status = cr_graph_verify(made, CR_VERIFY_METAS);
+    CR_TRY(cr_pass_decompose(g, core ? cr_stop_at_core : cr_stop_at_kernels, NULL, &made));
+    cr_status status = cr_graph_verify(made, CR_VERIFY_METAS | (core ? CR_VERIFY_CORE : 0));
     if (!status) cr_graph_print(made, CR_PRINT_PLAIN, out);
     cr_graph_release(made);
     return status;
