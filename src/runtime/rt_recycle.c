@@ -14,6 +14,11 @@
 
 enum { HEADER = 64, SMALLEST = 256, CLASSES = 64 * 8, TRIES = 1000 };
 static const uint64_t always_kept = (uint64_t)64 << 20;
+#if defined(__SANITIZE_ADDRESS__) /* which is to see every use after a block was freed */
+enum { KEEPS = 0 };
+#else
+enum { KEEPS = 1 };
+#endif
 
 typedef struct block { size_t capacity; struct block *next; } block;
 typedef struct class { block *free; uint64_t used; } class;
@@ -114,9 +119,8 @@ void rt_recycler_free(void *recycler, void *p) {
     bool keep = false;
     if (try_lock(r)) {
         r->in_use -= r->in_use < b->capacity ? r->in_use : b->capacity;
-#if !defined(__SANITIZE_ADDRESS__) /* which is to see every use after this */
         uint64_t limit = r->most > always_kept ? r->most : always_kept;
-        keep = b->capacity <= limit;
+        keep = KEEPS && b->capacity <= limit;
         if (keep) {
             if (r->kept + b->capacity > limit) drop = oldest(r);
             keep = r->kept + b->capacity <= limit;
@@ -128,7 +132,6 @@ void rt_recycler_free(void *recycler, void *p) {
             r->of[which].free = b;
             r->kept += b->capacity;
         }
-#endif
         unlock(r);
     }
     give_list(r, drop);
