@@ -24,7 +24,7 @@ static const char *const compile_flags[] = {
     "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-w",
 };
 /* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
-static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math" };
+static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi" };
 static const char *const link_flags[] = {
     "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-lm", "-lpthread",
 };

@@ -217,6 +217,19 @@ static void drop_views(state *s, group *k) {
     }
 }
 
+/* A row or column for every element of the result: block programs walk such short runs slowly. */
+static bool repeats(const state *s, const cr_node *node) {
+    cr_env *env = cr_graph_env(s->g);
+    const cr_meta *out = cr_graph_value(s->g, node->first)->meta;
+    for (uint16_t a = 0; a < node->nargs; a++) {
+        if (!is_tensor(s, &node->args[a])) continue;
+        const cr_meta *in = cr_graph_value(s->g, (uint32_t)node->args[a].u.i)->meta;
+        cr_dim n = cr_meta_numel(env, in);
+        if (cr_dim_known(env, n, CR_EQ, 1) != CR_YES && cr_dim_known(env, n, CR_EQ, cr_meta_numel(env, out)) != CR_YES) return true;
+    }
+    return false;
+}
+
 /* Does a kernel of its own pay? Copies and lone simple ops have good loops already. */
 static bool pays(const state *s, const group *k) {
     int work = 0;
@@ -237,7 +250,7 @@ static bool pays(const state *s, const group *k) {
         case CR_ROWS_NORM: case CR_ROWS_REDUCE: work += 3; break;
         case CR_ROWS_POINTWISE:
             if (cr_rows_program(s->g, node, &p)) cr_error_release(cr_error_take());
-            work += p ? 1 + (p->program.ninstr > 2) + (p->program.ninstr > 4) : 1;
+            work += p ? 1 + (p->program.ninstr > 2) + repeats(s, node) : 1;
             break;
         case CR_ROWS_COPY: work += k->n > 1; break;
         default: break;

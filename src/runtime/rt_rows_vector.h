@@ -268,20 +268,47 @@ INLINE vf same_bf16(const char *p) { return (vf)(((unsigned)*(const unsigned sho
 
 /* ---- reductions: partial results in lanes, one number in every lane at the end ---- */
 INLINE vf keep_f32(vf v, i64 k, float rest) { return k >= W ? v : PICK(first_lanes(k), v, SPLAT(rest)); }
-#define FOLD(name, type, vec, combine)                                                                                 \
-    INLINE type name(vec a) {                                                                                          \
-        type part[W];                                                                                                  \
-        EACH(i) part[i] = a[i];                                                                                        \
-        for (int half = W / 2; half; half /= 2)                                                                        \
-            for (int i = 0; i < half; i++) part[i] = combine(part[i], part[i + half]);                                 \
-        return part[0];                                                                                                \
+typedef float f4 __attribute__((vector_size(16)));
+typedef int i4 __attribute__((vector_size(16)));
+typedef double d2 __attribute__((vector_size(16)));
+typedef float f8 __attribute__((vector_size(32)));
+typedef int i8 __attribute__((vector_size(32)));
+typedef double d4 __attribute__((vector_size(32)));
+#define TURN(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+/* a > b || a != a ? a : b, as the instruction max: NaN stays. */
+#define MOST(a, b, ints) PART((ints)(((a) > (b)) | ((a) != (a))), a, b, ints)
+#define LEAST(a, b, ints) PART((ints)(((a) < (b)) | ((a) != (a))), a, b, ints)
+#define PART(m, a, b, ints) ((__typeof__(a))(((ints)(a) & (m)) | ((ints)(b) & ~(m))))
+#if W == 16
+#define HALVES_OF(a) f8 low = TURN(a, 0, 1, 2, 3, 4, 5, 6, 7), high = TURN(a, 8, 9, 10, 11, 12, 13, 14, 15)
+#define QUARTER(a, FOLD) ({ HALVES_OF(a); f8 h = FOLD(low, high, i8); FOLD(TURN(h, 0, 1, 2, 3), TURN(h, 4, 5, 6, 7), i4); })
+#elif W == 8
+#define QUARTER(a, FOLD) FOLD(TURN(a, 0, 1, 2, 3), TURN(a, 4, 5, 6, 7), i4)
+#else
+#define QUARTER(a, FOLD) (a)
+#endif
+#define ACROSS(name, FOLD)                                                                                             \
+    INLINE vf name(vf a) {                                                                                             \
+        f4 q = QUARTER(a, FOLD), r = FOLD(q, TURN(q, 2, 3, 0, 1), i4);                                                 \
+        r = FOLD(r, TURN(r, 1, 0, 3, 2), i4);                                                                          \
+        return SPLAT(r[0]);                                                                                            \
     }
-#define PLUS(a, b) ((a) + (b))
-#define MOST(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define LEAST(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
-FOLD(fold_sum, double, vd, PLUS)
-FOLD(fold_max, float, vf, MOST)
-FOLD(fold_min, float, vf, LEAST)
-INLINE vf total_f32(vd s, vf a) { return SPLAT((float)fold_sum(s + to_f64_f32(a))); }
-INLINE vf across_max_f32(vf a) { return SPLAT(fold_max(a)); }
-INLINE vf across_min_f32(vf a) { return SPLAT(fold_min(a)); }
+ACROSS(across_max_f32, MOST)
+ACROSS(across_min_f32, LEAST)
+/* The last partial sums and those that went to double before, added up in double. */
+INLINE vf total_f32(vd s, vf a) {
+    union { vd all; d4 part[W / 4]; } x = { s };
+    d4 t = x.part[0];
+    for (int i = 1; i < W / 4; i++) t += x.part[i];
+#if W == 16
+    HALVES_OF(a);
+    t += (__builtin_convertvector(TURN(low, 0, 1, 2, 3), d4) + __builtin_convertvector(TURN(low, 4, 5, 6, 7), d4)) +
+         (__builtin_convertvector(TURN(high, 0, 1, 2, 3), d4) + __builtin_convertvector(TURN(high, 4, 5, 6, 7), d4));
+#elif W == 8
+    t += __builtin_convertvector(TURN(a, 0, 1, 2, 3), d4) + __builtin_convertvector(TURN(a, 4, 5, 6, 7), d4);
+#else
+    t += __builtin_convertvector(a, d4);
+#endif
+    d2 p = TURN(t, 0, 1) + TURN(t, 2, 3);
+    return SPLAT((float)(p[0] + p[1]));
+}
