@@ -40,11 +40,12 @@ static void add_taps(const plan *p, const tile_at *t, conv_tile *tile, int64_t f
                      int64_t kx0, int64_t kx1) {
     const conv_job *job = p->job;
     conv_run run[MOST_RUNS];
-    conv_tile part = *tile;
-    part.in += first * part.in_row;
-    part.out += first * part.out_row;
-    part.run = run;
-    part.runs = 0;
+    /* Changed in place: a copy of the struct would wait for the stores of the tile before. */
+    float *const out = tile->out;
+    tile->in += first * tile->in_row;
+    tile->out += first * tile->out_row;
+    tile->run = run;
+    int64_t runs = 0;
     bool joined = job->dilation_w == 1 && job->groups == 1 && job->x.pixel == p->channels;
     int64_t width = job->dilation_w * job->x.pixel, taps = joined ? kx1 - kx0 : 1;
     const float *weights = job->packed + (t->group * p->panels + t->panel) * p->k * CONV_LANES;
@@ -53,19 +54,20 @@ static void add_taps(const plan *p, const tile_at *t, conv_tile *tile, int64_t f
     for (int64_t ky = ky0; ky < ky1; ky++) {
         int64_t y = t->y * job->stride_h - job->padding_h + ky * job->dilation_h;
         for (int64_t kx = kx0; kx < kx1; kx += taps) {
-            if (part.runs == MOST_RUNS) {
-                job->isa->tile((int)rows, (int)t->panels, &part);
-                part.runs = 0;
-                part.in = part.out;
-                part.in_row = part.out_row;
+            if (runs == MOST_RUNS) {
+                tile->runs = runs;
+                job->isa->tile((int)rows, (int)t->panels, tile);
+                runs = 0;
+                tile->in = tile->out;
+                tile->in_row = tile->out_row;
             }
-            run[part.runs++] = (conv_run){ image + y * job->x.row + kx * width,
-                                           weights + (ky * job->kernel_w + kx) * p->channels * CONV_LANES,
-                                           taps * p->channels };
+            run[runs++] = (conv_run){ image + y * job->x.row + kx * width, weights + (ky * job->kernel_w + kx) * p->channels * CONV_LANES,
+                                      taps * p->channels };
         }
     }
-    job->isa->tile((int)rows, (int)t->panels, &part);
-    tile->in = tile->out;
+    tile->runs = runs;
+    job->isa->tile((int)rows, (int)t->panels, tile);
+    tile->in = tile->out = out;
     tile->in_row = tile->out_row;
 }
 
