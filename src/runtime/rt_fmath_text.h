@@ -109,9 +109,12 @@ static inline V FN(log1p)(V x) {
 static inline V FN(log_sigmoid)(V a) { return PICK(LT(a, SPLAT(0.0f)), a, SPLAT(0.0f)) - FN(log1p)(FN(exp)(-ABS(a))); }
 
 /* ---- the error function: x P(x^2) near 0, 1 - e^Q(|x|) beyond ---- */
+static inline V FN(_erf_near)(V x) { /* |x| < 0.92 */
+    V z = x * x;
+    return x + x * ((((((8.362263465e-5f * z - 8.14146864e-4f) * z + 5.200988801e-3f) * z - 2.685941293e-2f) * z + 0.1128369648f) * z - 0.3761263386f) * z + 0.128379167f);
+}
 static inline V FN(erf)(V x) {
-    V size = ABS(x), z = x * x;
-    V near = x + x * ((((((8.362263465e-5f * z - 8.14146864e-4f) * z + 5.200988801e-3f) * z - 2.685941293e-2f) * z + 0.1128369648f) * z - 0.3761263386f) * z + 0.128379167f);
+    V size = ABS(x), near = FN(_erf_near)(x);
     V y = PICK(GT(size, SPLAT(4.0f)), SPLAT(4.0f), size);
     V q = ((((((-2.157410679e-5f * y + 4.39947775e-4f) * y - 4.197323358e-3f) * y + 2.518757994e-2f) * y - 0.1083836687f) * y - 0.633254683f) * y - 1.129559495f) * y + 1.837061112e-4f;
     V far = COPYSIGN(1.0f - FN(_exp_near_0)(q), x);

@@ -47,7 +47,11 @@ static float act_of(int act, float a) {
     default: return a;
     }
 }
-static const char *const act_names[] = { "none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid" };
+static const char *const act_names[] = {
+#define X(name, ...) #name,
+    RT_ACTS(X)
+#undef X
+};
 
 typedef struct problem { int64_t m, n, k; int act; bool bias, transposed, strided; int scale, residual; } problem; /* 1: a vector, 2: a matrix */
 
