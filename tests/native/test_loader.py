@@ -1,6 +1,7 @@
 """P4, P5: `cresset run` and `cresset info` on compiled libraries: the same options and the same results as on archives, and one clear line for
 every file that is none."""
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -133,3 +134,19 @@ def test_weights_that_are_missing_or_of_another_model(tmp_path):
     assert "is not the weights of this model" in refused("run", path, "--random")
     weights.write_bytes(b"X" * (tmp_path / "kept").stat().st_size)
     assert "holds the weights of another model" in refused("run", path, "--random")
+
+
+@pytest.mark.parametrize("command", ["info", "info --json", "run --random", "bench --rounds 1 --profile", "compile --verify"])
+def test_memory_that_runs_out(command, digits, tmp_path):
+    """Any request may fail: one line, no crash, no file left behind."""
+    name, *words = command.split()
+    whole, failing = 0, 1
+    operand = DATA / "affine.pt2" if name == "compile" else digits
+    words += ["-o", tmp_path / "out.so"] if name == "compile" else []
+    while whole < 3:
+        done = tool(name, operand, *words, env={**os.environ, "CRESSET_TEST_FAIL_ALLOCATION": str(failing)})
+        assert done.returncode in (0, 1), (failing, done.returncode, done.stderr)
+        assert done.returncode == 0 or done.stderr.startswith("cresset: ") and done.stderr.count("\n") == 1, (failing, done.stderr)
+        whole = whole + 1 if done.returncode == 0 else 0
+        failing += max(1, failing // 4)
+    assert failing > 40
