@@ -60,10 +60,11 @@ def test_the_first_node_that_differs(spoiling, tmp_path):
 
 def test_bad_command_lines(tmp_path):
     for words, message in ((["-o", tmp_path / "x.c", "--verify"], "--verify runs the library"), (["--verify"], "compile needs -o FILE"),
-                           (["-o", tmp_path / "x.a", "--verify"], "--verify runs the library"),
                            (["-o", tmp_path / "x.so", "--verify", "--target", "aarch64-linux-gnu"], "which one for 'aarch64-linux-gnu' cannot here")):
         done = tool("compile", DIGITS / "digits.pt2", *words)
         assert done.returncode == 2 and message in done.stderr
+    done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "x.a")
+    assert done.returncode == 1 and "static archives are not written yet" in done.stderr and not (tmp_path / "x.a").exists()
     library = tmp_path / "d.so"
     assert tool("compile", DIGITS / "digits.pt2", "-o", library).returncode == 0
     done = tool("compile", library, "-o", tmp_path / "e.so")
