@@ -114,6 +114,49 @@ static void simplify_mask(attention *a) {
     if (keep && keep->dtype == CR_BOOL && keep->rank >= 2) a->mask = where->args[0];
 }
 
+/* Is it the product of queries and keys, or the view of it? */
+static bool is_product(const attention *a, const cr_arg *x) {
+    const cr_node *made = cr_rewrite_producer(a->w, x, NULL);
+    if (made && is_reshape(made->op)) made = cr_rewrite_producer(a->w, &made->args[0], NULL);
+    return made && cr_op_is(made->op, "aten::bmm");
+}
+
+/* The mask turned round: what was hidden is kept. A constant stays one. */
+static cr_status invert(attention *a, const cr_arg *hidden, cr_arg *out) {
+    cr_tensor *t = cr_rewrite_constant(a->w, hidden);
+    cr_arg result = cr_arg_none(), args[] = { cr_arg_tensor(t) };
+    if (!t) return cr_rewrite_call(a->w, "aten::logical_not", hidden, 1, out);
+    CR_TRY(cr__evaluate(cr_op_find("aten::logical_not"), args, &result));
+    cr_status status = cr_rewrite_add_constant(a->w, "keep", result.u.t, out);
+    cr_results_release(&result, 1);
+    return status;
+}
+
+/* masked_fill(scores, hidden, -inf), where(hidden, -inf, scores) or where(keep, scores, -inf). In f32, where the kernel overwrites hidden
+ * scores, too, rather than adding to them: a NaN among them stays hidden. */
+static cr_status take_filled(attention *a, const cr_arg *scores, cr_arg *product) {
+    const cr_node *node = cr_rewrite_producer(a->w, scores, NULL);
+    bool fill = node && cr_op_is(node->op, "aten::masked_fill.Scalar"), where = node && cr_op_is(node->op, "aten::where.self");
+    if (!fill && !where) return CR_OK;
+    double number;
+    bool keeps = where && number_of(a, &node->args[2], &number);
+    if (!keeps && !number_of(a, fill ? &node->args[2] : &node->args[1], &number)) return CR_OK;
+    const cr_arg *mask = &node->args[fill ? 1 : 0], *inner = &node->args[fill ? 0 : keeps ? 1 : 2];
+    const cr_meta *m = meta_of(a, mask), *to = meta_of(a, scores), *from = meta_of(a, inner);
+    if (number != -INFINITY || to->dtype != CR_F32 || !m || m->dtype != CR_BOOL || m->rank < 2 || !from || from->rank != to->rank || from->dtype != to->dtype) return CR_OK;
+    for (int d = 0; d < to->rank; d++)
+        if (from->size[d] != to->size[d]) return CR_OK;
+    cr_arg stripped = *inner;
+    attention without = *a;
+    strip_scale(&without, &stripped);
+    if (!is_product(a, &stripped) || (!a->guarded && !cr_rewrite_constant(a->w, mask))) return CR_OK;
+    a->mask = *mask;
+    if (!keeps) CR_TRY(invert(a, mask, &a->mask));
+    a->scale = without.scale;
+    *product = stripped;
+    return CR_OK;
+}
+
 /* scores = product * scale + mask; *product is the batched product or the view of it. */
 static bool take_scores(attention *a, const cr_arg *scores, cr_arg *product) {
     const cr_meta *meta = meta_of(a, scores);
@@ -125,9 +168,7 @@ static bool take_scores(attention *a, const cr_arg *scores, cr_arg *product) {
         attention without = *a;
         if (!part || !mask || part->rank != meta->rank || mask->rank < 2 || mask->rank > meta->rank || mask->dtype != meta->dtype || !cr_arg_is_int(&add->args[2], 1)) continue;
         strip_scale(&without, &inner);
-        const cr_node *made = cr_rewrite_producer(a->w, &inner, NULL);
-        if (made && is_reshape(made->op)) made = cr_rewrite_producer(a->w, &made->args[0], NULL);
-        if (!made || !cr_op_is(made->op, "aten::bmm")) continue;
+        if (!is_product(a, &inner)) continue;
         for (int d = 0; d < meta->rank; d++)
             if (part->size[d] != meta->size[d]) return false;
         a->mask = add->args[1 - i];
@@ -208,6 +249,7 @@ static cr_status match(attention *a, const cr_node *node, const cr_arg *weights,
     unfold(a, &p, like);
     const cr_node *softmax = meta_of(a, &p)->rank == like->rank ? find_softmax(a, &p) : NULL;
     if (!softmax || meta_of(a, &p)->dtype != like->dtype || !take_scores(a, &softmax->args[0], &product)) return CR_OK;
+    if (a->mask.kind == CR_ARG_NONE) CR_TRY(take_filled(a, &product, &product));
     const cr_node *bmm = cr_rewrite_producer(a->w, &product, NULL);
     if (bmm && is_reshape(bmm->op)) bmm = cr_rewrite_producer(a->w, &bmm->args[0], NULL);
     if (!bmm || !cr_op_is(bmm->op, "aten::bmm")) return CR_OK;
