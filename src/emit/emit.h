@@ -83,6 +83,10 @@ CR_NODISCARD cr_status cr__workshop_file(cr_workshop *w, const char *name, const
 CR_NODISCARD cr_status cr__workshop_write(cr_workshop *w, const char *name, const void *data, size_t size, const char **out);
 void cr__workshop_close(cr_workshop *w);
 
+/* Objects of those files of the runtime that a model with this text needs, compiled for a target that the archive is not
+ * for. *objects: free with cr_free; the names in it are the workshop's. */
+CR_NODISCARD cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text, cr_workshop *shop, const char ***objects, size_t *n);
+
 /* The head of every block of weights: 64 bytes that say whose they are. */
 typedef struct cr_weights_head { char magic[8], id[56]; } cr_weights_head;
 /* Tells two models apart: a digest of the weights' bytes and places and of the methods' constants. */

@@ -83,19 +83,33 @@ out:
     return status;
 }
 
+/* The objects of the model, then the runtime: its archive, or what was compiled of it for another processor. */
+static cr_status gather(const cr_toolchain *t, const source *s, cr_workshop *shop, words *out) {
+    const char *own[MAX_OBJECTS], **runtime = NULL;
+    size_t nruntime = 0;
+    int n = 0;
+    CR_TRY(compile_objects(t, s, shop, own, &n));
+    CR_TRY(add_words(out, own, (size_t)n));
+    if (!s->target->triple) return cr_vec_push(out, t->archive);
+    CR_TRY(cr__build_runtime(t, s->target, cr_str_get(&s->tables), shop, &runtime, &nruntime));
+    cr_status status = add_words(out, runtime, nruntime);
+    cr_free(runtime);
+    return status;
+}
+
 /* `weights`: the assembler's text that holds them, or NULL: their section gets a segment to be grown. */
-static cr_status link_library(const cr_toolchain *t, const char *const *objects, int n, const char *weights, const char *script, const char *library) {
+static cr_status link_library(const cr_toolchain *t, const words *objects, const char *weights, const char *script, const char *library) {
     words w = { 0 };
     cr_str place, versions;
     cr_str_init(&place);
     cr_str_init(&versions);
     cr_str_addf(&place, "-Wl,--section-start=.cresset.weights=0x%x", CR_ELF_WEIGHTS_AT);
     cr_str_addf(&versions, "-Wl,--version-script=%s", script);
-    const char *const rest[] = { "-o", library, t->archive, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
+    const char *const rest[] = { "-o", library, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
     cr_status status = cr_str_status(&place);
     if (!status) status = cr_str_status(&versions);
     if (!status) status = cr_vec_push(&w, t->cc);
-    if (!status) status = add_words(&w, objects, (size_t)n);
+    if (!status) status = add_words(&w, objects->at, objects->n);
     if (!status) status = add_words(&w, rest, CR_COUNT(rest));
     if (!status) status = add_words(&w, link_flags, CR_COUNT(link_flags));
     if (!status) status = cr_vec_push(&w, NULL);
@@ -107,12 +121,14 @@ static cr_status link_library(const cr_toolchain *t, const char *const *objects,
 }
 
 static cr_status build(const cr_toolchain *t, const source *s, const char *assembly, cr_workshop *shop, const char **library) {
-    const char *script = NULL, *objects[MAX_OBJECTS];
-    int n = 0;
+    const char *script = NULL;
+    words objects = { 0 };
     CR_TRY(cr__workshop_write(shop, "exports", exports, sizeof exports - 1, &script));
     CR_TRY(cr__workshop_file(shop, "model.so", library));
-    CR_TRY(compile_objects(t, s, shop, objects, &n));
-    return link_library(t, objects, n, assembly, script, *library);
+    cr_status status = gather(t, s, shop, &objects);
+    if (!status) status = link_library(t, &objects, assembly, script, *library);
+    cr_vec_dispose(&objects);
+    return status;
 }
 
 /* The words that row kernels are written in are part of what they say. */

@@ -1,0 +1,155 @@
+/* sources.c: see sources.h. */
+#include "emit/sources.h"
+
+#include <stdlib.h>
+
+/* ---- choices that a model may define itself ---- */
+
+const char *const cr__choice_names[] = {
+    "rt__block_calls", "rt__block_base", "rt__block_avx2", "rt__block_avx512", "rt__post_base", "rt__post_avx2", "rt__post_avx512",
+    "gemm_isa_get", "conv_isa_get", "rt__post_get", "gemm_f64_get", "rt_block_run", NULL,
+};
+
+bool cr__defines_choice(const char *text, const char *name) {
+    static const char *const forms[] = { "rt_block_fn *const %s[RT_OP_COUNT] =", "const rt_post_isa %s =", "*%s(void) {", "int %s(const rt_ctx *ctx" };
+    for (size_t i = 0; i < CR_COUNT(forms); i++) {
+        cr_str form;
+        cr_str_init(&form);
+        cr_str_addf(&form, forms[i], name);
+        bool found = !form.failed && strstr(text, cr_str_get(&form));
+        cr_str_dispose(&form);
+        if (found) return true;
+    }
+    return false;
+}
+
+/* ---- flags: as CMakeLists.txt has them ---- */
+
+static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+size_t cr__source_flags(const char *file, const char **out) {
+    size_t n = 0;
+    bool product = begins(file, "gemm") || begins(file, "conv.") || begins(file, "conv_");
+    bool loops = begins(file, "rt_block_") || begins(file, "rt_fft_") || begins(file, "rt_post_");
+    out[n++] = loops ? "-O3" : "-O2";
+    out[n++] = product ? "-ffp-contract=fast" : "-ffp-contract=off";
+    out[n++] = "-fno-math-errno";
+    out[n++] = "-fno-trapping-math";
+    if (strstr(file, "_avx2.c") || strstr(file, "_avx512.c")) {
+        bool wide = strstr(file, "_avx512.c");
+        static const char *const avx2[] = { "-mavx2", "-mfma", "-mf16c" }, *const avx512[] = { "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c" };
+        for (size_t i = 0; i < (wide ? CR_COUNT(avx512) : CR_COUNT(avx2)); i++) out[n++] = wide ? avx512[i] : avx2[i];
+    }
+    return n;
+}
+
+/* ---- the index ---- */
+
+typedef struct row { const char *file, *symbol; bool defines; } row;
+typedef CR_VEC(row) rows;
+
+/* "...[rt_pool.c.o]: rt_pool_create T 10 35": file, symbol, letter. */
+static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
+    char *path = NULL, *text = NULL;
+    CR_TRY(cr__path_in(t->home, "index", &path));
+    cr_status status = cr_file_read(path, &text, NULL);
+    if (status && status != CR_ENOMEM) status = CR_FAIL(CR_ETOOLCHAIN, "%s, the list of the runtime's symbols, cannot be read: install Cresset again", path);
+    cr_free(path);
+    CR_TRY(status);
+    for (char *line = text; !status && *line;) {
+        size_t n = strcspn(line, "\n");
+        char *open = memchr(line, '[', n), *shut = open ? memchr(open, ']', n - (size_t)(open - line)) : NULL;
+        char *name = shut && shut - open > 3 ? shut + 3 : NULL, *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
+        if (space && space[1]) {
+            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", space[1]) };
+            status = r.file && r.symbol ? cr_vec_push(out, r) : CR_ENOMEM;
+        }
+        line += n + (line[n] == '\n');
+    }
+    cr_free(text);
+    return status;
+}
+
+/* ---- what a text mentions ---- */
+
+/* Identifiers outside of string literals; the text is ours and has no other ones that would matter. */
+static cr_status mentioned(const char *text, cr_map *out) {
+    for (const char *at = text; *at;) {
+        if (*at == '"') {
+            for (at++; *at && *at != '"'; at++)
+                if (*at == '\\' && at[1]) at++;
+            if (*at) at++;
+            continue;
+        }
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+        if (n) CR_TRY(cr_map_put(out, at, n, 1));
+        at += n ? n : 1;
+    }
+    return CR_OK;
+}
+
+static bool is_wide(const char *file) { return strstr(file, "_avx2.c") || strstr(file, "_avx512.c"); }
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static cr_status collect(const rows *all, const cr_map *files, cr_sources *out) {
+    for (size_t i = 0; i < all->n; i++) {
+        const row *r = &all->at[i];
+        if (!cr_map_find_str(files, r->file, NULL)) continue;
+        if (!i || strcmp(all->at[i - 1].file, r->file)) CR_TRY(cr_vec_push(&out->files, r->file));
+        if (r->defines) CR_TRY(cr_vec_push(&out->symbols, r->symbol));
+    }
+    if (out->files.n) qsort(out->files.at, out->files.n, sizeof *out->files.at, by_text);
+    if (out->symbols.n) qsort(out->symbols.at, out->symbols.n, sizeof *out->symbols.at, by_text);
+    return CR_OK;
+}
+
+/* Until no row asks for a file that is not there yet. */
+static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, bool x86, cr_map *files) {
+    for (bool again = true; again;) {
+        again = false;
+        for (size_t i = 0; i < all->n; i++) {
+            const row *r = &all->at[i];
+            bool there = cr_map_find_str(files, r->file, NULL);
+            if (!r->defines && there && !cr_map_find_str(needed, r->symbol, NULL)) {
+                CR_TRY(cr_map_put_str(needed, r->symbol, 1));
+                again = true;
+            }
+            if (!r->defines || there || (is_wide(r->file) && !x86)) continue;
+            if (!cr_map_find_str(needed, r->symbol, NULL) || cr_map_find_str(own, r->symbol, NULL)) continue;
+            CR_TRY(cr_map_put_str(files, r->file, 1));
+            again = true;
+        }
+    }
+    return CR_OK;
+}
+
+cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr_sources *out) {
+    rows all = { 0 };
+    cr_map needed, own, files;
+    *out = (cr_sources){ 0 };
+    cr_arena_init(&out->arena);
+    cr_map_init(&needed);
+    cr_map_init(&own);
+    cr_map_init(&files);
+    cr_status status = read_index(&out->arena, t, &all);
+    if (!status) status = mentioned(text, &needed);
+    for (size_t i = 0; !status && cr__choice_names[i]; i++)
+        if (cr__defines_choice(text, cr__choice_names[i])) status = cr_map_put_str(&own, cr__choice_names[i], 1);
+    static const char *const functions[] = { "rt_api_create", "rt_api_destroy", "rt_api_run", "rt_api_release", "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
+    for (size_t i = 0; !status && i < CR_COUNT(functions); i++) status = cr_map_put_str(&needed, functions[i], 1); /* RT_API_FUNCTIONS names them */
+    if (!status) status = close_over(&all, &needed, &own, x86, &files);
+    if (!status) status = collect(&all, &files, out);
+    cr_map_dispose(&needed);
+    cr_map_dispose(&own);
+    cr_map_dispose(&files);
+    cr_vec_dispose(&all);
+    if (status) cr__sources_dispose(out);
+    return status;
+}
+
+void cr__sources_dispose(cr_sources *s) {
+    cr_vec_dispose(&s->files);
+    cr_vec_dispose(&s->symbols);
+    cr_arena_dispose(&s->arena);
+}

@@ -1,0 +1,24 @@
+/* sources.h: which of the runtime's files a model needs, when its archive cannot be used (other processors, C output).
+ *
+ * lib/cresset/index lists the symbols that each file of the runtime defines and needs (`nm` of the archive, made with it).
+ * From the names in a model's text follow the files that define them, the files those need, and so on. */
+#ifndef CR_SOURCES_H
+#define CR_SOURCES_H
+
+#include "emit/emit.h"
+
+typedef struct cr_sources { cr_arena arena; CR_VEC(const char *) files, symbols; } cr_sources; /* "rt_pool.c"; every symbol they define; both sorted */
+
+/* Files for the definitions that `text` mentions but does not make itself. `x86`: with those for its instruction sets.
+ * CR_ETOOLCHAIN: the index is missing. */
+CR_NODISCARD cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr_sources *out);
+void cr__sources_dispose(cr_sources *s);
+/* Does the text define this choice of the runtime (RT_CHOICE) itself? */
+bool cr__defines_choice(const char *text, const char *name);
+/* All names of choices, ends with NULL. */
+extern const char *const cr__choice_names[];
+/* How a file of the runtime is compiled besides the common flags; as many as given back. */
+size_t cr__source_flags(const char *file, const char **out);
+enum { CR_SOURCE_FLAGS = 12 };
+
+#endif
