@@ -108,6 +108,6 @@ void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *mod
         print_tables(out, "avx512", best(target, RT_CPU_AVX2 | RT_CPU_AVX512), &u);
         cr_str_add(out, "#endif\n");
     }
-    if (target->nisas == 1) print_choosers(out, target->isas[0]);
+    if (target->nisas == 1 && !target->is_source) print_choosers(out, target->isas[0]);
     if (!u.f64) cr_str_add(out, "const gemm_kind *gemm_f64_get(void) { static const gemm_kind none; return &none; }\n");
 }

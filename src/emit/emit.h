@@ -25,10 +25,14 @@ typedef struct cr_target {
     const cr_isa *isas[4];   /* vector code is compiled once for each; the last is the widest */
     int nisas;
     uint32_t needs;          /* RT_CPU_*: without these it refuses to start */
+    bool is_source;          /* whoever compiles it chooses the instructions */
 } cr_target;
 /* "multi" (NULL: the same; any processor of this machine's kind), "native" (processors like this one), or a triple such as
  * aarch64-linux-gnu. CR_EVALUE: nothing of that. */
 CR_NODISCARD cr_status cr_target_parse(const char *text, cr_target *out);
+
+/* Of C source: no more than every processor has, unless its compiler is told so. */
+CR_NODISCARD cr_status cr_target_parse_source(cr_target *out);
 
 typedef struct cr_emit_options {
     cr_weights_place weights;
@@ -41,7 +45,8 @@ typedef struct cr_emit_options {
  * libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_ETOOLCHAIN: no compiler, or what it said. */
 CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
-/* The last of these alone. */
+/* Each of these alone. */
+CR_NODISCARD cr_status cr_emit_source(const cr_lowered *l, const char *path, const cr_emit_options *options);
 CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
 /* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). Row kernels go to
@@ -71,6 +76,10 @@ CR_NODISCARD cr_status cr__emit_rows(const cr_lowered *l, cr_str *out, char (*na
 void cr__c_string(cr_str *out, const char *text, size_t n);
 /* Definitions of the runtime's choices (RT_CHOICE) for this model. */
 void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model);
+/* The name of a model in a file of that path: "libdigits.a" -> "digits". */
+void cr__stem(const char *path, char out[64]);
+/* The header of a model with an entry of its own name. */
+CR_NODISCARD cr_status cr__print_c_header(const cr_toolchain *t, const char *stem, cr_str *out);
 /* FOLDER/NAME; caller frees. */
 CR_NODISCARD cr_status cr__path_in(const char *folder, const char *name, char **out);
 /* PATH with `suffix` for its own. */

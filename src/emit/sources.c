@@ -1,6 +1,7 @@
 /* sources.c: see sources.h. */
 #include "emit/sources.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 
 /* ---- choices that a model may define itself ---- */
@@ -45,7 +46,7 @@ size_t cr__source_flags(const char *file, const char **out) {
 
 /* ---- the index ---- */
 
-typedef struct row { const char *file, *symbol; bool defines; } row;
+typedef struct row { const char *file, *symbol; bool defines, is_static; } row;
 typedef CR_VEC(row) rows;
 
 /* "...[rt_pool.c.o]: rt_pool_create T 10 35": file, symbol, letter. */
@@ -61,7 +62,8 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
         char *open = memchr(line, '[', n), *shut = open ? memchr(open, ']', n - (size_t)(open - line)) : NULL;
         char *name = shut && shut - open > 3 ? shut + 3 : NULL, *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
         if (space && space[1]) {
-            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", space[1]) };
+            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", space[1]), islower((unsigned char)space[1]) && !strchr("wvu", space[1]) };
+            if (r.is_static) r.defines = false;
             status = r.file && r.symbol ? cr_vec_push(out, r) : CR_ENOMEM;
         }
         line += n + (line[n] == '\n');
@@ -73,7 +75,7 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
 /* ---- what a text mentions ---- */
 
 /* Identifiers outside of string literals; the text is ours and has no other ones that would matter. */
-static cr_status mentioned(const char *text, cr_map *out) {
+cr_status cr__words_of(const char *text, cr_map *out) {
     for (const char *at = text; *at;) {
         if (*at == '"') {
             for (at++; *at && *at != '"'; at++)
@@ -98,6 +100,7 @@ static cr_status collect(const rows *all, const cr_map *files, cr_sources *out) 
         if (!cr_map_find_str(files, r->file, NULL)) continue;
         if (!i || strcmp(all->at[i - 1].file, r->file)) CR_TRY(cr_vec_push(&out->files, r->file));
         if (r->defines) CR_TRY(cr_vec_push(&out->symbols, r->symbol));
+        if (r->is_static && !strchr(r->symbol, '.')) CR_TRY(cr_vec_push(&out->statics, ((cr_static){ r->file, r->symbol })));
     }
     if (out->files.n) qsort(out->files.at, out->files.n, sizeof *out->files.at, by_text);
     if (out->symbols.n) qsort(out->symbols.at, out->symbols.n, sizeof *out->symbols.at, by_text);
@@ -111,7 +114,7 @@ static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, 
         for (size_t i = 0; i < all->n; i++) {
             const row *r = &all->at[i];
             bool there = cr_map_find_str(files, r->file, NULL);
-            if (!r->defines && there && !cr_map_find_str(needed, r->symbol, NULL)) {
+            if (!r->defines && !r->is_static && there && !cr_map_find_str(needed, r->symbol, NULL)) {
                 CR_TRY(cr_map_put_str(needed, r->symbol, 1));
                 again = true;
             }
@@ -133,7 +136,7 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr
     cr_map_init(&own);
     cr_map_init(&files);
     cr_status status = read_index(&out->arena, t, &all);
-    if (!status) status = mentioned(text, &needed);
+    if (!status) status = cr__words_of(text, &needed);
     for (size_t i = 0; !status && cr__choice_names[i]; i++)
         if (cr__defines_choice(text, cr__choice_names[i])) status = cr_map_put_str(&own, cr__choice_names[i], 1);
     static const char *const functions[] = { "rt_api_create", "rt_api_destroy", "rt_api_run", "rt_api_release", "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
@@ -151,5 +154,6 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr
 void cr__sources_dispose(cr_sources *s) {
     cr_vec_dispose(&s->files);
     cr_vec_dispose(&s->symbols);
+    cr_vec_dispose(&s->statics);
     cr_arena_dispose(&s->arena);
 }

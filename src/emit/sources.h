@@ -7,7 +7,9 @@
 
 #include "emit/emit.h"
 
-typedef struct cr_sources { cr_arena arena; CR_VEC(const char *) files, symbols; } cr_sources; /* "rt_pool.c"; every symbol they define; both sorted */
+typedef struct cr_static { const char *file, *name; } cr_static;
+/* "rt_pool.c"; every symbol they define, both sorted; symbols of file scope alone. */
+typedef struct cr_sources { cr_arena arena; CR_VEC(const char *) files, symbols; CR_VEC(cr_static) statics; } cr_sources;
 
 /* Files for the definitions that `text` mentions but does not make itself. `x86`: with those for its instruction sets.
  * CR_ETOOLCHAIN: the index is missing. */
@@ -15,6 +17,8 @@ CR_NODISCARD cr_status cr__sources_find(const cr_toolchain *t, const char *text,
 void cr__sources_dispose(cr_sources *s);
 /* Does the text define this choice of the runtime (RT_CHOICE) itself? */
 bool cr__defines_choice(const char *text, const char *name);
+/* All words of a C text outside of its string literals. */
+CR_NODISCARD cr_status cr__words_of(const char *text, cr_map *out);
 /* All names of choices, ends with NULL. */
 extern const char *const cr__choice_names[];
 /* How a file of the runtime is compiled besides the common flags; as many as given back. */

@@ -29,6 +29,11 @@ static bool is_triple(const char *text) {
            text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")] == 0;
 }
 
+cr_status cr_target_parse_source(cr_target *out) {
+    *out = (cr_target){ .name = "source", .is_source = true, .isas = { &portable }, .nisas = 1 };
+    return CR_OK;
+}
+
 cr_status cr_target_parse(const char *text, cr_target *out) {
     bool x86 = !strcmp(here, "x86-64");
     *out = (cr_target){ .is_x86 = x86 };

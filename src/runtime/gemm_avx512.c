@@ -15,21 +15,21 @@
 #define WITH_PANELS
 #define T float
 #define INT int32_t
-#define NAME(x) x##_f32
+#define NAME(x) gemm_##x##_f32
 #include "runtime/gemm_tile.h"
 #undef T
 #undef INT
 #undef NAME
 #define T double
 #define INT int64_t
-#define NAME(x) x##_f64
+#define NAME(x) gemm_##x##_f64
 #include "runtime/gemm_tile.h"
 
 static const gemm_isa table = { "avx512", gather,
-                                { { ROWS1, ROWS2, ROWS3 }, tile_f32, dot_f32, blend_f32, taps_f32, most_f32, exps_f32 },
-                                panels_f32 };
+                                { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f32, gemm_dot_f32, gemm_blend_f32, gemm_taps_f32, gemm_most_f32, gemm_exps_f32 },
+                                gemm_panels_f32 };
 const gemm_isa *const gemm_avx512 = &table;
-static const gemm_kind f64 = { { ROWS1, ROWS2, ROWS3 }, tile_f64, dot_f64, blend_f64, taps_f64, most_f64, exps_f64 };
+static const gemm_kind f64 = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f64, gemm_dot_f64, gemm_blend_f64, gemm_taps_f64, gemm_most_f64, gemm_exps_f64 };
 const gemm_kind *const gemm_f64_avx512 = &f64;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx512 = NULL;

@@ -115,7 +115,8 @@ int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(voi
 enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, VL */ };
 uint32_t rt_cpu(void);
 /* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that the
- * linker leaves the others out (src/emit/choices.c). */
+ * linker leaves the others out (src/emit/choices.c). In one unit with the model (src/emit/amalgam.c), RT_OWN_NAME says that
+ * the model has NAME. */
 #define RT_CHOICE __attribute__((weak))
 
 /* ---- helpers on views (rt_view.c, rt_copy.c) ---- */
