@@ -7,5 +7,6 @@ static bool ends_with(const char *path, const char *suffix) {
 }
 
 cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options) {
-    return ends_with(path, ".c") ? cr_emit_source(l, path, options) : cr_emit_library(l, path, options);
+    if (ends_with(path, ".c")) return cr_emit_source(l, path, options);
+    return ends_with(path, ".a") ? cr_emit_archive(l, path, options) : cr_emit_library(l, path, options);
 }

@@ -46,6 +46,7 @@ typedef struct cr_emit_options {
 CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
 /* Each of these alone. */
+CR_NODISCARD cr_status cr_emit_archive(const cr_lowered *l, const char *path, const cr_emit_options *options);
 CR_NODISCARD cr_status cr_emit_source(const cr_lowered *l, const char *path, const cr_emit_options *options);
 CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
@@ -61,6 +62,8 @@ CR_NODISCARD cr_status cr_toolchain_open(const char *cc, const cr_target *target
 void cr_toolchain_close(cr_toolchain *t);
 /* The compiler's path. Caller frees. */
 CR_NODISCARD cr_status cr_toolchain_find(const char *cc, char **out);
+/* A program as the shell would find it; *out NULL: there is none. Caller frees. */
+CR_NODISCARD cr_status cr_toolchain_program(const char *name, char **out);
 /* Where the runtime is installed: a folder with libcresset_rt.a and src/. CR_ETOOLCHAIN. */
 CR_NODISCARD cr_status cr_toolchain_home(char **out);
 /* Runs a program without a shell; its standard error becomes the message when it fails. argv ends with NULL. */

@@ -262,6 +262,124 @@ static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const s
     return status;
 }
 
+/* ---- static archives ---- */
+
+/* The compiler's companion: TRIPLE-ar beside TRIPLE-gcc, else along the PATH. */
+static cr_status find_tool(const cr_target *target, const char *name, char **out) {
+    cr_str text;
+    cr_str_init(&text);
+    cr_str_addf(&text, "%s%s%s", target->triple ? target->triple : "", target->triple ? "-" : "", name);
+    cr_status status = cr_str_status(&text);
+    if (!status) status = cr_toolchain_program(cr_str_get(&text), out);
+    if (!status && !*out) status = CR_FAIL(CR_ETOOLCHAIN, "%s is not on the PATH; a static archive needs it (Debian: binutils)", cr_str_get(&text));
+    cr_str_dispose(&text);
+    return status;
+}
+
+/* One object with everything, of which only the entry is visible. */
+static cr_status merge(const cr_toolchain *t, const source *s, const char *entry, const char *assembly, cr_workshop *shop, const char **out) {
+    words objects = { 0 }, w = { 0 };
+    char *objcopy = NULL;
+    const char *whole = NULL;
+    cr_str root, keep;
+    cr_str_init(&root);
+    cr_str_init(&keep);
+    cr_status status = CR_OK;
+    cr_str_addf(&root, "-Wl,-u,%s,-e,%s", entry, entry);
+    cr_str_addf(&keep, "--keep-global-symbol=%s", entry);
+    CR_TRY_OUT(cr_str_status(&root));
+    CR_TRY_OUT(cr_str_status(&keep));
+    CR_TRY_OUT(find_tool(s->target, "objcopy", &objcopy));
+    CR_TRY_OUT(cr__workshop_file(shop, "whole.o", &whole));
+    CR_TRY_OUT(cr__workshop_file(shop, "model_only.o", out));
+    CR_TRY_OUT(gather(t, s, shop, &objects));
+    const char *const first[] = { t->cc, "-nostdlib", "-r", "-Wl,--gc-sections", cr_str_get(&root), "-o", whole };
+    CR_TRY_OUT(add_words(&w, first, CR_COUNT(first)));
+    CR_TRY_OUT(add_words(&w, objects.at, objects.n));
+    if (assembly) CR_TRY_OUT(cr_vec_push(&w, assembly));
+    CR_TRY_OUT(cr_vec_push(&w, NULL));
+    CR_TRY_OUT(cr_toolchain_run(w.at));
+    const char *const hide[] = { objcopy, cr_str_get(&keep), whole, *out, NULL };
+    CR_TRY_OUT(cr_toolchain_run(hide));
+out:
+    cr_vec_dispose(&objects);
+    cr_vec_dispose(&w);
+    cr_str_dispose(&root);
+    cr_str_dispose(&keep);
+    cr_free(objcopy);
+    return status;
+}
+
+/* Copies a finished file, with the head of the weights in place of `mark` when they are elsewhere. */
+static cr_status copy_archive(const char *from, const cr_weights_head *head, cr_file_writer *w) {
+    static const char mark[] = "filled in later";
+    char *bytes = NULL;
+    size_t size = 0;
+    CR_TRY(cr_file_read(from, &bytes, &size));
+    for (size_t i = 0; head && i + sizeof *head <= size; i++)
+        if (bytes[i] == 'f' && !memcmp(bytes + i, mark, sizeof mark)) memcpy(bytes + i, head, sizeof *head);
+    cr_status status = cr_file_writer_write(w, bytes, size);
+    cr_free(bytes);
+    return status;
+}
+
+static cr_status build_archive(const cr_lowered *l, const cr_toolchain *t, const source *s, const char *entry, const cr_weights_head *head, bool inside, cr_file_writer *w) {
+    cr_workshop shop;
+    const char *assembly = NULL, *object = NULL, *archive = NULL;
+    char *ar = NULL;
+    CR_TRY(cr__workshop_open(&shop));
+    cr_status status = find_tool(s->target, "ar", &ar);
+    if (!status && inside) status = write_assembly(l, head, &shop, &assembly);
+    if (!status) status = merge(t, s, entry, assembly, &shop, &object);
+    if (!status) status = cr__workshop_file(&shop, "model.a", &archive);
+    const char *const words[] = { ar, "rcsD", archive, object, NULL };
+    if (!status) status = cr_toolchain_run(words);
+    if (!status) status = copy_archive(archive, inside ? NULL : head, w);
+    cr_free(ar);
+    cr__workshop_close(&shop);
+    return status;
+}
+
+cr_status cr_emit_archive(const cr_lowered *l, const char *path, const cr_emit_options *o) {
+    cr_target target;
+    cr_toolchain tools;
+    cr_weights_head head;
+    cr_file_writer *files[3] = { NULL }; /* weights, header, archive */
+    char stem[64], entry[96], *beside = NULL;
+    source s = { .target = &target };
+    cr_str header;
+    CR_TRY(cr_target_parse(o->target, &target));
+    CR_TRY(cr_toolchain_open(o->cc, &target, &tools));
+    cr__stem(path, stem);
+    snprintf(entry, sizeof entry, "cresset_model_%s", stem);
+    bool some = l->model.weight_bytes, apart = some && o->weights == CR_WEIGHTS_BESIDE;
+    cr__weights_head(l, &head);
+    cr_str_init(&header);
+    cr_str_init(&s.tables);
+    cr_str_init(&s.kernels);
+    cr_str_addf(&s.tables, "#define cresset_model %s\n", entry);
+    cr_status status = print_text(l, o, &s);
+    if (!status) status = cr__print_c_header(&tools, stem, &header);
+    if (!status) status = cr__path_beside(path, ".h", &beside);
+    if (!status && apart) status = cr__weights_beside(l, path, &head, &files[0]);
+    if (!status) status = cr_file_writer_create(beside, &files[1]);
+    if (!status) status = cr_file_writer_write(files[1], cr_str_get(&header), header.n);
+    if (!status) status = cr_file_writer_create(path, &files[2]);
+    for (int i = 0; i < 3 && !status; i++)
+        if (files[i]) cr_file_writer_hurry(files[i]);
+    if (!status) status = build_archive(l, &tools, &s, entry, &head, some && !apart, files[2]);
+    for (int i = 0; i < 3; i++) {
+        if (files[i] && !status) status = cr_file_writer_finish(files[i]);
+        else cr_file_writer_abandon(files[i]);
+    }
+    cr_free(beside);
+    cr_str_dispose(&header);
+    cr_str_dispose(&s.tables);
+    cr_str_dispose(&s.kernels);
+    cr_toolchain_close(&tools);
+    return status;
+}
+
 cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *o) {
     cr_target target;
     cr_toolchain tools;

@@ -62,7 +62,9 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
         char *open = memchr(line, '[', n), *shut = open ? memchr(open, ']', n - (size_t)(open - line)) : NULL;
         char *name = shut && shut - open > 3 ? shut + 3 : NULL, *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
         if (space && space[1]) {
-            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", space[1]), islower((unsigned char)space[1]) && !strchr("wvu", space[1]) };
+            char letter = space[1];
+            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)),
+                      !strchr("Uw", letter), islower((unsigned char)letter) && !strchr("wvu", letter) };
             if (r.is_static) r.defines = false;
             status = r.file && r.symbol ? cr_vec_push(out, r) : CR_ENOMEM;
         }

@@ -25,7 +25,7 @@ static bool is_program(const char *path) {
 }
 
 /* As the shell would find it: names with a slash as they are, others along PATH. */
-static cr_status find_program(const char *name, char **out) {
+cr_status cr_toolchain_program(const char *name, char **out) {
     *out = NULL;
     if (strchr(name, '/')) return is_program(name) && !(*out = cr_strdup(name)) ? CR_ENOMEM : CR_OK;
     const char *path = getenv("PATH");
@@ -48,11 +48,11 @@ cr_status cr_toolchain_find(const char *cc, char **out) {
     static const char *const usual[] = { "cc", "gcc", "clang" };
     const char *given = cc ? cc : getenv("CRESSET_CC");
     if (given && *given) {
-        CR_TRY(find_program(given, out));
+        CR_TRY(cr_toolchain_program(given, out));
         return *out ? CR_OK : CR_FAIL(CR_ETOOLCHAIN, "the C compiler '%s' was not found; set CRESSET_CC to one that exists", given);
     }
     for (size_t i = 0; i < CR_COUNT(usual); i++) {
-        CR_TRY(find_program(usual[i], out));
+        CR_TRY(cr_toolchain_program(usual[i], out));
         if (*out) return CR_OK;
     }
     return CR_FAIL(CR_ETOOLCHAIN, "no C compiler (cc, gcc or clang) on the PATH; install gcc, or set CRESSET_CC");
@@ -178,7 +178,7 @@ cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchai
         cr_str_init(&name);
         cr_str_addf(&name, "%s-gcc", target->triple);
         cr_status found = cr_str_status(&name);
-        if (!found) found = find_program(cr_str_get(&name), &out->cc);
+        if (!found) found = cr_toolchain_program(cr_str_get(&name), &out->cc);
         cr_str_dispose(&name);
         CR_TRY(found);
         if (!out->cc) return CR_FAIL(CR_ETOOLCHAIN, "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one with --cc", target->triple, target->triple);
