@@ -119,8 +119,7 @@ static cr_status read_command(const cli_call *call, work *w) {
     const char *dot = w->path ? strrchr(w->path, '.') : NULL, *target = cli_text(call, "target");
     bool library = w->path && !(dot && (!strcmp(dot, ".c") || !strcmp(dot, ".a"))), here = !target || !strcmp(target, "multi") || !strcmp(target, "native");
     if (w->letters) CR_TRY(check_letters(w->letters));
-    if (!w->path && !w->letters) return cli_misuse("compile needs -o FILE: a library (.so) or C source (.c)");
-    if (dot && !strcmp(dot, ".a")) return CR_FAIL(CR_EUNSUPPORTED, "static archives are not written yet; use -o FILE.c and compile that");
+    if (!w->path && !w->letters) return cli_misuse("compile needs -o FILE: a library (.so), a static archive (.a) or C source (.c)");
     if (w->verify && !library) return cli_misuse("--verify runs the library: it needs -o FILE.so");
     if (w->verify && !here) return cli_misuse("--verify runs the library, which one for '%s' cannot here", target);
     return options_of(call, &w->emit);
@@ -181,7 +180,7 @@ static cr_status run(const cli_call *call) {
 }
 
 static const cli_option options[] = {
-    { "output", 'o', CLI_TEXT, "FILE", "so c", "where to write: libmodel.so, or model.c" },
+    { "output", 'o', CLI_TEXT, "FILE", "so a c", "where to write: libmodel.so, libmodel.a (and .h) or model.c (and .h)" },
     { "target", 0, CLI_TEXT, "WHAT", "|multi native", "processors it runs on: multi (default, any of this kind), native (like this one), or a triple" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },

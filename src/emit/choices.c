@@ -82,7 +82,14 @@ static void print_post(cr_str *out, const char *table, const char *loops, const 
     cr_str_add(out, " };\n");
 }
 
-static void print_tables(cr_str *out, const char *table, const char *loops, const uses *u) {
+/* `base`: the loops of rt__block_base; a table of the same ones is that table. */
+static void print_tables(cr_str *out, const char *table, const char *loops, const char *base, const uses *u) {
+    if (base && !strcmp(base, loops)) {
+        static const char form[] = "extern __typeof__(%s_base) %s_%s __attribute__((alias(\"%s_base\"), visibility(\"hidden\")));\n";
+        if (u->blocks) cr_str_addf(out, form, "rt__block", "rt__block", table, "rt__block");
+        cr_str_addf(out, form, "rt__post", "rt__post", table, "rt__post");
+        return;
+    }
     if (u->blocks) print_loops(out, table, loops, u, false);
     print_post(out, table, loops, u);
 }
@@ -101,11 +108,12 @@ void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *mod
     cr_str_add(out, "/* The loops that this model uses. */\n#include \"runtime/conv_isa.h\"\n#include \"runtime/gemm_isa.h\"\n#include \"runtime/rt_post.h\"\n");
     if (u.blocks) print_loops(out, "calls", "calls", &u, true);
     else cr_str_add(out, "int rt_block_run(const rt_ctx *ctx, const rt_program *p, const rt_operand *o, const rt_scalar *c) { (void)ctx, (void)p, (void)o, (void)c; return RT_ENOTIMPL; }\n");
-    print_tables(out, "base", best(target, 0), &u);
+    const char *base = best(target, 0);
+    print_tables(out, "base", base, NULL, &u);
     if (target->is_x86) {
         cr_str_add(out, "#if defined(__x86_64__)\n");
-        print_tables(out, "avx2", best(target, RT_CPU_AVX2), &u);
-        print_tables(out, "avx512", best(target, RT_CPU_AVX2 | RT_CPU_AVX512), &u);
+        print_tables(out, "avx2", best(target, RT_CPU_AVX2), base, &u);
+        print_tables(out, "avx512", best(target, RT_CPU_AVX2 | RT_CPU_AVX512), base, &u);
         cr_str_add(out, "#endif\n");
     }
     if (target->nisas == 1 && !target->is_source) print_choosers(out, target->isas[0]);

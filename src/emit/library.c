@@ -26,7 +26,7 @@ static const char *const compile_flags[] = {
 /* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
 static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi" };
 static const char *const link_flags[] = {
-    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-s", "-lm", "-lpthread",
+    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-s", "-lm", "-lpthread",
 };
 static const char exports[] = "{ global: cresset_model; local: *; };\n";
 
