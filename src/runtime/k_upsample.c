@@ -3,7 +3,8 @@
  * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The taps
  * of each dimension are tabulated once; missing dimensions become one of size 1. The smooth modes (antialiasing) widen the
  * filter when the image shrinks, so that every source position counts. Positions and weights are computed in the precision
- * that PyTorch uses (f32, f64 only for f64 tensors): which neighbour is nearest hangs on the last bit. */
+ * that PyTorch uses (f64 for f64 tensors and for the integer weights of bytes, else f32): which neighbour is nearest hangs
+ * on the last bit. */
 #include "runtime/kernels.h"
 #include "runtime/rt_map.h"
 
@@ -142,7 +143,7 @@ static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, boo
     int spatial = small->rank - 2, lead = SPATIAL - spatial;
     int64_t total = 0;
     bool align_corners = mode >= LINEAR && rt_arg_int(c, scales_at - 1);
-    *p = (plan){ .planes = small->size[0] * small->size[1], .in = 1, .out = 1, .wide = small->dtype == RT_F64 };
+    *p = (plan){ .planes = small->size[0] * small->size[1], .in = 1, .out = 1, .wide = small->dtype == RT_F64 || small->dtype == RT_U8 };
     for (int d = 0; d < SPATIAL; d++) {
         taps *t = &p->dim[d];
         *t = (taps){ .in = 1, .out = 1, .n = 1 };
@@ -250,10 +251,20 @@ static int move_nearest(const rt_ctx *ctx, const rt_call *c, int mode) { /* self
     return code;
 }
 
-/* Weights of bytes are integers with as many bits behind the point as 16 bits allow. */
+/* Weights of bytes are integers with as many bits behind the point as 16 bits allow. What lies beyond the border adds to the
+ * weight of the last position before it is rounded. */
 static int byte_weights(const taps *t, int32_t *weight) {
     double top = 0;
     int bits = 0;
+    for (int64_t i = 0; i < t->out * t->n; i += t->n)
+        for (int k = 1, first = 0; k < t->n; k++) {
+            if (t->from[i + k] != t->from[i + first]) {
+                first = k;
+                continue;
+            }
+            t->weight[i + first] += t->weight[i + k];
+            t->weight[i + k] = 0;
+        }
     for (int64_t i = 0; i < t->out * t->n; i++) top = fmax(top, t->weight[i]);
     while (bits < 22 && (int)(0.5 + top * (double)(1 << (bits + 1))) < 1 << 15) bits++;
     for (int64_t i = 0; i < t->out * t->n; i++) {
@@ -313,7 +324,7 @@ static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward
     bool unchanged = mode == CUBIC && backward; /* then a copy, whatever the scales and the dtype */
     for (int d = 2; d < out->rank; d++) unchanged = unchanged && small->size[d] == large->size[d];
     if (unchanged) return rt_copy(ctx, out, given);
-    if (mode >= LINEAR_SMOOTH && !backward && out->dtype == RT_U8) return resample_bytes(ctx, c, mode);
+    if (out->dtype == RT_U8 && out->rank == 4 && !backward) return resample_bytes(ctx, c, mode);
     if (!handles(out->dtype)) return refuse(ctx, out->dtype);
     plan p;
     rt_view source;

@@ -27,6 +27,7 @@ import dataclasses
 import cresset
 import torch
 import undefined
+from undefined import dense
 
 TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
              torch.float64: (1e-7, 1e-7), torch.complex32: (1e-3, 1e-5), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7)}
@@ -105,10 +106,6 @@ def mapped(value, f):
     return value
 
 
-def dense(t):
-    return t.clone(memory_format=torch.contiguous_format)
-
-
 def spread(t):
     """Every second element of a larger tensor."""
     wide = torch.zeros(*t.shape, 2, dtype=t.dtype)
@@ -132,11 +129,14 @@ def attempt(f, args, kwargs):
         return Refused(error)
 
 
+def full_name(op):
+    return f"{op._schema.name}.{op._schema.overload_name}".removesuffix(".")
+
+
 def ask(op, c, f=twin):
     """PyTorch's answer to a call whose tensors went through f."""
     call = dataclasses.replace(c, args=mapped(tuple(c.args), f), kwargs={k: mapped(v, f) for k, v in c.kwargs.items()})
-    schema = op._schema
-    if reason := undefined.reason(f"{schema.name}.{schema.overload_name}".removesuffix("."), call):
+    if reason := undefined.reason(full_name(op), call):
         return Refused(RuntimeError(reason))
     with seeded():
         return attempt(op, call.args, call.kwargs)
@@ -426,7 +426,8 @@ def check(name, theirs_op, ours_op, c, values=True, exact=False, supported=True)
 
 def check_dense(name, functional, given, ours_op, c, outs=(), values=True):
     """Where PyTorch's kernel is undefined: ours against PyTorch's functional form with dense arguments."""
-    want, mine = ask(functional, given, dense), twin_call(c)
+    laid = undefined.layout(full_name(functional), given)
+    want, mine = ask(functional, given, laid), twin_call(c)
     where = f"{name}({describe(c)})"
     with seeded():
         mine_kwargs = {k: ours(v) for k, v in mine.kwargs.items()}
@@ -435,7 +436,7 @@ def check_dense(name, functional, given, ours_op, c, outs=(), values=True):
         if not (isinstance(want, Refused) and isinstance(got, Refused) and same_kind(want.error, got.error)):
             raise Different(f"{where}: with dense arguments PyTorch gives {want!r:.160}, Cresset {got!r:.160}")
         return "refused"
-    filled = dataclasses.replace(given, args=mapped(tuple(given.args), dense), kwargs={k: mapped(v, dense) for k, v in given.kwargs.items()})
+    filled = dataclasses.replace(given, args=mapped(tuple(given.args), laid), kwargs={k: mapped(v, laid) for k, v in given.kwargs.items()})
     made = [mine_kwargs[k] for k in outs] if outs else cresset_tensors(list(got) if isinstance(got, (tuple, list)) else [got])
     settle(name, functional, filled, flat(want), made, where, values, strides=False)
     return "dense"

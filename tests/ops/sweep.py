@@ -47,7 +47,7 @@ FACTORY = ("dtype", "layout", "device", "pin_memory", "memory_format")  # what a
 
 def out_calls(row, op, c):
     """(functional call, its answer, call with out= tensors): empty ones, and ones of the right shape but other strides."""
-    result = harness.ask(op, c, harness.dense if undefined.reason(row["name"], c) else harness.twin)
+    result = harness.ask(op, c, undefined.layout(row["name"], c) if undefined.reason(row["name"], c) else harness.twin)
     if isinstance(result, harness.Refused):
         return
     schema = row["out_schema"]

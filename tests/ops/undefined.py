@@ -1,6 +1,15 @@
 """Calls that PyTorch must not be asked: its own kernel reads or writes memory that is not the tensor's, or answers something
-that contradicts itself. The sweep compares ours with PyTorch's answer for dense arguments instead. docs/differences.md has the
-evidence for each."""
+that contradicts itself. The sweep compares ours with PyTorch's answer for dense arguments instead (or for the layout that an
+entry names third). test_undefined.py and docs/differences.md have the evidence."""
+import torch
+
+
+def dense(t):
+    return t.clone(memory_format=torch.contiguous_format)
+
+
+def by_pixel(t):
+    return t.clone(memory_format=torch.channels_last) if t.dim() == 4 else dense(t)
 
 
 def strided(position):
@@ -27,9 +36,31 @@ def bytes_to_strided(c):
     return c.args[0].dtype.itemsize == 1 and c.kwargs["out"].numel() > 0 and not c.kwargs["out"].is_contiguous()
 
 
+def column(smooth):
+    """The result is one column of another height, and the image is not channels last. Bytes of few channels have a path of their own."""
+    def holds(c):
+        x, size = c.args[:2]
+        planes = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last)
+        return planes and size[-1] == 1 and size[0] != x.shape[2] and (x.shape[1] > 4 if x.dtype == torch.uint8 else smooth and x.dtype.is_floating_point)
+    return holds
+
+
+def pixel_of_three(c):
+    """Dense bytes of three channels become one pixel."""
+    x, size = c.args[:2]
+    return x.dtype == torch.uint8 and x.dim() == 4 and x.shape[1] == 3 and list(size) == [1, 1] and x.is_contiguous()
+
+
+def resampling(name, form):
+    yield column("_aa" in name), "takes the strides of a column for those of a row: repeats the first row", by_pixel
+    yield pixel_of_three, "fails a check of its own", by_pixel
+    if form:
+        yield bytes_to_strided, "writes bytes as if out were dense, and beyond it"
+
+
 UNDEFINED = {
-    "aten::_upsample_bilinear2d_aa.out": (bytes_to_strided, "writes bytes as if out were dense, and beyond it"),
-    "aten::_upsample_bicubic2d_aa.out": (bytes_to_strided, "writes bytes as if out were dense, and beyond it"),
+    **{f"aten::{n}{form}": [*resampling(n, form)]
+       for n in ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa") for form in ("", ".out")},
     "aten::max_pool3d_with_indices": (narrow_positions, "counts positions in the input's dtype"),
     "aten::max_pool3d_with_indices.out": (narrow_positions, "counts positions in the input's dtype"),
     "aten::max_pool3d": (narrow_positions, "counts positions in the input's dtype"),
@@ -46,7 +77,18 @@ UNDEFINED = {
 }
 
 
+def found(name, c):
+    """The entry that covers a call, or None."""
+    entries = UNDEFINED.get(name, [])
+    return next((e for e in ([entries] if isinstance(entries, tuple) else entries) if e[0](c)), None)
+
+
 def reason(name, c):
     """Why PyTorch must not be asked, or None."""
-    found = UNDEFINED.get(name)
-    return found[1] if found and found[0](c) else None
+    entry = found(name, c)
+    return entry and entry[1]
+
+
+def layout(name, c):
+    """What gives a call's tensors a layout that PyTorch has an answer for."""
+    return ((found(name, c) or ())[2:] or (dense,))[0]
