@@ -15,7 +15,7 @@ import samples  # noqa: E402
 import sweep  # noqa: E402
 
 FILE = ROOT / "src" / "ops" / "table" / "accepts.inc"
-ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16").split()  # rt_dtype
+ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16 uint16 uint32 uint64").split()  # rt_dtype
 
 
 def pure(c, dtype):
@@ -35,12 +35,12 @@ def pure(c, dtype):
 
 def accepted(name, op, row):
     """Asked with tensors of several elements, since kernels skip checks for few; ops that take no such tensor (item) are
-    asked with what they take. Pointwise ops are judged by the dtype their inputs are promoted to, so those are asked
+    asked with what they take, and composite ops with all. Pointwise ops are judged by the dtype their inputs are promoted to, so those are asked
     without other dtypes; the rest by their first input's."""
-    pointwise = "pointwise" in row["tags"]
-    for least in (2, 1):
+    pointwise, composite = "pointwise" in row["tags"], "composite" in row["tags"]
+    for least in (1,) if composite else (2, 1):  # parts of a composite op refuse by themselves
         mask, asked, refused = 0xFFFFFFFF, 0, 0
-        for dtype in samples.DTYPES + [torch.complex32] * pointwise:
+        for dtype in samples.DTYPES:
             try:
                 calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c)) and any(t.numel() >= least for t in samples.flat(c))]
             except (RuntimeError, KeyError):  # PyTorch cannot even make the samples

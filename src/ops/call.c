@@ -364,11 +364,12 @@ static cr_status make_outputs(cr_call_frame *f) {
 
 /* ---- computing ---- */
 
-/* Without a kernel for the dtype: sums over nothing are zeros, and a tensor without dimensions is its own result. */
+/* Without a kernel for the dtype: sums over nothing are zeros, what they are added to remains, and a tensor without
+ * dimensions is its own result. */
 static cr_status compute_idle(cr_call_frame *f, const rt_view *views) {
     char message[256] = "";
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-    bool copies = (f->base->tags & CR_TAG_COPIES_0D) && !f->args[0].u.t->meta.rank;
+    bool adds = cr__rule_param(&f->rule, "beta") >= 0, copies = adds || ((f->base->tags & CR_TAG_COPIES_0D) && !f->args[0].u.t->meta.rank);
     for (int i = 0; i < f->nouts; i++) {
         if (copies && !i && f->outs[0]) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
         else if (f->outs[i]) CR_TRY(cr__kernel_status(rt_fill(&ctx, &views[i], (rt_scalar){ RT_ARG_INT, 0, 0, 0 }), f->base->schema.name, message));
@@ -385,7 +386,8 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
         views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
         all_views &= f->rule.out[i].alias >= 0;
     }
-    if (!cr_rule_has_kernel(&f->rule) && f->nouts) return compute_idle(f, views);
+    if (!cr_rule_has_kernel(&f->rule) && f->nouts && !(f->base->tags & CR_TAGS_RUN_IDLE) && cr__rule_judge_rare(&f->rule, false) <= 0)
+        return compute_idle(f, views);
     if (row->scalar && f->nouts == 1 && f->rule.out[0].same && f->outs[0] == f->args[f->rule.out[0].alias].u.t) return CR_OK;
     if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
     if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;
@@ -565,7 +567,7 @@ static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
     if (f->base->tags & CR_TAG_METADATA) return change_meta(f, results);
     bool counted = (f->base->tags & CR_TAG_DATA_DEPENDENT) && !f->fake;
     if (counted) CR_TRY(count_sizes(f));
-    CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, counted ? f->count : NULL));
+    CR_TRY(cr_rule_run(&f->rule, f->op, f->env, f->args, counted ? f->count : NULL));
     for (int i = 0; i < f->rule.nout; i++) f->fake |= !f->rule.out[i].scalar && f->rule.out[i].meta.device.type == CR_META_DEVICE;
     CR_TRY(make_outputs(f));
     rt_scalar number = { .kind = RT_ARG_NONE };

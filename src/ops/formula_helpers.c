@@ -137,7 +137,7 @@ DTYPE_HELPER(is_integral_, cr_arg_bool(cr_dtype_is_integral(dtype)))
 DTYPE_HELPER(to_real_, cr_arg_dtype(cr_dtype_to_real(dtype)))
 DTYPE_HELPER(to_complex_, cr_arg_dtype(cr_dtype_to_complex(dtype)))
 /* What a low-precision op computes in: decompositions say so in the IR and round once at the end. */
-DTYPE_HELPER(wide_, cr_arg_dtype(dtype == CR_F16 || dtype == CR_BF16 ? CR_F32 : dtype))
+DTYPE_HELPER(wide_, cr_arg_dtype(dtype == CR_F16 || dtype == CR_BF16 ? CR_F32 : dtype == CR_C32 ? CR_C64 : dtype))
 /* What an integer becomes where a floating result is due. */
 DTYPE_HELPER(floating_, cr_arg_dtype(cr_dtype_is_integral(dtype) ? cr_default_dtype() : dtype))
 

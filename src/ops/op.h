@@ -128,6 +128,8 @@ enum { /* tags */
     CR_TAG_SAME_DTYPE = 1 << 16, /* in place only where the result has the tensor's own dtype (float_power) */
     CR_TAG_SAME_VALUE = 1 << 15, /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
 };
+/* Their kernels also run where an op has none for the dtype, if an input is empty: then they only move and fill. */
+#define CR_TAGS_RUN_IDLE (CR_TAG_REDUCTION | CR_TAG_UPDATES | CR_TAG_DATA_DEPENDENT)
 enum { /* variants to derive */
     CR_VARIANT_INPLACE = 1, CR_VARIANT_OUT = 2,
     CR_VARIANT_METHOD = 4, CR_VARIANT_FUNCTION = 8, /* where Python shows it; 0 of both = both */

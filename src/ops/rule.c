@@ -168,25 +168,27 @@ static bool has_empty_input(const cr_rule *r) {
 }
 
 /* Nothing is to be computed: no results with elements, but for products over an inner size of 0 and gradients of nothing,
- * which are zeros. */
+ * which are zeros, reductions of nothing, and updates and selections by no index. */
 static bool is_idle(const cr_rule *r) {
-    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output");
+    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output") || (r->op->tags & CR_TAGS_RUN_IDLE);
     if (!has_empty_input(r)) return false;
     for (int i = 0; i < r->nout; i++)
         if (!r->out[i].none && !zeros && !is_empty(r, &r->out[i].meta)) return false;
     return true;
 }
 
-static cr_status check_accepted(const cr_rule *r) {
+static cr_status check_accepted(const cr_rule *r, const cr_op *op) {
     int dtype = kernel_dtype(r);
     if ((r->op->tags & CR_TAG_COPIES_0D) && cr_rule_meta(r, 0) && !cr_rule_meta(r, 0)->rank) return CR_OK;
-    if (cr_rule_has_kernel(r) || ((r->op->idle >> dtype & 1) && is_idle(r))) return CR_OK;
+    int rare = cr__rule_judge_rare(r, op->variant == CR_INPLACE);
+    if (rare > 0 || (!rare && (cr_rule_has_kernel(r) || ((r->op->idle >> dtype & 1) && is_idle(r))))) return CR_OK;
+    if (rare && dtype < 0) dtype = r->nout ? r->out[0].meta.dtype : r->result;
     return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first",
                    r->op->name, cr_dtype_aten(dtype));
 }
 
 static cr_status find_dtypes(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
-    const cr_row *row = op->row;
+    const cr_row *row = op->base->row;
     r->op = op->base;
     r->env = env;
     r->nargs = r->op->schema.nparams;
@@ -201,14 +203,14 @@ static cr_status find_dtypes(cr_rule *r, const cr_op *op, cr_env *env, const cr_
 
 cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
     CR_TRY(find_dtypes(r, op, env, args, count));
-    return check_accepted(r);
+    return check_accepted(r, op);
 }
 
 cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
-    const cr_row *row = op->row;
+    const cr_row *row = op->base->row;
     CR_TRY(find_dtypes(r, op, env, args, count));
     CR_TRY((row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like)(r));
-    CR_TRY(check_accepted(r)); /* last: a wrong size or dimension is the better reason */
+    CR_TRY(check_accepted(r, op)); /* last: a wrong size or dimension is the better reason */
     if (env && cr_env_failed(env)) {
         cr_env_recover(env);
         return CR_FAIL(CR_ENOMEM, "out of memory");

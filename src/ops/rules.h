@@ -8,9 +8,13 @@
 
 #define RULE(name) cr_status name(cr_rule *r)
 
+/* Calls with rare dtypes (rules_rare.c): -1 refused though the op accepts the dtype, 1 the other way round, 0 as the op. */
+int cr__rule_judge_rare(const cr_rule *r, bool in_place);
+
 /* pointwise (rules_pointwise.c) */
 RULE(dtype_promote);       /* result = common = the promoted dtype of all tensor operands */
 RULE(dtype_promote_float); /* integers become the default floating dtype */
+RULE(dtype_ldexp);
 RULE(dtype_ordered);       /* promoted, complex refused */
 RULE(dtype_float_ordered);
 RULE(dtype_real);          /* the same, but not implemented instead of wrong */
@@ -251,7 +255,7 @@ RULE(shape_multilabel);
 RULE(shape_ctc);
 RULE(check_ctc_lengths);
 RULE(check_not_negative);
-RULE(check_positive);
+RULE(check_positive); RULE(check_mean_of_none);
 RULE(check_nll_nd);
 RULE(check_cross_entropy);
 RULE(check_cosine_similarity);

@@ -23,6 +23,8 @@ static cr_status read_dims(cr_rule *r, const cr_meta *m, int *dims, int *n) {
         seen |= 1u << dims[i];
         CR_TRY(cr_dim_require(r->env, m->size[dims[i]], CR_GE, 1, "size of a transformed dim"));
     }
+    if (*n && cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES) /* PyTorch's library has no plan for that */
+        return CR_FAIL(CR_ERUNTIME, "%s: there is nothing to transform; expected a batch that is not empty", op_name(r));
     return CR_OK;
 }
 
@@ -58,8 +60,8 @@ static cr_status add_transformed(cr_rule *r, int dtype, const int *dims, int n, 
 cr_status shape_fft_c2c(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     int dims[CR_MAX_RANK], n;
-    CR_TRY(check_dtype(r, m, true));
     CR_TRY(read_dims(r, m, dims, &n));
+    if (n || m->dtype != CR_C32) CR_TRY(check_dtype(r, m, true));
     return n ? add_transformed(r, m->dtype, dims, n, false, -1, 0) : shape_like(r);
 }
 

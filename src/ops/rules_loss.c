@@ -172,6 +172,14 @@ cr_status check_positive(cr_rule *r) {
     return r->arg[3].u.f > 0 ? CR_OK : CR_FAIL(CR_ERUNTIME, "%s: %s must be positive, got %g", op_name(r), r->op->schema.params[3].name, r->arg[3].u.f);
 }
 
+/* The gradient of a mean divides by the number of elements, in the tensor's dtype. */
+cr_status check_mean_of_none(cr_rule *r) { /* grad_output, self, target, reduction */
+    const cr_meta *self = cr_rule_meta(r, 1);
+    r->common = r->result = self->dtype;
+    if (r->arg[3].u.i != 1 || !cr_dtype_is_integral(self->dtype) || cr_dim_known(r->env, cr_meta_numel(r->env, self), CR_EQ, 0) != CR_YES) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: the mean of no elements is no number of dtype %s; convert the tensors to a floating dtype", op_name(r), cr_dtype_name(self->dtype));
+}
+
 cr_status check_nll_nd(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1);
     bool same = true;

@@ -81,6 +81,13 @@ cr_status dtype_promote_float(cr_rule *r) {
     return CR_OK;
 }
 
+/* Two integers need not have a common dtype: only their floats meet. */
+cr_status dtype_ldexp(cr_rule *r) {
+    if (!cr_dtype_is_integral(cr_rule_meta(r, 0)->dtype) || !cr_dtype_is_integral(cr_rule_meta(r, 1)->dtype)) return dtype_promote_float(r);
+    r->common = r->result = cr_default_dtype();
+    return CR_OK;
+}
+
 /* As promote, but there is no order among complex numbers. */
 cr_status dtype_ordered(cr_rule *r) {
     CR_TRY(dtype_promote(r));

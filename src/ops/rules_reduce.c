@@ -26,7 +26,7 @@ static cr_status input_dtype(cr_rule *r, int *dtype) {
 cr_status dtype_sum(cr_rule *r) {
     int dtype, given = given_dtype(r);
     CR_TRY(input_dtype(r, &dtype));
-    r->result = given >= 0 ? given : cr_dtype_is_integral(dtype) && dtype != CR_U64 && dtype != CR_U32 && dtype != CR_U16 ? CR_I64 : dtype;
+    r->result = given >= 0 ? given : cr_dtype_is_integral(dtype) ? CR_I64 : dtype;
     r->common = r->result;
     return CR_OK;
 }

@@ -33,10 +33,11 @@ typedef struct sampler {
         *slope = s->align ? (T)(n - 1) / 2 : (T)n / 2;                                                                 \
         return s->align ? (x + 1) / 2 * (T)(n - 1) : ((x + 1) * (T)n - 1) / 2;                                         \
     }                                                                                                                  \
-    static T clipped_##T(T x, int64_t n, T *slope) {                                                                   \
-        if (!(x > 0)) return *slope = 0, (T)0;                                                                         \
-        if (x >= (T)(n - 1)) return *slope = 0, (T)(n - 1);                                                            \
-        return x;                                                                                                      \
+    /* Beyond the border nothing changes; the zero keeps its sign in volumes only, as PyTorch's kernels have it. */     \
+    static T clipped_##T(const sampler *s, T x, int64_t n, T *slope) {                                                 \
+        if (x > 0 && x < (T)(n - 1)) return x;                                                                         \
+        *slope = s->axes == 3 ? *slope * 0 : 0;                                                                        \
+        return !(x > 0) ? 0 : (T)(n - 1);                                                                              \
     }                                                                                                                  \
     static T reflected_##T(const sampler *s, T x, int64_t n, T *slope) {                                               \
         T low = s->align ? 0 : (T)-0.5, span = s->align ? (T)(n - 1) : (T)n;                                           \
@@ -50,7 +51,7 @@ typedef struct sampler {
     }                                                                                                                  \
     static T padded_##T(const sampler *s, T x, int64_t n, T *slope) {                                                  \
         if (s->padding == REFLECTION) x = reflected_##T(s, x, n, slope);                                               \
-        if (s->padding != ZEROS) x = clipped_##T(x, n, slope);                                                         \
+        if (s->padding != ZEROS) x = clipped_##T(s, x, n, slope);                                                      \
         return tame_##T(x);                                                                                            \
     }                                                                                                                  \
     static T near_cubic_##T(T x) { return ((T)1.25 * x - (T)2.25) * x * x + 1; }                                       \
@@ -151,7 +152,7 @@ typedef struct sampler {
                 }                                                                                                      \
                 if (out) out += s->in;                                                                                 \
             }                                                                                                          \
-            for (int a = 0; a < s->axes; a++) ((T *)s->grad_grid)[i * s->axes + a] = slope[a] * t.step[a];             \
+            for (int a = 0; a < s->axes; a++) ((T *)s->grad_grid)[i * s->axes + a] = s->mode == NEAREST ? 0 : slope[a] * t.step[a]; \
         }                                                                                                              \
         return RT_OK;                                                                                                  \
     }

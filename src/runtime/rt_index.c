@@ -3,7 +3,11 @@
 
 #include <string.h>
 
+static uint16_t add_halves(uint16_t a, uint16_t b) { return rt_f32_to_f16(rt_f16_to_f32(a) + rt_f16_to_f32(b)); }
+
 void rt_add_element(int dtype, void *acc, const void *x) {
+    uint16_t *half = acc;
+    const uint16_t *other = x;
     switch (dtype) {
 #define ADD(ID, T) case RT_##ID: *(T *)acc = (T)(*(T *)acc + *(const T *)x); return;
     ADD(U8, uint8_t) ADD(I8, int8_t) ADD(I16, int16_t) ADD(I32, uint32_t) ADD(I64, uint64_t)
@@ -11,8 +15,9 @@ void rt_add_element(int dtype, void *acc, const void *x) {
     ADD(C64, float _Complex) ADD(C128, double _Complex)
 #undef ADD
     case RT_BOOL: *(uint8_t *)acc |= *(const uint8_t *)x; return;
-    case RT_BF16: *(uint16_t *)acc = rt_f32_to_bf16(rt_bf16_to_f32(*(uint16_t *)acc) + rt_bf16_to_f32(*(const uint16_t *)x)); return;
-    case RT_F16: *(uint16_t *)acc = rt_f32_to_f16(rt_f16_to_f32(*(uint16_t *)acc) + rt_f16_to_f32(*(const uint16_t *)x)); return;
+    case RT_BF16: *half = rt_f32_to_bf16(rt_bf16_to_f32(*half) + rt_bf16_to_f32(*other)); return;
+    case RT_F16: *half = add_halves(*half, *other); return;
+    case RT_C32: half[0] = add_halves(half[0], other[0]), half[1] = add_halves(half[1], other[1]); return;
     default: return;
     }
 }
@@ -43,6 +48,7 @@ static bool is_true(const rt_view *v, int64_t item, int64_t offset) {
     if (v->dtype == RT_C64) return ((const float *)p)[0] != 0 || ((const float *)p)[1] != 0;
     if (v->dtype == RT_C128) return ((const double *)p)[0] != 0 || ((const double *)p)[1] != 0;
     if (v->dtype == RT_F16 || v->dtype == RT_BF16) return *(const uint16_t *)p & 0x7fff;
+    if (v->dtype == RT_C32) return (((const uint16_t *)p)[0] | ((const uint16_t *)p)[1]) & 0x7fff;
     for (int64_t i = 0; i < item; i++)
         if (p[i]) return true;
     return false;

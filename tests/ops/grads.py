@@ -9,6 +9,7 @@ import harness
 import samples
 import sweep
 import torch
+import undefined
 
 DTYPES = [torch.float64, torch.complex128]
 
@@ -27,7 +28,7 @@ def sweep_grads(name, dtypes=DTYPES, limit=None):
     counts, failures = collections.Counter(), []
     row, op = cresset._C._row(name), sweep.torch_op(name)
     for dtype in dtypes:
-        for c in sweep.chosen(list(samples.calls_for(row, op, dtype)), limit, name):
+        for c in sweep.chosen([c for c in samples.calls_for(row, op, dtype) if c.smooth and not undefined.reason(name, c)], limit, name):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 case = formulas.Case(name, op, c)

@@ -21,7 +21,8 @@ import torch
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 COMPLEX = [torch.complex64, torch.complex128]
 INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-DTYPES = FLOATS + COMPLEX + INTS + [torch.bool]
+RARE = {torch.uint16: torch.uint8, torch.uint32: torch.uint8, torch.uint64: torch.uint8, torch.complex32: torch.complex64}  # PyTorch computes little with them
+DTYPES = FLOATS + COMPLEX + INTS + [torch.bool] + list(RARE)
 GENERATORS = {}
 
 
@@ -32,10 +33,11 @@ class Call:
     note: str = ""
     layouts: bool = True     # try it with other strides, too
     ties: int | None = None  # selects elements along this dimension; which of equal ones is left open
+    smooth: bool = True      # has a derivative there, and one that PyTorch has, too
 
 
-def call(*args, note="", layouts=True, ties=None, **kwargs):
-    return Call(args, kwargs, note, layouts, ties)
+def call(*args, note="", layouts=True, ties=None, smooth=True, **kwargs):
+    return Call(args, kwargs, note, layouts, ties, smooth)
 
 
 def sample(name):
@@ -62,9 +64,11 @@ class Make:
             return torch.randint(0, 2, shape, generator=self.generator).bool()
         if not dtype.is_floating_point and not dtype.is_complex:
             small = torch.iinfo(dtype).min < 0
-            return torch.randint(int(low if low is not None else (-9 if small else 0)), int(high if high is not None else 10), shape,
-                                 generator=self.generator).to(dtype)
-        real = dtype.to_real() if dtype.is_complex else dtype
+            t = torch.randint(int(low if low is not None else (-9 if small else 0)), int(high if high is not None else 10), shape, generator=self.generator)
+            if special and t.numel() >= 6 and dtype in RARE and "special_" not in self.schema.name:
+                t.view(-1)[:4] = torch.tensor([-1, -2, 1 << 15, 1 << 31])  # cut to the dtype: its largest numbers
+            return t.to(dtype)
+
         def draw():
             if low is None and high is None:
                 return torch.randn(shape, generator=self.generator, dtype=torch.float64)
@@ -75,7 +79,6 @@ class Make:
         if special and t.numel() >= 6 and not dtype.is_complex:
             flat = t.view(-1)
             flat[0], flat[1], flat[2], flat[3], flat[4] = float("nan"), float("inf"), float("-inf"), 0.0, -0.0
-        del real
         return t
 
     def index(self, n, shape, dtype=torch.int64, negative=False):
@@ -87,6 +90,10 @@ class Make:
     @property
     def is_float(self):
         return self.dtype.is_floating_point
+
+    @property
+    def is_signed(self):
+        return self.dtype.is_signed
 
     @property
     def is_number(self):
@@ -234,17 +241,35 @@ def map_tensors(value, f):
 
 def with_layout(c, name):
     f = LAYOUTS[name]
-    return Call(tuple(map_tensors(a, f) for a in c.args), {k: map_tensors(v, f) for k, v in c.kwargs.items()}, f"{c.note} {name}".strip(), ties=c.ties)
+    return dataclasses.replace(c, args=tuple(map_tensors(a, f) for a in c.args), kwargs={k: map_tensors(v, f) for k, v in c.kwargs.items()},
+                               note=f"{c.note} {name}".strip())
+
+
+def replaced(value, old, new):
+    """With tensors and dtypes of one kind turned into another."""
+    if isinstance(value, torch.Tensor):
+        return value.to(new) if value.dtype == old else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(replaced(v, old, new) for v in value)
+    return new if value is old else value
+
+
+def plain_calls(row, op, dtype, seed=0):
+    """What the generator yields. Where PyTorch cannot compute the arguments in a rare dtype, they are computed in another."""
+    generator = GENERATORS[row["sample"] or "from_schema"]
+    try:
+        return list(generator(Make(dtype, seed, op, op._schema)))
+    except (RuntimeError, TypeError, KeyError):
+        if dtype not in RARE:
+            raise
+    calls = generator(Make(RARE[dtype], seed, op, op._schema))
+    turned = lambda value: replaced(value, RARE[dtype], dtype)
+    return [dataclasses.replace(c, args=turned(c.args), kwargs={k: turned(v) for k, v in c.kwargs.items()}) for c in calls]
 
 
 def calls_for(row, op, dtype, seed=0):
     """All calls of one op for one dtype: (call, layout)."""
-    generator = GENERATORS[row["sample"] or "from_schema"]
-    try:
-        calls = list(generator(Make(dtype, seed, op, op._schema)))
-    except NotImplementedError:  # torch cannot even make the tensors (uint types on some factories)
-        return
-    for c in calls:
+    for c in plain_calls(row, op, dtype, seed):
         tried = []
         for name in LAYOUTS if c.layouts else ("contiguous",):
             laid = c if name == "contiguous" else with_layout(c, name)

@@ -72,7 +72,7 @@ def pdist(make):  # without (0, n): PyTorch's derivative of that ends the proces
 def _pdist_forward(make):
     for shape in [(5, 3), (30, 20), (1, 3), (4, 0), (2, 1)] if make.dtype in (torch.float32, torch.float64) else [(5, 3)]:
         for p in ORDERS:
-            yield call(make.tensor(shape), p, layouts=False)  # PyTorch takes contiguous rows only
+            yield call(make.tensor(shape), p)
 
 
 @sample("pdist_backward")
@@ -84,4 +84,4 @@ def pdist_backward(make):
         for p in ORDERS:
             x = make.tensor(shape)
             d = torch.pdist(x, p)
-            yield call(make.tensor(d.shape), x, p, d, layouts=False)
+            yield call(make.tensor(d.shape), x, p, d)

@@ -17,11 +17,7 @@ def positive(make, *shape):
     return (wide @ wide.mH + torch.eye(shape[-1])).to(make.dtype)
 
 
-def rectangles(make):
-    """Derivatives are for square matrices, and are asked for in double precision."""
-    return [] if make.dtype in (torch.float64, torch.complex128) else [(2, 3, 5), (5, 3)]
-
-
+RECTANGLES = [(2, 3, 5), (5, 3)]  # their factors have no derivative here
 SQUARES = [(3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4), (12, 12)]
 
 
@@ -35,22 +31,22 @@ def squares(make):
 
 @sample("lu_factor_ex")
 def lu_factor_ex(make):
-    for shape in SQUARES + rectangles(make):
-        yield call(make.tensor(shape))
+    for shape in SQUARES + RECTANGLES:
+        yield call(make.tensor(shape), smooth=shape in SQUARES)
     yield call(make.tensor(2, 3, 3), pivot=False, note="no pivots")
     yield call(torch.zeros(3, 3).to(make.dtype), check_errors=True, note="singular")
 
 
 @sample("lu_factor")
 def lu_factor(make):
-    for shape in SQUARES + rectangles(make):
-        yield call(make.tensor(shape))
+    for shape in SQUARES + RECTANGLES:
+        yield call(make.tensor(shape), smooth=shape in SQUARES)
 
 
 @sample("linalg_lu")
 def linalg_lu(make):
-    for shape in SQUARES + rectangles(make):
-        yield call(make.tensor(shape))
+    for shape in SQUARES + RECTANGLES:
+        yield call(make.tensor(shape), smooth=shape in SQUARES)
     yield call(make.tensor(3), note="a vector")
 
 
@@ -65,23 +61,23 @@ def lu_unpack(make):
     if not make.dtype.is_floating_point and not make.dtype.is_complex:
         return
     for shape in [(3, 3), (2, 3, 3), (2, 3, 5), (5, 3)]:
-        yield call(*factors(make, shape), layouts=False)
-    yield call(*factors(make, (3, 3)), False, True, layouts=False)
-    yield call(*factors(make, (3, 3)), True, False, layouts=False)
+        yield call(*factors(make, shape))
+    yield call(*factors(make, (3, 3)), False, True)
+    yield call(*factors(make, (3, 3)), True, False)
 
 
 @sample("lu_solve")
 def lu_solve(make):
     for shape, b in [((3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4)), ((3, 3), (2, 3, 4)), ((2, 1, 3, 3), (2, 3, 1))]:
         for adjoint in (False, True):
-            yield call(*factors(make, shape), make.tensor(b), adjoint=adjoint, layouts=False)
-            yield call(*factors(make, shape), make.tensor(*b[:-2], b[-1], b[-2]), left=False, adjoint=adjoint, layouts=False)
-    yield call(*factors(make, (3, 3)), make.tensor(2, 2), note="sizes differ", layouts=False)
+            yield call(*factors(make, shape), make.tensor(b), adjoint=adjoint)
+            yield call(*factors(make, shape), make.tensor(*b[:-2], b[-1], b[-2]), left=False, adjoint=adjoint)
+    yield call(*factors(make, (3, 3)), make.tensor(2, 2), note="sizes differ")
 
 
 @sample("lu_solve_old")
 def lu_solve_old(make):
-    yield call(make.tensor(2, 3, 4), *factors(make, (2, 3, 3)), layouts=False)
+    yield call(make.tensor(2, 3, 4), *factors(make, (2, 3, 3)))
 
 
 SYSTEMS = [((3, 3), (3, 2)), ((3, 3), (3,)), ((2, 3, 3), (2, 3, 4)), ((2, 3, 3), (2, 3)), ((3, 3), (2, 3, 4)), ((2, 3, 3), (3, 4)), ((2, 1, 3, 3), (4, 3, 2)), ((12, 12), (12, 5))]
@@ -178,9 +174,9 @@ def householder(make):
 def qr(make):
     for shape in [(3, 3), (2, 5, 3), (1, 1), (4, 1)]:
         yield call(make.tensor(shape))
-    for shape in rectangles(make) + [(3, 3)]:
-        yield call(make.tensor(shape), "reduced")
-        yield call(make.tensor(shape), "complete")
+    for shape in RECTANGLES + [(3, 3)]:
+        yield call(make.tensor(shape), "reduced", smooth=shape == (3, 3))
+        yield call(make.tensor(shape), "complete", smooth=shape == (3, 3))
     yield call(make.tensor(5, 3), "q", note="no such mode")
 
 
@@ -192,5 +188,5 @@ def qr_old(make):
 
 @sample("linalg_check_errors")
 def linalg_check_errors(make):
-    yield call(torch.zeros(2, dtype=torch.int32), "linalg.inv", is_matrix=False, layouts=False)
+    yield call(torch.zeros(2, dtype=torch.int32), "linalg.inv", is_matrix=False)
     yield call(torch.tensor(2, dtype=torch.int32), "linalg.inv", is_matrix=True)

@@ -1,4 +1,4 @@
-"""Samples of Fourier transforms. Not of empty batches: PyTorch refuses them or not by the library it was built with."""
+"""Samples of Fourier transforms."""
 import torch
 from samples import call, sample
 
@@ -13,6 +13,7 @@ def fft_c2c(make):
     for dims in ([0], [1], [2], [0, 1], [1, 2], [2, 0], [0, 1, 2], []):
         yield call(make.tensor(2, 3, 4), dims, 1, True)
         yield call(make.tensor(2, 3, 4), dims, 2, False)
+        yield call(make.tensor(3, 0, 4), dims, 2, False, note="no numbers" if 1 in dims else "")
     yield call(make.tensor(40, 20), [0], 0, True)
 
 
@@ -24,6 +25,7 @@ def fft_r2c(make):
     for dims in ([0], [1], [2], [0, 1], [1, 2], [2, 0], [0, 1, 2]):
         yield call(make.tensor(2, 3, 4), dims, 1, True)
         yield call(make.tensor(2, 3, 4), dims, 0, False)
+        yield call(make.tensor(3, 0, 4), dims, 2, True, note="no numbers" if 1 in dims else "")
 
 
 @sample("fft_c2r")
@@ -35,6 +37,7 @@ def fft_c2r(make):
         last = make.tensor(2, 3, 4).shape[dims[-1]]
         yield call(make.tensor(2, 3, 4), dims, 1, 2 * (last - 1))
         yield call(make.tensor(2, 3, 4), dims, 0, 2 * last - 1)
+        yield call(make.tensor(3, 0, 4), dims, 1, 5, note="no numbers" if 1 in dims else "")
 
 
 @sample("fft_one")
@@ -48,6 +51,7 @@ def fft_one(make):
     yield call(make.tensor(7))
     yield call(make.tensor(()), note="no dims")
     yield call(make.tensor(3, 0), note="no numbers")
+    yield call(make.tensor(0, 6), note="no batch")
     yield call(make.tensor(3, 6), 0, note="no numbers")
     yield call(make.tensor(3, 6), None, 2, note="dim out of range")
     yield call(make.tensor(3, 6), None, -1, "orthogonal", note="no such norm")

@@ -178,7 +178,7 @@ def weight_norm(make):
 @sample("weight_norm_interface")
 def weight_norm_interface(make):
     for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40)), ((4,), 0, (4,))]:
-        yield call(make.tensor(shape), make.tensor(lengths), dim, layouts=False)  # PyTorch reads weights as if they were contiguous
+        yield call(make.tensor(shape), make.tensor(lengths), dim)
     yield call(make.tensor(4, 3, 2), make.tensor(1, 3, 1), 1, note="dim in the middle")
 
 
@@ -188,4 +188,4 @@ def weight_norm_backward(make):
     for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40))]:
         v = make.tensor(shape)
         norms = v.to(torch.float64).norm(dim=[d for d in range(len(shape)) if d != dim], keepdim=True).to(kind) if make.is_float else make.tensor(lengths)
-        yield call(make.tensor(shape), v, make.tensor(lengths), norms, dim, layouts=False)
+        yield call(make.tensor(shape), v, make.tensor(lengths), norms, dim)

@@ -16,8 +16,8 @@ def distinct(make, *shape):
 
 
 def distinct_and_few(make):
-    """Equal elements only where no derivative is taken: it goes to the one that was selected."""
-    return (distinct,) if make.dtype == torch.float64 else (distinct, few)
+    """(function, has it a derivative): of equal elements the one that was selected gets all of it."""
+    return ((distinct, True), (few, False))
 
 
 @sample("scan")
@@ -50,12 +50,11 @@ def cummaxmin_backward(make):
 @sample("sort")
 def sort(make):
     for shape in SHAPES:
-        for values in distinct_and_few(make):
-            yield call(values(make, *shape), ties=-1)
-            yield call(values(make, *shape), 0, True, ties=0)
-            yield call(values(make, *shape), 0, ties=0)
-    if make.dtype != torch.float64:
-        yield call(make.tensor(3, 40, special=True), ties=-1)
+        for values, smooth in distinct_and_few(make):
+            yield call(values(make, *shape), ties=-1, smooth=smooth)
+            yield call(values(make, *shape), 0, True, ties=0, smooth=smooth)
+            yield call(values(make, *shape), 0, ties=0, smooth=smooth)
+    yield call(make.tensor(3, 40, special=True), ties=-1, smooth=False)
 
 
 @sample("msort")
@@ -73,24 +72,24 @@ def sort_stable(make):
 
 @sample("topk")
 def topk(make):
-    for values in distinct_and_few(make):
-        yield call(values(make, 7), 3, ties=-1)
-        yield call(values(make, 7), 7, 0, False, ties=0)
-        yield call(values(make, 3, 40), 5, ties=-1)
-        yield call(values(make, 40, 3), 5, 0, False, True, ties=0)
-        yield call(values(make, 500), 4, ties=-1)
-        yield call(values(make, 3, 4), 0, ties=-1)
-        yield call(values(make, 0, 4), 2, ties=-1)
+    for values, smooth in distinct_and_few(make):
+        yield call(values(make, 7), 3, ties=-1, smooth=smooth)
+        yield call(values(make, 7), 7, 0, False, ties=0, smooth=smooth)
+        yield call(values(make, 3, 40), 5, ties=-1, smooth=smooth)
+        yield call(values(make, 40, 3), 5, 0, False, True, ties=0, smooth=smooth)
+        yield call(values(make, 500), 4, ties=-1, smooth=smooth)
+        yield call(values(make, 3, 4), 0, ties=-1, smooth=smooth)
+        yield call(values(make, 0, 4), 2, ties=-1, smooth=smooth)
     yield call(make.tensor(()), 1)
     yield call(distinct(make, 4), 5, note="k too large")
 
 
 @sample("kthvalue")
 def kthvalue(make):
-    for values in distinct_and_few(make):
-        yield call(values(make, 7), 3, ties=-1)
-        yield call(values(make, 3, 40), 5, 1, True, ties=1)
-        yield call(values(make, 40, 3), 40, 0, ties=0)
+    for values, smooth in distinct_and_few(make):
+        yield call(values(make, 7), 3, ties=-1, smooth=smooth)
+        yield call(values(make, 3, 40), 5, 1, True, ties=1, smooth=smooth)
+        yield call(values(make, 40, 3), 40, 0, ties=0, smooth=smooth)
     yield call(make.tensor(()), 1)
     yield call(distinct(make, 4), 5, note="k too large")
 
@@ -99,9 +98,9 @@ def kthvalue(make):
 def select_dim(make):
     for shape in [(7,), (8,), (3, 4), (2, 3, 5)]:
         for dim in (0, -1):
-            for values in distinct_and_few(make):
-                yield call(values(make, *shape), dim, ties=dim)
-                yield call(values(make, *shape), dim, True, ties=dim)
+            for values, smooth in distinct_and_few(make):
+                yield call(values(make, *shape), dim, ties=dim, smooth=smooth)
+                yield call(values(make, *shape), dim, True, ties=dim, smooth=smooth)
     yield call(make.tensor(()), 0)
     yield call(make.tensor(2, 0), 1, note="nothing to select from")
 

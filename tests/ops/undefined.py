@@ -8,6 +8,10 @@ def dense(t):
     return t.clone(memory_format=torch.contiguous_format)
 
 
+def dense_vectors(t):
+    return t if t.dim() > 1 else dense(t)
+
+
 def by_pixel(t):
     return t.clone(memory_format=torch.channels_last) if t.dim() == 4 else dense(t)
 
@@ -15,6 +19,10 @@ def by_pixel(t):
 def strided(position):
     """The argument there, if given, is not dense."""
     return lambda c: len(c.args) > position and c.args[position] is not None and not c.args[position].is_contiguous()
+
+
+def any_strided(*positions):
+    return lambda c: any(strided(p)(c) for p in positions)
 
 
 def strided_row(position):
@@ -70,6 +78,16 @@ UNDEFINED = {
     "aten::adaptive_max_pool3d_backward.grad_input": (strided(2), "reads indices as if they were dense"),
     "aten::rrelu_with_noise.out": (lambda c: "out empty" in c.note or strided(1)(c) or not c.kwargs["out"].is_contiguous(), "writes beyond the end of out"),
     **{f"aten::{n}": (strided(1), "writes noise as if it were dense") for n in ("rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise_functional")},
+    **{f"aten::{n}": (strided(4), "reads indices as if they were dense")
+       for n in ("fractional_max_pool2d_backward", "fractional_max_pool2d_backward.grad_input", "fractional_max_pool3d_backward", "fractional_max_pool3d_backward.grad_input")},
+    **{f"aten::native_layer_norm_backward{form}": (any_strided(3, 4), "reads mean and rstd as if they were dense") for form in ("", ".out")},
+    **{f"aten::native_group_norm_backward{form}": (any_strided(0, 1, 2, 3, 4), "reads all as if they were dense") for form in ("", ".out")},
+    **{f"aten::lu_unpack{form}": (lambda c: strided(1)(c) or c.args[1].dim() >= c.args[0].dim(), "reads pivots as if they were dense, and writes where they say")
+       for form in ("", ".out")},
+    **{f"aten::_weight_norm_interface{form}": (any_strided(0, 1), "reads both as if they were dense") for form in ("", ".out")},
+    **{f"aten::{n}{form}": (any_strided(1, 2, 6), "reads indices, offsets and weights as if they were dense", dense_vectors)
+       for n in ("_embedding_bag", "_embedding_bag_forward_only") for form in ("", ".out")},
+    **{f"aten::_embedding_bag_dense_backward{form}": (strided(3), "reads bag_size as if it were dense") for form in ("", ".out")},
     **{f"aten::{n}.data": (strided(1), "reads batch_sizes as if they were dense") for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     **{f"aten::{n}": (strided_row(at), "reads labels in a row as if they were dense")
        for n, at in [("ctc_loss.IntList", 1), ("ctc_loss.Tensor", 1), ("_ctc_loss", 1), ("_ctc_loss.Tensor", 1), ("_ctc_loss.out", 1),
