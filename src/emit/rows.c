@@ -110,6 +110,15 @@ static void load(writer *w, int port, bool inside) {
     cr_str_add(w->out, *how == 's' ? ")" : ", k)");
 }
 
+/* The row's own address, and where in it the lanes are. */
+static void rotate(writer *w, int port) {
+    const cr_row_kernel *k = w->k;
+    cr_str_addf(w->out, "rotate_f32(p%d", port);
+    for (int a = 0; a < k->nrow - 1; a++)
+        if (k->port[port].dim[k->naxes - k->nrow + a] >= 0) cr_str_addf(w->out, " + %c * c->stride[%d][%d]", 'f' + a, a, port);
+    cr_str_add(w->out, ", j, n)");
+}
+
 static void store(writer *w, int port, bool inside) {
     const cr_row_port *p = &w->k->port[port];
     bool lanes = inside || w->k->column;
@@ -142,6 +151,7 @@ static void compute(writer *w, int v, int stage, bool inside) {
     }
     switch ((cr_row_kind)x->kind) {
     case CR_ROW_LOAD: load(w, x->port, inside); break;
+    case CR_ROW_ROTATE: rotate(w, x->port); break;
     case CR_ROW_LITERAL: literal(w->out, x); break;
     case CR_ROW_COUNT: cr_str_add(w->out, "SPLAT((float)c->count)"); break;
     case CR_ROW_ROUND: cr_str_addf(w->out, "widen_%s(narrow_%s(v%d))", dtype_word(x->dtype), dtype_word(x->dtype), x->in[0]); break;

@@ -15,7 +15,11 @@
 #include "lower/build.h"
 #include "passes/rows.h"
 
-typedef enum cr_row_kind { CR_ROW_LOAD, CR_ROW_LITERAL, CR_ROW_COUNT, CR_ROW_OP, CR_ROW_ROUND, CR_ROW_REDUCE } cr_row_kind;
+typedef enum cr_row_kind {
+    CR_ROW_LOAD,
+    CR_ROW_ROTATE, /* a load: the second half of the row, negated, then the first */
+    CR_ROW_LITERAL, CR_ROW_COUNT, CR_ROW_OP, CR_ROW_ROUND, CR_ROW_REDUCE
+} cr_row_kind;
 typedef enum cr_row_fold { CR_FOLD_SUM, CR_FOLD_MAX, CR_FOLD_MIN } cr_row_fold;
 typedef struct cr_row_value {
     uint8_t kind, class;       /* rt_class */
@@ -25,7 +29,7 @@ typedef struct cr_row_value {
     uint8_t cost;              /* of computing it again in a later stage; 99: too much */
     int16_t op;                /* OP: block instruction; REDUCE: cr_row_fold */
     int16_t in[3];             /* -1 */
-    int16_t port;              /* LOAD */
+    int16_t port;              /* LOAD, ROTATE */
     uint16_t scratch;          /* kept: bytes per element before it */
     int64_t i;                 /* LITERAL: of i64 and b */
     double f;                  /* LITERAL: of f32 and f64 */
@@ -47,6 +51,7 @@ typedef struct cr_row_kernel {
     int naxes, nrow;           /* the last nrow axes are the row's */
     cr_dim size[CR_ROWS_MAX_AXES];
     bool column, reduces;
+    bool whole;                /* rows must not be cut or joined though nothing is reduced */
     int nin, nports, nvalues, nstages;
     uint16_t scratch, cost;
     cr_row_port port[RT_ROWS_PORTS];

@@ -234,6 +234,18 @@ static cr_status build_variance(builder *b, const cr_node *node) {
     return CR_OK;
 }
 
+static cr_status build_rotate(builder *b, const cr_node *node, int16_t *out) {
+    uint32_t parts[3], x = cr_rows_rotated(b->g, node, parts);
+    int16_t load;
+    CR_TRY(operand(b, x, &load));
+    const cr_row_value *l = &b->k->value[load];
+    if (l->kind != CR_ROW_LOAD || b->k->port[l->port].access != CR_ACCESS_UNIT || !l->varies) return refuse("halves of what is computed");
+    cr_row_value v = plain(CR_ROW_ROTATE, RT_CLASS_F32);
+    v.port = l->port;
+    v.varies = true;
+    return add(b, v, out);
+}
+
 static cr_status build_node(builder *b, const cr_node *node) {
     int16_t made = -1;
     switch (cr_rows_kind_of(b->g, node)) {
@@ -244,6 +256,7 @@ static cr_status build_node(builder *b, const cr_node *node) {
         CR_TRY(finish(b, made, meta_of(b, node->first)->dtype, &made));
         break;
     case CR_ROWS_NORM: return strstr(node->op->name, "::var") || strstr(node->op->name, "::std") ? build_variance(b, node) : refuse(node->op->name);
+    case CR_ROWS_ROTATE: CR_TRY(build_rotate(b, node, &made)); break;
     case CR_ROWS_VIEW: CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &made)); break;
     default: return refuse(node->op->name);
     }
@@ -308,6 +321,13 @@ static cr_status order_axes(builder *b) {
         if ((b->d.reduced >> a & 1) && (best_row < 0 || s > score(b, best_row) || (s == score(b, best_row) && rank_of(b, a) <= rank_of(b, best_row)))) best_row = a;
     }
     b->lane = best;
+    for (int i = 0; i < b->nnodes; i++) { /* halves of a row are exchanged along the lanes */
+        const cr_node *node = cr_graph_node(b->g, b->nodes[i]);
+        if (b->local[node->first] < 0 || cr_rows_kind_of(b->g, node) != CR_ROWS_ROTATE) continue;
+        best = b->lane = b->d.axis[b->local[node->first]][meta_of(b, node->first)->rank - 1];
+        k->whole = true;
+        if (best < 0 || (k->reduces && b->d.reduced != 1u << best)) return refuse("halves of another axis");
+    }
     if (k->reduces && !(b->d.reduced >> best & 1)) {
         k->column = score(b, best) > score(b, best_row);
         if (!k->column) b->lane = best_row;
@@ -422,7 +442,8 @@ static cr_status build(builder *b, const cr_graph *body) {
     if (!cr_rows_analyse(b->g, b->nodes, b->nnodes, b->local, &b->d)) return refuse("its axes do not fit together");
     for (int i = 0; i < b->d.nvalues; i++) b->local[b->d.value[i]] = (int16_t)i;
     CR_TRY(order_axes(b));
-    for (int i = 0; i < b->nnodes; i++) CR_TRY(build_node(b, cr_graph_node(b->g, b->nodes[i])));
+    for (int i = 0; i < b->nnodes; i++)
+        if (b->local[cr_graph_node(b->g, b->nodes[i])->first] >= 0) CR_TRY(build_node(b, cr_graph_node(b->g, b->nodes[i])));
     k->nin = k->nports;
     CR_TRY(build_stores(b));
     CR_TRY(cr__row_schedule(k));

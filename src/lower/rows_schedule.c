@@ -15,6 +15,7 @@ static bool is_cheap(int op) {
 static int cost_again(const cr_row_kernel *k, const cr_row_value *v) {
     if (!v->varies) return 0;
     if (v->kind == CR_ROW_LOAD) return k->port[v->port].access == CR_ACCESS_STRIDED ? DEAR : 1;
+    if (v->kind == CR_ROW_ROTATE) return AGAIN;
     if (v->kind == CR_ROW_OP && !is_cheap(v->op)) return DEAR;
     int cost = 1;
     for (int i = 0; i < 3; i++)
@@ -115,6 +116,7 @@ void cr_row_print(const cr_row_kernel *k, cr_str *out) {
         cr_str_addf(out, "  %%%d: %s = ", v, rt_class_name(x->class));
         switch ((cr_row_kind)x->kind) {
         case CR_ROW_LOAD: cr_str_addf(out, "load p%d %s %s", x->port, rt_dtype_name(k->port[x->port].dtype), accesses[k->port[x->port].access]); break;
+        case CR_ROW_ROTATE: cr_str_addf(out, "rotate p%d", x->port); break;
         case CR_ROW_LITERAL: x->class == RT_CLASS_I64 || x->class == RT_CLASS_B ? cr_str_addf(out, "%lld", (long long)x->i) : cr_str_addf(out, "%.9g", x->f); break;
         case CR_ROW_COUNT: cr_str_add(out, "count"); break;
         case CR_ROW_OP: cr_str_add(out, rt_block_op_name(x->op)); break;

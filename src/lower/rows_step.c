@@ -77,7 +77,7 @@ cr_status cr__lower_rows(cr__method *m, const cr_node *node) {
         return call_body(m, node);
     }
     CR_TRY(status);
-    *rows = (rt_rows){ .nports = (uint8_t)k->nports, .naxes = (uint8_t)k->naxes, .nrow = (uint8_t)k->nrow, .column = k->column, .reduces = k->reduces,
+    *rows = (rt_rows){ .nports = (uint8_t)k->nports, .naxes = (uint8_t)k->naxes, .nrow = (uint8_t)k->nrow, .column = k->column, .reduces = k->reduces || k->whole,
                        .cost = k->cost, .scratch = k->scratch, .kernel = (int32_t)m->l->kernels.n };
     CR_TRY(cr_vec_push(&m->l->kernels, k));
     for (int i = 0; i < k->nports; i++) {

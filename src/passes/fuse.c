@@ -89,6 +89,17 @@ static bool is_used_outside(const state *s, const group *k, uint32_t v) {
     return false;
 }
 
+/* The parts of a rotation must be nobody else's; then they join where it joins. */
+static void claim_parts(state *s, uint32_t position) {
+    uint32_t part[3], at[3];
+    group all = { .n = 4, .node = { position } };
+    cr_rows_rotated(s->g, node_at(s, position), part);
+    for (int i = 0; i < 3; i++) all.node[i + 1] = at[i] = s->position[part[i]];
+    for (int i = 0; i < 3; i++)
+        if (is_used_outside(s, &all, node_at(s, at[i])->first) || s->of[at[i]] >= 0) s->kind[position] = CR_ROWS_NONE;
+    for (int i = 0; i < 3 && s->kind[position] == CR_ROWS_ROTATE; i++) s->kind[at[i]] = CR_ROWS_PART;
+}
+
 /* ---- groups ---- */
 
 /* The position where the group can be made: its first member behind all that it reads. */
@@ -185,6 +196,14 @@ static cr_status place_node(state *s, uint32_t position) {
     int32_t candidate[8];
     int n = producers(s, position, candidate, 8);
     group alone = { .n = 1, .node = { position } };
+    if (s->kind[position] == CR_ROWS_ROTATE) {
+        uint32_t part[3];
+        cr_rows_rotated(s->g, node_at(s, position), part);
+        for (int i = 0; i < 3; i++) {
+            group one = { .n = 1, .node = { s->position[part[i]] } };
+            if (!unite(&alone, &one)) return CR_OK;
+        }
+    }
     int32_t home = -1;
     group now = alone;
     for (int i = 0; i < n; i++) { /* with as many of them as fit together */
@@ -197,7 +216,7 @@ static cr_status place_node(state *s, uint32_t position) {
     }
     if (home >= 0 || s->kind[position] == CR_ROWS_VIEW || !fits(s, &alone)) return CR_OK;
     CR_TRY(cr_vec_push(&s->groups, alone));
-    s->of[position] = (int32_t)s->groups.n - 1;
+    adopt(s, (int32_t)s->groups.n - 1, &alone);
     return CR_OK;
 }
 
@@ -252,6 +271,7 @@ static bool pays(const state *s, const group *k) {
             if (cr_rows_program(s->g, node, &p)) cr_error_release(cr_error_take());
             work += p ? 1 + (p->program.ninstr > 2) + repeats(s, node) : 1;
             break;
+        case CR_ROWS_ROTATE: work += 2; break;
         case CR_ROWS_COPY: work += k->n > 1; break;
         default: break;
         }
@@ -262,7 +282,9 @@ static bool pays(const state *s, const group *k) {
 static cr_status form_groups(cr_rewriter *w, state *s) {
     CR_TRY(read_graph(w, s));
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->kind[i] != CR_ROWS_NONE) CR_TRY(place_node(s, i));
+        if (s->kind[i] == CR_ROWS_ROTATE) claim_parts(s, i);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->kind[i] != CR_ROWS_NONE && s->kind[i] != CR_ROWS_PART) CR_TRY(place_node(s, i));
     for (size_t k = 0; k < s->groups.n; k++) {
         group *x = &s->groups.at[k];
         if (!x->dead) drop_views(s, x);

@@ -178,6 +178,39 @@ bool cr_rows_view(const cr_graph *g, const cr_node *node, int8_t *from) {
     return true;
 }
 
+/* ---- halves exchanged ---- */
+
+static const cr_node *made_by(const cr_graph *g, const cr_arg *a, const char *name) {
+    if (a->kind != CR_ARG_VALUE) return NULL;
+    const cr_node *node = cr_graph_node(g, cr_graph_value(g, (uint32_t)a->u.i)->node);
+    return node->kind == CR_NODE_CALL && !strcmp(node->op->name, name) ? node : NULL;
+}
+
+/* x[..., from:to] of the last dimension. */
+static bool is_half(const cr_graph *g, const cr_node *slice, int64_t from, int64_t to) {
+    const cr_meta *x = meta_of(g, &slice->args[0]);
+    if (!x || !x->rank || slice->args[1].kind != CR_ARG_INT || wrap(slice->args[1].u.i, x->rank) != x->rank - 1) return false;
+    int64_t begin = slice->args[2].kind == CR_ARG_INT ? slice->args[2].u.i : slice->args[2].kind == CR_ARG_NONE ? 0 : -1;
+    int64_t end = slice->args[3].kind == CR_ARG_INT ? slice->args[3].u.i : slice->args[3].kind == CR_ARG_NONE ? INT64_MAX : -1;
+    return begin == from && (end == to || (to == x->size[x->rank - 1] && end > to)) && slice->args[4].kind == CR_ARG_INT && slice->args[4].u.i == 1;
+}
+
+uint32_t cr_rows_rotated(const cr_graph *g, const cr_node *node, uint32_t parts[3]) {
+    const cr_arg *list = &node->args[0];
+    const cr_meta *out = cr_graph_value(g, node->first)->meta;
+    if (strcmp(node->op->name, "aten::cat") || list->kind != CR_ARG_LIST || list->n != 2 || !out || !out->rank || node->args[1].kind != CR_ARG_INT) return CR_NO_VALUE;
+    cr_dim n = out->size[out->rank - 1];
+    if (wrap(node->args[1].u.i, out->rank) != out->rank - 1 || !cr_dim_is_plain(n) || n < 2 || n % 2 || out->dtype != CR_F32) return CR_NO_VALUE;
+    const cr_node *neg = made_by(g, &list->u.list[0], "aten::neg"), *low = made_by(g, &list->u.list[1], "aten::slice.Tensor");
+    const cr_node *high = neg ? made_by(g, &neg->args[0], "aten::slice.Tensor") : NULL;
+    if (!low || !high || low->args[0].kind != CR_ARG_VALUE || high->args[0].kind != CR_ARG_VALUE || low->args[0].u.i != high->args[0].u.i) return CR_NO_VALUE;
+    const cr_meta *x = meta_of(g, &low->args[0]);
+    if (!plain_meta(x) || x->dtype != CR_F32 || x->rank != out->rank || x->size[x->rank - 1] != n || !is_half(g, low, 0, n / 2) || !is_half(g, high, n / 2, n)) return CR_NO_VALUE;
+    if (cr_dim_known(cr_graph_env(g), x->stride[x->rank - 1], CR_EQ, 1) != CR_YES) return CR_NO_VALUE;
+    parts[0] = cr_graph_value(g, neg->first)->node, parts[1] = cr_graph_value(g, low->first)->node, parts[2] = cr_graph_value(g, high->first)->node;
+    return (uint32_t)low->args[0].u.i;
+}
+
 /* ---- kinds ---- */
 
 static bool never_empty(const cr_graph *g, const cr_node *node) {
@@ -208,6 +241,8 @@ static bool reduction_fits(const cr_graph *g, const cr_node *node, cr_rows_kind 
 cr_rows_kind cr_rows_kind_of(const cr_graph *g, const cr_node *node) {
     if (node->kind != CR_NODE_CALL || node->op->variant != CR_FUNCTIONAL || (node->op->tags & (CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_HIGHER_ORDER)) || !node->nvalues) return CR_ROWS_NONE;
     int row = row_of(node->op);
+    uint32_t parts[3];
+    if (!strcmp(node->op->name, "aten::cat")) return cr_rows_rotated(g, node, parts) != CR_NO_VALUE && plain_meta(cr_graph_value(g, node->first)->meta) ? CR_ROWS_ROTATE : CR_ROWS_NONE;
     cr_rows_kind kind = row >= 0 ? (cr_rows_kind)table[row].kind : node->op->row->scalar ? CR_ROWS_POINTWISE : CR_ROWS_NONE;
     if (kind == CR_ROWS_NONE) return kind;
     const cr_value *first = cr_graph_value(g, node->first);
@@ -328,9 +363,24 @@ static bool tie_node(unify *u, const cr_node *node, cr_rows_kind kind) {
             if (from[d] >= 0) tie(u, element(u, in, from[d]), element(u, node->first, d));
         return true;
     }
+    if (kind == CR_ROWS_ROTATE) { /* a load of x: not of what this kernel computes */
+        uint32_t parts[3], x = cr_rows_rotated(u->g, node, parts);
+        return add_value(u, x, true) && u->outside[u->local[x]] && tie_aligned(u, x, node->first);
+    }
     for (uint16_t i = 0; i < node->nargs; i++)
         if (meta_of(u->g, &node->args[i]) && !tie_aligned(u, (uint32_t)node->args[i].u.i, node->first)) return false;
     return true;
+}
+
+/* Is the node a part of a rotation among these? */
+static bool is_part(const cr_graph *g, const uint32_t *nodes, int n, uint32_t node) {
+    uint32_t parts[3];
+    for (int i = 0; i < n; i++) {
+        const cr_node *cat = cr_graph_node(g, nodes[i]);
+        if (strcmp(cat->op->name, "aten::cat") || cr_rows_rotated(g, cat, parts) == CR_NO_VALUE) continue;
+        if (parts[0] == node || parts[1] == node || parts[2] == node) return true;
+    }
+    return false;
 }
 
 /* Axes of the same size that no value has both of run in one loop: x * rsqrt(mean(x * x)) has one axis for both x. */
@@ -414,6 +464,7 @@ static bool rows_hold(const unify *u, const cr_graph *g, const uint32_t *nodes, 
     uint32_t all = (1u << d->naxes) - 1, outer = all & ~d->reduced;
     for (int k = 0; k < n; k++) {
         const cr_node *node = cr_graph_node(g, nodes[k]);
+        if (u->local[node->first] < 0) continue; /* a part of another */
         for (uint32_t i = 0; i < node->nvalues; i++) {
             uint32_t axes = axes_of(u, node->first + i), row = axes & d->reduced;
             if ((axes & outer) != outer || (row && row != d->reduced)) return false;
@@ -439,7 +490,7 @@ bool cr_rows_analyse(const cr_graph *g, const uint32_t *nodes, int n, int16_t *l
     for (int i = 0; i < ELEMENTS; i++) u.parent[i] = (int16_t)i, u.reduced[i] = false;
     for (int i = 0; i < n && good; i++) {
         const cr_node *node = cr_graph_node(g, nodes[i]);
-        good = tie_node(&u, node, cr_rows_kind_of(g, node));
+        if (!is_part(g, nodes, n, nodes[i])) good = tie_node(&u, node, cr_rows_kind_of(g, node));
     }
     good = good && number_axes(&u) && rows_hold(&u, g, nodes, n);
     for (int i = 0; i < out->nvalues; i++) local[out->value[i]] = -1;

@@ -17,6 +17,8 @@ typedef enum cr_rows_kind {
     CR_ROWS_REDUCE,    /* sum, mean, amax, amin */
     CR_ROWS_NORM,      /* softmax, layer_norm, var: decomposes to the kinds above */
     CR_ROWS_VIEW,      /* a renaming of dimensions */
+    CR_ROWS_ROTATE,    /* cat([-x[h:], x[:h]], -1): the halves of a row exchanged, as in rotary embeddings; a way to load x */
+    CR_ROWS_PART,      /* a slice or negation that is part of one; only fuse.c says so */
 } cr_rows_kind;
 enum { CR_ROWS_MAX_NODES = 64, CR_ROWS_MAX_VALUES = 160, CR_ROWS_MAX_AXES = 8, CR_ROWS_MAX_RANK = 8 };
 
@@ -28,6 +30,8 @@ CR_NODISCARD cr_status cr_rows_program(const cr_graph *g, const cr_node *node, c
 uint32_t cr_rows_dims(const cr_graph *g, const cr_node *node, bool *kept);
 /* VIEW: for each dimension of the result the input's, or -1. */
 bool cr_rows_view(const cr_graph *g, const cr_node *node, int8_t *from);
+/* ROTATE: the tensor behind it, and the nodes that are part of it (two slices and a negation). */
+uint32_t cr_rows_rotated(const cr_graph *g, const cr_node *node, uint32_t parts[3]);
 /* Is there a vector form of a block instruction? */
 bool cr_rows_has(int block_op);
 /* A dtype that kernels load and store. */

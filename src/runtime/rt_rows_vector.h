@@ -257,6 +257,15 @@ CONVERTED(i32, raw_i32, vl)
 CONVERTED(b8, raw_u8, vb)
 CONVERTED(u8, raw_u8, vl)
 CONVERTED(bf16, raw_u16, vf)
+/* Lanes j .. of a row of n elements whose halves are exchanged, the one that comes first negated. */
+INLINE vf rotate_f32(const char *row, i64 j, i64 n) {
+    const i64 half = n / 2, k = n - j;
+    if (j + W <= half) return -get_f32(row + 4 * (j + half), W);
+    if (j >= half) return get_f32(row + 4 * (j - half), k);
+    vf v = { 0 };
+    for (i64 i = 0; i < (k < W ? k : W); i++) v[i] = j + i < half ? -((const float *)row)[j + i + half] : ((const float *)row)[j + i - half];
+    return v;
+}
 /* One element in every lane. */
 INLINE vf same_f32(const char *p) { return SPLAT(*(const float *)p); }
 INLINE vd same_f64(const char *p) { return SPLAT_F64(*(const double *)p); }
