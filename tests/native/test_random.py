@@ -22,6 +22,7 @@ def test_random(first, tmp_path):
 def test_the_check_notices_a_wrong_result(tmp_path):
     program = random_programs.grow(5001)
     assert random_programs.export(program, tmp_path / "p.pt2")
-    want = next(w for w in program.wanted[0][0] if w.array.size)
-    want.array = want.array + (1 if want.array.dtype != bool else True)
-    assert "call 0" in random_programs.interpreted(program, tmp_path / "p.pt2")
+    right, written = program.wanted[0]
+    wrong = [random_programs.agreement.Tensor(w.dtype, w.array + (1 if w.array.dtype != bool else True)) for w in right]
+    assert random_programs.compared(program, "nobody", 0, right, written) is None
+    assert "nobody, call 0" in random_programs.compared(program, "nobody", 0, wrong, written)
