@@ -175,11 +175,19 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
 
 /* ---- targets of in-place and out variants ---- */
 
+/* Expanded for sure: also where other sizes are symbols. */
+static bool repeats_elements(const cr_call_frame *f, const cr_meta *m) {
+    cr_tri known = cr_meta_self_overlap(m);
+    bool repeats = known == CR_YES;
+    for (int d = 0; d < m->rank && known == CR_UNKNOWN && !repeats; d++) repeats = m->stride[d] == 0 && cr_dim_known(f->env, m->size[d], CR_GT, 1) == CR_YES;
+    return repeats;
+}
+
 static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
     if (t->storage->readonly)
         return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first", f->op->schema.name);
     if ((f->base->tags & CR_TAG_KEEPS_REAL) && f->op->variant == CR_INPLACE && !cr_dtype_is_complex(t->meta.dtype)) return CR_OK;
-    if (!(f->base->tags & CR_TAG_SAME_VALUE) && cr_meta_self_overlap(&t->meta) == CR_YES)
+    if (!(f->base->tags & CR_TAG_SAME_VALUE) && repeats_elements(f, &t->meta))
         return CR_FAIL(CR_ERUNTIME, "%s: more than one element of the written-to tensor refers to a single memory location "
                        "(an expanded tensor?); .clone() it before writing", f->op->schema.name);
     return CR_OK;

@@ -54,6 +54,16 @@ static cr_status check_weight(cr_rule *r, const cr_meta *self, int class_dim) {
     return cr_dim_require(r->env, weight->size[0], CR_EQ, self->size[class_dim], "number of class weights");
 }
 
+static cr_status check_nll_dtypes(const cr_rule *r, const cr_meta *self, const cr_meta *target) {
+    int i = cr__rule_param(r, "weight");
+    const cr_meta *weight = i >= 0 ? cr_rule_meta(r, i) : NULL;
+    if (target->dtype != CR_I64 && target->dtype != CR_U8)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected int64 or uint8 targets, not %s", op_name(r), cr_dtype_name(target->dtype));
+    if (weight && weight->dtype != self->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected weights of %s as the input is, not %s", op_name(r), cr_dtype_name(self->dtype), cr_dtype_name(weight->dtype));
+    return CR_OK;
+}
+
 static cr_status check_nll(cr_rule *r, const cr_meta *self, const cr_meta *target) {
     if (self->rank < 1 || self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have 1 or 2 dims, not %d", op_name(r), self->rank);
     if (target->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
@@ -61,7 +71,8 @@ static cr_status check_nll(cr_rule *r, const cr_meta *self, const cr_meta *targe
         return CR_FAIL(CR_EVALUE, "%s: an input without batch takes one target", op_name(r));
     if (self->rank == 2 && target->rank == 0) return CR_FAIL(CR_ERUNTIME, "%s: a batch takes one target for each of its rows", op_name(r));
     if (self->rank == 2 || target->rank == 1) CR_TRY(cr_dim_require(r->env, self->size[0], CR_EQ, target->size[0], "number of targets"));
-    return check_weight(r, self, self->rank - 1);
+    CR_TRY(check_weight(r, self, self->rank - 1));
+    return check_nll_dtypes(r, self, target);
 }
 
 static cr_status check_nll2d(cr_rule *r, const cr_meta *self, const cr_meta *target) {
@@ -69,7 +80,7 @@ static cr_status check_nll2d(cr_rule *r, const cr_meta *self, const cr_meta *tar
     if (self->rank != 4) return CR_FAIL(CR_ERUNTIME, "%s: the input must have 4 dims (batch, class and place), not %d", op_name(r), self->rank);
     CR_TRY(check_weight(r, self, 1));
     for (int d = 0; d < 3; d++) CR_TRY(cr_dim_require(r->env, self->size[d ? d + 1 : 0], CR_EQ, target->size[d], "size of the target"));
-    return CR_OK;
+    return check_nll_dtypes(r, self, target);
 }
 
 static cr_status add_loss(cr_rule *r, int rank, const cr_dim *size) {
