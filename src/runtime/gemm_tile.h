@@ -68,9 +68,9 @@ static void NAME(tile)(int rows, int panels, int64_t k, const void *a, int64_t a
 #undef TILE_CASE
 
 #ifdef WITH_PANELS
-/* A tile over panels that come from far away. While it runs, the lines of B that it needs AHEAD rows later are asked for,
+/* A tile over panels that come from far away. While it runs, the rows of B that it needs next are asked for,
  * and one line for each k of what comes after it (`next`): the processor's own prefetching follows neither well. */
-enum { NAME(ahead) = 12 * 64 / sizeof(T) };
+#define AHEAD(rows) ((rows) > 4 ? 12 : 48) /* rows of B; a low tile is through with one in a few cycles */
 static inline __attribute__((always_inline)) void NAME(panels_of)(const int rows, const int panels, int64_t k,
                                                                   const T *a, int64_t a_row, const T *b, int64_t panel,
                                                                   const char *next, T *out, int64_t out_row) {
@@ -84,7 +84,7 @@ static inline __attribute__((always_inline)) void NAME(panels_of)(const int rows
         NAME(vec) row[VECS];
         __builtin_prefetch(next, 0, 2);
         UNROLL for (int p = 0; p < panels; p++) {
-            __builtin_prefetch(b + p * panel + NAME(ahead), 0, 3);
+            __builtin_prefetch(b + p * panel + AHEAD(rows) * NAME(width), 0, 3);
             UNROLL for (int j = 0; j < NAME(per_panel); j++)
                 row[p * NAME(per_panel) + j] = *(const NAME(vec_at) *)(b + p * panel + j * NAME(lanes));
         }
@@ -111,6 +111,7 @@ static void NAME(panels)(int rows, int panels, int64_t k, const void *a, int64_t
     switch (panels * 32 + rows) { TILE_CASES(1) TILE_CASES(2) TILE_CASES(3) }
 }
 #undef TILE_CASE
+#undef AHEAD
 #undef WITH_PANELS
 #endif
 #undef TILE_CASES
