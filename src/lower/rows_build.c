@@ -95,11 +95,11 @@ static cr_row_access access_of(const builder *b, const cr_meta *meta, const int8
     return cr_dim_known(b->env, meta->stride[dim[at]], CR_EQ, 1) == CR_YES ? CR_ACCESS_UNIT : CR_ACCESS_STRIDED;
 }
 
-static cr_status add_port(builder *b, uint32_t v, int16_t stored, int index, int16_t *out) {
+/* `meta`: of the memory; a result's strides are those of the body, which decomposing may have changed. */
+static cr_status add_port(builder *b, uint32_t v, const cr_meta *meta, int16_t stored, int index, int16_t *out) {
     cr_row_kernel *k = b->k;
     if (k->nports == RT_ROWS_PORTS) return refuse("too many streams");
     cr_row_port *p = &k->port[k->nports];
-    const cr_meta *meta = meta_of(b, v);
     *p = (cr_row_port){ .dtype = meta->dtype, .value = stored, .index = (int16_t)index };
     memset(p->dim, -1, sizeof p->dim);
     uint32_t seen = 0;
@@ -124,7 +124,7 @@ static cr_status operand(builder *b, uint32_t v, int16_t *out) {
     int index = 0;
     for (uint32_t n = cr_graph_first(b->g); n != CR_NO_NODE && cr_graph_node(b->g, n) != node; n = cr_graph_next(b->g, n)) index++;
     cr_row_value load = plain(CR_ROW_LOAD, rt_class_of(meta_of(b, v)->dtype));
-    CR_TRY(add_port(b, v, -1, index, &load.port));
+    CR_TRY(add_port(b, v, meta_of(b, v), -1, index, &load.port));
     load.varies = b->k->port[load.port].varies;
     CR_TRY(add(b, load, out));
     b->made[v] = *out;
@@ -359,8 +359,8 @@ static cr_status order_axes(builder *b) {
 
 /* ---- the kernel ---- */
 
-static cr_status build_stores(builder *b) {
-    const cr_node *output = cr_graph_node(b->g, cr_graph_output(b->g));
+static cr_status build_stores(builder *b, const cr_graph *body) {
+    const cr_node *output = cr_graph_node(b->g, cr_graph_output(b->g)), *promised = cr_graph_node(body, cr_graph_output(body));
     cr_row_kernel *k = b->k;
     uint32_t outer = ((1u << b->d.naxes) - 1) & ~b->row;
     for (uint16_t i = 0; i < output->nargs; i++) {
@@ -368,7 +368,7 @@ static cr_status build_stores(builder *b) {
         uint32_t v = (uint32_t)output->args[i].u.i;
         int16_t port;
         if (b->made[v] < 0 || b->local[v] < 0) return refuse("a result that is not computed");
-        CR_TRY(add_port(b, v, b->made[v], i, &port));
+        CR_TRY(add_port(b, v, cr_graph_value(body, (uint32_t)promised->args[i].u.i)->meta, b->made[v], i, &port));
         cr_row_port *p = &k->port[port];
         uint32_t axes = 0;
         for (int a = 0; a < b->d.naxes; a++)
@@ -445,7 +445,7 @@ static cr_status build(builder *b, const cr_graph *body) {
     for (int i = 0; i < b->nnodes; i++)
         if (b->local[cr_graph_node(b->g, b->nodes[i])->first] >= 0) CR_TRY(build_node(b, cr_graph_node(b->g, b->nodes[i])));
     k->nin = k->nports;
-    CR_TRY(build_stores(b));
+    CR_TRY(build_stores(b, body));
     CR_TRY(cr__row_schedule(k));
     return describe(b, body);
 }

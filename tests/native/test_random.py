@@ -19,6 +19,15 @@ def test_random(first, tmp_path):
     assert sum(outcome == "equal" for _, outcome, _ in found) >= 15
 
 
+def test_programs_that_were_wrong_once(tmp_path):
+    """21: a mutation through a view; 52: nothing but constants; 184: the diagonal of either order; 227: a number that only a run knows; 7059: a result
+    whose strides decomposing changes."""
+    for number in (21, 52, 184, 227, 7059):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert random_programs.check([number], folder) == [(number, "equal", "")]
+
+
 def test_the_check_notices_a_wrong_result(tmp_path):
     program = random_programs.grow(5001)
     assert random_programs.export(program, tmp_path / "p.pt2")
