@@ -54,10 +54,13 @@ static const char *word_after(const char *line, const char *directive, size_t *n
 
 static cr_status take_in(maker *m, const char *text, cr_str *out);
 
+/* Two words that only files which include <complex.h> may find defined. */
+static const char complex_words[] = "#define complex _Complex\n#define I _Complex_I\n";
+
 static cr_status include(maker *m, const char *name, size_t n, cr_str *out) {
     char file[200], *text = NULL;
     if (name[0] == '<') {
-        if (n >= sizeof file) return CR_OK;
+        if (!strncmp(name, "<complex.h>", 11)) cr_str_add(out, complex_words);
         return cr_map_put(&m->systems, name, n, 1);
     }
     if (n < 3 || n - 2 >= sizeof file) return CR_OK;
@@ -74,6 +77,7 @@ static cr_status include(maker *m, const char *name, size_t n, cr_str *out) {
         if (!status) status = take_in(m, text, &body); /* what it includes goes before it */
         if (!status) cr_str_addf(&m->shared, "\n/* ---- %s ---- */\n", file);
         if (!status) cr_str_addn(&m->shared, cr_str_get(&body), body.n);
+        if (!status && strstr(cr_str_get(&body), complex_words)) cr_str_add(&m->shared, "#undef complex\n#undef I\n");
         cr_str_dispose(&body);
     }
     cr_free(text);
@@ -305,7 +309,7 @@ static cr_status print_systems(const maker *m, cr_str *out) {
         cr_free(names.at[i]);
     }
     cr_vec_dispose(&names);
-    cr_str_add(out, "#undef I\n#undef __x86_64__ /* the loops for its instruction sets need flags of their own and are not here */\n");
+    cr_str_add(out, "#undef complex\n#undef I\n#undef __x86_64__ /* the loops for its instruction sets need flags of their own and are not here */\n");
     return status;
 }
 

@@ -120,6 +120,14 @@ def test_source_compiles_alone_and_runs(source):
     assert '\n#include "' not in source.read_text()
 
 
+@pytest.mark.parametrize("name", ["dropout_train.training", "random_numbers.core", "multihead_masked.core", "lstm_two_layers.training", "while_loop.core"])
+def test_source_of_other_programs_links(name, tmp_path):
+    done = tool("compile", ROOT / "tests" / "interop" / "recorded" / f"{name}.pt2", "-o", tmp_path / "m.c")
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(["cc", "-w", "-O0", "-shared", "-fPIC", "-Wl,-z,defs", tmp_path / "m.c", "-o", tmp_path / "m.so", "-lm", "-lpthread"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:2000]
+
+
 def test_source_on_aarch64(source):
     needs("aarch64-linux-gnu-gcc", "qemu-aarch64")
     program = source.parent / "classify-arm"
