@@ -142,6 +142,7 @@ static void failing_allocations_are_reported(void) {
             code = run_digits(api, m, 7, digits, message);
             done = f.calls < at;
             CHECK_EQ(code, f.calls >= at && code ? CRESSET_OUT_OF_MEMORY : CRESSET_OK);
+            f.at = 0; /* where nothing is kept (ASan), the next run asks again */
             CHECK(right(api, m, 7));
         } else CHECK_EQ(code, CRESSET_OUT_OF_MEMORY);
         if (code) CHECK(strstr(message, "out of memory") != NULL);
