@@ -18,7 +18,7 @@ ROUNDS, ROUND_SECONDS = 9, 0.15
 def library(name):
     """The model's library, newer than the tool that made it."""
     path = peers.FOLDER / f"lib{name}.so"
-    subprocess.run(["cresset", "compile", str(peers.model_archive(name)), "-o", str(path)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cresset", "compile", "--target", "native", str(peers.model_archive(name)), "-o", str(path)], check=True, stdout=subprocess.DEVNULL)
     return path
 
 
