@@ -173,12 +173,15 @@ int cr_py_sym_init(PyObject *module);
 /* A SymInt, SymFloat or SymBool. `value`: an INT that is symbolic, or a SYM, of that environment. */
 PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
 bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
+cr_env *cr_py_sym_env(PyObject *o);            /* borrowed; NULL: not one; no exception */
 /* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
 int cr_py_graph_init(PyObject *module);
 PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
 int cr_py_trace_init(PyObject *module);
+struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
+int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */

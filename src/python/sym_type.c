@@ -37,6 +37,8 @@ bool cr_py_sym_read(PyObject *o, cr_arg *out) {
     return true;
 }
 
+cr_env *cr_py_sym_env(PyObject *o) { return is_symbolic(o) ? ((symbolic *)o)->env : NULL; }
+
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists) {
     cr_ambient *ambient = cr_ambient_get();
     cr_env *saved = ambient->env;

@@ -7,6 +7,12 @@ typedef struct py_mode { PyObject_HEAD cr_fakes fakes; cr_ambient saved; bool ac
 
 static PyTypeObject mode_type;
 
+cr_fakes *cr_py_mode_fakes(PyObject *o) {
+    if (Py_IS_TYPE(o, &mode_type)) return &((py_mode *)o)->fakes;
+    PyErr_Format(PyExc_TypeError, "expected a FakeTensorMode, not %s", Py_TYPE(o)->tp_name);
+    return NULL;
+}
+
 /* ---- which dimensions are symbolic ---- */
 
 typedef struct dynamic { uint32_t mask; const char *names[CR_MAX_RANK]; } dynamic; /* names: borrowed from Python texts */

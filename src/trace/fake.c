@@ -93,18 +93,33 @@ static cr_status fake_storage(cr_fakes *f, uint64_t real, cr_storage **out) {
     return CR_OK;
 }
 
-cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names, cr_tensor **out) {
+cr_status cr_fake_sized(cr_fakes *f, const cr_tensor *t, const cr_dim *size, cr_tensor **out) {
     cr_meta meta;
     cr_storage *storage = NULL;
+    bool symbolic = false;
     cr_meta_copy(&meta, &t->meta);
     for (int d = 0; d < meta.rank; d++) {
+        int64_t value;
         if (!cr_dim_is_plain(t->meta.size[d])) return CR_FAIL(CR_EVALUE, "a fake of a symbolic tensor; use that tensor itself");
-        if (dynamic & (1u << d)) CR_TRY(dynamic_size(f, names ? names[d] : NULL, t->meta.size[d], &meta.size[d]));
+        if (cr_dim_hint(f->env, size[d], &value) && value != t->meta.size[d])
+            return CR_FAIL(CR_EVALUE, "dimension %d has %lld elements; the size given for it is %lld", d, (long long)t->meta.size[d], (long long)value);
+        meta.size[d] = size[d];
+        symbolic |= !cr_dim_is_plain(size[d]);
     }
-    if (dynamic) CR_TRY(fake_layout(f->env, &t->meta, &meta));
+    if (symbolic) CR_TRY(fake_layout(f->env, &t->meta, &meta));
     if (cr_env_failed(f->env)) return no_memory(f->env);
     CR_TRY(fake_storage(f, t->storage->id, &storage));
     return cr_tensor_on(storage, &meta, NULL, f->env, out);
+}
+
+cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names, cr_tensor **out) {
+    cr_dim size[CR_MAX_RANK];
+    for (int d = 0; d < t->meta.rank; d++) {
+        size[d] = t->meta.size[d];
+        if (!cr_dim_is_plain(size[d])) return CR_FAIL(CR_EVALUE, "a fake of a symbolic tensor; use that tensor itself");
+        if (dynamic & (1u << d)) CR_TRY(dynamic_size(f, names ? names[d] : NULL, size[d], &size[d]));
+    }
+    return cr_fake_sized(f, t, size, out);
 }
 
 cr_status cr_fake_dense(cr_env *env, int dtype, cr_device device, int rank, const cr_dim *size, cr_tensor **out) {

@@ -27,6 +27,8 @@ void cr_fakes_dispose(cr_fakes *f);
  * size is 0 or 1). Strides follow the symbolic sizes where they are their products. CR_EVALUE when a name stands for two
  * different sizes. */
 CR_NODISCARD cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names, cr_tensor **out);
+/* The same with the sizes given: each is the tensor's own, or an expression whose hint (where it has one) is. CR_EVALUE. */
+CR_NODISCARD cr_status cr_fake_sized(cr_fakes *f, const cr_tensor *t, const cr_dim *size, cr_tensor **out);
 /* From a specification alone: dtype and sizes that may be symbolic; dense. */
 CR_NODISCARD cr_status cr_fake_dense(cr_env *env, int dtype, cr_device device, int rank, const cr_dim *size, cr_tensor **out);
 

@@ -1,0 +1,29 @@
+"""Errors that are the caller's to fix, with their kind."""
+from __future__ import annotations
+
+import enum
+
+__all__ = ["UserError", "UserErrorType"]
+
+
+class UserErrorType(enum.Enum):
+    DYNAMIC_CONTROL_FLOW = enum.auto()
+    ANTI_PATTERN = enum.auto()
+    STANDARD_LIBRARY = enum.auto()
+    CONSTRAINT_VIOLATION = enum.auto()
+    DYNAMIC_DIM = enum.auto()
+    INVALID_INPUT = enum.auto()
+    INVALID_OUTPUT = enum.auto()
+    UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = enum.auto()
+
+
+class UserError(RuntimeError):
+    """What the caller gave cannot be used. `error_type` says which kind of mistake it is, `case_name` names the page of
+    the documentation that treats it (or is None), `msg` is the text."""
+
+    def __init__(self, error_type: UserErrorType, msg: str, case_name: str | None = None):
+        super().__init__(msg)
+        self.error_type = error_type
+        self.msg = msg
+        self.message = msg
+        self.case_name = case_name
