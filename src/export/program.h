@@ -17,6 +17,7 @@
 
 #include "archive/zip.h"
 #include "graph/graph.h"
+#include "passes/passes.h"
 #include "trace/tree.h"
 
 #include <pthread.h>
@@ -98,6 +99,11 @@ const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported)
  * Callers hold no lock; the graph's environment is shared. */
 bool cr_program_can_end_at(const cr_program *p, uint32_t node);
 CR_NODISCARD cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out);
+/* The same program with another graph: the same placeholders in the same order, the same outputs, and after those `nmutated` new values of the placeholders
+ * whose indices `mutated` has; these become the first outputs, with their rows of the signature. `graph` is retained. `dialect` NULL: the same. */
+CR_NODISCARD cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out);
+/* run_decompositions(): the program in the core dialect, or in the ops at which `how` stops. Functional: mutated state and inputs are outputs. */
+CR_NODISCARD cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out);
 void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
 
 /* ---- running ---- */

@@ -114,7 +114,7 @@ bool cr_fnode_equal(const cr_fnode *a, const cr_fnode *b);
 CR_NODISCARD cr_status cr_formula_fail(const char *what, const char *text, uint32_t at, const char *format, ...) CR_PRINTF(4, 5);
 
 /* ---- a row's texts (formula_check.c) ---- */
-typedef struct cr_op_formulas { cr_formula decomp, grad; bool has_decomp, has_grad; } cr_op_formulas;
+typedef struct cr_op_formulas { cr_formula decomp, core, grad; bool has_decomp, has_core, has_grad; } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
  * functional op's. CR_EFORMAT "aten::x .grad 1:7: ..." when a text is malformed or a name means nothing. */
 CR_NODISCARD cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out);
@@ -129,6 +129,10 @@ CR_NODISCARD cr_status cr_formula_check(const cr_op *op);
 /* Computes the op's results by other ops. In-place and out variants: their functional form's results (the caller writes
  * them where they belong). CR_ENOTIMPL when the row has no decomposition. */
 CR_NODISCARD cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* The same as PyTorch's core_aten_decompositions() do it: by .core or .core_fn, else as above. */
+CR_NODISCARD cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* Is it part of the core dialect's graphs: in the core set, marked "keep", or without any decomposition? */
+bool cr_op_stays_in_core(const cr_op *op);
 /* Gradients of all arguments. `results`: of the forward call (metas suffice where cr_formula_saved says so). `grads`: one
  * per return, NONE = undefined (zero); a LIST with NONE entries for Tensor[] returns. needs[i]: wanted for parameter i.
  * grad_out[i]: of the argument's shape and dtype; NONE when not wanted or zero; a LIST for Tensor[] parameters. By .grad,

@@ -161,6 +161,10 @@ static cr_status build(cr_op *op) {
         CR_TRY(parse_column(&cache.arena, op, op->row->decomp, CR_FORMULA_DECOMP, &formulas->decomp));
         formulas->has_decomp = true;
     }
+    if (op->row->core && strcmp(op->row->core, "keep")) {
+        CR_TRY(parse_column(&cache.arena, op, op->row->core, CR_FORMULA_DECOMP, &formulas->core));
+        formulas->has_core = true;
+    }
     if (op->row->grad) {
         CR_TRY(parse_column(&cache.arena, op, op->row->grad, CR_FORMULA_GRAD, &formulas->grad));
         formulas->has_grad = true;
@@ -294,16 +298,18 @@ cr_status cr_formula_check(const cr_op *op) {
             goto out;
         }
     }
-    for (int column = 0; column < 2; column++) {
-        if (!(column ? formulas->has_grad : formulas->has_decomp)) continue;
-        const cr_formula *f = column ? &formulas->grad : &formulas->decomp;
-        checker c = { .op = op, .f = f, .column = column ? "grad" : "decomp" };
+    const struct { const char *name; bool has; const cr_formula *f; } columns[] = {
+        { "decomp", formulas->has_decomp, &formulas->decomp }, { "core", formulas->has_core, &formulas->core }, { "grad", formulas->has_grad, &formulas->grad } };
+    for (size_t column = 0; column < CR_COUNT(columns); column++) {
+        if (!columns[column].has) continue;
+        const cr_formula *f = columns[column].f;
+        checker c = { .op = op, .f = f, .column = columns[column].name };
         if (!(c.used = cr_arena_calloc(&arena, f->nslots + 1u, 1))) {
             status = CR_ENOMEM;
             goto out;
         }
         CR_TRY_OUT(check_column(&c));
-        if (column) CR_TRY_OUT(check_gradients(&c));
+        if (f == &formulas->grad) CR_TRY_OUT(check_gradients(&c));
     }
 out:
     cr_arena_dispose(&arena);

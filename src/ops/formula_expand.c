@@ -681,25 +681,58 @@ static cr_status run_decomp(fx *x, cr_arg *results) {
     return CR_OK;
 }
 
-cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+/* What a C function hands out is as its emitter gave it: lists become the caller's own. */
+static cr_status own_lists(cr_emitter *e, const cr_op *op, cr_arg *results) {
+    cr_status status = CR_OK;
+    for (uint16_t i = 0; i < cr_result_count(op); i++) {
+        cr_arg given = results[i];
+        if (given.kind != CR_ARG_LIST) continue;
+        if (status) results[i] = cr_arg_none();
+        else status = cr__copy_out(&given, &results[i]);
+        e->release(e, &given, 1);
+    }
+    if (status) cr_results_release(results, cr_result_count(op));
+    return status;
+}
+
+static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_expand_fn *fn, const cr_arg *args, cr_arg *results) {
     const cr_op *base = op->base;
-    const cr_op_formulas *formulas;
-    CR_TRY(cr_op_formulas_get(base, &formulas));
-    if (!formulas->has_decomp && !base->row->decomp_fn) return CR_FAIL(CR_ENOTIMPL, "%s has no decomposition", op->name);
+    if (!f && !fn) return CR_FAIL(CR_ENOTIMPL, "%s has no decomposition", op->name);
     if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH) return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
     cr_arg local[CR_MAX_PARAMS];
     if (op != base) cr__functional_args(op, args, local);
     const cr_arg *actual = op != base ? local : args;
     cr__expansion_depth++;
     cr_status status;
-    if (formulas->has_decomp) {
+    if (f) {
         fx x;
-        status = cr__fx_begin(&x, e, base, &formulas->decomp, actual);
+        status = cr__fx_begin(&x, e, base, f, actual);
         if (!status) status = run_decomp(&x, results);
         cr__fx_end(&x);
     } else {
-        status = base->row->decomp_fn(e, base, actual, results);
+        status = fn(e, base, actual, results);
+        if (!status) status = own_lists(e, base, results);
     }
     cr__expansion_depth--;
     return status;
+}
+
+cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, op->base->row->decomp_fn, args, results);
+}
+
+cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    const cr_op_formulas *formulas;
+    const cr_row *row = op->base->row;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    if (formulas->has_core || row->core_fn) return expand(e, op, formulas->has_core ? &formulas->core : NULL, row->core_fn, args, results);
+    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, row->decomp_fn, args, results);
+}
+
+bool cr_op_stays_in_core(const cr_op *op) {
+    const cr_row *row = op->base->row;
+    if (row->core_fn || (row->core && strcmp(row->core, "keep"))) return false;
+    return row->core || (op->base->tags & (CR_TAG_CORE | CR_TAG_HIGHER_ORDER)) || (!row->decomp && !row->decomp_fn);
 }

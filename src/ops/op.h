@@ -152,6 +152,8 @@ typedef struct cr_row {
     rt_kernel *kernel;
     const char *decomp;     /* formula over argument names */
     cr_expand_fn *decomp_fn;
+    const char *core;       /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md); "keep": the op stays in it */
+    cr_expand_fn *core_fn;
     uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs although there is a kernel */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;

@@ -3,14 +3,14 @@
  * The graph is written anew, node by node, through an emitter that expands where `stop` says no: a decomposition that calls
  * another composite op meets the same emitter again, so expansion goes all the way down in one walk. */
 #include "ops/formula.h"
-#include "passes/passes.h"
+#include "passes/internal.h"
 
 typedef struct rewriter {
     cr_emitter emitter;  /* first: what decompositions call */
     cr_emitter *append;  /* the new graph's own emitter */
     cr_graph *to;
-    cr_stop_fn *stop;
-    void *user;
+    const cr_decomposition *how;
+    int bodies; /* of the caller's own, inside each other */
 } rewriter;
 /* What the old graph's values are in the new one. A region that is inlined has a scope of its own. */
 typedef struct scope { rewriter *w; const cr_graph *from; cr_arg *map; } scope;
@@ -26,9 +26,7 @@ bool cr_stop_at_kernels(const cr_op *op, void *user) {
 
 bool cr_stop_at_core(const cr_op *op, void *user) {
     (void)user;
-    const cr_row *row = op->base->row;
-    if ((op->base->tags & (CR_TAG_CORE | CR_TAG_HIGHER_ORDER)) || is_number_op(op)) return true;
-    return !row->decomp && !row->decomp_fn;
+    return is_number_op(op) || cr_op_stays_in_core(op);
 }
 
 /* Its kernel does not do what this argument asks for (attention with dropout). */
@@ -59,17 +57,111 @@ static cr_status plain_numbers(rewriter *w, const cr_arg *args, size_t n, cr_arg
     return CR_OK;
 }
 
+static size_t collect_values(const cr_arg *args, size_t n, cr_arg *out) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST) count += collect_values(args[i].u.list, args[i].n, out ? out + count : NULL);
+        else if (args[i].kind == CR_ARG_VALUE) {
+            if (out) out[count] = args[i];
+            count++;
+        }
+    }
+    return count;
+}
+
+cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count) {
+    *count = collect_values(args, n, NULL);
+    if (!(*out = cr_graph_alloc(g, (*count + 1) * sizeof **out))) return CR_ENOMEM;
+    collect_values(args, n, *out);
+    return CR_OK;
+}
+
+enum { MAX_BODIES = 64 };
+static cr_status walk(scope *s);
+static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to);
+
+/* A graph's nodes where the call would be: `inputs` are what its placeholders stand for; *results: what it returns. */
+static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs, size_t n, cr_arg **results, size_t *nresults) {
+    scope inner = { w, body, cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg)) };
+    size_t k = 0;
+    if (!inner.map) return CR_ENOMEM;
+    for (uint32_t id = cr_graph_first(body); id != CR_NO_NODE; id = cr_graph_next(body, id)) {
+        const cr_node *p = cr_graph_node(body, id);
+        if (p->kind != CR_NODE_PLACEHOLDER) continue;
+        if (k >= n) return CR_FAIL(CR_EVALUE, "the body takes more inputs than it is given");
+        inner.map[p->first] = inputs[k++];
+    }
+    CR_TRY(walk(&inner));
+    const cr_node *output = cr_graph_node(body, cr_graph_output(body));
+    if (!(*results = cr_graph_alloc(w->to, (output->nargs + 1u) * sizeof **results))) return CR_ENOMEM;
+    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(&inner, &output->args[i], &(*results)[i]));
+    *nresults = output->nargs;
+    return CR_OK;
+}
+
+static cr_status expand_body(rewriter *w, const cr_op *op, const cr_graph *body, const cr_arg *args, cr_arg *results) {
+    cr_arg *inputs = NULL, *made;
+    size_t n = 0, nmade;
+    CR_TRY(cr__body_inputs(w->to, args, op->schema.nparams, &inputs, &n));
+    if (w->bodies >= MAX_BODIES) return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
+    w->bodies++;
+    cr_status status = splice(w, body, inputs, n, &made, &nmade);
+    w->bodies--;
+    CR_TRY(status);
+    if (nmade != cr_result_count(op)) return CR_FAIL(CR_EVALUE, "the decomposition of %s gives %zu results, its schema has %u", op->name, nmade, cr_result_count(op));
+    memcpy(results, made, nmade * sizeof *made);
+    return CR_OK;
+}
+
 static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_arg plain[CR_MAX_PARAMS];
     CR_TRY(plain_numbers(w, args, op->schema.nparams, plain));
-    cr_status status = cr_decomp_expand(&w->emitter, op->base, plain, results);
+    cr_status status = (w->how->core ? cr_core_expand : cr_decomp_expand)(&w->emitter, op->base, plain, results);
     return status ? cr_error_context(status, "decomposing %s", op->name) : CR_OK;
+}
+
+static bool stops(const rewriter *w, const cr_op *op, const cr_arg *args) {
+    if (!w->how->stop(op, w->how->user)) return false;
+    return w->how->core || !must_expand(op, args);
+}
+
+/* The caller's own body, if it has one. */
+static cr_status try_body(rewriter *w, const cr_op *op, const cr_arg *args, bool *done, cr_arg *results) {
+    cr_graph *body = NULL;
+    *done = false;
+    if (!w->how->body) return CR_OK;
+    CR_TRY(w->how->body(w->how->user, op, w->to, args, &body));
+    if (!body) return CR_OK;
+    *done = true;
+    cr_status status = expand_body(w, op, body, args, results);
+    cr_graph_release(body);
+    return status;
+}
+
+/* Lists of what an expansion gives are the caller's; an emitter's belong to the graph. */
+static cr_status keep_result(rewriter *w, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind != CR_ARG_LIST) return CR_OK;
+    cr_arg *items = cr_graph_alloc(w->to, (from->n + 1) * sizeof *items);
+    if (!items) return CR_ENOMEM;
+    memcpy(items, from->u.list, from->n * sizeof *items);
+    to->u.list = items;
+    return CR_OK;
 }
 
 static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     rewriter *w = (rewriter *)(void *)e;
-    if (w->stop(op, w->user) && !must_expand(op, args)) return w->append->call(w->append, op, args, results);
-    return expand(w, op, args, results);
+    bool done;
+    CR_TRY(try_body(w, op, args, &done, results));
+    if (done) return CR_OK;
+    if (stops(w, op, args)) return w->append->call(w->append, op, args, results);
+    cr_arg made[16] = { { 0 } };
+    size_t n = cr_result_count(op);
+    CR_TRY(expand(w, op, args, made));
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < n && !status; i++) status = keep_result(w, &made[i], &results[i]);
+    cr_results_release(made, n);
+    return status;
 }
 
 static cr_status rewriter_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
@@ -96,7 +188,7 @@ static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to) {
         for (uint32_t i = 0; i < from->n; i++) CR_TRY(map_arg(s, &from->u.list[i], &items[i]));
         to->u.list = items;
     } else if (from->kind == CR_ARG_GRAPH) {
-        rewriter inner = { .stop = s->w->stop, .user = s->w->user };
+        rewriter inner = { .how = s->w->how };
         cr_graph *sub = NULL;
         CR_TRY(rewrite(&inner, from->u.graph, &sub));
         cr_status status = cr_graph_add_subgraph(s->w->to, sub); /* holds it from here on */
@@ -156,8 +248,6 @@ static cr_status expand_inplace(scope *s, const cr_node *node, const cr_arg *arg
     return CR_OK;
 }
 
-static cr_status walk(scope *s);
-
 static bool only_marks(const cr_op *op) {
     static const char *const names[] = { "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap_activation_checkpoint", "invoke_subgraph", "strict_mode" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
@@ -174,29 +264,27 @@ static cr_status inline_region(scope *s, const cr_node *node) {
         else if (node->args[i].kind == CR_ARG_LIST) operands = &node->args[i];
     }
     if (!body) return CR_FAIL(CR_EVALUE, "%s has no body", node->op->name);
-    scope inner = { s->w, body, cr_graph_alloc(s->w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg)) };
-    if (!inner.map) return CR_ENOMEM;
-    uint32_t k = 0;
-    for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n)) {
-        const cr_node *p = cr_graph_node(body, n);
-        if (p->kind != CR_NODE_PLACEHOLDER) continue;
-        if (!operands || k >= operands->n) return CR_FAIL(CR_EVALUE, "%s: its body takes more inputs than it is given", node->op->name);
-        CR_TRY(map_arg(s, &operands->u.list[k++], &inner.map[p->first]));
-    }
-    CR_TRY(walk(&inner));
-    const cr_node *output = cr_graph_node(body, cr_graph_output(body));
-    cr_arg *results = cr_graph_alloc(s->w->to, (output->nargs + 1u) * sizeof *results);
-    if (!results) return CR_ENOMEM;
-    for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(&inner, &output->args[i], &results[i]));
+    size_t n = operands ? operands->n : 0, nresults;
+    cr_arg *inputs = cr_graph_alloc(s->w->to, (n + 1) * sizeof *inputs), *results;
+    if (!inputs) return CR_ENOMEM;
+    for (size_t k = 0; k < n; k++) CR_TRY(map_arg(s, &operands->u.list[k], &inputs[k]));
+    cr_status status = splice(s->w, body, inputs, n, &results, &nresults);
+    if (status) return cr_error_context(status, "%s", node->op->name);
     uint32_t at = node->first;
-    return bind_results(s, node, results, output->nargs, &at);
+    return bind_results(s, node, results, nresults, &at);
 }
 
 static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (only_marks(node->op)) return inline_region(s, node);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
-    if (s->w->stop(node->op, s->w->user) && !must_expand(node->op, args)) return keep_node(s, node, args);
+    bool done = false;
+    if (node->op->variant == CR_FUNCTIONAL) CR_TRY(try_body(s->w, node->op, args, &done, results));
+    if (done) {
+        uint32_t first = node->first;
+        return bind_results(s, node, results, cr_result_count(node->op), &first);
+    }
+    if (stops(s->w, node->op, args) || (s->w->how->keep_writes && node->op->variant != CR_FUNCTIONAL)) return keep_node(s, node, args);
     if (node->op->variant != CR_FUNCTIONAL) return expand_inplace(s, node, args);
     CR_TRY(expand(s->w, node->op, args, results));
     uint32_t at = node->first;
@@ -277,7 +365,11 @@ static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out) {
 }
 
 cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out) {
+    return cr_pass_decompose_as(g, &(cr_decomposition){ .stop = stop, .user = user, .core = stop == cr_stop_at_core }, out);
+}
+
+cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out) {
     CR_TRY(cr_region_ops_init());
-    rewriter w = { .stop = stop, .user = user };
+    rewriter w = { .how = how };
     return rewrite(&w, g, out);
 }

@@ -26,6 +26,12 @@ bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 /* Is it a region whose body writes, and so may write any of its operands? */
 bool cr__region_writes(const cr_node *node);
 
+/* Values of calls are named after their ops, in order, as a fresh recording would. */
+CR_NODISCARD cr_status cr__graph_name_by_op(cr_graph *g);
+
+/* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the graph's. */
+CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);
+
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
 

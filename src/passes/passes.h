@@ -84,6 +84,19 @@ CR_NODISCARD cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_grap
  * naming an op without a row. */
 typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
+/* How to decompose, with everything that can be said about it. */
+typedef struct cr_decomposition {
+    cr_stop_fn *stop;
+    void *user;      /* of stop and body */
+    bool core;        /* `.core` texts go before `.decomp` ones */
+    bool keep_writes; /* in-place forms stay, for functionalize */
+    /* A body of the caller's own for this op. Its placeholders are the values (tensors and symbolic numbers) among the arguments, in order and in lists,
+     * its outputs the op's results. *out stays NULL where there is none. NULL: nobody has any. */
+    cr_status (*body)(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out);
+} cr_decomposition;
+CR_NODISCARD cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out);
+/* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which `how` stops, named after them. */
+CR_NODISCARD cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out);
 /* Stops at everything that a kernel, a pointwise text or a view computes: what runs without further ado. */
 bool cr_stop_at_kernels(const cr_op *op, void *user);
 /* Stops at the core ATen set, and at ops outside it that have no decomposition here: PyTorch's core_aten_decompositions(). */

@@ -14,4 +14,7 @@ int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned);
 /* Flat results as a list; consumes them. */
 PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n);
 
+/* Program._decompose(table, record); None, or NULL with an exception. */
+PyObject *cr_py_decompose(cr_program *p, PyObject *args, cr_program **out);
+
 #endif

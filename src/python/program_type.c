@@ -138,6 +138,24 @@ static PyObject *program_extra(PyObject *self, PyObject *name) {
     return o;
 }
 
+static PyObject *wrap_program(cr_program *p) {
+    py_program *o = PyObject_New(py_program, &program_type);
+    if (!o) {
+        cr_program_release(p);
+        return NULL;
+    }
+    o->program = p;
+    return (PyObject *)o;
+}
+
+static PyObject *program_decompose(PyObject *self, PyObject *args) {
+    cr_program *made = NULL;
+    PyObject *done = cr_py_decompose(program_of(self), args, &made);
+    if (!done) return NULL;
+    Py_DECREF(done);
+    return wrap_program(made);
+}
+
 static PyObject *program_verify(PyObject *self, PyObject *unused) {
     (void)unused;
     cr_status status = cr_program_verify(program_of(self));
@@ -169,6 +187,7 @@ static PyMethodDef program_methods[] = {
     { "_constants", program_constants, METH_NOARGS, "The same for lifted constants and buffers that are not saved." },
     { "_example", program_example, METH_NOARGS, "The flat example inputs, or None." },
     { "_extra", program_extra, METH_O, "_extra(path): the bytes of a member below the archive's top folder, or None." },
+    { "_decompose", program_decompose, METH_VARARGS, "_decompose(table, record): the program in the core dialect, or in the ops that the table leaves." },
     { "verify", program_verify, METH_NOARGS, "Raises ValueError when graph, signature and state do not fit each other." },
     { NULL, NULL, 0, NULL },
 };
@@ -298,13 +317,7 @@ static PyObject *load(PyObject *unused, PyObject *args, PyObject *kwargs) {
     PyEval_RestoreThread(thread);
     Py_DECREF(path);
     if (status) return cr_py_raise(status);
-    py_program *o = PyObject_New(py_program, &program_type);
-    if (!o) {
-        cr_program_release(p);
-        return NULL;
-    }
-    o->program = p;
-    return (PyObject *)o;
+    return wrap_program(p);
 }
 
 static PyMethodDef functions[] = {

@@ -183,6 +183,7 @@ int cr_py_trace_init(PyObject *module);
 struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
+int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */

@@ -221,7 +221,13 @@ class ExportedProgram:
         self.verifier.check(self)
 
     def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
-        raise NotImplementedError("run_decompositions() is not available yet: decompose with PyTorch before saving, or run the program as it is")
+        """The program in the core ATen dialect: functional, with composite ops decomposed; what the module changes (buffers, inputs) comes out as
+        further outputs, with their rows in the signature.
+
+        decomp_table: which ops are decomposed, and how: {op: function}. None is default_decompositions(); with {} writes become values and no op is
+        decomposed. Take an op out of the default table to keep it; put a function in to have it recorded in the op's place."""
+        from cresset._decomp import _decompose
+        return ExportedProgram(_decompose(self._program, decomp_table))
 
     def __str__(self) -> str:
         return str(self._program)

@@ -1,0 +1,80 @@
+/* derive.c: a program with another graph.
+ *
+ * State, example inputs, specs and texts stay the old program's, which the new one keeps alive; placeholders are the same in the same
+ * order. What the new graph gives beyond the old outputs are new values of placeholders: they go to the front, as PyTorch has them, with
+ * rows of the signature that say whose they are. */
+#include "export/internal.h"
+
+static cr_output_spec mutation_of(const cr_program *p, const cr_input_spec *in) {
+    cr_output_spec s = { .kind = CR_OUTPUT_INPUT_MUTATION, .target = in->name };
+    (void)p;
+    if (in->kind == CR_INPUT_PARAMETER) s.kind = CR_OUTPUT_PARAMETER_MUTATION;
+    if (in->kind == CR_INPUT_BUFFER) s.kind = CR_OUTPUT_BUFFER_MUTATION;
+    if (in->kind != CR_INPUT_USER) s.target = in->target;
+    return s;
+}
+
+static const char *value_name(const cr_program *q, const cr_arg *a) {
+    return a->kind == CR_ARG_VALUE ? cr_graph_value(q->graph, (uint32_t)a->u.i)->name : NULL;
+}
+
+static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t *mutated, size_t nmutated) {
+    const cr_node *output = cr_graph_node(q->graph, cr_graph_output(q->graph));
+    size_t n = output->nargs, old = n - nmutated;
+    if (n < nmutated || old != p->noutputs) return CR_FAIL(CR_EVALUE, "the graph gives %zu results and %zu new values, the program has %zu results", old, nmutated, p->noutputs);
+    cr_output_spec *specs = cr_arena_calloc(&q->arena, n + 1, sizeof *specs);
+    cr_arg *args = cr_arena_calloc(&q->arena, n + 1, sizeof *args);
+    if (!specs || !args) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        bool is_new = i < nmutated;
+        args[i] = output->args[is_new ? old + i : i - nmutated];
+        specs[i] = is_new ? mutation_of(p, &p->inputs[mutated[i]]) : p->outputs[i - nmutated];
+        specs[i].name = value_name(q, &args[i]);
+    }
+    q->outputs = specs, q->noutputs = n;
+    return cr_graph_set_output(q->graph, args, n);
+}
+
+cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out) {
+    cr_program *q;
+    CR_TRY(cr__program_create(&q));
+    cr_program_retain(q->base = p);
+    cr_graph_release(q->graph);
+    cr_graph_retain(q->graph = graph);
+    q->inputs = p->inputs, q->ninputs = p->ninputs;
+    q->state = p->state, q->nstate = p->nstate;
+    q->constants = p->constants, q->nconstants = p->nconstants;
+    q->ranges = p->ranges, q->nranges = p->nranges;
+    q->guards = p->guards, q->nguards = p->nguards;
+    q->example = p->example, q->nexample = p->nexample, q->example_problem = p->example_problem;
+    q->in_spec = p->in_spec, q->out_spec = p->out_spec;
+    q->unsupported = p->unsupported, q->nunsupported = p->nunsupported;
+    q->schema_major = p->schema_major, q->schema_minor = p->schema_minor, q->opset = p->opset;
+    q->name = p->name, q->torch_version = p->torch_version, q->dialect = p->dialect;
+    cr_module_call *calls = cr_arena_calloc(&q->arena, p->ncalls + 1, sizeof *calls);
+    cr_status status = calls && (!dialect || (q->dialect = cr_arena_strdup(&q->arena, dialect))) ? set_outputs(q, p, mutated, nmutated) : CR_ENOMEM;
+    for (size_t i = 0; calls && i < p->ncalls; i++) {
+        calls[i] = p->calls[i];
+        if (calls[i].in_spec) cr_tree_retain(calls[i].in_spec);
+        if (calls[i].out_spec) cr_tree_retain(calls[i].out_spec);
+    }
+    q->calls = calls, q->ncalls = calls ? p->ncalls : 0;
+    if (status) cr_program_release(q);
+    else *out = q;
+    return status;
+}
+
+cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out) {
+    cr_graph *graph = NULL;
+    cr_pass_run run = { 0 };
+    cr_status status;
+    if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
+    if (!(run.mutated = cr_calloc(p->ninputs + 1, sizeof *run.mutated))) return CR_ENOMEM;
+    pthread_mutex_lock(&p->lock);
+    status = cr_pass_core(&run, p->graph, how, &graph);
+    pthread_mutex_unlock(&p->lock);
+    if (!status) status = cr_program_derive(p, graph, run.mutated, run.nmutated, "ATEN", out);
+    cr_graph_release(graph);
+    cr_free(run.mutated);
+    return status;
+}

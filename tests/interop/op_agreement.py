@@ -1,0 +1,133 @@
+"""Do two programs consist of the same calls? Graphs of Cresset on both sides: one decomposed here, one that PyTorch decomposed and saved.
+
+    problem = difference(ours, theirs)       # None, or what only one of them has
+
+A call is known by its op, all its arguments (defaults filled in; tensors by what made them) and dtype, sizes and strides of its results, so two
+graphs agree when they have the same calls equally often and return the same values; the order of independent calls does not matter
+(`same_order` tells). Symbols are compared by expression.
+"""
+import collections
+import functools
+import hashlib
+
+import cresset
+
+
+def digest(*parts):
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def meta_of(result):
+    meta = result.get("meta")
+    if meta is None:
+        return result["type"], result.get("expr")
+    return meta["dtype"], str(meta["sizes"]), str(meta["strides"])
+
+
+class Calls:
+    """The calls of a graph; `known` are what its names stand for."""
+
+    def __init__(self, data):
+        self.known, self.calls, self.order, self.result = {}, {}, [], None
+        self.count = collections.Counter()
+        self.bodies = {sub["name"]: sub for sub in data["subgraphs"]}
+        place = 0
+        for node in data["nodes"]:
+            results = node["results"]
+            if node["kind"] == "placeholder":
+                self.name(results, digest("input", place, meta_of(results[0])))
+                place += 1
+            elif node["kind"] == "get_attr":
+                self.name(results, digest("constant", meta_of(results[0])))
+            elif node["kind"] == "output":
+                self.result = digest([self.argument(argument) for argument in node["args"]])
+            else:
+                self.call(node, results)
+
+    def name(self, results, key):
+        for i, result in enumerate(results):
+            self.known[result["name"]] = digest(key, i)
+
+    def call(self, node, results):
+        arguments = {item["name"]: self.argument(item["arg"]) for item in node["args"]}
+        arguments = {name: value for name, value in arguments.items() if value != defaults(node["target"]).get(name)}
+        metas = [meta_of(result) for result in results if not result["hidden"]]
+        key = digest(node["target"], sorted(arguments.items()), metas[:1])
+        self.calls[key] = f"{node['target']}({', '.join(f'{name}={value[:60]}' for name, value in arguments.items())}) -> {metas}"
+        self.count[key] += 1
+        self.order.append(node["target"])
+        self.name(results, key)
+
+    def argument(self, argument):
+        (kind, value), = argument.items()
+        if kind == "as_value":
+            return "%" + self.known[value]
+        if kind == "as_list":
+            return str([self.argument(item) for item in value])
+        if kind == "as_graph":
+            body = Calls(self.bodies[value])
+            return str(("graph", sorted(body.count.items()), body.result))
+        if kind == "as_none":
+            return "None"
+        if kind == "as_float" and value == int(value if abs(value) < 1e15 else 0):
+            return str(int(value))
+        return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+@functools.cache
+def defaults(target):
+    """The parameters of an op that have a default, as argument() would write it."""
+    space, _, rest = target.partition(".")
+    name, _, overload = rest.partition(".")
+    return parse_defaults(getattr(getattr(cresset.ops.aten, name), overload or "default")._schema) if space == "aten" else {}
+
+
+def parse_defaults(schema):
+    inside = schema[schema.index("(") + 1:schema.rindex(") ->")]
+    found, depth, part = {}, 0, ""
+    for c in inside + ",":
+        if c == "," and depth == 0:
+            before, equals, value = part.strip().partition("=")
+            if equals:
+                found[before.split()[-1]] = canonical(value)
+            part = ""
+            continue
+        depth += (c in "[(") - (c in "])")
+        part += c
+    return found
+
+
+def canonical(text):
+    words = {"True": "1", "False": "0", "None": "None"}
+    if text in words:
+        return words[text]
+    if text.startswith("["):
+        return str([canonical(item.strip()) for item in text[1:-1].split(",") if item.strip()])
+    try:
+        value = float(text)
+        return str(int(value)) if value == int(value) else str(value)
+    except ValueError:
+        return text.strip("\"'")
+
+
+def difference(ours, theirs):
+    a, b = Calls(ours), Calls(theirs)
+    if a.count == b.count:
+        return None if a.result == b.result else "the same calls, other outputs"
+    only_ours, only_theirs = a.count - b.count, b.count - a.count
+    return first_difference(a, b, only_ours, only_theirs)
+
+
+def first_difference(a, b, only_ours, only_theirs):
+    """The calls of one side whose arguments the other side has, too: where the difference begins."""
+    lines = []
+    for sign, calls, only in (("+", a, only_ours), ("-", b, only_theirs)):
+        for key, call in calls.calls.items():
+            if key in only:
+                lines.append(f"{sign} {only[key]}x {call}")
+    ops = collections.Counter(a.order), collections.Counter(b.order)
+    return f"ops only here {dict(ops[0] - ops[1])}, only there {dict(ops[1] - ops[0])}\n" + "\n".join(lines[:6])
+
+
+def same_order(ours, theirs):
+    return Calls(ours).order == Calls(theirs).order
