@@ -2,7 +2,10 @@
  *
  * A member's size and checksum are known only after its data, so its local header is written with room for 64-bit sizes
  * (a padding field of the same length until they are needed) and patched when the member ends. No data descriptors, no
- * time stamps: the same members give the same bytes. The directory is gathered in memory as it will be written. */
+ * time stamps: the same members give the same bytes. The directory is gathered in memory as it will be written.
+ *
+ * A sink cannot be patched: there the size and the checksum come first, which takes data that are in memory or in another
+ * archive. */
 #include "archive/zip.h"
 #include "archive/zip_internal.h"
 
@@ -12,11 +15,18 @@ enum {
     PADDING = 0x4246,      /* the id of padding that PyTorch's own writer uses */
     WIDE_FIELD = 20,       /* id, length, two 64-bit sizes */
     VERSION = 45,          /* the first version with 64-bit sizes */
-    FIRST_DAY = 1 << 5 | 1 /* 1980-01-01, the format's earliest date */
+    FIRST_DAY = 1 << 5 | 1, /* 1980-01-01, the format's earliest date */
+    CHUNK = 1 << 18,        /* stays in the second-level cache between summing and writing */
+    STEP = 1 << 24          /* bytes between two looks at whether to go on */
 };
 
 struct cr_zip_writer {
-    cr_file_writer *file;
+    cr_file_writer *file; /* NULL: the sink */
+    cr_sink sink;
+    uint64_t at; /* bytes the sink has taken */
+    cr_status (*step)(void *user);
+    void *step_user;
+    uint64_t since; /* bytes since the last step */
     char *path;
     uint32_t alignment;
     uint64_t wide_from; /* numbers from here on take 64 bits */
@@ -30,6 +40,8 @@ struct cr_zip_writer {
     size_t local_size;
     uint64_t header, size;
     uint32_t crc;
+    bool known;       /* header, size and crc were right from the beginning */
+    uint64_t written; /* of a known member */
 };
 
 typedef struct { uint8_t *at; } cursor;
@@ -44,7 +56,27 @@ static cr_status broken(cr_zip_writer *w, cr_status status) {
     return status;
 }
 
-cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writer **out) {
+static uint64_t position(const cr_zip_writer *w) { return w->file ? cr_file_writer_position(w->file) : w->at; }
+
+static cr_status put(cr_zip_writer *w, const void *data, size_t size) {
+    if (w->file) return cr_file_writer_write(w->file, data, size);
+    CR_TRY(w->sink.write(w->sink.user, data, size));
+    w->at += size;
+    return CR_OK;
+}
+
+static cr_status step(void *user) {
+    cr_zip_writer *w = user;
+    w->since = 0;
+    return w->step ? w->step(w->step_user) : CR_OK;
+}
+
+void cr_zip_writer_set_step(cr_zip_writer *w, cr_status (*fn)(void *user), void *user) {
+    w->step = fn;
+    w->step_user = user;
+}
+
+static cr_status create(const char *path, cr_sink sink, uint32_t alignment, cr_zip_writer **out) {
     if (alignment == 0 || alignment > 4096 || (alignment & (alignment - 1)))
         return CR_FAIL(CR_EVALUE, "alignment %u of zip members is not a power of two up to 4096", alignment);
     cr_zip_writer *w = cr_calloc(1, sizeof *w);
@@ -52,15 +84,19 @@ cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writ
     cr_status status;
     w->alignment = alignment;
     w->wide_from = UINT32_MAX;
-    w->path = cr_strdup(path);
+    w->sink = sink;
+    w->path = cr_strdup(path ? path : "the archive");
     CR_TRY_OUT(w->path ? CR_OK : CR_ENOMEM);
-    CR_TRY_OUT(cr_file_writer_create(path, &w->file));
+    if (path) CR_TRY_OUT(cr_file_writer_create(path, &w->file));
     *out = w;
     w = NULL;
 out:
     cr_zip_writer_abandon(w);
     return status;
 }
+
+cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writer **out) { return create(path, (cr_sink){NULL, NULL}, alignment, out); }
+cr_status cr_zip_writer_create_on(cr_sink sink, uint32_t alignment, cr_zip_writer **out) { return create(NULL, sink, alignment, out); }
 
 void cr__zip_writer_wide_from(cr_zip_writer *w, uint64_t from) { w->wide_from = from; }
 
@@ -105,7 +141,9 @@ static void local_fill(cr_zip_writer *w) {
     memset(c.at, 0, padding - 4);
 }
 
-static cr_status member_begin(cr_zip_writer *w, const char *name) {
+/* `known`: the member will have `size` bytes with the checksum `crc`. */
+static cr_status member_begin(cr_zip_writer *w, const char *name, bool known, uint64_t size, uint32_t crc) {
+    if (!known && !w->file) return CR_FAIL(CR_EVALUE, "member '%s': what is not written to a file needs members whose size is known", name);
     if (w->open) return CR_FAIL(CR_EVALUE, "member '%s' begins before '%s' has ended", name, w->name);
     size_t n = strlen(name);
     const char *problem = cr__zip_name_problem((const uint8_t *)name, n);
@@ -114,7 +152,7 @@ static cr_status member_begin(cr_zip_writer *w, const char *name) {
     if (problem) return CR_FAIL(CR_EVALUE, "'%.100s' cannot name a member: %s", name, problem);
     if (cr_map_find_str(&w->names, name, NULL)) return CR_FAIL(CR_EVALUE, "member '%s' is written twice", name);
     CR_TRY(cr_map_put_str(&w->names, name, 0));
-    w->header = cr_file_writer_position(w->file);
+    w->header = position(w);
     w->local_size = ZIP_LOCAL_SIZE + n + WIDE_FIELD;
     /* A padding field is four bytes at least. */
     uint64_t data = w->header + w->local_size, padding = (0 - data) & (w->alignment - 1);
@@ -126,20 +164,37 @@ static cr_status member_begin(cr_zip_writer *w, const char *name) {
         member_clear(w);
         return CR_ENOMEM;
     }
-    w->size = w->crc = 0;
+    w->size = size;
+    w->crc = crc;
+    w->known = known;
+    w->written = 0;
     w->open = true;
     local_fill(w);
-    return cr_file_writer_write(w->file, w->local, w->local_size);
+    return put(w, w->local, w->local_size);
 }
 
-cr_status cr_zip_writer_begin(cr_zip_writer *w, const char *name) { return broken(w, member_begin(w, name)); }
+cr_status cr_zip_writer_begin(cr_zip_writer *w, const char *name) { return broken(w, member_begin(w, name, false, 0, 0)); }
 
-cr_status cr_zip_writer_write(cr_zip_writer *w, const void *data, size_t size) {
-    if (!w->open) return broken(w, CR_FAIL(CR_EVALUE, "data without a member"));
-    w->crc = cr_crc32(w->crc, data, size);
-    w->size += size;
-    return broken(w, cr_file_writer_write(w->file, data, size));
+/* In pieces, so that what was summed is still in the cache when it is written, and a long member can be given up. */
+static cr_status member_write(cr_zip_writer *w, const void *data, size_t size) {
+    if (!w->open) return CR_FAIL(CR_EVALUE, "data without a member");
+    for (const uint8_t *at = data; size;) {
+        size_t n = CR_MIN(size, (size_t)CHUNK);
+        if (!w->known) {
+            w->crc = cr_crc32(w->crc, at, n);
+            w->size += n;
+        }
+        w->written += n;
+        CR_TRY(put(w, at, n));
+        at += n;
+        size -= n;
+        w->since += n;
+        if (w->since >= STEP) CR_TRY(step(w));
+    }
+    return CR_OK;
 }
+
+cr_status cr_zip_writer_write(cr_zip_writer *w, const void *data, size_t size) { return broken(w, member_write(w, data, size)); }
 
 /* The member's line in the directory. */
 static cr_status directory_add(cr_zip_writer *w) {
@@ -170,8 +225,12 @@ static cr_status directory_add(cr_zip_writer *w) {
 
 static cr_status member_end(cr_zip_writer *w) {
     if (!w->open) return CR_FAIL(CR_EVALUE, "the end of a member that has not begun");
-    local_fill(w);
-    cr_status status = cr_file_writer_patch(w->file, w->header, w->local, w->local_size);
+    cr_status status = CR_OK;
+    if (w->known && w->written != w->size) status = CR_FAIL(CR_EVALUE, "member '%s' has %llu bytes, not %llu", w->name, (unsigned long long)w->written, (unsigned long long)w->size);
+    if (!w->known) {
+        local_fill(w);
+        status = cr_file_writer_patch(w->file, w->header, w->local, w->local_size);
+    }
     if (!status) status = directory_add(w);
     member_clear(w);
     return status;
@@ -180,16 +239,49 @@ static cr_status member_end(cr_zip_writer *w) {
 cr_status cr_zip_writer_end(cr_zip_writer *w) { return broken(w, member_end(w)); }
 
 cr_status cr_zip_writer_add(cr_zip_writer *w, const char *name, const void *data, size_t size) {
-    CR_TRY(cr_zip_writer_begin(w, name));
+    /* One pass over what is large, where it can be patched. */
+    CR_TRY(w->file ? cr_zip_writer_begin(w, name) : broken(w, member_begin(w, name, true, size, cr_crc32(0, data, size))));
     CR_TRY(cr_zip_writer_write(w, data, size));
     return cr_zip_writer_end(w);
 }
 
+static cr_status copy_pieces(cr_zip_writer *w, const cr_zip *zip, const cr_zip_member *m) {
+    uint8_t *chunk = cr_alloc(CHUNK);
+    cr_status status = chunk ? CR_OK : CR_ENOMEM;
+    for (uint64_t done = 0; done < m->size && !status;) {
+        size_t n = (size_t)CR_MIN(m->size - done, (uint64_t)CHUNK);
+        const uint8_t *data;
+        status = cr__zip_bytes(zip, m->offset + done, n, chunk, &data);
+        if (!status) status = member_write(w, data, n);
+        done += n;
+    }
+    cr_free(chunk);
+    return status;
+}
+
+static cr_status member_copy(cr_zip_writer *w, const char *name, const cr_zip *zip, const cr_zip_member *m) {
+    if (m->deflated) return CR_FAIL(CR_EVALUE, "member '%s' is deflated and cannot be copied as it is", m->name);
+    CR_TRY(member_begin(w, name, true, m->size, m->crc));
+    if (!w->file || zip->fd < 0) {
+        CR_TRY(copy_pieces(w, zip, m));
+    } else {
+        CR_TRY(cr_file_writer_copy(w->file, zip->fd, m->offset, m->size, step, w));
+        w->written = m->size;
+        w->since += m->size;
+        if (w->since >= STEP) CR_TRY(step(w));
+    }
+    return member_end(w);
+}
+
+cr_status cr_zip_writer_copy(cr_zip_writer *w, const char *name, const cr_zip *zip, const cr_zip_member *m) { return broken(w, member_copy(w, name, zip, m)); }
+
+uint32_t cr_zip_writer_last_crc(const cr_zip_writer *w) { return w->crc; }
+
 static cr_status directory_write(cr_zip_writer *w) {
     uint8_t ends[ZIP_END64_SIZE + ZIP_LOCATOR64_SIZE + ZIP_END_SIZE];
     cursor c = {ends};
-    uint64_t offset = cr_file_writer_position(w->file), size = w->directory.n, count = w->count;
-    CR_TRY(cr_file_writer_write(w->file, cr_str_get(&w->directory), w->directory.n));
+    uint64_t offset = position(w), size = w->directory.n, count = w->count;
+    CR_TRY(put(w, cr_str_get(&w->directory), w->directory.n));
     if (offset >= w->wide_from || size >= w->wide_from || count >= UINT16_MAX) {
         put32(&c, ZIP_END64);
         put64(&c, ZIP_END64_SIZE - 12);
@@ -212,7 +304,7 @@ static cr_status directory_write(cr_zip_writer *w) {
     put32(&c, narrow(w, size));
     put32(&c, narrow(w, offset));
     put16(&c, 0);
-    return cr_file_writer_write(w->file, ends, (size_t)(c.at - ends));
+    return put(w, ends, (size_t)(c.at - ends));
 }
 
 cr_status cr_zip_writer_finish(cr_zip_writer *w) {
@@ -220,7 +312,7 @@ cr_status cr_zip_writer_finish(cr_zip_writer *w) {
     if (w->broken) status = CR_FAIL(CR_EIO, "cannot write '%s': one of its members could not be written", w->path);
     else if (w->open) status = CR_FAIL(CR_EVALUE, "the archive ends before its member '%s'", w->name);
     if (!status) status = directory_write(w);
-    if (!status) {
+    if (!status && w->file) {
         status = cr_file_writer_finish(w->file);
         w->file = NULL;
     }

@@ -113,6 +113,9 @@ typedef struct cr_file_writer cr_file_writer;
 cr_status cr_file_writer_create(const char *path, cr_file_writer **out) CR_NODISCARD;
 cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size) CR_NODISCARD;
 uint64_t cr_file_writer_position(const cr_file_writer *w); /* bytes so far */
+/* Appends [offset, offset + size) of another file; the kernel copies (and shares blocks) where it can. CR_EIO when that
+ * file ends before. `step` (may be NULL) is called at least every 64 MB; what it returns ends the copy. */
+cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user), void *user) CR_NODISCARD;
 /* Replaces `size` bytes that were written in one piece at `offset`. */
 cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *data, size_t size) CR_NODISCARD;
 /* Syncs and renames to the path. The writer is gone afterwards, also on failure (the temporary, too). */

@@ -3,6 +3,7 @@
  * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before the rename
  * and removed on every failure. After a failed write the writer only waits to be finished or abandoned: the first
  * failure is the one that finishing reports. */
+#define _GNU_SOURCE /* copy_file_range */
 #include "base/base.h"
 #include "base/internal.h"
 
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 /* One write call of the kernel takes at most 2^31 - 4096 bytes; smaller steps also end sooner on a signal. */
-enum { STEP = 1 << 30, BUFFER = 1 << 16 };
+enum { STEP = 1 << 30, BUFFER = 1 << 16, COPY_STEP = 1 << 26 };
 
 struct cr_file_writer {
     char *path;
@@ -109,6 +110,49 @@ cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size)
         w->buffered += size;
     }
     w->position += size;
+    return status_of(w);
+}
+
+/* Where the kernel does not copy between these two files, the bytes go through the buffer. */
+static bool is_no_kernel_copy(int reason) { return reason == EXDEV || reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP || reason == EBADF || reason == EPERM; }
+
+/* At most `size` bytes; how many, 0 at the end of the file, -1 and errno. */
+static ssize_t copy_some(cr_file_writer *w, int fd, uint64_t offset, size_t size, bool *kernel) {
+    if (fails()) return errno = ENOSPC, -1;
+    if (*kernel) {
+        off_t from = (off_t)offset;
+        ssize_t done = copy_file_range(fd, &from, w->fd, NULL, size, 0);
+        if (done >= 0 || !is_no_kernel_copy(errno)) return done;
+        *kernel = false;
+    }
+    ssize_t got = pread(fd, w->buffer, CR_MIN(size, (size_t)BUFFER), (off_t)offset);
+    if (got <= 0) return got;
+    int reason = write_all(w->fd, w->buffer, (size_t)got);
+    return reason ? (errno = reason, -1) : got;
+}
+
+cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user), void *user) {
+    bool kernel = true;
+    uint64_t since = 0;
+    flush(w);
+    for (uint64_t done = 0; done < size && !w->reason;) {
+        ssize_t put = copy_some(w, fd, offset + done, (size_t)CR_MIN(size - done, (uint64_t)COPY_STEP), &kernel);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) {
+            w->reason = errno;
+            break;
+        }
+        if (put == 0) {
+            w->reason = EIO;
+            return CR_FAIL(CR_EIO, "cannot write '%s': the file its bytes come from ends %llu bytes too early", w->path, (unsigned long long)(size - done));
+        }
+        done += (uint64_t)put;
+        w->position += (uint64_t)put;
+        since += (uint64_t)put;
+        if (!step || since < COPY_STEP) continue;
+        since = 0;
+        CR_TRY(step(user));
+    }
     return status_of(w);
 }
 

@@ -8,6 +8,7 @@ cr_status cr__program_create(cr_program **out) {
     p->name = p->torch_version = p->dialect = "";
     cr_arena_init(&p->arena);
     cr_map_init(&p->names);
+    cr_map_init(&p->exprs);
     cr_status status = cr_graph_create(NULL, &p->graph);
     if (status) {
         cr_free(p);
@@ -32,6 +33,7 @@ void cr_program_release(cr_program *p) {
     }
     cr_graph_release(p->graph);
     cr_map_dispose(&p->names);
+    cr_map_dispose(&p->exprs);
     cr_arena_dispose(&p->arena);
     cr_zip_release(p->archive);
     cr_program_release(p->base);

@@ -44,7 +44,14 @@ typedef struct cr_output_spec {
     const char *target;     /* the state's or the user input's name; NULL for user outputs */
 } cr_output_spec;
 typedef struct cr_symbol_range { const char *symbol; cr_range range; } cr_symbol_range;
-typedef struct cr_module_call { const char *fqn; cr_tree *in_spec, *out_spec; /* NULL: no signature kept */ const char *const *forward_arg_names; size_t nnames; } cr_module_call;
+/* An input or output of a submodule's call: a value of the graph, or, where `name` is NULL, a constant. */
+typedef struct cr_call_value { const char *name; uint8_t type; /* cr_type */ cr_arg constant; } cr_call_value;
+typedef struct cr_module_call {
+    const char *fqn;
+    cr_tree *in_spec, *out_spec;            /* NULL: no signature kept */
+    const char *const *forward_arg_names; size_t nnames;
+    const cr_call_value *inputs, *outputs; size_t ninputs, noutputs; /* flat; of the root: none */
+} cr_module_call;
 
 /* One tensor of the state or the constants. Tied names share one tensor or one storage. */
 typedef struct cr_named_tensor { const char *name; cr_tensor *tensor; bool is_parameter, persistent; } cr_named_tensor;
@@ -70,7 +77,9 @@ struct cr_program {           /* read only */
     const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
     struct cr_program *base;                         /* of a prefix: whose texts and tensors these are, retained; else NULL */
+    const char *metadata;                            /* of the graph module, a JSON object; NULL: empty */
     cr_map names;                                    /* private: name -> cr_named_tensor of state or constants */
+    cr_map exprs;                                    /* private: cr_sym -> its text in the archive */
     pthread_mutex_t lock;                            /* private: held by runs that write the program's own state, and while the graph's symbols are worked with */
 };
 void cr_program_retain(cr_program *p);

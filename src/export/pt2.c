@@ -153,6 +153,20 @@ static cr_status read_header(cr__reader *r, const cr_json *root) {
     return read_texts(r, root, "guards_code", &r->p->guards, &r->p->nguards);
 }
 
+/* As one line of JSON. */
+static cr_status keep_metadata(cr__reader *r, const cr_json *metadata) {
+    cr_str text;
+    cr_json_writer w;
+    if (!metadata || metadata->kind != CR_JSON_OBJECT || !metadata->n) return CR_OK;
+    cr_str_init(&text);
+    cr_json_writer_init(&w, &text, 0);
+    cr_json_value(&w, metadata);
+    cr_status status = cr_str_status(&text);
+    if (!status) status = cr__keep_text(r, cr_str_get(&text), &r->p->metadata);
+    cr_str_dispose(&text);
+    return status;
+}
+
 static cr_status read_json(cr__reader *r, const cr_json *root) {
     const cr_json *module, *signature, *graph, *ranges;
     if (root->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "the program is %s, expected an object", cr_json_kind_name(root->kind));
@@ -166,6 +180,7 @@ static cr_status read_json(cr__reader *r, const cr_json *root) {
     cr_status status = cr__read_graph(r, graph, r->p->graph);
     if (!status) status = cr__check_signature(r->p);
     if (!status) status = cr__read_calls(r, module);
+    if (!status) status = keep_metadata(r, cr_json_find(module, "metadata"));
     if (status) return cr_error_context(status, "graph_module");
     const char **missing = cr_arena_copy(&r->p->arena, r->missing.at, r->missing.n * sizeof *missing);
     if (!missing) return CR_ENOMEM;

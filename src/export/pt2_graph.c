@@ -26,6 +26,8 @@ typedef struct scope {
     CR_VEC(uint32_t) results;    /* their entries, or CR_NO_VALUE */
     CR_VEC(cr_arg) given;
     cr_origin origin;            /* the last one, the JSON's own texts */
+    const char *node_name;       /* of the node being read; NULL: it has none */
+    cr_archived saved;              /* of the node being read */
 } scope;
 
 static void scope_dispose(scope *s) {
@@ -219,6 +221,7 @@ static cr_status read_list(scope *s, const cr_json *v, arg_reader *item, int dep
     return CR_OK;
 }
 
+/* Lists and texts keep their row in `pad`, for ops without a schema that tells. */
 static const struct { const char *key; arg_reader *read; int depth; } argument_rows[] = { /* depth: lists around it */
     { "as_tensor", read_tensor, 0 }, { "as_int", read_int, 0 }, { "as_none", read_none, 0 }, { "as_ints", read_int, 1 },
     { "as_float", read_float, 0 }, { "as_bool", read_bool, 0 }, { "as_tensors", read_tensor, 1 }, { "as_sym_int", read_sym_int, 0 },
@@ -231,6 +234,8 @@ static const struct { const char *key; arg_reader *read; int depth; } argument_r
     { "as_int_lists", read_int, 2 }, { "as_float_lists", read_float, 2 }, { "as_string_to_argument", read_dict, 0 },
 };
 
+const char *cr__argument_key(uint16_t pad) { return pad && pad <= CR_COUNT(argument_rows) ? argument_rows[pad - 1].key : ""; }
+
 static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out) {
     const cr_json_member *m;
     CR_TRY(cr_json_union(v, &m));
@@ -238,7 +243,9 @@ static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out) {
         if (strcmp(m->key, argument_rows[i].key)) continue;
         int depth = argument_rows[i].depth;
         cr_status status = depth ? read_list(s, &m->value, argument_rows[i].read, depth, out) : argument_rows[i].read(s, &m->value, out);
-        return status ? cr_error_context(status, "%s", m->key) : CR_OK;
+        if (status) return cr_error_context(status, "%s", m->key);
+        if (out->kind == CR_ARG_LIST || out->kind == CR_ARG_STR) out->pad = (uint16_t)(i + 1);
+        return CR_OK;
     }
     return CR_FAIL(CR_EFORMAT, "'%s' is no kind of argument", m->key);
 }
@@ -384,9 +391,35 @@ static cr_status add_written(scope *s, const cr_op *op, uint16_t param, const cr
 
 /* ---- calls ---- */
 
+static const char *input_name(const cr_json *inputs, uint32_t i) {
+    const char *name = "";
+    return cr_json_get_string(&inputs->u.items[i], "name", &name) ? "" : name;
+}
+
+/* The names of the arguments, where the parameters have others. */
+static cr_status save_names(scope *s, const cr_json *inputs) {
+    const char **names = cr_arena_alloc(&s->r->scratch, (inputs->n + 1u) * sizeof *names);
+    if (!names) return CR_ENOMEM;
+    for (uint32_t i = 0; i < inputs->n; i++) names[i] = input_name(inputs, i);
+    s->saved.arg_names = names;
+    s->saved.nargs = inputs->n;
+    return CR_OK;
+}
+
+static bool is_saved(const cr_archived *v) { return v->target || v->metadata || v->token || v->arg_names || v->single || v->none || v->implied; }
+
+/* A node with one result has its name; others keep their own. */
+static bool has_own_name(const scope *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->values.n; i++) n += !s->values.at[i].hidden;
+    return s->node_name && (n != 1 || strcmp(s->values.at[0].name, s->node_name));
+}
+
 static cr_status append(scope *s, const cr_op *op, const cr_arg *args) {
     uint32_t id;
     CR_TRY(cr_graph_call_with(s->g, op, args, s->values.at, s->values.n, &id));
+    if (is_saved(&s->saved)) CR_TRY(cr_graph_set_archived(s->g, id, &s->saved));
+    if (has_own_name(s)) CR_TRY(cr_graph_set_target(s->g, id, s->node_name));
     for (size_t i = 0; i < s->values.n; i++) CR_TRY(bind_value(s, cr_graph_node(s->g, id)->first + (uint32_t)i, s->results.at[i]));
     return CR_OK;
 }
@@ -410,11 +443,6 @@ static cr_status read_inputs(scope *s, const cr_json *inputs) {
         CR_TRY(cr_vec_push(&s->given, a));
     }
     return CR_OK;
-}
-
-static const char *input_name(const cr_json *inputs, uint32_t i) {
-    const char *name = "";
-    return cr_json_get_string(&inputs->u.items[i], "name", &name) ? "" : name;
 }
 
 static int param_find(const cr_schema *schema, const char *name, uint32_t guess) {
@@ -444,14 +472,14 @@ static cr_status gather_rest(scope *s, uint32_t from, cr_arg *out) {
 /* s->given in the order of the parameters, defaults and conversions included. */
 static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_arg *out) {
     const cr_schema *schema = &op->schema;
-    bool set[CR_MAX_PARAMS] = { false };
+    bool set[CR_MAX_PARAMS] = { false }, renamed = false;
     uint32_t last = schema->nparams ? schema->nparams - 1u : 0;
     bool variadic = (op->tags & CR_TAG_HIGHER_ORDER) && schema->nparams && schema->params[last].list &&
                     s->given.n > last && !(s->given.n == last + 1u && s->given.at[last].kind == CR_ARG_LIST);
     for (uint32_t i = 0; i < s->given.n; i++) {
         const char *name = input_name(inputs, i);
         int at = *name ? param_find(schema, name, i) : (int)i;
-        if (at < 0 && by_position(schema)) at = (int)i;
+        if (at < 0 && by_position(schema)) at = (int)i, renamed = true;
         if (variadic && i == last) at = (int)last;
         if (at < 0 || at >= schema->nparams) return CR_FAIL(CR_EFORMAT, "inputs[%u] ('%s'): the op has no such argument; it is %s", i, name, schema->text);
         if (set[at]) return CR_FAIL(CR_EFORMAT, "inputs[%u]: argument '%s' is given twice", i, schema->params[at].name);
@@ -462,6 +490,7 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
             break;
         }
     }
+    if (renamed) CR_TRY(save_names(s, inputs));
     cr_keyword keywords[CR_MAX_PARAMS];
     uint8_t given[CR_MAX_PARAMS];
     uint16_t n = 0;
@@ -505,6 +534,7 @@ static cr_status cast(scope *s, int dtype, cr_arg *a) {
     uint32_t id;
     if (!to) return CR_FAIL(CR_ENOMEM, "out of memory");
     CR_TRY(cr_graph_call(s->g, to, args, &id));
+    CR_TRY(cr_graph_set_archived(s->g, id, &(cr_archived){ .implied = true }));
     a->u.i = cr_graph_node(s->g, id)->first;
     return bind_value(s, (uint32_t)a->u.i, CR_NO_VALUE);
 }
@@ -551,7 +581,7 @@ static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outpu
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
     if (s->r->autocast) CR_TRY(cast_args(s, op, args));
-    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing;
+    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing, s->saved.none = true;
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
     share_storage(s, op, args);
@@ -592,6 +622,8 @@ static cr_status read_opaque(scope *s, const cr_json *inputs, const cr_json *out
     bool wraps = !strncmp(name, "higher_order::auto_functionalized", 33) && s->given.n && s->given.at[0].kind == CR_ARG_STR;
     if (wraps) CR_TRY(op_name(s, s->given.at[0].u.s, &name)); /* the op inside is the one that is missing */
     CR_TRY(note_missing(s, name));
+    CR_TRY(save_names(s, inputs));
+    s->saved.target = target;
     cr_arg args[] = { cr_arg_str(name), cr_arg_list(names, s->given.n), cr_arg_list(s->given.at, s->given.n) };
     CR_TRY(read_results(s, outputs, true));
     const cr_op *opaque = cr_op_find("cresset::opaque");
@@ -609,11 +641,42 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 static cr_status read_origin(scope *s, const cr_json *node) {
     const cr_json *metadata = cr_json_find(node, "metadata");
-    cr_origin o = { text_of(metadata, "stack_trace"), text_of(metadata, "nn_module_stack"), text_of(metadata, "source_fn_stack") };
-    if (!o.source_fn) o.source_fn = text_of(metadata, "torch_fn");
+    cr_origin o = { text_of(metadata, "stack_trace"), text_of(metadata, "nn_module_stack"), text_of(metadata, "torch_fn") };
     if (same_text(o.stack_trace, s->origin.stack_trace) && same_text(o.module_stack, s->origin.module_stack) && same_text(o.source_fn, s->origin.source_fn)) return CR_OK;
     s->origin = o;
     return cr_graph_set_origin(s->g, &o);
+}
+
+static bool is_of_origin(const char *key) { return !strcmp(key, "stack_trace") || !strcmp(key, "nn_module_stack") || !strcmp(key, "torch_fn"); }
+
+/* What the origin does not have: one line of JSON. */
+static cr_status save_metadata(scope *s, const cr_json *metadata) {
+    cr_str text;
+    cr_json_writer w;
+    bool any = false;
+    cr_str_init(&text);
+    cr_json_writer_init(&w, &text, 0);
+    cr_json_open(&w, '{');
+    for (uint32_t i = 0; i < metadata->n; i++) {
+        const cr_json_member *m = &metadata->u.members[i];
+        if (is_of_origin(m->key) && m->value.kind == CR_JSON_STRING) continue;
+        cr_json_key(&w, m->key);
+        cr_json_value(&w, &m->value);
+        any = true;
+    }
+    cr_json_close(&w, '}');
+    cr_status status = cr_str_status(&text);
+    if (!status && any && !(s->saved.metadata = cr_arena_strdup(&s->r->scratch, cr_str_get(&text)))) status = CR_ENOMEM;
+    cr_str_dispose(&text);
+    return status;
+}
+
+static cr_status read_saved(scope *s, const cr_json *node) {
+    const cr_json *name = cr_json_find(node, "name"), *metadata = cr_json_find(node, "metadata");
+    s->saved = (cr_archived){ .target = NULL };
+    s->node_name = name && name->kind == CR_JSON_STRING ? name->u.s : NULL;
+    CR_TRY(cr_json_get_bool_or(node, "is_hop_single_tensor_return", false, &s->saved.single));
+    return metadata && metadata->kind == CR_JSON_OBJECT ? save_metadata(s, metadata) : CR_OK;
 }
 
 static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs);
@@ -635,6 +698,7 @@ static cr_status read_target(scope *s, const char *target, const cr_json *inputs
     if (!strcmp(name, "higher_order.with_effects")) return read_effects(s, inputs, outputs);
     const cr_op *op = cr_op_find(read_as(name));
     if (op && op->schema.nparams > CR_MAX_PARAMS) op = NULL;
+    if (op && read_as(name) != name) s->saved.target = target;
     int outer = s->r->autocast;
     if (!strcmp(name, "higher_order.wrap_with_autocast")) s->r->autocast = autocast_of(inputs);
     cr_status status = op ? read_call(s, inputs, outputs, op) : read_opaque(s, inputs, outputs, target);
@@ -657,13 +721,16 @@ static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *ou
     CR_TRY(cr_json_union(arg, &op));
     if (strcmp(op->key, "as_operator") || op->value.kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "inputs[1]: '%s' found, expected an operator", op->key);
     if (!strncmp(op->value.u.s, "torch.ops.higher_order.with_effects", 35)) return CR_FAIL(CR_EFORMAT, "inputs[1]: effects of effects");
+    CR_TRY(cr_json_get(&outputs->u.items[0], "as_tensor", CR_JSON_OBJECT, &arg));
+    CR_TRY(cr_json_get_string(arg, "name", &name));
+    s->saved.next_token = name;
+    CR_TRY(cr_json_get(given, "as_tensor", CR_JSON_OBJECT, &arg));
+    CR_TRY(cr_json_get_string(arg, "name", &s->saved.token));
     cr_json rest_in = *inputs, rest_out = *outputs;
     rest_in.n -= 2, rest_in.u.items += 2;
     rest_out.n -= 1, rest_out.u.items += 1;
     cr_status status = read_target(s, op->value.u.s, &rest_in, &rest_out);
     if (status) return cr_error_context(status, "%s", op->value.u.s);
-    CR_TRY(cr_json_get(&outputs->u.items[0], "as_tensor", CR_JSON_OBJECT, &arg));
-    CR_TRY(cr_json_get_string(arg, "name", &name));
     CR_TRY(entry_find(s, name, TENSOR, &at));
     if (token.kind != CR_ARG_VALUE || s->entries.at[at].value != CR_NO_VALUE) return CR_FAIL(CR_EFORMAT, "'%s' is no new token", name);
     s->entries.at[at].value = (uint32_t)token.u.i;
@@ -673,6 +740,7 @@ static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *ou
 static cr_status read_node(scope *s, const cr_json *node, const char **target) {
     const cr_json *inputs, *outputs;
     CR_TRY(cr_json_get_string(node, "target", target));
+    CR_TRY(read_saved(s, node));
     CR_TRY(read_origin(s, node));
     CR_TRY(cr_json_get(node, "inputs", CR_JSON_ARRAY, &inputs));
     CR_TRY(cr_json_get(node, "outputs", CR_JSON_ARRAY, &outputs));
@@ -723,12 +791,15 @@ static cr_status read_parts(scope *s, const cr_json *graph, bool main) {
         cr_status status = read_input(s, &inputs->u.items[i], i, main);
         if (status) return cr_error_context(status, "inputs[%u]", i);
     }
+    bool single;
+    CR_TRY(cr_json_get_bool_or(graph, "is_single_tensor_return", false, &single));
     for (uint32_t i = 0; i < nodes->n; i++) {
         const char *target = "?";
         cr_status status = nodes->u.items[i].kind == CR_JSON_OBJECT ? read_node(s, &nodes->u.items[i], &target) : wrong_kind(&nodes->u.items[i], "a node");
         if (status) return cr_error_context(status, "nodes[%u] (%s)", i, target);
     }
-    return read_outputs(s, outputs);
+    CR_TRY(read_outputs(s, outputs));
+    return single ? cr_graph_set_archived(s->g, cr_graph_output(s->g), &(cr_archived){ .single = true }) : CR_OK;
 }
 
 static cr_status read_graph(cr__reader *r, const cr_json *json, cr_graph *g, bool main) {

@@ -79,6 +79,15 @@ static cr_status declare_floats(cr__reader *r, const char *text) {
     return CR_OK;
 }
 
+/* The first text of an expression is the one it is written with again. */
+static cr_status keep_expr(cr__reader *r, const char *text, cr_sym e) {
+    const char *copy;
+    uint64_t key = (uint64_t)(uintptr_t)e;
+    if (cr_map_find(&r->p->exprs, &key, sizeof key, NULL)) return CR_OK;
+    CR_TRY(cr__keep_text(r, text, &copy));
+    return cr_map_put(&r->p->exprs, &key, sizeof key, (uint64_t)(uintptr_t)copy);
+}
+
 static cr_status parse_expr(cr__reader *r, const char *text, cr_sym *out) {
     uint64_t found;
     size_t n = strlen(text);
@@ -86,6 +95,7 @@ static cr_status parse_expr(cr__reader *r, const char *text, cr_sym *out) {
     CR_TRY(declare_floats(r, text));
     bool srepr = strchr(text, '(') && (strstr(text, "Symbol(") || strstr(text, "Integer("));
     CR_TRY(srepr ? cr_sym_parse_srepr(r->env, text, true, out) : cr_sym_parse(r->env, text, true, out));
+    if (srepr) CR_TRY(keep_expr(r, text, *out));
     return cr_map_put(&r->exprs, text, n, (uint64_t)(uintptr_t)*out);
 }
 

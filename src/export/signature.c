@@ -221,6 +221,33 @@ static cr_status read_arg_names(cr__reader *r, const cr_json *signature, cr_modu
     return CR_OK;
 }
 
+static cr_status read_call_value(cr__reader *r, const cr_json *value, cr_call_value *out) {
+    static const struct { const char *key; uint8_t type; } syms[] = { { "as_sym_int", CR_T_INT }, { "as_sym_float", CR_T_FLOAT }, { "as_sym_bool", CR_T_BOOL } };
+    const char *name;
+    const cr_json_member *m;
+    CR_TRY(cr_json_union(value, &m));
+    CR_TRY(read_named(r, value, &name, &out->constant));
+    out->type = CR_T_TENSOR;
+    for (size_t i = 0; i < CR_COUNT(syms); i++)
+        if (!strcmp(m->key, syms[i].key)) out->type = syms[i].type;
+    return name ? cr__keep_text(r, name, &out->name) : CR_OK;
+}
+
+static cr_status read_call_values(cr__reader *r, const cr_json *signature, const char *field, const cr_call_value **out, size_t *n) {
+    const cr_json *list = cr_json_find(signature, field);
+    if (!list || list->kind == CR_JSON_NULL) return CR_OK;
+    CR_TRY(cr_json_get(signature, field, CR_JSON_ARRAY, &list));
+    cr_call_value *values = cr_arena_calloc(&r->p->arena, list->n + 1u, sizeof *values);
+    if (!values) return CR_ENOMEM;
+    for (uint32_t i = 0; i < list->n; i++) {
+        cr_status status = read_call_value(r, &list->u.items[i], &values[i]);
+        if (status) return cr_error_context(status, "%s[%u]", field, i);
+    }
+    *out = values;
+    *n = list->n;
+    return CR_OK;
+}
+
 static cr_status read_call_entry(cr__reader *r, const cr_json *value, const cr_json *tuples, cr_module_call *call) {
     const cr_json *signature = cr_json_find(value, "signature");
     const char *fqn;
@@ -230,6 +257,8 @@ static cr_status read_call_entry(cr__reader *r, const cr_json *value, const cr_j
     CR_TRY(cr_json_get(value, "signature", CR_JSON_OBJECT, &signature));
     CR_TRY(read_spec(signature, "in_spec", tuples, &call->in_spec));
     CR_TRY(read_spec(signature, "out_spec", tuples, &call->out_spec));
+    CR_TRY(read_call_values(r, signature, "inputs", &call->inputs, &call->ninputs));
+    CR_TRY(read_call_values(r, signature, "outputs", &call->outputs, &call->noutputs));
     return read_arg_names(r, signature, call);
 }
 

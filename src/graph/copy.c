@@ -57,7 +57,9 @@ static cr_status copy_node(copier *c, const cr_node *from) {
     CR_TRY(copy_text(c, from->origin.stack_trace, &node.origin.stack_trace));
     CR_TRY(copy_text(c, from->origin.module_stack, &node.origin.module_stack));
     CR_TRY(copy_text(c, from->origin.source_fn, &node.origin.source_fn));
-    return cr_vec_push(&c->to->nodes, node);
+    node.archived = NULL;
+    CR_TRY(cr_vec_push(&c->to->nodes, node));
+    return from->archived ? cr_graph_set_archived(c->to, (uint32_t)c->to->nodes.n - 1, from->archived) : CR_OK;
 }
 
 static cr_status copy_value(copier *c, const cr_value *from) {

@@ -116,7 +116,7 @@ static bool same_args(comparison *c, const cr_arg *a, const cr_arg *b, size_t n)
 static bool same_node(comparison *c, const cr_node *a, const cr_node *b) {
     const char *name = a->nvalues ? c->a->values.at[a->first].name : a->kind == CR_NODE_OUTPUT ? "return" : a->op ? a->op->name : "?";
     if (a->kind != b->kind || a->op != b->op || a->nvalues != b->nvalues) return differ(c, "node '%s' is another op or has another number of results", name);
-    if ((a->target || b->target) && (!a->target || !b->target || (a->kind == CR_NODE_GET_ATTR && strcmp(a->target, b->target))))
+    if (a->kind == CR_NODE_GET_ATTR && (!a->target || !b->target || strcmp(a->target, b->target)))
         return differ(c, "node '%s' reads another constant", name);
     if (a->nargs != b->nargs || !same_args(c, a->args, b->args, a->nargs)) return differ(c, "the arguments of node '%s' differ", name);
     for (uint16_t i = 0; a->kind == CR_NODE_CALL && i < a->nargs; i++)

@@ -195,6 +195,27 @@ cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
     return CR_OK;
 }
 
+static cr_status keep_text(cr_graph *g, const char **text) {
+    return *text && !(*text = cr_arena_strdup(&g->arena, *text)) ? CR_ENOMEM : CR_OK;
+}
+
+cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *saved) {
+    g->nodes.at[node].archived = NULL;
+    if (!saved) return CR_OK;
+    cr_archived *copy = cr_arena_copy(&g->arena, saved, sizeof *saved);
+    if (!copy) return CR_ENOMEM;
+    const char **const texts[] = { &copy->target, &copy->metadata, &copy->token, &copy->next_token };
+    for (size_t i = 0; i < CR_COUNT(texts); i++) CR_TRY(keep_text(g, texts[i]));
+    if (saved->arg_names) {
+        const char **names = cr_arena_copy(&g->arena, saved->arg_names, saved->nargs * sizeof *names);
+        if (!names) return CR_ENOMEM;
+        for (uint32_t i = 0; i < saved->nargs; i++) CR_TRY(keep_text(g, &names[i]));
+        copy->arg_names = names;
+    }
+    g->nodes.at[node].archived = copy;
+    return CR_OK;
+}
+
 static void link_before(cr_graph *g, uint32_t node, uint32_t before) {
     cr_node *n = &g->nodes.at[node];
     n->next = before;
@@ -397,6 +418,13 @@ cr_status cr_graph_replace(cr_graph *g, uint32_t from, cr_arg to, uint32_t after
     CR_TRY(copy_arg(g, &to, &copy));
     uint32_t n = after == CR_NO_NODE ? cr_graph_first(g) : cr_graph_next(g, after);
     for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) replace_in(g->nodes.at[n].args, g->nodes.at[n].nargs, from, copy);
+    return CR_OK;
+}
+
+cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const char *target) {
+    char *copy = cr_arena_strdup(&g->arena, target);
+    if (!copy) return CR_ENOMEM;
+    g->nodes.at[node].target = copy;
     return CR_OK;
 }
 

@@ -40,6 +40,19 @@ typedef struct cr_value {
 /* Where a node came from; NULL when unknown. Kept by passes. */
 typedef struct cr_origin { const char *stack_trace, *module_stack, *source_fn; } cr_origin;
 
+/* What an archive says of a node beyond what the IR needs, so that writing it gives the same again. It belongs to that node
+ * alone: copies of the graph have it, nodes that a pass makes have none. */
+typedef struct cr_archived {
+    const char *target;                /* the archive's, where another op stands for it here; NULL: the op's own */
+    const char *metadata;              /* a JSON object: what there is beside the origin; NULL: nothing */
+    const char *token, *next_token;    /* it is called inside with_effects: the token that is taken and the one that is given; NULL: it is not */
+    const char *const *arg_names;      /* of the arguments as they were given, where they are not the parameters'; NULL: they are */
+    uint32_t nargs;
+    bool single;                       /* CALL: a region op that gives one tensor, not a tuple; OUTPUT: the graph returns its output itself */
+    bool none;                         /* CALL: "nothing" is written as a result that is None */
+    bool implied;                      /* made by reading another node: not written */
+} cr_archived;
+
 typedef struct cr_node {
     uint8_t kind;         /* cr_node_kind */
     bool dead;            /* erased; skipped by iteration */
@@ -47,9 +60,10 @@ typedef struct cr_node {
     uint32_t first, nvalues; /* its values are first .. first + nvalues - 1 */
     uint32_t prev, next;
     const cr_op *op;      /* CALL */
-    const char *target;   /* PLACEHOLDER and GET_ATTR: the name; else NULL */
+    const char *target;   /* PLACEHOLDER and GET_ATTR: the name; CALL with several results: what Python calls the tuple, where known */
     cr_arg *args;         /* CALL: one per parameter; OUTPUT: the results, any shape of lists */
     cr_origin origin;
+    const cr_archived *archived; /* NULL: nothing */
 } cr_node;
 
 /* ---- life ---- */
@@ -113,8 +127,10 @@ CR_NODISCARD cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out)
 CR_NODISCARD cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name);
 /* Every use of `from` (in nodes after `after`, or everywhere with CR_NO_NODE) becomes `to`. */
 CR_NODISCARD cr_status cr_graph_replace(cr_graph *g, uint32_t from, cr_arg to, uint32_t after);
+CR_NODISCARD cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const char *target);
 CR_NODISCARD cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n); /* copied */
 CR_NODISCARD cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta); /* copied; NULL: unknown */
+CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived); /* copied; NULL: none */
 /* CR_EVALUE when a value of it is still used. */
 CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);
 
