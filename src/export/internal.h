@@ -52,6 +52,17 @@ cr_status cr__read_calls(cr__reader *r, const cr_json *module);
 /* The specs against the graph: counts, names, targets. */
 cr_status cr__check_signature(const cr_program *p);
 
+/* The root's call structure against the specs. */
+cr_status cr__check_calls(const cr_program *p);
+
+/* ---- names.c ---- */
+/* Gives every value of the graph but the placeholders the name that PyTorch's exporter would. */
+cr_status cr__name_values(cr_graph *g);
+/* A value's name in Python: for one that a write left behind, the written argument's. */
+const char *cr__shown_name(const cr_graph *g, uint32_t value);
+/* Does the call give a tuple or list, whose parts are taken by index? */
+bool cr__has_parts(const cr_node *node);
+
 /* ---- program.c ---- */
 /* An empty program with an empty graph. */
 cr_status cr__program_create(cr_program **out);

@@ -269,7 +269,7 @@ static void print_node(printer *p, const cr_node *node) {
             start_line(p);
             cr_str_addf(p->out, "%s = self.%s\n", cr_graph_name(node->args[k].u.graph), cr_graph_name(node->args[k].u.graph));
         }
-    const char *holder = parts || !visible ? call_name(p, opaque ? opaque_stem(p, node->args[0].u.s) : s->name) : p->names[node->first];
+    const char *holder = parts || !visible ? node->target ? node->target : call_name(p, opaque ? opaque_stem(p, node->args[0].u.s) : s->name) : p->names[node->first];
     start_line(p);
     cr_str_add(p->out, holder);
     if (!parts && visible) print_annotation(p, cr_graph_value(p->g, node->first));

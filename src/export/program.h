@@ -99,6 +99,27 @@ CR_NODISCARD cr_status cr_program_load_zip(cr_zip *zip, const char *name, int fl
 CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char *const **names, size_t *n);
 /* A member below the top folder ("extra/notes.txt"), NULL when absent. */
 const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path);
+/* ---- building ---- */
+/* What a program is made of. Everything is copied or retained; `names` of outputs come from the graph. The graph's
+ * placeholders are in the order of `inputs` and get their names; it must not be edited afterwards. calls[0] is the root and
+ * has both specs. */
+typedef struct cr_program_parts {
+    cr_graph *graph;
+    const cr_input_spec *inputs;      size_t ninputs;
+    const cr_output_spec *outputs;    size_t noutputs;
+    const cr_named_tensor *state;     size_t nstate;
+    const cr_named_tensor *constants; size_t nconstants;
+    const cr_symbol_range *ranges;    size_t nranges;
+    const char *const *guards;        size_t nguards;
+    const cr_module_call *calls;      size_t ncalls;
+    const cr_arg *example;            size_t nexample; /* flat; tensors, numbers, texts, None */
+    const char *name, *dialect, *torch_version;        /* NULL: "model", "TRAINING", "" */
+    int flags;
+} cr_program_parts;
+enum { CR_BUILD_KEEP_NAMES = 1 /* values keep the names they have in the graph; else they get PyTorch's */ };
+/* CR_EVALUE, CR_EFORMAT: the parts do not fit each other. On failure the graph's names may have changed. */
+CR_NODISCARD cr_status cr_program_build(const cr_program_parts *parts, cr_program **out);
+
 /* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
 CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */

@@ -263,7 +263,7 @@ static cr_status read_call_entry(cr__reader *r, const cr_json *value, const cr_j
 }
 
 /* The root's specs have one leaf per user input and user output. */
-static cr_status check_root(const cr_program *p) {
+cr_status cr__check_calls(const cr_program *p) {
     const cr_module_call *root = p->ncalls ? &p->calls[0] : NULL;
     size_t inputs = 0, outputs = 0;
     if (!root || !root->in_spec) return CR_FAIL(CR_EFORMAT, "module_call_graph: the first entry, of the program itself, has no signature");
@@ -288,7 +288,7 @@ cr_status cr__read_calls(cr__reader *r, const cr_json *module) {
         cr_status status = read_call_entry(r, &calls->u.items[i], tuples, &list[i]);
         if (status) return cr_error_context(status, "module_call_graph[%u]", i);
     }
-    CR_TRY(check_root(r->p));
+    CR_TRY(cr__check_calls(r->p));
     r->p->in_spec = list[0].in_spec;
     r->p->out_spec = list[0].out_spec;
     return CR_OK;

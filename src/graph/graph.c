@@ -186,12 +186,15 @@ cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name) {
 void cr_graph_insert_before(cr_graph *g, uint32_t node) { g->insert = node; }
 
 cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin) {
-    g->origin = (cr_origin){ NULL, NULL, NULL };
-    if (!origin) return CR_OK;
+    const cr_origin none = { NULL, NULL, NULL };
+    if (!origin) origin = &none;
     const char *const from[] = { origin->stack_trace, origin->module_stack, origin->source_fn };
     const char **const to[] = { &g->origin.stack_trace, &g->origin.module_stack, &g->origin.source_fn };
-    for (size_t i = 0; i < CR_COUNT(from); i++)
-        if (from[i] && !(*to[i] = cr_arena_strdup(&g->arena, from[i]))) return CR_ENOMEM;
+    for (size_t i = 0; i < CR_COUNT(from); i++) {
+        if (from[i] && *to[i] && !strcmp(from[i], *to[i])) continue; /* neighbours share their texts */
+        *to[i] = from[i] ? cr_arena_strdup(&g->arena, from[i]) : NULL;
+        if (from[i] && !*to[i]) return CR_ENOMEM;
+    }
     return CR_OK;
 }
 
@@ -426,6 +429,15 @@ cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const char *target) {
     if (!copy) return CR_ENOMEM;
     g->nodes.at[node].target = copy;
     return CR_OK;
+}
+
+void cr_graph_move(cr_graph *g, uint32_t node, uint32_t before) {
+    cr_node *n = &g->nodes.at[node];
+    if (node == before || n->next == before) return;
+    *(n->prev == CR_NO_NODE ? &g->first : &g->nodes.at[n->prev].next) = n->next;
+    *(n->next == CR_NO_NODE ? &g->last : &g->nodes.at[n->next].prev) = n->prev;
+    g->live--; /* link_before counts it again */
+    link_before(g, node, before);
 }
 
 cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n) {

@@ -128,6 +128,8 @@ CR_NODISCARD cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *
 /* Every use of `from` (in nodes after `after`, or everywhere with CR_NO_NODE) becomes `to`. */
 CR_NODISCARD cr_status cr_graph_replace(cr_graph *g, uint32_t from, cr_arg to, uint32_t after);
 CR_NODISCARD cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const char *target);
+/* Puts a node in front of another (CR_NO_NODE: last); what it uses must still be defined before it. */
+void cr_graph_move(cr_graph *g, uint32_t node, uint32_t before);
 CR_NODISCARD cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n); /* copied */
 CR_NODISCARD cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta); /* copied; NULL: unknown */
 CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived); /* copied; NULL: none */

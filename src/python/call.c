@@ -15,6 +15,8 @@ enum {
     MAX_RETURNS = 16,
 };
 
+const cr_py_op *cr_py_calling;
+
 /* ---- running ---- */
 
 /* Lists are Python's to change while the GIL is released; their tensors are kept for the call. */
@@ -48,7 +50,7 @@ PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_f
     cr_arg results[MAX_RETURNS];
     cr_status status;
     if (op->schema.nreturns > MAX_RETURNS) return PyErr_Format(PyExc_NotImplementedError, "%s: more than %d results", op->name, MAX_RETURNS);
-    if (f->work < GIL_WORK) {
+    if (f->work < GIL_WORK || cr_ambient_get()->fake) {
         status = cr_call(op, args, results);
     } else {
         if (f->has_lists) hold_lists(op, args, true);
@@ -244,7 +246,9 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     }
     cr_binding binding;
     cr_status status = bind(&c, &binding);
+    cr_py_calling = c.op;
     result = status ? raise_unbound(c.op, status) : cr_py_run(&c.frame, binding.op, binding.args, (cr_py_form)c.op->form);
+    cr_py_calling = NULL;
     if (c.requires_grad) result = mark_requires_grad(result);
 out:
     cr_py_frame_dispose(&c.frame);

@@ -8,6 +8,10 @@
 /* Borrowed; NULL when it is no such object (no exception). */
 cr_program *cr_py_program_get(PyObject *o);
 cr_module *cr_py_module_get(PyObject *o);
+PyObject *cr_py_program_new(cr_program *p); /* consumes the reference */
+/* The kinds' names in Python ("USER_INPUT"); -1: there is no such kind. */
+int cr_py_input_kind(const char *name);
+int cr_py_output_kind(const char *name);
 /* A leaf of a call: what ops take, and arrays of others through DLPack without copying. `owned`, a list, keeps what was made
  * here. -1: exception. */
 int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned);

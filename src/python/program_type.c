@@ -23,6 +23,15 @@ static const char *const output_kinds[] = { [CR_OUTPUT_USER] = "USER_OUTPUT", [C
                                             [CR_OUTPUT_GRADIENT_TO_PARAMETER] = "GRADIENT_TO_PARAMETER", [CR_OUTPUT_GRADIENT_TO_INPUT] = "GRADIENT_TO_USER_INPUT",
                                             [CR_OUTPUT_TOKEN] = "TOKEN" };
 
+static int find_kind(const char *const *kinds, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(kinds[i], name)) return (int)i;
+    return -1;
+}
+
+int cr_py_input_kind(const char *name) { return find_kind(input_kinds, CR_COUNT(input_kinds), name); }
+int cr_py_output_kind(const char *name) { return find_kind(output_kinds, CR_COUNT(output_kinds), name); }
+
 typedef PyObject *(*item_fn)(const cr_program *p, size_t i);
 
 static PyObject *list_of(const cr_program *p, size_t n, item_fn item) {
@@ -138,7 +147,7 @@ static PyObject *program_extra(PyObject *self, PyObject *name) {
     return o;
 }
 
-static PyObject *wrap_program(cr_program *p) {
+PyObject *cr_py_program_new(cr_program *p) {
     py_program *o = PyObject_New(py_program, &program_type);
     if (!o) {
         cr_program_release(p);
@@ -153,7 +162,7 @@ static PyObject *program_decompose(PyObject *self, PyObject *args) {
     PyObject *done = cr_py_decompose(program_of(self), args, &made);
     if (!done) return NULL;
     Py_DECREF(done);
-    return wrap_program(made);
+    return cr_py_program_new(made);
 }
 
 static PyObject *program_verify(PyObject *self, PyObject *unused) {
@@ -316,8 +325,7 @@ static PyObject *load(PyObject *unused, PyObject *args, PyObject *kwargs) {
     cr_status status = cr_program_load(text, name, (check ? CR_LOAD_CHECK : 0) | (meta ? CR_LOAD_META : 0), &p);
     PyEval_RestoreThread(thread);
     Py_DECREF(path);
-    if (status) return cr_py_raise(status);
-    return wrap_program(p);
+    return status ? cr_py_raise(status) : cr_py_program_new(p);
 }
 
 static PyMethodDef functions[] = {

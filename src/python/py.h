@@ -127,6 +127,8 @@ PyObject *cr_py_op_new(const cr_op *first, cr_py_form form);
 PyObject *cr_py_overload_get(const cr_op *op); /* the one object of that op */
 /* Is the op shown in this form (the row's METHOD and FUNCTION bits)? */
 bool cr_py_op_shown(const cr_op *op, cr_py_form form);
+/* The function or method that Python calls just now, NULL for an operator; read by recorders, under the GIL. */
+extern const cr_py_op *cr_py_calling;
 /* Runs a bound call, releasing the GIL when there is much to do, and wraps the results. */
 PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_form form);
 /* Consumes the results. */
@@ -182,6 +184,7 @@ bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no excep
 int cr_py_trace_init(PyObject *module);
 struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
+int cr_py_export_init(PyObject *module);  /* export_type.c */
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */

@@ -15,6 +15,8 @@ struct cr_trace {
     uint32_t id;
     unsigned constants;
     cr_ambient outer;     /* what begin replaced */
+    bool exports;         /* cr_trace_export */
+    cr_trace_hooks hooks;
     CR_VEC(cr_value) values; /* of the call being recorded; kept for its memory */
 };
 
@@ -52,6 +54,13 @@ static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *val
 
 static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) { tensor->trace = (uint64_t)t->id << 32 | (value + 1); }
 
+void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value) { set_value(t, tensor, value); }
+
+void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks) {
+    t->exports = true;
+    t->hooks = *hooks;
+}
+
 cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor) {
     uint32_t value;
     if (find_value(t, tensor, &value)) return CR_FAIL(CR_EVALUE, "the tensor for input '%s' is known as %%%s already", name, cr_graph_value(t->graph, value)->name);
@@ -68,6 +77,11 @@ cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_
 /* A real tensor from outside: the graph holds it. */
 static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     char name[40];
+    if (t->hooks.lift && !cr_tensor_is_fake(tensor)) {
+        CR_TRY(t->hooks.lift(t->hooks.user, t, tensor, value));
+        set_value(t, tensor, *value);
+        return CR_OK;
+    }
     if (cr_tensor_is_fake(tensor) && tensor->meta.device.type != CR_META_DEVICE)
         return CR_FAIL(CR_EVALUE, "a fake tensor that is neither an input of the trace nor a result in it; make it an input");
     snprintf(name, sizeof name, "_tensor_constant%u", t->constants++);
@@ -182,6 +196,25 @@ static void rebind_written(const cr_trace *t, const cr_arg *a, uint32_t *value) 
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) rebind_written(t, &a->u.list[i], value);
 }
 
+/* PyTorch's functions name the device of a tensor that is made from nothing, and say that it is not pinned. */
+static void complete_factory(const cr_schema *s, cr_arg *args) {
+    bool from_tensor = false;
+    for (uint16_t i = 0; i < s->nparams; i++) from_tensor |= s->params[i].type == CR_T_TENSOR;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        const cr_param *p = &s->params[i];
+        if (args[i].kind != CR_ARG_NONE || !p->keyword_only) continue;
+        if (!strcmp(p->name, "pin_memory")) args[i] = cr_arg_bool(false);
+        if (!from_tensor && !strcmp(p->name, "device")) args[i] = (cr_arg){ .kind = CR_ARG_DEVICE, .u.device = { CR_CPU, -1 } };
+    }
+}
+
+static cr_status find_origin(cr_trace *t, const cr_op *op) {
+    cr_origin origin = { 0 };
+    if (!t->hooks.origin) return CR_OK;
+    CR_TRY(t->hooks.origin(t->hooks.user, op, &origin));
+    return cr_graph_set_origin(t->graph, &origin);
+}
+
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {
     cr_trace *t = (cr_trace *)r;
     const cr_schema *s = &op->schema;
@@ -191,16 +224,24 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     ambient->recorder = NULL;
     cr_status status = CR_OK;
     uint32_t node;
+    CR_TRY_OUT(find_origin(t, op));
     for (uint16_t i = 0; i < s->nparams; i++) CR_TRY_OUT(cr_trace_arg(t, &args[i], &inputs[i]));
+    if (t->exports) {
+        complete_factory(s, inputs);
+        for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = CR_GIVEN_DEFAULT; /* the graph finds out which are not */
+    }
     t->values.n = 0;
     CR_TRY_OUT(add_results(t, op, results));
     for (uint16_t i = 0; i < s->nparams; i++)
         if (s->params[i].writes) CR_TRY_OUT(add_written(t, &args[i], i));
     CR_TRY_OUT(cr_graph_call_with(t->graph, op, inputs, t->values.at, t->values.n, &node));
     uint32_t value = cr_graph_node(t->graph, node)->first;
+    uint32_t shown = value;
     for (uint16_t i = 0; i < cr_result_count(op); i++) rebind(t, &results[i], &value);
     for (uint16_t i = 0; i < s->nparams; i++)
         if (s->params[i].writes) rebind_written(t, &args[i], &value);
+    if (t->exports)
+        for (uint16_t i = 0; i < cr_result_count(op); i++) rebind(t, &results[i], &shown);
 out:
     *ambient = saved;
     return status;

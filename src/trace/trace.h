@@ -45,6 +45,19 @@ CR_NODISCARD cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_t
  * Traces nest; the inner one alone records. */
 void cr_trace_begin(cr_trace *t, bool fake);
 void cr_trace_end(cr_trace *t);
+/* What the owner of a trace decides. Both may be NULL. `origin`: where the call that is being recorded comes from; *out is
+ * empty before, its texts are copied. `lift`: the value of a real tensor from outside, made an input of the graph by whatever
+ * name; without it the tensor becomes a constant of the graph. */
+typedef struct cr_trace_hooks {
+    cr_status (*origin)(void *user, const cr_op *op, cr_origin *out);
+    cr_status (*lift)(void *user, cr_trace *t, cr_tensor *tensor, uint32_t *value);
+    void *user;
+} cr_trace_hooks;
+/* From here on the calls are written the way exported programs have them: arguments equal to their defaults are left out,
+ * factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
+void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);
+/* Says that `tensor` is `value` of the graph from now on. */
+void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
 /* An argument in the graph's terms: a tensor's value (a real tensor from outside becomes a constant of the graph), the
  * value of a symbolic number, anything else itself. Lists are in the graph's arena. */
 CR_NODISCARD cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to);

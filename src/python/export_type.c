@@ -1,0 +1,416 @@
+/* export_type.c: what cresset.export traces with: cresset._C._Tracer, and _build_program, which makes a program of it.
+ *
+ * A tracer records a module's forward on fakes. State and user inputs are placeholders from the beginning; real tensors that
+ * the program meets on its way become further ones, put between state and user inputs, by the name they have in the module
+ * or as lifted_tensor_N. It is also the object that modules tell when they are called (enter, leave). */
+#include "python/origin.h"
+#include "python/program.h"
+#include "python/tree.h"
+
+#include "trace/trace.h"
+
+typedef struct py_tracer {
+    PyObject_HEAD
+    PyObject *mode;       /* the FakeTensorMode */
+    cr_trace *trace;
+    cr_py_origins origins;
+    PyObject *names;      /* {id(cr_tensor): name} of the module's tensor attributes */
+    PyObject *lifted;     /* [(name, tensor)] */
+    uint32_t first_user;  /* node of the first user input; CR_NO_NODE: none yet */
+    unsigned unnamed;
+} py_tracer;
+
+static PyTypeObject tracer_type;
+
+/* ---- hooks ---- */
+
+static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) { return cr_py_origins_find(&((py_tracer *)user)->origins, op, out); }
+
+static PyObject *lifted_name(py_tracer *t, cr_tensor *tensor) {
+    PyObject *key = PyLong_FromVoidPtr(tensor), *name = key ? PyDict_GetItemWithError(t->names, key) : NULL;
+    Py_XDECREF(key);
+    if (name || PyErr_Occurred()) return Py_XNewRef(name);
+    return PyUnicode_FromFormat("lifted_tensor_%u", t->unnamed++);
+}
+
+static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *value) {
+    py_tracer *t = user;
+    cr_graph *g = cr_trace_graph(trace);
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *name = lifted_name(t, tensor);
+    const char *text = name ? PyUnicode_AsUTF8(name) : NULL;
+    cr_tensor_retain(tensor);
+    PyObject *item = text ? Py_BuildValue("(ON)", name, cr_py_wrap(tensor)) : (cr_tensor_release(tensor), NULL);
+    cr_status status = item && !PyList_Append(t->lifted, item) ? CR_OK : CR_FAIL(CR_ENOMEM, "out of memory");
+    if (!status) status = cr_graph_set_origin(g, NULL);
+    if (!status) status = cr_graph_placeholder(g, text, &tensor->meta, value);
+    if (!status && t->first_user != CR_NO_NODE) cr_graph_move(g, cr_graph_value(g, *value)->node, t->first_user);
+    Py_XDECREF(item);
+    Py_XDECREF(name);
+    PyErr_Clear();
+    PyGILState_Release(gil);
+    return status;
+}
+
+/* ---- life ---- */
+
+static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "mode", "modules", "attributes", NULL };
+    PyObject *mode, *modules, *attributes, *key, *value;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!:_Tracer", names, &mode, &PyDict_Type, &modules, &PyDict_Type, &attributes)) return NULL;
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    if (!fakes) return NULL;
+    py_tracer *t = (py_tracer *)type->tp_alloc(type, 0);
+    if (!t) return NULL;
+    cr_py_origins_init(&t->origins);
+    t->mode = Py_NewRef(mode);
+    t->origins.modules = Py_NewRef(modules);
+    t->first_user = CR_NO_NODE;
+    t->names = PyDict_New();
+    t->lifted = PyList_New(0);
+    if (!t->names || !t->lifted) goto failed;
+    for (Py_ssize_t at = 0; PyDict_Next(attributes, &at, &key, &value);) { /* name -> tensor; the first name wins */
+        if (!cr_py_is_tensor(value)) continue;
+        PyObject *id = PyLong_FromVoidPtr(cr_py_tensor_of(value));
+        bool known = id && PyDict_SetDefault(t->names, id, key);
+        Py_XDECREF(id);
+        if (!known) goto failed;
+    }
+    cr_status status = cr_trace_create(fakes->env, &t->trace);
+    if (status) {
+        cr_py_raise(status);
+        goto failed;
+    }
+    cr_trace_export(t->trace, &(cr_trace_hooks){ .origin = find_origin, .lift = lift, .user = t });
+    return (PyObject *)t;
+failed:
+    Py_DECREF(t);
+    return NULL;
+}
+
+static void tracer_dealloc(PyObject *self) {
+    py_tracer *t = (py_tracer *)self;
+    cr_trace_release(t->trace);
+    cr_py_origins_dispose(&t->origins);
+    Py_XDECREF(t->mode);
+    Py_XDECREF(t->names);
+    Py_XDECREF(t->lifted);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* ---- inputs ---- */
+
+/* A fake of a tensor with all sizes as they are, of the same Python class. */
+static PyObject *tracer_fake(PyObject *self, PyObject *tensor) {
+    cr_tensor *fake = NULL;
+    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    cr_status status = cr_fake_from(cr_py_mode_fakes(((py_tracer *)self)->mode), cr_py_tensor_of(tensor), 0, NULL, &fake);
+    if (status) return cr_py_raise(status);
+    PyObject *o = cr_py_wrap_as(Py_TYPE(tensor), fake), *dict = ((cr_py_tensor *)tensor)->dict;
+    if (o && dict && PyDict_GET_SIZE(dict) && !(((cr_py_tensor *)o)->dict = PyDict_Copy(dict))) Py_CLEAR(o);
+    return o;
+}
+
+/* A number's expression; NULL for what is no symbolic number. */
+static cr_sym read_expr(PyObject *o, cr_env *env) {
+    cr_arg number;
+    if (!cr_py_sym_read(o, &number)) return NULL;
+    return number.kind == CR_ARG_SYM ? number.u.sym : cr_dim_sym(env, number.u.i);
+}
+
+static cr_status add_number(cr_trace *trace, const char *name, cr_sym e) {
+    static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+    return cr_trace_input_number(trace, name, types[cr_sym_type_of(e)], e);
+}
+
+/* A placeholder for a number or text that is settled: it has a value, which nobody uses. */
+static cr_status add_constant(cr_trace *trace, const char *name, PyObject *o) {
+    cr_env *env = cr_graph_env(cr_trace_graph(trace));
+    cr_sym e = NULL;
+    int overflow = 0;
+    if (PyBool_Check(o)) e = cr_sym_bool(env, o == Py_True);
+    else if (PyFloat_Check(o)) e = cr_sym_float(env, PyFloat_AS_DOUBLE(o));
+    else if (PyLong_Check(o)) {
+        long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
+        if (overflow) return CR_FAIL(CR_EOVERFLOW, "input '%s' is too large an integer", name);
+        e = cr_sym_int(env, value);
+    } else if (PyUnicode_Check(o)) {
+        return cr_trace_input_number(trace, name, CR_T_STR, NULL);
+    } else if (o == Py_None) {
+        return cr_trace_input_number(trace, name, CR_T_ANY, NULL);
+    } else {
+        return CR_FAIL(CR_ETYPE, "input '%s' is a %s", name, Py_TYPE(o)->tp_name);
+    }
+    return e ? add_number(trace, name, e) : CR_FAIL(CR_ENOMEM, "out of memory");
+}
+
+static PyObject *tracer_input(PyObject *self, PyObject *args) {
+    py_tracer *t = (py_tracer *)self;
+    cr_graph *g = cr_trace_graph(t->trace);
+    const char *name;
+    PyObject *o;
+    int user;
+    uint32_t value;
+    cr_status status;
+    if (!PyArg_ParseTuple(args, "sOp:input", &name, &o, &user)) return NULL;
+    uint32_t before = cr_graph_value_count(g);
+    cr_sym e = read_expr(o, cr_graph_env(g));
+    if (cr_py_is_tensor(o)) {
+        /* one tensor under several names is known by the last of them */
+        status = cr_graph_placeholder(g, name, &cr_py_tensor_of(o)->meta, &value);
+        if (!status) cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
+    } else {
+        status = e ? add_number(t->trace, name, e) : add_constant(t->trace, name, o);
+    }
+    if (status) return cr_py_raise(status);
+    if (user && t->first_user == CR_NO_NODE) t->first_user = cr_graph_value(g, before)->node;
+    Py_RETURN_NONE;
+}
+
+/* ---- running ---- */
+
+static PyObject *tracer_run(PyObject *self, PyObject *args) {
+    py_tracer *t = (py_tracer *)self;
+    PyObject *fn, *given, *keywords;
+    if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
+    cr_trace_begin(t->trace, true);
+    PyObject *result = PyObject_Call(fn, given, keywords);
+    cr_trace_end(t->trace);
+    return result;
+}
+
+static PyObject *tracer_enter(PyObject *self, PyObject *module) {
+    if (cr_py_origins_enter(&((py_tracer *)self)->origins, module)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *tracer_leave(PyObject *self, PyObject *module) {
+    (void)module;
+    cr_py_origins_leave(&((py_tracer *)self)->origins);
+    Py_RETURN_NONE;
+}
+
+/* finish(leaves): sets the outputs; the graph. */
+static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
+    py_tracer *t = (py_tracer *)self;
+    cr_py_frame f;
+    cr_graph *g = NULL;
+    PyObject *items = PySequence_Fast(leaves, "finish() takes the list of the flat outputs"), *graph = NULL;
+    if (!items) return NULL;
+    size_t n = (size_t)PySequence_Fast_GET_SIZE(items);
+    cr_arg *outputs = PyMem_Calloc(n + 1, sizeof *outputs);
+    cr_py_frame_init(&f);
+    int kind = outputs ? 0 : (PyErr_NoMemory(), -1);
+    for (size_t i = 0; i < n && !kind; i++) {
+        PyObject *o = PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i);
+        kind = cr_py_convert(&f, o, &outputs[i]);
+        if (kind > 0) PyErr_Format(PyExc_TypeError, "output %zu is a %s", i, Py_TYPE(o)->tp_name);
+    }
+    if (!kind) {
+        cr_status status = cr_graph_set_origin(cr_trace_graph(t->trace), NULL);
+        if (!status) status = cr_trace_finish(t->trace, outputs, n, &g);
+        graph = status ? cr_py_raise(status) : cr_py_graph_new(g);
+    }
+    cr_py_frame_dispose(&f);
+    PyMem_Free(outputs);
+    Py_DECREF(items);
+    return graph;
+}
+
+static PyObject *get_lifted(PyObject *self, void *unused) {
+    (void)unused;
+    return Py_NewRef(((py_tracer *)self)->lifted);
+}
+
+static PyMethodDef tracer_methods[] = {
+    { "fake", tracer_fake, METH_O, "fake(tensor): a fake with the same sizes, of the same class." },
+    { "input", tracer_input, METH_VARARGS, "input(name, value, user): the next placeholder; a fake tensor, a symbolic number, or a settled value." },
+    { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
+    { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
+    { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
+    { "finish", tracer_finish, METH_O, "finish(outputs): the graph with these flat outputs." },
+    { NULL, NULL, 0, NULL },
+};
+static PyGetSetDef tracer_attributes[] = {
+    { "lifted", get_lifted, NULL, "[(name, tensor)]: real tensors that the program met, in order.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+static PyTypeObject tracer_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Tracer",
+    .tp_basicsize = sizeof(py_tracer),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "_Tracer(mode, modules, attributes): records a module's forward for export.",
+    .tp_new = tracer_new,
+    .tp_dealloc = tracer_dealloc,
+    .tp_methods = tracer_methods,
+    .tp_getset = tracer_attributes,
+};
+
+/* ---- building ---- */
+
+typedef struct builder {
+    cr_program_parts parts;
+    cr_arena arena;
+    cr_py_frame frame;
+    PyObject *owned;     /* list: what borrowed texts belong to */
+    CR_VEC(cr_tree *) trees;
+} builder;
+
+static int item_count(PyObject *list, size_t *n) {
+    if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "_build_program(): expected a list, not %s", Py_TYPE(list)->tp_name), -1;
+    *n = (size_t)PyList_GET_SIZE(list);
+    return 0;
+}
+
+static void *allocate(builder *b, size_t n, size_t size) {
+    void *p = cr_arena_calloc(&b->arena, n + 1, size);
+    if (!p) PyErr_NoMemory();
+    return p;
+}
+
+static int read_inputs(builder *b, PyObject *list) {
+    if (item_count(list, &b->parts.ninputs)) return -1;
+    cr_input_spec *specs = allocate(b, b->parts.ninputs, sizeof *specs);
+    for (size_t i = 0; specs && i < b->parts.ninputs; i++) {
+        const char *kind;
+        PyObject *constant;
+        int persistent, is_constant;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzppO", &kind, &specs[i].name, &specs[i].target, &persistent, &is_constant, &constant)) return -1;
+        int k = cr_py_input_kind(kind);
+        if (k < 0) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of input", kind), -1;
+        specs[i].kind = (uint8_t)k;
+        specs[i].persistent = persistent;
+        specs[i].is_constant = is_constant;
+        specs[i].constant = cr_arg_none();
+        if (is_constant && cr_py_leaf(&b->frame, constant, &specs[i].constant, b->owned)) return -1;
+    }
+    b->parts.inputs = specs;
+    return specs ? 0 : -1;
+}
+
+static int read_outputs(builder *b, PyObject *list) {
+    if (item_count(list, &b->parts.noutputs)) return -1;
+    cr_output_spec *specs = allocate(b, b->parts.noutputs, sizeof *specs);
+    for (size_t i = 0; specs && i < b->parts.noutputs; i++) {
+        const char *kind;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sz", &kind, &specs[i].target)) return -1;
+        int k = cr_py_output_kind(kind);
+        if (k < 0) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of output", kind), -1;
+        specs[i].kind = (uint8_t)k;
+    }
+    b->parts.outputs = specs;
+    return specs ? 0 : -1;
+}
+
+static int read_tensors(builder *b, PyObject *list, const cr_named_tensor **out, size_t *n) {
+    if (item_count(list, n)) return -1;
+    cr_named_tensor *tensors = allocate(b, *n, sizeof *tensors);
+    for (size_t i = 0; tensors && i < *n; i++) {
+        PyObject *tensor;
+        int is_parameter, persistent;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOpp", &tensors[i].name, &tensor, &is_parameter, &persistent)) return -1;
+        if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "'%s' is a %s, not a Tensor", tensors[i].name, Py_TYPE(tensor)->tp_name), -1;
+        tensors[i].tensor = cr_py_tensor_of(tensor);
+        tensors[i].is_parameter = is_parameter;
+        tensors[i].persistent = persistent;
+    }
+    *out = tensors;
+    return tensors ? 0 : -1;
+}
+
+static int64_t read_bound(PyObject *o, bool upper) {
+    int overflow = 0;
+    long long value = PyLong_Check(o) ? PyLong_AsLongLongAndOverflow(o, &overflow) : 0;
+    if (!PyLong_Check(o) || overflow) return upper ? INT64_MAX : INT64_MIN;
+    return value;
+}
+
+static int read_ranges(builder *b, PyObject *list) {
+    if (item_count(list, &b->parts.nranges)) return -1;
+    cr_symbol_range *ranges = allocate(b, b->parts.nranges, sizeof *ranges);
+    for (size_t i = 0; ranges && i < b->parts.nranges; i++) {
+        PyObject *low, *high;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOO", &ranges[i].symbol, &low, &high)) return -1;
+        ranges[i].range = (cr_range){ read_bound(low, false), read_bound(high, true) };
+    }
+    b->parts.ranges = ranges;
+    return ranges ? 0 : -1;
+}
+
+static int read_texts(builder *b, PyObject *list, const char *const **out, size_t *n) {
+    if (item_count(list, n)) return -1;
+    const char **texts = allocate(b, *n, sizeof *texts);
+    for (size_t i = 0; texts && i < *n; i++)
+        if (!(texts[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, (Py_ssize_t)i)))) return -1;
+    *out = texts;
+    return texts ? 0 : -1;
+}
+
+static int read_tree(builder *b, const char *text, cr_tree **out) {
+    if (!text) return 0;
+    cr_status status = cr_vec_reserve(&b->trees, b->trees.n + 1);
+    if (!status) status = cr_tree_parse(text, strlen(text), out);
+    if (status) return cr_py_fail(status);
+    b->trees.at[b->trees.n++] = *out;
+    return 0;
+}
+
+static int read_calls(builder *b, PyObject *list) {
+    if (item_count(list, &b->parts.ncalls)) return -1;
+    cr_module_call *calls = allocate(b, b->parts.ncalls, sizeof *calls);
+    for (size_t i = 0; calls && i < b->parts.ncalls; i++) {
+        const char *in, *out;
+        PyObject *names;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO", &calls[i].fqn, &in, &out, &names)) return -1;
+        if (read_tree(b, in, &calls[i].in_spec) || read_tree(b, out, &calls[i].out_spec)) return -1;
+        if (names != Py_None && read_texts(b, names, &calls[i].forward_arg_names, &calls[i].nnames)) return -1;
+    }
+    b->parts.calls = calls;
+    return calls ? 0 : -1;
+}
+
+static int read_example(builder *b, PyObject *list) {
+    if (item_count(list, &b->parts.nexample)) return -1;
+    cr_arg *example = allocate(b, b->parts.nexample, sizeof *example);
+    for (size_t i = 0; example && i < b->parts.nexample; i++)
+        if (cr_py_leaf(&b->frame, PyList_GET_ITEM(list, (Py_ssize_t)i), &example[i], b->owned)) return -1;
+    b->parts.example = example;
+    return example ? 0 : -1;
+}
+
+static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "graph", "inputs", "outputs", "state", "constants", "ranges", "guards", "calls", "example", "dialect", "keep_names", NULL };
+    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *o = NULL;
+    const char *dialect = NULL;
+    int keep = 0;
+    cr_program *p = NULL;
+    cr_arg g;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|zp:_build_program", names, &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &dialect, &keep)) return NULL;
+    if (!cr_py_graph_read(graph, &g)) return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
+    builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 }, .owned = PyList_New(0) };
+    cr_arena_init(&b.arena);
+    cr_py_frame_init(&b.frame);
+    if (b.owned && !read_inputs(&b, inputs) && !read_outputs(&b, outputs) && !read_tensors(&b, state, &b.parts.state, &b.parts.nstate) &&
+        !read_tensors(&b, constants, &b.parts.constants, &b.parts.nconstants) && !read_ranges(&b, ranges) && !read_texts(&b, guards, &b.parts.guards, &b.parts.nguards) &&
+        !read_calls(&b, calls) && !read_example(&b, example)) {
+        cr_status status = cr_program_build(&b.parts, &p);
+        o = status ? cr_py_raise(status) : cr_py_program_new(p);
+    }
+    for (size_t i = 0; i < b.trees.n; i++) cr_tree_release(b.trees.at[i]);
+    cr_vec_dispose(&b.trees);
+    cr_py_frame_dispose(&b.frame);
+    cr_arena_dispose(&b.arena);
+    Py_XDECREF(b.owned);
+    return o;
+}
+
+static PyMethodDef functions[] = {
+    { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS, "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, dialect=None, keep_names=False)" },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_export_init(PyObject *module) {
+    if (PyType_Ready(&tracer_type) || PyModule_AddObjectRef(module, "_Tracer", (PyObject *)&tracer_type)) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

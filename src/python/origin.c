@@ -1,0 +1,188 @@
+/* origin.c: stack trace, module stack and source function of a call, read off the Python frames.
+ *
+ * As PyTorch has it, a stack trace is made of the frames of functions named `forward`, outermost first. What a frame's two
+ * lines say depends on code object and instruction alone and is kept, so that a model's thousandth call costs a walk over
+ * the frames and no source file. The source function is the outermost function of this package's functional modules that
+ * the call came through, else the function or method of the op itself; with a number that counts its calls. */
+#include "python/origin.h"
+
+void cr_py_origins_init(cr_py_origins *o) {
+    *o = (cr_py_origins){ 0 };
+    cr_arena_init(&o->arena);
+    cr_map_init(&o->lines);
+    cr_map_init(&o->counts);
+    cr_map_init(&o->calls);
+    cr_str_init(&o->text);
+    cr_str_init(&o->source);
+}
+
+void cr_py_origins_dispose(cr_py_origins *o) {
+    Py_CLEAR(o->codes);
+    Py_CLEAR(o->modules);
+    cr_vec_dispose(&o->stack);
+    cr_map_dispose(&o->lines);
+    cr_map_dispose(&o->counts);
+    cr_map_dispose(&o->calls);
+    cr_str_dispose(&o->text);
+    cr_str_dispose(&o->source);
+    cr_arena_dispose(&o->arena);
+}
+
+static void reset(cr_str *s) {
+    s->n = 0;
+    if (s->at) s->at[0] = 0;
+}
+
+/* ---- the module stack ---- */
+
+/* "L__self__sub@1,sub,models.Block" below what encloses it. A module that the tree does not have is left out. */
+int cr_py_origins_enter(cr_py_origins *o, PyObject *module) {
+    const char *outer = o->stack.n ? o->stack.at[o->stack.n - 1] : NULL, *text = outer ? outer : "", *path, *type;
+    PyObject *key = PyLong_FromVoidPtr(module), *found = key && o->modules ? PyDict_GetItemWithError(o->modules, key) : NULL;
+    Py_XDECREF(key);
+    if (PyErr_Occurred()) return -1;
+    if (found) {
+        uint64_t calls = 0;
+        if (!PyArg_ParseTuple(found, "ss", &path, &type)) return -1;
+        cr_map_find_str(&o->calls, path, &calls);
+        char number[24] = "";
+        if (calls && *path) PyOS_snprintf(number, sizeof number, "@%llu", (unsigned long long)calls);
+        text = cr_arena_printf(&o->arena, "%s%sL__self__%s%s,%s,%s", outer ? outer : "", outer && *outer ? ";" : "", path, number, path, type);
+        if (!text || cr_map_put_str(&o->calls, path, calls + 1)) return PyErr_NoMemory(), -1;
+    }
+    if (cr_vec_push(&o->stack, text)) return PyErr_NoMemory(), -1;
+    return 0;
+}
+
+void cr_py_origins_leave(cr_py_origins *o) {
+    if (o->stack.n) o->stack.n--;
+}
+
+/* ---- lines ---- */
+
+typedef struct place { const PyCodeObject *code; int at; } place;
+
+static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame) {
+    static PyObject *getline;
+    if (!getline) {
+        PyObject *linecache = PyImport_ImportModule("linecache");
+        getline = linecache ? PyObject_GetAttrString(linecache, "getline") : NULL;
+        Py_XDECREF(linecache);
+        if (!getline) return NULL;
+    }
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    PyObject *text = PyObject_CallFunction(getline, "OiO", filename, line, globals), *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
+    Py_XDECREF(globals);
+    Py_XDECREF(text);
+    return stripped;
+}
+
+static cr_status make_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject *code, const char **out) {
+    int line = PyFrame_GetLineNumber(frame);
+    PyObject *source = source_line(code->co_filename, line, frame);
+    const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_name), *text = source ? PyUnicode_AsUTF8(source) : NULL;
+    if (!file || !name) PyErr_Clear();
+    if (!text) PyErr_Clear(), text = "";
+    *out = cr_arena_printf(&o->arena, *text ? "File \"%s\", line %d, in %s\n    %s" : "File \"%s\", line %d, in %s%s", file ? file : "?", line, name ? name : "?", text);
+    Py_XDECREF(source);
+    return *out ? CR_OK : CR_ENOMEM;
+}
+
+static cr_status find_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject *code, const char **out) {
+    place key;
+    uint64_t found;
+    memset(&key, 0, sizeof key);
+    key.code = code;
+    key.at = PyFrame_GetLasti(frame);
+    if (cr_map_find(&o->lines, &key, sizeof key, &found)) return *out = (const char *)(uintptr_t)found, CR_OK;
+    CR_TRY(make_line(o, frame, code, out));
+    if (!o->codes && !(o->codes = PyList_New(0))) return PyErr_Clear(), CR_ENOMEM;
+    if (PyList_Append(o->codes, (PyObject *)code)) return PyErr_Clear(), CR_ENOMEM;
+    return cr_map_put(&o->lines, &key, sizeof key, (uint64_t)(uintptr_t)*out);
+}
+
+/* ---- the source function ---- */
+
+/* Is the code one of the functions that PyTorch's users call, rather than the user's own? */
+static bool is_functional(const PyCodeObject *code) {
+    Py_ssize_t n;
+    const char *file = PyUnicode_AsUTF8AndSize(code->co_filename, &n);
+    static const char end[] = "functional.py";
+    if (!file) return PyErr_Clear(), false;
+    return n > (Py_ssize_t)sizeof end && !strcmp(file + n - (sizeof end - 1), end) && strstr(file, "cresset");
+}
+
+static cr_status count_call(cr_py_origins *o, const char *kind, const char *name, bool again, const char **out) {
+    uint64_t n = 0;
+    cr_map_find_str(&o->counts, name, &n);
+    if (!again || !n) CR_TRY(cr_map_put_str(&o->counts, name, ++n));
+    reset(&o->source);
+    cr_str_addf(&o->source, "%s_%llu;%s.%s", name, (unsigned long long)n, kind, name);
+    *out = cr_str_get(&o->source);
+    return cr_str_status(&o->source);
+}
+
+typedef struct walk { const char *lines[64]; int nlines; PyCodeObject *functional; const void *frame; int at, outer; } walk;
+
+static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op, const char **out) {
+    if (w->functional) {
+        const char *name = PyUnicode_AsUTF8(w->functional->co_name);
+        /* one call of a function may call several ops: it is the same call while its frame goes forward */
+        bool again = w->frame == o->last_frame && w->outer == o->last_outer && w->at > o->last_at;
+        o->last_frame = w->frame, o->last_at = w->at, o->last_outer = w->outer;
+        if (!name) return PyErr_Clear(), CR_OK;
+        return count_call(o, "function", name, again, out);
+    }
+    o->last_frame = NULL;
+    const cr_py_op *calling = cr_py_calling;
+    bool method = !calling || calling->form == CR_PY_METHOD, function = calling && calling->form == CR_PY_FUNCTION;
+    return count_call(o, method ? "method_descriptor" : function ? "builtin_function_or_method" : "OpOverload", op->schema.name, false, out);
+}
+
+/* ---- one call ---- */
+
+/* From the innermost frame outwards. */
+static cr_status walk_frames(cr_py_origins *o, walk *w) {
+    static PyObject *forward;
+    if (!forward && !(forward = PyUnicode_InternFromString("forward"))) return PyErr_Clear(), CR_ENOMEM;
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    cr_status status = CR_OK;
+    bool inside = true; /* of functional modules */
+    while (frame && !status) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        if (inside && is_functional(code)) {
+            w->functional = code;
+            w->frame = frame;
+            w->at = PyFrame_GetLasti(frame);
+        } else if (inside) {
+            inside = false;
+            w->outer = PyFrame_GetLasti(frame);
+        }
+        if (code->co_name == forward && w->nlines < (int)CR_COUNT(w->lines)) status = find_line(o, frame, code, &w->lines[w->nlines++]);
+        Py_DECREF(code); /* the frame holds it */
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return status;
+}
+
+cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    walk w = { 0 };
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    cr_status status = walk_frames(o, &w);
+    if (!status) status = find_function(o, &w, op, &out->source_fn);
+    reset(&o->text);
+    for (int i = w.nlines; i-- > 0;) {
+        if (i + 1 < w.nlines) cr_str_add(&o->text, "\n  ");
+        cr_str_add(&o->text, w.lines[i]);
+    }
+    if (w.nlines) out->stack_trace = cr_str_get(&o->text);
+    if (o->stack.n && *o->stack.at[o->stack.n - 1]) out->module_stack = o->stack.at[o->stack.n - 1];
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(gil);
+    return status ? status : cr_str_status(&o->text);
+}

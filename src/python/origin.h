@@ -1,0 +1,29 @@
+/* origin.h: where in the user's Python code a recorded call comes from. */
+#ifndef CR_PY_ORIGIN_H
+#define CR_PY_ORIGIN_H
+
+#include "graph/graph.h"
+#include "python/py.h"
+
+/* The texts live as long as the finder. */
+typedef struct cr_py_origins {
+    cr_arena arena;
+    cr_map lines;         /* (code, instruction) -> text of the frame's two lines */
+    cr_map counts;        /* name of a function -> how often it was called */
+    PyObject *codes;      /* list: keeps the code objects of `lines` alive */
+    PyObject *modules;    /* {id(module): (path, type)} */
+    CR_VEC(const char *) stack; /* module stack texts, innermost last */
+    cr_map calls;         /* path -> how often the module was called */
+    cr_str text, source;
+    const void *last_frame;
+    int last_at, last_outer;
+    int depth;            /* frames below the program's own */
+} cr_py_origins;
+void cr_py_origins_init(cr_py_origins *o);
+void cr_py_origins_dispose(cr_py_origins *o);
+/* A module's call begins or ends. 0, or -1 with an exception. */
+int cr_py_origins_enter(cr_py_origins *o, PyObject *module);
+void cr_py_origins_leave(cr_py_origins *o);
+cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out);
+
+#endif
