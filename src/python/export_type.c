@@ -42,7 +42,6 @@ static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *
     cr_tensor_retain(tensor);
     PyObject *item = text ? Py_BuildValue("(ON)", name, cr_py_wrap(tensor)) : (cr_tensor_release(tensor), NULL);
     cr_status status = item && !PyList_Append(t->lifted, item) ? CR_OK : CR_FAIL(CR_ENOMEM, "out of memory");
-    if (!status) status = cr_graph_set_origin(g, NULL);
     if (!status) status = cr_graph_placeholder(g, text, &tensor->meta, value);
     if (!status && t->first_user != CR_NO_NODE) cr_graph_move(g, cr_graph_value(g, *value)->node, t->first_user);
     Py_XDECREF(item);
@@ -386,7 +385,8 @@ static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwarg
     cr_program *p = NULL;
     cr_arg g;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|zp:_build_program", names, &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &dialect, &keep)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|zp:_build_program", names,
+                                     &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &dialect, &keep)) return NULL;
     if (!cr_py_graph_read(graph, &g)) return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
     builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 }, .owned = PyList_New(0) };
     cr_arena_init(&b.arena);
@@ -406,7 +406,8 @@ static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwarg
 }
 
 static PyMethodDef functions[] = {
-    { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS, "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, dialect=None, keep_names=False)" },
+    { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS,
+      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, dialect=None, keep_names=False)" },
     { NULL, NULL, 0, NULL },
 };
 

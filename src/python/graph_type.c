@@ -291,7 +291,8 @@ static PyObject *node_data(view *v, const cr_node *node) {
     PyObject *target = node->op ? PyUnicode_FromFormat("%s.%s%s%s", node->op->schema.ns, node->op->schema.name, *node->op->schema.overload ? "." : "", node->op->schema.overload)
                                 : node->target ? PyUnicode_FromString(node->target) : Py_NewRef(Py_None);
     PyObject *args = node->kind == CR_NODE_CALL ? given_data(v, node) : args_data(v, node->args, node->nargs);
-    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:[zzz]}", "kind", kinds[node->kind], "target", target, "args", args, "results", node_results(v, node), "origin", node->origin.stack_trace,
+    return Py_BuildValue("{s:s,s:N,s:z,s:N,s:N,s:[zzz]}", "kind", kinds[node->kind], "target", target, "name", node->kind == CR_NODE_CALL ? node->target : NULL,
+                         "args", args, "results", node_results(v, node), "origin", node->origin.stack_trace,
                          node->origin.module_stack, node->origin.source_fn);
 }
 

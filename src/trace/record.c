@@ -17,6 +17,7 @@ struct cr_trace {
     cr_ambient outer;     /* what begin replaced */
     bool exports;         /* cr_trace_export */
     cr_trace_hooks hooks;
+    cr_origin origin;     /* of the call being recorded */
     CR_VEC(cr_value) values; /* of the call being recorded; kept for its memory */
 };
 
@@ -78,9 +79,10 @@ cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_
 static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     char name[40];
     if (t->hooks.lift && !cr_tensor_is_fake(tensor)) {
+        CR_TRY(cr_graph_set_origin(t->graph, NULL)); /* inputs come from nowhere */
         CR_TRY(t->hooks.lift(t->hooks.user, t, tensor, value));
         set_value(t, tensor, *value);
-        return CR_OK;
+        return cr_graph_set_origin(t->graph, &t->origin);
     }
     if (cr_tensor_is_fake(tensor) && tensor->meta.device.type != CR_META_DEVICE)
         return CR_FAIL(CR_EVALUE, "a fake tensor that is neither an input of the trace nor a result in it; make it an input");
@@ -209,10 +211,10 @@ static void complete_factory(const cr_schema *s, cr_arg *args) {
 }
 
 static cr_status find_origin(cr_trace *t, const cr_op *op) {
-    cr_origin origin = { 0 };
+    t->origin = (cr_origin){ 0 };
     if (!t->hooks.origin) return CR_OK;
-    CR_TRY(t->hooks.origin(t->hooks.user, op, &origin));
-    return cr_graph_set_origin(t->graph, &origin);
+    CR_TRY(t->hooks.origin(t->hooks.user, op, &t->origin));
+    return cr_graph_set_origin(t->graph, &t->origin);
 }
 
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {

@@ -12,12 +12,13 @@ from typing import IO, Any
 
 from cresset import _C
 from cresset._decomp import default_decompositions
+from cresset.export._trace import export
 from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 
 __all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedModule", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature",
-           "ShapesCollection", "ValueRanges", "default_decompositions", "dims", "load", "save"]
+           "ShapesCollection", "ValueRanges", "default_decompositions", "dims", "export", "load", "save"]
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None,

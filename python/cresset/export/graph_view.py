@@ -129,7 +129,7 @@ class Graph:
             self._values[name] = self._add("call_function", name, target, args, kwargs, {"val": self.raw._value(name), **meta})
         else:
             values = tuple(self.raw._value(result["name"]) for result in results)
-            call = self._add("call_function", self._name(node["target"].split(".")[1]), target, args, kwargs, {"val": values if results else None, **meta})
+            call = self._add("call_function", node["name"] or self._name(node["target"].split(".")[1]), target, args, kwargs, {"val": values if results else None, **meta})
             for i, (result, value) in enumerate(zip(results, values)):
                 self._values[result["name"]] = self._add("call_function", result["name"], operator.getitem, (call, i), meta={"val": value, **meta})
         self._settle(node, {name: value for name, _, value in given})

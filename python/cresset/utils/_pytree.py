@@ -182,6 +182,11 @@ def _enum_hook(value: dict[str, Any]) -> Any:
 def _dump(spec: TreeSpec) -> dict[str, Any]:
     if spec.is_leaf():
         return {"type": None, "context": None, "children_spec": []}
+    return {**_dump_node(spec), "children_spec": [_dump(child) for child in spec.children()]}
+
+
+def _dump_node(spec: TreeSpec) -> dict[str, Any]:
+    """Type and context of a node that is no leaf."""
     kind, context, name = spec.type, spec.context, None
     if spec._is_plain:
         name, context = kind.__cresset_made__, context.dumped()
@@ -202,7 +207,7 @@ def _dump(spec: TreeSpec) -> dict[str, Any]:
         if name is None:
             raise NotImplementedError(f"{kind} has no name to be written under: give register_pytree_node a serialized_type_name")
         context = definition.to_dumpable_context(context) if definition.to_dumpable_context else _context_text(kind, context)
-    return {"type": name, "context": context, "children_spec": [_dump(child) for child in spec.children()]}
+    return {"type": name, "context": context}
 
 
 def _context_text(kind: Any, context: Context) -> str:

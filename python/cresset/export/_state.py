@@ -1,0 +1,123 @@
+"""A module's state while it is traced: parameters and buffers become fakes, and whatever forward changes is put back.
+
+    with Swapped(module, fakes) as swapped:
+        ... forward runs ...
+        swapped.assigned_tensors()      # ["self.cache['k'][0]"]
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import cresset
+
+_SIMPLE = frozenset({int, float, bool, str, bytes, complex, type(None), type})
+
+
+def attribute_tensors(modules: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Tensors that are plain attributes, by path. The same tensor may have several."""
+    found = {}
+    for path, module in modules:
+        for name, value in module.__dict__.items():
+            if isinstance(value, cresset.Tensor):
+                found[f"{path}.{name}" if path else name] = value
+    return found
+
+
+class Swapped:
+    """Everything that forward could change is remembered on entry and restored on exit, also after an error."""
+
+    def __init__(self, modules: list[tuple[str, Any]], fakes: dict[int, Any]):
+        self._modules, self._fakes = modules, fakes
+        self._attributes: list[dict[str, Any]] = []
+        self._tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._containers: list[tuple[Any, Any]] = []
+        self._structures: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Swapped:
+        for _, module in self._modules:
+            attributes = dict(module.__dict__)
+            self._attributes.append(attributes)
+            tables = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")]
+            structures = {}
+            for name, value in attributes.items():
+                if type(value) in _SIMPLE or (hasattr(value, "__len__") and type(value) in (dict, list) and not value):
+                    if type(value) in (dict, list):
+                        self._containers.append((value, type(value)()))
+                    continue
+                if any(value is table for table in tables):
+                    self._tables.append((value, value.copy()))
+                elif type(value) in (dict, list, tuple):
+                    structures[name] = self._remember(value)
+            self._structures.append(structures)
+            for table in tables[:2]:
+                for name, value in (table or {}).items():
+                    if value is not None:
+                        table[name] = self._fakes.get(id(value), value)
+        return self
+
+    def _remember(self, value: Any) -> Any:
+        """A copy of the containers around the leaves; dicts and lists will be filled from it again."""
+        if isinstance(value, dict):
+            copy: Any = dict(value)
+            self._containers.append((value, copy))
+            return {key: self._remember(item) if type(item) in (dict, list, tuple) else item for key, item in value.items()}
+        if isinstance(value, list):
+            self._containers.append((value, list(value)))
+        return [self._remember(item) if type(item) in (dict, list, tuple) else item for item in value]
+
+    def __exit__(self, *error: Any) -> None:
+        for value, copy in self._containers:
+            if isinstance(value, list):
+                value[:] = copy
+            elif value != copy or any(value[key] is not item for key, item in copy.items()):
+                value.clear()
+                value.update(copy)
+        for (_, module), attributes in zip(self._modules, self._attributes):
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+        for table, copy in self._tables:
+            table.clear()
+            table.update(copy)
+
+    # ---- what forward did ----
+
+    def assigned_buffers(self) -> list[tuple[Any, Any]]:
+        """(fake of the buffer, what was assigned to it)."""
+        found = []
+        originals = {id(table): copy for table, copy in self._tables}
+        for _, module in self._modules:
+            buffers = module.__dict__.get("_buffers") or {}
+            for name, original in originals.get(id(buffers), {}).items():
+                now = buffers.get(name)
+                if original is not None and now is not None and now is not self._fakes.get(id(original), original):
+                    found.append((self._fakes.get(id(original), original), now))
+        return found
+
+    def assigned_tensors(self) -> list[str]:
+        """Paths of attributes that hold another tensor than before and are no buffers."""
+        found: list[str] = []
+        for (path, module), attributes, structures in zip(self._modules, self._attributes, self._structures):
+            root = f"self.{path}" if path else "self"
+            tables = {"_parameters", "_buffers", "_modules"}
+            for name, value in module.__dict__.items():
+                if name in tables or type(value) in _SIMPLE:
+                    continue
+                if isinstance(value, cresset.Tensor):
+                    if attributes.get(name) is not value:
+                        found.append(f"{root}.{name}")
+                elif type(value) in (dict, list, tuple):
+                    before = structures.get(name) if attributes.get(name) is value or name in structures else None
+                    _compare(f"{root}.{name}", value, before, found)
+        return found
+
+
+def _compare(path: str, value: Any, before: Any, found: list[str]) -> None:
+    if isinstance(value, cresset.Tensor):
+        if value is not before:
+            found.append(path)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _compare(f"{path}[{key!r}]", item, before.get(key) if isinstance(before, dict) else None, found)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _compare(f"{path}[{i}]", item, before[i] if isinstance(before, list) and i < len(before) else None, found)
