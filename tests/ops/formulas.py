@@ -14,6 +14,7 @@ Everything else raises harness.Different. There is no list of names: each outcom
 must equal its kernel on every sample.
 """
 import collections
+import contextlib
 import re
 
 import cresset
@@ -36,12 +37,12 @@ def overlaps(t):
     return any(n > 1 and not s for n, s in zip(t.shape, t.stride()))
 
 
-def leaves(c, dense=False):
-    """The call with floating tensors made leaves that require gradients, and the leaves. They keep their strides, or are `dense`."""
+def leaves(c, laid=None):
+    """The call with floating tensors made leaves that require gradients, and the leaves. They keep their strides, or are `laid` out."""
     found = []
 
     def leaf(t):
-        t = t.detach().clone() if dense else harness.twin(t.detach())
+        t = (laid or harness.twin)(t.detach())
         if differentiable(t):
             found.append(t.requires_grad_())
         return t
@@ -50,9 +51,9 @@ def leaves(c, dense=False):
     return args, kwargs, found
 
 
-def movable(c, dense=False):
+def movable(c, laid=None):
     """Leaves whose elements move each alone: dense, if two share memory."""
-    return leaves(c, dense or any(overlaps(t) for t in samples.flat(c) if differentiable(t)))
+    return leaves(c, laid or (torch.clone if any(overlaps(t) for t in samples.flat(c) if differentiable(t)) else None))
 
 
 def by_return(results, f):
@@ -72,12 +73,12 @@ class Case:
     """One call with PyTorch's results, and a random cotangent for every result that a gradient can come from. `refused` when
     PyTorch refuses the call or nothing has a gradient."""
 
-    def __init__(self, name, op, c, seed=0, dense=False):
-        self.name, self.op, self.call, self.dense, self.where = name, op, c, dense, f"{name}({harness.describe(c)})"
+    def __init__(self, name, op, c, seed=0, laid=None):
+        self.name, self.op, self.call, self.laid, self.where = name, op, c, laid, f"{name}({harness.describe(c)})"
         self.flows = []  # (place among the results, result, cotangent)
         self.constants = set()  # parameters that PyTorch refuses when they require gradients
         while True:
-            self.args, self.kwargs, self.inputs = leaves(c, dense)
+            self.args, self.kwargs, self.inputs = leaves(c, laid)
             for t, p in zip(self.inputs, self.parameters()):
                 t.requires_grad_(p not in self.constants)
             torch.manual_seed(1234)
@@ -138,17 +139,17 @@ def compare(case, flows, wanted, always):
     """The gradients of the `wanted` parameters for the cotangents of these flows. Finite differences are asked `always`, or only
     when PyTorch's gradients and ours differ. PyTorch's gradient depends on strides in places (its vector code and its scalar code
     differ at a NaN or -0; some kernels forget the strides of integer arguments): ours may be the one that it gives for the same
-    values in dense tensors."""
+    values in dense tensors, or with a stride."""
     try:
         return compare_once(case, flows, wanted, always)
-    except harness.Different:
-        if all(t.is_contiguous() for t in samples.flat(case.call)):
-            raise
-        dense = Case(case.name, case.op, case.call, dense=True)
-        same = [f for f in dense.flows if f[0] in [i for i, _, _ in flows]]
-        if len(same) != len(flows):
-            raise
-        return compare_once(dense, same, wanted, always)
+    except harness.Different as different:
+        for laid in (torch.clone, harness.spread):
+            other = Case(case.name, case.op, case.call, laid=laid)
+            same = [f for f in other.flows if f[0] in [i for i, _, _ in flows]]
+            if len(same) == len(flows):
+                with contextlib.suppress(harness.Different):
+                    return compare_once(other, same, wanted, always)
+        raise different from None
 
 
 def compare_once(case, flows, wanted, always):
@@ -242,7 +243,7 @@ def differences(case, flows, moved, step=1e-6):
     exact = (torch.float64, torch.complex128)
     if any(t.dtype not in exact for t in [case.inputs[i] for i in moved] + [t for _, t, _ in flows]) or not all(case.inputs[i].numel() for i in moved):
         return None, directions
-    args, kwargs, inputs = movable(case.call, case.dense)
+    args, kwargs, inputs = movable(case.call, case.laid)
     start = [t.detach().clone() for t in inputs]
 
     def value(move):
