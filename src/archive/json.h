@@ -59,5 +59,6 @@ void cr_json_float(cr_json_writer *w, double f); /* NaN and infinities as bare w
 void cr_json_bool(cr_json_writer *w, bool b);
 void cr_json_null(cr_json_writer *w);
 void cr_json_value(cr_json_writer *w, const cr_json *value); /* a whole tree */
+void cr_json_members(cr_json_writer *w, const char *object); /* the members of an object, given as text "{...}", as they are */
 
 #endif

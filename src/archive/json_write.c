@@ -99,6 +99,13 @@ void cr_json_null(cr_json_writer *w) {
     cr_str_add(w->out, "null");
 }
 
+void cr_json_members(cr_json_writer *w, const char *object) {
+    size_t n = strlen(object);
+    if (n <= 2) return;
+    separate(w);
+    cr_str_addn(w->out, object + 1, n - 2);
+}
+
 /* Recursion as deep as the parser accepts. */
 void cr_json_value(cr_json_writer *w, const cr_json *value) {
     switch ((cr_json_kind)value->kind) {

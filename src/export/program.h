@@ -120,6 +120,24 @@ enum { CR_BUILD_KEEP_NAMES = 1 /* values keep the names they have in the graph; 
 /* CR_EVALUE, CR_EFORMAT: the parts do not fit each other. On failure the graph's names may have changed. */
 CR_NODISCARD cr_status cr_program_build(const cr_program_parts *parts, cr_program **out);
 
+/* ---- saving ---- */
+typedef struct cr_save_options {
+    const char *name;                                           /* of the program in the archive; NULL: "model", the one that PyTorch loads */
+    const struct cr_extra_file { const char *name; const void *data; size_t size; } *extra; size_t nextra; /* members extra/NAME */
+    const struct cr_opset { const char *domain; int64_t version; } *opset; size_t nopset;   /* "aten" is the program's own where it is not given */
+    cr_status (*step)(void *user);                              /* called while data are written; anything but CR_OK gives up with it; may be NULL */
+    void *user;
+} cr_save_options;
+/* Writes a .pt2 as PyTorch 2.13 lays it out (schema 8.20): tied storages once, data aligned to 64 bytes. Atomic: `path` has
+ * the old file or the whole new one. Weights are streamed; those that still are the unchanged members of the archive they were
+ * loaded from go from file to file. `options` may be NULL. CR_EIO: full disk, no permission, a folder; CR_EUNSUPPORTED: an op
+ * that exists here alone, a conjugated view; CR_EVALUE: a name of an extra file that archives cannot have, weights without data. */
+CR_NODISCARD cr_status cr_program_save(const cr_program *p, const char *path, const cr_save_options *options);
+/* The same to whatever takes the bytes in order. Nothing is undone on failure. */
+CR_NODISCARD cr_status cr_program_save_to(const cr_program *p, cr_sink sink, const cr_save_options *options);
+/* The text of models/NAME.json. */
+CR_NODISCARD cr_status cr_program_print_json(const cr_program *p, const cr_save_options *options, cr_str *out);
+
 /* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
 CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */

@@ -186,6 +186,7 @@ struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_export_init(PyObject *module);  /* export_type.c */
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
+int cr_py_program_save_init(PyObject *module); /* program_save.c: writing them */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */

@@ -1,8 +1,9 @@
-"""Exported programs: `.pt2` archives that PyTorch wrote, read, shown and run here.
+"""Exported programs: `.pt2` archives that PyTorch reads and writes, read, shown, run and written here.
 
     ep = cresset.export.load("model.pt2")
     print(ep)
     y = ep.module()(x)
+    cresset.export.save(ep, "copy.pt2")
 """
 from __future__ import annotations
 
@@ -45,11 +46,39 @@ def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] |
     return ExportedProgram(program)
 
 
-def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None) -> None:
-    """Writing archives is not available yet."""
+def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None,
+         pickle_protocol: int = 2) -> None:
+    """Writes an exported program as a `.pt2` archive that PyTorch 2.13 loads: to a path, atomically, or to a binary file object.
+
+    extra_files: {name: text or bytes}, kept beside the program; `load` gives them back. opset_version: {"aten": N} and
+    versions of other op sets, to be written instead of the program's own. pickle_protocol: PyTorch's argument; example inputs
+    are pickled with protocol 2, which every reader knows, so only 2 to 5 are accepted and nothing depends on it.
+    """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"save() takes an ExportedProgram, not {type(ep).__name__}")
-    raise NotImplementedError("save(): archives can be read here, not written yet; `cresset convert` rewrites archives and weights")
+    if not isinstance(pickle_protocol, int) or not 2 <= pickle_protocol <= 5:
+        raise ValueError(f"save(): pickle_protocol is a number from 2 to 5, not {pickle_protocol!r}")
+    extra = {_extra_name(name): _extra_bytes(name, content) for name, content in (extra_files or {}).items()}
+    if isinstance(f, (str, os.PathLike)):
+        _C._save_program(ep._program, os.fspath(f), extra, dict(opset_version or {}))
+    elif callable(getattr(f, "write", None)):
+        _C._save_program(ep._program, f.write, extra, dict(opset_version or {}))
+    else:
+        raise TypeError(f"save() takes a path or a binary file object, not {type(f).__name__}")
+
+
+def _extra_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"save(): extra_files has names of files as keys, not {type(name).__name__}")
+    return name
+
+
+def _extra_bytes(name: str, content: Any) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    raise TypeError(f"save(): extra file '{name}' is a text or bytes, not {type(content).__name__}")
 
 
 def _load_stream(f: IO[bytes], name: str | None, check: bool) -> Any:
