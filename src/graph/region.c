@@ -21,11 +21,26 @@ static cr_status body_open(const cr_op *op, const cr_arg *graphs, int param, bod
 
 static void body_close(body *b) { cr_plan_release(b->plan); }
 
+static cr_env *env_of(const args *inputs, cr_env *otherwise) {
+    for (size_t i = 0; i < inputs->n; i++)
+        if (inputs->at[i].kind == CR_ARG_TENSOR && inputs->at[i].u.t->env) return inputs->at[i].u.t->env;
+    return otherwise ? otherwise : cr_ambient_get()->env;
+}
+
+static bool any_fake(const args *inputs) {
+    for (size_t i = 0; i < inputs->n; i++)
+        if (inputs->at[i].kind == CR_ARG_TENSOR && cr_tensor_is_fake(inputs->at[i].u.t)) return true;
+    return cr_ambient_get()->fake;
+}
+
 /* results: owned; a fresh list of b->n arguments, each a tensor, a number or none. */
 static cr_status body_run(const body *b, const args *inputs, cr_arg *results) {
     cr_arg *list = cr_calloc(b->n + 1, sizeof *list);
     if (!list) return CR_ENOMEM;
-    cr_status status = cr_plan_run(b->plan, inputs->at, inputs->n, list, b->n);
+    bool done = false;
+    cr_env *env = any_fake(inputs) ? env_of(inputs, NULL) : NULL;
+    cr_status status = env ? cr__body_infer(b->plan, env, inputs->at, inputs->n, list, &done) : CR_OK;
+    if (!status && !done) status = cr_plan_run(b->plan, inputs->at, inputs->n, list, b->n);
     if (status) {
         cr_free(list);
         return cr_error_context(status, "%s", b->name);
@@ -45,18 +60,6 @@ static cr_status args_add(args *to, const cr_arg *list) {
 }
 
 /* ---- tensors ---- */
-
-static cr_env *env_of(const cr_emitter *e, const args *inputs) {
-    for (size_t i = 0; i < inputs->n; i++)
-        if (inputs->at[i].kind == CR_ARG_TENSOR && inputs->at[i].u.t->env) return inputs->at[i].u.t->env;
-    return e->env ? e->env : cr_ambient_get()->env;
-}
-
-static bool any_fake(const args *inputs) {
-    for (size_t i = 0; i < inputs->n; i++)
-        if (inputs->at[i].kind == CR_ARG_TENSOR && cr_tensor_is_fake(inputs->at[i].u.t)) return true;
-    return cr_ambient_get()->fake;
-}
 
 static cr_status make_tensor(cr_env *env, const cr_meta *meta, bool fake, cr_tensor **out) {
     return fake ? cr_tensor_create_fake(env, meta, out) : cr_tensor_create(meta, out);
@@ -146,7 +149,7 @@ static cr_status truth_of(cr_env *env, const cr_arg *a, cr_tri *out) {
 
 /* ---- merging what two ways give ---- */
 
-typedef struct merge { cr_env *env; const char *first, *second; uint32_t result; } merge;
+typedef struct merge { cr_env *env; const char *first, *second; uint32_t result; bool loop; } merge; /* loop: sizes stay as they are */
 
 static void describe(const merge *m, const cr_arg *a, cr_str *out) {
     if (a->kind == CR_ARG_TENSOR) cr_meta_print(m->env, &a->u.t->meta, out);
@@ -165,14 +168,44 @@ static cr_status differ(const merge *m, const cr_arg *a, const cr_arg *b) {
     return status;
 }
 
-/* One size for both ways: the same, or a fresh unbacked one where either is symbolic. */
+/* A fresh number that is one of both ways'. */
+static cr_dim either(cr_env *env, cr_dim a, cr_dim b) {
+    cr_range x = cr_sym_range(env, cr_dim_sym(env, a)), y = cr_sym_range(env, cr_dim_sym(env, b));
+    return cr_dim_of(env, cr_sym_unbacked(env, CR_MIN(x.lo, y.lo), CR_MAX(x.hi, y.hi)));
+}
+
+/* One size for both ways: the same, or a fresh unbacked one. */
 static cr_status merge_dim(const merge *m, cr_dim a, cr_dim b, cr_dim *out, bool *alike) {
     *out = a;
     if (cr_dim_known(m->env, a, CR_EQ, b) == CR_YES) return CR_OK;
-    *alike = !(cr_dim_is_plain(a) && cr_dim_is_plain(b));
+    *alike = !m->loop;
     if (!*alike) return CR_OK;
-    *out = cr_dim_of(m->env, cr_sym_unbacked(m->env, 0, INT64_MAX));
+    *out = either(m->env, a, b);
     return *out == CR_DIM_OVERFLOW ? cr__env_status(m->env) : CR_OK;
+}
+
+/* Are the dimensions of both laid out in one order? What is not known counts as alike. */
+static bool same_order(const merge *m, const cr_meta *x, const cr_meta *y) {
+    for (int d = 0; d < x->rank; d++)
+        for (int e = 0; e < d; e++) {
+            if (cr_dim_known(m->env, x->size[d], CR_EQ, 1) == CR_YES || cr_dim_known(m->env, x->size[e], CR_EQ, 1) == CR_YES) continue;
+            if (cr_dim_known(m->env, y->size[d], CR_EQ, 1) == CR_YES || cr_dim_known(m->env, y->size[e], CR_EQ, 1) == CR_YES) continue;
+            bool before = cr_dim_known(m->env, x->stride[e], CR_GT, x->stride[d]) == CR_YES && cr_dim_known(m->env, y->stride[e], CR_LT, y->stride[d]) == CR_YES;
+            bool after = cr_dim_known(m->env, x->stride[e], CR_LT, x->stride[d]) == CR_YES && cr_dim_known(m->env, y->stride[e], CR_GT, y->stride[d]) == CR_YES;
+            if (before || after) return false;
+        }
+    return true;
+}
+
+/* Row-major, or in the order of x's strides where they are known. */
+static void lay_out(const merge *m, const cr_meta *x, cr_meta *out) {
+    int order[CR_MAX_RANK];
+    for (int d = 0; d < x->rank; d++) {
+        int at = d;
+        while (at && cr_dim_known(m->env, x->stride[order[at - 1]], CR_LT, x->stride[d]) == CR_YES) order[at] = order[at - 1], at--;
+        order[at] = d;
+    }
+    cr_strides_permuted(m->env, x->rank, out->size, order, out->stride);
 }
 
 static cr_status merge_tensors(const merge *m, const cr_arg *a, const cr_arg *b, cr_arg *out) {
@@ -181,11 +214,12 @@ static cr_status merge_tensors(const merge *m, const cr_arg *a, const cr_arg *b,
     cr_dim size[CR_MAX_RANK];
     bool alike = x->dtype == y->dtype && x->rank == y->rank && x->device.type == y->device.type, strides = true;
     for (int d = 0; alike && d < x->rank; d++) CR_TRY(merge_dim(m, x->size[d], y->size[d], &size[d], &alike));
-    if (!alike) return differ(m, a, b);
+    if (!alike || !same_order(m, x, y)) return differ(m, a, b);
     for (int d = 0; d < x->rank; d++) strides &= size[d] == x->size[d] && cr_dim_known(m->env, x->stride[d], CR_EQ, y->stride[d]) == CR_YES;
     cr_meta_init(&meta, x->dtype, x->device);
     CR_TRY(cr_meta_set_dense(m->env, &meta, x->rank, size, CR_CONTIGUOUS));
     if (strides) memcpy(meta.stride, x->stride, x->rank * sizeof *meta.stride);
+    else lay_out(m, x, &meta);
     cr_tensor *t = NULL;
     CR_TRY(cr_tensor_create_fake(m->env, &meta, &t));
     *out = cr_arg_tensor(t);
@@ -195,9 +229,13 @@ static cr_status merge_tensors(const merge *m, const cr_arg *a, const cr_arg *b,
 static cr_status merge_numbers(const merge *m, const cr_arg *a, const cr_arg *b, cr_arg *out) {
     bool number = cr_arg_is_number(a) || a->kind == CR_ARG_SYM;
     if (!number || !(cr_arg_is_number(b) || b->kind == CR_ARG_SYM) || cr_arg_number_dtype(a) != cr_arg_number_dtype(b)) return differ(m, a, b);
-    if (cr__arg_equal(a, b)) return *out = *a, CR_OK;
+    if (cr__arg_equal(a, b) && !m->loop) return *out = *a, CR_OK;
     int dtype = cr_arg_number_dtype(a);
     if (dtype == CR_C128) return differ(m, a, b);
+    if (dtype == CR_I64 && !m->loop) {
+        *out = cr_arg_int(either(m->env, a->u.i, b->u.i));
+        return out->u.i == CR_DIM_OVERFLOW ? cr__env_status(m->env) : CR_OK;
+    }
     cr_sym fresh = cr_unknown_number(m->env, dtype == CR_I64 ? CR_T_INT : dtype == CR_BOOL ? CR_T_BOOL : CR_T_FLOAT);
     if (!fresh) return cr__env_status(m->env);
     *out = dtype == CR_I64 ? cr_arg_int(cr_dim_of(m->env, fresh)) : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
@@ -226,7 +264,7 @@ static cr_status merge_results(merge *m, const cr_arg *a, const cr_arg *b, cr_ar
 static cr_status run_both(cr_emitter *e, const cr_op *op, const cr_arg *given, const args *inputs, cr_arg *results) {
     body yes = { 0 }, no = { 0 };
     cr_arg a = cr_arg_none(), b = cr_arg_none();
-    merge m = { env_of(e, inputs), "in the true branch", "in the false branch", 0 };
+    merge m = { env_of(inputs, e->env), "in the true branch", "in the false branch", 0, false };
     cr_status status = CR_OK;
     if (!m.env) return CR_FAIL(CR_EDATADEP, "the condition depends on data that a fake tensor does not have");
     CR_TRY_OUT(body_open(op, given, 1, &yes));
@@ -258,7 +296,7 @@ static cr_status expand_cond(cr_emitter *e, const cr_op *op, const cr_arg *given
     args inputs = { 0 };
     cr_tri truth = CR_UNKNOWN;
     cr_status status = args_add(&inputs, &given[3]);
-    if (!status && !(cr_ambient_get()->fake && given[0].kind == CR_ARG_TENSOR)) status = truth_of(env_of(e, &inputs), &given[0], &truth);
+    if (!status && !(cr_ambient_get()->fake && given[0].kind == CR_ARG_TENSOR)) status = truth_of(env_of(&inputs, e->env), &given[0], &truth);
     if (!status) status = truth == CR_UNKNOWN ? run_both(e, op, given, &inputs, results) : run_one(op, given, truth == CR_YES ? 1 : 2, &inputs, true, results);
     cr_vec_dispose(&inputs);
     return status;
@@ -316,14 +354,16 @@ static cr_status loop_real(loop *l, cr_arg *results, const cr_arg *given) {
     return status;
 }
 
-/* Numbers that are carried may be anything after some steps. */
-static cr_status forget_numbers(cr_env *env, args *inputs, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        cr_arg *a = &inputs->at[i];
-        if (!cr_arg_is_number(a) || a->kind == CR_ARG_COMPLEX) continue;
-        cr_sym fresh = cr_unknown_number(env, a->kind == CR_ARG_INT ? CR_T_INT : a->kind == CR_ARG_BOOL ? CR_T_BOOL : CR_T_FLOAT);
-        if (!fresh) return cr__env_status(env);
-        *a = a->kind == CR_ARG_INT ? cr_arg_int(cr_dim_of(env, fresh)) : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
+/* Numbers that are carried may be anything after some steps: what the body calls them, or fresh symbols. */
+static cr_status forget_numbers(const loop *l) {
+    for (size_t i = 0; i < l->carried; i++) {
+        cr_arg *a = &l->inputs.at[i];
+        if ((!cr_arg_is_number(a) && a->kind != CR_ARG_SYM) || a->kind == CR_ARG_COMPLEX) continue;
+        int dtype = cr_arg_number_dtype(a);
+        cr_sym e = cr__body_number(l->step.plan, l->env, i);
+        if (!e) e = cr_unknown_number(l->env, dtype == CR_I64 ? CR_T_INT : dtype == CR_BOOL ? CR_T_BOOL : CR_T_FLOAT);
+        if (!e) return cr__env_status(l->env);
+        *a = cr_number_arg(l->env, e);
     }
     return CR_OK;
 }
@@ -333,10 +373,10 @@ static cr_status loop_fake(loop *l, cr_arg *results) {
     cr_arg after = cr_arg_none();
     cr_env *env = l->env;
     if (!env) return CR_FAIL(CR_EDATADEP, "how often it runs depends on data that a fake tensor does not have");
-    CR_TRY(forget_numbers(env, &l->inputs, l->carried));
+    CR_TRY(forget_numbers(l));
     CR_TRY(loop_test(l, &unused));
     CR_TRY(loop_step(l, &after));
-    merge m = { env, "after a step", "before it", 0 };
+    merge m = { env, "after a step", "before it", 0, true };
     cr_arg before = cr_arg_list(l->inputs.at, l->carried);
     cr_status status = merge_results(&m, &after, &before, results);
     cr_results_release(&after, 1);
@@ -348,7 +388,7 @@ static cr_status expand_while(cr_emitter *e, const cr_op *op, const cr_arg *give
     cr_status status = CR_OK;
     CR_TRY_OUT(args_add(&l.inputs, &given[2]));
     CR_TRY_OUT(args_add(&l.inputs, &given[3]));
-    l.env = env_of(e, &l.inputs);
+    l.env = env_of(&l.inputs, e->env);
     CR_TRY_OUT(body_open(op, given, 0, &l.test));
     CR_TRY_OUT(body_open(op, given, 1, &l.step));
     CR_TRY_OUT(any_fake(&l.inputs) ? loop_fake(&l, results) : loop_real(&l, results, given));
@@ -382,7 +422,7 @@ static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_a
     if (init) CR_TRY(args_add(&s->inputs, init));
     CR_TRY(args_add(&s->inputs, xs));
     if (rest) CR_TRY(args_add(&s->inputs, rest));
-    s->env = env_of(e, &s->inputs);
+    s->env = env_of(&s->inputs, e->env);
     s->fake = any_fake(&s->inputs);
     for (uint32_t i = 0; i < xs->n; i++) {
         const cr_arg *x = &xs->u.list[i];
@@ -442,7 +482,7 @@ static cr_status sweep_store(sweep *s, size_t first, int64_t i) {
         if (r->kind == CR_ARG_NONE || s->fake) continue;
         cr_tensor *part = NULL, *stack = s->stacks.at[k - first];
         CR_TRY(slice(stack, i, &part));
-        merge m = { NULL, "in one step", "in another", (uint32_t)k };
+        merge m = { NULL, "in one step", "in another", (uint32_t)k, true };
         cr_arg first_step = cr_arg_tensor(part);
         bool same = part->meta.rank == r->u.t->meta.rank && part->meta.dtype == r->u.t->meta.dtype;
         for (int d = 0; same && d < part->meta.rank; d++) same = part->meta.size[d] == r->u.t->meta.size[d];
@@ -523,7 +563,7 @@ static cr_status sweep_run(sweep *s, cr_arg *results) {
     cr_status status = CR_OK;
     for (size_t i = 0; i < s->inputs.n; i++) CR_TRY_OUT(cr_vec_push(&operands, s->inputs.at[i]));
     if (s->fake) {
-        merge m = { s->env, "after a step", "before it", 0 };
+        merge m = { s->env, "after a step", "before it", 0, true };
         CR_TRY_OUT(sweep_slices(s, s->carried, 0));
         CR_TRY_OUT(sweep_step(s));
         CR_TRY_OUT(sweep_store(s, s->carried, 0));

@@ -185,6 +185,7 @@ int cr_py_trace_init(PyObject *module);
 struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_export_init(PyObject *module);  /* export_type.c */
+int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions while they are recorded */
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_program_save_init(PyObject *module); /* program_save.c: writing them */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */

@@ -4,7 +4,7 @@
  * a call its results are values, and each written argument is the value "after", by the schema: a later use of the same
  * tensor finds the new value without anybody looking for it. Numbers need no slot: a symbolic one is found by its
  * expression. */
-#include "trace/trace.h"
+#include "trace/body.h"
 
 #include <stdio.h>
 
@@ -14,6 +14,7 @@ struct cr_trace {
     cr_graph *graph;
     uint32_t id;
     unsigned constants;
+    cr__body *body;       /* of a region; NULL: a whole program */
     cr_ambient outer;     /* what begin replaced */
     bool exports;         /* cr_trace_export */
     cr_trace_hooks hooks;
@@ -39,16 +40,34 @@ cr_status cr_trace_create(cr_env *env, cr_trace **out) {
 void cr_trace_release(cr_trace *t) {
     if (!t || --t->refs) return;
     cr_graph_release(t->graph);
+    cr__body_dispose(t->body);
     cr_vec_dispose(&t->values);
     cr_free(t);
 }
 
 cr_graph *cr_trace_graph(const cr_trace *t) { return t->graph; }
 
+cr_trace *cr_trace_current(void) {
+    cr_recorder *r = cr_ambient_get()->recorder;
+    return r && r->record == record ? (cr_trace *)r : NULL;
+}
+
+cr__body *cr__trace_body(const cr_trace *t) { return t->body; }
+
+void cr__trace_set_body(cr_trace *t, cr__body *body) {
+    t->body = body;
+    if (!body->outer) return;
+    t->exports = body->outer->exports;
+    t->hooks = body->outer->hooks;
+    t->hooks.lift = NULL; /* the body's own way is to ask the trace around it */
+}
+
+cr_status cr__trace_origin(cr_trace *t, bool none) { return cr_graph_set_origin(t->graph, none ? NULL : &t->origin); }
+
 /* ---- which value is it? ---- */
 
 static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) {
-    if (tensor->trace >> 32 != t->id) return false;
+    if (tensor->trace >> 32 != t->id) return t->body && cr__body_find(t->body, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = (cr_tensor *)tensor }, value);
     *value = (uint32_t)tensor->trace - 1;
     return true;
 }
@@ -78,6 +97,7 @@ cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_
 /* A real tensor from outside: the graph holds it. */
 static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     char name[40];
+    if (t->body) return cr_trace_lift(t, &(cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = tensor }, value);
     if (t->hooks.lift && !cr_tensor_is_fake(tensor)) {
         CR_TRY(cr_graph_set_origin(t->graph, NULL)); /* inputs come from nowhere */
         CR_TRY(t->hooks.lift(t->hooks.user, t, tensor, value));
@@ -116,10 +136,12 @@ cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to) {
     case CR_ARG_INT:
         if (cr_dim_is_plain(from->u.i)) return CR_OK;
         if (from->u.i == CR_DIM_OVERFLOW) return CR_FAIL(CR_EOVERFLOW, "an integer below -2^62 cannot be part of a graph");
+        if (t->body) CR_TRY(cr__body_need(t, cr_dim_sym(cr_graph_env(t->graph), from->u.i)));
         CR_TRY(cr_graph_value_for(t->graph, cr_dim_sym(cr_graph_env(t->graph), from->u.i), to));
         to->given = given;
         return CR_OK;
     case CR_ARG_SYM:
+        if (t->body) CR_TRY(cr__body_need(t, from->u.sym));
         CR_TRY(cr_graph_value_for(t->graph, from->u.sym, to));
         to->given = given;
         return CR_OK;

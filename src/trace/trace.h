@@ -64,4 +64,26 @@ CR_NODISCARD cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to)
 /* Sets the outputs and hands the graph out. */
 CR_NODISCARD cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out);
 
+/* ---- bodies of regions (body.c) ---- */
+
+/* The innermost trace that records on this thread; NULL: none. */
+cr_trace *cr_trace_current(void);
+/* A trace for the body of a region, inside the current one (whose environment it shares; `env` where there is none). A tensor
+ * or symbolic number from outside that the body uses becomes a placeholder behind its inputs, once, in order of first use.
+ * `numbered`: placeholders are called arg0_1, arg1_1, ..., else as the enclosing graph calls what they stand for. */
+CR_NODISCARD cr_status cr_trace_create_body(cr_env *env, bool numbered, cr_trace **out);
+/* Inputs; before anything from outside is used. `tensor` stands in the body for `outer`, or for a slice of it. */
+CR_NODISCARD cr_status cr_trace_body_input(cr_trace *t, cr_tensor *outer, cr_tensor *tensor);
+CR_NODISCARD cr_status cr_trace_body_number(cr_trace *t, cr_type type, cr_sym expr);
+/* Makes it a free variable, used or not. */
+CR_NODISCARD cr_status cr_trace_lift(cr_trace *t, const cr_arg *outer, uint32_t *value);
+size_t cr_trace_lifted_count(const cr_trace *t);
+cr_arg cr_trace_lifted(const cr_trace *t, size_t i); /* the tensor or SYM of outside; borrowed */
+/* As cr_trace_finish; may add free variables that assertions in the body need. */
+CR_NODISCARD cr_status cr_trace_body_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out);
+/* Does a call write to memory of an input? Which call, which input. */
+bool cr_body_writes(const cr_graph *g, const cr_op **op, const char **input);
+/* Does result `*result` share memory with an input (its name), or else with result `*other` (*input is NULL)? */
+bool cr_body_aliases(const cr_graph *g, uint32_t *result, const char **input, uint32_t *other);
+
 #endif

@@ -150,15 +150,15 @@ graph(%x: f32[n, 3]) {
           lambda n: (numpy.array(n % 2 == 0), floats(n, 3)), (None, {0: "n"}), """
 graph(%p: b8[], %x: f32[n, 3]) {
   symbol n in [2, inf] hint 4
-  graph body(%arg0: f32[n, 3]) {
-    %add: f32[n, 3] = aten.add.Tensor(%arg0, 1)
+  graph true_graph_0(%x: f32[n, 3]) {
+    %add: f32[n, 3] = aten.add.Tensor(%x, 1)
     return %add
   }
-  graph body_1(%arg0: f32[n, 3]) {
-    %mul: f32[n, 3] = aten.mul.Tensor(%arg0, 2)
+  graph false_graph_0(%x: f32[n, 3]) {
+    %mul: f32[n, 3] = aten.mul.Tensor(%x, 2)
     return %mul
   }
-  %cond: f32[n, 3] = higher_order.cond(%p, @body, @body_1, [%x])
+  %cond: f32[n, 3] = higher_order.cond(%p, @true_graph_0, @false_graph_0, [%x])
   return %cond
 }
 """),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["UserError", "UserErrorType"]
+__all__ = ["TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -17,7 +17,19 @@ class UserErrorType(enum.Enum):
     UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = enum.auto()
 
 
-class UserError(RuntimeError):
+class TorchDynamoException(RuntimeError):
+    """What recording a program can fail with."""
+
+
+class TorchRuntimeError(TorchDynamoException):
+    """An op fails on the fake tensors that stand for its operands."""
+
+
+class UncapturedHigherOrderOpError(TorchDynamoException):
+    """A function given to cond, while_loop, map, scan or associative_scan cannot become a subgraph."""
+
+
+class UserError(TorchDynamoException):
     """What the caller gave cannot be used. `error_type` says which kind of mistake it is, `case_name` names the page of
     the documentation that treats it (or is None), `msg` is the text."""
 
