@@ -145,6 +145,25 @@ static const char *operator_of(cr_sym_kind kind) {
     }
 }
 
+/* A symbol that is no size itself, of a size scale*symbol + shift: (size - shift) // scale. */
+static cr_status solve_size(cr_graph *g, cr_sym symbol, bool *found, cr_arg *out) {
+    for (uint32_t v = 0; v < g->values.n; v++) {
+        const cr_value *value = &g->values.at[v];
+        if (value->node == CR_NO_NODE || !value->meta || !reaches(g, value->node)) continue;
+        for (int d = 0; d < value->meta->rank; d++) {
+            if (cr_dim_is_plain(value->meta->size[d])) continue;
+            cr_sym size = cr_dim_sym(g->env, value->meta->size[d]);
+            if (cr_sym_kind_of(size) != CR_SYM_ADD || cr_sym_operand_count(size) != 1 || cr_sym_operand(size, 0) != symbol) continue;
+            int64_t scale = cr_sym_coefficient(size, 0), shift = cr_sym_constant(size);
+            CR_TRY(find_size(g, size, found, out));
+            if (*found && shift) CR_TRY(combine(g, "_operator::sub", *out, cr_arg_int(shift), out));
+            if (*found && scale != 1) CR_TRY(combine(g, "_operator::floordiv", *out, cr_arg_int(scale), out));
+            return CR_OK;
+        }
+    }
+    return CR_OK;
+}
+
 cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
     int64_t plain;
     bool truth;
@@ -168,6 +187,10 @@ cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
         return CR_OK;
     }
     const char *op = operator_of(kind);
+    if (!n) {
+        CR_TRY(solve_size(g, expr, &found, out));
+        if (found) return CR_OK;
+    }
     if (!op || !n) {
         cr_str text;
         cr_str_init(&text);

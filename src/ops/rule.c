@@ -4,6 +4,8 @@
  * fake and symbolic runs in step. */
 #include "ops/rules.h"
 
+#include "sym/shape.h"
+
 cr_status cr_wrap_dim(int64_t d, int rank, int *out) {
     int n = rank ? rank : 1;
     if (d < -n || d >= n)
@@ -73,7 +75,7 @@ cr_status cr_rule_add_data(cr_rule *r, cr_arg_kind kind) {
 cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi) {
     if (r->count) return r->count[k];
     if (!r->env) return 0;
-    return cr_dim_of(r->env, cr_sym_unbacked(r->env, 0, hi));
+    return cr_dim_of(r->env, cr_sym_unbacked_size(r->env, CR_MIN(hi, INT64_MAX - 1))); /* PyTorch bounds counts by this number, too */
 }
 
 cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask) {

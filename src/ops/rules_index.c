@@ -33,6 +33,14 @@ typedef struct indexed {
 
 static bool is_mask(const cr_meta *m) { return m->dtype == CR_BOOL || m->dtype == CR_U8; }
 
+/* How many elements of these sizes there can be at most: the bound of a count over them. */
+static int64_t most(cr_rule *r, int rank, const cr_dim *size) {
+    cr_dim n = 1;
+    if (!r->env || r->count) return INT64_MAX;
+    for (int i = 0; i < rank; i++) n = cr_dim_mul(r->env, n, size[i]);
+    return cr_sym_range(r->env, cr_dim_sym(r->env, n)).hi;
+}
+
 static cr_status read_mask(cr_rule *r, const cr_meta *self, const cr_meta *m, int slot, int position, indexed *x) {
     if (x->dims + m->rank > self->rank)
         return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d", r->op->schema.name, self->rank);
@@ -41,7 +49,7 @@ static cr_status read_mask(cr_rule *r, const cr_meta *self, const cr_meta *m, in
         CR_TRY(cr_dim_decide(r->env, m->size[k], CR_EQ, self->size[x->dims + k], &same));
         if (!same) return CR_FAIL(CR_EINDEX, "%s: the mask at position %d does not match the indexed tensor at dimension %d", r->op->schema.name, position, x->dims + k);
     }
-    cr_dim count = cr_rule_count(r, slot, INT64_MAX);
+    cr_dim count = cr_rule_count(r, slot, most(r, m->rank, m->size));
     for (int k = 0; k < m->rank; k++) {
         cr_meta *index = &x->index[x->dims];
         cr_meta_init(index, CR_I64, m->device);
@@ -301,8 +309,7 @@ cr_status shape_scatter(cr_rule *r) { /* self, dim, index, src or value, reduce?
 
 cr_status shape_nonzero(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
-    cr_range range = r->env && !r->count ? cr_sym_range(r->env, cr_dim_sym(r->env, cr_meta_numel(r->env, m))) : (cr_range){ 0, INT64_MAX };
-    cr_dim size[] = { cr_rule_count(r, 0, range.hi), m->rank };
+    cr_dim size[] = { cr_rule_count(r, 0, most(r, m->rank, m->size)), m->rank };
     CR_TRY(cr_rule_add_dense(r, CR_I64, 2, size));
     r->out[0].meta.stride[0] = 1; /* PyTorch's nonzero is laid out by columns */
     r->out[0].meta.stride[1] = cr_dim_max(r->env, size[0], 1);
@@ -329,7 +336,7 @@ cr_status shape_masked_select(cr_rule *r) {
     CR_TRY(require_mask(r, 1));
     memcpy(size, self->size, self->rank * sizeof *size);
     CR_TRY(cr_broadcast(r->env, &rank, size, mask->rank, mask->size));
-    count = cr_rule_count(r, 0, INT64_MAX);
+    count = cr_rule_count(r, 0, most(r, rank, size));
     return cr_rule_add_dense(r, r->result, 1, &count);
 }
 

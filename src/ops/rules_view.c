@@ -363,7 +363,7 @@ static cr_status clamp_index(cr_rule *r, cr_dim at, cr_dim size, cr_dim *out) {
         *out = at;
         return CR_OK;
     }
-    CR_TRY(ask(r, at, CR_LT, size, &answer));
+    CR_TRY(ask(r, at, CR_LE, size, &answer));
     *out = answer == CR_YES ? at : answer == CR_NO ? size : cr_dim_min(r->env, at, size);
     return CR_OK;
 }

@@ -26,7 +26,40 @@ static int add_made(index_list *list, cr_tensor *t) {
     return 0;
 }
 
+/* A part of a slice that may be symbolic. */
+static int slice_part(PyObject *o, cr_dim absent, cr_dim *out) {
+    cr_arg symbolic;
+    Py_ssize_t start, stop, step;
+    if (o == Py_None) return *out = absent, 0;
+    if (cr_py_sym_read(o, &symbolic) && symbolic.kind == CR_ARG_INT) return *out = symbolic.u.i, 0;
+    PyObject *alone = PySlice_New(o, NULL, NULL); /* the same conversion as for a slice of plain numbers */
+    int r = alone ? PySlice_Unpack(alone, &start, &stop, &step) : -1;
+    Py_XDECREF(alone);
+    *out = r ? 0 : slice_end(start);
+    return r;
+}
+
+static int add_slice(cr_index *item, PyObject *o) {
+    const PySliceObject *s = (PySliceObject *)o;
+    Py_ssize_t start, stop, step;
+    cr_arg unused;
+    cr_dim from, to, by;
+    if (cr_py_sym_read(s->start, &unused) || cr_py_sym_read(s->stop, &unused) || cr_py_sym_read(s->step, &unused)) {
+        if (slice_part(s->start, 0, &from) || slice_part(s->stop, INT64_MAX, &to) || slice_part(s->step, 1, &by)) return -1;
+        *item = cr_index_slice(from, to, by);
+        return 0;
+    }
+    if (PySlice_Unpack(o, &start, &stop, &step)) return -1;
+    if (step <= 0) {
+        PyErr_SetString(PyExc_ValueError, "the step of a slice must be greater than zero; use flip() for a reversed tensor");
+        return -1;
+    }
+    *item = cr_index_slice(slice_end(start), slice_end(stop), step);
+    return 0;
+}
+
 static int add_item(index_list *list, PyObject *o) {
+    cr_arg symbolic;
     if (list->n == CR_MAX_INDEX) {
         PyErr_Format(PyExc_IndexError, "too many indices: at most %d are supported", CR_MAX_INDEX);
         return -1;
@@ -44,13 +77,9 @@ static int add_item(index_list *list, PyObject *o) {
         }
         *item = cr_index_int(at);
     } else if (PySlice_Check(o)) {
-        Py_ssize_t start, stop, step;
-        if (PySlice_Unpack(o, &start, &stop, &step)) return -1;
-        if (step <= 0) {
-            PyErr_SetString(PyExc_ValueError, "the step of a slice must be greater than zero; use flip() for a reversed tensor");
-            return -1;
-        }
-        *item = cr_index_slice(slice_end(start), slice_end(stop), step);
+        if (add_slice(item, o)) return -1;
+    } else if (cr_py_sym_read(o, &symbolic) && symbolic.kind == CR_ARG_INT) {
+        *item = cr_index_int(symbolic.u.i);
     } else if (o == Py_None) {
         *item = cr_index_newaxis();
     } else if (o == Py_Ellipsis) {

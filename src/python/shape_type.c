@@ -2,6 +2,7 @@
  * fakes of chosen sizes, and the conditions a program turned out to depend on. */
 #include "python/py.h"
 
+#include "sym/shape.h"
 #include "trace/trace.h"
 
 static PyObject *bound(int64_t value) {
@@ -105,6 +106,181 @@ static PyObject *shape_equate(PyObject *module, PyObject *args) {
     return status ? cr_py_raise(status) : PyBool_FromLong(1);
 }
 
+/* ---- the user's line ---- */
+
+static PyObject *package; /* the folder of this package, whose frames are not the user's */
+
+static bool frame_line(PyFrameObject *frame, cr_user_line *out, PyObject **file) {
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    int inside = package ? PyUnicode_Tailmatch(code->co_filename, package, 0, PY_SSIZE_T_MAX, -1) : 0;
+    if (inside) return Py_DECREF(code), false;
+    *file = Py_NewRef(code->co_filename);
+    Py_DECREF(code);
+    out->line = PyFrame_GetLineNumber(frame);
+    return true;
+}
+
+/* Texts are kept until the next call. */
+static bool find_origin(void *user, cr_user_line *out) {
+    static PyObject *kept_file, *kept_text;
+    (void)user;
+    PyGILState_STATE gil = PyGILState_Ensure(); /* a long computation may have let it go */
+    PyObject *type, *value, *traceback, *file = NULL;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyFrameObject *frame = PyEval_GetFrame();
+    Py_XINCREF(frame);
+    while (frame && !frame_line(frame, out, &file)) {
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    if (file) {
+        PyObject *lines = PyImport_ImportModule("linecache"), *text = lines ? PyObject_CallMethod(lines, "getline", "Oi", file, out->line) : NULL;
+        PyObject *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
+        Py_XSETREF(kept_file, file);
+        Py_XSETREF(kept_text, stripped);
+        Py_XDECREF(lines);
+        Py_XDECREF(text);
+        out->file = PyUnicode_AsUTF8(kept_file);
+        out->text = kept_text ? PyUnicode_AsUTF8(kept_text) : NULL;
+    }
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(gil);
+    return file != NULL;
+}
+
+static PyObject *shape_origins(PyObject *module, PyObject *args) {
+    PyObject *mode, *folder;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OU:_shape_origins", &mode, &folder)) return NULL;
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    if (!fakes) return NULL;
+    Py_XSETREF(package, Py_NewRef(folder));
+    cr_env_set_user_line(fakes->env, find_origin, NULL);
+    Py_RETURN_NONE;
+}
+
+/* ---- sizes and verdicts ---- */
+
+static PyObject *shape_add(PyObject *module, PyObject *args) {
+    PyObject *mode, *symbol, *lo, *hi;
+    cr_size size = { 0 };
+    int promise;
+    long long scale, shift, value;
+    cr_env *env;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OiszzLLOOLO:_shape_add", &mode, &promise, &size.source, &size.name, &size.root, &scale, &shift, &lo, &hi, &value, &symbol)) return NULL;
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    if (!fakes || read_bound(lo, INT64_MIN, &size.lo) || read_bound(hi, INT64_MAX, &size.hi)) return NULL;
+    if (promise < CR_SIZE_AUTO || promise > CR_SIZE_ROOT) return PyErr_Format(PyExc_ValueError, "there is no promise %d", promise);
+    size.promise = (cr_size_promise)promise;
+    size.scale = scale, size.shift = shift, size.value = value;
+    if (symbol != Py_None && !(size.symbol = expression(symbol, &env))) return NULL;
+    cr_status status = cr_shape_add(fakes->env, &size);
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *shape_solve(PyObject *module, PyObject *args) {
+    PyObject *mode, *result = NULL;
+    int defer;
+    cr_verdict verdict;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Op:_shape_solve", &mode, &defer)) return NULL;
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    if (!fakes) return NULL;
+    cr_status status = cr_shape_solve(fakes->env, defer ? CR_SOLVE_DEFER : 0, &verdict);
+    if (status) return cr_py_raise(status);
+    PyObject *deferred = PyList_New(0);
+    for (size_t i = 0; deferred && i < verdict.deferred.n; i++)
+        if (PyList_Append(deferred, verdict.deferred.at[i] ? Py_True : Py_False)) Py_CLEAR(deferred);
+    if (deferred) result = Py_BuildValue("sssN", cr_str_get(&verdict.names), cr_str_get(&verdict.reasons), cr_str_get(&verdict.fixes), deferred);
+    cr_verdict_dispose(&verdict);
+    return result;
+}
+
+static int add_symbols(cr_env *env, cr_sym e, PyObject *list) {
+    if (cr_sym_name(e)) {
+        PyObject *item = number(env, e);
+        int status = item ? PyList_Append(list, item) : -1;
+        Py_XDECREF(item);
+        return status;
+    }
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (add_symbols(env, cr_sym_operand(e, i), list)) return -1;
+    return 0;
+}
+
+static PyObject *shape_symbols(PyObject *module, PyObject *o) {
+    cr_env *env;
+    (void)module;
+    cr_sym e = expression(o, &env);
+    PyObject *list = e ? PyList_New(0) : NULL;
+    if (list && add_symbols(env, e, list)) Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *shape_text(PyObject *module, PyObject *o) {
+    cr_env *env;
+    cr_str text;
+    (void)module;
+    if (PyLong_Check(o)) return PyObject_Repr(o);
+    cr_sym e = expression(o, &env);
+    if (!e) return NULL;
+    cr_str_init(&text);
+    cr_shape_text(env, e, &text);
+    return cr_py_text(&text);
+}
+
+static PyObject *shape_check(PyObject *module, PyObject *args) {
+    PyObject *condition;
+    const char *message;
+    cr_env *env;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Os:_shape_check", &condition, &message)) return NULL;
+    cr_sym e = expression(condition, &env);
+    cr_status status = e ? cr_env_check(env, e, message) : CR_EPYTHON;
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *shape_truth(PyObject *module, PyObject *args) {
+    PyObject *condition;
+    int oblivious;
+    cr_env *env;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Op:_shape_truth", &condition, &oblivious)) return NULL;
+    cr_sym e = expression(condition, &env);
+    if (!e) return NULL;
+    cr_tri answer = oblivious ? cr_sym_truth_oblivious(env, e) : cr_sym_truth(env, e);
+    if (answer == CR_UNKNOWN) Py_RETURN_NONE;
+    return PyBool_FromLong(answer == CR_YES);
+}
+
+static PyObject *shape_mark_size(PyObject *module, PyObject *o) {
+    cr_env *env;
+    (void)module;
+    cr_sym e = expression(o, &env);
+    if (!e) return NULL;
+    cr_status status = cr_sym_name(e) ? cr_env_mark_size(env, e) : CR_OK; /* of an expression nothing more is known than that it is >= 0 */
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *shape_unbacked(PyObject *module, PyObject *mode) {
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    (void)module;
+    PyObject *list = fakes ? PyList_New(0) : NULL;
+    for (size_t i = 0; list && i < cr_env_unbacked_count(fakes->env); i++) {
+        PyObject *item = number(fakes->env, cr_env_unbacked(fakes->env, i));
+        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyObject *shape_conditions(PyObject *module, PyObject *mode) {
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     (void)module;
@@ -112,7 +288,8 @@ static PyObject *shape_conditions(PyObject *module, PyObject *mode) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < cr_env_cond_count(fakes->env); i++) {
         cr_cond cond = cr_env_cond(fakes->env, i);
-        PyObject *item = Py_BuildValue("iNs", (int)cond.kind, number(fakes->env, cond.condition), cond.message);
+        cr_user_line origin = cr_env_cond_line(fakes->env, i);
+        PyObject *item = Py_BuildValue("iNszis", (int)cond.kind, number(fakes->env, cond.condition), cond.message, origin.file, origin.line, origin.text ? origin.text : "");
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -125,7 +302,16 @@ static PyMethodDef functions[] = {
     { "_shape_range", shape_range, METH_O, "_shape_range(number): (lowest, highest); None: unbounded." },
     { "_shape_fake", shape_fake, METH_VARARGS, "_shape_fake(mode, tensor, sizes): a fake of the tensor with these sizes." },
     { "_shape_learn", shape_equate, METH_VARARGS, "_shape_learn(condition): the condition holds from here on." },
-    { "_shape_conditions", shape_conditions, METH_O, "_shape_conditions(mode): [(kind, condition, message)] in order." },
+    { "_shape_conditions", shape_conditions, METH_O, "_shape_conditions(mode): [(kind, condition, message, file, line, text)] in order." },
+    { "_shape_check", shape_check, METH_VARARGS, "_shape_check(condition, message): the program states that it holds." },
+    { "_shape_truth", shape_truth, METH_VARARGS, "_shape_truth(condition, oblivious): True, False, or None where the facts do not tell." },
+    { "_shape_mark_size", shape_mark_size, METH_O, "_shape_mark_size(number): an unbacked symbol is a size." },
+    { "_shape_unbacked", shape_unbacked, METH_O, "_shape_unbacked(mode): the symbols that depend on data, in order." },
+    { "_shape_origins", shape_origins, METH_VARARGS, "_shape_origins(mode, folder): conditions remember the innermost line outside of the folder." },
+    { "_shape_add", shape_add, METH_VARARGS, "_shape_add(mode, promise, source, name, root, scale, shift, lo, hi, value, symbol): a size of the inputs." },
+    { "_shape_solve", shape_solve, METH_VARARGS, "_shape_solve(mode, defer): (names, reasons, fixes, which conditions are deferred)." },
+    { "_shape_symbols", shape_symbols, METH_O, "_shape_symbols(number): the symbols in it." },
+    { "_shape_text", shape_text, METH_O, "_shape_text(number): in Python, symbols as their sources." },
     { NULL, NULL, 0, NULL },
 };
 

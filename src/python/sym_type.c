@@ -6,6 +6,7 @@
 #include "python/py.h"
 
 #include "graph/graph.h"
+#include "sym/shape.h"
 
 typedef struct symbolic { PyObject_HEAD cr_env *env; cr_arg value; } symbolic; /* value: INT (symbolic) or SYM */
 
@@ -112,6 +113,26 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     return status ? cr_py_raise(status) : wrap(env, result);
 }
 
+/* _sym_call(name, *numbers): an op on numbers by name, for what Python has no operator for. */
+static PyObject *sym_call(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+    cr_arg values[3], result = cr_arg_none();
+    cr_env *env = NULL;
+    (void)module;
+    const char *name = n ? PyUnicode_AsUTF8(args[0]) : NULL;
+    if (!name || n > 4) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_sym_call() takes a name and at most 3 numbers");
+    for (Py_ssize_t i = 1; i < n; i++)
+        if (!operand(args[i], &values[i - 1], &env))
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "%s: expected a number, not %s", name, Py_TYPE(args[i])->tp_name);
+    cr_status status = cr_region_ops_init();
+    const cr_op *op = status ? NULL : cr_op_find(name);
+    if (!status && (!op || op->schema.nparams != n - 1)) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s' of %zd numbers", name, n - 1);
+    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
+    *ambient = (cr_ambient){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    if (!status) status = cr_call(op, values, &result);
+    *ambient = saved;
+    return status ? cr_py_raise(status) : wrap(env, result);
+}
+
 #define BINARY(name, op) static PyObject *name(PyObject *a, PyObject *b) { return apply(op, a, b); }
 BINARY(sym_add, ADD)
 BINARY(sym_sub, SUB)
@@ -134,21 +155,12 @@ static PyObject *sym_compare(PyObject *a, PyObject *b, int op) {
 
 /* ---- settling on a value ---- */
 
-static cr_status undecidable(const symbolic *s) {
-    cr_str text;
-    cr_str_init(&text);
-    cr_sym_print(expr_of(s), &text);
-    cr_status status = CR_FAIL(CR_EDATADEP, "the value of %s depends on data that is not known before the program runs", cr_str_get(&text));
-    cr_str_dispose(&text);
-    return status;
-}
-
 static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
     int64_t at_hint;
     if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
     cr_tri truth = cr_sym_truth(s->env, condition);
     if (truth != CR_UNKNOWN) return *out = truth == CR_YES, CR_OK;
-    if (!cr_env_hint(s->env, condition, &at_hint)) return undecidable(s);
+    if (!cr_env_hint(s->env, condition, &at_hint)) return cr_env_undecided(s->env, condition);
     *out = at_hint != 0;
     cr_sym holds = *out ? condition : cr_sym_make(s->env, CR_SYM_NOT, condition, NULL, NULL);
     return holds ? cr_env_add_cond(s->env, CR_COND_GUARD, holds, "") : CR_FAIL(CR_ENOMEM, "out of memory");
@@ -169,7 +181,7 @@ static PyObject *sym_int(PyObject *self) {
     cr_sym e = expr_of(s);
     int64_t hint;
     bool yes;
-    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) return cr_py_raise(undecidable(s));
+    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) return cr_py_raise(cr_env_undecided(s->env, e));
     cr_status status = decide(s, cr_sym_compare(s->env, e, CR_EQ, cr_sym_int(s->env, hint)), &yes);
     return status ? cr_py_raise(status) : PyLong_FromLongLong(hint);
 }
@@ -188,19 +200,53 @@ static PyObject *get_hint(PyObject *self, void *unused) {
     return cr_sym_type_of(expr_of(s)) == CR_TYPE_BOOL ? PyBool_FromLong(hint != 0) : PyLong_FromLongLong(hint);
 }
 
+/* s.node: what PyTorch programs look into (s.node.expr, s.node.hint); made in Python. */
+static PyObject *get_node(PyObject *self, void *unused) {
+    (void)unused;
+    PyObject *module = PyImport_ImportModule("cresset._symbolic"), *node = module ? PyObject_CallMethod(module, "SymNode", "O", self) : NULL;
+    Py_XDECREF(module);
+    return node;
+}
+
+/* math.ceil(s), math.floor(s), math.trunc(s), round(s), abs(s) */
+static PyObject *by_name(const char *name, PyObject *self) {
+    PyObject *text = PyUnicode_FromString(name), *result = NULL;
+    if (text) result = sym_call(NULL, (PyObject *[]){ text, self }, 2);
+    Py_XDECREF(text);
+    return result;
+}
+static bool is_whole(PyObject *self) { return !Py_IS_TYPE(self, &float_type); }
+static PyObject *sym_ceil(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::ceil", self); }
+static PyObject *sym_floor(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::floor", self); }
+static PyObject *sym_trunc(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::trunc", self); }
+static PyObject *sym_abs(PyObject *self) {
+    PyObject *negative = sym_neg(self), *text = negative ? PyUnicode_FromString("torch::sym_max") : NULL;
+    PyObject *result = text ? sym_call(NULL, (PyObject *[]){ text, self, negative }, 3) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(negative);
+    return result;
+}
+static PyMethodDef methods[] = {
+    { "__ceil__", sym_ceil, METH_NOARGS, NULL },
+    { "__floor__", sym_floor, METH_NOARGS, NULL },
+    { "__trunc__", sym_trunc, METH_NOARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
+
 static PyGetSetDef attributes[] = {
+    { "node", get_node, NULL, "The expression behind it: node.expr, node.hint, node.shape_env.", NULL },
     { "hint", get_hint, NULL, "An example value, or None.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 static PyNumberMethods as_number = {
     .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv,
     .nb_remainder = sym_mod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_and = sym_and, .nb_or = sym_or,
-    .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
+    .nb_absolute = sym_abs, .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
 };
 #define SYM_TYPE(id, name, doc)                                                                                        \
     static PyTypeObject id = {                                                                                         \
         PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(symbolic), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_doc = doc, \
-        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare, .tp_as_number = &as_number, .tp_getset = attributes, \
+        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare, .tp_as_number = &as_number, .tp_getset = attributes, .tp_methods = methods, \
     };
 SYM_TYPE(int_type, "cresset.SymInt", "An integer of a fake run: an expression over symbols.")
 SYM_TYPE(float_type, "cresset.SymFloat", "A float of a fake run: an expression over symbols.")
@@ -211,5 +257,9 @@ int cr_py_sym_init(PyObject *module) {
     const char *const names[] = { "SymInt", "SymFloat", "SymBool" };
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (PyType_Ready(types[i]) || PyModule_AddObjectRef(module, names[i], (PyObject *)types[i])) return -1;
-    return 0;
+    static PyMethodDef functions[] = {
+        { "_sym_call", (PyCFunction)(void (*)(void))sym_call, METH_FASTCALL, "_sym_call(name, *numbers): an op on numbers by name." },
+        { NULL, NULL, 0, NULL },
+    };
+    return PyModule_AddFunctions(module, functions);
 }

@@ -99,26 +99,20 @@ static cr_status record(cr_env *env, cr_cond_kind kind, cr_sym condition, bool h
     return cr_env_add_cond(env, kind, condition, message);
 }
 
-static cr_status data_dependent(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
-    cr_str text = {0};
-    cr_dim_print(env, a, &text);
-    cr_str_addf(&text, " %s ", comparisons[cmp].sign);
-    cr_dim_print(env, b, &text);
-    cr_status status = cr_str_status(&text);
-    if (!status)
-        status = CR_FAIL(CR_EDATADEP,
-                         "cannot decide '%s': it depends on tensor data that is not known here; state what holds with "
-                         "a check (_check(%s)) before it is needed",
-                         cr_str_get(&text), cr_str_get(&text));
-    cr_str_dispose(&text);
-    return status;
+/* A size that is 0 or 1 is nothing a program is written for: decided as if it were not, and checked when it runs. */
+static cr_status decide_oblivious(cr_env *env, cr_sym condition, bool *yes) {
+    cr_tri answer = cr_sym_truth_oblivious(env, condition);
+    if (env->failed) return CR_FAIL(CR_ENOMEM, "size");
+    if (answer == CR_UNKNOWN) return cr_env_undecided(env, condition);
+    *yes = answer == CR_YES;
+    return record(env, CR_COND_ASSUMED, condition, *yes, "");
 }
 
 cr_status cr_dim_decide(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool *yes) {
     question q;
     CR_TRY(ask(env, a, cmp, b, &q));
     cr_tri answer = q.known != CR_UNKNOWN ? q.known : q.hinted;
-    if (answer == CR_UNKNOWN) return data_dependent(env, a, cmp, b);
+    if (answer == CR_UNKNOWN) return decide_oblivious(env, q.condition, yes);
     if (q.known == CR_UNKNOWN) CR_TRY(record(env, CR_COND_GUARD, q.condition, answer == CR_YES, ""));
     *yes = answer == CR_YES;
     return CR_OK;

@@ -19,6 +19,9 @@ static void env_destroy(cr_env *env) {
     cr_map_dispose(&env->symbols);
     cr_vec_dispose(&env->nodes);
     cr_vec_dispose(&env->conds);
+    cr_vec_dispose(&env->lines);
+    cr_vec_dispose(&env->sizes);
+    cr_vec_dispose(&env->data);
     cr_vec_dispose(&env->nonnegative);
     cr_vec_dispose(&env->replaced);
     cr_vec_dispose(&env->log);
@@ -191,7 +194,13 @@ cr_sym cr_sym_unbacked(cr_env *env, int64_t lo, int64_t hi) {
     char name[24];
     do snprintf(name, sizeof name, "u%d", env->unbacked++);
     while (cr_sym_find_symbol(env, name));
-    return symbol_new(env, name, CR_TYPE_INT, lo, hi, true);
+    cr_user_line line;
+    if (cr__line_find(env, &line) || cr_vec_reserve(&env->data, env->data.n + 1)) return cr__fail(env);
+    cr_sym e = symbol_new(env, name, CR_TYPE_INT, lo, hi, true);
+    if (!e) return NULL;
+    e->u.symbol->line = line;
+    env->data.at[env->data.n++] = e;
+    return e;
 }
 
 cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value) {
@@ -239,6 +248,8 @@ cr_status cr_env_add_cond(cr_env *env, cr_cond_kind kind, cr_sym condition, cons
     CR_TRY(cr_vec_reserve(&env->conds, env->conds.n + 1));
     const char *kept = cr_arena_strdup(&env->arena, message ? message : "");
     if (!kept) return CR_ENOMEM;
+    env->lines.n = env->conds.n; /* one more belongs to a condition that could not be added */
+    CR_TRY(cr__line_note(env));
     CR_TRY(cr__env_learn(env, condition)); /* it is checked before anything relies on it: from here on a fact */
     env->conds.at[env->conds.n++] = (cr_cond){kind, condition, kept};
     return CR_OK;

@@ -1,7 +1,7 @@
 /* Facts: ranges of symbols, equal terms, inequalities, truths of conditions.
  *
- * An equality replaces one term by the rest of it: symbols first (unbacked before backed, later names by earlier ones), else
- * a compound term. The replaced term does not occur in its replacement, and the replacement is simplified by the facts
+ * An equality replaces one term by the rest of it: symbols first (unbacked before backed, among those the one
+ * with the largest example, later names by earlier ones), else a compound term. The replaced term does not occur in its replacement, and the replacement is simplified by the facts
  * before, so replacing ends. A statement is learned as a whole: when a consequence contradicts what is known,
  * everything it had changed is taken back. */
 #include "sym/internal.h"
@@ -164,19 +164,32 @@ static bool occurs(cr_sym e, cr_sym t) {
     return false;
 }
 
-static int rank(cr_sym t) {
+/* The backed symbol in e that comes last: the largest example, then the last name. PyTorch names sizes by this rule. */
+static cr_sym last_backed(cr_sym e, cr_sym best) {
+    if (e->kind == CR_SYM_SYMBOL && e->u.symbol->has_hint && !e->u.symbol->unbacked) {
+        if (!best) return e;
+        const cr__symbol *a = e->u.symbol, *b = best->u.symbol;
+        return a->hint > b->hint || (a->hint == b->hint && strcmp(a->name, b->name) > 0) ? e : best;
+    }
+    for (size_t i = 0; i < e->n; i++) best = last_backed(e->operand[i], best);
+    return best;
+}
+
+static int rank(cr_sym t, cr_sym last) {
     if (t->kind != CR_SYM_SYMBOL) return 1;
-    return t->u.symbol->unbacked || !t->u.symbol->has_hint ? 3 : 2;
+    if (t->u.symbol->unbacked || !t->u.symbol->has_hint) return 3;
+    return t == last ? 2 : 0;
 }
 
 /* The term of d that d == 0 defines; d->n when there is none. */
 static size_t defined_term(cr_sym d) {
     size_t best = d->n;
+    cr_sym last = last_backed(d, NULL);
     for (size_t i = 0; i < d->n; i++) {
         cr_sym t = d->operand[i];
         bool fits = d->u.coefficients[i] == 1 || d->u.coefficients[i] == -1;
         for (size_t k = 0; fits && k < d->n; k++) fits = k == i || !occurs(d->operand[k], t);
-        if (fits && (best == d->n || rank(t) >= rank(d->operand[best]))) best = i;
+        if (fits && (best == d->n || rank(t, last) >= rank(d->operand[best], last))) best = i;
     }
     return best;
 }

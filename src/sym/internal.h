@@ -5,6 +5,7 @@
 #ifndef CR_SYM_INTERNAL_H
 #define CR_SYM_INTERNAL_H
 
+#include "sym/shape.h"
 #include "sym/sym.h"
 
 /* Expressions deeper or larger than this become opaque, so that no recursion overflows the stack and no printed or
@@ -18,6 +19,8 @@ typedef struct cr__symbol {
     cr_range now;
     int64_t hint;
     bool has_hint, unbacked;
+    bool size_like;    /* unbacked: 0 and 1 do not count in size-oblivious questions */
+    cr_user_line line; /* unbacked: where it was made */
 } cr__symbol;
 
 struct cr_expr {
@@ -46,6 +49,11 @@ struct cr_env {
     int unbacked;                  /* next number of u0, u1, ... */
     int depth;                     /* of rewriting a rewritten expression, see simplify.c */
     CR_VEC(cr_cond) conds;
+    CR_VEC(cr_user_line) lines;     /* of the conditions, same order */
+    CR_VEC(cr_size) sizes;
+    CR_VEC(cr_sym) data;           /* the unbacked symbols */
+    cr_user_line_fn find_line;
+    void *line_user;
     CR_VEC(cr_sym) nonnegative;    /* facts f >= 0 that no range holds */
     CR_VEC(cr_sym) replaced;       /* terms with `equal` set */
     CR_VEC(struct cr__change) log; /* facts of the statement being learned, to take them back: facts.c */
@@ -77,6 +85,10 @@ static inline bool cr__is_power(cr_sym e) {
            e->operand[1]->constant >= 2;
 }
 static inline struct cr_expr *cr__mutable(cr_sym e) { return (struct cr_expr *)e; }
+
+/* ---- shape.c ---- */
+CR_NODISCARD cr_status cr__line_find(cr_env *env, cr_user_line *out);
+CR_NODISCARD cr_status cr__line_note(cr_env *env); /* remembers the user's line for the condition that is about to be added */
 
 /* ---- order.c: a total order on structure, the same in every environment ---- */
 int cr__order(cr_sym a, cr_sym b);

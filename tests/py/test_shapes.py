@@ -83,3 +83,187 @@ def test_wrong_specifications(args, spec, kind, text):
     with pytest.raises(UserError, match=text) as error:
         settle(lambda x: x, args, spec)
     assert error.value.error_type is kind
+
+
+# ---- what the program asks about its inputs: S2, S3, S5 ----
+
+def record(f, args, dynamic_shapes=None):
+    mode = _C.FakeTensorMode()
+    plan = _shapes.plan(f, args, {}, dynamic_shapes)
+    fake_args, _ = plan.fakes(mode)
+    _C.record(f, fake_args)
+    return plan.settle(mode)
+
+
+def test_a_violation_names_the_line_and_the_fix():
+    def f(x, y):
+        if x.shape[0] > 3:
+            return x + 1
+        return x
+
+    with pytest.raises(UserError) as error:
+        record(f, (X, X.clone()), {"x": {0: Dim("batch")}, "y": None})
+    assert error.value.error_type is UserErrorType.CONSTRAINT_VIOLATION
+    text = error.value.msg
+    assert "Constraints violated (batch)!" in text and "batch = L['x'].size()[0]" in text and "the program needs at least 4" in text
+    assert "test_shapes.py" in text and "if x.shape[0] > 3:" in text
+    assert text.endswith("Suggested fixes:\n  batch = Dim('batch', min=4)\n")
+
+
+def test_a_relation_names_both_dimensions():
+    with pytest.raises(UserError, match=r"c = L\['y'\]\.size\(\)\[0\] is always 2\*b, where b = L\['x'\]\.size\(\)\[0\]") as error:
+        record(lambda x, y: torch.cat([x, x]) + y, (torch.randn(4), torch.randn(8)), {"x": {0: Dim("b")}, "y": {0: Dim("c")}})
+    assert "  c = 2*b\n" in error.value.msg
+
+
+def test_bounds_of_hints_may_conflict():
+    with pytest.raises(ValueError, match=r"the bounds 0\.\.3 in dynamic_shapes .* needs 4\.\.inf"):
+        record(lambda x: x + 1 if x.shape[0] > 3 else x, (X,), {"x": {0: Dim.DYNAMIC(max=3)}})
+    with pytest.raises(ValueError, match="sizes 0 and 1 never vary"):
+        record(lambda x: x + 1, (torch.randn(1, 3),), {"x": {0: Dim.DYNAMIC}})
+    with pytest.warns(UserWarning, match="so it stays 1"):
+        record(lambda x: x + 1, (torch.randn(1, 3),), {"x": {0: Dim.AUTO}})
+
+
+def test_guards_are_python():
+    settled = record(lambda x: x + 1 if x.shape[0] % 2 == 0 and x.shape[0] < 3 * x.shape[1] else x, (X,), {"x": {0: Dim.AUTO, 1: Dim.AUTO}})
+    assert settled.guards == ["(L['x'].size()[0] % 2) == 0", "L['x'].size()[0] < (3*L['x'].size()[1])"]
+
+    class Sized:
+        def __init__(self, *sizes):
+            self.sizes = sizes
+
+        def size(self):
+            return self.sizes
+    assert all(eval(guard, {"L": {"x": Sized(4, 6)}}) for guard in settled.guards)
+    assert not eval(settled.guards[0], {"L": {"x": Sized(3, 6)}})
+
+
+def test_conditions_may_be_deferred():
+    f = lambda x: x + 1 if x.shape[0] % 2 == 0 else x  # noqa: E731
+    mode = _C.FakeTensorMode()
+    plan = _shapes.plan(f, (X,), {}, {"x": {0: Dim("b")}})
+    f(*plan.fakes(mode)[0])
+    settled = plan.settle(mode, prefer_deferred_runtime_asserts_over_guards=True)
+    assert [repr(condition) for condition in settled.asserts] == ["Eq(Mod(s77, 2), 0)"] and settled.guards == []
+    assert settled.ranges == {"s77": (0, math.inf)}
+
+
+def test_undecided_questions_say_what_to_do():
+    def f(x, y):
+        n = x.item()
+        return y + 1 if n > 2 else y
+
+    def g(x, y):
+        z = y.nonzero()
+        return y + 1 if z.shape[0] > 0 else y
+
+    args = (torch.tensor([3]), torch.randn(8))
+    with pytest.raises(torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode) as error:
+        record(f, args)
+    text = str(error.value)
+    assert "cannot decide u0 >= 3" in text and "n = x.item()" in text and "return y + 1 if n > 2 else y" in text
+    assert "_check(n >= 3) or _check(n <= 2)" in text
+    with pytest.raises(RuntimeError, match=r"_check\(z\.shape\[0\] >= 1\)"):
+        record(g, args)
+    with pytest.raises(RuntimeError, match="no fixed value of u0"):
+        record(lambda x, y: y + int(x.item()), args)
+
+
+def test_checks_decide_questions():
+    def f(x, y):
+        n = x.item()
+        torch._check(n > 2, lambda: "more than two")
+        torch._check_is_size(n, max=y.shape[0])
+        return y[:n] + 1 if n > 1 else y
+
+    settled = record(f, (torch.tensor([3]), torch.randn(8)))
+    assert settled.ranges == {"u0": (3, 8)}
+    with pytest.raises(RuntimeError, match="this check fails: .*: never"):
+        record(lambda x, y: torch._check(y.shape[0] > 20, lambda: "never"), (torch.tensor([3]), torch.randn(8)), {"x": None, "y": {0: Dim.AUTO}})
+    for check, kind in ((torch._check, RuntimeError), (torch._check_value, ValueError), (torch._check_index, IndexError), (torch._check_type, TypeError),
+                        (torch._check_not_implemented, NotImplementedError)):
+        with pytest.raises(kind, match="why"):
+            check(False, lambda: "why")
+        check(True)
+    with pytest.raises(TypeError, match="about a bool"):
+        torch._check(3)
+    with pytest.raises(TypeError, match="a function that gives it"):
+        torch._check(True, "text")
+
+
+def test_constrain_as_size_and_value():
+    def f(x):
+        n, m = x[0].item(), x[1].item()
+        torch._constrain_as_size(n, 2, 8)
+        torch._constrain_as_value(m, -3, 5)
+        return torch.ones(n) + m
+
+    assert record(f, (torch.tensor([3, 4]),)).ranges == {"u0": (2, 8), "u1": (-3, 5)}
+    with pytest.raises(ValueError, match="min=3 is larger"):
+        torch._constrain_as_value(4, 3, 2)
+
+
+def test_numbers_that_may_be_symbolic():
+    from cresset._symbolic import symbolic_builtins
+    assert torch.sym_max(3, 4) == 4 and torch.sym_int(3.7) == 3 and torch.sym_not(True) is False and torch.sym_ite(True, 1, 2) == 1
+    assert repr(torch.sym_min(2, 3.0)) == "2.0" and torch.sym_float(3) == 3.0 and torch.sym_sum([1, 2]) == 3 and torch.sym_sqrt(4) == 2.0
+    seen = []
+
+    def f(x):
+        n, m = x.shape
+        seen.extend(map(repr, (torch.sym_max(n, m), torch.sym_min(n, 3), torch.sym_not(n > 5), torch.sym_ite(n > m, n, m), abs(n - m), n.node.expr)))
+        with symbolic_builtins():
+            seen.extend(map(repr, (max(n, m), min(n, m, 3), max(1, 2), max([n, 4]))))
+        return x
+
+    assert record(f, (X,), {"x": {0: Dim.AUTO, 1: Dim.AUTO}}).guards == []
+    assert seen == ["Max(s27, s77)", "Min(3, s77)", "s77 <= 5", "Where(s27 < s77, s77, s27)", "Max(-s27 + s77, s27 - s77)", "s77", "Max(s27, s77)",
+                    "Min(3, s27, s77)", "2", "Max(4, s77)"]
+
+
+def test_asking_without_deciding():
+    from cresset.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true, guard_size_oblivious, statically_known_true
+    answers = []
+
+    def f(x, y):
+        n = x.item()
+        z = y.nonzero().shape[0]
+        answers.append((guard_or_false(n == 3), guard_or_true(n == 3), statically_known_true(n == 3), guard_size_oblivious(z == 1), guard_size_oblivious(z >= 2),
+                        statically_known_true(y.shape[0] > 1), statically_known_true(y.shape[0] > 3), guard_or_false(y.shape[0] > 3)))
+        return y
+
+    settled = record(f, (torch.tensor([3]), torch.randn(8)), {"x": None, "y": {0: Dim.AUTO}})
+    assert answers == [(False, True, False, False, True, True, False, True)]
+    assert settled.guards == ["L['y'].size()[0] >= 4"]
+
+
+def test_collections_give_specifications():
+    from cresset.export import AdditionalInputs, ShapesCollection
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    shapes = ShapesCollection()
+    shapes[x] = {0: Dim("b")}
+    shapes[y][0] = Dim.AUTO
+    found = shapes.dynamic_shapes(lambda x, rest: x, (x, [y]))
+    assert repr(found) == "{'x': {0: Dim('b', min=0)}, 'rest': [{0: DimHint(AUTO)}]}"
+    with pytest.raises(ValueError, match="1 tensors that were given sizes are not among the inputs"):
+        shapes.dynamic_shapes(lambda x: x, (x,))
+    more = AdditionalInputs()
+    more.add((torch.randn(5, 6), 3))
+    assert repr(more.dynamic_shapes(lambda x, n: x, (x, 2))) == "{'x': (DimHint(DYNAMIC), None), 'n': DimHint(DYNAMIC)}"
+    assert record(lambda x, n: x + n, (x, 2), more).ranges == {"s77": (2, math.inf), "s86": (0, math.inf)}
+    with pytest.raises(AssertionError, match="a tuple"):
+        more.add([x])
+
+
+def test_refining_by_suggested_fixes():
+    from cresset.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes as refine
+    text = "...Suggested fixes:\n  b = Dim('b', min=3, max=9)\n  c = 2*b + 1\n  d = 4\n\nmore"
+    b, c, d = dims("b", "c", "d")
+    found = refine(text, {"x": {0: b, 1: c}, "y": [{0: d}, (2 * b, None)]})
+    assert repr(found) == "{'x': {0: Dim('b', min=3, max=9), 1: 2*b + 1}, 'y': [{0: 4}, (2*b, None)]}"
+    assert found["x"][1].root is found["x"][0]
+    with pytest.raises(UserError, match="no part 'Suggested fixes:'"):
+        refine("nothing", {})
+    with pytest.raises(UserError, match="for 'b', which is no dimension"):
+        refine("Suggested fixes:\n  b = 3", {"x": None})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import os
 import warnings
 from typing import Any
 
@@ -40,6 +41,19 @@ class Settled:
     ranges: dict[str, tuple[float, float]]    # expression of a size, or symbol -> bounds; math.inf: none
     guards: list[str]                         # conditions on the inputs, in Python
     replacements: dict[str, str]              # symbol -> the expression it turned out to equal
+    asserts: list[Any] = dataclasses.field(default_factory=list)   # SymBools to be checked by the program when it runs
+
+
+class ConstraintViolationError(UserError):
+    """An example input contradicts dynamic_shapes."""
+
+
+class RangeConflict(UserError, ValueError):
+    """The bounds of a Dim.AUTO or Dim.DYNAMIC, or the example, exclude what the program needs."""
+
+
+_AUTO, _DYNAMIC, _NAMED, _ROOT = range(4)   # cr_size_promise
+_GUARD, _ASSERT, _ASSUMED = range(3)        # cr_cond_kind
 
 
 class _Names:
@@ -80,7 +94,7 @@ class Plan:
         for dim, size in sorted(entry.items()):
             found = tensor.shape[dim]
             if type(size) is int and size != found:
-                raise UserError(UserErrorType.CONSTRAINT_VIOLATION, f"dynamic_shapes says that {where}.shape[{dim}] is always {size}; the example input has "
+                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION, f"dynamic_shapes says that {where}.shape[{dim}] is always {size}; the example input has "
                                 f"{found} there: give an example of that size, or use Dim.AUTO")
             if isinstance(size, (Dim, _DimHint)) and size != Dim.STATIC and (id(tensor), dim) not in self.sizes:
                 self.sizes[(id(tensor), dim)] = Size(f"{source}.size()[{dim}]", f"{where}.shape[{dim}]", found, size)
@@ -93,7 +107,7 @@ class Plan:
             if not isinstance(spec, Dim):
                 continue
             if not spec.min <= size.value <= spec.max:
-                raise UserError(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} is {size.value} in the example input, which is outside of the bounds "
+                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} is {size.value} in the example input, which is outside of the bounds "
                                 f"{spec.min}..{spec.max} of {spec.__name__}: widen the Dim, or give another example")
             root, rest = divmod(size.value - spec._shift, spec._scale)
             if rest:
@@ -113,6 +127,7 @@ class Plan:
         for size in self.sizes.values():
             size.symbol = self._symbol(mode, names, size)
         self._relate(mode, names)
+        _C._shape_origins(mode, os.path.dirname(cresset.__file__))
         made: dict[int, Any] = {}
 
         def fake(leaf: Any) -> Any:
@@ -136,57 +151,112 @@ class Plan:
 
     def _symbol(self, mode: Any, names: _Names, size: Size) -> Any:
         """None: 0 and 1 mean something of their own (they broadcast, they are empty), so such a size stays what it is."""
-        low, high = size.spec.min, size.spec.max
+        spec, symbol = size.spec, None
         if size.is_input:
-            return _C._shape_symbol(mode, names.next(size.source), size.value, low, high)
-        if size.value in (0, 1):
-            if size.spec == Dim.AUTO:
-                warnings.warn(f"{size.where} is {size.value} in the example input, so it stays {size.value}: give an example of at least 2 to let it vary")
-            return None
-        return _C._shape_symbol(mode, names.next(size.source), size.value, max(2, low or 0), None if high in (None, math.inf) else high)
+            symbol = _C._shape_symbol(mode, names.next(size.source), size.value, None, None)
+        elif size.value not in (0, 1):
+            low, high = (max(2, spec.min), spec.max) if isinstance(spec, Dim) else (2, math.inf)
+            symbol = _C._shape_symbol(mode, names.next(size.source), size.value, low, _bound(high))
+        elif size.spec == Dim.AUTO:
+            warnings.warn(f"{size.where} is {size.value} in the example input, so it stays {size.value}: give an example of at least 2 to let it vary")
+        if isinstance(spec, Dim):
+            root = spec.root
+            _C._shape_add(mode, _NAMED, size.source, spec.__name__, root.__name__, spec._scale, spec._shift, root.min, _bound(root.max), size.value, symbol)
+        else:
+            promise = _AUTO if spec.type is _DimHintType.AUTO else _DYNAMIC
+            _C._shape_add(mode, promise, size.source, None, None, 1, 0, None, None, size.value, symbol)
+        return symbol
 
     def _relate(self, mode: Any, names: _Names) -> None:
         """Sizes of one Dim are equal, derived ones follow their root: facts before the program begins."""
         roots: dict[str, Any] = {}
-        named = [size for size in self.sizes.values() if isinstance(size.spec, Dim) and size.symbol is not None]
+        named = [size for size in self.sizes.values() if isinstance(size.spec, Dim)]
         for size in named:
-            if size.spec.root is size.spec:
+            if size.spec.root is size.spec and size.symbol is not None:
                 first = roots.setdefault(size.spec.__name__, size.symbol)
                 if first is not size.symbol:
                     _C._shape_learn(size.symbol == first)
+        exact = {size.spec.__name__ for size in named if size.spec.root is size.spec}
         for size in named:
             spec, root = size.spec, size.spec.root
             if root is spec:
                 continue
-            if root.__name__ not in roots:  # no input has that size itself
-                value = (size.value - spec._shift) // spec._scale
-                low = max(2, root.min) if value >= 2 else root.min
-                roots[root.__name__] = _C._shape_symbol(mode, names.next(root.__name__), value, low, None if root.max == math.inf else root.max)
-            _C._shape_learn(size.symbol == roots[root.__name__] * spec._scale + spec._shift)
+            value = (size.value - spec._shift) // spec._scale
+            if root.__name__ not in exact:  # no input has that size itself
+                exact.add(root.__name__)
+                low, high = max(2, root.min) if value >= 2 else root.min, _bound(root.max)
+                roots[root.__name__] = symbol = _C._shape_symbol(mode, names.next(root.__name__), value, low, high)
+                _C._shape_add(mode, _ROOT, root.__name__, root.__name__, root.__name__, 1, 0, low, high, value, symbol)
+            if size.symbol is not None:
+                _C._shape_learn(size.symbol == roots.get(root.__name__, value) * spec._scale + spec._shift)
 
     # ---- after the program ran ----
 
-    def settle(self, mode: Any) -> Settled:
+    def settle(self, mode: Any, prefer_deferred_runtime_asserts_over_guards: bool = False) -> Settled:
         """Judges what the program asked about the sizes. UserError(CONSTRAINT_VIOLATION): dynamic_shapes promises more than holds."""
-        ranges: dict[str, tuple[float, float]] = {}
-        replacements: dict[str, str] = {}
-        wrong: list[str] = []
-        for size in self.sizes.values():
-            now = _C._shape_simplify(size.symbol) if size.symbol is not None else size.value
-            if size.symbol is not None and repr(now) != repr(size.symbol):
-                replacements[repr(size.symbol)] = repr(now)
-            if isinstance(now, int):
-                if size.spec.__class__ is not _DimHint or size.spec.type is _DimHintType.DYNAMIC:
-                    wrong.append(f"{size.where} must vary, but the program works only with {now}")
+        self._check_examples()
+        names, reasons, fixes, deferred = _C._shape_solve(mode, prefer_deferred_runtime_asserts_over_guards)
+        if names:
+            raise UserError(UserErrorType.CONSTRAINT_VIOLATION, _message(names, reasons, fixes))
+        settled = Settled({}, [], {})
+        free: dict[str, Any] = {}
+        conflicts = [self._range(size, settled, free) for size in self.sizes.values()]
+        if any(conflicts):
+            raise RangeConflict(UserErrorType.CONSTRAINT_VIOLATION, "\n".join(filter(None, conflicts)))
+        for name, symbol in free.items():
+            settled.ranges.setdefault(name, _bounds(symbol))
+        for symbol in _C._shape_unbacked(mode):
+            if isinstance(now := _C._shape_simplify(symbol), int):
+                settled.replacements[repr(symbol)] = repr(now)
+            else:
+                settled.ranges[repr(symbol)] = _bounds(symbol)
+        for (kind, condition, *_), later in zip(_C._shape_conditions(mode), deferred):
+            if kind != _GUARD:
                 continue
-            low, high = _bounds(now)
-            if isinstance(size.spec, Dim):
-                low, high = size.spec.min, size.spec.max
-            known = ranges.get(repr(now), (-math.inf, math.inf))
-            ranges[repr(now)] = (max(low, known[0]), min(high, known[1]))
-        if wrong:
-            raise UserError(UserErrorType.CONSTRAINT_VIOLATION, "; ".join(wrong))
-        return Settled(ranges, [], replacements)
+            if later:
+                settled.asserts.append(condition)
+            elif (text := _C._shape_text(condition)) not in settled.guards:
+                settled.guards.append(text)
+        return settled
+
+    def _check_examples(self) -> None:
+        for size in self.sizes.values():
+            if size.symbol is None and isinstance(size.spec, _DimHint) and size.spec.type is _DimHintType.DYNAMIC:
+                raise RangeConflict(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} must vary by dynamic_shapes ({size.spec!r}), but it is {size.value} in the "
+                                    "example input, and sizes 0 and 1 never vary: give an example of at least 2, or use Dim.AUTO")
+
+    def _range(self, size: Size, settled: Settled, free: dict[str, Any]) -> str | None:
+        """Enters the bounds of one size. A text: the user's bounds exclude what is left."""
+        if size.symbol is None:
+            return None
+        now = _C._shape_simplify(size.symbol)
+        text = repr(now)
+        if text != repr(size.symbol):
+            settled.replacements[repr(size.symbol)] = text
+        if isinstance(now, int):
+            return None
+        free.update((repr(symbol), symbol) for symbol in _C._shape_symbols(now))
+        low, high = (size.spec.min, size.spec.max) if isinstance(size.spec, Dim) else _bounds(now)
+        known = settled.ranges.get(text, (0, math.inf))
+        low, high = max(low, known[0]), min(high, known[1])
+        if isinstance(size.spec, _DimHint):
+            wanted = (size.spec.min or 0, math.inf if size.spec.max is None else size.spec.max)
+            if wanted[0] > high or wanted[1] < low:
+                return f"{size.where} has the bounds {wanted[0]}..{wanted[1]} in dynamic_shapes ({size.spec!r}); the program needs {low}..{high}: widen them"
+            low, high = max(low, wanted[0]), min(high, wanted[1])
+        settled.ranges[text] = (low, high)
+        return None
+
+
+def _message(names: str, reasons: str, fixes: str) -> str:
+    text = f"Constraints violated ({names})! dynamic_shapes promises more than the program can do:\n{reasons}"
+    if fixes:
+        text += "Suggested fixes:\n" + "".join(f"  {line}\n" for line in fixes.splitlines())
+    return text
+
+
+def _bound(value: float) -> int | None:
+    return None if value in (math.inf, -math.inf) else int(value)
 
 
 def _bounds(number: Any) -> tuple[float, float]:

@@ -1,0 +1,215 @@
+"""Functions on numbers that may be symbolic, and statements about them.
+
+On plain Python numbers they do what their names say. On a SymInt, SymFloat or SymBool of a fake run, `sym_max(a, b)` and the
+others give expressions instead of deciding, and `_check(condition)` makes the condition a fact: a guard where it is about the
+inputs, a runtime assert where it depends on data.
+"""
+from __future__ import annotations
+
+import builtins
+import contextlib
+import math
+import threading
+from typing import Any, Callable
+
+from cresset import _C
+
+__all__ = ["SymNode", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+
+_SYMBOLIC = (_C.SymInt, _C.SymFloat, _C.SymBool)
+
+
+def _is_symbolic(*values: Any) -> bool:
+    return builtins.any(isinstance(value, _SYMBOLIC) for value in values)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger one; a float when either is one."""
+    if _is_symbolic(a, b):
+        return _C._sym_call("torch::sym_max", a, b)
+    larger = _plain_max(a, b)
+    return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller one; a float when either is one."""
+    if _is_symbolic(a, b):
+        return _C._sym_call("torch::sym_min", a, b)
+    smaller = _plain_min(a, b)
+    return float(smaller) if isinstance(a, float) or isinstance(b, float) else smaller
+
+
+def sym_int(a: Any) -> Any:
+    """Towards zero."""
+    if isinstance(a, _C.SymInt):
+        return a
+    if isinstance(a, _C.SymFloat):
+        return _C._sym_call("torch::sym_int", a)
+    return math.trunc(a)
+
+
+def sym_float(a: Any) -> Any:
+    return _C._sym_call("torch::sym_float", a) if _is_symbolic(a) and not isinstance(a, _C.SymFloat) else a if isinstance(a, _C.SymFloat) else float(a)
+
+
+def sym_not(a: Any) -> Any:
+    return _C._sym_call("torch::sym_not", a) if _is_symbolic(a) else not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """t where b holds, else f; both of one type."""
+    if _is_symbolic(b):
+        return _C._sym_call("torch::sym_ite", b, t, f)
+    return t if b else f
+
+
+def sym_sqrt(a: Any) -> Any:
+    return _C._sym_call("torch::sym_sqrt", a) if _is_symbolic(a) else math.sqrt(a)
+
+
+def sym_sum(args: Any) -> Any:
+    total: Any = 0
+    for value in args:
+        total = total + value
+    return total
+
+
+# ---- statements ----
+
+def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None) -> None:
+    if message is not None and not callable(message):
+        raise TypeError(f"the message of a check is a function that gives it, not {type(message).__name__}")
+    if isinstance(cond, _C.SymBool):
+        try:
+            _C._shape_check(cond, "" if message is None else str(message()))
+        except RuntimeError as error:
+            if error_type is RuntimeError or isinstance(error, _C.GuardOnDataDependentSymNode):
+                raise
+            raise error_type(str(error)) from None
+        return
+    if not isinstance(cond, bool):
+        raise TypeError(f"a check is about a bool, not {type(cond).__name__}")
+    if not cond:
+        raise error_type("a check failed: its condition is False" if message is None else str(message()))
+
+
+def _check(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """The condition holds from here on; RuntimeError with the message when it does not. In a fake run it becomes a fact."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_value(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    _check_with(ValueError, cond, message)
+
+
+def _check_index(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    _check_with(IndexError, cond, message)
+
+
+def _check_type(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    _check_with(NotImplementedError, cond, message)
+
+
+def _check_is_size(i: Any, message: Callable[[], Any] | None = None, *, max: Any = None) -> None:
+    """i is the size of something: not negative, at most `max`, and questions about 0 and 1 need no answer."""
+    _check(i >= 0, message)
+    if max is not None:
+        _check(i <= max, message)
+    if isinstance(i, _C.SymInt):
+        _C._shape_mark_size(i)
+
+
+def _constrain_as_value(symbol: Any, min: int | None = None, max: int | None = None) -> None:
+    """min <= symbol <= max from here on."""
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"min={min} is larger than max={max}")
+    if min is not None:
+        _check(symbol >= min)
+    if max is not None:
+        _check(symbol <= max)
+
+
+def _constrain_as_size(symbol: Any, min: int | None = None, max: int | None = None) -> None:
+    """As _constrain_as_value, for the size of something."""
+    _check_is_size(symbol)
+    _constrain_as_value(symbol, min, max)
+
+
+# ---- what is behind a symbolic number ----
+
+class SymNode:
+    """The expression of a symbolic number, with the names that PyTorch programs use."""
+
+    def __init__(self, number: Any):
+        self._number = number
+
+    @property
+    def expr(self) -> Any:
+        from cresset.export.exported_program import Symbol
+        return Symbol(repr(self._number))
+
+    _expr = expr
+
+    @property
+    def hint(self) -> Any:
+        return self._number.hint
+
+    def has_hint(self) -> bool:
+        return self._number.hint is not None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def maybe_as_int(self) -> int | None:
+        simple = _C._shape_simplify(self._number)
+        return simple if isinstance(simple, int) else None
+
+    def is_int(self) -> bool:
+        return isinstance(self._number, _C.SymInt)
+
+    def is_float(self) -> bool:
+        return isinstance(self._number, _C.SymFloat)
+
+    def is_bool(self) -> bool:
+        return isinstance(self._number, _C.SymBool)
+
+    def __repr__(self) -> str:
+        return repr(self._number)
+
+    __str__ = __repr__
+
+
+# ---- max() and min() of Python ----
+
+_plain_max, _plain_min, _plain_pow = builtins.max, builtins.min, math.pow
+_lock = threading.RLock()
+
+
+def _selecting(plain: Callable[..., Any], pair: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def select(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or not args:
+            return plain(*args, **kwargs)
+        items = list(args[0]) if len(args) == 1 and not _is_symbolic(args[0]) else list(args)
+        if not _is_symbolic(*items) or not items:
+            return plain(items) if len(args) == 1 and not hasattr(args[0], "shape") else plain(*args)
+        result = items[0]
+        for item in items[1:]:
+            result = pair(result, item)
+        return result
+    return select
+
+
+@contextlib.contextmanager
+def symbolic_builtins():
+    """Inside, Python's max() and min() of symbolic numbers give expressions instead of deciding which one is larger."""
+    with _lock:
+        saved = builtins.max, builtins.min
+        builtins.max, builtins.min = _selecting(saved[0], sym_max), _selecting(saved[1], sym_min)
+        try:
+            yield
+        finally:
+            builtins.max, builtins.min = saved

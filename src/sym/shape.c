@@ -1,0 +1,221 @@
+/* What an environment knows beside facts: the sizes its symbols stand for, the lines its conditions came from, and how
+ * questions about unbacked sizes are treated.
+ *
+ * Size-oblivious: a size that the program computes from data may be 0 or 1, which broadcast and are empty, but no program is
+ * written for that case alone. A question that facts leave open only because of 0 and 1 is answered as if the size were at
+ * least 2: the expression is asked again with u = 2 + k, k >= 0, in place of each such size. */
+#include "sym/shape.h"
+#include "sym/internal.h"
+#include "sym/names.h"
+
+#include <stdio.h>
+
+/* ---- the user's line ---- */
+
+void cr_env_set_user_line(cr_env *env, cr_user_line_fn find, void *user) {
+    env->find_line = find;
+    env->line_user = user;
+}
+
+/* The line that runs now, with texts of the environment. */
+cr_status cr__line_find(cr_env *env, cr_user_line *out) {
+    *out = (cr_user_line){0};
+    if (!env->find_line || !env->find_line(env->line_user, out)) return *out = (cr_user_line){0}, CR_OK;
+    if (out->file && !(out->file = cr_arena_strdup(&env->arena, out->file))) return CR_ENOMEM;
+    if (out->text && !(out->text = cr_arena_strdup(&env->arena, out->text))) return CR_ENOMEM;
+    return CR_OK;
+}
+
+cr_status cr__line_note(cr_env *env) {
+    cr_user_line found;
+    CR_TRY(cr__line_find(env, &found));
+    return cr_vec_push(&env->lines, found);
+}
+
+cr_user_line cr_env_cond_line(const cr_env *env, size_t i) {
+    return i < env->lines.n ? env->lines.at[i] : (cr_user_line){0};
+}
+
+cr_user_line cr_sym_line(cr_sym symbol) {
+    return symbol && symbol->kind == CR_SYM_SYMBOL ? symbol->u.symbol->line : (cr_user_line){0};
+}
+
+/* ---- sizes that depend on data ---- */
+
+cr_status cr_env_mark_size(cr_env *env, cr_sym symbol) {
+    if (!symbol) return CR_FAIL(CR_ENOMEM, "symbol");
+    if (symbol->kind != CR_SYM_SYMBOL || symbol->type != CR_TYPE_INT) return CR_FAIL(CR_EVALUE, "only an integer symbol can be a size");
+    CR_TRY(cr_env_narrow(env, symbol, 0, INT64_MAX));
+    symbol->u.symbol->size_like = true;
+    return CR_OK;
+}
+
+cr_sym cr_sym_unbacked_size(cr_env *env, int64_t hi) {
+    cr_sym e = cr_sym_unbacked(env, 0, hi);
+    if (e) e->u.symbol->size_like = true;
+    return e;
+}
+
+size_t cr_env_unbacked_count(const cr_env *env) { return env->data.n; }
+
+cr_sym cr_env_unbacked(const cr_env *env, size_t i) { return env->data.at[i]; }
+
+bool cr_env_is_size(cr_sym symbol) { return symbol && symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->size_like; }
+
+/* u -> 2 + k for the sizes that may still be 0 or 1; `any` tells whether there was one. */
+typedef struct oblivious { cr_env *env; bool any; } oblivious;
+
+static cr_sym raise_size(void *user, cr_sym symbol) {
+    oblivious *o = user;
+    char name[64];
+    if (!cr_env_is_size(symbol) || cr_sym_range(o->env, symbol).lo >= 2) return symbol;
+    if (snprintf(name, sizeof name, "%s_from_2", cr_sym_name(symbol)) >= (int)sizeof name) return symbol;
+    int64_t hi = cr_sym_range(o->env, symbol).hi;
+    if (hi < 2) return symbol;
+    cr_sym k = cr_sym_symbol(o->env, name, CR_TYPE_INT, 0, hi == INT64_MAX ? hi : hi - 2);
+    o->any = true;
+    return cr_sym_add(o->env, k, cr_sym_int(o->env, 2));
+}
+
+cr_tri cr_sym_truth_oblivious(cr_env *env, cr_sym condition) {
+    cr_tri known = cr_sym_truth(env, condition);
+    if (known != CR_UNKNOWN || !condition) return known;
+    oblivious o = {env, false};
+    cr_sym raised = cr_sym_substitute(env, cr_sym_simplify(env, condition), raise_size, &o);
+    return raised && o.any ? cr_sym_truth(env, raised) : CR_UNKNOWN;
+}
+
+cr_status cr_env_check(cr_env *env, cr_sym condition, const char *message) {
+    int64_t hinted = 0;
+    if (!condition) return CR_FAIL(CR_ENOMEM, "condition");
+    cr_tri known = cr_sym_truth(env, condition);
+    bool backed = known == CR_UNKNOWN && cr_env_hint(env, condition, &hinted);
+    if (env->failed) return CR_FAIL(CR_ENOMEM, "condition");
+    if (known == CR_YES) return CR_OK;
+    cr_status status = CR_EVALUE;
+    if (known != CR_NO && (!backed || hinted)) status = cr_env_add_cond(env, backed ? CR_COND_GUARD : CR_COND_ASSERT, condition, message);
+    if (status != CR_EVALUE) return status;
+    cr_str text = {0};
+    cr_sym_print(condition, &text);
+    if (message && *message) cr_str_addf(&text, ": %s", message);
+    status = cr_str_status(&text);
+    if (!status) status = CR_FAIL(CR_ERUNTIME, "this check fails: %s", cr_str_get(&text));
+    cr_str_dispose(&text);
+    return status;
+}
+
+/* The variable that a line assigns to: `n = x.item()`. Empty when it is not so simple. */
+static size_t assigned(const char *text) {
+    size_t n = 0;
+    while (text && cr__name_byte(text[n])) n++;
+    size_t at = n;
+    while (n && text[at] == ' ') at++;
+    return n && text[at] == '=' && text[at + 1] != '=' && !(text[0] >= '0' && text[0] <= '9') ? n : 0;
+}
+
+typedef struct renamed { cr_env *env; } renamed;
+
+/* z = x.nonzero(), z = x[x > 0]: the size is z.shape[0]. */
+static bool first_size(const char *text) {
+    if (strstr(text, "nonzero(") || strstr(text, "masked_select(")) return !strchr(text, ',');
+    return strchr(text, '[') && !strstr(text, "[:") && !strchr(text, ',');
+}
+
+/* Unbacked symbols by the names of their variables. */
+static cr_sym rename_symbol(void *user, cr_sym symbol) {
+    renamed *r = user;
+    const char *text = symbol->u.symbol->line.text;
+    size_t n = symbol->u.symbol->unbacked ? assigned(text) : 0;
+    char name[64];
+    bool size = symbol->u.symbol->size_like;
+    if (!n || n >= sizeof name - 16 || (size && !first_size(text))) return symbol;
+    snprintf(name, sizeof name, "%.*s%s", (int)n, text, size ? ".shape[0]" : "");
+    return cr_sym_symbol(r->env, name, (cr_sym_type)symbol->type, symbol->u.symbol->now.lo, symbol->u.symbol->now.hi);
+}
+
+static void add_line(cr_str *out, const char *what, cr_user_line line) {
+    if (!line.file) return;
+    cr_str_addf(out, "\n  %s %s:%d", what, line.file, line.line);
+    if (line.text && *line.text) cr_str_addf(out, ": %s", line.text);
+}
+
+static void add_makers(cr_sym e, cr_sym *seen, size_t *n, cr_str *out) {
+    if (e->kind != CR_SYM_SYMBOL) {
+        for (size_t i = 0; i < e->n; i++) add_makers(e->operand[i], seen, n, out);
+        return;
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (seen[i] == e) return;
+    if (*n == 4 || !e->u.symbol->unbacked) return;
+    seen[(*n)++] = e;
+    char what[64];
+    snprintf(what, sizeof what, "%.30s%s made at", e->u.symbol->name, e->u.symbol->size_like ? ", a size," : "");
+    add_line(out, what, e->u.symbol->line);
+}
+
+/* In Python, arguments by their names: L['x'].size()[0] is x.size()[0] where the program runs. */
+static void add_text(cr_env *env, cr_sym e, cr_str *out) {
+    cr_str text = {0};
+    cr_shape_text(env, e, &text);
+    for (const char *at = cr_str_get(&text); *at;) {
+        size_t n = strncmp(at, "L['", 3) ? 0 : strcspn(at + 3, "'");
+        bool named = n && !strncmp(at + 3 + n, "']", 2);
+        if (named) cr_str_addn(out, at + 3, n);
+        else cr_str_addc(out, *at);
+        at += named ? n + 5 : 1;
+    }
+    out->failed |= text.failed;
+    cr_str_dispose(&text);
+}
+
+cr_status cr_env_undecided(cr_env *env, cr_sym e) {
+    if (!e) return CR_FAIL(CR_ENOMEM, "condition");
+    cr_str text = {0};
+    cr_sym seen[4], simple = cr_sym_simplify(env, e);
+    size_t n = 0;
+    renamed r = {env};
+    cr_user_line here;
+    if (cr__line_find(env, &here)) return CR_FAIL(CR_ENOMEM, "condition");
+    cr_sym shown = cr_sym_substitute(env, e, rename_symbol, &r);
+    cr_sym other = e->type == CR_TYPE_BOOL && shown ? cr__not(env, shown) : NULL;
+    bool failed = env->failed || !simple || !shown;
+    if (failed) return CR_FAIL(CR_ENOMEM, "condition");
+    if (e->type == CR_TYPE_BOOL) cr_str_add(&text, "cannot decide ");
+    else cr_str_add(&text, "there is no fixed value of ");
+    add_text(env, e, &text);
+    cr_str_add(&text, ": it depends on tensor data, which is not known before the program runs");
+    add_line(&text, "asked at", here);
+    add_makers(e, seen, &n, &text);
+    if (other) {
+        cr_str_add(&text, "\n  if one of the two always holds, state it before: _check(");
+        add_text(env, shown, &text);
+        cr_str_add(&text, ") or _check(");
+        add_text(env, other, &text);
+        cr_str_add(&text, "); if both occur, use cond() or where()");
+    } else {
+        cr_str_add(&text, "\n  keep it a symbolic number: compute with it, or state what it is with _check(");
+        add_text(env, shown, &text);
+        cr_str_add(&text, " == ...)");
+    }
+    cr_status status = cr_str_status(&text);
+    if (!status) status = CR_FAIL(CR_EDATADEP, "%s", cr_str_get(&text));
+    cr_str_dispose(&text);
+    return status;
+}
+
+/* ---- sizes ---- */
+
+static bool copy(cr_env *env, const char **text) { return !*text || (*text = cr_arena_strdup(&env->arena, *text)); }
+
+cr_status cr_shape_add(cr_env *env, const cr_size *size) {
+    cr_size own = *size;
+    if (!copy(env, &own.source) || !copy(env, &own.name) || !copy(env, &own.root)) return CR_FAIL(CR_ENOMEM, "size");
+    if (own.symbol && own.symbol->kind != CR_SYM_SYMBOL) return CR_FAIL(CR_EVALUE, "a size of the inputs is a symbol");
+    if (own.promise >= CR_SIZE_NAMED && (!own.name || !own.root || own.scale <= 0))
+        return CR_FAIL(CR_EVALUE, "a Dim is a positive multiple of a named root plus a constant");
+    return cr_vec_push(&env->sizes, own);
+}
+
+size_t cr_shape_count(const cr_env *env) { return env->sizes.n; }
+
+const cr_size *cr_shape_get(const cr_env *env, size_t i) { return &env->sizes.at[i]; }
