@@ -72,6 +72,7 @@ const cr_node *cr_graph_node(const cr_graph *g, uint32_t node) { return &g->node
 const cr_value *cr_graph_value(const cr_graph *g, uint32_t value) { return &g->values.at[value]; }
 uint32_t cr_graph_value_count(const cr_graph *g) { return (uint32_t)g->values.n; }
 uint32_t cr_graph_node_count(const cr_graph *g) { return g->live; }
+uint32_t cr_graph_node_limit(const cr_graph *g) { return (uint32_t)g->nodes.n; }
 uint32_t cr_graph_output(const cr_graph *g) { return g->output; }
 
 uint32_t cr_graph_find(const cr_graph *g, const char *name) {

@@ -84,6 +84,7 @@ const cr_node *cr_graph_node(const cr_graph *g, uint32_t node);
 const cr_value *cr_graph_value(const cr_graph *g, uint32_t value);
 uint32_t cr_graph_value_count(const cr_graph *g); /* ids are below this; erased ones have node == CR_NO_NODE */
 uint32_t cr_graph_node_count(const cr_graph *g);  /* live nodes */
+uint32_t cr_graph_node_limit(const cr_graph *g);  /* ids are below this; new nodes take the next ones */
 uint32_t cr_graph_find(const cr_graph *g, const char *name); /* value by name; CR_NO_VALUE */
 uint32_t cr_graph_output(const cr_graph *g); /* the output node; CR_NO_NODE while building */
 /* How often each value is used, counted afresh: counts[value_count]. */

@@ -97,6 +97,14 @@ typedef struct cr_decomposition {
 CR_NODISCARD cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out);
 /* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which `how` stops, named after them. */
 CR_NODISCARD cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out);
+/* What must hold of numbers that depend on data (the environment's asserts, and the ranges of their symbols) becomes comparisons and _assert_scalar
+ * calls behind the nodes after which it can be checked; in bodies, too. The graph itself is changed. */
+typedef struct cr_asserts {
+    bool guards; /* conditions that hold at the hints become nodes as well: deferred runtime asserts instead of guards */
+    cr_status (*made)(void *user, cr_graph *g, uint32_t node); /* sees every new node, in order; may be NULL */
+    void *user;
+} cr_asserts;
+CR_NODISCARD cr_status cr_pass_asserts(cr_graph *g, const cr_asserts *how);
 /* Stops at everything that a kernel, a pointwise text or a view computes: what runs without further ado. */
 bool cr_stop_at_kernels(const cr_op *op, void *user);
 /* Stops at the core ATen set, and at ops outside it that have no decomposition here: PyTorch's core_aten_decompositions(). */

@@ -2,6 +2,8 @@
  * objects, to() in its Python forms, copying and pickling. Written as C vectorcalls; a name here hides an op's. */
 #include "python/py.h"
 
+#include "trace/trace.h"
+
 #define TENSOR(self) cr_py_tensor_of(self)
 #define NOARGS(name) static PyObject *name(PyObject *self, PyObject *unused)
 #define FAST(name) static PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -182,6 +184,7 @@ cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
     if (cr_tensor_is_fake(t) || cr_ambient_get()->recorder) { /* the op knows what to do with a value that is not there */
         if (!item && !(item = cr_op_find("aten::item"))) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::item'");
         cr_arg arg = cr_arg_tensor(t);
+        if (cr_trace_current() && cr_trace_known_item(cr_trace_current(), t, out)) return CR_OK;
         return cr_call(item, &arg, out);
     }
     int64_t n = cr_py_numel(t), index[CR_MAX_RANK] = { 0 };
@@ -244,8 +247,23 @@ static PyObject *nested_list(const rt_view *v, int d, const char *p) {
     return list;
 }
 
+/* Elements that are not there: numbers of the program, one by one. */
+static PyObject *unknown_list(PyObject *self) {
+    if (!TENSOR(self)->meta.rank) return item(self, NULL);
+    PyObject *parts = PyObject_CallMethod(self, "unbind", NULL), *list = parts ? PyList_New(PySequence_Size(parts)) : NULL;
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *part = PySequence_GetItem(parts, i), *inner = part ? unknown_list(part) : NULL;
+        Py_XDECREF(part);
+        if (inner) PyList_SET_ITEM(list, i, inner);
+        else Py_CLEAR(list);
+    }
+    Py_XDECREF(parts);
+    return list;
+}
+
 NOARGS(tolist) {
     (void)unused;
+    if (cr_tensor_is_fake(TENSOR(self))) return unknown_list(self);
     cr_tensor *t = readable(TENSOR(self), "tolist");
     if (!t) return NULL;
     rt_view v = cr_tensor_view(t);

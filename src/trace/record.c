@@ -94,6 +94,30 @@ cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_
     return cr_graph_placeholder_number(t->graph, name, type, expr, &value);
 }
 
+static bool writes_to(const cr_graph *g, const cr_arg *a, uint64_t storage) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++)
+        if (writes_to(g, &a->u.list[i], storage)) return true;
+    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)a->u.i)->meta : NULL;
+    return m && m->storage == storage;
+}
+
+bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out) {
+    uint32_t value, id = CR_NO_NODE;
+    if (!find_value(t, tensor, &value)) return false;
+    for (uint32_t n = cr_graph_first(t->graph); n != CR_NO_NODE; n = cr_graph_next(t->graph, n)) id = n;
+    for (; id != CR_NO_NODE; id = cr_graph_node(t->graph, id)->prev) {
+        const cr_node *node = cr_graph_node(t->graph, id);
+        if (node->kind != CR_NODE_CALL) continue;
+        if (!strcmp(node->op->name, "aten::item") && node->args[0].kind == CR_ARG_VALUE && (uint32_t)node->args[0].u.i == value) {
+            *out = cr_number_arg(cr_graph_env(t->graph), cr_graph_value(t->graph, node->first)->expr);
+            return true;
+        }
+        for (uint16_t i = 0; i < node->nargs; i++)
+            if (node->op->schema.params[i].writes && writes_to(t->graph, &node->args[i], tensor->meta.storage)) return false;
+    }
+    return false;
+}
+
 /* A real tensor from outside: the graph holds it. */
 static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     char name[40];

@@ -58,6 +58,8 @@ typedef struct cr_trace_hooks {
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);
 /* Says that `tensor` is `value` of the graph from now on. */
 void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
+/* The number that the graph already read from the tensor, which nothing wrote since; false: none. */
+bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out);
 /* An argument in the graph's terms: a tensor's value (a real tensor from outside becomes a constant of the graph), the
  * value of a symbolic number, anything else itself. Lists are in the graph's arena. */
 CR_NODISCARD cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to);

@@ -370,9 +370,12 @@ def test_refusals(name, oracle):
         class Program(torch.nn.Module):
             def forward(self, x, w):
                 return fn(torch, x, w)
-        torch.export.export(Program(), inputs(torch))
-    theirs = oracle("error", asked, raises=True)
-    assert type(mine.value).__name__ == theirs.classes[0], (type(mine.value), theirs.classes)
+        try:
+            torch.export.export(Program(), inputs(torch))
+        except Exception as e:  # its text has paths of this machine in it
+            return type(e).__name__
+        return None
+    assert type(mine.value).__name__ == oracle("error", asked)
 
 
 def test_a_float_cannot_be_carried():

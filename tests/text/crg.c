@@ -63,6 +63,15 @@ static cr_status do_decompose(const test *t, cr_graph *g, cr_str *out) {
     return status;
 }
 
+static cr_status do_asserts(const test *t, cr_graph *g, cr_str *out) {
+    cr_asserts how = { .guards = strstr(t->words, "guards") };
+    CR_TRY(cr_pass_asserts(g, &how));
+    CR_TRY(cr_pass_asserts(g, &how)); /* the second time there is nothing left to do */
+    CR_TRY(cr_graph_verify(g, CR_VERIFY_METAS));
+    cr_graph_print(g, CR_PRINT_PLAIN, out);
+    return CR_OK;
+}
+
 static cr_status do_verify(const test *t, cr_graph *g, cr_str *out) {
     uint32_t properties = CR_VERIFY_SHAPE;
     if (strstr(t->words, "metas")) properties |= CR_VERIFY_METAS;
@@ -283,7 +292,7 @@ out:
 }
 
 static const struct { const char *name; cr_status (*run)(const test *t, cr_graph *g, cr_str *out); } commands[] = {
-    { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake }, { "decompose", do_decompose },
+    { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake }, { "decompose", do_decompose }, { "asserts", do_asserts },
 };
 
 /* ---- what holds for every graph ---- */
