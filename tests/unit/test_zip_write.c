@@ -211,6 +211,132 @@ static void failing_disks(void) {
     unlink(path);
 }
 
+/* ---- sinks and copies ---- */
+
+static cr_status gather(void *user, const void *data, size_t size) {
+    cr_str_addn(user, data, size);
+    return cr_str_status(user);
+}
+
+static cr_status count_steps(void *user) {
+    return ++*(int *)user < 1000 ? CR_OK : CR_FAIL(CR_EVALUE, "too many steps");
+}
+
+static void sinks(void) {
+    cr_zip_writer *w = NULL;
+    cr_zip *zip = NULL;
+    cr_str bytes = {0};
+    int steps = 0;
+    size_t n = 40 << 20;
+    char *large = cr_calloc(1, n);
+    large[n - 1] = 1;
+    CHECK_OK(cr_zip_writer_create_on((cr_sink){gather, &bytes}, 64, &w));
+    cr_zip_writer_set_step(w, count_steps, &steps);
+    CHECK_OK(cr_zip_writer_add(w, "a", "one", 3));
+    CHECK_OK(cr_zip_writer_add(w, "large", large, n));
+    CHECK_EQ(cr_zip_writer_last_crc(w), cr_crc32(0, large, n));
+    CHECK_OK(cr_zip_writer_add(w, "empty", "", 0));
+    CHECK_OK(cr_zip_writer_finish(w));
+    CHECK_EQ(steps, 2);
+    CHECK_OK(cr_zip_open_memory(bytes.at, bytes.n, NULL, &zip));
+    for (size_t i = 0; zip && i < 3; i++) {
+        CHECK_EQ(cr_zip_at(zip, i)->offset % 64, 0);
+        CHECK_OK(cr_zip_check(zip, cr_zip_at(zip, i)));
+    }
+    cr_zip_release(zip);
+    CHECK_OK(cr_zip_writer_create_on((cr_sink){gather, &bytes}, 64, &w));
+    CHECK_ERROR(cr_zip_writer_begin(w, "b"), CR_EVALUE, "needs members whose size is known");
+    cr_zip_writer_abandon(w);
+    cr_str_dispose(&bytes);
+    cr_free(large);
+}
+
+/* Copies members of `from` to a file and to a sink, and looks at them there. */
+static void check_copies(cr_zip *from, uint32_t alignment) {
+    cr_str bytes = {0};
+    for (int sink = 0; sink < 2; sink++) {
+        char path[128];
+        cr_zip_writer *w = NULL;
+        cr_zip *to = NULL;
+        snprintf(path, sizeof path, "%s/copy.zip", folder);
+        CHECK_OK(sink ? cr_zip_writer_create_on((cr_sink){gather, &bytes}, alignment, &w) : cr_zip_writer_create(path, alignment, &w));
+        for (size_t i = 0; i < cr_zip_count(from); i++) CHECK_OK(cr_zip_writer_copy(w, cr_zip_at(from, i)->name, from, cr_zip_at(from, i)));
+        CHECK_OK(cr_zip_writer_finish(w));
+        CHECK_OK(sink ? cr_zip_open_memory(bytes.at, bytes.n, NULL, &to) : cr_zip_open(path, &to));
+        for (size_t i = 0; to && i < cr_zip_count(from); i++) {
+            const cr_zip_member *a = cr_zip_at(from, i), *b = cr_zip_at(to, i);
+            CHECK_EQ(a->size, b->size);
+            CHECK_EQ(a->crc, b->crc);
+            CHECK_EQ(b->offset % alignment, 0);
+            CHECK_OK(cr_zip_check(to, b));
+        }
+        cr_zip_release(to);
+        if (!sink) unlink(path);
+    }
+    cr_str_dispose(&bytes);
+}
+
+static void copies(void) {
+    char *path = in_folder("from.zip");
+    cr_zip *zip = NULL;
+    const cr_zip *in = NULL;
+    cr_zip_writer *w = NULL;
+    char *large = cr_calloc(1, 3 << 20);
+    for (size_t i = 0; i < 3 << 20; i++) large[i] = (char)(i * 31 >> 3);
+    CHECK_OK(cr_zip_writer_create(path, 64, &w));
+    CHECK_OK(cr_zip_writer_add(w, "a", large, 3 << 20));
+    CHECK_OK(cr_zip_writer_add(w, "b", "small", 5));
+    CHECK_OK(cr_zip_writer_add(w, "c", large, 1 << 20));
+    CHECK_OK(cr_zip_writer_finish(w));
+    CHECK_OK(cr_zip_open(path, &zip));
+    if (!zip) return;
+    check_copies(zip, 64);
+    check_copies(zip, 1);
+
+    /* What is mapped is the file's until it is written to. */
+    uint8_t *a, *c;
+    CHECK_OK(cr_zip_borrow(zip, cr_zip_at(zip, 0), &a));
+    CHECK_OK(cr_zip_borrow(zip, cr_zip_at(zip, 2), &c));
+    CHECK(cr_zip_find_unchanged(zip, a, 3 << 20, &in) == cr_zip_at(zip, 0) && in == zip);
+    volatile uint8_t seen = a[1 << 20];
+    (void)seen;
+    CHECK(cr_zip_find_unchanged(zip, a, 3 << 20, &in) == cr_zip_at(zip, 0));
+    CHECK(!cr_zip_find_unchanged(zip, a, 100, &in));
+    CHECK(!cr_zip_find_unchanged(zip, a + 1, 3 << 20, &in));
+    CHECK(!cr_zip_find_unchanged(zip, large, 3 << 20, &in));
+    CHECK(!cr_zip_find_unchanged(NULL, a, 3 << 20, &in));
+    a[2 << 20] ^= 1;
+    CHECK(!cr_zip_find_unchanged(zip, a, 3 << 20, &in));
+    CHECK(cr_zip_find_unchanged(zip, c, 1 << 20, &in) == cr_zip_at(zip, 2));
+    cr_zip_release(zip);
+
+    /* Damage travels with the checksum that shows it. */
+    int fd = open(path, O_RDWR);
+    CHECK_OK(cr_zip_open(path, &zip));
+    uint64_t inside = cr_zip_at(zip, 0)->offset + 5;
+    CHECK_EQ(pwrite(fd, "\xff\xff", 2, (off_t)inside), 2);
+    close(fd);
+    CHECK_OK(cr_zip_writer_create(in_folder("damaged.zip"), 64, &w));
+    CHECK_OK(cr_zip_writer_copy(w, "a", zip, cr_zip_at(zip, 0)));
+    CHECK_OK(cr_zip_writer_finish(w));
+    cr_zip_release(zip);
+    CHECK_OK(cr_zip_open(in_folder("damaged.zip"), &zip));
+    CHECK_ERROR(cr_zip_check(zip, cr_zip_at(zip, 0)), CR_EFORMAT, "damaged");
+    cr_zip_release(zip);
+    unlink(in_folder("damaged.zip"));
+
+    /* A file that became shorter is an error, not a hole. */
+    CHECK_OK(cr_zip_open(in_folder("from.zip"), &zip));
+    CHECK(!truncate(in_folder("from.zip"), 1000));
+    CHECK_OK(cr_zip_writer_create(in_folder("short.zip"), 64, &w));
+    CHECK_ERROR(cr_zip_writer_copy(w, "a", zip, cr_zip_at(zip, 0)), CR_EIO, "bytes too early");
+    cr_zip_writer_abandon(w);
+    cr_zip_release(zip);
+    cr_free(large);
+    unlink(in_folder("from.zip"));
+    CHECK_EQ(folder_entries(), 0);
+}
+
 static cr_status write_once(void *path) { return write_members(path, 64, 12); }
 
 static void out_of_memory(void) {
@@ -228,6 +354,8 @@ int main(void) {
     RUN(misuse);
     RUN(failing_disks);
     RUN(wide_numbers);
+    RUN(sinks);
+    RUN(copies);
     RUN(out_of_memory);
     CHECK_EQ(rmdir(folder), 0);
     return check_summary();
