@@ -1,4 +1,4 @@
-"""Archives: `cresset info` on 1 GB, loading BERT, and the interpreter against eager PyTorch on the models of models.py, 2 threads each.
+"""Archives: `cresset info` on 1 GB, loading and saving 1 GB, loading BERT, and the interpreter against eager PyTorch on the models of models.py, 2 threads each.
 
 The archives are made by PyTorch once and kept in build/bench. The single models' rows have no goal of their own: the goal
 is the geometric mean. `python bench/profile_archive.py NAME` shows which ops the time goes to.
@@ -11,7 +11,7 @@ import time
 from measure import compare, row
 from peers import THREADS, archive, model_archive
 
-INFO_SECONDS, INFO_MEGABYTES, LOAD_SECONDS = 0.050, 40, 0.060
+INFO_SECONDS, INFO_MEGABYTES, LOAD_SECONDS, SAVE_MEGABYTES = 0.050, 40, 0.060, 64
 
 
 def big_archive():
@@ -62,6 +62,69 @@ def load_rows():
     yield row("load bert", ours, peer, "torch.export.load", goal=20)
 
 
+# Loads an archive and saves it, or saves a program whose weights are in memory; prints the seconds and by how many megabytes the process grew at most. What is in
+# memory already when the writing begins is not counted.
+SAVE = """
+import pathlib, sys, time
+import cresset, cresset.export
+what, source, target, small = sys.argv[1:]
+def megabytes(key):
+    return int(next(line for line in open("/proc/self/status") if line.startswith(key)).split()[1]) / 1024
+class Big(cresset.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = cresset.nn.Parameter(cresset.ones(16384, 16384))
+    def forward(self, x):
+        return x + self.weight[0, 0]
+cresset.export.save(cresset.export.load(small), target)  # once, for what is made only once
+if what == "memory":
+    ep = cresset.export.export(Big(), (cresset.zeros(2),))
+pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+before, begin = megabytes("VmHWM"), time.perf_counter()
+if what == "archive":
+    ep = cresset.export.load(source)
+cresset.export.save(ep, target)
+again = cresset.export.load(target)
+print(time.perf_counter() - begin, megabytes("VmHWM") - before)
+"""
+
+
+def copy_file(source, target):
+    """Seconds to copy a file and wait until it is on the disk."""
+    begin = time.perf_counter()
+    subprocess.run(["cp", "--reflink=never", str(source), str(target)], check=True)
+    subprocess.run(["sync", str(target)], check=True)
+    return time.perf_counter() - begin
+
+
+def run_save(what, source, target, small):
+    done = subprocess.run([sys.executable, "-c", SAVE, what, str(source), str(target), str(small)], capture_output=True, text=True, check=True)
+    took, grown = done.stdout.split()
+    return float(took), float(grown)
+
+
+def save_rows():
+    """Saving and loading again against the disk's own rate, in alternation; the best of each."""
+    source, small = big_archive(), model_archive("lstm")
+    target = source.with_name("part-saved.pt2")
+    size = source.stat().st_size / 1e9
+    runs = {"archive": [], "memory": [], "copy": []}
+    try:
+        for _ in range(4):
+            runs["copy"].append((copy_file(source, target), 0))
+            target.unlink()
+            for what in ("archive", "memory"):
+                runs[what].append(run_save(what, source, target, small))
+                target.unlink()
+    finally:
+        target.unlink(missing_ok=True)
+    best = {what: min(took for took, _ in found) for what, found in runs.items()}
+    yield row(f"save and load {size:.2f} GB that an archive holds", best["archive"], best["copy"], "cp and sync", goal=0.7)
+    yield row(f"save and load {size:.2f} GB that memory holds", best["memory"], best["copy"], "cp and sync", goal=0.7)
+    for what, name in (("archive", "an archive"), ("memory", "memory")):
+        yield row(f"save and load {size:.2f} GB that {name} holds: MB more", max(max(grown for _, grown in runs[what]), 0.1), SAVE_MEGABYTES, "limit")
+
+
 def timed(function, *args):
     begin = time.perf_counter()
     function(*args)
@@ -93,5 +156,6 @@ def interpreter_rows():
 
 def rows():
     yield from info_rows()
+    yield from save_rows()
     yield from load_rows()
     yield from interpreter_rows()

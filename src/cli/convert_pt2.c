@@ -1,22 +1,11 @@
 /* convert_pt2.c: a PT2 archive written again from one that was read.
  *
  * New layout: member by member, in order, stored and aligned to 64 bytes as PyTorch does it; the members that hold weights
- * come from the program's tensors. Old layout: its JSON is a program of the same schema, its example inputs are the same
- * torch.save file; the state and the constants leave their pickle and become raw members with a config, one member a
- * storage, so that tied tensors stay tied. */
+ * come from the program's tensors, and whatever else is there stays. Old layout: the program is saved. */
 #include "cli/convert.h"
 
 #include "archive/json.h"
 
-#include <stdio.h>
-
-/* PyTorch's numbers of dtypes and layouts in its schema. */
-static const uint8_t schema_dtype[RT_DTYPE_COUNT] = {
-    [RT_U8] = 1, [RT_I8] = 2, [RT_I16] = 3, [RT_I32] = 4, [RT_I64] = 5, [RT_F16] = 6, [RT_F32] = 7, [RT_F64] = 8, [RT_C32] = 9, [RT_C64] = 10,
-    [RT_C128] = 11, [RT_BOOL] = 12, [RT_BF16] = 13, [RT_U16] = 28, [RT_F8E4M3FN] = 29, [RT_F8E5M2] = 30, [RT_F8E4M3FNUZ] = 31, [RT_F8E5M2FNUZ] = 32,
-    [RT_F8E8M0FNU] = 33, [RT_U32] = 34, [RT_U64] = 35,
-};
-enum { SCHEMA_STRIDED = 7 };
 static const char old_program[] = "serialized_exported_program.json";
 
 bool pt2_is_old(const cr_zip *zip) { return cr_zip_find(zip, old_program) != NULL; }
@@ -115,147 +104,39 @@ static cr_status write_new(const cr_program *p, cr_zip_writer *w) {
 
 /* ---- old layout to new ---- */
 
-typedef struct output { cr_zip_writer *w; char *top; uint64_t id[2]; } output; /* id: of what was written, for serialization_id */
-
-static cr_status add(output *o, const void *data, size_t size, const char *format, ...) CR_PRINTF(4, 5);
-static cr_status add(output *o, const void *data, size_t size, const char *format, ...) {
-    cr_str name;
-    cr_str_init(&name);
-    cr_str_addf(&name, "%s/", o->top);
-    va_list args;
-    va_start(args, format);
-    cr_str_addv(&name, format, args);
-    va_end(args);
-    cr_status status = cr_str_status(&name);
-    if (!status) status = cr_zip_writer_add(o->w, cr_str_get(&name), data, size);
-    if (!status) o->id[0] = cr_hash(name.at, name.n, o->id[0]), o->id[1] = cr_hash(&(uint32_t){ cr_crc32(0, data, size) }, 4, o->id[1]);
-    cr_str_dispose(&name);
-    return status;
-}
-
-static void add_sizes(cr_json_writer *j, const char *key, const cr_dim *at, int n) {
-    cr_json_key(j, key);
-    cr_json_open(j, '[');
-    for (int i = 0; i < n; i++) {
-        cr_json_open(j, '{');
-        cr_json_key(j, "as_int"), cr_json_int(j, at[i]);
-        cr_json_close(j, '}');
-    }
-    cr_json_close(j, ']');
-}
-
-static void add_entry(cr_json_writer *j, const cr_named_tensor *t, const char *path) {
-    const cr_meta *m = &t->tensor->meta;
-    cr_json_key(j, t->name);
-    cr_json_open(j, '{');
-    cr_json_key(j, "path_name"), cr_json_string(j, path, strlen(path));
-    cr_json_key(j, "is_param"), cr_json_bool(j, t->is_parameter);
-    cr_json_key(j, "use_pickle"), cr_json_bool(j, false);
-    cr_json_key(j, "tensor_meta");
-    cr_json_open(j, '{');
-    cr_json_key(j, "dtype"), cr_json_int(j, schema_dtype[m->dtype]);
-    add_sizes(j, "sizes", m->size, m->rank);
-    cr_json_key(j, "requires_grad"), cr_json_bool(j, (m->flags & CR_META_REQUIRES_GRAD) != 0);
-    cr_json_key(j, "device");
-    cr_json_open(j, '{');
-    cr_json_key(j, "type"), cr_json_string(j, "cpu", 3);
-    cr_json_key(j, "index"), cr_json_null(j);
-    cr_json_close(j, '}');
-    add_sizes(j, "strides", m->stride, m->rank);
-    cr_json_key(j, "storage_offset");
-    cr_json_open(j, '{');
-    cr_json_key(j, "as_int"), cr_json_int(j, m->offset);
-    cr_json_close(j, '}');
-    cr_json_key(j, "layout"), cr_json_int(j, SCHEMA_STRIDED);
-    cr_json_close(j, '}');
-    cr_json_close(j, '}');
-}
-
-/* A member a storage, then the config that says which tensor is where. */
-static cr_status write_tensors(output *o, const char *folder, const char *prefix, const char *program, const cr_named_tensor *at, size_t n) {
-    cr_map members;
-    cr_str text;
-    cr_json_writer j;
-    cr_map_init(&members);
-    cr_str_init(&text);
-    cr_json_writer_init(&j, &text, 0);
-    cr_json_open(&j, '{');
-    cr_json_key(&j, "config");
-    cr_json_open(&j, '{');
-    cr_status status = CR_OK;
-    for (size_t i = 0; i < n && !status; i++) {
-        char path[40];
-        uint64_t number = members.n;
-        const cr_storage *s = at[i].tensor->storage;
-        bool there = cr_map_find(&members, &s->id, sizeof s->id, &number);
-        snprintf(path, sizeof path, "%s%llu", prefix, (unsigned long long)number);
-        add_entry(&j, &at[i], path);
-        if (there) continue;
-        status = cr_map_put(&members, &s->id, sizeof s->id, number);
-        if (!status) status = add(o, s->bytes ? s->data : "", (size_t)s->bytes, "data/%s/%s", folder, path);
-    }
-    cr_json_close(&j, '}');
-    cr_json_close(&j, '}');
-    if (!status) status = cr_str_status(&text);
-    if (!status) status = add(o, text.at, text.n, "data/%s/%s_%s_config.json", folder, program, folder);
-    cr_str_dispose(&text);
-    cr_map_dispose(&members);
-    return status;
-}
-
-static cr_status add_copy(output *o, cr_zip *zip, const cr_zip_member *m, const char *name) {
-    const void *data;
-    char *copy;
-    CR_TRY(member_bytes(zip, m, &data, &copy));
-    cr_status status = add(o, data, m->size, "%s", name);
-    cr_free(copy);
-    return status;
-}
-
-static cr_status write_old(const cr_program *p, output *o) {
-    cr_zip *zip = p->archive;
-    char name[256], id[64];
-    const cr_zip_member *example = cr_zip_find(zip, "serialized_example_inputs.pt");
-    CR_TRY(write_tensors(o, "weights", "weight_", p->name, p->state, p->nstate));
-    CR_TRY(write_tensors(o, "constants", "tensor_", p->name, p->constants, p->nconstants));
-    snprintf(name, sizeof name, "models/%s.json", p->name);
-    CR_TRY(add_copy(o, zip, cr_zip_find(zip, old_program), name));
-    snprintf(name, sizeof name, "data/sample_inputs/%s.pt", p->name);
-    if (example && example->size) CR_TRY(add_copy(o, zip, example, name));
+/* The members extra_files/NAME as extra files; *copies are the inflated ones, to be freed. */
+static cr_status find_extra(cr_zip *zip, struct cr_extra_file *extra, char **copies, size_t *n) {
+    static const char extra_folder[] = "extra_files/";
     for (size_t i = 0; i < cr_zip_count(zip); i++) {
         const cr_zip_member *m = cr_zip_at(zip, i);
-        if (strncmp(m->name, "extra_files/", 12) || !m->name[12]) continue;
-        cr_str path;
-        cr_str_init(&path);
-        cr_str_addf(&path, "extra/%s", m->name + 12);
-        cr_status status = cr_str_status(&path);
-        if (!status) status = add_copy(o, zip, m, cr_str_get(&path));
-        cr_str_dispose(&path);
-        CR_TRY(status);
+        const char *name = m->name + sizeof extra_folder - 1;
+        if (strncmp(m->name, extra_folder, sizeof extra_folder - 1) || !*name || name[strlen(name) - 1] == '/') continue;
+        extra[*n] = (struct cr_extra_file){ .name = name, .size = m->size };
+        CR_TRY(member_bytes(zip, m, &extra[*n].data, &copies[*n]));
+        ++*n;
     }
-    CR_TRY(add(o, "pt2", 3, "archive_format"));
-    CR_TRY(add(o, "0", 1, "archive_version"));
-    CR_TRY(add(o, "6\n", 2, ".data/version"));
-    CR_TRY(add(o, "little", 6, "byteorder"));
-    snprintf(id, sizeof id, "%020llu%020llu", (unsigned long long)o->id[0], (unsigned long long)o->id[1]);
-    return add(o, id, 40, ".data/serialization_id");
+    return CR_OK;
 }
 
-/* "dir/new.pt2" -> "new": the top folder's name. */
-static char *stem_of(const char *path) {
-    const char *slash = strrchr(path, '/'), *begin = slash ? slash + 1 : path, *dot = strrchr(begin, '.');
-    return dot > begin ? cr_strndup(begin, (size_t)(dot - begin)) : cr_strdup("archive");
+static cr_status write_old(const cr_program *p, const char *path) {
+    size_t count = cr_zip_count(p->archive) + 1, n = 0;
+    struct cr_extra_file *extra = cr_calloc(count, sizeof *extra);
+    char **copies = cr_calloc(count, sizeof *copies);
+    cr_status status = extra && copies ? find_extra(p->archive, extra, copies, &n) : CR_ENOMEM;
+    cr_save_options options = { .name = p->name, .extra = extra, .nextra = n };
+    if (!status) status = cr_program_save(p, path, &options);
+    for (size_t i = 0; copies && i < n; i++) cr_free(copies[i]);
+    cr_free(copies);
+    cr_free(extra);
+    return status;
 }
 
 cr_status pt2_write_again(const cr_program *p, const char *path) {
-    output o = { .top = stem_of(path) };
-    if (!o.top) return CR_ENOMEM;
-    cr_status status = cr_zip_writer_create(path, 64, &o.w);
-    if (!status) {
-        status = pt2_is_old(p->archive) ? write_old(p, &o) : write_new(p, o.w);
-        if (status) cr_zip_writer_abandon(o.w);
-        else status = cr_zip_writer_finish(o.w);
-    }
-    cr_free(o.top);
+    cr_zip_writer *w = NULL;
+    if (pt2_is_old(p->archive)) return write_old(p, path);
+    CR_TRY(cr_zip_writer_create(path, 64, &w));
+    cr_status status = write_new(p, w);
+    if (!status) return cr_zip_writer_finish(w);
+    cr_zip_writer_abandon(w);
     return status;
 }

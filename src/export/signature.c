@@ -133,10 +133,19 @@ cr_status cr__read_signature(cr__reader *r, const cr_json *signature) {
 
 /* ---- against the graph ---- */
 
+/* The graph's input of a specialised argument is the same kind of constant, or says nothing. */
+static cr_status check_constant(const cr_input_spec *spec, const cr_value *v) {
+    static const uint8_t types[CR_ARG_KIND_COUNT] = { [CR_ARG_INT] = CR_T_INT, [CR_ARG_FLOAT] = CR_T_FLOAT, [CR_ARG_BOOL] = CR_T_BOOL, [CR_ARG_STR] = CR_T_STR };
+    bool number = v->type == CR_T_INT || v->type == CR_T_FLOAT || v->type == CR_T_BOOL || v->type == CR_T_STR;
+    if (v->type == CR_T_TENSOR && v->meta) return CR_FAIL(CR_EFORMAT, "it is a constant, the graph's input there is the tensor '%s'", v->name);
+    if (number && types[spec->constant.kind] != v->type) return CR_FAIL(CR_EFORMAT, "it is another kind of constant than the graph's input there, '%s'", v->name);
+    return CR_OK;
+}
+
 static cr_status check_input(const cr_program *p, size_t i, uint32_t node, cr_map *targets) {
     const cr_input_spec *spec = &p->inputs[i];
     const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, node)->first);
-    if (spec->is_constant) return CR_OK;
+    if (spec->is_constant) return check_constant(spec, v);
     uint32_t named = spec->name ? cr_graph_find(p->graph, spec->name) : CR_NO_VALUE;
     if (named != cr_graph_node(p->graph, node)->first) return CR_FAIL(CR_EFORMAT, "it names '%s', the graph's input there is '%s'", spec->name ? spec->name : "", v->name);
     if (spec->kind != CR_INPUT_USER && v->type != CR_T_TENSOR) return CR_FAIL(CR_EFORMAT, "'%s' is state, but no tensor", v->name);
@@ -169,12 +178,13 @@ static cr_status check_output(const cr_program *p, size_t i, const cr_arg *outpu
 
 static cr_status check_specs(const cr_program *p, cr_map *targets) {
     const cr_node *output = cr_graph_node(p->graph, cr_graph_output(p->graph));
-    size_t i = 0;
-    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n), i++) {
-        cr_status status = i < p->ninputs ? check_input(p, i, n, targets) : CR_OK;
+    size_t i = 0, count = 0;
+    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n)) count++;
+    if (count != p->ninputs) return CR_FAIL(CR_EFORMAT, "signature.input_specs: %zu specs for %zu inputs of the graph", p->ninputs, count);
+    for (uint32_t n = cr_graph_first(p->graph); i < count; n = cr_graph_next(p->graph, n), i++) {
+        cr_status status = check_input(p, i, n, targets);
         if (status) return cr_error_context(status, "signature.input_specs[%zu]", i);
     }
-    if (i != p->ninputs) return CR_FAIL(CR_EFORMAT, "signature.input_specs: %zu specs for %zu inputs of the graph", p->ninputs, i);
     if (output->nargs != p->noutputs) return CR_FAIL(CR_EFORMAT, "signature.output_specs: %zu specs for %d outputs of the graph", p->noutputs, output->nargs);
     for (i = 0; i < p->noutputs; i++) {
         cr_status status = check_output(p, i, &output->args[i], targets);
