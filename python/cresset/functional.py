@@ -121,7 +121,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     kwargs = {} if out is None else {"out": out}
     if p == "nuc":
         return aten.linalg_matrix_norm(input, "nuc", dims if dims is not None else [-2, -1], keepdim, dtype=dtype, **kwargs)
-    return aten.linalg_vector_norm(input, 2.0 if p == "fro" or p is None else p, dims, keepdim, dtype=dtype, **kwargs)
+    return aten.linalg_vector_norm(input, 2 if p == "fro" or p is None else p, dims, keepdim, dtype=dtype, **kwargs)
 
 
 def typename(o):

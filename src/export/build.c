@@ -147,7 +147,7 @@ static cr_status build(cr_program *p, const cr_program_parts *parts) {
     CR_TRY(keep(p, parts->torch_version ? parts->torch_version : "", &p->torch_version));
     p->schema_major = 8, p->schema_minor = 20, p->opset = 10;
     CR_TRY(build_inputs(p, parts));
-    if (!(parts->flags & CR_BUILD_KEEP_NAMES)) CR_TRY(cr__name_values(p->graph));
+    if (!(parts->flags & CR_BUILD_KEEP_NAMES)) CR_TRY(cr__name_values(p->graph, parts->names));
     CR_TRY(build_outputs(p, parts));
     CR_TRY(build_tensors(p, parts->state, parts->nstate, &p->state, &p->nstate));
     CR_TRY(build_tensors(p, parts->constants, parts->nconstants, &p->constants, &p->nconstants));

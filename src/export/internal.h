@@ -56,10 +56,15 @@ cr_status cr__check_signature(const cr_program *p);
 cr_status cr__check_calls(const cr_program *p);
 
 /* ---- names.c ---- */
-/* Gives every value of the graph but the placeholders the name that PyTorch's exporter would. */
-cr_status cr__name_values(cr_graph *g);
+/* Gives every value of the graph but the placeholders its final name. names NULL: those of the graph as it is. */
+cr_status cr__name_values(cr_graph *g, const cr_names *names);
+/* A node that was made after cr_names_create gets a name; a name is passed over. */
+cr_status cr__names_add(cr_names *m, const cr_graph *g, uint32_t node);
+cr_status cr__names_skip(cr_names *m, const char *stem);
 /* A value's name in Python: for one that a write left behind, the written argument's. */
 const char *cr__shown_name(const cr_graph *g, uint32_t value);
+/* Is it a keyword or builtin of Python, or a name that generated code uses? */
+bool cr__is_reserved(const char *name);
 /* Does the call give a tuple or list, whose parts are taken by index? */
 bool cr__has_parts(const cr_node *node);
 

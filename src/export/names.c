@@ -9,25 +9,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct namer {
+struct cr_names {
+    cr_arena arena;
+    cr_map used, counts;         /* first rule: names; base -> last number */
+    CR_VEC(const char *) nodes;  /* by node: the call's own name */
+    CR_VEC(const char *) values; /* by value; NULL: hidden */
+};
+
+typedef struct settler {
     cr_graph *g;
     cr_arena arena;
-    cr_map used, counts;     /* first rule: names; base -> last number */
     cr_map taken, available; /* third rule: names; prefix -> highest number */
-    CR_VEC(const char *) names; /* by value: its final name; NULL: hidden */
-} namer;
+} settler;
 
 /* ---- first rule ---- */
 
-/* Names that a Python text must not hide; only those that an op could have. */
-static bool is_reserved(const char *name) {
+/* Names that a Python text must not hide; sorted. */
+bool cr__is_reserved(const char *name) {
     static const char *const reserved[] = {
-        "abs", "all", "and", "any", "assert", "bin", "bool", "bytes", "complex", "device", "dir", "divmod", "eval", "exec", "filter", "float", "format", "hash", "hex",
-        "id", "inf", "input", "int", "is", "iter", "len", "list", "map", "max", "min", "nan", "next", "not", "object", "oct", "open", "or", "ord", "pow", "print",
-        "range", "repr", "round", "set", "slice", "sorted", "str", "sum", "super", "torch", "tuple", "type", "vars", "zip",
+        "abs", "aiter", "all", "and", "anext", "any", "as", "ascii", "assert", "async", "await", "bin", "bool", "break", "breakpoint", "bytearray",
+        "bytes", "callable", "chr", "class", "classmethod", "compile", "complex", "continue", "copyright", "credits", "def", "del", "delattr",
+        "device", "dict", "dir", "divmod", "elif", "else", "enumerate", "eval", "except", "exec", "exit", "filter", "finally", "float", "for",
+        "format", "from", "frozenset", "fx_pytree", "getattr", "global", "globals", "hasattr", "hash", "help", "hex", "id", "if", "import", "in",
+        "inf", "input", "int", "is", "isinstance", "issubclass", "iter", "lambda", "len", "license", "list", "locals", "map", "max", "memoryview",
+        "min", "nan", "next", "nonlocal", "not", "object", "oct", "open", "or", "ord", "pass", "pow", "print", "property", "pytree", "quit", "raise",
+        "range", "repr", "return", "reversed", "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "torch", "try",
+        "tuple", "type", "vars", "while", "with", "yield", "zip",
     };
-    for (size_t i = 0; i < CR_COUNT(reserved); i++)
-        if (!strcmp(name, reserved[i])) return true;
+    size_t low = 0, high = CR_COUNT(reserved);
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, reserved[middle]);
+        if (!order) return true;
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
     return false;
 }
 
@@ -41,7 +57,7 @@ static size_t split_number(const char *name, long long *number) {
     return digits - 1;
 }
 
-static cr_status create_name(namer *m, const char *wish, const char **out) {
+static cr_status create_name(cr_names *m, const char *wish, const char **out) {
     long long number;
     size_t length = split_number(wish, &number);
     const char *base = cr_arena_strndup(&m->arena, wish, length), *name = wish;
@@ -50,7 +66,7 @@ static cr_status create_name(namer *m, const char *wish, const char **out) {
         uint64_t last = 0;
         cr_map_find_str(&m->counts, base, &last);
         number = (long long)last;
-        if (is_reserved(wish) && !(name = cr_arena_printf(&m->arena, "%s_%lld", base, ++number))) return CR_ENOMEM;
+        if (cr__is_reserved(wish) && !(name = cr_arena_printf(&m->arena, "%s_%lld", base, ++number))) return CR_ENOMEM;
     }
     while (cr_map_find_str(&m->used, name, NULL))
         if (!(name = cr_arena_printf(&m->arena, "%s_%lld", base, ++number))) return CR_ENOMEM;
@@ -62,7 +78,7 @@ static cr_status create_name(namer *m, const char *wish, const char **out) {
 
 /* ---- third rule ---- */
 
-static cr_status note_taken(namer *m, const char *name) {
+static cr_status note_taken(settler *m, const char *name) {
     long long number;
     uint64_t highest = 0;
     size_t length = split_number(name, &number);
@@ -72,7 +88,7 @@ static cr_status note_taken(namer *m, const char *name) {
     return (uint64_t)number > highest ? cr_map_put(&m->available, name, length, (uint64_t)number) : CR_OK;
 }
 
-static cr_status settle_name(namer *m, const char *name, const char **out) {
+static cr_status settle_name(settler *m, const char *name, const char **out) {
     if (cr_map_find_str(&m->taken, name, NULL)) {
         long long number;
         uint64_t highest = 0;
@@ -95,13 +111,16 @@ static bool names_overload(const cr_op *op) {
     return false;
 }
 
-static const char *stem_of(namer *m, const cr_op *op) {
+static const char *stem_of(cr_names *m, const cr_op *op) {
     const cr_schema *s = &op->schema;
     if (names_overload(op)) return cr_arena_printf(&m->arena, "%s_%s", s->name, *s->overload ? s->overload : "default");
-    char *stem = cr_arena_alloc(&m->arena, 2 * strlen(s->name) + 1), *to = stem;
-    for (const char *c = s->name; stem && *c; c++) {
+    size_t length = strlen(s->name);
+    bool magic = length > 4 && !strncmp(s->name, "__", 2) && !strcmp(s->name + length - 2, "__"); /* __and__ is called and */
+    const char *begin = s->name + (magic ? 2 : 0), *end = s->name + length - (magic ? 2 : 0);
+    char *stem = cr_arena_alloc(&m->arena, 2 * length + 1), *to = stem;
+    for (const char *c = begin; stem && c < end; c++) {
         bool upper = *c >= 'A' && *c <= 'Z';
-        if (upper && c > s->name && c[-1] >= 'a' && c[-1] <= 'z') *to++ = '_';
+        if (upper && c > begin && c[-1] >= 'a' && c[-1] <= 'z') *to++ = '_';
         *to++ = upper ? (char)(*c - 'A' + 'a') : *c;
     }
     if (stem) *to = 0;
@@ -113,80 +132,127 @@ bool cr__has_parts(const cr_node *node) {
     return s->varargs_returns || s->nreturns > 1 || (s->nreturns == 1 && s->returns[0].list);
 }
 
-/* A name by the first and third rules. */
-static cr_status next_name(namer *m, const char *stem, const char **out) {
-    if (!stem) return CR_ENOMEM;
-    CR_TRY(create_name(m, stem, out));
-    return settle_name(m, *out, out);
+static cr_status make_room(cr_names *m, const cr_graph *g, uint32_t node) {
+    while (m->values.n < cr_graph_value_count(g)) CR_TRY(cr_vec_push(&m->values, NULL));
+    while (m->nodes.n <= node) CR_TRY(cr_vec_push(&m->nodes, NULL));
+    return CR_OK;
 }
 
-static cr_status name_call(namer *m, uint32_t n) {
-    const cr_node *node = cr_graph_node(m->g, n);
+static cr_status name_call(cr_names *m, const cr_graph *g, uint32_t n) {
+    const cr_node *node = cr_graph_node(g, n);
     const char *name;
-    uint32_t visible = 0;
-    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) visible += !cr_graph_value(m->g, v)->hidden;
     for (uint16_t k = 0; k < node->nargs; k++) /* a body is an attribute that is read first */
-        if (node->args[k].kind == CR_ARG_GRAPH) CR_TRY(next_name(m, cr_graph_name(node->args[k].u.graph), &name));
-    CR_TRY(next_name(m, stem_of(m, node->op), &name));
+        if (node->args[k].kind == CR_ARG_GRAPH) CR_TRY(create_name(m, cr_graph_name(node->args[k].u.graph), &name));
+    const char *stem = node->target ? node->target : stem_of(m, node->op);
+    if (!stem) return CR_ENOMEM;
+    CR_TRY(create_name(m, stem, &name));
+    m->nodes.at[n] = name;
     bool parts = cr__has_parts(node);
-    if (parts || !visible) CR_TRY(cr_graph_set_target(m->g, n, name));
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-        if (cr_graph_value(m->g, v)->hidden) continue;
-        if (parts) CR_TRY(next_name(m, "getitem", &name));
-        m->names.at[v] = name;
+        if (cr_graph_value(g, v)->hidden) continue;
+        if (parts) CR_TRY(create_name(m, "getitem", &name));
+        m->values.at[v] = name;
     }
     return CR_OK;
 }
 
-static cr_status name_nodes(namer *m) {
-    uint32_t count = cr_graph_value_count(m->g);
-    CR_TRY(cr_vec_reserve(&m->names, count + 1u));
-    for (uint32_t v = 0; v < count; v++) CR_TRY(cr_vec_push(&m->names, NULL));
-    for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE; n = cr_graph_next(m->g, n)) {
-        const cr_node *node = cr_graph_node(m->g, n);
+cr_status cr__names_add(cr_names *m, const cr_graph *g, uint32_t n) {
+    const cr_node *node = cr_graph_node(g, n);
+    CR_TRY(make_room(m, g, n));
+    if (node->kind == CR_NODE_GET_ATTR) {
+        CR_TRY(create_name(m, node->target, &m->values.at[node->first]));
+        m->nodes.at[n] = m->values.at[node->first];
+    }
+    return node->kind == CR_NODE_CALL ? name_call(m, g, n) : CR_OK;
+}
+
+cr_status cr__names_skip(cr_names *m, const char *stem) {
+    const char *name;
+    return create_name(m, stem, &name);
+}
+
+void cr_names_free(cr_names *m) {
+    if (!m) return;
+    cr_vec_dispose(&m->nodes);
+    cr_vec_dispose(&m->values);
+    cr_map_dispose(&m->used);
+    cr_map_dispose(&m->counts);
+    cr_arena_dispose(&m->arena);
+    cr_free(m);
+}
+
+cr_status cr_names_create(const cr_graph *g, cr_names **out) {
+    cr_names *m = cr_calloc(1, sizeof *m);
+    if (!m) return CR_ENOMEM;
+    cr_arena_init(&m->arena);
+    cr_map_init(&m->used);
+    cr_map_init(&m->counts);
+    cr_status status = CR_OK;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && !status; n = cr_graph_next(g, n)) status = cr__names_add(m, g, n);
+    if (status) cr_names_free(m);
+    else *out = m;
+    return status;
+}
+
+/* ---- all rules together ---- */
+
+/* Final names, by the third rule, in the order of the nodes. */
+static cr_status settle_nodes(settler *s, const cr_names *m, const char **values) {
+    for (uint32_t n = cr_graph_first(s->g); n != CR_NO_NODE; n = cr_graph_next(s->g, n)) {
+        const cr_node *node = cr_graph_node(s->g, n);
         if (node->kind == CR_NODE_PLACEHOLDER) {
-            m->names.at[node->first] = cr_graph_value(m->g, node->first)->name;
-            CR_TRY(note_taken(m, m->names.at[node->first]));
+            values[node->first] = cr_graph_value(s->g, node->first)->name;
+            CR_TRY(note_taken(s, values[node->first]));
+            continue;
         }
-        if (node->kind == CR_NODE_GET_ATTR) CR_TRY(next_name(m, node->target, &m->names.at[node->first]));
-        if (node->kind == CR_NODE_CALL) CR_TRY(name_call(m, n));
+        if (n >= m->nodes.n || !m->nodes.at[n]) continue;
+        const char *name;
+        CR_TRY(settle_name(s, m->nodes.at[n], &name));
+        bool parts = node->kind == CR_NODE_CALL && cr__has_parts(node), shown = false;
+        for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
+            if (v >= m->values.n || !m->values.at[v]) continue;
+            shown = true;
+            values[v] = name;
+            if (parts) CR_TRY(settle_name(s, m->values.at[v], &values[v]));
+        }
+        if (node->kind == CR_NODE_CALL && (parts || !shown)) CR_TRY(cr_graph_set_target(s->g, n, name));
     }
     return CR_OK;
 }
 
 /* Everything steps aside before anything takes its place. */
-static cr_status rename_values(namer *m) {
+static cr_status rename_values(cr_graph *g, const char **names, uint32_t n) {
     char aside[32];
-    for (uint32_t v = 0; v < m->names.n; v++) {
-        const cr_value *value = cr_graph_value(m->g, v);
-        if (value->node == CR_NO_NODE || (m->names.at[v] && !strcmp(m->names.at[v], value->name))) continue;
+    for (uint32_t v = 0; v < n; v++) {
+        const cr_value *value = cr_graph_value(g, v);
+        if (value->node == CR_NO_NODE || (names[v] && !strcmp(names[v], value->name))) continue;
         snprintf(aside, sizeof aside, "__%u", v);
-        CR_TRY(cr_graph_rename(m->g, v, aside));
+        CR_TRY(cr_graph_rename(g, v, aside));
     }
-    for (uint32_t v = 0; v < m->names.n; v++)
-        if (cr_graph_value(m->g, v)->node != CR_NO_NODE && m->names.at[v]) CR_TRY(cr_graph_rename(m->g, v, m->names.at[v]));
-    for (uint32_t v = 0; v < m->names.n; v++) {
-        if (cr_graph_value(m->g, v)->node == CR_NO_NODE || m->names.at[v]) continue;
-        CR_TRY(cr_graph_rename(m->g, v, cr__shown_name(m->g, v)));
+    for (uint32_t v = 0; v < n; v++)
+        if (cr_graph_value(g, v)->node != CR_NO_NODE && names[v]) CR_TRY(cr_graph_rename(g, v, names[v]));
+    for (uint32_t v = 0; v < n; v++) {
+        if (cr_graph_value(g, v)->node == CR_NO_NODE || names[v]) continue;
+        CR_TRY(cr_graph_rename(g, v, cr__shown_name(g, v)));
     }
     return CR_OK;
 }
 
-cr_status cr__name_values(cr_graph *g) {
-    namer m = { .g = g };
-    cr_arena_init(&m.arena);
-    cr_map_init(&m.used);
-    cr_map_init(&m.counts);
-    cr_map_init(&m.taken);
-    cr_map_init(&m.available);
-    cr_status status = name_nodes(&m);
-    if (!status) status = rename_values(&m);
-    cr_vec_dispose(&m.names);
-    cr_map_dispose(&m.used);
-    cr_map_dispose(&m.counts);
-    cr_map_dispose(&m.taken);
-    cr_map_dispose(&m.available);
-    cr_arena_dispose(&m.arena);
+cr_status cr__name_values(cr_graph *g, const cr_names *names) {
+    settler s = { .g = g };
+    cr_names *made = NULL;
+    if (!names) CR_TRY(cr_names_create(g, &made));
+    cr_arena_init(&s.arena);
+    cr_map_init(&s.taken);
+    cr_map_init(&s.available);
+    uint32_t n = cr_graph_value_count(g);
+    const char **values = cr_arena_calloc(&s.arena, n + 1u, sizeof *values);
+    cr_status status = values ? settle_nodes(&s, names ? names : made, values) : CR_ENOMEM;
+    if (!status) status = rename_values(g, values, n);
+    cr_map_dispose(&s.taken);
+    cr_map_dispose(&s.available);
+    cr_arena_dispose(&s.arena);
+    cr_names_free(made);
     return status;
 }
 

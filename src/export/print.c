@@ -11,6 +11,7 @@ typedef struct printer {
     const char **names;  /* by value: what it is shown as */
     uint32_t *last;      /* by value: the node after which nobody uses it; CR_NO_NODE: never used */
     cr_arena arena;
+    cr_map renamed;      /* names given out by free_name */
     cr_map taken;        /* names of calls with several results -> the last number given to it */
     int indent;
     uint32_t node;       /* being looked at by visitors */
@@ -30,6 +31,30 @@ static void keep_name(printer *p, const cr_arg *a, uint32_t *hidden) {
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) keep_name(p, &a->u.list[i], hidden);
 }
 
+/* Code must not hide Python's own names: an input of such a name gets another one in the first line, and what had that
+ * name moves on. */
+static const char *free_name(printer *p, const char *name) {
+    const char *stem = name;
+    for (unsigned k = 1; name && (cr__is_reserved(name) || cr_map_find_str(&p->renamed, name, NULL)); k++) {
+        size_t n = strlen(stem), digits = n;
+        while (digits && stem[digits - 1] >= '0' && stem[digits - 1] <= '9') digits--;
+        if (digits < n && digits && stem[digits - 1] == '_') n = digits - 1;
+        name = cr_arena_printf(&p->arena, "%.*s_%u", (int)n, stem, k);
+    }
+    if (!name || cr_map_put_str(&p->renamed, name, 1)) p->failed = true;
+    return name ? name : "";
+}
+
+static void avoid_reserved(printer *p) {
+    const cr_graph *g = p->g;
+    bool any = false;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n))
+        any |= cr__is_reserved(cr_graph_value(g, cr_graph_node(g, n)->first)->name);
+    if (!any || p->failed) return;
+    for (uint32_t v = 0; v < cr_graph_value_count(g); v++)
+        if (cr_graph_value(g, v)->node != CR_NO_NODE && !cr_graph_value(g, v)->hidden) p->names[v] = free_name(p, p->names[v]);
+}
+
 static void prepare(printer *p) {
     const cr_graph *g = p->g;
     uint32_t n = cr_graph_value_count(g);
@@ -41,6 +66,7 @@ static void prepare(printer *p) {
     }
     memset(p->last, 0xff, (n + 1u) * sizeof *p->last);
     for (uint32_t v = 0; v < n; v++) p->names[v] = cr_graph_value(g, v)->name;
+    avoid_reserved(p);
     for (p->node = cr_graph_first(g); p->node != CR_NO_NODE; p->node = cr_graph_next(g, p->node)) {
         const cr_node *node = cr_graph_node(g, p->node);
         cr_args_visit_values(node->args, node->nargs, see_use, p);
@@ -315,6 +341,12 @@ static void print_body(printer *p, const cr_program *program) {
     }
     cr_str_add(p->out, "):\n");
     p->indent += 4;
+    for (uint32_t k = cr_graph_first(g); k != n; k = cr_graph_next(g, k)) {
+        uint32_t v = cr_graph_node(g, k)->first;
+        if (p->names[v] == cr_graph_value(g, v)->name || !strcmp(p->names[v], cr_graph_value(g, v)->name)) continue;
+        start_line(p);
+        cr_str_addf(p->out, "%s = %s\n", p->names[v], cr_graph_value(g, v)->name);
+    }
     for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
         p->node = n;
@@ -337,6 +369,7 @@ static void print_graph(const cr_graph *g, const char *name, const cr_program *p
     printer p = { .g = g, .out = out, .indent = indent + 4 };
     cr_arena_init(&p.arena);
     cr_map_init(&p.taken);
+    cr_map_init(&p.renamed);
     prepare(&p);
     cr_str_addf(out, "%*sclass %s(torch.nn.Module):\n", indent, "", name);
     if (!p.failed) print_body(&p, program);
@@ -347,6 +380,7 @@ static void print_graph(const cr_graph *g, const char *name, const cr_program *p
     out->failed |= p.failed;
     cr_vec_dispose(&p.dead);
     cr_map_dispose(&p.taken);
+    cr_map_dispose(&p.renamed);
     cr_arena_dispose(&p.arena);
 }
 

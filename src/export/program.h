@@ -100,6 +100,15 @@ CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char 
 /* A member below the top folder ("extra/notes.txt"), NULL when absent. */
 const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path);
 /* ---- building ---- */
+/* The names that PyTorch's tracer gives to the calls of a graph as it was recorded. Made before nodes are dropped or moved:
+ * those that stay keep their names. */
+typedef struct cr_names cr_names;
+CR_NODISCARD cr_status cr_names_create(const cr_graph *g, cr_names **out);
+void cr_names_free(cr_names *m);
+/* Puts a recorded graph in the order that exported programs have: sizes are what they turned out to be, every symbol is
+ * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of literals
+ * that nobody uses, go. `names` follows. */
+CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names);
 /* What a program is made of. Everything is copied or retained; `names` of outputs come from the graph. The graph's
  * placeholders are in the order of `inputs` and get their names; it must not be edited afterwards. calls[0] is the root and
  * has both specs. */
@@ -114,6 +123,7 @@ typedef struct cr_program_parts {
     const cr_module_call *calls;      size_t ncalls;
     const cr_arg *example;            size_t nexample; /* flat; tensors, numbers, texts, None */
     const char *name, *dialect, *torch_version;        /* NULL: "model", "TRAINING", "" */
+    const cr_names *names;                             /* NULL: made from the graph */
     int flags;
 } cr_program_parts;
 enum { CR_BUILD_KEEP_NAMES = 1 /* values keep the names they have in the graph; else they get PyTorch's */ };

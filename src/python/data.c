@@ -291,6 +291,11 @@ static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (read_options(dtype_object, device_object, "tensor", &dtype, &device)) return NULL;
     cr_tensor *t = cr_py_data_tensor(data, dtype);
     PyObject *o = t ? cr_py_wrap(t) : NULL;
+    cr_status status = o ? cr_py_fresh(t, true) : CR_OK;
+    if (status) {
+        Py_CLEAR(o);
+        cr_py_raise(status);
+    }
     if (o && requires_grad && PyObject_SetAttrString(o, "requires_grad", Py_True)) Py_CLEAR(o);
     return o;
 }
@@ -308,7 +313,13 @@ static PyObject *as_tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (r < 0) return NULL;
     if (r) t = from_sequence(data, dtype);
     else if (dtype >= 0 && dtype != t->meta.dtype) t = copy_of(t, dtype);
-    return t ? cr_py_wrap(t) : NULL;
+    PyObject *o = t ? cr_py_wrap(t) : NULL;
+    cr_status status = o && r ? cr_py_fresh(t, false) : CR_OK;
+    if (status) {
+        Py_CLEAR(o);
+        cr_py_raise(status);
+    }
+    return o;
 }
 
 static int read_ints(PyObject *tuple, const char *what, int *n, int64_t *out) {

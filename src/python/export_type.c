@@ -17,10 +17,15 @@ typedef struct py_tracer {
     PyObject *names;      /* {id(cr_tensor): name} of the module's tensor attributes */
     PyObject *lifted;     /* [(name, tensor)] */
     uint32_t first_user;  /* node of the first user input; CR_NO_NODE: none yet */
+    uint32_t first_lifted; /* nodes before it are state */
     unsigned unnamed;
+    cr_names *fx_names;   /* after finish() */
+    cr_graph *graph;      /* likewise */
+    CR_VEC(uint64_t) versions; /* by lifted tensor: of its storage, when it was lifted */
 } py_tracer;
 
 static PyTypeObject tracer_type;
+static py_tracer *active; /* the one that records just now; under the GIL */
 
 /* ---- hooks ---- */
 
@@ -43,12 +48,41 @@ static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *
     PyObject *item = text ? Py_BuildValue("(ON)", name, cr_py_wrap(tensor)) : (cr_tensor_release(tensor), NULL);
     cr_status status = item && !PyList_Append(t->lifted, item) ? CR_OK : CR_FAIL(CR_ENOMEM, "out of memory");
     if (!status) status = cr_graph_placeholder(g, text, &tensor->meta, value);
+    if (!status) status = cr_vec_push(&t->versions, (uint64_t)tensor->storage->version);
     if (!status && t->first_user != CR_NO_NODE) cr_graph_move(g, cr_graph_value(g, *value)->node, t->first_user);
     Py_XDECREF(item);
     Py_XDECREF(name);
     PyErr_Clear();
     PyGILState_Release(gil);
     return status;
+}
+
+/* ---- literals ---- */
+
+cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
+    static const cr_op *lift_fresh, *detach_;
+    cr_arg arg = cr_arg_tensor(tensor), copy = cr_arg_none(), detached = cr_arg_none();
+    if (!active || cr_tensor_is_fake(tensor) || cr_ambient_get()->depth) return CR_OK;
+    if (!lift_fresh) lift_fresh = cr_op_find("aten::lift_fresh_copy"), detach_ = cr_op_find("aten::detach_");
+    if (!lift_fresh || !detach_) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::lift_fresh_copy' or 'aten::detach_'");
+    CR_TRY(cr_call(lift_fresh, &arg, &copy));
+    cr_status status = detach ? cr_call(detach_, &copy, &detached) : CR_OK;
+    uint32_t value;
+    if (!status && cr_trace_find(active->trace, copy.u.t, &value)) cr_trace_bind(active->trace, tensor, value);
+    cr_results_release(&copy, 1);
+    cr_results_release(&detached, 1);
+    return status;
+}
+
+bool cr_py_is_exporting(void) { return active != NULL; }
+
+bool cr_py_is_settled(const cr_tensor *tensor) {
+    if (!active || cr_tensor_is_fake(tensor)) return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(active->lifted); i++) {
+        PyObject *known = PyTuple_GET_ITEM(PyList_GET_ITEM(active->lifted, i), 1);
+        if (cr_py_tensor_of(known) == tensor) return active->versions.at[i] == (uint64_t)tensor->storage->version;
+    }
+    return true;
 }
 
 /* ---- life ---- */
@@ -90,6 +124,9 @@ failed:
 static void tracer_dealloc(PyObject *self) {
     py_tracer *t = (py_tracer *)self;
     cr_trace_release(t->trace);
+    cr_names_free(t->fx_names);
+    cr_graph_release(t->graph);
+    cr_vec_dispose(&t->versions);
     cr_py_origins_dispose(&t->origins);
     Py_XDECREF(t->mode);
     Py_XDECREF(t->names);
@@ -163,6 +200,7 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
     }
     if (status) return cr_py_raise(status);
     if (user && t->first_user == CR_NO_NODE) t->first_user = cr_graph_value(g, before)->node;
+    if (!user) t->first_lifted = cr_graph_value(g, before)->node + 1;
     Py_RETURN_NONE;
 }
 
@@ -172,8 +210,11 @@ static PyObject *tracer_run(PyObject *self, PyObject *args) {
     py_tracer *t = (py_tracer *)self;
     PyObject *fn, *given, *keywords;
     if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
+    py_tracer *outer = active;
     cr_trace_begin(t->trace, true);
+    active = t;
     PyObject *result = PyObject_Call(fn, given, keywords);
+    active = outer;
     cr_trace_end(t->trace);
     return result;
 }
@@ -189,12 +230,10 @@ static PyObject *tracer_leave(PyObject *self, PyObject *module) {
     Py_RETURN_NONE;
 }
 
-/* finish(leaves): sets the outputs; the graph. */
 static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
     py_tracer *t = (py_tracer *)self;
     cr_py_frame f;
-    cr_graph *g = NULL;
-    PyObject *items = PySequence_Fast(leaves, "finish() takes the list of the flat outputs"), *graph = NULL;
+    PyObject *items = PySequence_Fast(leaves, "finish() takes the list of the flat outputs"), *done = NULL;
     if (!items) return NULL;
     size_t n = (size_t)PySequence_Fast_GET_SIZE(items);
     cr_arg *outputs = PyMem_Calloc(n + 1, sizeof *outputs);
@@ -207,13 +246,58 @@ static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
     }
     if (!kind) {
         cr_status status = cr_graph_set_origin(cr_trace_graph(t->trace), NULL);
-        if (!status) status = cr_trace_finish(t->trace, outputs, n, &g);
-        graph = status ? cr_py_raise(status) : cr_py_graph_new(g);
+        if (!status) status = cr_trace_finish(t->trace, outputs, n, &t->graph);
+        if (!status) status = cr_names_create(t->graph, &t->fx_names);
+        done = status ? cr_py_raise(status) : Py_NewRef(Py_None);
     }
     cr_py_frame_dispose(&f);
     PyMem_Free(outputs);
     Py_DECREF(items);
-    return graph;
+    return done;
+}
+
+/* Lifted tensors that nobody uses are no inputs; unnamed ones are numbered without gaps. */
+static int drop_unused_lifted(py_tracer *t) {
+    uint32_t *uses = PyMem_Calloc(cr_graph_value_count(t->graph) + 1u, sizeof *uses);
+    PyObject *kept = PyList_New(0);
+    unsigned unnamed = 0;
+    Py_ssize_t i = 0;
+    if (!uses || !kept) goto failed;
+    cr_graph_count_uses(t->graph, uses);
+    uint32_t n = cr_graph_first(t->graph), next;
+    for (; n != CR_NO_NODE && cr_graph_node(t->graph, n)->kind == CR_NODE_PLACEHOLDER && n != t->first_user; n = next) {
+        next = cr_graph_next(t->graph, n);
+        if (n < t->first_lifted) continue;
+        PyObject *item = PyList_GET_ITEM(t->lifted, i++), *name = PyTuple_GET_ITEM(item, 0);
+        if (!uses[cr_graph_node(t->graph, n)->first]) {
+            cr_status status = cr_graph_erase(t->graph, n);
+            if (status) return PyMem_Free(uses), Py_DECREF(kept), cr_py_fail(status);
+            continue;
+        }
+        const char *text = PyUnicode_AsUTF8(name);
+        PyObject *fresh = text && !strncmp(text, "lifted_tensor_", 14) ? Py_BuildValue("(NO)", PyUnicode_FromFormat("lifted_tensor_%u", unnamed++), PyTuple_GET_ITEM(item, 1)) : Py_NewRef(item);
+        int r = fresh ? PyList_Append(kept, fresh) : -1;
+        Py_XDECREF(fresh);
+        if (r) goto failed;
+    }
+    Py_SETREF(t->lifted, kept);
+    PyMem_Free(uses);
+    return 0;
+failed:
+    PyMem_Free(uses);
+    Py_XDECREF(kept);
+    return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
+}
+
+static PyObject *tracer_arrange(PyObject *self, PyObject *unused) {
+    py_tracer *t = (py_tracer *)self;
+    (void)unused;
+    if (!t->graph) return PyErr_Format(PyExc_RuntimeError, "arrange(): finish() comes first");
+    cr_status status = cr_program_arrange(t->graph, t->fx_names);
+    if (status) return cr_py_raise(status);
+    if (drop_unused_lifted(t)) return NULL;
+    cr_graph_retain(t->graph);
+    return cr_py_graph_new(t->graph);
 }
 
 static PyObject *get_lifted(PyObject *self, void *unused) {
@@ -227,7 +311,8 @@ static PyMethodDef tracer_methods[] = {
     { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
     { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
-    { "finish", tracer_finish, METH_O, "finish(outputs): the graph with these flat outputs." },
+    { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
+    { "arrange", tracer_arrange, METH_NOARGS, "arrange(): the graph, in the order that programs have." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef tracer_attributes[] = {
@@ -378,17 +463,18 @@ static int read_example(builder *b, PyObject *list) {
 }
 
 static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "graph", "inputs", "outputs", "state", "constants", "ranges", "guards", "calls", "example", "dialect", "keep_names", NULL };
-    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *o = NULL;
+    static char *names[] = { "graph", "inputs", "outputs", "state", "constants", "ranges", "guards", "calls", "example", "tracer", "dialect", "keep_names", NULL };
+    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *tracer = Py_None, *o = NULL;
     const char *dialect = NULL;
     int keep = 0;
     cr_program *p = NULL;
     cr_arg g;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|zp:_build_program", names,
-                                     &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &dialect, &keep)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|Ozp:_build_program", names,
+                                     &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &tracer, &dialect, &keep)) return NULL;
     if (!cr_py_graph_read(graph, &g)) return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
     builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 }, .owned = PyList_New(0) };
+    if (Py_IS_TYPE(tracer, &tracer_type)) b.parts.names = ((py_tracer *)tracer)->fx_names;
     cr_arena_init(&b.arena);
     cr_py_frame_init(&b.frame);
     if (b.owned && !read_inputs(&b, inputs) && !read_outputs(&b, outputs) && !read_tensors(&b, state, &b.parts.state, &b.parts.nstate) &&
@@ -407,7 +493,7 @@ static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwarg
 
 static PyMethodDef functions[] = {
     { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS,
-      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, dialect=None, keep_names=False)" },
+      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, tracer=None, dialect=None, keep_names=False)" },
     { NULL, NULL, 0, NULL },
 };
 

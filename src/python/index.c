@@ -151,6 +151,19 @@ PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index) {
     return o;
 }
 
+/* An exported program has a number that is assigned as a 0-d tensor. */
+static cr_status number_tensor(const cr_tensor *self, cr_arg *number, cr_tensor **made) {
+    if (!cr_py_is_exporting() || (number->kind != CR_ARG_INT && number->kind != CR_ARG_FLOAT && number->kind != CR_ARG_BOOL)) return CR_OK;
+    if (number->kind == CR_ARG_INT && !cr_dim_is_plain(number->u.i)) return CR_OK;
+    rt_scalar value = { .kind = number->kind == CR_ARG_FLOAT ? RT_ARG_FLOAT : RT_ARG_INT };
+    if (number->kind == CR_ARG_FLOAT) value.f = number->u.f;
+    else value.i = number->u.i;
+    CR_TRY(cr_tensor_scalar(self->meta.dtype, value, made));
+    CR_TRY(cr_py_fresh(*made, false));
+    *number = cr_arg_tensor(*made);
+    return CR_OK;
+}
+
 int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "elements of a Tensor cannot be deleted");
@@ -168,7 +181,10 @@ int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
     if (!r) r = read_index(index, &list);
     if (!r) {
         cr_arg x = cr_arg_tensor(cr_py_tensor_of(self));
-        cr_status status = cr_index_set(cr_exec_emitter(), &x, list.items, list.n, &source);
+        cr_tensor *made = NULL;
+        cr_status status = number_tensor(x.u.t, &source, &made);
+        if (!status) status = cr_index_set(cr_exec_emitter(), &x, list.items, list.n, &source);
+        cr_tensor_release(made);
         if (status) r = cr_py_fail(status);
     }
     dispose(&list);

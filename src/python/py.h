@@ -186,6 +186,11 @@ struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_export_init(PyObject *module);  /* export_type.c */
 int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions while they are recorded */
+/* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands for that. */
+CR_NODISCARD cr_status cr_py_fresh(cr_tensor *t, bool detach);
+bool cr_py_is_exporting(void);
+/* While an export records: has the real tensor the elements it had before? Then they may be read. */
+bool cr_py_is_settled(const cr_tensor *t);
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_program_save_init(PyObject *module); /* program_save.c: writing them */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */

@@ -74,6 +74,8 @@ static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *val
 
 static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) { tensor->trace = (uint64_t)t->id << 32 | (value + 1); }
 
+bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) { return find_value(t, tensor, value); }
+
 void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value) { set_value(t, tensor, value); }
 
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks) {
@@ -256,6 +258,31 @@ static void complete_factory(const cr_schema *s, cr_arg *args) {
     }
 }
 
+/* Overloads that PyTorch's functions do not call themselves; the parameters are the same. */
+static const cr_op *known_as(const cr_op *op) {
+    static const struct { const char *op, *as; } rows[] = { { "aten::split.sizes", "aten::split_with_sizes" } };
+    for (size_t i = 0; i < CR_COUNT(rows); i++) {
+        const cr_op *other = strcmp(op->name, rows[i].op) ? NULL : cr_op_find(rows[i].as);
+        if (other) return other;
+    }
+    return op;
+}
+
+static bool is_same(const cr_arg *a, const cr_arg *b) { return a->kind == CR_ARG_TENSOR && b->kind == CR_ARG_TENSOR && a->u.t == b->u.t; }
+
+/* PyTorch's exporter has conversions check what they convert. */
+static cr_status assert_metadata(cr_trace *t, const cr_op *op, const cr_arg *args, const cr_arg *self) {
+    if (strcmp(op->schema.name, "to") || strcmp(op->schema.ns, "aten") || args[0].kind != CR_ARG_TENSOR) return CR_OK;
+    static const cr_op *check;
+    if (!check && !(check = cr_op_find("aten::_assert_tensor_metadata"))) return CR_OK;
+    const cr_meta *m = &args[0].u.t->meta;
+    cr_arg inputs[CR_MAX_PARAMS] = { *self, cr_arg_none(), cr_arg_none(), { .kind = CR_ARG_DTYPE, .u.i = m->dtype },
+                                     { .kind = CR_ARG_DEVICE, .u.device = m->device }, { .kind = CR_ARG_LAYOUT } };
+    inputs[3].given = CR_GIVEN_KEYWORD;
+    uint32_t node;
+    return cr_graph_call_with(t->graph, check, inputs, NULL, 0, &node);
+}
+
 static cr_status find_origin(cr_trace *t, const cr_op *op) {
     t->origin = (cr_origin){ 0 };
     if (!t->hooks.origin) return CR_OK;
@@ -265,6 +292,7 @@ static cr_status find_origin(cr_trace *t, const cr_op *op) {
 
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {
     cr_trace *t = (cr_trace *)r;
+    if (t->exports) op = known_as(op);
     const cr_schema *s = &op->schema;
     cr_arg inputs[CR_MAX_PARAMS];
     /* what the graph calls to find symbols is no part of the program */
@@ -272,10 +300,12 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     ambient->recorder = NULL;
     cr_status status = CR_OK;
     uint32_t node;
+    if (t->exports && !strcmp(op->name, "aten::contiguous") && is_same(&args[0], &results[0])) goto out; /* Python answers that itself */
     CR_TRY_OUT(find_origin(t, op));
     for (uint16_t i = 0; i < s->nparams; i++) CR_TRY_OUT(cr_trace_arg(t, &args[i], &inputs[i]));
     if (t->exports) {
         complete_factory(s, inputs);
+        CR_TRY_OUT(assert_metadata(t, op, args, &inputs[0]));
         for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = CR_GIVEN_DEFAULT; /* the graph finds out which are not */
     }
     t->values.n = 0;

@@ -56,6 +56,7 @@ typedef struct cr_trace_hooks {
 /* From here on the calls are written the way exported programs have them: arguments equal to their defaults are left out,
  * factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);
+bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value); /* false: it is none of the graph's */
 /* Says that `tensor` is `value` of the graph from now on. */
 void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
 /* The number that the graph already read from the tensor, which nothing wrote since; false: none. */

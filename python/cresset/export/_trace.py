@@ -73,15 +73,16 @@ class _Export:
         _register_return_types()
         out_leaves, out_spec = pytree.tree_flatten(result)
         _check_outputs(out_leaves)
-        graph = tracer.finish(out_leaves)
+        tracer.finish(out_leaves)
         settled = plan.settle(mode)
+        graph = tracer.arrange()
         lifted = tracer.lifted
         self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None) for name, _ in lifted]
         state, constants = self._tensors(lifted, attributes)
         calls = [("", _spec_text(in_spec), _spec_text(out_spec), list(combined))]
         calls += [(path, None, None, None) for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
         program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state, constants,
-                                    [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards, calls, leaves)
+                                    [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards, calls, leaves, tracer)
         ep = ExportedProgram(program)
         ep._in_spec, ep._out_spec = in_spec, out_spec
         ep._state = {name: tensor for name, tensor, _, _ in state}
