@@ -61,6 +61,10 @@ cr_status cr__name_values(cr_graph *g, const cr_names *names);
 /* A node that was made after cr_names_create gets a name; a name is passed over. */
 cr_status cr__names_add(cr_names *m, const cr_graph *g, uint32_t node);
 cr_status cr__names_skip(cr_names *m, const char *stem);
+/* Names for the call of a region that stands for the nodes that gave `outputs`. */
+cr_status cr__names_region(cr_names *m, const cr_graph *g, uint32_t node, const uint32_t *outputs, size_t n);
+/* The value that Python knows one by: for one that a write left behind, the written argument. */
+uint32_t cr__shown_value(const cr_graph *g, uint32_t value);
 /* A value's name in Python: for one that a write left behind, the written argument's. */
 const char *cr__shown_name(const cr_graph *g, uint32_t value);
 /* Is it a keyword or builtin of Python, or a name that generated code uses? */

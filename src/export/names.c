@@ -171,6 +171,21 @@ cr_status cr__names_skip(cr_names *m, const char *stem) {
     return create_name(m, stem, &name);
 }
 
+cr_status cr__names_region(cr_names *m, const cr_graph *g, uint32_t node, const uint32_t *outputs, size_t n) {
+    const char *name;
+    CR_TRY(make_room(m, g, node));
+    uint32_t first = cr_graph_node(g, node)->first;
+    for (size_t i = 0; n > 1 && i < n; i++) m->values.at[first + i] = m->values.at[outputs[i]];
+    if (n == 1) {
+        name = m->values.at[outputs[0]];
+        CR_TRY(create_name(m, "getitem", &m->values.at[first]));
+    } else {
+        CR_TRY(create_name(m, "wrap_with_set_grad_enabled", &name));
+    }
+    m->nodes.at[node] = name;
+    return CR_OK;
+}
+
 void cr_names_free(cr_names *m) {
     if (!m) return;
     cr_vec_dispose(&m->nodes);
@@ -266,15 +281,17 @@ static const cr_arg *find_tensor(const cr_arg *a, uint32_t *k) {
     return found;
 }
 
-const char *cr__shown_name(const cr_graph *g, uint32_t value) {
+uint32_t cr__shown_value(const cr_graph *g, uint32_t value) {
     for (;;) {
         const cr_value *v = cr_graph_value(g, value);
-        if (!v->hidden) return v->name;
+        if (!v->hidden) return value;
         const cr_node *node = cr_graph_node(g, v->node);
         uint32_t k = 0;
         for (uint32_t i = node->first; i < value; i++) k += cr_graph_value(g, i)->hidden && cr_graph_value(g, i)->ret == v->ret;
         const cr_arg *written = find_tensor(&node->args[v->ret], &k);
-        if (!written) return v->name;
+        if (!written) return value;
         value = (uint32_t)written->u.i;
     }
 }
+
+const char *cr__shown_name(const cr_graph *g, uint32_t value) { return cr_graph_value(g, cr__shown_value(g, value))->name; }

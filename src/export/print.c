@@ -15,7 +15,7 @@ typedef struct printer {
     cr_map taken;        /* names of calls with several results -> the last number given to it */
     int indent;
     uint32_t node;       /* being looked at by visitors */
-    CR_VEC(uint32_t) dead;
+    CR_VEC(const char *) dead;
     bool failed;
 } printer;
 
@@ -222,21 +222,26 @@ static void print_call(printer *p, const cr_node *node) {
 
 /* ---- lines ---- */
 
-static void see_dead(void *user, uint32_t value) {
-    printer *p = user;
-    if (p->last[value] != p->node) return;
+static void add_dead(printer *p, const char *name) {
     for (size_t i = 0; i < p->dead.n; i++)
-        if (p->dead.at[i] == value) return;
-    if (cr_vec_push(&p->dead, value)) p->failed = true;
+        if (p->dead.at[i] == name) return;
+    if (cr_vec_push(&p->dead, name)) p->failed = true;
+}
+
+/* Values that the line was the last to need, and bodies, in the order of the arguments. */
+static void see_dead(printer *p, const cr_arg *a) {
+    if (a->kind == CR_ARG_GRAPH) add_dead(p, cr_graph_name(a->u.graph));
+    if (a->kind == CR_ARG_VALUE && p->last[a->u.i] == p->node) add_dead(p, p->names[a->u.i]);
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) see_dead(p, &a->u.list[i]);
 }
 
 /* ";  x = y = None": what the line was the last to need, and `unused`, which nobody needs. */
 static void end_line(printer *p, const cr_node *args, const char *holder, const char *unused) {
     p->dead.n = 0;
-    if (args) cr_args_visit_values(args->args, args->nargs, see_dead, p);
+    for (uint16_t k = 0; args && k < args->nargs; k++) see_dead(p, &args->args[k]);
     if (p->dead.n || holder || unused) {
         cr_str_add(p->out, ";  ");
-        for (size_t i = 0; i < p->dead.n; i++) cr_str_addf(p->out, "%s = ", p->names[p->dead.at[i]]);
+        for (size_t i = 0; i < p->dead.n; i++) cr_str_addf(p->out, "%s = ", p->dead.at[i]);
         if (holder) cr_str_addf(p->out, "%s = ", holder);
         if (unused) cr_str_addf(p->out, "%s = ", unused);
         cr_str_add(p->out, "None");

@@ -109,6 +109,11 @@ void cr_names_free(cr_names *m);
  * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of literals
  * that nobody uses, go. `names` follows. */
 CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names);
+/* Where the gradient mode was set while the graph was recorded: nodes from `node` on have it. */
+typedef struct cr_grad_mark { uint32_t node; bool enabled; } cr_grad_mark;
+/* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`: the
+ * module stack of the program itself. */
+CR_NODISCARD cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n, bool outer, const char *root);
 /* What a program is made of. Everything is copied or retained; `names` of outputs come from the graph. The graph's
  * placeholders are in the order of `inputs` and get their names; it must not be edited afterwards. calls[0] is the root and
  * has both specs. */

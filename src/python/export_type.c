@@ -21,6 +21,9 @@ typedef struct py_tracer {
     unsigned unnamed;
     cr_names *fx_names;   /* after finish() */
     cr_graph *graph;      /* likewise */
+    CR_VEC(cr_grad_mark) marks; /* where forward set the gradient mode */
+    bool grad;            /* the mode it began with */
+    const char *root;     /* the module stack of the outermost module */
     CR_VEC(uint64_t) versions; /* by lifted tensor: of its storage, when it was lifted */
 } py_tracer;
 
@@ -72,6 +75,14 @@ cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
     cr_results_release(&copy, 1);
     cr_results_release(&detached, 1);
     return status;
+}
+
+int cr_py_note_grad_mode(bool enabled) {
+    if (!active || cr_ambient_get()->recorder == NULL) return 0;
+    const cr_graph *g = cr_trace_graph(active->trace);
+    uint32_t next = 0;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) next = CR_MAX(next, n + 1);
+    return cr_vec_push(&active->marks, ((cr_grad_mark){ next, enabled })) ? (PyErr_NoMemory(), -1) : 0;
 }
 
 bool cr_py_is_exporting(void) { return active != NULL; }
@@ -127,6 +138,7 @@ static void tracer_dealloc(PyObject *self) {
     cr_names_free(t->fx_names);
     cr_graph_release(t->graph);
     cr_vec_dispose(&t->versions);
+    cr_vec_dispose(&t->marks);
     cr_py_origins_dispose(&t->origins);
     Py_XDECREF(t->mode);
     Py_XDECREF(t->names);
@@ -213,6 +225,7 @@ static PyObject *tracer_run(PyObject *self, PyObject *args) {
     py_tracer *outer = active;
     cr_trace_begin(t->trace, true);
     active = t;
+    t->grad = cr_py_grad_enabled;
     PyObject *result = PyObject_Call(fn, given, keywords);
     active = outer;
     cr_trace_end(t->trace);
@@ -220,13 +233,46 @@ static PyObject *tracer_run(PyObject *self, PyObject *args) {
 }
 
 static PyObject *tracer_enter(PyObject *self, PyObject *module) {
-    if (cr_py_origins_enter(&((py_tracer *)self)->origins, module)) return NULL;
+    py_tracer *t = (py_tracer *)self;
+    if (cr_py_origins_enter(&t->origins, module)) return NULL;
+    if (!t->root) t->root = t->origins.stack.at[0];
     Py_RETURN_NONE;
 }
 
 static PyObject *tracer_leave(PyObject *self, PyObject *module) {
     (void)module;
     cr_py_origins_leave(&((py_tracer *)self)->origins);
+    Py_RETURN_NONE;
+}
+
+/* copy_back(name, value): a buffer was assigned a value, which is written to it at the end. */
+static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
+    py_tracer *t = (py_tracer *)self;
+    cr_graph *g = cr_trace_graph(t->trace);
+    const char *name;
+    PyObject *value;
+    cr_py_frame f;
+    cr_arg from, inputs[3];
+    uint32_t node;
+    if (!PyArg_ParseTuple(args, "sO:copy_back", &name, &value)) return NULL;
+    if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "'%s' was assigned a %s, not a Tensor", name, Py_TYPE(value)->tp_name);
+    uint32_t buffer = cr_graph_find(g, name);
+    if (buffer == CR_NO_VALUE) return PyErr_Format(PyExc_KeyError, "the program has no input '%s'", name);
+    cr_py_frame_init(&f);
+    cr_status status = cr_py_convert(&f, value, &from) ? CR_ETYPE : cr_trace_arg(t->trace, &from, &inputs[1]);
+    cr_py_frame_dispose(&f);
+    if (status) return cr_py_raise(status);
+    inputs[0] = (cr_arg){ .kind = CR_ARG_VALUE, .pad = CR_T_TENSOR, .u.i = buffer };
+    inputs[2] = cr_arg_bool(false);
+    for (size_t i = 0; i < CR_COUNT(inputs); i++) inputs[i].given = CR_GIVEN_DEFAULT;
+    const cr_node *made = inputs[1].kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)inputs[1].u.i)->node) : NULL;
+    cr_origin origin = made ? made->origin : (cr_origin){ 0 };
+    if (!origin.module_stack) origin.module_stack = t->root;
+    status = cr_graph_set_origin(g, &origin);
+    if (!status) status = cr_graph_call(g, cr_op_find("aten::copy_"), inputs, &node);
+    if (!status) status = cr_graph_set_target(g, node, "copy__default");
+    if (!status) status = cr_graph_set_origin(g, NULL);
+    if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
 }
 
@@ -289,11 +335,16 @@ failed:
     return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
 }
 
+static cr_status wrap_grad_modes(py_tracer *t) {
+    return cr_program_wrap_grad_modes(t->graph, t->fx_names, t->marks.at, t->marks.n, t->grad, t->root);
+}
+
 static PyObject *tracer_arrange(PyObject *self, PyObject *unused) {
     py_tracer *t = (py_tracer *)self;
     (void)unused;
     if (!t->graph) return PyErr_Format(PyExc_RuntimeError, "arrange(): finish() comes first");
-    cr_status status = cr_program_arrange(t->graph, t->fx_names);
+    cr_status status = t->marks.n ? wrap_grad_modes(t) : CR_OK;
+    if (!status) status = cr_program_arrange(t->graph, t->fx_names);
     if (status) return cr_py_raise(status);
     if (drop_unused_lifted(t)) return NULL;
     cr_graph_retain(t->graph);
@@ -311,6 +362,7 @@ static PyMethodDef tracer_methods[] = {
     { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
     { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
+    { "copy_back", tracer_copy_back, METH_VARARGS, "copy_back(name, value): writes the value to the input of that name." },
     { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
     { "arrange", tracer_arrange, METH_NOARGS, "arrange(): the graph, in the order that programs have." },
     { NULL, NULL, 0, NULL },

@@ -119,7 +119,9 @@ static PyObject *exchange(bool *flag, PyObject *value) {
 }
 static PyObject *set_grad(PyObject *module, PyObject *value) {
     (void)module;
-    return exchange(&cr_py_grad_enabled, value);
+    PyObject *before = exchange(&cr_py_grad_enabled, value);
+    if (before && cr_py_is_exporting() && cr_py_note_grad_mode(cr_py_grad_enabled)) Py_CLEAR(before);
+    return before;
 }
 static PyObject *set_inference(PyObject *module, PyObject *value) {
     (void)module;

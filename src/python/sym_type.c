@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "sym/shape.h"
+#include "trace/trace.h"
 
 typedef struct symbolic { PyObject_HEAD cr_env *env; cr_arg value; } symbolic; /* value: INT (symbolic) or SYM */
 
@@ -110,6 +111,7 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     *ambient = (cr_ambient){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
     if (!status) status = cr_call(ops[op], args, &result);
     *ambient = saved;
+    if (!status && saved.recorder && !saved.depth) status = cr_trace_number(saved.recorder, ops[op], args, &result);
     return status ? cr_py_raise(status) : wrap(env, result);
 }
 

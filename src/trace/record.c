@@ -325,6 +325,16 @@ out:
     return status;
 }
 
+cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *result) {
+    if (!r || r->record != record || !((cr_trace *)r)->exports) return CR_OK;
+    cr_trace *t = (cr_trace *)r;
+    cr_sym e = result->kind == CR_ARG_SYM ? result->u.sym : result->kind == CR_ARG_INT && !cr_dim_is_plain(result->u.i) ? cr_dim_sym(cr_graph_env(t->graph), result->u.i) : NULL;
+    if (!e || cr_sym_type_of(e) == CR_TYPE_BOOL) return CR_OK; /* decided, or made when something uses it */
+    for (uint32_t v = 0; v < cr_graph_value_count(t->graph); v++)
+        if (cr_graph_value(t->graph, v)->expr == e) return CR_OK;
+    return record(r, op, args, result);
+}
+
 /* ---- begin, end ---- */
 
 void cr_trace_begin(cr_trace *t, bool fake) {

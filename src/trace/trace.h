@@ -57,6 +57,9 @@ typedef struct cr_trace_hooks {
  * factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);
 bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value); /* false: it is none of the graph's */
+/* A number that the program computed from others: a node of its own, unless the graph has the number. For recorders that
+ * are no exporting trace it does nothing. */
+CR_NODISCARD cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *result);
 /* Says that `tensor` is `value` of the graph from now on. */
 void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
 /* The number that the graph already read from the tensor, which nothing wrote since; false: none. */

@@ -23,6 +23,18 @@ def attribute_tensors(modules: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+class _Assigned(dict):
+    """A module's buffers, and the names that were assigned to, in order."""
+
+    def __init__(self, buffers: dict[str, Any]):
+        super().__init__(buffers)
+        self.assigned: dict[str, None] = {}
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.assigned[name] = None
+        super().__setitem__(name, value)
+
+
 class Swapped:
     """Everything that forward could change is remembered on entry and restored on exit, also after an error."""
 
@@ -53,6 +65,8 @@ class Swapped:
                 for name, value in (table or {}).items():
                     if value is not None:
                         table[name] = self._fakes.get(id(value), value)
+            if tables[1] is not None:
+                module.__dict__["_buffers"] = _Assigned(tables[1])
         return self
 
     def _remember(self, value: Any) -> Any:
@@ -81,16 +95,14 @@ class Swapped:
 
     # ---- what forward did ----
 
-    def assigned_buffers(self) -> list[tuple[Any, Any]]:
-        """(fake of the buffer, what was assigned to it)."""
+    def assigned_buffers(self) -> list[tuple[str, Any]]:
+        """(path of the buffer, what was assigned to it)."""
         found = []
-        originals = {id(table): copy for table, copy in self._tables}
-        for _, module in self._modules:
-            buffers = module.__dict__.get("_buffers") or {}
-            for name, original in originals.get(id(buffers), {}).items():
-                now = buffers.get(name)
-                if original is not None and now is not None and now is not self._fakes.get(id(original), original):
-                    found.append((self._fakes.get(id(original), original), now))
+        for path, module in self._modules:
+            buffers = module.__dict__.get("_buffers")
+            for name in buffers.assigned if isinstance(buffers, _Assigned) else ():
+                if buffers.get(name) is not None:
+                    found.append((f"{path}.{name}" if path else name, buffers[name]))
         return found
 
     def assigned_tensors(self) -> list[str]:

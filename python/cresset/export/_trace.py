@@ -49,6 +49,7 @@ class _Export:
         self.parameters = list(mod.named_parameters(remove_duplicate=False))
         self.buffers = list(mod.named_buffers(remove_duplicate=False))
         self.names = _names.Names()
+        self.placeholders: dict[str, str] = {}    # of parameters and buffers, by path
         self.inputs: list[tuple[Any, ...]] = []   # (kind, name, target, persistent, is_constant, value), in order of the placeholders
 
     def run(self) -> ExportedProgram:
@@ -98,7 +99,7 @@ class _Export:
             for target, tensor in tensors:
                 if id(tensor) not in fakes:
                     fakes[id(tensor)] = tracer.fake(tensor)
-                name = self.names.state(kind, target)
+                name = self.placeholders[target] = self.names.state(kind, target)
                 tracer.input(name, fakes[id(tensor)], False)
                 path, _, own = target.rpartition(".")
                 saved = kind == "BUFFER" and own not in persistent[id(paths[path])]
@@ -117,8 +118,8 @@ class _Export:
                 if nn is not None:
                     nn._export_stack = None
                 _C._set_grad_enabled(grad)
-            for buffer, value in swapped.assigned_buffers():
-                tracer.run(buffer.copy_, (value,), {})
+            for path, value in swapped.assigned_buffers():
+                tracer.copy_back(self.placeholders[path], value)
             if assigned := swapped.assigned_tensors():
                 raise ValueError(f"export(): {', '.join(assigned)} {'was' if len(assigned) == 1 else 'were'} assigned a tensor by forward; a program keeps "
                                  "tensors between calls only in buffers: use register_buffer() for each")
