@@ -87,8 +87,9 @@ static cr_status find_outputs(region *r) {
         for (uint32_t v = node->first; v < node->first + node->nvalues && !status; v++) {
             if (!s.used[v]) continue;
             uint32_t shown = cr_graph_value(r->g, v)->hidden ? cr__shown_value(r->g, v) : v;
+            cr_arg before = { .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = CR_T_TENSOR, .u.i = shown };
             if (shown == v) status = cr_vec_push(&r->outputs, v);
-            else status = cr_graph_replace(r->g, v, (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = CR_T_TENSOR, .u.i = shown }, r->end == CR_NO_NODE ? CR_NO_NODE : cr_graph_node(r->g, r->end)->prev);
+            else status = cr_graph_replace(r->g, v, before, cr_graph_node(r->g, r->end)->prev);
         }
     }
     cr_free(s.used);

@@ -260,8 +260,8 @@ def functions(torch):
     def forward(self, x):
         return (F.relu(x), F.gelu(x), F.softmax(x, dim=-1), F.layer_norm(x, [3]), F.dropout(x, 0.5, self.training), F.pad(x, (1, 1)), torch.einsum("ij,kj->ik", x, x),
                 torch.cat([x, x], 1), torch.stack([x, x]), torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, 1), x.mean(-1, keepdim=True), x.std(), x.clamp(0, 1), x.flatten(),
-                x.squeeze(), x.expand(2, 3), x.contiguous(), x.clone(), x.detach(), x.view(3, 2), x.type(torch.int), x.cumsum(0), F.silu(x), F.log_softmax(x, 1), x.argmax(-1), x.norm(),
-                torch.tril(torch.ones(2, 2)), F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), F.interpolate(x[None], scale_factor=2), F.normalize(x))
+                x.squeeze(), x.expand(2, 3), x.contiguous(), x.clone(), x.detach(), x.view(3, 2), x.type(torch.int), x.cumsum(0), F.silu(x), F.log_softmax(x, 1), x.argmax(-1),
+                x.norm(), torch.tril(torch.ones(2, 2)), F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), F.interpolate(x[None], scale_factor=2), F.normalize(x))
     return module(torch, forward), (torch.ones(2, 3),), None, None
 
 
