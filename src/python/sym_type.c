@@ -5,7 +5,6 @@
  * that as a guard; without a hint it is an error, because the answer depends on data. */
 #include "python/py.h"
 
-#include "graph/graph.h"
 #include "sym/shape.h"
 #include "trace/trace.h"
 
