@@ -82,8 +82,13 @@ def nonzero(input, *, out=None, as_tuple=False):
 
 
 def split(tensor, split_size_or_sections, dim=0):
-    op = aten.split.Tensor if isinstance(split_size_or_sections, int) else aten.split_with_sizes.default
+    op = aten.split_with_sizes.default if isinstance(split_size_or_sections, (list, tuple)) else aten.split.Tensor
     return tuple(op(tensor, split_size_or_sections, dim))
+
+
+def _split_method(tensor, split_size, dim=0):
+    """Tensor.split, whose argument has another name."""
+    return split(tensor, split_size, dim)
 
 
 def tensordot(a, b, dims=2, out=None):

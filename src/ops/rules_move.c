@@ -174,8 +174,9 @@ static cr_status circular_sizes(cr_rule *r, const cr_meta *m, int param, cr_dim 
     cr_dim pad[2 * CR_MAX_RANK];
     int n;
     CR_TRY(cr_rule_ints(r, param, 0, 2 * CR_MAX_RANK, pad, &n));
-    if (n % 2 || m->rank != n / 2 + 2)
-        return CR_FAIL(CR_ERUNTIME, "%s: circular padding of %d entries needs an input of %d dimensions, got %d", r->op->schema.name, n, n / 2 + 2, m->rank);
+    if (n % 2 || (m->rank != n / 2 + 2 && m->rank != n / 2 + 1))
+        return CR_FAIL(CR_ERUNTIME, "%s: circular padding of %d entries needs an input of %d or %d dimensions, got %d", r->op->schema.name, n, n / 2 + 1,
+                       n / 2 + 2, m->rank);
     memcpy(size, m->size, m->rank * sizeof *size);
     for (int i = 0; i < n / 2; i++) {
         cr_dim *s = &size[m->rank - 1 - i];

@@ -94,11 +94,35 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
     return 0;
 }
 
+/* A gradient is what somebody assigned: it is kept beside the object's own attributes. */
+GETTER(get_grad) {
+    (void)closure;
+    PyObject *dict = ((cr_py_tensor *)self)->dict;
+    PyObject *grad = dict ? PyDict_GetItemString(dict, "grad") : NULL;
+    return Py_NewRef(grad ? grad : Py_None);
+}
+
 static int set_grad(PyObject *self, PyObject *value, void *closure) {
-    (void)self, (void)closure;
-    if (!value || value == Py_None) return 0;
-    PyErr_SetString(PyExc_NotImplementedError, "gradients cannot be stored: there is no autograd yet");
-    return -1;
+    (void)closure;
+    bool clear = !value || value == Py_None;
+    if (!clear && (!cr_py_is_tensor(value) || value == self)) {
+        PyErr_Format(PyExc_TypeError, "grad must be set to another Tensor or None, not %s", value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    if (!clear) {
+        const cr_meta *m = META(self), *g = META(value);
+        bool fits = m->rank == g->rank && m->dtype == g->dtype && m->device.type == g->device.type;
+        for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(cr_py_tensor_of(self)->env, m->size[d], CR_EQ, g->size[d]) == CR_YES;
+        if (!fits) {
+            PyErr_SetString(PyExc_RuntimeError, "grad must have the sizes, dtype and device of the tensor that it is assigned to");
+            return -1;
+        }
+    }
+    PyObject *dict = PyObject_GenericGetDict(self, NULL);
+    if (!dict) return -1;
+    int r = !clear ? PyDict_SetItemString(dict, "grad", value) : PyDict_GetItemString(dict, "grad") ? PyDict_DelItemString(dict, "grad") : 0;
+    Py_DECREF(dict);
+    return r;
 }
 
 /* Attributes that are ops: the closure names the op and the dtypes it makes sense for. */
@@ -160,7 +184,8 @@ PyGetSetDef cr_py_tensor_attributes[] = {
     { "imag", get_op, set_part, "The imaginary part (a view).", &op_imag },
     { "data", get_op, set_data, "The same elements, outside of gradients.", &op_detach },
     { "requires_grad", get_requires_grad, set_requires_grad, "Are gradients wanted?", NULL },
-    { "grad", get_none, set_grad, NULL, NULL },
+    { "grad", get_grad, set_grad, "The gradient that was assigned, or None.", NULL },
+    { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL },
     { "grad_fn", get_none, NULL, NULL, NULL },
     { "is_leaf", get_is_leaf, NULL, NULL, NULL },
     { "output_nr", get_zero, NULL, NULL, NULL },

@@ -138,6 +138,29 @@ FAST(is_contiguous) {
     const cr_tensor *t = TENSOR(self);
     return PyBool_FromLong(cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES);
 }
+/* A tensor that is contiguous already is its own answer: no op, so that a recording has no node for it. */
+FAST(contiguous) {
+    static const char *const names[] = { "memory_format" };
+    static const cr_op *op;
+    PyObject *format;
+    int value = CR_CONTIGUOUS;
+    if (arguments("contiguous", names, 1, args, nargs, kwnames, &format)) return NULL;
+    if (format && format != Py_None && !cr_py_format_read(format, &value))
+        return PyErr_Format(PyExc_TypeError, "contiguous(): memory_format must be a memory format, not %s", Py_TYPE(format)->tp_name);
+    cr_tensor *t = TENSOR(self);
+    if (value != CR_PRESERVE && cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES) return Py_NewRef(self);
+    if (!op && !(op = cr_op_find("aten::contiguous"))) return PyErr_Format(PyExc_NotImplementedError, "there is no op 'aten::contiguous'");
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    f.work = cr_py_numel(t);
+    cr_arg a = cr_arg_tensor(t);
+    cr_keyword k = { "memory_format", { .kind = CR_ARG_FORMAT, .given = CR_GIVEN_KEYWORD, .u.i = value } };
+    cr_binding binding;
+    cr_status status = cr_bind(op, true, &a, 1, &k, format ? 1 : 0, &f.arena, &binding);
+    PyObject *result = status ? cr_py_raise(status) : cr_py_run(&f, op, binding.args, CR_PY_METHOD);
+    cr_py_frame_dispose(&f);
+    return result;
+}
 FAST(requires_grad_) {
     static const char *const names[] = { "requires_grad" };
     PyObject *yes;
@@ -323,6 +346,7 @@ static PyObject *functional(const char *name, PyObject *self, PyObject *const *a
 FAST(method_norm) { return functional("norm", self, args, nargs, kwnames); }
 FAST(method_unique) { return functional("unique", self, args, nargs, kwnames); }
 FAST(method_unique_consecutive) { return functional("unique_consecutive", self, args, nargs, kwnames); }
+FAST(method_split) { return functional("_split_method", self, args, nargs, kwnames); }
 FAST(method_nonzero) { return functional("nonzero", self, args, nargs, kwnames); }
 
 /* ---- NumPy ---- */
@@ -661,6 +685,7 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "storage_offset", storage_offset, METH_NOARGS, "Elements before the first one in the storage." },
     { "data_ptr", data_ptr, METH_NOARGS, "The address of the first element; 0 without elements." },
     { "is_contiguous", FASTCALL(is_contiguous), "is_contiguous(memory_format=contiguous_format)" },
+    { "contiguous", FASTCALL(contiguous), "contiguous(memory_format=contiguous_format): the tensor itself, or a copy laid out so" },
     { "is_floating_point", is_floating_point, METH_NOARGS, NULL },
     { "is_complex", is_complex, METH_NOARGS, NULL },
     { "is_signed", is_signed, METH_NOARGS, NULL },
@@ -679,6 +704,7 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "norm", FASTCALL(method_norm), "norm(p='fro', dim=None, keepdim=False, dtype=None)" },
     { "unique", FASTCALL(method_unique), "unique(sorted=True, return_inverse=False, return_counts=False, dim=None)" },
     { "unique_consecutive", FASTCALL(method_unique_consecutive), "unique_consecutive(return_inverse=False, return_counts=False, dim=None)" },
+    { "split", FASTCALL(method_split), "split(split_size, dim=0): parts of one size, or of the sizes in a list" },
     { "nonzero", FASTCALL(method_nonzero), "nonzero(*, as_tuple=False)" },
     { "numpy", FASTCALL(numpy), "numpy(*, force=False): a NumPy array on the same memory." },
     { "__array__", FASTCALL(array), NULL },

@@ -33,7 +33,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if id(self) in memo:
             return memo[id(self)]
         result = type(self)(self.data.clone(memory_format=_C.preserve_format), self.requires_grad)
-        result.__dict__.update(self.__dict__)
         memo[id(self)] = result
         return result
 
@@ -41,7 +40,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, protocol):
-        state = {key: value for key, value in self.__dict__.items() if key not in ("grad", "_grad")}
+        state = {key: value for key, value in self.__dict__.items() if key != "grad"}
         if state:
             return _rebuild_parameter_with_state, (self.data, self.requires_grad, OrderedDict(), state)
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())

@@ -12,6 +12,8 @@ def tensor(value):
     value = value.detach()
     if value.dtype is torch.bfloat16:
         return cresset.from_numpy(value.float().numpy().copy()).to(cresset.bfloat16)
+    if 0 in value.stride():
+        value = value.contiguous()
     if not value.is_contiguous():
         flat = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value)
         whole = torch.as_strided(flat, (flat.untyped_storage().nbytes() // flat.element_size(),), (1,), 0)
@@ -26,7 +28,7 @@ def ours(value):
     if isinstance(value, torch.nn.utils.rnn.PackedSequence):
         return cresset.nn.utils.rnn.PackedSequence(*map(ours, value))
     if isinstance(value, (list, tuple)):
-        return type(value)(map(ours, value))
+        return type(value)(list(map(ours, value)))
     if isinstance(value, dict):
         return {key: ours(item) for key, item in value.items()}
     if isinstance(value, torch.dtype):

@@ -155,7 +155,7 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
         weights = softmax(scores, dim=-1)
         if dropout_p > 0.0:
             weights = dropout(weights, p=dropout_p)
-        out = nn("bmm")(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
+        out = nn("bmm")(weights, v).transpose(0, 1).reshape(tgt_len * bsz, embed_dim)
         out = linear(out, out_proj_weight, out_proj_bias)
         out = out.view(tgt_len, bsz, out.size(1))
         weights = weights.view(bsz, num_heads, tgt_len, src_len)
@@ -168,7 +168,7 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     k = k.view(bsz, num_heads, src_len, head_dim)
     v = v.view(bsz, num_heads, src_len, head_dim)
     out = nn("scaled_dot_product_attention")(q, k, v, attn_mask, dropout_p, is_causal)
-    out = out.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, embed_dim)
+    out = out.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)
     out = linear(out, out_proj_weight, out_proj_bias)
     out = out.view(tgt_len, bsz, out.size(1))
     return (out, None) if batched else (out.squeeze(1), None)

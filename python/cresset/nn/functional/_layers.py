@@ -1,4 +1,7 @@
-"""Linear maps, convolutions, embeddings and normalizations."""
+"""Linear maps, convolutions, embeddings and normalizations.
+
+The last argument of the normalization ops says whether cuDNN may be used; an export always records False.
+"""
 import warnings
 
 from cresset import _C
@@ -96,17 +99,17 @@ def _more_than_one_value(size, name, first=1):
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     if training:
         _more_than_one_value(input.size(), "batch_norm")
-    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
 
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
     if use_input_stats:
         _more_than_one_value(input.size(), "instance_norm", None)
-    return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+    return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    return _layer_norm(input, normalized_shape, weight, bias, eps, True)
+    return _layer_norm(input, normalized_shape, weight, bias, eps, False)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -118,7 +121,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         raise RuntimeError(f"group_norm: expected at least 2 dimensions, received {input.dim()}")
     size = input.size()
     _more_than_one_value([size[0] * size[1] // num_groups, num_groups, *size[2:]], "group_norm")
-    return _group_norm(input, num_groups, weight, bias, eps, True)
+    return _group_norm(input, num_groups, weight, bias, eps, False)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):

@@ -1,7 +1,7 @@
 """Padding, resizing, sampling, folding and shuffling of images and sequences."""
 import warnings
 
-from cresset import _C
+from cresset import _C, ops
 from cresset.nn.functional._ops import nn, op, repeated
 
 pixel_shuffle, pixel_unshuffle, channel_shuffle, native_channel_shuffle = map(op, "pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle".split())
@@ -73,9 +73,8 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         if mode in _MODES and input.dim() in (3, 4, 5):
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
         raise NotImplementedError(f"interpolate: inputs of 3, 4 or 5 dimensions and the modes {' | '.join(_MODES)} are possible, not {input.dim()}-D and {mode!r}")
-    if antialias:
-        return nn(f"_upsample_{mode}2d_aa")(input, sizes, align_corners, scales)
-    return nn(name)(input, sizes, scales) if mode.startswith("nearest") else nn(name)(input, sizes, align_corners, scales)
+    op = getattr(ops.aten, f"_upsample_{mode}2d_aa" if antialias else name).vec
+    return op(input, sizes, scales) if mode.startswith("nearest") else op(input, sizes, align_corners, scales)
 
 
 def _whole(value):

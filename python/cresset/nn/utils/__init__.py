@@ -1,0 +1,4 @@
+"""Helpers around modules."""
+from cresset.nn.utils import rnn
+
+__all__ = ["rnn"]
