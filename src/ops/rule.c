@@ -75,7 +75,7 @@ cr_status cr_rule_add_data(cr_rule *r, cr_arg_kind kind) {
 cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi) {
     if (r->count) return r->count[k];
     if (!r->env) return 0;
-    return cr_dim_of(r->env, cr_sym_unbacked_size(r->env, CR_MIN(hi, INT64_MAX - 1))); /* PyTorch bounds counts by this number, too */
+    return cr_dim_of(r->env, cr_sym_unbacked_size(r->env, hi));
 }
 
 cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask) {

@@ -274,7 +274,8 @@ static PyObject *shape_unbacked(PyObject *module, PyObject *mode) {
     (void)module;
     PyObject *list = fakes ? PyList_New(0) : NULL;
     for (size_t i = 0; list && i < cr_env_unbacked_count(fakes->env); i++) {
-        PyObject *item = number(fakes->env, cr_env_unbacked(fakes->env, i));
+        cr_sym symbol = cr_env_unbacked(fakes->env, i);
+        PyObject *item = Py_BuildValue("NO", number(fakes->env, symbol), cr_env_is_counted(symbol) ? Py_True : Py_False);
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -306,7 +307,7 @@ static PyMethodDef functions[] = {
     { "_shape_check", shape_check, METH_VARARGS, "_shape_check(condition, message): the program states that it holds." },
     { "_shape_truth", shape_truth, METH_VARARGS, "_shape_truth(condition, oblivious): True, False, or None where the facts do not tell." },
     { "_shape_mark_size", shape_mark_size, METH_O, "_shape_mark_size(number): an unbacked symbol is a size." },
-    { "_shape_unbacked", shape_unbacked, METH_O, "_shape_unbacked(mode): the symbols that depend on data, in order." },
+    { "_shape_unbacked", shape_unbacked, METH_O, "_shape_unbacked(mode): [(a symbol that depends on data, is it the size of a result?)] in order." },
     { "_shape_origins", shape_origins, METH_VARARGS, "_shape_origins(mode, folder): conditions remember the innermost line outside of the folder." },
     { "_shape_add", shape_add, METH_VARARGS, "_shape_add(mode, promise, source, name, root, scale, shift, lo, hi, value, symbol): a size of the inputs." },
     { "_shape_solve", shape_solve, METH_VARARGS, "_shape_solve(mode, defer): (names, reasons, fixes, which conditions are deferred)." },

@@ -19,6 +19,7 @@ typedef struct cr__symbol {
     cr_range now;
     int64_t hint;
     bool has_hint, unbacked;
+    bool counted;      /* unbacked: the size of a result of an op */
     bool size_like;    /* unbacked: 0 and 1 do not count in size-oblivious questions */
     cr_user_line line; /* unbacked: where it was made */
 } cr__symbol;

@@ -52,13 +52,15 @@ cr_status cr_env_mark_size(cr_env *env, cr_sym symbol) {
 
 cr_sym cr_sym_unbacked_size(cr_env *env, int64_t hi) {
     cr_sym e = cr_sym_unbacked(env, 0, hi);
-    if (e) e->u.symbol->size_like = true;
+    if (e) e->u.symbol->size_like = e->u.symbol->counted = true;
     return e;
 }
 
 size_t cr_env_unbacked_count(const cr_env *env) { return env->data.n; }
 
 cr_sym cr_env_unbacked(const cr_env *env, size_t i) { return env->data.at[i]; }
+
+bool cr_env_is_counted(cr_sym symbol) { return symbol && symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->counted; }
 
 bool cr_env_is_size(cr_sym symbol) { return symbol && symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->size_like; }
 

@@ -54,6 +54,7 @@ class RangeConflict(UserError, ValueError):
 
 _AUTO, _DYNAMIC, _NAMED, _ROOT = range(4)   # cr_size_promise
 _GUARD, _ASSERT, _ASSUMED = range(3)        # cr_cond_kind
+_MOST = 2 ** 63 - 2                         # how PyTorch bounds a count that has no bound
 
 
 class _Names:
@@ -205,11 +206,12 @@ class Plan:
             raise RangeConflict(UserErrorType.CONSTRAINT_VIOLATION, "\n".join(filter(None, conflicts)))
         for name, symbol in free.items():
             settled.ranges.setdefault(name, _bounds(symbol))
-        for symbol in _C._shape_unbacked(mode):
+        for symbol, counted in _C._shape_unbacked(mode):
             if isinstance(now := _C._shape_simplify(symbol), int):
                 settled.replacements[repr(symbol)] = repr(now)
             else:
-                settled.ranges[repr(symbol)] = _bounds(symbol)
+                low, high = _bounds(symbol)
+                settled.ranges[repr(symbol)] = (low, _MOST if counted and high == math.inf else high)
         for (kind, condition, *_), later in zip(_C._shape_conditions(mode), deferred):
             if kind != _GUARD:
                 continue
