@@ -66,7 +66,7 @@ cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *muta
 
 cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out) {
     cr_graph *graph = NULL;
-    cr_pass_run run = { 0 };
+    cr_pass_run run = { .replay = true };
     cr_status status;
     if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
     if (!(run.mutated = cr_calloc(p->ninputs + 1, sizeof *run.mutated))) return CR_ENOMEM;

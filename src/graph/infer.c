@@ -140,7 +140,7 @@ static cr_status add_written(inference *f, const cr_arg *arg, uint16_t param) {
 static cr_status infer(inference *f, const cr_arg *args, const cr_arg *inputs, cr_arg *results) {
     const cr_schema *s = &f->op->schema;
     cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = true, .depth = saved.depth + 1, .env = f->g->env };
+    *ambient = (cr_ambient){ .fake = true, .depth = saved.depth + 1, .env = f->g->env, .known = saved.known };
     cr_status status = cr_call(f->op, inputs, results);
     *ambient = saved;
     CR_TRY(status);

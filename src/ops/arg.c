@@ -21,7 +21,20 @@ rt_scalar cr_arg_scalar(const cr_arg *a) {
     }
 }
 
+cr_sym cr__known_symbol(cr_sym_type type) {
+    cr_known_symbols *known = cr_ambient_get()->known;
+    for (int i = 0; known && i < known->n; i++) {
+        cr_sym found = known->at[i];
+        if (cr_sym_type_of(found) != type) continue;
+        memmove(&known->at[i], &known->at[i + 1], (size_t)(--known->n - i) * sizeof *known->at);
+        return found;
+    }
+    return NULL;
+}
+
 cr_sym cr_unknown_number(cr_env *env, cr_type type) {
+    cr_sym known = type == CR_T_BOOL ? NULL : cr__known_symbol(type == CR_T_INT ? CR_TYPE_INT : CR_TYPE_FLOAT);
+    if (known) return known;
     if (type == CR_T_INT) return cr_sym_unbacked(env, INT64_MIN, INT64_MAX);
     if (type == CR_T_BOOL) return cr_sym_compare(env, cr_sym_unbacked(env, 0, 1), CR_EQ, cr_sym_int(env, 1));
     for (int k = 0;; k++) {

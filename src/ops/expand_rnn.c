@@ -28,21 +28,21 @@ typedef struct weights { cr_arg w_ih, w_hh, b_ih, b_hh, w_hr; } weights; /* w_hr
 typedef struct state { cr_arg h, c; } state;                                  /* c: LSTM only */
 
 /* One step. `x` is the input already multiplied by w_ih. The new state is among the run's values. */
-static state step(cr__run *r, cell_kind kind, cr_arg x, const weights *w, state s) {
+static state step(cr__run *r, cell_kind kind, cr_arg x, const weights *w, state s, int64_t features) { /* features: that dim of the state */
     cr_arg recurrent = CR_RUN(r, "linear", s.h, w->w_hh, w->b_hh);
     if (kind == CELL_TANH || kind == CELL_RELU) {
         cr_arg sum = CR_RUN(r, "add.Tensor", recurrent, x);
         return (state){ kind == CELL_TANH ? CR_RUN(r, "tanh", sum) : CR_RUN(r, "relu", sum), cr_arg_none() };
     }
     if (kind == CELL_GRU) {
-        cr_arg from_x = CR_RUN(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)), from_h = CR_RUN(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(1));
+        cr_arg from_x = CR_RUN(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)), from_h = CR_RUN(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(features));
         cr_arg reset = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 0), cr__run_item(r, &from_x, 0)));
         cr_arg update = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 1), cr__run_item(r, &from_x, 1)));
         cr_arg candidate = CR_RUN(r, "tanh", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_x, 2), CR_RUN(r, "mul.Tensor", cr__run_item(r, &from_h, 2), reset)));
         cr_arg mixed = CR_RUN(r, "mul.Tensor", CR_RUN(r, "sub.Tensor", s.h, candidate), update);
         return (state){ CR_RUN(r, "add.Tensor", mixed, candidate), cr_arg_none() };
     }
-    cr_arg gates = CR_RUN(r, "chunk", CR_RUN(r, "add.Tensor", recurrent, x), cr_arg_int(4), cr_arg_int(1));
+    cr_arg gates = CR_RUN(r, "chunk", CR_RUN(r, "add.Tensor", recurrent, x), cr_arg_int(4), cr_arg_int(features));
     cr_arg in = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 0)), forget = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 1));
     cr_arg cell = CR_RUN(r, "tanh", cr__run_item(r, &gates, 2)), out = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 3));
     cr_arg c = CR_RUN(r, "add.Tensor", CR_RUN(r, "mul.Tensor", forget, s.c), CR_RUN(r, "mul.Tensor", in, cell));
@@ -77,7 +77,7 @@ cr_status expand_rnn_cell(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
         require_equal(&r, w_hh->size[1], hidden, "hidden size");
         require_equal(&r, w_hh->size[0], cr_dim_mul(e->env, hidden, gates), "rows of w_hh");
     }
-    state made = step(&r, kind, CR_RUN(&r, "linear", args[0], w.w_ih, w.b_ih), &w, s);
+    state made = step(&r, kind, CR_RUN(&r, "linear", args[0], w.w_ih, w.b_ih), &w, s, 1);
     return cr__run_finish(&r, op->schema.nreturns, (cr_arg[]){ made.h, made.c }, results);
 }
 
@@ -142,12 +142,29 @@ static cr_arg walk(cr__run *r, cell_kind kind, const weights *w, cr_arg input, c
         if (l->batch) fit_batch(r, k, reverse, lstm, alive, l->batch[t].u.i, &initial, &s);
         if (l->batch) alive = l->batch[t].u.i;
         size_t mark = r->made.n;
-        s = step(r, kind, cr__run_item(r, &parts, (uint32_t)t), w, s);
+        s = step(r, kind, cr__run_item(r, &parts, (uint32_t)t), w, s, 1);
         cr__run_trim(r, mark, 2, (cr_arg[]){ s.h, s.c });
         k->outs[t] = s.h;
     }
     *last = (state){ join_ended(r, s.h, k->ended_h, k->nended), lstm ? join_ended(r, s.c, k->ended_c, k->nended) : cr_arg_none() };
     return l->batch ? CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps)) : CR_RUN(r, "stack", cr_arg_list(k->outs, (size_t)l->steps));
+}
+
+/* The same as PyTorch's core dialect writes it: a sequence that runs backwards is turned round first, and states keep a dim for the step. */
+static cr_arg walk_core(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse, state initial, work *k, state *last) {
+    bool lstm = kind == CELL_LSTM;
+    cr_arg first = cr_arg_int(0), x;
+    state s = { CR_RUN(r, "unsqueeze", initial.h, first), lstm ? CR_RUN(r, "unsqueeze", initial.c, first) : cr_arg_none() };
+    x = CR_RUN(r, "linear", input, w->w_ih, w->b_ih);
+    if (reverse) x = CR_RUN(r, "flip", x, cr_arg_list(&first, 1));
+    cr_arg parts = CR_RUN(r, "unbind.int", x);
+    for (int64_t i = 0; i < l->steps && !r->status; i++) {
+        s = step(r, kind, cr__run_item(r, &parts, (uint32_t)i), w, s, 2);
+        k->outs[reverse ? l->steps - 1 - i : i] = s.h;
+    }
+    cr_arg out = CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps), first);
+    *last = (state){ CR_RUN(r, "squeeze.dim", s.h, first), lstm ? CR_RUN(r, "squeeze.dim", s.c, first) : cr_arg_none() };
+    return out;
 }
 
 /* Low precision is computed in f32 and rounded once at the end: errors of a recurrence add up. */
@@ -175,6 +192,7 @@ typedef struct stack { /* what the ops' arguments say */
     int64_t layers;
     double dropout;
     bool has_biases, train, bidirectional;
+    bool core; /* as the core dialect has it */
 } stack;
 
 static weights weights_of(cr__run *r, const stack *k, int64_t index, bool projected) {
@@ -187,7 +205,7 @@ static weights weights_of(cr__run *r, const stack *k, int64_t index, bool projec
 /* All layers. `hx`: lists of states, one per layer and direction. results: the output and the stacked last states. */
 static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l, cr_arg h0, cr_arg c0, cr_arg results[3]) {
     int directions = k->bidirectional ? 2 : 1, dtype = cr__run_meta(r, &input)->dtype;
-    bool low = is_low(r, &input);
+    bool low = !k->core && is_low(r, &input);
     if (low) {
         input = cast(r, input, CR_F32);
         h0 = cast(r, h0, CR_F32);
@@ -223,7 +241,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
                 w = (weights){ cast(r, w.w_ih, CR_F32), cast(r, w.w_hh, CR_F32), cast(r, w.b_ih, CR_F32), cast(r, w.b_hh, CR_F32),
                                cast(r, w.w_hr, CR_F32) };
             state initial = { cr__run_item(r, &hs, (uint32_t)at), lstm ? cr__run_item(r, &cs, (uint32_t)at) : cr_arg_none() }, last;
-            out[d] = walk(r, k->kind, &w, sequence, l, d == 1, initial, &space, &last);
+            out[d] = (k->core ? walk_core : walk)(r, k->kind, &w, sequence, l, d == 1, initial, &space, &last);
             last_h[at] = last.h;
             last_c[at] = last.c;
             kept[2 * d] = last.h;
@@ -244,9 +262,9 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
 }
 
 /* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
-cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status expand_layers(cr_emitter *e, const cr_op *op, const cr_arg *args, bool core, cr_arg *results) {
     cr__run r = { .e = e };
-    stack k = { kind_of(op), &args[2], args[4].u.i, args[5].u.f, args[3].u.i != 0, args[6].u.i != 0, args[7].u.i != 0 };
+    stack k = { kind_of(op), &args[2], args[4].u.i, args[5].u.f, args[3].u.i != 0, args[6].u.i != 0, args[7].u.i != 0, core };
     bool lstm = k.kind == CELL_LSTM, batch_first = args[8].u.i != 0;
     const cr_meta *m = cr__run_meta(&r, &args[0]);
     if (!r.status && m->rank != 3) r.status = CR_FAIL(CR_ERUNTIME, "%s: the input must have 3 dims, not %d", op->schema.name, m->rank);
@@ -266,11 +284,14 @@ cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg 
     return cr__run_finish(&r, op->schema.nreturns, made, results);
 }
 
+cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return expand_layers(e, op, args, false, results); }
+cr_status expand_rnn_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return expand_layers(e, op, args, true, results); }
+
 /* (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional): sequences of several lengths, longest
  * first, their steps one after the other. */
 cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
-    stack k = { kind_of(op), &args[3], args[5].u.i, args[6].u.f, args[4].u.i != 0, args[7].u.i != 0, args[8].u.i != 0 };
+    stack k = { kind_of(op), &args[3], args[5].u.i, args[6].u.f, args[4].u.i != 0, args[7].u.i != 0, args[8].u.i != 0, false };
     bool lstm = k.kind == CELL_LSTM;
     if (args[1].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[1].u.t))
         return CR_FAIL(CR_EDATADEP, "%s: the steps depend on batch_sizes, whose values are not known before the program runs", op->schema.name);

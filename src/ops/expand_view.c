@@ -55,6 +55,21 @@ cr_status expand_reshape(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_
     return status;
 }
 
+/* In the core dialect: the view is asked for the shape as it was given, so that -1 stays -1. */
+cr_status expand_reshape_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_rule r;
+    cr_arg copy = cr_arg_none(), pair[2] = { args[0], args[1] };
+    cr_status status = ask_rule(e, op, args, &r);
+    if (!status && r.out[0].alias < 0) {
+        status = emit(e, "aten::clone", args, 1, &dense_format, &copy);
+        pair[0] = copy;
+    }
+    if (!status) status = emit(e, "aten::view", pair, 2, NULL, results);
+    e->release(e, &copy, 1);
+    cr_rule_dispose(&r);
+    return status;
+}
+
 /* contiguous and the forms of to. */
 cr_status expand_conversion(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_rule r;

@@ -103,6 +103,28 @@ static cr_status format_(fx *x, const cr_fnode *node, const fval *args, int n, f
     return give(out, (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = cr_meta_suggest_format(x->e ? x->e->env : NULL, m) });
 }
 
+/* is_contiguous(x): is it row-major without gaps, for all that is known? */
+static cr_status is_contiguous_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)n;
+    LOOK(0);
+    return give(out, cr_arg_bool(cr_meta_is_contiguous(x->e ? x->e->env : NULL, m, CR_CONTIGUOUS) == CR_YES));
+}
+
+/* order(x): the dims from the one that moves farthest in memory to the nearest. */
+static cr_status order_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)n;
+    LOOK(0);
+    cr_env *env = x->e ? x->e->env : NULL;
+    cr_arg *items = cr__fx_list(x, m->rank);
+    if (!items) return CR_ENOMEM;
+    for (int d = 0; d < m->rank; d++) {
+        int at = d;
+        while (at > 0 && cr_dim_known(env, m->stride[items[at - 1].u.i], CR_LT, m->stride[d]) == CR_YES) items[at] = items[at - 1], at--;
+        items[at] = cr_arg_int(d);
+    }
+    return give(out, cr_arg_list(items, m->rank));
+}
+
 static cr_status device_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
     LOOK(0);
@@ -480,6 +502,8 @@ static const cr__helper helpers[] = {
     { "dtype", 1, 1, false, true, dtype_ },
     { "device", 1, 1, false, true, device_ },
     { "format", 1, 1, false, true, format_ },
+    { "is_contiguous", 1, 1, false, true, is_contiguous_ },
+    { "order", 1, 1, false, true, order_ },
     { "is_complex", 1, 1, false, true, is_complex_ },
     { "is_float", 1, 1, false, true, is_float_ },
     { "is_integral", 1, 1, false, true, is_integral_ },

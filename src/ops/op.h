@@ -273,7 +273,11 @@ typedef struct cr_recorder {
     /* Called after a depth-0 call, with the arguments as given and the results. */
     cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
 } cr_recorder;
-typedef struct cr_ambient { cr_recorder *recorder; bool fake; int depth; cr_env *env; } cr_ambient;
+/* Symbols for what depends on data, to be given out before fresh ones are made: a graph that is written anew keeps the names it had. */
+typedef struct cr_known_symbols { cr_sym at[8]; int n; } cr_known_symbols;
+/* The first of that type, taken out; NULL: none. */
+cr_sym cr__known_symbol(cr_sym_type type);
+typedef struct cr_ambient { cr_recorder *recorder; bool fake; int depth; cr_env *env; cr_known_symbols *known; } cr_ambient;
 cr_ambient *cr_ambient_get(void);
 
 /* ---- binding (bind.c): overload choice on argument kinds, never on Python objects ---- */

@@ -75,6 +75,8 @@ cr_status cr_rule_add_data(cr_rule *r, cr_arg_kind kind) {
 cr_dim cr_rule_count(cr_rule *r, int k, int64_t hi) {
     if (r->count) return r->count[k];
     if (!r->env) return 0;
+    cr_sym known = cr__known_symbol(CR_TYPE_INT);
+    if (known) return cr_dim_of(r->env, known);
     return cr_dim_of(r->env, cr_sym_unbacked_size(r->env, hi));
 }
 

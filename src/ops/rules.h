@@ -66,7 +66,7 @@ RULE(shape_diagonal_backward); RULE(shape_unfold_backward); RULE(shape_view_dtyp
 RULE(shape_view_as_complex); RULE(shape_real); RULE(shape_imag); RULE(shape_resize); RULE(shape_set);
 cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
 /* expand_view.c: decompositions and derivatives in C */
-cr_expand_fn expand_reshape; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
+cr_expand_fn expand_reshape; cr_expand_fn expand_reshape_core; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
 cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided; cr_expand_fn grad_as_strided_scatter;
 
 /* factories, questions, assertions (rules_factory.c) */
@@ -274,7 +274,9 @@ RULE(dtype_packed); RULE(shape_pack_panels); RULE(shape_linear_packed); RULE(sha
 RULE(shape_pack_padded);
 RULE(shape_pack_padded_backward);
 RULE(shape_pad_packed);
-cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell;
+cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell; cr_expand_fn expand_rnn_core;
+/* the core dialect (expand_core.c) */
+cr_expand_fn expand_one_hot_core;
 
 /* random (rules_random.c) */
 RULE(dtype_draw);

@@ -37,14 +37,25 @@ cr_status cr__graph_name_by_op(cr_graph *g) {
 
 /* ---- the dialect ---- */
 
+/* The first round leaves plain views alone. */
+static bool stop_at_views(const cr_op *op, void *user) {
+    const cr_decomposition *how = user;
+    return cr__is_plain_view(op) || how->stop(op, how->user);
+}
+
+static cr_status body_of_others(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
+    const cr_decomposition *how = user;
+    return cr__is_plain_view(op) ? CR_OK : how->body(how->user, op, g, args, out);
+}
+
 cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out) {
-    cr_decomposition first = *how;
+    cr_decomposition rest = *how, first = { stop_at_views, &rest, how->core, true, how->body ? body_of_others : NULL };
     cr_graph *views = NULL, *functional = NULL, *all = NULL;
     cr_status status;
-    first.keep_writes = true;
+    rest.keep_writes = true;
     CR_TRY_OUT(cr_pass_decompose_as(g, &first, &views));
     CR_TRY_OUT(cr_pass_functionalize(run, views, &functional));
-    CR_TRY_OUT(cr_pass_decompose_as(functional, &first, &all));
+    CR_TRY_OUT(cr_pass_decompose_as(functional, &rest, &all));
     CR_TRY_OUT(cr_pass_dce(run, all, out));
     status = cr__graph_name_by_op(*out);
     if (status) cr_graph_release(*out), *out = NULL;

@@ -10,7 +10,8 @@ typedef struct rewriter {
     cr_emitter *append;  /* the new graph's own emitter */
     cr_graph *to;
     const cr_decomposition *how;
-    int bodies; /* of the caller's own, inside each other */
+    int bodies;    /* of the caller's own, inside each other */
+    bool by_text;  /* what is being expanded is a text: what it calls it means */
 } rewriter;
 /* What the old graph's values are in the new one. A region that is inlined has a scope of its own. */
 typedef struct scope { rewriter *w; const cr_graph *from; cr_arg *map; } scope;
@@ -116,7 +117,11 @@ static cr_status expand_body(rewriter *w, const cr_op *op, const cr_graph *body,
 static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_arg plain[CR_MAX_PARAMS];
     CR_TRY(plain_numbers(w, args, op->schema.nparams, plain));
+    bool before = w->by_text;
+    const cr_row *row = op->base->row;
+    w->by_text = w->how->core && row->core ? true : !(w->how->core && row->core_fn) && row->decomp;
     cr_status status = (w->how->core ? cr_core_expand : cr_decomp_expand)(&w->emitter, op->base, plain, results);
+    w->by_text = before;
     return status ? cr_error_context(status, "decomposing %s", op->name) : CR_OK;
 }
 
@@ -149,9 +154,20 @@ static cr_status keep_result(rewriter *w, const cr_arg *from, cr_arg *to) {
     return CR_OK;
 }
 
+/* Decompositions in C hand an argument on as an alias or expansion of it, so that results are their own: in a graph that is the argument. */
+static bool is_handed_on(rewriter *w, const cr_op *op, const cr_arg *args) {
+    const cr_meta *m = args[0].kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)args[0].u.i)->meta : NULL;
+    if (w->by_text || !w->how->core || !m) return false;
+    if (cr_op_is(op, "aten::alias")) return true;
+    bool same = cr_op_is(op, "aten::expand") && args[1].kind == CR_ARG_LIST && args[1].n == m->rank;
+    for (int d = 0; same && d < m->rank; d++) same = args[1].u.list[d].kind == CR_ARG_INT && args[1].u.list[d].u.i == m->size[d];
+    return same;
+}
+
 static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     rewriter *w = (rewriter *)(void *)e;
     bool done;
+    if (is_handed_on(w, op, args)) return *results = args[0], CR_OK;
     CR_TRY(try_body(w, op, args, &done, results));
     if (done) return CR_OK;
     if (stops(w, op, args)) return w->append->call(w->append, op, args, results);
@@ -274,6 +290,41 @@ static cr_status inline_region(scope *s, const cr_node *node) {
     return bind_results(s, node, results, nresults, &at);
 }
 
+/* ---- symbols of what depends on data ---- */
+
+static void add_symbol(cr_env *env, cr_known_symbols *known, cr_sym e) {
+    int64_t hint;
+    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_env_hint(env, e, &hint) || known->n == (int)CR_COUNT(known->at)) return;
+    for (int i = 0; i < known->n; i++)
+        if (known->at[i] == e) return;
+    known->at[known->n++] = e;
+}
+
+static void add_value(const cr_graph *g, cr_known_symbols *known, uint32_t value) {
+    const cr_value *v = cr_graph_value(g, value);
+    cr_env *env = cr_graph_env(g);
+    add_symbol(env, known, v->expr);
+    for (int d = 0; v->meta && d < v->meta->rank; d++)
+        if (!cr_dim_is_plain(v->meta->size[d])) add_symbol(env, known, cr_dim_sym(env, v->meta->size[d]));
+}
+
+typedef struct told { const cr_graph *g; cr_known_symbols known; } told;
+static void add_argument(void *user, uint32_t value) { add_value(((told *)user)->g, &((told *)user)->known, value); }
+
+/* The symbols that this node introduced: what its expansion finds out from data is called the same. */
+static void find_introduced(scope *s, const cr_node *node, cr_known_symbols *known) {
+    told arguments = { .g = s->from };
+    cr_known_symbols all = { .n = 0 };
+    cr_args_visit_values(node->args, node->nargs, add_argument, &arguments);
+    for (uint32_t i = 0; i < node->nvalues; i++) add_value(s->from, &all, node->first + i);
+    known->n = 0;
+    for (int i = 0; i < all.n; i++) {
+        bool old = false;
+        for (int k = 0; k < arguments.known.n; k++) old |= arguments.known.at[k] == all.at[i];
+        if (!old) known->at[known->n++] = all.at[i];
+    }
+}
+
 static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (only_marks(node->op)) return inline_region(s, node);
@@ -316,7 +367,11 @@ static cr_status walk(scope *s) {
             s->map[node->first] = value_arg(s->w->to, v);
             continue;
         }
+        cr_known_symbols known, *before = cr_ambient_get()->known;
+        find_introduced(s, node, &known);
+        cr_ambient_get()->known = &known;
         cr_status status = rewrite_call(s, node);
+        cr_ambient_get()->known = before;
         if (!status) status = keep_names(s, node);
         if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
     }

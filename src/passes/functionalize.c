@@ -7,7 +7,10 @@
  *
  * A family stays in place, with everything that writes to it, where that cannot be done: an op that writes several arguments or
  * changes metas in ways of its own, a view that cannot be undone (overlapping, another dtype), constants, regions that write,
- * and placeholders unless the caller wants their new values as outputs. */
+ * and placeholders unless the caller wants their new values as outputs.
+ *
+ * With `run->replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is taken anew from the
+ * root, step by step, each time for itself, the written one included; copy_ stays a call of copy. */
 #include "passes/internal.h"
 
 typedef struct member {
@@ -26,7 +29,7 @@ typedef struct functions {
     uint32_t *family_of;     /* per old value: family + 1 */
     cr_arena arena;
     uint32_t stamp;
-    bool any;
+    bool any, replay;
 } functions;
 
 static const cr_meta *meta_of(const functions *f, uint32_t v) { return cr_graph_value(f->g, v)->meta; }
@@ -54,7 +57,7 @@ static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_
 /* How a view's call is undone. */
 enum { UNDO_NEVER, UNDO_RESHAPE, UNDO_PERMUTE, UNDO_SLICE, UNDO_SELECT, UNDO_DIAGONAL, UNDO_SPLIT, UNDO_UNBIND, UNDO_SAME };
 static const struct { const char *op; uint8_t undo; } undos[] = {
-    { "aten::view", UNDO_RESHAPE }, { "aten::_unsafe_view", UNDO_RESHAPE }, { "aten::reshape", UNDO_RESHAPE }, { "aten::unsqueeze", UNDO_RESHAPE },
+    { "aten::view", UNDO_RESHAPE }, { "aten::_reshape_alias", UNDO_RESHAPE }, { "aten::_unsafe_view", UNDO_RESHAPE }, { "aten::reshape", UNDO_RESHAPE }, { "aten::unsqueeze", UNDO_RESHAPE },
     { "aten::squeeze", UNDO_RESHAPE }, { "aten::squeeze.dim", UNDO_RESHAPE }, { "aten::squeeze.dims", UNDO_RESHAPE }, { "aten::flatten.using_ints", UNDO_RESHAPE },
     { "aten::unflatten.int", UNDO_RESHAPE }, { "aten::permute", UNDO_PERMUTE }, { "aten::transpose.int", UNDO_PERMUTE }, { "aten::t", UNDO_PERMUTE },
     { "aten::slice.Tensor", UNDO_SLICE }, { "aten::select.int", UNDO_SELECT }, { "aten::diagonal", UNDO_DIAGONAL },
@@ -62,6 +65,15 @@ static const struct { const char *op; uint8_t undo; } undos[] = {
     { "aten::alias", UNDO_SAME }, { "aten::detach", UNDO_SAME }, { "aten::lift_fresh", UNDO_SAME }, { "aten::contiguous", UNDO_SAME }, { "aten::dropout", UNDO_SAME },
     { "aten::to.dtype", UNDO_SAME }, { "aten::expand", UNDO_SAME }, { "aten::positive", UNDO_SAME },
 };
+
+/* The views of PyTorch's own kernels: their writes are undone as such, before they become other views in the core dialect. */
+bool cr__is_plain_view(const cr_op *op) {
+    static const char *const names[] = { "view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "permute", "transpose.int", "t", "slice.Tensor", "select.int", "diagonal",
+                                         "split.Tensor", "split_with_sizes", "unbind.int", "alias", "detach", "expand", "lift_fresh" };
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strncmp(op->name, "aten::", 6) && !strcmp(op->name + 6, names[i])) return true;
+    return false;
+}
 
 static int undo_of(const functions *f, const member *m) {
     for (size_t i = 0; i < CR_COUNT(undos); i++) {
@@ -201,11 +213,36 @@ static cr_status mapped_arg(cr_rewriter *w, functions *f, const cr_arg *from, cr
     return CR_OK;
 }
 
+static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_arg *out);
+
+/* What the value's memory holds now: in a replay taken from the root, whatever is known of the steps between. */
+static cr_status present(cr_rewriter *w, functions *f, uint32_t v, cr_arg *out) {
+    const member *m = f->member_of[v] ? &f->members.at[f->member_of[v] - 1] : NULL;
+    if (!f->replay || !m || m->parent == CR_NO_VALUE) return *out = cr__rewrite_mapped(w, v), CR_OK;
+    return m->node ? take_again(w, f, m, out) : present(w, f, m->parent, out);
+}
+
+/* The calls that PyTorch undoes these views with. */
+static cr_status undo_by_name(cr_rewriter *w, functions *f, const member *m, const cr_arg *more, cr_arg contents, cr_arg *out, bool *done) {
+    *done = f->replay;
+    if (cr_op_is(m->op, "aten::alias")) return f->replay ? cr_rewrite_call(w, "aten::alias", &contents, 1, out) : CR_OK;
+    if (cr_op_is(m->op, "aten::unsqueeze")) return f->replay ? cr_rewrite_call(w, "aten::squeeze.dim", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
+    const cr_meta *whole = meta_of(f, m->parent);
+    if (cr_op_is(m->op, "aten::squeeze.dim") && whole->rank != meta_of(f, m->value)->rank)
+        return f->replay ? cr_rewrite_call(w, "aten::unsqueeze", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
+    *done = false;
+    return CR_OK;
+}
+
 /* The parent with `contents` where the view lies. */
 static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg contents, cr_arg *out) {
-    cr_arg parent = cr__rewrite_mapped(w, m->parent), items[CR_MAX_RANK], sizes, more[4] = { { 0 } };
+    cr_arg parent, items[CR_MAX_RANK], sizes, more[4] = { { 0 } };
     const cr_node *node = m->node;
+    bool done;
     for (uint16_t i = 1; i < node->nargs && i < 5; i++) CR_TRY(mapped_arg(w, f, &node->args[i], &more[i - 1]));
+    CR_TRY(undo_by_name(w, f, m, more, contents, out, &done));
+    if (done) return CR_OK;
+    CR_TRY(present(w, f, m->parent, &parent));
     switch (undo_of(f, m)) {
     case UNDO_SAME: *out = contents; return CR_OK;
     case UNDO_RESHAPE:
@@ -233,7 +270,7 @@ static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg 
 static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_arg *out) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     for (uint16_t i = 0; i < m->op->schema.nparams; i++) CR_TRY(mapped_arg(w, f, &m->node->args[i], &args[i]));
-    args[0] = cr__rewrite_mapped(w, m->parent);
+    CR_TRY(present(w, f, m->parent, &args[0]));
     cr_status status = cr_rewrite_op(w, m->op, args, results);
     if (status && status != CR_ENOMEM && undo_of(f, m) == UNDO_RESHAPE) { /* laid out otherwise than it was: copied */
         cr_arg items[CR_MAX_RANK], sizes;
@@ -253,8 +290,8 @@ static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg content
         member *m = &f->members.at[f->member_of[v] - 1];
         cr_arg up = contents;
         if (m->parent != CR_NO_VALUE && m->node) CR_TRY(put_back(w, f, m, contents, &up));
-        cr__rewrite_bind(w, v, contents);
-        m->stamp = f->stamp;
+        if (!f->replay || m->parent == CR_NO_VALUE || !m->node) cr__rewrite_bind(w, v, contents);
+        if (!f->replay || m->parent == CR_NO_VALUE) m->stamp = f->stamp;
         if (m->parent == CR_NO_VALUE) break;
         v = m->parent;
         contents = up;
@@ -297,6 +334,11 @@ static cr_status fit(cr_rewriter *w, functions *f, uint32_t target, cr_arg *cont
 /* What an in-place op writes, as a value. */
 static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args, cr_arg *out) {
     cr_arg results[16] = { { 0 } };
+    if (f->replay && cr_op_is(node->op->base, "aten::copy")) {
+        CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
+        *out = results[0];
+        return CR_OK;
+    }
     if (cr_op_is(node->op->base, "aten::copy")) { /* a source that is written in place later must be kept as it is now */
         *out = args[1];
         bool moves = node->args[1].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[1].u.i) && !is_going(f, (uint32_t)node->args[1].u.i);
@@ -404,7 +446,7 @@ static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_
 static cr_status body(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return functionalize(run, g, false, out); }
 
 static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_too, cr_graph **out) {
-    functions f = { .g = g };
+    functions f = { .g = g, .replay = run && run->replay };
     cr_arena_init(&f.arena);
     cr_status status = prepare(&f, inputs_too);
     if (!status) status = cr__rewrite_walk(run, g, &(cr__walk){ .rule = rule, .user = &f, .all = true, .body = body, .finish = inputs_too ? finish : NULL }, out);

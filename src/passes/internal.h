@@ -26,6 +26,9 @@ bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 /* Is it a region whose body writes, and so may write any of its operands? */
 bool cr__region_writes(const cr_node *node);
 
+/* Is it a view that functionalize undoes as PyTorch does? (functionalize.c) */
+bool cr__is_plain_view(const cr_op *op);
+
 /* Values of calls are named after their ops, in order, as a fresh recording would. */
 CR_NODISCARD cr_status cr__graph_name_by_op(cr_graph *g);
 

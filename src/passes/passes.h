@@ -33,6 +33,7 @@ typedef struct cr_pass_run {
      * they become further outputs, at the end; mutated[i] is the placeholder whose new value the i-th of them is. */
     uint32_t *mutated;
     size_t nmutated;
+    bool replay; /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users */
     /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
     cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
     void *user;

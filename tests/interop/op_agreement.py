@@ -4,7 +4,9 @@
 
 A call is known by its op, all its arguments (defaults filled in; tensors by what made them) and dtype, sizes and strides of its results, so two
 graphs agree when they have the same calls equally often and return the same values; the order of independent calls does not matter
-(`same_order` tells). Symbols are compared by expression.
+(`same_order` tells). Symbols are compared by expression. Arguments count by what they mean: a dim of -1 is the last one, the size that view and
+expand are asked for is that of the result, and dtype, device, layout and memory format of what a call makes are its result's. Strides of dims of
+size 1 mean nothing.
 """
 import collections
 import functools
@@ -21,14 +23,20 @@ def meta_of(result):
     meta = result.get("meta")
     if meta is None:
         return result["type"], result.get("expr")
-    return meta["dtype"], str(meta["sizes"]), str(meta["strides"])
+    strides = [] if 0 in meta["sizes"] else [stride for size, stride in zip(meta["sizes"], meta["strides"]) if size != 1]
+    return meta["dtype"], str(meta["sizes"]), str(strides)
+
+
+FACTORIES = {"full", "arange", "empty", "empty_permuted", "scalar_tensor", "full_like", "rand", "randn", "randint", "randperm", "zeros", "ones"}
+ASIDE = {"device", "layout", "pin_memory", "memory_format", "assert_msg"}
+DIMS = {"dim", "dims", "dim0", "dim1"}
 
 
 class Calls:
     """The calls of a graph; `known` are what its names stand for."""
 
     def __init__(self, data):
-        self.known, self.calls, self.order, self.result = {}, {}, [], None
+        self.known, self.calls, self.order, self.result, self.rank = {}, {}, [], None, {}
         self.count = collections.Counter()
         self.bodies = {sub["name"]: sub for sub in data["subgraphs"]}
         place = 0
@@ -47,16 +55,31 @@ class Calls:
     def name(self, results, key):
         for i, result in enumerate(results):
             self.known[result["name"]] = digest(key, i)
+            self.rank[result["name"]] = len(result["meta"]["sizes"]) if result.get("meta") else 0
 
     def call(self, node, results):
-        arguments = {item["name"]: self.argument(item["arg"]) for item in node["args"]}
-        arguments = {name: value for name, value in arguments.items() if value != defaults(node["target"]).get(name)}
+        arguments = {item["name"]: self.argument(self.meaning(node, item)) for item in node["args"]}
+        arguments = {name: value for name, value in arguments.items() if not is_default(value, defaults(node["target"]).get(name))}
         metas = [meta_of(result) for result in results if not result["hidden"]]
         key = digest(node["target"], sorted(arguments.items()), metas[:1])
         self.calls[key] = f"{node['target']}({', '.join(f'{name}={value[:60]}' for name, value in arguments.items())}) -> {metas}"
         self.count[key] += 1
         self.order.append(node["target"])
         self.name(results, key)
+
+    def meaning(self, node, item):
+        """The argument without what another spelling of the same call would change."""
+        name, op = item["name"], node["target"].split(".")[1]
+        if name in ASIDE or name == "dtype" and op in FACTORIES:
+            return {"as_none": True}
+        if op in ("view", "expand") and name == "size":
+            return {"as_string": str(node["results"][0]["meta"]["sizes"])}
+        first = next((self.rank[i["arg"]["as_value"]] for i in flat(node["args"]) if "as_value" in i["arg"]), 0) + (op == "unsqueeze")
+        if name in DIMS and "as_int" in item["arg"] and first:
+            return {"as_int": item["arg"]["as_int"] % first}
+        if name in DIMS and "as_list" in item["arg"] and first:
+            return {"as_list": [{"as_int": i["as_int"] % first} for i in item["arg"]["as_list"]]}
+        return item["arg"]
 
     def argument(self, argument):
         (kind, value), = argument.items()
@@ -72,6 +95,18 @@ class Calls:
         if kind == "as_float" and value == int(value if abs(value) < 1e15 else 0):
             return str(int(value))
         return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def flat(items):
+    """The arguments, and those in lists."""
+    for item in items:
+        yield item
+        yield from ({"arg": inner} for inner in item["arg"].get("as_list", ()))
+
+
+def is_default(value, default):
+    """Also a list of equal numbers where the default is one number for all."""
+    return value == default or default is not None and value.startswith("[") and set(value[1:-1].replace("'", "").split(", ")) == {default}
 
 
 @functools.cache
