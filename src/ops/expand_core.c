@@ -1,4 +1,4 @@
-/* expand_core.c: decompositions of PyTorch's core dialect that cannot be texts, because they call ops without results. */
+/* expand_core.c: decompositions of PyTorch's core dialect that cannot be texts, because they call ops without results or go on from others. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
@@ -18,4 +18,17 @@ cr_status expand_one_hot_core(cr_emitter *e, const cr_op *op, const cr_arg *args
     cr_arg hit = CR_RUN(&r, "eq.Tensor", CR_RUN(&r, "unsqueeze", args[0], cr_arg_int(-1)), each);
     cr_arg y = *cr__run_call(&r, "aten::to.dtype", 2, (cr_arg[]){ hit, cr_arg_dtype(CR_I64) });
     return cr__run_finish(&r, 1, &y, results);
+}
+
+/* PyTorch gives the product its shape at the end. */
+cr_status expand_multi_dot_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    cr_arg product, items[2];
+    CR_TRY(expand_multi_dot(e, op, args, &product));
+    const cr_meta *m = cr__run_meta(&r, &product);
+    for (int d = 0; d < m->rank && d < 2; d++) items[d] = cr_arg_int(m->size[d]);
+    cr_arg y = CR_RUN(&r, "view", product, cr_arg_list(items, (size_t)m->rank));
+    cr_status status = cr__run_finish(&r, 1, &y, results);
+    e->release(e, &product, 1);
+    return status;
 }

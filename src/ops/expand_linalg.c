@@ -5,8 +5,15 @@
 
 #include <math.h>
 
+/* A block with the zeros beside it, joined. */
+static cr_arg between_zeros(cr__run *r, cr_arg block, cr_dim rows, int dtype, const cr_arg pad[2]) {
+    cr_arg left[2] = { cr_arg_int(rows), pad[0] }, right[2] = { cr_arg_int(rows), pad[1] };
+    cr_arg parts[3] = { CR_RUN(r, "zeros", cr_arg_list(left, 2), cr_arg_dtype(dtype)), block, CR_RUN(r, "zeros", cr_arg_list(right, 2), cr_arg_dtype(dtype)) };
+    return CR_RUN(r, "cat", cr_arg_list(parts, 3), cr_arg_int(1));
+}
+
 /* Each matrix is padded to the whole width; the rows are then one below the other. Numbers and vectors are rows. */
-cr_status expand_block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, bool core, cr_arg *results) {
     cr__run r = { .e = e };
     CR_VEC(cr_arg) blocks = { 0 };
     cr_dim width = 0, left = 0;
@@ -23,7 +30,9 @@ cr_status expand_block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, 
         cr_dim own = cr__run_meta(&r, &blocks.at[i])->size[1];
         cr_dim right = cr_dim_sub(e->env, cr_dim_sub(e->env, width, left), own);
         cr_arg pad[2] = { cr_arg_int(left), cr_arg_int(right) };
-        blocks.at[i] = CR_RUN(&r, "constant_pad_nd", blocks.at[i], cr_arg_list(pad, 2));
+        const cr_meta *m = cr__run_meta(&r, &blocks.at[i]);
+        if (!core) blocks.at[i] = CR_RUN(&r, "constant_pad_nd", blocks.at[i], cr_arg_list(pad, 2));
+        else blocks.at[i] = between_zeros(&r, blocks.at[i], m->size[0], m->dtype, pad);
         left = cr_dim_add(e->env, left, own);
     }
     cr_arg none[2] = { cr_arg_int(1), cr_arg_int(0) }, rows = cr_arg_list(blocks.at, blocks.n);
@@ -31,6 +40,9 @@ cr_status expand_block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, 
     cr_vec_dispose(&blocks);
     return cr__run_finish(&r, 1, &y, results);
 }
+
+cr_status expand_block_diag(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return block_diag(e, op, args, false, results); }
+cr_status expand_block_diag_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return block_diag(e, op, args, true, results); }
 
 /* From the left to the right. The first may be a row and the last a column of numbers: matmul's vectors. */
 cr_status expand_multi_dot(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {

@@ -9,15 +9,16 @@ static cr_arg repeated(cr__run *r, const cr_arg *t, cr_dim n) {
     return CR_RUN(r, "repeat", *t, cr_arg_list(&times, 1));
 }
 
-/* The statistics that the instances left in `own`, averaged into the layer's. */
-static void average(cr__run *r, const cr_arg *layers, cr_arg own, cr_dim n, cr_dim channels) {
+/* The statistics that the instances left in `own`, averaged into the layer's; in the core dialect, through an alias of them. */
+static void average(cr__run *r, const cr_arg *layers, cr_arg own, cr_dim n, cr_dim channels, bool core) {
     cr_arg shape[] = { cr_arg_int(n), cr_arg_int(channels) }, first = cr_arg_int(0);
     cr_arg rows = CR_RUN(r, "reshape", own, cr_arg_list(shape, 2));
-    (void)CR_RUN(r, "copy_", *layers, CR_RUN(r, "mean.dim", rows, cr_arg_list(&first, 1)));
+    cr_arg to = core ? CR_RUN(r, "alias", *layers) : *layers;
+    (void)CR_RUN(r, "copy_", to, CR_RUN(r, "mean.dim", rows, cr_arg_list(&first, 1)));
 }
 
 /* Every instance of every channel is a channel of its own in one batch of batch_norm. */
-cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+static cr_status instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, bool core, cr_arg *results) {
     enum { INPUT, WEIGHT, BIAS, MEAN, VAR, USE_INPUT_STATS, MOMENTUM, EPS };
     cr__run r = { .e = e };
     const cr_meta *m = cr__run_meta(&r, &args[INPUT]);
@@ -33,8 +34,11 @@ cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *arg
     cr_arg weight = repeated(&r, &args[WEIGHT], n), bias = repeated(&r, &args[BIAS], n);
     cr_arg y = CR_RUN(&r, "batch_norm", x, weight, bias, mean, var, args[USE_INPUT_STATS], args[MOMENTUM], args[EPS], cr_arg_bool(false));
     bool updates = args[USE_INPUT_STATS].u.i != 0;
-    if (updates && args[MEAN].kind != CR_ARG_NONE) average(&r, &args[MEAN], mean, n, channels);
-    if (updates && args[VAR].kind != CR_ARG_NONE) average(&r, &args[VAR], var, n, channels);
+    if (updates && args[MEAN].kind != CR_ARG_NONE) average(&r, &args[MEAN], mean, n, channels, core);
+    if (updates && args[VAR].kind != CR_ARG_NONE) average(&r, &args[VAR], var, n, channels, core);
     cr_arg result = CR_RUN(&r, "reshape", y, cr_arg_list(size, (size_t)rank));
     return cr__run_finish(&r, 1, &result, results);
 }
+
+cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return instance_norm(e, op, args, false, results); }
+cr_status expand_instance_norm_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return instance_norm(e, op, args, true, results); }

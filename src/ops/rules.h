@@ -276,7 +276,7 @@ RULE(shape_pack_padded_backward);
 RULE(shape_pad_packed);
 cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell; cr_expand_fn expand_rnn_core;
 /* the core dialect (expand_core.c) */
-cr_expand_fn expand_one_hot_core;
+cr_expand_fn expand_one_hot_core; cr_expand_fn expand_instance_norm_core; cr_expand_fn expand_multi_dot_core; cr_expand_fn expand_block_diag_core;
 
 /* random (rules_random.c) */
 RULE(dtype_draw);

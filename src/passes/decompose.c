@@ -11,7 +11,7 @@ typedef struct rewriter {
     cr_graph *to;
     const cr_decomposition *how;
     int bodies;    /* of the caller's own, inside each other */
-    bool by_text;  /* what is being expanded is a text: what it calls it means */
+    bool by_text;  /* what is being expanded is a text, or written for the core dialect: what it calls it means */
 } rewriter;
 /* What the old graph's values are in the new one. A region that is inlined has a scope of its own. */
 typedef struct scope { rewriter *w; const cr_graph *from; cr_arg *map; } scope;
@@ -119,7 +119,7 @@ static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg
     CR_TRY(plain_numbers(w, args, op->schema.nparams, plain));
     bool before = w->by_text;
     const cr_row *row = op->base->row;
-    w->by_text = w->how->core && row->core ? true : !(w->how->core && row->core_fn) && row->decomp;
+    w->by_text = (w->how->core && (row->core || row->core_fn)) || row->decomp;
     cr_status status = (w->how->core ? cr_core_expand : cr_decomp_expand)(&w->emitter, op->base, plain, results);
     w->by_text = before;
     return status ? cr_error_context(status, "decomposing %s", op->name) : CR_OK;
@@ -325,10 +325,30 @@ static void find_introduced(scope *s, const cr_node *node, cr_known_symbols *kno
     }
 }
 
+/* The size of a dim that depends on data is asked of the value that it was found out with, which is the first to have it. */
+static void ask_first(scope *s, const cr_node *node, cr_arg *args) {
+    cr_graph *g = s->w->to;
+    cr_env *env = cr_graph_env(g);
+    cr_sym e = cr_graph_value(s->from, node->first)->expr;
+    int64_t hint;
+    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_env_hint(env, e, &hint)) return;
+    for (uint32_t v = 0; v < cr_graph_value_count(g); v++) {
+        const cr_value *value = cr_graph_value(g, v);
+        for (int d = 0; value->node != CR_NO_NODE && value->meta && !value->hidden && d < value->meta->rank; d++) {
+            if (cr_dim_is_plain(value->meta->size[d]) || cr_dim_sym(env, value->meta->size[d]) != e) continue;
+            args[0] = value_arg(g, v);
+            args[1] = cr_arg_int(d);
+            return;
+        }
+    }
+}
+
 static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (only_marks(node->op)) return inline_region(s, node);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
+    if (s->w->how->core && cr_op_is(node->op, "aten::sym_size.int")) ask_first(s, node, args);
+    if (s->w->how->core && node->archived && node->archived->target && strstr(node->archived->target, "aten.detach_.")) return s->map[node->first] = args[0], CR_OK; /* only the tape sees it */
     bool done = false;
     if (node->op->variant == CR_FUNCTIONAL) CR_TRY(try_body(s->w, node->op, args, &done, results));
     if (done) {
