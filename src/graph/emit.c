@@ -108,14 +108,18 @@ static cr_status find_size(cr_graph *g, cr_sym expr, bool *found, cr_arg *out) {
     return CR_OK;
 }
 
-static cr_status combine(cr_graph *g, const char *op, cr_arg a, cr_arg b, cr_arg *out) {
-    cr_arg args[] = { a, b };
+static cr_status call_number(cr_graph *g, const char *op, const cr_arg *args, cr_arg *out) {
     const cr_op *target = cr_op_find(op);
     if (!target) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op);
     uint32_t id;
     CR_TRY(cr_graph_call(g, target, args, &id));
     *out = value_arg(g, g->nodes.at[id].first);
     return CR_OK;
+}
+
+static cr_status combine(cr_graph *g, const char *op, cr_arg a, cr_arg b, cr_arg *out) {
+    cr_arg args[] = { a, b };
+    return call_number(g, op, args, out);
 }
 
 /* coefficient * term, added to what is there already. */
@@ -141,6 +145,14 @@ static const char *operator_of(cr_sym_kind kind) {
     case CR_SYM_LE: return "_operator::le";
     case CR_SYM_AND: return "_operator::and_";
     case CR_SYM_OR: return "_operator::or_";
+    case CR_SYM_NOT: return "torch::sym_not";
+    case CR_SYM_TRUEDIV: return "_operator::truediv";
+    case CR_SYM_TOFLOAT: return "torch::sym_float";
+    case CR_SYM_FLOOR: return "math::floor";
+    case CR_SYM_CEIL: return "math::ceil";
+    case CR_SYM_TRUNC: return "math::trunc";
+    case CR_SYM_SQRT: return "torch::sym_sqrt";
+    case CR_SYM_WHERE: return "torch::sym_ite";
     default: return NULL;
     }
 }
@@ -170,6 +182,7 @@ cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
     if (!expr) return CR_FAIL(CR_ENOMEM, "out of memory");
     if (cr_sym_is_int(expr, &plain)) return *out = cr_arg_int(plain), CR_OK;
     if (cr_sym_is_bool(expr, &truth)) return *out = cr_arg_bool(truth), CR_OK;
+    if (cr_sym_kind_of(expr) == CR_SYM_REAL) return *out = cr_arg_float(cr_sym_real(expr)), CR_OK;
     if (find_value(g, expr, out)) return CR_OK;
     bool found;
     CR_TRY(find_size(g, expr, &found, out));
@@ -199,7 +212,13 @@ cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
         cr_str_dispose(&text);
         return status;
     }
-    for (size_t i = 0; i < n; i++) {
+    const cr_op *target = cr_op_find(op);
+    if (target && target->schema.nparams == n) {
+        cr_arg parts[3] = { { 0 } };
+        for (size_t i = 0; i < n; i++) CR_TRY(cr_graph_value_for(g, cr_sym_operand(expr, i), &parts[i]));
+        return call_number(g, op, parts, out);
+    }
+    for (size_t i = 0; i < n; i++) { /* min, max, and, or, *: any number of operands */
         CR_TRY(cr_graph_value_for(g, cr_sym_operand(expr, i), &part));
         if (first) *out = part;
         else CR_TRY(combine(g, op, *out, part, out));

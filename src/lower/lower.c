@@ -7,6 +7,7 @@
 #include "lower/rows.h"
 #include "ops/rules.h"
 #include "ops/scalar.h"
+#include "runtime/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -334,9 +335,17 @@ static cr_status lower_number(cr__method *m, call *c) {
     return cr__step_add(m, s);
 }
 
+/* Did the passes find the call's first result to be in its first argument's memory? Where a reshape is a view for some sizes
+ * only they may have chosen a copy, also when facts learned since would allow the view: the graph's metas decide. */
+static bool shares_memory(cr__method *m, const call *c) {
+    if (!c->node->nvalues || !c->node->nargs || c->node->args[0].kind != CR_ARG_VALUE) return true;
+    const cr_meta *result = value(m, c->node->first)->meta, *argument = value(m, (uint32_t)c->node->args[0].u.i)->meta;
+    return !result || !argument || result->storage == argument->storage;
+}
+
 static cr_status lower_kernel(cr__method *m, call *c) {
     const cr_row *row = c->base->row;
-    bool all_views = c->rule.nout > 0;
+    bool all_views = c->rule.nout > 0 && (row->kernel == rt_k_nothing || shares_memory(m, c));
     for (int i = 0; i < c->rule.nout; i++) all_views &= c->rule.out[i].alias >= 0;
     if (all_views && (c->base->tags & CR_TAG_VIEW)) return CR_OK;
     if (!row->kernel) return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
@@ -530,7 +539,9 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
         CR_TRY(lower_assert(m, &c, &done));
         if (done) return CR_OK;
     }
+    bool general = cr_env_set_general(m->env, !shares_memory(m, &c));
     cr_status status = cr_rule_run(&c.rule, c.base, m->env, c.args, NULL);
+    cr_env_set_general(m->env, general);
     if (!status) {
         const cr_out *first = c.rule.nout ? &c.rule.out[0] : NULL;
         bool nothing = c.base->row->scalar && c.rule.nout == 1 && first->same && c.op->variant == CR_FUNCTIONAL;

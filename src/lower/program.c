@@ -385,7 +385,9 @@ static cr_status lower_method(lowering *w, cr__method *m, const method_program *
         m->inputs.at[i].window = m->window[values[i]];
     }
     CR_TRY(cr__check_conditions(m));
+    m->first_cond = cr_env_cond_count(m->env);
     CR_TRY(cr__lower_nodes(m));
+    CR_TRY(cr__check_conditions(m)); /* what lowering itself depended on; as a rule nothing, as the passes asked everything */
     CR_TRY(lower_outputs(m, mp, values));
     CR_TRY(describe(w, m, p, values, info));
     return cr__method_finish(m, out);
@@ -417,8 +419,10 @@ static cr_status lower_program(lowering *w, method_program *mp, cresset_method_i
     rt_method *method = NULL;
     if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)", p->unsupported[0], p->nunsupported);
     CR_TRY(run_passes(w, mp, &g));
+    bool general = cr_env_set_general(cr_graph_env(g), true);
     cr_status status = cr__method_init(&m, w->l, &w->weights, g);
     if (!status) status = lower_method(w, &m, mp, info, &method);
+    cr_env_set_general(cr_graph_env(g), general);
     cr__method_dispose(&m);
     if (status) return status;
     method->info = info;

@@ -177,8 +177,7 @@ static cr_status arrange(einsum *s, operand *o, int *rank, cr_dim *sizes) {
     CR_TRY(call_list(s, "aten::permute", &o->value, order, s->places, false));
     CR_TRY(s->e->meta(s->e, &o->value, &m));
     for (int p = 0; p < s->places; p++) {
-        bool one = false;
-        CR_TRY(cr_dim_assume(s->e->env, m->size[p], CR_EQ, 1, false, &one));
+        bool one = cr_dim_known(s->e->env, m->size[p], CR_EQ, 1) == CR_YES;
         if (!one) s->readers[p]++, o->wide |= 1u << p;
     }
     return cr_broadcast(s->e->env, rank, sizes, s->places, m->size);

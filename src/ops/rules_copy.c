@@ -115,7 +115,7 @@ cr_status shape_copy(cr_rule *r) {
         cr_dim have = src->size[i], want = m->size[lead + i];
         bool one;
         if (cr_dim_known(r->env, have, CR_EQ, want) == CR_YES) continue;
-        CR_TRY(cr_dim_assume(r->env, have, CR_EQ, 1, false, &one));
+        CR_TRY(cr_dim_repeats(r->env, have, want, &one));
         if (one) continue;
         if (cr_dim_known(r->env, have, CR_EQ, want) == CR_NO) return fail_pair(r, "does not broadcast to the shape", src->rank, src->size, m);
         CR_TRY(cr_dim_require(r->env, have, CR_EQ, want, "size of the source"));

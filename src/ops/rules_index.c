@@ -178,7 +178,8 @@ cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
     for (int d = 0; d < values->rank; d++) { /* values broadcast to the indexed shape */
         int to = d - (values->rank - shape.rank);
         bool one;
-        CR_TRY(cr_dim_assume(r->env, values->size[d], CR_EQ, 1, false, &one));
+        if (to >= 0) CR_TRY(cr_dim_repeats(r->env, values->size[d], shape.size[to], &one));
+        else CR_TRY(cr_dim_assume(r->env, values->size[d], CR_EQ, 1, false, &one));
         if (one) continue;
         if (to < 0) return CR_FAIL(CR_ERUNTIME, "%s: values have more dimensions than what is indexed", r->op->schema.name);
         CR_TRY(cr_dim_require(r->env, values->size[d], CR_EQ, shape.size[to], "index_put: values must broadcast to the shape of what is indexed"));

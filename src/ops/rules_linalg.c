@@ -98,7 +98,7 @@ cr_status shape_linear(cr_rule *r) { /* input, weight, bias */
     if (w->rank == 2) size[rank++] = w->size[0];
     if (b && b->rank == 1 && w->rank == 2) {
         bool one;
-        CR_TRY(cr_dim_assume(r->env, b->size[0], CR_EQ, 1, false, &one));
+        CR_TRY(cr_dim_repeats(r->env, b->size[0], w->size[0], &one));
         if (!one) CR_TRY(cr_dim_require(r->env, b->size[0], CR_EQ, w->size[0], "linear: bias must have as many elements as weight has rows"));
     } else if (b && b->rank > 1) {
         return CR_FAIL(CR_ERUNTIME, "%s: bias must be a vector, it has %d dimensions", r->op->schema.name, b->rank);

@@ -30,7 +30,7 @@ static cr_status require_broadcast(cr_rule *r, const cr_meta *m, const cr_meta *
         bool one;
         if (at < 0) return CR_FAIL(CR_ERUNTIME, "%s: target and weight must not have more dims than the input", op_name(r));
         if (cr_dim_known(r->env, m->size[d], CR_EQ, self->size[at]) == CR_YES) continue;
-        CR_TRY(cr_dim_decide(r->env, m->size[d], CR_EQ, 1, &one));
+        CR_TRY(cr_dim_repeats(r->env, m->size[d], self->size[at], &one));
         if (!one) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, self->size[at], "size of target or weight"));
     }
     return CR_OK;

@@ -117,8 +117,8 @@ cr_status check_repeat_interleave(cr_rule *r) { /* self, repeats, dim, output_si
     bool one = times->rank == 0;
     if (times->rank > 1) return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have at most one dimension, got %d", times->rank);
     if (r->arg[2].kind != CR_ARG_NONE) CR_TRY(cr_wrap_dim(r->arg[2].u.i, m->rank, &d));
-    if (!one) CR_TRY(cr_dim_assume(r->env, times->size[0], CR_EQ, 1, false, &one));
     cr_dim n = r->arg[2].kind == CR_ARG_NONE ? cr_meta_numel(r->env, m) : m->rank ? m->size[d] : 1;
+    if (!one) CR_TRY(cr_dim_repeats(r->env, times->size[0], n, &one));
     if (!one) CR_TRY(cr_dim_require(r->env, times->size[0], CR_EQ, n, "repeat_interleave: there must be one number of repeats, or one for each entry along dim"));
     return dtype_same(r);
 }

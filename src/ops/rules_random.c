@@ -34,7 +34,7 @@ cr_status shape_bernoulli(cr_rule *r) {
     for (int d = 0; d < other->rank; d++) {
         bool one;
         if (cr_dim_known(r->env, other->size[d], CR_EQ, m->size[lead + d]) == CR_YES) continue;
-        CR_TRY(cr_dim_decide(r->env, other->size[d], CR_EQ, 1, &one));
+        CR_TRY(cr_dim_repeats(r->env, other->size[d], m->size[lead + d], &one));
         if (!one) CR_TRY(cr_dim_require(r->env, other->size[d], CR_EQ, m->size[lead + d], "size of the broadcast argument"));
     }
     return shape_like(r);

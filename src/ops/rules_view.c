@@ -73,7 +73,7 @@ static cr_status infer_size(cr_rule *r, const cr_meta *m, cr_dim numel, int rank
     return CR_OK;
 }
 
-enum when_not_a_view { REFUSE, COPY };
+enum when_not_a_view { REFUSE, INSIST, COPY }; /* INSIST: there is no other op to try; hints may decide */
 
 static cr_status reshape_to(cr_rule *r, int rank, cr_dim *size, enum when_not_a_view otherwise) {
     const cr_meta *m = cr_rule_meta(r, 0);
@@ -81,7 +81,12 @@ static cr_status reshape_to(cr_rule *r, int rank, cr_dim *size, enum when_not_a_
     bool possible;
     CR_TRY(infer_size(r, m, cr_meta_numel(r->env, m), rank, size));
     CR_TRY(cr_view_strides(r->env, m, rank, size, stride, &possible));
-    if (!possible && otherwise == REFUSE)
+    if (!possible && otherwise == INSIST && cr_env_set_general(r->env, false)) {
+        cr_status status = cr_view_strides(r->env, m, rank, size, stride, &possible);
+        cr_env_set_general(r->env, true);
+        CR_TRY(status);
+    }
+    if (!possible && otherwise != COPY)
         return fail_shape(r, "is not a view of the tensor's memory (its strides do not allow it); use reshape. Its shape is", rank, size, m);
     if (!possible) return cr_rule_add_dense(r, m->dtype, rank, size);
     cr_out *out;
@@ -108,7 +113,7 @@ static cr_status reshape_like(cr_rule *r, enum when_not_a_view otherwise) {
 
 cr_status shape_view(cr_rule *r) { return reshape_arg(r, REFUSE); }
 cr_status shape_reshape(cr_rule *r) { return reshape_arg(r, COPY); }
-cr_status shape_view_as(cr_rule *r) { return reshape_like(r, REFUSE); }
+cr_status shape_view_as(cr_rule *r) { return reshape_like(r, INSIST); }
 cr_status shape_reshape_as(cr_rule *r) { return reshape_like(r, COPY); }
 
 cr_status shape_flatten(cr_rule *r) {
@@ -139,7 +144,7 @@ cr_status shape_unflatten(cr_rule *r) {
     for (int i = 0; i < dim; i++) size[rank++] = m->size[i];
     for (int i = 0; i < n; i++) size[rank++] = parts[i];
     for (int i = dim + 1; i < m->rank; i++) size[rank++] = m->size[i];
-    return reshape_to(r, rank, size, REFUSE);
+    return reshape_to(r, rank, size, INSIST);
 }
 
 cr_status shape_ravel(cr_rule *r) {
@@ -231,7 +236,7 @@ static cr_status expand_to(cr_rule *r, int rank, const cr_dim *size) {
         o->stride[i] = stride;
         if (cr_dim_known(r->env, have, CR_EQ, want) == CR_YES) continue;
         bool one;
-        CR_TRY(cr_dim_assume(r->env, have, CR_EQ, 1, false, &one));
+        CR_TRY(cr_dim_repeats(r->env, have, want, &one));
         if (one) {
             o->stride[i] = 0;
             continue;
@@ -363,7 +368,7 @@ static cr_status clamp_index(cr_rule *r, cr_dim at, cr_dim size, cr_dim *out) {
         *out = at;
         return CR_OK;
     }
-    CR_TRY(ask(r, at, CR_LE, size, &answer));
+    CR_TRY(ask(r, at, CR_LE, size, &answer)); /* at most: the size where both are equal may be the smallest one allowed */
     *out = answer == CR_YES ? at : answer == CR_NO ? size : cr_dim_min(r->env, at, size);
     return CR_OK;
 }

@@ -14,7 +14,15 @@ typedef struct rewriter {
     bool by_text;  /* what is being expanded is a text, or written for the core dialect: what it calls it means */
 } rewriter;
 /* What the old graph's values are in the new one. A region that is inlined has a scope of its own. */
-typedef struct scope { rewriter *w; const cr_graph *from; cr_arg *map; } scope;
+typedef struct scope {
+    rewriter *w;
+    const cr_graph *from;
+    cr_arg *map;
+    uint32_t *root;    /* per value: a value whose memory it may share; NULL: nothing is written */
+    uint32_t *written; /* per root: the place of the last write, from 1 on; 0: none */
+    uint32_t place;    /* of the call that is looked at */
+    bool general;      /* what surrounds it asks for code that serves every size, and writes nothing that this may share */
+} scope;
 
 static bool is_number_op(const cr_op *op) { return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel; }
 
@@ -78,14 +86,17 @@ cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **ou
 }
 
 enum { MAX_BODIES = 64 };
+static cr_status find_written(scope *s);
 static cr_status walk(scope *s);
 static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to);
 
 /* A graph's nodes where the call would be: `inputs` are what its placeholders stand for; *results: what it returns. */
 static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs, size_t n, cr_arg **results, size_t *nresults) {
-    scope inner = { w, body, cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg)) };
+    scope inner = { .w = w, .from = body, .general = cr_env_is_general(cr_graph_env(w->to)) };
     size_t k = 0;
+    inner.map = cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg));
     if (!inner.map) return CR_ENOMEM;
+    CR_TRY(find_written(&inner));
     for (uint32_t id = cr_graph_first(body); id != CR_NO_NODE; id = cr_graph_next(body, id)) {
         const cr_node *p = cr_graph_node(body, id);
         if (p->kind != CR_NODE_PLACEHOLDER) continue;
@@ -170,7 +181,7 @@ static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *arg
     if (is_handed_on(w, op, args)) return *results = args[0], CR_OK;
     CR_TRY(try_body(w, op, args, &done, results));
     if (done) return CR_OK;
-    if (stops(w, op, args)) return w->append->call(w->append, op, args, results);
+    if (stops(w, op, args)) return cr__emit_general(w->append, op, args, results);
     cr_arg made[16] = { { 0 } };
     size_t n = cr_result_count(op);
     CR_TRY(expand(w, op, args, made));
@@ -187,6 +198,85 @@ static cr_status rewriter_meta(cr_emitter *e, const cr_arg *arg, const cr_meta *
 
 static void rewriter_release(cr_emitter *e, cr_arg *results, size_t n) {
     (void)e, (void)results, (void)n; /* values belong to the graph */
+}
+
+/* ---- what is written ---- */
+
+/* An archive does not say which values share memory, so this asks what may: results of views with their arguments, and those
+ * of composite ops, which may hand an argument through. Where such memory is written later a view has to stay one. */
+typedef struct sharing { uint32_t *root, with, *written, place; } sharing;
+
+static uint32_t root_of(uint32_t *root, uint32_t v) {
+    while (root[v] != v) v = root[v] = root[root[v]];
+    return v;
+}
+
+static void share(void *user, uint32_t value) {
+    sharing *s = user;
+    if (s->with == CR_NO_VALUE) s->with = value;
+    s->root[root_of(s->root, value)] = root_of(s->root, s->with);
+}
+
+static void write_to(void *user, uint32_t value) {
+    sharing *s = user;
+    s->written[root_of(s->root, value)] = s->place;
+}
+
+static bool may_share(const cr_op *op) {
+    const cr_row *row = op->base->row;
+    if (cr__op_writes(op) || (op->base->tags & (CR_TAG_VIEW | CR_TAG_HIGHER_ORDER)) || (!row->kernel && !row->scalar)) return true;
+    for (uint16_t i = 0; i < op->schema.nreturns; i++)
+        if (op->schema.returns[i].alias) return true;
+    return false;
+}
+
+static bool writes_any(const cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind == CR_NODE_CALL && (cr__op_writes(node->op) || cr__region_writes(node))) return true;
+    }
+    return false;
+}
+
+static cr_status find_written(scope *s) {
+    uint32_t n = cr_graph_value_count(s->from);
+    if (!s->general || !writes_any(s->from)) return CR_OK;
+    s->root = cr_graph_alloc(s->w->to, (n + 1u) * sizeof *s->root);
+    s->written = cr_graph_alloc(s->w->to, (n + 1u) * sizeof *s->written);
+    if (!s->root || !s->written) return CR_ENOMEM;
+    for (uint32_t v = 0; v < n; v++) s->root[v] = v, s->written[v] = 0;
+    sharing all = { s->root, CR_NO_VALUE, s->written, 0 };
+    for (uint32_t k = cr_graph_first(s->from); k != CR_NO_NODE; k = cr_graph_next(s->from, k)) {
+        const cr_node *node = cr_graph_node(s->from, k);
+        if (node->kind != CR_NODE_CALL || !may_share(node->op)) continue;
+        all.with = node->nvalues ? node->first : CR_NO_VALUE;
+        for (uint32_t i = 0; i < node->nvalues; i++) share(&all, node->first + i);
+        cr_args_visit_values(node->args, node->nargs, share, &all);
+    }
+    for (uint32_t k = cr_graph_first(s->from); k != CR_NO_NODE; k = cr_graph_next(s->from, k)) {
+        const cr_node *node = cr_graph_node(s->from, k);
+        if (node->kind != CR_NODE_CALL) continue;
+        all.place++;
+        bool region = cr__region_writes(node);
+        for (uint16_t i = 0; i < node->nargs; i++)
+            if (region || node->op->schema.params[i].writes) cr_args_visit_values(&node->args[i], 1, write_to, &all);
+    }
+    return CR_OK;
+}
+
+typedef struct meeting { const scope *s; bool found; } meeting;
+
+static void meet(void *user, uint32_t value) {
+    meeting *m = user;
+    m->found |= m->s->written[root_of(m->s->root, value)] > m->s->place;
+}
+
+static bool meets_written(const scope *s, const cr_node *node) {
+    meeting m = { s, false };
+    if (!s->root) return false;
+    cr_args_visit_values(node->args, node->nargs, meet, &m);
+    for (uint32_t i = 0; i < node->nvalues; i++) meet(&m, node->first + i);
+    return m.found;
 }
 
 /* ---- arguments ---- */
@@ -238,7 +328,7 @@ static cr_status bind_results(scope *s, const cr_node *node, const cr_arg *resul
 /* The same node: its values in order are the new node's. */
 static cr_status keep_node(scope *s, const cr_node *node, const cr_arg *args) {
     uint32_t made;
-    CR_TRY(cr_graph_call(s->w->to, node->op, args, &made));
+    CR_TRY(cr__call_or_copy(s->w->to, node->op, args, cr_env_is_general(cr_graph_env(s->w->to)), &made));
     const cr_node *copy = cr_graph_node(s->w->to, made);
     if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
     for (uint32_t i = 0; i < node->nvalues; i++) {
@@ -387,10 +477,13 @@ static cr_status walk(scope *s) {
             s->map[node->first] = value_arg(s->w->to, v);
             continue;
         }
+        s->place++;
         cr_known_symbols known, *before = cr_ambient_get()->known;
         find_introduced(s, node, &known);
         cr_ambient_get()->known = &known;
+        cr_env_set_general(cr_graph_env(s->w->to), s->general && !meets_written(s, node));
         cr_status status = rewrite_call(s, node);
+        cr_env_set_general(cr_graph_env(s->w->to), s->general);
         cr_ambient_get()->known = before;
         if (!status) status = keep_names(s, node);
         if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
@@ -418,6 +511,7 @@ static cr_status rewrite_into(scope *s) {
     outputs = cr_graph_alloc(s->w->to, (output->nargs + 1u) * sizeof *outputs);
     if (!s->map || !outputs) return CR_ENOMEM;
     CR_TRY(copy_placeholders(s));
+    CR_TRY(find_written(s));
     CR_TRY(walk(s));
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(s, &output->args[i], &outputs[i]));
     CR_TRY(cr_graph_set_origin(s->w->to, NULL));
@@ -429,7 +523,7 @@ static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out) {
     CR_TRY(cr_graph_create(cr_graph_env(from), &w->to));
     w->append = cr_graph_emitter(w->to);
     w->emitter = (cr_emitter){ rewriter_call, rewriter_meta, rewriter_release, cr_graph_env(from) };
-    scope s = { .w = w, .from = from };
+    scope s = { .w = w, .from = from, .general = cr_env_is_general(cr_graph_env(from)) };
     cr_status status = rewrite_into(&s);
     if (status) {
         cr_graph_release(w->to);

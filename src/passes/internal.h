@@ -35,6 +35,14 @@ CR_NODISCARD cr_status cr__graph_name_by_op(cr_graph *g);
 /* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the graph's. */
 CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);
 
+/* Does it write an argument's memory? */
+bool cr__op_writes(const cr_op *op);
+
+/* cr_graph_call, except that a view that the strides or some sizes do not allow becomes a reshape where it may copy. */
+CR_NODISCARD cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy, uint32_t *made);
+/* The same through an emitter whose environment is general (cr_env_set_general). */
+CR_NODISCARD cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
+
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
 

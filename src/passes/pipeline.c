@@ -44,7 +44,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+static cr_status run_all(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
     cr_graph *now = NULL;
     for (size_t i = 0; i < CR_COUNT(passes); i++) {
         double start = seconds();
@@ -58,4 +58,11 @@ cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out
     }
     *out = now;
     return CR_OK;
+}
+
+cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    bool general = cr_env_set_general(cr_graph_env(g), true); /* one library serves every size */
+    cr_status status = run_all(run, g, out);
+    cr_env_set_general(cr_graph_env(g), general);
+    return status;
 }

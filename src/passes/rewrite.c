@@ -36,7 +36,7 @@ cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
 
 /* ---- facts about ops ---- */
 
-static bool writes(const cr_op *op) {
+bool cr__op_writes(const cr_op *op) {
     for (uint16_t i = 0; i < op->schema.nparams; i++)
         if (op->schema.params[i].writes) return true;
     return false;
@@ -50,7 +50,7 @@ static bool gives_number(const cr_op *op) {
 
 static bool is_pure(const cr_op *op, uint32_t allowed) {
     uint32_t effects = CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_METADATA | CR_TAG_DATA_DEPENDENT | CR_TAG_HIGHER_ORDER;
-    if (((op->tags | op->base->tags) & effects & ~allowed) || writes(op)) return false;
+    if (((op->tags | op->base->tags) & effects & ~allowed) || cr__op_writes(op)) return false;
     rt_kernel *kernel = op->base->row->kernel;
     return !kernel || kernel == rt_k_nothing || !gives_number(op); /* item(): its symbol is used without naming it */
 }
@@ -74,6 +74,22 @@ bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
     return is_pure(node->op, 0) || (is_pure(node->op, CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
 }
 
+/* ---- calls that serve every size ---- */
+
+static bool is_view(const cr_op *op) { return cr_op_is(op, "aten::view") || cr_op_is(op, "aten::_unsafe_view"); }
+
+cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy, uint32_t *made) {
+    cr_status status = cr_graph_call(g, op, args, made);
+    if (!status || status == CR_ENOMEM || !may_copy || !is_view(op)) return status;
+    return cr_graph_call(g, cr_op_find("aten::reshape"), args, made);
+}
+
+cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_status status = e->call(e, op, args, results);
+    if (!status || status == CR_ENOMEM || !cr_env_is_general(e->env) || !is_view(op)) return status;
+    return e->call(e, cr_op_find("aten::reshape"), args, results);
+}
+
 /* ---- what is written ---- */
 
 static cr_status note_written(cr_rewriter *w, const cr_arg *a, uint32_t place) {
@@ -85,7 +101,7 @@ static cr_status note_written(cr_rewriter *w, const cr_arg *a, uint32_t place) {
 
 static bool body_writes(const cr_graph *g) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))
-        if (cr_graph_node(g, n)->kind == CR_NODE_CALL && writes(cr_graph_node(g, n)->op)) return true;
+        if (cr_graph_node(g, n)->kind == CR_NODE_CALL && cr__op_writes(cr_graph_node(g, n)->op)) return true;
     for (size_t i = 0; i < cr_graph_subgraph_count(g); i++)
         if (body_writes(cr_graph_subgraph(g, i))) return true;
     return false;
@@ -323,7 +339,7 @@ cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t
 cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_emitter *e = cr_graph_emitter(w->to);
     uint32_t before = cr_graph_value_count(w->to), last = 0;
-    CR_TRY(e->call(e, op, args, results));
+    CR_TRY(cr__emit_general(e, op, args, results));
     for (uint32_t v = before; v < cr_graph_value_count(w->to); v++) {
         uint32_t node = cr_graph_value(w->to, v)->node;
         if (v > before && node == last) continue;
@@ -433,21 +449,14 @@ static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
     return CR_OK;
 }
 
-/* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay one. */
-static cr_status call_again(cr_rewriter *w, const cr_node *node, const cr_arg *args, uint32_t *made) {
-    cr_status status = cr_graph_call(w->to, node->op, args, made);
-    bool view = cr_op_is(node->op, "aten::view") || cr_op_is(node->op, "aten::_unsafe_view");
-    if (!status || status == CR_ENOMEM || !view || !is_stable(w, node)) return status;
-    return cr_graph_call(w->to, cr_op_find("aten::reshape"), args, made);
-}
-
-static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args) {
+static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool stable) {
     bool same = true;
     uint32_t made;
     for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
     /* What a size from data is called must not change, and does not depend on layouts. */
-    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !writes(node->op));
-    CR_TRY(same ? copy_as_it_was(w, node, args, &made) : call_again(w, node, args, &made));
+    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !cr__op_writes(node->op));
+    /* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay one. */
+    CR_TRY(same ? copy_as_it_was(w, node, args, &made) : cr__call_or_copy(w->to, node->op, args, stable, &made));
     CR_TRY(note_made(w, made));
     const cr_node *copy = cr_graph_node(w->to, made);
     if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
@@ -470,12 +479,16 @@ static void drop_mapped(cr_rewriter *w, const cr_arg *args, size_t n) {
 
 static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
     cr_arg *args = cr_arena_alloc(&w->arena, (node->nargs + 1u) * sizeof *args);
-    bool done = false;
+    bool done = false, stable = is_stable(w, node);
     if (!args) return CR_ENOMEM;
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(w, &node->args[i], &args[i]));
-    if (w->walk.rule && (w->walk.all || is_stable(w, node))) CR_TRY(w->walk.rule(w, node, args, &done));
-    if (done) CR_TRY(keep_names(w, node));
-    else CR_TRY(copy_call(w, node, args));
+    bool general = cr_env_is_general(cr_graph_env(w->to));
+    cr_status status = CR_OK;
+    cr_env_set_general(cr_graph_env(w->to), general && stable);
+    if (w->walk.rule && (w->walk.all || stable)) status = w->walk.rule(w, node, args, &done);
+    if (!status) status = done ? keep_names(w, node) : copy_call(w, node, args, stable);
+    cr_env_set_general(cr_graph_env(w->to), general);
+    CR_TRY(status);
     drop_mapped(w, args, node->nargs); /* the old call's own uses; its copy counts anew */
     return CR_OK;
 }

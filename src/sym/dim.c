@@ -152,3 +152,13 @@ cr_status cr_dim_assume(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool genera
     *yes = status == CR_OK ? general : !general; /* the facts exclude the general case: the other one is certain */
     return CR_OK;
 }
+
+cr_status cr_dim_repeats(cr_env *env, cr_dim have, cr_dim want, bool *repeats) {
+    question q;
+    *repeats = false;
+    CR_TRY(ask(env, have, CR_EQ, want, &q));
+    if (q.known == CR_YES) return CR_OK;
+    if (q.known == CR_UNKNOWN && q.hinted == CR_YES && q.a != 1 && cr_dim_known(env, have, CR_EQ, 1) == CR_UNKNOWN)
+        return record(env, CR_COND_GUARD, q.condition, true, "");
+    return cr_dim_assume(env, have, CR_EQ, 1, false, repeats);
+}

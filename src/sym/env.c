@@ -234,6 +234,14 @@ bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value) {
 
 /* ---- conditions ---- */
 
+bool cr_env_is_general(const cr_env *env) { return env && env->general; }
+
+bool cr_env_set_general(cr_env *env, bool general) {
+    bool was = cr_env_is_general(env);
+    if (env) env->general = general;
+    return was;
+}
+
 size_t cr_env_cond_count(const cr_env *env) { return env->conds.n; }
 
 cr_cond cr_env_cond(const cr_env *env, size_t i) { return env->conds.at[i]; }

@@ -109,6 +109,12 @@ size_t cr_env_cond_count(const cr_env *env);
 cr_cond cr_env_cond(const cr_env *env, size_t i);
 CR_NODISCARD cr_status cr_env_add_cond(cr_env *env, cr_cond_kind kind, cr_sym condition, const char *message); /* duplicates are dropped */
 
+/* While set, a question that only chooses between equal results (is this reshape a view or a copy?) is answered by facts
+ * alone, so that one program serves every size. Off, hints decide and are guarded, as where aliasing is observed. Returns
+ * what it was. NULL is legal. */
+bool cr_env_set_general(cr_env *env, bool general);
+bool cr_env_is_general(const cr_env *env);
+
 /* ---- text ---- */
 void cr_sym_print(cr_sym e, cr_str *out);       /* infix: 2*s0 + 1, (s0 + 1)//2, Mod(s0, 2), Max(1, u0) ... */
 void cr_sym_print_srepr(cr_sym e, cr_str *out); /* SymPy's srepr, as PyTorch's archives hold it */
@@ -168,5 +174,8 @@ CR_NODISCARD cr_status cr_dim_decide(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b
 CR_NODISCARD cr_status cr_dim_require(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, const char *what);
 /* Unknown at unbacked sizes: takes `general` and records the opposite as excluded by a runtime assert. Otherwise as decide. */
 CR_NODISCARD cr_status cr_dim_assume(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool general, bool *yes);
+/* `have` is to be repeated to, or to equal, `want`: is it a 1 that is repeated? Sizes that are equal at the hints are required
+ * to be equal, which leaves open whether both are 1; other unknown ones are assumed not to be 1. The caller requires equality. */
+CR_NODISCARD cr_status cr_dim_repeats(cr_env *env, cr_dim have, cr_dim want, bool *repeats);
 
 #endif

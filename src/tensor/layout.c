@@ -156,12 +156,12 @@ cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr
         }
         /* Semantics depend on a size being 1; where nothing tells, the general answer is that it is not. */
         bool one;
-        CR_TRY(cr_dim_assume(env, b, CR_EQ, 1, false, &one));
+        CR_TRY(cr_dim_repeats(env, b, a, &one));
         if (one) {
             out[i] = a;
             continue;
         }
-        CR_TRY(cr_dim_assume(env, a, CR_EQ, 1, false, &one));
+        CR_TRY(cr_dim_repeats(env, a, b, &one));
         if (one) {
             out[i] = b;
             continue;
@@ -176,17 +176,40 @@ cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr
 }
 
 /* A question whose answer decides between a view and a copy: facts, else the hint with a guard. `*open` is set when
- * there is neither; the caller then gives up on a view. */
+ * there is neither, or where every size is to be served; the caller then gives up on a view. */
 static cr_status ask(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool *yes, bool *open) {
     cr_tri known = cr_dim_known(env, a, cmp, b);
     int64_t hint;
     *yes = known == CR_YES;
     if (known != CR_UNKNOWN) return CR_OK;
-    if (!cr_dim_hint(env, a, &hint) || !cr_dim_hint(env, b, &hint)) {
+    if (cr_env_is_general(env) || !cr_dim_hint(env, a, &hint) || !cr_dim_hint(env, b, &hint)) {
         *open = true;
         return CR_OK;
     }
     return cr_dim_decide(env, a, cmp, b, yes);
+}
+
+static bool is_known(cr_env *env, cr_dim a, cr_dim b) { return cr_dim_known(env, a, CR_EQ, b) == CR_YES; }
+
+/* The strides where they follow from facts alone, and so hold for every size. False says nothing: hints may still find some.
+ * Dimensions that may or may not continue each other count as chunks of their own. */
+static bool view_by_facts(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride) {
+    int d = rank - 1;
+    cr_dim base = m->stride[m->rank - 1], chunk = 1, tiled = 1;
+    for (int i = m->rank - 1; i >= 0; i--) {
+        chunk = cr_dim_mul(env, chunk, m->size[i]);
+        if (i > 0 && (is_known(env, m->size[i - 1], 1) || is_known(env, m->stride[i - 1], cr_dim_mul(env, chunk, base)))) continue;
+        for (; d >= 0 && (!is_known(env, tiled, chunk) || is_known(env, size[d], 1)); d--) {
+            stride[d] = cr_dim_mul(env, tiled, base);
+            tiled = cr_dim_mul(env, tiled, size[d]);
+        }
+        if (!is_known(env, tiled, chunk)) return false;
+        if (i > 0) {
+            base = m->stride[i - 1];
+            chunk = tiled = 1;
+        }
+    }
+    return d < 0;
 }
 
 cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride, bool *possible) {
@@ -215,6 +238,7 @@ cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim 
         cr_strides_contiguous(env, rank, size, stride);
         return CR_OK;
     }
+    if (!plain && view_by_facts(env, m, rank, size, stride)) return CR_OK;
     /* Old dimensions that continue each other form chunks, innermost first; the new sizes must tile each chunk. */
     int d = rank - 1;
     cr_dim base = m->stride[m->rank - 1], chunk = 1, tiled = 1;

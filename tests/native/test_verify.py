@@ -42,7 +42,9 @@ import os, sys
 for path in sys.argv[1:]:
     if path.endswith(".c"):
         text = open(path).read()
-        open(path, "w").write(text.replace({word!r}, {other!r}))
+        if {word!r} in text:  # a file may be compiled several times at once
+            open(f"{{path}}.{{os.getpid()}}", "w").write(text.replace({word!r}, {other!r}))
+            os.replace(f"{{path}}.{{os.getpid()}}", path)
 os.execvp("cc", ["cc", *sys.argv[1:]])
 """)
         script.chmod(0o755)

@@ -615,6 +615,20 @@ static void sizes(void) {
     CHECK_OK(cr_dim_assume(env, u, CR_EQ, 1, false, &yes));
     CHECK(!yes && cr_env_cond(env, 3).kind == CR_COND_ASSUMED);
     CHECK_STR(text_of(cr_env_cond(env, 3).condition), "Ne(u0, 1)");
+
+    cr_dim c = cr_dim_of(env, cr_sym_symbol(env, "s7", CR_TYPE_INT, 1, 99)), d = cr_dim_of(env, cr_sym_symbol(env, "s8", CR_TYPE_INT, 1, 99));
+    cr_dim one = cr_dim_of(env, cr_sym_symbol(env, "s9", CR_TYPE_INT, 1, 99));
+    CHECK_OK(cr_env_set_hint(env, cr_dim_sym(env, c), 5));
+    CHECK_OK(cr_env_set_hint(env, cr_dim_sym(env, d), 5));
+    CHECK_OK(cr_env_set_hint(env, cr_dim_sym(env, one), 1));
+    CHECK_OK(cr_dim_repeats(env, 1, c, &yes));
+    CHECK(yes && cr_env_cond_count(env) == 4);
+    CHECK_OK(cr_dim_repeats(env, c, d, &yes));
+    CHECK(!yes && cr_env_cond_count(env) == 5);
+    CHECK_STR(text_of(cr_env_cond(env, 4).condition), "Eq(s7, s8)"); /* and both may be 1 */
+    CHECK_EQ(cr_dim_known(env, c, CR_EQ, 1), CR_UNKNOWN);
+    CHECK_OK(cr_dim_repeats(env, one, d, &yes));
+    CHECK(yes && cr_dim_known(env, one, CR_EQ, 1) == CR_YES);
     int64_t hint;
     CHECK(cr_dim_hint(env, cr_dim_mul(env, a, 2), &hint) && hint == 16);
     CHECK(!cr_dim_hint(env, u, &hint));

@@ -1,0 +1,88 @@
+"""P4: what is compiled serves every size of the exported range; the example's sizes decide nothing that they need not."""
+import pathlib
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
+torch = pytest.importorskip("torch", reason="these archives are written by PyTorch")
+
+import library  # noqa: E402
+import programs  # noqa: E402
+import small_sizes  # noqa: E402
+from torch.export import Dim  # noqa: E402
+
+NAMES = ["multihead_masked", "transformer_encoder_train", "pixel_shuffle", "bilinear", "dynamic_batch_and_length", "repeats_from_data"]
+
+
+@pytest.mark.parametrize("dialect", programs.DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_of_0_and_1(name, dialect, tmp_path):
+    p = next(p for p in programs.programs() if p.name == name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ep = small_sizes.export(p)
+        ep = ep if dialect == "training" else ep.run_decompositions()
+        small_sizes.save(ep, tmp_path / "m.pt2")
+    problems, compared = small_sizes.differences(p, ep, tmp_path / "m.pt2")
+    assert not problems and compared
+
+
+def compiled(module, args, dynamic, folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(module.eval(), args, dynamic_shapes=dynamic), folder / "m.pt2")
+    done = subprocess.run(["cresset", "compile", folder / "m.pt2", "-o", folder / "m.so"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return library.Model(folder / "m.so")
+
+
+def test_attention_exported_with_2_takes_1(tmp_path):
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x):
+            return self.attention(x, x, x)[0]
+    model = compiled(Layer(), (torch.randn(2, 5, 8),), ({0: Dim("batch", min=1, max=64)},), tmp_path)
+    for batch in (1, 2, 64):
+        x = torch.randn(batch, 5, 8)
+        torch.testing.assert_close(torch.from_numpy(model(x.numpy())[0]), attention(x, x, x)[0].detach())
+    with pytest.raises(library.Failed, match="dimension 0 must be between 1 and 64, not 65"):
+        model(torch.randn(65, 5, 8).numpy())
+
+
+def test_a_written_reshape_stays_a_view(tmp_path):
+    """Whether it is one depends on the size: then the size is checked, because a copy would not see what is written."""
+    class Write(torch.nn.Module):
+        def forward(self, x):
+            y = x * 2
+            flat = y.permute(1, 0, 2).reshape(-1, 4)
+            flat.add_(1)
+            return y, flat
+    model = compiled(Write(), (torch.randn(3, 2, 4),), ({0: Dim("n", min=1)},), tmp_path)
+    for n in (2, 3, 7):
+        x = torch.randn(n, 2, 4)
+        for got, want in zip(model(x.numpy()), Write()(x)):
+            assert torch.equal(torch.from_numpy(got), want)
+    with pytest.raises(library.Failed, match="dimension 0 must be at least 2, not 1"):
+        model(torch.randn(1, 2, 4).numpy())
+    shown = subprocess.run(["cresset", "info", tmp_path / "m.so"], capture_output=True, text=True).stdout
+    assert "at least 2" in shown  # the library's range, not the archive's
+
+
+def test_slices_need_what_they_read(tmp_path):
+    class Slice(torch.nn.Module):
+        def forward(self, x):
+            return x[:3] + 1, x[-2:] * 2
+    model = compiled(Slice(), (torch.randn(5, 4),), ({0: Dim("n", min=3)},), tmp_path)
+    for n in (3, 4, 9):
+        x = torch.randn(n, 4)
+        for got, want in zip(model(x.numpy()), Slice()(x)):
+            assert torch.equal(torch.from_numpy(got), want)
