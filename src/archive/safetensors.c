@@ -5,13 +5,11 @@
 #include "archive/safetensors.h"
 #include "archive/extents.h"
 #include "archive/json.h"
-#include "base/utf8.h"
+#include "archive/safetensors_internal.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
-
-enum { LARGEST_HEADER = 100 * 1000 * 1000, ALIGN = 64 };
 
 static const struct { const char *name; int dtype; } types[] = {
     {"BOOL", RT_BOOL}, {"U8", RT_U8}, {"I8", RT_I8}, {"I16", RT_I16}, {"U16", RT_U16}, {"I32", RT_I32}, {"U32", RT_U32}, {"I64", RT_I64}, {"U64", RT_U64},
@@ -158,7 +156,7 @@ static cr_status contents_parse(cr_safetensors *s) {
     if (s->size < 8) return CR_FAIL(CR_EFORMAT, "not a safetensors file: %zu bytes are too few", s->size);
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | s->data[i];
-    if (length > LARGEST_HEADER) return CR_FAIL(CR_EFORMAT, "not a safetensors file, or damaged: a header of %llu bytes; at most 100 MB are accepted", (unsigned long long)length);
+    if (length > CR__SAFETENSORS_HEADER) return CR_FAIL(CR_EFORMAT, "not a safetensors file, or damaged: a header of %llu bytes; at most 100 MB are accepted", (unsigned long long)length);
     if (length > s->size - 8)
         return CR_FAIL(CR_EFORMAT, "truncated: a header of %llu bytes, and %zu are there", (unsigned long long)length, s->size - 8);
     const char *text = (const char *)s->data + 8;
@@ -233,100 +231,8 @@ void cr_safetensors_metadata(const cr_safetensors *s, size_t i, const char **key
     *value = s->metadata[i].value;
 }
 
-/* ---- writing ---- */
-
-static const char *type_name(int dtype) {
+const char *cr__safetensors_type(int dtype) {
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (types[i].dtype == dtype) return types[i].name;
     return NULL;
-}
-
-static bool is_utf8(const char *text) {
-    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
-    for (size_t step; p < end; p += step)
-        if (!(step = cr__utf8_step(p, end))) return false;
-    return true;
-}
-
-static cr_status entry_check(const cr_safetensor *e, cr_map *names) {
-    if (!type_name(e->dtype)) return CR_FAIL(CR_EUNSUPPORTED, "safetensors has no %s", rt_dtype_name(e->dtype));
-    uint64_t bytes = (uint64_t)rt_itemsize(e->dtype);
-    for (int i = 0; i < e->rank; i++)
-        if (e->size[i] < 0 || cr_mul_overflow(bytes, (uint64_t)e->size[i], &bytes)) return CR_FAIL(CR_EVALUE, "its sizes have no product");
-    if (bytes != e->bytes) return CR_FAIL(CR_EVALUE, "%llu bytes were given, dtype and sizes need %llu", (unsigned long long)e->bytes, (unsigned long long)bytes);
-    if (!strcmp(e->name, "__metadata__") || !is_utf8(e->name)) return CR_FAIL(CR_EVALUE, "the name cannot be used");
-    if (cr_map_find_str(names, e->name, NULL)) return CR_FAIL(CR_EVALUE, "the name occurs twice");
-    return cr_map_put_str(names, e->name, 0);
-}
-
-static void header_write(const cr_safetensor *entries, const cr__extent *order, size_t n, const char *const *metadata, cr_str *out) {
-    cr_json_writer w;
-    uint64_t at = 0;
-    cr_json_writer_init(&w, out, 0);
-    cr_json_open(&w, '{');
-    if (metadata) {
-        cr_json_key(&w, "__metadata__");
-        cr_json_open(&w, '{');
-        for (; metadata[0]; metadata += 2) {
-            cr_json_key(&w, metadata[0]);
-            cr_json_string(&w, metadata[1], strlen(metadata[1]));
-        }
-        cr_json_close(&w, '}');
-    }
-    for (size_t i = 0; i < n; i++) {
-        const cr_safetensor *e = &entries[order[i].index];
-        cr_json_key(&w, e->name);
-        cr_json_open(&w, '{');
-        cr_json_key(&w, "dtype");
-        cr_json_string(&w, type_name(e->dtype), strlen(type_name(e->dtype)));
-        cr_json_key(&w, "shape");
-        cr_json_open(&w, '[');
-        for (int d = 0; d < e->rank; d++) cr_json_int(&w, e->size[d]);
-        cr_json_close(&w, ']');
-        cr_json_key(&w, "data_offsets");
-        cr_json_open(&w, '[');
-        cr_json_int(&w, (int64_t)at);
-        cr_json_int(&w, (int64_t)(at += e->bytes));
-        cr_json_close(&w, ']');
-        cr_json_close(&w, '}');
-    }
-    cr_json_close(&w, '}');
-    while ((8 + out->n) % ALIGN && !out->failed) cr_str_addc(out, ' ');
-}
-
-cr_status cr_safetensors_write(const char *path, const cr_safetensor *entries, size_t n, const char *const *metadata) {
-    cr_map names;
-    cr_map_init(&names);
-    cr_str header = {0};
-    cr_file_writer *file = NULL;
-    cr__extent *order = cr_alloc(n * sizeof *order);
-    cr_status status = order ? CR_OK : CR_ENOMEM;
-    uint64_t total = 0;
-    for (size_t i = 0; i < n && !status; i++) {
-        status = cr_error_context(entry_check(&entries[i], &names), "tensor '%.100s'", entries[i].name);
-        if (!status && (cr_add_overflow(total, entries[i].bytes, &total) || total > INT64_MAX)) status = CR_FAIL(CR_EVALUE, "the tensors are too large together");
-        order[i] = (cr__extent){.begin = 16 - (uint64_t)rt_itemsize(entries[i].dtype), .index = (uint32_t)i};
-    }
-    if (status) goto out;
-    cr__extents_sort(order, n);
-    header_write(entries, order, n, metadata, &header);
-    CR_TRY_OUT(cr_str_status(&header));
-    if (header.n > LARGEST_HEADER) {
-        status = CR_FAIL(CR_EVALUE, "a header of %zu bytes; the format allows 100 MB", header.n);
-        goto out;
-    }
-    CR_TRY_OUT(cr_file_writer_create(path, &file));
-    uint8_t length[8];
-    for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)header.n >> 8 * i);
-    CR_TRY_OUT(cr_file_writer_write(file, length, sizeof length));
-    CR_TRY_OUT(cr_file_writer_write(file, header.at, header.n));
-    for (size_t i = 0; i < n; i++) CR_TRY_OUT(cr_file_writer_write(file, entries[order[i].index].data, (size_t)entries[order[i].index].bytes));
-    status = cr_file_writer_finish(file);
-    file = NULL;
-out:
-    cr_file_writer_abandon(file);
-    cr_str_dispose(&header);
-    cr_map_dispose(&names);
-    cr_free(order);
-    return status;
 }

@@ -34,5 +34,12 @@ void cr_safetensors_metadata(const cr_safetensors *s, size_t i, const char **key
  * every tensor is aligned, otherwise in the given order. `metadata`: key, value, key, value, ..., NULL; or NULL.
  * CR_EUNSUPPORTED: a dtype that the format does not have (complex32, complex128). CR_EVALUE: a name twice. */
 CR_NODISCARD cr_status cr_safetensors_write(const char *path, const cr_safetensor *entries, size_t n, const char *const *metadata);
+/* The same for data that are made when their turn comes: fill() is asked for the data of entry i where the entry has none; they
+ * must stay until the next call. step() is called every 16 MB, anything but CR_OK ends the writing with it. Both may be NULL. */
+typedef struct cr_safetensors_source { cr_status (*fill)(void *user, size_t i, const void **data); cr_status (*step)(void *user); void *user; } cr_safetensors_source;
+CR_NODISCARD cr_status cr_safetensors_write_from(const char *path, const cr_safetensor *entries, size_t n, const char *const *metadata,
+                                                 const cr_safetensors_source *source);
+CR_NODISCARD cr_status cr_safetensors_write_to(cr_sink sink, const cr_safetensor *entries, size_t n, const char *const *metadata,
+                                               const cr_safetensors_source *source);
 
 #endif

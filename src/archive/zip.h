@@ -65,7 +65,6 @@ typedef struct cr_zip_writer cr_zip_writer;
 CR_NODISCARD cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writer **out);
 /* To whatever takes bytes in order (a member of another archive, a file object of Python's) instead of a file: then size and
  * checksum of a member must be known before its data, so only cr_zip_writer_add and cr_zip_writer_copy are possible. */
-typedef struct cr_sink { cr_status (*write)(void *user, const void *data, size_t size); void *user; } cr_sink;
 CR_NODISCARD cr_status cr_zip_writer_create_on(cr_sink sink, uint32_t alignment, cr_zip_writer **out);
 /* Called again and again while data are written, at least every 64 MB; anything but CR_OK ends the writing with it. */
 void cr_zip_writer_set_step(cr_zip_writer *w, cr_status (*step)(void *user), void *user);

@@ -123,6 +123,8 @@ cr_status cr_file_writer_finish(cr_file_writer *w) CR_NODISCARD;
 void cr_file_writer_abandon(cr_file_writer *w); /* NULL is legal; removes the temporary */
 /* From now on finishing does not wait for the disk: for what can be made again (a crash of the machine may lose it). */
 void cr_file_writer_hurry(cr_file_writer *w);
+/* Whatever takes bytes in order. */
+typedef struct cr_sink { cr_status (*write)(void *user, const void *data, size_t size); void *user; } cr_sink;
 /* Test hook: the nth write call of a writer from now (1 = the next) fails as on a full disk; 0 turns it off. */
 CR_API void cr_write_fail_at(int64_t n);
 CR_API int64_t cr_write_count(void); /* write calls so far in this process */

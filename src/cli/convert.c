@@ -25,34 +25,33 @@ static cr_status copy_view(const rt_view *to, const rt_view *from) {
     return error[0] ? CR_FAIL(CR_ERUNTIME, "%s", error) : CR_FAIL(CR_ENOMEM, "copying a tensor");
 }
 
+typedef struct dense { const cr_program *p; void *copy; } dense;
+
+/* The values of a tensor that does not lie in order, in a place that the next one takes over. */
+static cr_status fill(void *user, size_t i, const void **data) {
+    dense *d = user;
+    rt_view v = cr_tensor_view(d->p->state[i].tensor);
+    cr_free(d->copy);
+    d->copy = cr_alloc((size_t)(rt_numel(&v) * rt_itemsize(v.dtype)));
+    if (!d->copy) return CR_ENOMEM;
+    rt_view to = rt_view_contiguous(d->copy, v.dtype, v.rank, v.size);
+    *data = d->copy;
+    return copy_view(&to, &v);
+}
+
 static cr_status write_safetensors(const cr_program *p, const char *path) {
     static const char *const metadata[] = { "format", "pt", NULL };
-    cr_status status = CR_OK;
+    dense d = { .p = p };
     cr_safetensor *entries = cr_calloc(p->nstate + 1, sizeof *entries);
-    void **copies = cr_calloc(p->nstate + 1, sizeof *copies);
-    if (!entries || !copies) {
-        status = CR_ENOMEM;
-        goto out;
-    }
+    if (!entries) return CR_ENOMEM;
     for (size_t i = 0; i < p->nstate; i++) {
-        cr_safetensor *e = &entries[i];
         rt_view v = cr_tensor_view(p->state[i].tensor);
-        *e = (cr_safetensor){ .name = p->state[i].name, .dtype = v.dtype, .rank = v.rank, .data = v.p, .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype)) };
-        memcpy(e->size, v.size, sizeof e->size);
-        if (rt_is_contiguous(&v) || !e->bytes) continue;
-        copies[i] = cr_alloc(e->bytes);
-        if (!copies[i]) {
-            status = CR_ENOMEM;
-            goto out;
-        }
-        e->data = copies[i];
-        rt_view to = rt_view_contiguous(copies[i], v.dtype, v.rank, v.size);
-        CR_TRY_OUT(copy_view(&to, &v));
+        entries[i] = (cr_safetensor){ .name = p->state[i].name, .dtype = v.dtype, .rank = v.rank, .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype)) };
+        memcpy(entries[i].size, v.size, sizeof entries[i].size);
+        if (rt_is_contiguous(&v)) entries[i].data = v.p;
     }
-    status = cr_safetensors_write(path, entries, p->nstate, metadata);
-out:
-    for (size_t i = 0; copies && i < p->nstate; i++) cr_free(copies[i]);
-    cr_free(copies);
+    cr_status status = cr_safetensors_write_from(path, entries, p->nstate, metadata, &(cr_safetensors_source){ .fill = fill, .user = &d });
+    cr_free(d.copy);
     cr_free(entries);
     return status;
 }

@@ -263,6 +263,71 @@ static void writing(void) {
     unlink(path);
 }
 
+/* ---- data that are made in their turn, sinks ---- */
+
+typedef struct source { int filled, steps, stop; cr_str out; } source;
+
+static cr_status fill(void *user, size_t i, const void **data) {
+    ((source *)user)->filled++;
+    *data = written[i].data;
+    return i == 99 ? CR_EVALUE : CR_OK;
+}
+
+static cr_status step(void *user) {
+    source *s = user;
+    return ++s->steps == s->stop ? CR_FAIL(CR_EVALUE, "that is enough") : CR_OK;
+}
+
+static cr_status gather(void *user, const void *data, size_t size) {
+    cr_str_addn(&((source *)user)->out, data, size);
+    return cr_str_status(&((source *)user)->out);
+}
+
+static cr_status write_filled(void *unused) {
+    source s = {0};
+    cr_safetensor later[CR_COUNT(written)];
+    (void)unused;
+    memcpy(later, written, sizeof written);
+    for (size_t i = 0; i < CR_COUNT(written); i++) later[i].data = NULL;
+    cr_status status = cr_safetensors_write_to((cr_sink){gather, &s}, later, CR_COUNT(later), metadata, &(cr_safetensors_source){fill, step, &s});
+    cr_str_dispose(&s.out);
+    return status;
+}
+
+static void sources(void) {
+    char path[128], *file = NULL;
+    size_t size = 0;
+    source s = {0};
+    cr_safetensor later[CR_COUNT(written)];
+    snprintf(path, sizeof path, "%s/b.safetensors", folder);
+    memcpy(later, written, sizeof written);
+    for (size_t i = 0; i < CR_COUNT(written); i += 2) later[i].data = NULL;
+    CHECK_OK(cr_safetensors_write(path, written, CR_COUNT(written), metadata));
+    CHECK_OK(cr_safetensors_write_to((cr_sink){gather, &s}, later, CR_COUNT(later), metadata, &(cr_safetensors_source){fill, NULL, &s}));
+    CHECK_OK(cr_file_read(path, &file, &size));
+    CHECK(size == s.out.n && !memcmp(file, s.out.at, size));
+    CHECK_EQ(s.filled, 4);
+    cr_free(file);
+    CHECK_ERROR(cr_safetensors_write(path, later, CR_COUNT(later), NULL), CR_EVALUE, "has no data");
+    /* Every write fails once, and a long one is given up. */
+    for (int64_t n = 1;; n++) {
+        cr_write_fail_at(n);
+        cr_status status = cr_safetensors_write(path, written, CR_COUNT(written), metadata);
+        cr_write_fail_at(0);
+        if (!status) break;
+        CHECK_ERROR(status, CR_EIO, "No space left");
+        CHECK_EQ(folder_entries(), 1);
+    }
+    cr_safetensor large = {.name = "large", .dtype = RT_U8, .rank = 1, .size = {64 << 20}, .data = cr_calloc(1, 64 << 20), .bytes = 64 << 20};
+    s.stop = 3;
+    CHECK_ERROR(cr_safetensors_write_from(path, &large, 1, NULL, &(cr_safetensors_source){NULL, step, &s}), CR_EVALUE, "that is enough");
+    CHECK_EQ(folder_entries(), 1);
+    cr_free(large.data);
+    cr_str_dispose(&s.out);
+    CHECK_OOM_SWEEP(write_filled, NULL);
+    unlink(path);
+}
+
 int main(void) {
     strcpy(folder, "/tmp/cresset-safetensors-XXXXXX");
     if (!mkdtemp(folder)) return 1;
@@ -270,6 +335,7 @@ int main(void) {
     RUN(real_files);
     RUN(bad_files);
     RUN(writing);
+    RUN(sources);
     CHECK_EQ(rmdir(folder), 0);
     return check_summary();
 }
