@@ -16,6 +16,20 @@ typedef struct arranger {
 
 /* ---- facts ---- */
 
+/* A symbol of an input as it turned out to be; one that depends on data stays, or what is asserted of it would be asserted of nothing. */
+static cr_sym settled_symbol(void *user, cr_sym symbol) {
+    return cr_sym_is_backed(symbol) ? cr_sym_simplify(((arranger *)user)->env, symbol) : NULL;
+}
+
+static bool depends_on_data(cr_sym e) {
+    if (cr_sym_kind_of(e) == CR_SYM_SYMBOL) return !cr_sym_is_backed(e);
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++)
+        if (depends_on_data(cr_sym_operand(e, i))) return true;
+    return false;
+}
+
+static cr_sym settled(arranger *a, cr_sym e) { return depends_on_data(e) ? cr_sym_substitute(a->env, e, settled_symbol, a) : cr_sym_simplify(a->env, e); }
+
 static cr_status simplify_meta(arranger *a, uint32_t value) {
     const cr_meta *m = cr_graph_value(a->g, value)->meta;
     cr_meta now;
@@ -29,7 +43,7 @@ static cr_status simplify_meta(arranger *a, uint32_t value) {
     for (int d = 0; d < m->rank; d++) dims[n++] = &now.size[d], dims[n++] = &now.stride[d];
     for (int i = 0; i < n; i++) {
         if (cr_dim_is_plain(*dims[i])) continue;
-        cr_sym e = cr_sym_simplify(a->env, cr_dim_sym(a->env, *dims[i]));
+        cr_sym e = settled(a, cr_dim_sym(a->env, *dims[i]));
         *dims[i] = e ? cr_dim_of(a->env, e) : CR_DIM_OVERFLOW;
         if (*dims[i] == CR_DIM_OVERFLOW) return cr_env_recover(a->env), CR_FAIL(CR_ENOMEM, "out of memory");
     }
@@ -38,7 +52,7 @@ static cr_status simplify_meta(arranger *a, uint32_t value) {
 
 static cr_sym expr_of(arranger *a, uint32_t value) {
     cr_sym e = cr_graph_value(a->g, value)->expr;
-    return e ? cr_sym_simplify(a->env, e) : NULL;
+    return e ? settled(a, e) : NULL;
 }
 
 /* ---- numbers ---- */
@@ -166,7 +180,7 @@ static cr_status settle_number(arranger *a, uint32_t n) {
     cr_sym e = expr_of(a, v);
     int64_t plain;
     cr_arg to;
-    if (!e) return CR_OK;
+    if (!e || cr_graph_value(a->g, v)->type == CR_T_BOOL) return CR_OK; /* truths are there because somebody asks for them */
     if (cr_sym_is_int(e, &plain)) {
         to = cr_arg_int(plain);
     } else if (find(a, e, &value)) {

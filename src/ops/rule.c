@@ -210,10 +210,41 @@ cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *
     return check_accepted(r, op);
 }
 
+/* Is it a size of an operand, and so of something that exists? */
+static bool has_size(const cr_arg *a, size_t n, cr_dim size) {
+    for (size_t i = 0; i < n; i++) {
+        const cr_meta *m = cr_arg_meta(&a[i]);
+        for (int d = 0; m && d < m->rank; d++)
+            if (m->size[d] == size) return true;
+        if (a[i].kind == CR_ARG_LIST && has_size(a[i].u.list, a[i].n, size)) return true;
+    }
+    return false;
+}
+
+/* Sizes that depend on data must not be negative; all others the rules know enough of. */
+static cr_status require_sizes(cr_rule *r, bool *any) {
+    for (int i = 0; i < r->nout; i++)
+        for (int d = 0; !r->out[i].scalar && !r->out[i].none && d < r->out[i].meta.rank; d++) {
+            cr_dim size = r->out[i].meta.size[d];
+            int64_t hint;
+            if (cr_dim_is_plain(size) || cr_dim_known(r->env, size, CR_GE, 0) != CR_UNKNOWN || cr_dim_hint(r->env, size, &hint) || has_size(r->arg, (size_t)r->nargs, size)) continue;
+            CR_TRY(cr_dim_require(r->env, size, CR_GE, 0, "size"));
+            *any = true;
+        }
+    return CR_OK;
+}
+
 cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count) {
     const cr_row *row = op->base->row;
     CR_TRY(find_dtypes(r, op, env, args, count));
-    CR_TRY((row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like)(r));
+    cr_rule_fn *shape = row->shape ? row->shape : row->scalar ? shape_broadcast : shape_like;
+    bool learned = false;
+    CR_TRY(shape(r));
+    if (env) CR_TRY(require_sizes(r, &learned));
+    if (learned) { /* strides are simpler now */
+        r->nout = 0;
+        CR_TRY(shape(r));
+    }
     CR_TRY(check_accepted(r, op)); /* last: a wrong size or dimension is the better reason */
     if (env && cr_env_failed(env)) {
         cr_env_recover(env);

@@ -355,10 +355,26 @@ cr_status shape_movedim(cr_rule *r) {
 
 /* ---- parts ---- */
 
+/* Is the sign only known when the program runs? */
+static bool sign_unknown(cr_rule *r, cr_dim at) {
+    int64_t hint;
+    return cr_dim_known(r->env, at, CR_LT, 0) == CR_UNKNOWN && !cr_dim_hint(r->env, at, &hint);
+}
+
+/* at, or at + size where it is negative: decided when the program runs. */
+static cr_dim wrapped_later(cr_rule *r, cr_dim at, cr_dim size) {
+    cr_sym given = cr_dim_sym(r->env, at), negative = cr_sym_compare(r->env, given, CR_LT, cr_sym_int(r->env, 0));
+    return cr_dim_of(r->env, cr_sym_make(r->env, CR_SYM_WHERE, negative, cr_dim_sym(r->env, cr_dim_add(r->env, at, size)), given));
+}
+
 /* Brings a start or end into [0, size], counting negative ones from the end. */
 static cr_status clamp_index(cr_rule *r, cr_dim at, cr_dim size, cr_dim *out) {
     bool negative;
     cr_tri answer;
+    if (sign_unknown(r, at)) {
+        *out = cr_dim_max(r->env, 0, cr_dim_min(r->env, size, wrapped_later(r, at, size)));
+        return CR_OK;
+    }
     CR_TRY(cr_dim_assume(r->env, at, CR_LT, 0, false, &negative));
     if (negative) {
         at = cr_dim_add(r->env, at, size);
@@ -434,6 +450,12 @@ static cr_status wrap_index(cr_rule *r, cr_dim index, int dim, cr_dim size, cr_d
         cr_str_dispose(&at);
         cr_str_dispose(&have);
         return s;
+    }
+    if (sign_unknown(r, index)) {
+        CR_TRY(cr_dim_require(r->env, cr_dim_add(r->env, index, size), CR_GE, 0, "index"));
+        CR_TRY(cr_dim_require(r->env, index, CR_LT, size, "index"));
+        *out = sign_unknown(r, index) ? wrapped_later(r, index, size) : index;
+        return CR_OK;
     }
     CR_TRY(cr_dim_assume(r->env, index, CR_LT, 0, false, &negative));
     if (negative) CR_TRY(cr_dim_require(r->env, cr_dim_add(r->env, index, size), CR_GE, 0, "index"));

@@ -30,11 +30,6 @@ static bool knows_all(const symbols *all, cr_sym e) {
     return true;
 }
 
-static bool depends_on_data(cr_env *env, cr_sym symbol) {
-    int64_t hint;
-    return !cr_env_hint(env, symbol, &hint);
-}
-
 /* ---- making nodes ---- */
 
 static cr_status made(const place *p, uint32_t node) { return p->a->how->made ? p->a->how->made(p->a->how->user, p->g, node) : CR_OK; }
@@ -148,11 +143,11 @@ static cr_status assert_range(const place *p, cr_sym symbol) {
 }
 
 /* A bound of one symbol that depends on data: its range says it. */
-static bool is_bound(const asserts *a, cr_sym condition) {
+static bool is_bound(cr_sym condition) {
     if (cr_sym_kind_of(condition) != CR_SYM_LE) return false;
     cr_sym left = cr_sym_operand(condition, 0), right = cr_sym_operand(condition, 1);
     cr_sym symbol = cr_sym_is_int(left, NULL) ? right : cr_sym_is_int(right, NULL) ? left : NULL;
-    return symbol && cr_sym_kind_of(symbol) == CR_SYM_SYMBOL && depends_on_data(a->env, symbol);
+    return symbol && cr_sym_kind_of(symbol) == CR_SYM_SYMBOL && !cr_sym_is_backed(symbol);
 }
 
 static cr_status place_conditions(const place *p) {
@@ -162,7 +157,7 @@ static cr_status place_conditions(const place *p) {
         bool wanted = c.kind == CR_COND_ASSERT || (c.kind == CR_COND_GUARD && a->how->guards);
         if (!wanted || a->placed[i] || !knows_all(&p->known, c.condition)) continue;
         a->placed[i] = true;
-        if (!is_bound(a, c.condition)) CR_TRY(add_assert(p, c.condition, c.message));
+        if (!is_bound(c.condition)) CR_TRY(add_assert(p, c.condition, c.message));
     }
     return CR_OK;
 }
@@ -188,7 +183,7 @@ static cr_status find_symbols(place *p, const cr_node *node, symbols *fresh) {
 static cr_status assert_behind(place *p, uint32_t n, const symbols *fresh, bool bounds) {
     cr_graph_insert_before(p->g, cr_graph_next(p->g, n));
     for (size_t i = 0; bounds && i < fresh->n; i++)
-        if (depends_on_data(p->a->env, fresh->at[i])) CR_TRY(assert_range(p, fresh->at[i]));
+        if (!cr_sym_is_backed(fresh->at[i])) CR_TRY(assert_range(p, fresh->at[i]));
     return place_conditions(p);
 }
 

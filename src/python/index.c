@@ -26,12 +26,22 @@ static int add_made(index_list *list, cr_tensor *t) {
     return 0;
 }
 
+/* A tensor whose element is a number of the program that is being recorded. */
+static bool is_unknown(PyObject *o) { return cr_py_is_tensor(o) && (cr_tensor_is_fake(cr_py_tensor_of(o)) || cr_ambient_get()->recorder); }
+
 /* A part of a slice that may be symbolic. */
 static int slice_part(PyObject *o, cr_dim absent, cr_dim *out) {
     cr_arg symbolic;
     Py_ssize_t start, stop, step;
     if (o == Py_None) return *out = absent, 0;
     if (cr_py_sym_read(o, &symbolic) && symbolic.kind == CR_ARG_INT) return *out = symbolic.u.i, 0;
+    if (is_unknown(o)) {
+        cr_status status = cr_py_item(cr_py_tensor_of(o), &symbolic);
+        if (status) return cr_py_fail(status);
+        if (symbolic.kind == CR_ARG_INT) return *out = symbolic.u.i, 0;
+        PyErr_Format(PyExc_TypeError, "a part of a slice must be an integer; this tensor has another dtype");
+        return -1;
+    }
     PyObject *alone = PySlice_New(o, NULL, NULL); /* the same conversion as for a slice of plain numbers */
     int r = alone ? PySlice_Unpack(alone, &start, &stop, &step) : -1;
     Py_XDECREF(alone);
@@ -44,7 +54,8 @@ static int add_slice(cr_index *item, PyObject *o) {
     Py_ssize_t start, stop, step;
     cr_arg unused;
     cr_dim from, to, by;
-    if (cr_py_sym_read(s->start, &unused) || cr_py_sym_read(s->stop, &unused) || cr_py_sym_read(s->step, &unused)) {
+    if (cr_py_sym_read(s->start, &unused) || cr_py_sym_read(s->stop, &unused) || cr_py_sym_read(s->step, &unused) || is_unknown(s->start) || is_unknown(s->stop) ||
+        is_unknown(s->step)) {
         if (slice_part(s->start, 0, &from) || slice_part(s->stop, INT64_MAX, &to) || slice_part(s->step, 1, &by)) return -1;
         *item = cr_index_slice(from, to, by);
         return 0;

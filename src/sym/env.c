@@ -213,6 +213,8 @@ cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value) {
     return CR_OK;
 }
 
+bool cr_sym_is_backed(cr_sym symbol) { return symbol->kind == CR_SYM_SYMBOL && symbol->u.symbol->has_hint; }
+
 static bool hint_lookup(void *user, cr_sym symbol, cr_sym_value *out) {
     (void)user;
     if (!symbol->u.symbol->has_hint) return false;

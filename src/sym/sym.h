@@ -94,6 +94,7 @@ CR_NODISCARD cr_status cr_env_narrow(cr_env *env, cr_sym symbol, int64_t lo, int
 CR_NODISCARD cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b);
 /* A hint is an example value of a symbol (a backed one); it scores, it never decides facts. */
 CR_NODISCARD cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value);
+bool cr_sym_is_backed(cr_sym symbol); /* has it a hint of its own? (an unbacked one may equal a backed one) */
 bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value); /* e evaluated at the hints; false: some symbol is unbacked */
 /* Rewrites with the facts of now; memoised per epoch of the environment. */
 cr_sym cr_sym_simplify(cr_env *env, cr_sym e);
