@@ -343,3 +343,109 @@ add("deferred_range", lambda t, x: x + 1 if x.shape[0] > 3 else x, X46, one(x={0
 add("deferred_equal", lambda t, x, y: x + y, TWO, one(x={0: "b"}, y={0: "c"}), {"prefer_deferred_runtime_asserts_over_guards": True})
 add("deferred_product", lambda t, x: x + 1 if x.shape[0] * x.shape[1] == 24 else x, X46, one(x={0: "a", 1: "b"}),
     {"prefer_deferred_runtime_asserts_over_guards": True})
+
+
+# ---- modules and functions of nn, as people write them, every size found out ----
+
+def modules(t):
+    nn, A = t.nn, t.export.Dim.AUTO
+    F = nn.functional
+    img, seq = (t.zeros(2, 3, 16, 16),), (t.zeros(2, 5, 16),)
+    I, B, S = ({0: A, 2: A, 3: A},), ({0: A},), ({0: A, 1: A},)
+    yield "module_linear", nn.Linear(16, 4), seq, S
+    yield "module_conv", nn.Conv2d(3, 4, 3), img, I
+    yield "module_conv_s2", nn.Conv2d(3, 4, 3, stride=2, padding=1), img, I
+    yield "module_conv_dil", nn.Conv2d(3, 4, 3, dilation=2), img, I
+    yield "module_conv_group", nn.Conv2d(3, 6, 3, groups=3), img, I
+    yield "module_convT", nn.ConvTranspose2d(3, 4, 2, stride=2), img, I
+    yield "module_conv1d", nn.Conv1d(5, 4, 3), seq, ({0: A, 2: A},)
+    yield "module_bn", nn.BatchNorm2d(3).eval(), img, I
+    yield "module_bn_train", nn.BatchNorm2d(3), img, I
+    yield "module_gn", nn.GroupNorm(3, 3), img, I
+    yield "module_inorm", nn.InstanceNorm2d(3), img, I
+    yield "module_ln", nn.LayerNorm(16), seq, S
+    yield "module_maxpool", nn.MaxPool2d(2), img, I
+    yield "module_maxpool_ceil", nn.MaxPool2d(3, 2, 1, ceil_mode=True), img, I
+    yield "module_avgpool", nn.AvgPool2d(2), img, I
+    yield "module_adapt1", nn.AdaptiveAvgPool2d(1), img, I
+    yield "module_adapt4", nn.AdaptiveAvgPool2d(4), img, I
+    yield "module_adaptB", nn.AdaptiveAvgPool2d(4), img, B
+    yield "module_upsample", nn.Upsample(scale_factor=2), img, I
+    yield "module_upsample_bi", nn.Upsample(scale_factor=2, mode="bilinear"), img, I
+    yield "module_pixshuf", nn.PixelShuffle(2), (t.zeros(2, 8, 4, 4),), I
+    yield "module_flatten", nn.Sequential(nn.Flatten(), nn.Linear(48, 3)), (t.zeros(2, 3, 4, 4),), B
+    yield "module_enc", nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), seq, S
+    yield "module_enc_train", nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), seq, S
+    yield "module_dec", nn.TransformerDecoderLayer(16, 4, 32, batch_first=True).eval(), (t.zeros(2, 5, 16), t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_lstm_b", nn.LSTM(16, 8, batch_first=True), seq, B
+    yield "module_gru_b", nn.GRU(16, 8, batch_first=True), seq, B
+    yield "module_emb", nn.Embedding(10, 4), (t.zeros(2, 5, dtype=t.int64),), S
+    yield "module_embbag", nn.EmbeddingBag(10, 4), (t.zeros(2, 5, dtype=t.int64),), S
+    yield "module_softmax", nn.Softmax(1), seq, S
+    yield "module_gelu_mlp", nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16)), seq, S
+    yield "module_xent", lambda x, y: F.cross_entropy(x, y), (t.zeros(4, 10), t.zeros(4, dtype=t.int64)), ({0: A}, {0: A})
+    yield "module_mse", lambda x, y: F.mse_loss(x, y), (t.zeros(4, 10), t.zeros(4, 10)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 7, 8), t.zeros(2, 4, 7, 8)), ({0: A, 2: A}, {0: A, 2: A}, {0: A, 2: A})
+    yield "module_sdpa_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8)), ({0: A, 2: A}, {0: A, 2: A}, {0: A, 2: A})
+    yield "module_rotary", lambda x: t.cat([-x[..., 8:], x[..., :8]], -1)*t.arange(x.shape[1])[None, :, None], seq, S
+    yield "module_causal", lambda x: t.softmax((x@x.transpose(1, 2)).masked_fill(t.ones(x.shape[1], x.shape[1], dtype=t.bool).triu(1), -1e9), -1)@x, seq, S
+    yield "module_resblock", nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 2)).eval(), img, I
+    yield "module_reshape_heads", lambda x: x.view(x.shape[0], -1, 4, 4).permute(0, 2, 1, 3).reshape(x.shape[0], 4, -1), seq, S
+    yield "module_bcast", lambda x, y: x[:, None]+y[None], (t.zeros(4, 3), t.zeros(5, 3)), ({0: A}, {0: A})
+    yield "module_index_sel", lambda x: x.index_select(0, t.tensor([0, 2])), seq, S
+    yield "module_gather", lambda x, i: x.gather(1, i), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_scatter", lambda x, i: x.scatter(1, i, 1.0), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_cumsum_diff", lambda x: x.cumsum(1)[:, 1:]-x[:, :-1], seq, S
+    yield "module_mean_keep", lambda x: x-x.mean((0, 1), keepdim=True), seq, S
+    yield "module_sort", lambda x: x.sort(1)[0], seq, S
+    yield "module_topk", lambda x: x.topk(3, 1)[0], seq, S
+    yield "module_repeat_int", lambda x: x.repeat_interleave(2, 1), seq, S
+    yield "module_tile", lambda x: x.tile(2, 1, 1), seq, S
+    yield "module_einsum", lambda x, y: t.einsum("bsd,btd->bst", x, y), (t.zeros(2, 5, 16), t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_bilinear", lambda x: F.interpolate(x, size=(8, 8), mode="bilinear"), img, I
+    yield "module_pad_reflect", lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), img, I
+    yield "module_grid", lambda x, g: F.grid_sample(x, g, align_corners=False), (t.zeros(2, 3, 16, 16), t.zeros(2, 5, 5, 2)), ({0: A}, {0: A})
+    yield "module_norm", lambda x: F.normalize(x, dim=-1), seq, S
+    yield "module_cos", lambda x, y: F.cosine_similarity(x, y), (t.zeros(4, 10), t.zeros(4, 10)), ({0: A}, {0: A})
+    yield "module_glu", lambda x: F.glu(x, -1), seq, S
+    yield "module_glu_s", lambda x: F.glu(x, 1), (t.zeros(2, 6, 16),), S
+    yield "module_roll_win", lambda x: t.roll(x, (1, 1), (2, 3)).view(x.shape[0], 3, 4, 4, 4, 4), img, B
+    yield "module_lerp", lambda x, y: t.lerp(x, y, 0.5), (t.zeros(4, 10), t.zeros(1, 10)), ({0: A}, {0: A})
+    yield "module_meshgrid", lambda x: t.stack(t.meshgrid(t.arange(x.shape[0]), t.arange(x.shape[1]), indexing="ij")), (t.zeros(4, 6),), ({0: A, 1: A},)
+    yield "module_diag", lambda x: x.diagonal(), (t.zeros(4, 6),), ({0: A, 1: A},)
+    yield "module_chunk3", lambda x: x.chunk(3, -1), (t.zeros(2, 5, 12),), S
+    yield "module_split_s", lambda x: x.split([1, x.shape[1]-1], 1), seq, S
+    yield "module_unbind2", lambda x: t.stack(x.unbind(2)), seq, S
+    yield "module_baddbmm", lambda x: t.baddbmm(t.zeros(1, 1, 1), x, x.transpose(1, 2)), seq, S
+    yield "module_outer", lambda x, y: t.outer(x, y), (t.zeros(4), t.zeros(5)), ({0: A}, {0: A})
+    yield "module_argmax", lambda x: x.argmax(1), seq, S
+    yield "module_logsumexp", lambda x: x.logsumexp(1), seq, S
+    yield "module_var", lambda x: x.var(1), seq, S
+    yield "module_where", lambda x: t.where(x>0, x, t.zeros(())), seq, S
+    yield "module_one_hot", lambda x: F.one_hot(x, 10), (t.zeros(2, 5, dtype=t.int64),), S
+    yield "module_masked_fill", lambda x, m: x.masked_fill(m[:, :, None], 0.0), (t.zeros(2, 5, 16), t.zeros(2, 5, dtype=t.bool)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_swap", lambda x: x.flatten(0, 1).unflatten(0, (x.shape[0], x.shape[1])), seq, S
+    yield "module_expand_as", lambda x, y: x[:, :1].expand_as(y)+y, (t.zeros(4, 6), t.zeros(4, 6)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_squeeze", lambda x: x.unsqueeze(1).squeeze(), seq, S
+    yield "module_arange_pos", lambda x: x+nn.functional.embedding(t.arange(x.shape[1]), t.zeros(32, 16)), seq, S
+    yield "module_slice_pos", lambda x: x+t.zeros(32, 16)[:x.shape[1]], seq, S
+    yield "module_kv", lambda k, x: t.cat([k, x], 1)[:, -4:], (t.zeros(2, 3, 8), t.zeros(2, 2, 8)), ({0: A, 1: A}, {0: A, 1: A})
+
+
+def _names_of_modules():
+    """The names alone, without a library."""
+    import inspect
+    import re
+    return re.findall(r'yield "(\w+)"', inspect.getsource(modules))
+
+
+def _add_module(name):
+    def made(torch):
+        for found, program, args, spec in modules(torch):
+            if found == name:
+                return program, args, spec, {}
+    CASES[name] = made
+
+
+for _name in _names_of_modules():
+    _add_module(_name)

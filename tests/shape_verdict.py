@@ -46,8 +46,12 @@ def by_torch(torch, build):
     f, args, spec, options = build(torch)
 
     class Program(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.program = f
+
         def forward(self, *xs):
-            return f(*xs)
+            return self.program(*xs)
 
     try:
         with warnings.catch_warnings():
@@ -76,7 +80,7 @@ def by_cresset(torch, build):
     f, args, spec, options = build(torch)
 
     def program(*xs):
-        return f(*xs)
+        return tuple(leaf for leaf in torch.utils._pytree.tree_leaves(f(*xs)) if isinstance(leaf, torch.Tensor))
 
     try:
         with warnings.catch_warnings():

@@ -24,6 +24,8 @@ DIFFERENT = {
     "max_pool_image": "PyTorch asks whether h // 2 is 1 and refuses; nothing here depends on it",
     "half_of": "a // 2 == b stays a guard here, and the fix is the bound a >= 4; PyTorch's fix is a = 2*_a, which drops odd sizes",
     "split": "two parts of at most 2 are 3 or 4 elements: the fix here keeps both, PyTorch's fix is 4 alone",
+    "module_sdpa": "keys and values must have one length, which is checked here; PyTorch lets them differ until it runs",
+    "module_sdpa_causal": "as module_sdpa",
     "cross_batch": "PyTorch's cdist chooses its algorithm by size (25); here one algorithm serves all sizes",
 }
 
