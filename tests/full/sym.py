@@ -1,5 +1,7 @@
-"""S1, the whole sweep: a million (expression, assignment) pairs of symbolic integers, floats and bools against plain
-evaluation (tests/unit/test_sym_brute.c). Writes results/sym.json. CRESSET_SEED chooses another million."""
+"""S1, S5, the whole sweep: a million (expression, assignment) pairs of symbolic integers, floats and bools against plain
+evaluation (tests/unit/test_sym_brute.c); a million implications from facts (residues, equalities, bounds, quotients, divisors)
+against every assignment of a box, and a hundred thousand verdicts of the solver with their suggested fixes
+(tests/unit/test_shape_brute.c). Writes results/sym.json. CRESSET_SEED chooses another million."""
 import json
 import os
 import pathlib
@@ -11,22 +13,32 @@ BUILD = pathlib.Path(os.environ.get("CRESSET_BUILD", ROOT / "build" / "release")
 RESULT = ROOT / "results" / "sym.json"
 
 
-def main():
-    program = BUILD / "tests" / "test_sym_brute"
+def run(name):
+    """The counts that the program prints, and whether it failed."""
+    program = BUILD / "tests" / name
     if not program.exists():
         sys.exit(f"{program} is not built: run ./dev build first")
-    run = subprocess.run([program], env=os.environ | {"CRESSET_FULL": "1"}, capture_output=True, text=True)
-    print(run.stdout, run.stderr, sep="", end="", flush=True)
+    done = subprocess.run([program], env=os.environ | {"CRESSET_FULL": "1"}, capture_output=True, text=True)
+    print(done.stdout, done.stderr, sep="", end="", flush=True)
     counts = {}
-    for line in run.stdout.splitlines():
-        name, _, value = line.rpartition(" ")
-        if value.isdigit() and not name.endswith(","):
-            counts[name] = int(value)
+    for line in done.stdout.splitlines():
+        key, _, value = line.rpartition(" ")
+        if value.isdigit() and not key.endswith(","):
+            counts[key] = int(value)
+    return counts, done.returncode != 0
+
+
+def main():
+    counts, broken = run("test_sym_brute")
+    answers, also_broken = run("test_shape_brute")
     wrong = counts.get("wrong", -1)
-    failed = run.returncode != 0 or wrong != 0 or counts.get("pairs", 0) < 1_000_000
+    failed = broken or also_broken or wrong != 0 or answers.get("wrong answers", -1) != 0
+    failed = failed or counts.get("pairs", 0) < 1_000_000 or answers.get("questions", 0) < 1_000_000
     summary = {
         "pairs": counts.get("pairs", 0), "wrong": wrong, "unknown": counts.get("unknown", 0), "decided": counts.get("decided", 0),
         "undefined": counts.get("undefined", 0), "opaque": counts.get("opaque expressions", 0), "facts": counts.get("facts", 0),
+        "implications": answers.get("questions", 0), "implications_decided": answers.get("decided questions", 0),
+        "implications_wrong": answers.get("wrong answers", -1), "verdicts": answers.get("verdicts accepted", 0) + answers.get("verdicts with a fix", 0),
         "passed": int(not failed), "failed": int(failed),
     }
     RESULT.parent.mkdir(exist_ok=True)
