@@ -385,11 +385,13 @@ def modules(t):
     yield "module_gelu_mlp", nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16)), seq, S
     yield "module_xent", lambda x, y: F.cross_entropy(x, y), (t.zeros(4, 10), t.zeros(4, dtype=t.int64)), ({0: A}, {0: A})
     yield "module_mse", lambda x, y: F.mse_loss(x, y), (t.zeros(4, 10), t.zeros(4, 10)), ({0: A, 1: A}, {0: A, 1: A})
-    yield "module_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 7, 8), t.zeros(2, 4, 7, 8)), ({0: A, 2: A}, {0: A, 2: A}, {0: A, 2: A})
-    yield "module_sdpa_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8)), ({0: A, 2: A}, {0: A, 2: A}, {0: A, 2: A})
+    yield "module_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 7, 8), t.zeros(2, 4, 7, 8)), ({0: A, 2: A},) * 3
+    yield "module_sdpa_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), \
+        (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8)), ({0: A, 2: A},) * 3
     yield "module_rotary", lambda x: t.cat([-x[..., 8:], x[..., :8]], -1)*t.arange(x.shape[1])[None, :, None], seq, S
     yield "module_causal", lambda x: t.softmax((x@x.transpose(1, 2)).masked_fill(t.ones(x.shape[1], x.shape[1], dtype=t.bool).triu(1), -1e9), -1)@x, seq, S
-    yield "module_resblock", nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 2)).eval(), img, I
+    yield "module_resblock", nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+                                           nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 2)).eval(), img, I
     yield "module_reshape_heads", lambda x: x.view(x.shape[0], -1, 4, 4).permute(0, 2, 1, 3).reshape(x.shape[0], 4, -1), seq, S
     yield "module_bcast", lambda x, y: x[:, None]+y[None], (t.zeros(4, 3), t.zeros(5, 3)), ({0: A}, {0: A})
     yield "module_index_sel", lambda x: x.index_select(0, t.tensor([0, 2])), seq, S

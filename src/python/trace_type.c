@@ -54,14 +54,19 @@ static int read_dynamic(PyObject *o, const cr_meta *m, dynamic *d) {
 /* ---- FakeTensorMode ---- */
 
 static PyObject *mode_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { NULL };
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":FakeTensorMode", names)) return NULL;
+    static char *names[] = { "duck_sizes", "specialize_zero_one", NULL };
+    int duck = 0, zero_one = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pp:FakeTensorMode", names, &duck, &zero_one)) return NULL;
     cr_env *env = NULL;
     cr_status status = cr_region_ops_init();
     if (!status) status = cr_env_create(&env);
     if (status) return cr_py_raise(status);
     py_mode *m = (py_mode *)type->tp_alloc(type, 0);
-    if (m) cr_fakes_init(&m->fakes, env);
+    if (m) {
+        cr_fakes_init(&m->fakes, env);
+        m->fakes.duck = duck;
+        m->fakes.zero_one = zero_one;
+    }
     cr_env_release(env);
     return (PyObject *)m;
 }
@@ -140,7 +145,8 @@ static PyTypeObject mode_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.FakeTensorMode",
     .tp_basicsize = sizeof(py_mode),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "FakeTensorMode(): fake tensors with a set of symbols; inside `with`, every op gives fake tensors.",
+    .tp_doc = "FakeTensorMode(*, duck_sizes=False, specialize_zero_one=False): fake tensors with a set of symbols; inside `with`, every op gives fake "
+              "tensors. duck_sizes: equal sizes without a name share a symbol. specialize_zero_one: sizes 0 and 1 without a name stay numbers.",
     .tp_new = mode_new,
     .tp_dealloc = mode_dealloc,
     .tp_methods = mode_methods,

@@ -10,6 +10,7 @@ void cr_fakes_init(cr_fakes *f, cr_env *env) {
     *f = (cr_fakes){ .env = env };
     cr_env_retain(env);
     cr_map_init(&f->storages);
+    cr_map_init(&f->sizes);
 }
 
 void cr_fakes_dispose(cr_fakes *f) {
@@ -18,6 +19,7 @@ void cr_fakes_dispose(cr_fakes *f) {
     uint64_t storage;
     for (size_t i = 0; cr_map_next(&f->storages, &i, &key, &length, &storage);) cr_storage_release((cr_storage *)(uintptr_t)storage);
     cr_map_dispose(&f->storages);
+    cr_map_dispose(&f->sizes);
     cr_env_release(f->env);
     f->env = NULL;
 }
@@ -29,6 +31,10 @@ static cr_status no_memory(cr_env *env) {
 
 static cr_status dynamic_size(cr_fakes *f, const char *name, int64_t size, cr_dim *out) {
     char fresh[24];
+    bool unnamed = !name;
+    uint64_t known;
+    if (unnamed && f->zero_one && (size == 0 || size == 1)) return *out = size, CR_OK;
+    if (unnamed && f->duck && cr_map_find(&f->sizes, &size, sizeof size, &known)) return *out = (cr_dim)known, CR_OK;
     for (; !name; f->next++) {
         snprintf(fresh, sizeof fresh, "s%d", f->next);
         if (!cr_sym_find_symbol(f->env, fresh)) name = fresh;
@@ -43,7 +49,8 @@ static cr_status dynamic_size(cr_fakes *f, const char *name, int64_t size, cr_di
     }
     CR_TRY(cr_env_set_hint(f->env, symbol, size));
     *out = cr_dim_of(f->env, symbol);
-    return *out == CR_DIM_OVERFLOW ? no_memory(f->env) : CR_OK;
+    if (*out == CR_DIM_OVERFLOW) return no_memory(f->env);
+    return unnamed && f->duck ? cr_map_put(&f->sizes, &size, sizeof size, (uint64_t)*out) : CR_OK;
 }
 
 /* Strides of another layout: innermost first, each is what lies inside it where the numbers agree, else it stays. */

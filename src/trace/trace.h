@@ -19,7 +19,13 @@
 /* ---- fake tensors ---- */
 
 /* The fakes of one trace: tensors on one storage get fakes on one storage, and one name is one symbol. Caller-owned. */
-typedef struct cr_fakes { cr_env *env; cr_map storages; int next; } cr_fakes;
+typedef struct cr_fakes {
+    cr_env *env;
+    cr_map storages, sizes; /* sizes: with `duck`, size -> the symbol it has */
+    int next;
+    bool duck;              /* sizes without a name that are equal share a symbol */
+    bool zero_one;          /* sizes 0 and 1 without a name stay numbers */
+} cr_fakes;
 void cr_fakes_init(cr_fakes *f, cr_env *env); /* env: retained */
 void cr_fakes_dispose(cr_fakes *f);
 /* A fake with t's dtype, sizes, strides and aliasing. Dimension d is symbolic where bit d of `dynamic` is set: the symbol

@@ -267,3 +267,16 @@ def test_refining_by_suggested_fixes():
         refine("nothing", {})
     with pytest.raises(UserError, match="for 'b', which is no dimension"):
         refine("Suggested fixes:\n  b = 3", {"x": None})
+
+
+def test_duck_sizes_and_zero_one():
+    x, y = torch.zeros(4, 4, 1), torch.zeros(4, 0)
+
+    def sizes(**options):
+        mode = _C.FakeTensorMode(**options)
+        return [list(map(repr, mode.from_tensor(t, range(t.dim())).shape)) for t in (x, y)]
+
+    assert sizes() == [["s0", "s1", "s2"], ["s3", "s4"]]
+    assert sizes(duck_sizes=True) == [["s0", "s0", "s1"], ["s0", "s2"]]
+    assert sizes(specialize_zero_one=True) == [["s0", "s1", "1"], ["s2", "0"]]
+    assert sizes(duck_sizes=True, specialize_zero_one=True) == [["s0", "s0", "1"], ["s0", "0"]]
