@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cresset import _C
-from cresset.export import ExportedProgram, load
+from cresset.export import ExportedProgram, export, load
 from cresset.export._call_structure import CallStructure
 from cresset.utils._pytree import treespec_loads
 
@@ -26,7 +26,7 @@ _OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'be
 def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
                 dynamic_shapes: Any = None, options: dict[str, Any] | None = None, remove_runtime_assertions: bool = False,
                 disable_constraint_solver: bool = False, same_signature: bool = True) -> str:
-    """Compiles an exported program, or the archive at a path, to a shared library; returns the library's path. A dictionary of programs gives a
+    """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a shared library; returns its path. A dictionary of programs gives a
     library whose methods have its keys for names: weights are stored once, buffers that calls change are shared.
 
     options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc, target
@@ -35,8 +35,7 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
     """
     build = _build_options(options, _OPTIONS)
     if callable(f) and not isinstance(f, ExportedProgram):
-        raise NotImplementedError("aot_compile() of a function or module: export it with PyTorch (torch.export.save) and give the archive's path; "
-                                  "cresset.export.export is not available yet")
+        f, args, kwargs, dynamic_shapes = _exported(f, args, kwargs, dynamic_shapes), (), None, None
     if args or kwargs or dynamic_shapes is not None:
         raise ValueError("aot_compile(): an exported program has its inputs and dynamic sizes already; leave args, kwargs and dynamic_shapes out")
     programs = [(name, _program(one)) for name, one in (f if isinstance(f, dict) else {"forward": f}).items()]
@@ -178,6 +177,15 @@ class CompiledProgram:
 
     def __repr__(self) -> str:
         return f"CompiledProgram{self._structure} ({self.tier})"
+
+
+def _exported(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any) -> ExportedProgram:
+    """A module, or a function as the forward of one."""
+    from cresset import nn
+    if not isinstance(f, nn.Module):
+        function, f = f, nn.Module()
+        f.__dict__["forward"] = function
+    return export(f, args, kwargs, dynamic_shapes=dynamic_shapes)
 
 
 def _program(f: Any) -> Any:

@@ -5,6 +5,7 @@
  * equal numbers are one; and numbers nobody needs go. Facts that were found later (this size is 5, these are equal) reach
  * all metas. */
 #include "export/internal.h"
+#include "passes/passes.h"
 
 typedef struct arranger {
     cr_graph *g;
@@ -247,11 +248,19 @@ static cr_status arrange(arranger *a) {
     return drop_unused(a);
 }
 
-cr_status cr_program_arrange(cr_graph *g, cr_names *names) {
+static cr_status name_assert(void *user, cr_graph *g, uint32_t node) {
+    const arranger *a = user;
+    return g == a->g ? cr__names_add(a->names, g, node) : CR_OK;
+}
+
+cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts) {
     arranger a = { .g = g, .names = names, .env = cr_graph_env(g) };
     CR_TRY(cr_region_ops_init());
     cr_map_init(&a.known);
     cr_status status = arrange(&a);
+    cr_graph_insert_before(g, CR_NO_NODE);
+    if (!status) status = cr_graph_set_origin(g, &(cr_origin){ NULL, root, NULL });
+    if (!status) status = cr_pass_asserts(g, &(cr_asserts){ .guards = asserts, .made = name_assert, .user = &a });
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, NULL);
     cr_map_dispose(&a.known);

@@ -102,11 +102,37 @@ static cr_status build_ranges(cr_program *p, const cr_program_parts *parts) {
     return CR_OK;
 }
 
+/* A constant that is a value of the graph becomes its name. */
+static cr_status build_call_values(cr_program *p, const cr_call_value *from, size_t n, const cr_call_value **out, size_t *count) {
+    if (!n) return CR_OK;
+    cr_call_value *values = cr_arena_calloc(&p->arena, n, sizeof *values);
+    if (!values) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const cr_arg *a = &from[i].constant;
+        values[i] = from[i];
+        if (!from[i].name && a->kind == CR_ARG_VALUE) {
+            const cr_value *v = cr_graph_value(p->graph, cr__shown_value(p->graph, (uint32_t)a->u.i));
+            CR_TRY(keep(p, v->name, &values[i].name));
+            values[i].type = v->type;
+            values[i].constant = cr_arg_none();
+        } else if (from[i].name) {
+            CR_TRY(keep(p, from[i].name, &values[i].name));
+        } else {
+            CR_TRY(keep_arg(p, a, &values[i].constant));
+        }
+    }
+    *out = values;
+    *count = n;
+    return CR_OK;
+}
+
 static cr_status build_call(cr_program *p, const cr_module_call *from, cr_module_call *to) {
     const char **names = cr_arena_calloc(&p->arena, from->nnames + 1, sizeof *names);
     if (!names) return CR_ENOMEM;
     CR_TRY(keep(p, from->fqn, &to->fqn));
     for (size_t i = 0; i < from->nnames; i++) CR_TRY(keep(p, from->forward_arg_names[i], &names[i]));
+    CR_TRY(build_call_values(p, from->inputs, from->ninputs, &to->inputs, &to->ninputs));
+    CR_TRY(build_call_values(p, from->outputs, from->noutputs, &to->outputs, &to->noutputs));
     to->forward_arg_names = from->forward_arg_names ? names : NULL;
     to->nnames = from->nnames;
     if (from->in_spec) cr_tree_retain(to->in_spec = from->in_spec);

@@ -107,8 +107,9 @@ CR_NODISCARD cr_status cr_names_create(const cr_graph *g, cr_names **out);
 void cr_names_free(cr_names *m);
 /* Puts a recorded graph in the order that exported programs have: sizes are what they turned out to be, every symbol is
  * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of literals
- * that nobody uses, go. `names` follows. */
-CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names);
+ * that nobody uses, go. What must hold of data becomes assertions, and with `asserts` so do conditions on sizes. `names`
+ * follows; `root`: the module stack of the program itself. */
+CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts);
 /* Where the gradient mode was set while the graph was recorded: nodes from `node` on have it. */
 typedef struct cr_grad_mark { uint32_t node; bool enabled; } cr_grad_mark;
 /* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`: the
@@ -155,6 +156,10 @@ CR_NODISCARD cr_status cr_program_print_json(const cr_program *p, const cr_save_
 
 /* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
 CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
+/* The same, and what programs promise that an exporter made here: every call of the graph says which module it belongs to,
+ * inputs and outputs do not, placeholders' names begin as their kinds ask, the ops are those of the dialect. CR_EVALUE naming
+ * the node. */
+CR_NODISCARD cr_status cr_program_check(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
 /* Where an op of `unsupported` is first called; NULL: unknown. */
 const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported);

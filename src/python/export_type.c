@@ -16,6 +16,8 @@ typedef struct py_tracer {
     cr_py_origins origins;
     PyObject *names;      /* {id(cr_tensor): name} of the module's tensor attributes */
     PyObject *lifted;     /* [(name, tensor)] */
+    PyObject *problems;   /* [(kind, message, location)] that were passed over */
+    bool reports;         /* are problems noted, where one can go on? */
     uint32_t first_user;  /* node of the first user input; CR_NO_NODE: none yet */
     uint32_t first_lifted; /* nodes before it are state */
     unsigned unnamed;
@@ -77,6 +79,24 @@ cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
     return status;
 }
 
+/* "model.py:12 in forward: if x.sum() > 0:", the innermost line outside of this package. */
+static PyObject *user_location(void) {
+    PyObject *module = PyImport_ImportModule("cresset.export._location"), *o = module ? PyObject_CallMethod(module, "here", NULL) : NULL;
+    Py_XDECREF(module);
+    if (!o) PyErr_Clear();
+    return o ? o : Py_NewRef(Py_None);
+}
+
+bool cr_py_pass_over(const char *kind) {
+    if (!active || !active->reports) return false;
+    PyObject *item = Py_BuildValue("(ssN)", kind, cr_error_message(), user_location());
+    int known = item ? PySequence_Contains(active->problems, item) : -1;
+    if (known == 0) known = PyList_Append(active->problems, item);
+    Py_XDECREF(item);
+    PyErr_Clear();
+    return known >= 0;
+}
+
 int cr_py_note_grad_mode(bool enabled) {
     if (!active || cr_ambient_get()->recorder == NULL) return 0;
     const cr_graph *g = cr_trace_graph(active->trace);
@@ -99,9 +119,10 @@ bool cr_py_is_settled(const cr_tensor *tensor) {
 /* ---- life ---- */
 
 static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "mode", "modules", "attributes", NULL };
+    static char *names[] = { "mode", "modules", "attributes", "reports", NULL };
     PyObject *mode, *modules, *attributes, *key, *value;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!:_Tracer", names, &mode, &PyDict_Type, &modules, &PyDict_Type, &attributes)) return NULL;
+    int reports = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!|p:_Tracer", names, &mode, &PyDict_Type, &modules, &PyDict_Type, &attributes, &reports)) return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes) return NULL;
     py_tracer *t = (py_tracer *)type->tp_alloc(type, 0);
@@ -112,7 +133,9 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     t->first_user = CR_NO_NODE;
     t->names = PyDict_New();
     t->lifted = PyList_New(0);
-    if (!t->names || !t->lifted) goto failed;
+    t->problems = PyList_New(0);
+    t->reports = reports;
+    if (!t->names || !t->lifted || !t->problems) goto failed;
     for (Py_ssize_t at = 0; PyDict_Next(attributes, &at, &key, &value);) { /* name -> tensor; the first name wins */
         if (!cr_py_is_tensor(value)) continue;
         PyObject *id = PyLong_FromVoidPtr(cr_py_tensor_of(value));
@@ -143,6 +166,7 @@ static void tracer_dealloc(PyObject *self) {
     Py_XDECREF(t->mode);
     Py_XDECREF(t->names);
     Py_XDECREF(t->lifted);
+    Py_XDECREF(t->problems);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -197,16 +221,18 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
     cr_graph *g = cr_trace_graph(t->trace);
     const char *name;
     PyObject *o;
+    PyObject *real = NULL;
     int user;
     uint32_t value;
     cr_status status;
-    if (!PyArg_ParseTuple(args, "sOp:input", &name, &o, &user)) return NULL;
+    if (!PyArg_ParseTuple(args, "sOp|O:input", &name, &o, &user, &real)) return NULL;
     uint32_t before = cr_graph_value_count(g);
     cr_sym e = read_expr(o, cr_graph_env(g));
     if (cr_py_is_tensor(o)) {
         /* one tensor under several names is known by the last of them */
         status = cr_graph_placeholder(g, name, &cr_py_tensor_of(o)->meta, &value);
         if (!status) cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
+        if (!status && real && cr_py_is_tensor(real)) cr_trace_bind(t->trace, cr_py_tensor_of(real), value); /* forward may hold the tensor itself */
     } else {
         status = e ? add_number(t->trace, name, e) : add_constant(t->trace, name, o);
     }
@@ -245,6 +271,34 @@ static PyObject *tracer_leave(PyObject *self, PyObject *module) {
     Py_RETURN_NONE;
 }
 
+static PyObject *tracer_value_of(PyObject *self, PyObject *leaf) {
+    py_tracer *t = (py_tracer *)self;
+    cr_py_frame f;
+    cr_arg from, to;
+    cr_py_frame_init(&f);
+    int kind = cr_py_convert(&f, leaf, &from);
+    cr_status status = kind ? CR_ETYPE : CR_OK;
+    bool is_value = !kind && (from.kind == CR_ARG_TENSOR || from.kind == CR_ARG_SYM || (from.kind == CR_ARG_INT && !cr_dim_is_plain(from.u.i)));
+    if (is_value) status = cr_trace_arg(t->trace, &from, &to);
+    cr_py_frame_dispose(&f);
+    if (kind < 0) return NULL;
+    if (kind || !is_value) Py_RETURN_NONE;
+    if (status) return cr_py_raise(status);
+    if (to.kind != CR_ARG_VALUE) Py_RETURN_NONE;
+    return PyLong_FromLongLong(to.u.i);
+}
+
+/* What writes have left of a tensor. */
+static uint32_t last_written(const cr_graph *g, uint32_t value) {
+    for (uint32_t v = value + 1; v < cr_graph_value_count(g); v++) {
+        const cr_value *after = cr_graph_value(g, v);
+        if (after->node == CR_NO_NODE || !after->hidden) continue;
+        const cr_arg *written = &cr_graph_node(g, after->node)->args[after->ret];
+        if (written->kind == CR_ARG_VALUE && written->u.i == value) value = v;
+    }
+    return value;
+}
+
 /* copy_back(name, value): a buffer was assigned a value, which is written to it at the end. */
 static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     py_tracer *t = (py_tracer *)self;
@@ -258,6 +312,7 @@ static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "'%s' was assigned a %s, not a Tensor", name, Py_TYPE(value)->tp_name);
     uint32_t buffer = cr_graph_find(g, name);
     if (buffer == CR_NO_VALUE) return PyErr_Format(PyExc_KeyError, "the program has no input '%s'", name);
+    buffer = last_written(g, buffer);
     cr_py_frame_init(&f);
     cr_status status = cr_py_convert(&f, value, &from) ? CR_ETYPE : cr_trace_arg(t->trace, &from, &inputs[1]);
     cr_py_frame_dispose(&f);
@@ -291,7 +346,10 @@ static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
         if (kind > 0) PyErr_Format(PyExc_TypeError, "output %zu is a %s", i, Py_TYPE(o)->tp_name);
     }
     if (!kind) {
-        cr_status status = cr_graph_set_origin(cr_trace_graph(t->trace), NULL);
+        cr_arg ignored;
+        cr_status status = cr_trace_set_origin(t->trace, &(cr_origin){ NULL, t->root, NULL });
+        for (size_t i = 0; i < n && !status; i++) status = cr_trace_arg(t->trace, &outputs[i], &ignored); /* numbers that only results need */
+        if (!status) status = cr_trace_set_origin(t->trace, NULL);
         if (!status) status = cr_trace_finish(t->trace, outputs, n, &t->graph);
         if (!status) status = cr_names_create(t->graph, &t->fx_names);
         done = status ? cr_py_raise(status) : Py_NewRef(Py_None);
@@ -339,12 +397,13 @@ static cr_status wrap_grad_modes(py_tracer *t) {
     return cr_program_wrap_grad_modes(t->graph, t->fx_names, t->marks.at, t->marks.n, t->grad, t->root);
 }
 
-static PyObject *tracer_arrange(PyObject *self, PyObject *unused) {
+static PyObject *tracer_arrange(PyObject *self, PyObject *asserts) {
     py_tracer *t = (py_tracer *)self;
-    (void)unused;
+    int with_asserts = PyObject_IsTrue(asserts);
+    if (with_asserts < 0) return NULL;
     if (!t->graph) return PyErr_Format(PyExc_RuntimeError, "arrange(): finish() comes first");
     cr_status status = t->marks.n ? wrap_grad_modes(t) : CR_OK;
-    if (!status) status = cr_program_arrange(t->graph, t->fx_names);
+    if (!status) status = cr_program_arrange(t->graph, t->fx_names, t->root, with_asserts);
     if (status) return cr_py_raise(status);
     if (drop_unused_lifted(t)) return NULL;
     cr_graph_retain(t->graph);
@@ -356,19 +415,26 @@ static PyObject *get_lifted(PyObject *self, void *unused) {
     return Py_NewRef(((py_tracer *)self)->lifted);
 }
 
+static PyObject *get_problems(PyObject *self, void *unused) {
+    (void)unused;
+    return Py_NewRef(((py_tracer *)self)->problems);
+}
+
 static PyMethodDef tracer_methods[] = {
     { "fake", tracer_fake, METH_O, "fake(tensor): a fake with the same sizes, of the same class." },
-    { "input", tracer_input, METH_VARARGS, "input(name, value, user): the next placeholder; a fake tensor, a symbolic number, or a settled value." },
+    { "input", tracer_input, METH_VARARGS, "input(name, value, user, tensor=None): the next placeholder; a fake (of tensor), a symbolic number, or a settled value." },
     { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
     { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
     { "copy_back", tracer_copy_back, METH_VARARGS, "copy_back(name, value): writes the value to the input of that name." },
     { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
-    { "arrange", tracer_arrange, METH_NOARGS, "arrange(): the graph, in the order that programs have." },
+    { "arrange", tracer_arrange, METH_O, "arrange(asserts): the graph, in the order that programs have; asserts: conditions on sizes become assertions." },
+    { "value_of", tracer_value_of, METH_O, "value_of(leaf): which value of the graph a tensor or symbolic number is; None when it is settled." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef tracer_attributes[] = {
     { "lifted", get_lifted, NULL, "[(name, tensor)]: real tensors that the program met, in order.", NULL },
+    { "problems", get_problems, NULL, "[(kind, message, location)]: what was passed over.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 static PyTypeObject tracer_type = {
@@ -491,13 +557,30 @@ static int read_tree(builder *b, const char *text, cr_tree **out) {
     return 0;
 }
 
+/* [(value, constant)]: the number of a value of the graph, or None and a constant. */
+static int read_call_values(builder *b, PyObject *list, const cr_call_value **out, size_t *n) {
+    if (list == Py_None) return 0;
+    if (item_count(list, n)) return -1;
+    cr_call_value *values = allocate(b, *n, sizeof *values);
+    for (size_t i = 0; values && i < *n; i++) {
+        PyObject *value, *constant;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "OO", &value, &constant)) return -1;
+        if (value != Py_None) values[i].constant = (cr_arg){ .kind = CR_ARG_VALUE, .u.i = PyLong_AsLongLong(value) };
+        else if (cr_py_leaf(&b->frame, constant, &values[i].constant, b->owned)) return -1;
+    }
+    *out = values;
+    return PyErr_Occurred() || !values ? -1 : 0;
+}
+
 static int read_calls(builder *b, PyObject *list) {
     if (item_count(list, &b->parts.ncalls)) return -1;
     cr_module_call *calls = allocate(b, b->parts.ncalls, sizeof *calls);
     for (size_t i = 0; calls && i < b->parts.ncalls; i++) {
         const char *in, *out;
         PyObject *names;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO", &calls[i].fqn, &in, &out, &names)) return -1;
+        PyObject *inputs = Py_None, *outputs = Py_None;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO|OO", &calls[i].fqn, &in, &out, &names, &inputs, &outputs)) return -1;
+        if (read_call_values(b, inputs, &calls[i].inputs, &calls[i].ninputs) || read_call_values(b, outputs, &calls[i].outputs, &calls[i].noutputs)) return -1;
         if (read_tree(b, in, &calls[i].in_spec) || read_tree(b, out, &calls[i].out_spec)) return -1;
         if (names != Py_None && read_texts(b, names, &calls[i].forward_arg_names, &calls[i].nnames)) return -1;
     }

@@ -98,6 +98,28 @@ static PyObject *call_item(const cr_program *p, size_t i) {
     return Py_BuildValue("(sNNN)", c->fqn, cr_py_tree_wrap(c->in_spec), cr_py_tree_wrap(c->out_spec), names);
 }
 
+static PyObject *call_values(const cr_program *p, const cr_call_value *values, size_t n) {
+    static const char *const types[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float", [CR_T_BOOL] = "bool" };
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        const char *type = values[i].name && types[values[i].type] ? types[values[i].type] : "any";
+        PyObject *o = Py_BuildValue("(zsN)", values[i].name, type, values[i].name ? Py_NewRef(Py_None) : kept_object(p, &values[i].constant));
+        if (!o) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
+    }
+    return list;
+}
+
+static PyObject *call_values_item(const cr_program *p, size_t i) {
+    const cr_module_call *c = &p->calls[i];
+    return Py_BuildValue("(NN)", call_values(p, c->inputs, c->ninputs), call_values(p, c->outputs, c->noutputs));
+}
+
+static PyObject *program_call_values(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return list_of(program_of(self), program_of(self)->ncalls, call_values_item);
+}
+
 static PyObject *named_item(const cr_named_tensor *t) {
     cr_tensor_retain(t->tensor);
     return Py_BuildValue("(sNOO)", t->name, cr_py_wrap(t->tensor), t->is_parameter ? Py_True : Py_False, t->persistent ? Py_True : Py_False);
@@ -172,6 +194,13 @@ static PyObject *program_verify(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *program_check(PyObject *self, PyObject *unused) {
+    (void)unused;
+    cr_status status = cr_program_check(program_of(self));
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
 static PyObject *program_str(PyObject *self) {
     cr_str text;
     cr_str_init(&text);
@@ -198,6 +227,8 @@ static PyMethodDef program_methods[] = {
     { "_extra", program_extra, METH_O, "_extra(path): the bytes of a member below the archive's top folder, or None." },
     { "_decompose", program_decompose, METH_VARARGS, "_decompose(table, record): the program in the core dialect, or in the ops that the table leaves." },
     { "verify", program_verify, METH_NOARGS, "Raises ValueError when graph, signature and state do not fit each other." },
+    { "_call_values", program_call_values, METH_NOARGS, "[(inputs, outputs)] of each module call, as (name, type, constant)." },
+    { "check", program_check, METH_NOARGS, "The same, and what exporters promise; the message names the node." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef program_attributes[] = { { "graph", get_graph, NULL, "The lifted graph.", NULL }, { NULL, NULL, NULL, NULL, NULL } };

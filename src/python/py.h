@@ -189,6 +189,8 @@ int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions whil
 /* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands for that. */
 CR_NODISCARD cr_status cr_py_fresh(cr_tensor *t, bool detach);
 bool cr_py_is_exporting(void);
+/* While an export only reports: notes the last error as a problem of that kind; true: go on with an assumption. */
+bool cr_py_pass_over(const char *kind);
 int cr_py_note_grad_mode(bool enabled); /* forward sets the mode; 0, or -1 with an exception */
 /* While an export records: has the real tensor the elements it had before? Then they may be read. */
 bool cr_py_is_settled(const cr_tensor *t);

@@ -161,7 +161,10 @@ static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
     if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
     cr_tri truth = cr_sym_truth(s->env, condition);
     if (truth != CR_UNKNOWN) return *out = truth == CR_YES, CR_OK;
-    if (!cr_env_hint(s->env, condition, &at_hint)) return cr_env_undecided(s->env, condition);
+    if (!cr_env_hint(s->env, condition, &at_hint)) {
+        cr_status status = cr_env_undecided(s->env, condition);
+        return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? (*out = false, CR_OK) : status;
+    }
     *out = at_hint != 0;
     cr_sym holds = *out ? condition : cr_sym_make(s->env, CR_SYM_NOT, condition, NULL, NULL);
     return holds ? cr_env_add_cond(s->env, CR_COND_GUARD, holds, "") : CR_FAIL(CR_ENOMEM, "out of memory");
@@ -182,7 +185,10 @@ static PyObject *sym_int(PyObject *self) {
     cr_sym e = expr_of(s);
     int64_t hint;
     bool yes;
-    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) return cr_py_raise(cr_env_undecided(s->env, e));
+    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) {
+        cr_status status = cr_env_undecided(s->env, e);
+        return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? PyLong_FromLong(1) : cr_py_raise(status);
+    }
     cr_status status = decide(s, cr_sym_compare(s->env, e, CR_EQ, cr_sym_int(s->env, hint)), &yes);
     return status ? cr_py_raise(status) : PyLong_FromLongLong(hint);
 }

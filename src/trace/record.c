@@ -182,6 +182,11 @@ cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to) {
     }
 }
 
+cr_status cr_trace_set_origin(cr_trace *t, const cr_origin *origin) {
+    t->origin = origin ? *origin : (cr_origin){ 0 };
+    return cr_graph_set_origin(t->graph, origin);
+}
+
 /* ---- one call ---- */
 
 /* A number that a real run took from data would be baked into the graph as if it were always so. */

@@ -70,6 +70,8 @@ CR_NODISCARD cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr
 void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
 /* The number that the graph already read from the tensor, which nothing wrote since; false: none. */
 bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out);
+/* The origin of nodes that are made outside of calls, until the next one; NULL: none. The texts must last as long. */
+CR_NODISCARD cr_status cr_trace_set_origin(cr_trace *t, const cr_origin *origin);
 /* An argument in the graph's terms: a tensor's value (a real tensor from outside becomes a constant of the graph), the
  * value of a symbolic number, anything else itself. Lists are in the graph's arena. */
 CR_NODISCARD cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to);

@@ -13,13 +13,19 @@ from typing import IO, Any
 
 from cresset import _C
 from cresset._decomp import default_decompositions
-from cresset.export._trace import export
+from cresset.export._errors import SpecViolationError, UserError, UserErrorType
+from cresset.export._log import get_ep_stats
+from cresset.export._report import ExportReport, Problem
+from cresset.export._trace import capture_pre_autograd_graph, export, export_for_training, patch_forward
 from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
+from cresset.utils._pytree import register_dataclass
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 
-__all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedModule", "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature",
-           "ShapesCollection", "ValueRanges", "default_decompositions", "dims", "export", "load", "save"]
+__all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportReport", "ExportedModule",
+           "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "Problem", "ShapesCollection", "SpecViolationError", "UserError",
+           "UserErrorType", "ValueRanges", "capture_pre_autograd_graph", "default_decompositions", "dims", "export", "export_for_training",
+           "get_ep_stats", "load", "patch_forward", "register_dataclass", "save"]
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None,

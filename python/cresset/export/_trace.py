@@ -6,25 +6,38 @@ placeholders, what forward changed on the module is put back, the results are fl
 from __future__ import annotations
 
 import collections
+import contextlib
 import inspect
 import json
+import linecache
+import os
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cresset
 from cresset import _C
-from cresset.export import _names, _shapes
-from cresset.export._errors import UserError, UserErrorType
+from cresset.export import _log, _names, _report, _shapes, config
+from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors
-from cresset.export.exported_program import ExportedProgram
+from cresset.export.exported_program import ExportedModule, ExportedProgram
 from cresset.utils import _pytree as pytree
 
 _LEAVES = (int, float, bool, str, type(None))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
-           preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False) -> ExportedProgram:
-    """The program that `mod(*args, **kwargs)` runs, for all inputs like these."""
+           preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False, report: bool = False) -> Any:
+    """The program that `mod(*args, **kwargs)` runs, for all inputs like these: an ExportedProgram.
+
+    dynamic_shapes: which sizes may differ from the example's (docs/shapes.md).
+    preserve_module_call_signature: paths of submodules whose calling convention is kept, for unflatten().
+    prefer_deferred_runtime_asserts_over_guards: conditions on sizes are checked by the program when it runs.
+    report: an ExportReport instead, with every problem, its line and a fix; nothing is raised for them.
+    strict: capture by bytecode, which is not available yet.
+    """
     if not _is_module(mod):
         raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into a module's forward")
     if not isinstance(args, tuple):
@@ -33,36 +46,86 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
         raise UserError(UserErrorType.INVALID_INPUT, f"export(): kwargs must be a dict of example inputs by name, got {type(kwargs).__name__}")
     if strict:
         raise NotImplementedError("export(strict=True): capture by bytecode is not available yet; use strict=False, which runs the module on fake tensors")
-    return _Export(mod, args, kwargs or {}, dynamic_shapes).run()
+    flags = {"strict": strict, "dynamic_shapes": dynamic_shapes is not None, "preserve_module_call_signature": list(preserve_module_call_signature),
+             "prefer_deferred_runtime_asserts_over_guards": prefer_deferred_runtime_asserts_over_guards, "report": report}
+    work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards, report)
+    with _log.events("export", flags) as log:
+        if report:
+            return work.report()
+        log["program"] = ep = work.run()
+        return ep
+
+
+def export_for_training(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
+                        preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False) -> ExportedProgram:
+    """The same as export(): its programs are in the training dialect."""
+    return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict, preserve_module_call_signature=preserve_module_call_signature,
+                  prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards)
+
+
+_warned = False
+
+
+def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None) -> ExportedModule:
+    """Deprecated: export(f, args, kwargs, dynamic_shapes=...).module(). Its train() and eval() raise."""
+    global _warned
+    if not _is_module(f):
+        raise ValueError(f"capture_pre_autograd_graph() takes a module, got {type(f).__name__}")
+    if not _warned:
+        _warned = True
+        warnings.warn("capture_pre_autograd_graph() is deprecated: use cresset.export.export(...).module()", DeprecationWarning, stacklevel=2)
+    return export(f, args, kwargs, dynamic_shapes=dynamic_shapes).module()
+
+
+@contextlib.contextmanager
+def patch_forward(mod: Any, method: Callable[..., Any]) -> Iterator[Any]:
+    """Inside the block `mod.forward` is `method`, so that export(mod, ...) exports that method."""
+    before = mod.__dict__.get("forward")
+    mod.__dict__["forward"] = method
+    try:
+        yield mod
+    finally:
+        if before is None:
+            del mod.__dict__["forward"]
+        else:
+            mod.__dict__["forward"] = before
 
 
 def _is_module(mod: Any) -> bool:
-    return all(hasattr(mod, name) for name in ("forward", "named_parameters", "named_buffers", "named_modules"))
+    return not isinstance(mod, type) and all(hasattr(mod, name) for name in ("forward", "named_parameters", "named_buffers", "named_modules"))
 
 
 class _Export:
     """One export, step by step."""
 
-    def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any):
-        self.mod, self.args, self.kwargs, self.dynamic_shapes = mod, args, kwargs, dynamic_shapes
+    def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, preserved: tuple[str, ...] = (),
+                 asserts: bool = False, reports: bool = False):
+        self.mod, self.args, self.kwargs, self.dynamic_shapes, self.asserts, self.reports = mod, args, kwargs, dynamic_shapes, asserts, reports
         self.modules = list(mod.named_modules())
+        self.paths = dict(mod.named_modules(remove_duplicate=False))
+        unknown = [path for path in preserved if path not in self.paths]
+        if unknown:
+            raise ValueError(f"export(): preserve_module_call_signature names {', '.join(map(repr, unknown))}, which the module does not have; its submodules are "
+                             f"{', '.join(repr(path) for path in self.paths if path)}")
+        self.preserved = {id(self.paths[path]): path for path in preserved}
+        self.signatures: dict[str, tuple[Any, ...]] = {}
         self.parameters = list(mod.named_parameters(remove_duplicate=False))
         self.buffers = list(mod.named_buffers(remove_duplicate=False))
         self.names = _names.Names()
         self.placeholders: dict[str, str] = {}    # of parameters and buffers, by path
         self.inputs: list[tuple[Any, ...]] = []   # (kind, name, target, persistent, is_constant, value), in order of the placeholders
+        self.problems: list[_report.Problem] = []
 
     def run(self) -> ExportedProgram:
         leaves, in_spec = pytree.tree_flatten((self.args, self.kwargs))
-        signature = inspect.signature(self.mod.forward)
-        combined = _names.combine(signature, self.args, self.kwargs)
+        combined = _combine(self.mod, self.args, self.kwargs)
         _check_inputs(leaves, combined)
         mode = _C.FakeTensorMode()
         plan = _shapes.plan(self.mod, self.args, self.kwargs, self.dynamic_shapes)
         fake_args, fake_kwargs = plan.fakes(mode)
         fake_leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         attributes = attribute_tensors(self.modules)
-        tracer = _C._Tracer(mode, {id(module): (path, _class_name(type(module))) for path, module in self.modules}, attributes)
+        tracer = _C._Tracer(mode, {id(module): (path, _class_name(type(module))) for path, module in self.modules}, attributes, self.reports)
         user_names = [self.names.take(name) for name in _names.input_names(combined)]
         fakes = self._add_state(tracer)
         user = []
@@ -70,46 +133,65 @@ class _Export:
             tracer.input(name, leaf, True)
             constant = isinstance(leaf, _LEAVES)
             user.append(("USER_INPUT", name, None, False, constant, leaf if constant else None))
-        result = self._trace(tracer, fakes, fake_args, fake_kwargs)
+        try:
+            result = self._trace(tracer, fakes, fake_args, fake_kwargs)
+        finally:
+            self.problems += [_report.problem(kind, message, location) for kind, message, location in tracer.problems]
         _register_return_types()
         out_leaves, out_spec = pytree.tree_flatten(result)
         _check_outputs(out_leaves)
         tracer.finish(out_leaves)
-        settled = plan.settle(mode)
-        graph = tracer.arrange()
+        settled = plan.settle(mode, self.asserts)
+        graph = tracer.arrange(self.asserts)
         lifted = tracer.lifted
         self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None) for name, _ in lifted]
         state, constants = self._tensors(lifted, attributes)
-        calls = [("", _spec_text(in_spec), _spec_text(out_spec), list(combined))]
-        calls += [(path, None, None, None) for path, _ in self.mod.named_modules(remove_duplicate=False) if path]
+        calls: list[tuple[Any, ...]] = [("", _spec_text(in_spec), _spec_text(out_spec), list(combined))]
+        calls += [(path, *self.signatures.get(path, (None, None, None))) for path in self.paths if path]
         program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state, constants,
                                     [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards, calls, leaves, tracer)
+        try:
+            program.check()
+        except ValueError as error:
+            raise SpecViolationError(str(error)) from None
         ep = ExportedProgram(program)
         ep._in_spec, ep._out_spec = in_spec, out_spec
         ep._state = {name: tensor for name, tensor, _, _ in state}
         ep._constants = {name: tensor for name, tensor, _, _ in constants}
         return ep
 
+    def report(self) -> _report.ExportReport:
+        """As run(); what would be raised is listed."""
+        program, complete = None, True
+        try:
+            program = self.run()
+        except Exception as error:  # whatever it is, the user is told
+            self.problems.append(_report.problem(_kind_of(error), str(error), _location(error)))
+            complete = isinstance(error, UserError) and error.error_type is UserErrorType.CONSTRAINT_VIOLATION
+        return _report.ExportReport(self.problems, None if self.problems else program, complete)
+
     def _add_state(self, tracer: Any) -> dict[int, Any]:
         """Placeholders for parameters and buffers under every name; the fakes by the id of the tensor they stand for."""
         fakes: dict[int, Any] = {}
-        persistent = {id(module): getattr(module, "_non_persistent_buffers_set", set()) for _, module in self.modules}
-        paths = dict(self.mod.named_modules(remove_duplicate=False))
+        temporary = {id(module): getattr(module, "_non_persistent_buffers_set", set()) for _, module in self.modules}
         for kind, tensors in (("PARAMETER", self.parameters), ("BUFFER", self.buffers)):
             for target, tensor in tensors:
                 if id(tensor) not in fakes:
                     fakes[id(tensor)] = tracer.fake(tensor)
                 name = self.placeholders[target] = self.names.state(kind, target)
-                tracer.input(name, fakes[id(tensor)], False)
+                tracer.input(name, fakes[id(tensor)], False, tensor)
                 path, _, own = target.rpartition(".")
-                saved = kind == "BUFFER" and own not in persistent[id(paths[path])]
+                saved = kind == "BUFFER" and own not in temporary[id(self.paths[path])]
                 self.inputs.append((kind, name, target, saved, False, None))
         return fakes
 
     def _trace(self, tracer: Any, fakes: dict[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         nn = sys.modules.get("cresset.nn.modules.module")
-        grad = _C.is_grad_enabled()
+        grad, random = _C.is_grad_enabled(), cresset.random.get_rng_state()
         with Swapped(self.modules, fakes) as swapped:
+            for _, module in self.modules:
+                if id(module) in self.preserved:
+                    self._watch(tracer, module, self.preserved[id(module)])
             try:
                 if nn is not None:
                     nn._export_stack = tracer
@@ -118,12 +200,38 @@ class _Export:
                 if nn is not None:
                     nn._export_stack = None
                 _C._set_grad_enabled(grad)
+                cresset.random.set_rng_state(random)
             for path, value in swapped.assigned_buffers():
                 tracer.copy_back(self.placeholders[path], value)
             if assigned := swapped.assigned_tensors():
-                raise ValueError(f"export(): {', '.join(assigned)} {'was' if len(assigned) == 1 else 'were'} assigned a tensor by forward; a program keeps "
-                                 "tensors between calls only in buffers: use register_buffer() for each")
+                self._refuse_assigned(assigned)
         return result
+
+    def _refuse_assigned(self, paths: list[str]) -> None:
+        message = (f"export(): {', '.join(paths)} {'was' if len(paths) == 1 else 'were'} assigned a tensor by forward; a program keeps tensors between calls only in "
+                   "buffers: register each with register_buffer()")
+        if self.reports:
+            self.problems.append(_report.problem("assigned-attribute", message))
+        elif config.assigned_tensors == "warn":
+            warnings.warn(message + " (it is not part of the program)")
+        else:
+            raise ValueError(message)
+
+    def _watch(self, tracer: Any, module: Any, path: str) -> None:
+        """Keeps the calling convention of the module's first call."""
+        forward = module.forward
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            before, in_spec = pytree.tree_flatten((args, kwargs))
+            inputs = [(tracer.value_of(leaf), leaf) for leaf in before]
+            result = forward(*args, **kwargs)
+            leaves, out_spec = pytree.tree_flatten(result)
+            if path not in self.signatures:
+                values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs, [(tracer.value_of(leaf), leaf) for leaf in leaves])]
+                self.signatures[path] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)), *values)
+            return result
+
+        module.__dict__["forward"] = watched
 
     def _tensors(self, lifted: list[tuple[str, Any]], attributes: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         state: list[Any] = [(name, tensor, True, True) for name, tensor in self.parameters]
@@ -136,21 +244,58 @@ class _Export:
         return state, constants
 
 
+def _combine(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    function = getattr(forward, "forward", forward)
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UserError(UserErrorType.INVALID_INPUT, f"export(): the example inputs do not fit forward{inspect.signature(function)}: {error}") from None
+    return _names.combine(signature, args, kwargs)
+
+
 def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
-    for leaf in leaves:
+    if all(isinstance(leaf, (cresset.Tensor, *_LEAVES)) for leaf in leaves):
+        return
+    for path, leaf in pytree.tree_flatten_with_path(combined)[0]:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES)):
-            raise UserError(UserErrorType.INVALID_INPUT, f"export(): an input is a {type(leaf).__module__}.{type(leaf).__qualname__}, which a program cannot take; inputs are "
-                            "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
+            raise UserError(UserErrorType.INVALID_INPUT, f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_class_name(type(leaf))}, which a program cannot take; "
+                            "inputs are tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
                             "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
 
 
 def _check_outputs(leaves: list[Any]) -> None:
     symbolic = (_C.SymInt, _C.SymFloat, _C.SymBool)
-    for i, leaf in enumerate(leaves):
+    for leaf in leaves:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES, *symbolic)):
-            raise UserError(UserErrorType.INVALID_OUTPUT, f"export(): an output is a {type(leaf).__module__}.{type(leaf).__qualname__}, which a program cannot give; outputs are "
+            raise UserError(UserErrorType.INVALID_OUTPUT, f"export(): an output is a {_class_name(type(leaf))}, which a program cannot give; outputs are "
                             "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
                             "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, UserError) and error.error_type is UserErrorType.CONSTRAINT_VIOLATION:
+        return "specialized"
+    if isinstance(error, _C.GuardOnDataDependentSymNode):
+        return "data-dependent"
+    return "missing-rule" if isinstance(error, (NotImplementedError, _C.UnsupportedError)) else "error"
+
+
+def _location(error: BaseException) -> str | None:
+    """The innermost line of the traceback that is the user's."""
+    found, at = None, error.__traceback__
+    while at is not None:
+        path = at.tb_frame.f_code.co_filename
+        if not os.path.realpath(path).startswith(_PACKAGE):
+            found = (path, at.tb_lineno, at.tb_frame.f_code.co_name)
+        at = at.tb_next
+    if found is None or found[2] == "<module>":
+        return None
+    return f"{found[0]}:{found[1]} in {found[2]}: {linecache.getline(found[0], found[1]).strip()}"
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _spec_text(spec: Any) -> str:
@@ -172,10 +317,6 @@ def _named(spec: Any) -> dict[str, Any]:
     except (NotImplementedError, TypeError):
         plain = {"type": _class_name(spec.type), "context": json.dumps(repr(spec.context))}
     return {**plain, "children_spec": children}
-
-
-def _class_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _register_return_types() -> None:

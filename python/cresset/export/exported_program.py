@@ -164,10 +164,13 @@ class ExportedProgram:
     @property
     def module_call_graph(self) -> list[ModuleCallEntry]:
         found = []
-        for fqn, in_spec, out_spec, names in self._data["calls"]:
+        for (fqn, in_spec, out_spec, names), values in zip(self._data["calls"], self._program._call_values()):
             signature = None
             if in_spec is not None and out_spec is not None:
-                signature = ModuleCallSignature([], [], in_spec, out_spec, names)
+                inputs, outputs = ([_call_argument(*value) for value in side] for side in values)
+                if not fqn:
+                    in_spec, out_spec = self._in_spec, self._out_spec
+                signature = ModuleCallSignature(inputs, outputs, in_spec, out_spec, names)
             found.append(ModuleCallEntry(fqn, signature))
         return found
 
@@ -273,6 +276,10 @@ class ExportedModule:
 
     def __repr__(self) -> str:
         return f"ExportedModule{self._structure}"
+
+
+def _call_argument(name: str | None, kind: str, constant: Any) -> signatures.ArgumentSpec:
+    return signatures.ConstantArgument("", constant) if name is None else _ARGUMENT_TYPES.get(kind, signatures.TensorArgument)(name)
 
 
 _ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument, "bool": signatures.SymBoolArgument}
