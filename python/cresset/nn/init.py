@@ -38,17 +38,30 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """A normal distribution cut off at a and b: the inverse distribution function of uniform numbers."""
-    below = lambda x: (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+    """A normal distribution cut off at a and b, by drawing again where a number is refused.
+
+    Candidates are normal numbers when at least 3 in 10 of them lie between a and b; otherwise uniform ones, which are taken
+    with the density's probability (relative to its peak there). Every round draws a whole tensor of candidates.
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn("trunc_normal_: the mean is more than two deviations outside [a, b]; the numbers may be distributed wrongly", stacklevel=2)
+    below = lambda x: (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
+    where, empty_like = _C._function("where"), _C._function("empty_like")
+    peak = -0.5 * ((min(max(mean, a), b) - mean) / std) ** 2
+    normal = below(b) - below(a) >= 0.3
     with no_grad():
-        low, high = below((a - mean) / std), below((b - mean) / std)
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        tensor.clamp_(min=a, max=b)
+        open_places = None
+        while open_places is None or open_places.any():
+            fresh = empty_like(tensor)
+            if normal:
+                fresh.normal_(mean, std, generator=generator)
+                refused = (fresh < a) | (fresh > b)
+            else:
+                fresh.uniform_(a, b, generator=generator)
+                height = empty_like(tensor).uniform_(generator=generator)
+                refused = height >= (-0.5 * ((fresh - mean) / std) ** 2 - peak).exp()
+            tensor.copy_(fresh if open_places is None else where(open_places, fresh, tensor))
+            open_places = refused if open_places is None else open_places & refused
         return tensor
 
 

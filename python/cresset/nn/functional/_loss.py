@@ -139,9 +139,11 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     _warn_broadcast("huber_loss", input, target)
     input_b, target_b = functional.broadcast_tensors(input, target)
+    number = _number(reduction)
     if weight is None:
-        return nn("huber_loss")(input_b, target_b, _number(reduction), delta)
-    return _weighted("huber_loss", nn("huber_loss")(input_b, target_b, _number("none"), delta), weight, input, reduction)
+        return nn("huber_loss")(input_b, target_b, number, delta)
+    errors = _weighted("huber_loss", nn("huber_loss")(input_b, target_b, _number("none"), delta), weight, input, "none")
+    return nn("mean")(errors) if reduction == "mean" else _reduced(errors, reduction)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):

@@ -198,10 +198,13 @@ class Module:
         flags = ([self._forward_hooks_with_kwargs] if with_kwargs else []) + ([self._forward_hooks_always_called] if always_call else [])
         return _add_hook(self._forward_hooks, hook, *flags, prepend=prepend)
 
-    def _no_backward(self, hook, prepend=False):
+    def register_full_backward_hook(self, hook, prepend=False):
         raise NotImplementedError("backward hooks need gradients, which are not computed eagerly here yet")
 
-    register_backward_hook = register_full_backward_hook = register_full_backward_pre_hook = _no_backward
+    def register_backward_hook(self, hook):
+        self.register_full_backward_hook(hook)
+
+    register_full_backward_pre_hook = register_full_backward_hook
 
     # ---- what a module keeps ----
 

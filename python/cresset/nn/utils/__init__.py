@@ -1,4 +1,25 @@
-"""Helpers around modules."""
-from cresset.nn.utils import rnn
+"""Helpers around modules: clipping, packing, parametrizations, fusion. Each file loads when it is first asked for."""
+import importlib
 
-__all__ = ["rnn"]
+_WHERE = {
+    **dict.fromkeys("clip_grad_norm clip_grad_norm_ clip_grads_with_norm_ clip_grad_value_ get_total_norm".split(), "clip_grad"),
+    **dict.fromkeys("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format".split(), "memory_format"),
+    **dict.fromkeys("fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights".split(), "fusion"),
+    **dict.fromkeys("parameters_to_vector vector_to_parameters".split(), "convert_parameters"),
+    **dict.fromkeys("spectral_norm remove_spectral_norm".split(), "_spectral_norm"),
+    **dict.fromkeys("weight_norm remove_weight_norm".split(), "_weight_norm"),
+    "skip_init": "init",
+}
+_FILES = {"rnn", "parametrize", "parametrizations", "stateless"}
+__all__ = sorted(_WHERE) + sorted(_FILES)
+
+
+def __getattr__(name):
+    if name in _WHERE:
+        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    elif name in _FILES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    globals()[name] = value
+    return value

@@ -97,7 +97,19 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         sequences = sequences.unbind(0)
     elif not isinstance(sequences, Iterable):
         raise RuntimeError(f"pad_sequence: expected an iterable of tensors, but got {type(sequences)}")
-    return _op("pad_sequence")(list(sequences), batch_first, padding_value, padding_side)
+    if padding_side not in ("left", "right"):
+        raise ValueError(f"padding_side must be 'left' or 'right', not {padding_side!r}")
+    sequences = list(sequences)
+    if not sequences:
+        raise RuntimeError("pad_sequence: received an empty list of sequences")
+    longest, rest = max(s.size(0) for s in sequences), sequences[0].size()[1:]
+    shape = (len(sequences), longest, *rest) if batch_first else (longest, len(sequences), *rest)
+    result = sequences[0].new_full(shape, padding_value)
+    rows = result if batch_first else result.transpose(0, 1)
+    for row, sequence in zip(rows, sequences):
+        start = 0 if padding_side == "right" else longest - sequence.size(0)
+        row[start:start + sequence.size(0)].copy_(sequence)
+    return result
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
