@@ -21,11 +21,13 @@ from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollectio
 from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
 from cresset.utils._pytree import register_dataclass
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from cresset.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten
 
 __all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportReport", "ExportedModule",
-           "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "Problem", "ShapesCollection", "SpecViolationError", "UserError",
-           "UserErrorType", "ValueRanges", "capture_pre_autograd_graph", "default_decompositions", "dims", "export", "export_for_training",
-           "get_ep_stats", "load", "patch_forward", "register_dataclass", "save"]
+           "ExportedProgram", "FlatArgsAdapter", "InterpreterModule", "ModuleCallEntry", "ModuleCallSignature", "Problem",
+           "ShapesCollection", "SpecViolationError", "UnflattenedModule", "UserError", "UserErrorType", "ValueRanges",
+           "capture_pre_autograd_graph", "default_decompositions", "dims", "export", "export_for_training", "get_ep_stats", "load",
+           "patch_forward", "register_dataclass", "save", "unflatten"]
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None,
