@@ -76,12 +76,6 @@ def test_checksums_on_request(tmp_path):
         cresset.export.load(path, check=True)
 
 
-def test_saving_says_that_it_cannot():
-    with pytest.raises(TypeError, match="ExportedProgram"):
-        cresset.export.save(3, "x.pt2")
-    with pytest.raises(NotImplementedError, match="not written yet"):
-        cresset.export.save(load("linear.core"), "x.pt2")
-
 
 # ---- what is in it ----
 
