@@ -7,6 +7,7 @@ rounding are *inexact*; lines whose result jumps (comparisons, rounding, sorting
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import types
@@ -175,7 +176,8 @@ class Grown:
         value = eval(line, dict(self.values))
         if not isinstance(value, torch.Tensor) or value.numel() > MOST_ELEMENTS or value.dim() > 5:
             return False
-        used = [n for n in self.exact if n in line.replace("(", " ").replace(")", " ").replace(".", " ").replace("[", " ").replace(",", " ").split()]
+        words = re.findall(r"\w+", line)
+        used = [n for n in self.exact if n in words]
         if value.is_floating_point() and value.isfinite().any() and value[value.isfinite()].abs().max() > 1e4:
             return False
         self.lines.append(f"{name} = {line}")
@@ -215,12 +217,19 @@ def grow(number, most=14):
     made = [n for n in g.values if n.startswith("v")]
     results = made[-1:] + g.r.sample(made, min(len(made), g.r.choice((0, 1, 2)))) or g.inputs[:1]
     source = "\n    ".join([f"def forward(self, {', '.join(g.inputs)}):", *g.lines, f"return {', '.join(results)},"])
+    tolerance = max(agreement.TOLERANCE.get(str(v.dtype)[6:], 0) for v in g.values.values() if isinstance(v, torch.Tensor))  # a sum in float32 stays one in float64
+    return written(number, source, tuple(given.values()), g.dynamic, tolerance, g.module)
+
+
+def written(number, source, args, dynamic, tolerance=1e-4, module=None, **tensors):
+    """A program from its text; `tensors` are the module's own."""
+    module = module or torch.nn.Module()
+    for name, value in tensors.items():
+        setattr(module, name, torch.nn.Parameter(value, requires_grad=False) if "_w" in name else torch.nn.Buffer(value))
     scope = {"torch": torch, "F": torch.nn.functional}
     exec(source, scope)
-    kind = type("Random", (torch.nn.Module,), {"forward": scope["forward"]})
-    g.module.__class__ = kind
-    tolerance = max(agreement.TOLERANCE.get(str(v.dtype)[6:], 0) for v in g.values.values() if isinstance(v, torch.Tensor))  # a sum in float32 stays one in float64
-    return types.SimpleNamespace(number=number, module=g.module, source=source, args=tuple(given.values()), dynamic=g.dynamic, tolerance=tolerance or None)
+    module.__class__ = type("Random", (torch.nn.Module,), {"forward": scope["forward"]})
+    return types.SimpleNamespace(number=number, module=module, source=source, args=args, dynamic=dynamic, tolerance=tolerance or None)
 
 
 def resized(program, r):
@@ -331,11 +340,11 @@ def native(program, model, method):
     return None
 
 
-def check(numbers, folder):
+def check(numbers, folder, make=grow):
     """Programs of these seeds in one library: (number, outcome, text) each, outcome being equal, refused (by PyTorch) or differs."""
     folder, chosen, found = pathlib.Path(folder), [], []
     for number in numbers:
-        program = grow(number)
+        program = make(number)
         path = folder / f"{number}.pt2"
         if export(program, path):
             chosen.append((program, path))
@@ -347,7 +356,7 @@ def check(numbers, folder):
         if len(chosen) == 1:
             return found + [(chosen[0][0].number, "differs", f"{done.stderr.strip()}\n{chosen[0][0].source}")]
         for program, _ in chosen:  # one at a time, to see which
-            found += check([program.number], folder)
+            found += check([program.number], folder, make)
         return found
     model = library.Model(library_path, threads=2) if chosen else None
     for method, (program, path) in enumerate(chosen):
