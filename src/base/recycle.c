@@ -8,8 +8,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { ALIGNMENT = 64, SMALLEST = 64 << 10, KEPT = 256 };
+enum { ALIGNMENT = 64, SMALLEST = 64 << 10, KEPT = 256, HUGE_PAGE = 2 << 20 };
 
 #if defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RECYCLES 0
@@ -56,17 +57,30 @@ static bool keep(void *p, size_t capacity) {
     return true;
 }
 
+static size_t alignment_of(size_t size) { return size >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT; }
+
+/* Touching fresh memory for the first time costs a fault for every page: few large pages where the system has them. */
+static void *advised(void *p, size_t size) {
+#ifdef MADV_HUGEPAGE
+    if (p && size >= HUGE_PAGE) (void)madvise(p, size & ~(size_t)4095, MADV_HUGEPAGE); /* a wish: a refusal changes nothing */
+#else
+    (void)size;
+#endif
+    return p;
+}
+
 void *cr_block_alloc(size_t size) {
-    if (!recycles(size)) return cr_alloc_aligned(ALIGNMENT, size);
+    if (!recycles(size)) return advised(cr_alloc_aligned(alignment_of(size), size), size);
     if (!cr__alloc_counts(size)) {
         cr__error_out_of_memory();
         return NULL;
     }
     size_t capacity = capacity_of(size);
     void *p = take(capacity);
-    if (p || !posix_memalign(&p, ALIGNMENT, capacity)) return p;
+    if (p) return p;
+    if (!posix_memalign(&p, alignment_of(capacity), capacity)) return advised(p, capacity);
     cr_block_trim();
-    if (!posix_memalign(&p, ALIGNMENT, capacity)) return p;
+    if (!posix_memalign(&p, alignment_of(capacity), capacity)) return advised(p, capacity);
     cr__alloc_uncounts();
     cr__error_out_of_memory();
     return NULL;

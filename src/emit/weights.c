@@ -3,6 +3,7 @@
  * A block of weights begins with 64 bytes that say whose it is; in a library they stand where its code finds them, whether
  * or not the weights follow. */
 #include "emit/emit.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 
@@ -22,11 +23,41 @@ static uint64_t digest(const uint8_t *data, uint64_t size, uint64_t seed) {
     return all ^ cr_hash(data + i, (size_t)(size - i), all);
 }
 
+/* Pieces of weights, so that threads can share the work; their number and places follow from the weights alone. */
+enum { PIECE = 4 << 20, PIECES = 64 };
+typedef struct piece { const uint8_t *data; uint64_t size, seed, digest; } piece;
+typedef struct pieces { piece at[PIECES]; int n; uint64_t all; } pieces;
+
+static int digest_some(void *user, int64_t begin, int64_t end) {
+    piece *p = user;
+    for (int64_t i = begin; i < end; i++) p[i].digest = digest(p[i].data, p[i].size, p[i].seed);
+    return 0;
+}
+
+static void digest_pieces(pieces *p) {
+    char message[64];
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_parallel_for(&ctx, p->n, 1, digest_some, p->at);
+    for (int i = 0; i < p->n; i++) p->all = cr_hash(&p->at[i].digest, sizeof p->at[i].digest, p->all);
+    p->n = 0;
+}
+
+static uint64_t digest_weights(const cr_lowered *l) {
+    pieces p = { .n = 0 };
+    for (size_t i = 0; i < l->nweights; i++) {
+        for (uint64_t from = 0; from < l->weights[i].bytes; from += PIECE) {
+            p.at[p.n++] = (piece){ (const uint8_t *)l->weights[i].data + from, CR_MIN(l->weights[i].bytes - from, (uint64_t)PIECE), i, 0 };
+            if (p.n == PIECES) digest_pieces(&p);
+        }
+    }
+    digest_pieces(&p);
+    return p.all;
+}
+
 void cr__weights_head(const cr_lowered *l, cr_weights_head *out) {
     *out = (cr_weights_head){ .magic = RT_WEIGHTS_MAGIC };
-    uint64_t weights = 0, shapes = cr_hash(&l->model.weight_bytes, sizeof l->model.weight_bytes, 1);
+    uint64_t weights = digest_weights(l), shapes = cr_hash(&l->model.weight_bytes, sizeof l->model.weight_bytes, 1);
     for (size_t i = 0; i < l->nweights; i++) {
-        weights = digest(l->weights[i].data, l->weights[i].bytes, weights + i);
         shapes = cr_hash(&l->weights[i].offset, sizeof l->weights[i].offset, shapes ^ l->weights[i].bytes);
     }
     for (int i = 0; i < l->model.nmethods; i++) shapes = cr_hash(l->model.methods[i]->constants, (size_t)l->model.methods[i]->nconstants * sizeof(int64_t), shapes);
