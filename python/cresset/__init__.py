@@ -24,7 +24,7 @@ _LAZY = {
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
                     "unique unique_consecutive nonzero split tensordot typename".split(), "functional"),
 }
-_SUBMODULES = {"nn", "export", "functional", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "_dynamo"}
+_SUBMODULES = {"nn", "export", "library", "functional", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "_dynamo"}
 
 
 def __getattr__(name):

@@ -5,6 +5,8 @@
  * rows of the signature that say whose they are. */
 #include "export/internal.h"
 
+#include <stdio.h>
+
 static cr_output_spec mutation_of(const cr_program *p, const cr_input_spec *in) {
     cr_output_spec s = { .kind = CR_OUTPUT_INPUT_MUTATION, .target = in->name };
     (void)p;
@@ -15,7 +17,7 @@ static cr_output_spec mutation_of(const cr_program *p, const cr_input_spec *in) 
 }
 
 static const char *value_name(const cr_program *q, const cr_arg *a) {
-    return a->kind == CR_ARG_VALUE ? cr_graph_value(q->graph, (uint32_t)a->u.i)->name : NULL;
+    return a->kind == CR_ARG_VALUE ? cr__shown_name(q->graph, (uint32_t)a->u.i) : NULL;
 }
 
 static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t *mutated, size_t nmutated) {
@@ -64,6 +66,33 @@ cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *muta
     return status;
 }
 
+/* Parts of results that nobody takes have no name in Python; in archives they are called after the call. */
+static cr_status name_unused(cr_graph *g) {
+    char name[160];
+    uint32_t *uses = cr_calloc(cr_graph_value_count(g) + 1, sizeof *uses);
+    if (!uses) return CR_ENOMEM;
+    cr_graph_count_uses(g, uses);
+    cr_status status = CR_OK;
+    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE && !status; id = cr_graph_next(g, id)) {
+        const cr_node *node = cr_graph_node(g, id);
+        if (node->kind != CR_NODE_CALL || node->op->schema.nreturns < 2) continue;
+        for (uint32_t i = 0; i < node->nvalues && !status; i++) {
+            if (uses[node->first + i] || cr_graph_value(g, node->first + i)->hidden) continue;
+            snprintf(name, sizeof name, "%s_unused_%u", node->target ? node->target : node->op->schema.name, i);
+            status = cr_graph_rename(g, node->first + i, name);
+        }
+    }
+    cr_free(uses);
+    return status;
+}
+
+/* As a fresh recording would: add, add_1, getitem. */
+static cr_status name_values(cr_graph *graph) {
+    for (size_t i = 0; i < cr_graph_subgraph_count(graph); i++) CR_TRY(name_values(cr_graph_subgraph(graph, i)));
+    CR_TRY(cr__name_values(graph, NULL));
+    return name_unused(graph);
+}
+
 cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out) {
     cr_graph *graph = NULL;
     cr_pass_run run = { .replay = true };
@@ -73,6 +102,7 @@ cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_pr
     pthread_mutex_lock(&p->lock);
     status = cr_pass_core(&run, p->graph, how, &graph);
     pthread_mutex_unlock(&p->lock);
+    if (!status) status = name_values(graph);
     if (!status) status = cr_program_derive(p, graph, run.mutated, run.nmutated, "ATEN", out);
     cr_graph_release(graph);
     cr_free(run.mutated);

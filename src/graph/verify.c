@@ -234,7 +234,7 @@ static bool is_core(const cr_op *op) {
     static const char *const namespaces[] = { "_operator", "torch", "math", "higher_order" };
     for (size_t i = 0; i < CR_COUNT(namespaces); i++)
         if (!strcmp(op->schema.ns, namespaces[i])) return true;
-    return (op->tags & (CR_TAG_CORE | CR_TAG_ASSERT)) && op->variant == CR_FUNCTIONAL;
+    return (op->tags & (CR_TAG_CORE | CR_TAG_ASSERT | CR_TAG_CUSTOM)) && op->variant == CR_FUNCTIONAL;
 }
 
 static cr_status check_ops(verifier *v, uint32_t properties) {

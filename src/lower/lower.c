@@ -348,6 +348,8 @@ static cr_status lower_kernel(cr__method *m, call *c) {
     bool all_views = c->rule.nout > 0 && (row->kernel == rt_k_nothing || shares_memory(m, c));
     for (int i = 0; i < c->rule.nout; i++) all_views &= c->rule.out[i].alias >= 0;
     if (all_views && (c->base->tags & CR_TAG_VIEW)) return CR_OK;
+    if (c->base->tags & CR_TAG_CUSTOM)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s is a custom operator, which native code cannot call; run the program interpreted, or replace the op: run_decompositions({op: function})", c->base->name);
     if (!row->kernel) return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
     if (c->rule.nout == 1 && c->rule.out[0].scalar) return lower_number(m, c);
     if (c->rule.nout > 512) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results", c->op->name, c->rule.nout);

@@ -122,6 +122,7 @@ enum { /* tags */
     CR_TAG_EMPTY_CAST = 1 << 21, /* in place, a tensor that is empty or has no dimensions takes a result of any dtype (cumsum) */
     CR_TAG_COMPLEX_DENSE_OUT = 1 << 22, /* DENSE_OUT for complex inputs (fft_ifft) */
     CR_TAG_INTERNAL = 1 << 23,   /* passes put it into graphs on the way to native code; not for users, so not in the docs */
+    CR_TAG_CUSTOM = 1 << 24,     /* registered at run time by whoever embeds the library (custom.h) */
     CR_TAG_KEEPS_INTEGERS = 1 << 19, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
     CR_TAG_KEEPS_REAL = 1 << 18, /* leaves a real tensor alone: in place nothing is written (conj_physical) */
     CR_TAG_POINTWISE_OUT = 1 << 17, /* ... is laid out like the inputs of its shape, whatever the functional layout */

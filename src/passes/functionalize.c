@@ -52,6 +52,14 @@ static bool is_functional_inplace(const cr_op *op) {
     return op->schema.params[0].writes && !op->schema.params[0].list && op->base != op && op->base->schema.nreturns == 1 && op->base->schema.nparams == op->schema.nparams;
 }
 
+/* A custom operator that writes tensors: in a replay it gets copies of its own to write. */
+static bool is_custom_write(const functions *f, const cr_op *op) {
+    if (!f->replay || !(op->tags & CR_TAG_CUSTOM)) return false;
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (op->schema.params[i].writes && op->schema.params[i].list) return false;
+    return true;
+}
+
 static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_batch_norm_legit"); }
 
 /* How a view's call is undone. */
@@ -156,9 +164,10 @@ static bool judge(functions *f) {
     for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
         const cr_node *node = cr_graph_node(f->g, n);
         if (node->kind != CR_NODE_CALL) continue;
-        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op), writes = false;
+        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op) || is_custom_write(f, node->op), writes = false;
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (!node->op->schema.params[i].writes) continue;
+            if (node->args[i].kind == CR_ARG_NONE) continue;
             writes = true;
             uint32_t v = node->args[i].kind == CR_ARG_VALUE ? (uint32_t)node->args[i].u.i : CR_NO_VALUE;
             good = good && v != CR_NO_VALUE && f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays && (is_inplace_view(node->op) || can_write(f, v));
@@ -382,6 +391,33 @@ static cr_status write_batch_norm(cr_rewriter *w, functions *f, const cr_node *n
     return CR_OK;
 }
 
+/* What it writes is a copy; the copy after the call is what the memory holds from then on. */
+static cr_status write_custom(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
+    cr_arg given[CR_MAX_PARAMS], results[16] = { { 0 } };
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        given[i] = args[i];
+        if (node->op->schema.params[i].writes && args[i].kind == CR_ARG_VALUE) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[i], 1, &given[i]));
+        given[i].given = args[i].given;
+    }
+    uint32_t before = cr_graph_value_count(cr_rewrite_graph(w));
+    CR_TRY(cr_rewrite_op(w, node->op, given, results));
+    const cr_graph *g = cr_rewrite_graph(w);
+    uint32_t made = cr_graph_value_count(g) - node->nvalues, seen = 0; /* its values are the last ones */
+    if (made < before) return CR_FAIL(CR_EVALUE, "%s gives fewer results here than its node has", node->op->name);
+    for (uint32_t k = 0; k < node->nvalues; k++) {
+        cr_arg value = { .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, made + k)->type, .u.i = made + k };
+        if (!cr_graph_value(g, made + k)->hidden) {
+            CR_TRY(cr_rewrite_result(w, node, k, value));
+            continue;
+        }
+        while (seen < node->nargs && (!node->op->schema.params[seen].writes || node->args[seen].kind != CR_ARG_VALUE)) seen++;
+        CR_TRY(assign(w, f, (uint32_t)node->args[seen].u.i, value));
+        CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[seen].u.i)));
+        seen++;
+    }
+    return CR_OK;
+}
+
 /* Views of what goes are taken by their functional ops, so that they may become copies. */
 static cr_status take_views(cr_rewriter *w, functions *f, const cr_node *node, bool *done) {
     for (uint32_t k = 0; k < node->nvalues; k++) {
@@ -401,12 +437,14 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     bool writes = false, going = true;
     for (uint16_t i = 0; i < node->nargs; i++) {
         if (!node->op->schema.params[i].writes) continue;
+        if (node->args[i].kind == CR_ARG_NONE) continue;
         writes = true;
         going = going && node->args[i].kind == CR_ARG_VALUE && is_going(f, (uint32_t)node->args[i].u.i);
     }
     if (!writes) return take_views(w, f, node, done);
     if (!going) return CR_OK;
     *done = true;
+    if (is_custom_write(f, node->op)) return write_custom(w, f, node, args);
     return is_batch_norm(node->op) ? write_batch_norm(w, f, node, args) : write_inplace(w, f, node, args);
 }
 

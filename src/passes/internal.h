@@ -29,9 +29,6 @@ bool cr__region_writes(const cr_node *node);
 /* Is it a view that functionalize undoes as PyTorch does? (functionalize.c) */
 bool cr__is_plain_view(const cr_op *op);
 
-/* Values of calls are named after their ops, in order, as a fresh recording would. */
-CR_NODISCARD cr_status cr__graph_name_by_op(cr_graph *g);
-
 /* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the graph's. */
 CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);
 

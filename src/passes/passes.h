@@ -33,7 +33,7 @@ typedef struct cr_pass_run {
      * they become further outputs, at the end; mutated[i] is the placeholder whose new value the i-th of them is. */
     uint32_t *mutated;
     size_t nmutated;
-    bool replay; /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users */
+    bool replay; /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users; custom operators that write get copies to write */
     /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
     cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
@@ -96,7 +96,7 @@ typedef struct cr_decomposition {
     cr_status (*body)(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out);
 } cr_decomposition;
 CR_NODISCARD cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out);
-/* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which `how` stops, named after them. */
+/* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which `how` stops. */
 CR_NODISCARD cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out);
 /* What must hold of numbers that depend on data (the environment's asserts, and the ranges of their symbols) becomes comparisons and _assert_scalar
  * calls behind the nodes after which it can be checked; in bodies, too. The graph itself is changed. */
