@@ -67,10 +67,11 @@ static Py_hash_t sym_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)expr_o
 
 /* ---- arithmetic ---- */
 
-typedef enum sym_op { ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, FLOAT, OPS } sym_op;
+typedef enum sym_op { ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, LSHIFT, RSHIFT, FLOAT, OPS } sym_op;
 static const char *const op_names[OPS] = { "_operator::add", "_operator::sub", "_operator::mul", "_operator::floordiv", "_operator::truediv", "_operator::mod",
                                            "_operator::pow", "_operator::neg", "_operator::eq",  "_operator::ne",       "_operator::lt",      "_operator::le",
-                                           "_operator::gt",  "_operator::ge",  "_operator::and_", "_operator::or_",     "torch::sym_float" };
+                                           "_operator::gt",  "_operator::ge",  "_operator::and_", "_operator::or_",     "_operator::lshift",
+                                           "_operator::rshift", "torch::sym_float" };
 
 static bool operand(PyObject *o, cr_arg *out, cr_env **env) {
     if (is_symbolic(o)) {
@@ -143,6 +144,8 @@ BINARY(sym_truediv, TRUEDIV)
 BINARY(sym_mod, MOD)
 BINARY(sym_and, AND)
 BINARY(sym_or, OR)
+BINARY(sym_lshift, LSHIFT)
+BINARY(sym_rshift, RSHIFT)
 static PyObject *sym_pow(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return apply(POW, a, b);
@@ -248,7 +251,7 @@ static PyGetSetDef attributes[] = {
 static PyNumberMethods as_number = {
     .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv,
     .nb_remainder = sym_mod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_and = sym_and, .nb_or = sym_or,
-    .nb_absolute = sym_abs, .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
+    .nb_absolute = sym_abs, .nb_lshift = sym_lshift, .nb_rshift = sym_rshift, .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
 };
 #define SYM_TYPE(id, name, doc)                                                                                        \
     static PyTypeObject id = {                                                                                         \

@@ -128,7 +128,7 @@ class Plan:
         for size in self.sizes.values():
             size.symbol = self._symbol(mode, names, size)
         self._relate(mode, names)
-        _C._shape_origins(mode, os.path.dirname(cresset.__file__))
+        _C._shape_origins(mode, os.path.join(os.path.dirname(cresset.__file__), ""))
         made: dict[int, Any] = {}
 
         def fake(leaf: Any) -> Any:

@@ -226,7 +226,7 @@ def _walk(function: Callable[..., Any], path: tuple[Any, ...], inputs: Any, spec
     if other is None:
         raise _mismatch(f"inputs{where} is a {_kind_name(kind)}, dynamic_shapes{where} is {spec!r}")
     spec_children, spec_kind, spec_context = other
-    if spec_kind is not kind:
+    if spec_kind is not kind and not (isinstance(inputs, dict) and isinstance(spec, dict)):
         raise _mismatch(f"inputs{where} is a {_kind_name(kind)}, dynamic_shapes{where} is a {_kind_name(spec_kind)}")
     keyed, spec_keyed = pytree._children_with_keys(inputs), pytree._children_with_keys(spec)
     if len(keyed) != len(spec_keyed):
