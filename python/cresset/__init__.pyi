@@ -39,6 +39,16 @@ class Generator:
     def get_state(self) -> Tensor: ...
     def set_state(self, new_state: Tensor) -> Generator: ...
 
+class SymInt:
+    hint: _int | None
+    node: Any
+class SymFloat:
+    hint: _float | None
+    node: Any
+class SymBool:
+    hint: bool | None
+    node: Any
+
 class OutOfMemoryError(MemoryError, RuntimeError): ...
 class GuardOnDataDependentSymNode(RuntimeError): ...
 class UnsupportedError(RuntimeError): ...
