@@ -26,7 +26,8 @@ _OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'be
 def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
                 dynamic_shapes: Any = None, options: dict[str, Any] | None = None, remove_runtime_assertions: bool = False,
                 disable_constraint_solver: bool = False, same_signature: bool = True) -> str:
-    """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a shared library; returns its path. A dictionary of programs gives a
+    """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a shared library;
+    returns its path. A dictionary of programs gives a
     library whose methods have its keys for names: weights are stored once, buffers that calls change are shared.
 
     options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc, target

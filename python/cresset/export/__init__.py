@@ -19,7 +19,7 @@ from cresset.export._report import ExportReport, Problem
 from cresset.export._trace import capture_pre_autograd_graph, export, export_for_training, patch_forward
 from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
-from cresset.utils._pytree import register_dataclass
+from cresset.utils._pytree import register_dataclass, treespec_dumps
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from cresset.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten
 
@@ -66,6 +66,8 @@ def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_fi
         raise TypeError(f"save() takes an ExportedProgram, not {type(ep).__name__}")
     if not isinstance(pickle_protocol, int) or not 2 <= pickle_protocol <= 5:
         raise ValueError(f"save(): pickle_protocol is a number from 2 to 5, not {pickle_protocol!r}")
+    for spec in (ep.in_spec, ep.out_spec):
+        treespec_dumps(spec)  # says which class has no name to be written under
     extra = {_extra_name(name): _extra_bytes(name, content) for name, content in (extra_files or {}).items()}
     if isinstance(f, (str, os.PathLike)):
         _C._save_program(ep._program, os.fspath(f), extra, dict(opset_version or {}))
