@@ -252,7 +252,7 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
     }
     node.first = first;
     node.nvalues = (uint32_t)n;
-    node.origin = g->origin;
+    if (node.kind == CR_NODE_CALL || node.kind == CR_NODE_GET_ATTR) node.origin = g->origin; /* inputs and outputs come from nowhere */
     node.prev = node.next = CR_NO_NODE;
     g->nodes.at[g->nodes.n++] = node;
     link_before(g, id, g->insert != CR_NO_NODE ? g->insert : g->output);

@@ -230,7 +230,8 @@ def test_a_violation_names_the_node():
     tracer.finish([result])
     spec = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure(((x,), {})))
     leaf = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure((x,)))
-    program = torch._C._build_program(tracer.arrange(False), [("USER_INPUT", "x", None, False, False, None)], [("USER_OUTPUT", None)], [], [], [], [], [("", spec, leaf, ["x"])], [x], tracer)
+    inputs, outputs = [("USER_INPUT", "x", None, False, False, None)], [("USER_OUTPUT", None)]
+    program = torch._C._build_program(tracer.arrange(False), inputs, outputs, [], [], [], [], [("", spec, leaf, ["x"])], [x], tracer)
     with pytest.raises(ValueError, match="node 'add' has no nn_module_stack"):
         program.check()
 
@@ -245,7 +246,8 @@ def test_wrong_prefixes_are_named():
     graph = ep._program.graph.copy()
     spec = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure(((), {})))
     leaf = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure((1,)))
-    program = torch._C._build_program(graph, [("PARAMETER", "x", "w", False, False, None)], [("USER_OUTPUT", None)], [("w", torch.ones(2), True, True)], [], [], [], [("", spec, leaf, [])], [], None)
+    inputs, outputs, state = [("PARAMETER", "x", "w", False, False, None)], [("USER_OUTPUT", None)], [("w", torch.ones(2), True, True)]
+    program = torch._C._build_program(graph, inputs, outputs, state, [], [], [], [("", spec, leaf, [])], [], None)
     with pytest.raises(ValueError, match="node 'x' stands for 'w'; its name must begin with 'p_'"):
         program.check()
 
@@ -259,8 +261,10 @@ def test_inputs_are_checked_by_the_users_names():
     batch = Dim("batch", min=2, max=8)
     module = export(M(), (torch.ones(4, 3), {"bias": torch.ones(3)}), dynamic_shapes=({0: batch}, {"bias": None})).module()
     assert module(torch.ones(7, 3), {"bias": torch.ones(3)}).shape == (7, 3)
-    for image, extra, wanted in [(torch.ones(4), torch.ones(3), "'image'.*rank|'image'.*dimension"), (torch.ones(4, 3, dtype=torch.float64), torch.ones(3), "'image'.*float32|'image'.*f32"),
-                                 (torch.ones(4, 3), torch.ones(4), r"'extra_bias' \(args\[1\]\['bias'\]\)"), (torch.ones(9, 3), torch.ones(3), "'image'.*(8|batch|s)")]:
+    for image, extra, wanted in [(torch.ones(4), torch.ones(3), "'image'.*rank|'image'.*dimension"),
+                                 (torch.ones(4, 3, dtype=torch.float64), torch.ones(3), "'image'.*float32|'image'.*f32"),
+                                 (torch.ones(4, 3), torch.ones(4), r"'extra_bias' \(args\[1\]\['bias'\]\)"),
+                                 (torch.ones(9, 3), torch.ones(3), "'image'.*(8|batch|s)")]:
         with pytest.raises(RuntimeError, match=wanted):
             module(image, {"bias": extra})
 
