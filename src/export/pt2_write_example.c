@@ -2,8 +2,8 @@
  * (args, kwargs) and one member a storage.
  *
  * A program that was read has the file already, and it is copied: it may hold classes of the user's. One that was made here
- * gets a pickle of protocol 2, written in one walk over the call structure; a structure with a class that cannot be named
- * leaves the archive without examples, which the format allows. */
+ * gets a pickle of protocol 2, written in one walk over the call structure; objects of a class are made without calling it and
+ * get their fields. Where a class cannot be named, or there are no examples, the member is empty, as PyTorch has it. */
 #include "export/pt2_write.h"
 
 #include <stdio.h>
@@ -169,6 +169,39 @@ static bool put_class(pickler *k, const char *name) {
     return true;
 }
 
+/* Fields that are None are no children; the context lists them: [["a"], ["b"]]. */
+static void put_none_fields(pickler *k, const cr_tree_node *node) {
+    cr_arena arena;
+    const cr_json *context = NULL;
+    cr_arena_init(&arena);
+    cr_status status = node->context ? cr_json_parse(&arena, node->context, strlen(node->context), &context) : CR_OK;
+    if (status == CR_ENOMEM && !k->status) k->status = status;
+    const cr_json *none = !status && context && context->kind == CR_JSON_ARRAY && context->n == 2 ? &context->u.items[1] : NULL;
+    for (uint32_t i = 0; none && none->kind == CR_JSON_ARRAY && i < none->n; i++) {
+        if (none->u.items[i].kind != CR_JSON_STRING) continue;
+        put_text(k, none->u.items[i].u.s, none->u.items[i].n);
+        put8(k, 'N');
+    }
+    cr_arena_dispose(&arena);
+}
+
+/* An object of a class whose fields are known. */
+static void put_object(pickler *k, const cr_tree_node *node) {
+    if (!node->keys && node->nchildren) {
+        k->unfit = true;
+        return;
+    }
+    if (!put_class(k, node->name)) return;
+    put8(k, ')'), put8(k, 0x81); /* NEWOBJ without arguments */
+    put8(k, '}'), put8(k, '(');
+    for (uint32_t i = 0; i < node->nchildren; i++) {
+        put_key(k, &node->keys[i]);
+        put_node(k, &node->children[i]);
+    }
+    put_none_fields(k, node);
+    put8(k, 'u'), put8(k, 'b'); /* BUILD */
+}
+
 static void put_node(pickler *k, const cr_tree_node *node) {
     if (k->unfit || k->status) return;
     switch ((cr_tree_kind)node->kind) {
@@ -202,7 +235,7 @@ static void put_node(pickler *k, const cr_tree_node *node) {
         put8(k, 'R');
         put_children(k, node), put8(k, 'e');
         break;
-    case CR_TREE_OTHER: k->unfit = true; break;
+    case CR_TREE_OTHER: put_object(k, node); break;
     }
 }
 
@@ -252,13 +285,15 @@ static cr_status write_file(const pickler *k, cr__archive *a, const char *name) 
     return status;
 }
 
+static cr_status write_none(cr__archive *a, const char *name) { return cr__archive_add(a, "", 0, "data/sample_inputs/%s.pt", name); }
+
 static cr_status write_made(const cr_program *p, cr__archive *a, const char *name) {
     pickler k = { .p = p };
     cr_str_init(&k.out);
     cr_map_init(&k.keys);
     pickle_example(&k);
     cr_status status = k.status ? k.status : cr_str_status(&k.out);
-    if (!status && !k.unfit) status = write_file(&k, a, name);
+    if (!status) status = k.unfit ? write_none(a, name) : write_file(&k, a, name);
     cr_str_dispose(&k.out);
     cr_map_dispose(&k.keys);
     cr_vec_dispose(&k.storages);
@@ -277,7 +312,7 @@ static const cr_zip_member *read_member(const cr_program *p) {
 cr_status cr__write_example(const cr_program *p, cr__archive *a, const char *name) {
     while (p->base) p = p->base;
     const cr_zip_member *m = read_member(p);
-    if (m && m->size && !m->deflated) return cr__archive_copy(a, p->archive, m, "data/sample_inputs/%s.pt", name);
+    if (m && !m->deflated) return cr__archive_copy(a, p->archive, m, "data/sample_inputs/%s.pt", name);
     bool known = p->in_spec && (p->nexample || !cr_tree_root(p->in_spec)->nleaves);
-    return known ? write_made(p, a, name) : CR_OK;
+    return known ? write_made(p, a, name) : write_none(a, name);
 }

@@ -1,6 +1,9 @@
 """P1, P2: `cresset.export.save`: paths and file objects, extra files, op sets, atomic writing, what it refuses."""
+import collections
+import dataclasses
 import io
 import json
+import logging
 import os
 import pathlib
 import signal
@@ -8,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from typing import Any
 
 import cresset
 import cresset.export
@@ -144,6 +148,70 @@ def test_pytorch_loads_what_is_exported_here(tmp_path):
     torch.testing.assert_close(got["left"].detach(), torch.from_dlpack(want["left"].detach()))
     assert torch.equal(theirs.example_inputs[0][0], x) and torch.equal(theirs.example_inputs[0][1]["bias"][0], bias)
     assert torch.export.export(theirs.module(), (x, {"bias": [bias]})).graph_signature.buffers
+
+
+@dataclasses.dataclass
+class Sample:
+    image: Any
+    label: Any = None
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+class Containers(cresset.nn.Module):
+    def forward(self, sample, pair, items, mapping):
+        return sample.image + pair.left * items[0] - mapping["k"][0] + pair.right
+
+
+def test_example_inputs_in_every_container(tmp_path):
+    """P1: PyTorch unpickles what was pickled here: dataclasses, named tuples, deques, dicts of every kind, numbers and texts."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    cresset.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
+    torch.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
+    torch.utils._pytree._register_namedtuple(Pair, serialized_type_name=f"{__name__}.Pair") if Pair not in torch.utils._pytree.SUPPORTED_NODES else None
+    args = (Sample(cresset.ones(2)), Pair(cresset.ones(1), 3), collections.deque([cresset.ones(1), True], maxlen=4),
+            collections.OrderedDict(k=collections.defaultdict(list, {0: cresset.zeros(2), 1: "text"})))
+    ep = cresset.export.export(Containers(), args)
+    cresset.export.save(ep, tmp_path / "m.pt2")
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        (sample, pair, items, mapping), kwargs = torch.export.load(tmp_path / "m.pt2").example_inputs
+    finally:
+        logging.disable(before)
+    assert type(sample) is Sample and torch.equal(sample.image, torch.ones(2)) and sample.label is None
+    assert type(pair) is Pair and pair.right == 3 and type(items) is collections.deque and items.maxlen == 4 and items[1] is True
+    assert type(mapping) is collections.OrderedDict and type(mapping["k"]) is collections.defaultdict and mapping["k"][1] == "text" and kwargs == {}
+
+
+def test_dtypes_of_example_inputs(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+    class First(cresset.nn.Module):
+        def forward(self, *inputs):
+            return inputs[0] + 1
+
+    names = ["float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool", "complex64", "complex128", "uint16", "uint32", "uint64",
+             "float8_e4m3fn", "float8_e5m2"]
+    args = tuple(cresset.ones(2, 3).to(getattr(cresset, name)).t() for name in names)
+    cresset.export.save(cresset.export.export(First(), args), tmp_path / "m.pt2")
+    found, _ = torch.export.load(tmp_path / "m.pt2").example_inputs
+    assert [str(tensor.dtype).split(".")[1] for tensor in found] == names and {tensor.stride() for tensor in found} == {(1, 3)}
+    assert all(tensor.to(torch.complex128 if tensor.is_complex() else torch.float64).sum() == 6 for tensor in found)
+
+
+def test_without_example_inputs(tmp_path):
+    """The member is there and empty, as PyTorch has it."""
+    source = tmp_path / "none.pt2"
+    with zipfile.ZipFile(LINEAR) as old, zipfile.ZipFile(source, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b"" if "sample_inputs" in name else old.read(name))
+    cresset.export.save(load(source), tmp_path / "m.pt2")
+    with zipfile.ZipFile(tmp_path / "m.pt2") as file:
+        assert file.read("m/data/sample_inputs/model.pt") == b""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    assert torch.export.load(tmp_path / "m.pt2").example_inputs is None
 
 
 # ---- where to ----
