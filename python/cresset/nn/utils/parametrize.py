@@ -8,7 +8,6 @@ import contextlib
 import copy
 
 from cresset.nn.modules.container import ModuleDict, ModuleList
-from cresset.nn.modules.module import Module
 from cresset.nn.parameter import Parameter, Tensor
 
 __all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
