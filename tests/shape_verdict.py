@@ -39,7 +39,8 @@ def refused(error):
     return {"verdict": "refused", "kind": kind, "dims": named, "fixes": read_fixes(message), "text": message}
 
 
-def by_torch(torch, build):
+def of(torch, build):
+    """The verdict of `torch`, either library."""
     import logging
     import warnings
     logging.getLogger("torch").setLevel(logging.ERROR)
@@ -58,9 +59,7 @@ def by_torch(torch, build):
             warnings.simplefilter("ignore")
             ep = torch.export.export(Program(), args, dynamic_shapes=(spec,) if spec is not None else None, strict=False, **options)
     except Exception as error:
-        verdict = refused(error)
-        del verdict["text"]     # what counts are the facts in it
-        return verdict
+        return refused(error)
     sizes = []
     for node in ep.graph.nodes:
         if node.op == "placeholder" and node.name.startswith("xs"):
@@ -70,35 +69,6 @@ def by_torch(torch, build):
     return {"verdict": "accepted", "sizes": sizes, "ranges": ranges}
 
 
-def by_cresset(torch, build):
-    """The same through the parts of export that treat shapes."""
-    import warnings
-
-    from cresset import _C
-    from cresset._symbolic import symbolic_builtins
-    from cresset.export import _shapes
-    f, args, spec, options = build(torch)
-
-    def program(*xs):
-        return tuple(leaf for leaf in torch.utils._pytree.tree_leaves(f(*xs)) if isinstance(leaf, torch.Tensor))
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mode = _C.FakeTensorMode()
-            plan = _shapes.plan(program, args, {}, (spec,) if spec is not None else None)
-            fakes, _ = plan.fakes(mode)
-            with symbolic_builtins():
-                _C.record(program, fakes)
-            settled = plan.settle(mode, **options)
-    except Exception as error:
-        return refused(error)
-    sizes = []
-    for x in fakes:
-        sizes.append([_now(size) for size in x.shape] if hasattr(x, "shape") else _now(x))
-    return {"verdict": "accepted", "sizes": sizes, "ranges": {name: [bound(low), bound(high)] for name, (low, high) in settled.ranges.items()}}
-
-
-def _now(size):
-    from cresset import _C
-    return repr(_C._shape_simplify(size) if not isinstance(size, int) else size)
+def facts(verdict):
+    """Without the message: what counts are the facts in it."""
+    return {key: value for key, value in verdict.items() if key != "text"}

@@ -185,8 +185,9 @@ class SymNode:
 
 # ---- max() and min() of Python ----
 
-_plain_max, _plain_min, _plain_pow = builtins.max, builtins.min, math.pow
-_lock = threading.RLock()
+_plain_max, _plain_min = builtins.max, builtins.min
+_lock = threading.Lock()
+_inside = 0
 
 
 def _selecting(plain: Callable[..., Any], pair: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -205,11 +206,17 @@ def _selecting(plain: Callable[..., Any], pair: Callable[[Any, Any], Any]) -> Ca
 
 @contextlib.contextmanager
 def symbolic_builtins():
-    """Inside, Python's max() and min() of symbolic numbers give expressions instead of deciding which one is larger."""
+    """Inside, Python's max() and min() of symbolic numbers give expressions instead of deciding which one is larger. Of other
+    things they give what they always give, so that other threads may go on."""
+    global _inside
     with _lock:
-        saved = builtins.max, builtins.min
-        builtins.max, builtins.min = _selecting(saved[0], sym_max), _selecting(saved[1], sym_min)
-        try:
-            yield
-        finally:
-            builtins.max, builtins.min = saved
+        if _inside == 0:
+            builtins.max, builtins.min = _selecting(_plain_max, sym_max), _selecting(_plain_min, sym_min)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                builtins.max, builtins.min = _plain_max, _plain_min

@@ -38,8 +38,8 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize("name", CASES)
 def test_verdict(name, oracle):
-    theirs = oracle("verdict", lambda live: shape_verdict.by_torch(live, CASES[name]))
-    ours = shape_verdict.by_cresset(torch, CASES[name])
+    theirs = oracle("verdict", lambda live: shape_verdict.facts(shape_verdict.of(live, CASES[name])))
+    ours = shape_verdict.of(torch, CASES[name])
     if name in DIFFERENT:
         assert not same(ours, theirs), "no longer different: take it from the list"
     else:
@@ -51,7 +51,7 @@ def test_at_least_95_percent_are_the_same():
     assert len(DIFFERENT) <= 0.05 * len(CASES)
 
 
-FIXED = [name for name in CASES if shape_verdict.by_cresset(torch, CASES[name]).get("fixes")]
+FIXED = [name for name in CASES if shape_verdict.of(torch, CASES[name]).get("fixes")]
 
 
 def test_there_are_fixes():
@@ -60,7 +60,7 @@ def test_there_are_fixes():
 
 @pytest.mark.parametrize("name", FIXED)
 def test_a_suggested_fix_works(name):
-    message = shape_verdict.by_cresset(torch, CASES[name])["text"]
+    message = shape_verdict.of(torch, CASES[name])["text"]
     names = message[message.index("(") + 1:message.index(")!")].split(", ")
     assert all(f"  - {dim}" in message for dim in names), message   # a reason for each
 
@@ -68,14 +68,14 @@ def test_a_suggested_fix_works(name):
         f, args, spec, options = CASES[name](torch)
         return f, args, refine_dynamic_shapes_from_suggested_fixes(message, spec), options
 
-    again = shape_verdict.by_cresset(torch, fixed)
+    again = shape_verdict.of(torch, fixed)
     assert again["verdict"] == "accepted", f"{message}\nthen: {again}"
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_a_suggested_fix_is_python(name):
     """Each line is Python, given Dim and the Dims of the specification."""
-    message = shape_verdict.by_cresset(torch, CASES[name])["text"]
+    message = shape_verdict.of(torch, CASES[name])["text"]
     Dim = torch.export.Dim
     known = {dim: Dim(dim) for dim in "abcdfhwcs"} | {"Dim": Dim}
     for line in message.partition("Suggested fixes:\n")[2].splitlines():

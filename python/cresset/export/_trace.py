@@ -18,6 +18,7 @@ from typing import Any
 
 import cresset
 from cresset import _C
+from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, config
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors
@@ -134,7 +135,8 @@ class _Export:
             constant = isinstance(leaf, _LEAVES)
             user.append(("USER_INPUT", name, None, False, constant, leaf if constant else None))
         try:
-            result = self._trace(tracer, fakes, fake_args, fake_kwargs)
+            with symbolic_builtins():
+                result = self._trace(tracer, fakes, fake_args, fake_kwargs)
         finally:
             self.problems += [_report.problem(kind, message, location) for kind, message, location in tracer.problems]
         _register_return_types()
