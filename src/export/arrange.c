@@ -7,11 +7,13 @@
 #include "export/internal.h"
 #include "passes/passes.h"
 
+typedef struct home { uint32_t value; int dim; cr_sym symbol; } home;
 typedef struct arranger {
     cr_graph *g;
     cr_names *names;
     cr_env *env;
     cr_map known; /* cr_sym -> value + 1 */
+    CR_VEC(home) homes; /* sizes of inputs that are symbols */
     uint32_t top; /* the first node that is no placeholder */
 } arranger;
 
@@ -92,13 +94,30 @@ static cr_status read_size(arranger *a, uint32_t tensor, int dim) {
     return know(a, expr_of(a, value), value);
 }
 
-/* Every symbol off the first input that has it. */
+/* Which input each symbol was made for, before facts made symbols equal. */
+static cr_status find_homes(arranger *a) {
+    for (uint32_t n = cr_graph_first(a->g); n != CR_NO_NODE && cr_graph_node(a->g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(a->g, n)) {
+        uint32_t v = cr_graph_node(a->g, n)->first;
+        const cr_meta *m = cr_graph_value(a->g, v)->meta;
+        for (int d = 0; m && d < m->rank; d++) {
+            cr_sym e = cr_dim_is_plain(m->size[d]) ? NULL : cr_dim_sym(a->env, m->size[d]);
+            if (e && is_symbol(e)) CR_TRY(cr_vec_push(&a->homes, ((home){ v, d, e })));
+        }
+    }
+    return CR_OK;
+}
+
+/* Every symbol off the input it was made for, else the first one that has it. */
 static cr_status read_symbols(arranger *a) {
     uint32_t value;
     for (uint32_t n = cr_graph_first(a->g); n != a->top; n = cr_graph_next(a->g, n)) { /* inputs that are numbers are there already */
         uint32_t v = cr_graph_node(a->g, n)->first;
         cr_sym e = expr_of(a, v);
         if (e && is_symbol(e) && !find(a, e, &value)) CR_TRY(know(a, e, v));
+    }
+    for (size_t i = 0; i < a->homes.n; i++) {
+        const home *h = &a->homes.at[i];
+        if (cr_sym_simplify(a->env, h->symbol) == h->symbol && !find(a, h->symbol, &value)) CR_TRY(read_size(a, h->value, h->dim));
     }
     for (uint32_t n = cr_graph_first(a->g), next; n != a->top; n = next) {
         next = cr_graph_next(a->g, n);
@@ -234,6 +253,7 @@ static cr_status drop_unused(arranger *a) {
 }
 
 static cr_status arrange(arranger *a) {
+    CR_TRY(find_homes(a));
     for (uint32_t v = 0; v < cr_graph_value_count(a->g); v++)
         if (cr_graph_value(a->g, v)->node != CR_NO_NODE) CR_TRY(simplify_meta(a, v));
     for (a->top = cr_graph_first(a->g); a->top != CR_NO_NODE && cr_graph_node(a->g, a->top)->kind == CR_NODE_PLACEHOLDER;) a->top = cr_graph_next(a->g, a->top);
@@ -263,6 +283,7 @@ cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, boo
     if (!status) status = cr_pass_asserts(g, &(cr_asserts){ .guards = asserts, .made = name_assert, .user = &a });
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, NULL);
+    cr_vec_dispose(&a.homes);
     cr_map_dispose(&a.known);
     if (status == CR_ENOMEM) cr_env_recover(a.env);
     return status;

@@ -5,6 +5,8 @@
 #include "export/internal.h"
 #include "export/source.h"
 
+#include <math.h>
+
 typedef struct printer {
     const cr_graph *g;
     cr_str *out;
@@ -123,6 +125,25 @@ static void print_string(printer *p, const char *s, uint32_t n) {
     cr_str_addc(p->out, quote);
 }
 
+/* As Python's repr: 2j, (1+2j), (1.5-0.5j). */
+static void print_part(printer *p, double value) {
+    size_t before = p->out->n;
+    cr_str_add_double(p->out, value);
+    const char *text = cr_str_get(p->out);
+    if (p->out->n > before + 2 && !strcmp(text + p->out->n - 2, ".0")) p->out->at[p->out->n -= 2] = 0;
+}
+
+static void print_complex(printer *p, const double *c) {
+    bool both = c[0] != 0 || signbit(c[0]);
+    if (both) {
+        cr_str_addc(p->out, '(');
+        print_part(p, c[0]);
+        if (!signbit(c[1])) cr_str_addc(p->out, '+');
+    }
+    print_part(p, c[1]);
+    cr_str_add(p->out, both ? "j)" : "j");
+}
+
 static void print_arg(printer *p, const cr_arg *a) {
     static const char *const formats[] = { [CR_CONTIGUOUS] = "contiguous_format", [CR_PRESERVE] = "preserve_format",
                                            [CR_CHANNELS_LAST] = "channels_last", [CR_CHANNELS_LAST_3D] = "channels_last_3d" };
@@ -132,6 +153,7 @@ static void print_arg(printer *p, const cr_arg *a) {
     case CR_ARG_VALUE: cr_str_add(out, p->names[a->u.i]); break;
     case CR_ARG_BOOL: cr_str_add(out, a->u.i ? "True" : "False"); break;
     case CR_ARG_STR: print_string(p, a->u.s, a->n); break;
+    case CR_ARG_COMPLEX: print_complex(p, a->u.c); break;
     case CR_ARG_DTYPE: cr_str_addf(out, "torch.%s", cr_dtype_name((int)a->u.i)); break;
     case CR_ARG_LAYOUT: cr_str_add(out, "torch.strided"); break;
     case CR_ARG_FORMAT: cr_str_addf(out, "torch.%s", (size_t)a->u.i < CR_COUNT(formats) ? formats[a->u.i] : "?"); break;

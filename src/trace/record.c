@@ -275,6 +275,21 @@ static const cr_op *known_as(const cr_op *op) {
 
 static bool is_same(const cr_arg *a, const cr_arg *b) { return a->kind == CR_ARG_TENSOR && b->kind == CR_ARG_TENSOR && a->u.t == b->u.t; }
 
+/* Python does not call these where they change nothing. */
+static bool answers_itself(const cr_op *op) { return !strcmp(op->name, "aten::contiguous"); }
+
+/* x.to(device) and x.to(memory_format=...) say all that the result is. */
+static void complete_conversion(const cr_op *op, const cr_meta *m, cr_arg *inputs) {
+    if (strcmp(op->name, "aten::to.dtype_layout")) return;
+    for (uint16_t i = 1; i < op->schema.nparams; i++) {
+        const char *name = op->schema.params[i].name;
+        if (inputs[i].kind != CR_ARG_NONE) continue;
+        if (!strcmp(name, "dtype")) inputs[i] = (cr_arg){ .kind = CR_ARG_DTYPE, .u.i = m->dtype };
+        if (!strcmp(name, "layout")) inputs[i] = (cr_arg){ .kind = CR_ARG_LAYOUT };
+        if (!strcmp(name, "device")) inputs[i] = (cr_arg){ .kind = CR_ARG_DEVICE, .u.device = m->device };
+    }
+}
+
 /* PyTorch's exporter has conversions check what they convert. */
 static cr_status assert_metadata(cr_trace *t, const cr_op *op, const cr_arg *args, const cr_arg *self) {
     if (strcmp(op->schema.name, "to") || strcmp(op->schema.ns, "aten") || args[0].kind != CR_ARG_TENSOR) return CR_OK;
@@ -297,7 +312,17 @@ static cr_status find_origin(cr_trace *t, const cr_op *op) {
 
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results) {
     cr_trace *t = (cr_trace *)r;
-    if (t->exports) op = known_as(op);
+    cr_arg converted[6];
+    if (t->exports) {
+        op = known_as(op);
+        if (!strcmp(op->name, "aten::to.other") && args[1].kind == CR_ARG_TENSOR) { /* what it converts to is known */
+            const cr_meta *other = &args[1].u.t->meta;
+            cr_arg to[] = { args[0], { .kind = CR_ARG_DEVICE, .u.device = other->device }, { .kind = CR_ARG_DTYPE, .u.i = other->dtype }, args[2], args[3], args[4] };
+            memcpy(converted, to, sizeof to);
+            const cr_op *by_device = cr_op_find("aten::to.device");
+            if (by_device) op = by_device, args = converted;
+        }
+    }
     const cr_schema *s = &op->schema;
     cr_arg inputs[CR_MAX_PARAMS];
     /* what the graph calls to find symbols is no part of the program */
@@ -305,11 +330,12 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     ambient->recorder = NULL;
     cr_status status = CR_OK;
     uint32_t node;
-    if (t->exports && !strcmp(op->name, "aten::contiguous") && is_same(&args[0], &results[0])) goto out; /* Python answers that itself */
+    if (t->exports && answers_itself(op) && is_same(&args[0], &results[0])) goto out;
     CR_TRY_OUT(find_origin(t, op));
     for (uint16_t i = 0; i < s->nparams; i++) CR_TRY_OUT(cr_trace_arg(t, &args[i], &inputs[i]));
     if (t->exports) {
-        complete_factory(s, inputs);
+        if (args[0].kind == CR_ARG_TENSOR && !strcmp(s->name, "to")) complete_conversion(op, &args[0].u.t->meta, inputs);
+        else complete_factory(s, inputs);
         CR_TRY_OUT(assert_metadata(t, op, args, &inputs[0]));
         for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = CR_GIVEN_DEFAULT; /* the graph finds out which are not */
     }

@@ -28,6 +28,7 @@ class _Assigned(dict):
 
     def __init__(self, buffers: dict[str, Any]):
         super().__init__(buffers)
+        self.before = dict(buffers)
         self.assigned: dict[str, None] = {}
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -101,7 +102,8 @@ class Swapped:
         for path, module in self._modules:
             buffers = module.__dict__.get("_buffers")
             for name in buffers.assigned if isinstance(buffers, _Assigned) else ():
-                if buffers.get(name) is not None:
+                same = path and buffers.get(name) is buffers.before.get(name)  # self.b += 1: written already
+                if buffers.get(name) is not None and not same:
                     found.append((f"{path}.{name}" if path else name, buffers[name]))
         return found
 
