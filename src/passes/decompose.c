@@ -433,12 +433,20 @@ static void ask_first(scope *s, const cr_node *node, cr_arg *args) {
     }
 }
 
+/* Archives have it as a plain detach. */
+static bool is_detach_inplace(const cr_node *node) {
+    return cr_op_is(node->op, "aten::detach_") || (node->archived && node->archived->target && strstr(node->archived->target, "aten.detach_."));
+}
+
 static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (only_marks(node->op)) return inline_region(s, node);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
     if (s->w->how->core && cr_op_is(node->op, "aten::sym_size.int")) ask_first(s, node, args);
-    if (s->w->how->core && node->archived && node->archived->target && strstr(node->archived->target, "aten.detach_.")) return s->map[node->first] = args[0], CR_OK; /* only the tape sees it */
+    if (s->w->how->core && is_detach_inplace(node)) { /* only the tape sees it */
+        for (uint32_t i = 0; i < node->nvalues; i++) s->map[node->first + i] = args[0];
+        return CR_OK;
+    }
     bool done = false;
     if (node->op->variant == CR_FUNCTIONAL) CR_TRY(try_body(s->w, node->op, args, &done, results));
     if (done) {
