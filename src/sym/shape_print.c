@@ -6,12 +6,26 @@
 
 static void print(cr_env *env, cr_sym e, bool inner, cr_str *out);
 
-static const char *source_of(cr_env *env, cr_sym symbol) {
+/* A size by its source; the root of derived sizes by the first of them: (L['x'].size()[0] // 2), which is exact. */
+static void print_symbol(cr_env *env, cr_sym symbol, cr_str *out) {
+    const char *root = NULL;
     for (size_t i = 0; i < cr_shape_count(env); i++) {
         const cr_size *size = cr_shape_get(env, i);
-        if (size->symbol == symbol && size->promise != CR_SIZE_ROOT) return size->source;
+        if (size->symbol != symbol) continue;
+        if (size->promise != CR_SIZE_ROOT) {
+            cr_str_add(out, size->source);
+            return;
+        }
+        root = size->root;
     }
-    return symbol->u.symbol->name;
+    for (size_t i = 0; root && i < cr_shape_count(env); i++) {
+        const cr_size *size = cr_shape_get(env, i);
+        if (size->promise != CR_SIZE_NAMED || !size->symbol || strcmp(size->root, root)) continue;
+        if (size->shift) cr_str_addf(out, "((%s + (%lld)) // %lld)", size->source, -(long long)size->shift, (long long)size->scale);
+        else cr_str_addf(out, "(%s // %lld)", size->source, (long long)size->scale);
+        return;
+    }
+    cr_str_add(out, symbol->u.symbol->name);
 }
 
 static void print_infix(cr_env *env, cr_sym e, const char *sign, cr_str *out) {
@@ -93,7 +107,7 @@ static void print(cr_env *env, cr_sym e, bool inner, cr_str *out) {
     bool parentheses = inner && e->n && !is_call(e);
     if (parentheses) cr_str_addc(out, '(');
     if (e->kind == CR_SYM_SYMBOL) {
-        cr_str_add(out, source_of(env, e));
+        print_symbol(env, e, out);
     } else if (turned) {
         print(env, e->operand[1], true, out);
         cr_str_addf(out, e->kind == CR_SYM_LT ? " > %lld" : " >= %lld", (long long)e->operand[0]->constant);

@@ -84,7 +84,7 @@ static void add_causes(solver *s, cr_sym symbol, bool equalities) {
     for (size_t i = 0; i < s->env->conds.n && shown < 4; i++) {
         cr_sym c = s->env->conds.at[i].condition;
         if (s->env->conds.at[i].kind != CR_COND_GUARD || (equalities && c->kind != CR_SYM_EQ) || !symbol || !mentions(c, symbol)) continue;
-        if (!cr_env_cond_line(s->env, i).file && equalities && c->operand[0]->kind == CR_SYM_SYMBOL && s->env->find_line) continue; /* the promise itself */
+        if (s->env->find_line && !cr_env_cond_line(s->env, i).file) continue; /* the promise itself: no line of the program asked for it */
         add_condition(s, i);
         shown++;
     }

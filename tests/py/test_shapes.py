@@ -280,3 +280,30 @@ def test_duck_sizes_and_zero_one():
     assert sizes(duck_sizes=True) == [["s0", "s0", "s1"], ["s0", "s2"]]
     assert sizes(specialize_zero_one=True) == [["s0", "s1", "1"], ["s2", "0"]]
     assert sizes(duck_sizes=True, specialize_zero_one=True) == [["s0", "s0", "1"], ["s0", "0"]]
+
+
+def test_a_root_that_is_no_input_is_read_off_a_derived_size():
+    def f(x, y):
+        return x + 1 if x.shape[0] % 3 == 2 else x
+
+    b = Dim("b")
+    with pytest.raises(UserError, match=r"\(\(L\['x'\]\.size\(\)\[0\] // 2\) % 3|\(2\*\(L\['x'\]\.size\(\)\[0\] // 2\)"):
+        record(f, (torch.zeros(8), torch.zeros(13)), {"x": {0: 2 * b}, "y": {0: 3 * b + 1}})
+    settled = record(lambda x, y: x + y[1:] if x.shape[0] * 3 > 7 else x, (torch.zeros(8), torch.zeros(9)), {"x": {0: 2 * b}, "y": {0: 2 * b + 1}})
+    assert settled.guards == []     # what derived sizes are to each other, the sizes say
+
+
+def test_additional_inputs_are_checked():
+    from cresset.export import AdditionalInputs, export
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return x * 2 if x.shape[0] > 3 else x
+
+    x = torch.zeros(4, 6)
+    more = AdditionalInputs()
+    more.add((torch.zeros(5, 6),))
+    assert repr(export(Program(), (x,), dynamic_shapes=more).range_constraints) == "{s77: VR[4, int_oo]}"
+    more.add((torch.zeros(3, 6),))
+    with pytest.raises((RuntimeError, ValueError, AssertionError)):
+        export(Program(), (x,), dynamic_shapes=more)

@@ -128,6 +128,7 @@ class Plan:
         for size in self.sizes.values():
             size.symbol = self._symbol(mode, names, size)
         self._relate(mode, names)
+        self.stated = len(_C._shape_conditions(mode))
         _C._shape_origins(mode, os.path.join(os.path.dirname(cresset.__file__), ""))
         made: dict[int, Any] = {}
 
@@ -212,8 +213,10 @@ class Plan:
             else:
                 low, high = _bounds(symbol)
                 settled.ranges[repr(symbol)] = (low, _MOST if counted and high == math.inf else high)
-        for (kind, condition, *_), later in zip(_C._shape_conditions(mode), deferred):
-            if kind != _GUARD:
+        sources = {repr(size.symbol) for size in self.sizes.values()}
+        for i, ((kind, condition, *_), later) in enumerate(zip(_C._shape_conditions(mode), deferred)):
+            # what a derived size is to a root that is no input, the sizes themselves say
+            if kind != _GUARD or (i < self.stated and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
                 continue
             if later:
                 settled.asserts.append(condition)

@@ -22,6 +22,7 @@ from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, config
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors
+from cresset.export.dynamic_shapes import AdditionalInputs
 from cresset.export.exported_program import ExportedModule, ExportedProgram
 from cresset.utils import _pytree as pytree
 
@@ -160,6 +161,8 @@ class _Export:
         ep._in_spec, ep._out_spec = in_spec, out_spec
         ep._state = {name: tensor for name, tensor, _, _ in state}
         ep._constants = {name: tensor for name, tensor, _, _ in constants}
+        if isinstance(self.dynamic_shapes, AdditionalInputs):
+            self.dynamic_shapes.verify(ep)
         return ep
 
     def report(self) -> _report.ExportReport:
