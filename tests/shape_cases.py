@@ -394,7 +394,7 @@ def modules(t):
                                            nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 2)).eval(), img, I
     yield "module_reshape_heads", lambda x: x.view(x.shape[0], -1, 4, 4).permute(0, 2, 1, 3).reshape(x.shape[0], 4, -1), seq, S
     yield "module_bcast", lambda x, y: x[:, None]+y[None], (t.zeros(4, 3), t.zeros(5, 3)), ({0: A}, {0: A})
-    yield "module_index_sel", lambda x: x.index_select(0, t.tensor([0, 2])), seq, S
+    yield "module_index_sel", lambda x: x.index_select(0, t.tensor([0, 1])), seq, S
     yield "module_gather", lambda x, i: x.gather(1, i), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
     yield "module_scatter", lambda x, i: x.scatter(1, i, 1.0), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
     yield "module_cumsum_diff", lambda x: x.cumsum(1)[:, 1:]-x[:, :-1], seq, S
