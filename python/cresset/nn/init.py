@@ -20,10 +20,10 @@ def calculate_gain(nonlinearity, param=None):
         elif not isinstance(param, bool) and isinstance(param, (int, float)):
             slope = param
         else:
-            raise ValueError(f"negative_slope {param} not a valid number")
+            raise ValueError(f"calculate_gain: the slope of leaky_relu is a number, not {param!r}")
         return math.sqrt(2.0 / (1 + slope ** 2))
     if nonlinearity not in _GAINS:
-        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+        raise ValueError(f"calculate_gain: no gain is known for {nonlinearity!r}")
     return 1 if _GAINS[nonlinearity] == 1.0 else _GAINS[nonlinearity]
 
 
@@ -94,7 +94,7 @@ def dirac_(tensor, groups=1):
         raise ValueError(f"dirac_: only tensors with 3, 4 or 5 dimensions are supported, not {rank}")
     sizes = tensor.size()
     if sizes[0] % groups != 0:
-        raise ValueError("dim 0 must be divisible by groups")
+        raise ValueError(f"dirac_: {sizes[0]} output channels cannot be divided into {groups} groups")
     per_group = sizes[0] // groups
     with no_grad():
         tensor.zero_()
@@ -117,7 +117,7 @@ def _calculate_fan_in_and_fan_out(tensor):
 def _fan(tensor, mode):
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+        raise ValueError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
     return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
 
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="layers are compared with PyTorch's; test_module.py needs no oracle")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cresset  # noqa: E402
-from rows import CONTAINERS, LAYERS  # noqa: E402
+from rows import CONTAINERS, ERRORS, LAYERS  # noqa: E402
 from twin import bits, evaluate, ours, same  # noqa: E402
 
 def build(text):
@@ -63,3 +63,12 @@ def test_layer(line):
 def test_container(text):
     mine, theirs = build(text)
     agree_in_state(mine, theirs)
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_error(line):
+    with pytest.raises(Exception) as theirs:
+        evaluate(line, torch)
+    with pytest.raises(theirs.type) as mine:
+        evaluate(line, cresset)
+    assert str(mine.value)

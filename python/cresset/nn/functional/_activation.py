@@ -22,7 +22,7 @@ def relu(input, inplace=False):
 
 def glu(input, dim=-1):
     if input.dim() == 0:
-        raise RuntimeError("glu does not support scalars because halving size must be even")
+        raise RuntimeError("glu halves a dimension, and a 0-d tensor has none")
     return _glu(input, dim)
 
 
@@ -130,7 +130,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 def _check_probability(p):
     if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise ValueError(f"p is a probability, from 0 to 1, not {p}")
 
 
 def dropout(input, p=0.5, training=True, inplace=False):

@@ -36,7 +36,7 @@ def canonical_mask(mask, mask_name, other_type, other_name, target_type, check_o
         return None
     is_float = mask.is_floating_point()
     if mask.dtype is not _C.bool and not is_float:
-        raise AssertionError(f"only bool and floating types of {mask_name} are supported, not {mask.dtype}")
+        raise AssertionError(f"{mask_name} must be bool or floating point, not {mask.dtype}")
     if check_other and other_type is not None and mask.dtype is not other_type:
         warnings.warn(f"{mask_name} and {other_name} have different dtypes; that is deprecated, use the same for both")
     return mask if is_float else nn("zeros_like")(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
@@ -89,7 +89,7 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
         raise AssertionError(f"the layer is for a width of {embed_dim_to_check}, but the query's is {embed_dim}")
     head_dim = embed_dim // num_heads
     if head_dim * num_heads != embed_dim:
-        raise AssertionError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
+        raise AssertionError(f"a width of {embed_dim} cannot be divided among {num_heads} heads")
     if use_separate_proj_weight:
         if key.shape[:2] != value.shape[:2]:
             raise AssertionError(f"key's length and batch {tuple(key.shape[:2])} differ from value's {tuple(value.shape[:2])}")

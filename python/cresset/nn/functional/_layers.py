@@ -53,7 +53,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(f"embedding_bag: per_sample_weights has the sizes {tuple(per_sample_weights.shape)}, input has {tuple(input.shape)}")
     if weight.dim() != 2:
-        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+        raise ValueError(f"embedding_bag: weight must be 2-D, not {weight.dim()}-D")
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("embedding_bag: a 2-D input holds a bag each row, so offsets must be None")
@@ -67,7 +67,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
         if offsets.dim() != 1:
             raise ValueError(f"embedding_bag: offsets must be 1-D, not {offsets.dim()}-D")
     else:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+        raise ValueError(f"embedding_bag: input must be 1-D or 2-D, not {input.dim()}-D")
     if mode not in _BAG_MODES:
         raise ValueError(f"embedding_bag: mode must be sum, mean or max, not {mode!r}")
     if mode == "max" and scale_grad_by_freq:
@@ -93,7 +93,7 @@ def _more_than_one_value(size, name, first=1):
     for n in size[2:]:
         count *= n
     if count == 1:
-        raise ValueError(f"{name}: Expected more than 1 value per channel when training, got input size {size}")
+        raise ValueError(f"{name}: statistics of one value per channel mean nothing; the input's sizes are {tuple(size)}")
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -129,7 +129,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     from cresset.nn.functional._vision import pad
     dim = input.dim()
     if dim < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
+        raise ValueError(f"local_response_norm: the input must have 3 or more dimensions, not {dim}")
     if input.numel() == 0:
         return input
     div = input.mul(input)

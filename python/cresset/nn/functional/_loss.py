@@ -24,7 +24,7 @@ def _number(reduction, size_average=None, reduce=None):
     if reduction == "elementwise_mean":
         warnings.warn("reduction='elementwise_mean' is deprecated: use reduction='mean'")
     if reduction not in _REDUCTIONS:
-        raise ValueError(f"{reduction} is not a valid value for reduction: use none, mean or sum")
+        raise ValueError(f"reduction is none, mean or sum, not {reduction!r}")
     return _REDUCTIONS[reduction]
 
 
@@ -163,17 +163,17 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     """The negative log likelihood of a normal distribution with mean `input` and variance `var` (a tensor, or one number)."""
     if not isinstance(var, Tensor):
         if var < 0:
-            raise ValueError("gaussian_nll_loss: var has negative entry/entries; a variance is at least 0")
+            raise ValueError("gaussian_nll_loss: var has negative elements; a variance is at least 0")
         var = var * nn("ones_like")(input)
     elif nn("any")(var < 0):
-        raise ValueError("gaussian_nll_loss: var has negative entry/entries; a variance is at least 0")
+        raise ValueError("gaussian_nll_loss: var has negative elements; a variance is at least 0")
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = nn("unsqueeze")(var, -1)
         elif not (input.dim() == var.dim() and all(v == n or v == 1 for v, n in zip(var.size(), input.size()))):
             raise ValueError(f"gaussian_nll_loss: var has the sizes {tuple(var.shape)}, which do not fit the input's {tuple(input.shape)}")
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(reduction + " is not valid: use none, mean or sum")
+        raise ValueError(f"reduction is none, mean or sum, not {reduction!r}")
     var = var.clone()
     with no_grad():
         var.clamp_(min=eps)
@@ -188,7 +188,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     number = _number(reduction, size_average, reduce)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
-        raise RuntimeError(f"margin_ranking_loss: all tensors should have same number of dimensions, but sizes are {tuple(input1.shape)}, "
+        raise RuntimeError(f"margin_ranking_loss: the tensors need one number of dimensions, but their sizes are {tuple(input1.shape)}, "
                            f"{tuple(input2.shape)} and {tuple(target.shape)}")
     return nn("margin_ranking_loss")(input1, input2, target, margin, number)
 

@@ -31,7 +31,7 @@ def _sizes(output_size, input, n):
     if not isinstance(output_size, (tuple, list)):
         return output_size if output_size is not None else list(input.shape[-n:])
     if len(output_size) > input.dim():
-        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+        raise ValueError(f"output_size has {len(output_size)} numbers, more than the input has dimensions ({input.dim()})")
     return [own if wanted is None else wanted for wanted, own in zip(output_size, input.shape[-len(output_size):])]
 
 
@@ -116,11 +116,11 @@ def _unpooled_size(input, kernel_size, stride, padding, output_size):
     if len(output_size) == n + 2:
         output_size = output_size[2:]
     if len(output_size) != n:
-        raise ValueError(f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(output_size)}'")
+        raise ValueError(f"output_size has {n} or {n + 2} numbers, not {len(output_size)}")
     for d in range(n):
         low, high = default[d] - stride[d], default[d] + stride[d]
         if not low < output_size[d] < high:
-            raise ValueError(f'invalid output_size "{output_size}" (dim {d} must be between {low} and {high})')
+            raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it lies between {low} and {high}")
     return output_size
 
 

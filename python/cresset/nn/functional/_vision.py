@@ -1,7 +1,7 @@
 """Padding, resizing, sampling, folding and shuffling of images and sequences."""
 import warnings
 
-from cresset import _C, ops
+from cresset import ops
 from cresset.nn.functional._ops import nn, op, repeated
 
 pixel_shuffle, pixel_unshuffle, channel_shuffle, native_channel_shuffle = map(op, "pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle".split())
@@ -47,9 +47,9 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         align_corners = False
     dims = input.dim() - 2
     if size is not None and scale_factor is not None:
-        raise ValueError("only one of size or scale_factor should be defined")
+        raise ValueError("interpolate: give size or scale_factor, not both")
     if size is None and scale_factor is None:
-        raise ValueError("either size or scale_factor should be defined")
+        raise ValueError("interpolate: give size or scale_factor")
     scales, sizes = None, None
     if size is not None:
         sizes = _per_dimension("size", size, input, dims)
@@ -71,7 +71,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     name = _RESIZE.get((input.dim(), mode))
     if name is None:
         if mode in _MODES and input.dim() in (3, 4, 5):
-            raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
+            raise NotImplementedError(f"interpolate: {mode} is for another number of dimensions than {input.dim()}")
         raise NotImplementedError(f"interpolate: inputs of 3, 4 or 5 dimensions and the modes {' | '.join(_MODES)} are possible, not {input.dim()}-D and {mode!r}")
     op = getattr(ops.aten, f"_upsample_{mode}2d_aa" if antialias else name).vec
     return op(input, sizes, scales) if mode.startswith("nearest") else op(input, sizes, align_corners, scales)
@@ -126,5 +126,5 @@ def affine_grid(theta, size, align_corners=None):
     if theta.dim() != 3 or theta.shape[-2] != n or theta.shape[-1] != n + 1:
         raise ValueError(f"affine_grid: expected a batch of {n}x{n + 1} matrices for size {tuple(size)}, got {tuple(theta.shape)}")
     if any(isinstance(s, int) and s <= 0 for s in size):
-        raise ValueError(f"affine_grid: expected non-zero, positive output size, got {_C.Size(size)}")
+        raise ValueError(f"affine_grid: all sizes must be positive, but they are {tuple(size)}")
     return nn("affine_grid_generator")(theta, size, align_corners)

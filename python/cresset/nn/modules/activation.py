@@ -302,7 +302,7 @@ class MultiheadAttention(Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, batch_first=False,
                  device=None, dtype=None):
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead")
+            raise ValueError(f"embed_dim and num_heads must be positive, not {embed_dim} and {num_heads}")
         made = {"device": device, "dtype": dtype}
         super().__init__()
         self.embed_dim = embed_dim
@@ -314,7 +314,7 @@ class MultiheadAttention(Module):
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != self.embed_dim:
-            raise AssertionError(f"embed_dim {embed_dim} must be divisible by num_heads {num_heads}")
+            raise AssertionError(f"a width of {embed_dim} cannot be divided among {num_heads} heads")
         if self._qkv_same_embed_dim:
             self.in_proj_weight = Parameter(_empty((3 * embed_dim, embed_dim), **made))
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):

@@ -19,7 +19,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         super().__init__()
         cutoffs = list(cutoffs)
         if not cutoffs:
-            raise ValueError("cutoffs should be a sequence of length larger than 0")
+            raise ValueError("AdaptiveLogSoftmaxWithLoss needs at least one cutoff")
         if cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1 or len(set(cutoffs)) != len(cutoffs) or \
                 any(int(c) != c for c in cutoffs):
             raise ValueError(f"cutoffs must be different whole numbers in rising order, from 1 to n_classes - 1 = {n_classes - 1}, not {cutoffs}")
@@ -47,7 +47,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def forward(self, input_, target_):
         batched = target_.dim() > 0
         if target_.dim() > 1:
-            raise RuntimeError("AdaptiveLogSoftmaxWithLoss: 0D or 1D target tensor expected, multi-target not supported")
+            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: the target has one class a row, so it is 0D or 1D, not {target_.dim()}D")
         if batched and input_.shape[0] != target_.shape[0]:
             raise RuntimeError(f"the input has {input_.shape[0]} rows, the target {target_.shape[0]}: they must be equal")
         if input_.dim() != (2 if batched else 1):

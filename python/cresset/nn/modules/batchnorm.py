@@ -88,7 +88,7 @@ def _ranks(*allowed):
 
     def check(self, input):
         if input.dim() not in allowed:
-            raise ValueError(f"expected {text} input (got {input.dim()}D input)")
+            raise ValueError(f"{type(self).__name__} takes {text} inputs, not {input.dim()}D")
     return check
 
 
@@ -116,7 +116,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input):
         if input.dim() < 2:
-            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+            raise ValueError(f"the input must have 2 or more dimensions, not {input.dim()}")
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):

@@ -112,7 +112,7 @@ class Sequential(Module):
 
     def insert(self, index, module):
         if not isinstance(module, Module):
-            raise AssertionError(f"module should be of type: {Module}")
+            raise AssertionError(f"Sequential.insert takes a Module, not a {type(module).__name__}")
         n = len(self)
         if not -n <= index <= n:
             raise IndexError(f"Index out of range: {index}")
@@ -326,7 +326,7 @@ class ParameterList(Module):
         return "\n".join(f"  ({i}): {_entry(value)}" for i, value in enumerate(self))
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("ParameterList should not be called.")
+        raise RuntimeError("a ParameterList holds parameters and has no forward")
 
 
 def _entry(value, old_name=False):
@@ -352,8 +352,6 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key):
-        if key not in self._keys:
-            raise KeyError(key)
         return getattr(self, self._attribute(key))
 
     def __setitem__(self, key, value):
@@ -438,4 +436,4 @@ class ParameterDict(Module):
         return "\n".join(f"  ({key}): {_entry(value, True)}" for key, value in self.items())
 
     def __call__(self, input):
-        raise RuntimeError("ParameterDict should not be called.")
+        raise RuntimeError("a ParameterDict holds parameters and has no forward")

@@ -21,18 +21,18 @@ class _ConvNd(Module):
                  device=None, dtype=None):
         super().__init__()
         if groups <= 0:
-            raise ValueError("groups must be a positive integer")
+            raise ValueError(f"groups must be positive, not {groups}")
         if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
+            raise ValueError(f"in_channels {in_channels} cannot be divided into {groups} groups")
         if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
+            raise ValueError(f"out_channels {out_channels} cannot be divided into {groups} groups")
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
                 raise ValueError(f"padding as a text is 'same' or 'valid', not {padding!r}")
             if padding == "same" and any(s != 1 for s in stride):
-                raise ValueError("padding='same' is not supported for strided convolutions")
+                raise ValueError(f"padding='same' needs a stride of 1, not {stride}")
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got padding_mode='{padding_mode}'")
+            raise ValueError(f"padding_mode is {', '.join(_PADDING_MODES[:-1])} or {_PADDING_MODES[-1]}, not {padding_mode!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -127,7 +127,7 @@ class _ConvTransposeNd(_ConvNd):
     def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
                  device=None, dtype=None):
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            raise ValueError(f"{type(self).__name__} pads with zeros only, not with padding_mode={padding_mode!r}")
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
                          device, dtype)
 
@@ -140,13 +140,13 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) == extra + n:
             output_size = output_size[extra:]
         if len(output_size) != n:
-            raise ValueError(f"{type(self).__name__}: for {input.dim()}D input, output_size must have {n} or {n + extra} elements (got {len(output_size)})")
+            raise ValueError(f"{type(self).__name__}: output_size has {n} numbers, or {n + extra} like the input, not {len(output_size)}")
         result = []
         for d in range(n):
             low = (input.size(d + extra) - 1) * stride[d] - 2 * padding[d] + (dilation[d] if dilation is not None else 1) * (kernel_size[d] - 1) + 1
             high = low + stride[d] - 1
             if output_size[d] < low or output_size[d] > high:
-                raise ValueError(f"requested an output size of {tuple(output_size)}, but dimension {d} must be from {low} to {high} "
+                raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it is from {low} to {high} "
                                  f"for an input of {tuple(input.shape[2:])}")
             result.append(output_size[d] - low)
         return result
@@ -196,7 +196,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
             raise RuntimeError(f"{type(self).__name__}: expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input, but got {input.dim()}D")
         self.in_channels = input.shape[-dims - 1]
         if self.in_channels % self.groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
+            raise ValueError(f"the input's {self.in_channels} channels cannot be divided into {self.groups} groups")
         pair = (self.in_channels, self.out_channels // self.groups) if self.transposed else (self.out_channels, self.in_channels // self.groups)
         self.weight.materialize((*pair, *self.kernel_size))
         if self.bias is not None:

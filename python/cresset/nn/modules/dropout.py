@@ -11,7 +11,7 @@ class _DropoutNd(Module):
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
         if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+            raise ValueError(f"p is a probability, from 0 to 1, not {p}")
         self.p = p
         self.inplace = inplace
 

@@ -25,7 +25,7 @@ class _InstanceNorm(_NormBase):
         dim = input.dim() - self._get_no_batch_dim()
         if input.size(dim) != self.num_features:
             if self.affine:
-                raise ValueError(f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: {input.size(dim)}.")
+                raise ValueError(f"the input has {input.size(dim)} channels at dim={dim}, but num_features is {self.num_features}")
             warnings.warn(f"the input has {input.size(dim)} channels at dim={dim}, num_features is {self.num_features}; without affine that is not used")
         if input.dim() == self._get_no_batch_dim():
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)

@@ -62,7 +62,7 @@ class Bilinear(Module):
 
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+            raise ValueError(f"in1_features must be positive, not {in1_features}")
         super().__init__()
         self.in1_features = in1_features
         self.in2_features = in2_features

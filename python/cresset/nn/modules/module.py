@@ -211,7 +211,7 @@ class Module:
     def register_buffer(self, name, tensor, persistent=True):
         """Adds a tensor that is no parameter; a persistent one is part of the state_dict."""
         if "_buffers" not in self.__dict__:
-            raise AttributeError("cannot assign buffer before Module.__init__() call")
+            raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
         _name_text("buffer", name)
         if hasattr(self, name) and name not in self._buffers:
             raise KeyError(f"attribute '{name}' already exists")
@@ -226,7 +226,7 @@ class Module:
     def register_parameter(self, name, param):
         """Adds a Parameter, or None to keep its place."""
         if "_parameters" not in self.__dict__:
-            raise AttributeError("cannot assign parameter before Module.__init__() call")
+            raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
         _name_text("parameter", name)
         if hasattr(self, name) and name not in self._parameters:
             raise KeyError(f"attribute '{name}' already exists")
@@ -270,7 +270,7 @@ class Module:
         state = self.__dict__
         if isinstance(value, Parameter):
             if "_parameters" not in state:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
+                raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
             self._forget(name, self._parameters)
             self.register_parameter(name, value)
         elif "_parameters" in state and name in state["_parameters"]:
@@ -279,7 +279,7 @@ class Module:
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in state:
-                raise AttributeError("cannot assign module before Module.__init__() call")
+                raise AttributeError(f"submodule '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
             self._forget(name, self._modules)
             _name_text("submodule", name) if name not in self._modules else None
             self._modules[name] = _filtered(_global_module_registration_hooks, self, name, value)
@@ -291,7 +291,7 @@ class Module:
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}': a Buffer, a Tensor or None is needed")
             if "_buffers" not in state:
-                raise AttributeError("cannot assign buffer before Module.__init__() call")
+                raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
             if isinstance(value, Buffer):
                 self._forget(name, self._buffers)
                 self.register_buffer(name, value, value.persistent)
@@ -567,7 +567,7 @@ class Module:
     def train(self, mode=True):
         """Sets training for this module and all below."""
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(f"train() takes a bool, not {mode!r}")
         self.training = mode
         for module in self.children():
             module.train(mode)

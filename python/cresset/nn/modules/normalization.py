@@ -81,7 +81,7 @@ class GroupNorm(Module):
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
         super().__init__()
         if num_channels % num_groups != 0:
-            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+            raise ValueError(f"{num_channels} channels cannot be divided into {num_groups} groups")
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps

@@ -103,7 +103,7 @@ class _CircularPadNd(_PadNd):
 
     def _check_input_dim(self, input):
         if input.dim() not in self._allowed:
-            raise ValueError(f"expected {self._allowed[0]}D or {self._allowed[1]}D input (got {input.dim()}D input)")
+            raise ValueError(f"{type(self).__name__} takes {self._allowed[0]}D or {self._allowed[1]}D inputs, not {input.dim()}D")
 
     def forward(self, input):
         self._check_input_dim(input)

@@ -127,7 +127,7 @@ class _FractionalMaxPoolNd(Module):
         if output_size is not None and output_ratio is not None:
             raise ValueError(f"{name}: give output_size or output_ratio, not both")
         if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+            raise ValueError(f"{name}: ratios are larger than 0 and smaller than 1, not {output_ratio}")
 
     def forward(self, input):
         return type(self)._pool(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, _random_samples=self._random_samples)

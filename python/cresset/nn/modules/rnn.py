@@ -37,21 +37,21 @@ class RNNBase(Module):
         self.proj_size = proj_size
         directions = 2 if bidirectional else 1
         if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
-            raise ValueError(f"dropout should be a number in range [0, 1], the probability of an element being zeroed, not {dropout!r}")
+            raise ValueError(f"dropout is a probability, a number from 0 to 1, not {dropout!r}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(f"dropout={dropout} does nothing with num_layers=1: it is between layers, not after the last one")
         if not isinstance(hidden_size, int):
-            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+            raise TypeError(f"hidden_size must be an int, not a {type(hidden_size).__name__}")
         if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
+            raise ValueError(f"hidden_size must be positive, not {hidden_size}")
         if num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
+            raise ValueError(f"num_layers must be positive, not {num_layers}")
         if proj_size < 0:
-            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+            raise ValueError(f"proj_size is 0 (no projection) or positive, not {proj_size}")
         if proj_size >= hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
+            raise ValueError(f"a projection makes the state smaller: proj_size {proj_size} must be below hidden_size {hidden_size}")
         if mode not in _GATES:
-            raise ValueError("Unrecognized RNN mode: " + mode)
+            raise ValueError(f"mode is one of {', '.join(_GATES)}, not {mode!r}")
         rows = _GATES[mode] * hidden_size
         self._flat_weights_names = []
         self._all_weights = []
@@ -92,12 +92,12 @@ class RNNBase(Module):
     def check_input(self, input, batch_sizes):
         first = self._flat_weights[0]
         if input.dtype is not first.dtype:
-            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({first.dtype}): convert one of them")
+            raise ValueError(f"the input is {input.dtype}, the weights are {first.dtype}: convert one of them")
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
-            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+            raise RuntimeError(f"the input must have {expected} dimensions here, not {input.dim()}")
         if self.input_size != input.size(-1):
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+            raise RuntimeError(f"the input's last size is {input.size(-1)}, but input_size is {self.input_size}")
 
     def _batch(self, input, batch_sizes):
         if batch_sizes is not None:
@@ -111,7 +111,7 @@ class RNNBase(Module):
     def get_expected_cell_size(self, input, batch_sizes):
         return (self.num_layers * (2 if self.bidirectional else 1), self._batch(input, batch_sizes), self.hidden_size)
 
-    def check_hidden_size(self, hx, expected_hidden_size, msg="Expected hidden size {}, got {}"):
+    def check_hidden_size(self, hx, expected_hidden_size, msg="the hidden state must have the sizes {}, but it has {}"):
         if hx.size() != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
@@ -157,7 +157,7 @@ class RNNBase(Module):
                 states = tuple(self.permute_hidden(h, sorted_indices) for h in (hx if lstm else (hx,)))
             return input, states, batch_sizes, sorted_indices, unsorted_indices, True
         if input.dim() not in (2, 3):
-            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            raise ValueError(f"{name} takes (steps, features) or a batch of those, not {input.dim()}D inputs")
         batched = input.dim() == 3
         batch_dim = 0 if self.batch_first else 1
         if not batched:
@@ -169,7 +169,7 @@ class RNNBase(Module):
         if any(h.dim() != (3 if batched else 2) for h in states):
             ranks = ", ".join(f"{h.dim()}-D" for h in states)
             kind = "batched 3-D" if batched else "unbatched 2-D"
-            raise RuntimeError(f"For {kind} input, hx {'and cx ' if lstm else ''}should also be {3 if batched else 2}-D but got {ranks} tensor{'s' if lstm else ''}")
+            raise RuntimeError(f"the input is {kind}, so the initial state must be {3 if batched else 2}-D, but it is {ranks}")
         if not batched:
             states = tuple(h.unsqueeze(1) for h in states)
         return input, states, None, None, None, batched
@@ -202,7 +202,7 @@ class RNN(RNNBase):
 
     def __init__(self, *args, **kwargs):
         if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+            raise ValueError(f"{type(self).__name__} has no proj_size; LSTM has")
         if len(args) > 3:
             self.nonlinearity = args[3]
             args = args[:3] + args[4:]
@@ -210,7 +210,7 @@ class RNN(RNNBase):
             self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if self.nonlinearity not in modes:
-            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or 'relu'.")
+            raise ValueError(f"nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
         super().__init__(modes[self.nonlinearity], *args, **kwargs)
 
 
@@ -219,7 +219,7 @@ class GRU(RNNBase):
 
     def __init__(self, *args, **kwargs):
         if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+            raise ValueError(f"{type(self).__name__} has no proj_size; LSTM has")
         super().__init__("GRU", *args, **kwargs)
 
 
@@ -231,8 +231,8 @@ class LSTM(RNNBase):
 
     def check_forward_args(self, input, hidden, batch_sizes):
         self.check_input(input, batch_sizes)
-        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "Expected hidden[0] size {}, got {}")
-        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "Expected hidden[1] size {}, got {}")
+        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "hx[0], the hidden state, must have the sizes {}, but it has {}")
+        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "hx[1], the cell state, must have the sizes {}, but it has {}")
 
     def permute_hidden(self, hx, permutation):
         if permutation is None:
@@ -284,7 +284,7 @@ class RNNCellBase(Module):
         name = type(self).__name__
         for what, tensor in (("input", input), *(("hidden", state) for state in states or ())):
             if tensor.dim() not in (1, 2):
-                raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.dim()}D instead")
+                raise ValueError(f"{name}: {what} is one vector or a batch of them, not {tensor.dim()}D")
 
     def _weights(self):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
@@ -304,7 +304,7 @@ class RNNCell(RNNCellBase):
         input = input if batched else input.unsqueeze(0)
         hx = self._state(input) if hx is None else hx if batched else hx.unsqueeze(0)
         if self.nonlinearity not in ("tanh", "relu"):
-            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+            raise RuntimeError(f"nonlinearity is 'tanh' or 'relu', not {self.nonlinearity!r}")
         result = _C._function(f"rnn_{self.nonlinearity}_cell")(input, hx, *self._weights())
         return result if batched else result.squeeze(0)
 

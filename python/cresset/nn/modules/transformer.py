@@ -42,7 +42,7 @@ def _get_activation_fn(activation):
         return F.relu
     if activation == "gelu":
         return F.gelu
-    raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    raise RuntimeError(f"as a text, activation is 'relu' or 'gelu', not {activation!r}")
 
 
 def _dtype(mask):
@@ -79,7 +79,7 @@ class Transformer(Module):
         if batched and src.size(dim) != tgt.size(dim):
             raise RuntimeError(f"src and tgt must have one batch size, not {src.size(dim)} and {tgt.size(dim)}")
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError(f"the feature number of src and tgt must be equal to d_model {self.d_model}, not {src.size(-1)} and {tgt.size(-1)}")
+            raise RuntimeError(f"src and tgt must be d_model = {self.d_model} wide, not {src.size(-1)} and {tgt.size(-1)}")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
                             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)

@@ -86,7 +86,7 @@ class _SpectralNorm(Module):
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     weight = getattr(module, name, None)
     if not _C.is_tensor(weight):
-        raise ValueError(f"{module._get_name()} has no parameter or buffer with name '{name}'")
+        raise ValueError(f"{module._get_name()} has no tensor named '{name}' to normalize")
     if dim is None:
         dim = 1 if type(module).__name__ in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d") else 0
     parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))

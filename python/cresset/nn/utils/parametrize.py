@@ -42,7 +42,7 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules, original, unsafe=False):
         if len(modules) == 0:
-            raise ValueError("ParametrizationList requires one or more modules.")
+            raise ValueError("a ParametrizationList needs at least one parametrization")
         super().__init__(modules)
         self.unsafe = unsafe
         new = original

@@ -30,7 +30,7 @@ class PackedSequence(_PackedFields):
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes.device.type != "cpu":
-            raise ValueError(f"batch_sizes should always be on CPU, not on {batch_sizes.device}")
+            raise ValueError(f"batch_sizes is read on the CPU, but it is on {batch_sizes.device}")
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args, **kwargs):
