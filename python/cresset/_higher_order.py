@@ -62,8 +62,8 @@ class _Recorded:
                     f"{self.op}: result {i} of {self.role} is {leaf!r}; a body returns tensors{' and ints' if ints else ''}, in tuples, lists or dicts. "
                     f"Return a tensor (for instance cresset.tensor(...)), or compute {type(leaf).__name__} values outside of {self.op}")
 
-    def finish(self, stem: str, leaves: list[Any] | None = None) -> Any:
-        graph = self.body.finish(tuple(self.leaves if leaves is None else leaves), stem)
+    def finish(self, stem: str, leaves: list[Any] | None = None, alone: bool = False) -> Any:
+        graph = self.body.finish(tuple(self.leaves if leaves is None else leaves), stem, alone)
         problem = self.body.problem()
         if problem and problem[0] == "writes":
             raise UncapturedHigherOrderOpError(
@@ -163,7 +163,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     step.run(tree_unflatten(inputs, spec))
     after = step.leaves
     _check_carried("while_loop()", "body_fn", inputs, after, "carried_inputs")
-    graphs = test.finish("while_loop_cond_graph"), step.finish("while_loop_body_graph", after)
+    graphs = test.finish("while_loop_cond_graph", alone=True), step.finish("while_loop_body_graph", after)
     test.body.lift(step.body.lifted)
     step.body.lift(test.body.lifted)
     return tree_unflatten(_region("while_loop", _KEEP, UncapturedHigherOrderOpError, *graphs, flat, list(test.body.lifted)), spec)

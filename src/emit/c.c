@@ -188,13 +188,13 @@ static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *id
         else if (s->kind == RT_STEP_ROWS) print_rows(w, id, i, s->u.rows);
         else if (s->kind == RT_STEP_NUMBERS) print_numbers(w->out, id, "numbers", i, s->u.numbers, s->nargs);
         else if (s->kind >= RT_STEP_COND)
-            cr_str_addf(w->out, "static const rt_method *const m%d_bodies%d[] = { &m%d, &m%d };\n", id, i, method_id(w, s->u.bodies[0]), method_id(w, s->u.bodies[s->kind == RT_STEP_SCAN ? 0 : 1]));
+            cr_str_addf(w->out, "static const rt_method *const m%d_bodies%d[] = { &m%d, &m%d };\n", id, i, method_id(w, s->u.bodies[0]), method_id(w, s->u.bodies[RT_STEP_BODIES(s->kind) - 1]));
     }
     return CR_OK;
 }
 
 static cr_status print_steps(writer *w, const rt_method *m, int id, const int *ids) {
-    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "ROWS", "COND", "WHILE", "SCAN" };
+    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "ROWS", "COND", "WHILE", "SCAN", "FOLD" };
     cr_str *out = w->out;
     cr_str_addf(out, "static const rt_step m%d_steps[] = {\n", id);
     for (int32_t i = 0; i < m->nsteps; i++) {
@@ -257,7 +257,7 @@ static void print_args(cr_str *out, const rt_method *m, int id, size_t n) {
 
 static cr_status print_method(writer *w, const rt_method *m, const char *info) {
     for (int32_t i = 0; i < m->nsteps; i++)
-        for (int k = 0; k < (m->steps[i].kind < RT_STEP_COND ? 0 : m->steps[i].kind == RT_STEP_SCAN ? 1 : 2); k++)
+        for (int k = 0; k < RT_STEP_BODIES(m->steps[i].kind); k++)
             if (method_id(w, m->steps[i].u.bodies[k]) < 0) CR_TRY(print_method(w, m->steps[i].u.bodies[k], "0"));
     int id = (int)w->printed.n, *ids = cr_alloc(((size_t)m->nsteps + 1) * sizeof *ids);
     if (!ids) return CR_ENOMEM;

@@ -23,8 +23,7 @@ static void look_at_step(const rt_method *m, const rt_step *s, uses *u) {
         u->blocks = true;
         for (int k = 0; k < s->u.program->ninstr; k++) u->op[s->u.program->code[k].op] = true;
     }
-    if (s->kind == RT_STEP_COND || s->kind == RT_STEP_WHILE || s->kind == RT_STEP_SCAN)
-        for (int k = 0; k < (s->kind == RT_STEP_SCAN ? 1 : 2); k++) look_at(s->u.bodies[k], u);
+    for (int k = 0; k < RT_STEP_BODIES(s->kind); k++) look_at(s->u.bodies[k], u);
     if (s->kind != RT_STEP_KERNEL && s->kind != RT_STEP_COUNT && s->kind != RT_STEP_NUMBER) return;
     u->lstm |= s->u.kernel == rt_k_lstm_packed;
     u->gru |= s->u.kernel == rt_k_gru_packed;

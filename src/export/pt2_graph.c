@@ -102,6 +102,14 @@ static cr_status read_tensor(scope *s, const cr_json *v, cr_arg *out) {
     return use(s, name, TENSOR, out);
 }
 
+/* Operands of regions: symbolic numbers among the tensors are written as if they were such. */
+static cr_status read_listed(scope *s, const cr_json *v, cr_arg *out) {
+    const char *name;
+    uint64_t at;
+    CR_TRY(cr_json_get_string(v, "name", &name));
+    return use(s, name, cr_map_find_str(&s->names, name, &at) ? s->entries.at[at].kind : TENSOR, out);
+}
+
 static cr_status read_optional(scope *s, const cr_json *v, cr_arg *out) {
     const cr_json_member *m;
     CR_TRY(cr_json_union(v, &m));
@@ -224,7 +232,7 @@ static cr_status read_list(scope *s, const cr_json *v, arg_reader *item, int dep
 /* Lists and texts keep their row in `pad`, for ops without a schema that tells. */
 static const struct { const char *key; arg_reader *read; int depth; } argument_rows[] = { /* depth: lists around it */
     { "as_tensor", read_tensor, 0 }, { "as_int", read_int, 0 }, { "as_none", read_none, 0 }, { "as_ints", read_int, 1 },
-    { "as_float", read_float, 0 }, { "as_bool", read_bool, 0 }, { "as_tensors", read_tensor, 1 }, { "as_sym_int", read_sym_int, 0 },
+    { "as_float", read_float, 0 }, { "as_bool", read_bool, 0 }, { "as_tensors", read_listed, 1 }, { "as_sym_int", read_sym_int, 0 },
     { "as_sym_ints", read_sym_int, 1 }, { "as_floats", read_float, 1 }, { "as_string", read_string, 0 }, { "as_strings", read_string, 1 },
     { "as_scalar_type", read_scalar_type, 0 }, { "as_memory_format", read_memory_format, 0 }, { "as_layout", read_layout, 0 },
     { "as_device", read_device, 0 }, { "as_bools", read_bool, 1 }, { "as_sym_bool", read_sym_bool, 0 }, { "as_sym_bools", read_sym_bool, 1 },

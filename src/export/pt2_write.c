@@ -106,7 +106,7 @@ cr_status cr_program_print_json(const cr_program *p, const cr_save_options *opti
     pthread_mutex_lock(lock);
     write_program(&w, options ? options : &plain);
     pthread_mutex_unlock(lock);
-    cr_status status = cr__writer_status(&w);
+    cr_status status = w.status ? cr_error_put(w.error) : cr__writer_status(&w);
     if (!status) {
         cr_str_addn(out, w.text.at, w.text.n);
         status = cr_str_status(out);
@@ -160,6 +160,7 @@ static cr_status write_archive(const cr_program *p, const cr_save_options *o, cr
     if (!status) status = write_extra(o, a);
     if (!status) status = write_tail(a);
     cr_str_dispose(&w.text);
+    cr_error_release(w.error);
     return status;
 }
 

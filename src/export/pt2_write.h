@@ -14,6 +14,7 @@ typedef struct cr__pt2_writer {
     cr_str text;
     cr_json_writer j;      /* to `text` */
     cr_status status;
+    cr_error *error;       /* what the first failure said; owned */
 } cr__pt2_writer;
 
 /* Begins a text anew. */
@@ -21,7 +22,9 @@ void cr__writer_begin(cr__pt2_writer *w);
 /* The first failure since it began. */
 cr_status cr__writer_status(const cr__pt2_writer *w);
 static inline void cr__writer_fail(cr__pt2_writer *w, cr_status status) {
-    if (!w->status) w->status = status;
+    if (w->status) return;
+    w->status = status;
+    w->error = cr_error_take(); /* what is tried later must not overwrite it */
 }
 
 static inline void cr__put_text(cr_json_writer *j, const char *key, const char *text) {

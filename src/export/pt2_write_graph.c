@@ -95,6 +95,8 @@ static void write_item(scope *s, const char *key, const cr_arg *a) {
         cr_json_open(j, '{');
         cr__put_bool(j, "as_none", true);
         cr_json_close(j, '}');
+    } else if (!strcmp(key, "as_tensors")) {
+        cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED, "a number stands among the tensors of a list, which archives cannot hold; carry it as a tensor (cresset.tensor(0))"));
     } else if (sym) {
         cr__write_constant(s->w, a);
     } else if (a->kind == CR_ARG_INT) {
@@ -137,6 +139,7 @@ static const char *list_key(const cr_param *param, const cr_arg *a) {
     contents c = { .sym = CR_T_INT };
     look_into(a, &c);
     uint8_t type = param ? param->type : CR_T_ANY;
+    if (c.tensors && c.syms) return "as_tensors"; /* operands of regions */
     if (c.syms) return c.sym == CR_T_FLOAT ? "as_sym_floats" : c.sym == CR_T_BOOL ? "as_sym_bools" : "as_sym_ints";
     if (c.tensors || type == CR_T_TENSOR) return c.nested ? "as_nested_tensors" : c.none ? "as_optional_tensors" : "as_tensors";
     if (c.texts || type == CR_T_STR) return "as_strings";

@@ -321,15 +321,27 @@ static cr_status lower_count(cr__method *m, call *c) {
     return CR_OK;
 }
 
+/* The symbol that a number is, or that it is 1 where the number is true: Eq(u0, 1). NULL: neither. */
+static cr_sym symbol_of(cr_sym e) {
+    if (!e || cr_sym_kind_of(e) == CR_SYM_SYMBOL) return e;
+    if (cr_sym_kind_of(e) != CR_SYM_EQ) return NULL;
+    for (size_t i = 0; i < 2; i++) {
+        int64_t one = 0;
+        if (cr_sym_kind_of(cr_sym_operand(e, i)) == CR_SYM_SYMBOL && cr_sym_is_int(cr_sym_operand(e, 1 - i), &one) && one == 1) return cr_sym_operand(e, i);
+    }
+    return NULL;
+}
+
 /* item() and the like: the kernel gives a number, which is the value's symbol from here on. */
 static cr_status lower_number(cr__method *m, call *c) {
     const cr_value *v = value(m, c->node->first);
     rt_step s = { .kind = RT_STEP_NUMBER, .nout = 1, .u.kernel = c->base->row->kernel };
     if (!v->expr) return CR_FAIL(CR_EUNSUPPORTED, "%s: a complex number as a result has no native form", c->op->name);
-    if (cr_sym_kind_of(v->expr) != CR_SYM_SYMBOL || cr__slot_find(m, v->expr) >= 0) return CR_OK; /* the rule knew it */
+    cr_sym symbol = symbol_of(v->expr);
+    if (!symbol || cr__slot_find(m, symbol) >= 0) return CR_OK; /* the rule knew it */
     CR_TRY(kernel_args(m, c, &s));
     int32_t slot;
-    CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_LATE, &slot));
+    CR_TRY(cr__slot_define(m, symbol, CR__SLOT_LATE, &slot));
     s.outs = (int32_t)m->lists.n;
     CR_TRY(cr__list_add(m, slot));
     return cr__step_add(m, s);
@@ -416,6 +428,7 @@ cr_status cr__outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *al
         const cr_value *x = cr_graph_value(body, v);
         if (x->node == CR_NO_NODE) continue;
         CR_TRY(collect_symbols(m, all, x->expr));
+        if (x->meta && !cr_dim_is_plain(x->meta->offset)) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->offset)));
         for (int d = 0; x->meta && d < x->meta->rank; d++) {
             if (!cr_dim_is_plain(x->meta->size[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->size[d])));
             if (!cr_dim_is_plain(x->meta->stride[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->stride[d])));
@@ -442,9 +455,9 @@ static cr_status region_results(cr__method *m, const cr_node *node, rt_operand_r
         if (v->type == CR_T_TENSOR && v->meta) {
             outs[i].kind = RT_A_WINDOW;
             CR_TRY(cr__window_of(m, node->first + i, &outs[i].at));
-        } else if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {
+        } else if (symbol_of(v->expr) && cr__slot_find(m, symbol_of(v->expr)) < 0) {
             outs[i].kind = cr_sym_type_of(v->expr) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT;
-            CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_LATE, &outs[i].at));
+            CR_TRY(cr__slot_define(m, symbol_of(v->expr), CR__SLOT_LATE, &outs[i].at));
         }
     }
     return CR_OK;
@@ -455,6 +468,7 @@ typedef struct region { const char *name; uint8_t kind, graphs, ngraphs, conditi
 static const region regions[] = {
     { "cond", RT_STEP_COND, 1, 2, 1, 3 }, { "while_loop", RT_STEP_WHILE, 0, 2, 0, 2 },
     { "map_impl", RT_STEP_SCAN, 0, 1, 0, 1 }, { "scan", RT_STEP_SCAN, 0, 1, 0, 1 },
+    { "associative_scan", RT_STEP_FOLD, 0, 1, 0, 1 },
 };
 
 static uint16_t list_length(const cr_arg *a) { return a->kind == CR_ARG_LIST ? (uint16_t)a->n : 0; }
@@ -502,6 +516,7 @@ static cr_status lower_region(cr__method *m, const cr_node *node) {
     }
     CR_TRY_OUT(region_results(m, node, outs));
     rt_step s = { .kind = r->kind, .nargs = (uint16_t)refs.n, .nout = (uint16_t)node->nvalues, .args = (int32_t)m->args.n, .u.bodies = bodies };
+    if (r->kind == RT_STEP_FOLD) s.nslices = list_length(&node->args[1]);
     if (r->kind == RT_STEP_SCAN) {
         bool carries = !strcmp(r->name, "scan");
         s.ncarried = carries ? list_length(&node->args[1]) : 0;

@@ -31,6 +31,11 @@ static PyObject *body_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     cr_trace *trace = NULL;
     cr_status status = cr_region_ops_init();
     if (!status) status = cr_trace_create_body(known_env(operands), numbered, &trace);
+    for (Py_ssize_t i = 0; !status && !numbered && i < PyTuple_GET_SIZE(operands); i++) {
+        PyObject *o = PyTuple_GET_ITEM(operands, i);
+        if (cr_py_is_tensor(o)) status = cr_trace_body_may_use(trace, cr_py_tensor_of(o));
+    }
+    if (status) cr_trace_release(trace);
     if (status) return cr_py_raise(status);
     py_body *b = (py_body *)type->tp_alloc(type, 0);
     if (!b) return cr_trace_release(trace), NULL;
@@ -164,7 +169,8 @@ static PyObject *body_finish(PyObject *self, PyObject *args) {
     cr_arg outputs;
     cr_graph *g = NULL;
     char name[80];
-    if (!PyArg_ParseTuple(args, "O!s:finish", &PyTuple_Type, &results, &stem)) return NULL;
+    int alone = 0;
+    if (!PyArg_ParseTuple(args, "O!s|p:finish", &PyTuple_Type, &results, &stem, &alone)) return NULL;
     cr_py_frame_init(&f);
     int kind = cr_py_convert(&f, results, &outputs);
     if (kind > 0) PyErr_Format(PyExc_TypeError, "a body returns tensors and numbers only");
@@ -172,6 +178,7 @@ static PyObject *body_finish(PyObject *self, PyObject *args) {
         PyOS_snprintf(name, sizeof name, "%s_%u", stem, free_number(stem));
         cr_status status = cr_trace_body_finish(b->trace, outputs.u.list, outputs.n, &g);
         if (!status) status = cr_graph_set_name(g, name);
+        if (!status && alone) status = cr_graph_set_archived(g, cr_graph_output(g), &(cr_archived){ .single = true });
         if (status) cr_graph_release(g), cr_py_raise(status);
         else b->graph = cr_py_graph_new(g);
     }
@@ -199,7 +206,7 @@ static PyMethodDef methods[] = {
       "input(value, sliced=False, same=False): the body's next input, like the value (or slice 0 of it)." },
     { "run", body_run, METH_VARARGS, "run(fn, args): fn(*args), recorded." },
     { "lift", body_lift, METH_O, "lift(values): makes them free variables." },
-    { "finish", body_finish, METH_VARARGS, "finish(results, stem): the graph." },
+    { "finish", body_finish, METH_VARARGS, "finish(results, stem, alone=False): the graph; alone: it returns its result, not a tuple of one." },
     { "problem", body_problem, METH_NOARGS, "After finish(): ('writes', op, input), ('aliases', result, input or other result), or None." },
     { NULL, NULL, 0, NULL },
 };

@@ -279,6 +279,13 @@ static PyObject *shape_unbacked(PyObject *module, PyObject *mode) {
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
+    cr_sym real;
+    char name[24];
+    for (int k = 0; list && (PyOS_snprintf(name, sizeof name, "zuf%d", k), (real = cr_sym_find_symbol(fakes->env, name))); k++) { /* floats */
+        PyObject *item = Py_BuildValue("NO", number(fakes->env, real), Py_False);
+        if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
     return list;
 }
 

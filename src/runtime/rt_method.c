@@ -448,6 +448,39 @@ static int run_scan(frame *f, const rt_step *s) {
     return code;
 }
 
+static void cut(cresset_value *v, rt_view *part, const rt_view *whole, int64_t i) {
+    *part = slice_of(whole, i);
+    v->rank = part->rank, v->data = part->p, v->size = part->size, v->stride = part->stride;
+}
+
+static int run_fold(frame *f, const rt_step *s) {
+    cresset_value in[2 * MOST_OPERANDS], held[MOST_OPERANDS], out[MOST_OPERANDS];
+    rt_view views[MOST_OPERANDS], parts[2 * MOST_OPERANDS];
+    int n = s->nslices, code = RT_OK;
+    if (s->nargs > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
+    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
+    for (int i = 0; i < s->nargs; i++) in[n + i] = operand_value(f, &args[i], &views[i]);
+    for (int k = 0; k < n; k++) in[k] = in[n + k], held[k] = (cresset_value){ .struct_size = sizeof held[k] };
+    for (int64_t i = 0; i < views[0].size[0] && !code; i++) {
+        for (int k = 0; k < n; k++) {
+            cut(&in[i ? n + k : k], &parts[i ? n + k : k], &views[k], i);
+            out[k] = (cresset_value){ .struct_size = sizeof out[k] };
+        }
+        if (i) code = run_body(f, s->u.bodies[0], in, n + s->nargs, out, n);
+        for (int k = 0; k < n && i && !code; k++) {
+            rt_value_release(f->ctx, &held[k]);
+            in[k] = held[k] = out[k];
+            in[k].owner = NULL;
+        }
+        for (int k = 0; k < n && !code; k++) code = store_slice(f, &outs[k], i, &in[k]);
+    }
+    for (int k = 0; k < n; k++) {
+        if (!code && outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at); /* without slices nothing has asked for it */
+        rt_value_release(f->ctx, &held[k]);
+    }
+    return code;
+}
+
 /* A region that has not been emitted: its body as steps. */
 static int run_rows_body(frame *f, const rt_rows *rows) {
     cresset_value in[RT_ROWS_PORTS], out[RT_ROWS_PORTS];
@@ -492,7 +525,8 @@ static int run_step(frame *f, const rt_step *s) {
     case RT_STEP_ROWS: return run_rows(f, s);
     case RT_STEP_COND: return run_cond(f, s);
     case RT_STEP_WHILE: return run_while(f, s);
-    default: return run_scan(f, s);
+    case RT_STEP_SCAN: return run_scan(f, s);
+    default: return run_fold(f, s);
     }
 }
 

@@ -61,12 +61,14 @@ enum {
     RT_STEP_WHILE,   /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..); results to outs */
     RT_STEP_SCAN,    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the body gives the
                       * carried ones and a slice of every further result */
+    RT_STEP_FOLD,    /* out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to cut, the rest captured */
 };
+#define RT_STEP_BODIES(kind) ((kind) < RT_STEP_COND ? 0 : (kind) < RT_STEP_SCAN ? 2 : 1) /* how many u.bodies has */
 struct rt_method;
 typedef struct rt_step {
     uint8_t kind;
     uint16_t nargs, nout;
-    uint16_t ncarried, nslices; /* SCAN */
+    uint16_t ncarried, nslices; /* SCAN, FOLD */
     int32_t args;   /* in method->args */
     int32_t outs;   /* in method->lists: windows (slots for COUNT and NUMBER); of COND, WHILE and SCAN: rt_operand_ref in method->args at outs */
     int32_t origin; /* in method->origins: graph node, source line */

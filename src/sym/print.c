@@ -188,10 +188,11 @@ static void print_srepr_symbol(const cr__symbol *s, cr_sym_type type, cr_str *ou
     cr_str_add(out, "Symbol(");
     print_symbol_name(s->name, out);
     if (type == CR_TYPE_INT) {
-        if (s->declared_lo >= 1) cr_str_add(out, ", positive=True");
+        if (s->unbacked) {} /* PyTorch assumes nothing about these, so that assertions about them stay expressions */
+        else if (s->declared_lo >= 1) cr_str_add(out, ", positive=True");
         else if (s->declared_lo == 0) cr_str_add(out, ", nonnegative=True");
         cr_str_add(out, ", integer=True");
-    } else if (type == CR_TYPE_FLOAT) {
+    } else if (type == CR_TYPE_FLOAT && strncmp(s->name, "zuf", 3)) { /* those that depend on data are plain */
         cr_str_add(out, ", real=True");
     }
     cr_str_addc(out, ')');

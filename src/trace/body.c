@@ -12,8 +12,17 @@ void cr__body_dispose(cr__body *b) {
     if (!b) return;
     for (size_t i = 0; i < b->free.n; i++)
         if (b->free.at[i].outer.kind == CR_ARG_TENSOR) cr_tensor_release(b->free.at[i].outer.u.t);
+    for (size_t i = 0; i < b->given.n; i++) cr_tensor_release(b->given.at[i]);
     cr_vec_dispose(&b->free);
+    cr_vec_dispose(&b->given);
     cr_free(b);
+}
+
+cr_status cr_trace_body_may_use(cr_trace *t, cr_tensor *outer) {
+    cr__body *b = cr__trace_body(t);
+    CR_TRY(cr_vec_push(&b->given, outer));
+    cr_tensor_retain(outer);
+    return CR_OK;
 }
 
 cr_status cr_trace_create_body(cr_env *env, bool numbered, cr_trace **out) {
@@ -57,9 +66,25 @@ static bool reaches(const cr_trace *t, cr_sym e) {
     return false;
 }
 
+/* A size of an operand that the body was given: the operand is used for it. */
+static cr_status need_given(cr_trace *t, cr_sym expr, bool *found) {
+    const cr__body *b = cr__trace_body(t);
+    cr_env *env = cr_graph_env(cr_trace_graph(t));
+    uint32_t value;
+    for (size_t i = 0; i < b->given.n && !*found; i++) {
+        const cr_meta *m = &b->given.at[i]->meta;
+        for (int d = 0; d < m->rank && !*found; d++) *found = !cr_dim_is_plain(m->size[d]) && cr_dim_sym(env, m->size[d]) == expr;
+        if (*found) CR_TRY(cr_trace_lift(t, &(cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = b->given.at[i] }, &value));
+    }
+    return CR_OK;
+}
+
 cr_status cr__body_need(cr_trace *t, cr_sym expr) {
     uint32_t value;
     if (!expr || gives(cr_trace_graph(t), expr)) return CR_OK; /* NULL: whoever uses it says so */
+    bool found = false;
+    CR_TRY(need_given(t, expr, &found));
+    if (found) return CR_OK;
     bool boolean = cr_sym_type_of(expr) == CR_TYPE_BOOL;
     size_t n = cr_sym_operand_count(expr);
     /* a comparison is made here from what it compares */
@@ -166,6 +191,7 @@ cr_status cr_trace_body_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_
         find_symbols(t, c.condition, &some, &all);
         if (c.kind == CR_COND_ASSERT && some && all) CR_TRY(need_symbols(t, c.condition));
     }
+    CR_TRY(cr__trace_origin(t, true));
     return cr_trace_finish(t, outputs, n, out);
 }
 

@@ -9,6 +9,7 @@ typedef struct cr__free { cr_arg outer; uint32_t value; } cr__free; /* outer: a 
 typedef struct cr__body {
     cr_trace *outer;          /* borrowed; NULL: nothing is recorded around the body */
     CR_VEC(cr__free) free;
+    CR_VEC(cr_tensor *) given; /* operands that the body may use: retained */
     size_t first_cond;        /* conditions of the environment from here on come from the body */
     unsigned placeholders;
     bool numbered;            /* inputs are called arg0_1, arg1_1, ... */

@@ -337,7 +337,7 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
         if (args[0].kind == CR_ARG_TENSOR && !strcmp(s->name, "to")) complete_conversion(op, &args[0].u.t->meta, inputs);
         else complete_factory(s, inputs);
         CR_TRY_OUT(assert_metadata(t, op, args, &inputs[0]));
-        for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = CR_GIVEN_DEFAULT; /* the graph finds out which are not */
+        for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = op->tags & CR_TAG_HIGHER_ORDER ? CR_GIVEN_POSITIONAL : CR_GIVEN_DEFAULT; /* the graph finds out which are not */
     }
     t->values.n = 0;
     CR_TRY_OUT(add_results(t, op, results));

@@ -89,6 +89,8 @@ CR_NODISCARD cr_status cr_trace_create_body(cr_env *env, bool numbered, cr_trace
 /* Inputs; before anything from outside is used. `tensor` stands in the body for `outer`, or for a slice of it. */
 CR_NODISCARD cr_status cr_trace_body_input(cr_trace *t, cr_tensor *outer, cr_tensor *tensor);
 CR_NODISCARD cr_status cr_trace_body_number(cr_trace *t, cr_type type, cr_sym expr);
+/* An operand that the program gives to the body: where the body needs one of its sizes, it is read off the operand. */
+CR_NODISCARD cr_status cr_trace_body_may_use(cr_trace *t, cr_tensor *outer);
 /* Makes it a free variable, used or not. */
 CR_NODISCARD cr_status cr_trace_lift(cr_trace *t, const cr_arg *outer, uint32_t *value);
 size_t cr_trace_lifted_count(const cr_trace *t);

@@ -208,7 +208,9 @@ class Plan:
         for name, symbol in free.items():
             settled.ranges.setdefault(name, _bounds(symbol))
         for symbol, counted in _C._shape_unbacked(mode):
-            if isinstance(now := _C._shape_simplify(symbol), int):
+            if isinstance(symbol, _C.SymFloat):
+                settled.ranges[repr(symbol)] = (-math.inf, math.inf)
+            elif isinstance(now := _C._shape_simplify(symbol), int):
                 settled.replacements[repr(symbol)] = repr(now)
             else:
                 low, high = _bounds(symbol)
