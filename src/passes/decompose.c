@@ -10,6 +10,7 @@ typedef struct rewriter {
     cr_emitter *append;  /* the new graph's own emitter */
     cr_graph *to;
     const cr_decomposition *how;
+    const cr_origin *origin; /* of the node that is being rewritten */
     int bodies;    /* of the caller's own, inside each other */
     bool by_text;  /* what is being expanded is a text, or written for the core dialect: what it calls it means */
 } rewriter;
@@ -20,6 +21,7 @@ typedef struct scope {
     cr_arg *map;
     uint32_t *root;    /* per value: a value whose memory it may share; NULL: nothing is written */
     uint32_t *written; /* per root: the place of the last write, from 1 on; 0: none */
+    const cr_origin *origin; /* of nodes that have none of their own */
     uint32_t place;    /* of the call that is looked at */
     bool general;      /* what surrounds it asks for code that serves every size, and writes nothing that this may share */
 } scope;
@@ -92,7 +94,7 @@ static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to);
 
 /* A graph's nodes where the call would be: `inputs` are what its placeholders stand for; *results: what it returns. */
 static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs, size_t n, cr_arg **results, size_t *nresults) {
-    scope inner = { .w = w, .from = body, .general = cr_env_is_general(cr_graph_env(w->to)) };
+    scope inner = { .w = w, .from = body, .origin = w->origin, .general = cr_env_is_general(cr_graph_env(w->to)) };
     size_t k = 0;
     inner.map = cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg));
     if (!inner.map) return CR_ENOMEM;
@@ -165,6 +167,14 @@ static cr_status keep_result(rewriter *w, const cr_arg *from, cr_arg *to) {
     return CR_OK;
 }
 
+/* The core dialect shows no argument that is as by default: the graph finds out which are not. */
+static void forget_given(const rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *out) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        out[i] = args[i];
+        if (w->how->core && !(op->tags & CR_TAG_HIGHER_ORDER)) out[i].given = CR_GIVEN_DEFAULT;
+    }
+}
+
 /* Decompositions in C hand an argument on as an alias or expansion of it, so that results are their own: in a graph that is the argument. */
 static bool is_handed_on(rewriter *w, const cr_op *op, const cr_arg *args) {
     const cr_meta *m = args[0].kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)args[0].u.i)->meta : NULL;
@@ -181,7 +191,11 @@ static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *arg
     if (is_handed_on(w, op, args)) return *results = args[0], CR_OK;
     CR_TRY(try_body(w, op, args, &done, results));
     if (done) return CR_OK;
-    if (stops(w, op, args)) return cr__emit_general(w->append, op, args, results);
+    if (stops(w, op, args)) {
+        cr_arg given[CR_MAX_PARAMS];
+        forget_given(w, op, args, given);
+        return cr__emit_general(w->append, op, given, results);
+    }
     cr_arg made[16] = { { 0 } };
     size_t n = cr_result_count(op);
     CR_TRY(expand(w, op, args, made));
@@ -328,7 +342,9 @@ static cr_status bind_results(scope *s, const cr_node *node, const cr_arg *resul
 /* The same node: its values in order are the new node's. */
 static cr_status keep_node(scope *s, const cr_node *node, const cr_arg *args) {
     uint32_t made;
-    CR_TRY(cr__call_or_copy(s->w->to, node->op, args, cr_env_is_general(cr_graph_env(s->w->to)), &made));
+    cr_arg given[CR_MAX_PARAMS];
+    forget_given(s->w, node->op, args, given);
+    CR_TRY(cr__call_or_copy(s->w->to, node->op, given, cr_env_is_general(cr_graph_env(s->w->to)), &made));
     const cr_node *copy = cr_graph_node(s->w->to, made);
     if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
     for (uint32_t i = 0; i < node->nvalues; i++) {
@@ -477,7 +493,8 @@ static cr_status walk(scope *s) {
     for (uint32_t n = cr_graph_first(s->from); n != CR_NO_NODE; n = cr_graph_next(s->from, n)) {
         const cr_node *node = cr_graph_node(s->from, n);
         if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT) continue;
-        CR_TRY(cr_graph_set_origin(s->w->to, &node->origin));
+        s->w->origin = node->origin.stack_trace || node->origin.module_stack || !s->origin ? &node->origin : s->origin;
+        CR_TRY(cr_graph_set_origin(s->w->to, s->w->origin));
         if (node->kind == CR_NODE_GET_ATTR) {
             uint32_t v;
             if (!cr_graph_constant(s->w->to, node->target)) CR_TRY(cr_graph_add_constant(s->w->to, node->target, cr_graph_constant(s->from, node->target)));
