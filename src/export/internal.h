@@ -20,9 +20,17 @@ typedef struct cr__reader {
     cr_env *env;           /* borrowed from the graph */
     cr_arena scratch;
     cr_map exprs;          /* text of an expression -> cr_sym */
+    const char *value;     /* whose meta is being read; NULL: nobody's that is named */
+    uint32_t slot;         /* of its sizes, strides and offset, the next */
     cr_map unsupported;    /* names seen already */
     cr__texts missing;     /* ops without a row, in order */
 } cr__reader;
+
+/* Which text an expression has at one place: the key in cr_program.exprs. Equal expressions may be written in several ways. */
+typedef struct cr__place { cr_sym e; uint64_t value; uint32_t slot, zero; } cr__place;
+static inline cr__place cr__place_of(cr_sym e, const char *value, uint32_t slot) {
+    return (cr__place){ e, cr_hash(value, strlen(value), 0), slot, 0 };
+}
 
 /* A copy that lives as long as the program. */
 cr_status cr__keep_text(cr__reader *r, const char *text, const char **out);

@@ -277,7 +277,9 @@ static cr_status add_named(scope *s, const char *name, int kind, uint16_t ret) {
     if (kind == TENSOR) {
         cr_meta *meta = cr_arena_alloc(&s->r->scratch, sizeof *meta);
         if (!meta) return CR_ENOMEM;
+        s->r->value = name;
         status = cr__read_tensor_meta(s->r, s->entries.at[at].type, meta);
+        s->r->value = NULL;
         v.meta = meta;
     } else {
         status = cr__read_sym(s->r, s->entries.at[at].type, kind == SYM_INT ? CR_TYPE_INT : kind == SYM_FLOAT ? CR_TYPE_FLOAT : CR_TYPE_BOOL, &v.expr);

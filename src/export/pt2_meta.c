@@ -79,21 +79,27 @@ static cr_status declare_floats(cr__reader *r, const char *text) {
     return CR_OK;
 }
 
-/* The first text of an expression is the one it is written with again. */
+/* The first text of an expression is the one it is written with again, except where another stood. */
 static cr_status keep_expr(cr__reader *r, const char *text, cr_sym e) {
     const char *copy;
-    uint64_t key = (uint64_t)(uintptr_t)e;
-    if (cr_map_find(&r->p->exprs, &key, sizeof key, NULL)) return CR_OK;
+    uint64_t key = (uint64_t)(uintptr_t)e, found;
+    bool known = cr_map_find(&r->p->exprs, &key, sizeof key, &found);
+    if (known && (!r->value || !strcmp((const char *)(uintptr_t)found, text))) return CR_OK;
     CR_TRY(cr__keep_text(r, text, &copy));
-    return cr_map_put(&r->p->exprs, &key, sizeof key, (uint64_t)(uintptr_t)copy);
+    if (!known) return cr_map_put(&r->p->exprs, &key, sizeof key, (uint64_t)(uintptr_t)copy);
+    cr__place place = cr__place_of(e, r->value, r->slot);
+    return cr_map_put(&r->p->exprs, &place, sizeof place, (uint64_t)(uintptr_t)copy);
 }
 
 static cr_status parse_expr(cr__reader *r, const char *text, cr_sym *out) {
     uint64_t found;
     size_t n = strlen(text);
-    if (cr_map_find(&r->exprs, text, n, &found)) return *out = (cr_sym)(uintptr_t)found, CR_OK;
-    CR_TRY(declare_floats(r, text));
     bool srepr = strchr(text, '(') && (strstr(text, "Symbol(") || strstr(text, "Integer("));
+    if (cr_map_find(&r->exprs, text, n, &found)) {
+        *out = (cr_sym)(uintptr_t)found;
+        return srepr && r->value ? keep_expr(r, text, *out) : CR_OK;
+    }
+    CR_TRY(declare_floats(r, text));
     CR_TRY(srepr ? cr_sym_parse_srepr(r->env, text, true, out) : cr_sym_parse(r->env, text, true, out));
     if (srepr) CR_TRY(keep_expr(r, text, *out));
     return cr_map_put(&r->exprs, text, n, (uint64_t)(uintptr_t)*out);
@@ -135,6 +141,7 @@ cr_status cr__read_sym(cr__reader *r, const cr_json *value, cr_sym_type type, cr
 static cr_status read_dim(cr__reader *r, const cr_json *value, cr_dim *out) {
     const cr_json_member *m;
     cr_sym e;
+    r->slot++;
     CR_TRY(cr_json_union(value, &m));
     if (!strcmp(m->key, "as_int") && m->value.kind == CR_JSON_INT) {
         if (m->value.u.i < 0) return CR_FAIL(CR_EFORMAT, "%lld is negative", (long long)m->value.u.i);
@@ -176,6 +183,7 @@ cr_status cr__read_tensor_meta(cr__reader *r, const cr_json *value, cr_meta *out
     CR_TRY(cr__read_device(field, &device));
     CR_TRY(cr_json_get_bool_or(value, "requires_grad", false, &grad));
     cr_meta_init(out, dtype, device);
+    r->slot = 0;
     CR_TRY(read_dims(r, value, "sizes", out->size, &rank));
     CR_TRY(read_dims(r, value, "strides", out->stride, &strides));
     if (rank != strides) return CR_FAIL(CR_EFORMAT, "%u sizes and %u strides", rank, strides);

@@ -458,7 +458,9 @@ static void write_tensors(scope *s, bool main) {
             const cr_value *v = cr_graph_value(s->g, node->first + i);
             if (!is_written(s->g, node->first + i) || v->type != CR_T_TENSOR || !v->meta) continue;
             cr_json_key(&s->w->j, v->name);
+            s->w->value = v->name;
             cr__write_meta(s->w, v->meta);
+            s->w->value = NULL;
         }
     }
 }

@@ -2,6 +2,7 @@
  *
  * An expression that an archive had is written with its text there: SymPy compares by structure, and ours is another
  * normal form. Its hint is its value at the hints of its symbols, none where one of them has no backing value. */
+#include "export/internal.h"
 #include "export/pt2_write.h"
 
 #include <math.h>
@@ -44,10 +45,15 @@ void cr__write_float(cr__pt2_writer *w, double f) {
 
 /* ---- expressions ---- */
 
-static const char *archive_text(const cr_program *p, cr_sym e) {
+static const char *archive_text(const cr__pt2_writer *w, cr_sym e) {
     uint64_t key = (uint64_t)(uintptr_t)e, found;
-    for (; p; p = p->base)
+    for (const cr_program *p = w->p; p; p = p->base) {
+        if (w->value) {
+            cr__place place = cr__place_of(e, w->value, w->slot);
+            if (cr_map_find(&p->exprs, &place, sizeof place, &found)) return (const char *)(uintptr_t)found;
+        }
         if (cr_map_find(&p->exprs, &key, sizeof key, &found)) return (const char *)(uintptr_t)found;
+    }
     return NULL;
 }
 
@@ -72,7 +78,7 @@ static void write_hint(cr__pt2_writer *w, cr_sym e) {
 }
 
 static void write_expr(cr__pt2_writer *w, cr_sym e) {
-    const char *known = archive_text(w->p, e);
+    const char *known = archive_text(w, e);
     cr_str text;
     cr_str_init(&text);
     if (!known) cr_sym_print_srepr(e, &text);
@@ -95,6 +101,7 @@ static void write_int(cr__pt2_writer *w, int64_t i) {
 }
 
 void cr__write_dim(cr__pt2_writer *w, cr_dim d) {
+    w->slot++;
     if (cr_dim_is_plain(d)) write_int(w, d);
     else if (d == CR_DIM_OVERFLOW) cr__writer_fail(w, CR_FAIL(CR_EVALUE, "a size is too large to be written"));
     else write_expr(w, cr_dim_sym(w->env, d));
@@ -125,6 +132,7 @@ static void write_dims(cr__pt2_writer *w, const char *key, const cr_dim *at, int
 
 void cr__write_meta(cr__pt2_writer *w, const cr_meta *m) {
     enum { STRIDED = 7 };
+    w->slot = 0;
     cr_json_open(&w->j, '{');
     cr__put_int(&w->j, "dtype", cr__schema_dtype(m->dtype));
     write_dims(w, "sizes", m->size, m->rank);

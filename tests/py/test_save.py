@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -169,7 +170,8 @@ def test_example_inputs_in_every_container(tmp_path):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     cresset.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
     torch.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
-    torch.utils._pytree._register_namedtuple(Pair, serialized_type_name=f"{__name__}.Pair") if Pair not in torch.utils._pytree.SUPPORTED_NODES else None
+    for library in (torch, cresset):
+        library.utils._pytree._register_namedtuple(Pair, serialized_type_name=f"{__name__}.Pair")
     args = (Sample(cresset.ones(2)), Pair(cresset.ones(1), 3), collections.deque([cresset.ones(1), True], maxlen=4),
             collections.OrderedDict(k=collections.defaultdict(list, {0: cresset.zeros(2), 1: "text"})))
     ep = cresset.export.export(Containers(), args)
@@ -428,3 +430,22 @@ def test_memory_stays_small(tmp_path):
     assert int(done.stdout) < 64
     assert (tmp_path / "copy.pt2").stat().st_size > 400_000_000
     (tmp_path / "copy.pt2").unlink(), (tmp_path / "big.pt2").unlink()
+
+
+def test_the_page_of_the_docs(tmp_path, monkeypatch):
+    """docs/archives.md runs as it is written."""
+    class Model(cresset.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = cresset.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.encoder(x).relu()
+
+    monkeypatch.chdir(tmp_path)
+    model, x = Model(), cresset.ones(2, 3)
+    names = {"model": model, "x": x, "ep": cresset.export.export(model, (x,)), "MyEncoder": lambda: cresset.nn.Linear(3, 3)}
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "archives.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
+        exec(block, names)
+    assert names["extra"] == {"labels.txt": "cat\ndog"} and names["y"].shape == (2, 3)
