@@ -76,8 +76,8 @@ cr_status shape_one_hot(cr_rule *r) { /* self, num_classes */
     for (int d = 0; d < m->rank; d++) n = cr_dim_mul(r->env, n, size[d] = m->size[d]);
     CR_TRY(cr_dim_require(r->env, classes, CR_GE, -1, "one_hot: num_classes must be positive, or -1 to find it"));
     CR_TRY(cr_dim_decide(r->env, classes, CR_EQ, -1, &infer));
-    CR_TRY(cr_dim_assume(r->env, n, CR_EQ, 0, false, &empty));
-    if (infer && empty) return CR_FAIL(CR_ERUNTIME, "one_hot: an empty tensor does not tell the number of classes; pass num_classes");
+    if (infer) CR_TRY(cr_dim_assume(r->env, n, CR_EQ, 0, false, &empty));
+    if (empty) return CR_FAIL(CR_ERUNTIME, "one_hot: an empty tensor does not tell the number of classes; pass num_classes");
     if (!infer) CR_TRY(cr_dim_require(r->env, classes, CR_GT, 0, "one_hot: num_classes must be positive, or -1 to find it"));
     size[m->rank] = infer ? cr_rule_count(r, 0, INT64_MAX) : classes;
     return cr_rule_add_dense(r, CR_I64, m->rank + 1, size);
@@ -96,7 +96,7 @@ cr_status shape_bincount(cr_rule *r) { /* self, weights, minlength */
     CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 2), CR_GE, 0, "bincount: minlength must not be negative"));
     if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: expected numbers in one dimension, got %d", m->rank);
     if (!rt_is_integer(m->dtype)) return CR_FAIL(CR_ENOTIMPL, "bincount: expected integers, got %s", rt_dtype_name(m->dtype));
-    CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty));
+    if (w) CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty)); /* without numbers, weights decide nothing */
     if (w && w->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: weights must have one dimension, got %d", w->rank);
     if (w) CR_TRY(cr_dim_require(r->env, w->size[0], CR_EQ, m->size[0], "bincount: there must be a weight for each number"));
     cr_dim bins = cr_rule_count(r, 0, INT64_MAX);

@@ -296,7 +296,7 @@ int rt_k_fft_r2c(const rt_ctx *ctx, const rt_call *c) {
 /* self, dim, normalization, last_dim_size: the other dims first, complex, in scratch memory. */
 int rt_k_fft_c2r(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *self = rt_arg_view(c, 0), *out = c->out;
-    int dims[RT_MAX_RANK], n = dims_of(c, self->rank, dims), last = dims[n - 1], code = RT_OK;
+    int dims[RT_MAX_RANK] = { 0 }, n = dims_of(c, self->rank, dims), last = dims[n - 1], code = RT_OK;
     int64_t size = rt_arg_int(c, 3);
     double signal = (double)size;
     for (int i = 0; i < n - 1; i++) signal *= (double)self->size[dims[i]];
