@@ -178,12 +178,14 @@ static void many_processes_share_it(void) {
 
 /* ---- libraries ---- */
 
-static cr_status compile(cr_weights_place weights) {
+static cr_status compile_to(const char *name, cr_weights_place weights) {
     cr_emit_options o = { .weights = weights };
     char path[100];
-    snprintf(path, sizeof path, "%s/lib.so", out);
+    snprintf(path, sizeof path, "%s/%s", out, name);
     return cr_emit(lowered, path, &o);
 }
+
+static cr_status compile(cr_weights_place weights) { return compile_to("lib.so", weights); }
 
 static void put_old(const char *name) {
     char path[100];
@@ -197,6 +199,15 @@ static bool is_old(const char *name) {
     bool same = !cr_file_read(path, &text, NULL) && !strcmp(text, "old");
     cr_free(text);
     return same;
+}
+
+static size_t size_of(const char *name) {
+    char path[100], *text = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/%s", out, name);
+    if (cr_file_read(path, &text, &size)) size = 0;
+    cr_free(text);
+    return size;
 }
 
 /* From no cache and from a full one; weights inside, beside, and through the assembler. */
@@ -234,6 +245,42 @@ static void every_failing_write(void) {
         done = cr_write_count() - before < n;
         CHECK(status == CR_OK ? !is_old("lib.so") : is_old("lib.so"));
     }
+}
+
+/* The same for -o x.c and -o x.a: source or archive, header and weights. One of them may be new when another cannot be given
+ * its name; a file is never half written, and nothing is left lying about. */
+static void every_failing_write_of_sources_and_archives(void) {
+    static const char *const names[] = { "lib.c", "lib.a" }, *const all[] = { "lib.c", "lib.a", "lib.h", "lib.weights" };
+    size_t whole[4];
+    for (int variant = 0; variant < 4; variant++) {
+        cr_weights_place place = variant & 1 ? CR_WEIGHTS_BESIDE : CR_WEIGHTS_INSIDE;
+        const char *name = names[variant / 2];
+        remove_tree(out);
+        CHECK_EQ(mkdir(out, 0700), 0);
+        CHECK_OK(compile_to(name, place));
+        CHECK_EQ(count_files(out), variant & 1 ? 3 : 2);
+        for (int f = 0; f < 4; f++) whole[f] = size_of(all[f]);
+        int64_t before = cr_write_count();
+        CHECK_OK(compile_to(name, place));
+        int64_t writes = cr_write_count() - before;
+        CHECK(writes >= 2);
+        for (int64_t n = 1; n <= writes; n++) {
+            for (int f = 0; f < 4; f++)
+                if (whole[f]) put_old(all[f]);
+            int files = count_files(out);
+            cr_write_fail_at(n);
+            cr_status status = compile_to(name, place);
+            cr_write_fail_at(0);
+            CHECK_EQ(status, CR_EIO);
+            CHECK(strstr(cr_error_message(), "cannot ") != NULL);
+            CHECK_EQ(count_files(out), files);
+            CHECK(is_old(name)); /* it comes last */
+            for (int f = 0; f < 4; f++)
+                if (whole[f]) CHECK(is_old(all[f]) || size_of(all[f]) == whole[f]);
+        }
+    }
+    remove_tree(out);
+    CHECK_EQ(mkdir(out, 0700), 0);
 }
 
 static void every_failing_allocation(void) {
@@ -292,6 +339,7 @@ int main(void) {
     RUN(many_processes_share_it);
     if (lowered) {
         RUN(every_failing_write);
+        RUN(every_failing_write_of_sources_and_archives);
         RUN(every_failing_allocation);
         RUN(elf_of_any_bytes);
     }
