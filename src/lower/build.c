@@ -17,6 +17,7 @@ cr_status cr__method_init(cr__method *m, cr_lowered *l, cr__weights *w, const cr
 }
 
 void cr__method_dispose(cr__method *m) {
+    cr_vec_dispose(&m->waiting);
     cr_map_dispose(&m->slots);
     cr_map_dispose(&m->storages);
     cr_vec_dispose(&m->constants);

@@ -33,6 +33,7 @@ typedef struct cr__method {
     cr_map storages;             /* storage identity -> buffer + 1 */
     int32_t *window;             /* per value: its window, -1 */
     size_t first_cond;           /* conditions of the environment from here on must be checked */
+    CR_VEC(size_t) waiting;      /* conditions whose symbols only data gives: checked once they are known */
     bool writes_state;
     int32_t origin;
 } cr__method;
@@ -90,7 +91,7 @@ cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out);
 cr_status cr__bind_sizes(cr__method *m, int32_t index, const cr_meta *meta);
 /* Everything else about the inputs' sizes, once all are bound: constants and expressions. values: one per input. */
 cr_status cr__check_all_sizes(cr__method *m, const uint32_t *values);
-/* Conditions of the environment since m->first_cond. */
+/* Conditions of the environment since m->first_cond, and those that had to wait. */
 cr_status cr__check_conditions(cr__method *m);
 /* After the last output. */
 void cr__outputs_finish(cr__method *m);

@@ -708,23 +708,35 @@ void cr__outputs_finish(cr__method *m) {
         if (m->outputs.at[i].kind == CRESSET_TENSOR) m->buffers.at[m->windows.at[m->outputs.at[i].at].buffer].kind = RT_BUFFER_RESULT;
 }
 
-/* Conditions under which the program was lowered: checked first where inputs give them, else where they become known. */
+/* *known = false: it has a symbol that no step before gives. */
+static cr_status check_condition(cr__method *m, size_t i, bool *known) {
+    cr_cond cond = cr_env_cond(m->env, i);
+    cr_str text;
+    cr_str_init(&text);
+    cr_str_add(&text, "the sizes must fulfil ");
+    cr_sym_print(cond.condition, &text);
+    if (cond.message && *cond.message) cr_str_addf(&text, " (%s)", cond.message);
+    size_t steps = m->steps.n;
+    cr_status status = cr__check_step(m, cond.condition, cr_str_get(&text));
+    cr_str_dispose(&text);
+    *known = status != CR_EUNSUPPORTED;
+    if (*known) return status;
+    m->steps.n = steps;
+    return CR_OK;
+}
+
+/* Conditions under which the program was lowered: checked first where inputs give them, else once they are known. */
 cr_status cr__check_conditions(cr__method *m) {
+    size_t kept = 0;
+    bool known;
+    for (size_t k = 0; k < m->waiting.n; k++) {
+        CR_TRY(check_condition(m, m->waiting.at[k], &known));
+        if (!known) m->waiting.at[kept++] = m->waiting.at[k];
+    }
+    m->waiting.n = kept;
     for (size_t i = m->first_cond; i < cr_env_cond_count(m->env); i++) {
-        cr_cond cond = cr_env_cond(m->env, i);
-        cr_str text;
-        cr_str_init(&text);
-        cr_str_add(&text, "the sizes must fulfil ");
-        cr_sym_print(cond.condition, &text);
-        if (cond.message && *cond.message) cr_str_addf(&text, " (%s)", cond.message);
-        size_t steps = m->steps.n;
-        cr_status status = cr__check_step(m, cond.condition, cr_str_get(&text));
-        cr_str_dispose(&text);
-        if (status == CR_EUNSUPPORTED) { /* a symbol that only data gives: the op that needs it checks it itself */
-            m->steps.n = steps;
-            continue;
-        }
-        CR_TRY(status);
+        CR_TRY(check_condition(m, i, &known));
+        if (!known) CR_TRY(cr_vec_push(&m->waiting, i));
     }
     return CR_OK;
 }

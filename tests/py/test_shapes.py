@@ -307,3 +307,20 @@ def test_additional_inputs_are_checked():
     more.add((torch.zeros(3, 6),))
     with pytest.raises((RuntimeError, ValueError, AssertionError)):
         export(Program(), (x,), dynamic_shapes=more)
+
+
+def test_compiled_code_checks_what_rules_assumed(tmp_path):
+    """A rule that assumed that a size is not 1 must not give another answer where it is."""
+    from cresset.export import export, load, save
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return x[x > 3].squeeze(0) * 2
+
+    ep = export(Program(), (torch.arange(10.0),))
+    save(ep, tmp_path / "program.pt2")
+    for program in (ep, load(tmp_path / "program.pt2")):
+        compiled = torch.aot_load(torch.aot_compile(program))
+        assert compiled(torch.arange(10.0)).tolist() == [8, 10, 12, 14, 16, 18]
+        with pytest.raises(RuntimeError, match=r"must fulfil Ne\(u0, 1\)"):
+            compiled(torch.tensor([0.0] * 9 + [9.0]))
