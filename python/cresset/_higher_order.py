@@ -64,7 +64,7 @@ class _Recorded:
 
     def finish(self, stem: str, leaves: list[Any] | None = None, alone: bool = False) -> Any:
         graph = self.body.finish(tuple(self.leaves if leaves is None else leaves), stem, alone)
-        problem = self.body.problem()
+        problem = self.body.problem
         if problem and problem[0] == "writes":
             raise UncapturedHigherOrderOpError(
                 f"{self.op}: {self.role} changes its input '{problem[2]}' with {problem[1]}; a body must leave what it is given as it was. "

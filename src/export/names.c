@@ -264,6 +264,7 @@ cr_status cr__name_values(cr_graph *g, const cr_names *names) {
     const char **values = cr_arena_calloc(&s.arena, n + 1u, sizeof *values);
     cr_status status = values ? settle_nodes(&s, names ? names : made, values) : CR_ENOMEM;
     if (!status) status = rename_values(g, values, n);
+    for (size_t i = 0; i < cr_graph_subgraph_count(g) && !status; i++) status = cr__name_values(cr_graph_subgraph(g, i), NULL); /* bodies have names of their own */
     cr_map_dispose(&s.taken);
     cr_map_dispose(&s.available);
     cr_arena_dispose(&s.arena);

@@ -7,9 +7,18 @@
  *     body.lifted                              what it uses from outside: the region's operands */
 #include "python/py.h"
 
+#include "export/program.h"
 #include "trace/trace.h"
 
-typedef struct py_body { PyObject_HEAD cr_trace *trace; PyObject *graph; } py_body;
+typedef struct py_body {
+    PyObject_HEAD
+    cr_trace *trace;
+    PyObject *graph, *problem;
+    CR_VEC(cr_grad_mark) marks; /* where an exported body set the gradient mode */
+    bool grad;                  /* the mode it began with */
+} py_body;
+
+static _Thread_local py_body *running; /* the innermost body that is being recorded */
 
 static cr_env *env_of(PyObject *body) { return cr_graph_env(cr_trace_graph(((py_body *)body)->trace)); }
 
@@ -45,7 +54,9 @@ static PyObject *body_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 
 static void body_dealloc(PyObject *self) {
     cr_trace_release(((py_body *)self)->trace);
+    cr_vec_dispose(&((py_body *)self)->marks);
     Py_XDECREF(((py_body *)self)->graph);
+    Py_XDECREF(((py_body *)self)->problem);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -105,10 +116,29 @@ static PyObject *body_input(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyObject *body_run(PyObject *self, PyObject *args) {
     PyObject *fn, *given;
     if (!PyArg_ParseTuple(args, "OO!:run", &fn, &PyTuple_Type, &given)) return NULL;
-    cr_trace_begin(((py_body *)self)->trace, true);
+    py_body *b = (py_body *)self, *outer = running;
+    running = b;
+    b->grad = cr_py_grad_enabled;
+    cr_trace_begin(b->trace, true);
     PyObject *result = PyObject_CallObject(fn, given);
-    cr_trace_end(((py_body *)self)->trace);
+    cr_trace_end(b->trace);
+    cr_py_grad_enabled = b->grad; /* as for a whole program: what forward sets ends with it */
+    running = outer;
     return result;
+}
+
+int cr_py_body_note_grad_mode(bool enabled) {
+    if (!running || cr_trace_current() != running->trace) return 0;
+    cr_grad_mark mark = { cr_graph_node_limit(cr_trace_graph(running->trace)), enabled };
+    return cr_vec_push(&running->marks, mark) ? (PyErr_NoMemory(), -1) : 1;
+}
+
+static cr_status wrap_grad_modes(py_body *b, cr_graph *g) {
+    cr_names *names = NULL;
+    CR_TRY(cr_names_create(g, &names));
+    cr_status status = cr_program_wrap_grad_modes(g, names, b->marks.at, b->marks.n, b->grad, NULL);
+    cr_names_free(names);
+    return status;
 }
 
 static PyObject *body_lift(PyObject *self, PyObject *objects) {
@@ -161,6 +191,19 @@ static unsigned free_number(const char *stem) {
     }
 }
 
+/* ---- what no body may do ---- */
+
+/* ('writes', op, input), ('aliases', result, input or other result), or None; before parts of it are wrapped. */
+static PyObject *find_problem(const cr_graph *g) {
+    const cr_op *op;
+    const char *input;
+    uint32_t result, other;
+    if (cr_body_writes(g, &op, &input)) return Py_BuildValue("sss", "writes", op->schema.name, input);
+    if (!cr_body_aliases(g, &result, &input, &other)) Py_RETURN_NONE;
+    if (input) return Py_BuildValue("sIs", "aliases", result, input);
+    return Py_BuildValue("sII", "aliases", result, other);
+}
+
 static PyObject *body_finish(PyObject *self, PyObject *args) {
     py_body *b = (py_body *)self;
     PyObject *results;
@@ -177,28 +220,21 @@ static PyObject *body_finish(PyObject *self, PyObject *args) {
     if (!kind) {
         PyOS_snprintf(name, sizeof name, "%s_%u", stem, free_number(stem));
         cr_status status = cr_trace_body_finish(b->trace, outputs.u.list, outputs.n, &g);
+        if (!status && !(b->problem = find_problem(g))) goto out;
+        if (!status && b->marks.n) status = wrap_grad_modes(b, g);
         if (!status) status = cr_graph_set_name(g, name);
         if (!status && alone) status = cr_graph_set_archived(g, cr_graph_output(g), &(cr_archived){ .single = true });
         if (status) cr_graph_release(g), cr_py_raise(status);
         else b->graph = cr_py_graph_new(g);
     }
+out:
     cr_py_frame_dispose(&f);
     return Py_XNewRef(b->graph);
 }
 
-/* ---- questions ---- */
-
-/* What the body does that no region may: a tuple of what and where, or None. */
-static PyObject *body_problem(PyObject *self, PyObject *unused) {
-    const cr_graph *g = cr_trace_graph(((py_body *)self)->trace);
-    const cr_op *op;
-    const char *input;
-    uint32_t result, other;
+static PyObject *get_problem(PyObject *self, void *unused) {
     (void)unused;
-    if (cr_body_writes(g, &op, &input)) return Py_BuildValue("sss", "writes", op->schema.name, input);
-    if (!cr_body_aliases(g, &result, &input, &other)) Py_RETURN_NONE;
-    if (input) return Py_BuildValue("sIs", "aliases", result, input);
-    return Py_BuildValue("sII", "aliases", result, other);
+    return Py_XNewRef(((py_body *)self)->problem ? ((py_body *)self)->problem : Py_None);
 }
 
 static PyMethodDef methods[] = {
@@ -207,10 +243,10 @@ static PyMethodDef methods[] = {
     { "run", body_run, METH_VARARGS, "run(fn, args): fn(*args), recorded." },
     { "lift", body_lift, METH_O, "lift(values): makes them free variables." },
     { "finish", body_finish, METH_VARARGS, "finish(results, stem, alone=False): the graph; alone: it returns its result, not a tuple of one." },
-    { "problem", body_problem, METH_NOARGS, "After finish(): ('writes', op, input), ('aliases', result, input or other result), or None." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef attributes[] = {
+    { "problem", get_problem, NULL, "After finish(): ('writes', op, input), ('aliases', result, input or other result), or None.", NULL },
     { "lifted", get_lifted, NULL, "What the body uses from outside, in order of first use.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };

@@ -99,6 +99,8 @@ bool cr_py_pass_over(const char *kind) {
 
 int cr_py_note_grad_mode(bool enabled) {
     if (!active || cr_ambient_get()->recorder == NULL) return 0;
+    int noted = cr_py_body_note_grad_mode(enabled);
+    if (noted) return noted < 0 ? -1 : 0;
     const cr_graph *g = cr_trace_graph(active->trace);
     uint32_t next = 0;
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) next = CR_MAX(next, n + 1);

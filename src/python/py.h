@@ -191,6 +191,8 @@ CR_NODISCARD cr_status cr_py_fresh(cr_tensor *t, bool detach);
 bool cr_py_is_exporting(void);
 /* While an export only reports: notes the last error as a problem of that kind; true: go on with an assumption. */
 bool cr_py_pass_over(const char *kind);
+/* The body of a region that is being recorded sets the mode: 1 (0: no body is; -1: exception). */
+int cr_py_body_note_grad_mode(bool enabled);
 int cr_py_note_grad_mode(bool enabled); /* forward sets the mode; 0, or -1 with an exception */
 /* While an export records: has the real tensor the elements it had before? Then they may be read. */
 bool cr_py_is_settled(const cr_tensor *t);

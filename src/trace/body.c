@@ -105,6 +105,12 @@ bool cr__body_find(const cr__body *b, const cr_arg *outer, uint32_t *value) {
     return false;
 }
 
+bool cr__body_rebind(cr__body *b, const cr_tensor *outer, uint32_t value) {
+    for (size_t i = 0; i < b->free.n; i++)
+        if (b->free.at[i].outer.kind == CR_ARG_TENSOR && b->free.at[i].outer.u.t == outer) return b->free.at[i].value = value, true;
+    return false;
+}
+
 /* The name under which the enclosing trace knows it, which makes it known there. */
 static cr_status name_outside(const cr__body *b, const cr_arg *outer, char *name, size_t size) {
     cr_arg known = cr_arg_none();

@@ -23,6 +23,8 @@ CR_NODISCARD cr_status cr__trace_origin(cr_trace *t, bool none);
 void cr__body_dispose(cr__body *b);
 /* Is it a free variable already? */
 bool cr__body_find(const cr__body *b, const cr_arg *outer, uint32_t *value);
+/* It is another value of the body from here on; false: it is no free variable. */
+bool cr__body_rebind(cr__body *b, const cr_tensor *outer, uint32_t value);
 /* Makes the number a free variable where nothing in the body gives it. */
 cr_status cr__body_need(cr_trace *t, cr_sym expr);
 

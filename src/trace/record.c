@@ -72,7 +72,11 @@ static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *val
     return true;
 }
 
-static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) { tensor->trace = (uint64_t)t->id << 32 | (value + 1); }
+/* A free variable of a body stays what it is in the trace around it. */
+static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) {
+    if (t->body && cr__body_rebind(t->body, tensor, value)) return;
+    tensor->trace = (uint64_t)t->id << 32 | (value + 1);
+}
 
 bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) { return find_value(t, tensor, value); }
 

@@ -71,6 +71,42 @@ def test_data(name, tmp_path):
     check(ep, tmp_path / "program.pt2", cases, True)
 
 
+def without_gradients(t, x, w):
+    def yes(a):
+        with t.no_grad():
+            b = a * w
+        return b + 1
+    with t.no_grad():
+        y = x + 1
+    return t.cond(x.sum() > 0, yes, lambda a: a * 2, (y,)) + y
+
+
+def test_gradient_modes_inside_of_bodies(tmp_path):
+    """X8: a part of a body that runs with another gradient mode is a region of the body, as in PyTorch's own export."""
+    ep = exported(without_gradients, control.inputs(cresset), None)
+    check(ep, tmp_path / "program.pt2", [((control.floats(4, 3), control.W), numbers(without_gradients(cresset, *control.inputs(cresset))))], True)
+
+    class Program(torch.nn.Module):
+        def forward(self, x, w):
+            return without_gradients(torch, x, w)
+
+    def regions(module):
+        found = [str(node.target) for node in module.graph.nodes if node.op == "call_function" and str(node.target) in ("cond", "wrap_with_set_grad_enabled")]
+        inner = {node.target: regions(getattr(module, node.target)) for node in module.graph.nodes if node.op == "get_attr"}
+        return found, inner
+    theirs = torch.export.export(Program(), control.inputs(torch)).graph_module
+    assert regions(torch.export.load(tmp_path / "program.pt2").graph_module) == regions(theirs)
+
+
+def test_writes_hidden_in_a_region_are_found():
+    def yes(a):
+        with cresset.no_grad():
+            a.add_(1)
+        return a * 2
+    with pytest.raises(RuntimeError, match="true_fn changes its input"):
+        exported(lambda t, x, w: t.cond(x.sum() > 0, yes, lambda a: a * 2, (x,)), control.inputs(cresset), None)
+
+
 def test_a_carried_literal_cannot_be_saved(tmp_path):
     ep = exported(control.loop_int, control.inputs(cresset), None)
     with pytest.raises(RuntimeError, match="carry it as a tensor"):
