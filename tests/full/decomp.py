@@ -1,5 +1,5 @@
 """run_decompositions() against PyTorch's: every program of tests/interop is exported by PyTorch, decomposed by both, and compared call by call (tests/interop/op_agreement.py).
-Arguments select programs by substring. Writes the counts to build/decomp.json.
+Arguments select programs by substring. Writes the counts to results/decomp.json; a program that differs as stated counts as passed.
 
     ./dev test --full decomp
 """
@@ -71,11 +71,12 @@ def main(words):
             if numbers:
                 counts["other results"][p.name] = numbers
                 print(f"{p.name}: {numbers}")
-    (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "decomp.json").write_text(json.dumps(counts, indent=1) + "\n")
+    failed = len(set(counts["other differences"]) | set(counts["other results"]))
+    (ROOT / "results").mkdir(exist_ok=True)
+    (ROOT / "results" / "decomp.json").write_text(json.dumps({"passed": counts["programs"] - failed, "failed": failed, **counts}, indent=1) + "\n")
     print(f"decomp: {counts['agree']} of {counts['programs']} programs consist of the same calls ({counts['same order']} in the same order), "
           f"{len(counts['known differences'])} differ as stated, {len(counts['other differences'])} otherwise; {len(counts['other results'])} give other results")
-    return 1 if counts["other differences"] or counts["other results"] else 0
+    return 1 if failed or not counts["programs"] else 0
 
 
 if __name__ == "__main__":
