@@ -276,7 +276,7 @@ static cr_status expand_layers(cr_emitter *e, const cr_op *op, const cr_arg *arg
     if (!r.status && !cr_dim_hint(e->env, length, &steps))
         r.status = CR_FAIL(CR_EDATADEP, "%s: the number of time steps depends on data; it must be known before the program runs", op->schema.name);
     if (!r.status) r.status = cr_dim_require(e->env, length, CR_EQ, steps, "number of time steps");
-    if (!r.status && steps == 0) r.status = CR_FAIL(CR_ERUNTIME, "%s: the sequence has no time steps", op->schema.name);
+    if (!r.status && steps == 0) r.status = CR_FAIL(CR_ERUNTIME, "the sequence has no time steps; it needs at least one");
     cr_arg input = batch_first ? CR_RUN(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0], made[3] = { { 0 } };
     layout l = { steps, NULL };
     if (!r.status) run_stack(&r, &k, input, &l, lstm ? cr__run_item(&r, &args[1], 0) : args[1], lstm ? cr__run_item(&r, &args[1], 1) : cr_arg_none(), made);
@@ -297,7 +297,7 @@ cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, 
         return CR_FAIL(CR_EDATADEP, "%s: the steps depend on batch_sizes, whose values are not known before the program runs", op->schema.name);
     rt_view sizes = cr_tensor_view(args[1].u.t);
     if (sizes.rank != 1 || sizes.dtype != RT_I64) return CR_FAIL(CR_ERUNTIME, "%s: batch_sizes must be one row of int64", op->schema.name);
-    if (sizes.size[0] == 0) return CR_FAIL(CR_ERUNTIME, "%s: the sequence has no time steps", op->schema.name);
+    if (sizes.size[0] == 0) return CR_FAIL(CR_ERUNTIME, "the sequence has no time steps; it needs at least one");
     if (lstm && (args[2].kind != CR_ARG_LIST || args[2].n != 2))
         return CR_FAIL(CR_ERUNTIME, "lstm: hx must be two tensors, the hidden and the cell state");
     require_float(&r, op, &args[0]);

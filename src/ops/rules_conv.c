@@ -139,6 +139,8 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     if (q->rank < 2 || k->rank < 2 || v->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: query, key and value need at least two dimensions", name);
     if (q->dtype != k->dtype || q->dtype != v->dtype)
         return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have one dtype, got %s, %s and %s", name, cr_dtype_aten(q->dtype), cr_dtype_aten(k->dtype), cr_dtype_aten(v->dtype));
+    if (!cr_dtype_is_floating(q->dtype) && !cr_dtype_is_complex(q->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must be floating-point tensors, not %s", name, cr_dtype_aten(q->dtype));
     if (mask && mask->dtype != CR_BOOL && mask->dtype != q->dtype && mask->dtype != CR_F32)
         return CR_FAIL(CR_ERUNTIME, "%s: attn_mask must be bool, float32 or query's dtype, not %s", name, cr_dtype_aten(mask->dtype));
     CR_TRY(cr_dim_require(r->env, q->size[q->rank - 1], CR_EQ, k->size[k->rank - 1], "attention: query and key must have the same last size"));

@@ -8,6 +8,10 @@ from agree import agree, lines
 CLASSES = lines("""
     t.ones(2, 3) @ t.ones(2, 3)
     t.ones(2) + t.ones(3)
+    t.ops.aten.scaled_dot_product_attention(x, x, x) | x = t.ones(1, 2, 3, 4, dtype=t.int64)
+    t.ops.aten.scaled_dot_product_attention(x, x, x, is_causal=True) | x = t.ones(3, 4, dtype=t.uint8)
+    t.ops.aten.lstm.input(t.ones(0, 2, 4), [h, h], [t.ones(12, 4), t.ones(12, 3), t.ones(12), t.ones(12)], True, 1, 0.0, False, False, False) | h = t.ones(1, 2, 3)
+    t.ops.aten.gru.input(t.ones(0, 2, 4), h, [t.ones(9, 4), t.ones(9, 3), t.ones(9), t.ones(9)], True, 1, 0.0, False, False, False) | h = t.ones(1, 2, 3)
     t.ones(2).view(3)
     t.ones(2).reshape(3)
     t.ones(2).sum(1)
