@@ -229,6 +229,24 @@ def test_a_module_with_a_kept_signature_is_swapped(tmp_path):
     assert cresset.allclose(again, got) and seen == [2.0, 2.0] and other.calls.item() == 4
 
 
+def test_signatures_kept_by_our_own_export(tmp_path):
+    """Both calls of the module, here and in PyTorch."""
+    model, x = Nested(), cresset.randn(2, 3)
+    ep = cresset.export.export(model, (x,), preserve_module_call_signature=("inner",))
+    assert {entry.fqn for entry in ep.module_call_graph if entry.signature} == {"", "inner", "inner@1"}
+    module = unflatten(ep)
+    want = copy.deepcopy(model)(x)[0]
+    assert cresset.allclose(module(x)[0], want)
+    module.inner = copy.deepcopy(model.inner)
+    assert cresset.allclose(module(x)[0], want) and module.inner.calls.item() == 2
+    cresset.export.save(ep, tmp_path / "m.pt2")
+    again = unflatten(cresset.export.load(str(tmp_path / "m.pt2")))
+    assert cresset.allclose(again(x)[0], want)
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    theirs = torch.export.unflatten(torch.export.load(tmp_path / "m.pt2"))
+    torch.testing.assert_close(theirs(torch.from_dlpack(x))[0].detach(), torch.from_dlpack(want.detach()))
+
+
 def test_a_kept_module_runs_alone(tmp_path):
     _, ep = kept_archive(tmp_path)
     module = unflatten(ep)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import inspect
+import itertools
 import json
 import linecache
 import os
@@ -150,7 +151,7 @@ class _Export:
         self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None) for name, _ in lifted]
         state, constants = self._tensors(lifted, attributes)
         calls: list[tuple[Any, ...]] = [("", _spec_text(in_spec), _spec_text(out_spec), list(combined))]
-        calls += [(path, *self.signatures.get(path, (None, None, None))) for path in self.paths if path]
+        calls += [(path, *self.signatures.get(path, (None, None, None))) for path in [*self.paths, *(key for key in self.signatures if key not in self.paths)] if path]
         program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state, constants,
                                     [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards, calls, leaves, tracer)
         try:
@@ -223,17 +224,18 @@ class _Export:
             raise ValueError(message)
 
     def _watch(self, tracer: Any, module: Any, path: str) -> None:
-        """Keeps the calling convention of the module's first call."""
-        forward = module.forward
+        """Keeps the calling convention of the module's calls: the second is PATH@1."""
+        forward, made = module.forward, itertools.count()
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             before, in_spec = pytree.tree_flatten((args, kwargs))
             inputs = [(tracer.value_of(leaf), leaf) for leaf in before]
+            number = next(made)
             result = forward(*args, **kwargs)
             leaves, out_spec = pytree.tree_flatten(result)
-            if path not in self.signatures:
-                values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs, [(tracer.value_of(leaf), leaf) for leaf in leaves])]
-                self.signatures[path] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)), *values)
+            values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs, [(tracer.value_of(leaf), leaf) for leaf in leaves])]
+            key = f"{path}@{number}" if number else path
+            self.signatures[key] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)), *values)
             return result
 
         module.__dict__["forward"] = watched
