@@ -187,7 +187,8 @@ static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *id
         if (s->kind == RT_STEP_BLOCK) CR_TRY(program_id(w, s->u.program, &ids[i]));
         else if (s->kind == RT_STEP_ROWS) print_rows(w, id, i, s->u.rows);
         else if (s->kind == RT_STEP_NUMBERS) print_numbers(w->out, id, "numbers", i, s->u.numbers, s->nargs);
-        else if (s->kind >= RT_STEP_COND)
+        else if (s->kind >= RT_STEP_COND && s->nafter) print_numbers(w->out, id, "after", i, s->after, s->nafter);
+        if (s->kind >= RT_STEP_COND)
             cr_str_addf(w->out, "static const rt_method *const m%d_bodies%d[] = { &m%d, &m%d };\n", id, i, method_id(w, s->u.bodies[0]), method_id(w, s->u.bodies[RT_STEP_BODIES(s->kind) - 1]));
     }
     return CR_OK;
@@ -209,7 +210,8 @@ static cr_status print_steps(writer *w, const rt_method *m, int id, const int *i
         else if (s->kind == RT_STEP_NUMBERS) cr_str_addf(out, ".numbers = m%d_numbers%d", id, i);
         else if (s->kind >= RT_STEP_COND) cr_str_addf(out, ".bodies = m%d_bodies%d", id, i);
         else cr_str_add(out, "0");
-        cr_str_add(out, "}},\n");
+        if (s->nafter) cr_str_addf(out, "}, m%d_after%d, %d},\n", id, i, s->nafter);
+        else cr_str_add(out, "}},\n");
     }
     cr_str_add(out, m->nsteps ? "};\n" : "  {0} };\n");
     return CR_OK;

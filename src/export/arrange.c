@@ -273,14 +273,14 @@ static cr_status name_assert(void *user, cr_graph *g, uint32_t node) {
     return g == a->g ? cr__names_add(a->names, g, node) : CR_OK;
 }
 
-cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts) {
+cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts, bool guards) {
     arranger a = { .g = g, .names = names, .env = cr_graph_env(g) };
     CR_TRY(cr_region_ops_init());
     cr_map_init(&a.known);
     cr_status status = arrange(&a);
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, &(cr_origin){ NULL, root, NULL });
-    if (!status) status = cr_pass_asserts(g, &(cr_asserts){ .guards = asserts, .made = name_assert, .user = &a });
+    if (!status && asserts) status = cr_pass_asserts(g, &(cr_asserts){ .guards = guards, .made = name_assert, .user = &a });
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, NULL);
     cr_vec_dispose(&a.homes);

@@ -107,9 +107,9 @@ CR_NODISCARD cr_status cr_names_create(const cr_graph *g, cr_names **out);
 void cr_names_free(cr_names *m);
 /* Puts a recorded graph in the order that exported programs have: sizes are what they turned out to be, every symbol is
  * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of literals
- * that nobody uses, go. What must hold of data becomes assertions, and with `asserts` so do conditions on sizes. `names`
+ * that nobody uses, go. With `asserts`, what must hold of data becomes assertions; with `guards` too, so do conditions on sizes. `names`
  * follows; `root`: the module stack of the program itself. */
-CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts);
+CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts, bool guards);
 /* Where the gradient mode was set while the graph was recorded: nodes from `node` on have it. */
 typedef struct cr_grad_mark { uint32_t node; bool enabled; } cr_grad_mark;
 /* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`: the

@@ -448,12 +448,25 @@ static cr_status region_operand(cr__method *m, const cr_arg *given, rt_operand_r
     return number_slot(m, &a, &out->at, &out->kind);
 }
 
-static cr_status region_results(cr__method *m, const cr_node *node, rt_operand_ref *outs) {
+/* Sizes of a result that only the branch which runs gives: slots of their own, and which dimensions they are. */
+static cr_status find_sizes(cr__method *m, const cr_meta *meta, uint32_t *dims) {
+    for (int d = 0; d < meta->rank; d++) {
+        cr_sym e = cr_dim_is_plain(meta->size[d]) ? NULL : cr_dim_sym(m->env, meta->size[d]);
+        int32_t slot;
+        if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0) continue;
+        CR_TRY(cr__slot_define(m, e, CR__SLOT_LATE, &slot));
+        *dims |= 1u << d;
+    }
+    return CR_OK;
+}
+
+static cr_status region_results(cr__method *m, const cr_node *node, bool sizes, rt_operand_ref *outs) {
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = value(m, node->first + i);
         outs[i] = (rt_operand_ref){ .kind = RT_A_NONE };
         if (v->type == CR_T_TENSOR && v->meta) {
             outs[i].kind = RT_A_WINDOW;
+            if (sizes) CR_TRY(find_sizes(m, v->meta, &outs[i].n));
             CR_TRY(cr__window_of(m, node->first + i, &outs[i].at));
         } else if (symbol_of(v->expr) && cr__slot_find(m, symbol_of(v->expr)) < 0) {
             outs[i].kind = cr_sym_type_of(v->expr) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT;
@@ -514,8 +527,16 @@ static cr_status lower_region(cr__method *m, const cr_node *node) {
         bodies[k] = body;
         m->writes_state |= body->writes_state;
     }
-    CR_TRY_OUT(region_results(m, node, outs));
+    CR_TRY_OUT(cr__flush_numbers(m)); /* what is pending from here on follows from the results */
+    CR_TRY_OUT(region_results(m, node, r->kind == RT_STEP_COND, outs));
     rt_step s = { .kind = r->kind, .nargs = (uint16_t)refs.n, .nout = (uint16_t)node->nvalues, .args = (int32_t)m->args.n, .u.bodies = bodies };
+    if (r->kind == RT_STEP_COND && m->pending.n) {
+        rt_number *after = cr_arena_copy(&m->l->arena, m->pending.at, m->pending.n * sizeof *after);
+        if (!after) CR_TRY_OUT(CR_ENOMEM);
+        s.after = after;
+        s.nafter = (int32_t)m->pending.n;
+        m->pending.n = 0;
+    }
     if (r->kind == RT_STEP_FOLD) s.nslices = list_length(&node->args[1]);
     if (r->kind == RT_STEP_SCAN) {
         bool carries = !strcmp(r->name, "scan");

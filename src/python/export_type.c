@@ -401,11 +401,11 @@ static cr_status wrap_grad_modes(py_tracer *t) {
 
 static PyObject *tracer_arrange(PyObject *self, PyObject *asserts) {
     py_tracer *t = (py_tracer *)self;
-    int with_asserts = PyObject_IsTrue(asserts);
-    if (with_asserts < 0) return NULL;
+    int guards = PyObject_IsTrue(asserts);
+    if (guards < 0) return NULL;
     if (!t->graph) return PyErr_Format(PyExc_RuntimeError, "arrange(): finish() comes first");
     cr_status status = t->marks.n ? wrap_grad_modes(t) : CR_OK;
-    if (!status) status = cr_program_arrange(t->graph, t->fx_names, t->root, with_asserts);
+    if (!status) status = cr_program_arrange(t->graph, t->fx_names, t->root, asserts != Py_None, guards);
     if (status) return cr_py_raise(status);
     if (drop_unused_lifted(t)) return NULL;
     cr_graph_retain(t->graph);
@@ -430,7 +430,7 @@ static PyMethodDef tracer_methods[] = {
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
     { "copy_back", tracer_copy_back, METH_VARARGS, "copy_back(name, value): writes the value to the input of that name." },
     { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
-    { "arrange", tracer_arrange, METH_O, "arrange(asserts): the graph, in the order that programs have; asserts: conditions on sizes become assertions." },
+    { "arrange", tracer_arrange, METH_O, "arrange(asserts): the graph, in the order that programs have; asserts: None: no assertions; True: conditions on sizes become some, too." },
     { "value_of", tracer_value_of, METH_O, "value_of(leaf): which value of the graph a tensor or symbolic number is; None when it is settled." },
     { NULL, NULL, 0, NULL },
 };

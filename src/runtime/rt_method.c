@@ -345,6 +345,17 @@ static int take_result(frame *f, const rt_operand_ref *to, const cresset_value *
     return rt_copy(f->ctx, &dst, &src);
 }
 
+/* The sizes that a result has become known with it, and what follows from them. */
+static int take_sizes(frame *f, const rt_step *s, const rt_operand_ref *outs, const cresset_value *v) {
+    for (int i = 0; i < s->nout; i++) {
+        const rt_window *w = outs[i].kind == RT_A_WINDOW && outs[i].n ? &f->m->windows[outs[i].at] : NULL;
+        if (w && v[i].rank != w->rank) return rt_fail(f->ctx, RT_ERUNTIME, "a branch gave a result of another shape than the exported program has");
+        for (int d = 0; w && d < w->rank; d++)
+            if (outs[i].n >> d & 1) f->slots[f->m->dims[w->dims + d]] = v[i].size[d];
+    }
+    return s->nafter ? rt_numbers_run(f->ctx, s->after, s->nafter, f->slots) : RT_OK;
+}
+
 static bool truth(const cresset_value *v) {
     if (v->kind != CRESSET_TENSOR) return v->integer;
     const unsigned char *p = v->data;
@@ -365,6 +376,7 @@ static int run_cond(frame *f, const rt_step *s) {
     for (int i = 0; i < s->nout; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
     int code = run_body(f, s->u.bodies[truth(&c) ? 0 : 1], in, s->nargs - 1, out, s->nout);
     if (code) return code;
+    code = take_sizes(f, s, outs, out);
     for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &out[i]);
     for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &out[i]);
     return code;

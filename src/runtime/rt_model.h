@@ -57,7 +57,8 @@ enum {
     RT_STEP_FILL,    /* window outs[0] = slot args[0] */
     RT_STEP_CHECK,   /* fails with text args[1] unless slot args[0] is true */
     RT_STEP_ROWS,    /* u.rows over windows args, then outs, all of the domain's sizes */
-    RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs */
+    RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs. A window's
+                      * `n` has a bit for each dimension whose slot the result gives */
     RT_STEP_WHILE,   /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..); results to outs */
     RT_STEP_SCAN,    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the body gives the
                       * carried ones and a slice of every further result */
@@ -79,6 +80,8 @@ typedef struct rt_step {
         const rt_number *numbers;
         const struct rt_method *const *bodies;
     } u;
+    const rt_number *after; /* COND: numbers that follow from the sizes of its results, computed before these are stored */
+    int32_t nafter;
 } rt_step;
 
 /* What an input must be like and which slots it binds. */

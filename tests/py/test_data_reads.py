@@ -100,3 +100,8 @@ def test_sizes_that_must_be_equal_are_checked():
 def test_assertions_are_nodes_of_the_program():
     targets = [str(node.target) for node in export("two_masks").graph.nodes]
     assert sum("_assert_scalar" in target for target in targets) == 5  # bounds of both counts, and that they are equal
+
+
+def test_assertions_can_be_left_out(monkeypatch):
+    monkeypatch.setattr("cresset.export.config.runtime_asserts", False)
+    assert not any("_assert_scalar" in str(node.target) for node in export("two_masks").graph.nodes)

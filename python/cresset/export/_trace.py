@@ -146,7 +146,7 @@ class _Export:
         _check_outputs(out_leaves)
         tracer.finish(out_leaves)
         settled = plan.settle(mode, self.asserts)
-        graph = tracer.arrange(self.asserts)
+        graph = tracer.arrange(self.asserts if config.runtime_asserts else None)
         lifted = tracer.lifted
         self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None) for name, _ in lifted]
         state, constants = self._tensors(lifted, attributes)
