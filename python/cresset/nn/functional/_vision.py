@@ -2,6 +2,7 @@
 import warnings
 
 from cresset import ops
+from cresset._symbolic import sym_float
 from cresset.nn.functional._ops import nn, op, repeated
 
 pixel_shuffle, pixel_unshuffle, channel_shuffle, native_channel_shuffle = map(op, "pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle".split())
@@ -60,7 +61,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     if mode == "area" and sizes is None:
         recompute_scale_factor = True
     if recompute_scale_factor:
-        sizes = [_whole(n * s) for n, s in zip(input.shape[2:], scales)]
+        sizes = [_whole(sym_float(n) * s) for n, s in zip(input.shape[2:], scales)]
         scales = None
     if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
         raise ValueError(f"interpolate: antialias goes with 4-D inputs and bilinear or bicubic, not with {input.dim()}-D and {mode!r}")
