@@ -4,6 +4,8 @@
  * has passed the same checks as a program from an archive, so that nothing later asks where a program came from. */
 #include "export/internal.h"
 
+#include <stdio.h>
+
 static cr_status keep(cr_program *p, const char *text, const char **out) {
     *out = text ? cr_arena_strdup(&p->arena, text) : NULL;
     return text && !*out ? CR_ENOMEM : CR_OK;
@@ -25,6 +27,22 @@ static cr_status keep_arg(cr_program *p, const cr_arg *from, cr_arg *to) {
 
 /* ---- signature ---- */
 
+/* Whoever has an input's name now steps aside; calls get their names afterwards. */
+static cr_status free_name(cr_graph *g, const char *name, uint32_t owner) {
+    char aside[32];
+    uint32_t holder = cr_graph_find(g, name);
+    if (holder == CR_NO_VALUE || holder == owner) return CR_OK;
+    snprintf(aside, sizeof aside, "__aside_%u", holder);
+    return cr_graph_rename(g, holder, aside);
+}
+
+/* Is the value an input in front of the node? */
+static bool is_done(const cr_graph *g, uint32_t value, uint32_t node) {
+    for (uint32_t n = cr_graph_first(g); n != node; n = cr_graph_next(g, n))
+        if (cr_graph_node(g, n)->first == value) return true;
+    return false;
+}
+
 static cr_status build_inputs(cr_program *p, const cr_program_parts *parts) {
     cr_input_spec *specs = cr_arena_calloc(&p->arena, parts->ninputs + 1, sizeof *specs);
     if (!specs) return CR_ENOMEM;
@@ -34,13 +52,14 @@ static cr_status build_inputs(cr_program *p, const cr_program_parts *parts) {
         const cr_input_spec *from = &parts->inputs[i];
         uint32_t value = cr_graph_node(p->graph, n)->first;
         specs[i] = *from;
+        uint32_t holder = from->name ? cr_graph_find(p->graph, from->name) : CR_NO_VALUE;
+        if (holder != CR_NO_VALUE && holder != value && is_done(p->graph, holder, n)) return CR_FAIL(CR_EVALUE, "two inputs of the program are named '%s'", from->name);
         if (from->name) {
+            CR_TRY(free_name(p->graph, from->name, value));
             CR_TRY(cr_graph_rename(p->graph, value, from->name));
             CR_TRY(cr_graph_set_target(p->graph, n, from->name));
         }
-        const char *name = cr_graph_value(p->graph, value)->name;
-        if (from->name && strcmp(name, from->name)) return CR_FAIL(CR_EVALUE, "two inputs of the program are named '%s'", from->name);
-        CR_TRY(keep(p, name, &specs[i].name));
+        CR_TRY(keep(p, cr_graph_value(p->graph, value)->name, &specs[i].name));
         CR_TRY(keep(p, from->target, &specs[i].target));
         if (from->is_constant) CR_TRY(keep_arg(p, &from->constant, &specs[i].constant));
     }

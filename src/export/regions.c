@@ -150,8 +150,8 @@ static cr_status wrap_region(region *r, bool enabled, const char *root, uint32_t
     cr_str name;
     cr_str_init(&name);
     cr_str_addf(&name, "submod_%u", r->number);
-    CR_TRY(cr_graph_create(cr_graph_env(r->g), &r->sub));
     cr_status status = cr_str_status(&name);
+    if (!status) status = cr_graph_create(cr_graph_env(r->g), &r->sub);
     if (!status) status = cr_graph_set_name(r->sub, cr_str_get(&name));
     cr_str_dispose(&name);
     CR_TRY(status);
