@@ -62,7 +62,7 @@ static cr_status build(recording *r, cr_tensor *w, bool region, cr_program **out
         cr_grad_mark marks[] = { { r->region, false }, { r->region + 2, true } };
         CR_TRY(cr_program_wrap_grad_modes(r->graph, r->names, marks, 2, true, root));
     }
-    CR_TRY(cr_program_arrange(r->graph, r->names, root, false));
+    CR_TRY(cr_program_arrange(r->graph, r->names, root, true, false));
     cr_status status = cr_tree_parse(in_text, sizeof in_text - 1, &in);
     if (!status) status = cr_tree_parse(out_text, sizeof out_text - 1, &results);
     cr_input_spec inputs[] = { { .kind = CR_INPUT_PARAMETER, .name = "p_w", .target = "w" }, { .kind = CR_INPUT_USER, .name = "add" } };
