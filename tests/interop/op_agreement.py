@@ -4,8 +4,9 @@
 
 A call is known by its op, all its arguments (defaults filled in; tensors by what made them) and dtype, sizes and strides of its results, so two
 graphs agree when they have the same calls equally often and return the same values; the order of independent calls does not matter
-(`same_order` tells). Symbols are compared by expression. Arguments count by what they mean: a dim of -1 is the last one, the size that view and
-expand are asked for is that of the result, and dtype, device, layout and memory format of what a call makes are its result's. Strides of dims of
+(`same_order` tells). Numbers are compared by expression, and the calls that make them are not counted: which tensor a size is read
+from, and s0*s1 or s1*s0, say nothing about the program. Arguments count by what they mean: a dim of -1 is the last one, the size that view and
+expand are asked for is that of the result, a slice from 0 or to the end has no such bound, and dtype, device, layout and memory format of what a call makes are its result's. Strides of dims of
 size 1 mean nothing.
 """
 import collections
@@ -25,7 +26,8 @@ def meta_of(result):
     if meta is None:
         return result["type"], result.get("expr")
     strides = [] if 0 in meta["sizes"] else [stride for size, stride in zip(meta["sizes"], meta["strides"]) if size != 1]
-    return meta["dtype"], str(meta["sizes"]), re.sub(r"Max\(1, (\w+)\)", r"\1", str(strides))  # a stride of nothing is anything
+    strides = re.sub(r"Max\(1, (\w+)\)", r"\1", str(strides))  # a stride of nothing is anything
+    return meta["dtype"], str(meta["sizes"]), re.sub(r"'Min\((\d+), \1\*\w+\)'", r"\1", strides)
 
 
 # Programs whose calls differ, and why (docs/differences.md says more). Everything else must agree.
@@ -66,6 +68,10 @@ class Calls:
             self.rank[result["name"]] = len(result["meta"]["sizes"]) if result.get("meta") else 0
 
     def call(self, node, results):
+        if results and all(result.get("expr") is not None for result in results) and re.match(r"_operator\.|torch\.sym_|math\.|aten\.sym_", node["target"]):
+            for result in results:
+                self.known[result["name"]], self.rank[result["name"]] = digest("number", result["expr"]), 0
+            return
         arguments = {item["name"]: self.argument(self.meaning(node, item)) for item in node["args"]}
         arguments = {name: value for name, value in arguments.items() if not is_default(value, defaults(node["target"]).get(name))}
         metas = [meta_of(result) for result in results if not result["hidden"]]
@@ -82,6 +88,8 @@ class Calls:
             return {"as_none": True}
         if op in ("view", "expand") and name == "size":
             return {"as_string": str(node["results"][0]["meta"]["sizes"])}
+        if op.startswith("slice") and item["arg"] in ({"as_int": 0}, {"as_int": (1 << 63) - 1}) and name == ("start" if item["arg"]["as_int"] == 0 else "end"):
+            return {"as_none": True}
         first = next((self.rank[i["arg"]["as_value"]] for i in flat(node["args"]) if "as_value" in i["arg"]), 0) + (op == "unsqueeze")
         if name in DIMS and "as_int" in item["arg"] and first:
             return {"as_int": item["arg"]["as_int"] % first}
@@ -169,7 +177,7 @@ def first_difference(a, b, only_ours, only_theirs):
             if key in only:
                 lines.append(f"{sign} {only[key]}x {call}")
     ops = collections.Counter(a.order), collections.Counter(b.order)
-    return f"ops only here {dict(ops[0] - ops[1])}, only there {dict(ops[1] - ops[0])}\n" + "\n".join(lines[:6])
+    return f"ops only here {dict(ops[0] - ops[1])}, only there {dict(ops[1] - ops[0])}\n" + "\n".join(lines[:12])
 
 
 def same_order(ours, theirs):

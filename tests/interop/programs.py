@@ -80,7 +80,7 @@ def programs():
     if folder not in sys.path:
         sys.path.insert(0, folder)
     sys.modules.setdefault("programs", sys.modules[__name__])
-    for name in ("programs_layers", "programs_code", "programs_forms"):
+    for name in ("programs_layers", "programs_code", "programs_forms", "programs_dynamic"):
         importlib.import_module(name)
     return list(TABLE.values())
 

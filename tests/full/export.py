@@ -1,0 +1,50 @@
+"""X1, X3, X10: 2,000 random programs with random dynamic sizes (tests/roundtrip/random_exports.py): the exported program gives what the module gives at sizes inside of its
+ranges, and refuses others. A number N chooses how many, --from=N where to begin.
+
+    ./dev test --full export
+"""
+import collections
+import json
+import os
+import pathlib
+import sys
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("full", "roundtrip", "interop")]
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import interop  # noqa: E402
+import random_exports  # noqa: E402
+
+PROGRAMS, CHUNK = 2000, 25
+
+
+def chunk(first):
+    answer = interop.in_child(lambda: [(number, *random_exports.check(number)) for number in range(first, first + CHUNK)])
+    return answer if isinstance(answer, list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}", 0)]
+
+
+def main(argv):
+    warnings.simplefilter("ignore")
+    begin = next((int(a.partition("=")[2]) for a in argv if a.startswith("--from=")), 0)
+    count = next((int(a) for a in argv if a.isdigit()), PROGRAMS)
+    total, failures, sizes, start = collections.Counter(), [], 0, time.monotonic()
+    for first in range(begin, begin + count, CHUNK):
+        for number, outcome, text, accepted in chunk(first):
+            total[outcome] += 1
+            sizes += accepted
+            if outcome == "differs":
+                failures.append({"program": number, "problem": text})
+                print(f"program {number}: {text}", flush=True)
+        if (first - begin) % (8 * CHUNK) == 0:
+            print(f"[{first - begin + CHUNK}/{count}] {dict(total)}, {time.monotonic() - start:.0f} s", flush=True)
+    out = ROOT / "results" / "export.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"passed": total["equal"], "failed": total["differs"], "sizes": sizes, "failures": failures}, indent=1) + "\n")
+    print(f"{count} programs at {sizes} other sizes: {total['equal']} passed, {total['differs']} failed")
+    return 1 if failures or not total["equal"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
