@@ -324,6 +324,12 @@ static cr_status wrap_(fx *x, const cr_fnode *node, const fval *args, int n, fva
     return give(out, cr_arg_int(dim));
 }
 
+/* is_known(n): a number while expanding; a symbolic size is none, and a question about it would narrow it. */
+static cr_status is_known_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    (void)x, (void)node, (void)n;
+    return give(out, cr_arg_bool(!args[0].opaque && args[0].a.kind == CR_ARG_INT && cr_dim_is_plain(args[0].a.u.i)));
+}
+
 /* inverse(dims): the permutation that undoes this one. */
 static cr_status inverse_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     const cr_arg *items;
@@ -520,6 +526,7 @@ static const cr__helper helpers[] = {
     { "dims", 2, 2, false, false, dims_ },
     { "rest", 2, 2, false, false, rest_ },
     { "wrap", 2, 2, false, false, wrap_ },
+    { "is_known", 1, 1, true, false, is_known_ },
     { "inverse", 1, 1, true, false, inverse_ },
     { "reversed", 1, 1, true, false, reversed_ },
     { "broadcast", 1, 8, true, false, broadcast_ },

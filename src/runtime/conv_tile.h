@@ -196,13 +196,19 @@ static void block(const conv_block *b) {
 
 /* ---- pooling ---- */
 
-static __attribute__((optimize("O3"))) void most(float *restrict y, const float *restrict x, int64_t n) {
+#if defined(__clang__) /* makes vectors of these at -O2 */
+#define VECTORISED
+#else
+#define VECTORISED __attribute__((optimize("O3")))
+#endif
+
+static VECTORISED void most(float *restrict y, const float *restrict x, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
         float a = y[j], c = x[j];
         y[j] = c > a || c != c ? c : a;
     }
 }
 
-static __attribute__((optimize("O3"))) void sum(float *restrict y, const float *restrict x, int64_t n) {
+static VECTORISED void sum(float *restrict y, const float *restrict x, int64_t n) {
     for (int64_t j = 0; j < n; j++) y[j] += x[j];
 }

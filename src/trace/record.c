@@ -384,6 +384,7 @@ cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph
     cr_arg *values = cr_graph_alloc(t->graph, n * sizeof *values);
     if (!values) return CR_ENOMEM;
     for (size_t i = 0; i < n; i++) CR_TRY(cr_trace_arg(t, &outputs[i], &values[i]));
+    CR_TRY(cr_graph_set_origin(t->graph, NULL)); /* the line of the last call is not the outputs' */
     CR_TRY(cr_graph_set_output(t->graph, values, n));
     cr_graph_retain(t->graph);
     *out = t->graph;

@@ -29,7 +29,7 @@ class Names:
         return name
 
     def state(self, kind: str, target: str) -> str:
-        return self.take(PREFIXES[kind] + _ODD.sub("_", target).lower())
+        return self.take(PREFIXES[kind] + _ODD.sub("_", target).lower().removeprefix("self_"))  # as PyTorch does: self_attn gives p_attn_...
 
 
 def _step(key: Any) -> str:
