@@ -27,7 +27,7 @@ _LAZY = {
                     "_check_type _check_value _constrain_as_size _constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
-                    "unique unique_consecutive nonzero split tensordot typename".split(), "functional"),
+                    "unique unique_consecutive nonzero split stft tensordot typename".split(), "functional"),
 }
 _SUBMODULES = {"nn", "jit", "compiler", "cuda", "backends", "export", "library", "functional", "ops", "linalg", "fft", "special", "random", "return_types",
                "utils", "fx", "_dynamo"}

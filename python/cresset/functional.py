@@ -131,3 +131,14 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 def typename(o):
     return o.type() if isinstance(o, _C._populated_tensor_type()) else f"{type(o).__module__}.{type(o).__qualname__}"
+
+
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False, onesided=None, return_complex=None, align_to_window=None):
+    """The Fourier transforms of overlapping frames. center: frame t is centred at sample t * hop_length; the signal is padded by half a frame on both sides."""
+    if center:
+        if align_to_window is not None:
+            raise RuntimeError("stft(): align_to_window goes with center=False only")
+        dim, half = input.dim(), n_fft // 2
+        input = aten.pad(input.view([1] * (3 - dim) + list(input.shape)), [half, half], pad_mode)
+        input = input.view(input.shape[-dim:])
+    return aten.stft.default(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)

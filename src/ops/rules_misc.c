@@ -99,7 +99,9 @@ cr_status shape_bincount(cr_rule *r) { /* self, weights, minlength */
     if (w) CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty)); /* without numbers, weights decide nothing */
     if (w && w->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: weights must have one dimension, got %d", w->rank);
     if (w) CR_TRY(cr_dim_require(r->env, w->size[0], CR_EQ, m->size[0], "bincount: there must be a weight for each number"));
-    cr_dim bins = cr_rule_count(r, 0, INT64_MAX);
+    cr_dim bins = cr_rule_count(r, 0, INT64_MAX), least = cr_rule_int(r, 2);
+    cr_sym counted = cr_dim_is_plain(bins) || !cr_dim_is_plain(least) ? NULL : cr_dim_sym(r->env, bins);
+    if (counted && cr_sym_name(counted)) CR_TRY(cr_env_narrow(r->env, counted, least, INT64_MAX));
     return cr_rule_add_dense(r, !w || empty ? CR_I64 : w->dtype == CR_F32 ? CR_F32 : CR_F64, 1, &bins);
 }
 

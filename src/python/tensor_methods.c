@@ -348,6 +348,7 @@ FAST(method_unique) { return functional("unique", self, args, nargs, kwnames); }
 FAST(method_unique_consecutive) { return functional("unique_consecutive", self, args, nargs, kwnames); }
 FAST(method_split) { return functional("_split_method", self, args, nargs, kwnames); }
 FAST(method_nonzero) { return functional("nonzero", self, args, nargs, kwnames); }
+FAST(method_stft) { return functional("stft", self, args, nargs, kwnames); }
 
 /* ---- NumPy ---- */
 
@@ -706,6 +707,7 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "unique_consecutive", FASTCALL(method_unique_consecutive), "unique_consecutive(return_inverse=False, return_counts=False, dim=None)" },
     { "split", FASTCALL(method_split), "split(split_size, dim=0): parts of one size, or of the sizes in a list" },
     { "nonzero", FASTCALL(method_nonzero), "nonzero(*, as_tuple=False)" },
+    { "stft", FASTCALL(method_stft), "stft(n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', ...)" },
     { "numpy", FASTCALL(numpy), "numpy(*, force=False): a NumPy array on the same memory." },
     { "__array__", FASTCALL(array), NULL },
     { "__complex__", as_complex, METH_NOARGS, NULL },

@@ -37,6 +37,9 @@ def check(p, folder, scratch, report):
 
     if way("exported and saved here", here):
         return
+    if interop.in_child(lambda: torch.export.load(training.path) and None):
+        print(f"{p.name}: PyTorch does not load its own archive either", flush=True)
+        return
     way("loaded and run there", lambda: checks.loaded(p.name, path, training))
     way("exported again there", lambda: checks.exported_again(p.name, path))
     way("signature", against(checks.signature))

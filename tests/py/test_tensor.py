@@ -306,6 +306,7 @@ FORMS = lines("""
     t.broadcast_shapes((2,), (3,))
     t.nonzero(t.tensor([[1, 0], [0, 2]])), t.tensor([[1, 0], [0, 2]]).nonzero(as_tuple=True), t.where(t.tensor([1, 0, 3]) > 0)
     t.norm(f), f.norm(1), f.norm(dim=0), f.norm(p=2, dim=0, keepdim=True), t.norm(f, inf) | f = t.tensor([3., 4.])
+    t.view_as_real(t.stft(f, 4, 2, window=t.ones(4), return_complex=True)), f.stft(4, return_complex=True).shape, f.stft(4, center=False, return_complex=True).shape | f = t.arange(9.)
     t.tensordot(f, f, dims=1), t.tensordot(t.ones(2, 3), t.ones(3, 2), dims=([1], [0])) | f = t.tensor([3., 4.])
     t.equal(f, f), f.equal(f + 1) | f = t.tensor([3., 4.])
     f.clamp(0.5), f.clamp(min=0.5), f.clamp(max=np.float32(0.5)), f.clamp(0, 1) | f = t.tensor([0., 4.])

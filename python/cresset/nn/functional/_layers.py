@@ -37,7 +37,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     if max_norm is not None:
         input = input.contiguous()
         with no_grad():
-            nn("embedding_renorm_")(weight, input, max_norm, norm_type)
+            nn("embedding_renorm_")(weight.detach(), input, max_norm, norm_type)
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -76,7 +76,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
         raise ValueError("embedding_bag: sparse gradients do not go with mode 'max'")
     if max_norm is not None:
         with no_grad():
-            nn("embedding_renorm_")(weight, input, max_norm, norm_type)
+            nn("embedding_renorm_")(weight.detach(), input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights go with mode 'sum' only, not {mode!r}")
     if padding_idx is not None:
