@@ -112,6 +112,8 @@ static cr_status build_ranges(cr_program *p, const cr_program_parts *parts) {
     for (size_t i = 0; i < parts->nranges; i++) {
         ranges[i] = parts->ranges[i];
         CR_TRY(keep(p, parts->ranges[i].symbol, &ranges[i].symbol));
+        /* A size that was 2 or more while it was recorded may be 1 when the user said so. */
+        cr_env_declare(cr_graph_env(p->graph), cr_sym_find_symbol(cr_graph_env(p->graph), ranges[i].symbol), ranges[i].range.lo, ranges[i].range.hi);
     }
     for (size_t i = 0; i < parts->nguards; i++) CR_TRY(keep(p, parts->guards[i], &guards[i]));
     p->ranges = ranges;

@@ -4,6 +4,7 @@
  * all others are computed and compared. In a symbolic run the sizes are expressions of the inputs' environment, and what
  * cannot be decided there becomes a condition of it. A check whose symbols no input gives says nothing. */
 #include "graph/plan.h"
+#include "sym/shape.h"
 
 #include <stdio.h>
 
@@ -201,7 +202,8 @@ static cr_status check_cond(const plan_binding *b, const cr_cond *cond) {
     cr_str text;
     cr_str_init(&text);
     bool any = false;
-    cr_sym_print(cond->condition, &text);
+    if (cr_shape_count(b->plan->graph->env)) cr_shape_text(b->plan->graph->env, cond->condition, &text); /* by the inputs' names */
+    else cr_sym_print(cond->condition, &text);
     cr_str_add(&text, " with ");
     print_symbols(b, cond->condition, &any, &text);
     cr_status status = CR_FAIL(CR_EGUARD, "the graph holds only where %s%s%s", cr_str_get(&text), cond->message && *cond->message ? ": " : "", cond->message ? cond->message : "");

@@ -155,6 +155,12 @@ cr_status cr_env_narrow(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi) {
     return end(env, from, status);
 }
 
+void cr_env_declare(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi) {
+    if (!symbol || symbol->kind != CR_SYM_SYMBOL || symbol->type != CR_TYPE_INT) return;
+    symbol->u.symbol->now = (cr_range){lo, hi};
+    env->epoch++;
+}
+
 /* ---- equalities ---- */
 
 static bool occurs(cr_sym e, cr_sym t) {

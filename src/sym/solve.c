@@ -11,7 +11,7 @@
 #include "sym/shape.h"
 #include "sym/internal.h"
 
-enum { MAX_TRIED = 512, MAX_MODULUS = 128 };
+enum { MAX_TRIED = 512, MAX_MODULUS = 128, MAX_LISTED = 4096 };
 
 typedef struct root {
     const char *name;
@@ -58,6 +58,38 @@ static cr_sym only_symbol(cr_sym e, cr_sym found, bool *several) {
     }
     for (size_t i = 0; i < e->n && !*several; i++) found = only_symbol(e->operand[i], found, several);
     return found;
+}
+
+typedef struct trial { cr_sym symbol; int64_t value; } trial;
+
+static bool tried_value(void *user, cr_sym symbol, cr_sym_value *out) {
+    const trial *t = user;
+    if (symbol != t->symbol) return false;
+    *out = (cr_sym_value){.type = CR_TYPE_INT, .i = t->value};
+    return true;
+}
+
+/* Do the conditions hold at this value of their symbol? */
+static bool holds_at(const cr_sym *conditions, size_t n, cr_sym symbol, int64_t value) {
+    for (size_t i = 0; i < n; i++) {
+        cr_sym_value result;
+        trial t = {symbol, value};
+        if (!cr__eval(conditions[i], tried_value, &t, &result, NULL, NULL) || !result.i) return false;
+    }
+    return true;
+}
+
+/* By the facts, or by trying: a condition on one symbol that has few values holds when it holds at each of them. */
+static bool follows(cr_env *env, cr_sym c) {
+    bool several = false;
+    if (cr_sym_truth(env, c) == CR_YES) return true;
+    cr_sym symbol = only_symbol(c, NULL, &several);
+    if (!symbol || several || symbol->type != CR_TYPE_INT) return false;
+    cr_range r = cr_sym_range(env, symbol);
+    if (r.lo == INT64_MIN || r.hi >= r.lo + MAX_LISTED) return false;
+    for (int64_t v = r.lo; v <= r.hi; v++)
+        if (!holds_at(&c, 1, symbol, v)) return false;
+    return true;
 }
 
 static int64_t divide_up(int64_t a, int64_t b) { return -cr__floordiv64(-a, b); }
@@ -258,7 +290,7 @@ static cr_status find_residual(solver *s) {
         if (s->env->conds.at[i].kind == CR_COND_GUARD) {
             cr_sym c = ask(&a, i);
             if (!c) return CR_FAIL(CR_ENOMEM, "condition");
-            residual = cr_sym_truth(s->promised, c) != CR_YES;
+            residual = !follows(s->promised, c);
         }
         CR_TRY(cr_vec_push(&s->residual, residual));
     }
@@ -278,25 +310,6 @@ static cr_status concerns(solver *s, size_t i, const root *r, bool *yes) {
 
 /* ---- fixes for one root ---- */
 
-typedef struct trial { cr_sym symbol; int64_t value; } trial;
-
-static bool tried_value(void *user, cr_sym symbol, cr_sym_value *out) {
-    const trial *t = user;
-    if (symbol != t->symbol) return false;
-    *out = (cr_sym_value){.type = CR_TYPE_INT, .i = t->value};
-    return true;
-}
-
-/* Does every residual condition of the root hold at this value? */
-static bool holds_at(const cr_sym *conditions, size_t n, cr_sym symbol, int64_t value) {
-    for (size_t i = 0; i < n; i++) {
-        cr_sym_value result;
-        trial t = {symbol, value};
-        if (!cr__eval(conditions[i], tried_value, &t, &result, NULL, NULL) || !result.i) return false;
-    }
-    return true;
-}
-
 /* Do the conditions follow when the root is scale * k + shift with k in `bounds`? */
 static cr_status proved(solver *s, const root *r, const size_t *which, size_t n, int64_t scale, int64_t shift, cr_range bounds, bool *yes) {
     cr_env *env = NULL;
@@ -308,7 +321,7 @@ static cr_status proved(solver *s, const root *r, const size_t *which, size_t n,
     bool all = a.put != NULL;
     for (size_t i = 0; i < n && all; i++) {
         cr_sym c = ask(&a, which[i]);
-        all = c && cr_sym_truth(env, c) == CR_YES;
+        all = c && follows(env, c);
     }
     cr_status status = env->failed || s->env->failed ? CR_FAIL(CR_ENOMEM, "condition") : CR_OK;
     cr_env_release(env);

@@ -90,6 +90,9 @@ typedef struct cr_range { int64_t lo, hi; } cr_range; /* INT64_MIN / INT64_MAX s
 cr_range cr_sym_range(cr_env *env, cr_sym e);    /* sound for every assignment the facts allow */
 /* Narrows a symbol's range. CR_EVALUE when nothing remains. */
 CR_NODISCARD cr_status cr_env_narrow(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi);
+/* The symbol may be anything from lo to hi again, whatever was taken as known about its range so far: what a program is declared
+ * for. Equalities and conditions stay. */
+void cr_env_declare(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi);
 /* Adds the fact a == b (union-find on terms). CR_EVALUE when the facts exclude it. */
 CR_NODISCARD cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b);
 /* A hint is an example value of a symbol (a backed one); it scores, it never decides facts. */

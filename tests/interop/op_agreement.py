@@ -6,8 +6,8 @@ A call is known by its op, all its arguments (defaults filled in; tensors by wha
 graphs agree when they have the same calls equally often and return the same values; the order of independent calls does not matter
 (`same_order` tells). Numbers are compared by expression, and the calls that make them are not counted: which tensor a size is read
 from, and s0*s1 or s1*s0, say nothing about the program. Arguments count by what they mean: a dim of -1 is the last one, the size that view and
-expand are asked for is that of the result, a slice from 0 or to the end has no such bound, and dtype, device, layout and memory format of what a call makes are its result's. Strides of dims of
-size 1 mean nothing.
+expand are asked for is that of the result, a slice from 0 or to the end has no such bound, and dtype, device, layout and memory format of what a
+call makes are its result's. Strides of dims of size 1 mean nothing.
 """
 import collections
 import functools

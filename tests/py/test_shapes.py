@@ -324,3 +324,22 @@ def test_compiled_code_checks_what_rules_assumed(tmp_path):
         assert compiled(torch.arange(10.0)).tolist() == [8, 10, 12, 14, 16, 18]
         with pytest.raises(RuntimeError, match=r"must fulfil Ne\(u0, 1\)"):
             compiled(torch.tensor([0.0] * 9 + [9.0]))
+
+
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        return x.chunk(2)[0] * 2
+
+
+def test_a_batch_of_one_runs_where_the_dim_allows_it():
+    """X3: the example had two rows, and Dim says from one on."""
+    ep = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=9)},))
+    assert [ep.module()(torch.ones(n, 3)).shape[0] for n in (1, 2, 9)] == [1, 2, 9]
+    with pytest.raises(RuntimeError, match=r"input.*is 10, expected .* in \[1, 9\]"):
+        ep.module()(torch.ones(10, 3))
+
+
+def test_a_condition_that_holds_at_every_value_is_no_violation():
+    """S5: chunk asks something that no rule proves; between 2 and 40 it holds throughout."""
+    ep = torch.export.export(Halves(), (torch.ones(7, 3),), dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=40)}})
+    assert [ep.module()(torch.ones(n, 3)).shape[0] for n in (2, 7, 40)] == [1, 4, 20]
