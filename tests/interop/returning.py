@@ -107,7 +107,8 @@ def numbers_differ(where, a, b):
 
 def raw(tensor):
     tensor = tensor.detach()
-    return bytes(tensor.untyped_storage()), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), type(tensor)
+    stored = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    return stored.numpy().tobytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), type(tensor)
 
 
 def tensors_differ(what, a, b):
