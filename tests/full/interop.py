@@ -103,15 +103,15 @@ def check(p, folder, scratch, report):
             path.unlink()
 
 
-def sweep(name, check, models=True):
-    """check(program, folder of archives, scratch folder, report) for every chosen program and, unless left out, every model; writes results/NAME.json and gives the exit code."""
+def sweep(name, check):
+    """check(program, folder of archives, scratch folder, report) for every chosen program; writes results/NAME.json and gives the exit code."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     begin, failures, ways = time.monotonic(), [], collections.Counter()
     words = [word for word in sys.argv[1:] if word != "--fresh"]
-    chosen = [p for p in programs.programs() + (model_programs() if models else []) if not words or any(word in p.name for word in words)]
+    chosen = [p for p in programs.programs() + model_programs() if not words or any(word in p.name for word in words)]
     folder = kept_folder("--fresh" in sys.argv)
 
     def report(program, dialect, way, problem):

@@ -38,6 +38,10 @@ KNOWN = {
 }
 
 FACTORIES = {"full", "arange", "empty", "empty_permuted", "scalar_tensor", "full_like", "rand", "randn", "randint", "randperm", "zeros", "ones"}
+# The arguments that a region's bodies take, in order; and those of them that free variables join, here in order of first use, in PyTorch in another.
+OPERANDS = {"higher_order.cond": ["operands"], "higher_order.map_impl": ["xs", "pos_args"], "higher_order.scan": ["init", "xs", "additional_inputs"],
+            "higher_order.while_loop": ["carried_inputs", "additional_inputs"]}
+LIFTED = {"higher_order.cond": "operands", "higher_order.map_impl": "pos_args", "higher_order.scan": "additional_inputs", "higher_order.while_loop": "additional_inputs"}
 ASIDE = {"device", "layout", "pin_memory", "memory_format", "assert_msg"}
 DIMS = {"dim", "dims", "dim0", "dim1"}
 
@@ -45,15 +49,17 @@ DIMS = {"dim", "dims", "dim0", "dim1"}
 class Calls:
     """The calls of a graph; `known` are what its names stand for."""
 
-    def __init__(self, data):
+    def __init__(self, data, operands=None):
+        """`operands`: of a region's body, what its inputs stand for; their order is the region's own affair."""
         self.known, self.calls, self.order, self.result, self.rank = {}, {}, [], None, {}
         self.count = collections.Counter()
+        self.operands = []
         self.bodies = {sub["name"]: sub for sub in data["subgraphs"]}
         place = 0
         for node in data["nodes"]:
             results = node["results"]
             if node["kind"] == "placeholder":
-                self.name(results, digest("input", place, meta_of(results[0])))
+                self.name(results, digest("input", place if operands is None else operands[place], meta_of(results[0])))
                 place += 1
             elif node["kind"] == "get_attr":
                 self.name(results, digest("constant", meta_of(results[0])))
@@ -72,7 +78,11 @@ class Calls:
             for result in results:
                 self.known[result["name"]], self.rank[result["name"]] = digest("number", result["expr"]), 0
             return
+        given = {item["name"]: item["arg"] for item in node["args"]}
+        self.operands = [self.argument(value) for name in OPERANDS.get(node["target"], ()) for value in given.get(name, {}).get("as_list", ())]
         arguments = {item["name"]: self.argument(self.meaning(node, item)) for item in node["args"]}
+        if self.operands and node["target"] in LIFTED:
+            arguments[LIFTED[node["target"]]] = str(sorted(self.argument(value) for value in given[LIFTED[node["target"]]]["as_list"]))
         arguments = {name: value for name, value in arguments.items() if not is_default(value, defaults(node["target"]).get(name))}
         metas = [meta_of(result) for result in results if not result["hidden"]]
         key = digest(node["target"], sorted(arguments.items()), metas[:1])
@@ -104,7 +114,7 @@ class Calls:
         if kind == "as_list":
             return str([self.argument(item) for item in value])
         if kind == "as_graph":
-            body = Calls(self.bodies[value])
+            body = Calls(self.bodies[value], self.operands or None)
             return str(("graph", sorted(body.count.items()), body.result))
         if kind == "as_none":
             return "None"

@@ -37,8 +37,8 @@ def test_pytorch_exports_it_again(pair):
 
 def test_signature_and_sizes(pair):
     mine, theirs = cresset.export.load(pair[1]), torch.export.load(pair[2].path)
-    assert checks.signature(mine, theirs) is None
-    assert checks.ranges(mine, theirs) is None
+    assert checks.signature(pair[0], mine, theirs) is None
+    assert checks.ranges(pair[0], mine, theirs) is None
 
 
 def test_there_are_enough_programs():
@@ -56,9 +56,9 @@ def test_decomposed_it_has_the_same_calls(pair, tmp_path):
 
 def test_the_checks_notice_what_differs():
     a = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),))
-    assert checks.signature(a, a) is None and checks.ranges(a, a) is None
+    assert checks.signature("", a, a) is None and checks.ranges("", a, a) is None
     c = torch.export.export(torch.nn.Linear(3, 4, bias=False), (torch.ones(2, 3),))
-    assert "bias" in checks.signature(c, a)
+    assert "bias" in checks.signature("", c, a)
     d = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=9)},))
     e = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=8)},))
-    assert "input" in checks.ranges(a, d) and "9.0" in checks.ranges(e, d)
+    assert "input" in checks.ranges("", a, d) and "9.0" in checks.ranges("", e, d)
