@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import inspect
 import itertools
 import json
 import linecache
@@ -23,7 +22,7 @@ from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, config
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors
-from cresset.export.dynamic_shapes import AdditionalInputs
+from cresset.export.dynamic_shapes import AdditionalInputs, signature_of
 from cresset.export.exported_program import ExportedModule, ExportedProgram
 from cresset.utils import _pytree as pytree
 
@@ -41,6 +40,9 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     report: an ExportReport instead, with every problem, its line and a fix; nothing is raised for them.
     strict: capture by bytecode, which is not available yet.
     """
+    if isinstance(mod, ExportedModule):
+        from cresset.export.unflatten import unflatten  # noqa: PLC0415 - it needs cresset.nn, which most programs here do not
+        mod = unflatten(mod._exported)  # its modules, with state of their own
     if not _is_module(mod):
         raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into a module's forward")
     if not isinstance(args, tuple):
@@ -252,12 +254,11 @@ class _Export:
 
 
 def _combine(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    function = getattr(forward, "forward", forward)
+    signature = signature_of(forward)
     try:
-        signature = inspect.signature(function)
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UserError(UserErrorType.INVALID_INPUT, f"export(): the example inputs do not fit forward{inspect.signature(function)}: {error}") from None
+        raise UserError(UserErrorType.INVALID_INPUT, f"export(): the example inputs do not fit forward{signature}: {error}") from None
     return _names.combine(signature, args, kwargs)
 
 

@@ -167,8 +167,14 @@ def _signature(f: Any) -> inspect.Signature:
         return f
     if hasattr(f, "module") and not callable(f):  # an exported program
         f = f.module()
+    return signature_of(f)
+
+
+def signature_of(f: Any) -> inspect.Signature:
+    """Of a module's forward or of a function. A module that was made of a program says it by itself."""
+    said = getattr(f, "_forward_signature", None)
     forward = getattr(f, "forward", None)
-    return inspect.signature(forward if callable(forward) else f)
+    return said or inspect.signature(forward if callable(forward) else f)
 
 
 def _combine_args(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ times has a body for each call, under one name: state is there once, and a swap 
 from __future__ import annotations
 
 import abc
+import inspect
 import operator
 import re
 from collections.abc import Iterator
@@ -271,6 +272,17 @@ class UnflattenedModule(InterpreterModule):
             module._bodies = calls
         for module in self.modules():
             module._builder, module._root = [builder], [self]
+
+    @property
+    def _forward_signature(self) -> inspect.Signature | None:
+        """The arguments as the exported module had them."""
+        root = self.module_call_graph[0].signature
+        names = root.forward_arg_names if root else None
+        if not names:
+            return None
+        positional = len(self._builder[0].in_spec.children()[0].children())
+        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD if i < positional else inspect.Parameter.KEYWORD_ONLY for i in range(len(names))]
+        return inspect.Signature([inspect.Parameter(name, kind) for name, kind in zip(names, kinds)])
 
     @property
     def graph_signature(self) -> signatures.ExportGraphSignature:
