@@ -171,7 +171,7 @@ def text(type_name, context, n):
 
 def test_unknown_classes():
     """Types that nobody registered become structures of that name, and their texts come back unchanged."""
-    source = text("models.out.ModelOutput", '["logits", "loss"]', 2)
+    source = text("somewhere.out.ModelOutput", '["logits", "loss"]', 2)
     spec = pt.treespec_loads(source)
     value = spec.unflatten([1, 2])
     assert type(value).__name__ == "ModelOutput" and (value.logits, value.loss) == (1, 2)
@@ -181,18 +181,18 @@ def test_unknown_classes():
     assert pt.treespec_dumps(spec) == source and repr(spec) == 'TreeSpec(ModelOutput, ["logits", "loss"], [*, *])'
     with pytest.raises(ValueError, match="x: expected a ModelOutput with the field 'logits', got an int"):
         spec.flatten(5, "x")
-    dataclass = pt.treespec_loads(text("models.Config", '[["a"], ["b"]]', 1)).unflatten([1])
+    dataclass = pt.treespec_loads(text("somewhere.Config", '[["a"], ["b"]]', 1)).unflatten([1])
     assert (dataclass.a, dataclass.b) == (1, None)
-    namedtuple = text("collections.namedtuple", "models.Where", 2)
+    namedtuple = text("collections.namedtuple", "somewhere.Where", 2)
     spec = pt.treespec_loads(namedtuple)
     assert repr(spec.unflatten([1, 2])) == "Where(field_0=1, field_1=2)" and pt.treespec_dumps(spec) == namedtuple
-    for odd, context in (("models.class", '"x"'), ("models.Cache", {"a": [1]}), ("nodots", "not json")):
+    for odd, context in (("somewhere.class", '"x"'), ("somewhere.Cache", {"a": [1]}), ("nodots", "not json")):
         source = text(odd, context, 2)
         spec = pt.treespec_loads(source)
         assert pt.treespec_dumps(spec) == source and spec.flatten(spec.unflatten([1, 2])) == [1, 2]
     assert pt.treespec_loads(text("collections.defaultdict", {"default_factory_module": "os", "default_factory_name": "system", "dict_context": ["k"]}, 1)
                              ).unflatten([1]).default_factory is None
-    assert "models" not in sys.modules
+    assert "somewhere" not in sys.modules
 
 
 def test_enums_are_not_imported():
