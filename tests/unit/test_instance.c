@@ -228,9 +228,10 @@ static void instances_come_and_go(void) {
     }
 }
 
-/* The parent's other threads hold locks and the pool at the moment of the fork. Not under TSan, which refuses it. */
+/* The parent's other threads hold locks and the pool at the moment of the fork. Not under TSan, which refuses it, nor under
+ * ASan: the locks of its allocator stay locked in the child when another thread holds one (seen with gcc 12). */
 static void child_of_a_fork_runs(void) {
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     cresset_instance *of[4];
     for (int i = 0; i < 4; i++) of[i] = instance(api, 2);
     for (int round = 0; round < 5; round++) {
