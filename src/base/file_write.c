@@ -3,7 +3,7 @@
  * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before the rename
  * and removed on every failure. After a failed write the writer only waits to be finished or abandoned: the first
  * failure is the one that finishing reports. */
-#define _GNU_SOURCE /* copy_file_range */
+#define _GNU_SOURCE /* copy_file_range, renameat2 */
 #include "base/base.h"
 #include "base/internal.h"
 
@@ -192,6 +192,20 @@ void cr_file_writer_abandon(cr_file_writer *w) {
     cr_free(w);
 }
 
+/* A rename over an older file makes some file systems (ext4) write all of the new one to the disk first. In a hurry the two
+ * change places instead, as atomically, and the older one goes. */
+static int take_name(const cr_file_writer *w) {
+#ifdef RENAME_EXCHANGE
+    const char *made = cr_str_get(&w->temporary);
+    struct stat old;
+    if (w->hurry && !lstat(w->path, &old) && S_ISREG(old.st_mode) && !renameat2(AT_FDCWD, made, AT_FDCWD, w->path, RENAME_EXCHANGE)) {
+        unlink(made);
+        return 0;
+    }
+#endif
+    return rename(cr_str_get(&w->temporary), w->path);
+}
+
 cr_status cr_file_writer_finish(cr_file_writer *w) {
     flush(w);
     /* EINVAL: a file system that cannot sync. */
@@ -200,7 +214,7 @@ cr_status cr_file_writer_finish(cr_file_writer *w) {
         /* The descriptor is gone after close, whatever it says. */
         int closed = close(w->fd);
         if (closed && errno != EINTR) w->reason = errno;
-        if (!w->reason && rename(cr_str_get(&w->temporary), w->path)) w->reason = errno;
+        if (!w->reason && take_name(w)) w->reason = errno;
         if (w->reason) unlink(cr_str_get(&w->temporary));
         w->fd = -1;
         if (!w->reason && !w->hurry) sync_folder_of(w->temporary.at);

@@ -323,6 +323,46 @@ static void files(void) {
     unlink(path);
 }
 
+static cr_status write_in_a_hurry(const char *path, const char *text) {
+    cr_file_writer *w = NULL;
+    CR_TRY(cr_file_writer_create(path, &w));
+    cr_file_writer_hurry(w);
+    cr_status status = cr_file_writer_write(w, text, strlen(text));
+    if (!status) return cr_file_writer_finish(w);
+    cr_file_writer_abandon(w);
+    return status;
+}
+
+/* Without waiting for the disk: the same file in the end, whatever had the name before. */
+static void files_in_a_hurry(void) {
+    char path[128], link[128], *text;
+    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    for (int i = 0; i < 2; i++) { /* a new name, then one that is taken */
+        cr_mapping mapping = {0};
+        if (i) CHECK_OK(cr_mapping_open(&mapping, path));
+        CHECK_OK(write_in_a_hurry(path, i ? "two" : "one"));
+        if (i) CHECK(mapping.size == 3 && !memcmp(mapping.data, "one", 3)); /* the old file lives on */
+        cr_mapping_close(&mapping);
+        CHECK_OK(cr_file_read(path, &text, NULL));
+        CHECK_STR(text, i ? "two" : "one");
+        cr_free(text);
+        CHECK_EQ(folder_entries(folder), 1);
+    }
+    CHECK_EQ(symlink("file", link), 0);
+    CHECK_OK(write_in_a_hurry(link, "three")); /* takes the link's place, not that of what it names */
+    CHECK_OK(cr_file_read(path, &text, NULL));
+    CHECK_STR(text, "two");
+    cr_free(text);
+    CHECK_OK(cr_file_read(link, &text, NULL));
+    CHECK_STR(text, "three");
+    cr_free(text);
+    CHECK_EQ(write_in_a_hurry(folder, "x"), CR_EIO);
+    CHECK_EQ(folder_entries(folder), 2);
+    unlink(link);
+    unlink(path);
+}
+
 /* Everything above in small, as one function that may fail anywhere. */
 static cr_status everything(const char *folder) {
     cr_status status = CR_OK;
@@ -434,6 +474,7 @@ int main(void) {
     RUN(texts);
     if (setlocale(LC_ALL, "de_DE.UTF-8")) RUN(texts); /* where it is installed, a decimal comma must change nothing */
     RUN(files);
+    RUN(files_in_a_hurry);
     RUN(temporaries);
     RUN(out_of_memory);
     CHECK_EQ(rmdir(folder), 0);
