@@ -5,31 +5,11 @@
 
 typedef struct py_custom { cr_custom custom; PyObject *dispatch; } py_custom;
 
-/* A borrowed argument as an object: nothing of it is consumed. */
-static PyObject *object_of(cr_env *env, const cr_arg *a) {
-    if (a->kind == CR_ARG_TENSOR) {
-        cr_tensor_retain(a->u.t);
-        return cr_py_wrap(a->u.t);
-    }
-    if (a->kind == CR_ARG_LIST) {
-        PyObject *list = PyList_New(a->n);
-        for (uint32_t i = 0; list && i < a->n; i++) {
-            PyObject *item = object_of(env, &a->u.list[i]);
-            if (!item) Py_CLEAR(list);
-            else PyList_SET_ITEM(list, i, item);
-        }
-        return list;
-    }
-    if (a->kind == CR_ARG_COMPLEX) return PyComplex_FromDoubles(a->u.c[0], a->u.c[1]);
-    cr_arg copy = *a;
-    return cr_py_from_arg_of(env, &copy, true);
-}
-
 static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, bool fake, const cr_arg *args) {
     const cr_schema *s = &op->schema;
     PyObject *list = PyTuple_New(s->npositional), *kwargs = PyDict_New(), *result = NULL;
     for (uint16_t i = 0; list && kwargs && i < s->nparams; i++) {
-        PyObject *o = object_of(env, &args[i]);
+        PyObject *o = cr_py_borrowed(env, &args[i]);
         if (!o) goto out;
         if (i < s->npositional) PyTuple_SET_ITEM(list, i, o);
         else {

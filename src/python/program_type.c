@@ -44,30 +44,10 @@ static PyObject *list_of(const cr_program *p, size_t n, item_fn item) {
     return list;
 }
 
-/* A value that the program keeps: nothing of it is consumed. Numbers are of the graph's environment. */
-static PyObject *kept_object(const cr_program *p, const cr_arg *a) {
-    if (a->kind == CR_ARG_TENSOR) {
-        cr_tensor_retain(a->u.t);
-        return cr_py_wrap(a->u.t);
-    }
-    if (a->kind == CR_ARG_LIST) {
-        PyObject *list = PyList_New(a->n);
-        for (uint32_t i = 0; list && i < a->n; i++) {
-            PyObject *o = kept_object(p, &a->u.list[i]);
-            if (!o) Py_CLEAR(list);
-            else PyList_SET_ITEM(list, i, o);
-        }
-        return list;
-    }
-    if (a->kind == CR_ARG_STR) return PyUnicode_FromStringAndSize(a->u.s, a->n);
-    cr_arg copy = *a;
-    return cr_py_from_arg_of(cr_graph_env(p->graph), &copy, true);
-}
-
 static PyObject *input_item(const cr_program *p, size_t i) {
     const cr_input_spec *s = &p->inputs[i];
     return Py_BuildValue("(szzOON)", input_kinds[s->kind], s->name, s->target, s->kind == CR_INPUT_BUFFER ? (s->persistent ? Py_True : Py_False) : Py_None,
-                         s->is_constant ? Py_True : Py_False, s->is_constant ? kept_object(p, &s->constant) : Py_NewRef(Py_None));
+                         s->is_constant ? Py_True : Py_False, s->is_constant ? cr_py_borrowed(cr_graph_env(p->graph), &s->constant) : Py_NewRef(Py_None));
 }
 
 static PyObject *output_item(const cr_program *p, size_t i) {
@@ -85,7 +65,7 @@ static PyObject *range_item(const cr_program *p, size_t i) {
 
 static PyObject *guard_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->guards[i]); }
 static PyObject *unsupported_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->unsupported[i]); }
-static PyObject *example_item(const cr_program *p, size_t i) { return kept_object(p, &p->example[i]); }
+static PyObject *example_item(const cr_program *p, size_t i) { return cr_py_borrowed(cr_graph_env(p->graph), &p->example[i]); }
 
 static PyObject *call_item(const cr_program *p, size_t i) {
     const cr_module_call *c = &p->calls[i];
@@ -103,7 +83,7 @@ static PyObject *call_values(const cr_program *p, const cr_call_value *values, s
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; list && i < n; i++) {
         const char *type = values[i].name && types[values[i].type] ? types[values[i].type] : "any";
-        PyObject *o = Py_BuildValue("(zsN)", values[i].name, type, values[i].name ? Py_NewRef(Py_None) : kept_object(p, &values[i].constant));
+        PyObject *o = Py_BuildValue("(zsN)", values[i].name, type, values[i].name ? Py_NewRef(Py_None) : cr_py_borrowed(cr_graph_env(p->graph), &values[i].constant));
         if (!o) Py_CLEAR(list);
         else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
     }

@@ -178,6 +178,8 @@ bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception *
 cr_env *cr_py_sym_env(PyObject *o);            /* borrowed; NULL: not one; no exception */
 /* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
+/* The same of an argument that somebody else keeps: nothing of it is consumed. */
+PyObject *cr_py_borrowed(cr_env *env, const cr_arg *a);
 int cr_py_graph_init(PyObject *module);
 PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */

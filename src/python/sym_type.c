@@ -49,6 +49,26 @@ PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists) {
     return o;
 }
 
+PyObject *cr_py_borrowed(cr_env *env, const cr_arg *a) {
+    if (a->kind == CR_ARG_TENSOR) {
+        cr_tensor_retain(a->u.t);
+        return cr_py_wrap(a->u.t);
+    }
+    if (a->kind == CR_ARG_LIST) {
+        PyObject *list = PyList_New(a->n);
+        for (uint32_t i = 0; list && i < a->n; i++) {
+            PyObject *item = cr_py_borrowed(env, &a->u.list[i]);
+            if (!item) Py_CLEAR(list);
+            else PyList_SET_ITEM(list, i, item);
+        }
+        return list;
+    }
+    if (a->kind == CR_ARG_COMPLEX) return PyComplex_FromDoubles(a->u.c[0], a->u.c[1]);
+    if (a->kind == CR_ARG_STR) return PyUnicode_FromStringAndSize(a->u.s, a->n);
+    cr_arg copy = *a;
+    return cr_py_from_arg_of(env, &copy, true);
+}
+
 static void sym_dealloc(PyObject *self) {
     cr_env_release(((symbolic *)self)->env);
     PyObject_Free(self);
