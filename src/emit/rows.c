@@ -24,25 +24,25 @@ static void line(writer *w) { cr_str_addf(w->out, "%*s", 4 * w->depth, ""); }
 
 /* ---- values ---- */
 
-static void number(cr_str *out, double f, const char *suffix) {
+/* As C reads it back exactly: 9 digits are enough for a float, 17 for a double, and a point keeps it from being an integer. */
+static void number(cr_str *out, double f, int digits, const char *suffix) {
+    char text[64];
     if (f != f) cr_str_add(out, *suffix ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")");
     else if (f - f != 0) cr_str_addf(out, "%s%s", f > 0 ? "" : "-", *suffix ? "INF" : "__builtin_inf()");
-    else if (f == (double)(long long)f && f < 1e6 && f > -1e6 && !(f == 0 && 1 / f < 0)) cr_str_addf(out, "%.1f%s", f, suffix);
-    else cr_str_addf(out, "%.17g%s", f, suffix);
+    else {
+        snprintf(text, sizeof text, "%.*g", digits, f);
+        cr_str_addf(out, "%s%s%s", text, strpbrk(text, ".e") ? "" : ".0", suffix);
+    }
 }
 
 static void literal(cr_str *out, const cr_row_value *v) {
     if (v->class == RT_CLASS_F32) {
-        char text[64];
-        snprintf(text, sizeof text, "%.9g", v->f);
-        bool plain = v->f - v->f == 0 && !(v->f == (double)(long long)v->f);
         cr_str_add(out, "SPLAT(");
-        if (plain) cr_str_addf(out, "%s%sf", text, strpbrk(text, ".e") ? "" : ".0");
-        else number(out, v->f, "f");
+        number(out, v->f, 9, "f");
         cr_str_add(out, ")");
     } else if (v->class == RT_CLASS_F64) {
         cr_str_add(out, "SPLAT_F64(");
-        number(out, v->f, "");
+        number(out, v->f, 17, "");
         cr_str_add(out, ")");
     } else if (v->class == RT_CLASS_I64) {
         cr_str_addf(out, "SPLAT_I64((i64)%lluu)", (unsigned long long)v->i);

@@ -234,6 +234,18 @@ def test_bfloat16_rounds_at_every_op(tmp_path):
         assert np.abs(got - f(x, y).float().numpy()).max() <= 2 ** -7, isa   # tanh may round to a neighbour
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_numbers_are_what_they_were(dtype, tmp_path):
+    """Constants of every form, through the text of the kernel: large whole ones, zeros with a sign, the least and the largest."""
+    numbers = [-1e9, 1e6, 16777216.0, 123456789.0, -0.0, 1e19, 3.4e38, 1e-45, 0.1, -2.5, 65504.0, float("inf"), float("-inf")]
+    x = torch.tensor([[-1.0, 0.0, 2.0], [-0.0, 5.0, float("nan")]], dtype=dtype)
+    _, path, _ = make(tmp_path, lambda x: tuple(torch.where(x > 0, c, x * 2) for c in numbers), (x,))
+    for isa, run in models(path):
+        for c, got in zip(numbers, run(x.numpy())):
+            want = torch.where(x > 0, c, x * 2).numpy()
+            assert got.tobytes() == want.tobytes(), (isa, c, got, want)
+
+
 def test_no_name_becomes_code(tmp_path):
     class Module(torch.nn.Module):
         def __init__(self):
