@@ -346,6 +346,13 @@ cr_status cr__copy_step(cr__method *m, int32_t from, int32_t to) {
     return cr__step_add(m, s);
 }
 
+cr_status cr__zero_step(cr__method *m, int32_t window) {
+    rt_step s = { .kind = RT_STEP_FILL, .nargs = 1, .nout = 1, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n };
+    CR_TRY(cr__arg_add(m, (rt_operand_ref){ .kind = RT_A_INT, .at = 0 })); /* slot 0 is the number 0 */
+    CR_TRY(cr__list_add(m, window));
+    return cr__step_add(m, s);
+}
+
 cr_status cr__check_step(cr__method *m, cr_sym condition, const char *message) {
     int32_t slot, text;
     bool truth;

@@ -75,6 +75,7 @@ cr_status cr__list_add(cr__method *m, int32_t item);
 /* Appends the step; pending numbers go first. Lifetimes of the buffers it names are extended. */
 cr_status cr__step_add(cr__method *m, rt_step s);
 cr_status cr__copy_step(cr__method *m, int32_t from, int32_t to);
+cr_status cr__zero_step(cr__method *m, int32_t window);
 cr_status cr__check_step(cr__method *m, cr_sym condition, const char *message);
 
 /* ---- lower.c ---- */

@@ -1,12 +1,13 @@
 /* lower.c: nodes to steps.
  *
  * The graph has been decomposed, so every node is a view (no step), pointwise text (a block program), a kernel, a number (no
- * step: its expression is computed where it is needed), an assertion, or a region. What the interpreter decides per call
- * (in place or through a temporary, copy first, count first) is decided here once, by the same rules. */
+ * step: its expression is computed where it is needed), an assertion, or a region. How a call is carried out (in place or
+ * through a temporary, copy first, count first, idle) is asked of ops/way.h, as the interpreter does. */
 #include "export/source.h"
 #include "lower/rows.h"
 #include "ops/rules.h"
 #include "ops/scalar.h"
+#include "ops/way.h"
 #include "runtime/kernels.h"
 
 #include <stdio.h>
@@ -213,22 +214,6 @@ static uint32_t result_value(const cr__method *m, const call *c, int i) {
     return value(m, v)->type == CR_T_TENSOR && !value(m, v)->meta ? CR_NO_VALUE : v;
 }
 
-/* Does writing the target change an argument before it is read? */
-static bool clashes(const cr__method *m, const call *c, int32_t target) {
-    int32_t buffer = m->windows.at[target].buffer;
-    for (uint16_t i = 0; i < c->base->schema.nparams; i++) {
-        if (c->window[i] >= 0 && m->windows.at[c->window[i]].buffer == buffer) return true;
-        const cr_arg *given = &c->node->args[i];
-        for (uint32_t k = 0; given->kind == CR_ARG_LIST && k < given->n; k++) {
-            const cr_arg *item = &given->u.list[k];
-            if (item->kind != CR_ARG_VALUE || value(m, (uint32_t)item->u.i)->type != CR_T_TENSOR) continue;
-            int32_t w = m->window[item->u.i];
-            if (w >= 0 && m->windows.at[w].buffer == buffer) return true;
-        }
-    }
-    return false;
-}
-
 static void note_write(cr__method *m, int32_t window) {
     rt_buffer *b = &m->buffers.at[m->windows.at[window].buffer];
     if (b->kind == RT_BUFFER_STATE) m->writes_state = true;
@@ -243,9 +228,9 @@ static cr_status target_of(cr__method *m, call *c, int i, int32_t *window, int32
     if (c->op->variant == CR_INPLACE && !i) {
         int32_t self = c->window[0];
         note_write(m, self);
-        bool direct = (c->base->tags & (CR_TAG_POINTWISE | CR_TAG_UPDATES)) || c->base->row->scalar;
-        if (!direct) direct = !clashes(m, c, self) && out->alias < 0 && out->meta.dtype == c->args[0].u.meta->dtype;
-        if (direct) return *window = self, CR_OK;
+        cr_place place = cr_way_place(&c->rule, c->op, i, c->args[0].u.meta);
+        if (place == CR_PLACE_REFUSED) return cr_way_refuse(c->op);
+        if (place == CR_PLACE_TARGET) return *window = self, CR_OK;
         *after = self;
         cr_meta meta;
         cr_meta_copy(&meta, &out->meta);
@@ -347,32 +332,16 @@ static cr_status lower_number(cr__method *m, call *c) {
     return cr__step_add(m, s);
 }
 
-/* Did the passes find the call's first result to be in its first argument's memory? Where a reshape is a view for some sizes
- * only they may have chosen a copy, also when facts learned since would allow the view: the graph's metas decide. */
-static bool shares_memory(cr__method *m, const call *c) {
-    if (!c->node->nvalues || !c->node->nargs || c->node->args[0].kind != CR_ARG_VALUE) return true;
-    const cr_meta *result = value(m, c->node->first)->meta, *argument = value(m, (uint32_t)c->node->args[0].u.i)->meta;
-    return !result || !argument || result->storage == argument->storage;
-}
-
 static cr_status lower_kernel(cr__method *m, call *c) {
-    const cr_row *row = c->base->row;
-    bool all_views = c->rule.nout > 0 && (row->kernel == rt_k_nothing || shares_memory(m, c));
-    for (int i = 0; i < c->rule.nout; i++) all_views &= c->rule.out[i].alias >= 0;
-    if (all_views && (c->base->tags & CR_TAG_VIEW)) return CR_OK;
-    if (c->base->tags & CR_TAG_CUSTOM)
-        return CR_FAIL(CR_EUNSUPPORTED, "%s is a custom operator, which native code cannot call; run the program interpreted, or replace the op: run_decompositions({op: function})", c->base->name);
-    if (!row->kernel) return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
     if (c->rule.nout == 1 && c->rule.out[0].scalar) return lower_number(m, c);
     if (c->rule.nout > 512) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results", c->op->name, c->rule.nout);
-    if (c->base->tags & CR_TAG_DATA_DEPENDENT) CR_TRY(lower_count(m, c));
+    if (cr_way_counts(c->base)) CR_TRY(lower_count(m, c));
     int32_t outs[512], after[512];
     for (int i = 0; i < c->rule.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
-    bool updates = (c->base->tags & CR_TAG_UPDATES) && !(c->base->tags & CR_TAG_RANDOM);
-    if (updates && outs[0] != c->window[0]) CR_TRY(cr__copy_step(m, c->window[0], outs[0]));
+    if (cr_way_copies_first(c->base) && outs[0] != c->window[0]) CR_TRY(cr__copy_step(m, c->window[0], outs[0]));
     for (uint16_t i = 0; i < c->base->schema.nparams; i++)
         if (c->base->schema.params[i].writes && c->window[i] >= 0) note_write(m, c->window[i]);
-    rt_step s = { .kind = RT_STEP_KERNEL, .nout = (uint16_t)c->rule.nout, .u.kernel = row->kernel };
+    rt_step s = { .kind = RT_STEP_KERNEL, .nout = (uint16_t)c->rule.nout, .u.kernel = c->base->row->kernel };
     CR_TRY(kernel_args(m, c, &s));
     s.outs = (int32_t)m->lists.n;
     for (int i = 0; i < c->rule.nout; i++) CR_TRY(cr__list_add(m, outs[i]));
@@ -380,6 +349,33 @@ static cr_status lower_kernel(cr__method *m, call *c) {
     for (int i = 0; i < c->rule.nout; i++)
         if (after[i] >= 0) CR_TRY(cr__copy_step(m, outs[i], after[i]));
     return CR_OK;
+}
+
+/* Nothing is computed: zeros, and copies of the first argument. */
+static cr_status lower_idle(cr__method *m, call *c) {
+    for (int i = 0; i < c->rule.nout; i++) {
+        int32_t out, after;
+        CR_TRY(target_of(m, c, i, &out, &after));
+        if (out < 0) continue;
+        if (cr_way_idle_copies(&c->rule, i)) CR_TRY(cr__copy_step(m, c->window[0], out));
+        else CR_TRY(cr__zero_step(m, out));
+        if (after >= 0) CR_TRY(cr__copy_step(m, out, after));
+    }
+    return CR_OK;
+}
+
+static cr_status lower_way(cr__method *m, call *c) {
+    switch (cr_way_of(&c->rule, c->op)) {
+    case CR_WAY_NOTHING: return CR_OK;
+    case CR_WAY_IDLE: return lower_idle(m, c);
+    case CR_WAY_TEXT: return lower_block(m, c);
+    case CR_WAY_KERNEL: return lower_kernel(m, c);
+    case CR_WAY_ABSENT: break;
+    }
+    if (c->base->tags & CR_TAG_CUSTOM)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s is a custom operator, which native code cannot call; run the program interpreted, or replace the op: "
+                       "run_decompositions({op: function})", c->base->name);
+    return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
 }
 
 /* ---- assertions ---- */
@@ -555,11 +551,67 @@ out:
 
 /* ---- nodes ---- */
 
+/* Did the passes find the call's first result to be in its first argument's memory? Where a reshape is a view for some sizes
+ * only they may have chosen a copy, also when facts learned since would allow the view: the graph's metas decide. */
+static bool shares_memory(cr__method *m, const call *c) {
+    if (!c->node->nvalues || !c->node->nargs || c->node->args[0].kind != CR_ARG_VALUE) return true;
+    const cr_meta *result = value(m, c->node->first)->meta, *argument = value(m, (uint32_t)c->node->args[0].u.i)->meta;
+    return !result || !argument || result->storage == argument->storage;
+}
+
+/* The rule in the graph's terms: whether a result is a view was decided when the graph was made. */
+static cr_status run_rule(cr__method *m, call *c) {
+    bool shared = shares_memory(m, c), general = cr_env_set_general(m->env, !shared);
+    cr_status status = cr_rule_run(&c->rule, c->op, m->env, c->args, NULL);
+    cr_env_set_general(m->env, general);
+    for (int i = 0; !status && !shared && c->base->row->kernel != rt_k_nothing && i < c->rule.nout; i++) {
+        c->rule.out[i].alias = -1;
+        c->rule.out[i].same = false;
+    }
+    return status;
+}
+
 static bool is_number_node(const cr__method *m, const cr_node *node) {
     if (node->op->row->kernel || (node->op->tags & CR_TAG_HIGHER_ORDER) || !node->nvalues) return false;
     for (uint32_t i = 0; i < node->nvalues; i++)
         if (value(m, node->first + i)->type == CR_T_TENSOR) return false;
     return true;
+}
+
+/* Is it a tensor of the caller's, as it is or after a write? */
+static bool is_placeholder(const cr__method *m, uint32_t v) {
+    for (;;) {
+        const cr_value *now = value(m, v);
+        const cr_node *node = cr_graph_node(m->g, now->node);
+        if (node->kind != CR_NODE_CALL) return node->kind == CR_NODE_PLACEHOLDER;
+        bool itself = now->hidden || node->op->variant == CR_INPLACE || (node->op->tags & CR_TAG_METADATA);
+        const cr_arg *from = itself ? &node->args[now->hidden ? now->ret : 0] : NULL;
+        if (!from || from->kind != CR_ARG_VALUE) return false;
+        v = (uint32_t)from->u.i;
+    }
+}
+
+static bool same_geometry(const cr_meta *a, const cr_meta *b) {
+    bool same = a->rank == b->rank && a->offset == b->offset;
+    for (int d = 0; same && d < a->rank; d++) same = a->size[d] == b->size[d] && a->stride[d] == b->stride[d];
+    return same;
+}
+
+/* t_(), resize_(), set_(): no step, as the values' metas say it all, where they say it of memory that is there. */
+static cr_status lower_metadata(cr__method *m, const cr_node *node) {
+    const char *name = node->op->name;
+    uint32_t self = (uint32_t)node->args[0].u.i;
+    const cr_meta *before = value(m, self)->meta, *after = value(m, node->first)->meta;
+    bool adopts = node->op->base->row->shape == shape_set;
+    if (!adopts && same_geometry(before, after)) return CR_OK;
+    if (is_placeholder(m, self))
+        return CR_FAIL(CR_EUNSUPPORTED, "%s changes the shape of an input or buffer itself, which native code cannot pass on; call it on a "
+                       ".clone(), or use the form that returns a new tensor", name);
+    if (!(node->op->base->tags & CR_TAG_METADATA)) return CR_OK;
+    cr_dim had = cr_meta_numel(m->env, before), has = cr_meta_numel(m->env, after);
+    bool dense = cr_meta_is_dense(m->env, before) == CR_YES;
+    if (!adopts && dense && cr_dim_known(m->env, has, CR_LE, had) == CR_YES) return CR_OK;
+    return CR_FAIL(CR_EUNSUPPORTED, "%s gives a tensor other memory than it was made with, which has no native form; make a new tensor instead", name);
 }
 
 static cr_status lower_call(cr__method *m, const cr_node *node) {
@@ -570,21 +622,15 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
     if (node->op->tags & CR_TAG_HIGHER_ORDER) return lower_region(m, node);
     if (is_number_node(m, node)) return CR_OK;
     if (c.op->variant == CR_OUT) return CR_FAIL(CR_EUNSUPPORTED, "%s: out forms have no native form; export the functional one", c.op->name);
-    if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA)) return CR_OK; /* the values' metas say it all */
+    if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA)) return lower_metadata(m, node);
     CR_TRY(prepare(m, &c));
     if (c.base->tags & CR_TAG_ASSERT) {
         bool done;
         CR_TRY(lower_assert(m, &c, &done));
         if (done) return CR_OK;
     }
-    bool general = cr_env_set_general(m->env, !shares_memory(m, &c));
-    cr_status status = cr_rule_run(&c.rule, c.base, m->env, c.args, NULL);
-    cr_env_set_general(m->env, general);
-    if (!status) {
-        const cr_out *first = c.rule.nout ? &c.rule.out[0] : NULL;
-        bool nothing = c.base->row->scalar && c.rule.nout == 1 && first->same && c.op->variant == CR_FUNCTIONAL;
-        status = nothing ? CR_OK : c.base->row->scalar ? lower_block(m, &c) : lower_kernel(m, &c);
-    }
+    cr_status status = run_rule(m, &c);
+    if (!status) status = lower_way(m, &c);
     cr_rule_dispose(&c.rule);
     return status;
 }

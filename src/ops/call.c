@@ -8,6 +8,7 @@
 
 #include "ops/formula.h"
 #include "ops/rules.h"
+#include "ops/way.h"
 
 static _Thread_local cr_ambient ambient;
 cr_ambient *cr_ambient_get(void) { return &ambient; }
@@ -283,25 +284,6 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
     return check_writable(f, out);
 }
 
-/* Would writing `to` change an input before it is read? A pointwise op may read and write the very same elements. */
-static bool clashes(const cr_call_frame *f, const cr_tensor *to, bool *partial) {
-    const cr_schema *s = &f->base->schema;
-    bool any = false;
-    *partial = false;
-    for (uint16_t i = 0; i < s->nparams; i++) {
-        const cr_arg *a = &f->args[i];
-        uint32_t n = a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR ? a->n : 1;
-        for (uint32_t k = 0; k < n; k++) {
-            const cr_arg *item = a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR ? &a->u.list[k] : a;
-            if (item->kind != CR_ARG_TENSOR || item->u.t->storage != to->storage) continue;
-            cr_overlap overlap = cr_meta_overlap(&item->u.t->meta, &to->meta);
-            any |= overlap != CR_OVERLAP_NONE;
-            *partial |= overlap == CR_OVERLAP_PARTIAL || (overlap == CR_OVERLAP_FULL && item->u.t->meta.dtype != to->meta.dtype);
-        }
-    }
-    return any;
-}
-
 /* ---- making outputs ---- */
 
 static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) {
@@ -319,21 +301,13 @@ static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) 
     return cr_tensor_on(arg->storage, &out->meta, arg->base ? arg->base : arg, f->env, result);
 }
 
-/* Directs result i into the given tensor when that is safe, else into a temporary that is copied there afterwards. */
+/* Directs result i into the given tensor, or into a temporary that is copied there afterwards. */
 static cr_status make_target(cr_call_frame *f, int i, cr_tensor *given) {
     cr_out *out = &f->rule.out[i];
-    bool partial = false, clash = clashes(f, given, &partial);
-    bool pointwise = f->base->tags & CR_TAG_POINTWISE, direct = pointwise || (f->base->tags & CR_TAG_UPDATES);
-    if (pointwise && partial && !f->fake)
-        return CR_FAIL(CR_ERUNTIME, "%s: some elements of an input and of the written-to tensor refer to a single memory location; "
-                       ".clone() the input first", f->op->schema.name);
-    /* Numbers are drawn in memory order: where PyTorch's out form is its functional form and a copy, the layout drawn in is
-     * that of the functional result. */
-    bool drawn = f->op->variant == CR_OUT && (f->base->tags & CR_TAG_RANDOM) && (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT));
-    if (drawn) direct = false;
-    if (!direct && !drawn && !f->fake) direct = !clash && out->alias < 0 && given->meta.dtype == out->meta.dtype;
+    cr_place place = f->fake ? CR_PLACE_TARGET : cr_way_place(&f->rule, f->op, i, &given->meta);
+    if (place == CR_PLACE_REFUSED) return cr_way_refuse(f->op);
     f->targets[i] = given;
-    if (direct || f->fake) {
+    if (place == CR_PLACE_TARGET) {
         cr_tensor_retain(given);
         f->outs[i] = given;
         return CR_OK;
@@ -372,36 +346,30 @@ static cr_status make_outputs(cr_call_frame *f) {
 
 /* ---- computing ---- */
 
-/* Without a kernel for the dtype: sums over nothing are zeros, what they are added to remains, and a tensor without
- * dimensions is its own result. */
 static cr_status compute_idle(cr_call_frame *f, const rt_view *views) {
     char message[256] = "";
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-    bool adds = cr__rule_param(&f->rule, "beta") >= 0, copies = adds || ((f->base->tags & CR_TAG_COPIES_0D) && !f->args[0].u.t->meta.rank);
+    rt_scalar zero = { RT_ARG_INT, 0, 0, 0 };
     for (int i = 0; i < f->nouts; i++) {
-        if (copies && !i && f->outs[0]) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
-        else if (f->outs[i]) CR_TRY(cr__kernel_status(rt_fill(&ctx, &views[i], (rt_scalar){ RT_ARG_INT, 0, 0, 0 }), f->base->schema.name, message));
+        if (!f->outs[i]) continue;
+        if (cr_way_idle_copies(&f->rule, i)) CR_TRY(cr__copy_tensor(f->outs[i], f->args[0].u.t));
+        else CR_TRY(cr__kernel_status(rt_fill(&ctx, &views[i], zero), f->base->schema.name, message));
     }
     return CR_OK;
 }
 
 static cr_status compute(cr_call_frame *f, rt_scalar *number) {
-    const cr_row *row = f->base->row;
     rt_view small[CR_INLINE_OUTS], *views = small;
     if (f->nouts > CR_INLINE_OUTS && !(views = frame_alloc(f, (size_t)f->nouts * sizeof *views))) return CR_ENOMEM;
-    bool all_views = f->nouts > 0;
-    for (int i = 0; i < f->nouts; i++) {
-        views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
-        all_views &= f->rule.out[i].alias >= 0;
+    for (int i = 0; i < f->nouts; i++) views[i] = f->outs[i] ? cr_tensor_view(f->outs[i]) : (rt_view){ .p = NULL };
+    switch (cr_way_of(&f->rule, f->op)) {
+    case CR_WAY_NOTHING: return CR_OK;
+    case CR_WAY_IDLE: return compute_idle(f, views);
+    case CR_WAY_TEXT: return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
+    case CR_WAY_ABSENT: return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
+    case CR_WAY_KERNEL: break;
     }
-    if (!cr_rule_has_kernel(&f->rule) && f->nouts && !(f->base->tags & CR_TAGS_RUN_IDLE) && cr__rule_judge_rare(&f->rule, false) <= 0)
-        return compute_idle(f, views);
-    if (row->scalar && f->nouts == 1 && f->rule.out[0].same && f->outs[0] == f->args[f->rule.out[0].alias].u.t) return CR_OK;
-    if (row->scalar) return cr_scalar_run(f->base, f->rule.common, f->args, views, f->nouts);
-    if (all_views && (f->base->tags & CR_TAG_VIEW)) return CR_OK;
-    if (!row->kernel) return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
-    bool updates = (f->base->tags & CR_TAG_UPDATES) && !(f->base->tags & CR_TAG_RANDOM); /* drawing overwrites all */
-    if (updates && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
+    if (cr_way_copies_first(f->base) && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
     return run_kernel(f, RT_FILL, views, f->nouts, NULL, number);
 }
 
@@ -573,7 +541,7 @@ static bool is_composite(const cr_call_frame *f) {
 static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
     if (f->op->variant == CR_INPLACE && (f->base->tags & CR_TAG_INPLACE_VIEW)) return change_meta(f, results);
     if (f->base->tags & CR_TAG_METADATA) return change_meta(f, results);
-    bool counted = (f->base->tags & CR_TAG_DATA_DEPENDENT) && !f->fake;
+    bool counted = cr_way_counts(f->base) && !f->fake;
     if (counted) CR_TRY(count_sizes(f));
     CR_TRY(cr_rule_run(&f->rule, f->op, f->env, f->args, counted ? f->count : NULL));
     for (int i = 0; i < f->rule.nout; i++) f->fake |= !f->rule.out[i].scalar && f->rule.out[i].meta.device.type == CR_META_DEVICE;
