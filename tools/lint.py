@@ -24,6 +24,15 @@ SIZE_COMPARISON = re.compile(r"(?:\.|->)sizes?\[[^]]*\]\s*(?:[=!<>]=|[<>](?![<>=
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:root|work|home/\w+|Users/\w+)(?:/|\b)")
 TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(.*)")
 POINTER = re.compile(r"^\s*(?:static |const |extern )*(?:char|void|int|float|double|u?int\d+_t|size_t|(?:cr|rt)_\w+)\* \w")
+# Variables of these folders would be shared by threads, each of which exports and records for itself: src/ops/op.h, cr_ambient.
+THREADED = {("src", "python"), ("src", "trace")}
+GLOBAL = r"(?!extern\b|typedef\b|return\b|struct\b|enum\b|union\b)\w[\w ]*[ *]+cr_\w+\s*(?:\[\w*\]\s*)?[;=]"
+VARIABLE = re.compile(rf"(?:\s*static\b|_Thread_local\b|{GLOBAL})(?!.*\)\s*(?:\{{|;|\{{.*\}})?[\s\\]*$)")
+CONSTANT = re.compile(r"static const (?!\w+ \*(?!const))|\*const \w|static char \*\w+\[\] = ")
+# Tables that Python reads, and ops that are looked up when they are needed first.
+TABLE = re.compile(r"^\s*(?:static )?(?:struct )?(?:Py(?:MethodDef|GetSetDef|MemberDef|TypeObject|SequenceMethods|MappingMethods|NumberMethods|BufferProcs|ModuleDef)|"
+                   r"op_slot|op_attribute|const cr_op) (?!\*\*)(?!\*cr_py)")
+SHARED = re.compile(r"/\* (?:once|process)\b")
 SPACING = re.compile(r"\b(?:if|for|while|switch)\(")
 
 
@@ -103,6 +112,8 @@ def check_file(path):
             continue
         if POINTER.match(code):
             yield number, "write pointers as `T *x`"
+        if path.parts[:2] in THREADED and VARIABLE.match(code) and not CONSTANT.search(code) and not TABLE.match(code) and not SHARED.search(line):
+            yield number, "a variable that threads share: put it into cr_ambient (ops/op.h), or say /* once */ (set once) or /* process: why */ beside it"
         if SPACING.search(code):
             yield number, "write `if (x)`: a space before the parenthesis"
         if in_rules and SIZE_COMPARISON.search(code):

@@ -1,13 +1,12 @@
 """Questions that a program asks about who is running it."""
+from cresset import _C
 
 __all__ = ["is_compiling", "is_dynamo_compiling", "is_exporting", "disable"]
 
 
 def is_exporting():
     """Is an export recording this call?"""
-    import sys
-    module = sys.modules.get("cresset.nn.modules.module")
-    return module is not None and module._export_stack is not None
+    return _C._exporting() is not None
 
 
 def is_compiling():

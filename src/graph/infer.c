@@ -139,10 +139,10 @@ static cr_status add_written(inference *f, const cr_arg *arg, uint16_t param) {
 
 static cr_status infer(inference *f, const cr_arg *args, const cr_arg *inputs, cr_arg *results) {
     const cr_schema *s = &f->op->schema;
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = true, .depth = saved.depth + 1, .env = f->g->env, .known = saved.known };
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ .fake = true, .depth = saved.depth + 1, .env = f->g->env, .known = saved.known };
     cr_status status = cr_call(f->op, inputs, results);
-    *ambient = saved;
+    *mode = saved;
     CR_TRY(status);
     status = add_results(f, results);
     cr_results_release(results, cr_result_count(f->op));

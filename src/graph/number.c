@@ -230,7 +230,7 @@ static cr_status as_result(cr_env *env, cr_sym e, cr_arg *out) {
 static const cr_row number_rows[CR_COUNT(number_ops)];
 
 static cr_status need_env(cr_emitter *e, cr_env **out) {
-    *out = e->env ? e->env : cr_ambient_get()->env;
+    *out = e->env ? e->env : cr_ambient_get()->mode.env;
     return *out ? CR_OK : CR_FAIL(CR_EVALUE, "a symbolic number outside of any environment of symbols");
 }
 

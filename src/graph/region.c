@@ -24,13 +24,13 @@ static void body_close(body *b) { cr_plan_release(b->plan); }
 static cr_env *env_of(const args *inputs, cr_env *otherwise) {
     for (size_t i = 0; i < inputs->n; i++)
         if (inputs->at[i].kind == CR_ARG_TENSOR && inputs->at[i].u.t->env) return inputs->at[i].u.t->env;
-    return otherwise ? otherwise : cr_ambient_get()->env;
+    return otherwise ? otherwise : cr_ambient_get()->mode.env;
 }
 
 static bool any_fake(const args *inputs) {
     for (size_t i = 0; i < inputs->n; i++)
         if (inputs->at[i].kind == CR_ARG_TENSOR && cr_tensor_is_fake(inputs->at[i].u.t)) return true;
-    return cr_ambient_get()->fake;
+    return cr_ambient_get()->mode.fake;
 }
 
 /* results: owned; a fresh list of b->n arguments, each a tensor, a number or none. */
@@ -296,7 +296,7 @@ static cr_status expand_cond(cr_emitter *e, const cr_op *op, const cr_arg *given
     args inputs = { 0 };
     cr_tri truth = CR_UNKNOWN;
     cr_status status = args_add(&inputs, &given[3]);
-    if (!status && !(cr_ambient_get()->fake && given[0].kind == CR_ARG_TENSOR)) status = truth_of(env_of(&inputs, e->env), &given[0], &truth);
+    if (!status && !(cr_ambient_get()->mode.fake && given[0].kind == CR_ARG_TENSOR)) status = truth_of(env_of(&inputs, e->env), &given[0], &truth);
     if (!status) status = truth == CR_UNKNOWN ? run_both(e, op, given, &inputs, results) : run_one(op, given, truth == CR_YES ? 1 : 2, &inputs, true, results);
     cr_vec_dispose(&inputs);
     return status;
@@ -514,11 +514,11 @@ static cr_status sweep_results(sweep *s, const args *operands, cr_arg *results) 
 /* No slices: the shapes come from a fake step on slices that do not exist. */
 static cr_status sweep_nothing(sweep *s) {
     cr_env *env = NULL;
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     CR_TRY(cr_env_create(&env));
-    ambient->fake = true;
-    ambient->env = env;
-    ambient->depth++;
+    mode->fake = true;
+    mode->env = env;
+    mode->depth++;
     cr_status status = CR_OK;
     for (size_t k = 0; k < s->xs->n && !status; k++) {
         cr_meta meta;
@@ -536,7 +536,7 @@ static cr_status sweep_nothing(sweep *s) {
     }
     cr_arg after = cr_arg_none();
     if (!status) status = body_run(&s->step, &s->inputs, &after);
-    *ambient = saved;
+    *mode = saved;
     for (size_t k = s->carried; k < after.n && !status; k++) {
         cr_tensor *stack = NULL;
         cr_meta meta;

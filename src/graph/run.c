@@ -178,7 +178,7 @@ static cr_status run_bound(frame *f, const cr_arg *inputs, plan_binding *b, cr_a
 cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults) {
     if (ninputs != p->ninputs) return CR_FAIL(CR_ETYPE, "the graph takes %zu inputs, not %zu", p->ninputs, ninputs);
     if (nresults != cr_plan_result_count(p)) return CR_FAIL(CR_EVALUE, "the graph gives %zu results, not %zu", cr_plan_result_count(p), nresults);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     frame f = { .plan = p, .fake = saved.fake };
     cr_env *env = NULL, *made = NULL;
     see_fakes(inputs, ninputs, &f.fake, &env);
@@ -188,14 +188,14 @@ cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *
     running = p;
     cr_plan_retain(p); /* the caller's reference may go away during the run */
     if (f.fake) {
-        ambient->fake = true;
-        ambient->env = env ? env : made;
+        mode->fake = true;
+        mode->env = env ? env : made;
     }
     cr_arena_init(&f.arena);
-    cr_status status = run_bound(&f, inputs, &(plan_binding){ .env = f.fake ? ambient->env : NULL }, results);
+    cr_status status = run_bound(&f, inputs, &(plan_binding){ .env = f.fake ? mode->env : NULL }, results);
     cr_arena_dispose(&f.arena);
-    ambient->fake = saved.fake;
-    ambient->env = saved.env;
+    mode->fake = saved.fake;
+    mode->env = saved.env;
     running = outer;
     cr_plan_release(p);
     cr_env_release(made);

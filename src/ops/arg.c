@@ -22,7 +22,7 @@ rt_scalar cr_arg_scalar(const cr_arg *a) {
 }
 
 cr_sym cr__known_symbol(cr_sym_type type) {
-    cr_known_symbols *known = cr_ambient_get()->known;
+    cr_known_symbols *known = cr_ambient_get()->mode.known;
     for (int i = 0; known && i < known->n; i++) {
         cr_sym found = known->at[i];
         if (cr_sym_type_of(found) != type) continue;

@@ -10,7 +10,7 @@
 #include "ops/rules.h"
 #include "ops/way.h"
 
-static _Thread_local cr_ambient ambient;
+static _Thread_local cr_ambient ambient = { .grad = true };
 cr_ambient *cr_ambient_get(void) { return &ambient; }
 
 /* ---- memory of one call: small things on the stack, the rest in an arena ---- */
@@ -130,7 +130,7 @@ static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
     if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) { /* only its dtype is known */
         cr_meta meta;
         cr_meta_init(&meta, cr_arg_number_dtype(a), (cr_device){ CR_CPU, -1 });
-        CR_TRY(cr_tensor_create_fake(f->env ? f->env : ambient.env, &meta, &t));
+        CR_TRY(cr_tensor_create_fake(f->env ? f->env : ambient.mode.env, &meta, &t));
         f->fake = true;
     } else {
         CR_TRY(cr_tensor_scalar(cr_arg_number_dtype(a), cr_arg_scalar(a), &t));
@@ -167,8 +167,8 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
                 if (a->u.list[k].kind == CR_ARG_TENSOR) see_tensor(f, a->u.list[k].u.t);
         }
     }
-    f->fake |= ambient.fake;
-    if (f->fake && !f->env) f->env = ambient.env;
+    f->fake |= ambient.mode.fake;
+    if (f->fake && !f->env) f->env = ambient.mode.env;
     for (uint16_t i = 0; i < s->nparams; i++)
         if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&f->args[i]) || f->args[i].kind == CR_ARG_SYM)) CR_TRY(wrap_number(f, &f->args[i]));
     return CR_OK;
@@ -510,7 +510,7 @@ static cr_status check_composite(cr_call_frame *f) {
 
 static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
     CR_TRY(check_composite(f));
-    ambient.depth++;
+    ambient.mode.depth++;
     cr_emitter exec = *cr_exec_emitter();
     exec.env = f->env;
     cr_status status;
@@ -526,7 +526,7 @@ static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
             cr_results_release(made, f->base->schema.nreturns);
         }
     }
-    ambient.depth--;
+    ambient.mode.depth--;
     return status ? cr_error_context(status, "%s", f->op->schema.name) : CR_OK;
 }
 
@@ -582,8 +582,8 @@ static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *re
 
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     CR_TRY(call_unrecorded(op, args, results));
-    if (!ambient.recorder || ambient.depth) return CR_OK;
-    cr_status status = ambient.recorder->record(ambient.recorder, op, args, results);
+    if (!ambient.mode.recorder || ambient.mode.depth) return CR_OK;
+    cr_status status = ambient.mode.recorder->record(ambient.mode.recorder, op, args, results);
     if (status) cr_results_release(results, cr_result_count(op));
     return status;
 }
@@ -638,6 +638,6 @@ static void exec_release(cr_emitter *e, cr_arg *results, size_t n) {
 
 cr_emitter *cr_exec_emitter(void) {
     static _Thread_local cr_emitter exec;
-    exec = (cr_emitter){ exec_call, exec_meta, exec_release, ambient.env };
+    exec = (cr_emitter){ exec_call, exec_meta, exec_release, ambient.mode.env };
     return &exec;
 }

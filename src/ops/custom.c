@@ -64,20 +64,20 @@ static void bump(const cr_arg *a) {
 
 static cr_status call_custom(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_custom *c = cr_custom_get(op);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    cr_env *env = e->env ? e->env : ambient->env;
-    bool fake = any_fake(args, op->schema.nparams, &env) || ambient->fake;
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    cr_env *env = e->env ? e->env : mode->env;
+    bool fake = any_fake(args, op->schema.nparams, &env) || mode->fake;
     cr_status status;
     for (uint16_t i = 0; i < op->schema.nreturns; i++) results[i] = cr_arg_none();
     if (fake) {
-        ambient->fake = true;
-        ambient->env = env;
-        ambient->recorder = NULL;
+        mode->fake = true;
+        mode->env = env;
+        mode->recorder = NULL;
         status = c->fake ? c->fake(c->user, op, env, args, results)
                          : CR_FAIL(CR_ERUNTIME, "%s has no fake rule: recording and export need one that gives its results' dtypes and sizes", op->name);
-        ambient->fake = saved.fake;
-        ambient->env = saved.env;
-        ambient->recorder = saved.recorder;
+        mode->fake = saved.fake;
+        mode->env = saved.env;
+        mode->recorder = saved.recorder;
     } else {
         status = c->run ? c->run(c->user, op, args, results) : CR_FAIL(CR_ENOTIMPL, "%s has no implementation for the CPU", op->name);
     }

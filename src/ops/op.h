@@ -259,7 +259,7 @@ typedef struct cr_emitter {
 } cr_emitter;
 
 /* ---- calls ---- */
-/* Runs one op on tensors: real when all are real, fake as soon as one is fake (or under cr_ambient.fake). */
+/* Runs one op on tensors: real when all are real, fake as soon as one is fake (or under cr_call_mode.fake). */
 CR_API CR_NODISCARD cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results);
 /* The emitter whose call is cr_call. */
 cr_emitter *cr_exec_emitter(void);
@@ -269,7 +269,7 @@ void cr_results_release(cr_arg *results, size_t n);
  *     cr_arg a[] = { cr_arg_tensor(x), cr_arg_int(1) };   CR_TRY(cr_call_1("aten::softmax.int", a, 2, &y)); */
 CR_API CR_NODISCARD cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out);
 
-/* What a call reads of its surroundings, once per call. Thread-local. */
+/* ---- what surrounds a call ---- */
 typedef struct cr_recorder {
     /* Called after a depth-0 call, with the arguments as given and the results. */
     cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
@@ -278,7 +278,24 @@ typedef struct cr_recorder {
 typedef struct cr_known_symbols { cr_sym at[8]; int n; } cr_known_symbols;
 /* The first of that type, taken out; NULL: none. */
 cr_sym cr__known_symbol(cr_sym_type type);
-typedef struct cr_ambient { cr_recorder *recorder; bool fake; int depth; cr_env *env; cr_known_symbols *known; } cr_ambient;
+/* How calls are carried out: what a call reads once. Whoever changes it keeps a copy and puts it back. */
+typedef struct cr_call_mode {
+    cr_recorder *recorder;   /* NULL: nothing is recorded */
+    bool fake;               /* results have no data, whatever the arguments are */
+    int depth;               /* calls inside calls: only depth 0 is recorded */
+    cr_env *env;
+    cr_known_symbols *known;
+} cr_call_mode;
+/* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off or
+ * absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the number of
+ * threads, the deterministic flag. Pointers that the front end sets are opaque to the floors below it and borrowed. */
+typedef struct cr_ambient {
+    cr_call_mode mode;
+    bool grad, inference;
+    struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
+    struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
+    const struct cr_py_op *calling; /* the function or method that Python calls just now; NULL: an operator */
+} cr_ambient;
 cr_ambient *cr_ambient_get(void);
 
 /* ---- binding (bind.c): overload choice on argument kinds, never on Python objects ---- */

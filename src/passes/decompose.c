@@ -503,13 +503,13 @@ static cr_status walk(scope *s) {
             continue;
         }
         s->place++;
-        cr_known_symbols known, *before = cr_ambient_get()->known;
+        cr_known_symbols known, *before = cr_ambient_get()->mode.known;
         find_introduced(s, node, &known);
-        cr_ambient_get()->known = &known;
+        cr_ambient_get()->mode.known = &known;
         cr_env_set_general(cr_graph_env(s->w->to), s->general && !meets_written(s, node));
         cr_status status = rewrite_call(s, node);
         cr_env_set_general(cr_graph_env(s->w->to), s->general);
-        cr_ambient_get()->known = before;
+        cr_ambient_get()->mode.known = before;
         if (!status) status = keep_names(s, node);
         if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
     }

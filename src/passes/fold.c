@@ -8,10 +8,10 @@
 enum { FOLD_LIMIT = 64 << 10 };
 
 cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .depth = saved.depth + 1 };
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ .depth = saved.depth + 1 };
     cr_status status = cr_call(op, args, results);
-    *ambient = saved;
+    *mode = saved;
     return status;
 }
 

@@ -10,7 +10,7 @@
 #include "export/program.h"
 #include "trace/trace.h"
 
-typedef struct py_body {
+typedef struct cr_py_body {
     PyObject_HEAD
     cr_trace *trace;
     PyObject *graph, *problem;
@@ -18,13 +18,11 @@ typedef struct py_body {
     bool grad;                  /* the mode it began with */
 } py_body;
 
-static _Thread_local py_body *running; /* the innermost body that is being recorded */
-
 static cr_env *env_of(PyObject *body) { return cr_graph_env(cr_trace_graph(((py_body *)body)->trace)); }
 
 /* The environment of the fake mode around us, else of the first symbolic tensor among the operands. */
 static cr_env *known_env(PyObject *operands) {
-    if (cr_ambient_get()->env) return cr_ambient_get()->env;
+    if (cr_ambient_get()->mode.env) return cr_ambient_get()->mode.env;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); i++) {
         PyObject *o = PyTuple_GET_ITEM(operands, i);
         if (cr_py_is_tensor(o) && cr_py_tensor_of(o)->env) return cr_py_tensor_of(o)->env;
@@ -116,21 +114,24 @@ static PyObject *body_input(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyObject *body_run(PyObject *self, PyObject *args) {
     PyObject *fn, *given;
     if (!PyArg_ParseTuple(args, "OO!:run", &fn, &PyTuple_Type, &given)) return NULL;
-    py_body *b = (py_body *)self, *outer = running;
-    running = b;
-    b->grad = cr_py_grad_enabled;
+    py_body *b = (py_body *)self;
+    cr_ambient *ambient = cr_ambient_get();
+    py_body *outer = ambient->body;
+    ambient->body = b;
+    b->grad = ambient->grad;
     cr_trace_begin(b->trace, true);
     PyObject *result = PyObject_CallObject(fn, given);
     cr_trace_end(b->trace);
-    cr_py_grad_enabled = b->grad; /* as for a whole program: what forward sets ends with it */
-    running = outer;
+    ambient->grad = b->grad; /* as for a whole program: what forward sets ends with it */
+    ambient->body = outer;
     return result;
 }
 
 int cr_py_body_note_grad_mode(bool enabled) {
-    if (!running || cr_trace_current() != running->trace) return 0;
-    cr_grad_mark mark = { cr_graph_node_limit(cr_trace_graph(running->trace)), enabled };
-    return cr_vec_push(&running->marks, mark) ? (PyErr_NoMemory(), -1) : 1;
+    py_body *b = cr_ambient_get()->body;
+    if (!b || cr_trace_current() != b->trace) return 0;
+    cr_grad_mark mark = { cr_graph_node_limit(cr_trace_graph(b->trace)), enabled };
+    return cr_vec_push(&b->marks, mark) ? (PyErr_NoMemory(), -1) : 1;
 }
 
 static cr_status wrap_grad_modes(py_body *b, cr_graph *g) {

@@ -49,7 +49,7 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
         shape[d] = (Py_ssize_t)m->size[d];
         shape[m->rank + d] = (Py_ssize_t)(m->stride[d] * item);
     }
-    static char nothing[16];
+    static char nothing[16]; /* process: the address of no elements */
     view->buf = t->storage->data ? (char *)t->storage->data + m->offset * item : nothing;
     view->obj = Py_NewRef(self);
     view->len = (Py_ssize_t)(cr_py_numel(t) * item);

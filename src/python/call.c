@@ -15,8 +15,6 @@ enum {
     MAX_RETURNS = 16,
 };
 
-const cr_py_op *cr_py_calling;
-
 /* ---- running ---- */
 
 /* Lists are Python's to change while the GIL is released; their tensors are kept for the call. */
@@ -34,15 +32,15 @@ static void hold_lists(const cr_op *op, const cr_arg *args, bool hold) {
 
 /* Numbers that are expressions belong to the environment of the fake tensors they came from. */
 static PyObject *symbolic_results(const cr_op *op, const cr_arg *args, cr_arg *results, cr_py_form form) {
-    cr_ambient *ambient = cr_ambient_get();
-    cr_env *saved = ambient->env;
+    cr_call_mode *mode = &cr_ambient_get()->mode;
+    cr_env *saved = mode->env;
     bool symbolic = false;
     for (uint16_t i = 0; i < cr_result_count(op); i++)
         symbolic |= results[i].kind == CR_ARG_SYM || results[i].kind == CR_ARG_LIST || (results[i].kind == CR_ARG_INT && !cr_dim_is_plain(results[i].u.i));
     for (uint16_t i = 0; symbolic && i < op->schema.nparams; i++)
-        if (args[i].kind == CR_ARG_TENSOR && args[i].u.t->env) ambient->env = args[i].u.t->env;
+        if (args[i].kind == CR_ARG_TENSOR && args[i].u.t->env) mode->env = args[i].u.t->env;
     PyObject *o = cr_py_results(op, results, form);
-    ambient->env = saved;
+    mode->env = saved;
     return o;
 }
 
@@ -50,7 +48,7 @@ PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_f
     cr_arg results[MAX_RETURNS];
     cr_status status;
     if (op->schema.nreturns > MAX_RETURNS) return PyErr_Format(PyExc_NotImplementedError, "%s: more than %d results", op->name, MAX_RETURNS);
-    if (f->work < GIL_WORK || cr_ambient_get()->fake) {
+    if (f->work < GIL_WORK || cr_ambient_get()->mode.fake) {
         status = cr_call(op, args, results);
     } else {
         if (f->has_lists) hold_lists(op, args, true);
@@ -246,9 +244,11 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     }
     cr_binding binding;
     cr_status status = bind(&c, &binding);
-    cr_py_calling = c.op;
+    cr_ambient *ambient = cr_ambient_get();
+    const cr_py_op *outer = ambient->calling;
+    ambient->calling = c.op;
     result = status ? raise_unbound(c.op, status) : cr_py_run(&c.frame, binding.op, binding.args, (cr_py_form)c.op->form);
-    cr_py_calling = NULL;
+    ambient->calling = outer;
     if (c.requires_grad) result = mark_requires_grad(result);
 out:
     cr_py_frame_dispose(&c.frame);
@@ -295,7 +295,7 @@ static void op_dealloc(PyObject *self) {
 }
 
 PyObject *cr_py_overload_get(const cr_op *op) {
-    static PyObject *known; /* id -> overload; overloads live as long as the process */
+    static PyObject *known; /* process: id -> overload; overloads live as long as the process */
     if (!known && !(known = PyDict_New())) return NULL;
     PyObject *key = PyLong_FromUnsignedLong(op->id);
     if (!key) return NULL;
@@ -459,7 +459,7 @@ OP_TYPE(cr_py_method_type, "cresset._C.OpMethod");
 
 static PyObject *find_packet(const char *ns, const char *name) {
     if (strcmp(ns, "aten") && cr_region_ops_init()) return cr_py_raise(cr_error_code()); /* those of src/graph */
-    static PyObject *known; /* "ns.name" -> packet */
+    static PyObject *known; /* process: "ns.name" -> packet */
     if (!known && !(known = PyDict_New())) return NULL;
     if (cr_py_tensor_populate()) return NULL;
     const cr_op *first = cr_op_find_name(ns, name);

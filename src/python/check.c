@@ -148,10 +148,10 @@ static PyObject *fake_call(PyObject *module, PyObject *all) {
     if (bind_call(&b, name, args, kwargs)) goto done;
     status = cr_env_create(&f.env);
     for (uint16_t i = 0; i < b.op->schema.nparams && !status; i++) status = fake_arg(&f, &b.frame.arena, &b.binding.args[i]);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = true, .env = f.env };
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ .fake = true, .env = f.env };
     if (!status) status = cr_call(b.op, b.binding.args, results);
-    *ambient = saved;
+    *mode = saved;
     if (status) cr_py_raise(status);
     else {
         out = PyList_New(b.op->schema.nreturns);

@@ -42,8 +42,8 @@ static cr_arg *pool_take(cr_py_frame *f, size_t n) {
 static int set_int(cr_py_frame *f, PyObject *o, cr_arg *out) {
     int64_t value;
     if (cr_py_int64(o, "argument", &value)) return -1;
-    const cr_ambient *ambient = cr_dim_is_plain(value) ? NULL : cr_ambient_get();
-    if (ambient && (ambient->fake || ambient->recorder)) { /* such numbers stand for expressions there */
+    const cr_call_mode *mode = cr_dim_is_plain(value) ? NULL : &cr_ambient_get()->mode;
+    if (mode && (mode->fake || mode->recorder)) { /* such numbers stand for expressions there */
         PyErr_Format(PyExc_OverflowError, "%R: an integer below -2^62 cannot be part of a graph", o);
         return -1;
     }

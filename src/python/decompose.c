@@ -69,10 +69,10 @@ static cr_status body(void *user, const cr_op *op, const cr_graph *g, const cr_a
     const chosen *c = user;
     PyObject *function = PyDict_GetItemString(c->table, op->name);
     if (!function || function == Py_None) return CR_OK;
-    cr_ambient *ambient = cr_ambient_get(), before = *ambient;
-    ambient->env = cr_graph_env(g);
+    cr_call_mode *mode = &cr_ambient_get()->mode, before = *mode;
+    mode->env = cr_graph_env(g);
     PyObject *recorded = record(c, function, op, g, args);
-    ambient->env = before.env;
+    mode->env = before.env;
     cr_arg graph = { 0 };
     if (recorded && recorded != Py_None && cr_py_graph_read(recorded, &graph)) cr_graph_retain(*out = graph.u.graph);
     bool failed = !recorded;

@@ -3,7 +3,7 @@
 
 typedef struct device_object { PyObject_HEAD cr_device device; } device_object;
 
-static PyObject *plain_cpu; /* what nearly every tensor answers */
+static PyObject *plain_cpu; /* once: what nearly every tensor answers */
 
 static PyObject *device_make(cr_device device) {
     device_object *o = PyObject_New(device_object, &cr_py_device_type);

@@ -8,7 +8,7 @@
 
 typedef struct named { PyObject_HEAD int value; const char *name; } named;
 
-static named *dtypes[CR_DTYPE_COUNT], *layouts[1], *formats[4];
+static named *dtypes[CR_DTYPE_COUNT], *layouts[1], *formats[4]; /* once */
 
 static PyObject *named_repr(PyObject *self) { return PyUnicode_FromFormat("cresset.%s", ((named *)self)->name); }
 

@@ -4,8 +4,8 @@
  * MemoryError (what Python programs expect) and a RuntimeError (what PyTorch raises). */
 #include "python/py.h"
 
-PyObject *cr_py_data_dependent_error;
-static PyObject *out_of_memory_error, *unsupported_error;
+PyObject *cr_py_data_dependent_error; /* once */
+static PyObject *out_of_memory_error, *unsupported_error; /* once */
 
 /* What each code raises. A pointer to the variable, because the exceptions are set up at run time. */
 static PyObject **const exception_of[CR_STATUS_COUNT] = {

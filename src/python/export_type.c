@@ -7,9 +7,10 @@
 #include "python/program.h"
 #include "python/tree.h"
 
+#include "runtime/rt_random.h"
 #include "trace/trace.h"
 
-typedef struct py_tracer {
+typedef struct cr_py_tracer {
     PyObject_HEAD
     PyObject *mode;       /* the FakeTensorMode */
     cr_trace *trace;
@@ -27,10 +28,10 @@ typedef struct py_tracer {
     bool grad;            /* the mode it began with */
     const char *root;     /* the module stack of the outermost module */
     CR_VEC(uint64_t) versions; /* by lifted tensor: of its storage, when it was lifted */
+    uint8_t *generator;   /* the default generator's state before forward let it start over; NULL: it did not */
 } py_tracer;
 
 static PyTypeObject tracer_type;
-static py_tracer *active; /* the one that records just now; under the GIL */
 
 /* ---- hooks ---- */
 
@@ -67,13 +68,14 @@ static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *
 cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
     static const cr_op *lift_fresh, *detach_;
     cr_arg arg = cr_arg_tensor(tensor), copy = cr_arg_none(), detached = cr_arg_none();
-    if (!active || cr_tensor_is_fake(tensor) || cr_ambient_get()->depth) return CR_OK;
+    const py_tracer *active = cr_ambient_get()->tracer;
+    if (!active || cr_tensor_is_fake(tensor) || cr_ambient_get()->mode.depth) return CR_OK;
     if (!lift_fresh) lift_fresh = cr_op_find("aten::lift_fresh_copy"), detach_ = cr_op_find("aten::detach_");
     if (!lift_fresh || !detach_) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::lift_fresh_copy' or 'aten::detach_'");
     CR_TRY(cr_call(lift_fresh, &arg, &copy));
     cr_status status = detach ? cr_call(detach_, &copy, &detached) : CR_OK;
     uint32_t value;
-    if (!status && cr_trace_find(active->trace, copy.u.t, &value)) cr_trace_bind(active->trace, tensor, value);
+    if (!status && cr_trace_find(active->trace, copy.u.t, &value)) status = cr_trace_bind(active->trace, tensor, value);
     cr_results_release(&copy, 1);
     cr_results_release(&detached, 1);
     return status;
@@ -88,6 +90,7 @@ static PyObject *user_location(void) {
 }
 
 bool cr_py_pass_over(const char *kind) {
+    const py_tracer *active = cr_ambient_get()->tracer;
     if (!active || !active->reports) return false;
     PyObject *item = Py_BuildValue("(ssN)", kind, cr_error_message(), user_location());
     int known = item ? PySequence_Contains(active->problems, item) : -1;
@@ -98,7 +101,8 @@ bool cr_py_pass_over(const char *kind) {
 }
 
 int cr_py_note_grad_mode(bool enabled) {
-    if (!active || cr_ambient_get()->recorder == NULL) return 0;
+    py_tracer *active = cr_ambient_get()->tracer;
+    if (!active || cr_ambient_get()->mode.recorder == NULL) return 0;
     int noted = cr_py_body_note_grad_mode(enabled);
     if (noted) return noted < 0 ? -1 : 0;
     const cr_graph *g = cr_trace_graph(active->trace);
@@ -107,9 +111,10 @@ int cr_py_note_grad_mode(bool enabled) {
     return cr_vec_push(&active->marks, ((cr_grad_mark){ next, enabled })) ? (PyErr_NoMemory(), -1) : 0;
 }
 
-bool cr_py_is_exporting(void) { return active != NULL; }
+bool cr_py_is_exporting(void) { return cr_ambient_get()->tracer != NULL; }
 
 bool cr_py_is_settled(const cr_tensor *tensor) {
+    const py_tracer *active = cr_ambient_get()->tracer;
     if (!active || cr_tensor_is_fake(tensor)) return false;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(active->lifted); i++) {
         PyObject *known = PyTuple_GET_ITEM(PyList_GET_ITEM(active->lifted, i), 1);
@@ -233,8 +238,8 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
     if (cr_py_is_tensor(o)) {
         /* one tensor under several names is known by the last of them */
         status = cr_graph_placeholder(g, name, &cr_py_tensor_of(o)->meta, &value);
-        if (!status) cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
-        if (!status && real && cr_py_is_tensor(real)) cr_trace_bind(t->trace, cr_py_tensor_of(real), value); /* forward may hold the tensor itself */
+        if (!status) status = cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
+        if (!status && real && cr_py_is_tensor(real)) status = cr_trace_bind(t->trace, cr_py_tensor_of(real), value); /* forward may hold the tensor itself */
     } else {
         status = e ? add_number(t->trace, name, e) : add_constant(t->trace, name, o);
     }
@@ -246,17 +251,35 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
 
 /* ---- running ---- */
 
+/* A fake run draws no numbers: the generator, which all threads share, changes only where forward says so. */
+void cr_py_keep_generator(void) {
+    py_tracer *t = cr_ambient_get()->tracer;
+    if (!t || t->generator || !(t->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) return;
+    rt_generator_get_state(cr_default_generator(), t->generator);
+}
+
+static void restore_generator(py_tracer *t) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    if (t->generator) (void)rt_generator_set_state(&ctx, cr_default_generator(), t->generator, RT_GENERATOR_STATE_BYTES);
+    PyMem_Free(t->generator);
+    t->generator = NULL;
+}
+
 static PyObject *tracer_run(PyObject *self, PyObject *args) {
     py_tracer *t = (py_tracer *)self;
     PyObject *fn, *given, *keywords;
     if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
-    py_tracer *outer = active;
+    cr_ambient *ambient = cr_ambient_get();
+    py_tracer *outer = ambient->tracer;
     cr_trace_begin(t->trace, true);
-    active = t;
-    t->grad = cr_py_grad_enabled;
+    ambient->tracer = t;
+    t->grad = ambient->grad;
     PyObject *result = PyObject_Call(fn, given, keywords);
-    active = outer;
+    ambient->tracer = outer;
+    ambient->grad = t->grad; /* what forward sets ends with it */
     cr_trace_end(t->trace);
+    restore_generator(t);
     return result;
 }
 
@@ -628,9 +651,16 @@ static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwarg
     return o;
 }
 
+static PyObject *exporting(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    py_tracer *t = cr_ambient_get()->tracer;
+    return Py_NewRef(t ? (PyObject *)t : Py_None);
+}
+
 static PyMethodDef functions[] = {
     { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS,
       "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, tracer=None, dialect=None, keep_names=False)" },
+    { "_exporting", exporting, METH_NOARGS, "_exporting(): the tracer of the export that runs on this thread, or None." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -27,7 +27,7 @@ static int add_made(index_list *list, cr_tensor *t) {
 }
 
 /* A tensor whose element is a number of the program that is being recorded. */
-static bool is_unknown(PyObject *o) { return cr_py_is_tensor(o) && (cr_tensor_is_fake(cr_py_tensor_of(o)) || cr_ambient_get()->recorder); }
+static bool is_unknown(PyObject *o) { return cr_py_is_tensor(o) && (cr_tensor_is_fake(cr_py_tensor_of(o)) || cr_ambient_get()->mode.recorder); }
 
 /* A part of a slice that may be symbolic. */
 static int slice_part(PyObject *o, cr_dim absent, cr_dim *out) {

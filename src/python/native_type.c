@@ -12,7 +12,7 @@
 /* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs holds
  * `lowering` first, so that two of them never wait for each other. */
 static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path, const cr_emit_options *options) {
-    static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER; /* process */
     cr_lowered *lowered = NULL;
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++) pthread_mutex_lock(&programs[i]->lock);

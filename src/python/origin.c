@@ -63,7 +63,7 @@ void cr_py_origins_leave(cr_py_origins *o) {
 typedef struct place { const PyCodeObject *code; int at; } place;
 
 static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame) {
-    static PyObject *getline;
+    static PyObject *getline; /* once */
     if (!getline) {
         PyObject *linecache = PyImport_ImportModule("linecache");
         getline = linecache ? PyObject_GetAttrString(linecache, "getline") : NULL;
@@ -132,7 +132,7 @@ static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op,
         return count_call(o, "function", name, again, out);
     }
     o->last_frame = NULL;
-    const cr_py_op *calling = cr_py_calling;
+    const cr_py_op *calling = cr_ambient_get()->calling;
     bool method = !calling || calling->form == CR_PY_METHOD, function = calling && calling->form == CR_PY_FUNCTION;
     return count_call(o, method ? "method_descriptor" : function ? "builtin_function_or_method" : "OpOverload", op->schema.name, false, out);
 }
@@ -141,7 +141,7 @@ static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op,
 
 /* From the innermost frame outwards. */
 static cr_status walk_frames(cr_py_origins *o, walk *w) {
-    static PyObject *forward;
+    static PyObject *forward; /* once */
     if (!forward && !(forward = PyUnicode_InternFromString("forward"))) return PyErr_Clear(), CR_ENOMEM;
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
     cr_status status = CR_OK;

@@ -127,8 +127,6 @@ PyObject *cr_py_op_new(const cr_op *first, cr_py_form form);
 PyObject *cr_py_overload_get(const cr_op *op); /* the one object of that op */
 /* Is the op shown in this form (the row's METHOD and FUNCTION bits)? */
 bool cr_py_op_shown(const cr_op *op, cr_py_form form);
-/* The function or method that Python calls just now, NULL for an operator; read by recorders, under the GIL. */
-extern const cr_py_op *cr_py_calling;
 /* Runs a bound call, releasing the GIL when there is much to do, and wraps the results. */
 PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_form form);
 /* Consumes the results. */
@@ -168,7 +166,6 @@ int cr_py_random_init(PyObject *module);
 typedef struct cr_py_seeding { uint64_t count, seed; } cr_py_seeding;
 extern cr_py_seeding cr_py_last_seeding;
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
-extern _Thread_local bool cr_py_grad_enabled;
 /* ---- graphs and traces (sym_type.c, graph_type.c, trace_type.c) ---- */
 struct cr_graph;
 int cr_py_sym_init(PyObject *module);
@@ -190,7 +187,9 @@ int cr_py_export_init(PyObject *module);  /* export_type.c */
 int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions while they are recorded */
 /* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands for that. */
 CR_NODISCARD cr_status cr_py_fresh(cr_tensor *t, bool detach);
-bool cr_py_is_exporting(void);
+bool cr_py_is_exporting(void); /* on this thread */
+/* The default generator is about to start over: the export that runs on this thread, if any, will put its state back. */
+void cr_py_keep_generator(void);
 /* While an export only reports: notes the last error as a problem of that kind; true: go on with an assumption. */
 bool cr_py_pass_over(const char *kind);
 /* The body of a region that is being recorded sets the mode: 1 (0: no body is; -1: exception). */

@@ -5,7 +5,7 @@
 
 #include <sys/random.h>
 
-static PyObject *default_generator;
+static PyObject *default_generator; /* once */
 
 /* A seed as PyTorch takes it: any int of 64 bits, negative ones wrapped. */
 static int read_seed(PyObject *o, uint64_t *out) {
@@ -58,9 +58,10 @@ static void generator_dealloc(PyObject *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-cr_py_seeding cr_py_last_seeding;
+cr_py_seeding cr_py_last_seeding; /* process: the default generator is everybody's */
 
 static void start_over(PyObject *self, uint64_t value) {
+    if (of(self) == cr_default_generator()) cr_py_keep_generator();
     rt_generator_manual_seed(of(self), value);
     if (of(self) == cr_default_generator()) cr_py_last_seeding = (cr_py_seeding){ cr_py_last_seeding.count + 1, value };
 }
@@ -106,6 +107,7 @@ static PyObject *set_state(PyObject *self, PyObject *state) {
         return PyErr_Format(PyExc_TypeError, "set_state(): the state must be a contiguous uint8 tensor on the CPU, as get_state() gives it");
     char message[256] = "";
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    if (of(self) == cr_default_generator()) cr_py_keep_generator();
     if (rt_generator_set_state(&ctx, of(self), cr_tensor_view(t).p, (size_t)cr_py_numel(t))) return PyErr_Format(PyExc_RuntimeError, "%s", message);
     return Py_NewRef(self);
 }

@@ -7,9 +7,9 @@
 
 #include <structmember.h>
 
-static PyTypeObject **return_types; /* by op id */
-static size_t return_type_count;
-static PyObject *return_type_names; /* dict for cresset.return_types */
+static PyTypeObject **return_types; /* process: by op id */
+static size_t return_type_count; /* process */
+static PyObject *return_type_names; /* once: dict for cresset.return_types */
 
 static PyObject *complex_object(const double *c) { return PyComplex_FromDoubles(c[0], c[1]); }
 
@@ -31,7 +31,7 @@ PyObject *cr_py_from_arg(cr_arg *a, bool lists) {
         cr_results_release(a, 1);
         return o;
     }
-    case CR_ARG_INT: o = cr_py_dim(cr_ambient_get()->env, a->u.i); break;
+    case CR_ARG_INT: o = cr_py_dim(cr_ambient_get()->mode.env, a->u.i); break;
     case CR_ARG_FLOAT: o = PyFloat_FromDouble(a->u.f); break;
     case CR_ARG_BOOL: o = PyBool_FromLong(a->u.i != 0); break;
     case CR_ARG_COMPLEX: o = complex_object(a->u.c); break;
@@ -41,7 +41,7 @@ PyObject *cr_py_from_arg(cr_arg *a, bool lists) {
     case CR_ARG_FORMAT: o = cr_py_format_get((int)a->u.i); break;
     case CR_ARG_DEVICE: o = cr_py_device_wrap(a->u.device); break;
     case CR_ARG_NONE: o = Py_NewRef(Py_None); break;
-    case CR_ARG_SYM: o = cr_py_sym_new(cr_ambient_get()->env, *a); break;
+    case CR_ARG_SYM: o = cr_py_sym_new(cr_ambient_get()->mode.env, *a); break;
     default: PyErr_Format(PyExc_NotImplementedError, "a result of argument kind %d has no Python object", a->kind);
     }
     cr_results_release(a, 1);
@@ -80,7 +80,7 @@ static PyTypeObject *structure_make(const cr_op *op) {
     if (!type) return NULL;
     type->tp_repr = structure_repr;
     const char *last = strrchr(name, '.') + 1;
-    if (PyDict_SetItemString(return_type_names, last, (PyObject *)type)) Py_CLEAR(type);
+    if (!PyDict_GetItemString(return_type_names, last) && PyDict_SetItemString(return_type_names, last, (PyObject *)type)) Py_CLEAR(type);
     return type;
 }
 
@@ -101,7 +101,10 @@ static PyTypeObject *structure_of(const cr_op *op) {
         return_types = grown;
         return_type_count = n;
     }
-    if (!return_types[op->id]) return_types[op->id] = structure_make(op);
+    if (return_types[op->id]) return return_types[op->id];
+    PyTypeObject *made = structure_make(op); /* Python may run meanwhile, and another thread make it, too */
+    if (return_types[op->id]) Py_XDECREF(made);
+    else return_types[op->id] = made;
     return return_types[op->id];
 }
 

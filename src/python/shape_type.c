@@ -108,7 +108,7 @@ static PyObject *shape_equate(PyObject *module, PyObject *args) {
 
 /* ---- the user's line ---- */
 
-static PyObject *package; /* the folder of this package, whose frames are not the user's */
+static PyObject *package; /* once: the folder of this package, whose frames are not the user's */
 
 static bool frame_line(PyFrameObject *frame, cr_user_line *out, PyObject **file) {
     PyCodeObject *code = PyFrame_GetCode(frame);
@@ -120,9 +120,12 @@ static bool frame_line(PyFrameObject *frame, cr_user_line *out, PyObject **file)
     return true;
 }
 
-/* Texts are kept until the next call. */
-static bool find_origin(void *user, cr_user_line *out) {
-    static PyObject *kept_file, *kept_text;
+static const char *copied(cr_arena *arena, PyObject *text) {
+    const char *utf8 = text ? PyUnicode_AsUTF8(text) : NULL;
+    return utf8 ? cr_arena_strdup(arena, utf8) : NULL;
+}
+
+static cr_status find_origin(void *user, cr_arena *arena, cr_user_line *out) {
     (void)user;
     PyGILState_STATE gil = PyGILState_Ensure(); /* a long computation may have let it go */
     PyObject *type, *value, *traceback, *file = NULL;
@@ -138,17 +141,17 @@ static bool find_origin(void *user, cr_user_line *out) {
     if (file) {
         PyObject *lines = PyImport_ImportModule("linecache"), *text = lines ? PyObject_CallMethod(lines, "getline", "Oi", file, out->line) : NULL;
         PyObject *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
-        Py_XSETREF(kept_file, file);
-        Py_XSETREF(kept_text, stripped);
+        out->file = copied(arena, file);
+        out->text = copied(arena, stripped);
         Py_XDECREF(lines);
         Py_XDECREF(text);
-        out->file = PyUnicode_AsUTF8(kept_file);
-        out->text = kept_text ? PyUnicode_AsUTF8(kept_text) : NULL;
+        Py_XDECREF(stripped);
+        Py_DECREF(file);
     }
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
     PyGILState_Release(gil);
-    return file != NULL;
+    return file && !out->file ? CR_ENOMEM : CR_OK;
 }
 
 static PyObject *shape_origins(PyObject *module, PyObject *args) {
@@ -157,7 +160,7 @@ static PyObject *shape_origins(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OU:_shape_origins", &mode, &folder)) return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes) return NULL;
-    Py_XSETREF(package, Py_NewRef(folder));
+    if (!package) package = Py_NewRef(folder);
     cr_env_set_user_line(fakes->env, find_origin, NULL);
     Py_RETURN_NONE;
 }

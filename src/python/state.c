@@ -1,9 +1,6 @@
 /* state.c: process-wide and per-thread settings (default dtype, threads, grad mode), and questions about dtypes. */
 #include "python/py.h"
 
-_Thread_local bool cr_py_grad_enabled = true;
-static _Thread_local bool inference_mode;
-
 static int dtype_argument(PyObject *o, const char *function, int *out) {
     if (cr_py_dtype_read(o, out)) return 0;
     PyErr_Format(PyExc_TypeError, "%s(): expected a dtype, not %s", function, Py_TYPE(o)->tp_name);
@@ -102,11 +99,11 @@ FORWARD(numel)
 
 static PyObject *is_grad_enabled(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyBool_FromLong(cr_py_grad_enabled);
+    return PyBool_FromLong(cr_ambient_get()->grad);
 }
 static PyObject *is_inference_mode_enabled(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyBool_FromLong(inference_mode);
+    return PyBool_FromLong(cr_ambient_get()->inference);
 }
 
 /* The setters return what was there before, so that a context manager needs one call each way. */
@@ -119,13 +116,13 @@ static PyObject *exchange(bool *flag, PyObject *value) {
 }
 static PyObject *set_grad(PyObject *module, PyObject *value) {
     (void)module;
-    PyObject *before = exchange(&cr_py_grad_enabled, value);
-    if (before && cr_py_is_exporting() && cr_py_note_grad_mode(cr_py_grad_enabled)) Py_CLEAR(before);
+    PyObject *before = exchange(&cr_ambient_get()->grad, value);
+    if (before && cr_py_is_exporting() && cr_py_note_grad_mode(cr_ambient_get()->grad)) Py_CLEAR(before);
     return before;
 }
 static PyObject *set_inference(PyObject *module, PyObject *value) {
     (void)module;
-    return exchange(&inference_mode, value);
+    return exchange(&cr_ambient_get()->inference, value);
 }
 
 static PyObject *dtype_aten_name(PyObject *module, PyObject *o) {

@@ -8,7 +8,7 @@
 
 typedef struct storage_object { PyObject_HEAD cr_storage *storage; PyObject *weakrefs; } storage_object;
 
-static PyObject *known; /* storage id -> weak reference */
+static PyObject *known; /* process: storage id -> weak reference */
 
 static cr_storage *of(PyObject *self) { return ((storage_object *)self)->storage; }
 

@@ -41,11 +41,11 @@ bool cr_py_sym_read(PyObject *o, cr_arg *out) {
 cr_env *cr_py_sym_env(PyObject *o) { return is_symbolic(o) ? ((symbolic *)o)->env : NULL; }
 
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists) {
-    cr_ambient *ambient = cr_ambient_get();
-    cr_env *saved = ambient->env;
-    if (env) ambient->env = env;
+    cr_call_mode *mode = &cr_ambient_get()->mode;
+    cr_env *saved = mode->env;
+    if (env) mode->env = env;
     PyObject *o = cr_py_from_arg(a, lists);
-    ambient->env = saved;
+    mode->env = saved;
     return o;
 }
 
@@ -127,10 +127,10 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     }
     cr_status status = cr_region_ops_init();
     if (!status && !ops[op] && !(ops[op] = cr_op_find(op_names[op]))) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
     if (!status) status = cr_call(ops[op], args, &result);
-    *ambient = saved;
+    *mode = saved;
     if (!status && saved.recorder && !saved.depth) status = cr_trace_number(saved.recorder, ops[op], args, &result);
     return status ? cr_py_raise(status) : wrap(env, result);
 }
@@ -148,10 +148,10 @@ static PyObject *sym_call(PyObject *module, PyObject *const *args, Py_ssize_t n)
     cr_status status = cr_region_ops_init();
     const cr_op *op = status ? NULL : cr_op_find(name);
     if (!status && (!op || op->schema.nparams != n - 1)) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s' of %zd numbers", name, n - 1);
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    *ambient = (cr_ambient){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
     if (!status) status = cr_call(op, values, &result);
-    *ambient = saved;
+    *mode = saved;
     return status ? cr_py_raise(status) : wrap(env, result);
 }
 

@@ -204,7 +204,7 @@ PyObject *cr_py_element(int dtype, const void *p) {
 
 cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
     static const cr_op *item;
-    if ((cr_tensor_is_fake(t) || cr_ambient_get()->recorder) && !cr_py_is_settled(t)) { /* the op knows what to do with a value that is not there */
+    if ((cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) && !cr_py_is_settled(t)) { /* the op knows what to do with a value that is not there */
         if (!item && !(item = cr_op_find("aten::item"))) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::item'");
         cr_arg arg = cr_arg_tensor(t);
         if (cr_trace_current() && cr_trace_known_item(cr_trace_current(), t, out)) return CR_OK;

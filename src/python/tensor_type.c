@@ -7,8 +7,8 @@
 
 #include <structmember.h>
 
-PyTypeObject *cr_py_tensor_type;
-static bool populated;
+PyTypeObject *cr_py_tensor_type; /* once */
+static bool populated; /* once */
 
 /* ---- life ---- */
 
@@ -18,6 +18,12 @@ PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t) {
         return NULL;
     }
     cr_py_tensor *o = (cr_py_tensor *)type->tp_alloc(type, 0);
+    if (o && t->python) { /* another thread was faster, while garbage was collected */
+        Py_DECREF(o);
+        PyObject *other = Py_NewRef((PyObject *)t->python);
+        cr_tensor_release(t);
+        return other;
+    }
     if (!o) {
         cr_tensor_release(t);
         return NULL;
@@ -51,12 +57,10 @@ static void tensor_dealloc(PyObject *self) {
     cr_py_tensor *o = (cr_py_tensor *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    if (o->tensor && o->tensor->python == o) o->tensor->python = NULL; /* first: what follows may run Python, on other threads too */
     if (o->weakrefs) PyObject_ClearWeakRefs(self);
     Py_XDECREF(o->dict);
-    if (o->tensor) {
-        if (o->tensor->python == o) o->tensor->python = NULL;
-        cr_tensor_release(o->tensor);
-    }
+    if (o->tensor) cr_tensor_release(o->tensor);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -182,7 +186,7 @@ static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
 
 /* Printing is Python's (python/cresset/_print.py), imported when first needed. */
 static PyObject *tensor_repr(PyObject *self) {
-    static PyObject *print;
+    static PyObject *print; /* once */
     if (!print) {
         PyObject *module = PyImport_ImportModule("cresset._print");
         if (!module) return NULL;

@@ -3,7 +3,7 @@
 
 #include "trace/trace.h"
 
-typedef struct py_mode { PyObject_HEAD cr_fakes fakes; cr_ambient saved; bool active; } py_mode;
+typedef struct py_mode { PyObject_HEAD cr_fakes fakes; cr_call_mode saved; bool active; } py_mode;
 
 static PyTypeObject mode_type;
 
@@ -93,11 +93,11 @@ static PyObject *mode_enter(PyObject *self, PyObject *unused) {
     py_mode *m = (py_mode *)self;
     (void)unused;
     if (m->active) return PyErr_Format(PyExc_RuntimeError, "this FakeTensorMode is entered already");
-    cr_ambient *ambient = cr_ambient_get();
-    m->saved = *ambient;
+    cr_call_mode *mode = &cr_ambient_get()->mode;
+    m->saved = *mode;
     m->active = true;
-    ambient->fake = true;
-    ambient->env = m->fakes.env;
+    mode->fake = true;
+    mode->env = m->fakes.env;
     return Py_NewRef(self);
 }
 
@@ -105,9 +105,9 @@ static PyObject *mode_exit(PyObject *self, PyObject *args) {
     py_mode *m = (py_mode *)self;
     (void)args;
     if (m->active) {
-        cr_ambient *ambient = cr_ambient_get();
-        ambient->fake = m->saved.fake;
-        ambient->env = m->saved.env;
+        cr_call_mode *mode = &cr_ambient_get()->mode;
+        mode->fake = m->saved.fake;
+        mode->env = m->saved.env;
         m->active = false;
     }
     Py_RETURN_NONE;
@@ -181,7 +181,7 @@ static cr_env *known_env(PyObject *args) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
         if (cr_py_is_tensor(o) && cr_py_tensor_of(o)->env) return cr_py_tensor_of(o)->env;
     }
-    return cr_ambient_get()->env;
+    return cr_ambient_get()->mode.env;
 }
 
 /* What the function gets for argument i, made an input of the trace when it is a tensor or a symbolic number. */
@@ -291,7 +291,7 @@ static PyObject *record(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyObject *is_recording(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyBool_FromLong(cr_ambient_get()->recorder || cr_ambient_get()->fake);
+    return PyBool_FromLong(cr_ambient_get()->mode.recorder || cr_ambient_get()->mode.fake);
 }
 
 static PyMethodDef functions[] = {

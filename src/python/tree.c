@@ -8,12 +8,12 @@
 #include "python/tree_internal.h"
 
 static PyTypeObject spec_type;
-static PyObject *registry;  /* type -> tuple */
-static PyObject *by_name;   /* serialized name -> type; namedtuple classes, too */
-static PyObject *helpers;   /* cresset.utils._pytree, once it was needed */
-static PyObject *ordered_dict, *default_dict, *deque, *namedtuple;
-static PyObject *leaf;      /* the one leaf */
-static PyObject *str_fields;
+static PyObject *registry;  /* process: type -> tuple */
+static PyObject *by_name;   /* process: serialized name -> type; namedtuple classes, too */
+static PyObject *helpers;   /* once: cresset.utils._pytree */
+static PyObject *ordered_dict, *default_dict, *deque, *namedtuple; /* once */
+static PyObject *leaf;      /* once: the one leaf */
+static PyObject *str_fields; /* once */
 
 static PyObject *helper(const char *name) {
     if (!helpers && !(helpers = PyImport_ImportModule("cresset.utils._pytree"))) return NULL;

@@ -20,10 +20,7 @@ void cr_env_set_user_line(cr_env *env, cr_user_line_fn find, void *user) {
 /* The line that runs now, with texts of the environment. */
 cr_status cr__line_find(cr_env *env, cr_user_line *out) {
     *out = (cr_user_line){0};
-    if (!env->find_line || !env->find_line(env->line_user, out)) return *out = (cr_user_line){0}, CR_OK;
-    if (out->file && !(out->file = cr_arena_strdup(&env->arena, out->file))) return CR_ENOMEM;
-    if (out->text && !(out->text = cr_arena_strdup(&env->arena, out->text))) return CR_ENOMEM;
-    return CR_OK;
+    return env->find_line ? env->find_line(env->line_user, &env->arena, out) : CR_OK;
 }
 
 cr_status cr__line_note(cr_env *env) {

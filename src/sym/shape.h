@@ -27,8 +27,8 @@
 
 /* ---- the user's line ---- */
 typedef struct cr_user_line { const char *file, *text; int line; } cr_user_line; /* file NULL: not known */
-/* Says which line of the user's program runs now; the texts need only live until the next call. False: not known. */
-typedef bool (*cr_user_line_fn)(void *user, cr_user_line *out);
+/* Says which line of the user's program runs now; the texts are made in the arena. *out is empty before: not known. */
+typedef cr_status (*cr_user_line_fn)(void *user, cr_arena *arena, cr_user_line *out);
 void cr_env_set_user_line(cr_env *env, cr_user_line_fn find, void *user); /* find NULL: none */
 /* Of condition i: where it was recorded first. Texts belong to the environment. */
 cr_user_line cr_env_cond_line(const cr_env *env, size_t i);

@@ -1,6 +1,8 @@
 /* record.c: appends every call of a running program to a graph.
  *
- * A tensor's `trace` slot says which value of which trace it is; a tensor of another trace, or of none, is not ours. After
+ * A tensor's `trace` slot says which value of which trace it is; a tensor of another trace, or of none, is not ours. Real
+ * tensors from outside may be used by several traces at once, on other threads too: which value they are, the trace itself
+ * remembers. After
  * a call its results are values, and each written argument is the value "after", by the schema: a later use of the same
  * tensor finds the new value without anybody looking for it. Numbers need no slot: a symbolic one is found by its
  * expression. */
@@ -15,23 +17,26 @@ struct cr_trace {
     uint32_t id;
     unsigned constants;
     cr__body *body;       /* of a region; NULL: a whole program */
-    cr_ambient outer;     /* what begin replaced */
+    cr_call_mode outer;     /* what begin replaced */
     bool exports;         /* cr_trace_export */
     cr_trace_hooks hooks;
     cr_origin origin;     /* of the call being recorded */
     CR_VEC(cr_value) values; /* of the call being recorded; kept for its memory */
+    cr_map outside;          /* real tensor from outside -> value */
+    CR_VEC(cr_tensor *) held; /* its keys: retained, so that no other tensor has the address */
 };
 
 static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *results);
 
 cr_status cr_trace_create(cr_env *env, cr_trace **out) {
-    static uint32_t last;
+    static uint32_t last; /* process: atomic */
     cr_trace *t = cr_calloc(1, sizeof *t);
     if (!t) return CR_ENOMEM;
     cr_status status = cr_graph_create(env, &t->graph);
     if (status) return cr_free(t), status;
     t->recorder.record = record;
     t->refs = 1;
+    cr_map_init(&t->outside);
     t->id = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
     *out = t;
     return CR_OK;
@@ -42,13 +47,16 @@ void cr_trace_release(cr_trace *t) {
     cr_graph_release(t->graph);
     cr__body_dispose(t->body);
     cr_vec_dispose(&t->values);
+    for (size_t i = 0; i < t->held.n; i++) cr_tensor_release(t->held.at[i]);
+    cr_vec_dispose(&t->held);
+    cr_map_dispose(&t->outside);
     cr_free(t);
 }
 
 cr_graph *cr_trace_graph(const cr_trace *t) { return t->graph; }
 
 cr_trace *cr_trace_current(void) {
-    cr_recorder *r = cr_ambient_get()->recorder;
+    cr_recorder *r = cr_ambient_get()->mode.recorder;
     return r && r->record == record ? (cr_trace *)r : NULL;
 }
 
@@ -66,21 +74,38 @@ cr_status cr__trace_origin(cr_trace *t, bool none) { return cr_graph_set_origin(
 
 /* ---- which value is it? ---- */
 
+static bool is_outside(const cr_trace *t, const cr_tensor *tensor, uint64_t *value) {
+    return t->held.n && !cr_tensor_is_fake(tensor) && cr_map_find(&t->outside, &tensor, sizeof tensor, value);
+}
+
 static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) {
-    if (tensor->trace >> 32 != t->id) return t->body && cr__body_find(t->body, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = (cr_tensor *)tensor }, value);
-    *value = (uint32_t)tensor->trace - 1;
+    uint64_t known, slot = __atomic_load_n(&tensor->trace, __ATOMIC_RELAXED);
+    if (is_outside(t, tensor, &known)) return *value = (uint32_t)known, true;
+    if (slot >> 32 != t->id) return t->body && cr__body_find(t->body, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = (cr_tensor *)tensor }, value);
+    *value = (uint32_t)slot - 1;
     return true;
 }
 
 /* A free variable of a body stays what it is in the trace around it. */
-static void set_value(const cr_trace *t, cr_tensor *tensor, uint32_t value) {
+static void set_value(cr_trace *t, cr_tensor *tensor, uint32_t value) {
     if (t->body && cr__body_rebind(t->body, tensor, value)) return;
-    tensor->trace = (uint64_t)t->id << 32 | (value + 1);
+    /* replacing needs no memory */
+    if (is_outside(t, tensor, NULL) && !cr_map_put(&t->outside, &tensor, sizeof tensor, value)) return;
+    __atomic_store_n(&tensor->trace, (uint64_t)t->id << 32 | (value + 1), __ATOMIC_RELAXED);
 }
 
 bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) { return find_value(t, tensor, value); }
 
-void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value) { set_value(t, tensor, value); }
+cr_status cr_trace_bind(cr_trace *t, cr_tensor *tensor, uint32_t value) {
+    if (!cr_tensor_is_fake(tensor) && !is_outside(t, tensor, NULL)) {
+        CR_TRY(cr_vec_reserve(&t->held, t->held.n + 1));
+        CR_TRY(cr_map_put(&t->outside, &tensor, sizeof tensor, value));
+        t->held.at[t->held.n++] = tensor;
+        cr_tensor_retain(tensor);
+    }
+    set_value(t, tensor, value);
+    return CR_OK;
+}
 
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks) {
     t->exports = true;
@@ -91,8 +116,7 @@ cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor) {
     uint32_t value;
     if (find_value(t, tensor, &value)) return CR_FAIL(CR_EVALUE, "the tensor for input '%s' is known as %%%s already", name, cr_graph_value(t->graph, value)->name);
     CR_TRY(cr_graph_placeholder(t->graph, name, &tensor->meta, &value));
-    set_value(t, tensor, value);
-    return CR_OK;
+    return cr_trace_bind(t, tensor, value);
 }
 
 cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_sym expr) {
@@ -131,7 +155,7 @@ static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     if (t->hooks.lift && !cr_tensor_is_fake(tensor)) {
         CR_TRY(cr_graph_set_origin(t->graph, NULL)); /* inputs come from nowhere */
         CR_TRY(t->hooks.lift(t->hooks.user, t, tensor, value));
-        set_value(t, tensor, *value);
+        CR_TRY(cr_trace_bind(t, tensor, *value));
         return cr_graph_set_origin(t->graph, &t->origin);
     }
     if (cr_tensor_is_fake(tensor) && tensor->meta.device.type != CR_META_DEVICE)
@@ -139,8 +163,7 @@ static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
     snprintf(name, sizeof name, "_tensor_constant%u", t->constants++);
     CR_TRY(cr_graph_add_constant(t->graph, name, tensor));
     CR_TRY(cr_graph_get_attr(t->graph, name, value));
-    set_value(t, tensor, *value);
-    return CR_OK;
+    return cr_trace_bind(t, tensor, *value);
 }
 
 static cr_arg value_arg(const cr_trace *t, uint32_t v, uint8_t given) {
@@ -243,14 +266,14 @@ static cr_status add_written(cr_trace *t, const cr_arg *a, uint16_t param) {
 }
 
 /* Tensors in the order of the values. */
-static void rebind(const cr_trace *t, const cr_arg *a, uint32_t *value) {
+static void rebind(cr_trace *t, const cr_arg *a, uint32_t *value) {
     if (a->kind == CR_ARG_LIST)
         for (uint32_t i = 0; i < a->n; i++) rebind(t, &a->u.list[i], value);
     else if (a->kind == CR_ARG_TENSOR) set_value(t, a->u.t, (*value)++);
     else ++*value;
 }
 
-static void rebind_written(const cr_trace *t, const cr_arg *a, uint32_t *value) {
+static void rebind_written(cr_trace *t, const cr_arg *a, uint32_t *value) {
     if (a->kind == CR_ARG_TENSOR) set_value(t, a->u.t, (*value)++);
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) rebind_written(t, &a->u.list[i], value);
 }
@@ -330,8 +353,8 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     const cr_schema *s = &op->schema;
     cr_arg inputs[CR_MAX_PARAMS];
     /* what the graph calls to find symbols is no part of the program */
-    cr_ambient *ambient = cr_ambient_get(), saved = *ambient;
-    ambient->recorder = NULL;
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    mode->recorder = NULL;
     cr_status status = CR_OK;
     uint32_t node;
     if (t->exports && answers_itself(op) && is_same(&args[0], &results[0])) goto out;
@@ -356,7 +379,7 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     if (t->exports)
         for (uint16_t i = 0; i < cr_result_count(op); i++) rebind(t, &results[i], &shown);
 out:
-    *ambient = saved;
+    *mode = saved;
     return status;
 }
 
@@ -373,12 +396,12 @@ cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, c
 /* ---- begin, end ---- */
 
 void cr_trace_begin(cr_trace *t, bool fake) {
-    cr_ambient *ambient = cr_ambient_get();
-    t->outer = *ambient;
-    *ambient = (cr_ambient){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph) };
+    cr_call_mode *mode = &cr_ambient_get()->mode;
+    t->outer = *mode;
+    *mode = (cr_call_mode){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph) };
 }
 
-void cr_trace_end(cr_trace *t) { *cr_ambient_get() = t->outer; }
+void cr_trace_end(cr_trace *t) { cr_ambient_get()->mode = t->outer; }
 
 cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out) {
     cr_arg *values = cr_graph_alloc(t->graph, n * sizeof *values);

@@ -66,8 +66,8 @@ bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value);
 /* A number that the program computed from others: a node of its own, unless the graph has the number. For recorders that
  * are no exporting trace it does nothing. */
 CR_NODISCARD cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *result);
-/* Says that `tensor` is `value` of the graph from now on. */
-void cr_trace_bind(const cr_trace *t, cr_tensor *tensor, uint32_t value);
+/* Says that `tensor` is `value` of the graph from now on. A real tensor is retained. */
+CR_NODISCARD cr_status cr_trace_bind(cr_trace *t, cr_tensor *tensor, uint32_t value);
 /* The number that the graph already read from the tensor, which nothing wrote since; false: none. */
 bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out);
 /* The origin of nodes that are made outside of calls, until the next one; NULL: none. The texts must last as long. */

@@ -32,6 +32,13 @@ FAULTS = [
     ("docs/x.md", "see /ho" "me/someone/file", "a path of one machine"),
     ("tests/data/x.npz", "saved in /ro" "ot/file", "a path of one machine"),
     ("src/base/x.c", "\n" * 1300, "split it"),
+    ("src/python/x.c", "static py_tracer *active; /* the one that records */", "a variable that threads share"),
+    ("src/python/x.c", "    static PyObject *kept_file, *kept_text;", "a variable that threads share"),
+    ("src/python/x.c", "static _Thread_local bool running = true;", "a variable that threads share"),
+    ("src/python/x.c", "const cr_py_op *cr_py_calling;", "a variable that threads share"),
+    ("src/trace/x.c", "    static uint32_t last;", "a variable that threads share"),
+    ("src/trace/x.c", "static int table[4] = { 0 };", "a variable that threads share"),
+    ("src/trace/x.c", "static const char *last_name;", "a variable that threads share"),
 ]
 CLEAN = [
     ("src/graph/x.c", '#include "base/base.h"\n#include "graph/graph.h"\n#include <stdio.h>'),
@@ -39,6 +46,10 @@ CLEAN = [
     ("src/ops/rules_view.c", "    out->size[0] = in->size[1];\n    for (int i = 0; i < m->rank; i++) out->size[i] = 1;"),
     ("src/ops/kernel.c", "    if (m->size[0] == 1) return CR_OK;"),
     ("src/base/x.c", "/* TO" "DO until export has environments: pass NULL */"),
+    ("src/python/x.c", "static PyMethodDef functions[] = {\n    static char *names[] = { \"a\", NULL };\n    static const cr_op *detach;\nstatic int f(int x) { return x; }"),
+    ("src/python/x.c", "static PyObject *registry; /* process: type -> tuple */\nextern PyTypeObject *cr_py_tensor_type;\nstatic int g(void);\nint cr_py_f(void);"),
+    ("src/trace/x.c", "    static const cr_type types[] = { 1 };\n    static const char *const names[] = { \"a\" };\nstatic const struct { int a; } rows[] = { { 1 } };"),
+    ("src/ops/x.c", "static int count;"),
 ]
 
 

@@ -137,7 +137,7 @@ static void symbolic(void) {
     CHECK_OK(cr_meta_set_dense(env, &m, 2, size, CR_CONTIGUOUS));
     cr_tensor *x = NULL, *mask = NULL;
     CHECK_OK(cr_tensor_create_fake(env, &m, &x));
-    cr_ambient_get()->env = env;
+    cr_ambient_get()->mode.env = env;
     GET(x, "select", "[4]", cr_index_int(1));
     GET(x, "slice", "[s0 - 1, 4]", cr_index_slice(1, INT64_MAX, 1));
     GET(x, "select", "[s0]", ALL, cr_index_int(0));
@@ -145,7 +145,7 @@ static void symbolic(void) {
     m.dtype = CR_BOOL;
     CHECK_OK(cr_tensor_create_fake(env, &m, &mask));
     GET(x, "index", "[u0]", cr_index_tensor(cr_arg_tensor(mask)));
-    cr_ambient_get()->env = NULL;
+    cr_ambient_get()->mode.env = NULL;
     cr_tensor_release(x);
     cr_tensor_release(mask);
     cr_env_release(env);

@@ -16,9 +16,9 @@ static cr_sym parse(const char *text) {
     return e;
 }
 
-static bool line_seven(void *user, cr_user_line *out) {
-    *out = (cr_user_line){.file = "model.py", .line = 7, .text = user};
-    return true;
+static cr_status line_seven(void *user, cr_arena *arena, cr_user_line *out) {
+    *out = (cr_user_line){.file = cr_arena_strdup(arena, "model.py"), .line = 7, .text = user};
+    return CR_OK;
 }
 
 static cr_sym named(const char *symbol, const char *source, const char *name, int64_t value) {

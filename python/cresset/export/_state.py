@@ -6,6 +6,9 @@
 """
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import cresset
@@ -34,6 +37,30 @@ class _Assigned(dict):
     def __setitem__(self, name: str, value: Any) -> None:
         self.assigned[name] = None
         super().__setitem__(name, value)
+
+
+_claimed: dict[int, int] = {}  # id of a module that is being exported -> the thread that does it
+_changed = threading.Condition()
+
+
+@contextlib.contextmanager
+def claimed(mod: Any) -> Iterator[None]:
+    """The module's state is swapped while it is traced: inside, no other thread exports it or a module that shares parts with it."""
+    modules, me = list(mod.named_modules()), threading.get_ident()
+    with _changed:
+        while path := next((path or type(module).__name__ for path, module in modules if _claimed.get(id(module), me) != me), None):
+            if me in _claimed.values():  # two that wait for each other would wait for ever
+                raise RuntimeError(f"export() inside of export(): '{path}' is being exported by another thread; export it after that")
+            _changed.wait()
+        mine = [id(module) for _, module in modules if id(module) not in _claimed]
+        _claimed.update(dict.fromkeys(mine, me))
+    try:
+        yield
+    finally:
+        with _changed:
+            for key in mine:
+                del _claimed[key]
+            _changed.notify_all()
 
 
 class Swapped:

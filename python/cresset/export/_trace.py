@@ -11,7 +11,6 @@ import itertools
 import json
 import linecache
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +20,7 @@ from cresset import _C
 from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, config
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
-from cresset.export._state import Swapped, attribute_tensors
+from cresset.export._state import Swapped, attribute_tensors, claimed
 from cresset.export.dynamic_shapes import AdditionalInputs, signature_of
 from cresset.export.exported_program import ExportedModule, ExportedProgram
 from cresset.utils import _pytree as pytree
@@ -53,8 +52,8 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
         raise NotImplementedError("export(strict=True): capture by bytecode is not available yet; use strict=False, which runs the module on fake tensors")
     flags = {"strict": strict, "dynamic_shapes": dynamic_shapes is not None, "preserve_module_call_signature": list(preserve_module_call_signature),
              "prefer_deferred_runtime_asserts_over_guards": prefer_deferred_runtime_asserts_over_guards, "report": report}
-    work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards, report)
-    with _log.events("export", flags) as log:
+    with claimed(mod), _log.events("export", flags) as log:
+        work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards, report)
         if report:
             return work.report()
         log["program"] = ep = work.run()
@@ -194,21 +193,11 @@ class _Export:
         return fakes
 
     def _trace(self, tracer: Any, fakes: dict[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nn = sys.modules.get("cresset.nn.modules.module")
-        grad, random = _C.is_grad_enabled(), cresset.random.get_rng_state()
         with Swapped(self.modules, fakes) as swapped:
             for _, module in self.modules:
                 if id(module) in self.preserved:
                     self._watch(tracer, module, self.preserved[id(module)])
-            try:
-                if nn is not None:
-                    nn._export_stack = tracer
-                result = tracer.run(self.mod, args, kwargs)
-            finally:
-                if nn is not None:
-                    nn._export_stack = None
-                _C._set_grad_enabled(grad)
-                cresset.random.set_rng_state(random)
+            result = tracer.run(self.mod, args, kwargs)
             for path, value in swapped.assigned_buffers():
                 tracer.copy_back(self.placeholders[path], value)
             if assigned := swapped.assigned_tensors():
@@ -329,7 +318,7 @@ def _named(spec: Any) -> dict[str, Any]:
 
 def _register_return_types() -> None:
     """Structures that ops give are nodes: torch.max(x, 1) may be returned as it is."""
-    for cls in _C._return_types.values():
-        if _C._tree_registered(cls) is None:
-            pytree.register_pytree_node(cls, lambda value: (list(value), None), lambda values, _, cls=cls: cls(values),
-                                        flatten_with_keys_fn=lambda value: ([(pytree.SequenceKey(i), item) for i, item in enumerate(value)], None))
+    for cls in list(_C._return_types.values()):
+        if _C._tree_registered(cls) is None:  # another thread may do the same: both register the same thing
+            _C._tree_register(cls, (lambda value: (list(value), None), lambda values, _, cls=cls: cls(values), None, None, None,
+                                    lambda value: ([(pytree.SequenceKey(i), item) for i, item in enumerate(value)], None)), None)

@@ -301,7 +301,7 @@ def test_global_hooks():
     assert seen[4:] == ["p", "m", "b"]
 
 
-def test_export_stack():
+def test_export_stack(monkeypatch):
     """The seam of export: enter and leave frame every call, hooks included, also when a call raises."""
     from cresset.nn.modules import module as seam
 
@@ -317,16 +317,13 @@ def test_export_stack():
 
     net, stack = nn.Sequential(nn.ReLU(), nn.Linear(2, 2)), Stack()
     net[0].register_forward_hook(lambda *args: stack.seen.append("hook"))
-    seam._export_stack = stack
-    try:
-        net(cresset.ones(2))
-        assert stack.seen == ["+Sequential", "+ReLU", "hook", "-ReLU", "+Linear", "-Linear", "-Sequential"]
-        stack.seen.clear()
-        with pytest.raises(RuntimeError):
-            net(cresset.ones(3))
-        assert stack.seen[-2:] == ["-Linear", "-Sequential"]
-    finally:
-        seam._export_stack = None
+    monkeypatch.setattr(seam, "_exporting", lambda: stack)
+    net(cresset.ones(2))
+    assert stack.seen == ["+Sequential", "+ReLU", "hook", "-ReLU", "+Linear", "-Linear", "-Sequential"]
+    stack.seen.clear()
+    with pytest.raises(RuntimeError):
+        net(cresset.ones(3))
+    assert stack.seen[-2:] == ["-Linear", "-Sequential"]
 
 
 # ---- modes, conversions, copies ----

@@ -4,8 +4,8 @@ A module keeps its parameters, buffers and submodules in three dictionaries, in 
 walk over them (state_dict, parameters(), to(), repr) follows that order. Calling a module calls its `forward` between
 its hooks.
 
-While an export records, `_export_stack` is an object whose `enter(module)` and `leave(module)` frame every call;
-otherwise it is None, and a module without hooks calls `forward` at once.
+While an export records on this thread, `enter(module)` and `leave(module)` of its tracer frame every call; otherwise a
+module without hooks calls `forward` at once.
 """
 import functools
 import itertools
@@ -22,7 +22,7 @@ from cresset.utils.hooks import RemovableHandle
 __all__ = ["Module", "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_buffer_registration_hook",
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
 
-_export_stack = None
+_exporting = _C._exporting
 _global_forward_pre_hooks = OrderedDict()
 _global_forward_hooks = OrderedDict()
 _global_forward_hooks_always_called = OrderedDict()
@@ -138,7 +138,7 @@ class Module:
     # ---- calling ----
 
     def __call__(self, *args, **kwargs):
-        stack = _export_stack
+        stack = _exporting()
         if stack is None:
             if self._forward_hooks or self._forward_pre_hooks or _global_forward_hooks or _global_forward_pre_hooks:
                 return self._call_impl(*args, **kwargs)

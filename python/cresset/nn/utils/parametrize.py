@@ -6,6 +6,7 @@ computed from lives in `module.parametrizations[name]`, as `original` (or origin
 import collections
 import contextlib
 import copy
+import threading
 
 from cresset.nn.modules.container import ModuleDict, ModuleList
 from cresset.nn.parameter import Parameter, Tensor
@@ -13,21 +14,28 @@ from cresset.nn.parameter import Parameter, Tensor
 __all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
            "transfer_parametrizations_and_params"]
 
-_cache_depth = 0
-_cache = {}
+
+
+class _Cache(threading.local):
+    """Of each thread its own: what one computes, fakes included, is nothing to the others."""
+
+    def __init__(self):
+        self.depth, self.tensors = 0, {}
+
+
+_cache = _Cache()
 
 
 @contextlib.contextmanager
 def cached():
     """Inside, a parametrized tensor is computed once and kept."""
-    global _cache_depth
-    _cache_depth += 1
+    _cache.depth += 1
     try:
         yield
     finally:
-        _cache_depth -= 1
-        if not _cache_depth:
-            _cache.clear()
+        _cache.depth -= 1
+        if not _cache.depth:
+            _cache.tensors.clear()
 
 
 def _register(module, name, tensor):
@@ -131,12 +139,12 @@ def _inject_property(module, tensor_name):
         raise AssertionError(f"{type(module).__name__} has a class attribute '{tensor_name}'")
 
     def get(self):
-        if not _cache_depth:
+        if not _cache.depth:
             return self.parametrizations[tensor_name]()
         key = (id(self), tensor_name)
-        if key not in _cache:
-            _cache[key] = self.parametrizations[tensor_name]()
-        return _cache[key]
+        if key not in _cache.tensors:
+            _cache.tensors[key] = self.parametrizations[tensor_name]()
+        return _cache.tensors[key]
 
     def set(self, value):
         self.parametrizations[tensor_name].right_inverse(value)
