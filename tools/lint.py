@@ -2,6 +2,7 @@
 
     ./dev lint          (exit code 1 when something was found)
 """
+import ast
 import pathlib
 import re
 import subprocess
@@ -32,6 +33,7 @@ CONSTANT = re.compile(r"static const (?!\w+ \*(?!const))|\*const \w|static char 
 # Tables that Python reads, and ops that are looked up when they are needed first.
 TABLE = re.compile(r"^\s*(?:static )?(?:struct )?(?:Py(?:MethodDef|GetSetDef|MemberDef|TypeObject|SequenceMethods|MappingMethods|NumberMethods|BufferProcs|ModuleDef)|"
                    r"op_slot|op_attribute|const cr_op) (?!\*\*)(?!\*cr_py)")
+UNUSED = re.compile(r"# unused (\w+(?:, \w+)*): \S")
 SHARED = re.compile(r"/\* (?:once|process)\b")
 SPACING = re.compile(r"\b(?:if|for|while|switch)\(")
 
@@ -120,9 +122,38 @@ def check_file(path):
             yield number, "a raw comparison of a size, which may be symbolic: use cr_dim_known, cr_dim_decide or cr_dim_require"
 
 
+def refuses_all(function):
+    """Is there nothing in it but a text, or an error?"""
+    rest = [part for part in function.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)) and not isinstance(part, ast.Pass)]
+    return all(isinstance(part, ast.Raise) for part in rest)
+
+
+def check_parameters(path):
+    """An argument that is accepted and ignored is a wrong answer: it works, is refused, or a comment says why nothing depends on it."""
+    text = (ROOT / path).read_text()
+    lines = text.splitlines()
+    for function in ast.walk(ast.parse(text)):
+        if not isinstance(function, ast.FunctionDef) or refuses_all(function):
+            continue
+        if function.name.startswith("__") and function.name not in ("__init__", "__call__"):  # Python says what those take
+            continue
+        given = function.args
+        names = [one.arg for one in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg] if one is not None]
+        read = {name.id for part in function.body for name in ast.walk(part) if isinstance(name, ast.Name)}
+        excused = set()
+        for line in lines[max(function.lineno - 2, 0):function.end_lineno]:
+            excuse = UNUSED.search(line)
+            excused |= set(excuse.group(1).split(", ")) if excuse else set()
+        for name in names:
+            if name not in read | excused | {"self", "cls"} and not name.startswith("_"):
+                yield function.lineno, f"{function.name}() never reads '{name}': let it work, refuse it, or say '# unused {name}: why nothing depends on it'"
+
+
 def check(path):
     """What is wrong with one file: (line, message) pairs."""
     yield from check_paths(path)
+    if path.suffix == ".py" and path.parts[:2] == ("python", "cresset"):
+        yield from check_parameters(path)
     if path.suffix in TEXT and not path.is_relative_to("tests/fuzz/corpus"):
         yield from check_file(path)
 

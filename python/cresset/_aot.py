@@ -32,9 +32,17 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
 
     options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc, target
     ("multi": any processor of this kind; "native": those like this one; or a triple, with a cross compiler).
-    Checks of inputs and assertions of the program are always kept.
+    Checks of inputs and assertions of the program are always kept: remove_runtime_assertions, disable_constraint_solver and same_signature
+    may only be what they are by default.
     """
     build = _build_options(options, _OPTIONS)
+    if remove_runtime_assertions:
+        raise NotImplementedError("aot_compile(remove_runtime_assertions=True): what a program checks of its data is part of it, and native code relies on it; leave it out")
+    if disable_constraint_solver:
+        raise NotImplementedError("aot_compile(disable_constraint_solver=True): what dynamic_shapes promises is always checked against the program; use Dim.AUTO for sizes "
+                                  "that the program may settle itself")
+    if not same_signature:
+        raise NotImplementedError("aot_compile(same_signature=False): a library keeps the call structure of the program; leave it out")
     if callable(f) and not isinstance(f, ExportedProgram):
         f, args, kwargs, dynamic_shapes = _exported(f, args, kwargs, dynamic_shapes), (), None, None
     if args or kwargs or dynamic_shapes is not None:

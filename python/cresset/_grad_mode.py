@@ -34,7 +34,7 @@ class no_grad(_Mode):
         self = super().__new__(cls)
         return self if function is None else (_Mode.__init__(self, False), self(function))[1]
 
-    def __init__(self, function=None):
+    def __init__(self, function=None):  # unused function: __new__ has dealt with it
         super().__init__(False)
 
 
@@ -43,7 +43,7 @@ class enable_grad(_Mode):
         self = super().__new__(cls)
         return self if function is None else (_Mode.__init__(self, True), self(function))[1]
 
-    def __init__(self, function=None):
+    def __init__(self, function=None):  # unused function: __new__ has dealt with it
         super().__init__(True)
 
 

@@ -34,7 +34,7 @@ BoolTensor = _typed("BoolTensor", _C.bool)
 
 # ---- settings ----
 
-_precision, _deterministic = "highest", False
+_precision, _deterministic, _warn_only = "highest", False, False
 
 
 def get_float32_matmul_precision():
@@ -52,8 +52,8 @@ def set_float32_matmul_precision(precision):
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Kept and returned; all algorithms here are deterministic."""
-    global _deterministic
-    _deterministic = bool(mode)
+    global _deterministic, _warn_only
+    _deterministic, _warn_only = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled():
@@ -61,7 +61,7 @@ def are_deterministic_algorithms_enabled():
 
 
 def is_deterministic_algorithms_warn_only_enabled():
-    return False
+    return _warn_only
 
 
 def get_default_device():
@@ -78,7 +78,7 @@ def set_default_device(device):
 class autocast(contextlib.ContextDecorator):
     """autocast(device_type, dtype=None, enabled=True): with enabled=False it does nothing; otherwise it is refused."""
 
-    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):  # unused cache_enabled: without casts there is nothing to keep
         if enabled:
             raise NotImplementedError("autocast: there is no mixed precision; convert the module with .to(dtype)")
         self.device, self.fast_dtype = device_type, dtype
@@ -90,7 +90,7 @@ class autocast(contextlib.ContextDecorator):
         return None
 
 
-def is_autocast_enabled(device_type=None):
+def is_autocast_enabled(device_type=None):  # unused device_type: it is off on every device
     return False
 
 

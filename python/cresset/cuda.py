@@ -11,7 +11,7 @@ def is_initialized():
     return False
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation=True):  # unused including_emulation: there is no device that could emulate
     return False
 
 

@@ -13,7 +13,7 @@ def is_tracing():
     return False
 
 
-def annotate(the_type, the_value):
+def annotate(the_type, the_value):  # unused the_type: types are checked by nobody
     return the_value
 
 
@@ -29,5 +29,5 @@ def script_if_tracing(fn: _T) -> _T:
     return fn
 
 
-def ignore(drop=False, **kwargs):
+def ignore(drop=False, **kwargs):  # unused kwargs: what a script would leave out is in nobody's way
     return drop if callable(drop) else lambda fn: fn

@@ -40,6 +40,9 @@ class _Entry:
         self.backward: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
 
+    def copy(self) -> dict[str, Any]:
+        return {**self.__dict__, "kernels": dict(self.kernels)}
+
 
 _entries: dict[str, _Entry] = {}
 _namespaces: set[str] = {"aten", "prim", "prims", "cresset"}  # those that a DEF library has
@@ -228,6 +231,7 @@ class CustomOpDef:
 def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None,
               schema: str | None = None, tags: Any = None) -> Any:
     """Decorator: the function becomes the operator "namespace::name". schema: instead of the one inferred from annotations, without the name."""
+    _refuse_tags("custom_op", tags)
     namespace, colons, short = name.partition("::")
     if not colons or not namespace.isidentifier() or not short.isidentifier():
         raise ValueError(f"custom_op(): the name is 'namespace::name', not {name!r}")
@@ -265,9 +269,13 @@ class Library:
         _key(dispatch_key)
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[str] = []
+        self._before: dict[str, dict[str, Any]] = {}  # what was registered for an operator before this library added to it
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Adds the operator of a schema "name(Tensor x) -> Tensor"; gives its name."""
+        _refuse_tags("define", tags)
+        if alias_analysis not in ("", "FROM_SCHEMA"):
+            raise NotImplementedError(f"define(alias_analysis={alias_analysis!r}): what an operator writes and returns is what its schema says, 'FROM_SCHEMA'")
         if self.kind == "IMPL":
             raise RuntimeError(f"a library of kind 'IMPL' defines no operators; make Library({self.ns!r}, 'FRAGMENT')")
         if "(" not in schema:
@@ -283,12 +291,18 @@ class Library:
         """The implementation of an operator; key "Meta" is its fake rule, "CompositeImplicitAutograd" one that consists of other operators."""
         if not callable(fn):
             raise TypeError(f"impl(): expected a function, not {type(fn).__name__}")
+        if with_keyset:
+            raise NotImplementedError("impl(with_keyset=True): there are no dispatch key sets here; the function takes the operator's arguments alone")
         name = op_name if isinstance(op_name, str) else op_name.name()
         entry = _entry(name if "::" in name else f"{self.ns}::{name}")
+        _keep(self, entry)
         _put(entry, dispatch_key or self.dispatch_key or "CompositeExplicitAutograd", fn)
 
     def _destroy(self) -> None:
-        """Operators stay: graphs may name them."""
+        """What it registered is taken back. Operators stay: graphs may name them."""
+        for name, before in self._before.items():
+            _entries[name].__dict__.update(before)
+        self._before.clear()
         if self.kind == "DEF":
             _namespaces.discard(self.ns)
 
@@ -313,8 +327,22 @@ def _put(entry: _Entry, key: str, fn: Callable[..., Any]) -> None:
         entry.kernels["cpu" if key == "CPU" else "cuda" if key == "CUDA" else ""] = fn
 
 
+def _refuse_tags(function: str, tags: Any) -> None:
+    if tags:
+        raise NotImplementedError(f"{function}(tags={tags!r}): operators have no tags here; leave them out")
+
+
+def _keep(lib: Library | None, entry: _Entry) -> None:
+    """What is registered now, for the day when the library goes."""
+    if lib is not None and not isinstance(lib, Library):
+        raise TypeError(f"lib is a Library, not {type(lib).__name__}")
+    if lib is not None:
+        lib._before.setdefault(entry.name, entry.copy())
+
+
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
     """Adds an operator: define("mylib::f", "(Tensor x) -> Tensor")."""
+    _refuse_tags("define", tags)
     if "::" not in qualname:
         raise ValueError(f"define(): the name is 'namespace::name', not {qualname!r}")
     namespace, _, name = qualname.partition("::")
@@ -322,8 +350,9 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
 
 
 def impl(qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *, lib: Library | None = None) -> Any:
-    """Registers an implementation: for device types ("cpu", "default") or dispatch keys. A decorator without `func`."""
+    """Registers an implementation: for device types ("cpu", "default") or dispatch keys. A decorator without `func`. With `lib`, as long as that library is there."""
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        _keep(lib, _entry(qualname))
         for kind in [types] if isinstance(types, str) else types:
             _put(_entry(qualname), {"cpu": "CPU", "cuda": "CUDA", "default": "CompositeExplicitAutograd"}.get(kind, kind), function)
         return function
@@ -332,7 +361,7 @@ def impl(qualname: str, types: str | Sequence[str], func: Callable[..., Any] | N
 
 def register_kernel(op: Any, device_types: str | Sequence[str] | None, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
     """The implementation of an operator for tensors of these devices (None: all). A decorator without `func`."""
-    return impl(_entry(op).name, "default" if device_types is None else device_types, func)
+    return impl(_entry(op).name, "default" if device_types is None else device_types, func, lib=lib)
 
 
 def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None, allow_override: bool = True) -> Any:
@@ -340,6 +369,9 @@ def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
     entry = _entry(op)
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        if entry.fake is not None and not allow_override:
+            raise RuntimeError(f"{entry.name} has a fake rule already; register_fake(allow_override=True) replaces it")
+        _keep(lib, entry)
         entry.fake = function
         return function
     return add if func is None else add(func)
@@ -348,6 +380,7 @@ def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
 def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, lib: Library | None = None) -> None:
     """The derivative of an operator, kept with it."""
     entry = _entry(op)
+    _keep(lib, entry)
     entry.backward, entry.setup_context = backward, setup_context
 
 

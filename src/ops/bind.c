@@ -261,6 +261,9 @@ static cr_status refuse(const binder *b, const cr_op *first, bool only) {
 
 cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs, const cr_keyword *keywords, size_t nkeywords, cr_arena *arena, cr_binding *out) {
     binder b = { args, nargs, keywords, nkeywords, arena, only };
+    for (size_t i = 0; i < nkeywords; i++)
+        if (keywords[i].value.kind == CR_ARG_BOOL && keywords[i].value.u.i && !strcmp(keywords[i].name, "pin_memory"))
+            return CR_FAIL(CR_ERUNTIME, "%s(): pin_memory=True needs an accelerator, and there is none; leave it out", first->schema.name);
     for (int round = only ? 1 : 0; round < 2; round++) {
         b.lenient = round == 1;
         for (const cr_op *op = first; op; op = only ? NULL : op->next) {

@@ -289,6 +289,7 @@ static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     cr_device device;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype_object, &device_object, &requires_grad, &pin)) return NULL;
     if (read_options(dtype_object, device_object, "tensor", &dtype, &device)) return NULL;
+    if (pin) return PyErr_Format(PyExc_RuntimeError, "tensor(): pin_memory=True needs an accelerator, and there is none; leave it out");
     cr_tensor *t = cr_py_data_tensor(data, dtype);
     PyObject *o = t ? cr_py_wrap(t) : NULL;
     cr_status status = o ? cr_py_fresh(t, true) : CR_OK;

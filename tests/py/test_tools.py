@@ -39,6 +39,9 @@ FAULTS = [
     ("src/trace/x.c", "    static uint32_t last;", "a variable that threads share"),
     ("src/trace/x.c", "static int table[4] = { 0 };", "a variable that threads share"),
     ("src/trace/x.c", "static const char *last_name;", "a variable that threads share"),
+    ("python/cresset/x.py", "def compile(f, same_signature=True):\n    return f()", "compile() never reads 'same_signature'"),
+    ("python/cresset/x.py", "class A:\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args)", "never reads 'kwargs'"),
+    ("python/cresset/x.py", "def f(a, b):  # unused a: for no reason\n    return 1", "never reads 'b'"),
 ]
 CLEAN = [
     ("src/graph/x.c", '#include "base/base.h"\n#include "graph/graph.h"\n#include <stdio.h>'),
@@ -50,6 +53,9 @@ CLEAN = [
     ("src/python/x.c", "static PyObject *registry; /* process: type -> tuple */\nextern PyTypeObject *cr_py_tensor_type;\nstatic int g(void);\nint cr_py_f(void);"),
     ("src/trace/x.c", "    static const cr_type types[] = { 1 };\n    static const char *const names[] = { \"a\" };\nstatic const struct { int a; } rows[] = { { 1 } };"),
     ("src/ops/x.c", "static int count;"),
+    ("python/cresset/x.py", "def f(a, b, _c):  # unused b: numbers are the same either way\n    return a"),
+    ("python/cresset/x.py", "def f(a):\n    \"\"\"Text.\"\"\"\n    raise NotImplementedError('f(a)')"),
+    ("python/cresset/x.py", "class A:\n    def __exit__(self, *error):\n        self.x = 1"),
 ]
 
 

@@ -142,7 +142,7 @@ def _filled(value: Any, leaves: Iterator[Any]) -> Any:
     return next(leaves) if isinstance(value, (cresset.Tensor, cresset.SymInt, cresset.SymFloat, cresset.SymBool)) else value
 
 
-def _record(function: Callable[..., Any], op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
+def _record(function: Callable[..., Any], _op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
     """The graph of function(*args, **kwargs); None where it has nothing to say (NotImplemented). Its inputs are the tensors and symbolic numbers, in order."""
     given = [*args, *kwargs.values()]
     declined = False

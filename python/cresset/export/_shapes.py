@@ -81,17 +81,15 @@ class Plan:
         self.args, self.kwargs = pytree.tree_map(_wrap_int, (args, kwargs or {}))
         combined = language._combine_args(f, self.args, self.kwargs)
         self.sizes: dict[tuple[int, int], Size] = {}    # (id of the tensor or wrapped int, dimension)
-        seen: set[int] = set()
         for path, leaf, entry in language._check_dynamic_shapes(combined, dynamic_shapes):
             source, where = "L" + pytree.keystr(path), "inputs" + pytree.keystr(path)
             if isinstance(leaf, cresset.Tensor):
-                self._add_tensor(source, where, leaf, entry, id(leaf) in seen)
-                seen.add(id(leaf))
+                self._add_tensor(source, where, leaf, entry)
             elif isinstance(entry, _DimHint) and entry.type is not _DimHintType.STATIC:
                 self.sizes[(id(leaf), 0)] = Size(source, where, leaf.val, entry, is_input=True)
         self._check_values()
 
-    def _add_tensor(self, source: str, where: str, tensor: Any, entry: dict[int, Any], again: bool) -> None:
+    def _add_tensor(self, source: str, where: str, tensor: Any, entry: dict[int, Any]) -> None:
         for dim, size in sorted(entry.items()):
             found = tensor.shape[dim]
             if type(size) is int and size != found:

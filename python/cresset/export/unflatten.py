@@ -251,6 +251,9 @@ class InterpreterModule(nn.Module):
 
     def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False, colored: bool = False) -> str:
         """The classes of this module and of its submodules, as Python."""
+        for name, given in (("include_stride", include_stride), ("include_device", include_device), ("colored", colored)):
+            if given:
+                raise NotImplementedError(f"print_readable({name}=True): the text has neither strides, devices nor colours; print(ep.graph) shows strides and devices")
         text = _readable(self, type(self).__name__)
         if print_output:
             print(text)

@@ -46,11 +46,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
 
 
-def _rebuild_parameter(data, requires_grad, backward_hooks):
+def _rebuild_parameter(data, requires_grad, _backward_hooks):
     return Parameter(data, requires_grad)
 
 
-def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+def _rebuild_parameter_with_state(data, requires_grad, _backward_hooks, state):
     result = Parameter(data, requires_grad)
     result.__dict__.update(state)
     return result

@@ -7,6 +7,7 @@ avg_pool1d, avg_pool2d, avg_pool3d, adaptive_avg_pool1d = map(op, "avg_pool1d av
 def _max_pool(name):
     plain, indexed = op(name), op(name + "_with_indices")
 
+    # unused return_indices: as in PyTorch, these always return them
     def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         return indexed(input, kernel_size, [] if stride is None else stride, padding, dilation, ceil_mode)
 
@@ -43,14 +44,17 @@ def adaptive_avg_pool3d(input, output_size):
     return nn("adaptive_avg_pool3d")(input, _sizes(output_size, input, 3))
 
 
+# unused return_indices: as in PyTorch, it always returns them
 def adaptive_max_pool1d_with_indices(input, output_size, return_indices=False):
     return nn("adaptive_max_pool1d")(input, output_size)
 
 
+# unused return_indices: as in PyTorch, it always returns them
 def adaptive_max_pool2d_with_indices(input, output_size, return_indices=False):
     return nn("adaptive_max_pool2d")(input, _sizes(output_size, input, 2))
 
 
+# unused return_indices: as in PyTorch, it always returns them
 def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
     return nn("adaptive_max_pool3d")(input, _sizes(output_size, input, 3))
 
@@ -87,10 +91,12 @@ def _fractional(n, input, kernel_size, output_size, output_ratio, samples):
     return nn(name)(input, kernel_size, output_size, samples)
 
 
+# unused return_indices: as in PyTorch, it always returns them
 def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+# unused return_indices: as in PyTorch, it always returns them
 def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 

@@ -188,7 +188,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input, *args, **kwargs):
+    def initialize_parameters(self, input, *_args, **_kwargs):
         if not self.has_uninitialized_params():
             return
         dims = self._rank

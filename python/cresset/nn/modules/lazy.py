@@ -28,7 +28,7 @@ class LazyModuleMixin:
             if buffer is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = buffer if is_lazy(buffer) or keep_vars else buffer.detach()
 
-    def _lazy_load_hook(self, state_dict, prefix, *args):
+    def _lazy_load_hook(self, state_dict, prefix, *_args):
         """Sizes come from the checkpoint where it has them."""
         for name, param in itertools.chain(self._parameters.items(), self._buffers.items()):
             found = state_dict.get(prefix + name)

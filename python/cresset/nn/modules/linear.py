@@ -14,7 +14,7 @@ _empty = _C._function("empty")
 class Identity(Module):
     """Returns its input; takes any arguments."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs):  # unused args, kwargs: it stands in for layers that take some
         super().__init__()
 
     def forward(self, input):

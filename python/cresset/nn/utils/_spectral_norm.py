@@ -44,7 +44,7 @@ class SpectralNorm:
             delattr(module, self.name + end)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module, inputs):
+    def __call__(self, module, _inputs):
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     @staticmethod
@@ -76,7 +76,7 @@ class SpectralNormStateDictHook:
     def __init__(self, fn):
         self.fn = fn
 
-    def __call__(self, module, state_dict, prefix, local_metadata):
+    def __call__(self, _module, _state_dict, _prefix, local_metadata):
         versions = local_metadata.setdefault("spectral_norm", {})
         versions[self.fn.name + ".version"] = self.fn._version
 

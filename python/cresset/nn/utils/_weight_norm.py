@@ -36,7 +36,7 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight.data))
 
-    def __call__(self, module, inputs):
+    def __call__(self, module, _inputs):
         setattr(module, self.name, self.compute_weight(module))
 
 

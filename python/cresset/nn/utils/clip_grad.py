@@ -22,7 +22,7 @@ def _without_grad(function):
 
 
 @_without_grad
-def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):  # unused foreach: the numbers are the same either way
     """The norm of all tensors' elements together."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
     if not tensors:
@@ -36,7 +36,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 @_without_grad
-def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):  # unused foreach: the numbers are the same either way
     """Scales the gradients by max_norm / total_norm where that is below 1."""
     grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
     factor = _op("clamp")(float(max_norm) / (total_norm + 1e-6), max=1.0)
@@ -59,7 +59,7 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 
 
 @_without_grad
-def clip_grad_value_(parameters, clip_value, foreach=None):
+def clip_grad_value_(parameters, clip_value, foreach=None):  # unused foreach: the numbers are the same either way
     """Limits every element of the gradients to [-clip_value, clip_value]."""
     for p in _as_list(parameters):
         if p.grad is not None:

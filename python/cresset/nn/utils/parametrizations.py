@@ -26,7 +26,7 @@ class _WeightNorm(Module):
 def weight_norm(module, name="weight", dim=0):
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
-    def load_old_keys(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def load_old_keys(state_dict, prefix, *_):
         old = [f"{prefix}{name}_g", f"{prefix}{name}_v"]  # what nn.utils.weight_norm stores
         if all(key in state_dict for key in old):
             for i, key in enumerate(old):

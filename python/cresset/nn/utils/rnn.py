@@ -39,7 +39,8 @@ class PackedSequence(_PackedFields):
         return self if data is self.data else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
 
     def cpu(self, *args, **kwargs):
-        return self.to("cpu")
+        """The same on the CPU; also converted, where arguments of Tensor.to are given."""
+        return self.to(*args, **kwargs) if args or kwargs else self.to("cpu")
 
     def float(self):
         return self.to(_C.float32)

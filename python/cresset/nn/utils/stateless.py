@@ -14,7 +14,7 @@ def _slot(module, path):
 
 
 @contextlib.contextmanager
-def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False, stack_weights=False):
+def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False):
     """The module with these tensors in place of its own; names of one tied tensor change together when tie_weights."""
     own = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
     replacements = {path: value for path, value in parameters_and_buffers.items() if path in own or strict}
