@@ -14,9 +14,12 @@
  *     api->destroy(model);
  *
  * Every function returns CRESSET_OK or a code, and writes one line to `message` when it fails (truncated to the given room;
- * NULL is allowed). Null pointers, wrong dtypes, ranks, sizes outside the exported range and unknown methods are refused
- * with such a message, before anything is written. Structs that a caller fills start with their size, so that later minor
- * versions can add fields at the end.
+ * NULL is allowed). Null pointers, structs of another size, wrong dtypes, ranks, sizes outside the exported range, strides that
+ * are negative or reach beyond the address space, data that is not aligned to its elements, too little room for an output and
+ * unknown methods are refused with such a message, before anything is written. Structs that a caller fills start with their
+ * size: a cresset_value has exactly this one, options may be longer (a later minor version's).
+ *
+ * A library may be closed (dlclose) while it has instances: it stays loaded until the last of them is destroyed.
  *
  * Threads: an instance may be run from several threads at a time. Runs of one instance that keep state (mutable buffers)
  * wait for each other; instances never do. Instances of one library share the weights. After fork, a child may use the
@@ -87,7 +90,7 @@ typedef struct cresset_instance cresset_instance;
 
 typedef struct cresset_options {
     size_t struct_size;
-    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's */
+    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's; at most 4096 */
     const char *weights;       /* path, for models compiled with --weights beside; NULL: beside the library */
     void *(*alloc)(void *user, size_t size); /* for results and working memory: 64-byte aligned, or NULL; both or none */
     void (*free)(void *user, void *p);
@@ -104,13 +107,16 @@ typedef struct cresset_api {
                                       * compilation folded or packed into something else is not here, and get_state does not know it */
     int32_t nstate;
     const char *target;        /* "x86-64", "x86-64+avx512", ... */
+    /* api: the pointer that cresset_model gave, no copy. On failure *out is NULL. */
     int (*create)(const struct cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room);
     void (*destroy)(cresset_instance *instance); /* NULL is legal */
     /* Inputs and outputs are flat, in the order of the method's info. All or nothing: on failure no output is written and
-     * no state has changed, except that a failure inside the model may leave its mutable buffers half-way. */
+     * no state has changed, except that a failure inside the model (CRESSET_RUN_FAILED, CRESSET_OUT_OF_MEMORY) may leave its
+     * mutable buffers half-way. Room given for an output whose size depends on data is checked after the run; a method that
+     * changes state or inputs takes such room only when it is enough for the largest size. */
     int (*run)(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs,
                char *message, size_t room);
-    /* Gives back what a run allocated for an output; harmless on others. */
+    /* Gives back what a run of this instance allocated for an output; harmless on others. Before `destroy`. */
     void (*release)(cresset_instance *instance, cresset_value *value);
     /* Copies a parameter or buffer out of, or a mutable buffer into, the instance. */
     int (*get_state)(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message, size_t room);

@@ -98,6 +98,7 @@ typedef struct rt_call {
 typedef int rt_kernel(const rt_ctx *, const rt_call *);
 
 /* ---- threads (rt_pool.c) ---- */
+enum { RT_POOL_MOST = 4096 };
 /* A pool of `threads` - 1 workers (the caller is the last one). NULL when threads <= 1 or none could be started. */
 rt_pool *rt_pool_create(int threads);
 void rt_pool_release(rt_pool *pool);

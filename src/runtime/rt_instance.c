@@ -32,6 +32,7 @@ static const char weights_magic[8] = RT_WEIGHTS_MAGIC;
 struct cresset_instance {
     const cresset_api *api;
     const rt_model *model;
+    void *self;              /* the library that holds the code: not unloaded before this instance ends; NULL: part of the program */
     rt_pool *pool;
     rt_layouts *layouts;
     const uint8_t *weights;
@@ -113,6 +114,25 @@ static int map_weights(cresset_instance *m, const char *given, char *message, si
 
 /* ---- life ---- */
 
+/* An instance's threads and functions are code of a library that its user may close first. Weak: a statically linked program
+ * has no such functions, and nothing to hold. */
+#pragma weak dlopen
+#pragma weak dlclose
+
+static void *hold_library(const cresset_api *api) {
+    Dl_info info;
+    if (!dlopen || !dlclose || !dladdr((const void *)api, &info) || !info.dli_fname) return NULL;
+    return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+}
+
+/* This may be the last hold on the library: the code below it is gone when dlclose returns, so it has to be a jump, which it
+ * is where compilers make one of a last call. Elsewhere the library stays. */
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define LET_GO(self) dlclose(self)
+#else
+#define LET_GO(self) (void)(self)
+#endif
+
 /* The pool of all instances that want as many threads as the first of them. The lock holds its owner's process id: one
  * that another process holds was inherited through fork, and its owner is not here. */
 static struct { atomic_long owner; rt_pool *pool; int threads, users; } shared;
@@ -161,8 +181,7 @@ static void notice_fork(cresset_instance *m) {
     atomic_store(&m->pid, pid);
 }
 
-void rt_api_destroy(cresset_instance *m) {
-    if (!m) return;
+static void end_instance(cresset_instance *m) {
     rt_ctx ctx = context(m, NULL, 0);
     for (int32_t i = 0; m->state && i < m->model->nstates; i++) free(m->state[i]);
     free(m->state);
@@ -173,6 +192,13 @@ void rt_api_destroy(cresset_instance *m) {
     rt_generator_dispose(&m->generator);
     pthread_mutex_destroy(&m->lock);
     free(m);
+}
+
+void rt_api_destroy(cresset_instance *m) {
+    if (!m) return;
+    void *self = m->self;
+    end_instance(m);
+    if (self) LET_GO(self);
 }
 
 static int copy_state(cresset_instance *m) {
@@ -191,10 +217,14 @@ static int copy_state(cresset_instance *m) {
 int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
     if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
     cresset_options o = { .struct_size = sizeof o };
+    *out = NULL;
     if (options) {
-        if (options->struct_size < sizeof(size_t) + sizeof(int32_t)) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.struct_size is not set");
-        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
+        if (options->struct_size < sizeof o)
+            return fail(message, room, CRESSET_BAD_ARGUMENT, "options.struct_size is %zu, not sizeof(cresset_options), which is %zu", options->struct_size, sizeof o);
+        memcpy(&o, options, sizeof o); /* the rest is a later version's */
     }
+    if (o.threads < 0 || o.threads > RT_POOL_MOST)
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
     if (!o.alloc != !o.free) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
     const rt_model *model = ((const rt_library *)(const void *)api)->model;
     uint32_t missing = model->isa & ~rt_cpu();
@@ -215,11 +245,13 @@ int rt_api_create(const cresset_api *api, const cresset_options *options, cresse
         rt_ctx ctx = context(m, NULL, 0);
         m->layouts = m->memory ? rt_layouts_create(&ctx, m->model->nmethods) : NULL;
         if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+        if ((uintptr_t)m->memory % 64) code = fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc gives memory that is not aligned to 64 bytes");
     }
     if (code) {
-        rt_api_destroy(m);
+        end_instance(m);
         return code;
     }
+    m->self = hold_library(api);
     m->pool = pool_take(o.threads > 0 ? o.threads : rt_usable_threads());
     *out = m;
     return CRESSET_OK;
@@ -259,15 +291,25 @@ void rt_api_release(cresset_instance *m, cresset_value *value) {
 }
 
 static const rt_state *find_state(const cresset_instance *m, const char *name, int32_t *at) {
-    for (int32_t i = 0; name && i < m->model->nstates; i++)
+    for (int32_t i = 0; i < m->model->nstates; i++)
         if (!strcmp(m->model->states[i].name, name)) return *at = i, &m->model->states[i];
     return NULL;
 }
 
+/* NULL: not there, and the message says so. */
+static const rt_state *named_state(const cresset_instance *m, const char *name, int32_t *at, char *message, size_t room) {
+    const rt_state *s = m && name ? find_state(m, name, at) : NULL;
+    if (!m || !name) fail(message, room, CRESSET_BAD_ARGUMENT, "%s is NULL", m ? "name" : "instance");
+    else if (!s)
+        fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name);
+    return s;
+}
+
 int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
     int32_t i = 0;
-    const rt_state *s = m ? find_state(m, name, &i) : NULL;
-    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
+    const rt_state *s = named_state(m, name, &i, message, room);
+    if (!s) return CRESSET_BAD_ARGUMENT;
+    if (!s->bytes) return CRESSET_OK;
     if (!data || capacity < s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name, (unsigned long long)s->bytes, data ? capacity : 0);
     notice_fork(m);
     pthread_mutex_lock(&m->lock);
@@ -278,9 +320,10 @@ int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t c
 
 int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
     int32_t i = 0;
-    const rt_state *s = m ? find_state(m, name, &i) : NULL;
-    if (!s) return fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name ? name : "(null)");
+    const rt_state *s = named_state(m, name, &i, message, room);
+    if (!s) return CRESSET_BAD_ARGUMENT;
     if (!m->state[i]) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
+    if (!s->bytes && !size) return CRESSET_OK;
     if (!data || size != s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name, (unsigned long long)s->bytes, data ? size : 0);
     notice_fork(m);
     pthread_mutex_lock(&m->lock);

@@ -53,24 +53,30 @@ void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l) {
 
 static bool in_arena(const rt_buffer *b) { return b->kind == RT_BUFFER_SCRATCH && !b->late; }
 
-/* Each buffer goes to the lowest gap among those that live at the same time. */
+/* More than any machine addresses: sums of such sizes need no further care. */
+static const int64_t most_bytes = (int64_t)1 << 56;
+
+static int64_t aligned_bytes(int64_t bytes) { return bytes > most_bytes ? most_bytes : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Each buffer goes to the lowest gap among those that live at the same time. INT64_MAX: there is no such memory. */
 static int64_t lay_out(const frame *f, int64_t *offset) {
     const rt_method *m = f->m;
     int64_t total = 0;
     for (int32_t i = 0; i < m->nbuffers; i++) {
         const rt_buffer *b = &m->buffers[i];
         if (!in_arena(b)) continue;
-        int64_t size = (f->slots[b->bytes] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, at = 0;
+        int64_t size = aligned_bytes(f->slots[b->bytes]), at = 0;
         for (bool moved = true; moved;) {
             moved = false;
             for (int32_t k = 0; k < i; k++) {
                 const rt_buffer *o = &m->buffers[k];
                 if (!in_arena(o) || o->last < b->first || b->last < o->first) continue;
-                int64_t end = offset[k] + (f->slots[o->bytes] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+                int64_t end = offset[k] + aligned_bytes(f->slots[o->bytes]);
                 if (offset[k] < at + size && at < end) at = end, moved = true;
             }
         }
         offset[i] = at;
+        if (at + size >= most_bytes) return INT64_MAX;
         if (at + size > total) total = at + size;
     }
     return total;
@@ -110,7 +116,8 @@ static int64_t find_layout(const frame *f, int64_t *offset) {
         if (kept[k].used < kept[oldest].used) oldest = k;
     }
     pthread_mutex_unlock(&l->lock);
-    int64_t bytes = lay_out(f, offset), *key = f->ctx->alloc(f->ctx->user, ((size_t)m->nbinds + (size_t)m->nbuffers) * sizeof *key + 1);
+    int64_t bytes = lay_out(f, offset);
+    int64_t *key = bytes == INT64_MAX ? NULL : f->ctx->alloc(f->ctx->user, ((size_t)m->nbinds + (size_t)m->nbuffers) * sizeof *key + 1);
     if (!key) return bytes; /* not remembered */
     for (int32_t i = 0; i < m->nbinds; i++) key[i] = f->slots[m->binds[i].slot];
     memcpy(key + m->nbinds, offset, (size_t)m->nbuffers * sizeof *offset);
@@ -364,49 +371,60 @@ static bool truth(const cresset_value *v) {
     return false;
 }
 
-enum { MOST_OPERANDS = 256 };
+/* Operands and results of a step with bodies, as many as it has: in scratch, because a loop may carry hundreds. */
+typedef struct crowd { cresset_value *in, *out, *held; rt_view *views, *parts; void *memory; } crowd;
 
-static int run_cond(frame *f, const rt_step *s) {
-    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS];
-    rt_view views[MOST_OPERANDS], condition;
-    if (s->nargs > MOST_OPERANDS || s->nout > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a branch takes too many operands");
+static int gather(const frame *f, const rt_step *s, crowd *c) {
+    size_t nin = (size_t)s->nargs + s->nslices, nout = s->nout;
+    c->memory = rt_scratch(f->ctx, (nin + 2 * nout) * sizeof *c->in + 2 * nin * sizeof *c->views);
+    if (!c->memory) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    c->views = c->memory;
+    c->parts = c->views + nin;
+    c->in = (cresset_value *)(void *)(c->parts + nin);
+    c->out = c->in + nin;
+    c->held = c->out + nout;
+    for (size_t i = 0; i < nout; i++) c->out[i] = c->held[i] = (cresset_value){ .struct_size = sizeof *c->out };
+    return RT_OK;
+}
+
+static int run_cond_in(frame *f, const rt_step *s, const crowd *c) {
     const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    cresset_value c = operand_value(f, &args[0], &condition);
-    for (int i = 1; i < s->nargs; i++) in[i - 1] = operand_value(f, &args[i], &views[i - 1]);
-    for (int i = 0; i < s->nout; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
-    int code = run_body(f, s->u.bodies[truth(&c) ? 0 : 1], in, s->nargs - 1, out, s->nout);
+    cresset_value choice = operand_value(f, &args[0], &c->views[0]);
+    for (int i = 1; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
+    int code = run_body(f, s->u.bodies[truth(&choice) ? 0 : 1], c->in + 1, s->nargs - 1, c->out, s->nout);
     if (code) return code;
-    code = take_sizes(f, s, outs, out);
-    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &out[i]);
-    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &out[i]);
+    code = take_sizes(f, s, outs, c->out);
+    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &c->out[i]);
+    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &c->out[i]);
     return code;
 }
 
-static int run_while(frame *f, const rt_step *s) {
-    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS], held[MOST_OPERANDS];
-    rt_view views[MOST_OPERANDS];
-    if (s->nargs > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
+/* What a body gave is what the next one takes. */
+static void carry(const frame *f, const crowd *c, int n) {
+    for (int i = 0; i < n; i++) {
+        rt_value_release(f->ctx, &c->held[i]);
+        c->in[i] = c->held[i] = c->out[i];
+        c->in[i].owner = NULL;
+    }
+}
+
+static int run_while_in(frame *f, const rt_step *s, const crowd *c) {
     const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) in[i] = operand_value(f, &args[i], &views[i]);
-    for (int i = 0; i < s->nout; i++) held[i] = (cresset_value){ .struct_size = sizeof held[i] };
+    for (int i = 0; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
     int code;
     for (;;) {
         cresset_value go = { .struct_size = sizeof go };
-        code = run_body(f, s->u.bodies[0], in, s->nargs, &go, 1);
+        code = run_body(f, s->u.bodies[0], c->in, s->nargs, &go, 1);
         bool again = !code && truth(&go);
         if (!code) rt_value_release(f->ctx, &go);
         if (code || !again) break;
-        for (int i = 0; i < s->nout; i++) out[i] = (cresset_value){ .struct_size = sizeof out[i] };
-        code = run_body(f, s->u.bodies[1], in, s->nargs, out, s->nout);
+        for (int i = 0; i < s->nout; i++) c->out[i] = (cresset_value){ .struct_size = sizeof *c->out };
+        code = run_body(f, s->u.bodies[1], c->in, s->nargs, c->out, s->nout);
         if (code) break;
-        for (int i = 0; i < s->nout; i++) {
-            rt_value_release(f->ctx, &held[i]);
-            in[i] = held[i] = out[i];
-            in[i].owner = NULL;
-        }
+        carry(f, c, s->nout);
     }
-    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &in[i]);
-    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &held[i]);
+    for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &c->in[i]);
+    for (int i = 0; i < s->nout; i++) rt_value_release(f->ctx, &c->held[i]);
     return code;
 }
 
@@ -426,70 +444,61 @@ static int store_slice(frame *f, const rt_operand_ref *to, int64_t i, const cres
     return rt_copy(f->ctx, &dst, &src);
 }
 
-static int run_scan(frame *f, const rt_step *s) {
-    cresset_value in[MOST_OPERANDS], out[MOST_OPERANDS], held[MOST_OPERANDS];
-    rt_view views[MOST_OPERANDS], parts[MOST_OPERANDS];
-    if (s->nargs > MOST_OPERANDS || s->nout > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
-    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) in[i] = operand_value(f, &args[i], &views[i]);
-    for (int i = 0; i < s->ncarried; i++) held[i] = (cresset_value){ .struct_size = sizeof held[i] };
-    int code = RT_OK;
-    int64_t n = views[s->ncarried].size[0];
-    for (int64_t i = 0; i < n && !code; i++) {
-        for (int k = s->ncarried; k < s->ncarried + s->nslices; k++) {
-            parts[k] = slice_of(&views[k], i);
-            in[k].rank = parts[k].rank, in[k].data = parts[k].p, in[k].size = parts[k].size, in[k].stride = parts[k].stride;
-        }
-        for (int k = 0; k < s->nout; k++) out[k] = (cresset_value){ .struct_size = sizeof out[k] };
-        code = run_body(f, s->u.bodies[0], in, s->nargs, out, s->nout);
-        if (code) break;
-        for (int k = s->ncarried; k < s->nout; k++) {
-            if (!code) code = store_slice(f, &outs[k], i, &out[k]);
-            rt_value_release(f->ctx, &out[k]);
-        }
-        for (int k = 0; k < s->ncarried; k++) {
-            rt_value_release(f->ctx, &held[k]);
-            in[k] = held[k] = out[k];
-            in[k].owner = NULL;
-        }
-    }
-    for (int k = 0; k < s->ncarried && !code; k++) code = take_result(f, &outs[k], &in[k]);
-    for (int k = s->ncarried; k < s->nout && !code; k++) /* without slices nothing has asked for them */
-        if (outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at);
-    for (int k = 0; k < s->ncarried; k++) rt_value_release(f->ctx, &held[k]);
-    return code;
-}
-
 static void cut(cresset_value *v, rt_view *part, const rt_view *whole, int64_t i) {
     *part = slice_of(whole, i);
     v->rank = part->rank, v->data = part->p, v->size = part->size, v->stride = part->stride;
 }
 
-static int run_fold(frame *f, const rt_step *s) {
-    cresset_value in[2 * MOST_OPERANDS], held[MOST_OPERANDS], out[MOST_OPERANDS];
-    rt_view views[MOST_OPERANDS], parts[2 * MOST_OPERANDS];
-    int n = s->nslices, code = RT_OK;
-    if (s->nargs > MOST_OPERANDS) return rt_fail(f->ctx, RT_ERUNTIME, "a loop takes too many operands");
+static int run_scan_in(frame *f, const rt_step *s, const crowd *c) {
     const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) in[n + i] = operand_value(f, &args[i], &views[i]);
-    for (int k = 0; k < n; k++) in[k] = in[n + k], held[k] = (cresset_value){ .struct_size = sizeof held[k] };
-    for (int64_t i = 0; i < views[0].size[0] && !code; i++) {
+    for (int i = 0; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
+    int code = RT_OK;
+    int64_t n = c->views[s->ncarried].size[0];
+    for (int64_t i = 0; i < n && !code; i++) {
+        for (int k = s->ncarried; k < s->ncarried + s->nslices; k++) cut(&c->in[k], &c->parts[k], &c->views[k], i);
+        for (int k = 0; k < s->nout; k++) c->out[k] = (cresset_value){ .struct_size = sizeof *c->out };
+        code = run_body(f, s->u.bodies[0], c->in, s->nargs, c->out, s->nout);
+        if (code) break;
+        for (int k = s->ncarried; k < s->nout; k++) {
+            if (!code) code = store_slice(f, &outs[k], i, &c->out[k]);
+            rt_value_release(f->ctx, &c->out[k]);
+        }
+        carry(f, c, s->ncarried);
+    }
+    for (int k = 0; k < s->ncarried && !code; k++) code = take_result(f, &outs[k], &c->in[k]);
+    for (int k = s->ncarried; k < s->nout && !code; k++) /* without slices nothing has asked for them */
+        if (outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at);
+    for (int k = 0; k < s->ncarried; k++) rt_value_release(f->ctx, &c->held[k]);
+    return code;
+}
+
+static int run_fold_in(frame *f, const rt_step *s, const crowd *c) {
+    int n = s->nslices, code = RT_OK;
+    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
+    for (int i = 0; i < s->nargs; i++) c->in[n + i] = operand_value(f, &args[i], &c->views[i]);
+    for (int k = 0; k < n; k++) c->in[k] = c->in[n + k];
+    for (int64_t i = 0; i < c->views[0].size[0] && !code; i++) {
         for (int k = 0; k < n; k++) {
-            cut(&in[i ? n + k : k], &parts[i ? n + k : k], &views[k], i);
-            out[k] = (cresset_value){ .struct_size = sizeof out[k] };
+            cut(&c->in[i ? n + k : k], &c->parts[i ? n + k : k], &c->views[k], i);
+            c->out[k] = (cresset_value){ .struct_size = sizeof *c->out };
         }
-        if (i) code = run_body(f, s->u.bodies[0], in, n + s->nargs, out, n);
-        for (int k = 0; k < n && i && !code; k++) {
-            rt_value_release(f->ctx, &held[k]);
-            in[k] = held[k] = out[k];
-            in[k].owner = NULL;
-        }
-        for (int k = 0; k < n && !code; k++) code = store_slice(f, &outs[k], i, &in[k]);
+        if (i) code = run_body(f, s->u.bodies[0], c->in, n + s->nargs, c->out, n);
+        if (i && !code) carry(f, c, n);
+        for (int k = 0; k < n && !code; k++) code = store_slice(f, &outs[k], i, &c->in[k]);
     }
     for (int k = 0; k < n; k++) {
         if (!code && outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at); /* without slices nothing has asked for it */
-        rt_value_release(f->ctx, &held[k]);
+        rt_value_release(f->ctx, &c->held[k]);
     }
+    return code;
+}
+
+static int run_region(frame *f, const rt_step *s, int (*run)(frame *, const rt_step *, const crowd *)) {
+    crowd c;
+    int code = gather(f, s, &c);
+    if (code) return code;
+    code = run(f, s, &c);
+    rt_scratch_free(f->ctx, c.memory);
     return code;
 }
 
@@ -535,10 +544,10 @@ static int run_step(frame *f, const rt_step *s) {
     case RT_STEP_CHECK:
         return f->slots[f->m->args[s->args].at] ? RT_OK : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
     case RT_STEP_ROWS: return run_rows(f, s);
-    case RT_STEP_COND: return run_cond(f, s);
-    case RT_STEP_WHILE: return run_while(f, s);
-    case RT_STEP_SCAN: return run_scan(f, s);
-    default: return run_fold(f, s);
+    case RT_STEP_COND: return run_region(f, s, run_cond_in);
+    case RT_STEP_WHILE: return run_region(f, s, run_while_in);
+    case RT_STEP_SCAN: return run_region(f, s, run_scan_in);
+    default: return run_region(f, s, run_fold_in);
     }
 }
 
@@ -579,20 +588,15 @@ static int wrong(const frame *f, int32_t i, const char *expected, const char *ca
 
 static int check_kind(const frame *f, int32_t i, const cresset_value *v) {
     const rt_input *in = &f->m->inputs[i];
-    if (v->struct_size < offsetof(cresset_value, owner)) return rt_fail(f->ctx, RT_EVALUE, "input '%s': struct_size is not set", input_name(f, i));
+    int code = rt_value_check_struct(f->ctx, "input", input_name(f, i), v);
+    if (code) return code;
     if (v->kind < CRESSET_NONE || v->kind > CRESSET_STRING) return rt_fail(f->ctx, RT_EVALUE, "input '%s': %d is no kind of value", input_name(f, i), v->kind);
     if (v->kind != in->kind && !(in->kind == CRESSET_FLOAT && v->kind == CRESSET_INT)) return wrong(f, i, kind_names[in->kind], kind_names[v->kind]);
     if (v->kind != CRESSET_TENSOR) return RT_OK;
     const rt_window *w = &f->m->windows[in->window];
     if (v->dtype != w->dtype) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), rt_dtype_name(w->dtype), rt_dtype_name(v->dtype));
     if (v->rank != w->rank) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must have %d dimensions, not %d", input_name(f, i), w->rank, v->rank);
-    if (v->rank && !v->size) return rt_fail(f->ctx, RT_EVALUE, "input '%s': size is NULL", input_name(f, i));
-    bool empty = false;
-    for (int d = 0; d < v->rank; d++) {
-        if (v->size[d] < 0 || (v->stride && v->stride[d] < 0)) return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d has a negative size or stride", input_name(f, i), d);
-        empty |= !v->size[d];
-    }
-    return v->data || empty ? RT_OK : rt_fail(f->ctx, RT_EVALUE, "input '%s': data is NULL", input_name(f, i));
+    return rt_value_check_memory(f->ctx, input_name(f, i), v);
 }
 
 static int64_t number_of(const cresset_value *v, uint8_t kind) {
@@ -655,6 +659,7 @@ static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
     return code;
 }
 
+/* The caller's memory as it says; checked by rt_value_check_memory. */
 static rt_view input_view(const cresset_value *v) {
     rt_view view = { .p = v->data, .rank = v->rank, .dtype = v->dtype };
     int64_t stride = 1;
@@ -680,9 +685,9 @@ static int place_input(frame *f, int32_t i, const cresset_value *v) {
     rt_view given = input_view(v), want = view_of(f, in->window);
     int64_t offset = f->slots[w->offset] * rt_itemsize(w->dtype);
     if (same_strides(&want, &given) || !rt_numel(&given)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
-    int64_t last = 0;
-    for (int d = 0; d < want.rank; d++) last += (want.size[d] - 1) * want.stride[d];
-    char *copy = rt_scratch(f->ctx, (size_t)((last + 1) * rt_itemsize(w->dtype) + offset));
+    int64_t bytes;
+    bool fits = rt_bytes_reached(w->dtype, want.rank, want.size, want.stride, &bytes) && !__builtin_add_overflow(bytes, offset, &bytes);
+    char *copy = fits ? rt_scratch(f->ctx, (size_t)bytes) : NULL;
     if (!copy) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
     f->copied[i] = f->at[w->buffer] = copy;
     want = view_of(f, in->window);
@@ -692,11 +697,11 @@ static int place_input(frame *f, int32_t i, const cresset_value *v) {
 /* ---- outputs ---- */
 
 /* What a result carries besides its elements. */
-typedef struct owned { int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; void *data; } owned;
+typedef struct owned { int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; void *data, *home; } owned;
 
 void rt_value_release(const rt_ctx *ctx, cresset_value *v) {
-    owned *o = v->owner;
-    if (!o) return;
+    owned *o = v->struct_size == sizeof *v ? v->owner : NULL;
+    if (!o || o->home != ctx->user) return; /* another instance's: that one has to give it back */
     if (o->data) {
         ctx->free(ctx->user, o->data);
         v->data = NULL;
@@ -706,52 +711,100 @@ void rt_value_release(const rt_ctx *ctx, cresset_value *v) {
     v->size = v->stride = NULL;
 }
 
-static int give_tensor(frame *f, int32_t window, const cresset_value *wish, cresset_value *out) {
-    const rt_window *w = &f->m->windows[window];
-    rt_view v = view_of(f, window);
-    owned *o = f->ctx->alloc(f->ctx->user, sizeof *o);
-    if (!o) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
-    memcpy(o->size, v.size, sizeof o->size);
-    memcpy(o->stride, v.stride, sizeof o->stride);
-    o->data = NULL;
-    *out = (cresset_value){ .struct_size = wish->struct_size, .kind = CRESSET_TENSOR, .dtype = w->dtype, .rank = w->rank, .size = o->size, .stride = o->stride, .owner = o };
-    if (!wish->data) { /* the buffer is this output's alone, and becomes the caller's */
-        o->data = f->at[w->buffer];
-        out->data = v.p;
-        f->at[w->buffer] = NULL;
-        return RT_OK;
-    }
-    int64_t bytes = rt_numel(&v) * rt_itemsize(v.dtype);
-    if ((int64_t)wish->capacity < bytes) {
-        f->ctx->free(f->ctx->user, o);
-        return rt_fail(f->ctx, RT_EVALUE, "an output needs %lld bytes, but there is room for %zu", (long long)bytes, wish->capacity);
-    }
-    rt_view dst = rt_view_contiguous(wish->data, v.dtype, v.rank, v.size);
-    memcpy(o->stride, dst.stride, sizeof o->stride);
-    out->data = wish->data;
-    out->capacity = wish->capacity;
-    int code = rt_copy(f->ctx, &dst, &v);
-    if (code) f->ctx->free(f->ctx->user, o);
-    return code;
+static const char *output_name(const frame *f, int32_t i) { return f->m->info ? f->m->info->outputs[i].name : "a result"; }
+
+static int too_small(const frame *f, int32_t i, int64_t bytes, size_t capacity) {
+    return rt_fail(f->ctx, RT_EVALUE, "output '%s' needs %lld bytes, but there is room for %zu: make room, or leave data NULL and the library allocates", output_name(f, i),
+                   (long long)bytes, capacity);
 }
 
+/* Whether a run changes anything besides its outputs: what it changed would stay when an output does not fit after it. */
+static bool leaves_traces(const rt_method *m) {
+    bool traces = m->writes_state;
+    for (int32_t i = 0; i < m->ninputs; i++) traces |= m->inputs[i].written;
+    return traces;
+}
+
+/* Sizes that inputs decide are known before the run. Of one that data decides only the largest is, if that. */
+static int check_room(const frame *f, int32_t i, const cresset_value *wish) {
+    const rt_window *w = &f->m->windows[f->m->outputs[i].at];
+    int code = rt_value_check_alignment(f->ctx, "output", output_name(f, i), w->dtype, wish->data);
+    if (code) return code;
+    if (!f->m->buffers[w->buffer].late) {
+        rt_view v = view_of(f, f->m->outputs[i].at);
+        int64_t bytes = rt_numel(&v) * rt_itemsize(v.dtype);
+        return (uint64_t)bytes > wish->capacity ? too_small(f, i, bytes, wish->capacity) : RT_OK;
+    }
+    int64_t most = rt_itemsize(w->dtype);
+    for (int d = 0; d < w->rank; d++)
+        if (__builtin_mul_overflow(most, f->m->info->outputs[i].dims[d].max, &most)) most = INT64_MAX;
+    if ((uint64_t)most <= wish->capacity || !leaves_traces(f->m)) return RT_OK;
+    return rt_fail(f->ctx, RT_EVALUE, "output '%s': how large it is depends on data, and the method changes its state or inputs: leave data NULL, the library allocates",
+                   output_name(f, i));
+}
+
+static int check_outputs(const frame *f, const cresset_value *outputs, int32_t noutputs) {
+    if (noutputs != f->m->noutputs) return rt_fail(f->ctx, RT_EVALUE, "the method gives %d outputs, not %d", f->m->noutputs, noutputs);
+    if (noutputs && !outputs) return rt_fail(f->ctx, RT_EVALUE, "outputs is NULL");
+    for (int32_t i = 0; i < noutputs; i++) {
+        int code = rt_value_check_struct(f->ctx, "output", output_name(f, i), &outputs[i]);
+        if (!code && f->m->outputs[i].kind == CRESSET_TENSOR && outputs[i].data) code = check_room(f, i, &outputs[i]);
+        if (code) return code;
+    }
+    return RT_OK;
+}
+
+/* Everything of a result but its elements. */
+static int describe(const frame *f, int32_t i, const cresset_value *wish, cresset_value *made) {
+    const rt_output *from = &f->m->outputs[i];
+    *made = (cresset_value){ .struct_size = wish->struct_size, .kind = from->kind };
+    if (from->kind == CRESSET_FLOAT) made->number = real(f->slots[from->at]);
+    else if (from->kind == CRESSET_STRING) made->data = (void *)(uintptr_t)f->m->texts[from->at];
+    else if (from->kind != CRESSET_NONE && from->kind != CRESSET_TENSOR) made->integer = f->slots[from->at];
+    if (from->kind != CRESSET_TENSOR) return RT_OK;
+    rt_view v = view_of(f, from->at);
+    int64_t bytes = rt_numel(&v) * rt_itemsize(v.dtype);
+    if (wish->data && (uint64_t)bytes > wish->capacity) return too_small(f, i, bytes, wish->capacity);
+    owned *o = f->ctx->alloc(f->ctx->user, sizeof *o);
+    if (!o) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    rt_view given = wish->data ? rt_view_contiguous(wish->data, v.dtype, v.rank, v.size) : v;
+    memcpy(o->size, given.size, sizeof o->size);
+    memcpy(o->stride, given.stride, sizeof o->stride);
+    o->data = NULL;
+    o->home = f->ctx->user;
+    made->dtype = v.dtype, made->rank = v.rank, made->size = o->size, made->stride = o->stride, made->owner = o;
+    made->data = given.p;
+    made->capacity = wish->data ? wish->capacity : 0;
+    return RT_OK;
+}
+
+/* The elements, into the caller's room. */
+static int fill_room(const frame *f, int32_t i, const cresset_value *made) {
+    rt_view v = view_of(f, f->m->outputs[i].at), dst = rt_view_contiguous(made->data, v.dtype, v.rank, v.size);
+    return rt_copy(f->ctx, &dst, &v);
+}
+
+/* All are described, then all filled, and only then given: a failure before that leaves the caller's structs as they were. */
 static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
+    enum { FEW = 8 };
+    cresset_value few[FEW], *made = noutputs <= FEW ? few : rt_scratch(f->ctx, (size_t)noutputs * sizeof *made);
+    if (!made) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
     int code = RT_OK;
     int32_t done = 0;
-    for (; done < noutputs && !code; done++) {
-        const rt_output *from = &f->m->outputs[done];
-        cresset_value wish = outputs[done], *out = &outputs[done];
-        if (from->kind == CRESSET_TENSOR) code = give_tensor(f, from->at, &wish, out);
-        else {
-            *out = (cresset_value){ .struct_size = wish.struct_size, .kind = from->kind };
-            if (from->kind == CRESSET_FLOAT) out->number = real(f->slots[from->at]);
-            else if (from->kind == CRESSET_STRING) out->data = (void *)(uintptr_t)f->m->texts[from->at];
-            else if (from->kind != CRESSET_NONE) out->integer = f->slots[from->at];
+    for (; done < noutputs; done++)
+        if ((code = describe(f, done, &outputs[done], &made[done]))) break;
+    for (int32_t i = 0; i < noutputs && !code; i++)
+        if (made[i].kind == CRESSET_TENSOR && outputs[i].data) code = fill_room(f, i, &made[i]);
+    for (int32_t i = 0; i < noutputs && !code; i++) {
+        if (made[i].kind == CRESSET_TENSOR && !outputs[i].data) { /* the buffer is this output's alone, and becomes the caller's */
+            char **at = &f->at[f->m->windows[f->m->outputs[i].at].buffer];
+            ((owned *)made[i].owner)->data = *at;
+            *at = NULL;
         }
-        if (code) break;
+        outputs[i] = made[i];
     }
-    if (code)
-        for (int32_t i = 0; i < done; i++) rt_value_release(f->ctx, &outputs[i]);
+    for (int32_t i = 0; i < done && code; i++) rt_value_release(f->ctx, &made[i]);
+    if (made != few) rt_scratch_free(f->ctx, made);
     return code;
 }
 
@@ -780,12 +833,8 @@ static int place_buffers(frame *f) {
 
 static int run_frame(frame *f, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
     int code = bind_inputs(f, inputs, ninputs);
-    if (code) return code;
-    if (noutputs != f->m->noutputs) return rt_fail(f->ctx, RT_EVALUE, "the method gives %d outputs, not %d", f->m->noutputs, noutputs);
-    if (noutputs && !outputs) return rt_fail(f->ctx, RT_EVALUE, "outputs is NULL");
-    for (int32_t i = 0; i < noutputs; i++)
-        if (outputs[i].struct_size < sizeof *outputs) return rt_fail(f->ctx, RT_EVALUE, "output %d: struct_size is not set", i);
-    code = place_buffers(f);
+    if (!code) code = check_outputs(f, outputs, noutputs);
+    if (!code) code = place_buffers(f);
     for (int32_t i = 0; i < ninputs && !code; i++) code = place_input(f, i, &inputs[i]);
     if (!code) code = run_steps(f);
     for (int32_t i = 0; i < ninputs && !code; i++) {

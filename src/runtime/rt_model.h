@@ -145,6 +145,15 @@ typedef struct rt_host {
 int rt_method_run(const rt_ctx *ctx, const rt_method *method, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs);
 void rt_value_release(const rt_ctx *ctx, cresset_value *value);
 
+/* What a caller of abi.h hands over (rt_values.c): RT_EVALUE and a message unless it can be what it says. */
+int rt_value_check_struct(const rt_ctx *ctx, const char *role, const char *name, const cresset_value *v);
+int rt_value_check_alignment(const rt_ctx *ctx, const char *role, const char *name, int dtype, const void *data);
+/* Sizes, strides and address of an input tensor whose dtype and rank are right. */
+int rt_value_check_memory(const rt_ctx *ctx, const char *name, const cresset_value *v);
+/* Bytes from the first element to the end of the last one (0: no elements); false when these, or those of all elements side by
+ * side, are more than 63 bits say. stride NULL: row-major. */
+bool rt_bytes_reached(int dtype, int rank, const int64_t *size, const int64_t *stride, int64_t *bytes);
+
 /* The last few arena plans of a method, by the sizes that were bound. Thread-safe. */
 typedef struct rt_layouts rt_layouts;
 rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods);

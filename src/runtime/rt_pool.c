@@ -163,7 +163,7 @@ static void reset(rt_pool *p) {
 }
 
 rt_pool *rt_pool_create(int threads) {
-    if (threads <= 1 || threads > 4096) return NULL;
+    if (threads <= 1 || threads > RT_POOL_MOST) return NULL;
     size_t size = sizeof(rt_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
     rt_pool *p = aligned_alloc(64, (size + 63) & ~(size_t)63);
     if (!p) return NULL;
