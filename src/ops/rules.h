@@ -101,6 +101,7 @@ RULE(shape_index_select);
 RULE(shape_index_add);
 RULE(shape_index_copy);
 RULE(shape_index_fill);
+RULE(shape_index_reduce);
 RULE(shape_gather);
 RULE(shape_scatter);
 RULE(shape_nonzero);
@@ -136,6 +137,13 @@ RULE(shape_variance_mean);
 RULE(shape_norm);
 /* The position of a named parameter, or -1. */
 int cr__rule_param(const cr_rule *r, const char *name);
+
+/* rounding to a grid (rules_quantize.c) */
+RULE(shape_fake_quantize);
+RULE(shape_fake_quantize_tensor);
+RULE(shape_fake_quantize_channel);
+RULE(check_fake_quantize_backward);
+RULE(check_int_mm);
 
 /* sorting and scans (rules_sort.c) */
 RULE(shape_scan);
@@ -232,6 +240,10 @@ cr_expand_fn expand_block_diag; cr_expand_fn expand_multi_dot; cr_expand_fn expa
 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);
+RULE(check_quantile);
+RULE(check_vander);
+RULE(check_linalg_vander);
+cr_expand_fn expand_quantile;
 RULE(shape_one_hot);
 RULE(check_isin);
 RULE(shape_bincount);

@@ -306,6 +306,29 @@ cr_status shape_scatter(cr_rule *r) { /* self, dim, index, src or value, reduce?
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
+cr_status shape_index_reduce(cr_rule *r) { /* self, dim, index, source, reduce, include_self */
+    static const char *const names[] = { "prod", "mean", "amax", "amin" };
+    const cr_meta *self = cr_rule_meta(r, 0);
+    int dim;
+    cr_dim count;
+    bool known = false;
+    CR_TRY(read_vector(r, &dim, &count));
+    CR_TRY(require_index_dtype(r, 2, CR_ERUNTIME));
+    if (cr_rule_meta(r, 3)->rank != self->rank)
+        return CR_FAIL(CR_ERUNTIME, "index_reduce: source has %d dimensions, self %d; they must be equal", cr_rule_meta(r, 3)->rank, self->rank);
+    const cr_meta *source = cr_rule_meta(r, 3);
+    CR_TRY(cr_dim_require(r->env, count, CR_EQ, source->rank ? source->size[dim] : 1, "index_reduce: there must be an index for each slice of source"));
+    CR_TRY(check_source(r, dim, count));
+    for (int i = 0; i < 4; i++) known |= !strcmp(r->arg[4].u.s, names[i]);
+    if (!known) return CR_FAIL(CR_ERUNTIME, "index_reduce: reduce must be prod, mean, amax or amin, not '%s'", r->arg[4].u.s);
+    bool pairs = cr_dtype_is_complex(self->dtype), wide = self->dtype == CR_U16 || self->dtype == CR_U32 || self->dtype == CR_U64;
+    bool few = pairs || wide || self->dtype == CR_BOOL, mean = r->arg[4].u.s[0] == 'm', ordered = r->arg[4].u.s[0] == 'a';
+    if ((few && (!cr_rule_bool(r, 5) || !self->rank)) || ((pairs || wide) && ordered) || (few && mean && (!pairs || self->dtype == CR_C32)))
+        return CR_FAIL(CR_ENOTIMPL, "index_reduce: '%s'%s is not implemented for %s%s; convert to another dtype first", r->arg[4].u.s,
+                       cr_rule_bool(r, 5) ? "" : " without self", rt_dtype_name(self->dtype), self->rank ? "" : " and 0-d tensors");
+    return cr_rule_add_dense(r, r->result, self->rank, self->size);
+}
+
 /* ---- masks and flat indices ---- */
 
 cr_status shape_nonzero(cr_rule *r) {

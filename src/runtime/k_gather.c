@@ -224,6 +224,43 @@ int rt_k_scatter_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, ind
     return code;
 }
 
+/* A vector of positions along dim is a scatter whose index does not change along the others. */
+int rt_k_index_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, source, reduce, include_self */
+    const rt_view *out = &c->out[0], *source = rt_arg_view(c, 3);
+    int dim = rt_arg_dim(c, 1, out->rank);
+    rt_view flat, wide = *source;
+    void *scratch = NULL;
+    int code = rt_contiguous(ctx, rt_arg_view(c, 2), RT_I64, &flat, &scratch);
+    int64_t n = code ? 0 : rt_numel(&flat), most = out->rank ? out->size[dim] : 1;
+    for (int64_t i = 0; i < n && !code; i++) {
+        int64_t at = ((const int64_t *)flat.p)[i];
+        if (at < 0 || at >= most)
+            code = rt_fail(ctx, RT_EINDEX, "index_reduce: index %lld is out of range for dimension %d with size %lld", (long long)at, dim, (long long)most);
+    }
+    wide.p = flat.p;
+    wide.dtype = RT_I64;
+    for (int d = 0; d < wide.rank; d++) wide.stride[d] = d == dim;
+    rt_arg args[6];
+    memcpy(args, c->arg, sizeof args);
+    args[2].u.view = &wide;
+    rt_call call = *c;
+    call.arg = args;
+    int narrow = out->dtype, rare = narrow == RT_C32 ? RT_C64 : narrow == RT_U16 || narrow == RT_U32 || narrow == RT_U64 ? RT_I64 : narrow;
+    void *copied[2] = { NULL };
+    rt_view whole, values;
+    if (!code && rare != narrow) { /* products of these are reduced in a dtype that has loops for it */
+        code = rt_contiguous(ctx, out, rare, &whole, &copied[0]);
+        if (!code) code = rt_contiguous(ctx, source, rare, &values, &copied[1]);
+        call.out = &whole;
+        args[3].u.view = &values;
+    }
+    if (!code) code = rt_k_scatter_reduce(ctx, &call);
+    if (!code && rare != narrow) code = rt_copy(ctx, out, &whole);
+    for (int i = 0; i < 2; i++) rt_scratch_free(ctx, copied[i]);
+    rt_scratch_free(ctx, scratch);
+    return code;
+}
+
 /* ---- take and put: indices into the flattened tensor ---- */
 
 static int64_t flat_offset(const rt_view *v, int64_t i) {

@@ -57,6 +57,11 @@ RT_KERNEL(rt_k_replication_pad_backward);
 RT_KERNEL(rt_k_tril);
 RT_KERNEL(rt_k_triu);
 
+/* k_quantize.c */
+RT_KERNEL(rt_k_fake_quantize);
+RT_KERNEL(rt_k_fake_quantize_tensor);
+RT_KERNEL(rt_k_fake_quantize_channel);
+
 /* k_index.c, k_gather.c */
 RT_KERNEL(rt_k_index);
 RT_KERNEL(rt_k_index_put);
@@ -78,6 +83,7 @@ RT_KERNEL(rt_k_scatter_reduce_src);
 RT_KERNEL(rt_k_scatter_reduce_value);
 RT_KERNEL(rt_k_scatter_add);
 RT_KERNEL(rt_k_scatter_reduce);
+RT_KERNEL(rt_k_index_reduce);
 RT_KERNEL(rt_k_take);
 RT_KERNEL(rt_k_put);
 

@@ -328,3 +328,20 @@ def embedding_renorm(make):
     yield call(make.tensor(5, 4), make.index(5, (2, 3)), 0.5, 1.0)
     yield call(make.tensor(5, 4), make.index(5, (0,)), 1.0, 2.0)
     yield call(make.tensor(5), make.index(5, (3,)), 1.0, 2.0, note="one dimension")
+
+
+@sample("index_reduce")
+def index_reduce(make):
+    x = make.tensor(4, 5)
+    for reduce in ("prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            smooth = not (reduce == "prod" and not make.is_float and not make.dtype.is_complex)
+            yield call(x, 0, torch.tensor([1, 3, 1]), make.tensor(3, 5), reduce, include_self=include, smooth=smooth)
+            yield call(x, 1, torch.tensor([0, 4, 4], dtype=torch.int32), make.tensor(4, 3), reduce, include_self=include, smooth=smooth)
+            yield call(make.tensor(()), 0, torch.tensor(0), make.tensor(()), reduce, include_self=include, smooth=smooth)
+    yield call(x, 0, torch.tensor([], dtype=torch.int64), make.tensor(0, 5), "prod")
+    yield call(x, 0, torch.tensor([4]), make.tensor(1, 5), "prod", note="out of range")
+    yield call(x, 0, torch.tensor([-1]), make.tensor(1, 5), "prod", note="negative")
+    yield call(x, 0, torch.tensor([1]), make.tensor(1, 5), "sum", note="no such reduction")
+    yield call(x, 0, torch.tensor([1]), make.tensor(2, 5), "mean", note="sizes differ")
+    yield call(x, 0, torch.tensor([1]), make.tensor(()), "mean", note="ranks differ")

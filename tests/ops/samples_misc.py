@@ -180,3 +180,64 @@ def is_nonzero(make):
         yield call(torch.tensor([[value]]).to(make.dtype))
     yield call(make.tensor(2), note="two elements")
     yield call(make.tensor(0), note="no element")
+
+
+WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def with_nan(t):
+    t = t.clone()
+    if t.dtype.is_floating_point and t.numel() > 3:
+        t.view(-1)[1] = float("nan")
+    return t
+
+
+@sample("quantile")
+def quantile(make):
+    for q in (torch.tensor(0.3), torch.tensor([0.0, 0.55, 1.0]), torch.tensor([])):
+        q = q.to(make.dtype)
+        for way in WAYS:
+            yield call(make.tensor(3, 4), q, interpolation=way)
+            yield call(make.tensor(3, 4, 2), q, 1, interpolation=way, smooth=make.dtype == torch.float64)
+        yield call(with_nan(make.tensor(3, 4)), q, 0, True, smooth=False)
+        yield call(with_nan(make.tensor(3, 4)), q, -1, smooth=False)
+        yield call(make.tensor(3, 4), q, None, True)
+        yield call(make.tensor(()), q, 0, True)
+    yield call(make.tensor(3, 4), make.tensor(1, 1, low=0), note="a matrix of q")
+    yield call(make.tensor(3, 4), torch.tensor([1.2]).to(make.dtype), note="q above 1")
+    yield call(make.tensor(3, 4), torch.tensor([-0.1]).to(make.dtype), note="q below 0")
+    yield call(make.tensor(0, 4), torch.tensor([0.1]).to(make.dtype), 1, note="empty")
+    yield call(make.tensor(3, 4), torch.tensor(0.1).to(make.dtype), interpolation="cubic", note="no such way")
+    yield call(make.tensor(3, 4), torch.tensor(0.1).to(make.dtype), 2, note="no such dim")
+
+
+@sample("quantile_scalar")
+def quantile_scalar(make):
+    for way in WAYS:
+        yield call(make.tensor(3, 5), 0.55, interpolation=way)
+        yield call(make.tensor(3, 5, 2), 0.3, 1, interpolation=way)
+    yield call(with_nan(make.tensor(3, 5)), 0.5, 1, smooth=False)
+    yield call(torch.full((3, 2), float("nan")).to(make.dtype), 0.5, 1, smooth=False)
+    yield call(make.tensor(()), 0.5)
+    yield call(make.tensor(3, 5), 1.5, note="q above 1")
+    yield call(make.tensor(3, 5), float("nan"), note="q is no number")
+
+
+@sample("vander")
+def vander(make):
+    for n in (None, 0, 1, 2, 4):
+        for increasing in (False, True):
+            yield call(make.tensor(3, low=-2, high=3), n, increasing)
+    yield call(make.tensor(0))
+    yield call(make.tensor(3), -1, note="negative")
+    yield call(make.tensor(3, 2), note="a matrix")
+
+
+@sample("linalg_vander")
+def linalg_vander(make):
+    for n in (None, 2, 4):
+        yield call(make.tensor(3, low=-2, high=3), N=n)
+        yield call(make.tensor(2, 3, low=-2, high=3), N=n)
+    yield call(make.tensor(0), N=3)
+    yield call(make.tensor(3), N=1, note="one column")
+    yield call(make.tensor(()), note="no vector")
