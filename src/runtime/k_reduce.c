@@ -1,7 +1,8 @@
 /* k_reduce.c: sum, prod, mean, extremes, any/all, variance, norms, logsumexp along dimensions.
  *
- * Each reducer is a row function per compute class (rt_reduce.h); a kernel picks the class from dtypes. NaN wins in
- * extremes, and the first extreme's position counts, as in PyTorch. */
+ * Each op is a table of reducers (rt_reduce.h), one for each class that it computes in; a kernel picks by dtype. NaN wins
+ * in extremes, and the first extreme's position counts, as in PyTorch. Loops have sixteen lanes, which the compiler
+ * turns into vectors, and partial results are kept in double. */
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
 
@@ -9,149 +10,339 @@
 #include <math.h>
 #include <string.h>
 
-#define ROW(name) static void name(const void *p, int64_t n, void *out, int64_t *index, const double *param)
-#define UNUSED (void)n, (void)index, (void)param
+#define FOLD(name) static void name(rt_state *s, const void *p, int64_t n, const double *param)
+#define JOIN(name) static void name(rt_state *s, const rt_state *later, const double *param)
+#define FINISH(name) static void name(const rt_state *s, void *out, int64_t *index, const double *param)
+#define UNUSED (void)param
+#define UNUSED_INDEX (void)index, (void)param
 
 typedef float _Complex c64;
 typedef double _Complex c128;
 
-/* ---- sums and products ---- */
+/* Vectors of 16 bytes, which every x86-64 and aarch64 has: v_T of T, m_T what comparing them gives. */
+#define VECTOR(T, I)                                                                                                   \
+    typedef T v_##T __attribute__((vector_size(16), aligned(1), may_alias));                                           \
+    typedef I m_##T __attribute__((vector_size(16)))
+VECTOR(float, int32_t);
+VECTOR(double, int64_t);
+VECTOR(uint8_t, int8_t);
+VECTOR(int8_t, int8_t);
+VECTOR(int16_t, int16_t);
+VECTOR(int32_t, int32_t);
+VECTOR(int64_t, int64_t);
+VECTOR(uint64_t, int64_t);
+#define LOAD(T, p) (*(const v_##T *)(p))
+#define LANES(T) ((int)(16 / sizeof(T)))
+/* Elements of x where the mask is set, else of y. */
+#define PICK(T, mask, x, y) ((v_##T)(((m_##T)(x) & (mask)) | ((m_##T)(y) & ~(mask))))
 
-ROW(sum_f32) { UNUSED; *(float *)out = rt_sum_f32(p, n); }
-ROW(sum_f64) { UNUSED; *(double *)out = rt_sum_f64(p, n); }
+/* ---- sums, products, means. as.f[0]: the sum; as.f[0], as.f[1]: a complex one; as.u: modulo 2^64 ---- */
 
-ROW(sum_i64) {
+JOIN(add_f) { UNUSED; s->as.f[0] += later->as.f[0]; }
+JOIN(add_c) { UNUSED; s->as.f[0] += later->as.f[0], s->as.f[1] += later->as.f[1]; }
+JOIN(add_u) { UNUSED; s->as.u += later->as.u; }
+
+#define TAKE(name, T, value)                                                                                           \
+    FINISH(name) { UNUSED_INDEX; *(T *)out = (T)(value); }
+TAKE(take_f32, float, s->as.f[0])
+TAKE(take_f64, double, s->as.f[0])
+TAKE(take_u64, uint64_t, s->as.u)
+TAKE(mean_f32, float, s->as.f[0] / (double)s->n)
+TAKE(mean_f64, double, s->as.f[0] / (double)s->n)
+
+#define TAKE_COMPLEX(name, T, divisor)                                                                                 \
+    FINISH(name) {                                                                                                     \
+        UNUSED_INDEX;                                                                                                  \
+        __real__ *(T *)out = s->as.f[0] / (divisor);                                                                   \
+        __imag__ *(T *)out = s->as.f[1] / (divisor);                                                                   \
+    }
+TAKE_COMPLEX(take_c64, c64, 1)
+TAKE_COMPLEX(take_c128, c128, 1)
+TAKE_COMPLEX(mean_c64, c64, (double)s->n)
+TAKE_COMPLEX(mean_c128, c128, (double)s->n)
+
+FOLD(sum_f32) { UNUSED; s->as.f[0] += rt_sum_f32(p, n); }
+FOLD(sum_f64) { UNUSED; s->as.f[0] += rt_sum_f64(p, n); }
+
+FOLD(sum_i64) {
     UNUSED;
     const uint64_t *x = p;
-    uint64_t s = 0;
-    for (int64_t i = 0; i < n; i++) s += x[i];
-    *(uint64_t *)out = s;
+    uint64_t total = 0;
+    for (int64_t i = 0; i < n; i++) total += x[i];
+    s->as.u += total;
 }
 
-#define COMPLEX_SUM(name, T, real)                                                                                     \
-    ROW(name) {                                                                                                        \
+/* Columns, four vectors of them at a time, then one by one: y begins as `zero`, takes each element x by `vector` (or `single`)
+ * and goes into the state by `keep`. Up to 64 rows are taken before a sum goes into double. */
+#define COLUMNS(name, T, zero, vector, single, keep)                                                                   \
+    static void name(rt_state *s, int width, const void *p, int64_t step, int64_t count) {                             \
+        enum { FEW = 64, N = 16 / sizeof(T) };                                                                         \
+        const T *first = p;                                                                                            \
+        for (int64_t i = 0; i < count; i += FEW, first += FEW * step) {                                                \
+            int64_t rows = count - i < FEW ? count - i : FEW;                                                          \
+            int c = 0;                                                                                                 \
+            for (; c + 4 * N <= width; c += 4 * N) {                                                                   \
+                T lane[4 * N];                                                                                         \
+                for (int k = 0; k < 4 * N; k++) { const rt_state *t = s + c + k; const T *x = first + c + k; lane[k] = (zero); (void)t, (void)x; } \
+                v_##T a = LOAD(T, lane), b = LOAD(T, lane + N), d = LOAD(T, lane + 2 * N), e = LOAD(T, lane + 3 * N);  \
+                const T *row = first + c;                                                                              \
+                for (int64_t r = 0; r < rows; r++, row += step) {                                                      \
+                    { v_##T x = LOAD(T, row), y = a; a = (vector); }                                                   \
+                    { v_##T x = LOAD(T, row + N), y = b; b = (vector); }                                               \
+                    { v_##T x = LOAD(T, row + 2 * N), y = d; d = (vector); }                                           \
+                    { v_##T x = LOAD(T, row + 3 * N), y = e; e = (vector); }                                           \
+                }                                                                                                      \
+                *(v_##T *)lane = a, *(v_##T *)(lane + N) = b, *(v_##T *)(lane + 2 * N) = d, *(v_##T *)(lane + 3 * N) = e; \
+                for (int k = 0; k < 4 * N; k++) { rt_state *t = s + c + k; T y = lane[k]; keep; }                      \
+            }                                                                                                          \
+            for (; c < width; c++) {                                                                                   \
+                rt_state *t = s + c;                                                                                   \
+                const T *x = first + c;                                                                                \
+                T y = (zero);                                                                                          \
+                for (int64_t r = 0; r < rows; r++) { T x = first[r * step + c]; y = (single); }                        \
+                (void)x;                                                                                               \
+                keep;                                                                                                  \
+            }                                                                                                          \
+            for (c = 0; c < width; c++) s[c].n += rows;                                                                \
+        }                                                                                                              \
+    }
+COLUMNS(sum_columns_f32, float, 0, y + x, y + x, t->as.f[0] += y)
+COLUMNS(sum_columns_f64, double, 0, y + x, y + x, t->as.f[0] += y)
+COLUMNS(sum_columns_i64, uint64_t, 0, y + x, y + x, t->as.u += y)
+
+#define COMPLEX_SUM(name, T)                                                                                           \
+    FOLD(name) {                                                                                                       \
         UNUSED;                                                                                                        \
         const T *x = p;                                                                                                \
-        real re[8] = { 0 }, im[8] = { 0 };                                                                             \
+        double re[8] = { 0 }, im[8] = { 0 };                                                                           \
         for (int64_t i = 0; i < n; i++) re[i & 7] += __real__ x[i], im[i & 7] += __imag__ x[i];                        \
         for (int k = 1; k < 8; k++) re[0] += re[k], im[0] += im[k];                                                    \
-        __real__ *(T *)out = re[0];                                                                                    \
-        __imag__ *(T *)out = im[0];                                                                                    \
+        s->as.f[0] += re[0];                                                                                           \
+        s->as.f[1] += im[0];                                                                                           \
     }
-COMPLEX_SUM(sum_c64, c64, float)
-COMPLEX_SUM(sum_c128, c128, double)
+COMPLEX_SUM(sum_c64, c64)
+COMPLEX_SUM(sum_c128, c128)
+
+/* Products of four lanes; an empty one is 1. */
+#define PRODUCT(name, T, member)                                                                                       \
+    FOLD(name) {                                                                                                       \
+        UNUSED;                                                                                                        \
+        const T *x = p;                                                                                                \
+        T lane[4] = { s->n ? (T)s->as.member : 1, 1, 1, 1 };                                                           \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 4 <= n; i += 4)                                                                                     \
+            for (int k = 0; k < 4; k++) lane[k] *= x[i + k];                                                           \
+        for (; i < n; i++) lane[0] *= x[i];                                                                            \
+        s->as.member = lane[0] * lane[1] * (lane[2] * lane[3]);                                                        \
+    }
+PRODUCT(prod_f32, float, f[0])
+PRODUCT(prod_f64, double, f[0])
+PRODUCT(prod_i64, uint64_t, u)
+JOIN(multiply_f32) { UNUSED; s->as.f[0] = (float)s->as.f[0] * (float)later->as.f[0]; }
+JOIN(multiply_f64) { UNUSED; s->as.f[0] *= later->as.f[0]; }
+JOIN(multiply_u) { UNUSED; s->as.u *= later->as.u; }
+TAKE(product_f32, float, s->n ? s->as.f[0] : 1)
+TAKE(product_f64, double, s->n ? s->as.f[0] : 1)
+TAKE(product_u64, uint64_t, s->n ? s->as.u : 1)
 
 /* Complex products are written out: C's operator rescues infinities from NaN, PyTorch's does not. */
-#define COMPLEX_PRODUCT(name, T)                                                                                       \
-    ROW(name) {                                                                                                        \
+static void multiply_by(rt_state *s, double a, double b) {
+    double re = s->as.f[0] * a - s->as.f[1] * b;
+    s->as.f[1] = s->as.f[0] * b + s->as.f[1] * a;
+    s->as.f[0] = re;
+}
+JOIN(multiply_c) { UNUSED; multiply_by(s, later->as.f[0], later->as.f[1]); }
+#define COMPLEX_PRODUCT(cls)                                                                                           \
+    FOLD(prod_##cls) {                                                                                                 \
+        UNUSED;                                                                                                        \
+        const cls *x = p;                                                                                              \
+        if (!s->n) s->as.f[0] = 1, s->as.f[1] = 0;                                                                     \
+        for (int64_t i = 0; i < n; i++) multiply_by(s, __real__ x[i], __imag__ x[i]);                                  \
+    }                                                                                                                  \
+    FINISH(product_##cls) {                                                                                            \
+        UNUSED_INDEX;                                                                                                  \
+        __real__ *(cls *)out = s->n ? s->as.f[0] : 1;                                                                  \
+        __imag__ *(cls *)out = s->n ? s->as.f[1] : 0;                                                                  \
+    }
+COMPLEX_PRODUCT(c64)
+COMPLEX_PRODUCT(c128)
+
+#define NANSUM(name, T)                                                                                                \
+    FOLD(name) {                                                                                                       \
         UNUSED;                                                                                                        \
         const T *x = p;                                                                                                \
-        double re = 1, im = 0;                                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            double a = __real__ x[i], b = __imag__ x[i], r = re * a - im * b;                                          \
-            im = re * b + im * a;                                                                                      \
-            re = r;                                                                                                    \
-        }                                                                                                              \
-        __real__ *(T *)out = re;                                                                                       \
-        __imag__ *(T *)out = im;                                                                                       \
+        double lane[16] = { 0 }, total = 0;                                                                            \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            for (int k = 0; k < 16; k++) lane[k] += x[i + k] == x[i + k] ? x[i + k] : (T)0;                            \
+        for (; i < n; i++) total += x[i] == x[i] ? x[i] : (T)0;                                                        \
+        for (int k = 0; k < 16; k++) total += lane[k];                                                                 \
+        s->as.f[0] += total;                                                                                           \
     }
-COMPLEX_PRODUCT(prod_c64, c64)
-COMPLEX_PRODUCT(prod_c128, c128)
+NANSUM(nansum_f32, float)
+NANSUM(nansum_f64, double)
 
-#define PRODUCT(name, T)                                                                                               \
-    ROW(name) {                                                                                                        \
+#define COMPLEX_NANSUM(name, T)                                                                                        \
+    FOLD(name) {                                                                                                       \
         UNUSED;                                                                                                        \
         const T *x = p;                                                                                                \
-        T s = 1;                                                                                                       \
-        for (int64_t i = 0; i < n; i++) s *= x[i];                                                                     \
-        *(T *)out = s;                                                                                                 \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            if (x[i] == x[i]) s->as.f[0] += __real__ x[i], s->as.f[1] += __imag__ x[i];                                \
     }
-PRODUCT(prod_f32, float)
-PRODUCT(prod_f64, double)
-PRODUCT(prod_i64, uint64_t)
+COMPLEX_NANSUM(nansum_c64, c64)
+COMPLEX_NANSUM(nansum_c128, c128)
 
-#define MEAN(cls, T)                                                                                                   \
-    ROW(mean_##cls) {                                                                                                  \
-        sum_##cls(p, n, out, index, param);                                                                            \
-        *(T *)out /= (T)n;                                                                                             \
+/* ---- extremes, at every dtype's own width. `at`: the first position; once a NaN is found, nothing is better ----
+ * A part of up to 256 elements is searched for its position only when its extreme is better than the one so far. */
+
+#define TAKE_BETTER(T, a, p, better)                                                                                   \
+    {                                                                                                                  \
+        v_##T next = LOAD(T, p);                                                                                       \
+        a = PICK(T, next better a, next, a);                                                                           \
+        nan |= next != next;                                                                                           \
     }
-MEAN(f32, float)
-MEAN(f64, double)
-MEAN(c64, c64)
-MEAN(c128, c128)
-
-#define NANSUM(name, T, wide)                                                                                          \
-    ROW(name) {                                                                                                        \
-        UNUSED;                                                                                                        \
-        const T *x = p;                                                                                                \
-        wide s = 0;                                                                                                    \
-        for (int64_t i = 0; i < n; i++) s += x[i] == x[i] ? x[i] : (T)0;                                               \
-        *(T *)out = (T)s;                                                                                              \
-    }
-NANSUM(nansum_f32, float, double)
-NANSUM(nansum_f64, double, double)
-NANSUM(nansum_c64, c64, c128)
-NANSUM(nansum_c128, c128, c128)
-
-/* ---- extremes ---- */
-
-#define EXTREME(name, T, better)                                                                                       \
-    ROW(name) {                                                                                                        \
-        (void)param;                                                                                                   \
-        const T *x = p;                                                                                                \
+#define EXTREME(name, T, member, better)                                                                               \
+    static T name##_of(const T *x, int64_t n) {                                                                        \
+        enum { N = 16 / sizeof(T) };                                                                                   \
         T best = x[0];                                                                                                 \
-        int64_t at = 0;                                                                                                \
-        for (int64_t i = 1; i < n && best == best; i++)                                                                \
-            if (x[i] better best || x[i] != x[i]) best = x[i], at = i;                                                 \
-        *(T *)out = best;                                                                                              \
-        if (index) *index = at;                                                                                        \
-    }
-EXTREME(max_f32, float, >)
-EXTREME(max_f64, double, >)
-EXTREME(max_i64, int64_t, >)
-EXTREME(max_u64, uint64_t, >)
-EXTREME(min_f32, float, <)
-EXTREME(min_f64, double, <)
-EXTREME(min_i64, int64_t, <)
-EXTREME(min_u64, uint64_t, <)
+        int64_t i = 0;                                                                                                 \
+        if (n >= 4 * N) {                                                                                              \
+            v_##T a = LOAD(T, x), b = a, c = a, d = a;                                                                 \
+            m_##T nan = { 0 };                                                                                         \
+            for (; i + 4 * N <= n; i += 4 * N) {                                                                       \
+                TAKE_BETTER(T, a, x + i, better)                                                                       \
+                TAKE_BETTER(T, b, x + i + N, better)                                                                   \
+                TAKE_BETTER(T, c, x + i + 2 * N, better)                                                               \
+                TAKE_BETTER(T, d, x + i + 3 * N, better)                                                               \
+            }                                                                                                          \
+            a = PICK(T, b better a, b, a), c = PICK(T, d better c, d, c), a = PICK(T, c better a, c, a);               \
+            for (int k = 0; k < N; k++) {                                                                              \
+                if (nan[k]) return (T)NAN;                                                                             \
+                best = a[k] better best ? a[k] : best;                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                                   \
+        return best;                                                                                                   \
+    }                                                                                                                  \
+    FOLD(name) {                                                                                                       \
+        UNUSED;                                                                                                        \
+        enum { PART = 256 };                                                                                           \
+        const T *x = p;                                                                                                \
+        T best = (T)s->as.member;                                                                                      \
+        bool any = s->n > 0;                                                                                           \
+        for (int64_t i = 0; i < n && (!any || best == best); i += PART) {                                              \
+            int64_t count = n - i < PART ? n - i : PART, at = i;                                                       \
+            T part = name##_of(x + i, count);                                                                          \
+            if (any && !(part better best) && part == part) continue;                                                  \
+            while (x[at] != part && (part == part || x[at] == x[at])) at++;                                            \
+            best = x[at];                                                                                              \
+            s->at = s->n + at;                                                                                         \
+            any = true;                                                                                                \
+        }                                                                                                              \
+        s->as.member = best;                                                                                           \
+    }                                                                                                                  \
+    JOIN(name##_join) {                                                                                                \
+        UNUSED;                                                                                                        \
+        T a = (T)s->as.member, b = (T)later->as.member;                                                                \
+        if (a != a || (!(b better a) && b == b)) return;                                                               \
+        s->as.member = later->as.member;                                                                               \
+        s->at = s->n + later->at;                                                                                      \
+    }                                                                                                                  \
+    FINISH(name##_take) {                                                                                              \
+        (void)param;                                                                                                   \
+        *(T *)out = (T)s->as.member;                                                                                   \
+        if (index) *index = s->at;                                                                                     \
+    }                                                                                                                  \
+    COLUMNS(name##_columns, T, t->n ? (T)t->as.member : *x, PICK(T, (x better y) | (x != x), x, y),                    \
+            (x better y) | (x != x) ? x : y, t->as.member = y)
+#define EXTREMES(cls, T, member) EXTREME(max_##cls, T, member, >) EXTREME(min_##cls, T, member, <)
+EXTREMES(f32, float, f[0])
+EXTREMES(f64, double, f[0])
+EXTREMES(u8, uint8_t, i)
+EXTREMES(i8, int8_t, i)
+EXTREMES(i16, int16_t, i)
+EXTREMES(i32, int32_t, i)
+EXTREMES(i64, int64_t, i)
+EXTREMES(u64, uint64_t, u)
 
-/* ---- truth: rows are bool already ---- */
+/* ---- truth of bytes. as.i: how many decide ---- */
 
-ROW(any_b) { UNUSED; *(uint8_t *)out = n && memchr(p, 1, (size_t)n) != NULL; }
-ROW(all_b) { UNUSED; *(uint8_t *)out = !(n && memchr(p, 0, (size_t)n)); }
-
-ROW(count_b) {
+JOIN(add_i) { UNUSED; s->as.i += later->as.i; }
+FOLD(all_b) { UNUSED; s->as.i = s->as.i || memchr(p, 0, (size_t)n); }
+FOLD(any_b) {
     UNUSED;
     const uint8_t *x = p;
-    int64_t s = 0;
-    for (int64_t i = 0; i < n; i++) s += x[i];
-    *(int64_t *)out = s;
+    int64_t i = 0;
+    for (; !s->as.i && i + 64 <= n; i += 64) {
+        v_uint8_t any = LOAD(uint8_t, x + i) | LOAD(uint8_t, x + i + 16) | LOAD(uint8_t, x + i + 32) | LOAD(uint8_t, x + i + 48);
+        uint64_t words[2];
+        memcpy(words, &any, sizeof words);
+        s->as.i = (words[0] | words[1]) != 0;
+    }
+    for (; !s->as.i && i < n; i++) s->as.i = x[i] != 0;
+}
+COLUMNS(any_columns, uint8_t, 0, y | x, y | x, t->as.i += y != 0)
+COLUMNS(all_columns, uint8_t, 0, y | (v_uint8_t)(x == 0), y | (x == 0), t->as.i += y != 0)
+COLUMNS(count_columns, uint8_t, 0, y + x, y + x, t->as.i += y)
+TAKE(take_any, uint8_t, s->as.i != 0)
+TAKE(take_all, uint8_t, s->as.i == 0)
+TAKE(take_count, int64_t, s->as.i)
+
+FOLD(count_b) {
+    UNUSED;
+    const uint8_t *x = p;
+    int64_t i = 0;
+    while (i + 16 <= n) {
+        uint8_t lane[16] = { 0 };
+        for (int64_t end = i + 16 * 255; i + 16 <= n && i < end; i += 16)
+            for (int k = 0; k < 16; k++) lane[k] += x[i + k];
+        for (int k = 0; k < 16; k++) s->as.i += lane[k];
+    }
+    for (; i < n; i++) s->as.i += x[i];
 }
 
-/* ---- variance: two passes, exact mean first. param[0]: correction; param[1]: 1 for the square root ---- */
+/* ---- variance. as.f[0]: mean, as.f[1]: squared distances from it (as.f[2]: imaginary mean);
+ * param[0]: correction; param[1]: 1 for the square root. Each part in two passes, parts as Chan, Golub and LeVeque ---- */
 
-static double spread(double squares, int64_t n, const double *param) {
-    double divisor = (double)n - param[0];
-    double v = squares / (divisor > 0 ? divisor : 0.0);
-    return param[1] != 0 ? sqrt(v) : v;
+JOIN(join_spread) {
+    UNUSED;
+    double n = (double)s->n, m = (double)later->n, re = later->as.f[0] - s->as.f[0], im = later->as.f[2] - s->as.f[2];
+    s->as.f[1] += later->as.f[1] + (re * re + im * im) * (n * m / (n + m));
+    s->as.f[0] += re * (m / (n + m));
+    s->as.f[2] += im * (m / (n + m));
 }
+
+static double spread(const rt_state *s, const double *param) {
+    double divisor = (double)s->n - param[0];
+    double v = s->as.f[1] / (divisor > 0 ? divisor : 0.0);
+    return !s->n ? NAN : param[1] != 0 ? sqrt(v) : v;
+}
+FINISH(spread_f32) { (void)index; *(float *)out = (float)spread(s, param); }
+FINISH(spread_f64) { (void)index; *(double *)out = spread(s, param); }
 
 #define VARIANCE(name, T)                                                                                              \
-    ROW(name) {                                                                                                        \
-        (void)index;                                                                                                   \
+    FOLD(name) {                                                                                                       \
         const T *x = p;                                                                                                \
-        double mean = 0, squares = 0;                                                                                  \
-        for (int64_t i = 0; i < n; i++) mean += x[i];                                                                  \
+        double lane[8] = { 0 }, squares[8] = { 0 }, mean = 0, total = 0;                                               \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 8 <= n; i += 8)                                                                                     \
+            for (int k = 0; k < 8; k++) lane[k] += x[i + k];                                                           \
+        for (; i < n; i++) mean += x[i];                                                                               \
+        for (int k = 0; k < 8; k++) mean += lane[k];                                                                   \
         mean /= (double)n;                                                                                             \
-        for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);                                      \
-        *(T *)out = n ? (T)spread(squares, n, param) : (T)NAN;                                                         \
+        for (i = 0; i + 8 <= n; i += 8)                                                                                \
+            for (int k = 0; k < 8; k++) squares[k] += (x[i + k] - mean) * (x[i + k] - mean);                           \
+        for (; i < n; i++) total += (x[i] - mean) * (x[i] - mean);                                                     \
+        for (int k = 0; k < 8; k++) total += squares[k];                                                               \
+        rt_state part = { .n = n, .as.f = { mean, total } };                                                           \
+        if (s->n) join_spread(s, &part, param);                                                                        \
+        else s->as.f[0] = mean, s->as.f[1] = total;                                                                    \
     }
 VARIANCE(var_f32, float)
 VARIANCE(var_f64, double)
 
-#define COMPLEX_VARIANCE(name, T, real)                                                                                \
-    ROW(name) {                                                                                                        \
-        (void)index;                                                                                                   \
+#define COMPLEX_VARIANCE(name, T)                                                                                      \
+    FOLD(name) {                                                                                                       \
         const T *x = p;                                                                                                \
         c128 mean = 0;                                                                                                 \
         double squares = 0;                                                                                            \
@@ -161,112 +352,111 @@ VARIANCE(var_f64, double)
             c128 d = x[i] - mean;                                                                                      \
             squares += __real__ d * __real__ d + __imag__ d * __imag__ d;                                              \
         }                                                                                                              \
-        *(real *)out = n ? (real)spread(squares, n, param) : (real)NAN;                                                \
+        rt_state part = { .n = n, .as.f = { __real__ mean, squares, __imag__ mean } };                                 \
+        if (s->n) join_spread(s, &part, param);                                                                        \
+        else s->as = part.as;                                                                                          \
     }
-COMPLEX_VARIANCE(var_c64, c64, float)
-COMPLEX_VARIANCE(var_c128, c128, double)
+COMPLEX_VARIANCE(var_c64, c64)
+COMPLEX_VARIANCE(var_c128, c128)
 
 /* ---- norms over absolute values. param[0]: the order ---- */
 
-#define NORM(name, T, real, magnitude)                                                                                 \
-    ROW(name) {                                                                                                        \
-        (void)index;                                                                                                   \
-        const T *x = p;                                                                                                \
-        double order = param[0], s = order == INFINITY ? 0 : order == -INFINITY ? INFINITY : 0;                        \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            double a = magnitude(x[i]);                                                                                \
-            if (order == 2) s += a * a;                                                                                \
-            else if (order == 1) s += a;                                                                               \
-            else if (order == 0) s += a != 0;                                                                          \
-            else if (order == INFINITY) s = a > s || a != a ? a : s;                                                   \
-            else if (order == -INFINITY) s = a < s || a != a ? a : s;                                                  \
-            else s += pow(a, order);                                                                                   \
-            if (isinf(order) && s != s) break;                                                                         \
-        }                                                                                                              \
-        bool rooted = order != 1 && order != 0 && !isinf(order);                                                       \
-        *(real *)out = (real)(order == 2 ? sqrt(s) : rooted ? pow(s, 1 / order) : s);                                  \
-    }
-NORM(norm_f32, float, float, fabs)
-NORM(norm_f64, double, double, fabs)
-NORM(norm_c64, c64, float, cabs)
-NORM(norm_c128, c128, double, cabs)
-
-/* param[0]: the dtype to round intermediate results to. PyTorch computes half precision in steps; so do we. */
-static float stepped(double x, int dtype) {
-    if (dtype == RT_F16) return rt_f16_to_f32(rt_f32_to_f16((float)x));
-    return dtype == RT_BF16 ? rt_bf16_to_f32(rt_f32_to_bf16((float)x)) : (float)x;
+/* One more absolute value. */
+static double norm_step(double sum, double a, double order) {
+    if (order == 0) return sum + (a != 0);
+    if (order == INFINITY) return a > sum || a != a ? a : sum;
+    if (order == -INFINITY) return a < sum || a != a ? a : sum;
+    return sum + pow(a, order);
 }
 
-#define LOGSUMEXP(name, T, expT, logT, step)                                                                                 \
-    ROW(name) {                                                                                                        \
-        UNUSED;                                                                                                        \
+#define NORM(name, T, magnitude)                                                                                       \
+    FOLD(name) {                                                                                                       \
         const T *x = p;                                                                                                \
-        T top = -INFINITY;                                                                                             \
-        for (int64_t i = 0; i < n; i++)                                                                                \
-            if (x[i] > top || x[i] != x[i]) {                                                                          \
-                top = x[i];                                                                                            \
-                if (top != top) break;                                                                                 \
-            }                                                                                                          \
-        T shift = isinf(top) ? 0 : top;                                                                                \
-        double s = 0;                                                                                                  \
-        for (int64_t i = 0; i < n; i++) s += step(expT(step(x[i] - shift, *param)), *param);                           \
-        *(T *)out = step(logT(step(s, *param)), *param) + shift;                                                       \
+        double order = param[0], total = s->n ? s->as.f[0] : order == -INFINITY ? INFINITY : 0, lane[8] = { 0 };       \
+        int64_t i = 0;                                                                                                 \
+        if (order == 2)                                                                                                \
+            for (; i + 8 <= n; i += 8)                                                                                 \
+                for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]) * magnitude(x[i + k]);                      \
+        else if (order == 1)                                                                                           \
+            for (; i + 8 <= n; i += 8)                                                                                 \
+                for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]);                                            \
+        for (; i < n && !(isinf(order) && total != total); i++) {                                                      \
+            double a = magnitude(x[i]);                                                                                \
+            total = order == 2 ? total + a * a : order == 1 ? total + a : norm_step(total, a, order);                  \
+        }                                                                                                              \
+        if (order == 1 || order == 2)                                                                                  \
+            for (int k = 0; k < 8; k++) total += lane[k];                                                              \
+        s->as.f[0] = total;                                                                                            \
     }
-#define WHOLE(x, dtype) (x)
-LOGSUMEXP(logsumexp_f32, float, expf, log, stepped)
-LOGSUMEXP(logsumexp_f64, double, exp, log, WHOLE)
+static inline double wide_abs(double x) { return fabs(x); }
+NORM(norm_f32, float, wide_abs)
+NORM(norm_f64, double, wide_abs)
+NORM(norm_c64, c64, cabs)
+NORM(norm_c128, c128, cabs)
 
-#define COMPLEX_LOGSUMEXP(name, T)                                                                                     \
-    ROW(name) {                                                                                                        \
-        UNUSED;                                                                                                        \
-        const T *x = p;                                                                                                \
-        double top = -INFINITY;                                                                                        \
-        for (int64_t i = 0; i < n; i++)                                                                                \
-            if (__real__ x[i] > top) top = __real__ x[i];                                                              \
-        double shift = isinf(top) ? 0 : top;                                                                           \
-        c128 s = 0;                                                                                                    \
-        for (int64_t i = 0; i < n; i++) s += cexp((c128)x[i] - shift);                                                 \
-        *(T *)out = (T)(clog(s) + shift);                                                                              \
-    }
-COMPLEX_LOGSUMEXP(logsumexp_c64, c64)
-COMPLEX_LOGSUMEXP(logsumexp_c128, c128)
+JOIN(join_norm) {
+    double a = s->as.f[0], b = later->as.f[0];
+    if (!isinf(param[0])) s->as.f[0] = a + b;
+    else if (a == a) s->as.f[0] = norm_step(a, b, param[0]);
+}
+
+static double root(const rt_state *s, double order) {
+    double sum = s->n ? s->as.f[0] : order == -INFINITY ? INFINITY : 0;
+    bool rooted = order != 1 && order != 0 && !isinf(order);
+    return order == 2 ? sqrt(sum) : rooted ? pow(sum, 1 / order) : sum;
+}
+FINISH(root_f32) { (void)index; *(float *)out = (float)root(s, param[0]); }
+FINISH(root_f64) { (void)index; *(double *)out = root(s, param[0]); }
 
 /* ---- choosing by class ---- */
 
-typedef struct rows { rt_row_fn *f32, *f64, *i64, *u64, *c64, *c128; } rows;
+typedef struct rows { rt_reducer f32, f64, i64, u64, c64, c128; } rows;
 
-static rt_row_fn *choose(const rows *r, int compute) {
+static const rt_reducer *choose(const rows *r, int compute) {
+    const rt_reducer *found = NULL;
     switch (compute) {
-    case RT_F32: return r->f32;
-    case RT_F64: return r->f64;
-    case RT_I64: return r->i64;
-    case RT_U64: return r->u64 ? r->u64 : r->i64;
-    case RT_C64: return r->c64;
-    case RT_C128: return r->c128;
-    default: return NULL;
+    case RT_F32: found = &r->f32; break;
+    case RT_F64: found = &r->f64; break;
+    case RT_U64: found = r->u64.fold ? &r->u64 : &r->i64; break;
+    case RT_I64: found = &r->i64; break;
+    case RT_C64: found = &r->c64; break;
+    case RT_C128: found = &r->c128; break;
     }
+    return found && found->fold ? found : NULL;
 }
 
-static const rows sum_rows = { sum_f32, sum_f64, sum_i64, NULL, sum_c64, sum_c128 };
-static const rows prod_rows = { prod_f32, prod_f64, prod_i64, NULL, prod_c64, prod_c128 };
-static const rows mean_rows = { mean_f32, mean_f64, NULL, NULL, mean_c64, mean_c128 };
-static const rows nansum_rows = { nansum_f32, nansum_f64, sum_i64, NULL, nansum_c64, nansum_c128 };
-static const rows max_rows = { max_f32, max_f64, max_i64, max_u64, NULL, NULL };
-static const rows min_rows = { min_f32, min_f64, min_i64, min_u64, NULL, NULL };
-static const rows var_rows = { var_f32, var_f64, NULL, NULL, var_c64, var_c128 };
-static const rows norm_rows = { norm_f32, norm_f64, NULL, NULL, norm_c64, norm_c128 };
-static const rows logsumexp_rows = { logsumexp_f32, logsumexp_f64, NULL, NULL, logsumexp_c64, logsumexp_c128 };
+static const rows sum_rows = {
+    .f32 = { sum_f32, add_f, take_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, take_f64, sum_columns_f64 },
+    .i64 = { sum_i64, add_u, take_u64, sum_columns_i64 },
+    .c64 = { sum_c64, add_c, take_c64, NULL }, .c128 = { sum_c128, add_c, take_c128, NULL } };
+static const rows mean_rows = {
+    .f32 = { sum_f32, add_f, mean_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, mean_f64, sum_columns_f64 },
+    .c64 = { sum_c64, add_c, mean_c64, NULL }, .c128 = { sum_c128, add_c, mean_c128, NULL } };
+static const rows prod_rows = {
+    .f32 = { prod_f32, multiply_f32, product_f32, NULL }, .f64 = { prod_f64, multiply_f64, product_f64, NULL },
+    .i64 = { prod_i64, multiply_u, product_u64, NULL },
+    .c64 = { prod_c64, multiply_c, product_c64, NULL }, .c128 = { prod_c128, multiply_c, product_c128, NULL } };
+static const rows nansum_rows = {
+    .f32 = { nansum_f32, add_f, take_f32, NULL }, .f64 = { nansum_f64, add_f, take_f64, NULL },
+    .i64 = { sum_i64, add_u, take_u64, sum_columns_i64 },
+    .c64 = { nansum_c64, add_c, take_c64, NULL }, .c128 = { nansum_c128, add_c, take_c128, NULL } };
+static const rows var_rows = {
+    .f32 = { var_f32, join_spread, spread_f32, NULL }, .f64 = { var_f64, join_spread, spread_f64, NULL },
+    .c64 = { var_c64, join_spread, spread_f32, NULL }, .c128 = { var_c128, join_spread, spread_f64, NULL } };
+static const rows norm_rows = {
+    .f32 = { norm_f32, join_norm, root_f32, NULL }, .f64 = { norm_f64, join_norm, root_f64, NULL },
+    .c64 = { norm_c64, join_norm, root_f32, NULL }, .c128 = { norm_c128, join_norm, root_f64, NULL } };
 
 /* Inputs are cast to `dtype` (the result's, or their own), then computed in its class. */
-static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int dtype, const double *param, const rt_view *out, const rt_view *index) {
+static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int dtype, const double *param, const rt_view *out) {
     const rt_view *in = rt_arg_view(c, 0);
     int compute = rt_compute_dtype(dtype);
-    rt_row_fn *row = choose(r, compute);
-    if (!rt_numel(out ? out : index)) return RT_OK;
-    if (!row) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for dtype %d", dtype);
+    const rt_reducer *reducer = choose(r, compute);
+    if (!rt_numel(out)) return RT_OK;
+    if (!reducer) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(dtype));
     bool to_real = r == &var_rows || r == &norm_rows;
     int result = !to_real ? compute : compute == RT_C64 ? RT_F32 : compute == RT_C128 ? RT_F64 : compute;
-    rt_reduction reduction = { row, compute, result, param, out, index };
+    rt_reduction reduction = { reducer, compute, result, param, out, NULL };
     void *scratch = NULL;
     rt_view cast;
     /* a real output type narrower than the input (sum of f64 into f32) rounds first, as PyTorch casts before summing */
@@ -281,15 +471,28 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
     return code;
 }
 
-#define OVER_OUT(name, r, dims)                                                                                        \
-    int name(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, dims, &r, c->out[0].dtype, NULL, &c->out[0], NULL); }
-#define OVER_IN(name, r, dims)                                                                                         \
-    int name(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, dims, &r, rt_arg_view(c, 0)->dtype, NULL, &c->out[0], NULL); }
-#define WITH_INDEX(name, r)                                                                                            \
-    int name(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, 1, &r, rt_arg_view(c, 0)->dtype, NULL, &c->out[0], &c->out[1]); }
-#define ONLY_INDEX(name, r)                                                                                            \
-    int name(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, 1, &r, rt_arg_view(c, 0)->dtype, NULL, NULL, &c->out[0]); }
+/* Extremes are folded in the dtype's own width: 0 largest, 1 smallest. */
+typedef struct extreme { int compute; rt_reducer side[2]; } extreme;
+#define EXTREME_ROW(DTYPE, cls)                                                                                        \
+    [RT_##DTYPE] = { RT_##DTYPE, { { max_##cls, max_##cls##_join, max_##cls##_take, max_##cls##_columns },            \
+                                   { min_##cls, min_##cls##_join, min_##cls##_take, min_##cls##_columns } } }
+static const extreme extremes[RT_DTYPE_COUNT] = {
+    EXTREME_ROW(F32, f32), EXTREME_ROW(F64, f64), EXTREME_ROW(BOOL, u8), EXTREME_ROW(U8, u8), EXTREME_ROW(I8, i8),
+    EXTREME_ROW(I16, i16), EXTREME_ROW(I32, i32), EXTREME_ROW(I64, i64), EXTREME_ROW(U64, u64),
+};
 
+static int run_extreme(const rt_ctx *ctx, const rt_call *c, int dims, bool smallest, const rt_view *out, const rt_view *index) {
+    const rt_view *in = rt_arg_view(c, 0);
+    if (!rt_numel(out ? out : index)) return RT_OK;
+    const extreme *e = &extremes[in->dtype];
+    if (!e->side[0].fold) e = &extremes[rt_compute_dtype(in->dtype)];
+    if (!e->side[0].fold) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(in->dtype));
+    rt_reduction reduction = { &e->side[smallest], e->compute, e->compute, NULL, out, index };
+    return rt_reduce(ctx, in, rt_arg_dims(c, dims, in->rank), &reduction);
+}
+
+#define OVER_OUT(name, r, dims)                                                                                        \
+    int name(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, dims, &r, c->out[0].dtype, NULL, &c->out[0]); }
 OVER_OUT(rt_k_sum_all, sum_rows, -1)
 OVER_OUT(rt_k_sum_dim, sum_rows, 1)
 OVER_OUT(rt_k_prod_all, prod_rows, -1)
@@ -297,42 +500,46 @@ OVER_OUT(rt_k_prod_dim, prod_rows, 1)
 OVER_OUT(rt_k_mean_all, mean_rows, -1)
 OVER_OUT(rt_k_mean_dim, mean_rows, 1)
 OVER_OUT(rt_k_nansum, nansum_rows, 1)
-OVER_IN(rt_k_amax, max_rows, 1)
-OVER_IN(rt_k_amin, min_rows, 1)
-OVER_IN(rt_k_max_all, max_rows, -1)
-OVER_IN(rt_k_min_all, min_rows, -1)
-WITH_INDEX(rt_k_max_dim, max_rows)
-WITH_INDEX(rt_k_min_dim, min_rows)
-ONLY_INDEX(rt_k_argmax, max_rows)
-ONLY_INDEX(rt_k_argmin, min_rows)
 
-int rt_k_logsumexp(const rt_ctx *ctx, const rt_call *c) {
-    double dtype = c->out[0].dtype;
-    return run(ctx, c, 1, &logsumexp_rows, c->out[0].dtype, &dtype, &c->out[0], NULL);
-}
+#define EXTREME_OP(name, dims, smallest, out, index)                                                                   \
+    int name(const rt_ctx *ctx, const rt_call *c) { return run_extreme(ctx, c, dims, smallest, out, index); }
+EXTREME_OP(rt_k_amax, 1, false, &c->out[0], NULL)
+EXTREME_OP(rt_k_amin, 1, true, &c->out[0], NULL)
+EXTREME_OP(rt_k_max_all, -1, false, &c->out[0], NULL)
+EXTREME_OP(rt_k_min_all, -1, true, &c->out[0], NULL)
+EXTREME_OP(rt_k_max_dim, 1, false, &c->out[0], &c->out[1])
+EXTREME_OP(rt_k_min_dim, 1, true, &c->out[0], &c->out[1])
+EXTREME_OP(rt_k_argmax, 1, false, NULL, &c->out[0])
+EXTREME_OP(rt_k_argmin, 1, true, NULL, &c->out[0])
 
 int rt_k_aminmax(const rt_ctx *ctx, const rt_call *c) {
-    int code = run(ctx, c, 1, &min_rows, rt_arg_view(c, 0)->dtype, NULL, &c->out[0], NULL);
-    return code ? code : run(ctx, c, 1, &max_rows, rt_arg_view(c, 0)->dtype, NULL, &c->out[1], NULL);
+    int code = run_extreme(ctx, c, 1, true, &c->out[0], NULL);
+    return code ? code : run_extreme(ctx, c, 1, false, &c->out[1], NULL);
 }
 
-static int truth(const rt_ctx *ctx, const rt_call *c, int dims, rt_row_fn *row, int result) {
-    rt_reduction r = { row, RT_BOOL, result, NULL, &c->out[0], NULL };
-    return rt_reduce(ctx, rt_arg_view(c, 0), rt_arg_dims(c, dims, rt_arg_view(c, 0)->rank), &r);
+static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns }, all_reducer = { all_b, add_i, take_all, all_columns },
+                        count_reducer = { count_b, add_i, take_count, count_columns };
+
+/* Bytes are looked at as they are; everything else becomes bool first. */
+static int truth(const rt_ctx *ctx, const rt_call *c, int dims, const rt_reducer *reducer, int result) {
+    const rt_view *in = rt_arg_view(c, 0);
+    bool bytes = reducer != &count_reducer && (in->dtype == RT_U8 || in->dtype == RT_I8);
+    rt_reduction r = { reducer, bytes ? in->dtype : RT_BOOL, result, NULL, &c->out[0], NULL };
+    return rt_reduce(ctx, in, rt_arg_dims(c, dims, in->rank), &r);
 }
-int rt_k_any_all(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, -1, any_b, RT_BOOL); }
-int rt_k_any_dim(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, any_b, RT_BOOL); }
-int rt_k_all_all(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, -1, all_b, RT_BOOL); }
-int rt_k_all_dim(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, all_b, RT_BOOL); }
-int rt_k_count_nonzero(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, count_b, RT_I64); }
+int rt_k_any_all(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, -1, &any_reducer, RT_BOOL); }
+int rt_k_any_dim(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, &any_reducer, RT_BOOL); }
+int rt_k_all_all(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, -1, &all_reducer, RT_BOOL); }
+int rt_k_all_dim(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, &all_reducer, RT_BOOL); }
+int rt_k_count_nonzero(const rt_ctx *ctx, const rt_call *c) { return truth(ctx, c, 1, &count_reducer, RT_I64); }
 
 /* var.correction(self, dim, *, correction, keepdim): an absent correction is 1. */
 static int variance(const rt_ctx *ctx, const rt_call *c, double root) {
     double param[] = { rt_arg_is_none(c, 2) ? 1.0 : rt_arg_float(c, 2), root };
-    return run(ctx, c, 1, &var_rows, rt_arg_view(c, 0)->dtype, param, &c->out[0], NULL);
+    return run(ctx, c, 1, &var_rows, rt_arg_view(c, 0)->dtype, param, &c->out[0]);
 }
 static int with_mean(const rt_ctx *ctx, const rt_call *c) {
-    return run(ctx, c, 1, &mean_rows, c->out[1].dtype, NULL, &c->out[1], NULL);
+    return run(ctx, c, 1, &mean_rows, c->out[1].dtype, NULL, &c->out[1]);
 }
 int rt_k_var(const rt_ctx *ctx, const rt_call *c) { return variance(ctx, c, 0); }
 int rt_k_std(const rt_ctx *ctx, const rt_call *c) { return variance(ctx, c, 1); }
@@ -349,5 +556,5 @@ int rt_k_std_mean(const rt_ctx *ctx, const rt_call *c) {
 int rt_k_vector_norm(const rt_ctx *ctx, const rt_call *c) {
     double order = rt_arg_float(c, 1);
     int dtype = rt_arg_is_none(c, 4) ? rt_arg_view(c, 0)->dtype : (int)rt_arg_int(c, 4);
-    return run(ctx, c, 2, &norm_rows, dtype, &order, &c->out[0], NULL);
+    return run(ctx, c, 2, &norm_rows, dtype, &order, &c->out[0]);
 }

@@ -1,24 +1,18 @@
 /* k_unique.c: the different elements of a tensor, or its different slices along one dimension.
  *
- * Both are one problem: n rows of `width` keys, ordered by a stable merge sort of their positions (or left in place for
- * unique_consecutive) and cut where a row differs from the one before. A key is an unsigned number that orders as the
- * dtype does; a NaN differs from everything, itself included. The count phase does the same work without results. */
+ * Both are one problem: n rows of `width` keys (rt_order.h), ordered by a stable sort of their positions (or left in place
+ * for unique_consecutive) and cut where a row differs from the one before. A NaN differs from everything, itself included.
+ * The count phase does the same work without results. */
 #include "runtime/kernels.h"
-#include "runtime/rt_reduce.h"
+#include "runtime/rt_order.h"
 
 #include <string.h>
 
 typedef struct rows {
     uint64_t *keys;
     int64_t *order, *spare, n, width;
-    bool floats;
+    int dtype;
 } rows;
-
-static uint64_t key_of_float(double f) {
-    union { double f; uint64_t u; } x = { f == 0 ? 0.0 : f };
-    if (f != f) return UINT64_MAX;
-    return x.u >> 63 ? ~x.u : x.u | (uint64_t)1 << 63;
-}
 
 static bool ordered(const rows *r, int64_t a, int64_t b) { /* row a does not come after row b */
     const uint64_t *x = r->keys + a * r->width, *y = r->keys + b * r->width;
@@ -30,11 +24,11 @@ static bool ordered(const rows *r, int64_t a, int64_t b) { /* row a does not com
 static bool same(const rows *r, int64_t a, int64_t b) {
     const uint64_t *x = r->keys + a * r->width, *y = r->keys + b * r->width;
     for (int64_t i = 0; i < r->width; i++)
-        if (x[i] != y[i] || (r->floats && x[i] == UINT64_MAX)) return false;
+        if (x[i] != y[i] || rt_order_is_nan(r->dtype, x[i], false)) return false;
     return true;
 }
 
-static void sort(rows *r) {
+static void merge_sort(rows *r) {
     int64_t *from = r->order, *to = r->spare, n = r->n;
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t i = 0; i < n; i += 2 * width) {
@@ -49,6 +43,21 @@ static void sort(rows *r) {
     r->spare = to;
 }
 
+/* Rows of one key: the keys themselves are sorted. */
+static int sort(const rt_ctx *ctx, rows *r) {
+    if (r->width != 1) {
+        merge_sort(r);
+        return RT_OK;
+    }
+    rt_pair *pairs = rt_scratch(ctx, (size_t)(2 * r->n) * sizeof *pairs);
+    if (!pairs) return RT_ENOMEM;
+    for (int64_t i = 0; i < r->n; i++) pairs[i] = (rt_pair){ r->keys[i], i };
+    rt_order_sort(pairs, pairs + r->n, r->n, rt_order_bits(r->dtype));
+    for (int64_t i = 0; i < r->n; i++) r->order[i] = pairs[i].at;
+    rt_scratch_free(ctx, pairs);
+    return RT_OK;
+}
+
 /* The rows along `dim` (-1: every element is one) first, as keys. */
 static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, rt_view *front, void **memory) {
     int64_t numel = rt_numel(self);
@@ -61,20 +70,17 @@ static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, r
     }
     r->n = dim >= 0 ? self->size[dim] : numel;
     r->width = r->n ? numel / r->n : 0;
-    int compute = rt_compute_dtype(self->dtype);
-    r->floats = compute == RT_F32 || compute == RT_F64;
+    r->dtype = self->dtype;
     rt_view flat;
     void *scratch = NULL;
-    int code = rt_contiguous(ctx, front, compute, &flat, &scratch);
+    int code = rt_contiguous(ctx, front, self->dtype, &flat, &scratch);
     if (code) return code;
     *memory = rt_scratch(ctx, (size_t)(numel + 2 * r->n) * sizeof(uint64_t));
     if (*memory) {
         r->keys = *memory;
         r->order = (int64_t *)(r->keys + numel);
         r->spare = r->order + r->n;
-        for (int64_t i = 0; i < numel; i++)
-            r->keys[i] = compute == RT_F32 ? key_of_float(((const float *)flat.p)[i]) : compute == RT_F64 ? key_of_float(((const double *)flat.p)[i]) :
-                         compute == RT_U64 ? ((const uint64_t *)flat.p)[i] : ((const uint64_t *)flat.p)[i] ^ (uint64_t)1 << 63;
+        rt_order_keys(self->dtype, flat.p, 1, numel, r->keys);
         for (int64_t i = 0; i < r->n; i++) r->order[i] = i;
     }
     rt_scratch_free(ctx, scratch);
@@ -114,8 +120,9 @@ static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
     void *memory = NULL, *numbers = NULL;
     int code = open_rows(ctx, self, dim, &r, &front, &memory);
     if (code) return code;
-    if (sorted) sort(&r);
+    if (sorted) code = sort(ctx, &r);
     int64_t count = 0;
+    if (code) goto out;
     if (c->phase == RT_COUNT) {
         for (int64_t i = 0; i < r.n; i++) count += !i || !same(&r, r.order[i - 1], r.order[i]);
         c->count[0] = count;
@@ -134,6 +141,7 @@ static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
         from = rt_view_contiguous(counts, RT_I64, c->out[2].rank, c->out[2].size);
         if (!code && rt_numel(&c->out[2])) code = rt_copy(ctx, &c->out[2], &from);
     }
+out:
     rt_scratch_free(ctx, numbers);
     rt_scratch_free(ctx, memory);
     return code;

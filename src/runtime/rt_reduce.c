@@ -1,4 +1,4 @@
-/* rt_reduce.c: rows out of any strided input, one result a row. See rt_reduce.h. */
+/* rt_reduce.c: rows or columns out of any strided input, one result each. See rt_reduce.h. */
 #include "runtime/rt_reduce.h"
 
 #include <string.h>
@@ -51,34 +51,186 @@ rt_view rt_view_last(const rt_view *v, int dim) {
     return out;
 }
 
+/* ---- walking: kept dimensions number the results, reduced ones the elements of a row ---- */
+
+typedef struct axes { int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK], count; int rank; } axes;
+
+/* The dimensions of `in` whose bit in the mask is `bit`, neighbours that walk on evenly made one. */
+static axes axes_of(const rt_view *in, uint32_t mask, unsigned bit) {
+    axes a = { .count = 1 };
+    for (int d = 0; d < in->rank; d++) {
+        if ((mask >> d & 1) != bit) continue;
+        a.count *= in->size[d];
+        if (in->size[d] == 1) continue;
+        bool even = a.rank && a.stride[a.rank - 1] == in->stride[d] * in->size[d];
+        int to = even ? a.rank - 1 : a.rank++;
+        a.size[to] = even ? a.size[to] * in->size[d] : in->size[d];
+        a.stride[to] = in->stride[d];
+    }
+    if (!a.rank) a.size[0] = 1, a.stride[0] = 1, a.rank = 1;
+    return a;
+}
+
+/* Where element number i is, in elements; *run: how many follow it evenly, itself included. */
+static int64_t axes_at(const axes *a, int64_t i, int64_t *run) {
+    int last = a->rank - 1;
+    int64_t at = i % a->size[last], offset = at * a->stride[last];
+    *run = a->size[last] - at;
+    for (int d = last - 1; d >= 0; d--) {
+        i /= a->size[d + 1];
+        offset += i % a->size[d] * a->stride[d];
+    }
+    return offset;
+}
+
+enum { CHUNK = 1024, BLOCK = 32 * CHUNK, WIDTH = 64, TALL = 32, TALL_BLOCK = 4096 };
+
 typedef struct work {
     const rt_reduction *r;
-    const char *rows;
+    const char *in;
+    int dtype;
+    int64_t item;
+    axes kept, row;
     char *out;
-    int64_t *index;
-    int64_t n, in_bytes, out_bytes;
+    int64_t *index, out_item;
+    rt_state *states; /* blocks of every result, or NULL: one block, finished at once */
+    int64_t blocks, block;
+    int64_t groups; /* columns: groups of adjacent results in the last kept axis */
 } work;
+
+static void fold(const work *w, rt_state *s, const void *x, int64_t n) {
+    w->r->reducer->fold(s, x, n, w->r->param);
+    s->n += n;
+}
+
+static void done(const work *w, int64_t result, int64_t block, const rt_state *s) {
+    if (w->states) w->states[result * w->blocks + block] = *s;
+    else w->r->reducer->finish(s, w->out + result * w->out_item, w->index ? w->index + result : NULL, w->r->param);
+}
+
+/* One block of one row. */
+static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, rt_state *s) {
+    _Alignas(64) char buffer[CHUNK * 16];
+    int64_t run;
+    const char *base = w->in + axes_at(&w->kept, result, &run) * w->item;
+    bool direct = w->dtype == w->r->compute && (w->row.stride[w->row.rank - 1] == 1 || end - begin == 1);
+    for (int64_t i = begin; i < end;) {
+        const char *x = base + axes_at(&w->row, i, &run) * w->item;
+        if (run > end - i) run = end - i;
+        if (direct && run >= CHUNK / 16) {
+            fold(w, s, x, run);
+            i += run;
+            continue;
+        }
+        /* short runs are gathered first: a fold of few elements costs as much as one of many */
+        int64_t filled = 0, out_item = rt_itemsize(w->r->compute);
+        while (i < end && filled < CHUNK) {
+            x = base + axes_at(&w->row, i, &run) * w->item;
+            if (run > end - i) run = end - i;
+            if (run > CHUNK - filled) run = CHUNK - filled;
+            rt_convert(w->r->compute, buffer + filled * out_item, 1, w->dtype, x, w->row.stride[w->row.rank - 1], run);
+            filled += run;
+            i += run;
+        }
+        fold(w, s, buffer, filled);
+    }
+}
 
 static int run_rows(void *arg, int64_t begin, int64_t end) {
     const work *w = arg;
-    for (int64_t i = begin; i < end; i++)
-        w->r->row(w->rows + i * w->n * w->in_bytes, w->n, w->out + i * w->out_bytes, w->index ? w->index + i : NULL, w->r->param);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t result = i / w->blocks, block = i % w->blocks, from = block * w->block, to = from + w->block;
+        rt_state s = { 0 };
+        fold_row(w, result, from, to < w->row.count ? to : w->row.count, &s);
+        done(w, result, block, &s);
+    }
     return RT_OK;
 }
 
-/* Kept dimensions first, reduced ones last. */
-static rt_view reorder(const rt_view *in, uint32_t mask, int64_t *rows, int64_t *n) {
-    rt_view v = *in;
-    int at = 0;
-    *rows = *n = 1;
-    for (int pass = 0; pass < 2; pass++)
-        for (int d = 0; d < in->rank; d++) {
-            if ((int)(mask >> d & 1) != pass) continue;
-            v.size[at] = in->size[d];
-            v.stride[at++] = in->stride[d];
-            *(pass ? n : rows) *= in->size[d];
+#define TRANSPOSE(T)                                                                                                   \
+    for (int64_t r = 0; r < rows; r++)                                                                                 \
+        for (int c = 0; c < width; c++) ((T *)to)[c * TALL + r] = ((const T *)from)[r * width + c];                    \
+    break
+
+/* rows x width elements to columns that are TALL elements apart. */
+static void transpose(void *to, const void *from, int64_t rows, int width, int64_t item) {
+    typedef struct wide { uint64_t part[2]; } wide;
+    switch (item) {
+    case 1: TRANSPOSE(uint8_t);
+    case 2: TRANSPOSE(uint16_t);
+    case 4: TRANSPOSE(uint32_t);
+    case 8: TRANSPOSE(uint64_t);
+    default: TRANSPOSE(wide);
+    }
+}
+
+/* Elements [begin, end) of `width` adjacent columns. */
+static void fold_columns(const work *w, const char *base, int width, int64_t begin, int64_t end, rt_state *s) {
+    _Alignas(64) char rows[TALL * WIDTH * 16], columns[TALL * WIDTH * 16];
+    int64_t item = rt_itemsize(w->r->compute), run;
+    bool whole = w->r->reducer->columns && !w->index, direct = whole && w->dtype == w->r->compute;
+    for (int64_t i = begin; i < end;) {
+        const char *x = base + axes_at(&w->row, i, &run) * w->item;
+        int64_t step = w->row.stride[w->row.rank - 1], count = run < end - i ? run : end - i;
+        if (!direct) {
+            if (count > TALL) count = TALL;
+            for (int64_t r = 0; r < count; r++)
+                rt_convert(w->r->compute, rows + r * width * item, 1, w->dtype, x + r * step * w->item, 1, width);
+            if (!whole) transpose(columns, rows, count, width, item);
         }
-    return v;
+        if (whole) w->r->reducer->columns(s, width, direct ? x : rows, direct ? step : width, count);
+        else
+            for (int c = 0; c < width; c++) fold(w, &s[c], columns + c * TALL * item, count);
+        i += count;
+    }
+}
+
+static int run_columns(void *arg, int64_t begin, int64_t end) {
+    const work *w = arg;
+    int64_t adjacent = w->kept.size[w->kept.rank - 1], run;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t group = i / w->blocks, block = i % w->blocks, from = block * w->block, to = from + w->block;
+        int64_t first = group / w->groups * adjacent + group % w->groups * WIDTH, left = adjacent - group % w->groups * WIDTH;
+        int width = left < WIDTH ? (int)left : WIDTH;
+        rt_state s[WIDTH] = { { 0 } };
+        fold_columns(w, w->in + axes_at(&w->kept, first, &run) * w->item, width, from, to < w->row.count ? to : w->row.count, s);
+        for (int c = 0; c < width; c++) done(w, first + c, block, &s[c]);
+    }
+    return RT_OK;
+}
+
+static int join_blocks(void *arg, int64_t begin, int64_t end) {
+    const work *w = arg;
+    for (int64_t result = begin; result < end; result++) {
+        rt_state *s = &w->states[result * w->blocks];
+        for (int64_t b = 1; b < w->blocks; b++) {
+            w->r->reducer->join(s, &s[b], w->r->param);
+            s->n += s[b].n;
+        }
+        w->r->reducer->finish(s, w->out + result * w->out_item, w->index ? w->index + result : NULL, w->r->param);
+    }
+    return RT_OK;
+}
+
+/* Columns, when the elements of neighbouring results are neighbours and those of one result are not. */
+static bool by_columns(const work *w) {
+    return w->row.count > 1 && w->kept.stride[w->kept.rank - 1] == 1 && w->kept.size[w->kept.rank - 1] >= 4 &&
+           w->row.stride[w->row.rank - 1] != 1;
+}
+
+static int run_work(const rt_ctx *ctx, work *w) {
+    bool columns = by_columns(w);
+    int64_t last = w->kept.size[w->kept.rank - 1];
+    w->block = columns ? TALL_BLOCK : BLOCK;
+    w->blocks = w->row.count ? (w->row.count + w->block - 1) / w->block : 1;
+    w->groups = (last + WIDTH - 1) / WIDTH;
+    int64_t tasks = (columns ? w->kept.count / last * w->groups : w->kept.count) * w->blocks;
+    int64_t elements = (w->row.count < w->block ? w->row.count : w->block) * (columns ? last < WIDTH ? last : WIDTH : 1);
+    if (w->blocks > 1 && !(w->states = rt_scratch(ctx, (size_t)(w->kept.count * w->blocks) * sizeof *w->states))) return RT_ENOMEM;
+    int code = rt_parallel_for(ctx, tasks, 1 + BLOCK / (elements + 1), columns ? run_columns : run_rows, w);
+    if (!code && w->states) code = rt_parallel_for(ctx, w->kept.count, 1 + CHUNK / w->blocks, join_blocks, w);
+    rt_scratch_free(ctx, w->states);
+    return code;
 }
 
 /* Where to write `rows` results of `dtype`: straight into the output when it allows, else into scratch. */
@@ -104,24 +256,20 @@ static int close_result(const rt_ctx *ctx, const rt_view *out, int dtype, void *
 }
 
 int rt_reduce(const rt_ctx *ctx, const rt_view *in, uint32_t mask, const rt_reduction *r) {
-    work w = { .r = r, .in_bytes = rt_itemsize(r->compute), .out_bytes = rt_itemsize(r->result) };
-    int64_t rows;
-    rt_view ordered = reorder(in, mask, &rows, &w.n), flat;
-    if (!rows) return RT_OK;
-    void *in_scratch = NULL, *out_scratch = NULL, *index_scratch = NULL, *out = NULL, *index = NULL;
-    int code = rt_contiguous(ctx, &ordered, r->compute, &flat, &in_scratch);
-    if (!code) code = open_result(ctx, r->out, r->result, rows, &out, &out_scratch);
-    if (!code && r->index) code = open_result(ctx, r->index, RT_I64, rows, &index, &index_scratch);
+    work w = { .r = r, .in = in->p, .dtype = in->dtype, .item = rt_itemsize(in->dtype), .out_item = rt_itemsize(r->result),
+               .kept = axes_of(in, mask, 0), .row = axes_of(in, mask, 1) };
+    if (!w.kept.count) return RT_OK;
+    void *out_scratch = NULL, *index_scratch = NULL, *out = NULL, *index = NULL;
+    int code = open_result(ctx, r->out, r->result, w.kept.count, &out, &out_scratch);
+    if (!code && r->index) code = open_result(ctx, r->index, RT_I64, w.kept.count, &index, &index_scratch);
     if (!code) {
-        w.rows = flat.p;
         w.out = out;
         w.index = index;
-        code = rt_parallel_for(ctx, rows, 1 + 32768 / (w.n + 1), run_rows, &w);
+        code = run_work(ctx, &w);
     }
     if (!code) code = close_result(ctx, r->out, r->result, out_scratch), out_scratch = NULL;
     if (!code && r->index) code = close_result(ctx, r->index, RT_I64, index_scratch), index_scratch = NULL;
     rt_scratch_free(ctx, out_scratch);
     rt_scratch_free(ctx, index_scratch);
-    rt_scratch_free(ctx, in_scratch);
     return code;
 }

@@ -1,22 +1,38 @@
 /* rt_reduce.h: the engine under every reduction along dimensions.
  *
- * The reduced dimensions are brought to the end, the input becomes rows of the compute class (no copy when it already
- * is), and a row function turns each row of n elements into one result. Rows run in parallel; how rows are split never
- * changes a row's result, so bits do not depend on the thread count. */
+ * Reduced elements are folded into a state per result. A long row is cut into blocks, whose states are joined in order;
+ * rows, blocks and groups of adjacent columns run in parallel. How work is cut depends on shapes and strides alone, so
+ * bits do not depend on the thread count. No copy of the input is made: what is not contiguous or has another dtype
+ * goes through a small buffer. */
 #ifndef CRESSET_RT_REDUCE_H
 #define CRESSET_RT_REDUCE_H
 
 #include "runtime/rt.h"
 
-/* x: n contiguous elements; out: one result; index: one position or NULL; param: the caller's numbers. */
-typedef void rt_row_fn(const void *x, int64_t n, void *out, int64_t *index, const double *param);
+/* What has been folded so far: n elements, and what the reducer keeps of them. Zero is "nothing yet". */
+typedef struct rt_state {
+    int64_t n, at; /* at: a position in the row */
+    union { double f[4]; int64_t i; uint64_t u; } as;
+} rt_state;
+
+typedef struct rt_reducer {
+    /* Adds n >= 1 contiguous elements that stand at positions s->n and on; the engine counts s->n itself. */
+    void (*fold)(rt_state *s, const void *x, int64_t n, const double *param);
+    /* Adds what was folded of later positions; neither side is empty. */
+    void (*join)(rt_state *s, const rt_state *later, const double *param);
+    /* One result; index: one position or NULL. s->n may be 0. */
+    void (*finish)(const rt_state *s, void *out, int64_t *index, const double *param);
+    /* Optional, for reductions that want no index: as folding column by column x's `count` rows of `width` elements,
+     * which are `step` apart; counts s->n. */
+    void (*columns)(rt_state *s, int width, const void *x, int64_t step, int64_t count);
+} rt_reducer;
 
 typedef struct rt_reduction {
-    rt_row_fn *row;
-    int compute;       /* dtype of the rows */
-    int result;        /* dtype the row function writes */
+    const rt_reducer *reducer;
+    int compute; /* dtype that is folded */
+    int result;  /* dtype that `finish` writes */
     const double *param;
-    const rt_view *out; /* NULL: not wanted */
+    const rt_view *out;   /* NULL: not wanted */
     const rt_view *index; /* i64; NULL: not wanted */
 } rt_reduction;
 
