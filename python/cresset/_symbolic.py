@@ -74,6 +74,27 @@ def sym_sum(args: Any) -> Any:
     return total
 
 
+# ---- methods of the numbers ----
+
+def _round(a: Any, digits: Any) -> Any:
+    """round(a) and round(a, digits): half to even. PyTorch's programs can round down; decimal digits fix the number."""
+    if not isinstance(a, _C.SymFloat):
+        return +a if digits is None or digits >= 0 else round(int(a), digits)
+    if digits is not None:
+        return round(float(a), digits)
+    low = math.floor(a)
+    rest = a - low
+    return sym_ite((rest > 0.5) | ((rest == 0.5) & (low % 2 == 1)), low + 1, low)
+
+
+def _is_integer(a: Any) -> Any:
+    return sym_float(math.floor(a)) == a
+
+
+def _as_integer_ratio(a: Any) -> Any:
+    return float(a).as_integer_ratio() if isinstance(a, _C.SymFloat) else (+a, 1)
+
+
 # ---- statements ----
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None) -> None:

@@ -51,6 +51,9 @@ static void write_input_spec(cr__pt2_writer *w, const cr_input_spec *spec, const
     cr_json_close(j, '}');
 }
 
+/* PyTorch's reader knows no bools in signatures; it takes the name alone from there, and a bool is an int. */
+static void write_signed(cr__pt2_writer *w, cr_type type, const char *name) { cr__write_named(w, type == CR_T_BOOL ? CR_T_INT : type, name); }
+
 static void write_output_spec(cr__pt2_writer *w, const cr_output_spec *spec, const cr_arg *arg) {
     cr_json_writer *j = &w->j;
     const char *target = output_rows[spec->kind].target;
@@ -60,7 +63,7 @@ static void write_output_spec(cr__pt2_writer *w, const cr_output_spec *spec, con
     cr_json_key(j, "arg");
     if (spec->kind != CR_OUTPUT_USER) write_plain_arg(j, spec->name);
     else if (arg->kind != CR_ARG_VALUE) cr__write_constant(w, arg);
-    else cr__write_named(w, (cr_type)cr_graph_value(w->p->graph, (uint32_t)arg->u.i)->type, cr__archive_name(w->p->graph, (uint32_t)arg->u.i));
+    else write_signed(w, (cr_type)cr_graph_value(w->p->graph, (uint32_t)arg->u.i)->type, cr__archive_name(w->p->graph, (uint32_t)arg->u.i));
     if (target) cr__put_text(j, target, spec->target ? spec->target : "");
     cr_json_close(j, '}');
     cr_json_close(j, '}');
@@ -100,7 +103,7 @@ static void write_call_values(cr__pt2_writer *w, const char *key, const cr_call_
     cr_json_key(&w->j, key);
     cr_json_open(&w->j, '[');
     for (size_t i = 0; i < n; i++) {
-        if (at[i].name) cr__write_named(w, (cr_type)at[i].type, at[i].name);
+        if (at[i].name) write_signed(w, (cr_type)at[i].type, at[i].name);
         else cr__write_constant(w, &at[i].constant);
     }
     cr_json_close(&w->j, ']');

@@ -143,8 +143,10 @@ static const char *operator_of(cr_sym_kind kind) {
     case CR_SYM_NE: return "_operator::ne";
     case CR_SYM_LT: return "_operator::lt";
     case CR_SYM_LE: return "_operator::le";
-    case CR_SYM_AND: return "_operator::and_";
-    case CR_SYM_OR: return "_operator::or_";
+    case CR_SYM_AND:
+    case CR_SYM_BITAND: return "_operator::and_";
+    case CR_SYM_OR:
+    case CR_SYM_BITOR: return "_operator::or_";
     case CR_SYM_NOT: return "torch::sym_not";
     case CR_SYM_TRUEDIV: return "_operator::truediv";
     case CR_SYM_TOFLOAT: return "torch::sym_float";
@@ -187,6 +189,12 @@ cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
     bool found;
     CR_TRY(find_size(g, expr, &found, out));
     if (found) return CR_OK;
+    if (cr_sym_type_of(expr) == CR_TYPE_BOOL) { /* a bool that was read from data has no other form than itself */
+        cr_arg opposite;
+        cr_sym negated = cr_sym_make(g->env, CR_SYM_NOT, expr, NULL, NULL);
+        if (!negated) return CR_FAIL(CR_ENOMEM, "out of memory");
+        if (find_value(g, negated, &opposite)) return call_number(g, "torch::sym_not", &opposite, out);
+    }
     cr_sym_kind kind = cr_sym_kind_of(expr);
     size_t n = cr_sym_operand_count(expr);
     cr_arg part;

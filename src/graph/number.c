@@ -46,6 +46,7 @@ static number number_of(const cr_arg *a) {
 
 /* Messages need no op: the call puts its name before them. */
 static cr_status overflow(void) { return CR_FAIL(CR_EOVERFLOW, "the result does not fit in 64 bits"); }
+static cr_status no_bits(void) { return CR_FAIL(CR_ETYPE, "a float has no bits"); }
 static cr_status zero_division(void) { return CR_FAIL(CR_EVALUE, "division by zero"); }
 
 static cr_status int_power(int64_t base, int64_t n, int64_t *out) {
@@ -118,7 +119,7 @@ static cr_status float_arithmetic(number_op what, double a, double b, cr_arg *ou
     case AND:
     case LSHIFT:
     case RSHIFT:
-    case OR: return CR_FAIL(CR_ETYPE, "a float has no bits");
+    case OR: return no_bits();
     default: break; /* FLOAT */
     }
     *out = cr_arg_float(r);
@@ -203,6 +204,10 @@ static cr_sym build(cr_env *env, number_op what, cr_sym a, cr_sym b, cr_sym c) {
     case POS: return a;
     case LSHIFT: return cr_sym_mul(env, a, cr_sym_make(env, CR_SYM_POW, cr_sym_int(env, 2), b, NULL));
     case RSHIFT: return cr_sym_floordiv(env, a, cr_sym_make(env, CR_SYM_POW, cr_sym_int(env, 2), b, NULL));
+    case AND:
+    case OR: /* of bools logic, of anything else bits */
+        if (cr_sym_type_of(a) == CR_TYPE_BOOL && cr_sym_type_of(b) == CR_TYPE_BOOL) return cr_sym_make(env, kinds[what], a, b, NULL);
+        return cr_sym_make(env, what == AND ? CR_SYM_BITAND : CR_SYM_BITOR, a, b, NULL);
     case EQ:
     case NE:
     case LT:
@@ -247,6 +252,9 @@ static cr_status expand_number(cr_emitter *e, const cr_op *op, const cr_arg *arg
     cr_sym operand[3] = { NULL, NULL, NULL };
     for (uint16_t i = 0; i < op->schema.nparams; i++)
         if (!(operand[i] = sym_of(env, &args[i]))) return as_result(env, NULL, &results[0]);
+    bool bitwise = what == AND || what == OR || what == LSHIFT || what == RSHIFT;
+    for (uint16_t i = 0; bitwise && i < op->schema.nparams; i++)
+        if (cr_sym_type_of(operand[i]) == CR_TYPE_FLOAT) return no_bits();
     return as_result(env, build(env, what, operand[0], operand[1], operand[2]), &results[0]);
 }
 

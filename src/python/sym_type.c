@@ -83,8 +83,6 @@ static PyObject *sym_repr(PyObject *self) {
     return o;
 }
 
-static Py_hash_t sym_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)expr_of((symbolic *)self) >> 4); }
-
 /* ---- arithmetic ---- */
 
 typedef enum sym_op { ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, LSHIFT, RSHIFT, FLOAT, OPS } sym_op;
@@ -117,11 +115,15 @@ static PyObject *wrap(cr_env *env, cr_arg a) {
     }
 }
 
+static bool is_bitwise(sym_op op) { return op == AND || op == OR || op == LSHIFT || op == RSHIFT; }
+static bool is_real(PyObject *o) { return PyFloat_Check(o) || Py_IS_TYPE(o, &float_type); }
+static bool is_truth(PyObject *o) { return PyBool_Check(o) || Py_IS_TYPE(o, &bool_type); }
+
 static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     static const cr_op *ops[OPS];
     cr_arg args[2], result = cr_arg_none();
     cr_env *env = NULL;
-    if (!operand(a, &args[0], &env) || (b && !operand(b, &args[1], &env))) {
+    if (!operand(a, &args[0], &env) || (b && !operand(b, &args[1], &env)) || (is_bitwise(op) && (is_real(a) || is_real(b)))) {
         if (PyErr_Occurred()) return NULL;
         Py_RETURN_NOTIMPLEMENTED;
     }
@@ -171,7 +173,33 @@ static PyObject *sym_pow(PyObject *a, PyObject *b, PyObject *modulus) {
     return apply(POW, a, b);
 }
 static PyObject *sym_neg(PyObject *a) { return apply(NEG, a, NULL); }
-static PyObject *sym_pos(PyObject *a) { return Py_NewRef(a); }
+/* A bool counts as 0 or 1 where Python makes an int of it. */
+static PyObject *sym_pos(PyObject *a) {
+    if (!Py_IS_TYPE(a, &bool_type)) return Py_NewRef(a);
+    PyObject *zero = PyLong_FromLong(0), *result = zero ? apply(ADD, a, zero) : NULL;
+    Py_XDECREF(zero);
+    return result;
+}
+
+/* Two operators on the same operands, and the results joined. */
+static PyObject *both(sym_op first, sym_op second, PyObject *a, PyObject *b, PyObject *(*join)(PyObject *, PyObject *)) {
+    PyObject *x = apply(first, a, b), *y = x && x != Py_NotImplemented ? apply(second, a, b) : NULL;
+    PyObject *result = x == Py_NotImplemented ? Py_NewRef(x) : y ? join(x, y) : NULL;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return result;
+}
+static PyObject *pair(PyObject *x, PyObject *y) { return PyTuple_Pack(2, x, y); }
+static PyObject *sym_divmod(PyObject *a, PyObject *b) { return both(FLOORDIV, MOD, a, b, pair); }
+
+/* PyTorch's programs have no ^ of numbers: of bools it is !=, else the bits of a | b that a & b has not. Nor have they ~. */
+static PyObject *sym_xor(PyObject *a, PyObject *b) { return is_truth(a) && is_truth(b) ? apply(NE, a, b) : both(OR, AND, a, b, sym_sub); }
+static PyObject *sym_invert(PyObject *a) {
+    PyObject *one = PyLong_FromLong(1), *more = one ? apply(ADD, a, one) : NULL, *result = more ? PyNumber_Negative(more) : NULL;
+    Py_XDECREF(one);
+    Py_XDECREF(more);
+    return result;
+}
 static PyObject *sym_compare(PyObject *a, PyObject *b, int op) {
     static const sym_op ops[] = { [Py_LT] = LT, [Py_LE] = LE, [Py_EQ] = EQ, [Py_NE] = NE, [Py_GT] = GT, [Py_GE] = GE };
     return apply(ops[op], a, b);
@@ -203,40 +231,76 @@ static int sym_bool(PyObject *self) {
     return status ? cr_py_fail(status) : yes;
 }
 
-static PyObject *sym_int(PyObject *self) {
-    const symbolic *s = (symbolic *)self;
-    cr_sym e = expr_of(s);
+/* There is no example to settle on; NULL, or the number to go on with where such questions are passed over. */
+static PyObject *undecided(const symbolic *s, cr_sym e) {
+    cr_status status = cr_env_undecided(s->env, e);
+    return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? PyLong_FromLong(1) : cr_py_raise(status);
+}
+
+static PyObject *settle_int(const symbolic *s, cr_sym e) {
     int64_t hint;
     bool yes;
-    if (cr_sym_type_of(e) != CR_TYPE_INT || !cr_env_hint(s->env, e, &hint)) {
-        cr_status status = cr_env_undecided(s->env, e);
-        return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? PyLong_FromLong(1) : cr_py_raise(status);
-    }
+    if (!cr_env_hint(s->env, e, &hint)) return undecided(s, e);
     cr_status status = decide(s, cr_sym_compare(s->env, e, CR_EQ, cr_sym_int(s->env, hint)), &yes);
     return status ? cr_py_raise(status) : PyLong_FromLongLong(hint);
 }
 
+static PyObject *settle_float(const symbolic *s, cr_sym e) {
+    double hint;
+    bool yes;
+    if (!cr_env_hint_float(s->env, e, &hint)) return undecided(s, e);
+    cr_status status = decide(s, cr_sym_compare(s->env, e, CR_EQ, cr_sym_float(s->env, hint)), &yes);
+    return status ? cr_py_raise(status) : PyFloat_FromDouble(hint);
+}
+
+static PyObject *sym_int(PyObject *self) { /* a float is cut off first: int(n * 0.5) keeps every n that gives the same integer */
+    const symbolic *s = (symbolic *)self;
+    cr_sym e = expr_of(s);
+    if (cr_sym_type_of(e) == CR_TYPE_FLOAT) e = cr_sym_make(s->env, CR_SYM_TRUNC, e, NULL, NULL);
+    if (e && cr_sym_type_of(e) == CR_TYPE_INT) return settle_int(s, e);
+    int yes = e ? sym_bool(self) : -1;
+    return yes < 0 ? PyErr_Occurred() ? NULL : PyErr_NoMemory() : PyLong_FromLong(yes);
+}
+
 static PyObject *sym_float(PyObject *self) {
-    PyObject *number = sym_int(self), *result = number ? PyNumber_Float(number) : NULL;
+    PyObject *number = Py_IS_TYPE(self, &float_type) ? settle_float((symbolic *)self, expr_of((symbolic *)self)) : sym_int(self);
+    PyObject *result = number ? PyNumber_Float(number) : NULL;
     Py_XDECREF(number);
     return result;
+}
+
+/* A SymInt in a set or as a key would be another number than the one it equals; PyTorch refuses it too, and settles the others. */
+static Py_hash_t sym_hash(PyObject *self) {
+    if (Py_IS_TYPE(self, &int_type)) {
+        PyErr_SetString(PyExc_TypeError, "unhashable type: 'SymInt'; use int(n), which fixes the program to this size, or compare with ==");
+        return -1;
+    }
+    PyObject *number = Py_IS_TYPE(self, &float_type) ? sym_float(self) : sym_int(self);
+    Py_hash_t hash = number ? PyObject_Hash(number) : -1;
+    Py_XDECREF(number);
+    return hash;
 }
 
 static PyObject *get_hint(PyObject *self, void *unused) {
     const symbolic *s = (symbolic *)self;
     int64_t hint;
+    double real;
     (void)unused;
+    if (cr_env_hint_float(s->env, expr_of(s), &real)) return PyFloat_FromDouble(real);
     if (!cr_env_hint(s->env, expr_of(s), &hint)) Py_RETURN_NONE;
     return cr_sym_type_of(expr_of(s)) == CR_TYPE_BOOL ? PyBool_FromLong(hint != 0) : PyLong_FromLongLong(hint);
 }
 
-/* s.node: what PyTorch programs look into (s.node.expr, s.node.hint); made in Python. */
-static PyObject *get_node(PyObject *self, void *unused) {
-    (void)unused;
-    PyObject *module = PyImport_ImportModule("cresset._symbolic"), *node = module ? PyObject_CallMethod(module, "SymNode", "O", self) : NULL;
+/* What is put together from other operations is written in Python. */
+static PyObject *in_python(const char *name, PyObject *self, PyObject *argument) {
+    PyObject *module = PyImport_ImportModule("cresset._symbolic");
+    PyObject *result = module ? PyObject_CallMethod(module, name, argument ? "OO" : "O", self, argument) : NULL;
     Py_XDECREF(module);
-    return node;
+    return result;
 }
+
+/* s.node: what PyTorch programs look into (s.node.expr, s.node.hint). */
+static PyObject *get_node(PyObject *self, void *unused) { return (void)unused, in_python("SymNode", self, NULL); }
 
 /* math.ceil(s), math.floor(s), math.trunc(s), round(s), abs(s) */
 static PyObject *by_name(const char *name, PyObject *self) {
@@ -246,9 +310,25 @@ static PyObject *by_name(const char *name, PyObject *self) {
     return result;
 }
 static bool is_whole(PyObject *self) { return !Py_IS_TYPE(self, &float_type); }
-static PyObject *sym_ceil(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::ceil", self); }
-static PyObject *sym_floor(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::floor", self); }
-static PyObject *sym_trunc(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? Py_NewRef(self) : by_name("math::trunc", self); }
+static PyObject *sym_ceil(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::ceil", self); }
+static PyObject *sym_floor(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::floor", self); }
+static PyObject *sym_trunc(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::trunc", self); }
+static PyObject *sym_round(PyObject *self, PyObject *args) {
+    PyObject *digits = Py_None;
+    return PyArg_ParseTuple(args, "|O:__round__", &digits) ? in_python("_round", self, digits) : NULL;
+}
+static PyObject *sym_conjugate(PyObject *self, PyObject *unused) { return (void)unused, sym_pos(self); }
+static PyObject *sym_is_integer(PyObject *self, PyObject *unused) { return (void)unused, in_python("_is_integer", self, NULL); }
+static PyObject *sym_ratio(PyObject *self, PyObject *unused) { return (void)unused, in_python("_as_integer_ratio", self, NULL); }
+
+/* A method of Python's own number that no program has: of the number this one is settled on. */
+static PyObject *settled(PyObject *self, const char *method) {
+    PyObject *number = is_whole(self) ? sym_int(self) : sym_float(self), *result = number ? PyObject_CallMethod(number, method, NULL) : NULL;
+    Py_XDECREF(number);
+    return result;
+}
+static PyObject *sym_bit_length(PyObject *self, PyObject *unused) { return (void)unused, settled(self, "bit_length"); }
+static PyObject *sym_hex(PyObject *self, PyObject *unused) { return (void)unused, settled(self, "hex"); }
 static PyObject *sym_abs(PyObject *self) {
     PyObject *negative = sym_neg(self), *text = negative ? PyUnicode_FromString("torch::sym_max") : NULL;
     PyObject *result = text ? sym_call(NULL, (PyObject *[]){ text, self, negative }, 3) : NULL;
@@ -256,31 +336,38 @@ static PyObject *sym_abs(PyObject *self) {
     Py_XDECREF(negative);
     return result;
 }
-static PyMethodDef methods[] = {
-    { "__ceil__", sym_ceil, METH_NOARGS, NULL },
-    { "__floor__", sym_floor, METH_NOARGS, NULL },
-    { "__trunc__", sym_trunc, METH_NOARGS, NULL },
-    { NULL, NULL, 0, NULL },
-};
+#define NUMBER_METHODS                                                                                                  \
+    { "__ceil__", sym_ceil, METH_NOARGS, NULL }, { "__floor__", sym_floor, METH_NOARGS, NULL }, { "__trunc__", sym_trunc, METH_NOARGS, NULL }, \
+    { "__round__", sym_round, METH_VARARGS, NULL }, { "conjugate", sym_conjugate, METH_NOARGS, NULL }, \
+    { "as_integer_ratio", sym_ratio, METH_NOARGS, NULL }
+static PyMethodDef int_methods[] = { NUMBER_METHODS, { "bit_length", sym_bit_length, METH_NOARGS, NULL }, { NULL, NULL, 0, NULL } };
+static PyMethodDef float_methods[] = { NUMBER_METHODS, { "is_integer", sym_is_integer, METH_NOARGS, NULL }, { "hex", sym_hex, METH_NOARGS, NULL },
+                                       { NULL, NULL, 0, NULL } };
+#define bool_methods int_methods /* a bool is an int */
 
 static PyGetSetDef attributes[] = {
     { "node", get_node, NULL, "The expression behind it: node.expr, node.hint, node.shape_env.", NULL },
     { "hint", get_hint, NULL, "An example value, or None.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
-static PyNumberMethods as_number = {
-    .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv,
-    .nb_remainder = sym_mod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_and = sym_and, .nb_or = sym_or,
-    .nb_absolute = sym_abs, .nb_lshift = sym_lshift, .nb_rshift = sym_rshift, .nb_bool = sym_bool, .nb_int = sym_int, .nb_index = sym_int, .nb_float = sym_float,
-};
+/* Every number has all binary operators, so that a float on the right of an int is asked; what has no meaning is refused by apply. */
+#define ANY_NUMBER                                                                                                      \
+    .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv, \
+    .nb_remainder = sym_mod, .nb_divmod = sym_divmod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_absolute = sym_abs, \
+    .nb_and = sym_and, .nb_or = sym_or, .nb_xor = sym_xor, .nb_lshift = sym_lshift, .nb_rshift = sym_rshift, .nb_bool = sym_bool, \
+    .nb_int = sym_int, .nb_float = sym_float
+static PyNumberMethods int_number = { ANY_NUMBER, .nb_invert = sym_invert, .nb_index = sym_int };
+static PyNumberMethods float_number = { ANY_NUMBER };
+static PyNumberMethods bool_number = { ANY_NUMBER, .nb_index = sym_int }; /* no ~, which would not be `not` */
 #define SYM_TYPE(id, name, doc)                                                                                        \
-    static PyTypeObject id = {                                                                                         \
+    static PyTypeObject id##_type = {                                                                                  \
         PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(symbolic), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_doc = doc, \
-        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare, .tp_as_number = &as_number, .tp_getset = attributes, .tp_methods = methods, \
+        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare,             \
+        .tp_as_number = &id##_number, .tp_getset = attributes, .tp_methods = id##_methods,                              \
     };
-SYM_TYPE(int_type, "cresset.SymInt", "An integer of a fake run: an expression over symbols.")
-SYM_TYPE(float_type, "cresset.SymFloat", "A float of a fake run: an expression over symbols.")
-SYM_TYPE(bool_type, "cresset.SymBool", "A truth value of a fake run: an expression over symbols.")
+SYM_TYPE(int, "cresset.SymInt", "An integer of a fake run: an expression over symbols.")
+SYM_TYPE(float, "cresset.SymFloat", "A float of a fake run: an expression over symbols.")
+SYM_TYPE(bool, "cresset.SymBool", "A truth value of a fake run: an expression over symbols.")
 
 int cr_py_sym_init(PyObject *module) {
     PyTypeObject *const types[] = { &int_type, &float_type, &bool_type };

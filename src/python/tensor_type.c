@@ -142,7 +142,7 @@ static Py_ssize_t tensor_length(PyObject *self) {
         return -1;
     }
     PyObject *n = cr_py_dim(t->env, t->meta.size[0]);
-    Py_ssize_t length = n ? PyLong_AsSsize_t(n) : -1;
+    Py_ssize_t length = n ? PyNumber_AsSsize_t(n, PyExc_OverflowError) : -1; /* Python needs a number: a symbolic size is settled */
     Py_XDECREF(n);
     return length;
 }

@@ -19,7 +19,7 @@
 /* ---- numbers ---- */
 #define RT_NUMBER_OPS(X)                                                                                               \
     X(ADD) X(SUB) X(MUL) X(FLOORDIV) X(MOD) X(CEILDIV) X(TRUNCDIV) X(CMOD) X(POW) X(MIN) X(MAX) X(ABS)                 \
-    X(EQ) X(NE) X(LT) X(LE) X(AND) X(OR) X(NOT) X(WHERE)                                                               \
+    X(EQ) X(NE) X(LT) X(LE) X(AND) X(OR) X(NOT) X(WHERE) X(BITAND) X(BITOR)                                           \
     X(TOFLOAT) X(FADD) X(FSUB) X(FMUL) X(FDIV) X(FPOW) X(FMIN) X(FMAX) X(FSQRT) X(FEQ) X(FNE) X(FLT) X(FLE)            \
     X(FFLOORDIV) X(FMOD) X(FLOOR) X(CEIL) X(TRUNC) X(ROUND)
 typedef enum rt_number_kind {

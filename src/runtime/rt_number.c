@@ -24,7 +24,8 @@ static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (
 static int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a % b + ((a % b != 0 && (a % b < 0) != (b < 0)) ? b : 0); }
 static double float_mod(double a, double b) {
     double r = fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    if (r == 0) return copysign(0.0, b);
+    return (r < 0) != (b < 0) ? r + b : r;
 }
 
 /* A float as an integer: true = it does not fit. */
@@ -63,6 +64,8 @@ static bool compute(const rt_number *n, int64_t a, int64_t b, int64_t c, int64_t
     case RT_N_AND: *r = a && b; return false;
     case RT_N_OR: *r = a || b; return false;
     case RT_N_NOT: *r = !a; return false;
+    case RT_N_BITAND: *r = a & b; return false;
+    case RT_N_BITOR: *r = a | b; return false;
     case RT_N_WHERE: *r = a ? b : c; return false;
     case RT_N_TOFLOAT: *r = bits((double)a); return false;
     case RT_N_FADD: *r = bits(x + y); return false;
@@ -77,7 +80,7 @@ static bool compute(const rt_number *n, int64_t a, int64_t b, int64_t c, int64_t
     case RT_N_FNE: *r = x != y; return false;
     case RT_N_FLT: *r = x < y; return false;
     case RT_N_FLE: *r = x <= y; return false;
-    case RT_N_FFLOORDIV: *r = bits(floor(x / y)); return y == 0;
+    case RT_N_FFLOORDIV: *r = bits(rint((x - float_mod(x, y)) / y)); return y == 0; /* exact: 1.0 // 0.1 is 9 */
     case RT_N_FMOD: *r = bits(float_mod(x, y)); return y == 0;
     case RT_N_FLOOR: return whole(floor(x), r);
     case RT_N_CEIL: return whole(ceil(x), r);

@@ -222,15 +222,24 @@ static bool hint_lookup(void *user, cr_sym symbol, cr_sym_value *out) {
     return true;
 }
 
-bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value) {
+static bool eval_at_hints(cr_env *env, cr_sym e, cr_sym_value *out) {
     if (!e) return false;
+    if (cr__eval(e, hint_lookup, NULL, out, NULL, NULL)) return true;
+    e = cr_sym_simplify(env, e); /* an unbacked symbol may equal something that has a hint */
+    return e && cr__eval(e, hint_lookup, NULL, out, NULL, NULL);
+}
+
+bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value) {
     cr_sym_value result;
-    if (!cr__eval(e, hint_lookup, NULL, &result, NULL, NULL)) {
-        e = cr_sym_simplify(env, e); /* an unbacked symbol may equal something that has a hint */
-        if (!e || !cr__eval(e, hint_lookup, NULL, &result, NULL, NULL)) return false;
-    }
-    if (result.type == CR_TYPE_FLOAT) return false;
+    if (!eval_at_hints(env, e, &result) || result.type == CR_TYPE_FLOAT) return false;
     *value = result.i;
+    return true;
+}
+
+bool cr_env_hint_float(cr_env *env, cr_sym e, double *value) {
+    cr_sym_value result;
+    if (!eval_at_hints(env, e, &result) || result.type != CR_TYPE_FLOAT) return false;
+    *value = result.f;
     return true;
 }
 

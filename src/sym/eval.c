@@ -135,6 +135,10 @@ static bool eval_int_binary(context *c, cr_sym e, value *out) {
     value a, b;
     if (!eval(c, e->operand[0], &a) || !eval(c, e->operand[1], &b)) return false;
     if (e->kind == CR_SYM_POW) return wide_power(c, a.i, b.i, &out->i);
+    if (e->kind == CR_SYM_BITAND || e->kind == CR_SYM_BITOR) {
+        out->i = e->kind == CR_SYM_BITAND ? a.i & b.i : a.i | b.i;
+        return true;
+    }
     if (b.i == 0) return undefined(c, "division by zero", NULL);
     if (b.i == -1) { /* the lowest 128-bit number has no negation */
         if (e->kind == CR_SYM_MOD || e->kind == CR_SYM_CMOD) out->i = 0;
@@ -163,6 +167,8 @@ static bool eval(context *c, cr_sym e, value *out) {
     case CR_SYM_MUL: return real ? eval_float(c, e, out) : eval_product(c, e, out);
     case CR_SYM_MIN:
     case CR_SYM_MAX: return real ? eval_float(c, e, out) : eval_minmax(c, e, out);
+    case CR_SYM_BITAND:
+    case CR_SYM_BITOR:
     case CR_SYM_POW:
     case CR_SYM_FLOORDIV:
     case CR_SYM_MOD:

@@ -12,6 +12,8 @@ static cr_sym make_le(cr_env *env, cr_sym a, cr_sym b) { return cr_sym_compare(e
 static cr_sym make_floor(cr_env *env, cr_sym a) { return cr__round(env, CR_SYM_FLOOR, a); }
 static cr_sym make_ceil(cr_env *env, cr_sym a) { return cr__round(env, CR_SYM_CEIL, a); }
 static cr_sym make_trunc(cr_env *env, cr_sym a) { return cr__round(env, CR_SYM_TRUNC, a); }
+static cr_sym make_bitand(cr_env *env, cr_sym a, cr_sym b) { return cr__bits(env, CR_SYM_BITAND, a, b); }
+static cr_sym make_bitor(cr_env *env, cr_sym a, cr_sym b) { return cr__bits(env, CR_SYM_BITOR, a, b); }
 static cr_sym make_round(cr_env *env, cr_sym a) { return cr__round(env, CR_SYM_ROUND, a); }
 
 static const struct {
@@ -29,6 +31,8 @@ static const struct {
     [CR_SYM_MIN] = {.binary = make_min},
     [CR_SYM_MAX] = {.binary = make_max},
     [CR_SYM_ABS] = {.unary = cr__abs},
+    [CR_SYM_BITAND] = {.binary = make_bitand},
+    [CR_SYM_BITOR] = {.binary = make_bitor},
     [CR_SYM_TRUEDIV] = {.binary = cr__truediv},
     [CR_SYM_TOFLOAT] = {.unary = cr__as_float},
     [CR_SYM_FLOOR] = {.unary = make_floor},

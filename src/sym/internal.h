@@ -142,6 +142,8 @@ cr_sym cr__truncdiv(cr_env *env, cr_sym a, cr_sym b);
 cr_sym cr__cmod(cr_env *env, cr_sym a, cr_sym b);
 cr_sym cr__minmax(cr_env *env, cr_sym_kind kind, const cr_sym *operands, size_t n);
 cr_sym cr__abs(cr_env *env, cr_sym a);
+cr_sym cr__bits(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b); /* BITAND, BITOR */
+cr_sym cr__bits_differ(cr_env *env, cr_sym a, cr_sym b);           /* ^ : the bits of a | b that a & b has not */
 cr_sym cr__where(cr_env *env, cr_sym c, cr_sym a, cr_sym b);
 cr_sym cr__float_binary(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b); /* operands: floats */
 cr_sym cr__truediv(cr_env *env, cr_sym a, cr_sym b);

@@ -18,6 +18,9 @@ static const cr__function functions[] = {
     {"Min", CR__LIST, CR_SYM_MIN, -1},
     {"Max", CR__LIST, CR_SYM_MAX, -1},
     {"Abs", CR__FIXED, CR_SYM_ABS, 1},
+    {"BitwiseFn_bitwise_and", CR__FIXED, CR_SYM_BITAND, 2},
+    {"BitwiseFn_bitwise_or", CR__FIXED, CR_SYM_BITOR, 2},
+    {"BitwiseFn_bitwise_xor", CR__SPECIAL, CR__XOR, 2},
     {"IntTrueDiv", CR__SPECIAL, CR__INT_DIV, 2},
     {"FloatTrueDiv", CR__SPECIAL, CR__FLOAT_DIV, 2},
     {"ToFloat", CR__FIXED, CR_SYM_TOFLOAT, 1},
@@ -89,7 +92,7 @@ const char *cr__name_of(cr_sym e) {
         [CR_SYM_TRUNC] = "TruncToInt", [CR_SYM_ROUND] = "RoundToInt", [CR_SYM_SQRT] = "OpaqueUnaryFn_sqrt",
         [CR_SYM_WHERE] = "Where", [CR_SYM_EQ] = "Equality", [CR_SYM_NE] = "Unequality", [CR_SYM_LT] = "StrictLessThan",
         [CR_SYM_LE] = "LessThan", [CR_SYM_AND] = "And", [CR_SYM_OR] = "Or", [CR_SYM_NOT] = "Not",
-        [CR_SYM_CEILDIV] = "CeilDiv",
+        [CR_SYM_CEILDIV] = "CeilDiv", [CR_SYM_BITAND] = "BitwiseFn_bitwise_and", [CR_SYM_BITOR] = "BitwiseFn_bitwise_or",
     };
     bool real = e->type == CR_TYPE_FLOAT;
     if (e->kind == CR_SYM_POW) return real ? "FloatPow" : "PowByNatural";

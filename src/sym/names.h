@@ -22,6 +22,6 @@ typedef struct cr__function {
 const cr__function *cr__function_find(const char *name, size_t length);
 
 enum { CR__NEGATIVE_POW, CR__CLEAN_DIV, CR__MODULAR_INDEXING, CR__LSHIFT, CR__RSHIFT, CR__IDENTITY, CR__TRUNC_TO_FLOAT,
-       CR__FLOOR_OF, CR__CEILING_OF, CR__FLOAT_DIV, CR__INT_DIV, CR__FLOAT_POW };
+       CR__FLOOR_OF, CR__CEILING_OF, CR__FLOAT_DIV, CR__INT_DIV, CR__FLOAT_POW, CR__XOR };
 
 #endif

@@ -329,6 +329,7 @@ static cr_status special(cr_env *env, int which, const number *a, number *out) {
     case CR__INT_DIV: return made(cr__truediv(env, x, whole(env, a[1])), out);
     case CR__FLOAT_DIV: return made(cr__truediv(env, cr__as_float(env, x), cr__as_float(env, whole(env, a[1]))), out);
     case CR__FLOAT_POW: return made(cr__pow(env, cr__as_float(env, x), cr__as_float(env, whole(env, a[1]))), out);
+    case CR__XOR: return made(cr__bits_differ(env, x, whole(env, a[1])), out);
     case CR__CLEAN_DIV: return made(cr__floordiv(env, x, whole(env, a[1])), out); /* a division that leaves nothing */
     case CR__MODULAR_INDEXING:
         return made(cr__mod(env, cr__floordiv(env, x, whole(env, a[1])), whole(env, a[2])), out);
@@ -375,11 +376,42 @@ static cr_status apply(cr_env *env, const cr__function *f, numbers *args, number
     return status;
 }
 
+/* After "Piecewise(": ExprCondPair(value, condition), ..., ExprCondPair(value, true)): the first whose condition holds. */
+static cr_status piecewise_call(parser *p, number *out) {
+    numbers parts = {0};
+    cr_status status = CR_OK;
+    const char *start = p->at;
+    do {
+        number part;
+        bool pair = accept(p, "ExprCondPair");
+        CR_TRY_OUT(expect(p, '('));
+        for (int i = 0; i < 2; i++) {
+            CR_TRY_OUT(expression(p, OR, &part));
+            CR_TRY_OUT(cr_vec_push(&parts, part));
+            CR_TRY_OUT(expect(p, i ? ')' : ','));
+        }
+        if (p->srepr && !pair) status = fail(p, start, "expected ExprCondPair(value, condition)");
+        if (status) goto out;
+    } while (accept(p, ","));
+    CR_TRY_OUT(expect(p, ')'));
+    if (parts.at[parts.n - 1].num != p->env->truth[1]) {
+        status = fail(p, start, "expected a last part whose condition is true");
+        goto out;
+    }
+    *out = parts.at[parts.n - 2];
+    for (size_t i = parts.n - 2; !status && i > 0; i -= 2)
+        status = made(cr__where(p->env, whole(p->env, parts.at[i - 1]), whole(p->env, parts.at[i - 2]), whole(p->env, *out)), out);
+out:
+    cr_vec_dispose(&parts);
+    return status;
+}
+
 static cr_status call(parser *p, const char *name, size_t n, number *out) {
     if (word_is(name, n, "Symbol") || word_is(name, n, "Dummy")) return symbol_call(p, name, out);
     if (word_is(name, n, "Float")) return float_call(p, out);
     if (word_is(name, n, "Rational")) return rational_call(p, out);
     if (word_is(name, n, "Opaque")) return opaque_call(p, out);
+    if (word_is(name, n, "Piecewise")) return piecewise_call(p, out);
     if (word_is(name, n, "Integer")) {
         CR_TRY(signed_integer(p, out));
         return expect(p, ')');

@@ -211,6 +211,21 @@ static interval range_rounded(cr_env *env, cr_sym e) {
     return r;
 }
 
+/* & takes bits away: not negative when one side is not, and then at most that side. | adds them: at least the larger side
+ * and at most the sum where neither is negative, and negative where one side is. */
+static interval range_bits(cr_sym_kind kind, interval a, interval b) {
+    interval r = {-INFINITE, INFINITE};
+    if (kind == CR_SYM_BITAND) {
+        if (a.lo >= 0 || b.lo >= 0) r.lo = 0;
+        if (a.lo >= 0) r.hi = a.hi;
+        if (b.lo >= 0) r.hi = CR_MIN(r.hi, b.hi);
+        return r;
+    }
+    if (a.lo >= 0 && b.lo >= 0) return (interval){CR_MAX(a.lo, b.lo), plus(a.hi, b.hi)};
+    if (a.hi < 0 || b.hi < 0) r.hi = -1;
+    return r;
+}
+
 static interval compute(cr_env *env, cr_sym e, int budget) {
     interval a, b, r = {-INFINITE, INFINITE};
     if (e->type == CR_TYPE_FLOAT) return r;
@@ -239,6 +254,8 @@ static interval compute(cr_env *env, cr_sym e, int budget) {
         a = full(env, e->operand[0]);
         r = (interval){a.lo > 0 ? a.lo : a.hi < 0 ? -a.hi : 0, CR_MAX(a.hi, -a.lo)};
         return r;
+    case CR_SYM_BITAND:
+    case CR_SYM_BITOR: return range_bits((cr_sym_kind)e->kind, full(env, e->operand[0]), full(env, e->operand[1]));
     case CR_SYM_WHERE: return hull(full(env, e->operand[1]), full(env, e->operand[2]));
     case CR_SYM_FLOORDIV:
     case CR_SYM_MOD:

@@ -1,4 +1,4 @@
-/* Min, max, absolute value, where; and the conversions between integers and bools that where gives.
+/* Min, max, absolute value, bits, where; and the conversions between integers and bools that where gives.
  *
  * Integer min and max are flat, ordered lists without duplicates; of two operands that differ by a constant one goes.
  * Float min and max stay pairs as written: with NaN they neither commute nor associate. */
@@ -95,6 +95,30 @@ cr_sym cr__abs(cr_env *env, cr_sym a) {
     if (!a || cr__is_opaque(a)) return a;
     cr_sym inner = a->kind == CR_SYM_ABS ? a : cr__intern(env, CR_SYM_ABS, CR_TYPE_INT, 0, NULL, &a, 1);
     return cr__linear(env, inner, (int64_t)g, 0);
+}
+
+static bool is_mask(cr_sym e) { return e->kind == CR_SYM_INTEGER && e->constant > 0 && e->constant < INT64_MAX && !(e->constant & (e->constant + 1)); }
+
+/* 0 and -1 are all bits clear and all bits set: one of them is neutral, the other absorbs. The lowest bits are a remainder,
+ * which is known better than bits are. */
+cr_sym cr__bits(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b) {
+    int64_t neutral = kind == CR_SYM_BITAND ? -1 : 0, absorbing = ~neutral;
+    a = cr__as_int(env, a), b = cr__as_int(env, b);
+    if (!a || !b) return NULL;
+    if (a->type != CR_TYPE_INT || b->type != CR_TYPE_INT || cr__is_opaque(a) || cr__is_opaque(b)) return cr__opaque(env, CR_TYPE_INT);
+    if (a == b || cr__is_const(b, neutral) || cr__is_const(a, absorbing)) return a;
+    if (cr__is_const(a, neutral) || cr__is_const(b, absorbing)) return b;
+    if (a->kind == CR_SYM_INTEGER && b->kind == CR_SYM_INTEGER)
+        return cr_sym_int(env, kind == CR_SYM_BITAND ? a->constant & b->constant : a->constant | b->constant);
+    if (kind == CR_SYM_BITAND && is_mask(b)) return cr__mod(env, a, cr_sym_int(env, b->constant + 1));
+    if (kind == CR_SYM_BITAND && is_mask(a)) return cr__mod(env, b, cr_sym_int(env, a->constant + 1));
+    bool swap = cr__order(b, a) < 0;
+    cr_sym pair[2] = {swap ? b : a, swap ? a : b};
+    return cr__intern(env, kind, CR_TYPE_INT, 0, NULL, pair, 2);
+}
+
+cr_sym cr__bits_differ(cr_env *env, cr_sym a, cr_sym b) {
+    return cr_sym_sub(env, cr__bits(env, CR_SYM_BITOR, a, b), cr__bits(env, CR_SYM_BITAND, a, b));
 }
 
 cr_sym cr__where(cr_env *env, cr_sym c, cr_sym a, cr_sym b) {

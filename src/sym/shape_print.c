@@ -58,6 +58,7 @@ static void print_sum(cr_env *env, cr_sym e, cr_str *out) {
 static const struct { const char *name, *sign; } forms[] = {
     [CR_SYM_MUL] = {NULL, "*"}, [CR_SYM_POW] = {NULL, "**"}, [CR_SYM_FLOORDIV] = {NULL, " // "}, [CR_SYM_MOD] = {NULL, " % "},
     [CR_SYM_TRUEDIV] = {NULL, " / "}, [CR_SYM_MIN] = {"min", NULL}, [CR_SYM_MAX] = {"max", NULL}, [CR_SYM_ABS] = {"abs", NULL},
+    [CR_SYM_BITAND] = {NULL, " & "}, [CR_SYM_BITOR] = {NULL, " | "},
     [CR_SYM_TOFLOAT] = {"float", NULL}, [CR_SYM_FLOOR] = {"math.floor", NULL}, [CR_SYM_CEIL] = {"math.ceil", NULL},
     [CR_SYM_TRUNC] = {"math.trunc", NULL}, [CR_SYM_ROUND] = {"round", NULL}, [CR_SYM_SQRT] = {"math.sqrt", NULL},
     [CR_SYM_CMOD] = {"math.fmod", NULL}, [CR_SYM_EQ] = {NULL, " == "}, [CR_SYM_NE] = {NULL, " != "}, [CR_SYM_LT] = {NULL, " < "},

@@ -31,6 +31,7 @@ typedef enum cr_sym_kind {
     CR_SYM_FLOORDIV, CR_SYM_MOD,                   /* Python's // and % */
     CR_SYM_CEILDIV, CR_SYM_TRUNCDIV, CR_SYM_CMOD,  /* CMOD: sign of the dividend (C's %) */
     CR_SYM_MIN, CR_SYM_MAX, CR_SYM_ABS,
+    CR_SYM_BITAND, CR_SYM_BITOR,                   /* Python's & and | of integers, as if with endless sign bits */
     CR_SYM_TRUEDIV, CR_SYM_TOFLOAT, CR_SYM_FLOOR, CR_SYM_CEIL, CR_SYM_TRUNC, CR_SYM_ROUND, /* to and from floats */
     CR_SYM_SQRT, CR_SYM_WHERE,
     CR_SYM_EQ, CR_SYM_NE, CR_SYM_LT, CR_SYM_LE,    /* GT and GE are LT and LE swapped */
@@ -99,6 +100,7 @@ CR_NODISCARD cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b);
 CR_NODISCARD cr_status cr_env_set_hint(cr_env *env, cr_sym symbol, int64_t value);
 bool cr_sym_is_backed(cr_sym symbol); /* has it a hint of its own? (an unbacked one may equal a backed one) */
 bool cr_env_hint(cr_env *env, cr_sym e, int64_t *value); /* e evaluated at the hints; false: some symbol is unbacked */
+bool cr_env_hint_float(cr_env *env, cr_sym e, double *value); /* the same of a float */
 /* Rewrites with the facts of now; memoised per epoch of the environment. */
 cr_sym cr_sym_simplify(cr_env *env, cr_sym e);
 /* Facts only: never a guess. */

@@ -528,6 +528,11 @@ static void srepr_texts(void) {
         {"oo", "oo"},
         {"Identity(" P0 ")", "s0"},
         {"ModularIndexing(" P0 ", Integer(2), Integer(3))", "Mod(s0//2, 3)"},
+        {"BitwiseFn_bitwise_and(" P0 ", " U0 ")", "BitwiseFn_bitwise_and(s0, u0)"},
+        {"BitwiseFn_bitwise_and(Integer(7), " P0 ")", "Mod(s0, 8)"},
+        {"BitwiseFn_bitwise_or(" U0 ", Integer(4))", "BitwiseFn_bitwise_or(u0, 4)"},
+        {"BitwiseFn_bitwise_xor(" P0 ", Integer(-1))", "-s0 - 1"},
+        {"Piecewise(ExprCondPair(" P0 ", StrictLessThan(" P0 ", Integer(3))), ExprCondPair(" U0 ", true))", "Where(s0 <= 2, s0, u0)"},
     };
     for (size_t i = 0; i < CR_COUNT(cases); i++) {
         cr_sym e = NULL, back = NULL;
@@ -555,8 +560,9 @@ static void srepr_texts(void) {
     check_error("Add(Integer(1), Integer(2)", true, "expected ')'");
     check_error("Symbol('a', integer=1)", true, "expected True, False or None");
     check_error("Symbol(a)", true, "expected a quoted name");
-    check_error("BitwiseFn_bitwise_and(Integer(1), Integer(2))", true,
-                "expected a function that is known here; found 'BitwiseFn");
+    check_error("BitwiseFn_bitwise_not(Integer(1))", true, "expected a function that is known here; found 'BitwiseFn");
+    check_error("Piecewise(Integer(1))", true, "expected '('");
+    check_error("Piecewise(ExprCondPair(Integer(1), Equality(Symbol('s0'), Integer(2))))", true, "a last part whose condition is true");
     finish();
 }
 

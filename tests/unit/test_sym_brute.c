@@ -68,7 +68,8 @@ static tree *random_int(int depth) {
     static const int common[] = {CR_SYM_ADD,      CR_SYM_ADD,      OP_SUB,     OP_SUB,     CR_SYM_MUL, CR_SYM_MUL,
                                  CR_SYM_FLOORDIV, CR_SYM_FLOORDIV, CR_SYM_MOD, CR_SYM_MOD, CR_SYM_MIN, CR_SYM_MAX};
     static const int rare[] = {CR_SYM_CEILDIV, CR_SYM_TRUNCDIV, CR_SYM_CMOD,  CR_SYM_ABS,   CR_SYM_WHERE, CR_SYM_POW,
-                               CR_SYM_FLOOR,   CR_SYM_CEIL,     CR_SYM_TRUNC, CR_SYM_ROUND, OP_NEG};
+                               CR_SYM_FLOOR,   CR_SYM_CEIL,     CR_SYM_TRUNC, CR_SYM_ROUND, OP_NEG,
+                               CR_SYM_BITAND, CR_SYM_BITOR};
     if (depth == 0 || chance(12)) {
         if (chance(40)) return constant(chance(80) ? between(-6, 8) : between(-40, 40));
         tree *t = new_tree(OP_SYMBOL, CR_TYPE_INT);
@@ -163,6 +164,8 @@ static value evaluate_int(const tree *t, value a, value b) {
     case CR_SYM_MIN: return a.i < b.i ? a : b;
     case CR_SYM_MAX: return a.i > b.i ? a : b;
     case CR_SYM_ABS: return of_int(a.i < 0 ? -a.i : a.i);
+    case CR_SYM_BITAND: return of_int(a.i & b.i);
+    case CR_SYM_BITOR: return of_int(a.i | b.i);
     case CR_SYM_FLOOR: return fabs(a.f) < 1e18 ? of_int((wide)floor(a.f)) : undefined;
     case CR_SYM_CEIL: return fabs(a.f) < 1e18 ? of_int((wide)ceil(a.f)) : undefined;
     case CR_SYM_TRUNC: return fabs(a.f) < 1e18 ? of_int((wide)trunc(a.f)) : undefined;
