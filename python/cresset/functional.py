@@ -74,11 +74,22 @@ def atleast_3d(*tensors):
     return _atleast(aten.atleast_3d.default, tensors)
 
 
+def _to(name, out):
+    """out= of a function as keywords of its op."""
+    if out is None:
+        return {}
+    if not isinstance(out, _C._populated_tensor_type()):
+        raise TypeError(f"{name}(): argument 'out' must be a Tensor, not {type(out).__name__}")
+    return {"out": out}
+
+
 def nonzero(input, *, out=None, as_tuple=False):
     """Indices of the elements that are not zero: one row each, or (as_tuple) one tensor per dimension."""
-    if as_tuple:
+    if as_tuple and out is None:
         return tuple(aten.nonzero_numpy(input))
-    return aten.nonzero(input) if out is None else aten.nonzero(input, out=out)
+    if as_tuple:
+        raise TypeError("nonzero(): as_tuple gives new tensors, so there is nothing that could be written to 'out'")
+    return aten.nonzero(input, **_to("nonzero", out))
 
 
 def split(tensor, split_size_or_sections, dim=0):
@@ -98,7 +109,7 @@ def tensordot(a, b, dims=2, out=None):
         dims = dims.tolist()
     first, second = dims
     first, second = ([first] if isinstance(first, int) else list(first)), ([second] if isinstance(second, int) else list(second))
-    return aten.tensordot(a, b, first, second) if out is None else aten.tensordot(a, b, first, second, out=out)
+    return aten.tensordot(a, b, first, second, **_to("tensordot", out))
 
 
 def _chosen(result, return_inverse, return_counts):
@@ -123,7 +134,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     """A vector norm over the given dimensions (all by default); "fro" is the 2-norm, "nuc" a matrix's nuclear norm."""
     dims = [dim] if isinstance(dim, int) else dim
-    kwargs = {} if out is None else {"out": out}
+    kwargs = _to("norm", out)
     if p == "nuc":
         return aten.linalg_matrix_norm(input, "nuc", dims if dims is not None else [-2, -1], keepdim, dtype=dtype, **kwargs)
     return aten.linalg_vector_norm(input, 2 if p == "fro" or p is None else p, dims, keepdim, dtype=dtype, **kwargs)

@@ -34,7 +34,7 @@ static bool is_number(const cr_arg *a) {
 static bool item_fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenient) {
     bool numbers = lenient || (op->tags & CR_TAG_NUMBERS);
     switch ((cr_type)p->type) {
-    case CR_T_TENSOR: return is_tensor(a) || (numbers && is_number(a));
+    case CR_T_TENSOR: return is_tensor(a) || (numbers && !p->writes && is_number(a)); /* nothing can be written to a number */
     case CR_T_SCALAR: return is_number(a) || (lenient && is_scalar_tensor(a));
     case CR_T_INT:
         return a->kind == CR_ARG_INT || is_value_of(a, CR_T_INT) || is_value_of(a, CR_T_SCALAR) ||

@@ -153,6 +153,27 @@ static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
     return out->kind == CR_ARG_TENSOR ? cr_arg_dtype(out->u.t->meta.dtype) : cr_arg_none();
 }
 
+/* Without an environment an integer stands for itself; the numbers that would name an expression are none for a size. */
+static cr_status check_plain(const cr_call_frame *f, const cr_param *p, const cr_arg *a) {
+    if (a->kind == CR_ARG_LIST) {
+        for (uint32_t i = 0; i < a->n; i++) CR_TRY(check_plain(f, p, &a->u.list[i]));
+        return CR_OK;
+    }
+    if (a->kind != CR_ARG_INT || cr_dim_is_plain(a->u.i)) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is %lld; -2^62 is the least that it may be", f->op->schema.name, p->name, (long long)a->u.i);
+}
+
+/* What is written lies where the call computes: a tensor without memory cannot take numbers, nor a real one fake sizes. */
+static cr_status check_targets(const cr_call_frame *f, const cr_arg *args) {
+    const cr_schema *s = &f->op->schema;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        if (!s->params[i].writes || args[i].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[i].u.t) == f->fake || ambient.mode.fake) continue;
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no memory", s->name,
+                       s->params[i].name);
+    }
+    return CR_OK;
+}
+
 /* The functional op's arguments out of the variant's: the same for in-place; by name for out forms. */
 static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) {
     const cr_schema *s = &f->base->schema;
@@ -169,6 +190,9 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
     }
     f->fake |= ambient.mode.fake;
     if (f->fake && !f->env) f->env = ambient.mode.env;
+    CR_TRY(check_targets(f, args));
+    for (uint16_t i = 0; !f->env && i < s->nparams; i++)
+        if (s->params[i].symbolic) CR_TRY(check_plain(f, &s->params[i], &f->args[i]));
     for (uint16_t i = 0; i < s->nparams; i++)
         if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&f->args[i]) || f->args[i].kind == CR_ARG_SYM)) CR_TRY(wrap_number(f, &f->args[i]));
     return CR_OK;
@@ -254,6 +278,18 @@ static cr_status layout_like_inputs(const cr_call_frame *f, cr_meta *meta) {
     return CR_OK;
 }
 
+/* Inputs are read where they lie: their memory must not move, nor their sizes change, under an out tensor that is resized. */
+static cr_status check_apart(const cr_call_frame *f, const cr_tensor *out) {
+    for (uint16_t i = 0; i < f->base->schema.nparams; i++) {
+        const cr_arg *a = &f->args[i], *item = a->kind == CR_ARG_LIST ? a->u.list : a;
+        for (uint32_t k = 0; k < (a->kind == CR_ARG_LIST ? a->n : 1); k++)
+            if (item[k].kind == CR_ARG_TENSOR && item[k].u.t->storage == out->storage)
+                return CR_FAIL(CR_ERUNTIME, "%s: 'out' shares memory with '%s' and has other sizes than the result; pass another tensor",
+                               f->op->schema.name, f->base->schema.params[i].name);
+    }
+    return CR_OK;
+}
+
 /* Gives an out tensor the rule's sizes, as PyTorch's resize_output does. */
 static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tensor *out) {
     CR_TRY(check_cast(f, result->dtype, out));
@@ -276,6 +312,7 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
         meta.flags = out->meta.flags;
         if (!f->fake) {
             int64_t bytes;
+            CR_TRY(check_apart(f, out));
             CR_TRY(cr_meta_bytes(&meta, &bytes));
             if (bytes > out->storage->bytes) CR_TRY(cr_storage_resize(out->storage, bytes));
         }

@@ -211,7 +211,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
         h0 = cast(r, h0, CR_F32);
         c0 = cast(r, c0, CR_F32);
     }
-    int64_t nstates = k->layers * directions;
+    int64_t layers = k->layers < 0 || k->layers > UINT16_MAX ? 0 : k->layers, nstates = layers * directions;
     bool lstm = k->kind == CELL_LSTM, projected = false;
     cr_arg hs = CR_RUN(r, "unbind.int", h0), cs = lstm ? CR_RUN(r, "unbind.int", c0) : cr_arg_none();
     if (lstm) { /* a projected state is smaller than the cell's */
@@ -220,7 +220,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
         if (!r->status) r->status = cr_dim_decide(r->e->env, h->size[2], CR_NE, c->size[2], &projected);
     }
     uint32_t each = 2u + (k->has_biases ? 2u : 0u) + projected;
-    if (!r->status && (k->params->kind != CR_ARG_LIST || k->params->n != each * nstates || hs.n != nstates || (lstm && cs.n != nstates)))
+    if (!r->status && (!layers || k->params->kind != CR_ARG_LIST || k->params->n != each * nstates || hs.n != nstates || (lstm && cs.n != nstates)))
         r->status = CR_FAIL(CR_ERUNTIME, "expected %lld weights and %lld states for %lld layers in %d direction(s), got %u and %u",
                             (long long)(each * nstates), (long long)nstates, (long long)k->layers, directions, k->params->n, hs.n);
     size_t room = (size_t)(3 * l->steps + 2 * nstates);
@@ -231,7 +231,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
     }
     work space = { memory, memory + l->steps, memory + 2 * l->steps, 0 };
     cr_arg *last_h = memory + 3 * l->steps, *last_c = last_h + nstates, sequence = input;
-    for (int64_t layer = 0; layer < k->layers && !r->status; layer++) {
+    for (int64_t layer = 0; layer < layers && !r->status; layer++) {
         size_t mark = r->made.n;
         cr_arg out[2], kept[5];
         for (int d = 0; d < directions && !r->status; d++) {
@@ -249,7 +249,7 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
         }
         if (r->status) break;
         sequence = directions == 2 ? join(r, out[0], out[1], -1) : out[0];
-        if (k->dropout != 0 && k->train && layer < k->layers - 1)
+        if (k->dropout != 0 && k->train && layer < layers - 1)
             sequence = CR_RUN(r, "dropout", sequence, cr_arg_float(k->dropout), cr_arg_bool(true));
         kept[2 * directions] = sequence;
         cr__run_trim(r, mark, 2 * directions + 1, kept);

@@ -5,7 +5,10 @@
 
 #include <math.h>
 
-static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+/* Without an environment a number below all sizes is just that number. */
+static bool is_symbolic(const fx *x, const cr_arg *a) {
+    return x->e->env && (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)));
+}
 static bool is_whole(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL; }
 static double real_of(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : a->kind == CR_ARG_COMPLEX ? a->u.c[0] : (double)a->u.i; }
 static double imaginary_of(const cr_arg *a) { return a->kind == CR_ARG_COMPLEX ? a->u.c[1] : 0; }
@@ -76,7 +79,7 @@ static cr_status compare_numbers(fx *x, const cr_fnode *node, cr_cmp cmp, const 
         *yes = (real_of(a) == real_of(b) && imaginary_of(a) == imaginary_of(b)) == (cmp == CR_EQ);
         return CR_OK;
     }
-    if (!is_symbolic(a) && !is_symbolic(b)) {
+    if (!is_symbolic(x, a) && !is_symbolic(x, b)) {
         *yes = compare_floats(cmp, real_of(a), real_of(b));
         return CR_OK;
     }
@@ -118,7 +121,7 @@ static cr_status fold_whole(fx *x, const cr_fnode *node, cr_dim a, cr_dim b, fva
     case CR_F_MOD: return take_dim(x, node, cr_dim_mod(env, a, b), out);
     default: break;
     }
-    if (!cr_dim_is_plain(a) || !cr_dim_is_plain(b)) {
+    if (env && (!cr_dim_is_plain(a) || !cr_dim_is_plain(b))) {
         if (node->kind == CR_F_DIV) return take_sym(x, node, cr_sym_make(env, CR_SYM_TRUEDIV, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL), out);
         if (node->kind == CR_F_POW) return take_sym(x, node, cr_sym_make(env, CR_SYM_POW, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL), out);
         return refuse(x, node);
@@ -242,8 +245,8 @@ cr_status cr__fold_binary(fx *x, const cr_fnode *node, const fval *left, const f
         return CR_OK;
     }
     if (is_whole(a) && is_whole(b)) return fold_whole(x, node, a->u.i, b->u.i, out);
-    if (a->kind == CR_ARG_COMPLEX || b->kind == CR_ARG_COMPLEX) return is_symbolic(a) || is_symbolic(b) ? refuse(x, node) : fold_complex(x, node, a, b, out);
-    if (is_symbolic(a) || is_symbolic(b)) return fold_symbolic(x, node, a, b, out);
+    if (a->kind == CR_ARG_COMPLEX || b->kind == CR_ARG_COMPLEX) return is_symbolic(x, a) || is_symbolic(x, b) ? refuse(x, node) : fold_complex(x, node, a, b, out);
+    if (is_symbolic(x, a) || is_symbolic(x, b)) return fold_symbolic(x, node, a, b, out);
     return fold_floats(x, node, real_of(a), real_of(b), out);
 }
 

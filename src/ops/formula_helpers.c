@@ -379,7 +379,7 @@ static cr_status broadcast_(fx *x, const cr_fnode *node, const fval *args, int n
         (void)n;                                                                                                       \
         const cr_arg *a = &args[0].a;                                                                                  \
         cr_env *env = x->e->env;                                                                                       \
-        if (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i) && (symbol)) {                                           \
+        if (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i) && (symbol)) {                                    \
             cr_sym e = cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL);                          \
             if (!(e = cr_sym_make(env, (symbol), e, NULL, NULL))) return CR_FAIL(CR_ENOMEM, "out of memory");            \
             return give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e });                                  \
@@ -397,7 +397,7 @@ static cr_status float_(fx *x, const cr_fnode *node, const fval *args, int n, fv
     (void)n;
     const cr_arg *a = &args[0].a;
     cr_env *env = x->e->env;
-    if (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)) {
+    if (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)) {
         cr_sym e = cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL);
         return e ? give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e }) : CR_FAIL(CR_ENOMEM, "out of memory");
     }

@@ -6,6 +6,8 @@
 
 #include "sym/shape.h"
 
+#include <stdio.h>
+
 cr_status cr_wrap_dim(int64_t d, int rank, int *out) {
     int n = rank ? rank : 1;
     if (d < -n || d >= n)
@@ -110,6 +112,34 @@ cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim *out, int *n
     for (int k = 0; k < count; k++) out[k] = item[have == 1 ? 0 : k].u.i;
     if (n) *n = count;
     return CR_OK;
+}
+
+static const char *param_name(const cr_rule *r, int i) { return r->op->schema.params[i].name; }
+
+cr_status cr_rule_require_rank(const cr_rule *r, int i, int low, int high) {
+    int rank = cr_rule_meta(r, i)->rank;
+    if (rank >= low && rank <= high) return CR_OK;
+    if (low == high)
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimension%s, it has %d", r->op->schema.name, param_name(r, i), low, low == 1 ? "" : "s", rank);
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d to %d dimensions, it has %d", r->op->schema.name, param_name(r, i), low, high, rank);
+}
+
+cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    CR_TRY(cr_rule_require_rank(r, i, rank, rank));
+    for (int d = 0; d < rank; d++) {
+        if (cr_dim_known(r->env, m->size[d], CR_EQ, size[d]) == CR_YES) continue;
+        char what[160];
+        snprintf(what, sizeof what, "%s: the size of '%s' in dimension %d", r->op->schema.name, param_name(r, i), d);
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, size[d], what));
+    }
+    return CR_OK;
+}
+
+cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    if (m->dtype == dtype) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be %s, not %s", r->op->schema.name, param_name(r, i), cr_dtype_name(dtype), cr_dtype_name(m->dtype));
 }
 
 /* Numbers in Tensor slots become metas that promote as wrapped numbers. */

@@ -8,6 +8,13 @@
 
 #define RULE(name) cr_status name(cr_rule *r)
 
+/* What a kernel takes for granted about its operands (rule.c). Every size and dtype that a kernel does not look at itself is
+ * required here; sizes that are not known yet become guards or asserts, which a compiled model checks when it runs. Index
+ * *values* are the kernel's own to check. */
+CR_NODISCARD cr_status cr_rule_require_rank(const cr_rule *r, int i, int low, int high);
+CR_NODISCARD cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size);
+CR_NODISCARD cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype);
+
 /* Calls with rare dtypes (rules_rare.c): -1 refused though the op accepts the dtype, 1 the other way round, 0 as the op. */
 int cr__rule_judge_rare(const cr_rule *r, bool in_place);
 
@@ -263,8 +270,8 @@ RULE(shape_nll);
 RULE(shape_nll2d);
 RULE(shape_nll_backward);
 RULE(shape_nll2d_backward);
-RULE(shape_multilabel);
-RULE(shape_ctc);
+RULE(shape_multilabel); RULE(shape_multilabel_backward);
+RULE(shape_ctc); RULE(shape_ctc_backward);
 RULE(check_ctc_lengths);
 RULE(check_not_negative);
 RULE(check_positive); RULE(check_mean_of_none);
@@ -302,7 +309,7 @@ RULE(shape_multinomial);
 RULE(shape_dropout);
 RULE(shape_feature_dropout);
 RULE(shape_native_dropout);
-RULE(shape_rrelu_functional);
+RULE(shape_rrelu); RULE(shape_rrelu_functional);
 
 /* fft (rules_fft.c, expand_fft.c) */
 RULE(shape_fft_c2c);

@@ -279,7 +279,7 @@ cr_status shape_equal(cr_rule *r) {
 cr_status shape_assert_scalar(cr_rule *r) {
     const cr_arg *a = &r->arg[0];
     const char *message = r->arg[1].u.s;
-    if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
+    if (a->kind == CR_ARG_SYM || (r->env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
         cr_sym condition = a->kind == CR_ARG_SYM ? a->u.sym : cr_sym_compare(r->env, cr_dim_sym(r->env, a->u.i), CR_NE, cr_sym_int(r->env, 0));
         if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
         cr_tri known = cr_sym_truth(r->env, condition);

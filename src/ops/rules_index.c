@@ -406,7 +406,9 @@ cr_status shape_embedding(cr_rule *r) {
 cr_status shape_embedding_backward(cr_rule *r) { /* grad_output, indices, num_weights, ... */
     const cr_meta *grad = cr_rule_meta(r, 0);
     if (!grad->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output must have at least one dimension", r->op->schema.name);
-    cr_dim size[] = { cr_rule_int(r, 2), grad->size[grad->rank - 1] };
+    cr_dim size[] = { cr_rule_int(r, 2), grad->size[grad->rank - 1] }, wanted = cr_dim_mul(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 1)), size[1]);
     CR_TRY(require_index_dtype(r, 1, CR_ERUNTIME));
+    CR_TRY(cr_dim_require(r->env, size[0], CR_GE, 0, "embedding_dense_backward: num_weights"));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, wanted, "embedding_dense_backward: the gradient must have a row for each index"));
     return cr_rule_add_dense(r, r->result, 2, size);
 }

@@ -122,13 +122,28 @@ cr_status shape_nll2d_backward(cr_rule *r) {
     return shape_second(r);
 }
 
-cr_status shape_multilabel(cr_rule *r) {
-    const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1);
+static cr_status check_multilabel(cr_rule *r, int first) { /* self, target */
+    const cr_meta *self = cr_rule_meta(r, first), *target = cr_rule_meta(r, first + 1);
     if (self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);
     CR_TRY(require_equal_sizes(r, target, self, CR_ERUNTIME, "the target"));
     if (target->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: the target must be int64, not %s", op_name(r), cr_dtype_aten(target->dtype));
+    return CR_OK;
+}
+
+cr_status shape_multilabel(cr_rule *r) {
+    const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1);
+    CR_TRY(check_multilabel(r, 0));
     CR_TRY(reduction_of(r) == 0 && self->rank == 2 ? cr_rule_add_dense(r, r->result, 1, self->size) : cr_rule_add_dense(r, r->result, 0, NULL));
     return cr_rule_add_dense(r, r->result, target->rank, target->size);
+}
+
+cr_status shape_multilabel_backward(cr_rule *r) { /* grad_output, self, target, reduction, is_target */
+    const cr_meta *grad = cr_rule_meta(r, 0), *self = cr_rule_meta(r, 1);
+    CR_TRY(check_multilabel(r, 1));
+    CR_TRY(cr_rule_require_sizes(r, 4, self->rank, self->size));
+    cr_dim rows = reduction_of(r) == 0 && self->rank == 2 ? self->size[0] : 1;
+    if (grad->rank) CR_TRY(cr_rule_require_sizes(r, 0, 1, &rows));
+    return shape_second(r);
 }
 
 /* ---- connectionist temporal classification ---- */
@@ -148,20 +163,26 @@ cr_status check_ctc_lengths(cr_rule *r) {
     return CR_OK;
 }
 
-/* (loss of each sequence, log_alpha) */
-cr_status shape_ctc(cr_rule *r) {
-    const cr_meta *p = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
-    int64_t blank = r->arg[4].u.i, most = 0;
+static cr_status check_ctc(cr_rule *r, int first) { /* log_probs, targets, input_lengths, target_lengths */
+    const cr_meta *p = cr_rule_meta(r, first), *t = cr_rule_meta(r, first + 1);
     if (p->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: log_probs must have 3 dims (time, batch, class), not %d", op_name(r), p->rank);
     if (t->rank != 1 && t->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: the targets must have 1 or 2 dims, not %d", op_name(r), t->rank);
     if (t->dtype != CR_I32 && t->dtype != CR_I64)
         return CR_FAIL(CR_ERUNTIME, "%s: the targets must be int32 or int64, not %s", op_name(r), cr_dtype_aten(t->dtype));
-    if (blank < 0 || cr_dim_known(r->env, p->size[2], CR_LE, blank) == CR_YES)
-        return CR_FAIL(CR_ERUNTIME, "%s: blank must be one of the classes, got %lld", op_name(r), (long long)blank);
-    CR_TRY(require_lengths(r, 2, p->size[1]));
-    CR_TRY(require_lengths(r, 3, p->size[1]));
-    if (t->rank == 2) CR_TRY(cr_dim_require(r->env, t->size[0], CR_EQ, p->size[1], "number of target rows"));
+    cr_dim blank = cr_rule_int(r, cr__rule_param(r, "blank"));
+    CR_TRY(cr_dim_require(r->env, blank, CR_GE, 0, "ctc_loss: blank must be one of the classes"));
+    CR_TRY(cr_dim_require(r->env, blank, CR_LT, p->size[2], "ctc_loss: blank must be one of the classes"));
+    CR_TRY(require_lengths(r, first + 2, p->size[1]));
+    CR_TRY(require_lengths(r, first + 3, p->size[1]));
+    return t->rank == 2 ? cr_dim_require(r->env, t->size[0], CR_EQ, p->size[1], "number of target rows") : CR_OK;
+}
+
+/* (loss of each sequence, log_alpha) */
+cr_status shape_ctc(cr_rule *r) {
+    const cr_meta *p = cr_rule_meta(r, 0);
+    int64_t most = 0;
     cr_dim longest = 0;
+    CR_TRY(check_ctc(r, 0));
     if (cr_rule_meta(r, 3)) {
         longest = cr_rule_count(r, 0, INT32_MAX);
     } else {
@@ -171,6 +192,19 @@ cr_status shape_ctc(cr_rule *r) {
     cr_dim size[] = { p->size[1], p->size[0], cr_dim_add(r->env, cr_dim_mul(r->env, longest, 2), 1) };
     CR_TRY(cr_rule_add_dense(r, r->result, 1, size));
     return cr_rule_add_dense(r, r->result, 3, size);
+}
+
+/* The kernel looks whether log_alpha has room for the longest target. */
+cr_status shape_ctc_backward(cr_rule *r) { /* grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, ... */
+    const cr_meta *p = cr_rule_meta(r, 1);
+    CR_TRY(check_ctc(r, 1));
+    static const int of_its_dtype[] = { 0, 5, 6 };
+    for (size_t i = 0; i < CR_COUNT(of_its_dtype); i++) CR_TRY(cr_rule_require_dtype(r, of_its_dtype[i], p->dtype));
+    if (cr_rule_meta(r, 0)->rank) CR_TRY(cr_rule_require_sizes(r, 0, 1, &p->size[1]));
+    CR_TRY(cr_rule_require_sizes(r, 5, 1, &p->size[1]));
+    CR_TRY(cr_rule_require_rank(r, 6, 3, 3));
+    CR_TRY(cr_rule_require_sizes(r, 6, 3, (cr_dim[]){ p->size[1], p->size[0], cr_rule_meta(r, 6)->size[2] }));
+    return shape_second(r);
 }
 
 /* ---- checks of composite losses ---- */

@@ -131,6 +131,8 @@ cr_status shape_constant_pad(cr_rule *r) { /* self, pad, value */
 static cr_status spatial_pad(cr_rule *r, const cr_meta *m, int param, bool reflect, cr_dim *size) {
     cr_dim pad[6];
     int n, want = r->op->schema.params[param].list_size, spatial = want / 2;
+    if (r->arg[param].n != (uint32_t)want)
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d entries, got %u", r->op->schema.name, r->op->schema.params[param].name, want, r->arg[param].n);
     CR_TRY(cr_rule_ints(r, param, want, 6, pad, &n));
     if (m->rank != spatial + 1 && m->rank != spatial + 2)
         return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name, spatial + 1, spatial + 2, m->rank);
@@ -198,5 +200,6 @@ cr_status shape_circular_pad_backward(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 1);
     cr_dim size[CR_MAX_RANK];
     CR_TRY(circular_sizes(r, m, 2, size));
+    CR_TRY(cr_rule_require_sizes(r, 0, m->rank, size));
     return cr_rule_add_dense(r, r->result, m->rank, m->size);
 }

@@ -73,6 +73,9 @@ cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, grou
     const cr_meta *x = cr_rule_meta(r, 0);
     cr_dim groups = cr_rule_int(r, 6), stats[] = { cr_rule_int(r, 3), groups };
     int dtype;
+    cr_dim total = cr_dim_mul(r->env, cr_dim_mul(r->env, cr_rule_int(r, 3), cr_rule_int(r, 4)), cr_rule_int(r, 5));
+    for (int i = 3; i < 6; i++) CR_TRY(cr_dim_require(r->env, cr_rule_int(r, i), CR_GE, 0, "native_group_norm: N, C and HxW must not be negative"));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, x), CR_EQ, total, "native_group_norm: the input must have N * C * HxW elements"));
     CR_TRY(cr_dim_require(r->env, groups, CR_GT, 0, "group_norm: the number of groups must be positive"));
     CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, cr_rule_int(r, 4), groups), CR_EQ, 0, "group_norm: the number of channels must be divisible by the number of groups"));
     CR_TRY(require_channels(r, 1, cr_rule_int(r, 4)));
@@ -99,7 +102,11 @@ static cr_status batch_norm(cr_rule *r, bool has_running, bool training) {
 }
 
 cr_status shape_batch_norm(cr_rule *r) { return batch_norm(r, true, cr_rule_bool(r, 5)); }
-cr_status shape_batch_norm_no_stats(cr_rule *r) { return batch_norm(r, false, cr_rule_bool(r, 3)); }
+cr_status shape_batch_norm_no_stats(cr_rule *r) {
+    if (!cr_rule_bool(r, 3))
+        return CR_FAIL(CR_ERUNTIME, "%s: without running statistics those of the batch are needed; pass training=True", r->op->schema.name);
+    return batch_norm(r, false, true);
+}
 cr_status shape_batch_norm_no_training(cr_rule *r) { return batch_norm(r, true, false); }
 cr_status shape_batch_norm_functional(cr_rule *r) {
     CR_TRY(batch_norm(r, true, cr_rule_bool(r, 5)));

@@ -80,13 +80,17 @@ cr_status shape_max_pool(cr_rule *r) { /* self, kernel, stride, padding, dilatio
     return r->op->schema.nreturns > 1 ? add_result(r, m, CR_I64, size, n) : CR_OK;
 }
 
+static cr_status require_divisor(cr_rule *r, int i) {
+    return cr_dim_require(r->env, cr_rule_int(r, i), CR_NE, 0, "avg_pool: divisor_override must not be zero");
+}
+
 cr_status shape_avg_pool(cr_rule *r) { /* self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override */
     const cr_meta *m = cr_rule_meta(r, 0);
     int n = spatial_dims(r, 1);
     cr_dim size[CR_MAX_RANK];
     window w;
     CR_TRY(read_window(r, 1, -1, 4, n, &w));
-    if (r->nargs > 6 && cr_rule_has(r, 6)) CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 6), CR_NE, 0, "avg_pool: divisor_override must not be zero"));
+    if (r->nargs > 6 && cr_rule_has(r, 6)) CR_TRY(require_divisor(r, 6));
     CR_TRY(pool_sizes(r, m, &w, n, size));
     return n == 3 ? cr_rule_add_dense(r, r->result, m->rank, size) : add_result(r, m, r->result, size, n);
 }
@@ -122,14 +126,36 @@ cr_status shape_adaptive_max_pool(cr_rule *r) {
     return CR_OK;
 }
 
+/* The gradient has the sizes of the pooled result, and so have the indices. */
+static cr_status check_gradient(cr_rule *r, const cr_meta *m, int n, int indices) {
+    cr_dim size[CR_MAX_RANK];
+    if (r->nargs > 2) {
+        window w;
+        CR_TRY(read_window(r, 2, indices >= 0 ? 5 : -1, indices >= 0 ? 6 : 5, n, &w));
+        CR_TRY(pool_sizes(r, m, &w, n, size));
+        if (indices < 0 && cr_rule_has(r, 7)) CR_TRY(require_divisor(r, 7));
+    } else { /* adaptive: any number of windows */
+        CR_TRY(check_input(r, m, n));
+        CR_TRY(cr_rule_require_rank(r, 0, m->rank, m->rank));
+        memcpy(size, cr_rule_meta(r, 0)->size, m->rank * sizeof *size);
+        memcpy(size, m->size, (size_t)(m->rank - n) * sizeof *size);
+    }
+    CR_TRY(cr_rule_require_sizes(r, 0, m->rank, size));
+    if (indices < 0) return CR_OK;
+    CR_TRY(cr_rule_require_dtype(r, indices, CR_I64));
+    return cr_rule_require_sizes(r, indices, m->rank, size);
+}
+
 /* A gradient of self's shape. */
 cr_status shape_pool_backward(cr_rule *r) { /* grad_output, self, ... */
-    const cr_meta *g = cr_rule_meta(r, 0), *m = cr_rule_meta(r, 1);
-    if (g->rank != m->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output has %d dimensions, self %d", r->op->schema.name, g->rank, m->rank);
-    bool max = cr__rule_param(r, "indices") >= 0, images = strstr(r->op->schema.name, "3d") == NULL;
-    if (max && !images && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
+    const cr_meta *m = cr_rule_meta(r, 1);
+    int indices = cr__rule_param(r, "indices");
+    bool images = strstr(r->op->schema.name, "3d") == NULL;
+    CR_TRY(cr_rule_require_dtype(r, 0, m->dtype));
+    CR_TRY(check_gradient(r, m, images ? 2 : 3, indices));
+    if (indices >= 0 && !images && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
         return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()", r->op->schema.name);
-    return images || max ? add_result(r, m, r->result, m->size, images ? 2 : 3) : cr_rule_add_dense(r, r->result, m->rank, m->size);
+    return images || indices >= 0 ? add_result(r, m, r->result, m->size, images ? 2 : 3) : cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
 cr_status check_unpool(cr_rule *r) { /* self, indices, output_size, ... */

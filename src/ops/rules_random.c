@@ -156,10 +156,17 @@ cr_status shape_native_dropout(cr_rule *r) {
     return CR_OK;
 }
 
+cr_status shape_rrelu(cr_rule *r) { /* self, noise, ... */
+    const cr_meta *self = cr_rule_meta(r, 0);
+    CR_TRY(cr_rule_require_dtype(r, 1, self->dtype));
+    CR_TRY(cr_rule_require_sizes(r, 1, self->rank, self->size));
+    return shape_draw(r);
+}
+
 /* (result, noise_out) */
 cr_status shape_rrelu_functional(cr_rule *r) {
     const cr_meta *noise = cr_rule_meta(r, 1);
-    CR_TRY(shape_draw(r));
+    CR_TRY(shape_rrelu(r));
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
     out->meta.dtype = noise->dtype;

@@ -27,9 +27,14 @@ cr_status shape_pack_padded(cr_rule *r) {
 cr_status shape_pack_padded_backward(cr_rule *r) {
     cr_dim size[CR_MAX_RANK];
     int rank;
+    const cr_meta *grad = cr_rule_meta(r, 0);
     CR_TRY(require_row(r, 2));
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &rank));
     if (rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: input_size must have dims of time and batch", op_name(r));
+    CR_TRY(cr_rule_require_rank(r, 0, rank - 1, rank - 1));
+    for (int d = 0; d < rank; d++) CR_TRY(cr_dim_require(r->env, size[d], CR_GE, 0, "_pack_padded_sequence_backward: input_size"));
+    for (int d = 2; d < rank; d++)
+        CR_TRY(cr_dim_require(r->env, grad->size[d - 1], CR_EQ, size[d], "_pack_padded_sequence_backward: the gradient's rows must have input_size"));
     if (!cr_rule_bool(r, 3)) return cr_rule_add_dense(r, r->result, rank, size);
     /* laid out as (time, batch, ...) all the same */
     int order[CR_MAX_RANK] = { 1, 0 };

@@ -371,7 +371,7 @@ static cr_dim wrapped_later(cr_rule *r, cr_dim at, cr_dim size) {
 static cr_status clamp_index(cr_rule *r, cr_dim at, cr_dim size, cr_dim *out) {
     bool negative;
     cr_tri answer;
-    if (sign_unknown(r, at)) {
+    if (r->env && sign_unknown(r, at)) {
         *out = cr_dim_max(r->env, 0, cr_dim_min(r->env, size, wrapped_later(r, at, size)));
         return CR_OK;
     }
@@ -451,7 +451,7 @@ static cr_status wrap_index(cr_rule *r, cr_dim index, int dim, cr_dim size, cr_d
         cr_str_dispose(&have);
         return s;
     }
-    if (sign_unknown(r, index)) {
+    if (r->env && sign_unknown(r, index)) {
         CR_TRY(cr_dim_require(r->env, cr_dim_add(r->env, index, size), CR_GE, 0, "index"));
         CR_TRY(cr_dim_require(r->env, index, CR_LT, size, "index"));
         *out = sign_unknown(r, index) ? wrapped_later(r, index, size) : index;

@@ -69,7 +69,8 @@ cr_place cr_way_place(const cr_rule *r, const cr_op *op, int i, const cr_meta *t
     clash c = clash_with(r, target);
     if ((r->op->tags & CR_TAG_POINTWISE) && c.partial) return CR_PLACE_REFUSED;
     if (is_drawn_apart(op)) return CR_PLACE_TEMPORARY;
-    if (r->op->tags & (CR_TAG_POINTWISE | CR_TAG_UPDATES)) return CR_PLACE_TARGET; /* they read an element before they write it */
+    /* They read an element before they write it; kernels that edit know one dtype only. */
+    if ((r->op->tags & CR_TAG_POINTWISE) || ((r->op->tags & CR_TAG_UPDATES) && target->dtype == out->meta.dtype)) return CR_PLACE_TARGET;
     return !c.any && out->alias < 0 && target->dtype == out->meta.dtype ? CR_PLACE_TARGET : CR_PLACE_TEMPORARY;
 }
 

@@ -57,12 +57,14 @@ static int ctc_read(const rt_ctx *ctx, const rt_call *c, int first, int blank, c
     *k = (ctc){ p, t, &c->arg[first + 2], &c->arg[first + 3], p->size[0], p->size[1], p->size[2], rt_arg_int(c, blank) };
     if (p->dtype != RT_F32 && p->dtype != RT_F64) return rt_fail(ctx, RT_ENOTIMPL, "expected float32 or float64, not %s", rt_dtype_name(p->dtype));
     if (t->dtype != RT_I32 && t->dtype != RT_I64) return rt_fail(ctx, RT_ERUNTIME, "expected int32 or int64 targets, not %s", rt_dtype_name(t->dtype));
+    if (k->blank < 0 || k->blank >= k->classes)
+        return rt_fail(ctx, RT_ERUNTIME, "blank must be one of the %lld classes, got %lld", (long long)k->classes, (long long)k->blank);
     int64_t total = 0;
     for (int64_t b = 0; b < k->batch; b++) {
         int64_t steps = length_at(k->input_lengths, b), n = length_at(k->target_lengths, b);
         if (steps < 0 || steps > k->steps)
             return rt_fail(ctx, RT_ERUNTIME, "input length %lld of sequence %lld is outside [0, %lld]", (long long)steps, (long long)b, (long long)k->steps);
-        if (n < 0 || (t->rank == 2 && n > t->size[1]))
+        if (n < 0 || n > t->size[t->rank - 1])
             return rt_fail(ctx, RT_ERUNTIME, "target length %lld of sequence %lld does not fit the targets", (long long)n, (long long)b);
         total += n;
     }
@@ -140,6 +142,9 @@ int rt_k_ctc_loss_backward(const rt_ctx *ctx, const rt_call *c) {
     bool zero_infinity = rt_arg_int(c, 8) != 0;
     ctc k;
     int code = ctc_read(ctx, c, 1, 7, &k);
+    if (!code && alpha->size[2] < 2 * longest(&k) + 1)
+        code = rt_fail(ctx, RT_ERUNTIME, "log_alpha has %lld states, a target of %lld labels needs %lld", (long long)alpha->size[2],
+                       (long long)longest(&k), (long long)(2 * longest(&k) + 1));
     if (!code) code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
     if (code) return code;
     double *row = rt_scratch(ctx, (size_t)(2 * (2 * longest(&k) + 1) + k.classes) * sizeof *row);

@@ -198,7 +198,8 @@ RT_KERNEL(rt_k_logspace) {
 static int fill_pairs(const rt_call *c, bool lower) {
     const rt_view *out = &c->out[0];
     int64_t rows = rt_arg_int(c, 0), columns = rt_arg_int(c, 1), offset = rt_arg_int(c, 2), at = 0, item = rt_itemsize(out->dtype);
-    for (int64_t i = 0; i < rows && at < out->size[1]; i++) {
+    offset = offset < -rows ? -rows : offset > columns ? columns : offset;
+    for (int64_t i = lower && offset < 0 ? -offset : 0; i < rows && at < out->size[1]; i++) {
         int64_t from = lower ? 0 : i + offset, to = lower ? i + offset + 1 : columns;
         if (from < 0) from = 0;
         if (to > columns) to = columns;

@@ -27,9 +27,11 @@ static void identity(rt_map *map, const rt_view *self, const rt_view *out) {
         for (int64_t i = 0; i < out->size[d]; i++) map->table[d][i] = i * self->stride[d];
 }
 
+/* Nothing below is done for results without elements: their other sizes may be immense, and tables are made of all of them. */
 int rt_k_flip(const rt_ctx *ctx, const rt_call *c) { /* self, dims */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     rt_map map;
+    if (!rt_numel(out)) return RT_OK;
     int code = rt_map_open(&map, ctx, out->rank, out->size);
     if (code) return code;
     identity(&map, self, out);
@@ -45,6 +47,7 @@ int rt_k_flip(const rt_ctx *ctx, const rt_call *c) { /* self, dims */
 int rt_k_roll(const rt_ctx *ctx, const rt_call *c) { /* self, shifts, dims (not empty: the flat case decomposes) */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     rt_map map;
+    if (!rt_numel(out)) return RT_OK;
     int code = rt_map_open(&map, ctx, out->rank, out->size);
     if (code) return code;
     identity(&map, self, out);
@@ -64,6 +67,7 @@ int rt_k_roll(const rt_ctx *ctx, const rt_call *c) { /* self, shifts, dims (not 
 int rt_k_repeat(const rt_ctx *ctx, const rt_call *c) { /* self, repeats */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     rt_map map;
+    if (!rt_numel(out)) return RT_OK;
     int code = rt_map_open(&map, ctx, out->rank, out->size);
     if (code) return code;
     int lead = out->rank - self->rank;
@@ -104,6 +108,7 @@ static int open_padding(rt_map *map, const rt_ctx *ctx, const rt_arg *pad, int m
 static int pad(const rt_ctx *ctx, const rt_call *c, int mode, const void *fill) {
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     rt_map map;
+    if (!rt_numel(out)) return RT_OK;
     int code = open_padding(&map, ctx, &c->arg[1], mode, self, out);
     if (!code) code = rt_map_read(ctx, &map, out, self->p, fill);
     rt_map_close(&map, ctx);
@@ -124,8 +129,8 @@ static int pad_backward(const rt_ctx *ctx, const rt_call *c, int mode) { /* grad
     const rt_view *grad = rt_arg_view(c, 0), *out = &c->out[0];
     int code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
     rt_map map;
-    if (!code) code = open_padding(&map, ctx, &c->arg[2], mode, out, grad);
-    else return code;
+    if (code || !rt_numel(grad)) return code;
+    code = open_padding(&map, ctx, &c->arg[2], mode, out, grad);
     if (!code) code = rt_map_add(ctx, &map, grad, out->p);
     rt_map_close(&map, ctx);
     return code;
@@ -141,6 +146,7 @@ static int triangle(const rt_ctx *ctx, const rt_call *c, bool lower) { /* self, 
     int64_t diagonal = rt_arg_int(c, 1), rows = self->size[self->rank - 2], cols = self->size[self->rank - 1], item = rt_itemsize(out->dtype);
     int code = rt_copy(ctx, out, self);
     if (code || !rt_numel(out)) return code;
+    diagonal = diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
     int64_t batch = rt_numel(out) / (rows * cols), row_step = out->stride[out->rank - 2], col_step = out->stride[out->rank - 1];
     for (int64_t b = 0; b < batch; b++) {
         int64_t rest = b, base = 0;

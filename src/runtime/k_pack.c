@@ -55,7 +55,7 @@ static int unpack(const rt_ctx *ctx, const rt_view *data, const rt_view *sizes, 
     int64_t row = 0, batch = out->size[batch_first ? 0 : 1], steps = out->size[batch_first ? 1 : 0];
     for (int64_t t = 0; t < sizes->size[0]; t++) {
         int64_t n = number_at(sizes, t);
-        if (n < 0 || n > batch || t >= steps || row + n > data->size[0])
+        if (n < 0 || n > batch || t >= steps || n > data->size[0] - row)
             return rt_fail(ctx, RT_ERUNTIME, "batch_sizes do not fit the packed data (step %lld has %lld rows)", (long long)t, (long long)n);
         rt_view from = rows_of(data, row, n), to = step_of(out, batch_first, t, n);
         int code = rt_copy(ctx, &to, &from);

@@ -13,6 +13,7 @@
 enum { DIMS = 3 };
 
 typedef struct pool {
+    const rt_ctx *ctx;
     int64_t in[DIMS], out[DIMS];              /* depth, height, width */
     int64_t kernel[DIMS], stride[DIMS], padding[DIMS], dilation[DIMS];
     bool adaptive, include_pad;
@@ -40,7 +41,7 @@ static box window(const pool *p, const int64_t *o) {
         int64_t from = o[d] * p->stride[d] - p->padding[d], to = from + (p->kernel[d] - 1) * p->dilation[d] + 1;
         int64_t padded = to < p->in[d] + p->padding[d] ? to : p->in[d] + p->padding[d];
         double with_pad = (double)(padded - from);
-        while (from < 0) from += p->dilation[d];
+        if (from < 0) from += (-from + p->dilation[d] - 1) / p->dilation[d] * p->dilation[d];
         if (to > p->in[d]) to = p->in[d];
         b.from[d] = from;
         b.to[d] = to;
@@ -60,6 +61,13 @@ static box window(const pool *p, const int64_t *o) {
             for (int64_t x = (b).from[2], at = (z * (p)->in[1] + y) * (p)->in[2] + x; x < (b).to[2]; x += (b).step[2], at += (b).step[2])
 
 static int64_t volume(const int64_t *n) { return n[0] * n[1] * n[2]; }
+
+/* How many positions a window looks at; a kernel may be far larger than the image. */
+static int64_t window_volume(const pool *p) {
+    int64_t n = 1;
+    for (int d = 0; d < DIMS; d++) n *= p->kernel[d] < p->in[d] ? p->kernel[d] : p->in[d];
+    return n;
+}
 
 #define MAX_POOL(name, T, lowest)                                                                                      \
     static int name(void *arg, int64_t begin, int64_t end) {                                                           \
@@ -119,9 +127,16 @@ static int avg_backward(void *arg, int64_t begin, int64_t end) {
 
 static int max_backward(void *arg, int64_t begin, int64_t end) {
     const pool *p = arg;
-    int64_t n = volume(p->out);
-    for (int64_t plane = begin; plane < end; plane++)
-        for (int64_t i = plane * n; i < (plane + 1) * n; i++) ((double *)p->y)[plane * volume(p->in) + p->index[i]] += ((const double *)p->x)[i];
+    int64_t n = volume(p->out), room = volume(p->in);
+    for (int64_t plane = begin; plane < end; plane++) {
+        double *to = (double *)p->y + plane * room;
+        for (int64_t i = plane * n; i < (plane + 1) * n; i++) {
+            int64_t at = p->index[i];
+            if (at < 0 || at >= room)
+                return rt_fail(p->ctx, RT_ERUNTIME, "index %lld is out of bounds: a plane has %lld elements", (long long)at, (long long)room);
+            to[at] += ((const double *)p->x)[i];
+        }
+    }
     return RT_OK;
 }
 
@@ -192,7 +207,7 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     if (!numel) return RT_OK;
     if (c->nout == 1 && has_pixels(self) && has_pixels(out)) {
         pixels s = { p, self, out, max };
-        int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : volume(p->kernel));
+        int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : window_volume(p));
         return rt_parallel_for(ctx, self->size[0] * p->out[1], 16 * 1024 / row + 1, pixel_rows, &s);
     }
     int compute = rt_compute_dtype(self->dtype);
@@ -206,7 +221,7 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
         p->x = flat.p;
         p->y = y;
         int (*body)(void *, int64_t, int64_t) = max ? (compute == RT_F32 ? max_f32 : compute == RT_F64 ? max_f64 : max_i64) : compute == RT_F32 ? avg_f32 : compute == RT_F64 ? avg_f64 : avg_i64;
-        code = rt_parallel_for(ctx, p->planes, 1 + 4096 / (volume(p->out) * volume(p->kernel) + 1), body, p);
+        code = rt_parallel_for(ctx, p->planes, 1 + 4096 / (volume(p->out) * window_volume(p) + 1), body, p);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(y, compute, out->rank, out->size);
@@ -271,6 +286,7 @@ static int backward(const rt_ctx *ctx, const rt_view *grad, const rt_view *index
     if (!code && !(y = rt_scratch(ctx, (size_t)numel * sizeof(double)))) code = RT_ENOMEM;
     if (!code) {
         memset(y, 0, (size_t)numel * sizeof(double));
+        p->ctx = ctx;
         p->x = flat.p;
         p->y = y;
         code = rt_parallel_for(ctx, p->planes, 1 + 4096 / (volume(p->in) + 1), index ? max_backward : avg_backward, p);

@@ -46,13 +46,17 @@ double rt_zeta_f64(double s, double q) {
         if (s != floor(s)) return NAN; /* a power of a negative number */
     }
     if (isinf(q)) return NAN;
+    if (q < -64) { /* the terms down to 0 are those of another zeta function, up to a sign */
+        double f = q - floor(q), sign = fmod(s, 2) == 0 ? 1 : -1;
+        return rt_zeta_f64(s, f) + sign * (rt_zeta_f64(s, 1 - f) - rt_zeta_f64(s, 1 - q));
+    }
     double sum = 0, far = 10 + s;
     /* Far from 0 the first terms already end below the last bit of the sum. */
     do {
         double term = pow(q, -s);
         sum += term;
         q += 1;
-        if (q > 1 && fabs(term) < epsilon * fabs(sum) / 64) return sum;
+        if (q > 1 && fabs(term) <= epsilon * fabs(sum) / 64) return sum;
     } while (q < far);
     double tail = pow(q, -s), factor = s, power = tail / q;
     sum += tail * q / (s - 1) + tail / 2;
@@ -238,6 +242,10 @@ double rt_ndtri_f64(double y) {
 
 /* ---- orthogonal polynomials of degree n (cut to an integer; negative: 0) ---- */
 
+enum { MOST_STEPS = 1 << 20 }; /* of a recurrence that has no closed form: beyond, the answer is NaN and not hours away */
+
+static int64_t order_of(double degree) { return degree > -1 && degree < 9223372036854775808.0 ? (int64_t)degree : -1; }
+
 /* p0 = 1, p1 given, p(k+1) = 2x p(k) - p(k-1): Chebyshev polynomials of all four kinds differ in p1 only. */
 static double chebyshev(double x, int64_t n, double p1) {
     if (n == 0) return 1;
@@ -250,38 +258,55 @@ static double chebyshev(double x, int64_t n, double p1) {
 }
 static double sign_power(double x, int64_t n) { return x > 0 || n % 2 == 0 ? 1 : -1; }
 
+/* Outside of [-1, 1] and of a high degree: hyperbolic functions of t = acosh |x|. What exceeds the range is NaN, as it is after
+ * all the steps. */
+static int is_high(double x, int64_t n) { return n > 4096 && fabs(x) > 1; }
+static double in_range(double value) { return isinf(value) ? NAN : value; }
+
 double rt_chebyshev_t_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
     if (n < 0) return 0;
     if (fabs(x) == 1) return sign_power(x, n);
+    if (is_high(x, n)) return in_range(sign_power(x, n) * cosh((double)n * acosh(fabs(x))));
     return n > 6 && fabs(x) < 1 ? cos((double)n * acos(x)) : chebyshev(x, n, x);
 }
 double rt_chebyshev_u_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
+    double next = (double)n + 1;
     if (n < 0) return 0;
-    if (fabs(x) == 1) return sign_power(x, n) * (double)(n + 1);
+    if (fabs(x) == 1) return sign_power(x, n) * next;
+    if (is_high(x, n)) return in_range(sign_power(x, n) * sinh(next * acosh(fabs(x))) / sinh(acosh(fabs(x))));
     if (n <= 8 || fabs(x) >= 1) return chebyshev(x, n, 2 * x);
     double t = acos(x);
-    return sin(t) != 0 ? sin((double)(n + 1) * t) / sin(t) : (double)(n + 1) * cos((double)(n + 1) * t) / x;
+    return sin(t) != 0 ? sin(next * t) / sin(t) : next * cos(next * t) / x;
 }
+
+/* V of x and W of -x are the same up to a sign. */
+static double high_v(double t, int64_t n) { return cosh(((double)n + 0.5) * t) / cosh(t / 2); }
+static double high_w(double t, int64_t n) { return sinh(((double)n + 0.5) * t) / sinh(t / 2); }
+
 double rt_chebyshev_v_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
+    double ends = 2 * (double)n + 1;
     if (n < 0) return 0;
-    if (fabs(x) == 1) return x > 0 ? 1 : sign_power(x, n) * (double)(2 * n + 1);
+    if (fabs(x) == 1) return x > 0 ? 1 : sign_power(x, n) * ends;
+    if (is_high(x, n)) return in_range(sign_power(x, n) * (x > 0 ? high_v : high_w)(acosh(fabs(x)), n));
     if (n <= 8 || fabs(x) >= 1) return chebyshev(x, n, 2 * x - 1);
     double t = acos(x);
-    return sin(t / 2) != 1 ? cos(((double)n + 0.5) * t) / cos(t / 2) : n % 2 == 0 ? (double)(2 * n + 1) : -(double)(2 * n + 1);
+    return sin(t / 2) != 1 ? cos(((double)n + 0.5) * t) / cos(t / 2) : n % 2 == 0 ? ends : -ends;
 }
 double rt_chebyshev_w_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
+    double ends = 2 * (double)n + 1;
     if (n < 0) return 0;
-    if (fabs(x) == 1) return x > 0 ? (double)(2 * n + 1) : sign_power(x, n);
+    if (fabs(x) == 1) return x > 0 ? ends : sign_power(x, n);
+    if (is_high(x, n)) return in_range(sign_power(x, n) * (x > 0 ? high_w : high_v)(acosh(fabs(x)), n));
     if (n <= 8 || fabs(x) >= 1) return chebyshev(x, n, 2 * x + 1);
     double t = acos(x);
-    return cos(t / 2) != 1 ? sin(((double)n + 0.5) * t) / sin(t / 2) : x > 0 ? (double)(2 * n + 1) : sign_power(x, n);
+    return cos(t / 2) != 1 ? sin(((double)n + 0.5) * t) / sin(t / 2) : x > 0 ? ends : sign_power(x, n);
 }
-double rt_hermite_h_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+double rt_hermite_h_f64(double x, double degree) { /* leaves the range of numbers soon */
+    int64_t n = order_of(degree);
     if (n < 0) return 0;
     double before = 0, p = 1;
     for (int64_t k = 0; k < n && !isnan(p); k++) {
@@ -291,7 +316,7 @@ double rt_hermite_h_f64(double x, double degree) {
     return p;
 }
 double rt_hermite_he_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
     if (n < 0) return 0;
     double before = 0, p = 1;
     for (int64_t k = 0; k < n && !isnan(p); k++) {
@@ -301,8 +326,10 @@ double rt_hermite_he_f64(double x, double degree) {
     return p;
 }
 double rt_laguerre_l_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
     if (n < 0) return 0;
+    if (x == 0) return 1;
+    if (n > MOST_STEPS) return NAN;
     double before = 0, p = 1;
     for (int64_t k = 0; k < n && !isnan(p); k++) {
         double next = (((double)(2 * k + 1) - x) * p - (double)k * before) / (double)(k + 1);
@@ -311,9 +338,10 @@ double rt_laguerre_l_f64(double x, double degree) {
     return p;
 }
 double rt_legendre_p_f64(double x, double degree) {
-    int64_t n = (int64_t)degree;
+    int64_t n = order_of(degree);
     if (n < 0) return 0;
     if (fabs(x) == 1) return sign_power(x, n);
+    if (n > MOST_STEPS) return NAN;
     double before = 0, p = 1;
     for (int64_t k = 0; k < n && !isnan(p); k++) {
         double next = ((double)(2 * k + 1) * x * p - (double)k * before) / (double)(k + 1);

@@ -58,7 +58,6 @@ static cr_status check_sizes(cr_env *env, int rank, const cr_dim *size, int64_t 
     if (rank > CR_MAX_RANK)
         return CR_FAIL(CR_ERUNTIME, "a tensor has at most %d dimensions, not %d", CR_MAX_RANK, rank);
     cr_dim bytes = itemsize;
-    bool empty = false;
     for (int i = 0; i < rank; i++) {
         if (cr_dim_known(env, size[i], CR_LT, 0) == CR_YES || size[i] == CR_DIM_OVERFLOW) {
             cr_str shape;
@@ -70,10 +69,9 @@ static cr_status check_sizes(cr_env *env, int rank, const cr_dim *size, int64_t 
             return s;
         }
         if (!cr_dim_is_plain(size[i])) continue;
-        empty |= size[i] == 0;
-        bytes = cr_dim_mul(NULL, bytes, size[i]);
+        bytes = cr_dim_mul(NULL, bytes, CR_MAX(size[i], 1)); /* kernels multiply sizes, also those beside a zero */
     }
-    if (bytes != CR_DIM_OVERFLOW || empty) return CR_OK;
+    if (bytes != CR_DIM_OVERFLOW) return CR_OK;
     cr_str shape;
     cr_str_init(&shape);
     cr_shape_print(env, rank, size, &shape);
@@ -235,27 +233,28 @@ void cr_meta_print(cr_env *env, const cr_meta *m, cr_str *out) {
     cr_device_print(m->device, out);
 }
 
+/* Kernels multiply sizes, strides and the element's bytes with each other, whether or not there are elements: all of these
+ * products fit in 64 bits, or the tensor is refused. */
 cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
-    int64_t last = m->offset, span, item = rt_itemsize(m->dtype), bytes = 0;
-    bool overflow = !cr_dim_is_plain(last), symbolic = last < CR_DIM_TAG_LIMIT && last != CR_DIM_OVERFLOW, empty = false;
+    int64_t last = 0, reach = 1, count = rt_itemsize(m->dtype), item = count, span;
+    bool overflow = !cr_dim_is_plain(m->offset), symbolic = overflow && m->offset != CR_DIM_OVERFLOW, empty = false;
     for (int i = 0; i < m->rank; i++) {
         cr_dim size = m->size[i], stride = m->stride[i];
         if (size == 0) empty = true;
         bool plain = cr_dim_is_plain(size) && cr_dim_is_plain(stride);
         symbolic |= !plain && size != CR_DIM_OVERFLOW && stride != CR_DIM_OVERFLOW;
         overflow |= !plain;
-        if (!plain || empty) continue;
+        if (!plain) continue;
         if (size < 0) return CR_FAIL(CR_ERUNTIME, "size %d is %lld; sizes are 0 or more", i, (long long)size);
         if (stride < 0) return CR_FAIL(CR_ERUNTIME, "stride %d is %lld; strides are 0 or more", i, (long long)stride);
-        overflow |= cr_mul_overflow(size - 1, stride, &span) || cr_add_overflow(last, span, &last);
+        size = CR_MAX(size, 1);
+        overflow |= cr_mul_overflow(size, stride, &span) || cr_add_overflow(reach, span, &reach);
+        overflow |= cr_mul_overflow(count, size, &count);
+        if (!overflow) last += span - stride;
     }
     if (symbolic) return CR_FAIL(CR_EVALUE, "a tensor with symbolic sizes has no number of bytes");
-    if (empty) {
-        *out = 0;
-        return CR_OK;
-    }
     if (m->offset < 0 && !overflow) return CR_FAIL(CR_ERUNTIME, "storage offset %lld is negative", (long long)m->offset);
-    if (overflow || cr_add_overflow(last, 1, &last) || cr_mul_overflow(last, item, &bytes) || bytes > PTRDIFF_MAX) {
+    if (overflow || cr_add_overflow(reach, m->offset, &reach) || cr_mul_overflow(reach, item, &reach)) {
         cr_str shape;
         cr_str_init(&shape);
         for (int i = 0; i < m->rank; i++) {
@@ -267,6 +266,6 @@ cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
         cr_str_dispose(&shape);
         return s;
     }
-    *out = bytes;
+    *out = empty ? 0 : (m->offset + last + 1) * item; /* at most the reach */
     return CR_OK;
 }

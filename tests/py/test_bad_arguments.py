@@ -1,0 +1,171 @@
+"""Arguments that would lead a kernel outside of its operands are refused, and immense ones do not keep it busy for ever. The
+whole table is tried under the sanitizers by tests/full/abuse.py; what that found once has its call here."""
+import pathlib
+import sys
+
+import cresset
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "abuse"))
+import nonsense  # noqa: E402
+
+aten = cresset.ops.aten
+x4, x5 = cresset.ones(1, 1, 4, 4), cresset.ones(1, 1, 4, 4, 4)
+low, high = -2**63, 2**63 - 1
+
+
+def index(shape, value):
+    return cresset.full(shape, value, dtype=cresset.int64)
+
+
+def refused(call, word=None):
+    with pytest.raises((RuntimeError, IndexError, ValueError), match=word):
+        call()
+
+
+POOL2, POOL3 = ([2, 2], [2, 2], [0, 0], [1, 1], False), ([2] * 3, [2] * 3, [0] * 3, [1] * 3, False)
+AVERAGE2 = ([2, 2], [2, 2], [0, 0], False, True, None)
+
+
+@pytest.mark.parametrize("value", [-1, 16, 64, 2**40, low, high])
+def test_max_pool_backward_writes_where_the_plane_is(value):
+    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2, index((1, 1, 2, 2), value)), "out of bounds")
+    if value not in (16,):
+        refused(lambda: aten.max_pool3d_with_indices_backward(cresset.ones(1, 1, 2, 2, 2), x5, *POOL3, index((1, 1, 2, 2, 2), value)), "out of bounds")
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3, 2), (1, 2, 2, 2), (2, 1, 2, 2), (1, 2, 2), (0, 1, 2, 2)])
+def test_gradients_of_pools_have_the_results_sizes(shape):
+    grad, right = cresset.ones(*shape), cresset.ones(1, 1, 2, 2)
+    refused(lambda: aten.max_pool2d_with_indices_backward(grad, x4, *POOL2, index(shape, 0)))
+    refused(lambda: aten.max_pool2d_with_indices_backward(right, x4, *POOL2, index(shape, 0)), "indices")
+    refused(lambda: aten.avg_pool2d_backward(grad, x4, *AVERAGE2))
+    if shape[-2:] == (2, 2):
+        refused(lambda: aten._adaptive_avg_pool2d_backward(grad, x4))
+    refused(lambda: aten._adaptive_avg_pool3d_backward(cresset.ones(2, 1, 2, 2, 2), x5))
+    refused(lambda: aten.avg_pool3d_backward(cresset.ones(1, 1, 3, 3, 3), x5, [2] * 3, [2] * 3, [0] * 3, False, True, None))
+
+
+def test_indices_of_pools_are_int64():
+    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2, cresset.zeros(1, 1, 2, 2)), "int64")
+
+
+def test_a_window_far_larger_than_the_image():
+    huge = 2**61
+    y = cresset.ops.aten.max_pool2d(x4, [2 * huge, 2], [4, 2], [huge, 0])
+    assert y.shape[-1] == 2 and float(y.max()) == 1
+
+
+def test_embedding_dense_backward_has_a_row_for_each_index():
+    refused(lambda: aten.embedding_dense_backward(cresset.ones(2, 3), index((5,), 0), 4, -1, False), "row")
+    refused(lambda: aten.embedding_dense_backward(cresset.ones(5, 3), index((5,), 4), 4, -1, False), "out of range")
+    refused(lambda: aten.embedding_dense_backward(cresset.ones(5, 3), index((5,), 0), -1, -1, False))
+
+
+def test_multilabel_margin_loss_backward_checks_its_operands():
+    self, target, flags = cresset.ones(2, 3), index((2, 3), 0), cresset.zeros(2, 3)
+    assert aten.multilabel_margin_loss_backward(cresset.ones(2), self, target, 0, flags).shape == (2, 3)
+    for grad, t, f in [(cresset.ones(1), target, flags), (cresset.ones(2, 3), target, flags), (cresset.ones(2), index((2, 1), 0), flags),
+                       (cresset.ones(2), target, cresset.zeros(2)), (cresset.ones(2), target.int(), flags), (cresset.ones(2), index((2, 3), 3), flags)]:
+        refused(lambda grad=grad, t=t, f=f: aten.multilabel_margin_loss_backward(grad, self, t, 0, f))
+
+
+def test_ctc_loss_backward_checks_its_operands():
+    probs, targets, lengths = cresset.zeros(4, 1, 3), index((1, 2), 1), ([4], [2])
+    loss, alpha = aten._ctc_loss(probs, targets, *lengths)
+    good = dict(grad=cresset.ones(1), log_probs=probs, targets=targets, input_lengths=[4], target_lengths=[2], neg_log_likelihood=loss, log_alpha=alpha, blank=0)
+    assert aten._ctc_loss_backward(**good).shape == (4, 1, 3)
+    bad = dict(grad=cresset.ones(2), neg_log_likelihood=loss.double(), log_alpha=alpha[:, :, :3].contiguous(), input_lengths=[5], target_lengths=[3], blank=3)
+    for name, value in bad.items():
+        refused(lambda name=name, value=value: aten._ctc_loss_backward(**{**good, name: value}))
+    refused(lambda: aten._ctc_loss_backward(**{**good, "log_alpha": alpha[:, :2].contiguous()}))
+    refused(lambda: aten._ctc_loss_backward(**{**good, "target_lengths": [high], "targets": index((2,), 1)}))
+
+
+def test_packed_sequences_check_their_gradient():
+    sizes = cresset.tensor([2, 1])
+    assert aten._pack_padded_sequence_backward(cresset.ones(3, 4), [2, 2, 4], sizes, False).shape == (2, 2, 4)
+    for grad, size in [(cresset.ones(3), [2, 2, 4]), (cresset.ones(3, 5), [2, 2, 4]), (cresset.ones(3, 4, 1), [2, 2, 4]), (cresset.ones(3, 4), [2, -2, 4])]:
+        refused(lambda grad=grad, size=size: aten._pack_padded_sequence_backward(grad, size, sizes, False))
+    refused(lambda: aten._pack_padded_sequence_backward(cresset.ones(3, 4), [2, 2, 4], cresset.tensor([2, high]), False))
+
+
+@pytest.mark.parametrize("name,rank", [("reflection_pad1d", 3), ("reflection_pad2d", 4), ("reflection_pad3d", 5), ("replication_pad2d", 4), ("replication_pad3d", 5)])
+def test_padding_has_two_entries_a_dimension(name, rank):
+    x = cresset.ones(*[4] * rank)
+    for pad in ([], [1], [1] * (2 * rank - 5), [1] * (2 * rank - 3)):
+        refused(lambda pad=pad: getattr(aten, name)(x, pad), "entries")
+
+
+def test_noise_has_the_inputs_sizes():
+    for noise in (cresset.ones(2), cresset.ones(3, 4, 1), cresset.ones(3, 4, dtype=cresset.float64)):
+        for name in ("rrelu_with_noise_functional", "rrelu_with_noise"):
+            refused(lambda name=name, noise=noise: getattr(aten, name)(cresset.ones(3, 4), noise, training=True), "noise")
+
+
+def test_immense_sizes_beside_an_empty_one():
+    empty = cresset.ones(2, 0)
+    for call in (lambda: empty.repeat(2**62, 1), lambda: aten.constant_pad_nd(empty, [0, 0, 2**62, 0]), lambda: cresset.empty(2**62, 4, 0),
+                 lambda: cresset.ones(1).expand(2**40, 2**40), lambda: cresset.ones(3).as_strided([2], [2**62]), lambda: cresset.ones(3, 3)[::2**62]):
+        refused(call)
+    assert empty.repeat(2**40, 1).shape == (2**41, 0)
+    assert aten.constant_pad_nd(empty, [0, 0, 2**40, 0]).shape == (2**40 + 2, 0)
+    assert cresset.empty(2**40, 0).flip(0).shape == cresset.empty(2**40, 0).roll(1, 0).shape == (2**40, 0)
+
+
+def test_batch_norm_of_no_batch_and_of_no_statistics():
+    y, mean, rstd = aten._native_batch_norm_legit.no_stats(cresset.ones(0, 3), None, None, True, 0.1, 1e-5)
+    assert y.shape == (0, 3) and mean.shape == (3,)
+    refused(lambda: aten._native_batch_norm_legit.no_stats(cresset.ones(2, 3), None, None, False, 0.1, 1e-5), "training")
+
+
+def test_group_norm_counts_its_elements():
+    refused(lambda: aten.native_group_norm(cresset.ones(2, 4, 3), None, None, 2, 4, 5, 2, 1e-5), "elements")
+
+
+def test_integers_at_the_ends():
+    refused(lambda: cresset.special.multigammaln(cresset.ones(3) * 5, low))
+    ones = cresset.ones(3, 3)
+    assert cresset.equal(cresset.tril(ones, high), ones) and not cresset.triu(ones, high).any()
+    refused(lambda: cresset.tril(ones, low))
+    assert cresset.tril_indices(2**20, 2, -2**20 + 2).shape == (2, 3)
+    refused(lambda: aten.lstm.input(cresset.ones(2, 1, 3), [cresset.ones(1, 1, 3)] * 2, [cresset.ones(12, 3)] * 2, False, 2**62, 0.0, False, False, False), "layers")
+
+
+def test_polynomials_of_an_immense_degree_end():
+    x = cresset.tensor([0.0, 0.5, 1.0, 1.0 + 2.0**-52, -2.0], dtype=cresset.float64)
+    for name in ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "hermite_polynomial_h",
+                 "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"):
+        for degree in (2**40, 2**62, 1e300, float("nan")):
+            assert getattr(cresset.special, name)(x, degree).shape == (5,)
+    assert cresset.polygamma(2**40, x).shape == cresset.special.zeta(3.0, cresset.tensor([-2.0**40 - 0.5])).shape[:0] + (5,)
+
+
+def test_chebyshev_polynomials_of_a_high_degree_agree_with_their_recurrence():
+    for name, first in (("t", lambda x: x), ("u", lambda x: 2 * x), ("v", lambda x: 2 * x - 1), ("w", lambda x: 2 * x + 1)):
+        for x in (1.0001, -1.0001, 1.00000001):
+            before, p = 1.0, first(x)
+            for _ in range(4999):
+                before, p = p, 2 * x * p - before
+            got = float(getattr(cresset.special, f"chebyshev_polynomial_{name}")(cresset.tensor(x, dtype=cresset.float64), 5000))
+            assert abs(got - p) <= 1e-7 * abs(p), (name, x)
+
+
+def functions_with_out():
+    for name in cresset._C._op_names():
+        row = cresset._C._row(name)
+        if row["variant"] == "functional" and row["out"] and hasattr(cresset, name.removeprefix("aten::").split(".")[0]):
+            yield name
+
+
+def test_out_takes_tensors_only():
+    """In every function with out=: what is no tensor is a TypeError, as in PyTorch."""
+    tried = 0
+    for name in functions_with_out():
+        function, results = getattr(cresset, name.removeprefix("aten::").split(".")[0]), len(cresset._C._signature(name)[1])
+        for args, kwargs in nonsense.recorded(name)[:1]:
+            for out in (0, 1.5, True, 1j, "x", object(), cresset.float32, [0] * results, (1.5,) * results, [None] * results, {}):
+                with pytest.raises(TypeError):
+                    function(*args, **kwargs, out=out)
+            tried += 1
+    assert tried > 400
