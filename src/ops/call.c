@@ -127,10 +127,11 @@ static void see_tensor(cr_call_frame *f, const cr_tensor *t) {
 static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
     if (f->ntemps == (int)CR_COUNT(f->temps)) return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", f->base->schema.name);
     cr_tensor *t = NULL;
-    if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) { /* only its dtype is known */
+    cr_env *env = f->env ? f->env : ambient.mode.env;
+    if (a->kind == CR_ARG_SYM || (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) { /* only its dtype is known */
         cr_meta meta;
         cr_meta_init(&meta, cr_arg_number_dtype(a), (cr_device){ CR_CPU, -1 });
-        CR_TRY(cr_tensor_create_fake(f->env ? f->env : ambient.mode.env, &meta, &t));
+        CR_TRY(cr_tensor_create_fake(env, &meta, &t));
         f->fake = true;
     } else {
         CR_TRY(cr_tensor_scalar(cr_arg_number_dtype(a), cr_arg_scalar(a), &t));

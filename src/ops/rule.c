@@ -142,12 +142,15 @@ cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype) {
     return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be %s, not %s", r->op->schema.name, param_name(r, i), cr_dtype_name(dtype), cr_dtype_name(m->dtype));
 }
 
-/* Numbers in Tensor slots become metas that promote as wrapped numbers. */
+/* Numbers in Tensor slots become metas that promote as wrapped numbers; lists of flags are as long as the schema says. */
 static cr_status wrap_numbers(cr_rule *r, const cr_arg *args) {
     const cr_schema *s = &r->op->schema;
     int wrapped = 0;
     r->arg = args;
     for (int i = 0; i < r->nargs; i++) {
+        const cr_param *p = &s->params[i];
+        if (p->type == CR_T_BOOL && p->list_size > 0 && args[i].kind == CR_ARG_LIST && args[i].n != (uint32_t)p->list_size) /* output_mask */
+            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", s->name, p->name, p->list_size, args[i].n);
         if (s->params[i].type != CR_T_TENSOR || (!cr_arg_is_number(&args[i]) && args[i].kind != CR_ARG_SYM)) continue;
         if (!wrapped) {
             memcpy(r->local, args, (size_t)r->nargs * sizeof *args);

@@ -133,6 +133,40 @@ cr_status shape_convolution_backward(cr_rule *r) { /* grad_output, input, weight
 
 /* ---- attention: (..., L, E), (..., S, E), (..., S, Ev) ---- */
 
+/* The mask broadcasts to (..., L, S); the kernel reads it by the scores' indices. */
+static cr_status require_mask(cr_rule *r, int i, int rank, const cr_dim *size) {
+    const cr_meta *mask = cr_rule_meta(r, i);
+    if (!mask) return CR_OK;
+    CR_TRY(cr_rule_require_rank(r, i, 0, rank));
+    for (int d = 0; d < mask->rank; d++) {
+        bool one;
+        cr_dim want = size[rank - mask->rank + d];
+        if (cr_dim_known(r->env, mask->size[d], CR_EQ, want) == CR_YES) continue;
+        CR_TRY(cr_dim_repeats(r->env, mask->size[d], want, &one));
+        if (!one) CR_TRY(cr_dim_require(r->env, mask->size[d], CR_EQ, want, "attention: attn_mask must broadcast to the scores"));
+    }
+    return CR_OK;
+}
+
+/* enable_gqa: groups of query heads share a head of the keys and one of the values; the dimensions before are repeated. */
+static cr_status require_groups(cr_rule *r, int i, int rank, const cr_dim *size) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    CR_TRY(cr_rule_require_rank(r, i, 3, rank + 2));
+    for (int d = 0; d < m->rank - 2; d++) {
+        bool one = false;
+        cr_dim want = size[rank + 2 - m->rank + d];
+        if (cr_dim_known(r->env, m->size[d], CR_EQ, want) == CR_YES) continue;
+        if (d == m->rank - 3) {
+            CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "attention: heads of key and value"));
+            CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, want, m->size[d]), CR_EQ, 0, "attention: heads of key and value must divide those of query"));
+            continue;
+        }
+        CR_TRY(cr_dim_repeats(r->env, m->size[d], want, &one));
+        if (!one) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, want, "attention: batch of query, key and value"));
+    }
+    return CR_OK;
+}
+
 cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa */
     const cr_meta *q = cr_rule_meta(r, 0), *k = cr_rule_meta(r, 1), *v = cr_rule_meta(r, 2), *mask = cr_rule_meta(r, 3);
     const char *name = r->op->schema.name;
@@ -148,11 +182,16 @@ cr_status shape_sdpa(cr_rule *r) { /* query, key, value, attn_mask, dropout_p, i
     cr_dim size[CR_MAX_RANK];
     int rank = q->rank - 2;
     memcpy(size, q->size, (size_t)rank * sizeof *size);
-    if (!cr_rule_bool(r, 7)) { /* batch dimensions broadcast */
+    if (cr_rule_bool(r, 7)) {
+        CR_TRY(require_groups(r, 1, rank, size));
+        CR_TRY(require_groups(r, 2, rank, size));
+    } else { /* batch dimensions broadcast */
         CR_TRY(cr_broadcast(r->env, &rank, size, k->rank - 2, k->size));
         CR_TRY(cr_broadcast(r->env, &rank, size, v->rank - 2, v->size));
     }
     size[rank] = q->size[q->rank - 2];
+    size[rank + 1] = k->size[k->rank - 2];
+    CR_TRY(require_mask(r, 3, rank + 2, size));
     size[rank + 1] = v->size[v->rank - 1];
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
@@ -174,6 +213,10 @@ static cr_status check_flash(cr_rule *r, const cr_meta *q, const cr_meta *k, con
         return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have four dimensions (batch, heads, length, width)", name);
     if (r->arg[dropout].u.f > 0) return CR_FAIL(CR_ERUNTIME, "%s: dropout is not supported here; use scaled_dot_product_attention", name);
     if (q->dtype != k->dtype || q->dtype != v->dtype) return CR_FAIL(CR_ERUNTIME, "%s: query, key and value must have one dtype", name);
+    for (int d = 0; d < 2; d++) {
+        CR_TRY(cr_dim_require(r->env, k->size[d], CR_EQ, q->size[d], "attention: query and key must have the same batch and heads"));
+        CR_TRY(cr_dim_require(r->env, v->size[d], CR_EQ, q->size[d], "attention: query and value must have the same batch and heads"));
+    }
     CR_TRY(cr_dim_require(r->env, q->size[3], CR_EQ, v->size[3], "attention: query and value must have the same last size"));
     CR_TRY(cr_dim_require(r->env, q->size[3], CR_EQ, k->size[3], "attention: query and key must have the same last size"));
     return cr_dim_require(r->env, k->size[2], CR_EQ, v->size[2], "attention: key and value must have the same length");
@@ -182,6 +225,7 @@ static cr_status check_flash(cr_rule *r, const cr_meta *q, const cr_meta *k, con
 cr_status shape_flash(cr_rule *r) { /* query, key, value, dropout_p, is_causal, attn_mask, scale -> output, logsumexp */
     const cr_meta *q = cr_rule_meta(r, 0);
     CR_TRY(check_flash(r, q, cr_rule_meta(r, 1), cr_rule_meta(r, 2), 3));
+    CR_TRY(require_mask(r, 5, 4, (cr_dim[]){ q->size[0], q->size[1], q->size[2], cr_rule_meta(r, 1)->size[2] }));
     CR_TRY(shape_like(r));
     CR_TRY(cr_rule_add_dense(r, q->dtype == CR_F64 ? CR_F64 : CR_F32, 3, q->size));
     cr_strides_permuted(r->env, 3, q->size, (const int[]){ 0, 2, 1 }, r->out[1].meta.stride); /* stored by (batch, length, heads) */

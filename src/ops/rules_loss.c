@@ -109,15 +109,23 @@ static cr_status check_gradient(cr_rule *r, const cr_meta *target, bool batch) {
     return CR_OK;
 }
 
+/* Of a mean: what it was divided by. */
+static cr_status check_total_weight(cr_rule *r) {
+    cr_dim n = cr_meta_numel(r->env, cr_rule_meta(r, cr__rule_param(r, "total_weight")));
+    return cr_dim_require(r->env, n, CR_EQ, 1, "nll_loss_backward: total_weight must be one number");
+}
+
 cr_status shape_nll_backward(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 1), *target = cr_rule_meta(r, 2);
     CR_TRY(check_nll(r, self, target));
+    CR_TRY(check_total_weight(r));
     CR_TRY(check_gradient(r, target, self->rank == 2));
     return shape_second(r);
 }
 
 cr_status shape_nll2d_backward(cr_rule *r) {
     CR_TRY(check_nll2d(r, cr_rule_meta(r, 1), cr_rule_meta(r, 2)));
+    CR_TRY(check_total_weight(r));
     CR_TRY(check_gradient(r, cr_rule_meta(r, 2), true));
     return shape_second(r);
 }

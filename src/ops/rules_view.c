@@ -507,7 +507,7 @@ cr_status shape_narrow(cr_rule *r) {
 
 static cr_status diagonal_meta(cr_rule *r, int at, cr_meta *o) {
     int a, b;
-    int64_t offset = cr_rule_int(r, at);
+    int64_t offset = CR_MAX(cr_rule_int(r, at), -INT64_MAX);
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at + 1), o->rank, &a));
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at + 2), o->rank, &b));
     if (a == b || o->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the two dims must differ, both are %d", op_name(r), a);

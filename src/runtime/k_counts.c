@@ -81,8 +81,8 @@ static double binomial_jumps(bool f32, double count, double p, rt_generator *g) 
 
 static double sample_binomial(bool f32, double count, double p, rt_generator *g) {
     if (count <= 0 || p <= 0) return 0;
+    if (isnan(count) || isnan(p)) return NAN; /* PyTorch does not come back from a count that is none */
     if (p >= 1) return count;
-    if (!(p <= 0.5) && !(p > 0.5)) return NAN;
     double rare = p <= 0.5 ? p : r(f32, 1.0 - p);
     double hits =
         r(f32, count * rare) >= 10.0 ? binomial_rejection(f32, count, rare, g) : binomial_jumps(f32, count, rare, g);

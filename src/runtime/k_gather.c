@@ -64,10 +64,11 @@ int rt_k_gather(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, spar
     return each(&w, read_element);
 }
 
-#define COMBINE(T)                                                                                                     \
+/* W: the type in which products are taken; those of integers wrap around. */
+#define COMBINE(T, W)                                                                                                  \
     {                                                                                                                  \
         T a = *(T *)self, b = *(const T *)other;                                                                       \
-        if (w->mode == MULTIPLY) a = (T)(a * b);                                                                       \
+        if (w->mode == MULTIPLY) a = (T)((W)a * (W)b);                                                                 \
         else if (w->mode == MAXIMUM) a = b > a || b != b ? b : a;                                                      \
         else a = b < a || b != b ? b : a;                                                                              \
         *(T *)self = a;                                                                                                \
@@ -97,13 +98,13 @@ static int write_element(const walk *w, char *self, char *other) {
     case RT_BOOL:
         *self = w->mode == MAXIMUM ? *self | *other : *self & *other;
         return RT_OK;
-    case RT_U8: COMBINE(uint8_t)
-    case RT_I8: COMBINE(int8_t)
-    case RT_I16: COMBINE(int16_t)
-    case RT_I32: COMBINE(int32_t)
-    case RT_I64: COMBINE(int64_t)
-    case RT_F32: COMBINE(float)
-    case RT_F64: COMBINE(double)
+    case RT_U8: COMBINE(uint8_t, uint64_t)
+    case RT_I8: COMBINE(int8_t, uint64_t)
+    case RT_I16: COMBINE(int16_t, uint64_t)
+    case RT_I32: COMBINE(int32_t, uint64_t)
+    case RT_I64: COMBINE(int64_t, uint64_t)
+    case RT_F32: COMBINE(float, float)
+    case RT_F64: COMBINE(double, double)
     case RT_C64: if (w->mode == MULTIPLY) { *(float _Complex *)self *= *(float _Complex *)other; return RT_OK; } break;
     case RT_C128: if (w->mode == MULTIPLY) { *(double _Complex *)self *= *(double _Complex *)other; return RT_OK; } break;
     case RT_F16:

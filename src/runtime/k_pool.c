@@ -5,6 +5,7 @@
  * channels of float pixels are dense and no indices are wanted, whole pixels are compared or added, image rows in parallel. */
 #include "runtime/conv_isa.h"
 #include "runtime/kernels.h"
+#include "runtime/rt_math.h"
 #include "runtime/rt_reduce.h"
 
 #include <math.h>
@@ -16,6 +17,7 @@ typedef struct pool {
     const rt_ctx *ctx;
     int64_t in[DIMS], out[DIMS];              /* depth, height, width */
     int64_t kernel[DIMS], stride[DIMS], padding[DIMS], dilation[DIMS];
+    int spatial;
     bool adaptive, include_pad;
     int64_t divisor;                          /* 0: the window's own size */
     int64_t planes;
@@ -91,7 +93,7 @@ MAX_POOL(max_f32, float, -INFINITY)
 MAX_POOL(max_f64, double, -INFINITY)
 MAX_POOL(max_i64, int64_t, INT64_MIN)
 
-#define AVG_POOL(name, T, acc)                                                                                         \
+#define AVG_POOL(name, T, acc, add)                                                                                        \
     static int name(void *arg, int64_t begin, int64_t end) {                                                           \
         const pool *p = arg;                                                                                           \
         for (int64_t plane = begin; plane < end; plane++) {                                                            \
@@ -100,15 +102,16 @@ MAX_POOL(max_i64, int64_t, INT64_MIN)
             EACH(p, o) {                                                                                               \
                 box b = window(p, o);                                                                                  \
                 acc s = 0;                                                                                             \
-                INSIDE(p, b, at) s += in[at];                                                                          \
+                INSIDE(p, b, at) s = add(s, in[at]);                                                                   \
                 *out++ = (T)(s / (acc)b.area);                                                                         \
             }                                                                                                          \
         }                                                                                                              \
         return RT_OK;                                                                                                  \
     }
-AVG_POOL(avg_f32, float, double)
-AVG_POOL(avg_f64, double, double)
-AVG_POOL(avg_i64, int64_t, int64_t)
+#define PLUS(a, b) ((a) + (b))
+AVG_POOL(avg_f32, float, double, PLUS)
+AVG_POOL(avg_f64, double, double, PLUS)
+AVG_POOL(avg_i64, int64_t, int64_t, rt_add_i64)
 
 /* y (the input's gradient) += x (the output's gradient) spread over the window */
 static int avg_backward(void *arg, int64_t begin, int64_t end) {
@@ -144,6 +147,7 @@ static int max_backward(void *arg, int64_t begin, int64_t end) {
 
 static void read_sizes(pool *p, const rt_view *in, const rt_view *out, int spatial) {
     p->planes = 1;
+    p->spatial = spatial;
     for (int d = 0; d < in->rank - spatial; d++) p->planes *= in->size[d];
     for (int d = 0; d < DIMS; d++) {
         int from = in->rank - DIMS + d;
@@ -198,14 +202,14 @@ static int pixel_rows(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
-static bool has_pixels(const rt_view *x) { return x->rank == 4 && x->dtype == RT_F32 && x->stride[1] == 1 && x->size[1] > 1; }
+static bool has_pixels(const pool *p, const rt_view *x) { return p->spatial == 2 && x->rank == 4 && x->dtype == RT_F32 && x->stride[1] == 1 && x->size[1] > 1; }
 
 /* Forward: input rows in their class, results scattered to the output's layout. */
 static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     int64_t numel = rt_numel(out);
     if (!numel) return RT_OK;
-    if (c->nout == 1 && has_pixels(self) && has_pixels(out)) {
+    if (c->nout == 1 && has_pixels(p, self) && has_pixels(p, out)) {
         pixels s = { p, self, out, max };
         int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : window_volume(p));
         return rt_parallel_for(ctx, self->size[0] * p->out[1], 16 * 1024 / row + 1, pixel_rows, &s);

@@ -56,7 +56,7 @@ double rt_zeta_f64(double s, double q) {
         double term = pow(q, -s);
         sum += term;
         q += 1;
-        if (q > 1 && fabs(term) <= epsilon * fabs(sum) / 64) return sum;
+        if (q > 1 && !(fabs(term) > epsilon * fabs(sum) / 64)) return sum;
     } while (q < far);
     double tail = pow(q, -s), factor = s, power = tail / q;
     sum += tail * q / (s - 1) + tail / 2;
