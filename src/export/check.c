@@ -3,6 +3,7 @@
  * Later tools rely on it: calls say which module they belong to, inputs and outputs say nothing of the kind, placeholders
  * carry the prefix of what they are, and the ops are those of the dialect. */
 #include "export/internal.h"
+#include "graph/writes.h"
 
 static cr_status violated(const char *node, const char *what) { return CR_FAIL(CR_EVALUE, "node '%s' %s", node, what); }
 
@@ -17,9 +18,7 @@ static cr_status check_op(const cr_graph *g, uint32_t n, const char *dialect) {
     const cr_node *node = cr_graph_node(g, n);
     if (!strcmp(node->op->name, "cresset::opaque")) return CR_FAIL(CR_EVALUE, "node '%s' calls %s, which is no op of the %s dialect", node_name(g, n), node->args[0].u.s, dialect);
     if (strcmp(dialect, "TRAINING")) {
-        bool writes = false;
-        for (uint16_t k = 0; k < node->op->schema.nparams; k++) writes |= node->op->schema.params[k].writes;
-        if (writes) return CR_FAIL(CR_EVALUE, "node '%s' calls %s, which writes its argument; the %s dialect has functional ops only", node_name(g, n), node->op->name, dialect);
+        if (cr_op_writes(node->op)) return CR_FAIL(CR_EVALUE, "node '%s' calls %s, which writes its argument; the %s dialect has functional ops only", node_name(g, n), node->op->name, dialect);
     }
     return CR_OK;
 }

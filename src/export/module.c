@@ -6,6 +6,7 @@
 #include "export/guard.h"
 #include "export/internal.h"
 #include "export/source.h"
+#include "graph/writes.h"
 
 typedef struct mutation { uint32_t result, input; } mutation; /* output `result` is copied to placeholder `input` */
 
@@ -30,55 +31,15 @@ struct cr_module {
 
 /* ---- what a run writes ---- */
 
-/* Ops that update running statistics, though their schemas do not say so. */
-static bool writes_buffers(const cr_op *op) { return !strcmp(op->name, "aten::batch_norm") || !strcmp(op->name, "aten::instance_norm"); }
-
-static bool graph_writes(const cr_graph *g) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_op *op = cr_graph_node(g, n)->op;
-        if (!op) continue;
-        if (writes_buffers(op)) return true;
-        for (uint16_t k = 0; k < op->schema.nparams; k++)
-            if (op->schema.params[k].writes) return true;
-    }
-    for (size_t i = 0; i < cr_graph_subgraph_count(g); i++)
-        if (graph_writes(cr_graph_subgraph(g, i))) return true;
-    return false;
-}
-
-typedef struct write_search { cr_module *m; cr_map placeholders; } write_search; /* storage -> placeholder + 1 */
-
-static void see_written(void *user, uint32_t value) {
-    write_search *s = user;
-    const cr_meta *m = cr_graph_value(s->m->program->graph, value)->meta;
-    uint64_t at;
-    if (m && cr_map_find(&s->placeholders, &m->storage, sizeof m->storage, &at)) s->m->written[at - 1] = true;
-}
-
-static void find_writes_of(write_search *s, const cr_node *node) {
-    const cr_op *op = node->op;
-    bool body = false;
-    for (uint16_t k = 0; k < node->nargs; k++) body |= node->args[k].kind == CR_ARG_GRAPH && graph_writes(node->args[k].u.graph);
-    if (body || writes_buffers(op)) cr_args_visit_values(node->args, node->nargs, see_written, s);
-    for (uint16_t k = 0; k < node->nargs && k < op->schema.nparams; k++)
-        if (op->schema.params[k].writes) cr_args_visit_values(&node->args[k], 1, see_written, s);
-}
-
 static cr_status find_writes(cr_module *m) {
     const cr_graph *g = m->program->graph;
-    write_search s = { .m = m };
-    cr_map_init(&s.placeholders);
-    cr_status status = CR_OK;
-    uint64_t i = 0;
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && !status; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        const cr_meta *meta = node->kind == CR_NODE_PLACEHOLDER ? cr_graph_value(g, node->first)->meta : NULL;
-        if (node->kind == CR_NODE_PLACEHOLDER) i++;
-        if (meta) status = cr_map_put(&s.placeholders, &meta->storage, sizeof meta->storage, i);
-        if (node->kind == CR_NODE_CALL) find_writes_of(&s, node);
-    }
-    cr_map_dispose(&s.placeholders);
-    return status;
+    cr_writes writes;
+    size_t i = 0;
+    CR_TRY(cr_writes_find(g, CR_SHARING_POSSIBLE, &writes));
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && i < m->ninputs; n = cr_graph_next(g, n))
+        if (cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER) m->written[i++] |= cr_writes_to(&writes, cr_graph_node(g, n)->first) != 0;
+    cr_writes_dispose(&writes);
+    return CR_OK;
 }
 
 /* ---- creation ---- */

@@ -3,6 +3,7 @@
  * The first part is what the interpreter and all other readers rely on without looking: order, ids, arguments, counts.
  * The other properties are independent of each other. An error names the graph, the node and the property. */
 #include "graph/internal.h"
+#include "graph/writes.h"
 
 typedef struct verifier {
     cr_graph *g;
@@ -224,12 +225,6 @@ static cr_status check_metas(verifier *v) {
 
 /* ---- functional, core ---- */
 
-static bool writes(const cr_op *op) {
-    for (uint16_t i = 0; i < op->schema.nparams; i++)
-        if (op->schema.params[i].writes) return true;
-    return false;
-}
-
 static bool is_core(const cr_op *op) {
     static const char *const namespaces[] = { "_operator", "torch", "math", "higher_order" };
     for (size_t i = 0; i < CR_COUNT(namespaces); i++)
@@ -242,7 +237,7 @@ static cr_status check_ops(verifier *v, uint32_t properties) {
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
         const cr_op *op = g->nodes.at[v->node].op;
         if (!op) continue;
-        if ((properties & CR_VERIFY_FUNCTIONAL) && writes(op)) return broken(v, "functional", "it writes to an argument");
+        if ((properties & CR_VERIFY_FUNCTIONAL) && cr_node_writes(&g->nodes.at[v->node])) return broken(v, "functional", "it writes to an argument");
         if ((properties & CR_VERIFY_CORE) && !is_core(op)) return broken(v, "core", "the op is not in the core set; decompose it");
     }
     return CR_OK;

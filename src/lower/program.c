@@ -4,6 +4,7 @@
  * read by name afterwards only if its memory is stored as it was. One that runs change is state, copied per instance. User outputs
  * that share memory with an input, a weight or state are copied before mutations are written back, so that they are what
  * the functional program says. */
+#include "graph/writes.h"
 #include "lower/build.h"
 
 #include <stdio.h>
@@ -28,30 +29,6 @@ typedef struct method_program {
 
 /* ---- what is written ---- */
 
-typedef CR_VEC(uint64_t) storages;
-
-static bool contains(const storages *s, uint64_t storage) {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->at[i] == storage) return true;
-    return false;
-}
-
-static cr_status add_written(const cr_graph *g, const cr_arg *a, storages *out) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(add_written(g, &a->u.list[i], out));
-    if (a->kind != CR_ARG_VALUE) return CR_OK;
-    const cr_meta *meta = cr_graph_value(g, (uint32_t)a->u.i)->meta;
-    return meta && !contains(out, meta->storage) ? cr_vec_push(out, meta->storage) : CR_OK;
-}
-
-static cr_status find_written(const cr_graph *g, storages *out) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->op->schema.nparams; i++)
-            if (node->op->schema.params[i].writes) CR_TRY(add_written(g, &node->args[i], out));
-    }
-    return CR_OK;
-}
-
 static bool is_mutation(const cr_output_spec *o) {
     return o->kind == CR_OUTPUT_BUFFER_MUTATION || o->kind == CR_OUTPUT_PARAMETER_MUTATION;
 }
@@ -64,19 +41,33 @@ static bool is_mutated(const cr_program *p, const cr_input_spec *in) {
 
 static bool is_state(const cr_input_spec *in) { return in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT; }
 
-/* Names of state that this program changes, as far as its signature and its ops' schemas tell. */
-static cr_status find_changing(lowering *w, const cr_program *p) {
-    storages written = { 0 };
+/* Names of state that this graph of the program changes, by itself or by its signature. Its metas say what shares memory. */
+static cr_status add_changing(lowering *w, const cr_program *p, const cr_graph *g) {
+    cr_writes writes;
     size_t i = 0;
-    cr_status status = find_written(p->graph, &written);
-    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && !status && i < p->ninputs; n = cr_graph_next(p->graph, n)) {
-        const cr_node *node = cr_graph_node(p->graph, n);
+    CR_TRY(cr_writes_find(g, CR_SHARING_KNOWN, &writes));
+    cr_status status = CR_OK;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && !status && i < p->ninputs; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
         const cr_input_spec *in = &p->inputs[i++];
-        const cr_meta *meta = cr_graph_value(p->graph, node->first)->meta;
-        if (is_state(in) && in->target && (is_mutated(p, in) || (meta && contains(&written, meta->storage)))) status = cr_map_put_str(&w->changing, in->target, 1);
+        bool changes = is_mutated(p, in) || cr_writes_to(&writes, node->first);
+        if (changes && is_state(in) && in->target) status = cr_map_put_str(&w->changing, in->target, 1);
     }
-    cr_vec_dispose(&written);
+    cr_writes_dispose(&writes);
+    return status;
+}
+
+/* An archive does not say what shares memory, and composite ops not what they write: both are known once they are taken
+ * apart. A single method's own passes find that out; several must know it of each other before the first is lowered. */
+static cr_status find_changing(lowering *w, const cr_program *p, bool alone) {
+    cr_graph *parts = NULL;
+    if (alone || p->nunsupported || !cr_graph_writes(p->graph)) return add_changing(w, p, p->graph);
+    bool general = cr_env_set_general(cr_graph_env(p->graph), true); /* as in the pipeline: conditions are asked once */
+    cr_status status = cr_pass_decompose(p->graph, cr_stop_at_kernels, NULL, &parts);
+    cr_env_set_general(cr_graph_env(p->graph), general);
+    if (!status) status = add_changing(w, p, parts);
+    cr_graph_release(parts);
     return status;
 }
 
@@ -131,13 +122,13 @@ static cr_status same_layout(const cr_meta *graph, const cr_meta *real, const ch
     return same ? CR_OK : CR_FAIL(CR_EVALUE, "'%s' is laid out otherwise than its graph says", name);
 }
 
-static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, const cr_input_spec *in, uint32_t v, const storages *written) {
+static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, const cr_input_spec *in, uint32_t v, const cr_writes *writes) {
     const cr_tensor *t = cr_program_tensor(p, in->target);
     const cr_meta *meta = cr_graph_value(m->g, v)->meta;
     if (!t) return CR_FAIL(CR_EVALUE, "the program has no '%s'", in->target);
     if (!meta) return CR_FAIL(CR_EVALUE, "'%s' has no shape in the graph", in->target);
     if (t->meta.rank || cr_dim_is_plain(meta->offset)) CR_TRY(same_layout(meta, &t->meta, in->target));
-    bool changes = is_changing(w, in) || is_mutated(p, in) || contains(written, meta->storage);
+    bool changes = is_changing(w, in) || is_mutated(p, in) || cr_writes_to(writes, v);
     m->writes_state |= changes; /* also what only reads it must not meet a method that writes */
     int32_t state = -1, buffer = -1;
     uint64_t found;
@@ -198,8 +189,8 @@ static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t 
 }
 
 static cr_status lower_inputs(lowering *w, cr__method *m, const method_program *mp, uint32_t *values) {
-    storages written = { 0 };
-    cr_status status = find_written(m->g, &written);
+    cr_writes writes;
+    cr_status status = cr_writes_find(m->g, CR_SHARING_KNOWN, &writes);
     size_t i = 0;
     for (uint32_t n = cr_graph_first(m->g); n != CR_NO_NODE && !status; n = cr_graph_next(m->g, n)) {
         const cr_node *node = cr_graph_node(m->g, n);
@@ -213,12 +204,12 @@ static cr_status lower_inputs(lowering *w, cr__method *m, const method_program *
             values[m->inputs.n] = node->first;
             status = lower_input(m, in, node->first);
         } else if (is_state(in)) {
-            status = lower_state(w, m, mp->p, in, node->first, &written);
+            status = lower_state(w, m, mp->p, in, node->first, &writes);
         } else if (in->kind != CR_INPUT_TOKEN) {
             status = CR_FAIL(CR_EUNSUPPORTED, "input '%s' is a script object", in->name);
         }
     }
-    cr_vec_dispose(&written);
+    cr_writes_dispose(&writes);
     return status;
 }
 
@@ -454,7 +445,7 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     method_program *all = cr_arena_calloc(&l->arena, n + 1, sizeof *all);
     if (!infos || !methods || !l->programs || !all) return CR_ENOMEM;
     const char *const *names = w->options ? w->options->names : NULL;
-    for (size_t i = 0; i < n; i++) CR_TRY(find_changing(w, programs[i]));
+    for (size_t i = 0; i < n; i++) CR_TRY(find_changing(w, programs[i], n == 1));
     for (size_t i = 0; i < n; i++) {
         cr_program_retain(l->programs[l->nprograms++] = programs[i]);
         all[i].p = programs[i];

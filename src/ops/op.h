@@ -123,6 +123,8 @@ enum { /* tags */
     CR_TAG_COMPLEX_DENSE_OUT = 1 << 22, /* DENSE_OUT for complex inputs (fft_ifft) */
     CR_TAG_INTERNAL = 1 << 23,   /* passes put it into graphs on the way to native code; not for users, so not in the docs */
     CR_TAG_CUSTOM = 1 << 24,     /* registered at run time by whoever embeds the library (custom.h) */
+    CR_TAG_SHARES = 1 << 25,     /* a result may be an argument or a view of one, though neither schema nor VIEW says so (dropout, einsum) */
+    CR_TAG_STATISTICS = 1 << 26, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so (batch_norm) */
     CR_TAG_KEEPS_INTEGERS = 1 << 19, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
     CR_TAG_KEEPS_REAL = 1 << 18, /* leaves a real tensor alone: in place nothing is written (conj_physical) */
     CR_TAG_POINTWISE_OUT = 1 << 17, /* ... is laid out like the inputs of its shape, whatever the functional layout */

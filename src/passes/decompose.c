@@ -2,6 +2,7 @@
  *
  * The graph is written anew, node by node, through an emitter that expands where `stop` says no: a decomposition that calls
  * another composite op meets the same emitter again, so expansion goes all the way down in one walk. */
+#include "graph/writes.h"
 #include "ops/formula.h"
 #include "passes/internal.h"
 
@@ -19,10 +20,8 @@ typedef struct scope {
     rewriter *w;
     const cr_graph *from;
     cr_arg *map;
-    uint32_t *root;    /* per value: a value whose memory it may share; NULL: nothing is written */
-    uint32_t *written; /* per root: the place of the last write, from 1 on; 0: none */
+    cr_writes writes;  /* of `from`, where code is to serve every size: a view of what is written later has to stay one */
     const cr_origin *origin; /* of nodes that have none of their own */
-    uint32_t place;    /* of the call that is looked at */
     bool general;      /* what surrounds it asks for code that serves every size, and writes nothing that this may share */
 } scope;
 
@@ -88,7 +87,6 @@ cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **ou
 }
 
 enum { MAX_BODIES = 64 };
-static cr_status find_written(scope *s);
 static cr_status walk(scope *s);
 static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to);
 
@@ -98,7 +96,6 @@ static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs,
     size_t k = 0;
     inner.map = cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg));
     if (!inner.map) return CR_ENOMEM;
-    CR_TRY(find_written(&inner));
     for (uint32_t id = cr_graph_first(body); id != CR_NO_NODE; id = cr_graph_next(body, id)) {
         const cr_node *p = cr_graph_node(body, id);
         if (p->kind != CR_NODE_PLACEHOLDER) continue;
@@ -140,6 +137,7 @@ static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg
 
 static bool stops(const rewriter *w, const cr_op *op, const cr_arg *args) {
     if (!w->how->stop(op, w->how->user)) return false;
+    if (w->how->keep_writes && cr_op_updates_statistics(op, args)) return false; /* what it writes must be seen */
     return w->how->core || !must_expand(op, args);
 }
 
@@ -216,78 +214,16 @@ static void rewriter_release(cr_emitter *e, cr_arg *results, size_t n) {
 
 /* ---- what is written ---- */
 
-/* An archive does not say which values share memory, so this asks what may: results of views with their arguments, and those
- * of composite ops, which may hand an argument through. Where such memory is written later a view has to stay one. */
-typedef struct sharing { uint32_t *root, with, *written, place; } sharing;
-
-static uint32_t root_of(uint32_t *root, uint32_t v) {
-    while (root[v] != v) v = root[v] = root[root[v]];
-    return v;
-}
-
-static void share(void *user, uint32_t value) {
-    sharing *s = user;
-    if (s->with == CR_NO_VALUE) s->with = value;
-    s->root[root_of(s->root, value)] = root_of(s->root, s->with);
-}
-
-static void write_to(void *user, uint32_t value) {
-    sharing *s = user;
-    s->written[root_of(s->root, value)] = s->place;
-}
-
-static bool may_share(const cr_op *op) {
-    const cr_row *row = op->base->row;
-    if (cr__op_writes(op) || (op->base->tags & (CR_TAG_VIEW | CR_TAG_HIGHER_ORDER)) || (!row->kernel && !row->scalar)) return true;
-    for (uint16_t i = 0; i < op->schema.nreturns; i++)
-        if (op->schema.returns[i].alias) return true;
-    return false;
-}
-
-static bool writes_any(const cr_graph *g) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        if (node->kind == CR_NODE_CALL && (cr__op_writes(node->op) || cr__region_writes(node))) return true;
-    }
-    return false;
-}
-
-static cr_status find_written(scope *s) {
-    uint32_t n = cr_graph_value_count(s->from);
-    if (!s->general || !writes_any(s->from)) return CR_OK;
-    s->root = cr_graph_alloc(s->w->to, (n + 1u) * sizeof *s->root);
-    s->written = cr_graph_alloc(s->w->to, (n + 1u) * sizeof *s->written);
-    if (!s->root || !s->written) return CR_ENOMEM;
-    for (uint32_t v = 0; v < n; v++) s->root[v] = v, s->written[v] = 0;
-    sharing all = { s->root, CR_NO_VALUE, s->written, 0 };
-    for (uint32_t k = cr_graph_first(s->from); k != CR_NO_NODE; k = cr_graph_next(s->from, k)) {
-        const cr_node *node = cr_graph_node(s->from, k);
-        if (node->kind != CR_NODE_CALL || !may_share(node->op)) continue;
-        all.with = node->nvalues ? node->first : CR_NO_VALUE;
-        for (uint32_t i = 0; i < node->nvalues; i++) share(&all, node->first + i);
-        cr_args_visit_values(node->args, node->nargs, share, &all);
-    }
-    for (uint32_t k = cr_graph_first(s->from); k != CR_NO_NODE; k = cr_graph_next(s->from, k)) {
-        const cr_node *node = cr_graph_node(s->from, k);
-        if (node->kind != CR_NODE_CALL) continue;
-        all.place++;
-        bool region = cr__region_writes(node);
-        for (uint16_t i = 0; i < node->nargs; i++)
-            if (region || node->op->schema.params[i].writes) cr_args_visit_values(&node->args[i], 1, write_to, &all);
-    }
-    return CR_OK;
-}
-
-typedef struct meeting { const scope *s; bool found; } meeting;
+typedef struct meeting { const scope *s; uint32_t node; bool found; } meeting;
 
 static void meet(void *user, uint32_t value) {
     meeting *m = user;
-    m->found |= m->s->written[root_of(m->s->root, value)] > m->s->place;
+    m->found |= cr_writes_after(&m->s->writes, value, m->node);
 }
 
-static bool meets_written(const scope *s, const cr_node *node) {
-    meeting m = { s, false };
-    if (!s->root) return false;
+static bool meets_written(const scope *s, uint32_t id) {
+    const cr_node *node = cr_graph_node(s->from, id);
+    meeting m = { s, id, false };
     cr_args_visit_values(node->args, node->nargs, meet, &m);
     for (uint32_t i = 0; i < node->nvalues; i++) meet(&m, node->first + i);
     return m.found;
@@ -489,7 +425,7 @@ static cr_status keep_names(scope *s, const cr_node *node) {
     return CR_OK;
 }
 
-static cr_status walk(scope *s) {
+static cr_status walk_nodes(scope *s) {
     for (uint32_t n = cr_graph_first(s->from); n != CR_NO_NODE; n = cr_graph_next(s->from, n)) {
         const cr_node *node = cr_graph_node(s->from, n);
         if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT) continue;
@@ -502,11 +438,10 @@ static cr_status walk(scope *s) {
             s->map[node->first] = value_arg(s->w->to, v);
             continue;
         }
-        s->place++;
         cr_known_symbols known, *before = cr_ambient_get()->mode.known;
         find_introduced(s, node, &known);
         cr_ambient_get()->mode.known = &known;
-        cr_env_set_general(cr_graph_env(s->w->to), s->general && !meets_written(s, node));
+        cr_env_set_general(cr_graph_env(s->w->to), s->general && !meets_written(s, n));
         cr_status status = rewrite_call(s, node);
         cr_env_set_general(cr_graph_env(s->w->to), s->general);
         cr_ambient_get()->mode.known = before;
@@ -514,6 +449,13 @@ static cr_status walk(scope *s) {
         if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
     }
     return CR_OK;
+}
+
+static cr_status walk(scope *s) {
+    if (s->general) CR_TRY(cr_writes_find(s->from, CR_SHARING_POSSIBLE, &s->writes));
+    cr_status status = walk_nodes(s);
+    cr_writes_dispose(&s->writes);
+    return status;
 }
 
 static cr_status copy_placeholders(scope *s) {
@@ -536,7 +478,6 @@ static cr_status rewrite_into(scope *s) {
     outputs = cr_graph_alloc(s->w->to, (output->nargs + 1u) * sizeof *outputs);
     if (!s->map || !outputs) return CR_ENOMEM;
     CR_TRY(copy_placeholders(s));
-    CR_TRY(find_written(s));
     CR_TRY(walk(s));
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(s, &output->args[i], &outputs[i]));
     CR_TRY(cr_graph_set_origin(s->w->to, NULL));

@@ -11,6 +11,7 @@
  *
  * With `run->replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is taken anew from the
  * root, step by step, each time for itself, the written one included; copy_ stays a call of copy. */
+#include "graph/writes.h"
 #include "passes/internal.h"
 
 typedef struct member {
@@ -111,30 +112,28 @@ static cr_status add_member(functions *f, uint32_t v, uint32_t parent, const cr_
     return CR_OK;
 }
 
-static void stay(functions *f, const cr_arg *args, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (args[i].kind == CR_ARG_LIST) stay(f, args[i].u.list, args[i].n);
-        const cr_meta *meta = args[i].kind == CR_ARG_VALUE ? meta_of(f, (uint32_t)args[i].u.i) : NULL;
-        family *home = meta ? family_of(f, meta->storage) : NULL;
-        if (home) home->stays = true;
-    }
-}
-
-static cr_status note_write(functions *f, const cr_arg *a) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_write(f, &a->u.list[i]));
-    const cr_meta *meta = a->kind == CR_ARG_VALUE ? meta_of(f, (uint32_t)a->u.i) : NULL;
-    return meta && !family_of(f, meta->storage) ? cr_vec_push(&f->families, (family){ .storage = meta->storage }) : CR_OK;
+/* A write that cannot be written otherwise. */
+static cr_status stay(void *user, const cr_node *node, uint32_t value, int kinds) {
+    functions *f = user;
+    const cr_meta *meta = meta_of(f, value);
+    family *home = meta ? family_of(f, meta->storage) : NULL;
+    (void)node, (void)kinds;
+    if (home) home->stays = true;
+    return CR_OK;
 }
 
 /* One family for each storage that some call writes. */
 static cr_status find_families(functions *f) {
-    for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
-        const cr_node *node = cr_graph_node(f->g, n);
-        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->nargs; i++)
-            if (node->op->schema.params[i].writes) CR_TRY(note_write(f, &node->args[i]));
+    cr_writes writes;
+    CR_TRY(cr_writes_find(f->g, CR_SHARING_KNOWN, &writes));
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < writes.all.n && !status; i++) {
+        const cr_meta *meta = meta_of(f, writes.all.at[i].value);
+        if (meta && !family_of(f, meta->storage)) status = cr_vec_push(&f->families, (family){ .storage = meta->storage });
     }
+    cr_writes_dispose(&writes);
     f->any = f->families.n;
-    return CR_OK;
+    return status;
 }
 
 /* The members that a call makes: a root, views of an argument, or the argument itself after it was written. */
@@ -160,7 +159,8 @@ static cr_status find_members(functions *f, const cr_node *node) {
 }
 
 /* Which families can go; a call that writes one which stays keeps all that it writes. */
-static bool judge(functions *f) {
+static cr_status judge(functions *f, bool *again) {
+    *again = false;
     for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
         const cr_node *node = cr_graph_node(f->g, n);
         if (node->kind != CR_NODE_CALL) continue;
@@ -172,16 +172,14 @@ static bool judge(functions *f) {
             uint32_t v = node->args[i].kind == CR_ARG_VALUE ? (uint32_t)node->args[i].u.i : CR_NO_VALUE;
             good = good && v != CR_NO_VALUE && f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays && (is_inplace_view(node->op) || can_write(f, v));
         }
-        bool region = cr__region_writes(node); /* to any of its operands */
-        if ((!writes || good) && !region) continue;
+        if ((writes && good) || !cr_node_writes(node)) continue;
         size_t before = 0, after = 0;
         for (size_t i = 0; i < f->families.n; i++) before += f->families.at[i].stays;
-        for (uint16_t i = 0; i < node->nargs; i++)
-            if (region || node->op->schema.params[i].writes) stay(f, &node->args[i], 1);
+        CR_TRY(cr_node_visit_writes(f->g, node, CR_SHARING_KNOWN, stay, f));
         for (size_t i = 0; i < f->families.n; i++) after += f->families.at[i].stays;
-        if (after != before) return true;
+        if (after != before) return *again = true, CR_OK;
     }
-    return false;
+    return CR_OK;
 }
 
 static bool is_going(const functions *f, uint32_t v) { return f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays; }
@@ -477,7 +475,7 @@ static cr_status prepare(functions *f, bool inputs_too) {
     CR_TRY(find_families(f));
     for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) CR_TRY(find_members(f, cr_graph_node(f->g, id)));
     for (size_t i = 0; i < f->families.n; i++) f->families.at[i].stays |= f->families.at[i].is_input && !inputs_too;
-    while (judge(f)) {}
+    for (bool again = f->any; again;) CR_TRY(judge(f, &again));
     return CR_OK;
 }
 

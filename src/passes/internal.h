@@ -23,17 +23,11 @@ cr_pass_run *cr__rewrite_run(const cr_rewriter *w);
 /* Does a node of the old graph write to the old value's memory? */
 bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 
-/* Is it a region whose body writes, and so may write any of its operands? */
-bool cr__region_writes(const cr_node *node);
-
 /* Is it a view that functionalize undoes as PyTorch does? (functionalize.c) */
 bool cr__is_plain_view(const cr_op *op);
 
 /* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the graph's. */
 CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);
-
-/* Does it write an argument's memory? */
-bool cr__op_writes(const cr_op *op);
 
 /* cr_graph_call, except that a view that the strides or some sizes do not allow becomes a reshape where it may copy. */
 CR_NODISCARD cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy, uint32_t *made);

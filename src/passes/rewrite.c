@@ -7,6 +7,7 @@
  * Uses: each call of the new graph counts how often its values are used by calls that are themselves used, plus the uses
  * that old calls not yet reached will make. A call that a rule left without users gives back what it used, at once, so that
  * "has one user" means what a reader of the finished graph would say. */
+#include "graph/writes.h"
 #include "passes/internal.h"
 #include "runtime/kernels.h"
 
@@ -21,8 +22,7 @@ struct cr_rewriter {
     cr_arg *map;       /* per value of `from` */
     uint32_t *uses;    /* per value of `from` */
     bool *needed;      /* per node id of `from` */
-    uint32_t *order;   /* per node id of `from`: its place */
-    cr_map written;    /* storages of `from` -> place of the last write */
+    cr_writes writes;  /* of `from` */
     cr_map constants;  /* storage and layout of a tensor -> value of `to` + 1 */
     CR_VEC(made_node) nodes;
     CR_VEC(made_value) values;
@@ -36,12 +36,6 @@ cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
 
 /* ---- facts about ops ---- */
 
-bool cr__op_writes(const cr_op *op) {
-    for (uint16_t i = 0; i < op->schema.nparams; i++)
-        if (op->schema.params[i].writes) return true;
-    return false;
-}
-
 static bool gives_number(const cr_op *op) {
     for (uint16_t i = 0; i < op->schema.nreturns; i++)
         if (op->schema.returns[i].type != CR_T_TENSOR) return true;
@@ -50,7 +44,7 @@ static bool gives_number(const cr_op *op) {
 
 static bool is_pure(const cr_op *op, uint32_t allowed) {
     uint32_t effects = CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_METADATA | CR_TAG_DATA_DEPENDENT | CR_TAG_HIGHER_ORDER;
-    if (((op->tags | op->base->tags) & effects & ~allowed) || cr__op_writes(op)) return false;
+    if (((op->tags | op->base->tags) & effects & ~allowed) || cr_op_writes(op)) return false;
     rt_kernel *kernel = op->base->row->kernel;
     return !kernel || kernel == rt_k_nothing || !gives_number(op); /* item(): its symbol is used without naming it */
 }
@@ -71,6 +65,7 @@ static bool sizes_known(const cr_graph *g, const cr_node *node) {
 }
 
 bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
+    if (cr_node_writes(node)) return false;
     return is_pure(node->op, 0) || (is_pure(node->op, CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
 }
 
@@ -92,55 +87,10 @@ cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, c
 
 /* ---- what is written ---- */
 
-static cr_status note_written(cr_rewriter *w, const cr_arg *a, uint32_t place) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(note_written(w, &a->u.list[i], place));
-    if (a->kind != CR_ARG_VALUE) return CR_OK;
-    const cr_meta *meta = cr_graph_value(w->from, (uint32_t)a->u.i)->meta;
-    return meta ? cr_map_put(&w->written, &meta->storage, sizeof meta->storage, place) : CR_OK;
-}
-
-static bool body_writes(const cr_graph *g) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))
-        if (cr_graph_node(g, n)->kind == CR_NODE_CALL && cr__op_writes(cr_graph_node(g, n)->op)) return true;
-    for (size_t i = 0; i < cr_graph_subgraph_count(g); i++)
-        if (body_writes(cr_graph_subgraph(g, i))) return true;
-    return false;
-}
-
-bool cr__region_writes(const cr_node *node) {
-    if (!(node->op->tags & CR_TAG_HIGHER_ORDER)) return false;
-    for (uint16_t i = 0; i < node->nargs; i++)
-        if (node->args[i].kind == CR_ARG_GRAPH && body_writes(node->args[i].u.graph)) return true;
-    return false;
-}
-
-static cr_status find_written(cr_rewriter *w) {
-    uint32_t most = 0, place = 0;
-    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) most = CR_MAX(most, n);
-    w->order = cr_arena_calloc(&w->arena, most + 1, sizeof *w->order);
-    if (!w->order) return CR_ENOMEM;
-    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) {
-        const cr_node *node = cr_graph_node(w->from, n);
-        w->order[n] = place++;
-        if (node->kind != CR_NODE_CALL) continue;
-        bool all = cr__region_writes(node);
-        for (uint16_t i = 0; i < node->nargs; i++)
-            if (all || node->op->schema.params[i].writes) CR_TRY(note_written(w, &node->args[i], w->order[n]));
-    }
-    return CR_OK;
-}
-
-bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) {
-    const cr_meta *meta = cr_graph_value(w->from, value)->meta;
-    return w->written.n && meta && cr_map_find(&w->written, &meta->storage, sizeof meta->storage, NULL);
-}
+bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) { return cr_writes_to(&w->writes, value); }
 
 /* Is its memory written after the value was made? One that the last write made, or that was made later, never changes. */
-static bool is_unstable(const cr_rewriter *w, uint32_t value) {
-    const cr_value *v = cr_graph_value(w->from, value);
-    uint64_t last;
-    return w->written.n && v->meta && cr_map_find(&w->written, &v->meta->storage, sizeof v->meta->storage, &last) && w->order[v->node] < last;
-}
+static bool is_unstable(const cr_rewriter *w, uint32_t value) { return cr_writes_after(&w->writes, value, cr_graph_value(w->from, value)->node); }
 
 static bool any_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -151,7 +101,7 @@ static bool any_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
 }
 
 static bool is_stable(const cr_rewriter *w, const cr_node *node) {
-    if (!w->written.n) return true;
+    if (!w->writes.all.n) return true;
     if (any_unstable(w, node->args, node->nargs)) return false;
     for (uint32_t i = 0; i < node->nvalues; i++)
         if (is_unstable(w, node->first + i)) return false;
@@ -454,7 +404,7 @@ static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     uint32_t made;
     for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
     /* What a size from data is called must not change, and does not depend on layouts. */
-    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !cr__op_writes(node->op));
+    same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !cr_node_writes(node));
     /* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay one. */
     CR_TRY(same ? copy_as_it_was(w, node, args, &made) : cr__call_or_copy(w->to, node->op, args, stable, &made));
     CR_TRY(note_made(w, made));
@@ -544,7 +494,7 @@ static cr_status rewrite_into(cr_rewriter *w) {
     CR_TRY(cr_graph_set_name(w->to, cr_graph_name(w->from)));
     w->map = cr_arena_calloc(&w->arena, cr_graph_value_count(w->from) + 1, sizeof *w->map);
     if (!w->map) return CR_ENOMEM;
-    CR_TRY(find_written(w));
+    CR_TRY(cr_writes_find(w->from, CR_SHARING_KNOWN, &w->writes));
     CR_TRY(find_needed(w));
     count_uses(w);
     CR_TRY(copy_placeholders(w));
@@ -565,10 +515,9 @@ cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *
     if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
     CR_TRY(cr_graph_create(cr_graph_env(g), &w.to));
     cr_arena_init(&w.arena);
-    cr_map_init(&w.written);
     cr_map_init(&w.constants);
     cr_status status = rewrite_into(&w);
-    cr_map_dispose(&w.written);
+    cr_writes_dispose(&w.writes);
     cr_map_dispose(&w.constants);
     cr_vec_dispose(&w.nodes);
     cr_vec_dispose(&w.values);

@@ -199,7 +199,9 @@ static PyObject *find_problem(const cr_graph *g) {
     const cr_op *op;
     const char *input;
     uint32_t result, other;
-    if (cr_body_writes(g, &op, &input)) return Py_BuildValue("sss", "writes", op->schema.name, input);
+    cr_status status = cr_body_writes(g, &op, &input);
+    if (status) return cr_py_raise(status);
+    if (input) return Py_BuildValue("sss", "writes", op->schema.name, input);
     if (!cr_body_aliases(g, &result, &input, &other)) Py_RETURN_NONE;
     if (input) return Py_BuildValue("sIs", "aliases", result, input);
     return Py_BuildValue("sII", "aliases", result, other);

@@ -38,7 +38,7 @@ static const struct { uint32_t bit; const char *name; } tag_names[] = {
     { CR_TAG_UPDATES, "updates" },     { CR_TAG_DATA_DEPENDENT, "data_dependent" }, { CR_TAG_RANDOM, "random" },
     { CR_TAG_REDUCTION, "reduction" }, { CR_TAG_COMPOSITE, "composite" }, { CR_TAG_INPLACE_VIEW, "inplace_view" }, { CR_TAG_INTERNAL, "internal" },
     { CR_TAG_ASSERT, "assert" },       { CR_TAG_HIGHER_ORDER, "higher_order" }, { CR_TAG_ANY_CAST, "any_cast" },
-    { CR_TAG_NUMBERS, "numbers" },     { CR_TAG_METADATA, "metadata" },
+    { CR_TAG_NUMBERS, "numbers" },     { CR_TAG_METADATA, "metadata" }, { CR_TAG_SHARES, "shares" }, { CR_TAG_STATISTICS, "statistics" },
 }, variant_names[] = {
     { CR_VARIANT_INPLACE, "inplace" }, { CR_VARIANT_OUT, "out" }, { CR_VARIANT_METHOD, "method" }, { CR_VARIANT_FUNCTION, "function" },
 };

@@ -6,6 +6,8 @@
  * numbers are free where no value and no size in the body gives them. */
 #include "trace/body.h"
 
+#include "graph/writes.h"
+
 #include <stdio.h>
 
 void cr__body_dispose(cr__body *b) {
@@ -212,23 +214,17 @@ static const char *input_on(const cr_graph *g, uint64_t storage) {
     return NULL;
 }
 
-static const char *written_input(const cr_graph *g, const cr_arg *a) {
-    const char *name = NULL;
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n && !name; i++) name = written_input(g, &a->u.list[i]);
-    const cr_value *v = a->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)a->u.i) : NULL;
-    return v && v->meta ? input_on(g, v->meta->storage) : name;
-}
-
-bool cr_body_writes(const cr_graph *g, const cr_op **op, const char **input) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->nargs; i++) {
-            if (!node->op->schema.params[i].writes || !(*input = written_input(g, &node->args[i]))) continue;
-            *op = node->op;
-            return true;
-        }
+cr_status cr_body_writes(const cr_graph *g, const cr_op **op, const char **input) {
+    cr_writes writes;
+    CR_TRY(cr_writes_find(g, CR_SHARING_KNOWN, &writes));
+    *input = NULL;
+    for (size_t i = 0; i < writes.all.n && !*input; i++) {
+        const cr_meta *meta = cr_graph_value(g, writes.all.at[i].value)->meta;
+        *op = cr_graph_node(g, writes.all.at[i].node)->op;
+        *input = meta ? input_on(g, meta->storage) : NULL;
     }
-    return false;
+    cr_writes_dispose(&writes);
+    return CR_OK;
 }
 
 bool cr_body_aliases(const cr_graph *g, uint32_t *result, const char **input, uint32_t *other) {

@@ -8,6 +8,8 @@
  * expression. */
 #include "trace/body.h"
 
+#include "graph/writes.h"
+
 #include <stdio.h>
 
 struct cr_trace {
@@ -124,11 +126,14 @@ cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_type type, cr_
     return cr_graph_placeholder_number(t->graph, name, type, expr, &value);
 }
 
-static bool writes_to(const cr_graph *g, const cr_arg *a, uint64_t storage) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++)
-        if (writes_to(g, &a->u.list[i], storage)) return true;
-    const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)a->u.i)->meta : NULL;
-    return m && m->storage == storage;
+typedef struct written { const cr_graph *g; uint64_t storage; bool found; } written;
+
+static cr_status see_write(void *user, const cr_node *node, uint32_t value, int kinds) {
+    written *w = user;
+    const cr_meta *m = cr_graph_value(w->g, value)->meta;
+    (void)node, (void)kinds;
+    w->found |= m && m->storage == w->storage;
+    return CR_OK;
 }
 
 bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out) {
@@ -142,8 +147,8 @@ bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out
             *out = cr_number_arg(cr_graph_env(t->graph), cr_graph_value(t->graph, node->first)->expr);
             return true;
         }
-        for (uint16_t i = 0; i < node->nargs; i++)
-            if (node->op->schema.params[i].writes && writes_to(t->graph, &node->args[i], tensor->meta.storage)) return false;
+        written w = { t->graph, tensor->meta.storage, false };
+        if (cr_node_visit_writes(t->graph, node, CR_SHARING_KNOWN, see_write, &w) || w.found) return false;
     }
     return false;
 }

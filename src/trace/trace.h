@@ -97,8 +97,8 @@ size_t cr_trace_lifted_count(const cr_trace *t);
 cr_arg cr_trace_lifted(const cr_trace *t, size_t i); /* the tensor or SYM of outside; borrowed */
 /* As cr_trace_finish; may add free variables that assertions in the body need. */
 CR_NODISCARD cr_status cr_trace_body_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out);
-/* Does a call write to memory of an input? Which call, which input. */
-bool cr_body_writes(const cr_graph *g, const cr_op **op, const char **input);
+/* Does a call write to memory of an input? The first such call, and the input's name; *input NULL: none does. */
+CR_NODISCARD cr_status cr_body_writes(const cr_graph *g, const cr_op **op, const char **input);
 /* Does result `*result` share memory with an input (its name), or else with result `*other` (*input is NULL)? */
 bool cr_body_aliases(const cr_graph *g, uint32_t *result, const char **input, uint32_t *other);
 

@@ -90,3 +90,19 @@ def test_get_decompositions_takes_ops_and_overloads():
         program("counting").run_decompositions({"aten.relu": None})
     with pytest.raises(TypeError, match="expected a function"):
         program("counting").run_decompositions({aten.relu.default: 3})
+
+
+def test_statistics_become_outputs_whatever_the_table():
+    """batch_norm and instance_norm write their buffers, though their schemas do not say so: no table keeps that from becoming a value."""
+    class Norms(cresset.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.batch, self.instance = cresset.nn.BatchNorm1d(3), cresset.nn.InstanceNorm1d(3, track_running_stats=True)
+
+        def forward(self, x):
+            return self.batch(x), self.instance(x)
+    x = cresset.randn(4, 3, 5)
+    plain = cresset.export.export(Norms(), (x,)).run_decompositions({})
+    plain._program.graph.verify("functional")
+    mutated = {spec.target for spec in plain.graph_signature.output_specs if spec.kind.name == "BUFFER_MUTATION"}
+    assert mutated == {"batch.running_mean", "batch.running_var", "batch.num_batches_tracked", "instance.running_mean", "instance.running_var"}
