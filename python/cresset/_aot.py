@@ -8,6 +8,7 @@ A library needs nothing of Cresset; see docs/native.md.
 """
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -143,7 +144,9 @@ class CompiledProgram:
             threading.Thread(target=self._finish, name="cresset-build").start()  # no daemon: a process that ends leaves no files behind
 
     def _finish(self) -> None:
-        folder = tempfile.mkdtemp(prefix="cresset-")
+        folder = tempfile.mkdtemp(prefix="cresset-work-")  # of which a later build removes those that are not locked
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             path = os.path.join(folder, "model.so")
             _C._compile_programs([("forward", self._program._program)], path, **self._build)
@@ -155,6 +158,7 @@ class CompiledProgram:
             self._error = error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
             self._ready.set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -123,12 +123,14 @@ cr_status cr_file_writer_finish(cr_file_writer *w) CR_NODISCARD;
 void cr_file_writer_abandon(cr_file_writer *w); /* NULL is legal; removes the temporary */
 /* From now on finishing does not wait for the disk: for what can be made again (a crash of the machine may lose it). */
 void cr_file_writer_hurry(cr_file_writer *w);
+/* The file is for this user's eyes and hands alone, whatever the umask says. */
+void cr_file_writer_private(cr_file_writer *w);
 /* Whatever takes bytes in order. */
 typedef struct cr_sink { cr_status (*write)(void *user, const void *data, size_t size); void *user; } cr_sink;
 /* Test hook: the nth write call of a writer from now (1 = the next) fails as on a full disk; 0 turns it off. */
 CR_API void cr_write_fail_at(int64_t n);
 CR_API int64_t cr_write_count(void); /* write calls so far in this process */
-/* Writers note their temporary before they make it and drop the note (-1: none was left) when it is renamed or removed.
+/* Writers note a temporary that has a name before they make it and drop the note (-1: none was left) when it is renamed or removed.
  * cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that ends the process. */
 int cr_temporary_add(const char *path);
 void cr_temporary_drop(int note);

@@ -1,9 +1,11 @@
 /* Files written so that readers see the old file or the whole new one.
  *
- * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before the rename
- * and removed on every failure. After a failed write the writer only waits to be finished or abandoned: the first
- * failure is the one that finishing reports. */
-#define _GNU_SOURCE /* copy_file_range, renameat2 */
+ * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before it takes the
+ * path's name. Where the file system can, the temporary has no name until then, so that even a process that is killed leaves
+ * nothing behind; to replace an older file it gets a name of its own for the moment before the rename. Elsewhere it has that
+ * name from the start, and is removed on every failure. After a failed write the writer only waits to be finished or
+ * abandoned: the first failure is the one that finishing reports. */
+#define _GNU_SOURCE /* copy_file_range, renameat2, O_TMPFILE */
 #include "base/base.h"
 #include "base/internal.h"
 
@@ -21,7 +23,7 @@ struct cr_file_writer {
     char *path;
     cr_str temporary;
     int fd, note, reason; /* note: for a signal that ends the process; reason: the errno of the first failure */
-    bool hurry;
+    bool hurry, named; /* named: the temporary has its name */
     uint64_t position;
     size_t buffered;
     char buffer[BUFFER];
@@ -60,8 +62,36 @@ static void sync_folder_of(char *path) {
     close(fd);
 }
 
-cr_status cr_file_writer_create(const char *path, cr_file_writer **out) {
+/* The next name for the temporary, noted for a signal that ends the process. */
+static cr_status name_temporary(cr_file_writer *w) {
     static _Atomic unsigned serial;
+    cr_str_dispose(&w->temporary);
+    cr_temporary_drop(w->note);
+    w->note = -1;
+    cr_str_addf(&w->temporary, "%s.tmp.%ld.%u", w->path, (long)getpid(), atomic_fetch_add(&serial, 1));
+    CR_TRY(cr_str_status(&w->temporary));
+    w->note = cr_temporary_add(cr_str_get(&w->temporary));
+    return CR_OK;
+}
+
+/* A file without a name in the folder of the path; -1 where there is no such thing. */
+static int open_nameless(cr_file_writer *w) {
+    char *slash = strrchr(w->path, '/');
+    char *after = slash == w->path ? slash + 1 : slash, kept = slash ? *after : 0;
+    if (access("/proc/self/fd", X_OK)) return -1; /* through which it gets its name */
+    if (slash) *after = 0;
+    int fd = cr__open_file(slash ? w->path : ".", O_WRONLY | O_TMPFILE, 0666);
+    if (slash) *after = kept;
+    return fd;
+}
+
+static int give_name(const cr_file_writer *w, const char *name) {
+    char from[64];
+    snprintf(from, sizeof from, "/proc/self/fd/%d", w->fd);
+    return linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
+cr_status cr_file_writer_create(const char *path, cr_file_writer **out) {
     struct stat info;
     /* A rename would put a plain file where the device or pipe was. */
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
@@ -71,21 +101,20 @@ cr_status cr_file_writer_create(const char *path, cr_file_writer **out) {
     if (!w) return CR_ENOMEM;
     w->fd = w->note = -1;
     w->reason = 0;
-    w->hurry = false;
+    w->hurry = w->named = false;
     w->position = w->buffered = 0;
     w->temporary = (cr_str){0};
     cr_status status = CR_OK;
     w->path = cr_strdup(path);
     CR_TRY_OUT(w->path ? CR_OK : CR_ENOMEM);
-    do { /* a leftover of a killed process with our id may hold the name */
-        cr_str_dispose(&w->temporary);
-        cr_temporary_drop(w->note);
-        w->note = -1;
-        cr_str_addf(&w->temporary, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-        CR_TRY_OUT(cr_str_status(&w->temporary));
-        w->note = cr_temporary_add(cr_str_get(&w->temporary));
-        w->fd = cr__open_file(cr_str_get(&w->temporary), O_WRONLY | O_CREAT | O_EXCL, 0666);
-    } while (w->fd < 0 && errno == EEXIST);
+    w->fd = open_nameless(w);
+    if (w->fd < 0) {
+        do { /* a leftover of a killed process with our id may hold the name */
+            CR_TRY_OUT(name_temporary(w));
+            w->fd = cr__open_file(cr_str_get(&w->temporary), O_WRONLY | O_CREAT | O_EXCL, 0666);
+        } while (w->fd < 0 && errno == EEXIST);
+        w->named = w->fd >= 0;
+    }
     CR_TRY_OUT(w->fd < 0 ? cr__fail_errno("write", path, errno) : CR_OK);
     *out = w;
     w = NULL;
@@ -180,12 +209,14 @@ cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *d
 
 void cr_file_writer_hurry(cr_file_writer *w) { w->hurry = true; }
 
+void cr_file_writer_private(cr_file_writer *w) {
+    if (fchmod(w->fd, 0600) && !w->reason) w->reason = errno;
+}
+
 void cr_file_writer_abandon(cr_file_writer *w) {
     if (!w) return;
-    if (w->fd >= 0) {
-        close(w->fd);
-        unlink(cr_str_get(&w->temporary));
-    }
+    if (w->fd >= 0) close(w->fd);
+    if (w->named) unlink(cr_str_get(&w->temporary));
     cr_temporary_drop(w->note);
     cr_str_dispose(&w->temporary);
     cr_free(w->path);
@@ -194,7 +225,7 @@ void cr_file_writer_abandon(cr_file_writer *w) {
 
 /* A rename over an older file makes some file systems (ext4) write all of the new one to the disk first. In a hurry the two
  * change places instead, as atomically, and the older one goes. */
-static int take_name(const cr_file_writer *w) {
+static int replace(const cr_file_writer *w) {
 #ifdef RENAME_EXCHANGE
     const char *made = cr_str_get(&w->temporary);
     struct stat old;
@@ -206,20 +237,38 @@ static int take_name(const cr_file_writer *w) {
     return rename(cr_str_get(&w->temporary), w->path);
 }
 
+/* 0 or an errno. A path that nobody has yet is taken directly. */
+static int take_name(cr_file_writer *w) {
+    if (!w->named) {
+        int reason = give_name(w, w->path);
+        if (reason != EEXIST) return reason;
+        do {
+            if (name_temporary(w)) return ENOMEM;
+            reason = give_name(w, cr_str_get(&w->temporary));
+        } while (reason == EEXIST);
+        if (reason) return reason;
+        w->named = true;
+    }
+    if (replace(w)) return errno;
+    w->named = false;
+    return 0;
+}
+
 cr_status cr_file_writer_finish(cr_file_writer *w) {
     flush(w);
     /* EINVAL: a file system that cannot sync. */
     if (!w->reason && !w->hurry && fsync(w->fd) && errno != EINVAL) w->reason = errno;
     if (!w->reason) {
-        /* The descriptor is gone after close, whatever it says. */
-        int closed = close(w->fd);
-        if (closed && errno != EINTR) w->reason = errno;
-        if (!w->reason && take_name(w)) w->reason = errno;
-        if (w->reason) unlink(cr_str_get(&w->temporary));
-        w->fd = -1;
-        if (!w->reason && !w->hurry) sync_folder_of(w->temporary.at);
+        if (w->named) { /* what close says of a nameless file comes too late; it was synced */
+            int closed = close(w->fd);
+            w->fd = -1; /* gone, whatever it says */
+            if (closed && errno != EINTR) w->reason = errno;
+        }
+        if (!w->reason) w->reason = take_name(w);
     }
+    char *done = w->reason || w->hurry ? NULL : w->path;
     cr_status status = status_of(w);
+    if (done) sync_folder_of(done);
     cr_file_writer_abandon(w);
     return status;
 }

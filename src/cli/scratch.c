@@ -1,24 +1,16 @@
 /* scratch.c: libraries for this process alone: compiled in a temporary folder, opened, and gone from the disk at once. */
-#define _GNU_SOURCE
 #include "cli/verify.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 static cr_status emit(const cr_lowered *l, const cr_emit_options *given, cr_library **out) {
-    char folder[4000], path[4096];
-    const char *place = getenv("TMPDIR");
+    cr_workshop shop;
+    const char *path = NULL;
     cr_emit_options options = *given;
     options.weights = CR_WEIGHTS_INSIDE;
-    snprintf(folder, sizeof folder, "%s/cresset-XXXXXX", place && *place ? place : "/tmp");
-    if (!mkdtemp(folder)) return CR_FAIL(CR_EIO, "cannot make a folder like %s: %s; set TMPDIR", folder, strerror(errno));
-    snprintf(path, sizeof path, "%s/model.so", folder);
-    cr_status status = cr_emit_library(l, path, &options);
+    CR_TRY(cr__workshop_open(&shop));
+    cr_status status = cr__workshop_file(&shop, "model.so", &path);
+    if (!status) status = cr_emit_library(l, path, &options);
     if (!status) status = cr_library_open(path, out);
-    unlink(path);
-    rmdir(folder);
+    cr__workshop_close(&shop);
     return status;
 }
 

@@ -2,7 +2,10 @@
  *
  * An entry is FOLDER/ab/REST-OF-THE-NAME: the bytes, then 48 bytes of trailer (magic, length, SHA-256 of the bytes). Entries
  * appear by rename, so a reader sees all of one or none, and the trailer tells whether what it saw is what was written.
- * Reading sets the file's time, which is what eviction goes by. */
+ * Reading sets the file's time, which is what eviction goes by.
+ *
+ * What is read here becomes code, so it has to be this user's: a regular file (no link, no pipe) that nobody else may write,
+ * in folders that nobody else may write. Anything else is as if it were not there. */
 #define _GNU_SOURCE
 #include "emit/cache.h"
 
@@ -66,6 +69,39 @@ static bool make_folders(char *path) {
     }
 }
 
+/* ---- whom to trust ---- */
+
+static bool is_ours(const struct stat *st) { return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH)); }
+
+/* A folder that only this user writes; -1: there is none. */
+static int open_folder(int at, const char *path, int flags) {
+    struct stat st;
+    int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    if (fd < 0 || (!fstat(fd, &st) && is_ours(&st))) return fd;
+    close(fd);
+    return -1;
+}
+
+/* The folder of entries that begin with these two digits. */
+static int open_part(const char *root, const char *digits) {
+    int folder = open_folder(AT_FDCWD, root, 0);
+    if (folder < 0) return -1;
+    int part = open_folder(folder, digits, O_NOFOLLOW);
+    close(folder);
+    return part;
+}
+
+/* The same from the key. */
+static int open_part_of(const cr_key *key) {
+    cr_str root;
+    char digits[3] = { key->name[0], key->name[1], 0 };
+    cr_str_init(&root);
+    find_folder(&root);
+    int part = root.n && !root.failed ? open_part(cr_str_get(&root), digits) : -1;
+    cr_str_dispose(&root);
+    return part;
+}
+
 /* The entry's path, its folders made when `make`. NULL: no cache. */
 static char *entry_path(const cr_key *key, bool make) {
     cr_str path;
@@ -84,6 +120,13 @@ static char *entry_path(const cr_key *key, bool make) {
 
 /* ---- entries ---- */
 
+static uint64_t limit_bytes(void) {
+    const char *text = getenv("CRESSET_CACHE_MB");
+    char *end;
+    unsigned long long mb = text && *text ? strtoull(text, &end, 10) : DEFAULT_MB;
+    return (text && *text && *end ? DEFAULT_MB : CR_MIN(mb, 1ull << 40)) << 20;
+}
+
 static void make_trailer(const void *data, uint64_t size, uint8_t out[TRAILER]) {
     cr_sha256 h;
     memcpy(out, magic, sizeof magic);
@@ -93,20 +136,40 @@ static void make_trailer(const void *data, uint64_t size, uint8_t out[TRAILER]) 
     cr_sha256_end(&h, out + 16);
 }
 
-bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
-    char *path = entry_path(key, false), *bytes = NULL;
-    size_t n = 0;
-    bool good = false;
-    if (path && !access(path, F_OK) && !cr_file_read(path, &bytes, &n)) {
-        uint8_t trailer[TRAILER];
-        if (n >= TRAILER) make_trailer(bytes, n - TRAILER, trailer);
-        good = n >= TRAILER && !memcmp(bytes + n - TRAILER, trailer, TRAILER);
-        if (!good) unlink(path);
-        else utimensat(AT_FDCWD, path, NULL, 0);
+static bool read_whole(int fd, uint8_t *data, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t got = read(fd, data + done, size - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        done += (size_t)got;
     }
-    cr_free(path);
-    if (!good) cr_free(bytes);
-    else *data = (uint8_t *)bytes, *size = n - TRAILER;
+    return true;
+}
+
+static bool is_whole(const uint8_t *data, size_t size) {
+    uint8_t trailer[TRAILER];
+    if (size < TRAILER) return false;
+    make_trailer(data, size - TRAILER, trailer);
+    return !memcmp(data + size - TRAILER, trailer, TRAILER);
+}
+
+bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
+    const char *name = key->name + 2;
+    struct stat st = { 0 };
+    uint8_t *bytes = NULL;
+    int folder = open_part_of(key);
+    if (folder < 0) return false;
+    /* O_NONBLOCK: opening a pipe does not wait for somebody to write to it */
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool there = fd >= 0 || errno == ELOOP;
+    bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && is_ours(&st) && (uint64_t)st.st_size <= limit_bytes() + TRAILER;
+    good = good && (bytes = cr_alloc((size_t)st.st_size + 1)) && read_whole(fd, bytes, (size_t)st.st_size) && is_whole(bytes, (size_t)st.st_size);
+    if (good) futimens(fd, NULL);
+    else if (there) unlinkat(folder, name, 0); /* the folder is ours, so is its tidiness */
+    if (fd >= 0) close(fd);
+    close(folder);
+    if (good) *data = bytes, *size = (size_t)st.st_size - TRAILER;
+    else cr_free(bytes);
     return good;
 }
 
@@ -120,9 +183,13 @@ static bool is_entry(const char *name) { return strlen(name) == 62 && strspn(nam
 /* What a killed process left behind. */
 static bool is_leftover(const char *name, const struct stat *st) { return strstr(name, ".tmp.") && time(NULL) - st->st_mtime > STALE_SECONDS; }
 
-static void list_folder(const char *folder, entries *all, uint64_t *total) {
-    DIR *d = opendir(folder);
-    if (!d) return;
+static void list_folder(const char *root, const char *digits, entries *all, uint64_t *total) {
+    int fd = open_part(root, digits);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0) close(fd);
+        return;
+    }
     for (struct dirent *e; (e = readdir(d));) {
         struct stat st;
         cr_str path;
@@ -131,7 +198,7 @@ static void list_folder(const char *folder, entries *all, uint64_t *total) {
         if (is_leftover(e->d_name, &st)) unlinkat(dirfd(d), e->d_name, 0);
         if (!is_entry(e->d_name)) continue;
         cr_str_init(&path);
-        cr_str_addf(&path, "%s/%s", folder, e->d_name);
+        cr_str_addf(&path, "%s/%s/%s", root, digits, e->d_name);
         if (!cr_str_take(&path, &found.path)) {
             found.bytes = (uint64_t)st.st_size, found.used = st.st_mtim;
             *total += found.bytes;
@@ -148,13 +215,6 @@ static int by_use(const void *a, const void *b) {
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-static uint64_t limit_bytes(void) {
-    const char *text = getenv("CRESSET_CACHE_MB");
-    char *end;
-    unsigned long long mb = text && *text ? strtoull(text, &end, 10) : DEFAULT_MB;
-    return (text && *text && *end ? DEFAULT_MB : CR_MIN(mb, 1ull << 40)) << 20;
-}
-
 /* Down to four fifths of the limit, so that not every later entry has to evict. */
 static void evict(void) {
     cr_str folder;
@@ -162,12 +222,10 @@ static void evict(void) {
     uint64_t total = 0, limit = limit_bytes();
     cr_str_init(&folder);
     find_folder(&folder);
-    size_t n = folder.n;
-    for (int i = 0; n && !folder.failed && i < 256; i++) {
-        cr_str_addf(&folder, "/%02x", i);
-        list_folder(cr_str_get(&folder), &all, &total);
-        folder.n = n;
-        if (folder.at) folder.at[n] = 0;
+    for (int i = 0; folder.n && !folder.failed && i < 256; i++) {
+        char digits[3];
+        snprintf(digits, sizeof digits, "%02x", (unsigned)i);
+        list_folder(cr_str_get(&folder), digits, &all, &total);
     }
     if (total > limit) {
         qsort(all.at, all.n, sizeof *all.at, by_use);
@@ -185,8 +243,11 @@ void cr_cache_put(const cr_key *key, const void *data, size_t size) {
     cr_file_writer *w = NULL;
     uint8_t trailer[TRAILER];
     make_trailer(data, size, trailer);
-    if (path && !cr_file_writer_create(path, &w)) {
+    int folder = path ? open_part_of(key) : -1;
+    if (folder >= 0) close(folder);
+    if (folder >= 0 && !cr_file_writer_create(path, &w)) {
         cr_file_writer_hurry(w);
+        cr_file_writer_private(w);
         if (!cr_file_writer_write(w, data, size) && !cr_file_writer_write(w, trailer, sizeof trailer)) {
             if (!cr_file_writer_finish(w)) evict();
         } else cr_file_writer_abandon(w);

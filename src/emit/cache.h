@@ -6,8 +6,9 @@
  *     if (!cr_cache_get(&key, &data, &size)) { make(&data, &size); cr_cache_put(&key, data, size); }
  *
  * In CRESSET_CACHE (off: none), else XDG_CACHE_HOME/cresset, else ~/.cache/cresset; at most CRESSET_CACHE_MB megabytes
- * (512), the entries used longest ago leave first. Any number of processes may share it. Nothing here fails: a cache that
- * cannot be read or written only costs the caching. */
+ * (512), the entries used longest ago leave first. Any number of processes of one user may share it: folders and files that
+ * others own or may write are not used, nor links, pipes and entries larger than the whole cache. Nothing here fails: a cache
+ * that cannot be read or written only costs the caching. */
 #ifndef CR_CACHE_H
 #define CR_CACHE_H
 
@@ -22,7 +23,7 @@ void cr_key_text(cr_key *key, const char *text);
 void cr_key_file(cr_key *key, const char *path);
 void cr_key_end(cr_key *key); /* fills in the name */
 
-/* False: not there (or damaged, and removed). *data: free with cr_free. */
+/* False: not there (or damaged or not to be trusted, and removed). *data: free with cr_free. */
 bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size);
 void cr_cache_put(const cr_key *key, const void *data, size_t size);
 

@@ -89,7 +89,7 @@ CR_NODISCARD cr_status cr__path_in(const char *folder, const char *name, char **
 CR_NODISCARD cr_status cr__path_beside(const char *path, const char *suffix, char **out);
 
 /* A folder for intermediate files, removed with everything that was named in it. */
-typedef struct cr_workshop { char *folder; int note; CR_VEC(struct { char *path; int note; }) files; } cr_workshop;
+typedef struct cr_workshop { char *folder; int note, lock; CR_VEC(struct { char *path; int note; }) files; } cr_workshop;
 CR_NODISCARD cr_status cr__workshop_open(cr_workshop *w);
 CR_NODISCARD cr_status cr__workshop_file(cr_workshop *w, const char *name, const char **out); /* a path in it, borrowed */
 CR_NODISCARD cr_status cr__workshop_write(cr_workshop *w, const char *name, const void *data, size_t size, const char **out);

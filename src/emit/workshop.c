@@ -1,11 +1,20 @@
 /* workshop.c: a temporary folder for what goes to and comes from the compiler. In TMPDIR, not beside the result: only the
- * finished result is written there. A signal that ends the process removes it, too (cr_temporary_add). */
+ * finished result is written there. A signal that ends the process removes it, too (cr_temporary_add). A process that was
+ * killed cannot: the next workshop of this user does, which sees by their locks which folders are still in use. */
 #define _GNU_SOURCE
 #include "emit/emit.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define PREFIX "cresset-work-"
+enum { YOUNG_SECONDS = 60 }; /* may be between its making and its lock */
 
 cr_status cr__path_in(const char *folder, const char *name, char **out) {
     cr_str path;
@@ -27,12 +36,39 @@ cr_status cr__path_beside(const char *path, const char *suffix, char **out) {
     return status;
 }
 
+/* Removes what is in a folder that nobody works in any more; false: somebody does, or it is not ours. */
+static bool empty_folder(int place, const char *name) {
+    struct stat st;
+    int fd = openat(place, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool dead = fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid() && time(NULL) - st.st_mtime > YOUNG_SECONDS && !flock(fd, LOCK_EX | LOCK_NB);
+    DIR *d = dead ? fdopendir(fd) : NULL;
+    if (!d) {
+        if (fd >= 0) close(fd);
+        return false;
+    }
+    for (struct dirent *e; (e = readdir(d));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    return true;
+}
+
+static void sweep(const char *tmp) {
+    DIR *d = opendir(tmp);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));)
+        if (!strncmp(e->d_name, PREFIX, strlen(PREFIX)) && empty_folder(dirfd(d), e->d_name)) unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+    closedir(d);
+}
+
 cr_status cr__workshop_open(cr_workshop *w) {
-    const char *tmp = getenv("TMPDIR");
-    *w = (cr_workshop){ .note = -1 };
-    CR_TRY(cr__path_in(tmp && *tmp ? tmp : "/tmp", "cresset-XXXXXX", &w->folder));
+    const char *given = getenv("TMPDIR"), *tmp = given && *given ? given : "/tmp";
+    *w = (cr_workshop){ .note = -1, .lock = -1 };
+    CR_TRY(cr__path_in(tmp, PREFIX "XXXXXX", &w->folder));
+    sweep(tmp);
     if (mkdtemp(w->folder)) {
         w->note = cr_temporary_add(w->folder);
+        w->lock = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (w->lock >= 0) (void)!flock(w->lock, LOCK_EX | LOCK_NB);
         return CR_OK;
     }
     cr_status status = CR_FAIL(CR_EIO, "cannot make a temporary folder %s: %s; set TMPDIR to a folder with room", w->folder, strerror(errno));
@@ -72,7 +108,8 @@ void cr__workshop_close(cr_workshop *w) {
     }
     cr_vec_dispose(&w->files);
     if (w->folder) rmdir(w->folder);
+    if (w->folder && w->lock >= 0) close(w->lock);
     cr_temporary_drop(w->note);
     cr_free(w->folder);
-    *w = (cr_workshop){ .note = -1 };
+    *w = (cr_workshop){ .note = -1, .lock = -1 };
 }

@@ -57,7 +57,7 @@ typedef struct rt_ctx {
     size_t error_size;
 } rt_ctx;
 /* Writes the message and returns `code`. */
-int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) __attribute__((cold, format(printf, 3, 4)));
 /* Scratch memory: 64-byte aligned, NULL when there is none (return RT_ENOMEM then). rt_scratch(ctx, 0) is not NULL. The
  * pool keeps large blocks for the next call with the same allocator and gives them back when it is released. */
 void *rt_scratch(const rt_ctx *ctx, size_t size);

@@ -26,6 +26,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What runs once in an instance's life is compiled to be small: every library carries it. */
+#define SELDOM __attribute__((cold))
+
 enum { WEIGHTS_HEADER = 64 };
 static const char weights_magic[8] = RT_WEIGHTS_MAGIC;
 
@@ -76,7 +79,7 @@ static int fail(char *message, size_t room, int code, const char *format, ...) {
 /* ---- weights ---- */
 
 /* Where the file beside the library is: LIBRARY without its suffix + ".weights". */
-static int weights_path(const cresset_api *api, char *path, size_t room) {
+SELDOM static int weights_path(const cresset_api *api, char *path, size_t room) {
     Dl_info info;
     if (!dladdr((const void *)api, &info) || !info.dli_fname) return 1;
     const char *name = info.dli_fname, *dot = strrchr(name, '.'), *slash = strrchr(name, '/');
@@ -84,7 +87,7 @@ static int weights_path(const cresset_api *api, char *path, size_t room) {
     return snprintf(path, room, "%.*s.weights", stem, name) >= (int)room;
 }
 
-static int map_weights(cresset_instance *m, const char *given, char *message, size_t room) {
+SELDOM static int map_weights(cresset_instance *m, const char *given, char *message, size_t room) {
     char found[4096];
     const char *path = given;
     if (!path) {
@@ -119,7 +122,7 @@ static int map_weights(cresset_instance *m, const char *given, char *message, si
 #pragma weak dlopen
 #pragma weak dlclose
 
-static void *hold_library(const cresset_api *api) {
+SELDOM static void *hold_library(const cresset_api *api) {
     Dl_info info;
     if (!dlopen || !dlclose || !dladdr((const void *)api, &info) || !info.dli_fname) return NULL;
     return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
@@ -168,7 +171,7 @@ static void pool_give(rt_pool *pool) {
 }
 
 /* In the child of a fork the locks may be held by threads that do not exist there. */
-static void notice_fork(cresset_instance *m) {
+SELDOM static void notice_fork(cresset_instance *m) {
     long pid = (long)getpid(), known = atomic_load(&m->pid);
     if (known == pid) return;
     if (known == -pid || !atomic_compare_exchange_strong(&m->pid, &known, -pid)) {
@@ -181,7 +184,7 @@ static void notice_fork(cresset_instance *m) {
     atomic_store(&m->pid, pid);
 }
 
-static void end_instance(cresset_instance *m) {
+SELDOM static void end_instance(cresset_instance *m) {
     rt_ctx ctx = context(m, NULL, 0);
     for (int32_t i = 0; m->state && i < m->model->nstates; i++) free(m->state[i]);
     free(m->state);
@@ -201,7 +204,7 @@ void rt_api_destroy(cresset_instance *m) {
     if (self) LET_GO(self);
 }
 
-static int copy_state(cresset_instance *m) {
+SELDOM static int copy_state(cresset_instance *m) {
     m->state = calloc((size_t)m->model->nstates + 1, sizeof *m->state);
     if (!m->state) return 1;
     for (int32_t i = 0; i < m->model->nstates; i++) {
@@ -214,7 +217,7 @@ static int copy_state(cresset_instance *m) {
     return 0;
 }
 
-int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
+SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
     if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
     cresset_options o = { .struct_size = sizeof o };
     *out = NULL;
@@ -305,7 +308,7 @@ static const rt_state *named_state(const cresset_instance *m, const char *name, 
     return s;
 }
 
-int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
+SELDOM int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
     int32_t i = 0;
     const rt_state *s = named_state(m, name, &i, message, room);
     if (!s) return CRESSET_BAD_ARGUMENT;
@@ -318,7 +321,7 @@ int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t c
     return CRESSET_OK;
 }
 
-int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
+SELDOM int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
     int32_t i = 0;
     const rt_state *s = named_state(m, name, &i, message, room);
     if (!s) return CRESSET_BAD_ARGUMENT;

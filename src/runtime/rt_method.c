@@ -12,6 +12,9 @@
 #include <string.h>
 #include <time.h>
 
+/* What few runs come to is compiled to be small: every library carries it. */
+#define SELDOM __attribute__((cold))
+
 enum { ALIGNMENT = 64, KEPT_LAYOUTS = 8 };
 
 typedef struct frame {
@@ -30,7 +33,7 @@ typedef struct frame {
 typedef struct layout { uint64_t used; int64_t bytes, *offset, *key; } layout;
 struct rt_layouts { pthread_mutex_t lock; uint64_t clock; int32_t nmethods; struct { const rt_method *method; layout kept[KEPT_LAYOUTS]; } of[]; };
 
-rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
+SELDOM rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
     size_t size = sizeof(rt_layouts) + (size_t)nmethods * sizeof ((rt_layouts *)0)->of[0];
     rt_layouts *l = ctx->alloc(ctx->user, size);
     if (!l) return NULL;
@@ -42,7 +45,7 @@ rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
 
 void rt_layouts_after_fork(rt_layouts *l) { pthread_mutex_init(&l->lock, NULL); }
 
-void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l) {
+SELDOM void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l) {
     if (!l) return;
     for (int32_t i = 0; i < l->nmethods; i++)
         for (int k = 0; k < KEPT_LAYOUTS; k++)
@@ -384,14 +387,14 @@ static int gather(const frame *f, const rt_step *s, crowd *c) {
     c->out = c->in + nin;
     c->held = c->out + nout;
     for (size_t i = 0; i < nout; i++) c->out[i] = c->held[i] = (cresset_value){ .struct_size = sizeof *c->out };
+    int first = s->kind == RT_STEP_FOLD ? s->nslices : 0; /* before them: what has been folded so far */
+    for (int i = 0; i < s->nargs; i++) c->in[first + i] = operand_value(f, &f->m->args[s->args + i], &c->views[i]);
     return RT_OK;
 }
 
 static int run_cond_in(frame *f, const rt_step *s, const crowd *c) {
-    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    cresset_value choice = operand_value(f, &args[0], &c->views[0]);
-    for (int i = 1; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
-    int code = run_body(f, s->u.bodies[truth(&choice) ? 0 : 1], c->in + 1, s->nargs - 1, c->out, s->nout);
+    const rt_operand_ref *outs = f->m->args + s->outs;
+    int code = run_body(f, s->u.bodies[truth(&c->in[0]) ? 0 : 1], c->in + 1, s->nargs - 1, c->out, s->nout);
     if (code) return code;
     code = take_sizes(f, s, outs, c->out);
     for (int i = 0; i < s->nout && !code; i++) code = take_result(f, &outs[i], &c->out[i]);
@@ -409,8 +412,7 @@ static void carry(const frame *f, const crowd *c, int n) {
 }
 
 static int run_while_in(frame *f, const rt_step *s, const crowd *c) {
-    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
+    const rt_operand_ref *outs = f->m->args + s->outs;
     int code;
     for (;;) {
         cresset_value go = { .struct_size = sizeof go };
@@ -450,8 +452,7 @@ static void cut(cresset_value *v, rt_view *part, const rt_view *whole, int64_t i
 }
 
 static int run_scan_in(frame *f, const rt_step *s, const crowd *c) {
-    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) c->in[i] = operand_value(f, &args[i], &c->views[i]);
+    const rt_operand_ref *outs = f->m->args + s->outs;
     int code = RT_OK;
     int64_t n = c->views[s->ncarried].size[0];
     for (int64_t i = 0; i < n && !code; i++) {
@@ -474,8 +475,7 @@ static int run_scan_in(frame *f, const rt_step *s, const crowd *c) {
 
 static int run_fold_in(frame *f, const rt_step *s, const crowd *c) {
     int n = s->nslices, code = RT_OK;
-    const rt_operand_ref *args = f->m->args + s->args, *outs = f->m->args + s->outs;
-    for (int i = 0; i < s->nargs; i++) c->in[n + i] = operand_value(f, &args[i], &c->views[i]);
+    const rt_operand_ref *outs = f->m->args + s->outs;
     for (int k = 0; k < n; k++) c->in[k] = c->in[n + k];
     for (int64_t i = 0; i < c->views[0].size[0] && !code; i++) {
         for (int k = 0; k < n; k++) {
@@ -582,7 +582,7 @@ static const char *input_name(const frame *f, int32_t i) { return f->m->info ? f
 
 static const char *const kind_names[] = { "None", "a tensor", "an integer", "a float", "a bool", "a string" };
 
-static int wrong(const frame *f, int32_t i, const char *expected, const char *came) {
+SELDOM static int wrong(const frame *f, int32_t i, const char *expected, const char *came) {
     return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), expected, came);
 }
 
@@ -607,7 +607,7 @@ static int64_t number_of(const cresset_value *v, uint8_t kind) {
     return bits;
 }
 
-static int wrong_number(const frame *f, int32_t i, int64_t want, int64_t came) {
+SELDOM static int wrong_number(const frame *f, int32_t i, int64_t want, int64_t came) {
     const char *name = input_name(f, i);
     switch (f->m->inputs[i].kind) {
     case CRESSET_FLOAT: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %g, not %g: the model was exported for that value", name, real(want), real(came));
@@ -713,7 +713,7 @@ void rt_value_release(const rt_ctx *ctx, cresset_value *v) {
 
 static const char *output_name(const frame *f, int32_t i) { return f->m->info ? f->m->info->outputs[i].name : "a result"; }
 
-static int too_small(const frame *f, int32_t i, int64_t bytes, size_t capacity) {
+SELDOM static int too_small(const frame *f, int32_t i, int64_t bytes, size_t capacity) {
     return rt_fail(f->ctx, RT_EVALUE, "output '%s' needs %lld bytes, but there is room for %zu: make room, or leave data NULL and the library allocates", output_name(f, i),
                    (long long)bytes, capacity);
 }
@@ -726,7 +726,7 @@ static bool leaves_traces(const rt_method *m) {
 }
 
 /* Sizes that inputs decide are known before the run. Of one that data decides only the largest is, if that. */
-static int check_room(const frame *f, int32_t i, const cresset_value *wish) {
+SELDOM static int check_room(const frame *f, int32_t i, const cresset_value *wish) {
     const rt_window *w = &f->m->windows[f->m->outputs[i].at];
     int code = rt_value_check_alignment(f->ctx, "output", output_name(f, i), w->dtype, wish->data);
     if (code) return code;

@@ -231,7 +231,8 @@ static void bend_sizes(cresset_value *v, blocks *b) {
     v->size = size;
     v->stride = chance(2) ? stride : NULL;
     int64_t bytes;
-    bool valid = size[0] >= 0 && size[1] >= 0 && stride[0] >= 0 && stride[1] >= 0 && rt_bytes_reached(CRESSET_F32, 2, size, v->stride, &bytes);
+    bool valid = size[0] >= 0 && size[1] >= 0 && (!v->stride || (stride[0] >= 0 && stride[1] >= 0));
+    valid = valid && rt_bytes_reached(CRESSET_F32, 2, size, v->stride, &bytes);
     if (!valid) return;
     v->data = bytes <= 1 << 20 ? block(b, (size_t)bytes) : NULL; /* of memory that is not there nobody can tell */
     if (v->data) memset(v->data, 0, (size_t)bytes);

@@ -1,4 +1,5 @@
 /* src/base: errors, memory, containers, text, files, and what is left when the Nth allocation fails. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "base/base.h"
 #include "check.h"
 
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -429,6 +431,31 @@ static void temporaries(void) {
     cr_temporary_drop(many[0]);
 }
 
+/* Unfinished, and then killed: nothing is left where the file system has files without names (the usual ones do). */
+static void killed_while_writing(void) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/killed", folder);
+    int probe = open(folder, O_WRONLY | O_TMPFILE, 0600);
+    if (probe < 0) return;
+    close(probe);
+    for (int exists = 0; exists < 2; exists++) {
+        if (exists) CHECK_OK(cr_file_write_atomic(path, "old", 3));
+        pid_t child = fork();
+        if (!child) {
+            cr_file_writer *w = NULL;
+            if (!cr_file_writer_create(path, &w) && !cr_file_writer_write(w, path, sizeof path)) kill(getpid(), SIGKILL);
+            _exit(1);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        CHECK_EQ(folder_entries(folder), exists);
+    }
+    CHECK_OK(cr_file_write_atomic(path, "new", 3)); /* over the older one */
+    CHECK_EQ(folder_entries(folder), 1);
+    unlink(path);
+}
+
 static void out_of_memory(void) {
     cr_error_release(cr_error_take()); /* a pending record is a live block */
     CHECK_OOM_SWEEP(everything, folder);
@@ -476,6 +503,7 @@ int main(void) {
     RUN(files);
     RUN(files_in_a_hurry);
     RUN(temporaries);
+    RUN(killed_while_writing);
     RUN(out_of_memory);
     CHECK_EQ(rmdir(folder), 0);
     return check_summary();

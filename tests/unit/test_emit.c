@@ -115,6 +115,57 @@ static void entries_are_verified(void) {
     CHECK(holds(&key, ""));
 }
 
+/* Whoever may write an entry chooses the code that we run. */
+static void others_are_not_trusted(void) {
+    cr_key key = key_of("trust");
+    char path[200], folder[200], elsewhere[200];
+    struct stat st;
+    entry_of(&key, path);
+    snprintf(folder, sizeof folder, "%s/%.2s", cache, key.name);
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", root);
+    mode_t before = umask(0);
+    cr_cache_put(&key, "value", 5);
+    umask(before);
+    CHECK(holds(&key, "value"));
+    CHECK(!stat(path, &st) && (st.st_mode & 0777) == 0600);
+    CHECK_EQ(chmod(path, 0620), 0);
+    CHECK(!holds(&key, "value"));
+    CHECK(access(path, F_OK) != 0);
+    cr_cache_put(&key, "value", 5);
+    const char *const folders[] = { cache, folder };
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(chmod(folders[i], 0702), 0);
+        CHECK(!holds(&key, "value"));
+        cr_cache_put(&key, "other", 5);
+        CHECK_EQ(chmod(folders[i], 0700), 0);
+        CHECK(holds(&key, "value"));
+    }
+    CHECK_EQ(rename(path, elsewhere), 0);
+    CHECK_EQ(symlink(elsewhere, path), 0);
+    CHECK(!holds(&key, "value"));
+    CHECK(lstat(path, &st) != 0);
+    CHECK_EQ(mkfifo(path, 0600), 0); /* which nobody writes to: this must not wait */
+    CHECK(!holds(&key, "value"));
+    CHECK_EQ(rename(elsewhere, path), 0);
+    CHECK(holds(&key, "value"));
+    if (!geteuid()) {
+        CHECK_EQ(chown(path, 12345, 12345), 0);
+        CHECK(!holds(&key, "value"));
+        CHECK(access(path, F_OK) != 0);
+    }
+    cr_cache_put(&key, "value", 5);
+    setenv("CRESSET_CACHE_MB", "1", 1);
+    CHECK_EQ(truncate(path, 2 << 20), 0);
+    CHECK(!holds(&key, "value"));
+    unsetenv("CRESSET_CACHE_MB");
+    CHECK_EQ(rename(folder, elsewhere), 0); /* a folder that is a link */
+    CHECK_EQ(symlink(elsewhere, folder), 0);
+    cr_cache_put(&key, "value", 5);
+    CHECK(!holds(&key, "value"));
+    unlink(folder);
+    CHECK_EQ(rename(elsewhere, folder), 0);
+}
+
 static void old_entries_leave(void) {
     enum { SIZE = 300 << 10 };
     char *large = cr_calloc(1, SIZE), path[200];
@@ -334,6 +385,7 @@ int main(void) {
     CHECK_OK(cr_lower(&program, 1, NULL, &lowered));
     RUN(digests);
     RUN(entries_are_verified);
+    RUN(others_are_not_trusted);
     RUN(old_entries_leave);
     RUN(unusable_caches_cost_nothing);
     RUN(many_processes_share_it);
