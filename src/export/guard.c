@@ -154,6 +154,40 @@ void cr__guards_dispose(cr__guards *g) {
     g->env = NULL;
 }
 
+/* ---- as conditions of the graph ---- */
+
+typedef struct place { const cr__guards *g; const cr_program *p; bool known; } place;
+
+/* The size or number of an input as the graph has it. */
+static cr_sym as_in_graph(void *user, cr_sym symbol) {
+    place *at = user;
+    const cr__guard_input *in = &at->g->inputs.at[strtoul(cr_sym_name(symbol) + 1, NULL, 10)];
+    cr_env *env = cr_graph_env(at->p->graph);
+    uint32_t leaf = 0, i = 0;
+    for (uint32_t n = cr_graph_first(at->p->graph); i < at->p->ninputs && n != CR_NO_NODE; n = cr_graph_next(at->p->graph, n), i++) {
+        const cr_value *v = cr_graph_value(at->p->graph, cr_graph_node(at->p->graph, n)->first);
+        if (at->p->inputs[i].kind != CR_INPUT_USER || leaf++ != in->input) continue;
+        if (in->dim >= 0 && v->meta && in->dim < v->meta->rank) return cr_dim_sym(env, v->meta->size[in->dim]);
+        if (in->dim < 0 && v->expr) return v->expr;
+    }
+    at->known = false;
+    return cr_sym_int(env, 0);
+}
+
+cr_status cr_program_state_guards(const cr_program *p) {
+    cr__guards g;
+    CR_TRY(cr__guards_init(&g, p));
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < g.conds.n && !status; i++) {
+        place at = { &g, p, true };
+        cr_sym e = cr_sym_substitute(cr_graph_env(p->graph), g.conds.at[i].condition, as_in_graph, &at);
+        if (!e) status = CR_FAIL(CR_ENOMEM, "out of memory");
+        else if (at.known) status = cr_env_add_cond(cr_graph_env(p->graph), CR_COND_GUARD, e, g.conds.at[i].message);
+    }
+    cr__guards_dispose(&g);
+    return status;
+}
+
 /* ---- checking ---- */
 
 typedef struct call { const cr__guards *g; const cr_arg *user; size_t n; } call;

@@ -112,6 +112,8 @@ void cr_names_free(cr_names *m);
 CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts, bool guards);
 /* Where the gradient mode was set while the graph was recorded: nodes from `node` on have it. */
 typedef struct cr_grad_mark { uint32_t node; bool enabled; } cr_grad_mark;
+/* The guards as conditions of the graph's environment, for what derives code from the graph; a run compares them with its inputs. */
+CR_NODISCARD cr_status cr_program_state_guards(const cr_program *p);
 /* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`: the
  * module stack of the program itself. */
 CR_NODISCARD cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n, bool outer, const char *root);

@@ -258,7 +258,8 @@ static bool all_seen(const symbols *s, cr_sym e) {
 
 /* Conditions of the environment that speak of this graph's symbols alone. */
 static void print_conditions(const cr_graph *g, const symbols *s, int indent, cr_str *out) {
-    static const char *const kinds[] = { [CR_COND_GUARD] = "guard", [CR_COND_ASSERT] = "assert", [CR_COND_ASSUMED] = "assume" };
+    static const char *const kinds[] = { [CR_COND_GUARD] = "guard", [CR_COND_ASSERT] = "assert", [CR_COND_ASSUMED] = "assume",
+                                         [CR_COND_TRACED] = "guard" };
     for (size_t i = 0; i < cr_env_cond_count(g->env); i++) {
         cr_cond cond = cr_env_cond(g->env, i);
         if (!all_seen(s, cond.condition)) continue;

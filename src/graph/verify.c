@@ -211,7 +211,7 @@ static cr_status check_metas_of(verifier *v, const cr_node *node, cr_arena *aren
     return CR_OK;
 }
 
-static cr_status check_metas(verifier *v) {
+static cr_status check_all_metas(verifier *v) {
     const cr_graph *g = v->g;
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
         cr_arena arena;
@@ -221,6 +221,13 @@ static cr_status check_metas(verifier *v) {
         CR_TRY(status);
     }
     return CR_OK;
+}
+
+static cr_status check_metas(verifier *v) {
+    cr_env_trial trial = cr_env_begin_trial(v->g->env);
+    cr_status status = check_all_metas(v);
+    cr_env_end_trial(v->g->env, trial);
+    return status;
 }
 
 /* ---- functional, core ---- */

@@ -409,12 +409,17 @@ static cr_status lower_program(lowering *w, method_program *mp, cresset_method_i
     cr__method m;
     rt_method *method = NULL;
     if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)", p->unsupported[0], p->nunsupported);
-    CR_TRY(run_passes(w, mp, &g));
-    bool general = cr_env_set_general(cr_graph_env(g), true);
-    cr_status status = cr__method_init(&m, w->l, &w->weights, g);
+    cr_env *env = cr_graph_env(p->graph);
+    cr_env_trial trial = cr_env_begin_trial(env); /* what compiled code depends on, the program itself does not */
+    cr_status status = cr_program_state_guards(p);
+    if (!status) status = run_passes(w, mp, &g);
+    bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true), begun = !status;
+    if (!status) status = cr__method_init(&m, w->l, &w->weights, g);
     if (!status) status = lower_method(w, &m, mp, info, &method);
-    cr_env_set_general(cr_graph_env(g), general);
-    cr__method_dispose(&m);
+    cr_env_set_general(env, general);
+    cr_env_set_all_sizes(env, all_sizes);
+    if (begun) cr__method_dispose(&m);
+    cr_env_end_trial(env, trial);
     if (status) return status;
     method->info = info;
     *out = method;

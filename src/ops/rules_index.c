@@ -154,6 +154,12 @@ cr_status shape_index(cr_rule *r) {
     return indexed_result(r, &x, &out->meta);
 }
 
+/* Whether these two sizes fit is known when the data are: the kernel then repeats the values or refuses them. */
+static bool only_data_tell(cr_env *env, cr_dim values, cr_dim indexed) {
+    int64_t hint;
+    return cr_dim_known(env, values, CR_EQ, indexed) == CR_UNKNOWN && (!cr_dim_hint(env, values, &hint) || !cr_dim_hint(env, indexed, &hint));
+}
+
 cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
     indexed x;
     cr_meta shape;
@@ -178,6 +184,7 @@ cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
     for (int d = 0; d < values->rank; d++) { /* values broadcast to the indexed shape */
         int to = d - (values->rank - shape.rank);
         bool one;
+        if (to >= 0 && only_data_tell(r->env, values->size[d], shape.size[to])) continue;
         if (to >= 0) CR_TRY(cr_dim_repeats(r->env, values->size[d], shape.size[to], &one));
         else CR_TRY(cr_dim_assume(r->env, values->size[d], CR_EQ, 1, false, &one));
         if (one) continue;

@@ -19,11 +19,11 @@ static cr_status same_as_argument(cr_rule *r) {
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 
-/* Decides by facts, else by example values with a guard; CR_UNKNOWN when neither tells. */
+/* Decides by facts, else by example values with a guard; CR_UNKNOWN when neither tells, or where every size is to be served. */
 static cr_status ask(cr_rule *r, cr_dim a, cr_cmp cmp, cr_dim b, cr_tri *answer) {
     *answer = cr_dim_known(r->env, a, cmp, b);
     int64_t example;
-    if (*answer != CR_UNKNOWN || !cr_dim_hint(r->env, a, &example) || !cr_dim_hint(r->env, b, &example)) return CR_OK;
+    if (*answer != CR_UNKNOWN || cr_env_serves_all_sizes(r->env) || !cr_dim_hint(r->env, a, &example) || !cr_dim_hint(r->env, b, &example)) return CR_OK;
     bool yes;
     CR_TRY(cr_dim_decide(r->env, a, cmp, b, &yes));
     *answer = yes ? CR_YES : CR_NO;

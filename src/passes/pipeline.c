@@ -61,8 +61,10 @@ static cr_status run_all(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
 }
 
 cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    bool general = cr_env_set_general(cr_graph_env(g), true); /* one library serves every size */
+    cr_env *env = cr_graph_env(g);
+    bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true); /* one library serves every size */
     cr_status status = run_all(run, g, out);
-    cr_env_set_general(cr_graph_env(g), general);
+    cr_env_set_general(env, general);
+    cr_env_set_all_sizes(env, all_sizes);
     return status;
 }

@@ -292,6 +292,14 @@ static PyObject *shape_unbacked(PyObject *module, PyObject *mode) {
     return list;
 }
 
+static PyObject *shape_open(PyObject *module, PyObject *mode) {
+    cr_fakes *fakes = cr_py_mode_fakes(mode);
+    (void)module;
+    if (!fakes) return NULL;
+    cr_shape_open(fakes->env);
+    Py_RETURN_NONE;
+}
+
 static PyObject *shape_conditions(PyObject *module, PyObject *mode) {
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     (void)module;
@@ -314,6 +322,7 @@ static PyMethodDef functions[] = {
     { "_shape_fake", shape_fake, METH_VARARGS, "_shape_fake(mode, tensor, sizes): a fake of the tensor with these sizes." },
     { "_shape_learn", shape_equate, METH_VARARGS, "_shape_learn(condition): the condition holds from here on." },
     { "_shape_conditions", shape_conditions, METH_O, "_shape_conditions(mode): [(kind, condition, message, file, line, text)] in order." },
+    { "_shape_open", shape_open, METH_O, "_shape_open(mode): tracing is over, sizes of inputs may be 0 and 1." },
     { "_shape_check", shape_check, METH_VARARGS, "_shape_check(condition, message): the program states that it holds." },
     { "_shape_truth", shape_truth, METH_VARARGS, "_shape_truth(condition, oblivious): True, False, or None where the facts do not tell." },
     { "_shape_mark_size", shape_mark_size, METH_O, "_shape_mark_size(number): an unbacked symbol is a size." },

@@ -211,7 +211,7 @@ static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
     int64_t at_hint;
     if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
     cr_tri truth = cr_sym_truth(s->env, condition);
-    if (truth != CR_UNKNOWN) return *out = truth == CR_YES, CR_OK;
+    if (truth != CR_UNKNOWN) return cr_shape_rely(s->env, condition, *out = truth == CR_YES);
     if (!cr_env_hint(s->env, condition, &at_hint)) {
         cr_status status = cr_env_undecided(s->env, condition);
         return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? (*out = false, CR_OK) : status;

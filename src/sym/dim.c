@@ -158,6 +158,8 @@ cr_status cr_dim_repeats(cr_env *env, cr_dim have, cr_dim want, bool *repeats) {
     *repeats = false;
     CR_TRY(ask(env, have, CR_EQ, want, &q));
     if (q.known == CR_YES) return CR_OK;
+    /* Only data tell: they are equal. Nothing need be assumed of 1 then, which two equal sizes may both be. */
+    if (q.known == CR_UNKNOWN && q.hinted == CR_UNKNOWN && cr_dim_known(env, have, CR_EQ, 1) != CR_YES) return CR_OK;
     if (q.known == CR_UNKNOWN && q.hinted == CR_YES && q.a != 1 && cr_dim_known(env, have, CR_EQ, 1) == CR_UNKNOWN)
         return record(env, CR_COND_GUARD, q.condition, true, "");
     return cr_dim_assume(env, have, CR_EQ, 1, false, repeats);

@@ -253,6 +253,14 @@ bool cr_env_set_general(cr_env *env, bool general) {
     return was;
 }
 
+bool cr_env_serves_all_sizes(const cr_env *env) { return env && env->all_sizes; }
+
+bool cr_env_set_all_sizes(cr_env *env, bool all_sizes) {
+    bool was = cr_env_serves_all_sizes(env);
+    if (env) env->all_sizes = all_sizes;
+    return was;
+}
+
 size_t cr_env_cond_count(const cr_env *env) { return env->conds.n; }
 
 cr_cond cr_env_cond(const cr_env *env, size_t i) { return env->conds.at[i]; }

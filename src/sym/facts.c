@@ -36,6 +36,17 @@ static cr_status end(cr_env *env, mark from, cr_status status) {
     return status;
 }
 
+cr_env_trial cr_env_begin_trial(cr_env *env) {
+    mark from = begin(env);
+    return (cr_env_trial){from.log, from.replaced, from.nonnegative, env->conds.n};
+}
+
+void cr_env_end_trial(cr_env *env, cr_env_trial trial) {
+    mark from = {trial.log, trial.replaced, trial.nonnegative};
+    (void)end(env, from, CR_EVALUE);
+    env->conds.n = env->lines.n = trial.conds;
+}
+
 static cr_status log_change(cr_env *env, cr__change change) { return cr_vec_push(&env->log, change); }
 
 /* ---- messages ---- */

@@ -40,7 +40,7 @@ struct cr_expr {
 
 struct cr_env {
     int references;
-    bool failed, general;
+    bool failed, general, all_sizes;
     cr_arena arena;
     struct cr_expr **table;        /* interning: open addressing by hash */
     size_t table_cap;

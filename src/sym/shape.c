@@ -103,6 +103,44 @@ cr_status cr_env_check(cr_env *env, cr_sym condition, const char *message) {
     return status;
 }
 
+/* ---- sizes 0 and 1 ---- */
+
+static bool is_traced_above_1(cr_env *env, cr_sym symbol) {
+    cr_range r = cr_sym_range(env, symbol);
+    for (size_t i = 0; i < env->sizes.n && (r.lo == 1 || r.lo == 2); i++)
+        if (env->sizes.at[i].symbol == symbol) return true;
+    return false;
+}
+
+/* s -> a symbol that may be 0 and 1, for the sizes that were traced as 2 and more; `any` tells whether there was one. */
+static cr_sym lower_size(void *user, cr_sym symbol) {
+    oblivious *o = user;
+    char name[64];
+    cr_sym now = cr_sym_simplify(o->env, symbol);
+    if (now && now != symbol) return cr_sym_substitute(o->env, now, lower_size, o);
+    if (!is_traced_above_1(o->env, symbol)) return symbol;
+    if (snprintf(name, sizeof name, "%s_from_0", cr_sym_name(symbol)) >= (int)sizeof name) return symbol;
+    o->any = true;
+    return cr_sym_symbol(o->env, name, CR_TYPE_INT, 0, cr_sym_range(o->env, symbol).hi);
+}
+
+cr_status cr_shape_rely(cr_env *env, cr_sym condition, bool holds) {
+    oblivious o = {env, false};
+    cr_sym stated = holds ? condition : cr__not(env, condition);
+    if (!stated) return CR_FAIL(CR_ENOMEM, "condition");
+    if (!env->sizes.n || stated->fact == CR_YES) return CR_OK;
+    cr_sym lowered = cr_sym_substitute(env, stated, lower_size, &o);
+    if (!lowered || env->failed) return CR_FAIL(CR_ENOMEM, "condition");
+    return o.any && cr_sym_truth(env, lowered) != CR_YES ? cr_env_add_cond(env, CR_COND_TRACED, stated, "") : CR_OK;
+}
+
+void cr_shape_open(cr_env *env) {
+    for (size_t i = 0; i < env->sizes.n; i++) {
+        cr_sym symbol = env->sizes.at[i].symbol;
+        if (symbol && is_traced_above_1(env, symbol)) cr_env_declare(env, symbol, 0, cr_sym_range(env, symbol).hi);
+    }
+}
+
 /* The variable that a line assigns to: `n = x.item()`. Empty when it is not so simple. */
 static size_t assigned(const char *text) {
     size_t n = 0;

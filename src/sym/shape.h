@@ -25,6 +25,14 @@
 
 #include "sym/sym.h"
 
+/* ---- sizes 0 and 1 ----
+ * Sizes of inputs are traced as 2 and more, and run as 0 and 1, too. */
+/* The condition (or its negation) follows from the facts, and the program took a way because of it: unless it holds for sizes of
+ * 0 and 1 as well, it becomes one that runs check. */
+CR_NODISCARD cr_status cr_shape_rely(cr_env *env, cr_sym condition, bool holds);
+/* Tracing is over: sizes of inputs may be 0 and 1 from here on. */
+void cr_shape_open(cr_env *env);
+
 /* ---- the user's line ---- */
 typedef struct cr_user_line { const char *file, *text; int line; } cr_user_line; /* file NULL: not known */
 /* Says which line of the user's program runs now; the texts are made in the arena. *out is empty before: not known. */

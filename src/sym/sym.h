@@ -109,17 +109,28 @@ cr_tri cr_sym_truth(cr_env *env, cr_sym condition);
 
 /* Conditions the program depended on, in order: guards (semantics depended on them at the hint) and deferred asserts
  * (must hold; could not be proved). Shape environments (sources, user lines, solving) extend this with export. */
-typedef enum cr_cond_kind { CR_COND_GUARD, CR_COND_ASSERT, CR_COND_ASSUMED } cr_cond_kind;
+/* A traced condition is true of every size that is traced (2 and more), but not of 0 and 1, with which the program may be run. */
+typedef enum cr_cond_kind { CR_COND_GUARD, CR_COND_ASSERT, CR_COND_ASSUMED, CR_COND_TRACED } cr_cond_kind;
 typedef struct cr_cond { cr_cond_kind kind; cr_sym condition; const char *message; } cr_cond;
 size_t cr_env_cond_count(const cr_env *env);
 cr_cond cr_env_cond(const cr_env *env, size_t i);
 CR_NODISCARD cr_status cr_env_add_cond(cr_env *env, cr_cond_kind kind, cr_sym condition, const char *message); /* duplicates are dropped */
+
+/* Questions asked in between leave nothing behind: conditions and facts learned since the trial began are taken back. What only
+ * looks at a program (the verifier) asks like this, or the program would run for fewer sizes after it was looked at. Trials nest. */
+typedef struct cr_env_trial { size_t log, replaced, nonnegative, conds; } cr_env_trial;
+cr_env_trial cr_env_begin_trial(cr_env *env);
+void cr_env_end_trial(cr_env *env, cr_env_trial trial);
 
 /* While set, a question that only chooses between equal results (is this reshape a view or a copy?) is answered by facts
  * alone, so that one program serves every size. Off, hints decide and are guarded, as where aliasing is observed. Returns
  * what it was. NULL is legal. */
 bool cr_env_set_general(cr_env *env, bool general);
 bool cr_env_is_general(const cr_env *env);
+/* While set, a question whose answers can be one expression (where does this slice end?) is answered by that. Off, as while a
+ * program is traced, hints decide and are guarded, which gives sizes the names that PyTorch gives them. */
+bool cr_env_set_all_sizes(cr_env *env, bool all_sizes);
+bool cr_env_serves_all_sizes(const cr_env *env);
 
 /* ---- text ---- */
 void cr_sym_print(cr_sym e, cr_str *out);       /* infix: 2*s0 + 1, (s0 + 1)//2, Mod(s0, 2), Max(1, u0) ... */
@@ -180,8 +191,8 @@ CR_NODISCARD cr_status cr_dim_decide(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b
 CR_NODISCARD cr_status cr_dim_require(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, const char *what);
 /* Unknown at unbacked sizes: takes `general` and records the opposite as excluded by a runtime assert. Otherwise as decide. */
 CR_NODISCARD cr_status cr_dim_assume(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool general, bool *yes);
-/* `have` is to be repeated to, or to equal, `want`: is it a 1 that is repeated? Sizes that are equal at the hints are required
- * to be equal, which leaves open whether both are 1; other unknown ones are assumed not to be 1. The caller requires equality. */
+/* `have` is to be repeated to, or to equal, `want`: is it a 1 that is repeated? Sizes that are equal at the hints, or that only data
+ * tell, are to be equal, which leaves open whether both are 1; others are not 1 at the hints. The caller requires equality. */
 CR_NODISCARD cr_status cr_dim_repeats(cr_env *env, cr_dim have, cr_dim want, bool *repeats);
 
 #endif

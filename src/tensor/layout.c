@@ -154,14 +154,6 @@ cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr
             out[i] = cr_dim_known(env, a, CR_EQ, 1) == CR_YES ? b : a;
             continue;
         }
-        /* Only data tell: they are equal. Nothing need be assumed of 1 then, which two equal sizes may both be. */
-        int64_t hint;
-        bool data = !cr_dim_hint(env, a, &hint) || !cr_dim_hint(env, b, &hint);
-        if (data && cr_dim_known(env, a, CR_EQ, b) == CR_UNKNOWN) {
-            CR_TRY(cr_dim_require(env, a, CR_EQ, b, "broadcast"));
-            out[i] = cr_dim_is_plain(a) ? a : b;
-            continue;
-        }
         /* Semantics depend on a size being 1; where nothing tells, the general answer is that it is not. */
         bool one;
         CR_TRY(cr_dim_repeats(env, b, a, &one));

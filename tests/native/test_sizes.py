@@ -54,7 +54,7 @@ def test_attention_exported_with_2_takes_1(tmp_path):
     for batch in (1, 2, 64):
         x = torch.randn(batch, 5, 8)
         torch.testing.assert_close(torch.from_numpy(model(x.numpy())[0]), attention(x, x, x)[0].detach())
-    with pytest.raises(library.Failed, match="dimension 0 must be between 1 and 64, not 65"):
+    with pytest.raises(library.Failed, match="dimension 0 must be between 0 and 64, not 65"):
         model(torch.randn(65, 5, 8).numpy())
 
 

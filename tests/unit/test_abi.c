@@ -114,7 +114,7 @@ static void inputs_that_reach_too_far(void) {
         { { -4, 2 }, { 2, 1 }, "dimension 0 has a negative size or stride" },
         { { 4, 2 }, { 2, -1 }, "dimension 1 has a negative size or stride" },
         { { 4, 2 }, { INT64_MIN, INT64_MIN }, "dimension 0 has a negative" },
-        { { 65, 2 }, { 2, 1 }, "between 2 and 64" },
+        { { 65, 2 }, { 2, 1 }, "between 0 and 64" },
         { { 4, 3 }, { 2, 1 }, "dimension 1 must be 2, not 3" },
     };
     for (size_t i = 0; i < CR_COUNT(cases); i++) {

@@ -237,6 +237,41 @@ out:
 
 static void out_of_memory(void) { CHECK_OOM_SWEEP(solve_everything, NULL); }
 
+static void trials(void) {
+    begin();
+    cr_sym a = named("s0", "L['x'].size()[0]", "a", 8), b = named("s1", "L['y'].size()[0]", "b", 8);
+    bool yes;
+    CHECK_OK(cr_dim_decide(env, cr_dim_of(env, a), CR_GE, 4, &yes));
+    cr_env_trial outer = cr_env_begin_trial(env);
+    CHECK_OK(cr_dim_require(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b), "equal"));
+    cr_env_trial inner = cr_env_begin_trial(env);
+    CHECK_OK(cr_dim_decide(env, cr_dim_of(env, b), CR_LT, 9, &yes));
+    CHECK(cr_sym_range(env, a).hi == 8 && cr_env_cond_count(env) == 3);
+    cr_env_end_trial(env, inner);
+    CHECK(cr_sym_range(env, a).hi == INT64_MAX && cr_dim_known(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b)) == CR_YES);
+    cr_env_end_trial(env, outer);
+    CHECK(cr_dim_known(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b)) == CR_UNKNOWN);
+    CHECK(cr_env_cond_count(env) == 1 && cr_sym_range(env, a).lo == 4 && cr_sym_range(env, b).lo == 2);
+    finish();
+}
+
+static void small_sizes(void) {
+    begin();
+    cr_sym a = named("s0", "L['x'].size()[0]", "a", 8);
+    CHECK_OK(cr_shape_rely(env, parse("s0 + 1 > 0"), true)); /* of 0 and 1, too */
+    CHECK(cr_env_cond_count(env) == 0);
+    CHECK_OK(cr_shape_rely(env, parse("Eq(s0, 1)"), false));
+    CHECK(cr_env_cond_count(env) == 1 && cr_env_cond(env, 0).kind == CR_COND_TRACED && cr_env_cond(env, 0).condition == parse("Ne(s0, 1)"));
+    cr_verdict v;
+    CHECK_OK(cr_shape_solve(env, 0, &v)); /* a promise that begins at 0 says nothing about it */
+    CHECK_STR(cr_str_get(&v.names), "");
+    cr_verdict_dispose(&v);
+    CHECK(cr_sym_simplify(env, parse("Max(s0, 2)")) == a);
+    cr_shape_open(env);
+    CHECK(cr_sym_simplify(env, parse("Max(s0, 2)")) != a && cr_sym_range(env, a).lo == 0);
+    finish();
+}
+
 int main(void) {
     RUN(one_dimension);
     RUN(several_dimensions);
@@ -244,6 +279,8 @@ int main(void) {
     RUN(hints);
     RUN(texts);
     RUN(data);
+    RUN(trials);
+    RUN(small_sizes);
     RUN(out_of_memory);
     return check_summary();
 }

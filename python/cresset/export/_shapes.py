@@ -53,7 +53,7 @@ class RangeConflict(UserError, ValueError):
 
 
 _AUTO, _DYNAMIC, _NAMED, _ROOT = range(4)   # cr_size_promise
-_GUARD, _ASSERT, _ASSUMED = range(3)        # cr_cond_kind
+_GUARD, _ASSERT, _ASSUMED, _TRACED = range(4)   # cr_cond_kind
 _MOST = 2 ** 63 - 2                         # how PyTorch bounds a count that has no bound
 
 
@@ -216,12 +216,13 @@ class Plan:
         sources = {repr(size.symbol) for size in self.sizes.values()}
         for i, ((kind, condition, *_), later) in enumerate(zip(_C._shape_conditions(mode), deferred)):
             # what a derived size is to a root that is no input, the sizes themselves say
-            if kind != _GUARD or (i < self.stated and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
+            if kind not in (_GUARD, _TRACED) or (i < self.stated and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
                 continue
             if later:
                 settled.asserts.append(condition)
             elif (text := _C._shape_text(condition)) not in settled.guards:
                 settled.guards.append(text)
+        _C._shape_open(mode)
         return settled
 
     def _check_examples(self) -> None:
