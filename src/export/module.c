@@ -315,8 +315,14 @@ static cr_status refuse_constant(const cr_module *m, uint32_t at, const cr_arg *
     return status;
 }
 
-static cr_status fill_inputs(const cr_module *m, const cr_arg *given, cr_arg *inputs) {
+static bool is_state(const cr_input_spec *spec) { return spec->kind != CR_INPUT_USER && spec->kind != CR_INPUT_TOKEN; }
+
+static cr_status fill_inputs(const cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given, cr_arg *inputs) {
+    size_t used = 0;
     memcpy(inputs, m->inputs, m->ninputs * sizeof *inputs);
+    for (size_t i = 0; state && i < m->ninputs; i++)
+        if (is_state(&m->program->inputs[i]) && used++ < nstate) inputs[i].u.t = state[used - 1];
+    if (state && used != nstate) return CR_FAIL(CR_EVALUE, "the program has %zu parameters, buffers and constants, not %zu", used, nstate);
     for (size_t i = 0; i < m->nuser; i++) {
         uint32_t at = m->user[i];
         const cr_input_spec *spec = &m->program->inputs[at];
@@ -353,13 +359,17 @@ static cr_status run(cr_module *m, const cr_arg *inputs, cr_arg *all) {
 }
 
 cr_status cr_module_run(cr_module *m, const cr_arg *given, size_t ngiven, cr_arg *results, size_t nresults) {
+    return cr_module_run_on(m, NULL, 0, given, ngiven, results, nresults);
+}
+
+cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given, size_t ngiven, cr_arg *results, size_t nresults) {
     if (ngiven != m->nuser) return CR_FAIL(CR_ETYPE, "the program takes %zu inputs, not %zu", m->nuser, ngiven);
     if (nresults != m->nuser_results) return CR_FAIL(CR_EVALUE, "the program gives %zu results, not %zu", m->nuser_results, nresults);
     cr_arg local[96], *inputs = local;
     size_t n = m->ninputs + m->nresults;
     if (n > CR_COUNT(local) && !(inputs = cr_alloc(n * sizeof *inputs))) return CR_ENOMEM;
     cr_arg *all = inputs + m->ninputs;
-    cr_status status = fill_inputs(m, given, inputs);
+    cr_status status = fill_inputs(m, state, nstate, given, inputs);
     if (!status) status = run(m, inputs, all);
     if (!status) {
         for (size_t i = 0; i < nresults; i++) {

@@ -197,5 +197,7 @@ size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_
  * of a dtype.) The message has the argument's name and path ("input 'd_x' (args[0]['x'])"), what was expected and what came.
  * Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
+/* The same on other tensors than the program's: one for each input that is a parameter, a buffer or a constant, in their order. */
+CR_NODISCARD cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
 
 #endif

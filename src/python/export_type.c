@@ -296,6 +296,15 @@ static PyObject *tracer_leave(PyObject *self, PyObject *module) {
     Py_RETURN_NONE;
 }
 
+/* replay(stack_trace, function): until the next, calls come from these lines and this function, as a program says of them. */
+static PyObject *tracer_replay(PyObject *self, PyObject *args) {
+    cr_py_origins *o = &((py_tracer *)self)->origins;
+    const char *lines, *call, *function;
+    if (!PyArg_ParseTuple(args, "zzz:replay", &lines, &call, &function)) return NULL;
+    if (cr_py_origins_replay(o, lines, call, function)) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyObject *tracer_value_of(PyObject *self, PyObject *leaf) {
     py_tracer *t = (py_tracer *)self;
     cr_py_frame f;
@@ -451,6 +460,7 @@ static PyMethodDef tracer_methods[] = {
     { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
     { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
+    { "replay", tracer_replay, METH_VARARGS, "replay(lines, call, function): where the calls that follow come from; None, None, None: from where they are made." },
     { "copy_back", tracer_copy_back, METH_VARARGS, "copy_back(name, value): writes the value to the input of that name." },
     { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
     { "arrange", tracer_arrange, METH_O, "arrange(asserts): the graph, in the order that programs have; asserts: None: no assertions; True: conditions on sizes become some, too." },

@@ -14,6 +14,9 @@ void cr_py_origins_init(cr_py_origins *o) {
     cr_map_init(&o->calls);
     cr_str_init(&o->text);
     cr_str_init(&o->source);
+    cr_str_init(&o->lines_given);
+    cr_str_init(&o->call_given);
+    cr_str_init(&o->last_call);
 }
 
 void cr_py_origins_dispose(cr_py_origins *o) {
@@ -25,6 +28,9 @@ void cr_py_origins_dispose(cr_py_origins *o) {
     cr_map_dispose(&o->calls);
     cr_str_dispose(&o->text);
     cr_str_dispose(&o->source);
+    cr_str_dispose(&o->lines_given);
+    cr_str_dispose(&o->call_given);
+    cr_str_dispose(&o->last_call);
     cr_arena_dispose(&o->arena);
 }
 
@@ -101,6 +107,13 @@ static cr_status find_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject 
     return cr_map_put(&o->lines, &key, sizeof key, (uint64_t)(uintptr_t)*out);
 }
 
+/* Modules that run a program node by node: the lines are the program's own. */
+static bool is_runner(const PyCodeObject *code) {
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    if (!file) return PyErr_Clear(), false;
+    return strstr(file, "cresset/export/") != NULL;
+}
+
 /* ---- the source function ---- */
 
 /* Is the code one of the functions that PyTorch's users call, rather than the user's own? */
@@ -137,6 +150,36 @@ static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op,
     return count_call(o, method ? "method_descriptor" : function ? "builtin_function_or_method" : "OpOverload", op->schema.name, false, out);
 }
 
+/* ---- what a program says itself ---- */
+
+static void set_text(cr_str *s, const char *text) {
+    reset(s);
+    if (text) cr_str_add(s, text);
+}
+
+cr_status cr_py_origins_replay(cr_py_origins *o, const char *lines, const char *call, const char *function) {
+    set_text(&o->lines_given, lines);
+    set_text(&o->call_given, call);
+    o->function_given = NULL;
+    if (call && function) {
+        size_t at = o->call_given.n + 1;
+        cr_str_addf(&o->call_given, ";%s", function);
+        if (!cr_str_status(&o->call_given)) o->function_given = cr_str_get(&o->call_given) + at;
+    }
+    return cr_str_status(&o->lines_given) ? CR_ENOMEM : cr_str_status(&o->call_given);
+}
+
+/* Several ops of one call have one text there, and keep one number here. */
+static cr_status replay_function(cr_py_origins *o, const char **out) {
+    char kind[80];
+    const char *dot = strrchr(o->function_given, '.'), *call = cr_str_get(&o->call_given);
+    if (!dot || (size_t)(dot - o->function_given) >= sizeof kind) return CR_OK;
+    PyOS_snprintf(kind, sizeof kind, "%.*s", (int)(dot - o->function_given), o->function_given);
+    bool again = !strcmp(cr_str_get(&o->last_call), call);
+    set_text(&o->last_call, call);
+    return count_call(o, kind, dot + 1, again, out);
+}
+
 /* ---- one call ---- */
 
 /* From the innermost frame outwards. */
@@ -156,7 +199,7 @@ static cr_status walk_frames(cr_py_origins *o, walk *w) {
             inside = false;
             w->outer = PyFrame_GetLasti(frame);
         }
-        if (code->co_name == forward && w->nlines < (int)CR_COUNT(w->lines)) status = find_line(o, frame, code, &w->lines[w->nlines++]);
+        if (code->co_name == forward && !is_runner(code) && w->nlines < (int)CR_COUNT(w->lines)) status = find_line(o, frame, code, &w->lines[w->nlines++]);
         Py_DECREF(code); /* the frame holds it */
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
@@ -172,13 +215,14 @@ cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out) 
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     cr_status status = walk_frames(o, &w);
-    if (!status) status = find_function(o, &w, op, &out->source_fn);
+    if (!status) status = o->function_given ? replay_function(o, &out->source_fn) : find_function(o, &w, op, &out->source_fn);
     reset(&o->text);
     for (int i = w.nlines; i-- > 0;) {
         if (i + 1 < w.nlines) cr_str_add(&o->text, "\n  ");
         cr_str_add(&o->text, w.lines[i]);
     }
-    if (w.nlines) out->stack_trace = cr_str_get(&o->text);
+    if (o->lines_given.n) cr_str_addf(&o->text, "%s%s", w.nlines ? "\n  " : "", cr_str_get(&o->lines_given));
+    if (w.nlines || o->lines_given.n) out->stack_trace = cr_str_get(&o->text);
     if (o->stack.n && *o->stack.at[o->stack.n - 1]) out->module_stack = o->stack.at[o->stack.n - 1];
     PyErr_Restore(type, value, traceback);
     PyGILState_Release(gil);

@@ -18,12 +18,17 @@ typedef struct cr_py_origins {
     const void *last_frame;
     int last_at, last_outer;
     int depth;            /* frames below the program's own */
+    cr_str lines_given, call_given, last_call; /* of a program that is recorded again: what it says itself */
+    const char *function_given; /* "kind.name", in call_given; NULL: none is given */
 } cr_py_origins;
 void cr_py_origins_init(cr_py_origins *o);
 void cr_py_origins_dispose(cr_py_origins *o);
 /* A module's call begins or ends. 0, or -1 with an exception. */
 int cr_py_origins_enter(cr_py_origins *o, PyObject *module);
 void cr_py_origins_leave(cr_py_origins *o);
+/* The calls that follow come from these lines, below those of the frames, and from this call ("linear_1") of a function
+ * ("builtin_function_or_method.linear"). All NULL: from where they are made. */
+cr_status cr_py_origins_replay(cr_py_origins *o, const char *lines, const char *call, const char *function);
 cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out);
 
 #endif

@@ -272,27 +272,72 @@ PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n) {
     return list;
 }
 
-static PyObject *module_run(PyObject *self, PyObject *leaves) {
+/* The tensors of a list, which holds them. */
+static cr_tensor **read_state(PyObject *list) {
+    size_t n = (size_t)PyList_GET_SIZE(list);
+    cr_tensor **state = PyMem_Calloc(n + 1, sizeof *state);
+    if (!state) PyErr_NoMemory();
+    for (size_t i = 0; state && i < n; i++) {
+        PyObject *o = PyList_GET_ITEM(list, (Py_ssize_t)i);
+        if (cr_py_is_tensor(o)) {
+            state[i] = cr_py_tensor_of(o);
+            continue;
+        }
+        PyErr_Format(PyExc_TypeError, "run(): parameter, buffer or constant %zu is a %s, not a Tensor", i, Py_TYPE(o)->tp_name);
+        PyMem_Free(state);
+        state = NULL;
+    }
+    return state;
+}
+
+static PyObject *module_run(PyObject *self, PyObject *args) {
     cr_module *m = ((py_module *)self)->module;
+    PyObject *leaves, *given = NULL;
+    if (!PyArg_ParseTuple(args, "O|O!:run", &leaves, &PyList_Type, &given)) return NULL;
     PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *owned = PyList_New(0), *o = NULL;
     size_t n = items ? (size_t)PySequence_Fast_GET_SIZE(items) : 0, nresults = cr_module_result_count(m);
     cr_arg *inputs = PyMem_Calloc(n + nresults + 1, sizeof *inputs), *results = inputs + n;
+    cr_tensor **state = given ? read_state(given) : NULL;
     cr_py_frame f;
     cr_py_frame_init(&f);
     if (!inputs) PyErr_NoMemory();
-    if (!items || !owned || !inputs) goto out;
+    if (!items || !owned || !inputs || (given && !state)) goto out;
     for (size_t i = 0; i < n; i++)
         if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = cr_module_run(m, inputs, n, results, nresults);
+    cr_status status = cr_module_run_on(m, state, given ? (size_t)PyList_GET_SIZE(given) : 0, inputs, n, results, nresults);
     PyEval_RestoreThread(thread);
     o = status ? cr_py_raise(status) : cr_py_results_list(cr_graph_env(cr_module_program(m)->graph), results, nresults);
 out:
     cr_py_frame_dispose(&f);
     PyMem_Free(inputs);
+    PyMem_Free(state);
     Py_XDECREF(items);
     Py_XDECREF(owned);
     return o;
+}
+
+/* Are these tensors of the dtypes that the program was exported with? What else does not fit, a run says. */
+static PyObject *module_fits(PyObject *self, PyObject *list) {
+    const cr_program *p = cr_module_program(((py_module *)self)->module);
+    Py_ssize_t at = 0;
+    if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "fits() takes a list of tensors");
+    uint32_t n = cr_graph_first(p->graph);
+    for (size_t i = 0; i < p->ninputs && n != CR_NO_NODE && at < PyList_GET_SIZE(list); i++, n = cr_graph_next(p->graph, n)) {
+        if (p->inputs[i].kind == CR_INPUT_USER || p->inputs[i].kind == CR_INPUT_TOKEN) continue;
+        const cr_meta *m = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)->meta;
+        PyObject *o = PyList_GET_ITEM(list, at++);
+        if (!cr_py_is_tensor(o) || (m && cr_py_tensor_of(o)->meta.dtype != m->dtype)) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyObject *module_tensor(PyObject *self, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8(name);
+    cr_tensor *t = text ? cr_module_tensor(((py_module *)self)->module, text) : NULL;
+    if (!t) return text ? Py_NewRef(Py_None) : NULL;
+    cr_tensor_retain(t);
+    return cr_py_wrap(t);
 }
 
 static void module_dealloc(PyObject *self) {
@@ -307,7 +352,9 @@ static PyObject *module_is_stateful(PyObject *self, void *unused) {
 
 static PyGetSetDef module_attributes[] = { { "is_stateful", module_is_stateful, NULL, "Do calls change parameters or buffers?", NULL }, { NULL, NULL, NULL, NULL, NULL } };
 static PyMethodDef module_methods[] = {
-    { "run", module_run, METH_O, "run(inputs): flat user inputs to flat user outputs, both lists." },
+    { "run", module_run, METH_VARARGS, "run(inputs, state=): flat user inputs to flat user outputs, both lists; on these parameters, buffers and constants." },
+    { "fits", module_fits, METH_O, "fits(state): are they of the dtypes that the program has?" },
+    { "tensor", module_tensor, METH_O, "tensor(name): this instance's parameter, buffer or constant, or None." },
     { NULL, NULL, 0, NULL },
 };
 static PyTypeObject module_type = {

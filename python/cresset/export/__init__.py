@@ -15,10 +15,11 @@ from cresset import _C
 from cresset._decomp import default_decompositions
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._log import get_ep_stats
+from cresset.export._module import ExportedModule
 from cresset.export._report import ExportReport, Problem
 from cresset.export._trace import capture_pre_autograd_graph, export, export_for_training, patch_forward
 from cresset.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
-from cresset.export.exported_program import CallSpec, ExportedModule, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
+from cresset.export.exported_program import CallSpec, ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRanges
 from cresset.utils._pytree import register_dataclass, treespec_dumps
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from cresset.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten

@@ -22,7 +22,8 @@ from cresset.export import _log, _names, _report, _shapes, config
 from cresset.export._errors import SpecViolationError, UserError, UserErrorType
 from cresset.export._state import Swapped, attribute_tensors, claimed
 from cresset.export.dynamic_shapes import AdditionalInputs, signature_of
-from cresset.export.exported_program import ExportedModule, ExportedProgram
+from cresset.export.exported_program import ExportedProgram
+from cresset.export.unflatten import InterpreterModule
 from cresset.utils import _pytree as pytree
 
 _LEAVES = (int, float, bool, str, type(None))
@@ -39,9 +40,6 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     report: an ExportReport instead, with every problem, its line and a fix; nothing is raised for them.
     strict: capture by bytecode, which is not available yet.
     """
-    if isinstance(mod, ExportedModule):
-        from cresset.export.unflatten import unflatten  # noqa: PLC0415 - it needs cresset.nn, which most programs here do not
-        mod = unflatten(mod._exported)  # its modules, with state of their own
     if not _is_module(mod):
         raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into a module's forward")
     if not isinstance(args, tuple):
@@ -70,7 +68,7 @@ def export_for_training(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] 
 _warned = False
 
 
-def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None) -> ExportedModule:
+def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None) -> Any:
     """Deprecated: export(f, args, kwargs, dynamic_shapes=...).module(). Its train() and eval() raise."""
     global _warned
     if not _is_module(f):
@@ -129,7 +127,7 @@ class _Export:
         fake_args, fake_kwargs = plan.fakes(mode)
         fake_leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         attributes = attribute_tensors(self.modules)
-        tracer = _C._Tracer(mode, {id(module): (path, _class_name(type(module))) for path, module in self.modules}, attributes, self.reports)
+        tracer = _C._Tracer(mode, {id(module): (path, _class_name(module)) for path, module in self.modules}, attributes, self.reports)
         user_names = [self.names.take(name) for name in _names.input_names(combined)]
         fakes = self._add_state(tracer)
         user = []
@@ -256,7 +254,7 @@ def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
         return
     for path, leaf in pytree.tree_flatten_with_path(combined)[0]:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES)):
-            raise UserError(UserErrorType.INVALID_INPUT, f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_class_name(type(leaf))}, which a program cannot take; "
+            raise UserError(UserErrorType.INVALID_INPUT, f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_type_text(type(leaf))}, which a program cannot take; "
                             "inputs are tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
                             "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
 
@@ -265,7 +263,7 @@ def _check_outputs(leaves: list[Any]) -> None:
     symbolic = (_C.SymInt, _C.SymFloat, _C.SymBool)
     for leaf in leaves:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES, *symbolic)):
-            raise UserError(UserErrorType.INVALID_OUTPUT, f"export(): an output is a {_class_name(type(leaf))}, which a program cannot give; outputs are "
+            raise UserError(UserErrorType.INVALID_OUTPUT, f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs are "
                             "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
                             "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
 
@@ -291,7 +289,12 @@ def _location(error: BaseException) -> str | None:
     return f"{found[0]}:{found[1]} in {found[2]}: {linecache.getline(found[0], found[1]).strip()}"
 
 
-def _class_name(cls: type) -> str:
+def _class_name(module: Any) -> str:
+    """Of a module; one that runs a part of a program has the class that the program tells."""
+    return module.type_name() if isinstance(module, InterpreterModule) else _type_text(type(module))
+
+
+def _type_text(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -308,11 +311,11 @@ def _named(spec: Any) -> dict[str, Any]:
         return pytree._dump(spec)
     children = [_named(child) for child in spec.children()]
     if spec.type is collections.namedtuple:
-        return {"type": "collections.namedtuple", "context": _class_name(spec.context), "children_spec": children}
+        return {"type": "collections.namedtuple", "context": _type_text(spec.context), "children_spec": children}
     try:
         plain = pytree._dump_node(spec)
     except (NotImplementedError, TypeError):
-        plain = {"type": _class_name(spec.type), "context": json.dumps(repr(spec.context))}
+        plain = {"type": _type_text(spec.type), "context": json.dumps(repr(spec.context))}
     return {**plain, "children_spec": children}
 
 

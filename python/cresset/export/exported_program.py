@@ -4,14 +4,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cresset
-from cresset import _C
 from cresset.export import graph_signature as signatures
 from cresset.export._call_structure import CallStructure
+from cresset.export._errors import SpecViolationError
 from cresset.export.graph_view import Graph, GraphModule
 from cresset.utils._pytree import TreeSpec
+
+if TYPE_CHECKING:
+    from cresset.export._module import ExportedModule
 
 
 class Symbol(str):
@@ -67,8 +70,13 @@ class Verifier:
         self.dialect = dialect
 
     def check(self, ep: ExportedProgram) -> None:
-        """ValueError when graph, signature and state do not fit each other."""
-        ep._program.verify()
+        """SpecViolationError when graph, signature and state do not fit each other."""
+        try:
+            ep._program.verify()
+        except ValueError as error:
+            raise SpecViolationError(str(error)) from None
+        _check_signature(ep)
+        _check_state(ep)
 
     def __repr__(self) -> str:
         return f"<verifier of the {self.dialect} dialect>"
@@ -82,6 +90,7 @@ class ExportedProgram:
         self._data = program._data()
         self._state: dict[str, cresset.Tensor] | None = None
         self._constants: dict[str, cresset.Tensor] | None = None
+        self._own_tensors: dict[str, cresset.Tensor] | None = None
         self._graph_module: GraphModule | None = None
         self._in_spec = self._data["in_spec"]
         self._out_spec = self._data["out_spec"]
@@ -119,7 +128,8 @@ class ExportedProgram:
     def state_dict(self) -> dict[str, cresset.Tensor]:
         """Parameters and persistent buffers by name; tied names share one tensor."""
         if self._state is None:
-            self._state = {name: tensor for name, tensor, _, _ in self._program._state()}
+            made: dict[int, Any] = {}  # tied names share one parameter
+            self._state = {name: _parameter(tensor, made) if is_parameter else tensor for name, tensor, is_parameter, _ in self._program._state()}
         return self._state
 
     @property
@@ -183,7 +193,14 @@ class ExportedProgram:
     def module(self, *, own_state: bool = False) -> ExportedModule:
         """What can be called, with the original call structure. Its buffers are the program's own, so calls that change
         them are seen by every module of this program; with `own_state` it has its own copies."""
-        return ExportedModule(self, _C._ProgramModule(self._program, own_state))
+        from cresset.export._module import ExportedModule  # noqa: PLC0415 - it is made of programs
+        return ExportedModule(self, own_state)
+
+    def _program_tensor(self, name: str) -> cresset.Tensor | None:
+        """The tensor that the program itself has under that name."""
+        if self._own_tensors is None:
+            self._own_tensors = {key: tensor for key, tensor, _, _ in [*self._program._state(), *self._program._constants()]}
+        return self._own_tensors.get(name)
 
     def compile(self, *, options: dict[str, Any] | None = None) -> Any:
         """What can be called, as `module(own_state=True)` gives it, made faster: the first calls are interpreted, and native code takes over as
@@ -221,7 +238,26 @@ class ExportedProgram:
         return self._data["unsupported"]
 
     def validate(self) -> None:
+        """SpecViolationError says what does not fit: the graph, the signature as it is now, or the tensors in state_dict and constants."""
         self.verifier.check(self)
+
+    _validate = validate
+
+    # ---- copies: a program is what its archive holds ----
+    def _archived(self) -> bytes:
+        import io
+
+        from cresset.export import save
+        content = io.BytesIO()
+        save(self, content)
+        return content.getvalue()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _restored, (self._archived(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedProgram:
+        made = memo[id(self)] = _restored(self._archived())
+        return made
 
     def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
         """The program in the core ATen dialect: functional, with composite ops decomposed; what the module changes (buffers, inputs) comes out as
@@ -238,44 +274,18 @@ class ExportedProgram:
     __repr__ = __str__
 
 
-class ExportedModule:
-    """One running instance of a program."""
+def _parameter(tensor: cresset.Tensor, made: dict[int, Any]) -> cresset.Tensor:
+    from cresset.nn import Parameter
+    if id(tensor) not in made:
+        made[id(tensor)] = tensor if isinstance(tensor, Parameter) else Parameter(tensor, requires_grad=tensor.requires_grad)
+    return made[id(tensor)]
 
-    def __init__(self, program: ExportedProgram, instance: Any):
-        self._exported, self._instance, self._structure = program, instance, program._call_structure()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._structure.result(self._instance.run(self._structure.bind(args, kwargs)))
+def _restored(content: bytes) -> ExportedProgram:
+    import io
 
-    forward = __call__
-
-    @property
-    def graph(self) -> Graph:
-        return self._exported.graph
-
-    def state_dict(self) -> dict[str, cresset.Tensor]:
-        return dict(self._exported.state_dict)
-
-    def named_parameters(self) -> Iterator[tuple[str, cresset.Tensor]]:
-        return self._exported.named_parameters()
-
-    def parameters(self) -> Iterator[cresset.Tensor]:
-        return self._exported.parameters()
-
-    def named_buffers(self) -> Iterator[tuple[str, cresset.Tensor]]:
-        return self._exported.named_buffers()
-
-    def buffers(self) -> Iterator[cresset.Tensor]:
-        return self._exported.buffers()
-
-    def train(self, mode: bool = True) -> ExportedModule:
-        raise NotImplementedError("train() of an exported program: its mode was settled when it was exported; export the module in training mode")
-
-    def eval(self) -> ExportedModule:
-        raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export the module in evaluation mode")
-
-    def __repr__(self) -> str:
-        return f"ExportedModule{self._structure}"
+    from cresset.export import load
+    return load(io.BytesIO(content))
 
 
 def _call_argument(name: str | None, kind: str, constant: Any) -> signatures.ArgumentSpec:
@@ -309,6 +319,38 @@ def _signature(graph: Any, data: dict[str, Any]) -> signatures.ExportGraphSignat
         arg = signatures.ConstantArgument("", value) if name is None else signatures.TokenArgument(name) if kind == "TOKEN" else argument(name)
         outputs.append(signatures.OutputSpec(signatures.OutputKind[kind], arg, target))
     return signatures.ExportGraphSignature(inputs, outputs)
+
+
+def _check_signature(ep: ExportedProgram) -> None:
+    """Is it the signature that the graph has? Nothing else is read when the program runs or is saved."""
+    if ep._signature is None:
+        return
+    known = _signature(ep._program.graph, ep._data)
+    for side, have, want in (("input", ep._signature.input_specs, known.input_specs), ("output", ep._signature.output_specs, known.output_specs)):
+        if len(have) != len(want):
+            raise SpecViolationError(f"the graph has {len(want)} {side}s, its signature {len(have)}")
+        for i, (one, other) in enumerate(zip(have, want)):
+            if one.arg.name != other.arg.name:
+                raise SpecViolationError(f"the signature calls {side} {i} '{one.arg.name}', the graph '{other.arg.name}'")
+            for field in dataclasses.fields(other):
+                if getattr(one, field.name) != getattr(other, field.name):
+                    raise SpecViolationError(f"the signature says of {side} '{other.arg.name}' that its {field.name} is {getattr(one, field.name)!r}; the program was exported "
+                                             f"with {getattr(other, field.name)!r}")
+
+
+def _check_state(ep: ExportedProgram) -> None:
+    from cresset.nn import Parameter
+    for kind, _, target, persistent, _, _ in ep._data["inputs"]:
+        if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+            continue
+        what, state = kind.lower().replace("_", " "), kind == "PARAMETER" or (kind == "BUFFER" and persistent)
+        tensor, known = (ep.state_dict if state else ep.constants).get(target), ep._program_tensor(target)
+        if tensor is None:
+            raise SpecViolationError(f"the {what} '{target}' is not in {'state_dict' if state else 'constants'}")
+        if not isinstance(tensor, cresset.Tensor) or (kind == "PARAMETER" and not isinstance(tensor, Parameter)):
+            raise SpecViolationError(f"the {what} '{target}' is a {type(tensor).__name__}, not a {'Parameter' if kind == 'PARAMETER' else 'Tensor'}")
+        if known is not None and (tensor.dtype != known.dtype or tensor.shape != known.shape):
+            raise SpecViolationError(f"the {what} '{target}' is {tensor.dtype} {list(tensor.shape)}; the program was exported with {known.dtype} {list(known.shape)}")
 
 
 def _constant(argument: dict[str, Any]) -> Any:

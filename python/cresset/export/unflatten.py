@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import abc
 import inspect
+import itertools
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cresset
-from cresset import nn
+from cresset import _C, nn
 from cresset.export import graph_signature as signatures
 from cresset.export._call_structure import CallStructure
 from cresset.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -98,6 +99,7 @@ class _Builder:
         self.root = _Body("", "", None)
         self.bodies: dict[str, list[_Body]] = {"": [self.root]}
         self.home: dict[Node, _Body] = {}
+        self.types: dict[str, str] = {}  # the class of the module at each path
         self.same: dict[Node, Node] = {}
         self.by_name = {node.name: node for node in self.nodes}
         self._nest()
@@ -119,6 +121,8 @@ class _Builder:
             if node.op in ("placeholder", "output"):
                 self.home[node] = self.root
                 continue
+            for path, kind in node.meta.get("nn_module_stack", {}).values():
+                self.types.setdefault(path, kind)
             entries = [(key, path) for key, (path, _) in node.meta.get("nn_module_stack", {}).items() if key != _NO_STACK and path]
             if node.op == "call_function" and node.meta.get("nn_module_stack") and _NO_STACK not in node.meta["nn_module_stack"]:
                 common = 1
@@ -186,6 +190,12 @@ class _Builder:
                 maker = maker.parent
 
 
+def _is_made_again(node: Any, following: Any) -> bool:
+    """Is it the check that an export puts before every conversion?"""
+    return (isinstance(node, Node) and isinstance(following, Node) and str(node.target) == "aten._assert_tensor_metadata.default"
+            and str(following.target).startswith("aten.to.") and node.args[0] is following.args[0])
+
+
 def _is_in_place(node: Node) -> bool:
     """Is its result the tensor that it wrote?"""
     name = str(getattr(node.target, "__name__", node.target)).split(".")[0].split("::")[-1]
@@ -198,26 +208,31 @@ def _is_in_place(node: Node) -> bool:
 class InterpreterModule(nn.Module):
     """A submodule of an unflattened program, which runs its part of the graph. `code` is what it does, as Python."""
 
+    _bodies: list[_Body]
+    _builder: list[_Builder]
+    _root: list[UnflattenedModule]
+    _path: str
+    _more: tuple[Any, ...]
+    _next: int
+
     def __init__(self, path: str = ""):
         super().__init__()
-        self._bodies: list[_Body] = []
-        self._builder: list[Any] = []  # in a list, as the root is, so that they are no submodules
-        self._root: list[nn.Module] = []
-        self._path = path
-        self._more: tuple[Any, ...] = ()
-        self._next = 0
+        # past __setattr__, which looks for parameters; builder and root are in lists, so that they are no submodules
+        self.__dict__.update(_bodies=[], _builder=[], _root=[], _path=path, _more=(), _next=0)
 
     def type_name(self) -> str:
         """Its class in the exported module, where the graph says it."""
-        for body in self._bodies:
-            for step in body.steps:
-                stack = getattr(step, "meta", {}).get("nn_module_stack", {}) if isinstance(step, Node) else {}
-                if body.key in stack:
-                    return stack[body.key][1]
-        return type(self).__name__
+        return self._parts().types.get(self._path) or f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def _parts(self) -> _Builder:
+        """What the program consists of; found when it is needed first."""
+        if not self._builder:
+            self._root[0]._find_parts()
+        return self._builder[0]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         index, self._next, more, self._more = self._next, 0, self._more, ()
+        builder = self._parts()
         if not self._bodies:
             raise NotImplementedError(f"module '{self._path}' was not called while the program was exported: it has nothing to run")
         body = self._bodies[index]
@@ -232,7 +247,7 @@ class InterpreterModule(nn.Module):
         for node, leaf in zip(expected, leaves):
             if isinstance(node, Node):
                 env[node] = leaf
-        run = _Run(self, body, self._builder[0], env)
+        run = _Run(self, body, builder, env)
         run.steps()
         self._more = tuple(run.value(node) for node in body.more_out)
         results = [run.value(value) if isinstance(value, Node) else value for value in body.outputs]
@@ -242,7 +257,8 @@ class InterpreterModule(nn.Module):
 
     @property
     def code(self) -> str:
-        return "\n\n".join(_code(self._builder[0], body) for body in self._bodies)
+        builder = self._parts()
+        return "\n\n".join(_code(builder, body) for body in self._bodies)
 
     @property
     def graph(self) -> str:
@@ -260,21 +276,39 @@ class InterpreterModule(nn.Module):
         return text
 
 
+def _paths(ep: ExportedProgram, called: Iterable[str] = ()) -> list[str]:
+    """Of the modules that the program knows of, called or not."""
+    calls = [fqn for fqn, *_ in ep._data["calls"] if fqn and "@" not in fqn]
+    return [*calls, *called, *(target.rpartition(".")[0] for _, _, target, *_ in ep._data["inputs"] if target)]
+
+
+def _copied(_name: str, tensor: Any, parameter: bool) -> Any:
+    copy = tensor.detach().clone()
+    return nn.Parameter(copy, requires_grad=tensor.requires_grad) if parameter else copy
+
+
 class UnflattenedModule(InterpreterModule):
     """The root. Called with the arguments that were exported, it checks them as the exported program does."""
 
     def __init__(self, ep: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None):
-        super().__init__()
-        self.flat_args_adapter = flat_args_adapter
-        self.check_input_constraints = True
+        self._prepare(flat_args_adapter)
         builder = _Builder(ep)
-        self._add_modules(builder, ep)
-        self._add_state(ep)
+        self._add_modules(_paths(ep, builder.bodies))
+        self._add_state(ep, _copied)
+        self._take(builder)
+
+    def _prepare(self, flat_args_adapter: FlatArgsAdapter | None = None) -> None:
+        InterpreterModule.__init__(self)
+        self._own: dict[str, InterpreterModule]
+        self.__dict__.update(_root=[self], _own={"": self}, flat_args_adapter=flat_args_adapter, check_input_constraints=True)
+
+    def _take(self, builder: _Builder) -> None:
         for path, calls in builder.bodies.items():
-            module = self.get_submodule(path)
-            module._bodies = calls
-        for module in self.modules():
-            module._builder, module._root = [builder], [self]
+            if path not in self._own:
+                self._module_at(path)
+            self._own[path]._bodies = calls
+        for module in self._own.values():
+            module._builder = [builder]
 
     @property
     def _forward_signature(self) -> inspect.Signature | None:
@@ -283,62 +317,58 @@ class UnflattenedModule(InterpreterModule):
         names = root.forward_arg_names if root else None
         if not names:
             return None
-        positional = len(self._builder[0].in_spec.children()[0].children())
+        positional = len(self._parts().in_spec.children()[0].children())
         kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD if i < positional else inspect.Parameter.KEYWORD_ONLY for i in range(len(names))]
         return inspect.Signature([inspect.Parameter(name, kind) for name, kind in zip(names, kinds)])
 
     @property
     def graph_signature(self) -> signatures.ExportGraphSignature:
-        return self._builder[0].graph_signature
+        return self._parts().graph_signature
 
     @property
     def module_call_graph(self) -> list[ModuleCallEntry]:
-        return self._builder[0].module_call_graph
+        return self._parts().module_call_graph
 
     @property
     def range_constraints(self) -> dict[Any, Any]:
-        return self._builder[0].range_constraints
+        return self._parts().range_constraints
 
-    def _add_modules(self, builder: _Builder, ep: ExportedProgram) -> None:
-        paths = [entry.fqn for entry in ep.module_call_graph if entry.fqn and "@" not in entry.fqn]
-        for path in [*paths, *builder.bodies, *(spec.target.rpartition(".")[0] for spec in ep.graph_signature.input_specs if spec.target)]:
+    def _add_modules(self, paths: list[str]) -> None:
+        for path in paths:
             self._module_at(path)
 
     def _module_at(self, path: str) -> nn.Module:
-        module: nn.Module = self
-        at = ""
-        for name in path.split(".") if path else ():
-            at = f"{at}.{name}" if at else name
-            if name not in module._modules:
-                module.add_module(name, InterpreterModule(at))
-            module = module._modules[name]
-        return module
+        if path not in self._own:
+            parent, _, name = path.rpartition(".")
+            made = self._own[path] = InterpreterModule(path)
+            made.__dict__["_root"] = self._root
+            self._module_at(parent)._modules[name] = made
+        return self._own[path]
 
-    def _add_state(self, ep: ExportedProgram) -> None:
-        """Tied names share one copy, as the program's own do."""
-        copies: dict[tuple[int, bool], Any] = {}
-        kinds = {spec.target: spec for spec in ep.graph_signature.input_specs if spec.target}
+    def _add_state(self, ep: ExportedProgram, made: Callable[[str, Any, bool], Any]) -> None:
+        """Tied names share one tensor, as the program's own do. made(name, tensor, is_parameter): what stands for it here."""
+        known: dict[tuple[int, bool], Any] = {}
+        kinds = {target: (kind, persistent) for kind, _, target, persistent, _, _ in ep._data["inputs"] if target}
         for name, tensor in [*ep.state_dict.items(), *ep.constants.items()]:
-            spec = kinds.get(name)
-            parameter = spec is not None and spec.kind is signatures.InputKind.PARAMETER
+            kind, persistent = kinds.get(name, (None, True))
+            parameter = kind == "PARAMETER"
             key = (id(tensor), parameter)
-            if key not in copies:
-                copy = tensor.detach().clone()
-                copies[key] = nn.Parameter(copy, requires_grad=tensor.requires_grad) if parameter else copy
+            if key not in known:
+                known[key] = made(name, tensor, parameter)
             owner, _, attribute = name.rpartition(".")
             module = self._module_at(owner)
             if parameter:
-                module.register_parameter(attribute, copies[key])
-            elif spec is not None and spec.kind is signatures.InputKind.BUFFER:
-                module.register_buffer(attribute, copies[key], persistent=bool(spec.persistent))
-            elif name in ep.state_dict:
-                module.register_buffer(attribute, copies[key])
+                module._parameters[attribute] = known[key]
+            elif kind == "BUFFER" or name in ep.state_dict:
+                module._buffers[attribute] = known[key]
+                if not persistent:
+                    module._non_persistent_buffers_set.add(attribute)
             else:
-                setattr(module, attribute, copies[key])
+                module.__dict__[attribute] = known[key]
 
     def process_forward_inputs(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The flat inputs of a call, checked."""
-        builder = self._builder[0]
+        builder = self._parts()
         leaves = _adapted(builder.structure, builder.in_spec, args, kwargs, self.flat_args_adapter, self)
         if self.check_input_constraints:
             _check_inputs(builder.users, leaves, self.graph_signature, self.range_constraints)
@@ -346,7 +376,7 @@ class UnflattenedModule(InterpreterModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         leaves = self.process_forward_inputs(*args, **kwargs)
-        builder, body = self._builder[0], self._bodies[0]
+        builder, body = self._parts(), self._bodies[0]
         run = _Run(self, body, builder, dict(zip(builder.users, leaves)))
         run.steps()
         output = builder.nodes[-1].args[0]
@@ -400,7 +430,10 @@ class _Run:
         return value
 
     def steps(self) -> None:
-        for step in self.body.steps:
+        exporting = _C._exporting() is not None
+        for step, following in itertools.zip_longest(self.body.steps, self.body.steps[1:]):
+            if exporting and _is_made_again(step, following):
+                continue
             if isinstance(step, _Call):
                 self.call(step.body)
             elif step.op == "get_attr":
@@ -411,8 +444,16 @@ class _Run:
     def node(self, step: Node) -> None:
         if isinstance(step.target, OpaqueTarget):
             raise NotImplementedError(f"there is no op '{step.target.name}' here, which node '{step.name}' calls")
-        result = step.target(*(self.argument(value) for value in step.args), **{key: self.argument(value) for key, value in step.kwargs.items()})
-        self.env[step] = result
+        args, kwargs = [self.argument(value) for value in step.args], {key: self.argument(value) for key, value in step.kwargs.items()}
+        tracer = _C._exporting()
+        if tracer is None:
+            self.env[step] = step.target(*args, **kwargs)
+            return
+        tracer.replay(step.meta.get("stack_trace"), *step.meta.get("torch_fn", (None, None)))
+        try:
+            self.env[step] = step.target(*args, **kwargs)
+        finally:
+            tracer.replay(None, None, None)
 
     def call(self, body: _Body) -> None:
         """Calls whatever module is at the path now."""
