@@ -25,6 +25,7 @@ void cr__method_dispose(cr__method *m) {
     cr_vec_dispose(&m->entry);
     cr_vec_dispose(&m->pending);
     cr_vec_dispose(&m->buffers);
+    cr_vec_dispose(&m->extents);
     cr_vec_dispose(&m->windows);
     cr_vec_dispose(&m->dims);
     cr_vec_dispose(&m->lists);
@@ -232,10 +233,11 @@ cr_status cr__weight_add(cr__weights *w, const cr_tensor *t, uint64_t *offset) {
     return cr_map_put(&w->by_storage, &id, sizeof id, *offset);
 }
 
-cr_status cr__buffer_add(cr__method *m, rt_buffer b, uint64_t storage, int32_t *out) {
+cr_status cr__buffer_add(cr__method *m, rt_buffer b, uint64_t storage, cr_dim bytes, int32_t *out) {
     b.first = INT32_MAX;
     b.last = -1;
     CR_TRY(cr_vec_push(&m->buffers, b));
+    CR_TRY(cr_vec_push(&m->extents, bytes));
     *out = (int32_t)m->buffers.n - 1;
     return storage ? cr_map_put(&m->storages, &storage, sizeof storage, (uint64_t)*out + 1) : CR_OK;
 }
@@ -244,28 +246,43 @@ cr_status cr__buffer_weight(cr__method *m, const cr_tensor *t, int32_t *out) {
     uint64_t offset, found, id = t->storage->id;
     if (cr_map_find(&m->storages, &id, sizeof id, &found)) return *out = (int32_t)found - 1, CR_OK;
     CR_TRY(cr__weight_add(m->weights, t, &offset));
-    return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_WEIGHT, .offset = offset }, id, out);
+    return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_WEIGHT, .offset = offset }, id, t->storage->bytes, out);
 }
 
-/* Bytes from the storage's start to the end of the meta's last element. */
-static cr_status slot_bytes(cr__method *m, const cr_meta *meta, int32_t *out) {
+cr_dim cr__bytes_of(cr__method *m, const cr_meta *meta) {
     cr_dim last = meta->offset, n = 1;
     for (int d = 0; d < meta->rank; d++) {
         last = cr_dim_add(m->env, last, cr_dim_mul(m->env, cr_dim_sub(m->env, meta->size[d], 1), meta->stride[d]));
         n = cr_dim_mul(m->env, n, meta->size[d]);
     }
-    if (cr_dim_known(m->env, n, CR_EQ, 0) == CR_YES) return cr__slot_bits(m, CR_TYPE_INT, 0, out);
+    if (cr_dim_known(m->env, n, CR_EQ, 0) == CR_YES) return 0;
     cr_dim bytes = cr_dim_mul(m->env, cr_dim_add(m->env, last, 1), rt_itemsize(meta->dtype));
-    if (cr_dim_known(m->env, n, CR_NE, 0) != CR_YES) bytes = cr_dim_max(m->env, bytes, 0); /* with no elements the sum may be negative */
-    return cr__slot_dim(m, bytes, out);
+    return cr_dim_known(m->env, n, CR_NE, 0) == CR_YES ? bytes : cr_dim_max(m->env, bytes, 0); /* with no elements the sum may be negative */
 }
 
 cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out) {
     uint64_t found, storage = meta->storage;
     if (storage && cr_map_find(&m->storages, &storage, sizeof storage, &found)) return *out = (int32_t)found - 1, CR_OK;
     int32_t bytes;
-    CR_TRY(slot_bytes(m, meta, &bytes));
-    return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_SCRATCH, .bytes = bytes, .late = m->when.at[bytes] == CR__SLOT_LATE }, storage, out);
+    cr_dim extent = cr__bytes_of(m, meta);
+    CR_TRY(cr__slot_dim(m, extent, &bytes));
+    return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_SCRATCH, .bytes = bytes, .late = m->when.at[bytes] == CR__SLOT_LATE }, storage, extent, out);
+}
+
+/* as_strided alone may ask for more than its argument has. */
+cr_status cr__check_reach(cr__method *m, const cr_meta *meta) {
+    int32_t buffer;
+    CR_TRY(cr__buffer_of(m, meta, &buffer));
+    cr_dim bytes = cr__bytes_of(m, meta), have = m->extents.at[buffer];
+    cr_tri fits = cr_dim_known(m->env, bytes, CR_LE, have);
+    if (fits == CR_YES) return CR_OK;
+    cr_dim n = cr_meta_numel(m->env, meta);
+    if (fits == CR_NO && cr_dim_known(m->env, n, CR_NE, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "as_strided: the view reaches beyond its storage");
+    cr_sym empty = cr_sym_compare(m->env, cr_dim_sym(m->env, n), CR_EQ, cr_sym_int(m->env, 0));
+    cr_sym inside = cr_sym_compare(m->env, cr_dim_sym(m->env, bytes), CR_LE, cr_dim_sym(m->env, have));
+    cr_sym condition = empty && inside ? cr_sym_make(m->env, CR_SYM_OR, empty, inside, NULL) : NULL;
+    if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
+    return cr__check_step(m, condition, "as_strided: the view would reach beyond its storage");
 }
 
 cr_status cr__window(cr__method *m, int32_t buffer, const cr_meta *meta, int32_t *out) {

@@ -22,6 +22,7 @@ typedef struct cr__method {
     cr_map slots;                /* constants by type and bits, expressions by address */
     CR_VEC(rt_number) entry, pending;
     CR_VEC(rt_buffer) buffers;
+    CR_VEC(cr_dim) extents; /* of each buffer, in bytes: no window may reach further */
     CR_VEC(rt_window) windows;
     CR_VEC(int32_t) dims, lists;
     CR_VEC(rt_operand_ref) args;
@@ -58,7 +59,11 @@ cr_status cr__flush_numbers(cr__method *m);
 /* ---- memory ---- */
 /* The buffer of a storage; a new one is scratch whose size covers `meta` (a root's). */
 cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out);
-cr_status cr__buffer_add(cr__method *m, rt_buffer b, uint64_t storage, int32_t *out);
+cr_status cr__buffer_add(cr__method *m, rt_buffer b, uint64_t storage, cr_dim bytes, int32_t *out);
+/* Bytes from the storage's start to the end of the meta's last element. */
+cr_dim cr__bytes_of(cr__method *m, const cr_meta *meta);
+/* The view lies within its buffer: known, or a check of the model. */
+cr_status cr__check_reach(cr__method *m, const cr_meta *meta);
 cr_status cr__buffer_weight(cr__method *m, const cr_tensor *t, int32_t *out);
 cr_status cr__window(cr__method *m, int32_t buffer, const cr_meta *meta, int32_t *out);
 /* The window of a tensor value; made when first asked for. */

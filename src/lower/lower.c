@@ -366,7 +366,7 @@ static cr_status lower_idle(cr__method *m, call *c) {
 
 static cr_status lower_way(cr__method *m, call *c) {
     switch (cr_way_of(&c->rule, c->op)) {
-    case CR_WAY_NOTHING: return CR_OK;
+    case CR_WAY_NOTHING: return cr_op_is(c->base, "aten::as_strided") ? cr__check_reach(m, value(m, c->node->first)->meta) : CR_OK;
     case CR_WAY_IDLE: return lower_idle(m, c);
     case CR_WAY_TEXT: return lower_block(m, c);
     case CR_WAY_KERNEL: return lower_kernel(m, c);
@@ -822,7 +822,7 @@ static cr_status body_inputs(cr__method *m, const cr__symbols *symbols, uint32_t
             int32_t buffer;
             in.kind = CRESSET_TENSOR;
             CR_TRY(cr__bind_sizes(m, index, v->meta));
-            CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, v->meta->storage, &buffer));
+            CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, v->meta->storage, cr__bytes_of(m, v->meta), &buffer));
         } else {
             in.kind = v->type == CR_T_FLOAT ? CRESSET_FLOAT : CRESSET_INT;
             if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {

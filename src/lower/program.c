@@ -134,7 +134,7 @@ static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, co
     uint64_t found;
     CR_TRY(add_state(w, in->target, t, changes, &state));
     if (meta->storage && cr_map_find(&m->storages, &meta->storage, sizeof meta->storage, &found)) buffer = (int32_t)found - 1; /* tied */
-    else if (changes) CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_STATE, .index = state }, meta->storage, &buffer));
+    else if (changes) CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_STATE, .index = state }, meta->storage, t->storage->bytes, &buffer));
     else {
         CR_TRY(cr__buffer_weight(m, t, &buffer));
         if (meta->storage) CR_TRY(cr_map_put(&m->storages, &meta->storage, sizeof meta->storage, (uint64_t)buffer + 1));
@@ -172,7 +172,7 @@ static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t 
     } else if (value->type == CR_T_TENSOR) {
         int32_t buffer;
         CR_TRY(cr__bind_sizes(m, index, value->meta));
-        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, value->meta->storage, &buffer));
+        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, value->meta->storage, cr__bytes_of(m, value->meta), &buffer));
     } else {
         in.kind = value->type == CR_T_FLOAT ? CRESSET_FLOAT : value->type == CR_T_BOOL ? CRESSET_BOOLEAN : CRESSET_INT;
         cr_range r = { INT64_MIN, INT64_MAX };

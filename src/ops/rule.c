@@ -142,6 +142,11 @@ cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype) {
     return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be %s, not %s", r->op->schema.name, param_name(r, i), cr_dtype_name(dtype), cr_dtype_name(m->dtype));
 }
 
+cr_status cr_rule_exact_ints(cr_rule *r, int i, int n, cr_dim *out) {
+    if (r->arg[i].n == (uint32_t)n) return cr_rule_ints(r, i, 0, n, out, NULL);
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", r->op->schema.name, param_name(r, i), n, r->arg[i].n);
+}
+
 /* Numbers in Tensor slots become metas that promote as wrapped numbers; lists of flags are as long as the schema says. */
 static cr_status wrap_numbers(cr_rule *r, const cr_arg *args) {
     const cr_schema *s = &r->op->schema;

@@ -14,6 +14,8 @@
 CR_NODISCARD cr_status cr_rule_require_rank(const cr_rule *r, int i, int low, int high);
 CR_NODISCARD cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size);
 CR_NODISCARD cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype);
+/* A list of exactly n entries: for kernels that read so many (cr_rule_ints lets one entry stand for all). */
+CR_NODISCARD cr_status cr_rule_exact_ints(cr_rule *r, int i, int n, cr_dim *out);
 
 /* Calls with rare dtypes (rules_rare.c): -1 refused though the op accepts the dtype, 1 the other way round, 0 as the op. */
 int cr__rule_judge_rare(const cr_rule *r, bool in_place);

@@ -12,8 +12,8 @@ typedef struct conv {
 /* `at`: position of the stride argument; padding, dilation, transposed, output_padding and groups follow. */
 static cr_status read_conv(cr_rule *r, const cr_meta *x, const cr_meta *w, int at, conv *c) {
     c->spatial = w->rank - 2;
-    if (c->spatial < 1 || x->rank != w->rank)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected input and weight of equal rank of at least 3, got %d and %d", r->op->schema.name, x->rank, w->rank);
+    if (c->spatial < 1 || c->spatial > 3 || x->rank != w->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected input and weight of equal rank from 3 to 5, got %d and %d", r->op->schema.name, x->rank, w->rank);
     CR_TRY(cr_rule_ints(r, at, c->spatial, CR_MAX_RANK, c->stride, NULL));
     CR_TRY(cr_rule_ints(r, at + 1, c->spatial, CR_MAX_RANK, c->padding, NULL));
     CR_TRY(cr_rule_ints(r, at + 2, c->spatial, CR_MAX_RANK, c->dilation, NULL));
@@ -21,6 +21,9 @@ static cr_status read_conv(cr_rule *r, const cr_meta *x, const cr_meta *w, int a
     CR_TRY(cr_rule_ints(r, at + 4, c->spatial, CR_MAX_RANK, c->output_padding, NULL));
     c->groups = cr_rule_int(r, at + 5);
     for (int i = 0; i < c->spatial; i++) {
+        cr_dim most = cr_dim_max(r->env, c->stride[i], cr_dim_max(r->env, c->padding[i], c->dilation[i]));
+        if (cr_dim_known(r->env, most, CR_GT, INT32_MAX) == CR_YES) /* kernels multiply them with sizes */
+            return CR_FAIL(CR_ERUNTIME, "%s: stride, padding and dilation must be less than 2^31", r->op->schema.name);
         CR_TRY(cr_dim_require(r->env, c->stride[i], CR_GT, 0, "convolution: stride must be positive"));
         CR_TRY(cr_dim_require(r->env, c->dilation[i], CR_GT, 0, "convolution: dilation must be positive"));
         CR_TRY(cr_dim_require(r->env, c->padding[i], CR_GE, 0, "convolution: padding must not be negative"));

@@ -6,10 +6,10 @@
 /* kernel_size, dilation, padding and stride from argument `at` on; `count`: how many blocks fit per dimension. */
 static cr_status block_counts(cr_rule *r, int at, const cr_dim *image, cr_dim *kernel, cr_dim *count) {
     cr_dim dilation[2], padding[2], stride[2];
-    CR_TRY(cr_rule_ints(r, at, 2, 2, kernel, NULL));
-    CR_TRY(cr_rule_ints(r, at + 1, 2, 2, dilation, NULL));
-    CR_TRY(cr_rule_ints(r, at + 2, 2, 2, padding, NULL));
-    CR_TRY(cr_rule_ints(r, at + 3, 2, 2, stride, NULL));
+    CR_TRY(cr_rule_exact_ints(r, at, 2, kernel));
+    CR_TRY(cr_rule_exact_ints(r, at + 1, 2, dilation));
+    CR_TRY(cr_rule_exact_ints(r, at + 2, 2, padding));
+    CR_TRY(cr_rule_exact_ints(r, at + 3, 2, stride));
     for (int i = 0; i < 2; i++) {
         CR_TRY(cr_dim_require(r->env, kernel[i], CR_GT, 0, "sliding blocks: kernel_size must be positive"));
         CR_TRY(cr_dim_require(r->env, dilation[i], CR_GT, 0, "sliding blocks: dilation must be positive"));
@@ -41,7 +41,7 @@ cr_status shape_col2im(cr_rule *r) { /* self, output_size, kernel_size, dilation
     if (m->rank != 2 && m->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: expected blocks of 2 or 3 dimensions, got %d", r->op->schema.name, m->rank);
     int c = m->rank - 2;
     cr_dim kernel[2], count[2], size[4];
-    CR_TRY(cr_rule_ints(r, 1, 2, 2, size + c + 1, NULL));
+    CR_TRY(cr_rule_exact_ints(r, 1, 2, size + c + 1));
     CR_TRY(block_counts(r, 2, size + c + 1, kernel, count));
     cr_dim area = cr_dim_mul(r->env, kernel[0], kernel[1]);
     for (int d = c; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));

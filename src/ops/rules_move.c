@@ -130,10 +130,8 @@ cr_status shape_constant_pad(cr_rule *r) { /* self, pad, value */
 /* reflection and replication: 1-3 spatial dimensions after an optional batch and the channel. */
 static cr_status spatial_pad(cr_rule *r, const cr_meta *m, int param, bool reflect, cr_dim *size) {
     cr_dim pad[6];
-    int n, want = r->op->schema.params[param].list_size, spatial = want / 2;
-    if (r->arg[param].n != (uint32_t)want)
-        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d entries, got %u", r->op->schema.name, r->op->schema.params[param].name, want, r->arg[param].n);
-    CR_TRY(cr_rule_ints(r, param, want, 6, pad, &n));
+    int want = r->op->schema.params[param].list_size, spatial = want / 2;
+    CR_TRY(cr_rule_exact_ints(r, param, want, pad));
     if (m->rank != spatial + 1 && m->rank != spatial + 2)
         return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name, spatial + 1, spatial + 2, m->rank);
     memcpy(size, m->size, m->rank * sizeof *size);

@@ -45,10 +45,10 @@ cr_status shape_conv_packed(cr_rule *r) {
     cr_env *env = r->env;
     cr_dim kernel[2], stride[2], padding[2], dilation[2], size[4], expected[4], outs = cr_rule_int(r, 4), groups = cr_rule_int(r, 9);
     if (x->rank != 4 || packed->rank != 4) return CR_FAIL(CR_ERUNTIME, "%s: expected an input and packed weights of four dimensions, got %d and %d", name, x->rank, packed->rank);
-    CR_TRY(cr_rule_ints(r, 5, 2, 2, kernel, NULL));
-    CR_TRY(cr_rule_ints(r, 6, 2, 2, stride, NULL));
-    CR_TRY(cr_rule_ints(r, 7, 2, 2, padding, NULL));
-    CR_TRY(cr_rule_ints(r, 8, 2, 2, dilation, NULL));
+    CR_TRY(cr_rule_exact_ints(r, 5, 2, kernel));
+    CR_TRY(cr_rule_exact_ints(r, 6, 2, stride));
+    CR_TRY(cr_rule_exact_ints(r, 7, 2, padding));
+    CR_TRY(cr_rule_exact_ints(r, 8, 2, dilation));
     CR_TRY(cr_dim_require(env, groups, CR_GT, 0, "conv_packed: groups must be positive"));
     CR_TRY(cr_dim_require(env, outs, CR_GT, 0, "conv_packed: there must be output channels"));
     size[0] = x->size[0];

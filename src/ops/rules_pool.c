@@ -162,7 +162,8 @@ cr_status check_unpool(cr_rule *r) { /* self, indices, output_size, ... */
     const cr_meta *self = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     int spatial = spatial_dims(r, 2);
     if (indices->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: indices must have dtype int64, got %s", r->op->schema.name, rt_dtype_name(indices->dtype));
-    if (r->arg[2].n != (uint32_t)spatial) return CR_FAIL(CR_ERUNTIME, "%s: output_size must have %d entries, got %u", r->op->schema.name, spatial, r->arg[2].n);
+    cr_dim size[3];
+    CR_TRY(cr_rule_exact_ints(r, 2, spatial, size));
     CR_TRY(check_input(r, self, spatial));
     if (self->rank != indices->rank) return CR_FAIL(CR_ERUNTIME, "%s: indices must have the shape of the input", r->op->schema.name);
     for (int d = 0; d < self->rank; d++) CR_TRY(cr_dim_require(r->env, self->size[d], CR_EQ, indices->size[d], "max_unpool: indices must have the shape of the input"));
@@ -174,10 +175,8 @@ cr_status check_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size,
     int spatial = spatial_dims(r, 1);
     cr_dim kernel[3], output[3];
     CR_TRY(check_input(r, self, spatial));
-    CR_TRY(cr_rule_ints(r, 1, 0, 3, kernel, NULL));
-    CR_TRY(cr_rule_ints(r, 2, 0, 3, output, NULL));
-    if (r->arg[1].n != (uint32_t)spatial || r->arg[2].n != (uint32_t)spatial)
-        return CR_FAIL(CR_ERUNTIME, "%s: kernel_size and output_size must have %d entries", r->op->schema.name, spatial);
+    CR_TRY(cr_rule_exact_ints(r, 1, spatial, kernel));
+    CR_TRY(cr_rule_exact_ints(r, 2, spatial, output));
     int batch = self->rank - spatial - 1;
     for (int d = 0; d < spatial; d++)
         CR_TRY(cr_dim_require(r->env, cr_dim_sub(r->env, cr_dim_add(r->env, output[d], kernel[d]), 1), CR_LE, self->size[batch + 1 + d], "fractional pooling: the windows must fit into the input"));

@@ -83,6 +83,12 @@ cr_status shape_split_sizes(cr_rule *r) {
     return cr_dim_require(r->env, start, CR_EQ, m->size[dim], "sum of split sizes");
 }
 
+/* More parts than a tensor has slices are empty; nobody wants millions of those. */
+static cr_status check_parts(cr_rule *r, cr_dim size, int64_t n) {
+    if (n <= 1 << 20 || cr_dim_known(r->env, size, CR_GE, n) == CR_YES) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: %lld parts are more than the dimension is long, and most of them would be empty", op_name(r), (long long)n);
+}
+
 cr_status shape_chunk(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     int dim;
@@ -90,6 +96,7 @@ cr_status shape_chunk(cr_rule *r) {
     CR_TRY(need_dims(r, cr_rule_int(r, 2), &dim));
     if (chunks < 1) return CR_FAIL(CR_ERUNTIME, "chunk: the number of chunks must be at least 1, got %lld", (long long)chunks);
     if (cr_dim_known(r->env, m->size[dim], CR_EQ, 0) == CR_YES) {
+        CR_TRY(check_parts(r, 0, chunks));
         for (int64_t i = 0; i < chunks; i++) CR_TRY(add_part(r, dim, 0, 0));
         return CR_OK;
     }
@@ -101,6 +108,7 @@ static cr_status split_sections(cr_rule *r, int dim, cr_dim count) {
     int64_t n;
     CR_TRY(settle(r, count, "the number of sections", &n));
     if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: the number of sections must be at least 1, got %lld", op_name(r), (long long)n);
+    CR_TRY(check_parts(r, m->size[dim], n));
     /* The first (size mod n) sections are one longer: section i starts at i * (size // n) + min(i, size mod n). */
     cr_dim each = cr_dim_floordiv(r->env, m->size[dim], n), longer = cr_dim_mod(r->env, m->size[dim], n), start = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -507,7 +507,8 @@ cr_status shape_narrow(cr_rule *r) {
 
 static cr_status diagonal_meta(cr_rule *r, int at, cr_meta *o) {
     int a, b;
-    int64_t offset = CR_MAX(cr_rule_int(r, at), -INT64_MAX);
+    const int64_t beyond = (int64_t)1 << 61; /* any size; what is further away is as empty */
+    int64_t offset = CR_MAX(CR_MIN(cr_rule_int(r, at), beyond), -beyond);
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at + 1), o->rank, &a));
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at + 2), o->rank, &b));
     if (a == b || o->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the two dims must differ, both are %d", op_name(r), a);
@@ -544,11 +545,13 @@ static cr_status as_strided_meta(cr_rule *r, int at, cr_meta *o) {
     for (int i = 0; i < rank; i++) {
         if (cr_dim_known(r->env, o->size[i], CR_LT, 0) == CR_YES || cr_dim_known(r->env, o->stride[i], CR_LT, 0) == CR_YES)
             return CR_FAIL(CR_ERUNTIME, "%s: sizes and strides must not be negative", op_name(r));
+        CR_TRY(cr_dim_require(r->env, o->size[i], CR_GE, 0, "as_strided: size"));
+        CR_TRY(cr_dim_require(r->env, o->stride[i], CR_GE, 0, "as_strided: stride"));
     }
     o->rank = (uint8_t)rank;
     if (cr_rule_has(r, at + 2)) o->offset = cr_rule_int(r, at + 2);
     if (cr_dim_known(r->env, o->offset, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: the storage offset must not be negative", op_name(r));
-    return CR_OK;
+    return cr_dim_require(r->env, o->offset, CR_GE, 0, "as_strided: storage_offset");
 }
 
 cr_status shape_as_strided(cr_rule *r) {

@@ -28,8 +28,14 @@ bool cr_py_is_ndarray(PyObject *o) {
 }
 bool cr_py_is_numpy_scalar(PyObject *o) { return is_numpy(o) && Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float && !cr_py_is_ndarray(o); }
 
+#if defined(__SANITIZE_ADDRESS__) /* which sees the end of each list only if nothing comes after it */
+enum { POOLED = 0 };
+#else
+enum { POOLED = 1 };
+#endif
+
 static cr_arg *pool_take(cr_py_frame *f, size_t n) {
-    if (f->used + n <= CR_COUNT(f->pool)) {
+    if (POOLED && f->used + n <= CR_COUNT(f->pool)) {
         cr_arg *items = &f->pool[f->used];
         f->used += (uint32_t)n;
         return items;

@@ -192,7 +192,7 @@ RT_KERNEL(rt_k_linear) {
     g.c_col = result.stride[result.rank - 1];
     if (bias) {
         g.d = bias->p;
-        g.d_col = bias->rank ? bias->stride[0] : 0;
+        g.d_col = bias->rank && bias->size[0] != 1 ? bias->stride[0] : 0;
         g.beta = rt_gemm_one;
     }
     code = rt_gemm(ctx, &g);

@@ -30,6 +30,9 @@ static double step_of(bool wide, int64_t in, int64_t out, bool align_corners, do
     return scale > 0 ? r(wide, 1.0 / scale) : r(wide, r(wide, (double)in) / r(wide, (double)out));
 }
 
+/* Cut to an integer; scales may be anything, so what is beyond all tensors stays just that. */
+static int64_t whole(double x) { return !(x > -4e18) ? -((int64_t)1 << 61) : x < 4e18 ? (int64_t)x : (int64_t)1 << 61; }
+
 static int64_t clamp(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 
 static double source_of(bool wide, double step, int64_t i, bool align_corners, bool may_be_negative) {
@@ -45,11 +48,11 @@ static int64_t nearest(bool exact, bool direct, bool wide, int64_t i, int64_t in
         if (out == 2 * in && !exact) return i >> 1;
         float step = scale > 0 ? (float)(1.0 / scale) : (float)in / (float)out;
         float at = exact ? (float)(((double)i + 0.5) * (double)step) : (float)i * step;
-        return clamp((int64_t)floorf(at), in);
+        return clamp(whole((double)floorf(at)), in);
     }
     double step = step_of(wide, in, out, false, scale);
     double at = exact ? r(wide, source_of(wide, step, i, false, false) + 0.5) : source_of(wide, step, i, true, false);
-    return clamp((int64_t)floor(at), in);
+    return clamp(whole(floor(at)), in);
 }
 
 static double near_cubic(double x) { return ((-0.75 + 2) * x - (-0.75 + 3)) * x * x + 1; }
@@ -62,7 +65,8 @@ static double reach_of(bool wide, int mode, double step) {
 }
 
 static int smooth_taps(bool wide, int mode, int64_t in, int64_t out, bool align_corners, double scale) {
-    return (int)ceil(reach_of(wide, mode, step_of(wide, in, out, align_corners, scale))) * 2 + 1;
+    double n = ceil(reach_of(wide, mode, step_of(wide, in, out, align_corners, scale))) * 2 + 1; /* those beyond the source are not needed */
+    return n < (double)in ? (int)n : in < INT32_MAX ? (int)in : INT32_MAX;
 }
 
 static double smooth_weight(int mode, double x) {
@@ -77,7 +81,7 @@ static void fill_smooth(taps *t, int mode, bool wide, double step) {
     for (int64_t i = 0; i < t->out; i++) {
         int64_t *from = t->from + i * t->n;
         double *weight = t->weight + i * t->n, total = 0, middle = r(wide, step * r(wide, (double)i + 0.5));
-        int64_t first = (int64_t)r(wide, r(wide, middle - reach) + 0.5), end = (int64_t)r(wide, r(wide, middle + reach) + 0.5);
+        int64_t first = whole(r(wide, r(wide, middle - reach) + 0.5)), end = whole(r(wide, r(wide, middle + reach) + 0.5));
         if (first < 0) first = 0;
         if (end > t->in) end = t->in;
         for (int k = 0; k < t->n; k++) {
@@ -111,14 +115,14 @@ static void fill_taps(taps *t, int mode, bool direct, bool wide, bool align_corn
                 continue;
             }
             double at = source_of(wide, step, i, align_corners, false);
-            from[0] = clamp((int64_t)at, t->in);
+            from[0] = clamp(whole(at), t->in);
             from[1] = from[0] + (from[0] < t->in - 1);
             weight[1] = fmin(fmax(r(wide, at - (double)from[0]), 0), 1);
             weight[0] = r(wide, 1 - weight[1]);
         } else {
             double at = source_of(wide, step, i, align_corners, true), low = floor(at);
             double x = fmin(fmax(r(wide, at - low), 0), 1);
-            for (int k = 0; k < 4; k++) from[k] = clamp((int64_t)low - 1 + k, t->in);
+            for (int k = 0; k < 4; k++) from[k] = clamp(whole(low) - 1 + k, t->in);
             weight[0] = far_cubic(x + 1);
             weight[1] = near_cubic(x);
             weight[2] = near_cubic(1 - x);

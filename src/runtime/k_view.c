@@ -129,13 +129,25 @@ static rt_view part_diagonal(const rt_call *c, int at, rt_view v) {
     return v;
 }
 
+/* Elements from the first one's place to the end of the last one; false: beyond 64 bits, or before the start. */
+static bool reach_of(const rt_view *v, int64_t offset, int64_t *out) {
+    int64_t reach = offset, span;
+    bool fits = offset >= 0;
+    *out = 0;
+    for (int i = 0; i < v->rank; i++)
+        if (!v->size[i]) return true;
+    for (int i = 0; fits && i < v->rank; i++)
+        fits = v->size[i] > 0 && v->stride[i] >= 0 && !__builtin_mul_overflow(v->size[i] - 1, v->stride[i], &span) && !__builtin_add_overflow(reach, span, &reach);
+    return fits && !__builtin_add_overflow(reach, 1, out);
+}
+
 static rt_view part_as_strided(const rt_call *c, int at, rt_view v) {
     v.rank = (int32_t)c->arg[at].n;
     for (int i = 0; i < v.rank; i++) {
         v.size[i] = c->arg[at].u.ints[i];
         v.stride[i] = c->arg[at + 1].u.ints[i];
     }
-    if (!rt_arg_is_none(c, at + 2)) advance(&v, rt_arg_int(c, at + 2));
+    if (v.p && !rt_arg_is_none(c, at + 2)) advance(&v, rt_arg_int(c, at + 2));
     return v;
 }
 
@@ -153,7 +165,10 @@ RT_KERNEL(rt_k_as_strided_scatter) {
     const rt_view *self = rt_arg_view(c, 0), *src = rt_arg_view(c, 1);
     if (!rt_numel(self)) return RT_OK;
     span s = span_of(self);
-    rt_view whole = *self;
+    rt_view whole = *self, shape = part_as_strided(c, 2, (rt_view){ .dtype = self->dtype });
+    int64_t reach, room = (int64_t)(s.end - s.begin) / rt_itemsize(self->dtype);
+    if (!reach_of(&shape, rt_arg_is_none(c, 4) ? 0 : rt_arg_int(c, 4), &reach) || reach > room)
+        return rt_fail(ctx, RT_ERUNTIME, "the part reaches beyond a tensor of %lld elements", (long long)room);
     whole.p = rt_scratch(ctx, (size_t)(s.end - s.begin));
     if (!whole.p) return RT_ENOMEM;
     rt_view part = part_as_strided(c, 2, whole);

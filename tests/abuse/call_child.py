@@ -48,9 +48,17 @@ def touch(value):
             touch(item)
 
 
-def call(op, given):
+def is_fake(index):
+    """Is it called without data, and with symbols for sizes, as while a program is read? Rules alone run then."""
+    return index % 8 == 7
+
+
+def call(name, op, given, fake):
     try:
-        touch(op(**given))
+        if fake:
+            cresset._C._fake_call(name, (), given, True)
+        else:
+            touch(op(**given))
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError, OverflowError, AssertionError):
         pass  # refused: what most of these calls should be
 
@@ -65,13 +73,14 @@ def batch(progress, name, seed, first, count):
     op, base, parameters = prepared(name)
     for i in range(count):
         progress[:16] = struct.pack("qd", i, time.monotonic())
-        call(op, make(name, seed, first + i, base, parameters))
+        call(name, op, make(name, seed, first + i, base, parameters), is_fake(first + i))
     progress[:16] = struct.pack("qd", count, time.monotonic())
 
 
 def describe(progress, name, seed, index):
     _, base, parameters = prepared(name)
-    print(", ".join(f"{k}={nonsense.describe(v)}" for k, v in make(name, seed, index, base, parameters).items()), flush=True)
+    given = ", ".join(f"{k}={nonsense.describe(v)}" for k, v in make(name, seed, index, base, parameters).items())
+    print(("without data: " if is_fake(index) else "") + given, flush=True)
 
 
 def watch(pid, progress, seconds):

@@ -81,6 +81,8 @@ def sizes(rng, rank=None):
     if rng.random() < 0.02:
         rank = rng.choice([8, 15, 16])
     shape = [rng.choice(SMALL if rank < 5 else [0, 1, 1, 2, 2, 3]) for _ in range(rank)]
+    if rank and rng.random() < 0.08:
+        shape[rng.randrange(rank)] = rng.choice([15, 16, 17, 33, 64, 130, 1025])  # beyond what loops over blocks do at once
     while math.prod(shape) > LARGEST:
         shape[rng.randrange(rank)] = 1
     return shape
@@ -223,7 +225,7 @@ def spoilt_sizes(rng, t):
         return sizes(rng)
     else:
         d = rng.randrange(len(shape))
-        shape[d] = max(0, rng.choice([0, 1, shape[d] - 1, shape[d] + 1, shape[d] * 2, shape[d] + 7]))
+        shape[d] = max(0, rng.choice([0, 1, shape[d] - 1, shape[d] + 1, shape[d] * 2, shape[d] + 7, shape[d] + 64]))
     return shape if math.prod(shape) <= LARGEST and len(shape) <= 16 else sizes(rng)
 
 

@@ -59,3 +59,32 @@ def test_sizes_that_depend_on_data():
         for rows, wanted in ((some, fewer), (fewer, some)):
             with pytest.raises(RuntimeError):
                 run(grad, rows, at, wanted)
+
+
+def strided(x, y):
+    return x.as_strided([y.shape[0]], [2], 1) * 2
+
+
+def strided_by_number(x, k):
+    n = k.item()
+    cresset._check(n >= 0)
+    return x.as_strided([n], [2], 1).clone()
+
+
+def scattered(x, y):
+    return cresset.as_strided_scatter(x, y, [y.shape[0]], [2], 1)
+
+
+@pytest.mark.parametrize("call,good,bad", [(strided, cresset.ones(3), cresset.ones(6)), (scattered, cresset.ones(3), cresset.ones(6)),
+                                           (strided_by_number, cresset.tensor(5), cresset.tensor(10**9))])
+def test_a_view_stays_in_its_storage(call, good, bad):
+    class Program(cresset.nn.Module):
+        def forward(self, x, y):
+            return call(x, y)
+    x = cresset.ones(10)
+    shapes = (None, {0: cresset.export.Dim("n", max=10**6)}) if good.dim() else None
+    program = cresset.export.export(Program(), (x, good), dynamic_shapes=shapes)
+    for run in (program.module(), program.compile(options={"wait": True})):
+        run(x, good)
+        with pytest.raises(RuntimeError):
+            run(x, bad)

@@ -169,3 +169,65 @@ def test_out_takes_tensors_only():
                     function(*args, **kwargs, out=out)
             tried += 1
     assert tried > 400
+
+
+def test_attention_reads_within_its_operands():
+    q, k = cresset.ones(2, 4, 5, 8), cresset.ones(2, 4, 7, 8)
+    flash = aten._scaled_dot_product_flash_attention_for_cpu
+    assert flash(q, k, k, attn_mask=cresset.zeros(1, 7))[0].shape == (2, 4, 5, 8)
+    for key, mask in ((cresset.ones(1, 4, 7, 8), None), (cresset.ones(2, 3, 7, 8), None), (k, cresset.zeros(0, 7)), (k, cresset.zeros(5, 6)), (k, cresset.zeros(3, 1, 5, 7))):
+        refused(lambda key=key, mask=mask: flash(q, key, key, attn_mask=mask))
+    attend = cresset.nn.functional.scaled_dot_product_attention
+    assert attend(q, k[:, :2], k[:, :2], enable_gqa=True).shape == (2, 4, 5, 8)
+    for heads in (0, 3):
+        key = cresset.ones(2, heads, 7, 8)
+        refused(lambda key=key: attend(q, key, key, enable_gqa=True), "heads")
+    refused(lambda: attend(q, k, k, attn_mask=cresset.zeros(4, 7)), "attn_mask")
+
+
+def test_lists_are_as_long_as_kernels_read():
+    refused(lambda: aten.col2im(cresset.ones(4, 9), [4, 4], [2, 2], [1, 1], [0], [1, 1]), "padding")
+    refused(lambda: aten.im2col(cresset.ones(1, 4, 4), [2, 2], [1], [0, 0], [1, 1]), "dilation")
+    refused(lambda: aten.convolution_backward(cresset.ones(1, 1, 3), cresset.ones(1, 1, 4), cresset.ones(1, 1, 2), None, [1], [0], [1], False, [0], 1, [True]), "output_mask")
+    refused(lambda: aten.convolution(cresset.ones(1, 1, 4), cresset.ones(1, 1, 2), None, [high - 1], [0], [1], False, [0], 1), "2\\^31")
+    refused(lambda: aten.convolution(cresset.ones(*[2] * 6), cresset.ones(2, 2, 1, 1, 1, 1), None, [1], [0], [1], False, [0], 1), "rank")
+
+
+def test_a_bias_of_one_element_is_repeated():
+    x, w = cresset.ones(2, 3), cresset.ones(40, 3)
+    assert cresset.nn.functional.linear(x, w, cresset.full((1,), 2.0)).tolist() == [[5.0] * 40] * 2
+
+
+def test_resampling_by_any_factor():
+    for name in ("_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa", "upsample_bicubic2d", "upsample_bilinear2d"):
+        for scale in (5e-324, 1e300, float("inf")):
+            assert getattr(aten, name)(x4, [3, 3], False, scale, scale).shape == (1, 1, 3, 3)
+
+
+def test_out_is_memory_of_the_right_kind():
+    x = cresset.ones(4, 4)
+    refused(lambda: cresset.sqrt(x, out=cresset.empty(4, 4, device="meta")), "meta")
+    refused(lambda: cresset.sqrt(x.to("meta"), out=cresset.empty(0)), "meta")
+    indices = cresset.ones(4, 4, dtype=cresset.int64)
+    refused(lambda: cresset.nonzero(indices, out=indices), "shares memory")
+    wide = cresset.empty(0, dtype=cresset.float64)
+    assert cresset.scatter(cresset.zeros(4), 0, index((1,), 2), cresset.ones(1), out=wide).tolist() == wide.tolist() == [0, 0, 1, 0]
+
+
+def test_the_smallest_integers_are_numbers():
+    x = cresset.ones(2)
+    assert x.mul(low).tolist() == x.clone().multiply_(low).tolist() == [float(low)] * 2
+    assert cresset.diagonal_copy(cresset.ones(3, 3), low).shape == (0,)
+    assert aten._assert_scalar(low, "") is None
+    assert cresset.scatter(index((1,), 2**62), 0, index((1,), 0), 6, reduce="multiply").tolist() == [-2**63]
+
+
+def test_a_loss_of_one_weight():
+    args = (cresset.tensor(1.0), cresset.ones(2, 3), index((2,), 0), None, 1, -100)
+    refused(lambda: aten.nll_loss_backward(*args, cresset.ones(2, 0)), "total_weight")
+    assert aten.nll_loss_backward(*args, cresset.tensor(2.0)).shape == (2, 3)
+
+
+def test_no_millions_of_empty_parts():
+    for call in (lambda: cresset.tensor_split(x4, 2**32), lambda: cresset.chunk(cresset.ones(0), 2**32)):
+        refused(call, "parts")
