@@ -176,7 +176,9 @@ cr_status shape_lu_unpack(cr_rule *r) { /* LU_data, LU_pivots, unpack_data, unpa
     rows = size[m->rank - 2], columns = size[m->rank - 1], k = smaller(r, m);
     if (pivots) {
         if (p->rank != m->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have one dimension less than LU_data", op_name(r));
-        CR_TRY(cr_dim_require(r->env, p->size[p->rank - 1], CR_EQ, k, "lu_unpack: there must be a pivot for each row or column, whichever are fewer"));
+        size[m->rank - 2] = k; /* a pivot for each row or column, whichever are fewer */
+        CR_TRY(cr_rule_require_sizes(r, 1, p->rank, size));
+        size[m->rank - 2] = rows;
     }
     size[m->rank - 1] = rows;
     CR_TRY(pivots ? cr_rule_add_dense(r, r->result, m->rank, size) : cr_rule_add_dense(r, r->result, 1, &none));

@@ -177,6 +177,8 @@ static int64_t batches(const rt_view *v, int matrix_dims) {
     for (int d = 0; d < v->rank - matrix_dims; d++) n *= v->size[d];
     return n;
 }
+/* ... to compute: a batch of matrices without elements may be immense. */
+static int64_t full_batches(const rt_view *v, int matrix_dims) { return rt_numel(v) ? batches(v, matrix_dims) : 0; }
 /* Only the batch dimensions of a result. */
 static rt_view batch_of(const rt_view *v, int matrix_dims) {
     rt_view lead = *v;
@@ -288,7 +290,7 @@ static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector
     if (!turned) return RT_ENOMEM;
     int code = load(s, b, &lead, dims, s->dtype, &x);
     if (code) return code;
-    for (int64_t i = 0; i < batches(out, dims); i++) {
+    for (int64_t i = 0; i < full_batches(out, dims); i++) {
         int64_t from = 0, rest = i, step = 1;
         for (int d = lead.rank - 1, own = factors->rank - 3; d >= 0; d--, own--) {
             int64_t at = rest % lead.size[d];
@@ -395,7 +397,7 @@ int rt_k_solve_triangular(const rt_ctx *ctx, const rt_call *c) { /* self, B, upp
     char *a, *x, *turned = take(&s, rows * columns, s.item);
     int code = turned ? load(&s, rt_arg_view(c, 0), &lead, 2, s.dtype, &a) : RT_ENOMEM;
     if (!code) code = load(&s, rt_arg_view(c, 1), &lead, 2, s.dtype, &x);
-    for (int64_t b = 0; b < batches(out, 2) && !code; b++) {
+    for (int64_t b = 0; b < full_batches(out, 2) && !code; b++) {
         char *one = x + b * rows * columns * s.item, *t = a + b * n * n * s.item, *at = one;
         if (!left) transpose_into(&s, one, at = turned, rows, columns, true);
         if (s.dtype == RT_F64) triangle_d((double *)t, n, (double *)at, k, upper, unit, !left);
@@ -412,7 +414,7 @@ int rt_k_geqrf(const rt_ctx *ctx, const rt_call *c) { /* self -> a, tau */
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n;
     char *a, *tau = take(&s, batches(v, 2) * k, s.item);
     int code = tau ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
-    for (int64_t b = 0; b < batches(v, 2) && !code; b++) {
+    for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {
         if (s.dtype == RT_F64) reflect_d((double *)a + b * m * n, m, n, (double *)tau + b * k);
         else reflect_z((zdouble *)a + b * m * n, m, n, (zdouble *)tau + b * k);
     }
@@ -428,7 +430,7 @@ int rt_k_householder_product(const rt_ctx *ctx, const rt_call *c) { /* input, ta
     char *a, *tau, *q = take(&s, rt_numel(v), s.item);
     int code = q ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     if (!code) code = load(&s, t, NULL, 1, s.dtype, &tau);
-    for (int64_t b = 0; b < batches(v, 2) && !code; b++) {
+    for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {
         int64_t at = b * m * n;
         if (s.dtype == RT_F64) product_d((double *)a + at, m, n, (double *)tau + b * k, k, (double *)q + at);
         else product_z((zdouble *)a + at, m, n, (zdouble *)tau + b * k, k, (zdouble *)q + at);
@@ -452,7 +454,7 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) { /* LU_data, LU_pivots,
     for (int64_t b = 0; b < count && !code && pivots; b++) {
         for (int64_t i = 0; i < m; i++) order[i] = i;
         for (int64_t i = 0; i < k && !code; i++) {
-            int64_t with = ((int32_t *)pivot)[b * k + i] - 1, swap = order[i];
+            int64_t with = (int64_t)((int32_t *)pivot)[b * k + i] - 1, swap = order[i];
             if (with < 0 || with >= m) code = rt_fail(ctx, RT_ERUNTIME, "lu_unpack: pivots must be between 1 and %lld, got %lld", (long long)m, (long long)with + 1);
             else order[i] = order[with], order[with] = swap;
         }

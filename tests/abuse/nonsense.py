@@ -47,6 +47,8 @@ def numbers(rng, dtype, n):
 
 
 def dense(rng, shape, dtype):
+    if math.prod(max(size, 1) for size in shape) > 2**40:
+        shape = [min(size, 7) for size in shape]
     n = math.prod(shape)
     base = numbers(rng, dtype, min(n, 24))
     flat = (base * (n // max(len(base), 1) + 1))[:n]
@@ -288,13 +290,18 @@ def spoilt(rng, v, p):
 
 
 def resized(rng, v):
-    """Every tensor of the call with one of its dimensions empty, or of one element, or swapped: sizes that fit each other."""
-    kind, d = rng.randrange(3), rng.randrange(4)
+    """Every tensor of the call with one of its dimensions empty, or of one element, or laid out otherwise, or all in a batch: sizes
+    that fit each other."""
+    kind, d, batch = rng.randrange(4), rng.randrange(4), rng.choice([0, 1, 2, 3])
 
     def change(t):
         if isinstance(t, list):
             return [change(item) for item in t]
-        if not isinstance(t, cresset.Tensor) or t.dim() <= d or t.device.type == "meta":
+        if not isinstance(t, cresset.Tensor) or t.device.type == "meta":
+            return t
+        if kind == 3:
+            return cresset.stack([t] * batch) if batch and 0 < t.dim() < 16 else t
+        if t.dim() <= d:
             return t
         return t.narrow(d, 0, min(kind, t.size(d))) if kind < 2 else laid_out(rng, t)
     return [change(item) for item in v]
@@ -333,7 +340,7 @@ def describe(v):
             text += f" strides {list(v.stride())}"
         if v.device.type != "cpu":
             return text + " on meta"
-        return text + f" = {v.tolist()}" if v.numel() <= 12 else text
+        return text + f" = {v.tolist()}" if 0 < v.numel() <= 12 else text
     if isinstance(v, (list, tuple)):
         return "[" + ", ".join(map(describe, v)) + "]"
     return repr(v)

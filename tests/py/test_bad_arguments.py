@@ -231,3 +231,11 @@ def test_a_loss_of_one_weight():
 def test_no_millions_of_empty_parts():
     for call in (lambda: cresset.tensor_split(x4, 2**32), lambda: cresset.chunk(cresset.ones(0), 2**32)):
         refused(call, "parts")
+
+
+def test_pivots_belong_to_their_matrices():
+    pivots = lambda *shape: cresset.ones(*shape, dtype=cresset.int32)
+    assert cresset.lu_unpack(cresset.ones(4, 3, 3), pivots(4, 3))[0].shape == (4, 3, 3)
+    for bad in (pivots(1, 3), pivots(2, 3), pivots(4, 2), pivots(3), cresset.full((4, 3), -2**31, dtype=cresset.int32)):
+        refused(lambda bad=bad: cresset.lu_unpack(cresset.ones(4, 3, 3), bad), "ivots")
+    assert aten.geqrf(cresset.ones(2**40, 3, 0))[1].shape == (2**40, 0)
