@@ -48,6 +48,8 @@ typedef enum cr_status {
 /* The calling thread's last failure. The message is never NULL; it is valid until the next failure. */
 CR_API cr_status cr_error_code(void);
 CR_API const char *cr_error_message(void);
+/* The system's error number (errno) when a call of the system failed, else 0: ENOENT tells a missing file from others. */
+CR_API int cr_error_system(void);
 /* `file:line` where it was raised, for debugging; "" when unknown. */
 CR_API const char *cr_error_where(void);
 /* The code's name, such as "CR_EINDEX". */
@@ -63,6 +65,8 @@ CR_API void cr_error_release(cr_error *error);
 
 /* Records a failure of the calling thread and returns `code`. Use CR_FAIL, which adds file and line. */
 CR_API cr_status cr_error_set(cr_status code, const char *where, const char *format, ...) CR_PRINTF(3, 4);
+/* The same for a failed call of the system: CR_EIO with its error number, out of memory for ENOMEM. */
+CR_API cr_status cr_error_set_system(int number, const char *where, const char *format, ...) CR_PRINTF(3, 4);
 /* Puts "context: " before the message on its way up; returns `code` so that it can be chained. */
 CR_API cr_status cr_error_context(cr_status code, const char *format, ...) CR_PRINTF(2, 3);
 
@@ -70,6 +74,7 @@ CR_API cr_status cr_error_context(cr_status code, const char *format, ...) CR_PR
 #define CR__STR(x) CR__STR2(x)
 #define CR_WHERE __FILE__ ":" CR__STR(__LINE__)
 #define CR_FAIL(code, ...) cr_error_set((code), CR_WHERE, __VA_ARGS__)
+#define CR_FAIL_SYSTEM(number, ...) cr_error_set_system((number), CR_WHERE, __VA_ARGS__)
 #define CR_TRY(expr)                                                                                                   \
     do {                                                                                                               \
         cr_status cr__status = (expr);                                                                                 \

@@ -8,17 +8,19 @@
 #include "base/internal.h"
 #include "base/utf8.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 
 struct cr_error {
     cr_status code;
+    int system;        /* errno, or 0 */
     const char *where; /* a string literal of the raising file */
     char message[];
 };
 
 /* A flexible array member cannot be initialised portably, so the text of the static record is kept beside it. */
-static cr_error out_of_memory = {CR_ENOMEM, "", {}};
+static cr_error out_of_memory = {CR_ENOMEM, 0, "", {}};
 static const char out_of_memory_text[] = "out of memory";
 
 static _Thread_local cr_error *last;
@@ -53,6 +55,8 @@ static const char *message_of(const cr_error *error) {
 }
 
 const char *cr_error_message(void) { return last ? message_of(last) : "no error"; }
+
+int cr_error_system(void) { return last ? last->system : 0; }
 
 const char *cr_error_where(void) { return last ? last->where : ""; }
 
@@ -114,6 +118,7 @@ static cr_error *record_new(cr_status code, const char *where, const char *tail,
     cr_error *error = cr__alloc_quiet(sizeof *error + (size_t)length + tail_length + 1);
     if (!error) return NULL;
     error->code = code;
+    error->system = 0;
     error->where = where ? where : "";
     error->message[0] = 0;
     vsnprintf(error->message, (size_t)length + 1, format, args);
@@ -136,6 +141,18 @@ cr_status cr_error_set(cr_status code, const char *where, const char *format, ..
     return cr_error_put(error);
 }
 
+cr_status cr_error_set_system(int number, const char *where, const char *format, ...) {
+    cr_error *error = NULL;
+    if (number != ENOMEM) {
+        va_list args;
+        va_start(args, format);
+        error = record_new(CR_EIO, where, NULL, format, args);
+        va_end(args);
+        if (error) error->system = number;
+    }
+    return cr_error_put(error);
+}
+
 cr_status cr_error_context(cr_status code, const char *format, ...) {
     if (code == CR_OK || code == CR_ENOMEM) return code;
     va_list args;
@@ -143,7 +160,10 @@ cr_status cr_error_context(cr_status code, const char *format, ...) {
     cr_error *error = record_new(code, last ? last->where : "", last ? message_of(last) : NULL, format, args);
     va_end(args);
     /* Without memory for the longer text the shorter one is kept: the cause matters more than its context. */
-    if (error) last_replace(error);
+    if (error) {
+        error->system = last ? last->system : 0;
+        last_replace(error);
+    }
     else if (!last || last->code != code) return cr_error_put(NULL);
     return code;
 }

@@ -12,8 +12,7 @@
 enum { STEP = 1 << 30 };
 
 cr_status cr__fail_errno(const char *verb, const char *path, int reason) {
-    if (reason == ENOMEM) return CR_FAIL(CR_ENOMEM, "%s", path);
-    return CR_FAIL(CR_EIO, "cannot %s '%s': %s", verb, path, strerror(reason));
+    return CR_FAIL_SYSTEM(reason, "cannot %s '%s': %s", verb, path, strerror(reason));
 }
 
 int cr__open_file(const char *path, int flags, mode_t mode) {

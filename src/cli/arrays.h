@@ -2,6 +2,7 @@
 #ifndef CR_CLI_ARRAYS_H
 #define CR_CLI_ARRAYS_H
 
+#include "archive/json.h"
 #include "archive/npy.h"
 #include "cli/model.h"
 
@@ -21,5 +22,7 @@ CR_NODISCARD cr_status inputs_random(model *m, uint64_t seed, input_set *out);
 CR_NODISCARD cr_status outputs_write(const model *m, const cr_arg *results, size_t n, const char *path);
 /* A line each: dtype, shape, least, largest, mean. */
 CR_NODISCARD cr_status outputs_summary(const model *m, const cr_arg *results, size_t n, cr_str *out);
+/* The same as a JSON array of objects. */
+CR_NODISCARD cr_status outputs_json(const model *m, const cr_arg *results, size_t n, cr_json_writer *w);
 
 #endif

@@ -1,7 +1,7 @@
 /* bench.c: `cresset bench`: how long a call takes, interpreted, compiled and in other hands.
  *
  * Rounds go round: in each, everybody makes as many calls as fit into a tenth of a second (at least one), and the median of
- * the rounds counts. All run on the same inputs with the same number of threads. */
+ * the rounds counts. All run on the same inputs with the same number of threads; state begins anew with each round. */
 #include "cli/bench.h"
 
 #include "archive/json.h"
@@ -31,7 +31,7 @@ typedef struct bench {
     peers *peers;
     double compile_seconds; /* 0: it was a library already */
     int threads, rounds;
-    bool profile, json;
+    bool profile, json, stateful;
     CR_VEC(contender) all;
     CR_VEC(step_time) steps;
     uint64_t profiled; /* calls */
@@ -74,6 +74,22 @@ static cr_status choose_calls(bench *b, contender *c) {
     return CR_OK;
 }
 
+/* A program that keeps state begins every round as it was loaded: otherwise a cache grows full and later rounds measure
+ * something else. The call that touches fresh memory is not timed. */
+static cr_status renew(bench *b, const contender *c) {
+    if (!b->stateful || c->kind == PEER) return CR_OK;
+    if (c->kind == INTERPRETER) {
+        cr_module_release(b->module);
+        b->module = NULL;
+        CR_TRY(cr_module_create(b->m.program, CR_MODULE_OWN_STATE, &b->module));
+    } else {
+        cr_native_release(b->native);
+        b->native = NULL;
+        CR_TRY(cr_native_create(b->library, b->threads, NULL, &b->native));
+    }
+    return call_once(b, c->kind);
+}
+
 static cr_status measure(bench *b) {
     for (size_t i = 0; i < b->all.n; i++)
         if (!b->all.at[i].missing) CR_TRY(choose_calls(b, &b->all.at[i]));
@@ -83,6 +99,7 @@ static cr_status measure(bench *b) {
             contender *c = &b->all.at[round % 2 ? b->all.n - 1 - k : k];
             double seconds;
             if (c->missing) continue;
+            CR_TRY(renew(b, c));
             CR_TRY(time_calls(b, c, c->calls, &seconds));
             CR_TRY(cr_vec_push(&c->times, seconds));
         }
@@ -269,6 +286,8 @@ static cr_status prepare_ours(bench *b) {
         cli_stage("compiling");
         CR_TRY(scratch_library(&b->m.program, 1, &options, &b->compile_seconds, &b->library));
     }
+    const cresset_api *api = cr_library_api(b->library);
+    for (int32_t i = 0; i < api->nstate; i++) b->stateful |= api->state[i].is_mutable;
     CR_TRY(cr_native_create(b->library, b->threads, NULL, &b->native));
     return cr_vec_push(&b->all, (contender){ .name = "native", .kind = NATIVE });
 }

@@ -1,4 +1,5 @@
 /* compile.c: `cresset compile`: exported programs to a shared library that needs nothing of ours. */
+#include "cli/info.h"
 #include "cli/verify.h"
 
 #include <sys/stat.h>
@@ -56,23 +57,41 @@ static cr_status options_of(const cli_call *call, cr_emit_options *out) {
     return CR_OK;
 }
 
-static cr_status summary(const cr_lowered *l, const char *path, double seconds) {
+/* What a build came to. */
+typedef struct outcome { int methods, steps; uint64_t weights, bytes; double seconds; } outcome;
+
+static outcome outcome_of(const cr_lowered *l, const char *path, double seconds) {
     struct stat st;
-    cr_str text;
-    int steps = 0;
-    cr_str_init(&text);
-    for (int i = 0; i < l->model.nmethods; i++) steps += l->model.methods[i]->nsteps;
-    cr_str_addf(&text, "%s: %d method%s, %d steps, weights ", path, l->model.nmethods, l->model.nmethods == 1 ? "" : "s", steps);
-    cli_add_bytes(&text, l->model.weight_bytes);
-    if (!stat(path, &st)) {
-        cr_str_add(&text, ", file ");
-        cli_add_bytes(&text, (uint64_t)st.st_size);
+    outcome o = { .methods = l->model.nmethods, .weights = l->model.weight_bytes, .seconds = seconds };
+    for (int i = 0; i < l->model.nmethods; i++) o.steps += l->model.methods[i]->nsteps;
+    if (!stat(path, &st)) o.bytes = (uint64_t)st.st_size;
+    return o;
+}
+
+static void add_text(const outcome *o, const char *path, cr_str *out) {
+    cr_str_addf(out, "%s: %d method%s, %d steps, weights ", path, o->methods, o->methods == 1 ? "" : "s", o->steps);
+    cli_add_bytes(out, o->weights);
+    if (o->bytes) {
+        cr_str_add(out, ", file ");
+        cli_add_bytes(out, o->bytes);
     }
-    cr_str_addf(&text, ", %.2f s\n", seconds);
-    cr_status status = cr_str_status(&text);
-    if (!status) status = cli_print(&text);
-    cr_str_dispose(&text);
-    return status;
+    cr_str_addf(out, ", %.2f s\n", o->seconds);
+}
+
+/* `verified`: the lines of --verify, or NULL. */
+static void add_json(const outcome *o, const char *path, const methods *all, const cr_str *verified, cr_str *out) {
+    cr_json_writer writer, *w = &writer;
+    cr_json_writer_init(w, out, 2);
+    cr_json_open(w, '{');
+    info_json_pair(w, "file", path);
+    info_json_names(w, "methods", all->names, all->n);
+    cr_json_key(w, "steps"), cr_json_int(w, o->steps);
+    cr_json_key(w, "weight_bytes"), cr_json_int(w, (int64_t)o->weights);
+    cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)o->bytes);
+    cr_json_key(w, "seconds"), cr_json_float(w, o->seconds);
+    if (verified) info_json_pair(w, "verified", cr_str_get(verified));
+    cr_json_close(w, '}');
+    cr_str_addc(out, '\n');
 }
 
 /* ---- --dump ---- */
@@ -110,16 +129,21 @@ static cr_status check_letters(const char *letters) {
 
 typedef struct work {
     const char *path, *letters;
-    bool verify;
+    bool verify, json;
     cr_emit_options emit;
 } work;
 
 static cr_status read_command(const cli_call *call, work *w) {
     *w = (work){ .path = cli_text(call, "output"), .letters = cli_text(call, "dump"), .verify = cli_flag(call, "verify") };
-    const char *dot = w->path ? strrchr(w->path, '.') : NULL, *target = cli_text(call, "target");
-    bool library = w->path && !(dot && (!strcmp(dot, ".c") || !strcmp(dot, ".a"))), here = !target || !strcmp(target, "multi") || !strcmp(target, "native");
+    const char *target = cli_text(call, "target");
+    cr_emit_kind kind = w->path ? cr_emit_kind_of(w->path) : CR_EMIT_UNKNOWN;
+    bool library = kind == CR_EMIT_LIBRARY, here = !target || !strcmp(target, "multi") || !strcmp(target, "native");
+    w->json = cli_flag(call, "json");
     if (w->letters) CR_TRY(check_letters(w->letters));
     if (!w->path && !w->letters) return cli_misuse("compile needs -o FILE: a library (.so), a static archive (.a) or C source (.c)");
+    if (w->path && kind == CR_EMIT_UNKNOWN) return cli_misuse("-o %s: end the name in .so (shared library), .a (static archive) or .c (C source)", w->path);
+    if (w->json && !w->path) return cli_misuse("--json tells what was written: it needs -o FILE");
+    if (w->json && w->letters) return cli_misuse("--json and --dump exclude each other");
     if (w->verify && !library) return cli_misuse("--verify runs the library: it needs -o FILE.so");
     if (w->verify && !here) return cli_misuse("--verify runs the library, which one for '%s' cannot here", target);
     return options_of(call, &w->emit);
@@ -132,22 +156,17 @@ static cr_status watch_pass(void *user, const cr_pass *pass, const cr_graph *g, 
     return CR_OK;
 }
 
-static cr_status verify(const work *w, methods *all) {
-    cr_str text;
-    cr_str_init(&text);
+static cr_status verify(const work *w, methods *all, cr_str *text) {
     cr_status status = CR_OK;
     for (size_t i = 0; i < all->n && !status; i++) {
-        if (all->n > 1) cr_str_addf(&text, "%s ", all->names[i]);
-        status = verify_method(&all->at[i], w->path, (int32_t)i, &w->emit, &text);
+        if (all->n > 1) cr_str_addf(text, "%s ", all->names[i]);
+        status = verify_method(&all->at[i], w->path, (int32_t)i, &w->emit, text);
         if (status && all->n > 1) status = cr_error_context(status, "method '%s'", all->names[i]);
     }
-    cli_stage(NULL);
-    cr_status printed = cli_print(&text);
-    cr_str_dispose(&text);
-    return status ? status : printed;
+    return status;
 }
 
-static cr_status build(const work *w, methods *all, double start) {
+static cr_status build(const work *w, methods *all, double start, outcome *out) {
     const cr_lower_options lower = { .after = watch_pass, .user = (void *)w->letters, .names = all->names };
     cr_program *programs[CR_COUNT(all->at)];
     cr_lowered *lowered = NULL;
@@ -157,10 +176,28 @@ static cr_status build(const work *w, methods *all, double start) {
         cli_stage("writing %s", w->path);
         status = cr_emit(lowered, w->path, &w->emit);
     }
-    cli_stage(NULL);
-    if (!status && w->path) status = summary(lowered, w->path, cli_seconds() - start);
+    if (!status && w->path) *out = outcome_of(lowered, w->path, cli_seconds() - start);
     cr_lowered_release(lowered);
     return status;
+}
+
+/* Lines of --verify are shown even when one of them is the failure. */
+static cr_status build_and_tell(const work *w, methods *all, double start) {
+    outcome o = { 0 };
+    cr_str text, verified;
+    cr_str_init(&text);
+    cr_str_init(&verified);
+    cr_status status = build(w, all, start, &o), printed = CR_OK;
+    if (!status && w->path && !w->json) add_text(&o, w->path, &text);
+    if (!status && w->verify) status = verify(w, all, &verified);
+    cli_stage(NULL);
+    if (w->json && !status) add_json(&o, w->path, all, w->verify ? &verified : NULL, &text);
+    else if (!w->json) cr_str_add(&text, cr_str_get(&verified));
+    text.failed |= verified.failed;
+    if (text.n) printed = cli_print(&text);
+    cr_str_dispose(&text);
+    cr_str_dispose(&verified);
+    return status ? status : printed;
 }
 
 static cr_status run(const cli_call *call) {
@@ -172,8 +209,7 @@ static cr_status run(const cli_call *call) {
     if (!all) return CR_ENOMEM;
     cr_arena_init(&all->arena);
     for (size_t i = 0; i < call->operands.n && !status; i++) status = add_archive(all, cli_operand(call, i), call->operands.n == 1);
-    if (!status) status = build(&w, all, start);
-    if (!status && w.verify) status = verify(&w, all);
+    if (!status) status = build_and_tell(&w, all, start);
     cli_stage(NULL);
     methods_dispose(all);
     return status;
@@ -185,6 +221,7 @@ static const cli_option options[] = {
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
     { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },
+    { "json", 0, CLI_FLAG, NULL, NULL, "print JSON: file, methods, steps, bytes, seconds" },
     { "dump", 0, CLI_TEXT, "LETTERS", NULL, "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
     { 0 },
 };

@@ -204,13 +204,13 @@ static cr_status run(const cli_call *call) {
     cr_map_init(&f.op_index);
     bool graph = cli_flag(call, "graph"), json = cli_flag(call, "json");
     if (graph && json) return cli_misuse("--graph and --json exclude each other");
-    cr_status status = model_open(&f.m, f.path, cli_text(call, "name"), CR_LOAD_META | (cli_flag(call, "check") ? CR_LOAD_CHECK : 0));
-    if (status) goto out;
-    if (f.m.library) {
-        CR_TRY_OUT(info_library(&f.m, f.path, graph, json, cli_flag(call, "check"), &out));
+    cr_status status = CR_OK;
+    if (cr_library_is(f.path)) {
+        CR_TRY_OUT(info_library(f.path, cli_text(call, "name"), graph, json, cli_flag(call, "check"), &out));
         status = cli_print(&out);
         goto out;
     }
+    CR_TRY_OUT(model_open(&f.m, f.path, cli_text(call, "name"), CR_LOAD_META | (cli_flag(call, "check") ? CR_LOAD_CHECK : 0)));
     CR_TRY_OUT(gather(&f));
     if (graph) cr_graph_print(f.m.program->graph, CR_PRINT_PLAIN, &out);
     else if (json) print_json(&f, &out);

@@ -20,7 +20,8 @@ void info_json_names(cr_json_writer *w, const char *key, const char *const *name
 void info_json_tally(cr_json_writer *w, const char *key, const tally *t);
 void info_json_sizes(cr_json_writer *w, cr_env *env, int rank, const cr_dim *size);
 
-/* check: an instance is made, which finds and checks the weights. CR_EVALUE: a library has no graph to print. */
-CR_NODISCARD cr_status info_library(const model *m, const char *path, bool graph, bool json, bool check, cr_str *out);
+/* One method, or all when name is NULL. check: an instance is made, which finds and checks the weights. CR_EVALUE: a library
+ * has no graph to print. */
+CR_NODISCARD cr_status info_library(const char *path, const char *name, bool graph, bool json, bool check, cr_str *out);
 
 #endif

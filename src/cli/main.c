@@ -4,6 +4,7 @@
  * process remove unfinished output files first, so that nothing half-written stays; a closed pipe is an error of write,
  * not a death. */
 #include "cli/cli.h"
+#include "tensor/tensor.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -66,7 +67,7 @@ static cr_status dispatch(int argc, char **argv) {
     } else {
         CR_TRY_OUT(cli_parse(command, argc - 2, argv + 2, &call));
         if (call.help) cli_command_help(command, &text);
-        else status = command->run(&call);
+        else if (!(status = cr_environment_check())) status = command->run(&call);
     }
     if (!status) status = cli_print(&text);
 out:

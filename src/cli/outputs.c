@@ -3,6 +3,7 @@
  * Result i is "out<i>": numbers become arrays without dimensions; None and texts are left out, and keep their number. NumPy has
  * no bfloat16, float8 or complex32: those are written as float32 (complex64), which holds their values exactly. */
 #include "cli/arrays.h"
+#include "cli/info.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,33 +127,42 @@ static void add_number(cr_str *out, int dtype, double value) {
     else cr_str_addf(out, "%.6g", value);
 }
 
-/* Least, largest and mean of the finite elements; of the magnitudes when complex. */
-static void add_statistics(const dense *d, cr_str *out) {
-    double least = INFINITY, most = -INFINITY, sum = 0, block[512];
-    int64_t width = rt_itemsize(d->dtype), n = (int64_t)d->bytes / width, odd = 0;
+/* Of the finite elements, of their magnitudes when complex; `odd` of `n` are not finite. */
+typedef struct statistics { double least, most, mean; int64_t n, odd; } statistics;
+
+static statistics statistics_of(const dense *d) {
+    double sum = 0, block[512];
+    int64_t width = rt_itemsize(d->dtype);
+    statistics s = { .least = INFINITY, .most = -INFINITY, .n = (int64_t)d->bytes / width };
     bool complex = rt_is_complex(d->dtype);
     int64_t step = complex ? 256 : 512;
-    for (int64_t i = 0; i < n; i += step) {
-        int64_t count = CR_MIN(step, n - i);
+    for (int64_t i = 0; i < s.n; i += step) {
+        int64_t count = CR_MIN(step, s.n - i);
         rt_convert(complex ? RT_C128 : RT_F64, block, 1, d->dtype, (const char *)d->data + i * width, 1, count);
         for (int64_t k = 0; k < count; k++) {
             double x = complex ? hypot(block[2 * k], block[2 * k + 1]) : block[k];
             if (!isfinite(x)) {
-                odd++;
+                s.odd++;
                 continue;
             }
-            least = fmin(least, x);
-            most = fmax(most, x);
+            s.least = fmin(s.least, x);
+            s.most = fmax(s.most, x);
             sum += x;
         }
     }
-    if (n > odd) {
-        const char *of = complex ? "|" : "";
-        cr_str_addf(out, "  %smin%s ", of, of), add_number(out, d->dtype, least);
-        cr_str_addf(out, "  %smax%s ", of, of), add_number(out, d->dtype, most);
-        cr_str_addf(out, "  %smean%s %.6g", of, of, sum / (double)(n - odd));
+    s.mean = sum / (double)(s.n - s.odd);
+    return s;
+}
+
+static void add_statistics(const dense *d, cr_str *out) {
+    statistics s = statistics_of(d);
+    if (s.n > s.odd) {
+        const char *of = rt_is_complex(d->dtype) ? "|" : "";
+        cr_str_addf(out, "  %smin%s ", of, of), add_number(out, d->dtype, s.least);
+        cr_str_addf(out, "  %smax%s ", of, of), add_number(out, d->dtype, s.most);
+        cr_str_addf(out, "  %smean%s %.6g", of, of, s.mean);
     }
-    if (odd) cr_str_addf(out, "  (%lld not finite)", (long long)odd);
+    if (s.odd) cr_str_addf(out, "  (%lld not finite)", (long long)s.odd);
 }
 
 cr_status outputs_summary(const model *m, const cr_arg *results, size_t n, cr_str *out) {
@@ -186,4 +196,39 @@ cr_status outputs_summary(const model *m, const cr_arg *results, size_t n, cr_st
     }
     if (!n) cr_str_add(out, "no outputs\n");
     return cr_str_status(out);
+}
+
+static void json_result(const dense *d, const cr_arg *a, cr_json_writer *w) {
+    statistics s = statistics_of(d);
+    info_json_pair(w, "dtype", cr_dtype_name(a->kind == CR_ARG_TENSOR ? a->u.t->meta.dtype : d->dtype));
+    cr_json_key(w, "shape");
+    info_json_sizes(w, NULL, d->rank, d->size);
+    if (s.n > s.odd) {
+        cr_json_key(w, "min"), cr_json_float(w, s.least);
+        cr_json_key(w, "max"), cr_json_float(w, s.most);
+        cr_json_key(w, "mean"), cr_json_float(w, s.mean);
+    }
+    cr_json_key(w, "not_finite"), cr_json_int(w, s.odd);
+}
+
+cr_status outputs_json(const model *m, const cr_arg *results, size_t n, cr_json_writer *w) {
+    cr_json_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        char key[24];
+        dense d = { 0 };
+        snprintf(key, sizeof key, "out%zu", i);
+        cr_json_open(w, '{');
+        info_json_pair(w, "key", key);
+        if (i < m->noutputs) info_json_pair(w, "name", m->outputs[i].name);
+        if (is_written(&results[i])) {
+            CR_TRY(dense_init(&d, &results[i]));
+            json_result(&d, &results[i], w);
+            cr_free(d.scratch);
+        } else {
+            info_json_pair(w, "dtype", results[i].kind == CR_ARG_NONE ? "none" : "str");
+        }
+        cr_json_close(w, '}');
+    }
+    cr_json_close(w, ']');
+    return CR_OK;
 }

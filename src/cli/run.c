@@ -3,6 +3,7 @@
  * All sets of inputs go through one instance in order, so that buffers that a call changes are seen by the next one. A set
  * is read, run and written before the next is read. */
 #include "cli/arrays.h"
+#include "cli/info.h"
 
 #include "runtime/rt_random.h"
 
@@ -18,6 +19,7 @@ static const cli_option options[] = {
     { .name = "threads", .kind = CLI_NUMBER, .value = "N", .help = "threads to compute with (default: all cores)" },
     { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program or method, where there are several" },
     { .name = "check", .kind = CLI_FLAG, .help = "verify every checksum first, those of the weights too" },
+    { .name = "json", .kind = CLI_FLAG, .help = "print JSON: outputs, files and seconds of each call" },
     { .name = "time", .kind = CLI_FLAG, .help = "say on standard error how long loading and each call took" },
     { .name = NULL },
 };
@@ -25,9 +27,10 @@ static const cli_option options[] = {
 typedef struct work {
     const char *const *pairs, *const *files;
     size_t npairs, nfiles, sets;
-    bool example, random, seeded, check, time;
+    bool example, random, seeded, check, time, json;
     uint64_t seed, threads;
     const char *output;
+    cr_json_writer *calls; /* --json: where each call is told */
 } work;
 
 static cr_status read_command(const cli_call *call, work *w) {
@@ -38,6 +41,7 @@ static cr_status read_command(const cli_call *call, work *w) {
     w->random = cli_flag(call, "random");
     w->check = cli_flag(call, "check");
     w->time = cli_flag(call, "time");
+    w->json = cli_flag(call, "json");
     w->output = cli_text(call, "output");
     w->sets = CR_MAX(w->nfiles, (size_t)1);
     CR_TRY(cli_number(call, "seed", INT64_MIN, UINT64_MAX, &w->seeded, &w->seed));
@@ -61,22 +65,44 @@ static cr_status read_inputs(model *m, const work *w, size_t i, input_set *out) 
     return inputs_from_pairs(m, w->pairs, w->npairs, out);
 }
 
-static cr_status write_results(const model *m, const work *w, size_t i, const cr_arg *results, size_t n) {
-    cr_str text;
+/* The file of call i: %d stands for its number. */
+static void add_output_path(const work *w, size_t i, cr_str *out) {
+    const char *place = strstr(w->output, "%d");
+    if (place) cr_str_addn(out, w->output, (size_t)(place - w->output)), cr_str_addf(out, "%zu%s", i, place + 2);
+    else cr_str_add(out, w->output);
+}
+
+static cr_status tell_call(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, const char *path, double seconds) {
+    cr_json_writer *j = w->calls;
+    cr_json_open(j, '{');
+    if (w->nfiles) info_json_pair(j, "inputs", w->files[i]);
+    if (path) info_json_pair(j, "file", path);
+    cr_json_key(j, "seconds"), cr_json_float(j, seconds);
+    cr_json_key(j, "outputs");
+    CR_TRY(outputs_json(m, results, n, j));
+    cr_json_close(j, '}');
+    return CR_OK;
+}
+
+static cr_status write_results(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, double seconds) {
+    cr_str text, path;
     cr_str_init(&text);
-    cr_status status;
-    if (!w->output) {
+    cr_str_init(&path);
+    cr_status status = CR_OK;
+    if (w->output) {
+        add_output_path(w, i, &path);
+        status = cr_str_status(&path);
+        if (!status) status = outputs_write(m, results, n, cr_str_get(&path));
+    }
+    if (!status && w->json) {
+        status = tell_call(m, w, i, results, n, w->output ? cr_str_get(&path) : NULL, seconds);
+    } else if (!status && !w->output) {
         if (w->sets > 1) cr_str_addf(&text, "%s%s\n", i ? "\n" : "", w->files[i]);
         status = outputs_summary(m, results, n, &text);
         if (!status) status = cli_print(&text);
-    } else {
-        const char *place = strstr(w->output, "%d");
-        if (place) cr_str_addn(&text, w->output, (size_t)(place - w->output)), cr_str_addf(&text, "%zu%s", i, place + 2);
-        else cr_str_add(&text, w->output);
-        status = cr_str_status(&text);
-        if (!status) status = outputs_write(m, results, n, cr_str_get(&text));
     }
     cr_str_dispose(&text);
+    cr_str_dispose(&path);
     return status;
 }
 
@@ -125,8 +151,9 @@ static cr_status run_set(model *m, const runner *r, const work *w, size_t i) {
         goto out;
     }
     tell_time(w, "the call", begin);
+    double seconds = cli_seconds() - begin;
     begin = cli_seconds();
-    status = write_results(m, w, i, results, n);
+    status = write_results(m, w, i, results, n, seconds);
     if (!status) tell_time(w, "writing the outputs", begin);
 out:
     cr_results_release(results, n);
@@ -139,6 +166,9 @@ static cr_status run(const cli_call *call) {
     work w = { 0 };
     model m;
     runner r = { 0 };
+    cr_str text;
+    cr_json_writer calls;
+    cr_str_init(&text);
     double begin = cli_seconds();
     CR_TRY(read_command(call, &w));
     CR_TRY(model_open(&m, cli_operand(call, 0), cli_text(call, "name"), w.check ? CR_LOAD_CHECK : 0));
@@ -146,8 +176,23 @@ static cr_status run(const cli_call *call) {
     if (status == CR_EUNSUPPORTED && m.program) cli_hint("'cresset info %s' lists them", cli_operand(call, 0));
     if (status) goto out;
     tell_time(&w, "loading", begin);
+    if (w.json) {
+        w.calls = &calls;
+        cr_json_writer_init(&calls, &text, 2);
+        cr_json_open(&calls, '{');
+        info_json_pair(&calls, "model", cli_operand(call, 0));
+        cr_json_key(&calls, "calls");
+        cr_json_open(&calls, '[');
+    }
     for (size_t i = 0; i < w.sets && !status; i++) status = run_set(&m, &r, &w, i);
+    if (w.json && !status) {
+        cr_json_close(&calls, ']');
+        cr_json_close(&calls, '}');
+        cr_str_addc(&text, '\n');
+        status = cli_print(&text);
+    }
 out:
+    cr_str_dispose(&text);
     runner_dispose(&r);
     model_dispose(&m);
     return status;

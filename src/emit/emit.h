@@ -41,8 +41,12 @@ typedef struct cr_emit_options {
     const char *name;        /* of the model, in the api; NULL: its first method's */
 } cr_emit_options;
 
-/* By the suffix of `path`: a static archive (.a), C source (.c, with a header beside it), else a shared library. All need
- * libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_ETOOLCHAIN: no compiler, or what it said. */
+/* What a path is to become, by its suffix: .so (also .so.1.2), .a, or .c with a header beside it. */
+typedef enum cr_emit_kind { CR_EMIT_UNKNOWN, CR_EMIT_LIBRARY, CR_EMIT_ARCHIVE, CR_EMIT_SOURCE } cr_emit_kind;
+cr_emit_kind cr_emit_kind_of(const char *path);
+
+/* All need libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_EVALUE: the suffix is none of
+ * these. CR_ETOOLCHAIN: no compiler, or what it said. */
 CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
 /* Each of these alone. */

@@ -74,10 +74,12 @@ static cr_status check_file(const char *path) {
     Elf64_Ehdr h = { 0 };
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return CR_FAIL(CR_EIO, "cannot open %s: %s", path, strerror(errno));
+    if (fd < 0) return CR_FAIL_SYSTEM(errno, "cannot open %s: %s", path, strerror(errno));
     cr_status status = CR_OK;
-    ssize_t n = fstat(fd, &st) || S_ISDIR(st.st_mode) ? -1 : pread(fd, &h, sizeof h, 0);
-    if (n < 0) status = CR_FAIL(CR_EIO, "cannot read %s: %s", path, strerror(errno ? errno : EISDIR));
+    bool folder = !fstat(fd, &st) && S_ISDIR(st.st_mode);
+    ssize_t n = folder ? -1 : pread(fd, &h, sizeof h, 0);
+    int reason = folder ? EISDIR : errno;
+    if (n < 0) status = CR_FAIL_SYSTEM(reason, "cannot read %s: %s", path, strerror(reason));
     else if (n < (ssize_t)sizeof h || memcmp(h.e_ident, ELFMAG, SELFMAG))
         status = CR_FAIL(CR_EFORMAT, "%s is no compiled library; 'cresset compile model.pt2 -o libmodel.so' makes one", path);
     else if (h.e_ident[EI_CLASS] != ELFCLASS64 || (MACHINE != EM_NONE && h.e_machine != MACHINE))

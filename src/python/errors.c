@@ -27,6 +27,12 @@ static PyObject **const exception_of[CR_STATUS_COUNT] = {
 
 PyObject *cr_py_raise(cr_status status) {
     if (status == CR_EPYTHON && PyErr_Occurred()) return NULL;
+    if (status == CR_EIO && cr_error_system()) { /* OSError makes itself FileNotFoundError, PermissionError, ... */
+        PyObject *args = Py_BuildValue("is", cr_error_system(), cr_error_message());
+        if (args) PyErr_SetObject(PyExc_OSError, args);
+        Py_XDECREF(args);
+        return NULL;
+    }
     PyObject **type = status > CR_OK && status < CR_STATUS_COUNT ? exception_of[status] : NULL;
     PyErr_SetString(type ? *type : PyExc_RuntimeError, cr_error_message());
     return NULL;

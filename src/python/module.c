@@ -18,6 +18,8 @@ PyMODINIT_FUNC PyInit__C(void) {
         cr_py_decompose_init, cr_py_export_init, cr_py_program_save_init, cr_py_safetensors_init, cr_py_body_init,
         cr_py_library_init,
     };
+    cr_status status = cr_environment_check();
+    if (status) return cr_py_raise(status);
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < CR_COUNT(parts); i++)
         if (parts[i](module)) Py_CLEAR(module);

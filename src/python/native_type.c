@@ -14,6 +14,7 @@
 static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path, const cr_emit_options *options) {
     static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER; /* process */
     cr_lowered *lowered = NULL;
+    if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY) return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++) pthread_mutex_lock(&programs[i]->lock);
     cr_status status = cr_lower(programs, n, &(cr_lower_options){ .names = names }, &lowered);

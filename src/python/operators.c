@@ -1,7 +1,7 @@
 /* operators.c: x + y, x < y, -x, x += y, bool(x), int(x): Python's number protocol over the op table.
  *
  * An operator is a row: the op's name and, where the right operand is the tensor and the left one a number, what to do
- * instead. An operand that no op takes gives NotImplemented, so that Python asks the other side and words the error. */
+ * instead. A NumPy array on either side becomes a tensor. An operand that no op takes gives NotImplemented, so that Python asks the other side and words the error. */
 #include "python/py.h"
 
 typedef struct op_slot { const char *name; const cr_op *first; } op_slot;
@@ -34,8 +34,29 @@ static int operands(cr_py_frame *f, PyObject *a, PyObject *b, cr_arg *args) {
     return 0;
 }
 
+/* A NumPy array as a tensor, on its memory unless its strides run backwards; anything else as it is; owned. NULL, without
+ * an exception: no tensor can hold it. */
+static PyObject *operand(PyObject *o) {
+    if (cr_py_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || !cr_py_is_ndarray(o)) return Py_NewRef(o);
+    cr_tensor *t = cr_py_buffer_import(o);
+    if (!t) {
+        PyErr_Clear();
+        PyObject *copy = PyObject_CallMethod(o, "copy", NULL);
+        t = copy ? cr_py_buffer_import(copy) : NULL;
+        Py_XDECREF(copy);
+    }
+    if (!t) PyErr_Clear();
+    return t ? cr_py_wrap(t) : NULL;
+}
+
 enum { PLAIN, SWAPPED, RECIPROCAL }; /* number OP tensor: op(number, tensor); op(tensor, number); 1 / tensor * number */
-static PyObject *binary(op_slot *s, op_slot *reflected, int how, PyObject *a, PyObject *b) {
+static PyObject *binary(op_slot *s, op_slot *reflected, int how, PyObject *left, PyObject *right) {
+    PyObject *a = operand(left), *b = operand(right);
+    if (!a || !b) {
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_NotImplemented);
+    }
     cr_py_frame f;
     cr_py_frame_init(&f);
     cr_arg args[2];
@@ -60,6 +81,8 @@ static PyObject *binary(op_slot *s, op_slot *reflected, int how, PyObject *a, Py
         }
     }
     cr_py_frame_dispose(&f);
+    Py_DECREF(a);
+    Py_DECREF(b);
     return result;
 }
 
@@ -92,7 +115,7 @@ BINARY(lshift_in_place, "__ilshift__", "__ilshift__", PLAIN)
 BINARY(rshift_in_place, "__irshift__", "__irshift__", PLAIN)
 
 static PyObject *matmul(PyObject *a, PyObject *b) {
-    if (!cr_py_is_tensor(a) || !cr_py_is_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    if ((!cr_py_is_tensor(a) && !cr_py_is_ndarray(a)) || (!cr_py_is_tensor(b) && !cr_py_is_ndarray(b))) Py_RETURN_NOTIMPLEMENTED;
     static op_slot s = { "matmul", NULL };
     return binary(&s, &s, PLAIN, a, b);
 }

@@ -382,6 +382,17 @@ FAST(numpy) {
     return array;
 }
 
+/* What NumPy's functions give of a tensor becomes one again. */
+FAST(array_wrap) {
+    static const char *const names[] = { "array", "context", "return_scalar" };
+    PyObject *given[3];
+    (void)self;
+    if (arguments("__array_wrap__", names, 3, args, nargs, kwnames, given)) return NULL;
+    if (!given[0] || !cr_py_is_ndarray(given[0])) return PyErr_Format(PyExc_TypeError, "__array_wrap__(): expected np.ndarray");
+    cr_tensor *t = cr_py_buffer_import(given[0]);
+    return t ? cr_py_wrap(t) : NULL;
+}
+
 FAST(array) {
     static const char *const names[] = { "dtype", "copy" };
     PyObject *given[2];
@@ -710,6 +721,7 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "stft", FASTCALL(method_stft), "stft(n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', ...)" },
     { "numpy", FASTCALL(numpy), "numpy(*, force=False): a NumPy array on the same memory." },
     { "__array__", FASTCALL(array), NULL },
+    { "__array_wrap__", FASTCALL(array_wrap), NULL },
     { "__complex__", as_complex, METH_NOARGS, NULL },
     { "__dlpack__", FASTCALL(cr_py_tensor_dlpack), "A DLPack capsule on the same memory." },
     { "__dlpack_device__", cr_py_tensor_dlpack_device, METH_NOARGS, NULL },

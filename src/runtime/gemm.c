@@ -10,18 +10,9 @@
 #include <string.h>
 
 static const gemm_isa *isa_choose(void) {
-    const char *name = getenv("CRESSET_ISA");
-    const gemm_isa *best = &gemm_portable;
-    if (name && !strcmp(name, "portable")) return best;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (avx2 && gemm_avx2) best = gemm_avx2;
-    if (avx512 && gemm_avx512 && !(name && !strcmp(name, "avx2"))) best = gemm_avx512;
-#endif
-    return best;
+    uint32_t has = rt_cpu();
+    if ((has & RT_CPU_AVX512) && gemm_avx512) return gemm_avx512;
+    return (has & RT_CPU_AVX2) && gemm_avx2 ? gemm_avx2 : &gemm_portable;
 }
 
 RT_CHOICE const gemm_isa *gemm_isa_get(void) {

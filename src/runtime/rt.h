@@ -115,6 +115,8 @@ int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(voi
 /* ---- instruction sets (rt_cpu.c): the processor's, no more than CRESSET_ISA allows ---- */
 enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, VL */ };
 uint32_t rt_cpu(void);
+/* False when CRESSET_ISA says something else than portable, avx2 or avx512; rt_cpu then says that there is nothing. */
+bool rt_cpu_limit_is_known(void);
 /* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that the
  * linker leaves the others out (src/emit/choices.c). In one unit with the model (src/emit/amalgam.c), RT_OWN_NAME says that
  * the model has NAME. */

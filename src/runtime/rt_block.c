@@ -44,12 +44,9 @@ static uint8_t class_bytes[RT_CLASS_COUNT], class_dtype[RT_CLASS_COUNT], dtype_b
 __attribute__((constructor)) static void choose_loops(void) {
     rt_block_fn *const *fast = rt__block_base;
 #if defined(__x86_64__)
-    const char *most = getenv("CRESSET_ISA"); /* portable, avx2, avx512: no more than that */
-    bool any = !most || strcmp(most, "portable"), widest = any && (!most || strcmp(most, "avx2"));
-    __builtin_cpu_init();
-    if (any && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) fast = rt__block_avx2;
-    if (widest && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        fast = rt__block_avx512;
+    uint32_t has = rt_cpu();
+    if (has & RT_CPU_AVX2) fast = rt__block_avx2;
+    if (has & RT_CPU_AVX512) fast = rt__block_avx512;
 #endif
     for (int op = 0; op < RT_OP_COUNT; op++) loops[op] = fast[op] ? fast[op] : rt__block_calls[op];
     for (int dtype = 0; dtype < RT_DTYPE_COUNT; dtype++) dtype_bytes[dtype] = (uint8_t)rt_itemsize(dtype);

@@ -17,10 +17,21 @@ static uint32_t detect(void) {
     return has;
 }
 
-uint32_t rt_cpu(void) {
+/* What CRESSET_ISA may say, and what it leaves. */
+static const struct { const char *name; uint32_t leaves; } limits[] = {
+    { "", RT_CPU_AVX2 | RT_CPU_AVX512 }, { "portable", 0 }, { "avx2", RT_CPU_AVX2 }, { "avx512", RT_CPU_AVX2 | RT_CPU_AVX512 },
+};
+
+static int limit_find(void) {
     const char *most = getenv("CRESSET_ISA");
-    uint32_t has = detect();
-    if (most && !strcmp(most, "portable")) return 0;
-    if (most && !strcmp(most, "avx2")) return has & RT_CPU_AVX2;
-    return has;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (!strcmp(most ? most : "", limits[i].name)) return (int)i;
+    return -1;
+}
+
+bool rt_cpu_limit_is_known(void) { return limit_find() >= 0; }
+
+uint32_t rt_cpu(void) {
+    int limit = limit_find();
+    return limit < 0 ? 0 : detect() & limits[limit].leaves;
 }

@@ -229,6 +229,8 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
     if (o.threads < 0 || o.threads > RT_POOL_MOST)
         return fail(message, room, CRESSET_BAD_ARGUMENT, "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
     if (!o.alloc != !o.free) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
+    if (!rt_cpu_limit_is_known())
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "the environment's CRESSET_ISA is none of portable, avx2 and avx512: unset it, or choose one of these");
     const rt_model *model = ((const rt_library *)(const void *)api)->model;
     uint32_t missing = model->isa & ~rt_cpu();
     if (missing)

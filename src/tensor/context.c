@@ -15,14 +15,26 @@ static rt_pool *pools[MOST_THREADS + 1]; /* under lock */
 static rt_pool *current;                 /* atomic; valid once `threads` is set */
 static int threads;                      /* atomic; 0: not chosen yet */
 
-static int default_threads(void) {
+/* What CRESSET_NUM_THREADS says: 0 when it says nothing, -1 when it is no number of threads. */
+static int threads_wanted(void) {
     const char *text = getenv("CRESSET_NUM_THREADS");
-    if (text && *text) {
-        char *end;
-        long n = strtol(text, &end, 10);
-        if (!*end && n >= 1) return (int)CR_MIN(n, MOST_THREADS);
-    }
-    return CR_MIN(rt_usable_threads(), MOST_THREADS);
+    if (!text || !*text) return 0;
+    char *end;
+    long n = strtol(text, &end, 10);
+    return *end || n < 1 || n > MOST_THREADS ? -1 : (int)n;
+}
+
+cr_status cr_environment_check(void) {
+    if (threads_wanted() < 0)
+        return CR_FAIL(CR_EVALUE, "the environment's CRESSET_NUM_THREADS is '%s'; set it to a number from 1 to %d, or unset it", getenv("CRESSET_NUM_THREADS"), MOST_THREADS);
+    if (!rt_cpu_limit_is_known())
+        return CR_FAIL(CR_EVALUE, "the environment's CRESSET_ISA is '%s'; set it to portable, avx2 or avx512, or unset it", getenv("CRESSET_ISA"));
+    return CR_OK;
+}
+
+static int default_threads(void) {
+    int wanted = threads_wanted();
+    return wanted > 0 ? wanted : CR_MIN(rt_usable_threads(), MOST_THREADS);
 }
 
 /* Under lock. A pool that cannot be started leaves everything on the caller's thread. */

@@ -147,6 +147,10 @@ static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage
 /* ---- process-wide execution context for kernels ---- */
 /* A context with scratch through cr_alloc and the shared pool; `error` is the caller's buffer. */
 rt_ctx cr_kernel_ctx(char *error, size_t error_size);
+/* Whether the environment's settings (CRESSET_NUM_THREADS, CRESSET_ISA) can be followed: CR_EVALUE names the one that
+ * cannot. Programs ask once at their start; what cannot be followed is otherwise taken as not set (threads) or as
+ * "portable" (instructions). */
+CR_NODISCARD cr_status cr_environment_check(void);
 int cr_num_threads(void);
 CR_NODISCARD cr_status cr_set_num_threads(int n); /* CR_EVALUE when n < 1 */
 /* The default CPU generator. */

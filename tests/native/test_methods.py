@@ -101,9 +101,24 @@ def test_run_and_info_choose_a_method(gpt, compiled, tmp_path):
     done = tool("run", compiled, "--name", "prefill", "--inputs", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npz")["out0"], logits, rtol=1e-4, atol=1e-5)
-    for command in ("info", "run"):
-        done = tool(command, compiled)
-        assert done.returncode == 1 and "several methods: 'prefill', 'decode'; choose one with --name" in done.stderr
+    done = tool("run", compiled)
+    assert done.returncode == 1 and "several methods: 'prefill', 'decode'; choose one with --name" in done.stderr
+
+
+def test_info_tells_of_all_methods(compiled):
+    text = tool("info", compiled).stdout
+    assert text.index("method 'prefill'") < text.index("method 'decode'") < text.index("weights")
+    data = json.loads(tool("info", compiled, "--json").stdout)
+    assert data["programs"] == ["prefill", "decode"] == [m["program"] for m in data["methods"]]
+    for method in data["methods"]:
+        alone = json.loads(tool("info", compiled, "--name", method["program"], "--json").stdout)
+        assert method == {key: alone[key] for key in method} and method["inputs"] and method["outputs"]
+
+
+def test_bench_begins_each_round_with_the_state_of_the_library(gpt, compiled):
+    """A cache that had to hold the tokens of all rounds would be full."""
+    rounds = json.loads(tool("bench", gpt.decode, "--rounds", "3", "--json").stdout)["rows"]
+    assert {row["name"] for row in rounds} == {"interpreter", "native"} and all(row["seconds"] > 0 for row in rounds)
 
 
 def test_an_archive_of_several_programs(tmp_path):

@@ -137,6 +137,10 @@ MISUSE = [
     (["run", "a", "--inputs", "a.npz", "--input", "x=b.npy"], "choose one of"),
     (["run", "a", "--inputs", "a.npz", "--inputs", "b.npz", "-o", "out.npz"], "has no %d; write -o out_%d.npz"),
     (["run", "a", "--inputs", "a.npz", "-o", "out_%d_%d.npz"], "more than one %d"),
+    (["run", "a", "--threads", "-2"], "'--threads' has the value '-2'"),
+    (["compile", "a", "-o", "x.dll"], "-o x.dll: end the name in .so"),
+    (["compile", "a", "-o", "x.so.old"], "end the name in .so"),
+    (["compile", "a", "--dump", "f", "--json"], "it needs -o FILE"),
     (["convert", "a"], "needs an output"),
     (["convert", "a", "-o", "b.onnx"], "cannot tell from 'b.onnx'"),
     (["convert", "a", "-o", "b.safetensors", "--weights", "c.safetensors"], "--weights makes a .pt2"),
@@ -148,6 +152,15 @@ MISUSE = [
 @pytest.mark.parametrize("words, expected", MISUSE, ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "")
 def test_misuse(words, expected):
     assert expected in refused(*words, code=2)
+
+
+@pytest.mark.parametrize("name, value, expected", [("CRESSET_ISA", "foo", "portable, avx2 or avx512"), ("CRESSET_NUM_THREADS", "-3", "from 1 to 1024"),
+                                                   ("CRESSET_NUM_THREADS", "many", "from 1 to 1024")])
+def test_settings_that_cannot_be_followed(cases, name, value, expected):
+    line = refused("info", cases["affine"].path, env={name: value})
+    assert f"{name} is '{value}'" in line and expected in line
+    done = subprocess.run([sys.executable, "-c", "import cresset"], capture_output=True, text=True, env={**os.environ, name: value})
+    assert done.returncode == 1 and f"{name} is '{value}'" in done.stderr.splitlines()[-1]
 
 
 # ---- output that cannot be written ----
@@ -336,6 +349,28 @@ def test_run_threads_and_check(cases, tmp_path):
     for words in (["--threads", 1], ["--threads", 3], ["--check"]):
         good("run", cases["affine"].path, "--example", *words, "-o", tmp_path / "out.npz")
         assert_outputs(tmp_path / "out.npz", cases["affine"].sets[0][1])
+
+
+def test_run_json(cases, tmp_path):
+    case = cases["affine"]
+    files = [save(tmp_path / f"in_{i}.npz", inputs) for i, (inputs, _) in enumerate(case.sets)]
+    words = [word for path in files for word in ("--inputs", path)]
+    data = json.loads(good("run", case.path, *words, "-o", tmp_path / "out_%d.npz", "--json"))
+    assert [call["inputs"] for call in data["calls"]] == [str(path) for path in files]
+    for i, (call, (_, want)) in enumerate(zip(data["calls"], case.sets, strict=True)):
+        assert call["file"] == str(tmp_path / f"out_{i}.npz") and pathlib.Path(call["file"]).exists() and call["seconds"] > 0
+        outputs = [output for output in call["outputs"] if output["dtype"] not in ("none", "str")]
+        assert [output["key"] for output in outputs] == sorted(want)
+        for output in outputs:
+            array = want[output["key"]]
+            assert output["shape"] == list(array.shape) and output["dtype"] == str(array.dtype) and output["not_finite"] == 0
+            assert (output["min"], output["max"], output["mean"]) == pytest.approx((array.min(), array.max(), array.mean()), rel=1e-5, abs=1e-5)
+
+
+def test_compile_json(cases, tmp_path):
+    data = json.loads(good("compile", cases["affine"].path, "-o", tmp_path / "a.so.1", "--json", "--verify"))
+    assert data["file"] == str(tmp_path / "a.so.1") and data["methods"] == ["forward"] and data["bytes"] == (tmp_path / "a.so.1").stat().st_size
+    assert data["steps"] > 0 and data["seconds"] > 0 and "largest error" in data["verified"]
 
 
 def test_run_says_how_long(cases):

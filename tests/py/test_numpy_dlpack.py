@@ -189,3 +189,36 @@ OPERATORS = lines("""
 @pytest.mark.parametrize("line", OPERATORS)
 def test_operators(oracle, line):
     agree(oracle, line)
+
+
+OPERATORS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "//": lambda a, b: a // b, "%": lambda a, b: a % b,
+             "**": lambda a, b: a ** b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+             "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "@": lambda a, b: a @ b}
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_operators_take_arrays_on_either_side(sign):
+    f, x, y = OPERATORS[sign], np.array([1.0, 2.0, 5.0]), np.array([2.0, 2.0, 3.0])
+    for left, right in ((cresset.tensor(x), y), (x, cresset.tensor(y)), (cresset.tensor(x), y[::-1].copy()[::-1])):
+        result = f(left, right)
+        assert isinstance(result, cresset.Tensor) and result.tolist() == f(x, y).tolist()
+
+
+def test_operators_with_arrays_in_place_and_refused():
+    x = cresset.zeros(3)
+    same = x
+    x += np.array([1.0, 2.0, 3.0])
+    assert x is same and x.tolist() == [1, 2, 3] and x.dtype is cresset.float32
+    assert (x == np.array(["a", "b", "c"])) is False  # nothing that a tensor holds: Python's answer
+    with pytest.raises(RuntimeError, match="broadcast"):
+        x == np.arange(4.0)
+    for result in (np.add(x, 1), np.sin(x), np.multiply(np.ones(3), x)):
+        assert isinstance(result, cresset.Tensor)
+
+
+def test_a_missing_file_is_file_not_found(tmp_path):
+    for read in (cresset.export.load, cresset.aot_load):
+        with pytest.raises(FileNotFoundError, match="nothing.pt2"):
+            read(str(tmp_path / "nothing.pt2"))
+        with pytest.raises(IsADirectoryError):
+            read(str(tmp_path))
