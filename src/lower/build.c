@@ -260,10 +260,23 @@ cr_dim cr__bytes_of(cr__method *m, const cr_meta *meta) {
     return cr_dim_known(m->env, n, CR_NE, 0) == CR_YES ? bytes : cr_dim_max(m->env, bytes, 0); /* with no elements the sum may be negative */
 }
 
+/* Expressions like n - 3 are sizes only where they are not negative. */
+static cr_status check_not_negative(cr__method *m, cr_dim d) {
+    cr_tri known = cr_dim_known(m->env, d, CR_GE, 0);
+    if (known == CR_YES) return CR_OK;
+    if (known == CR_NO) return CR_FAIL(CR_ERUNTIME, "a size or stride is negative; sizes are 0 or more");
+    cr_sym condition = cr_sym_compare(m->env, cr_dim_sym(m->env, d), CR_GE, cr_sym_int(m->env, 0));
+    return condition ? cr__check_step(m, condition, "a size or stride would be negative; sizes are 0 or more") : CR_FAIL(CR_ENOMEM, "out of memory");
+}
+
 cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out) {
     uint64_t found, storage = meta->storage;
     if (storage && cr_map_find(&m->storages, &storage, sizeof storage, &found)) return *out = (int32_t)found - 1, CR_OK;
     int32_t bytes;
+    for (int d = 0; d < meta->rank; d++) {
+        CR_TRY(check_not_negative(m, meta->size[d]));
+        CR_TRY(check_not_negative(m, meta->stride[d]));
+    }
     cr_dim extent = cr__bytes_of(m, meta);
     CR_TRY(cr__slot_dim(m, extent, &bytes));
     return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_SCRATCH, .bytes = bytes, .late = m->when.at[bytes] == CR__SLOT_LATE }, storage, extent, out);

@@ -104,9 +104,8 @@ cr_status shape_nll2d(cr_rule *r) {
 static cr_status check_gradient(cr_rule *r, const cr_meta *target, bool batch) {
     const cr_meta *grad = cr_rule_meta(r, 0);
     if (reduction_of(r) == 0 && batch) return require_equal_sizes(r, grad, target, CR_ERUNTIME, "the gradient");
-    if (grad->rank > 1 || cr_dim_known(r->env, cr_meta_numel(r->env, grad), CR_EQ, 1) == CR_NO)
-        return CR_FAIL(CR_ERUNTIME, "%s: the gradient of a reduced loss must be one number", op_name(r));
-    return CR_OK;
+    if (grad->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the gradient of a reduced loss must be one number", op_name(r));
+    return cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, 1, "nll_loss_backward: elements of the gradient of a reduced loss");
 }
 
 /* Of a mean: what it was divided by. */

@@ -88,3 +88,30 @@ def test_a_view_stays_in_its_storage(call, good, bad):
         run(x, good)
         with pytest.raises(RuntimeError):
             run(x, bad)
+
+
+def negative_size(x):
+    return cresset.zeros(x.shape[0] - 3).sum() + cresset.ones(5).sum()
+
+
+def negative_stride(x):
+    return aten.empty_strided([3, 2], [x.shape[0] - 3, 1]).fill_(1.0) * 2
+
+
+def immense(x):
+    n = x.shape[0]
+    return cresset.zeros(n * 2**30, n * 2**30).sum()
+
+
+@pytest.mark.parametrize("call,runs,refused", [(negative_size, (3, 4), 2), (negative_stride, (4,), 2), (immense, (), 4)])
+def test_sizes_that_are_none(call, runs, refused):
+    """An expression of a size need not be one itself."""
+    class Program(cresset.nn.Module):
+        def forward(self, x):
+            return call(x)
+    program = cresset.export.export(Program(), (cresset.ones(8),), dynamic_shapes=({0: cresset.export.Dim.AUTO},))
+    for run in (program.module(), program.compile(options={"wait": True})):
+        for n in runs:
+            run(cresset.ones(n))
+        with pytest.raises((RuntimeError, MemoryError)):
+            run(cresset.ones(refused))
