@@ -1,6 +1,5 @@
-"""Names of PyTorch that model code uses and that need little here: typed tensors, settings, autocast, a few functions."""
+"""Names of PyTorch that model code uses and that need little here: typed tensors, settings, a few functions."""
 import builtins
-import contextlib
 import warnings
 
 from cresset import _C
@@ -71,39 +70,6 @@ def get_default_device():
 def set_default_device(device):
     if device is not None and _C.device(device).type != "cpu":
         raise NotImplementedError(f"set_default_device: tensors are made on the CPU, not on {device}")
-
-
-# ---- mixed precision: off ----
-
-class autocast(contextlib.ContextDecorator):
-    """autocast(device_type, dtype=None, enabled=True): with enabled=False it does nothing; otherwise it is refused."""
-
-    def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):  # unused cache_enabled: without casts there is nothing to keep
-        if enabled:
-            raise NotImplementedError("autocast: there is no mixed precision; convert the module with .to(dtype)")
-        self.device, self.fast_dtype = device_type, dtype
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-
-def is_autocast_enabled(device_type=None):  # unused device_type: it is off on every device
-    return False
-
-
-def is_autocast_cpu_enabled():
-    return False
-
-
-def get_autocast_dtype(device_type):
-    return _C.bfloat16 if device_type == "cpu" else _C.float16
-
-
-def is_autocast_cache_enabled():
-    return True
 
 
 # ---- functions ----

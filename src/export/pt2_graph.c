@@ -5,8 +5,8 @@
  * runs here and loading is linear. A name whose tensor was written stands for the "after" value from there on.
  *
  * An op without a row becomes a call of cresset::opaque, which keeps target, argument names, arguments and results. */
-#include "export/autocast.h"
 #include "export/internal.h"
+#include "ops/autocast.h"
 
 #include <stdio.h>
 
@@ -526,7 +526,7 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
 static void see_widest(const scope *s, const cr_arg *a, int *widest) {
     const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(s->g, (uint32_t)a->u.i)->meta : NULL;
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) see_widest(s, &a->u.list[i], widest);
-    if (m && cr__autocast_eligible(m->dtype)) *widest = *widest < 0 ? m->dtype : cr_promote_types(*widest, m->dtype);
+    if (m && cr_autocast_eligible(m->dtype)) *widest = *widest < 0 ? m->dtype : cr_promote_types(*widest, m->dtype);
 }
 
 static cr_status cast(scope *s, int dtype, cr_arg *a) {
@@ -538,7 +538,7 @@ static cr_status cast(scope *s, int dtype, cr_arg *a) {
         return CR_OK;
     }
     const cr_meta *m = a->kind == CR_ARG_VALUE ? cr_graph_value(s->g, (uint32_t)a->u.i)->meta : NULL;
-    if (!m || !cr__autocast_eligible(m->dtype) || m->dtype == dtype) return CR_OK;
+    if (!m || !cr_autocast_eligible(m->dtype) || m->dtype == dtype) return CR_OK;
     const cr_op *to = cr_op_find("aten::to.dtype");
     cr_arg args[] = { *a, cr_arg_dtype(dtype), cr_arg_bool(false), cr_arg_bool(false), cr_arg_none() };
     uint32_t id;
@@ -552,7 +552,7 @@ static cr_status cast(scope *s, int dtype, cr_arg *a) {
 static cr_status cast_args(scope *s, const cr_op *op, cr_arg *args) {
     int widest = -1;
     for (uint16_t k = 0; k < op->schema.nparams; k++) see_widest(s, &args[k], &widest);
-    int dtype = widest < 0 ? -1 : cr__autocast_dtype(op, s->r->autocast - 1, widest);
+    int dtype = widest < 0 ? -1 : cr_autocast_dtype(op, s->r->autocast - 1, widest);
     for (uint16_t k = 0; dtype >= 0 && k < op->schema.nparams; k++) CR_TRY(cast(s, dtype, &args[k]));
     return CR_OK;
 }

@@ -6,11 +6,12 @@
  * the same call with the results directed into given tensors, so they need no code per op. */
 #include "ops/call.h"
 
+#include "ops/autocast.h"
 #include "ops/formula.h"
 #include "ops/rules.h"
 #include "ops/way.h"
 
-static _Thread_local cr_ambient ambient = { .grad = true };
+static _Thread_local cr_ambient ambient = { .mode.autocast.dtype = CR_BF16, .grad = true };
 cr_ambient *cr_ambient_get(void) { return &ambient; }
 
 /* ---- memory of one call: small things on the stack, the rest in an arena ---- */
@@ -581,7 +582,8 @@ static bool is_composite(const cr_call_frame *f) {
     if (!row->decomp && !row->decomp_fn) return false;
     if (row->decomp_arg && f->args[row->decomp_arg - 1].u.f != 0) return !f->fake;
     if (row->kernel || row->scalar) return false;
-    return !(f->fake && row->shape && f->op->variant == CR_FUNCTIONAL);
+    /* what it consists of decides its dtype where arguments are cast */
+    return !(f->fake && row->shape && f->op->variant == CR_FUNCTIONAL) || ambient.mode.autocast.enabled;
 }
 
 static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
@@ -627,6 +629,11 @@ static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *re
 }
 
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    if (ambient.mode.autocast.enabled) {
+        bool done;
+        cr_status status = cr__autocast_call(op, args, results, &done);
+        if (done) return status;
+    }
     CR_TRY(call_unrecorded(op, args, results));
     if (!ambient.mode.recorder || ambient.mode.depth) return CR_OK;
     cr_status status = ambient.mode.recorder->record(ambient.mode.recorder, op, args, results);

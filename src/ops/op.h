@@ -280,6 +280,8 @@ typedef struct cr_recorder {
 typedef struct cr_known_symbols { cr_sym at[8]; int n; } cr_known_symbols;
 /* The first of that type, taken out; NULL: none. */
 cr_sym cr__known_symbol(cr_sym_type type);
+/* Mixed precision (autocast.c): arguments of some ops are cast to `dtype`, of others to float32. */
+typedef struct cr_autocast { bool enabled, no_cache; int dtype; } cr_autocast;
 /* How calls are carried out: what a call reads once. Whoever changes it keeps a copy and puts it back. */
 typedef struct cr_call_mode {
     cr_recorder *recorder;   /* NULL: nothing is recorded */
@@ -287,6 +289,7 @@ typedef struct cr_call_mode {
     int depth;               /* calls inside calls: only depth 0 is recorded */
     cr_env *env;
     cr_known_symbols *known;
+    cr_autocast autocast;
 } cr_call_mode;
 /* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off or
  * absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the number of

@@ -125,6 +125,21 @@ static PyObject *set_inference(PyObject *module, PyObject *value) {
     return exchange(&cr_ambient_get()->inference, value);
 }
 
+/* (enabled, dtype, cache enabled) */
+static PyObject *get_autocast(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    const cr_autocast *a = &cr_ambient_get()->mode.autocast;
+    return Py_BuildValue("(NNN)", PyBool_FromLong(a->enabled), cr_py_dtype_get(a->dtype), PyBool_FromLong(!a->no_cache));
+}
+static PyObject *set_autocast(PyObject *module, PyObject *args) {
+    (void)module;
+    int enabled, cache, dtype;
+    PyObject *o;
+    if (!PyArg_ParseTuple(args, "pOp:_set_autocast", &enabled, &o, &cache) || dtype_argument(o, "set_autocast_dtype", &dtype)) return NULL;
+    cr_ambient_get()->mode.autocast = (cr_autocast){ enabled, !cache, dtype };
+    Py_RETURN_NONE;
+}
+
 static PyObject *dtype_aten_name(PyObject *module, PyObject *o) {
     (void)module;
     int dtype;
@@ -163,6 +178,8 @@ static PyMethodDef functions[] = {
     { "is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL },
     { "_set_grad_enabled", set_grad, METH_O, NULL },
     { "_set_inference_mode", set_inference, METH_O, NULL },
+    { "_autocast", get_autocast, METH_NOARGS, "_autocast(): (enabled, dtype, cache enabled) of mixed precision on this thread." },
+    { "_set_autocast", set_autocast, METH_VARARGS, "_set_autocast(enabled, dtype, cache)" },
     { "_alloc_live", alloc_live, METH_NOARGS, NULL },
     { "_alloc_fail_at", alloc_fail_at, METH_O, NULL },
     { "_dtype_aten_name", dtype_aten_name, METH_O, NULL },

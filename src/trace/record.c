@@ -403,7 +403,7 @@ cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, c
 void cr_trace_begin(cr_trace *t, bool fake) {
     cr_call_mode *mode = &cr_ambient_get()->mode;
     t->outer = *mode;
-    *mode = (cr_call_mode){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph) };
+    *mode = (cr_call_mode){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph), .autocast = t->outer.autocast };
 }
 
 void cr_trace_end(cr_trace *t) { cr_ambient_get()->mode = t->outer; }
