@@ -90,7 +90,8 @@ typedef struct cresset_instance cresset_instance;
 
 typedef struct cresset_options {
     size_t struct_size;
-    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's; at most 4096 */
+    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's; at most 4096, and no more run
+                                * than the process may use */
     const char *weights;       /* path, for models compiled with --weights beside; NULL: beside the library */
     void *(*alloc)(void *user, size_t size); /* for results and working memory: 64-byte aligned, or NULL; both or none */
     void (*free)(void *user, void *p);

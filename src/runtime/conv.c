@@ -131,7 +131,7 @@ RT_KERNEL(rt_k_convolution_backward) {
     if (!code && mask->u.ints[2]) {
         summing s = { grad, &c->out[2] };
         int64_t each = grad->size[1] ? rt_numel(grad) / grad->size[1] : 0;
-        code = rt_parallel_for(ctx, grad->size[1], 16 * 1024 / (each + 1) + 1, channels_sum, &s);
+        code = rt_parallel_work(ctx, grad->size[1], each, 16 * 1024, channels_sum, &s);
     }
     return code;
 }

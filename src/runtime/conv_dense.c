@@ -3,14 +3,14 @@
  * A tile is up to 14 neighbouring pixels of one output row by 32 output channels. For such a tile, the taps of one kernel
  * row that lie inside the image for all of its pixels are one run of terms (conv_isa.h). The few taps that are outside for
  * some pixels are added afterwards to the others alone, so that padding costs nothing. A 1x1 convolution without stride is
- * one long row. The work is cut into units of some tiles by a pair of panels; where the weights are large, all tiles of a
- * pair come together and the next pair is fetched ahead, else all pairs of a few tiles. */
+ * one long row. The work is cut into units of some tiles by a pair of panels; where the weights are large, the tiles of a
+ * pair follow each other and the next pair is fetched ahead, else all pairs of a few tiles. */
 #include "runtime/conv_packed.h"
 
 #include <string.h>
 
 enum { MOST_RUNS = 64, MOST_ROWS = 14, MOST_PANELS = 2 };
-enum { SMALL_WEIGHTS = 512 * 1024, UNIT_TERMS = 1 << 18, GROUP_TILES = 4 };
+enum { SMALL_WEIGHTS = 512 * 1024, UNIT_TERMS = 1 << 18, GRAIN_TERMS = 1 << 16, GROUP_TILES = 4 };
 
 typedef struct plan {
     const conv_job *job;
@@ -177,6 +177,19 @@ static conv_job fold(const conv_job *job) {
     return j;
 }
 
+/* Where pairs are shared: as many tiles to a unit as leave the thread that has most with least; of equals fewer tiles, up to a
+ * few units a thread, so that a thread that is late can be helped. */
+static int64_t tiles_of_unit(const plan *p, int64_t pairs, int threads) {
+    int64_t best = p->tiles, longest = INT64_MAX, units = 0;
+    for (int64_t cuts = 1; threads > 1 && cuts <= p->tiles && pairs * cuts < 8 * (int64_t)threads; cuts *= 2) {
+        int64_t tiles = (p->tiles + cuts - 1) / cuts, count = pairs * ((p->tiles + tiles - 1) / tiles);
+        int64_t most_of_one = (count + threads - 1) / threads * tiles;
+        if (most_of_one > longest || (most_of_one == longest && units >= 2 * threads)) continue;
+        best = tiles, longest = most_of_one, units = count;
+    }
+    return best;
+}
+
 int conv_dense(const rt_ctx *ctx, const conv_job *given) {
     conv_job job = fold(given);
     plan p = { .job = &job, .channels = job.c / job.groups, .outs = job.o / job.groups };
@@ -194,11 +207,11 @@ int conv_dense(const rt_ctx *ctx, const conv_job *given) {
     int64_t per_tile = most((job.out_w + p.row_tiles - 1) / p.row_tiles * wide * CONV_LANES * p.k, 1);
     p.by_pairs = weights > SMALL_WEIGHTS && job.groups == 1;
     if (p.by_pairs) {
-        int64_t cuts = all_pairs >= 8 ? 1 : (8 + all_pairs - 1) / all_pairs;
-        p.unit_tiles = most((p.tiles + cuts - 1) / cuts, 1);
+        p.unit_tiles = tiles_of_unit(&p, all_pairs, rt_pool_threads(ctx->pool));
         p.units_per_pair = (p.tiles + p.unit_tiles - 1) / p.unit_tiles;
-        return rt_parallel_for(ctx, all_pairs * p.units_per_pair, UNIT_TERMS / (per_tile * p.unit_tiles) + 1, units_run, &p);
+        return rt_parallel_work(ctx, all_pairs * p.units_per_pair, per_tile * p.unit_tiles, GRAIN_TERMS, units_run, &p);
     }
     p.unit_tiles = most(UNIT_TERMS / (per_tile * all_pairs), 1);
-    return rt_parallel_for(ctx, (p.tiles + p.unit_tiles - 1) / p.unit_tiles, 1, units_run, &p);
+    int64_t units = (p.tiles + p.unit_tiles - 1) / p.unit_tiles;
+    return rt_parallel_work(ctx, units, per_tile * all_pairs * p.unit_tiles, GRAIN_TERMS, units_run, &p);
 }

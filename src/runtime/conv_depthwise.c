@@ -100,7 +100,7 @@ int conv_depthwise(const rt_ctx *ctx, const conv_job *job) {
     int code = gemm_slots_init(ctx, &p.slots, (size_t)((p.width * p.height + 2 * job->out_w) * CONV_LANES) * 4);
     if (code) return code;
     int64_t work = p.band * job->out_w * CONV_LANES * (job->kernel_h * job->kernel_w + 4);
-    code = rt_parallel_for(ctx, job->n * p.bands * p.blocks, 64 * 1024 / work + 1, units_run, &p);
+    code = rt_parallel_work(ctx, job->n * p.bands * p.blocks, work, 32 * 1024, units_run, &p);
     gemm_slots_dispose(ctx, &p.slots);
     return code;
 }

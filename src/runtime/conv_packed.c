@@ -73,7 +73,7 @@ static int as_pixels(const rt_ctx *ctx, const rt_view *x, bool reads, conv_pixel
     if (!*copy) return rt_fail(ctx, RT_ENOMEM, "out of memory for the channels-last copy of an image");
     *out = dense_pixels(x, *copy);
     moving m = { x, *copy, false };
-    return reads ? rt_parallel_for(ctx, x->size[0] * x->size[2], 4096 / (x->size[1] * x->size[3]) + 1, rows_move, &m) : RT_OK;
+    return reads ? rt_parallel_work(ctx, x->size[0] * x->size[2], x->size[1] * x->size[3], 4096, rows_move, &m) : RT_OK;
 }
 
 static int act_of(const rt_ctx *ctx, const rt_arg *name, int *out) {
@@ -130,7 +130,7 @@ int rt_k_conv_packed(const rt_ctx *ctx, const rt_call *c) {
     else code = side ? conv_winograd(ctx, &job, side) : conv_dense(ctx, &job);
     if (!code && y_copy) {
         moving m = { y, y_copy, true };
-        code = rt_parallel_for(ctx, y->size[0] * y->size[2], 4096 / (y->size[1] * y->size[3]) + 1, rows_move, &m);
+        code = rt_parallel_work(ctx, y->size[0] * y->size[2], y->size[1] * y->size[3], 4096, rows_move, &m);
     }
 out:
     rt_scratch_free(ctx, bias_copy);

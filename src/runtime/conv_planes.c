@@ -42,7 +42,7 @@ int conv_planes_run(const rt_ctx *ctx, const conv_planes *c) {
     code = gemm_slots_init(ctx, &s.slots, (size_t)(c->grid[2] * c->image->item));
     if (!code) {
         int64_t work = c->grid[0] * c->grid[1] * c->grid[2] * c->k;
-        code = rt_parallel_for(ctx, c->pictures * c->planes, 64 * 1024 / (work + 1) + 1, planes_run, &s);
+        code = rt_parallel_work(ctx, c->pictures * c->planes, work, 64 * 1024, planes_run, &s);
         gemm_slots_dispose(ctx, &s.slots);
     }
     rt_scratch_free(ctx, copy);

@@ -3,8 +3,10 @@
  * The weights are transformed in every call: that costs 3 to 20 % of it, no more than reading up to four times as many from memory, and
  * the artifact does not grow. Then, for a block of tiles: their patches are transformed to v[position][tile][channel], each position is
  * a product with its own weights, s[position][tile][output], and the sums are transformed back to pixels. Transformed weights never
- * leave a core's cache: where all of them fit there, a thread takes a block of few tiles through all of it; otherwise all threads
- * share the tiles of each step, and the weights of a pair of panels are transformed by the thread that multiplies with them.
+ * leave a core's cache: where all of them fit there, a thread transforms them for itself and takes blocks of few tiles through all
+ * of it (many threads that read what a few have just written would wait for each other's caches longer than that takes); otherwise
+ * all threads share the tiles of each step, and the weights of a pair of panels are transformed by the thread that multiplies with
+ * them.
  *
  * Tiles at the border read a padded copy and write through one. What a value that is not finite reaches is its whole tile, not only
  * its neighbours; relative errors are about 1e-6 (m = 4) and 3e-7 (m = 2) of the largest value in the tile. */
@@ -13,7 +15,8 @@
 
 #include <string.h>
 
-enum { MOST_SIDE = 6, PAD = 5 * CONV_LANES, OWN_TILES = 14, MOST_SHARED = 1 << 19, OWN_WEIGHTS = 1280 * 1024 };
+enum { MOST_SIDE = 6, PAD = 5 * CONV_LANES, OWN_TILES = 14, LEAST_OWN_TILES = 6, MOST_SHARED = 1 << 19, OWN_WEIGHTS = 1280 * 1024,
+       MOVE_GRAIN = 16 * 1024, PRODUCT_GRAIN = 64 * 1024 /* numbers to transform, products: about a microsecond */ };
 
 typedef struct plan {
     const conv_job *job;
@@ -22,9 +25,9 @@ typedef struct plan {
     int64_t panels, wide, pairs;     /* panels of a pair */
     int64_t block;                   /* tiles of a block */
     int64_t u_pos, v_pos, s_pos;     /* floats from position to position */
-    float *u, *v, *s;                /* shared: all of u, or v and s of a block */
+    float *v, *s;                    /* of a block, where they are shared */
     int64_t first, last, splits;     /* the shared block; how often its products are split */
-    size_t u_at, v_at, s_at;         /* floats into a slot, whose beginning is for borders */
+    size_t u_at, v_at, s_at, flag_at; /* floats into a slot, whose beginning is for borders */
     gemm_slots slots;
 } plan;
 
@@ -51,13 +54,12 @@ int conv_winograd_tile(const conv_job *job) {
 
 /* ---- the steps ---- */
 
-static int weights_run(void *arg, int64_t begin, int64_t end) {
-    plan *p = arg;
+/* Panels [first, first + panels) of the weights. */
+static void weights_run(const plan *p, int64_t first, int64_t panels, float *u) {
     const conv_job *job = p->job;
     int64_t panel = job->c * CONV_LANES;
-    for (int64_t at = begin; at < end; at++)
-        job->isa->weights(p->m, job->packed + at * 9 * panel, panel, job->c, p->u + at * panel, p->u_pos);
-    return RT_OK;
+    for (int64_t i = 0; i < panels; i++)
+        job->isa->weights(p->m, job->packed + (first + i) * 9 * panel, panel, job->c, u + i * panel, p->u_pos);
 }
 
 static void tile_place(const plan *p, int64_t tile, int64_t *image, int64_t *y, int64_t *x) {
@@ -132,14 +134,17 @@ static void product_run(const plan *p, int64_t pos, int64_t panel, int64_t panel
 
 static int own_blocks(void *arg, int64_t begin, int64_t end) {
     plan *p = arg;
-    float *slot = (float *)(void *)gemm_slot_take(&p->slots), *v = slot + p->v_at, *s = slot + p->s_at;
+    float *slot = (float *)(void *)gemm_slot_take(&p->slots), *u = slot + p->u_at, *v = slot + p->v_at, *s = slot + p->s_at;
     int64_t panel_size = p->job->c * CONV_LANES;
+    bool *has_weights = (bool *)(void *)(slot + p->flag_at);
+    if (!*has_weights) weights_run(p, 0, p->panels, u);
+    *has_weights = true;
     for (int64_t b = begin; b < end; b++) {
         int64_t first = b * p->block, last = least(first + p->block, p->tiles);
         for (int64_t t = first; t < last; t++) patch_run(p, t, slot, v, t - first);
         for (int64_t pos = 0; pos < p->n * p->n; pos++)
             for (int64_t panel = 0; panel < p->panels; panel += p->wide)
-                product_run(p, pos, panel, least(p->wide, p->panels - panel), p->u + pos * p->u_pos + panel * panel_size, v, s, 0, last - first);
+                product_run(p, pos, panel, least(p->wide, p->panels - panel), u + pos * p->u_pos + panel * panel_size, v, s, 0, last - first);
         for (int64_t t = first; t < last; t++) result_run(p, t, slot, s, t - first);
     }
     gemm_slot_give(&p->slots, (char *)slot);
@@ -158,13 +163,11 @@ static int shared_patches(void *arg, int64_t begin, int64_t end) {
 
 static int shared_products(void *arg, int64_t begin, int64_t end) {
     plan *p = arg;
-    const conv_job *job = p->job;
     float *slot = (float *)(void *)gemm_slot_take(&p->slots), *u = slot + p->u_at;
-    int64_t tiles = p->last - p->first, panel_size = job->c * CONV_LANES;
+    int64_t tiles = p->last - p->first;
     for (int64_t at = begin; at < end; at++) {
         int64_t panel = at / p->splits * p->wide, split = at % p->splits, panels = least(p->wide, p->panels - panel);
-        for (int64_t i = 0; i < panels && (split == 0 || at == begin); i++)
-            job->isa->weights(p->m, job->packed + (panel + i) * 9 * panel_size, panel_size, job->c, u + i * panel_size, p->u_pos);
+        if (split == 0 || at == begin) weights_run(p, panel, panels, u);
         for (int64_t pos = 0; pos < p->n * p->n; pos++)
             product_run(p, pos, panel, panels, u + pos * p->u_pos, p->v, p->s, tiles * split / p->splits, tiles * (split + 1) / p->splits);
     }
@@ -184,12 +187,21 @@ static int shared_run(const rt_ctx *ctx, plan *p) {
     for (p->first = 0; p->first < p->tiles; p->first += p->block) {
         p->last = least(p->first + p->block, p->tiles);
         p->splits = least(ratio_up(rt_pool_threads(ctx->pool), p->pairs), p->last - p->first);
-        int code = rt_parallel_for(ctx, p->last - p->first, 1, shared_patches, p);
-        if (!code) code = rt_parallel_for(ctx, p->pairs * p->splits, 1, shared_products, p);
-        if (!code) code = rt_parallel_for(ctx, p->last - p->first, 1, shared_results, p);
+        int64_t tiles = p->last - p->first, squares = (int64_t)p->n * p->n;
+        int64_t products = squares * tiles / p->splits * p->wide * CONV_LANES * p->job->c;
+        int code = rt_parallel_work(ctx, tiles, squares * p->job->c, MOVE_GRAIN, shared_patches, p);
+        if (!code) code = rt_parallel_work(ctx, p->pairs * p->splits, products, PRODUCT_GRAIN, shared_products, p);
+        if (!code) code = rt_parallel_work(ctx, tiles, squares * p->job->o, MOVE_GRAIN, shared_results, p);
         if (code) return code;
     }
     return RT_OK;
+}
+
+/* Tiles of a block that one thread takes through all steps: one block of registers, or less where that leaves every thread with
+ * an equal number of blocks. */
+static int64_t own_tiles(int64_t tiles, int threads) {
+    int64_t rounds = ratio_up(tiles, (int64_t)threads * OWN_TILES), even = ratio_up(tiles, threads * rounds);
+    return threads > 1 && even >= LEAST_OWN_TILES ? even : OWN_TILES;
 }
 
 int conv_winograd(const rt_ctx *ctx, const conv_job *job, int m) {
@@ -201,21 +213,24 @@ int conv_winograd(const rt_ctx *ctx, const conv_job *job, int m) {
     p.pairs = ratio_up(p.panels, p.wide);
     bool own = squares * job->o * job->c * 4 <= OWN_WEIGHTS;
     p.u_pos = (own ? p.panels : p.wide) * job->c * CONV_LANES + PAD;
-    p.block = own ? OWN_TILES : most(MOST_SHARED / (squares * most(job->c, job->o)), OWN_TILES);
+    p.block = own ? own_tiles(p.tiles, rt_pool_threads(ctx->pool)) : most(MOST_SHARED / (squares * most(job->c, job->o)), OWN_TILES);
     p.block = ratio_up(p.tiles, ratio_up(p.tiles, p.block));
     p.v_pos = p.block * job->c + PAD;
     p.s_pos = p.block * job->o + PAD;
     int64_t border = squares * most(job->c, job->o), u = squares * p.u_pos, v = squares * p.v_pos, s = squares * p.s_pos;
-    p.u_at = p.v_at = (size_t)border;
-    p.s_at = (size_t)(border + v);
-    float *shared = rt_scratch(ctx, (size_t)(own ? u : v + s) * 4);
-    if (!shared) return rt_fail(ctx, RT_ENOMEM, "out of memory for the transforms of a convolution");
-    p.u = p.v = shared;
-    p.s = shared + v;
-    int code = gemm_slots_init(ctx, &p.slots, (size_t)(border + (own ? v + s : u)) * 4);
+    p.u_at = (size_t)border;
+    p.v_at = (size_t)(border + u);
+    p.s_at = (size_t)(border + u + v);
+    p.flag_at = (size_t)(border + u + v + s);
+    float *shared = own ? NULL : rt_scratch(ctx, (size_t)(v + s) * 4);
+    if (!own && !shared) return rt_fail(ctx, RT_ENOMEM, "out of memory for the transforms of a convolution");
+    p.v = shared;
+    p.s = shared ? shared + v : NULL;
+    int code = gemm_slots_init(ctx, &p.slots, own ? (p.flag_at + CONV_LANES) * 4 : (size_t)(border + u) * 4);
     if (!code) {
-        if (own) code = rt_parallel_for(ctx, p.panels, 1, weights_run, &p);
-        if (!code) code = own ? rt_parallel_for(ctx, ratio_up(p.tiles, p.block), 1, own_blocks, &p) : shared_run(ctx, &p);
+        for (int i = 0; own && i < p.slots.count; i++) *(bool *)(void *)(p.slots.memory + p.slots.size * (size_t)i + p.flag_at * 4) = false;
+        int64_t products = squares * p.block * job->c * job->o;
+        code = own ? rt_parallel_work(ctx, ratio_up(p.tiles, p.block), products, PRODUCT_GRAIN, own_blocks, &p) : shared_run(ctx, &p);
         gemm_slots_dispose(ctx, &p.slots);
     }
     rt_scratch_free(ctx, shared);

@@ -5,6 +5,7 @@
  * (gemm_complex.c). Floats with packed weights: gemm_packed.c. Every strategy ends in gemm_finish, the one place that knows alpha, beta, the addend and the dtype of
  * the result. */
 #include "runtime/gemm_isa.h"
+#include "runtime/rt_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,28 +122,33 @@ void gemm_finish(const rt_gemm_args *g, const gemm_kind *kind, int compute, void
 
 /* ---- scratch per thread ---- */
 
+/* A slot ends with a cache line for its flag: threads that take slots at the same time do not meet. */
+enum { SLOT_FLAG = 64 };
+
+static atomic_flag *slot_flag(const gemm_slots *slots, char *slot) {
+    return (atomic_flag *)(void *)(slot + slots->size - SLOT_FLAG);
+}
+
 int gemm_slots_init(const rt_ctx *ctx, gemm_slots *slots, size_t size) {
-    slots->size = (size + 63) & ~(size_t)63;
+    slots->size = ((size + 63) & ~(size_t)63) + SLOT_FLAG;
     slots->count = rt_pool_threads(ctx->pool);
-    size_t flags = (size_t)slots->count * sizeof(atomic_flag);
-    slots->memory = rt_scratch(ctx, slots->size * (size_t)slots->count + flags);
+    slots->memory = rt_scratch(ctx, slots->size * (size_t)slots->count);
     if (!slots->memory) return rt_fail(ctx, RT_ENOMEM, "out of memory for the blocks of a matrix product");
-    slots->taken = (atomic_flag *)(void *)(slots->memory + slots->size * (size_t)slots->count);
-    for (int i = 0; i < slots->count; i++) atomic_flag_clear(&slots->taken[i]);
+    for (int i = 0; i < slots->count; i++) atomic_flag_clear(slot_flag(slots, slots->memory + slots->size * (size_t)i));
     return RT_OK;
 }
 
 void gemm_slots_dispose(const rt_ctx *ctx, gemm_slots *slots) { rt_scratch_free(ctx, slots->memory); }
 
 char *gemm_slot_take(gemm_slots *slots) {
-    int i = 0;
-    while (atomic_flag_test_and_set_explicit(&slots->taken[i], memory_order_acquire)) i = (i + 1) % slots->count;
-    return slots->memory + slots->size * (size_t)i;
+    for (int i = rt__pool_place() % slots->count;; i = (i + 1) % slots->count) {
+        char *slot = slots->memory + slots->size * (size_t)i;
+        if (!atomic_flag_test_and_set_explicit(slot_flag(slots, slot), memory_order_acquire)) return slot;
+    }
 }
 
 void gemm_slot_give(gemm_slots *slots, char *slot) {
-    size_t i = slots->size ? (size_t)(slot - slots->memory) / slots->size : 0;
-    atomic_flag_clear_explicit(&slots->taken[i], memory_order_release);
+    atomic_flag_clear_explicit(slot_flag(slots, slot), memory_order_release);
 }
 
 /* ---- entry ---- */

@@ -18,6 +18,7 @@ enum {
     B_BLOCK_BYTES = 640 * 1024,           /* of B's block */
     A_BLOCK_BYTES = 192 * 1024,           /* of A's part */
     LEAST_WORK = 128 * 1024,              /* products in a unit worth a thread */
+    PACK_GRAIN = 16 * 1024,               /* numbers worth one when they are packed */
     LEAST_ROWS = 32,                      /* of a unit, when rows are cut */
     FEW_ROWS = 16,                        /* so few that packing B does not pay */
     EDGE_PART = 4, EDGE_LEAST_K = 64,     /* columns past a panel are an edge up to width / EDGE_PART */
@@ -279,8 +280,7 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
         shared_b = rt_scratch(ctx, (size_t)(b_size * b_copies * s.item));
         if (!shared_b) goto no_memory;
         packing w = { &s, shared_b, b_size };
-        int64_t grain = 64 * 1024 / (g->k * s.width) + 1;
-        code = rt_parallel_for(ctx, b_panels * b_copies, grain, panels_pack, &w);
+        code = rt_parallel_work(ctx, b_panels * b_copies, g->k * s.width, PACK_GRAIN, panels_pack, &w);
         if (code) goto out;
         s.packed_b = shared_b;
         s.packed_b_batch = one_b ? 0 : b_size;
@@ -289,8 +289,8 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
         shared_a = rt_scratch(ctx, (size_t)(g->batch * g->m * g->k * s.item));
         if (!shared_a) goto no_memory;
         packing w = { &s, shared_a, 0 };
-        int64_t grain = 64 * 1024 / (g->k * MOST_TILE_ROWS) + 1;
-        code = rt_parallel_for(ctx, ratio_up(g->m, MOST_TILE_ROWS) * g->batch, grain, rows_pack, &w);
+        int64_t blocks = ratio_up(g->m, MOST_TILE_ROWS) * g->batch;
+        code = rt_parallel_work(ctx, blocks, g->k * MOST_TILE_ROWS, PACK_GRAIN, rows_pack, &w);
         if (code) goto out;
         s.packed_a = shared_a;
     }
@@ -306,7 +306,7 @@ int gemm_blocked(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
     code = gemm_slots_init(ctx, &s.slots, s.sums_at + (size_t)sums);
     if (code) goto out;
     int64_t work = s.unit_rows * s.unit_panels * s.width * g->k;
-    code = rt_parallel_for(ctx, g->batch * s.row_units * s.panel_units, LEAST_WORK / work + 1, units_run, &s);
+    code = rt_parallel_work(ctx, g->batch * s.row_units * s.panel_units, work, LEAST_WORK, units_run, &s);
     gemm_slots_dispose(ctx, &s.slots);
 out:
     rt_scratch_free(ctx, shared_a);

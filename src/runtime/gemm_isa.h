@@ -93,8 +93,8 @@ int gemm_complex(const rt_ctx *ctx, const rt_gemm_args *g);
 void gemm_pack_panels(const rt_gemm_args *g, int compute, int64_t batch, int64_t k0, int64_t k1, int64_t n0, int64_t n1,
                       void *panels, int64_t panel);
 
-/* One of `count` pieces of scratch memory for each running thread: rt_parallel_for does not say which thread runs. */
-typedef struct gemm_slots { char *memory; size_t size; int count; atomic_flag *taken; } gemm_slots;
+/* One of `count` pieces of scratch memory for each running thread, where possible the same one every time. */
+typedef struct gemm_slots { char *memory; size_t size; int count; } gemm_slots;
 int gemm_slots_init(const rt_ctx *ctx, gemm_slots *slots, size_t size);
 void gemm_slots_dispose(const rt_ctx *ctx, gemm_slots *slots);
 char *gemm_slot_take(gemm_slots *slots);

@@ -82,7 +82,7 @@ int gemm_thin(const rt_ctx *ctx, const rt_gemm_args *g, int compute) {
     int code = gemm_slots_init(ctx, &s.slots, size);
     if (!code) {
         int64_t work = s.chunk * g->k * g->m;
-        code = rt_parallel_for(ctx, g->batch * s.chunks, 64 * 1024 / work + 1, run, &s);
+        code = rt_parallel_work(ctx, g->batch * s.chunks, work, 64 * 1024, run, &s);
         gemm_slots_dispose(ctx, &s.slots);
     }
     rt_scratch_free(ctx, dense);

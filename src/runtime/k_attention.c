@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { UNIT_ROWS = 256, ROWS = 32, KEYS = 256, FEW_ROWS = 4 };
+enum { UNIT_ROWS = 256, ROWS = 32, KEYS = 256, FEW_ROWS = 4, UNITS_PER_THREAD = 3 };
 
 typedef struct attention {
     rt_view q, k, v, mask, out, lse; /* p NULL: no mask, no logsumexp */
@@ -29,7 +29,7 @@ typedef struct job {
     int compute, batch_rank;
     int64_t item, width;
     int64_t rows, keys, depth, value; /* sizes: L, S, E, Ev */
-    int64_t row_units, out_row;       /* out_row: elements of a row of running output, whole panels */
+    int64_t unit_rows, row_units, out_row; /* out_row: elements of a row of running output, whole panels */
     bool q_in_place, dots, v_in_place;
     size_t at_q, at_k, at_v, at_out, at_scores, at_mask, at_state;
     gemm_slots slots;
@@ -211,8 +211,8 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
     unit u = { .s = s, .slot = gemm_slot_take(&s->slots) };
     for (int64_t at = begin; at < end; at++) {
         u.batch = at / s->row_units;
-        u.i0 = at % s->row_units * UNIT_ROWS;
-        u.i1 = least(u.i0 + UNIT_ROWS, s->rows);
+        u.i0 = at % s->row_units * s->unit_rows;
+        u.i1 = least(u.i0 + s->unit_rows, s->rows);
         u.q = (const char *)s->a.q.p + batch_offset(s, &s->a.q, u.batch) * rt_itemsize(s->a.q.dtype);
         u.k = (const char *)s->a.k.p + batch_offset(s, &s->a.k, u.batch) * rt_itemsize(s->a.k.dtype);
         u.v = (const char *)s->a.v.p + batch_offset(s, &s->a.v, u.batch) * rt_itemsize(s->a.v.dtype);
@@ -245,14 +245,20 @@ static int attend(const rt_ctx *ctx, const attention *a) {
     s.keys = a->k.size[a->k.rank - 2];
     s.value = a->v.size[a->v.rank - 1];
     s.out_row = ratio_up(s.value, s.width) * s.width;
-    s.row_units = ratio_up(s.rows, UNIT_ROWS);
     bool native = s.compute == a->out.dtype;
     s.q_in_place = native && a->q.stride[a->q.rank - 1] == 1;
     s.dots = native && s.rows <= FEW_ROWS && a->k.stride[a->k.rank - 1] == 1;
     s.v_in_place = native && s.rows <= FEW_ROWS && a->v.stride[a->v.rank - 1] == 1 && s.value % s.width == 0;
 
-    int64_t unit_rows = least(s.rows, UNIT_ROWS), batches = 1;
+    int64_t batches = 1;
     for (int d = 0; d < s.batch_rank; d++) batches *= a->out.size[d];
+    /* Units of one head pack its keys and values each: as few as keep the threads busy. Rows do not need each other. */
+    int threads = rt_pool_threads(ctx->pool);
+    s.unit_rows = UNIT_ROWS;
+    int64_t each = ratio_up(s.rows * batches, threads * UNITS_PER_THREAD);
+    if (threads > 1 && each < UNIT_ROWS) s.unit_rows = each > ROWS ? ratio_up(each, ROWS) * ROWS : ROWS;
+    s.row_units = ratio_up(s.rows, s.unit_rows);
+    int64_t unit_rows = least(s.rows, s.unit_rows);
     size_t total = 0;
     s.at_state = reserve(&total, 2 * UNIT_ROWS * 8);
     s.at_scores = reserve(&total, ROWS * KEYS * s.item);
@@ -264,7 +270,7 @@ static int attend(const rt_ctx *ctx, const attention *a) {
     int code = gemm_slots_init(ctx, &s.slots, total);
     if (code) return code;
     int64_t work = unit_rows * s.keys * (s.depth + s.value) + 1;
-    code = rt_parallel_for(ctx, batches * s.row_units, 64 * 1024 / work + 1, units_run, &s);
+    code = rt_parallel_work(ctx, batches * s.row_units, work, 64 * 1024, units_run, &s);
     gemm_slots_dispose(ctx, &s.slots);
     return code;
 }

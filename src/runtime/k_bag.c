@@ -117,7 +117,7 @@ int rt_k_embedding_bag(const rt_ctx *ctx, const rt_call *c) { /* weight, indices
             b.kept = numbers;
             b.largest = largest ? numbers + b.count + b.n : NULL;
             if (largest) memset(b.largest, 0, (size_t)largest * sizeof *numbers);
-            code = rt_parallel_for(ctx, b.count, 1 + 16384 / (b.width * (1 + b.n / (b.count + 1)) + 1), run_bags, &b);
+            code = rt_parallel_work(ctx, b.count, b.width * (1 + b.n / (b.count + 1)), 16384, run_bags, &b);
             if (!code) code = give_back(ctx, c, &b, numbers + b.count);
         }
     }

@@ -249,7 +249,7 @@ static int transform_axis(const rt_ctx *ctx, axis a) {
     if (a.block > BLOCK) a.block = BLOCK;
     if (a.block < 1) a.block = 1;
     if (a.block > a.lines) a.block = a.lines;
-    int code = rt_parallel_for(ctx, (a.lines + a.block - 1) / a.block, 1 + 4096 / (a.n * a.block), axis_blocks, &a);
+    int code = rt_parallel_work(ctx, (a.lines + a.block - 1) / a.block, a.n * a.block, 4096, axis_blocks, &a);
     plan_dispose(ctx, p);
     return code;
 }

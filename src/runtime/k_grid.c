@@ -197,7 +197,7 @@ int rt_k_grid_sampler(const rt_ctx *ctx, const rt_call *c) { /* input, grid, int
     void *scratch[3] = { NULL };
     int code = open_sampler(&s, ctx, c, 0, scratch);
     if (!code) code = open_result(ctx, &c->out[0], s.wide, &s.out, &scratch[2]);
-    if (!code) code = rt_parallel_for(ctx, s.batch * s.places, 1 + 2048 / (s.channels + 1), s.wide ? read_double : read_float, &s);
+    if (!code) code = rt_parallel_work(ctx, s.batch * s.places, s.channels, 2048, s.wide ? read_double : read_float, &s);
     if (!code) code = close_result(ctx, &c->out[0], s.wide, scratch[2]);
     for (int i = 0; i < 3; i++) rt_scratch_free(ctx, scratch[i]);
     return code;

@@ -41,7 +41,7 @@ RT_KERNEL(rt_k_pack_panels) {
         if (!dense) return rt_fail(ctx, RT_ENOMEM, "out of memory for packed weights");
         p.out = dense;
     }
-    int code = rt_parallel_for(ctx, out->size[0], 64 * 1024 / (p.g.k * WIDTH) + 1, panels_pack, &p);
+    int code = rt_parallel_work(ctx, out->size[0], p.g.k * WIDTH, 64 * 1024, panels_pack, &p);
     if (!code && dense) {
         rt_view made = rt_view_contiguous(dense, RT_F32, out->rank, out->size);
         code = rt_copy(ctx, out, &made);
@@ -151,5 +151,5 @@ static int rows_gather(void *arg, int64_t begin, int64_t end) {
 /* embedding_packed(panels, indices, n): rows of the weight that the panels were made of; they are its columns there. */
 RT_KERNEL(rt_k_embedding_packed) {
     gathering w = { rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], rt_arg_int(c, 2), rt_arg_view(c, 0)->size[1], ctx };
-    return rt_parallel_for(ctx, rt_numel(w.indices), 16 * 1024 / (w.k + 1) + 1, rows_gather, &w);
+    return rt_parallel_work(ctx, rt_numel(w.indices), w.k, 4 * 1024, rows_gather, &w);
 }

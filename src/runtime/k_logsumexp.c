@@ -91,7 +91,7 @@ int rt_k_logsumexp(const rt_ctx *ctx, const rt_call *c) { /* self, dim, keepdim 
     if (code) return code;
     w.rows = flat.p;
     w.out = rt_scratch(ctx, (size_t)(count * w.item));
-    code = w.out ? rt_parallel_for(ctx, count, 1 + 4096 / (w.n + 1), run_rows, &w) : RT_ENOMEM;
+    code = w.out ? rt_parallel_work(ctx, count, w.n, 4096, run_rows, &w) : RT_ENOMEM;
     results = rt_view_contiguous(w.out, w.compute, out->rank, out->size);
     if (!code) code = rt_copy(ctx, out, &results);
     rt_scratch_free(ctx, w.out);

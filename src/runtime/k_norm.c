@@ -157,7 +157,7 @@ int rt_k_layer_norm(const rt_ctx *ctx, const rt_call *c) { /* input, normalized_
     int code = norm_begin(&w, ctx, x, w.rows);
     if (!code) code = read_param(&w, rt_arg_view(c, 2), &w.weight);
     if (!code) code = read_param(&w, rt_arg_view(c, 3), &w.bias);
-    if (!code) code = rt_parallel_for(ctx, w.rows, 1 + 8192 / w.n, layer_rows, &w);
+    if (!code) code = rt_parallel_work(ctx, w.rows, w.n, 8192, layer_rows, &w);
     if (!code && !direct) code = store(&w, &c->out[0], w.compute, w.y);
     if (!code) code = store(&w, &c->out[1], RT_F64, w.mean);
     if (!code) code = store(&w, &c->out[2], RT_F64, w.rstd);
@@ -195,7 +195,7 @@ int rt_k_group_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bia
     int code = norm_begin(&w, ctx, x, w.rows);
     if (!code) code = read_param(&w, rt_arg_view(c, 1), &w.weight);
     if (!code) code = read_param(&w, rt_arg_view(c, 2), &w.bias);
-    if (!code) code = rt_parallel_for(ctx, w.rows, 1 + 8192 / (w.inner * w.channels / w.groups + 1), group_rows, &w);
+    if (!code) code = rt_parallel_work(ctx, w.rows, w.inner * w.channels / w.groups, 8192, group_rows, &w);
     if (!code) code = store(&w, &c->out[0], w.compute, w.y);
     if (!code) code = store(&w, &c->out[1], RT_F64, w.mean);
     if (!code) code = store(&w, &c->out[2], RT_F64, w.rstd);
@@ -269,7 +269,7 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     if (!code) code = read_param(&w, a->bias, &w.bias);
     int64_t m = w.rows * w.inner;
     if (!code && a->training) {
-        code = rt_parallel_for(ctx, w.channels, 1 + 8192 / (m + 1), batch_statistics, &w);
+        code = rt_parallel_work(ctx, w.channels, m, 8192, batch_statistics, &w);
         if (!code && a->new_mean) code = update_running(ctx, a->running_mean, a->new_mean, w.mean, a->momentum, 1);
         if (!code && a->new_var) code = update_running(ctx, a->running_var, a->new_var, w.rstd, a->momentum, (double)m / (double)(m - 1));
     } else if (!code) {
@@ -279,7 +279,7 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     }
     if (!code) {
         for (int64_t ch = 0; ch < w.channels; ch++) w.rstd[ch] = 1 / sqrt(w.rstd[ch] + w.eps);
-        code = rt_parallel_for(ctx, w.rows * w.channels, 1 + 8192 / (w.inner + 1), batch_apply, &w);
+        code = rt_parallel_work(ctx, w.rows * w.channels, w.inner, 8192, batch_apply, &w);
     }
     if (!code) code = store(&w, a->out, w.compute, w.y);
     if (!code && a->training) code = store(&w, a->save_mean, RT_F64, w.mean);

@@ -212,7 +212,7 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     if (c->nout == 1 && has_pixels(p, self) && has_pixels(p, out)) {
         pixels s = { p, self, out, max };
         int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : window_volume(p));
-        return rt_parallel_for(ctx, self->size[0] * p->out[1], 16 * 1024 / row + 1, pixel_rows, &s);
+        return rt_parallel_work(ctx, self->size[0] * p->out[1], row, 16 * 1024, pixel_rows, &s);
     }
     int compute = rt_compute_dtype(self->dtype);
     if (compute != RT_F32 && compute != RT_F64 && compute != RT_I64) return rt_fail(ctx, RT_ENOTIMPL, "pooling has no kernel for dtype %s", rt_dtype_name(self->dtype));
@@ -225,7 +225,7 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
         p->x = flat.p;
         p->y = y;
         int (*body)(void *, int64_t, int64_t) = max ? (compute == RT_F32 ? max_f32 : compute == RT_F64 ? max_f64 : max_i64) : compute == RT_F32 ? avg_f32 : compute == RT_F64 ? avg_f64 : avg_i64;
-        code = rt_parallel_for(ctx, p->planes, 1 + 4096 / (volume(p->out) * window_volume(p) + 1), body, p);
+        code = rt_parallel_work(ctx, p->planes, volume(p->out) * window_volume(p), 4096, body, p);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(y, compute, out->rank, out->size);
@@ -293,7 +293,7 @@ static int backward(const rt_ctx *ctx, const rt_view *grad, const rt_view *index
         p->ctx = ctx;
         p->x = flat.p;
         p->y = y;
-        code = rt_parallel_for(ctx, p->planes, 1 + 4096 / (volume(p->in) + 1), index ? max_backward : avg_backward, p);
+        code = rt_parallel_work(ctx, p->planes, volume(p->in), 4096, index ? max_backward : avg_backward, p);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(y, RT_F64, out->rank, out->size);

@@ -56,7 +56,7 @@ static int fake_quantize(const rt_ctx *ctx, const rt_call *c, const grid *grids,
         uint8_t *mask = (uint8_t *)room + n * rt_itemsize(dtype);
         job j = { .grids = grids, .channels = channels, .inner = inner, .dtype = dtype, .x = x.p, .y = room, .mask = mask };
         if (channels == 1 && inner > 4096 && inner % 1024 == 0) j.inner = 1024; /* rows to split over threads */
-        code = rt_parallel_for(ctx, n / j.inner, 1 + 16384 / j.inner, round_rows, &j);
+        code = rt_parallel_work(ctx, n / j.inner, j.inner, 16384, round_rows, &j);
         y = rt_view_contiguous(room, dtype, self->rank, self->size);
         if (!code) code = rt_copy(ctx, &c->out[0], &y);
         y = rt_view_contiguous(mask, RT_BOOL, self->rank, self->size);

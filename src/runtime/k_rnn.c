@@ -15,7 +15,7 @@ typedef struct layer {
     const gemm_isa *isa;
     const rt_post_isa *post;
     int gates;              /* 4: LSTM, 3: GRU */
-    int64_t steps, batch, hidden, blocks, padded; /* padded: hidden units in whole panels */
+    int64_t steps, batch, hidden, blocks, parts, padded; /* blocks in so many parts; padded: hidden units in whole panels */
     bool batch_first;
     rt_view out;            /* [steps, batch, hidden] in any order */
     const float *w;         /* of the recurrence */
@@ -53,9 +53,10 @@ static void tile_run(const layer *s, int64_t b, int wide, int64_t r, int rows) {
     }
 }
 
-static int blocks_run(void *arg, int64_t begin, int64_t end) {
+static int parts_run(void *arg, int64_t first, int64_t last) {
     const layer *s = arg;
     const int *most = s->isa->f32.rows;
+    int64_t begin = part_begin(s->blocks, s->parts, first), end = part_begin(s->blocks, s->parts, last);
     int64_t groups = ratio_up(end - begin, most[2] ? 3 : most[1] ? 2 : 1);
     for (int64_t g = 0; g < groups; g++) {
         int64_t b = begin + part_begin(end - begin, groups, g);
@@ -119,11 +120,12 @@ static int layer_run(const rt_ctx *ctx, layer *s, const operands *o, const rt_vi
         state_load(s, s->before, o->h);
         memset(s->after, 0, (size_t)state * 4);
         if (o->c) state_load(s, s->cell, o->c);
-        int64_t work = s->batch * s->hidden * s->gates * WIDTH, threads = rt_pool_threads(ctx->pool);
-        int64_t grain = ratio_up(s->blocks, threads), worth = LEAST_WORK / work + 1;
+        /* One part a thread: wide tiles, and the same weights for the same core in every step. */
+        s->parts = least(s->blocks, rt_pool_threads(ctx->pool));
+        int64_t work = s->batch * s->hidden * s->gates * WIDTH * s->blocks / s->parts;
         for (int64_t t = 0; t < s->steps && !code; t++) {
             s->step = o->reverse ? s->steps - 1 - t : t;
-            code = rt_parallel_for(ctx, s->blocks, grain > worth ? grain : worth, blocks_run, s);
+            code = rt_parallel_work(ctx, s->parts, work, LEAST_WORK, parts_run, s);
             float *swap = s->before;
             s->before = s->after;
             s->after = swap;

@@ -111,7 +111,7 @@ static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dty
     if (!code) {
         int64_t n = self->rank ? self->size[dim] : 1;
         work w = { f, flat.p, result, index, n, rt_itemsize(compute) };
-        code = rt_parallel_for(ctx, numel / n, 1 + 16384 / (n + 1), run_rows, &w);
+        code = rt_parallel_work(ctx, numel / n, n, 16384, run_rows, &w);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(result, compute, out.rank, out.size);
@@ -184,7 +184,7 @@ RT_KERNEL(rt_k_cumprod_backward) {
     if (!code && !result) code = RT_ENOMEM;
     if (!code) {
         back_work w = { flat[0].p, flat[1].p, flat[2].p, result, n, paired };
-        code = rt_parallel_for(ctx, numel / n, 1 + 16384 / (n + 1), run_back, &w);
+        code = rt_parallel_work(ctx, numel / n, n, 16384, run_back, &w);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(result, dtype, to.rank, to.size);

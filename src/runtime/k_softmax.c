@@ -104,7 +104,7 @@ static int run(const rt_ctx *ctx, const rt_view *a, const rt_view *b, int dim, c
     if (!code && !direct && !(result = rt_scratch(ctx, (size_t)(numel * rt_itemsize(compute))))) code = RT_ENOMEM;
     if (!code) {
         work w = { compute == RT_F32 ? f32 : f64, a_rows.p, b_rows.p, direct ? to.p : result, n, rt_itemsize(compute) };
-        code = rt_parallel_for(ctx, numel / n, 1 + 8192 / n, run_rows, &w);
+        code = rt_parallel_work(ctx, numel / n, n, 4096, run_rows, &w);
     }
     if (!code && !direct) {
         rt_view from = rt_view_contiguous(result, compute, to.rank, to.size);

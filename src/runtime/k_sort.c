@@ -107,7 +107,7 @@ static int run(const rt_ctx *ctx, job *j) {
     j->bits = rt_order_bits(self->dtype);
     j->room = j->choose == choose_first ? rt_order_room(j->n, j->k) : 2 * j->n;
     j->ctx = ctx;
-    return rt_parallel_for(ctx, numel / j->n, 1 + 4096 / j->n, run_rows, j);
+    return rt_parallel_work(ctx, numel / j->n, j->n, 4096, run_rows, j);
 }
 
 static job begin(const rt_call *c, int dim_arg) {

@@ -344,9 +344,9 @@ static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward
             code = RT_ENOMEM;
         } else if (backward) {
             if (bytes) memset(p.result, 0, bytes);
-            code = rt_parallel_for(ctx, p.planes, 1 + 4096 / (p.out + 1), p.wide ? add_double : add_float, &p);
+            code = rt_parallel_work(ctx, p.planes, p.out, 4096, p.wide ? add_double : add_float, &p);
         } else {
-            code = rt_parallel_for(ctx, p.planes * p.dim[0].out * p.dim[1].out, 1 + 4096 / (p.dim[2].out + 1), p.wide ? read_double : read_float, &p);
+            code = rt_parallel_work(ctx, p.planes * p.dim[0].out * p.dim[1].out, p.dim[2].out, 4096, p.wide ? read_double : read_float, &p);
         }
         if (!code && !in_place) {
             rt_view result = rt_view_contiguous(p.result, work, out->rank, out->size);

@@ -101,6 +101,8 @@ typedef int rt_kernel(const rt_ctx *, const rt_call *);
 enum { RT_POOL_MOST = 4096 };
 /* A pool of `threads` - 1 workers (the caller is the last one). NULL when threads <= 1 or none could be started. */
 rt_pool *rt_pool_create(int threads);
+/* The same with no more workers than there is room for on `cores` cores. rt_pool_threads says what was asked for. */
+rt_pool *rt_pool_create_within(int threads, int cores);
 void rt_pool_release(rt_pool *pool);
 int rt_pool_threads(const rt_pool *pool); /* 1 for NULL */
 /* Around a sequence of parallel loops: in between, the workers stay awake. NULL is legal. */
@@ -108,9 +110,14 @@ void rt_pool_enter(rt_pool *pool);
 void rt_pool_leave(rt_pool *pool);
 /* Threads that this process may run at a time: affinity and the control group's quota. At least 1. */
 int rt_usable_threads(void);
-/* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain`; returns the first non-zero code. How the range
- * is split depends on n, grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
+/* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain`, which should take about a microsecond: the
+ * fewer grains there are, the fewer threads are called. Returns the first non-zero code. How the range is split depends on n,
+ * grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
 int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *arg, int64_t begin, int64_t end), void *arg);
+/* The same where one element is `each` units of work, a microsecond's worth of which is `grain`: an element may be much
+ * more than that. */
+int rt_parallel_work(const rt_ctx *ctx, int64_t n, int64_t each, int64_t grain,
+                     int (*body)(void *arg, int64_t begin, int64_t end), void *arg);
 
 /* ---- instruction sets (rt_cpu.c): the processor's, no more than CRESSET_ISA allows ---- */
 enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, VL */ };

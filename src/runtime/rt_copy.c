@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { PARALLEL_GRAIN_BYTES = 128 * 1024, TILE = 32 };
+enum { PARALLEL_GRAIN_BYTES = 32 * 1024, TILE = 32 };
 
 typedef struct plan {
     char *dst;
@@ -243,7 +243,7 @@ int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src) {
     p.across = across_dim(&p);
     if (p.across >= 0) {
         int64_t strips = transpose_strips(&p), bytes = n / strips * p.dst_bytes;
-        return rt_parallel_for(ctx, strips, PARALLEL_GRAIN_BYTES / (bytes + 1) + 1, transpose_range, &p);
+        return rt_parallel_work(ctx, strips, bytes, PARALLEL_GRAIN_BYTES, transpose_range, &p);
     }
     int64_t widest = p.dst_bytes > p.src_bytes ? p.dst_bytes : p.src_bytes;
     return rt_parallel_for(ctx, n, PARALLEL_GRAIN_BYTES / widest, copy_range, &p);

@@ -256,5 +256,5 @@ int rt_index_run(rt_index_plan *p, const rt_view *self, const rt_view *values, i
                rt_is_contiguous(&p->slab) && rt_is_contiguous(&value_slab), mode, self->dtype };
     /* writes keep their order: the last of equal positions wins */
     if (mode != RT_INDEX_READ) return run_positions(&w, 0, p->npositions);
-    return rt_parallel_for(p->ctx, p->npositions, 1 + 16384 / slab, run_positions, &w);
+    return rt_parallel_work(p->ctx, p->npositions, slab, 8192, run_positions, &w);
 }

@@ -5,8 +5,7 @@
  * instance that write them take its lock, others run side by side.
  *
  * All memory of runs (frame, arena, kernels' scratch, results) comes from the instance's recycler: each run takes its
- * own and puts it back, so that after the first runs nothing is asked of the system. Instances that want the same number
- * of threads share one pool; a run that finds it busy works on its caller's thread alone. */
+ * own and puts it back, so that after the first runs nothing is asked of the system. */
 #define _GNU_SOURCE
 #include "runtime/rt_model.h"
 #include "runtime/rt_random.h"
@@ -36,7 +35,8 @@ struct cresset_instance {
     const cresset_api *api;
     const rt_model *model;
     void *self;              /* the library that holds the code: not unloaded before this instance ends; NULL: part of the program */
-    rt_pool *pool;
+    int threads;             /* of a run */
+    bool joined;             /* the users of the pools */
     rt_layouts *layouts;
     const uint8_t *weights;
     void *map;               /* of the file beside; NULL: inside */
@@ -62,7 +62,7 @@ static void plain_free(void *user, void *p) {
 }
 
 static rt_ctx context(const cresset_instance *m, char *message, size_t room) {
-    return (rt_ctx){ .alloc = rt_recycler_alloc, .free = rt_recycler_free, .user = m->memory, .pool = m->pool, .error = message, .error_size = room };
+    return (rt_ctx){ .alloc = rt_recycler_alloc, .free = rt_recycler_free, .user = m->memory, .error = message, .error_size = room };
 }
 
 static int fail(char *message, size_t room, int code, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -136,38 +136,77 @@ SELDOM static void *hold_library(const cresset_api *api) {
 #define LET_GO(self) (void)(self)
 #endif
 
-/* The pool of all instances that want as many threads as the first of them. The lock holds its owner's process id: one
- * that another process holds was inherited through fork, and its owner is not here. */
-static struct { atomic_long owner; rt_pool *pool; int threads, users; } shared;
+/* The pools of this process's runs. A run borrows one for itself, so that runs at the same time (of several instances, or
+ * of one) work side by side as long as there are cores for all their threads; a run for which there are none left works
+ * on its caller's thread alone. Pools stay, their workers asleep, until the last instance goes. The lock holds its owner's
+ * process id: one that another process holds was inherited through fork, and its owner is not here. */
+enum { MOST_POOLS = 64 };
+static struct {
+    atomic_long owner;
+    long pid; /* in which pools are borrowed */
+    int users, cores, npools;
+    struct { rt_pool *pool; int threads; bool borrowed; } of[MOST_POOLS];
+} shared;
 
 static void shared_lock(void) {
     long pid = (long)getpid(), seen = 0;
     while (!atomic_compare_exchange_weak(&shared.owner, &seen, pid))
         if (seen == pid) seen = 0, sched_yield();
+    if (shared.pid == pid) return;
+    for (int i = 0; i < shared.npools; i++) shared.of[i].borrowed = false; /* by runs of the process before the fork */
+    shared.pid = pid;
 }
 
 static void shared_unlock(void) { atomic_store(&shared.owner, 0); }
 
-static rt_pool *pool_take(int threads) {
+static rt_pool *pool_borrow(int threads) {
+    if (threads < 2) return NULL;
     shared_lock();
-    rt_pool *pool = NULL;
-    bool joins = threads > 1 && (!shared.users || shared.threads == threads);
-    if (joins) {
-        if (!shared.users) shared.pool = rt_pool_create(threads);
-        pool = shared.pool;
-        if (pool) shared.threads = threads, shared.users++;
+    int taken = 0, found = -1;
+    for (int i = 0; i < shared.npools; i++) {
+        if (shared.of[i].borrowed) taken += shared.of[i].threads;
+        else if (shared.of[i].threads == threads && found < 0) found = i;
     }
+    bool fits = !taken || taken + threads <= shared.cores;
+    if (fits && found < 0 && shared.npools < MOST_POOLS) {
+        rt_pool *made = rt_pool_create_within(threads, shared.cores);
+        if (made) {
+            found = shared.npools;
+            shared.of[found].pool = made, shared.of[found].threads = threads;
+            shared.npools++;
+        }
+    }
+    if (fits && found >= 0) shared.of[found].borrowed = true;
+    rt_pool *pool = fits && found >= 0 ? shared.of[found].pool : NULL;
     shared_unlock();
-    return joins ? pool : rt_pool_create(threads);
+    return pool;
 }
 
 static void pool_give(rt_pool *pool) {
     if (!pool) return;
     shared_lock();
-    bool last = pool != shared.pool || !--shared.users;
-    if (last && pool == shared.pool) shared.pool = NULL;
+    for (int i = 0; i < shared.npools; i++)
+        if (shared.of[i].pool == pool) shared.of[i].borrowed = false;
     shared_unlock();
-    if (last) rt_pool_release(pool);
+}
+
+/* Of an instance: the first makes room, the last takes the pools along. */
+static void pools_join(void) {
+    shared_lock();
+    if (!shared.users++) shared.cores = rt_usable_threads();
+    shared_unlock();
+}
+
+static void pools_leave(void) {
+    rt_pool *gone[MOST_POOLS];
+    int count = 0;
+    shared_lock();
+    if (!--shared.users) {
+        for (; count < shared.npools; count++) gone[count] = shared.of[count].pool;
+        shared.npools = 0;
+    }
+    shared_unlock();
+    while (count) rt_pool_release(gone[--count]);
 }
 
 /* In the child of a fork the locks may be held by threads that do not exist there. */
@@ -190,7 +229,7 @@ SELDOM static void end_instance(cresset_instance *m) {
     free(m->state);
     if (m->memory) rt_layouts_release(&ctx, m->layouts);
     rt_recycler_release(m->memory);
-    pool_give(m->pool);
+    if (m->joined) pools_leave();
     if (m->map) munmap(m->map, m->map_size);
     rt_generator_dispose(&m->generator);
     pthread_mutex_destroy(&m->lock);
@@ -257,7 +296,10 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
         return code;
     }
     m->self = hold_library(api);
-    m->pool = pool_take(o.threads > 0 ? o.threads : rt_usable_threads());
+    m->threads = o.threads > 0 ? o.threads : rt_usable_threads();
+    pools_join();
+    m->joined = true;
+    pool_give(pool_borrow(m->threads)); /* made now rather than in the first run */
     *out = m;
     return CRESSET_OK;
 }
@@ -282,9 +324,11 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
     rt_ctx ctx = context(m, text, sizeof text);
     rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method };
     if (what->writes_state) pthread_mutex_lock(&m->lock);
-    rt_pool_enter(m->pool);
+    ctx.pool = pool_borrow(m->threads);
+    rt_pool_enter(ctx.pool);
     int code = rt_method_run(&ctx, what, &host, inputs, ninputs, outputs, noutputs);
-    rt_pool_leave(m->pool);
+    rt_pool_leave(ctx.pool);
+    pool_give(ctx.pool);
     if (what->writes_state) pthread_mutex_unlock(&m->lock);
     return code ? fail(message, room, code_of(code), "%s", *text ? text : "out of memory") : CRESSET_OK;
 }

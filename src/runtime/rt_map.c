@@ -69,7 +69,7 @@ static int run(const rt_ctx *ctx, walk *w) {
     }
     int64_t rows = n / w->v->size[w->v->rank - 1];
     if (w->add) return run_rows(w, 0, rows); /* several positions may add to one element */
-    return rt_parallel_for(ctx, rows, 1 + 8192 / w->v->size[w->v->rank - 1], run_rows, w);
+    return rt_parallel_work(ctx, rows, w->v->size[w->v->rank - 1], 8192, run_rows, w);
 }
 
 int rt_map_read(const rt_ctx *ctx, const rt_map *map, const rt_view *out, const void *src, const void *fill) {

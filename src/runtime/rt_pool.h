@@ -4,6 +4,9 @@
 
 #include "runtime/rt.h"
 
+/* The seat of the running thread in the pool it works for; 0 for a thread that is no worker. */
+int rt__pool_place(void);
+
 /* True when a failure about to be written to `error` may be: always outside a parallel run that uses that buffer,
  * and for the first failure inside one. Records that failure's code as the run's result. Any thread. */
 bool rt__pool_claims_failure(rt_pool *pool, const char *error, int code);

@@ -227,8 +227,8 @@ static int run_work(const rt_ctx *ctx, work *w) {
     int64_t tasks = (columns ? w->kept.count / last * w->groups : w->kept.count) * w->blocks;
     int64_t elements = (w->row.count < w->block ? w->row.count : w->block) * (columns ? last < WIDTH ? last : WIDTH : 1);
     if (w->blocks > 1 && !(w->states = rt_scratch(ctx, (size_t)(w->kept.count * w->blocks) * sizeof *w->states))) return RT_ENOMEM;
-    int code = rt_parallel_for(ctx, tasks, 1 + BLOCK / (elements + 1), columns ? run_columns : run_rows, w);
-    if (!code && w->states) code = rt_parallel_for(ctx, w->kept.count, 1 + CHUNK / w->blocks, join_blocks, w);
+    int code = rt_parallel_work(ctx, tasks, elements, BLOCK, columns ? run_columns : run_rows, w);
+    if (!code && w->states) code = rt_parallel_work(ctx, w->kept.count, w->blocks, CHUNK, join_blocks, w);
     rt_scratch_free(ctx, w->states);
     return code;
 }

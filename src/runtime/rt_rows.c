@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { GRAIN = 32768 /* additions worth another thread */, CUT = 8192 /* lanes of a piece of a long row */, STACK = 16384 };
+enum { GRAIN = 16384 /* additions that take about a microsecond when other cores have the numbers */, CUT = 8192 /* lanes of a piece of a long row */, STACK = 16384 };
 
 int rt_isa_level(void) {
     static int level = -1; /* every thread finds the same */
@@ -164,6 +164,5 @@ int rt_rows_run(const rt_ctx *ctx, const rt_rows *rows, const rt_view *port) {
     int64_t lanes = j.column ? RT_ROWS_LANES : 1;
     j.room = (count * lanes + RT_ROWS_LANES - 1) / RT_ROWS_LANES * RT_ROWS_LANES + RT_ROWS_LANES;
     j.scratch = rows->scratch * j.room;
-    int64_t total = outer * j.pieces, grain = GRAIN / (work ? work : 1) + 1;
-    return total <= grain ? run_range(&j, 0, total) : rt_parallel_for(ctx, total, grain, run_range, &j);
+    return rt_parallel_work(ctx, outer * j.pieces, work, GRAIN, run_range, &j);
 }

@@ -39,7 +39,7 @@ static int default_threads(void) {
 
 /* Under lock. A pool that cannot be started leaves everything on the caller's thread. */
 static void select_threads(int n) {
-    if (n > 1 && !pools[n]) pools[n] = rt_pool_create(n);
+    if (n > 1 && !pools[n]) pools[n] = rt_pool_create_within(n, rt_usable_threads());
     __atomic_store_n(&current, n > 1 ? pools[n] : NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&threads, n, __ATOMIC_RELEASE);
 }

@@ -94,6 +94,70 @@ static void works_after_sleeping(void) {
     }
 }
 
+/* ---- who is late holds nobody up ---- */
+
+typedef struct race { atomic_int late, others, own, done_meanwhile; } race;
+
+/* Who comes first stays in its first chunk until everything else is done, its own other chunks too. */
+static int late_thread(void *arg, int64_t begin, int64_t end) {
+    race *r = arg;
+    if (atomic_fetch_add(&r->late, 1)) {
+        atomic_fetch_add(&r->others, (int)(end - begin));
+        return RT_OK;
+    }
+    atomic_store(&r->own, (int)(end - begin));
+    for (int i = 0; i < 5000 && atomic_load(&r->others) + r->own < MOST; i++) usleep(1000);
+    atomic_store(&r->done_meanwhile, atomic_load(&r->others));
+    return RT_OK;
+}
+
+static void a_late_thread_holds_nobody_up(void) {
+    for (int i = 0; i < 20; i++) {
+        race r = { 0 };
+        CHECK_EQ(rt_parallel_work(&ctx, MOST, 1000, 1, late_thread, &r), RT_OK);
+        CHECK(r.own > 0 && r.own <= MOST / rt_pool_threads(ctx.pool) / 2);
+        CHECK_EQ(r.done_meanwhile + r.own, MOST);
+    }
+}
+
+/* ---- the number of chunks follows the work ---- */
+
+static int count_calls(void *arg, int64_t begin, int64_t end) {
+    (void)begin, (void)end;
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return RT_OK;
+}
+
+static int calls_of(int64_t n, int64_t each, int64_t grain) {
+    atomic_int calls = 0;
+    CHECK_EQ(rt_parallel_work(&ctx, n, each, grain, count_calls, &calls), RT_OK);
+    return calls;
+}
+
+static void small_work_stays_with_the_caller(void) {
+    CHECK_EQ(calls_of(1, 1 << 20, 1), 1);
+    CHECK_EQ(calls_of(100, 1, 1000), 1);
+    CHECK_EQ(calls_of(100, 10, 1000), 1);
+    CHECK(calls_of(1000, 10, 1000) > 1);
+    CHECK_EQ(calls_of(2, INT64_MAX / 4, 1), 2);
+    CHECK_EQ(calls_of(INT64_MAX / 2, 1, INT64_MAX), 1);
+    CHECK_EQ(calls_of(0, 1, 1), 0);
+    CHECK_EQ(calls_of(3, 0, 1), 3 <= rt_pool_threads(ctx.pool) ? 3 : 2);
+}
+
+/* More threads asked for than cores: the cut is the former's, the workers are the latter's. */
+static void no_more_workers_than_cores(void) {
+    CHECK(rt_pool_create_within(8, 1) == NULL);
+    rt_pool *pool = rt_pool_create_within(8, 2), *before = ctx.pool;
+    CHECK(pool != NULL);
+    CHECK_EQ(rt_pool_threads(pool), 8);
+    ctx.pool = pool;
+    every_index_once();
+    CHECK(calls_of(1000, 1000, 1) <= 2 * 4);
+    ctx.pool = before;
+    rt_pool_release(pool);
+}
+
 static void child_process_makes_its_own_workers(void) {
 #if !defined(__SANITIZE_THREAD__) /* which refuses threads after a fork */
     pid_t pid = fork();
@@ -184,6 +248,9 @@ int main(void) {
         RUN(first_error_keeps_its_message);
         RUN(concurrent_callers);
         RUN(works_after_sleeping);
+        RUN(a_late_thread_holds_nobody_up);
+        RUN(small_work_stays_with_the_caller);
+        RUN(no_more_workers_than_cores);
         RUN(child_process_makes_its_own_workers);
         RUN(without_a_pool);
         RUN(scratch);
