@@ -131,7 +131,7 @@ static atomic_flag *slot_flag(const gemm_slots *slots, char *slot) {
 
 int gemm_slots_init(const rt_ctx *ctx, gemm_slots *slots, size_t size) {
     slots->size = ((size + 63) & ~(size_t)63) + SLOT_FLAG;
-    slots->count = rt_pool_threads(ctx->pool);
+    slots->count = rt__pool_seats(ctx->pool);
     slots->memory = rt_scratch(ctx, slots->size * (size_t)slots->count);
     if (!slots->memory) return rt_fail(ctx, RT_ENOMEM, "out of memory for the blocks of a matrix product");
     for (int i = 0; i < slots->count; i++) atomic_flag_clear(slot_flag(slots, slots->memory + slots->size * (size_t)i));

@@ -287,6 +287,7 @@ void rt_pool_release(rt_pool *p) {
 }
 
 int rt_pool_threads(const rt_pool *pool) { return pool ? pool->threads : 1; }
+int rt__pool_seats(const rt_pool *pool) { return pool ? pool->seats : 1; }
 
 bool rt__pool_claims_failure(rt_pool *p, const char *error, int code) {
     if (!p || !error || !atomic_load(&p->busy) || atomic_load(&p->error) != error) return true;

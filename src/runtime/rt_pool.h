@@ -6,6 +6,8 @@
 
 /* The seat of the running thread in the pool it works for; 0 for a thread that is no worker. */
 int rt__pool_place(void);
+/* Threads that may run a loop at the same time, the caller with them; 1 for NULL. */
+int rt__pool_seats(const rt_pool *pool);
 
 /* True when a failure about to be written to `error` may be: always outside a parallel run that uses that buffer,
  * and for the first failure inside one. Records that failure's code as the run's result. Any thread. */
