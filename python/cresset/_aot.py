@@ -128,9 +128,9 @@ class CompiledProgram:
         build = _build_options(options, {"wait": "build before returning", "threads": "how many native code computes with", "cc": "the C compiler",
                                          "target": "'multi' or 'native'"})
         wait, self._threads = build.pop("wait", False), build.pop("threads", 0)
-        self._program, self._build = program, build
+        self._program, self._build = program._program, build  # as it is now: another tensor in state_dict is for the next one
         self._structure = program._call_structure()
-        self._interpreter = _C._ProgramModule(program._program, True)
+        self._interpreter = _C._ProgramModule(self._program, True)
         self._native: Any = None
         self._error: Exception | None = None
         self._ready = threading.Event()
@@ -149,7 +149,7 @@ class CompiledProgram:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             path = os.path.join(folder, "model.so")
-            _C._compile_programs([("forward", self._program._program)], path, **self._build)
+            _C._compile_programs([("forward", self._program)], path, **self._build)
             native = _C._Native(path, self._threads)  # mapped: the file itself is not needed any more
             with self._calls:
                 native.take_state(self._interpreter)

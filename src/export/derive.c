@@ -37,7 +37,8 @@ static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t 
     return cr_graph_set_output(q->graph, args, n);
 }
 
-cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out) {
+/* A program with another graph, which keeps the old one alive, and everything of it. */
+static cr_status begin(cr_program *p, cr_graph *graph, cr_program **out) {
     cr_program *q;
     CR_TRY(cr__program_create(&q));
     cr_program_retain(q->base = p);
@@ -54,13 +55,81 @@ cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *muta
     q->schema_major = p->schema_major, q->schema_minor = p->schema_minor, q->opset = p->opset;
     q->name = p->name, q->torch_version = p->torch_version, q->dialect = p->dialect;
     cr_module_call *calls = cr_arena_calloc(&q->arena, p->ncalls + 1, sizeof *calls);
-    cr_status status = calls && (!dialect || (q->dialect = cr_arena_strdup(&q->arena, dialect))) ? set_outputs(q, p, mutated, nmutated) : CR_ENOMEM;
     for (size_t i = 0; calls && i < p->ncalls; i++) {
         calls[i] = p->calls[i];
         if (calls[i].in_spec) cr_tree_retain(calls[i].in_spec);
         if (calls[i].out_spec) cr_tree_retain(calls[i].out_spec);
     }
     q->calls = calls, q->ncalls = calls ? p->ncalls : 0;
+    if (!calls) return cr_program_release(q), CR_ENOMEM;
+    *out = q;
+    return CR_OK;
+}
+
+cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out) {
+    cr_program *q;
+    CR_TRY(begin(p, graph, &q));
+    bool named = !dialect || (q->dialect = cr_arena_strdup(&q->arena, dialect));
+    cr_status status = named ? set_outputs(q, p, mutated, nmutated) : CR_ENOMEM;
+    if (status) cr_program_release(q);
+    else *out = q;
+    return status;
+}
+
+/* ---- other tensors ---- */
+
+static void describe(const cr_meta *m, bool strides, cr_str *out) {
+    cr_str_addf(out, "%s ", cr_dtype_name(m->dtype));
+    cr_shape_print(NULL, m->rank, m->size, out);
+    if (strides) cr_str_add(out, " with strides "), cr_shape_print(NULL, m->rank, m->stride, out);
+}
+
+static cr_status refuse_tensor(const char *name, const cr_meta *have, const cr_meta *want) {
+    bool strides = have->dtype == want->dtype && have->rank == want->rank && !memcmp(have->size, want->size, want->rank * sizeof *want->size);
+    cr_str is, was;
+    cr_str_init(&is);
+    cr_str_init(&was);
+    describe(have, strides, &is);
+    describe(want, strides, &was);
+    cr_status status = CR_FAIL(CR_EVALUE, "'%s' is %s; the program was exported with %s: convert the tensor, or export again", name, cr_str_get(&is), cr_str_get(&was));
+    cr_str_dispose(&is);
+    cr_str_dispose(&was);
+    return status;
+}
+
+static cr_status check_fit(const char *name, const cr_tensor *t, const cr_meta *want) {
+    const cr_meta *have = &t->meta;
+    bool same = !cr_tensor_is_fake(t) && have->dtype == want->dtype && have->rank == want->rank && have->device.type == want->device.type;
+    for (int d = 0; same && d < want->rank; d++) same = have->size[d] == want->size[d] && (want->size[d] < 2 || have->stride[d] == want->stride[d]);
+    return same ? CR_OK : refuse_tensor(name, have, want);
+}
+
+/* The tensors of `all` with those of these names replaced, in q's memory. */
+static cr_status replace_tensors(cr_program *q, const cr_named_tensor **all, size_t n, const cr_named_tensor *others, size_t nothers) {
+    cr_named_tensor *copy = cr_arena_copy(&q->arena, *all, (n + 1) * sizeof *copy);
+    if (!copy) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < nothers; k++) {
+            if (strcmp(copy[i].name, others[k].name)) continue;
+            CR_TRY(check_fit(copy[i].name, others[k].tensor, &copy[i].tensor->meta));
+            CR_TRY(cr_vec_push(&q->replaced, others[k].tensor));
+            cr_tensor_retain(copy[i].tensor = others[k].tensor);
+            CR_TRY(cr_map_put_str(&q->names, copy[i].name, (uint64_t)(uintptr_t)&copy[i]));
+        }
+    *all = copy;
+    return CR_OK;
+}
+
+cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n, cr_program **out) {
+    cr_program *q;
+    for (size_t i = 0; i < n; i++)
+        if (!cr_program_tensor(p, others[i].name)) return CR_FAIL(CR_ENOTFOUND, "the program has no parameter, buffer or constant '%s'", others[i].name);
+    CR_TRY(begin(p, p->graph, &q));
+    q->outputs = p->outputs, q->noutputs = p->noutputs;
+    q->metadata = p->metadata;
+    if (p->archive) cr_zip_retain(q->archive = p->archive);
+    cr_status status = replace_tensors(q, &q->state, p->nstate, others, n);
+    if (!status) status = replace_tensors(q, &q->constants, p->nconstants, others, n);
     if (status) cr_program_release(q);
     else *out = q;
     return status;
@@ -99,9 +168,9 @@ cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_pr
     cr_status status;
     if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
     if (!(run.mutated = cr_calloc(p->ninputs + 1, sizeof *run.mutated))) return CR_ENOMEM;
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(cr_program_lock(p));
     status = cr_pass_core(&run, p->graph, how, &graph);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(cr_program_lock(p));
     if (!status) status = name_values(graph);
     if (!status) status = cr_program_derive(p, graph, run.mutated, run.nmutated, "ATEN", out);
     cr_graph_release(graph);

@@ -239,13 +239,13 @@ static cr_status module_init(cr_module *m, int flags) {
     if (flags & CR_MODULE_OWN_STATE) CR_TRY(copy_written(m));
     bool writes = false;
     for (size_t i = 0; i < m->ninputs; i++) writes |= m->written[i] && p->inputs[i].kind != CR_INPUT_USER;
-    if (writes) m->lock = flags & CR_MODULE_OWN_STATE ? &m->own_lock : &p->lock;
+    if (writes) m->lock = flags & CR_MODULE_OWN_STATE ? &m->own_lock : cr_program_lock(p);
     m->copy = cr_op_find("aten::copy_");
     CR_TRY(make_labels(m));
     CR_TRY(cr__guards_init(&m->guards, p));
-    pthread_mutex_lock(&p->lock); /* planning makes expressions of the graph's environment */
+    pthread_mutex_lock(cr_program_lock(p)); /* planning makes expressions of the graph's environment */
     cr_status status = cr_plan_create(p->graph, &m->plan);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(cr_program_lock(p));
     CR_TRY(status);
     cr_plan_set_inputs(m->plan, m->labels, check_inputs, m);
     return CR_OK;

@@ -54,7 +54,7 @@ cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out) {
     uint32_t first = n->first;
     while (!is_shown(cr_graph_value(p->graph, first))) first++;
     CR_TRY(cr__program_create(&q));
-    cr_program_retain(q->base = p->base ? p->base : p);
+    cr_program_retain(q->base = p);
     q->inputs = p->inputs, q->ninputs = p->ninputs;
     q->state = p->state, q->nstate = p->nstate;
     q->constants = p->constants, q->nconstants = p->nconstants;

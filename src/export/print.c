@@ -449,7 +449,7 @@ static void print_ranges(const cr_program *p, cr_str *out) {
 }
 
 void cr_program_print(const cr_program *p, cr_str *out) {
-    pthread_mutex_t *lock = &((cr_program *)p)->lock; /* sizes are expressions of the graph's environment */
+    pthread_mutex_t *lock = cr_program_lock(p); /* sizes are expressions of the graph's environment */
     cr_str_add(out, "ExportedProgram:\n");
     pthread_mutex_lock(lock);
     print_graph(p->graph, "GraphModule", p, 4, out);

@@ -19,6 +19,11 @@ cr_status cr__program_create(cr_program **out) {
     return CR_OK;
 }
 
+pthread_mutex_t *cr_program_lock(const cr_program *p) {
+    while (p->base) p = p->base;
+    return &((cr_program *)p)->lock;
+}
+
 void cr_program_retain(cr_program *p) { __atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_program_release(cr_program *p) {
@@ -32,6 +37,8 @@ void cr_program_release(cr_program *p) {
         cr_tree_release(p->calls[i].out_spec);
     }
     cr_graph_release(p->graph);
+    for (size_t i = 0; i < p->replaced.n; i++) cr_tensor_release(p->replaced.at[i]);
+    cr_vec_dispose(&p->replaced);
     cr_map_dispose(&p->names);
     cr_map_dispose(&p->exprs);
     cr_arena_dispose(&p->arena);
@@ -43,8 +50,8 @@ void cr_program_release(cr_program *p) {
 
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target) {
     uint64_t found;
-    if (p->base) return cr_program_tensor(p->base, target);
-    return cr_map_find_str(&p->names, target, &found) ? ((const cr_named_tensor *)(uintptr_t)found)->tensor : NULL;
+    if (cr_map_find_str(&p->names, target, &found)) return ((const cr_named_tensor *)(uintptr_t)found)->tensor;
+    return p->base ? cr_program_tensor(p->base, target) : NULL;
 }
 
 /* ---- checks ---- */
@@ -107,7 +114,7 @@ void cr__open_sizes(const cr_program *p) {
 cr_status cr_program_verify(const cr_program *p) {
     CR_TRY(cr__check_signature(p));
     CR_TRY(cr__check_state(p));
-    pthread_mutex_t *lock = &((cr_program *)p)->lock; /* inference makes expressions of the graph's environment */
+    pthread_mutex_t *lock = cr_program_lock(p); /* inference makes expressions of the graph's environment */
     pthread_mutex_lock(lock);
     cr_status status = cr_graph_verify(p->graph, CR_VERIFY_SIZES);
     pthread_mutex_unlock(lock);

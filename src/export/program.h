@@ -76,13 +76,20 @@ struct cr_program {           /* read only */
     const char *const *unsupported; size_t nunsupported; /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
     const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
-    struct cr_program *base;                         /* of a prefix: whose texts and tensors these are, retained; else NULL */
+    struct cr_program *base;                         /* whose texts and tensors these are, retained; NULL: its own */
     const char *metadata;                            /* of the graph module, a JSON object; NULL: empty */
     cr_map names;                                    /* private: name -> cr_named_tensor of state or constants */
     cr_map exprs;                                    /* private: cr_sym -> its text in the archive */
-    pthread_mutex_t lock;                            /* private: held by runs that write the program's own state, and while the graph's symbols are worked with */
+    CR_VEC(cr_tensor *) replaced;                    /* private: other tensors than the base's, retained */
+    pthread_mutex_t lock;                            /* private: cr_program_lock */
 };
 void cr_program_retain(cr_program *p);
+/* Held by runs that write the program's own state, and while the graph's symbols are worked with: programs that come from one
+ * another share both. */
+pthread_mutex_t *cr_program_lock(const cr_program *p);
+/* The program with these tensors instead of its own of the same names (`name` and `tensor` are read; tensors are retained). `p` and what was
+ * made of it stay as they are. CR_ENOTFOUND: there is none of that name; CR_EVALUE: one of another dtype, sizes or strides. */
+CR_NODISCARD cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n, cr_program **out);
 void cr_program_release(cr_program *p);
 
 /* ---- loading ---- */

@@ -101,7 +101,7 @@ static void write_program(cr__pt2_writer *w, const cr_save_options *o) {
 cr_status cr_program_print_json(const cr_program *p, const cr_save_options *options, cr_str *out) {
     static const cr_save_options plain;
     cr__pt2_writer w = { .p = p, .env = cr_graph_env(p->graph) };
-    pthread_mutex_t *lock = &((cr_program *)p)->lock; /* hints and sizes are looked up in the graph's environment */
+    pthread_mutex_t *lock = cr_program_lock(p); /* hints and sizes are looked up in the graph's environment */
     cr__writer_begin(&w);
     pthread_mutex_lock(lock);
     write_program(&w, options ? options : &plain);
@@ -120,7 +120,6 @@ cr_status cr_program_print_json(const cr_program *p, const cr_save_options *opti
 static cr_status write_state(cr__pt2_writer *w, cr__archive *a, const char *name) {
     const cr_program *p = w->p;
     char config[600];
-    while (p->base) p = p->base;
     snprintf(config, sizeof config, "%.512s_weights_config.json", name);
     CR_TRY(cr__write_payload(w, a, "weights", "weight", config, p->state, p->nstate));
     snprintf(config, sizeof config, "%.512s_constants_config.json", name);

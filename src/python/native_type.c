@@ -9,6 +9,13 @@
 
 /* ---- building ---- */
 
+/* Programs that come from one another have one lock. */
+static bool is_first(cr_program **programs, size_t i) {
+    for (size_t k = 0; k < i; k++)
+        if (cr_program_lock(programs[k]) == cr_program_lock(programs[i])) return false;
+    return true;
+}
+
 /* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs holds
  * `lowering` first, so that two of them never wait for each other. */
 static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path, const cr_emit_options *options) {
@@ -16,9 +23,11 @@ static cr_status build(cr_program **programs, const char *const *names, size_t n
     cr_lowered *lowered = NULL;
     if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY) return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
     pthread_mutex_lock(&lowering);
-    for (size_t i = 0; i < n; i++) pthread_mutex_lock(&programs[i]->lock);
+    for (size_t i = 0; i < n; i++)
+        if (is_first(programs, i)) pthread_mutex_lock(cr_program_lock(programs[i]));
     cr_status status = cr_lower(programs, n, &(cr_lower_options){ .names = names }, &lowered);
-    for (size_t i = n; i-- > 0;) pthread_mutex_unlock(&programs[i]->lock);
+    for (size_t i = n; i-- > 0;)
+        if (is_first(programs, i)) pthread_mutex_unlock(cr_program_lock(programs[i]));
     pthread_mutex_unlock(&lowering);
     if (!status) status = cr_emit_library(lowered, path, options);
     cr_lowered_release(lowered);
@@ -151,6 +160,7 @@ static PyObject *native_run(PyObject *self, PyObject *args) {
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_native_run(native_of(self), method, inputs, n, inputs + n, nresults);
     PyEval_RestoreThread(thread);
+    if (status && PyErr_Occurred()) goto out; /* an operator written in Python raised it */
     o = status ? cr_py_raise(status) : cr_py_results_list(NULL, inputs + n, nresults);
 out:
     cr_py_frame_dispose(&f);

@@ -159,6 +159,31 @@ PyObject *cr_py_program_new(cr_program *p) {
     return (PyObject *)o;
 }
 
+/* {name: tensor} as C has it; tensors stay the dictionary's. */
+static int read_tensors(PyObject *dict, cr_named_tensor *out) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    for (size_t i = 0; PyDict_Next(dict, &at, &key, &value); i++) {
+        if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "%R is a %s, not a Tensor", key, Py_TYPE(value)->tp_name), -1;
+        out[i] = (cr_named_tensor){ .name = PyUnicode_AsUTF8(key), .tensor = cr_py_tensor_of(value) };
+        if (!out[i].name) return -1;
+    }
+    return 0;
+}
+
+static PyObject *program_with_tensors(PyObject *self, PyObject *dict) {
+    if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "expected a dictionary, not %s", Py_TYPE(dict)->tp_name);
+    size_t n = (size_t)PyDict_Size(dict);
+    cr_named_tensor *others = PyMem_Calloc(n + 1, sizeof *others);
+    cr_program *made = NULL;
+    if (!others) return PyErr_NoMemory();
+    int bad = read_tensors(dict, others);
+    cr_status status = bad ? CR_OK : cr_program_with_tensors(program_of(self), others, n, &made);
+    PyMem_Free(others);
+    if (bad) return NULL;
+    return status ? cr_py_raise(status) : cr_py_program_new(made);
+}
+
 static PyObject *program_decompose(PyObject *self, PyObject *args) {
     cr_program *made = NULL;
     PyObject *done = cr_py_decompose(program_of(self), args, &made);
@@ -206,6 +231,7 @@ static PyMethodDef program_methods[] = {
     { "_example", program_example, METH_NOARGS, "The flat example inputs, or None." },
     { "_extra", program_extra, METH_O, "_extra(path): the bytes of a member below the archive's top folder, or None." },
     { "_decompose", program_decompose, METH_VARARGS, "_decompose(table, record): the program in the core dialect, or in the ops that the table leaves." },
+    { "_with_tensors", program_with_tensors, METH_O, "_with_tensors({name: tensor}): the program with these parameters, buffers and constants." },
     { "verify", program_verify, METH_NOARGS, "Raises ValueError when graph, signature and state do not fit each other." },
     { "_call_values", program_call_values, METH_NOARGS, "[(inputs, outputs)] of each module call, as (name, type, constant)." },
     { "check", program_check, METH_NOARGS, "The same, and what exporters promise; the message names the node." },

@@ -159,8 +159,8 @@ class _Export:
             raise SpecViolationError(str(error)) from None
         ep = ExportedProgram(program)
         ep._in_spec, ep._out_spec = in_spec, out_spec
-        ep._state = {name: tensor for name, tensor, _, _ in state}
-        ep._constants = {name: tensor for name, tensor, _, _ in constants}
+        ep._state = ep._hand_out("state_dict", {name: tensor for name, tensor, _, _ in state})
+        ep._constants = ep._hand_out("constants", {name: tensor for name, tensor, _, _ in constants})
         if isinstance(self.dynamic_shapes, AdditionalInputs):
             self.dynamic_shapes.verify(ep)
         return ep

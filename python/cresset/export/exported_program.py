@@ -86,7 +86,8 @@ class ExportedProgram:
     """A program as it was exported. Made by `load`; `module()` gives what can be called."""
 
     def __init__(self, program: Any):
-        self._program = program
+        self._own_program = program
+        self._handed_out: dict[str, dict[str, cresset.Tensor]] = {}  # state_dict and constants, as they were
         self._data = program._data()
         self._state: dict[str, cresset.Tensor] | None = None
         self._constants: dict[str, cresset.Tensor] | None = None
@@ -95,6 +96,21 @@ class ExportedProgram:
         self._in_spec = self._data["in_spec"]
         self._out_spec = self._data["out_spec"]
         self._signature: signatures.ExportGraphSignature | None = None
+
+    @property
+    def _program(self) -> Any:
+        """The program itself, with the tensors that state_dict and constants hold now. What was made of it before stays as it was."""
+        others = {**_changes("state_dict", self._state, self._handed_out), **_changes("constants", self._constants, self._handed_out)}
+        if others:
+            self._own_program, self._own_tensors = self._own_program._with_tensors(others), None
+            for tensors in self._handed_out.values():
+                tensors.update({name: tensor for name, tensor in others.items() if name in tensors})
+        return self._own_program
+
+    def _hand_out(self, what: str, tensors: dict[str, cresset.Tensor]) -> dict[str, cresset.Tensor]:
+        """From here on other tensors in it are the program's."""
+        self._handed_out[what] = dict(tensors)
+        return tensors
 
     # ---- the graph ----
     @property
@@ -126,17 +142,19 @@ class ExportedProgram:
     # ---- state ----
     @property
     def state_dict(self) -> dict[str, cresset.Tensor]:
-        """Parameters and persistent buffers by name; tied names share one tensor."""
+        """Parameters and persistent buffers by name; tied names share one tensor. A tensor that is put here is the program's from then on: module(),
+        save() and compile() take it, if it has the dtype, sizes and strides of the one before, and refuse it otherwise."""
         if self._state is None:
             made: dict[int, Any] = {}  # tied names share one parameter
-            self._state = {name: _parameter(tensor, made) if is_parameter else tensor for name, tensor, is_parameter, _ in self._program._state()}
+            self._state = self._hand_out("state_dict", {name: _parameter(tensor, made) if is_parameter else tensor
+                                                        for name, tensor, is_parameter, _ in self._program._state()})
         return self._state
 
     @property
     def constants(self) -> dict[str, cresset.Tensor]:
-        """Tensors that are neither: lifted constants, and buffers that are not saved with the state."""
+        """Tensors that are neither: lifted constants, and buffers that are not saved with the state. They can be replaced like those."""
         if self._constants is None:
-            self._constants = {name: tensor for name, tensor, _, _ in self._program._constants()}
+            self._constants = self._hand_out("constants", {name: tensor for name, tensor, _, _ in self._program._constants()})
         return self._constants
 
     @property
@@ -286,6 +304,22 @@ def _restored(content: bytes) -> ExportedProgram:
 
     from cresset.export import load
     return load(io.BytesIO(content))
+
+
+def _changes(what: str, now: dict[str, cresset.Tensor] | None, handed_out: dict[str, dict[str, cresset.Tensor]]) -> dict[str, cresset.Tensor]:
+    """The tensors that were put into the dictionary since it was handed out."""
+    was = handed_out.get(what)
+    if now is None or was is None:
+        return {}
+    if now.keys() != was.keys():
+        odd, known = min(now.keys() ^ was.keys()), ", ".join(was)
+        problem = f"{what} has no '{odd}' any more; put a tensor there" if odd in was else f"{what} has '{odd}', which the program has not: it has {known or 'none'}"
+        raise SpecViolationError(problem)
+    others = {name: tensor for name, tensor in now.items() if tensor is not was[name]}
+    for name, tensor in others.items():
+        if not isinstance(tensor, cresset.Tensor):
+            raise SpecViolationError(f"{what}['{name}'] is a {type(tensor).__name__}, not a Tensor")
+    return others
 
 
 def _call_argument(name: str | None, kind: str, constant: Any) -> signatures.ArgumentSpec:
