@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 #define CRESSET_ABI_MAJOR 1
-#define CRESSET_ABI_MINOR 1
+#define CRESSET_ABI_MINOR 2
 
 enum {
     CRESSET_OK = 0,
@@ -70,6 +70,37 @@ typedef struct cresset_value {
     void *owner;             /* the library's; not to be touched */
 } cresset_value;
 
+/* Since 1.2. A call of a custom operator: what its functions get (library.h says how they are registered with Cresset; a model takes
+ * `run` functions through its options). */
+enum { CRESSET_OP_MAX_RANK = 16, CRESSET_OP_MAX_ARGS = 40, CRESSET_OP_MAX_RESULTS = 8 };
+typedef struct cresset_op_result {
+    int32_t dtype, rank;                 /* written by `shape` */
+    int64_t size[CRESSET_OP_MAX_RANK];
+    void *data;                          /* in `run`: memory for the result, row-major */
+} cresset_op_result;
+typedef struct cresset_op_call {
+    size_t struct_size;
+    const char *op;                      /* "mylib::extended" */
+    const cresset_value *args;           /* one per parameter, defaults filled in; an optional tensor that is not there is CRESSET_NONE. In `shape`, tensors have no data */
+    int32_t nargs;
+    cresset_op_result *results;
+    int32_t nresults;
+    void *user;                          /* of the registration */
+    char *message;                       /* where a function that fails says why */
+    size_t room;
+    /* In `shape`, a size may be unknown: a number of the library's own, to be handed on or computed with, never looked at. */
+    int64_t (*add)(struct cresset_op_call *call, int64_t a, int64_t b);
+    int64_t (*subtract)(struct cresset_op_call *call, int64_t a, int64_t b);
+    int64_t (*multiply)(struct cresset_op_call *call, int64_t a, int64_t b);
+    int64_t (*divide)(struct cresset_op_call *call, int64_t a, int64_t b); /* rounds down */
+    void *owner;                         /* the library's */
+} cresset_op_call;
+/* What computes an operator: fills the results, whose dtypes, sizes and memory are set; 0, or a code above and a message. May be called
+ * from several threads at a time, and keeps no pointer of the call's. */
+typedef struct cresset_op_function { const char *op; int (*run)(cresset_op_call *call); void *user; } cresset_op_function;
+/* An operator that a model calls, and its schema. */
+typedef struct cresset_op_need { const char *op, *schema; } cresset_op_need;
+
 /* A dimension: fixed (min == max), or a symbol or expression between min and max (INT64_MAX: no upper bound). */
 typedef struct cresset_dim { const char *text; int64_t min, max; } cresset_dim;
 typedef struct cresset_value_info {
@@ -96,6 +127,8 @@ typedef struct cresset_options {
     void *(*alloc)(void *user, size_t size); /* for results and working memory: 64-byte aligned, or NULL; both or none */
     void (*free)(void *user, void *p);
     void *user;
+    const cresset_op_function *ops; /* since 1.2: functions for the operators in cresset_api.ops; read by `create` alone */
+    int32_t nops;
 } cresset_options;
 
 typedef struct cresset_api {
@@ -127,6 +160,9 @@ typedef struct cresset_api {
     /* Since 1.1. From now on `step` is called after every step of every run: what it computed ("aten::linear -> linear_1
      * (net.py:12)") and in how many seconds. NULL ends that. Not while the instance runs. */
     void (*profile)(cresset_instance *instance, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
+    /* Since 1.2. Custom operators that the model calls: `create` needs a function for each, in its options. */
+    const cresset_op_need *ops;
+    int32_t nops;
 } cresset_api;
 
 /* The one symbol of a compiled model. NULL when `major` is not the version it was made for. */

@@ -16,7 +16,14 @@
  *
  * From then on graphs, archives, the interpreter and Python (cresset.ops.mylib.extended) know the op. Schemas may have tensors, optional tensors, ints, floats, bools and
  * texts as arguments, and tensors as results; an argument marked (a!) is written in place. Functions may be called from several threads at a time.
- * Compiling a model with such an op to native code is refused: the library that comes out could not find the function. */
+ *
+ * Compiled models call such ops, too: a model that Cresset loads (cresset run, Python) takes the registered functions; a program of your own
+ * gives `run` to the model in cresset_options.ops (abi.h).
+ *
+ * A shared library of operators has one symbol, which `cresset compile --op-library FILE`, cresset_load_ops and, in Python,
+ * cresset.library.load_library look for:
+ *
+ *     const cresset_op_info *cresset_ops(uint32_t major) { return major == CRESSET_ABI_MAJOR ? ops : NULL; }   // ends with an entry of zeros */
 #ifndef CRESSET_LIBRARY_H
 #define CRESSET_LIBRARY_H
 
@@ -30,32 +37,6 @@ extern "C" {
 #define CRESSET_LIBRARY_API __attribute__((visibility("default")))
 #endif
 
-enum { CRESSET_OP_MAX_RANK = 16, CRESSET_OP_MAX_ARGS = 40, CRESSET_OP_MAX_RESULTS = 8 };
-
-typedef struct cresset_op_result {
-    int32_t dtype, rank;                 /* written by `shape` */
-    int64_t size[CRESSET_OP_MAX_RANK];
-    void *data;                          /* in `run`: memory for the result, row-major */
-} cresset_op_result;
-
-typedef struct cresset_op_call {
-    size_t struct_size;
-    const char *op;                      /* "mylib::extended" */
-    const cresset_value *args;           /* one per parameter, defaults filled in; an optional tensor that is not there is CRESSET_NONE. In `shape`, tensors have no data */
-    int32_t nargs;
-    cresset_op_result *results;
-    int32_t nresults;
-    void *user;                          /* of the info */
-    char *message;                       /* where a function that fails says why */
-    size_t room;
-    /* In `shape`, a size may be unknown: a number of the library's own, to be handed on or computed with, never looked at. */
-    int64_t (*add)(struct cresset_op_call *call, int64_t a, int64_t b);
-    int64_t (*subtract)(struct cresset_op_call *call, int64_t a, int64_t b);
-    int64_t (*multiply)(struct cresset_op_call *call, int64_t a, int64_t b);
-    int64_t (*divide)(struct cresset_op_call *call, int64_t a, int64_t b); /* rounds down */
-    void *owner;                         /* the library's */
-} cresset_op_call;
-
 typedef struct cresset_op_info {
     size_t struct_size;
     const char *schema;                  /* copied */
@@ -66,6 +47,12 @@ typedef struct cresset_op_info {
 
 /* CRESSET_BAD_ARGUMENT with a message: a malformed schema, a type that is not supported here, a name that is taken. */
 CRESSET_LIBRARY_API int cresset_register_op(const cresset_op_info *info, char *message, size_t room);
+
+/* The one symbol of a library of operators: its table, ended by an entry without schema; NULL: made for another version. */
+const cresset_op_info *cresset_ops(uint32_t major);
+/* Opens such a library, which stays loaded, and registers its operators. Again: nothing happens. It is code: opening one that somebody
+ * else made runs what they wrote. CRESSET_BAD_ARGUMENT with a message: no such library, or an operator was refused. */
+CRESSET_LIBRARY_API int cresset_load_ops(const char *path, char *message, size_t room);
 
 #ifdef __cplusplus
 }

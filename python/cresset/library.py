@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import os
 import re
 import types
 import typing
@@ -23,7 +24,15 @@ from typing import Any, Literal
 import cresset
 from cresset import _C
 
-__all__ = ["CustomOpDef", "Library", "OpCheckError", "custom_op", "define", "impl", "infer_schema", "opcheck", "register_autograd", "register_fake", "register_kernel"]
+__all__ = ["CustomOpDef", "Library", "OpCheckError", "custom_op", "define", "impl", "infer_schema", "load_library", "opcheck",
+           "register_autograd", "register_fake", "register_kernel"]
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Loads a shared library of operators written in C (include/cresset/library.h) and registers them; it stays loaded. Programs with them are
+    recorded, exported, run and compiled from then on. It is code: loading one that somebody else made runs what they wrote."""
+    _C._load_ops(path)
+
 
 _CPU_KEYS = {"CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", ""}
 _KEYS = _CPU_KEYS | {"Meta", "CompositeImplicitAutograd", "CUDA", "Autograd", "AutogradCPU", "AutogradCUDA"}

@@ -205,6 +205,7 @@ static cr_status run(const cli_call *call) {
     double start = cli_seconds();
     cr_status status = CR_OK;
     CR_TRY(read_command(call, &w));
+    CR_TRY(cli_load_ops(call));
     methods *all = cr_calloc(1, sizeof *all);
     if (!all) return CR_ENOMEM;
     cr_arena_init(&all->arena);
@@ -223,6 +224,7 @@ static const cli_option options[] = {
     { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },
     { "json", 0, CLI_FLAG, NULL, NULL, "print JSON: file, methods, steps, bytes, seconds" },
     { "dump", 0, CLI_TEXT, "LETTERS", NULL, "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
+    { "op-library", 0, CLI_TEXT, "FILE", "so", "a library of custom operators that it calls (docs/custom-ops.md)" },
     { 0 },
 };
 
@@ -230,6 +232,7 @@ const cli_command cli_compile = {
     "compile", "exported programs to a library that needs only libc", "FILE...", 1, 64, "pt2", options,
     "Several programs become methods of one library, named after their files. Weights are stored\n"
     "once, and buffers of one name that calls change (a KV cache) are shared. The library's one\n"
-    "symbol and how to call it: include/cresset/abi.h.",
+    "symbol and how to call it: include/cresset/abi.h. Custom operators that a program calls are\n"
+    "named in the library; their functions are given when it is loaded.",
     "  cresset compile model.pt2 -o libmodel.so --verify\n  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n", run,
 };

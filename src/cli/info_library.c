@@ -24,6 +24,16 @@ static void gather(contents *c) {
     c->bytes = stat(c->path, &st) ? 0 : (uint64_t)st.st_size;
 }
 
+/* Custom operators that it calls; libraries of before 1.2 call none. */
+static int32_t needs_of(const cresset_api *api) { return api->struct_size >= offsetof(cresset_api, nops) + sizeof api->nops ? api->nops : 0; }
+
+static void json_needs(cr_json_writer *w, const cresset_api *api) {
+    cr_json_key(w, "custom_ops");
+    cr_json_open(w, '[');
+    for (int32_t i = 0; i < needs_of(api); i++) cr_json_string(w, api->ops[i].schema, strlen(api->ops[i].schema));
+    cr_json_close(w, ']');
+}
+
 static const char *method_name(const contents *c, size_t i) { return c->api->methods[c->shown[i].method].name; }
 
 static void print_text(const contents *c, cr_str *out) {
@@ -39,6 +49,7 @@ static void print_text(const contents *c, cr_str *out) {
     if (c->nshown > 1) cr_str_addc(out, '\n');
     info_add_tally("weights", &c->weights, out);
     info_add_tally("buffers", &c->buffers, out);
+    for (int32_t i = 0; i < needs_of(api); i++) cr_str_addf(out, "%s%s\n", i ? "            " : "custom ops  ", api->ops[i].schema);
 }
 
 static void json_state(cr_json_writer *w, const cresset_api *api) {
@@ -93,6 +104,7 @@ static void print_json(const contents *c, cr_str *out) {
     info_json_tally(w, "weights", &c->weights);
     info_json_tally(w, "buffers", &c->buffers);
     json_state(w, c->api);
+    json_needs(w, c->api);
     cr_json_close(w, '}');
     cr_str_addc(out, '\n');
 }

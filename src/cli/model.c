@@ -1,7 +1,15 @@
 /* model.c: opens a program and lists its inputs and outputs flat; see model.h. */
 #include "cli/model.h"
 
+#include "cresset/library.h"
 #include "export/source.h"
+
+cr_status cli_load_ops(const cli_call *call) {
+    const char *path = cli_text(call, "op-library");
+    char message[512] = "";
+    if (!path || !cresset_load_ops(path, message, sizeof message)) return CR_OK;
+    return CR_FAIL(CR_EVALUE, "%s", message);
+}
 
 static uint8_t constant_type(const cr_arg *a) {
     switch (a->kind) {

@@ -34,6 +34,8 @@ typedef struct model {
 } model;
 
 /* An archive or a compiled library. `name`: which program or method, NULL: the only one, "model" or "forward". `flags`: CR_LOAD_*, for archives. */
+/* Registers the operators of --op-library, where that is given. */
+CR_NODISCARD cr_status cli_load_ops(const cli_call *call);
 CR_NODISCARD cr_status model_open(model *m, const char *path, const char *name, int flags);
 void model_dispose(model *m);
 /* model_library.c: the library's part of model_open. */

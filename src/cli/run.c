@@ -18,6 +18,7 @@ static const cli_option options[] = {
     { .name = "seed", .kind = CLI_NUMBER, .value = "N", .help = "as torch.manual_seed(N) before each call; seeds --random too" },
     { .name = "threads", .kind = CLI_NUMBER, .value = "N", .help = "threads to compute with (default: all cores)" },
     { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program or method, where there are several" },
+    { .name = "op-library", .kind = CLI_TEXT, .value = "FILE", .files = "so", .help = "a library of custom operators that it calls (docs/custom-ops.md)" },
     { .name = "check", .kind = CLI_FLAG, .help = "verify every checksum first, those of the weights too" },
     { .name = "json", .kind = CLI_FLAG, .help = "print JSON: outputs, files and seconds of each call" },
     { .name = "time", .kind = CLI_FLAG, .help = "say on standard error how long loading and each call took" },
@@ -171,6 +172,7 @@ static cr_status run(const cli_call *call) {
     cr_str_init(&text);
     double begin = cli_seconds();
     CR_TRY(read_command(call, &w));
+    CR_TRY(cli_load_ops(call));
     CR_TRY(model_open(&m, cli_operand(call, 0), cli_text(call, "name"), w.check ? CR_LOAD_CHECK : 0));
     cr_status status = runner_init(&r, &m, &w);
     if (status == CR_EUNSUPPORTED && m.program) cli_hint("'cresset info %s' lists them", cli_operand(call, 0));

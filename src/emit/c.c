@@ -195,7 +195,7 @@ static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *id
 }
 
 static cr_status print_steps(writer *w, const rt_method *m, int id, const int *ids) {
-    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "ROWS", "COND", "WHILE", "SCAN", "FOLD" };
+    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK", "COPY", "NUMBER", "NUMBERS", "FILL", "CHECK", "ROWS", "CUSTOM", "COND", "WHILE", "SCAN", "FOLD" };
     cr_str *out = w->out;
     cr_str_addf(out, "static const rt_step m%d_steps[] = {\n", id);
     for (int32_t i = 0; i < m->nsteps; i++) {
@@ -356,6 +356,20 @@ static void print_state(cr_str *out, const cresset_api *api, const rt_model *mod
     cr_str_add(out, model->nstates ? "};\n" : "  {0} };\n");
 }
 
+/* Custom operators, whose functions the host gives. */
+static void print_needs(cr_str *out, const rt_model *model) {
+    if (!model->nops) return;
+    cr_str_add(out, "static const cresset_op_need op_needs[] = {\n");
+    for (int i = 0; i < model->nops; i++) {
+        cr_str_add(out, "  {");
+        cr__c_string(out, model->ops[i].op, strlen(model->ops[i].op));
+        cr_str_add(out, ", ");
+        cr__c_string(out, model->ops[i].schema, strlen(model->ops[i].schema));
+        cr_str_add(out, "},\n");
+    }
+    cr_str_add(out, "};\n");
+}
+
 static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target, bool apart) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
@@ -373,15 +387,18 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     cr_str_add(out, " };\n");
     print_state(out, api, &l->model);
     cr__print_choices(out, target, &l->model);
+    print_needs(out, &l->model);
     bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes;
     cr_str_addf(out, "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\"))); /* whose they are in 64 bytes, then the weights when they are inside */\n"
-                "static const rt_model model = { methods, %d, states, %d, %s, %llu, (const char *)cresset_weights + 8, %u };\n"
-                "static const rt_library library = { { RT_API_FUNCTIONS, .name = ", l->model.nmethods, l->model.nstates,
+                "static const rt_model model = { methods, %d, states, %d, %s, %llu, (const char *)cresset_weights + 8, %u", l->model.nmethods, l->model.nstates,
                 inside ? "cresset_weights + 64" : "0", (unsigned long long)l->model.weight_bytes, target->needs);
+    if (l->model.nops) cr_str_addf(out, ", op_needs, %d", l->model.nops);
+    cr_str_add(out, " };\nstatic const rt_library library = { { RT_API_FUNCTIONS, .name = ");
     const char *name = o->name ? o->name : api->name;
     cr__c_string(out, name, strlen(name));
     cr_str_addf(out, ", .id = (const char *)cresset_weights + 8, .methods = infos, .nmethods = %d, .state = state_infos, .nstate = %d, .target = ", api->nmethods, api->nstate);
     cr__c_string(out, target->name, strlen(target->name));
+    if (l->model.nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", l->model.nops);
     cr_str_add(out, " }, &model };\n\n__attribute__((visibility(\"default\"))) const cresset_api *cresset_model(uint32_t major) {\n"
                "    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
     return cr_str_status(out);

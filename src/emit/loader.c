@@ -5,6 +5,7 @@
  * the library, exactly as a foreign program would. */
 #define _GNU_SOURCE
 #include "emit/loader.h"
+#include "ops/custom.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -174,12 +175,30 @@ static cr_status failure(const cr_library *lib, int code, const char *message) {
     return message[0] ? CR_FAIL(status, "%s", message) : CR_FAIL(status, "%s failed with code %d", lib->path, code);
 }
 
+/* Functions for the operators that the library calls, as far as they are registered here; it says what is missing. */
+static cr_status find_ops(const cresset_api *api, cresset_op_function **out, int32_t *n) {
+    bool known = api->struct_size >= offsetof(cresset_api, nops) + sizeof api->nops;
+    *n = 0;
+    *out = NULL;
+    if (!known || api->nops <= 0) return CR_OK;
+    CR_TRY(cr_ops_init());
+    *out = cr_calloc((size_t)api->nops, sizeof **out);
+    if (!*out) return CR_ENOMEM;
+    for (int32_t i = 0; i < api->nops; i++) *n += cr_custom_function(api->ops[i].op, &(*out)[*n]);
+    return CR_OK;
+}
+
 cr_status cr_native_create(cr_library *lib, int threads, const char *weights, cr_native **out) {
     char message[512] = "";
     cr_native *n = cr_calloc(1, sizeof *n);
     if (!n) return CR_ENOMEM;
     cresset_options options = { .struct_size = sizeof options, .threads = threads, .weights = weights };
+    cresset_op_function *ops = NULL;
+    cr_status status = find_ops(lib->api, &ops, &options.nops);
+    if (status) return cr_free(n), status;
+    options.ops = ops;
     int code = lib->api->create(lib->api, &options, &n->instance, message, sizeof message);
+    cr_free(ops);
     if (code) {
         cr_free(n);
         return failure(lib, code, message);

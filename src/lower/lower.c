@@ -372,10 +372,89 @@ static cr_status lower_way(cr__method *m, call *c) {
     case CR_WAY_KERNEL: return lower_kernel(m, c);
     case CR_WAY_ABSENT: break;
     }
-    if (c->base->tags & CR_TAG_CUSTOM)
-        return CR_FAIL(CR_EUNSUPPORTED, "%s is a custom operator, which native code cannot call; run the program interpreted, or replace the op: "
-                       "run_decompositions({op: function})", c->base->name);
     return CR_FAIL(CR_EUNSUPPORTED, "%s has no kernel", c->base->name);
+}
+
+/* ---- custom operators ---- */
+
+/* The place of the op among those that the model calls. */
+static cr_status need_op(cr_lowered *l, const cr_op *op, uint16_t *out) {
+    for (size_t i = 0; i < l->needs.n; i++)
+        if (!strcmp(l->needs.at[i].op, op->name)) return *out = (uint16_t)i, CR_OK;
+    if (l->needs.n == UINT16_MAX) return CR_FAIL(CR_EUNSUPPORTED, "more than %d custom operators", UINT16_MAX);
+    cresset_op_need need = { cr_arena_strdup(&l->arena, op->name), cr_arena_strdup(&l->arena, op->schema.text) };
+    if (!need.op || !need.schema) return CR_ENOMEM;
+    *out = (uint16_t)l->needs.n;
+    return cr_vec_push(&l->needs, need);
+}
+
+static cr_status check_custom(const cr_op *op) {
+    const cr_schema *s = &op->schema;
+    const char *what = s->nparams > CRESSET_OP_MAX_ARGS || s->nreturns > CRESSET_OP_MAX_RESULTS ? "too many arguments or results" : NULL;
+    for (uint16_t i = 0; i < s->nparams && !what; i++) {
+        uint8_t t = s->params[i].type;
+        bool plain = t == CR_T_TENSOR || t == CR_T_INT || t == CR_T_FLOAT || t == CR_T_BOOL || t == CR_T_STR || t == CR_T_SCALAR;
+        if (s->params[i].list || !plain) what = s->params[i].name;
+    }
+    for (uint16_t i = 0; i < s->nreturns && !what; i++)
+        if (s->returns[i].list || s->returns[i].type != CR_T_TENSOR) what = "a result that is no single tensor";
+    if (!what) return CR_OK;
+    return CR_FAIL(CR_EUNSUPPORTED, "%s: native code calls custom operators that take tensors, ints, floats, bools and texts and give tensors; this one has %s. Run the "
+                   "program interpreted, or replace the op: run_decompositions({op: function})", op->name, what);
+}
+
+static cr_status custom_arg(cr__method *m, const call *c, int i, rt_operand_ref *out) {
+    const cr_arg *a = &c->args[i];
+    *out = (rt_operand_ref){ .kind = RT_A_NONE };
+    if (c->window[i] >= 0) *out = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[i] };
+    else if (a->kind == CR_ARG_STR) {
+        out->kind = RT_A_STR;
+        return cr__text(m, a->u.s, &out->at);
+    } else if (a->kind == CR_ARG_COMPLEX) return CR_FAIL(CR_EUNSUPPORTED, "%s: a complex number as an argument", c->op->name);
+    else if (a->kind != CR_ARG_NONE) {
+        out->n = a->kind == CR_ARG_BOOL || (a->kind == CR_ARG_SYM && cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL);
+        return number_slot(m, a, &out->at, &out->kind);
+    }
+    if (c->base->schema.params[i].writes && c->window[i] >= 0) note_write(m, c->window[i]);
+    return CR_OK;
+}
+
+/* Functions fill row-major memory; where the value is laid out otherwise it is copied from there. */
+static cr_status custom_result(cr__method *m, const call *c, int i, int32_t *window, int32_t *after) {
+    const cr_meta *meta = value(m, c->node->first + (uint32_t)i)->meta;
+    int32_t own, buffer;
+    *after = -1;
+    CR_TRY(cr__window_of(m, c->node->first + (uint32_t)i, &own));
+    *window = own;
+    if (cr_meta_is_contiguous(m->env, meta, CR_CONTIGUOUS) == CR_YES) return CR_OK;
+    cr_meta dense;
+    cr_meta_copy(&dense, meta);
+    dense.offset = 0;
+    dense.storage = 0;
+    cr_strides_contiguous(m->env, dense.rank, dense.size, dense.stride);
+    CR_TRY(cr__buffer_of(m, &dense, &buffer));
+    *after = own;
+    return cr__window(m, buffer, &dense, window);
+}
+
+/* The host gives the function when an instance is made; here its name and schema are noted. */
+static cr_status lower_custom(cr__method *m, call *c) {
+    const cr_schema *s = &c->base->schema;
+    rt_operand_ref refs[CRESSET_OP_MAX_ARGS];
+    int32_t outs[CRESSET_OP_MAX_RESULTS], after[CRESSET_OP_MAX_RESULTS];
+    rt_step step = { .kind = RT_STEP_CUSTOM, .nargs = s->nparams, .nout = s->nreturns };
+    CR_TRY(check_custom(c->base));
+    CR_TRY(need_op(m->l, c->base, &step.ncarried));
+    for (int i = 0; i < s->nparams; i++) CR_TRY(custom_arg(m, c, i, &refs[i]));
+    for (int i = 0; i < s->nreturns; i++) CR_TRY(custom_result(m, c, i, &outs[i], &after[i]));
+    step.args = (int32_t)m->args.n;
+    for (int i = 0; i < s->nparams; i++) CR_TRY(cr__arg_add(m, refs[i]));
+    step.outs = (int32_t)m->lists.n;
+    for (int i = 0; i < s->nreturns; i++) CR_TRY(cr__list_add(m, outs[i]));
+    CR_TRY(cr__step_add(m, step));
+    for (int i = 0; i < s->nreturns; i++)
+        if (after[i] >= 0) CR_TRY(cr__copy_step(m, outs[i], after[i]));
+    return CR_OK;
 }
 
 /* ---- assertions ---- */
@@ -629,6 +708,7 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
         CR_TRY(lower_assert(m, &c, &done));
         if (done) return CR_OK;
     }
+    if (c.base->tags & CR_TAG_CUSTOM) return lower_custom(m, &c);
     cr_status status = run_rule(m, &c);
     if (!status) status = lower_way(m, &c);
     cr_rule_dispose(&c.rule);

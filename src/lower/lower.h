@@ -26,6 +26,7 @@ typedef struct cr_lowered {
     cr_program **programs;     /* retained */
     size_t nprograms;
     CR_VEC(cr_tensor *) made;  /* constants that lowering made; owned */
+    CR_VEC(cresset_op_need) needs; /* custom operators that steps call */
     CR_VEC(cr_graph *) graphs; /* after all passes: they own the constants that passes made */
     CR_VEC(struct cr_row_kernel *) kernels; /* loops of RT_STEP_ROWS steps (lower/rows.h), in the arena */
 } cr_lowered;

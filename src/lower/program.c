@@ -468,7 +468,9 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     if (!l->weights || !states || !state_infos) return CR_ENOMEM;
     l->model = (rt_model){ .methods = methods, .nmethods = (int32_t)n, .states = states, .nstates = (int32_t)w->states.n, .weight_bytes = w->weights.bytes, .id = "" };
     l->library.model = &l->model;
-    l->library.api = (cresset_api){ RT_API_FUNCTIONS, .name = infos[0].name, .id = "", .methods = infos, .nmethods = (int32_t)n, .state = state_infos, .nstate = (int32_t)w->infos.n, .target = "" };
+    l->model.ops = l->needs.at, l->model.nops = (int32_t)l->needs.n;
+    l->library.api = (cresset_api){ RT_API_FUNCTIONS, .name = infos[0].name, .id = "", .methods = infos, .nmethods = (int32_t)n, .state = state_infos, .nstate = (int32_t)w->infos.n, .target = "",
+                                     .ops = l->needs.at, .nops = (int32_t)l->needs.n };
     return CR_OK;
 }
 
@@ -502,6 +504,7 @@ void cr_lowered_release(cr_lowered *l) {
     cr_vec_dispose(&l->graphs);
     cr_vec_dispose(&l->made);
     cr_vec_dispose(&l->kernels);
+    cr_vec_dispose(&l->needs);
     cr_arena_dispose(&l->arena);
     cr_free(l);
 }

@@ -2,10 +2,11 @@
  * cresset/library.h (src/ops/library.c).
  *
  * A custom op is a row like any other to binding, recording, graphs, archives and the interpreter: one node. What it computes and what its
- * results look like are two functions of the registrant's. Native code cannot call them, so compiling a graph with one is refused. */
+ * results look like are two functions of the registrant's. Compiled models call the first one through abi.h (cr_custom_function). */
 #ifndef CR_CUSTOM_H
 #define CR_CUSTOM_H
 
+#include "cresset/abi.h"
 #include "ops/op.h"
 
 typedef struct cr_custom {
@@ -22,5 +23,8 @@ typedef struct cr_custom {
 CR_NODISCARD cr_status cr_custom_register(cr_custom *custom, const cr_op **out);
 /* The registration behind an op, NULL when it is none. */
 cr_custom *cr_custom_get(const cr_op *op);
+/* What a compiled model calls for the op of this name: the C function that was registered, or one that makes tensors and calls what
+ * was. It holds as long as the process. false: there is no such custom op. */
+bool cr_custom_function(const char *name, cresset_op_function *out);
 
 #endif

@@ -3,8 +3,10 @@
  * Dtypes have the same numbers here and in the public header. A size that is symbolic is passed as the number that stands for it; the header asks
  * functions to treat sizes as opaque, so the same shape function serves both. */
 #include "cresset/library.h"
+#include "ops/call.h"
 #include "ops/custom.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 _Static_assert((int)CRESSET_U8 == (int)CR_U8 && (int)CRESSET_F8E8M0FNU == (int)CR_F8E8M0FNU && (int)CRESSET_BOOL == (int)CR_BOOL, "dtypes have the same numbers");
@@ -102,6 +104,99 @@ static cr_status fake_c(void *user, const cr_op *op, cr_env *env, const cr_arg *
     return make_results(op, env, true, &p, results);
 }
 
+/* ---- from compiled models ---- */
+
+/* A tensor of its own with the value's elements: who gets it may keep it. */
+static cr_status take_value(const cresset_value *v, cr_arg *out) {
+    switch (v->kind) {
+    case CRESSET_INT: *out = cr_arg_int(v->integer); return CR_OK;
+    case CRESSET_BOOLEAN: *out = cr_arg_bool(v->integer); return CR_OK;
+    case CRESSET_FLOAT: *out = cr_arg_float(v->number); return CR_OK;
+    case CRESSET_STRING: *out = cr_arg_str(v->data); return CR_OK;
+    case CRESSET_NONE: *out = cr_arg_none(); return CR_OK;
+    default: break;
+    }
+    cr_meta m;
+    cr_tensor *t = NULL;
+    cr_meta_init(&m, v->dtype, (cr_device){ CR_CPU, -1 });
+    CR_TRY(cr_meta_set_dense(NULL, &m, v->rank, v->size, CR_CONTIGUOUS));
+    CR_TRY(cr_tensor_create(&m, &t));
+    *out = cr_arg_tensor(t);
+    return CR_OK;
+}
+
+static rt_view value_view(const cresset_value *v) {
+    rt_view view = { .p = v->data, .dtype = (uint8_t)v->dtype, .rank = (uint8_t)v->rank };
+    memcpy(view.size, v->size, (size_t)v->rank * sizeof *view.size);
+    memcpy(view.stride, v->stride, (size_t)v->rank * sizeof *view.stride);
+    return view;
+}
+
+static cr_status copy_view(const rt_view *to, const rt_view *from) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    return cr__kernel_status(rt_copy(&ctx, to, from), "copy", message);
+}
+
+static cr_status take_values(const cr_op *op, const cresset_op_call *call, cr_arg *args) {
+    for (int32_t i = 0; i < call->nargs; i++) {
+        CR_TRY(take_value(&call->args[i], &args[i]));
+        if (op->schema.params[i].type == CR_T_FLOAT && args[i].kind == CR_ARG_INT) args[i] = cr_arg_float((double)args[i].u.i);
+        if (args[i].kind != CR_ARG_TENSOR) continue;
+        rt_view from = value_view(&call->args[i]), to = cr_tensor_view(args[i].u.t);
+        CR_TRY(copy_view(&to, &from));
+    }
+    return CR_OK;
+}
+
+static cr_status give_results(const cr_op *op, const cresset_op_call *call, const cr_arg *args, const cr_arg *results) {
+    for (int32_t i = 0; i < call->nresults; i++) {
+        const cresset_op_result *r = &call->results[i];
+        cresset_value v = { .kind = CRESSET_TENSOR, .data = r->data, .dtype = r->dtype, .rank = r->rank, .size = r->size };
+        int64_t stride[CRESSET_OP_MAX_RANK];
+        cr_strides_contiguous(NULL, r->rank, r->size, stride);
+        v.stride = stride;
+        const cr_meta *m = &results[i].u.t->meta;
+        bool same = m->dtype == r->dtype && m->rank == r->rank;
+        for (int d = 0; same && d < r->rank; d++) same = m->size[d] == r->size[d];
+        if (!same) return CR_FAIL(CR_ERUNTIME, "%s: result %d has another dtype or other sizes than its fake rule said when the model was compiled", op->name, i);
+        rt_view to = value_view(&v), from = cr_tensor_view(results[i].u.t);
+        CR_TRY(copy_view(&to, &from));
+    }
+    for (int32_t i = 0; i < call->nargs; i++) {
+        if (!op->schema.params[i].writes || args[i].kind != CR_ARG_TENSOR) continue;
+        rt_view to = value_view(&call->args[i]), from = cr_tensor_view(args[i].u.t);
+        CR_TRY(copy_view(&to, &from));
+    }
+    return CR_OK;
+}
+
+static int run_registered(cresset_op_call *call) {
+    const cr_op *op = call->user;
+    cr_arg args[CRESSET_OP_MAX_ARGS] = { { 0 } }, results[CRESSET_OP_MAX_RESULTS] = { { 0 } };
+    bool fits = call->nargs == op->schema.nparams && call->nresults == op->schema.nreturns && call->nargs <= CRESSET_OP_MAX_ARGS && call->nresults <= CRESSET_OP_MAX_RESULTS;
+    cr_status status = fits ? take_values(op, call, args) : CR_FAIL(CR_ERUNTIME, "%s is registered with another schema than the model was compiled with", op->name);
+    cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
+    *mode = (cr_call_mode){ 0 }; /* whatever surrounds the caller, this runs on data */
+    if (!status) status = cr_call(op, args, results);
+    *mode = saved;
+    if (!status) status = give_results(op, call, args, results);
+    if (status && call->message && call->room) snprintf(call->message, call->room, "%s", cr_error_message());
+    cr_results_release(results, CRESSET_OP_MAX_RESULTS);
+    for (int32_t i = 0; i < CRESSET_OP_MAX_ARGS; i++)
+        if (args[i].kind == CR_ARG_TENSOR) cr_tensor_release(args[i].u.t);
+    return !status ? CRESSET_OK : status == CR_ENOMEM ? CRESSET_OUT_OF_MEMORY : CRESSET_RUN_FAILED;
+}
+
+bool cr_custom_function(const char *name, cresset_op_function *out) {
+    const cr_op *op = cr_op_find(name);
+    const cr_custom *c = op ? cr_custom_get(op) : NULL;
+    if (!c) return false;
+    *out = (cresset_op_function){ op->name, run_registered, (void *)(uintptr_t)op };
+    if (c->run == run_c) *out = (cresset_op_function){ op->name, ((c_op *)c->user)->info.run, ((c_op *)c->user)->info.user };
+    return true;
+}
+
 /* ---- registering ---- */
 
 static cr_status check_schema(const char *text) {
@@ -144,5 +239,53 @@ int cresset_register_op(const cresset_op_info *info, char *message, size_t room)
     cr_status status = problem ? CR_EVALUE : register_op(info);
     if (!status) return CRESSET_OK;
     if (message && room) snprintf(message, room, "%s", problem ? problem : cr_error_message());
+    return status == CR_ENOMEM ? CRESSET_OUT_OF_MEMORY : CRESSET_BAD_ARGUMENT;
+}
+
+/* ---- libraries of operators ---- */
+
+typedef const cresset_op_info *ops_fn(uint32_t major);
+
+static bool is_registered(const cresset_op_info *info) {
+    char name[256];
+    size_t n = strcspn(info->schema, "(");
+    const cr_op *op = NULL;
+    if (n < sizeof name) {
+        memcpy(name, info->schema, n);
+        name[n] = 0;
+        op = cr_op_find(name);
+    }
+    const cr_custom *c = op ? cr_custom_get(op) : NULL;
+    return c && c->run == run_c && ((c_op *)c->user)->info.run == info->run;
+}
+
+static cr_status load_ops(const char *path) {
+    ops_fn *table;
+    if (!path) return CR_FAIL(CR_EVALUE, "path is NULL");
+    CR_TRY(cr_ops_init());
+    char beside[4096]; /* with a folder, so that the linker does not search */
+    if (!strchr(path, '/')) {
+        if (snprintf(beside, sizeof beside, "./%s", path) >= (int)sizeof beside) return CR_FAIL(CR_EVALUE, "the path is too long");
+        path = beside;
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* for good: graphs and models may name its functions */
+    if (!handle) return CR_FAIL(CR_EIO, "the library of operators cannot be loaded: %s", dlerror());
+    void *symbol = dlsym(handle, "cresset_ops");
+    if (!symbol) return CR_FAIL(CR_EFORMAT, "%s is no library of operators: it has no symbol 'cresset_ops' (cresset/library.h says what it must be)", path);
+    memcpy(&table, &symbol, sizeof table); /* ISO C has no cast for it */
+    const cresset_op_info *info = table(CRESSET_ABI_MAJOR);
+    if (!info) return CR_FAIL(CR_EUNSUPPORTED, "%s was made for another version of the interface, this is %d; build it again", path, CRESSET_ABI_MAJOR);
+    for (; info->schema; info++) {
+        char message[256] = "";
+        if (info->struct_size != sizeof *info) return CR_FAIL(CR_EFORMAT, "%s: struct_size of '%s' is %zu, not sizeof(cresset_op_info)", path, info->schema, info->struct_size);
+        if (!is_registered(info) && cresset_register_op(info, message, sizeof message)) return CR_FAIL(CR_EVALUE, "%s: %s", path, message);
+    }
+    return CR_OK;
+}
+
+int cresset_load_ops(const char *path, char *message, size_t room) {
+    cr_status status = load_ops(path);
+    if (!status) return CRESSET_OK;
+    if (message && room) snprintf(message, room, "%s", cr_error_message());
     return status == CR_ENOMEM ? CRESSET_OUT_OF_MEMORY : CRESSET_BAD_ARGUMENT;
 }

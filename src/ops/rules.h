@@ -182,6 +182,7 @@ RULE(check_glu_backward);
 RULE(dtype_product);
 RULE(shape_mm);
 RULE(shape_bmm);
+RULE(shape_grouped_mm);
 RULE(shape_addmm);
 RULE(shape_baddbmm);
 RULE(shape_mv);

@@ -44,6 +44,19 @@ static cr_status product(cr_rule *r, int a, int b, int batch) {
 cr_status shape_mm(cr_rule *r) { return product(r, 0, 1, 0); }
 cr_status shape_bmm(cr_rule *r) { return product(r, 0, 1, 1); }
 
+/* input [rows, k] and weight [groups, k, n]; offs [groups]: where each group of rows ends. */
+cr_status shape_grouped_mm(cr_rule *r) {
+    const cr_meta *input = cr_rule_meta(r, 0), *weight = cr_rule_meta(r, 1), *offs = cr_rule_meta(r, 2);
+    for (int i = 0; i < 3; i++) CR_TRY(require_rank(r, i, i == 0 ? 2 : i == 1 ? 3 : 1));
+    if (input->dtype != weight->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: input is %s and weight %s; convert one with .to(dtype)", r->op->schema.name, cr_dtype_aten(input->dtype), cr_dtype_aten(weight->dtype));
+    if (offs->dtype != CR_I32 && offs->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: offs must be int32 or int64, not %s", r->op->schema.name, cr_dtype_aten(offs->dtype));
+    CR_TRY(cr_dim_require(r->env, offs->size[0], CR_EQ, weight->size[0], "offs must have one entry for each matrix of weight"));
+    CR_TRY(require_inner(r, input->size[1], weight->size[1]));
+    return cr_rule_add_dense(r, input->dtype, 2, (cr_dim[]){ input->size[0], weight->size[2] });
+}
+
 /* self broadcasts to the product. */
 static cr_status require_broadcastable(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *out = &r->out[0].meta;

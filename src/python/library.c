@@ -1,5 +1,6 @@
 /* library.c: custom operators from Python. An op is registered with one Python function, dispatch(op, fake, args, kwargs), which cresset.library provides; it finds the
  * implementation or the fake rule. Arguments are handed over as Python objects, results are taken back as the schema says. */
+#include "cresset/library.h"
 #include "ops/custom.h"
 #include "python/py.h"
 
@@ -110,7 +111,19 @@ static PyObject *is_custom(PyObject *module, PyObject *name) {
     return PyBool_FromLong(op && cr_custom_get(op));
 }
 
+static PyObject *load_ops(PyObject *module, PyObject *path) {
+    PyObject *bytes;
+    char message[512] = "";
+    (void)module;
+    if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
+    int code = cresset_load_ops(PyBytes_AS_STRING(bytes), message, sizeof message);
+    Py_DECREF(bytes);
+    if (code) return PyErr_Format(PyExc_OSError, "load_library(): %s", message);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    { "_load_ops", load_ops, METH_O, "_load_ops(path): registers the operators of a shared library (cresset/library.h)." },
     { "_define_op", define, METH_VARARGS, "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, fake, args, kwargs) computes it." },
     { "_is_custom_op", is_custom, METH_O, "_is_custom_op(name): is there a custom operator of that name?" },
     { NULL, NULL, 0, NULL },

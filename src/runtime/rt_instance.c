@@ -42,6 +42,7 @@ struct cresset_instance {
     void *map;               /* of the file beside; NULL: inside */
     size_t map_size;
     uint8_t **state;         /* one per state entry; NULL: not mutable */
+    cresset_op_function *ops; /* one per operator that the model calls */
     pthread_mutex_t lock;
     atomic_long pid;         /* process that the locks belong to; negative: that process is making them anew */
     rt_generator generator;
@@ -227,6 +228,7 @@ SELDOM static void end_instance(cresset_instance *m) {
     rt_ctx ctx = context(m, NULL, 0);
     for (int32_t i = 0; m->state && i < m->model->nstates; i++) free(m->state[i]);
     free(m->state);
+    free(m->ops);
     if (m->memory) rt_layouts_release(&ctx, m->layouts);
     rt_recycler_release(m->memory);
     if (m->joined) pools_leave();
@@ -256,14 +258,32 @@ SELDOM static int copy_state(cresset_instance *m) {
     return 0;
 }
 
+/* A function for each operator that the model calls. */
+SELDOM static int take_ops(cresset_instance *m, const cresset_options *o, char *message, size_t room) {
+    const rt_model *model = m->model;
+    if (o->nops < 0 || (o->nops && !o->ops)) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.ops is NULL or options.nops negative");
+    m->ops = calloc((size_t)model->nops + 1, sizeof *m->ops);
+    if (!m->ops) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+    for (int32_t i = 0; i < model->nops; i++) {
+        for (int32_t k = 0; k < o->nops; k++)
+            if (o->ops[k].op && o->ops[k].run && !strcmp(o->ops[k].op, model->ops[i].op)) m->ops[i] = o->ops[k];
+        m->ops[i].op = model->ops[i].op; /* outlives the caller's text */
+        if (!m->ops[i].run)
+            return fail(message, room, CRESSET_BAD_ARGUMENT, "the model calls the operator %s, and there is no function for it: give one in options.ops, "
+                        "or load the library that has it (cresset run --op-library FILE; in Python cresset.library.load_library)", model->ops[i].op);
+    }
+    return CRESSET_OK;
+}
+
 SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
     if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
     cresset_options o = { .struct_size = sizeof o };
     *out = NULL;
     if (options) {
-        if (options->struct_size < sizeof o)
+        if (options->struct_size < offsetof(cresset_options, ops)) /* what 1.1 had */
             return fail(message, room, CRESSET_BAD_ARGUMENT, "options.struct_size is %zu, not sizeof(cresset_options), which is %zu", options->struct_size, sizeof o);
-        memcpy(&o, options, sizeof o); /* the rest is a later version's */
+        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o); /* the rest is a later version's */
+        if (options->struct_size < sizeof o) o.ops = NULL, o.nops = 0;
     }
     if (o.threads < 0 || o.threads > RT_POOL_MOST)
         return fail(message, room, CRESSET_BAD_ARGUMENT, "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
@@ -289,6 +309,7 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
         rt_ctx ctx = context(m, NULL, 0);
         m->layouts = m->memory ? rt_layouts_create(&ctx, m->model->nmethods) : NULL;
         if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+        if (!code) code = take_ops(m, &o, message, room);
         if ((uintptr_t)m->memory % 64) code = fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc gives memory that is not aligned to 64 bytes");
     }
     if (code) {
@@ -322,7 +343,7 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
     char text[256] = "";
     notice_fork(m);
     rt_ctx ctx = context(m, text, sizeof text);
-    rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method };
+    rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method, m->ops };
     if (what->writes_state) pthread_mutex_lock(&m->lock);
     ctx.pool = pool_borrow(m->threads);
     rt_pool_enter(ctx.pool);

@@ -532,6 +532,47 @@ static int run_rows(frame *f, const rt_step *s) {
     return rt_rows_run(f->ctx, rows, port);
 }
 
+/* ---- operators of the host's ---- */
+
+static int64_t size_add(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a + (uint64_t)b); }
+static int64_t size_subtract(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a - (uint64_t)b); }
+static int64_t size_multiply(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t size_divide(cresset_op_call *c, int64_t a, int64_t b) {
+    (void)c;
+    if (!b || (a == INT64_MIN && b == -1)) return 0;
+    return a / b - (a % b && (a < 0) != (b < 0));
+}
+
+static cresset_value custom_value(const frame *f, const rt_operand_ref *a, rt_view *view) {
+    cresset_value v = operand_value(f, a, view);
+    if (a->kind == RT_A_INT && a->n) v.kind = CRESSET_BOOLEAN;
+    if (a->kind == RT_A_STR) v.kind = CRESSET_STRING, v.data = (void *)(uintptr_t)f->m->texts[a->at];
+    return v;
+}
+
+static int run_custom(frame *f, const rt_step *s) {
+    const cresset_op_function *function = &f->host->ops[s->ncarried];
+    cresset_value args[CRESSET_OP_MAX_ARGS];
+    rt_view views[CRESSET_OP_MAX_ARGS];
+    cresset_op_result results[CRESSET_OP_MAX_RESULTS];
+    char message[160] = "";
+    for (int i = 0; i < s->nargs; i++) args[i] = custom_value(f, &f->m->args[s->args + i], &views[i]);
+    for (int i = 0; i < s->nout; i++) {
+        int code = need(f, f->m->lists[s->outs + i]);
+        if (code) return code;
+        rt_view out = view_of(f, f->m->lists[s->outs + i]);
+        results[i] = (cresset_op_result){ .dtype = out.dtype, .rank = out.rank, .data = out.p };
+        memcpy(results[i].size, out.size, (size_t)out.rank * sizeof *out.size);
+    }
+    cresset_op_call call = { .struct_size = sizeof call, .op = function->op, .args = args, .nargs = s->nargs, .results = results, .nresults = s->nout,
+                             .user = function->user, .message = message, .room = sizeof message, .add = size_add, .subtract = size_subtract,
+                             .multiply = size_multiply, .divide = size_divide };
+    int code = function->run(&call);
+    message[sizeof message - 1] = 0;
+    if (code == CRESSET_OUT_OF_MEMORY) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
+    return code ? rt_fail(f->ctx, RT_ERUNTIME, "%s failed: %s", function->op, *message ? message : "its function gives no message") : RT_OK;
+}
+
 static int run_step(frame *f, const rt_step *s) {
     switch (s->kind) {
     case RT_STEP_KERNEL:
@@ -544,6 +585,7 @@ static int run_step(frame *f, const rt_step *s) {
     case RT_STEP_CHECK:
         return f->slots[f->m->args[s->args].at] ? RT_OK : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
     case RT_STEP_ROWS: return run_rows(f, s);
+    case RT_STEP_CUSTOM: return run_custom(f, s);
     case RT_STEP_COND: return run_region(f, s, run_cond_in);
     case RT_STEP_WHILE: return run_region(f, s, run_while_in);
     case RT_STEP_SCAN: return run_region(f, s, run_scan_in);

@@ -57,6 +57,7 @@ enum {
     RT_STEP_FILL,    /* window outs[0] = slot args[0] */
     RT_STEP_CHECK,   /* fails with text args[1] unless slot args[0] is true */
     RT_STEP_ROWS,    /* u.rows over windows args, then outs, all of the domain's sizes */
+    RT_STEP_CUSTOM,  /* host->ops[ncarried](args) -> outs, which are row-major; an INT argument with n = 1 is a bool */
     RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs. A window's
                       * `n` has a bit for each dimension whose slot the result gives */
     RT_STEP_WHILE,   /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..); results to outs */
@@ -126,6 +127,7 @@ typedef struct rt_model {
     const uint8_t *weights;          uint64_t weight_bytes; /* NULL: in a file beside, checked against `id` */
     const char *id;
     uint32_t isa;                    /* RT_CPU_*: what the processor must have; 0: anything */
+    const cresset_op_need *ops;      int32_t nops; /* what CUSTOM steps call */
 } rt_model;
 
 /* Computes the numbers in order. RT_ERUNTIME: a division by zero or an overflow. */
@@ -140,6 +142,7 @@ typedef struct rt_host {
     void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds); /* NULL: nobody watches */
     void *profile_user;
     int32_t method;             /* for `profile` */
+    const cresset_op_function *ops; /* one per rt_model.ops */
 } rt_host;
 /* Checks the inputs, runs the steps, gives the outputs; see abi.h. */
 int rt_method_run(const rt_ctx *ctx, const rt_method *method, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs);

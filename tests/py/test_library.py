@@ -249,10 +249,10 @@ def test_archives_name_it(tmp_path):
     assert other.stdout == "['tests::counted', 'tests::scaled']\n" and "tests::scaled" in other.stderr.splitlines()[-1]
 
 
-def test_native_code_refuses_it():
+def test_native_code_calls_it():
     ep = cresset.export.export(Model(), (cresset.ones(2),))
-    with pytest.raises(cresset.UnsupportedError, match="is a custom operator, which native code cannot call"):
-        ep.compile(options={"wait": True})
+    run = ep.compile(options={"wait": True})
+    assert run.tier == "native" and run(cresset.ones(2)).tolist() == ep.module(own_state=True)(cresset.ones(2)).tolist()
 
 
 def test_derivatives_are_kept():

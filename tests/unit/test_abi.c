@@ -155,13 +155,13 @@ static void other_functions(void) {
     cresset_instance *m = NULL, *other = instance();
     char message[256] = "";
     float n[3] = { 1, 2, 3 };
-    cresset_options o = { .struct_size = sizeof o - 1, .threads = 1 };
+    cresset_options o = { .struct_size = offsetof(cresset_options, ops) - 1, .threads = 1 };
     CHECK_EQ(api->create(NULL, NULL, &m, message, sizeof message), CRESSET_BAD_ARGUMENT);
     CHECK_EQ(api->create(api, NULL, NULL, message, sizeof message), CRESSET_BAD_ARGUMENT);
     m = other;
     CHECK_EQ(api->create(api, &o, &m, message, sizeof message), CRESSET_BAD_ARGUMENT);
     CHECK(m == NULL && strstr(message, "options.struct_size is 47, not"));
-    o.struct_size++, o.threads = -1;
+    o.struct_size++, o.threads = -1; /* as long as it was in 1.1 */
     CHECK_EQ(api->create(api, &o, &m, message, sizeof message), CRESSET_BAD_ARGUMENT);
     CHECK_STR(message, "options.threads must be between 0 (as many as there are) and 4096, not -1");
     CHECK_EQ(api->create(api, &o, &m, NULL, 0), CRESSET_BAD_ARGUMENT);
