@@ -11,7 +11,10 @@ typedef struct chosen { PyObject *table, *record; } chosen; /* borrowed */
 static bool stops(const cr_op *op, void *user) {
     const chosen *c = user;
     if (cr_stop_at_core(op, NULL) && !op->base->row->decomp && !op->base->row->decomp_fn) return true; /* nothing to do it with */
-    return !PyDict_GetItemString(c->table, op->base->name);
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool listed = PyDict_GetItemString(c->table, op->base->name);
+    PyGILState_Release(state);
+    return !listed;
 }
 
 /* A fake tensor, a number, or a list of such: what an argument is while the function is recorded. */
@@ -65,8 +68,7 @@ out:
     return result;
 }
 
-static cr_status body(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
-    const chosen *c = user;
+static cr_status body_of(const chosen *c, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
     PyObject *function = PyDict_GetItemString(c->table, op->name);
     if (!function || function == Py_None) return CR_OK;
     cr_call_mode *mode = &cr_ambient_get()->mode, before = *mode;
@@ -80,6 +82,13 @@ static cr_status body(void *user, const cr_op *op, const cr_graph *g, const cr_a
     return failed ? CR_FAIL(CR_EPYTHON, "the decomposition of %s failed", op->name) : CR_OK;
 }
 
+static cr_status body(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    cr_status status = body_of(user, op, g, args, out);
+    PyGILState_Release(state);
+    return status;
+}
+
 PyObject *cr_py_decompose(cr_program *p, PyObject *args, cr_program **out) {
     PyObject *table, *recorder;
     if (!PyArg_ParseTuple(args, "OO:_decompose", &table, &recorder)) return NULL;
@@ -87,7 +96,9 @@ PyObject *cr_py_decompose(cr_program *p, PyObject *args, cr_program **out) {
     chosen c = { table, recorder };
     cr_decomposition how = { .stop = cr_stop_at_core, .core = true };
     if (table != Py_None) how = (cr_decomposition){ .stop = stops, .user = &c, .core = true, .body = body };
+    PyThreadState *thread = PyEval_SaveThread(); /* program_verify says why */
     cr_status status = cr_program_decompose(p, &how, out);
+    PyEval_RestoreThread(thread);
     return status ? cr_py_raise(status) : Py_NewRef(Py_None);
 }
 

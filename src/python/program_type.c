@@ -192,9 +192,13 @@ static PyObject *program_decompose(PyObject *self, PyObject *args) {
     return cr_py_program_new(made);
 }
 
+/* A build in another thread may hold the program's lock and wait for the GIL, to call an operator of Python's: so the lock is
+ * waited for without it, here and below. */
 static PyObject *program_verify(PyObject *self, PyObject *unused) {
     (void)unused;
+    PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_program_verify(program_of(self));
+    PyEval_RestoreThread(thread);
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
 }
@@ -209,7 +213,9 @@ static PyObject *program_check(PyObject *self, PyObject *unused) {
 static PyObject *program_str(PyObject *self) {
     cr_str text;
     cr_str_init(&text);
+    PyThreadState *thread = PyEval_SaveThread();
     cr_program_print(program_of(self), &text);
+    PyEval_RestoreThread(thread);
     return cr_py_text(&text);
 }
 
@@ -257,7 +263,9 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int own = 0;
     cr_module *m = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_ProgramModule", names, &program_type, &program, &own)) return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_module_create(program_of(program), own ? CR_MODULE_OWN_STATE : CR_MODULE_SHARED, &m);
+    PyEval_RestoreThread(thread);
     if (status) return cr_py_raise(status);
     py_module *o = PyObject_New(py_module, type);
     if (!o) {

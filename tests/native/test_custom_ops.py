@@ -206,6 +206,38 @@ def test_lists_are_refused_by_name():
         cresset.aot_compile(program)
 
 
+SLOW = """
+import threading, time
+import cresset
+@cresset.library.custom_op("nativetest::slow", mutates_args=())
+def slow(x: cresset.Tensor) -> cresset.Tensor:
+    return x * 2
+building = threading.Event()
+@slow.register_fake
+def _(x):
+    if threading.current_thread().name == "cresset-build":
+        building.set()
+        time.sleep(0.2)  # without the GIL, while the program is locked
+    return cresset.empty_like(x)
+class M(cresset.nn.Module):
+    def forward(self, x):
+        return slow(slow(x) + 1)
+ep, x = cresset.export.export(M(), (cresset.ones(2),)), cresset.ones(2)
+run = ep.compile()
+building.wait()
+print(str(ep)[:15], ep.module()(x).tolist(), ep.validate(), len(ep.run_decompositions({}).graph.nodes), ep.state_dict)
+run.wait()
+print(run.tier, run(x).tolist())
+"""
+
+
+def test_a_build_in_the_background_stops_nobody():
+    """It holds the program's lock while it calls a fake rule of Python's; who waits for the lock holds up no Python."""
+    done = command(sys.executable, "-c", SLOW, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ExportedProgram [6.0, 6.0] None 5 {}\nnative [6.0, 6.0]\n"
+
+
 # ---- Hugging Face's ----
 
 def grouped(x, weight, offs):
