@@ -206,6 +206,10 @@ RULE(shape_householder_product);
 RULE(check_matrices);
 RULE(check_squares);
 RULE(check_qr);
+RULE(shape_eigh);
+RULE(shape_svd);
+RULE(check_svd_driver);
+RULE(check_pinv);
 RULE(shape_check_errors);
 cr_expand_fn expand_householder; cr_expand_fn expand_sum_to_size;
 

@@ -207,3 +207,50 @@ cr_status shape_check_errors(cr_rule *r) { /* info, api_name, is_matrix */
     (void)r;
     return CR_OK;
 }
+
+cr_status shape_eigh(cr_rule *r) { /* A, UPLO, compute_v */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    const char *side = r->arg[1].u.s;
+    cr_dim none = 0;
+    CR_TRY(check_square(r, 0));
+    if (strlen(side) != 1 || !strchr("LUlu", side[0])) return CR_FAIL(CR_ERUNTIME, "%s: UPLO must be 'L' or 'U', got '%s'", op_name(r), side);
+    CR_TRY(cr_rule_add_dense(r, cr_dtype_to_real(r->result), m->rank - 1, m->size));
+    return cr_rule_bool(r, 2) ? add_matrix(r, r->result, m->rank, m->size, true) : cr_rule_add_dense(r, r->result, 1, &none);
+}
+
+/* The driver is a choice of cuSOLVER's algorithms: on the CPU there is none. */
+static cr_status check_driver(cr_rule *r, int i) {
+    if (!cr_rule_has(r, i)) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: driver is for CUDA only; leave it out", op_name(r));
+}
+cr_status check_svd_driver(cr_rule *r) { /* A, ..., driver */
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(check_driver(r, cr__rule_param(r, "driver")));
+    return dtype_same(r);
+}
+
+cr_status shape_svd(cr_rule *r) { /* A, full_matrices, compute_uv, driver -> U, S, Vh */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    bool full = cr_rule_bool(r, 1), vectors = cr_rule_bool(r, 2);
+    cr_dim size[CR_MAX_RANK], none = 0, rows, columns, k;
+    CR_TRY(check_kind(r, 0));
+    CR_TRY(check_driver(r, 3));
+    memcpy(size, m->size, (size_t)m->rank * sizeof *size);
+    rows = size[m->rank - 2], columns = size[m->rank - 1], k = smaller(r, m);
+    size[m->rank - 1] = full ? rows : k;
+    CR_TRY(vectors ? add_matrix(r, r->result, m->rank, size, true) : cr_rule_add_dense(r, r->result, 1, &none));
+    size[m->rank - 2] = k;
+    CR_TRY(cr_rule_add_dense(r, cr_dtype_to_real(r->result), m->rank - 1, size));
+    size[m->rank - 2] = full ? columns : k;
+    size[m->rank - 1] = columns;
+    return vectors ? add_matrix(r, r->result, m->rank, size, true) : cr_rule_add_dense(r, r->result, 1, &none);
+}
+
+cr_status check_pinv(cr_rule *r) { /* self, ..., hermitian last */
+    CR_TRY(cr_rule_bool(r, r->nargs - 1) ? check_square(r, 0) : check_kind(r, 0));
+    for (int i = 1; i < r->nargs - 1; i++) {
+        const cr_meta *m = cr_rule_meta(r, i);
+        if (m && cr_dtype_is_complex(m->dtype)) return CR_FAIL(CR_ERUNTIME, "%s: %s must be real", op_name(r), r->op->schema.params[i].name);
+    }
+    return dtype_same(r);
+}

@@ -4,12 +4,10 @@
  * time, and copies the results into whatever strides and dtype they have. Pivots are counted from 1 and `info` is the
  * first pivot (from 1) that failed, as LAPACK has them, because PyTorch hands both to the user. */
 #include "runtime/kernels.h"
+#include "runtime/rt_stack.h"
 
-#include <complex.h>
 #include <math.h>
 #include <string.h>
-
-typedef double _Complex zdouble;
 
 static inline double size_d(double x) { return fabs(x); }
 static inline double size_z(zdouble x) { return fabs(creal(x)) + fabs(cimag(x)); } /* what LAPACK compares pivots by */
@@ -128,63 +126,8 @@ static inline double real_z(zdouble x) { return creal(x); }
 DEFINE_FACTORS(double, d)
 DEFINE_FACTORS(zdouble, z)
 
-/* ---- stacks of matrices ---- */
+/* ---- kernels ---- */
 
-enum { ROOMS = 8 };
-typedef struct stack {
-    const rt_ctx *ctx;
-    void *room[ROOMS];
-    int rooms, dtype; /* RT_F64 or RT_C128 */
-    int64_t item;
-} stack;
-
-static stack open_stack(const rt_ctx *ctx, int dtype) {
-    bool pairs = rt_is_complex(dtype);
-    return (stack){ .ctx = ctx, .dtype = pairs ? RT_C128 : RT_F64, .item = pairs ? 16 : 8 };
-}
-static int close_stack(stack *s, int code) {
-    for (int i = 0; i < s->rooms; i++) rt_scratch_free(s->ctx, s->room[i]);
-    return code;
-}
-static void *take(stack *s, int64_t items, int64_t item) {
-    void *p = rt_scratch(s->ctx, (size_t)(items * item));
-    if (p) s->room[s->rooms++] = p;
-    return p;
-}
-/* The view's elements, dense and the caller's to change. `like`: batch sizes to repeat it for, or NULL. */
-static int load(stack *s, const rt_view *v, const rt_view *like, int matrix_dims, int dtype, char **p) {
-    rt_view from = *v;
-    if (like) {
-        int lead = like->rank;
-        from.rank = lead + matrix_dims;
-        for (int d = 0; d < from.rank; d++) {
-            int own = d - (from.rank - v->rank);
-            from.size[d] = d < lead ? like->size[d] : v->size[own];
-            from.stride[d] = own < 0 || (d < lead && v->size[own] == 1) ? 0 : v->stride[own];
-        }
-    }
-    *p = take(s, rt_numel(&from), rt_itemsize(dtype));
-    if (!*p) return RT_ENOMEM;
-    rt_view to = rt_view_contiguous(*p, dtype, from.rank, from.size);
-    return rt_copy(s->ctx, &to, &from);
-}
-static int store(stack *s, const rt_view *out, void *p, int dtype) {
-    rt_view from = rt_view_contiguous(p, dtype, out->rank, out->size);
-    return rt_copy(s->ctx, out, &from);
-}
-static int64_t batches(const rt_view *v, int matrix_dims) {
-    int64_t n = 1;
-    for (int d = 0; d < v->rank - matrix_dims; d++) n *= v->size[d];
-    return n;
-}
-/* ... to compute: a batch of matrices without elements may be immense. */
-static int64_t full_batches(const rt_view *v, int matrix_dims) { return rt_numel(v) ? batches(v, matrix_dims) : 0; }
-/* Only the batch dimensions of a result. */
-static rt_view batch_of(const rt_view *v, int matrix_dims) {
-    rt_view lead = *v;
-    lead.rank = v->rank - matrix_dims;
-    return lead;
-}
 static int singular(const rt_ctx *ctx, const char *what, int64_t batch, int64_t count, int32_t info) {
     if (count == 1) return rt_fail(ctx, RT_ERUNTIME, "%s: the matrix is singular: pivot %d is zero", what, (int)info);
     return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld of the batch is singular: pivot %d is zero", what, (long long)batch, (int)info);
@@ -394,7 +337,7 @@ int rt_k_solve_triangular(const rt_ctx *ctx, const rt_call *c) { /* self, B, upp
     int64_t rows = out->size[out->rank - 2], columns = out->size[out->rank - 1];
     bool upper = rt_arg_int(c, 2), left = rt_arg_int(c, 3), unit = rt_arg_int(c, 4);
     int64_t n = left ? rows : columns, k = left ? columns : rows;
-    char *a, *x, *turned = take(&s, rows * columns, s.item);
+    char *a = NULL, *x = NULL, *turned = take(&s, rows * columns, s.item);
     int code = turned ? load(&s, rt_arg_view(c, 0), &lead, 2, s.dtype, &a) : RT_ENOMEM;
     if (!code) code = load(&s, rt_arg_view(c, 1), &lead, 2, s.dtype, &x);
     for (int64_t b = 0; b < full_batches(out, 2) && !code; b++) {
@@ -412,7 +355,7 @@ int rt_k_geqrf(const rt_ctx *ctx, const rt_call *c) { /* self -> a, tau */
     const rt_view *v = rt_arg_view(c, 0);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n;
-    char *a, *tau = take(&s, batches(v, 2) * k, s.item);
+    char *a = NULL, *tau = take(&s, batches(v, 2) * k, s.item);
     int code = tau ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {
         if (s.dtype == RT_F64) reflect_d((double *)a + b * m * n, m, n, (double *)tau + b * k);
@@ -427,7 +370,7 @@ int rt_k_householder_product(const rt_ctx *ctx, const rt_call *c) { /* input, ta
     const rt_view *v = rt_arg_view(c, 0), *t = rt_arg_view(c, 1);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = t->size[t->rank - 1];
-    char *a, *tau, *q = take(&s, rt_numel(v), s.item);
+    char *a = NULL, *tau = NULL, *q = take(&s, rt_numel(v), s.item);
     int code = q ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     if (!code) code = load(&s, t, NULL, 1, s.dtype, &tau);
     for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {

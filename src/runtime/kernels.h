@@ -57,6 +57,10 @@ RT_KERNEL(rt_k_replication_pad_backward);
 RT_KERNEL(rt_k_tril);
 RT_KERNEL(rt_k_triu);
 
+/* k_eigh.c, k_svd.c */
+RT_KERNEL(rt_k_linalg_eigh);
+RT_KERNEL(rt_k_linalg_svd);
+
 /* k_quantize.c */
 RT_KERNEL(rt_k_fake_quantize);
 RT_KERNEL(rt_k_fake_quantize_tensor);

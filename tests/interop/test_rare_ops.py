@@ -56,6 +56,21 @@ def powers(x):
     return torch.vander(x), torch.vander(x, 3, True), torch.linalg.vander(x, N=4)
 
 
+@case((3, 6, 4))
+def singular(a):
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    h = a.mT @ a
+    values, v = torch.linalg.eigh(h)
+    return (u * s.unsqueeze(-2)) @ vh, s, torch.linalg.svdvals(a), values, (v * values.unsqueeze(-2)) @ v.mT, torch.linalg.eigvalsh(h, UPLO="U")
+
+
+@case((3, 6, 4), (5, 5))
+def inverted(a, b):
+    flat = b[:, :2] @ b[:2]
+    return (torch.linalg.pinv(a), torch.pinverse(flat, 1e-4), torch.linalg.matrix_rank(a), torch.linalg.matrix_rank(flat, rtol=1e-4),
+            torch.linalg.pinv(flat @ flat.mT, rtol=1e-3, hermitian=True))
+
+
 @pytest.mark.parametrize("dialect", programs.DIALECTS)
 @pytest.mark.parametrize("name", CASES)
 def test_archive(name, dialect, tmp_path):

@@ -34,10 +34,11 @@ class Call:
     layouts: bool = True     # try it with other strides, too
     ties: int | None = None  # selects elements along this dimension; which of equal ones is left open
     smooth: bool = True      # has a derivative there, and one that PyTorch has, too
+    settled: object = None   # results have a choice of their own (phases of vectors): what of them is the same for every choice
 
 
-def call(*args, note="", layouts=True, ties=None, smooth=True, **kwargs):
-    return Call(args, kwargs, note, layouts, ties, smooth)
+def call(*args, note="", layouts=True, ties=None, smooth=True, settled=None, **kwargs):
+    return Call(args, kwargs, note, layouts, ties, smooth, settled)
 
 
 def sample(name):

@@ -1,0 +1,68 @@
+/* rt_stack.h: stacks of matrices as kernels of linear algebra work on them: copied row by row into f64 (or complex f64) scratch,
+ * one matrix after the other, and the results copied into whatever strides and dtype they have. */
+#ifndef CRESSET_RT_STACK_H
+#define CRESSET_RT_STACK_H
+
+#include "runtime/rt.h"
+
+#include <complex.h>
+
+typedef double _Complex zdouble;
+
+enum { ROOMS = 16 };
+typedef struct stack {
+    const rt_ctx *ctx;
+    void *room[ROOMS];
+    int rooms, dtype; /* RT_F64 or RT_C128 */
+    int64_t item;
+} stack;
+
+static inline stack open_stack(const rt_ctx *ctx, int dtype) {
+    bool pairs = rt_is_complex(dtype);
+    return (stack){ .ctx = ctx, .dtype = pairs ? RT_C128 : RT_F64, .item = pairs ? 16 : 8 };
+}
+static inline int close_stack(stack *s, int code) {
+    for (int i = 0; i < s->rooms; i++) rt_scratch_free(s->ctx, s->room[i]);
+    return code;
+}
+static inline void *take(stack *s, int64_t items, int64_t item) {
+    void *p = rt_scratch(s->ctx, (size_t)(items * item));
+    if (p) s->room[s->rooms++] = p; /* no kernel takes more than ROOMS */
+    return p;
+}
+/* The view's elements, dense and the caller's to change. `like`: batch sizes to repeat it for, or NULL. */
+static inline int load(stack *s, const rt_view *v, const rt_view *like, int matrix_dims, int dtype, char **p) {
+    rt_view from = *v;
+    if (like) {
+        int lead = like->rank;
+        from.rank = lead + matrix_dims;
+        for (int d = 0; d < from.rank; d++) {
+            int own = d - (from.rank - v->rank);
+            from.size[d] = d < lead ? like->size[d] : v->size[own];
+            from.stride[d] = own < 0 || (d < lead && v->size[own] == 1) ? 0 : v->stride[own];
+        }
+    }
+    *p = take(s, rt_numel(&from), rt_itemsize(dtype));
+    if (!*p) return RT_ENOMEM;
+    rt_view to = rt_view_contiguous(*p, dtype, from.rank, from.size);
+    return rt_copy(s->ctx, &to, &from);
+}
+static inline int store(stack *s, const rt_view *out, void *p, int dtype) {
+    rt_view from = rt_view_contiguous(p, dtype, out->rank, out->size);
+    return rt_copy(s->ctx, out, &from);
+}
+static inline int64_t batches(const rt_view *v, int matrix_dims) {
+    int64_t n = 1;
+    for (int d = 0; d < v->rank - matrix_dims; d++) n *= v->size[d];
+    return n;
+}
+/* ... to compute: a batch of matrices without elements may be immense. */
+static inline int64_t full_batches(const rt_view *v, int matrix_dims) { return rt_numel(v) ? batches(v, matrix_dims) : 0; }
+/* Only the batch dimensions of a result. */
+static inline rt_view batch_of(const rt_view *v, int matrix_dims) {
+    rt_view lead = *v;
+    lead.rank = v->rank - matrix_dims;
+    return lead;
+}
+
+#endif

@@ -1,0 +1,169 @@
+"""Samples of eigenvalues, singular values and what follows from them. Vectors come with any phase, so they are compared by what
+has none: projections. The values of random matrices are apart from each other."""
+import torch
+from samples import call, sample
+
+SQUARES = [(3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4), (12, 12), (0, 0), (0, 3, 3)]
+SHAPES = [(3, 3), (2, 5, 3), (3, 5), (1, 4), (9, 8), (0, 3), (0, 3, 3), (3, 0)]
+
+
+def shapes(make, among):
+    """PyTorch never looks at the dtype of nothing, but has no use for it either: empty matrices are asked for where it has a kernel."""
+    kernel = make.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    return [shape for shape in among if kernel or 0 not in shape]
+
+
+def spread(make, *shape):
+    """Random, with singular values (and eigenvalues of the triangles) that differ clearly."""
+    x = make.tensor(*shape)
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return x
+    k = min(shape[-2:])
+    grow = torch.zeros(shape[-2:], dtype=torch.float64)
+    grow.diagonal().copy_(torch.arange(1, k + 1) * 3.0)
+    wide = torch.complex128 if x.dtype.is_complex else torch.float64
+    return (x.to(wide) * 0.5 + grow).to(make.dtype)
+
+
+def hermitian(make, *shape):
+    x = spread(make, *shape)
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return x
+    wide = x.to(torch.complex128 if x.dtype.is_complex else torch.float64)
+    return ((wide + wide.mH) / 2).to(make.dtype)
+
+
+def projections(columns):
+    """Of each column alone."""
+    return columns.unsqueeze(-2) * columns.conj().unsqueeze(-3)
+
+
+def of_eigh(values, vectors):
+    return values, projections(vectors)
+
+
+def of_svd(u, s, vh):
+    k = s.shape[-1]
+    if vh.dim() < 2 or u.dim() < 2:
+        return (s,)
+    joined = u[..., :k].unsqueeze(-2) * vh[..., :k, :].mT.unsqueeze(-3)
+    return s, joined, u[..., k:] @ u[..., k:].mH, vh[..., k:, :].mH @ vh[..., k:, :]
+
+
+def of_old_svd(u, s, v):
+    return of_svd(u, s, v.mH)
+
+
+@sample("eigh")
+def eigh(make):
+    for shape in shapes(make, SQUARES):
+        for side in ("L", "U"):
+            yield call(spread(make, *shape), side, settled=of_eigh, smooth=False)
+    yield call(spread(make, 3, 3), "lower", note="no such triangle")
+    yield call(make.tensor(2, 3), note="not square")
+    yield call(make.tensor(3), note="a vector")
+
+
+@sample("eigh_internal")
+def eigh_internal(make):
+    for shape in shapes(make, SQUARES):
+        for side in ("L", "u"):
+            yield call(spread(make, *shape), side, True, settled=of_eigh, smooth=False)
+        yield call(spread(make, *shape), "L", False, smooth=False)
+    yield call(spread(make, 3, 3), "", note="no such triangle")
+    yield call(make.tensor(2, 3), note="not square")
+
+
+@sample("eigvalsh")
+def eigvalsh(make):
+    for shape in shapes(make, SQUARES):
+        for side in ("L", "U"):
+            yield call(hermitian(make, *shape), side)
+
+
+@sample("svd_internal")
+def svd_internal(make):
+    for shape in shapes(make, SHAPES):
+        for full in (False, True):
+            yield call(spread(make, *shape), full, True, settled=of_svd, smooth=False)
+        yield call(spread(make, *shape), False, False, smooth=False)
+    yield call(spread(make, 3, 3), False, True, driver="gesvd", note="a driver of CUDA")
+    yield call(make.tensor(3), note="a vector")
+
+
+@sample("svd")
+def svd(make):
+    for shape in shapes(make, SHAPES):
+        for full in (False, True):
+            yield call(spread(make, *shape), full, settled=of_svd, smooth=False)
+    yield call(spread(make, 3, 3), driver="gesvd", note="a driver of CUDA")
+
+
+@sample("svdvals")
+def svdvals(make):
+    for shape in shapes(make, SHAPES):
+        yield call(spread(make, *shape))
+
+
+@sample("svd_old")
+def svd_old(make):
+    for shape in shapes(make, SHAPES):
+        for some in (True, False):
+            yield call(spread(make, *shape), some, True, settled=of_old_svd, smooth=False)
+    yield call(spread(make, 4, 1), True, False, smooth=False)
+
+
+def deficient(make, *shape):
+    """Of rank 2."""
+    wide = torch.complex128 if make.dtype.is_complex else torch.float64
+    left, right = (make.tensor(*s, dtype=wide) for s in ((*shape[:-1], 2), (*shape[:-2], 2, shape[-1])))
+    return (left @ right).to(make.dtype)
+
+
+PINV = [(3, 3), (2, 5, 3), (3, 5), (1, 4)]
+
+
+@sample("pinv_tensor")
+def pinv_tensor(make):
+    for shape in shapes(make, PINV + [(0, 3), (2, 0, 3)]):
+        yield call(spread(make, *shape))
+    yield call(spread(make, 2, 5, 3), atol=torch.tensor([0.5, 4.0], dtype=torch.float64), smooth=False)
+    yield call(spread(make, 2, 5, 3), rtol=torch.tensor(0.6, dtype=torch.float64), smooth=False)
+    yield call(spread(make, 5, 3), atol=torch.tensor(0.1, dtype=torch.float64), rtol=torch.tensor(0.1, dtype=torch.float64), smooth=False)
+    yield call(hermitian(make, 2, 4, 4), hermitian=True)
+    yield call(make.tensor(2, 3), hermitian=True, note="not square")
+    yield call(make.tensor(3), note="a vector")
+
+
+@sample("pinv_float")
+def pinv_float(make):
+    for shape in shapes(make, PINV + [(0, 3)]):
+        yield call(spread(make, *shape))
+    yield call(spread(make, 2, 5, 3), atol=4.0, smooth=False)
+    yield call(spread(make, 2, 5, 3), rtol=0.6, smooth=False)
+    yield call(spread(make, 2, 5, 3), atol=0.0)
+    yield call(hermitian(make, 2, 4, 4), atol=0.1, rtol=0.2, hermitian=True, smooth=False)
+    if make.dtype in (torch.float64, torch.complex128):
+        yield call(deficient(make, 5, 4), smooth=False)
+
+
+@sample("pinv_rcond")
+def pinv_rcond(make):
+    for shape in PINV:
+        yield call(spread(make, *shape), 1e-4)
+    yield call(spread(make, 2, 5, 3), 0.6, smooth=False)
+    yield call(hermitian(make, 2, 4, 4), 1e-4, True)
+
+
+@sample("pinv_rcond_tensor")
+def pinv_rcond_tensor(make):
+    yield call(spread(make, 2, 5, 3), torch.tensor([1e-4, 0.6], dtype=torch.float64), smooth=False)
+    yield call(spread(make, 5, 3), torch.tensor(0.6, dtype=torch.float64), smooth=False)
+    yield call(hermitian(make, 2, 4, 4), torch.tensor(1e-4, dtype=torch.float64), True)
+
+
+@sample("pinverse")
+def pinverse(make):
+    for shape in PINV:
+        yield call(spread(make, *shape))
+    yield call(spread(make, 5, 3), 0.5, smooth=False)
