@@ -6,6 +6,7 @@
  *
  * An op without a row becomes a call of cresset::opaque, which keeps target, argument names, arguments and results. */
 #include "export/internal.h"
+#include "export/pt2_batch.h"
 #include "ops/autocast.h"
 
 #include <stdio.h>
@@ -28,6 +29,7 @@ typedef struct scope {
     cr_origin origin;            /* the last one, the JSON's own texts */
     const char *node_name;       /* of the node being read; NULL: it has none */
     cr_archived saved;              /* of the node being read */
+    cr__batching batching;       /* of vmaps */
 } scope;
 
 static void scope_dispose(scope *s) {
@@ -37,6 +39,7 @@ static void scope_dispose(scope *s) {
     cr_vec_dispose(&s->values);
     cr_vec_dispose(&s->results);
     cr_vec_dispose(&s->given);
+    cr__batch_dispose(&s->batching);
 }
 
 /* ---- names ---- */
@@ -585,12 +588,106 @@ static cr_status check_results(const scope *s, const cr_op *op, const cr_json *o
 /* [{"as_none": true}] is how nothing may be written. */
 static bool gives_none(const cr_json *outputs) { return outputs->n == 1 && cr_json_find(&outputs->u.items[0], "as_none"); }
 
+/* ---- vmap ---- */
+
+/* The node's only result is a value that was made for it, with these batch dimensions. */
+static cr_status bind_made(scope *s, size_t i, const cr_arg *made, uint32_t levels) {
+    const cr_value *want = &s->values.at[i];
+    cr_arg own = *made;
+    if (made->kind != CR_ARG_VALUE) return CR_FAIL(CR_EUNSUPPORTED, "vmap: a result that is no tensor");
+    if ((size_t)made->u.i < s->owners.n && s->owners.at[made->u.i] != CR_NO_VALUE) { /* it has another name already */
+        const cr_op *alias = cr_op_find("aten::alias");
+        uint32_t id;
+        if (!alias) return CR_FAIL(CR_ENOMEM, "out of memory");
+        CR_TRY(cr_graph_call(s->g, alias, made, &id));
+        own.u.i = cr_graph_node(s->g, id)->first;
+    }
+    const cr_meta *m = cr_graph_value(s->g, (uint32_t)own.u.i)->meta;
+    if (!m || !want->meta || m->dtype != want->meta->dtype || m->rank != want->meta->rank + __builtin_popcount(levels))
+        return CR_FAIL(CR_EUNSUPPORTED, "vmap: '%s' would be another tensor for all examples at once than for each", want->name ? want->name : "a result");
+    CR_TRY(cr__batch_mark(&s->batching, (uint32_t)own.u.i, levels));
+    if (want->name) CR_TRY(cr_graph_rename(s->g, (uint32_t)own.u.i, want->name));
+    return bind_value(s, (uint32_t)own.u.i, s->results.at[i]);
+}
+
+static uint32_t levels_of(const scope *s, const cr_arg *args, uint16_t n) {
+    uint32_t levels = 0;
+    for (uint16_t k = 0; k < n; k++) levels |= cr__batch_levels(&s->batching, &args[k]);
+    return levels;
+}
+
+/* A call inside a vmap. The archive says what it gives for one example. */
+static cr_status read_batched(scope *s, const cr_op *op, const cr_arg *args, const cr_json *outputs) {
+    uint32_t levels = levels_of(s, args, op->schema.nparams);
+    cr_arg results[16] = { { 0 } };
+    if (cr_result_count(op) > CR_COUNT(results)) return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s: too many results", op->name);
+    CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
+    CR_TRY(check_results(s, op, outputs));
+    CR_TRY(cr__batch_call(&s->batching, s->g, op, args, results));
+    size_t at = 0;
+    for (uint16_t i = 0; i < cr_result_count(op); i++) {
+        bool listed = results[i].kind == CR_ARG_LIST;
+        for (uint32_t k = 0; k < (listed ? results[i].n : 1); k++, at++) {
+            if (at >= s->values.n) return CR_FAIL(CR_EFORMAT, "vmap over %s gives more results than the node has", op->name);
+            CR_TRY(bind_made(s, at, listed ? &results[i].u.list[k] : &results[i], levels));
+        }
+    }
+    return at == s->values.n ? CR_OK : CR_FAIL(CR_EFORMAT, "vmap over %s gives fewer results than the node has", op->name);
+}
+
+static bool takes(const scope *s, const char *kinds) { /* T: a tensor, i: a number, s: a text */
+    if (s->given.n != strlen(kinds)) return false;
+    for (size_t i = 0; i < s->given.n; i++) {
+        const cr_arg *a = &s->given.at[i];
+        bool number = a->kind == CR_ARG_INT || (a->kind == CR_ARG_VALUE && a->pad == CR_T_INT);
+        if (kinds[i] == 's' ? a->kind != CR_ARG_STR : kinds[i] == 'i' ? !number : a->kind != CR_ARG_VALUE || a->pad != CR_T_TENSOR) return false;
+    }
+    return true;
+}
+
+/* A batch size: the number, or what it stands for. */
+static cr_arg plain_size(const scope *s, const cr_arg *a) {
+    if (a->kind != CR_ARG_VALUE) return *a;
+    return cr_number_arg(cr_graph_env(s->g), cr_graph_value(s->g, (uint32_t)a->u.i)->expr);
+}
+
+/* What a vmap consists of in an archive: `name` is a function of torch._functorch.predispatch. */
+static cr_status read_vmap(scope *s, const char *name, const cr_json *inputs, const cr_json *outputs) {
+    cr_arg made;
+    uint32_t left;
+    CR_TRY(read_inputs(s, inputs));
+    const cr_arg *a = s->given.at;
+    if (!strcmp(name, "lazy_load_decompositions")) return CR_OK;
+    if (!strcmp(name, "_vmap_increment_nesting") && takes(s, "is")) {
+        cr_arg size = plain_size(s, &a[0]);
+        return cr__batch_enter(&s->batching, &size, a[1].u.s);
+    }
+    if (!strcmp(name, "_vmap_decrement_nesting") && takes(s, "")) return cr__batch_leave(&s->batching);
+    bool adds = !strcmp(name, "_add_batch_dim") && takes(s, "Tii") && a[1].kind == CR_ARG_INT && a[2].kind == CR_ARG_INT;
+    bool removes = !strcmp(name, "_remove_batch_dim") && takes(s, "Tiii") && a[1].kind == CR_ARG_INT && a[3].kind == CR_ARG_INT;
+    if (!adds && !removes) return CR_FAIL(CR_EFORMAT, "arguments that vmap does not take");
+    CR_TRY(read_results(s, outputs, false));
+    if (s->values.n != 1) return CR_FAIL(CR_EFORMAT, "outputs: %zu results, one expected", s->values.n);
+    if (adds) {
+        CR_TRY(cr__batch_add(&s->batching, s->g, &a[0], a[1].u.i, a[2].u.i, &made));
+        return bind_made(s, 0, &made, cr__batch_levels(&s->batching, &a[0]) | 1u << a[2].u.i);
+    }
+    cr_arg size = plain_size(s, &a[2]);
+    CR_TRY(cr__batch_remove(&s->batching, s->g, &a[0], a[1].u.i, &size, a[3].u.i, &made, &left));
+    return bind_made(s, 0, &made, left);
+}
+
 static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outputs, const cr_op *op) {
     static const cr_json nothing = { .kind = CR_JSON_ARRAY };
     cr_arg args[CR_MAX_PARAMS];
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
     if (s->r->autocast) CR_TRY(cast_args(s, op, args));
+    if (s->batching.depth || s->batching.levels.n) {
+        if (op->tags & CR_TAG_RANDOM && cr__batch_draws_differently(&s->batching))
+            return CR_FAIL(CR_EUNSUPPORTED, "%s inside a vmap with randomness='different' is not supported", op->name);
+        if (levels_of(s, args, op->schema.nparams)) return read_batched(s, op, args, outputs);
+    }
     if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing, s->saved.none = true;
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
@@ -706,6 +803,8 @@ static cr_status read_target(scope *s, const char *target, const cr_json *inputs
     const char *name = target;
     if (!strncmp(name, prefix, sizeof prefix - 1)) name += sizeof prefix - 1;
     if (!strcmp(name, "higher_order.with_effects")) return read_effects(s, inputs, outputs);
+    static const char vmap[] = "torch._functorch.predispatch.";
+    if (!strncmp(name, vmap, sizeof vmap - 1)) return read_vmap(s, name + sizeof vmap - 1, inputs, outputs);
     const cr_op *op = cr_op_find(read_as(name));
     if (op && op->schema.nparams > CR_MAX_PARAMS) op = NULL;
     if (op && read_as(name) != name) s->saved.target = target;
