@@ -95,39 +95,103 @@ cr_status expand_matrix_power(cr_emitter *e, const cr_op *op, const cr_arg *args
 
 static double number(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i; }
 
-/* Sums of columns (1) or rows (inf), the largest or, negative, the smallest of them. */
-static cr_arg matrix_norm(cr__run *r, const cr_op *op, const cr_arg *args, double ord, const int *dim) {
-    bool columns = fabs(ord) == 1, keep = args[3].u.i != 0;
-    int dtype = cr__run_meta(r, &args[0])->dtype;
-    if (!cr_dtype_is_floating(dtype) && !cr_dtype_is_complex(dtype)) {
-        if (!r->status) r->status = CR_FAIL(CR_ERUNTIME, "%s: norms of matrices are of floating or complex numbers, not %s", op->schema.name, cr_dtype_name(dtype));
-        return cr_arg_none();
-    }
-    if (!columns && !isinf(ord)) {
-        if (!r->status) r->status = CR_FAIL(CR_EUNSUPPORTED, "%s: a norm of matrices of order %g (1, -1, inf and -inf are there)", op->schema.name, ord);
-        return cr_arg_none();
-    }
-    int inner = columns ? dim[0] : dim[1], outer = columns ? dim[1] : dim[0];
-    cr_arg first = cr_arg_int(inner), second = cr_arg_int(outer > inner && !keep ? outer - 1 : outer);
-    cr_arg sums = CR_RUN(r, "sum.dim_IntList", CR_RUN(r, "abs", args[0]), cr_arg_list(&first, 1), cr_arg_bool(keep), args[4]);
-    cr_arg over = cr_arg_list(&second, 1);
-    return ord > 0 ? CR_RUN(r, "amax", sums, over, cr_arg_bool(keep)) : CR_RUN(r, "amin", sums, over, cr_arg_bool(keep));
+/* ---- norms of matrices ---- */
+
+typedef struct matrices { const char *what; cr_arg x, dtype; int dim[2]; bool keep; } matrices; /* dim: rows, columns */
+
+/* Checks self and dims (the last two where none are named). */
+static cr_status open_matrices(cr__run *r, const cr_op *op, const cr_arg *self, const cr_arg *dims, const cr_arg *keep, const cr_arg *dtype, matrices *out) {
+    const cr_meta *m = cr__run_meta(r, self);
+    bool named = dims->kind == CR_ARG_LIST;
+    *out = (matrices){ .what = op->schema.name, .x = *self, .dtype = *dtype, .dim = { m->rank - 2, m->rank - 1 }, .keep = keep->u.i != 0 };
+    if (!cr_dtype_is_floating(m->dtype) && !cr_dtype_is_complex(m->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: norms of matrices are of floating or complex numbers, not %s", out->what, cr_dtype_name(m->dtype));
+    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: self must have at least two dimensions, got %d", out->what, m->rank);
+    if (named && dims->n != 2) return CR_FAIL(CR_ERUNTIME, "%s: dim must name 2 dims, got %u", out->what, dims->n);
+    for (int i = 0; named && i < 2; i++) CR_TRY(cr_wrap_dim(dims->u.list[i].u.i, m->rank, &out->dim[i]));
+    if (out->dim[0] == out->dim[1]) return CR_FAIL(CR_ERUNTIME, "%s: dim names one dim twice", out->what);
+    return CR_OK;
 }
 
-/* linalg_norm(self, ord, dim, keepdim, *, dtype): of vectors, unless an order is given with two dims. */
+/* Sums of columns (1) or rows (inf), the largest or, negative, the smallest of them. */
+static cr_arg norm_by_sums(cr__run *r, const matrices *a, double ord) {
+    bool columns = fabs(ord) == 1;
+    int inner = columns ? a->dim[0] : a->dim[1], outer = columns ? a->dim[1] : a->dim[0];
+    cr_arg first = cr_arg_int(inner), second = cr_arg_int(outer > inner && !a->keep ? outer - 1 : outer), keep = cr_arg_bool(a->keep);
+    cr_arg sums = CR_RUN(r, "sum.dim_IntList", CR_RUN(r, "abs", a->x), cr_arg_list(&first, 1), keep, a->dtype);
+    cr_arg over = cr_arg_list(&second, 1);
+    return ord > 0 ? CR_RUN(r, "amax", sums, over, keep) : CR_RUN(r, "amin", sums, over, keep);
+}
+
+/* The largest (2) or smallest (-2) singular value, or (0) their sum. */
+static cr_arg norm_by_values(cr__run *r, const matrices *a, int ord) {
+    cr_arg x = a->dtype.kind == CR_ARG_DTYPE ? CR_RUN(r, "to.dtype", a->x, a->dtype) : a->x, last = cr_arg_int(-1), over = cr_arg_list(&last, 1), y;
+    cr_arg from[2] = { cr_arg_int(a->dim[0]), cr_arg_int(a->dim[1]) }, to[2] = { cr_arg_int(-2), cr_arg_int(-1) };
+    int dtype = cr__run_meta(r, &x)->dtype;
+    if (!r->status && (dtype == CR_F16 || dtype == CR_BF16 || dtype == CR_C32))
+        r->status = CR_FAIL(CR_ERUNTIME, "%s: singular values of %s are not computed; pass dtype=float32", a->what, cr_dtype_name(dtype));
+    cr_arg s = CR_RUN(r, "linalg_svdvals", CR_RUN(r, "movedim.intlist", x, cr_arg_list(from, 2), cr_arg_list(to, 2)));
+    const cr_meta *m = cr__run_meta(r, &s);
+    bool none = m->rank && cr_dim_known(r->e->env, m->size[m->rank - 1], CR_EQ, 0) == CR_YES; /* the norm of nothing is 0 */
+    if (!ord || none) y = CR_RUN(r, "sum.dim_IntList", s, over);
+    else y = ord > 0 ? CR_RUN(r, "amax", s, over) : CR_RUN(r, "amin", s, over);
+    for (int i = 0; i < 2 && a->keep; i++) {
+        int d = (a->dim[0] < a->dim[1]) == !i ? a->dim[0] : a->dim[1];
+        y = CR_RUN(r, "unsqueeze", y, cr_arg_int(d));
+    }
+    return y;
+}
+
+static cr_arg matrix_norm(cr__run *r, const matrices *a, double ord) {
+    if (fabs(ord) == 2) return norm_by_values(r, a, (int)ord);
+    if (fabs(ord) == 1 || isinf(ord)) return norm_by_sums(r, a, ord);
+    if (!r->status) r->status = CR_FAIL(CR_ERUNTIME, "%s: order %g is no norm of matrices; 1, -1, 2, -2, inf, -inf, 'fro' and 'nuc' are", a->what, ord);
+    return cr_arg_none();
+}
+
+static cr_arg named_norm(cr__run *r, const matrices *a, const char *ord) {
+    cr_arg dims[2] = { cr_arg_int(a->dim[0]), cr_arg_int(a->dim[1]) };
+    if (!strcmp(ord, "nuc")) return norm_by_values(r, a, 0);
+    if (!strcmp(ord, "fro")) return CR_RUN(r, "linalg_vector_norm", a->x, cr_arg_int(2), cr_arg_list(dims, 2), cr_arg_bool(a->keep), a->dtype);
+    if (!r->status) r->status = CR_FAIL(CR_ERUNTIME, "%s: '%s' is no norm of matrices; 'fro' and 'nuc' are", a->what, ord);
+    return cr_arg_none();
+}
+
+/* linalg_matrix_norm(self, ord, dim, keepdim, *, dtype): ord is a number or a name. */
+cr_status expand_matrix_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    matrices a;
+    CR_TRY(open_matrices(&r, op, &args[0], &args[2], &args[3], &args[4], &a));
+    cr_arg y = args[1].kind == CR_ARG_STR ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&args[1]));
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+/* nuclear_norm(self, keepdim), nuclear_norm.dim(self, dim, keepdim) */
+cr_status expand_nuclear_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr__run r = { .e = e };
+    matrices a;
+    bool named = op->schema.nparams == 3;
+    cr_arg none = cr_arg_none();
+    if (!named && cr__run_meta(&r, &args[0])->rank != 2) return CR_FAIL(CR_ERUNTIME, "nuclear_norm: self must be a matrix; name its dims otherwise");
+    CR_TRY(open_matrices(&r, op, &args[0], named ? &args[1] : &none, &args[named ? 2 : 1], &none, &a));
+    cr_arg y = norm_by_values(&r, &a, 0);
+    return cr__run_finish(&r, 1, &y, results);
+}
+
+/* linalg_norm(self, ord, dim, keepdim, *, dtype): of vectors, unless an order is given with two dims, or its name. */
 cr_status expand_linalg_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
     const cr_meta *m = cr__run_meta(&r, &args[0]);
-    bool ordered = args[1].kind != CR_ARG_NONE, chosen = args[2].kind == CR_ARG_LIST;
+    bool ordered = args[1].kind != CR_ARG_NONE, chosen = args[2].kind == CR_ARG_LIST, named = args[1].kind == CR_ARG_STR;
     uint32_t n = chosen ? args[2].n : (uint32_t)m->rank;
     if (chosen && n != 1 && n != 2) return CR_FAIL(CR_ERUNTIME, "%s: dim must name 1 or 2 dims, got %u", op->schema.name, n);
     if (!chosen && ordered && n != 1 && n != 2) return CR_FAIL(CR_ERUNTIME, "%s: with ord and without dim, self must have 1 or 2 dims, got %u", op->schema.name, n);
+    if (named && n != 2) return CR_FAIL(CR_ERUNTIME, "%s: '%s' is a norm of matrices: 2 dims are needed, got %u", op->schema.name, args[1].u.s, n);
+    matrices a;
     cr_arg y;
     if (ordered && n == 2) {
-        int dim[2] = { 0, 1 };
-        for (int i = 0; chosen && i < 2; i++) CR_TRY(cr_wrap_dim(args[2].u.list[i].u.i, m->rank, &dim[i]));
-        if (dim[0] == dim[1]) return CR_FAIL(CR_ERUNTIME, "%s: dim names one dim twice", op->schema.name);
-        y = matrix_norm(&r, op, args, number(&args[1]), dim);
+        CR_TRY(open_matrices(&r, op, &args[0], &args[2], &args[3], &args[4], &a));
+        y = named ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&args[1]));
     } else {
         y = CR_RUN(&r, "linalg_vector_norm", args[0], ordered ? args[1] : cr_arg_int(2), args[2], args[3], args[4]);
     }

@@ -210,6 +210,9 @@ RULE(shape_eigh);
 RULE(shape_svd);
 RULE(check_svd_driver);
 RULE(check_pinv);
+RULE(check_lstsq);
+RULE(check_cond);
+RULE(shape_matrix_exp);
 RULE(shape_check_errors);
 cr_expand_fn expand_householder; cr_expand_fn expand_sum_to_size;
 
@@ -251,6 +254,7 @@ cr_expand_fn expand_upsample_vec;
 cr_expand_fn expand_einsum; cr_expand_fn expand_trilinear; /* expand_einsum.c */
 /* expand_linalg.c */
 cr_expand_fn expand_block_diag; cr_expand_fn expand_multi_dot; cr_expand_fn expand_matrix_power; cr_expand_fn expand_linalg_norm; cr_expand_fn expand_cross;
+cr_expand_fn expand_matrix_norm; cr_expand_fn expand_nuclear_norm; cr_expand_fn expand_lstsq;
 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);

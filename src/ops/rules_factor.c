@@ -2,6 +2,7 @@
  * them, except where the system is solved from the right. */
 #include "ops/rules.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
@@ -252,5 +253,23 @@ cr_status check_pinv(cr_rule *r) { /* self, ..., hermitian last */
         const cr_meta *m = cr_rule_meta(r, i);
         if (m && cr_dtype_is_complex(m->dtype)) return CR_FAIL(CR_ERUNTIME, "%s: %s must be real", op_name(r), r->op->schema.params[i].name);
     }
+    return dtype_same(r);
+}
+
+cr_status shape_matrix_exp(cr_rule *r) { /* self */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(check_square(r, 0));
+    return cr_rule_add_dense(r, r->result, m->rank, m->size);
+}
+
+/* Singular values serve for matrices of all sizes, other norms need the inverse. */
+cr_status check_cond(cr_rule *r) { /* self, p */
+    const cr_arg *p = &r->arg[1];
+    double ord = p->kind == CR_ARG_FLOAT ? p->u.f : p->kind == CR_ARG_INT ? (double)p->u.i : 2;
+    bool named = p->kind == CR_ARG_STR;
+    if (named && strcmp(p->u.s, "fro") && strcmp(p->u.s, "nuc")) return CR_FAIL(CR_ERUNTIME, "linalg_cond: '%s' is no norm; 'fro' and 'nuc' are", p->u.s);
+    if (!named && ord != 1 && ord != -1 && ord != 2 && ord != -2 && !isinf(ord))
+        return CR_FAIL(CR_ERUNTIME, "linalg_cond: order %g is no norm of matrices; 1, -1, 2, -2, inf, -inf, 'fro' and 'nuc' are", ord);
+    CR_TRY(!named && (ord == 2 || ord == -2) ? check_kind(r, 0) : check_square(r, 0));
     return dtype_same(r);
 }

@@ -61,6 +61,9 @@ RT_KERNEL(rt_k_triu);
 RT_KERNEL(rt_k_linalg_eigh);
 RT_KERNEL(rt_k_linalg_svd);
 
+/* k_expm.c */
+RT_KERNEL(rt_k_matrix_exp);
+
 /* k_quantize.c */
 RT_KERNEL(rt_k_fake_quantize);
 RT_KERNEL(rt_k_fake_quantize_tensor);

@@ -71,6 +71,12 @@ def inverted(a, b):
             torch.linalg.pinv(flat @ flat.mT, rtol=1e-3, hermitian=True))
 
 
+@case((3, 6, 4), (3, 4, 4), (6, 2))
+def measured(a, b, c):
+    norms = [torch.linalg.matrix_norm(a, ord) for ord in ("fro", "nuc", 2, -2, 1, -1, float("inf"))]
+    return (*norms, torch.linalg.norm(a, 2, (0, 2), True), torch.linalg.norm(c, "nuc"), torch.linalg.cond(b), torch.linalg.matrix_exp(b))
+
+
 @pytest.mark.parametrize("dialect", programs.DIALECTS)
 @pytest.mark.parametrize("name", CASES)
 def test_archive(name, dialect, tmp_path):

@@ -167,3 +167,86 @@ def pinverse(make):
     for shape in PINV:
         yield call(spread(make, *shape))
     yield call(spread(make, 5, 3), 0.5, smooth=False)
+
+
+@sample("cond")
+def cond(make):
+    for p in (None, 2, -2, 1, -1, float("inf"), -float("inf")):
+        for shape in shapes(make, [(3, 3), (2, 4, 4), (0, 0)]):
+            yield call(spread(make, *shape), p)
+    yield call(spread(make, 2, 5, 3))
+    yield call(spread(make, 3, 3), 3, note="no norm")
+    yield call(spread(make, 3, 5), 1, note="not square")
+
+
+@sample("cond_name")
+def cond_name(make):
+    for p in ("fro", "nuc"):
+        for shape in [(3, 3), (2, 4, 4)]:
+            yield call(spread(make, *shape), p)
+    yield call(spread(make, 3, 3), "two", note="no norm")
+
+
+@sample("lstsq")
+def lstsq(make):
+    for driver in (None, "gels", "gelsd", "gelss", "gelsy"):
+        yield call(spread(make, 2, 5, 3), make.tensor(2, 5, 2), driver=driver)
+        yield call(spread(make, 3, 5), make.tensor(3, 2), driver=driver)
+        yield call(spread(make, 4, 3), make.tensor(4), driver=driver)
+    yield call(spread(make, 4, 4), make.tensor(4, 1), 1e-3)
+    yield call(spread(make, 4, 3), make.tensor(5, 1), note="rows differ")
+    yield call(spread(make, 4, 3), make.tensor(4, 1), driver="lu", note="no driver")
+    yield call(make.tensor(3), make.tensor(3), note="a vector")
+
+
+@sample("matrix_exp")
+def matrix_exp(make):
+    if make.dtype in (torch.float16, torch.bfloat16):  # PyTorch's polynomial overflows there: NaN (docs/differences.md)
+        return
+    for shape in shapes(make, [(3, 3), (2, 4, 4), (1, 1), (0, 0), (0, 3, 3)]):
+        yield call(make.tensor(*shape))
+    yield call(make.tensor(3, 3) * 5, smooth=False)
+    yield call(make.tensor(2, 3), note="not square")
+
+
+@sample("matrix_norm")
+def matrix_norm(make):
+    for ord in (2, -2, 1, -1, float("inf"), -float("inf")):
+        yield call(spread(make, 2, 4, 3), ord)
+        yield call(spread(make, 2, 4, 3), ord, [2, 0], True)
+        yield call(spread(make, 3, 2, 4), ord, [1, -1])
+    yield call(spread(make, 4, 3), 3, note="no norm")
+    yield call(spread(make, 4, 3), 2, [0, 0], note="one dim twice")
+    yield call(spread(make, 4, 3), 2, [0], note="one dim")
+    yield call(make.tensor(3), 2, note="a vector")
+    if make.dtype in (torch.float32, torch.complex64):
+        yield call(spread(make, 4, 3), 2, dtype=torch.float64 if make.is_float else torch.complex128)
+
+
+@sample("matrix_norm_name")
+def matrix_norm_name(make):
+    for ord in ("fro", "nuc"):
+        yield call(spread(make, 2, 4, 3), ord)
+        yield call(spread(make, 2, 4, 3), ord, [2, 0], True)
+    yield call(spread(make, 4, 3))
+    yield call(spread(make, 4, 3), "two", note="no norm")
+
+
+@sample("linalg_norm_name")
+def linalg_norm_name(make):
+    for ord in ("fro", "nuc"):
+        yield call(spread(make, 4, 3), ord)
+        yield call(spread(make, 2, 4, 3), ord, [0, 2], True)
+    yield call(spread(make, 2, 4, 3), "fro", note="three dims")
+
+
+@sample("nuclear_norm")
+def nuclear_norm(make):
+    yield call(spread(make, 4, 3))
+    yield call(spread(make, 3, 5), True)
+
+
+@sample("nuclear_norm_dim")
+def nuclear_norm_dim(make):
+    yield call(spread(make, 2, 4, 3), [1, 2])
+    yield call(spread(make, 2, 4, 3), [2, 0], True)
