@@ -152,6 +152,7 @@ static bool eigh_one(const stack *s, char *a, int64_t n, bool vectors, double *d
 
 int rt_k_linalg_eigh(const rt_ctx *ctx, const rt_call *c) { /* A, UPLO, compute_v -> eigenvalues, eigenvectors */
     const rt_view *v = rt_arg_view(c, 0);
+    if (!rt_numel(v)) return RT_OK; /* of a batch that may be immense */
     stack s = open_stack(ctx, v->dtype);
     int64_t n = v->size[v->rank - 1], count = batches(v, 2);
     bool upper = c->arg[1].u.str[0] == 'U' || c->arg[1].u.str[0] == 'u', vectors = rt_arg_int(c, 2);
@@ -162,7 +163,7 @@ int rt_k_linalg_eigh(const rt_ctx *ctx, const rt_call *c) { /* A, UPLO, compute_
     if (!code && !(d && (r.e = take(&s, n, 8)) && (r.z = take(&s, vectors ? n * n : 0, 8)) && (r.row = take(&s, n, 8)) &&
                    (r.reflections = take(&s, n * n, s.item)) && (r.tau = take(&s, n, s.item)) && (r.sums = take(&s, n, s.item))))
         code = RT_ENOMEM;
-    for (int64_t b = 0; b < count && !code && n; b++) {
+    for (int64_t b = 0; b < count && !code; b++) {
         char *one = a + b * n * n * s.item;
         double scale = prepare(&s, one, n, upper);
         if (isnan(scale)) {

@@ -59,6 +59,7 @@ static double norm_of(const stack *s, const char *a, int64_t n) {
 
 int rt_k_matrix_exp(const rt_ctx *ctx, const rt_call *c) { /* self */
     const rt_view *v = rt_arg_view(c, 0);
+    if (!rt_numel(v)) return RT_OK; /* of a batch that may be immense */
     stack s = open_stack(ctx, v->dtype);
     int64_t n = v->size[v->rank - 1], count = batches(v, 2);
     char *a = NULL, *room = take(&s, 5 * n * n, s.item);

@@ -270,6 +270,9 @@ static void put_factor(const stack *s, const char *from, char *to, int64_t rows,
 
 int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, compute_uv, driver -> U, S, Vh */
     const rt_view *v = rt_arg_view(c, 0);
+    bool any = false; /* factors of what has no elements may be identities; a batch whose factors have none may be immense */
+    for (int i = 0; i < 3; i++) any |= rt_numel(&c->out[i]) > 0;
+    if (!any) return RT_OK;
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
     bool full = rt_arg_int(c, 1), vectors = rt_arg_int(c, 2), wide = m < n;
@@ -281,9 +284,7 @@ int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, 
     if (!code) code = open_svd(&w, &s, m, n, full, vectors);
     int64_t of_tall = vectors ? count * tall * columns : 0, of_low = vectors ? count * k * k : 0;
     if (!code && !((values = take(&s, count * k, 8)) && (u = take(&s, wide ? of_low : of_tall, s.item)) && (vh = take(&s, wide ? of_tall : of_low, s.item)))) code = RT_ENOMEM;
-    bool any = false; /* a batch of matrices without elements may be immense, and its factors still identities */
-    for (int i = 0; i < 3; i++) any |= rt_numel(&c->out[i]) > 0;
-    for (int64_t b = 0; b < count && any && !code; b++) {
+    for (int64_t b = 0; b < count && !code; b++) {
         code = svd_one(&w, a + b * m * n * s.item, m, n, "linalg.svd", b);
         if (code) break;
         memcpy(values + b * k, w.d, (size_t)k * sizeof *values);
