@@ -95,6 +95,35 @@ def _as_integer_ratio(a: Any) -> Any:
     return float(a).as_integer_ratio() if isinstance(a, _C.SymFloat) else (+a, 1)
 
 
+def _leaves(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        for item in data:
+            yield from _leaves(item)
+    else:
+        yield data
+
+
+def _tensor(data: Any, dtype: Any) -> Any:
+    """tensor(data): every number a tensor of its own, and these stacked, as PyTorch's programs do it."""
+    import cresset
+    if dtype is None:
+        kinds = {_C.SymInt: cresset.int64, _C.SymFloat: cresset.get_default_dtype(), _C.SymBool: cresset.bool}
+        for leaf in _leaves(data):
+            found = kinds[type(leaf)] if type(leaf) in kinds else cresset.tensor(leaf).dtype
+            dtype = found if dtype is None else cresset.promote_types(dtype, found)
+
+    def made(item: Any) -> Any:
+        if not isinstance(item, (list, tuple)):
+            return cresset.scalar_tensor(item.item() if isinstance(item, cresset.Tensor) else item, dtype=dtype)
+        if not item:
+            return cresset.empty(0, dtype=dtype)
+        lengths = {len(part) if isinstance(part, (list, tuple)) else -1 for part in item}
+        if len(lengths) > 1:
+            raise ValueError(f"the parts of a sequence have lengths {sorted(lengths)}; they must be the same (-1: a number)")
+        return cresset.stack([made(part) for part in item])
+    return made(data)
+
+
 # ---- statements ----
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None) -> None:

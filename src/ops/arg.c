@@ -1,5 +1,6 @@
 /* arg.c: small things every user of cr_arg needs. */
 #include "ops/op.h"
+#include "sym/shape.h"
 
 #include <stdio.h>
 
@@ -11,6 +12,23 @@ int cr_arg_number_dtype(const cr_arg *a) {
     case CR_ARG_SYM: return cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL ? CR_BOOL : cr_sym_type_of(a->u.sym) == CR_TYPE_INT ? CR_I64 : CR_F64;
     default: return CR_F64;
     }
+}
+
+cr_status cr_arg_settle(cr_env *env, cr_arg *a) {
+    int64_t hint = 0;
+    double real = 0;
+    bool yes;
+    if (!cr_arg_is_symbolic(a)) return CR_OK;
+    cr_sym e = a->kind == CR_ARG_SYM ? a->u.sym : cr_dim_sym(env, a->u.i);
+    if (!e) return CR_FAIL(CR_ENOMEM, "out of memory");
+    cr_sym_type type = cr_sym_type_of(e);
+    if (type == CR_TYPE_FLOAT ? !cr_env_hint_float(env, e, &real) : !cr_env_hint(env, e, &hint)) return cr_env_undecided(env, e);
+    cr_sym value = type == CR_TYPE_FLOAT ? cr_sym_float(env, real) : type == CR_TYPE_BOOL ? cr_sym_bool(env, hint) : cr_sym_int(env, hint);
+    CR_TRY(cr_sym_decide(env, cr_sym_compare(env, e, CR_EQ, value), &yes));
+    uint8_t given = a->given;
+    *a = type == CR_TYPE_FLOAT ? cr_arg_float(real) : type == CR_TYPE_BOOL ? cr_arg_bool(hint) : cr_arg_int(hint);
+    a->given = given;
+    return CR_OK;
 }
 
 rt_scalar cr_arg_scalar(const cr_arg *a) {

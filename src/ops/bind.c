@@ -2,7 +2,11 @@
  *
  * Works on argument kinds alone, so the Python binding, capture, formulas and the graph parser share it. Two rounds over
  * the overloads in table order: first without, then with the lenient conversions (a number in a Tensor slot, a 0-d
- * tensor where a number is asked). The error text is made only when both rounds fail. */
+ * tensor where a number is asked). The error text is made only when both rounds fail.
+ *
+ * This is also where a symbolic number meets what the schema asks for: SymInt and Scalar take the expression, a plain int,
+ * float or bool takes the example's number, and the program is guarded to be for that number alone. Behind a binding a
+ * plain parameter holds a plain number. */
 #include "ops/op.h"
 
 typedef struct binder {
@@ -69,8 +73,33 @@ static bool fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenie
     return true;
 }
 
-static cr_status convert_item(const cr_param *p, cr_arg *a) {
+static bool must_settle(const cr_param *p, const cr_arg *a) {
+    return !p->symbolic && (p->type == CR_T_INT || p->type == CR_T_FLOAT || p->type == CR_T_BOOL) && cr_arg_is_symbolic(a);
+}
+
+static cr_env *env_of(const cr_arg *a) {
+    cr_env *env = a->kind == CR_ARG_TENSOR ? a->u.t->env : NULL;
+    for (uint32_t i = 0; !env && a->kind == CR_ARG_LIST && i < a->n; i++) env = env_of(&a->u.list[i]);
+    return env;
+}
+
+/* The environment of the call's symbolic numbers: that of its fake tensors, else the one that is being recorded in. */
+static cr_env *find_env(const binder *b) {
+    cr_env *env = NULL;
+    for (size_t i = 0; !env && i < b->nargs; i++) env = env_of(&b->args[i]);
+    for (size_t i = 0; !env && i < b->nkeywords; i++) env = env_of(&b->keywords[i].value);
+    return env ? env : cr_ambient_get()->mode.env;
+}
+
+static cr_status settle(const binder *b, const cr_param *p, cr_arg *a) {
+    cr_env *env = find_env(b);
+    if (!env) return CR_FAIL(CR_EVALUE, "argument '%s' is a symbolic number outside of the fake mode that made it", p->name);
+    return cr_arg_settle(env, a);
+}
+
+static cr_status convert_item(const binder *b, const cr_param *p, cr_arg *a) {
     uint8_t given = a->given;
+    if (must_settle(p, a)) CR_TRY(settle(b, p, a));
     if ((p->type == CR_T_SCALAR || p->type == CR_T_INT || p->type == CR_T_FLOAT) && a->kind == CR_ARG_TENSOR) {
         if (cr_tensor_is_fake(a->u.t))
             return CR_FAIL(CR_EDATADEP, "argument '%s' needs the value of a fake tensor", p->name);
@@ -93,24 +122,24 @@ static cr_status convert_item(const cr_param *p, cr_arg *a) {
 }
 
 static bool item_needs_conversion(const cr_param *p, const cr_arg *a) {
-    return (p->type == CR_T_FLOAT && a->kind == CR_ARG_INT) || (p->type != CR_T_TENSOR && p->type != CR_T_ANY && a->kind == CR_ARG_TENSOR);
+    return must_settle(p, a) || (p->type == CR_T_FLOAT && a->kind == CR_ARG_INT) || (p->type != CR_T_TENSOR && p->type != CR_T_ANY && a->kind == CR_ARG_TENSOR);
 }
 
 static cr_status convert(const binder *b, const cr_param *p, cr_arg *a) {
-    if (!p->list || a->kind == CR_ARG_NONE) return convert_item(p, a);
+    if (!p->list || a->kind == CR_ARG_NONE) return convert_item(b, p, a);
     if (a->kind == CR_ARG_LIST) {
         bool needed = false;
         for (uint32_t i = 0; i < a->n; i++) needed |= item_needs_conversion(p, &a->u.list[i]);
         if (!needed) return CR_OK;
         cr_arg *items = cr_arena_copy(b->arena, a->u.list, a->n * sizeof *items);
         if (!items) return CR_ENOMEM;
-        for (uint32_t i = 0; i < a->n; i++) CR_TRY(convert_item(p, &items[i]));
+        for (uint32_t i = 0; i < a->n; i++) CR_TRY(convert_item(b, p, &items[i]));
         a->u.list = items;
         return CR_OK;
     }
     cr_arg *items = cr_arena_alloc(b->arena, (size_t)p->list_size * sizeof *items);
     if (!items) return CR_ENOMEM;
-    CR_TRY(convert_item(p, a));
+    CR_TRY(convert_item(b, p, a));
     for (int32_t i = 0; i < p->list_size; i++) items[i] = *a;
     *a = (cr_arg){ .kind = CR_ARG_LIST, .given = a->given, .n = (uint32_t)p->list_size, .u.list = items };
     return CR_OK;

@@ -85,11 +85,7 @@ static cr_status compare_numbers(fx *x, const cr_fnode *node, cr_cmp cmp, const 
     }
     cr_env *env = x->e->env;
     cr_sym condition = cr_sym_compare(env, sym_of(env, a), cmp, sym_of(env, b));
-    if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
-    cr_tri truth = cr_sym_truth(env, condition);
-    if (truth == CR_UNKNOWN) return cr__fx_fail(x, node, CR_EDATADEP, "this comparison of symbolic numbers is not known here");
-    *yes = truth == CR_YES;
-    return CR_OK;
+    return cr_sym_decide(env, condition, yes);
 }
 
 /* Equality of anything that has no order: strings, dtypes, formats, none, lists of those. */

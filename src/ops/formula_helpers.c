@@ -15,7 +15,7 @@ static cr_status refuse(fx *x, const cr_fnode *node, const char *wanted) {
  * and the tensor is computed. */
 static cr_status look(fx *x, const cr_fnode *node, const fval *v, cr_meta *scratch, const cr_meta **out, bool *known) {
     *known = true;
-    if (cr_arg_is_number(&v->a)) {
+    if (cr_arg_is_number(&v->a) || v->a.kind == CR_ARG_SYM) {
         cr_meta_init(scratch, cr_arg_number_dtype(&v->a), (cr_device){ CR_CPU, -1 });
         *out = scratch;
         return CR_OK;

@@ -65,6 +65,9 @@ static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) { return (cr_arg)
 static inline bool cr_arg_is_number(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX; }
 /* The meta behind a TENSOR or META argument, else NULL. */
 static inline const cr_meta *cr_arg_meta(const cr_arg *a) { return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL; }
+static inline bool cr_arg_is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+/* A symbolic number becomes the plain one of the example, and the program is guarded to be for it; CR_EDATADEP: there is none. */
+CR_NODISCARD cr_status cr_arg_settle(cr_env *env, cr_arg *a);
 rt_scalar cr_arg_scalar(const cr_arg *a); /* of a number (not symbolic) */
 int cr_arg_number_dtype(const cr_arg *a); /* i64, f64, bool, c128: how a number promotes */
 void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out);

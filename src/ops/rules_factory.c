@@ -131,8 +131,6 @@ cr_status shape_scalar_tensor(cr_rule *r) { return add_dense(r, cr_default_dtype
 
 /* ---- ranges ---- */
 
-static bool is_plain_number(const cr_arg *a) { return a->kind != CR_ARG_SYM && (a->kind != CR_ARG_INT || cr_dim_is_plain(a->u.i)); }
-
 static cr_status number_value(const cr_rule *r, const cr_arg *a, double *f, int64_t *i) {
     rt_scalar s = cr_arg_scalar(a);
     if (s.kind == RT_ARG_COMPLEX) return CR_FAIL(CR_ERUNTIME, "%s: complex bounds are not supported", op_name(r));
@@ -143,11 +141,35 @@ static cr_status number_value(const cr_rule *r, const cr_arg *a, double *f, int6
     return CR_OK;
 }
 
+static cr_sym number_sym(cr_env *env, const cr_arg *a) {
+    if (a->kind == CR_ARG_SYM) return a->u.sym;
+    return a->kind == CR_ARG_FLOAT ? cr_sym_float(env, a->u.f) : cr_dim_sym(env, a->u.i);
+}
+
+/* ceil((end - start) / step) of floats, as the plain case computes it; the direction is decided. */
+static cr_status symbolic_length(cr_rule *r, const cr_arg *start, const cr_arg *end, const cr_arg *step, cr_dim *out) {
+    cr_env *env = r->env;
+    bool up, down, fits;
+    if (start->kind == CR_ARG_COMPLEX || end->kind == CR_ARG_COMPLEX || step->kind == CR_ARG_COMPLEX)
+        return CR_FAIL(CR_ERUNTIME, "%s: complex bounds are not supported", op_name(r));
+    cr_sym by = cr_sym_make(env, CR_SYM_TOFLOAT, number_sym(env, step), NULL, NULL), zero = cr_sym_float(env, 0);
+    cr_sym last = cr_sym_make(env, CR_SYM_TOFLOAT, number_sym(env, end), NULL, NULL);
+    cr_sym first = cr_sym_make(env, CR_SYM_TOFLOAT, number_sym(env, start), NULL, NULL);
+    CR_TRY(cr_sym_decide(env, cr_sym_compare(env, by, CR_GT, zero), &up));
+    CR_TRY(cr_sym_decide(env, cr_sym_compare(env, by, CR_LT, zero), &down));
+    if (!up && !down) return CR_FAIL(CR_ERUNTIME, "%s: step must not be zero", op_name(r));
+    cr_sym span = cr_sym_sub(env, last, first);
+    CR_TRY(cr_sym_decide(env, cr_sym_compare(env, span, up ? CR_GE : CR_LE, zero), &fits));
+    if (!fits) return CR_FAIL(CR_ERUNTIME, "%s: end lies on the other side of start than step points to", op_name(r));
+    cr_sym steps = cr_sym_make(env, CR_SYM_TRUEDIV, span, by, NULL);
+    *out = cr_dim_of(env, cr_sym_make(env, CR_SYM_CEIL, steps, NULL, NULL));
+    return *out == CR_DIM_OVERFLOW ? CR_FAIL(CR_ENOMEM, "out of memory") : CR_OK;
+}
+
 static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end, const cr_arg *step, int dtype, cr_dim *out) {
-    if (!is_plain_number(start) || !is_plain_number(end) || !is_plain_number(step)) {
+    if (cr_arg_is_symbolic(start) || cr_arg_is_symbolic(end) || cr_arg_is_symbolic(step)) {
         bool up;
-        if (start->kind != CR_ARG_INT || end->kind != CR_ARG_INT || step->kind != CR_ARG_INT)
-            return CR_FAIL(CR_EDATADEP, "%s: the number of elements needs integer bounds when they are symbolic", op_name(r));
+        if (start->kind != CR_ARG_INT || end->kind != CR_ARG_INT || step->kind != CR_ARG_INT) return symbolic_length(r, start, end, step, out);
         CR_TRY(cr_dim_decide(r->env, step->u.i, CR_GT, 0, &up));
         cr_dim span = cr_dim_sub(r->env, end->u.i, start->u.i);
         CR_TRY(cr_dim_require(r->env, span, up ? CR_GE : CR_LE, 0, "end - start"));

@@ -283,7 +283,9 @@ cr_status check_triplet(cr_rule *r) {
 
 static cr_status multi_margin(cr_rule *r, int first) {
     const cr_meta *self = cr_rule_meta(r, first), *target = cr_rule_meta(r, first + 1), *weight = cr_rule_meta(r, first + 4);
-    rt_scalar p = cr_arg_scalar(&r->arg[first + 2]);
+    cr_arg given = r->arg[first + 2];
+    CR_TRY(cr_arg_settle(r->env, &given));
+    rt_scalar p = cr_arg_scalar(&given);
     double order = p.kind == RT_ARG_FLOAT ? p.f : (double)p.i;
     if (order != 1 && order != 2) return CR_FAIL(CR_ERUNTIME, "%s: p must be 1 or 2, got %g", op_name(r), order);
     if (self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);

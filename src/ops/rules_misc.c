@@ -56,9 +56,10 @@ cr_status shape_histc(cr_rule *r) { /* self, bins, min, max */
     cr_dim bins = cr_rule_int(r, 1);
     double range[2];
     for (int i = 0; i < 2; i++) {
-        const cr_arg *a = &r->arg[2 + i];
-        if (a->kind == CR_ARG_COMPLEX) return CR_FAIL(CR_ERUNTIME, "histc: min and max must be real numbers");
-        rt_scalar s = cr_arg_scalar(a);
+        cr_arg a = r->arg[2 + i];
+        if (a.kind == CR_ARG_COMPLEX) return CR_FAIL(CR_ERUNTIME, "histc: min and max must be real numbers");
+        CR_TRY(cr_arg_settle(r->env, &a));
+        rt_scalar s = cr_arg_scalar(&a);
         range[i] = s.kind == RT_ARG_FLOAT ? s.f : (double)s.i;
     }
     CR_TRY(cr_dim_require(r->env, bins, CR_GT, 0, "histc: bins must be positive"));

@@ -281,6 +281,15 @@ static int read_options(PyObject *dtype_object, PyObject *device_object, const c
     return 0;
 }
 
+/* Is there a symbolic number among the elements? Then the tensor is computed, not data: tensor([n, 2]). */
+static int holds_symbol(PyObject *o, int depth) {
+    if (cr_py_sym_env(o)) return 1;
+    if ((!PyList_Check(o) && !PyTuple_Check(o)) || depth == CR_MAX_RANK) return 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+        if (holds_symbol(PySequence_Fast_GET_ITEM(o, i), depth + 1)) return 1;
+    return 0;
+}
+
 static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     static char *names[] = { "data", "dtype", "device", "requires_grad", "pin_memory", NULL };
@@ -290,9 +299,10 @@ static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype_object, &device_object, &requires_grad, &pin)) return NULL;
     if (read_options(dtype_object, device_object, "tensor", &dtype, &device)) return NULL;
     if (pin) return PyErr_Format(PyExc_RuntimeError, "tensor(): pin_memory=True needs an accelerator, and there is none; leave it out");
-    cr_tensor *t = cr_py_data_tensor(data, dtype);
-    PyObject *o = t ? cr_py_wrap(t) : NULL;
-    cr_status status = o ? cr_py_fresh(t, true) : CR_OK;
+    int symbolic = cr_ambient_get()->mode.fake ? holds_symbol(data, 0) : 0;
+    cr_tensor *t = symbolic ? NULL : cr_py_data_tensor(data, dtype);
+    PyObject *o = symbolic > 0 ? cr_py_sym_tensor(data, dtype_object ? dtype_object : Py_None) : t ? cr_py_wrap(t) : NULL;
+    cr_status status = o && t ? cr_py_fresh(t, true) : CR_OK;
     if (status) {
         Py_CLEAR(o);
         cr_py_raise(status);

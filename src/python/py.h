@@ -172,7 +172,8 @@ int cr_py_sym_init(PyObject *module);
 /* A SymInt, SymFloat or SymBool. `value`: an INT that is symbolic, or a SYM, of that environment. */
 PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
 bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
-cr_env *cr_py_sym_env(PyObject *o);            /* borrowed; NULL: not one; no exception */
+cr_env *cr_py_sym_env(PyObject *o);
+PyObject *cr_py_sym_tensor(PyObject *data, PyObject *dtype); /* tensor(data) of nested sequences with symbolic numbers in them */            /* borrowed; NULL: not one; no exception */
 /* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
 /* The same of an argument that somebody else keeps: nothing of it is consumed. */

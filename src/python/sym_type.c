@@ -208,17 +208,9 @@ static PyObject *sym_compare(PyObject *a, PyObject *b, int op) {
 /* ---- settling on a value ---- */
 
 static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
-    int64_t at_hint;
-    if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
-    cr_tri truth = cr_sym_truth(s->env, condition);
-    if (truth != CR_UNKNOWN) return cr_shape_rely(s->env, condition, *out = truth == CR_YES);
-    if (!cr_env_hint(s->env, condition, &at_hint)) {
-        cr_status status = cr_env_undecided(s->env, condition);
-        return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? (*out = false, CR_OK) : status;
-    }
-    *out = at_hint != 0;
-    cr_sym holds = *out ? condition : cr_sym_make(s->env, CR_SYM_NOT, condition, NULL, NULL);
-    return holds ? cr_env_add_cond(s->env, CR_COND_GUARD, holds, "") : CR_FAIL(CR_ENOMEM, "out of memory");
+    cr_status status = cr_sym_decide(s->env, condition, out);
+    if (!status) status = cr_shape_rely(s->env, condition, *out); /* the user's own branch: runs at 0 and 1 must take it, too */
+    return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? (*out = false, CR_OK) : status;
 }
 
 static int sym_bool(PyObject *self) {
@@ -298,6 +290,8 @@ static PyObject *in_python(const char *name, PyObject *self, PyObject *argument)
     Py_XDECREF(module);
     return result;
 }
+
+PyObject *cr_py_sym_tensor(PyObject *data, PyObject *dtype) { return in_python("_tensor", data, dtype); }
 
 /* s.node: what PyTorch programs look into (s.node.expr, s.node.hint). */
 static PyObject *get_node(PyObject *self, void *unused) { return (void)unused, in_python("SymNode", self, NULL); }

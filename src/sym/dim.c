@@ -99,6 +99,16 @@ static cr_status record(cr_env *env, cr_cond_kind kind, cr_sym condition, bool h
     return cr_env_add_cond(env, kind, condition, message);
 }
 
+cr_status cr_sym_decide(cr_env *env, cr_sym condition, bool *yes) {
+    int64_t at_hints;
+    if (!condition) return CR_FAIL(CR_ENOMEM, "condition");
+    cr_tri truth = cr_sym_truth(env, condition);
+    if (truth != CR_UNKNOWN) return *yes = truth == CR_YES, CR_OK;
+    if (!cr_env_hint(env, condition, &at_hints)) return cr_env_undecided(env, condition);
+    *yes = at_hints != 0;
+    return record(env, CR_COND_GUARD, condition, *yes, "");
+}
+
 /* A size that is 0 or 1 is nothing a program is written for: decided as if it were not, and checked when it runs. */
 static cr_status decide_oblivious(cr_env *env, cr_sym condition, bool *yes) {
     cr_tri answer = cr_sym_truth_oblivious(env, condition);

@@ -185,6 +185,9 @@ static inline cr_tri cr_dim_known(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
     default: return a >= b ? CR_YES : CR_NO;
     }
 }
+/* A condition of any kind that the program depends on: decided by facts, else by the hints with a guard recorded; CR_EDATADEP when
+ * there are none. */
+CR_NODISCARD cr_status cr_sym_decide(cr_env *env, cr_sym condition, bool *yes);
 /* Semantics depend on it: decided by facts, else by the hint with a guard recorded; CR_EDATADEP when unbacked. */
 CR_NODISCARD cr_status cr_dim_decide(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool *yes);
 /* Must hold: CR_ERUNTIME "what: ..." when facts (or hints) exclude it, a guard or deferred assert when unknown. */

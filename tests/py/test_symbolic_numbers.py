@@ -35,7 +35,7 @@ def complaint(eager, theirs, ours):
     return None
 
 
-@pytest.mark.parametrize("line", cases.LINES)
+@pytest.mark.parametrize("line", cases.LINES + cases.ARGUMENTS)
 def test_number(line, oracle):
     theirs = oracle(line, lambda torch: cases.outcome(torch, line), stored=True)
     ours = cases.outcome(cresset, line)

@@ -448,3 +448,14 @@ def key_get(tree: PyTree, path: KeyPath) -> Any:
     for key in path:
         tree = key.get(tree)
     return tree
+
+
+def _open_size(size: Any) -> tuple[list[Any], None]:
+    return list(size), None
+
+
+def _open_size_with_keys(size: Any) -> tuple[list[tuple[Any, Any]], None]:
+    return [(SequenceKey(i), item) for i, item in enumerate(size)], None
+
+
+register_pytree_node(_C.Size, _open_size, lambda items, _: _C.Size(items), serialized_type_name="torch.Size", flatten_with_keys_fn=_open_size_with_keys)
