@@ -150,12 +150,44 @@ static size_t assigned(const char *text) {
     return n && text[at] == '=' && text[at + 1] != '=' && !(text[0] >= '0' && text[0] <= '9') ? n : 0;
 }
 
-typedef struct renamed { cr_env *env; } renamed;
+/* Does the line end with the call that makes the number, so that the variable is the number? n = x.item() + 1 is another one. */
+static bool ends_with(const char *text, const char *call) {
+    size_t n = strlen(text), k = strlen(call);
+    while (n && (text[n - 1] == ' ' || text[n - 1] == ';')) n--;
+    return n > k && !strncmp(text + n - k, call, k);
+}
+
+/* What is read stands alone: only names, calls and subscripts before the call, nothing added, compared or put before it. */
+static bool stands_alone(const char *text, size_t name) {
+    const char *value = strchr(text + name, '=') + 1;
+    int depth = 0;
+    while (*value == ' ') value++;
+    for (; *value; value++) {
+        if (*value == '(' || *value == '[') depth++;
+        else if (*value == ')' || *value == ']') depth--;
+        else if (!depth && !cr__name_byte(*value) && *value != '.') return false;
+    }
+    return true;
+}
 
 /* z = x.nonzero(), z = x[x > 0]: the size is z.shape[0]. */
 static bool first_size(const char *text) {
-    if (strstr(text, "nonzero(") || strstr(text, "masked_select(")) return !strchr(text, ',');
-    return strchr(text, '[') && !strstr(text, "[:") && !strchr(text, ',');
+    if (strstr(text, "nonzero(") || strstr(text, "masked_select(")) return ends_with(text, ")") && !strchr(text, ',') && !strstr(text, ").");
+    return ends_with(text, "]") && !strstr(text, "[:") && !strchr(text, ',');
+}
+
+enum { MOST_UNNAMED = 4 };
+typedef struct renamed { cr_env *env; cr_sym unnamed[MOST_UNNAMED]; size_t n; } renamed;
+
+static const char *const stand_ins[MOST_UNNAMED] = {"n", "m", "k", "j"};
+
+/* What no variable holds gets a name that the message explains. */
+static cr_sym stand_in(renamed *r, cr_sym symbol) {
+    size_t i = 0;
+    while (i < r->n && r->unnamed[i] != symbol) i++;
+    if (i == MOST_UNNAMED) return symbol;
+    if (i == r->n) r->unnamed[r->n++] = symbol;
+    return cr_sym_symbol(r->env, stand_ins[i], (cr_sym_type)symbol->type, symbol->u.symbol->now.lo, symbol->u.symbol->now.hi);
 }
 
 /* Unbacked symbols by the names of their variables. */
@@ -165,7 +197,8 @@ static cr_sym rename_symbol(void *user, cr_sym symbol) {
     size_t n = symbol->u.symbol->unbacked ? assigned(text) : 0;
     char name[64];
     bool size = symbol->u.symbol->size_like;
-    if (!n || n >= sizeof name - 16 || (size && !first_size(text))) return symbol;
+    if (!symbol->u.symbol->unbacked) return symbol;
+    if (!n || n >= sizeof name - 16 || !stands_alone(text, n) || (size ? !first_size(text) : !ends_with(text, ".item()"))) return stand_in(r, symbol);
     snprintf(name, sizeof name, "%.*s%s", (int)n, text, size ? ".shape[0]" : "");
     return cr_sym_symbol(r->env, name, (cr_sym_type)symbol->type, symbol->u.symbol->now.lo, symbol->u.symbol->now.hi);
 }
@@ -210,7 +243,7 @@ cr_status cr_env_undecided(cr_env *env, cr_sym e) {
     cr_str text = {0};
     cr_sym seen[4], simple = cr_sym_simplify(env, e);
     size_t n = 0;
-    renamed r = {env};
+    renamed r = {.env = env};
     cr_user_line here;
     if (cr__line_find(env, &here)) return CR_FAIL(CR_ENOMEM, "condition");
     cr_sym shown = cr_sym_substitute(env, e, rename_symbol, &r);
@@ -234,6 +267,8 @@ cr_status cr_env_undecided(cr_env *env, cr_sym e) {
         add_text(env, shown, &text);
         cr_str_add(&text, " == ...)");
     }
+    for (size_t i = 0; i < r.n; i++)
+        cr_str_addf(&text, "\n  where %s is %s: give that number a name where it is made", stand_ins[i], cr_sym_name(r.unnamed[i]));
     cr_status status = cr_str_status(&text);
     if (!status) status = CR_FAIL(CR_EDATADEP, "%s", cr_str_get(&text));
     cr_str_dispose(&text);

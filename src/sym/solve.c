@@ -28,6 +28,7 @@ typedef struct solver {
     CR_VEC(root) roots;
     CR_VEC(bool) residual;    /* by condition: it does not follow from bounds and relations */
     cr_env *promised;         /* the second environment */
+    cr_str derived;           /* fixes that use another Dim: they go after it, as Python reads them from the top */
 } solver;
 
 /* ---- small questions about expressions ---- */
@@ -248,9 +249,9 @@ static cr_status blame_relations(solver *s) {
         title(s, o->exact, o->name);
         add_causes(s, r->exact->symbol, true);
         cr_str_addc(&s->out->reasons, '\n');
-        cr_str_addf(&s->out->fixes, "%s = ", r->name);
-        add_linear(&s->out->fixes, scale, o->name, shift);
-        cr_str_addc(&s->out->fixes, '\n');
+        cr_str_addf(&s->derived, "%s = ", r->name);
+        add_linear(&s->derived, scale, o->name, shift);
+        cr_str_addc(&s->derived, '\n');
         r->fixed = r->blamed = true;
     }
     return CR_OK;
@@ -449,12 +450,15 @@ cr_status cr_shape_solve(cr_env *env, unsigned options, cr_verdict *out) {
     CR_TRY_OUT(blame_numbers(&s));
     CR_TRY_OUT(blame_relations(&s));
     CR_TRY_OUT(blame_conditions(&s, options));
+    cr_str_add(&out->fixes, cr_str_get(&s.derived));
+    CR_TRY_OUT(cr_str_status(&s.derived));
     for (size_t i = 0; i < env->conds.n; i++) CR_TRY_OUT(cr_vec_push(&out->deferred, (options & CR_SOLVE_DEFER) && s.residual.at[i]));
     CR_TRY_OUT(cr_str_status(&out->names));
     CR_TRY_OUT(cr_str_status(&out->reasons));
     CR_TRY_OUT(cr_str_status(&out->fixes));
 out:
     cr_env_release(s.promised);
+    cr_str_dispose(&s.derived);
     cr_vec_dispose(&s.roots);
     cr_vec_dispose(&s.residual);
     if (status) cr_verdict_dispose(out);

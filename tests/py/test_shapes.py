@@ -343,3 +343,120 @@ def test_a_condition_that_holds_at_every_value_is_no_violation():
     """S5: chunk asks something that no rule proves; between 2 and 40 it holds throughout."""
     ep = torch.export.export(Halves(), (torch.ones(7, 3),), dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=40)}})
     assert [ep.module()(torch.ones(n, 3)).shape[0] for n in (2, 7, 40)] == [1, 4, 20]
+
+
+# ---- marks on tensors ----
+
+class Adds(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] > 3 else x
+
+
+class Fixes(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] == 4 else x
+
+
+MARKS = {
+    "dynamic": lambda d, x: d.mark_dynamic(x, 0),
+    "dynamic_both": lambda d, x: d.mark_dynamic(x, [0, 1]),
+    "maybe": lambda d, x: d.maybe_mark_dynamic(x, 0),
+    "static": lambda d, x: d.mark_static(x, 0),
+    "static_then_dynamic": lambda d, x: (d.mark_static(x), d.mark_dynamic(x, 1)),
+    "unbacked": lambda d, x: d.mark_unbacked(x, 0),
+}
+SPECS = {"none": lambda D: None, "auto": lambda D: ({0: D.AUTO},), "static": lambda D: ({0: D.STATIC},), "other": lambda D: ({1: D.AUTO},)}
+
+
+def marked(library, module, mark, spec):
+    """The sizes that the export of a marked tensor keeps open, or the kind of error."""
+    import importlib
+    import warnings
+    x = library.zeros(4, 6)
+    dynamo = importlib.import_module(f"{library.__name__}._dynamo")
+    if mark != "unbacked":
+        MARKS[mark](dynamo, x)
+    else:
+        MARKS[mark](importlib.import_module(f"{library.__name__}._dynamo.decorators"), x)
+    Program = type("Program", (library.nn.Module,), {"forward": module.forward})
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ep = library.export.export(Program(), (x,), dynamic_shapes=SPECS[spec](library.export.Dim), strict=False)
+    except Exception as error:
+        return [type(error).__name__]
+    value = next(node.meta["val"] for node in ep.graph.nodes if node.op == "placeholder")
+    return [str(size) for size in value.shape]
+
+
+@pytest.mark.parametrize("module", [Adds, Branches, Fixes])
+@pytest.mark.parametrize("spec", list(SPECS))
+@pytest.mark.parametrize("mark", list(MARKS))
+def test_marks_are_honoured_as_pytorch_does(module, mark, spec, oracle):
+    assert marked(torch, module, mark, spec) == oracle("sizes", lambda live: marked(live, module, mark, spec), stored=True)
+
+
+def test_the_bounds_of_a_mark_count():
+    x = torch.zeros(4, 6)
+    torch._dynamo.mark_dynamic(x, 0, min=3, max=9)
+    ep = torch.export.export(Adds(), (x,))
+    assert [(r.lower, r.upper) for r in ep.range_constraints.values()] == [(3, 9)]
+    with pytest.raises(IndexError, match="dimensions 0 to 1; 2 is none"):
+        torch._dynamo.mark_dynamic(x, 2)
+    with pytest.raises(TypeError, match="takes a Tensor, not int"):
+        torch._dynamo.mark_static(3)
+
+
+# ---- suggestions that can be pasted ----
+
+def suggested(f, sizes, names):
+    """The names after the fixes are pasted: Python reads them from the top."""
+    Program = type("Program", (torch.nn.Module,), {"forward": lambda self, *xs: f(*xs)})
+    Dim, args = torch.export.Dim, tuple(torch.zeros(n) for n in sizes)
+    pasted = {"Dim": Dim, **{name: Dim(name) for name in names}}
+    shapes = lambda: (tuple({0: pasted[name]} for name in names),)
+    with pytest.raises(torch._dynamo.exc.UserError) as error:
+        torch.export.export(Program(), args, dynamic_shapes=shapes())
+    for line in str(error.value).partition("Suggested fixes:\n")[2].splitlines():
+        exec(line.strip(), pasted)
+    torch.export.export(Program(), args, dynamic_shapes=shapes())
+
+
+def test_a_derived_dim_is_suggested_after_its_refined_root():
+    suggested(lambda x, y: x + 1 if x.shape[0] == 2 * y.shape[0] and y.shape[0] > 3 else x, (10, 5), "ab")
+
+
+def test_several_derived_dims_of_a_root_that_is_refined_to_even_numbers():
+    def f(x, y, w):
+        return x + 1 if x.shape[0] == y.shape[0] + 1 and y.shape[0] % 2 == 0 and w.shape[0] == 2 * y.shape[0] + 1 else x
+    suggested(f, (7, 6, 13), "abc")
+
+
+def undecided(forward):
+    Program = type("Program", (torch.nn.Module,), {"forward": forward})
+    with pytest.raises(torch._C.GuardOnDataDependentSymNode) as error:
+        torch.export.export(Program(), (torch.tensor([5, 6]), torch.ones(3)))
+    return str(error.value)
+
+
+def test_a_check_names_the_variable_only_where_it_is_the_number():
+    def named(self, k, x):
+        n = k[0].item()
+        return x + 1 if n > 2 else x
+
+    def shifted(self, k, x):
+        n = k[0].item() + 1
+        return x + 1 if n > 2 else x
+
+    def unnamed(self, k, x):
+        return x + 1 if k[0].item() > k[1].item() else x
+    assert "_check(n >= 3) or _check(n <= 2)" in undecided(named) and "where n is" not in undecided(named)
+    text = undecided(shifted)
+    assert "_check(n >= 2) or _check(n <= 1)" in text and "where n is u0: give that number a name where it is made" in text
+    text = undecided(unnamed)
+    assert "where n is u" in text and "where m is u" in text and "_check(u" not in text

@@ -17,6 +17,7 @@ from typing import Any
 
 import cresset
 from cresset import _C
+from cresset._dynamo.decorators import _marked_sizes
 from cresset.export import dynamic_shapes as language
 from cresset.export._errors import UserError, UserErrorType
 from cresset.export.dynamic_shapes import Dim, _DimHint, _DimHintType, _IntWrapper
@@ -84,7 +85,7 @@ class Plan:
         for path, leaf, entry in language._check_dynamic_shapes(combined, dynamic_shapes):
             source, where = "L" + pytree.keystr(path), "inputs" + pytree.keystr(path)
             if isinstance(leaf, cresset.Tensor):
-                self._add_tensor(source, where, leaf, entry)
+                self._add_tensor(source, where, leaf, _marked_sizes(leaf) if dynamic_shapes is None else entry)
             elif isinstance(entry, _DimHint) and entry.type is not _DimHintType.STATIC:
                 self.sizes[(id(leaf), 0)] = Size(source, where, leaf.val, entry, is_input=True)
         self._check_values()
