@@ -29,6 +29,7 @@ _LAZY = {
     **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index _check_is_size _check_not_implemented "
                     "_check_type _check_value _constrain_as_size _constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
+    **dict.fromkeys("save load".split(), "_serialization"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
                     "unique unique_consecutive nonzero split stft tensordot typename".split(), "functional"),
 }

@@ -201,6 +201,7 @@ bool cr_py_is_settled(const cr_tensor *t);
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
 int cr_py_program_save_init(PyObject *module); /* program_save.c: writing them */
 int cr_py_safetensors_init(PyObject *module);  /* safetensors.c */
+int cr_py_torch_file_init(PyObject *module);
 int cr_py_library_init(PyObject *module); /* library.c: custom operators */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
