@@ -125,8 +125,7 @@ def model_files(name):
     import peers
     import torch
     model, args = models.make(name)
-    inputs = peers.FOLDER / f"{name}.npz"
-    np.savez(inputs, **{f"in{i}": a.numpy() for i, a in enumerate(args)})
+    inputs = peers.kept(f"{name}.npz", lambda path: np.savez(path, **{f"in{i}": a.numpy() for i, a in enumerate(args)}))
     with torch.inference_mode():
         return bench_native.library(name), peers.onnx_file(name, model, args), inputs
 
