@@ -888,7 +888,8 @@ static cr_status read_outputs(scope *s, const cr_json *outputs) {
         cr_status status = read_argument(s, &outputs->u.items[i], &args[i]);
         if (status) return cr_error_context(status, "outputs[%u]", i);
     }
-    return cr_graph_set_output(s->g, args, outputs->n);
+    CR_TRY(cr_graph_set_output(s->g, args, outputs->n));
+    return cr_graph_check_regions(s->g);
 }
 
 static cr_status read_parts(scope *s, const cr_json *graph, bool main) {

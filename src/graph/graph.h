@@ -147,13 +147,16 @@ bool cr_graph_equal(const cr_graph *a, const cr_graph *b, cr_str *where);
 
 /* ---- verification: independent properties ---- */
 enum {
-    CR_VERIFY_SHAPE = 0,          /* always: defined before use, arguments fit schemas, one output node, unique names */
+    CR_VERIFY_SHAPE = 0,          /* always: defined before use, arguments fit schemas, one output node, unique names, operands fit bodies */
     CR_VERIFY_METAS = 1 << 0,     /* every tensor has a meta, equal to what the rule gives */
     CR_VERIFY_FUNCTIONAL = 1 << 1, /* nothing is written */
     CR_VERIFY_CORE = 1 << 2,      /* ops within the core ATen set (and sym_*, asserts, region ops) */
     CR_VERIFY_SIZES = 1 << 3,     /* METAS without layouts: dtypes and sizes are what the rule gives, strides may be another tracer's */
 };
 CR_NODISCARD cr_status cr_graph_verify(const cr_graph *g, uint32_t properties); /* CR_EVALUE naming node and property */
+/* Part of CR_VERIFY_SHAPE, and done on loading: what regions hand to their bodies has the dtypes, sizes and strides that the bodies
+ * declare. CR_EVALUE naming both. Of this graph, not of its subgraphs. */
+CR_NODISCARD cr_status cr_graph_check_regions(const cr_graph *g);
 
 /* ---- execution ---- */
 /* An immutable plan: which values die where. Thread-safe: each run has its own frame. Retains the graph, which must

@@ -422,7 +422,8 @@ static cr_status read_graph(graph_parser *p) {
             cr__parse_skip(p);
             if (*p->at == '}') p->at++;
             else CR_TRY(cr__parse_args(p, "}", &items, &n));
-            return cr_graph_set_output(p->g, items, n);
+            CR_TRY(cr_graph_set_output(p->g, items, n));
+            return cr_graph_check_regions(p->g) ? cr__parse_fail(p, "%s", cr_error_message()) : CR_OK;
         } else if (!*p->at || *p->at == '}') {
             return cr__parse_fail(p, "a graph ends with 'return'");
         } else {

@@ -259,6 +259,7 @@ cr_status cr_graph_verify(const cr_graph *g, uint32_t properties) {
     if (!v.defined || !v.written) CR_TRY_OUT(CR_ENOMEM);
     memset(v.written, 0xff, n * sizeof *v.written);
     CR_TRY_OUT(check_shape(&v));
+    CR_TRY_OUT(cr_graph_check_regions(g));
     for (size_t i = 0; i < g->subgraphs.n; i++) CR_TRY_OUT(cr_graph_verify(g->subgraphs.at[i], properties));
     v.layout = (properties & CR_VERIFY_METAS) != 0;
     if (properties & (CR_VERIFY_METAS | CR_VERIFY_SIZES)) CR_TRY_OUT(check_metas(&v));

@@ -211,9 +211,12 @@ cr_status cr__flush_numbers(cr__method *m) {
     if (!m->pending.n) return CR_OK;
     rt_number *copy = cr_arena_copy(&m->l->arena, m->pending.at, m->pending.n * sizeof *copy);
     if (!copy) return CR_ENOMEM;
-    rt_step s = { .kind = RT_STEP_NUMBERS, .nargs = (uint16_t)m->pending.n, .origin = m->origin, .u.numbers = copy };
+    for (size_t at = 0; at < m->pending.n; at += UINT16_MAX) { /* as many as a step can count */
+        rt_step s = { .kind = RT_STEP_NUMBERS, .nargs = (uint16_t)CR_MIN(m->pending.n - at, (size_t)UINT16_MAX), .origin = m->origin, .u.numbers = copy + at };
+        CR_TRY(cr_vec_push(&m->steps, s));
+    }
     m->pending.n = 0;
-    return cr_vec_push(&m->steps, s);
+    return CR_OK;
 }
 
 /* ---- memory ---- */
@@ -309,7 +312,7 @@ cr_status cr__window(cr__method *m, int32_t buffer, const cr_meta *meta, int32_t
     w.dims = (int32_t)m->dims.n;
     for (size_t at = m->windows.n; at--;) { /* the layout of a recent window again? */
         const rt_window *o = &m->windows.at[at];
-        if (o->rank != w.rank || memcmp(m->dims.at + o->dims, dims, 2 * (size_t)w.rank * sizeof *dims)) continue;
+        if (o->rank != w.rank || (w.rank && memcmp(m->dims.at + o->dims, dims, 2 * (size_t)w.rank * sizeof *dims))) continue;
         w.dims = o->dims;
         if (o->buffer == w.buffer && o->offset == w.offset && o->dtype == w.dtype) return *out = (int32_t)at, CR_OK;
         break;

@@ -147,8 +147,8 @@ static cr_status kernel_arg(cr__method *m, const call *c, int i) {
     rt_operand_ref ref = { .kind = RT_A_NONE };
     if (c->window[i] >= 0) ref = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[i] };
     else if (a->kind == CR_ARG_LIST) {
-        int32_t items[512];
-        if (a->n > CR_COUNT(items)) return CR_FAIL(CR_EUNSUPPORTED, "%s: a list of %u entries", c->op->name, a->n);
+        int32_t *items = cr_arena_alloc(&m->l->arena, (a->n + 1) * sizeof *items);
+        if (!items) return CR_ENOMEM;
         uint8_t kind = p->type == CR_T_TENSOR ? RT_A_WINDOWS : p->type == CR_T_FLOAT || p->type == CR_T_SCALAR ? RT_A_FLOATS : RT_A_INTS, unused;
         for (uint32_t k = 0; k < a->n; k++) {
             const cr_arg *item = &given->u.list[k];
@@ -334,9 +334,10 @@ static cr_status lower_number(cr__method *m, call *c) {
 
 static cr_status lower_kernel(cr__method *m, call *c) {
     if (c->rule.nout == 1 && c->rule.out[0].scalar) return lower_number(m, c);
-    if (c->rule.nout > 512) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results", c->op->name, c->rule.nout);
+    if (c->rule.nout > UINT16_MAX) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results, and a step of native code gives at most %d", c->op->name, c->rule.nout, UINT16_MAX);
     if (cr_way_counts(c->base)) CR_TRY(lower_count(m, c));
-    int32_t outs[512], after[512];
+    int32_t *outs = cr_arena_alloc(&m->l->arena, 2 * (c->rule.nout + (size_t)1) * sizeof *outs), *after = outs + c->rule.nout;
+    if (!outs) return CR_ENOMEM;
     for (int i = 0; i < c->rule.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
     if (cr_way_copies_first(c->base) && outs[0] != c->window[0]) CR_TRY(cr__copy_step(m, c->window[0], outs[0]));
     for (uint16_t i = 0; i < c->base->schema.nparams; i++)
@@ -925,8 +926,8 @@ static cr_status body_inputs(cr__method *m, const cr__symbols *symbols, uint32_t
 }
 
 static cr_status lower_body(cr__method *m, const cr__symbols *symbols, rt_method **out) {
-    uint32_t values[1024];
-    if (cr_graph_node_count(m->g) + symbols->n > CR_COUNT(values)) return CR_FAIL(CR_EUNSUPPORTED, "a branch of more than %zu nodes", CR_COUNT(values));
+    uint32_t *values = cr_arena_alloc(&m->l->arena, (cr_graph_node_count(m->g) + symbols->n + 1) * sizeof *values);
+    if (!values) return CR_ENOMEM;
     CR_TRY(body_inputs(m, symbols, values));
     CR_TRY(cr__check_all_sizes(m, values));
     for (size_t i = 0; i < m->inputs.n; i++)

@@ -1,5 +1,5 @@
-"""A seeded part of the abuse sweep (tests/full/abuse.py), for every change: each op of the table with a few bad calls, under
-the sanitizers. `./dev test --preset debug` runs it in the build that is there."""
+"""A seeded part of the abuse sweep (tests/full/abuse.py), for every change: each op of the table with a few bad calls, a
+mutant of an archive of each, bad calls of abi.h, under the sanitizers. `./dev test --preset debug` runs it in the build that is there."""
 import importlib.util
 import io
 import os
@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from report import Report  # noqa: E402
 
-SAMPLE = {"calls": 24_000}  # part: cases, some ten seconds of them each
+SAMPLE = {"calls": 24_000, "archives": 1_500, "abi": 20_000}  # part: cases, some ten seconds of them each
 
 
 def parts():

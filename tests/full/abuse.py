@@ -26,12 +26,16 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "abuse"))
+import abi  # noqa: E402
+import archives  # noqa: E402
 import calls  # noqa: E402
 from report import Report  # noqa: E402
 
 # name: (function, cases of the whole sweep)
 PARTS = {
     "calls": (calls.part, 1_000_000),
+    "archives": (archives.part, 100_000),
+    "abi": (abi.part, 200_000),
 }
 
 
