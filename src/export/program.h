@@ -150,6 +150,7 @@ typedef struct cr_save_options {
     const char *name;                                           /* of the program in the archive; NULL: "model", the one that PyTorch loads */
     const struct cr_extra_file { const char *name; const void *data; size_t size; } *extra; size_t nextra; /* members extra/NAME */
     const struct cr_opset { const char *domain; int64_t version; } *opset; size_t nopset;   /* "aten" is the program's own where it is not given */
+    bool absolute_paths;                                        /* stack traces name source files as they were found, not as cr__shown_path does */
     cr_status (*step)(void *user);                              /* called while data are written; anything but CR_OK gives up with it; may be NULL */
     void *user;
 } cr_save_options;

@@ -3,6 +3,7 @@
  * Nothing is visible under the path before everything has been written (zip.h). The JSON texts are the only thing that is
  * built in memory; weights go from where they are to the file. */
 #include "export/pt2_write.h"
+#include "export/source.h"
 
 #include <stdio.h>
 
@@ -100,7 +101,10 @@ static void write_program(cr__pt2_writer *w, const cr_save_options *o) {
 
 cr_status cr_program_print_json(const cr_program *p, const cr_save_options *options, cr_str *out) {
     static const cr_save_options plain;
-    cr__pt2_writer w = { .p = p, .env = cr_graph_env(p->graph) };
+    char folder[4096];
+    cr__working_folder(folder);
+    /* what an archive said is kept: saved again it is the same */
+    cr__pt2_writer w = { .p = p, .env = cr_graph_env(p->graph), .folder = p->archive || (options && options->absolute_paths) ? NULL : folder };
     pthread_mutex_t *lock = cr_program_lock(p); /* hints and sizes are looked up in the graph's environment */
     cr__writer_begin(&w);
     pthread_mutex_lock(lock);

@@ -15,6 +15,7 @@ typedef struct cr__pt2_writer {
     cr_json_writer j;      /* to `text` */
     cr_status status;
     cr_error *error;       /* what the first failure said; owned */
+    const char *folder;    /* which source files are named from; NULL: as they are */
     const char *value;     /* whose meta is being written; NULL: nobody's that is named */
     uint32_t slot;         /* of its sizes, strides and offset, the next */
 } cr__pt2_writer;

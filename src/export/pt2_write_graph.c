@@ -5,6 +5,7 @@
  * goes to follows from its kind and the op's schema, as PyTorch chooses it; for ops without a row, from what was read. */
 #include "export/internal.h"
 #include "export/pt2_write.h"
+#include "export/source.h"
 
 #include <stdio.h>
 
@@ -341,7 +342,14 @@ static void write_results(scope *s, const cr_node *node) {
 static void write_metadata(scope *s, const cr_node *node) {
     cr_json_writer *j = &s->w->j;
     cr_json_open(j, '{');
-    if (node->origin.stack_trace) cr__put_text(j, "stack_trace", node->origin.stack_trace);
+    if (node->origin.stack_trace && s->w->folder) {
+        cr_str shown;
+        cr_str_init(&shown);
+        cr__show_trace(s->w->folder, node->origin.stack_trace, &shown);
+        if (cr_str_status(&shown)) cr__writer_fail(s->w, CR_ENOMEM);
+        cr__put_text(j, "stack_trace", cr_str_get(&shown));
+        cr_str_dispose(&shown);
+    } else if (node->origin.stack_trace) cr__put_text(j, "stack_trace", node->origin.stack_trace);
     if (node->origin.module_stack) cr__put_text(j, "nn_module_stack", node->origin.module_stack);
     if (node->origin.source_fn) cr__put_text(j, "torch_fn", node->origin.source_fn);
     if (node->archived && node->archived->metadata) cr_json_members(j, node->archived->metadata);

@@ -4,6 +4,8 @@
 #include "export/internal.h"
 #include "export/source.h"
 
+#include <unistd.h>
+
 /* One frame at `at` (the F of File); false: the text is something else. */
 static bool read_frame(const char *at, cr__frame *f) {
     static const char open[] = "File \"", line[] = "\", line ", in[] = ", in ";
@@ -46,4 +48,40 @@ bool cr__source_frame(const cr_origin *origin, bool users, cr__frame *out) {
         at += *at == '\n';
     }
     return found;
+}
+
+void cr__working_folder(char out[4096]) {
+    if (!getcwd(out, 4096)) out[0] = 0;
+}
+
+const char *cr__shown_path(const char *folder, const char *path, int *length) {
+    static const char packages[] = "-packages/"; /* site-, dist- */
+    size_t n = strlen(folder), m = sizeof packages - 1;
+    int whole = *length, name = 0;
+    if (!whole || path[0] != '/') return path;
+    if (n > 1 && (size_t)whole > n + 1 && !strncmp(path, folder, n) && path[n] == '/') return *length -= (int)n + 1, path + n + 1;
+    for (int i = 0; i < whole; i++) {
+        if (path[i] == '/') name = i + 1;
+        if ((size_t)(whole - i) > m && !strncmp(path + i, packages, m)) return *length -= name, path + name;
+    }
+    return *length -= name, path + name;
+}
+
+void cr__show_trace(const char *folder, const char *trace, cr_str *out) {
+    static const char file[] = "File \"";
+    for (const char *at = trace, *next; *at; at = next) {
+        next = at + strcspn(at, "\n");
+        next += *next == '\n';
+        const char *text = at + strspn(at, " \t"), *path = text + sizeof file - 1, *end;
+        bool is_file = !strncmp(text, file, sizeof file - 1) && (end = memchr(path, '"', (size_t)(next - path)));
+        if (!is_file) {
+            cr_str_addn(out, at, (size_t)(next - at));
+            continue;
+        }
+        int length = (int)(end - path);
+        cr_str_addn(out, at, (size_t)(path - at));
+        const char *shown = cr__shown_path(folder, path, &length);
+        cr_str_addn(out, shown, (size_t)length);
+        cr_str_addn(out, end, (size_t)(next - end));
+    }
 }

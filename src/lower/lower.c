@@ -724,9 +724,12 @@ static cr_status note_origin(cr__method *m, const cr_node *node) {
     if (node->nvalues) cr_str_addf(&text, " -> %s", value(m, node->first)->name);
     cr__frame f;
     if (cr__source_frame(&node->origin, true, &f)) { /* the folder and the file: libraries are small */
+        char working[4096];
+        cr__working_folder(working);
+        const char *path = cr__shown_path(working, f.path, &f.path_length);
         int slashes = 0, from = f.path_length;
-        while (from > 0 && (slashes += f.path[from - 1] == '/') < 2) from--;
-        cr_str_addf(&text, " (%.*s:%.*s)", f.path_length - from, f.path + from, f.line_length, f.line);
+        while (from > 0 && (slashes += path[from - 1] == '/') < 2) from--;
+        cr_str_addf(&text, " (%.*s:%.*s)", f.path_length - from, path + from, f.line_length, f.line);
     }
     char *copy = cr_arena_strdup(&m->l->arena, cr_str_get(&text));
     cr_str_dispose(&text);

@@ -67,9 +67,11 @@ static int options_fill(options *v, PyObject *extra, PyObject *opset) {
 
 static PyObject *save(PyObject *unused, PyObject *args) {
     PyObject *program, *to, *extra, *opset, *path = NULL;
+    int absolute_paths;
     options v = { .o = { .name = NULL } };
     (void)unused;
-    if (!PyArg_ParseTuple(args, "OOO!O!:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO!O!p:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset, &absolute_paths)) return NULL;
+    v.o.absolute_paths = absolute_paths;
     cr_program *p = cr_py_program_get(program);
     if (!p) return PyErr_Format(PyExc_TypeError, "_save_program() takes a program, not %s", Py_TYPE(program)->tp_name);
     bool callable = PyCallable_Check(to);
@@ -100,7 +102,7 @@ static PyObject *json(PyObject *unused, PyObject *program) {
 }
 
 static PyMethodDef functions[] = {
-    { "_save_program", save, METH_VARARGS, "_save_program(program, path or write, extra_files, opset_version): writes a .pt2 archive." },
+    { "_save_program", save, METH_VARARGS, "_save_program(program, path or write, extra_files, opset_version, absolute_paths): writes a .pt2 archive." },
     { "_program_json", json, METH_O, "_program_json(program): the text of its models/NAME.json." },
     { NULL, NULL, 0, NULL },
 };

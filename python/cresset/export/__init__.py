@@ -56,12 +56,14 @@ def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] |
 
 
 def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None,
-         pickle_protocol: int = 2) -> None:
+         pickle_protocol: int = 2, absolute_paths: bool = False) -> None:
     """Writes an exported program as a `.pt2` archive that PyTorch 2.13 loads: to a path, atomically, or to a binary file object.
 
     extra_files: {name: text or bytes}, kept beside the program; `load` gives them back. opset_version: {"aten": N} and
     versions of other op sets, to be written instead of the program's own. pickle_protocol: PyTorch's argument; example inputs
     are pickled with protocol 2, which every reader knows, so only 2 to 5 are accepted and nothing depends on it.
+    absolute_paths: stack traces name source files as they were found; else from the working folder or `site-packages` on, and
+    files elsewhere by their names alone, so that an archive does not say where its author keeps things.
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"save() takes an ExportedProgram, not {type(ep).__name__}")
@@ -71,9 +73,9 @@ def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_fi
         treespec_dumps(spec)  # says which class has no name to be written under
     extra = {_extra_name(name): _extra_bytes(name, content) for name, content in (extra_files or {}).items()}
     if isinstance(f, (str, os.PathLike)):
-        _C._save_program(ep._program, os.fspath(f), extra, dict(opset_version or {}))
+        _C._save_program(ep._program, os.fspath(f), extra, dict(opset_version or {}), bool(absolute_paths))
     elif callable(getattr(f, "write", None)):
-        _C._save_program(ep._program, f.write, extra, dict(opset_version or {}))
+        _C._save_program(ep._program, f.write, extra, dict(opset_version or {}), bool(absolute_paths))
     else:
         raise TypeError(f"save() takes a path or a binary file object, not {type(f).__name__}")
 
