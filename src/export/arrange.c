@@ -210,6 +210,7 @@ static cr_status settle_number(arranger *a, uint32_t n) {
         cr_graph_insert_before(a->g, n);
         CR_TRY(express(a, e, &to));
     } else {
+        cr_graph_set_expr(a->g, v, e); /* a symbol that became a number is none of the program's */
         return know(a, e, v);
     }
     CR_TRY(cr_graph_replace(a->g, v, to, CR_NO_NODE));

@@ -120,8 +120,7 @@ static cr_status build_ranges(cr_program *p, const cr_program_parts *parts) {
     p->nranges = parts->nranges;
     p->guards = guards;
     p->nguards = parts->nguards;
-    cr__open_sizes(p);
-    return CR_OK;
+    return cr__open_sizes(p);
 }
 
 /* A constant that is a value of the graph becomes its name. */

@@ -87,7 +87,7 @@ cr_status cr__program_create(cr_program **out);
 cr_status cr__check_state(const cr_program *p);
 /* Lets sizes of inputs be 0 and 1 whose range begins at 1 or 2. That is where tracing begins, not what the program needs: what
  * it needs are guards and larger bounds, and PyTorch, too, compares a bound with the inputs only when it is above 2. */
-void cr__open_sizes(const cr_program *p);
+cr_status cr__open_sizes(const cr_program *p);
 
 /* ---- pt2_state.c: weights, constants, example inputs ---- */
 /* *n counts up as tensors are made, so that what a failure leaves behind is released with the program. */

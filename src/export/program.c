@@ -1,5 +1,6 @@
 /* program.c: life of a program, its state by name, and whether its parts agree. */
 #include "export/internal.h"
+#include "sym/shape.h"
 
 cr_status cr__program_create(cr_program **out) {
     cr_program *p = cr_calloc(1, sizeof *p);
@@ -94,21 +95,22 @@ static const cr_symbol_range *range_of(const cr_program *p, const char *symbol) 
     return NULL;
 }
 
-static void open_symbols(const cr_program *p, cr_sym e) {
+static cr_status open_symbols(const cr_program *p, cr_sym e) {
     const cr_symbol_range *r = cr_sym_kind_of(e) == CR_SYM_SYMBOL ? range_of(p, cr_sym_name(e)) : NULL;
-    for (size_t i = 0; i < cr_sym_operand_count(e); i++) open_symbols(p, cr_sym_operand(e, i));
-    if (r && r->range.lo > 0 && r->range.lo <= 2) cr_env_declare(cr_graph_env(p->graph), e, 0, r->range.hi);
+    for (size_t i = 0; i < cr_sym_operand_count(e); i++) CR_TRY(open_symbols(p, cr_sym_operand(e, i)));
+    return r && r->range.lo >= 0 && r->range.lo <= 2 ? cr_shape_open_size(cr_graph_env(p->graph), e) : CR_OK;
 }
 
-void cr__open_sizes(const cr_program *p) {
+cr_status cr__open_sizes(const cr_program *p) {
     size_t i = 0;
     for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE; n = cr_graph_next(p->graph, n), i++) {
         const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first);
         if (p->inputs[i].kind != CR_INPUT_USER) continue;
-        if (v->expr) open_symbols(p, v->expr);
+        if (v->expr) CR_TRY(open_symbols(p, v->expr));
         for (int d = 0; v->meta && d < v->meta->rank; d++)
-            if (!cr_dim_is_plain(v->meta->size[d])) open_symbols(p, cr_dim_sym(cr_graph_env(p->graph), v->meta->size[d]));
+            if (!cr_dim_is_plain(v->meta->size[d])) CR_TRY(open_symbols(p, cr_dim_sym(cr_graph_env(p->graph), v->meta->size[d])));
     }
+    return CR_OK;
 }
 
 cr_status cr_program_verify(const cr_program *p) {

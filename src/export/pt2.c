@@ -182,7 +182,7 @@ static cr_status read_json(cr__reader *r, const cr_json *root) {
     if (!status) status = cr__read_calls(r, module);
     if (!status) status = keep_metadata(r, cr_json_find(module, "metadata"));
     if (status) return cr_error_context(status, "graph_module");
-    cr__open_sizes(r->p);
+    CR_TRY(cr__open_sizes(r->p));
     const char **missing = cr_arena_copy(&r->p->arena, r->missing.at, r->missing.n * sizeof *missing);
     if (!missing) return CR_ENOMEM;
     r->p->unsupported = missing;

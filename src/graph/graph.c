@@ -460,6 +460,8 @@ cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta) {
     return CR_OK;
 }
 
+void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr) { g->values.at[value].expr = expr; }
+
 cr_status cr_graph_erase(cr_graph *g, uint32_t node) {
     cr_node *dead = &g->nodes.at[node];
     uint32_t *uses = cr_alloc((g->values.n + 1) * sizeof *uses);

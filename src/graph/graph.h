@@ -133,6 +133,7 @@ CR_NODISCARD cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const cha
 void cr_graph_move(cr_graph *g, uint32_t node, uint32_t before);
 CR_NODISCARD cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n); /* copied */
 CR_NODISCARD cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta); /* copied; NULL: unknown */
+void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr); /* of a number: an equal expression of the graph's environment */
 CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived); /* copied; NULL: none */
 /* CR_EVALUE when a value of it is still used. */
 CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);

@@ -410,6 +410,7 @@ static cr_status int_(fx *x, const cr_fnode *node, const fval *args, int n, fval
     (void)n;
     const cr_arg *a = &args[0].a;
     if (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) return give(out, cr_arg_int(a->u.i));
+    if (a->kind == CR_ARG_SYM) return give(out, cr_arg_int(cr_dim_of(x->e->env, cr_sym_make(x->e->env, CR_SYM_TRUNC, a->u.sym, NULL, NULL))));
     if (a->kind != CR_ARG_FLOAT || !(fabs(a->u.f) < 4e18)) return refuse(x, node, "a number in the range of integers");
     return give(out, cr_arg_int((int64_t)a->u.f));
 }

@@ -67,14 +67,14 @@ static cr_memory_format suggest(cr_env *env, const cr_meta *m) {
     return cr_meta_suggest_format(env, &image);
 }
 
-/* Channels-last as soon as input or weight is; in three dimensions only where PyTorch's kernels keep it: for bf16, and for
+/* Channels-last as soon as input or weight is; in one dimension the weight alone, because PyTorch makes the input contiguous; in three only where PyTorch's kernels keep it: for bf16, and for
  * f32 unless the batch is a single image in one group. */
 static cr_memory_format conv_format(cr_env *env, const cr_meta *x, const cr_meta *w, const conv *c) {
     if (x->rank == 5 && x->dtype != CR_BF16) {
         if (c->transposed || x->dtype != CR_F32) return CR_CONTIGUOUS;
         if (cr_dim_known(env, c->groups, CR_EQ, 1) == CR_YES && cr_dim_known(env, x->size[0], CR_EQ, 1) == CR_YES) return CR_CONTIGUOUS;
     }
-    cr_memory_format a = suggest(env, x), b = suggest(env, w);
+    cr_memory_format a = x->rank == 3 ? CR_CONTIGUOUS : suggest(env, x), b = suggest(env, w);
     return a != CR_CONTIGUOUS ? a : b;
 }
 

@@ -61,7 +61,8 @@ static cr_status read_mask(cr_rule *r, const cr_meta *self, const cr_meta *m, in
     return CR_OK;
 }
 
-static cr_status read_indices(cr_rule *r, indexed *x) {
+/* `broadcasts`: the shape that the indices have together is wanted, too. */
+static cr_status read_indices(cr_rule *r, indexed *x, bool broadcasts) {
     const cr_meta *self = cr_rule_meta(r, 0);
     const cr_arg *list = &r->arg[1];
     int masks = 0;
@@ -92,7 +93,7 @@ static cr_status read_indices(cr_rule *r, indexed *x) {
         if (x->first < 0) x->first = d;
         else if (d != last + 1) gaps++;
         last = d;
-        if (cr_broadcast(r->env, &x->rank, x->size, x->index[d].rank, x->index[d].size))
+        if (broadcasts && cr_broadcast(r->env, &x->rank, x->size, x->index[d].rank, x->index[d].size))
             return CR_FAIL(CR_EINDEX, "%s: the index tensors cannot be broadcast together: %s", r->op->schema.name, cr_error_message());
     }
     if (x->first < 0 || gaps) x->first = 0;
@@ -148,46 +149,45 @@ static cr_status indexed_result(cr_rule *r, const indexed *x, cr_meta *out) {
 
 cr_status shape_index(cr_rule *r) {
     indexed x;
-    CR_TRY(read_indices(r, &x));
+    CR_TRY(read_indices(r, &x, true));
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
     return indexed_result(r, &x, &out->meta);
 }
 
-/* Whether these two sizes fit is known when the data are: the kernel then repeats the values or refuses them. */
-static bool only_data_tell(cr_env *env, cr_dim values, cr_dim indexed) {
-    int64_t hint;
-    return cr_dim_known(env, values, CR_EQ, indexed) == CR_UNKNOWN && (!cr_dim_hint(env, values, &hint) || !cr_dim_hint(env, indexed, &hint));
+static bool is_symbolic(const cr_meta *m) {
+    for (int d = 0; d < m->rank; d++)
+        if (!cr_dim_is_plain(m->size[d])) return true;
+    return false;
+}
+
+/* Whether indices and values fit is known when their sizes and the masks are: the kernel then repeats them, or refuses. */
+static bool fits_later(const cr_rule *r) {
+    const cr_arg *list = &r->arg[1];
+    for (uint32_t i = 0; i < list->n; i++) {
+        const cr_meta *m = cr_arg_meta(&list->u.list[i]);
+        if (m && (is_mask(m) || is_symbolic(m))) return true;
+    }
+    return is_symbolic(cr_rule_meta(r, 0)) || is_symbolic(cr_rule_meta(r, 2));
 }
 
 cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
+    static const int64_t ones[CR_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     indexed x;
     cr_meta shape;
+    bool later = fits_later(r);
     CR_TRY(require_same_dtype(r, 0, 2));
-    r->count = NULL; /* the result has self's shape; masks need not be counted */
-    if (!r->env) {
-        const cr_arg *list = &r->arg[1];
-        for (uint32_t i = 0; i < list->n; i++) {
-            const cr_meta *m = cr_arg_meta(&list->u.list[i]);
-            if (!m || !is_mask(m)) continue;
-            static const int64_t ones[CR_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-            r->count = ones; /* the kernel checks values against the real count */
-            cr_status status = read_indices(r, &x);
-            r->count = NULL;
-            return status ? status : shape_like(r);
-        }
-    }
-    CR_TRY(read_indices(r, &x));
+    r->count = later ? ones : NULL; /* the result has self's shape; masks need not be counted */
+    cr_status status = read_indices(r, &x, !later);
+    r->count = NULL;
+    CR_TRY(status);
+    if (later) return shape_like(r);
     cr_meta_init(&shape, CR_F32, (cr_device){ CR_CPU, -1 });
     CR_TRY(indexed_result(r, &x, &shape));
     const cr_meta *values = cr_rule_meta(r, 2);
     for (int d = 0; d < values->rank; d++) { /* values broadcast to the indexed shape */
         int to = d - (values->rank - shape.rank);
-        bool one;
-        if (to >= 0 && only_data_tell(r->env, values->size[d], shape.size[to])) continue;
-        if (to >= 0) CR_TRY(cr_dim_repeats(r->env, values->size[d], shape.size[to], &one));
-        else CR_TRY(cr_dim_assume(r->env, values->size[d], CR_EQ, 1, false, &one));
-        if (one) continue;
+        if (cr_dim_known(r->env, values->size[d], CR_EQ, 1) == CR_YES) continue;
         if (to < 0) return CR_FAIL(CR_ERUNTIME, "%s: values have more dimensions than what is indexed", r->op->schema.name);
         CR_TRY(cr_dim_require(r->env, values->size[d], CR_EQ, shape.size[to], "index_put: values must broadcast to the shape of what is indexed"));
     }

@@ -81,8 +81,6 @@ cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, grou
     CR_TRY(require_channels(r, 1, cr_rule_int(r, 4)));
     CR_TRY(require_channels(r, 2, cr_rule_int(r, 4)));
     CR_TRY(statistics_dtype(r, (int[]){ 1, 2 }, 2, &dtype));
-    if (cr_meta_is_contiguous(r->env, x, cr_meta_suggest_format(r->env, x)) == CR_NO)
-        return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous (or channels-last); call .contiguous() or use group_norm", r->op->schema.name);
     CR_TRY(cr__rule_add_format(r, x, x->rank, x->size));
     CR_TRY(cr_rule_add_dense(r, dtype, 2, stats));
     return cr_rule_add_dense(r, dtype, 2, stats);

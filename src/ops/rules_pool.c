@@ -3,11 +3,11 @@
 
 static int spatial_dims(const cr_rule *r, int param) { return r->op->schema.params[param].list_size; }
 
-/* (N?, C, spatial...): every dimension but the batch must have elements. */
-static cr_status check_input(cr_rule *r, const cr_meta *m, int spatial) {
+/* (N?, C, spatial...): every dimension but the batch must have elements, or (PyTorch's averages of images) but batch and channels. */
+static cr_status check_input(cr_rule *r, const cr_meta *m, int spatial, bool channels) {
     if (m->rank != spatial + 1 && m->rank != spatial + 2)
         return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name, spatial + 1, spatial + 2, m->rank);
-    for (int d = m->rank == spatial + 2 ? 1 : 0; d < m->rank; d++) {
+    for (int d = m->rank - spatial - (channels ? 1 : 0); d < m->rank; d++) {
         bool empty;
         CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
         if (empty) return CR_FAIL(CR_ERUNTIME, "%s: every dimension but the batch must have elements; dimension %d has none", r->op->schema.name, d);
@@ -61,7 +61,7 @@ static cr_status add_result(cr_rule *r, const cr_meta *m, int dtype, const cr_di
 }
 
 static cr_status pool_sizes(cr_rule *r, const cr_meta *m, const window *w, int n, cr_dim *size) {
-    CR_TRY(check_input(r, m, n));
+    CR_TRY(check_input(r, m, n, true));
     memcpy(size, m->size, m->rank * sizeof *size);
     for (int i = 0; i < n; i++) CR_TRY(pooled_size(r, w, i, m->size[m->rank - n + i], &size[m->rank - n + i]));
     return CR_OK;
@@ -95,11 +95,11 @@ cr_status shape_avg_pool(cr_rule *r) { /* self, kernel, stride, padding, ceil_mo
     return n == 3 ? cr_rule_add_dense(r, r->result, m->rank, size) : add_result(r, m, r->result, size, n);
 }
 
-static cr_status adaptive_sizes(cr_rule *r, const cr_meta *m, cr_dim *size) {
+static cr_status adaptive_sizes(cr_rule *r, const cr_meta *m, bool channels, cr_dim *size) {
     int n = spatial_dims(r, 1);
     cr_dim want[3];
     CR_TRY(cr_rule_ints(r, 1, n, 3, want, NULL));
-    CR_TRY(check_input(r, m, n));
+    CR_TRY(check_input(r, m, n, channels));
     memcpy(size, m->size, m->rank * sizeof *size);
     for (int i = 0; i < n; i++) {
         CR_TRY(cr_dim_require(r->env, want[i], CR_GE, 0, "adaptive pooling: output_size must not be negative"));
@@ -111,14 +111,14 @@ static cr_status adaptive_sizes(cr_rule *r, const cr_meta *m, cr_dim *size) {
 cr_status shape_adaptive_avg_pool(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK];
-    CR_TRY(adaptive_sizes(r, m, size));
+    CR_TRY(adaptive_sizes(r, m, spatial_dims(r, 1) != 2, size));
     return spatial_dims(r, 1) == 2 ? add_result(r, m, r->result, size, 2) : cr_rule_add_dense(r, r->result, m->rank, size);
 }
 
 cr_status shape_adaptive_max_pool(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK];
-    CR_TRY(adaptive_sizes(r, m, size));
+    CR_TRY(adaptive_sizes(r, m, true, size));
     for (int i = 0; i < 2; i++) {
         int dtype = i ? CR_I64 : r->result;
         CR_TRY(spatial_dims(r, 1) == 2 ? add_result(r, m, dtype, size, 2) : cr_rule_add_dense(r, dtype, m->rank, size));
@@ -135,7 +135,7 @@ static cr_status check_gradient(cr_rule *r, const cr_meta *m, int n, int indices
         CR_TRY(pool_sizes(r, m, &w, n, size));
         if (indices < 0 && cr_rule_has(r, 7)) CR_TRY(require_divisor(r, 7));
     } else { /* adaptive: any number of windows */
-        CR_TRY(check_input(r, m, n));
+        CR_TRY(check_input(r, m, n, true));
         CR_TRY(cr_rule_require_rank(r, 0, m->rank, m->rank));
         memcpy(size, cr_rule_meta(r, 0)->size, m->rank * sizeof *size);
         memcpy(size, m->size, (size_t)(m->rank - n) * sizeof *size);
@@ -164,7 +164,7 @@ cr_status check_unpool(cr_rule *r) { /* self, indices, output_size, ... */
     if (indices->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: indices must have dtype int64, got %s", r->op->schema.name, rt_dtype_name(indices->dtype));
     cr_dim size[3];
     CR_TRY(cr_rule_exact_ints(r, 2, spatial, size));
-    CR_TRY(check_input(r, self, spatial));
+    CR_TRY(check_input(r, self, spatial, true));
     if (self->rank != indices->rank) return CR_FAIL(CR_ERUNTIME, "%s: indices must have the shape of the input", r->op->schema.name);
     for (int d = 0; d < self->rank; d++) CR_TRY(cr_dim_require(r->env, self->size[d], CR_EQ, indices->size[d], "max_unpool: indices must have the shape of the input"));
     return dtype_same(r);
@@ -174,7 +174,7 @@ cr_status check_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size,
     const cr_meta *self = cr_rule_meta(r, 0), *u = cr_rule_meta(r, 3);
     int spatial = spatial_dims(r, 1);
     cr_dim kernel[3], output[3];
-    CR_TRY(check_input(r, self, spatial));
+    CR_TRY(check_input(r, self, spatial, true));
     CR_TRY(cr_rule_exact_ints(r, 1, spatial, kernel));
     CR_TRY(cr_rule_exact_ints(r, 2, spatial, output));
     int batch = self->rank - spatial - 1;

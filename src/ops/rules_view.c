@@ -3,6 +3,7 @@
  * Where a question about symbolic sizes decides the shape of the result, the answer is a guard when the sizes have
  * example values, and a term (min, max) or the general case when they have none. */
 #include "ops/rules.h"
+#include "sym/shape.h"
 
 /* A view of argument 0 with its geometry, to be changed by the caller. */
 static cr_status begin(cr_rule *r, cr_out **out) {
@@ -80,9 +81,14 @@ static cr_status reshape_to(cr_rule *r, int rank, cr_dim *size, enum when_not_a_
     cr_dim stride[CR_MAX_RANK];
     bool possible;
     CR_TRY(infer_size(r, m, cr_meta_numel(r->env, m), rank, size));
-    CR_TRY(cr_view_strides(r->env, m, rank, size, stride, &possible));
+    /* The op is recorded, not what it was at the example: a run decides anew whether it is a view, passes ask again. */
+    bool general = cr_env_is_general(r->env);
+    if (otherwise == COPY && cr_shape_is_tracing(r->env)) cr_env_set_general(r->env, true);
+    cr_status status = cr_view_strides(r->env, m, rank, size, stride, &possible);
+    cr_env_set_general(r->env, general);
+    CR_TRY(status);
     if (!possible && otherwise == INSIST && cr_env_set_general(r->env, false)) {
-        cr_status status = cr_view_strides(r->env, m, rank, size, stride, &possible);
+        status = cr_view_strides(r->env, m, rank, size, stride, &possible);
         cr_env_set_general(r->env, true);
         CR_TRY(status);
     }

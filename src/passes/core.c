@@ -3,6 +3,7 @@
  * The order is that of PyTorch: composite ops become what they consist of, so that every view is known as one; then writes become
  * values, those to placeholders further outputs; what an in-place op stood for is decomposed after that. */
 #include "passes/internal.h"
+#include "sym/shape.h"
 
 /* The first round leaves plain views alone. */
 static bool stop_at_views(const cr_op *op, void *user) {
@@ -19,12 +20,17 @@ cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decompositi
     cr_decomposition rest = *how, first = { stop_at_views, &rest, how->core, true, how->body ? body_of_others : NULL };
     cr_graph *views = NULL, *functional = NULL, *all = NULL;
     cr_status status;
+    cr_env *env = cr_graph_env(g);
+    bool general = cr_env_set_general(env, true); /* which reshapes are views at the example decides nothing */
+    cr_shape_set_traced(env, true);
     rest.keep_writes = true;
     CR_TRY_OUT(cr_pass_decompose_as(g, &first, &views));
     CR_TRY_OUT(cr_pass_functionalize(run, views, &functional));
     CR_TRY_OUT(cr_pass_decompose_as(functional, &rest, &all));
     status = cr_pass_dce(run, all, out);
 out:
+    cr_env_set_general(env, general);
+    cr_shape_set_traced(env, false);
     cr_graph_release(views);
     cr_graph_release(functional);
     cr_graph_release(all);

@@ -296,7 +296,8 @@ static PyObject *shape_open(PyObject *module, PyObject *mode) {
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     (void)module;
     if (!fakes) return NULL;
-    cr_shape_open(fakes->env);
+    cr_status status = cr_shape_open(fakes->env);
+    if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
 }
 

@@ -20,6 +20,7 @@ static void env_destroy(cr_env *env) {
     cr_vec_dispose(&env->nodes);
     cr_vec_dispose(&env->conds);
     cr_vec_dispose(&env->lines);
+    cr_vec_dispose(&env->small);
     cr_vec_dispose(&env->sizes);
     cr_vec_dispose(&env->data);
     cr_vec_dispose(&env->nonnegative);

@@ -41,6 +41,7 @@ struct cr_expr {
 struct cr_env {
     int references;
     bool failed, general, all_sizes;
+    bool opened;                   /* tracing is over: shape.c */
     cr_arena arena;
     struct cr_expr **table;        /* interning: open addressing by hash */
     size_t table_cap;
@@ -52,6 +53,7 @@ struct cr_env {
     CR_VEC(cr_cond) conds;
     CR_VEC(cr_user_line) lines;     /* of the conditions, same order */
     CR_VEC(cr_size) sizes;
+    CR_VEC(cr_sym) small;          /* sizes that may be 0 and 1, though they were traced as 2 and more */
     CR_VEC(cr_sym) data;           /* the unbacked symbols */
     cr_user_line_fn find_line;
     void *line_user;

@@ -134,10 +134,31 @@ cr_status cr_shape_rely(cr_env *env, cr_sym condition, bool holds) {
     return o.any && cr_sym_truth(env, lowered) != CR_YES ? cr_env_add_cond(env, CR_COND_TRACED, stated, "") : CR_OK;
 }
 
-void cr_shape_open(cr_env *env) {
+bool cr_shape_is_tracing(const cr_env *env) { return env && env->sizes.n && !env->opened; }
+
+cr_status cr_shape_open_size(cr_env *env, cr_sym symbol) {
+    cr_range r = cr_sym_range(env, symbol);
+    if (symbol->kind != CR_SYM_SYMBOL || r.lo < 0 || r.lo > 2) return CR_OK;
+    bool known = false;
+    for (size_t i = 0; i < env->small.n; i++) known |= env->small.at[i] == symbol;
+    if (!known) CR_TRY(cr_vec_push(&env->small, symbol));
+    cr_env_declare(env, symbol, 0, r.hi);
+    return CR_OK;
+}
+
+cr_status cr_shape_open(cr_env *env) {
+    env->opened = true;
     for (size_t i = 0; i < env->sizes.n; i++) {
         cr_sym symbol = env->sizes.at[i].symbol;
-        if (symbol && is_traced_above_1(env, symbol)) cr_env_declare(env, symbol, 0, cr_sym_range(env, symbol).hi);
+        if (symbol && is_traced_above_1(env, symbol)) CR_TRY(cr_shape_open_size(env, symbol));
+    }
+    return CR_OK;
+}
+
+void cr_shape_set_traced(cr_env *env, bool traced) {
+    for (size_t i = 0; i < env->small.n; i++) {
+        cr_range r = cr_sym_range(env, env->small.at[i]);
+        if (traced ? r.lo < 2 && r.hi >= 2 : r.lo == 2) cr_env_declare(env, env->small.at[i], traced ? 2 : 0, r.hi);
     }
 }
 

@@ -30,8 +30,13 @@
 /* The condition (or its negation) follows from the facts, and the program took a way because of it: unless it holds for sizes of
  * 0 and 1 as well, it becomes one that runs check. */
 CR_NODISCARD cr_status cr_shape_rely(cr_env *env, cr_sym condition, bool holds);
-/* Tracing is over: sizes of inputs may be 0 and 1 from here on. */
-void cr_shape_open(cr_env *env);
+/* From the first size that is added on, until tracing is over: sizes of inputs may be 0 and 1 from there on. */
+bool cr_shape_is_tracing(const cr_env *env);
+CR_NODISCARD cr_status cr_shape_open(cr_env *env);
+/* One size that a program's range lets begin at 0, 1 or 2, for programs that were traced elsewhere. */
+CR_NODISCARD cr_status cr_shape_open_size(cr_env *env, cr_sym symbol);
+/* What is derived from a trace (another dialect) is derived as it was traced: these sizes are 2 and more again while `traced`. */
+void cr_shape_set_traced(cr_env *env, bool traced);
 
 /* ---- the user's line ---- */
 typedef struct cr_user_line { const char *file, *text; int line; } cr_user_line; /* file NULL: not known */

@@ -1,9 +1,13 @@
-"""P4: a library takes every size that its archive's ranges allow: every program of tests/interop and model of bench/models.py exported anew with all sizes
-dynamic, both dialects, each size in turn 0 and 1, against PyTorch. Arguments select programs by substring.
+"""P4, S4, X3: what is exported serves every size that PyTorch's serves: every program of tests/interop (which tests/roundtrip and tests/native share) and model of
+bench/models.py, every size that can vary at 0, 1, 2 and two others; exported there and here, by Dim.AUTO and by the program's own dynamic_shapes, in both
+dialects; from memory and from the file; interpreted and compiled; against the module called eagerly. Arguments select programs by substring.
 
     ./dev test --full sizes
+
+PyTorch's archives and answers are kept in build/interop, as those of the other sweeps are, so that a second run, or one that goes on where another stopped, takes less.
 """
 import pathlib
+import pickle
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -13,42 +17,52 @@ import small_sizes  # noqa: E402
 import torch  # noqa: E402
 
 
-def exported(p, dialect, folder):
-    """Kept beside the archives of the other sweeps; None: no size of the program can be dynamic."""
-    kept = folder / f"{p.name}.{dialect}.sizes.pt2"
-    none = kept.with_suffix(".none")
-    if kept.is_file():
-        return torch.export.load(kept)
-    if none.is_file():
-        return None
-    ep = small_sizes.export(p)
-    if ep is None:
-        none.write_text("")
-        return None
-    if dialect == "core":
-        ep = ep.run_decompositions()
-    torch.export.save(ep, kept)
-    return ep
+def theirs(p, way, dialect, folder):
+    """The path of PyTorch's archive and its answers; (None, text): PyTorch cannot export it, or no size of it can vary."""
+    kept = folder / f"{p.name}.{way}.{dialect}.sizes.pickle"
+    if not kept.is_file():
+        path = kept.with_suffix(".pt2")
+        try:
+            ep = small_sizes.export(torch, p, way)
+            answers = "no size of it can vary"
+        except Exception as error:
+            ep, answers = None, f"PyTorch: {str(error).splitlines()[0]}"
+        if ep is not None:
+            ep = ep if dialect == "training" else ep.run_decompositions()
+            torch.export.save(ep, path)
+            answers = small_sizes.cases(p, ep, torch.export.load(path))
+        kept.with_suffix(".part").write_bytes(pickle.dumps(answers))
+        kept.with_suffix(".part").replace(kept)
+    answers = pickle.loads(kept.read_bytes())
+    return (None, answers) if isinstance(answers, str) else (kept.with_suffix(".pt2"), answers)
 
 
-# PyTorch itself ends the process where there are no bags; shapes of a class of the program's own, and of *args, cannot be given like this.
-LEFT_OUT = {"embedding_bag_offsets", "dataclass_argument", "varargs"}
+def text(problems):
+    return "; ".join(f"{symbol} = {size}: {problem}" for symbol, size, problem in problems) or None
 
 
 def check(p, folder, scratch, report):
-    for dialect in p.dialects if p.name not in LEFT_OUT else ():
-        def attempt(dialect=dialect):
-            ep = exported(p, dialect, folder)
-            if ep is None:
-                return None
-            path = pathlib.Path(scratch) / f"{p.name}.{dialect}.pt2"
-            small_sizes.save(ep, path)
-            problems, _ = small_sizes.differences(p, ep, path)
-            return "; ".join(f"{symbol} = {size}: {problem}" for symbol, size, problem in problems) or None
-        report(p.name, dialect, "sizes", interop.in_child(attempt))
-        for path in pathlib.Path(scratch).glob("*"):
-            path.unlink()
+    for way in small_sizes.WAYS if p.dynamic else small_sizes.WAYS[:1]:
+        for dialect in p.dialects:
+            def attempt(where, way=way, dialect=dialect):
+                path, made = theirs(p, way, dialect, folder)
+                if path is None:
+                    return None
+                if where == "there":
+                    runs = small_sizes.from_file("there", path, scratch, p.calls()[0])
+                else:
+                    runs = small_sizes.exported_here(p, way, dialect, scratch)
+                return text(small_sizes.differences(p, made, runs)[0]) if runs else "no size of it can vary here"
+            for where in ("there", "here"):
+                if where == "here" and p.name.startswith("model_"):
+                    continue  # written for PyTorch's own libraries
+                report(p.name, f"{way}, {dialect}", where, interop.in_child(lambda: attempt(where)))
+                for path in pathlib.Path(scratch).glob("*"):
+                    path.unlink()
 
 
 if __name__ == "__main__":
+    with torch.no_grad():  # what PyTorch imports on its first export, every child would import for itself
+        small_sizes.export(torch, interop.programs.programs()[0], "AUTO").run_decompositions()
+    small_sizes.both.load("cresset")
     sys.exit(interop.sweep("sizes", check))

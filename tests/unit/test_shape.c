@@ -267,8 +267,12 @@ static void small_sizes(void) {
     CHECK_STR(cr_str_get(&v.names), "");
     cr_verdict_dispose(&v);
     CHECK(cr_sym_simplify(env, parse("Max(s0, 2)")) == a);
-    cr_shape_open(env);
+    CHECK_OK(cr_shape_open(env));
     CHECK(cr_sym_simplify(env, parse("Max(s0, 2)")) != a && cr_sym_range(env, a).lo == 0);
+    cr_shape_set_traced(env, true);
+    CHECK(cr_sym_simplify(env, parse("Max(s0, 2)")) == a);
+    cr_shape_set_traced(env, false);
+    CHECK(cr_sym_range(env, a).lo == 0);
     finish();
 }
 

@@ -1,0 +1,60 @@
+"""C7: strides of results that PyTorch gives in a layout of its own; archives whose inputs come in another layout than the example's."""
+import warnings
+
+import cresset
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch's strides are compared live")
+
+
+def ours(tensor):
+    """A tensor of the same strides."""
+    return cresset.empty_strided(tensor.shape, tensor.stride()).copy_(cresset.tensor(tensor.contiguous().numpy()))
+
+
+def compare(call, *tensors):
+    want, got = call(torch, *tensors), call(cresset, *map(ours, tensors))
+    for a, b in zip(want, got) if isinstance(want, tuple) else [(want, got)]:
+        assert tuple(a.shape) == tuple(b.shape) and a.stride() == b.stride()
+        numpy.testing.assert_allclose(b.contiguous().numpy(), a.contiguous().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_conv1d_of_a_transposed_input(batch):
+    x, w = torch.randn(batch, 8, 4).transpose(1, 2), torch.randn(6, 4, 3)
+    for weight in (w, torch.randn(6, 3, 4).transpose(1, 2)):
+        compare(lambda t, x, w: t.nn.functional.conv1d(x, w, padding=1), x, weight)
+        compare(lambda t, x, w: t.nn.functional.conv1d(x, w, stride=2), x.contiguous(), weight)
+        grad = torch.randn(batch, 6, 6)
+        compare(lambda t, g, x, w: t.ops.aten.convolution_backward(g, x, w, [6], [1], [0], [1], False, [0], 1, [True, True, True]), grad, x, weight)
+    compare(lambda t, x, w: t.nn.functional.conv_transpose1d(x, w), x, torch.randn(4, 6, 3))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 6, 6), (1, 4, 6, 6), (2, 1, 6, 6), (2, 4, 1, 1)])
+def test_adaptive_avg_pool2d_of_channels_last(shape):
+    x = torch.randn(shape).to(memory_format=torch.channels_last)
+    for size in (1, 2, (1, 3), (None, 1)):
+        compare(lambda t, x: t.nn.functional.adaptive_avg_pool2d(x, size), x)
+    compare(lambda t, x: t.nn.functional.adaptive_avg_pool2d(x, 1), x.contiguous())
+
+
+class Norms(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.GroupNorm(2, 6)
+
+    def forward(self, x):
+        return self.norm(x) * 2
+
+
+def test_group_norm_of_other_strides_than_the_archive_has(tmp_path):
+    """PyTorch's core programs call native_group_norm on what was contiguous in the example, and refuse anything else."""
+    module, example = Norms(), torch.randn(2, 6, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(module, (example,)).run_decompositions(), tmp_path / "m.pt2")
+    loaded = cresset.export.load(tmp_path / "m.pt2")
+    for x in (torch.randn(2, 5, 6).transpose(1, 2), torch.randn(6, 2, 5).transpose(0, 1), torch.randn(2, 6, 10)[..., ::2], example):
+        for run in (loaded.module(), cresset.aot_load(cresset.aot_compile(loaded))):
+            numpy.testing.assert_allclose(run(ours(x)).numpy(), module(x).detach().numpy(), atol=1e-5)
