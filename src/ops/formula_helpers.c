@@ -379,12 +379,13 @@ static cr_status broadcast_(fx *x, const cr_fnode *node, const fval *args, int n
         (void)n;                                                                                                       \
         const cr_arg *a = &args[0].a;                                                                                  \
         cr_env *env = x->e->env;                                                                                       \
-        if (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i) && (symbol)) {                                    \
-            cr_sym e = cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL);                          \
+        bool size = a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i);                                                 \
+        if (env && (symbol) && (size || (a->kind == CR_ARG_SYM && cr_sym_type_of(a->u.sym) == CR_TYPE_FLOAT))) {       \
+            cr_sym e = size ? cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL) : a->u.sym;        \
             if (!(e = cr_sym_make(env, (symbol), e, NULL, NULL))) return CR_FAIL(CR_ENOMEM, "out of memory");            \
             return give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e });                                  \
         }                                                                                                              \
-        if (!cr_arg_is_number(a) || a->kind == CR_ARG_COMPLEX || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)))  \
+        if (!cr_arg_is_number(a) || a->kind == CR_ARG_COMPLEX || a->kind == CR_ARG_SYM || size)                        \
             return refuse(x, node, "a real number");                                                                   \
         return give(out, cr_arg_float(function(a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i)));                   \
     }
