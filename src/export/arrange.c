@@ -217,6 +217,20 @@ static cr_status settle_number(arranger *a, uint32_t n) {
     return cr_graph_erase(a->g, n);
 }
 
+/* Bodies speak of the same symbols: what became a number is one there, too. */
+static cr_status settle_bodies(arranger *a) {
+    for (size_t i = 0; i < cr_graph_subgraph_count(a->g); i++) {
+        arranger body = { .g = cr_graph_subgraph(a->g, i), .env = a->env };
+        for (uint32_t v = 0; v < cr_graph_value_count(body.g); v++) {
+            if (cr_graph_value(body.g, v)->node == CR_NO_NODE) continue;
+            CR_TRY(simplify_meta(&body, v));
+            if (cr_graph_value(body.g, v)->expr) cr_graph_set_expr(body.g, v, expr_of(&body, v));
+        }
+        CR_TRY(settle_bodies(&body));
+    }
+    return CR_OK;
+}
+
 /* ---- what nobody uses ---- */
 
 static bool may_go(const cr_node *node) {
@@ -266,6 +280,7 @@ static cr_status arrange(arranger *a) {
         if (node->kind == CR_NODE_CALL && node->nvalues == 1 && !cr_graph_value(a->g, node->first)->hidden && cr_graph_value(a->g, node->first)->expr)
             CR_TRY(settle_number(a, n));
     }
+    CR_TRY(settle_bodies(a));
     return drop_unused(a);
 }
 

@@ -49,7 +49,7 @@ def check(p, folder, scratch, report):
                 if path is None:
                     return None
                 if where == "there":
-                    runs = small_sizes.from_file("there", path, scratch, p.calls()[0])
+                    runs = small_sizes.from_file("there", path, scratch, *small_sizes.example(p))
                 else:
                     runs = small_sizes.exported_here(p, way, dialect, scratch)
                 return text(small_sizes.differences(p, made, runs)[0]) if runs else "no size of it can vary here"

@@ -40,7 +40,7 @@ EXPECTED = {
 NOT_HERE = {("sdpa_grouped", "AUTO", "core")}
 
 # Compiled code writes these results in rows, where PyTorch's layers give a permuted view.
-IN_ROWS = ("lstm", "gru", "rnn", "sdpa")
+IN_ROWS = ("lstm", "gru", "rnn", "sdpa", "channels_last")
 
 
 @dataclasses.dataclass
@@ -218,6 +218,12 @@ def from_file(where, path, folder, call, trees=pytree):
     """How an archive is run."""
     library_, program = compiled(path, folder, where), cresset.export.load(path)
     return {f"exported {where}, file, interpreted": lambda: Interpreted(program, call, trees), f"exported {where}, file, compiled": lambda: Compiled(library_)}
+
+
+def example(p):
+    """A call and the pytree library that it is of. Classes of arguments are those that were registered here, where the program is known here."""
+    ours = both.load("cresset").TABLE.get(p.name)
+    return (ours.calls()[0], cresset.utils._pytree) if ours else (p.calls()[0], pytree)
 
 
 def exported_here(p, way, dialect, folder):

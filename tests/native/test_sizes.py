@@ -34,7 +34,7 @@ def test_small_sizes(name, tmp_path):
             return
         torch.export.save(ep, tmp_path / "there.pt2")
         made = small_sizes.cases(p, ep, torch.export.load(tmp_path / "there.pt2"))
-        for runs in (small_sizes.from_file("there", tmp_path / "there.pt2", tmp_path, p.calls()[0]), small_sizes.exported_here(p, way, dialect, tmp_path)):
+        for runs in (small_sizes.from_file("there", tmp_path / "there.pt2", tmp_path, *small_sizes.example(p)), small_sizes.exported_here(p, way, dialect, tmp_path)):
             problems, agreed = small_sizes.differences(p, made, runs)
             assert not problems and agreed
 
