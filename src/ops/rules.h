@@ -259,6 +259,8 @@ cr_expand_fn expand_matrix_norm; cr_expand_fn expand_nuclear_norm; cr_expand_fn 
 /* sliding blocks, histograms (rules_misc.c) */
 RULE(shape_histc);
 RULE(check_quantile);
+RULE(check_histogram);
+cr_expand_fn expand_histogram;
 RULE(check_vander);
 RULE(check_linalg_vander);
 cr_expand_fn expand_quantile;

@@ -77,6 +77,11 @@ def measured(a, b, c):
     return (*norms, torch.linalg.norm(a, 2, (0, 2), True), torch.linalg.norm(c, "nuc"), torch.linalg.cond(b), torch.linalg.matrix_exp(b))
 
 
+@case((40,), (40,))
+def counted(x, w):
+    return (*torch.histogram(x, torch.tensor([-2.0, -0.5, 0.0, 1.0])), *torch.histogram(x, 6, range=(-1.0, 1.5), weight=w.abs(), density=True))
+
+
 @pytest.mark.parametrize("dialect", programs.DIALECTS)
 @pytest.mark.parametrize("name", CASES)
 def test_archive(name, dialect, tmp_path):

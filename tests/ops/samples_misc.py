@@ -241,3 +241,27 @@ def linalg_vander(make):
     yield call(make.tensor(0), N=3)
     yield call(make.tensor(3), N=1, note="one column")
     yield call(make.tensor(()), note="no vector")
+
+
+@sample("histogram_bins")
+def histogram_bins(make):
+    edges = torch.tensor([-1.5, -0.5, 0.0, 0.25, 2.0]).to(make.dtype)
+    for shape in [(20,), (3, 4), (), (0,)]:
+        yield call(make.tensor(shape), edges)
+    yield call(with_nan(make.tensor(30)), edges)
+    yield call(edges.clone(), edges, note="on the edges")
+    yield call(make.tensor(20), edges, weight=make.tensor(20, low=0, high=3), density=True)
+    yield call(make.tensor(20), edges, weight=make.tensor(19), note="sizes differ")
+    yield call(make.tensor(20), make.tensor(2, 2), note="a matrix of edges")
+
+
+@sample("histogram_count")
+def histogram_count(make):
+    for shape in [(20,), (3, 4), (1,), (0,)]:
+        yield call(make.tensor(shape), 5)
+    yield call(make.tensor(30), 4, range=[-1.0, 1.0])
+    yield call(make.tensor(30), 4, range=[0.5, 0.5])
+    yield call(make.tensor(30), 4, weight=make.tensor(30, low=0, high=3), density=True)
+    yield call(make.tensor(30), 0, note="no bins")
+    yield call(make.tensor(30), 4, range=[1.0, -1.0], note="backwards")
+    yield call(with_nan(make.tensor(30)), 4, note="no range")
