@@ -203,14 +203,15 @@ static cr_status read_config(cr__reader *r, const char *folder, const char *suff
     return status ? cr_error_context(status, "%s", m->name) : CR_OK;
 }
 
+/* Before it was called .pt, the same file was called .json. */
 static cr_status read_old_dict(cr__reader *r, const char *stem, const cr_named_tensor **out, size_t *n) {
+    static const char *const suffixes[] = { "pt", "json" };
     char path[64];
-    snprintf(path, sizeof path, "%s.pt", stem);
-    const cr_zip_member *m = cr_pt2_find(r->zip, path);
-    if (m && m->size) return cr__read_torch_dict(r, m, out, n);
-    snprintf(path, sizeof path, "%s.json", stem);
-    m = cr_pt2_find(r->zip, path);
-    if (m && m->size > 2) return CR_FAIL(CR_EUNSUPPORTED, "%s: tensors as JSON (PyTorch 2.1) are not read; export the program again", m->name);
+    for (size_t i = 0; i < CR_COUNT(suffixes); i++) {
+        snprintf(path, sizeof path, "%s.%s", stem, suffixes[i]);
+        const cr_zip_member *m = cr_pt2_find(r->zip, path);
+        if (m && m->size > 2) return cr__read_torch_dict(r, m, out, n);
+    }
     return CR_OK;
 }
 

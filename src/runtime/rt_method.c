@@ -726,7 +726,8 @@ static int place_input(frame *f, int32_t i, const cresset_value *v) {
     const rt_window *w = &f->m->windows[in->window];
     rt_view given = input_view(v), want = view_of(f, in->window);
     int64_t offset;
-    if (__builtin_mul_overflow(f->slots[w->offset], rt_itemsize(w->dtype), &offset) || offset < 0)
+    bool far = __builtin_mul_overflow(f->slots[w->offset], rt_itemsize(w->dtype), &offset) || offset < 0;
+    if (far || (uint64_t)offset > (uintptr_t)v->data) /* its buffer would begin before memory does */
         return rt_fail(f->ctx, RT_EVALUE, "input '%s': the model was exported for an offset in memory that no tensor can have", input_name(f, i));
     if (same_strides(&want, &given) || !rt_numel(&given)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
     int64_t bytes;

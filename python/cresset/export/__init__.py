@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from typing import IO, Any
 
 from cresset import _C
@@ -46,6 +47,9 @@ def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] |
     else:
         raise TypeError(f"load() takes a path or a binary file object, not {type(f).__name__}")
     _check_opset(program, expected_opset_version)
+    for old in ("serialized_state_dict.json", "serialized_constants.json"):
+        if program._extra(old) is not None:
+            warnings.warn(f"{old}: this layout of archives is deprecated; save the program again", stacklevel=2)
     for key in extra_files or ():
         content = program._extra("extra/" + key)
         if content is None:
