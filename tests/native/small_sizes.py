@@ -129,7 +129,12 @@ def cases(p, exported, loaded):
 class Interpreted:
     """`call`: an example, for the structure of the arguments; `trees`: the library's that it is of."""
 
+    states = {}  # of exported programs before their first run: modules share them
+
     def __init__(self, exported, call, trees=pytree):
+        kept = self.states.setdefault(id(exported), {name: tensor.detach().clone() for name, tensor in exported.state_dict.items()})
+        for name, tensor in exported.state_dict.items():
+            tensor.detach().copy_(kept[name])
         self.module, self.trees, self.spec = exported.module(), trees, trees.tree_flatten(call)[1]
 
     def __call__(self, leaves):
