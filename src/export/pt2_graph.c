@@ -515,7 +515,10 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
         if (k >= schema->npositional && set[k]) keywords[n++] = (cr_keyword){ p->name, out[k] };
     }
     cr_binding binding;
-    cr_status status = cr_bind(op, true, out, schema->npositional, keywords, n, &s->r->scratch, &binding);
+    /* of a copy: a number that becomes a list of one is an entry of the list, which takes its place */
+    const cr_arg *before = cr_arena_copy(&s->r->scratch, out, schema->nparams * sizeof *out);
+    if (!before) return CR_ENOMEM;
+    cr_status status = cr_bind(op, true, before, schema->npositional, keywords, n, &s->r->scratch, &binding);
     if (status) return status == CR_ETYPE ? CR_FAIL(CR_EFORMAT, "%s", cr_error_message()) : status;
     for (uint16_t k = 0; k < schema->nparams; k++) {
         out[k] = binding.args[k];

@@ -76,3 +76,17 @@ def test_a_branch_that_declares_another_input_is_refused(tmp_path, what, change,
     spoilt.write_bytes(rewritten(path, spoil))
     with pytest.raises(Exception, match=rf"cond: operand 0, %x, is f32\[2, 3\].*{expected}"):
         cresset.export.load(spoilt)
+
+
+def test_a_number_where_a_list_belongs(tmp_path):
+    class Module(cresset.nn.Module):
+        def forward(self, x):
+            return x.repeat([2])
+    path, spoilt = tmp_path / "m.pt2", tmp_path / "spoilt.pt2"
+    cresset.export.save(cresset.export.export(Module(), (cresset.ones(3),)), path)
+
+    def spoil(document):
+        node, = document["graph_module"]["graph"]["nodes"]
+        node["inputs"][1]["arg"] = {"as_int": 2}
+    spoilt.write_bytes(rewritten(path, spoil))
+    assert cresset.export.load(spoilt).module()(cresset.ones(3)).shape == (6,)
