@@ -555,10 +555,22 @@ static cr_status cast(scope *s, int dtype, cr_arg *a) {
     return bind_value(s, (uint32_t)a->u.i, CR_NO_VALUE);
 }
 
+/* An op that consists of others (einsum) is cast inside: its result, by the archive, has a dtype that nothing else gives. */
+static bool is_cast_inside(const scope *s, const cr_op *op, const cr_arg *args, int widest) {
+    const cr_meta *result = s->values.n ? s->values.at[0].meta : NULL;
+    for (uint16_t k = 0; k < op->schema.nparams; k++)
+        if (args[k].kind == CR_ARG_DTYPE) return false;
+    const cr_row *row = op->row;
+    bool composite = row && (row->decomp || row->decomp_fn) && !row->kernel && !row->scalar;
+    return composite && op->variant == CR_FUNCTIONAL && widest == CR_F32 && result && result->dtype == s->r->autocast - 1;
+}
+
+/* After the results were read. */
 static cr_status cast_args(scope *s, const cr_op *op, cr_arg *args) {
     int widest = -1;
     for (uint16_t k = 0; k < op->schema.nparams; k++) see_widest(s, &args[k], &widest);
     int dtype = widest < 0 ? -1 : cr_autocast_dtype(op, s->r->autocast - 1, widest);
+    if (dtype < 0 && is_cast_inside(s, op, args, widest)) dtype = s->r->autocast - 1;
     for (uint16_t k = 0; dtype >= 0 && k < op->schema.nparams; k++) CR_TRY(cast(s, dtype, &args[k]));
     return CR_OK;
 }
@@ -685,15 +697,19 @@ static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outpu
     cr_arg args[CR_MAX_PARAMS];
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
-    if (s->r->autocast) CR_TRY(cast_args(s, op, args));
     if (s->batching.depth || s->batching.levels.n) {
         if (op->tags & CR_TAG_RANDOM && cr__batch_draws_differently(&s->batching))
             return CR_FAIL(CR_EUNSUPPORTED, "%s inside a vmap with randomness='different' is not supported", op->name);
-        if (levels_of(s, args, op->schema.nparams)) return read_batched(s, op, args, outputs);
+        if (levels_of(s, args, op->schema.nparams)) {
+            s->values.n = 0; /* results are those of one example */
+            if (s->r->autocast) CR_TRY(cast_args(s, op, args));
+            return read_batched(s, op, args, outputs);
+        }
     }
     if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing, s->saved.none = true;
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
+    if (s->r->autocast) CR_TRY(cast_args(s, op, args));
     share_storage(s, op, args);
     for (uint16_t k = 0; k < op->schema.nparams; k++)
         if (op->schema.params[k].writes) CR_TRY(add_written(s, op, k, &args[k]));

@@ -198,3 +198,22 @@ def test_what_cannot_be_recorded_is_refused():
     with pytest.raises(NotImplementedError, match="autocast casts an argument of"):
         export(Einsum(), (cresset.ones(2, 3),))
     assert not cresset.is_autocast_cpu_enabled()
+
+
+def test_archives_with_ops_that_are_cast_inside(tmp_path):
+    """einsum and its like are no ops of PyTorch's lists; what they consist of is."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+    class Composites(torch.nn.Module):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return torch.einsum("ij,kj->ik", x, x), torch.tensordot(x, x, ([1], [1])), torch.inner(x, x), torch.linalg.multi_dot([x, x.T, x]), x.exp()
+    x = torch.arange(6.0).reshape(2, 3) / 7
+    ep = torch.export.export(Composites(), (x,))
+    torch.export.save(ep, tmp_path / "composites.pt2")
+    wanted = ep.module()(x)
+    ours = load(tmp_path / "composites.pt2")
+    for got in (ours.module()(cresset.from_dlpack(x)), ours.compile(options={"wait": True})(cresset.from_dlpack(x))):
+        assert [str(value.dtype).split(".")[1] for value in got] == [str(value.dtype).split(".")[1] for value in wanted]
+        for a, b in zip(got, wanted):
+            assert numpy.abs(numpy.array(a.double().tolist()) - numpy.array(b.double().tolist())).max() <= 1e-2
