@@ -18,7 +18,7 @@ cr_status cr_arg_settle(cr_env *env, cr_arg *a) {
     int64_t hint = 0;
     double real = 0;
     bool yes;
-    if (!cr_arg_is_symbolic(a)) return CR_OK;
+    if (!cr_arg_is_symbolic(env, a)) return CR_OK;
     cr_sym e = a->kind == CR_ARG_SYM ? a->u.sym : cr_dim_sym(env, a->u.i);
     if (!e) return CR_FAIL(CR_ENOMEM, "out of memory");
     cr_sym_type type = cr_sym_type_of(e);

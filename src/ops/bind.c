@@ -73,8 +73,10 @@ static bool fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenie
     return true;
 }
 
-static bool must_settle(const cr_param *p, const cr_arg *a) {
-    return !p->symbolic && (p->type == CR_T_INT || p->type == CR_T_FLOAT || p->type == CR_T_BOOL) && cr_arg_is_symbolic(a);
+/* Whether it is symbolic, cr_arg_settle knows, from the environment. */
+static bool may_need_settling(const cr_param *p, const cr_arg *a) {
+    bool perhaps = a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
+    return perhaps && !p->symbolic && (p->type == CR_T_INT || p->type == CR_T_FLOAT || p->type == CR_T_BOOL);
 }
 
 static cr_env *env_of(const cr_arg *a) {
@@ -93,13 +95,14 @@ static cr_env *find_env(const binder *b) {
 
 static cr_status settle(const binder *b, const cr_param *p, cr_arg *a) {
     cr_env *env = find_env(b);
-    if (!env) return CR_FAIL(CR_EVALUE, "argument '%s' is a symbolic number outside of the fake mode that made it", p->name);
+    if (!env && (a->kind == CR_ARG_SYM || a->pad))
+        return CR_FAIL(CR_EVALUE, "argument '%s' is a symbolic number outside of the fake mode that made it", p->name);
     return cr_arg_settle(env, a);
 }
 
 static cr_status convert_item(const binder *b, const cr_param *p, cr_arg *a) {
     uint8_t given = a->given;
-    if (must_settle(p, a)) CR_TRY(settle(b, p, a));
+    if (may_need_settling(p, a)) CR_TRY(settle(b, p, a));
     if ((p->type == CR_T_SCALAR || p->type == CR_T_INT || p->type == CR_T_FLOAT) && a->kind == CR_ARG_TENSOR) {
         if (cr_tensor_is_fake(a->u.t))
             return CR_FAIL(CR_EDATADEP, "argument '%s' needs the value of a fake tensor", p->name);
@@ -122,7 +125,8 @@ static cr_status convert_item(const binder *b, const cr_param *p, cr_arg *a) {
 }
 
 static bool item_needs_conversion(const cr_param *p, const cr_arg *a) {
-    return must_settle(p, a) || (p->type == CR_T_FLOAT && a->kind == CR_ARG_INT) || (p->type != CR_T_TENSOR && p->type != CR_T_ANY && a->kind == CR_ARG_TENSOR);
+    return may_need_settling(p, a) || (p->type == CR_T_FLOAT && a->kind == CR_ARG_INT) ||
+           (p->type != CR_T_TENSOR && p->type != CR_T_ANY && a->kind == CR_ARG_TENSOR);
 }
 
 static cr_status convert(const binder *b, const cr_param *p, cr_arg *a) {

@@ -21,7 +21,7 @@ typedef enum cr_arg_kind {
     CR_ARG_TENSOR,    /* u.t: a tensor, real or fake */
     CR_ARG_META,      /* u.meta: only a meta (while a graph is built) */
     CR_ARG_VALUE,     /* u.i: a value of the graph being built; `pad` is its cr_type */
-    CR_ARG_INT,       /* u.i: a cr_dim, so possibly symbolic */
+    CR_ARG_INT,       /* u.i: a cr_dim, so possibly symbolic; `pad` is 1 if a SymInt was given, and so no low number */
     CR_ARG_FLOAT,     /* u.f */
     CR_ARG_BOOL,      /* u.i */
     CR_ARG_COMPLEX,   /* u.c: real, imaginary */
@@ -65,7 +65,10 @@ static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) { return (cr_arg)
 static inline bool cr_arg_is_number(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX; }
 /* The meta behind a TENSOR or META argument, else NULL. */
 static inline const cr_meta *cr_arg_meta(const cr_arg *a) { return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL; }
-static inline bool cr_arg_is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+/* Without an environment there are no tags: every integer is a plain number, however low. */
+static inline bool cr_arg_is_symbolic(const cr_env *env, const cr_arg *a) {
+    return a->kind == CR_ARG_SYM || (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
+}
 /* A symbolic number becomes the plain one of the example, and the program is guarded to be for it; CR_EDATADEP: there is none. */
 CR_NODISCARD cr_status cr_arg_settle(cr_env *env, cr_arg *a);
 rt_scalar cr_arg_scalar(const cr_arg *a); /* of a number (not symbolic) */

@@ -167,7 +167,7 @@ static cr_status symbolic_length(cr_rule *r, const cr_arg *start, const cr_arg *
 }
 
 static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end, const cr_arg *step, int dtype, cr_dim *out) {
-    if (cr_arg_is_symbolic(start) || cr_arg_is_symbolic(end) || cr_arg_is_symbolic(step)) {
+    if (cr_arg_is_symbolic(r->env, start) || cr_arg_is_symbolic(r->env, end) || cr_arg_is_symbolic(r->env, step)) {
         bool up;
         if (start->kind != CR_ARG_INT || end->kind != CR_ARG_INT || step->kind != CR_ARG_INT) return symbolic_length(r, start, end, step, out);
         CR_TRY(cr_dim_decide(r->env, step->u.i, CR_GT, 0, &up));
@@ -186,7 +186,8 @@ static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end
         return CR_FAIL(CR_ERUNTIME, "%s: end lies on the other side of start than step points to", op_name(r));
     if (dtype == CR_I64) { /* bounds are integers then, and so is the count */
         if (!istep) return CR_FAIL(CR_ERUNTIME, "%s: step must not be zero", op_name(r));
-        if (cr_sub_overflow(i1, i0, &span)) return CR_FAIL(CR_ERUNTIME, "%s: the range is beyond 64 bits", op_name(r));
+        if (cr_sub_overflow(i1, i0, &span) || span == INT64_MIN)
+            return CR_FAIL(CR_ERUNTIME, "%s: the range is beyond 64 bits", op_name(r));
         *out = span / istep + (span % istep != 0);
         return CR_OK;
     }

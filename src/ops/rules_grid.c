@@ -13,6 +13,12 @@ static cr_status check_grid(cr_rule *r, int at, int axes) {
     CR_TRY(cr_dim_require(r->env, input->size[0], CR_EQ, grid->size[0], "grid_sampler: input and grid must have the same batch size"));
     CR_TRY(cr_dim_require(r->env, grid->size[grid->rank - 1], CR_EQ, input->rank - 2, "grid_sampler: the grid's last size must be the number of spatial dimensions"));
     for (int d = 2; d < input->rank; d++) CR_TRY(cr_dim_require(r->env, input->size[d], CR_GT, 0, "grid_sampler: the spatial sizes of the input must be positive"));
+    for (int i = 2; i < 4; i++) { /* PyTorch leaves the result as it finds it for most of these */
+        const char *name = r->op->schema.params[at + i].name;
+        long long mode = r->arg[at + i].u.i;
+        if (mode < 0 || mode > 2)
+            return CR_FAIL(CR_ERUNTIME, "%s: %s must be 0, 1 or 2, got %lld", op_name(r), name, mode);
+    }
     if (r->arg[at + 2].u.i == 2 && input->rank == 5) return CR_FAIL(CR_ERUNTIME, "%s: bicubic interpolation is for inputs of 4 dimensions only", op_name(r));
     return CR_OK;
 }

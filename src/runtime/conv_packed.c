@@ -23,6 +23,7 @@ int rt_k_pack_conv(const rt_ctx *ctx, const rt_call *c) { /* weight, groups */
     int64_t groups = rt_arg_int(c, 1), o = given->size[0], channels = given->size[1], taps = given->size[2] * given->size[3];
     rt_view w;
     void *scratch;
+    if (!rt_numel(&c->out[0])) return RT_OK; /* however many groups of nothing there are */
     int code = rt_contiguous(ctx, given, RT_F32, &w, &scratch);
     if (code) return code;
     float *out = c->out[0].p;

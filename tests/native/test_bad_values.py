@@ -35,6 +35,7 @@ INDICES = {
     "index_select": (lambda x, i: cresset.index_select(x, 0, i), (cresset.ones(4), index(0, 3)), index(0, 4)),
     "index_put": (lambda x, i: x.index_put((i,), cresset.zeros(2)), (cresset.ones(4), index(0, 3)), index(0, -5)),
     "nll_loss": (lambda x, i: cresset.nn.functional.nll_loss(x, i), (cresset.ones(2, 4), index(0, 3)), index(0, 4)),
+    "one_hot": (lambda i: cresset.nn.functional.one_hot(i), (index(0, 3),), index(0, 2**63 - 1)),
     "multilabel_margin_loss": (lambda x, i: cresset.nn.functional.multilabel_margin_loss(x, i), (cresset.ones(4), index(0, 3, -1, -1)), index(0, 4, -1, -1)),
 }
 

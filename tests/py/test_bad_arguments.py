@@ -239,3 +239,43 @@ def test_pivots_belong_to_their_matrices():
     for bad in (pivots(1, 3), pivots(2, 3), pivots(4, 2), pivots(3), cresset.full((4, 3), -2**31, dtype=cresset.int32)):
         refused(lambda bad=bad: cresset.lu_unpack(cresset.ones(4, 3, 3), bad), "ivots")
     assert aten.geqrf(cresset.ones(2**40, 3, 0))[1].shape == (2**40, 0)
+
+
+@pytest.mark.parametrize("number", [low, low + 1, low + 1000, -2**62 - 1])
+def test_the_lowest_integers_are_numbers(number):
+    """And not the tags that stand for symbols while a program is recorded."""
+    x = cresset.tensor([1.0, 2.0, 2.0])
+    for bound in (2.75, 0.0, 3):
+        refused(lambda bound=bound: cresset.arange(number, bound))
+    refused(lambda: cresset.arange(0, number, -1))
+    refused(lambda: cresset.arange(2**62, -2**62, -1), "beyond 64 bits")
+    refused(lambda: aten.multi_margin_loss(cresset.ones(2, 3), index((2,), 0), p=number), "p must be 1 or 2")
+    refused(lambda: cresset.histc(x, 3, 0, number), "max")
+    assert cresset.histc(x, 1, number, 3).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("mode, padding", [(-1, 0), (3, 0), (low, 0), (2**32, 0), (high, 1), (0, -1), (1, 3)])
+def test_grid_samplers_know_three_modes_and_three_paddings(rank, mode, padding):
+    x, grid = cresset.ones(1, 1, *[2] * rank), cresset.zeros(1, *[2] * rank, rank)
+    word = "interpolation_mode" if mode not in (0, 1, 2) else "padding_mode"
+    refused(lambda: cresset.grid_sampler(x, grid, mode, padding, False), word)
+    refused(lambda: getattr(aten, f"grid_sampler_{rank}d")(x, grid, mode, padding, False), word)
+    backward = getattr(aten, f"grid_sampler_{rank}d_backward")
+    refused(lambda: backward(x, x, grid, mode, padding, False, [True, True]), word)
+
+
+def test_bicubic_samples_are_of_images():
+    x, grid = cresset.ones(1, 1, 2, 2, 2), cresset.zeros(1, 2, 2, 2, 3)
+    refused(lambda: aten.grid_sampler_3d(x, grid, 2, 0, False), "bicubic")
+    refused(lambda: aten.grid_sampler_3d_backward(x, x, grid, 2, 0, False, [True, True]), "bicubic")
+
+
+def test_one_hot_of_the_last_integer():
+    refused(lambda: cresset.nn.functional.one_hot(cresset.tensor([1, high])), "class 9223372036854775807")
+    refused(lambda: cresset.nn.functional.one_hot(cresset.tensor([1, high]), 4), "class 9223372036854775807")
+
+
+def test_packing_no_weights_for_immensely_many_groups():
+    for shape in ((0, 0, 0, 0), (0, 5, 3, 3)):
+        assert cresset.ops.cresset.pack_conv(cresset.ones(*shape), 2**40).numel() == 0

@@ -51,3 +51,17 @@ def test_number(line, oracle):
 def test_a_symbolic_int_is_no_key():
     with pytest.raises(TypeError, match="unhashable type: 'SymInt'; use int"):
         cases.export(cresset, "{6: 1}[n]")
+
+
+def test_a_size_that_outlives_its_program_is_no_low_number():
+    kept = []
+
+    class Keeper(cresset.nn.Module):
+        def forward(self, x):
+            kept.append(x.shape[0])
+            return x + 1
+
+    cresset.export.export(Keeper(), (cresset.ones(3, 2),), dynamic_shapes=({0: cresset.export.Dim("n")},))
+    with pytest.raises(ValueError, match="outside of the fake mode"):
+        cresset.ones(3, 3).diagonal(kept[0])
+    assert cresset.ones(3, 3).diagonal(-2**62 - 8).shape == (0,)
