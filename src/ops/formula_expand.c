@@ -695,6 +695,26 @@ static cr_status own_lists(cr_emitter *e, const cr_op *op, cr_arg *results) {
     return status;
 }
 
+/* C functions trust that tensors are tensors; a graph from a file may hold anything there. */
+static cr_status require_tensors(cr_emitter *e, const cr_op *op, const cr_arg *args) {
+    for (int i = 0; i < op->schema.nparams; i++) {
+        const cr_param *p = &op->schema.params[i];
+        const cr_arg *a = &args[i];
+        if (p->type != CR_T_TENSOR || (p->optional && a->kind == CR_ARG_NONE)) continue;
+        const char *want = p->list ? "a list of tensors" : "a tensor";
+        if (p->list && a->kind != CR_ARG_LIST)
+            return CR_FAIL(CR_ETYPE, "%s: argument '%s' must be %s", op->name, p->name, want);
+        for (uint32_t k = 0; k < (p->list ? a->n : 1); k++) {
+            const cr_arg *item = p->list ? &a->u.list[k] : a;
+            const cr_meta *m = NULL;
+            if (p->item_optional && item->kind == CR_ARG_NONE) continue;
+            CR_TRY(e->meta(e, item, &m));
+            if (!m) return CR_FAIL(CR_ETYPE, "%s: argument '%s' must be %s", op->name, p->name, want);
+        }
+    }
+    return CR_OK;
+}
+
 static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_expand_fn *fn, const cr_arg *args, cr_arg *results) {
     const cr_op *base = op->base;
     if (!f && !fn) return CR_FAIL(CR_ENOTIMPL, "%s has no decomposition", op->name);
@@ -710,7 +730,8 @@ static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_
         if (!status) status = run_decomp(&x, results);
         cr__fx_end(&x);
     } else {
-        status = fn(e, base, actual, results);
+        status = require_tensors(e, base, actual);
+        if (!status) status = fn(e, base, actual, results);
         if (!status) status = own_lists(e, base, results);
     }
     cr__expansion_depth--;

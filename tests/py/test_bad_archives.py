@@ -517,3 +517,40 @@ def test_safetensors(data, error, tmp_path):
 
 def test_the_table_is_large():
     assert len(FIELDS) + len(CONTENTS) + len(ENTRIES) >= 110 and len(ARRAYS) + len(TENSORS) >= 40
+
+
+# ---- numbers where the op has tensors ----
+
+class Call(cresset.nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, x):
+        return self.call(x)
+
+
+NUMBERS = {
+    "upsample_nearest1d.vec": lambda x: cresset.ops.aten.upsample_nearest1d.vec(x, None, [2.0]),
+    "movedim.int": lambda x: cresset.ops.aten.movedim.int(x, 0, 1),
+    "_trilinear": lambda x: cresset.ops.aten._trilinear(x, x, x, [0], [1], [2], [3]),
+    "split.Tensor": lambda x: cresset.ops.aten.split.Tensor(x, 1)[0],
+}
+
+
+@pytest.mark.parametrize("op", NUMBERS)
+@pytest.mark.parametrize("number", [{"as_int": 3}, {"as_float": 3.5}])
+def test_numbers_in_place_of_tensors(op, number):
+    """Some ops take them; where a decomposition needs a tensor they are refused, at the latest when it is made."""
+    file = io.BytesIO()
+    cresset.export.save(cresset.export.export(Call(NUMBERS[op]), (cresset.ones(1, 2, 3),)), file)
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    name = next(n for n in contents if n.endswith("models/model.json"))
+    program = json.loads(contents[name])
+    node = next(n for n in program["graph_module"]["graph"]["nodes"] if op in n["target"])
+    node["inputs"][0]["arg"] = number
+    contents[name] = json.dumps(program).encode()
+    for use in (lambda p: p.run_decompositions(), lambda p: p.compile(options={"wait": True})):
+        with pytest.raises((*REFUSED, TypeError, IndexError)):
+            use(cresset.export.load(io.BytesIO(packed(contents))))
