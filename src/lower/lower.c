@@ -701,7 +701,9 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
     c.base = node->op->base;
     if (node->op->tags & CR_TAG_HIGHER_ORDER) return lower_region(m, node);
     if (is_number_node(m, node)) return CR_OK;
-    if (c.op->variant == CR_OUT) return CR_FAIL(CR_EUNSUPPORTED, "%s: out forms have no native form; export the functional one", c.op->name);
+    if (c.op->variant == CR_OUT) /* others were taken apart */
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: 'out' has other sizes than the result, or is a list, which has no native form; make it with the result's "
+                       "sizes, or export the functional form", c.op->name);
     if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA)) return lower_metadata(m, node);
     CR_TRY(prepare(m, &c));
     if (c.base->tags & CR_TAG_ASSERT) {

@@ -290,20 +290,89 @@ static cr_status keep_node(scope *s, const cr_node *node, const cr_arg *args) {
     return CR_OK;
 }
 
-/* An in-place form: the functional results, copied over the written argument; both "self" and "self after" are the copy. */
+/* The results, copied over what the call writes: both a visible result and "x after" are the copy. `targets` are the new graph's. */
+static cr_status copy_over(scope *s, const cr_node *node, const cr_arg *targets, const cr_arg *results, uint16_t n) {
+    uint32_t seen[2] = { 0, 0 }, first[16];
+    for (uint16_t i = 0; i < n; i++) {
+        cr_arg copy[] = { targets[i], results[i], cr_arg_bool(false) };
+        uint32_t made;
+        CR_TRY(cr_graph_call(s->w->to, cr_op_find("aten::copy_"), copy, &made));
+        first[i] = cr_graph_node(s->w->to, made)->first;
+    }
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        bool hidden = cr_graph_value(s->from, node->first + i)->hidden;
+        if (seen[hidden] == n) return CR_FAIL(CR_EVALUE, "%s gives more results than its node has", node->op->name);
+        s->map[node->first + i] = value_arg(s->w->to, first[seen[hidden]++] + hidden);
+    }
+    return CR_OK;
+}
+
 static cr_status expand_inplace(scope *s, const cr_node *node, const cr_arg *args) {
     cr_arg results[16] = { { 0 } };
     if (node->op->variant != CR_INPLACE || node->op->schema.nreturns != 1)
-        return CR_FAIL(CR_EUNSUPPORTED, "%s: the out form of a composite op is not decomposed; use the functional form", node->op->name);
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: this out form is not decomposed; use the functional form", node->op->name);
     CR_TRY(expand(s->w, node->op, args, results));
-    cr_arg copy[] = { args[0], results[0], cr_arg_bool(false) };
-    uint32_t made;
-    cr_status status = cr_graph_call(s->w->to, cr_op_find("aten::copy_"), copy, &made);
+    cr_status status = copy_over(s, node, args, results, 1);
     cr_results_release(results, 1);
-    CR_TRY(status);
-    uint32_t first = cr_graph_node(s->w->to, made)->first;
-    for (uint32_t i = 0; i < node->nvalues; i++) s->map[node->first + i] = value_arg(s->w->to, first + (cr_graph_value(s->from, node->first + i)->hidden ? 1 : 0));
+    return status;
+}
+
+/* ---- out forms ---- */
+
+static bool same_sizes(const cr_meta *a, const cr_meta *b) {
+    return a->rank == b->rank && (!a->rank || !memcmp(a->size, b->size, (size_t)a->rank * sizeof *a->size));
+}
+
+/* One tensor for each result of the functional op, which keeps its sizes: resizing is no copy. */
+static bool fills_outs(const scope *s, const cr_node *node) {
+    const cr_schema *schema = &node->op->schema;
+    uint16_t n = schema->nreturns, first = (uint16_t)(schema->nparams - n);
+    if (node->op->variant != CR_OUT || !n || n > 16 || node->nvalues != 2u * n || node->op->base->schema.nreturns != n) return false;
+    for (uint16_t i = 0; i < n; i++) {
+        const cr_arg *out = &node->args[first + i];
+        if (!schema->params[first + i].writes || schema->params[first + i].list || out->kind != CR_ARG_VALUE) return false;
+        const cr_meta *before = cr_graph_value(s->from, (uint32_t)out->u.i)->meta, *after = cr_graph_value(s->from, node->first + i)->meta;
+        if (!before || !after || !same_sizes(before, after) || node->op->base->schema.returns[i].list) return false;
+    }
+    return true;
+}
+
+/* The functional op's arguments, by name. A factory makes what it is to fill. */
+static void out_to_functional(const cr_op *op, const cr_arg *args, const cr_meta *out, cr_arg *to) {
+    const cr_schema *s = &op->base->schema;
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        uint16_t at = 0, n = (uint16_t)(op->schema.nparams - op->schema.nreturns);
+        while (at < n && strcmp(op->schema.params[at].name, s->params[i].name)) at++;
+        to[i] = at < n ? args[at] : s->params[i].type == CR_T_DTYPE ? cr_arg_dtype(out->dtype) : s->params[i].fallback;
+    }
+}
+
+/* What the out form would have refused, or done otherwise than a copy does. */
+static cr_status check_out(scope *s, const cr_op *op, const cr_arg *result, const cr_arg *out) {
+    const cr_meta *from, *to = cr_graph_value(s->w->to, (uint32_t)out->u.i)->meta;
+    cr_env *env = cr_graph_env(s->w->to);
+    CR_TRY(s->w->append->meta(s->w->append, result, &from));
+    bool same = from->rank == to->rank;
+    for (int d = 0; same && d < from->rank; d++) CR_TRY(cr_dim_decide(env, from->size[d], CR_EQ, to->size[d], &same));
+    if (!same) return CR_FAIL(CR_EUNSUPPORTED, "%s: 'out' has other sizes than the result; make it with those sizes", op->name);
+    bool nothing = !to->rank || cr_dim_known(env, cr_meta_numel(env, to), CR_EQ, 0) == CR_YES;
+    bool casts = (op->base->tags & CR_TAG_ANY_CAST) || ((op->base->tags & CR_TAG_EMPTY_CAST) && nothing);
+    if (!casts && !cr_can_cast(from->dtype, to->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: result type %s can't be cast to the desired output type %s", op->name, cr_dtype_aten(from->dtype),
+                       cr_dtype_aten(to->dtype));
     return CR_OK;
+}
+
+/* All results are computed before the first of them is written: what is written may be an argument, too. */
+static cr_status expand_out(scope *s, const cr_node *node, const cr_arg *args) {
+    const cr_op *op = node->op;
+    uint16_t n = op->schema.nreturns;
+    const cr_arg *outs = &args[op->schema.nparams - n];
+    cr_arg functional[CR_MAX_PARAMS], results[16] = { { 0 } };
+    out_to_functional(op, args, cr_graph_value(s->w->to, (uint32_t)outs[0].u.i)->meta, functional);
+    CR_TRY(rewriter_call(&s->w->emitter, op->base, functional, results));
+    for (uint16_t i = 0; i < n; i++) CR_TRY(check_out(s, op, &results[i], &outs[i]));
+    return copy_over(s, node, outs, results, n);
 }
 
 static bool only_marks(const cr_op *op) {
@@ -405,6 +474,7 @@ static cr_status rewrite_call(scope *s, const cr_node *node) {
         uint32_t first = node->first;
         return bind_results(s, node, results, cr_result_count(node->op), &first);
     }
+    if (!s->w->how->keep_writes && fills_outs(s, node)) return expand_out(s, node, args);
     if (stops(s->w, node->op, args) || (s->w->how->keep_writes && node->op->variant != CR_FUNCTIONAL)) return keep_node(s, node, args);
     if (node->op->variant != CR_FUNCTIONAL) return expand_inplace(s, node, args);
     CR_TRY(expand(s->w, node->op, args, results));

@@ -80,8 +80,8 @@ CR_NODISCARD cr_status cr_pass_pack_products(cr_pass_run *run, const cr_graph *g
 /* Pointwise chains, sums, norms and softmax that share their loops become regions, cresset::rows(body, operands): one kernel each. */
 CR_NODISCARD cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
- * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place and out forms of a composite op
- * become its functional form and a copy_. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED
+ * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place forms of a composite op, and all out
+ * forms that resize nothing, become the functional form and a copy_ for each result. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED
  * naming an op without a row. */
 typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
