@@ -1,11 +1,13 @@
 """One large call for each op of the table, made of the small ones that the tests use (tests/ops/samples*.py).
 
 A small call that PyTorch takes is grown: every size, only the leading one, or only the trailing two, until its largest
-tensor has about `ELEMENTS` elements. The largest that PyTorch takes, and within `SECONDS`, is the op's large call.
+tensor has about `ELEMENTS` elements. The largest that PyTorch takes, and within `SECONDS`, is the op's large call. A call
+whose tensors broadcast to more than `SPREAD` elements is not tried: its result may need all memory.
 """
-import time
+import math
 import pathlib
 import sys
+import time
 
 import torch
 
@@ -13,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "
 import samples  # noqa: E402
 
 ELEMENTS = 1 << 20
+SPREAD = 8 * ELEMENTS
 SECONDS = 0.3  # a call that takes PyTorch longer is made smaller
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64, torch.uint8)
 TRIED = 6  # of an op's small calls, those with the largest tensors
@@ -50,6 +53,15 @@ def largest(c):
     return max((t.numel() for t in samples.flat(c)), default=0)
 
 
+def spread(c):
+    """Elements of what a call's tensors broadcast to, at most: by dimension from the right, the largest size."""
+    sizes = {}
+    for t in samples.flat(c):
+        for place, n in enumerate(reversed(t.shape)):
+            sizes[place] = max(sizes.get(place, 1), n)
+    return math.prod(sizes.values())
+
+
 def factors(c, way):
     """Powers of two, the one that reaches ELEMENTS first."""
     factor = 1
@@ -84,6 +96,8 @@ def enlarged(op, c):
     for way in GROWN if samples.flat(c) else ():
         for factor in factors(c, way):
             larger = with_size(c, way, factor)
+            if spread(larger) > SPREAD:
+                continue
             if largest(larger) <= largest(found):
                 break
             took = seconds(op, larger)

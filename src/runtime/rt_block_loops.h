@@ -68,22 +68,28 @@ RT_BLOCK_FAST(LOOP)
     }
 RT_BLOCK_SELECTS(SELECT)
 #undef SELECT
-#define RANGED(name, K, limit, fast, slow)                                                                             \
+#define OPERANDS1(K) const t_##K a = x[i]
+#define OPERANDS2(K) const t_##K a = x[i], b = y[i]
+#define RANGED(name, arity, K, inside, fast, slow)                                                                     \
     int RT_LOOP(name##_##K)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
-        (void)pb, (void)pc;                                                                                            \
+        (void)pc;                                                                                                      \
         t_##K *o = out;                                                                                                \
-        const t_##K *x = pa;                                                                                           \
+        const t_##K *x = pa, *y = pb;                                                                                  \
+        (void)y;                                                                                                       \
         int outside = 0;                                                                                               \
-        for (int64_t i = 0; i < n; i++) outside |= !(fabsf(x[i]) <= (limit));                                          \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            OPERANDS##arity(K);                                                                                        \
+            outside |= !(inside);                                                                                      \
+        }                                                                                                              \
         if (outside) {                                                                                                 \
             for (int64_t i = 0; i < n; i++) {                                                                          \
-                const t_##K a = x[i];                                                                                  \
-                o[i] = fabsf(a) <= (limit) ? (fast) : (slow);                                                          \
+                OPERANDS##arity(K);                                                                                    \
+                o[i] = (inside) ? (fast) : (slow);                                                                     \
             }                                                                                                          \
             return RT_OK;                                                                                              \
         }                                                                                                              \
         INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                                  \
-            const t_##K a = x[i];                                                                                      \
+            OPERANDS##arity(K);                                                                                        \
             o[i] = (fast);                                                                                             \
         }                                                                                                              \
         return RT_OK;                                                                                                  \
@@ -91,7 +97,7 @@ RT_BLOCK_SELECTS(SELECT)
 RT_BLOCK_RANGED(RANGED)
 #undef RANGED
 #define SELECT(K) [RT_OP_select_##K] = RT_LOOP(select_##K),
-#define RANGED(name, K, ...) [RT_OP_##name##_##K] = RT_LOOP(name##_##K),
+#define RANGED(name, arity, K, ...) [RT_OP_##name##_##K] = RT_LOOP(name##_##K),
 #ifndef RT_OWN_rt__block_base
 RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED) RT_BLOCK_SELECTS(SELECT) };
 #endif

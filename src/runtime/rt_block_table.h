@@ -56,6 +56,10 @@
     X(log, 1, f32, f32, rt_log_f32(a)) X(log2, 1, f32, f32, rt_log2_f32(a)) X(log10, 1, f32, f32, rt_log10_f32(a))     \
     X(log1p, 1, f32, f32, rt_log1p_f32(a)) X(tanh, 1, f32, f32, rt_tanh_f32(a)) X(erf, 1, f32, f32, rt_erf_f32(a))     \
     X(sigmoid, 1, f32, f32, rt_sigmoid_f32(a)) X(log_sigmoid, 1, f32, f32, rt_log_sigmoid_f32(a))                      \
+    X(asin, 1, f32, f32, rt_asin_f32(a)) X(acos, 1, f32, f32, rt_acos_f32(a)) X(atan, 1, f32, f32, rt_atan_f32(a))     \
+    X(atanh, 1, f32, f32, rt_atanh_f32(a)) X(atan2, 2, f32, f32, rt_atan2_f32(a, b))                                   \
+    X(nextafter, 2, f32, f32, rt_nextafter_f32(a, b)) X(mantissa, 1, f32, f32, rt_mantissa_f32(a))                     \
+    X(exponent, 1, f32, f32, rt_exponent_f32(a))                                                                       \
     /* A sum of truth values is their or, a product their and. */                                                      \
     X(add, 2, b, b, a | b) X(mul, 2, b, b, a & b) X(and, 2, b, b, a & b) X(or, 2, b, b, a | b) X(xor, 2, b, b, a ^ b)  \
     X(not, 1, b, b, a ^ 1) X(eq, 2, b, b, a == b) X(ne, 2, b, b, a ^ b) X(max, 2, b, b, a | b) X(min, 2, b, b, a & b)  \
@@ -64,25 +68,26 @@
     X(to_f32, 1, f32, b, a) X(to_f64, 1, f64, b, a) X(to_i64, 1, i64, b, a) X(to_u64, 1, u64, b, a)                    \
     X(to_c64, 1, c64, b, rt_make_c64(a, 0)) X(to_c128, 1, c128, b, rt_make_c128(a, 0))
 
-/* Straight-line code for |a| <= limit; a block with anything else goes through libm.
- *     X(name, class, limit, fast, slow) */
+/* Straight-line code where `inside` holds of the operands; a block with anything else goes through libm.
+ *     X(name, arity, class, inside, fast, slow) */
 #define RT_BLOCK_RANGED(X)                                                                                             \
-    X(sin, f32, RT_SIN_RANGE, rt_sin_f32(a), sinf(a)) X(cos, f32, RT_SIN_RANGE, rt_cos_f32(a), cosf(a))
+    X(sin, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_sin_f32(a), sinf(a))                                                   \
+    X(cos, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_cos_f32(a), cosf(a))                                                   \
+    X(tan, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_tan_f32(a), tanf(a))                                                   \
+    X(sinh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_sinh_f32(a), sinhf(a))                                               \
+    X(cosh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_cosh_f32(a), coshf(a))                                               \
+    X(fmod, 2, f32, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                               \
+    X(remainder, 2, f32, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))      \
+    X(floordiv, 2, f32, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))
 
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
 #define RT_CALLS_REAL(X, K, F)                                                                                         \
-    X(tan, 1, K, K, tan##F(a)) X(asin, 1, K, K, asin##F(a))                                                            \
-    X(acos, 1, K, K, acos##F(a)) X(atan, 1, K, K, atan##F(a)) X(sinh, 1, K, K, sinh##F(a)) X(cosh, 1, K, K, cosh##F(a)) \
-    X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a))                         \
-    X(atanh, 1, K, K, atanh##F(a)) X(erfc, 1, K, K, erfc##F(a))                                                        \
-    X(pow, 2, K, K, pow##F(a, b)) X(atan2, 2, K, K, atan2##F(a, b)) X(hypot, 2, K, K, hypot##F(a, b))                  \
-    X(fmod, 2, K, K, fmod##F(a, b)) X(nextafter, 2, K, K, nextafter##F(a, b))                                          \
-    X(floordiv, 2, K, K, rt_floordiv_##K(a, b)) X(remainder, 2, K, K, rt_remainder_##K(a, b))                          \
+    X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a)) X(erfc, 1, K, K, erfc##F(a))                         \
+    X(pow, 2, K, K, pow##F(a, b)) X(hypot, 2, K, K, hypot##F(a, b))                                                    \
     X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b)) X(logaddexp2, 2, K, K, rt_logaddexp2_##K(a, b))                      \
     X(xlogy, 2, K, K, rt_xlogy_##K(a, b)) X(xlog1py, 2, K, K, rt_xlog1py_##K(a, b)) X(entr, 1, K, K, rt_entr_##K(a))   \
     X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))                                                \
-    X(mantissa, 1, K, K, rt_mantissa_##K(a)) X(exponent, 1, K, K, rt_exponent_##K(a))                                  \
     X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) \
     X(zeta, 2, K, K, rt_zeta_##K(a, b)) X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b)) \
     X(erfinv, 1, K, K, rt_erfinv_##K(a)) X(erfcx, 1, K, K, rt_erfcx_##K(a)) X(ndtri, 1, K, K, rt_ndtri_##K(a))         \
@@ -116,7 +121,12 @@
     X(exp, 1, K, K, exp(a)) X(exp2, 1, K, K, exp2(a)) X(expm1, 1, K, K, expm1(a)) X(log, 1, K, K, log(a))              \
     X(log2, 1, K, K, log2(a)) X(log10, 1, K, K, log10(a)) X(log1p, 1, K, K, log1p(a)) X(sin, 1, K, K, sin(a))          \
     X(cos, 1, K, K, cos(a)) X(tanh, 1, K, K, tanh(a)) X(erf, 1, K, K, erf(a)) X(sigmoid, 1, K, K, rt_sigmoid_##K(a))   \
-    X(log_sigmoid, 1, K, K, rt_log_sigmoid_##K(a))
+    X(log_sigmoid, 1, K, K, rt_log_sigmoid_##K(a)) X(tan, 1, K, K, tan(a)) X(asin, 1, K, K, asin(a))                   \
+    X(acos, 1, K, K, acos(a)) X(atan, 1, K, K, atan(a)) X(sinh, 1, K, K, sinh(a)) X(cosh, 1, K, K, cosh(a))            \
+    X(atanh, 1, K, K, atanh(a)) X(atan2, 2, K, K, atan2(a, b)) X(fmod, 2, K, K, fmod(a, b))                            \
+    X(nextafter, 2, K, K, nextafter(a, b)) X(floordiv, 2, K, K, rt_floordiv_##K(a, b))                                 \
+    X(remainder, 2, K, K, rt_remainder_##K(a, b)) X(mantissa, 1, K, K, rt_mantissa_##K(a))                             \
+    X(exponent, 1, K, K, rt_exponent_##K(a))
 
 #define RT_BLOCK_CALLS(X)                                                                                              \
     RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \

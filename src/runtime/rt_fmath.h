@@ -1,5 +1,5 @@
-/* rt_fmath.h: the functions of rt_fmath_text.h on single floats, so that loops over them become vector code on any
- * instruction set. */
+/* rt_fmath.h: the functions of rt_fmath_text.h on single floats, and more that only block loops have, so that loops over
+ * them become vector code on any instruction set. */
 #ifndef CRESSET_RT_FMATH_H
 #define CRESSET_RT_FMATH_H
 
@@ -54,5 +54,88 @@ static inline int32_t rt__bits_of(float f) { union { float f; int32_t i; } x = {
 #undef COPYSIGN
 #undef ODD
 #undef HALVES
+
+/* ---- only on single floats: emitted row kernels have none of these ---- */
+
+/* (atan(t) - t) / t^3 in z = t^2, 0 <= t <= 1, to 1.2e-8. */
+static inline float rt__atan_tail(float z) {
+    return (((((((-0.00250860924f * z + 0.0139966137f) * z - 0.0366704929f) * z + 0.0631823738f) * z -
+            0.0868905237f) * z + 0.110420375f) * z - 0.142796164f) * z + 0.199997901f) * z - 0.333333321f;
+}
+/* The angle of (x, y): the quotient of the smaller by the larger, then the octant. */
+static inline float rt_atan2_f32(float y, float x) {
+    float across = fabsf(x), up = fabsf(y), low = across < up ? across : up, high = across < up ? up : across;
+    float t = low == high ? (high > 0 ? 1.0f : 0.0f) : low / high, z = t * t, r = t + t * z * rt__atan_tail(z);
+    r = across < up ? 1.57079633f - r : r;
+    r = rt__bits_of(x) < 0 ? 3.14159265f - r : r;
+    return x != x || y != y ? x + y : copysignf(r, y);
+}
+static inline float rt_atan_f32(float x) {
+    float size = fabsf(x), t = size > 1 ? 1.0f / size : size, z = t * t, r = t + t * z * rt__atan_tail(z);
+    return copysignf(size > 1 ? 1.57079633f - r : r, x);
+}
+/* asin(t) - t for |t| <= 1/2, z = t^2, to 4e-9 t^3. Beyond, asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)). */
+static inline float rt__asin_tail(float t, float z) {
+    float p = ((0.0339210683f * z + 0.0170057939f) * z + 0.0311319181f) * z + 0.0445966253f;
+    return t * z * ((p * z + 0.0750010316f) * z + 0.166666663f);
+}
+static inline float rt_asin_f32(float x) {
+    float size = fabsf(x), z = size > 0.5f ? 0.5f * (1.0f - size) : x * x, t = size > 0.5f ? sqrtf(z) : size;
+    float r = t + rt__asin_tail(t, z);
+    return copysignf(size > 0.5f ? 1.57079633f - 2.0f * r : r, x);
+}
+static inline float rt_acos_f32(float x) {
+    float size = fabsf(x), z = size > 0.5f ? 0.5f * (1.0f - size) : x * x, t = size > 0.5f ? sqrtf(z) : x;
+    float r = t + rt__asin_tail(t, z), far = x < 0 ? 3.14159265f - 2.0f * r : 2.0f * r;
+    return size > 0.5f ? far : 1.57079633f - r;
+}
+static inline float rt_atanh_f32(float x) {
+    float size = fabsf(x);
+    return copysignf(0.5f * rt_log1p_f32(2.0f * size / (1.0f - size)), x);
+}
+/* |x| <= RT_SINH_RANGE, where e^x is a float; beyond, libm. */
+#define RT_SINH_RANGE 88.0f
+static inline float rt_sinh_f32(float x) {
+    float e = rt_expm1_f32(fabsf(x));
+    return copysignf(0.5f * (e + e / (e + 1.0f)), x);
+}
+static inline float rt_cosh_f32(float x) {
+    float e = rt_exp_f32(fabsf(x));
+    return 0.5f * e + 0.5f / e;
+}
+/* |x| <= RT_SIN_RANGE. In double throughout: a quotient of two rounded floats would be off by both their errors. */
+static inline float rt_tan_f32(float x) {
+    double n = ((double)x * 0.63661977236758134308 + 6755399441055744.0) - 6755399441055744.0;
+    double r = ((double)x - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11, z = r * r;
+    double s = r + r * z * (((2.717519243e-6 * z - 1.983925185e-4) * z + 8.333329129e-3) * z - 0.1666666664);
+    double tail = ((-2.720288708e-7 * z + 2.479943134e-5) * z - 1.388888342e-3) * z + 4.166666662e-2;
+    double c = 1 - (0.5 * z - z * z * tail);
+    int odd = (int32_t)n & 1;
+    return x == 0 ? x : (float)((odd ? -c : s) / (odd ? s : c));
+}
+/* Where fmod is one exact step in double: the quotient has at most 28 bits and lies no nearer to the next integer than
+ * 2^-24, so its rounding does not reach it, and both the product and the difference have room. */
+static inline int rt__fmod_near(float a, float b) {
+    return (fabsf(a) <= 0x1p27f * fabsf(b)) & (fabsf(a) < INFINITY) & (fabsf(b) < INFINITY);
+}
+static inline float rt_fmod_f32(float a, float b) {
+    double x = a, y = b;
+    return copysignf((float)(x - trunc(x / y) * y), a);
+}
+static inline float rt_nextafter_f32(float a, float b) {
+    uint32_t bits = (uint32_t)rt__bits_of(a), step = (a < b) == (a > 0) ? bits + 1 : bits - 1;
+    float moved = a == 0 ? copysignf(1e-45f, b) : rt__float_of((int32_t)step);
+    return a != a || b != b ? a + b : a == b ? b : moved;
+}
+/* Subnormal numbers are brought to normal ones first; 0, infinity and NaN are their own mantissas, of exponent 0. */
+static inline float rt_mantissa_f32(float a) {
+    int32_t bits = rt__bits_of(fabsf(a) < 0x1p-126f ? a * 0x1p25f : a);
+    return a != 0 && fabsf(a) < INFINITY ? rt__float_of((bits & (int32_t)0x807fffff) | 0x3f000000) : a;
+}
+static inline float rt_exponent_f32(float a) {
+    int small = fabsf(a) < 0x1p-126f;
+    int32_t e = ((rt__bits_of(small ? a * 0x1p25f : a) >> 23) & 255) - (small ? 151 : 126);
+    return a != 0 && fabsf(a) < INFINITY ? (float)e : 0;
+}
 
 #endif

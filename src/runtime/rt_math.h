@@ -80,18 +80,15 @@ static inline double rt_sign_f64(double a) { return (double)(a > 0) - (double)(a
 
 #define RT_REAL_MATH(K, T, F)                                                                                          \
     /* Python's //: the quotient from an exact remainder, then snapped to the integer it means. */                     \
-    static inline T rt_floordiv_##K(T a, T b) {                                                                        \
-        if (b == 0) return a / b;                                                                                      \
-        T r = fmod##F(a, b), q = (a - r) / b;                                                                          \
-        if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                                                      \
-        if (q == 0) return copysign##F(0, a / b);                                                                      \
-        T down = floor##F(q);                                                                                          \
-        return q - down > (T)0.5 ? down + 1 : down;                                                                    \
+    static inline T rt__floordiv_of_##K(T a, T b, T r) { /* r = fmod(a, b) */                                          \
+        T q = (a - r) / b;                                                                                             \
+        q = r != 0 && (b < 0) != (r < 0) ? q - 1 : q;                                                                  \
+        T down = floor##F(q), near = q - down > (T)0.5 ? down + 1 : down;                                              \
+        return b == 0 ? a / b : q == 0 ? copysign##F(0, a / b) : near;                                                 \
     }                                                                                                                  \
-    static inline T rt_remainder_##K(T a, T b) {                                                                       \
-        T r = fmod##F(a, b);                                                                                           \
-        return r != 0 && (b < 0) != (r < 0) ? r + b : r;                                                               \
-    }                                                                                                                  \
+    static inline T rt__remainder_of_##K(T b, T r) { return r != 0 && (b < 0) != (r < 0) ? r + b : r; }                \
+    static inline T rt_floordiv_##K(T a, T b) { return rt__floordiv_of_##K(a, b, fmod##F(a, b)); }                     \
+    static inline T rt_remainder_##K(T a, T b) { return rt__remainder_of_##K(b, fmod##F(a, b)); }                      \
     static inline T rt_logaddexp_##K(T a, T b) {                                                                       \
         if (isinf(a) && a == b) return a;                                                                              \
         T high = a < b ? b : a;                                                                                        \
@@ -105,11 +102,11 @@ static inline double rt_sign_f64(double a) { return (double)(a > 0) - (double)(a
     static inline T rt_xlogy_##K(T a, T b) { return isnan(b) ? b : a == 0 ? 0 : a * log##F(b); }                       \
     static inline T rt_xlog1py_##K(T a, T b) { return isnan(b) ? b : a == 0 ? 0 : a * log1p##F(b); }                   \
     static inline T rt_entr_##K(T a) { return isnan(a) ? a : a > 0 ? -a * log##F(a) : a == 0 ? 0 : -(T)INFINITY; }     \
-    static inline T rt_angle_##K(T a) { return isnan(a) ? a : a < 0 ? (T)3.14159265358979323846 : 0; }                 \
-    static inline T rt_mantissa_##K(T a) { int e; return frexp##F(a, &e); }                                            \
-    static inline T rt_exponent_##K(T a) { int e; frexp##F(a, &e); return isfinite(a) ? (T)e : 0; }
+    static inline T rt_angle_##K(T a) { return isnan(a) ? a : a < 0 ? (T)3.14159265358979323846 : 0; }
 RT_REAL_MATH(f32, float, f)
 RT_REAL_MATH(f64, double, )
+static inline double rt_mantissa_f64(double a) { int e; return frexp(a, &e); }
+static inline double rt_exponent_f64(double a) { int e; frexp(a, &e); return isfinite(a) ? e : 0; }
 #undef RT_REAL_MATH
 
 static inline double rt_sigmoid_f64(double a) { return 1 / (1 + exp(-a)); }
