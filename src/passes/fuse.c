@@ -115,7 +115,46 @@ static uint32_t place_of(const state *s, const group *k) {
     return UINT32_MAX;
 }
 
-/* Streams, work, users that would come too early. */
+/* Is the expression, or for a symbol something linear in it, a size of the tensor? */
+static bool has_size(const state *s, const cr_value *v, cr_sym expr) {
+    cr_env *env = cr_graph_env(s->g);
+    for (int d = 0; v->meta && d < v->meta->rank; d++) {
+        if (cr_dim_is_plain(v->meta->size[d])) continue;
+        cr_sym size = cr_dim_sym(env, v->meta->size[d]);
+        if (size == expr) return true;
+        if (cr_sym_kind_of(size) == CR_SYM_ADD && cr_sym_operand_count(size) == 1 && cr_sym_operand(size, 0) == expr) return true;
+    }
+    return false;
+}
+
+/* Can the group's body compute a number that the node at `position` needs? A body knows only the sizes of its operands and of what it has
+ * made before: two sizes may be required to be equal, and only one of them be there (cr_graph_value_for then finds no value). */
+static bool gives(const state *s, const group *k, uint32_t position, cr_sym expr) {
+    size_t n = cr_sym_operand_count(expr), had = 0;
+    cr_sym_kind kind = cr_sym_kind_of(expr);
+    for (int i = 0; i < k->n; i++) {
+        const cr_node *node = node_at(s, k->node[i]);
+        for (uint16_t a = 0; a < node->nargs; a++) {
+            if (!is_tensor(s, &node->args[a])) continue;
+            uint32_t at = maker(s, (uint32_t)node->args[a].u.i);
+            if ((at < position || !contains(k, at)) && has_size(s, cr_graph_value(s->g, (uint32_t)node->args[a].u.i), expr)) return true;
+        }
+    }
+    while (had < n && gives(s, k, position, cr_sym_operand(expr, had))) had++;
+    return had == n && (n || kind != CR_SYM_SYMBOL);
+}
+
+static bool gives_all(const state *s, const group *k, uint32_t position, const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST && !gives_all(s, k, position, args[i].u.list, args[i].n)) return false;
+        if (args[i].kind != CR_ARG_VALUE || is_tensor(s, &args[i])) continue;
+        cr_sym expr = cr_graph_value(s->g, (uint32_t)args[i].u.i)->expr;
+        if (!expr || !gives(s, k, position, expr)) return false;
+    }
+    return true;
+}
+
+/* Streams, work, numbers, users that would come too early. */
 static bool holds(const state *s, const group *k) {
     uint32_t place = place_of(s, k), outside[2 * MAX_STREAMS];
     int streams = 0, results = 0, work = 0;
@@ -123,6 +162,7 @@ static bool holds(const state *s, const group *k) {
     for (int i = 0; i < k->n; i++) {
         const cr_node *node = node_at(s, k->node[i]);
         work += s->kind[k->node[i]] == CR_ROWS_NORM ? 9 : 1;
+        if (!gives_all(s, k, k->node[i], node->args, node->nargs)) return false;
         for (uint16_t a = 0; a < node->nargs; a++) {
             if (!is_tensor(s, &node->args[a])) continue;
             uint32_t v = (uint32_t)node->args[a].u.i;

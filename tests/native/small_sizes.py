@@ -35,10 +35,6 @@ EXPECTED = {
     ("pixel_shuffle", 0): "PyTorch's pixel_unshuffle leaves a tensor without elements as it is, and its own exported program refuses it",
 }
 
-
-# Decomposed attention whose numbers of heads are free and differ is not compiled ("no value in the graph gives s81"): these are not exported here in that way.
-NOT_HERE = {("sdpa_grouped", "AUTO", "core")}
-
 # Compiled code writes these results in rows, where PyTorch's layers give a permuted view.
 IN_ROWS = ("lstm", "gru", "rnn", "sdpa", "channels_last")
 

@@ -21,22 +21,30 @@ NAMES = ["multihead_masked", "pixel_shuffle", "dynamic_batch_and_length", "index
 NAMES += random.Random(7).sample([p.name for p in programs.programs() if p.name not in NAMES], 4)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_small_sizes(name, tmp_path):
-    p, number = programs.TABLE[name], NAMES.index(name)
-    way, dialect = small_sizes.WAYS[number % 2 if p.dynamic else 0], p.dialects[number // 2 % len(p.dialects)]
+def check_sizes(p, way, dialect, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ep = small_sizes.export(torch, p, way)
         ep = ep if dialect == "training" or ep is None else ep.run_decompositions()
         if ep is None:
-            assert small_sizes.exported_here(p, way, dialect, tmp_path) is None
+            assert small_sizes.exported_here(p, way, dialect, folder) is None
             return
-        torch.export.save(ep, tmp_path / "there.pt2")
-        made = small_sizes.cases(p, ep, torch.export.load(tmp_path / "there.pt2"))
-        for runs in (small_sizes.from_file("there", tmp_path / "there.pt2", tmp_path, *small_sizes.example(p)), small_sizes.exported_here(p, way, dialect, tmp_path)):
+        torch.export.save(ep, folder / "there.pt2")
+        made = small_sizes.cases(p, ep, torch.export.load(folder / "there.pt2"))
+        for runs in (small_sizes.from_file("there", folder / "there.pt2", folder, *small_sizes.example(p)), small_sizes.exported_here(p, way, dialect, folder)):
             problems, agreed = small_sizes.differences(p, made, runs)
             assert not problems and agreed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_sizes(name, tmp_path):
+    p, number = programs.TABLE[name], NAMES.index(name)
+    check_sizes(p, small_sizes.WAYS[number % 2 if p.dynamic else 0], p.dialects[number // 2 % len(p.dialects)], tmp_path)
+
+
+def test_heads_whose_numbers_are_free(tmp_path):
+    """Keys and values have numbers of heads that must be equal, each a size of its own: a fused kernel sees only one of them."""
+    check_sizes(programs.TABLE["sdpa_grouped"], "AUTO", "core", tmp_path)
 
 
 def compiled(module, args, dynamic, folder):
