@@ -11,9 +11,12 @@
 #include <string.h>
 
 static const gemm_isa *isa_choose(void) {
+#if defined(__x86_64__)
     uint32_t has = rt_cpu();
     if ((has & RT_CPU_AVX512) && gemm_avx512) return gemm_avx512;
-    return (has & RT_CPU_AVX2) && gemm_avx2 ? gemm_avx2 : &gemm_portable;
+    if ((has & RT_CPU_AVX2) && gemm_avx2) return gemm_avx2;
+#endif
+    return &gemm_portable;
 }
 
 RT_CHOICE const gemm_isa *gemm_isa_get(void) {

@@ -10,9 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-#define FOLD(name) static void name(rt_state *s, const void *p, int64_t n, const double *param)
-#define JOIN(name) static void name(rt_state *s, const rt_state *later, const double *param)
-#define FINISH(name) static void name(const rt_state *s, void *out, int64_t *index, const double *param)
+#define FOLD(name) static void name(rt_folded *s, const void *p, int64_t n, const double *param)
+#define JOIN(name) static void name(rt_folded *s, const rt_folded *later, const double *param)
+#define FINISH(name) static void name(const rt_folded *s, void *out, int64_t *index, const double *param)
 #define UNUSED (void)param
 #define UNUSED_INDEX (void)index, (void)param
 
@@ -75,7 +75,7 @@ FOLD(sum_i64) {
 /* Columns, four vectors of them at a time, then one by one: y begins as `zero`, takes each element x by `vector` (or `single`)
  * and goes into the state by `keep`. Up to 64 rows are taken before a sum goes into double. */
 #define COLUMNS(name, T, zero, vector, single, keep)                                                                   \
-    static void name(rt_state *s, int width, const void *p, int64_t step, int64_t count) {                             \
+    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count) {                             \
         enum { FEW = 64, N = 16 / sizeof(T) };                                                                         \
         const T *first = p;                                                                                            \
         for (int64_t i = 0; i < count; i += FEW, first += FEW * step) {                                                \
@@ -83,7 +83,7 @@ FOLD(sum_i64) {
             int c = 0;                                                                                                 \
             for (; c + 4 * N <= width; c += 4 * N) {                                                                   \
                 T lane[4 * N];                                                                                         \
-                for (int k = 0; k < 4 * N; k++) { const rt_state *t = s + c + k; const T *x = first + c + k; lane[k] = (zero); (void)t, (void)x; } \
+                for (int k = 0; k < 4 * N; k++) { const rt_folded *t = s + c + k; const T *x = first + c + k; lane[k] = (zero); (void)t, (void)x; } \
                 v_##T a = LOAD(T, lane), b = LOAD(T, lane + N), d = LOAD(T, lane + 2 * N), e = LOAD(T, lane + 3 * N);  \
                 const T *row = first + c;                                                                              \
                 for (int64_t r = 0; r < rows; r++, row += step) {                                                      \
@@ -93,10 +93,10 @@ FOLD(sum_i64) {
                     { v_##T x = LOAD(T, row + 3 * N), y = e; e = (vector); }                                           \
                 }                                                                                                      \
                 *(v_##T *)lane = a, *(v_##T *)(lane + N) = b, *(v_##T *)(lane + 2 * N) = d, *(v_##T *)(lane + 3 * N) = e; \
-                for (int k = 0; k < 4 * N; k++) { rt_state *t = s + c + k; T y = lane[k]; keep; }                      \
+                for (int k = 0; k < 4 * N; k++) { rt_folded *t = s + c + k; T y = lane[k]; keep; }                      \
             }                                                                                                          \
             for (; c < width; c++) {                                                                                   \
-                rt_state *t = s + c;                                                                                   \
+                rt_folded *t = s + c;                                                                                   \
                 const T *x = first + c;                                                                                \
                 T y = (zero);                                                                                          \
                 for (int64_t r = 0; r < rows; r++) { T x = first[r * step + c]; y = (single); }                        \
@@ -146,7 +146,7 @@ TAKE(product_f64, double, s->n ? s->as.f[0] : 1)
 TAKE(product_u64, uint64_t, s->n ? s->as.u : 1)
 
 /* Complex products are written out: C's operator rescues infinities from NaN, PyTorch's does not. */
-static void multiply_by(rt_state *s, double a, double b) {
+static void multiply_by(rt_folded *s, double a, double b) {
     double re = s->as.f[0] * a - s->as.f[1] * b;
     s->as.f[1] = s->as.f[0] * b + s->as.f[1] * a;
     s->as.f[0] = re;
@@ -312,7 +312,7 @@ JOIN(join_spread) {
     s->as.f[2] += im * (m / (n + m));
 }
 
-static double spread(const rt_state *s, const double *param) {
+static double spread(const rt_folded *s, const double *param) {
     double divisor = (double)s->n - param[0];
     double v = s->as.f[1] / (divisor > 0 ? divisor : 0.0);
     return !s->n ? NAN : param[1] != 0 ? sqrt(v) : v;
@@ -334,7 +334,7 @@ FINISH(spread_f64) { (void)index; *(double *)out = spread(s, param); }
             for (int k = 0; k < 8; k++) squares[k] += (x[i + k] - mean) * (x[i + k] - mean);                           \
         for (; i < n; i++) total += (x[i] - mean) * (x[i] - mean);                                                     \
         for (int k = 0; k < 8; k++) total += squares[k];                                                               \
-        rt_state part = { .n = n, .as.f = { mean, total } };                                                           \
+        rt_folded part = { .n = n, .as.f = { mean, total } };                                                           \
         if (s->n) join_spread(s, &part, param);                                                                        \
         else s->as.f[0] = mean, s->as.f[1] = total;                                                                    \
     }
@@ -352,7 +352,7 @@ VARIANCE(var_f64, double)
             c128 d = x[i] - mean;                                                                                      \
             squares += __real__ d * __real__ d + __imag__ d * __imag__ d;                                              \
         }                                                                                                              \
-        rt_state part = { .n = n, .as.f = { __real__ mean, squares, __imag__ mean } };                                 \
+        rt_folded part = { .n = n, .as.f = { __real__ mean, squares, __imag__ mean } };                                 \
         if (s->n) join_spread(s, &part, param);                                                                        \
         else s->as = part.as;                                                                                          \
     }
@@ -400,7 +400,7 @@ JOIN(join_norm) {
     else if (a == a) s->as.f[0] = norm_step(a, b, param[0]);
 }
 
-static double root(const rt_state *s, double order) {
+static double root(const rt_folded *s, double order) {
     double sum = s->n ? s->as.f[0] : order == -INFINITY ? INFINITY : 0;
     bool rooted = order != 1 && order != 0 && !isinf(order);
     return order == 2 ? sqrt(sum) : rooted ? pow(sum, 1 / order) : sum;
@@ -471,23 +471,33 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
     return code;
 }
 
-/* Extremes are folded in the dtype's own width: 0 largest, 1 smallest. */
-typedef struct extreme { int compute; rt_reducer side[2]; } extreme;
-#define EXTREME_ROW(DTYPE, cls)                                                                                        \
-    [RT_##DTYPE] = { RT_##DTYPE, { { max_##cls, max_##cls##_join, max_##cls##_take, max_##cls##_columns },            \
-                                   { min_##cls, min_##cls##_join, min_##cls##_take, min_##cls##_columns } } }
-static const extreme extremes[RT_DTYPE_COUNT] = {
-    EXTREME_ROW(F32, f32), EXTREME_ROW(F64, f64), EXTREME_ROW(BOOL, u8), EXTREME_ROW(U8, u8), EXTREME_ROW(I8, i8),
-    EXTREME_ROW(I16, i16), EXTREME_ROW(I32, i32), EXTREME_ROW(I64, i64), EXTREME_ROW(U64, u64),
-};
+/* Values are folded in the dtype's own width. A table for each kind of result, so that a model links only what it uses. */
+typedef struct extreme { int compute; rt_reducer reducer; } extreme;
+#define EXTREME_ROW(DTYPE, which, cls, columns)                                                                        \
+    [RT_##DTYPE] = { RT_##DTYPE, { which##_##cls, which##_##cls##_join, which##_##cls##_take, columns } }
+#define VALUE_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls##_columns)
+#define VALUE_ROWS(which)                                                                                              \
+    {                                                                                                                  \
+        VALUE_ROW(F32, which, f32), VALUE_ROW(F64, which, f64), VALUE_ROW(BOOL, which, u8), VALUE_ROW(U8, which, u8),  \
+        VALUE_ROW(I8, which, i8), VALUE_ROW(I16, which, i16), VALUE_ROW(I32, which, i32), VALUE_ROW(I64, which, i64),  \
+        VALUE_ROW(U64, which, u64),                                                                                    \
+    }
+/* with positions: small integers become int64 first */
+#define INDEX_ROWS(which)                                                                                              \
+    {                                                                                                                  \
+        EXTREME_ROW(F32, which, f32, NULL), EXTREME_ROW(F64, which, f64, NULL), EXTREME_ROW(I64, which, i64, NULL),    \
+        EXTREME_ROW(U64, which, u64, NULL),                                                                            \
+    }
+static const extreme largest[RT_DTYPE_COUNT] = VALUE_ROWS(max), smallest[RT_DTYPE_COUNT] = VALUE_ROWS(min);
+static const extreme largest_at[RT_DTYPE_COUNT] = INDEX_ROWS(max), smallest_at[RT_DTYPE_COUNT] = INDEX_ROWS(min);
 
-static int run_extreme(const rt_ctx *ctx, const rt_call *c, int dims, bool smallest, const rt_view *out, const rt_view *index) {
+static int run_extreme(const rt_ctx *ctx, const rt_call *c, int dims, const extreme *rows, const rt_view *out, const rt_view *index) {
     const rt_view *in = rt_arg_view(c, 0);
     if (!rt_numel(out ? out : index)) return RT_OK;
-    const extreme *e = &extremes[in->dtype];
-    if (!e->side[0].fold) e = &extremes[rt_compute_dtype(in->dtype)];
-    if (!e->side[0].fold) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(in->dtype));
-    rt_reduction reduction = { &e->side[smallest], e->compute, e->compute, NULL, out, index };
+    const extreme *e = &rows[in->dtype];
+    if (!e->reducer.fold) e = &rows[rt_compute_dtype(in->dtype)];
+    if (!e->reducer.fold) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(in->dtype));
+    rt_reduction reduction = { &e->reducer, e->compute, e->compute, NULL, out, index };
     return rt_reduce(ctx, in, rt_arg_dims(c, dims, in->rank), &reduction);
 }
 
@@ -501,20 +511,20 @@ OVER_OUT(rt_k_mean_all, mean_rows, -1)
 OVER_OUT(rt_k_mean_dim, mean_rows, 1)
 OVER_OUT(rt_k_nansum, nansum_rows, 1)
 
-#define EXTREME_OP(name, dims, smallest, out, index)                                                                   \
-    int name(const rt_ctx *ctx, const rt_call *c) { return run_extreme(ctx, c, dims, smallest, out, index); }
-EXTREME_OP(rt_k_amax, 1, false, &c->out[0], NULL)
-EXTREME_OP(rt_k_amin, 1, true, &c->out[0], NULL)
-EXTREME_OP(rt_k_max_all, -1, false, &c->out[0], NULL)
-EXTREME_OP(rt_k_min_all, -1, true, &c->out[0], NULL)
-EXTREME_OP(rt_k_max_dim, 1, false, &c->out[0], &c->out[1])
-EXTREME_OP(rt_k_min_dim, 1, true, &c->out[0], &c->out[1])
-EXTREME_OP(rt_k_argmax, 1, false, NULL, &c->out[0])
-EXTREME_OP(rt_k_argmin, 1, true, NULL, &c->out[0])
+#define EXTREME_OP(name, dims, rows, out, index)                                                                       \
+    int name(const rt_ctx *ctx, const rt_call *c) { return run_extreme(ctx, c, dims, rows, out, index); }
+EXTREME_OP(rt_k_amax, 1, largest, &c->out[0], NULL)
+EXTREME_OP(rt_k_amin, 1, smallest, &c->out[0], NULL)
+EXTREME_OP(rt_k_max_all, -1, largest, &c->out[0], NULL)
+EXTREME_OP(rt_k_min_all, -1, smallest, &c->out[0], NULL)
+EXTREME_OP(rt_k_max_dim, 1, largest_at, &c->out[0], &c->out[1])
+EXTREME_OP(rt_k_min_dim, 1, smallest_at, &c->out[0], &c->out[1])
+EXTREME_OP(rt_k_argmax, 1, largest_at, NULL, &c->out[0])
+EXTREME_OP(rt_k_argmin, 1, smallest_at, NULL, &c->out[0])
 
 int rt_k_aminmax(const rt_ctx *ctx, const rt_call *c) {
-    int code = run_extreme(ctx, c, 1, true, &c->out[0], NULL);
-    return code ? code : run_extreme(ctx, c, 1, false, &c->out[1], NULL);
+    int code = run_extreme(ctx, c, 1, smallest, &c->out[0], NULL);
+    return code ? code : run_extreme(ctx, c, 1, largest, &c->out[1], NULL);
 }
 
 static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns }, all_reducer = { all_b, add_i, take_all, all_columns },

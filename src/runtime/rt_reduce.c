@@ -93,23 +93,23 @@ typedef struct work {
     axes kept, row;
     char *out;
     int64_t *index, out_item;
-    rt_state *states; /* blocks of every result, or NULL: one block, finished at once */
+    rt_folded *states; /* blocks of every result, or NULL: one block, finished at once */
     int64_t blocks, block;
     int64_t groups; /* columns: groups of adjacent results in the last kept axis */
 } work;
 
-static void fold(const work *w, rt_state *s, const void *x, int64_t n) {
+static void fold_elements(const work *w, rt_folded *s, const void *x, int64_t n) {
     w->r->reducer->fold(s, x, n, w->r->param);
     s->n += n;
 }
 
-static void done(const work *w, int64_t result, int64_t block, const rt_state *s) {
+static void done(const work *w, int64_t result, int64_t block, const rt_folded *s) {
     if (w->states) w->states[result * w->blocks + block] = *s;
     else w->r->reducer->finish(s, w->out + result * w->out_item, w->index ? w->index + result : NULL, w->r->param);
 }
 
 /* One block of one row. */
-static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, rt_state *s) {
+static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, rt_folded *s) {
     _Alignas(64) char buffer[CHUNK * 16];
     int64_t run;
     const char *base = w->in + axes_at(&w->kept, result, &run) * w->item;
@@ -118,7 +118,7 @@ static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, 
         const char *x = base + axes_at(&w->row, i, &run) * w->item;
         if (run > end - i) run = end - i;
         if (direct && run >= CHUNK / 16) {
-            fold(w, s, x, run);
+            fold_elements(w, s, x, run);
             i += run;
             continue;
         }
@@ -132,7 +132,7 @@ static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, 
             filled += run;
             i += run;
         }
-        fold(w, s, buffer, filled);
+        fold_elements(w, s, buffer, filled);
     }
 }
 
@@ -140,7 +140,7 @@ static int run_rows(void *arg, int64_t begin, int64_t end) {
     const work *w = arg;
     for (int64_t i = begin; i < end; i++) {
         int64_t result = i / w->blocks, block = i % w->blocks, from = block * w->block, to = from + w->block;
-        rt_state s = { 0 };
+        rt_folded s = { 0 };
         fold_row(w, result, from, to < w->row.count ? to : w->row.count, &s);
         done(w, result, block, &s);
     }
@@ -165,7 +165,7 @@ static void transpose(void *to, const void *from, int64_t rows, int width, int64
 }
 
 /* Elements [begin, end) of `width` adjacent columns. */
-static void fold_columns(const work *w, const char *base, int width, int64_t begin, int64_t end, rt_state *s) {
+static void fold_columns(const work *w, const char *base, int width, int64_t begin, int64_t end, rt_folded *s) {
     _Alignas(64) char rows[TALL * WIDTH * 16], columns[TALL * WIDTH * 16];
     int64_t item = rt_itemsize(w->r->compute), run;
     bool whole = w->r->reducer->columns && !w->index, direct = whole && w->dtype == w->r->compute;
@@ -180,7 +180,7 @@ static void fold_columns(const work *w, const char *base, int width, int64_t beg
         }
         if (whole) w->r->reducer->columns(s, width, direct ? x : rows, direct ? step : width, count);
         else
-            for (int c = 0; c < width; c++) fold(w, &s[c], columns + c * TALL * item, count);
+            for (int c = 0; c < width; c++) fold_elements(w, &s[c], columns + c * TALL * item, count);
         i += count;
     }
 }
@@ -192,7 +192,7 @@ static int run_columns(void *arg, int64_t begin, int64_t end) {
         int64_t group = i / w->blocks, block = i % w->blocks, from = block * w->block, to = from + w->block;
         int64_t first = group / w->groups * adjacent + group % w->groups * WIDTH, left = adjacent - group % w->groups * WIDTH;
         int width = left < WIDTH ? (int)left : WIDTH;
-        rt_state s[WIDTH] = { { 0 } };
+        rt_folded s[WIDTH] = { { 0 } };
         fold_columns(w, w->in + axes_at(&w->kept, first, &run) * w->item, width, from, to < w->row.count ? to : w->row.count, s);
         for (int c = 0; c < width; c++) done(w, first + c, block, &s[c]);
     }
@@ -202,7 +202,7 @@ static int run_columns(void *arg, int64_t begin, int64_t end) {
 static int join_blocks(void *arg, int64_t begin, int64_t end) {
     const work *w = arg;
     for (int64_t result = begin; result < end; result++) {
-        rt_state *s = &w->states[result * w->blocks];
+        rt_folded *s = &w->states[result * w->blocks];
         for (int64_t b = 1; b < w->blocks; b++) {
             w->r->reducer->join(s, &s[b], w->r->param);
             s->n += s[b].n;

@@ -10,21 +10,21 @@
 #include "runtime/rt.h"
 
 /* What has been folded so far: n elements, and what the reducer keeps of them. Zero is "nothing yet". */
-typedef struct rt_state {
+typedef struct rt_folded {
     int64_t n, at; /* at: a position in the row */
     union { double f[4]; int64_t i; uint64_t u; } as;
-} rt_state;
+} rt_folded;
 
 typedef struct rt_reducer {
     /* Adds n >= 1 contiguous elements that stand at positions s->n and on; the engine counts s->n itself. */
-    void (*fold)(rt_state *s, const void *x, int64_t n, const double *param);
+    void (*fold)(rt_folded *s, const void *x, int64_t n, const double *param);
     /* Adds what was folded of later positions; neither side is empty. */
-    void (*join)(rt_state *s, const rt_state *later, const double *param);
+    void (*join)(rt_folded *s, const rt_folded *later, const double *param);
     /* One result; index: one position or NULL. s->n may be 0. */
-    void (*finish)(const rt_state *s, void *out, int64_t *index, const double *param);
+    void (*finish)(const rt_folded *s, void *out, int64_t *index, const double *param);
     /* Optional, for reductions that want no index: as folding column by column x's `count` rows of `width` elements,
      * which are `step` apart; counts s->n. */
-    void (*columns)(rt_state *s, int width, const void *x, int64_t step, int64_t count);
+    void (*columns)(rt_folded *s, int width, const void *x, int64_t step, int64_t count);
 } rt_reducer;
 
 typedef struct rt_reduction {
