@@ -41,6 +41,10 @@
     X(eq, 2, b, K, a.re == b.re && a.im == b.im) X(ne, 2, b, K, a.re != b.re || a.im != b.im)                          \
     X(to_b, 1, b, K, a.re != 0 || a.im != 0)
 
+#define RT_LOGS(X, K)                                                                                                  \
+    X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b)) X(logaddexp2, 2, K, K, rt_logaddexp2_##K(a, b))                      \
+    X(xlogy, 2, K, K, rt_xlogy_##K(a, b)) X(xlog1py, 2, K, K, rt_xlog1py_##K(a, b)) X(entr, 1, K, K, rt_entr_##K(a))
+
 #define RT_BLOCK_FAST(X)                                                                                               \
     RT_FAST_REAL(X, f32, f) RT_FAST_REAL(X, f64, )                                                                     \
     RT_FAST_INTEGER(X, i64, i64) RT_FAST_INTEGER(X, u64, u64)                                                          \
@@ -59,7 +63,8 @@
     X(asin, 1, f32, f32, rt_asin_f32(a)) X(acos, 1, f32, f32, rt_acos_f32(a)) X(atan, 1, f32, f32, rt_atan_f32(a))     \
     X(atanh, 1, f32, f32, rt_atanh_f32(a)) X(atan2, 2, f32, f32, rt_atan2_f32(a, b))                                   \
     X(nextafter, 2, f32, f32, rt_nextafter_f32(a, b)) X(mantissa, 1, f32, f32, rt_mantissa_f32(a))                     \
-    X(exponent, 1, f32, f32, rt_exponent_f32(a))                                                                       \
+    X(exponent, 1, f32, f32, rt_exponent_f32(a)) X(asinh, 1, f32, f32, rt_asinh_f32(a))                                \
+    X(acosh, 1, f32, f32, rt_acosh_f32(a)) RT_LOGS(X, f32)                                                             \
     /* A sum of truth values is their or, a product their and. */                                                      \
     X(add, 2, b, b, a | b) X(mul, 2, b, b, a & b) X(and, 2, b, b, a & b) X(or, 2, b, b, a | b) X(xor, 2, b, b, a ^ b)  \
     X(not, 1, b, b, a ^ 1) X(eq, 2, b, b, a == b) X(ne, 2, b, b, a ^ b) X(max, 2, b, b, a | b) X(min, 2, b, b, a & b)  \
@@ -76,6 +81,7 @@
     X(tan, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_tan_f32(a), tanf(a))                                                   \
     X(sinh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_sinh_f32(a), sinhf(a))                                               \
     X(cosh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_cosh_f32(a), coshf(a))                                               \
+    X(pow, 2, f32, rt__pow_near(a, b), rt__pow_near_f32(a, b), powf(a, b))                                             \
     X(fmod, 2, f32, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                               \
     X(remainder, 2, f32, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))      \
     X(floordiv, 2, f32, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))
@@ -83,10 +89,7 @@
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
 #define RT_CALLS_REAL(X, K, F)                                                                                         \
-    X(asinh, 1, K, K, asinh##F(a)) X(acosh, 1, K, K, acosh##F(a)) X(erfc, 1, K, K, erfc##F(a))                         \
-    X(pow, 2, K, K, pow##F(a, b)) X(hypot, 2, K, K, hypot##F(a, b))                                                    \
-    X(logaddexp, 2, K, K, rt_logaddexp_##K(a, b)) X(logaddexp2, 2, K, K, rt_logaddexp2_##K(a, b))                      \
-    X(xlogy, 2, K, K, rt_xlogy_##K(a, b)) X(xlog1py, 2, K, K, rt_xlog1py_##K(a, b)) X(entr, 1, K, K, rt_entr_##K(a))   \
+    X(erfc, 1, K, K, erfc##F(a)) X(hypot, 2, K, K, hypot##F(a, b))                                                     \
     X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))                                                \
     X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) \
     X(zeta, 2, K, K, rt_zeta_##K(a, b)) X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b)) \
@@ -126,7 +129,8 @@
     X(atanh, 1, K, K, atanh(a)) X(atan2, 2, K, K, atan2(a, b)) X(fmod, 2, K, K, fmod(a, b))                            \
     X(nextafter, 2, K, K, nextafter(a, b)) X(floordiv, 2, K, K, rt_floordiv_##K(a, b))                                 \
     X(remainder, 2, K, K, rt_remainder_##K(a, b)) X(mantissa, 1, K, K, rt_mantissa_##K(a))                             \
-    X(exponent, 1, K, K, rt_exponent_##K(a))
+    X(exponent, 1, K, K, rt_exponent_##K(a)) X(asinh, 1, K, K, asinh(a)) X(acosh, 1, K, K, acosh(a))                   \
+    X(pow, 2, K, K, pow(a, b)) RT_LOGS(X, K)
 
 #define RT_BLOCK_CALLS(X)                                                                                              \
     RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \

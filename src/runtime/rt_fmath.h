@@ -93,6 +93,29 @@ static inline float rt_atanh_f32(float x) {
     float size = fabsf(x);
     return copysignf(0.5f * rt_log1p_f32(2.0f * size / (1.0f - size)), x);
 }
+/* Beyond 2^12 the root is x itself, and its square no longer overflows unseen. */
+static inline float rt_asinh_f32(float x) {
+    float size = fabsf(x), near = rt_log1p_f32(size + size * size / (1.0f + sqrtf(size * size + 1.0f)));
+    return copysignf(size > 4096 ? rt_log_f32(size) + 0.693147181f : near, x);
+}
+static inline float rt_acosh_f32(float x) {
+    float t = x - 1.0f, near = rt_log1p_f32(t + sqrtf(2.0f * t + t * t));
+    return x < 1 ? NAN : x > 4096 ? rt_log_f32(x) + 0.693147181f : near;
+}
+static inline int rt__pow_near(float a, float b) {
+    return (fabsf(a) >= 0x1p-126f) & (fabsf(a) < INFINITY) & (fabsf(b) <= 0x1p21f);
+}
+static inline float rt_logaddexp_f32(float a, float b) {
+    float sum = (a < b ? b : a) + rt_log1p_f32(rt_exp_f32(-fabsf(a - b)));
+    return a == b && fabsf(a) == INFINITY ? a : sum;
+}
+static inline float rt_logaddexp2_f32(float a, float b) {
+    float sum = (a < b ? b : a) + rt_log1p_f32(rt_exp2_f32(-fabsf(a - b))) * 1.44269504f;
+    return a == b && fabsf(a) == INFINITY ? a : sum;
+}
+static inline float rt_xlogy_f32(float a, float b) { return b != b ? b : a == 0 ? 0 : a * rt_log_f32(b); }
+static inline float rt_xlog1py_f32(float a, float b) { return b != b ? b : a == 0 ? 0 : a * rt_log1p_f32(b); }
+static inline float rt_entr_f32(float a) { return a == 0 ? 0 : a < 0 ? -INFINITY : -a * rt_log_f32(a); }
 /* |x| <= RT_SINH_RANGE, where e^x is a float; beyond, libm. */
 #define RT_SINH_RANGE 88.0f
 static inline float rt_sinh_f32(float x) {

@@ -144,3 +144,24 @@ static inline V FN(cos)(V x) {
     V r = FN(_reduce_sin)(x, &n), z = r * r, s = FN(_sin_part)(r, z), c = FN(_cos_part)(z), v = PICK(ODD(n), s, c);
     return PICK(HALVES((VI)((VU)n + 1u)), -v, v);
 }
+
+/* ---- powers: 2^(b log2 |a|) in double, for a normal, |b| <= 2^21 (else libm) ---- */
+static inline V FN(_pow_near)(V a, V b) {
+    VI bits = AS_INT(ABS(a)), e = (bits >> 23) - 127;
+    V m = AS_FLOAT((bits & 0x7fffff) | 0x3f800000);
+    /* m between sqrt(1/2) and sqrt(2), so that the logarithm of numbers near 1 keeps its digits. */
+    V whole = TO_FLOAT(e) + PICK(GT(m, SPLAT(1.41421356f)), SPLAT(1.0f), SPLAT(0.0f));
+    VD x = TO_DOUBLE(PICK(GT(m, SPLAT(1.41421356f)), 0.5f * m, m)), f = (x - 1.0) / (x + 1.0), z = f * f;
+    /* The series of atanh(f): 2e-12 are left out. */
+    VD tail = (((((z / 13.0 + 1.0 / 11) * z + 1.0 / 9) * z + 1.0 / 7) * z + 1.0 / 5) * z + 1.0 / 3) * z;
+    VD y = TO_DOUBLE(b) * (TO_DOUBLE(whole) + (f + f * tail) * 2.88539008177792681472);
+    VD n = (y + 6755399441055744.0) - 6755399441055744.0, r = (y - n) * 0.69314718055994530942;
+    /* The series of e^r: 3e-11 are left out. */
+    VD p = ((r / 40320.0 + 1.0 / 5040) * r + 1.0 / 720) * r + 1.0 / 120;
+    p = ((((p * r + 1.0 / 24) * r + 1.0 / 6) * r + 0.5) * r + 1.0) * r + 1.0;
+    V steps = NARROW(n);
+    steps = PICK(GT(steps, SPLAT(200.0f)), SPLAT(200.0f), PICK(LT(steps, SPLAT(-200.0f)), SPLAT(-200.0f), steps));
+    V size = FN(_scale)(NARROW(p), TO_INT(steps)), turns = FN(_round)(b);
+    V below = PICK(EQ(turns, b), PICK(ODD(TO_INT(turns)), -size, size), SPLAT(__builtin_nanf("")));
+    return PICK(LT(a, SPLAT(0.0f)), below, size);
+}

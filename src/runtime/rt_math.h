@@ -89,22 +89,18 @@ static inline double rt_sign_f64(double a) { return (double)(a > 0) - (double)(a
     static inline T rt__remainder_of_##K(T b, T r) { return r != 0 && (b < 0) != (r < 0) ? r + b : r; }                \
     static inline T rt_floordiv_##K(T a, T b) { return rt__floordiv_of_##K(a, b, fmod##F(a, b)); }                     \
     static inline T rt_remainder_##K(T a, T b) { return rt__remainder_of_##K(b, fmod##F(a, b)); }                      \
-    static inline T rt_logaddexp_##K(T a, T b) {                                                                       \
-        if (isinf(a) && a == b) return a;                                                                              \
-        T high = a < b ? b : a;                                                                                        \
-        return high + log1p##F(exp##F(-fabs##F(a - b)));                                                               \
-    }                                                                                                                  \
-    static inline T rt_logaddexp2_##K(T a, T b) {                                                                      \
-        if (isinf(a) && a == b) return a;                                                                              \
-        T high = a < b ? b : a;                                                                                        \
-        return high + log1p##F(exp2##F(-fabs##F(a - b))) * (T)1.4426950408889634074;                                   \
-    }                                                                                                                  \
-    static inline T rt_xlogy_##K(T a, T b) { return isnan(b) ? b : a == 0 ? 0 : a * log##F(b); }                       \
-    static inline T rt_xlog1py_##K(T a, T b) { return isnan(b) ? b : a == 0 ? 0 : a * log1p##F(b); }                   \
-    static inline T rt_entr_##K(T a) { return isnan(a) ? a : a > 0 ? -a * log##F(a) : a == 0 ? 0 : -(T)INFINITY; }     \
     static inline T rt_angle_##K(T a) { return isnan(a) ? a : a < 0 ? (T)3.14159265358979323846 : 0; }
 RT_REAL_MATH(f32, float, f)
 RT_REAL_MATH(f64, double, )
+static inline double rt_logaddexp_f64(double a, double b) {
+    return isinf(a) && a == b ? a : (a < b ? b : a) + log1p(exp(-fabs(a - b)));
+}
+static inline double rt_logaddexp2_f64(double a, double b) {
+    return isinf(a) && a == b ? a : (a < b ? b : a) + log1p(exp2(-fabs(a - b))) * 1.4426950408889634074;
+}
+static inline double rt_xlogy_f64(double a, double b) { return isnan(b) ? b : a == 0 ? 0 : a * log(b); }
+static inline double rt_xlog1py_f64(double a, double b) { return isnan(b) ? b : a == 0 ? 0 : a * log1p(b); }
+static inline double rt_entr_f64(double a) { return isnan(a) ? a : a > 0 ? -a * log(a) : a == 0 ? 0 : -INFINITY; }
 static inline double rt_mantissa_f64(double a) { int e; return frexp(a, &e); }
 static inline double rt_exponent_f64(double a) { int e; frexp(a, &e); return isfinite(a) ? e : 0; }
 #undef RT_REAL_MATH

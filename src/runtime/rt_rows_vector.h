@@ -111,7 +111,6 @@ LANES1(vf, trunc_f32, __builtin_truncf)
 LANES1(vf, round_f32, __builtin_nearbyintf)
 INLINE vf fma_f32(vf a, vf b, vf c) { EACH(i) a[i] = __builtin_fmaf(a[i], b[i], c[i]); return a; }
 #endif
-LANES2(vf, pow_f32, __builtin_powf)
 INLINE vf rsqrt_f32(vf a) { return 1.0f / sqrt_f32(a); }
 INLINE vf abs_f32(vf a) { return ABS(a); }
 INLINE vf copysign_f32(vf a, vf b) { return COPYSIGN(a, b); }
@@ -147,6 +146,14 @@ INLINE vf to_f32_b(vb a) { return PICK(a, SPLAT(1.0f), SPLAT(0.0f)); }
     }
 RANGED(sin, __builtin_sinf)
 RANGED(cos, __builtin_cosf)
+INLINE vf pow_f32(vf a, vf b) {
+    vb near = and_b(and_b(GE(ABS(a), SPLAT(0x1p-126f)), LT(ABS(a), SPLAT(INF))), LE(ABS(b), SPLAT(0x1p21f)));
+    vi far = mask_int(not_b(near));
+    /* Lanes that libm computes are 1 in the others' arithmetic, which infinities would take out of its range. */
+    vf r = _pow_near_f32(PICK(near, a, SPLAT(1.0f)), PICK(near, b, SPLAT(1.0f)));
+    EACH(i) if (far[i]) r[i] = __builtin_powf(a[i], b[i]);
+    return r;
+}
 
 /* ---- i64 and f64: two registers ---- */
 INLINE vb mask_wide(vl m) { return mask_of(__builtin_convertvector(m, vi)); }

@@ -145,6 +145,13 @@ def test_pointwise_has_the_interpreters_bits(seed, tmp_path):
     check(tmp_path, f, [inputs(r, (2, 5, 37), odd=True)], exact=True)
 
 
+def test_powers_have_the_interpreters_bits(tmp_path):
+    x, y, z, _ = inputs(random.Random(7), (2, 50, 37), odd=True)
+    whole = (y * 4).round()
+    check(tmp_path, lambda x, y, z: (torch.pow(x, y) + 1, torch.pow(x.abs(), z) + 1, torch.pow(z, x) + 1),
+          [(x, whole, z), (x, y, z.abs())], exact=True)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_rows(seed, tmp_path):
     r = random.Random(100 + seed)

@@ -41,13 +41,14 @@ static void compare(worst *w, float x, float got, double want) {
 SWEEP(exp, INFINITY) SWEEP(exp2, INFINITY) SWEEP(expm1, INFINITY) SWEEP(tanh, INFINITY) SWEEP(log, INFINITY) SWEEP(log2, INFINITY)
 SWEEP(log10, INFINITY) SWEEP(log1p, INFINITY) SWEEP(erf, INFINITY) SWEEP(sin, RT_SIN_RANGE) SWEEP(cos, RT_SIN_RANGE)
 SWEEP(tan, RT_SIN_RANGE) SWEEP(asin, INFINITY) SWEEP(acos, INFINITY) SWEEP(atan, INFINITY) SWEEP(atanh, INFINITY)
-SWEEP(sinh, RT_SINH_RANGE) SWEEP(cosh, RT_SINH_RANGE)
+SWEEP(sinh, RT_SINH_RANGE) SWEEP(cosh, RT_SINH_RANGE) SWEEP(asinh, INFINITY) SWEEP(acosh, INFINITY)
 
 static bool same_bits(float a, float b) { return rt__bits_of(a) == rt__bits_of(b) || (isnan(a) && isnan(b)); }
 
-/* Exact functions of two floats give libm's bits; the angle is held to what the others are held to. */
-static void pair(worst *angle, float a, float b) {
+/* Exact functions of two floats give libm's bits; the angle and the power are held to what the others are held to. */
+static void pair(worst *angle, worst *power, float a, float b) {
     compare(angle, a, rt_atan2_f32(a, b), atan2(a, b));
+    if (rt__pow_near(a, b)) compare(power, a, rt__pow_near_f32(a, b), pow(a, b));
     float next = rt_nextafter_f32(a, b);
     if (!same_bits(next, nextafterf(a, b))) CHECK_FAILED("nextafter(%a, %a) is %a", (double)a, (double)b, (double)next);
     if (!rt__fmod_near(a, b)) return;
@@ -59,9 +60,9 @@ static const float corners[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1e-45f, -1e-45f, 0x1p
 enum { CORNERS = sizeof corners / sizeof *corners };
 
 static void pairs(void) {
-    worst angle = { 0 };
+    worst angle = { 0 }, power = { 0 };
     for (int i = 0; i < CORNERS; i++)
-        for (int k = 0; k < CORNERS; k++) pair(&angle, corners[i], corners[k]);
+        for (int k = 0; k < CORNERS; k++) pair(&angle, &power, corners[i], corners[k]);
     uint64_t state = 1;
     for (int i = 0; i < 2000000; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -69,11 +70,14 @@ static void pairs(void) {
         /* Any two floats, then two whose exponents are near each other. */
         float a = rt__float_of((int32_t)high), b = rt__float_of((int32_t)low);
         float near = rt__float_of((int32_t)((high & 0x7f800000u) ^ (low & 0x8dffffffu)));
-        pair(&angle, a, b);
-        pair(&angle, a, near);
-        pair(&angle, near * 8.0f * (float)(low & 63), near);
+        pair(&angle, &power, a, b);
+        pair(&angle, &power, a, near);
+        pair(&angle, &power, 0.5f + (float)(high & 0xffffff) * 0x1p-22f, (float)(int32_t)low * 0x1p-24f);
+        pair(&angle, &power, (float)(int32_t)high * 0x1p-28f, (float)(low & 63) - 31.0f);
+        pair(&angle, &power, near * 8.0f * (float)(low & 63), near);
     }
-    CHECK_EQ(angle.wrong, 0);
+    CHECK_EQ(angle.wrong + power.wrong, 0);
+    if (power.error > 2.5) CHECK_FAILED("pow(%a, ...) is off by %.2f units", (double)power.at, power.error);
     if (angle.error > 2.5) CHECK_FAILED("atan2(%a, ...) is off by %.2f units", (double)angle.at, angle.error);
 }
 
@@ -116,6 +120,8 @@ int main(void) {
     RUN(atanh_);
     RUN(sinh_);
     RUN(cosh_);
+    RUN(asinh_);
+    RUN(acosh_);
     RUN(pairs);
     RUN(parts);
     RUN(sigmoids);
