@@ -163,6 +163,14 @@ static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
     return out->kind == CR_ARG_TENSOR ? cr_arg_dtype(out->u.t->meta.dtype) : cr_arg_none();
 }
 
+bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given) {
+    static const char *const sums[] = { "sum", "prod", "cumsum", "cumprod" };
+    if (op->variant != CR_OUT || op->base->schema.params[param].type != CR_T_DTYPE) return false;
+    bool found = !given;
+    for (size_t i = 0; !found && i < CR_COUNT(sums); i++) found = given->kind == CR_ARG_NONE && !strcmp(op->base->schema.name, sums[i]);
+    return found;
+}
+
 /* Without an environment an integer stands for itself; the numbers that would name an expression are none for a size. */
 static cr_status check_plain(const cr_call_frame *f, const cr_param *p, const cr_arg *a) {
     if (a->kind == CR_ARG_LIST) {
@@ -191,7 +199,7 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
         cr_arg *a = &f->args[i];
         const cr_arg *given = op->variant == CR_OUT ? find_by_name(op, args, s->params[i].name) : &args[i];
         *a = given ? *given : s->params[i].fallback;
-        if (!given && s->params[i].type == CR_T_DTYPE) *a = out_dtype(op, args); /* a factory fills the out tensor it is given */
+        if (cr_out_decides(op, i, given)) *a = out_dtype(op, args);
         if (a->kind == CR_ARG_TENSOR) see_tensor(f, a->u.t);
         else if (a->kind == CR_ARG_LIST && s->params[i].type == CR_T_TENSOR) {
             for (uint32_t k = 0; k < a->n; k++)

@@ -185,6 +185,9 @@ typedef struct cr_op {
 } cr_op;
 
 /* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
+/* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where the out form has none:
+ * a factory fills the tensor it is given; sums and products that are told no dtype are computed in that tensor's. */
+bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given);
 static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
 
 /* The table is built on first use (thread-safe). CR_ENOMEM, or CR_EFORMAT when a row is malformed. */

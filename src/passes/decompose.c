@@ -337,13 +337,14 @@ static bool fills_outs(const scope *s, const cr_node *node) {
     return true;
 }
 
-/* The functional op's arguments, by name. A factory makes what it is to fill. */
+/* The functional op's arguments, by name. */
 static void out_to_functional(const cr_op *op, const cr_arg *args, const cr_meta *out, cr_arg *to) {
     const cr_schema *s = &op->base->schema;
     for (uint16_t i = 0; i < s->nparams; i++) {
         uint16_t at = 0, n = (uint16_t)(op->schema.nparams - op->schema.nreturns);
         while (at < n && strcmp(op->schema.params[at].name, s->params[i].name)) at++;
-        to[i] = at < n ? args[at] : s->params[i].type == CR_T_DTYPE ? cr_arg_dtype(out->dtype) : s->params[i].fallback;
+        to[i] = at < n ? args[at] : s->params[i].fallback;
+        if (cr_out_decides(op, i, at < n ? &args[at] : NULL)) to[i] = cr_arg_dtype(out->dtype);
     }
 }
 

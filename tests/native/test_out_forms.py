@@ -47,6 +47,16 @@ def dtypes(x, y):
     return z, whole / 4, truth, torch.full((2, 3), 1, out=torch.zeros(2, 3, dtype=torch.float16))
 
 
+def sums(x, y):
+    """Computed in the dtype of what is written: the product of halves would be infinite."""
+    x, y, z = torch.full((x.size(0), 4), 99, dtype=torch.float16), (x * 99).nan_to_num().half(), torch.zeros(4, x.size(0))
+    torch.prod(x, 1, out=z[0])
+    torch.sum(y, 1, out=z[1])
+    torch.cumsum(y[:, 0], 0, out=z[2])
+    torch.cumprod(y[:, 0], 0, out=z[3])
+    return z, torch.sum(y, 1, out=torch.zeros(x.size(0), dtype=torch.int32)), torch.sum(y, 1, dtype=torch.float16, out=torch.zeros(x.size(0), dtype=torch.float16))
+
+
 def composite(x, y):
     z = torch.zeros(2 * x.size(0), x.size(1))
     torch.cat([x, y], out=z)
@@ -55,7 +65,7 @@ def composite(x, y):
     return torch.cumsum(z, 0, out=torch.empty(z.shape))
 
 
-FUNCTIONS = [views, transposed, inputs, own_argument, several, dtypes, composite]
+FUNCTIONS = [views, transposed, inputs, own_argument, several, dtypes, sums, composite]
 
 
 class Module(torch.nn.Module):
