@@ -93,7 +93,13 @@ cr_status expand_matrix_power(cr_emitter *e, const cr_op *op, const cr_arg *args
     return cr__run_finish(&r, 1, &y, results);
 }
 
-static double number(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i; }
+/* The number that an argument is; of a symbolic one the example's, for which the program then is. */
+static double number(cr__run *r, const cr_arg *a) {
+    cr_arg plain = *a;
+    cr_status status = cr_arg_settle(r->e->env, &plain);
+    if (status && !r->status) r->status = status;
+    return plain.kind == CR_ARG_FLOAT ? plain.u.f : (double)plain.u.i;
+}
 
 /* ---- norms of matrices ---- */
 
@@ -162,7 +168,7 @@ cr_status expand_matrix_norm(cr_emitter *e, const cr_op *op, const cr_arg *args,
     cr__run r = { .e = e };
     matrices a;
     CR_TRY(open_matrices(&r, op, &args[0], &args[2], &args[3], &args[4], &a));
-    cr_arg y = args[1].kind == CR_ARG_STR ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&args[1]));
+    cr_arg y = args[1].kind == CR_ARG_STR ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&r, &args[1]));
     return cr__run_finish(&r, 1, &y, results);
 }
 
@@ -191,7 +197,7 @@ cr_status expand_linalg_norm(cr_emitter *e, const cr_op *op, const cr_arg *args,
     cr_arg y;
     if (ordered && n == 2) {
         CR_TRY(open_matrices(&r, op, &args[0], &args[2], &args[3], &args[4], &a));
-        y = named ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&args[1]));
+        y = named ? named_norm(&r, &a, args[1].u.s) : matrix_norm(&r, &a, number(&r, &args[1]));
     } else {
         y = CR_RUN(&r, "linalg_vector_norm", args[0], ordered ? args[1] : cr_arg_int(2), args[2], args[3], args[4]);
     }

@@ -264,10 +264,11 @@ cr_status shape_matrix_exp(cr_rule *r) { /* self */
 
 /* Singular values serve for matrices of all sizes, other norms need the inverse. */
 cr_status check_cond(cr_rule *r) { /* self, p */
-    const cr_arg *p = &r->arg[1];
-    double ord = p->kind == CR_ARG_FLOAT ? p->u.f : p->kind == CR_ARG_INT ? (double)p->u.i : 2;
-    bool named = p->kind == CR_ARG_STR;
-    if (named && strcmp(p->u.s, "fro") && strcmp(p->u.s, "nuc")) return CR_FAIL(CR_ERUNTIME, "linalg_cond: '%s' is no norm; 'fro' and 'nuc' are", p->u.s);
+    cr_arg p = r->arg[1];
+    CR_TRY(cr_arg_settle(r->env, &p));
+    double ord = p.kind == CR_ARG_FLOAT ? p.u.f : p.kind == CR_ARG_INT ? (double)p.u.i : 2;
+    bool named = p.kind == CR_ARG_STR;
+    if (named && strcmp(p.u.s, "fro") && strcmp(p.u.s, "nuc")) return CR_FAIL(CR_ERUNTIME, "linalg_cond: '%s' is no norm; 'fro' and 'nuc' are", p.u.s);
     if (!named && ord != 1 && ord != -1 && ord != 2 && ord != -2 && !isinf(ord))
         return CR_FAIL(CR_ERUNTIME, "linalg_cond: order %g is no norm of matrices; 1, -1, 2, -2, inf, -inf, 'fro' and 'nuc' are", ord);
     CR_TRY(!named && (ord == 2 || ord == -2) ? check_kind(r, 0) : check_square(r, 0));

@@ -59,12 +59,12 @@ def test_a_library_gives_what_its_archive_gives(name, tmp_path):
 
 def test_info_as_text_and_json(digits):
     text = ok("info", digits)
-    assert "  image  float32 [s40, 8, 8]\n" in text and "  out0  int64 [s40]  %argmax\n" in text and "  s40         1 to 1024\n" in text
+    assert "  image  float32 [s40, 8, 8]\n" in text and "  out0  int64 [s40]  %argmax\n" in text and "  s40         0 to 1024\n" in text
     data = json.loads(ok("info", digits, "--json"))
     count = data["weights"]["count"]  # what no step reads is not kept
     assert 0 < count <= 18 and len(data["state"]) == count and f"\nweights     {count} tensors, " in text
     assert data["abi_version"][0] == 1 and data["programs"] == ["forward"] and data["state"][0]["kind"] == "weight"
-    assert data["dynamic"] == [{"symbol": "s40", "min": 1, "max": 1024}]
+    assert data["dynamic"] == [{"symbol": "s40", "min": 0, "max": 1024}]
 
 
 def test_run_options(digits, tmp_path):
@@ -78,8 +78,8 @@ def test_run_options(digits, tmp_path):
 
 @pytest.mark.parametrize("words, message", [
     (["--example"], "holds no example inputs"),
-    ([], "missing input 'image' (float32 [s40, 8, 8] with s40 1 to 1024)"),
-    (["--input", f"image={DIGITS / 'labels.npy'}"], "expected float32 [s40, 8, 8] with s40 1 to 1024, found int64 [200]"),
+    ([], "missing input 'image' (float32 [s40, 8, 8] with s40 0 to 1024)"),
+    (["--input", f"image={DIGITS / 'labels.npy'}"], "expected float32 [s40, 8, 8] with s40 0 to 1024, found int64 [200]"),
     (["--input", f"picture={DIGITS / 'images.npy'}"], "the program has no input 'picture', expected image"),
     (["--random", "--name", "backward"], "the library has no method 'backward', it has 'forward'; choose one with --name"),
 ])
