@@ -27,11 +27,13 @@ def rows():
             if wanted and not any(word in name for word in wanted):
                 continue
             theirs = sweep.torch_op(name)
-            c = large_calls.large_call(sweep.cresset._C._row(name), theirs)
-            if c is None or large_calls.seconds(theirs, c) is None:
+            mine_op = sweep.our_op(name)
+            as_ours = lambda c: large_calls.samples.Call(harness.ours(tuple(c.args)), {k: harness.ours(v) for k, v in c.kwargs.items()})
+            takes = lambda c: large_calls.seconds(mine_op, as_ours(c)) is not None
+            c = large_calls.large_call(sweep.cresset._C._row(name), theirs, takes)
+            if c is None or large_calls.seconds(theirs, c) is None or not takes(c):
                 continue
-            ours = large_calls.samples.Call(harness.ours(tuple(c.args)), {k: harness.ours(v) for k, v in c.kwargs.items()})
-            mine, peer = compare(once(sweep.our_op(name), ours), once(theirs, c), **ROUNDS)
+            mine, peer = compare(once(mine_op, as_ours(c)), once(theirs, c), **ROUNDS)
             if peer >= SHORTEST or mine >= 4 * SHORTEST:
                 shapes = ", ".join("x".join(map(str, t.shape)) for t in large_calls.samples.flat(c)[:2])
                 yield row(f"{name.removeprefix('aten::')} {shapes}", mine, peer, "torch", GOAL)

@@ -88,8 +88,8 @@ def seconds(op, c):
         return None
 
 
-def enlarged(op, c):
-    """The largest call grown from c, itself included; None where PyTorch refuses c."""
+def enlarged(op, c, takes):
+    """The largest call grown from c that both sides take, itself included; None where PyTorch refuses c."""
     if seconds(op, c) is None:
         return None
     found = c
@@ -101,19 +101,21 @@ def enlarged(op, c):
             if largest(larger) <= largest(found):
                 break
             took = seconds(op, larger)
-            if took is not None and took < SECONDS:
+            if took is not None and took < SECONDS and takes(larger):
                 found = larger
                 break
     return found
 
 
-def large_call(row, op):
-    """The op's large call, or None where PyTorch takes none of its samples."""
+def large_call(row, op, takes):
+    """The op's large call, or None where PyTorch takes none of its samples. takes(call): is it one for us, too? PyTorch does not
+    check everything, and sizes that grew apart from each other are nobody's call."""
     best = None
     for dtype in DTYPES:
-        calls = sorted(samples.plain_calls(row, op, dtype), key=largest, reverse=True)
+        whole = [c for c in samples.plain_calls(row, op, dtype) if all(t.numel() for t in samples.flat(c))]
+        calls = sorted(whole, key=largest, reverse=True)
         for c in calls[:TRIED]:
-            found = enlarged(op, c)
+            found = enlarged(op, c, takes)
             if found and (best is None or largest(found) > largest(best)):
                 best = found
             if best and largest(best) >= ELEMENTS // 4:

@@ -267,7 +267,7 @@ class ExportedProgram:
 
         from cresset.export import save
         content = io.BytesIO()
-        save(self, content)
+        save(self, content, absolute_paths=True)
         return content.getvalue()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
