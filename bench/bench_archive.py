@@ -1,7 +1,8 @@
-"""Archives: `cresset info` on 1 GB, loading and saving 1 GB, loading BERT, and the interpreter against eager PyTorch on the models of models.py, 2 threads each.
+"""Archives: `cresset info` on 1 GB, loading and saving 1 GB, loading BERT, and the interpreter against eager PyTorch on
+the models of models.py, 2 threads each.
 
-The archives are made by PyTorch once and kept in build/bench. The single models' rows have no goal of their own: the goal
-is the geometric mean. `python bench/profile_archive.py NAME` shows which ops the time goes to.
+The archives are made by PyTorch once and kept in build/bench. The single models' rows have no goal of their own: the
+goal is the geometric mean. `python bench/profile_archive.py NAME` shows which ops the time goes to.
 """
 import math
 import subprocess
@@ -23,8 +24,8 @@ def big_archive():
     return archive("big", make)
 
 
-# Runs a command and prints its seconds and resident kilobytes. In a small process of its own: the peak that the kernel reports
-# for a child includes the memory of the process that it was forked from.
+# Runs a command and prints its seconds and resident kilobytes. In a small process of its own: the peak that the kernel
+# reports for a child includes the memory of the process that it was forked from.
 MEASURE = """
 import os, subprocess, sys, time
 begin = time.perf_counter()
@@ -37,7 +38,8 @@ os._exit(0)
 
 def run_info(path):
     """Seconds and resident megabytes of one `cresset info`."""
-    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, "cresset", "info", str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, "cresset", "info", str(path)], capture_output=True,
+                          text=True, check=True)
     took, resident, code = done.stdout.split()
     if int(code):
         raise RuntimeError(f"cresset info ended with {code}")
@@ -49,7 +51,8 @@ def info_rows():
     runs = [run_info(path) for _ in range(9)]
     size = path.stat().st_size / 1e9
     yield row(f"cresset info, {size:.2f} GB: seconds", min(took for took, _ in runs), INFO_SECONDS, "limit")
-    yield row(f"cresset info, {size:.2f} GB: MB resident", max(resident for _, resident in runs), INFO_MEGABYTES, "limit")
+    yield row(f"cresset info, {size:.2f} GB: MB resident", max(resident for _, resident in runs), INFO_MEGABYTES,
+              "limit")
 
 
 def load_rows():
@@ -62,8 +65,8 @@ def load_rows():
     yield row("load bert", ours, peer, "torch.export.load", goal=20)
 
 
-# Loads an archive and saves it, or saves a program whose weights are in memory; prints the seconds and by how many megabytes the process grew at most. What is in
-# memory already when the writing begins is not counted.
+# Loads an archive and saves it, or saves a program whose weights are in memory; prints the seconds and by how many
+# megabytes the process grew at most. What is in memory already when the writing begins is not counted.
 SAVE = """
 import pathlib, sys, time
 import cresset, cresset.export
@@ -98,7 +101,8 @@ def copy_file(source, target):
 
 
 def run_save(what, source, target, small):
-    done = subprocess.run([sys.executable, "-c", SAVE, what, str(source), str(target), str(small)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", SAVE, what, str(source), str(target), str(small)],
+                          capture_output=True, text=True, check=True)
     took, grown = done.stdout.split()
     return float(took), float(grown)
 
@@ -119,10 +123,12 @@ def save_rows():
     finally:
         target.unlink(missing_ok=True)
     best = {what: min(took for took, _ in found) for what, found in runs.items()}
-    yield row(f"save and load {size:.2f} GB that an archive holds", best["archive"], best["copy"], "cp and sync", goal=0.7)
+    yield row(f"save and load {size:.2f} GB that an archive holds", best["archive"], best["copy"], "cp and sync",
+              goal=0.7)
     yield row(f"save and load {size:.2f} GB that memory holds", best["memory"], best["copy"], "cp and sync", goal=0.7)
     for what, name in (("archive", "an archive"), ("memory", "memory")):
-        yield row(f"save and load {size:.2f} GB that {name} holds: MB more", max(max(grown for _, grown in runs[what]), 0.1), SAVE_MEGABYTES, "limit")
+        yield row(f"save and load {size:.2f} GB that {name} holds: MB more", max(max(grown for _, grown in runs[what]),
+                0.1), SAVE_MEGABYTES, "limit")
 
 
 def timed(function, *args):

@@ -1,7 +1,7 @@
 """What a call costs beyond its arithmetic: small ops from Python, ours and PyTorch's in alternating rounds.
 
-Ratios are PyTorch's time over ours, so 1 is "as quick as PyTorch". Both sides run without recording derivatives, which is
-PyTorch's quicker way.
+Ratios are PyTorch's time over ours, so 1 is "as quick as PyTorch". Both sides run without recording derivatives, which
+is PyTorch's quicker way.
 """
 import cresset
 from measure import compare, row

@@ -1,5 +1,6 @@
-"""Making libraries: `cresset compile` against AOTInductor on the models of models.py: seconds cold and warm, size, load time, and the memory of a
-process that runs the model once against one that does it with eager PyTorch. Cold means an empty cache on both sides."""
+"""Making libraries: `cresset compile` against AOTInductor on the models of models.py: seconds cold and warm, size, load
+time, and the memory of a process that runs the model once against one that does it with eager PyTorch. Cold means an
+empty cache on both sides."""
 import os
 import pathlib
 import subprocess
@@ -51,7 +52,8 @@ print(best)
 
 def compile_seconds(archive, library, target, cache):
     begin = time.perf_counter()
-    subprocess.run(["cresset", "compile", "--target", target, str(archive), "-o", str(library)], check=True, stdout=subprocess.DEVNULL,
+    subprocess.run(["cresset", "compile", "--target", target, str(archive), "-o", str(library)], check=True,
+                   stdout=subprocess.DEVNULL,
                    env={**os.environ, "CRESSET_CACHE": str(cache)})
     return time.perf_counter() - begin
 
@@ -59,13 +61,15 @@ def compile_seconds(archive, library, target, cache):
 def weight_bytes(name):
     import torch
     program = torch.export.load(peers.model_archive(name))
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in [*program.state_dict.values(), *program.constants.values()] if isinstance(t, torch.Tensor)}
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in [*program.state_dict.values(),
+            *program.constants.values()] if isinstance(t, torch.Tensor)}
     return sum(storages.values())
 
 
 def resident(*command):
     """Peak megabytes of a process."""
-    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, sys.executable, "-c", *map(str, command)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, sys.executable, "-c", *map(str, command)],
+                          capture_output=True, text=True, check=True)
     _, peak, code = done.stdout.split()
     if int(code):
         raise RuntimeError(f"{command[0][:40]!r} ended with {code}")
@@ -93,9 +97,12 @@ def rows():
                 copy.unlink()
                 yield row(f"compile {target}, {name}: seconds", cold, inductor, "AOTInductor", goal=goal)
                 yield row(f"compile {target} again, {name}: seconds", warm, WARM_SECONDS + writing, "limit")
-                yield row(f"library {target}, {name}: bytes", library.stat().st_size, 1.05 * weights + LIBRARY_ROOM[target], "limit")
-            done = subprocess.run([sys.executable, "-c", LOAD, str(abi), str(folder / "native.so")], capture_output=True, text=True, check=True)
+                yield row(f"library {target}, {name}: bytes", library.stat().st_size,
+                          1.05 * weights + LIBRARY_ROOM[target], "limit")
+            done = subprocess.run([sys.executable, "-c", LOAD, str(abi), str(folder / "native.so")],
+                                  capture_output=True, text=True, check=True)
             yield row(f"load, {name}: seconds", float(done.stdout), LOAD_SECONDS, "limit")
             _, args = models.make(name)
             numpy.savez(folder / "inputs.npz", *(a.numpy() for a in args))
-            yield row(f"run once, {name}: MB resident", resident(RUN_OURS, abi, folder / "native.so", folder / "inputs.npz"), resident(RUN_TORCH, here, name), "eager PyTorch")
+            yield row(f"run once, {name}: MB resident", resident(RUN_OURS, abi, folder / "native.so",
+                    folder / "inputs.npz"), resident(RUN_TORCH, here, name), "eager PyTorch")

@@ -1,4 +1,5 @@
-"""export() against torch.export.export of the same module, written once for both libraries (twins.py): a transformer and ResNet-50, in interleaved rounds."""
+"""export() against torch.export.export of the same module, written once for both libraries (twins.py): a transformer
+and ResNet-50, in interleaved rounds."""
 import statistics
 import time
 
@@ -28,4 +29,5 @@ def rows():
     for name in ("bert", "resnet50"):
         ours, theirs = exports(cresset, name), exports(torch, name)
         taken = [(statistics.median(ours() for _ in range(3)), theirs()) for _ in range(ROUNDS)]
-        yield row(f"export of {name}, seconds", *map(statistics.median, zip(*taken)), "torch.export.export", goal=FASTER)
+        yield row(f"export of {name}, seconds", *map(statistics.median, zip(*taken)), "torch.export.export",
+                  goal=FASTER)

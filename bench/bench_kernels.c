@@ -1,7 +1,8 @@
 /* bench_kernels: products, convolutions and attention as a share of the machine's peak of fused multiply-add.
  *
- * Peak and kernel alternate in short rounds on the same threads (two, or as many as the first argument says); the row compares the best round of each, which is
- * what they reach when nobody else uses the machine. Prints rows as bench/run.py reads them. */
+ * Peak and kernel alternate in short rounds on the same threads (two, or as many as the first argument says); the row
+ * compares the best round of each, which is what they reach when nobody else uses the machine. Prints rows as
+ * bench/run.py reads them. */
 #include "runtime/gemm.h"
 #include "runtime/kernels.h"
 
@@ -33,9 +34,14 @@ static double seconds(void) {
 #define FMA512(i) "vfmadd231ps %%zmm14, %%zmm15, %%zmm" #i "\n"
 #define FMA256(i) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" #i "\n"
 #define MULADD(i) "mulps %%xmm14, %%xmm" #i "\naddps %%xmm15, %%xmm" #i "\n"
-#define TOUCHED "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm14", "xmm15"
-#define RUN_CHAINS(step)                                                                                               \
-    __asm__ volatile(CHAINS(CLEAR) CLEAR(14) CLEAR(15) "1:\n" CHAINS(step) "dec %0\njnz 1b\nvzeroupper\n" : "+r"(n) : : TOUCHED)
+#define TOUCHED                                                                                                      \
+    "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm14", \
+        "xmm15"
+#define RUN_CHAINS(step)                                                                                  \
+    __asm__ volatile(CHAINS(CLEAR) CLEAR(14) CLEAR(15) "1:\n" CHAINS(step) "dec %0\njnz 1b\nvzeroupper\n" \
+                     : "+r"(n)                                                                            \
+                     :                                                                                    \
+                     : TOUCHED)
 #define CLEAR_SSE(i) "xorps %%xmm" #i ", %%xmm" #i "\n"
 
 /* Floating-point operations of n steps. */
@@ -50,7 +56,10 @@ static double chains_run(long n) {
         RUN_CHAINS(FMA256);
         return count * 8;
     }
-    __asm__ volatile(CHAINS(CLEAR_SSE) CLEAR_SSE(14) CLEAR_SSE(15) "1:\n" CHAINS(MULADD) "dec %0\njnz 1b\n" : "+r"(n) : : TOUCHED);
+    __asm__ volatile(CHAINS(CLEAR_SSE) CLEAR_SSE(14) CLEAR_SSE(15) "1:\n" CHAINS(MULADD) "dec %0\njnz 1b\n"
+                     : "+r"(n)
+                     :
+                     : TOUCHED);
     return count * 4;
 }
 #else
@@ -104,8 +113,9 @@ static void measure(const char *name, double operations, double goal, int (*run)
         steps = 1 + (long)(operations / ours * best_peak / peak_step_operations());
     }
     double ratio = ours / best_peak;
-    printf("{\"name\": \"%s\", \"ours\": %.4g, \"peer\": %.4g, \"peer_name\": \"GFLOP/s peak\", \"ratio\": %.4g, \"goal\": %g, "
-           "\"met\": %s}\n", name, ours * 1e-9, best_peak * 1e-9, ratio, goal, ratio >= goal ? "true" : "false");
+    printf("{\"name\": \"%s\", \"ours\": %.4g, \"peer\": %.4g, \"peer_name\": \"GFLOP/s peak\", \"ratio\": %.4g, "
+           "\"goal\": %g, \"met\": %s}\n",
+           name, ours * 1e-9, best_peak * 1e-9, ratio, goal, ratio >= goal ? "true" : "false");
     fflush(stdout);
 }
 
@@ -170,10 +180,12 @@ static int layer_run(void *arg) {
     return rt_k_convolution(&ctx, &call);
 }
 
-static void convolution(const char *name, int64_t c, int64_t o, int64_t side, int64_t kernel, int64_t groups, double goal) {
+static void convolution(const char *name, int64_t c, int64_t o, int64_t side, int64_t kernel, int64_t groups,
+                        double goal) {
     layer l = { .ones = { 1, 1 }, .pad = { kernel / 2, kernel / 2 } };
     l.in = rt_view_contiguous(numbers(c * side * side), RT_F32, 4, (int64_t[]){ 1, c, side, side });
-    l.weight = rt_view_contiguous(numbers(o * c / groups * kernel * kernel), RT_F32, 4, (int64_t[]){ o, c / groups, kernel, kernel });
+    l.weight = rt_view_contiguous(numbers(o * c / groups * kernel * kernel), RT_F32, 4,
+                                  (int64_t[]){ o, c / groups, kernel, kernel });
     l.out = rt_view_contiguous(numbers(o * side * side), RT_F32, 4, (int64_t[]){ 1, o, side, side });
     l.arg[0] = (rt_arg){ RT_ARG_VIEW, 0, { .view = &l.in } };
     l.arg[1] = (rt_arg){ RT_ARG_VIEW, 0, { .view = &l.weight } };
@@ -198,8 +210,10 @@ static int heads_run(void *arg) {
 
 static void attention(const char *name, int64_t count, int64_t rows, int64_t depth, double goal) {
     int64_t size[4] = { 1, count, rows, depth }, n = count * rows * depth;
-    heads h = { .q = rt_view_contiguous(numbers(n), RT_F32, 4, size), .k = rt_view_contiguous(numbers(n), RT_F32, 4, size),
-                .v = rt_view_contiguous(numbers(n), RT_F32, 4, size), .out = rt_view_contiguous(numbers(n), RT_F32, 4, size) };
+    heads h = { .q = rt_view_contiguous(numbers(n), RT_F32, 4, size),
+                .k = rt_view_contiguous(numbers(n), RT_F32, 4, size),
+                .v = rt_view_contiguous(numbers(n), RT_F32, 4, size),
+                .out = rt_view_contiguous(numbers(n), RT_F32, 4, size) };
     const rt_view *views[3] = { &h.q, &h.k, &h.v };
     for (int i = 0; i < 3; i++) h.arg[i] = (rt_arg){ RT_ARG_VIEW, 0, { .view = views[i] } };
     h.arg[4].kind = RT_ARG_FLOAT;

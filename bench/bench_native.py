@@ -1,6 +1,7 @@
-"""Compiled models against the best that PyTorch has for each, and against ONNX Runtime and OpenVINO: the models of models.py, 2 threads on all
-sides, medians of interleaved rounds. The goal is the geometric mean over all models; no model may fall below 0.8. The rows of ONNX Runtime and
-OpenVINO have no goal. CRESSET_BENCH_MODELS="bert vit" chooses models, CRESSET_BENCH_PEERS="eager" peers."""
+"""Compiled models against the best that PyTorch has for each, and against ONNX Runtime and OpenVINO: the models of
+models.py, 2 threads on all sides, medians of interleaved rounds. The goal is the geometric mean over all models; no
+model may fall below 0.8. The rows of ONNX Runtime and OpenVINO have no goal. CRESSET_BENCH_MODELS="bert vit" chooses
+models, CRESSET_BENCH_PEERS="eager" peers."""
 import math
 import os
 import pathlib
@@ -18,7 +19,8 @@ ROUNDS, ROUND_SECONDS = 9, 0.15
 def library(name):
     """The model's library, newer than the tool that made it."""
     path = peers.FOLDER / f"lib{name}.so"
-    subprocess.run(["cresset", "compile", "--target", "native", str(peers.model_archive(name)), "-o", str(path)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cresset", "compile", "--target", "native", str(peers.model_archive(name)), "-o", str(path)],
+                   check=True, stdout=subprocess.DEVNULL)
     return path
 
 

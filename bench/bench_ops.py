@@ -1,6 +1,6 @@
-"""Every op of the table at one large size (large_calls.py), eager here against eager PyTorch, both on all threads: nothing
-may be slower than twice PyTorch's time. Ops whose call takes PyTorch under 50 us are bound by the call, which bench_call
-measures. CRESSET_BENCH_OPS=WORD,... chooses ops by substring."""
+"""Every op of the table at one large size (large_calls.py), eager here against eager PyTorch, both on all threads:
+nothing may be slower than twice PyTorch's time. Ops whose call takes PyTorch under 50 us are bound by the call, which
+bench_call measures. CRESSET_BENCH_OPS=WORD,... chooses ops by substring."""
 import os
 import warnings
 
@@ -28,7 +28,8 @@ def rows():
                 continue
             theirs = sweep.torch_op(name)
             mine_op = sweep.our_op(name)
-            as_ours = lambda c: large_calls.samples.Call(harness.ours(tuple(c.args)), {k: harness.ours(v) for k, v in c.kwargs.items()})
+            as_ours = lambda c: large_calls.samples.Call(harness.ours(tuple(c.args)),
+                                                         {k: harness.ours(v) for k, v in c.kwargs.items()})
             takes = lambda c: large_calls.seconds(mine_op, as_ours(c)) is not None
             c = large_calls.large_call(sweep.cresset._C._row(name), theirs, takes)
             if c is None or large_calls.seconds(theirs, c) is None or not takes(c):

@@ -1,9 +1,11 @@
-"""Compiled models on 1, 2, 4, 8, 16 threads, as many as the machine has, against ONNX Runtime on as many: the models of models.py, all thread counts
-and both sides taking turns. For each model also: the worst step from fewer threads to more (at most 5 % slower), and four instances that run at the
-same time on a quarter of the threads each, against one on all of them (calls a second).
+"""Compiled models on 1, 2, 4, 8, 16 threads, as many as the machine has, against ONNX Runtime on as many: the models of
+models.py, all thread counts and both sides taking turns. For each model also: the worst step from fewer threads to more
+(at most 5 % slower), and four instances that run at the same time on a quarter of the threads each, against one on all
+of them (calls a second).
 
-A model is measured in a process of its own that has neither PyTorch nor Cresset in it (`python bench_threads.py LIBRARY ONNX INPUTS.npz`, which
-prints one JSON object): their threads would be in the way. CRESSET_BENCH_MODELS="bert vit" chooses models, CRESSET_BENCH_THREADS="4 8" counts."""
+A model is measured in a process of its own that has neither PyTorch nor Cresset in it (`python bench_threads.py LIBRARY
+ONNX INPUTS.npz`, which prints one JSON object): their threads would be in the way. CRESSET_BENCH_MODELS="bert vit"
+chooses models, CRESSET_BENCH_THREADS="4 8" counts."""
 import json
 import os
 import pathlib
@@ -92,7 +94,8 @@ def shared_rates(library, feed, threads):
 
 
 def measure_files(library, onnx, inputs):
-    """{"ours": {threads: seconds}, "ONNX Runtime": {...}, "four": calls a second, "one": ..., "same bits": do all thread counts agree}"""
+    """{"ours": {threads: seconds}, "ONNX Runtime": {...}, "four": calls a second, "one": ..., "same bits": do all
+    thread counts agree}"""
     import numpy as np
     from library import Model
     with np.load(inputs) as file:
@@ -138,7 +141,8 @@ def rows_of(name, found):
     if len(counts) > 1:
         worst = min((min(ours[m] for m in counts[:i]) / ours[n], n) for i, n in enumerate(counts) if i)
         yield row(f"threads, {name}, more never slower", 1 / worst[0], 1, f"fewer than {worst[1]}", goal=0.95)
-        yield row(f"threads, {name}, 4 instances", found["four"], found["one"], f"one on {counts[-1]}, 1/s", better="higher")
+        yield row(f"threads, {name}, 4 instances", found["four"], found["one"], f"one on {counts[-1]}, 1/s",
+                  better="higher")
     yield row(f"threads, {name}, same bits on all", int(found["same bits"]), 1, "")
 
 
@@ -151,7 +155,8 @@ def rows():
             print(f"{name}: not measured: {error}", file=sys.stderr)
             continue
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-        output = subprocess.run([sys.executable, __file__, *map(str, files)], stdout=subprocess.PIPE, env=environment, check=True).stdout
+        output = subprocess.run([sys.executable, __file__, *map(str, files)], stdout=subprocess.PIPE, env=environment,
+                                check=True).stdout
         yield from rows_of(name, json.loads(output))
 
 

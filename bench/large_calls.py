@@ -1,8 +1,8 @@
 """One large call for each op of the table, made of the small ones that the tests use (tests/ops/samples*.py).
 
 A small call that PyTorch takes is grown: every size, only the leading one, or only the trailing two, until its largest
-tensor has about `ELEMENTS` elements. The largest that PyTorch takes, and within `SECONDS`, is the op's large call. A call
-whose tensors broadcast to more than `SPREAD` elements is not tried: its result may need all memory.
+tensor has about `ELEMENTS` elements. The largest that PyTorch takes, and within `SECONDS`, is the op's large call. A
+call whose tensors broadcast to more than `SPREAD` elements is not tried: its result may need all memory.
 """
 import math
 import pathlib
@@ -108,8 +108,8 @@ def enlarged(op, c, takes):
 
 
 def large_call(row, op, takes):
-    """The op's large call, or None where PyTorch takes none of its samples. takes(call): is it one for us, too? PyTorch does not
-    check everything, and sizes that grew apart from each other are nobody's call."""
+    """The op's large call, or None where PyTorch takes none of its samples. takes(call): is it one for us, too? PyTorch
+    does not check everything, and sizes that grew apart from each other are nobody's call."""
     best = None
     for dtype in DTYPES:
         whole = [c for c in samples.plain_calls(row, op, dtype) if all(t.numel() for t in samples.flat(c))]

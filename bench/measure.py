@@ -45,7 +45,8 @@ def compare(ours, peer, rounds=15, round_seconds=0.02, pick=statistics.median):
 
 def row(name, ours, peer, peer_name, goal=1.0, better="lower"):
     """One result. `ratio` says how many times better ours is than the peer: peer/ours where lower is better (seconds,
-    bytes), ours/peer where higher is (a rate, a share of a peak). Met when ratio >= goal; a missing number is not met."""
+    bytes), ours/peer where higher is (a rate, a share of a peak). Met when ratio >= goal; a missing number is not
+    met."""
     ratio = None
     if ours is not None and peer is not None and ours > 0 and peer > 0:
         ratio = peer / ours if better == "lower" else ours / peer

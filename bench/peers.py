@@ -1,6 +1,7 @@
-"""The same model in other hands: PyTorch eager, torch.compile, AOTInductor, ONNX Runtime and OpenVINO at their default settings, each as a call
-without arguments. What takes long to make is kept in build/bench: archives, AOTInductor's packages (with the seconds that making one took), ONNX
-files. A peer that is not installed or cannot take the model is None, and said on standard error."""
+"""The same model in other hands: PyTorch eager, torch.compile, AOTInductor, ONNX Runtime and OpenVINO at their default
+settings, each as a call without arguments. What takes long to make is kept in build/bench: archives, AOTInductor's
+packages (with the seconds that making one took), ONNX files. A peer that is not installed or cannot take the model is
+None, and said on standard error."""
 import json
 import os
 import pathlib
@@ -42,7 +43,8 @@ def model_archive(name):
 
 
 def inductor_package(name):
-    """AOTInductor's library of the model, and the seconds it took to make: without its caches, as the first time on a machine."""
+    """AOTInductor's library of the model, and the seconds it took to make: without its caches, as the first time on a
+    machine."""
     import torch
     import torch._inductor
 
@@ -85,7 +87,8 @@ def onnxruntime(name, model, args):
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    session = onnxruntime.InferenceSession(str(onnx_file(name, model, args)), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(onnx_file(name, model, args)), options,
+                                           providers=["CPUExecutionProvider"])
     feed = {given.name: a.numpy() for given, a in zip(session.get_inputs(), args)}
     return lambda: session.run(None, feed)
 
@@ -99,7 +102,8 @@ def openvino(name, model, args):
     return lambda: request.infer(feed)[0]
 
 
-ALL = {"eager": eager, "torch.compile": compiled, "AOTInductor": inductor, "ONNX Runtime": onnxruntime, "OpenVINO": openvino}
+ALL = {"eager": eager, "torch.compile": compiled, "AOTInductor": inductor, "ONNX Runtime": onnxruntime,
+       "OpenVINO": openvino}
 PYTORCH = ("eager", "torch.compile", "AOTInductor")
 
 

@@ -1,8 +1,8 @@
 """Which ops an exported program spends its time in: python bench/profile_archive.py FILE.pt2 | MODEL [CALLS]
 
-Runs the graph's nodes one by one through cresset.ops and adds up the time per op. With PyTorch installed, the same nodes
-run with torch.ops beside it, so that each line has its ratio. On one thread and in processor time, so that neighbours on the
-machine hardly matter.
+Runs the graph's nodes one by one through cresset.ops and adds up the time per op. With PyTorch installed, the same
+nodes run with torch.ops beside it, so that each line has its ratio. On one thread and in processor time, so that
+neighbours on the machine hardly matter.
 """
 import collections
 import pathlib
@@ -44,7 +44,8 @@ def profile(path, calls):
     user = iter(ep.in_spec.flatten((args, kwargs), "call"))
     inputs = {}
     for spec in ep.graph_signature.input_specs:
-        inputs[spec.arg.name] = next(user) if spec.target is None else ep.state_dict.get(spec.target, ep.constants.get(spec.target))
+        inputs[spec.arg.name] = next(user) if spec.target is None else ep.state_dict.get(spec.target,
+                ep.constants.get(spec.target))
     ours, theirs, counts = collections.Counter(), collections.Counter(), collections.Counter()
     sides = [(inputs, lambda target: target, lambda value: value, ours)]
     try:
@@ -57,12 +58,14 @@ def profile(path, calls):
     for number in range(calls + 1):
         for values, functions, convert, spent in sides:
             warming = number == 0
-            run(ep, values, functions, convert, collections.Counter() if warming else spent, counts if spent is ours and not warming else collections.Counter())
+            run(ep, values, functions, convert, collections.Counter() if warming else spent,
+                counts if spent is ours and not warming else collections.Counter())
     return ours, theirs, counts
 
 
 def torch_side(torch, inputs, spent):
-    names = {getattr(cresset, n): getattr(torch, n) for n in "float32 float64 float16 bfloat16 int64 int32 uint8 int8 bool".split()}
+    names = {getattr(cresset, n): getattr(torch, n) for n in "float32 float64 float16 bfloat16 int64 int32 uint8 int8 "
+             "bool".split()}
 
     def convert(value):
         if isinstance(value, (list, tuple)):
@@ -71,7 +74,8 @@ def torch_side(torch, inputs, spent):
             return names[value]
         if isinstance(value, cresset.device):
             return torch.device(str(value))
-        return getattr(torch, repr(value).rpartition(".")[2]) if isinstance(value, (cresset.memory_format, cresset.layout)) else value
+        return getattr(torch, repr(value).rpartition(".")[2]) if isinstance(value,
+                (cresset.memory_format, cresset.layout)) else value
 
     def function(target):
         text = str(target)
@@ -80,7 +84,8 @@ def torch_side(torch, inputs, spent):
         _, name, overload = text.split(".")
         return getattr(getattr(torch.ops.aten, name), overload)
     torch.set_grad_enabled(False)
-    return {name: torch.from_dlpack(value.detach()) if isinstance(value, cresset.Tensor) else value for name, value in inputs.items()}, function, convert, spent
+    return {name: torch.from_dlpack(value.detach()) if isinstance(value, cresset.Tensor) else value
+            for name, value in inputs.items()}, function, convert, spent
 
 
 def main():
@@ -91,10 +96,12 @@ def main():
         import bench_archive
         path = bench_archive.model_archive(name)
     ours, theirs, counts = profile(path, calls)
-    print(f"{path.stem}: {1e3 * sum(ours.values()) / calls:.2f} ms a call, PyTorch {1e3 * sum(theirs.values()) / calls:.2f} ms")
+    print(f"{path.stem}: {1e3 * sum(ours.values()) / calls:.2f} ms a call, PyTorch "
+          f"{1e3 * sum(theirs.values()) / calls:.2f} ms")
     for op, seconds in ours.most_common(15):
         ratio = seconds / theirs[op] if theirs[op] else float("nan")
-        print(f"  {op:<52} {counts[op] // calls:>5} calls {1e3 * seconds / calls:>9.3f} ms  {100 * seconds / sum(ours.values()):>5.1f} %  {ratio:>6.2f} x PyTorch")
+        print(f"  {op:<52} {counts[op] // calls:>5} calls {1e3 * seconds / calls:>9.3f} ms  "
+              f"{100 * seconds / sum(ours.values()):>5.1f} %  {ratio:>6.2f} x PyTorch")
 
 
 if __name__ == "__main__":

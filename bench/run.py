@@ -1,7 +1,7 @@
 """Runs the benchmarks: ./dev bench [--json FILE] [NAME...]
 
-A benchmark is bench/bench_NAME.py with `rows()`, which yields dictionaries made by measure.row; or bench/bench_NAME.c, a
-program that prints one such dictionary as JSON a line. A benchmark that fails gives one row that is not met, with the
+A benchmark is bench/bench_NAME.py with `rows()`, which yields dictionaries made by measure.row; or bench/bench_NAME.c,
+a program that prints one such dictionary as JSON a line. A benchmark that fails gives one row that is not met, with the
 reason, so that nothing is missing from the table unseen. Exit code 1 when a row is not met.
 """
 import argparse

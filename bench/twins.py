@@ -3,8 +3,8 @@
     m, args = make(cresset, "resnet50")              # full size: benchmarks
     m, args = make(torch, "bert", small=True)        # a few layers, small inputs: tests
 
-State-dict keys are those of the models in models.py, so that a checkpoint of one loads into the other; weights are random,
-with the same numbers in both libraries for the same seed.
+State-dict keys are those of the models in models.py, so that a checkpoint of one loads into the other; weights are
+random, with the same numbers in both libraries for the same seed.
 """
 import functools
 import math

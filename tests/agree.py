@@ -56,7 +56,8 @@ def answer_of(tensor):
     name = repr(tensor.dtype).removeprefix("cresset.")
     wide = name.startswith("float8") or name in UNSTORABLE
     shown = tensor.to(getattr(cresset, UNSTORABLE.get(name, "float32"))) if wide else tensor
-    array = numpy.array(shown.tolist(), dtype=UNSTORABLE.get(name, "float32") if wide else name).reshape(tuple(tensor.shape))
+    array = numpy.array(shown.tolist(), dtype=UNSTORABLE.get(name, "float32") if wide
+                        else name).reshape(tuple(tensor.shape))
     return Answer(name, list(tensor.shape), list(tensor.stride()), array)
 
 
@@ -74,7 +75,8 @@ def same(want, got, where):
         for i, (w, g) in enumerate(zip(want, got)):
             same(w, g, f"{where}[{i}]")
     elif isinstance(want, float):
-        close = type(got) is float and (got == want or abs(got - want) <= 2e-6 * abs(want) or (got != got and want != want))
+        close = type(got) is float and (got == want or abs(got - want) <= 2e-6 * abs(want)
+                                        or (got != got and want != want))
         assert close, f"{where}: expected {want}, got {got!r}"
     else:
         assert type(got) is type(want) and got == want, f"{where}: expected {want!r}, got {got!r}"
@@ -87,7 +89,8 @@ def agree(oracle, line):
             got = run(line, cresset)
         except Exception as error:
             mine = [cls.__name__ for cls in type(error).__mro__]
-            assert want.classes[0] in mine, f"{line}: {want.classes[0]} expected ({want.message}), got {type(error).__name__}: {error}"
+            assert want.classes[0] in mine, (
+                f"{line}: {want.classes[0]} expected ({want.message}), got {type(error).__name__}: {error}")
             assert str(error), f"{line}: the error says nothing"
             return
         raise AssertionError(f"{line}: expected {want.classes[0]} ({want.message}), got {got!r}")

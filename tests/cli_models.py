@@ -39,7 +39,8 @@ def array(value):
 
 def outputs(result):
     """A None keeps its number and is left out."""
-    return {f"out{i}": array(value) for i, value in enumerate(torch.utils._pytree.tree_leaves(result)) if value is not None}
+    return {f"out{i}": array(value) for i, value in enumerate(torch.utils._pytree.tree_leaves(result))
+            if value is not None}
 
 
 # ---- the programs: each returns (exported program, {input name: tensor or number} a call, arguments a call) ----
@@ -69,8 +70,10 @@ def dtypes():
         def forward(self, b16, f16, f64, flag, i8, c64, u8):
             return b16 * 2, f16 + 1, f64.sin(), ~flag, i8.abs(), c64 * 1j, u8 // 2, (b16.float() - f16.float()).T
 
-    given = (torch.randn(2, 3).bfloat16(), torch.randn(2, 3).half(), torch.randn(3, dtype=torch.float64), torch.tensor([True, False]),
-             torch.tensor([-3, 5], dtype=torch.int8), torch.randn(2, dtype=torch.complex64), torch.tensor([7, 200], dtype=torch.uint8))
+    given = (torch.randn(2, 3).bfloat16(), torch.randn(2, 3).half(), torch.randn(3, dtype=torch.float64),
+             torch.tensor([True, False]),
+             torch.tensor([-3, 5], dtype=torch.int8), torch.randn(2, dtype=torch.complex64),
+             torch.tensor([7, 200], dtype=torch.uint8))
     ep = torch.export.export(Dtypes(), given)
     return ep, [(given, {}, dict(zip("b16 f16 f64 flag i8 c64 u8".split(), given)))]
 
@@ -186,12 +189,14 @@ def load(folder):
     cases = {}
     for path in sorted(folder.glob("*.pt2")):
         files = sorted(folder.glob(f"{path.stem.removesuffix('_old')}_*_in.npz"))
-        sets = [tuple(dict(numpy.load(str(file).replace("_in.npz", end))) for end in ("_in.npz", "_out.npz")) for file in files]
+        sets = [tuple(dict(numpy.load(str(file).replace("_in.npz", end))) for end in ("_in.npz", "_out.npz"))
+                for file in files]
         cases[path.stem] = Case(path, sets)
     return cases
 
 
 def program_json(path):
     with zipfile.ZipFile(path) as file:
-        name = next(name for name in file.namelist() if "/models/" in name or name == "serialized_exported_program.json")
+        name = next(name for name in file.namelist() if "/models/" in name
+                    or name == "serialized_exported_program.json")
         return json.loads(file.read(name))

@@ -1,8 +1,8 @@
 """Expressions over the numbers of a fake run, written once for both libraries, and what becomes of them.
 
-In a line, `x` is a float tensor of [n, m] with both sizes open, `n` and `m` are those sizes, `f` is `n / 2`, `b` is `n > 6`,
-`i` is an int input that is open too, `u`, `uf` and `ub` are an int, a float and a bool read from data, `t` is the library.
-tests/py/test_symbolic_numbers.py compares the outcomes."""
+In a line, `x` is a float tensor of [n, m] with both sizes open, `n` and `m` are those sizes, `f` is `n / 2`, `b` is `n
+> 6`, `i` is an int input that is open too, `u`, `uf` and `ub` are an int, a float and a bool read from data, `t` is the
+library. tests/py/test_symbolic_numbers.py compares the outcomes."""
 import math
 import operator
 import re
@@ -67,7 +67,8 @@ def export(t, line):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return t.export.export(program(t, line), inputs(t, SIZES[0]),
-                               dynamic_shapes={"x": {0: D.AUTO, 1: D.AUTO}, "i": D.AUTO, "k": None, "r": None, "c": None}, strict=False)
+                               dynamic_shapes={"x": {0: D.AUTO, 1: D.AUTO}, "i": D.AUTO, "k": None, "r": None,
+                                               "c": None}, strict=False)
 
 
 def outcome(t, line):
@@ -79,8 +80,8 @@ def outcome(t, line):
     return {"runs": runs(t, ep.module())}
 
 
-# What numbers of a fake run can do: Python's operators, methods, conversions and functions, each on sizes, on what is made of
-# sizes, and on what is read from data.
+# What numbers of a fake run can do: Python's operators, methods, conversions and functions, each on sizes, on what is
+# made of sizes, and on what is read from data.
 LINES = lines("""
 n & 3
 n | 4

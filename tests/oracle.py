@@ -120,7 +120,8 @@ class Oracle:
         torch = None if stored and not os.environ.get("CRESSET_RECORD") else torch_or_none()
         if torch is None:
             if key not in self.records.answers:
-                raise LookupError(f"PyTorch's answer to '{key}' was never recorded: run ./dev record where torch is installed")
+                raise LookupError(f"PyTorch's answer to '{key}' was never recorded: run ./dev record where torch is "
+                                  f"installed")
             return decode(self.records.answers[key])
         if raises:
             try:

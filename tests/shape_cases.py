@@ -1,7 +1,7 @@
 """Programs with dynamic_shapes, written once for both libraries: `torch` is either.
 
-A case is a function of the library that gives (program, inputs, dynamic_shapes) and perhaps a dict of keyword arguments of
-export. tests/py/test_shapes_table.py compares the verdicts."""
+A case is a function of the library that gives (program, inputs, dynamic_shapes) and perhaps a dict of keyword arguments
+of export. tests/py/test_shapes_table.py compares the verdicts."""
 
 CASES = {}
 
@@ -14,7 +14,8 @@ def case(function):
 def add(name, program, sizes, spec, options=None):
     """A case from a program over tensors of these sizes. `spec` is called with the library's Dim; dims by position."""
     def made(torch):
-        args = tuple(size(torch) if callable(size) else size if isinstance(size, int) else torch.zeros(size) for size in sizes)
+        args = tuple(size(torch) if callable(size) else size if isinstance(size, int) else torch.zeros(size)
+                     for size in sizes)
         return (lambda *xs: program(torch, *xs)), args, spec(torch.export.Dim), options or {}
     assert name not in CASES, name
     CASES[name] = made
@@ -31,7 +32,8 @@ def one(**dims):
             if d in ("AUTO", "DYNAMIC", "STATIC"):
                 return getattr(D, d)
             return eval(d, {}, _Names(D, known))
-        return tuple({i: dim(d) for i, d in entry.items()} if isinstance(entry, dict) else dim(entry) for entry in dims.values())
+        return tuple({i: dim(d) for i, d in entry.items()} if isinstance(entry, dict) else dim(entry)
+                     for entry in dims.values())
     return build
 
 
@@ -74,7 +76,8 @@ add("int_input_branch", lambda t, x, n: x + 1 if n > 2 else x, [(4,), 3], one(x=
 add("int_input_specialised", lambda t, x, n: x + 1 if n == 3 else x, [(4,), 3], one(x={0: A}, n=Y))
 add("derived", lambda t, x, y: (x.sum(), y.sum()), [(4,), (9,)], one(x={0: "a"}, y={0: "2*a + 1"}))
 add("derived_phantom", lambda t, x, y: (x.sum(), y.sum()), [(6,), (9,)], one(x={0: "2*a"}, y={0: "3*a"}))
-add("derived_smaller", lambda t, x, y: (x.sum(), y.sum()), [(5,), (4,)], lambda D: (lambda a: ({0: a}, {0: a - 1}))(D("a", min=3)))
+add("derived_smaller", lambda t, x, y: (x.sum(), y.sum()), [(5,), (4,)],
+    lambda D: (lambda a: ({0: a}, {0: a - 1}))(D("a", min=3)))
 add("derived_wrong_example", lambda t, x: x.sum(), [(7,)], one(x={0: "2*a"}))
 add("equal_names_wrong_examples", lambda t, x, y: (x.sum(), y.sum()), [(4,), (5,)], one(x={0: "a"}, y={0: "a"}))
 add("rank_tuple_wrong", lambda t, x: x + 1, X46, lambda D: ((D("b"),),))
@@ -85,10 +88,14 @@ add("nothing", lambda t, x: x + 1, X46, lambda D: None)
 
 # ---- branches on one size ----
 for _name, _test in {
-    "gt": lambda n: n > 3, "ge": lambda n: n >= 3, "lt": lambda n: n < 10, "le": lambda n: n <= 10, "eq": lambda n: n == 4, "ne": lambda n: n != 5,
-    "ne_eq": lambda n: n == 7, "gt_trivial": lambda n: n > 1, "ge_two": lambda n: n >= 2, "even": lambda n: n % 2 == 0, "odd": lambda n: n % 2 == 1,
-    "mod3": lambda n: n % 3 == 1, "half": lambda n: n // 2 == 2, "half_gt": lambda n: n // 2 > 1, "twice": lambda n: 2 * n + 1 > 7, "square": lambda n: n * n == 16,
-    "square_lt": lambda n: n * n < 100, "between": lambda n: 2 < n and n < 9, "sum_eq": lambda n: n + 3 == 7, "false_gt": lambda n: n > 8,
+    "gt": lambda n: n > 3, "ge": lambda n: n >= 3, "lt": lambda n: n < 10, "le": lambda n: n <= 10,
+    "eq": lambda n: n == 4, "ne": lambda n: n != 5,
+    "ne_eq": lambda n: n == 7, "gt_trivial": lambda n: n > 1, "ge_two": lambda n: n >= 2, "even": lambda n: n % 2 == 0,
+    "odd": lambda n: n % 2 == 1,
+    "mod3": lambda n: n % 3 == 1, "half": lambda n: n // 2 == 2, "half_gt": lambda n: n // 2 > 1,
+    "twice": lambda n: 2 * n + 1 > 7, "square": lambda n: n * n == 16,
+    "square_lt": lambda n: n * n < 100, "between": lambda n: 2 < n and n < 9, "sum_eq": lambda n: n + 3 == 7,
+    "false_gt": lambda n: n > 8,
     "div4": lambda n: n % 4 == 0, "max": lambda n: max(n, 8) == 8,
 }.items():
     def _program(t, x, test=_test):
@@ -206,22 +213,29 @@ add("linear_feature_auto", lambda t, x: t.ops.aten.linear.default(x, t.ones(3, 6
 add("conv2d", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3)), [(2, 3, 8, 8)], one(x={0: "b"}))
 add("conv2d_image", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3)), [(2, 3, 8, 8)], one(x={0: "b", 2: "h", 3: "w"}))
 add("conv2d_image_auto", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3)), [(2, 3, 8, 8)], one(x={0: A, 2: A, 3: A}))
-add("conv2d_padded", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3), None, 1, 1), [(2, 3, 8, 8)], one(x={0: "b", 2: "h", 3: "w"}))
-add("conv2d_stride", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3), None, 2, 1), [(2, 3, 8, 8)], one(x={0: A, 2: A, 3: A}))
+add("conv2d_padded", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3), None, 1, 1), [(2, 3, 8, 8)],
+    one(x={0: "b", 2: "h", 3: "w"}))
+add("conv2d_stride", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3), None, 2, 1), [(2, 3, 8, 8)],
+    one(x={0: A, 2: A, 3: A}))
 add("conv2d_channels", lambda t, x: t.conv2d(x, t.ones(5, 3, 3, 3)), [(2, 3, 8, 8)], one(x={1: "c"}))
 add("conv1d", lambda t, x: t.conv1d(x, t.ones(5, 3, 3)), [(2, 3, 8)], one(x={0: A, 2: A}))
 add("max_pool", lambda t, x: t.max_pool2d(x, 2), [(2, 3, 8, 8)], one(x={0: "b"}))
 add("max_pool_image", lambda t, x: t.max_pool2d(x, 2), [(2, 3, 8, 8)], one(x={0: "b", 2: "h", 3: "w"}))
 add("max_pool_image_auto", lambda t, x: t.max_pool2d(x, 2), [(2, 3, 8, 8)], one(x={0: A, 2: A, 3: A}))
 add("adaptive_pool", lambda t, x: t.ops.aten.adaptive_avg_pool2d.default(x, [1, 1]), [(2, 3, 8, 8)], one(x={0: "b"}))
-add("batch_norm", lambda t, x: t.batch_norm(x, None, None, t.zeros(3), t.ones(3), False, 0.1, 1e-5, False), [(2, 3, 8, 8)], one(x={0: "b"}))
+add("batch_norm", lambda t, x: t.batch_norm(x, None, None, t.zeros(3), t.ones(3), False, 0.1, 1e-5, False),
+    [(2, 3, 8, 8)], one(x={0: "b"}))
 add("layer_norm", lambda t, x: t.layer_norm(x, [6]), [(2, 4, 6)], one(x={0: "b", 1: "s"}))
 add("group_norm", lambda t, x: t.group_norm(x, 3), [(2, 6, 8)], one(x={0: "b", 2: "s"}))
 add("softmax", lambda t, x: t.softmax(x, -1), [(2, 4, 6)], one(x={0: "a", 1: "b", 2: "c"}))
-add("embedding", lambda t, i: t.embedding(t.ones(10, 3), i), [lambda t: t.zeros(2, 5, dtype=t.int64)], one(i={0: "b", 1: "s"}))
-add("attention", lambda t, q, k, v: t.ops.aten.scaled_dot_product_attention.default(q, k, v), [(2, 3, 5, 8)] * 3, one(q={0: "b", 2: "s"}, k={0: "b", 2: "s"}, v={0: "b", 2: "s"}))
-add("attention_auto", lambda t, q, k, v: t.softmax(q @ k.transpose(-2, -1), -1) @ v, [(2, 3, 5, 8)] * 3, one(q={0: A, 2: A}, k={0: A, 2: A}, v={0: A, 2: A}))
-add("attention_heads", lambda t, x: x.view(x.shape[0], x.shape[1], 2, 3).transpose(1, 2).reshape(x.shape[0] * 2, x.shape[1], 3), [(2, 5, 6)], one(x={0: "b", 1: "s"}))
+add("embedding", lambda t, i: t.embedding(t.ones(10, 3), i), [lambda t: t.zeros(2, 5, dtype=t.int64)],
+    one(i={0: "b", 1: "s"}))
+add("attention", lambda t, q, k, v: t.ops.aten.scaled_dot_product_attention.default(q, k, v), [(2, 3, 5, 8)] * 3,
+    one(q={0: "b", 2: "s"}, k={0: "b", 2: "s"}, v={0: "b", 2: "s"}))
+add("attention_auto", lambda t, q, k, v: t.softmax(q @ k.transpose(-2, -1), -1) @ v, [(2, 3, 5, 8)] * 3,
+    one(q={0: A, 2: A}, k={0: A, 2: A}, v={0: A, 2: A}))
+add("attention_heads", lambda t, x: x.view(x.shape[0], x.shape[1], 2, 3).transpose(1, 2).reshape(x.shape[0] * 2,
+        x.shape[1], 3), [(2, 5, 6)], one(x={0: "b", 1: "s"}))
 add("mean_std", lambda t, x: (x - x.mean(0)) / x.std(0), X46, one(x={0: "b"}))
 add("cumsum", lambda t, x: x.cumsum(0), X46, one(x={0: "b"}))
 add("topk", lambda t, x: t.topk(x, 2, 0)[0], X46, one(x={0: "b"}))
@@ -317,7 +331,8 @@ add("check_backed_in_bounds", _stated, Y10, one(x={}, y={0: "D('b', min=5)"}))
 add("check_fails", _wrong_check, Y10, one(x={}, y={0: A}))
 
 # ---- more programs ----
-add("sym_max_size", lambda t, x, y: t.zeros(t.sym_max(x.shape[0], y.shape[0])), [(4,), (5,)], one(x={0: "a"}, y={0: "b"}))
+add("sym_max_size", lambda t, x, y: t.zeros(t.sym_max(x.shape[0], y.shape[0])), [(4,), (5,)],
+    one(x={0: "a"}, y={0: "b"}))
 add("sym_min_size", lambda t, x, y: x[: t.sym_min(x.shape[0], y.shape[0])], [(4,), (5,)], one(x={0: A}, y={0: A}))
 add("pad_to_multiple", lambda t, x: t.constant_pad_nd(x, [0, (-x.shape[0]) % 4]), [(6,)], one(x={0: A}))
 add("window", lambda t, x: x.unfold(0, 3, 1), [(8,)], one(x={0: "b"}))
@@ -326,7 +341,8 @@ add("ceil_half", lambda t, x: t.zeros((x.shape[0] + 1) // 2), [(8,)], one(x={0: 
 add("square_matrix", lambda t, x: x @ x, [(5, 5)], one(x={0: "a", 1: "b"}))
 add("square_matrix_auto", lambda t, x: x @ x, [(5, 5)], one(x={0: A, 1: A}))
 add("trace", lambda t, x: t.trace(x), [(5, 5)], one(x={0: "a", 1: "b"}))
-add("three_related", lambda t, x, y, z: (x + y[1:], y + z[1:]), [(4,), (5,), (6,)], one(x={0: "a"}, y={0: "b"}, z={0: "c"}))
+add("three_related", lambda t, x, y, z: (x + y[1:], y + z[1:]), [(4,), (5,), (6,)],
+    one(x={0: "a"}, y={0: "b"}, z={0: "c"}))
 add("bounds_through_relation", lambda t, x, y: x + y[1:], [(4,), (5,)], one(x={0: "a"}, y={0: "D('b', min=3, max=10)"}))
 add("named_static_mix", lambda t, x, y: (x + 1, y[:2]), [(4,), (5,)], one(x={0: "a"}, y={}))
 add("list_of_outputs", lambda t, x: [x[:1], x[1:]], X46, one(x={0: A}))
@@ -338,9 +354,12 @@ add("reshape_pairs_derived", lambda t, x: x.reshape(-1, 2), [(8,)], one(x={0: "2
 add("interleave", lambda t, x: t.stack([x, x], 1).flatten(), [(4,)], one(x={0: "b"}))
 add("one_hot_like", lambda t, x: (x.unsqueeze(1) == t.arange(5)).sum(0), [(4,)], one(x={0: "b"}))
 add("masked_mean", lambda t, x, m: (x * m).sum() / m.sum(), TWO, one(x={0: "a", 1: "c"}, m={0: "b", 1: "d"}))
-add("deferred_even", lambda t, x: x + 1 if x.shape[0] % 2 == 0 else x, X46, one(x={0: "b"}), {"prefer_deferred_runtime_asserts_over_guards": True})
-add("deferred_range", lambda t, x: x + 1 if x.shape[0] > 3 else x, X46, one(x={0: "b"}), {"prefer_deferred_runtime_asserts_over_guards": True})
-add("deferred_equal", lambda t, x, y: x + y, TWO, one(x={0: "b"}, y={0: "c"}), {"prefer_deferred_runtime_asserts_over_guards": True})
+add("deferred_even", lambda t, x: x + 1 if x.shape[0] % 2 == 0 else x, X46, one(x={0: "b"}),
+    {"prefer_deferred_runtime_asserts_over_guards": True})
+add("deferred_range", lambda t, x: x + 1 if x.shape[0] > 3 else x, X46, one(x={0: "b"}),
+    {"prefer_deferred_runtime_asserts_over_guards": True})
+add("deferred_equal", lambda t, x, y: x + y, TWO, one(x={0: "b"}, y={0: "c"}),
+    {"prefer_deferred_runtime_asserts_over_guards": True})
 add("deferred_product", lambda t, x: x + 1 if x.shape[0] * x.shape[1] == 24 else x, X46, one(x={0: "a", 1: "b"}),
     {"prefer_deferred_runtime_asserts_over_guards": True})
 
@@ -376,44 +395,55 @@ def modules(t):
     yield "module_flatten", nn.Sequential(nn.Flatten(), nn.Linear(48, 3)), (t.zeros(2, 3, 4, 4),), B
     yield "module_enc", nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), seq, S
     yield "module_enc_train", nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), seq, S
-    yield "module_dec", nn.TransformerDecoderLayer(16, 4, 32, batch_first=True).eval(), (t.zeros(2, 5, 16), t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_dec", nn.TransformerDecoderLayer(16, 4, 32, batch_first=True).eval(), (t.zeros(2, 5, 16),
+            t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
     yield "module_lstm_b", nn.LSTM(16, 8, batch_first=True), seq, B
     yield "module_gru_b", nn.GRU(16, 8, batch_first=True), seq, B
     yield "module_emb", nn.Embedding(10, 4), (t.zeros(2, 5, dtype=t.int64),), S
     yield "module_embbag", nn.EmbeddingBag(10, 4), (t.zeros(2, 5, dtype=t.int64),), S
     yield "module_softmax", nn.Softmax(1), seq, S
     yield "module_gelu_mlp", nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16)), seq, S
-    yield "module_xent", lambda x, y: F.cross_entropy(x, y), (t.zeros(4, 10), t.zeros(4, dtype=t.int64)), ({0: A}, {0: A})
+    yield "module_xent", lambda x, y: F.cross_entropy(x, y), (t.zeros(4, 10), t.zeros(4, dtype=t.int64)), ({0: A},
+            {0: A})
     yield "module_mse", lambda x, y: F.mse_loss(x, y), (t.zeros(4, 10), t.zeros(4, 10)), ({0: A, 1: A}, {0: A, 1: A})
-    yield "module_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 7, 8), t.zeros(2, 4, 7, 8)), ({0: A, 2: A},) * 3
+    yield "module_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (t.zeros(2, 4, 5, 8),
+            t.zeros(2, 4, 7, 8), t.zeros(2, 4, 7, 8)), ({0: A, 2: A},) * 3
     yield "module_sdpa_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), \
         (t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8), t.zeros(2, 4, 5, 8)), ({0: A, 2: A},) * 3
     yield "module_rotary", lambda x: t.cat([-x[..., 8:], x[..., :8]], -1)*t.arange(x.shape[1])[None, :, None], seq, S
-    yield "module_causal", lambda x: t.softmax((x@x.transpose(1, 2)).masked_fill(t.ones(x.shape[1], x.shape[1], dtype=t.bool).triu(1), -1e9), -1)@x, seq, S
+    yield "module_causal", lambda x: t.softmax((x@x.transpose(1, 2)).masked_fill(t.ones(x.shape[1], x.shape[1],
+            dtype=t.bool).triu(1), -1e9), -1)@x, seq, S
     yield "module_resblock", nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-                                           nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 2)).eval(), img, I
-    yield "module_reshape_heads", lambda x: x.view(x.shape[0], -1, 4, 4).permute(0, 2, 1, 3).reshape(x.shape[0], 4, -1), seq, S
+                                           nn.Conv2d(8, 8, 3, padding=1), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(),
+                                           nn.Linear(8, 2)).eval(), img, I
+    yield "module_reshape_heads", lambda x: x.view(x.shape[0], -1, 4, 4).permute(0, 2, 1, 3).reshape(x.shape[0], 4,
+            -1), seq, S
     yield "module_bcast", lambda x, y: x[:, None]+y[None], (t.zeros(4, 3), t.zeros(5, 3)), ({0: A}, {0: A})
     yield "module_index_sel", lambda x: x.index_select(0, t.tensor([0, 1])), seq, S
-    yield "module_gather", lambda x, i: x.gather(1, i), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
-    yield "module_scatter", lambda x, i: x.scatter(1, i, 1.0), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_gather", lambda x, i: x.gather(1, i), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A, 1: A},
+            {0: A, 1: A})
+    yield "module_scatter", lambda x, i: x.scatter(1, i, 1.0), (t.zeros(4, 6), t.zeros(4, 2, dtype=t.int64)), ({0: A,
+            1: A}, {0: A, 1: A})
     yield "module_cumsum_diff", lambda x: x.cumsum(1)[:, 1:]-x[:, :-1], seq, S
     yield "module_mean_keep", lambda x: x-x.mean((0, 1), keepdim=True), seq, S
     yield "module_sort", lambda x: x.sort(1)[0], seq, S
     yield "module_topk", lambda x: x.topk(3, 1)[0], seq, S
     yield "module_repeat_int", lambda x: x.repeat_interleave(2, 1), seq, S
     yield "module_tile", lambda x: x.tile(2, 1, 1), seq, S
-    yield "module_einsum", lambda x, y: t.einsum("bsd,btd->bst", x, y), (t.zeros(2, 5, 16), t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_einsum", lambda x, y: t.einsum("bsd,btd->bst", x, y), (t.zeros(2, 5, 16),
+            t.zeros(2, 7, 16)), ({0: A, 1: A}, {0: A, 1: A})
     yield "module_bilinear", lambda x: F.interpolate(x, size=(8, 8), mode="bilinear"), img, I
     yield "module_pad_reflect", lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), img, I
-    yield "module_grid", lambda x, g: F.grid_sample(x, g, align_corners=False), (t.zeros(2, 3, 16, 16), t.zeros(2, 5, 5, 2)), ({0: A}, {0: A})
+    yield "module_grid", lambda x, g: F.grid_sample(x, g, align_corners=False), (t.zeros(2, 3, 16, 16),
+            t.zeros(2, 5, 5, 2)), ({0: A}, {0: A})
     yield "module_norm", lambda x: F.normalize(x, dim=-1), seq, S
     yield "module_cos", lambda x, y: F.cosine_similarity(x, y), (t.zeros(4, 10), t.zeros(4, 10)), ({0: A}, {0: A})
     yield "module_glu", lambda x: F.glu(x, -1), seq, S
     yield "module_glu_s", lambda x: F.glu(x, 1), (t.zeros(2, 6, 16),), S
     yield "module_roll_win", lambda x: t.roll(x, (1, 1), (2, 3)).view(x.shape[0], 3, 4, 4, 4, 4), img, B
     yield "module_lerp", lambda x, y: t.lerp(x, y, 0.5), (t.zeros(4, 10), t.zeros(1, 10)), ({0: A}, {0: A})
-    yield "module_meshgrid", lambda x: t.stack(t.meshgrid(t.arange(x.shape[0]), t.arange(x.shape[1]), indexing="ij")), (t.zeros(4, 6),), ({0: A, 1: A},)
+    yield "module_meshgrid", lambda x: t.stack(t.meshgrid(t.arange(x.shape[0]), t.arange(x.shape[1]),
+                                                          indexing="ij")), (t.zeros(4, 6),), ({0: A, 1: A},)
     yield "module_diag", lambda x: x.diagonal(), (t.zeros(4, 6),), ({0: A, 1: A},)
     yield "module_chunk3", lambda x: x.chunk(3, -1), (t.zeros(2, 5, 12),), S
     yield "module_split_s", lambda x: x.split([1, x.shape[1]-1], 1), seq, S
@@ -425,13 +455,16 @@ def modules(t):
     yield "module_var", lambda x: x.var(1), seq, S
     yield "module_where", lambda x: t.where(x>0, x, t.zeros(())), seq, S
     yield "module_one_hot", lambda x: F.one_hot(x, 10), (t.zeros(2, 5, dtype=t.int64),), S
-    yield "module_masked_fill", lambda x, m: x.masked_fill(m[:, :, None], 0.0), (t.zeros(2, 5, 16), t.zeros(2, 5, dtype=t.bool)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_masked_fill", lambda x, m: x.masked_fill(m[:, :, None], 0.0), (t.zeros(2, 5, 16),
+            t.zeros(2, 5, dtype=t.bool)), ({0: A, 1: A}, {0: A, 1: A})
     yield "module_swap", lambda x: x.flatten(0, 1).unflatten(0, (x.shape[0], x.shape[1])), seq, S
-    yield "module_expand_as", lambda x, y: x[:, :1].expand_as(y)+y, (t.zeros(4, 6), t.zeros(4, 6)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_expand_as", lambda x, y: x[:, :1].expand_as(y)+y, (t.zeros(4, 6), t.zeros(4, 6)), ({0: A, 1: A},
+            {0: A, 1: A})
     yield "module_squeeze", lambda x: x.unsqueeze(1).squeeze(), seq, S
     yield "module_arange_pos", lambda x: x+nn.functional.embedding(t.arange(x.shape[1]), t.zeros(32, 16)), seq, S
     yield "module_slice_pos", lambda x: x+t.zeros(32, 16)[:x.shape[1]], seq, S
-    yield "module_kv", lambda k, x: t.cat([k, x], 1)[:, -4:], (t.zeros(2, 3, 8), t.zeros(2, 2, 8)), ({0: A, 1: A}, {0: A, 1: A})
+    yield "module_kv", lambda k, x: t.cat([k, x], 1)[:, -4:], (t.zeros(2, 3, 8), t.zeros(2, 2, 8)), ({0: A, 1: A},
+            {0: A, 1: A})
 
 
 def _names_of_modules():

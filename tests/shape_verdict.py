@@ -57,7 +57,8 @@ def of(torch, build):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ep = torch.export.export(Program(), args, dynamic_shapes=(spec,) if spec is not None else None, strict=False, **options)
+            ep = torch.export.export(Program(), args, dynamic_shapes=(spec,) if spec is not None else None,
+                                     strict=False, **options)
     except Exception as error:
         return refused(error)
     sizes = []

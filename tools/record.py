@@ -1,7 +1,8 @@
-"""./dev record [PATH...]: runs the Python tests with CRESSET_RECORD=1, which stores PyTorch's answers in tests/recorded.
+"""./dev record [PATH...]: runs the Python tests with CRESSET_RECORD=1, which stores PyTorch's answers in
+tests/recorded.
 
-`./dev test --no-torch` replays them. With paths, only those tests are asked. Nothing is written unless every test passed,
-and answers that no test asks any more go away with the file's rewriting. The whole folder stays under 5 MB.
+`./dev test --no-torch` replays them. With paths, only those tests are asked. Nothing is written unless every test
+passed, and answers that no test asks any more go away with the file's rewriting. The whole folder stays under 5 MB.
 """
 import os
 import pathlib
@@ -15,7 +16,8 @@ LIMIT = 5_000_000
 def main():
     folders = sys.argv[1:] or [f"tests/{name}" for name in ("py", "ops", "interop") if (ROOT / "tests" / name).is_dir()]
     if not folders:
-        print("dev: there is no Python test yet that asks the oracle (tests/py, tests/ops, tests/interop)", file=sys.stderr)
+        print("dev: there is no Python test yet that asks the oracle (tests/py, tests/ops, tests/interop)",
+              file=sys.stderr)
         return 1
     environment = {**os.environ, "CRESSET_RECORD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders]

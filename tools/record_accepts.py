@@ -1,5 +1,5 @@
-"""Writes src/ops/table/accepts.inc: for each op of the table the dtypes that PyTorch's CPU kernels accept, found by trying
-the op's samples. Ops that accept everything have no line. `./dev record` runs it; torch is needed."""
+"""Writes src/ops/table/accepts.inc: for each op of the table the dtypes that PyTorch's CPU kernels accept, found by
+trying the op's samples. Ops that accept everything have no line. `./dev record` runs it; torch is needed."""
 import contextlib
 import os
 import pathlib
@@ -15,7 +15,9 @@ import samples  # noqa: E402
 import sweep  # noqa: E402
 
 FILE = ROOT / "src" / "ops" / "table" / "accepts.inc"
-ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16 uint16 uint32 uint64").split()  # rt_dtype
+# rt_dtype
+ORDER = ("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16 uint16 "
+         "uint32 uint64").split()
 
 
 def pure(c, dtype):
@@ -34,15 +36,16 @@ def pure(c, dtype):
 
 
 def accepted(name, op, row):
-    """Asked with tensors of several elements, since kernels skip checks for few; ops that take no such tensor (item) are
-    asked with what they take, and composite ops with all. Pointwise ops are judged by the dtype their inputs are promoted to, so those are asked
-    without other dtypes; the rest by their first input's."""
+    """Asked with tensors of several elements, since kernels skip checks for few; ops that take no such tensor (item)
+    are asked with what they take, and composite ops with all. Pointwise ops are judged by the dtype their inputs are
+    promoted to, so those are asked without other dtypes; the rest by their first input's."""
     pointwise, composite = "pointwise" in row["tags"], "composite" in row["tags"]
     for least in (1,) if composite else (2, 1):  # parts of a composite op refuse by themselves
         mask, asked, refused = 0xFFFFFFFF, 0, 0
         for dtype in samples.DTYPES:
             try:
-                calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c)) and any(t.numel() >= least for t in samples.flat(c))]
+                calls = [c for c in samples.calls_for(row, op, dtype) if all(t.numel() for t in samples.flat(c))
+                         and any(t.numel() >= least for t in samples.flat(c))]
             except (RuntimeError, KeyError):  # PyTorch cannot even make the samples
                 continue
             if pointwise:
@@ -53,7 +56,8 @@ def accepted(name, op, row):
             answers = [(c.note, harness.ask(op, c)) for c in calls]
             refusals = [(note, a.error) for note, a in answers if isinstance(a, harness.Refused)]
             plain = [error for note, error in refusals if not note] or [error for _, error in refusals]
-            if len(refusals) == len(answers) and all(isinstance(error, RuntimeError) for error in plain):  # other classes: the rule says why
+            # other classes: the rule says why
+            if len(refusals) == len(answers) and all(isinstance(error, RuntimeError) for error in plain):
                 mask &= ~(1 << ORDER.index(str(dtype)[6:]))
                 refused += 1
         if refused < asked:
@@ -77,7 +81,8 @@ def idle(name, op, row, mask):
 def recorded():
     """What the file says now: name -> masks."""
     text = FILE.read_text() if FILE.exists() else ""
-    return {name: (int(mask, 16), int(empty or "0", 16)) for name, mask, empty in re.findall(r'\{ "(.*?)", (0x[0-9a-f]+)(?:, (0x[0-9a-f]+))? \}', text)}
+    return {name: (int(mask, 16), int(empty or "0", 16))
+            for name, mask, empty in re.findall(r'\{ "(.*?)", (0x[0-9a-f]+)(?:, (0x[0-9a-f]+))? \}', text)}
 
 
 def main(argv):
@@ -94,7 +99,8 @@ def main(argv):
             mask = accepted(name, op, row)
             if mask != 0xFFFFFFFF:
                 lines[name] = mask, idle(name, op, row, mask)
-    text = "/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype), and those that only empty inputs may have. Recorded by\n"
+    text = ("/* Dtypes that PyTorch's CPU kernels accept, a bit each (rt_dtype), and those that only empty inputs may "
+            "have. Recorded by\n")
     text += " * tools/record_accepts.py. Sorted by name. */\n"
     text += "".join(f'{{ "{name}", 0x{mask:08x}, 0x{empty:08x} }},\n' for name, (mask, empty) in sorted(lines.items()))
     FILE.write_text(text)

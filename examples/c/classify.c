@@ -23,9 +23,13 @@ int main(int argc, char **argv) {
     const cresset_api *api = cresset_model(CRESSET_ABI_MAJOR);
     cresset_instance *model = NULL;
     int64_t size[] = { 200, 8, 8 }, right = 0;
-    cresset_value in = { .struct_size = sizeof in, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images };
-    cresset_value out[2] = { { .struct_size = sizeof out[0] }, { .struct_size = sizeof out[1] } }; /* digit, probability */
-    if (!api || api->create(api, NULL, &model, message, sizeof message) || api->run(model, 0, &in, 1, out, 2, message, sizeof message))
+    cresset_value in = {
+        .struct_size = sizeof in, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images
+    };
+    /* digit, probability */
+    cresset_value out[2] = { { .struct_size = sizeof out[0] }, { .struct_size = sizeof out[1] } };
+    if (!api || api->create(api, NULL, &model, message, sizeof message) ||
+        api->run(model, 0, &in, 1, out, 2, message, sizeof message))
         return fprintf(stderr, "%s\n", message), 1;
     for (int i = 0; i < 200; i++) right += ((int64_t *)out[0].data)[i] == labels[i];
     printf("%d of 200 digits right\n", (int)right);

@@ -19,7 +19,9 @@ int main(void) {
     if (api->create(api, &options, &model, message, sizeof message)) return fprintf(stderr, "%s\n", message), 1;
     float numbers[] = { -3, -1, 0, 1, 2, 5 };
     int64_t size[] = { 2, 3 };
-    cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 2, .size = size, .data = numbers };
+    cresset_value x = {
+        .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 2, .size = size, .data = numbers
+    };
     cresset_value y[2] = { { .struct_size = sizeof y[0] }, { .struct_size = sizeof y[0] } };
     if (api->run(model, 0, &x, 1, y, 2, message, sizeof message)) return fprintf(stderr, "%s\n", message), 1;
     for (int i = 0; i < 6; i++) printf("%g ", ((float *)y[0].data)[i]);

@@ -1,4 +1,5 @@
-/* ops.c: a library of operators: one of them, which lets no element be further from 0 than a limit, and counts those that were.
+/* ops.c: a library of operators: one of them, which lets no element be further from 0 than a limit, and counts those
+ * that were.
  *
  *     cc -shared -fPIC -O2 -I include examples/custom_op/ops.c -o libops.so
  *     cresset compile model.pt2 -o libmodel.so --op-library ./libops.so
@@ -19,12 +20,14 @@ static int shape(cresset_op_call *call) {
     return CRESSET_OK;
 }
 
-/* Fills the results, which are row-major; arguments may have any strides. Exported: the program in host.c gives it to the model itself. */
+/* Fills the results, which are row-major; arguments may have any strides. Exported: the program in host.c gives it to
+ * the model itself. */
 int clipped(cresset_op_call *call) {
     const cresset_value *x = &call->args[0];
     double limit = call->args[1].number;
     if (x->dtype != CRESSET_F32 || limit < 0) {
-        if (call->message) snprintf(call->message, call->room, "x must be float32 and the limit not negative, which is %g", limit);
+        if (call->message)
+            snprintf(call->message, call->room, "x must be float32 and the limit not negative, which is %g", limit);
         return CRESSET_RUN_FAILED;
     }
     const float *from = x->data;
@@ -44,8 +47,13 @@ int clipped(cresset_op_call *call) {
 }
 
 static const cresset_op_info ops[] = {
-    { .struct_size = sizeof ops[0], .schema = "example::clipped(Tensor x, float limit) -> (Tensor, Tensor)", .shape = shape, .run = clipped },
+    { .struct_size = sizeof ops[0],
+      .schema = "example::clipped(Tensor x, float limit) -> (Tensor, Tensor)",
+      .shape = shape,
+      .run = clipped },
     { 0 },
 };
 
-CRESSET_LIBRARY_API const cresset_op_info *cresset_ops(uint32_t major) { return major == CRESSET_ABI_MAJOR ? ops : NULL; }
+CRESSET_LIBRARY_API const cresset_op_info *cresset_ops(uint32_t major) {
+    return major == CRESSET_ABI_MAJOR ? ops : NULL;
+}

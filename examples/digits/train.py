@@ -4,8 +4,8 @@
     python examples/digits/train.py
 
 The data are the UCI "optical recognition of handwritten digits" test set that scikit-learn carries: 1797 images of 8x8
-pixels. 200 of them, chosen by a fixed shuffle, are held back and become images.npy; the network never sees them. Runs in
-well under a minute, and gives the same weights each time on one machine.
+pixels. 200 of them, chosen by a fixed shuffle, are held back and become images.npy; the network never sees them. Runs
+in well under a minute, and gives the same weights each time on one machine.
 """
 import pathlib
 import time
@@ -27,7 +27,8 @@ class Digits(nn.Module):
         self.features = nn.Sequential(
             nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
             nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2))
-        self.classify = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.classify = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(32 * 4 * 4, 64), nn.ReLU(),
+                                      nn.Linear(64, 10))
 
     def forward(self, image):
         scores = self.classify(self.features(image.unsqueeze(1) / 16))
@@ -53,7 +54,8 @@ def main():
         for i in range(len(train_images) // BATCH):
             chosen = shuffled[i * BATCH:(i + 1) * BATCH]
             batch = train_images[chosen]
-            # moved sideways by up to one pixel (the outer columns are empty), so that the network learns shapes and not places
+            # moved sideways by up to one pixel (the outer columns are empty), so that the network learns shapes and not
+            # places
             batch = torch.roll(batch, int(torch.randint(-1, 2, ())), 2)
             scores = model.classify(model.features(batch.unsqueeze(1) / 16))
             loss = nn.functional.cross_entropy(scores, train_labels[chosen])
@@ -68,11 +70,13 @@ def main():
     held_images, held_labels = images[:HELD_BACK], labels[:HELD_BACK]
     with torch.no_grad():
         right = (model(held_images)["digit"] == held_labels).sum().item()
-    program = torch.export.export(model, (held_images[:2].clone(),), dynamic_shapes={"image": {0: torch.export.Dim("batch", min=1, max=1024)}})
+    program = torch.export.export(model, (held_images[:2].clone(),),
+                                  dynamic_shapes={"image": {0: torch.export.Dim("batch", min=1, max=1024)}})
     packages = pathlib.Path(torch.__file__).parent.parent
     for node in program.graph.nodes:  # source lines that read the same on every machine
         if "stack_trace" in node.meta:
-            node.meta["stack_trace"] = node.meta["stack_trace"].replace(f"{HERE}/", "examples/digits/").replace(f"{packages}/", "")
+            node.meta["stack_trace"] = node.meta["stack_trace"].replace(f"{HERE}/",
+                    "examples/digits/").replace(f"{packages}/", "")
     torch.export.save(program, HERE / "digits.pt2")
     np.save(HERE / "images.npy", held_images.numpy())
     np.save(HERE / "labels.npy", held_labels.numpy())

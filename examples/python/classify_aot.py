@@ -1,6 +1,7 @@
 """The digits model compiled and called from Python, with its original call structure.
 
-    ./dev exec python examples/python/classify_aot.py examples/digits/digits.pt2 examples/digits/images.npy examples/digits/labels.npy
+    ./dev exec python examples/python/classify_aot.py examples/digits/digits.pt2 examples/digits/images.npy
+    examples/digits/labels.npy
 """
 import os
 import sys

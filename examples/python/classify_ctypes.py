@@ -12,16 +12,21 @@ F32, TENSOR = 6, 1
 
 
 class Value(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32), ("data", c.c_void_p), ("size", c.POINTER(c.c_int64)),
-                ("stride", c.POINTER(c.c_int64)), ("integer", c.c_int64), ("number", c.c_double), ("capacity", c.c_size_t), ("owner", c.c_void_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32),
+                ("data", c.c_void_p), ("size", c.POINTER(c.c_int64)),
+                ("stride", c.POINTER(c.c_int64)), ("integer", c.c_int64), ("number", c.c_double),
+                ("capacity", c.c_size_t), ("owner", c.c_void_p)]
 
 
 class Api(c.Structure):  # the head of cresset_api: later versions add fields at its end
-    _fields_ = [("struct_size", c.c_size_t), ("major", c.c_uint32), ("minor", c.c_uint32), ("name", c.c_char_p), ("id", c.c_char_p),
-                ("methods", c.c_void_p), ("nmethods", c.c_int32), ("state", c.c_void_p), ("nstate", c.c_int32), ("target", c.c_char_p),
+    _fields_ = [("struct_size", c.c_size_t), ("major", c.c_uint32), ("minor", c.c_uint32), ("name", c.c_char_p),
+                ("id", c.c_char_p),
+                ("methods", c.c_void_p), ("nmethods", c.c_int32), ("state", c.c_void_p), ("nstate", c.c_int32),
+                ("target", c.c_char_p),
                 ("create", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p), c.c_char_p, c.c_size_t)),
                 ("destroy", c.CFUNCTYPE(None, c.c_void_p)),
-                ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.POINTER(Value), c.c_int32, c.POINTER(Value), c.c_int32, c.c_char_p, c.c_size_t)),
+                ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.POINTER(Value), c.c_int32, c.POINTER(Value),
+                                    c.c_int32, c.c_char_p, c.c_size_t)),
                 ("release", c.CFUNCTYPE(None, c.c_void_p, c.POINTER(Value)))]
 
 

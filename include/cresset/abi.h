@@ -1,4 +1,5 @@
-/* abi.h: how a program calls a model that `cresset compile` made. Stands alone: C99 or C++, nothing of Cresset is needed.
+/* abi.h: how a program calls a model that `cresset compile` made. Stands alone: C99 or C++, nothing of Cresset is
+ * needed.
  *
  *     #include "cresset/abi.h"                                          // link with libmodel.so, or dlopen it
  *     const cresset_api *api = cresset_model(CRESSET_ABI_MAJOR);        // NULL: made for another major version
@@ -6,24 +7,26 @@
  *     char message[256];
  *     if (api->create(api, NULL, &model, message, sizeof message)) return fail(message);
  *     int64_t size[] = { 1, 1, 8, 8 };
- *     cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 4, .size = size, .data = pixels };
+ *     cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 4,
+ *                         .size = size, .data = pixels };
  *     cresset_value y = { .struct_size = sizeof y };                    // data NULL: the library allocates
  *     if (api->run(model, 0, &x, 1, &y, 1, message, sizeof message)) return fail(message);
  *     use(y.data, y.size);
  *     api->release(model, &y);
  *     api->destroy(model);
  *
- * Every function returns CRESSET_OK or a code, and writes one line to `message` when it fails (truncated to the given room;
- * NULL is allowed). Null pointers, structs of another size, wrong dtypes, ranks, sizes outside the exported range, strides that
- * are negative or reach beyond the address space, data that is not aligned to its elements, too little room for an output and
- * unknown methods are refused with such a message, before anything is written. Structs that a caller fills start with their
- * size: a cresset_value has exactly this one, options may be longer (a later minor version's).
+ * Every function returns CRESSET_OK or a code, and writes one line to `message` when it fails (truncated to the given
+ * room; NULL is allowed). Null pointers, structs of another size, wrong dtypes, ranks, sizes outside the exported
+ * range, strides that are negative or reach beyond the address space, data that is not aligned to its elements, too
+ * little room for an output and unknown methods are refused with such a message, before anything is written. Structs
+ * that a caller fills start with their size: a cresset_value has exactly this one, options may be longer (a later minor
+ * version's).
  *
  * A library may be closed (dlclose) while it has instances: it stays loaded until the last of them is destroyed.
  *
- * Threads: an instance may be run from several threads at a time. Runs of one instance that keep state (mutable buffers)
- * wait for each other; instances never do. Instances of one library share the weights. After fork, a child may use the
- * instances it inherited. */
+ * Threads: an instance may be run from several threads at a time. Runs of one instance that keep state (mutable
+ * buffers) wait for each other; instances never do. Instances of one library share the weights. After fork, a child may
+ * use the instances it inherited. */
 #ifndef CRESSET_ABI_H
 #define CRESSET_ABI_H
 
@@ -70,8 +73,8 @@ typedef struct cresset_value {
     void *owner;             /* the library's; not to be touched */
 } cresset_value;
 
-/* Since 1.2. A call of a custom operator: what its functions get (library.h says how they are registered with Cresset; a model takes
- * `run` functions through its options). */
+/* Since 1.2. A call of a custom operator: what its functions get (library.h says how they are registered with Cresset;
+ * a model takes `run` functions through its options). */
 enum { CRESSET_OP_MAX_RANK = 16, CRESSET_OP_MAX_ARGS = 40, CRESSET_OP_MAX_RESULTS = 8 };
 typedef struct cresset_op_result {
     int32_t dtype, rank;                 /* written by `shape` */
@@ -81,23 +84,30 @@ typedef struct cresset_op_result {
 typedef struct cresset_op_call {
     size_t struct_size;
     const char *op;                      /* "mylib::extended" */
-    const cresset_value *args;           /* one per parameter, defaults filled in; an optional tensor that is not there is CRESSET_NONE. In `shape`, tensors have no data */
+    /* one per parameter, defaults filled in; an optional tensor that is not there is CRESSET_NONE. In `shape`, tensors
+     * have no data */
+    const cresset_value *args;
     int32_t nargs;
     cresset_op_result *results;
     int32_t nresults;
     void *user;                          /* of the registration */
     char *message;                       /* where a function that fails says why */
     size_t room;
-    /* In `shape`, a size may be unknown: a number of the library's own, to be handed on or computed with, never looked at. */
+    /* In `shape`, a size may be unknown: a number of the library's own, to be handed on or computed with, never looked
+     * at. */
     int64_t (*add)(struct cresset_op_call *call, int64_t a, int64_t b);
     int64_t (*subtract)(struct cresset_op_call *call, int64_t a, int64_t b);
     int64_t (*multiply)(struct cresset_op_call *call, int64_t a, int64_t b);
     int64_t (*divide)(struct cresset_op_call *call, int64_t a, int64_t b); /* rounds down */
     void *owner;                         /* the library's */
 } cresset_op_call;
-/* What computes an operator: fills the results, whose dtypes, sizes and memory are set; 0, or a code above and a message. May be called
- * from several threads at a time, and keeps no pointer of the call's. */
-typedef struct cresset_op_function { const char *op; int (*run)(cresset_op_call *call); void *user; } cresset_op_function;
+/* What computes an operator: fills the results, whose dtypes, sizes and memory are set; 0, or a code above and a
+ * message. May be called from several threads at a time, and keeps no pointer of the call's. */
+typedef struct cresset_op_function {
+    const char *op;
+    int (*run)(cresset_op_call *call);
+    void *user;
+} cresset_op_function;
 /* An operator that a model calls, and its schema. */
 typedef struct cresset_op_need { const char *op, *schema; } cresset_op_need;
 
@@ -107,7 +117,8 @@ typedef struct cresset_value_info {
     const char *name;
     int32_t kind, dtype, rank;
     const cresset_dim *dims;
-    const char *constant;    /* an input that must have this value (3, true, "mean", None), or an output that always has; else NULL */
+    /* an input that must have this value (3, true, "mean", None), or an output that always has; else NULL */
+    const char *constant;
 } cresset_value_info;
 typedef struct cresset_method_info {
     const char *name;        /* "forward", or the archive's name for it */
@@ -115,19 +126,26 @@ typedef struct cresset_method_info {
     int32_t ninputs, noutputs;
     const char *in_spec, *out_spec; /* pytree texts: how PyTorch nests arguments and results */
 } cresset_method_info;
-typedef struct cresset_state_info { const char *name; int32_t dtype, rank; const int64_t *size; int32_t is_mutable; } cresset_state_info;
+typedef struct cresset_state_info {
+    const char *name;
+    int32_t dtype, rank;
+    const int64_t *size;
+    int32_t is_mutable;
+} cresset_state_info;
 
 typedef struct cresset_instance cresset_instance;
 
 typedef struct cresset_options {
     size_t struct_size;
-    int32_t threads;           /* 0: as many as the process may use; 1: none but the caller's; at most 4096, and no more run
+    int32_t threads; /* 0: as many as the process may use; 1: none but the caller's; at most 4096, and no more run
                                 * than the process may use */
     const char *weights;       /* path, for models compiled with --weights beside; NULL: beside the library */
-    void *(*alloc)(void *user, size_t size); /* for results and working memory: 64-byte aligned, or NULL; both or none */
+    /* for results and working memory: 64-byte aligned, or NULL; both or none */
+    void *(*alloc)(void *user, size_t size);
     void (*free)(void *user, void *p);
     void *user;
-    const cresset_op_function *ops; /* since 1.2: functions for the operators in cresset_api.ops; read by `create` alone */
+    /* since 1.2: functions for the operators in cresset_api.ops; read by `create` alone */
+    const cresset_op_function *ops;
     int32_t nops;
 } cresset_options;
 
@@ -137,29 +155,36 @@ typedef struct cresset_api {
     const char *name, *id;     /* the model's name; a digest of program and weights */
     const cresset_method_info *methods;
     int32_t nmethods;
-    const cresset_state_info *state; /* buffers that runs change, and parameters and buffers that are stored as they were: one that
-                                      * compilation folded or packed into something else is not here, and get_state does not know it */
+    const cresset_state_info
+        *state; /* buffers that runs change, and parameters and buffers that are stored as they were: one that
+                                      * compilation folded or packed into something else is not here, and get_state does
+                                      * not know it */
     int32_t nstate;
     const char *target;        /* "x86-64", "x86-64+avx512", ... */
     /* api: the pointer that cresset_model gave, no copy. On failure *out is NULL. */
-    int (*create)(const struct cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room);
+    int (*create)(const struct cresset_api *api, const cresset_options *options, cresset_instance **out, char *message,
+                  size_t room);
     void (*destroy)(cresset_instance *instance); /* NULL is legal */
-    /* Inputs and outputs are flat, in the order of the method's info. All or nothing: on failure no output is written and
-     * no state has changed, except that a failure inside the model (CRESSET_RUN_FAILED, CRESSET_OUT_OF_MEMORY) may leave its
-     * mutable buffers half-way. Room given for an output whose size depends on data is checked after the run; a method that
-     * changes state or inputs takes such room only when it is enough for the largest size. */
-    int (*run)(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs,
-               char *message, size_t room);
+    /* Inputs and outputs are flat, in the order of the method's info. All or nothing: on failure no output is written
+     * and no state has changed, except that a failure inside the model (CRESSET_RUN_FAILED, CRESSET_OUT_OF_MEMORY) may
+     * leave its mutable buffers half-way. Room given for an output whose size depends on data is checked after the run;
+     * a method that changes state or inputs takes such room only when it is enough for the largest size. */
+    int (*run)(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs,
+               cresset_value *outputs, int32_t noutputs, char *message, size_t room);
     /* Gives back what a run of this instance allocated for an output; harmless on others. Before `destroy`. */
     void (*release)(cresset_instance *instance, cresset_value *value);
     /* Copies a parameter or buffer out of, or a mutable buffer into, the instance. */
-    int (*get_state)(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message, size_t room);
-    int (*set_state)(cresset_instance *instance, const char *name, const void *data, size_t size, char *message, size_t room);
+    int (*get_state)(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message,
+                     size_t room);
+    int (*set_state)(cresset_instance *instance, const char *name, const void *data, size_t size, char *message,
+                     size_t room);
     /* Seeds the generator of random ops (torch.manual_seed). */
     void (*seed)(cresset_instance *instance, uint64_t seed);
-    /* Since 1.1. From now on `step` is called after every step of every run: what it computed ("aten::linear -> linear_1
-     * (net.py:12)") and in how many seconds. NULL ends that. Not while the instance runs. */
-    void (*profile)(cresset_instance *instance, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
+    /* Since 1.1. From now on `step` is called after every step of every run: what it computed ("aten::linear ->
+     * linear_1 (net.py:12)") and in how many seconds. NULL ends that. Not while the instance runs. */
+    void (*profile)(cresset_instance *instance,
+                    void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds),
+                    void *user);
     /* Since 1.2. Custom operators that the model calls: `create` needs a function for each, in its options. */
     const cresset_op_need *ops;
     int32_t nops;

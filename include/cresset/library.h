@@ -1,29 +1,33 @@
 /* library.h: operators of your own, written in C, for programs that embed Cresset (link with libcresset).
  *
- *     static int shape(cresset_op_call *call) {                         // what the result looks like: also when sizes are not known yet
+ *     static int shape(cresset_op_call *call) {                 // the result's look, also when sizes are not known yet
  *         const cresset_value *x = &call->args[0];
  *         call->results[0].dtype = x->dtype;
  *         call->results[0].rank = 1;
  *         call->results[0].size[0] = call->add(call, x->size[0], 1);
  *         return CRESSET_OK;
  *     }
- *     static int run(cresset_op_call *call) {                           // fills the results, which are row-major
+ *     static int run(cresset_op_call *call) {                   // fills the results, which are row-major
  *         float *y = call->results[0].data; ...
  *     }
- *     cresset_op_info op = { .struct_size = sizeof op, .schema = "mylib::extended(Tensor x, float last) -> Tensor", .shape = shape, .run = run };
+ *     cresset_op_info op = { .struct_size = sizeof op, .schema = "mylib::extended(Tensor x, float last) -> Tensor",
+ *                            .shape = shape, .run = run };
  *     char message[256];
  *     if (cresset_register_op(&op, message, sizeof message)) return fail(message);
  *
- * From then on graphs, archives, the interpreter and Python (cresset.ops.mylib.extended) know the op. Schemas may have tensors, optional tensors, ints, floats, bools and
- * texts as arguments, and tensors as results; an argument marked (a!) is written in place. Functions may be called from several threads at a time.
+ * From then on graphs, archives, the interpreter and Python (cresset.ops.mylib.extended) know the op. Schemas may have
+ * tensors, optional tensors, ints, floats, bools and texts as arguments, and tensors as results; an argument marked
+ * (a!) is written in place. Functions may be called from several threads at a time.
  *
- * Compiled models call such ops, too: a model that Cresset loads (cresset run, Python) takes the registered functions; a program of your own
- * gives `run` to the model in cresset_options.ops (abi.h).
+ * Compiled models call such ops, too: a model that Cresset loads (cresset run, Python) takes the registered functions;
+ * a program of your own gives `run` to the model in cresset_options.ops (abi.h).
  *
- * A shared library of operators has one symbol, which `cresset compile --op-library FILE`, cresset_load_ops and, in Python,
- * cresset.library.load_library look for:
+ * A shared library of operators has one symbol, which `cresset compile --op-library FILE`, cresset_load_ops and, in
+ * Python, cresset.library.load_library look for:
  *
- *     const cresset_op_info *cresset_ops(uint32_t major) { return major == CRESSET_ABI_MAJOR ? ops : NULL; }   // ends with an entry of zeros */
+ *     const cresset_op_info *cresset_ops(uint32_t major) { return major == CRESSET_ABI_MAJOR ? ops : NULL; }
+ *
+ * The list ends with an entry of zeros. */
 #ifndef CRESSET_LIBRARY_H
 #define CRESSET_LIBRARY_H
 
@@ -48,10 +52,12 @@ typedef struct cresset_op_info {
 /* CRESSET_BAD_ARGUMENT with a message: a malformed schema, a type that is not supported here, a name that is taken. */
 CRESSET_LIBRARY_API int cresset_register_op(const cresset_op_info *info, char *message, size_t room);
 
-/* The one symbol of a library of operators: its table, ended by an entry without schema; NULL: made for another version. */
+/* The one symbol of a library of operators: its table, ended by an entry without schema; NULL: made for another
+ * version. */
 const cresset_op_info *cresset_ops(uint32_t major);
-/* Opens such a library, which stays loaded, and registers its operators. Again: nothing happens. It is code: opening one that somebody
- * else made runs what they wrote. CRESSET_BAD_ARGUMENT with a message: no such library, or an operator was refused. */
+/* Opens such a library, which stays loaded, and registers its operators. Again: nothing happens. It is code: opening
+ * one that somebody else made runs what they wrote. CRESSET_BAD_ARGUMENT with a message: no such library, or an
+ * operator was refused. */
 CRESSET_LIBRARY_API int cresset_load_ops(const char *path, char *message, size_t room);
 
 #ifdef __cplusplus

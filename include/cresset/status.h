@@ -48,7 +48,8 @@ typedef enum cr_status {
 /* The calling thread's last failure. The message is never NULL; it is valid until the next failure. */
 CR_API cr_status cr_error_code(void);
 CR_API const char *cr_error_message(void);
-/* The system's error number (errno) when a call of the system failed, else 0: ENOENT tells a missing file from others. */
+/* The system's error number (errno) when a call of the system failed, else 0: ENOENT tells a missing file from
+ * others. */
 CR_API int cr_error_system(void);
 /* `file:line` where it was raised, for debugging; "" when unknown. */
 CR_API const char *cr_error_where(void);

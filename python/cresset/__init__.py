@@ -16,24 +16,28 @@ __version__ = "0.1.0"
 _LAZY = {
     **dict.fromkeys("no_grad enable_grad set_grad_enabled inference_mode".split(), "_grad_mode"),
     **dict.fromkeys("finfo iinfo".split(), "_numeric"),
-    **dict.fromkeys("FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor ByteTensor BoolTensor "
-                    "legacy_contiguous_format get_float32_matmul_precision set_float32_matmul_precision use_deterministic_algorithms "
-                    "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled get_default_device set_default_device "
-                    "_assert asarray chain_matmul range "
-                    "unravel_index vander combinations".split(), "_legacy"),
-    **dict.fromkeys("autocast is_autocast_enabled is_autocast_cpu_enabled set_autocast_enabled set_autocast_cpu_enabled get_autocast_dtype "
-                    "get_autocast_cpu_dtype set_autocast_dtype set_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
+    **dict.fromkeys("FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
+                    "ByteTensor BoolTensor legacy_contiguous_format get_float32_matmul_precision "
+                    "set_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled "
+                    "is_deterministic_algorithms_warn_only_enabled get_default_device set_default_device _assert "
+                    "asarray chain_matmul range unravel_index vander combinations".split(), "_legacy"),
+    **dict.fromkeys("autocast is_autocast_enabled is_autocast_cpu_enabled set_autocast_enabled "
+                    "set_autocast_cpu_enabled get_autocast_dtype get_autocast_cpu_dtype set_autocast_dtype "
+                    "set_autocast_cpu_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
                     "clear_autocast_cache".split(), "amp"),
     **dict.fromkeys("set_printoptions".split(), "_print"),
     **dict.fromkeys("cond while_loop".split(), "_higher_order"),
-    **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index _check_is_size _check_not_implemented "
-                    "_check_type _check_value _constrain_as_size _constrain_as_value".split(), "_symbolic"),
+    **dict.fromkeys("sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum _check _check_index "
+                    "_check_is_size _check_not_implemented _check_type _check_value _constrain_as_size "
+                    "_constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
     **dict.fromkeys("save load".split(), "_serialization"),
-    **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d atleast_2d atleast_3d norm "
-                    "unique unique_consecutive nonzero split stft tensordot typename".split(), "functional"),
+    **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d "
+                    "atleast_2d atleast_3d norm unique unique_consecutive nonzero split stft tensordot "
+                    "typename".split(), "functional"),
 }
-_SUBMODULES = {"amp", "nn", "jit", "compiler", "cuda", "backends", "export", "library", "functional", "ops", "linalg", "fft", "special", "random", "return_types",
+_SUBMODULES = {"amp", "nn", "jit", "compiler", "cuda", "backends", "export", "library", "functional", "ops", "linalg",
+               "fft", "special", "random", "return_types",
                "utils", "fx", "_dynamo"}
 
 

@@ -21,33 +21,40 @@ from cresset.export import ExportedProgram, export, load
 from cresset.export._call_structure import CallStructure
 from cresset.utils._pytree import treespec_loads
 
-_OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'beside'", "cc": "the C compiler", "target": "'multi', 'native' or a triple"}
+_OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'beside'", "cc": "the C compiler",
+            "target": "'multi', 'native' or a triple"}
 
 
-def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
-                dynamic_shapes: Any = None, options: dict[str, Any] | None = None, remove_runtime_assertions: bool = False,
+def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any],
+                args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
+                dynamic_shapes: Any = None, options: dict[str, Any] | None = None,
+                remove_runtime_assertions: bool = False,
                 disable_constraint_solver: bool = False, same_signature: bool = True) -> str:
-    """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a shared library;
-    returns its path. A dictionary of programs gives a
-    library whose methods have its keys for names: weights are stored once, buffers that calls change are shared.
+    """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a
+    shared library; returns its path. A dictionary of programs gives a library whose methods have its keys for names:
+    weights are stored once, buffers that calls change are shared.
 
-    options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside" it), cc, target
-    ("multi": any processor of this kind; "native": those like this one; or a triple, with a cross compiler).
-    Checks of inputs and assertions of the program are always kept: remove_runtime_assertions, disable_constraint_solver and same_signature
-    may only be what they are by default.
+    options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside"
+    it), cc, target ("multi": any processor of this kind; "native": those like this one; or a triple, with a cross
+    compiler). Checks of inputs and assertions of the program are always kept: remove_runtime_assertions,
+    disable_constraint_solver and same_signature may only be what they are by default.
     """
     build = _build_options(options, _OPTIONS)
     if remove_runtime_assertions:
-        raise NotImplementedError("aot_compile(remove_runtime_assertions=True): what a program checks of its data is part of it, and native code relies on it; leave it out")
+        raise NotImplementedError("aot_compile(remove_runtime_assertions=True): what a program checks of its data is "
+                                  "part of it, and native code relies on it; leave it out")
     if disable_constraint_solver:
-        raise NotImplementedError("aot_compile(disable_constraint_solver=True): what dynamic_shapes promises is always checked against the program; use Dim.AUTO for sizes "
-                                  "that the program may settle itself")
+        raise NotImplementedError("aot_compile(disable_constraint_solver=True): what dynamic_shapes promises is always "
+                                  "checked against the program; use Dim.AUTO for sizes that the program may settle "
+                                  "itself")
     if not same_signature:
-        raise NotImplementedError("aot_compile(same_signature=False): a library keeps the call structure of the program; leave it out")
+        raise NotImplementedError("aot_compile(same_signature=False): a library keeps the call structure of the "
+                                  "program; leave it out")
     if callable(f) and not isinstance(f, ExportedProgram):
         f, args, kwargs, dynamic_shapes = _exported(f, args, kwargs, dynamic_shapes), (), None, None
     if args or kwargs or dynamic_shapes is not None:
-        raise ValueError("aot_compile(): an exported program has its inputs and dynamic sizes already; leave args, kwargs and dynamic_shapes out")
+        raise ValueError("aot_compile(): an exported program has its inputs and dynamic sizes already; leave args, "
+                         "kwargs and dynamic_shapes out")
     programs = [(name, _program(one)) for name, one in (f if isinstance(f, dict) else {"forward": f}).items()]
     path = build.pop("output_path", None)
     path = os.path.join(tempfile.mkdtemp(prefix="cresset-"), "model.so") if path is None else os.fspath(path)
@@ -55,10 +62,12 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
     return path
 
 
-def aot_load(path: str | os.PathLike[str], device: str = "cpu", *, threads: int = 0, weights: str | os.PathLike[str] | None = None) -> AOTModel:
+def aot_load(path: str | os.PathLike[str], device: str = "cpu", *, threads: int = 0,
+             weights: str | os.PathLike[str] | None = None) -> AOTModel:
     """A library that `aot_compile` or `cresset compile` made, ready to be called.
 
-    threads: how many it computes with (0: all that the process may use). weights: where they are, when not in or beside the library.
+    threads: how many it computes with (0: all that the process may use). weights: where they are, when not in or beside
+    the library.
     """
     name = str(device)
     if name != "cpu":
@@ -82,12 +91,14 @@ class AOTMethod:
 
 
 class AOTModel:
-    """One instance of a compiled library. Calling it calls its only method, or `forward`; others are attributes. Buffers that calls change belong
-    to the instance and are shared by its methods. May be called from several threads."""
+    """One instance of a compiled library. Calling it calls its only method, or `forward`; others are attributes.
+    Buffers that calls change belong to the instance and are shared by its methods. May be called from several
+    threads."""
 
     def __init__(self, native: Any):
         self._native = native
-        self._methods = {name: AOTMethod(native, i, name, inputs, in_spec, out_spec) for i, (name, inputs, _, in_spec, out_spec) in enumerate(native.methods())}
+        self._methods = {name: AOTMethod(native, i, name, inputs, in_spec, out_spec)
+                         for i, (name, inputs, _, in_spec, out_spec) in enumerate(native.methods())}
         self._main = next(iter(self._methods.values())) if len(self._methods) == 1 else self._methods.get("forward")
 
     @property
@@ -120,15 +131,17 @@ class AOTModel:
 class CompiledProgram:
     """An exported program that is interpreted until its native code is ready.
 
-    The swap happens between two calls, and buffers that calls change go along. A build that fails leaves the program interpreted; `error` is
-    what it raised. `tier` is "interpreter" or "native".
+    The swap happens between two calls, and buffers that calls change go along. A build that fails leaves the program
+    interpreted; `error` is what it raised. `tier` is "interpreter" or "native".
     """
 
     def __init__(self, program: ExportedProgram, options: dict[str, Any] | None = None):
-        build = _build_options(options, {"wait": "build before returning", "threads": "how many native code computes with", "cc": "the C compiler",
+        build = _build_options(options, {"wait": "build before returning",
+                                         "threads": "how many native code computes with", "cc": "the C compiler",
                                          "target": "'multi' or 'native'"})
         wait, self._threads = build.pop("wait", False), build.pop("threads", 0)
-        self._program, self._build = program._program, build  # as it is now: another tensor in state_dict is for the next one
+        # as it is now: another tensor in state_dict is for the next one
+        self._program, self._build = program._program, build
         self._structure = program._call_structure()
         self._interpreter = _C._ProgramModule(self._program, True)
         self._native: Any = None
@@ -141,7 +154,8 @@ class CompiledProgram:
             if self._error is not None:
                 raise self._error
         else:
-            threading.Thread(target=self._finish, name="cresset-build").start()  # no daemon: a process that ends leaves no files behind
+            # no daemon: a process that ends leaves no files behind
+            threading.Thread(target=self._finish, name="cresset-build").start()
 
     def _finish(self) -> None:
         folder = tempfile.mkdtemp(prefix="cresset-work-")  # of which a later build removes those that are not locked
@@ -192,7 +206,8 @@ class CompiledProgram:
         return f"CompiledProgram{self._structure} ({self.tier})"
 
 
-def _exported(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any) -> ExportedProgram:
+def _exported(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+              dynamic_shapes: Any) -> ExportedProgram:
     """A module, or a function as the forward of one."""
     from cresset import nn
     if not isinstance(f, nn.Module):
@@ -209,7 +224,8 @@ def _build_options(options: dict[str, Any] | None, known: dict[str, str]) -> dic
     given = {name.removeprefix("aot_inductor."): value for name, value in (options or {}).items()}
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise ValueError(f"unknown option {', '.join(map(repr, unknown))}; there are {', '.join(f'{name} ({what})' for name, what in known.items())}")
+        raise ValueError(f"unknown option {', '.join(map(repr, unknown))}; there are "
+                         f"{', '.join(f'{name} ({what})' for name, what in known.items())}")
     return given
 
 

@@ -14,7 +14,8 @@ import sys
 import cresset
 from cresset import _C
 
-TYPES = {"Tensor": "Tensor", "Scalar": "Number", "int": "int", "float": "float", "bool": "bool", "str": "str", "ScalarType": "dtype",
+TYPES = {"Tensor": "Tensor", "Scalar": "Number", "int": "int", "float": "float", "bool": "bool", "str": "str",
+         "ScalarType": "dtype",
          "Layout": "layout", "Device": "device | str", "MemoryFormat": "memory_format", "Generator": "Generator",
          "Graph": "Any", "Any": "Any"}
 # In the stub's module these names are dtypes, so the builtin types need another name there.
@@ -278,10 +279,12 @@ def stubs():
     dtypes = sorted(n for n in dir(_C) if isinstance(getattr(_C, n), _C.dtype))
     plain = sorted(n for n in dir(_C) if not n.startswith("_") and inspect.isbuiltin(getattr(_C, n)))
     names = lambda block: {re.match(r"\s+(?:def )?(\w+)", line).group(1) for line in block}
-    hidden = names(ATTRIBUTES) | names(METHODS) | set(SHORT) | {n for n in dir(_C._populated_tensor_type()) if n.startswith("__")}
+    hidden = names(ATTRIBUTES) | names(METHODS) | set(SHORT) | {n for n in dir(_C._populated_tensor_type())
+                                                                if n.startswith("__")}
     loose = lambda name: f"def {name}(*args: Any, **kwargs: Any) -> {'Tensor' if name in MAKERS else 'Any'}: ..."
     lines = HEAD + [f"{n}: dtype" for n in dtypes]
-    lines += ["", "class Tensor:"] + ATTRIBUTES + METHODS + [f"    def {n}(self) -> Tensor: ..." for n in SHORT] + OPERATORS
+    lines += ["", "class Tensor:"] + ATTRIBUTES + METHODS + [f"    def {n}(self) -> Tensor: ..."
+                                                             for n in SHORT] + OPERATORS
     lines += definitions("method", "    ", hidden) + [""]
     lines += [loose(n) for n in plain] + [loose(n) for n in sorted(cresset._LAZY) if n not in plain]
     lines += definitions("function", "", {*plain, *dtypes, *cresset._LAZY})
@@ -310,9 +313,12 @@ def docs():
         (derived if row["derived"] else functional)[full] = row
     names = {full.partition("::")[2].partition(".")[0] for full in functional}
     lines = ["# Ops", "",
-             "Written from the op table by `python -m cresset._gen docs`; do not edit. Each line is one op: its schema, its tags, how it",
-             "is computed (a pointwise text, a kernel, a view, or other ops) and whether a derivative is written down (*d*).", "",
-             f"{len(functional)} ops under {len(names)} names; {len(derived)} in-place and out forms are derived and not listed.", ""]
+             "Written from the op table by `python -m cresset._gen docs`; do not edit. Each line is one op: its "
+             "schema, its tags, how it",
+             "is computed (a pointwise text, a kernel, a view, or other ops) and whether a derivative is written down "
+             "(*d*).", "",
+             f"{len(functional)} ops under {len(names)} names; {len(derived)} in-place and out forms are derived and "
+             f"not listed.", ""]
     bare = lambda full: full.partition("::")[2].lstrip("_")
     last = None
     for full, row in sorted(functional.items(), key=lambda item: (bare(item[0]).lower(), item[0])):

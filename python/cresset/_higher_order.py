@@ -1,8 +1,8 @@
 """Control flow that a graph keeps: cond, while_loop, map, scan, associative_scan.
 
-On real tensors they simply run. Where calls are recorded or fake, their functions are recorded into subgraphs; tensors and
-symbolic numbers that a function uses from outside become operands, once each, in order of first use. PyTorch has them as
-`torch.cond` and in `torch._higher_order_ops`; here they are in both places as well.
+On real tensors they simply run. Where calls are recorded or fake, their functions are recorded into subgraphs; tensors
+and symbolic numbers that a function uses from outside become operands, once each, in order of first use. PyTorch has
+them as `torch.cond` and in `torch._higher_order_ops`; here they are in both places as well.
 """
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def _shown(value: Any) -> str:
 class _Recorded:
     """A function recorded as the body of a region: its results as they were, flat, and its graph."""
 
-    def __init__(self, op: str, role: str, fn: Callable[..., Any], operands: tuple[Any, ...], numbered: bool, lifts: tuple[Any, ...] = ()):
+    def __init__(self, op: str, role: str, fn: Callable[..., Any], operands: tuple[Any, ...], numbered: bool,
+                 lifts: tuple[Any, ...] = ()):
         self.op, self.role, self.fn = op, role, fn
         self.body = _C._Body(operands, numbered)
         self.lifts = lifts
@@ -59,20 +60,22 @@ class _Recorded:
             number = ints and isinstance(leaf, (int, *_SYMBOLIC)) and not isinstance(leaf, bool)
             if not _C.is_tensor(leaf) and not number:
                 raise UncapturedHigherOrderOpError(
-                    f"{self.op}: result {i} of {self.role} is {leaf!r}; a body returns tensors{' and ints' if ints else ''}, in tuples, lists or dicts. "
-                    f"Return a tensor (for instance cresset.tensor(...)), or compute {type(leaf).__name__} values outside of {self.op}")
+                    f"{self.op}: result {i} of {self.role} is {leaf!r}; a body returns "
+                    f"tensors{' and ints' if ints else ''}, in tuples, lists or dicts. Return a tensor (for instance "
+                    f"cresset.tensor(...)), or compute {type(leaf).__name__} values outside of {self.op}")
 
     def finish(self, stem: str, leaves: list[Any] | None = None, alone: bool = False) -> Any:
         graph = self.body.finish(tuple(self.leaves if leaves is None else leaves), stem, alone)
         problem = self.body.problem
         if problem and problem[0] == "writes":
             raise UncapturedHigherOrderOpError(
-                f"{self.op}: {self.role} changes its input '{problem[2]}' with {problem[1]}; a body must leave what it is given as it was. "
-                f"Use the functional form, or .clone() the input first and return the new value")
+                f"{self.op}: {self.role} changes its input '{problem[2]}' with {problem[1]}; a body must leave what it "
+                f"is given as it was. Use the functional form, or .clone() the input first and return the new value")
         if problem:
             other = f"its input '{problem[2]}'" if isinstance(problem[2], str) else f"result {problem[2]}"
             raise UncapturedHigherOrderOpError(
-                f"{self.op}: result {problem[1]} of {self.role} shares memory with {other}; results must be tensors of their own. Return .clone() of it")
+                f"{self.op}: result {problem[1]} of {self.role} shares memory with {other}; results must be tensors of "
+                f"their own. Return .clone() of it")
         return graph
 
 
@@ -91,13 +94,16 @@ def _describe(value: Any) -> str:
 def _check_carried(op: str, role: str, before: list[Any], after: list[Any], what: str) -> None:
     """What is carried must come back as it went in."""
     if len(before) != len(after):
-        raise UncapturedHigherOrderOpError(f"{op}: {role} gives {len(after)} values for {len(before)} in {what}; give each of them back")
+        raise UncapturedHigherOrderOpError(f"{op}: {role} gives {len(after)} values for {len(before)} in {what}; give "
+                                           f"each of them back")
     for i, (old, new) in enumerate(zip(before, after)):
         alike = _C.is_tensor(old) == _C.is_tensor(new)
         if alike and _C.is_tensor(old):
-            alike = old.dtype == new.dtype and old.dim() == new.dim() and old.device == new.device and _same_sizes(old.shape, new.shape)
+            alike = (old.dtype == new.dtype and old.dim() == new.dim() and old.device == new.device
+                     and _same_sizes(old.shape, new.shape))
         if not alike:
-            raise UncapturedHigherOrderOpError(f"{op}: value {i} of {what} goes into {role} as {_describe(old)} and comes out as {_describe(new)}; {_KEEP}")
+            raise UncapturedHigherOrderOpError(f"{op}: value {i} of {what} goes into {role} as {_describe(old)} and "
+                                               f"comes out as {_describe(new)}; {_KEEP}")
 
 
 def _same_sizes(a: Any, b: Any) -> bool:
@@ -110,16 +116,20 @@ def _same_sizes(a: Any, b: Any) -> bool:
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """true_fn(*operands) where pred holds, else false_fn(*operands); both must give results alike.
 
-    pred is a bool, a symbolic bool or a tensor of one element. In a recording both functions are recorded; the branch is taken
-    when the program runs. Sizes in which the branches differ are known from then on only as some size between both."""
+    pred is a bool, a symbolic bool or a tensor of one element. In a recording both functions are recorded; the branch
+    is taken when the program runs. Sizes in which the branches differ are known from then on only as some size between
+    both."""
     _check_callable("cond()", true_fn=true_fn, false_fn=false_fn)
-    if not isinstance(operands, (tuple, list)) or not all(_C.is_tensor(v) or isinstance(v, _SYMBOLIC) for v in tree_flatten(operands)[0]):
-        raise RuntimeError(f"cond(): operands must be a tuple of tensors (nested in tuples, lists and dicts if need be), not {_shown(operands)}; "
+    if not isinstance(operands, (tuple, list)) or not all(_C.is_tensor(v) or isinstance(v, _SYMBOLIC)
+                                                          for v in tree_flatten(operands)[0]):
+        raise RuntimeError(f"cond(): operands must be a tuple of tensors (nested in tuples, lists and dicts if need "
+                           f"be), not {_shown(operands)}; "
                            "other values can be used directly in the functions")
     if not _C.is_tensor(pred) and not isinstance(pred, (bool, int, float, *_SYMBOLIC)):
         raise RuntimeError(f"cond(): pred must be a bool or a tensor of one element, not {pred!r}")
     if _C.is_tensor(pred) and pred.dim() and any(isinstance(n, int) and n != 1 for n in pred.shape):
-        raise RuntimeError(f"cond(): pred must be a bool or a tensor of one element, not {_shown(pred)}; reduce it with .any() or .all()")
+        raise RuntimeError(f"cond(): pred must be a bool or a tensor of one element, not {_shown(pred)}; reduce it "
+                           f"with .any() or .all()")
     if isinstance(pred, (bool, int, float)) or not (_is_fake(pred, *tree_flatten(operands)[0])):
         return (true_fn if pred else false_fn)(*operands)
     flat = (pred, *tree_flatten(operands)[0])
@@ -128,7 +138,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     yes.check_leaves(True)
     no.check_leaves(True)
     if yes.spec != no.spec:
-        raise UncapturedHigherOrderOpError(f"cond(): true_fn returns {_structure(yes)} and false_fn {_structure(no)}; both must return the same structure")
+        raise UncapturedHigherOrderOpError(f"cond(): true_fn returns {_structure(yes)} and false_fn {_structure(no)}; "
+                                           f"both must return the same structure")
     graphs = yes.finish("true_graph"), no.finish("false_graph")
     yes.body.lift(no.body.lifted)
     no.body.lift(yes.body.lifted)
@@ -146,7 +157,8 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     """Carries the inputs (tensors, ints, bools; nested) through body_fn for as long as cond_fn holds for them."""
     _check_callable("while_loop()", cond_fn=cond_fn, body_fn=body_fn)
     if not isinstance(carried_inputs, (tuple, list)):
-        raise RuntimeError(f"while_loop(): carried_inputs must be a tuple of what cond_fn and body_fn take, not {_shown(carried_inputs)}")
+        raise RuntimeError(f"while_loop(): carried_inputs must be a tuple of what cond_fn and body_fn take, not "
+                           f"{_shown(carried_inputs)}")
     flat, spec = tree_flatten(tuple(carried_inputs))
     for i, value in enumerate(flat):
         if not _C.is_tensor(value) and not isinstance(value, (int, _C.SymInt, _C.SymBool)):
@@ -158,7 +170,8 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     test.run(tree_unflatten(inputs, spec))
     _check_test(test)
     step = _Recorded("while_loop()", "body_fn", body_fn, tuple(flat), True)
-    inputs = [step.body.input(v if _C.is_tensor(v) else known, same=not _C.is_tensor(v)) for v, known in zip(flat, inputs)]
+    inputs = [step.body.input(v if _C.is_tensor(v) else known, same=not _C.is_tensor(v)) for v, known in zip(flat,
+            inputs)]
     step.lifts = test.body.lifted
     step.run(tree_unflatten(inputs, spec))
     after = step.leaves
@@ -166,31 +179,36 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     graphs = test.finish("while_loop_cond_graph", alone=True), step.finish("while_loop_body_graph", after)
     test.body.lift(step.body.lifted)
     step.body.lift(test.body.lifted)
-    return tree_unflatten(_region("while_loop", _KEEP, UncapturedHigherOrderOpError, *graphs, flat, list(test.body.lifted)), spec)
+    return tree_unflatten(_region("while_loop", _KEEP, UncapturedHigherOrderOpError, *graphs, flat,
+                                  list(test.body.lifted)), spec)
 
 
 def _check_test(test: _Recorded) -> None:
     value = test.leaves[0] if len(test.leaves) == 1 else None
     if isinstance(value, (bool, int)) and not isinstance(value, _SYMBOLIC):
-        raise UncapturedHigherOrderOpError(f"while_loop(): cond_fn is always {value}, so the loop {'never ends' if value else 'does nothing'}; "
+        raise UncapturedHigherOrderOpError(f"while_loop(): cond_fn is always {value}, so the loop "
+                                           f"{'never ends' if value else 'does nothing'}; "
                                            "compute the condition from what is carried")
     if isinstance(value, _C.SymBool) or (_C.is_tensor(value) and value.dtype == _C.bool and not value.dim()):
         return
     found = f"{len(test.leaves)} values" if value is None else _describe(value)
-    raise UncapturedHigherOrderOpError(f"while_loop(): cond_fn must return a bool or a bool tensor without dimensions, not {found}; reduce it with .any() or .all()")
+    raise UncapturedHigherOrderOpError(f"while_loop(): cond_fn must return a bool or a bool tensor without dimensions, "
+                                       f"not {found}; reduce it with .any() or .all()")
 
 
 def _while_real(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...], spec: Any) -> Any:
     while True:
         again = cond_fn(*carried)
         if _C.is_tensor(again) and again.numel() != 1:
-            raise RuntimeError(f"while_loop(): cond_fn must return a bool or a bool tensor without dimensions, not {_describe(again)}")
+            raise RuntimeError(f"while_loop(): cond_fn must return a bool or a bool tensor without dimensions, not "
+                               f"{_describe(again)}")
         if not again:
             return carried
         flat = tree_flatten(body_fn(*carried))[0]
         before = tree_flatten(carried)[0]
         if len(flat) != len(before):
-            raise RuntimeError(f"while_loop(): body_fn gives {len(flat)} values for {len(before)} carried_inputs; give each of them back")
+            raise RuntimeError(f"while_loop(): body_fn gives {len(flat)} values for {len(before)} carried_inputs; give "
+                               f"each of them back")
         carried = tree_unflatten(flat, spec)
 
 
@@ -209,7 +227,8 @@ def _lengths(op: str, flat: list[Any]) -> None:
         if not x.dim():
             raise IndexError(f"{op}: tensor {i} of xs has no dimension to go along")
         if str(x.shape[0]) != str(flat[0].shape[0]):
-            raise RuntimeError(f"{op}: the tensors of xs must be equally long; tensor {i} has {x.shape[0]} entries and tensor 0 has {flat[0].shape[0]}")
+            raise RuntimeError(f"{op}: the tensors of xs must be equally long; tensor {i} has {x.shape[0]} entries and "
+                               f"tensor 0 has {flat[0].shape[0]}")
 
 
 def _stacked(parts: list[list[Any]]) -> list[Any]:
@@ -231,7 +250,8 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     body.run((tree_unflatten([body.body.input(x, sliced=True) for x in flat], spec), *args))
     body.check_leaves(False)
     graph = body.finish("body_graph")
-    return tree_unflatten(_region("map_impl", "see f", UncapturedHigherOrderOpError, graph, flat, list(body.body.lifted)), body.spec)
+    return tree_unflatten(_region("map_impl", "see f", UncapturedHigherOrderOpError, graph, flat,
+                                  list(body.body.lifted)), body.spec)
 
 
 def _along(dim: int, reverse: bool, flat: list[Any]) -> list[Any]:
@@ -273,22 +293,26 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, re
         return _scan_real(combine_fn, init, flat, spec, dim, reverse)
     body = _Recorded("scan()", "combine_fn", combine_fn, (*first, *flat), True)
     carried = [body.body.input(v) for v in first]
-    body.run((tree_unflatten(carried, init_spec), tree_unflatten([body.body.input(x, sliced=True) for x in flat], spec)))
+    body.run((tree_unflatten(carried, init_spec), tree_unflatten([body.body.input(x, sliced=True) for x in flat],
+                                                                 spec)))
     next_carry, y = _pair(body.whole)
     carry_leaves, carry_spec = tree_flatten(next_carry)
     ys, y_spec = tree_flatten(y)
     if carry_spec != init_spec:
-        raise UncapturedHigherOrderOpError("scan(): combine_fn gives the carry back in another structure than init has; return it as it came")
+        raise UncapturedHigherOrderOpError("scan(): combine_fn gives the carry back in another structure than init "
+                                           "has; return it as it came")
     _check_carried("scan()", "combine_fn", carried, carry_leaves, "init")
     body.check_leaves(False)
     graph = body.finish("scan_combine_graph", [*carry_leaves, *ys])
     results = _region("scan", _KEEP, UncapturedHigherOrderOpError, graph, first, flat, list(body.body.lifted))
-    return tree_unflatten(results[:len(first)], init_spec), tree_unflatten(_back(dim, reverse, results[len(first):]), y_spec)
+    return tree_unflatten(results[:len(first)], init_spec), tree_unflatten(_back(dim, reverse, results[len(first):]),
+            y_spec)
 
 
 def _pair(result: Any) -> tuple[Any, Any]:
     if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise UncapturedHigherOrderOpError("scan(): combine_fn must return two things, the next carry and the slice of the result: `return carry, y`")
+        raise UncapturedHigherOrderOpError("scan(): combine_fn must return two things, the next carry and the slice of "
+                                           "the result: `return carry, y`")
     return result[0], result[1]
 
 
@@ -303,8 +327,10 @@ def _scan_real(combine_fn: Callable[..., Any], carry: Any, flat: list[Any], spec
     return carry, tree_unflatten(_back(dim, reverse, _stacked(parts)), y_spec)
 
 
-def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
-    """The running combination along `dim`: y[0] = x[0], y[i] = combine_fn(y[i - 1], x[i]). combine_fn must be associative."""
+def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse: bool = False,
+                     combine_mode: str = "pointwise") -> Any:
+    """The running combination along `dim`: y[0] = x[0], y[i] = combine_fn(y[i - 1], x[i]). combine_fn must be
+    associative."""
     _check_callable("associative_scan()", combine_fn=combine_fn)
     if combine_mode not in ("pointwise", "generic"):
         raise ValueError(f"associative_scan(): combine_mode must be 'pointwise' or 'generic', not {combine_mode!r}")
@@ -327,7 +353,8 @@ def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse:
 
 def _check_combined(body: _Recorded, before: list[Any], spec: Any) -> None:
     if body.spec != spec:
-        raise UncapturedHigherOrderOpError("associative_scan(): combine_fn returns another structure than the one it is given; return what is like xs")
+        raise UncapturedHigherOrderOpError("associative_scan(): combine_fn returns another structure than the one it "
+                                           "is given; return what is like xs")
     _check_carried("associative_scan()", "combine_fn", before, body.leaves, "xs")
 
 
@@ -337,7 +364,8 @@ def _associative_real(combine_fn: Callable[..., Any], flat: list[Any], spec: Any
     for i in range(1, flat[0].shape[0]):
         leaves, found = tree_flatten(combine_fn(tree_unflatten(now, spec), tree_unflatten([x[i] for x in flat], spec)))
         if found != spec:
-            raise RuntimeError("associative_scan(): combine_fn returns another structure than the one it is given; return what is like xs")
+            raise RuntimeError("associative_scan(): combine_fn returns another structure than the one it is given; "
+                               "return what is like xs")
         _check_carried("associative_scan()", "combine_fn", now, leaves, "xs")
         now = leaves
         parts.append(now)

@@ -12,7 +12,8 @@ import json
 from cresset import _C
 
 _SHORT = {"bool": "b8", "bfloat16": "bf16", **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind, all_bits in (
-    ("uint", (8, 16, 32, 64)), ("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (32, 64, 128))) for bits in all_bits}}
+    ("uint", (8, 16, 32, 64)), ("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (32, 64, 128)))
+                                               for bits in all_bits}}
 _DECLARATIONS = ("symbol ", "guard ", "assert ", "assume ")
 
 
@@ -124,7 +125,8 @@ def _write_node(node, lines, indent):
     if node["kind"] == "get_attr":
         text += "get_attr " + _quoted(node["target"])
     else:
-        given = (_argument_text(a["arg"]) if a["kind"] == "positional" else f"{a['name']}={_argument_text(a['arg'])}" for a in node["args"])
+        given = (_argument_text(a["arg"]) if a["kind"] == "positional" else f"{a['name']}={_argument_text(a['arg'])}"
+                 for a in node["args"])
         text += f"{node['target']}({', '.join(given)})"
     for key, origin in zip(("stack", "module", "fn"), node["origin"]):
         if origin is not None:
@@ -135,7 +137,8 @@ def _write_node(node, lines, indent):
 def _write_graph(data, lines, indent):
     inputs = [node["results"][0] for node in data["nodes"] if node["kind"] == "placeholder"]
     name = " " + data["name"] if data["name"] else ""
-    lines.append(f"{indent}graph{name}(" + ", ".join(f"%{value['name']}: {_type_text(value)}" for value in inputs) + ") {")
+    lines.append(f"{indent}graph{name}(" + ", ".join(f"%{value['name']}: {_type_text(value)}" for value in inputs)
+                 + ") {")
     inner = indent + "  "
     lines += (inner + line for line in data.get("declarations", ()))
     for constant in data["constants"]:

@@ -22,12 +22,16 @@ class _Typed(type(_C._populated_tensor_type())):
 
 
 def _typed(name, dtype):
-    return _Typed(name, (), {"dtype": dtype, "__module__": "cresset", "__doc__": f"The older name of tensors of {dtype}."})
+    return _Typed(name, (), {"dtype": dtype, "__module__": "cresset",
+                             "__doc__": f"The older name of tensors of {dtype}."})
 
 
-FloatTensor, DoubleTensor, HalfTensor = _typed("FloatTensor", _C.float32), _typed("DoubleTensor", _C.float64), _typed("HalfTensor", _C.float16)
-BFloat16Tensor, LongTensor, IntTensor = _typed("BFloat16Tensor", _C.bfloat16), _typed("LongTensor", _C.int64), _typed("IntTensor", _C.int32)
-ShortTensor, CharTensor, ByteTensor = _typed("ShortTensor", _C.int16), _typed("CharTensor", _C.int8), _typed("ByteTensor", _C.uint8)
+FloatTensor, DoubleTensor, HalfTensor = _typed("FloatTensor", _C.float32), _typed("DoubleTensor",
+        _C.float64), _typed("HalfTensor", _C.float16)
+BFloat16Tensor, LongTensor, IntTensor = _typed("BFloat16Tensor", _C.bfloat16), _typed("LongTensor",
+        _C.int64), _typed("IntTensor", _C.int32)
+ShortTensor, CharTensor, ByteTensor = _typed("ShortTensor", _C.int16), _typed("CharTensor",
+        _C.int8), _typed("ByteTensor", _C.uint8)
 BoolTensor = _typed("BoolTensor", _C.bool)
 
 
@@ -44,7 +48,8 @@ def set_float32_matmul_precision(precision):
     """Kept and returned; products are computed in float32 whatever it says."""
     global _precision
     if precision not in ("highest", "high", "medium"):
-        warnings.warn(f"set_float32_matmul_precision takes highest, high or medium, not {precision!r}: it stays {_precision}")
+        warnings.warn(f"set_float32_matmul_precision takes highest, high or medium, not {precision!r}: it stays "
+                      f"{_precision}")
         return
     _precision = precision
 
@@ -114,7 +119,8 @@ def unravel_index(indices, shape):
 def vander(x, N=None, increasing=False):
     """Powers of x in the columns, from the highest down unless increasing."""
     n = x.size(0) if N is None else N
-    powers = x.new_ones((x.size(0), n), dtype=_C.promote_types(x.dtype, _C.int64) if not x.is_floating_point() and not x.is_complex() else None)
+    powers = x.new_ones((x.size(0), n), dtype=_C.promote_types(x.dtype, _C.int64) if not x.is_floating_point()
+                        and not x.is_complex() else None)
     if n > 1:
         powers[:, 1:] = x.unsqueeze(-1)
         powers[:, 1:] = powers[:, 1:].cumprod(1)

@@ -3,7 +3,8 @@ import math
 
 from cresset import _C
 
-# bits of mantissa, largest exponent, smallest normal exponent, and for the float8 kinds that have no infinity the largest number
+# bits of mantissa, largest exponent, smallest normal exponent, and for the float8 kinds that have no infinity the
+# largest number
 _LAYOUT = {
     "float16": (10, 15, -14, None), "bfloat16": (7, 127, -126, None),
     "float32": (23, 127, -126, None), "float64": (52, 1023, -1022, None),
@@ -38,8 +39,9 @@ class finfo:
 
     def __repr__(self):
         number = lambda v: f"{v:g}"
-        return (f"finfo(resolution={number(self.resolution)}, min={number(self.min)}, max={number(self.max)}, eps={number(self.eps)}, "
-                f"smallest_normal={number(self.smallest_normal)}, tiny={number(self.tiny)}, dtype={self.dtype})")
+        return (f"finfo(resolution={number(self.resolution)}, min={number(self.min)}, max={number(self.max)}, "
+                f"eps={number(self.eps)}, smallest_normal={number(self.smallest_normal)}, tiny={number(self.tiny)}, "
+                f"dtype={self.dtype})")
 
     def __eq__(self, other):
         return isinstance(other, finfo) and self.dtype == other.dtype

@@ -1,7 +1,8 @@
 """Tensors as text, laid out as PyTorch lays them out.
 
 A tensor is first reduced to nested lists of Python numbers, in which `...` stands for what a long dimension leaves out.
-One look at the numbers that remain decides how all of them are written (plain, with decimals, or scientific) and how wide.
+One look at the numbers that remain decides how all of them are written (plain, with decimals, or scientific) and how
+wide.
 """
 import math
 
@@ -25,7 +26,8 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
         if profile not in _PROFILES:
             raise ValueError(f"set_printoptions(): profile must be one of {', '.join(_PROFILES)}, not {profile!r}")
         _Options.precision, _Options.threshold, _Options.edgeitems, _Options.linewidth = _PROFILES[profile]
-    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
+    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
+                        ("linewidth", linewidth)):
         if value is not None:
             setattr(_Options, name, value)
     _Options.sci_mode = sci_mode
@@ -42,7 +44,8 @@ def _nested(tensor, summarize):
         return [...]
     if tensor.dim() == 1:
         return [*tensor[:edge].tolist(), ..., *tensor[n - edge:].tolist()]
-    return [*(_nested(tensor[i], True) for i in range(edge)), ..., *(_nested(tensor[i], True) for i in range(n - edge, n))]
+    return [*(_nested(tensor[i], True) for i in range(edge)), ...,
+            *(_nested(tensor[i], True) for i in range(n - edge, n))]
 
 
 def _leaves(data):

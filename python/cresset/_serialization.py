@@ -1,7 +1,7 @@
 """save() and load(): files as torch.save writes them, exchanged with PyTorch in both directions.
 
-What may be in them is what the restricted reader builds: tensors, parameters, numbers, texts and the containers of Python.
-Nothing of a file is ever run.
+What may be in them is what the restricted reader builds: tensors, parameters, numbers, texts and the containers of
+Python. Nothing of a file is ever run.
 """
 import collections
 import os
@@ -12,12 +12,14 @@ import tempfile
 from cresset import _C
 
 __all__ = ["load", "save"]
-_TYPED = {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half", "float32": "Float", "float64": "Double",
+_TYPED = {"uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half",
+          "float32": "Float", "float64": "Double",
           "complex64": "ComplexFloat", "complex128": "ComplexDouble", "bool": "Bool", "bfloat16": "BFloat16"}
 
 
 class _Pickler:
-    """Protocol 2, of the values that load() takes. A container that is met twice is written twice; tensors share storages."""
+    """Protocol 2, of the values that load() takes. A container that is met twice is written twice; tensors share
+    storages."""
 
     def __init__(self):
         from cresset import Tensor, nn
@@ -40,7 +42,9 @@ class _Pickler:
         size = value.bit_length() // 8 + 1
         if size > 255:
             raise OverflowError("save(): an integer of over 2000 bits")
-        self.out += b"J" + struct.pack("<i", value) if -2**31 <= value < 2**31 else b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
+        self.out += b"J" + struct.pack("<i",
+                value) if -2**31 <= value < 2**31 else b"\x8a" + bytes([size]) + value.to_bytes(size, "little",
+                        signed=True)
 
     def storage(self, t, typed):
         key = t.untyped_storage().data_ptr() or id(t)
@@ -133,7 +137,8 @@ class _Pickler:
             self.container(value)
             self.open.remove(id(value))
         else:
-            raise TypeError(f"save(): {kind.__module__}.{kind.__qualname__} cannot be saved: tensors, parameters, numbers, texts, dtypes and lists, tuples, "
+            raise TypeError(f"save(): {kind.__module__}.{kind.__qualname__} cannot be saved: tensors, parameters, "
+                            f"numbers, texts, dtypes and lists, tuples, "
                             "dicts and sets of these can; save a module's state_dict()")
 
 
@@ -146,7 +151,8 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     if pickle_module is not None:
         raise NotImplementedError("save(pickle_module=...): the pickle is written by Cresset itself; leave it out")
     if pickle_protocol != 2 or not _use_new_zipfile_serialization:
-        raise NotImplementedError("save(): files are zip archives with a pickle of protocol 2; leave pickle_protocol and _use_new_zipfile_serialization out")
+        raise NotImplementedError("save(): files are zip archives with a pickle of protocol 2; leave pickle_protocol "
+                                  "and _use_new_zipfile_serialization out")
     pickler = _Pickler()
     pickler.put(obj)
     pickle = bytes(pickler.out + b".")
@@ -162,14 +168,17 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
-    """What save() or torch.save() wrote. The reader only builds tensors and plain values; another class is refused by name.
+    """What save() or torch.save() wrote. The reader only builds tensors and plain values; another class is refused by
+    name.
 
     mmap=True: tensors lie on the mapped file, which must stay as it is; pages that are written to are copied first.
     """
     if pickle_module is not None or pickle_load_args:
-        raise NotImplementedError("load(): the restricted reader takes no pickle_module and no arguments for one; leave them out")
+        raise NotImplementedError("load(): the restricted reader takes no pickle_module and no arguments for one; "
+                                  "leave them out")
     if weights_only is False:
-        raise NotImplementedError("load(weights_only=False): nothing of a file is run here; leave it out, or save the state_dict() with PyTorch first")
+        raise NotImplementedError("load(weights_only=False): nothing of a file is run here; leave it out, or save the "
+                                  "state_dict() with PyTorch first")
     if map_location is not None and str(map_location) != "cpu":
         raise NotImplementedError(f"load(map_location={map_location!r}): tensors are read to the CPU; leave it out")
     if _is_path(f):

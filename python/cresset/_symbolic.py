@@ -1,8 +1,8 @@
 """Functions on numbers that may be symbolic, and statements about them.
 
-On plain Python numbers they do what their names say. On a SymInt, SymFloat or SymBool of a fake run, `sym_max(a, b)` and the
-others give expressions instead of deciding, and `_check(condition)` makes the condition a fact: a guard where it is about the
-inputs, a runtime assert where it depends on data.
+On plain Python numbers they do what their names say. On a SymInt, SymFloat or SymBool of a fake run, `sym_max(a, b)`
+and the others give expressions instead of deciding, and `_check(condition)` makes the condition a fact: a guard where
+it is about the inputs, a runtime assert where it depends on data.
 """
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def sym_int(a: Any) -> Any:
 
 
 def sym_float(a: Any) -> Any:
-    return _C._sym_call("torch::sym_float", a) if _is_symbolic(a) and not isinstance(a, _C.SymFloat) else a if isinstance(a, _C.SymFloat) else float(a)
+    return _C._sym_call("torch::sym_float", a) if _is_symbolic(a) and not isinstance(a,
+            _C.SymFloat) else a if isinstance(a, _C.SymFloat) else float(a)
 
 
 def sym_not(a: Any) -> Any:
@@ -119,7 +120,8 @@ def _tensor(data: Any, dtype: Any) -> Any:
             return cresset.empty(0, dtype=dtype)
         lengths = {len(part) if isinstance(part, (list, tuple)) else -1 for part in item}
         if len(lengths) > 1:
-            raise ValueError(f"the parts of a sequence have lengths {sorted(lengths)}; they must be the same (-1: a number)")
+            raise ValueError(f"the parts of a sequence have lengths {sorted(lengths)}; they must be the same (-1: a "
+                             f"number)")
         return cresset.stack([made(part) for part in item])
     return made(data)
 
@@ -144,7 +146,8 @@ def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], An
 
 
 def _check(cond: Any, message: Callable[[], Any] | None = None) -> None:
-    """The condition holds from here on; RuntimeError with the message when it does not. In a fake run it becomes a fact."""
+    """The condition holds from here on; RuntimeError with the message when it does not. In a fake run it becomes a
+    fact."""
     _check_with(RuntimeError, cond, message)
 
 
@@ -256,8 +259,8 @@ def _selecting(plain: Callable[..., Any], pair: Callable[[Any, Any], Any]) -> Ca
 
 @contextlib.contextmanager
 def symbolic_builtins():
-    """Inside, Python's max() and min() of symbolic numbers give expressions instead of deciding which one is larger. Of other
-    things they give what they always give, so that other threads may go on."""
+    """Inside, Python's max() and min() of symbolic numbers give expressions instead of deciding which one is larger. Of
+    other things they give what they always give, so that other threads may go on."""
     global _inside
     with _lock:
         if _inside == 0:

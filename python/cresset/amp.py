@@ -1,5 +1,6 @@
-"""Mixed precision on the CPU: inside of autocast(), ops that PyTorch lists take their floating-point arguments in bfloat16 (or float16), others
-in float32. The state belongs to the thread. Casts are made anew for every call: there is no cache that could be out of date.
+"""Mixed precision on the CPU: inside of autocast(), ops that PyTorch lists take their floating-point arguments in
+bfloat16 (or float16), others in float32. The state belongs to the thread. Casts are made anew for every call: there is
+no cache that could be out of date.
 
     with cresset.autocast("cpu", dtype=cresset.bfloat16):
         y = model(x)
@@ -101,7 +102,8 @@ class autocast:
             warnings.warn("autocast: CUDA is not available, mixed precision stays off", stacklevel=2)
             enabled = False
         elif enabled and self.fast_dtype not in (_C.bfloat16, _C.float16):
-            warnings.warn(f"autocast: the dtype is bfloat16 or float16, not {self.fast_dtype}: mixed precision stays off", stacklevel=2)
+            warnings.warn(f"autocast: the dtype is bfloat16 or float16, not {self.fast_dtype}: mixed precision stays "
+                          f"off", stacklevel=2)
             enabled = False
         self._enabled = bool(enabled)
         self._before = []
@@ -121,5 +123,6 @@ class autocast:
 
     def __call__(self, func):
         if not callable(func):
-            raise TypeError(f"autocast()(function) takes a function, not {type(func).__name__}; for a block of code: with autocast(...):")
+            raise TypeError(f"autocast()(function) takes a function, not {type(func).__name__}; for a block of code: "
+                            f"with autocast(...):")
         return autocast_decorator(self, func)

@@ -1,6 +1,7 @@
 """torch.cuda's questions, with the answers of a library that computes on the CPU."""
 
-__all__ = ["current_device", "device_count", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "synchronize"]
+__all__ = ["current_device", "device_count", "is_available", "is_bf16_supported", "is_initialized", "manual_seed",
+           "manual_seed_all", "synchronize"]
 
 
 def is_available():

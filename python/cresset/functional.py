@@ -44,7 +44,8 @@ def broadcast_shapes(*shapes):
             if result[i] == 1:
                 result[i] = n
             elif n not in (1, result[i]):
-                raise RuntimeError(f"broadcast_shapes(): sizes {result[i]} and {n} at dimension {i - rank} do not broadcast in {shapes}")
+                raise RuntimeError(f"broadcast_shapes(): sizes {result[i]} and {n} at dimension {i - rank} do not "
+                                   f"broadcast in {shapes}")
     return _C.Size(result)
 
 
@@ -108,7 +109,8 @@ def tensordot(a, b, dims=2, out=None):
     elif isinstance(dims, _C._populated_tensor_type()):
         dims = dims.tolist()
     first, second = dims
-    first, second = ([first] if isinstance(first, int) else list(first)), ([second] if isinstance(second, int) else list(second))
+    first, second = ([first] if isinstance(first, int) else list(first)), ([second] if isinstance(second, int)
+            else list(second))
     return aten.tensordot(a, b, first, second, **_to("tensordot", out))
 
 
@@ -136,7 +138,8 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     dims = [dim] if isinstance(dim, int) else dim
     kwargs = _to("norm", out)
     if p == "nuc":
-        return aten.linalg_matrix_norm(input, "nuc", dims if dims is not None else [-2, -1], keepdim, dtype=dtype, **kwargs)
+        return aten.linalg_matrix_norm(input, "nuc", dims if dims is not None else [-2, -1], keepdim, dtype=dtype,
+                                       **kwargs)
     return aten.linalg_vector_norm(input, 2 if p == "fro" or p is None else p, dims, keepdim, dtype=dtype, **kwargs)
 
 
@@ -144,12 +147,15 @@ def typename(o):
     return o.type() if isinstance(o, _C._populated_tensor_type()) else f"{type(o).__module__}.{type(o).__qualname__}"
 
 
-def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False, onesided=None, return_complex=None, align_to_window=None):
-    """The Fourier transforms of overlapping frames. center: frame t is centred at sample t * hop_length; the signal is padded by half a frame on both sides."""
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect",
+         normalized=False, onesided=None, return_complex=None, align_to_window=None):
+    """The Fourier transforms of overlapping frames. center: frame t is centred at sample t * hop_length; the signal is
+    padded by half a frame on both sides."""
     if center:
         if align_to_window is not None:
             raise RuntimeError("stft(): align_to_window goes with center=False only")
         dim, half = input.dim(), n_fft // 2
         input = aten.pad(input.view([1] * (3 - dim) + list(input.shape)), [half, half], pad_mode)
         input = input.view(input.shape[-dim:])
-    return aten.stft.default(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)
+    return aten.stft.default(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex,
+                             align_to_window)

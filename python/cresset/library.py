@@ -24,13 +24,15 @@ from typing import Any, Literal
 import cresset
 from cresset import _C
 
-__all__ = ["CustomOpDef", "Library", "OpCheckError", "custom_op", "define", "impl", "infer_schema", "load_library", "opcheck",
+__all__ = ["CustomOpDef", "Library", "OpCheckError", "custom_op", "define", "impl", "infer_schema", "load_library",
+           "opcheck",
            "register_autograd", "register_fake", "register_kernel"]
 
 
 def load_library(path: str | os.PathLike[str]) -> None:
-    """Loads a shared library of operators written in C (include/cresset/library.h) and registers them; it stays loaded. Programs with them are
-    recorded, exported, run and compiled from then on. It is code: loading one that somebody else made runs what they wrote."""
+    """Loads a shared library of operators written in C (include/cresset/library.h) and registers them; it stays loaded.
+    Programs with them are recorded, exported, run and compiled from then on. It is code: loading one that somebody else
+    made runs what they wrote."""
     _C._load_ops(path)
 
 
@@ -66,9 +68,10 @@ def _dispatch(name: str, fake: bool, args: tuple[Any, ...], kwargs: dict[str, An
     if fake:
         rule = entry.fake or (next(iter(entry.kernels.values())) if entry.composite and entry.kernels else None)
         if rule is None:
-            raise RuntimeError(f"{name} has no fake rule, which recording and export need: write a function that takes the operator's "
-                               f"arguments and returns tensors like its results (cresset.empty_like(x)), and register it "
-                               f"with @{_short(name)}.register_fake or cresset.library.register_fake({name!r}, function)")
+            raise RuntimeError(f"{name} has no fake rule, which recording and export need: write a function that takes "
+                               f"the operator's arguments and returns tensors like its results "
+                               f"(cresset.empty_like(x)), and register it with @{_short(name)}.register_fake or "
+                               f"cresset.library.register_fake({name!r}, function)")
         return rule(*args, **kwargs)
     kernel = entry.kernels.get("cpu") or entry.kernels.get("")
     if kernel is None:
@@ -79,7 +82,8 @@ def _dispatch(name: str, fake: bool, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _entry(op: Any) -> _Entry:
-    name = op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name() if isinstance(op, _C.OpOverload) else None
+    name = op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name() if isinstance(op,
+            _C.OpOverload) else None
     if name is None:
         raise ValueError(f"expected the name of a custom operator, the operator itself or its overload, not {op!r}")
     name = name.removesuffix(".default")
@@ -145,12 +149,15 @@ def _default_text(value: Any) -> str | None:
     return f'"{value}"' if isinstance(value, str) and '"' not in value else None
 
 
-def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str], op_name: str | None = None) -> str:
-    """The schema of a function from its annotations. mutates_args: the names of the tensors that it writes, or "unknown" (all of them)."""
+def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str],
+                 op_name: str | None = None) -> str:
+    """The schema of a function from its annotations. mutates_args: the names of the tensors that it writes, or
+    "unknown" (all of them)."""
     signature = inspect.signature(prototype_function)
 
     def fail(problem: str) -> typing.NoReturn:
-        raise ValueError(f"infer_schema(): {problem}. The function is {getattr(prototype_function, '__name__', 'f')}{signature}")
+        raise ValueError(f"infer_schema(): {problem}. The function is "
+                         f"{getattr(prototype_function, '__name__', 'f')}{signature}")
     try:
         hints = typing.get_type_hints(prototype_function)
     except Exception as error:
@@ -173,7 +180,8 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str
         if text is None:
             fail(f"parameter {name!r} has the type {hints[name]!r}, which schemas do not have: "
                  f"use Tensor, int, float, bool, str, dtype, device, numbers, and lists or Optional of them")
-        if mutates_args == "unknown" and text.startswith("Tensor") or name in mutates_args and mutates_args != "unknown":
+        if (mutates_args == "unknown" and text.startswith("Tensor") or name in mutates_args
+            and mutates_args != "unknown"):
             if not text.startswith("Tensor"):
                 fail(f"mutates_args names {name!r}, which is no tensor")
             text = text.replace("Tensor", f"Tensor(a{written}!)", 1)
@@ -182,14 +190,16 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: str
         if parameter.default is not parameter.empty:
             default = _default_text(parameter.default)
             if default is None:
-                fail(f"parameter {name!r} has a default of type {type(parameter.default).__name__}, which schemas do not have: use numbers, texts, bools or None")
+                fail(f"parameter {name!r} has a default of type {type(parameter.default).__name__}, which schemas do "
+                     f"not have: use numbers, texts, bools or None")
             default = "=" + default
         parts.append(f"{text} {name}{default}")
     if signature.return_annotation is signature.empty:
         fail("it needs a return annotation (-> Tensor, or -> None)")
     result = _return_text(hints.get("return"))
     if result is None:
-        fail(f"it returns {hints.get('return')!r}, which schemas do not have: use Tensor, a list or tuple of tensors, numbers, or None")
+        fail(f"it returns {hints.get('return')!r}, which schemas do not have: use Tensor, a list or tuple of tensors, "
+             f"numbers, or None")
     return f"{op_name or ''}({', '.join(parts)}) -> {result}"
 
 
@@ -212,34 +222,42 @@ class CustomOpDef:
         return self._opoverload(*args, **kwargs)
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Decorator: the function gives the results' dtypes and sizes, by returning tensors like them; it runs on tensors without data."""
+        """Decorator: the function gives the results' dtypes and sizes, by returning tensors like them; it runs on
+        tensors without data."""
         _entries[self._qualname].fake = fn
         return fn
 
-    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable[..., Any] | None = None, /) -> Callable[..., Any]:
+    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable[..., Any] | None = None,
+                        /) -> Callable[..., Any]:
         """Decorator: the implementation for tensors of these devices (None: all)."""
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            for device in [""] if device_types is None else [device_types] if isinstance(device_types, str) else device_types:
+            for device in [""] if device_types is None else [device_types] if isinstance(device_types,
+                    str) else device_types:
                 _entries[self._qualname].kernels[device] = function
             return function
         return add if fn is None else add(fn)
 
     register_impl = register_kernel
 
-    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
-        """backward(ctx, *grads) gives the gradients of the arguments; setup_context(ctx, inputs, output) saves what it needs."""
+    def register_autograd(self, backward: Callable[..., Any], /, *,
+                          setup_context: Callable[..., Any] | None = None) -> None:
+        """backward(ctx, *grads) gives the gradients of the arguments; setup_context(ctx, inputs, output) saves what it
+        needs."""
         entry = _entries[self._qualname]
         if "!" in self._schema:
-            raise RuntimeError(f"{self._qualname} writes to its arguments: a derivative can only be registered for operators that do not")
+            raise RuntimeError(f"{self._qualname} writes to its arguments: a derivative can only be registered for "
+                               f"operators that do not")
         entry.backward, entry.setup_context = backward, setup_context
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
 
-def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str], device_types: str | Sequence[str] | None = None,
+def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: str | Iterable[str],
+              device_types: str | Sequence[str] | None = None,
               schema: str | None = None, tags: Any = None) -> Any:
-    """Decorator: the function becomes the operator "namespace::name". schema: instead of the one inferred from annotations, without the name."""
+    """Decorator: the function becomes the operator "namespace::name". schema: instead of the one inferred from
+    annotations, without the name."""
     _refuse_tags("custom_op", tags)
     namespace, colons, short = name.partition("::")
     if not colons or not namespace.isidentifier() or not short.isidentifier():
@@ -264,7 +282,8 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
 # ---- Library ----
 
 class Library:
-    """A namespace of operators. kind: "DEF" (its one owner), "FRAGMENT" (adds operators to it) or "IMPL" (implementations only)."""
+    """A namespace of operators. kind: "DEF" (its one owner), "FRAGMENT" (adds operators to it) or "IMPL"
+    (implementations only)."""
 
     def __init__(self, ns: str, kind: Literal["DEF", "FRAGMENT", "IMPL"], dispatch_key: str = ""):
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
@@ -273,22 +292,26 @@ class Library:
             raise ValueError(f"Library(): {ns!r} cannot be a namespace")
         if kind == "DEF":
             if ns in _namespaces:
-                raise RuntimeError(f"the namespace {ns!r} has a library of kind 'DEF' already; use 'FRAGMENT' to add operators to it, or 'IMPL' for implementations")
+                raise RuntimeError(f"the namespace {ns!r} has a library of kind 'DEF' already; use 'FRAGMENT' to add "
+                                   f"operators to it, or 'IMPL' for implementations")
             _namespaces.add(ns)
         _key(dispatch_key)
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[str] = []
-        self._before: dict[str, dict[str, Any]] = {}  # what was registered for an operator before this library added to it
+        # what was registered for an operator before this library added to it
+        self._before: dict[str, dict[str, Any]] = {}
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Adds the operator of a schema "name(Tensor x) -> Tensor"; gives its name."""
         _refuse_tags("define", tags)
         if alias_analysis not in ("", "FROM_SCHEMA"):
-            raise NotImplementedError(f"define(alias_analysis={alias_analysis!r}): what an operator writes and returns is what its schema says, 'FROM_SCHEMA'")
+            raise NotImplementedError(f"define(alias_analysis={alias_analysis!r}): what an operator writes and returns "
+                                      f"is what its schema says, 'FROM_SCHEMA'")
         if self.kind == "IMPL":
             raise RuntimeError(f"a library of kind 'IMPL' defines no operators; make Library({self.ns!r}, 'FRAGMENT')")
         if "(" not in schema:
-            raise RuntimeError(f"define(): {schema!r} is a name without a schema; write the arguments and results: '{schema}(Tensor x) -> Tensor'")
+            raise RuntimeError(f"define(): {schema!r} is a name without a schema; write the arguments and results: "
+                               f"'{schema}(Tensor x) -> Tensor'")
         name = schema.partition("(")[0].strip()
         if f"{self.ns}::{name}" in _entries:
             raise RuntimeError(f"the operator {self.ns}::{name} is defined already")
@@ -297,11 +320,13 @@ class Library:
         return name
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
-        """The implementation of an operator; key "Meta" is its fake rule, "CompositeImplicitAutograd" one that consists of other operators."""
+        """The implementation of an operator; key "Meta" is its fake rule, "CompositeImplicitAutograd" one that consists
+        of other operators."""
         if not callable(fn):
             raise TypeError(f"impl(): expected a function, not {type(fn).__name__}")
         if with_keyset:
-            raise NotImplementedError("impl(with_keyset=True): there are no dispatch key sets here; the function takes the operator's arguments alone")
+            raise NotImplementedError("impl(with_keyset=True): there are no dispatch key sets here; the function takes "
+                                      "the operator's arguments alone")
         name = op_name if isinstance(op_name, str) else op_name.name()
         entry = _entry(name if "::" in name else f"{self.ns}::{name}")
         _keep(self, entry)
@@ -321,7 +346,8 @@ class Library:
 
 def _key(key: str) -> str:
     if key not in _KEYS:
-        raise ValueError(f"there is no dispatch key {key!r} here: use 'CPU', 'Meta', 'CompositeExplicitAutograd' or 'CompositeImplicitAutograd'")
+        raise ValueError(f"there is no dispatch key {key!r} here: use 'CPU', 'Meta', 'CompositeExplicitAutograd' or "
+                         f"'CompositeImplicitAutograd'")
     return key
 
 
@@ -330,7 +356,8 @@ def _put(entry: _Entry, key: str, fn: Callable[..., Any]) -> None:
     if key == "Meta":
         entry.fake = fn
     elif key.startswith("Autograd"):
-        raise NotImplementedError(f"{entry.name}: derivatives are registered with register_autograd(), not as an implementation for {key}")
+        raise NotImplementedError(f"{entry.name}: derivatives are registered with register_autograd(), not as an "
+                                  f"implementation for {key}")
     else:
         entry.composite = entry.composite or key == "CompositeImplicitAutograd"
         entry.kernels["cpu" if key == "CPU" else "cuda" if key == "CUDA" else ""] = fn
@@ -358,22 +385,27 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     (lib or Library(namespace, "FRAGMENT")).define(name + schema)
 
 
-def impl(qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *, lib: Library | None = None) -> Any:
-    """Registers an implementation: for device types ("cpu", "default") or dispatch keys. A decorator without `func`. With `lib`, as long as that library is there."""
+def impl(qualname: str, types: str | Sequence[str], func: Callable[..., Any] | None = None, *,
+         lib: Library | None = None) -> Any:
+    """Registers an implementation: for device types ("cpu", "default") or dispatch keys. A decorator without `func`.
+    With `lib`, as long as that library is there."""
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         _keep(lib, _entry(qualname))
         for kind in [types] if isinstance(types, str) else types:
-            _put(_entry(qualname), {"cpu": "CPU", "cuda": "CUDA", "default": "CompositeExplicitAutograd"}.get(kind, kind), function)
+            _put(_entry(qualname), {"cpu": "CPU", "cuda": "CUDA", "default": "CompositeExplicitAutograd"}.get(kind,
+                    kind), function)
         return function
     return add if func is None else add(func)
 
 
-def register_kernel(op: Any, device_types: str | Sequence[str] | None, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
+def register_kernel(op: Any, device_types: str | Sequence[str] | None, func: Callable[..., Any] | None = None, /, *,
+                    lib: Library | None = None) -> Any:
     """The implementation of an operator for tensors of these devices (None: all). A decorator without `func`."""
     return impl(_entry(op).name, "default" if device_types is None else device_types, func, lib=lib)
 
 
-def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None, allow_override: bool = True) -> Any:
+def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None,
+                  allow_override: bool = True) -> Any:
     """The fake rule of an operator. A decorator without `func`."""
     entry = _entry(op)
 
@@ -386,7 +418,8 @@ def register_fake(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
     return add if func is None else add(func)
 
 
-def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, lib: Library | None = None) -> None:
+def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
+                      lib: Library | None = None) -> None:
     """The derivative of an operator, kept with it."""
     entry = _entry(op)
     _keep(lib, entry)
@@ -402,9 +435,11 @@ class OpCheckError(Exception):
 _CHECKS = ("test_schema", "test_faketensor", "test_recording")
 
 
-def opcheck(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, test_utils: str | Sequence[str] = _CHECKS, raise_exception: bool = True) -> dict[str, str]:
-    """Tests an operator on these arguments: does it write only what its schema says (test_schema), is the fake rule right (test_faketensor), does a recording of it give the same
-    (test_recording)? OpCheckError says what is wrong; with raise_exception=False the problems are in the result."""
+def opcheck(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
+            test_utils: str | Sequence[str] = _CHECKS, raise_exception: bool = True) -> dict[str, str]:
+    """Tests an operator on these arguments: does it write only what its schema says (test_schema), is the fake rule
+    right (test_faketensor), does a recording of it give the same (test_recording)? OpCheckError says what is wrong;
+    with raise_exception=False the problems are in the result."""
     entry, kwargs = _entry(op), kwargs or {}
     namespace, _, name = entry.name.partition("::")
     packet, _, overload = name.partition(".")
@@ -462,7 +497,8 @@ def _check_fake(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
             return type(value)(map(fakes, value))
         return mode.from_tensor(value) if isinstance(value, cresset.Tensor) else value
     real, problem = _attempt(lambda: call(*_copy(args), **{key: _copy(value) for key, value in kwargs.items()}))
-    fake, fake_problem = (None, None) if problem else _attempt(lambda: call(*fakes(args), **{key: fakes(value) for key, value in kwargs.items()}))
+    fake, fake_problem = (None, None) if problem else _attempt(lambda: call(*fakes(args),
+            **{key: fakes(value) for key, value in kwargs.items()}))
     if problem or fake_problem:
         return problem or fake_problem
     ours, theirs = _tensors([real]), _tensors([fake])
@@ -471,7 +507,8 @@ def _check_fake(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
     for i, (a, b) in enumerate(zip(ours, theirs)):
         for what in ("dtype", "shape"):
             if getattr(a, what) != getattr(b, what):
-                return f"result {i}: the fake rule gives the {what} {getattr(b, what)}, the implementation {getattr(a, what)}"
+                return (f"result {i}: the fake rule gives the {what} {getattr(b, what)}, the implementation "
+                        f"{getattr(a, what)}")
         if a.stride() != b.stride():
             return f"result {i}: the fake rule gives the strides {b.stride()}, the implementation {a.stride()}"
     return None

@@ -1,4 +1,5 @@
-"""cresset.ops.aten.add.Tensor: the op table by name. `ops.aten.add` is an overload list, `ops.aten.add.Tensor` one op."""
+"""cresset.ops.aten.add.Tensor: the op table by name. `ops.aten.add` is an overload list, `ops.aten.add.Tensor` one
+op."""
 from cresset import _C
 
 

@@ -6,7 +6,8 @@ def __getattr__(name):
     try:
         return _C._return_types[name]
     except KeyError:
-        raise AttributeError(f"module 'cresset.return_types' has no attribute '{name}': a type is made when its op first runs") from None
+        raise AttributeError(f"module 'cresset.return_types' has no attribute '{name}': a type is made when its op "
+                             f"first runs") from None
 
 
 def __dir__():

@@ -14,4 +14,5 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({full.partition("::special_")[2].partition(".")[0] for full in _C._op_names() if full.startswith("aten::special_")})
+    return sorted({full.partition("::special_")[2].partition(".")[0] for full in _C._op_names()
+                   if full.startswith("aten::special_")})

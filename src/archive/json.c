@@ -129,7 +129,8 @@ static char *put_utf8(char *to, uint32_t c) {
     return to;
 }
 
-/* One escape, the backslash at *at, appended at *to. It never grows: \uXXXX are 6 bytes for at most 3, a pair 12 for 4. */
+/* One escape, the backslash at *at, appended at *to. It never grows: \uXXXX are 6 bytes for at most 3, a pair 12 for
+ * 4. */
 static cr_status escape_decode(const parser *p, const uint8_t **at, char **to) {
     static const char letters[] = "\"\"\\\\//b\bf\fn\nr\rt\t"; /* pairs: letter, byte */
     const uint8_t *start = *at;

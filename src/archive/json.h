@@ -1,19 +1,27 @@
 /* json.h: JSON texts as plain, immutable trees in an arena.
  *
- * A value takes 16 bytes, a member of an object 24, and repeated keys are shared: a text costs a few times its own size, and
- * is parsed in one pass. Trees come from cr_json_parse alone (large objects have an index that it builds).
+ * A value takes 16 bytes, a member of an object 24, and repeated keys are shared: a text costs a few times its own
+ * size, and is parsed in one pass. Trees come from cr_json_parse alone (large objects have an index that it builds).
  * Strict JSON (RFC 8259): valid UTF-8, no duplicate keys in one object, nothing after the value, nesting up to
  * CR_JSON_DEPTH; and, as Python's writer has it, the bare words NaN, Infinity and -Infinity.
  *
- * Readers of a format walk it with the cr_json_get functions, which say in the error which field is missing or has which
- * wrong kind; callers add where they are with cr_error_context ("graph.nodes[3]"). */
+ * Readers of a format walk it with the cr_json_get functions, which say in the error which field is missing or has
+ * which wrong kind; callers add where they are with cr_error_context ("graph.nodes[3]"). */
 #ifndef CR_JSON_H
 #define CR_JSON_H
 
 #include "base/base.h"
 
 enum { CR_JSON_DEPTH = 200 };
-typedef enum cr_json_kind { CR_JSON_NULL, CR_JSON_BOOL, CR_JSON_INT, CR_JSON_FLOAT, CR_JSON_STRING, CR_JSON_ARRAY, CR_JSON_OBJECT } cr_json_kind;
+typedef enum cr_json_kind {
+    CR_JSON_NULL,
+    CR_JSON_BOOL,
+    CR_JSON_INT,
+    CR_JSON_FLOAT,
+    CR_JSON_STRING,
+    CR_JSON_ARRAY,
+    CR_JSON_OBJECT
+} cr_json_kind;
 typedef struct cr_json cr_json;
 typedef struct cr_json_member cr_json_member;
 struct cr_json {
@@ -48,7 +56,8 @@ CR_NODISCARD cr_status cr_json_union(const cr_json *value, const cr_json_member 
 CR_NODISCARD cr_status cr_json_number(const cr_json *value, double *out);
 
 /* ---- writing: a stream of tokens; commas and indentation are put in between. Errors are the cr_str's, sticky. ---- */
-typedef struct cr_json_writer { cr_str *out; int indent, depth; bool first, after_key; } cr_json_writer; /* indent 0: one line, ", " and ": " as Python writes */
+/* indent 0: one line, ", " and ": " as Python writes */
+typedef struct cr_json_writer { cr_str *out; int indent, depth; bool first, after_key; } cr_json_writer;
 void cr_json_writer_init(cr_json_writer *w, cr_str *out, int indent);
 void cr_json_open(cr_json_writer *w, char bracket);  /* '{' or '[' */
 void cr_json_close(cr_json_writer *w, char bracket); /* '}' or ']' */
@@ -59,6 +68,7 @@ void cr_json_float(cr_json_writer *w, double f); /* NaN and infinities as bare w
 void cr_json_bool(cr_json_writer *w, bool b);
 void cr_json_null(cr_json_writer *w);
 void cr_json_value(cr_json_writer *w, const cr_json *value); /* a whole tree */
-void cr_json_members(cr_json_writer *w, const char *object); /* the members of an object, given as text "{...}", as they are */
+/* the members of an object, given as text "{...}", as they are */
+void cr_json_members(cr_json_writer *w, const char *object);
 
 #endif

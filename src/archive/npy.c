@@ -18,7 +18,12 @@ static const struct { char kind; int width, dtype, unit; } types[] = {
 };
 /* Kinds that NumPy has and we do not, for the message. */
 static const struct { char kind; const char *name; } foreign[] = {
-    {'O', "Python objects (pickled)"}, {'S', "byte strings"}, {'U', "strings"}, {'M', "dates"}, {'m', "time spans"}, {'V', "structures or raw bytes"},
+    { 'O', "Python objects (pickled)" },
+    { 'S', "byte strings" },
+    { 'U', "strings" },
+    { 'M', "dates" },
+    { 'm', "time spans" },
+    { 'V', "structures or raw bytes" },
 };
 
 static const bool big_endian_host = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
@@ -65,7 +70,9 @@ static cr_status parse_descr(scanner *s, cr_npy *out) {
     const char *text;
     size_t n;
     skip_space(s);
-    if (s->at < s->end && *s->at == '[') return CR_FAIL(CR_EUNSUPPORTED, "an array of structures (a list in 'descr'); save its fields as arrays of their own");
+    if (s->at < s->end && *s->at == '[')
+        return CR_FAIL(CR_EUNSUPPORTED, "an array of structures (a list in 'descr'); save its fields as arrays of "
+                                        "their own");
     if (!take_string(s, &text, &n)) return fail_header("'descr' is no string");
     char order = n ? text[0] : 0;
     bool ordered = order && strchr("<>|=", order);
@@ -83,7 +90,8 @@ static cr_status parse_descr(scanner *s, cr_npy *out) {
     const char *name = "a type that is not read here";
     for (size_t i = 0; i < CR_COUNT(foreign); i++)
         if (foreign[i].kind == kind) name = foreign[i].name;
-    return CR_FAIL(CR_EUNSUPPORTED, "elements of type '%.*s': %s; save booleans, integers, floats or complex numbers", (int)CR_MIN(n, (size_t)24), text, name);
+    return CR_FAIL(CR_EUNSUPPORTED, "elements of type '%.*s': %s; save booleans, integers, floats or complex numbers",
+                   (int)CR_MIN(n, (size_t)24), text, name);
 }
 
 static cr_status parse_shape(scanner *s, cr_npy *out) {
@@ -99,7 +107,8 @@ static cr_status parse_shape(scanner *s, cr_npy *out) {
                 return fail_header("a size beyond 64 bits");
         if (s->at == begin) return fail_header("'shape' holds something else than numbers");
         if (s->at < s->end && *s->at == 'L') s->at++; /* as Python 2 wrote them */
-        if (out->rank == RT_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "an array of more than %d dimensions", (int)RT_MAX_RANK);
+        if (out->rank == RT_MAX_RANK)
+            return CR_FAIL(CR_EUNSUPPORTED, "an array of more than %d dimensions", (int)RT_MAX_RANK);
         out->size[out->rank++] = size;
         if (take(s, ',')) continue;
         if (!take(s, ')')) return fail_header("'shape' does not end");
@@ -141,10 +150,12 @@ static cr_status parse_dictionary(scanner *s, cr_npy *out) {
 
 cr_status cr_npy_parse(const void *data, size_t size, cr_npy *out) {
     const uint8_t *p = data;
-    if (size < MAGIC || memcmp(p, magic, MAGIC)) return CR_FAIL(CR_EFORMAT, "not a .npy file: it does not begin with \\x93NUMPY");
+    if (size < MAGIC || memcmp(p, magic, MAGIC))
+        return CR_FAIL(CR_EFORMAT, "not a .npy file: it does not begin with \\x93NUMPY");
     if (size < 10) return CR_FAIL(CR_EFORMAT, "the .npy file is truncated inside its header");
     int version = p[6];
-    if (version < 1 || version > 3 || p[7] != 0) return CR_FAIL(CR_EUNSUPPORTED, "version %d.%d of the .npy format; 1.0, 2.0 and 3.0 are read", p[6], p[7]);
+    if (version < 1 || version > 3 || p[7] != 0)
+        return CR_FAIL(CR_EUNSUPPORTED, "version %d.%d of the .npy format; 1.0, 2.0 and 3.0 are read", p[6], p[7]);
     size_t begin = version == 1 ? 10 : 12, length = 0;
     if (size < begin) return CR_FAIL(CR_EFORMAT, "the .npy file is truncated inside its header");
     for (size_t i = begin; i-- > 8;) length = length << 8 | p[i];
@@ -158,14 +169,17 @@ cr_status cr_npy_parse(const void *data, size_t size, cr_npy *out) {
     bool empty = false;
     for (int i = 0; i < a.rank; i++) {
         empty |= a.size[i] == 0;
-        if (a.size[i] && cr_mul_overflow(bytes, a.size[i], &bytes)) return fail_header("the array is larger than any memory");
+        if (a.size[i] && cr_mul_overflow(bytes, a.size[i], &bytes))
+            return fail_header("the array is larger than any memory");
     }
     a.bytes = empty ? 0 : (uint64_t)bytes;
     uint64_t left = size - begin - length;
     if (left < a.bytes)
-        return CR_FAIL(CR_EFORMAT, "the .npy file is truncated: the array needs %llu bytes, %llu are there", (unsigned long long)a.bytes, (unsigned long long)left);
+        return CR_FAIL(CR_EFORMAT, "the .npy file is truncated: the array needs %llu bytes, %llu are there",
+                       (unsigned long long)a.bytes, (unsigned long long)left);
     if (left > a.bytes)
-        return CR_FAIL(CR_EFORMAT, "%llu bytes follow the array's %llu in the .npy file", (unsigned long long)(left - a.bytes), (unsigned long long)a.bytes);
+        return CR_FAIL(CR_EFORMAT, "%llu bytes follow the array's %llu in the .npy file",
+                       (unsigned long long)(left - a.bytes), (unsigned long long)a.bytes);
     a.data = p + begin + length;
     *out = a;
     return CR_OK;
@@ -220,14 +234,18 @@ cr_status cr_npy_header(int dtype, int rank, const int64_t *size, cr_str *out) {
     size_t row = 0;
     while (row < CR_COUNT(types) && (types[row].dtype != dtype || dtype == RT_DTYPE_COUNT)) row++;
     if (row == CR_COUNT(types))
-        return CR_FAIL(CR_EUNSUPPORTED, "NumPy has no %s: cast to %s first, which holds its values exactly", rt_dtype_name(dtype), dtype == RT_C32 ? "complex64" : "float32");
+        return CR_FAIL(CR_EUNSUPPORTED, "NumPy has no %s: cast to %s first, which holds its values exactly",
+                       rt_dtype_name(dtype), dtype == RT_C32 ? "complex64" : "float32");
     char text[96 + RT_MAX_RANK * 24];
     char order = types[row].width == 1 ? '|' : big_endian_host ? '>' : '<';
-    int n = snprintf(text, sizeof text, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (", order, types[row].kind, types[row].width);
-    for (int i = 0; i < rank; i++) n += snprintf(text + n, sizeof text - (size_t)n, i ? ", %lld" : "%lld", (long long)size[i]);
+    int n = snprintf(text, sizeof text, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (", order,
+                     types[row].kind, types[row].width);
+    for (int i = 0; i < rank; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, i ? ", %lld" : "%lld", (long long)size[i]);
     n += snprintf(text + n, sizeof text - (size_t)n, rank == 1 ? ",), }" : "), }");
     /* NumPy leaves room for the first size to grow to 21 digits in place. */
-    size_t grow = rank ? (size_t)(GROWTH - snprintf(NULL, 0, "%lld", (long long)size[0])) : 0, length = (size_t)n + grow;
+    size_t grow = rank ? (size_t)(GROWTH - snprintf(NULL, 0, "%lld", (long long)size[0])) : 0,
+           length = (size_t)n + grow;
     size_t total = (10 + length + 1 + ALIGN - 1) / ALIGN * ALIGN;
     cr_str_addn(out, magic, MAGIC);
     cr_str_addn(out, "\x01\x00", 2);

@@ -1,9 +1,9 @@
 /* npy.h: NumPy's .npy and .npz, both ways.
  *
- * Versions 1 to 3; bool, ints, floats and complex of 1 to 16 bytes that have a dtype here, either byte order (swapped when
- * copied), C and Fortran order. Object arrays and structured dtypes are refused by name. NumPy has no bfloat16 or
- * float8: their raw bytes ('|V2', '|V1', as ml_dtypes saves them) parse as RT_DTYPE_COUNT with `width`, and the caller, who knows
- * what is expected, decides. Nothing is unpickled, ever. */
+ * Versions 1 to 3; bool, ints, floats and complex of 1 to 16 bytes that have a dtype here, either byte order (swapped
+ * when copied), C and Fortran order. Object arrays and structured dtypes are refused by name. NumPy has no bfloat16 or
+ * float8: their raw bytes ('|V2', '|V1', as ml_dtypes saves them) parse as RT_DTYPE_COUNT with `width`, and the caller,
+ * who knows what is expected, decides. Nothing is unpickled, ever. */
 #ifndef CR_NPY_H
 #define CR_NPY_H
 
@@ -21,9 +21,9 @@ typedef struct cr_npy {
 CR_NODISCARD cr_status cr_npy_parse(const void *data, size_t size, cr_npy *out);
 /* The elements in C order and this machine's byte order: `to` has out->bytes bytes. */
 void cr_npy_copy(const cr_npy *a, void *to);
-/* Header (version 1, 64-byte aligned, the bytes that NumPy writes) for C-order data; the data follow. CR_EUNSUPPORTED for
- * dtypes that NumPy does not have (bfloat16, float8, complex32): cast to float32 (complex64) first, which holds their values
- * exactly. */
+/* Header (version 1, 64-byte aligned, the bytes that NumPy writes) for C-order data; the data follow. CR_EUNSUPPORTED
+ * for dtypes that NumPy does not have (bfloat16, float8, complex32): cast to float32 (complex64) first, which holds
+ * their values exactly. */
 CR_NODISCARD cr_status cr_npy_header(int dtype, int rank, const int64_t *size, cr_str *out);
 
 /* ---- .npz: a zip of NAME.npy members ----

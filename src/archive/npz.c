@@ -1,4 +1,5 @@
-/* .npz: every member of a zip parsed as .npy when it is opened. Stored members stay mapped, deflated ones are copies. */
+/* .npz: every member of a zip parsed as .npy when it is opened. Stored members stay mapped, deflated ones are
+ * copies. */
 #include "archive/npy.h"
 
 #include <stdatomic.h>

@@ -53,7 +53,8 @@ static uint64_t little(const uint8_t *p, int n) {
 
 static cr_status take(machine *m, uint64_t n, const uint8_t **out) {
     if (n > m->size - m->pos)
-        return FAIL(m, CR_EFORMAT, "needs %llu more bytes, the pickle has %zu", (unsigned long long)n, m->size - m->pos);
+        return FAIL(m, CR_EFORMAT, "needs %llu more bytes, the pickle has %zu", (unsigned long long)n,
+                    m->size - m->pos);
     *out = m->data + m->pos;
     m->pos += (size_t)n;
     return CR_OK;
@@ -115,7 +116,8 @@ static cr_status pop_mark(machine *m, value ***items, size_t *n) {
 
 static cr_status extend(machine *m, value *v, value *const *items, size_t n) {
     if (!n) return CR_OK;
-    if (!v->cap && v->pub.n) return FAIL(m, CR_EFORMAT, "%s that was made whole cannot grow", cr_pickle_kind_name(v->pub.kind));
+    if (!v->cap && v->pub.n)
+        return FAIL(m, CR_EFORMAT, "%s that was made whole cannot grow", cr_pickle_kind_name(v->pub.kind));
     size_t want = v->pub.n + n; /* both at most CR_PICKLE_LIMIT */
     if (want > v->cap) {
         size_t cap = CR_MAX(want, (size_t)v->cap * 2);
@@ -132,7 +134,8 @@ static cr_status extend(machine *m, value *v, value *const *items, size_t n) {
 }
 
 static bool is_dict(const value *v) {
-    return v->pub.kind == CR_PICKLE_DICT || v->pub.kind == CR_PICKLE_ORDERED_DICT || v->pub.kind == CR_PICKLE_DEFAULT_DICT;
+    return v->pub.kind == CR_PICKLE_DICT || v->pub.kind == CR_PICKLE_ORDERED_DICT ||
+           v->pub.kind == CR_PICKLE_DEFAULT_DICT;
 }
 
 /* ---- opcodes. `data` is the row's number. ---- */
@@ -168,7 +171,8 @@ static cr_status op_long_bytes(machine *m, int data) {
     CR_TRY(take(m, n, &p));
     uint8_t sign = n && p[n - 1] & 0x80 ? 0xff : 0;
     while (n > 8 && p[n - 1] == sign) n--;
-    if (n > 8 || (n == 8 && (p[7] & 0x80) != (sign & 0x80))) return FAIL(m, CR_EUNSUPPORTED, "an integer beyond 64 bits");
+    if (n > 8 || (n == 8 && (p[7] & 0x80) != (sign & 0x80)))
+        return FAIL(m, CR_EUNSUPPORTED, "an integer beyond 64 bits");
     uint64_t x = sign ? ~(uint64_t)0 : 0;
     for (int k = (int)n - 1; k >= 0; k--) x = x << 8 | p[k];
     return push_int(m, (int64_t)x);
@@ -243,19 +247,22 @@ static int hex_digits(const char *s, size_t have, int want, uint32_t *out) {
 static size_t put_utf8(char *to, uint32_t c) {
     if (c < 0x80) return to[0] = (char)c, 1;
     if (c < 0x800) return to[0] = (char)(0xc0 | c >> 6), to[1] = (char)(0x80 | (c & 63)), 2;
-    if (c < 0x10000) return to[0] = (char)(0xe0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63)), 3;
-    to[0] = (char)(0xf0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 63)), to[2] = (char)(0x80 | (c >> 6 & 63)), to[3] = (char)(0x80 | (c & 63));
+    if (c < 0x10000)
+        return to[0] = (char)(0xe0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63)), 3;
+    to[0] = (char)(0xf0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 63)), to[2] = (char)(0x80 | (c >> 6 & 63)),
+    to[3] = (char)(0x80 | (c & 63));
     return 4;
 }
 
-/* The escaped texts of protocol 0. UNICODE: Latin-1 with \u and \U. STRING: a quoted literal of Python 2, whose bytes must
- * come out as UTF-8. Neither grows to more than twice its escaped length. */
+/* The escaped texts of protocol 0. UNICODE: Latin-1 with \u and \U. STRING: a quoted literal of Python 2, whose bytes
+ * must come out as UTF-8. Neither grows to more than twice its escaped length. */
 static cr_status op_text_line(machine *m, int data) {
     const char *s;
     size_t n, k = 0;
     CR_TRY(take_line(m, &s, &n));
     if (data == 'S') {
-        if (n < 2 || (s[0] != '\'' && s[0] != '"') || s[n - 1] != s[0]) return FAIL(m, CR_EFORMAT, "the text is not in quotes");
+        if (n < 2 || (s[0] != '\'' && s[0] != '"') || s[n - 1] != s[0])
+            return FAIL(m, CR_EFORMAT, "the text is not in quotes");
         s++, n -= 2;
     }
     char *to = cr_arena_alloc(m->arena, 2 * n + 1);
@@ -330,7 +337,8 @@ static cr_status op_collect(machine *m, int data) {
 
 /* TUPLE1, TUPLE2, TUPLE3. */
 static cr_status op_tuple(machine *m, int data) {
-    if (m->stack.n - stack_floor(m) < (size_t)data) return FAIL(m, CR_EFORMAT, "the stack has fewer than %d entries", data);
+    if (m->stack.n - stack_floor(m) < (size_t)data)
+        return FAIL(m, CR_EFORMAT, "the stack has fewer than %d entries", data);
     value *v = cr__pickle_new(m, CR_PICKLE_TUPLE);
     if (!v) return CR_ENOMEM;
     m->stack.n -= (size_t)data;
@@ -338,8 +346,8 @@ static cr_status op_tuple(machine *m, int data) {
     return push(m, v);
 }
 
-/* APPEND(S), ADDITEMS, SETITEM(S): a fixed number of entries (data), or those above the mark (data 0), go to the container
- * below them. */
+/* APPEND(S), ADDITEMS, SETITEM(S): a fixed number of entries (data), or those above the mark (data 0), go to the
+ * container below them. */
 static cr_status grow(machine *m, int data, const char *what, bool (*takes)(const value *), bool pairs) {
     value **items, *to;
     size_t n = (size_t)data;
@@ -351,7 +359,8 @@ static cr_status grow(machine *m, int data, const char *what, bool (*takes)(cons
         CR_TRY(pop_mark(m, &items, &n));
     }
     CR_TRY(top(m, &to));
-    if (!takes(to)) return FAIL(m, CR_EFORMAT, "expects %s below its items, found %s", what, cr_pickle_kind_name(to->pub.kind));
+    if (!takes(to))
+        return FAIL(m, CR_EFORMAT, "expects %s below its items, found %s", what, cr_pickle_kind_name(to->pub.kind));
     if (pairs && n % 2) return FAIL(m, CR_EFORMAT, "a key without a value");
     return extend(m, to, items, n);
 }
@@ -366,7 +375,8 @@ static cr_status op_setitem(machine *m, int data) { return grow(m, data, "a dict
 static cr_status memo_put(machine *m, uint64_t index) {
     value *v;
     CR_TRY(top(m, &v));
-    if (index >= m->size) return FAIL(m, CR_EFORMAT, "memo index %llu in a pickle of %zu bytes", (unsigned long long)index, m->size);
+    if (index >= m->size)
+        return FAIL(m, CR_EFORMAT, "memo index %llu in a pickle of %zu bytes", (unsigned long long)index, m->size);
     if (index >= m->memo.n) {
         CR_TRY(cr_vec_reserve(&m->memo, index + 1));
         memset(m->memo.at + m->memo.n, 0, (index + 1 - m->memo.n) * sizeof *m->memo.at);
@@ -378,7 +388,8 @@ static cr_status memo_put(machine *m, uint64_t index) {
 }
 
 static cr_status memo_get(machine *m, uint64_t index) {
-    if (index >= m->memo.n || !m->memo.at[index]) return FAIL(m, CR_EFORMAT, "nothing was stored in memo %llu", (unsigned long long)index);
+    if (index >= m->memo.n || !m->memo.at[index])
+        return FAIL(m, CR_EFORMAT, "nothing was stored in memo %llu", (unsigned long long)index);
     return push(m, m->memo.at[index]);
 }
 
@@ -436,7 +447,8 @@ static cr_status op_stack_global(machine *m, int data) {
     CR_TRY(pop(m, &name));
     CR_TRY(pop(m, &module));
     if (module->pub.kind != CR_PICKLE_STRING || name->pub.kind != CR_PICKLE_STRING)
-        return FAIL(m, CR_EFORMAT, "a name is two texts, found %s and %s", cr_pickle_kind_name(module->pub.kind), cr_pickle_kind_name(name->pub.kind));
+        return FAIL(m, CR_EFORMAT, "a name is two texts, found %s and %s", cr_pickle_kind_name(module->pub.kind),
+                    cr_pickle_kind_name(name->pub.kind));
     CR_TRY(cr__pickle_resolve(m, module->pub.u.s, module->pub.n, name->pub.u.s, name->pub.n, &v));
     return push(m, v);
 }
@@ -446,9 +458,13 @@ static cr_status op_reduce(machine *m, int data) {
     value *callee, *args, *v;
     CR_TRY(pop(m, &args));
     CR_TRY(pop(m, &callee));
-    if (callee->pub.kind != CR__PICKLE_NAME) return FAIL(m, CR_EFORMAT, "calls %s", cr_pickle_kind_name(callee->pub.kind));
-    if (args->pub.kind != CR_PICKLE_TUPLE) return FAIL(m, CR_EFORMAT, "the arguments are %s, expected a tuple", cr_pickle_kind_name(args->pub.kind));
-    if (!callee->name->call) return FAIL(m, CR_EUNSUPPORTED, "calls %s.%s, which may only be mentioned", callee->name->module, callee->name->name);
+    if (callee->pub.kind != CR__PICKLE_NAME)
+        return FAIL(m, CR_EFORMAT, "calls %s", cr_pickle_kind_name(callee->pub.kind));
+    if (args->pub.kind != CR_PICKLE_TUPLE)
+        return FAIL(m, CR_EFORMAT, "the arguments are %s, expected a tuple", cr_pickle_kind_name(args->pub.kind));
+    if (!callee->name->call)
+        return FAIL(m, CR_EUNSUPPORTED, "calls %s.%s, which may only be mentioned", callee->name->module,
+                    callee->name->name);
     CR_TRY(callee->name->call(m, callee->name, args, &v));
     return push(m, v);
 }
@@ -460,7 +476,8 @@ static cr_status op_build(machine *m, int data) {
     CR_TRY(pop(m, &state));
     CR_TRY(top(m, &to));
     if (to->pub.kind != CR_PICKLE_ORDERED_DICT && to->pub.kind != CR_PICKLE_DEFAULT_DICT)
-        return FAIL(m, CR_EUNSUPPORTED, "sets attributes of %s; only an OrderedDict has some", cr_pickle_kind_name(to->pub.kind));
+        return FAIL(m, CR_EUNSUPPORTED, "sets attributes of %s; only an OrderedDict has some",
+                    cr_pickle_kind_name(to->pub.kind));
     if (state->pub.kind != CR_PICKLE_DICT && state->pub.kind != CR_PICKLE_NONE)
         return FAIL(m, CR_EFORMAT, "the attributes are %s, expected a dict", cr_pickle_kind_name(state->pub.kind));
     return CR_OK;
@@ -506,7 +523,8 @@ static cr_status op_frame(machine *m, int data) {
     (void)data;
     uint64_t n = little(m->operand, 8);
     if (n > m->size - m->pos)
-        return FAIL(m, CR_EFORMAT, "a frame of %llu bytes, the pickle has %zu more", (unsigned long long)n, m->size - m->pos);
+        return FAIL(m, CR_EFORMAT, "a frame of %llu bytes, the pickle has %zu more", (unsigned long long)n,
+                    m->size - m->pos);
     return CR_OK;
 }
 
@@ -517,75 +535,80 @@ static cr_status op_stop(machine *m, int data) {
     return CR_OK;
 }
 
-static const struct { const char *name; cr_status (*run)(machine *, int); uint8_t fixed; uint8_t data; } opcodes[256] = {
-    ['('] = {"MARK", op_mark, 0, 0},
-    ['.'] = {"STOP", op_stop, 0, 0},
-    ['0'] = {"POP", op_pop, 0, 0},
-    ['1'] = {"POP_MARK", op_pop_mark, 0, 0},
-    ['2'] = {"DUP", op_dup, 0, 0},
-    ['F'] = {"FLOAT", op_float_line, 0, 0},
-    ['I'] = {"INT", op_int_line, 0, 'I'},
-    ['J'] = {"BININT", op_binint, 4, 4},
-    ['K'] = {"BININT1", op_binint, 1, 1},
-    ['L'] = {"LONG", op_int_line, 0, 'L'},
-    ['M'] = {"BININT2", op_binint, 2, 2},
-    ['N'] = {"NONE", op_none, 0, 0},
-    ['P'] = {"PERSID", op_refused, 0, TEXT_ID},
-    ['Q'] = {"BINPERSID", op_binpersid, 0, 0},
-    ['R'] = {"REDUCE", op_reduce, 0, 0},
-    ['S'] = {"STRING", op_text_line, 0, 'S'},
-    ['T'] = {"BINSTRING", op_text, 4, 4},
-    ['U'] = {"SHORT_BINSTRING", op_text, 1, 1},
-    ['V'] = {"UNICODE", op_text_line, 0, 'V'},
-    ['X'] = {"BINUNICODE", op_text, 4, 4},
-    ['a'] = {"APPEND", op_append, 0, 1},
-    ['b'] = {"BUILD", op_build, 0, 0},
-    ['c'] = {"GLOBAL", op_global, 0, 0},
-    ['d'] = {"DICT", op_collect, 0, CR_PICKLE_DICT},
-    ['}'] = {"EMPTY_DICT", op_empty, 0, CR_PICKLE_DICT},
-    ['e'] = {"APPENDS", op_append, 0, 0},
-    ['g'] = {"GET", op_get, 0, 0},
-    ['h'] = {"BINGET", op_get, 1, 1},
-    ['i'] = {"INST", op_inst, 0, 0},
-    ['j'] = {"LONG_BINGET", op_get, 4, 4},
-    ['l'] = {"LIST", op_collect, 0, CR_PICKLE_LIST},
-    [']'] = {"EMPTY_LIST", op_empty, 0, CR_PICKLE_LIST},
-    ['o'] = {"OBJ", op_refused, 0, OBJECT},
-    ['p'] = {"PUT", op_put, 0, 0},
-    ['q'] = {"BINPUT", op_put, 1, 1},
-    ['r'] = {"LONG_BINPUT", op_put, 4, 4},
-    ['s'] = {"SETITEM", op_setitem, 0, 2},
-    ['t'] = {"TUPLE", op_collect, 0, CR_PICKLE_TUPLE},
-    [')'] = {"EMPTY_TUPLE", op_empty, 0, CR_PICKLE_TUPLE},
-    ['u'] = {"SETITEMS", op_setitem, 0, 0},
-    ['G'] = {"BINFLOAT", op_binfloat, 8, 0},
-    ['B'] = {"BINBYTES", op_bytes, 4, 4},
-    ['C'] = {"SHORT_BINBYTES", op_bytes, 1, 1},
-    [0x80] = {"PROTO", op_proto, 1, 0},
-    [0x81] = {"NEWOBJ", op_refused, 0, OBJECT},
-    [0x82] = {"EXT1", op_refused, 1, EXTENSION},
-    [0x83] = {"EXT2", op_refused, 2, EXTENSION},
-    [0x84] = {"EXT4", op_refused, 4, EXTENSION},
-    [0x85] = {"TUPLE1", op_tuple, 0, 1},
-    [0x86] = {"TUPLE2", op_tuple, 0, 2},
-    [0x87] = {"TUPLE3", op_tuple, 0, 3},
-    [0x88] = {"NEWTRUE", op_bool, 0, 1},
-    [0x89] = {"NEWFALSE", op_bool, 0, 0},
-    [0x8a] = {"LONG1", op_long_bytes, 1, 1},
-    [0x8b] = {"LONG4", op_long_bytes, 4, 4},
-    [0x8c] = {"SHORT_BINUNICODE", op_text, 1, 1},
-    [0x8d] = {"BINUNICODE8", op_text, 8, 8},
-    [0x8e] = {"BINBYTES8", op_bytes, 8, 8},
-    [0x8f] = {"EMPTY_SET", op_empty, 0, CR_PICKLE_SET},
-    [0x90] = {"ADDITEMS", op_additems, 0, 0},
-    [0x91] = {"FROZENSET", op_collect, 0, CR_PICKLE_FROZENSET},
-    [0x92] = {"NEWOBJ_EX", op_refused, 0, OBJECT},
-    [0x93] = {"STACK_GLOBAL", op_stack_global, 0, 0},
-    [0x94] = {"MEMOIZE", op_memoize, 0, 0},
-    [0x95] = {"FRAME", op_frame, 8, 0},
-    [0x96] = {"BYTEARRAY8", op_refused, 8, BUFFER},
-    [0x97] = {"NEXT_BUFFER", op_refused, 0, BUFFER},
-    [0x98] = {"READONLY_BUFFER", op_refused, 0, BUFFER},
+static const struct {
+    const char *name;
+    cr_status (*run)(machine *, int);
+    uint8_t fixed;
+    uint8_t data;
+} opcodes[256] = {
+    ['('] = { "MARK", op_mark, 0, 0 },
+    ['.'] = { "STOP", op_stop, 0, 0 },
+    ['0'] = { "POP", op_pop, 0, 0 },
+    ['1'] = { "POP_MARK", op_pop_mark, 0, 0 },
+    ['2'] = { "DUP", op_dup, 0, 0 },
+    ['F'] = { "FLOAT", op_float_line, 0, 0 },
+    ['I'] = { "INT", op_int_line, 0, 'I' },
+    ['J'] = { "BININT", op_binint, 4, 4 },
+    ['K'] = { "BININT1", op_binint, 1, 1 },
+    ['L'] = { "LONG", op_int_line, 0, 'L' },
+    ['M'] = { "BININT2", op_binint, 2, 2 },
+    ['N'] = { "NONE", op_none, 0, 0 },
+    ['P'] = { "PERSID", op_refused, 0, TEXT_ID },
+    ['Q'] = { "BINPERSID", op_binpersid, 0, 0 },
+    ['R'] = { "REDUCE", op_reduce, 0, 0 },
+    ['S'] = { "STRING", op_text_line, 0, 'S' },
+    ['T'] = { "BINSTRING", op_text, 4, 4 },
+    ['U'] = { "SHORT_BINSTRING", op_text, 1, 1 },
+    ['V'] = { "UNICODE", op_text_line, 0, 'V' },
+    ['X'] = { "BINUNICODE", op_text, 4, 4 },
+    ['a'] = { "APPEND", op_append, 0, 1 },
+    ['b'] = { "BUILD", op_build, 0, 0 },
+    ['c'] = { "GLOBAL", op_global, 0, 0 },
+    ['d'] = { "DICT", op_collect, 0, CR_PICKLE_DICT },
+    ['}'] = { "EMPTY_DICT", op_empty, 0, CR_PICKLE_DICT },
+    ['e'] = { "APPENDS", op_append, 0, 0 },
+    ['g'] = { "GET", op_get, 0, 0 },
+    ['h'] = { "BINGET", op_get, 1, 1 },
+    ['i'] = { "INST", op_inst, 0, 0 },
+    ['j'] = { "LONG_BINGET", op_get, 4, 4 },
+    ['l'] = { "LIST", op_collect, 0, CR_PICKLE_LIST },
+    [']'] = { "EMPTY_LIST", op_empty, 0, CR_PICKLE_LIST },
+    ['o'] = { "OBJ", op_refused, 0, OBJECT },
+    ['p'] = { "PUT", op_put, 0, 0 },
+    ['q'] = { "BINPUT", op_put, 1, 1 },
+    ['r'] = { "LONG_BINPUT", op_put, 4, 4 },
+    ['s'] = { "SETITEM", op_setitem, 0, 2 },
+    ['t'] = { "TUPLE", op_collect, 0, CR_PICKLE_TUPLE },
+    [')'] = { "EMPTY_TUPLE", op_empty, 0, CR_PICKLE_TUPLE },
+    ['u'] = { "SETITEMS", op_setitem, 0, 0 },
+    ['G'] = { "BINFLOAT", op_binfloat, 8, 0 },
+    ['B'] = { "BINBYTES", op_bytes, 4, 4 },
+    ['C'] = { "SHORT_BINBYTES", op_bytes, 1, 1 },
+    [0x80] = { "PROTO", op_proto, 1, 0 },
+    [0x81] = { "NEWOBJ", op_refused, 0, OBJECT },
+    [0x82] = { "EXT1", op_refused, 1, EXTENSION },
+    [0x83] = { "EXT2", op_refused, 2, EXTENSION },
+    [0x84] = { "EXT4", op_refused, 4, EXTENSION },
+    [0x85] = { "TUPLE1", op_tuple, 0, 1 },
+    [0x86] = { "TUPLE2", op_tuple, 0, 2 },
+    [0x87] = { "TUPLE3", op_tuple, 0, 3 },
+    [0x88] = { "NEWTRUE", op_bool, 0, 1 },
+    [0x89] = { "NEWFALSE", op_bool, 0, 0 },
+    [0x8a] = { "LONG1", op_long_bytes, 1, 1 },
+    [0x8b] = { "LONG4", op_long_bytes, 4, 4 },
+    [0x8c] = { "SHORT_BINUNICODE", op_text, 1, 1 },
+    [0x8d] = { "BINUNICODE8", op_text, 8, 8 },
+    [0x8e] = { "BINBYTES8", op_bytes, 8, 8 },
+    [0x8f] = { "EMPTY_SET", op_empty, 0, CR_PICKLE_SET },
+    [0x90] = { "ADDITEMS", op_additems, 0, 0 },
+    [0x91] = { "FROZENSET", op_collect, 0, CR_PICKLE_FROZENSET },
+    [0x92] = { "NEWOBJ_EX", op_refused, 0, OBJECT },
+    [0x93] = { "STACK_GLOBAL", op_stack_global, 0, 0 },
+    [0x94] = { "MEMOIZE", op_memoize, 0, 0 },
+    [0x95] = { "FRAME", op_frame, 8, 0 },
+    [0x96] = { "BYTEARRAY8", op_refused, 8, BUFFER },
+    [0x97] = { "NEXT_BUFFER", op_refused, 0, BUFFER },
+    [0x98] = { "READONLY_BUFFER", op_refused, 0, BUFFER },
 };
 
 static cr_status run(machine *m) {
@@ -605,11 +628,12 @@ static cr_status run(machine *m) {
     return CR_OK;
 }
 
-cr_status cr__pickle_parse(cr_arena *arena, const void *data, size_t size, const cr_pickle **out, const cr_pickle_storage *const **storages,
-                           size_t *nstorages) {
+cr_status cr__pickle_parse(cr_arena *arena, const void *data, size_t size, const cr_pickle **out,
+                           const cr_pickle_storage *const **storages, size_t *nstorages) {
     machine m = {.arena = arena, .data = data, .size = size};
     cr_status status;
-    if (size > CR_PICKLE_LIMIT) return CR_FAIL(CR_EFORMAT, "a pickle of %zu bytes, the limit is %d", size, CR_PICKLE_LIMIT);
+    if (size > CR_PICKLE_LIMIT)
+        return CR_FAIL(CR_EFORMAT, "a pickle of %zu bytes, the limit is %d", size, CR_PICKLE_LIMIT);
     m.weight_limit = 100000 + 4 * (uint64_t)size;
     cr_map_init(&m.storage_keys);
     CR_TRY_OUT(cr_vec_reserve(&m.stack, 16)); /* never NULL */

@@ -1,11 +1,11 @@
 /* pickle.h: what a pickle says, read without running it.
  *
- * A pickle is a program for a stack machine that may call anything. This reader only ever builds the values below; a name
- * outside its table (torch's tensor rebuilders and storages, Size, dtype, device, layout, the containers and numbers of
- * Python, and nothing else) is an error that says the name, and nothing is called. Protocols 0 to 5. Bounded: stack, memo
- * and count of values are limited by the input's length, depth by CR_PICKLE_DEPTH; a value that contains itself is
- * refused, and so is one that would be huge written out (a few lists that hold each other many times over), so that whoever
- * walks the result needs no care.
+ * A pickle is a program for a stack machine that may call anything. This reader only ever builds the values below; a
+ * name outside its table (torch's tensor rebuilders and storages, Size, dtype, device, layout, the containers and
+ * numbers of Python, and nothing else) is an error that says the name, and nothing is called. Protocols 0 to 5.
+ * Bounded: stack, memo and count of values are limited by the input's length, depth by CR_PICKLE_DEPTH; a value that
+ * contains itself is refused, and so is one that would be huge written out (a few lists that hold each other many times
+ * over), so that whoever walks the result needs no care.
  *
  * torch.save files (zip with data.pkl and data/N) are read by cr_torch_open on top of it:
  *
@@ -23,12 +23,29 @@
 enum { CR_PICKLE_DEPTH = 200, CR_PICKLE_LIMIT = 1 << 26 }; /* nesting of values; bytes of one pickle */
 
 typedef enum cr_pickle_kind {
-    CR_PICKLE_NONE, CR_PICKLE_BOOL, CR_PICKLE_INT, CR_PICKLE_FLOAT, CR_PICKLE_COMPLEX, CR_PICKLE_STRING, CR_PICKLE_BYTES,
-    CR_PICKLE_TUPLE, CR_PICKLE_LIST, CR_PICKLE_SIZE /* torch.Size: its items are INTs */, CR_PICKLE_DEQUE,
-    CR_PICKLE_DICT, CR_PICKLE_ORDERED_DICT, CR_PICKLE_DEFAULT_DICT, /* items: key, value, key, value, ...; keys hashable, each once */
-    CR_PICKLE_SET, CR_PICKLE_FROZENSET,                             /* hashable items, each once */
-    CR_PICKLE_DTYPE, CR_PICKLE_DEVICE, CR_PICKLE_LAYOUT, CR_PICKLE_FORMAT,
-    CR_PICKLE_STORAGE, CR_PICKLE_TENSOR,
+    CR_PICKLE_NONE,
+    CR_PICKLE_BOOL,
+    CR_PICKLE_INT,
+    CR_PICKLE_FLOAT,
+    CR_PICKLE_COMPLEX,
+    CR_PICKLE_STRING,
+    CR_PICKLE_BYTES,
+    CR_PICKLE_TUPLE,
+    CR_PICKLE_LIST,
+    CR_PICKLE_SIZE /* torch.Size: its items are INTs */,
+    CR_PICKLE_DEQUE,
+    /* items: key, value, key, value, ...; keys hashable, each once */
+    CR_PICKLE_DICT,
+    CR_PICKLE_ORDERED_DICT,
+    CR_PICKLE_DEFAULT_DICT,
+    CR_PICKLE_SET,
+    CR_PICKLE_FROZENSET, /* hashable items, each once */
+    CR_PICKLE_DTYPE,
+    CR_PICKLE_DEVICE,
+    CR_PICKLE_LAYOUT,
+    CR_PICKLE_FORMAT,
+    CR_PICKLE_STORAGE,
+    CR_PICKLE_TENSOR,
     CR_PICKLE_KIND_COUNT
 } cr_pickle_kind;
 typedef struct cr_pickle cr_pickle;
@@ -55,7 +72,8 @@ struct cr_pickle {
         bool b;
         int64_t i;       /* integers beyond 64 bits are refused */
         double f, c[2];
-        const char *s;   /* STRING (UTF-8), BYTES, DEVICE ("cuda:0"), LAYOUT ("strided"), FORMAT ("channels_last"); NUL-terminated */
+        /* STRING (UTF-8), BYTES, DEVICE ("cuda:0"), LAYOUT ("strided"), FORMAT ("channels_last"); NUL-terminated */
+        const char *s;
         int dtype;       /* DTYPE: RT_* */
         struct {
             const cr_pickle *const *items;
@@ -77,14 +95,15 @@ const cr_pickle *cr_pickle_find(const cr_pickle *dict, const char *key);
 void cr_pickle_print(const cr_pickle *p, cr_str *out); /* Python-like text, for tests and doctor */
 
 /* ---- torch.save files ---- */
-/* A torch.save file: the root value, and the bytes of its storages, borrowed from the zip (which it retains). Refcounted;
- * readable from many threads. */
+/* A torch.save file: the root value, and the bytes of its storages, borrowed from the zip (which it retains).
+ * Refcounted; readable from many threads. */
 typedef struct cr_torch_file cr_torch_file;
 /* CR_EFORMAT: no data.pkl, a storage that is missing or smaller than it says; CR_EUNSUPPORTED: byteorder "big", a
  * TorchScript archive, a name that the pickle may not use. Errors of the pickle say "data.pkl". */
 CR_NODISCARD cr_status cr_torch_open(cr_zip *zip, cr_torch_file **out);
-/* The same from a file, or from bytes inside another archive (`owner` is retained; may be NULL when the bytes outlive the
- * file some other way). A file of the format before PyTorch 1.6, which is no zip, is refused with the advice to save again. */
+/* The same from a file, or from bytes inside another archive (`owner` is retained; may be NULL when the bytes outlive
+ * the file some other way). A file of the format before PyTorch 1.6, which is no zip, is refused with the advice to
+ * save again. */
 CR_NODISCARD cr_status cr_torch_open_path(const char *path, cr_torch_file **out);
 CR_NODISCARD cr_status cr_torch_open_memory(const void *data, size_t size, cr_zip *owner, cr_torch_file **out);
 void cr_torch_retain(cr_torch_file *f);

@@ -1,8 +1,8 @@
 /* The finished value: what a machine without classes can still get wrong, and the text of a value.
  *
- * Values share parts (the memo), so that a short pickle can describe a value that is huge written out, or one that contains
- * itself. One walk over the shared graph finds both: each value is visited once and remembers its height and its weight,
- * the number of values (and text) that a walk without sharing would meet. */
+ * Values share parts (the memo), so that a short pickle can describe a value that is huge written out, or one that
+ * contains itself. One walk over the shared graph finds both: each value is visited once and remembers its height and
+ * its weight, the number of values (and text) that a walk without sharing would meet. */
 #include "archive/pickle_internal.h"
 
 #include <math.h>
@@ -12,13 +12,15 @@ typedef cr__pickle_value value;
 
 /* Kind, its name in messages, how its text begins and ends. */
 #define KINDS(X)                                                                                                       \
-    X(NONE, "None", 0, 0) X(BOOL, "a bool", 0, 0) X(INT, "an integer", 0, 0) X(FLOAT, "a float", 0, 0)                 \
-    X(COMPLEX, "a complex number", 0, 0) X(STRING, "a text", 0, 0) X(BYTES, "bytes", 0, 0) X(TUPLE, "a tuple", "(", ")") \
-    X(LIST, "a list", "[", "]") X(SIZE, "a torch.Size", "torch.Size([", "])") X(DEQUE, "a deque", "deque([", "])")     \
-    X(DICT, "a dict", "{", "}") X(ORDERED_DICT, "an OrderedDict", "OrderedDict({", "})")                               \
-    X(DEFAULT_DICT, "a defaultdict", "defaultdict(", "})") X(SET, "a set", "{", "}")                                   \
-    X(FROZENSET, "a frozenset", "frozenset({", "})") X(DTYPE, "a dtype", 0, 0) X(DEVICE, "a device", 0, 0)             \
-    X(LAYOUT, "a layout", 0, 0) X(FORMAT, "a memory format", 0, 0) X(STORAGE, "a storage", 0, 0) X(TENSOR, "a tensor", 0, 0)
+    X(NONE, "None", 0, 0)                                                                                              \
+    X(BOOL, "a bool", 0, 0) X(INT, "an integer", 0, 0) X(FLOAT, "a float", 0, 0) X(COMPLEX, "a complex number", 0, 0)  \
+        X(STRING, "a text", 0, 0) X(BYTES, "bytes", 0, 0) X(TUPLE, "a tuple", "(", ")") X(LIST, "a list", "[", "]")    \
+            X(SIZE, "a torch.Size", "torch.Size([", "])") X(DEQUE, "a deque", "deque([", "])")                         \
+                X(DICT, "a dict", "{", "}") X(ORDERED_DICT, "an OrderedDict", "OrderedDict({", "})")                   \
+                    X(DEFAULT_DICT, "a defaultdict", "defaultdict(", "})") X(SET, "a set", "{", "}")                   \
+                        X(FROZENSET, "a frozenset", "frozenset({", "})") X(DTYPE, "a dtype", 0, 0)                     \
+                            X(DEVICE, "a device", 0, 0) X(LAYOUT, "a layout", 0, 0) X(FORMAT, "a memory format", 0, 0) \
+                                X(STORAGE, "a storage", 0, 0) X(TENSOR, "a tensor", 0, 0)
 static const struct { const char *name, *open, *close; } kinds[] = {
 #define X(KIND, name, open, close) [CR_PICKLE_##KIND] = {name, open, close},
     KINDS(X)
@@ -28,7 +30,9 @@ static const struct { const char *name, *open, *close; } kinds[] = {
 
 const char *cr_pickle_kind_name(int kind) { return kind >= 0 && kind < (int)CR_COUNT(kinds) ? kinds[kind].name : "?"; }
 
-static bool is_dict(int kind) { return kind == CR_PICKLE_DICT || kind == CR_PICKLE_ORDERED_DICT || kind == CR_PICKLE_DEFAULT_DICT; }
+static bool is_dict(int kind) {
+    return kind == CR_PICKLE_DICT || kind == CR_PICKLE_ORDERED_DICT || kind == CR_PICKLE_DEFAULT_DICT;
+}
 static bool is_set(int kind) { return kind == CR_PICKLE_SET || kind == CR_PICKLE_FROZENSET; }
 
 const cr_pickle *cr_pickle_find(const cr_pickle *dict, const char *key) {
@@ -93,7 +97,9 @@ static cr_status refused_key(const cr_pickle *container, const cr_pickle *key, c
     cr_str text = {0};
     cr_pickle_print(key, &text);
     cr_status status = cr_str_status(&text);
-    if (!status) status = CR_FAIL(CR_EFORMAT, "%s %s %.100s%s", kinds[container->kind].name, what, cr_str_get(&text), text.n > 100 ? "..." : "");
+    if (!status)
+        status = CR_FAIL(CR_EFORMAT, "%s %s %.100s%s", kinds[container->kind].name, what, cr_str_get(&text),
+                         text.n > 100 ? "..." : "");
     cr_str_dispose(&text);
     return status;
 }
@@ -107,7 +113,8 @@ static cr_status check_keys(const cr_pickle *p) {
         text.n = 0;
         if (!key_text(p->u.items[i], &text)) status = refused_key(p, p->u.items[i], "has the key, which has no hash,");
         else if ((status = cr_str_status(&text))) break;
-        else if (cr_map_find(&seen, text.at, text.n, NULL)) status = refused_key(p, p->u.items[i], "holds twice the key");
+        else if (cr_map_find(&seen, text.at, text.n, NULL))
+            status = refused_key(p, p->u.items[i], "holds twice the key");
         else status = cr_map_put(&seen, text.at, text.n, 1);
     }
     cr_str_dispose(&text);
@@ -121,7 +128,8 @@ static cr_status check(machine *m, value *v, int depth) {
     cr_pickle *p = &v->pub;
     if (v->state == CR__PICKLE_ACTIVE) return CR_FAIL(CR_EFORMAT, "%s contains itself", kinds[p->kind].name);
     if (p->kind == CR__PICKLE_NAME)
-        return CR_FAIL(CR_EUNSUPPORTED, "the pickle holds %s.%s itself, not something made by it", v->name->module, v->name->name);
+        return CR_FAIL(CR_EUNSUPPORTED, "the pickle holds %s.%s itself, not something made by it", v->name->module,
+                       v->name->name);
     if (v->state == CR__PICKLE_NEW && kinds[p->kind].open) {
         v->state = CR__PICKLE_ACTIVE;
         v->weight = 1;
@@ -134,7 +142,8 @@ static cr_status check(machine *m, value *v, int depth) {
             v->height = CR_MAX(v->height, below->height);
             v->weight += below->weight;
             if (v->weight > m->weight_limit)
-                return CR_FAIL(CR_EFORMAT, "shared parts make the value larger than a pickle of %zu bytes may be", m->size);
+                return CR_FAIL(CR_EFORMAT, "shared parts make the value larger than a pickle of %zu bytes may be",
+                               m->size);
         }
         v->height++;
         if (is_dict(p->kind) || is_set(p->kind)) CR_TRY(check_keys(p));
@@ -142,7 +151,8 @@ static cr_status check(machine *m, value *v, int depth) {
         v->weight = 1 + (p->kind == CR_PICKLE_STRING || p->kind == CR_PICKLE_BYTES ? p->n / 16 : 0);
     }
     v->state = CR__PICKLE_CHECKED;
-    if (depth + v->height > CR_PICKLE_DEPTH) return CR_FAIL(CR_EFORMAT, "values are nested deeper than %d", CR_PICKLE_DEPTH);
+    if (depth + v->height > CR_PICKLE_DEPTH)
+        return CR_FAIL(CR_EFORMAT, "values are nested deeper than %d", CR_PICKLE_DEPTH);
     return CR_OK;
 }
 
@@ -219,7 +229,8 @@ void cr_pickle_print(const cr_pickle *p, cr_str *out) {
     case CR_PICKLE_FORMAT: cr_str_addf(out, "torch.%s", p->u.s); break;
     case CR_PICKLE_STORAGE:
         cr_str_addf(out, "storage('%s', %s, %lld, '%s')", p->u.storage->key,
-                    p->u.storage->dtype < 0 ? "untyped" : rt_dtype_name(p->u.storage->dtype), (long long)p->u.storage->numel, p->u.storage->device);
+                    p->u.storage->dtype < 0 ? "untyped" : rt_dtype_name(p->u.storage->dtype),
+                    (long long)p->u.storage->numel, p->u.storage->device);
         break;
     case CR_PICKLE_TENSOR: print_tensor(out, p->u.tensor); break;
     default: print_items(out, p);

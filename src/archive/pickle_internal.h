@@ -33,10 +33,12 @@ typedef struct cr__pickle_machine {
     cr__pickle_value *result;
 } cr__pickle_machine;
 
-/* A name that a pickle may use. `call` makes a value from the arguments (a TUPLE) of REDUCE; NULL: can only be mentioned. */
+/* A name that a pickle may use. `call` makes a value from the arguments (a TUPLE) of REDUCE; NULL: can only be
+ * mentioned. */
 typedef struct cr__pickle_name {
     const char *module, *name;
-    cr_status (*call)(cr__pickle_machine *m, const struct cr__pickle_name *self, const cr__pickle_value *args, cr__pickle_value **out);
+    cr_status (*call)(cr__pickle_machine *m, const struct cr__pickle_name *self, const cr__pickle_value *args,
+                      cr__pickle_value **out);
     int data;
 } cr__pickle_name;
 
@@ -48,13 +50,14 @@ typedef struct cr__pickle_name {
 cr__pickle_value *cr__pickle_new(cr__pickle_machine *m, int kind);
 cr__pickle_value *cr__pickle_text(cr__pickle_machine *m, int kind, const char *text, size_t n);
 /* A name of the table, or the value it stands for (torch.float32). CR_EUNSUPPORTED names what is not there. */
-CR_NODISCARD cr_status cr__pickle_resolve(cr__pickle_machine *m, const char *module, size_t module_n, const char *name, size_t name_n, cr__pickle_value **out);
+CR_NODISCARD cr_status cr__pickle_resolve(cr__pickle_machine *m, const char *module, size_t module_n, const char *name,
+                                          size_t name_n, cr__pickle_value **out);
 /* What a persistent id stands for: torch's storages. */
 CR_NODISCARD cr_status cr__pickle_persistent(cr__pickle_machine *m, const cr__pickle_value *id, cr__pickle_value **out);
 /* The finished value: no cycles, bounded depth and weight, hashable keys that differ, no bare names. */
 CR_NODISCARD cr_status cr__pickle_check(cr__pickle_machine *m, cr__pickle_value *root);
 /* cr_pickle_parse, and the storages in order of their index, in `arena`. */
-CR_NODISCARD cr_status cr__pickle_parse(cr_arena *arena, const void *data, size_t size, const cr_pickle **out, const cr_pickle_storage *const **storages,
-                                        size_t *nstorages);
+CR_NODISCARD cr_status cr__pickle_parse(cr_arena *arena, const void *data, size_t size, const cr_pickle **out,
+                                        const cr_pickle_storage *const **storages, size_t *nstorages);
 
 #endif

@@ -22,9 +22,13 @@ static cr_status find_pickle(const cr_zip *zip, const cr_zip_member **out, size_
         const cr_zip_member *m = cr_zip_at(zip, i);
         const char *slash = strchr(m->name, '/'), *name = slash ? slash + 1 : m->name;
         if (!strcmp(name, "constants.pkl"))
-            return CR_FAIL(CR_EUNSUPPORTED, "'%s': this is a TorchScript archive, not a torch.save file; export the model with torch.export.save", m->name);
+            return CR_FAIL(CR_EUNSUPPORTED,
+                           "'%s': this is a TorchScript archive, not a torch.save file; export the model with "
+                           "torch.export.save",
+                           m->name);
         if (strcmp(name, "data.pkl")) continue;
-        if (found) return CR_FAIL(CR_EFORMAT, "two pickles, '%s' and '%s'; a torch.save file has one", found->name, m->name);
+        if (found)
+            return CR_FAIL(CR_EFORMAT, "two pickles, '%s' and '%s'; a torch.save file has one", found->name, m->name);
         found = m;
         *prefix = (size_t)(name - m->name);
     }
@@ -34,7 +38,8 @@ static cr_status find_pickle(const cr_zip *zip, const cr_zip_member **out, size_
 }
 
 /* The member `folder/name`, or NULL; `folder` are the first `prefix` bytes of `pickle`'s name. */
-static cr_status find_beside(const cr_zip *zip, const cr_zip_member *pickle, size_t prefix, const char *name, const cr_zip_member **out) {
+static cr_status find_beside(const cr_zip *zip, const cr_zip_member *pickle, size_t prefix, const char *name,
+                             const cr_zip_member **out) {
     cr_str path = {0};
     cr_str_addn(&path, pickle->name, prefix);
     cr_str_add(&path, name);
@@ -45,7 +50,8 @@ static cr_status find_beside(const cr_zip *zip, const cr_zip_member *pickle, siz
 }
 
 /* A short text member; *out stays "" when it is absent. */
-static cr_status read_word(cr_zip *zip, const cr_zip_member *pickle, size_t prefix, const char *name, char *out, size_t room) {
+static cr_status read_word(cr_zip *zip, const cr_zip_member *pickle, size_t prefix, const char *name, char *out,
+                           size_t room) {
     const cr_zip_member *m;
     char *text;
     *out = 0;
@@ -63,21 +69,26 @@ static cr_status read_word(cr_zip *zip, const cr_zip_member *pickle, size_t pref
 static cr_status check_words(cr_zip *zip, const cr_zip_member *pickle, size_t prefix) {
     char word[32];
     CR_TRY(read_word(zip, pickle, prefix, "byteorder", word, sizeof word));
-    if (!strcmp(word, "big")) return CR_FAIL(CR_EUNSUPPORTED, "'byteorder' is 'big'; only little-endian files are read: load it with PyTorch and save it again");
+    if (!strcmp(word, "big"))
+        return CR_FAIL(CR_EUNSUPPORTED, "'byteorder' is 'big'; only little-endian files are read: load it with PyTorch "
+                                        "and save it again");
     if (*word && strcmp(word, "little")) return CR_FAIL(CR_EFORMAT, "'byteorder' is '%s', expected 'little'", word);
     CR_TRY(read_word(zip, pickle, prefix, "version", word, sizeof word));
     if (!*word) return CR_OK; /* not written by every version */
     int version = 0;
     for (const char *p = word; *p; p++) {
-        if (*p < '0' || *p > '9' || version > 1000) return CR_FAIL(CR_EFORMAT, "'version' is '%s', expected a small number", word);
+        if (*p < '0' || *p > '9' || version > 1000)
+            return CR_FAIL(CR_EFORMAT, "'version' is '%s', expected a small number", word);
         version = 10 * version + *p - '0';
     }
-    if (version < 1 || version > 10) return CR_FAIL(CR_EUNSUPPORTED, "torch.save format version %d; 1 to 10 are read", version);
+    if (version < 1 || version > 10)
+        return CR_FAIL(CR_EUNSUPPORTED, "torch.save format version %d; 1 to 10 are read", version);
     return CR_OK;
 }
 
 /* Which member each storage is. */
-static cr_status find_storages(cr_torch_file *f, const cr_zip_member *pickle, size_t prefix, const cr_pickle_storage *const *storages, size_t n) {
+static cr_status find_storages(cr_torch_file *f, const cr_zip_member *pickle, size_t prefix,
+                               const cr_pickle_storage *const *storages, size_t n) {
     cr_str name = {0};
     cr_status status = CR_OK;
     f->members = cr_arena_calloc(&f->arena, n, sizeof *f->members);
@@ -89,7 +100,8 @@ static cr_status find_storages(cr_torch_file *f, const cr_zip_member *pickle, si
         cr_str_addf(&name, "data/%s", s->key);
         CR_TRY_OUT(cr_str_status(&name));
         CR_TRY_OUT(find_beside(f->zip, pickle, prefix, cr_str_get(&name), &f->members[i]));
-        if (!f->members[i]) CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "the zip has no member '%s' for storage '%s'", cr_str_get(&name), s->key));
+        if (!f->members[i])
+            CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "the zip has no member '%s' for storage '%s'", cr_str_get(&name), s->key));
         if (f->members[i]->size < (uint64_t)s->bytes)
             CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "member '%s' has %llu bytes, its storage needs %lld", f->members[i]->name,
                                (unsigned long long)f->members[i]->size, (long long)s->bytes));
@@ -99,7 +111,8 @@ out:
     return status;
 }
 
-static cr_status read_pickle(cr_torch_file *f, const cr_zip_member *pickle, const cr_pickle_storage *const **storages, size_t *n) {
+static cr_status read_pickle(cr_torch_file *f, const cr_zip_member *pickle, const cr_pickle_storage *const **storages,
+                             size_t *n) {
     char *data;
     CR_TRY(cr_zip_read(f->zip, pickle, CR_PICKLE_LIMIT, &data)); /* a copy: checksum verified, deflated or not */
     cr_status status = cr__pickle_parse(&f->arena, data, (size_t)pickle->size, &f->root, storages, n);
@@ -136,7 +149,9 @@ static cr_status check_legacy(const uint8_t *data, size_t size) {
     bool pickled = size >= sizeof magic && !memcmp(number, magic + 2, sizeof magic - 2);
     bool tar = size >= 262 && !memcmp(data + 257, "ustar", 5);
     if (!pickled && !tar) return CR_OK;
-    return CR_FAIL(CR_EUNSUPPORTED, "this is torch.save's format before PyTorch 1.6 (%s, no zip): load it with PyTorch and torch.save it again",
+    return CR_FAIL(CR_EUNSUPPORTED,
+                   "this is torch.save's format before PyTorch 1.6 (%s, no zip): load it with PyTorch and torch.save "
+                   "it again",
                    tar ? "a tar" : "bare pickles");
 }
 
@@ -177,4 +192,6 @@ void cr_torch_release(cr_torch_file *f) {
 const cr_pickle *cr_torch_root(const cr_torch_file *f) { return f->root; }
 cr_zip *cr_torch_zip(const cr_torch_file *f) { return f->zip; }
 size_t cr_torch_storage_count(const cr_torch_file *f) { return f->nmembers; }
-const cr_zip_member *cr_torch_member(const cr_torch_file *f, const cr_pickle_storage *s) { return f->members[s->index]; }
+const cr_zip_member *cr_torch_member(const cr_torch_file *f, const cr_pickle_storage *s) {
+    return f->members[s->index];
+}

@@ -1,7 +1,7 @@
 /* safetensors: a table of contents in JSON, then all data without gaps.
  *
- * After opening, every entry's [data, data + bytes) lies inside the file and belongs to it alone, and bytes is the product
- * of its sizes and its width. */
+ * After opening, every entry's [data, data + bytes) lies inside the file and belongs to it alone, and bytes is the
+ * product of its sizes and its width. */
 #include "archive/safetensors.h"
 #include "archive/extents.h"
 #include "archive/json.h"
@@ -12,9 +12,25 @@
 #include <unistd.h>
 
 static const struct { const char *name; int dtype; } types[] = {
-    {"BOOL", RT_BOOL}, {"U8", RT_U8}, {"I8", RT_I8}, {"I16", RT_I16}, {"U16", RT_U16}, {"I32", RT_I32}, {"U32", RT_U32}, {"I64", RT_I64}, {"U64", RT_U64},
-    {"F16", RT_F16}, {"BF16", RT_BF16}, {"F32", RT_F32}, {"F64", RT_F64}, {"C64", RT_C64},
-    {"F8_E4M3", RT_F8E4M3FN}, {"F8_E5M2", RT_F8E5M2}, {"F8_E4M3FNUZ", RT_F8E4M3FNUZ}, {"F8_E5M2FNUZ", RT_F8E5M2FNUZ}, {"F8_E8M0", RT_F8E8M0FNU},
+    { "BOOL", RT_BOOL },
+    { "U8", RT_U8 },
+    { "I8", RT_I8 },
+    { "I16", RT_I16 },
+    { "U16", RT_U16 },
+    { "I32", RT_I32 },
+    { "U32", RT_U32 },
+    { "I64", RT_I64 },
+    { "U64", RT_U64 },
+    { "F16", RT_F16 },
+    { "BF16", RT_BF16 },
+    { "F32", RT_F32 },
+    { "F64", RT_F64 },
+    { "C64", RT_C64 },
+    { "F8_E4M3", RT_F8E4M3FN },
+    { "F8_E5M2", RT_F8E5M2 },
+    { "F8_E4M3FNUZ", RT_F8E4M3FNUZ },
+    { "F8_E5M2FNUZ", RT_F8E5M2FNUZ },
+    { "F8_E8M0", RT_F8E8M0FNU },
 };
 
 typedef struct { const char *key, *value; } pair;
@@ -50,27 +66,34 @@ static cr_status dtype_parse(const cr_json *info, int *dtype) {
 static cr_status shape_parse(const cr_json *info, cr_safetensor *t) {
     const cr_json *shape = NULL;
     CR_TRY(cr_json_get(info, "shape", CR_JSON_ARRAY, &shape));
-    if (shape->n > RT_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "'shape' has %u dimensions; at most %d are supported", shape->n, (int)RT_MAX_RANK);
+    if (shape->n > RT_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "'shape' has %u dimensions; at most %d are supported", shape->n,
+                       (int)RT_MAX_RANK);
     t->rank = (int)shape->n;
     int64_t bytes = rt_itemsize(t->dtype);
     bool empty = false;
     for (uint32_t i = 0; i < shape->n; i++) {
         const cr_json *size = &shape->u.items[i];
-        if (size->kind != CR_JSON_INT || size->u.i < 0) return CR_FAIL(CR_EFORMAT, "'shape' holds something else than sizes");
+        if (size->kind != CR_JSON_INT || size->u.i < 0)
+            return CR_FAIL(CR_EFORMAT, "'shape' holds something else than sizes");
         t->size[i] = size->u.i;
         empty |= size->u.i == 0;
         /* The sizes that are not 0 must have a product: who multiplies them later cannot overflow. */
-        if (size->u.i && cr_mul_overflow(bytes, size->u.i, &bytes)) return CR_FAIL(CR_EFORMAT, "'shape' is larger than any memory");
+        if (size->u.i && cr_mul_overflow(bytes, size->u.i, &bytes))
+            return CR_FAIL(CR_EFORMAT, "'shape' is larger than any memory");
     }
     t->bytes = empty ? 0 : (uint64_t)bytes;
     return CR_OK;
 }
 
 static cr_status tensor_parse(const cr_json *info, uint64_t data_size, cr_safetensor *t, cr__extent *extent) {
-    if (info->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "found %s, expected an object with dtype, shape and data_offsets", cr_json_kind_name(info->kind));
+    if (info->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "found %s, expected an object with dtype, shape and data_offsets",
+                       cr_json_kind_name(info->kind));
     if (info->n != 3) {
         for (uint32_t i = 0; i < info->n; i++)
-            if (strcmp(info->u.members[i].key, "dtype") && strcmp(info->u.members[i].key, "shape") && strcmp(info->u.members[i].key, "data_offsets"))
+            if (strcmp(info->u.members[i].key, "dtype") && strcmp(info->u.members[i].key, "shape") &&
+                strcmp(info->u.members[i].key, "data_offsets"))
                 return CR_FAIL(CR_EFORMAT, "unknown field '%.40s'", info->u.members[i].key);
     }
     CR_TRY(dtype_parse(info, &t->dtype));
@@ -78,19 +101,23 @@ static cr_status tensor_parse(const cr_json *info, uint64_t data_size, cr_safete
     const cr_json *offsets = NULL;
     CR_TRY(cr_json_get(info, "data_offsets", CR_JSON_ARRAY, &offsets));
     const cr_json *at = offsets->u.items;
-    if (offsets->n != 2 || at[0].kind != CR_JSON_INT || at[1].kind != CR_JSON_INT || at[0].u.i < 0 || at[1].u.i < at[0].u.i)
+    if (offsets->n != 2 || at[0].kind != CR_JSON_INT || at[1].kind != CR_JSON_INT || at[0].u.i < 0 ||
+        at[1].u.i < at[0].u.i)
         return CR_FAIL(CR_EFORMAT, "'data_offsets' is not a pair of ascending offsets");
     extent->begin = (uint64_t)at[0].u.i;
     extent->end = (uint64_t)at[1].u.i;
     if (extent->end > data_size)
-        return CR_FAIL(CR_EFORMAT, "its data end at %llu, but there are %llu bytes", (unsigned long long)extent->end, (unsigned long long)data_size);
+        return CR_FAIL(CR_EFORMAT, "its data end at %llu, but there are %llu bytes", (unsigned long long)extent->end,
+                       (unsigned long long)data_size);
     if (extent->end - extent->begin != t->bytes)
-        return CR_FAIL(CR_EFORMAT, "its data have %llu bytes, dtype and shape need %llu", (unsigned long long)(extent->end - extent->begin), (unsigned long long)t->bytes);
+        return CR_FAIL(CR_EFORMAT, "its data have %llu bytes, dtype and shape need %llu",
+                       (unsigned long long)(extent->end - extent->begin), (unsigned long long)t->bytes);
     return CR_OK;
 }
 
 static cr_status metadata_parse(cr_safetensors *s, const cr_json *metadata) {
-    if (metadata->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "'__metadata__' is %s, expected an object", cr_json_kind_name(metadata->kind));
+    if (metadata->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "'__metadata__' is %s, expected an object", cr_json_kind_name(metadata->kind));
     s->metadata = cr_arena_calloc(&s->texts, metadata->n, sizeof *s->metadata);
     if (!s->metadata) return CR_ENOMEM;
     for (uint32_t i = 0; i < metadata->n; i++) {
@@ -134,8 +161,10 @@ static cr_status table_parse(cr_safetensors *s, const cr_json *table, const uint
         cr_safetensor *t = &s->entries[i];
         *t = listed[extents[i].index];
         if (extents[i].begin != end) {
-            status = CR_FAIL(CR_EFORMAT, "tensor '%.100s': its data begin at %llu, %s at %llu", t->name, (unsigned long long)extents[i].begin,
-                             extents[i].begin < end ? "inside those before, which end" : "after a gap", (unsigned long long)end);
+            status = CR_FAIL(CR_EFORMAT, "tensor '%.100s': its data begin at %llu, %s at %llu", t->name,
+                             (unsigned long long)extents[i].begin,
+                             extents[i].begin < end ? "inside those before, which end" : "after a gap",
+                             (unsigned long long)end);
             goto out;
         }
         end = extents[i].end;
@@ -145,7 +174,8 @@ static cr_status table_parse(cr_safetensors *s, const cr_json *table, const uint
     }
     s->n = n;
     if (end != data_size)
-        status = CR_FAIL(CR_EFORMAT, "%llu bytes at the end belong to no tensor", (unsigned long long)(data_size - end));
+        status = CR_FAIL(CR_EFORMAT, "%llu bytes at the end belong to no tensor",
+                         (unsigned long long)(data_size - end));
 out:
     cr_free(listed);
     cr_free(extents);
@@ -156,9 +186,13 @@ static cr_status contents_parse(cr_safetensors *s) {
     if (s->size < 8) return CR_FAIL(CR_EFORMAT, "not a safetensors file: %zu bytes are too few", s->size);
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | s->data[i];
-    if (length > CR__SAFETENSORS_HEADER) return CR_FAIL(CR_EFORMAT, "not a safetensors file, or damaged: a header of %llu bytes; at most 100 MB are accepted", (unsigned long long)length);
+    if (length > CR__SAFETENSORS_HEADER)
+        return CR_FAIL(CR_EFORMAT,
+                       "not a safetensors file, or damaged: a header of %llu bytes; at most 100 MB are accepted",
+                       (unsigned long long)length);
     if (length > s->size - 8)
-        return CR_FAIL(CR_EFORMAT, "truncated: a header of %llu bytes, and %zu are there", (unsigned long long)length, s->size - 8);
+        return CR_FAIL(CR_EFORMAT, "truncated: a header of %llu bytes, and %zu are there", (unsigned long long)length,
+                       s->size - 8);
     const char *text = (const char *)s->data + 8;
     if (!length || text[0] != '{') return CR_FAIL(CR_EFORMAT, "not a safetensors file: its header is no JSON object");
     cr_arena arena;

@@ -19,17 +19,22 @@ static bool is_utf8(const char *text) {
 }
 
 static cr_status entry_check(const cr_safetensor *e, cr_map *names) {
-    if (!cr__safetensors_type(e->dtype)) return CR_FAIL(CR_EUNSUPPORTED, "safetensors has no %s", rt_dtype_name(e->dtype));
+    if (!cr__safetensors_type(e->dtype))
+        return CR_FAIL(CR_EUNSUPPORTED, "safetensors has no %s", rt_dtype_name(e->dtype));
     uint64_t bytes = (uint64_t)rt_itemsize(e->dtype);
     for (int i = 0; i < e->rank; i++)
-        if (e->size[i] < 0 || cr_mul_overflow(bytes, (uint64_t)e->size[i], &bytes)) return CR_FAIL(CR_EVALUE, "its sizes have no product");
-    if (bytes != e->bytes) return CR_FAIL(CR_EVALUE, "%llu bytes were given, dtype and sizes need %llu", (unsigned long long)e->bytes, (unsigned long long)bytes);
+        if (e->size[i] < 0 || cr_mul_overflow(bytes, (uint64_t)e->size[i], &bytes))
+            return CR_FAIL(CR_EVALUE, "its sizes have no product");
+    if (bytes != e->bytes)
+        return CR_FAIL(CR_EVALUE, "%llu bytes were given, dtype and sizes need %llu", (unsigned long long)e->bytes,
+                       (unsigned long long)bytes);
     if (!strcmp(e->name, "__metadata__") || !is_utf8(e->name)) return CR_FAIL(CR_EVALUE, "the name cannot be used");
     if (cr_map_find_str(names, e->name, NULL)) return CR_FAIL(CR_EVALUE, "the name occurs twice");
     return cr_map_put_str(names, e->name, 0);
 }
 
-static void header_write(const cr_safetensor *entries, const cr__extent *order, size_t n, const char *const *metadata, cr_str *out) {
+static void header_write(const cr_safetensor *entries, const cr__extent *order, size_t n, const char *const *metadata,
+                         cr_str *out) {
     cr_json_writer w;
     uint64_t at = 0;
     cr_json_writer_init(&w, out, 0);
@@ -92,7 +97,8 @@ static cr_status put_tensor(writer *w, const cr_safetensor *e, size_t i) {
     return put(w, data, e->bytes);
 }
 
-static cr_status put_all(writer *w, const cr_str *header, const cr_safetensor *entries, const cr__extent *order, size_t n) {
+static cr_status put_all(writer *w, const cr_str *header, const cr_safetensor *entries, const cr__extent *order,
+                         size_t n) {
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)header->n >> 8 * i);
     CR_TRY(put(w, length, sizeof length));
@@ -102,7 +108,8 @@ static cr_status put_all(writer *w, const cr_str *header, const cr_safetensor *e
 }
 
 /* path NULL: to the sink. */
-static cr_status write_all(const char *path, writer *w, const cr_safetensor *entries, size_t n, const char *const *metadata) {
+static cr_status write_all(const char *path, writer *w, const cr_safetensor *entries, size_t n,
+                           const char *const *metadata) {
     cr_map names;
     cr_map_init(&names);
     cr_str header = {0};
@@ -111,7 +118,8 @@ static cr_status write_all(const char *path, writer *w, const cr_safetensor *ent
     uint64_t total = 0;
     for (size_t i = 0; i < n && !status; i++) {
         status = cr_error_context(entry_check(&entries[i], &names), "tensor '%.100s'", entries[i].name);
-        if (!status && (cr_add_overflow(total, entries[i].bytes, &total) || total > INT64_MAX)) status = CR_FAIL(CR_EVALUE, "the tensors are too large together");
+        if (!status && (cr_add_overflow(total, entries[i].bytes, &total) || total > INT64_MAX))
+            status = CR_FAIL(CR_EVALUE, "the tensors are too large together");
         order[i] = (cr__extent){.begin = 16 - (uint64_t)rt_itemsize(entries[i].dtype), .index = (uint32_t)i};
     }
     if (status) goto out;
@@ -140,12 +148,14 @@ cr_status cr_safetensors_write(const char *path, const cr_safetensor *entries, s
     return cr_safetensors_write_from(path, entries, n, metadata, &plain);
 }
 
-cr_status cr_safetensors_write_from(const char *path, const cr_safetensor *entries, size_t n, const char *const *metadata, const cr_safetensors_source *source) {
+cr_status cr_safetensors_write_from(const char *path, const cr_safetensor *entries, size_t n,
+                                    const char *const *metadata, const cr_safetensors_source *source) {
     writer w = {.source = source};
     return write_all(path, &w, entries, n, metadata);
 }
 
-cr_status cr_safetensors_write_to(cr_sink sink, const cr_safetensor *entries, size_t n, const char *const *metadata, const cr_safetensors_source *source) {
+cr_status cr_safetensors_write_to(cr_sink sink, const cr_safetensor *entries, size_t n, const char *const *metadata,
+                                  const cr_safetensors_source *source) {
     writer w = {.sink = sink, .source = source};
     return write_all(NULL, &w, entries, n, metadata);
 }

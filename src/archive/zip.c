@@ -1,10 +1,10 @@
 /* Opening zip archives: the directory and the local headers, all checked before anything is believed.
  *
- * The end record is found from the back; it leads to the central directory, which must fill exactly the bytes between the
- * last member and the end records; each entry leads to a local header, which must say the same as the entry. After
- * opening, every member's [offset, offset + packed) lies inside the file, shares no byte with another member's header or
- * data, and has a name of its own, so that readers of members check nothing again. A single changed bit in any of these
- * records is either seen here or in a field that nobody reads (times, attributes, padding). */
+ * The end record is found from the back; it leads to the central directory, which must fill exactly the bytes between
+ * the last member and the end records; each entry leads to a local header, which must say the same as the entry. After
+ * opening, every member's [offset, offset + packed) lies inside the file, shares no byte with another member's header
+ * or data, and has a name of its own, so that readers of members check nothing again. A single changed bit in any of
+ * these records is either seen here or in a field that nobody reads (times, attributes, padding). */
 #include "archive/zip.h"
 #include "archive/extents.h"
 #include "archive/zip_internal.h"
@@ -246,7 +246,8 @@ static cr_status entry_read(cr_zip *zip, const uint8_t **at, const uint8_t *end,
     return CR_OK;
 }
 
-/* The local header must say what the directory says; gives the place of the data. `end` is where the directory begins. */
+/* The local header must say what the directory says; gives the place of the data. `end` is where the directory
+ * begins. */
 static cr_status local_read(const cr_zip *zip, cr_zip_member *m, uint16_t flags, uint64_t end, uint8_t *scratch,
                             size_t room) {
     const uint8_t *p;
@@ -291,8 +292,8 @@ static cr_status local_read(const cr_zip *zip, cr_zip_member *m, uint16_t flags,
 
 /* ---- how members lie ---- */
 
-/* The record behind a member's data, which repeats checksum and sizes. Its signature is optional and its sizes have 4 or 8
- * bytes; which of the four it is shows in its length. */
+/* The record behind a member's data, which repeats checksum and sizes. Its signature is optional and its sizes have 4
+ * or 8 bytes; which of the four it is shows in its length. */
 static cr_status descriptor_check(const cr_zip *zip, const cr_zip_member *m, uint64_t length) {
     enum { BARE = 12, SIGNED = 16, BARE_WIDE = 20, SIGNED_WIDE = 24 };
     uint8_t scratch[4 + SIGNED_WIDE];
@@ -325,11 +326,13 @@ static cr_status layout_check(const cr_zip *zip, uint64_t end) {
         const cr_zip_member *m = &zip->members[extents[i].index];
         uint64_t next = i + 1 < zip->n ? extents[i + 1].begin : end;
         if (extents[i].end > next)
-            status = cr__zip_fail(&zip->members[extents[i + 1].index], CR_EFORMAT, "it overlaps member '%.100s'", m->name);
+            status = cr__zip_fail(&zip->members[extents[i + 1].index], CR_EFORMAT, "it overlaps member '%.100s'",
+                                  m->name);
         else if (m->descriptor)
             status = descriptor_check(zip, m, next - extents[i].end);
         else if (extents[i].end < next)
-            status = cr__zip_fail(m, CR_EFORMAT, "%llu unexpected bytes follow its data", (unsigned long long)(next - extents[i].end));
+            status = cr__zip_fail(m, CR_EFORMAT, "%llu unexpected bytes follow its data",
+                                  (unsigned long long)(next - extents[i].end));
     }
     cr_free(extents);
     return status;

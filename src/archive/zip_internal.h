@@ -50,8 +50,8 @@ static inline uint16_t zip_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[
 static inline uint32_t zip_get32(const uint8_t *p) { return (uint32_t)zip_get16(p) | (uint32_t)zip_get16(p + 2) << 16; }
 static inline uint64_t zip_get64(const uint8_t *p) { return (uint64_t)zip_get32(p) | (uint64_t)zip_get32(p + 4) << 32; }
 
-/* Bytes [offset, offset + size) of the file, which the caller has checked to be inside: where they lie in memory, or read
- * into `scratch`, because touching the mapping would make the pages around them resident, too. */
+/* Bytes [offset, offset + size) of the file, which the caller has checked to be inside: where they lie in memory, or
+ * read into `scratch`, because touching the mapping would make the pages around them resident, too. */
 CR_NODISCARD cr_status cr__zip_bytes(const cr_zip *zip, uint64_t offset, size_t size, uint8_t *scratch,
                                      const uint8_t **out);
 /* CR_FAIL with "member 'NAME': " in front (NULL: nothing). */

@@ -1,7 +1,7 @@
 /* The bytes of members: borrowed, copied, inflated, checked.
  *
- * Opening has proved that a member's packed bytes lie inside the file; here only their content can be wrong. zlib inflates
- * with memory from the library's own allocator, into exactly the declared size. */
+ * Opening has proved that a member's packed bytes lie inside the file; here only their content can be wrong. zlib
+ * inflates with memory from the library's own allocator, into exactly the declared size. */
 #include "archive/zip.h"
 #include "archive/zip_internal.h"
 

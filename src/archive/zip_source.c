@@ -1,8 +1,9 @@
-/* zip_source.c: which member of a mapped archive some bytes in memory are, and whether they still are what the file holds.
+/* zip_source.c: which member of a mapped archive some bytes in memory are, and whether they still are what the file
+ * holds.
  *
- * The mapping is private: a page that this process has written to is its own, and the kernel says so in /proc/self/pagemap,
- * where such a page is no page of a file. A page that was never touched, or that only was read, is the file's. Where the
- * kernel does not tell, the answer is that nobody knows, and the caller reads memory. */
+ * The mapping is private: a page that this process has written to is its own, and the kernel says so in
+ * /proc/self/pagemap, where such a page is no page of a file. A page that was never touched, or that only was read, is
+ * the file's. Where the kernel does not tell, the answer is that nobody knows, and the caller reads memory. */
 #include "archive/zip_internal.h"
 
 #include <errno.h>
@@ -22,7 +23,8 @@ static bool is_files(const uint64_t *entries, size_t n) {
 
 /* Are all pages of [data, data + size) the file's? */
 static bool unchanged(const void *data, uint64_t size) {
-    uint64_t entries[ENTRIES], page = (uint64_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page, last = ((uintptr_t)data + size - 1) / page;
+    uint64_t entries[ENTRIES], page = (uint64_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page,
+                               last = ((uintptr_t)data + size - 1) / page;
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     bool same = fd >= 0;
     while (same && first <= last) {

@@ -4,8 +4,8 @@
  * (a padding field of the same length until they are needed) and patched when the member ends. No data descriptors, no
  * time stamps: the same members give the same bytes. The directory is gathered in memory as it will be written.
  *
- * A sink cannot be patched: there the size and the checksum come first, which takes data that are in memory or in another
- * archive. */
+ * A sink cannot be patched: there the size and the checksum come first, which takes data that are in memory or in
+ * another archive. */
 #include "archive/zip.h"
 #include "archive/zip_internal.h"
 
@@ -95,8 +95,12 @@ out:
     return status;
 }
 
-cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writer **out) { return create(path, (cr_sink){NULL, NULL}, alignment, out); }
-cr_status cr_zip_writer_create_on(cr_sink sink, uint32_t alignment, cr_zip_writer **out) { return create(NULL, sink, alignment, out); }
+cr_status cr_zip_writer_create(const char *path, uint32_t alignment, cr_zip_writer **out) {
+    return create(path, (cr_sink){ NULL, NULL }, alignment, out);
+}
+cr_status cr_zip_writer_create_on(cr_sink sink, uint32_t alignment, cr_zip_writer **out) {
+    return create(NULL, sink, alignment, out);
+}
 
 void cr__zip_writer_wide_from(cr_zip_writer *w, uint64_t from) { w->wide_from = from; }
 
@@ -143,7 +147,8 @@ static void local_fill(cr_zip_writer *w) {
 
 /* `known`: the member will have `size` bytes with the checksum `crc`. */
 static cr_status member_begin(cr_zip_writer *w, const char *name, bool known, uint64_t size, uint32_t crc) {
-    if (!known && !w->file) return CR_FAIL(CR_EVALUE, "member '%s': what is not written to a file needs members whose size is known", name);
+    if (!known && !w->file)
+        return CR_FAIL(CR_EVALUE, "member '%s': what is not written to a file needs members whose size is known", name);
     if (w->open) return CR_FAIL(CR_EVALUE, "member '%s' begins before '%s' has ended", name, w->name);
     size_t n = strlen(name);
     const char *problem = cr__zip_name_problem((const uint8_t *)name, n);
@@ -173,7 +178,9 @@ static cr_status member_begin(cr_zip_writer *w, const char *name, bool known, ui
     return put(w, w->local, w->local_size);
 }
 
-cr_status cr_zip_writer_begin(cr_zip_writer *w, const char *name) { return broken(w, member_begin(w, name, false, 0, 0)); }
+cr_status cr_zip_writer_begin(cr_zip_writer *w, const char *name) {
+    return broken(w, member_begin(w, name, false, 0, 0));
+}
 
 /* In pieces, so that what was summed is still in the cache when it is written, and a long member can be given up. */
 static cr_status member_write(cr_zip_writer *w, const void *data, size_t size) {
@@ -194,7 +201,9 @@ static cr_status member_write(cr_zip_writer *w, const void *data, size_t size) {
     return CR_OK;
 }
 
-cr_status cr_zip_writer_write(cr_zip_writer *w, const void *data, size_t size) { return broken(w, member_write(w, data, size)); }
+cr_status cr_zip_writer_write(cr_zip_writer *w, const void *data, size_t size) {
+    return broken(w, member_write(w, data, size));
+}
 
 /* The member's line in the directory. */
 static cr_status directory_add(cr_zip_writer *w) {
@@ -226,7 +235,9 @@ static cr_status directory_add(cr_zip_writer *w) {
 static cr_status member_end(cr_zip_writer *w) {
     if (!w->open) return CR_FAIL(CR_EVALUE, "the end of a member that has not begun");
     cr_status status = CR_OK;
-    if (w->known && w->written != w->size) status = CR_FAIL(CR_EVALUE, "member '%s' has %llu bytes, not %llu", w->name, (unsigned long long)w->written, (unsigned long long)w->size);
+    if (w->known && w->written != w->size)
+        status = CR_FAIL(CR_EVALUE, "member '%s' has %llu bytes, not %llu", w->name, (unsigned long long)w->written,
+                         (unsigned long long)w->size);
     if (!w->known) {
         local_fill(w);
         status = cr_file_writer_patch(w->file, w->header, w->local, w->local_size);
@@ -240,7 +251,8 @@ cr_status cr_zip_writer_end(cr_zip_writer *w) { return broken(w, member_end(w));
 
 cr_status cr_zip_writer_add(cr_zip_writer *w, const char *name, const void *data, size_t size) {
     /* One pass over what is large, where it can be patched. */
-    CR_TRY(w->file ? cr_zip_writer_begin(w, name) : broken(w, member_begin(w, name, true, size, cr_crc32(0, data, size))));
+    CR_TRY(w->file ? cr_zip_writer_begin(w, name)
+                   : broken(w, member_begin(w, name, true, size, cr_crc32(0, data, size))));
     CR_TRY(cr_zip_writer_write(w, data, size));
     return cr_zip_writer_end(w);
 }
@@ -273,7 +285,9 @@ static cr_status member_copy(cr_zip_writer *w, const char *name, const cr_zip *z
     return member_end(w);
 }
 
-cr_status cr_zip_writer_copy(cr_zip_writer *w, const char *name, const cr_zip *zip, const cr_zip_member *m) { return broken(w, member_copy(w, name, zip, m)); }
+cr_status cr_zip_writer_copy(cr_zip_writer *w, const char *name, const cr_zip *zip, const cr_zip_member *m) {
+    return broken(w, member_copy(w, name, zip, m));
+}
 
 uint32_t cr_zip_writer_last_crc(const cr_zip_writer *w) { return w->crc; }
 

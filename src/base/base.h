@@ -20,8 +20,8 @@ void *cr_realloc(void *p, size_t size);     /* on failure `p` stays valid */
 void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of two; freed by cr_free */
 void cr_free(void *p);                      /* NULL is legal */
 /* Large memory that comes and goes with every call (tensors' data): 64-byte aligned; what is freed is kept for the next
- * request of about that size, because touching fresh pages costs more than most kernels. At most CR_RECYCLED bytes are kept;
- * none under the sanitizers. `size` is the requested one again. */
+ * request of about that size, because touching fresh pages costs more than most kernels. At most CR_RECYCLED bytes are
+ * kept; none under the sanitizers. `size` is the requested one again. */
 enum { CR_RECYCLED = 512 << 20 };
 void *cr_block_alloc(size_t size);
 void cr_block_free(void *p, size_t size);
@@ -89,7 +89,8 @@ void cr_str_addn(cr_str *s, const char *text, size_t n);
 void cr_str_addc(cr_str *s, char c);
 void cr_str_addf(cr_str *s, const char *format, ...) CR_PRINTF(2, 3);
 void cr_str_addv(cr_str *s, const char *format, va_list args);
-/* The shortest text that reads back as the same double ("0.1", "1e-05", "inf", "nan"), with ".0" when integral: Python's repr. */
+/* The shortest text that reads back as the same double ("0.1", "1e-05", "inf", "nan"), with ".0" when integral:
+ * Python's repr. */
 void cr_str_add_double(cr_str *s, double value);
 /* A quoted, escaped literal that the .crg and JSON parsers read back. */
 void cr_str_add_quoted(cr_str *s, const char *text, size_t n);
@@ -115,7 +116,8 @@ cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size)
 uint64_t cr_file_writer_position(const cr_file_writer *w); /* bytes so far */
 /* Appends [offset, offset + size) of another file; the kernel copies (and shares blocks) where it can. CR_EIO when that
  * file ends before. `step` (may be NULL) is called at least every 64 MB; what it returns ends the copy. */
-cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user), void *user) CR_NODISCARD;
+cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user),
+                              void *user) CR_NODISCARD;
 /* Replaces `size` bytes that were written in one piece at `offset`. */
 cr_status cr_file_writer_patch(cr_file_writer *w, uint64_t offset, const void *data, size_t size) CR_NODISCARD;
 /* Syncs and renames to the path. The writer is gone afterwards, also on failure (the temporary, too). */
@@ -130,8 +132,9 @@ typedef struct cr_sink { cr_status (*write)(void *user, const void *data, size_t
 /* Test hook: the nth write call of a writer from now (1 = the next) fails as on a full disk; 0 turns it off. */
 CR_API void cr_write_fail_at(int64_t n);
 CR_API int64_t cr_write_count(void); /* write calls so far in this process */
-/* Writers note a temporary that has a name before they make it and drop the note (-1: none was left) when it is renamed or removed.
- * cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that ends the process. */
+/* Writers note a temporary that has a name before they make it and drop the note (-1: none was left) when it is renamed
+ * or removed. cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that
+ * ends the process. */
 int cr_temporary_add(const char *path);
 void cr_temporary_drop(int note);
 void cr_temporaries_remove(void);

@@ -1,10 +1,10 @@
 /* Files written so that readers see the old file or the whole new one.
  *
- * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before it takes the
- * path's name. Where the file system can, the temporary has no name until then, so that even a process that is killed leaves
- * nothing behind; to replace an older file it gets a name of its own for the moment before the rename. Elsewhere it has that
- * name from the start, and is removed on every failure. After a failed write the writer only waits to be finished or
- * abandoned: the first failure is the one that finishing reports. */
+ * The bytes go to a temporary in the same folder (rename does not cross file systems), which is synced before it takes
+ * the path's name. Where the file system can, the temporary has no name until then, so that even a process that is
+ * killed leaves nothing behind; to replace an older file it gets a name of its own for the moment before the rename.
+ * Elsewhere it has that name from the start, and is removed on every failure. After a failed write the writer only
+ * waits to be finished or abandoned: the first failure is the one that finishing reports. */
 #define _GNU_SOURCE /* copy_file_range, renameat2, O_TMPFILE */
 #include "base/base.h"
 #include "base/internal.h"
@@ -128,7 +128,9 @@ static void flush(cr_file_writer *w) {
     w->buffered = 0;
 }
 
-static cr_status status_of(const cr_file_writer *w) { return w->reason ? cr__fail_errno("write", w->path, w->reason) : CR_OK; }
+static cr_status status_of(const cr_file_writer *w) {
+    return w->reason ? cr__fail_errno("write", w->path, w->reason) : CR_OK;
+}
 
 cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size) {
     if (size > BUFFER - w->buffered) flush(w);
@@ -143,7 +145,10 @@ cr_status cr_file_writer_write(cr_file_writer *w, const void *data, size_t size)
 }
 
 /* Where the kernel does not copy between these two files, the bytes go through the buffer. */
-static bool is_no_kernel_copy(int reason) { return reason == EXDEV || reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP || reason == EBADF || reason == EPERM; }
+static bool is_no_kernel_copy(int reason) {
+    return reason == EXDEV || reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP || reason == EBADF ||
+           reason == EPERM;
+}
 
 /* At most `size` bytes; how many, 0 at the end of the file, -1 and errno. */
 static ssize_t copy_some(cr_file_writer *w, int fd, uint64_t offset, size_t size, bool *kernel) {
@@ -160,7 +165,8 @@ static ssize_t copy_some(cr_file_writer *w, int fd, uint64_t offset, size_t size
     return reason ? (errno = reason, -1) : got;
 }
 
-cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user), void *user) {
+cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64_t size, cr_status (*step)(void *user),
+                              void *user) {
     bool kernel = true;
     uint64_t since = 0;
     flush(w);
@@ -173,7 +179,8 @@ cr_status cr_file_writer_copy(cr_file_writer *w, int fd, uint64_t offset, uint64
         }
         if (put == 0) {
             w->reason = EIO;
-            return CR_FAIL(CR_EIO, "cannot write '%s': the file its bytes come from ends %llu bytes too early", w->path, (unsigned long long)(size - done));
+            return CR_FAIL(CR_EIO, "cannot write '%s': the file its bytes come from ends %llu bytes too early", w->path,
+                           (unsigned long long)(size - done));
         }
         done += (uint64_t)put;
         w->position += (uint64_t)put;
@@ -223,13 +230,14 @@ void cr_file_writer_abandon(cr_file_writer *w) {
     cr_free(w);
 }
 
-/* A rename over an older file makes some file systems (ext4) write all of the new one to the disk first. In a hurry the two
- * change places instead, as atomically, and the older one goes. */
+/* A rename over an older file makes some file systems (ext4) write all of the new one to the disk first. In a hurry the
+ * two change places instead, as atomically, and the older one goes. */
 static int replace(const cr_file_writer *w) {
 #ifdef RENAME_EXCHANGE
     const char *made = cr_str_get(&w->temporary);
     struct stat old;
-    if (w->hurry && !lstat(w->path, &old) && S_ISREG(old.st_mode) && !renameat2(AT_FDCWD, made, AT_FDCWD, w->path, RENAME_EXCHANGE)) {
+    if (w->hurry && !lstat(w->path, &old) && S_ISREG(old.st_mode) &&
+        !renameat2(AT_FDCWD, made, AT_FDCWD, w->path, RENAME_EXCHANGE)) {
         unlink(made);
         return 0;
     }

@@ -8,8 +8,8 @@
 
 /* cr_alloc without setting the last error: the error records themselves come from it. */
 void *cr__alloc_quiet(size_t size);
-/* The two counts of one request and of one free, for memory that does not go through malloc now. False: this request is the
- * one that has to fail. */
+/* The two counts of one request and of one free, for memory that does not go through malloc now. False: this request is
+ * the one that has to fail. */
 bool cr__alloc_counts(size_t size);
 void cr__alloc_uncounts(void);
 /* Makes out of memory the last error; allocates nothing. */

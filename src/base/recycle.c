@@ -1,9 +1,10 @@
 /* recycle.c: large blocks that are kept when freed, for the next request of the same class.
  *
  * A model makes and drops the same few hundred tensors in every run. The system's allocator hands large blocks back at
- * once, and touching fresh pages is slower than most kernels; so up to CR_RECYCLED bytes stay here, the longest unused go
- * first. A block's capacity follows from the requested size alone (the next eighth of a power of two), so that nothing has
- * to be stored with it. Counts and injected failures are those of every other request; kept blocks count as freed. */
+ * once, and touching fresh pages is slower than most kernels; so up to CR_RECYCLED bytes stay here, the longest unused
+ * go first. A block's capacity follows from the requested size alone (the next eighth of a power of two), so that
+ * nothing has to be stored with it. Counts and injected failures are those of every other request; kept blocks count as
+ * freed. */
 #include "base/internal.h"
 
 #include <pthread.h>
@@ -62,7 +63,8 @@ static size_t alignment_of(size_t size) { return size >= HUGE_PAGE ? HUGE_PAGE :
 /* Touching fresh memory for the first time costs a fault for every page: few large pages where the system has them. */
 static void *advised(void *p, size_t size) {
 #ifdef MADV_HUGEPAGE
-    if (p && size >= HUGE_PAGE) (void)madvise(p, size & ~(size_t)4095, MADV_HUGEPAGE); /* a wish: a refusal changes nothing */
+    /* a wish: a refusal changes nothing */
+    if (p && size >= HUGE_PAGE) (void)madvise(p, size & ~(size_t)4095, MADV_HUGEPAGE);
 #else
     (void)size;
 #endif

@@ -2,7 +2,8 @@
  * may be noted, too: they are removed after the files.
  *
  * A fixed table, because a signal handler may neither allocate nor lock: a slot's state is written last and read first.
- * A path too long for a slot, or one file too many, is simply not noted: it is then removed on every way out but a signal. */
+ * A path too long for a slot, or one file too many, is simply not noted: it is then removed on every way out but a
+ * signal. */
 #include "base/base.h"
 
 #include <stdatomic.h>

@@ -15,7 +15,8 @@ CR_NODISCARD cr_status inputs_from_npz(model *m, const char *path, input_set *ou
 /* "x=x.npy" each; a number may be written out: "n=3". */
 CR_NODISCARD cr_status inputs_from_pairs(model *m, const char *const *pairs, size_t n, input_set *out);
 CR_NODISCARD cr_status inputs_example(model *m, input_set *out);
-/* Normal numbers for floats; for integers, numbers from 0 to the example input's largest (or 1). Sizes are the example's. */
+/* Normal numbers for floats; for integers, numbers from 0 to the example input's largest (or 1). Sizes are the
+ * example's. */
 CR_NODISCARD cr_status inputs_random(model *m, uint64_t seed, input_set *out);
 
 /* Results as out0.npy, ... in an .npz (or the only one as a .npy): nothing is visible before all of it is written. */

@@ -1,7 +1,8 @@
 /* bench.c: `cresset bench`: how long a call takes, interpreted, compiled and in other hands.
  *
- * Rounds go round: in each, everybody makes as many calls as fit into a tenth of a second (at least one), and the median of
- * the rounds counts. All run on the same inputs with the same number of threads; state begins anew with each round. */
+ * Rounds go round: in each, everybody makes as many calls as fit into a tenth of a second (at least one), and the
+ * median of the rounds counts. All run on the same inputs with the same number of threads; state begins anew with each
+ * round. */
 #include "cli/bench.h"
 
 #include "archive/json.h"
@@ -19,7 +20,8 @@ typedef struct contender {
     double median, best;
 } contender;
 
-typedef struct step_time { char *origin; double seconds; uint64_t count; } step_time; /* count: steps of that origin in a call */
+/* count: steps of that origin in a call */
+typedef struct step_time { char *origin; double seconds; uint64_t count; } step_time;
 typedef struct bench {
     const char *path;
     model m;
@@ -158,7 +160,8 @@ static void join_steps(bench *b) {
 static cr_status profile(bench *b) {
     watcher w = { b, false };
     double begin = cli_seconds();
-    if (!cr_native_profile(b->native, see_step, &w)) return CR_FAIL(CR_EUNSUPPORTED, "the library was made before there was a profile; compile it again");
+    if (!cr_native_profile(b->native, see_step, &w))
+        return CR_FAIL(CR_EUNSUPPORTED, "the library was made before there was a profile; compile it again");
     cr_status status = CR_OK;
     cli_stage("profiling");
     do status = call_once(b, NATIVE), b->profiled++;
@@ -185,13 +188,15 @@ static double profile_total(const bench *b) {
 
 static void print_table(const bench *b, cr_str *out) {
     double native = native_median(b);
-    cr_str_addf(out, "%s: %s inputs, %d thread%s, medians of %d rounds", b->path, b->inputs_name, b->threads, b->threads == 1 ? "" : "s", b->rounds);
+    cr_str_addf(out, "%s: %s inputs, %d thread%s, medians of %d rounds", b->path, b->inputs_name, b->threads,
+                b->threads == 1 ? "" : "s", b->rounds);
     if (b->compile_seconds > 0) cr_str_addf(out, ", compiled in %.2f s", b->compile_seconds);
     cr_str_addf(out, "\n\n%-14s%12s%12s%12s\n", "", "ms a call", "least", "native is");
     for (size_t i = 0; i < b->all.n; i++) {
         const contender *c = &b->all.at[i];
         if (c->missing) cr_str_addf(out, "%-14s   not there: %s\n", c->name, c->missing);
-        else cr_str_addf(out, "%-14s%12.4g%12.4g%11.2fx\n", c->name, c->median * 1e3, c->best * 1e3, c->median / native);
+        else
+            cr_str_addf(out, "%-14s%12.4g%12.4g%11.2fx\n", c->name, c->median * 1e3, c->best * 1e3, c->median / native);
     }
     if (!b->profile) return;
     double total = profile_total(b);
@@ -199,8 +204,8 @@ static void print_table(const bench *b, cr_str *out) {
     cr_str_addf(out, "\n%12s%8s%7s  %s\n", "ms a call", "share", "steps", "op -> node (source)");
     for (size_t i = 0; i < shown; i++) {
         const step_time *s = &b->steps.at[i];
-        cr_str_addf(out, "%12.4g%7.1f%%%7llu  %s\n", s->seconds * 1e3 / (double)b->profiled, s->seconds / total * 100, (unsigned long long)(s->count / b->profiled),
-                    s->origin);
+        cr_str_addf(out, "%12.4g%7.1f%%%7llu  %s\n", s->seconds * 1e3 / (double)b->profiled, s->seconds / total * 100,
+                    (unsigned long long)(s->count / b->profiled), s->origin);
     }
     if (shown < b->steps.n) cr_str_addf(out, "%27s  and %zu more (--json has all)\n", "", b->steps.n - shown);
 }
@@ -318,7 +323,8 @@ static cr_status work(bench *b, const wish *w) {
     if (!status) status = prepare_peers(b, w);
     if (!status) {
         status = measure(b);
-        if (status && !strcmp(b->inputs_name, "random")) cli_hint("random numbers do not suit every program: save the archive with example inputs");
+        if (status && !strcmp(b->inputs_name, "random"))
+            cli_hint("random numbers do not suit every program: save the archive with example inputs");
     }
     if (!status && b->profile) status = profile(b);
     cli_stage(NULL);
@@ -345,7 +351,9 @@ static void bench_dispose(bench *b) {
 }
 
 static cr_status run(const cli_call *call) {
-    bench b = { .path = cli_operand(call, 0), .profile = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9 };
+    bench b = {
+        .path = cli_operand(call, 0), .profile = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9
+    };
     wish w = { .n = 0 };
     cr_arena arena;
     bool given;
@@ -370,7 +378,8 @@ static cr_status run(const cli_call *call) {
 }
 
 static const cli_option options[] = {
-    { "against", 0, CLI_TEXT, "PEERS", "|torch torch.compile aotinductor onnxruntime openvino", "peers, with commas between: torch, torch.compile, aotinductor, onnxruntime, openvino" },
+    { "against", 0, CLI_TEXT, "PEERS", "|torch torch.compile aotinductor onnxruntime openvino",
+      "peers, with commas between: torch, torch.compile, aotinductor, onnxruntime, openvino" },
     { "profile", 0, CLI_FLAG, NULL, NULL, "the time of each step of the native code, with graph node and source line" },
     { "threads", 0, CLI_NUMBER, "N", NULL, "threads to compute with, on all sides (default: all cores)" },
     { "rounds", 0, CLI_NUMBER, "N", NULL, "how many (default: 9)" },

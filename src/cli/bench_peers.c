@@ -1,7 +1,9 @@
-/* bench_peers.c: the same archive in other hands: PyTorch three ways, ONNX Runtime, OpenVINO, at their default settings.
+/* bench_peers.c: the same archive in other hands: PyTorch three ways, ONNX Runtime, OpenVINO, at their default
+ * settings.
  *
- * One Python process holds them all and is asked to make calls between ours, so that everybody meets the same moods of the
- * machine. It reads "I N" lines (peer I, N calls) and answers with the seconds of one call; it ends when its input does. */
+ * One Python process holds them all and is asked to make calls between ours, so that everybody meets the same moods of
+ * the machine. It reads "I N" lines (peer I, N calls) and answers with the seconds of one call; it ends when its input
+ * does. */
 #define _GNU_SOURCE
 #include "cli/bench.h"
 
@@ -64,38 +66,18 @@ static const char script[] =
     "    import openvino, tempfile\n"
     "    core = openvino.Core()\n"
     "    with tempfile.TemporaryDirectory() as folder:\n"
-    "        file, arrays = onnx(folder)\n"
-    "        function = core.compile_model(core.read_model(file), 'CPU', {'INFERENCE_NUM_THREADS': threads, 'PERFORMANCE_HINT': 'LATENCY'})\n"
-    "    request = function.create_infer_request()\n"
-    "    return lambda: request.infer(arrays)\n"
-    "makers = {'torch': eager, 'torch.compile': compiled, 'aotinductor': inductor, 'onnxruntime': onnxruntime, 'openvino': openvino}\n"
-    "try:\n"
-    "    import torch, contextlib\n"
-    "    quiet = torch.inference_mode\n"
-    "except ImportError:\n"
-    "    import contextlib\n"
-    "    quiet = contextlib.nullcontext\n"
-    "calls = []\n"
-    "for name in names:\n"
-    "    try:\n"
-    "        with (torch.no_grad() if 'torch' in globals() else quiet()):\n"
-    "            call = makers[name]()\n"
-    "        with quiet():\n"
-    "            call()\n"
-    "        answers.write('ready\\n')\n"
-    "    except Exception as error:\n"
-    "        call = None\n"
-    "        text = (str(error).splitlines() or [''])[0][:200]\n"
-    "        answers.write(f'missing {type(error).__name__}: {text}\\n')\n"
-    "    calls.append(call)\n"
-    "with quiet():\n"
-    "    for line in sys.stdin:\n"
-    "        which, count = map(int, line.split())\n"
-    "        call = calls[which]\n"
-    "        begin = time.perf_counter()\n"
-    "        for _ in range(count):\n"
-    "            call()\n"
-    "        answers.write(f'{(time.perf_counter() - begin) / count!r}\\n')\n";
+    "        file, arrays = onnx(folder)\n        function = core.compile_model(core.read_model(file), 'CPU', "
+    "{'INFERENCE_NUM_THREADS': threads, 'PERFORMANCE_HINT': 'LATENCY'})\n    request = "
+    "function.create_infer_request()\n    return lambda: request.infer(arrays)\nmakers = {'torch': eager, "
+    "'torch.compile': compiled, 'aotinductor': inductor, 'onnxruntime': onnxruntime, 'openvino': openvino}\ntry:\n    "
+    "import torch, contextlib\n    quiet = torch.inference_mode\nexcept ImportError:\n    import contextlib\n    quiet "
+    "= contextlib.nullcontext\ncalls = []\nfor name in names:\n    try:\n        with (torch.no_grad() if 'torch' in "
+    "globals() else quiet()):\n            call = makers[name]()\n        with quiet():\n            call()\n        "
+    "answers.write('ready\\n')\n    except Exception as error:\n        call = None\n        text = "
+    "(str(error).splitlines() or [''])[0][:200]\n        answers.write(f'missing {type(error).__name__}: {text}\\n')\n "
+    "   calls.append(call)\nwith quiet():\n    for line in sys.stdin:\n        which, count = map(int, line.split())\n "
+    "       call = calls[which]\n        begin = time.perf_counter()\n        for _ in range(count):\n            "
+    "call()\n        answers.write(f'{(time.perf_counter() - begin) / count!r}\\n')\n";
 
 struct peers {
     pid_t pid;
@@ -151,7 +133,9 @@ cr_status peers_start(const char *path, const char *const *names, size_t n, int 
     snprintf(number, sizeof number, "%d", threads);
     cr_str_init(&list);
     for (size_t i = 0; i < n; i++) cr_str_addf(&list, "%s%s", i ? "," : "", names[i]);
-    const char *argv[] = { python && *python ? python : "python3", "-c", script, path, number, cr_str_get(&list), NULL };
+    const char *argv[] = {
+        python && *python ? python : "python3", "-c", script, path, number, cr_str_get(&list), NULL
+    };
     cr_status status = p->missing ? cr_str_status(&list) : CR_ENOMEM;
     if (!status) status = start(p, argv);
     cr_str_dispose(&list);
@@ -191,7 +175,8 @@ cr_status peers_prepare(peers *p, size_t i, const char **missing) {
 
 cr_status peers_time(peers *p, size_t i, uint64_t calls, double *seconds) {
     char line[512], *end;
-    if (fprintf(p->to, "%zu %llu\n", i, (unsigned long long)calls) < 0 || fflush(p->to) || !read_line(p, line, sizeof line))
+    if (fprintf(p->to, "%zu %llu\n", i, (unsigned long long)calls) < 0 || fflush(p->to) ||
+        !read_line(p, line, sizeof line))
         return CR_FAIL(CR_ERUNTIME, "the Python with the peers ended; run them one by one to see which");
     *seconds = cr_strtod(line, &end);
     return *end || end == line ? CR_FAIL(CR_ERUNTIME, "a peer answered '%s'", line) : CR_OK;

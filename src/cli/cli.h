@@ -28,7 +28,8 @@ typedef struct cli_option {
     char letter;      /* 'o' for -o, or 0 */
     uint8_t kind;
     const char *value; /* how help shows the value: "FILE"; NULL for a flag */
-    const char *files; /* completion: endings of files that fit, "npz npy"; "*" any file; "|a b" these words; NULL: nothing */
+    /* completion: endings of files that fit, "npz npy"; "*" any file; "|a b" these words; NULL: nothing */
+    const char *files;
     const char *help;  /* one line, starts with a small letter, no full stop */
 } cli_option;
 
@@ -66,7 +67,8 @@ bool cli_flag(const cli_call *call, const char *name);
 const char *cli_text(const cli_call *call, const char *name); /* NULL: not given */
 size_t cli_list(const cli_call *call, const char *name, const char *const **out);
 /* A NUMBER option; *given false and *out 0 when absent. -1 and UINT64_MAX are one value. Misuse outside [lo, hi]. */
-CR_NODISCARD cr_status cli_number(const cli_call *call, const char *name, int64_t lo, uint64_t hi, bool *given, uint64_t *out);
+CR_NODISCARD cr_status cli_number(const cli_call *call, const char *name, int64_t lo, uint64_t hi, bool *given,
+                                  uint64_t *out);
 const char *cli_operand(const cli_call *call, size_t i); /* NULL past the last */
 
 /* The nearest of the words (NULL-terminated) to a mistyped one, or NULL when none is near. */
@@ -78,7 +80,8 @@ void cli_overview(cr_str *out);
 void cli_man_page(cr_str *out);
 extern const char cli_version[];
 
-/* Writes a text to standard output; CR_EIO when that fails. A reader that went away is no failure: what follows is dropped. */
+/* Writes a text to standard output; CR_EIO when that fails. A reader that went away is no failure: what follows is
+ * dropped. */
 CR_NODISCARD cr_status cli_print(const cr_str *text);
 
 /* ---- failures (report.c) ---- */
@@ -100,7 +103,8 @@ void cli_progress_end(cli_progress *p); /* wipes the line */
 /* What long work is doing now, in place of what it said before; NULL wipes it. */
 void cli_stage(const char *format, ...) CR_PRINTF(1, 2);
 
-/* Frees a text that was put into `into`; a failure to grow it becomes the other's, so that no half text is taken for whole. */
+/* Frees a text that was put into `into`; a failure to grow it becomes the other's, so that no half text is taken for
+ * whole. */
 static inline void cli_str_done(cr_str *text, cr_str *into) {
     into->failed |= text->failed;
     cr_str_dispose(text);

@@ -50,7 +50,9 @@ static void methods_dispose(methods *all) {
 
 static cr_status options_of(const cli_call *call, cr_emit_options *out) {
     const char *weights = cli_text(call, "weights");
-    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .cc = cli_text(call, "cc"), .target = cli_text(call, "target") };
+    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE,
+                              .cc = cli_text(call, "cc"),
+                              .target = cli_text(call, "target") };
     if (!weights || !strcmp(weights, "inside")) return CR_OK;
     if (strcmp(weights, "beside")) return cli_misuse("--weights is 'inside' or 'beside', not '%s'", weights);
     out->weights = CR_WEIGHTS_BESIDE;
@@ -118,7 +120,8 @@ static cr_status check_letters(const char *letters) {
             found |= cr_pass_at(i)->letter == *c;
             cr_str_addf(&known, "%s%c %s", i ? ", " : "", cr_pass_at(i)->letter, cr_pass_at(i)->name);
         }
-        cr_status status = found ? CR_OK : cli_misuse("--dump: there is no pass '%c'; the passes: %s", *c, cr_str_get(&known));
+        cr_status status = found ? CR_OK
+                                 : cli_misuse("--dump: there is no pass '%c'; the passes: %s", *c, cr_str_get(&known));
         cr_str_dispose(&known);
         CR_TRY(status);
     }
@@ -134,14 +137,18 @@ typedef struct work {
 } work;
 
 static cr_status read_command(const cli_call *call, work *w) {
-    *w = (work){ .path = cli_text(call, "output"), .letters = cli_text(call, "dump"), .verify = cli_flag(call, "verify") };
+    *w = (work){ .path = cli_text(call, "output"),
+                 .letters = cli_text(call, "dump"),
+                 .verify = cli_flag(call, "verify") };
     const char *target = cli_text(call, "target");
     cr_emit_kind kind = w->path ? cr_emit_kind_of(w->path) : CR_EMIT_UNKNOWN;
     bool library = kind == CR_EMIT_LIBRARY, here = !target || !strcmp(target, "multi") || !strcmp(target, "native");
     w->json = cli_flag(call, "json");
     if (w->letters) CR_TRY(check_letters(w->letters));
-    if (!w->path && !w->letters) return cli_misuse("compile needs -o FILE: a library (.so), a static archive (.a) or C source (.c)");
-    if (w->path && kind == CR_EMIT_UNKNOWN) return cli_misuse("-o %s: end the name in .so (shared library), .a (static archive) or .c (C source)", w->path);
+    if (!w->path && !w->letters)
+        return cli_misuse("compile needs -o FILE: a library (.so), a static archive (.a) or C source (.c)");
+    if (w->path && kind == CR_EMIT_UNKNOWN)
+        return cli_misuse("-o %s: end the name in .so (shared library), .a (static archive) or .c (C source)", w->path);
     if (w->json && !w->path) return cli_misuse("--json tells what was written: it needs -o FILE");
     if (w->json && w->letters) return cli_misuse("--json and --dump exclude each other");
     if (w->verify && !library) return cli_misuse("--verify runs the library: it needs -o FILE.so");
@@ -209,7 +216,8 @@ static cr_status run(const cli_call *call) {
     methods *all = cr_calloc(1, sizeof *all);
     if (!all) return CR_ENOMEM;
     cr_arena_init(&all->arena);
-    for (size_t i = 0; i < call->operands.n && !status; i++) status = add_archive(all, cli_operand(call, i), call->operands.n == 1);
+    for (size_t i = 0; i < call->operands.n && !status; i++)
+        status = add_archive(all, cli_operand(call, i), call->operands.n == 1);
     if (!status) status = build_and_tell(&w, all, start);
     cli_stage(NULL);
     methods_dispose(all);
@@ -217,13 +225,16 @@ static cr_status run(const cli_call *call) {
 }
 
 static const cli_option options[] = {
-    { "output", 'o', CLI_TEXT, "FILE", "so a c", "where to write: libmodel.so, libmodel.a (and .h) or model.c (and .h)" },
-    { "target", 0, CLI_TEXT, "WHAT", "|multi native", "processors it runs on: multi (default, any of this kind), native (like this one), or a triple" },
+    { "output", 'o', CLI_TEXT, "FILE", "so a c",
+      "where to write: libmodel.so, libmodel.a (and .h) or model.c (and .h)" },
+    { "target", 0, CLI_TEXT, "WHAT", "|multi native",
+      "processors it runs on: multi (default, any of this kind), native (like this one), or a triple" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
     { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },
     { "json", 0, CLI_FLAG, NULL, NULL, "print JSON: file, methods, steps, bytes, seconds" },
-    { "dump", 0, CLI_TEXT, "LETTERS", NULL, "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
+    { "dump", 0, CLI_TEXT, "LETTERS", NULL,
+      "print the graph after the passes of these letters (docs/passes.md), and the time of each pass" },
     { "op-library", 0, CLI_TEXT, "FILE", "so", "a library of custom operators that it calls (docs/custom-ops.md)" },
     { 0 },
 };

@@ -18,7 +18,8 @@ static void add_words(cr_str *out, const char *files) {
 
 static void add_bash_choice(cr_str *out, const char *files) {
     if (!files) cr_str_add(out, "COMPREPLY=()");
-    else if (files[0] == '|') cr_str_add(out, "COMPREPLY=($(compgen -W '"), add_words(out, files), cr_str_add(out, "' -- \"$cur\"))");
+    else if (files[0] == '|')
+        cr_str_add(out, "COMPREPLY=($(compgen -W '"), add_words(out, files), cr_str_add(out, "' -- \"$cur\"))");
     else cr_str_addf(out, "_cresset_files '%s'", files);
 }
 
@@ -83,7 +84,8 @@ static void add_zsh_choice(cr_str *out, const char *files) {
 static void add_zsh_text(cr_str *out, const char *text) {
     for (; *text; text++) {
         if (*text == '\'') cr_str_add(out, "'\\''");
-        else if (*text == '[' || *text == ']' || *text == ':' || *text == '\\') cr_str_addc(out, '\\'), cr_str_addc(out, *text);
+        else if (*text == '[' || *text == ']' || *text == ':' || *text == '\\')
+            cr_str_addc(out, '\\'), cr_str_addc(out, *text);
         else cr_str_addc(out, *text);
     }
 }
@@ -106,7 +108,8 @@ static void zsh_script(cr_str *out) {
         const cli_command *c = cli_commands[i];
         cr_str_addf(out, "    %s) _arguments", c->name);
         for (const cli_option *o = c->options; o && o->name; o++) {
-            cr_str_addf(out, " \\\n        '%s--%s%s[", o->kind == CLI_LIST ? "*" : "", o->name, o->kind == CLI_FLAG ? "" : "=");
+            cr_str_addf(out, " \\\n        '%s--%s%s[", o->kind == CLI_LIST ? "*" : "", o->name,
+                        o->kind == CLI_FLAG ? "" : "=");
             add_zsh_text(out, o->help);
             cr_str_addc(out, ']');
             if (o->kind != CLI_FLAG) {

@@ -5,8 +5,18 @@
 #include "cli/convert.h"
 
 static const cli_option options[] = {
-    { .name = "output", .letter = 'o', .kind = CLI_TEXT, .value = "FILE", .files = "pt2 safetensors", .help = "what to write: a .pt2 or a .safetensors" },
-    { .name = "weights", .letter = 'w', .kind = CLI_TEXT, .value = "FILE", .files = "safetensors", .help = "take parameters and buffers from this .safetensors" },
+    { .name = "output",
+      .letter = 'o',
+      .kind = CLI_TEXT,
+      .value = "FILE",
+      .files = "pt2 safetensors",
+      .help = "what to write: a .pt2 or a .safetensors" },
+    { .name = "weights",
+      .letter = 'w',
+      .kind = CLI_TEXT,
+      .value = "FILE",
+      .files = "safetensors",
+      .help = "take parameters and buffers from this .safetensors" },
     { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program, where the archive holds several" },
     { .name = NULL },
 };
@@ -46,11 +56,15 @@ static cr_status write_safetensors(const cr_program *p, const char *path) {
     if (!entries) return CR_ENOMEM;
     for (size_t i = 0; i < p->nstate; i++) {
         rt_view v = cr_tensor_view(p->state[i].tensor);
-        entries[i] = (cr_safetensor){ .name = p->state[i].name, .dtype = v.dtype, .rank = v.rank, .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype)) };
+        entries[i] = (cr_safetensor){ .name = p->state[i].name,
+                                      .dtype = v.dtype,
+                                      .rank = v.rank,
+                                      .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype)) };
         memcpy(entries[i].size, v.size, sizeof entries[i].size);
         if (rt_is_contiguous(&v)) entries[i].data = v.p;
     }
-    cr_status status = cr_safetensors_write_from(path, entries, p->nstate, metadata, &(cr_safetensors_source){ .fill = fill, .user = &d });
+    cr_status status = cr_safetensors_write_from(path, entries, p->nstate, metadata,
+                                                 &(cr_safetensors_source){ .fill = fill, .user = &d });
     cr_free(d.copy);
     cr_free(entries);
     return status;
@@ -68,8 +82,9 @@ static cr_status check_weight(const char *file, const cr_named_tensor *want, con
     cr_str_init(&found);
     cr_shape_print(NULL, m->rank, m->size, &expected);
     cr_shape_print(NULL, have->rank, have->size, &found);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s: tensor '%s': expected %s %s, found %s %s", file, want->name, cr_dtype_name(m->dtype), cr_str_get(&expected),
-                               cr_dtype_name(have->dtype), cr_str_get(&found));
+    cr_status status = CR_FAIL(CR_EVALUE, "%s: tensor '%s': expected %s %s, found %s %s", file, want->name,
+                               cr_dtype_name(m->dtype), cr_str_get(&expected), cr_dtype_name(have->dtype),
+                               cr_str_get(&found));
     cr_str_dispose(&expected);
     cr_str_dispose(&found);
     cli_hint("dtypes and shapes of weights are part of the program");
@@ -88,7 +103,8 @@ static cr_status check_shared(const char *file, const cr_named_tensor *t, const 
     cr_status status = copy_view(&dense, &v);
     if (!status && memcmp(now, given->data, given->bytes)) {
         cli_hint("the archive keeps them in one place: store equal values");
-        status = CR_FAIL(CR_EVALUE, "%s: tensor '%s' differs from another one that it shares memory with", file, t->name);
+        status = CR_FAIL(CR_EVALUE, "%s: tensor '%s' differs from another one that it shares memory with", file,
+                         t->name);
     }
     cr_free(now);
     return status;
@@ -120,7 +136,8 @@ static cr_status take_weights(const cr_program *p, const char *path) {
         rt_view to = cr_tensor_view(p->state[i].tensor), from = view_of(cr_safetensors_find(file, p->state[i].name));
         CR_TRY_OUT(copy_view(&to, &from));
     }
-    for (size_t i = 0; i < p->nstate; i++) CR_TRY_OUT(check_shared(path, &p->state[i], cr_safetensors_find(file, p->state[i].name)));
+    for (size_t i = 0; i < p->nstate; i++)
+        CR_TRY_OUT(check_shared(path, &p->state[i], cr_safetensors_find(file, p->state[i].name)));
 out:
     cr_safetensors_release(file);
     return status;

@@ -7,8 +7,8 @@
 
 /* Is it the layout of PyTorch 2.1 to 2.6? */
 bool pt2_is_old(const cr_zip *zip);
-/* The archive of `p` once more: members as they are, weights from p's tensors (which the caller may have written to). The
- * old layout becomes the new one. CR_EUNSUPPORTED: weights that are kept as pickles. */
+/* The archive of `p` once more: members as they are, weights from p's tensors (which the caller may have written to).
+ * The old layout becomes the new one. CR_EUNSUPPORTED: weights that are kept as pickles. */
 CR_NODISCARD cr_status pt2_write_again(const cr_program *p, const char *path);
 
 #endif

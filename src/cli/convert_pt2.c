@@ -1,7 +1,7 @@
 /* convert_pt2.c: a PT2 archive written again from one that was read.
  *
- * New layout: member by member, in order, stored and aligned to 64 bytes as PyTorch does it; the members that hold weights
- * come from the program's tensors, and whatever else is there stays. Old layout: the program is saved. */
+ * New layout: member by member, in order, stored and aligned to 64 bytes as PyTorch does it; the members that hold
+ * weights come from the program's tensors, and whatever else is there stays. Old layout: the program is saved. */
 #include "cli/convert.h"
 
 #include "archive/json.h"
@@ -60,7 +60,8 @@ static cr_status read_config(const cr_program *p, cr_map *owners) {
         CR_TRY_OUT(cr_json_get_string(entry, "path_name", &name));
         CR_TRY_OUT(cr_json_get_bool_or(entry, "use_pickle", false, &pickled));
         if (pickled) {
-            status = CR_FAIL(CR_EUNSUPPORTED, "tensor '%s' is kept as a pickle, which is not written here", p->state[i].name);
+            status = CR_FAIL(CR_EUNSUPPORTED, "tensor '%s' is kept as a pickle, which is not written here",
+                             p->state[i].name);
             goto out;
         }
         CR_TRY_OUT(cr_map_put_str(owners, name, i + 1));
@@ -92,7 +93,8 @@ static cr_status write_new(const cr_program *p, cr_zip_writer *w) {
         const cr_tensor *weight = weight_of(p, &owners, m);
         if (m->name[0] && m->name[strlen(m->name) - 1] == '/') continue; /* a folder */
         if (weight && m->size && weight->storage->bytes < (int64_t)m->size)
-            status = CR_FAIL(CR_EFORMAT, "member '%s' has %llu bytes, its tensors %lld", m->name, (unsigned long long)m->size, (long long)weight->storage->bytes);
+            status = CR_FAIL(CR_EFORMAT, "member '%s' has %llu bytes, its tensors %lld", m->name,
+                             (unsigned long long)m->size, (long long)weight->storage->bytes);
         else if (weight && m->size) status = cr_zip_writer_add(w, m->name, weight->storage->data, m->size);
         else status = copy_member(w, p->archive, m, m->name);
         cli_progress_add(&progress, m->size);
@@ -110,7 +112,8 @@ static cr_status find_extra(cr_zip *zip, struct cr_extra_file *extra, char **cop
     for (size_t i = 0; i < cr_zip_count(zip); i++) {
         const cr_zip_member *m = cr_zip_at(zip, i);
         const char *name = m->name + sizeof extra_folder - 1;
-        if (strncmp(m->name, extra_folder, sizeof extra_folder - 1) || !*name || name[strlen(name) - 1] == '/') continue;
+        if (strncmp(m->name, extra_folder, sizeof extra_folder - 1) || !*name || name[strlen(name) - 1] == '/')
+            continue;
         extra[*n] = (struct cr_extra_file){ .name = name, .size = m->size };
         CR_TRY(member_bytes(zip, m, &extra[*n].data, &copies[*n]));
         ++*n;

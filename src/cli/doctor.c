@@ -82,7 +82,8 @@ static void report_compiler(doctor *d) {
         if (found) doctor_add(d, "compiler", "%s: %s", names[i], cr_str_get(&line));
         cli_str_done(&line, &d->out);
         if (found) return;
-        if (i == 0) doctor_problem(d, "CRESSET_CC is '%s', which does not run: set it to a C compiler, or unset it", names[0]);
+        if (i == 0)
+            doctor_problem(d, "CRESSET_CC is '%s', which does not run: set it to a C compiler, or unset it", names[0]);
     }
     doctor_add(d, "compiler", "none found (cc, gcc, clang, CRESSET_CC): programs run on the interpreter all the same");
 }
@@ -132,7 +133,8 @@ static void report_processor(doctor *d) {
     __builtin_cpu_init();
     const struct { const char *name; int there; } features[] = {
 #define FEATURE(name) { name, __builtin_cpu_supports(name) }
-        FEATURE("avx2"), FEATURE("fma"), FEATURE("avx512f"), FEATURE("avx512bw"), FEATURE("avx512dq"), FEATURE("avx512vl"),
+        FEATURE("avx2"),     FEATURE("fma"),      FEATURE("avx512f"),
+        FEATURE("avx512bw"), FEATURE("avx512dq"), FEATURE("avx512vl"),
 #undef FEATURE
     };
     bool any = false;
@@ -221,7 +223,8 @@ static cr_status run(const cli_call *call) {
     if (!status && d.problems) {
         if (path) cli_hint("the lines above say what; fetch or export the file again");
         else cli_hint("the lines above say what");
-        status = CR_FAIL(CR_ERUNTIME, "%s: %zu problem%s", path ? path : "this machine", d.problems, d.problems == 1 ? "" : "s");
+        status = CR_FAIL(CR_ERUNTIME, "%s: %zu problem%s", path ? path : "this machine", d.problems,
+                         d.problems == 1 ? "" : "s");
     }
     cr_str_dispose(&d.out);
     cr_str_dispose(&d.problem_list);

@@ -66,7 +66,8 @@ static void report_unsupported(doctor *d, const char *name, const cr_program *p)
     cr_str names;
     cr_str_init(&names);
     for (size_t i = 0; i < p->nunsupported; i++) cr_str_addf(&names, "%s%s", i ? ", " : "", p->unsupported[i]);
-    if (names.n) cr_str_add(&names, " (such calls cannot be run here)"), add_about(d, "unsupported", name, cr_str_get(&names));
+    if (names.n)
+        cr_str_add(&names, " (such calls cannot be run here)"), add_about(d, "unsupported", name, cr_str_get(&names));
     cli_str_done(&names, &d->out);
 }
 
@@ -92,7 +93,8 @@ static cr_status check_program(doctor *d, cr_zip *zip, const char *name) {
     if (!status && d->problems == before) {
         cr_str text;
         cr_str_init(&text);
-        cr_str_addf(&text, "%u nodes, %zu parameters and buffers, %zu constants: sound%s", cr_graph_node_count(p->graph), p->nstate, p->nconstants,
+        cr_str_addf(&text, "%u nodes, %zu parameters and buffers, %zu constants: sound%s",
+                    cr_graph_node_count(p->graph), p->nstate, p->nconstants,
                     p->nunsupported ? "" : " and ready to run");
         add_about(d, "program", name, cr_str_get(&text));
         cli_str_done(&text, &d->out);

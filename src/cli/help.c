@@ -73,8 +73,8 @@ static void add_command(cr_str *out, const cli_command *c) {
 }
 
 static const struct { const char *name, *text; } sections[] = {
-    { "EXIT STATUS", ".TP\n\\fB0\\fR\ndone\n.TP\n\\fB1\\fR\nthe input was refused, or the work failed; one line on standard error says why and what to do\n"
-                     ".TP\n\\fB2\\fR\nthe command line is wrong\n" },
+    { "EXIT STATUS", ".TP\n\\fB0\\fR\ndone\n.TP\n\\fB1\\fR\nthe input was refused, or the work failed; one line on "
+                     "standard error says why and what to do\n.TP\n\\fB2\\fR\nthe command line is wrong\n" },
     { "ENVIRONMENT", ".TP\n\\fBCRESSET_NUM_THREADS\\fR\nthreads to compute with, unless \\-\\-threads says it\n"
                      ".TP\n\\fBCRESSET_ISA\\fR\nportable, avx2 or avx512: no wider instructions than these\n"
                      ".TP\n\\fBCRESSET_CC\\fR\nthe C compiler to look for first\n"
@@ -82,12 +82,13 @@ static const struct { const char *name, *text; } sections[] = {
 };
 
 void cli_man_page(cr_str *out) {
-    cr_str_addf(out, ".\\\" Written by: cresset help --man\n.TH CRESSET 1 \"\" \"cresset %s\" \"User Commands\"\n", cli_version);
+    cr_str_addf(out, ".\\\" Written by: cresset help --man\n.TH CRESSET 1 \"\" \"cresset %s\" \"User Commands\"\n",
+                cli_version);
     cr_str_add(out, ".SH NAME\ncresset \\- reads and runs exported PyTorch programs without PyTorch\n"
-                    ".SH SYNOPSIS\n\\fBcresset\\fR \\fICOMMAND\\fR [\\fIoperands\\fR] [\\fIoptions\\fR]\n"
-                    ".SH DESCRIPTION\nAn archive (.pt2) that torch.export.save wrote opens, prints and runs on a machine that has no PyTorch.\n"
-                    "Every command knows \\fB\\-\\-help\\fR; \\fBcresset \\-\\-version\\fR prints the version.\n"
-                    ".SH COMMANDS\n");
+                    ".SH SYNOPSIS\n\\fBcresset\\fR \\fICOMMAND\\fR [\\fIoperands\\fR] [\\fIoptions\\fR]\n.SH "
+                    "DESCRIPTION\nAn archive (.pt2) that torch.export.save wrote opens, prints and runs on a machine "
+                    "that has no PyTorch.\nEvery command knows \\fB\\-\\-help\\fR; \\fBcresset \\-\\-version\\fR "
+                    "prints the version.\n.SH COMMANDS\n");
     for (size_t i = 0; cli_commands[i]; i++) add_command(out, cli_commands[i]);
     for (size_t i = 0; i < CR_COUNT(sections); i++) cr_str_addf(out, ".SH %s\n%s", sections[i].name, sections[i].text);
 }

@@ -1,7 +1,7 @@
 /* info.c: `cresset info`: what a program takes, gives and is made of, without touching its weights.
  *
- * The facts are gathered once (struct facts) and shown either as text or as JSON. What compiled libraries have in common
- * with archives is shown by info_parts.c; the rest of theirs is in info_library.c. */
+ * The facts are gathered once (struct facts) and shown either as text or as JSON. What compiled libraries have in
+ * common with archives is shown by info_parts.c; the rest of theirs is in info_library.c. */
 #include "cli/info.h"
 
 #include <stdlib.h>
@@ -93,13 +93,16 @@ static cr_status list_members(facts *f) {
     return CR_OK;
 }
 
-static void count_tensor(tally *t, const cr_tensor *tensor) { info_count(t, tensor->meta.dtype, tensor->meta.rank, tensor->meta.size); }
+static void count_tensor(tally *t, const cr_tensor *tensor) {
+    info_count(t, tensor->meta.dtype, tensor->meta.rank, tensor->meta.size);
+}
 
 static cr_status gather(facts *f) {
     const cr_program *p = f->m.program;
     CR_TRY(count_ops(f, p->graph));
     if (f->ops.n) qsort(f->ops.at, f->ops.n, sizeof *f->ops.at, by_count);
-    for (size_t i = 0; i < p->nstate; i++) count_tensor(p->state[i].is_parameter ? &f->parameters : &f->buffers, p->state[i].tensor);
+    for (size_t i = 0; i < p->nstate; i++)
+        count_tensor(p->state[i].is_parameter ? &f->parameters : &f->buffers, p->state[i].tensor);
     for (size_t i = 0; i < p->nconstants; i++) count_tensor(&f->constants, p->constants[i].tensor);
     if (p->archive) CR_TRY(cr_program_list(p->archive, &f->m.arena, &f->programs, &f->nprograms));
     return list_members(f);
@@ -113,7 +116,8 @@ static void print_text(const facts *f, cr_str *out) {
     for (size_t i = 0; i < f->ops.n; i++) calls += f->ops.at[i].count;
     cr_str_addf(out, "%s: ", f->path);
     if (p->archive) cli_add_bytes(out, cr_zip_size(p->archive)), cr_str_add(out, ", ");
-    cr_str_addf(out, "PyTorch %s, schema %d.%d, dialect %s\n", p->torch_version ? p->torch_version : "?", p->schema_major, p->schema_minor, p->dialect ? p->dialect : "?");
+    cr_str_addf(out, "PyTorch %s, schema %d.%d, dialect %s\n", p->torch_version ? p->torch_version : "?",
+                p->schema_major, p->schema_minor, p->dialect ? p->dialect : "?");
     cr_str_addf(out, "program '%s': %zu calls of %zu ops\n", p->name, calls, f->ops.n);
     if (f->nprograms > 1) info_add_names("programs", f->programs, f->nprograms, out);
     info_add_interface(&f->m, out);
@@ -121,7 +125,9 @@ static void print_text(const facts *f, cr_str *out) {
     info_add_tally("buffers", &f->buffers, out);
     info_add_tally("constants", &f->constants, out);
     info_add_names("extra files", f->extra.at, f->extra.n, out);
-    if (f->aot.n) info_add_names("AOTInductor", f->aot.at, f->aot.n, out), cr_str_add(out, "            (compiled packages; they are not run here)\n");
+    if (f->aot.n)
+        info_add_names("AOTInductor", f->aot.at, f->aot.n, out), cr_str_add(out, "            (compiled packages; they "
+                                                                                 "are not run here)\n");
     cr_str_add(out, "\nops\n");
     for (size_t i = 0; i < f->ops.n; i++) cr_str_addf(out, "  %5zu  %s\n", f->ops.at[i].count, f->ops.at[i].name);
     if (f->unsupported.n) cr_str_add(out, "\nunsupported\n");
@@ -177,7 +183,8 @@ static void print_json(const facts *f, cr_str *out) {
     json_state(w, f);
     cr_json_key(w, "ops");
     cr_json_open(w, '{');
-    for (size_t i = 0; i < f->ops.n; i++) cr_json_key(w, f->ops.at[i].name), cr_json_int(w, (int64_t)f->ops.at[i].count);
+    for (size_t i = 0; i < f->ops.n; i++)
+        cr_json_key(w, f->ops.at[i].name), cr_json_int(w, (int64_t)f->ops.at[i].count);
     cr_json_close(w, '}');
     cr_json_key(w, "unsupported");
     cr_json_open(w, '[');
@@ -210,7 +217,8 @@ static cr_status run(const cli_call *call) {
         status = cli_print(&out);
         goto out;
     }
-    CR_TRY_OUT(model_open(&f.m, f.path, cli_text(call, "name"), CR_LOAD_META | (cli_flag(call, "check") ? CR_LOAD_CHECK : 0)));
+    CR_TRY_OUT(
+        model_open(&f.m, f.path, cli_text(call, "name"), CR_LOAD_META | (cli_flag(call, "check") ? CR_LOAD_CHECK : 0)));
     CR_TRY_OUT(gather(&f));
     if (graph) cr_graph_print(f.m.program->graph, CR_PRINT_PLAIN, &out);
     else if (json) print_json(&f, &out);

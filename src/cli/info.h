@@ -1,5 +1,5 @@
-/* info.h: what the files of `cresset info` share: inputs, outputs and sizes as text and as JSON (info_parts.c), and what a
- * compiled library says of itself (info_library.c). */
+/* info.h: what the files of `cresset info` share: inputs, outputs and sizes as text and as JSON (info_parts.c), and
+ * what a compiled library says of itself (info_library.c). */
 #ifndef CR_CLI_INFO_H
 #define CR_CLI_INFO_H
 
@@ -20,8 +20,8 @@ void info_json_names(cr_json_writer *w, const char *key, const char *const *name
 void info_json_tally(cr_json_writer *w, const char *key, const tally *t);
 void info_json_sizes(cr_json_writer *w, cr_env *env, int rank, const cr_dim *size);
 
-/* One method, or all when name is NULL. check: an instance is made, which finds and checks the weights. CR_EVALUE: a library
- * has no graph to print. */
+/* One method, or all when name is NULL. check: an instance is made, which finds and checks the weights. CR_EVALUE: a
+ * library has no graph to print. */
 CR_NODISCARD cr_status info_library(const char *path, const char *name, bool graph, bool json, bool check, cr_str *out);
 
 #endif

@@ -25,7 +25,9 @@ static void gather(contents *c) {
 }
 
 /* Custom operators that it calls; libraries of before 1.2 call none. */
-static int32_t needs_of(const cresset_api *api) { return api->struct_size >= offsetof(cresset_api, nops) + sizeof api->nops ? api->nops : 0; }
+static int32_t needs_of(const cresset_api *api) {
+    return api->struct_size >= offsetof(cresset_api, nops) + sizeof api->nops ? api->nops : 0;
+}
 
 static void json_needs(cr_json_writer *w, const cresset_api *api) {
     cr_json_key(w, "custom_ops");
@@ -40,7 +42,8 @@ static void print_text(const contents *c, cr_str *out) {
     const cresset_api *api = c->api;
     cr_str_addf(out, "%s: ", c->path);
     cli_add_bytes(out, c->bytes);
-    cr_str_addf(out, ", compiled%s%s, interface %u.%u, id %s\n", api->target && *api->target ? " for " : "", api->target ? api->target : "", api->major, api->minor, api->id);
+    cr_str_addf(out, ", compiled%s%s, interface %u.%u, id %s\n", api->target && *api->target ? " for " : "",
+                api->target ? api->target : "", api->major, api->minor, api->id);
     for (size_t i = 0; i < c->nshown; i++) {
         cr_str_addf(out, "%smethod '%s'\n", i ? "\n" : "", method_name(c, i));
         if (c->nshown < c->nmethods) info_add_names("methods", c->methods, c->nmethods, out);
@@ -49,7 +52,8 @@ static void print_text(const contents *c, cr_str *out) {
     if (c->nshown > 1) cr_str_addc(out, '\n');
     info_add_tally("weights", &c->weights, out);
     info_add_tally("buffers", &c->buffers, out);
-    for (int32_t i = 0; i < needs_of(api); i++) cr_str_addf(out, "%s%s\n", i ? "            " : "custom ops  ", api->ops[i].schema);
+    for (int32_t i = 0; i < needs_of(api); i++)
+        cr_str_addf(out, "%s%s\n", i ? "            " : "custom ops  ", api->ops[i].schema);
 }
 
 static void json_state(cr_json_writer *w, const cresset_api *api) {
@@ -111,7 +115,8 @@ static void print_json(const contents *c, cr_str *out) {
 
 static cr_status tell(contents *c, const char *name, bool json, bool check, cr_str *out) {
     cr_library *lib = c->shown[0].library;
-    for (size_t i = 1; i < c->nmethods && !name; i++, c->nshown++) CR_TRY(model_open(&c->shown[i], c->path, c->api->methods[i].name, 0));
+    for (size_t i = 1; i < c->nmethods && !name; i++, c->nshown++)
+        CR_TRY(model_open(&c->shown[i], c->path, c->api->methods[i].name, 0));
     if (check) {
         cr_native *instance;
         CR_TRY(cr_native_create(lib, 1, NULL, &instance));

@@ -121,7 +121,8 @@ static void json_constant(cr_json_writer *w, const model *m, const cr_arg *a) {
     }
 }
 
-static void json_slots(cr_json_writer *w, const model *m, const char *key, const model_slot *slots, size_t n, bool outputs) {
+static void json_slots(cr_json_writer *w, const model *m, const char *key, const model_slot *slots, size_t n,
+                       bool outputs) {
     cr_json_key(w, key);
     cr_json_open(w, '[');
     for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,9 @@
 /* inputs.c: arrays by name become the arguments of a run.
  *
  * Everything that can be said about an input is said here, by its name, before the program sees it: which is missing or
- * unknown, dtype, rank, fixed sizes, ranges of dynamic ones, and sizes that must agree with another input's. NumPy has no
- * bfloat16, float8 or complex32: an input of such a dtype comes as float32 (complex64) and is rounded to nearest, or as its
- * raw bytes. */
+ * unknown, dtype, rank, fixed sizes, ranges of dynamic ones, and sizes that must agree with another input's. NumPy has
+ * no bfloat16, float8 or complex32: an input of such a dtype comes as float32 (complex64) and is rounded to nearest, or
+ * as its raw bytes. */
 #include "cli/arrays.h"
 
 #include "runtime/rt_random.h"
@@ -71,8 +71,9 @@ static cr_status mismatch(const binder *b, const model_slot *s, const cr_npy *a,
     cr_str_init(&found);
     add_expected(b, s, &expected);
     add_found(a, &found);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s%sinput '%s': expected %s, found %s%s%s", b->file ? b->file : "", b->file ? ": " : "", s->name, cr_str_get(&expected),
-                               cr_str_get(&found), because[0] ? ": " : "", because);
+    cr_status status = CR_FAIL(CR_EVALUE, "%s%sinput '%s': expected %s, found %s%s%s", b->file ? b->file : "",
+                               b->file ? ": " : "", s->name, cr_str_get(&expected), cr_str_get(&found),
+                               because[0] ? ": " : "", because);
     cr_str_dispose(&expected);
     cr_str_dispose(&found);
     return status;
@@ -99,13 +100,15 @@ static cr_status check_sizes(binder *b, const model_slot *s, const cr_npy *a) {
     char because[128];
     const cr_meta *want = s->meta;
     if (a->rank != want->rank) {
-        snprintf(because, sizeof because, "it has %d dimension%s, not %d", a->rank, a->rank == 1 ? "" : "s", want->rank);
+        snprintf(because, sizeof because, "it has %d dimension%s, not %d", a->rank, a->rank == 1 ? "" : "s",
+                 want->rank);
         return mismatch(b, s, a, because);
     }
     for (int i = 0; i < a->rank; i++) {
         if (cr_dim_is_plain(want->size[i])) {
             if (a->size[i] == want->size[i]) continue;
-            snprintf(because, sizeof because, "dimension %d is %lld, not %lld", i, (long long)a->size[i], (long long)want->size[i]);
+            snprintf(because, sizeof because, "dimension %d is %lld, not %lld", i, (long long)a->size[i],
+                     (long long)want->size[i]);
             return mismatch(b, s, a, because);
         }
         cr_sym e = cr_dim_sym(b->m->env, want->size[i]);
@@ -120,8 +123,9 @@ static cr_status check_sizes(binder *b, const model_slot *s, const cr_npy *a) {
         if (k == b->symbols.n) {
             CR_TRY(cr_vec_push(&b->symbols, (symbol_value){ e, a->size[i], s->name, i }));
         } else if (b->symbols.at[k].value != a->size[i]) {
-            snprintf(because, sizeof because, "dimension %d is %lld, but dimension %d of '%.40s' is %lld", i, (long long)a->size[i], b->symbols.at[k].dim,
-                     b->symbols.at[k].input, (long long)b->symbols.at[k].value);
+            snprintf(because, sizeof because, "dimension %d is %lld, but dimension %d of '%.40s' is %lld", i,
+                     (long long)a->size[i], b->symbols.at[k].dim, b->symbols.at[k].input,
+                     (long long)b->symbols.at[k].value);
             return mismatch(b, s, a, because);
         }
     }
@@ -131,7 +135,8 @@ static cr_status check_sizes(binder *b, const model_slot *s, const cr_npy *a) {
 static bool lookup(void *user, cr_sym symbol, cr_sym_value *out) {
     const binder *b = user;
     for (size_t i = 0; i < b->symbols.n; i++)
-        if (b->symbols.at[i].symbol == symbol) return *out = (cr_sym_value){ .type = CR_TYPE_INT, .i = b->symbols.at[i].value }, true;
+        if (b->symbols.at[i].symbol == symbol)
+            return *out = (cr_sym_value){ .type = CR_TYPE_INT, .i = b->symbols.at[i].value }, true;
     return false;
 }
 
@@ -146,7 +151,8 @@ static cr_status check_computed(binder *b, const model_slot *s, const cr_npy *a)
         if (status == CR_ENOMEM) return status;
         if (status || value.i == a->size[i]) continue;
         char because[128];
-        snprintf(because, sizeof because, "dimension %d is %lld, not %lld", i, (long long)a->size[i], (long long)value.i);
+        snprintf(because, sizeof because, "dimension %d is %lld, not %lld", i, (long long)a->size[i],
+                 (long long)value.i);
         return mismatch(b, s, a, because);
     }
     return CR_OK;
@@ -169,7 +175,8 @@ static cr_status make_tensor(const model_slot *s, const cr_npy *a, cr_arg *out) 
             return CR_ENOMEM;
         }
         cr_npy_copy(a, wide);
-        rt_convert(dtype, tensor->storage->data, 1, a->dtype, wide, 1, (int64_t)(a->bytes / (uint64_t)rt_itemsize(a->dtype)));
+        rt_convert(dtype, tensor->storage->data, 1, a->dtype, wide, 1,
+                   (int64_t)(a->bytes / (uint64_t)rt_itemsize(a->dtype)));
         cr_free(wide);
     }
     *out = cr_arg_tensor(tensor);
@@ -217,8 +224,8 @@ static cr_status number_mismatch(const binder *b, const model_slot *s, const cr_
     cr_str_init(&found);
     add_expected(b, s, &expected);
     cr_arg_print(b->m->env, a, &found);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s%sinput '%s': expected %s, found %s%s", b->file ? b->file : "", b->file ? ": " : "", s->name, cr_str_get(&expected),
-                               cr_str_get(&found), because);
+    cr_status status = CR_FAIL(CR_EVALUE, "%s%sinput '%s': expected %s, found %s%s", b->file ? b->file : "",
+                               b->file ? ": " : "", s->name, cr_str_get(&expected), cr_str_get(&found), because);
     cr_str_dispose(&expected);
     cr_str_dispose(&found);
     return status;
@@ -246,7 +253,8 @@ static cr_status bind_number(binder *b, const model_slot *s, cr_arg *a, cr_arg *
 static cr_status bind_array(binder *b, const model_slot *s, const cr_npy *a, cr_arg *out) {
     if (s->type != CR_T_TENSOR || s->is_constant) {
         cr_arg number;
-        if (!read_number(a, &number)) return mismatch(b, s, a, s->is_constant ? "leave it out" : "a number is an array without dimensions");
+        if (!read_number(a, &number))
+            return mismatch(b, s, a, s->is_constant ? "leave it out" : "a number is an array without dimensions");
         return bind_number(b, s, &number, out);
     }
     if (!s->meta) return CR_FAIL(CR_EUNSUPPORTED, "input '%s': the archive does not say its dtype and shape", s->name);
@@ -263,7 +271,8 @@ static cr_status find_slot(const binder *b, const char *name, size_t *out) {
     cr_str_init(&names);
     for (size_t i = 0; i < m->ninputs; i++)
         if (!m->inputs[i].is_constant) cr_str_addf(&names, "%s%s", names.n ? ", " : "", m->inputs[i].name);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s%sthe program has no input '%s', expected %s", b->file ? b->file : "", b->file ? ": " : "", name, names.n ? cr_str_get(&names) : "none");
+    cr_status status = CR_FAIL(CR_EVALUE, "%s%sthe program has no input '%s', expected %s", b->file ? b->file : "",
+                               b->file ? ": " : "", name, names.n ? cr_str_get(&names) : "none");
     cr_str_dispose(&names);
     cli_hint("'cresset info FILE' shows the inputs");
     return status;
@@ -294,7 +303,8 @@ static cr_status fill_rest(const binder *b, const bool *given) {
     }
     cr_status status = cr_str_status(&missing);
     if (!status && missing.n) {
-        status = CR_FAIL(CR_EVALUE, "%s%smissing input %s", b->file ? b->file : "", b->file ? ": " : "", cr_str_get(&missing));
+        status = CR_FAIL(CR_EVALUE, "%s%smissing input %s", b->file ? b->file : "", b->file ? ": " : "",
+                         cr_str_get(&missing));
         cli_hint(b->file ? "store it in the .npz under that name" : "give it with --input NAME=FILE.npy");
     }
     cr_str_dispose(&missing);
@@ -343,7 +353,14 @@ out:
 
 /* ---- NAME=FILE ---- */
 
-typedef struct pair { char *name; const char *value; cr_mapping file; cr_npy array; bool mapped, number; cr_arg literal; } pair;
+typedef struct pair {
+    char *name;
+    const char *value;
+    cr_mapping file;
+    cr_npy array;
+    bool mapped, number;
+    cr_arg literal;
+} pair;
 
 static bool parse_literal(const char *text, cr_arg *out) {
     char *end;
@@ -367,7 +384,8 @@ static cr_status open_pair(binder *b, const char *text, pair *p, size_t *slot) {
     p->value = equals + 1;
     CR_TRY(find_slot(b, p->name, slot));
     const model_slot *s = &b->m->inputs[*slot];
-    if ((s->type != CR_T_TENSOR || s->is_constant) && parse_literal(p->value, &p->literal)) return p->number = true, CR_OK;
+    if ((s->type != CR_T_TENSOR || s->is_constant) && parse_literal(p->value, &p->literal))
+        return p->number = true, CR_OK;
     cr_status status = cr_mapping_open(&p->file, p->value);
     if (!status) {
         p->mapped = true;
@@ -431,7 +449,8 @@ cr_status inputs_example(model *m, input_set *out) {
     }
     if (p->nexample != m->ninputs || (!p->nexample && m->ninputs)) {
         cli_hint("use --inputs, --input or --random");
-        if (p->example_problem) return CR_FAIL(CR_EVALUE, "the archive's example inputs cannot be read: %s", p->example_problem);
+        if (p->example_problem)
+            return CR_FAIL(CR_EVALUE, "the archive's example inputs cannot be read: %s", p->example_problem);
         return CR_FAIL(CR_EVALUE, "the archive holds no example inputs");
     }
     input_set set = { 0 };
@@ -444,8 +463,8 @@ cr_status inputs_example(model *m, input_set *out) {
     return CR_OK;
 }
 
-/* A size that the program accepts: the example's, else the hint that the archive kept, else the least of the range that is
- * neither 0 nor 1 (exports often treat those apart). */
+/* A size that the program accepts: the example's, else the hint that the archive kept, else the least of the range that
+ * is neither 0 nor 1 (exports often treat those apart). */
 static cr_status choose_size(binder *b, const cr_tensor *example, const cr_meta *meta, int i, int64_t *out) {
     cr_env *env = b->m->env;
     if (cr_dim_is_plain(meta->size[i])) return *out = meta->size[i], CR_OK;
@@ -525,7 +544,9 @@ cr_status inputs_random(model *m, uint64_t seed, input_set *out) {
         const model_slot *s = &m->inputs[i];
         const cr_arg *example = p && p->nexample == m->ninputs ? &p->example[i] : NULL;
         if (s->is_constant) set.args[i] = s->constant;
-        else if (s->type == CR_T_TENSOR) status = random_tensor(&b, &g, s, example && example->kind == CR_ARG_TENSOR ? example->u.t : NULL, &set.args[i]);
+        else if (s->type == CR_T_TENSOR)
+            status = random_tensor(&b, &g, s, example && example->kind == CR_ARG_TENSOR ? example->u.t : NULL,
+                                   &set.args[i]);
         else if (example && cr_arg_is_number(example)) set.args[i] = *example;
         else random_number(&b, &g, s, &set.args[i]);
     }

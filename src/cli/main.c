@@ -1,8 +1,8 @@
 /* main.c: the table of commands, and the way from a command line to an exit code.
  *
- * A new command is a row in a file of its own and a line here; help, man page and completion follow. Signals that end the
- * process remove unfinished output files first, so that nothing half-written stays; a closed pipe is an error of write,
- * not a death. */
+ * A new command is a row in a file of its own and a line here; help, man page and completion follow. Signals that end
+ * the process remove unfinished output files first, so that nothing half-written stays; a closed pipe is an error of
+ * write, not a death. */
 #include "cli/cli.h"
 #include "tensor/tensor.h"
 
@@ -15,7 +15,8 @@
 #endif
 const char cli_version[] = CR_VERSION;
 
-const cli_command *const cli_commands[] = { &cli_info, &cli_run, &cli_compile, &cli_bench, &cli_doctor, &cli_convert, &cli_completion, &cli_help, NULL };
+const cli_command *const cli_commands[] = { &cli_info,    &cli_run,        &cli_compile, &cli_bench, &cli_doctor,
+                                            &cli_convert, &cli_completion, &cli_help,    NULL };
 
 const cli_command *cli_find(const char *name) {
     for (size_t i = 0; cli_commands[i]; i++)

@@ -107,9 +107,19 @@ void model_dispose(model *m) {
 
 const char *slot_type(const model_slot *s) {
     static const char *const names[CR_T_COUNT] = {
-        [CR_T_TENSOR] = "tensor", [CR_T_SCALAR] = "number", [CR_T_INT] = "int", [CR_T_FLOAT] = "float", [CR_T_BOOL] = "bool",
-        [CR_T_STR] = "str", [CR_T_DTYPE] = "dtype", [CR_T_LAYOUT] = "layout", [CR_T_DEVICE] = "device", [CR_T_FORMAT] = "memory_format",
-        [CR_T_GENERATOR] = "generator", [CR_T_GRAPH] = "graph", [CR_T_ANY] = "none",
+        [CR_T_TENSOR] = "tensor",
+        [CR_T_SCALAR] = "number",
+        [CR_T_INT] = "int",
+        [CR_T_FLOAT] = "float",
+        [CR_T_BOOL] = "bool",
+        [CR_T_STR] = "str",
+        [CR_T_DTYPE] = "dtype",
+        [CR_T_LAYOUT] = "layout",
+        [CR_T_DEVICE] = "device",
+        [CR_T_FORMAT] = "memory_format",
+        [CR_T_GENERATOR] = "generator",
+        [CR_T_GRAPH] = "graph",
+        [CR_T_ANY] = "none",
     };
     if (s->type == CR_T_TENSOR && s->meta) return cr_dtype_name(s->meta->dtype);
     return names[s->type];
@@ -128,7 +138,9 @@ void model_add_range(cr_range range, cr_str *out) {
 }
 
 const char *model_op_name(const cr_node *node) {
-    return strcmp(node->op->name, "cresset::opaque") || !node->nargs || node->args[0].kind != CR_ARG_STR ? node->op->name : node->args[0].u.s;
+    return strcmp(node->op->name, "cresset::opaque") || !node->nargs || node->args[0].kind != CR_ARG_STR
+               ? node->op->name
+               : node->args[0].u.s;
 }
 
 bool model_source(const cr_node *node, cr_str *out) {

@@ -1,7 +1,8 @@
-/* model.h: an exported program, or a method of a compiled library, as the commands see it: flat, named inputs and outputs.
+/* model.h: an exported program, or a method of a compiled library, as the commands see it: flat, named inputs and
+ * outputs.
  *
- * Inputs go by the names of their placeholders, in the order of the call structure's leaves; outputs are out0, out1, ... in
- * that order. A None or a text keeps its number, but is left out of array files. */
+ * Inputs go by the names of their placeholders, in the order of the call structure's leaves; outputs are out0, out1,
+ * ... in that order. A None or a text keeps its number, but is left out of array files. */
 #ifndef CR_CLI_MODEL_H
 #define CR_CLI_MODEL_H
 
@@ -33,7 +34,8 @@ typedef struct model {
     size_t nranges;
 } model;
 
-/* An archive or a compiled library. `name`: which program or method, NULL: the only one, "model" or "forward". `flags`: CR_LOAD_*, for archives. */
+/* An archive or a compiled library. `name`: which program or method, NULL: the only one, "model" or "forward". `flags`:
+ * CR_LOAD_*, for archives. */
 /* Registers the operators of --op-library, where that is given. */
 CR_NODISCARD cr_status cli_load_ops(const cli_call *call);
 CR_NODISCARD cr_status model_open(model *m, const char *path, const char *name, int flags);

@@ -1,7 +1,7 @@
 /* model_library.c: a method of a compiled library as a model: its descriptions read back into slots.
  *
- * The library gives every size as a text with its range. Texts become expressions of an environment of this model's own, so
- * that everything that knows dynamic sizes of archives (checks, messages, random inputs) works as it is. */
+ * The library gives every size as a text with its range. Texts become expressions of an environment of this model's
+ * own, so that everything that knows dynamic sizes of archives (checks, messages, random inputs) works as it is. */
 #include "cli/model.h"
 
 #include "archive/json.h"
@@ -33,7 +33,9 @@ static cr_status read_meta(model *m, const cresset_value_info *v, const cr_meta 
     cr_dim size[CR_MAX_RANK];
     cr_meta *meta = cr_arena_calloc(&m->arena, 1, sizeof *meta);
     if (!meta) return CR_ENOMEM;
-    if (v->rank < 0 || v->rank > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "'%s' has %d dimensions, and %d are possible here", v->name, v->rank, CR_MAX_RANK);
+    if (v->rank < 0 || v->rank > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "'%s' has %d dimensions, and %d are possible here", v->name, v->rank,
+                       CR_MAX_RANK);
     for (int32_t d = 0; d < v->rank; d++) {
         cr_sym e;
         CR_TRY(cr_sym_parse(m->env, v->dims[d].text, false, &e));
@@ -61,15 +63,18 @@ static cr_status read_constant(model *m, const cresset_value_info *v, cr_arg *ou
 }
 
 static cr_status read_slots(model *m, const cresset_value_info *values, int32_t n, bool outputs, model_slot **out) {
-    static const uint8_t types[] = { [CRESSET_NONE] = CR_T_ANY, [CRESSET_TENSOR] = CR_T_TENSOR, [CRESSET_INT] = CR_T_INT, [CRESSET_FLOAT] = CR_T_FLOAT,
-                                     [CRESSET_BOOLEAN] = CR_T_BOOL, [CRESSET_STRING] = CR_T_STR };
+    static const uint8_t types[] = {
+        [CRESSET_NONE] = CR_T_ANY,    [CRESSET_TENSOR] = CR_T_TENSOR, [CRESSET_INT] = CR_T_INT,
+        [CRESSET_FLOAT] = CR_T_FLOAT, [CRESSET_BOOLEAN] = CR_T_BOOL,  [CRESSET_STRING] = CR_T_STR
+    };
     model_slot *slots = cr_arena_calloc(&m->arena, (size_t)n + 1, sizeof *slots);
     if (!slots) return CR_ENOMEM;
     *out = slots;
     for (int32_t i = 0; i < n; i++) {
         const cresset_value_info *v = &values[i];
         model_slot *s = &slots[i];
-        if (v->kind < 0 || (size_t)v->kind >= CR_COUNT(types)) return CR_FAIL(CR_EFORMAT, "'%s' is of the unknown kind %d", v->name, v->kind);
+        if (v->kind < 0 || (size_t)v->kind >= CR_COUNT(types))
+            return CR_FAIL(CR_EFORMAT, "'%s' is of the unknown kind %d", v->name, v->kind);
         s->name = s->key = v->name;
         if (outputs && !(s->key = cr_arena_printf(&m->arena, "out%d", i))) return CR_ENOMEM;
         s->type = types[v->kind];
@@ -81,7 +86,9 @@ static cr_status read_slots(model *m, const cresset_value_info *values, int32_t 
     return CR_OK;
 }
 
-static cr_status read_spec(const char *text, cr_tree **out) { return text && *text ? cr_tree_parse(text, strlen(text), out) : CR_OK; }
+static cr_status read_spec(const char *text, cr_tree **out) {
+    return text && *text ? cr_tree_parse(text, strlen(text), out) : CR_OK;
+}
 
 cr_status model_open_library(model *m, const char *path, const char *name) {
     symbol_ranges ranges = { 0 };
@@ -93,7 +100,8 @@ cr_status model_open_library(model *m, const char *path, const char *name) {
     m->noutputs = (size_t)info->noutputs;
     cr_status status = declare_symbols(m, info->inputs, info->ninputs, &ranges);
     if (!status) status = declare_symbols(m, info->outputs, info->noutputs, &ranges);
-    if (!status && ranges.n && !(m->ranges = cr_arena_copy(&m->arena, ranges.at, ranges.n * sizeof *ranges.at))) status = CR_ENOMEM;
+    if (!status && ranges.n && !(m->ranges = cr_arena_copy(&m->arena, ranges.at, ranges.n * sizeof *ranges.at)))
+        status = CR_ENOMEM;
     m->nranges = ranges.n;
     cr_vec_dispose(&ranges);
     CR_TRY(status);

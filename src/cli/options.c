@@ -1,8 +1,8 @@
 /* options.c: command lines, read and explained from one table.
  *
  * Long options take "--name value" or "--name=value", letters "-o value" or "-ovalue"; "--" ends them; operands and
- * options may be mixed. A value that looks like an option is taken as the value when one is due, as in getopt. Nothing is
- * guessed: a prefix of a name is no name, but the message says which one is near. */
+ * options may be mixed. A value that looks like an option is taken as the value when one is due, as in getopt. Nothing
+ * is guessed: a prefix of a name is no name, but the message says which one is near. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -74,7 +74,8 @@ static cr_status set_option(const cli_command *c, cli_call *call, size_t i, cons
 }
 
 /* `rest` is what follows "=" or the letter in the same word, NULL when nothing does. */
-static cr_status take_option(const cli_command *c, cli_call *call, size_t i, const char *spelling, const char *rest, int argc, char **argv, int *at) {
+static cr_status take_option(const cli_command *c, cli_call *call, size_t i, const char *spelling, const char *rest,
+                             int argc, char **argv, int *at) {
     const cli_option *o = &c->options[i];
     if (o->kind == CLI_FLAG) {
         if (rest) {
@@ -209,7 +210,8 @@ cr_status cli_number(const cli_call *call, const char *name, int64_t lo, uint64_
 /* ---- help: a screen a command ---- */
 
 void cli_command_help(const cli_command *c, cr_str *out) {
-    cr_str_addf(out, "usage: cresset %s%s%s%s\n\n%s\n", c->name, c->operands[0] ? " " : "", c->operands, c->options ? " [options]" : "", c->text);
+    cr_str_addf(out, "usage: cresset %s%s%s%s\n\n%s\n", c->name, c->operands[0] ? " " : "", c->operands,
+                c->options ? " [options]" : "", c->text);
     size_t n = option_count(c), width = 10;
     for (size_t i = 0; i < n; i++) {
         const cli_option *o = &c->options[i];
@@ -230,8 +232,11 @@ void cli_command_help(const cli_command *c, cr_str *out) {
 }
 
 void cli_overview(cr_str *out) {
-    cr_str_add(out, "usage: cresset COMMAND [operands] [options]\n\nReads and runs exported PyTorch programs (.pt2) without PyTorch.\n\n");
-    for (size_t i = 0; cli_commands[i]; i++) cr_str_addf(out, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
-    cr_str_add(out, "\n  --version   version of this tool\n  --help      this text; 'cresset COMMAND --help' for a command\n\n"
-                    "Exit codes: 0 done, 1 the input was refused or the work failed, 2 the command line is wrong.\n");
+    cr_str_add(out, "usage: cresset COMMAND [operands] [options]\n\nReads and runs exported PyTorch programs (.pt2) "
+                    "without PyTorch.\n\n");
+    for (size_t i = 0; cli_commands[i]; i++)
+        cr_str_addf(out, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+    cr_str_add(out, "\n  --version   version of this tool\n  --help      this text; 'cresset COMMAND --help' for a "
+                    "command\n\nExit codes: 0 done, 1 the input was refused or the work failed, 2 the command line is "
+                    "wrong.\n");
 }

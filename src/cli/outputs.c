@@ -1,7 +1,8 @@
 /* outputs.c: results of a run into array files, or as a few words each.
  *
- * Result i is "out<i>": numbers become arrays without dimensions; None and texts are left out, and keep their number. NumPy has
- * no bfloat16, float8 or complex32: those are written as float32 (complex64), which holds their values exactly. */
+ * Result i is "out<i>": numbers become arrays without dimensions; None and texts are left out, and keep their number.
+ * NumPy has no bfloat16, float8 or complex32: those are written as float32 (complex64), which holds their values
+ * exactly. */
 #include "cli/arrays.h"
 #include "cli/info.h"
 
@@ -14,7 +15,14 @@ static int written_as(int dtype) {
 }
 
 /* A result as dense elements of a dtype that NumPy has. `scratch` is freed with cr_free. */
-typedef struct dense { int dtype, rank; int64_t size[RT_MAX_RANK]; const void *data; size_t bytes; void *scratch; double number[2]; } dense;
+typedef struct dense {
+    int dtype, rank;
+    int64_t size[RT_MAX_RANK];
+    const void *data;
+    size_t bytes;
+    void *scratch;
+    double number[2];
+} dense;
 
 static void dense_number(dense *d, int dtype, const void *value) {
     *d = (dense){ .dtype = dtype, .bytes = (size_t)rt_itemsize(dtype) };
@@ -123,7 +131,8 @@ cr_status outputs_write(const model *m, const cr_arg *results, size_t n, const c
 /* ---- words ---- */
 
 static void add_number(cr_str *out, int dtype, double value) {
-    if (!rt_is_float(dtype) && !rt_is_complex(dtype) && value == floor(value) && fabs(value) < 1e15) cr_str_addf(out, "%.0f", value);
+    if (!rt_is_float(dtype) && !rt_is_complex(dtype) && value == floor(value) && fabs(value) < 1e15)
+        cr_str_addf(out, "%.0f", value);
     else cr_str_addf(out, "%.6g", value);
 }
 

@@ -1,7 +1,7 @@
 /* report.c: what the tool says besides its results: failures, warnings, progress.
  *
- * A failure is one line, "cresset: what happened; what to do". Messages of the library may have several lines and may hold
- * bytes of a hostile file, so every control character becomes a space or a '?' before it reaches the terminal. */
+ * A failure is one line, "cresset: what happened; what to do". Messages of the library may have several lines and may
+ * hold bytes of a hostile file, so every control character becomes a space or a '?' before it reaches the terminal. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -108,7 +108,9 @@ double cli_seconds(void) {
 }
 
 void cli_progress_begin(cli_progress *p, const char *what, uint64_t total) {
-    *p = (cli_progress){ .what = what, .total = total, .shown = cli_seconds(), .on = isatty(STDERR_FILENO) && total > 0 };
+    *p = (cli_progress){
+        .what = what, .total = total, .shown = cli_seconds(), .on = isatty(STDERR_FILENO) && total > 0
+    };
 }
 
 /* Nothing is shown in the first half second: short work stays quiet. */

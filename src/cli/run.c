@@ -1,7 +1,7 @@
 /* run.c: `cresset run`: a program or a compiled library on arrays.
  *
- * All sets of inputs go through one instance in order, so that buffers that a call changes are seen by the next one. A set
- * is read, run and written before the next is read. */
+ * All sets of inputs go through one instance in order, so that buffers that a call changes are seen by the next one. A
+ * set is read, run and written before the next is read. */
 #include "cli/arrays.h"
 #include "cli/info.h"
 
@@ -10,15 +10,36 @@
 #include <stdio.h>
 
 static const cli_option options[] = {
-    { .name = "input", .letter = 'i', .kind = CLI_LIST, .value = "NAME=FILE", .files = "npy", .help = "one input from a .npy file (or NAME=3 for a number); repeat" },
-    { .name = "inputs", .kind = CLI_LIST, .value = "FILE", .files = "npz", .help = "all inputs from a .npz file; repeat: one call each, buffers kept" },
+    { .name = "input",
+      .letter = 'i',
+      .kind = CLI_LIST,
+      .value = "NAME=FILE",
+      .files = "npy",
+      .help = "one input from a .npy file (or NAME=3 for a number); repeat" },
+    { .name = "inputs",
+      .kind = CLI_LIST,
+      .value = "FILE",
+      .files = "npz",
+      .help = "all inputs from a .npz file; repeat: one call each, buffers kept" },
     { .name = "example", .kind = CLI_FLAG, .help = "the example inputs that the archive holds" },
     { .name = "random", .kind = CLI_FLAG, .help = "random inputs of the right dtypes and sizes" },
-    { .name = "output", .letter = 'o', .kind = CLI_TEXT, .value = "FILE", .files = "npz npy", .help = "write out0, out1, ... to a .npz; %d in it: the call's number" },
-    { .name = "seed", .kind = CLI_NUMBER, .value = "N", .help = "as torch.manual_seed(N) before each call; seeds --random too" },
+    { .name = "output",
+      .letter = 'o',
+      .kind = CLI_TEXT,
+      .value = "FILE",
+      .files = "npz npy",
+      .help = "write out0, out1, ... to a .npz; %d in it: the call's number" },
+    { .name = "seed",
+      .kind = CLI_NUMBER,
+      .value = "N",
+      .help = "as torch.manual_seed(N) before each call; seeds --random too" },
     { .name = "threads", .kind = CLI_NUMBER, .value = "N", .help = "threads to compute with (default: all cores)" },
     { .name = "name", .kind = CLI_TEXT, .value = "NAME", .help = "which program or method, where there are several" },
-    { .name = "op-library", .kind = CLI_TEXT, .value = "FILE", .files = "so", .help = "a library of custom operators that it calls (docs/custom-ops.md)" },
+    { .name = "op-library",
+      .kind = CLI_TEXT,
+      .value = "FILE",
+      .files = "so",
+      .help = "a library of custom operators that it calls (docs/custom-ops.md)" },
     { .name = "check", .kind = CLI_FLAG, .help = "verify every checksum first, those of the weights too" },
     { .name = "json", .kind = CLI_FLAG, .help = "print JSON: outputs, files and seconds of each call" },
     { .name = "time", .kind = CLI_FLAG, .help = "say on standard error how long loading and each call took" },
@@ -55,7 +76,8 @@ static cr_status read_command(const cli_call *call, work *w) {
         cli_hint("write -o out_%%d.npz");
         return cli_misuse("%zu sets of inputs need a file each, and '%s' has no %%d", w->sets, w->output);
     }
-    if (w->output && strstr(w->output, "%d") && strstr(strstr(w->output, "%d") + 2, "%d")) return cli_misuse("'%s' has more than one %%d", w->output);
+    if (w->output && strstr(w->output, "%d") && strstr(strstr(w->output, "%d") + 2, "%d"))
+        return cli_misuse("'%s' has more than one %%d", w->output);
     return threads ? cr_set_num_threads((int)w->threads) : CR_OK;
 }
 
@@ -73,7 +95,8 @@ static void add_output_path(const work *w, size_t i, cr_str *out) {
     else cr_str_add(out, w->output);
 }
 
-static cr_status tell_call(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, const char *path, double seconds) {
+static cr_status tell_call(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, const char *path,
+                           double seconds) {
     cr_json_writer *j = w->calls;
     cr_json_open(j, '{');
     if (w->nfiles) info_json_pair(j, "inputs", w->files[i]);
@@ -85,7 +108,8 @@ static cr_status tell_call(const model *m, const work *w, size_t i, const cr_arg
     return CR_OK;
 }
 
-static cr_status write_results(const model *m, const work *w, size_t i, const cr_arg *results, size_t n, double seconds) {
+static cr_status write_results(const model *m, const work *w, size_t i, const cr_arg *results, size_t n,
+                               double seconds) {
     cr_str text, path;
     cr_str_init(&text);
     cr_str_init(&path);
@@ -131,7 +155,8 @@ static void runner_seed(const runner *r, uint64_t seed) {
 }
 
 static cr_status runner_run(const runner *r, const input_set *set, cr_arg *results, size_t n) {
-    return r->native ? cr_native_run(r->native, r->method, set->args, set->n, results, n) : cr_module_run(r->module, set->args, set->n, results, n);
+    return r->native ? cr_native_run(r->native, r->method, set->args, set->n, results, n)
+                     : cr_module_run(r->module, set->args, set->n, results, n);
 }
 
 static cr_status run_set(model *m, const runner *r, const work *w, size_t i) {

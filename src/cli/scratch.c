@@ -1,4 +1,5 @@
-/* scratch.c: libraries for this process alone: compiled in a temporary folder, opened, and gone from the disk at once. */
+/* scratch.c: libraries for this process alone: compiled in a temporary folder, opened, and gone from the disk at
+ * once. */
 #include "cli/verify.h"
 
 static cr_status emit(const cr_lowered *l, const cr_emit_options *given, cr_library **out) {
@@ -14,7 +15,8 @@ static cr_status emit(const cr_lowered *l, const cr_emit_options *given, cr_libr
     return status;
 }
 
-cr_status scratch_library(cr_program *const *programs, size_t n, const cr_emit_options *options, double *seconds, cr_library **out) {
+cr_status scratch_library(cr_program *const *programs, size_t n, const cr_emit_options *options, double *seconds,
+                          cr_library **out) {
     double begin = cli_seconds();
     cr_lowered *lowered = NULL;
     cr_status status = cr_lower(programs, n, NULL, &lowered);

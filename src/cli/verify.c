@@ -1,8 +1,9 @@
 /* verify.c: `cresset compile --verify`.
  *
- * Both sides run on copies of one set of inputs, twice where the program keeps state. When an output differs, prefixes of the
- * program (cr_program_prefix) are compiled and compared in turn, halving the stretch in which the first wrong node lies.
- * An error counts as too large in relation to the largest value of its output, because sums are taken in another order. */
+ * Both sides run on copies of one set of inputs, twice where the program keeps state. When an output differs, prefixes
+ * of the program (cr_program_prefix) are compiled and compared in turn, halving the stretch in which the first wrong
+ * node lies. An error counts as too large in relation to the largest value of its output, because sums are taken in
+ * another order. */
 #include "cli/verify.h"
 
 #include "runtime/rt_random.h"
@@ -11,7 +12,8 @@
 
 /* ---- one output ---- */
 
-typedef struct difference { double error, scale, allowed; bool large; const char *kind; } difference; /* kind: NULL, or what differs besides numbers */
+/* kind: NULL, or what differs besides numbers */
+typedef struct difference { double error, scale, allowed; bool large; const char *kind; } difference;
 
 static double allowance(int dtype) {
     switch (dtype) {
@@ -67,11 +69,13 @@ static cr_status compare_tensors(const cr_tensor *have, const cr_tensor *want, d
 static cr_status compare(const cr_arg *have, const cr_arg *want, difference *d) {
     *d = (difference){ .allowed = 0 };
     if (have->kind == CR_ARG_TENSOR && want->kind == CR_ARG_TENSOR) return compare_tensors(have->u.t, want->u.t, d);
-    if (cr_arg_is_number(have) && cr_arg_is_number(want) && have->kind != CR_ARG_COMPLEX && want->kind != CR_ARG_COMPLEX) {
+    if (cr_arg_is_number(have) && cr_arg_is_number(want) && have->kind != CR_ARG_COMPLEX &&
+        want->kind != CR_ARG_COMPLEX) {
         rt_scalar x = cr_arg_scalar(have), y = cr_arg_scalar(want);
         double a = x.kind == RT_ARG_INT ? (double)x.i : x.f, b = y.kind == RT_ARG_INT ? (double)y.i : y.f;
         bool same = a == b || (isnan(a) && isnan(b));
-        d->scale = fabs(b), d->error = same ? 0 : fabs(a - b), d->allowed = want->kind == CR_ARG_FLOAT ? 1e-9 * fabs(b) : 0;
+        d->scale = fabs(b), d->error = same ? 0 : fabs(a - b),
+        d->allowed = want->kind == CR_ARG_FLOAT ? 1e-9 * fabs(b) : 0;
         d->large = !same && !(d->error <= d->allowed);
     } else if (have->kind != want->kind) {
         d->large = true, d->kind = "its kind";
@@ -139,7 +143,8 @@ static cr_status call_once(trial *t, const input_set *inputs, uint64_t seed) {
         for (size_t i = 0; i < t->n && !status; i++) {
             difference d;
             status = compare(&have[i], &want[i], &d);
-            if (d.large > t->found[i].large || (d.large == t->found[i].large && d.error >= t->found[i].error)) t->found[i] = d;
+            if (d.large > t->found[i].large || (d.large == t->found[i].large && d.error >= t->found[i].error))
+                t->found[i] = d;
             t->large |= d.large;
         }
         cr_results_release(have, t->n);
@@ -169,7 +174,8 @@ static cr_status list_nodes(const cr_program *p, nodes *out) {
 }
 
 /* Does the program that ends at the node differ? */
-static cr_status try_prefix(cr_program *p, uint32_t node, const input_set *inputs, const cr_emit_options *options, bool *differs) {
+static cr_status try_prefix(cr_program *p, uint32_t node, const input_set *inputs, const cr_emit_options *options,
+                            bool *differs) {
     cr_program *part = NULL;
     cr_library *library = NULL;
     trial t;
@@ -209,7 +215,8 @@ static void add_node(const cr_program *p, uint32_t id, cr_str *out) {
         return;
     }
     const cr_node *node = cr_graph_node(p->graph, id);
-    cr_str_addf(out, "the first node that differs is %%%s = %s", cr_graph_value(p->graph, node->first)->name, model_op_name(node));
+    cr_str_addf(out, "the first node that differs is %%%s = %s", cr_graph_value(p->graph, node->first)->name,
+                model_op_name(node));
     cr_str source;
     cr_str_init(&source);
     if (model_source(node, &source)) cr_str_addf(out, " at %s", cr_str_get(&source));
@@ -224,7 +231,9 @@ static void add_outputs(const trial *t, const model *m, cr_str *out) {
         const char *name = i < m->noutputs ? m->outputs[i].name : "";
         cr_str_addf(out, "  out%zu  ", i);
         if (d->kind) cr_str_addf(out, "differs in %s", d->kind);
-        else cr_str_addf(out, "largest error %.3g, values up to %.3g%s", d->error, d->scale, d->large ? ": too large" : "");
+        else
+            cr_str_addf(out, "largest error %.3g, values up to %.3g%s", d->error, d->scale,
+                        d->large ? ": too large" : "");
         cr_str_addf(out, "  %%%s\n", name);
     }
 }
@@ -238,9 +247,12 @@ static cr_status refuse(const trial *t, const input_set *inputs, const cr_emit_o
     cr_str where;
     cr_str_init(&where);
     add_node(t->program, node, &where);
-    cr_status status = d->kind ? CR_FAIL(CR_ERUNTIME, "out%zu of the library differs from the interpreter's in %s: %s", i, d->kind, cr_str_get(&where))
-                               : CR_FAIL(CR_ERUNTIME, "out%zu of the library differs from the interpreter's by %.3g, and at most %.3g is expected: %s", i, d->error, d->allowed,
-                                         cr_str_get(&where));
+    cr_status status = d->kind ? CR_FAIL(CR_ERUNTIME, "out%zu of the library differs from the interpreter's in %s: %s",
+                                         i, d->kind, cr_str_get(&where))
+                               : CR_FAIL(CR_ERUNTIME,
+                                         "out%zu of the library differs from the interpreter's by %.3g, and at most "
+                                         "%.3g is expected: %s",
+                                         i, d->error, d->allowed, cr_str_get(&where));
     cr_str_dispose(&where);
     cli_hint("please report it with the archive");
     return status;

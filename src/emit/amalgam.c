@@ -1,14 +1,15 @@
-/* amalgam.c: a model as one C file (and a header) that needs nothing of ours: the tables, the row kernels, the files of the
- * runtime that they need, and small weights as an array.
+/* amalgam.c: a model as one C file (and a header) that needs nothing of ours: the tables, the row kernels, the files of
+ * the runtime that they need, and small weights as an array.
  *
  * The files become *parts* of one translation unit. What each expects of its own unit is arranged by the preprocessor:
  *   - system headers come once, at the top; headers of the runtime with a guard come once, before the part that first
  *     includes them; those without one are templates and come wherever they are included;
  *   - macros of a part are undefined at its end;
- *   - a name of file scope that two parts define is defined as NAME__PART around each of them: those that the text shows, and
- *     those that macros make, which the index knows from the compiler;
+ *   - a name of file scope that two parts define is defined as NAME__PART around each of them: those that the text
+ *     shows, and those that macros make, which the index knows from the compiler;
  *   - what would be a symbol gets the model's name in front, so that two models link into one program.
- * Products use registers of 16 bytes, which every processor has; row kernels as wide ones as the compiler is told to use. */
+ * Products use registers of 16 bytes, which every processor has; row kernels as wide ones as the compiler is told to
+ * use. */
 #include "emit/sources.h"
 
 #include <ctype.h>
@@ -90,7 +91,8 @@ static cr_status take_in(maker *m, const char *text, cr_str *out) {
         size_t n = strcspn(line, "\n"), word;
         const char *name = word_after(line, "include", &word);
         if (name) CR_TRY(include(m, name, 2 + strcspn(name + 1, "\">\n"), out));
-        else if (!(name = word_after(line, "define", &word)) || word != 11 || strncmp(name, "_GNU_SOURCE", 11)) cr_str_addn(out, line, n + (line[n] == '\n'));
+        else if (!(name = word_after(line, "define", &word)) || word != 11 || strncmp(name, "_GNU_SOURCE", 11))
+            cr_str_addn(out, line, n + (line[n] == '\n'));
         line += n + (line[n] == '\n');
     }
     return cr_str_status(out);
@@ -136,7 +138,9 @@ static cr_status next_token(reader *r) {
     }
 }
 
-static cr_status note(part *p, const char *name) { return *name && !isdigit((unsigned char)*name) ? cr_map_put_str(&p->names, name, 1) : CR_OK; }
+static cr_status note(part *p, const char *name) {
+    return *name && !isdigit((unsigned char)*name) ? cr_map_put_str(&p->names, name, 1) : CR_OK;
+}
 
 /* Passes over a bracketed stretch whose opening has been read; of an enum the names in it are noted. */
 static cr_status pass_over(reader *r, char open, char shut, bool is_enum) {
@@ -169,7 +173,8 @@ static cr_status declaration(reader *r, bool *more) {
         }
         bool attribute = !strcmp(last, "__attribute__") || !strcmp(last, "_Alignas") || !strcmp(last, "_Static_assert");
         if (r->sign == '(') {
-            if (own && !done && !value && !attribute && *last) { /* a function, or a typedef of one; a pointer to one has its name inside */
+            /* a function, or a typedef of one; a pointer to one has its name inside */
+            if (own && !done && !value && !attribute && *last) {
                 const char *inner = r->at;
                 while (isspace((unsigned char)*inner)) inner++;
                 if (*inner == '*') {
@@ -183,7 +188,8 @@ static cr_status declaration(reader *r, bool *more) {
             CR_TRY(pass_over(r, '(', ')', false));
             if (attribute) memcpy(last, before, sizeof last);
         } else if (r->sign == '{') {
-            bool is_enum = !strcmp(last, "enum") || !strcmp(before, "enum"), tagged = !strcmp(before, "struct") || !strcmp(before, "union") || !strcmp(before, "enum");
+            bool is_enum = !strcmp(last, "enum") || !strcmp(before, "enum"),
+                 tagged = !strcmp(before, "struct") || !strcmp(before, "union") || !strcmp(before, "enum");
             bool aggregate = is_enum || tagged || !strcmp(last, "struct") || !strcmp(last, "union");
             if (tagged && !done && !value) CR_TRY(note(r->p, last));
             CR_TRY(pass_over(r, '{', '}', is_enum && !value));
@@ -223,7 +229,8 @@ static cr_status make_part(maker *m, part *p, const char *text, cr_str *out_shar
 /* Names that macros make: static symbols of the file that no header has. */
 static cr_status add_statics(const maker *m, const cr_sources *s, part *p) {
     for (size_t i = 0; p->file && i < s->statics.n; i++)
-        if (!strcmp(s->statics.at[i].file, p->file) && !cr_map_find_str(&m->words, s->statics.at[i].name, NULL)) CR_TRY(note(p, s->statics.at[i].name));
+        if (!strcmp(s->statics.at[i].file, p->file) && !cr_map_find_str(&m->words, s->statics.at[i].name, NULL))
+            CR_TRY(note(p, s->statics.at[i].name));
     return CR_OK;
 }
 
@@ -235,8 +242,10 @@ static bool is_shared(const part *parts, size_t n, size_t self, const char *name
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* "#define NAME NAME__3" for every name that another part has, too; `undefine`: the end of that, and of the part's macros. */
-static cr_status print_names(const part *parts, size_t n, size_t self, const cr_map *words, bool undefine, cr_str *out) {
+/* "#define NAME NAME__3" for every name that another part has, too; `undefine`: the end of that, and of the part's
+ * macros. */
+static cr_status print_names(const part *parts, size_t n, size_t self, const cr_map *words, bool undefine,
+                             cr_str *out) {
     CR_VEC(char *) lines = { 0 };
     const void *key;
     size_t length;
@@ -248,9 +257,12 @@ static cr_status print_names(const part *parts, size_t n, size_t self, const cr_
         for (size_t i = 0; !status && cr_map_next(map, &i, &key, &length, &value);) {
             char line[260];
             bool model = !parts[self].file; /* of which all names are, but those that fields have, too */
-            if (!which && (model ? cr_map_find(words, key, length, NULL) : !is_shared(parts, n, self, key, length))) continue;
+            if (!which && (model ? cr_map_find(words, key, length, NULL) : !is_shared(parts, n, self, key, length)))
+                continue;
             if (undefine) snprintf(line, sizeof line, "#undef %.*s\n", (int)length, (const char *)key);
-            else snprintf(line, sizeof line, "#define %.*s %.*s__%zu\n", (int)length, (const char *)key, (int)length, (const char *)key, self);
+            else
+                snprintf(line, sizeof line, "#define %.*s %.*s__%zu\n", (int)length, (const char *)key, (int)length,
+                         (const char *)key, self);
             char *copy = cr_strdup(line);
             status = copy ? cr_vec_push(&lines, copy) : CR_ENOMEM;
             if (status) cr_free(copy);
@@ -309,15 +321,18 @@ static cr_status print_systems(const maker *m, cr_str *out) {
         cr_free(names.at[i]);
     }
     cr_vec_dispose(&names);
-    cr_str_add(out, "#undef complex\n#undef I\n#undef __x86_64__ /* the loops for its instruction sets need flags of their own and are not here */\n");
+    cr_str_add(out, "#undef complex\n#undef I\n#undef __x86_64__ /* the loops for its instruction sets need flags of "
+                    "their own and are not here */\n");
     return status;
 }
 
 /* Symbols get the model's name in front; those of row kernels stand on lines of their own in the text. */
 static void print_symbols(const cr_sources *s, const char *stem, const char *text, cr_str *out) {
-    cr_str_addf(out, "#define cresset_model cresset_model_%s\n#define cresset_weights %s_cresset_weights\n", stem, stem);
+    cr_str_addf(out, "#define cresset_model cresset_model_%s\n#define cresset_weights %s_cresset_weights\n", stem,
+                stem);
     for (size_t i = 0; i < s->symbols.n; i++)
-        if (!i || strcmp(s->symbols.at[i], s->symbols.at[i - 1])) cr_str_addf(out, "#define %s %s_%s\n", s->symbols.at[i], stem, s->symbols.at[i]);
+        if (!i || strcmp(s->symbols.at[i], s->symbols.at[i - 1]))
+            cr_str_addf(out, "#define %s %s_%s\n", s->symbols.at[i], stem, s->symbols.at[i]);
     for (size_t i = 0; cr__choice_names[i]; i++)
         if (cr__defines_choice(text, cr__choice_names[i])) {
             bool known = bsearch(&cr__choice_names[i], s->symbols.at, s->symbols.n, sizeof *s->symbols.at, by_text);
@@ -340,7 +355,8 @@ static void print_weights(const cr_lowered *l, bool inside, cr_str *out) {
     cr_weights_head head;
     cr__weights_head(l, &head);
     uint64_t bytes = inside ? l->model.weight_bytes : 0, at = 0;
-    cr_str_addf(out, "\nconst uint8_t cresset_weights[%llu] __attribute__((aligned(64))) =\n  ", (unsigned long long)(sizeof head + bytes));
+    cr_str_addf(out, "\nconst uint8_t cresset_weights[%llu] __attribute__((aligned(64))) =\n  ",
+                (unsigned long long)(sizeof head + bytes));
     cr__c_string(out, (const char *)&head, sizeof head);
     for (size_t i = 0; inside && i < l->nweights; i++) {
         const cr_weight *w = &l->weights[i];
@@ -378,8 +394,10 @@ cr_status cr__print_c_header(const cr_toolchain *t, const char *stem, cr_str *ou
     cr_status status = cr_file_read(path, &abi, NULL);
     cr_free(path);
     CR_TRY(status);
-    cr_str_addf(out, "/* The model %s: cresset_model_%s stands for cresset_model below. */\n%s\n#ifdef __cplusplus\nextern \"C\"\n#endif\n"
-                "const cresset_api *cresset_model_%s(uint32_t major);\n", stem, stem, abi, stem);
+    cr_str_addf(out,
+                "/* The model %s: cresset_model_%s stands for cresset_model below. */\n%s\n#ifdef __cplusplus\nextern "
+                "\"C\"\n#endif\nconst cresset_api *cresset_model_%s(uint32_t major);\n",
+                stem, stem, abi, stem);
     cr_free(abi);
     return cr_str_status(out);
 }
@@ -390,7 +408,8 @@ static void dispose_part(part *p) {
     cr_map_dispose(&p->macros);
 }
 
-static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, const char *stem, const cr_lowered *l, bool inside, cr_str *out) {
+static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, const char *stem, const cr_lowered *l,
+                           bool inside, cr_str *out) {
     size_t n = s->files.n + 1;
     part *parts = cr_calloc(n, sizeof *parts);
     cr_str *shared = cr_calloc(n, sizeof *shared);
@@ -407,11 +426,15 @@ static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, c
     }
     for (size_t i = 0; i < n && !status; i++) status = add_statics(m, s, &parts[i]);
     if (!status) {
-        cr_str_addf(out, "/* %s: a model that `cresset compile` made, with the runtime it needs. Build: cc -O2 %s.c -c; link with -lm -lpthread.\n * How to call it: %s.h. */\n", stem, stem, stem);
+        cr_str_addf(out,
+                    "/* %s: a model that `cresset compile` made, with the runtime it needs. Build: cc -O2 %s.c -c; "
+                    "link with -lm -lpthread.\n * How to call it: %s.h. */\n",
+                    stem, stem, stem);
         cr_str_add(out, pragmas);
         status = print_systems(m, out);
         print_symbols(s, stem, cr_str_get(model), out);
-        cr_str_add(out, "struct cresset_api;\n__attribute__((visibility(\"default\"))) const struct cresset_api *cresset_model(uint32_t major);\n#pragma GCC visibility push(hidden)\n");
+        cr_str_add(out, "struct cresset_api;\n__attribute__((visibility(\"default\"))) const struct cresset_api "
+                        "*cresset_model(uint32_t major);\n#pragma GCC visibility push(hidden)\n");
     }
     for (size_t i = 0; i < n && !status; i++) {
         cr_str_addn(out, cr_str_get(&shared[i]), shared[i].n);
@@ -428,7 +451,8 @@ static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, c
     return status ? status : cr_str_status(out);
 }
 
-static cr_status print_source(const cr_toolchain *t, const cr_lowered *l, const cr_emit_options *o, const char *stem, bool inside, cr_str *out) {
+static cr_status print_source(const cr_toolchain *t, const cr_lowered *l, const cr_emit_options *o, const char *stem,
+                              bool inside, cr_str *out) {
     cr_target target;
     cr_sources sources = { 0 };
     cr_str model;
@@ -473,7 +497,8 @@ cr_status cr_emit_source(const cr_lowered *l, const char *path, const cr_emit_op
     char stem[64], *beside = NULL;
     bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes <= MOST_INSIDE;
     if (o->target && *o->target && strcmp(o->target, "multi"))
-        return CR_FAIL(CR_EVALUE, "C source is for every target: leave --target away, and give the flags to the compiler that compiles it");
+        return CR_FAIL(CR_EVALUE, "C source is for every target: leave --target away, and give the flags to the "
+                                  "compiler that compiles it");
     cr__stem(path, stem);
     cr_str_init(&text);
     cr_str_init(&header);

@@ -1,11 +1,11 @@
 /* cache.c: see cache.h.
  *
- * An entry is FOLDER/ab/REST-OF-THE-NAME: the bytes, then 48 bytes of trailer (magic, length, SHA-256 of the bytes). Entries
- * appear by rename, so a reader sees all of one or none, and the trailer tells whether what it saw is what was written.
- * Reading sets the file's time, which is what eviction goes by.
+ * An entry is FOLDER/ab/REST-OF-THE-NAME: the bytes, then 48 bytes of trailer (magic, length, SHA-256 of the bytes).
+ * Entries appear by rename, so a reader sees all of one or none, and the trailer tells whether what it saw is what was
+ * written. Reading sets the file's time, which is what eviction goes by.
  *
- * What is read here becomes code, so it has to be this user's: a regular file (no link, no pipe) that nobody else may write,
- * in folders that nobody else may write. Anything else is as if it were not there. */
+ * What is read here becomes code, so it has to be this user's: a regular file (no link, no pipe) that nobody else may
+ * write, in folders that nobody else may write. Anything else is as if it were not there. */
 #define _GNU_SOURCE
 #include "emit/cache.h"
 
@@ -162,8 +162,10 @@ bool cr_cache_get(const cr_key *key, uint8_t **data, size_t *size) {
     /* O_NONBLOCK: opening a pipe does not wait for somebody to write to it */
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     bool there = fd >= 0 || errno == ELOOP;
-    bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && is_ours(&st) && (uint64_t)st.st_size <= limit_bytes() + TRAILER;
-    good = good && (bytes = cr_alloc((size_t)st.st_size + 1)) && read_whole(fd, bytes, (size_t)st.st_size) && is_whole(bytes, (size_t)st.st_size);
+    bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && is_ours(&st) &&
+                (uint64_t)st.st_size <= limit_bytes() + TRAILER;
+    good = good && (bytes = cr_alloc((size_t)st.st_size + 1)) && read_whole(fd, bytes, (size_t)st.st_size) &&
+           is_whole(bytes, (size_t)st.st_size);
     if (good) futimens(fd, NULL);
     else if (there) unlinkat(folder, name, 0); /* the folder is ours, so is its tidiness */
     if (fd >= 0) close(fd);
@@ -181,7 +183,9 @@ typedef CR_VEC(entry) entries;
 static bool is_entry(const char *name) { return strlen(name) == 62 && strspn(name, "0123456789abcdef") == 62; }
 
 /* What a killed process left behind. */
-static bool is_leftover(const char *name, const struct stat *st) { return strstr(name, ".tmp.") && time(NULL) - st->st_mtime > STALE_SECONDS; }
+static bool is_leftover(const char *name, const struct stat *st) {
+    return strstr(name, ".tmp.") && time(NULL) - st->st_mtime > STALE_SECONDS;
+}
 
 static void list_folder(const char *root, const char *digits, entries *all, uint64_t *total) {
     int fd = open_part(root, digits);

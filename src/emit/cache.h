@@ -6,9 +6,9 @@
  *     if (!cr_cache_get(&key, &data, &size)) { make(&data, &size); cr_cache_put(&key, data, size); }
  *
  * In CRESSET_CACHE (off: none), else XDG_CACHE_HOME/cresset, else ~/.cache/cresset; at most CRESSET_CACHE_MB megabytes
- * (512), the entries used longest ago leave first. Any number of processes of one user may share it: folders and files that
- * others own or may write are not used, nor links, pipes and entries larger than the whole cache. Nothing here fails: a cache
- * that cannot be read or written only costs the caching. */
+ * (512), the entries used longest ago leave first. Any number of processes of one user may share it: folders and files
+ * that others own or may write are not used, nor links, pipes and entries larger than the whole cache. Nothing here
+ * fails: a cache that cannot be read or written only costs the caching. */
 #ifndef CR_CACHE_H
 #define CR_CACHE_H
 

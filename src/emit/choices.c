@@ -1,9 +1,10 @@
 /* choices.c: which of the runtime's loops a model uses, so that the linker leaves out all others.
  *
- * The runtime's tables name every loop of every instruction set, and would keep all of them in every model. They are weak
- * (RT_CHOICE in rt.h); a model defines them itself and names what its steps can reach:
+ * The runtime's tables name every loop of every instruction set, and would keep all of them in every model. They are
+ * weak (RT_CHOICE in rt.h); a model defines them itself and names what its steps can reach:
  *   - instructions of block programs: those that its programs have;
- *   - epilogues of products: activations whose names are among the arguments of its steps, cells whose kernels it calls;
+ *   - epilogues of products: activations whose names are among the arguments of its steps, cells whose kernels it
+ *     calls;
  *   - products on f64: none when no tensor has that dtype;
  *   - with one instruction set only, the functions that choose one return that set's table.
  * What a table does not name cannot be asked for: everything is found by looking at all steps, never by guessing. */
@@ -55,10 +56,12 @@ static bool is_call(int op) { return !rt__block_base[op]; }
 
 static void print_loops(cr_str *out, const char *table, const char *loops, const uses *u, bool calls) {
     for (int op = 0; op < RT_OP_COUNT; op++)
-        if (u->op[op] && is_call(op) == calls) cr_str_addf(out, "rt_block_fn rt__%s_%s;\n", loops, rt_block_op_symbol(op));
+        if (u->op[op] && is_call(op) == calls)
+            cr_str_addf(out, "rt_block_fn rt__%s_%s;\n", loops, rt_block_op_symbol(op));
     cr_str_addf(out, "rt_block_fn *const rt__block_%s[RT_OP_COUNT] = { 0", table);
     for (int op = 0; op < RT_OP_COUNT; op++)
-        if (u->op[op] && is_call(op) == calls) cr_str_addf(out, ", [RT_OP_%s] = rt__%s_%s", rt_block_op_symbol(op), loops, rt_block_op_symbol(op));
+        if (u->op[op] && is_call(op) == calls)
+            cr_str_addf(out, ", [RT_OP_%s] = rt__%s_%s", rt_block_op_symbol(op), loops, rt_block_op_symbol(op));
     cr_str_add(out, " };\n");
 }
 
@@ -73,7 +76,8 @@ static void print_post(cr_str *out, const char *table, const char *loops, const 
     cr_str_addf(out, "rt_blend_fn rt__post_%s_blend;\nrt_hide_fn rt__post_%s_hide;\n", loops, loops);
     if (u->lstm) cr_str_addf(out, "rt_lstm_fn rt__post_%s_lstm;\n", loops);
     if (u->gru) cr_str_addf(out, "rt_gru_fn rt__post_%s_gru;\n", loops);
-    cr_str_addf(out, "const rt_post_isa rt__post_%s = { .blend = rt__post_%s_blend, .hide = rt__post_%s_hide", table, loops, loops);
+    cr_str_addf(out, "const rt_post_isa rt__post_%s = { .blend = rt__post_%s_blend, .hide = rt__post_%s_hide", table,
+                loops, loops);
     for (int i = 0; i < RT_ACT_COUNT; i++)
         if (u->act[i]) cr_str_addf(out, ", .act[RT_ACT_%s] = rt__post_%s_act_%s", names[i], loops, names[i]);
     if (u->lstm) cr_str_addf(out, ", .lstm = rt__post_%s_lstm", loops);
@@ -84,7 +88,8 @@ static void print_post(cr_str *out, const char *table, const char *loops, const 
 /* `base`: the loops of rt__block_base; a table of the same ones is that table. */
 static void print_tables(cr_str *out, const char *table, const char *loops, const char *base, const uses *u) {
     if (base && !strcmp(base, loops)) {
-        static const char form[] = "extern __typeof__(%s_base) %s_%s __attribute__((alias(\"%s_base\"), visibility(\"hidden\")));\n";
+        static const char form[] = "extern __typeof__(%s_base) %s_%s __attribute__((alias(\"%s_base\"), "
+                                   "visibility(\"hidden\")));\n";
         if (u->blocks) cr_str_addf(out, form, "rt__block", "rt__block", table, "rt__block");
         cr_str_addf(out, form, "rt__post", "rt__post", table, "rt__post");
         return;
@@ -104,9 +109,12 @@ static void print_choosers(cr_str *out, const cr_isa *isa) {
 void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model) {
     uses u = { .act = { [RT_ACT_none] = true } };
     for (int i = 0; i < model->nmethods; i++) look_at(model->methods[i], &u);
-    cr_str_add(out, "/* The loops that this model uses. */\n#include \"runtime/conv_isa.h\"\n#include \"runtime/gemm_isa.h\"\n#include \"runtime/rt_post.h\"\n");
+    cr_str_add(out, "/* The loops that this model uses. */\n#include \"runtime/conv_isa.h\"\n#include "
+                    "\"runtime/gemm_isa.h\"\n#include \"runtime/rt_post.h\"\n");
     if (u.blocks) print_loops(out, "calls", "calls", &u, true);
-    else cr_str_add(out, "int rt_block_run(const rt_ctx *ctx, const rt_program *p, const rt_operand *o, const rt_scalar *c) { (void)ctx, (void)p, (void)o, (void)c; return RT_ENOTIMPL; }\n");
+    else
+        cr_str_add(out, "int rt_block_run(const rt_ctx *ctx, const rt_program *p, const rt_operand *o, const rt_scalar "
+                        "*c) { (void)ctx, (void)p, (void)o, (void)c; return RT_ENOTIMPL; }\n");
     const char *base = best(target, 0);
     print_tables(out, "base", base, NULL, &u);
     if (target->is_x86) {

@@ -18,7 +18,9 @@ static void store(uint8_t *at, uint64_t n) {
 }
 
 /* Entries of `each` bytes at `at` that lie in the file. */
-static bool inside(size_t size, uint64_t at, uint64_t count, uint64_t each) { return at <= size && count <= (size - at) / each; }
+static bool inside(size_t size, uint64_t at, uint64_t count, uint64_t each) {
+    return at <= size && count <= (size - at) / each;
+}
 
 bool cr_elf_find_section(const uint8_t *data, size_t size, cr_elf_spot *out) {
     static const char name[] = ".cresset.weights";
@@ -26,7 +28,8 @@ bool cr_elf_find_section(const uint8_t *data, size_t size, cr_elf_spot *out) {
     if (size < HEADER || memcmp(data, magic, sizeof magic)) return false;
     uint64_t at = number(data + E_SHOFF, 8), count = number(data + E_SHNUM, 2), names = number(data + E_SHSTRNDX, 2);
     if (number(data + E_SHENTSIZE, 2) != SECTION || !inside(size, at, count, SECTION) || names >= count) return false;
-    uint64_t text = number(data + at + names * SECTION + S_OFFSET, 8), texts = number(data + at + names * SECTION + S_SIZE, 8);
+    uint64_t text = number(data + at + names * SECTION + S_OFFSET, 8),
+             texts = number(data + at + names * SECTION + S_SIZE, 8);
     if (!inside(size, text, texts, 1)) return false;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t section = at + i * SECTION, called = number(data + section, 4);
@@ -39,7 +42,8 @@ bool cr_elf_find_section(const uint8_t *data, size_t size, cr_elf_spot *out) {
 
 bool cr_elf_find(const uint8_t *data, size_t size, cr_elf_spot *out) {
     if (!cr_elf_find_section(data, size, out)) return false;
-    uint64_t at = number(data + E_PHOFF, 8), count = number(data + E_PHNUM, 2), address = number(data + out->section + S_ADDR, 8);
+    uint64_t at = number(data + E_PHOFF, 8), count = number(data + E_PHNUM, 2),
+             address = number(data + out->section + S_ADDR, 8);
     if (number(data + E_PHENTSIZE, 2) != SEGMENT || !inside(size, at, count, SEGMENT)) return false;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t segment = at + i * SEGMENT;
@@ -47,7 +51,9 @@ bool cr_elf_find(const uint8_t *data, size_t size, cr_elf_spot *out) {
         uint64_t start = number(data + segment + P_VADDR, 8);
         if (start > address) return false;
         if (start + number(data + segment + P_MEMSZ, 8) <= address) continue;
-        if (start != address || number(data + segment + P_FILESZ, 8) != out->size || number(data + segment + P_MEMSZ, 8) != out->size) return false;
+        if (start != address || number(data + segment + P_FILESZ, 8) != out->size ||
+            number(data + segment + P_MEMSZ, 8) != out->size)
+            return false;
         out->segment = segment;
         out->alignment = number(data + segment + P_ALIGN, 8);
     }

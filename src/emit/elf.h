@@ -1,8 +1,8 @@
 /* elf.h: weights inside a shared library as a load segment of their own.
  *
- * The linker places the small section `.cresset.weights` far above everything else, which gives it a segment of its own.
- * Making that segment longer afterwards and putting its bytes at the end of the file needs no room anywhere else, costs one
- * write of the weights, and survives strip and objcopy because the section says the same as the segment. */
+ * The linker places the small section `.cresset.weights` far above everything else, which gives it a segment of its
+ * own. Making that segment longer afterwards and putting its bytes at the end of the file needs no room anywhere else,
+ * costs one write of the weights, and survives strip and objcopy because the section says the same as the segment. */
 #ifndef CR_ELF_H
 #define CR_ELF_H
 
@@ -10,7 +10,8 @@
 
 enum { CR_ELF_WEIGHTS_AT = 0x1000000, CR_ELF_MOST_ALIGNMENT = 0x10000 };
 
-/* Where in a file the section's bytes and the fields that state its place and size are; what a page of the target is at most. */
+/* Where in a file the section's bytes and the fields that state its place and size are; what a page of the target is at
+ * most. */
 typedef struct cr_elf_spot { uint64_t bytes, size, segment, section, alignment; } cr_elf_spot;
 
 /* False: no 64-bit little-endian library with that section alone in the last segment (another linker's idea of it). Any

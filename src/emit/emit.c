@@ -22,6 +22,10 @@ cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *
     case CR_EMIT_SOURCE: return cr_emit_source(l, path, options);
     case CR_EMIT_ARCHIVE: return cr_emit_archive(l, path, options);
     case CR_EMIT_LIBRARY: return cr_emit_library(l, path, options);
-    default: return CR_FAIL(CR_EVALUE, "cannot tell what '%s' is to be: end it in .so (shared library), .a (static archive) or .c (C source)", path);
+    default:
+        return CR_FAIL(CR_EVALUE,
+                       "cannot tell what '%s' is to be: end it in .so (shared library), .a (static archive) or .c (C "
+                       "source)",
+                       path);
     }
 }

@@ -27,8 +27,8 @@ typedef struct cr_target {
     uint32_t needs;          /* RT_CPU_*: without these it refuses to start */
     bool is_source;          /* whoever compiles it chooses the instructions */
 } cr_target;
-/* "multi" (NULL: the same; any processor of this machine's kind), "native" (processors like this one), or a triple such as
- * aarch64-linux-gnu. CR_EVALUE: nothing of that. */
+/* "multi" (NULL: the same; any processor of this machine's kind), "native" (processors like this one), or a triple such
+ * as aarch64-linux-gnu. CR_EVALUE: nothing of that. */
 CR_NODISCARD cr_status cr_target_parse(const char *text, cr_target *out);
 
 /* Of C source: no more than every processor has, unless its compiler is told so. */
@@ -45,8 +45,8 @@ typedef struct cr_emit_options {
 typedef enum cr_emit_kind { CR_EMIT_UNKNOWN, CR_EMIT_LIBRARY, CR_EMIT_ARCHIVE, CR_EMIT_SOURCE } cr_emit_kind;
 cr_emit_kind cr_emit_kind_of(const char *path);
 
-/* All need libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_EVALUE: the suffix is none of
- * these. CR_ETOOLCHAIN: no compiler, or what it said. */
+/* All need libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_EVALUE: the suffix is
+ * none of these. CR_ETOOLCHAIN: no compiler, or what it said. */
 CR_NODISCARD cr_status cr_emit(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
 /* Each of these alone. */
@@ -54,14 +54,17 @@ CR_NODISCARD cr_status cr_emit_archive(const cr_lowered *l, const char *path, co
 CR_NODISCARD cr_status cr_emit_source(const cr_lowered *l, const char *path, const cr_emit_options *options);
 CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *options);
 
-/* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). Row kernels go to
- * `kernels`, a unit that is compiled once for each instruction set of the target with -DCR_ROWS(name)=name_ISA; empty when there
- * are none. NULL: they follow the tables, for whatever the file is compiled for. */
-CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out, cr_str *kernels);
+/* The C text of the tables. Needs runtime/rt_model.h and a definition of cresset_weights (see cr_weights_head). Row
+ * kernels go to `kernels`, a unit that is compiled once for each instruction set of the target with
+ * -DCR_ROWS(name)=name_ISA; empty when there are none. NULL: they follow the tables, for whatever the file is compiled
+ * for. */
+CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target,
+                                 cr_str *out, cr_str *kernels);
 
 /* ---- toolchain ---- */
 typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;
-/* The compiler and where the runtime's archive and sources are installed. CR_ETOOLCHAIN saying where they were looked for. */
+/* The compiler and where the runtime's archive and sources are installed. CR_ETOOLCHAIN saying where they were looked
+ * for. */
 CR_NODISCARD cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchain *out);
 void cr_toolchain_close(cr_toolchain *t);
 /* The compiler's path. Caller frees. */
@@ -93,15 +96,26 @@ CR_NODISCARD cr_status cr__path_in(const char *folder, const char *name, char **
 CR_NODISCARD cr_status cr__path_beside(const char *path, const char *suffix, char **out);
 
 /* A folder for intermediate files, removed with everything that was named in it. */
-typedef struct cr_workshop { char *folder; int note, lock; CR_VEC(struct { char *path; int note; }) files; } cr_workshop;
+typedef struct cr_workshop {
+    char *folder;
+    int note, lock;
+    CR_VEC(struct {
+        char *path;
+        int note;
+    })
+    files;
+} cr_workshop;
 CR_NODISCARD cr_status cr__workshop_open(cr_workshop *w);
-CR_NODISCARD cr_status cr__workshop_file(cr_workshop *w, const char *name, const char **out); /* a path in it, borrowed */
-CR_NODISCARD cr_status cr__workshop_write(cr_workshop *w, const char *name, const void *data, size_t size, const char **out);
+/* a path in it, borrowed */
+CR_NODISCARD cr_status cr__workshop_file(cr_workshop *w, const char *name, const char **out);
+CR_NODISCARD cr_status cr__workshop_write(cr_workshop *w, const char *name, const void *data, size_t size,
+                                          const char **out);
 void cr__workshop_close(cr_workshop *w);
 
-/* Objects of those files of the runtime that a model with this text needs, compiled for a target that the archive is not
- * for. *objects: free with cr_free; the names in it are the workshop's. */
-CR_NODISCARD cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text, cr_workshop *shop, const char ***objects, size_t *n);
+/* Objects of those files of the runtime that a model with this text needs, compiled for a target that the archive is
+ * not for. *objects: free with cr_free; the names in it are the workshop's. */
+CR_NODISCARD cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text,
+                                         cr_workshop *shop, const char ***objects, size_t *n);
 
 /* The head of every block of weights: 64 bytes that say whose they are. */
 typedef struct cr_weights_head { char magic[8], id[56]; } cr_weights_head;
@@ -109,6 +123,7 @@ typedef struct cr_weights_head { char magic[8], id[56]; } cr_weights_head;
 void cr__weights_head(const cr_lowered *l, cr_weights_head *out);
 CR_NODISCARD cr_status cr__weights_write(const cr_lowered *l, cr_file_writer *w); /* without the head */
 /* PATH.weights: head and weights; the caller finishes the writer. */
-CR_NODISCARD cr_status cr__weights_beside(const cr_lowered *l, const char *path, const cr_weights_head *head, cr_file_writer **out);
+CR_NODISCARD cr_status cr__weights_beside(const cr_lowered *l, const char *path, const cr_weights_head *head,
+                                          cr_file_writer **out);
 
 #endif

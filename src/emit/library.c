@@ -1,9 +1,10 @@
 /* library.c: tables, runtime and weights in one shared library.
  *
- * The compiler and the linker make a *skeleton*: everything but the weights, with room for 64 bytes (cr_weights_head) where
- * they will be. It depends on the program alone, not on the values of its weights, so that a model trained further finds it
- * in the cache. The result is the skeleton with those 64 bytes filled in and, inside, the section made longer (elf.h).
- * A linker that lays the section out differently gets the weights through the assembler instead, slowly. */
+ * The compiler and the linker make a *skeleton*: everything but the weights, with room for 64 bytes (cr_weights_head)
+ * where they will be. It depends on the program alone, not on the values of its weights, so that a model trained
+ * further finds it in the cache. The result is the skeleton with those 64 bytes filled in and, inside, the section made
+ * longer (elf.h). A linker that lays the section out differently gets the weights through the assembler instead,
+ * slowly. */
 #include "emit/cache.h"
 #include "emit/elf.h"
 #include "emit/emit.h"
@@ -21,12 +22,21 @@ typedef struct skeleton { uint8_t *bytes; size_t size; } skeleton;
 /* ---- compiling ---- */
 
 static const char *const compile_flags[] = {
-    "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-w",
+    "-std=gnu11",
+    "-O1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-asynchronous-unwind-tables",
+    "-w",
 };
 /* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
-static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi" };
+static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno",
+                                            "-fno-trapping-math", "-Wno-psabi" };
 static const char *const link_flags[] = {
-    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-s", "-lm", "-lpthread",
+    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-s",
+    "-lm",     "-lpthread",
 };
 static const char exports[] = "{ global: cresset_model; local: *; };\n";
 
@@ -39,7 +49,8 @@ static cr_status add_words(words *w, const char *const *at, size_t n) {
 }
 
 /* What compiles one object; `isa`: row kernels for that instruction set, whose name is part of theirs. */
-static cr_status compile_words(const cr_toolchain *t, const char *text, const cr_isa *isa, const char *object, cr_str *suffix, words *w) {
+static cr_status compile_words(const cr_toolchain *t, const char *text, const cr_isa *isa, const char *object,
+                               cr_str *suffix, words *w) {
     const char *const rest[] = { "-I", t->include, "-c", text, "-o", object };
     CR_TRY(cr_vec_push(w, t->cc));
     CR_TRY(add_words(w, compile_flags, CR_COUNT(compile_flags)));
@@ -56,7 +67,8 @@ static cr_status compile_words(const cr_toolchain *t, const char *text, const cr
 
 enum { MAX_OBJECTS = 5 };
 /* The tables, and the kernels once for each instruction set: as many compilers at once as there are processors. */
-static cr_status compile_objects(const cr_toolchain *t, const source *s, cr_workshop *shop, const char **objects, int *n) {
+static cr_status compile_objects(const cr_toolchain *t, const source *s, cr_workshop *shop, const char **objects,
+                                 int *n) {
     const char *tables = NULL, *kernels = NULL;
     words w[MAX_OBJECTS] = { { 0 } };
     cr_str suffix[MAX_OBJECTS];
@@ -65,7 +77,8 @@ static cr_status compile_objects(const cr_toolchain *t, const source *s, cr_work
     for (int i = 0; i < MAX_OBJECTS; i++) cr_str_init(&suffix[i]);
     *n = s->kernels.n ? 1 + s->target->nisas : 1;
     CR_TRY_OUT(cr__workshop_write(shop, "model.c", cr_str_get(&s->tables), s->tables.n, &tables));
-    if (s->kernels.n) CR_TRY_OUT(cr__workshop_write(shop, "kernels.c", cr_str_get(&s->kernels), s->kernels.n, &kernels));
+    if (s->kernels.n)
+        CR_TRY_OUT(cr__workshop_write(shop, "kernels.c", cr_str_get(&s->kernels), s->kernels.n, &kernels));
     for (int i = 0; i < *n; i++) { /* the widest first: it takes longest */
         const cr_isa *isa = i < *n - 1 ? s->target->isas[*n - 2 - i] : NULL;
         char name[32];
@@ -98,7 +111,8 @@ static cr_status gather(const cr_toolchain *t, const source *s, cr_workshop *sho
 }
 
 /* `weights`: the assembler's text that holds them, or NULL: their section gets a segment to be grown. */
-static cr_status link_library(const cr_toolchain *t, const words *objects, const char *weights, const char *script, const char *library) {
+static cr_status link_library(const cr_toolchain *t, const words *objects, const char *weights, const char *script,
+                              const char *library) {
     words w = { 0 };
     cr_str place, versions;
     cr_str_init(&place);
@@ -120,7 +134,8 @@ static cr_status link_library(const cr_toolchain *t, const words *objects, const
     return status;
 }
 
-static cr_status build(const cr_toolchain *t, const source *s, const char *assembly, cr_workshop *shop, const char **library) {
+static cr_status build(const cr_toolchain *t, const source *s, const char *assembly, cr_workshop *shop,
+                       const char **library) {
     const char *script = NULL;
     words objects = { 0 };
     CR_TRY(cr__workshop_write(shop, "exports", exports, sizeof exports - 1, &script));
@@ -172,7 +187,8 @@ static cr_status make_skeleton(const cr_toolchain *t, const source *s, skeleton 
 
 /* ---- putting together ---- */
 
-static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot *spot, const cr_weights_head *head, cr_file_writer *w) {
+static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot *spot, const cr_weights_head *head,
+                             cr_file_writer *w) {
     static const char zeros[CR_ELF_MOST_ALIGNMENT];
     uint64_t offset = (s->size + spot->alignment - 1) / spot->alignment * spot->alignment;
     cr_elf_grow(s->bytes, spot, offset, sizeof *head + l->model.weight_bytes);
@@ -182,7 +198,8 @@ static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot
     return cr__weights_write(l, w);
 }
 
-static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head, cr_workshop *shop, const char **assembly) {
+static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head, cr_workshop *shop,
+                                const char **assembly) {
     const char *bytes = NULL;
     cr_file_writer *w = NULL;
     CR_TRY(cr__workshop_file(shop, "weights.bin", &bytes));
@@ -195,7 +212,8 @@ static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head
     CR_TRY(status);
     cr_str text;
     cr_str_init(&text);
-    cr_str_add(&text, ".section .cresset.weights,\"a\",%progbits\n.balign 64\n.globl cresset_weights\n.hidden cresset_weights\ncresset_weights:\n.incbin ");
+    cr_str_add(&text, ".section .cresset.weights,\"a\",%progbits\n.balign 64\n.globl cresset_weights\n.hidden "
+                      "cresset_weights\ncresset_weights:\n.incbin ");
     cr__c_string(&text, bytes, strlen(bytes));
     cr_str_add(&text, "\n.section .note.GNU-stack,\"\",%progbits\n");
     status = cr_str_status(&text);
@@ -207,12 +225,14 @@ static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head
 static cr_status print_text(const cr_lowered *l, const cr_emit_options *o, source *s) {
     cr_str *out = &s->tables;
     CR_TRY(cr_emit_c(l, o, s->target, out, &s->kernels));
-    cr_str_add(out, "__attribute__((weak, visibility(\"hidden\"), section(\".cresset.weights\"), aligned(64))) const uint8_t cresset_weights[64] = \"filled in later\";\n");
+    cr_str_add(out, "__attribute__((weak, visibility(\"hidden\"), section(\".cresset.weights\"), aligned(64))) const "
+                    "uint8_t cresset_weights[64] = \"filled in later\";\n");
     return cr_str_status(out);
 }
 
 /* Links once more, with the weights in place of the 64 bytes (which the tables declare weak). */
-static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const source *s, const cr_weights_head *head, cr_file_writer *w) {
+static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const source *s, const cr_weights_head *head,
+                              cr_file_writer *w) {
     cr_workshop shop;
     const char *assembly = NULL, *library = NULL;
     cr_mapping file = { 0 };
@@ -232,18 +252,21 @@ static bool grows(const skeleton *s, cr_elf_spot *spot) {
     return !(linked && *linked == '1') && cr_elf_find(s->bytes, s->size, spot);
 }
 
-static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s, bool inside, const cr_weights_head *head, cr_file_writer *w) {
+static cr_status write_library(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s, bool inside,
+                               const cr_weights_head *head, cr_file_writer *w) {
     cr_elf_spot spot;
     if (inside && grows(s, &spot)) return write_grown(l, s, &spot, head, w);
     if (inside) return write_linked(l, t, text, head, w);
     if (!cr_elf_find_section(s->bytes, s->size, &spot) || spot.size < sizeof *head)
-        return CR_FAIL(CR_ETOOLCHAIN, "the linker of %s lost the section .cresset.weights; name another compiler with --cc", t->cc);
+        return CR_FAIL(CR_ETOOLCHAIN,
+                       "the linker of %s lost the section .cresset.weights; name another compiler with --cc", t->cc);
     memcpy(s->bytes + spot.bytes, head, sizeof *head);
     return cr_file_writer_write(w, s->bytes, s->size);
 }
 
 /* Both files are complete before either has its name; the weights go first: a library that is there finds them. */
-static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s, const char *path, cr_weights_place place) {
+static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const source *text, skeleton *s,
+                             const char *path, cr_weights_place place) {
     cr_weights_head head;
     cr_file_writer *library = NULL, *weights = NULL;
     bool some = l->model.weight_bytes, apart = some && place == CR_WEIGHTS_BESIDE;
@@ -271,13 +294,16 @@ static cr_status find_tool(const cr_target *target, const char *name, char **out
     cr_str_addf(&text, "%s%s%s", target->triple ? target->triple : "", target->triple ? "-" : "", name);
     cr_status status = cr_str_status(&text);
     if (!status) status = cr_toolchain_program(cr_str_get(&text), out);
-    if (!status && !*out) status = CR_FAIL(CR_ETOOLCHAIN, "%s is not on the PATH; a static archive needs it (Debian: binutils)", cr_str_get(&text));
+    if (!status && !*out)
+        status = CR_FAIL(CR_ETOOLCHAIN, "%s is not on the PATH; a static archive needs it (Debian: binutils)",
+                         cr_str_get(&text));
     cr_str_dispose(&text);
     return status;
 }
 
 /* One object with everything, of which only the entry is visible. */
-static cr_status merge(const cr_toolchain *t, const source *s, const char *entry, const char *assembly, cr_workshop *shop, const char **out) {
+static cr_status merge(const cr_toolchain *t, const source *s, const char *entry, const char *assembly,
+                       cr_workshop *shop, const char **out) {
     words objects = { 0 }, w = { 0 };
     char *objcopy = NULL;
     const char *whole = NULL;
@@ -323,7 +349,8 @@ static cr_status copy_archive(const char *from, const cr_weights_head *head, cr_
     return status;
 }
 
-static cr_status build_archive(const cr_lowered *l, const cr_toolchain *t, const source *s, const char *entry, const cr_weights_head *head, bool inside, cr_file_writer *w) {
+static cr_status build_archive(const cr_lowered *l, const cr_toolchain *t, const source *s, const char *entry,
+                               const cr_weights_head *head, bool inside, cr_file_writer *w) {
     cr_workshop shop;
     const char *assembly = NULL, *object = NULL, *archive = NULL;
     char *ar = NULL;

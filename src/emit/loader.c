@@ -1,8 +1,8 @@
 /* loader.c: opens compiled libraries and carries values across abi.h; see loader.h.
  *
  * The dynamic linker trusts its input: a file that was cut short would end the process. So the headers are looked at
- * first, and only a file whose every segment is there reaches dlopen. Everything after that goes through the one symbol of
- * the library, exactly as a foreign program would. */
+ * first, and only a file whose every segment is there reaches dlopen. Everything after that goes through the one symbol
+ * of the library, exactly as a foreign program would. */
 #define _GNU_SOURCE
 #include "emit/loader.h"
 #include "ops/custom.h"
@@ -62,13 +62,16 @@ static const char *machine_name(int machine) {
 /* Every segment lies within the file, and the table of sections, too. */
 static cr_status check_extent(int fd, const Elf64_Ehdr *h, uint64_t size, const char *path) {
     uint64_t end;
-    bool whole = h->e_phentsize == sizeof(Elf64_Phdr) && !cr_add_overflow(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), &end) && end <= size;
+    bool whole = h->e_phentsize == sizeof(Elf64_Phdr) &&
+                 !cr_add_overflow(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), &end) && end <= size;
     whole = whole && !cr_add_overflow(h->e_shoff, (uint64_t)h->e_shnum * h->e_shentsize, &end) && end <= size;
     for (unsigned i = 0; whole && i < h->e_phnum; i++) {
         Elf64_Phdr p;
-        whole = pread(fd, &p, sizeof p, (off_t)(h->e_phoff + i * sizeof p)) == sizeof p && !cr_add_overflow(p.p_offset, p.p_filesz, &end) && end <= size;
+        whole = pread(fd, &p, sizeof p, (off_t)(h->e_phoff + i * sizeof p)) == sizeof p &&
+                !cr_add_overflow(p.p_offset, p.p_filesz, &end) && end <= size;
     }
-    return whole ? CR_OK : CR_FAIL(CR_EFORMAT, "%s is damaged: parts of the library are missing; compile it again", path);
+    return whole ? CR_OK
+                 : CR_FAIL(CR_EFORMAT, "%s is damaged: parts of the library are missing; compile it again", path);
 }
 
 static cr_status check_file(const char *path) {
@@ -82,9 +85,11 @@ static cr_status check_file(const char *path) {
     int reason = folder ? EISDIR : errno;
     if (n < 0) status = CR_FAIL_SYSTEM(reason, "cannot read %s: %s", path, strerror(reason));
     else if (n < (ssize_t)sizeof h || memcmp(h.e_ident, ELFMAG, SELFMAG))
-        status = CR_FAIL(CR_EFORMAT, "%s is no compiled library; 'cresset compile model.pt2 -o libmodel.so' makes one", path);
+        status = CR_FAIL(CR_EFORMAT, "%s is no compiled library; 'cresset compile model.pt2 -o libmodel.so' makes one",
+                         path);
     else if (h.e_ident[EI_CLASS] != ELFCLASS64 || (MACHINE != EM_NONE && h.e_machine != MACHINE))
-        status = CR_FAIL(CR_EUNSUPPORTED, "%s was made for %s, and this is %s; compile it for this machine", path, machine_name(h.e_machine), machine_name(MACHINE));
+        status = CR_FAIL(CR_EUNSUPPORTED, "%s was made for %s, and this is %s; compile it for this machine", path,
+                         machine_name(h.e_machine), machine_name(MACHINE));
     else if (h.e_type != ET_DYN)
         status = CR_FAIL(CR_EFORMAT, "%s is no shared library; link it with -shared, or use 'cresset compile'", path);
     else status = check_extent(fd, &h, (uint64_t)st.st_size, path);
@@ -100,7 +105,8 @@ static cr_status absolute(const char *path, char **out) {
     cr_str text;
     cr_str_init(&text);
     if (path[0] != '/') {
-        if (!getcwd(folder, sizeof folder)) return CR_FAIL(CR_EIO, "cannot tell the current folder: %s", strerror(errno));
+        if (!getcwd(folder, sizeof folder))
+            return CR_FAIL(CR_EIO, "cannot tell the current folder: %s", strerror(errno));
         cr_str_addf(&text, "%s/", folder);
     }
     cr_str_add(&text, path);
@@ -114,14 +120,22 @@ typedef const cresset_api *model_fn(uint32_t major);
 static cr_status get_api(cr_library *lib, const char *path) {
     model_fn *model;
     void *symbol = dlsym(lib->handle, "cresset_model");
-    if (!symbol) return CR_FAIL(CR_EFORMAT, "%s is a shared library, but no compiled model: it has no symbol 'cresset_model'; 'cresset compile' makes such libraries", path);
+    if (!symbol)
+        return CR_FAIL(CR_EFORMAT,
+                       "%s is a shared library, but no compiled model: it has no symbol 'cresset_model'; 'cresset "
+                       "compile' makes such libraries",
+                       path);
     memcpy(&model, &symbol, sizeof model); /* ISO C has no cast for it */
     lib->api = model(CRESSET_ABI_MAJOR);
     if (lib->api && lib->api->major == CRESSET_ABI_MAJOR) return CR_OK;
     for (uint32_t other = 1; other < 64; other++)
         if (other != CRESSET_ABI_MAJOR && model(other))
-            return CR_FAIL(CR_EUNSUPPORTED, "%s has version %u of the library interface, and this program speaks version %d; compile it again", path, other, CRESSET_ABI_MAJOR);
-    return CR_FAIL(CR_EUNSUPPORTED, "%s does not know version %d of the library interface; compile it again", path, CRESSET_ABI_MAJOR);
+            return CR_FAIL(CR_EUNSUPPORTED,
+                           "%s has version %u of the library interface, and this program speaks version %d; compile it "
+                           "again",
+                           path, other, CRESSET_ABI_MAJOR);
+    return CR_FAIL(CR_EUNSUPPORTED, "%s does not know version %d of the library interface; compile it again", path,
+                   CRESSET_ABI_MAJOR);
 }
 
 cr_status cr_library_open(const char *path, cr_library **out) {
@@ -132,7 +146,8 @@ cr_status cr_library_open(const char *path, cr_library **out) {
     cr_status status = absolute(path, &lib->path);
     if (!status) {
         lib->handle = dlopen(lib->path, RTLD_NOW | RTLD_LOCAL);
-        status = lib->handle ? get_api(lib, path) : CR_FAIL(CR_EFORMAT, "the library cannot be loaded: %s; compile it again", dlerror());
+        status = lib->handle ? get_api(lib, path)
+                             : CR_FAIL(CR_EFORMAT, "the library cannot be loaded: %s; compile it again", dlerror());
     }
     if (status) cr_library_release(lib);
     else *out = lib;
@@ -153,13 +168,15 @@ const char *cr_library_path(const cr_library *lib) { return lib->path; }
 
 cr_status cr_library_method(const cr_library *lib, const char *name, int32_t *out) {
     const cresset_api *api = lib->api;
-    if (!name && api->nmethods && (api->nmethods == 1 || !strcmp(api->methods[0].name, "forward"))) return *out = 0, CR_OK;
+    if (!name && api->nmethods && (api->nmethods == 1 || !strcmp(api->methods[0].name, "forward")))
+        return *out = 0, CR_OK;
     for (int32_t i = 0; name && i < api->nmethods; i++)
         if (!strcmp(api->methods[i].name, name)) return *out = i, CR_OK;
     cr_str names;
     cr_str_init(&names);
     for (int32_t i = 0; i < api->nmethods; i++) cr_str_addf(&names, "%s'%s'", i ? ", " : "", api->methods[i].name);
-    cr_status status = name ? CR_FAIL(CR_ENOTFOUND, "the library has no method '%s', it has %s", name, cr_str_get(&names))
+    cr_status status = name ? CR_FAIL(CR_ENOTFOUND, "the library has no method '%s', it has %s", name,
+                                      cr_str_get(&names))
                             : CR_FAIL(CR_ENOTFOUND, "the library has several methods: %s", cr_str_get(&names));
     cr_str_dispose(&names);
     return status;
@@ -168,8 +185,10 @@ cr_status cr_library_method(const cr_library *lib, const char *name, int32_t *ou
 /* ---- instances ---- */
 
 static cr_status failure(const cr_library *lib, int code, const char *message) {
-    static const cr_status codes[] = { [CRESSET_OUT_OF_MEMORY] = CR_ENOMEM, [CRESSET_BAD_ARGUMENT] = CR_EVALUE, [CRESSET_BAD_INPUT] = CR_ERUNTIME,
-                                       [CRESSET_RUN_FAILED] = CR_ERUNTIME, [CRESSET_BAD_WEIGHTS] = CR_EIO, [CRESSET_BAD_CPU] = CR_EUNSUPPORTED };
+    static const cr_status codes[] = {
+        [CRESSET_OUT_OF_MEMORY] = CR_ENOMEM, [CRESSET_BAD_ARGUMENT] = CR_EVALUE, [CRESSET_BAD_INPUT] = CR_ERUNTIME,
+        [CRESSET_RUN_FAILED] = CR_ERUNTIME,  [CRESSET_BAD_WEIGHTS] = CR_EIO,     [CRESSET_BAD_CPU] = CR_EUNSUPPORTED
+    };
     cr_status status = code > 0 && (size_t)code < CR_COUNT(codes) ? codes[code] : CR_ERUNTIME;
     if (status == CR_ENOMEM) return CR_FAIL(CR_ENOMEM, "out of memory");
     return message[0] ? CR_FAIL(status, "%s", message) : CR_FAIL(status, "%s failed with code %d", lib->path, code);
@@ -221,7 +240,9 @@ void cr_native_release(cr_native *n) {
 cr_library *cr_native_library(const cr_native *n) { return n->lib; }
 void cr_native_seed(cr_native *n, uint64_t seed) { n->lib->api->seed(n->instance, seed); }
 
-bool cr_native_profile(cr_native *n, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user) {
+bool cr_native_profile(cr_native *n,
+                       void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds),
+                       void *user) {
     const cresset_api *api = n->lib->api;
     if (api->struct_size < offsetof(cresset_api, profile) + sizeof api->profile || !api->profile) return false;
     api->profile(n->instance, step, user);
@@ -270,7 +291,8 @@ static cr_status tensor_out(cr_native *n, const cresset_value *v, cr_tensor **ou
     cr_meta meta;
     int64_t bytes;
     cr_storage *storage = NULL;
-    if (v->rank > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "a result has %d dimensions, and %d are possible here", v->rank, CR_MAX_RANK);
+    if (v->rank > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "a result has %d dimensions, and %d are possible here", v->rank, CR_MAX_RANK);
     cr_meta_init(&meta, v->dtype, (cr_device){ CR_CPU, -1 });
     CR_TRY(cr_meta_set_dense(NULL, &meta, v->rank, v->size, CR_CONTIGUOUS));
     for (int d = 0; v->stride && d < v->rank; d++) meta.stride[d] = v->stride[d];
@@ -310,21 +332,27 @@ static cr_status value_out(cr_native *n, cresset_value *v, cr_arg *out) {
     return CR_OK;
 }
 
-cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults) {
+cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results,
+                        size_t nresults) {
     const cresset_api *api = n->lib->api;
     cresset_value local[32], *values = local;
     char message[512] = "";
-    if (method < 0 || method >= api->nmethods) return CR_FAIL(CR_EVALUE, "the library has %d methods, there is no method %d", api->nmethods, method);
+    if (method < 0 || method >= api->nmethods)
+        return CR_FAIL(CR_EVALUE, "the library has %d methods, there is no method %d", api->nmethods, method);
     const cresset_method_info *info = &api->methods[method];
-    if (ninputs != (size_t)info->ninputs) return CR_FAIL(CR_ETYPE, "the program takes %d inputs, not %zu", info->ninputs, ninputs);
-    if (nresults != (size_t)info->noutputs) return CR_FAIL(CR_EVALUE, "the program gives %d results, not %zu", info->noutputs, nresults);
-    if (ninputs + nresults > CR_COUNT(local) && !(values = cr_alloc((ninputs + nresults) * sizeof *values))) return CR_ENOMEM;
+    if (ninputs != (size_t)info->ninputs)
+        return CR_FAIL(CR_ETYPE, "the program takes %d inputs, not %zu", info->ninputs, ninputs);
+    if (nresults != (size_t)info->noutputs)
+        return CR_FAIL(CR_EVALUE, "the program gives %d results, not %zu", info->noutputs, nresults);
+    if (ninputs + nresults > CR_COUNT(local) && !(values = cr_alloc((ninputs + nresults) * sizeof *values)))
+        return CR_ENOMEM;
     cresset_value *outs = values + ninputs;
     cr_status status = CR_OK;
     size_t done = 0;
     for (size_t i = 0; i < ninputs; i++) CR_TRY_OUT(value_in(&inputs[i], i, &values[i]));
     for (size_t i = 0; i < nresults; i++) outs[i] = (cresset_value){ .struct_size = sizeof outs[i] };
-    int code = api->run(n->instance, method, values, (int32_t)ninputs, outs, (int32_t)nresults, message, sizeof message);
+    int code = api->run(n->instance, method, values, (int32_t)ninputs, outs, (int32_t)nresults, message,
+                        sizeof message);
     if (code) {
         status = failure(n->lib, code, message);
         goto out;

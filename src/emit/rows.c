@@ -1,8 +1,8 @@
 /* rows.c: loop IR as C: one function a kernel, explicit vectors, one body a loop.
  *
- * A kernel is written in the words of runtime/rt_rows_vector.h, which also says how wide a vector is; the unit is compiled
- * once per instruction set with another suffix for its names (CR_ROWS(name)). Kernels with the same text, names and
- * comments aside, are written once. */
+ * A kernel is written in the words of runtime/rt_rows_vector.h, which also says how wide a vector is; the unit is
+ * compiled once per instruction set with another suffix for its names (CR_ROWS(name)). Kernels with the same text,
+ * names and comments aside, are written once. */
 #include "emit/emit.h"
 #include "lower/rows.h"
 
@@ -10,13 +10,23 @@
 
 typedef struct writer { cr_str *out; const cr_row_kernel *k; int depth; } writer;
 
-static const char *type_of(int class) { return class == RT_CLASS_F32 ? "vf" : class == RT_CLASS_F64 ? "vd" : class == RT_CLASS_I64 ? "vl" : "vb"; }
+static const char *type_of(int class) {
+    return class == RT_CLASS_F32 ? "vf" : class == RT_CLASS_F64 ? "vd" : class == RT_CLASS_I64 ? "vl" : "vb";
+}
 
 /* The type of what is kept: a loop over several axes leaves it unaligned. */
-static const char *memory_of(int class) { return class == RT_CLASS_F32 ? "mem_f32" : class == RT_CLASS_F64 ? "mem_f64" : class == RT_CLASS_I64 ? "mem_i64" : "mem_i32"; }
+static const char *memory_of(int class) {
+    return class == RT_CLASS_F32   ? "mem_f32"
+           : class == RT_CLASS_F64 ? "mem_f64"
+           : class == RT_CLASS_I64 ? "mem_i64"
+                                   : "mem_i32";
+}
 
 static const char *dtype_word(int dtype) {
-    static const char *const words[RT_DTYPE_COUNT] = { [RT_F32] = "f32", [RT_F64] = "f64", [RT_I64] = "i64", [RT_I32] = "i32", [RT_BOOL] = "b8", [RT_BF16] = "bf16", [RT_U8] = "u8" };
+    static const char *const words[RT_DTYPE_COUNT] = {
+        [RT_F32] = "f32", [RT_F64] = "f64",   [RT_I64] = "i64", [RT_I32] = "i32",
+        [RT_BOOL] = "b8", [RT_BF16] = "bf16", [RT_U8] = "u8"
+    };
     return words[dtype];
 }
 
@@ -24,7 +34,8 @@ static void line(writer *w) { cr_str_addf(w->out, "%*s", 4 * w->depth, ""); }
 
 /* ---- values ---- */
 
-/* As C reads it back exactly: 9 digits are enough for a float, 17 for a double, and a point keeps it from being an integer. */
+/* As C reads it back exactly: 9 digits are enough for a float, 17 for a double, and a point keeps it from being an
+ * integer. */
 static void number(cr_str *out, double f, int digits, const char *suffix) {
     char text[64];
     if (f != f) cr_str_add(out, *suffix ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")");
@@ -52,7 +63,10 @@ static void literal(cr_str *out, const cr_row_value *v) {
 }
 
 static void operation(cr_str *out, const cr_row_value *v, const cr_row_kernel *k) {
-    static const struct { const char *name; char sign; } infix[] = { { "add", '+' }, { "sub", '-' }, { "mul", '*' }, { "div", '/' } };
+    static const struct {
+        const char *name;
+        char sign;
+    } infix[] = { { "add", '+' }, { "sub", '-' }, { "mul", '*' }, { "div", '/' } };
     const char *name = rt_block_op_name(v->op);
     int class = k->value[v->in[!strcmp(name, "select")]].class; /* a choice is named after what it chooses */
     bool real = class == RT_CLASS_F32 || class == RT_CLASS_F64;
@@ -115,7 +129,8 @@ static void rotate(writer *w, int port) {
     const cr_row_kernel *k = w->k;
     cr_str_addf(w->out, "rotate_f32(p%d", port);
     for (int a = 0; a < k->nrow - 1; a++)
-        if (k->port[port].dim[k->naxes - k->nrow + a] >= 0) cr_str_addf(w->out, " + %c * c->stride[%d][%d]", 'f' + a, a, port);
+        if (k->port[port].dim[k->naxes - k->nrow + a] >= 0)
+            cr_str_addf(w->out, " + %c * c->stride[%d][%d]", 'f' + a, a, port);
     cr_str_add(w->out, ", j, n)");
 }
 
@@ -135,7 +150,8 @@ static void store(writer *w, int port, bool inside) {
 
 static void scratch(writer *w, const cr_row_value *v) {
     bool narrow = v->class == RT_CLASS_F32 || v->class == RT_CLASS_B;
-    cr_str_addf(w->out, "c->scratch + %d * c->room + %d * %s", v->scratch, narrow ? 4 : 8, w->k->column || w->k->nrow > 1 ? "e" : "j");
+    cr_str_addf(w->out, "c->scratch + %d * c->room + %d * %s", v->scratch, narrow ? 4 : 8,
+                w->k->column || w->k->nrow > 1 ? "e" : "j");
 }
 
 static void compute(writer *w, int v, int stage, bool inside) {
@@ -154,7 +170,9 @@ static void compute(writer *w, int v, int stage, bool inside) {
     case CR_ROW_ROTATE: rotate(w, x->port); break;
     case CR_ROW_LITERAL: literal(w->out, x); break;
     case CR_ROW_COUNT: cr_str_add(w->out, "SPLAT((float)c->count)"); break;
-    case CR_ROW_ROUND: cr_str_addf(w->out, "widen_%s(narrow_%s(v%d))", dtype_word(x->dtype), dtype_word(x->dtype), x->in[0]); break;
+    case CR_ROW_ROUND:
+        cr_str_addf(w->out, "widen_%s(narrow_%s(v%d))", dtype_word(x->dtype), dtype_word(x->dtype), x->in[0]);
+        break;
     case CR_ROW_OP: operation(w->out, x, w->k); break;
     default: break;
     }
@@ -170,9 +188,13 @@ static void compute(writer *w, int v, int stage, bool inside) {
 
 /* ---- stages ---- */
 
-static const struct { const char *start, *across; } folds[] = { { "0.0f", "sum" }, { "-INF", "max" }, { "INF", "min" } };
+static const struct {
+    const char *start, *across;
+} folds[] = { { "0.0f", "sum" }, { "-INF", "max" }, { "INF", "min" } };
 
-static bool ends_in(const cr_row_kernel *k, int v, int stage) { return k->value[v].kind == CR_ROW_REDUCE && k->value[k->value[v].in[0]].stage == stage; }
+static bool ends_in(const cr_row_kernel *k, int v, int stage) {
+    return k->value[v].kind == CR_ROW_REDUCE && k->value[k->value[v].in[0]].stage == stage;
+}
 
 static void accumulate(writer *w, int v) {
     const cr_row_value *x = &w->k->value[v];
@@ -192,7 +214,8 @@ static void flush(writer *w, int stage) {
     line(w);
     cr_str_add(w->out, k->column ? "if ((j & 63) == 63) {" : "if ((j & (64 * W - 1)) == 63 * W) {");
     for (int v = 0; v < k->nvalues; v++)
-        if (ends_in(k, v, stage) && k->value[v].op == CR_FOLD_SUM) cr_str_addf(w->out, " s%d += to_f64_f32(a%d); a%d = SPLAT(0.0f);", v, v, v);
+        if (ends_in(k, v, stage) && k->value[v].op == CR_FOLD_SUM)
+            cr_str_addf(w->out, " s%d += to_f64_f32(a%d); a%d = SPLAT(0.0f);", v, v, v);
     cr_str_add(w->out, " }\n");
 }
 
@@ -218,7 +241,8 @@ static void open_loops(writer *w, bool element) {
 }
 
 static void close_loops(writer *w, bool element) {
-    if (element && !w->k->column) { /* rows of several axes: a scratch row is filled without gaps but for whole vectors */
+    /* rows of several axes: a scratch row is filled without gaps but for whole vectors */
+    if (element && !w->k->column) {
         line(w);
         cr_str_add(w->out, "e += k < W ? k : W;\n");
     }
@@ -266,7 +290,8 @@ static void stage_loop(writer *w, int stage) {
         line(w);
         cr_str_addf(w->out, "const vf v%d = ", v);
         const char *word = folds[k->value[v].op].across;
-        if (k->value[v].op == CR_FOLD_SUM) cr_str_addf(w->out, k->column ? "to_f32_f64(s%d + to_f64_f32(a%d));\n" : "total_f32(s%d, a%d);\n", v, v);
+        if (k->value[v].op == CR_FOLD_SUM)
+            cr_str_addf(w->out, k->column ? "to_f32_f64(s%d + to_f64_f32(a%d));\n" : "total_f32(s%d, a%d);\n", v, v);
         else if (k->column) cr_str_addf(w->out, "a%d;\n", v);
         else cr_str_addf(w->out, "across_%s_f32(a%d);\n", word, v);
     }
@@ -274,14 +299,18 @@ static void stage_loop(writer *w, int stage) {
 
 static void body(writer *w) {
     const cr_row_kernel *k = w->k;
-    cr_str_addf(w->out, "    const i64 n = c->n[%d];\n    for (i64 r = 0; r < c->rows; %s) {\n", k->nrow - 1, k->column ? "r += W" : "r++");
+    cr_str_addf(w->out, "    const i64 n = c->n[%d];\n    for (i64 r = 0; r < c->rows; %s) {\n", k->nrow - 1,
+                k->column ? "r += W" : "r++");
     w->depth = 2;
     if (k->column) cr_str_add(w->out, "        const i64 k = c->rows - r;\n");
-    for (int p = 0; p < k->nports; p++) cr_str_addf(w->out, "        %schar *p%d = c->p[%d] + r * c->step[%d];\n", p < k->nin ? "const " : "", p, p, p);
-    if (k->scratch && (k->column || k->nrow > 1)) cr_str_add(w->out, "        i64 e; /* elements of the row so far */\n");
+    for (int p = 0; p < k->nports; p++)
+        cr_str_addf(w->out, "        %schar *p%d = c->p[%d] + r * c->step[%d];\n", p < k->nin ? "const " : "", p, p, p);
+    if (k->scratch && (k->column || k->nrow > 1))
+        cr_str_add(w->out, "        i64 e; /* elements of the row so far */\n");
     for (int s = 0; s < k->nstages; s++) {
         for (int v = 0; v < k->nvalues; v++)
-            if (!k->value[v].varies && k->value[v].stage == s && k->value[v].kind != CR_ROW_REDUCE) compute(w, v, s, false);
+            if (!k->value[v].varies && k->value[v].stage == s && k->value[v].kind != CR_ROW_REDUCE)
+                compute(w, v, s, false);
         stage_loop(w, s);
     }
     for (int p = k->nin; p < k->nports; p++)
@@ -307,7 +336,8 @@ static cr_status kernel_id(knowns *all, const cr_row_kernel *k, cr_str *text, cr
         if (!strcmp(all->at[*id].text, cr_str_get(text))) return CR_OK;
     snprintf(one.name, sizeof one.name, "k_%.40s", k->name);
     for (int n = 2; is_taken(all, one.name); n++) snprintf(one.name, sizeof one.name, "k_%.40s_%d", k->name, n);
-    cr_str_addf(out, "\n/* %s */\nint CR_ROWS(%s)(const rt_rows_call *c) {\n%s}\n", k->comment, one.name, cr_str_get(text));
+    cr_str_addf(out, "\n/* %s */\nint CR_ROWS(%s)(const rt_rows_call *c) {\n%s}\n", k->comment, one.name,
+                cr_str_get(text));
     CR_TRY(cr_vec_reserve(all, all->n + 1));
     CR_TRY(cr_str_take(text, &one.text));
     all->at[all->n++] = one;

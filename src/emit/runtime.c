@@ -1,14 +1,21 @@
 /* runtime.c: the runtime compiled from its sources, for processors that the installed archive is not for.
  *
- * Only the files that a model needs (sources.h), each kept in the disk cache: the second model for that target finds most of
- * them there. */
+ * Only the files that a model needs (sources.h), each kept in the disk cache: the second model for that target finds
+ * most of them there. */
 #include "emit/cache.h"
 #include "emit/sources.h"
 
 #include <stdio.h>
 
 static const char version[] = "runtime 1";
-static const char *const common[] = { "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-DNDEBUG", "-w" };
+static const char *const common[] = { "-std=gnu11",
+                                      "-fPIC",
+                                      "-fvisibility=hidden",
+                                      "-ffunction-sections",
+                                      "-fdata-sections",
+                                      "-fno-asynchronous-unwind-tables",
+                                      "-DNDEBUG",
+                                      "-w" };
 enum { MOST_WORDS = 40 };
 
 /* One file on its way to an object. */
@@ -72,7 +79,8 @@ static cr_status run_jobs(job *jobs, size_t n) {
     return status;
 }
 
-cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text, cr_workshop *shop, const char ***objects, size_t *n) {
+cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text, cr_workshop *shop,
+                            const char ***objects, size_t *n) {
     cr_sources sources;
     CR_TRY(cr__sources_find(t, text, target->is_x86, &sources));
     job *jobs = cr_calloc(sources.files.n + 1, sizeof *jobs);

@@ -7,12 +7,24 @@
 /* ---- choices that a model may define itself ---- */
 
 const char *const cr__choice_names[] = {
-    "rt__block_calls", "rt__block_base", "rt__block_avx2", "rt__block_avx512", "rt__post_base", "rt__post_avx2", "rt__post_avx512",
-    "gemm_isa_get", "conv_isa_get", "rt__post_get", "gemm_f64_get", "rt_block_run", NULL,
+    "rt__block_calls",
+    "rt__block_base",
+    "rt__block_avx2",
+    "rt__block_avx512",
+    "rt__post_base",
+    "rt__post_avx2",
+    "rt__post_avx512",
+    "gemm_isa_get",
+    "conv_isa_get",
+    "rt__post_get",
+    "gemm_f64_get",
+    "rt_block_run",
+    NULL,
 };
 
 bool cr__defines_choice(const char *text, const char *name) {
-    static const char *const forms[] = { "rt_block_fn *const %s[RT_OP_COUNT] =", "const rt_post_isa %s =", "*%s(void) {", "int %s(const rt_ctx *ctx" };
+    static const char *const forms[] = { "rt_block_fn *const %s[RT_OP_COUNT] =", "const rt_post_isa %s =",
+                                         "*%s(void) {", "int %s(const rt_ctx *ctx" };
     for (size_t i = 0; i < CR_COUNT(forms); i++) {
         cr_str form;
         cr_str_init(&form);
@@ -38,7 +50,9 @@ size_t cr__source_flags(const char *file, const char **out) {
     out[n++] = "-fno-trapping-math";
     if (strstr(file, "_avx2.c") || strstr(file, "_avx512.c")) {
         bool wide = strstr(file, "_avx512.c");
-        static const char *const avx2[] = { "-mavx2", "-mfma", "-mf16c" }, *const avx512[] = { "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c" };
+        static const char *const avx2[] = { "-mavx2", "-mfma", "-mf16c" }, *const avx512[] = {
+            "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"
+        };
         for (size_t i = 0; i < (wide ? CR_COUNT(avx512) : CR_COUNT(avx2)); i++) out[n++] = wide ? avx512[i] : avx2[i];
     }
     return n;
@@ -54,17 +68,21 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
     char *path = NULL, *text = NULL;
     CR_TRY(cr__path_in(t->home, "index", &path));
     cr_status status = cr_file_read(path, &text, NULL);
-    if (status && status != CR_ENOMEM) status = CR_FAIL(CR_ETOOLCHAIN, "%s, the list of the runtime's symbols, cannot be read: install Cresset again", path);
+    if (status && status != CR_ENOMEM)
+        status = CR_FAIL(CR_ETOOLCHAIN, "%s, the list of the runtime's symbols, cannot be read: install Cresset again",
+                         path);
     cr_free(path);
     CR_TRY(status);
     for (char *line = text; !status && *line;) {
         size_t n = strcspn(line, "\n");
         char *open = memchr(line, '[', n), *shut = open ? memchr(open, ']', n - (size_t)(open - line)) : NULL;
-        char *name = shut && shut - open > 3 ? shut + 3 : NULL, *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
+        char *name = shut && shut - open > 3 ? shut + 3 : NULL,
+             *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
         if (space && space[1]) {
             char letter = space[1];
-            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)), cr_arena_strndup(arena, name, (size_t)(space - name)),
-                      !strchr("Uw", letter), islower((unsigned char)letter) && !strchr("wvu", letter) };
+            row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)),
+                      cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", letter),
+                      islower((unsigned char)letter) && !strchr("wvu", letter) };
             if (r.is_static) r.defines = false;
             status = r.file && r.symbol ? cr_vec_push(out, r) : CR_ENOMEM;
         }
@@ -102,7 +120,8 @@ static cr_status collect(const rows *all, const cr_map *files, cr_sources *out) 
         if (!cr_map_find_str(files, r->file, NULL)) continue;
         if (!i || strcmp(all->at[i - 1].file, r->file)) CR_TRY(cr_vec_push(&out->files, r->file));
         if (r->defines) CR_TRY(cr_vec_push(&out->symbols, r->symbol));
-        if (r->is_static && !strchr(r->symbol, '.')) CR_TRY(cr_vec_push(&out->statics, ((cr_static){ r->file, r->symbol })));
+        if (r->is_static && !strchr(r->symbol, '.'))
+            CR_TRY(cr_vec_push(&out->statics, ((cr_static){ r->file, r->symbol })));
     }
     if (out->files.n) qsort(out->files.at, out->files.n, sizeof *out->files.at, by_text);
     if (out->symbols.n) qsort(out->symbols.at, out->symbols.n, sizeof *out->symbols.at, by_text);
@@ -141,8 +160,10 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr
     if (!status) status = cr__words_of(text, &needed);
     for (size_t i = 0; !status && cr__choice_names[i]; i++)
         if (cr__defines_choice(text, cr__choice_names[i])) status = cr_map_put_str(&own, cr__choice_names[i], 1);
-    static const char *const functions[] = { "rt_api_create", "rt_api_destroy", "rt_api_run", "rt_api_release", "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
-    for (size_t i = 0; !status && i < CR_COUNT(functions); i++) status = cr_map_put_str(&needed, functions[i], 1); /* RT_API_FUNCTIONS names them */
+    static const char *const functions[] = { "rt_api_create",    "rt_api_destroy",   "rt_api_run", "rt_api_release",
+                                             "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
+    /* RT_API_FUNCTIONS names them */
+    for (size_t i = 0; !status && i < CR_COUNT(functions); i++) status = cr_map_put_str(&needed, functions[i], 1);
     if (!status) status = close_over(&all, &needed, &own, x86, &files);
     if (!status) status = collect(&all, &files, out);
     cr_map_dispose(&needed);

@@ -1,7 +1,7 @@
 /* sources.h: which of the runtime's files a model needs, when its archive cannot be used (other processors, C output).
  *
- * lib/cresset/index lists the symbols that each file of the runtime defines and needs (`nm` of the archive, made with it).
- * From the names in a model's text follow the files that define them, the files those need, and so on. */
+ * lib/cresset/index lists the symbols that each file of the runtime defines and needs (`nm` of the archive, made with
+ * it). From the names in a model's text follow the files that define them, the files those need, and so on. */
 #ifndef CR_SOURCES_H
 #define CR_SOURCES_H
 
@@ -9,7 +9,11 @@
 
 typedef struct cr_static { const char *file, *name; } cr_static;
 /* "rt_pool.c"; every symbol they define, both sorted; symbols of file scope alone. */
-typedef struct cr_sources { cr_arena arena; CR_VEC(const char *) files, symbols; CR_VEC(cr_static) statics; } cr_sources;
+typedef struct cr_sources {
+    cr_arena arena;
+    CR_VEC(const char *) files, symbols;
+    CR_VEC(cr_static) statics;
+} cr_sources;
 
 /* Files for the definitions that `text` mentions but does not make itself. `x86`: with those for its instruction sets.
  * CR_ETOOLCHAIN: the index is missing. */

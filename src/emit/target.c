@@ -6,7 +6,9 @@
 
 static const cr_isa portable = { "portable", 0, { NULL } };
 static const cr_isa avx2 = { "avx2", RT_CPU_AVX2, { "-mavx2", "-mfma", "-mf16c", NULL } };
-static const cr_isa avx512 = { "avx512", RT_CPU_AVX2 | RT_CPU_AVX512, { "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", NULL } };
+static const cr_isa avx512 = { "avx512",
+                               RT_CPU_AVX2 | RT_CPU_AVX512,
+                               { "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c", NULL } };
 
 #if defined(__x86_64__)
 static const char *const here = "x86-64";
@@ -51,6 +53,8 @@ cr_status cr_target_parse(const char *text, cr_target *out) {
         out->is_x86 = !strncmp(text, "x86_64-", 7);
         snprintf(out->name, sizeof out->name, "%s", text);
         take_all(out);
-    } else return CR_FAIL(CR_EVALUE, "there is no target '%s': use multi, native, or a triple such as aarch64-linux-gnu", text);
+    } else
+        return CR_FAIL(CR_EVALUE, "there is no target '%s': use multi, native, or a triple such as aarch64-linux-gnu",
+                       text);
     return CR_OK;
 }

@@ -49,7 +49,9 @@ cr_status cr_toolchain_find(const char *cc, char **out) {
     const char *given = cc ? cc : getenv("CRESSET_CC");
     if (given && *given) {
         CR_TRY(cr_toolchain_program(given, out));
-        return *out ? CR_OK : CR_FAIL(CR_ETOOLCHAIN, "the C compiler '%s' was not found; set CRESSET_CC to one that exists", given);
+        return *out ? CR_OK
+                    : CR_FAIL(CR_ETOOLCHAIN, "the C compiler '%s' was not found; set CRESSET_CC to one that exists",
+                              given);
     }
     for (size_t i = 0; i < CR_COUNT(usual); i++) {
         CR_TRY(cr_toolchain_program(usual[i], out));
@@ -68,7 +70,8 @@ static cr_status is_home(const char *folder, bool *found) {
 }
 
 cr_status cr_toolchain_home(char **out) {
-    static const char *const places[] = { "%.*s/lib/cresset", "%.*s/../lib/cresset", "%.*s/../../lib/cresset", "%.*s/../../../lib/cresset" };
+    static const char *const places[] = { "%.*s/lib/cresset", "%.*s/../lib/cresset", "%.*s/../../lib/cresset",
+                                          "%.*s/../../../lib/cresset" };
     const char *given = getenv("CRESSET_HOME");
     bool found = false;
     if (given && *given) {
@@ -92,7 +95,8 @@ cr_status cr_toolchain_home(char **out) {
         cr_str_dispose(&path);
         if (status || found) return status;
     }
-    return CR_FAIL(CR_ETOOLCHAIN, "the runtime that compiled models link (lib/cresset/libcresset_rt.a) was not found beside this program; set CRESSET_HOME to its folder");
+    return CR_FAIL(CR_ETOOLCHAIN, "the runtime that compiled models link (lib/cresset/libcresset_rt.a) was not found "
+                                  "beside this program; set CRESSET_HOME to its folder");
 }
 
 /* ---- running ---- */
@@ -111,7 +115,8 @@ static void collect(int fd, cr_str *out) {
 static cr_status report(const char *program, int status, cr_str *said) {
     if (WIFEXITED(status) && !WEXITSTATUS(status)) return CR_OK;
     while (said->n && (said->at[said->n - 1] == '\n' || said->at[said->n - 1] == ' ')) said->at[--said->n] = 0;
-    if (WIFSIGNALED(status)) return CR_FAIL(CR_ETOOLCHAIN, "%s was ended by signal %d: %s", program, WTERMSIG(status), cr_str_get(said));
+    if (WIFSIGNALED(status))
+        return CR_FAIL(CR_ETOOLCHAIN, "%s was ended by signal %d: %s", program, WTERMSIG(status), cr_str_get(said));
     return CR_FAIL(CR_ETOOLCHAIN, "%s failed: %s", program, cr_str_get(said));
 }
 
@@ -148,7 +153,8 @@ static cr_status finish(const char *const *argv, const child *c) {
 
 cr_status cr_toolchain_run(const char *const *argv) { return cr_toolchain_run_all(&argv, 1); }
 
-/* The oldest child is waited for first: one that has much to say waits until it is its turn to be read, but no longer. */
+/* The oldest child is waited for first: one that has much to say waits until it is its turn to be read, but no
+ * longer. */
 cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n) {
     enum { MOST = 64 };
     child running[MOST];
@@ -181,7 +187,11 @@ cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchai
         if (!found) found = cr_toolchain_program(cr_str_get(&name), &out->cc);
         cr_str_dispose(&name);
         CR_TRY(found);
-        if (!out->cc) return CR_FAIL(CR_ETOOLCHAIN, "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one with --cc", target->triple, target->triple);
+        if (!out->cc)
+            return CR_FAIL(CR_ETOOLCHAIN,
+                           "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one "
+                           "with --cc",
+                           target->triple, target->triple);
     } else CR_TRY(cr_toolchain_find(cc, &out->cc));
     cr_status status = cr_toolchain_home(&out->home);
     if (!status) status = cr__path_in(out->home, "src", &out->include);

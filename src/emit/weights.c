@@ -1,7 +1,7 @@
 /* weights.c: the bytes that no compiler sees, streamed from where they are to where they go.
  *
- * A block of weights begins with 64 bytes that say whose it is; in a library they stand where its code finds them, whether
- * or not the weights follow. */
+ * A block of weights begins with 64 bytes that say whose it is; in a library they stand where its code finds them,
+ * whether or not the weights follow. */
 #include "emit/emit.h"
 #include "tensor/tensor.h"
 
@@ -11,7 +11,8 @@ _Static_assert(sizeof(cr_weights_head) == 64, "rt_instance.c reads a head of 64 
 
 static uint64_t turn(uint64_t x, int n) { return x << n | x >> (64 - n); }
 
-/* Fast enough not to be noticed beside the copying: four sums side by side. Not a defence against somebody who tries. */
+/* Fast enough not to be noticed beside the copying: four sums side by side. Not a defence against somebody who
+ * tries. */
 static uint64_t digest(const uint8_t *data, uint64_t size, uint64_t seed) {
     uint64_t sum[4] = { seed ^ 0x9e3779b97f4a7c15u, seed + 0xc2b2ae3d27d4eb4fu, seed, ~seed }, word[4];
     uint64_t i = 0;
@@ -46,7 +47,8 @@ static uint64_t digest_weights(const cr_lowered *l) {
     pieces p = { .n = 0 };
     for (size_t i = 0; i < l->nweights; i++) {
         for (uint64_t from = 0; from < l->weights[i].bytes; from += PIECE) {
-            p.at[p.n++] = (piece){ (const uint8_t *)l->weights[i].data + from, CR_MIN(l->weights[i].bytes - from, (uint64_t)PIECE), i, 0 };
+            p.at[p.n++] = (piece){ (const uint8_t *)l->weights[i].data + from,
+                                   CR_MIN(l->weights[i].bytes - from, (uint64_t)PIECE), i, 0 };
             if (p.n == PIECES) digest_pieces(&p);
         }
     }
@@ -60,7 +62,9 @@ void cr__weights_head(const cr_lowered *l, cr_weights_head *out) {
     for (size_t i = 0; i < l->nweights; i++) {
         shapes = cr_hash(&l->weights[i].offset, sizeof l->weights[i].offset, shapes ^ l->weights[i].bytes);
     }
-    for (int i = 0; i < l->model.nmethods; i++) shapes = cr_hash(l->model.methods[i]->constants, (size_t)l->model.methods[i]->nconstants * sizeof(int64_t), shapes);
+    for (int i = 0; i < l->model.nmethods; i++)
+        shapes = cr_hash(l->model.methods[i]->constants, (size_t)l->model.methods[i]->nconstants * sizeof(int64_t),
+                         shapes);
     snprintf(out->id, sizeof out->id, "%016llx%016llx", (unsigned long long)weights, (unsigned long long)shapes);
 }
 

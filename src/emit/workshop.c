@@ -1,6 +1,7 @@
-/* workshop.c: a temporary folder for what goes to and comes from the compiler. In TMPDIR, not beside the result: only the
- * finished result is written there. A signal that ends the process removes it, too (cr_temporary_add). A process that was
- * killed cannot: the next workshop of this user does, which sees by their locks which folders are still in use. */
+/* workshop.c: a temporary folder for what goes to and comes from the compiler. In TMPDIR, not beside the result: only
+ * the finished result is written there. A signal that ends the process removes it, too (cr_temporary_add). A process
+ * that was killed cannot: the next workshop of this user does, which sees by their locks which folders are still in
+ * use. */
 #define _GNU_SOURCE
 #include "emit/emit.h"
 
@@ -40,7 +41,8 @@ cr_status cr__path_beside(const char *path, const char *suffix, char **out) {
 static bool empty_folder(int place, const char *name) {
     struct stat st;
     int fd = openat(place, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    bool dead = fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid() && time(NULL) - st.st_mtime > YOUNG_SECONDS && !flock(fd, LOCK_EX | LOCK_NB);
+    bool dead = fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid() && time(NULL) - st.st_mtime > YOUNG_SECONDS &&
+                !flock(fd, LOCK_EX | LOCK_NB);
     DIR *d = dead ? fdopendir(fd) : NULL;
     if (!d) {
         if (fd >= 0) close(fd);
@@ -56,7 +58,8 @@ static void sweep(const char *tmp) {
     DIR *d = opendir(tmp);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d));)
-        if (!strncmp(e->d_name, PREFIX, strlen(PREFIX)) && empty_folder(dirfd(d), e->d_name)) unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+        if (!strncmp(e->d_name, PREFIX, strlen(PREFIX)) && empty_folder(dirfd(d), e->d_name))
+            unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
     closedir(d);
 }
 
@@ -71,7 +74,8 @@ cr_status cr__workshop_open(cr_workshop *w) {
         if (w->lock >= 0) (void)!flock(w->lock, LOCK_EX | LOCK_NB);
         return CR_OK;
     }
-    cr_status status = CR_FAIL(CR_EIO, "cannot make a temporary folder %s: %s; set TMPDIR to a folder with room", w->folder, strerror(errno));
+    cr_status status = CR_FAIL(CR_EIO, "cannot make a temporary folder %s: %s; set TMPDIR to a folder with room",
+                               w->folder, strerror(errno));
     cr_free(w->folder);
     w->folder = NULL;
     return status;

@@ -1,9 +1,9 @@
 /* arrange.c: a recorded graph in the order that exported programs have.
  *
- * While a program is recorded, a size is read where it is first needed, off whatever tensor has it. Here every symbol is
- * read off its input, once, in front of everything; numbers that sizes of intermediate tensors gave are computed from those;
- * equal numbers are one; and numbers nobody needs go. Facts that were found later (this size is 5, these are equal) reach
- * all metas. */
+ * While a program is recorded, a size is read where it is first needed, off whatever tensor has it. Here every symbol
+ * is read off its input, once, in front of everything; numbers that sizes of intermediate tensors gave are computed
+ * from those; equal numbers are one; and numbers nobody needs go. Facts that were found later (this size is 5, these
+ * are equal) reach all metas. */
 #include "export/internal.h"
 #include "passes/passes.h"
 
@@ -19,7 +19,8 @@ typedef struct arranger {
 
 /* ---- facts ---- */
 
-/* A symbol of an input as it turned out to be; one that depends on data stays, or what is asserted of it would be asserted of nothing. */
+/* A symbol of an input as it turned out to be; one that depends on data stays, or what is asserted of it would be
+ * asserted of nothing. */
 static cr_sym settled_symbol(void *user, cr_sym symbol) {
     return cr_sym_is_backed(symbol) ? cr_sym_simplify(((arranger *)user)->env, symbol) : NULL;
 }
@@ -31,14 +32,17 @@ static bool depends_on_data(cr_sym e) {
     return false;
 }
 
-static cr_sym settled(arranger *a, cr_sym e) { return depends_on_data(e) ? cr_sym_substitute(a->env, e, settled_symbol, a) : cr_sym_simplify(a->env, e); }
+static cr_sym settled(arranger *a, cr_sym e) {
+    return depends_on_data(e) ? cr_sym_substitute(a->env, e, settled_symbol, a) : cr_sym_simplify(a->env, e);
+}
 
 static cr_status simplify_meta(arranger *a, uint32_t value) {
     const cr_meta *m = cr_graph_value(a->g, value)->meta;
     cr_meta now;
     bool changed = false;
     if (!m) return CR_OK;
-    for (int d = 0; d < m->rank && !changed; d++) changed = !cr_dim_is_plain(m->size[d]) || !cr_dim_is_plain(m->stride[d]);
+    for (int d = 0; d < m->rank && !changed; d++)
+        changed = !cr_dim_is_plain(m->size[d]) || !cr_dim_is_plain(m->stride[d]);
     if (!changed && cr_dim_is_plain(m->offset)) return CR_OK;
     cr_meta_copy(&now, m);
     cr_dim *dims[2 * CR_MAX_RANK + 1] = { &now.offset };
@@ -85,7 +89,9 @@ static cr_status read_size(arranger *a, uint32_t tensor, int dim) {
     uint32_t node = 0;
     cr_graph_insert_before(a->g, a->top);
     cr_status status = cr_str_status(&stack);
-    if (!status) status = cr_graph_set_origin(a->g, &(cr_origin){ trace, cr_str_get(&stack), "sym_size.int_0;OpOverload.sym_size.int" });
+    if (!status)
+        status = cr_graph_set_origin(a->g, &(cr_origin){ trace, cr_str_get(&stack),
+                                                         "sym_size.int_0;OpOverload.sym_size.int" });
     if (!status) status = cr_graph_call(a->g, cr_op_find("aten::sym_size.int"), args, &node);
     cr_str_dispose(&stack);
     CR_TRY(status);
@@ -96,7 +102,8 @@ static cr_status read_size(arranger *a, uint32_t tensor, int dim) {
 
 /* Which input each symbol was made for, before facts made symbols equal. */
 static cr_status find_homes(arranger *a) {
-    for (uint32_t n = cr_graph_first(a->g); n != CR_NO_NODE && cr_graph_node(a->g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(a->g, n)) {
+    for (uint32_t n = cr_graph_first(a->g); n != CR_NO_NODE && cr_graph_node(a->g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(a->g, n)) {
         uint32_t v = cr_graph_node(a->g, n)->first;
         const cr_meta *m = cr_graph_value(a->g, v)->meta;
         for (int d = 0; m && d < m->rank; d++) {
@@ -110,14 +117,16 @@ static cr_status find_homes(arranger *a) {
 /* Every symbol off the input it was made for, else the first one that has it. */
 static cr_status read_symbols(arranger *a) {
     uint32_t value;
-    for (uint32_t n = cr_graph_first(a->g); n != a->top; n = cr_graph_next(a->g, n)) { /* inputs that are numbers are there already */
+    /* inputs that are numbers are there already */
+    for (uint32_t n = cr_graph_first(a->g); n != a->top; n = cr_graph_next(a->g, n)) {
         uint32_t v = cr_graph_node(a->g, n)->first;
         cr_sym e = expr_of(a, v);
         if (e && is_symbol(e) && !find(a, e, &value)) CR_TRY(know(a, e, v));
     }
     for (size_t i = 0; i < a->homes.n; i++) {
         const home *h = &a->homes.at[i];
-        if (cr_sym_simplify(a->env, h->symbol) == h->symbol && !find(a, h->symbol, &value)) CR_TRY(read_size(a, h->value, h->dim));
+        if (cr_sym_simplify(a->env, h->symbol) == h->symbol && !find(a, h->symbol, &value))
+            CR_TRY(read_size(a, h->value, h->dim));
     }
     for (uint32_t n = cr_graph_first(a->g), next; n != a->top; n = next) {
         next = cr_graph_next(a->g, n);
@@ -185,13 +194,18 @@ static cr_status express(arranger *a, cr_sym e, cr_arg *out) {
         if (i) CR_TRY(combine(a, kind == CR_SYM_ADD ? "_operator::add" : operator_of(kind), *out, part, out));
         else *out = part;
     }
-    if (kind == CR_SYM_ADD && cr_sym_constant(e)) CR_TRY(combine(a, "_operator::add", *out, cr_arg_int(cr_sym_constant(e)), out));
+    if (kind == CR_SYM_ADD && cr_sym_constant(e))
+        CR_TRY(combine(a, "_operator::add", *out, cr_arg_int(cr_sym_constant(e)), out));
     return CR_OK;
 }
 
-static bool reads_size(const cr_op *op) { return !strncmp(op->name, "aten::sym_", 10) && strncmp(op->name, "aten::sym_constrain", 19); }
+static bool reads_size(const cr_op *op) {
+    return !strncmp(op->name, "aten::sym_", 10) && strncmp(op->name, "aten::sym_constrain", 19);
+}
 
-static bool is_arithmetic(const cr_op *op) { return !strcmp(op->schema.ns, "_operator") || !strcmp(op->schema.ns, "math") || !strcmp(op->schema.ns, "torch"); }
+static bool is_arithmetic(const cr_op *op) {
+    return !strcmp(op->schema.ns, "_operator") || !strcmp(op->schema.ns, "math") || !strcmp(op->schema.ns, "torch");
+}
 
 /* A node that gives one number: replaced where the number is known, else known from here on. */
 static cr_status settle_number(arranger *a, uint32_t n) {
@@ -200,7 +214,8 @@ static cr_status settle_number(arranger *a, uint32_t n) {
     cr_sym e = expr_of(a, v);
     int64_t plain;
     cr_arg to;
-    if (!e || cr_graph_value(a->g, v)->type == CR_T_BOOL) return CR_OK; /* truths are there because somebody asks for them */
+    /* truths are there because somebody asks for them */
+    if (!e || cr_graph_value(a->g, v)->type == CR_T_BOOL) return CR_OK;
     if (cr_sym_is_int(e, &plain)) {
         to = cr_arg_int(plain);
     } else if (find(a, e, &value)) {
@@ -236,14 +251,16 @@ static cr_status settle_bodies(arranger *a) {
 static bool may_go(const cr_node *node) {
     if (node->kind != CR_NODE_CALL) return false;
     const char *name = node->op->name;
-    return is_arithmetic(node->op) || reads_size(node->op) || !strcmp(name, "aten::lift_fresh_copy") || !strcmp(name, "aten::detach_");
+    return is_arithmetic(node->op) || reads_size(node->op) || !strcmp(name, "aten::lift_fresh_copy") ||
+           !strcmp(name, "aten::detach_");
 }
 
 /* A literal's copy goes with its detach_, not a tensor of the program. */
 static bool is_literal(const cr_graph *g, const cr_node *node) {
     if (strcmp(node->op->name, "aten::detach_")) return true;
     const cr_arg *from = &node->args[0];
-    const cr_node *before = from->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)from->u.i)->node) : NULL;
+    const cr_node *before = from->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)from->u.i)->node)
+                                                       : NULL;
     return before && before->kind == CR_NODE_CALL && !strcmp(before->op->name, "aten::lift_fresh_copy");
 }
 
@@ -271,13 +288,16 @@ static cr_status arrange(arranger *a) {
     CR_TRY(find_homes(a));
     for (uint32_t v = 0; v < cr_graph_value_count(a->g); v++)
         if (cr_graph_value(a->g, v)->node != CR_NO_NODE) CR_TRY(simplify_meta(a, v));
-    for (a->top = cr_graph_first(a->g); a->top != CR_NO_NODE && cr_graph_node(a->g, a->top)->kind == CR_NODE_PLACEHOLDER;) a->top = cr_graph_next(a->g, a->top);
+    for (a->top = cr_graph_first(a->g);
+         a->top != CR_NO_NODE && cr_graph_node(a->g, a->top)->kind == CR_NODE_PLACEHOLDER;)
+        a->top = cr_graph_next(a->g, a->top);
     uint32_t first = a->top;
     CR_TRY(read_symbols(a));
     for (uint32_t n = first, next; n != CR_NO_NODE; n = next) {
         const cr_node *node = cr_graph_node(a->g, n);
         next = cr_graph_next(a->g, n);
-        if (node->kind == CR_NODE_CALL && node->nvalues == 1 && !cr_graph_value(a->g, node->first)->hidden && cr_graph_value(a->g, node->first)->expr)
+        if (node->kind == CR_NODE_CALL && node->nvalues == 1 && !cr_graph_value(a->g, node->first)->hidden &&
+            cr_graph_value(a->g, node->first)->expr)
             CR_TRY(settle_number(a, n));
     }
     CR_TRY(settle_bodies(a));
@@ -296,7 +316,8 @@ cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, boo
     cr_status status = arrange(&a);
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, &(cr_origin){ NULL, root, NULL });
-    if (!status && asserts) status = cr_pass_asserts(g, &(cr_asserts){ .guards = guards, .made = name_assert, .user = &a });
+    if (!status && asserts)
+        status = cr_pass_asserts(g, &(cr_asserts){ .guards = guards, .made = name_assert, .user = &a });
     cr_graph_insert_before(g, CR_NO_NODE);
     if (!status) status = cr_graph_set_origin(g, NULL);
     cr_vec_dispose(&a.homes);

@@ -1,7 +1,8 @@
 /* build.c: a program from a graph and what is known about it.
  *
- * The builder copies: texts and arrays go to the program's arena, tensors, specs and the graph are retained. What it makes
- * has passed the same checks as a program from an archive, so that nothing later asks where a program came from. */
+ * The builder copies: texts and arrays go to the program's arena, tensors, specs and the graph are retained. What it
+ * makes has passed the same checks as a program from an archive, so that nothing later asks where a program came
+ * from. */
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -47,13 +48,17 @@ static cr_status build_inputs(cr_program *p, const cr_program_parts *parts) {
     cr_input_spec *specs = cr_arena_calloc(&p->arena, parts->ninputs + 1, sizeof *specs);
     if (!specs) return CR_ENOMEM;
     size_t i = 0;
-    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n), i++) {
-        if (i == parts->ninputs) return CR_FAIL(CR_EVALUE, "the graph has more inputs than the %zu of the signature", parts->ninputs);
+    for (uint32_t n = cr_graph_first(p->graph);
+         n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(p->graph, n), i++) {
+        if (i == parts->ninputs)
+            return CR_FAIL(CR_EVALUE, "the graph has more inputs than the %zu of the signature", parts->ninputs);
         const cr_input_spec *from = &parts->inputs[i];
         uint32_t value = cr_graph_node(p->graph, n)->first;
         specs[i] = *from;
         uint32_t holder = from->name ? cr_graph_find(p->graph, from->name) : CR_NO_VALUE;
-        if (holder != CR_NO_VALUE && holder != value && is_done(p->graph, holder, n)) return CR_FAIL(CR_EVALUE, "two inputs of the program are named '%s'", from->name);
+        if (holder != CR_NO_VALUE && holder != value && is_done(p->graph, holder, n))
+            return CR_FAIL(CR_EVALUE, "two inputs of the program are named '%s'", from->name);
         if (from->name) {
             CR_TRY(free_name(p->graph, from->name, value));
             CR_TRY(cr_graph_rename(p->graph, value, from->name));
@@ -63,7 +68,8 @@ static cr_status build_inputs(cr_program *p, const cr_program_parts *parts) {
         CR_TRY(keep(p, from->target, &specs[i].target));
         if (from->is_constant) CR_TRY(keep_arg(p, &from->constant, &specs[i].constant));
     }
-    if (i != parts->ninputs) return CR_FAIL(CR_EVALUE, "the signature has %zu inputs, the graph has %zu", parts->ninputs, i);
+    if (i != parts->ninputs)
+        return CR_FAIL(CR_EVALUE, "the signature has %zu inputs, the graph has %zu", parts->ninputs, i);
     p->inputs = specs;
     p->ninputs = i;
     return CR_OK;
@@ -73,7 +79,8 @@ static cr_status build_outputs(cr_program *p, const cr_program_parts *parts) {
     uint32_t at = cr_graph_output(p->graph);
     if (at == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no outputs yet");
     const cr_node *output = cr_graph_node(p->graph, at);
-    if (output->nargs != parts->noutputs) return CR_FAIL(CR_EVALUE, "the signature has %zu outputs, the graph has %d", parts->noutputs, output->nargs);
+    if (output->nargs != parts->noutputs)
+        return CR_FAIL(CR_EVALUE, "the signature has %zu outputs, the graph has %d", parts->noutputs, output->nargs);
     cr_output_spec *specs = cr_arena_calloc(&p->arena, parts->noutputs + 1, sizeof *specs);
     if (!specs) return CR_ENOMEM;
     for (size_t i = 0; i < parts->noutputs; i++) {
@@ -90,7 +97,8 @@ static cr_status build_outputs(cr_program *p, const cr_program_parts *parts) {
 /* ---- the rest ---- */
 
 /* *n counts up with the tensors that are retained, for the release of a program that was not finished. */
-static cr_status build_tensors(cr_program *p, const cr_named_tensor *from, size_t count, const cr_named_tensor **out, size_t *n) {
+static cr_status build_tensors(cr_program *p, const cr_named_tensor *from, size_t count, const cr_named_tensor **out,
+                               size_t *n) {
     cr_named_tensor *list = cr_arena_calloc(&p->arena, count + 1, sizeof *list);
     if (!list) return CR_ENOMEM;
     *out = list;
@@ -99,7 +107,8 @@ static cr_status build_tensors(cr_program *p, const cr_named_tensor *from, size_
         CR_TRY(keep(p, from[i].name, &list[i].name));
         cr_tensor_retain(from[i].tensor);
         ++*n;
-        if (cr_map_find_str(&p->names, list[i].name, NULL)) return CR_FAIL(CR_EVALUE, "two tensors of the program are named '%s'", list[i].name);
+        if (cr_map_find_str(&p->names, list[i].name, NULL))
+            return CR_FAIL(CR_EVALUE, "two tensors of the program are named '%s'", list[i].name);
         CR_TRY(cr_map_put_str(&p->names, list[i].name, (uint64_t)(uintptr_t)&list[i]));
     }
     return CR_OK;
@@ -113,7 +122,8 @@ static cr_status build_ranges(cr_program *p, const cr_program_parts *parts) {
         ranges[i] = parts->ranges[i];
         CR_TRY(keep(p, parts->ranges[i].symbol, &ranges[i].symbol));
         /* A size that was 2 or more while it was recorded may be 1 when the user said so. */
-        cr_env_declare(cr_graph_env(p->graph), cr_sym_find_symbol(cr_graph_env(p->graph), ranges[i].symbol), ranges[i].range.lo, ranges[i].range.hi);
+        cr_env_declare(cr_graph_env(p->graph), cr_sym_find_symbol(cr_graph_env(p->graph), ranges[i].symbol),
+                       ranges[i].range.lo, ranges[i].range.hi);
     }
     for (size_t i = 0; i < parts->nguards; i++) CR_TRY(keep(p, parts->guards[i], &guards[i]));
     p->ranges = ranges;
@@ -124,7 +134,8 @@ static cr_status build_ranges(cr_program *p, const cr_program_parts *parts) {
 }
 
 /* A constant that is a value of the graph becomes its name. */
-static cr_status build_call_values(cr_program *p, const cr_call_value *from, size_t n, const cr_call_value **out, size_t *count) {
+static cr_status build_call_values(cr_program *p, const cr_call_value *from, size_t n, const cr_call_value **out,
+                                   size_t *count) {
     if (!n) return CR_OK;
     cr_call_value *values = cr_arena_calloc(&p->arena, n, sizeof *values);
     if (!values) return CR_ENOMEM;

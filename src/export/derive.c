@@ -1,8 +1,8 @@
 /* derive.c: a program with another graph.
  *
- * State, example inputs, specs and texts stay the old program's, which the new one keeps alive; placeholders are the same in the same
- * order. What the new graph gives beyond the old outputs are new values of placeholders: they go to the front, as PyTorch has them, with
- * rows of the signature that say whose they are. */
+ * State, example inputs, specs and texts stay the old program's, which the new one keeps alive; placeholders are the
+ * same in the same order. What the new graph gives beyond the old outputs are new values of placeholders: they go to
+ * the front, as PyTorch has them, with rows of the signature that say whose they are. */
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -23,7 +23,9 @@ static const char *value_name(const cr_program *q, const cr_arg *a) {
 static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t *mutated, size_t nmutated) {
     const cr_node *output = cr_graph_node(q->graph, cr_graph_output(q->graph));
     size_t n = output->nargs, old = n - nmutated;
-    if (n < nmutated || old != p->noutputs) return CR_FAIL(CR_EVALUE, "the graph gives %zu results and %zu new values, the program has %zu results", old, nmutated, p->noutputs);
+    if (n < nmutated || old != p->noutputs)
+        return CR_FAIL(CR_EVALUE, "the graph gives %zu results and %zu new values, the program has %zu results", old,
+                       nmutated, p->noutputs);
     cr_output_spec *specs = cr_arena_calloc(&q->arena, n + 1, sizeof *specs);
     cr_arg *args = cr_arena_calloc(&q->arena, n + 1, sizeof *args);
     if (!specs || !args) return CR_ENOMEM;
@@ -66,7 +68,8 @@ static cr_status begin(cr_program *p, cr_graph *graph, cr_program **out) {
     return CR_OK;
 }
 
-cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out) {
+cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated,
+                            const char *dialect, cr_program **out) {
     cr_program *q;
     CR_TRY(begin(p, graph, &q));
     bool named = !dialect || (q->dialect = cr_arena_strdup(&q->arena, dialect));
@@ -85,13 +88,16 @@ static void describe(const cr_meta *m, bool strides, cr_str *out) {
 }
 
 static cr_status refuse_tensor(const char *name, const cr_meta *have, const cr_meta *want) {
-    bool strides = have->dtype == want->dtype && have->rank == want->rank && !memcmp(have->size, want->size, want->rank * sizeof *want->size);
+    bool strides = have->dtype == want->dtype && have->rank == want->rank &&
+                   !memcmp(have->size, want->size, want->rank * sizeof *want->size);
     cr_str is, was;
     cr_str_init(&is);
     cr_str_init(&was);
     describe(have, strides, &is);
     describe(want, strides, &was);
-    cr_status status = CR_FAIL(CR_EVALUE, "'%s' is %s; the program was exported with %s: convert the tensor, or export again", name, cr_str_get(&is), cr_str_get(&was));
+    cr_status status = CR_FAIL(CR_EVALUE,
+                               "'%s' is %s; the program was exported with %s: convert the tensor, or export again",
+                               name, cr_str_get(&is), cr_str_get(&was));
     cr_str_dispose(&is);
     cr_str_dispose(&was);
     return status;
@@ -99,13 +105,16 @@ static cr_status refuse_tensor(const char *name, const cr_meta *have, const cr_m
 
 static cr_status check_fit(const char *name, const cr_tensor *t, const cr_meta *want) {
     const cr_meta *have = &t->meta;
-    bool same = !cr_tensor_is_fake(t) && have->dtype == want->dtype && have->rank == want->rank && have->device.type == want->device.type;
-    for (int d = 0; same && d < want->rank; d++) same = have->size[d] == want->size[d] && (want->size[d] < 2 || have->stride[d] == want->stride[d]);
+    bool same = !cr_tensor_is_fake(t) && have->dtype == want->dtype && have->rank == want->rank &&
+                have->device.type == want->device.type;
+    for (int d = 0; same && d < want->rank; d++)
+        same = have->size[d] == want->size[d] && (want->size[d] < 2 || have->stride[d] == want->stride[d]);
     return same ? CR_OK : refuse_tensor(name, have, want);
 }
 
 /* The tensors of `all` with those of these names replaced, in q's memory. */
-static cr_status replace_tensors(cr_program *q, const cr_named_tensor **all, size_t n, const cr_named_tensor *others, size_t nothers) {
+static cr_status replace_tensors(cr_program *q, const cr_named_tensor **all, size_t n, const cr_named_tensor *others,
+                                 size_t nothers) {
     cr_named_tensor *copy = cr_arena_copy(&q->arena, *all, (n + 1) * sizeof *copy);
     if (!copy) return CR_ENOMEM;
     for (size_t i = 0; i < n; i++)
@@ -123,7 +132,8 @@ static cr_status replace_tensors(cr_program *q, const cr_named_tensor **all, siz
 cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n, cr_program **out) {
     cr_program *q;
     for (size_t i = 0; i < n; i++)
-        if (!cr_program_tensor(p, others[i].name)) return CR_FAIL(CR_ENOTFOUND, "the program has no parameter, buffer or constant '%s'", others[i].name);
+        if (!cr_program_tensor(p, others[i].name))
+            return CR_FAIL(CR_ENOTFOUND, "the program has no parameter, buffer or constant '%s'", others[i].name);
     CR_TRY(begin(p, p->graph, &q));
     q->outputs = p->outputs, q->noutputs = p->noutputs;
     q->metadata = p->metadata;
@@ -166,7 +176,8 @@ cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_pr
     cr_graph *graph = NULL;
     cr_pass_run run = { .replay = true };
     cr_status status;
-    if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
+    if (p->nunsupported)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
     if (!(run.mutated = cr_calloc(p->ninputs + 1, sizeof *run.mutated))) return CR_ENOMEM;
     pthread_mutex_lock(cr_program_lock(p));
     status = cr_pass_core(&run, p->graph, how, &graph);

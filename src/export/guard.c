@@ -2,8 +2,8 @@
  *
  *     L['d']['y'].size()[0] == (2*L['d']['x'].size()[0])
  *
- * An argument's place becomes a symbol, a few functions get the names of src/sym, and the rest is the infix language that
- * src/sym reads. A text that is not of this kind (strides, types, identities) is left out: sizes and constants are
+ * An argument's place becomes a symbol, a few functions get the names of src/sym, and the rest is the infix language
+ * that src/sym reads. A text that is not of this kind (strides, types, identities) is left out: sizes and constants are
  * checked by the plan in any case. */
 #include "export/guard.h"
 #include "export/internal.h"
@@ -16,7 +16,8 @@ void cr__input_path(const cr_program *p, uint32_t leaf, cr_str *out) {
     cr_str_init(&path);
     cr_tree_leaf_path(p->in_spec, "", leaf, &path);
     const char *text = cr_str_get(&path);
-    if (!strncmp(text, "[0]", 3) || !strncmp(text, "[1]", 3)) cr_str_addf(out, "%s%s", text[1] == '0' ? "args" : "kwargs", text + 3);
+    if (!strncmp(text, "[0]", 3) || !strncmp(text, "[1]", 3))
+        cr_str_addf(out, "%s%s", text[1] == '0' ? "args" : "kwargs", text + 3);
     else cr_str_add(out, text);
     out->failed |= path.failed;
     cr_str_dispose(&path);
@@ -64,9 +65,16 @@ static cr_status symbol_for(translator *t, uint32_t leaf, int dim, cr_str *out) 
 }
 
 static const struct { const char *python, *ours; } functions[] = {
-    { "torch.sym_float(", "ToFloat(" }, { "torch.sym_int(", "TruncToInt(" }, { "torch.sym_max(", "Max(" }, { "torch.sym_min(", "Min(" },
-    { "torch.sym_not(", "Not(" }, { "math.ceil(", "CeilToInt(" }, { "math.floor(", "FloorToInt(" }, { "math.trunc(", "TruncToInt(" },
-    { "max(", "Max(" }, { "min(", "Min(" },
+    { "torch.sym_float(", "ToFloat(" },
+    { "torch.sym_int(", "TruncToInt(" },
+    { "torch.sym_max(", "Max(" },
+    { "torch.sym_min(", "Min(" },
+    { "torch.sym_not(", "Not(" },
+    { "math.ceil(", "CeilToInt(" },
+    { "math.floor(", "FloorToInt(" },
+    { "math.trunc(", "TruncToInt(" },
+    { "max(", "Max(" },
+    { "min(", "Min(" },
 };
 
 /* *known = false: the text says something that has no translation. */
@@ -114,13 +122,15 @@ static cr_status read_guard(translator *t, const char *text) {
     for (size_t k = 0; !status && known && k < t->g->inputs.n; k++) {
         char name[32];
         snprintf(name, sizeof name, "g%zu", k);
-        if (!cr_sym_symbol(t->g->env, name, CR_TYPE_INT, INT64_MIN, INT64_MAX)) status = CR_FAIL(CR_ENOMEM, "out of memory");
+        if (!cr_sym_symbol(t->g->env, name, CR_TYPE_INT, INT64_MIN, INT64_MAX))
+            status = CR_FAIL(CR_ENOMEM, "out of memory");
     }
     if (!status && known) {
         status = cr_sym_parse(t->g->env, cr_str_get(&ours), true, &e);
         if (status == CR_EFORMAT) status = CR_OK, e = NULL;
     }
-    if (!status && e && cr_sym_type_of(e) == CR_TYPE_BOOL) status = cr_vec_push(&t->g->conds, (cr_cond){ CR_COND_GUARD, e, text });
+    if (!status && e && cr_sym_type_of(e) == CR_TYPE_BOOL)
+        status = cr_vec_push(&t->g->conds, (cr_cond){ CR_COND_GUARD, e, text });
     cr_str_dispose(&ours);
     return status;
 }
@@ -164,7 +174,8 @@ static cr_sym as_in_graph(void *user, cr_sym symbol) {
     const cr__guard_input *in = &at->g->inputs.at[strtoul(cr_sym_name(symbol) + 1, NULL, 10)];
     cr_env *env = cr_graph_env(at->p->graph);
     uint32_t leaf = 0, i = 0;
-    for (uint32_t n = cr_graph_first(at->p->graph); i < at->p->ninputs && n != CR_NO_NODE; n = cr_graph_next(at->p->graph, n), i++) {
+    for (uint32_t n = cr_graph_first(at->p->graph); i < at->p->ninputs && n != CR_NO_NODE;
+         n = cr_graph_next(at->p->graph, n), i++) {
         const cr_value *v = cr_graph_value(at->p->graph, cr_graph_node(at->p->graph, n)->first);
         if (at->p->inputs[i].kind != CR_INPUT_USER || leaf++ != in->input) continue;
         if (in->dim >= 0 && v->meta && in->dim < v->meta->rank) return cr_dim_sym(env, v->meta->size[in->dim]);
@@ -198,7 +209,8 @@ static bool lookup(void *user, cr_sym symbol, cr_sym_value *out) {
     const cr_arg *a = in->input < c->n ? &c->user[in->input] : NULL;
     if (!a) return false;
     if (in->dim >= 0) {
-        if (a->kind != CR_ARG_TENSOR || in->dim >= a->u.t->meta.rank || !cr_dim_is_plain(a->u.t->meta.size[in->dim])) return false;
+        if (a->kind != CR_ARG_TENSOR || in->dim >= a->u.t->meta.rank || !cr_dim_is_plain(a->u.t->meta.size[in->dim]))
+            return false;
         *out = (cr_sym_value){ CR_TYPE_INT, a->u.t->meta.size[in->dim], 0 };
         return true;
     }
@@ -211,8 +223,10 @@ cr_status cr__guards_check(const cr__guards *g, const cr_arg *user, size_t n) {
     call c = { g, user, n };
     for (size_t i = 0; i < g->conds.n; i++) {
         cr_sym_value holds;
-        if (cr_sym_eval(g->conds.at[i].condition, lookup, &c, &holds) || holds.i) continue; /* no value: it says nothing here */
-        return CR_FAIL(CR_EGUARD, "the program was exported for inputs with %s, which these do not have", g->conds.at[i].message);
+        /* no value: it says nothing here */
+        if (cr_sym_eval(g->conds.at[i].condition, lookup, &c, &holds) || holds.i) continue;
+        return CR_FAIL(CR_EGUARD, "the program was exported for inputs with %s, which these do not have",
+                       g->conds.at[i].message);
     }
     return CR_OK;
 }

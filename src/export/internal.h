@@ -26,7 +26,8 @@ typedef struct cr__reader {
     cr__texts missing;     /* ops without a row, in order */
 } cr__reader;
 
-/* Which text an expression has at one place: the key in cr_program.exprs. Equal expressions may be written in several ways. */
+/* Which text an expression has at one place: the key in cr_program.exprs. Equal expressions may be written in several
+ * ways. */
 typedef struct cr__place { cr_sym e; uint64_t value; uint32_t slot, zero; } cr__place;
 static inline cr__place cr__place_of(cr_sym e, const char *value, uint32_t slot) {
     return (cr__place){ e, cr_hash(value, strlen(value), 0), slot, 0 };
@@ -85,13 +86,15 @@ bool cr__has_parts(const cr_node *node);
 cr_status cr__program_create(cr_program **out);
 /* Every parameter, buffer and constant of the signature has its tensor, of the placeholder's dtype and sizes. */
 cr_status cr__check_state(const cr_program *p);
-/* Lets sizes of inputs be 0 and 1 whose range begins at 1 or 2. That is where tracing begins, not what the program needs: what
- * it needs are guards and larger bounds, and PyTorch, too, compares a bound with the inputs only when it is above 2. */
+/* Lets sizes of inputs be 0 and 1 whose range begins at 1 or 2. That is where tracing begins, not what the program
+ * needs: what it needs are guards and larger bounds, and PyTorch, too, compares a bound with the inputs only when it is
+ * above 2. */
 cr_status cr__open_sizes(const cr_program *p);
 
 /* ---- pt2_state.c: weights, constants, example inputs ---- */
 /* *n counts up as tensors are made, so that what a failure leaves behind is released with the program. */
-cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *config, const cr_named_tensor **out, size_t *n);
+cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *config, const cr_named_tensor **out,
+                           size_t *n);
 /* A torch.save member: a dict of tensors by name. */
 cr_status cr__read_torch_dict(cr__reader *r, const cr_zip_member *m, const cr_named_tensor **out, size_t *n);
 cr_status cr__read_example(cr__reader *r, const cr_zip_member *m);

@@ -1,8 +1,8 @@
 /* module.c: a program that runs.
  *
- * A module holds the plan and one argument per placeholder: state tensors stand there for good, user inputs are filled in
- * for each run. Writes reach the state in two ways: ops of the training dialect write the tensors themselves, and in a
- * functional program results named by mutation specs are copied back after the run. Runs that write hold a lock. */
+ * A module holds the plan and one argument per placeholder: state tensors stand there for good, user inputs are filled
+ * in for each run. Writes reach the state in two ways: ops of the training dialect write the tensors themselves, and in
+ * a functional program results named by mutation specs are copied back after the run. Runs that write hold a lock. */
 #include "export/guard.h"
 #include "export/internal.h"
 #include "export/source.h"
@@ -19,7 +19,8 @@ struct cr_module {
     bool *written;           /* by placeholder: does a run write it? */
     uint32_t *user;          /* placeholders of the user inputs */
     uint32_t *user_results;  /* outputs that the caller gets */
-    uint32_t *same_as;       /* by user result: the placeholder that the value is written to, which is what the caller gets; or CR_NO_VALUE */
+    /* by user result: the placeholder that the value is written to, which is what the caller gets; or CR_NO_VALUE */
+    uint32_t *same_as;
     const char **labels;     /* by placeholder, for messages */
     mutation *mutations;
     size_t ninputs, nuser, nresults, nuser_results, nmutations;
@@ -37,7 +38,8 @@ static cr_status find_writes(cr_module *m) {
     size_t i = 0;
     CR_TRY(cr_writes_find(g, CR_SHARING_POSSIBLE, &writes));
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && i < m->ninputs; n = cr_graph_next(g, n))
-        if (cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER) m->written[i++] |= cr_writes_to(&writes, cr_graph_node(g, n)->first) != 0;
+        if (cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER)
+            m->written[i++] |= cr_writes_to(&writes, cr_graph_node(g, n)->first) != 0;
     cr_writes_dispose(&writes);
     return CR_OK;
 }
@@ -53,7 +55,8 @@ static cr_status refuse_unsupported(const cr_program *p) {
         const cr_origin *origin = cr_program_origin(p, p->unsupported[i]);
         cr_str_addf(&text, "%s%s", i ? ", " : "", p->unsupported[i]);
         if (origin && cr__source_frame(origin, true, &f))
-            cr_str_addf(&text, " (%.*s:%.*s: %.*s)", f.path_length, f.path, f.line_length, f.line, f.code_length, f.code);
+            cr_str_addf(&text, " (%.*s:%.*s: %.*s)", f.path_length, f.path, f.line_length, f.line, f.code_length,
+                        f.code);
     }
     bool one = p->nunsupported == 1;
     cr_status status = CR_FAIL(CR_EUNSUPPORTED, "the program uses %zu op%s no implementation here: %s", p->nunsupported,
@@ -65,14 +68,19 @@ static cr_status refuse_unsupported(const cr_program *p) {
 static const cr_origin *find_opaque(const cr_graph *g, const char *name) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
-        if (node->kind == CR_NODE_CALL && !strcmp(node->op->name, "cresset::opaque") && !strcmp(node->args[0].u.s, name)) return &node->origin;
+        if (node->kind == CR_NODE_CALL && !strcmp(node->op->name, "cresset::opaque") &&
+            !strcmp(node->args[0].u.s, name))
+            return &node->origin;
     }
     const cr_origin *found = NULL;
-    for (size_t i = 0; i < cr_graph_subgraph_count(g) && !found; i++) found = find_opaque(cr_graph_subgraph(g, i), name);
+    for (size_t i = 0; i < cr_graph_subgraph_count(g) && !found; i++)
+        found = find_opaque(cr_graph_subgraph(g, i), name);
     return found;
 }
 
-const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported) { return find_opaque(p->graph, unsupported); }
+const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported) {
+    return find_opaque(p->graph, unsupported);
+}
 
 static cr_status make_labels(cr_module *m) {
     const cr_program *p = m->program;
@@ -85,7 +93,8 @@ static cr_status make_labels(cr_module *m) {
         } else {
             cr_str_init(&path);
             cr__input_path(p, leaf++, &path);
-            m->labels[i] = spec->name ? cr_arena_printf(&m->arena, "input '%s' (%s)", spec->name, cr_str_get(&path)) : cr_arena_printf(&m->arena, "input %s", cr_str_get(&path));
+            m->labels[i] = spec->name ? cr_arena_printf(&m->arena, "input '%s' (%s)", spec->name, cr_str_get(&path))
+                                      : cr_arena_printf(&m->arena, "input %s", cr_str_get(&path));
             cr_status status = cr_str_status(&path);
             cr_str_dispose(&path);
             CR_TRY(status);
@@ -150,7 +159,9 @@ static cr_status fill_state(cr_module *m) {
         }
         cr_tensor *t = cr_program_tensor(p, spec->target);
         if (!t) return CR_FAIL(CR_EVALUE, "the program has no tensor '%s'", spec->target);
-        if (cr_tensor_is_fake(t)) return CR_FAIL(CR_EVALUE, "the program was loaded without its weights (CR_LOAD_META); load it again to run it");
+        if (cr_tensor_is_fake(t))
+            return CR_FAIL(CR_EVALUE, "the program was loaded without its weights (CR_LOAD_META); load it again to run "
+                                      "it");
         m->inputs[i] = cr_arg_tensor(t);
     }
     return CR_OK;
@@ -169,8 +180,10 @@ static cr_status read_outputs(cr_module *m) {
     const cr_program *p = m->program;
     for (size_t i = 0; i < m->nresults; i++) {
         const cr_output_spec *spec = &p->outputs[i];
-        bool mutates = spec->kind == CR_OUTPUT_BUFFER_MUTATION || spec->kind == CR_OUTPUT_PARAMETER_MUTATION || spec->kind == CR_OUTPUT_INPUT_MUTATION;
-        if (spec->kind == CR_OUTPUT_USER || spec->kind == CR_OUTPUT_LOSS) m->user_results[m->nuser_results++] = (uint32_t)i;
+        bool mutates = spec->kind == CR_OUTPUT_BUFFER_MUTATION || spec->kind == CR_OUTPUT_PARAMETER_MUTATION ||
+                       spec->kind == CR_OUTPUT_INPUT_MUTATION;
+        if (spec->kind == CR_OUTPUT_USER || spec->kind == CR_OUTPUT_LOSS)
+            m->user_results[m->nuser_results++] = (uint32_t)i;
         if (!mutates) continue;
         uint32_t at = find_input(p, spec);
         if (at == UINT32_MAX) return CR_FAIL(CR_EVALUE, "output %zu writes '%s', which is no input", i, spec->target);
@@ -206,13 +219,16 @@ static cr_status check_inputs(void *user, const cr_arg *inputs) {
 }
 
 static cr_status check_devices(const cr_program *p) {
-    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n)) {
+    for (uint32_t n = cr_graph_first(p->graph);
+         n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n)) {
         const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first);
         if (!v->meta || v->meta->device.type == CR_CPU) continue;
         cr_str device;
         cr_str_init(&device);
         cr_device_print(v->meta->device, &device);
-        cr_status status = CR_FAIL(CR_EUNSUPPORTED, "'%s' is on device '%s': programs run on the CPU here; export the model on the CPU", v->name, cr_str_get(&device));
+        cr_status status = CR_FAIL(CR_EUNSUPPORTED,
+                                   "'%s' is on device '%s': programs run on the CPU here; export the model on the CPU",
+                                   v->name, cr_str_get(&device));
         cr_str_dispose(&device);
         return status;
     }
@@ -230,7 +246,8 @@ static cr_status module_init(cr_module *m, int flags) {
     m->user_results = cr_arena_calloc(&m->arena, m->nresults + 1, sizeof *m->user_results);
     m->same_as = cr_arena_calloc(&m->arena, m->nresults + 1, sizeof *m->same_as);
     m->mutations = cr_arena_calloc(&m->arena, m->nresults + 1, sizeof *m->mutations);
-    if (!m->same_as || !m->inputs || !m->written || !m->user || !m->labels || !m->user_results || !m->mutations) return CR_ENOMEM;
+    if (!m->same_as || !m->inputs || !m->written || !m->user || !m->labels || !m->user_results || !m->mutations)
+        return CR_ENOMEM;
     CR_TRY(check_devices(p));
     CR_TRY(fill_state(m));
     CR_TRY(read_outputs(m));
@@ -309,7 +326,8 @@ static cr_status refuse_constant(const cr_module *m, uint32_t at, const cr_arg *
     cr_arg_print(NULL, &m->program->inputs[at].constant, &want);
     if (given->kind == CR_ARG_TENSOR) cr_str_add(&have, "a tensor");
     else cr_arg_print(NULL, given, &have);
-    cr_status status = CR_FAIL(CR_EVALUE, "%s: it is %s; the program was exported for %s alone", m->labels[at], cr_str_get(&have), cr_str_get(&want));
+    cr_status status = CR_FAIL(CR_EVALUE, "%s: it is %s; the program was exported for %s alone", m->labels[at],
+                               cr_str_get(&have), cr_str_get(&want));
     cr_str_dispose(&want);
     cr_str_dispose(&have);
     return status;
@@ -317,12 +335,14 @@ static cr_status refuse_constant(const cr_module *m, uint32_t at, const cr_arg *
 
 static bool is_state(const cr_input_spec *spec) { return spec->kind != CR_INPUT_USER && spec->kind != CR_INPUT_TOKEN; }
 
-static cr_status fill_inputs(const cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given, cr_arg *inputs) {
+static cr_status fill_inputs(const cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given,
+                             cr_arg *inputs) {
     size_t used = 0;
     memcpy(inputs, m->inputs, m->ninputs * sizeof *inputs);
     for (size_t i = 0; state && i < m->ninputs; i++)
         if (is_state(&m->program->inputs[i]) && used++ < nstate) inputs[i].u.t = state[used - 1];
-    if (state && used != nstate) return CR_FAIL(CR_EVALUE, "the program has %zu parameters, buffers and constants, not %zu", used, nstate);
+    if (state && used != nstate)
+        return CR_FAIL(CR_EVALUE, "the program has %zu parameters, buffers and constants, not %zu", used, nstate);
     for (size_t i = 0; i < m->nuser; i++) {
         uint32_t at = m->user[i];
         const cr_input_spec *spec = &m->program->inputs[at];
@@ -338,7 +358,8 @@ static cr_status apply_mutations(const cr_module *m, const cr_arg *inputs, const
         const mutation *mut = &m->mutations[i];
         cr_arg ignored[1] = { { 0 } };
         const cr_arg *to = &inputs[mut->input];
-        if (to->kind != CR_ARG_TENSOR || results[mut->result].kind != CR_ARG_TENSOR) return CR_FAIL(CR_ERUNTIME, "%s: only tensors can be written", m->labels[mut->input]);
+        if (to->kind != CR_ARG_TENSOR || results[mut->result].kind != CR_ARG_TENSOR)
+            return CR_FAIL(CR_ERUNTIME, "%s: only tensors can be written", m->labels[mut->input]);
         cr_arg args[] = { *to, results[mut->result], cr_arg_bool(false) };
         cr_status status = cr_call(m->copy, args, ignored);
         if (status) return cr_error_context(status, "%s", m->labels[mut->input]);
@@ -362,9 +383,11 @@ cr_status cr_module_run(cr_module *m, const cr_arg *given, size_t ngiven, cr_arg
     return cr_module_run_on(m, NULL, 0, given, ngiven, results, nresults);
 }
 
-cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given, size_t ngiven, cr_arg *results, size_t nresults) {
+cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *given, size_t ngiven,
+                           cr_arg *results, size_t nresults) {
     if (ngiven != m->nuser) return CR_FAIL(CR_ETYPE, "the program takes %zu inputs, not %zu", m->nuser, ngiven);
-    if (nresults != m->nuser_results) return CR_FAIL(CR_EVALUE, "the program gives %zu results, not %zu", m->nuser_results, nresults);
+    if (nresults != m->nuser_results)
+        return CR_FAIL(CR_EVALUE, "the program gives %zu results, not %zu", m->nuser_results, nresults);
     cr_arg local[96], *inputs = local;
     size_t n = m->ninputs + m->nresults;
     if (n > CR_COUNT(local) && !(inputs = cr_alloc(n * sizeof *inputs))) return CR_ENOMEM;

@@ -1,9 +1,10 @@
 /* names.c: the names that exported programs give their values.
  *
- * Three rules after each other, as PyTorch has them. A call is named after its op in snake case, made unique by _1, _2 and
- * kept off Python's own names (`max_1`). A call with several results has a name of its own, and each result is a `getitem`
- * of it; those share one count. Placeholders have the last word: their names are given, and a call that collides with one
- * moves on to the next free number. Values that a write left behind are no nodes there; they take what is free. */
+ * Three rules after each other, as PyTorch has them. A call is named after its op in snake case, made unique by _1, _2
+ * and kept off Python's own names (`max_1`). A call with several results has a name of its own, and each result is a
+ * `getitem` of it; those share one count. Placeholders have the last word: their names are given, and a call that
+ * collides with one moves on to the next free number. Values that a write left behind are no nodes there; they take
+ * what is free. */
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -27,14 +28,21 @@ typedef struct settler {
 /* Names that a Python text must not hide; sorted. */
 bool cr__is_reserved(const char *name) {
     static const char *const reserved[] = {
-        "abs", "aiter", "all", "and", "anext", "any", "as", "ascii", "assert", "async", "await", "bin", "bool", "break", "breakpoint", "bytearray",
-        "bytes", "callable", "chr", "class", "classmethod", "compile", "complex", "continue", "copyright", "credits", "def", "del", "delattr",
-        "device", "dict", "dir", "divmod", "elif", "else", "enumerate", "eval", "except", "exec", "exit", "filter", "finally", "float", "for",
-        "format", "from", "frozenset", "fx_pytree", "getattr", "global", "globals", "hasattr", "hash", "help", "hex", "id", "if", "import", "in",
-        "inf", "input", "int", "is", "isinstance", "issubclass", "iter", "lambda", "len", "license", "list", "locals", "map", "max", "memoryview",
-        "min", "nan", "next", "nonlocal", "not", "object", "oct", "open", "or", "ord", "pass", "pow", "print", "property", "pytree", "quit", "raise",
-        "range", "repr", "return", "reversed", "round", "set", "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "torch", "try",
-        "tuple", "type", "vars", "while", "with", "yield", "zip",
+        "abs",        "aiter",      "all",     "and",       "anext",        "any",      "as",         "ascii",
+        "assert",     "async",      "await",   "bin",       "bool",         "break",    "breakpoint", "bytearray",
+        "bytes",      "callable",   "chr",     "class",     "classmethod",  "compile",  "complex",    "continue",
+        "copyright",  "credits",    "def",     "del",       "delattr",      "device",   "dict",       "dir",
+        "divmod",     "elif",       "else",    "enumerate", "eval",         "except",   "exec",       "exit",
+        "filter",     "finally",    "float",   "for",       "format",       "from",     "frozenset",  "fx_pytree",
+        "getattr",    "global",     "globals", "hasattr",   "hash",         "help",     "hex",        "id",
+        "if",         "import",     "in",      "inf",       "input",        "int",      "is",         "isinstance",
+        "issubclass", "iter",       "lambda",  "len",       "license",      "list",     "locals",     "map",
+        "max",        "memoryview", "min",     "nan",       "next",         "nonlocal", "not",        "object",
+        "oct",        "open",       "or",      "ord",       "pass",         "pow",      "print",      "property",
+        "pytree",     "quit",       "raise",   "range",     "repr",         "return",   "reversed",   "round",
+        "set",        "setattr",    "slice",   "sorted",    "staticmethod", "str",      "sum",        "super",
+        "torch",      "try",        "tuple",   "type",      "vars",         "while",    "with",       "yield",
+        "zip",
     };
     size_t low = 0, high = CR_COUNT(reserved);
     while (low < high) {
@@ -94,7 +102,8 @@ static cr_status settle_name(settler *m, const char *name, const char **out) {
         uint64_t highest = 0;
         size_t length = split_number(name, &number);
         cr_map_find(&m->available, name, length, &highest);
-        if (!(name = cr_arena_printf(&m->arena, "%.*s_%llu", (int)length, name, (unsigned long long)highest + 1))) return CR_ENOMEM;
+        if (!(name = cr_arena_printf(&m->arena, "%.*s_%llu", (int)length, name, (unsigned long long)highest + 1)))
+            return CR_ENOMEM;
     }
     *out = name;
     return note_taken(m, name);
@@ -104,8 +113,10 @@ static cr_status settle_name(settler *m, const char *name, const char **out) {
 
 /* What the exporter itself inserts is named after op and overload. */
 static bool names_overload(const cr_op *op) {
-    static const char *const ops[] = { "aten::sym_size.int", "aten::sym_stride.int", "aten::sym_numel", "aten::sym_storage_offset", "aten::_assert_scalar",
-                                       "aten::_assert_tensor_metadata", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size" };
+    static const char *const ops[] = { "aten::sym_size.int",        "aten::sym_stride.int",
+                                       "aten::sym_numel",           "aten::sym_storage_offset",
+                                       "aten::_assert_scalar",      "aten::_assert_tensor_metadata",
+                                       "aten::sym_constrain_range", "aten::sym_constrain_range_for_size" };
     for (size_t i = 0; i < CR_COUNT(ops); i++)
         if (!strcmp(op->name, ops[i])) return true;
     return false;
@@ -115,7 +126,8 @@ static const char *stem_of(cr_names *m, const cr_op *op) {
     const cr_schema *s = &op->schema;
     if (names_overload(op)) return cr_arena_printf(&m->arena, "%s_%s", s->name, *s->overload ? s->overload : "default");
     size_t length = strlen(s->name);
-    bool magic = length > 4 && !strncmp(s->name, "__", 2) && !strcmp(s->name + length - 2, "__"); /* __and__ is called and */
+    /* __and__ is called and */
+    bool magic = length > 4 && !strncmp(s->name, "__", 2) && !strcmp(s->name + length - 2, "__");
     const char *begin = s->name + (magic ? 2 : 0), *end = s->name + length - (magic ? 2 : 0);
     char *stem = cr_arena_alloc(&m->arena, 2 * length + 1), *to = stem;
     for (const char *c = begin; stem && c < end; c++) {
@@ -203,7 +215,8 @@ cr_status cr_names_create(const cr_graph *g, cr_names **out) {
     cr_map_init(&m->used);
     cr_map_init(&m->counts);
     cr_status status = CR_OK;
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && !status; n = cr_graph_next(g, n)) status = cr__names_add(m, g, n);
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && !status; n = cr_graph_next(g, n))
+        status = cr__names_add(m, g, n);
     if (status) cr_names_free(m);
     else *out = m;
     return status;
@@ -264,7 +277,9 @@ cr_status cr__name_values(cr_graph *g, const cr_names *names) {
     const char **values = cr_arena_calloc(&s.arena, n + 1u, sizeof *values);
     cr_status status = values ? settle_nodes(&s, names ? names : made, values) : CR_ENOMEM;
     if (!status) status = rename_values(g, values, n);
-    for (size_t i = 0; i < cr_graph_subgraph_count(g) && !status; i++) status = cr__name_values(cr_graph_subgraph(g, i), NULL); /* bodies have names of their own */
+    /* bodies have names of their own */
+    for (size_t i = 0; i < cr_graph_subgraph_count(g) && !status; i++)
+        status = cr__name_values(cr_graph_subgraph(g, i), NULL);
     cr_map_dispose(&s.taken);
     cr_map_dispose(&s.available);
     cr_arena_dispose(&s.arena);
@@ -288,11 +303,14 @@ uint32_t cr__shown_value(const cr_graph *g, uint32_t value) {
         if (!v->hidden) return value;
         const cr_node *node = cr_graph_node(g, v->node);
         uint32_t k = 0;
-        for (uint32_t i = node->first; i < value; i++) k += cr_graph_value(g, i)->hidden && cr_graph_value(g, i)->ret == v->ret;
+        for (uint32_t i = node->first; i < value; i++)
+            k += cr_graph_value(g, i)->hidden && cr_graph_value(g, i)->ret == v->ret;
         const cr_arg *written = find_tensor(&node->args[v->ret], &k);
         if (!written) return value;
         value = (uint32_t)written->u.i;
     }
 }
 
-const char *cr__shown_name(const cr_graph *g, uint32_t value) { return cr_graph_value(g, cr__shown_value(g, value))->name; }
+const char *cr__shown_name(const cr_graph *g, uint32_t value) {
+    return cr_graph_value(g, cr__shown_value(g, value))->name;
+}

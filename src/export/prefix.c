@@ -1,7 +1,7 @@
 /* prefix.c: the beginning of a program as a program: what a node computes becomes its result.
  *
- * That is how two ways of running a program are compared inside: not by watching a run, but by running less of it. State,
- * example inputs, specs and texts stay the whole program's, which the prefix keeps alive. */
+ * That is how two ways of running a program are compared inside: not by watching a run, but by running less of it.
+ * State, example inputs, specs and texts stay the whole program's, which the prefix keeps alive. */
 #include "export/internal.h"
 
 static bool is_shown(const cr_value *v) { return v->type == CR_T_TENSOR && v->meta && !v->hidden; }
@@ -39,7 +39,9 @@ static cr_status cut_graph(cr_program *out, const cr_graph *whole, const char *n
     for (uint32_t i = 0; i < n->nvalues; i++) {
         const cr_value *v = cr_graph_value(out->graph, n->first + i);
         if (!is_shown(v)) continue;
-        args[out->noutputs] = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = v->type, .u.i = n->first + i };
+        args[out->noutputs] = (cr_arg){
+            .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = v->type, .u.i = n->first + i
+        };
         specs[out->noutputs++] = (cr_output_spec){ .kind = CR_OUTPUT_USER, .name = v->name };
     }
     out->outputs = specs;
@@ -49,7 +51,8 @@ static cr_status cut_graph(cr_program *out, const cr_graph *whole, const char *n
 
 cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out) {
     cr_program *q;
-    if (!cr_program_can_end_at(p, node)) return CR_FAIL(CR_EVALUE, "the node gives no tensor that a program could end with");
+    if (!cr_program_can_end_at(p, node))
+        return CR_FAIL(CR_EVALUE, "the node gives no tensor that a program could end with");
     const cr_node *n = cr_graph_node(p->graph, node);
     uint32_t first = n->first;
     while (!is_shown(cr_graph_value(p->graph, first))) first++;

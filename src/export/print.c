@@ -1,7 +1,7 @@
 /* print.c: a program as PyTorch's print(ep) shows it: the graph as a Python class, the signature, the ranges.
  *
- * The IR has values where FX has nodes: a node with several results is shown as a call whose parts are taken by index, and
- * a tensor keeps its name after a write. Values are set to None after their last use, as FX writes it. */
+ * The IR has values where FX has nodes: a node with several results is shown as a call whose parts are taken by index,
+ * and a tensor keeps its name after a write. Values are set to None after their last use, as FX writes it. */
 #include "export/internal.h"
 #include "export/source.h"
 
@@ -50,11 +50,13 @@ static const char *free_name(printer *p, const char *name) {
 static void avoid_reserved(printer *p) {
     const cr_graph *g = p->g;
     bool any = false;
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n))
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(g, n))
         any |= cr__is_reserved(cr_graph_value(g, cr_graph_node(g, n)->first)->name);
     if (!any || p->failed) return;
     for (uint32_t v = 0; v < cr_graph_value_count(g); v++)
-        if (cr_graph_value(g, v)->node != CR_NO_NODE && !cr_graph_value(g, v)->hidden) p->names[v] = free_name(p, p->names[v]);
+        if (cr_graph_value(g, v)->node != CR_NO_NODE && !cr_graph_value(g, v)->hidden)
+            p->names[v] = free_name(p, p->names[v]);
 }
 
 static void prepare(printer *p) {
@@ -82,7 +84,9 @@ static void prepare(printer *p) {
     cr_map_init(&later);
     for (uint32_t v = n; v-- > 0;) {
         if (cr_map_find(&later, &p->names[v], sizeof p->names[v], NULL)) p->last[v] = CR_NO_NODE - 1;
-        else if (cr_graph_value(g, v)->hidden && p->last[v] != CR_NO_NODE && cr_map_put(&later, &p->names[v], sizeof p->names[v], 1)) p->failed = true;
+        else if (cr_graph_value(g, v)->hidden && p->last[v] != CR_NO_NODE &&
+                 cr_map_put(&later, &p->names[v], sizeof p->names[v], 1))
+            p->failed = true;
     }
     cr_map_dispose(&later);
 }
@@ -145,8 +149,10 @@ static void print_complex(printer *p, const double *c) {
 }
 
 static void print_arg(printer *p, const cr_arg *a) {
-    static const char *const formats[] = { [CR_CONTIGUOUS] = "contiguous_format", [CR_PRESERVE] = "preserve_format",
-                                           [CR_CHANNELS_LAST] = "channels_last", [CR_CHANNELS_LAST_3D] = "channels_last_3d" };
+    static const char *const formats[] = { [CR_CONTIGUOUS] = "contiguous_format",
+                                           [CR_PRESERVE] = "preserve_format",
+                                           [CR_CHANNELS_LAST] = "channels_last",
+                                           [CR_CHANNELS_LAST_3D] = "channels_last_3d" };
     cr_str *out = p->out;
     switch ((cr_arg_kind)a->kind) {
     case CR_ARG_NONE: cr_str_add(out, "None"); break;
@@ -183,7 +189,8 @@ static void print_args(printer *p, const cr_node *node) {
         if (node->args[k].given == CR_GIVEN_DEFAULT) continue;
         if (any) cr_str_add(p->out, ", ");
         any = true;
-        bool spread = (node->op->tags & CR_TAG_HIGHER_ORDER) && node->args[k].kind == CR_ARG_LIST && !strcmp(node->op->schema.params[k].name, "args");
+        bool spread = (node->op->tags & CR_TAG_HIGHER_ORDER) && node->args[k].kind == CR_ARG_LIST &&
+                      !strcmp(node->op->schema.params[k].name, "args");
         if (node->args[k].given == CR_GIVEN_KEYWORD) cr_str_addf(p->out, "%s = ", node->op->schema.params[k].name);
         if (!spread) print_arg(p, &node->args[k]);
         for (uint32_t i = 0; spread && i < node->args[k].n; i++) {
@@ -198,7 +205,9 @@ static void print_args(printer *p, const cr_node *node) {
 static void print_opaque(printer *p, const cr_node *node) {
     const char *target = node->args[0].u.s, *colons = strstr(target, "::");
     const cr_arg *names = &node->args[1], *args = &node->args[2];
-    if (colons) cr_str_addf(p->out, "torch.ops.%.*s.%s%s(", (int)(colons - target), target, colons + 2, strchr(colons, '.') ? "" : ".default");
+    if (colons)
+        cr_str_addf(p->out, "torch.ops.%.*s.%s%s(", (int)(colons - target), target, colons + 2,
+                    strchr(colons, '.') ? "" : ".default");
     else cr_str_addf(p->out, "%s(", target);
     for (uint32_t i = 0; i < args->n; i++) {
         if (i) cr_str_add(p->out, ", ");
@@ -210,8 +219,9 @@ static void print_opaque(printer *p, const cr_node *node) {
 
 static bool print_operator(printer *p, const cr_node *node) {
     static const struct { const char *name, *sign; } signs[] = {
-        { "add", "+" }, { "sub", "-" }, { "mul", "*" }, { "truediv", "/" }, { "floordiv", "//" }, { "mod", "%" }, { "pow", "**" }, { "eq", "==" },
-        { "ne", "!=" }, { "lt", "<" }, { "le", "<=" }, { "gt", ">" }, { "ge", ">=" }, { "and_", "&" }, { "or_", "|" }, { "neg", "-" },
+        { "add", "+" },  { "sub", "-" },  { "mul", "*" }, { "truediv", "/" }, { "floordiv", "//" }, { "mod", "%" },
+        { "pow", "**" }, { "eq", "==" },  { "ne", "!=" }, { "lt", "<" },      { "le", "<=" },       { "gt", ">" },
+        { "ge", ">=" },  { "and_", "&" }, { "or_", "|" }, { "neg", "-" },
     };
     const cr_schema *s = &node->op->schema;
     size_t i = 0;
@@ -236,7 +246,8 @@ static void print_call(printer *p, const cr_node *node) {
         return;
     }
     if (print_operator(p, node)) return;
-    bool python = !strcmp(s->ns, "_operator") || !strcmp(s->ns, "math") || !strcmp(s->ns, "torch"), higher = !strcmp(s->ns, "higher_order");
+    bool python = !strcmp(s->ns, "_operator") || !strcmp(s->ns, "math") || !strcmp(s->ns, "torch"),
+         higher = !strcmp(s->ns, "higher_order");
     cr_str_addf(p->out, "%s%s.%s", python ? "" : "torch.ops.", s->ns, s->name);
     if (!python && !higher) cr_str_addf(p->out, ".%s", *s->overload ? s->overload : "default");
     print_args(p, node);
@@ -275,7 +286,8 @@ static const char *call_name(printer *p, const char *stem) {
     const char *name = stem;
     uint64_t k = 0;
     cr_map_find_str(&p->taken, stem, &k);
-    while (name && (cr_graph_find(p->g, name) != CR_NO_VALUE || cr_map_find_str(&p->taken, name, NULL))) name = cr_arena_printf(&p->arena, "%s_%llu", stem, (unsigned long long)++k);
+    while (name && (cr_graph_find(p->g, name) != CR_NO_VALUE || cr_map_find_str(&p->taken, name, NULL)))
+        name = cr_arena_printf(&p->arena, "%s_%llu", stem, (unsigned long long)++k);
     if (!name || cr_map_put_str(&p->taken, name, 0) || cr_map_put_str(&p->taken, stem, k)) {
         p->failed = true;
         return "";
@@ -316,13 +328,18 @@ static void print_node(printer *p, const cr_node *node) {
     uint32_t visible = 0;
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++) visible += !cr_graph_value(p->g, v)->hidden;
     bool opaque = !strcmp(node->op->name, "cresset::opaque");
-    bool parts = opaque ? visible != 1 : s->varargs_returns || s->nreturns > 1 || (s->nreturns == 1 && s->returns[0].list);
+    bool parts = opaque ? visible != 1
+                        : s->varargs_returns || s->nreturns > 1 || (s->nreturns == 1 && s->returns[0].list);
     for (uint16_t k = 0; k < node->nargs; k++)
         if (node->args[k].kind == CR_ARG_GRAPH) {
             start_line(p);
-            cr_str_addf(p->out, "%s = self.%s\n", cr_graph_name(node->args[k].u.graph), cr_graph_name(node->args[k].u.graph));
+            cr_str_addf(p->out, "%s = self.%s\n", cr_graph_name(node->args[k].u.graph),
+                        cr_graph_name(node->args[k].u.graph));
         }
-    const char *holder = parts || !visible ? node->target ? node->target : call_name(p, opaque ? opaque_stem(p, node->args[0].u.s) : s->name) : p->names[node->first];
+    const char *holder = parts || !visible ? node->target
+                                                 ? node->target
+                                                 : call_name(p, opaque ? opaque_stem(p, node->args[0].u.s) : s->name)
+                                           : p->names[node->first];
     start_line(p);
     cr_str_add(p->out, holder);
     if (!parts && visible) print_annotation(p, cr_graph_value(p->g, node->first));
@@ -339,9 +356,10 @@ static void print_node(printer *p, const cr_node *node) {
 static void print_source(printer *p, const cr_node *node, cr__frame *before, bool *first) {
     cr__frame f;
     if (!cr__source_frame(&node->origin, false, &f)) return;
-    bool same = before->path && f.path_length == before->path_length && !memcmp(f.path, before->path, (size_t)f.path_length) &&
-                f.line_length == before->line_length && !memcmp(f.line, before->line, (size_t)f.line_length) &&
-                f.code_length == before->code_length && !memcmp(f.code, before->code, (size_t)f.code_length);
+    bool same = before->path && f.path_length == before->path_length &&
+                !memcmp(f.path, before->path, (size_t)f.path_length) && f.line_length == before->line_length &&
+                !memcmp(f.line, before->line, (size_t)f.line_length) && f.code_length == before->code_length &&
+                !memcmp(f.code, before->code, (size_t)f.code_length);
     if (same) return;
     if (!*first) cr_str_addf(p->out, "%*s\n", 4, "");
     *first = false;
@@ -361,7 +379,8 @@ static void print_body(printer *p, const cr_program *program) {
     bool first = true;
     start_line(p);
     cr_str_add(p->out, "def forward(self");
-    for (size_t i = 0; n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n), i++) {
+    for (size_t i = 0; n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(g, n), i++) {
         const cr_value *v = cr_graph_value(g, cr_graph_node(g, n)->first);
         cr_str_addf(p->out, ", %s", v->name);
         if (!program || i >= program->ninputs || !program->inputs[i].is_constant) print_annotation(p, v);
@@ -414,9 +433,13 @@ static void print_graph(const cr_graph *g, const char *name, const cr_program *p
 /* ---- signature and ranges ---- */
 
 static void print_specs(const cr_program *p, cr_str *out) {
-    static const char *const inputs[] = { "USER_INPUT", "PARAMETER", "BUFFER", "CONSTANT_TENSOR", "CUSTOM_OBJ", "TOKEN" };
-    static const char *const outputs[] = { "USER_OUTPUT", "LOSS_OUTPUT", "BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION",
-                                           "GRADIENT_TO_PARAMETER", "GRADIENT_TO_USER_INPUT", "TOKEN" };
+    static const char *const inputs[] = {
+        "USER_INPUT", "PARAMETER", "BUFFER", "CONSTANT_TENSOR", "CUSTOM_OBJ", "TOKEN"
+    };
+    static const char *const outputs[] = {
+        "USER_OUTPUT",         "LOSS_OUTPUT",           "BUFFER_MUTATION",        "PARAMETER_MUTATION",
+        "USER_INPUT_MUTATION", "GRADIENT_TO_PARAMETER", "GRADIENT_TO_USER_INPUT", "TOKEN"
+    };
     cr_str_add(out, "Graph signature: \n    # inputs\n");
     for (size_t i = 0; i < p->ninputs; i++) {
         const cr_input_spec *s = &p->inputs[i];

@@ -57,7 +57,9 @@ cr_tensor *cr_program_tensor(const cr_program *p, const char *target) {
 
 /* ---- checks ---- */
 
-static const char *const state_kinds[] = { [CR_INPUT_PARAMETER] = "parameter", [CR_INPUT_BUFFER] = "buffer", [CR_INPUT_TENSOR_CONSTANT] = "constant" };
+static const char *const state_kinds[] = {
+    [CR_INPUT_PARAMETER] = "parameter", [CR_INPUT_BUFFER] = "buffer", [CR_INPUT_TENSOR_CONSTANT] = "constant"
+};
 
 static bool same_sizes(const cr_meta *a, const cr_meta *b) {
     bool same = a->dtype == b->dtype && a->rank == b->rank;
@@ -74,7 +76,8 @@ static cr_status check_tensor(const cr_program *p, const cr_input_spec *spec, co
     cr_str_init(&want);
     cr_meta_print(NULL, &t->meta, &have);
     cr_meta_print(cr_graph_env(p->graph), v->meta, &want);
-    cr_status status = CR_FAIL(CR_EFORMAT, "%s '%s' is %s, the graph's input '%s' is %s", state_kinds[spec->kind], spec->target, cr_str_get(&have), v->name, cr_str_get(&want));
+    cr_status status = CR_FAIL(CR_EFORMAT, "%s '%s' is %s, the graph's input '%s' is %s", state_kinds[spec->kind],
+                               spec->target, cr_str_get(&have), v->name, cr_str_get(&want));
     cr_str_dispose(&have);
     cr_str_dispose(&want);
     return status;
@@ -83,7 +86,8 @@ static cr_status check_tensor(const cr_program *p, const cr_input_spec *spec, co
 cr_status cr__check_state(const cr_program *p) {
     size_t i = 0;
     for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE; n = cr_graph_next(p->graph, n), i++)
-        if (p->inputs[i].target) CR_TRY(check_tensor(p, &p->inputs[i], cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)));
+        if (p->inputs[i].target)
+            CR_TRY(check_tensor(p, &p->inputs[i], cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)));
     return CR_OK;
 }
 
@@ -103,12 +107,14 @@ static cr_status open_symbols(const cr_program *p, cr_sym e) {
 
 cr_status cr__open_sizes(const cr_program *p) {
     size_t i = 0;
-    for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE; n = cr_graph_next(p->graph, n), i++) {
+    for (uint32_t n = cr_graph_first(p->graph); i < p->ninputs && n != CR_NO_NODE;
+         n = cr_graph_next(p->graph, n), i++) {
         const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first);
         if (p->inputs[i].kind != CR_INPUT_USER) continue;
         if (v->expr) CR_TRY(open_symbols(p, v->expr));
         for (int d = 0; v->meta && d < v->meta->rank; d++)
-            if (!cr_dim_is_plain(v->meta->size[d])) CR_TRY(open_symbols(p, cr_dim_sym(cr_graph_env(p->graph), v->meta->size[d])));
+            if (!cr_dim_is_plain(v->meta->size[d]))
+                CR_TRY(open_symbols(p, cr_dim_sym(cr_graph_env(p->graph), v->meta->size[d])));
     }
     return CR_OK;
 }

@@ -1,9 +1,9 @@
 /* program.h: an exported program, and a module that runs it.
  *
- * A *program* is a lifted graph (its placeholders are parameters, buffers, constants, then user inputs), a *signature* that
- * says what each placeholder and output is, the state by name, value ranges of the symbols, guards, and the call structure
- * `(args, kwargs) -> results` as pytree specs. It is immutable apart from the values of its tensors, refcounted, and may be
- * shared by threads.
+ * A *program* is a lifted graph (its placeholders are parameters, buffers, constants, then user inputs), a *signature*
+ * that says what each placeholder and output is, the state by name, value ranges of the symbols, guards, and the call
+ * structure `(args, kwargs) -> results` as pytree specs. It is immutable apart from the values of its tensors,
+ * refcounted, and may be shared by threads.
  *
  * A *module* is one running instance: it owns the plan and the state that runs mutate.
  *
@@ -31,7 +31,9 @@ typedef struct cr_input_spec {
     bool persistent;        /* buffers */
     const char *name;       /* of the placeholder */
     const char *target;     /* PARAMETER, BUFFER, CONSTANT: the state's name ("layer.weight"); else NULL */
-    cr_arg constant;        /* a user input that is a number, text or None and was specialised: its value; else CR_ARG_NONE with is_constant false */
+    /* a user input that is a number, text or None and was specialised: its value; else CR_ARG_NONE with is_constant
+     * false */
+    cr_arg constant;
     bool is_constant;
 } cr_input_spec;
 typedef enum cr_output_kind {
@@ -73,7 +75,8 @@ struct cr_program {           /* read only */
     const char *name, *torch_version, *dialect;      /* "model", "2.13.0+cpu", "TRAINING" */
     int schema_major, schema_minor;
     int64_t opset;                                   /* of aten; 0: not given */
-    const char *const *unsupported; size_t nunsupported; /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
+    /* ops without a row: "ns::op.overload", each once; nodes keep them as opaque calls */
+    const char *const *unsupported; size_t nunsupported;
     const char *example_problem;                     /* why the archive's example inputs cannot be read; NULL: none */
     cr_zip *archive;                                 /* NULL: not from a file */
     struct cr_program *base;                         /* whose texts and tensors these are, retained; NULL: its own */
@@ -84,12 +87,14 @@ struct cr_program {           /* read only */
     pthread_mutex_t lock;                            /* private: cr_program_lock */
 };
 void cr_program_retain(cr_program *p);
-/* Held by runs that write the program's own state, and while the graph's symbols are worked with: programs that come from one
- * another share both. */
+/* Held by runs that write the program's own state, and while the graph's symbols are worked with: programs that come
+ * from one another share both. */
 pthread_mutex_t *cr_program_lock(const cr_program *p);
-/* The program with these tensors instead of its own of the same names (`name` and `tensor` are read; tensors are retained). `p` and what was
- * made of it stay as they are. CR_ENOTFOUND: there is none of that name; CR_EVALUE: one of another dtype, sizes or strides. */
-CR_NODISCARD cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n, cr_program **out);
+/* The program with these tensors instead of its own of the same names (`name` and `tensor` are read; tensors are
+ * retained). `p` and what was made of it stay as they are. CR_ENOTFOUND: there is none of that name; CR_EVALUE: one of
+ * another dtype, sizes or strides. */
+CR_NODISCARD cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n,
+                                               cr_program **out);
 void cr_program_release(cr_program *p);
 
 /* ---- loading ---- */
@@ -98,8 +103,9 @@ enum {
     CR_LOAD_META = 2,         /* for `info`: weights get metas only, nothing of them is touched */
 };
 /* Reads a .pt2 of either layout. `name`: which program of the archive; NULL: the only one, or "model". CR_EFORMAT names
- * member and field; CR_EUNSUPPORTED a script object, another schema major, another byte order; CR_ENOTFOUND `name`, listing
- * those there are. An op without a row is no error here: it is listed in `unsupported`, and cr_module_create refuses it. */
+ * member and field; CR_EUNSUPPORTED a script object, another schema major, another byte order; CR_ENOTFOUND `name`,
+ * listing those there are. An op without a row is no error here: it is listed in `unsupported`, and cr_module_create
+ * refuses it. */
 CR_NODISCARD cr_status cr_program_load(const char *path, const char *name, int flags, cr_program **out);
 CR_NODISCARD cr_status cr_program_load_zip(cr_zip *zip, const char *name, int flags, cr_program **out);
 /* The programs of an archive, in order; names live in `arena`. */
@@ -107,26 +113,29 @@ CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char 
 /* A member below the top folder ("extra/notes.txt"), NULL when absent. */
 const cr_zip_member *cr_pt2_find(const cr_zip *zip, const char *path);
 /* ---- building ---- */
-/* The names that PyTorch's tracer gives to the calls of a graph as it was recorded. Made before nodes are dropped or moved:
+/* The names that PyTorch's tracer gives to the calls of a graph as it was recorded. Made before nodes are dropped or
+ * moved:
  * those that stay keep their names. */
 typedef struct cr_names cr_names;
 CR_NODISCARD cr_status cr_names_create(const cr_graph *g, cr_names **out);
 void cr_names_free(cr_names *m);
 /* Puts a recorded graph in the order that exported programs have: sizes are what they turned out to be, every symbol is
- * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of literals
- * that nobody uses, go. With `asserts`, what must hold of data becomes assertions; with `guards` too, so do conditions on sizes. `names`
- * follows; `root`: the module stack of the program itself. */
+ * read off an input once, at the beginning, and numbers follow from those; what nobody uses of this, and copies of
+ * literals that nobody uses, go. With `asserts`, what must hold of data becomes assertions; with `guards` too, so do
+ * conditions on sizes. `names` follows; `root`: the module stack of the program itself. */
 CR_NODISCARD cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, bool asserts, bool guards);
 /* Where the gradient mode was set while the graph was recorded: nodes from `node` on have it. */
 typedef struct cr_grad_mark { uint32_t node; bool enabled; } cr_grad_mark;
-/* The guards as conditions of the graph's environment, for what derives code from the graph; a run compares them with its inputs. */
+/* The guards as conditions of the graph's environment, for what derives code from the graph; a run compares them with
+ * its inputs. */
 CR_NODISCARD cr_status cr_program_state_guards(const cr_program *p);
-/* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`: the
- * module stack of the program itself. */
-CR_NODISCARD cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n, bool outer, const char *root);
+/* Parts with another mode than `outer` become bodies of wrap_with_set_grad_enabled. Before cr_program_arrange; `root`:
+ * the module stack of the program itself. */
+CR_NODISCARD cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n,
+                                                  bool outer, const char *root);
 /* What a program is made of. Everything is copied or retained; `names` of outputs come from the graph. The graph's
- * placeholders are in the order of `inputs` and get their names; it must not be edited afterwards. calls[0] is the root and
- * has both specs. */
+ * placeholders are in the order of `inputs` and get their names; it must not be edited afterwards. calls[0] is the root
+ * and has both specs. */
 typedef struct cr_program_parts {
     cr_graph *graph;
     const cr_input_spec *inputs;      size_t ninputs;
@@ -147,17 +156,23 @@ CR_NODISCARD cr_status cr_program_build(const cr_program_parts *parts, cr_progra
 
 /* ---- saving ---- */
 typedef struct cr_save_options {
-    const char *name;                                           /* of the program in the archive; NULL: "model", the one that PyTorch loads */
-    const struct cr_extra_file { const char *name; const void *data; size_t size; } *extra; size_t nextra; /* members extra/NAME */
-    const struct cr_opset { const char *domain; int64_t version; } *opset; size_t nopset;   /* "aten" is the program's own where it is not given */
-    bool absolute_paths;                                        /* stack traces name source files as they were found, not as cr__shown_path does */
-    cr_status (*step)(void *user);                              /* called while data are written; anything but CR_OK gives up with it; may be NULL */
+    /* of the program in the archive; NULL: "model", the one that PyTorch loads */
+    const char *name;
+    /* members extra/NAME */
+    const struct cr_extra_file { const char *name; const void *data; size_t size; } *extra; size_t nextra;
+    /* "aten" is the program's own where it is not given */
+    const struct cr_opset { const char *domain; int64_t version; } *opset; size_t nopset;
+    /* stack traces name source files as they were found, not as cr__shown_path does */
+    bool absolute_paths;
+    /* called while data are written; anything but CR_OK gives up with it; may be NULL */
+    cr_status (*step)(void *user);
     void *user;
 } cr_save_options;
-/* Writes a .pt2 as PyTorch 2.13 lays it out (schema 8.20): tied storages once, data aligned to 64 bytes. Atomic: `path` has
- * the old file or the whole new one. Weights are streamed; those that still are the unchanged members of the archive they were
- * loaded from go from file to file. `options` may be NULL. CR_EIO: full disk, no permission, a folder; CR_EUNSUPPORTED: an op
- * that exists here alone, a conjugated view; CR_EVALUE: a name of an extra file that archives cannot have, weights without data. */
+/* Writes a .pt2 as PyTorch 2.13 lays it out (schema 8.20): tied storages once, data aligned to 64 bytes. Atomic: `path`
+ * has the old file or the whole new one. Weights are streamed; those that still are the unchanged members of the
+ * archive they were loaded from go from file to file. `options` may be NULL. CR_EIO: full disk, no permission, a
+ * folder; CR_EUNSUPPORTED: an op that exists here alone, a conjugated view; CR_EVALUE: a name of an extra file that
+ * archives cannot have, weights without data. */
 CR_NODISCARD cr_status cr_program_save(const cr_program *p, const char *path, const cr_save_options *options);
 /* The same to whatever takes the bytes in order. Nothing is undone on failure. */
 CR_NODISCARD cr_status cr_program_save_to(const cr_program *p, cr_sink sink, const cr_save_options *options);
@@ -166,26 +181,30 @@ CR_NODISCARD cr_status cr_program_print_json(const cr_program *p, const cr_save_
 
 /* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
 CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
-/* The same, and what programs promise that an exporter made here: every call of the graph says which module it belongs to,
- * inputs and outputs do not, placeholders' names begin as their kinds ask, the ops are those of the dialect. CR_EVALUE naming
- * the node. */
+/* The same, and what programs promise that an exporter made here: every call of the graph says which module it belongs
+ * to, inputs and outputs do not, placeholders' names begin as their kinds ask, the ops are those of the dialect.
+ * CR_EVALUE naming the node. */
 CR_NODISCARD cr_status cr_program_check(const cr_program *p);
 cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
 /* Where an op of `unsupported` is first called; NULL: unknown. */
 const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported);
-/* The program up to a node, whose tensors become the results (mutations at the end go): for comparing ways of running it.
- * Callers hold no lock; the graph's environment is shared. */
+/* The program up to a node, whose tensors become the results (mutations at the end go): for comparing ways of running
+ * it. Callers hold no lock; the graph's environment is shared. */
 bool cr_program_can_end_at(const cr_program *p, uint32_t node);
 CR_NODISCARD cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out);
-/* The same program with another graph: the same placeholders in the same order, the same outputs, and after those `nmutated` new values of the placeholders
- * whose indices `mutated` has; these become the first outputs, with their rows of the signature. `graph` is retained. `dialect` NULL: the same. */
-CR_NODISCARD cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated, const char *dialect, cr_program **out);
-/* run_decompositions(): the program in the core dialect, or in the ops at which `how` stops. Functional: mutated state and inputs are outputs. */
+/* The same program with another graph: the same placeholders in the same order, the same outputs, and after those
+ * `nmutated` new values of the placeholders whose indices `mutated` has; these become the first outputs, with their
+ * rows of the signature. `graph` is retained. `dialect` NULL: the same. */
+CR_NODISCARD cr_status cr_program_derive(cr_program *p, cr_graph *graph, const uint32_t *mutated, size_t nmutated,
+                                         const char *dialect, cr_program **out);
+/* run_decompositions(): the program in the core dialect, or in the ops at which `how` stops. Functional: mutated state
+ * and inputs are outputs. */
 CR_NODISCARD cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out);
 void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
 
 /* ---- running ---- */
-typedef struct cr_module cr_module; /* refcounted; runs of one module that mutate buffers serialise, others run concurrently */
+/* refcounted; runs of one module that mutate buffers serialise, others run concurrently */
+typedef struct cr_module cr_module;
 enum {
     CR_MODULE_SHARED = 0,   /* mutations write the program's own state, as PyTorch's ep.module() does */
     CR_MODULE_OWN_STATE = 1 /* buffers that runs mutate are copied first: instances do not see each other */
@@ -195,17 +214,21 @@ CR_NODISCARD cr_status cr_module_create(cr_program *p, int flags, cr_module **ou
 void cr_module_retain(cr_module *m);
 void cr_module_release(cr_module *m);
 cr_program *cr_module_program(const cr_module *m);
-cr_tensor *cr_module_tensor(const cr_module *m, const char *target); /* this instance's state or constant; borrowed; NULL: absent */
+/* this instance's state or constant; borrowed; NULL: absent */
+cr_tensor *cr_module_tensor(const cr_module *m, const char *target);
 bool cr_module_is_stateful(const cr_module *m); /* do runs change parameters or buffers? */
 size_t cr_module_input_count(const cr_module *m);  /* flat user inputs, constants included, in in_spec's leaf order */
 size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_spec's leaf order */
 /* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values, guards.
- * CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank, size, range; CR_EVALUE: a specialised value; CR_EGUARD: a guard.
- * (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and with whatever the first op says
- * of a dtype.) The message has the argument's name and path ("input 'd_x' (args[0]['x'])"), what was expected and what came.
- * Results are owned: cr_results_release. */
-CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
-/* The same on other tensors than the program's: one for each input that is a parameter, a buffer or a constant, in their order. */
-CR_NODISCARD cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
+ * CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank, size, range; CR_EVALUE: a specialised value; CR_EGUARD: a
+ * guard. (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and with whatever
+ * the first op says of a dtype.) The message has the argument's name and path ("input 'd_x' (args[0]['x'])"), what was
+ * expected and what came. Results are owned: cr_results_release. */
+CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results,
+                                     size_t nresults);
+/* The same on other tensors than the program's: one for each input that is a parameter, a buffer or a constant, in
+ * their order. */
+CR_NODISCARD cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *inputs,
+                                        size_t ninputs, cr_arg *results, size_t nresults);
 
 #endif

@@ -1,7 +1,8 @@
 /* pt2.c: the container: which member is what, in both layouts.
  *
- * Since 2.7 an archive has one top folder, whatever its name, with models/NAME.json for each program and its tensors below
- * data/. Before, the members of the one program lay at the top. Which of the two it is shows in the members alone. */
+ * Since 2.7 an archive has one top folder, whatever its name, with models/NAME.json for each program and its tensors
+ * below data/. Before, the members of the one program lay at the top. Which of the two it is shows in the members
+ * alone. */
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -47,7 +48,9 @@ static const char *program_name(const cr_zip *zip, const cr_zip_member *m, size_
     size_t top = top_length(zip), length = strlen(m->name);
     const char *name = length >= top && !strncmp(m->name, cr_zip_at(zip, 0)->name, top) ? m->name + top : m->name;
     length = strlen(name);
-    if (length <= sizeof folder - 1 + sizeof suffix - 1 || strncmp(name, folder, sizeof folder - 1) || strcmp(name + length - (sizeof suffix - 1), suffix)) return NULL;
+    if (length <= sizeof folder - 1 + sizeof suffix - 1 || strncmp(name, folder, sizeof folder - 1) ||
+        strcmp(name + length - (sizeof suffix - 1), suffix))
+        return NULL;
     *n = length - (sizeof folder - 1) - (sizeof suffix - 1);
     return name + sizeof folder - 1;
 }
@@ -93,9 +96,12 @@ static cr_status check_container(cr__reader *r) {
     CR_TRY(small_text(r, "byteorder", &order));
     CR_TRY(small_text(r, "archive_format", &format));
     CR_TRY(small_text(r, "archive_version", &version));
-    if (*order && strcmp(order, "little")) return CR_FAIL(CR_EUNSUPPORTED, "byteorder: the archive is '%s'-endian; only 'little' is supported", order);
-    if (*format && strcmp(format, "pt2")) return CR_FAIL(CR_EFORMAT, "archive_format: it is '%s', expected 'pt2'", format);
-    if (*version && strcmp(version, "0")) return CR_FAIL(CR_EUNSUPPORTED, "archive_version: it is '%s'; only '0' is known here", version);
+    if (*order && strcmp(order, "little"))
+        return CR_FAIL(CR_EUNSUPPORTED, "byteorder: the archive is '%s'-endian; only 'little' is supported", order);
+    if (*format && strcmp(format, "pt2"))
+        return CR_FAIL(CR_EFORMAT, "archive_format: it is '%s', expected 'pt2'", format);
+    if (*version && strcmp(version, "0"))
+        return CR_FAIL(CR_EUNSUPPORTED, "archive_version: it is '%s'; only '0' is known here", version);
     return CR_OK;
 }
 
@@ -104,7 +110,8 @@ static cr_status check_container(cr__reader *r) {
 static cr_status parse_member(cr__reader *r, const cr_zip_member *m, const cr_json **out) {
     char *text = NULL;
     /* PyTorch stores its texts. One that was deflated later may be large, but not out of all proportion to the file. */
-    uint64_t limit = m->deflated ? CR_MAX((uint64_t)MAX_DEFLATED_JSON, CR_MIN(m->packed * 100, (uint64_t)MAX_JSON)) : MAX_JSON;
+    uint64_t limit = m->deflated ? CR_MAX((uint64_t)MAX_DEFLATED_JSON, CR_MIN(m->packed * 100, (uint64_t)MAX_JSON))
+                                 : MAX_JSON;
     CR_TRY(cr_zip_read(r->zip, m, limit, &text));
     cr_status status = cr_json_parse(&r->scratch, text, m->size, out);
     cr_free(text);
@@ -118,7 +125,9 @@ static cr_status read_version(cr__reader *r, const cr_json *root) {
     CR_TRY(cr_json_get_int(version, "major", &major));
     CR_TRY(cr_json_get_int(version, "minor", &minor));
     if (major != SCHEMA_MAJOR)
-        return CR_FAIL(CR_EUNSUPPORTED, "schema_version: the program has major version %lld, this reader knows %d; export it again with PyTorch 2.7 or later",
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "schema_version: the program has major version %lld, this reader knows %d; export it again with "
+                       "PyTorch 2.7 or later",
                        (long long)major, SCHEMA_MAJOR);
     r->p->schema_major = (int)major;
     r->p->schema_minor = (int)CR_MIN(CR_MAX(minor, 0), INT32_MAX);
@@ -132,7 +141,9 @@ static cr_status read_texts(cr__reader *r, const cr_json *root, const char *fiel
     const char **texts = cr_arena_calloc(&r->p->arena, list->n + 1u, sizeof *texts);
     if (!texts) return CR_ENOMEM;
     for (uint32_t i = 0; i < list->n; i++) {
-        if (list->u.items[i].kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "%s[%u] is %s, expected a string", field, i, cr_json_kind_name(list->u.items[i].kind));
+        if (list->u.items[i].kind != CR_JSON_STRING)
+            return CR_FAIL(CR_EFORMAT, "%s[%u] is %s, expected a string", field, i,
+                           cr_json_kind_name(list->u.items[i].kind));
         CR_TRY(cr__keep_text(r, list->u.items[i].u.s, &texts[i]));
     }
     *out = texts;
@@ -169,7 +180,8 @@ static cr_status keep_metadata(cr__reader *r, const cr_json *metadata) {
 
 static cr_status read_json(cr__reader *r, const cr_json *root) {
     const cr_json *module, *signature, *graph, *ranges;
-    if (root->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "the program is %s, expected an object", cr_json_kind_name(root->kind));
+    if (root->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "the program is %s, expected an object", cr_json_kind_name(root->kind));
     CR_TRY(read_header(r, root));
     CR_TRY(cr_json_get(root, "graph_module", CR_JSON_OBJECT, &module));
     CR_TRY(cr_json_get(root, "range_constraints", CR_JSON_OBJECT, &ranges));
@@ -192,7 +204,8 @@ static cr_status read_json(cr__reader *r, const cr_json *root) {
 
 /* ---- state ---- */
 
-static cr_status read_config(cr__reader *r, const char *folder, const char *suffix, const cr_named_tensor **out, size_t *n) {
+static cr_status read_config(cr__reader *r, const char *folder, const char *suffix, const cr_named_tensor **out,
+                             size_t *n) {
     const char *path = cr_arena_printf(&r->scratch, "data/%s/%s_%s_config.json", folder, r->name, suffix);
     const cr_json *json;
     if (!path) return CR_ENOMEM;
@@ -218,14 +231,16 @@ static cr_status read_old_dict(cr__reader *r, const char *stem, const cr_named_t
 static cr_status index_tensors(cr_program *p, const cr_named_tensor *list, size_t n, bool persistent) {
     for (size_t i = 0; i < n; i++) {
         ((cr_named_tensor *)list)[i].persistent = persistent; /* the arena's own array */
-        if (cr_map_find_str(&p->names, list[i].name, NULL)) return CR_FAIL(CR_EFORMAT, "'%s' is both a weight and a constant", list[i].name);
+        if (cr_map_find_str(&p->names, list[i].name, NULL))
+            return CR_FAIL(CR_EFORMAT, "'%s' is both a weight and a constant", list[i].name);
         CR_TRY(cr_map_put_str(&p->names, list[i].name, (uint64_t)(uintptr_t)&list[i]));
     }
     return CR_OK;
 }
 
 static cr_status read_example_member(cr__reader *r, bool old) {
-    const char *path = old ? "serialized_example_inputs.pt" : cr_arena_printf(&r->scratch, "data/sample_inputs/%s.pt", r->name);
+    const char *path = old ? "serialized_example_inputs.pt"
+                           : cr_arena_printf(&r->scratch, "data/sample_inputs/%s.pt", r->name);
     if (!path) return CR_ENOMEM;
     const cr_zip_member *m = cr_pt2_find(r->zip, path);
     return m && m->size ? cr__read_example(r, m) : CR_OK;
@@ -252,8 +267,11 @@ static cr_status choose(cr__reader *r, const char *wanted, const cr_zip_member *
     const char *const *names;
     size_t n, at = 0;
     CR_TRY(cr_program_list(r->zip, &r->scratch, &names, &n));
-    if (!n && has_folder(r->zip, "data/aotinductor/")) return CR_FAIL(CR_EUNSUPPORTED, "the archive holds a compiled AOTInductor package and no exported program");
-    if (!n) return CR_FAIL(CR_EFORMAT, "the archive holds no exported program: neither models/NAME.json nor %s", old_program);
+    if (!n && has_folder(r->zip, "data/aotinductor/"))
+        return CR_FAIL(CR_EUNSUPPORTED, "the archive holds a compiled AOTInductor package and no exported program");
+    if (!n)
+        return CR_FAIL(CR_EFORMAT, "the archive holds no exported program: neither models/NAME.json nor %s",
+                       old_program);
     const char *name = wanted ? wanted : n == 1 ? names[0] : "model";
     while (at < n && strcmp(names[at], name)) at++;
     if (at == n) {

@@ -1,9 +1,10 @@
 /* pt2_batch.c: torch.vmap inside an archive, taken apart while its graph is read.
  *
- * PyTorch writes the body of a vmap as it is for one example, between calls that add and remove a batch dimension. Here a value
- * of the body is read as all examples at once: its batch dimensions, one a level, come first, the outermost level leading. A
- * call is rewritten by one of a few rules, for the op's kind; what no rule covers is called once for each example, as long as
- * these are few. Every result must have the dtype and rank that the archive says, plus the batch dimensions. */
+ * PyTorch writes the body of a vmap as it is for one example, between calls that add and remove a batch dimension. Here
+ * a value of the body is read as all examples at once: its batch dimensions, one a level, come first, the outermost
+ * level leading. A call is rewritten by one of a few rules, for the op's kind; what no rule covers is called once for
+ * each example, as long as these are few. Every result must have the dtype and rank that the archive says, plus the
+ * batch dimensions. */
 #include "export/pt2_batch.h"
 
 #include "ops/expand.h"
@@ -33,11 +34,14 @@ cr_status cr__batch_mark(cr__batching *b, uint32_t value, uint32_t levels) {
 void cr__batch_dispose(cr__batching *b) { cr_vec_dispose(&b->levels); }
 
 static cr_status check_level(int64_t level) {
-    return level > 0 && level < CR_BATCH_LEVELS ? CR_OK : CR_FAIL(CR_EFORMAT, "vmap: %lld is no level; 1 to %d are there", (long long)level, CR_BATCH_LEVELS - 1);
+    return level > 0 && level < CR_BATCH_LEVELS ? CR_OK
+                                                : CR_FAIL(CR_EFORMAT, "vmap: %lld is no level; 1 to %d are there",
+                                                          (long long)level, CR_BATCH_LEVELS - 1);
 }
 
 cr_status cr__batch_enter(cr__batching *b, const cr_arg *size, const char *randomness) {
-    if (b->depth + 1 >= CR_BATCH_LEVELS) return CR_FAIL(CR_EUNSUPPORTED, "vmap: more than %d levels inside each other", CR_BATCH_LEVELS - 1);
+    if (b->depth + 1 >= CR_BATCH_LEVELS)
+        return CR_FAIL(CR_EUNSUPPORTED, "vmap: more than %d levels inside each other", CR_BATCH_LEVELS - 1);
     b->depth++;
     b->size[b->depth] = size->kind == CR_ARG_INT ? size->u.i : -1;
     b->different[b->depth] = !strcmp(randomness, "different");
@@ -58,9 +62,12 @@ bool cr__batch_draws_differently(const cr__batching *b) {
 
 /* ---- shapes ---- */
 
-typedef struct batch_call { cr__batching *b; cr__run r; uint32_t levels; int n; } batch_call; /* n: batch dimensions of the results */
+/* n: batch dimensions of the results */
+typedef struct batch_call { cr__batching *b; cr__run r; uint32_t levels; int n; } batch_call;
 
-static int logical_rank(batch_call *c, const cr_arg *a) { return cr__run_meta(&c->r, a)->rank - count_of(cr__batch_levels(c->b, a)); }
+static int logical_rank(batch_call *c, const cr_arg *a) {
+    return cr__run_meta(&c->r, a)->rank - count_of(cr__batch_levels(c->b, a));
+}
 
 /* With a dimension of size 1 for each level that it lacks; then `pad` more behind them. */
 static cr_arg aligned(batch_call *c, cr_arg x, int pad) {
@@ -118,7 +125,8 @@ static bool pointwise(batch_call *c, const cr_op **op, cr_arg *args) {
         if (is_tensor(c, &args[k]) && logical_rank(c, &args[k]) > rank) rank = logical_rank(c, &args[k]);
     }
     for (uint16_t k = 0; k < (*op)->schema.nparams; k++)
-        if (is_tensor(c, &args[k]) && cr__batch_levels(c->b, &args[k])) args[k] = aligned(c, args[k], rank - logical_rank(c, &args[k]));
+        if (is_tensor(c, &args[k]) && cr__batch_levels(c->b, &args[k]))
+            args[k] = aligned(c, args[k], rank - logical_rank(c, &args[k]));
     return true;
 }
 
@@ -198,9 +206,11 @@ static bool joined(batch_call *c, const cr_op **op, cr_arg *args) {
     return shift_dims(c, *op, args, rank + stacks, c->b->room);
 }
 
-/* view, reshape, expand: the sizes are the example's. A view of what the batch dimension was moved in front of may need a copy. */
+/* view, reshape, expand: the sizes are the example's. A view of what the batch dimension was moved in front of may need
+ * a copy. */
 static bool sized(batch_call *c, const cr_op **op, cr_arg *args) { /* self, size */
-    if (!only_first(c, *op, args) || args[1].kind != CR_ARG_LIST || args[1].n + (uint32_t)c->n > CR_MAX_RANK) return false;
+    if (!only_first(c, *op, args) || args[1].kind != CR_ARG_LIST || args[1].n + (uint32_t)c->n > CR_MAX_RANK)
+        return false;
     bool expands = !strcmp((*op)->schema.name, "expand");
     int rank = logical_rank(c, &args[0]), n = (int)args[1].n;
     args[0] = aligned(c, args[0], expands ? n - rank : 0);
@@ -225,8 +235,10 @@ static bool permuted(batch_call *c, const cr_op **op, cr_arg *args) { /* self, d
 
 /* A reduction of everything: of everything that is the example's. */
 static bool reduced(batch_call *c, const cr_op **op, cr_arg *args) {
-    static const char *const ways[][2] = { { "sum", "aten::sum.dim_IntList" }, { "mean", "aten::mean.dim" }, { "any", "aten::any.dims" },
-                                           { "all", "aten::all.dims" },        { "max", "aten::amax" },      { "min", "aten::amin" } };
+    static const char *const ways[][2] = {
+        { "sum", "aten::sum.dim_IntList" }, { "mean", "aten::mean.dim" }, { "any", "aten::any.dims" },
+        { "all", "aten::all.dims" },        { "max", "aten::amax" },      { "min", "aten::amin" }
+    };
     if (!only_first(c, *op, args)) return false;
     int rank = logical_rank(c, &args[0]);
     cr_arg x = args[0], dtype = (*op)->schema.nparams > 1 ? args[1] : cr_arg_none();
@@ -287,15 +299,19 @@ static bool linear(batch_call *c, const cr_op **op, cr_arg *args) { /* input, we
 
 typedef struct batch_row { const char *names; batch_rule *rule; } batch_row;
 static const batch_row rows[] = {
-    { " clone detach alias contiguous lift_fresh to.dtype to.dtype_layout _to_copy zeros_like ones_like full_like empty_like rand_like"
-      " layer_norm native_layer_norm rms_norm tril triu mT mH linalg_inv linalg_inv_ex linalg_det linalg_eigh _linalg_eigh linalg_svd _linalg_svd"
-      " linalg_cholesky linalg_cholesky_ex linalg_pinv.atol_rtol_float one_hot ", leading },
+    { " clone detach alias contiguous lift_fresh to.dtype to.dtype_layout _to_copy zeros_like ones_like full_like "
+      "empty_like rand_like layer_norm native_layer_norm rms_norm tril triu mT mH linalg_inv linalg_inv_ex linalg_det "
+      "linalg_eigh _linalg_eigh linalg_svd _linalg_svd linalg_cholesky linalg_cholesky_ex linalg_pinv.atol_rtol_float "
+      "one_hot ",
+      leading },
     { " embedding ", looked_up },
     { " t ", turned },
-    { " sum.dim_IntList mean.dim amax amin argmax argmin any.dim all.dim any.dims all.dims prod.dim_int var.correction std.correction var.dim std.dim"
-      " softmax.int log_softmax.int _softmax _log_softmax cumsum cumprod logsumexp select.int slice.Tensor transpose.int squeeze.dim squeeze.dims unsqueeze"
-      " flip narrow sort sort.stable argsort topk max.dim min.dim median.dim linalg_vector_norm norm.ScalarOpt_dim unbind.int split.Tensor"
-      " split_with_sizes chunk flatten.using_ints index_select cummax cummin ", along_dims },
+    { " sum.dim_IntList mean.dim amax amin argmax argmin any.dim all.dim any.dims all.dims prod.dim_int var.correction "
+      "std.correction var.dim std.dim softmax.int log_softmax.int _softmax _log_softmax cumsum cumprod logsumexp "
+      "select.int slice.Tensor transpose.int squeeze.dim squeeze.dims unsqueeze flip narrow sort sort.stable argsort "
+      "topk max.dim min.dim median.dim linalg_vector_norm norm.ScalarOpt_dim unbind.int split.Tensor split_with_sizes "
+      "chunk flatten.using_ints index_select cummax cummin ",
+      along_dims },
     { " gather ", gathered },
     { " cat stack ", joined },
     { " view reshape _unsafe_view expand ", sized },
@@ -331,7 +347,8 @@ static cr_arg example(batch_call *c, cr_arg a, int64_t index) {
         if (!(c->levels >> level & 1)) continue;
         int64_t at = rest % c->b->size[level];
         rest /= c->b->size[level];
-        if (own >> level & 1) a = CR_RUN(&c->r, "select.int", a, cr_arg_int(count_of(below(own, level))), cr_arg_int(at));
+        if (own >> level & 1)
+            a = CR_RUN(&c->r, "select.int", a, cr_arg_int(count_of(below(own, level))), cr_arg_int(at));
     }
     return a;
 }
@@ -342,7 +359,10 @@ static cr_status one_by_one(batch_call *c, const cr_op *op, const cr_arg *args, 
         if (!(c->levels >> level & 1)) continue;
         cr_dim size = c->b->size[level];
         if (!cr_dim_is_plain(size) || size < 1 || (calls *= size) > MOST_CALLS)
-            return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s: there is no rule for this op, and the batch is not known to be of 1 to %d examples", op->name, MOST_CALLS);
+            return CR_FAIL(CR_EUNSUPPORTED,
+                           "vmap over %s: there is no rule for this op, and the batch is not known to be of 1 to %d "
+                           "examples",
+                           op->name, MOST_CALLS);
     }
     uint16_t n = op->schema.nreturns;
     for (uint16_t i = 0; i < n; i++)
@@ -356,7 +376,8 @@ static cr_status one_by_one(batch_call *c, const cr_op *op, const cr_arg *args, 
         for (uint16_t k = 0; k < n && !c->r.status; k++) made[k * calls + i] = got[k];
     }
     for (uint16_t k = 0; k < n && !c->r.status; k++) {
-        cr_arg all = CR_RUN(&c->r, "stack", cr_arg_list(made + k * calls, (size_t)calls), cr_arg_int(0)), size[2 * CR_MAX_RANK], rest[CR_MAX_RANK];
+        cr_arg all = CR_RUN(&c->r, "stack", cr_arg_list(made + k * calls, (size_t)calls), cr_arg_int(0)),
+               size[2 * CR_MAX_RANK], rest[CR_MAX_RANK];
         const cr_meta *m = cr__run_meta(&c->r, &all);
         for (int d = 1; d < m->rank; d++) rest[d - 1] = cr_arg_int(m->size[d]);
         int total = with_sizes(c, rest, m->rank ? m->rank - 1 : 0, size);
@@ -382,8 +403,12 @@ cr_status cr__batch_call(cr__batching *b, cr_graph *g, const cr_op *op, const cr
     uint32_t levels = 0;
     cr_arg given[CR_MAX_PARAMS];
     for (uint16_t k = 0; k < op->schema.nparams; k++) levels |= cr__batch_levels(b, &args[k]);
-    if (op->variant != CR_FUNCTIONAL) return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s: ops that write to a tensor are not taken apart; write the functional form", op->name);
-    if (op->tags & (CR_TAG_HIGHER_ORDER | CR_TAG_RANDOM)) return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s is not supported", op->name);
+    if (op->variant != CR_FUNCTIONAL)
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "vmap over %s: ops that write to a tensor are not taken apart; write the functional form",
+                       op->name);
+    if (op->tags & (CR_TAG_HIGHER_ORDER | CR_TAG_RANDOM))
+        return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s is not supported", op->name);
     batch_call c = begin(b, g, levels);
     batch_rule *rule = rule_of(op);
     const cr_op *called = op;
@@ -408,13 +433,15 @@ cr_status cr__batch_add(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t d
     return finish(&c, CR_OK);
 }
 
-cr_status cr__batch_remove(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t level, const cr_arg *size, int64_t dim, cr_arg *out, uint32_t *left) {
+cr_status cr__batch_remove(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t level, const cr_arg *size,
+                           int64_t dim, cr_arg *out, uint32_t *left) {
     uint32_t own = cr__batch_levels(b, x);
     batch_call c = begin(b, g, own);
     CR_TRY(check_level(level));
     *left = own & ~(1u << level);
     int rank = cr__run_meta(&c.r, x)->rank - c.n + 1, around = count_of(*left);
-    if (!shift(&dim, rank, around)) return CR_FAIL(CR_EFORMAT, "vmap: there is no place %lld for the batch dimension", (long long)dim);
+    if (!shift(&dim, rank, around))
+        return CR_FAIL(CR_EFORMAT, "vmap: there is no place %lld for the batch dimension", (long long)dim);
     if (own >> level & 1) {
         *out = CR_RUN(&c.r, "movedim.int", *x, cr_arg_int(count_of(below(own, (int)level))), cr_arg_int(dim));
         return finish(&c, CR_OK);

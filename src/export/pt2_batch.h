@@ -1,5 +1,5 @@
-/* pt2_batch.h: torch.vmap inside an archive (pt2_batch.c). The reader tells what enters and leaves a vmap, and hands over the
- * calls whose arguments have batch dimensions. */
+/* pt2_batch.h: torch.vmap inside an archive (pt2_batch.c). The reader tells what enters and leaves a vmap, and hands
+ * over the calls whose arguments have batch dimensions. */
 #ifndef CR_PT2_BATCH_H
 #define CR_PT2_BATCH_H
 
@@ -25,9 +25,12 @@ CR_NODISCARD cr_status cr__batch_leave(cr__batching *b);
 /* Would a random op inside draw for each example? */
 bool cr__batch_draws_differently(const cr__batching *b);
 /* x with the level's batch dimension moved in front of the example's; without it, at `dim`. */
-CR_NODISCARD cr_status cr__batch_add(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t dim, int64_t level, cr_arg *out);
-CR_NODISCARD cr_status cr__batch_remove(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t level, const cr_arg *size, int64_t dim, cr_arg *out, uint32_t *left);
+CR_NODISCARD cr_status cr__batch_add(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t dim, int64_t level,
+                                     cr_arg *out);
+CR_NODISCARD cr_status cr__batch_remove(cr__batching *b, cr_graph *g, const cr_arg *x, int64_t level,
+                                        const cr_arg *size, int64_t dim, cr_arg *out, uint32_t *left);
 /* The call for all examples at once. Results have the levels of all arguments together. */
-CR_NODISCARD cr_status cr__batch_call(cr__batching *b, cr_graph *g, const cr_op *op, const cr_arg *args, cr_arg *results);
+CR_NODISCARD cr_status cr__batch_call(cr__batching *b, cr_graph *g, const cr_op *op, const cr_arg *args,
+                                      cr_arg *results);
 
 #endif

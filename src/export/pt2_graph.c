@@ -1,8 +1,8 @@
 /* pt2_graph.c: the graph of an archive as our IR.
  *
- * Names are the archive's and are looked up in one table per graph, filled from tensor_values and its siblings before any
- * node is read: a name that is not there, is used before its node or made twice is an error. Metas are given, so no rule
- * runs here and loading is linear. A name whose tensor was written stands for the "after" value from there on.
+ * Names are the archive's and are looked up in one table per graph, filled from tensor_values and its siblings before
+ * any node is read: a name that is not there, is used before its node or made twice is an error. Metas are given, so no
+ * rule runs here and loading is linear. A name whose tensor was written stands for the "after" value from there on.
  *
  * An op without a row becomes a call of cresset::opaque, which keeps target, argument names, arguments and results. */
 #include "export/internal.h"
@@ -12,7 +12,8 @@
 #include <stdio.h>
 
 typedef enum entry_kind { TENSOR, SYM_INT, SYM_FLOAT, SYM_BOOL, ENTRY_KINDS } entry_kind;
-static const char *const entry_tables[ENTRY_KINDS] = { "tensor_values", "sym_int_values", "sym_float_values", "sym_bool_values" };
+static const char *const entry_tables[ENTRY_KINDS] = { "tensor_values", "sym_int_values", "sym_float_values",
+                                                       "sym_bool_values" };
 static const uint8_t entry_types[ENTRY_KINDS] = { CR_T_TENSOR, CR_T_INT, CR_T_FLOAT, CR_T_BOOL };
 
 typedef struct entry { const char *name; const cr_json *type; uint8_t kind; uint32_t value; } entry;
@@ -51,7 +52,8 @@ static cr_status declare_names(scope *s, const cr_json *graph) {
         CR_TRY(cr_json_get(graph, entry_tables[kind], CR_JSON_OBJECT, &table));
         for (uint32_t i = 0; i < table->n; i++) {
             const cr_json_member *m = &table->u.members[i];
-            if (cr_map_find_str(&s->names, m->key, NULL)) return CR_FAIL(CR_EFORMAT, "%s: '%s' is listed in another table, too", entry_tables[kind], m->key);
+            if (cr_map_find_str(&s->names, m->key, NULL))
+                return CR_FAIL(CR_EFORMAT, "%s: '%s' is listed in another table, too", entry_tables[kind], m->key);
             CR_TRY(cr_map_put_str(&s->names, m->key, s->entries.n));
             CR_TRY(cr_vec_push(&s->entries, (entry){ m->key, &m->value, (uint8_t)kind, CR_NO_VALUE }));
         }
@@ -71,7 +73,9 @@ static cr_status use(const scope *s, const char *name, int kind, cr_arg *out) {
     uint32_t at;
     CR_TRY(entry_find(s, name, kind, &at));
     if (s->entries.at[at].value == CR_NO_VALUE) return CR_FAIL(CR_EFORMAT, "'%s' is used before it is defined", name);
-    *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = entry_types[kind], .u.i = s->entries.at[at].value };
+    *out = (cr_arg){
+        .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = entry_types[kind], .u.i = s->entries.at[at].value
+    };
     return CR_OK;
 }
 
@@ -90,7 +94,9 @@ typedef cr_status arg_reader(scope *s, const cr_json *v, cr_arg *out);
 static cr_status read_subgraph(scope *s, const cr_json *v, cr_arg *out);
 static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out);
 
-static cr_status wrong_kind(const cr_json *v, const char *expected) { return CR_FAIL(CR_EFORMAT, "%s found, expected %s", cr_json_kind_name(v->kind), expected); }
+static cr_status wrong_kind(const cr_json *v, const char *expected) {
+    return CR_FAIL(CR_EFORMAT, "%s found, expected %s", cr_json_kind_name(v->kind), expected);
+}
 
 static cr_status read_none(scope *s, const cr_json *v, cr_arg *out) {
     (void)s, (void)v;
@@ -117,7 +123,8 @@ static cr_status read_optional(scope *s, const cr_json *v, cr_arg *out) {
     const cr_json_member *m;
     CR_TRY(cr_json_union(v, &m));
     if (!strcmp(m->key, "as_tensor")) return read_tensor(s, &m->value, out);
-    return strcmp(m->key, "as_none") ? CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_tensor' or 'as_none'", m->key) : read_none(s, v, out);
+    return strcmp(m->key, "as_none") ? CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_tensor' or 'as_none'", m->key)
+                                     : read_none(s, v, out);
 }
 
 static cr_status read_int(scope *s, const cr_json *v, cr_arg *out) {
@@ -153,13 +160,20 @@ static cr_status read_sym(scope *s, const cr_json *v, int kind, arg_reader *plai
     const cr_json_member *m;
     CR_TRY(cr_json_union(v, &m));
     if (!strcmp(m->key, key)) return plain(s, &m->value, out);
-    if (strcmp(m->key, "as_name") || m->value.kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_name' or '%s'", m->key, key);
+    if (strcmp(m->key, "as_name") || m->value.kind != CR_JSON_STRING)
+        return CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_name' or '%s'", m->key, key);
     return use(s, m->value.u.s, kind, out);
 }
 
-static cr_status read_sym_int(scope *s, const cr_json *v, cr_arg *out) { return read_sym(s, v, SYM_INT, read_int, "as_int", out); }
-static cr_status read_sym_float(scope *s, const cr_json *v, cr_arg *out) { return read_sym(s, v, SYM_FLOAT, read_float, "as_float", out); }
-static cr_status read_sym_bool(scope *s, const cr_json *v, cr_arg *out) { return read_sym(s, v, SYM_BOOL, read_bool, "as_bool", out); }
+static cr_status read_sym_int(scope *s, const cr_json *v, cr_arg *out) {
+    return read_sym(s, v, SYM_INT, read_int, "as_int", out);
+}
+static cr_status read_sym_float(scope *s, const cr_json *v, cr_arg *out) {
+    return read_sym(s, v, SYM_FLOAT, read_float, "as_float", out);
+}
+static cr_status read_sym_bool(scope *s, const cr_json *v, cr_arg *out) {
+    return read_sym(s, v, SYM_BOOL, read_bool, "as_bool", out);
+}
 
 static cr_status read_scalar_type(scope *s, const cr_json *v, cr_arg *out) {
     int dtype;
@@ -207,7 +221,8 @@ static cr_status read_object(scope *s, const cr_json *v, cr_arg *out) {
     const char *name = "", *class_name = "?";
     (void)s, (void)out;
     if (cr_json_get_string(v, "name", &name) || cr_json_get_string(v, "class_fqn", &class_name)) return cr_error_code();
-    return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a script object of class '%s'; programs with such objects cannot run here", name, class_name);
+    return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a script object of class '%s'; programs with such objects cannot run here",
+                   name, class_name);
 }
 
 /* key, value, key, value, ...: only opaque calls hold such. */
@@ -227,25 +242,52 @@ static cr_status read_list(scope *s, const cr_json *v, arg_reader *item, int dep
     if (v->kind != CR_JSON_ARRAY) return wrong_kind(v, "a list");
     cr_arg *items = cr_arena_alloc(&s->r->scratch, (v->n + 1u) * sizeof *items);
     if (!items) return CR_ENOMEM;
-    for (uint32_t i = 0; i < v->n; i++) CR_TRY(depth > 1 ? read_list(s, &v->u.items[i], item, depth - 1, &items[i]) : item(s, &v->u.items[i], &items[i]));
+    for (uint32_t i = 0; i < v->n; i++)
+        CR_TRY(depth > 1 ? read_list(s, &v->u.items[i], item, depth - 1, &items[i])
+                         : item(s, &v->u.items[i], &items[i]));
     *out = cr_arg_list(items, v->n);
     return CR_OK;
 }
 
 /* Lists and texts keep their row in `pad`, for ops without a schema that tells. */
-static const struct { const char *key; arg_reader *read; int depth; } argument_rows[] = { /* depth: lists around it */
-    { "as_tensor", read_tensor, 0 }, { "as_int", read_int, 0 }, { "as_none", read_none, 0 }, { "as_ints", read_int, 1 },
-    { "as_float", read_float, 0 }, { "as_bool", read_bool, 0 }, { "as_tensors", read_listed, 1 }, { "as_sym_int", read_sym_int, 0 },
-    { "as_sym_ints", read_sym_int, 1 }, { "as_floats", read_float, 1 }, { "as_string", read_string, 0 }, { "as_strings", read_string, 1 },
-    { "as_scalar_type", read_scalar_type, 0 }, { "as_memory_format", read_memory_format, 0 }, { "as_layout", read_layout, 0 },
-    { "as_device", read_device, 0 }, { "as_bools", read_bool, 1 }, { "as_sym_bool", read_sym_bool, 0 }, { "as_sym_bools", read_sym_bool, 1 },
-    { "as_graph", read_subgraph, 0 }, { "as_optional_tensors", read_optional, 1 }, { "as_optional_tensor", read_optional, 0 },
-    { "as_custom_obj", read_object, 0 }, { "as_operator", read_string, 0 }, { "as_sym_float", read_sym_float, 0 },
-    { "as_sym_floats", read_sym_float, 1 }, { "as_complex", read_complex, 0 }, { "as_nested_tensors", read_tensor, 2 },
-    { "as_int_lists", read_int, 2 }, { "as_float_lists", read_float, 2 }, { "as_string_to_argument", read_dict, 0 },
+static const struct { const char *key; arg_reader *read; int depth; } argument_rows[] = {
+    /* depth: lists around it */
+    { "as_tensor", read_tensor, 0 },
+    { "as_int", read_int, 0 },
+    { "as_none", read_none, 0 },
+    { "as_ints", read_int, 1 },
+    { "as_float", read_float, 0 },
+    { "as_bool", read_bool, 0 },
+    { "as_tensors", read_listed, 1 },
+    { "as_sym_int", read_sym_int, 0 },
+    { "as_sym_ints", read_sym_int, 1 },
+    { "as_floats", read_float, 1 },
+    { "as_string", read_string, 0 },
+    { "as_strings", read_string, 1 },
+    { "as_scalar_type", read_scalar_type, 0 },
+    { "as_memory_format", read_memory_format, 0 },
+    { "as_layout", read_layout, 0 },
+    { "as_device", read_device, 0 },
+    { "as_bools", read_bool, 1 },
+    { "as_sym_bool", read_sym_bool, 0 },
+    { "as_sym_bools", read_sym_bool, 1 },
+    { "as_graph", read_subgraph, 0 },
+    { "as_optional_tensors", read_optional, 1 },
+    { "as_optional_tensor", read_optional, 0 },
+    { "as_custom_obj", read_object, 0 },
+    { "as_operator", read_string, 0 },
+    { "as_sym_float", read_sym_float, 0 },
+    { "as_sym_floats", read_sym_float, 1 },
+    { "as_complex", read_complex, 0 },
+    { "as_nested_tensors", read_tensor, 2 },
+    { "as_int_lists", read_int, 2 },
+    { "as_float_lists", read_float, 2 },
+    { "as_string_to_argument", read_dict, 0 },
 };
 
-const char *cr__argument_key(uint16_t pad) { return pad && pad <= CR_COUNT(argument_rows) ? argument_rows[pad - 1].key : ""; }
+const char *cr__argument_key(uint16_t pad) {
+    return pad && pad <= CR_COUNT(argument_rows) ? argument_rows[pad - 1].key : "";
+}
 
 static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out) {
     const cr_json_member *m;
@@ -253,7 +295,8 @@ static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out) {
     for (size_t i = 0; i < CR_COUNT(argument_rows); i++) {
         if (strcmp(m->key, argument_rows[i].key)) continue;
         int depth = argument_rows[i].depth;
-        cr_status status = depth ? read_list(s, &m->value, argument_rows[i].read, depth, out) : argument_rows[i].read(s, &m->value, out);
+        cr_status status = depth ? read_list(s, &m->value, argument_rows[i].read, depth, out)
+                                 : argument_rows[i].read(s, &m->value, out);
         if (status) return cr_error_context(status, "%s", m->key);
         if (out->kind == CR_ARG_LIST || out->kind == CR_ARG_STR) out->pad = (uint16_t)(i + 1);
         return CR_OK;
@@ -285,7 +328,11 @@ static cr_status add_named(scope *s, const char *name, int kind, uint16_t ret) {
         s->r->value = NULL;
         v.meta = meta;
     } else {
-        status = cr__read_sym(s->r, s->entries.at[at].type, kind == SYM_INT ? CR_TYPE_INT : kind == SYM_FLOAT ? CR_TYPE_FLOAT : CR_TYPE_BOOL, &v.expr);
+        status = cr__read_sym(s->r, s->entries.at[at].type,
+                              kind == SYM_INT     ? CR_TYPE_INT
+                              : kind == SYM_FLOAT ? CR_TYPE_FLOAT
+                                                  : CR_TYPE_BOOL,
+                              &v.expr);
     }
     if (status) return cr_error_context(status, "%s['%s']", entry_tables[kind], name);
     return add_result(s, v, at);
@@ -330,7 +377,9 @@ static cr_status add_sym_result(scope *s, const cr_json *v, int kind, uint16_t r
 }
 
 static cr_status read_result(scope *s, const cr_json *v, bool many, uint16_t ret) {
-    static const char *const syms[ENTRY_KINDS] = { [SYM_INT] = "as_sym_int", [SYM_FLOAT] = "as_sym_float", [SYM_BOOL] = "as_sym_bool" };
+    static const char *const syms[ENTRY_KINDS] = {
+        [SYM_INT] = "as_sym_int", [SYM_FLOAT] = "as_sym_float", [SYM_BOOL] = "as_sym_bool"
+    };
     const cr_json_member *m;
     CR_TRY(cr_json_union(v, &m));
     if (!strcmp(m->key, "as_tensor")) return add_tensor_result(s, &m->value, ret);
@@ -341,7 +390,8 @@ static cr_status read_result(scope *s, const cr_json *v, bool many, uint16_t ret
     if (!tensors && !optional) return add_constant_result(s, m, ret);
     if (m->value.kind != CR_JSON_ARRAY) return wrong_kind(&m->value, "a list");
     for (uint32_t i = 0; i < m->value.n; i++)
-        CR_TRY((tensors ? add_tensor_result : add_optional_result)(s, &m->value.u.items[i], many ? (uint16_t)(ret + i) : ret));
+        CR_TRY((tensors ? add_tensor_result : add_optional_result)(s, &m->value.u.items[i],
+                                                                   many ? (uint16_t)(ret + i) : ret));
     return CR_OK;
 }
 
@@ -352,7 +402,8 @@ static cr_status read_results(scope *s, const cr_json *outputs, bool many) {
         cr_status status = read_result(s, &outputs->u.items[i], many, (uint16_t)(many ? s->values.n : i));
         if (status) return cr_error_context(status, "outputs[%u]", i);
     }
-    if (s->values.n > UINT16_MAX) return CR_FAIL(CR_EFORMAT, "%zu results; at most %d are possible", s->values.n, UINT16_MAX);
+    if (s->values.n > UINT16_MAX)
+        return CR_FAIL(CR_EFORMAT, "%zu results; at most %d are possible", s->values.n, UINT16_MAX);
     return CR_OK;
 }
 
@@ -396,7 +447,8 @@ static cr_status add_written(scope *s, const cr_op *op, uint16_t param, const cr
     uint32_t at = (size_t)a->u.i < s->owners.n ? s->owners.at[a->u.i] : CR_NO_VALUE;
     CR_TRY(after_name(s, at == CR_NO_VALUE ? v.name : s->entries.at[at].name, &v.name));
     for (uint16_t r = 0; r < op->schema.nreturns && !p->list; r++)
-        if (op->schema.returns[r].alias == p->alias && r < s->values.n && s->values.at[r].meta) v.meta = s->values.at[r].meta;
+        if (op->schema.returns[r].alias == p->alias && r < s->values.n && s->values.at[r].meta)
+            v.meta = s->values.at[r].meta;
     v.hidden = true;
     v.ret = param;
     return add_result(s, v, at);
@@ -419,7 +471,9 @@ static cr_status save_names(scope *s, const cr_json *inputs) {
     return CR_OK;
 }
 
-static bool is_saved(const cr_archived *v) { return v->target || v->metadata || v->token || v->arg_names || v->single || v->none || v->implied; }
+static bool is_saved(const cr_archived *v) {
+    return v->target || v->metadata || v->token || v->arg_names || v->single || v->none || v->implied;
+}
 
 /* A node with one result has its name; others keep their own. */
 static bool has_own_name(const scope *s) {
@@ -433,7 +487,8 @@ static cr_status append(scope *s, const cr_op *op, const cr_arg *args) {
     CR_TRY(cr_graph_call_with(s->g, op, args, s->values.at, s->values.n, &id));
     if (is_saved(&s->saved)) CR_TRY(cr_graph_set_archived(s->g, id, &s->saved));
     if (has_own_name(s)) CR_TRY(cr_graph_set_target(s->g, id, s->node_name));
-    for (size_t i = 0; i < s->values.n; i++) CR_TRY(bind_value(s, cr_graph_node(s->g, id)->first + (uint32_t)i, s->results.at[i]));
+    for (size_t i = 0; i < s->values.n; i++)
+        CR_TRY(bind_value(s, cr_graph_node(s->g, id)->first + (uint32_t)i, s->results.at[i]));
     return CR_OK;
 }
 
@@ -449,7 +504,8 @@ static cr_status read_inputs(scope *s, const cr_json *inputs) {
         cr_status status = cr_json_get_string(input, "name", &name);
         if (!status) status = cr_json_get(input, "arg", CR_JSON_OBJECT, &arg);
         if (!status) status = cr_json_get_int_or(input, "kind", 0, &kind);
-        if (!status && (kind < 0 || kind > 2)) status = CR_FAIL(CR_EFORMAT, "%lld is no kind of argument", (long long)kind);
+        if (!status && (kind < 0 || kind > 2))
+            status = CR_FAIL(CR_EFORMAT, "%lld is no kind of argument", (long long)kind);
         if (!status) status = read_argument(s, arg, &a);
         if (status) return cr_error_context(status, *name ? "inputs[%u] ('%s')" : "inputs[%u]", i, name);
         a.given = kind == 2 ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL;
@@ -494,7 +550,9 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
         int at = *name ? param_find(schema, name, i) : (int)i;
         if (at < 0 && by_position(schema)) at = (int)i, renamed = true;
         if (variadic && i == last) at = (int)last;
-        if (at < 0 || at >= schema->nparams) return CR_FAIL(CR_EFORMAT, "inputs[%u] ('%s'): the op has no such argument; it is %s", i, name, schema->text);
+        if (at < 0 || at >= schema->nparams)
+            return CR_FAIL(CR_EFORMAT, "inputs[%u] ('%s'): the op has no such argument; it is %s", i, name,
+                           schema->text);
         if (set[at]) return CR_FAIL(CR_EFORMAT, "inputs[%u]: argument '%s' is given twice", i, schema->params[at].name);
         set[at] = true;
         out[at] = s->given.at[i];
@@ -509,7 +567,8 @@ static cr_status arrange(scope *s, const cr_op *op, const cr_json *inputs, cr_ar
     uint16_t n = 0;
     for (uint16_t k = 0; k < schema->nparams; k++) {
         const cr_param *p = &schema->params[k];
-        if (!set[k] && !p->has_default && !(p->optional && p->keyword_only)) return CR_FAIL(CR_EFORMAT, "argument '%s' is missing; the op is %s", p->name, schema->text);
+        if (!set[k] && !p->has_default && !(p->optional && p->keyword_only))
+            return CR_FAIL(CR_EFORMAT, "argument '%s' is missing; the op is %s", p->name, schema->text);
         if (!set[k]) out[k] = p->has_default ? p->fallback : cr_arg_none();
         given[k] = set[k] ? out[k].given : CR_GIVEN_DEFAULT;
         if (k >= schema->npositional && set[k]) keywords[n++] = (cr_keyword){ p->name, out[k] };
@@ -555,14 +614,16 @@ static cr_status cast(scope *s, int dtype, cr_arg *a) {
     return bind_value(s, (uint32_t)a->u.i, CR_NO_VALUE);
 }
 
-/* An op that consists of others (einsum) is cast inside: its result, by the archive, has a dtype that nothing else gives. */
+/* An op that consists of others (einsum) is cast inside: its result, by the archive, has a dtype that nothing else
+ * gives. */
 static bool is_cast_inside(const scope *s, const cr_op *op, const cr_arg *args, int widest) {
     const cr_meta *result = s->values.n ? s->values.at[0].meta : NULL;
     for (uint16_t k = 0; k < op->schema.nparams; k++)
         if (args[k].kind == CR_ARG_DTYPE) return false;
     const cr_row *row = op->row;
     bool composite = row && (row->decomp || row->decomp_fn) && !row->kernel && !row->scalar;
-    return composite && op->variant == CR_FUNCTIONAL && widest == CR_F32 && result && result->dtype == s->r->autocast - 1;
+    return composite && op->variant == CR_FUNCTIONAL && widest == CR_F32 && result &&
+           result->dtype == s->r->autocast - 1;
 }
 
 /* After the results were read. */
@@ -582,26 +643,33 @@ static const cr_json *input_value(const cr_json *inputs, uint32_t i, const char 
 
 /* wrap_with_autocast(device_type, dtype, enabled, ...): what holds for the graph that follows; dtype + 1, or 0. */
 static int autocast_of(const cr_json *inputs) {
-    const cr_json *device = input_value(inputs, 0, "as_string"), *dtype = input_value(inputs, 1, "as_scalar_type"), *enabled = input_value(inputs, 2, "as_bool");
+    const cr_json *device = input_value(inputs, 0, "as_string"), *dtype = input_value(inputs, 1, "as_scalar_type"),
+                  *enabled = input_value(inputs, 2, "as_bool");
     int lower = CR_BF16;
-    if (!device || device->kind != CR_JSON_STRING || strcmp(device->u.s, "cpu") || !enabled || enabled->kind != CR_JSON_BOOL || !enabled->u.b) return 0;
+    if (!device || device->kind != CR_JSON_STRING || strcmp(device->u.s, "cpu") || !enabled ||
+        enabled->kind != CR_JSON_BOOL || !enabled->u.b)
+        return 0;
     return dtype && cr__read_dtype(dtype, &lower) ? 0 : lower + 1;
 }
 
 static cr_status check_results(const scope *s, const cr_op *op, const cr_json *outputs) {
     const cr_schema *schema = &op->schema;
     if (schema->varargs_returns) return CR_OK;
-    if (outputs->n != schema->nreturns) return CR_FAIL(CR_EFORMAT, "outputs: %u results, the op gives %d", outputs->n, schema->nreturns);
+    if (outputs->n != schema->nreturns)
+        return CR_FAIL(CR_EFORMAT, "outputs: %u results, the op gives %d", outputs->n, schema->nreturns);
     for (size_t i = 0, at = 0; i < schema->nreturns; i++) {
         size_t n = 0;
         for (; at < s->values.n && s->values.at[at].ret == i; at++) n++;
-        if (!schema->returns[i].list && n != 1) return CR_FAIL(CR_EFORMAT, "outputs[%zu]: %zu values where the op gives one", i, n);
+        if (!schema->returns[i].list && n != 1)
+            return CR_FAIL(CR_EFORMAT, "outputs[%zu]: %zu values where the op gives one", i, n);
     }
     return CR_OK;
 }
 
 /* [{"as_none": true}] is how nothing may be written. */
-static bool gives_none(const cr_json *outputs) { return outputs->n == 1 && cr_json_find(&outputs->u.items[0], "as_none"); }
+static bool gives_none(const cr_json *outputs) {
+    return outputs->n == 1 && cr_json_find(&outputs->u.items[0], "as_none");
+}
 
 /* ---- vmap ---- */
 
@@ -619,7 +687,8 @@ static cr_status bind_made(scope *s, size_t i, const cr_arg *made, uint32_t leve
     }
     const cr_meta *m = cr_graph_value(s->g, (uint32_t)own.u.i)->meta;
     if (!m || !want->meta || m->dtype != want->meta->dtype || m->rank != want->meta->rank + __builtin_popcount(levels))
-        return CR_FAIL(CR_EUNSUPPORTED, "vmap: '%s' would be another tensor for all examples at once than for each", want->name ? want->name : "a result");
+        return CR_FAIL(CR_EUNSUPPORTED, "vmap: '%s' would be another tensor for all examples at once than for each",
+                       want->name ? want->name : "a result");
     CR_TRY(cr__batch_mark(&s->batching, (uint32_t)own.u.i, levels));
     if (want->name) CR_TRY(cr_graph_rename(s->g, (uint32_t)own.u.i, want->name));
     return bind_value(s, (uint32_t)own.u.i, s->results.at[i]);
@@ -635,7 +704,8 @@ static uint32_t levels_of(const scope *s, const cr_arg *args, uint16_t n) {
 static cr_status read_batched(scope *s, const cr_op *op, const cr_arg *args, const cr_json *outputs) {
     uint32_t levels = levels_of(s, args, op->schema.nparams);
     cr_arg results[16] = { { 0 } };
-    if (cr_result_count(op) > CR_COUNT(results)) return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s: too many results", op->name);
+    if (cr_result_count(op) > CR_COUNT(results))
+        return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s: too many results", op->name);
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
     CR_TRY(cr__batch_call(&s->batching, s->g, op, args, results));
@@ -643,11 +713,13 @@ static cr_status read_batched(scope *s, const cr_op *op, const cr_arg *args, con
     for (uint16_t i = 0; i < cr_result_count(op); i++) {
         bool listed = results[i].kind == CR_ARG_LIST;
         for (uint32_t k = 0; k < (listed ? results[i].n : 1); k++, at++) {
-            if (at >= s->values.n) return CR_FAIL(CR_EFORMAT, "vmap over %s gives more results than the node has", op->name);
+            if (at >= s->values.n)
+                return CR_FAIL(CR_EFORMAT, "vmap over %s gives more results than the node has", op->name);
             CR_TRY(bind_made(s, at, listed ? &results[i].u.list[k] : &results[i], levels));
         }
     }
-    return at == s->values.n ? CR_OK : CR_FAIL(CR_EFORMAT, "vmap over %s gives fewer results than the node has", op->name);
+    return at == s->values.n ? CR_OK
+                             : CR_FAIL(CR_EFORMAT, "vmap over %s gives fewer results than the node has", op->name);
 }
 
 static bool takes(const scope *s, const char *kinds) { /* T: a tensor, i: a number, s: a text */
@@ -655,7 +727,10 @@ static bool takes(const scope *s, const char *kinds) { /* T: a tensor, i: a numb
     for (size_t i = 0; i < s->given.n; i++) {
         const cr_arg *a = &s->given.at[i];
         bool number = a->kind == CR_ARG_INT || (a->kind == CR_ARG_VALUE && a->pad == CR_T_INT);
-        if (kinds[i] == 's' ? a->kind != CR_ARG_STR : kinds[i] == 'i' ? !number : a->kind != CR_ARG_VALUE || a->pad != CR_T_TENSOR) return false;
+        if (kinds[i] == 's'   ? a->kind != CR_ARG_STR
+            : kinds[i] == 'i' ? !number
+                              : a->kind != CR_ARG_VALUE || a->pad != CR_T_TENSOR)
+            return false;
     }
     return true;
 }
@@ -678,8 +753,10 @@ static cr_status read_vmap(scope *s, const char *name, const cr_json *inputs, co
         return cr__batch_enter(&s->batching, &size, a[1].u.s);
     }
     if (!strcmp(name, "_vmap_decrement_nesting") && takes(s, "")) return cr__batch_leave(&s->batching);
-    bool adds = !strcmp(name, "_add_batch_dim") && takes(s, "Tii") && a[1].kind == CR_ARG_INT && a[2].kind == CR_ARG_INT;
-    bool removes = !strcmp(name, "_remove_batch_dim") && takes(s, "Tiii") && a[1].kind == CR_ARG_INT && a[3].kind == CR_ARG_INT;
+    bool adds = !strcmp(name, "_add_batch_dim") && takes(s, "Tii") && a[1].kind == CR_ARG_INT &&
+                a[2].kind == CR_ARG_INT;
+    bool removes = !strcmp(name, "_remove_batch_dim") && takes(s, "Tiii") && a[1].kind == CR_ARG_INT &&
+                   a[3].kind == CR_ARG_INT;
     if (!adds && !removes) return CR_FAIL(CR_EFORMAT, "arguments that vmap does not take");
     CR_TRY(read_results(s, outputs, false));
     if (s->values.n != 1) return CR_FAIL(CR_EFORMAT, "outputs: %zu results, one expected", s->values.n);
@@ -706,7 +783,8 @@ static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outpu
             return read_batched(s, op, args, outputs);
         }
     }
-    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs)) outputs = &nothing, s->saved.none = true;
+    if (!op->schema.nreturns && !op->schema.varargs_returns && gives_none(outputs))
+        outputs = &nothing, s->saved.none = true;
     CR_TRY(read_results(s, outputs, op->schema.varargs_returns));
     CR_TRY(check_results(s, op, outputs));
     if (s->r->autocast) CR_TRY(cast_args(s, op, args));
@@ -725,7 +803,8 @@ static cr_status op_name(scope *s, const char *target, const char **out) {
     if (n >= sizeof suffix && !strcmp(target + n - (sizeof suffix - 1), suffix)) n -= sizeof suffix - 1;
     const char *dot = memchr(target + skip, '.', n > skip ? n - skip : 0);
     if (!dot) return *out = target, CR_OK;
-    *out = cr_arena_printf(&s->r->scratch, "%.*s::%.*s", (int)(dot - target - (ptrdiff_t)skip), target + skip, (int)(target + n - dot - 1), dot + 1);
+    *out = cr_arena_printf(&s->r->scratch, "%.*s::%.*s", (int)(dot - target - (ptrdiff_t)skip), target + skip,
+                           (int)(target + n - dot - 1), dot + 1);
     return *out ? CR_OK : CR_ENOMEM;
 }
 
@@ -740,13 +819,18 @@ static cr_status note_missing(scope *s, const char *name) {
 static cr_status read_opaque(scope *s, const cr_json *inputs, const cr_json *outputs, const char *target) {
     const char *name;
     CR_TRY(op_name(s, target, &name));
-    if (!strcmp(name, "aten::promote_types")) return CR_OK; /* of tensor([n, 2]): a dtype that was needed while it was recorded, and by no node */
-    if (!strcmp(name, "higher_order::call_torchbind")) return CR_FAIL(CR_EUNSUPPORTED, "a method of a script object is called; programs with such objects cannot run here");
+    /* of tensor([n, 2]): a dtype that was needed while it was recorded, and by no node */
+    if (!strcmp(name, "aten::promote_types")) return CR_OK;
+    if (!strcmp(name, "higher_order::call_torchbind"))
+        return CR_FAIL(CR_EUNSUPPORTED, "a method of a script object is called; programs with such objects cannot run "
+                                        "here");
     CR_TRY(read_inputs(s, inputs));
     cr_arg *names = cr_arena_alloc(&s->r->scratch, (s->given.n + 1) * sizeof *names);
     if (!names) return CR_ENOMEM;
-    for (uint32_t i = 0; i < s->given.n; i++) names[i] = cr_arg_str(s->given.at[i].given == CR_GIVEN_KEYWORD ? input_name(inputs, i) : "");
-    bool wraps = !strncmp(name, "higher_order::auto_functionalized", 33) && s->given.n && s->given.at[0].kind == CR_ARG_STR;
+    for (uint32_t i = 0; i < s->given.n; i++)
+        names[i] = cr_arg_str(s->given.at[i].given == CR_GIVEN_KEYWORD ? input_name(inputs, i) : "");
+    bool wraps = !strncmp(name, "higher_order::auto_functionalized", 33) && s->given.n &&
+                 s->given.at[0].kind == CR_ARG_STR;
     if (wraps) CR_TRY(op_name(s, s->given.at[0].u.s, &name)); /* the op inside is the one that is missing */
     CR_TRY(note_missing(s, name));
     CR_TRY(save_names(s, inputs));
@@ -768,13 +852,18 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 static cr_status read_origin(scope *s, const cr_json *node) {
     const cr_json *metadata = cr_json_find(node, "metadata");
-    cr_origin o = { text_of(metadata, "stack_trace"), text_of(metadata, "nn_module_stack"), text_of(metadata, "torch_fn") };
-    if (same_text(o.stack_trace, s->origin.stack_trace) && same_text(o.module_stack, s->origin.module_stack) && same_text(o.source_fn, s->origin.source_fn)) return CR_OK;
+    cr_origin o = { text_of(metadata, "stack_trace"), text_of(metadata, "nn_module_stack"),
+                    text_of(metadata, "torch_fn") };
+    if (same_text(o.stack_trace, s->origin.stack_trace) && same_text(o.module_stack, s->origin.module_stack) &&
+        same_text(o.source_fn, s->origin.source_fn))
+        return CR_OK;
     s->origin = o;
     return cr_graph_set_origin(s->g, &o);
 }
 
-static bool is_of_origin(const char *key) { return !strcmp(key, "stack_trace") || !strcmp(key, "nn_module_stack") || !strcmp(key, "torch_fn"); }
+static bool is_of_origin(const char *key) {
+    return !strcmp(key, "stack_trace") || !strcmp(key, "nn_module_stack") || !strcmp(key, "torch_fn");
+}
 
 /* What the origin does not have: one line of JSON. */
 static cr_status save_metadata(scope *s, const cr_json *metadata) {
@@ -808,11 +897,14 @@ static cr_status read_saved(scope *s, const cr_json *node) {
 
 static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs);
 
-/* Ops that are another one here: a tensor holds its values, nothing is conjugated or negated later (docs/differences.md);
- * detaching in place changes nothing but the tape. */
+/* Ops that are another one here: a tensor holds its values, nothing is conjugated or negated later
+ * (docs/differences.md); detaching in place changes nothing but the tape. */
 static const char *read_as(const char *name) {
-    static const char *const pairs[][2] = { { "aten.detach_.default", "aten::detach" }, { "aten._conj.default", "aten::conj_physical" }, { "aten._neg_view.default", "aten::neg" },
-                                            { "aten.resolve_conj.default", "aten::alias" }, { "aten.resolve_neg.default", "aten::alias" } };
+    static const char *const pairs[][2] = { { "aten.detach_.default", "aten::detach" },
+                                            { "aten._conj.default", "aten::conj_physical" },
+                                            { "aten._neg_view.default", "aten::neg" },
+                                            { "aten.resolve_conj.default", "aten::alias" },
+                                            { "aten.resolve_neg.default", "aten::alias" } };
     for (size_t i = 0; i < CR_COUNT(pairs); i++)
         if (!strcmp(pairs[i][0], name)) return pairs[i][1];
     return name;
@@ -835,8 +927,8 @@ static cr_status read_target(scope *s, const char *target, const cr_json *inputs
     return status;
 }
 
-/* with_effects(token, op, ...) -> (token, ...): the order of nodes is kept anyway, so the op is called as it is and the new
- * token is the old one. */
+/* with_effects(token, op, ...) -> (token, ...): the order of nodes is kept anyway, so the op is called as it is and the
+ * new token is the old one. */
 static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *outputs) {
     const cr_json_member *op;
     const cr_json *arg, *given;
@@ -848,8 +940,10 @@ static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *ou
     CR_TRY(read_argument(s, given, &token));
     CR_TRY(cr_json_get(&inputs->u.items[1], "arg", CR_JSON_OBJECT, &arg));
     CR_TRY(cr_json_union(arg, &op));
-    if (strcmp(op->key, "as_operator") || op->value.kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "inputs[1]: '%s' found, expected an operator", op->key);
-    if (!strncmp(op->value.u.s, "torch.ops.higher_order.with_effects", 35)) return CR_FAIL(CR_EFORMAT, "inputs[1]: effects of effects");
+    if (strcmp(op->key, "as_operator") || op->value.kind != CR_JSON_STRING)
+        return CR_FAIL(CR_EFORMAT, "inputs[1]: '%s' found, expected an operator", op->key);
+    if (!strncmp(op->value.u.s, "torch.ops.higher_order.with_effects", 35))
+        return CR_FAIL(CR_EFORMAT, "inputs[1]: effects of effects");
     CR_TRY(cr_json_get(&outputs->u.items[0], "as_tensor", CR_JSON_OBJECT, &arg));
     CR_TRY(cr_json_get_string(arg, "name", &name));
     s->saved.next_token = name;
@@ -861,7 +955,8 @@ static cr_status read_effects(scope *s, const cr_json *inputs, const cr_json *ou
     cr_status status = read_target(s, op->value.u.s, &rest_in, &rest_out);
     if (status) return cr_error_context(status, "%s", op->value.u.s);
     CR_TRY(entry_find(s, name, TENSOR, &at));
-    if (token.kind != CR_ARG_VALUE || s->entries.at[at].value != CR_NO_VALUE) return CR_FAIL(CR_EFORMAT, "'%s' is no new token", name);
+    if (token.kind != CR_ARG_VALUE || s->entries.at[at].value != CR_NO_VALUE)
+        return CR_FAIL(CR_EFORMAT, "'%s' is no new token", name);
     s->entries.at[at].value = (uint32_t)token.u.i;
     return CR_OK;
 }
@@ -879,7 +974,8 @@ static cr_status read_node(scope *s, const cr_json *node, const char **target) {
 /* ---- graphs ---- */
 
 static cr_status add_placeholder(scope *s, uint32_t *value, const cr_value *v, const char *name) {
-    if (v->type == CR_T_TENSOR && !v->meta) return cr_graph_placeholder_number(s->g, name, CR_T_ANY, NULL, value); /* None */
+    /* None */
+    if (v->type == CR_T_TENSOR && !v->meta) return cr_graph_placeholder_number(s->g, name, CR_T_ANY, NULL, value);
     if (v->type == CR_T_TENSOR) return cr_graph_placeholder(s->g, name, v->meta, value);
     return cr_graph_placeholder_number(s->g, name, (cr_type)v->type, v->expr, value);
 }
@@ -925,7 +1021,8 @@ static cr_status read_parts(scope *s, const cr_json *graph, bool main) {
     CR_TRY(cr_json_get_bool_or(graph, "is_single_tensor_return", false, &single));
     for (uint32_t i = 0; i < nodes->n; i++) {
         const char *target = "?";
-        cr_status status = nodes->u.items[i].kind == CR_JSON_OBJECT ? read_node(s, &nodes->u.items[i], &target) : wrong_kind(&nodes->u.items[i], "a node");
+        cr_status status = nodes->u.items[i].kind == CR_JSON_OBJECT ? read_node(s, &nodes->u.items[i], &target)
+                                                                    : wrong_kind(&nodes->u.items[i], "a node");
         if (status) return cr_error_context(status, "nodes[%u] (%s)", i, target);
     }
     CR_TRY(read_outputs(s, outputs));

@@ -1,8 +1,8 @@
 /* pt2_meta.c: dtypes, devices, sizes and metas of the PT2 schema.
  *
  * Enumerations are tables from the archive's numbers to ours. A size is a number or the text of an expression; equal
- * texts are parsed once. A symbol must have been declared by range_constraints before an expression may name it, so that
- * no size is without bounds; float symbols, which have no ranges there, are known by their names. */
+ * texts are parsed once. A symbol must have been declared by range_constraints before an expression may name it, so
+ * that no size is without bounds; float symbols, which have no ranges there, are known by their names. */
 #include "export/internal.h"
 
 cr_status cr__keep_text(cr__reader *r, const char *text, const char **out) {
@@ -19,7 +19,8 @@ static const int8_t dtypes[] = {
 };
 
 static cr_status read_enum(const cr_json *value, const char *what, int64_t *out) {
-    if (value->kind != CR_JSON_INT) return CR_FAIL(CR_EFORMAT, "%s is %s, expected a number", what, cr_json_kind_name(value->kind));
+    if (value->kind != CR_JSON_INT)
+        return CR_FAIL(CR_EFORMAT, "%s is %s, expected a number", what, cr_json_kind_name(value->kind));
     *out = value->u.i;
     return CR_OK;
 }
@@ -27,7 +28,8 @@ static cr_status read_enum(const cr_json *value, const char *what, int64_t *out)
 cr_status cr__read_dtype(const cr_json *value, int *out) {
     int64_t i = -1;
     CR_TRY(read_enum(value, "a dtype", &i));
-    if (i < 0 || i >= (int64_t)CR_COUNT(dtypes) || dtypes[i] < 0) return CR_FAIL(CR_EFORMAT, "%lld is no dtype of the schema", (long long)i);
+    if (i < 0 || i >= (int64_t)CR_COUNT(dtypes) || dtypes[i] < 0)
+        return CR_FAIL(CR_EFORMAT, "%lld is no dtype of the schema", (long long)i);
     *out = dtypes[i];
     return CR_OK;
 }
@@ -37,14 +39,17 @@ cr_status cr__read_layout(const cr_json *value) {
     int64_t i = -1;
     CR_TRY(read_enum(value, "a layout", &i));
     if (i < 0 || i > STRIDED) return CR_FAIL(CR_EFORMAT, "%lld is no layout of the schema", (long long)i);
-    return i == STRIDED ? CR_OK : CR_FAIL(CR_EUNSUPPORTED, "layout %lld: only strided tensors are supported, not sparse ones", (long long)i);
+    return i == STRIDED ? CR_OK
+                        : CR_FAIL(CR_EUNSUPPORTED, "layout %lld: only strided tensors are supported, not sparse ones",
+                                  (long long)i);
 }
 
 cr_status cr__read_format(const cr_json *value, cr_memory_format *out) {
     static const int8_t formats[] = { -1, CR_CONTIGUOUS, CR_CHANNELS_LAST, CR_CHANNELS_LAST_3D, CR_PRESERVE };
     int64_t i = -1;
     CR_TRY(read_enum(value, "a memory format", &i));
-    if (i < 0 || i >= (int64_t)CR_COUNT(formats) || formats[i] < 0) return CR_FAIL(CR_EFORMAT, "%lld is no memory format of the schema", (long long)i);
+    if (i < 0 || i >= (int64_t)CR_COUNT(formats) || formats[i] < 0)
+        return CR_FAIL(CR_EFORMAT, "%lld is no memory format of the schema", (long long)i);
     *out = (cr_memory_format)formats[i];
     return CR_OK;
 }
@@ -64,7 +69,9 @@ cr_status cr__read_device(const cr_json *value, cr_device *out) {
 /* ---- expressions ---- */
 
 /* PyTorch's names of float symbols: zf0 with, zuf0 without a backing value. */
-static bool is_float_name(const char *name, size_t n) { return (n > 2 && !strncmp(name, "zf", 2)) || (n > 3 && !strncmp(name, "zuf", 3)); }
+static bool is_float_name(const char *name, size_t n) {
+    return (n > 2 && !strncmp(name, "zf", 2)) || (n > 3 && !strncmp(name, "zuf", 3));
+}
 
 /* Float symbols have no range to declare them; the parser would make integers of them. */
 static cr_status declare_floats(cr__reader *r, const char *text) {
@@ -74,7 +81,8 @@ static cr_status declare_floats(cr__reader *r, const char *text) {
         size_t n = strcspn(at, "'");
         if (!is_float_name(at, n)) continue;
         char *name = cr_arena_strndup(&r->scratch, at, n);
-        if (!name || !cr_sym_symbol(r->env, name, CR_TYPE_FLOAT, INT64_MIN, INT64_MAX)) return CR_FAIL(CR_ENOMEM, "out of memory");
+        if (!name || !cr_sym_symbol(r->env, name, CR_TYPE_FLOAT, INT64_MIN, INT64_MAX))
+            return CR_FAIL(CR_ENOMEM, "out of memory");
     }
     return CR_OK;
 }
@@ -115,7 +123,9 @@ static cr_status read_hint(cr__reader *r, const cr_json *expr, cr_sym e) {
 }
 
 cr_status cr__read_sym(cr__reader *r, const cr_json *value, cr_sym_type type, cr_sym *out) {
-    static const char *const plain[] = { [CR_TYPE_INT] = "as_int", [CR_TYPE_FLOAT] = "as_float", [CR_TYPE_BOOL] = "as_bool" };
+    static const char *const plain[] = {
+        [CR_TYPE_INT] = "as_int", [CR_TYPE_FLOAT] = "as_float", [CR_TYPE_BOOL] = "as_bool"
+    };
     const cr_json_member *m;
     const char *text;
     double f;
@@ -127,8 +137,10 @@ cr_status cr__read_sym(cr__reader *r, const cr_json *value, cr_sym_type type, cr
         if (!fits) return CR_FAIL(CR_EFORMAT, "expression '%s' has another type than the field", text);
         return read_hint(r, &m->value, *out);
     }
-    if (strcmp(m->key, plain[type])) return CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_expr' or '%s'", m->key, plain[type]);
-    if (type == CR_TYPE_INT && m->value.kind == CR_JSON_INT && cr_dim_is_plain(m->value.u.i)) *out = cr_sym_int(r->env, m->value.u.i);
+    if (strcmp(m->key, plain[type]))
+        return CR_FAIL(CR_EFORMAT, "'%s' found, expected 'as_expr' or '%s'", m->key, plain[type]);
+    if (type == CR_TYPE_INT && m->value.kind == CR_JSON_INT && cr_dim_is_plain(m->value.u.i))
+        *out = cr_sym_int(r->env, m->value.u.i);
     else if (type == CR_TYPE_BOOL && m->value.kind == CR_JSON_BOOL) *out = cr_sym_bool(r->env, m->value.u.b);
     else if (type == CR_TYPE_FLOAT) {
         CR_TRY(cr_json_number(&m->value, &f));
@@ -159,7 +171,8 @@ static cr_status read_dim(cr__reader *r, const cr_json *value, cr_dim *out) {
 static cr_status read_dims(cr__reader *r, const cr_json *meta, const char *field, cr_dim *out, uint32_t *n) {
     const cr_json *list;
     CR_TRY(cr_json_get(meta, field, CR_JSON_ARRAY, &list));
-    if (list->n > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "'%s': %u dimensions; at most %d are supported", field, list->n, CR_MAX_RANK);
+    if (list->n > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "'%s': %u dimensions; at most %d are supported", field, list->n, CR_MAX_RANK);
     for (uint32_t i = 0; i < list->n; i++) {
         cr_status status = read_dim(r, &list->u.items[i], &out[i]);
         if (status) return cr_error_context(status, "%s[%u]", field, i);
@@ -174,7 +187,8 @@ cr_status cr__read_tensor_meta(cr__reader *r, const cr_json *value, cr_meta *out
     cr_device device;
     uint32_t rank, strides;
     bool grad;
-    if (value->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "a tensor's meta is %s, expected an object", cr_json_kind_name(value->kind));
+    if (value->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "a tensor's meta is %s, expected an object", cr_json_kind_name(value->kind));
     CR_TRY(cr_json_get(value, "dtype", CR_JSON_INT, &field));
     CR_TRY(cr__read_dtype(field, &dtype));
     CR_TRY(cr_json_get(value, "layout", CR_JSON_INT, &field));
@@ -204,7 +218,9 @@ static bool is_name(const char *text) {
 static cr_status read_range(const cr_json *value, cr_range *out) {
     CR_TRY(cr_json_get_int_or(value, "min_val", INT64_MIN, &out->lo));
     CR_TRY(cr_json_get_int_or(value, "max_val", INT64_MAX, &out->hi));
-    return out->lo <= out->hi ? CR_OK : CR_FAIL(CR_EFORMAT, "min_val %lld is above max_val %lld", (long long)out->lo, (long long)out->hi);
+    return out->lo <= out->hi
+               ? CR_OK
+               : CR_FAIL(CR_EFORMAT, "min_val %lld is above max_val %lld", (long long)out->lo, (long long)out->hi);
 }
 
 static cr_status declare(cr__reader *r, const char *key, cr_range range) {
@@ -221,7 +237,9 @@ cr_status cr__read_ranges(cr__reader *r, const cr_json *constraints) {
     if (!ranges) return CR_ENOMEM;
     for (uint32_t i = 0; i < constraints->n; i++) {
         const cr_json_member *m = &constraints->u.members[i];
-        cr_status status = m->value.kind == CR_JSON_OBJECT ? read_range(&m->value, &ranges[i].range) : CR_FAIL(CR_EFORMAT, "a range is %s, expected an object", cr_json_kind_name(m->value.kind));
+        cr_status status = m->value.kind == CR_JSON_OBJECT ? read_range(&m->value, &ranges[i].range)
+                                                           : CR_FAIL(CR_EFORMAT, "a range is %s, expected an object",
+                                                                     cr_json_kind_name(m->value.kind));
         if (!status) status = cr__keep_text(r, m->key, &ranges[i].symbol);
         if (!status && is_name(m->key)) status = declare(r, m->key, ranges[i].range);
         if (status) return cr_error_context(status, "range_constraints['%s']", m->key);
@@ -243,7 +261,8 @@ cr_status cr__read_constant(cr__reader *r, const cr_json_member *m, bool *found,
     double f;
     *found = true;
     if (!strcmp(m->key, "as_none")) return *out = cr_arg_none(), CR_OK;
-    if (!strcmp(m->key, "as_int") && v->kind == CR_JSON_INT && cr_dim_is_plain(v->u.i)) return *out = cr_arg_int(v->u.i), CR_OK;
+    if (!strcmp(m->key, "as_int") && v->kind == CR_JSON_INT && cr_dim_is_plain(v->u.i))
+        return *out = cr_arg_int(v->u.i), CR_OK;
     if (!strcmp(m->key, "as_bool") && v->kind == CR_JSON_BOOL) return *out = cr_arg_bool(v->u.b), CR_OK;
     if (!strcmp(m->key, "as_float")) {
         CR_TRY(cr_json_number(v, &f));

@@ -1,8 +1,8 @@
 /* pt2_state.c: the tensors of an archive: weights, constants, example inputs.
  *
- * Bytes of stored members stay where they are mapped: a storage is a window of the zip and keeps the zip alive. Names with
- * one path share one storage, so tied weights stay tied. Only members that are deflated or badly aligned are copied. With
- * CR_LOAD_META tensors are fake and no byte of a weight is touched. */
+ * Bytes of stored members stay where they are mapped: a storage is a window of the zip and keeps the zip alive. Names
+ * with one path share one storage, so tied weights stay tied. Only members that are deflated or badly aligned are
+ * copied. With CR_LOAD_META tensors are fake and no byte of a weight is touched. */
 #include "export/internal.h"
 
 enum { ALIGNMENT = 8 }; /* what the widest element needs */
@@ -47,23 +47,28 @@ static cr_status put_on(cr_storage *storage, const cr_meta *meta, uint64_t bytes
     cr_meta on = *meta;
     on.storage = storage->id;
     for (int d = 0; d < meta->rank; d++)
-        if (!cr_dim_is_plain(meta->size[d]) || !cr_dim_is_plain(meta->stride[d])) return CR_FAIL(CR_EFORMAT, "dimension %d is symbolic; a stored tensor has plain sizes", d);
+        if (!cr_dim_is_plain(meta->size[d]) || !cr_dim_is_plain(meta->stride[d]))
+            return CR_FAIL(CR_EFORMAT, "dimension %d is symbolic; a stored tensor has plain sizes", d);
     cr_status status = cr_dim_is_plain(meta->offset) ? cr_meta_bytes(meta, &need) : CR_ERUNTIME;
     if (status == CR_ENOMEM) return status;
-    if (status || (uint64_t)need > bytes) return CR_FAIL(CR_EFORMAT, "the tensor reaches beyond the %llu bytes that are stored", (unsigned long long)bytes);
+    if (status || (uint64_t)need > bytes)
+        return CR_FAIL(CR_EFORMAT, "the tensor reaches beyond the %llu bytes that are stored",
+                       (unsigned long long)bytes);
     return cr_tensor_on(storage, &on, NULL, NULL, out);
 }
 
 /* ---- torch.save files ---- */
 
-typedef struct torch_reader { cr__reader *r; cr_torch_file *file; cr_map storages; } torch_reader; /* storages: key -> cr_storage, held */
+/* storages: key -> cr_storage, held */
+typedef struct torch_reader { cr__reader *r; cr_torch_file *file; cr_map storages; } torch_reader;
 
 static cr_status torch_open(cr__reader *r, const cr_zip_member *m, torch_reader *t) {
     uint8_t *data;
     cr_zip *inner = NULL;
     *t = (torch_reader){ .r = r };
     cr_map_init(&t->storages);
-    if (m->deflated) return CR_FAIL(CR_EUNSUPPORTED, "it is compressed; torch.save files inside an archive must be stored");
+    if (m->deflated)
+        return CR_FAIL(CR_EUNSUPPORTED, "it is compressed; torch.save files inside an archive must be stored");
     CR_TRY(cr_zip_check(r->zip, m));
     CR_TRY(cr_zip_borrow(r->zip, m, &data));
     CR_TRY(cr_zip_open_memory(data, m->size, r->zip, &inner));
@@ -74,7 +79,8 @@ static cr_status torch_open(cr__reader *r, const cr_zip_member *m, torch_reader 
 
 static void torch_close(torch_reader *t) {
     uint64_t storage;
-    for (size_t i = 0; cr_map_next(&t->storages, &i, &(const void *){ NULL }, &(size_t){ 0 }, &storage);) cr_storage_release((cr_storage *)(uintptr_t)storage);
+    for (size_t i = 0; cr_map_next(&t->storages, &i, &(const void *){ NULL }, &(size_t){ 0 }, &storage);)
+        cr_storage_release((cr_storage *)(uintptr_t)storage);
     cr_map_dispose(&t->storages);
     cr_torch_release(t->file);
 }
@@ -82,7 +88,8 @@ static void torch_close(torch_reader *t) {
 static cr_status torch_tensor(torch_reader *t, const cr_pickle_tensor *p, cr_tensor **out) {
     uint64_t found = 0;
     const cr_zip_member *m = cr_torch_member(t->file, p->storage);
-    if (p->rank > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "%d dimensions; at most %d are supported", p->rank, CR_MAX_RANK);
+    if (p->rank > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "%d dimensions; at most %d are supported", p->rank, CR_MAX_RANK);
     if (!cr_map_find_str(&t->storages, p->storage->key, &found)) {
         cr_storage *s = NULL;
         CR_TRY(open_storage(t->r, cr_torch_zip(t->file), m, &s));
@@ -98,7 +105,8 @@ static cr_status torch_tensor(torch_reader *t, const cr_pickle_tensor *p, cr_ten
         meta.size[d] = p->size[d];
         meta.stride[d] = p->stride[d];
     }
-    meta.flags = (uint8_t)((p->requires_grad ? CR_META_REQUIRES_GRAD : 0) | (p->conj ? CR_META_CONJ : 0) | (p->neg ? CR_META_NEG : 0));
+    meta.flags = (uint8_t)((p->requires_grad ? CR_META_REQUIRES_GRAD : 0) | (p->conj ? CR_META_CONJ : 0) |
+                           (p->neg ? CR_META_NEG : 0));
     return put_on((cr_storage *)(uintptr_t)found, &meta, m->size, out);
 }
 
@@ -107,13 +115,15 @@ cr_status cr__read_torch_dict(cr__reader *r, const cr_zip_member *m, const cr_na
     cr_status status = CR_OK;
     CR_TRY_OUT(torch_open(r, m, &t));
     const cr_pickle *root = cr_torch_root(t.file);
-    if (root->kind != CR_PICKLE_DICT && root->kind != CR_PICKLE_ORDERED_DICT) CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "it holds no dict of tensors"));
+    if (root->kind != CR_PICKLE_DICT && root->kind != CR_PICKLE_ORDERED_DICT)
+        CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "it holds no dict of tensors"));
     cr_named_tensor *list = cr_arena_calloc(&r->p->arena, root->n / 2 + 1u, sizeof *list);
     if (!list) CR_TRY_OUT(CR_ENOMEM);
     *out = list;
     for (uint32_t i = 0; i + 1 < root->n; i += 2) {
         const cr_pickle *key = root->u.items[i], *value = root->u.items[i + 1];
-        if (key->kind != CR_PICKLE_STRING || value->kind != CR_PICKLE_TENSOR) CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "entry %u is not a tensor with a name", i / 2));
+        if (key->kind != CR_PICKLE_STRING || value->kind != CR_PICKLE_TENSOR)
+            CR_TRY_OUT(CR_FAIL(CR_EFORMAT, "entry %u is not a tensor with a name", i / 2));
         CR_TRY_OUT(cr__keep_text(r, key->u.s, &list[*n].name));
         status = torch_tensor(&t, value->u.tensor, &list[*n].tensor);
         if (status) {
@@ -143,7 +153,8 @@ static cr_status pickled_payload(payload *p, const cr_zip_member *m, cr_tensor *
     cr_status status = torch_open(p->r, m, &t);
     if (!status) {
         const cr_pickle *root = cr_torch_root(t.file);
-        status = root->kind == CR_PICKLE_TENSOR ? torch_tensor(&t, root->u.tensor, out) : CR_FAIL(CR_EFORMAT, "it holds no tensor");
+        status = root->kind == CR_PICKLE_TENSOR ? torch_tensor(&t, root->u.tensor, out)
+                                                : CR_FAIL(CR_EFORMAT, "it holds no tensor");
     }
     torch_close(&t);
     return status ? cr_error_context(status, "%s", m->name) : CR_OK;
@@ -156,11 +167,13 @@ static cr_status read_entry(payload *p, const cr_json *value, cr_named_tensor *o
     const cr_zip_member *m;
     uint64_t found = 0;
     cr_meta meta;
-    if (value->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "an entry is %s, expected an object", cr_json_kind_name(value->kind));
+    if (value->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "an entry is %s, expected an object", cr_json_kind_name(value->kind));
     CR_TRY(cr_json_get_string(value, "path_name", &path));
     CR_TRY(cr_json_get_bool_or(value, "use_pickle", false, &pickled));
     CR_TRY(cr_json_get_bool_or(value, "is_param", false, &out->is_parameter));
-    if (!strncmp(path, "custom_obj", 10)) return CR_FAIL(CR_EUNSUPPORTED, "it is a script object; programs with such objects cannot run here");
+    if (!strncmp(path, "custom_obj", 10))
+        return CR_FAIL(CR_EUNSUPPORTED, "it is a script object; programs with such objects cannot run here");
     CR_TRY(payload_member(p, path, &m));
     if (pickled) return pickled_payload(p, m, &out->tensor);
     CR_TRY(cr_json_get(value, "tensor_meta", CR_JSON_OBJECT, &meta_json));
@@ -176,7 +189,8 @@ static cr_status read_entry(payload *p, const cr_json *value, cr_named_tensor *o
     return put_on((cr_storage *)(uintptr_t)found, &meta, m->size, &out->tensor);
 }
 
-cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *json, const cr_named_tensor **out, size_t *n) {
+cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *json, const cr_named_tensor **out,
+                           size_t *n) {
     payload p = { .r = r, .folder = folder };
     const cr_json *config;
     uint64_t storage;
@@ -193,14 +207,17 @@ cr_status cr__read_payload(cr__reader *r, const char *folder, const cr_json *jso
         if (status) status = cr_error_context(status, "config['%s']", m->key);
         else *n = i + 1u;
     }
-    for (size_t i = 0; cr_map_next(&p.storages, &i, &(const void *){ NULL }, &(size_t){ 0 }, &storage);) cr_storage_release((cr_storage *)(uintptr_t)storage);
+    for (size_t i = 0; cr_map_next(&p.storages, &i, &(const void *){ NULL }, &(size_t){ 0 }, &storage);)
+        cr_storage_release((cr_storage *)(uintptr_t)storage);
     cr_map_dispose(&p.storages);
     return status;
 }
 
 /* ---- example inputs ---- */
 
-static cr_status unfit(void) { return CR_FAIL(CR_EUNSUPPORTED, "the example inputs have another structure than the program's in_spec"); }
+static cr_status unfit(void) {
+    return CR_FAIL(CR_EUNSUPPORTED, "the example inputs have another structure than the program's in_spec");
+}
 
 static bool same_key(const cr_tree_key *key, const cr_pickle *p) {
     if (key->kind == CR_KEY_STR) return p->kind == CR_PICKLE_STRING && !strcmp(key->s, p->u.s);
@@ -240,7 +257,8 @@ static cr_status leaf_value(torch_reader *t, const cr_pickle *p, cr_arg *out) {
 static cr_status flatten(torch_reader *t, const cr_tree_node *node, const cr_pickle *p, cr_arg *list) {
     cr_program *program = t->r->p;
     bool dict = p->kind == CR_PICKLE_DICT || p->kind == CR_PICKLE_ORDERED_DICT || p->kind == CR_PICKLE_DEFAULT_DICT;
-    bool sequence = p->kind == CR_PICKLE_TUPLE || p->kind == CR_PICKLE_LIST || p->kind == CR_PICKLE_SIZE || p->kind == CR_PICKLE_DEQUE;
+    bool sequence = p->kind == CR_PICKLE_TUPLE || p->kind == CR_PICKLE_LIST || p->kind == CR_PICKLE_SIZE ||
+                    p->kind == CR_PICKLE_DEQUE;
     if (node->kind == CR_TREE_LEAF) {
         CR_TRY(leaf_value(t, p, &list[program->nexample]));
         program->nexample++;

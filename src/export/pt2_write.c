@@ -1,7 +1,7 @@
 /* pt2_write.c: a program as a PT2 archive, with the members in the order in which PyTorch 2.13 writes them.
  *
- * Nothing is visible under the path before everything has been written (zip.h). The JSON texts are the only thing that is
- * built in memory; weights go from where they are to the file. */
+ * Nothing is visible under the path before everything has been written (zip.h). The JSON texts are the only thing that
+ * is built in memory; weights go from where they are to the file. */
 #include "export/pt2_write.h"
 #include "export/source.h"
 
@@ -104,7 +104,9 @@ cr_status cr_program_print_json(const cr_program *p, const cr_save_options *opti
     char folder[4096];
     cr__working_folder(folder);
     /* what an archive said is kept: saved again it is the same */
-    cr__pt2_writer w = { .p = p, .env = cr_graph_env(p->graph), .folder = p->archive || (options && options->absolute_paths) ? NULL : folder };
+    cr__pt2_writer w = { .p = p,
+                         .env = cr_graph_env(p->graph),
+                         .folder = p->archive || (options && options->absolute_paths) ? NULL : folder };
     pthread_mutex_t *lock = cr_program_lock(p); /* hints and sizes are looked up in the graph's environment */
     cr__writer_begin(&w);
     pthread_mutex_lock(lock);
@@ -140,7 +142,8 @@ static cr_status write_json(const cr_program *p, const cr_save_options *o, cr__a
 }
 
 static cr_status write_extra(const cr_save_options *o, cr__archive *a) {
-    for (size_t i = 0; i < o->nextra; i++) CR_TRY(cr__archive_add(a, o->extra[i].data, o->extra[i].size, "extra/%s", o->extra[i].name));
+    for (size_t i = 0; i < o->nextra; i++)
+        CR_TRY(cr__archive_add(a, o->extra[i].data, o->extra[i].size, "extra/%s", o->extra[i].name));
     return CR_OK;
 }
 
@@ -174,7 +177,8 @@ static cr_status top_folder(const char *path, cr_str *out) {
     cr_str_init(out);
     cr_str_addn(out, n ? base : "archive", n ? n : 7);
     for (size_t i = 0; i < out->n && !out->failed; i++)
-        if ((uint8_t)out->at[i] < 0x20 || out->at[i] == '\\' || out->at[i] == ':' || (uint8_t)out->at[i] >= 0x7f) out->at[i] = '_';
+        if ((uint8_t)out->at[i] < 0x20 || out->at[i] == '\\' || out->at[i] == ':' || (uint8_t)out->at[i] >= 0x7f)
+            out->at[i] = '_';
     if (!out->failed && (!strcmp(cr_str_get(out), ".") || !strcmp(cr_str_get(out), ".."))) cr_str_add(out, "_");
     return cr_str_status(out);
 }

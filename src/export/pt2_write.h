@@ -1,5 +1,6 @@
 /* pt2_write.h: what the files that write an archive share. A writer belongs to one thread and to one call of
- * cr_program_save; texts are built in `text`, whose failure is sticky; `status` is the first failure of another kind. */
+ * cr_program_save; texts are built in `text`, whose failure is sticky; `status` is the first failure of another
+ * kind. */
 #ifndef CR_PT2_WRITE_H
 #define CR_PT2_WRITE_H
 
@@ -68,11 +69,14 @@ void cr__write_calls(cr__pt2_writer *w);
 void cr__write_tuple_fields(cr__pt2_writer *w);
 
 /* ---- pt2_write_state.c ---- */
-typedef struct cr__archive { cr_zip_writer *zip; const char *top; uint64_t id[2]; } cr__archive; /* id: of what was written so far */
+/* id: of what was written so far */
+typedef struct cr__archive { cr_zip_writer *zip; const char *top; uint64_t id[2]; } cr__archive;
 cr_status cr__archive_add(cr__archive *a, const void *data, size_t size, const char *format, ...) CR_PRINTF(4, 5);
-cr_status cr__archive_copy(cr__archive *a, const cr_zip *zip, const cr_zip_member *m, const char *format, ...) CR_PRINTF(4, 5);
+cr_status cr__archive_copy(cr__archive *a, const cr_zip *zip, const cr_zip_member *m, const char *format, ...)
+    CR_PRINTF(4, 5);
 /* The storages of a list of tensors, each once, then the config that says which tensor is where. */
-cr_status cr__write_payload(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem, const char *config, const cr_named_tensor *list, size_t n);
+cr_status cr__write_payload(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem, const char *config,
+                            const cr_named_tensor *list, size_t n);
 
 /* ---- pt2_write_example.c ---- */
 cr_status cr__write_example(const cr_program *p, cr__archive *a, const char *name);

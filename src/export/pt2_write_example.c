@@ -1,9 +1,10 @@
 /* pt2_write_example.c: example inputs as the torch.save file that an archive holds: a zip in the zip, with a pickle of
  * (args, kwargs) and one member a storage.
  *
- * A program that was read has the file already, and it is copied: it may hold classes of the user's. One that was made here
- * gets a pickle of protocol 2, written in one walk over the call structure; objects of a class are made without calling it and
- * get their fields. Where a class cannot be named, or there are no examples, the member is empty, as PyTorch has it. */
+ * A program that was read has the file already, and it is copied: it may hold classes of the user's. One that was made
+ * here gets a pickle of protocol 2, written in one walk over the call structure; objects of a class are made without
+ * calling it and get their fields. Where a class cannot be named, or there are no examples, the member is empty, as
+ * PyTorch has it. */
 #include "export/pt2_write.h"
 
 #include <stdio.h>
@@ -50,7 +51,9 @@ static void put_float(pickler *k, double v) { /* big-endian */
 }
 
 static void put_bool(pickler *k, bool b) { put8(k, b ? 0x88 : 0x89); }
-static void put_global(pickler *k, const char *module, size_t n, const char *name) { cr_str_addf(&k->out, "c%.*s\n%s\n", (int)n, module, name); }
+static void put_global(pickler *k, const char *module, size_t n, const char *name) {
+    cr_str_addf(&k->out, "c%.*s\n%s\n", (int)n, module, name);
+}
 static void put_known(pickler *k, const char *module, const char *name) { put_global(k, module, strlen(module), name); }
 
 /* ---- tensors ---- */
@@ -58,9 +61,12 @@ static void put_known(pickler *k, const char *module, const char *name) { put_gl
 /* NULL: a dtype that came after the typed storages. */
 static const char *storage_class(int dtype) {
     static const char *const names[CR_DTYPE_COUNT] = {
-        [CR_U8] = "ByteStorage", [CR_I8] = "CharStorage", [CR_I16] = "ShortStorage", [CR_I32] = "IntStorage", [CR_I64] = "LongStorage", [CR_F16] = "HalfStorage",
-        [CR_F32] = "FloatStorage", [CR_F64] = "DoubleStorage", [CR_C64] = "ComplexFloatStorage", [CR_C128] = "ComplexDoubleStorage", [CR_BOOL] = "BoolStorage",
-        [CR_BF16] = "BFloat16Storage",
+        [CR_U8] = "ByteStorage",          [CR_I8] = "CharStorage",
+        [CR_I16] = "ShortStorage",        [CR_I32] = "IntStorage",
+        [CR_I64] = "LongStorage",         [CR_F16] = "HalfStorage",
+        [CR_F32] = "FloatStorage",        [CR_F64] = "DoubleStorage",
+        [CR_C64] = "ComplexFloatStorage", [CR_C128] = "ComplexDoubleStorage",
+        [CR_BOOL] = "BoolStorage",        [CR_BF16] = "BFloat16Storage",
     };
     return names[dtype];
 }
@@ -176,7 +182,8 @@ static void put_none_fields(pickler *k, const cr_tree_node *node) {
     cr_arena_init(&arena);
     cr_status status = node->context ? cr_json_parse(&arena, node->context, strlen(node->context), &context) : CR_OK;
     if (status == CR_ENOMEM && !k->status) k->status = status;
-    const cr_json *none = !status && context && context->kind == CR_JSON_ARRAY && context->n == 2 ? &context->u.items[1] : NULL;
+    const cr_json *none = !status && context && context->kind == CR_JSON_ARRAY && context->n == 2 ? &context->u.items[1]
+                                                                                                  : NULL;
     for (uint32_t i = 0; none && none->kind == CR_JSON_ARRAY && i < none->n; i++) {
         if (none->u.items[i].kind != CR_JSON_STRING) continue;
         put_text(k, none->u.items[i].u.s, none->u.items[i].n);
@@ -285,7 +292,9 @@ static cr_status write_file(const pickler *k, cr__archive *a, const char *name) 
     return status;
 }
 
-static cr_status write_none(cr__archive *a, const char *name) { return cr__archive_add(a, "", 0, "data/sample_inputs/%s.pt", name); }
+static cr_status write_none(cr__archive *a, const char *name) {
+    return cr__archive_add(a, "", 0, "data/sample_inputs/%s.pt", name);
+}
 
 static cr_status write_made(const cr_program *p, cr__archive *a, const char *name) {
     pickler k = { .p = p };

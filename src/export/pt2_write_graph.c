@@ -1,8 +1,9 @@
 /* pt2_write_graph.c: the IR as the graph of an archive; the other half of pt2_graph.c.
  *
  * Values are written by their archive's names: what a write left behind is the tensor that was written, and casts that
- * reading put in front of a node of a mixed-precision region are left out again. Which member of the argument union a value
- * goes to follows from its kind and the op's schema, as PyTorch chooses it; for ops without a row, from what was read. */
+ * reading put in front of a node of a mixed-precision region are left out again. Which member of the argument union a
+ * value goes to follows from its kind and the op's schema, as PyTorch chooses it; for ops without a row, from what was
+ * read. */
 #include "export/internal.h"
 #include "export/pt2_write.h"
 #include "export/source.h"
@@ -36,15 +37,21 @@ static uint32_t named_value(const cr_graph *g, uint32_t value) {
         }
         if (!v->hidden || v->ret >= node->nargs) return value;
         uint32_t k = 0;
-        for (uint32_t i = value; i-- > node->first && cr_graph_value(g, i)->hidden && cr_graph_value(g, i)->ret == v->ret;) k++;
+        for (uint32_t i = value;
+             i-- > node->first && cr_graph_value(g, i)->hidden && cr_graph_value(g, i)->ret == v->ret;)
+            k++;
         if (!nth_tensor(&node->args[v->ret], &k, &value)) return value;
     }
 }
 
-const char *cr__archive_name(const cr_graph *g, uint32_t value) { return cr_graph_value(g, named_value(g, value))->name; }
+const char *cr__archive_name(const cr_graph *g, uint32_t value) {
+    return cr_graph_value(g, named_value(g, value))->name;
+}
 
 static bool is_opaque(const cr_node *node) { return !strcmp(node->op->name, "cresset::opaque"); }
-static bool is_python(const cr_schema *s) { return !strcmp(s->ns, "_operator") || !strcmp(s->ns, "math") || !strcmp(s->ns, "torch"); }
+static bool is_python(const cr_schema *s) {
+    return !strcmp(s->ns, "_operator") || !strcmp(s->ns, "math") || !strcmp(s->ns, "torch");
+}
 
 static void add_target(scope *s, const cr_node *node, cr_str *out) {
     const cr_schema *schema = &node->op->schema;
@@ -53,15 +60,21 @@ static void add_target(scope *s, const cr_node *node, cr_str *out) {
     } else if (is_opaque(node)) { /* "ns::name.overload" */
         const char *name = node->args[0].u.s, *colons = strstr(name, "::");
         if (!colons) cr_str_add(out, name);
-        else cr_str_addf(out, "torch.ops.%.*s.%s%s", (int)(colons - name), name, colons + 2, strchr(colons, '.') || !strncmp(name, "higher_order", 12) ? "" : ".default");
+        else
+            cr_str_addf(out, "torch.ops.%.*s.%s%s", (int)(colons - name), name, colons + 2,
+                        strchr(colons, '.') || !strncmp(name, "higher_order", 12) ? "" : ".default");
     } else if (!strcmp(schema->ns, "cresset")) {
-        cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED, "'%s' exists here alone, PyTorch has no such op: save the program as it was before it was prepared for running", node->op->name));
+        cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED,
+                                      "'%s' exists here alone, PyTorch has no such op: save the program as it was "
+                                      "before it was prepared for running",
+                                      node->op->name));
     } else if (is_python(schema)) {
         cr_str_addf(out, "%s.%s", schema->ns, schema->name);
     } else if (!strcmp(schema->ns, "higher_order")) {
         cr_str_addf(out, "torch.ops.higher_order.%s", schema->name);
     } else {
-        cr_str_addf(out, "torch.ops.%s.%s.%s", schema->ns, schema->name, *schema->overload ? schema->overload : "default");
+        cr_str_addf(out, "torch.ops.%s.%s.%s", schema->ns, schema->name,
+                    *schema->overload ? schema->overload : "default");
     }
 }
 
@@ -97,7 +110,8 @@ static void write_item(scope *s, const char *key, const cr_arg *a) {
         cr__put_bool(j, "as_none", true);
         cr_json_close(j, '}');
     } else if (!strcmp(key, "as_tensors")) {
-        cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED, "a number stands among the tensors of a list, which archives cannot hold; carry it as a tensor (cresset.tensor(0))"));
+        cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED, "a number stands among the tensors of a list, which archives "
+                                                       "cannot hold; carry it as a tensor (cresset.tensor(0))"));
     } else if (sym) {
         cr__write_constant(s->w, a);
     } else if (a->kind == CR_ARG_INT) {
@@ -142,7 +156,8 @@ static const char *list_key(const cr_param *param, const cr_arg *a) {
     uint8_t type = param ? param->type : CR_T_ANY;
     if (c.tensors && c.syms) return "as_tensors"; /* operands of regions */
     if (c.syms) return c.sym == CR_T_FLOAT ? "as_sym_floats" : c.sym == CR_T_BOOL ? "as_sym_bools" : "as_sym_ints";
-    if (c.tensors || type == CR_T_TENSOR) return c.nested ? "as_nested_tensors" : c.none ? "as_optional_tensors" : "as_tensors";
+    if (c.tensors || type == CR_T_TENSOR)
+        return c.nested ? "as_nested_tensors" : c.none ? "as_optional_tensors" : "as_tensors";
     if (c.texts || type == CR_T_STR) return "as_strings";
     if (c.bools || type == CR_T_BOOL) return "as_bools";
     if (c.floats || type == CR_T_FLOAT) return c.nested ? "as_float_lists" : "as_floats";
@@ -231,7 +246,8 @@ static void write_input(scope *s, const char *name, const cr_param *param, const
     cr_json_close(&s->w->j, '}');
 }
 
-/* The name of the i-th argument that is written; inside with_effects, as for all region ops, positional ones have none. */
+/* The name of the i-th argument that is written; inside with_effects, as for all region ops, positional ones have
+ * none. */
 static const char *argument_name(const cr_node *node, uint32_t i, const char *own, bool keyword) {
     const cr_archived *v = node->archived;
     if (v && v->arg_names && i < v->nargs) return v->arg_names[i];
@@ -244,7 +260,8 @@ static void write_opaque_inputs(scope *s, const cr_node *node) {
     for (uint32_t i = 0; i < args->n; i++) {
         const char *own = i < names->n ? names->u.list[i].u.s : "";
         bool keyword = *own;
-        write_input(s, argument_name(node, i, own, keyword), NULL, &args->u.list[i], keyword ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL);
+        write_input(s, argument_name(node, i, own, keyword), NULL, &args->u.list[i],
+                    keyword ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL);
     }
 }
 
@@ -284,8 +301,11 @@ static void write_inputs(scope *s, const cr_node *node) {
         bool keyword = a->given == CR_GIVEN_KEYWORD;
         /* "f(*args)": each by itself */
         bool spread = (node->op->tags & CR_TAG_HIGHER_ORDER) && a->kind == CR_ARG_LIST && !strcmp(param->name, "args");
-        for (uint32_t i = 0; spread && i < a->n; i++) write_input(s, argument_name(node, at++, "", false), NULL, &a->u.list[i], CR_GIVEN_POSITIONAL);
-        if (!spread) write_input(s, argument_name(node, at++, param->name, keyword), param, a, keyword ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL);
+        for (uint32_t i = 0; spread && i < a->n; i++)
+            write_input(s, argument_name(node, at++, "", false), NULL, &a->u.list[i], CR_GIVEN_POSITIONAL);
+        if (!spread)
+            write_input(s, argument_name(node, at++, param->name, keyword), param, a,
+                        keyword ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL);
     }
 }
 
@@ -306,7 +326,8 @@ static void write_result_list(scope *s, const cr_node *node, uint16_t ret, uint3
     cr_json_writer *j = &s->w->j;
     uint32_t end = *at;
     bool optional = false;
-    while (end < node->nvalues && !cr_graph_value(s->g, node->first + end)->hidden && cr_graph_value(s->g, node->first + end)->ret == ret)
+    while (end < node->nvalues && !cr_graph_value(s->g, node->first + end)->hidden &&
+           cr_graph_value(s->g, node->first + end)->ret == ret)
         optional |= !is_shown(cr_graph_value(s->g, node->first + end++));
     open_union(s, optional ? "as_optional_tensors" : "as_tensors");
     cr_json_open(j, '[');
@@ -334,7 +355,8 @@ static void write_results(scope *s, const cr_node *node) {
         else if (at < node->nvalues) write_result(s, cr_graph_value(s->g, node->first + at++));
     }
     if (!schema->varargs_returns) return;
-    for (; at < node->nvalues && !cr_graph_value(s->g, node->first + at)->hidden; at++) write_result(s, cr_graph_value(s->g, node->first + at));
+    for (; at < node->nvalues && !cr_graph_value(s->g, node->first + at)->hidden; at++)
+        write_result(s, cr_graph_value(s->g, node->first + at));
 }
 
 /* ---- nodes ---- */
@@ -356,7 +378,9 @@ static void write_metadata(scope *s, const cr_node *node) {
     cr_json_close(j, '}');
 }
 
-static bool is_taken(const scope *s, const char *name) { return cr_graph_find(s->g, name) != CR_NO_VALUE || cr_map_find_str(&s->taken, name, NULL); }
+static bool is_taken(const scope *s, const char *name) {
+    return cr_graph_find(s->g, name) != CR_NO_VALUE || cr_map_find_str(&s->taken, name, NULL);
+}
 
 /* A node with several results, or none, whose name nobody has kept: the op's, numbered. */
 static void write_made_name(scope *s, const cr_node *node) {
@@ -371,7 +395,8 @@ static void write_made_name(scope *s, const cr_node *node) {
 static void write_name(scope *s, const cr_node *node) {
     uint32_t n = 0;
     while (n < node->nvalues && !cr_graph_value(s->g, node->first + n)->hidden) n++;
-    bool parts = n != 1 || (node->op->schema.nreturns && node->op->schema.returns[0].list) || (node->op->tags & CR_TAG_HIGHER_ORDER && !(node->archived && node->archived->single));
+    bool parts = n != 1 || (node->op->schema.nreturns && node->op->schema.returns[0].list) ||
+                 (node->op->tags & CR_TAG_HIGHER_ORDER && !(node->archived && node->archived->single));
     if (node->target) cr__put_text(&s->w->j, "name", node->target);
     else if (!parts) cr__put_text(&s->w->j, "name", cr_graph_value(s->g, node->first)->name);
     else write_made_name(s, node);
@@ -411,9 +436,11 @@ static void write_node(scope *s, const cr_node *node) {
 /* An input that was specialised has its value in the signature, and that is the graph's input. */
 static void write_graph_inputs(scope *s, bool main) {
     size_t i = 0;
-    for (uint32_t n = cr_graph_first(s->g); n != CR_NO_NODE && cr_graph_node(s->g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(s->g, n), i++) {
+    for (uint32_t n = cr_graph_first(s->g); n != CR_NO_NODE && cr_graph_node(s->g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(s->g, n), i++) {
         const cr_value *v = cr_graph_value(s->g, cr_graph_node(s->g, n)->first);
-        if (main && i < s->w->p->ninputs && s->w->p->inputs[i].is_constant) cr__write_constant(s->w, &s->w->p->inputs[i].constant);
+        if (main && i < s->w->p->ninputs && s->w->p->inputs[i].is_constant)
+            cr__write_constant(s->w, &s->w->p->inputs[i].constant);
         else if (v->type == CR_T_ANY) cr__write_constant(s->w, &(cr_arg){ .kind = CR_ARG_NONE });
         else write_result(s, v);
     }
@@ -422,8 +449,10 @@ static void write_graph_inputs(scope *s, bool main) {
 static void write_graph_outputs(scope *s, bool main) {
     const cr_node *output = cr_graph_node(s->g, cr_graph_output(s->g));
     for (uint16_t i = 0; i < output->nargs; i++) {
-        bool token = main && i < s->w->p->noutputs && s->w->p->outputs[i].kind == CR_OUTPUT_TOKEN && s->w->p->outputs[i].name;
-        if (token) cr__write_named(s->w, CR_T_TENSOR, s->w->p->outputs[i].name); /* the last one; here it is the first */
+        bool token = main && i < s->w->p->noutputs && s->w->p->outputs[i].kind == CR_OUTPUT_TOKEN &&
+                     s->w->p->outputs[i].name;
+        /* the last one; here it is the first */
+        if (token) cr__write_named(s->w, CR_T_TENSOR, s->w->p->outputs[i].name);
         else write_argument(s, NULL, &output->args[i]);
     }
 }
@@ -501,7 +530,10 @@ static void write_parts(scope *s, bool main) {
     for (uint32_t n = cr_graph_first(s->g); n != CR_NO_NODE; n = cr_graph_next(s->g, n)) {
         const cr_node *node = cr_graph_node(s->g, n);
         if (node->kind == CR_NODE_GET_ATTR)
-            cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED, "the graph holds constant '%s' itself; in an archive constants are inputs of the graph: lift it", node->target));
+            cr__writer_fail(s->w, CR_FAIL(CR_EUNSUPPORTED,
+                                          "the graph holds constant '%s' itself; in an archive constants are inputs of "
+                                          "the graph: lift it",
+                                          node->target));
         if (node->kind == CR_NODE_CALL && !(node->archived && node->archived->implied)) write_node(s, node);
     }
     cr_json_close(j, ']');

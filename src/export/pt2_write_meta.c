@@ -10,15 +10,19 @@
 /* ---- enumerations ---- */
 
 static const uint8_t dtypes[CR_DTYPE_COUNT] = {
-    [CR_U8] = 1, [CR_I8] = 2, [CR_I16] = 3, [CR_I32] = 4, [CR_I64] = 5, [CR_F16] = 6, [CR_F32] = 7, [CR_F64] = 8, [CR_C32] = 9, [CR_C64] = 10,
-    [CR_C128] = 11, [CR_BOOL] = 12, [CR_BF16] = 13, [CR_U16] = 28, [CR_F8E4M3FN] = 29, [CR_F8E5M2] = 30, [CR_F8E4M3FNUZ] = 31, [CR_F8E5M2FNUZ] = 32,
-    [CR_F8E8M0FNU] = 33, [CR_U32] = 34, [CR_U64] = 35,
+    [CR_U8] = 1,      [CR_I8] = 2,          [CR_I16] = 3,         [CR_I32] = 4,        [CR_I64] = 5,
+    [CR_F16] = 6,     [CR_F32] = 7,         [CR_F64] = 8,         [CR_C32] = 9,        [CR_C64] = 10,
+    [CR_C128] = 11,   [CR_BOOL] = 12,       [CR_BF16] = 13,       [CR_U16] = 28,       [CR_F8E4M3FN] = 29,
+    [CR_F8E5M2] = 30, [CR_F8E4M3FNUZ] = 31, [CR_F8E5M2FNUZ] = 32, [CR_F8E8M0FNU] = 33, [CR_U32] = 34,
+    [CR_U64] = 35,
 };
 
 int cr__schema_dtype(int dtype) { return dtypes[dtype]; }
 
 int cr__schema_format(int format) {
-    static const uint8_t formats[] = { [CR_CONTIGUOUS] = 1, [CR_CHANNELS_LAST] = 2, [CR_CHANNELS_LAST_3D] = 3, [CR_PRESERVE] = 4 };
+    static const uint8_t formats[] = {
+        [CR_CONTIGUOUS] = 1, [CR_CHANNELS_LAST] = 2, [CR_CHANNELS_LAST_3D] = 3, [CR_PRESERVE] = 4
+    };
     return formats[format];
 }
 
@@ -157,13 +161,17 @@ void cr__write_constant(cr__pt2_writer *w, const cr_arg *a) {
     case CR_ARG_BOOL: cr__put_bool(j, "as_bool", a->u.i != 0); break;
     case CR_ARG_FLOAT: cr_json_key(j, "as_float"), cr__write_float(w, a->u.f); break;
     case CR_ARG_STR: cr_json_key(j, "as_string"), cr_json_string(j, a->u.s, a->n); break;
-    default: cr__writer_fail(w, CR_FAIL(CR_EUNSUPPORTED, "a constant that is neither a number nor a text cannot be written"));
+    default:
+        cr__writer_fail(w, CR_FAIL(CR_EUNSUPPORTED, "a constant that is neither a number nor a text cannot be "
+                                                    "written"));
     }
     cr_json_close(j, '}');
 }
 
 void cr__write_named(cr__pt2_writer *w, cr_type type, const char *name) {
-    static const char *const keys[CR_T_COUNT] = { [CR_T_INT] = "as_sym_int", [CR_T_FLOAT] = "as_sym_float", [CR_T_BOOL] = "as_sym_bool" };
+    static const char *const keys[CR_T_COUNT] = {
+        [CR_T_INT] = "as_sym_int", [CR_T_FLOAT] = "as_sym_float", [CR_T_BOOL] = "as_sym_bool"
+    };
     cr_json_open(&w->j, '{');
     cr_json_key(&w->j, keys[type] ? keys[type] : "as_tensor");
     cr_json_open(&w->j, '{');

@@ -1,19 +1,26 @@
-/* pt2_write_signature.c: specs of inputs and outputs and the call structure, as the PT2 schema writes them; the other half
- * of signature.c. */
+/* pt2_write_signature.c: specs of inputs and outputs and the call structure, as the PT2 schema writes them; the other
+ * half of signature.c. */
 #include "export/pt2_write.h"
 
 /* ---- specs ---- */
 
 static const struct { const char *key, *target; } input_rows[] = {
-    [CR_INPUT_USER] = { "user_input", NULL }, [CR_INPUT_PARAMETER] = { "parameter", "parameter_name" }, [CR_INPUT_BUFFER] = { "buffer", "buffer_name" },
-    [CR_INPUT_TENSOR_CONSTANT] = { "tensor_constant", "tensor_constant_name" }, [CR_INPUT_CUSTOM_OBJECT] = { "custom_obj", "custom_obj_name" },
+    [CR_INPUT_USER] = { "user_input", NULL },
+    [CR_INPUT_PARAMETER] = { "parameter", "parameter_name" },
+    [CR_INPUT_BUFFER] = { "buffer", "buffer_name" },
+    [CR_INPUT_TENSOR_CONSTANT] = { "tensor_constant", "tensor_constant_name" },
+    [CR_INPUT_CUSTOM_OBJECT] = { "custom_obj", "custom_obj_name" },
     [CR_INPUT_TOKEN] = { "token", NULL },
 };
 static const struct { const char *key, *target; } output_rows[] = {
-    [CR_OUTPUT_USER] = { "user_output", NULL }, [CR_OUTPUT_LOSS] = { "loss_output", NULL }, [CR_OUTPUT_BUFFER_MUTATION] = { "buffer_mutation", "buffer_name" },
-    [CR_OUTPUT_PARAMETER_MUTATION] = { "parameter_mutation", "parameter_name" }, [CR_OUTPUT_INPUT_MUTATION] = { "user_input_mutation", "user_input_name" },
+    [CR_OUTPUT_USER] = { "user_output", NULL },
+    [CR_OUTPUT_LOSS] = { "loss_output", NULL },
+    [CR_OUTPUT_BUFFER_MUTATION] = { "buffer_mutation", "buffer_name" },
+    [CR_OUTPUT_PARAMETER_MUTATION] = { "parameter_mutation", "parameter_name" },
+    [CR_OUTPUT_INPUT_MUTATION] = { "user_input_mutation", "user_input_name" },
     [CR_OUTPUT_GRADIENT_TO_PARAMETER] = { "gradient_to_parameter", "parameter_name" },
-    [CR_OUTPUT_GRADIENT_TO_INPUT] = { "gradient_to_user_input", "user_input_name" }, [CR_OUTPUT_TOKEN] = { "token", NULL },
+    [CR_OUTPUT_GRADIENT_TO_INPUT] = { "gradient_to_user_input", "user_input_name" },
+    [CR_OUTPUT_TOKEN] = { "token", NULL },
 };
 
 static void write_plain_arg(cr_json_writer *j, const char *name) {
@@ -52,7 +59,9 @@ static void write_input_spec(cr__pt2_writer *w, const cr_input_spec *spec, const
 }
 
 /* PyTorch's reader knows no bools in signatures; it takes the name alone from there, and a bool is an int. */
-static void write_signed(cr__pt2_writer *w, cr_type type, const char *name) { cr__write_named(w, type == CR_T_BOOL ? CR_T_INT : type, name); }
+static void write_signed(cr__pt2_writer *w, cr_type type, const char *name) {
+    cr__write_named(w, type == CR_T_BOOL ? CR_T_INT : type, name);
+}
 
 static void write_output_spec(cr__pt2_writer *w, const cr_output_spec *spec, const cr_arg *arg) {
     cr_json_writer *j = &w->j;
@@ -63,7 +72,9 @@ static void write_output_spec(cr__pt2_writer *w, const cr_output_spec *spec, con
     cr_json_key(j, "arg");
     if (spec->kind != CR_OUTPUT_USER) write_plain_arg(j, spec->name);
     else if (arg->kind != CR_ARG_VALUE) cr__write_constant(w, arg);
-    else write_signed(w, (cr_type)cr_graph_value(w->p->graph, (uint32_t)arg->u.i)->type, cr__archive_name(w->p->graph, (uint32_t)arg->u.i));
+    else
+        write_signed(w, (cr_type)cr_graph_value(w->p->graph, (uint32_t)arg->u.i)->type,
+                     cr__archive_name(w->p->graph, (uint32_t)arg->u.i));
     if (target) cr__put_text(j, target, spec->target ? spec->target : "");
     cr_json_close(j, '}');
     cr_json_close(j, '}');
@@ -77,7 +88,9 @@ void cr__write_signature(cr__pt2_writer *w) {
     cr_json_open(j, '{');
     cr_json_key(j, "input_specs");
     cr_json_open(j, '[');
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && i < p->ninputs && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n), i++)
+    for (uint32_t n = cr_graph_first(g);
+         n != CR_NO_NODE && i < p->ninputs && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(g, n), i++)
         write_input_spec(w, &p->inputs[i], cr_graph_value(g, cr_graph_node(g, n)->first));
     cr_json_close(j, ']');
     cr_json_key(j, "output_specs");
@@ -127,7 +140,8 @@ static void write_call(cr__pt2_writer *w, const cr_module_call *call) {
             cr_json_null(j);
         } else {
             cr_json_open(j, '[');
-            for (size_t i = 0; i < call->nnames; i++) cr_json_string(j, call->forward_arg_names[i], strlen(call->forward_arg_names[i]));
+            for (size_t i = 0; i < call->nnames; i++)
+                cr_json_string(j, call->forward_arg_names[i], strlen(call->forward_arg_names[i]));
             cr_json_close(j, ']');
         }
         cr_json_close(j, '}');

@@ -1,8 +1,8 @@
 /* pt2_write_state.c: the tensors of a program as members of an archive, one a storage.
  *
- * Names on one storage share its member, so tied weights and views stay what they are. A storage that still is the mapped
- * member of an archive, unchanged, is copied from file to file by the kernel and never enters this process's memory;
- * others are written from where they lie. */
+ * Names on one storage share its member, so tied weights and views stay what they are. A storage that still is the
+ * mapped member of an archive, unchanged, is copied from file to file by the kernel and never enters this process's
+ * memory; others are written from where they lie. */
 #include "export/pt2_write.h"
 
 /* ---- members ---- */
@@ -53,13 +53,17 @@ static const cr_zip *archive_of(const cr_program *p) {
 }
 
 static cr_status check_tensor(const cr_tensor *t) {
-    if (t->storage->fake) return CR_FAIL(CR_EVALUE, "it has no data, only a shape: the program was loaded without its weights");
-    if (t->meta.flags & (CR_META_CONJ | CR_META_NEG)) return CR_FAIL(CR_EUNSUPPORTED, "it is a conjugated or negated view, which archives cannot hold: store its values (resolve_conj)");
+    if (t->storage->fake)
+        return CR_FAIL(CR_EVALUE, "it has no data, only a shape: the program was loaded without its weights");
+    if (t->meta.flags & (CR_META_CONJ | CR_META_NEG))
+        return CR_FAIL(CR_EUNSUPPORTED, "it is a conjugated or negated view, which archives cannot hold: store its "
+                                        "values (resolve_conj)");
     if (t->meta.device.type != CR_CPU) return CR_FAIL(CR_EUNSUPPORTED, "it is not in the CPU's memory");
     return CR_OK;
 }
 
-static cr_status write_storage(const cr_program *p, cr__archive *a, const cr_storage *s, const char *folder, const char *stem, size_t number) {
+static cr_status write_storage(const cr_program *p, cr__archive *a, const cr_storage *s, const char *folder,
+                               const char *stem, size_t number) {
     const cr_zip *in = NULL;
     const cr_zip_member *m = s->bytes ? cr_zip_find_unchanged(archive_of(p), s->data, (uint64_t)s->bytes, &in) : NULL;
     if (m) return cr__archive_copy(a, in, m, "data/%s/%s_%zu", folder, stem, number);
@@ -83,7 +87,8 @@ static void write_entry(cr__pt2_writer *w, const cr_named_tensor *t, const char 
     cr_str_dispose(&path);
 }
 
-static cr_status write_tensors(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem, const cr_named_tensor *list, size_t n, cr_map *numbers) {
+static cr_status write_tensors(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem,
+                               const cr_named_tensor *list, size_t n, cr_map *numbers) {
     uint64_t count = 0;
     for (size_t i = 0; i < n; i++) {
         const cr_storage *s = list[i].tensor->storage;
@@ -96,7 +101,8 @@ static cr_status write_tensors(cr__pt2_writer *w, cr__archive *a, const char *fo
     return CR_OK;
 }
 
-cr_status cr__write_payload(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem, const char *config, const cr_named_tensor *list, size_t n) {
+cr_status cr__write_payload(cr__pt2_writer *w, cr__archive *a, const char *folder, const char *stem, const char *config,
+                            const cr_named_tensor *list, size_t n) {
     cr_map numbers; /* storage -> number of its member */
     cr_map_init(&numbers);
     cr_status status = write_tensors(w, a, folder, stem, list, n, &numbers);

@@ -1,9 +1,9 @@
 /* regions.c: parts of a program that run with another gradient mode become bodies of wrap_with_set_grad_enabled.
  *
- * Every switch of the mode begins a part, also one that changes nothing; parts are numbered, and those whose mode differs
- * from the one the export began with are wrapped. A body takes what it uses from outside, in the order of first use, and
- * gives what is used after it. Names are PyTorch's: a body with one result lends the call that result's name, the result
- * itself is a `getitem`; several results keep their names. */
+ * Every switch of the mode begins a part, also one that changes nothing; parts are numbered, and those whose mode
+ * differs from the one the export began with are wrapped. A body takes what it uses from outside, in the order of first
+ * use, and gives what is used after it. Names are PyTorch's: a body with one result lends the call that result's name,
+ * the result itself is a `getitem`; several results keep their names. */
 #include "export/internal.h"
 
 typedef struct region {
@@ -23,7 +23,9 @@ static bool is_inside(const region *r, uint32_t value, uint32_t *to) {
     return true;
 }
 
-static cr_status bind(region *r, uint32_t from, uint32_t to) { return cr_map_put(&r->inside, &from, sizeof from, to + 1u); }
+static cr_status bind(region *r, uint32_t from, uint32_t to) {
+    return cr_map_put(&r->inside, &from, sizeof from, to + 1u);
+}
 
 /* ---- the body ---- */
 
@@ -33,7 +35,8 @@ static void see_use(void *user, uint32_t value) {
     if (r->status || is_inside(r, value, &to)) return;
     const cr_value *v = cr_graph_value(r->g, value);
     const char *name = cr__shown_name(r->g, value);
-    r->status = v->type == CR_T_TENSOR ? cr_graph_placeholder(r->sub, name, v->meta, &to) : cr_graph_placeholder_number(r->sub, name, (cr_type)v->type, v->expr, &to);
+    r->status = v->type == CR_T_TENSOR ? cr_graph_placeholder(r->sub, name, v->meta, &to)
+                                       : cr_graph_placeholder_number(r->sub, name, (cr_type)v->type, v->expr, &to);
     if (!r->status) r->status = bind(r, value, to);
     if (!r->status) r->status = cr_vec_push(&r->inputs, value);
 }
@@ -42,7 +45,9 @@ static cr_status map_arg(region *r, const cr_arg *from, cr_arg *to) {
     *to = *from;
     if (from->kind == CR_ARG_VALUE) {
         uint32_t value;
-        if (!is_inside(r, (uint32_t)from->u.i, &value)) return CR_FAIL(CR_EVALUE, "a region uses '%s' before it is defined", cr_graph_value(r->g, (uint32_t)from->u.i)->name);
+        if (!is_inside(r, (uint32_t)from->u.i, &value))
+            return CR_FAIL(CR_EVALUE, "a region uses '%s' before it is defined",
+                           cr_graph_value(r->g, (uint32_t)from->u.i)->name);
         to->u.i = value;
     }
     if (from->kind == CR_ARG_GRAPH) {
@@ -68,7 +73,8 @@ static cr_status copy_node(region *r, uint32_t n) {
     CR_TRY(cr_graph_set_origin(r->sub, &node->origin));
     CR_TRY(cr_graph_call_with(r->sub, node->op, args, cr_graph_value(r->g, node->first), node->nvalues, &made));
     if (node->target) CR_TRY(cr_graph_set_target(r->sub, made, node->target));
-    for (uint32_t i = 0; i < node->nvalues; i++) CR_TRY(bind(r, node->first + i, cr_graph_node(r->sub, made)->first + i));
+    for (uint32_t i = 0; i < node->nvalues; i++)
+        CR_TRY(bind(r, node->first + i, cr_graph_node(r->sub, made)->first + i));
     return CR_OK;
 }
 
@@ -80,7 +86,8 @@ static void see_outside(void *user, uint32_t value) { ((search *)user)->used[val
 static cr_status find_outputs(region *r) {
     search s = { r, cr_calloc(cr_graph_value_count(r->g) + 1u, 1) };
     if (!s.used) return CR_ENOMEM;
-    for (uint32_t n = r->end; n != CR_NO_NODE; n = cr_graph_next(r->g, n)) cr_args_visit_values(cr_graph_node(r->g, n)->args, cr_graph_node(r->g, n)->nargs, see_outside, &s);
+    for (uint32_t n = r->end; n != CR_NO_NODE; n = cr_graph_next(r->g, n))
+        cr_args_visit_values(cr_graph_node(r->g, n)->args, cr_graph_node(r->g, n)->nargs, see_outside, &s);
     cr_status status = CR_OK;
     for (uint32_t n = r->first; n != r->end && !status; n = cr_graph_next(r->g, n)) {
         const cr_node *node = cr_graph_node(r->g, n);
@@ -101,8 +108,11 @@ static cr_status finish_body(region *r) {
     if (!args) return CR_ENOMEM;
     for (size_t i = 0; i < r->outputs.n; i++) {
         uint32_t value;
-        if (!is_inside(r, r->outputs.at[i], &value)) return CR_FAIL(CR_EVALUE, "a region gives a value that it does not have");
-        args[i] = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(r->sub, value)->type, .u.i = value };
+        if (!is_inside(r, r->outputs.at[i], &value))
+            return CR_FAIL(CR_EVALUE, "a region gives a value that it does not have");
+        args[i] = (cr_arg){
+            .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(r->sub, value)->type, .u.i = value
+        };
     }
     CR_TRY(cr_graph_set_origin(r->sub, NULL));
     return cr_graph_set_output(r->sub, args, r->outputs.n);
@@ -117,28 +127,39 @@ static cr_status call_body(region *r, bool enabled, const char *root, uint32_t *
     cr_value *values = cr_graph_alloc(r->g, (r->outputs.n + 1) * sizeof *values);
     if (!items || !values) return CR_ENOMEM;
     for (size_t i = 0; i < r->inputs.n; i++)
-        items[i] = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(r->g, r->inputs.at[i])->type, .u.i = r->inputs.at[i] };
+        items[i] = (cr_arg){ .kind = CR_ARG_VALUE,
+                             .given = CR_GIVEN_POSITIONAL,
+                             .pad = cr_graph_value(r->g, r->inputs.at[i])->type,
+                             .u.i = r->inputs.at[i] };
     for (size_t i = 0; i < r->outputs.n; i++) {
         values[i] = *cr_graph_value(r->g, r->outputs.at[i]);
         values[i].ret = (uint16_t)i;
         values[i].hidden = false;
     }
     CR_TRY(cr_graph_add_subgraph(r->g, r->sub));
-    cr_arg args[] = { cr_arg_bool(enabled), { .kind = CR_ARG_GRAPH, .u.graph = r->sub }, { .kind = CR_ARG_LIST, .n = (uint32_t)r->inputs.n, .u.list = items } };
+    cr_arg args[] = { cr_arg_bool(enabled),
+                      { .kind = CR_ARG_GRAPH, .u.graph = r->sub },
+                      { .kind = CR_ARG_LIST, .n = (uint32_t)r->inputs.n, .u.list = items } };
     for (size_t i = 0; i < CR_COUNT(args); i++) args[i].given = CR_GIVEN_POSITIONAL;
     cr_graph_insert_before(r->g, r->first);
-    CR_TRY(cr_graph_set_origin(r->g, &(cr_origin){ NULL, root, "wrap_with_set_grad_enabled;WrapWithSetGradEnabled.wrap_with_set_grad_enabled" }));
+    CR_TRY(cr_graph_set_origin(r->g, &(cr_origin){ NULL, root,
+                                                   "wrap_with_set_grad_enabled;WrapWithSetGradEnabled.wrap_with_set_"
+                                                   "grad_enabled" }));
     CR_TRY(cr_graph_call_with(r->g, wrap, args, values, r->outputs.n, node));
     uint32_t first = cr_graph_node(r->g, *node)->first;
     for (size_t i = 0; i < r->outputs.n; i++) {
-        cr_arg to = { .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(r->g, first + (uint32_t)i)->type, .u.i = first + (uint32_t)i };
+        cr_arg to = { .kind = CR_ARG_VALUE,
+                      .given = CR_GIVEN_POSITIONAL,
+                      .pad = cr_graph_value(r->g, first + (uint32_t)i)->type,
+                      .u.i = first + (uint32_t)i };
         CR_TRY(cr_graph_replace(r->g, r->outputs.at[i], to, *node));
     }
     return CR_OK;
 }
 
 static cr_status erase_nodes(region *r) {
-    for (uint32_t n = r->end == CR_NO_NODE ? CR_NO_NODE : cr_graph_node(r->g, r->end)->prev, before; n != CR_NO_NODE; n = before) {
+    for (uint32_t n = r->end == CR_NO_NODE ? CR_NO_NODE : cr_graph_node(r->g, r->end)->prev, before; n != CR_NO_NODE;
+         n = before) {
         before = cr_graph_node(r->g, n)->prev;
         if (!cr_graph_node(r->g, n)->dead) CR_TRY(cr_graph_erase(r->g, n));
         if (n == r->first) break;
@@ -163,7 +184,8 @@ static cr_status wrap_region(region *r, bool enabled, const char *root, uint32_t
     return erase_nodes(r);
 }
 
-static cr_status wrap_part(cr_graph *g, cr_names *names, uint32_t first, uint32_t end, unsigned number, bool enabled, const char *root) {
+static cr_status wrap_part(cr_graph *g, cr_names *names, uint32_t first, uint32_t end, unsigned number, bool enabled,
+                           const char *root) {
     region r = { .g = g, .names = names, .first = first, .end = end, .number = number };
     uint32_t node;
     cr_map_init(&r.inside);
@@ -175,7 +197,8 @@ static cr_status wrap_part(cr_graph *g, cr_names *names, uint32_t first, uint32_
     return status;
 }
 
-cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n, bool outer, const char *root) {
+cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad_mark *marks, size_t n, bool outer,
+                                     const char *root) {
     CR_TRY(cr_region_ops_init());
     cr_status status = CR_OK;
     uint32_t at = cr_graph_first(g);
@@ -183,9 +206,12 @@ cr_status cr_program_wrap_grad_modes(cr_graph *g, cr_names *names, const cr_grad
     for (size_t i = 0; i < n && !status; i++) {
         if (marks[i].enabled == outer) continue;
         uint32_t first = at, end;
-        while (first != CR_NO_NODE && first < marks[i].node && cr_graph_node(g, first)->kind != CR_NODE_OUTPUT) first = cr_graph_next(g, first);
+        while (first != CR_NO_NODE && first < marks[i].node && cr_graph_node(g, first)->kind != CR_NODE_OUTPUT)
+            first = cr_graph_next(g, first);
         end = first;
-        while (end != CR_NO_NODE && cr_graph_node(g, end)->kind != CR_NODE_OUTPUT && (i + 1 == n || end < marks[i + 1].node)) end = cr_graph_next(g, end);
+        while (end != CR_NO_NODE && cr_graph_node(g, end)->kind != CR_NODE_OUTPUT &&
+               (i + 1 == n || end < marks[i + 1].node))
+            end = cr_graph_next(g, end);
         status = wrap_part(g, names, first, end, (unsigned)i + 1, marks[i].enabled, root);
         at = end;
     }

@@ -83,7 +83,8 @@ static cr_status read_input_spec(cr__reader *r, const cr_json *value, cr_input_s
         CR_TRY(cr_json_get_string(arg, "name", &name));
     }
     if (input_rows[row].target) CR_TRY(cr_json_get_string(&m->value, input_rows[row].target, &target));
-    if (spec->kind == CR_INPUT_CUSTOM_OBJECT) return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a script object; programs with such objects cannot run here", target);
+    if (spec->kind == CR_INPUT_CUSTOM_OBJECT)
+        return CR_FAIL(CR_EUNSUPPORTED, "'%s' is a script object; programs with such objects cannot run here", target);
     if (spec->kind == CR_INPUT_BUFFER) CR_TRY(cr_json_get_bool_or(&m->value, "persistent", true, &spec->persistent));
     if (name) CR_TRY(cr__keep_text(r, name, &spec->name));
     if (target) CR_TRY(cr__keep_text(r, target, &spec->target));
@@ -135,10 +136,14 @@ cr_status cr__read_signature(cr__reader *r, const cr_json *signature) {
 
 /* The graph's input of a specialised argument is the same kind of constant, or says nothing. */
 static cr_status check_constant(const cr_input_spec *spec, const cr_value *v) {
-    static const uint8_t types[CR_ARG_KIND_COUNT] = { [CR_ARG_INT] = CR_T_INT, [CR_ARG_FLOAT] = CR_T_FLOAT, [CR_ARG_BOOL] = CR_T_BOOL, [CR_ARG_STR] = CR_T_STR };
+    static const uint8_t types[CR_ARG_KIND_COUNT] = {
+        [CR_ARG_INT] = CR_T_INT, [CR_ARG_FLOAT] = CR_T_FLOAT, [CR_ARG_BOOL] = CR_T_BOOL, [CR_ARG_STR] = CR_T_STR
+    };
     bool number = v->type == CR_T_INT || v->type == CR_T_FLOAT || v->type == CR_T_BOOL || v->type == CR_T_STR;
-    if (v->type == CR_T_TENSOR && v->meta) return CR_FAIL(CR_EFORMAT, "it is a constant, the graph's input there is the tensor '%s'", v->name);
-    if (number && types[spec->constant.kind] != v->type) return CR_FAIL(CR_EFORMAT, "it is another kind of constant than the graph's input there, '%s'", v->name);
+    if (v->type == CR_T_TENSOR && v->meta)
+        return CR_FAIL(CR_EFORMAT, "it is a constant, the graph's input there is the tensor '%s'", v->name);
+    if (number && types[spec->constant.kind] != v->type)
+        return CR_FAIL(CR_EFORMAT, "it is another kind of constant than the graph's input there, '%s'", v->name);
     return CR_OK;
 }
 
@@ -147,45 +152,61 @@ static cr_status check_input(const cr_program *p, size_t i, uint32_t node, cr_ma
     const cr_value *v = cr_graph_value(p->graph, cr_graph_node(p->graph, node)->first);
     if (spec->is_constant) return check_constant(spec, v);
     uint32_t named = spec->name ? cr_graph_find(p->graph, spec->name) : CR_NO_VALUE;
-    if (named != cr_graph_node(p->graph, node)->first) return CR_FAIL(CR_EFORMAT, "it names '%s', the graph's input there is '%s'", spec->name ? spec->name : "", v->name);
-    if (spec->kind != CR_INPUT_USER && v->type != CR_T_TENSOR) return CR_FAIL(CR_EFORMAT, "'%s' is state, but no tensor", v->name);
+    if (named != cr_graph_node(p->graph, node)->first)
+        return CR_FAIL(CR_EFORMAT, "it names '%s', the graph's input there is '%s'", spec->name ? spec->name : "",
+                       v->name);
+    if (spec->kind != CR_INPUT_USER && v->type != CR_T_TENSOR)
+        return CR_FAIL(CR_EFORMAT, "'%s' is state, but no tensor", v->name);
     if (!spec->target) return CR_OK;
     return cr_map_put_str(targets, spec->target, spec->kind + 1u);
 }
 
 static cr_status check_output(const cr_program *p, size_t i, const cr_arg *output, const cr_map *targets) {
-    static const uint8_t needed[] = { [CR_OUTPUT_BUFFER_MUTATION] = CR_INPUT_BUFFER + 1, [CR_OUTPUT_PARAMETER_MUTATION] = CR_INPUT_PARAMETER + 1,
-                                      [CR_OUTPUT_GRADIENT_TO_PARAMETER] = CR_INPUT_PARAMETER + 1, [CR_OUTPUT_TOKEN] = 0 };
+    static const uint8_t needed[] = { [CR_OUTPUT_BUFFER_MUTATION] = CR_INPUT_BUFFER + 1,
+                                      [CR_OUTPUT_PARAMETER_MUTATION] = CR_INPUT_PARAMETER + 1,
+                                      [CR_OUTPUT_GRADIENT_TO_PARAMETER] = CR_INPUT_PARAMETER + 1,
+                                      [CR_OUTPUT_TOKEN] = 0 };
     const cr_output_spec *spec = &p->outputs[i];
     uint64_t kind = 0;
     if (spec->kind == CR_OUTPUT_TOKEN) return CR_OK; /* the one token has the name of its input here */
     if (spec->name) {
         const char *have = output->kind == CR_ARG_VALUE ? cr_graph_value(p->graph, (uint32_t)output->u.i)->name : NULL;
-        bool hidden = have && cr_graph_value(p->graph, (uint32_t)output->u.i)->hidden; /* the name of a tensor that was written */
-        if (!have || (!hidden && strcmp(have, spec->name))) return CR_FAIL(CR_EFORMAT, "it names '%s', the graph's output there is '%s'", spec->name, have ? have : "a constant");
+        /* the name of a tensor that was written */
+        bool hidden = have && cr_graph_value(p->graph, (uint32_t)output->u.i)->hidden;
+        if (!have || (!hidden && strcmp(have, spec->name)))
+            return CR_FAIL(CR_EFORMAT, "it names '%s', the graph's output there is '%s'", spec->name,
+                           have ? have : "a constant");
     } else if (output->kind == CR_ARG_VALUE) {
-        return CR_FAIL(CR_EFORMAT, "it is a constant, the graph's output there is '%s'", cr_graph_value(p->graph, (uint32_t)output->u.i)->name);
+        return CR_FAIL(CR_EFORMAT, "it is a constant, the graph's output there is '%s'",
+                       cr_graph_value(p->graph, (uint32_t)output->u.i)->name);
     }
     if (spec->kind >= CR_COUNT(needed) || !needed[spec->kind]) {
         if (spec->kind != CR_OUTPUT_INPUT_MUTATION) return CR_OK;
         for (size_t k = 0; k < p->ninputs; k++)
-            if (p->inputs[k].kind == CR_INPUT_USER && p->inputs[k].name && !strcmp(p->inputs[k].name, spec->target)) return CR_OK;
+            if (p->inputs[k].kind == CR_INPUT_USER && p->inputs[k].name && !strcmp(p->inputs[k].name, spec->target))
+                return CR_OK;
         return CR_FAIL(CR_EFORMAT, "no user input is named '%s'", spec->target);
     }
     if (cr_map_find_str(targets, spec->target, &kind) && kind == needed[spec->kind]) return CR_OK;
-    return CR_FAIL(CR_EFORMAT, "no %s is named '%s'", needed[spec->kind] == CR_INPUT_BUFFER + 1 ? "buffer" : "parameter", spec->target);
+    return CR_FAIL(CR_EFORMAT, "no %s is named '%s'",
+                   needed[spec->kind] == CR_INPUT_BUFFER + 1 ? "buffer" : "parameter", spec->target);
 }
 
 static cr_status check_specs(const cr_program *p, cr_map *targets) {
     const cr_node *output = cr_graph_node(p->graph, cr_graph_output(p->graph));
     size_t i = 0, count = 0;
-    for (uint32_t n = cr_graph_first(p->graph); n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n)) count++;
-    if (count != p->ninputs) return CR_FAIL(CR_EFORMAT, "signature.input_specs: %zu specs for %zu inputs of the graph", p->ninputs, count);
+    for (uint32_t n = cr_graph_first(p->graph);
+         n != CR_NO_NODE && cr_graph_node(p->graph, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(p->graph, n))
+        count++;
+    if (count != p->ninputs)
+        return CR_FAIL(CR_EFORMAT, "signature.input_specs: %zu specs for %zu inputs of the graph", p->ninputs, count);
     for (uint32_t n = cr_graph_first(p->graph); i < count; n = cr_graph_next(p->graph, n), i++) {
         cr_status status = check_input(p, i, n, targets);
         if (status) return cr_error_context(status, "signature.input_specs[%zu]", i);
     }
-    if (output->nargs != p->noutputs) return CR_FAIL(CR_EFORMAT, "signature.output_specs: %zu specs for %d outputs of the graph", p->noutputs, output->nargs);
+    if (output->nargs != p->noutputs)
+        return CR_FAIL(CR_EFORMAT, "signature.output_specs: %zu specs for %d outputs of the graph", p->noutputs,
+                       output->nargs);
     for (i = 0; i < p->noutputs; i++) {
         cr_status status = check_output(p, i, &output->args[i], targets);
         if (status) return cr_error_context(status, "signature.output_specs[%zu]", i);
@@ -205,7 +226,8 @@ cr_status cr__check_signature(const cr_program *p) {
 
 static const char *field_name(void *user, const char *type, size_t i) {
     const cr_json *def = user ? cr_json_find(user, type) : NULL, *names = def ? cr_json_find(def, "field_names") : NULL;
-    if (!names || names->kind != CR_JSON_ARRAY || i >= names->n || names->u.items[i].kind != CR_JSON_STRING) return NULL;
+    if (!names || names->kind != CR_JSON_ARRAY || i >= names->n || names->u.items[i].kind != CR_JSON_STRING)
+        return NULL;
     return names->u.items[i].u.s;
 }
 
@@ -223,7 +245,9 @@ static cr_status read_arg_names(cr__reader *r, const cr_json *signature, cr_modu
     const char **list = cr_arena_calloc(&r->p->arena, names->n + 1u, sizeof *list);
     if (!list) return CR_ENOMEM;
     for (uint32_t i = 0; i < names->n; i++) {
-        if (names->u.items[i].kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "forward_arg_names[%u] is %s, expected a string", i, cr_json_kind_name(names->u.items[i].kind));
+        if (names->u.items[i].kind != CR_JSON_STRING)
+            return CR_FAIL(CR_EFORMAT, "forward_arg_names[%u] is %s, expected a string", i,
+                           cr_json_kind_name(names->u.items[i].kind));
         CR_TRY(cr__keep_text(r, names->u.items[i].u.s, &list[i]));
     }
     call->forward_arg_names = list;
@@ -232,7 +256,10 @@ static cr_status read_arg_names(cr__reader *r, const cr_json *signature, cr_modu
 }
 
 static cr_status read_call_value(cr__reader *r, const cr_json *value, cr_call_value *out) {
-    static const struct { const char *key; uint8_t type; } syms[] = { { "as_sym_int", CR_T_INT }, { "as_sym_float", CR_T_FLOAT }, { "as_sym_bool", CR_T_BOOL } };
+    static const struct {
+        const char *key;
+        uint8_t type;
+    } syms[] = { { "as_sym_int", CR_T_INT }, { "as_sym_float", CR_T_FLOAT }, { "as_sym_bool", CR_T_BOOL } };
     const char *name;
     const cr_json_member *m;
     CR_TRY(cr_json_union(value, &m));
@@ -243,7 +270,8 @@ static cr_status read_call_value(cr__reader *r, const cr_json *value, cr_call_va
     return name ? cr__keep_text(r, name, &out->name) : CR_OK;
 }
 
-static cr_status read_call_values(cr__reader *r, const cr_json *signature, const char *field, const cr_call_value **out, size_t *n) {
+static cr_status read_call_values(cr__reader *r, const cr_json *signature, const char *field, const cr_call_value **out,
+                                  size_t *n) {
     const cr_json *list = cr_json_find(signature, field);
     if (!list || list->kind == CR_JSON_NULL) return CR_OK;
     CR_TRY(cr_json_get(signature, field, CR_JSON_ARRAY, &list));
@@ -276,14 +304,20 @@ static cr_status read_call_entry(cr__reader *r, const cr_json *value, const cr_j
 cr_status cr__check_calls(const cr_program *p) {
     const cr_module_call *root = p->ncalls ? &p->calls[0] : NULL;
     size_t inputs = 0, outputs = 0;
-    if (!root || !root->in_spec) return CR_FAIL(CR_EFORMAT, "module_call_graph: the first entry, of the program itself, has no signature");
+    if (!root || !root->in_spec)
+        return CR_FAIL(CR_EFORMAT, "module_call_graph: the first entry, of the program itself, has no signature");
     for (size_t i = 0; i < p->ninputs; i++) inputs += p->inputs[i].kind == CR_INPUT_USER;
-    for (size_t i = 0; i < p->noutputs; i++) outputs += p->outputs[i].kind == CR_OUTPUT_USER || p->outputs[i].kind == CR_OUTPUT_LOSS;
+    for (size_t i = 0; i < p->noutputs; i++)
+        outputs += p->outputs[i].kind == CR_OUTPUT_USER || p->outputs[i].kind == CR_OUTPUT_LOSS;
     const cr_tree_node *in = cr_tree_root(root->in_spec);
-    if (in->kind != CR_TREE_TUPLE || in->nchildren != 2) return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.in_spec: it must describe (args, kwargs)");
-    if (in->nleaves != inputs) return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.in_spec: %u leaves for %zu user inputs", in->nleaves, inputs);
+    if (in->kind != CR_TREE_TUPLE || in->nchildren != 2)
+        return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.in_spec: it must describe (args, kwargs)");
+    if (in->nleaves != inputs)
+        return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.in_spec: %u leaves for %zu user inputs", in->nleaves,
+                       inputs);
     if (cr_tree_root(root->out_spec)->nleaves != outputs)
-        return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.out_spec: %u leaves for %zu user outputs", cr_tree_root(root->out_spec)->nleaves, outputs);
+        return CR_FAIL(CR_EFORMAT, "module_call_graph[0].signature.out_spec: %u leaves for %zu user outputs",
+                       cr_tree_root(root->out_spec)->nleaves, outputs);
     return CR_OK;
 }
 

@@ -59,7 +59,8 @@ const char *cr__shown_path(const char *folder, const char *path, int *length) {
     size_t n = strlen(folder), m = sizeof packages - 1;
     int whole = *length, name = 0;
     if (!whole || path[0] != '/') return path;
-    if (n > 1 && (size_t)whole > n + 1 && !strncmp(path, folder, n) && path[n] == '/') return *length -= (int)n + 1, path + n + 1;
+    if (n > 1 && (size_t)whole > n + 1 && !strncmp(path, folder, n) && path[n] == '/')
+        return *length -= (int)n + 1, path + n + 1;
     for (int i = 0; i < whole; i++) {
         if (path[i] == '/') name = i + 1;
         if ((size_t)(whole - i) > m && !strncmp(path + i, packages, m)) return *length -= name, path + name;

@@ -12,8 +12,9 @@ typedef struct cr__frame {
 /* The innermost frame; with `users`, the innermost one outside of PyTorch's own files where there is one. */
 bool cr__source_frame(const cr_origin *origin, bool users, cr__frame *out);
 
-/* What of a file's path goes into files that others get: below the working folder, from site-packages on, or its name alone; where
- * a user keeps programs is nobody else's business. A relative path is as it is. *length: of what is returned. */
+/* What of a file's path goes into files that others get: below the working folder, from site-packages on, or its name
+ * alone; where a user keeps programs is nobody else's business. A relative path is as it is. *length: of what is
+ * returned. */
 const char *cr__shown_path(const char *folder, const char *path, int *length);
 /* A stack trace with such paths. */
 void cr__show_trace(const char *folder, const char *trace, cr_str *out);

@@ -1,14 +1,16 @@
 /* bind.c: the inputs of a run against what the graph says of them.
  *
  * Sizes that are one symbol give the symbol its value; a size such as 2*s0 + 1 gives it too where nothing simpler does;
- * all others are computed and compared. In a symbolic run the sizes are expressions of the inputs' environment, and what
- * cannot be decided there becomes a condition of it. A check whose symbols no input gives says nothing. */
+ * all others are computed and compared. In a symbolic run the sizes are expressions of the inputs' environment, and
+ * what cannot be decided there becomes a condition of it. A check whose symbols no input gives says nothing. */
 #include "graph/plan.h"
 #include "sym/shape.h"
 
 #include <stdio.h>
 
-static const char *input_name(const plan_binding *b, uint32_t input) { return b->plan->graph->values.at[b->plan->inputs[input]].name; }
+static const char *input_name(const plan_binding *b, uint32_t input) {
+    return b->plan->graph->values.at[b->plan->inputs[input]].name;
+}
 
 /* Puts before the message which input it is about. */
 static cr_status about(const plan_binding *b, uint32_t input, cr_status status) {
@@ -70,8 +72,11 @@ static cr_status mismatch(const plan_binding *b, const plan_check *check, cr_sym
 /* ---- kinds of inputs ---- */
 
 static const char *kind_name(const cr_arg *a) {
-    static const char *const names[CR_ARG_KIND_COUNT] = { "None", "a tensor", "a tensor", "a value", "an int", "a float", "a bool", "a complex number", "a text",
-                                                         "a dtype", "a layout", "a memory format", "a device", "a generator", "a list", "a graph", "a symbol" };
+    static const char *const names[CR_ARG_KIND_COUNT] = { "None",     "a tensor",    "a tensor", "a value",
+                                                          "an int",   "a float",     "a bool",   "a complex number",
+                                                          "a text",   "a dtype",     "a layout", "a memory format",
+                                                          "a device", "a generator", "a list",   "a graph",
+                                                          "a symbol" };
     return names[a->kind];
 }
 
@@ -79,8 +84,10 @@ static cr_status check_tensor(const cr_value *v, const cr_arg *a) {
     if (a->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "expected a tensor, not %s", kind_name(a));
     const cr_meta *want = v->meta, *have = &a->u.t->meta;
     if (!want) return CR_OK;
-    if (want->dtype != have->dtype) return CR_FAIL(CR_ERUNTIME, "dtype is %s, expected %s", cr_dtype_name(have->dtype), cr_dtype_name(want->dtype));
-    if (want->rank != have->rank) return CR_FAIL(CR_ERUNTIME, "it has %d dimensions, expected %d", have->rank, want->rank);
+    if (want->dtype != have->dtype)
+        return CR_FAIL(CR_ERUNTIME, "dtype is %s, expected %s", cr_dtype_name(have->dtype), cr_dtype_name(want->dtype));
+    if (want->rank != have->rank)
+        return CR_FAIL(CR_ERUNTIME, "it has %d dimensions, expected %d", have->rank, want->rank);
     if (want->device.type != have->device.type) return CR_FAIL(CR_ERUNTIME, "it is on another device than expected");
     return CR_OK;
 }
@@ -89,11 +96,14 @@ static cr_status check_kind(plan_binding *b, uint32_t i, const cr_arg *a) {
     const cr_value *v = &b->plan->graph->values.at[b->plan->inputs[i]];
     const char *expected = NULL;
     if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) b->symbolic = true;
-    for (int d = 0; a->kind == CR_ARG_TENSOR && d < a->u.t->meta.rank; d++) b->symbolic |= !cr_dim_is_plain(a->u.t->meta.size[d]);
+    for (int d = 0; a->kind == CR_ARG_TENSOR && d < a->u.t->meta.rank; d++)
+        b->symbolic |= !cr_dim_is_plain(a->u.t->meta.size[d]);
     switch ((cr_type)v->type) {
     case CR_T_TENSOR: return a->kind == CR_ARG_NONE && !v->meta ? CR_OK : check_tensor(v, a);
     case CR_T_INT: expected = a->kind == CR_ARG_INT || a->kind == CR_ARG_SYM ? NULL : "an int"; break;
-    case CR_T_FLOAT: expected = a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_INT || a->kind == CR_ARG_SYM ? NULL : "a float"; break;
+    case CR_T_FLOAT:
+        expected = a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_INT || a->kind == CR_ARG_SYM ? NULL : "a float";
+        break;
     case CR_T_BOOL: expected = a->kind == CR_ARG_BOOL || a->kind == CR_ARG_SYM ? NULL : "a bool"; break;
     case CR_T_SCALAR: expected = cr_arg_is_number(a) || a->kind == CR_ARG_SYM ? NULL : "a number"; break;
     case CR_T_STR: expected = a->kind == CR_ARG_STR ? NULL : "a text"; break;
@@ -132,7 +142,8 @@ static cr_status require_equal(const plan_binding *b, const plan_check *check, c
     if (equal == CR_YES) return CR_OK;
     if (equal == CR_NO) return mismatch(b, check, (cr_sym_value){ CR_TYPE_INT, found, 0 }, "");
     char what[160];
-    int n = check->dim >= 0 ? snprintf(what, sizeof what, "graph input '%.80s', dimension %d", input_name(b, check->input), check->dim)
+    int n = check->dim >= 0 ? snprintf(what, sizeof what, "graph input '%.80s', dimension %d",
+                                       input_name(b, check->input), check->dim)
                             : snprintf(what, sizeof what, "graph input '%.80s'", input_name(b, check->input));
     return n < 0 ? CR_ERUNTIME : cr_dim_require(b->env, found, CR_EQ, expected, what);
 }
@@ -157,7 +168,9 @@ static cr_status check_range(const plan_binding *b, const plan_check *check, cr_
 /* A size c*s + k of a symbol that nothing else gives: s = (size - k) / c. */
 static cr_status solve(plan_binding *b, const plan_check *check, cr_sym_value found) {
     cr_sym e = check->expr;
-    if (cr_sym_kind_of(e) != CR_SYM_ADD || cr_sym_operand_count(e) != 1 || found.type != CR_TYPE_INT || !cr_dim_is_plain(found.i)) return CR_OK;
+    if (cr_sym_kind_of(e) != CR_SYM_ADD || cr_sym_operand_count(e) != 1 || found.type != CR_TYPE_INT ||
+        !cr_dim_is_plain(found.i))
+        return CR_OK;
     int64_t c = cr_sym_coefficient(e, 0), rest;
     for (size_t i = 0; i < b->plan->symbols.n; i++) {
         if (b->plan->symbols.at[i].symbol != cr_sym_operand(e, 0) || b->bound[i]) continue;
@@ -181,8 +194,10 @@ static cr_status check_computed(const plan_binding *b, const plan_check *check, 
         return require_equal(b, check, found.i, cr_dim_of(b->env, expected));
     }
     cr_sym_value expected;
-    if (cr_sym_eval(check->expr, lookup, (void *)b, &expected)) return mismatch(b, check, found, ", which has no value");
-    bool same = expected.type == CR_TYPE_FLOAT || found.type == CR_TYPE_FLOAT ? expected.f == found.f : expected.i == found.i;
+    if (cr_sym_eval(check->expr, lookup, (void *)b, &expected))
+        return mismatch(b, check, found, ", which has no value");
+    bool same = expected.type == CR_TYPE_FLOAT || found.type == CR_TYPE_FLOAT ? expected.f == found.f
+                                                                              : expected.i == found.i;
     return same ? CR_OK : mismatch(b, check, found, "");
 }
 
@@ -202,11 +217,13 @@ static cr_status check_cond(const plan_binding *b, const cr_cond *cond) {
     cr_str text;
     cr_str_init(&text);
     bool any = false;
-    if (cr_shape_count(b->plan->graph->env)) cr_shape_text(b->plan->graph->env, cond->condition, &text); /* by the inputs' names */
+    /* by the inputs' names */
+    if (cr_shape_count(b->plan->graph->env)) cr_shape_text(b->plan->graph->env, cond->condition, &text);
     else cr_sym_print(cond->condition, &text);
     cr_str_add(&text, " with ");
     print_symbols(b, cond->condition, &any, &text);
-    cr_status status = CR_FAIL(CR_EGUARD, "the graph holds only where %s%s%s", cr_str_get(&text), cond->message && *cond->message ? ": " : "", cond->message ? cond->message : "");
+    cr_status status = CR_FAIL(CR_EGUARD, "the graph holds only where %s%s%s", cr_str_get(&text),
+                               cond->message && *cond->message ? ": " : "", cond->message ? cond->message : "");
     cr_str_dispose(&text);
     return status;
 }
@@ -224,11 +241,13 @@ cr_status cr__plan_bind(plan_binding *b, const cr_arg *inputs) {
             if (inputs[check->input].kind == CR_ARG_SYM) continue;
             cr_sym_value found = found_value(check, &inputs[check->input]);
             if (phase == COMPARE) CR_TRY(check_computed(b, check, found));
-            else if (phase == BIND && check->symbol >= 0 && !b->bound[check->symbol]) bind_symbol(b, check->symbol, found);
+            else if (phase == BIND && check->symbol >= 0 && !b->bound[check->symbol])
+                bind_symbol(b, check->symbol, found);
             else if (phase == SOLVE && check->expr && check->symbol < 0) CR_TRY(solve(b, check, found));
         }
     for (size_t i = 0; i < p->conds.n; i++) CR_TRY(check_cond(b, &p->conds.at[i]));
     for (size_t i = 0; i < p->checks.n; i++)
-        if (inputs[p->checks.at[i].input].kind != CR_ARG_SYM) CR_TRY(check_range(b, &p->checks.at[i], found_value(&p->checks.at[i], &inputs[p->checks.at[i].input])));
+        if (inputs[p->checks.at[i].input].kind != CR_ARG_SYM)
+            CR_TRY(check_range(b, &p->checks.at[i], found_value(&p->checks.at[i], &inputs[p->checks.at[i].input])));
     return p->check ? p->check(p->check_user, inputs) : CR_OK;
 }

@@ -20,7 +20,8 @@ static cr_graph *copied_subgraph(const copier *c, const cr_graph *sub) {
 static void point_to_copies(const copier *c, cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (args[i].kind == CR_ARG_GRAPH) args[i].u.graph = copied_subgraph(c, args[i].u.graph);
-        else if (args[i].kind == CR_ARG_LIST) point_to_copies(c, (cr_arg *)args[i].u.list, args[i].n); /* the copy's own list */
+        /* the copy's own list */
+        else if (args[i].kind == CR_ARG_LIST) point_to_copies(c, (cr_arg *)args[i].u.list, args[i].n);
     }
 }
 
@@ -37,7 +38,8 @@ static cr_status copy_args(copier *c, const cr_arg *args, size_t n, cr_arg **out
             copy[i].u.list = items;
         } else if (a->kind == CR_ARG_STR && !(copy[i].u.s = cr_arena_strndup(&c->to->arena, a->u.s, a->n))) {
             return CR_ENOMEM;
-        } else if (a->kind == CR_ARG_COMPLEX && !(copy[i].u.c = cr_arena_copy(&c->to->arena, a->u.c, 2 * sizeof(double)))) {
+        } else if (a->kind == CR_ARG_COMPLEX &&
+                   !(copy[i].u.c = cr_arena_copy(&c->to->arena, a->u.c, 2 * sizeof(double)))) {
             return CR_ENOMEM;
         }
     }
@@ -72,7 +74,8 @@ static cr_status copy_value(copier *c, const cr_value *from) {
 
 static cr_status copy_tables(copier *c) {
     const cr_graph *from = c->from;
-    for (size_t i = 0; i < from->constants.n; i++) CR_TRY(cr_graph_add_constant(c->to, from->constants.at[i].target, from->constants.at[i].tensor));
+    for (size_t i = 0; i < from->constants.n; i++)
+        CR_TRY(cr_graph_add_constant(c->to, from->constants.at[i].target, from->constants.at[i].tensor));
     for (size_t i = 0; i < from->subgraphs.n; i++) {
         cr_graph *sub = NULL;
         CR_TRY(cr_graph_copy(from->subgraphs.at[i], &sub));

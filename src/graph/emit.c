@@ -4,7 +4,9 @@
  * expression names becomes a value on demand: a placeholder's, a sym_size of a tensor that has it, or arithmetic. */
 #include "graph/internal.h"
 
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v }; }
+static cr_arg value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v };
+}
 
 /* Symbolic numbers among the arguments become values. Lists are copied where they hold one. */
 static cr_status name_symbols(cr_graph *g, const cr_arg *from, cr_arg *to) {
@@ -26,7 +28,9 @@ static cr_status name_symbols(cr_graph *g, const cr_arg *from, cr_arg *to) {
 /* The visible values from `first` on that belong to one list result, or to the one list of an op with "-> ...". */
 static cr_status list_result(cr_graph *g, const cr_node *node, uint32_t first, bool all, cr_arg *out) {
     uint32_t n = 0, end = node->first + node->nvalues;
-    while (first + n < end && !g->values.at[first + n].hidden && (all || g->values.at[first + n].ret == g->values.at[first].ret)) n++;
+    while (first + n < end && !g->values.at[first + n].hidden &&
+           (all || g->values.at[first + n].ret == g->values.at[first].ret))
+        n++;
     cr_arg *list = cr_arena_alloc(&g->arena, n * sizeof *list);
     if (!list) return CR_ENOMEM;
     for (uint32_t k = 0; k < n; k++) list[k] = value_arg(g, first + k);
@@ -167,7 +171,9 @@ static cr_status solve_size(cr_graph *g, cr_sym symbol, bool *found, cr_arg *out
         for (int d = 0; d < value->meta->rank; d++) {
             if (cr_dim_is_plain(value->meta->size[d])) continue;
             cr_sym size = cr_dim_sym(g->env, value->meta->size[d]);
-            if (cr_sym_kind_of(size) != CR_SYM_ADD || cr_sym_operand_count(size) != 1 || cr_sym_operand(size, 0) != symbol) continue;
+            if (cr_sym_kind_of(size) != CR_SYM_ADD || cr_sym_operand_count(size) != 1 ||
+                cr_sym_operand(size, 0) != symbol)
+                continue;
             int64_t scale = cr_sym_coefficient(size, 0), shift = cr_sym_constant(size);
             CR_TRY(find_size(g, size, found, out));
             if (*found && shift) CR_TRY(combine(g, "_operator::sub", *out, cr_arg_int(shift), out));
@@ -216,7 +222,8 @@ cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out) {
         cr_str text;
         cr_str_init(&text);
         cr_sym_print(expr, &text);
-        cr_status status = CR_FAIL(CR_EVALUE, "no value in the graph gives %s; make it an input or a size of one", cr_str_get(&text));
+        cr_status status = CR_FAIL(CR_EVALUE, "no value in the graph gives %s; make it an input or a size of one",
+                                   cr_str_get(&text));
         cr_str_dispose(&text);
         return status;
     }

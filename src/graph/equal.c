@@ -1,8 +1,8 @@
 /* equal.c: do two graphs say the same?
  *
- * Both are walked in order; ids may differ (erased nodes leave gaps), so the k-th live value of one stands for the k-th of
- * the other. Storages are compared by what they share: the first value on the same storage must be the same one. Sizes of
- * different environments are compared by their text. */
+ * Both are walked in order; ids may differ (erased nodes leave gaps), so the k-th live value of one stands for the k-th
+ * of the other. Storages are compared by what they share: the first value on the same storage must be the same one.
+ * Sizes of different environments are compared by their text. */
 #include "graph/internal.h"
 
 typedef struct comparison {
@@ -66,8 +66,10 @@ static bool same_dim(comparison *c, cr_dim a, cr_dim b) {
 }
 
 static bool same_geometry(comparison *c, const cr_meta *a, const cr_meta *b) {
-    bool same = a->dtype == b->dtype && a->rank == b->rank && a->flags == b->flags && a->device.type == b->device.type && same_dim(c, a->offset, b->offset);
-    for (int d = 0; same && d < a->rank; d++) same = same_dim(c, a->size[d], b->size[d]) && same_dim(c, a->stride[d], b->stride[d]);
+    bool same = a->dtype == b->dtype && a->rank == b->rank && a->flags == b->flags &&
+                a->device.type == b->device.type && same_dim(c, a->offset, b->offset);
+    for (int d = 0; same && d < a->rank; d++)
+        same = same_dim(c, a->size[d], b->size[d]) && same_dim(c, a->stride[d], b->stride[d]);
     return same;
 }
 
@@ -83,11 +85,14 @@ static bool same_value(comparison *c, uint32_t a, uint32_t b) {
     const cr_value *x = &c->a->values.at[a], *y = &c->b->values.at[b];
     c->to_b[a] = b;
     if (strcmp(x->name, y->name)) return differ(c, "value %%%s is named %%%s", x->name, y->name);
-    if (x->type != y->type || x->hidden != y->hidden || x->ret != y->ret || !x->meta != !y->meta) return differ(c, "value %%%s is of another kind", x->name);
+    if (x->type != y->type || x->hidden != y->hidden || x->ret != y->ret || !x->meta != !y->meta)
+        return differ(c, "value %%%s is of another kind", x->name);
     if (!same_text(c, x->expr, y->expr)) return differ(c, "value %%%s has another expression", x->name);
     if (!x->meta) return true;
-    if (!same_geometry(c, x->meta, y->meta)) return differ(c, "value %%%s has another dtype, size, stride, offset or device", x->name);
-    if (!pair_storages(c, x->meta->storage, y->meta->storage)) return differ(c, "value %%%s shares memory with another value", x->name);
+    if (!same_geometry(c, x->meta, y->meta))
+        return differ(c, "value %%%s has another dtype, size, stride, offset or device", x->name);
+    if (!pair_storages(c, x->meta->storage, y->meta->storage))
+        return differ(c, "value %%%s shares memory with another value", x->name);
     return true;
 }
 
@@ -114,13 +119,19 @@ static bool same_args(comparison *c, const cr_arg *a, const cr_arg *b, size_t n)
 }
 
 static bool same_node(comparison *c, const cr_node *a, const cr_node *b) {
-    const char *name = a->nvalues ? c->a->values.at[a->first].name : a->kind == CR_NODE_OUTPUT ? "return" : a->op ? a->op->name : "?";
-    if (a->kind != b->kind || a->op != b->op || a->nvalues != b->nvalues) return differ(c, "node '%s' is another op or has another number of results", name);
+    const char *name = a->nvalues                  ? c->a->values.at[a->first].name
+                       : a->kind == CR_NODE_OUTPUT ? "return"
+                       : a->op                     ? a->op->name
+                                                   : "?";
+    if (a->kind != b->kind || a->op != b->op || a->nvalues != b->nvalues)
+        return differ(c, "node '%s' is another op or has another number of results", name);
     if (a->kind == CR_NODE_GET_ATTR && (!a->target || !b->target || strcmp(a->target, b->target)))
         return differ(c, "node '%s' reads another constant", name);
-    if (a->nargs != b->nargs || !same_args(c, a->args, b->args, a->nargs)) return differ(c, "the arguments of node '%s' differ", name);
+    if (a->nargs != b->nargs || !same_args(c, a->args, b->args, a->nargs))
+        return differ(c, "the arguments of node '%s' differ", name);
     for (uint16_t i = 0; a->kind == CR_NODE_CALL && i < a->nargs; i++)
-        if (a->args[i].given != b->args[i].given) return differ(c, "argument %d of node '%s' is given in another way", i, name);
+        if (a->args[i].given != b->args[i].given)
+            return differ(c, "argument %d of node '%s' is given in another way", i, name);
     for (uint32_t v = 0; v < a->nvalues; v++)
         if (!same_value(c, a->first + v, b->first + v)) return false;
     return true;
@@ -129,10 +140,12 @@ static bool same_node(comparison *c, const cr_node *a, const cr_node *b) {
 static bool same_tables(comparison *c) {
     const cr_graph *a = c->a, *b = c->b;
     if (strcmp(a->name, b->name)) return differ(c, "graph '%s' is named '%s'", a->name, b->name);
-    if (a->constants.n != b->constants.n || a->subgraphs.n != b->subgraphs.n) return differ(c, "graph '%s' has other constants or subgraphs", a->name);
+    if (a->constants.n != b->constants.n || a->subgraphs.n != b->subgraphs.n)
+        return differ(c, "graph '%s' has other constants or subgraphs", a->name);
     for (size_t i = 0; i < a->constants.n; i++) {
         const graph_constant *x = &a->constants.at[i], *y = &b->constants.at[i];
-        if (strcmp(x->target, y->target) || !same_geometry(c, &x->tensor->meta, &y->tensor->meta)) return differ(c, "constant '%s' differs", x->target);
+        if (strcmp(x->target, y->target) || !same_geometry(c, &x->tensor->meta, &y->tensor->meta))
+            return differ(c, "constant '%s' differs", x->target);
     }
     for (size_t i = 0; i < a->subgraphs.n; i++)
         if (!cr_graph_equal(a->subgraphs.at[i], b->subgraphs.at[i], c->where)) return false;

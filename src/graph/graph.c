@@ -1,7 +1,7 @@
 /* graph.c: life, reading, building and editing of graphs.
  *
- * Nodes and values are numbered and never move between ids; order is a doubly linked list through node ids, so inserting
- * and erasing are cheap and ids stay valid. Uses are recomputed when asked, never maintained. */
+ * Nodes and values are numbered and never move between ids; order is a doubly linked list through node ids, so
+ * inserting and erasing are cheap and ids stay valid. Uses are recomputed when asked, never maintained. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -119,19 +119,26 @@ static cr_status copy_arg(cr_graph *g, const cr_arg *from, cr_arg *to) {
         return to->u.c ? CR_OK : CR_ENOMEM;
     case CR_ARG_VALUE:
         if (from->u.i < 0 || (size_t)from->u.i >= g->values.n || g->values.at[from->u.i].node == CR_NO_NODE)
-            return CR_FAIL(CR_EVALUE, "an argument names value %lld, which this graph does not have", (long long)from->u.i);
+            return CR_FAIL(CR_EVALUE, "an argument names value %lld, which this graph does not have",
+                           (long long)from->u.i);
         to->pad = g->values.at[from->u.i].type;
         return CR_OK;
     case CR_ARG_TENSOR:
-    case CR_ARG_META: return CR_FAIL(CR_EVALUE, "a graph's arguments are values; add the tensor as a constant and read it with get_attr");
-    case CR_ARG_SYM: return CR_FAIL(CR_EVALUE, "a graph's arguments are values; make one of the expression with cr_graph_value_for");
+    case CR_ARG_META:
+        return CR_FAIL(CR_EVALUE, "a graph's arguments are values; add the tensor as a constant and read it with "
+                                  "get_attr");
+    case CR_ARG_SYM:
+        return CR_FAIL(CR_EVALUE, "a graph's arguments are values; make one of the expression with cr_graph_value_for");
     case CR_ARG_INT:
         if (cr_dim_is_plain(from->u.i)) return CR_OK;
         return CR_FAIL(CR_EVALUE, "a symbolic integer argument is a value; make one with cr_graph_value_for");
-    case CR_ARG_GENERATOR: return CR_FAIL(CR_EUNSUPPORTED, "a generator object cannot be part of a graph; leave it out and seed the default one");
+    case CR_ARG_GENERATOR:
+        return CR_FAIL(CR_EUNSUPPORTED, "a generator object cannot be part of a graph; leave it out and seed the "
+                                        "default one");
     case CR_ARG_GRAPH:
         if (has_subgraph(g, from->u.graph)) return CR_OK;
-        return CR_FAIL(CR_EVALUE, "graph '%s' is not a subgraph of this one; add it with cr_graph_add_subgraph first", cr_graph_name(from->u.graph));
+        return CR_FAIL(CR_EVALUE, "graph '%s' is not a subgraph of this one; add it with cr_graph_add_subgraph first",
+                       cr_graph_name(from->u.graph));
     default: return CR_OK;
     }
 }
@@ -147,7 +154,8 @@ cr_status cr__args_copy(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out)
 /* ---- names ---- */
 
 static bool name_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           (unsigned char)c >= 0x80;
 }
 
 /* The wish with odd characters replaced, numbered when it is taken. The numbers already tried are remembered, so that a
@@ -252,7 +260,8 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
     }
     node.first = first;
     node.nvalues = (uint32_t)n;
-    if (node.kind == CR_NODE_CALL || node.kind == CR_NODE_GET_ATTR) node.origin = g->origin; /* inputs and outputs come from nowhere */
+    /* inputs and outputs come from nowhere */
+    if (node.kind == CR_NODE_CALL || node.kind == CR_NODE_GET_ATTR) node.origin = g->origin;
     node.prev = node.next = CR_NO_NODE;
     g->nodes.at[g->nodes.n++] = node;
     link_before(g, id, g->insert != CR_NO_NODE ? g->insert : g->output);
@@ -267,7 +276,8 @@ failed:
     return CR_ENOMEM;
 }
 
-static cr_status add_source(cr_graph *g, cr_node_kind kind, const char *target, const char *name, cr_value value, uint32_t *out) {
+static cr_status add_source(cr_graph *g, cr_node_kind kind, const char *target, const char *name, cr_value value,
+                            uint32_t *out) {
     cr_node node = { .kind = (uint8_t)kind, .target = cr_arena_strdup(&g->arena, target) };
     if (!node.target) return CR_ENOMEM;
     value.name = name;
@@ -279,7 +289,8 @@ static cr_status add_source(cr_graph *g, cr_node_kind kind, const char *target, 
 
 /* Placeholders stay together at the front whatever the insertion point is. */
 static cr_status add_placeholder(cr_graph *g, const char *name, cr_value value, uint32_t *out) {
-    bool only = g->last == CR_NO_NODE || (!g->nodes.at[g->last].dead && g->nodes.at[g->last].kind == CR_NODE_PLACEHOLDER);
+    bool only = g->last == CR_NO_NODE ||
+                (!g->nodes.at[g->last].dead && g->nodes.at[g->last].kind == CR_NODE_PLACEHOLDER);
     uint32_t insert = g->insert, at = only ? CR_NO_NODE : cr_graph_first(g);
     while (at != CR_NO_NODE && g->nodes.at[at].kind == CR_NODE_PLACEHOLDER) at = cr_graph_next(g, at);
     g->insert = at;
@@ -298,7 +309,8 @@ cr_status cr_graph_placeholder_number(cr_graph *g, const char *name, cr_type typ
 
 cr_status cr_graph_add_constant(cr_graph *g, const char *target, cr_tensor *t) {
     for (size_t i = 0; i < g->constants.n; i++)
-        if (!strcmp(g->constants.at[i].target, target)) return CR_FAIL(CR_EVALUE, "the graph has a constant '%s' already", target);
+        if (!strcmp(g->constants.at[i].target, target))
+            return CR_FAIL(CR_EVALUE, "the graph has a constant '%s' already", target);
     char *copy = cr_arena_strdup(&g->arena, target);
     if (!copy) return CR_ENOMEM;
     CR_TRY(cr_vec_push(&g->constants, (graph_constant){ copy, t }));
@@ -329,7 +341,8 @@ cr_status cr_graph_add_subgraph(cr_graph *g, cr_graph *sub) {
     char *name = cr_arena_strdup(&sub->arena, wish);
     for (unsigned k = 0, clash = 1; name && clash; k++) {
         clash = 0;
-        for (size_t i = 0; i < g->subgraphs.n; i++) clash |= g->subgraphs.at[i] != sub && !strcmp(g->subgraphs.at[i]->name, name);
+        for (size_t i = 0; i < g->subgraphs.n; i++)
+            clash |= g->subgraphs.at[i] != sub && !strcmp(g->subgraphs.at[i]->name, name);
         if (clash) name = cr_arena_printf(&sub->arena, "%s_%u", wish, k + 1);
     }
     if (!name) return CR_ENOMEM;
@@ -354,7 +367,8 @@ static void settle_given(const cr_schema *s, cr_arg *args) {
     for (uint16_t k = s->nparams; k-- > 0;) {
         const cr_param *p = &s->params[k];
         bool may_omit = is_default(p, &args[k]) || (p->optional && p->keyword_only && args[k].kind == CR_ARG_NONE);
-        if (args[k].given == CR_GIVEN_DEFAULT && !may_omit) args[k].given = p->keyword_only ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL;
+        if (args[k].given == CR_GIVEN_DEFAULT && !may_omit)
+            args[k].given = p->keyword_only ? CR_GIVEN_KEYWORD : CR_GIVEN_POSITIONAL;
         if (p->keyword_only && args[k].given == CR_GIVEN_POSITIONAL) args[k].given = CR_GIVEN_KEYWORD;
         if (positional && !p->keyword_only) args[k].given = CR_GIVEN_POSITIONAL;
         positional |= args[k].given == CR_GIVEN_POSITIONAL;
@@ -362,12 +376,15 @@ static void settle_given(const cr_schema *s, cr_arg *args) {
 }
 
 /* `args` are the graph's already. */
-static cr_status append_call(cr_graph *g, const cr_op *op, cr_arg *args, const cr_value *values, size_t n, uint32_t *out) {
+static cr_status append_call(cr_graph *g, const cr_op *op, cr_arg *args, const cr_value *values, size_t n,
+                             uint32_t *out) {
     settle_given(&op->schema, args);
-    return add_node(g, (cr_node){ .kind = CR_NODE_CALL, .op = op, .nargs = op->schema.nparams, .args = args }, values, n, out);
+    return add_node(g, (cr_node){ .kind = CR_NODE_CALL, .op = op, .nargs = op->schema.nparams, .args = args }, values,
+                    n, out);
 }
 
-cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values, size_t n, uint32_t *out) {
+cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values, size_t n,
+                             uint32_t *out) {
     cr_arg *copy = NULL;
     CR_TRY(cr__args_copy(g, args, op->schema.nparams, &copy));
     return append_call(g, op, copy, values, n, out);
@@ -470,7 +487,8 @@ cr_status cr_graph_erase(cr_graph *g, uint32_t node) {
     for (uint32_t i = 0; i < dead->nvalues; i++)
         if (uses[dead->first + i]) {
             cr_free(uses);
-            return CR_FAIL(CR_EVALUE, "value '%s' is still used; replace its uses before erasing its node", g->values.at[dead->first + i].name);
+            return CR_FAIL(CR_EVALUE, "value '%s' is still used; replace its uses before erasing its node",
+                           g->values.at[dead->first + i].name);
         }
     cr_free(uses);
     for (uint32_t i = 0; i < dead->nvalues; i++) {

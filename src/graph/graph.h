@@ -40,15 +40,18 @@ typedef struct cr_value {
 /* Where a node came from; NULL when unknown. Kept by passes. */
 typedef struct cr_origin { const char *stack_trace, *module_stack, *source_fn; } cr_origin;
 
-/* What an archive says of a node beyond what the IR needs, so that writing it gives the same again. It belongs to that node
- * alone: copies of the graph have it, nodes that a pass makes have none. */
+/* What an archive says of a node beyond what the IR needs, so that writing it gives the same again. It belongs to that
+ * node alone: copies of the graph have it, nodes that a pass makes have none. */
 typedef struct cr_archived {
     const char *target;                /* the archive's, where another op stands for it here; NULL: the op's own */
     const char *metadata;              /* a JSON object: what there is beside the origin; NULL: nothing */
-    const char *token, *next_token;    /* it is called inside with_effects: the token that is taken and the one that is given; NULL: it is not */
-    const char *const *arg_names;      /* of the arguments as they were given, where they are not the parameters'; NULL: they are */
+    /* it is called inside with_effects: the token that is taken and the one that is given; NULL: it is not */
+    const char *token, *next_token;
+    /* of the arguments as they were given, where they are not the parameters'; NULL: they are */
+    const char *const *arg_names;
     uint32_t nargs;
-    bool single;                       /* CALL: a region op that gives one tensor, not a tuple; OUTPUT: the graph returns its output itself */
+    /* CALL: a region op that gives one tensor, not a tuple; OUTPUT: the graph returns its output itself */
+    bool single;
     bool none;                         /* CALL: "nothing" is written as a result that is None */
     bool implied;                      /* made by reading another node: not written */
 } cr_archived;
@@ -60,7 +63,8 @@ typedef struct cr_node {
     uint32_t first, nvalues; /* its values are first .. first + nvalues - 1 */
     uint32_t prev, next;
     const cr_op *op;      /* CALL */
-    const char *target;   /* PLACEHOLDER and GET_ATTR: the name; CALL with several results: what Python calls the tuple, where known */
+    /* PLACEHOLDER and GET_ATTR: the name; CALL with several results: what Python calls the tuple, where known */
+    const char *target;
     cr_arg *args;         /* CALL: one per parameter; OUTPUT: the results, any shape of lists */
     cr_origin origin;
     const cr_archived *archived; /* NULL: nothing */
@@ -97,10 +101,12 @@ void *cr_graph_alloc(cr_graph *g, size_t size);
 
 /* ---- building: nodes go before the insertion point (the end, at first) ---- */
 void cr_graph_insert_before(cr_graph *g, uint32_t node); /* CR_NO_NODE: at the end (before the output node) */
-CR_NODISCARD cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin); /* of the nodes made from now on; NULL: none */
+/* of the nodes made from now on; NULL: none */
+CR_NODISCARD cr_status cr_graph_set_origin(cr_graph *g, const cr_origin *origin);
 /* `name` is a wish; it is made unique by _1, _2, ... and its odd characters become '_'. */
 CR_NODISCARD cr_status cr_graph_placeholder(cr_graph *g, const char *name, const cr_meta *meta, uint32_t *value);
-CR_NODISCARD cr_status cr_graph_placeholder_number(cr_graph *g, const char *name, cr_type type, cr_sym expr, uint32_t *value);
+CR_NODISCARD cr_status cr_graph_placeholder_number(cr_graph *g, const char *name, cr_type type, cr_sym expr,
+                                                   uint32_t *value);
 /* A constant tensor of the handle table (retained), reachable as `target`. */
 CR_NODISCARD cr_status cr_graph_add_constant(cr_graph *g, const char *target, cr_tensor *t);
 cr_tensor *cr_graph_constant(const cr_graph *g, const char *target); /* borrowed; NULL when absent */
@@ -115,13 +121,15 @@ cr_graph *cr_graph_subgraph(const cr_graph *g, size_t i); /* borrowed */
 CR_NODISCARD cr_status cr_graph_call(cr_graph *g, const cr_op *op, const cr_arg *args, uint32_t *node);
 /* As cr_graph_call with the results given (reading archives, recording): `values` has names (wishes), types, metas,
  * returns and hidden marks filled in. */
-CR_NODISCARD cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values, size_t n, uint32_t *node);
+CR_NODISCARD cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr_arg *args, const cr_value *values,
+                                          size_t n, uint32_t *node);
 CR_NODISCARD cr_status cr_graph_set_output(cr_graph *g, const cr_arg *args, size_t n); /* once, or replaces */
 /* An emitter whose call() appends to this graph: formulas and decompositions write graphs through it. */
 cr_emitter *cr_graph_emitter(cr_graph *g);
 /* A number's expression as the argument that stands for it: a plain number where it is constant. */
 cr_arg cr_number_arg(cr_env *env, cr_sym e);
-/* The value of a symbolic integer: finds one, or appends sym_size and arithmetic nodes. A constant gives a plain INT. */
+/* The value of a symbolic integer: finds one, or appends sym_size and arithmetic nodes. A constant gives a plain
+ * INT. */
 CR_NODISCARD cr_status cr_graph_value_for(cr_graph *g, cr_sym expr, cr_arg *out);
 
 /* ---- editing ---- */
@@ -133,8 +141,10 @@ CR_NODISCARD cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const cha
 void cr_graph_move(cr_graph *g, uint32_t node, uint32_t before);
 CR_NODISCARD cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n); /* copied */
 CR_NODISCARD cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta); /* copied; NULL: unknown */
-void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr); /* of a number: an equal expression of the graph's environment */
-CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived); /* copied; NULL: none */
+/* of a number: an equal expression of the graph's environment */
+void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr);
+/* copied; NULL: none */
+CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *archived);
 /* CR_EVALUE when a value of it is still used. */
 CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);
 
@@ -148,15 +158,17 @@ bool cr_graph_equal(const cr_graph *a, const cr_graph *b, cr_str *where);
 
 /* ---- verification: independent properties ---- */
 enum {
-    CR_VERIFY_SHAPE = 0,          /* always: defined before use, arguments fit schemas, one output node, unique names, operands fit bodies */
+    /* always: defined before use, arguments fit schemas, one output node, unique names, operands fit bodies */
+    CR_VERIFY_SHAPE = 0,
     CR_VERIFY_METAS = 1 << 0,     /* every tensor has a meta, equal to what the rule gives */
     CR_VERIFY_FUNCTIONAL = 1 << 1, /* nothing is written */
     CR_VERIFY_CORE = 1 << 2,      /* ops within the core ATen set (and sym_*, asserts, region ops) */
-    CR_VERIFY_SIZES = 1 << 3,     /* METAS without layouts: dtypes and sizes are what the rule gives, strides may be another tracer's */
+    /* METAS without layouts: dtypes and sizes are what the rule gives, strides may be another tracer's */
+    CR_VERIFY_SIZES = 1 << 3,
 };
 CR_NODISCARD cr_status cr_graph_verify(const cr_graph *g, uint32_t properties); /* CR_EVALUE naming node and property */
-/* Part of CR_VERIFY_SHAPE, and done on loading: what regions hand to their bodies has the dtypes, sizes and strides that the bodies
- * declare. CR_EVALUE naming both. Of this graph, not of its subgraphs. */
+/* Part of CR_VERIFY_SHAPE, and done on loading: what regions hand to their bodies has the dtypes, sizes and strides
+ * that the bodies declare. CR_EVALUE naming both. Of this graph, not of its subgraphs. */
 CR_NODISCARD cr_status cr_graph_check_regions(const cr_graph *g);
 
 /* ---- execution ---- */
@@ -170,9 +182,10 @@ void cr_plan_release(cr_plan *p);
  * keep their shape), owned: cr_results_release. Symbols are bound from the inputs' sizes and checked. */
 CR_NODISCARD cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
 size_t cr_plan_result_count(const cr_plan *p);
-/* How messages name the inputs, and a further check of them after their sizes and before the first step. Both may be NULL;
- * they must outlive the plan, and be set before it is shared. */
-void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs), void *user);
+/* How messages name the inputs, and a further check of them after their sizes and before the first step. Both may be
+ * NULL; they must outlive the plan, and be set before it is shared. */
+void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs),
+                        void *user);
 /* Creates a plan and runs it once. */
 CR_NODISCARD cr_status cr_graph_run(cr_graph *g, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults);
 

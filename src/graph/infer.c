@@ -1,11 +1,12 @@
 /* infer.c: what a call gives, from the metas of its arguments alone.
  *
- * The call is made on fake tensors of those metas, so that a graph which is built and one which is recorded come out the
- * same, for in-place, metadata-changing and composite ops too. Values that share a storage get fake tensors that share
- * one, and a value that occurs twice is one tensor; what a result shares with them is what its value shares. */
+ * The call is made on fake tensors of those metas, so that a graph which is built and one which is recorded come out
+ * the same, for in-place, metadata-changing and composite ops too. Values that share a storage get fake tensors that
+ * share one, and a value that occurs twice is one tensor; what a result shares with them is what its value shares. */
 #include "graph/internal.h"
 
-typedef struct standin { cr_tensor *tensor; uint32_t value; uint64_t storage; } standin; /* storage: as the graph names it */
+/* storage: as the graph names it */
+typedef struct standin { cr_tensor *tensor; uint32_t value; uint64_t storage; } standin;
 typedef struct inference {
     cr_graph *g;
     cr_arena *arena;
@@ -21,10 +22,12 @@ uint64_t cr__fresh_storage(void) {
 
 static cr_status standin_for(inference *f, uint32_t id, const cr_value *v, cr_tensor **out) {
     cr_storage *shared = NULL;
-    if (!v->meta) return CR_FAIL(CR_EVALUE, "value '%%%s' has no meta, so what depends on it cannot be inferred", v->name);
+    if (!v->meta)
+        return CR_FAIL(CR_EVALUE, "value '%%%s' has no meta, so what depends on it cannot be inferred", v->name);
     for (size_t i = 0; i < f->standins.n; i++) {
         if (f->standins.at[i].value == id) return *out = f->standins.at[i].tensor, CR_OK;
-        if (v->meta->storage && f->standins.at[i].storage == v->meta->storage) shared = f->standins.at[i].tensor->storage;
+        if (v->meta->storage && f->standins.at[i].storage == v->meta->storage)
+            shared = f->standins.at[i].tensor->storage;
     }
     CR_TRY(cr_vec_reserve(&f->standins, f->standins.n + 1));
     cr_tensor *t = NULL;
@@ -76,7 +79,8 @@ static cr_status add_tensor(inference *f, const cr_tensor *t, cr_value v) {
     meta->flags &= (uint8_t)~CR_META_WRAPPED;
     for (size_t i = 0; i < f->standins.n; i++)
         if (f->standins.at[i].tensor->storage == t->storage && f->standins.at[i].storage) {
-            meta->storage = f->standins.at[i].storage; /* otherwise it keeps its fake storage's id, which nobody else has */
+            /* otherwise it keeps its fake storage's id, which nobody else has */
+            meta->storage = f->standins.at[i].storage;
             break;
         }
     v.type = CR_T_TENSOR;
@@ -94,7 +98,9 @@ static cr_status add_result(inference *f, const cr_arg *a, cr_value v) {
     case CR_ARG_FLOAT: v.type = CR_T_FLOAT, v.expr = cr_sym_float(env, a->u.f); break;
     case CR_ARG_SYM:
         v.expr = a->u.sym;
-        v.type = cr_sym_type_of(v.expr) == CR_TYPE_BOOL ? CR_T_BOOL : cr_sym_type_of(v.expr) == CR_TYPE_FLOAT ? CR_T_FLOAT : CR_T_INT;
+        v.type = cr_sym_type_of(v.expr) == CR_TYPE_BOOL    ? CR_T_BOOL
+                 : cr_sym_type_of(v.expr) == CR_TYPE_FLOAT ? CR_T_FLOAT
+                                                           : CR_T_INT;
         break;
     case CR_ARG_COMPLEX: v.type = CR_T_SCALAR; return add_value(f, v);
     case CR_ARG_STR: v.type = CR_T_STR; return add_value(f, v);
@@ -133,7 +139,8 @@ static cr_status add_written(inference *f, const cr_arg *arg, uint16_t param) {
     const cr_value *before = &f->g->values.at[arg->u.i];
     for (size_t i = 0; i < f->standins.n; i++)
         if (f->standins.at[i].value == (uint32_t)arg->u.i)
-            return add_tensor(f, f->standins.at[i].tensor, (cr_value){ .name = before->name, .ret = param, .hidden = true });
+            return add_tensor(f, f->standins.at[i].tensor,
+                              (cr_value){ .name = before->name, .ret = param, .hidden = true });
     return CR_OK;
 }
 

@@ -46,8 +46,10 @@ CR_NODISCARD cr_status cr__number_ops_init(void);
 CR_NODISCARD cr_status cr__register_rows(const cr_row *rows, size_t n);
 /* The plan of a subgraph: of the plan that runs now on this thread, or a new one. Owned by the caller. */
 cr_status cr__plan_of(cr_graph *sub, cr_plan **out);
-/* The body's results on these operands by its own metas; *done stays false where that cannot be. results: one per output. */
-cr_sym cr__body_number(const cr_plan *p, cr_env *env, size_t input); /* what a body over `env` calls the number; NULL: unknown */
+/* The body's results on these operands by its own metas; *done stays false where that cannot be. results: one per
+ * output. */
+/* what a body over `env` calls the number; NULL: unknown */
+cr_sym cr__body_number(const cr_plan *p, cr_env *env, size_t input);
 cr_status cr__body_infer(const cr_plan *p, cr_env *env, const cr_arg *inputs, size_t n, cr_arg *results, bool *done);
 
 #endif

@@ -1,33 +1,73 @@
 /* number.c: ops on numbers: Python's operators, torch.sym_*, math.*.
  *
- * One function serves the interpreter, fake runs and graph building: constants are computed as Python computes them, and
- * as soon as one operand is symbolic the result is an expression of the environment. The rows have no rule and no kernel;
- * they hand out their results directly, as decompositions may. */
+ * One function serves the interpreter, fake runs and graph building: constants are computed as Python computes them,
+ * and as soon as one operand is symbolic the result is an expression of the environment. The rows have no rule and no
+ * kernel; they hand out their results directly, as decompositions may. */
 #include "graph/internal.h"
 
 #include <math.h>
 
 typedef enum number_op {
-    ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, NOT, MIN, MAX, INT, FLOAT, SQRT, CEIL, FLOOR, TRUNC, ITE, POS, LSHIFT, RSHIFT,
+    ADD,
+    SUB,
+    MUL,
+    FLOORDIV,
+    TRUEDIV,
+    MOD,
+    POW,
+    NEG,
+    EQ,
+    NE,
+    LT,
+    LE,
+    GT,
+    GE,
+    AND,
+    OR,
+    NOT,
+    MIN,
+    MAX,
+    INT,
+    FLOAT,
+    SQRT,
+    CEIL,
+    FLOOR,
+    TRUNC,
+    ITE,
+    POS,
+    LSHIFT,
+    RSHIFT,
 } number_op;
 
 /* Name, arguments, what it does. */
 #define NUMBER_OPS(X)                                                                                                  \
-    X("_operator::add(Scalar a, Scalar b) -> Scalar", ADD) X("_operator::sub(Scalar a, Scalar b) -> Scalar", SUB)       \
-    X("_operator::mul(Scalar a, Scalar b) -> Scalar", MUL) X("_operator::floordiv(Scalar a, Scalar b) -> Scalar", FLOORDIV) \
-    X("_operator::truediv(Scalar a, Scalar b) -> Scalar", TRUEDIV) X("_operator::mod(Scalar a, Scalar b) -> Scalar", MOD) \
-    X("_operator::pow(Scalar a, Scalar b) -> Scalar", POW) X("_operator::neg(Scalar a) -> Scalar", NEG)                 \
-    X("_operator::eq(Scalar a, Scalar b) -> Scalar", EQ) X("_operator::ne(Scalar a, Scalar b) -> Scalar", NE)           \
-    X("_operator::lt(Scalar a, Scalar b) -> Scalar", LT) X("_operator::le(Scalar a, Scalar b) -> Scalar", LE)           \
-    X("_operator::gt(Scalar a, Scalar b) -> Scalar", GT) X("_operator::ge(Scalar a, Scalar b) -> Scalar", GE)           \
-    X("_operator::and_(Scalar a, Scalar b) -> Scalar", AND) X("_operator::or_(Scalar a, Scalar b) -> Scalar", OR)       \
-    X("_operator::pos(Scalar a) -> Scalar", POS) X("_operator::lshift(Scalar a, Scalar b) -> Scalar", LSHIFT)           \
-    X("_operator::rshift(Scalar a, Scalar b) -> Scalar", RSHIFT)                                                       \
-    X("torch::sym_min(Scalar a, Scalar b) -> Scalar", MIN) X("torch::sym_max(Scalar a, Scalar b) -> Scalar", MAX)       \
-    X("torch::sym_int(Scalar a) -> Scalar", INT) X("torch::sym_float(Scalar a) -> Scalar", FLOAT)                       \
-    X("torch::sym_not(Scalar a) -> Scalar", NOT) X("torch::sym_ite(Scalar b, Scalar t, Scalar f) -> Scalar", ITE)       \
-    X("torch::sym_sqrt(Scalar a) -> Scalar", SQRT) X("torch::_sym_sqrt(Scalar a) -> Scalar", SQRT)                      \
-    X("math::ceil(Scalar x) -> Scalar", CEIL) X("math::floor(Scalar x) -> Scalar", FLOOR) X("math::trunc(Scalar x) -> Scalar", TRUNC)
+    X("_operator::add(Scalar a, Scalar b) -> Scalar", ADD)                                                             \
+    X("_operator::sub(Scalar a, Scalar b) -> Scalar", SUB) X("_operator::mul(Scalar a, Scalar b) -> Scalar", MUL)      \
+        X("_operator::floordiv(Scalar a, Scalar b) -> Scalar",                                                         \
+          FLOORDIV) X("_operator::truediv(Scalar a, Scalar b) -> Scalar",                                              \
+                      TRUEDIV) X("_operator::mod(Scalar a, Scalar b) -> Scalar",                                       \
+                                 MOD) X("_operator::pow(Scalar a, Scalar b) -> Scalar",                                \
+                                        POW) X("_operator::neg(Scalar a) -> Scalar",                                   \
+                                               NEG) X("_operator::eq(Scalar a, Scalar b) -> Scalar",                   \
+                                                      EQ) X("_operator::ne(Scalar a, Scalar b) -> Scalar",             \
+                                                            NE) X("_operator::lt(Scalar a, Scalar b) -> Scalar", LT)   \
+            X("_operator::le(Scalar a, Scalar b) -> Scalar", LE) X("_operator::gt(Scalar a, Scalar b) -> Scalar", GT)  \
+                X("_operator::ge(Scalar a, Scalar b) -> Scalar",                                                       \
+                  GE) X("_operator::and_(Scalar a, Scalar b) -> Scalar", AND)                                          \
+                    X("_operator::or_(Scalar a, Scalar b) -> Scalar", OR) X("_operator::pos(Scalar a) -> Scalar", POS) \
+                        X("_operator::lshift(Scalar a, Scalar b) -> Scalar", LSHIFT)                                   \
+                            X("_operator::rshift(Scalar a, Scalar b) -> Scalar", RSHIFT)                               \
+                                X("torch::sym_min(Scalar a, Scalar b) -> Scalar", MIN)                                 \
+                                    X("torch::sym_max(Scalar a, Scalar b) -> Scalar", MAX)                             \
+                                        X("torch::sym_int(Scalar a) -> Scalar", INT)                                   \
+                                            X("torch::sym_float(Scalar a) -> Scalar", FLOAT)                           \
+                                                X("torch::sym_not(Scalar a) -> Scalar", NOT)                           \
+                                                    X("torch::sym_ite(Scalar b, Scalar t, Scalar f) -> Scalar", ITE)   \
+                                                        X("torch::sym_sqrt(Scalar a) -> Scalar", SQRT)                 \
+                                                            X("torch::_sym_sqrt(Scalar a) -> Scalar", SQRT)            \
+                                                                X("math::ceil(Scalar x) -> Scalar", CEIL)              \
+                                                                    X("math::floor(Scalar x) -> Scalar", FLOOR)        \
+                                                                        X("math::trunc(Scalar x) -> Scalar", TRUNC)
 
 static const uint8_t number_ops[] = {
 #define X(schema, op) op,
@@ -134,7 +174,8 @@ static cr_status round_to_int(number_op what, double a, cr_arg *out) {
 }
 
 static bool compares(number_op what, number a, number b) {
-    bool real = a.real || b.real, equal = real ? a.f == b.f : a.i == b.i, less = real ? a.f < b.f : a.i < b.i, more = real ? a.f > b.f : a.i > b.i;
+    bool real = a.real || b.real, equal = real ? a.f == b.f : a.i == b.i, less = real ? a.f < b.f : a.i < b.i,
+         more = real ? a.f > b.f : a.i > b.i;
     switch ((int)what) {
     case EQ: return equal;
     case NE: return !equal;
@@ -158,7 +199,8 @@ static cr_status compute(const cr_op *op, number_op what, const cr_arg *args, cr
     case ITE: return *out = args[(a.real ? a.f != 0 : a.i != 0) ? 1 : 2], CR_OK;
     case FLOAT: return *out = cr_arg_float(a.f), CR_OK;
     case TRUEDIV:
-        if (!real && b.i) return *out = cr_arg_float((double)((long double)a.i / (long double)b.i)), CR_OK; /* large integers are not doubles */
+        /* large integers are not doubles */
+        if (!real && b.i) return *out = cr_arg_float((double)((long double)a.i / (long double)b.i)), CR_OK;
         real = true;
         break;
     case SQRT: real = true; break;
@@ -180,7 +222,9 @@ static cr_status compute(const cr_op *op, number_op what, const cr_arg *args, cr
 
 /* ---- symbols ---- */
 
-static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+static bool is_symbolic(const cr_arg *a) {
+    return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
+}
 
 static cr_sym sym_of(cr_env *env, const cr_arg *a) {
     switch ((cr_arg_kind)a->kind) {
@@ -192,11 +236,16 @@ static cr_sym sym_of(cr_env *env, const cr_arg *a) {
 }
 
 static cr_sym build(cr_env *env, number_op what, cr_sym a, cr_sym b, cr_sym c) {
-    static const cr_sym_kind kinds[] = { [MUL] = CR_SYM_MUL, [FLOORDIV] = CR_SYM_FLOORDIV, [TRUEDIV] = CR_SYM_TRUEDIV, [MOD] = CR_SYM_MOD,
-                                         [POW] = CR_SYM_POW, [AND] = CR_SYM_AND, [OR] = CR_SYM_OR, [NOT] = CR_SYM_NOT, [MIN] = CR_SYM_MIN,
-                                         [MAX] = CR_SYM_MAX, [INT] = CR_SYM_TRUNC, [FLOAT] = CR_SYM_TOFLOAT, [SQRT] = CR_SYM_SQRT,
-                                         [CEIL] = CR_SYM_CEIL, [FLOOR] = CR_SYM_FLOOR, [TRUNC] = CR_SYM_TRUNC, [ITE] = CR_SYM_WHERE };
-    static const cr_cmp comparisons[] = { [EQ] = CR_EQ, [NE] = CR_NE, [LT] = CR_LT, [LE] = CR_LE, [GT] = CR_GT, [GE] = CR_GE };
+    static const cr_sym_kind kinds[] = {
+        [MUL] = CR_SYM_MUL,   [FLOORDIV] = CR_SYM_FLOORDIV, [TRUEDIV] = CR_SYM_TRUEDIV, [MOD] = CR_SYM_MOD,
+        [POW] = CR_SYM_POW,   [AND] = CR_SYM_AND,           [OR] = CR_SYM_OR,           [NOT] = CR_SYM_NOT,
+        [MIN] = CR_SYM_MIN,   [MAX] = CR_SYM_MAX,           [INT] = CR_SYM_TRUNC,       [FLOAT] = CR_SYM_TOFLOAT,
+        [SQRT] = CR_SYM_SQRT, [CEIL] = CR_SYM_CEIL,         [FLOOR] = CR_SYM_FLOOR,     [TRUNC] = CR_SYM_TRUNC,
+        [ITE] = CR_SYM_WHERE
+    };
+    static const cr_cmp comparisons[] = {
+        [EQ] = CR_EQ, [NE] = CR_NE, [LT] = CR_LT, [LE] = CR_LE, [GT] = CR_GT, [GE] = CR_GE
+    };
     switch ((int)what) {
     case ADD: return cr_sym_add(env, a, b);
     case SUB: return cr_sym_sub(env, a, b);
@@ -206,7 +255,8 @@ static cr_sym build(cr_env *env, number_op what, cr_sym a, cr_sym b, cr_sym c) {
     case RSHIFT: return cr_sym_floordiv(env, a, cr_sym_make(env, CR_SYM_POW, cr_sym_int(env, 2), b, NULL));
     case AND:
     case OR: /* of bools logic, of anything else bits */
-        if (cr_sym_type_of(a) == CR_TYPE_BOOL && cr_sym_type_of(b) == CR_TYPE_BOOL) return cr_sym_make(env, kinds[what], a, b, NULL);
+        if (cr_sym_type_of(a) == CR_TYPE_BOOL && cr_sym_type_of(b) == CR_TYPE_BOOL)
+            return cr_sym_make(env, kinds[what], a, b, NULL);
         return cr_sym_make(env, what == AND ? CR_SYM_BITAND : CR_SYM_BITOR, a, b, NULL);
     case EQ:
     case NE:
@@ -244,7 +294,9 @@ static cr_status expand_number(cr_emitter *e, const cr_op *op, const cr_arg *arg
     bool symbolic = false;
     for (uint16_t i = 0; i < op->schema.nparams; i++) {
         symbolic |= is_symbolic(&args[i]);
-        if (args[i].kind == CR_ARG_COMPLEX) return CR_FAIL(CR_ETYPE, "argument '%s' is complex; an int, float or bool is needed", op->schema.params[i].name);
+        if (args[i].kind == CR_ARG_COMPLEX)
+            return CR_FAIL(CR_ETYPE, "argument '%s' is complex; an int, float or bool is needed",
+                           op->schema.params[i].name);
     }
     if (!symbolic) return compute(op, what, args, &results[0]);
     cr_env *env = NULL;

@@ -1,8 +1,8 @@
 /* parse.c: reads the text that print.c writes (its grammar is described there).
  *
  * Result types may be left out: the op's rule then gives them, which keeps hand-written tests short. Where an op has
- * several results, one name may stand for them all and be taken apart with `_operator.getitem`, as FX graphs do. Depth and
- * sizes are bounded by the text; every error is CR_EFORMAT with line and column. */
+ * several results, one name may stand for them all and be taken apart with `_operator.getitem`, as FX graphs do. Depth
+ * and sizes are bounded by the text; every error is CR_EFORMAT with line and column. */
 #include "graph/parse.h"
 
 enum { MAX_NESTING = 16, MAX_CONSTANT_BYTES = 1 << 20 };
@@ -141,7 +141,9 @@ static cr_status assign_returns(graph_parser *p, const cr_op *op, const cr_arg *
         if (!s->params[k].writes) continue;
         uint32_t n = args[k].kind == CR_ARG_LIST ? args[k].n : args[k].kind == CR_ARG_VALUE;
         for (uint32_t i = 0; i < n; i++, at++) {
-            if (at >= r->n) return cr__parse_fail(p, "%s writes '%s': name what it is after, as %%name!", op->name, s->params[k].name);
+            if (at >= r->n)
+                return cr__parse_fail(p, "%s writes '%s': name what it is after, as %%name!", op->name,
+                                      s->params[k].name);
             r->at[at].ret = k;
         }
     }
@@ -161,9 +163,11 @@ static cr_status add_inferred(graph_parser *p, const cr_op *op, const cr_arg *ar
     uint32_t first = node->first, count = node->nvalues;
     for (uint32_t i = 0; i < count; i++) visible += !p->g->values.at[first + i].hidden;
     if (r->single && visible > 1) return cr_vec_push(&p->tuples, (parser_tuple){ r->at[0].name, id });
-    if (r->n && r->n != count && r->n != visible) return cr__parse_fail(p, "%s gives %u results, not %zu", op->name, visible, r->n);
+    if (r->n && r->n != count && r->n != visible)
+        return cr__parse_fail(p, "%s gives %u results, not %zu", op->name, visible, r->n);
     for (uint32_t i = 0; i < r->n; i++) {
-        if (r->at[i].hidden != p->g->values.at[first + i].hidden) return cr__parse_fail(p, "'%%%s' is %s hidden result", r->at[i].name, r->at[i].hidden ? "no" : "a");
+        if (r->at[i].hidden != p->g->values.at[first + i].hidden)
+            return cr__parse_fail(p, "'%%%s' is %s hidden result", r->at[i].name, r->at[i].hidden ? "no" : "a");
         CR_TRY(cr_graph_rename(p->g, first + i, r->at[i].name));
     }
     return CR_OK;
@@ -183,7 +187,8 @@ static cr_status read_getitem(graph_parser *p, parser_results *r) {
     for (size_t i = 0; i < p->tuples.n; i++) {
         if (strcmp(p->tuples.at[i].name, name)) continue;
         const cr_node *node = cr_graph_node(p->g, p->tuples.at[i].node);
-        if (!cr_dim_is_plain(index) || index < 0 || index >= node->nvalues || p->g->values.at[node->first + index].hidden)
+        if (!cr_dim_is_plain(index) || index < 0 || index >= node->nvalues ||
+            p->g->values.at[node->first + index].hidden)
             return cr__parse_fail(p, "'%%%s' has no result %lld", name, (long long)index);
         if (r->n != 1) return cr__parse_fail(p, "getitem gives one result");
         return cr_graph_rename(p->g, node->first + (uint32_t)index, r->at[0].name);
@@ -308,9 +313,11 @@ static cr_status make_constant(graph_parser *p, const cr_meta *meta, cr_tensor *
     if (!cr__parse_accept(p, "=")) return cr__parse_fail_at(p, begin, cr_tensor_create_fake(p->env, meta, out));
     CR_TRY(cr__parse_expect(p, "["));
     for (int d = 0; d < meta->rank; d++)
-        if (!cr_dim_is_plain(meta->size[d]) || !cr_dim_is_plain(meta->stride[d]) || !cr_dim_is_plain(meta->offset)) return cr__parse_fail(p, "a constant with elements has plain sizes");
+        if (!cr_dim_is_plain(meta->size[d]) || !cr_dim_is_plain(meta->stride[d]) || !cr_dim_is_plain(meta->offset))
+            return cr__parse_fail(p, "a constant with elements has plain sizes");
     int64_t numel = cr_meta_numel(NULL, meta);
-    if (numel > CR__MAX_ITEMS || cr_meta_bytes(meta, &bytes) || bytes > MAX_CONSTANT_BYTES) return cr__parse_fail(p, "a constant of the text is too large; give the graph the tensor instead");
+    if (numel > CR__MAX_ITEMS || cr_meta_bytes(meta, &bytes) || bytes > MAX_CONSTANT_BYTES)
+        return cr__parse_fail(p, "a constant of the text is too large; give the graph the tensor instead");
     CR_TRY(cr__parse_fail_at(p, begin, cr_tensor_create(meta, out)));
     cr_status status = read_elements(p, *out, (uint32_t)numel);
     if (status) cr_tensor_release(*out);
@@ -363,7 +370,8 @@ static cr_status read_subgraph(graph_parser *p) {
     cr_status status = cr_graph_create(p->env, &inner.g);
     if (!status) status = read_graph(&inner);
     for (size_t i = 0; !status && i < cr_graph_subgraph_count(p->g); i++)
-        if (!strcmp(cr_graph_name(cr_graph_subgraph(p->g, i)), cr_graph_name(inner.g))) status = cr__parse_fail(&inner, "two graphs are named '%s'", cr_graph_name(inner.g));
+        if (!strcmp(cr_graph_name(cr_graph_subgraph(p->g, i)), cr_graph_name(inner.g)))
+            status = cr__parse_fail(&inner, "two graphs are named '%s'", cr_graph_name(inner.g));
     if (!status) status = cr_graph_add_subgraph(p->g, inner.g);
     p->at = inner.at;
     cr_graph_release(inner.g);
@@ -404,7 +412,8 @@ static cr_status read_graph(graph_parser *p) {
     for (;;) {
         cr__parse_skip(p);
         if (cr__parse_accept(p, "symbol")) {
-            if (!begins_line(p, p->at - strlen("symbol"))) return cr__parse_fail(p, "a symbol is declared on a line of its own");
+            if (!begins_line(p, p->at - strlen("symbol")))
+                return cr__parse_fail(p, "a symbol is declared on a line of its own");
             CR_TRY(read_symbol(p)); /* a second time, to find its end */
         } else if (cr__parse_accept(p, "guard")) {
             CR_TRY(read_condition(p, CR_COND_GUARD));

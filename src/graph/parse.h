@@ -21,7 +21,8 @@ typedef struct graph_parser {
     int depth, nesting; /* of lists; of graphs */
 } graph_parser;
 
-cr_status cr__parse_fail(graph_parser *p, const char *format, ...) CR_PRINTF(2, 3); /* CR_EFORMAT with the position of p->at */
+/* CR_EFORMAT with the position of p->at */
+cr_status cr__parse_fail(graph_parser *p, const char *format, ...) CR_PRINTF(2, 3);
 /* The last error with the position of `at`; out of memory stays what it is, and CR_OK too. */
 cr_status cr__parse_fail_at(graph_parser *p, const char *at, cr_status status);
 

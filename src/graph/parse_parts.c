@@ -62,7 +62,11 @@ cr_status cr__parse_name(graph_parser *p, char **out) {
     return *out ? CR_OK : CR_ENOMEM;
 }
 
-static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? (tolower((unsigned char)c) - 'a' + 10) : -1; }
+static int hex(char c) {
+    return isdigit((unsigned char)c)    ? c - '0'
+           : isxdigit((unsigned char)c) ? (tolower((unsigned char)c) - 'a' + 10)
+                                        : -1;
+}
 
 /* The inverse of cr_str_add_quoted. */
 cr_status cr__parse_string(graph_parser *p, char **out, size_t *length) {
@@ -120,7 +124,8 @@ cr_status cr__parse_dim(graph_parser *p, cr_dim *out) {
     }
     const char *begin = p->at;
     int depth = 0;
-    for (end = (char *)begin; *end && (depth || !strchr(",])}\n", *end)); end++) depth += *end == '(' ? 1 : *end == ')' ? -1 : 0;
+    for (end = (char *)begin; *end && (depth || !strchr(",])}\n", *end)); end++)
+        depth += *end == '(' ? 1 : *end == ')' ? -1 : 0;
     char *text = cr_arena_strndup(&p->scratch, begin, (size_t)(end - begin));
     if (!text) return CR_ENOMEM;
     cr_sym e = NULL;
@@ -150,7 +155,8 @@ static cr_status find_value(graph_parser *p, const char *at, const char *name, u
     if (*out != CR_NO_VALUE) return CR_OK;
     p->at = at;
     for (size_t i = 0; i < p->tuples.n; i++)
-        if (!strcmp(p->tuples.at[i].name, name)) return cr__parse_fail(p, "'%%%s' stands for several results; take one with _operator.getitem", name);
+        if (!strcmp(p->tuples.at[i].name, name))
+            return cr__parse_fail(p, "'%%%s' stands for several results; take one with _operator.getitem", name);
     return cr__parse_fail(p, "'%%%s' is not defined before its use", name);
 }
 
@@ -171,7 +177,8 @@ static cr_status read_offset(graph_parser *p, cr_dim *out) {
     }
     errno = 0;
     *out = strtoll(p->at, &end, 10);
-    if (end == begin || errno || *out < 0) return cr__parse_fail(p, "an offset is a number from 0 on, or an expression in parentheses");
+    if (end == begin || errno || *out < 0)
+        return cr__parse_fail(p, "an offset is a number from 0 on, or an expression in parentheses");
     p->at = end;
     return CR_OK;
 }
@@ -191,7 +198,8 @@ cr_status cr__parse_meta(graph_parser *p, int dtype, cr_meta *m) {
         CR_TRY(read_dims(p, ")", &nstrides, m->stride));
         if (nstrides != rank) return cr__parse_fail(p, "%d strides for %d sizes", nstrides, rank);
         for (int d = 0; d < rank; d++)
-            if (cr_dim_is_plain(m->stride[d]) && m->stride[d] < 0) return cr__parse_fail(p, "negative stride %lld", (long long)m->stride[d]);
+            if (cr_dim_is_plain(m->stride[d]) && m->stride[d] < 0)
+                return cr__parse_fail(p, "negative stride %lld", (long long)m->stride[d]);
     }
     if (*p->at == '+') {
         p->at++;
@@ -230,12 +238,14 @@ static cr_status read_owner(graph_parser *p, const parser_results *r, cr_meta *m
     if (!value && id != CR_NO_VALUE) value = &p->g->values.at[id];
     if (value && value->meta && value->meta != meta) return meta->storage = value->meta->storage, CR_OK;
     p->at = begin;
-    return cr__parse_fail(p, value ? "'%%%s' is not a tensor with a type" : "'%%%s' is not defined before its use", owner);
+    return cr__parse_fail(p, value ? "'%%%s' is not a tensor with a type" : "'%%%s' is not defined before its use",
+                          owner);
 }
 
 cr_status cr__parse_type(graph_parser *p, const parser_results *r, cr_value *v) {
     static const struct { const char *name; cr_type type; } kinds[] = {
-        { "tensor", CR_T_TENSOR }, { "int", CR_T_INT }, { "float", CR_T_FLOAT }, { "bool", CR_T_BOOL }, { "number", CR_T_SCALAR }, { "str", CR_T_STR }, { "any", CR_T_ANY },
+        { "tensor", CR_T_TENSOR }, { "int", CR_T_INT }, { "float", CR_T_FLOAT }, { "bool", CR_T_BOOL },
+        { "number", CR_T_SCALAR }, { "str", CR_T_STR }, { "any", CR_T_ANY },
     };
     char *name;
     const char *begin = p->at;
@@ -247,7 +257,9 @@ cr_status cr__parse_type(graph_parser *p, const parser_results *r, cr_value *v) 
         p->at++;
         const char *open = p->at;
         CR_TRY(cr__parse_expr(p, "}\n", &v->expr));
-        static const uint8_t types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+        static const uint8_t types[] = {
+            [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL
+        };
         if (types[cr_sym_type_of(v->expr)] == v->type) return cr__parse_expect(p, "}");
         p->at = open;
         return cr__parse_fail(p, "the expression is not of type '%s'", name);
@@ -336,13 +348,15 @@ static cr_status read_device(graph_parser *p, cr_arg *out) {
 
 /* A bare word: a dtype, a memory format, a layout. */
 static cr_status read_word(graph_parser *p, cr_arg *out) {
-    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last",
+                                           "channels_last_3d" };
     char *name;
     int dtype;
     const char *begin = p->at;
     CR_TRY(cr__parse_name(p, &name));
     for (size_t i = 0; i < CR_COUNT(formats); i++)
-        if (!strcmp(formats[i], name)) return *out = (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = (int64_t)i }, CR_OK;
+        if (!strcmp(formats[i], name))
+            return *out = (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = (int64_t)i }, CR_OK;
     if (!strcmp(name, "strided")) return *out = (cr_arg){ .kind = CR_ARG_LAYOUT, .given = 1 }, CR_OK;
     if (!strcmp(name, "device")) return read_device(p, out);
     if (cr_dtype_find(name, &dtype)) return *out = cr_arg_dtype(dtype), CR_OK;
@@ -392,6 +406,7 @@ cr_status cr__parse_arg(graph_parser *p, cr_arg *out) {
         *out = (cr_arg){ .kind = CR_ARG_STR, .given = 1, .n = (uint32_t)n, .u.s = text };
         return CR_OK;
     }
-    bool number = isdigit((unsigned char)*p->at) || *p->at == '-' || *p->at == '.' || !strncmp(p->at, "inf", 3) || !strncmp(p->at, "nan", 3);
+    bool number = isdigit((unsigned char)*p->at) || *p->at == '-' || *p->at == '.' || !strncmp(p->at, "inf", 3) ||
+                  !strncmp(p->at, "nan", 3);
     return number ? cr__parse_number(p, false, out) : read_word(p, out);
 }

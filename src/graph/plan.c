@@ -1,7 +1,7 @@
 /* plan.c: preparing a graph for execution: the order of steps, which values die where, what inputs must be like.
  *
- * Everything that could go wrong once for all runs goes wrong here; in particular no run constructs an expression of the
- * graph's environment, which belongs to one thread. */
+ * Everything that could go wrong once for all runs goes wrong here; in particular no run constructs an expression of
+ * the graph's environment, which belongs to one thread. */
 #include "graph/plan.h"
 
 /* ---- lifetimes ---- */
@@ -167,7 +167,8 @@ void cr_plan_release(cr_plan *p) {
 
 size_t cr_plan_result_count(const cr_plan *p) { return p->graph->nodes.at[p->graph->output].nargs; }
 
-void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs), void *user) {
+void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs),
+                        void *user) {
     p->labels = labels;
     p->check = check;
     p->check_user = user;

@@ -11,8 +11,8 @@
  *       return %a, [%b, none], 3
  *     }
  *
- * A tensor's type is dtype[sizes], then (strides) unless dense row-major, +offset unless 0, @device unless the CPU, conj
- * and neg where set, and "of %v" when it shares the storage of the earlier value v. Defaults are left out; keyword
+ * A tensor's type is dtype[sizes], then (strides) unless dense row-major, +offset unless 0, @device unless the CPU,
+ * conj and neg where set, and "of %v" when it shares the storage of the earlier value v. Defaults are left out; keyword
  * arguments print their name. A guard (or assert, assume) is a condition on symbols under which the graph was made. */
 #include "graph/internal.h"
 
@@ -30,7 +30,9 @@ static void find_owners(printer *p) {
         const cr_node *node = &g->nodes.at[n];
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
             const cr_meta *m = g->values.at[v].meta;
-            if (m && !cr_map_find(&p->owners, &m->storage, sizeof m->storage, NULL) && cr_map_put(&p->owners, &m->storage, sizeof m->storage, v + 1)) p->out->failed = true;
+            if (m && !cr_map_find(&p->owners, &m->storage, sizeof m->storage, NULL) &&
+                cr_map_put(&p->owners, &m->storage, sizeof m->storage, v + 1))
+                p->out->failed = true;
         }
     }
 }
@@ -258,8 +260,9 @@ static bool all_seen(const symbols *s, cr_sym e) {
 
 /* Conditions of the environment that speak of this graph's symbols alone. */
 static void print_conditions(const cr_graph *g, const symbols *s, int indent, cr_str *out) {
-    static const char *const kinds[] = { [CR_COND_GUARD] = "guard", [CR_COND_ASSERT] = "assert", [CR_COND_ASSUMED] = "assume",
-                                         [CR_COND_TRACED] = "guard" };
+    static const char *const kinds[] = {
+        [CR_COND_GUARD] = "guard", [CR_COND_ASSERT] = "assert", [CR_COND_ASSUMED] = "assume", [CR_COND_TRACED] = "guard"
+    };
     for (size_t i = 0; i < cr_env_cond_count(g->env); i++) {
         cr_cond cond = cr_env_cond(g->env, i);
         if (!all_seen(s, cond.condition)) continue;
@@ -310,7 +313,8 @@ static void print_graph(const cr_graph *g, int flags, bool nested, int indent, c
     find_owners(&p);
     cr_str_addf(out, "%*sgraph%s%s(", indent, "", *g->name ? " " : "", g->name);
     uint32_t n = cr_graph_first(g);
-    for (bool first = true; n != CR_NO_NODE && g->nodes.at[n].kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n), first = false) {
+    for (bool first = true; n != CR_NO_NODE && g->nodes.at[n].kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(g, n), first = false) {
         cr_str_addf(out, "%s%%%s: ", first ? "" : ", ", g->values.at[g->nodes.at[n].first].name);
         print_type(&p, g->nodes.at[n].first);
     }

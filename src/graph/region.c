@@ -1,8 +1,8 @@
 /* region.c: ops with subgraphs: cond, while_loop, map, scan, associative_scan, and regions that only mark their body.
  *
- * A region runs its bodies as plans, on real tensors or on fake ones; what a fake run cannot know (which branch, how often)
- * is settled by running each body once and merging what comes out. Results never share memory with operands or with each
- * other, whichever path was taken, except those of marking regions, which are their body's. */
+ * A region runs its bodies as plans, on real tensors or on fake ones; what a fake run cannot know (which branch, how
+ * often) is settled by running each body once and merging what comes out. Results never share memory with operands or
+ * with each other, whichever path was taken, except those of marking regions, which are their body's. */
 #include "graph/internal.h"
 
 #include <pthread.h>
@@ -12,7 +12,8 @@ typedef CR_VEC(cr_arg) args;
 
 static cr_status body_open(const cr_op *op, const cr_arg *graphs, int param, body *out) {
     const cr_arg *a = &graphs[param];
-    if (a->kind != CR_ARG_GRAPH) return CR_FAIL(CR_ETYPE, "argument '%s' must be a graph", op->schema.params[param].name);
+    if (a->kind != CR_ARG_GRAPH)
+        return CR_FAIL(CR_ETYPE, "argument '%s' must be a graph", op->schema.params[param].name);
     out->name = op->schema.params[param].name;
     CR_TRY(cr__plan_of(a->u.graph, &out->plan));
     out->n = cr_plan_result_count(out->plan);
@@ -49,7 +50,8 @@ static cr_status body_run(const body *b, const args *inputs, cr_arg *results) {
     for (size_t i = 0; i < b->n; i++)
         if (list[i].kind == CR_ARG_LIST) {
             cr_results_release(results, 1);
-            return CR_FAIL(CR_EVALUE, "result %zu of %s is a list; a body returns tensors and numbers side by side", i, b->name);
+            return CR_FAIL(CR_EVALUE, "result %zu of %s is a list; a body returns tensors and numbers side by side", i,
+                           b->name);
         }
     return CR_OK;
 }
@@ -70,7 +72,9 @@ static cr_status copy_data(cr_tensor *to, const cr_tensor *from) {
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
     rt_view dst = cr_tensor_view(to), src = cr_tensor_view(from);
     int code = rt_copy(&ctx, &dst, &src);
-    return !code ? CR_OK : code == RT_ENOMEM ? CR_FAIL(CR_ENOMEM, "out of memory") : CR_FAIL(CR_ERUNTIME, "copying a result: %s", message);
+    return !code               ? CR_OK
+           : code == RT_ENOMEM ? CR_FAIL(CR_ENOMEM, "out of memory")
+                               : CR_FAIL(CR_ERUNTIME, "copying a result: %s", message);
 }
 
 static cr_status clone(cr_tensor *t, cr_tensor **out) {
@@ -138,7 +142,8 @@ static cr_status truth_of(cr_env *env, const cr_arg *a, cr_tri *out) {
     if (a->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "the condition must be a bool or a tensor of one element");
     const cr_tensor *t = a->u.t;
     cr_dim n = cr_meta_numel(t->env, &t->meta);
-    if (cr_dim_known(t->env, n, CR_EQ, 1) == CR_NO) return CR_FAIL(CR_ERUNTIME, "the condition must have one element, not %lld", (long long)n);
+    if (cr_dim_known(t->env, n, CR_EQ, 1) == CR_NO)
+        return CR_FAIL(CR_ERUNTIME, "the condition must have one element, not %lld", (long long)n);
     if (cr_tensor_is_fake(t)) return *out = CR_UNKNOWN, CR_OK;
     rt_scalar value;
     int64_t index[CR_MAX_RANK] = { 0 };
@@ -149,7 +154,8 @@ static cr_status truth_of(cr_env *env, const cr_arg *a, cr_tri *out) {
 
 /* ---- merging what two ways give ---- */
 
-typedef struct merge { cr_env *env; const char *first, *second; uint32_t result; bool loop; } merge; /* loop: sizes stay as they are */
+/* loop: sizes stay as they are */
+typedef struct merge { cr_env *env; const char *first, *second; uint32_t result; bool loop; } merge;
 
 static void describe(const merge *m, const cr_arg *a, cr_str *out) {
     if (a->kind == CR_ARG_TENSOR) cr_meta_print(m->env, &a->u.t->meta, out);
@@ -162,7 +168,8 @@ static cr_status differ(const merge *m, const cr_arg *a, const cr_arg *b) {
     cr_str_init(&y);
     describe(m, a, &x);
     describe(m, b, &y);
-    cr_status status = CR_FAIL(CR_ERUNTIME, "result %u is %s %s and %s %s; make them alike", m->result, cr_str_get(&x), m->first, cr_str_get(&y), m->second);
+    cr_status status = CR_FAIL(CR_ERUNTIME, "result %u is %s %s and %s %s; make them alike", m->result, cr_str_get(&x),
+                               m->first, cr_str_get(&y), m->second);
     cr_str_dispose(&x);
     cr_str_dispose(&y);
     return status;
@@ -188,10 +195,16 @@ static cr_status merge_dim(const merge *m, cr_dim a, cr_dim b, cr_dim *out, bool
 static bool same_order(const merge *m, const cr_meta *x, const cr_meta *y) {
     for (int d = 0; d < x->rank; d++)
         for (int e = 0; e < d; e++) {
-            if (cr_dim_known(m->env, x->size[d], CR_EQ, 1) == CR_YES || cr_dim_known(m->env, x->size[e], CR_EQ, 1) == CR_YES) continue;
-            if (cr_dim_known(m->env, y->size[d], CR_EQ, 1) == CR_YES || cr_dim_known(m->env, y->size[e], CR_EQ, 1) == CR_YES) continue;
-            bool before = cr_dim_known(m->env, x->stride[e], CR_GT, x->stride[d]) == CR_YES && cr_dim_known(m->env, y->stride[e], CR_LT, y->stride[d]) == CR_YES;
-            bool after = cr_dim_known(m->env, x->stride[e], CR_LT, x->stride[d]) == CR_YES && cr_dim_known(m->env, y->stride[e], CR_GT, y->stride[d]) == CR_YES;
+            if (cr_dim_known(m->env, x->size[d], CR_EQ, 1) == CR_YES ||
+                cr_dim_known(m->env, x->size[e], CR_EQ, 1) == CR_YES)
+                continue;
+            if (cr_dim_known(m->env, y->size[d], CR_EQ, 1) == CR_YES ||
+                cr_dim_known(m->env, y->size[e], CR_EQ, 1) == CR_YES)
+                continue;
+            bool before = cr_dim_known(m->env, x->stride[e], CR_GT, x->stride[d]) == CR_YES &&
+                          cr_dim_known(m->env, y->stride[e], CR_LT, y->stride[d]) == CR_YES;
+            bool after = cr_dim_known(m->env, x->stride[e], CR_LT, x->stride[d]) == CR_YES &&
+                         cr_dim_known(m->env, y->stride[e], CR_GT, y->stride[d]) == CR_YES;
             if (before || after) return false;
         }
     return true;
@@ -202,7 +215,8 @@ static void lay_out(const merge *m, const cr_meta *x, cr_meta *out) {
     int order[CR_MAX_RANK];
     for (int d = 0; d < x->rank; d++) {
         int at = d;
-        while (at && cr_dim_known(m->env, x->stride[order[at - 1]], CR_LT, x->stride[d]) == CR_YES) order[at] = order[at - 1], at--;
+        while (at && cr_dim_known(m->env, x->stride[order[at - 1]], CR_LT, x->stride[d]) == CR_YES)
+            order[at] = order[at - 1], at--;
         order[at] = d;
     }
     cr_strides_permuted(m->env, x->rank, out->size, order, out->stride);
@@ -215,7 +229,8 @@ static cr_status merge_tensors(const merge *m, const cr_arg *a, const cr_arg *b,
     bool alike = x->dtype == y->dtype && x->rank == y->rank && x->device.type == y->device.type, strides = true;
     for (int d = 0; alike && d < x->rank; d++) CR_TRY(merge_dim(m, x->size[d], y->size[d], &size[d], &alike));
     if (!alike || !same_order(m, x, y)) return differ(m, a, b);
-    for (int d = 0; d < x->rank; d++) strides &= size[d] == x->size[d] && cr_dim_known(m->env, x->stride[d], CR_EQ, y->stride[d]) == CR_YES;
+    for (int d = 0; d < x->rank; d++)
+        strides &= size[d] == x->size[d] && cr_dim_known(m->env, x->stride[d], CR_EQ, y->stride[d]) == CR_YES;
     cr_meta_init(&meta, x->dtype, x->device);
     CR_TRY(cr_meta_set_dense(m->env, &meta, x->rank, size, CR_CONTIGUOUS));
     if (strides) memcpy(meta.stride, x->stride, x->rank * sizeof *meta.stride);
@@ -228,7 +243,8 @@ static cr_status merge_tensors(const merge *m, const cr_arg *a, const cr_arg *b,
 
 static cr_status merge_numbers(const merge *m, const cr_arg *a, const cr_arg *b, cr_arg *out) {
     bool number = cr_arg_is_number(a) || a->kind == CR_ARG_SYM;
-    if (!number || !(cr_arg_is_number(b) || b->kind == CR_ARG_SYM) || cr_arg_number_dtype(a) != cr_arg_number_dtype(b)) return differ(m, a, b);
+    if (!number || !(cr_arg_is_number(b) || b->kind == CR_ARG_SYM) || cr_arg_number_dtype(a) != cr_arg_number_dtype(b))
+        return differ(m, a, b);
     if (cr__arg_equal(a, b) && !m->loop) return *out = *a, CR_OK;
     int dtype = cr_arg_number_dtype(a);
     if (dtype == CR_C128) return differ(m, a, b);
@@ -238,7 +254,8 @@ static cr_status merge_numbers(const merge *m, const cr_arg *a, const cr_arg *b,
     }
     cr_sym fresh = cr_unknown_number(m->env, dtype == CR_I64 ? CR_T_INT : dtype == CR_BOOL ? CR_T_BOOL : CR_T_FLOAT);
     if (!fresh) return cr__env_status(m->env);
-    *out = dtype == CR_I64 ? cr_arg_int(cr_dim_of(m->env, fresh)) : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
+    *out = dtype == CR_I64 ? cr_arg_int(cr_dim_of(m->env, fresh))
+                           : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
     return CR_OK;
 }
 
@@ -280,7 +297,8 @@ out:
     return status;
 }
 
-static cr_status run_one(const cr_op *op, const cr_arg *given, int param, const args *inputs, bool apart, cr_arg *results) {
+static cr_status run_one(const cr_op *op, const cr_arg *given, int param, const args *inputs, bool apart,
+                         cr_arg *results) {
     body b = { 0 };
     CR_TRY(body_open(op, given, param, &b));
     cr_status status = body_run(&b, inputs, results);
@@ -296,15 +314,19 @@ static cr_status expand_cond(cr_emitter *e, const cr_op *op, const cr_arg *given
     args inputs = { 0 };
     cr_tri truth = CR_UNKNOWN;
     cr_status status = args_add(&inputs, &given[3]);
-    if (!status && !(cr_ambient_get()->mode.fake && given[0].kind == CR_ARG_TENSOR)) status = truth_of(env_of(&inputs, e->env), &given[0], &truth);
-    if (!status) status = truth == CR_UNKNOWN ? run_both(e, op, given, &inputs, results) : run_one(op, given, truth == CR_YES ? 1 : 2, &inputs, true, results);
+    if (!status && !(cr_ambient_get()->mode.fake && given[0].kind == CR_ARG_TENSOR))
+        status = truth_of(env_of(&inputs, e->env), &given[0], &truth);
+    if (!status)
+        status = truth == CR_UNKNOWN ? run_both(e, op, given, &inputs, results)
+                                     : run_one(op, given, truth == CR_YES ? 1 : 2, &inputs, true, results);
     cr_vec_dispose(&inputs);
     return status;
 }
 
 /* ---- while_loop(cond_fn, body_fn, carried_inputs, additional_inputs) ---- */
 
-typedef struct loop { cr_env *env; body test, step; args inputs; size_t carried; cr_arg held; } loop; /* held: owns the carried values after the first step */
+/* held: owns the carried values after the first step */
+typedef struct loop { cr_env *env; body test, step; args inputs; size_t carried; cr_arg held; } loop;
 
 static cr_status loop_test(const loop *l, cr_tri *out) {
     cr_arg results = cr_arg_none();
@@ -327,7 +349,8 @@ static cr_status loop_real(loop *l, cr_arg *results, const cr_arg *given) {
     for (;;) {
         cr_tri again = CR_NO;
         CR_TRY(loop_test(l, &again));
-        if (again == CR_UNKNOWN) return CR_FAIL(CR_EDATADEP, "the condition depends on data that a fake tensor does not have");
+        if (again == CR_UNKNOWN)
+            return CR_FAIL(CR_EDATADEP, "the condition depends on data that a fake tensor does not have");
         if (again == CR_NO) break;
         cr_arg next = cr_arg_none();
         CR_TRY(loop_step(l, &next));
@@ -414,7 +437,8 @@ typedef struct sweep {
     CR_VEC(cr_tensor *) slices, stacks; /* owned; a stack is NULL where the result is none */
 } sweep;
 
-static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_arg *given, const cr_arg *init, const cr_arg *xs, const cr_arg *rest) {
+static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_arg *given, const cr_arg *init,
+                            const cr_arg *xs, const cr_arg *rest) {
     s->xs = xs;
     s->held = cr_arg_none();
     s->carried = init && init->kind == CR_ARG_LIST ? init->n : 0;
@@ -426,7 +450,8 @@ static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_a
     s->fake = any_fake(&s->inputs);
     for (uint32_t i = 0; i < xs->n; i++) {
         const cr_arg *x = &xs->u.list[i];
-        if (x->kind != CR_ARG_TENSOR || !x->u.t->meta.rank) return CR_FAIL(CR_ERUNTIME, "entry %u of 'xs' must be a tensor with a dimension 0", i);
+        if (x->kind != CR_ARG_TENSOR || !x->u.t->meta.rank)
+            return CR_FAIL(CR_ERUNTIME, "entry %u of 'xs' must be a tensor with a dimension 0", i);
         if (!i) s->length = x->u.t->meta.size[0];
         CR_TRY(cr_dim_require(s->env, x->u.t->meta.size[0], CR_EQ, s->length, "the sizes of dimension 0 of 'xs'"));
     }
@@ -463,7 +488,8 @@ static cr_status sweep_step(sweep *s) {
     CR_TRY(body_run(&s->step, &s->inputs, &next));
     cr_results_release(&s->held, 1);
     s->held = next;
-    if (next.n < s->carried) return CR_FAIL(CR_ERUNTIME, "the body gives %u results for %zu carried ones", next.n, s->carried);
+    if (next.n < s->carried)
+        return CR_FAIL(CR_ERUNTIME, "the body gives %u results for %zu carried ones", next.n, s->carried);
     if (s->carried) memcpy(s->inputs.at, next.u.list, s->carried * sizeof *s->inputs.at);
     return CR_OK;
 }
@@ -472,7 +498,8 @@ static cr_status sweep_step(sweep *s) {
 static cr_status sweep_store(sweep *s, size_t first, int64_t i) {
     for (size_t k = first; k < s->held.n; k++) {
         const cr_arg *r = &s->held.u.list[k];
-        if (r->kind != CR_ARG_TENSOR && r->kind != CR_ARG_NONE) return CR_FAIL(CR_ERUNTIME, "result %zu of the body is no tensor, so it cannot be stacked", k);
+        if (r->kind != CR_ARG_TENSOR && r->kind != CR_ARG_NONE)
+            return CR_FAIL(CR_ERUNTIME, "result %zu of the body is no tensor, so it cannot be stacked", k);
         if (k - first == s->stacks.n) {
             CR_TRY(cr_vec_reserve(&s->stacks, s->stacks.n + 1));
             cr_tensor *stack = NULL;
@@ -546,7 +573,8 @@ static cr_status sweep_nothing(sweep *s) {
             cr_dim size[CR_MAX_RANK] = { 0 };
             memcpy(size + 1, r->u.t->meta.size, r->u.t->meta.rank * sizeof *size);
             for (int d = 1; d <= r->u.t->meta.rank; d++)
-                if (!cr_dim_is_plain(size[d])) status = CR_FAIL(CR_EDATADEP, "with no slices the size of result %zu cannot be known", k);
+                if (!cr_dim_is_plain(size[d]))
+                    status = CR_FAIL(CR_EDATADEP, "with no slices the size of result %zu cannot be known", k);
             cr_meta_init(&meta, r->u.t->meta.dtype, r->u.t->meta.device);
             if (!status) status = cr_meta_set_dense(NULL, &meta, r->u.t->meta.rank + 1, size, CR_CONTIGUOUS);
             if (!status) status = cr_tensor_create(&meta, &stack);
@@ -567,7 +595,8 @@ static cr_status sweep_run(sweep *s, cr_arg *results) {
         CR_TRY_OUT(sweep_slices(s, s->carried, 0));
         CR_TRY_OUT(sweep_step(s));
         CR_TRY_OUT(sweep_store(s, s->carried, 0));
-        cr_arg before = cr_arg_list(operands.at, s->carried), after = cr_arg_list(s->inputs.at, s->carried), merged = cr_arg_none();
+        cr_arg before = cr_arg_list(operands.at, s->carried), after = cr_arg_list(s->inputs.at, s->carried),
+               merged = cr_arg_none();
         CR_TRY_OUT(merge_results(&m, &after, &before, &merged));
         if (s->carried) memcpy(s->inputs.at, merged.u.list, s->carried * sizeof *s->inputs.at);
         status = sweep_results(s, &operands, results);
@@ -629,7 +658,8 @@ static cr_status expand_associative_scan(cr_emitter *e, const cr_op *op, const c
             s.held = cr_arg_list(list, s.carried);
         } else {
             CR_TRY_OUT(sweep_step(&s));
-            if (s.held.n != s.carried) CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "combine_fn gives %u results for %zu 'xs'", s.held.n, s.carried));
+            if (s.held.n != s.carried)
+                CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "combine_fn gives %u results for %zu 'xs'", s.held.n, s.carried));
         }
         CR_TRY_OUT(sweep_store(&s, 0, i));
     }
@@ -672,20 +702,50 @@ static cr_status expand_opaque(cr_emitter *e, const cr_op *op, const cr_arg *giv
 }
 
 static const cr_row region_rows[] = {
-    { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...", .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT, .decomp_fn = expand_opaque },
-    { .schema = "cresset::rows(Graph body, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_rows },
-    { .schema = "higher_order::cond(Any pred, Graph true_fn, Graph false_fn, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_cond },
-    { .schema = "higher_order::while_loop(Graph cond_fn, Graph body_fn, Any[] carried_inputs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_while },
-    { .schema = "higher_order::map_impl(Graph f, Any[] xs, Any[] pos_args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_map },
-    { .schema = "higher_order::scan(Graph combine_fn, Any[] init, Any[] xs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_scan },
-    { .schema = "higher_order::associative_scan(Graph combine_fn, Any[] xs, Any[] additional_inputs=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_associative_scan },
-    { .schema = "higher_order::wrap(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::wrap_with_set_grad_enabled(bool enable_grad, Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::wrap_with_autocast(str device_type, ScalarType? dtype, bool enabled, bool? cache_enabled, Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::tag_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::wrap_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::invoke_subgraph(Graph subgraph, str? identifier, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
-    { .schema = "higher_order::strict_mode(Graph callable, Any[] operands=[]) -> ...", .tags = CR_TAG_HIGHER_ORDER, .decomp_fn = expand_marked },
+    { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT,
+      .decomp_fn = expand_opaque },
+    { .schema = "cresset::rows(Graph body, Any[] operands=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_rows },
+    { .schema = "higher_order::cond(Any pred, Graph true_fn, Graph false_fn, Any[] operands=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_cond },
+    { .schema = "higher_order::while_loop(Graph cond_fn, Graph body_fn, Any[] carried_inputs, Any[] "
+                "additional_inputs=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_while },
+    { .schema = "higher_order::map_impl(Graph f, Any[] xs, Any[] pos_args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_map },
+    { .schema = "higher_order::scan(Graph combine_fn, Any[] init, Any[] xs, Any[] additional_inputs=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_scan },
+    { .schema = "higher_order::associative_scan(Graph combine_fn, Any[] xs, Any[] additional_inputs=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_associative_scan },
+    { .schema = "higher_order::wrap(Graph wrapped_func, Any[] args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::wrap_with_set_grad_enabled(bool enable_grad, Graph wrapped_func, Any[] args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::wrap_with_autocast(str device_type, ScalarType? dtype, bool enabled, bool? "
+                "cache_enabled, Graph wrapped_func, Any[] args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::tag_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::wrap_activation_checkpoint(Graph wrapped_func, Any[] args=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::invoke_subgraph(Graph subgraph, str? identifier, Any[] operands=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
+    { .schema = "higher_order::strict_mode(Graph callable, Any[] operands=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_marked },
 };
 
 cr_status cr__register_rows(const cr_row *rows, size_t n) {

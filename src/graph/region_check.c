@@ -1,12 +1,13 @@
 /* region_check.c: what a region hands to its bodies is what these declare.
  *
- * Readers of a body go by its placeholders: native code is made for their dtypes, sizes and strides. The interpreter runs a
- * body on the operands as they are. Where the two differ, an op that reads memory as it lies (as_strided) gives one number
- * here and another there, so such a graph is refused. Slices of `xs` are compared without strides: tracers describe a slice
- * as its dense copy. Carried values are compared as they enter. */
+ * Readers of a body go by its placeholders: native code is made for their dtypes, sizes and strides. The interpreter
+ * runs a body on the operands as they are. Where the two differ, an op that reads memory as it lies (as_strided) gives
+ * one number here and another there, so such a graph is refused. Slices of `xs` are compared without strides: tracers
+ * describe a slice as its dense copy. Carried values are compared as they enter. */
 #include "graph/internal.h"
 
-typedef struct visit { const cr_graph *g, *body; const cr_node *node; uint32_t input; size_t at; } visit; /* input: next placeholder */
+/* input: next placeholder */
+typedef struct visit { const cr_graph *g, *body; const cr_node *node; uint32_t input; size_t at; } visit;
 
 static cr_status differs(const visit *v, const cr_value *operand, const cr_value *input, const char *what) {
     cr_str have, want;
@@ -16,8 +17,11 @@ static cr_status differs(const visit *v, const cr_value *operand, const cr_value
     else cr_str_add(&have, "a number");
     if (input->meta) cr_meta_print(v->body->env, input->meta, &want);
     else cr_str_add(&want, "a number");
-    cr_status status = CR_FAIL(CR_EVALUE, "%s: operand %zu, %%%s, is %s, but input %%%s of its body %s is declared as %s: their %s differ; export the program again",
-                               v->node->op->name, v->at, operand->name, cr_str_get(&have), input->name, v->body->name, cr_str_get(&want), what);
+    cr_status status = CR_FAIL(CR_EVALUE,
+                               "%s: operand %zu, %%%s, is %s, but input %%%s of its body %s is declared as %s: their "
+                               "%s differ; export the program again",
+                               v->node->op->name, v->at, operand->name, cr_str_get(&have), input->name, v->body->name,
+                               cr_str_get(&want), what);
     cr_str_dispose(&have);
     cr_str_dispose(&want);
     return status;
@@ -32,7 +36,10 @@ static bool unequal(const visit *v, cr_dim a, cr_dim b) {
 static cr_status compare(const visit *v, const cr_value *operand, const cr_value *input, int sliced) {
     const cr_meta *x = operand->meta, *y = input->meta;
     bool dense = sliced;
-    if (!x || !y) return !x != !y && (operand->type == CR_T_TENSOR) != (input->type == CR_T_TENSOR) ? differs(v, operand, input, "kinds") : CR_OK;
+    if (!x || !y)
+        return !x != !y && (operand->type == CR_T_TENSOR) != (input->type == CR_T_TENSOR)
+                   ? differs(v, operand, input, "kinds")
+                   : CR_OK;
     if (x->dtype != y->dtype) return differs(v, operand, input, "dtypes");
     if (x->rank != y->rank + sliced) return differs(v, operand, input, "numbers of dimensions");
     for (int d = 0; d < y->rank; d++) {
@@ -40,7 +47,8 @@ static cr_status compare(const visit *v, const cr_value *operand, const cr_value
         dense |= y->size[d] == 0; /* no elements: strides mean nothing */
     }
     for (int d = 0; d < y->rank && !dense; d++)
-        if (y->size[d] != 1 && x->size[d] != 1 && unequal(v, x->stride[d], y->stride[d])) return differs(v, operand, input, "strides");
+        if (y->size[d] != 1 && x->size[d] != 1 && unequal(v, x->stride[d], y->stride[d]))
+            return differs(v, operand, input, "strides");
     return CR_OK;
 }
 
@@ -49,9 +57,11 @@ static cr_status compare_list(visit *v, const cr_arg *list, int sliced) {
     for (uint32_t i = 0; list->kind == CR_ARG_LIST && i < list->n; i++, v->at++) {
         const cr_node *node = v->input == CR_NO_NODE ? NULL : cr_graph_node(v->body, v->input);
         if (!node || node->kind != CR_NODE_PLACEHOLDER)
-            return CR_FAIL(CR_EVALUE, "%s: its body %s takes %zu inputs, and there are more operands", v->node->op->name, v->body->name, v->at);
+            return CR_FAIL(CR_EVALUE, "%s: its body %s takes %zu inputs, and there are more operands",
+                           v->node->op->name, v->body->name, v->at);
         const cr_arg *a = &list->u.list[i];
-        if (a->kind == CR_ARG_VALUE) CR_TRY(compare(v, cr_graph_value(v->g, (uint32_t)a->u.i), cr_graph_value(v->body, node->first), sliced));
+        if (a->kind == CR_ARG_VALUE)
+            CR_TRY(compare(v, cr_graph_value(v->g, (uint32_t)a->u.i), cr_graph_value(v->body, node->first), sliced));
         v->input = cr_graph_next(v->body, v->input);
     }
     return CR_OK;
@@ -66,7 +76,8 @@ static cr_status check_body(const cr_graph *g, const cr_node *node, const cr_gra
         for (int k = 0; k < (sliced && twice ? 2 : 1); k++) CR_TRY(compare_list(&v, &node->args[p], sliced));
     }
     if (v.input != CR_NO_NODE && cr_graph_node(body, v.input)->kind == CR_NODE_PLACEHOLDER)
-        return CR_FAIL(CR_EVALUE, "%s: its body %s takes more inputs than the %zu operands that there are", node->op->name, body->name, v.at);
+        return CR_FAIL(CR_EVALUE, "%s: its body %s takes more inputs than the %zu operands that there are",
+                       node->op->name, body->name, v.at);
     return CR_OK;
 }
 

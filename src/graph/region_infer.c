@@ -1,9 +1,9 @@
 /* region_infer.c: what the body of a region gives on fake operands, read off its graph.
  *
- * A body that was recorded in the environment of the run says already what its results are like; running it again would only
- * make new symbols for everything that depends on data. Symbols of its placeholders stand for what the operands have there,
- * symbols that the body makes itself (u0 of a nonzero inside) are fresh ones for the caller. Where the operands do not fit
- * the placeholders term by term, the caller runs the body. */
+ * A body that was recorded in the environment of the run says already what its results are like; running it again would
+ * only make new symbols for everything that depends on data. Symbols of its placeholders stand for what the operands
+ * have there, symbols that the body makes itself (u0 of a nonzero inside) are fresh ones for the caller. Where the
+ * operands do not fit the placeholders term by term, the caller runs the body. */
 #include "graph/plan.h"
 
 typedef struct renaming { cr_sym from, to; } renaming;
@@ -69,7 +69,8 @@ static cr_sym number_of(cr_env *env, const cr_arg *a) {
 
 static void fit_dims(inference *f, int rank, const cr_dim *placeholder, const cr_dim *operand) {
     for (int d = 0; d < rank && f->fits; d++)
-        if (!cr_dim_is_plain(placeholder[d]) || placeholder[d] != operand[d]) fit_expr(f, cr_dim_sym(f->env, placeholder[d]), cr_dim_sym(f->env, operand[d]));
+        if (!cr_dim_is_plain(placeholder[d]) || placeholder[d] != operand[d])
+            fit_expr(f, cr_dim_sym(f->env, placeholder[d]), cr_dim_sym(f->env, operand[d]));
 }
 
 static void fit_input(inference *f, const cr_value *v, const cr_arg *a) {
@@ -95,7 +96,8 @@ static void fit_input(inference *f, const cr_value *v, const cr_arg *a) {
 
 static void translate(inference *f, int rank, cr_dim *dims) {
     for (int d = 0; d < rank; d++)
-        if (!cr_dim_is_plain(dims[d])) dims[d] = cr_dim_of(f->env, cr_sym_substitute(f->env, cr_dim_sym(f->env, dims[d]), renamed_or_fresh, f));
+        if (!cr_dim_is_plain(dims[d]))
+            dims[d] = cr_dim_of(f->env, cr_sym_substitute(f->env, cr_dim_sym(f->env, dims[d]), renamed_or_fresh, f));
 }
 
 /* The operand or result whose memory the value has; NULL: its own. */
@@ -103,7 +105,8 @@ static cr_tensor *shared_with(inference *f, const cr_meta *meta, const uint64_t 
     for (size_t i = 0; i < f->made.n; i++)
         if (storages[i] == meta->storage) return f->made.at[i];
     size_t at = 0;
-    for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE && cr_graph_node(f->g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(f->g, n), at++) {
+    for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE && cr_graph_node(f->g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(f->g, n), at++) {
         const cr_value *v = cr_graph_value(f->g, cr_graph_node(f->g, n)->first);
         if (!v->meta || v->meta->storage != meta->storage) continue;
         if (v->meta->offset != f->inputs[at].u.t->meta.offset) f->fits = false;
@@ -150,7 +153,9 @@ static cr_status infer_results(inference *f, const cr_node *output, uint64_t *st
 }
 
 cr_status cr__body_infer(const cr_plan *p, cr_env *env, const cr_arg *inputs, size_t n, cr_arg *results, bool *done) {
-    inference f = { .env = env, .g = p->graph, .inputs = inputs, .ninputs = n, .fits = n == p->ninputs && p->graph->env == env };
+    inference f = {
+        .env = env, .g = p->graph, .inputs = inputs, .ninputs = n, .fits = n == p->ninputs && p->graph->env == env
+    };
     const cr_node *output = cr_graph_node(p->graph, cr_graph_output(p->graph));
     cr_status status = CR_OK;
     *done = false;

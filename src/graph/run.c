@@ -1,8 +1,8 @@
 /* run.c: the interpreter.
  *
- * One frame per run: a slot for each value, filled by its step and emptied after its last use, so that memory is freed as
- * early as the graph allows. A hidden value ("x after") is the tensor that was written, the same object. Every call goes
- * through cr_call, real or fake, so that a run under a recorder is recorded like any other program. */
+ * One frame per run: a slot for each value, filled by its step and emptied after its last use, so that memory is freed
+ * as early as the graph allows. A hidden value ("x after") is the tensor that was written, the same object. Every call
+ * goes through cr_call, real or fake, so that a run under a recorder is recorded like any other program. */
 #include "graph/plan.h"
 
 typedef struct frame {
@@ -61,7 +61,9 @@ static cr_status resolve(frame *f, const cr_arg *from, cr_arg *to) {
 static cr_status run_get_attr(frame *f, const cr_node *node) {
     cr_tensor *t = cr_graph_constant(f->plan->graph, node->target);
     if (cr_tensor_is_fake(t) && !f->fake && t->meta.device.type != CR_META_DEVICE)
-        return CR_FAIL(CR_EVALUE, "constant '%s' has no data, only a shape (its text was shortened); give the graph the tensor", node->target);
+        return CR_FAIL(CR_EVALUE,
+                       "constant '%s' has no data, only a shape (its text was shortened); give the graph the tensor",
+                       node->target);
     cr_arg a = cr_arg_tensor(t);
     return slot_set(&f->slots[node->first], &a);
 }
@@ -70,9 +72,12 @@ static cr_status run_get_attr(frame *f, const cr_node *node) {
 static cr_status store_results(frame *f, const cr_node *node, cr_arg *results) {
     uint32_t at = node->first, visible = 0, have = 0;
     uint16_t n = cr_result_count(node->op);
-    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) visible += !f->plan->graph->values.at[v].hidden;
+    for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
+        visible += !f->plan->graph->values.at[v].hidden;
     for (uint16_t i = 0; i < n; i++) have += results[i].kind == CR_ARG_LIST ? results[i].n : 1;
-    if (have != visible) return CR_FAIL(CR_ERUNTIME, "%s gives %u results here, the graph was made for %u", node->op->name, have, visible);
+    if (have != visible)
+        return CR_FAIL(CR_ERUNTIME, "%s gives %u results here, the graph was made for %u", node->op->name, have,
+                       visible);
     for (uint16_t i = 0; i < n; i++) {
         if (results[i].kind != CR_ARG_LIST) {
             f->slots[at++] = results[i];
@@ -177,7 +182,8 @@ static cr_status run_bound(frame *f, const cr_arg *inputs, plan_binding *b, cr_a
 
 cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults) {
     if (ninputs != p->ninputs) return CR_FAIL(CR_ETYPE, "the graph takes %zu inputs, not %zu", p->ninputs, ninputs);
-    if (nresults != cr_plan_result_count(p)) return CR_FAIL(CR_EVALUE, "the graph gives %zu results, not %zu", cr_plan_result_count(p), nresults);
+    if (nresults != cr_plan_result_count(p))
+        return CR_FAIL(CR_EVALUE, "the graph gives %zu results, not %zu", cr_plan_result_count(p), nresults);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     frame f = { .plan = p, .fake = saved.fake };
     cr_env *env = NULL, *made = NULL;

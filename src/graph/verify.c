@@ -22,7 +22,9 @@ static cr_status broken(const verifier *v, const char *property, const char *for
     if (v->node != CR_NO_NODE) {
         const cr_node *node = &g->nodes.at[v->node];
         if (node->kind == CR_NODE_OUTPUT) cr_str_add(&text, "return: ");
-        else if (node->nvalues && node->first < g->values.n) cr_str_addf(&text, "%%%s%s%s: ", g->values.at[node->first].name, node->op ? " = " : "", node->op ? node->op->name : "");
+        else if (node->nvalues && node->first < g->values.n)
+            cr_str_addf(&text, "%%%s%s%s: ", g->values.at[node->first].name, node->op ? " = " : "",
+                        node->op ? node->op->name : "");
         else if (node->op) cr_str_addf(&text, "%s: ", node->op->name);
     }
     va_list args;
@@ -50,9 +52,12 @@ static cr_status check_use(verifier *v, const cr_arg *a) {
         const cr_value *used = &g->values.at[a->u.i];
         if (!v->defined[a->u.i]) return broken(v, "well-formed", "%%%s is used before it is defined", used->name);
         if (v->written[a->u.i] != CR_NO_VALUE)
-            return broken(v, "well-formed", "%%%s is used after it was written; its name is %%%s from there on", used->name, g->values.at[v->written[a->u.i]].name);
-        if (a->pad != used->type) return broken(v, "well-formed", "%%%s changed its type after it was used", used->name);
-    } else if (a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
+            return broken(v, "well-formed", "%%%s is used after it was written; its name is %%%s from there on",
+                          used->name, g->values.at[v->written[a->u.i]].name);
+        if (a->pad != used->type)
+            return broken(v, "well-formed", "%%%s changed its type after it was used", used->name);
+    } else if (a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || a->kind == CR_ARG_SYM ||
+               (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
         return broken(v, "well-formed", "an argument is neither a value nor a constant");
     }
     return CR_OK;
@@ -61,13 +66,15 @@ static cr_status check_use(verifier *v, const cr_arg *a) {
 /* The arguments fit the schema: binding them again accepts them. */
 static cr_status check_schema(verifier *v, const cr_node *node) {
     const cr_schema *s = &node->op->schema;
-    if (node->nargs != s->nparams) return broken(v, "well-formed", "%d arguments for %d parameters", node->nargs, s->nparams);
+    if (node->nargs != s->nparams)
+        return broken(v, "well-formed", "%d arguments for %d parameters", node->nargs, s->nparams);
     cr_keyword keywords[CR_MAX_PARAMS];
     cr_binding binding;
     cr_arena arena;
     uint16_t positional = s->npositional, n = 0;
     for (uint16_t i = positional; i < s->nparams; i++)
-        if (node->args[i].given || node->args[i].kind != CR_ARG_NONE) keywords[n++] = (cr_keyword){ s->params[i].name, node->args[i] };
+        if (node->args[i].given || node->args[i].kind != CR_ARG_NONE)
+            keywords[n++] = (cr_keyword){ s->params[i].name, node->args[i] };
     cr_arena_init(&arena);
     cr_status status = cr_bind(node->op, true, node->args, positional, keywords, n, &arena, &binding);
     cr_arena_dispose(&arena);
@@ -92,12 +99,14 @@ static cr_status check_results(verifier *v, const cr_node *node) {
         if (!s->returns[r].list && n != 1) return broken(v, "well-formed", "%u values for result %d", n, r);
     }
     for (uint16_t k = 0; s->varargs_returns && at < end && !g->values.at[at].hidden; at++, k++)
-        if (g->values.at[at].ret != k) return broken(v, "well-formed", "result %d is numbered %d", k, g->values.at[at].ret);
+        if (g->values.at[at].ret != k)
+            return broken(v, "well-formed", "result %d is numbered %d", k, g->values.at[at].ret);
     for (uint16_t p = 0; p < s->nparams; p++) {
         if (!s->params[p].writes) continue;
         for (uint32_t n = count_written(g, &node->args[p]); n; n--, at++)
             if (at == end || !g->values.at[at].hidden || g->values.at[at].ret != p)
-                return broken(v, "well-formed", "argument '%s' is written, and no hidden value says what it is after", s->params[p].name);
+                return broken(v, "well-formed", "argument '%s' is written, and no hidden value says what it is after",
+                              s->params[p].name);
     }
     return at == end ? CR_OK : broken(v, "well-formed", "%u results more than it gives", end - at);
 }
@@ -129,7 +138,8 @@ static cr_status check_node(verifier *v, bool *body) {
         if (*body) return broken(v, "well-formed", "an input after other nodes");
         break;
     case CR_NODE_GET_ATTR:
-        if (!node->target || !cr_graph_constant(g, node->target)) return broken(v, "well-formed", "there is no constant '%s'", node->target ? node->target : "");
+        if (!node->target || !cr_graph_constant(g, node->target))
+            return broken(v, "well-formed", "there is no constant '%s'", node->target ? node->target : "");
         break;
     case CR_NODE_CALL: CR_TRY(check_call(v, node)); break;
     case CR_NODE_OUTPUT:
@@ -137,11 +147,13 @@ static cr_status check_node(verifier *v, bool *body) {
         break;
     }
     *body |= node->kind != CR_NODE_PLACEHOLDER;
-    if (node->kind != CR_NODE_CALL && node->kind != CR_NODE_OUTPUT && node->nvalues != 1) return broken(v, "well-formed", "%u values, not one", node->nvalues);
+    if (node->kind != CR_NODE_CALL && node->kind != CR_NODE_OUTPUT && node->nvalues != 1)
+        return broken(v, "well-formed", "%u values, not one", node->nvalues);
     for (uint32_t i = node->first; i < node->first + node->nvalues; i++) {
         const cr_value *value = &g->values.at[i];
         if (value->node != v->node) return broken(v, "well-formed", "value %%%s belongs to another node", value->name);
-        if (!cr_map_find_str(&g->names, value->name, &found) || found != i + 1) return broken(v, "well-formed", "the name %%%s is not its own", value->name);
+        if (!cr_map_find_str(&g->names, value->name, &found) || found != i + 1)
+            return broken(v, "well-formed", "the name %%%s is not its own", value->name);
         v->defined[i] = true;
     }
     return CR_OK;
@@ -155,7 +167,8 @@ static cr_status check_shape(verifier *v) {
         CR_TRY(check_node(v, &body));
         if (g->nodes.at[v->node].kind == CR_NODE_OUTPUT) output = v->node;
     }
-    if (output == CR_NO_NODE || output != g->output) return broken(v, "well-formed", "it has no output; end it with cr_graph_set_output");
+    if (output == CR_NO_NODE || output != g->output)
+        return broken(v, "well-formed", "it has no output; end it with cr_graph_set_output");
     return CR_OK;
 }
 
@@ -171,9 +184,12 @@ static bool dims_agree(cr_env *env, cr_dim a, cr_dim b) {
 }
 
 static bool metas_agree(cr_env *env, const cr_meta *a, const cr_meta *b, bool layout) {
-    if (a->dtype != b->dtype || a->rank != b->rank || a->device.type != b->device.type || (layout && !dims_agree(env, a->offset, b->offset))) return false;
+    if (a->dtype != b->dtype || a->rank != b->rank || a->device.type != b->device.type ||
+        (layout && !dims_agree(env, a->offset, b->offset)))
+        return false;
     for (int d = 0; d < a->rank; d++)
-        if (!dims_agree(env, a->size[d], b->size[d]) || (layout && !dims_agree(env, a->stride[d], b->stride[d]))) return false;
+        if (!dims_agree(env, a->size[d], b->size[d]) || (layout && !dims_agree(env, a->stride[d], b->stride[d])))
+            return false;
     return true;
 }
 
@@ -201,9 +217,12 @@ static cr_status check_metas_of(verifier *v, const cr_node *node, cr_arena *aren
     size_t n = 0;
     if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_GET_ATTR) {
         const cr_value *value = &g->values.at[node->first];
-        return value->type == CR_T_TENSOR && !value->meta && v->layout ? broken(v, "typed", "%%%s has no meta", value->name) : CR_OK;
+        return value->type == CR_T_TENSOR && !value->meta && v->layout
+                   ? broken(v, "typed", "%%%s has no meta", value->name)
+                   : CR_OK;
     }
-    if (node->kind != CR_NODE_CALL || !strcmp(node->op->name, "cresset::opaque")) return CR_OK; /* nobody knows what an opaque call gives */
+    /* nobody knows what an opaque call gives */
+    if (node->kind != CR_NODE_CALL || !strcmp(node->op->name, "cresset::opaque")) return CR_OK;
     cr_status status = cr__infer(v->g, node->op, node->args, arena, &values, &n);
     if (status) return status == CR_ENOMEM ? status : broken(v, "typed", "%s", cr_error_message());
     if (n != node->nvalues) return broken(v, "typed", "%u results where the op gives %zu", node->nvalues, n);
@@ -244,8 +263,10 @@ static cr_status check_ops(verifier *v, uint32_t properties) {
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
         const cr_op *op = g->nodes.at[v->node].op;
         if (!op) continue;
-        if ((properties & CR_VERIFY_FUNCTIONAL) && cr_node_writes(&g->nodes.at[v->node])) return broken(v, "functional", "it writes to an argument");
-        if ((properties & CR_VERIFY_CORE) && !is_core(op)) return broken(v, "core", "the op is not in the core set; decompose it");
+        if ((properties & CR_VERIFY_FUNCTIONAL) && cr_node_writes(&g->nodes.at[v->node]))
+            return broken(v, "functional", "it writes to an argument");
+        if ((properties & CR_VERIFY_CORE) && !is_core(op))
+            return broken(v, "core", "the op is not in the core set; decompose it");
     }
     return CR_OK;
 }

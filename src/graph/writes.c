@@ -32,7 +32,9 @@ static bool region_writes(const cr_node *node) {
     return false;
 }
 
-bool cr_node_writes(const cr_node *node) { return cr_op_writes(node->op) || updates_statistics(node) || region_writes(node); }
+bool cr_node_writes(const cr_node *node) {
+    return cr_op_writes(node->op) || updates_statistics(node) || region_writes(node);
+}
 
 typedef struct visit { const cr_graph *g; const cr_node *node; cr_write_fn *fn; void *user; } visit;
 
@@ -67,16 +69,19 @@ static cr_status collect_operands(const cr_node *node, operands *out) {
 static cr_status visit_body(const visit *v, const cr_graph *body, const operands *in, cr_sharing sharing) {
     cr_writes inner;
     size_t placeholders = 0, i = 0;
-    for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n)) placeholders += cr_graph_node(body, n)->kind == CR_NODE_PLACEHOLDER;
+    for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n))
+        placeholders += cr_graph_node(body, n)->kind == CR_NODE_PLACEHOLDER;
     cr_status status = cr_writes_find(body, sharing, &inner);
-    for (uint32_t n = cr_graph_first(body); !status && n != CR_NO_NODE && inner.all.n && placeholders == in->n; n = cr_graph_next(body, n)) {
+    for (uint32_t n = cr_graph_first(body); !status && n != CR_NO_NODE && inner.all.n && placeholders == in->n;
+         n = cr_graph_next(body, n)) {
         const cr_node *node = cr_graph_node(body, n);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
         int kinds = cr_writes_to(&inner, node->first);
         if (kinds) status = see(v, &in->at[i], kinds);
         i++;
     }
-    for (; !status && inner.all.n && placeholders != in->n && i < in->n; i++) status = see(v, &in->at[i], CR_WRITE_DATA);
+    for (; !status && inner.all.n && placeholders != in->n && i < in->n; i++)
+        status = see(v, &in->at[i], CR_WRITE_DATA);
     cr_writes_dispose(&inner);
     return status;
 }
@@ -90,7 +95,8 @@ static cr_status visit_bodies(const visit *v, cr_sharing sharing) {
     return status;
 }
 
-cr_status cr_node_visit_writes(const cr_graph *g, const cr_node *node, cr_sharing sharing, cr_write_fn *fn, void *user) {
+cr_status cr_node_visit_writes(const cr_graph *g, const cr_node *node, cr_sharing sharing, cr_write_fn *fn,
+                               void *user) {
     visit v = { g, node, fn, user };
     const cr_schema *s = &node->op->schema;
     for (uint16_t i = 0; i < s->nparams && i < node->nargs; i++)
@@ -113,7 +119,8 @@ typedef struct sharing { const cr_graph *g; uint32_t *memory, with; } sharing;
 
 static void share(void *user, uint32_t value) {
     sharing *s = user;
-    if (cr_graph_value(s->g, value)->type == CR_T_TENSOR) s->memory[stand_in(s->memory, value)] = stand_in(s->memory, s->with);
+    if (cr_graph_value(s->g, value)->type == CR_T_TENSOR)
+        s->memory[stand_in(s->memory, value)] = stand_in(s->memory, s->with);
 }
 
 static cr_status share_by_storage(sharing *s) {
@@ -147,7 +154,8 @@ static void share_by_op(sharing *s, const cr_node *node) {
         if (v->type != CR_T_TENSOR) continue;
         s->with = node->first + k;
         for (uint16_t i = 0; i < node->nargs; i++)
-            if (v->hidden ? v->ret == i : may_share(node->op, i, v->ret)) cr_args_visit_values(&node->args[i], 1, share, s);
+            if (v->hidden ? v->ret == i : may_share(node->op, i, v->ret))
+                cr_args_visit_values(&node->args[i], 1, share, s);
     }
 }
 
@@ -175,7 +183,8 @@ static cr_status note_write(void *user, const cr_node *node, uint32_t value, int
 static cr_status find_writes(const cr_graph *g, cr_sharing sharing, cr_writes *w) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         search s = { w, n };
-        if (cr_graph_node(g, n)->kind == CR_NODE_CALL) CR_TRY(cr_node_visit_writes(g, cr_graph_node(g, n), sharing, note_write, &s));
+        if (cr_graph_node(g, n)->kind == CR_NODE_CALL)
+            CR_TRY(cr_node_visit_writes(g, cr_graph_node(g, n), sharing, note_write, &s));
     }
     return CR_OK;
 }

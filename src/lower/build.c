@@ -38,11 +38,12 @@ void cr__method_dispose(cr__method *m) {
     cr_vec_dispose(&m->origins);
 }
 
-#define TABLE(field, n_field)                                                                                          \
-    do {                                                                                                               \
-        t->field = cr_arena_copy(&m->l->arena, m->field.at ? (const void *)m->field.at : "", m->field.n * sizeof *m->field.at); \
-        if (!t->field) return CR_ENOMEM;                                                                               \
-        n_field = (int32_t)m->field.n;                                                                                 \
+#define TABLE(field, n_field)                                                                \
+    do {                                                                                     \
+        t->field = cr_arena_copy(&m->l->arena, m->field.at ? (const void *)m->field.at : "", \
+                                 m->field.n * sizeof *m->field.at);                          \
+        if (!t->field) return CR_ENOMEM;                                                     \
+        n_field = (int32_t)m->field.n;                                                       \
     } while (0)
 
 cr_status cr__method_finish(cr__method *m, rt_method **out) {
@@ -139,14 +140,33 @@ static cr_status slot_sum(cr__method *m, cr_sym e, int32_t *out) {
 
 /* Which instruction an operator is, on integers and on floats; -1: none. */
 static const struct { cr_sym_kind kind; int whole, real; } operators[] = {
-    { CR_SYM_MUL, RT_N_MUL, RT_N_FMUL }, { CR_SYM_POW, RT_N_POW, RT_N_FPOW }, { CR_SYM_FLOORDIV, RT_N_FLOORDIV, RT_N_FFLOORDIV },
-    { CR_SYM_MOD, RT_N_MOD, RT_N_FMOD }, { CR_SYM_CEILDIV, RT_N_CEILDIV, -1 }, { CR_SYM_TRUNCDIV, RT_N_TRUNCDIV, -1 },
-    { CR_SYM_CMOD, RT_N_CMOD, -1 }, { CR_SYM_MIN, RT_N_MIN, RT_N_FMIN }, { CR_SYM_MAX, RT_N_MAX, RT_N_FMAX },
-    { CR_SYM_ABS, RT_N_ABS, -1 }, { CR_SYM_BITAND, RT_N_BITAND, -1 }, { CR_SYM_BITOR, RT_N_BITOR, -1 },
-    { CR_SYM_TRUEDIV, RT_N_FDIV, RT_N_FDIV }, { CR_SYM_TOFLOAT, RT_N_TOFLOAT, -1 },
-    { CR_SYM_FLOOR, -1, RT_N_FLOOR }, { CR_SYM_CEIL, -1, RT_N_CEIL }, { CR_SYM_TRUNC, -1, RT_N_TRUNC }, { CR_SYM_ROUND, -1, RT_N_ROUND },
-    { CR_SYM_SQRT, -1, RT_N_FSQRT }, { CR_SYM_WHERE, RT_N_WHERE, RT_N_WHERE }, { CR_SYM_EQ, RT_N_EQ, RT_N_FEQ }, { CR_SYM_NE, RT_N_NE, RT_N_FNE },
-    { CR_SYM_LT, RT_N_LT, RT_N_FLT }, { CR_SYM_LE, RT_N_LE, RT_N_FLE }, { CR_SYM_AND, RT_N_AND, -1 }, { CR_SYM_OR, RT_N_OR, -1 }, { CR_SYM_NOT, RT_N_NOT, -1 },
+    { CR_SYM_MUL, RT_N_MUL, RT_N_FMUL },
+    { CR_SYM_POW, RT_N_POW, RT_N_FPOW },
+    { CR_SYM_FLOORDIV, RT_N_FLOORDIV, RT_N_FFLOORDIV },
+    { CR_SYM_MOD, RT_N_MOD, RT_N_FMOD },
+    { CR_SYM_CEILDIV, RT_N_CEILDIV, -1 },
+    { CR_SYM_TRUNCDIV, RT_N_TRUNCDIV, -1 },
+    { CR_SYM_CMOD, RT_N_CMOD, -1 },
+    { CR_SYM_MIN, RT_N_MIN, RT_N_FMIN },
+    { CR_SYM_MAX, RT_N_MAX, RT_N_FMAX },
+    { CR_SYM_ABS, RT_N_ABS, -1 },
+    { CR_SYM_BITAND, RT_N_BITAND, -1 },
+    { CR_SYM_BITOR, RT_N_BITOR, -1 },
+    { CR_SYM_TRUEDIV, RT_N_FDIV, RT_N_FDIV },
+    { CR_SYM_TOFLOAT, RT_N_TOFLOAT, -1 },
+    { CR_SYM_FLOOR, -1, RT_N_FLOOR },
+    { CR_SYM_CEIL, -1, RT_N_CEIL },
+    { CR_SYM_TRUNC, -1, RT_N_TRUNC },
+    { CR_SYM_ROUND, -1, RT_N_ROUND },
+    { CR_SYM_SQRT, -1, RT_N_FSQRT },
+    { CR_SYM_WHERE, RT_N_WHERE, RT_N_WHERE },
+    { CR_SYM_EQ, RT_N_EQ, RT_N_FEQ },
+    { CR_SYM_NE, RT_N_NE, RT_N_FNE },
+    { CR_SYM_LT, RT_N_LT, RT_N_FLT },
+    { CR_SYM_LE, RT_N_LE, RT_N_FLE },
+    { CR_SYM_AND, RT_N_AND, -1 },
+    { CR_SYM_OR, RT_N_OR, -1 },
+    { CR_SYM_NOT, RT_N_NOT, -1 },
 };
 
 static cr_status slot_operator(cr__method *m, cr_sym e, int32_t *out) {
@@ -212,7 +232,10 @@ cr_status cr__flush_numbers(cr__method *m) {
     rt_number *copy = cr_arena_copy(&m->l->arena, m->pending.at, m->pending.n * sizeof *copy);
     if (!copy) return CR_ENOMEM;
     for (size_t at = 0; at < m->pending.n; at += UINT16_MAX) { /* as many as a step can count */
-        rt_step s = { .kind = RT_STEP_NUMBERS, .nargs = (uint16_t)CR_MIN(m->pending.n - at, (size_t)UINT16_MAX), .origin = m->origin, .u.numbers = copy + at };
+        rt_step s = { .kind = RT_STEP_NUMBERS,
+                      .nargs = (uint16_t)CR_MIN(m->pending.n - at, (size_t)UINT16_MAX),
+                      .origin = m->origin,
+                      .u.numbers = copy + at };
         CR_TRY(cr_vec_push(&m->steps, s));
     }
     m->pending.n = 0;
@@ -260,7 +283,8 @@ cr_dim cr__bytes_of(cr__method *m, const cr_meta *meta) {
     }
     if (cr_dim_known(m->env, n, CR_EQ, 0) == CR_YES) return 0;
     cr_dim bytes = cr_dim_mul(m->env, cr_dim_add(m->env, last, 1), rt_itemsize(meta->dtype));
-    return cr_dim_known(m->env, n, CR_NE, 0) == CR_YES ? bytes : cr_dim_max(m->env, bytes, 0); /* with no elements the sum may be negative */
+    /* with no elements the sum may be negative */
+    return cr_dim_known(m->env, n, CR_NE, 0) == CR_YES ? bytes : cr_dim_max(m->env, bytes, 0);
 }
 
 /* Expressions like n - 3 are sizes only where they are not negative. */
@@ -269,7 +293,8 @@ static cr_status check_not_negative(cr__method *m, cr_dim d) {
     if (known == CR_YES) return CR_OK;
     if (known == CR_NO) return CR_FAIL(CR_ERUNTIME, "a size or stride is negative; sizes are 0 or more");
     cr_sym condition = cr_sym_compare(m->env, cr_dim_sym(m->env, d), CR_GE, cr_sym_int(m->env, 0));
-    return condition ? cr__check_step(m, condition, "a size or stride would be negative; sizes are 0 or more") : CR_FAIL(CR_ENOMEM, "out of memory");
+    return condition ? cr__check_step(m, condition, "a size or stride would be negative; sizes are 0 or more")
+                     : CR_FAIL(CR_ENOMEM, "out of memory");
 }
 
 cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out) {
@@ -282,7 +307,10 @@ cr_status cr__buffer_of(cr__method *m, const cr_meta *meta, int32_t *out) {
     }
     cr_dim extent = cr__bytes_of(m, meta);
     CR_TRY(cr__slot_dim(m, extent, &bytes));
-    return cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_SCRATCH, .bytes = bytes, .late = m->when.at[bytes] == CR__SLOT_LATE }, storage, extent, out);
+    return cr__buffer_add(m,
+                          (rt_buffer){
+                              .kind = RT_BUFFER_SCRATCH, .bytes = bytes, .late = m->when.at[bytes] == CR__SLOT_LATE },
+                          storage, extent, out);
 }
 
 /* as_strided alone may ask for more than its argument has. */
@@ -293,7 +321,8 @@ cr_status cr__check_reach(cr__method *m, const cr_meta *meta) {
     cr_tri fits = cr_dim_known(m->env, bytes, CR_LE, have);
     if (fits == CR_YES) return CR_OK;
     cr_dim n = cr_meta_numel(m->env, meta);
-    if (fits == CR_NO && cr_dim_known(m->env, n, CR_NE, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "as_strided: the view reaches beyond its storage");
+    if (fits == CR_NO && cr_dim_known(m->env, n, CR_NE, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "as_strided: the view reaches beyond its storage");
     cr_sym empty = cr_sym_compare(m->env, cr_dim_sym(m->env, n), CR_EQ, cr_sym_int(m->env, 0));
     cr_sym inside = cr_sym_compare(m->env, cr_dim_sym(m->env, bytes), CR_LE, cr_dim_sym(m->env, have));
     cr_sym condition = empty && inside ? cr_sym_make(m->env, CR_SYM_OR, empty, inside, NULL) : NULL;
@@ -312,7 +341,8 @@ cr_status cr__window(cr__method *m, int32_t buffer, const cr_meta *meta, int32_t
     w.dims = (int32_t)m->dims.n;
     for (size_t at = m->windows.n; at--;) { /* the layout of a recent window again? */
         const rt_window *o = &m->windows.at[at];
-        if (o->rank != w.rank || (w.rank && memcmp(m->dims.at + o->dims, dims, 2 * (size_t)w.rank * sizeof *dims))) continue;
+        if (o->rank != w.rank || (w.rank && memcmp(m->dims.at + o->dims, dims, 2 * (size_t)w.rank * sizeof *dims)))
+            continue;
         w.dims = o->dims;
         if (o->buffer == w.buffer && o->offset == w.offset && o->dtype == w.dtype) return *out = (int32_t)at, CR_OK;
         break;
@@ -357,7 +387,8 @@ static void extend(cr__method *m, int32_t window, int32_t step) {
 static void extend_args(cr__method *m, const rt_operand_ref *args, int n, int32_t step) {
     for (int i = 0; i < n; i++) {
         if (args[i].kind == RT_A_WINDOW) extend(m, args[i].at, step);
-        for (uint32_t k = 0; args[i].kind == RT_A_WINDOWS && k < args[i].n; k++) extend(m, m->lists.at[args[i].at + (int32_t)k], step);
+        for (uint32_t k = 0; args[i].kind == RT_A_WINDOWS && k < args[i].n; k++)
+            extend(m, m->lists.at[args[i].at + (int32_t)k], step);
     }
 }
 
@@ -374,14 +405,18 @@ cr_status cr__step_add(cr__method *m, rt_step s) {
 }
 
 cr_status cr__copy_step(cr__method *m, int32_t from, int32_t to) {
-    rt_step s = { .kind = RT_STEP_COPY, .nargs = 1, .nout = 1, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n };
+    rt_step s = {
+        .kind = RT_STEP_COPY, .nargs = 1, .nout = 1, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n
+    };
     CR_TRY(cr__arg_add(m, (rt_operand_ref){ .kind = RT_A_WINDOW, .at = from }));
     CR_TRY(cr__list_add(m, to));
     return cr__step_add(m, s);
 }
 
 cr_status cr__zero_step(cr__method *m, int32_t window) {
-    rt_step s = { .kind = RT_STEP_FILL, .nargs = 1, .nout = 1, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n };
+    rt_step s = {
+        .kind = RT_STEP_FILL, .nargs = 1, .nout = 1, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n
+    };
     CR_TRY(cr__arg_add(m, (rt_operand_ref){ .kind = RT_A_INT, .at = 0 })); /* slot 0 is the number 0 */
     CR_TRY(cr__list_add(m, window));
     return cr__step_add(m, s);

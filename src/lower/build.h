@@ -1,8 +1,8 @@
 /* build.h: the tables of one method while they grow. Internal to src/lower.
  *
- * Sizes are expressions of the graph's environment; cr__slot gives the slot that holds one, making constants, entry numbers
- * and late numbers as needed: an expression over symbols that inputs bind is computed once before the first step, one over
- * symbols that a step finds is computed right before the step that needs it. */
+ * Sizes are expressions of the graph's environment; cr__slot gives the slot that holds one, making constants, entry
+ * numbers and late numbers as needed: an expression over symbols that inputs bind is computed once before the first
+ * step, one over symbols that a step finds is computed right before the step that needs it. */
 #ifndef CR_LOWER_BUILD_H
 #define CR_LOWER_BUILD_H
 

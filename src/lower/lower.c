@@ -1,8 +1,8 @@
 /* lower.c: nodes to steps.
  *
- * The graph has been decomposed, so every node is a view (no step), pointwise text (a block program), a kernel, a number (no
- * step: its expression is computed where it is needed), an assertion, or a region. How a call is carried out (in place or
- * through a temporary, copy first, count first, idle) is asked of ops/way.h, as the interpreter does. */
+ * The graph has been decomposed, so every node is a view (no step), pointwise text (a block program), a kernel, a
+ * number (no step: its expression is computed where it is needed), an assertion, or a region. How a call is carried out
+ * (in place or through a temporary, copy first, count first, idle) is asked of ops/way.h, as the interpreter does. */
 #include "export/source.h"
 #include "lower/rows.h"
 #include "ops/rules.h"
@@ -36,7 +36,9 @@ cr_status cr__window_of(cr__method *m, uint32_t v, int32_t *out) {
     return CR_OK;
 }
 
-static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+static bool is_symbolic(const cr_arg *a) {
+    return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
+}
 
 /* A number value as a plain or symbolic number. */
 static cr_arg number_of(const cr__method *m, const cr_arg *a) {
@@ -68,7 +70,9 @@ static cr_status scalar_weight(cr__method *m, int dtype, const cr_arg *number, c
     CR_TRY(cr_tensor_scalar(dtype, cr_arg_scalar(number), out));
     for (size_t i = 0; i < m->l->made.n; i++) {
         cr_tensor *t = m->l->made.at[i];
-        if (t->meta.rank || t->meta.dtype != dtype || memcmp(t->storage->data, (*out)->storage->data, (size_t)rt_itemsize(dtype))) continue;
+        if (t->meta.rank || t->meta.dtype != dtype ||
+            memcmp(t->storage->data, (*out)->storage->data, (size_t)rt_itemsize(dtype)))
+            continue;
         cr_tensor_release(*out);
         return *out = t, CR_OK;
     }
@@ -133,7 +137,8 @@ static cr_status prepare(cr__method *m, call *c) {
             uint32_t v = (uint32_t)given->u.i;
             CR_TRY(cr__window_of(m, v, &c->window[i]));
             c->args[i] = (cr_arg){ .kind = CR_ARG_META, .given = given->given, .u.meta = value(m, v)->meta };
-        } else if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&c->args[i]) || c->args[i].kind == CR_ARG_SYM)) {
+        } else if (s->params[i].type == CR_T_TENSOR && !s->params[i].list &&
+                   (cr_arg_is_number(&c->args[i]) || c->args[i].kind == CR_ARG_SYM)) {
             CR_TRY(wrap_number(m, c, i));
         }
     }
@@ -149,7 +154,10 @@ static cr_status kernel_arg(cr__method *m, const call *c, int i) {
     else if (a->kind == CR_ARG_LIST) {
         int32_t *items = cr_arena_alloc(&m->l->arena, (a->n + 1) * sizeof *items);
         if (!items) return CR_ENOMEM;
-        uint8_t kind = p->type == CR_T_TENSOR ? RT_A_WINDOWS : p->type == CR_T_FLOAT || p->type == CR_T_SCALAR ? RT_A_FLOATS : RT_A_INTS, unused;
+        uint8_t kind = p->type == CR_T_TENSOR                            ? RT_A_WINDOWS
+                       : p->type == CR_T_FLOAT || p->type == CR_T_SCALAR ? RT_A_FLOATS
+                                                                         : RT_A_INTS,
+                unused;
         for (uint32_t k = 0; k < a->n; k++) {
             const cr_arg *item = &given->u.list[k];
             cr_arg number = a->u.list[k];
@@ -157,7 +165,9 @@ static cr_status kernel_arg(cr__method *m, const call *c, int i) {
                 items[k] = -1;
                 if (item->kind == CR_ARG_VALUE) CR_TRY(cr__window_of(m, (uint32_t)item->u.i, &items[k]));
             } else {
-                if (kind == RT_A_FLOATS && (number.kind == CR_ARG_INT || number.kind == CR_ARG_BOOL) && !is_symbolic(&number)) number = cr_arg_float((double)number.u.i);
+                if (kind == RT_A_FLOATS && (number.kind == CR_ARG_INT || number.kind == CR_ARG_BOOL) &&
+                    !is_symbolic(&number))
+                    number = cr_arg_float((double)number.u.i);
                 CR_TRY(number_slot(m, &number, &items[k], &unused));
             }
         }
@@ -185,7 +195,8 @@ static cr_status kernel_arg(cr__method *m, const call *c, int i) {
 }
 
 static cr_status kernel_args(cr__method *m, const call *c, rt_step *s) {
-    /* Lists and texts of arguments are added first by kernel_arg, so the references of one step must be contiguous: collect. */
+    /* Lists and texts of arguments are added first by kernel_arg, so the references of one step must be contiguous:
+     * collect. */
     CR_VEC(rt_operand_ref) refs = { 0 };
     cr_status status = CR_OK;
     bool generator = false;
@@ -196,7 +207,8 @@ static cr_status kernel_args(cr__method *m, const call *c, rt_step *s) {
         m->args.n = before;
         generator |= refs.at[refs.n - 1].kind == RT_A_GENERATOR;
     }
-    if ((c->base->tags & CR_TAG_RANDOM) && !generator) CR_TRY_OUT(cr_vec_push(&refs, (rt_operand_ref){ .kind = RT_A_GENERATOR }));
+    if ((c->base->tags & CR_TAG_RANDOM) && !generator)
+        CR_TRY_OUT(cr_vec_push(&refs, (rt_operand_ref){ .kind = RT_A_GENERATOR }));
     s->args = (int32_t)m->args.n;
     s->nargs = (uint16_t)refs.n;
     for (size_t i = 0; i < refs.n; i++) CR_TRY_OUT(cr__arg_add(m, refs.at[i]));
@@ -248,14 +260,20 @@ static cr_status lower_block(cr__method *m, call *c) {
     for (int i = 0; i < p->program.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
     rt_operand_ref refs[2 * RT_BLOCK_MAX_PORTS];
     int n = 0;
-    for (int i = 0; i < p->program.nin; i++) refs[n++] = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[p->input[i]] };
+    for (int i = 0; i < p->program.nin; i++)
+        refs[n++] = (rt_operand_ref){ .kind = RT_A_WINDOW, .at = c->window[p->input[i]] };
     for (int i = 0; i < p->program.nconstants; i++) {
         size_t before = m->args.n;
         CR_TRY(kernel_arg(m, c, p->constant[i]));
         refs[n++] = m->args.at[before];
         m->args.n = before;
     }
-    rt_step s = { .kind = RT_STEP_BLOCK, .nargs = (uint16_t)n, .nout = p->program.nout, .args = (int32_t)m->args.n, .outs = (int32_t)m->lists.n, .u.program = &p->program };
+    rt_step s = { .kind = RT_STEP_BLOCK,
+                  .nargs = (uint16_t)n,
+                  .nout = p->program.nout,
+                  .args = (int32_t)m->args.n,
+                  .outs = (int32_t)m->lists.n,
+                  .u.program = &p->program };
     for (int i = 0; i < n; i++) CR_TRY(cr__arg_add(m, refs[i]));
     for (int i = 0; i < p->program.nout; i++) CR_TRY(cr__list_add(m, outs[i]));
     return cr__step_add(m, s);
@@ -264,12 +282,13 @@ static cr_status lower_block(cr__method *m, call *c) {
 /* ---- kernels ---- */
 
 static int compare_symbols(const void *a, const void *b) {
-    long x = strtol(cr_sym_name(*(const cr_sym *)a) + 1, NULL, 10), y = strtol(cr_sym_name(*(const cr_sym *)b) + 1, NULL, 10);
+    long x = strtol(cr_sym_name(*(const cr_sym *)a) + 1, NULL, 10),
+         y = strtol(cr_sym_name(*(const cr_sym *)b) + 1, NULL, 10);
     return x < y ? -1 : x > y;
 }
 
-/* The sizes that the kernel's count phase finds. The rule was run without counts, so count k is the k-th symbol it made;
- * where that symbol stands in a result, the node's own value has the symbol that later nodes use. */
+/* The sizes that the kernel's count phase finds. The rule was run without counts, so count k is the k-th symbol it
+ * made; where that symbol stands in a result, the node's own value has the symbol that later nodes use. */
 static cr_status lower_count(cr__method *m, call *c) {
     cr_sym made[RT_MAX_RANK], mine[RT_MAX_RANK];
     int n = 0;
@@ -279,7 +298,8 @@ static cr_status lower_count(cr__method *m, call *c) {
         for (int d = 0; known && d < fresh->rank; d++) {
             cr_sym e = cr_dim_sym(m->env, fresh->size[d]), k = cr_dim_sym(m->env, known->size[d]);
             if (!e || !k) return CR_FAIL(CR_ENOMEM, "out of memory");
-            bool seen = cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0 || cr_sym_simplify(m->env, e) != e;
+            bool seen = cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr__slot_find(m, e) >= 0 ||
+                        cr_sym_simplify(m->env, e) != e;
             for (int j = 0; j < n; j++) seen |= made[j] == e;
             if (seen || n == RT_MAX_RANK) continue;
             made[n] = e;
@@ -301,7 +321,8 @@ static cr_status lower_count(cr__method *m, call *c) {
     for (int k = 0; k < n; k++) {
         if (mine[k] == made[k] || cr__slot_find(m, mine[k]) >= 0) continue;
         int32_t slot = cr__slot_find(m, made[k]);
-        if (cr_sym_kind_of(mine[k]) == CR_SYM_SYMBOL) CR_TRY(cr_map_put(&m->slots, &mine[k], sizeof mine[k], (uint64_t)slot));
+        if (cr_sym_kind_of(mine[k]) == CR_SYM_SYMBOL)
+            CR_TRY(cr_map_put(&m->slots, &mine[k], sizeof mine[k], (uint64_t)slot));
     }
     return CR_OK;
 }
@@ -312,7 +333,9 @@ static cr_sym symbol_of(cr_sym e) {
     if (cr_sym_kind_of(e) != CR_SYM_EQ) return NULL;
     for (size_t i = 0; i < 2; i++) {
         int64_t one = 0;
-        if (cr_sym_kind_of(cr_sym_operand(e, i)) == CR_SYM_SYMBOL && cr_sym_is_int(cr_sym_operand(e, 1 - i), &one) && one == 1) return cr_sym_operand(e, i);
+        if (cr_sym_kind_of(cr_sym_operand(e, i)) == CR_SYM_SYMBOL && cr_sym_is_int(cr_sym_operand(e, 1 - i), &one) &&
+            one == 1)
+            return cr_sym_operand(e, i);
     }
     return NULL;
 }
@@ -334,9 +357,12 @@ static cr_status lower_number(cr__method *m, call *c) {
 
 static cr_status lower_kernel(cr__method *m, call *c) {
     if (c->rule.nout == 1 && c->rule.out[0].scalar) return lower_number(m, c);
-    if (c->rule.nout > UINT16_MAX) return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results, and a step of native code gives at most %d", c->op->name, c->rule.nout, UINT16_MAX);
+    if (c->rule.nout > UINT16_MAX)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: %d results, and a step of native code gives at most %d", c->op->name,
+                       c->rule.nout, UINT16_MAX);
     if (cr_way_counts(c->base)) CR_TRY(lower_count(m, c));
-    int32_t *outs = cr_arena_alloc(&m->l->arena, 2 * (c->rule.nout + (size_t)1) * sizeof *outs), *after = outs + c->rule.nout;
+    int32_t *outs = cr_arena_alloc(&m->l->arena, 2 * (c->rule.nout + (size_t)1) * sizeof *outs),
+            *after = outs + c->rule.nout;
     if (!outs) return CR_ENOMEM;
     for (int i = 0; i < c->rule.nout; i++) CR_TRY(target_of(m, c, i, &outs[i], &after[i]));
     if (cr_way_copies_first(c->base) && outs[0] != c->window[0]) CR_TRY(cr__copy_step(m, c->window[0], outs[0]));
@@ -367,7 +393,8 @@ static cr_status lower_idle(cr__method *m, call *c) {
 
 static cr_status lower_way(cr__method *m, call *c) {
     switch (cr_way_of(&c->rule, c->op)) {
-    case CR_WAY_NOTHING: return cr_op_is(c->base, "aten::as_strided") ? cr__check_reach(m, value(m, c->node->first)->meta) : CR_OK;
+    case CR_WAY_NOTHING:
+        return cr_op_is(c->base, "aten::as_strided") ? cr__check_reach(m, value(m, c->node->first)->meta) : CR_OK;
     case CR_WAY_IDLE: return lower_idle(m, c);
     case CR_WAY_TEXT: return lower_block(m, c);
     case CR_WAY_KERNEL: return lower_kernel(m, c);
@@ -391,17 +418,23 @@ static cr_status need_op(cr_lowered *l, const cr_op *op, uint16_t *out) {
 
 static cr_status check_custom(const cr_op *op) {
     const cr_schema *s = &op->schema;
-    const char *what = s->nparams > CRESSET_OP_MAX_ARGS || s->nreturns > CRESSET_OP_MAX_RESULTS ? "too many arguments or results" : NULL;
+    const char *what = s->nparams > CRESSET_OP_MAX_ARGS || s->nreturns > CRESSET_OP_MAX_RESULTS ? "too many arguments "
+                                                                                                  "or results"
+                                                                                                : NULL;
     for (uint16_t i = 0; i < s->nparams && !what; i++) {
         uint8_t t = s->params[i].type;
-        bool plain = t == CR_T_TENSOR || t == CR_T_INT || t == CR_T_FLOAT || t == CR_T_BOOL || t == CR_T_STR || t == CR_T_SCALAR;
+        bool plain = t == CR_T_TENSOR || t == CR_T_INT || t == CR_T_FLOAT || t == CR_T_BOOL || t == CR_T_STR ||
+                     t == CR_T_SCALAR;
         if (s->params[i].list || !plain) what = s->params[i].name;
     }
     for (uint16_t i = 0; i < s->nreturns && !what; i++)
         if (s->returns[i].list || s->returns[i].type != CR_T_TENSOR) what = "a result that is no single tensor";
     if (!what) return CR_OK;
-    return CR_FAIL(CR_EUNSUPPORTED, "%s: native code calls custom operators that take tensors, ints, floats, bools and texts and give tensors; this one has %s. Run the "
-                   "program interpreted, or replace the op: run_decompositions({op: function})", op->name, what);
+    return CR_FAIL(CR_EUNSUPPORTED,
+                   "%s: native code calls custom operators that take tensors, ints, floats, bools and texts and give "
+                   "tensors; this one has %s. Run the program interpreted, or replace the op: run_decompositions({op: "
+                   "function})",
+                   op->name, what);
 }
 
 static cr_status custom_arg(cr__method *m, const call *c, int i, rt_operand_ref *out) {
@@ -411,7 +444,8 @@ static cr_status custom_arg(cr__method *m, const call *c, int i, rt_operand_ref 
     else if (a->kind == CR_ARG_STR) {
         out->kind = RT_A_STR;
         return cr__text(m, a->u.s, &out->at);
-    } else if (a->kind == CR_ARG_COMPLEX) return CR_FAIL(CR_EUNSUPPORTED, "%s: a complex number as an argument", c->op->name);
+    } else if (a->kind == CR_ARG_COMPLEX)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: a complex number as an argument", c->op->name);
     else if (a->kind != CR_ARG_NONE) {
         out->n = a->kind == CR_ARG_BOOL || (a->kind == CR_ARG_SYM && cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL);
         return number_slot(m, a, &out->at, &out->kind);
@@ -469,15 +503,18 @@ static cr_status lower_assert(cr__method *m, call *c, bool *done) {
         if (a.kind == CR_ARG_BOOL) e = cr_sym_bool(m->env, false);
         if (e && cr_sym_type_of(e) == CR_TYPE_INT) e = cr_sym_compare(m->env, e, CR_NE, cr_sym_int(m->env, 0));
         if (!e) return CR_FAIL(CR_EUNSUPPORTED, "_assert_scalar on a float has no native form");
-        return cr__check_step(m, e, c->args[1].kind == CR_ARG_STR ? c->args[1].u.s : "an assertion of the model failed");
+        return cr__check_step(m, e,
+                              c->args[1].kind == CR_ARG_STR ? c->args[1].u.s : "an assertion of the model failed");
     }
-    if (!strcmp(c->base->schema.name, "sym_constrain_range") || !strcmp(c->base->schema.name, "sym_constrain_range_for_size")) {
+    if (!strcmp(c->base->schema.name, "sym_constrain_range") || !strcmp(c->base->schema.name, "sym_constrain_range_for_"
+                                                                                              "size")) {
         for (int i = 1; i <= 2 && e; i++) {
             if (c->args[i].kind != CR_ARG_INT) continue;
             cr_sym bound = cr_sym_compare(m->env, e, i == 1 ? CR_GE : CR_LE, cr_sym_int(m->env, c->args[i].u.i));
             if (cr_sym_truth(m->env, bound) == CR_YES && cr_sym_kind_of(e) != CR_SYM_SYMBOL) continue;
             char text[128];
-            snprintf(text, sizeof text, "a size that depends on data is %s %lld, which the model excludes", i == 1 ? "below" : "above", (long long)c->args[i].u.i);
+            snprintf(text, sizeof text, "a size that depends on data is %s %lld, which the model excludes",
+                     i == 1 ? "below" : "above", (long long)c->args[i].u.i);
             CR_TRY(cr__check_step(m, bound, text));
         }
         return CR_OK;
@@ -504,10 +541,13 @@ cr_status cr__outer_symbols(cr__method *m, const cr_graph *body, cr__symbols *al
         const cr_value *x = cr_graph_value(body, v);
         if (x->node == CR_NO_NODE) continue;
         CR_TRY(collect_symbols(m, all, x->expr));
-        if (x->meta && !cr_dim_is_plain(x->meta->offset)) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->offset)));
+        if (x->meta && !cr_dim_is_plain(x->meta->offset))
+            CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->offset)));
         for (int d = 0; x->meta && d < x->meta->rank; d++) {
-            if (!cr_dim_is_plain(x->meta->size[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->size[d])));
-            if (!cr_dim_is_plain(x->meta->stride[d])) CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->stride[d])));
+            if (!cr_dim_is_plain(x->meta->size[d]))
+                CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->size[d])));
+            if (!cr_dim_is_plain(x->meta->stride[d]))
+                CR_TRY(collect_symbols(m, all, cr_dim_sym(m->env, x->meta->stride[d])));
         }
     }
     return CR_OK;
@@ -553,7 +593,8 @@ static cr_status region_results(cr__method *m, const cr_node *node, bool sizes, 
 }
 
 /* Where a region's parts are among its arguments. */
-typedef struct region { const char *name; uint8_t kind, graphs, ngraphs, condition, lists; } region; /* lists: the first list of operands */
+/* lists: the first list of operands */
+typedef struct region { const char *name; uint8_t kind, graphs, ngraphs, condition, lists; } region;
 static const region regions[] = {
     { "cond", RT_STEP_COND, 1, 2, 1, 3 }, { "while_loop", RT_STEP_WHILE, 0, 2, 0, 2 },
     { "map_impl", RT_STEP_SCAN, 0, 1, 0, 1 }, { "scan", RT_STEP_SCAN, 0, 1, 0, 1 },
@@ -565,7 +606,8 @@ static uint16_t list_length(const cr_arg *a) { return a->kind == CR_ARG_LIST ? (
 typedef CR_VEC(rt_operand_ref) operand_refs;
 
 /* The condition, the operands, then the outer numbers that the bodies need. */
-static cr_status region_operands(cr__method *m, const cr_node *node, const region *r, const cr__symbols *symbols, operand_refs *out) {
+static cr_status region_operands(cr__method *m, const cr_node *node, const region *r, const cr__symbols *symbols,
+                                 operand_refs *out) {
     rt_operand_ref one;
     if (r->condition) {
         CR_TRY(region_operand(m, &node->args[0], &one));
@@ -577,7 +619,8 @@ static cr_status region_operands(cr__method *m, const cr_node *node, const regio
             CR_TRY(cr_vec_push(out, one));
         }
     for (size_t i = 0; i < symbols->n; i++) {
-        one = (rt_operand_ref){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT, .at = cr__slot_find(m, symbols->at[i]) };
+        one = (rt_operand_ref){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? RT_A_FLOAT : RT_A_INT,
+                                .at = cr__slot_find(m, symbols->at[i]) };
         CR_TRY(cr_vec_push(out, one));
     }
     return CR_OK;
@@ -605,7 +648,11 @@ static cr_status lower_region(cr__method *m, const cr_node *node) {
     }
     CR_TRY_OUT(cr__flush_numbers(m)); /* what is pending from here on follows from the results */
     CR_TRY_OUT(region_results(m, node, r->kind == RT_STEP_COND, outs));
-    rt_step s = { .kind = r->kind, .nargs = (uint16_t)refs.n, .nout = (uint16_t)node->nvalues, .args = (int32_t)m->args.n, .u.bodies = bodies };
+    rt_step s = { .kind = r->kind,
+                  .nargs = (uint16_t)refs.n,
+                  .nout = (uint16_t)node->nvalues,
+                  .args = (int32_t)m->args.n,
+                  .u.bodies = bodies };
     if (r->kind == RT_STEP_COND && m->pending.n) {
         rt_number *after = cr_arena_copy(&m->l->arena, m->pending.at, m->pending.n * sizeof *after);
         if (!after) CR_TRY_OUT(CR_ENOMEM);
@@ -631,8 +678,9 @@ out:
 
 /* ---- nodes ---- */
 
-/* Did the passes find the call's first result to be in its first argument's memory? Where a reshape is a view for some sizes
- * only they may have chosen a copy, also when facts learned since would allow the view: the graph's metas decide. */
+/* Did the passes find the call's first result to be in its first argument's memory? Where a reshape is a view for some
+ * sizes only they may have chosen a copy, also when facts learned since would allow the view: the graph's metas
+ * decide. */
 static bool shares_memory(cr__method *m, const call *c) {
     if (!c->node->nvalues || !c->node->nargs || c->node->args[0].kind != CR_ARG_VALUE) return true;
     const cr_meta *result = value(m, c->node->first)->meta, *argument = value(m, (uint32_t)c->node->args[0].u.i)->meta;
@@ -685,13 +733,18 @@ static cr_status lower_metadata(cr__method *m, const cr_node *node) {
     bool adopts = node->op->base->row->shape == shape_set;
     if (!adopts && same_geometry(before, after)) return CR_OK;
     if (is_placeholder(m, self))
-        return CR_FAIL(CR_EUNSUPPORTED, "%s changes the shape of an input or buffer itself, which native code cannot pass on; call it on a "
-                       ".clone(), or use the form that returns a new tensor", name);
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "%s changes the shape of an input or buffer itself, which native code cannot pass on; call it "
+                       "on a .clone(), or use the form that returns a new tensor",
+                       name);
     if (!(node->op->base->tags & CR_TAG_METADATA)) return CR_OK;
     cr_dim had = cr_meta_numel(m->env, before), has = cr_meta_numel(m->env, after);
     bool dense = cr_meta_is_dense(m->env, before) == CR_YES;
     if (!adopts && dense && cr_dim_known(m->env, has, CR_LE, had) == CR_YES) return CR_OK;
-    return CR_FAIL(CR_EUNSUPPORTED, "%s gives a tensor other memory than it was made with, which has no native form; make a new tensor instead", name);
+    return CR_FAIL(CR_EUNSUPPORTED,
+                   "%s gives a tensor other memory than it was made with, which has no native form; make a new tensor "
+                   "instead",
+                   name);
 }
 
 static cr_status lower_call(cr__method *m, const cr_node *node) {
@@ -702,9 +755,12 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
     if (node->op->tags & CR_TAG_HIGHER_ORDER) return lower_region(m, node);
     if (is_number_node(m, node)) return CR_OK;
     if (c.op->variant == CR_OUT) /* others were taken apart */
-        return CR_FAIL(CR_EUNSUPPORTED, "%s: 'out' has other sizes than the result, or is a list, which has no native form; make it with the result's "
-                       "sizes, or export the functional form", c.op->name);
-    if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA)) return lower_metadata(m, node);
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "%s: 'out' has other sizes than the result, or is a list, which has no native form; make it "
+                       "with the result's sizes, or export the functional form",
+                       c.op->name);
+    if ((c.op->variant == CR_INPLACE && (c.base->tags & CR_TAG_INPLACE_VIEW)) || (c.base->tags & CR_TAG_METADATA))
+        return lower_metadata(m, node);
     CR_TRY(prepare(m, &c));
     if (c.base->tags & CR_TAG_ASSERT) {
         bool done;
@@ -770,7 +826,8 @@ static cr_status solve(cr__method *m, int32_t index, int dim, cr_sym e, bool *do
     if (cr_sym_kind_of(s) != CR_SYM_SYMBOL || cr__slot_find(m, s) >= 0) return CR_OK;
     int32_t whole, constant, factor, slot;
     CR_TRY(cr__slot_define(m, e, CR__SLOT_ENTRY, &whole)); /* the size itself */
-    CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = dim, .slot = whole, .min = INT64_MIN, .max = INT64_MAX }));
+    CR_TRY(cr_vec_push(&m->binds,
+                       (rt_bind){ .input = index, .dim = dim, .slot = whole, .min = INT64_MIN, .max = INT64_MAX }));
     CR_TRY(cr__slot_bits(m, CR_TYPE_INT, cr_sym_constant(e), &constant));
     CR_TRY(cr__slot_bits(m, CR_TYPE_INT, cr_sym_coefficient(e, 0), &factor));
     CR_TRY(cr__slot_define(m, s, CR__SLOT_ENTRY, &slot));
@@ -794,13 +851,15 @@ cr_status cr__bind_sizes(cr__method *m, int32_t index, const cr_meta *meta) {
         if (cr_sym_kind_of(e) == CR_SYM_SYMBOL && cr__slot_find(m, e) < 0) {
             cr_range r = cr_sym_range(m->env, e);
             CR_TRY(cr__slot_define(m, e, CR__SLOT_ENTRY, &slot));
-            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = d, .slot = slot, .min = r.lo, .max = r.hi }));
+            CR_TRY(
+                cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = d, .slot = slot, .min = r.lo, .max = r.hi }));
         }
     }
     return CR_OK;
 }
 
-/* What is left after all lone symbols are bound: constants and expressions are checked, or give the one symbol in them. */
+/* What is left after all lone symbols are bound: constants and expressions are checked, or give the one symbol in
+ * them. */
 static cr_status check_sizes(cr__method *m, int32_t index, const cr_meta *meta) {
     for (int d = 0; d < meta->rank; d++) {
         cr_sym e = cr_dim_sym(m->env, meta->size[d]);
@@ -858,7 +917,8 @@ cr_status cr__output(cr__method *m, const cr_arg *given) {
 /* Outputs stay until the end; they are allocated for the caller. */
 void cr__outputs_finish(cr__method *m) {
     for (size_t i = 0; i < m->outputs.n; i++)
-        if (m->outputs.at[i].kind == CRESSET_TENSOR) m->buffers.at[m->windows.at[m->outputs.at[i].at].buffer].kind = RT_BUFFER_RESULT;
+        if (m->outputs.at[i].kind == CRESSET_TENSOR)
+            m->buffers.at[m->windows.at[m->outputs.at[i].at].buffer].kind = RT_BUFFER_RESULT;
 }
 
 /* *known = false: it has a symbol that no step before gives. */
@@ -908,12 +968,16 @@ static cr_status body_inputs(cr__method *m, const cr__symbols *symbols, uint32_t
             int32_t buffer;
             in.kind = CRESSET_TENSOR;
             CR_TRY(cr__bind_sizes(m, index, v->meta));
-            CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, v->meta->storage, cr__bytes_of(m, v->meta), &buffer));
+            CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, v->meta->storage,
+                                  cr__bytes_of(m, v->meta), &buffer));
         } else {
             in.kind = v->type == CR_T_FLOAT ? CRESSET_FLOAT : CRESSET_INT;
             if (v->expr && cr_sym_kind_of(v->expr) == CR_SYM_SYMBOL && cr__slot_find(m, v->expr) < 0) {
                 CR_TRY(cr__slot_define(m, v->expr, CR__SLOT_ENTRY, &in.slot));
-                CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = INT64_MIN, .max = INT64_MAX }));
+                CR_TRY(
+                    cr_vec_push(&m->binds,
+                                (rt_bind){
+                                    .input = index, .dim = -1, .slot = in.slot, .min = INT64_MIN, .max = INT64_MAX }));
             }
         }
         CR_TRY(cr_vec_push(&m->inputs, in));
@@ -923,9 +987,14 @@ static cr_status body_inputs(cr__method *m, const cr__symbols *symbols, uint32_t
         values[index] = CR_NO_VALUE;
         if (slot < 0) {
             CR_TRY(cr__slot_define(m, symbols->at[i], CR__SLOT_ENTRY, &slot));
-            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = slot, .min = INT64_MIN, .max = INT64_MAX }));
+            CR_TRY(
+                cr_vec_push(&m->binds,
+                            (rt_bind){ .input = index, .dim = -1, .slot = slot, .min = INT64_MIN, .max = INT64_MAX }));
         }
-        CR_TRY(cr_vec_push(&m->inputs, (rt_input){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? CRESSET_FLOAT : CRESSET_INT, .slot = slot }));
+        CR_TRY(
+            cr_vec_push(&m->inputs, (rt_input){ .kind = cr_sym_type_of(symbols->at[i]) == CR_TYPE_FLOAT ? CRESSET_FLOAT
+                                                                                                        : CRESSET_INT,
+                                                .slot = slot }));
     }
     return CR_OK;
 }

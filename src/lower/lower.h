@@ -5,8 +5,8 @@
  *     l->model ...                             -- run here, or printed as C by src/emit
  *     cr_lowered_release(l);
  *
- * Everything that the interpreter runs lowers: what has no better way calls its runtime kernel. CR_EUNSUPPORTED lists all
- * ops that have no way at all, with the user's source lines. */
+ * Everything that the interpreter runs lowers: what has no better way calls its runtime kernel. CR_EUNSUPPORTED lists
+ * all ops that have no way at all, with the user's source lines. */
 #ifndef CR_LOWER_H
 #define CR_LOWER_H
 
@@ -31,16 +31,18 @@ typedef struct cr_lowered {
     CR_VEC(struct cr_row_kernel *) kernels; /* loops of RT_STEP_ROWS steps (lower/rows.h), in the arena */
 } cr_lowered;
 
-/* after: who watches the passes (cr_pass_run); NULL: nobody. names: of the methods, one per program; NULL: the programs' own. */
+/* after: who watches the passes (cr_pass_run); NULL: nobody. names: of the methods, one per program; NULL: the
+ * programs' own. */
 typedef struct cr_lower_options {
     cr_status (*after)(void *user, const cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
     const char *const *names;
 } cr_lower_options;
-/* The programs become the methods of one model, in order; weights with the same bytes are stored once, and buffers of one name
- * that some method changes are one buffer. CR_EVALUE: such a buffer differs between methods, or two methods have one name.
- * `options` may be NULL. */
-CR_NODISCARD cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out);
+/* The programs become the methods of one model, in order; weights with the same bytes are stored once, and buffers of
+ * one name that some method changes are one buffer. CR_EVALUE: such a buffer differs between methods, or two methods
+ * have one name. `options` may be NULL. */
+CR_NODISCARD cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options,
+                                cr_lowered **out);
 void cr_lowered_release(cr_lowered *l); /* NULL is legal */
 /* All weights in one block of l->model.weight_bytes bytes; free with cr_free. */
 CR_NODISCARD cr_status cr_lowered_weights(const cr_lowered *l, uint8_t **out);

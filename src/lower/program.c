@@ -1,9 +1,9 @@
 /* program.c: exported programs as the methods of one model.
  *
- * A parameter or buffer that no run of any method changes is a constant of the graph: passes may fold or pack it, and it can be
- * read by name afterwards only if its memory is stored as it was. One that runs change is state, copied per instance. User outputs
- * that share memory with an input, a weight or state are copied before mutations are written back, so that they are what
- * the functional program says. */
+ * A parameter or buffer that no run of any method changes is a constant of the graph: passes may fold or pack it, and
+ * it can be read by name afterwards only if its memory is stored as it was. One that runs change is state, copied per
+ * instance. User outputs that share memory with an input, a weight or state are copied before mutations are written
+ * back, so that they are what the functional program says. */
 #include "graph/writes.h"
 #include "lower/build.h"
 
@@ -35,13 +35,18 @@ static bool is_mutation(const cr_output_spec *o) {
 
 static bool is_mutated(const cr_program *p, const cr_input_spec *in) {
     for (size_t i = 0; i < p->noutputs; i++)
-        if (is_mutation(&p->outputs[i]) && p->outputs[i].target && in->target && !strcmp(p->outputs[i].target, in->target)) return true;
+        if (is_mutation(&p->outputs[i]) && p->outputs[i].target && in->target &&
+            !strcmp(p->outputs[i].target, in->target))
+            return true;
     return false;
 }
 
-static bool is_state(const cr_input_spec *in) { return in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT; }
+static bool is_state(const cr_input_spec *in) {
+    return in->kind == CR_INPUT_PARAMETER || in->kind == CR_INPUT_BUFFER || in->kind == CR_INPUT_TENSOR_CONSTANT;
+}
 
-/* Names of state that this graph of the program changes, by itself or by its signature. Its metas say what shares memory. */
+/* Names of state that this graph of the program changes, by itself or by its signature. Its metas say what shares
+ * memory. */
 static cr_status add_changing(lowering *w, const cr_program *p, const cr_graph *g) {
     cr_writes writes;
     size_t i = 0;
@@ -71,15 +76,20 @@ static cr_status find_changing(lowering *w, const cr_program *p, bool alone) {
     return status;
 }
 
-static bool is_changing(const lowering *w, const cr_input_spec *in) { return in->target && cr_map_find_str(&w->changing, in->target, NULL); }
+static bool is_changing(const lowering *w, const cr_input_spec *in) {
+    return in->target && cr_map_find_str(&w->changing, in->target, NULL);
+}
 
 /* What may become a constant: state that nobody changes and that shares no memory with what somebody does. */
 static void find_frozen(const lowering *w, method_program *mp) {
     const cr_program *p = mp->p;
     for (size_t i = 0; i < p->ninputs; i++)
-        if (is_state(&p->inputs[i]) && !is_changing(w, &p->inputs[i])) mp->frozen[i] = cr_program_tensor(p, p->inputs[i].target);
+        if (is_state(&p->inputs[i]) && !is_changing(w, &p->inputs[i]))
+            mp->frozen[i] = cr_program_tensor(p, p->inputs[i].target);
     for (size_t i = 0; i < p->ninputs; i++) {
-        const cr_tensor *t = is_state(&p->inputs[i]) && is_changing(w, &p->inputs[i]) ? cr_program_tensor(p, p->inputs[i].target) : NULL;
+        const cr_tensor *t = is_state(&p->inputs[i]) && is_changing(w, &p->inputs[i])
+                                 ? cr_program_tensor(p, p->inputs[i].target)
+                                 : NULL;
         for (size_t k = 0; t && k < p->ninputs; k++)
             if (mp->frozen[k] && mp->frozen[k]->storage == t->storage) mp->frozen[k] = NULL;
     }
@@ -90,7 +100,8 @@ static void find_frozen(const lowering *w, method_program *mp) {
 static bool starts_as(const lowering *w, uint64_t offset, const cr_tensor *t) {
     for (size_t i = 0; i < w->weights.all.n; i++) {
         const cr_weight *first = &w->weights.all.at[i];
-        if (first->offset == offset) return !t->storage->bytes || !memcmp(first->data, t->storage->data, (size_t)t->storage->bytes);
+        if (first->offset == offset)
+            return !t->storage->bytes || !memcmp(first->data, t->storage->data, (size_t)t->storage->bytes);
     }
     return false;
 }
@@ -102,12 +113,18 @@ static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bo
         if (s->bytes != (uint64_t)t->storage->bytes || s->dtype != t->meta.dtype)
             return CR_FAIL(CR_EVALUE, "two methods have a parameter or buffer '%s' of different dtypes or sizes", name);
         if (changes && !starts_as(w, s->offset, t))
-            return CR_FAIL(CR_EVALUE, "the methods share the buffer '%s', but it starts otherwise in one than in the other; export them from the same module", name);
+            return CR_FAIL(CR_EVALUE,
+                           "the methods share the buffer '%s', but it starts otherwise in one than in the other; "
+                           "export them from the same module",
+                           name);
         s->is_mutable |= changes;
         w->infos.at[i].is_mutable |= changes;
         return *index = (int32_t)i, CR_OK;
     }
-    rt_state s = { .name = cr_arena_strdup(&w->l->arena, name), .bytes = (uint64_t)t->storage->bytes, .dtype = t->meta.dtype, .is_mutable = changes };
+    rt_state s = { .name = cr_arena_strdup(&w->l->arena, name),
+                   .bytes = (uint64_t)t->storage->bytes,
+                   .dtype = t->meta.dtype,
+                   .is_mutable = changes };
     int64_t *size = cr_arena_copy(&w->l->arena, t->meta.size, (t->meta.rank + 1u) * sizeof *size);
     if (!s.name || !size) return CR_ENOMEM;
     CR_TRY(cr__weight_add(&w->weights, t, &s.offset));
@@ -118,11 +135,13 @@ static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bo
 
 static cr_status same_layout(const cr_meta *graph, const cr_meta *real, const char *name) {
     bool same = graph->rank == real->rank && graph->dtype == real->dtype && graph->offset == real->offset;
-    for (int d = 0; same && d < real->rank; d++) same = graph->size[d] == real->size[d] && (real->size[d] < 2 || graph->stride[d] == real->stride[d]);
+    for (int d = 0; same && d < real->rank; d++)
+        same = graph->size[d] == real->size[d] && (real->size[d] < 2 || graph->stride[d] == real->stride[d]);
     return same ? CR_OK : CR_FAIL(CR_EVALUE, "'%s' is laid out otherwise than its graph says", name);
 }
 
-static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, const cr_input_spec *in, uint32_t v, const cr_writes *writes) {
+static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, const cr_input_spec *in, uint32_t v,
+                             const cr_writes *writes) {
     const cr_tensor *t = cr_program_tensor(p, in->target);
     const cr_meta *meta = cr_graph_value(m->g, v)->meta;
     if (!t) return CR_FAIL(CR_EVALUE, "the program has no '%s'", in->target);
@@ -133,8 +152,12 @@ static cr_status lower_state(lowering *w, cr__method *m, const cr_program *p, co
     int32_t state = -1, buffer = -1;
     uint64_t found;
     CR_TRY(add_state(w, in->target, t, changes, &state));
-    if (meta->storage && cr_map_find(&m->storages, &meta->storage, sizeof meta->storage, &found)) buffer = (int32_t)found - 1; /* tied */
-    else if (changes) CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_STATE, .index = state }, meta->storage, t->storage->bytes, &buffer));
+    /* tied */
+    if (meta->storage && cr_map_find(&m->storages, &meta->storage, sizeof meta->storage, &found))
+        buffer = (int32_t)found - 1;
+    else if (changes)
+        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_STATE, .index = state }, meta->storage,
+                              t->storage->bytes, &buffer));
     else {
         CR_TRY(cr__buffer_weight(m, t, &buffer));
         if (meta->storage) CR_TRY(cr_map_put(&m->storages, &meta->storage, sizeof meta->storage, (uint64_t)buffer + 1));
@@ -172,14 +195,16 @@ static cr_status lower_input(cr__method *m, const cr_input_spec *spec, uint32_t 
     } else if (value->type == CR_T_TENSOR) {
         int32_t buffer;
         CR_TRY(cr__bind_sizes(m, index, value->meta));
-        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, value->meta->storage, cr__bytes_of(m, value->meta), &buffer));
+        CR_TRY(cr__buffer_add(m, (rt_buffer){ .kind = RT_BUFFER_INPUT, .index = index }, value->meta->storage,
+                              cr__bytes_of(m, value->meta), &buffer));
     } else {
         in.kind = value->type == CR_T_FLOAT ? CRESSET_FLOAT : value->type == CR_T_BOOL ? CRESSET_BOOLEAN : CRESSET_INT;
         cr_range r = { INT64_MIN, INT64_MAX };
         if (value->expr && in.kind == CRESSET_INT) r = cr_sym_range(m->env, value->expr);
         if (value->expr && cr_sym_kind_of(value->expr) == CR_SYM_SYMBOL && cr__slot_find(m, value->expr) < 0) {
             CR_TRY(cr__slot_define(m, value->expr, CR__SLOT_ENTRY, &in.slot));
-            CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = r.lo, .max = r.hi }));
+            CR_TRY(cr_vec_push(&m->binds,
+                               (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .min = r.lo, .max = r.hi }));
         } else if (value->expr) {
             CR_TRY(cr__slot(m, value->expr, &in.slot));
             CR_TRY(cr_vec_push(&m->binds, (rt_bind){ .input = index, .dim = -1, .slot = in.slot, .check = true }));
@@ -215,7 +240,8 @@ static cr_status lower_inputs(lowering *w, cr__method *m, const method_program *
 
 /* ---- outputs ---- */
 
-static cr_status input_window(cr__method *m, const cr_program *p, const uint32_t *values, const cr_output_spec *o, int32_t *out) {
+static cr_status input_window(cr__method *m, const cr_program *p, const uint32_t *values, const cr_output_spec *o,
+                              int32_t *out) {
     for (size_t i = 0; i < m->inputs.n; i++)
         if (m->inputs.at[i].kind == CRESSET_TENSOR && !strcmp(cr_graph_value(m->g, values[i])->name, o->target)) {
             m->inputs.at[i].written = true;
@@ -231,7 +257,8 @@ static cr_status state_window(cr__method *m, const method_program *mp, const cr_
         const cr_node *node = cr_graph_node(m->g, n);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
         const cr_input_spec *in = mp->inputs[i++];
-        if (in->target && in->kind != CR_INPUT_USER && !strcmp(in->target, o->target)) return *out = m->window[node->first], CR_OK;
+        if (in->target && in->kind != CR_INPUT_USER && !strcmp(in->target, o->target))
+            return *out = m->window[node->first], CR_OK;
     }
     return CR_FAIL(CR_EVALUE, "an output mutates '%s', which there is not", o->target);
 }
@@ -266,14 +293,17 @@ static cr_status save_sources(cr__method *m, const cr_program *p, const cr_node 
 static cr_status lower_outputs(cr__method *m, const method_program *mp, const uint32_t *values) {
     const cr_program *p = mp->p;
     const cr_node *output = cr_graph_node(m->g, cr_graph_output(m->g));
-    if (output->nargs != p->noutputs) return CR_FAIL(CR_EVALUE, "the graph has %u outputs, the signature %zu", output->nargs, p->noutputs);
+    if (output->nargs != p->noutputs)
+        return CR_FAIL(CR_EVALUE, "the graph has %u outputs, the signature %zu", output->nargs, p->noutputs);
     for (size_t i = 0; i < p->noutputs; i++)
-        if (p->outputs[i].kind == CR_OUTPUT_USER || p->outputs[i].kind == CR_OUTPUT_LOSS) CR_TRY(cr__output(m, &output->args[i]));
+        if (p->outputs[i].kind == CR_OUTPUT_USER || p->outputs[i].kind == CR_OUTPUT_LOSS)
+            CR_TRY(cr__output(m, &output->args[i]));
     CR_TRY(save_sources(m, p, output));
     for (size_t i = 0; i < p->noutputs; i++) {
         int32_t to = -1;
         if (is_mutation(&p->outputs[i])) CR_TRY(state_window(m, mp, &p->outputs[i], &to));
-        else if (p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION) CR_TRY(input_window(m, p, values, &p->outputs[i], &to));
+        else if (p->outputs[i].kind == CR_OUTPUT_INPUT_MUTATION)
+            CR_TRY(input_window(m, p, values, &p->outputs[i], &to));
         else continue;
         CR_TRY(write_back(m, &output->args[i], to));
     }
@@ -301,7 +331,8 @@ static cr_status describe_dims(lowering *w, const cr__method *m, const cr_meta *
     return CR_OK;
 }
 
-static cr_status describe_value(lowering *w, const cr__method *m, const char *name, int kind, const cr_meta *meta, cresset_value_info *out) {
+static cr_status describe_value(lowering *w, const cr__method *m, const char *name, int kind, const cr_meta *meta,
+                                cresset_value_info *out) {
     *out = (cresset_value_info){ .name = cr_arena_strdup(&w->l->arena, name), .kind = kind };
     if (!out->name) return CR_ENOMEM;
     if (kind != CRESSET_TENSOR || !meta) return CR_OK;
@@ -330,13 +361,16 @@ static cr_status spec_text(lowering *w, const cr_tree *tree, const char **out) {
     return *out ? CR_OK : CR_ENOMEM;
 }
 
-static cr_status describe(lowering *w, const cr__method *m, const cr_program *p, const uint32_t *values, cresset_method_info *out) {
-    cresset_value_info *in = cr_arena_calloc(&w->l->arena, m->inputs.n + 1, sizeof *in), *results = cr_arena_calloc(&w->l->arena, m->outputs.n + 1, sizeof *results);
+static cr_status describe(lowering *w, const cr__method *m, const cr_program *p, const uint32_t *values,
+                          cresset_method_info *out) {
+    cresset_value_info *in = cr_arena_calloc(&w->l->arena, m->inputs.n + 1, sizeof *in),
+                       *results = cr_arena_calloc(&w->l->arena, m->outputs.n + 1, sizeof *results);
     if (!in || !results) return CR_ENOMEM;
     size_t k = 0;
     for (size_t i = 0; i < p->ninputs; i++) {
         if (p->inputs[i].kind != CR_INPUT_USER || k >= m->inputs.n) continue;
-        CR_TRY(describe_value(w, m, p->inputs[i].name, m->inputs.at[k].kind, cr_graph_value(m->g, values[k])->meta, &in[k]));
+        CR_TRY(describe_value(w, m, p->inputs[i].name, m->inputs.at[k].kind, cr_graph_value(m->g, values[k])->meta,
+                              &in[k]));
         if (p->inputs[i].is_constant) CR_TRY(describe_constant(w, &p->inputs[i].constant, &in[k]));
         k++;
     }
@@ -348,12 +382,20 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
         char name[32];
         snprintf(name, sizeof name, "out%zu", o);
         const char *given = p->outputs[i].name && *p->outputs[i].name ? p->outputs[i].name : name;
-        CR_TRY(describe_value(w, m, given, m->outputs.at[o].kind, a->kind == CR_ARG_VALUE ? cr_graph_value(m->g, (uint32_t)a->u.i)->meta : NULL, &results[o]));
+        CR_TRY(describe_value(w, m, given, m->outputs.at[o].kind,
+                              a->kind == CR_ARG_VALUE ? cr_graph_value(m->g, (uint32_t)a->u.i)->meta : NULL,
+                              &results[o]));
         if (a->kind != CR_ARG_VALUE) CR_TRY(describe_constant(w, a, &results[o]));
         o++;
     }
-    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, w->name ? w->name : p->name && strcmp(p->name, "model") ? p->name : "forward"), .inputs = in, .outputs = results,
-                                  .ninputs = (int32_t)m->inputs.n, .noutputs = (int32_t)m->outputs.n };
+    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, w->name                               ? w->name
+                                                                        : p->name && strcmp(p->name, "model") ? p->name
+                                                                                                              : "forwar"
+                                                                                                                "d"),
+                                  .inputs = in,
+                                  .outputs = results,
+                                  .ninputs = (int32_t)m->inputs.n,
+                                  .noutputs = (int32_t)m->outputs.n };
     if (!out->name) return CR_ENOMEM;
     CR_TRY(spec_text(w, p->in_spec, &out->in_spec));
     return spec_text(w, p->out_spec, &out->out_spec);
@@ -361,7 +403,8 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
 
 /* ---- methods ---- */
 
-static cr_status lower_method(lowering *w, cr__method *m, const method_program *mp, cresset_method_info *info, rt_method **out) {
+static cr_status lower_method(lowering *w, cr__method *m, const method_program *mp, cresset_method_info *info,
+                              rt_method **out) {
     const cr_program *p = mp->p;
     uint32_t *values = cr_arena_alloc(&w->l->arena, (p->ninputs + 1) * sizeof *values);
     if (!values) return CR_ENOMEM;
@@ -378,7 +421,8 @@ static cr_status lower_method(lowering *w, cr__method *m, const method_program *
     CR_TRY(cr__check_conditions(m));
     m->first_cond = cr_env_cond_count(m->env);
     CR_TRY(cr__lower_nodes(m));
-    CR_TRY(cr__check_conditions(m)); /* what lowering itself depended on; as a rule nothing, as the passes asked everything */
+    /* what lowering itself depended on; as a rule nothing, as the passes asked everything */
+    CR_TRY(cr__check_conditions(m));
     CR_TRY(lower_outputs(m, mp, values));
     CR_TRY(describe(w, m, p, values, info));
     return cr__method_finish(m, out);
@@ -408,7 +452,9 @@ static cr_status lower_program(lowering *w, method_program *mp, cresset_method_i
     cr_graph *g = NULL;
     cr__method m;
     rt_method *method = NULL;
-    if (p->nunsupported) return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)", p->unsupported[0], p->nunsupported);
+    if (p->nunsupported)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table (%zu such ops: see `cresset info`)",
+                       p->unsupported[0], p->nunsupported);
     cr_env *env = cr_graph_env(p->graph);
     cr_env_trial trial = cr_env_begin_trial(env); /* what compiled code depends on, the program itself does not */
     cr_status status = cr_program_state_guards(p);
@@ -435,9 +481,12 @@ static cr_status name_constants(lowering *w, const method_program *mp) {
         if (!t) continue;
         for (size_t k = 0; k < w->states.n; k++)
             if (w->states.at[k].is_mutable && !strcmp(w->states.at[k].name, p->inputs[i].target))
-                return CR_FAIL(CR_EUNSUPPORTED, "one method changes '%s' in a way that the others could not know of; compile it alone", p->inputs[i].target);
+                return CR_FAIL(CR_EUNSUPPORTED,
+                               "one method changes '%s' in a way that the others could not know of; compile it alone",
+                               p->inputs[i].target);
         uint64_t id = t->storage->id;
-        if (cr_map_find(&w->weights.by_storage, &id, sizeof id, NULL)) CR_TRY(add_state(w, p->inputs[i].target, t, false, &index));
+        if (cr_map_find(&w->weights.by_storage, &id, sizeof id, NULL))
+            CR_TRY(add_state(w, p->inputs[i].target, t, false, &index));
     }
     return CR_OK;
 }
@@ -459,18 +508,35 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     }
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
-            if (!strcmp(infos[i].name, infos[k].name)) return CR_FAIL(CR_EVALUE, "two methods are called '%s'; name the archives apart", infos[i].name);
+            if (!strcmp(infos[i].name, infos[k].name))
+                return CR_FAIL(CR_EVALUE, "two methods are called '%s'; name the archives apart", infos[i].name);
     for (size_t i = 0; i < n; i++) CR_TRY(name_constants(w, &all[i]));
-    l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "", w->weights.all.n * sizeof *l->weights);
+    l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "",
+                               w->weights.all.n * sizeof *l->weights);
     l->nweights = w->weights.all.n;
-    rt_state *states = cr_arena_copy(&l->arena, w->states.at ? (const void *)w->states.at : "", w->states.n * sizeof *states);
-    cresset_state_info *state_infos = cr_arena_copy(&l->arena, w->infos.at ? (const void *)w->infos.at : "", w->infos.n * sizeof *state_infos);
+    rt_state *states = cr_arena_copy(&l->arena, w->states.at ? (const void *)w->states.at : "",
+                                     w->states.n * sizeof *states);
+    cresset_state_info *state_infos = cr_arena_copy(&l->arena, w->infos.at ? (const void *)w->infos.at : "",
+                                                    w->infos.n * sizeof *state_infos);
     if (!l->weights || !states || !state_infos) return CR_ENOMEM;
-    l->model = (rt_model){ .methods = methods, .nmethods = (int32_t)n, .states = states, .nstates = (int32_t)w->states.n, .weight_bytes = w->weights.bytes, .id = "" };
+    l->model = (rt_model){ .methods = methods,
+                           .nmethods = (int32_t)n,
+                           .states = states,
+                           .nstates = (int32_t)w->states.n,
+                           .weight_bytes = w->weights.bytes,
+                           .id = "" };
     l->library.model = &l->model;
     l->model.ops = l->needs.at, l->model.nops = (int32_t)l->needs.n;
-    l->library.api = (cresset_api){ RT_API_FUNCTIONS, .name = infos[0].name, .id = "", .methods = infos, .nmethods = (int32_t)n, .state = state_infos, .nstate = (int32_t)w->infos.n, .target = "",
-                                     .ops = l->needs.at, .nops = (int32_t)l->needs.n };
+    l->library.api = (cresset_api){ RT_API_FUNCTIONS,
+                                    .name = infos[0].name,
+                                    .id = "",
+                                    .methods = infos,
+                                    .nmethods = (int32_t)n,
+                                    .state = state_infos,
+                                    .nstate = (int32_t)w->infos.n,
+                                    .target = "",
+                                    .ops = l->needs.at,
+                                    .nops = (int32_t)l->needs.n };
     return CR_OK;
 }
 

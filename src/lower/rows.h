@@ -1,9 +1,9 @@
 /* rows.h: loop IR. A fused region as one row program.
  *
- * Parallel outer axes, then a row: a list of *stages*, each one loop over the row, with reductions between them. Values are
- * in single-assignment form. One that *varies* along the row is computed in loops, the others once per row. A value belongs
- * to the first stage in which everything it needs is there; a later stage computes it again if that is cheap, else it is
- * *kept* in a scratch row.
+ * Parallel outer axes, then a row: a list of *stages*, each one loop over the row, with reductions between them. Values
+ * are in single-assignment form. One that *varies* along the row is computed in loops, the others once per row. A value
+ * belongs to the first stage in which everything it needs is there; a later stage computes it again if that is cheap,
+ * else it is *kept* in a scratch row.
  *
  *     row kernel, 3 stages                       for a domain (r, j) with rows along j
  *       %0 = load p0;  %1 = load p1;  %2 = add %0 %1          kept

@@ -1,7 +1,7 @@
 /* rows_build.c: from a region's body to loop IR.
  *
- * Norms and softmax are decomposed first, so that what is left is pointwise programs, sums and maxima, casts and renamed
- * dimensions. The axes of the domain come from passes/rows.h; here they are put in order: the one with the most
+ * Norms and softmax are decomposed first, so that what is left is pointwise programs, sums and maxima, casts and
+ * renamed dimensions. The axes of the domain come from passes/rows.h; here they are put in order: the one with the most
  * neighbouring elements carries the lanes. */
 #include "lower/rows.h"
 #include "passes/passes.h"
@@ -33,7 +33,8 @@ static cr_status add(builder *b, cr_row_value v, int16_t *out) {
     cr_row_kernel *k = b->k;
     for (int i = 0; i < k->nvalues; i++) {
         const cr_row_value *o = &k->value[i];
-        bool same = o->kind == v.kind && o->class == v.class && o->dtype == v.dtype && o->op == v.op && o->port == v.port && o->i == v.i;
+        bool same = o->kind == v.kind && o->class == v.class && o->dtype == v.dtype && o->op == v.op &&
+                    o->port == v.port && o->i == v.i;
         if (same && !memcmp(o->in, v.in, sizeof v.in) && !memcmp(&o->f, &v.f, sizeof v.f))
             return *out = (int16_t)i, CR_OK;
     }
@@ -43,7 +44,9 @@ static cr_status add(builder *b, cr_row_value v, int16_t *out) {
     return CR_OK;
 }
 
-static cr_row_value plain(int kind, int class) { return (cr_row_value){ .kind = (uint8_t)kind, .class = (uint8_t)class, .in = { -1, -1, -1 }, .port = -1 }; }
+static cr_row_value plain(int kind, int class) {
+    return (cr_row_value){ .kind = (uint8_t)kind, .class = (uint8_t) class, .in = { -1, -1, -1 }, .port = -1 };
+}
 
 static cr_status add_op(builder *b, int op, const int16_t *in, int n, int16_t *out) {
     cr_row_value v = plain(CR_ROW_OP, rt_block_out_class(op));
@@ -122,7 +125,9 @@ static cr_status operand(builder *b, uint32_t v, int16_t *out) {
     const cr_node *node = cr_graph_node(b->g, cr_graph_value(b->g, v)->node);
     if (node->kind != CR_NODE_PLACEHOLDER) return refuse("an operand that is no input");
     int index = 0;
-    for (uint32_t n = cr_graph_first(b->g); n != CR_NO_NODE && cr_graph_node(b->g, n) != node; n = cr_graph_next(b->g, n)) index++;
+    for (uint32_t n = cr_graph_first(b->g); n != CR_NO_NODE && cr_graph_node(b->g, n) != node;
+         n = cr_graph_next(b->g, n))
+        index++;
     cr_row_value load = plain(CR_ROW_LOAD, rt_class_of(meta_of(b, v)->dtype));
     CR_TRY(add_port(b, v, meta_of(b, v), -1, index, &load.port));
     load.varies = b->k->port[load.port].varies;
@@ -153,14 +158,17 @@ static cr_status build_pointwise(builder *b, const cr_node *node, int16_t *out) 
         } else {
             rt_scalar value = number(b, a);
             CR_TRY(literal(b, p->in[i].class, &value, &v));
-            CR_TRY(p->in[i].class == rt_class_of(p->in[i].round) && !(p->in[i].flags & RT_PORT_WIDE) ? finish(b, v, p->in[i].round, &slot[p->in[i].slot]) : (slot[p->in[i].slot] = v, CR_OK));
+            CR_TRY(p->in[i].class == rt_class_of(p->in[i].round) && !(p->in[i].flags & RT_PORT_WIDE)
+                       ? finish(b, v, p->in[i].round, &slot[p->in[i].slot])
+                       : (slot[p->in[i].slot] = v, CR_OK));
         }
     }
     for (int i = 0; i < p->nconstants; i++) {
         rt_scalar value = number(b, &node->args[s->constant[i]]);
         int16_t v;
         CR_TRY(literal(b, p->constant[i].class, &value, &v));
-        CR_TRY(p->constant[i].round != RT_DTYPE_COUNT ? finish(b, v, p->constant[i].round, &slot[p->constant[i].slot]) : (slot[p->constant[i].slot] = v, CR_OK));
+        CR_TRY(p->constant[i].round != RT_DTYPE_COUNT ? finish(b, v, p->constant[i].round, &slot[p->constant[i].slot])
+                                                      : (slot[p->constant[i].slot] = v, CR_OK));
     }
     for (int i = 0; i < p->nliterals; i++) {
         const rt_literal *l = &p->literal[i];
@@ -197,7 +205,9 @@ static cr_status f32_literal(builder *b, double f, int16_t *out) {
     return literal(b, RT_CLASS_F32, &s, out);
 }
 
-static cr_status count(builder *b, int16_t *out) { return b->k->reduces ? add(b, plain(CR_ROW_COUNT, RT_CLASS_F32), out) : f32_literal(b, 1, out); }
+static cr_status count(builder *b, int16_t *out) {
+    return b->k->reduces ? add(b, plain(CR_ROW_COUNT, RT_CLASS_F32), out) : f32_literal(b, 1, out);
+}
 
 static cr_status build_reduce(builder *b, const cr_node *node, int16_t *out) {
     const char *name = node->op->schema.name;
@@ -216,7 +226,8 @@ static cr_status build_variance(builder *b, const cr_node *node) {
     const char *name = node->op->schema.name;
     int16_t in, n, mean, d, var, correction, zero;
     CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &in));
-    rt_scalar less = node->args[2].kind == CR_ARG_NONE ? (rt_scalar){ RT_ARG_FLOAT, 0, 1, 0 } : number(b, &node->args[2]);
+    rt_scalar less = node->args[2].kind == CR_ARG_NONE ? (rt_scalar){ RT_ARG_FLOAT, 0, 1, 0 }
+                                                       : number(b, &node->args[2]);
     CR_TRY(count(b, &n));
     CR_TRY(fold(b, CR_FOLD_SUM, in, &mean));
     CR_TRY(f32(b, "div", mean, n, &mean));
@@ -239,7 +250,8 @@ static cr_status build_rotate(builder *b, const cr_node *node, int16_t *out) {
     int16_t load;
     CR_TRY(operand(b, x, &load));
     const cr_row_value *l = &b->k->value[load];
-    if (l->kind != CR_ROW_LOAD || b->k->port[l->port].access != CR_ACCESS_UNIT || !l->varies) return refuse("halves of what is computed");
+    if (l->kind != CR_ROW_LOAD || b->k->port[l->port].access != CR_ACCESS_UNIT || !l->varies)
+        return refuse("halves of what is computed");
     cr_row_value v = plain(CR_ROW_ROTATE, RT_CLASS_F32);
     v.port = l->port;
     v.varies = true;
@@ -255,7 +267,9 @@ static cr_status build_node(builder *b, const cr_node *node) {
         CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &made));
         CR_TRY(finish(b, made, meta_of(b, node->first)->dtype, &made));
         break;
-    case CR_ROWS_NORM: return strstr(node->op->name, "::var") || strstr(node->op->name, "::std") ? build_variance(b, node) : refuse(node->op->name);
+    case CR_ROWS_NORM:
+        return strstr(node->op->name, "::var") || strstr(node->op->name, "::std") ? build_variance(b, node)
+                                                                                  : refuse(node->op->name);
     case CR_ROWS_ROTATE: CR_TRY(build_rotate(b, node, &made)); break;
     case CR_ROWS_VIEW: CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &made)); break;
     default: return refuse(node->op->name);
@@ -273,7 +287,8 @@ static int score(const builder *b, int axis) {
     for (int v = 0; v < b->d.nvalues; v++) {
         uint32_t id = b->d.value[v];
         int weight = cr_graph_node(b->g, cr_graph_value(b->g, id)->node)->kind == CR_NODE_PLACEHOLDER;
-        for (uint16_t i = 0; i < output->nargs; i++) weight += output->args[i].kind == CR_ARG_VALUE && output->args[i].u.i == id ? 2 : 0;
+        for (uint16_t i = 0; i < output->nargs; i++)
+            weight += output->args[i].kind == CR_ARG_VALUE && output->args[i].u.i == id ? 2 : 0;
         const cr_meta *meta = meta_of(b, id);
         uint32_t axes = 0;
         bool unit = false;
@@ -298,7 +313,8 @@ static int64_t rank_of(const builder *b, int axis) {
             if (b->d.axis[v][d] == axis) at = d;
         }
         int64_t stride;
-        if (n == b->d.naxes && at >= 0) return cr_dim_hint(b->env, meta->stride[at], &stride) ? stride : 1 + 1000 * (meta->rank - at);
+        if (n == b->d.naxes && at >= 0)
+            return cr_dim_hint(b->env, meta->stride[at], &stride) ? stride : 1 + 1000 * (meta->rank - at);
     }
     return 0;
 }
@@ -318,7 +334,9 @@ static cr_status order_axes(builder *b) {
     for (int a = 0; a < n; a++) {
         int s = score(b, a);
         if (best < 0 || s > score(b, best) || (s == score(b, best) && rank_of(b, a) <= rank_of(b, best))) best = a;
-        if ((b->d.reduced >> a & 1) && (best_row < 0 || s > score(b, best_row) || (s == score(b, best_row) && rank_of(b, a) <= rank_of(b, best_row)))) best_row = a;
+        if ((b->d.reduced >> a & 1) && (best_row < 0 || s > score(b, best_row) ||
+                                        (s == score(b, best_row) && rank_of(b, a) <= rank_of(b, best_row))))
+            best_row = a;
     }
     b->lane = best;
     for (int i = 0; i < b->nnodes; i++) { /* halves of a row are exchanged along the lanes */
@@ -360,7 +378,8 @@ static cr_status order_axes(builder *b) {
 /* ---- the kernel ---- */
 
 static cr_status build_stores(builder *b, const cr_graph *body) {
-    const cr_node *output = cr_graph_node(b->g, cr_graph_output(b->g)), *promised = cr_graph_node(body, cr_graph_output(body));
+    const cr_node *output = cr_graph_node(b->g, cr_graph_output(b->g)),
+                  *promised = cr_graph_node(body, cr_graph_output(body));
     cr_row_kernel *k = b->k;
     uint32_t outer = ((1u << b->d.naxes) - 1) & ~b->row;
     for (uint16_t i = 0; i < output->nargs; i++) {
@@ -382,7 +401,8 @@ static cr_status build_stores(builder *b, const cr_graph *body) {
 
 void cr__comment_text(cr_str *out, const char *text) {
     for (; *text; text++) {
-        bool plain_char = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || (*text >= '0' && *text <= '9') || strchr("_.:, ()[]=+-%<>", *text);
+        bool plain_char = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
+                          (*text >= '0' && *text <= '9') || strchr("_.:, ()[]=+-%<>", *text);
         cr_str_addc(out, plain_char ? *text : '_');
     }
 }
@@ -406,7 +426,8 @@ static cr_status describe(builder *b, const cr_graph *body) {
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (!node->args[i].given && node->args[i].kind != CR_ARG_VALUE) continue;
             cr_str_add(&line, i ? ", " : "");
-            if (node->args[i].kind == CR_ARG_VALUE) cr_str_add(&line, cr_graph_value(body, (uint32_t)node->args[i].u.i)->name);
+            if (node->args[i].kind == CR_ARG_VALUE)
+                cr_str_add(&line, cr_graph_value(body, (uint32_t)node->args[i].u.i)->name);
             else cr_arg_print(b->env, &node->args[i], &line);
         }
         cr_str_add(&line, ")");
@@ -433,7 +454,8 @@ static cr_status build(builder *b, const cr_graph *body) {
         if (cr_graph_node(b->g, n)->kind != CR_NODE_CALL) continue;
         const cr_node *node = cr_graph_node(b->g, n);
         bool number_only = true;
-        for (uint32_t i = 0; i < node->nvalues; i++) number_only &= cr_graph_value(b->g, node->first + i)->type != CR_T_TENSOR;
+        for (uint32_t i = 0; i < node->nvalues; i++)
+            number_only &= cr_graph_value(b->g, node->first + i)->type != CR_T_TENSOR;
         if (number_only) continue; /* sizes: known to the metas */
         if (b->nnodes == CR_ROWS_MAX_NODES) return refuse("too many nodes");
         b->nodes[b->nnodes++] = n;
@@ -443,7 +465,8 @@ static cr_status build(builder *b, const cr_graph *body) {
     for (int i = 0; i < b->d.nvalues; i++) b->local[b->d.value[i]] = (int16_t)i;
     CR_TRY(order_axes(b));
     for (int i = 0; i < b->nnodes; i++)
-        if (b->local[cr_graph_node(b->g, b->nodes[i])->first] >= 0) CR_TRY(build_node(b, cr_graph_node(b->g, b->nodes[i])));
+        if (b->local[cr_graph_node(b->g, b->nodes[i])->first] >= 0)
+            CR_TRY(build_node(b, cr_graph_node(b->g, b->nodes[i])));
     k->nin = k->nports;
     CR_TRY(build_stores(b, body));
     CR_TRY(cr__row_schedule(k));

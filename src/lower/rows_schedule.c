@@ -4,7 +4,8 @@
 enum { AGAIN = 2 /* loads and cheap operations that are done again rather than kept */, DEAR = 99 };
 
 static bool is_cheap(int op) {
-    static const char *const cheap[] = { "add", "sub", "mul", "neg", "abs", "max", "min", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select", "to_f32", "to_b" };
+    static const char *const cheap[] = { "add", "sub", "mul", "neg", "abs", "max", "min",    "eq",     "ne",  "lt",
+                                         "le",  "gt",  "ge",  "and", "or",  "not", "select", "to_f32", "to_b" };
     const char *name = rt_block_op_name(op);
     for (size_t i = 0; i < CR_COUNT(cheap); i++)
         if (!strcmp(name, cheap[i])) return true;
@@ -47,7 +48,8 @@ void cr__row_needs(const cr_row_kernel *k, int stage, bool *need) {
     }
 }
 
-/* A value of an earlier stage that a loop would have to compute anew at a price is kept from its own stage on. One at a time:
+/* A value of an earlier stage that a loop would have to compute anew at a price is kept from its own stage on. One at a
+ * time:
  * what it was made of may not be needed any more. */
 static bool keep_one(cr_row_kernel *k, int stage, bool *need) {
     cr__row_needs(k, stage, need);
@@ -66,7 +68,9 @@ static void sink(cr_row_kernel *k) {
         if (!x->varies || x->kind != CR_ROW_OP) continue;
         for (int u = v + 1; u < k->nvalues; u++)
             for (int i = 0; i < 3; i++)
-                if (k->value[u].in[i] == v) first = CR_MIN(first, k->value[u].kind == CR_ROW_REDUCE ? k->value[u].stage - 1 : k->value[u].stage);
+                if (k->value[u].in[i] == v)
+                    first = CR_MIN(first,
+                                   k->value[u].kind == CR_ROW_REDUCE ? k->value[u].stage - 1 : k->value[u].stage);
         bool loads = first > x->stage && first < k->nstages;
         for (int i = 0; i < 3; i++)
             if (x->in[i] >= 0) loads &= k->value[x->in[i]].cost <= AGAIN;
@@ -88,7 +92,9 @@ cr_status cr__row_schedule(cr_row_kernel *k) {
         x->stage = (uint8_t)stage;
         x->cost = (uint8_t)cost_again(k, x);
         k->nstages = CR_MAX(k->nstages, stage + 1);
-        if (x->varies) k->cost = (uint16_t)(k->cost + (x->kind == CR_ROW_OP ? rt_block_cost(x->op) * (is_cheap(x->op) ? 1 : 6) : 1));
+        if (x->varies)
+            k->cost = (uint16_t)(k->cost +
+                                 (x->kind == CR_ROW_OP ? rt_block_cost(x->op) * (is_cheap(x->op) ? 1 : 6) : 1));
     }
     sink(k);
     for (int s = k->nstages - 1; s > 0; s--)
@@ -104,20 +110,28 @@ cr_status cr__row_schedule(cr_row_kernel *k) {
     int64_t n = 1;
     for (int a = k->naxes - k->nrow; a < k->naxes; a++)
         if (cr_dim_is_plain(k->size[a])) n *= k->size[a];
-    if (n * k->scratch > 256 * 1024) return CR_FAIL(CR_EUNSUPPORTED, "no row kernel: rows of %lld elements need too much scratch", (long long)n);
+    if (n * k->scratch > 256 * 1024)
+        return CR_FAIL(CR_EUNSUPPORTED, "no row kernel: rows of %lld elements need too much scratch", (long long)n);
     return CR_OK;
 }
 
 void cr_row_print(const cr_row_kernel *k, cr_str *out) {
     static const char *const folds[] = { "sum", "max", "min" }, *const accesses[] = { "unit", "same", "strided" };
-    cr_str_addf(out, "%s kernel %s: %d axes, %d of the row, %d stages, %d bytes of scratch\n", k->column ? "column" : "row", k->name, k->naxes, k->nrow, k->nstages, k->scratch);
+    cr_str_addf(out, "%s kernel %s: %d axes, %d of the row, %d stages, %d bytes of scratch\n",
+                k->column ? "column" : "row", k->name, k->naxes, k->nrow, k->nstages, k->scratch);
     for (int v = 0; v < k->nvalues; v++) {
         const cr_row_value *x = &k->value[v];
         cr_str_addf(out, "  %%%d: %s = ", v, rt_class_name(x->class));
         switch ((cr_row_kind)x->kind) {
-        case CR_ROW_LOAD: cr_str_addf(out, "load p%d %s %s", x->port, rt_dtype_name(k->port[x->port].dtype), accesses[k->port[x->port].access]); break;
+        case CR_ROW_LOAD:
+            cr_str_addf(out, "load p%d %s %s", x->port, rt_dtype_name(k->port[x->port].dtype),
+                        accesses[k->port[x->port].access]);
+            break;
         case CR_ROW_ROTATE: cr_str_addf(out, "rotate p%d", x->port); break;
-        case CR_ROW_LITERAL: x->class == RT_CLASS_I64 || x->class == RT_CLASS_B ? cr_str_addf(out, "%lld", (long long)x->i) : cr_str_addf(out, "%.9g", x->f); break;
+        case CR_ROW_LITERAL:
+            x->class == RT_CLASS_I64 || x->class == RT_CLASS_B ? cr_str_addf(out, "%lld", (long long)x->i)
+                                                               : cr_str_addf(out, "%.9g", x->f);
+            break;
         case CR_ROW_COUNT: cr_str_add(out, "count"); break;
         case CR_ROW_OP: cr_str_add(out, rt_block_op_name(x->op)); break;
         case CR_ROW_ROUND: cr_str_addf(out, "round %s", rt_dtype_name(x->dtype)); break;
@@ -129,5 +143,7 @@ void cr_row_print(const cr_row_kernel *k, cr_str *out) {
         else if (x->stage) cr_str_addf(out, "  [before stage %d]", x->stage);
         cr_str_addc(out, '\n');
     }
-    for (int p = k->nin; p < k->nports; p++) cr_str_addf(out, "  store p%d %s %s = %%%d\n", p, rt_dtype_name(k->port[p].dtype), accesses[k->port[p].access], k->port[p].value);
+    for (int p = k->nin; p < k->nports; p++)
+        cr_str_addf(out, "  store p%d %s %s = %%%d\n", p, rt_dtype_name(k->port[p].dtype), accesses[k->port[p].access],
+                    k->port[p].value);
 }

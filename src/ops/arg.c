@@ -9,7 +9,10 @@ int cr_arg_number_dtype(const cr_arg *a) {
     case CR_ARG_INT: return CR_I64;
     case CR_ARG_BOOL: return CR_BOOL;
     case CR_ARG_COMPLEX: return CR_C128;
-    case CR_ARG_SYM: return cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL ? CR_BOOL : cr_sym_type_of(a->u.sym) == CR_TYPE_INT ? CR_I64 : CR_F64;
+    case CR_ARG_SYM:
+        return cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL  ? CR_BOOL
+               : cr_sym_type_of(a->u.sym) == CR_TYPE_INT ? CR_I64
+                                                         : CR_F64;
     default: return CR_F64;
     }
 }
@@ -22,8 +25,11 @@ cr_status cr_arg_settle(cr_env *env, cr_arg *a) {
     cr_sym e = a->kind == CR_ARG_SYM ? a->u.sym : cr_dim_sym(env, a->u.i);
     if (!e) return CR_FAIL(CR_ENOMEM, "out of memory");
     cr_sym_type type = cr_sym_type_of(e);
-    if (type == CR_TYPE_FLOAT ? !cr_env_hint_float(env, e, &real) : !cr_env_hint(env, e, &hint)) return cr_env_undecided(env, e);
-    cr_sym value = type == CR_TYPE_FLOAT ? cr_sym_float(env, real) : type == CR_TYPE_BOOL ? cr_sym_bool(env, hint) : cr_sym_int(env, hint);
+    if (type == CR_TYPE_FLOAT ? !cr_env_hint_float(env, e, &real) : !cr_env_hint(env, e, &hint))
+        return cr_env_undecided(env, e);
+    cr_sym value = type == CR_TYPE_FLOAT  ? cr_sym_float(env, real)
+                   : type == CR_TYPE_BOOL ? cr_sym_bool(env, hint)
+                                          : cr_sym_int(env, hint);
     CR_TRY(cr_sym_decide(env, cr_sym_compare(env, e, CR_EQ, value), &yes));
     uint8_t given = a->given;
     *a = type == CR_TYPE_FLOAT ? cr_arg_float(real) : type == CR_TYPE_BOOL ? cr_arg_bool(hint) : cr_arg_int(hint);
@@ -72,7 +78,8 @@ static void print_list(cr_env *env, const cr_arg *a, cr_str *out) {
 }
 
 void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out) {
-    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last",
+                                           "channels_last_3d" };
     switch ((cr_arg_kind)a->kind) {
     case CR_ARG_NONE: cr_str_add(out, "none"); break;
     case CR_ARG_TENSOR: cr_meta_print(a->u.t->env, &a->u.t->meta, out); break;

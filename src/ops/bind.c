@@ -1,12 +1,12 @@
 /* bind.c: which overload do these arguments mean?
  *
- * Works on argument kinds alone, so the Python binding, capture, formulas and the graph parser share it. Two rounds over
- * the overloads in table order: first without, then with the lenient conversions (a number in a Tensor slot, a 0-d
+ * Works on argument kinds alone, so the Python binding, capture, formulas and the graph parser share it. Two rounds
+ * over the overloads in table order: first without, then with the lenient conversions (a number in a Tensor slot, a 0-d
  * tensor where a number is asked). The error text is made only when both rounds fail.
  *
- * This is also where a symbolic number meets what the schema asks for: SymInt and Scalar take the expression, a plain int,
- * float or bool takes the example's number, and the program is guarded to be for that number alone. Behind a binding a
- * plain parameter holds a plain number. */
+ * This is also where a symbolic number meets what the schema asks for: SymInt and Scalar take the expression, a plain
+ * int, float or bool takes the example's number, and the program is guarded to be for that number alone. Behind a
+ * binding a plain parameter holds a plain number. */
 #include "ops/op.h"
 
 typedef struct binder {
@@ -38,15 +38,19 @@ static bool is_number(const cr_arg *a) {
 static bool item_fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenient) {
     bool numbers = lenient || (op->tags & CR_TAG_NUMBERS);
     switch ((cr_type)p->type) {
-    case CR_T_TENSOR: return is_tensor(a) || (numbers && !p->writes && is_number(a)); /* nothing can be written to a number */
+    /* nothing can be written to a number */
+    case CR_T_TENSOR: return is_tensor(a) || (numbers && !p->writes && is_number(a));
     case CR_T_SCALAR: return is_number(a) || (lenient && is_scalar_tensor(a));
     case CR_T_INT:
         return a->kind == CR_ARG_INT || is_value_of(a, CR_T_INT) || is_value_of(a, CR_T_SCALAR) ||
                (lenient && (is_scalar_tensor(a) && cr_dtype_is_integral(cr_arg_meta(a)->dtype)));
     case CR_T_FLOAT:
-        return a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_INT || a->kind == CR_ARG_SYM || is_value_of(a, CR_T_FLOAT) ||
-               is_value_of(a, CR_T_INT) || is_value_of(a, CR_T_SCALAR) || (lenient && (a->kind == CR_ARG_BOOL || is_scalar_tensor(a)));
-    case CR_T_BOOL: return a->kind == CR_ARG_BOOL || a->kind == CR_ARG_SYM || is_value_of(a, CR_T_BOOL) || (lenient && a->kind == CR_ARG_INT);
+        return a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_INT || a->kind == CR_ARG_SYM ||
+               is_value_of(a, CR_T_FLOAT) || is_value_of(a, CR_T_INT) || is_value_of(a, CR_T_SCALAR) ||
+               (lenient && (a->kind == CR_ARG_BOOL || is_scalar_tensor(a)));
+    case CR_T_BOOL:
+        return a->kind == CR_ARG_BOOL || a->kind == CR_ARG_SYM || is_value_of(a, CR_T_BOOL) ||
+               (lenient && a->kind == CR_ARG_INT);
     case CR_T_STR: return a->kind == CR_ARG_STR;
     case CR_T_DTYPE: return a->kind == CR_ARG_DTYPE;
     case CR_T_LAYOUT: return a->kind == CR_ARG_LAYOUT;
@@ -67,8 +71,10 @@ static bool fits(const cr_op *op, const cr_param *p, const cr_arg *a, bool lenie
         return p->list_size > 0 && p->type != CR_T_TENSOR && item_fits(op, p, a, lenient);
     for (uint32_t i = 0; i < a->n; i++) {
         const cr_arg *item = &a->u.list[i];
-        if (item->kind == CR_ARG_NONE ? !p->item_optional && p->type != CR_T_ANY : !item_fits(op, p, item, lenient)) return false;
-        if (p->type == CR_T_TENSOR && item->kind != CR_ARG_NONE && !is_tensor(item)) return false; /* numbers stand only for single tensors */
+        if (item->kind == CR_ARG_NONE ? !p->item_optional && p->type != CR_T_ANY : !item_fits(op, p, item, lenient))
+            return false;
+        /* numbers stand only for single tensors */
+        if (p->type == CR_T_TENSOR && item->kind != CR_ARG_NONE && !is_tensor(item)) return false;
     }
     return true;
 }
@@ -108,12 +114,15 @@ static cr_status convert_item(const binder *b, const cr_param *p, cr_arg *a) {
             return CR_FAIL(CR_EDATADEP, "argument '%s' needs the value of a fake tensor", p->name);
         rt_scalar s;
         CR_TRY(cr_tensor_item(a->u.t, NULL, &s));
-        if (s.kind == RT_ARG_COMPLEX) return CR_FAIL(CR_ETYPE, "argument '%s': a complex tensor cannot stand for a number here; use .item()", p->name);
+        if (s.kind == RT_ARG_COMPLEX)
+            return CR_FAIL(CR_ETYPE, "argument '%s': a complex tensor cannot stand for a number here; use .item()",
+                           p->name);
         int dtype = a->u.t->meta.dtype;
         *a = s.kind == RT_ARG_FLOAT ? cr_arg_float(s.f) : dtype == CR_BOOL ? cr_arg_bool(s.i) : cr_arg_int(s.i);
         if (p->type == CR_T_INT) a->kind = CR_ARG_INT;
     }
-    if (p->type == CR_T_FLOAT && (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) && cr_dim_is_plain(a->u.i)) *a = cr_arg_float((double)a->u.i);
+    if (p->type == CR_T_FLOAT && (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) && cr_dim_is_plain(a->u.i))
+        *a = cr_arg_float((double)a->u.i);
     if (p->type == CR_T_BOOL && a->kind == CR_ARG_INT) *a = cr_arg_bool(a->u.i != 0);
     if (p->type == CR_T_DEVICE && a->kind == CR_ARG_STR) {
         cr_device device;
@@ -149,11 +158,13 @@ static cr_status convert(const binder *b, const cr_param *p, cr_arg *a) {
     return CR_OK;
 }
 
-/* x.view(2, 3), zeros(2, 3): plain ints for the only int list among the positional parameters. Returns its index or -1. */
+/* x.view(2, 3), zeros(2, 3): plain ints for the only int list among the positional parameters. Returns its index or
+ * -1. */
 static int spread_param(const cr_op *op, const binder *b) {
     const cr_schema *s = &op->schema;
     int at = s->nparams && s->params[0].type == CR_T_TENSOR && !s->params[0].list ? 1 : 0;
-    if (at >= s->npositional || !s->params[at].list || s->params[at].list_size || s->params[at].type != CR_T_INT) return -1;
+    if (at >= s->npositional || !s->params[at].list || s->params[at].list_size || s->params[at].type != CR_T_INT)
+        return -1;
     if (b->nargs <= (size_t)at) return -1;
     for (size_t i = (size_t)at; i < b->nargs; i++)
         if (b->args[i].kind != CR_ARG_INT && !is_value_of(&b->args[i], CR_T_INT)) return -1;
@@ -214,8 +225,10 @@ static bool match(const binder *b, const cr_op *op, cr_arg *args, int *spread) {
 }
 
 static const char *kind_name(const cr_arg *a) {
-    static const char *const names[CR_ARG_KIND_COUNT] = { "None", "Tensor", "Tensor", "Tensor", "int", "float", "bool", "complex", "str",
-                                                         "dtype", "layout", "memory_format", "device", "Generator", "list", "graph", "symbol" };
+    static const char *const names[CR_ARG_KIND_COUNT] = { "None",   "Tensor",        "Tensor",  "Tensor",    "int",
+                                                          "float",  "bool",          "complex", "str",       "dtype",
+                                                          "layout", "memory_format", "device",  "Generator", "list",
+                                                          "graph",  "symbol" };
     return a->kind < CR_ARG_KIND_COUNT ? names[a->kind] : "?";
 }
 
@@ -228,12 +241,14 @@ static void describe(const cr_arg *a, cr_str *out) {
 static void complain(const binder *b, const cr_op *op, cr_str *out) {
     const cr_schema *s = &op->schema;
     if (b->nargs > s->npositional) {
-        cr_str_addf(out, "takes %d positional argument%s but %zu were given", s->npositional, s->npositional == 1 ? "" : "s", b->nargs);
+        cr_str_addf(out, "takes %d positional argument%s but %zu were given", s->npositional,
+                    s->npositional == 1 ? "" : "s", b->nargs);
         return;
     }
     for (size_t k = 0; k < b->nkeywords; k++) {
         bool known = false;
-        for (uint16_t i = 0; i < s->nparams && !known; i++) known = keyword_for(b, op, &s->params[i]) == &b->keywords[k].value;
+        for (uint16_t i = 0; i < s->nparams && !known; i++)
+            known = keyword_for(b, op, &s->params[i]) == &b->keywords[k].value;
         if (!known) {
             cr_str_addf(out, "got an unexpected keyword argument '%s'", b->keywords[k].name);
             return;
@@ -285,18 +300,21 @@ static cr_status refuse(const binder *b, const cr_op *first, bool only) {
         cr_str_add(&text, "); the first one ");
         complain(b, first, &text);
         cr_str_add(&text, "; the overloads are");
-        for (const cr_op *op = first; op; op = op->next) cr_str_addf(&text, "%s %s", op == first ? "" : ";", op->schema.text);
+        for (const cr_op *op = first; op; op = op->next)
+            cr_str_addf(&text, "%s %s", op == first ? "" : ";", op->schema.text);
     }
     cr_status status = CR_FAIL(CR_ETYPE, "%s", cr_str_get(&text));
     cr_str_dispose(&text);
     return status;
 }
 
-cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs, const cr_keyword *keywords, size_t nkeywords, cr_arena *arena, cr_binding *out) {
+cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs, const cr_keyword *keywords,
+                  size_t nkeywords, cr_arena *arena, cr_binding *out) {
     binder b = { args, nargs, keywords, nkeywords, arena, only };
     for (size_t i = 0; i < nkeywords; i++)
         if (keywords[i].value.kind == CR_ARG_BOOL && keywords[i].value.u.i && !strcmp(keywords[i].name, "pin_memory"))
-            return CR_FAIL(CR_ERUNTIME, "%s(): pin_memory=True needs an accelerator, and there is none; leave it out", first->schema.name);
+            return CR_FAIL(CR_ERUNTIME, "%s(): pin_memory=True needs an accelerator, and there is none; leave it out",
+                           first->schema.name);
     for (int round = only ? 1 : 0; round < 2; round++) {
         b.lenient = round == 1;
         for (const cr_op *op = first; op; op = only ? NULL : op->next) {
@@ -304,7 +322,10 @@ cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t narg
             if (!match(&b, op, out->args, &spread)) continue;
             out->op = op;
             if (spread >= 0)
-                out->args[spread] = (cr_arg){ .kind = CR_ARG_LIST, .given = CR_GIVEN_POSITIONAL, .n = (uint32_t)(nargs - (size_t)spread), .u.list = args + spread };
+                out->args[spread] = (cr_arg){ .kind = CR_ARG_LIST,
+                                              .given = CR_GIVEN_POSITIONAL,
+                                              .n = (uint32_t)(nargs - (size_t)spread),
+                                              .u.list = args + spread };
             for (uint16_t i = 0; i < op->schema.nparams; i++) {
                 const cr_param *p = &op->schema.params[i];
                 if (p->type == CR_T_TENSOR && !p->list) continue;

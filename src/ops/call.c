@@ -2,8 +2,8 @@
  *
  *     prepare arguments -> rule -> [fake: done] -> allocate or make views -> compute -> bump versions -> [recorder]
  *
- * The rule decides all outputs; this file makes them and hands plain views to the runtime. In-place and out variants are
- * the same call with the results directed into given tensors, so they need no code per op. */
+ * The rule decides all outputs; this file makes them and hands plain views to the runtime. In-place and out variants
+ * are the same call with the results directed into given tensors, so they need no code per op. */
 #include "ops/call.h"
 
 #include "ops/autocast.h"
@@ -103,7 +103,8 @@ cr_status cr__kernel_status(int code, const char *op, const char *message) {
 }
 
 /* Runs the row's kernel in one phase. `out` are the result views. */
-static cr_status run_kernel(cr_call_frame *f, int phase, const rt_view *out, int nout, int64_t *count, rt_scalar *result) {
+static cr_status run_kernel(cr_call_frame *f, int phase, const rt_view *out, int nout, int64_t *count,
+                            rt_scalar *result) {
     const cr_schema *s = &f->base->schema;
     if (!f->kernel_args) {
         rt_arg *args = frame_alloc(f, s->nparams * sizeof *args);
@@ -134,10 +135,12 @@ static void see_tensor(cr_call_frame *f, const cr_tensor *t) {
 }
 
 static cr_status wrap_number(cr_call_frame *f, cr_arg *a) {
-    if (f->ntemps == (int)CR_COUNT(f->temps)) return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", f->base->schema.name);
+    if (f->ntemps == (int)CR_COUNT(f->temps))
+        return CR_FAIL(CR_ETYPE, "%s: too many numbers in tensor arguments", f->base->schema.name);
     cr_tensor *t = NULL;
     cr_env *env = f->env ? f->env : ambient.mode.env;
-    if (a->kind == CR_ARG_SYM || (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) { /* only its dtype is known */
+    /* only its dtype is known */
+    if (a->kind == CR_ARG_SYM || (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
         cr_meta meta;
         cr_meta_init(&meta, cr_arg_number_dtype(a), (cr_device){ CR_CPU, -1 });
         CR_TRY(cr_tensor_create_fake(env, &meta, &t));
@@ -167,27 +170,35 @@ bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given) {
     static const char *const sums[] = { "sum", "prod", "cumsum", "cumprod" };
     if (op->variant != CR_OUT || op->base->schema.params[param].type != CR_T_DTYPE) return false;
     bool found = !given;
-    for (size_t i = 0; !found && i < CR_COUNT(sums); i++) found = given->kind == CR_ARG_NONE && !strcmp(op->base->schema.name, sums[i]);
+    for (size_t i = 0; !found && i < CR_COUNT(sums); i++)
+        found = given->kind == CR_ARG_NONE && !strcmp(op->base->schema.name, sums[i]);
     return found;
 }
 
-/* Without an environment an integer stands for itself; the numbers that would name an expression are none for a size. */
+/* Without an environment an integer stands for itself; the numbers that would name an expression are none for a
+ * size. */
 static cr_status check_plain(const cr_call_frame *f, const cr_param *p, const cr_arg *a) {
     if (a->kind == CR_ARG_LIST) {
         for (uint32_t i = 0; i < a->n; i++) CR_TRY(check_plain(f, p, &a->u.list[i]));
         return CR_OK;
     }
     if (a->kind != CR_ARG_INT || cr_dim_is_plain(a->u.i)) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is %lld; -2^62 is the least that it may be", f->op->schema.name, p->name, (long long)a->u.i);
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is %lld; -2^62 is the least that it may be", f->op->schema.name,
+                   p->name, (long long)a->u.i);
 }
 
-/* What is written lies where the call computes: a tensor without memory cannot take numbers, nor a real one fake sizes. */
+/* What is written lies where the call computes: a tensor without memory cannot take numbers, nor a real one fake
+ * sizes. */
 static cr_status check_targets(const cr_call_frame *f, const cr_arg *args) {
     const cr_schema *s = &f->op->schema;
     for (uint16_t i = 0; i < s->nparams; i++) {
-        if (!s->params[i].writes || args[i].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[i].u.t) == f->fake || ambient.mode.fake) continue;
-        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no memory", s->name,
-                       s->params[i].name);
+        if (!s->params[i].writes || args[i].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[i].u.t) == f->fake ||
+            ambient.mode.fake)
+            continue;
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no "
+                       "memory",
+                       s->name, s->params[i].name);
     }
     return CR_OK;
 }
@@ -212,7 +223,9 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
     for (uint16_t i = 0; !f->env && i < s->nparams; i++)
         if (s->params[i].symbolic) CR_TRY(check_plain(f, &s->params[i], &f->args[i]));
     for (uint16_t i = 0; i < s->nparams; i++)
-        if (s->params[i].type == CR_T_TENSOR && !s->params[i].list && (cr_arg_is_number(&f->args[i]) || f->args[i].kind == CR_ARG_SYM)) CR_TRY(wrap_number(f, &f->args[i]));
+        if (s->params[i].type == CR_T_TENSOR && !s->params[i].list &&
+            (cr_arg_is_number(&f->args[i]) || f->args[i].kind == CR_ARG_SYM))
+            CR_TRY(wrap_number(f, &f->args[i]));
     return CR_OK;
 }
 
@@ -222,17 +235,22 @@ static cr_status prepare(cr_call_frame *f, const cr_op *op, const cr_arg *args) 
 static bool repeats_elements(const cr_call_frame *f, const cr_meta *m) {
     cr_tri known = cr_meta_self_overlap(m);
     bool repeats = known == CR_YES;
-    for (int d = 0; d < m->rank && known == CR_UNKNOWN && !repeats; d++) repeats = m->stride[d] == 0 && cr_dim_known(f->env, m->size[d], CR_GT, 1) == CR_YES;
+    for (int d = 0; d < m->rank && known == CR_UNKNOWN && !repeats; d++)
+        repeats = m->stride[d] == 0 && cr_dim_known(f->env, m->size[d], CR_GT, 1) == CR_YES;
     return repeats;
 }
 
 static cr_status check_writable(const cr_call_frame *f, const cr_tensor *t) {
     if (t->storage->readonly)
-        return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first", f->op->schema.name);
-    if ((f->base->tags & CR_TAG_KEEPS_REAL) && f->op->variant == CR_INPLACE && !cr_dtype_is_complex(t->meta.dtype)) return CR_OK;
+        return CR_FAIL(CR_ERUNTIME, "%s: the tensor to write to is read-only memory; .clone() it first",
+                       f->op->schema.name);
+    if ((f->base->tags & CR_TAG_KEEPS_REAL) && f->op->variant == CR_INPLACE && !cr_dtype_is_complex(t->meta.dtype))
+        return CR_OK;
     if (!(f->base->tags & CR_TAG_SAME_VALUE) && repeats_elements(f, &t->meta))
-        return CR_FAIL(CR_ERUNTIME, "%s: more than one element of the written-to tensor refers to a single memory location "
-                       "(an expanded tensor?); .clone() it before writing", f->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: more than one element of the written-to tensor refers to a single memory location (an "
+                       "expanded tensor?); .clone() it before writing",
+                       f->op->schema.name);
     return CR_OK;
 }
 
@@ -246,7 +264,8 @@ static cr_status check_cast(const cr_call_frame *f, int from, const cr_tensor *t
 
 static cr_status same_shape(const cr_call_frame *f, const cr_meta *want, const cr_meta *have, bool *same) {
     *same = want->rank == have->rank;
-    for (int d = 0; *same && d < want->rank; d++) CR_TRY(cr_dim_decide(f->env, want->size[d], CR_EQ, have->size[d], same));
+    for (int d = 0; *same && d < want->rank; d++)
+        CR_TRY(cr_dim_decide(f->env, want->size[d], CR_EQ, have->size[d], same));
     return CR_OK;
 }
 
@@ -257,15 +276,16 @@ static bool drops_imaginary(const cr_call_frame *f, const cr_meta *result) {
 
 static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, const cr_tensor *self) {
     if (drops_imaginary(f, result) && cr_dtype_is_complex(self->meta.dtype))
-        return CR_FAIL(CR_ERUNTIME, "%s: not supported in place for complex tensors: the result is real", f->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME, "%s: not supported in place for complex tensors: the result is real",
+                       f->op->schema.name);
     if ((f->base->tags & CR_TAG_SAME_DTYPE) && result->dtype != self->meta.dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: the result is %s, which a %s tensor cannot take in place; convert it first", f->op->schema.name,
-                       cr_dtype_aten(result->dtype), cr_dtype_aten(self->meta.dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: the result is %s, which a %s tensor cannot take in place; convert it first",
+                       f->op->schema.name, cr_dtype_aten(result->dtype), cr_dtype_aten(self->meta.dtype));
     CR_TRY(check_cast(f, result->dtype, self));
     const cr_arg *dtype = find_by_name(f->base, f->args, "dtype");
     if (dtype && dtype->kind == CR_ARG_DTYPE && result->dtype != self->meta.dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: dtype=%s differs from the tensor's own %s; use the functional form", f->op->schema.name,
-                       cr_dtype_name(result->dtype), cr_dtype_name(self->meta.dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: dtype=%s differs from the tensor's own %s; use the functional form",
+                       f->op->schema.name, cr_dtype_name(result->dtype), cr_dtype_name(self->meta.dtype));
     CR_TRY(check_writable(f, self));
     bool same;
     CR_TRY(same_shape(f, result, &self->meta, &same));
@@ -275,8 +295,8 @@ static cr_status check_inplace(const cr_call_frame *f, const cr_meta *result, co
     cr_str_init(&want);
     cr_shape_print(f->env, self->meta.rank, self->meta.size, &have);
     cr_shape_print(f->env, result->rank, result->size, &want);
-    cr_status status = CR_FAIL(CR_ERUNTIME, "%s: output with shape %s doesn't match the broadcast shape %s", f->op->schema.name,
-                               cr_str_get(&have), cr_str_get(&want));
+    cr_status status = CR_FAIL(CR_ERUNTIME, "%s: output with shape %s doesn't match the broadcast shape %s",
+                               f->op->schema.name, cr_str_get(&have), cr_str_get(&want));
     cr_str_dispose(&have);
     cr_str_dispose(&want);
     return status;
@@ -296,13 +316,16 @@ static cr_status layout_like_inputs(const cr_call_frame *f, cr_meta *meta) {
     return CR_OK;
 }
 
-/* Inputs are read where they lie: their memory must not move, nor their sizes change, under an out tensor that is resized. */
+/* Inputs are read where they lie: their memory must not move, nor their sizes change, under an out tensor that is
+ * resized. */
 static cr_status check_apart(const cr_call_frame *f, const cr_tensor *out) {
     for (uint16_t i = 0; i < f->base->schema.nparams; i++) {
         const cr_arg *a = &f->args[i], *item = a->kind == CR_ARG_LIST ? a->u.list : a;
         for (uint32_t k = 0; k < (a->kind == CR_ARG_LIST ? a->n : 1); k++)
             if (item[k].kind == CR_ARG_TENSOR && item[k].u.t->storage == out->storage)
-                return CR_FAIL(CR_ERUNTIME, "%s: 'out' shares memory with '%s' and has other sizes than the result; pass another tensor",
+                return CR_FAIL(CR_ERUNTIME,
+                               "%s: 'out' shares memory with '%s' and has other sizes than the result; pass another "
+                               "tensor",
                                f->op->schema.name, f->base->schema.params[i].name);
     }
     return CR_OK;
@@ -317,8 +340,10 @@ static cr_status fit_out(const cr_call_frame *f, const cr_meta *result, cr_tenso
         cr_meta meta;
         cr_meta_copy(&meta, result);
         bool dense = (f->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT)) || drops_imaginary(f, result);
-        dense |= (f->base->tags & CR_TAG_COMPLEX_DENSE_OUT) && f->args[0].kind == CR_ARG_TENSOR && cr_dtype_is_complex(f->args[0].u.t->meta.dtype);
-        dense |= (f->base->tags & CR_TAG_KEEPS_INTEGERS) && !cr_dtype_is_floating(result->dtype) && !cr_dtype_is_complex(result->dtype);
+        dense |= (f->base->tags & CR_TAG_COMPLEX_DENSE_OUT) && f->args[0].kind == CR_ARG_TENSOR &&
+                 cr_dtype_is_complex(f->args[0].u.t->meta.dtype);
+        dense |= (f->base->tags & CR_TAG_KEEPS_INTEGERS) && !cr_dtype_is_floating(result->dtype) &&
+                 !cr_dtype_is_complex(result->dtype);
         const cr_meta *source = result;
         if (f->rule.nout && f->rule.out[0].same) cr_layout_pointwise(f->env, &source, 1, &meta);
         if (f->base->tags & CR_TAG_POINTWISE_OUT) CR_TRY(layout_like_inputs(f, &meta));
@@ -389,7 +414,8 @@ static cr_status make_outputs(cr_call_frame *f) {
             CR_TRY(make_target(f, 0, f->args[0].u.t));
         } else if (f->op->variant == CR_OUT) {
             const cr_arg *given = &f->given[f->op->schema.nparams - f->op->schema.nreturns + i];
-            if (given->kind != CR_ARG_TENSOR) return CR_FAIL(CR_ETYPE, "%s: 'out' must be a Tensor", f->op->schema.name);
+            if (given->kind != CR_ARG_TENSOR)
+                return CR_FAIL(CR_ETYPE, "%s: 'out' must be a Tensor", f->op->schema.name);
             CR_TRY(fit_out(f, &out->meta, given->u.t));
             CR_TRY(make_target(f, i, given->u.t));
         } else {
@@ -424,12 +450,14 @@ static cr_status compute(cr_call_frame *f, rt_scalar *number) {
     case CR_WAY_ABSENT: return CR_FAIL(CR_ENOTIMPL, "%s has no kernel", f->base->name);
     case CR_WAY_KERNEL: break;
     }
-    if (cr_way_copies_first(f->base) && f->outs[0] != f->args[0].u.t) CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
+    if (cr_way_copies_first(f->base) && f->outs[0] != f->args[0].u.t)
+        CR_TRY(cr__copy_tensor(f->outs[0], f->args[0].u.t));
     return run_kernel(f, RT_FILL, views, f->nouts, NULL, number);
 }
 
 static cr_status count_sizes(cr_call_frame *f) {
-    static const int64_t ones[RT_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 }; /* one broadcasts with everything */
+    /* one broadcasts with everything */
+    static const int64_t ones[RT_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, ones)); /* checks dtypes and ranks before the kernel looks */
     cr_rule_dispose(&f->rule);
     return run_kernel(f, RT_COUNT, NULL, 0, f->count, NULL);
@@ -459,13 +487,17 @@ static cr_status settle(cr_call_frame *f) {
 /* A number that depends on data, in a fake run. */
 static cr_status unknown_result(const cr_call_frame *f, const cr_out *out, cr_arg *a) {
     if (!f->env || out->scalar == CR_ARG_COMPLEX)
-        return CR_FAIL(CR_EDATADEP, "%s: the result depends on data that is not known before the program runs", f->op->schema.name);
-    cr_sym fresh = cr_unknown_number(f->env, out->scalar == CR_ARG_INT ? CR_T_INT : out->scalar == CR_ARG_BOOL ? CR_T_BOOL : CR_T_FLOAT);
+        return CR_FAIL(CR_EDATADEP, "%s: the result depends on data that is not known before the program runs",
+                       f->op->schema.name);
+    cr_sym fresh = cr_unknown_number(f->env, out->scalar == CR_ARG_INT    ? CR_T_INT
+                                             : out->scalar == CR_ARG_BOOL ? CR_T_BOOL
+                                                                          : CR_T_FLOAT);
     if (!fresh) {
         cr_env_recover(f->env);
         return CR_FAIL(CR_ENOMEM, "out of memory");
     }
-    *a = out->scalar == CR_ARG_INT ? cr_arg_int(cr_dim_of(f->env, fresh)) : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
+    *a = out->scalar == CR_ARG_INT ? cr_arg_int(cr_dim_of(f->env, fresh))
+                                   : (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = fresh };
     return CR_OK;
 }
 
@@ -474,7 +506,8 @@ static cr_status number_result(const cr_call_frame *f, const cr_out *out, const 
     if (f->fake && out->data) return unknown_result(f, out, a);
     if (f->fake || number->kind == RT_ARG_NONE) return CR_OK;
     if (number->kind == RT_ARG_FLOAT) *a = cr_arg_float(number->f);
-    else if (number->kind == RT_ARG_INT) a->kind = out->scalar == CR_ARG_BOOL ? CR_ARG_BOOL : CR_ARG_INT, a->u.i = number->i;
+    else if (number->kind == RT_ARG_INT)
+        a->kind = out->scalar == CR_ARG_BOOL ? CR_ARG_BOOL : CR_ARG_INT, a->u.i = number->i;
     if (number->kind != RT_ARG_COMPLEX) return CR_OK;
     double *c = cr_alloc(2 * sizeof *c);
     if (!c) return *a = cr_arg_none(), CR_ENOMEM;
@@ -545,7 +578,8 @@ static cr_status deliver_composite(cr_call_frame *f, cr_arg *made, cr_arg *resul
     const cr_schema *s = &f->op->schema;
     for (uint16_t i = 0; i < s->nreturns; i++) {
         cr_tensor *target = f->op->variant == CR_INPLACE ? f->args[0].u.t : f->given[s->nparams - s->nreturns + i].u.t;
-        if (made[i].kind != CR_ARG_TENSOR) return CR_FAIL(CR_ENOTIMPL, "%s: this result has no in-place or out form", f->op->name);
+        if (made[i].kind != CR_ARG_TENSOR)
+            return CR_FAIL(CR_ENOTIMPL, "%s: this result has no in-place or out form", f->op->name);
         const cr_tensor *from = made[i].u.t;
         CR_TRY(f->op->variant == CR_INPLACE ? check_inplace(f, &from->meta, target) : fit_out(f, &from->meta, target));
         if (!f->fake && from != target) CR_TRY(cr__copy_tensor(target, from));
@@ -600,7 +634,8 @@ static cr_status call_primitive(cr_call_frame *f, cr_arg *results) {
     bool counted = cr_way_counts(f->base) && !f->fake;
     if (counted) CR_TRY(count_sizes(f));
     CR_TRY(cr_rule_run(&f->rule, f->op, f->env, f->args, counted ? f->count : NULL));
-    for (int i = 0; i < f->rule.nout; i++) f->fake |= !f->rule.out[i].scalar && f->rule.out[i].meta.device.type == CR_META_DEVICE;
+    for (int i = 0; i < f->rule.nout; i++)
+        f->fake |= !f->rule.out[i].scalar && f->rule.out[i].meta.device.type == CR_META_DEVICE;
     CR_TRY(make_outputs(f));
     rt_scalar number = { .kind = RT_ARG_NONE };
     if (!f->fake) CR_TRY(compute(f, &number));

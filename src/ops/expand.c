@@ -37,7 +37,9 @@ static bool is_made(const cr__run *r, const cr_arg *value) {
 
 cr_status cr__run_finish(cr__run *r, int n, const cr_arg *values, cr_arg *results) {
     cr_arg kept[16] = { { 0 } };
-    for (int i = 0; i < n; i++) kept[i] = r->status || values[i].kind == CR_ARG_NONE || is_made(r, &values[i]) ? values[i] : CR_RUN(r, "alias", values[i]);
+    for (int i = 0; i < n; i++)
+        kept[i] = r->status || values[i].kind == CR_ARG_NONE || is_made(r, &values[i]) ? values[i]
+                                                                                       : CR_RUN(r, "alias", values[i]);
     if (r->status) n = 0;
     cr__run_trim(r, 0, n, kept);
     for (int i = 0; i < n; i++) results[i] = kept[i];
@@ -53,6 +55,7 @@ const cr_meta *cr__run_meta(cr__run *r, const cr_arg *a) {
 }
 
 cr_arg cr__run_item(cr__run *r, const cr_arg *list, uint32_t i) {
-    if (!r->status && (list->kind != CR_ARG_LIST || i >= list->n)) r->status = CR_FAIL(CR_ERUNTIME, "expected a list of at least %u tensors", i + 1);
+    if (!r->status && (list->kind != CR_ARG_LIST || i >= list->n))
+        r->status = CR_FAIL(CR_ERUNTIME, "expected a list of at least %u tensors", i + 1);
     return r->status ? cr_arg_none() : list->u.list[i];
 }

@@ -17,11 +17,12 @@ typedef struct cr__run {
     CR_VEC(cr_arg) made;
 } cr__run;
 
-/* Calls an op by its full name; arguments after the given ones take their defaults. The results, one per return, are valid
- * until the next call; their values live as long as the run. */
+/* Calls an op by its full name; arguments after the given ones take their defaults. The results, one per return, are
+ * valid until the next call; their values live as long as the run. */
 const cr_arg *cr__run_call(cr__run *r, const char *name, int n, const cr_arg *given);
 /* The first result of an aten op. */
-#define CR_RUN(r, name, ...) (*cr__run_call((r), "aten::" name, (int)CR_COUNT(((cr_arg[]){ __VA_ARGS__ })), (cr_arg[]){ __VA_ARGS__ }))
+#define CR_RUN(r, name, ...) \
+    (*cr__run_call((r), "aten::" name, (int)CR_COUNT(((cr_arg[]){ __VA_ARGS__ })), (cr_arg[]){ __VA_ARGS__ }))
 /* Gives back what was made since there were `mark` values, but for those in `kept`. */
 void cr__run_trim(cr__run *r, size_t mark, int nkept, const cr_arg *kept);
 /* Ends the run: these values become the caller's, all others are given back. A value that is no result of the run (an

@@ -1,4 +1,5 @@
-/* expand_core.c: decompositions of PyTorch's core dialect that cannot be texts, because they call ops without results or go on from others. */
+/* expand_core.c: decompositions of PyTorch's core dialect that cannot be texts, because they call ops without results
+ * or go on from others. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
@@ -10,7 +11,8 @@ static void check_all(cr__run *r, cr_arg condition, const char *message) {
 cr_status expand_one_hot_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
     cr_arg classes = args[1];
-    if (classes.u.i == -1) return CR_FAIL(CR_EDATADEP, "%s: how many classes there are depends on data; say num_classes", op->schema.name);
+    if (classes.u.i == -1)
+        return CR_FAIL(CR_EDATADEP, "%s: how many classes there are depends on data; say num_classes", op->schema.name);
     int dtype = cr__run_meta(&r, &args[0])->dtype;
     check_all(&r, CR_RUN(&r, "ge.Scalar", args[0], cr_arg_int(0)), "one_hot: Class values must be non-negative.");
     check_all(&r, CR_RUN(&r, "lt.Scalar", args[0], classes), "one_hot: Class values must be smaller than num_classes.");

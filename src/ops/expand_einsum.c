@@ -45,7 +45,9 @@ static cr_status call_list(einsum *s, const char *name, cr_arg *value, const cr_
     return call(s, name, keepdim ? 3 : 2, given, value);
 }
 
-static cr_status sum_places(einsum *s, cr_arg *value, const cr_dim *places, int n) { return n ? call_list(s, "aten::sum.dim_IntList", value, places, n, true) : CR_OK; }
+static cr_status sum_places(einsum *s, cr_arg *value, const cr_dim *places, int n) {
+    return n ? call_list(s, "aten::sum.dim_IntList", value, places, n, true) : CR_OK;
+}
 
 /* ---- the equation ---- */
 
@@ -55,13 +57,16 @@ static int letter_of(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' 
 static cr_status read_subscript(const char *text, uint32_t n, uint32_t *i, int *out) {
     if (text[*i] == '.') {
         if (n - *i < 3 || text[*i + 1] != '.' || text[*i + 2] != '.')
-            return CR_FAIL(CR_ERUNTIME, "einsum: the '.' at %u of \"%s\" is not part of an ellipsis; write '...'", *i, text);
+            return CR_FAIL(CR_ERUNTIME, "einsum: the '.' at %u of \"%s\" is not part of an ellipsis; write '...'", *i,
+                           text);
         *i += 2;
         *out = ELLIPSIS;
         return CR_OK;
     }
     *out = letter_of(text[*i]);
-    if (*out < 0) return CR_FAIL(CR_ERUNTIME, "einsum: '%c' at %u of \"%s\" is no subscript; use letters a-z and A-Z", text[*i], *i, text);
+    if (*out < 0)
+        return CR_FAIL(CR_ERUNTIME, "einsum: '%c' at %u of \"%s\" is no subscript; use letters a-z and A-Z", text[*i],
+                       *i, text);
     return CR_OK;
 }
 
@@ -72,26 +77,34 @@ static cr_status read_inputs(einsum *s, const char *text, uint32_t n) {
         operand *o = &s->operands[at];
         if (text[i] == ' ') continue;
         if (text[i] == ',') {
-            if (++at >= s->n) return CR_FAIL(CR_ERUNTIME, "einsum: \"%s\" names more than the %d operands that were given", text, s->n);
+            if (++at >= s->n)
+                return CR_FAIL(CR_ERUNTIME, "einsum: \"%s\" names more than the %d operands that were given", text,
+                               s->n);
             continue;
         }
         CR_TRY(read_subscript(text, n, &i, &subscript));
-        if (o->n == MAX_SUBSCRIPTS) return CR_FAIL(CR_ERUNTIME, "einsum: operand %d has more subscripts in \"%s\" than a tensor may have dimensions", at, text);
+        if (o->n == MAX_SUBSCRIPTS)
+            return CR_FAIL(CR_ERUNTIME,
+                           "einsum: operand %d has more subscripts in \"%s\" than a tensor may have dimensions", at,
+                           text);
         if (subscript == ELLIPSIS) {
-            if (o->ellipsis >= 0) return CR_FAIL(CR_ERUNTIME, "einsum: operand %d has two ellipses in \"%s\"", at, text);
+            if (o->ellipsis >= 0)
+                return CR_FAIL(CR_ERUNTIME, "einsum: operand %d has two ellipses in \"%s\"", at, text);
             o->ellipsis = o->n;
         } else {
             s->seen[subscript]++;
         }
         o->subscript[o->n++] = (uint8_t)subscript;
     }
-    if (at + 1 < s->n) return CR_FAIL(CR_ERUNTIME, "einsum: \"%s\" names %d operands, but %d were given", text, at + 1, s->n);
+    if (at + 1 < s->n)
+        return CR_FAIL(CR_ERUNTIME, "einsum: \"%s\" names %d operands, but %d were given", text, at + 1, s->n);
     return CR_OK;
 }
 
 static cr_status give_place(einsum *s, int subscript) {
     int count = subscript == ELLIPSIS ? s->covered : 1;
-    if (s->places + count > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "einsum: more than %d different dimensions in one equation", CR_MAX_RANK);
+    if (s->places + count > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "einsum: more than %d different dimensions in one equation", CR_MAX_RANK);
     s->place[subscript] = s->places;
     s->places += count;
     return CR_OK;
@@ -109,8 +122,10 @@ static cr_status read_output(einsum *s, const char *text, uint32_t n) {
         int subscript;
         if (text[i] == ' ') continue;
         CR_TRY(read_subscript(text, n, &i, &subscript));
-        if (s->place[subscript] >= 0) return CR_FAIL(CR_ERUNTIME, "einsum: the output \"%s\" has a subscript twice", text);
-        if (subscript != ELLIPSIS && !s->seen[subscript]) return CR_FAIL(CR_ERUNTIME, "einsum: '%c' of the output is in no operand", text[i]);
+        if (s->place[subscript] >= 0)
+            return CR_FAIL(CR_ERUNTIME, "einsum: the output \"%s\" has a subscript twice", text);
+        if (subscript != ELLIPSIS && !s->seen[subscript])
+            return CR_FAIL(CR_ERUNTIME, "einsum: '%c' of the output is in no operand", text[i]);
         CR_TRY(give_place(s, subscript));
     }
     s->outputs = s->places;
@@ -129,7 +144,8 @@ static cr_status read_equation(einsum *s, const cr_arg *equation) {
         CR_TRY(s->e->meta(s->e, &o->value, &m));
         int named = o->n - (o->ellipsis >= 0);
         if (o->ellipsis >= 0 ? named > m->rank : named != m->rank)
-            return CR_FAIL(CR_ERUNTIME, "einsum: operand %d has %d dimensions, but %d subscripts in \"%s\"", i, m->rank, named, text);
+            return CR_FAIL(CR_ERUNTIME, "einsum: operand %d has %d dimensions, but %d subscripts in \"%s\"", i, m->rank,
+                           named, text);
         if (o->ellipsis >= 0 && m->rank - named > s->covered) s->covered = m->rank - named;
     }
     return read_output(s, arrow ? arrow + 2 : NULL, arrow ? equation->n - (uint32_t)(arrow + 2 - text) : 0);
@@ -156,7 +172,8 @@ static cr_status arrange(einsum *s, operand *o, int *rank, cr_dim *sizes) {
             continue;
         }
         CR_TRY(s->e->meta(s->e, &o->value, &m));
-        CR_TRY(cr_dim_require(s->e->env, m->size[first], CR_EQ, m->size[d], "einsum: dimensions of an operand that share a subscript must have one size"));
+        CR_TRY(cr_dim_require(s->e->env, m->size[first], CR_EQ, m->size[d],
+                              "einsum: dimensions of an operand that share a subscript must have one size"));
         cr_arg take[4] = { o->value, cr_arg_int(0), cr_arg_int(first), cr_arg_int(d) }, move[3];
         CR_TRY(call(s, "aten::diagonal", 4, take, &o->value));
         move[0] = o->value;
@@ -200,8 +217,10 @@ static cr_dim extent(cr_env *env, const cr_dim *size, uint32_t mask) {
 }
 
 /* One side of bmm: the places of three masks become three dimensions; `rest` has size 1 everywhere. */
-static cr_status flatten_side(einsum *s, cr_arg *value, const cr_dim *size, uint32_t a, uint32_t b, uint32_t c, uint32_t rest) {
-    cr_dim order[CR_MAX_RANK], flat[3] = { extent(s->e->env, size, a), extent(s->e->env, size, b), extent(s->e->env, size, c) };
+static cr_status flatten_side(einsum *s, cr_arg *value, const cr_dim *size, uint32_t a, uint32_t b, uint32_t c,
+                              uint32_t rest) {
+    cr_dim order[CR_MAX_RANK],
+        flat[3] = { extent(s->e->env, size, a), extent(s->e->env, size, b), extent(s->e->env, size, c) };
     int n = append_places(a, s->places, order, 0);
     n = append_places(b, s->places, order, n);
     n = append_places(c, s->places, order, n);
@@ -212,7 +231,8 @@ static cr_status flatten_side(einsum *s, cr_arg *value, const cr_dim *size, uint
 
 static cr_status multiply_matrices(einsum *s, const operand *a, const operand *b, uint32_t summed, cr_arg *out) {
     uint32_t all = (uint32_t)((1ull << s->places) - 1);
-    uint32_t batch = a->wide & b->wide & ~summed, rows = a->wide & ~b->wide & ~summed, columns = all & ~(batch | rows | summed);
+    uint32_t batch = a->wide & b->wide & ~summed, rows = a->wide & ~b->wide & ~summed,
+             columns = all & ~(batch | rows | summed);
     cr_dim size[2][CR_MAX_RANK], order[CR_MAX_RANK], shape[CR_MAX_RANK], back[CR_MAX_RANK];
     cr_arg side[2] = { a->value, b->value };
     for (int i = 0; i < 2; i++) {
@@ -220,7 +240,8 @@ static cr_status multiply_matrices(einsum *s, const operand *a, const operand *b
         CR_TRY(s->e->meta(s->e, &side[i], &m));
         memcpy(size[i], m->size, (size_t)s->places * sizeof **size);
     }
-    int left = columns && (rows & -rows) > columns; /* all columns come before all rows: the other order gives a dense result */
+    /* all columns come before all rows: the other order gives a dense result */
+    int left = columns && (rows & -rows) > columns;
     if (left) {
         uint32_t swap = rows;
         rows = columns;
@@ -273,7 +294,8 @@ static cr_status contract(einsum *s, operand *a, operand *b) {
 static cr_status contract_all(einsum *s, const cr_arg *path) {
     bool given = path->kind == CR_ARG_LIST;
     uint32_t want = s->n == 1 ? 1 : 2 * (uint32_t)(s->n - 1);
-    if (given && path->n != want) return CR_FAIL(CR_ERUNTIME, "einsum: path must have %u numbers, got %u", want, path->n);
+    if (given && path->n != want)
+        return CR_FAIL(CR_ERUNTIME, "einsum: path must have %u numbers, got %u", want, path->n);
     for (int left = s->n, step = 0; left > 1; left--, step++) {
         int64_t i = given ? path->u.list[2 * step].u.i : 0, j = given ? path->u.list[2 * step + 1].u.i : 1;
         if (i > j) {
@@ -282,7 +304,8 @@ static cr_status contract_all(einsum *s, const cr_arg *path) {
             j = swap;
         }
         if (i < 0 || j >= left || i == j)
-            return CR_FAIL(CR_ERUNTIME, "einsum: path has the pair (%lld, %lld), but it must be two of %d operands", (long long)i, (long long)j, left);
+            return CR_FAIL(CR_ERUNTIME, "einsum: path has the pair (%lld, %lld), but it must be two of %d operands",
+                           (long long)i, (long long)j, left);
         operand *o = s->operands;
         CR_TRY(contract(s, &o[i], &o[j]));
         memmove(o + j, o + j + 1, (size_t)(left - 1 - j) * sizeof *o);
@@ -306,7 +329,8 @@ static cr_status run(einsum *s, const cr_arg *args) {
     return call_list(s, "aten::sum.dim_IntList", &s->operands[0].value, sizes, s->places - s->outputs, false);
 }
 
-cr_status expand_einsum(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* equation, tensors, path */
+/* equation, tensors, path */
+cr_status expand_einsum(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     (void)op;
     einsum s = { .e = e, .n = (int)args[1].n };
     if (!s.n) return CR_FAIL(CR_ERUNTIME, "einsum: there must be at least one operand");
@@ -321,8 +345,10 @@ cr_status expand_einsum(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_a
     return status;
 }
 
-/* A letter per dimension; an operand leaves out those it is expanded along. i1 and i3 meet first, as in PyTorch: they are the smaller ones. */
-cr_status expand_trilinear(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim */
+/* A letter per dimension; an operand leaves out those it is expanded along. i1 and i3 meet first, as in PyTorch: they
+ * are the smaller ones. */
+/* i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim */
+cr_status expand_trilinear(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     static const int order[3] = { 0, 2, 1 };
     char text[4 * (CR_MAX_RANK + 4)];
     int n = 0, rank = 0;

@@ -1,17 +1,22 @@
 /* expand_fft.c: the fft_* ops as paddings and the three core transforms.
  *
  * They differ in a few answers only: how many dims, real or complex on either side, which way, whether the result is
- * conjugated. `forms` has a row for each name; the rest is shared: promotion, lengths, padding or cutting, normalisation. */
+ * conjugated. `forms` has a row for each name; the rest is shared: promotion, lengths, padding or cutting,
+ * normalisation. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
 typedef enum kind { C2C, R2C, C2R } kind;
 enum { MANY = 1, FORWARD = 2 }; /* MANY: over several dims (fft2, fftn) */
 static const struct { const char *name; kind kind; int flags; } forms[] = {
-    { "fft_fft", C2C, FORWARD },   { "fft_ifft", C2C, 0 },   { "fft_rfft", R2C, FORWARD },   { "fft_irfft", C2R, 0 },   { "fft_hfft", C2R, FORWARD },
-    { "fft_ihfft", R2C, 0 },       { "fft_fftn", C2C, MANY | FORWARD },  { "fft_ifftn", C2C, MANY }, { "fft_rfftn", R2C, MANY | FORWARD },
-    { "fft_irfftn", C2R, MANY },   { "fft_hfftn", C2R, MANY | FORWARD }, { "fft_ihfftn", R2C, MANY },
-    { "fft_fft2", C2C, MANY | FORWARD },  { "fft_ifft2", C2C, MANY }, { "fft_rfft2", R2C, MANY | FORWARD }, { "fft_irfft2", C2R, MANY },
+    { "fft_fft", C2C, FORWARD },          { "fft_ifft", C2C, 0 },
+    { "fft_rfft", R2C, FORWARD },         { "fft_irfft", C2R, 0 },
+    { "fft_hfft", C2R, FORWARD },         { "fft_ihfft", R2C, 0 },
+    { "fft_fftn", C2C, MANY | FORWARD },  { "fft_ifftn", C2C, MANY },
+    { "fft_rfftn", R2C, MANY | FORWARD }, { "fft_irfftn", C2R, MANY },
+    { "fft_hfftn", C2R, MANY | FORWARD }, { "fft_ihfftn", R2C, MANY },
+    { "fft_fft2", C2C, MANY | FORWARD },  { "fft_ifft2", C2C, MANY },
+    { "fft_rfft2", R2C, MANY | FORWARD }, { "fft_irfft2", C2R, MANY },
     { "fft_hfft2", C2R, MANY | FORWARD }, { "fft_ihfft2", R2C, MANY },
 };
 enum { NORM_NONE, NORM_ROOT, NORM_FULL };
@@ -27,12 +32,15 @@ static cr_status read_norm(const cr_op *op, const cr_arg *norm, bool forward, in
     if (!strcmp(text, "backward")) *out = forward ? NORM_NONE : NORM_FULL;
     else if (!strcmp(text, "forward")) *out = forward ? NORM_FULL : NORM_NONE;
     else if (!strcmp(text, "ortho")) *out = NORM_ROOT;
-    else return CR_FAIL(CR_ERUNTIME, "%s: norm must be 'forward', 'backward' or 'ortho', not '%s'", op->schema.name, text);
+    else
+        return CR_FAIL(CR_ERUNTIME, "%s: norm must be 'forward', 'backward' or 'ortho', not '%s'", op->schema.name,
+                       text);
     return CR_OK;
 }
 
 static cr_status require_points(const cr_op *op, cr_env *env, cr_dim n) {
-    if (cr_dim_known(env, n, CR_LT, 1) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: a transform needs at least one number, got a length below 1", op->schema.name);
+    if (cr_dim_known(env, n, CR_LT, 1) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: a transform needs at least one number, got a length below 1", op->schema.name);
     return cr_dim_require(env, n, CR_GE, 1, "length of the transform");
 }
 
@@ -51,12 +59,14 @@ static cr_status read_one(const cr_op *op, cr_env *env, const cr_meta *m, const 
 
 /* (self, s, dim, norm) */
 static cr_status read_many(const cr_op *op, cr_env *env, const cr_meta *m, const cr_arg *args, kind k, shape *s) {
-    const cr_arg *sizes = args[1].kind == CR_ARG_LIST ? &args[1] : NULL, *dims = args[2].kind == CR_ARG_LIST ? &args[2] : NULL;
+    const cr_arg *sizes = args[1].kind == CR_ARG_LIST ? &args[1] : NULL,
+                 *dims = args[2].kind == CR_ARG_LIST ? &args[2] : NULL;
     uint32_t seen = 0;
     s->n = dims ? (int)dims->n : sizes ? (int)sizes->n : m->rank;
     if (sizes && dims && sizes->n != dims->n)
         return CR_FAIL(CR_ERUNTIME, "%s: %u sizes for %u dims; give as many", op->schema.name, sizes->n, dims->n);
-    if (!dims && s->n > m->rank) return CR_FAIL(CR_ERUNTIME, "%s: %d dims to transform, but the tensor has %d", op->schema.name, s->n, m->rank);
+    if (!dims && s->n > m->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: %d dims to transform, but the tensor has %d", op->schema.name, s->n, m->rank);
     if (!s->n && k != C2C) return CR_FAIL(CR_ERUNTIME, "%s: at least one dim must be transformed", op->schema.name);
     for (int i = 0; i < s->n; i++) {
         int d = m->rank - s->n + i;
@@ -99,7 +109,8 @@ static cr_arg resize(cr__run *r, cr_arg x, const shape *s) {
 static cr_status check_dtype(const cr_op *op, int dtype) {
     int real = cr_dtype_is_integral(dtype) ? cr_default_dtype() : cr_dtype_to_real(dtype);
     if (real == CR_F32 || real == CR_F64) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: transforms are computed in float32 and float64, not %s; convert with .to(dtype)", op->schema.name, cr_dtype_aten(dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: transforms are computed in float32 and float64, not %s; convert with .to(dtype)",
+                   op->schema.name, cr_dtype_aten(dtype));
 }
 
 static cr_arg promote(cr__run *r, cr_arg x, bool complex) {
@@ -124,13 +135,15 @@ cr_status expand_fft(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg 
     bool complex = cr_dtype_is_complex(m->dtype);
     shape s = { .rank = m->rank };
     int norm = 0;
-    if (k == R2C && complex) return CR_FAIL(CR_ERUNTIME, "%s: expected a real tensor, got %s", op->schema.name, cr_dtype_aten(m->dtype));
+    if (k == R2C && complex)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a real tensor, got %s", op->schema.name, cr_dtype_aten(m->dtype));
     CR_TRY(check_dtype(op, m->dtype));
     CR_TRY((many ? read_many : read_one)(op, e->env, m, args, k, &s));
     CR_TRY(read_norm(op, &args[3], forward, &norm));
     cr_arg items[CR_MAX_RANK], others[CR_MAX_RANK], x = promote(&r, args[0], k == C2R || (k == C2C && many));
     x = resize(&r, x, &s);
-    cr_arg all = dim_list(items, &s, 0, s.n), last = dim_list(others, &s, s.n - (s.n > 0), s.n > 0), mode = cr_arg_int(norm), y;
+    cr_arg all = dim_list(items, &s, 0, s.n), last = dim_list(others, &s, s.n - (s.n > 0), s.n > 0),
+           mode = cr_arg_int(norm), y;
     if (k == C2C && (complex || many)) {
         y = CR_RUN(&r, "_fft_c2c", x, all, mode, cr_arg_bool(forward));
     } else if (k == C2C) { /* a real input: both halves of a real transform */

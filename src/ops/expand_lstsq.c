@@ -1,5 +1,5 @@
-/* expand_lstsq.c: least squares by singular values. The drivers of LAPACK differ in what they give back, and the default one leaves
- * residuals out. */
+/* expand_lstsq.c: least squares by singular values. The drivers of LAPACK differ in what they give back, and the
+ * default one leaves residuals out. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
@@ -16,16 +16,25 @@ cr_status check_lstsq(cr_rule *r) { /* self, b, rcond, driver */
     const cr_meta *a = cr_rule_meta(r, SELF), *b = cr_rule_meta(r, B);
     static const char *const drivers[] = { "gels", "gelsy", "gelsd", "gelss" };
     bool known = !cr_rule_has(r, DRIVER);
-    if (a->rank < 2) return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self must have at least two dimensions, got %d", a->rank);
+    if (a->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self must have at least two dimensions, got %d", a->rank);
     if (b->rank < 1) return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: b must have at least one dimension");
-    if (!rt_is_float(a->dtype) && !rt_is_complex(a->dtype)) return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self must be floating or complex, got %s", rt_dtype_name(a->dtype));
-    if (a->dtype != b->dtype) return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self and b must have the same dtype, got %s and %s", rt_dtype_name(a->dtype), rt_dtype_name(b->dtype));
+    if (!rt_is_float(a->dtype) && !rt_is_complex(a->dtype))
+        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self must be floating or complex, got %s", rt_dtype_name(a->dtype));
+    if (a->dtype != b->dtype)
+        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: self and b must have the same dtype, got %s and %s",
+                       rt_dtype_name(a->dtype), rt_dtype_name(b->dtype));
     if (b->rank > a->rank || a->rank - b->rank > 1)
-        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: b must have as many dimensions as self, or one less, got %d and %d", b->rank, a->rank);
+        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: b must have as many dimensions as self, or one less, got %d and %d",
+                       b->rank, a->rank);
     bool vector = is_vector(r->env, a, b);
-    CR_TRY(cr_dim_require(r->env, a->size[a->rank - 2], CR_EQ, b->size[b->rank - (vector ? 1 : 2)], "linalg_lstsq: self and b must have as many rows"));
-    for (size_t i = 0; i < CR_COUNT(drivers) && cr_rule_has(r, DRIVER); i++) known |= is_driver(&r->arg[DRIVER], drivers[i]);
-    if (!known) return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: driver must be gels, gelsy, gelsd or gelss, not '%s'", r->arg[DRIVER].u.s);
+    CR_TRY(cr_dim_require(r->env, a->size[a->rank - 2], CR_EQ, b->size[b->rank - (vector ? 1 : 2)],
+                          "linalg_lstsq: self and b must have as many rows"));
+    for (size_t i = 0; i < CR_COUNT(drivers) && cr_rule_has(r, DRIVER); i++)
+        known |= is_driver(&r->arg[DRIVER], drivers[i]);
+    if (!known)
+        return CR_FAIL(CR_ERUNTIME, "linalg_lstsq: driver must be gels, gelsy, gelsd or gelss, not '%s'",
+                       r->arg[DRIVER].u.s);
     return dtype_same(r);
 }
 
@@ -40,19 +49,22 @@ static cr_arg laid_out(cr__run *r, cr_arg x, cr_dim n, cr_dim rows) {
     if (cr_dim_known(r->e->env, rows, CR_EQ, n) != CR_YES) x = CR_RUN(r, "constant_pad_nd", x, cr_arg_list(pad, 4));
     cr_arg flipped = CR_RUN(r, "transpose.int", x, cr_arg_int(-2), cr_arg_int(-1));
     cr_arg dense = CR_RUN(r, "clone", flipped, (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = CR_CONTIGUOUS });
-    return CR_RUN(r, "narrow", CR_RUN(r, "transpose.int", dense, cr_arg_int(-2), cr_arg_int(-1)), cr_arg_int(-2), cr_arg_int(0), cr_arg_int(n));
+    return CR_RUN(r, "narrow", CR_RUN(r, "transpose.int", dense, cr_arg_int(-2), cr_arg_int(-1)), cr_arg_int(-2),
+                  cr_arg_int(0), cr_arg_int(n));
 }
 
 cr_status expand_lstsq(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
     (void)op;
     const cr_meta *m = cr__run_meta(&r, &args[SELF]);
-    bool vector = is_vector(e->env, m, cr__run_meta(&r, &args[B])), plain = is_driver(&args[DRIVER], "gels"), tall = false, wide = m->dtype == CR_F64 || m->dtype == CR_C128;
+    bool vector = is_vector(e->env, m, cr__run_meta(&r, &args[B])), plain = is_driver(&args[DRIVER], "gels"),
+         tall = false, wide = m->dtype == CR_F64 || m->dtype == CR_C128;
     bool valued = is_driver(&args[DRIVER], "gelsd") || is_driver(&args[DRIVER], "gelss");
     int dtype = m->dtype, real = cr_dtype_to_real(dtype);
     cr_dim rows = m->size[m->rank - 2], n = m->size[m->rank - 1], most_rows = cr_dim_max(e->env, rows, n);
     if (!r.status) CR_TRY(cr_dim_decide(e->env, rows, CR_GT, n, &tall));
-    cr_arg last = cr_arg_int(-1), over = cr_arg_list(&last, 1), zero = cr_arg_int(0), none = cr_arg_list(&zero, 1), keep = cr_arg_bool(true);
+    cr_arg last = cr_arg_int(-1), over = cr_arg_list(&last, 1), zero = cr_arg_int(0), none = cr_arg_list(&zero, 1),
+           keep = cr_arg_bool(true);
     cr_arg b = vector ? CR_RUN(&r, "unsqueeze", args[B], last) : args[B];
     cr_arg factors[3] = { { 0 } }, svd[] = { args[SELF], cr_arg_bool(false) };
     const cr_arg *found = cr__run_call(&r, "aten::linalg_svd", 2, svd);
@@ -64,18 +76,23 @@ cr_status expand_lstsq(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_ar
     if (args[RCOND].kind != CR_ARG_FLOAT && !plain) limit = CR_RUN(&r, "mul.Scalar", limit, cr_arg_int(most_rows));
     cr_arg counted = CR_RUN(&r, "gt.Tensor", s, limit), rank = CR_RUN(&r, "sum.dim_IntList", counted, over);
     cr_arg inverse = CR_RUN(&r, "where.ScalarOther", counted, CR_RUN(&r, "reciprocal", s), zero);
-    cr_arg inner = CR_RUN(&r, "mul.Tensor", CR_RUN(&r, "unsqueeze", inverse, last), CR_RUN(&r, "matmul", adjoint(&r, u), b));
-    cr_arg x = CR_RUN(&r, "matmul", adjoint(&r, vh), inner), empty = CR_RUN(&r, "zeros", none, cr_arg_dtype(real)), residuals = empty;
+    cr_arg inner = CR_RUN(&r, "mul.Tensor", CR_RUN(&r, "unsqueeze", inverse, last),
+                          CR_RUN(&r, "matmul", adjoint(&r, u), b));
+    cr_arg x = CR_RUN(&r, "matmul", adjoint(&r, vh), inner), empty = CR_RUN(&r, "zeros", none, cr_arg_dtype(real)),
+           residuals = empty;
     if (tall && (plain || valued)) {
-        cr_arg off = CR_RUN(&r, "abs", CR_RUN(&r, "sub.Tensor", b, CR_RUN(&r, "matmul", args[SELF], x))), row = cr_arg_int(-2);
+        cr_arg off = CR_RUN(&r, "abs", CR_RUN(&r, "sub.Tensor", b, CR_RUN(&r, "matmul", args[SELF], x))),
+               row = cr_arg_int(-2);
         residuals = CR_RUN(&r, "sum.dim_IntList", CR_RUN(&r, "mul.Tensor", off, off), cr_arg_list(&row, 1));
     }
     if (tall && valued) { /* PyTorch leaves them out otherwise, and a size that depends on data is no size */
-        cr_arg check[] = { CR_RUN(&r, "all", counted), cr_arg_str("linalg_lstsq: a matrix has not full rank, so there are no residuals; use driver='gelsy'") };
+        cr_arg check[] = { CR_RUN(&r, "all", counted), cr_arg_str("linalg_lstsq: a matrix has not full rank, so there "
+                                                                  "are no residuals; use driver='gelsy'") };
         cr__run_call(&r, "aten::_assert_async.msg", 2, check);
     }
     x = laid_out(&r, x, n, most_rows);
-    cr_arg made[4] = { vector ? CR_RUN(&r, "squeeze.dim", x, last) : x, residuals, plain ? CR_RUN(&r, "zeros", none, cr_arg_dtype(CR_I64)) : rank,
+    cr_arg made[4] = { vector ? CR_RUN(&r, "squeeze.dim", x, last) : x, residuals,
+                       plain ? CR_RUN(&r, "zeros", none, cr_arg_dtype(CR_I64)) : rank,
                        valued ? s : CR_RUN(&r, "zeros", none, cr_arg_dtype(real)) };
     return cr__run_finish(&r, 4, made, results);
 }

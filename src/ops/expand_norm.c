@@ -9,7 +9,8 @@ static cr_arg repeated(cr__run *r, const cr_arg *t, cr_dim n) {
     return CR_RUN(r, "repeat", *t, cr_arg_list(&times, 1));
 }
 
-/* The statistics that the instances left in `own`, averaged into the layer's; in the core dialect, through an alias of them. */
+/* The statistics that the instances left in `own`, averaged into the layer's; in the core dialect, through an alias of
+ * them. */
 static void average(cr__run *r, const cr_arg *layers, cr_arg own, cr_dim n, cr_dim channels, bool core) {
     cr_arg shape[] = { cr_arg_int(n), cr_arg_int(channels) }, first = cr_arg_int(0);
     cr_arg rows = CR_RUN(r, "reshape", own, cr_arg_list(shape, 2));
@@ -22,7 +23,8 @@ static cr_status instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *arg
     enum { INPUT, WEIGHT, BIAS, MEAN, VAR, USE_INPUT_STATS, MOMENTUM, EPS };
     cr__run r = { .e = e };
     const cr_meta *m = cr__run_meta(&r, &args[INPUT]);
-    if (!r.status && m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the input needs a batch and a channel dimension", op->schema.name);
+    if (!r.status && m->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input needs a batch and a channel dimension", op->schema.name);
     cr_dim n = m->size[0], channels = m->size[1];
     cr_arg size[CR_MAX_RANK], folded[CR_MAX_RANK];
     int rank = m->rank;
@@ -32,7 +34,8 @@ static cr_status instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *arg
     cr_arg x = CR_RUN(&r, "reshape", args[INPUT], cr_arg_list(folded, (size_t)rank));
     cr_arg mean = repeated(&r, &args[MEAN], n), var = repeated(&r, &args[VAR], n);
     cr_arg weight = repeated(&r, &args[WEIGHT], n), bias = repeated(&r, &args[BIAS], n);
-    cr_arg y = CR_RUN(&r, "batch_norm", x, weight, bias, mean, var, args[USE_INPUT_STATS], args[MOMENTUM], args[EPS], cr_arg_bool(false));
+    cr_arg y = CR_RUN(&r, "batch_norm", x, weight, bias, mean, var, args[USE_INPUT_STATS], args[MOMENTUM], args[EPS],
+                      cr_arg_bool(false));
     bool updates = args[USE_INPUT_STATS].u.i != 0;
     if (updates && args[MEAN].kind != CR_ARG_NONE) average(&r, &args[MEAN], mean, n, channels, core);
     if (updates && args[VAR].kind != CR_ARG_NONE) average(&r, &args[VAR], var, n, channels, core);
@@ -40,5 +43,9 @@ static cr_status instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *arg
     return cr__run_finish(&r, 1, &result, results);
 }
 
-cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return instance_norm(e, op, args, false, results); }
-cr_status expand_instance_norm_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return instance_norm(e, op, args, true, results); }
+cr_status expand_instance_norm(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return instance_norm(e, op, args, false, results);
+}
+cr_status expand_instance_norm_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return instance_norm(e, op, args, true, results);
+}

@@ -14,18 +14,23 @@ cr_status check_quantile(cr_rule *r) { /* self, q, dim, keepdim, interpolation; 
     int dim = 0;
     CR_TRY(cr_dim_decide(r->env, cr_meta_numel(r->env, m), CR_EQ, 0, &empty));
     if (empty) return CR_FAIL(CR_ERUNTIME, "%s: the tensor must not be empty", name);
-    if (m->dtype != CR_F32 && m->dtype != CR_F64) return CR_FAIL(CR_ERUNTIME, "%s: the tensor must be float32 or float64, not %s", name, rt_dtype_name(m->dtype));
-    if (q && q->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: q must be a number or a vector, it has %d dimensions", name, q->rank);
+    if (m->dtype != CR_F32 && m->dtype != CR_F64)
+        return CR_FAIL(CR_ERUNTIME, "%s: the tensor must be float32 or float64, not %s", name, rt_dtype_name(m->dtype));
+    if (q && q->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: q must be a number or a vector, it has %d dimensions", name, q->rank);
     if (q && q->dtype != m->dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: q must have the tensor's dtype %s, not %s", name, rt_dtype_name(m->dtype), rt_dtype_name(q->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: q must have the tensor's dtype %s, not %s", name, rt_dtype_name(m->dtype),
+                       rt_dtype_name(q->dtype));
     if (!q && r->arg[Q].kind == CR_ARG_FLOAT && !(r->arg[Q].u.f >= 0 && r->arg[Q].u.f <= 1))
         return CR_FAIL(CR_ERUNTIME, "%s: q must be between 0 and 1, got %g", name, r->arg[Q].u.f);
     for (int i = 0; i < 5; i++) known |= is_called(&r->arg[INTERPOLATION], ways[i]);
     if (!known)
-        return CR_FAIL(CR_ERUNTIME, "%s: interpolation must be linear, lower, higher, midpoint or nearest, not '%s'", name, r->arg[INTERPOLATION].u.s);
+        return CR_FAIL(CR_ERUNTIME, "%s: interpolation must be linear, lower, higher, midpoint or nearest, not '%s'",
+                       name, r->arg[INTERPOLATION].u.s);
     if (cr_rule_has(r, DIM)) CR_TRY(cr_wrap_dim(cr_rule_int(r, DIM), m->rank, &dim));
     cr_dim row = !cr_rule_has(r, DIM) ? cr_meta_numel(r->env, m) : m->rank ? m->size[dim] : 1;
-    if (cr_dim_known(r->env, row, CR_GT, 1 << 24) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: the tensor is too large: at most 2^24 elements are sorted", name);
+    if (cr_dim_known(r->env, row, CR_GT, 1 << 24) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: the tensor is too large: at most 2^24 elements are sorted", name);
     return dtype_same(r);
 }
 
@@ -62,7 +67,8 @@ cr_status expand_quantile(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
     bool listed = !numeric && cr__run_meta(&r, &args[Q])->rank > 0;
     cr_arg none = cr_arg_list(out, 0), q = numeric ? CR_RUN(&r, "full", none, args[Q], cr_arg_dtype(dtype)) : args[Q];
     if (!numeric) {
-        cr_arg fits = CR_RUN(&r, "logical_and", CR_RUN(&r, "ge.Scalar", q, cr_arg_int(0)), CR_RUN(&r, "le.Scalar", q, cr_arg_int(1)));
+        cr_arg fits = CR_RUN(&r, "logical_and", CR_RUN(&r, "ge.Scalar", q, cr_arg_int(0)),
+                             CR_RUN(&r, "le.Scalar", q, cr_arg_int(1)));
         cr_arg check[] = { CR_RUN(&r, "all", fits), cr_arg_str("quantile: q must be between 0 and 1") };
         cr__run_call(&r, "aten::_assert_async.msg", 2, check);
     }
@@ -76,8 +82,10 @@ cr_status expand_quantile(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
     if (is_called(way, "nearest")) at = CR_RUN(&r, "round", at);
     cr_arg below = CR_RUN(&r, "to.dtype", at, cr_arg_dtype(CR_I64)), y = CR_RUN(&r, "gather", sorted, last, below);
     if (is_called(way, "linear") || is_called(way, "midpoint")) {
-        cr_arg above = CR_RUN(&r, "gather", sorted, last, CR_RUN(&r, "to.dtype", CR_RUN(&r, "ceil", at), cr_arg_dtype(CR_I64)));
-        y = is_called(way, "midpoint") ? CR_RUN(&r, "lerp.Scalar", y, above, cr_arg_float(0.5)) : CR_RUN(&r, "lerp.Tensor", y, above, CR_RUN(&r, "sub.Tensor", at, below));
+        cr_arg above = CR_RUN(&r, "gather", sorted, last,
+                              CR_RUN(&r, "to.dtype", CR_RUN(&r, "ceil", at), cr_arg_dtype(CR_I64)));
+        y = is_called(way, "midpoint") ? CR_RUN(&r, "lerp.Scalar", y, above, cr_arg_float(0.5))
+                                       : CR_RUN(&r, "lerp.Tensor", y, above, CR_RUN(&r, "sub.Tensor", at, below));
     }
     if (listed) out[outs++] = cr_arg_int(cr__run_meta(&r, &q)->size[0]);
     y = CR_RUN(&r, "reshape", y, cr_arg_list(out, (size_t)outs));
@@ -88,7 +96,8 @@ cr_status expand_quantile(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
 cr_status check_vander(cr_rule *r) { /* x, N, increasing */
     const cr_meta *m = cr_rule_meta(r, 0);
     if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "vander: x must be a vector, it has %d dimensions", m->rank);
-    if (cr_rule_has(r, 1)) CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 1), CR_GE, 0, "vander: N must not be negative"));
+    if (cr_rule_has(r, 1))
+        CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 1), CR_GE, 0, "vander: N must not be negative"));
     return dtype_same(r);
 }
 
@@ -96,7 +105,8 @@ cr_status check_linalg_vander(cr_rule *r) { /* x, N */
     const cr_meta *m = cr_rule_meta(r, 0);
     int t = m->dtype;
     bool taken = t == CR_F32 || t == CR_F64 || t == CR_C64 || t == CR_C128 || rt_is_integer(t);
-    if (!taken) return CR_FAIL(CR_ERUNTIME, "linalg_vander: x must be floating, complex or integral, not %s", rt_dtype_name(t));
+    if (!taken)
+        return CR_FAIL(CR_ERUNTIME, "linalg_vander: x must be floating, complex or integral, not %s", rt_dtype_name(t));
     cr_dim n = cr_rule_has(r, 1) ? cr_rule_int(r, 1) : m->rank ? m->size[m->rank - 1] : 0;
     CR_TRY(cr_dim_require(r->env, n, CR_GT, 1, "linalg_vander: N must be greater than 1"));
     return dtype_same(r);

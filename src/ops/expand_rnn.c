@@ -1,11 +1,12 @@
 /* expand_rnn.c: recurrent layers as loops over other ops.
  *
- * A layer multiplies the whole sequence by w_ih at once and then walks the time steps, each one product with w_hh and the
- * cell's gates. The same walk serves padded sequences (every step has the whole batch) and packed ones (`batch_sizes`: the
- * batch shrinks as sequences end). The length of the walk is a number, so graphs are specialised to it.
+ * A layer multiplies the whole sequence by w_ih at once and then walks the time steps, each one product with w_hh and
+ * the cell's gates. The same walk serves padded sequences (every step has the whole batch) and packed ones
+ * (`batch_sizes`: the batch shrinks as sequences end). The length of the walk is a number, so graphs are specialised to
+ * it.
  *
- * Results of calls belong to the emitter until they are released; what a step leaves behind is given back when it ends, so
- * that a long sequence holds no more than its outputs. */
+ * Results of calls belong to the emitter until they are released; what a step leaves behind is given back when it ends,
+ * so that a long sequence holds no more than its outputs. */
 #include "ops/expand.h"
 #include "ops/rules.h"
 
@@ -28,22 +29,29 @@ typedef struct weights { cr_arg w_ih, w_hh, b_ih, b_hh, w_hr; } weights; /* w_hr
 typedef struct state { cr_arg h, c; } state;                                  /* c: LSTM only */
 
 /* One step. `x` is the input already multiplied by w_ih. The new state is among the run's values. */
-static state step(cr__run *r, cell_kind kind, cr_arg x, const weights *w, state s, int64_t features) { /* features: that dim of the state */
+/* features: that dim of the state */
+static state step(cr__run *r, cell_kind kind, cr_arg x, const weights *w, state s, int64_t features) {
     cr_arg recurrent = CR_RUN(r, "linear", s.h, w->w_hh, w->b_hh);
     if (kind == CELL_TANH || kind == CELL_RELU) {
         cr_arg sum = CR_RUN(r, "add.Tensor", recurrent, x);
         return (state){ kind == CELL_TANH ? CR_RUN(r, "tanh", sum) : CR_RUN(r, "relu", sum), cr_arg_none() };
     }
     if (kind == CELL_GRU) {
-        cr_arg from_x = CR_RUN(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)), from_h = CR_RUN(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(features));
-        cr_arg reset = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 0), cr__run_item(r, &from_x, 0)));
-        cr_arg update = CR_RUN(r, "sigmoid", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 1), cr__run_item(r, &from_x, 1)));
-        cr_arg candidate = CR_RUN(r, "tanh", CR_RUN(r, "add.Tensor", cr__run_item(r, &from_x, 2), CR_RUN(r, "mul.Tensor", cr__run_item(r, &from_h, 2), reset)));
+        cr_arg from_x = CR_RUN(r, "chunk", x, cr_arg_int(3), cr_arg_int(1)),
+               from_h = CR_RUN(r, "chunk", recurrent, cr_arg_int(3), cr_arg_int(features));
+        cr_arg reset = CR_RUN(r, "sigmoid",
+                              CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 0), cr__run_item(r, &from_x, 0)));
+        cr_arg update = CR_RUN(r, "sigmoid",
+                               CR_RUN(r, "add.Tensor", cr__run_item(r, &from_h, 1), cr__run_item(r, &from_x, 1)));
+        cr_arg candidate = CR_RUN(r, "tanh",
+                                  CR_RUN(r, "add.Tensor", cr__run_item(r, &from_x, 2),
+                                         CR_RUN(r, "mul.Tensor", cr__run_item(r, &from_h, 2), reset)));
         cr_arg mixed = CR_RUN(r, "mul.Tensor", CR_RUN(r, "sub.Tensor", s.h, candidate), update);
         return (state){ CR_RUN(r, "add.Tensor", mixed, candidate), cr_arg_none() };
     }
     cr_arg gates = CR_RUN(r, "chunk", CR_RUN(r, "add.Tensor", recurrent, x), cr_arg_int(4), cr_arg_int(features));
-    cr_arg in = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 0)), forget = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 1));
+    cr_arg in = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 0)),
+           forget = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 1));
     cr_arg cell = CR_RUN(r, "tanh", cr__run_item(r, &gates, 2)), out = CR_RUN(r, "sigmoid", cr__run_item(r, &gates, 3));
     cr_arg c = CR_RUN(r, "add.Tensor", CR_RUN(r, "mul.Tensor", forget, s.c), CR_RUN(r, "mul.Tensor", in, cell));
     cr_arg h = CR_RUN(r, "mul.Tensor", out, CR_RUN(r, "tanh", c));
@@ -64,12 +72,15 @@ cr_status expand_rnn_cell(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
     weights w = { args[2], args[3], args[4], args[5], cr_arg_none() };
     if (kind == CELL_LSTM && (args[1].kind != CR_ARG_LIST || args[1].n != 2))
         return CR_FAIL(CR_ERUNTIME, "lstm_cell: hx must be two tensors, the hidden and the cell state");
-    state s = kind == CELL_LSTM ? (state){ cr__run_item(&r, &args[1], 0), cr__run_item(&r, &args[1], 1) } : (state){ args[1], cr_arg_none() };
+    state s = kind == CELL_LSTM ? (state){ cr__run_item(&r, &args[1], 0), cr__run_item(&r, &args[1], 1) }
+                                : (state){ args[1], cr_arg_none() };
     int gates = kind == CELL_LSTM ? 4 : kind == CELL_GRU ? 3 : 1;
-    const cr_meta *x = cr__run_meta(&r, &args[0]), *h = cr__run_meta(&r, &s.h), *w_ih = cr__run_meta(&r, &w.w_ih), *w_hh = cr__run_meta(&r, &w.w_hh);
+    const cr_meta *x = cr__run_meta(&r, &args[0]), *h = cr__run_meta(&r, &s.h), *w_ih = cr__run_meta(&r, &w.w_ih),
+                  *w_hh = cr__run_meta(&r, &w.w_hh);
     require_float(&r, op, &args[0]);
     if (!r.status && (x->rank < 1 || w_ih->rank != 2 || w_hh->rank != 2 || h->rank != x->rank))
-        r.status = CR_FAIL(CR_ERUNTIME, "%s: input and hidden state must have as many dims, and the weights two", op->schema.name);
+        r.status = CR_FAIL(CR_ERUNTIME, "%s: input and hidden state must have as many dims, and the weights two",
+                           op->schema.name);
     if (!r.status) {
         cr_dim hidden = h->size[h->rank - 1];
         require_equal(&r, x->size[x->rank - 1], w_ih->size[1], "input size");
@@ -85,21 +96,25 @@ cr_status expand_rnn_cell(cr_emitter *e, const cr_op *op, const cr_arg *args, cr
 
 typedef struct layout {
     int64_t steps;
-    const cr_arg *batch; /* packed: how many sequences are alive in each step, `steps` INTs; NULL: all of them, always */
+    /* packed: how many sequences are alive in each step, `steps` INTs; NULL: all of them, always */
+    const cr_arg *batch;
 } layout;
 
 typedef struct work { cr_arg *outs, *ended_h, *ended_c; int nended; } work; /* room for `steps` values each */
 
-static cr_arg narrow(cr__run *r, cr_arg x, int64_t start, int64_t n) { return CR_RUN(r, "narrow", x, cr_arg_int(0), cr_arg_int(start), cr_arg_int(n)); }
+static cr_arg narrow(cr__run *r, cr_arg x, int64_t start, int64_t n) {
+    return CR_RUN(r, "narrow", x, cr_arg_int(0), cr_arg_int(start), cr_arg_int(n));
+}
 
 static cr_arg join(cr__run *r, cr_arg a, cr_arg b, int dim) {
     cr_arg both[2] = { a, b };
     return CR_RUN(r, "cat", cr_arg_list(both, 2), cr_arg_int(dim));
 }
 
-/* Packed sequences. Forward in time the batch shrinks, and the states of ended sequences are put aside; backward in time
- * it grows by sequences that start with their initial state. */
-static void fit_batch(cr__run *r, work *k, bool reverse, bool lstm, int64_t before, int64_t now, const state *initial, state *s) {
+/* Packed sequences. Forward in time the batch shrinks, and the states of ended sequences are put aside; backward in
+ * time it grows by sequences that start with their initial state. */
+static void fit_batch(cr__run *r, work *k, bool reverse, bool lstm, int64_t before, int64_t now, const state *initial,
+                      state *s) {
     if (now == before) return;
     if (reverse) {
         s->h = join(r, s->h, narrow(r, initial->h, before, now - before), 0);
@@ -125,10 +140,12 @@ static cr_arg join_ended(cr__run *r, cr_arg last, cr_arg *ended, int n) {
 }
 
 /* One layer in one direction over the whole sequence. */
-static cr_arg walk(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse, state initial, work *k, state *last) {
+static cr_arg walk(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse,
+                   state initial, work *k, state *last) {
     bool lstm = kind == CELL_LSTM;
     cr_arg x = CR_RUN(r, "linear", input, w->w_ih, w->b_ih);
-    cr_arg parts = l->batch ? CR_RUN(r, "split_with_sizes", x, cr_arg_list(l->batch, (size_t)l->steps)) : CR_RUN(r, "unbind.int", x);
+    cr_arg parts = l->batch ? CR_RUN(r, "split_with_sizes", x, cr_arg_list(l->batch, (size_t)l->steps))
+                            : CR_RUN(r, "unbind.int", x);
     state s = initial;
     int64_t alive = 0;
     k->nended = 0;
@@ -146,15 +163,20 @@ static cr_arg walk(cr__run *r, cell_kind kind, const weights *w, cr_arg input, c
         cr__run_trim(r, mark, 2, (cr_arg[]){ s.h, s.c });
         k->outs[t] = s.h;
     }
-    *last = (state){ join_ended(r, s.h, k->ended_h, k->nended), lstm ? join_ended(r, s.c, k->ended_c, k->nended) : cr_arg_none() };
-    return l->batch ? CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps)) : CR_RUN(r, "stack", cr_arg_list(k->outs, (size_t)l->steps));
+    *last = (state){ join_ended(r, s.h, k->ended_h, k->nended),
+                     lstm ? join_ended(r, s.c, k->ended_c, k->nended) : cr_arg_none() };
+    return l->batch ? CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps))
+                    : CR_RUN(r, "stack", cr_arg_list(k->outs, (size_t)l->steps));
 }
 
-/* The same as PyTorch's core dialect writes it: a sequence that runs backwards is turned round first, and states keep a dim for the step. */
-static cr_arg walk_core(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse, state initial, work *k, state *last) {
+/* The same as PyTorch's core dialect writes it: a sequence that runs backwards is turned round first, and states keep a
+ * dim for the step. */
+static cr_arg walk_core(cr__run *r, cell_kind kind, const weights *w, cr_arg input, const layout *l, bool reverse,
+                        state initial, work *k, state *last) {
     bool lstm = kind == CELL_LSTM;
     cr_arg first = cr_arg_int(0), x;
-    state s = { CR_RUN(r, "unsqueeze", initial.h, first), lstm ? CR_RUN(r, "unsqueeze", initial.c, first) : cr_arg_none() };
+    state s = { CR_RUN(r, "unsqueeze", initial.h, first),
+                lstm ? CR_RUN(r, "unsqueeze", initial.c, first) : cr_arg_none() };
     x = CR_RUN(r, "linear", input, w->w_ih, w->b_ih);
     if (reverse) x = CR_RUN(r, "flip", x, cr_arg_list(&first, 1));
     cr_arg parts = CR_RUN(r, "unbind.int", x);
@@ -163,7 +185,8 @@ static cr_arg walk_core(cr__run *r, cell_kind kind, const weights *w, cr_arg inp
         k->outs[reverse ? l->steps - 1 - i : i] = s.h;
     }
     cr_arg out = CR_RUN(r, "cat", cr_arg_list(k->outs, (size_t)l->steps), first);
-    *last = (state){ CR_RUN(r, "squeeze.dim", s.h, first), lstm ? CR_RUN(r, "squeeze.dim", s.c, first) : cr_arg_none() };
+    *last = (state){ CR_RUN(r, "squeeze.dim", s.h, first),
+                     lstm ? CR_RUN(r, "squeeze.dim", s.c, first) : cr_arg_none() };
     return out;
 }
 
@@ -183,7 +206,8 @@ static void require_float(cr__run *r, const cr_op *op, const cr_arg *input) {
     const cr_meta *m = cr__run_meta(r, input);
     bool floats = cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype);
     if (!r->status && !floats && (kind_of(op) == CELL_LSTM || kind_of(op) == CELL_GRU))
-        r->status = CR_FAIL(CR_ERUNTIME, "%s: the input must be floating point, not %s", op->schema.name, cr_dtype_aten(m->dtype));
+        r->status = CR_FAIL(CR_ERUNTIME, "%s: the input must be floating point, not %s", op->schema.name,
+                            cr_dtype_aten(m->dtype));
 }
 
 typedef struct stack { /* what the ops' arguments say */
@@ -198,12 +222,15 @@ typedef struct stack { /* what the ops' arguments say */
 static weights weights_of(cr__run *r, const stack *k, int64_t index, bool projected) {
     uint32_t each = 2u + (k->has_biases ? 2u : 0u) + projected, at = (uint32_t)index * each;
     cr_arg none = cr_arg_none();
-    return (weights){ cr__run_item(r, k->params, at), cr__run_item(r, k->params, at + 1), k->has_biases ? cr__run_item(r, k->params, at + 2) : none,
-                      k->has_biases ? cr__run_item(r, k->params, at + 3) : none, projected ? cr__run_item(r, k->params, at + each - 1) : none };
+    return (weights){ cr__run_item(r, k->params, at), cr__run_item(r, k->params, at + 1),
+                      k->has_biases ? cr__run_item(r, k->params, at + 2) : none,
+                      k->has_biases ? cr__run_item(r, k->params, at + 3) : none,
+                      projected ? cr__run_item(r, k->params, at + each - 1) : none };
 }
 
 /* All layers. `hx`: lists of states, one per layer and direction. results: the output and the stacked last states. */
-static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l, cr_arg h0, cr_arg c0, cr_arg results[3]) {
+static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l, cr_arg h0, cr_arg c0,
+                      cr_arg results[3]) {
     int directions = k->bidirectional ? 2 : 1, dtype = cr__run_meta(r, &input)->dtype;
     bool low = !k->core && is_low(r, &input);
     if (low) {
@@ -216,13 +243,17 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
     cr_arg hs = CR_RUN(r, "unbind.int", h0), cs = lstm ? CR_RUN(r, "unbind.int", c0) : cr_arg_none();
     if (lstm) { /* a projected state is smaller than the cell's */
         const cr_meta *h = cr__run_meta(r, &h0), *c = cr__run_meta(r, &c0);
-        if (!r->status && (h->rank != 3 || c->rank != 3)) r->status = CR_FAIL(CR_ERUNTIME, "lstm: the states must have 3 dims, layer, batch and feature");
+        if (!r->status && (h->rank != 3 || c->rank != 3))
+            r->status = CR_FAIL(CR_ERUNTIME, "lstm: the states must have 3 dims, layer, batch and feature");
         if (!r->status) r->status = cr_dim_decide(r->e->env, h->size[2], CR_NE, c->size[2], &projected);
     }
     uint32_t each = 2u + (k->has_biases ? 2u : 0u) + projected;
-    if (!r->status && (!layers || k->params->kind != CR_ARG_LIST || k->params->n != each * nstates || hs.n != nstates || (lstm && cs.n != nstates)))
-        r->status = CR_FAIL(CR_ERUNTIME, "expected %lld weights and %lld states for %lld layers in %d direction(s), got %u and %u",
-                            (long long)(each * nstates), (long long)nstates, (long long)k->layers, directions, k->params->n, hs.n);
+    if (!r->status && (!layers || k->params->kind != CR_ARG_LIST || k->params->n != each * nstates || hs.n != nstates ||
+                       (lstm && cs.n != nstates)))
+        r->status = CR_FAIL(CR_ERUNTIME,
+                            "expected %lld weights and %lld states for %lld layers in %d direction(s), got %u and %u",
+                            (long long)(each * nstates), (long long)nstates, (long long)k->layers, directions,
+                            k->params->n, hs.n);
     size_t room = (size_t)(3 * l->steps + 2 * nstates);
     cr_arg *memory = r->status ? NULL : cr_calloc(room + 1, sizeof *memory);
     if (!memory) {
@@ -238,9 +269,11 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
             int64_t at = layer * directions + d;
             weights w = weights_of(r, k, at, projected);
             if (low)
-                w = (weights){ cast(r, w.w_ih, CR_F32), cast(r, w.w_hh, CR_F32), cast(r, w.b_ih, CR_F32), cast(r, w.b_hh, CR_F32),
-                               cast(r, w.w_hr, CR_F32) };
-            state initial = { cr__run_item(r, &hs, (uint32_t)at), lstm ? cr__run_item(r, &cs, (uint32_t)at) : cr_arg_none() }, last;
+                w = (weights){ cast(r, w.w_ih, CR_F32), cast(r, w.w_hh, CR_F32), cast(r, w.b_ih, CR_F32),
+                               cast(r, w.b_hh, CR_F32), cast(r, w.w_hr, CR_F32) };
+            state initial = { cr__run_item(r, &hs, (uint32_t)at),
+                              lstm ? cr__run_item(r, &cs, (uint32_t)at) : cr_arg_none() },
+                  last;
             out[d] = (k->core ? walk_core : walk)(r, k->kind, &w, sequence, l, d == 1, initial, &space, &last);
             last_h[at] = last.h;
             last_c[at] = last.c;
@@ -264,39 +297,55 @@ static void run_stack(cr__run *r, const stack *k, cr_arg input, const layout *l,
 /* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
 static cr_status expand_layers(cr_emitter *e, const cr_op *op, const cr_arg *args, bool core, cr_arg *results) {
     cr__run r = { .e = e };
-    stack k = { kind_of(op), &args[2], args[4].u.i, args[5].u.f, args[3].u.i != 0, args[6].u.i != 0, args[7].u.i != 0, core };
+    stack k = { kind_of(op),      &args[2],         args[4].u.i,      args[5].u.f,
+                args[3].u.i != 0, args[6].u.i != 0, args[7].u.i != 0, core };
     bool lstm = k.kind == CELL_LSTM, batch_first = args[8].u.i != 0;
     const cr_meta *m = cr__run_meta(&r, &args[0]);
-    if (!r.status && m->rank != 3) r.status = CR_FAIL(CR_ERUNTIME, "%s: the input must have 3 dims, not %d", op->schema.name, m->rank);
+    if (!r.status && m->rank != 3)
+        r.status = CR_FAIL(CR_ERUNTIME, "%s: the input must have 3 dims, not %d", op->schema.name, m->rank);
     if (!r.status && lstm && (args[1].kind != CR_ARG_LIST || args[1].n != 2))
         r.status = CR_FAIL(CR_ERUNTIME, "lstm: hx must be two tensors, the hidden and the cell state");
     require_float(&r, op, &args[0]);
     cr_dim length = m->size[batch_first ? 1 : 0];
     int64_t steps = 0;
     if (!r.status && !cr_dim_hint(e->env, length, &steps))
-        r.status = CR_FAIL(CR_EDATADEP, "%s: the number of time steps depends on data; it must be known before the program runs", op->schema.name);
+        r.status = CR_FAIL(CR_EDATADEP,
+                           "%s: the number of time steps depends on data; it must be known before the program runs",
+                           op->schema.name);
     if (!r.status) r.status = cr_dim_require(e->env, length, CR_EQ, steps, "number of time steps");
-    if (!r.status && steps == 0) r.status = CR_FAIL(CR_ERUNTIME, "the sequence has no time steps; it needs at least one");
-    cr_arg input = batch_first ? CR_RUN(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0], made[3] = { { 0 } };
+    if (!r.status && steps == 0)
+        r.status = CR_FAIL(CR_ERUNTIME, "the sequence has no time steps; it needs at least one");
+    cr_arg input = batch_first ? CR_RUN(&r, "transpose.int", args[0], cr_arg_int(0), cr_arg_int(1)) : args[0],
+           made[3] = { { 0 } };
     layout l = { steps, NULL };
-    if (!r.status) run_stack(&r, &k, input, &l, lstm ? cr__run_item(&r, &args[1], 0) : args[1], lstm ? cr__run_item(&r, &args[1], 1) : cr_arg_none(), made);
+    if (!r.status)
+        run_stack(&r, &k, input, &l, lstm ? cr__run_item(&r, &args[1], 0) : args[1],
+                  lstm ? cr__run_item(&r, &args[1], 1) : cr_arg_none(), made);
     if (batch_first) made[0] = CR_RUN(&r, "transpose.int", made[0], cr_arg_int(0), cr_arg_int(1));
     return cr__run_finish(&r, op->schema.nreturns, made, results);
 }
 
-cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return expand_layers(e, op, args, false, results); }
-cr_status expand_rnn_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { return expand_layers(e, op, args, true, results); }
+cr_status expand_rnn(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return expand_layers(e, op, args, false, results);
+}
+cr_status expand_rnn_core(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return expand_layers(e, op, args, true, results);
+}
 
-/* (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional): sequences of several lengths, longest
- * first, their steps one after the other. */
+/* (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional): sequences of several lengths,
+ * longest first, their steps one after the other. */
 cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr__run r = { .e = e };
-    stack k = { kind_of(op), &args[3], args[5].u.i, args[6].u.f, args[4].u.i != 0, args[7].u.i != 0, args[8].u.i != 0, false };
+    stack k = { kind_of(op),      &args[3],         args[5].u.i,      args[6].u.f,
+                args[4].u.i != 0, args[7].u.i != 0, args[8].u.i != 0, false };
     bool lstm = k.kind == CELL_LSTM;
     if (args[1].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[1].u.t))
-        return CR_FAIL(CR_EDATADEP, "%s: the steps depend on batch_sizes, whose values are not known before the program runs", op->schema.name);
+        return CR_FAIL(CR_EDATADEP,
+                       "%s: the steps depend on batch_sizes, whose values are not known before the program runs",
+                       op->schema.name);
     rt_view sizes = cr_tensor_view(args[1].u.t);
-    if (sizes.rank != 1 || sizes.dtype != RT_I64) return CR_FAIL(CR_ERUNTIME, "%s: batch_sizes must be one row of int64", op->schema.name);
+    if (sizes.rank != 1 || sizes.dtype != RT_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: batch_sizes must be one row of int64", op->schema.name);
     if (sizes.size[0] == 0) return CR_FAIL(CR_ERUNTIME, "the sequence has no time steps; it needs at least one");
     if (lstm && (args[2].kind != CR_ARG_LIST || args[2].n != 2))
         return CR_FAIL(CR_ERUNTIME, "lstm: hx must be two tensors, the hidden and the cell state");
@@ -309,7 +358,9 @@ cr_status expand_rnn_packed(cr_emitter *e, const cr_op *op, const cr_arg *args, 
             r.status = CR_FAIL(CR_ERUNTIME, "%s: batch_sizes must be positive and must not grow", op->schema.name);
     }
     layout l = { sizes.size[0], batch };
-    if (!r.status) run_stack(&r, &k, args[0], &l, lstm ? cr__run_item(&r, &args[2], 0) : args[2], lstm ? cr__run_item(&r, &args[2], 1) : cr_arg_none(), made);
+    if (!r.status)
+        run_stack(&r, &k, args[0], &l, lstm ? cr__run_item(&r, &args[2], 0) : args[2],
+                  lstm ? cr__run_item(&r, &args[2], 1) : cr_arg_none(), made);
     cr_free(batch);
     return cr__run_finish(&r, op->schema.nreturns, made, results);
 }

@@ -1,11 +1,12 @@
 /* expand_view.c: decompositions of views and conversions that need the rule's answer (does this reshape copy? is there
- * anything to convert? how long is each part?) and so cannot be a text. They run the op's own rule on metas and call the
- * core ops that the answer stands for. */
+ * anything to convert? how long is each part?) and so cannot be a text. They run the op's own rule on metas and call
+ * the core ops that the answer stands for. */
 #include "ops/formula.h"
 #include "ops/rules.h"
 
 /* Calls an op by full name. Arguments after the given ones take their defaults; `keyword` (or NULL) is one more. */
-static cr_status emit(cr_emitter *e, const char *name, const cr_arg *given, int n, const cr_keyword *keyword, cr_arg *results) {
+static cr_status emit(cr_emitter *e, const char *name, const cr_arg *given, int n, const cr_keyword *keyword,
+                      cr_arg *results) {
     const cr_op *op = cr_op_find(name);
     cr_arg args[CR_MAX_PARAMS];
     if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
@@ -35,7 +36,8 @@ static cr_arg int_list(cr_arg *items, const cr_dim *values, int n) {
     return cr_arg_list(items, (size_t)n);
 }
 
-static const cr_keyword dense_format = { "memory_format", { .kind = CR_ARG_FORMAT, .given = CR_GIVEN_KEYWORD, .u.i = CR_CONTIGUOUS } };
+static const cr_keyword dense_format = { "memory_format",
+                                         { .kind = CR_ARG_FORMAT, .given = CR_GIVEN_KEYWORD, .u.i = CR_CONTIGUOUS } };
 
 /* reshape and what is one: a view where that is possible, else a view of a dense copy. */
 cr_status expand_reshape(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
@@ -48,7 +50,9 @@ cr_status expand_reshape(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_
             status = emit(e, "aten::clone", args, 1, &dense_format, &copy);
             pair[0] = copy;
         }
-        if (!status) status = r.out[0].same ? emit(e, "aten::alias", args, 1, NULL, results) : emit(e, "aten::view", pair, 2, NULL, results);
+        if (!status)
+            status = r.out[0].same ? emit(e, "aten::alias", args, 1, NULL, results)
+                                   : emit(e, "aten::view", pair, 2, NULL, results);
         e->release(e, &copy, 1);
     }
     cr_rule_dispose(&r);
@@ -80,12 +84,14 @@ cr_status expand_conversion(cr_emitter *e, const cr_op *op, const cr_arg *args, 
         const cr_meta *from = NULL, *to = &r.out[0].meta;
         const cr_op *target = cr_op_find(strcmp(op->schema.name, "contiguous") ? "aten::_to_copy" : "aten::clone");
         cr_arg given[CR_MAX_PARAMS];
-        status = target ? e->meta(e, &args[0], &from) : CR_FAIL(CR_ENOTFOUND, "contiguous and to need aten::clone and aten::_to_copy");
+        status = target ? e->meta(e, &args[0], &from)
+                        : CR_FAIL(CR_ENOTFOUND, "contiguous and to need aten::clone and aten::_to_copy");
         for (int i = 0; !status && i < target->schema.nparams; i++) {
             const char *name = target->schema.params[i].name;
             given[i] = i ? target->schema.params[i].fallback : args[0];
             if (!strcmp(name, "dtype") && to->dtype != from->dtype) given[i] = cr_arg_dtype(to->dtype);
-            if (!strcmp(name, "device") && (to->device.type != from->device.type || to->device.index != from->device.index))
+            if (!strcmp(name, "device") &&
+                (to->device.type != from->device.type || to->device.index != from->device.index))
                 given[i] = (cr_arg){ .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = to->device };
             if (strcmp(name, "memory_format")) continue;
             for (int k = 0; k < op->schema.nparams; k++)
@@ -136,9 +142,11 @@ cr_status expand_tensor_split(cr_emitter *e, const cr_op *op, const cr_arg *args
     const cr_meta *m = NULL;
     CR_TRY(e->meta(e, &args[1], &m));
     if (!m || m->dtype != CR_I64 || m->rank > 1)
-        return CR_FAIL(CR_ERUNTIME, "tensor_split: tensor_indices_or_sections must be an int64 tensor of at most one dimension");
+        return CR_FAIL(CR_ERUNTIME, "tensor_split: tensor_indices_or_sections must be an int64 tensor of at most one "
+                                    "dimension");
     if (args[1].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[1].u.t))
-        return CR_FAIL(CR_EDATADEP, "tensor_split: where to cut depends on data that is not known before the program runs");
+        return CR_FAIL(CR_EDATADEP, "tensor_split: where to cut depends on data that is not known before the program "
+                                    "runs");
     int64_t n = m->rank ? m->size[0] : 1;
     cr_arg *items = cr_alloc((size_t)n * sizeof *items);
     if (!items) return CR_ENOMEM;
@@ -149,7 +157,9 @@ cr_status expand_tensor_split(cr_emitter *e, const cr_op *op, const cr_arg *args
         items[i] = cr_arg_int(s.i);
     }
     cr_arg given[3] = { args[0], m->rank ? cr_arg_list(items, (size_t)n) : items[0], args[2] };
-    if (!status) status = emit(e, m->rank ? "aten::tensor_split.indices" : "aten::tensor_split.sections", given, 3, NULL, results);
+    if (!status)
+        status = emit(e, m->rank ? "aten::tensor_split.indices" : "aten::tensor_split.sections", given, 3, NULL,
+                      results);
     cr_free(items);
     return status;
 }
@@ -188,20 +198,25 @@ static cr_dim extent(cr_env *env, int n, const cr_dim *size, const cr_dim *strid
     return cr_dim_add(env, last, 1);
 }
 
-/* Where a tensor and a part of its storage lie in a flat stand-in for that storage, which begins with the first of both. */
+/* Where a tensor and a part of its storage lie in a flat stand-in for that storage, which begins with the first of
+ * both. */
 typedef struct geometry { cr_arg size[CR_MAX_RANK], stride[CR_MAX_RANK], place[3]; } geometry;
-static void geometry_set(cr_env *env, geometry *g, int n, const cr_dim *size, const cr_dim *stride, cr_dim offset, cr_dim first) {
+static void geometry_set(cr_env *env, geometry *g, int n, const cr_dim *size, const cr_dim *stride, cr_dim offset,
+                         cr_dim first) {
     g->place[0] = int_list(g->size, size, n);
     g->place[1] = int_list(g->stride, stride, n);
     g->place[2] = cr_arg_int(cr_dim_sub(env, offset, first));
 }
 
 /* `given`: size, stride and storage offset of the part, as the ops take them. *n: length of the stand-in. */
-static cr_status geometries(cr_emitter *e, const char *name, const cr_arg *tensor, const cr_arg *given, geometry *self, geometry *part, cr_dim *n) {
+static cr_status geometries(cr_emitter *e, const char *name, const cr_arg *tensor, const cr_arg *given, geometry *self,
+                            geometry *part, cr_dim *n) {
     const cr_meta *m = NULL;
     CR_TRY(e->meta(e, tensor, &m));
     if (cr_meta_self_overlap(m) == CR_YES)
-        return CR_FAIL(CR_EUNSUPPORTED, "%s: the derivative for a tensor whose elements share memory (an expanded one); clone it first", name);
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "%s: the derivative for a tensor whose elements share memory (an expanded one); clone it first",
+                       name);
     int rank = (int)given[0].n;
     cr_dim size[CR_MAX_RANK], stride[CR_MAX_RANK];
     for (int i = 0; i < rank; i++) {
@@ -212,7 +227,8 @@ static cr_status geometries(cr_emitter *e, const char *name, const cr_arg *tenso
     cr_dim first = cr_dim_min(e->env, offset, m->offset);
     geometry_set(e->env, self, m->rank, m->size, m->stride, m->offset, first);
     geometry_set(e->env, part, rank, size, stride, offset, first);
-    *n = cr_dim_max(e->env, extent(e->env, m->rank, m->size, m->stride, m->offset, first), extent(e->env, rank, size, stride, offset, first));
+    *n = cr_dim_max(e->env, extent(e->env, m->rank, m->size, m->stride, m->offset, first),
+                    extent(e->env, rank, size, stride, offset, first));
     *n = cr_dim_max(e->env, *n, 0);
     return CR_OK;
 }
@@ -227,8 +243,8 @@ static cr_status emit_written(cr_emitter *e, const cr_arg *flat, const cr_arg *v
     return emit(e, "aten::as_strided_scatter", args, 5, NULL, out);
 }
 
-/* The stand-in collects the gradient at the places the result came from (which may repeat), and the argument's own geometry
- * reads it back. */
+/* The stand-in collects the gradient at the places the result came from (which may repeat), and the argument's own
+ * geometry reads it back. */
 cr_status grad_as_strided(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     const cr_arg *grad = cr_grad_fn_grad(op, args, 0);
     geometry self, part;
@@ -254,8 +270,8 @@ out:
     return status;
 }
 
-/* The stand-in holds the gradient where self lies and zeros in the gaps between: what was written into a gap is not seen in
- * the result. The part's places are src's gradient, and zeros for self. */
+/* The stand-in holds the gradient where self lies and zeros in the gaps between: what was written into a gap is not
+ * seen in the result. The part's places are src's gradient, and zeros for self. */
 cr_status grad_as_strided_scatter(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     const cr_arg *grad = cr_grad_fn_grad(op, args, 0);
     geometry self, part;

@@ -28,7 +28,12 @@ enum { CR_FORMULA_MAX_DEPTH = 96, CR_FORMULA_MAX_TEXT = 1 << 16 };
     X(POW, "^", 11)
 /* Prefix operators bind between MUL and POW: -x^2 is -(x^2), 2^-x is 2^(-x). */
 #define CR_FORMULA_UNARY(X) X(NEG, "-") X(NOT, "!") X(BITNOT, "~")
-enum { CR_FORMULA_TERNARY_PRECEDENCE = 1, CR_FORMULA_COMPARE_PRECEDENCE = 4, CR_FORMULA_UNARY_PRECEDENCE = 10, CR_FORMULA_POSTFIX_PRECEDENCE = 12 };
+enum {
+    CR_FORMULA_TERNARY_PRECEDENCE = 1,
+    CR_FORMULA_COMPARE_PRECEDENCE = 4,
+    CR_FORMULA_UNARY_PRECEDENCE = 10,
+    CR_FORMULA_POSTFIX_PRECEDENCE = 12
+};
 
 typedef enum cr_fkind {
     CR_F_NAME,    /* name */
@@ -54,7 +59,10 @@ typedef enum cr_fkind {
 } cr_fkind;
 static inline bool cr_fkind_is_unary(int kind) { return kind >= CR_F_NEG && kind <= CR_F_BITNOT; }
 static inline bool cr_fkind_is_binary(int kind) { return kind >= CR_F_OR && kind <= CR_F_POW; }
-static inline bool cr_fkind_is_compare(int kind) { return kind == CR_F_EQ || kind == CR_F_NE || kind == CR_F_LE || kind == CR_F_GE || kind == CR_F_LT || kind == CR_F_GT; }
+static inline bool cr_fkind_is_compare(int kind) {
+    return kind == CR_F_EQ || kind == CR_F_NE || kind == CR_F_LE || kind == CR_F_GE || kind == CR_F_LT ||
+           kind == CR_F_GT;
+}
 const char *cr_fkind_text(int kind);    /* an operator's text, else a word for messages; never NULL */
 int cr_fkind_precedence(int kind);      /* CR_FORMULA_POSTFIX_PRECEDENCE for everything that needs no parentheses */
 
@@ -111,21 +119,22 @@ void cr_fnode_print(const cr_fnode *node, cr_str *out);
 bool cr_formula_equal(const cr_formula *a, const cr_formula *b);
 bool cr_fnode_equal(const cr_fnode *a, const cr_fnode *b);
 /* A CR_EFORMAT about the text at offset `at`: "NAME .grad 1:7: ...". `what` may be NULL. */
-CR_NODISCARD cr_status cr_formula_fail(const char *what, const char *text, uint32_t at, const char *format, ...) CR_PRINTF(4, 5);
+CR_NODISCARD cr_status cr_formula_fail(const char *what, const char *text, uint32_t at, const char *format, ...)
+    CR_PRINTF(4, 5);
 
 /* ---- a row's texts (formula_check.c) ---- */
 typedef struct cr_op_formulas { cr_formula decomp, core, grad; bool has_decomp, has_core, has_grad; } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
  * functional op's. CR_EFORMAT "aten::x .grad 1:7: ..." when a text is malformed or a name means nothing. */
 CR_NODISCARD cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out);
-/* What cannot be seen while parsing one text: every op that is called exists and writes nothing, result counts fit, every
- * target is an argument with tensors, and a floating resultN (N > 0) is used only where gradN is handled or declared
- * not_differentiable. CR_EFORMAT with op, column and position. `.scalar` texts are only parsed. */
+/* What cannot be seen while parsing one text: every op that is called exists and writes nothing, result counts fit,
+ * every target is an argument with tensors, and a floating resultN (N > 0) is used only where gradN is handled or
+ * declared not_differentiable. CR_EFORMAT with op, column and position. `.scalar` texts are only parsed. */
 CR_NODISCARD cr_status cr_formula_check(const cr_op *op);
 
 /* ---- expansion (formula_expand.c): the same texts for real tensors, fake tensors and graphs ---- */
-/* Symbolic sizes among `args` are CR_ARG_INT with a cr_dim (never a graph value), so that helpers can compute with them.
- * Results own references (and list memory) whatever the emitter: release them with cr_results_release. */
+/* Symbolic sizes among `args` are CR_ARG_INT with a cr_dim (never a graph value), so that helpers can compute with
+ * them. Results own references (and list memory) whatever the emitter: release them with cr_results_release. */
 /* Computes the op's results by other ops. In-place and out variants: their functional form's results (the caller writes
  * them where they belong). CR_ENOTIMPL when the row has no decomposition. */
 CR_NODISCARD cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
@@ -133,27 +142,37 @@ CR_NODISCARD cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr
 CR_NODISCARD cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 /* Is it part of the core dialect's graphs: in the core set, marked "keep", or without any decomposition? */
 bool cr_op_stays_in_core(const cr_op *op);
-/* Gradients of all arguments. `results`: of the forward call (metas suffice where cr_formula_saved says so). `grads`: one
- * per return, NONE = undefined (zero); a LIST with NONE entries for Tensor[] returns. needs[i]: wanted for parameter i.
- * grad_out[i]: of the argument's shape and dtype; NONE when not wanted or zero; a LIST for Tensor[] parameters. By .grad,
- * else .grad_fn, else the derivative of the decomposition. CR_ENOTIMPL naming the op when there is no way. */
-CR_NODISCARD cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_arg *grads,
-                                      const bool *needs, cr_arg *grad_out);
+/* Gradients of all arguments. `results`: of the forward call (metas suffice where cr_formula_saved says so). `grads`:
+ * one per return, NONE = undefined (zero); a LIST with NONE entries for Tensor[] returns. needs[i]: wanted for
+ * parameter i. grad_out[i]: of the argument's shape and dtype; NONE when not wanted or zero; a LIST for Tensor[]
+ * parameters. By .grad, else .grad_fn, else the derivative of the decomposition. CR_ENOTIMPL naming the op when there
+ * is no way. */
+CR_NODISCARD cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results,
+                                      const cr_arg *grads, const bool *needs, cr_arg *grad_out);
 /* Does cr_grad_expand have a formula or C function for it (as opposed to going through its decomposition)? */
 CR_NODISCARD cr_status cr_grad_is_direct(const cr_op *op, bool *yes);
-/* Can a gradient flow through result i? No: integers, and what .grad declares not_differentiable. `result` gives the dtype. */
+/* Can a gradient flow through result i? No: integers, and what .grad declares not_differentiable. `result` gives the
+ * dtype. */
 CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes);
 
-/* What the backward of one call reads, a bit per parameter and per return: data, or only dtype and sizes. Conditions are
- * settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL: exec's. */
+/* What the backward of one call reads, a bit per parameter and per return: data, or only dtype and sizes. Conditions
+ * are settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL:
+ * exec's. */
 typedef struct cr_saved { uint64_t args, results, arg_metas, result_metas; } cr_saved;
-CR_NODISCARD cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
-                                        const bool *given, cr_saved *out);
+CR_NODISCARD cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results,
+                                        const bool *needs, const bool *given, cr_saved *out);
 
 /* A .grad_fn gets its inputs in one array: parameters, results, gradients of results, and a BOOL per parameter: is its
- * gradient wanted? It writes one result per parameter (NONE: zero); shape, dtype and real part are fitted afterwards. */
-static inline const cr_arg *cr_grad_fn_result(const cr_op *op, const cr_arg *args, int i) { return &args[op->schema.nparams + i]; }
-static inline const cr_arg *cr_grad_fn_grad(const cr_op *op, const cr_arg *args, int i) { return &args[op->schema.nparams + op->schema.nreturns + i]; }
-static inline bool cr_grad_fn_needs(const cr_op *op, const cr_arg *args, int i) { return args[op->schema.nparams + 2 * op->schema.nreturns + i].u.i != 0; }
+ * gradient wanted? It writes one result per parameter (NONE: zero); shape, dtype and real part are fitted
+ * afterwards. */
+static inline const cr_arg *cr_grad_fn_result(const cr_op *op, const cr_arg *args, int i) {
+    return &args[op->schema.nparams + i];
+}
+static inline const cr_arg *cr_grad_fn_grad(const cr_op *op, const cr_arg *args, int i) {
+    return &args[op->schema.nparams + op->schema.nreturns + i];
+}
+static inline bool cr_grad_fn_needs(const cr_op *op, const cr_arg *args, int i) {
+    return args[op->schema.nparams + 2 * op->schema.nreturns + i].u.i != 0;
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* formula_check.c: from a row's texts to trees whose names are resolved, and the checks that a whole table must pass.
  *
  * Resolution happens once per row, on first use, and writes into the fresh trees; afterwards they are read-only. A name
- * that means nothing is an error then; a missing op only when it is called (or checked), because a row may mention in one
- * branch what another build leaves out. */
+ * that means nothing is an error then; a missing op only when it is called (or checked), because a row may mention in
+ * one branch what another build leaves out. */
 #include "ops/formula_eval.h"
 
 #include <math.h>
@@ -62,7 +62,8 @@ static cr_status resolve_name(resolver *r, cr_fnode *node) {
     } else if (grad && (i = numbered(name, "result", r->op->schema.nreturns)) >= 0) {
         node->space = CR_FSPACE_RESULT;
     } else if (grad && !strcmp(name, "needs")) {
-        if (r->in_let) return fail_at(r, node->at, "'%s' means the targets of a clause; in a let write needs(argument)", name);
+        if (r->in_let)
+            return fail_at(r, node->at, "'%s' means the targets of a clause; in a let write needs(argument)", name);
         node->space = CR_FSPACE_NEEDS;
         i = 0;
     } else if (grad && !strcmp(name, "zero")) {
@@ -78,7 +79,9 @@ static cr_status resolve_name(resolver *r, cr_fnode *node) {
                 node->slot = (uint16_t)formats[k].format;
                 return CR_OK;
             }
-        return fail_at(r, node->at, grad ? "'%s' is no argument, gradN, resultN, let or dtype" : "'%s' is no argument, let or dtype", name);
+        return fail_at(r, node->at,
+                       grad ? "'%s' is no argument, gradN, resultN, let or dtype" : "'%s' is no argument, let or dtype",
+                       name);
     }
     node->slot = (uint16_t)i;
     return CR_OK;
@@ -96,7 +99,8 @@ const cr_op *cr__called_op(const cr_fnode *node) {
 
 static cr_status resolve(resolver *r, const cr_fnode *tree) {
     cr_fnode *node = (cr_fnode *)tree; /* fresh from the parser, not yet shared */
-    if (node->kind == CR_F_FLOAT && isnan(node->u.f) && cr__find_param(r->op, "nan") >= 0) /* nan_to_num: the argument, not the number */
+    /* nan_to_num: the argument, not the number */
+    if (node->kind == CR_F_FLOAT && isnan(node->u.f) && cr__find_param(r->op, "nan") >= 0)
         node->kind = CR_F_NAME, node->name = "nan";
     if (node->kind == CR_F_NAME) return resolve_name(r, node);
     if (node->kind == CR_F_FOR) {
@@ -139,13 +143,15 @@ static cr_status resolve_statement(resolver *r, int index) {
     return CR_OK;
 }
 
-static cr_status parse_column(cr_arena *arena, const cr_op *op, const char *text, cr_formula_column column, cr_formula *out) {
+static cr_status parse_column(cr_arena *arena, const cr_op *op, const char *text, cr_formula_column column,
+                              cr_formula *out) {
     resolver r = { .op = op, .f = out, .arena = arena, .column = column == CR_FORMULA_GRAD ? "grad" : "decomp" };
     cr_status status = cr_formula_parse(arena, text, column, out);
     if (status) return status == CR_ENOMEM ? status : cr_error_context(status, "%s .%s", op->name, r.column);
     for (int i = 0; i < out->n; i++) CR_TRY_OUT(resolve_statement(&r, i));
     out->nslots = (uint16_t)r.let_of.n;
-    if (r.let_of.n && !(out->let_of = cr_arena_copy(arena, r.let_of.at, r.let_of.n * sizeof *r.let_of.at))) status = CR_ENOMEM;
+    if (r.let_of.n && !(out->let_of = cr_arena_copy(arena, r.let_of.at, r.let_of.n * sizeof *r.let_of.at)))
+        status = CR_ENOMEM;
 out:
     cr_vec_dispose(&r.names);
     cr_vec_dispose(&r.let_of);
@@ -217,19 +223,23 @@ static cr_status check_call(const checker *c, const cr_fnode *node) {
     for (int i = 0; i < node->nkids; i++) keywords |= node->keywords[i] != NULL;
     const cr__helper *helper = keywords || node->ns || node->overload ? NULL : node->helper;
     if (!helper && !node->op)
-        return complain(c, node->at, "there is no op or helper '%s%s%s%s%s'", node->ns ? node->ns : "", node->ns ? "::" : "", node->name,
-                        node->overload ? "." : "", node->overload ? node->overload : "");
+        return complain(c, node->at, "there is no op or helper '%s%s%s%s%s'", node->ns ? node->ns : "",
+                        node->ns ? "::" : "", node->name, node->overload ? "." : "",
+                        node->overload ? node->overload : "");
     bool is_op_too = helper && helper->numbers_only && node->op;
     if (helper && !is_op_too && (node->nkids < helper->least || node->nkids > helper->most))
-        return complain(c, node->at, "%s() takes %d to %d arguments, not %d", helper->name, helper->least, helper->most, node->nkids);
+        return complain(c, node->at, "%s() takes %d to %d arguments, not %d", helper->name, helper->least, helper->most,
+                        node->nkids);
     if (!helper && (node->op->variant != CR_FUNCTIONAL))
         return complain(c, node->at, "%s writes to its arguments; a formula calls the functional form", node->op->name);
     if (helper) return CR_OK;
     for (int i = 0; i < node->nkids; i++) { /* some overload must know the keyword and have the places */
         bool fits = false;
         for (const cr_op *op = node->op; op && !fits; op = node->overload ? NULL : op->next)
-            fits = node->keywords[i] ? cr__find_param(op, node->keywords[i]) >= 0 : i < op->schema.npositional || op->schema.nparams > i;
-        if (!fits && node->keywords[i]) return complain(c, node->at, "%s has no argument '%s'", node->op->name, node->keywords[i]);
+            fits = node->keywords[i] ? cr__find_param(op, node->keywords[i]) >= 0
+                                     : i < op->schema.npositional || op->schema.nparams > i;
+        if (!fits && node->keywords[i])
+            return complain(c, node->at, "%s has no argument '%s'", node->op->name, node->keywords[i]);
         if (!fits) return complain(c, node->at, "%s does not take %d arguments", node->op->name, i + 1);
     }
     return CR_OK;
@@ -275,11 +285,15 @@ static cr_status check_gradients(const checker *c) {
         const cr_fstatement *s = &f->statements[i];
         if (s->kind != CR_FS_CONSTANT) continue;
         all |= !s->nnames;
-        for (int k = 0; k < s->nnames; k++) constant |= (uint64_t)1 << numbered(s->names[k], "result", c->op->schema.nreturns);
+        for (int k = 0; k < s->nnames; k++)
+            constant |= (uint64_t)1 << numbered(s->names[k], "result", c->op->schema.nreturns);
     }
     for (int i = 1; i < c->op->schema.nreturns && !all; i++)
         if (!((c->grads | constant) >> i & 1) && !is_integral_name(c->op->schema.returns[i].name))
-            return complain(c, 0, "result%d may be floating and its gradient is ignored; use grad%d, or declare `not_differentiable: result%d`", i, i, i);
+            return complain(c, 0,
+                            "result%d may be floating and its gradient is ignored; use grad%d, or declare "
+                            "`not_differentiable: result%d`",
+                            i, i, i);
     return CR_OK;
 }
 
@@ -298,8 +312,13 @@ cr_status cr_formula_check(const cr_op *op) {
             goto out;
         }
     }
-    const struct { const char *name; bool has; const cr_formula *f; } columns[] = {
-        { "decomp", formulas->has_decomp, &formulas->decomp }, { "core", formulas->has_core, &formulas->core }, { "grad", formulas->has_grad, &formulas->grad } };
+    const struct {
+        const char *name;
+        bool has;
+        const cr_formula *f;
+    } columns[] = { { "decomp", formulas->has_decomp, &formulas->decomp },
+                    { "core", formulas->has_core, &formulas->core },
+                    { "grad", formulas->has_grad, &formulas->grad } };
     for (size_t column = 0; column < CR_COUNT(columns); column++) {
         if (!columns[column].has) continue;
         const cr_formula *f = columns[column].f;

@@ -44,7 +44,8 @@ typedef struct cr__helper {
 
 /* ---- formula_expand.c ---- */
 enum { CR__MAX_RESULTS = 16, CR__MAX_EXPANSION_DEPTH = 64 };
-extern _Thread_local int cr__expansion_depth; /* expansions inside expansions: a row that comes back to itself is refused */
+/* expansions inside expansions: a row that comes back to itself is refused */
+extern _Thread_local int cr__expansion_depth;
 cr_status cr__fx_begin(fx *x, cr_emitter *e, const cr_op *op, const cr_formula *f, const cr_arg *args);
 void cr__fx_end(fx *x);
 cr_status cr__fx_eval(fx *x, const cr_fnode *node, fval *out);
@@ -64,8 +65,8 @@ int cr__find_param(const cr_op *op, const char *name); /* -1: absent */
 bool cr__arg_is_tensor(const cr_arg *a);
 cr_status cr__fx_fail(const fx *x, const cr_fnode *node, cr_status code, const char *format, ...) CR_PRINTF(4, 5);
 /* Calls an op: binds (`only`: this overload), emits, owns the results. Several results give a tuple. */
-cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, const fval *args, size_t n, const cr_keyword *keywords,
-                      size_t nkeywords, fval *out);
+cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, const fval *args, size_t n,
+                      const cr_keyword *keywords, size_t nkeywords, fval *out);
 /* As above by name, positional arguments only: cr__fx_call_name(x, node, "aten::unsqueeze", args, 2, &out). */
 cr_status cr__fx_call_name(fx *x, const cr_fnode *node, const char *name, const fval *args, size_t n, fval *out);
 /* NULL when the value is no tensor (or an opaque one). Numbers have none. */
@@ -92,6 +93,7 @@ cr_status cr__fold_truth(fx *x, const cr_fnode *node, const fval *v, bool *out);
 const cr__helper *cr__helper_find(const char *name);
 
 /* ---- reverse.c ---- */
-cr_status cr__reverse_decomp(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, cr_arg *grad_out);
+cr_status cr__reverse_decomp(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs,
+                             cr_arg *grad_out);
 
 #endif

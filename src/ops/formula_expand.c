@@ -1,7 +1,8 @@
 /* formula_expand.c: the evaluator behind .decomp and .grad.
  *
  * Walks a row's tree and calls ops through an emitter, so one text serves eager runs, fake runs and graphs. Numbers,
- * sizes and conditions are folded on the way (formula_fold.c, formula_helpers.c); operators on tensors become ATen calls.
+ * sizes and conditions are folded on the way (formula_fold.c, formula_helpers.c); operators on tensors become ATen
+ * calls.
  *
  * Ownership: results of calls lie on the `owned` stack. A call releases what its arguments left there as soon as it has
  * returned, so that an eager chain holds no more than its live values; what a `let` computed moves to `kept`. Whatever
@@ -23,14 +24,16 @@ cr_status cr__fx_fail(const fx *x, const cr_fnode *node, cr_status code, const c
     va_end(args);
     int line = 1, column = 1;
     if (node && x->f) cr_text_position(x->f->text, x->f->text + node->at, &line, &column);
-    return CR_FAIL(code, "%s .%s %d:%d: %s", x->op->name, x->f && x->f->column == CR_FORMULA_DECOMP ? "decomp" : "grad", line, column, message);
+    return CR_FAIL(code, "%s .%s %d:%d: %s", x->op->name, x->f && x->f->column == CR_FORMULA_DECOMP ? "decomp" : "grad",
+                   line, column, message);
 }
 
 static cr_status with_place(const fx *x, const cr_fnode *node, cr_status status) {
     int line = 1, column = 1;
     if (status == CR_ENOMEM) return status;
     if (node && x->f) cr_text_position(x->f->text, x->f->text + node->at, &line, &column);
-    return cr_error_context(status, "%s .%s %d:%d", x->op->name, x->f && x->f->column == CR_FORMULA_DECOMP ? "decomp" : "grad", line, column);
+    return cr_error_context(status, "%s .%s %d:%d", x->op->name,
+                            x->f && x->f->column == CR_FORMULA_DECOMP ? "decomp" : "grad", line, column);
 }
 
 cr_arg *cr__fx_list(fx *x, size_t n) { return cr_arena_calloc(&x->arena, n ? n : 1, sizeof(cr_arg)); }
@@ -71,12 +74,14 @@ cr_status cr__fx_keep(fx *x, size_t mark) {
     return CR_OK;
 }
 
-cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, const fval *args, size_t n, const cr_keyword *keywords,
-                      size_t nkeywords, fval *out) {
+cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, const fval *args, size_t n,
+                      const cr_keyword *keywords, size_t nkeywords, fval *out) {
     if (n > CR_MAX_PARAMS) return cr__fx_fail(x, node, CR_EFORMAT, "more than %d arguments", CR_MAX_PARAMS);
     cr_arg plain[CR_MAX_PARAMS];
     for (size_t i = 0; i < n; i++) {
-        if (args[i].zero) return cr__fx_fail(x, node, CR_EFORMAT, "'zero' can only be the whole derivative; write 0 or zeros_like(...)");
+        if (args[i].zero)
+            return cr__fx_fail(x, node, CR_EFORMAT,
+                               "'zero' can only be the whole derivative; write 0 or zeros_like(...)");
         cr__fx_note(x, &args[i], true);
         plain[i] = args[i].a;
     }
@@ -88,7 +93,8 @@ cr_status cr__fx_call(fx *x, const cr_fnode *node, const cr_op *op, bool only, c
     cr_status status = cr_bind(op, only, plain, n, keywords, nkeywords, &x->arena, &binding);
     if (status) return with_place(x, node, status);
     size_t nreturns = binding.op->schema.nreturns;
-    if (!nreturns || nreturns > CR__MAX_RESULTS) return cr__fx_fail(x, node, CR_EFORMAT, "%s has %zu results", binding.op->name, nreturns);
+    if (!nreturns || nreturns > CR__MAX_RESULTS)
+        return cr__fx_fail(x, node, CR_EFORMAT, "%s has %zu results", binding.op->name, nreturns);
     CR_TRY(cr_vec_reserve(&x->owned, x->owned.n + nreturns));
     cr_arg results[CR__MAX_RESULTS];
     CR_TRY(x->e->call(x->e, binding.op, binding.args, results));
@@ -152,7 +158,8 @@ static cr_status mentions(fx *x, const cr_fnode *node, bool in_loop, uint8_t *ma
     if (node->kind == CR_F_CALL && (!strcmp(node->name, "given") || !strcmp(node->name, "needs"))) return CR_OK;
     if (node->kind == CR_F_TERNARY) {
         bool known = false, yes = false;
-        if (!in_loop) CR_TRY(settle(x, node->kids[0], &known, &yes)); /* in a loop it may ask about the loop variable: either */
+        /* in a loop it may ask about the loop variable: either */
+        if (!in_loop) CR_TRY(settle(x, node->kids[0], &known, &yes));
         if (known) return mentions(x, node->kids[yes ? 1 : 2], in_loop, mask);
     }
     in_loop |= node->kind == CR_F_FOR;
@@ -176,7 +183,8 @@ cr_status cr__fx_zeros(fx *x, const cr_fnode *node, const cr_meta *m, fval *out)
     if (!size) return CR_ENOMEM;
     if (!op) return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op 'aten::zeros'");
     for (int i = 0; i < m->rank; i++) size[i] = cr_arg_int(m->size[i]);
-    cr_keyword keywords[2] = { { "dtype", cr_arg_dtype(m->dtype) }, { "device", { .kind = CR_ARG_DEVICE, .given = 1, .u.device = m->device } } };
+    cr_keyword keywords[2] = { { "dtype", cr_arg_dtype(m->dtype) },
+                               { "device", { .kind = CR_ARG_DEVICE, .given = 1, .u.device = m->device } } };
     fval sizes = cr__fval(cr_arg_list(size, m->rank));
     return cr__fx_call(x, node, op, true, &sizes, 1, keywords, 2, out);
 }
@@ -192,7 +200,9 @@ static cr_status zero_grad(fx *x, const cr_fnode *node, int slot, int64_t item, 
     }
     if (x->results) like.a = item >= 0 ? x->results[slot].u.list[item] : x->results[slot];
     CR_TRY(cr__fx_meta(x, &like, &m));
-    if (!m) return cr__fx_fail(x, node, CR_EVALUE, "the gradient of result %d is undefined and the result's shape is not known", slot);
+    if (!m)
+        return cr__fx_fail(x, node, CR_EVALUE,
+                           "the gradient of result %d is undefined and the result's shape is not known", slot);
     return cr__fx_zeros(x, node, m, out);
 }
 
@@ -213,7 +223,8 @@ static cr_status eval_grad(fx *x, const cr_fnode *node, fval *out) {
         if (items[k].kind != CR_ARG_NONE) continue;
         fval zeros;
         if (!x->results || x->results[slot].kind != CR_ARG_LIST || x->results[slot].n != g->n)
-            return cr__fx_fail(x, node, CR_EVALUE, "some gradients of this list are undefined and the results' shapes are not known");
+            return cr__fx_fail(x, node, CR_EVALUE,
+                               "some gradients of this list are undefined and the results' shapes are not known");
         CR_TRY(zero_grad(x, node, slot, k, &zeros));
         items[k] = zeros.a;
     }
@@ -229,18 +240,22 @@ static cr_status eval_let(fx *x, const cr_fnode *node, fval *out) {
         *out = x->slots[node->slot];
         return CR_OK;
     }
-    if (statement == UINT16_MAX) return cr__fx_fail(x, node, CR_EFORMAT, "'%s' has no value outside its loop", node->name);
+    if (statement == UINT16_MAX)
+        return cr__fx_fail(x, node, CR_EFORMAT, "'%s' has no value outside its loop", node->name);
     const cr_fstatement *let = &x->f->statements[statement];
     size_t mark = x->owned.n;
     fval v;
     CR_TRY(cr__fx_eval(x, let->values[0], &v));
     CR_TRY(cr__fx_keep(x, mark));
     if (let->nnames > 1 && !v.opaque && (v.a.kind != CR_ARG_LIST || v.a.n != let->nnames))
-        return cr__fx_fail(x, let->values[0], CR_EFORMAT, "%d names are bound to a value that has not as many parts", let->nnames);
+        return cr__fx_fail(x, let->values[0], CR_EFORMAT, "%d names are bound to a value that has not as many parts",
+                           let->nnames);
     uint16_t first = node->slot; /* the slots of one statement are neighbours */
     while (first && x->f->let_of[first - 1] == statement) first--;
     for (int i = 0; i < let->nnames; i++) {
-        x->slots[first + i] = let->nnames == 1 || v.opaque ? v : (fval){ .a = v.a.u.list[i], .space = v.space, .slot = v.slot };
+        x->slots[first + i] = let->nnames == 1 || v.opaque
+                                  ? v
+                                  : (fval){ .a = v.a.u.list[i], .space = v.space, .slot = v.slot };
         x->slot_state[first + i] = 1;
     }
     *out = x->slots[node->slot];
@@ -254,7 +269,9 @@ int cr__find_param(const cr_op *op, const char *name) {
 }
 
 static cr_status eval_needs(fx *x, const cr_fnode *node, fval *out) {
-    if (!x->clause) return cr__fx_fail(x, node, CR_EFORMAT, "'needs' means the targets of a clause; in a let write needs(argument)");
+    if (!x->clause)
+        return cr__fx_fail(x, node, CR_EFORMAT,
+                           "'needs' means the targets of a clause; in a let write needs(argument)");
     cr_arg *items = cr__fx_list(x, x->clause->nnames);
     if (!items) return CR_ENOMEM;
     for (int i = 0; i < x->clause->nnames; i++) {
@@ -267,7 +284,9 @@ static cr_status eval_needs(fx *x, const cr_fnode *node, fval *out) {
 
 static cr_status eval_name(fx *x, const cr_fnode *node, fval *out) {
     switch ((cr_fspace)node->space) {
-    case CR_FSPACE_PARAM: *out = (fval){ .a = x->args[node->slot], .space = CR_FSPACE_PARAM, .slot = node->slot }; return CR_OK;
+    case CR_FSPACE_PARAM:
+        *out = (fval){ .a = x->args[node->slot], .space = CR_FSPACE_PARAM, .slot = node->slot };
+        return CR_OK;
     case CR_FSPACE_RESULT:
         *out = (fval){ .space = CR_FSPACE_RESULT, .slot = node->slot };
         if (x->results) out->a = x->results[node->slot];
@@ -278,7 +297,9 @@ static cr_status eval_name(fx *x, const cr_fnode *node, fval *out) {
     case CR_FSPACE_NEEDS: return eval_needs(x, node, out);
     case CR_FSPACE_ZERO: *out = (fval){ .zero = true }; return CR_OK;
     case CR_FSPACE_DTYPE: *out = cr__fval(cr_arg_dtype(node->slot)); return CR_OK;
-    case CR_FSPACE_FORMAT: *out = cr__fval((cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = node->slot }); return CR_OK;
+    case CR_FSPACE_FORMAT:
+        *out = cr__fval((cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = node->slot });
+        return CR_OK;
     case CR_FSPACE_NONE: break;
     }
     return cr__fx_fail(x, node, CR_EFORMAT, "'%s' is no argument, result or let", node->name);
@@ -303,8 +324,10 @@ static const struct { uint8_t kind, flip; const char *tensors, *number_right, *n
     { CR_F_GE, CR_F_LE, "aten::ge.Tensor", "aten::ge.Scalar", NULL },
     { CR_F_BITAND, 1, "aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", NULL },
     { CR_F_BITOR, 1, "aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", NULL },
-    { CR_F_SHL, 0, "aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar", "aten::bitwise_left_shift.Scalar_Tensor" },
-    { CR_F_SHR, 0, "aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar", "aten::bitwise_right_shift.Scalar_Tensor" },
+    { CR_F_SHL, 0, "aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar",
+      "aten::bitwise_left_shift.Scalar_Tensor" },
+    { CR_F_SHR, 0, "aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar",
+      "aten::bitwise_right_shift.Scalar_Tensor" },
     { CR_F_AND, 0, "aten::logical_and", NULL, NULL },
     { CR_F_OR, 0, "aten::logical_or", NULL, NULL },
 };
@@ -319,7 +342,9 @@ static cr_status call_operator(fx *x, const cr_fnode *node, int kind, const fval
             return operators[i].flip > 1 ? call_operator(x, node, operators[i].flip, b, a, out)
                                          : cr__fx_call_name(x, node, operators[i].number_right, pair, 2, out);
         }
-        const char *name = left && right ? operators[i].tensors : left ? operators[i].number_right : operators[i].number_left;
+        const char *name = left && right ? operators[i].tensors
+                           : left        ? operators[i].number_right
+                                         : operators[i].number_left;
         if (name) return cr__fx_call_name(x, node, name, pair, 2, out);
     }
     return cr__fx_fail(x, node, CR_EFORMAT, "'%s' has no meaning for these operands", cr_fkind_text(kind));
@@ -330,7 +355,9 @@ static cr_status eval_unary(fx *x, const cr_fnode *node, fval *out) {
     fval v;
     CR_TRY(cr__fx_eval(x, node->kids[0], &v));
     if (!cr__fval_is_tensor(&v)) return cr__fold_unary(x, node, &v, out);
-    const char *name = node->kind == CR_F_NEG ? "aten::neg" : node->kind == CR_F_NOT ? "aten::logical_not" : "aten::bitwise_not";
+    const char *name = node->kind == CR_F_NEG   ? "aten::neg"
+                       : node->kind == CR_F_NOT ? "aten::logical_not"
+                                                : "aten::bitwise_not";
     size_t args_end = x->owned.n;
     CR_TRY(cr__fx_call_name(x, node, name, &v, 1, out));
     release_from(x, mark, args_end);
@@ -339,14 +366,16 @@ static cr_status eval_unary(fx *x, const cr_fnode *node, fval *out) {
 
 /* A truth value beside a tensor decides or drops out: true & t is t, true | t is true. */
 static bool fold_half(int kind, const fval *constant, const fval *other, fval *out) {
-    if (constant->a.kind != CR_ARG_BOOL || constant->opaque || (kind != CR_F_BITAND && kind != CR_F_BITOR && kind != CR_F_AND && kind != CR_F_OR)) return false;
+    if (constant->a.kind != CR_ARG_BOOL || constant->opaque ||
+        (kind != CR_F_BITAND && kind != CR_F_BITOR && kind != CR_F_AND && kind != CR_F_OR))
+        return false;
     bool decides = (kind == CR_F_BITOR || kind == CR_F_OR) == (constant->a.u.i != 0);
     *out = decides ? *constant : *other;
     return true;
 }
 
-/* x * 1 and x / 1 in a derivative (alpha is mostly 1): the floating tensor itself. Not in a decomposition, whose results
- * must not alias arguments by accident. */
+/* x * 1 and x / 1 in a derivative (alpha is mostly 1): the floating tensor itself. Not in a decomposition, whose
+ * results must not alias arguments by accident. */
 static cr_status times_one(fx *x, int kind, const fval *a, const fval *b, const fval **same) {
     const fval *tensor = cr__fval_is_tensor(a) ? a : b, *number = tensor == a ? b : a;
     const cr_meta *m;
@@ -412,13 +441,16 @@ static cr_status eval_undefined(fx *x, const cr_fnode *call, int i, fval *out) {
     const cr_fnode *kid = call->kids[i];
     const cr_param *p = NULL;
     for (int k = 0; call->op && k < call->op->schema.nparams; k++)
-        if (call->keywords[i] ? !strcmp(call->op->schema.params[k].name, call->keywords[i]) : k == i) p = &call->op->schema.params[k];
+        if (call->keywords[i] ? !strcmp(call->op->schema.params[k].name, call->keywords[i]) : k == i)
+            p = &call->op->schema.params[k];
     if (p && p->optional) {
         *out = cr__fval(cr_arg_none());
         return CR_OK;
     }
     if (kid->kind == CR_F_NAME && kid->space == CR_FSPACE_GRAD) return eval_grad(x, kid, out);
-    return cr__fx_fail(x, kid, CR_EUNSUPPORTED, "this argument depends on an undefined gradient while others do not; write given(gradN) ? ... : ...");
+    return cr__fx_fail(x, kid, CR_EUNSUPPORTED,
+                       "this argument depends on an undefined gradient while others do not; write given(gradN) ? ... : "
+                       "...");
 }
 
 static cr_status eval_special(fx *x, const cr_fnode *node, bool *done, fval *out) {
@@ -460,16 +492,19 @@ static cr_status eval_call(fx *x, const cr_fnode *node, fval *out) {
         } else {
             n++;
         }
-        if (!i && !strcmp(node->name, "where") && node->nkids == 3 && values[0].a.kind == CR_ARG_BOOL && !values[0].opaque)
+        if (!i && !strcmp(node->name, "where") && node->nkids == 3 && values[0].a.kind == CR_ARG_BOOL &&
+            !values[0].opaque)
             return cr__fx_eval(x, node->kids[values[0].a.u.i ? 1 : 2], out); /* a settled condition */
     }
     const cr__helper *helper = nkeywords || node->ns || node->overload ? NULL : node->helper;
     if (helper && !(helper->numbers_only && tensors)) {
         if (n < helper->least || n > helper->most)
-            return cr__fx_fail(x, node, CR_EFORMAT, "%s() takes %d to %d arguments, not %d", helper->name, helper->least, helper->most, n);
+            return cr__fx_fail(x, node, CR_EFORMAT, "%s() takes %d to %d arguments, not %d", helper->name,
+                               helper->least, helper->most, n);
         if (helper->metas)
             for (int i = 0; i < n; i++) cr__fx_note(x, &values[i], false);
-        if (x->saved && opaque) { /* nothing to compute with: the answer is unknown, and an op might have read the data */
+        /* nothing to compute with: the answer is unknown, and an op might have read the data */
+        if (x->saved && opaque) {
             for (int i = 0; i < n && !helper->metas; i++) cr__fx_note(x, &values[i], true);
             *out = (fval){ .opaque = true };
             return CR_OK;
@@ -477,7 +512,9 @@ static cr_status eval_call(fx *x, const cr_fnode *node, fval *out) {
         return helper->run(x, node, values, n, out);
     }
     const cr_op *op = node->op ? node->op : cr__called_op(node); /* registered since the text was read, maybe */
-    if (!op) return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op '%s%s%s'", node->name, node->overload ? "." : "", node->overload ? node->overload : "");
+    if (!op)
+        return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op '%s%s%s'", node->name, node->overload ? "." : "",
+                           node->overload ? node->overload : "");
     size_t args_end = x->owned.n;
     CR_TRY(cr__fx_call(x, node, op, node->overload != NULL, values, (size_t)n, keywords, (size_t)nkeywords, out));
     release_from(x, mark, args_end);
@@ -504,7 +541,8 @@ static cr_status eval_for(fx *x, const cr_fnode *node, fval *out) {
     fval list;
     CR_TRY(cr__fx_eval(x, node->kids[1], &list));
     bool opaque = list.opaque;
-    if (!opaque && list.a.kind != CR_ARG_LIST) return cr__fx_fail(x, node->kids[1], CR_EFORMAT, "'for' goes through a list");
+    if (!opaque && list.a.kind != CR_ARG_LIST)
+        return cr__fx_fail(x, node->kids[1], CR_EFORMAT, "'for' goes through a list");
     uint32_t n = opaque ? 1 : list.a.n;
     cr_arg *items = cr__fx_list(x, n);
     if (!items) return CR_ENOMEM;
@@ -530,7 +568,8 @@ static cr_status index_of(fx *x, const cr_fnode *node, int64_t fallback, int64_t
     if (!node) return CR_OK;
     CR_TRY(cr__fx_eval(x, node, &v));
     if (v.opaque) return *known = false, CR_OK;
-    if (v.a.kind != CR_ARG_INT || !cr_dim_is_plain(v.a.u.i)) return cr__fx_fail(x, node, CR_EFORMAT, "a list is indexed by a plain integer");
+    if (v.a.kind != CR_ARG_INT || !cr_dim_is_plain(v.a.u.i))
+        return cr__fx_fail(x, node, CR_EFORMAT, "a list is indexed by a plain integer");
     *out = v.a.u.i < 0 ? v.a.u.i + n : v.a.u.i;
     return CR_OK;
 }
@@ -554,13 +593,17 @@ static cr_status eval_index(fx *x, const cr_fnode *node, fval *out) {
         return CR_OK;
     }
     if (node->kind == CR_F_INDEX) {
-        if (begin < 0 || begin >= n) return cr__fx_fail(x, node, CR_EINDEX, "index %lld of a list with %lld entries", (long long)begin, (long long)n);
+        if (begin < 0 || begin >= n)
+            return cr__fx_fail(x, node, CR_EINDEX, "index %lld of a list with %lld entries", (long long)begin,
+                               (long long)n);
         *out = (fval){ .a = list.a.u.list[begin], .space = list.space, .slot = list.slot };
         return CR_OK;
     }
     begin = CR_MIN(CR_MAX(begin, 0), n);
     end = CR_MAX(CR_MIN(end, n), begin);
-    *out = (fval){ .a = cr_arg_list(list.a.u.list + begin, (size_t)(end - begin)), .space = list.space, .slot = list.slot };
+    *out = (fval){ .a = cr_arg_list(list.a.u.list + begin, (size_t)(end - begin)),
+                   .space = list.space,
+                   .slot = list.slot };
     return CR_OK;
 }
 
@@ -654,7 +697,8 @@ _Thread_local int cr__expansion_depth;
 
 static cr_status check_result(const fx *x, int i, const cr_fnode *node, const cr_arg *a) {
     const cr_param *r = &x->op->schema.returns[i];
-    bool ok = r->list ? a->kind == CR_ARG_LIST : r->type != CR_T_TENSOR || cr__arg_is_tensor(a) || a->kind == CR_ARG_NONE;
+    bool ok = r->list ? a->kind == CR_ARG_LIST
+                      : r->type != CR_T_TENSOR || cr__arg_is_tensor(a) || a->kind == CR_ARG_NONE;
     return ok ? CR_OK : cr__fx_fail(x, node, CR_EFORMAT, "result %d must be a %s", i, r->list ? "list" : "tensor");
 }
 
@@ -663,13 +707,15 @@ static cr_status run_decomp(fx *x, cr_arg *results) {
     const cr_fstatement *last = &x->f->statements[x->f->n - 1];
     fval values[CR__MAX_RESULTS];
     int n = last->nvalues;
-    if (s->nreturns > CR__MAX_RESULTS || n > CR__MAX_RESULTS) return cr__fx_fail(x, last->values[0], CR_EFORMAT, "more than %d results", CR__MAX_RESULTS);
+    if (s->nreturns > CR__MAX_RESULTS || n > CR__MAX_RESULTS)
+        return cr__fx_fail(x, last->values[0], CR_EFORMAT, "more than %d results", CR__MAX_RESULTS);
     for (int i = 0; i < n; i++) CR_TRY(cr__fx_eval(x, last->values[i], &values[i]));
     if (n == 1 && s->nreturns != 1 && values[0].tuple && values[0].a.n == s->nreturns) {
         const cr_arg *items = values[0].a.u.list;
         for (n = 0; n < s->nreturns; n++) values[n] = cr__fval(items[n]);
     }
-    if (n != s->nreturns) return cr__fx_fail(x, last->values[0], CR_EFORMAT, "%d results where the schema has %d", n, s->nreturns);
+    if (n != s->nreturns)
+        return cr__fx_fail(x, last->values[0], CR_EFORMAT, "%d results where the schema has %d", n, s->nreturns);
     for (int i = 0; i < n; i++) CR_TRY(check_result(x, i, last->values[CR_MIN(i, last->nvalues - 1)], &values[i].a));
     for (int i = 0; i < n; i++) {
         cr_status status = cr__copy_out(&values[i].a, &results[i]);
@@ -715,10 +761,12 @@ static cr_status require_tensors(cr_emitter *e, const cr_op *op, const cr_arg *a
     return CR_OK;
 }
 
-static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_expand_fn *fn, const cr_arg *args, cr_arg *results) {
+static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_expand_fn *fn, const cr_arg *args,
+                        cr_arg *results) {
     const cr_op *base = op->base;
     if (!f && !fn) return CR_FAIL(CR_ENOTIMPL, "%s has no decomposition", op->name);
-    if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH) return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
+    if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH)
+        return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
     cr_arg local[CR_MAX_PARAMS];
     if (op != base) cr__functional_args(op, args, local);
     const cr_arg *actual = op != base ? local : args;
@@ -748,7 +796,8 @@ cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_
     const cr_op_formulas *formulas;
     const cr_row *row = op->base->row;
     CR_TRY(cr_op_formulas_get(op, &formulas));
-    if (formulas->has_core || row->core_fn) return expand(e, op, formulas->has_core ? &formulas->core : NULL, row->core_fn, args, results);
+    if (formulas->has_core || row->core_fn)
+        return expand(e, op, formulas->has_core ? &formulas->core : NULL, row->core_fn, args, results);
     return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, row->decomp_fn, args, results);
 }
 

@@ -10,7 +10,9 @@ static bool is_symbolic(const fx *x, const cr_arg *a) {
     return x->e->env && (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)));
 }
 static bool is_whole(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL; }
-static double real_of(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : a->kind == CR_ARG_COMPLEX ? a->u.c[0] : (double)a->u.i; }
+static double real_of(const cr_arg *a) {
+    return a->kind == CR_ARG_FLOAT ? a->u.f : a->kind == CR_ARG_COMPLEX ? a->u.c[0] : (double)a->u.i;
+}
 static double imaginary_of(const cr_arg *a) { return a->kind == CR_ARG_COMPLEX ? a->u.c[1] : 0; }
 
 static cr_sym sym_of(cr_env *env, const cr_arg *a) {
@@ -26,7 +28,8 @@ static cr_status take_sym(fx *x, const cr_fnode *node, cr_sym e, fval *out) {
     if (!e) return CR_FAIL(CR_ENOMEM, "out of memory");
     if (cr_sym_type_of(e) == CR_TYPE_INT) {
         *out = cr__fval(cr_arg_int(cr_dim_of(x->e->env, e)));
-        if (out->a.u.i == CR_DIM_OVERFLOW) return cr__fx_fail(x, node, CR_EOVERFLOW, "integer arithmetic leaves the range of 64 bits");
+        if (out->a.u.i == CR_DIM_OVERFLOW)
+            return cr__fx_fail(x, node, CR_EOVERFLOW, "integer arithmetic leaves the range of 64 bits");
         return CR_OK;
     }
     *out = cr__fval((cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e });
@@ -97,7 +100,9 @@ static cr_status equal(fx *x, const cr_fnode *node, const cr_arg *a, const cr_ar
     case CR_ARG_NONE: *yes = true; return CR_OK;
     case CR_ARG_STR: *yes = !strcmp(a->u.s, b->u.s); return CR_OK;
     case CR_ARG_DTYPE: case CR_ARG_LAYOUT: case CR_ARG_FORMAT: *yes = a->u.i == b->u.i; return CR_OK;
-    case CR_ARG_DEVICE: *yes = a->u.device.type == b->u.device.type && a->u.device.index == b->u.device.index; return CR_OK;
+    case CR_ARG_DEVICE:
+        *yes = a->u.device.type == b->u.device.type && a->u.device.index == b->u.device.index;
+        return CR_OK;
     case CR_ARG_LIST:
         if (a->n != b->n) return CR_OK;
         *yes = true;
@@ -118,8 +123,11 @@ static cr_status fold_whole(fx *x, const cr_fnode *node, cr_dim a, cr_dim b, fva
     default: break;
     }
     if (env && (!cr_dim_is_plain(a) || !cr_dim_is_plain(b))) {
-        if (node->kind == CR_F_DIV) return take_sym(x, node, cr_sym_make(env, CR_SYM_TRUEDIV, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL), out);
-        if (node->kind == CR_F_POW) return take_sym(x, node, cr_sym_make(env, CR_SYM_POW, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL), out);
+        if (node->kind == CR_F_DIV)
+            return take_sym(x, node, cr_sym_make(env, CR_SYM_TRUEDIV, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL),
+                            out);
+        if (node->kind == CR_F_POW)
+            return take_sym(x, node, cr_sym_make(env, CR_SYM_POW, cr_dim_sym(env, a), cr_dim_sym(env, b), NULL), out);
         return refuse(x, node);
     }
     switch (node->kind) {
@@ -144,7 +152,8 @@ static cr_status fold_whole(fx *x, const cr_fnode *node, cr_dim a, cr_dim b, fva
     case CR_F_BITOR: return take_dim(x, node, a | b, out);
     case CR_F_SHL: case CR_F_SHR:
         if (b < 0 || b > 62) return cr__fx_fail(x, node, CR_EVALUE, "a shift by %lld", (long long)b);
-        return node->kind == CR_F_SHL ? take_dim(x, node, cr_dim_mul(env, a, (int64_t)1 << b), out) : take_dim(x, node, a >> b, out);
+        return node->kind == CR_F_SHL ? take_dim(x, node, cr_dim_mul(env, a, (int64_t)1 << b), out)
+                                      : take_dim(x, node, a >> b, out);
     default: return refuse(x, node);
     }
 }
@@ -171,7 +180,8 @@ static cr_status fold_floats(fx *x, const cr_fnode *node, double a, double b, fv
 }
 
 static cr_status fold_complex(fx *x, const cr_fnode *node, const cr_arg *a, const cr_arg *b, fval *out) {
-    double ar = real_of(a), ai = imaginary_of(a), br = real_of(b), bi = imaginary_of(b), *c = cr_arena_alloc(&x->arena, 2 * sizeof *c);
+    double ar = real_of(a), ai = imaginary_of(a), br = real_of(b), bi = imaginary_of(b),
+           *c = cr_arena_alloc(&x->arena, 2 * sizeof *c);
     if (!c) return CR_ENOMEM;
     switch (node->kind) {
     case CR_F_ADD: c[0] = ar + br, c[1] = ai + bi; break;
@@ -189,7 +199,11 @@ static cr_status fold_complex(fx *x, const cr_fnode *node, const cr_arg *a, cons
 }
 
 static cr_status fold_symbolic(fx *x, const cr_fnode *node, const cr_arg *a, const cr_arg *b, fval *out) {
-    static const struct { uint8_t kind, sym; } map[] = { { CR_F_ADD, CR_SYM_ADD }, { CR_F_MUL, CR_SYM_MUL }, { CR_F_DIV, CR_SYM_TRUEDIV }, { CR_F_POW, CR_SYM_POW } };
+    static const struct {
+        uint8_t kind, sym;
+    } map[] = {
+        { CR_F_ADD, CR_SYM_ADD }, { CR_F_MUL, CR_SYM_MUL }, { CR_F_DIV, CR_SYM_TRUEDIV }, { CR_F_POW, CR_SYM_POW }
+    };
     cr_env *env = x->e->env;
     cr_sym l = sym_of(env, a), r = sym_of(env, b);
     if (l && cr_sym_type_of(l) == CR_TYPE_INT) l = cr_sym_make(env, CR_SYM_TOFLOAT, l, NULL, NULL);
@@ -212,7 +226,8 @@ static cr_status fold_lists(fx *x, const cr_fnode *node, const cr_arg *a, const 
     }
     if (node->kind == CR_F_MUL && a->kind == CR_ARG_LIST && b->kind == CR_ARG_INT && cr_dim_is_plain(b->u.i)) {
         int64_t times = CR_MAX(b->u.i, 0);
-        if (a->n && times > (1 << 20) / (int64_t)a->n) return cr__fx_fail(x, node, CR_EVALUE, "a list of more than a million entries");
+        if (a->n && times > (1 << 20) / (int64_t)a->n)
+            return cr__fx_fail(x, node, CR_EVALUE, "a list of more than a million entries");
         cr_arg *items = cr__fx_list(x, (size_t)(a->n * times));
         if (!items) return CR_ENOMEM;
         for (int64_t i = 0; i < a->n * times; i++) items[i] = a->u.list[i % a->n];
@@ -241,7 +256,8 @@ cr_status cr__fold_binary(fx *x, const cr_fnode *node, const fval *left, const f
         return CR_OK;
     }
     if (is_whole(a) && is_whole(b)) return fold_whole(x, node, a->u.i, b->u.i, out);
-    if (a->kind == CR_ARG_COMPLEX || b->kind == CR_ARG_COMPLEX) return is_symbolic(x, a) || is_symbolic(x, b) ? refuse(x, node) : fold_complex(x, node, a, b, out);
+    if (a->kind == CR_ARG_COMPLEX || b->kind == CR_ARG_COMPLEX)
+        return is_symbolic(x, a) || is_symbolic(x, b) ? refuse(x, node) : fold_complex(x, node, a, b, out);
     if (is_symbolic(x, a) || is_symbolic(x, b)) return fold_symbolic(x, node, a, b, out);
     return fold_floats(x, node, real_of(a), real_of(b), out);
 }
@@ -279,7 +295,9 @@ cr_status cr__fold_unary(fx *x, const cr_fnode *node, const fval *v, fval *out) 
 cr_status cr__fold_truth(fx *x, const cr_fnode *node, const fval *v, bool *out) {
     const cr_arg *a = &v->a;
     if (cr__fval_is_tensor(v))
-        return cr__fx_fail(x, node, CR_EFORMAT, "this condition is a tensor; only where(...) may depend on data, '?:' is settled while expanding");
+        return cr__fx_fail(x, node, CR_EFORMAT,
+                           "this condition is a tensor; only where(...) may depend on data, '?:' is settled while "
+                           "expanding");
     switch (a->kind) {
     case CR_ARG_BOOL: *out = a->u.i != 0; return CR_OK;
     case CR_ARG_INT: return cr_dim_decide(x->e->env, a->u.i, CR_NE, 0, out);
@@ -289,7 +307,8 @@ cr_status cr__fold_truth(fx *x, const cr_fnode *node, const fval *v, bool *out) 
     case CR_ARG_SYM:
         if (cr_sym_type_of(a->u.sym) == CR_TYPE_BOOL) {
             cr_tri truth = cr_sym_truth(x->e->env, a->u.sym);
-            if (truth == CR_UNKNOWN) return cr__fx_fail(x, node, CR_EDATADEP, "this symbolic condition is not known here");
+            if (truth == CR_UNKNOWN)
+                return cr__fx_fail(x, node, CR_EDATADEP, "this symbolic condition is not known here");
             *out = truth == CR_YES;
             return CR_OK;
         }

@@ -1,13 +1,15 @@
 /* formula_grad.c: derivatives from .grad texts, and what they save.
  *
- * What every derivative needs is done here, once: clauses of one target add up; each value is summed (or expanded) to its
- * argument's shape, made real for a real argument and cast to its dtype; undefined gradients drop out. The saved set comes
- * from the same walk with nothing emitted, so it cannot drift from what an expansion reads. */
+ * What every derivative needs is done here, once: clauses of one target add up; each value is summed (or expanded) to
+ * its argument's shape, made real for a real argument and cast to its dtype; undefined gradients drop out. The saved
+ * set comes from the same walk with nothing emitted, so it cannot drift from what an expansion reads. */
 #include "ops/formula_eval.h"
 
 #include <stdio.h>
 
-static bool differentiable(const cr_meta *m) { return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype)); }
+static bool differentiable(const cr_meta *m) {
+    return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype));
+}
 
 static cr_status emit_sizes(fx *x, const cr_fnode *node, const char *name, const cr_meta *to, fval *v) {
     cr_arg *size = cr__fx_list(x, to->rank);
@@ -18,7 +20,8 @@ static cr_status emit_sizes(fx *x, const cr_fnode *node, const char *name, const
 }
 
 /* How the gradient's sizes compare with the argument's, dim by dim from the right. */
-static cr_status compare_sizes(fx *x, const cr_fnode *node, const cr_meta *from, const cr_meta *to, uint32_t *summed, bool *expand) {
+static cr_status compare_sizes(fx *x, const cr_fnode *node, const cr_meta *from, const cr_meta *to, uint32_t *summed,
+                               bool *expand) {
     cr_env *env = x->e->env;
     int lead = from->rank - to->rank;
     *summed = lead > 0 ? (1u << lead) - 1 : 0;
@@ -51,7 +54,9 @@ static cr_status compare_sizes(fx *x, const cr_fnode *node, const cr_meta *from,
             cr_str_init(&b);
             cr_shape_print(env, from->rank, from->size, &a);
             cr_shape_print(env, to->rank, to->size, &b);
-            cr_status status = cr__fx_fail(x, node, CR_ERUNTIME, "a gradient of shape %s does not fit the argument's %s", cr_str_get(&a), cr_str_get(&b));
+            cr_status status = cr__fx_fail(x, node, CR_ERUNTIME,
+                                           "a gradient of shape %s does not fit the argument's %s", cr_str_get(&a),
+                                           cr_str_get(&b));
             cr_str_dispose(&a);
             cr_str_dispose(&b);
             return status;
@@ -78,7 +83,8 @@ static cr_status fit(fx *x, const cr_fnode *node, const cr_meta *argument, fval 
         if (!dims) return CR_ENOMEM;
         for (int d = 0; d < rank; d++)
             if (summed >> d & 1) dims[n++] = cr_arg_int(d);
-        bool drop = rank > to.rank && summed == (1u << (rank - to.rank)) - 1; /* only leading dims: no view afterwards */
+        /* only leading dims: no view afterwards */
+        bool drop = rank > to.rank && summed == (1u << (rank - to.rank)) - 1;
         fval args[3] = { *v, cr__fval(cr_arg_list(dims, n)), cr__fval(cr_arg_bool(!drop)) };
         CR_TRY(cr__fx_call_name(x, node, "aten::sum.dim_IntList", args, 3, v));
         if (rank > to.rank && !drop) CR_TRY(emit_sizes(x, node, "aten::view", &to, v));
@@ -136,17 +142,20 @@ static cr_status add_to(fx *x, const cr_fnode *node, int p, fval v, gradients *g
     if (!x->op->schema.params[p].list) return add_one(x, node, argument, v, &g->sum[p]);
     if (v.opaque) return CR_OK;
     if (v.a.kind != CR_ARG_LIST || v.a.n != argument->n)
-        return cr__fx_fail(x, node, CR_EFORMAT, "the derivative of '%s' must be a list of %u tensors", x->op->schema.params[p].name, argument->n);
+        return cr__fx_fail(x, node, CR_EFORMAT, "the derivative of '%s' must be a list of %u tensors",
+                           x->op->schema.params[p].name, argument->n);
     cr_arg *items = (cr_arg *)g->sum[p].u.list; /* of our arena */
     for (uint32_t i = 0; i < argument->n; i++)
-        CR_TRY(add_one(x, node, &argument->u.list[i], (fval){ .a = v.a.u.list[i], .space = v.space, .slot = v.slot }, &items[i]));
+        CR_TRY(add_one(x, node, &argument->u.list[i], (fval){ .a = v.a.u.list[i], .space = v.space, .slot = v.slot },
+                       &items[i]));
     return CR_OK;
 }
 
 static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
     int targets[CR_MAX_PARAMS];
     bool any = false;
-    if (clause->nnames > CR_MAX_PARAMS) return cr__fx_fail(x, clause->values[0], CR_EFORMAT, "more than %d targets", CR_MAX_PARAMS);
+    if (clause->nnames > CR_MAX_PARAMS)
+        return cr__fx_fail(x, clause->values[0], CR_EFORMAT, "more than %d targets", CR_MAX_PARAMS);
     for (int i = 0; i < clause->nnames; i++) {
         targets[i] = cr__find_param(x->op, clause->names[i]);
         any |= targets[i] >= 0 && g->wanted[targets[i]];
@@ -166,9 +175,11 @@ static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
             CR_TRY(add_to(x, node, targets[k], v, g));
         } else {
             if (!v.opaque && (v.a.kind != CR_ARG_LIST || v.a.n != clause->nnames))
-                return cr__fx_fail(x, node, CR_EFORMAT, "%d targets need a call with %d results", clause->nnames, clause->nnames);
+                return cr__fx_fail(x, node, CR_EFORMAT, "%d targets need a call with %d results", clause->nnames,
+                                   clause->nnames);
             for (int i = 0; i < clause->nnames; i++)
-                if (targets[i] >= 0 && g->wanted[targets[i]]) CR_TRY(add_to(x, node, targets[i], v.opaque ? v : cr__fval(v.a.u.list[i]), g));
+                if (targets[i] >= 0 && g->wanted[targets[i]])
+                    CR_TRY(add_to(x, node, targets[i], v.opaque ? v : cr__fval(v.a.u.list[i]), g));
         }
         CR_TRY(cr__fx_keep(x, mark));
     }
@@ -268,7 +279,10 @@ static cr_status find_given(fx *x, const bool *given, bool *is, bool *any) {
         is[i] = given ? given[i] : cr__fx_given(x, i);
         if (x->f && is_constant(x->f, i)) {
             if (is[i] && cr__formula_uses_result(x->f, i))
-                return CR_FAIL(CR_ENOTIMPL, "%s treats its result%d as a constant, so it has no second derivative; its .grad must handle grad%d", x->op->name, i, i);
+                return CR_FAIL(CR_ENOTIMPL,
+                               "%s treats its result%d as a constant, so it has no second derivative; its .grad must "
+                               "handle grad%d",
+                               x->op->name, i, i);
             is[i] = false;
         }
         *any |= is[i];
@@ -301,14 +315,16 @@ static cr_status run_grad_fn(fx *x, gradients *g) {
 static cr_status run_grad(fx *x, const cr_op_formulas *formulas, const bool *given, cr_arg *out) {
     bool is[CR__MAX_RESULTS], any_given, any_wanted;
     gradients g;
-    if (x->op->schema.nreturns > CR__MAX_RESULTS) return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", x->op->name, CR__MAX_RESULTS);
+    if (x->op->schema.nreturns > CR__MAX_RESULTS)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", x->op->name, CR__MAX_RESULTS);
     CR_TRY(find_given(x, given, is, &any_given));
     CR_TRY(find_wanted(x, &g, &any_wanted));
     if (!any_given || !any_wanted) return CR_OK;
     if (x->saved) {
         for (int p = 0; p < x->op->schema.nparams && p < 64; p++)
             if (g.wanted[p]) x->saved->arg_metas |= (uint64_t)1 << p;
-        if (!formulas->has_grad) x->saved->args = x->saved->results = UINT64_MAX; /* C code or a recomputed forward: anything */
+        /* C code or a recomputed forward: anything */
+        if (!formulas->has_grad) x->saved->args = x->saved->results = UINT64_MAX;
     }
     if (formulas->has_grad) {
         for (int i = 0; i < x->f->n; i++)
@@ -332,7 +348,8 @@ cr_status cr_grad_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, con
     cr_arg local[CR_MAX_PARAMS], made[CR_MAX_PARAMS];
     bool local_needs[CR_MAX_PARAMS];
     CR_TRY(cr_op_formulas_get(base, &formulas));
-    if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH) return CR_FAIL(CR_ERUNTIME, "the derivative of %s does not end (it comes back to itself)", op->name);
+    if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH)
+        return CR_FAIL(CR_ERUNTIME, "the derivative of %s does not end (it comes back to itself)", op->name);
     cr__functional_args(op, args, local);
     for (int i = 0; i < base->schema.nparams; i++) {
         int at = op == base || op->variant == CR_INPLACE ? i : cr__find_param(op, base->schema.params[i].name);
@@ -370,7 +387,8 @@ cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, c
         local_needs[i] = at >= 0 && needs[at];
     }
     fx x;
-    cr_status status = cr__fx_begin(&x, e ? e : cr_exec_emitter(), base, formulas->has_grad ? &formulas->grad : NULL, local);
+    cr_status status = cr__fx_begin(&x, e ? e : cr_exec_emitter(), base, formulas->has_grad ? &formulas->grad : NULL,
+                                    local);
     x.results = results;
     x.needs = local_needs;
     x.saved = &saved;

@@ -11,8 +11,8 @@ static cr_status refuse(fx *x, const cr_fnode *node, const char *wanted) {
     return cr__fx_fail(x, node, CR_EFORMAT, "%s() takes %s", node->name, wanted);
 }
 
-/* Dtype, rank and sizes of a tensor, or of a number standing in a tensor slot. *known = false while only names are asked
- * and the tensor is computed. */
+/* Dtype, rank and sizes of a tensor, or of a number standing in a tensor slot. *known = false while only names are
+ * asked and the tensor is computed. */
 static cr_status look(fx *x, const cr_fnode *node, const fval *v, cr_meta *scratch, const cr_meta **out, bool *known) {
     *known = true;
     if (cr_arg_is_number(&v->a) || v->a.kind == CR_ARG_SYM) {
@@ -38,7 +38,8 @@ static cr_status give(fval *out, cr_arg a) {
 }
 
 static cr_status take_int(fx *x, const cr_fnode *node, const fval *v, int64_t *out) {
-    if ((v->a.kind != CR_ARG_INT && v->a.kind != CR_ARG_BOOL) || !cr_dim_is_plain(v->a.u.i)) return refuse(x, node, "a plain integer there");
+    if ((v->a.kind != CR_ARG_INT && v->a.kind != CR_ARG_BOOL) || !cr_dim_is_plain(v->a.u.i))
+        return refuse(x, node, "a plain integer there");
     *out = v->a.u.i;
     return CR_OK;
 }
@@ -100,7 +101,9 @@ static cr_status dtype_(fx *x, const cr_fnode *node, const fval *args, int n, fv
 static cr_status format_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
     LOOK(0);
-    return give(out, (cr_arg){ .kind = CR_ARG_FORMAT, .given = 1, .u.i = cr_meta_suggest_format(x->e ? x->e->env : NULL, m) });
+    return give(out, (cr_arg){ .kind = CR_ARG_FORMAT,
+                               .given = 1,
+                               .u.i = cr_meta_suggest_format(x->e ? x->e->env : NULL, m) });
 }
 
 /* is_contiguous(x): is it row-major without gaps, for all that is known? */
@@ -119,7 +122,8 @@ static cr_status order_(fx *x, const cr_fnode *node, const fval *args, int n, fv
     if (!items) return CR_ENOMEM;
     for (int d = 0; d < m->rank; d++) {
         int at = d;
-        while (at > 0 && cr_dim_known(env, m->stride[items[at - 1].u.i], CR_LT, m->stride[d]) == CR_YES) items[at] = items[at - 1], at--;
+        while (at > 0 && cr_dim_known(env, m->stride[items[at - 1].u.i], CR_LT, m->stride[d]) == CR_YES)
+            items[at] = items[at - 1], at--;
         items[at] = cr_arg_int(d);
     }
     return give(out, cr_arg_list(items, m->rank));
@@ -221,7 +225,8 @@ static cr_status prod_(fx *x, const cr_fnode *node, const fval *args, int n, fva
     CR_TRY(ints_of(x, node, args, n, &items, &count));
     cr_dim product = 1;
     for (uint32_t i = 0; i < count; i++) product = cr_dim_mul(x->e->env, product, items[i].u.i);
-    if (product == CR_DIM_OVERFLOW) return cr__fx_fail(x, node, CR_EOVERFLOW, "this product leaves the range of 64 bits");
+    if (product == CR_DIM_OVERFLOW)
+        return cr__fx_fail(x, node, CR_EOVERFLOW, "this product leaves the range of 64 bits");
     return give(out, cr_arg_int(product));
 }
 
@@ -232,7 +237,8 @@ static cr_status extreme(fx *x, const cr_fnode *node, const fval *args, int n, b
         double best = 0;
         for (int i = 0; i < n; i++) {
             double v = args[i].a.kind == CR_ARG_FLOAT ? args[i].a.u.f : (double)args[i].a.u.i;
-            if (!cr_arg_is_number(&args[i].a) || (args[i].a.kind == CR_ARG_INT && !cr_dim_is_plain(args[i].a.u.i))) return refuse(x, node, "plain numbers");
+            if (!cr_arg_is_number(&args[i].a) || (args[i].a.kind == CR_ARG_INT && !cr_dim_is_plain(args[i].a.u.i)))
+                return refuse(x, node, "plain numbers");
             if (!i || (largest ? v > best : v < best)) best = v;
         }
         return give(out, cr_arg_float(best));
@@ -242,11 +248,16 @@ static cr_status extreme(fx *x, const cr_fnode *node, const fval *args, int n, b
     CR_TRY(ints_of(x, node, args, n, &items, &count));
     if (!count) return refuse(x, node, "at least one integer");
     cr_dim best = items[0].u.i;
-    for (uint32_t i = 1; i < count; i++) best = largest ? cr_dim_max(x->e->env, best, items[i].u.i) : cr_dim_min(x->e->env, best, items[i].u.i);
+    for (uint32_t i = 1; i < count; i++)
+        best = largest ? cr_dim_max(x->e->env, best, items[i].u.i) : cr_dim_min(x->e->env, best, items[i].u.i);
     return give(out, cr_arg_int(best));
 }
-static cr_status max_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) { return extreme(x, node, args, n, true, out); }
-static cr_status min_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) { return extreme(x, node, args, n, false, out); }
+static cr_status max_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    return extreme(x, node, args, n, true, out);
+}
+static cr_status min_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
+    return extreme(x, node, args, n, false, out);
+}
 
 /* Dims as a mask: one integer, a list, or none and [] for all of them. */
 static cr_status dims_mask(fx *x, const cr_fnode *node, const fval *v, int rank, uint32_t *mask) {
@@ -260,7 +271,8 @@ static cr_status dims_mask(fx *x, const cr_fnode *node, const fval *v, int rank,
     uint32_t count = v->a.kind == CR_ARG_LIST ? v->a.n : 1;
     for (uint32_t i = 0; i < count; i++) {
         int d;
-        if (items[i].kind != CR_ARG_INT || !cr_dim_is_plain(items[i].u.i)) return refuse(x, node, "dims as plain integers");
+        if (items[i].kind != CR_ARG_INT || !cr_dim_is_plain(items[i].u.i))
+            return refuse(x, node, "dims as plain integers");
         CR_TRY(cr_wrap_dim(items[i].u.i, rank, &d));
         *mask |= 1u << d;
     }
@@ -374,20 +386,20 @@ static cr_status broadcast_(fx *x, const cr_fnode *node, const fval *args, int n
     return dims_list(x, size, rank, out);
 }
 
-#define MATH_HELPER(name, function, symbol)                                                                             \
-    static cr_status name(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {                          \
-        (void)n;                                                                                                       \
-        const cr_arg *a = &args[0].a;                                                                                  \
-        cr_env *env = x->e->env;                                                                                       \
-        bool size = a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i);                                                 \
-        if (env && (symbol) && (size || (a->kind == CR_ARG_SYM && cr_sym_type_of(a->u.sym) == CR_TYPE_FLOAT))) {       \
-            cr_sym e = size ? cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL) : a->u.sym;        \
-            if (!(e = cr_sym_make(env, (symbol), e, NULL, NULL))) return CR_FAIL(CR_ENOMEM, "out of memory");            \
-            return give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e });                                  \
-        }                                                                                                              \
-        if (!cr_arg_is_number(a) || a->kind == CR_ARG_COMPLEX || a->kind == CR_ARG_SYM || size)                        \
-            return refuse(x, node, "a real number");                                                                   \
-        return give(out, cr_arg_float(function(a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i)));                   \
+#define MATH_HELPER(name, function, symbol)                                                                      \
+    static cr_status name(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {                     \
+        (void)n;                                                                                                 \
+        const cr_arg *a = &args[0].a;                                                                            \
+        cr_env *env = x->e->env;                                                                                 \
+        bool size = a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i);                                           \
+        if (env && (symbol) && (size || (a->kind == CR_ARG_SYM && cr_sym_type_of(a->u.sym) == CR_TYPE_FLOAT))) { \
+            cr_sym e = size ? cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL) : a->u.sym;  \
+            if (!(e = cr_sym_make(env, (symbol), e, NULL, NULL))) return CR_FAIL(CR_ENOMEM, "out of memory");    \
+            return give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e });                            \
+        }                                                                                                        \
+        if (!cr_arg_is_number(a) || a->kind == CR_ARG_COMPLEX || a->kind == CR_ARG_SYM || size)                  \
+            return refuse(x, node, "a real number");                                                             \
+        return give(out, cr_arg_float(function(a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i)));             \
     }
 MATH_HELPER(sqrt_, sqrt, CR_SYM_SQRT)
 MATH_HELPER(exp_, exp, 0)
@@ -400,7 +412,8 @@ static cr_status float_(fx *x, const cr_fnode *node, const fval *args, int n, fv
     cr_env *env = x->e->env;
     if (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)) {
         cr_sym e = cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, a->u.i), NULL, NULL);
-        return e ? give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e }) : CR_FAIL(CR_ENOMEM, "out of memory");
+        return e ? give(out, (cr_arg){ .kind = CR_ARG_SYM, .given = 1, .u.sym = e })
+                 : CR_FAIL(CR_ENOMEM, "out of memory");
     }
     if (a->kind == CR_ARG_FLOAT) return give(out, *a);
     if (a->kind != CR_ARG_INT && a->kind != CR_ARG_BOOL) return refuse(x, node, "a number");
@@ -411,14 +424,17 @@ static cr_status int_(fx *x, const cr_fnode *node, const fval *args, int n, fval
     (void)n;
     const cr_arg *a = &args[0].a;
     if (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) return give(out, cr_arg_int(a->u.i));
-    if (a->kind == CR_ARG_SYM) return give(out, cr_arg_int(cr_dim_of(x->e->env, cr_sym_make(x->e->env, CR_SYM_TRUNC, a->u.sym, NULL, NULL))));
+    if (a->kind == CR_ARG_SYM)
+        return give(out, cr_arg_int(cr_dim_of(x->e->env, cr_sym_make(x->e->env, CR_SYM_TRUNC, a->u.sym, NULL, NULL))));
     if (a->kind != CR_ARG_FLOAT || !(fabs(a->u.f) < 4e18)) return refuse(x, node, "a number in the range of integers");
     return give(out, cr_arg_int((int64_t)a->u.f));
 }
 
 /* ---- ops that may not be needed ---- */
 
-static cr_status call_op(fx *x, const cr_fnode *node, const char *name, const fval *arg, fval *out) { return cr__fx_call_name(x, node, name, arg, 1, out); }
+static cr_status call_op(fx *x, const cr_fnode *node, const char *name, const fval *arg, fval *out) {
+    return cr__fx_call_name(x, node, name, arg, 1, out);
+}
 
 static cr_status conj_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)n;
@@ -472,7 +488,8 @@ static cr_status unreduce_(fx *x, const cr_fnode *node, const fval *args, int n,
     return CR_OK;
 }
 
-/* not_implemented(grad): a derivative that nobody has written. Better an error than a gradient that is silently zero. */
+/* not_implemented(grad): a derivative that nobody has written. Better an error than a gradient that is silently
+ * zero. */
 static cr_status not_implemented_(fx *x, const cr_fnode *node, const fval *args, int n, fval *out) {
     (void)args, (void)n;
     if (x->saved) return *out = (fval){ .opaque = true }, CR_OK;

@@ -11,27 +11,40 @@
 typedef enum token_kind { END, NAME, INTEGER, FLOATING, STRING, SYMBOL, BAD } token_kind;
 
 /* Longest first: the lexer takes the first that fits. */
-static const char *const symbols[] = { "::", "==", "!=", "<=", ">=", "<<", ">>", "//", "+", "-", "*", "/", "%", "^", "<", ">", "=",
-                                       "&",  "|",  "!",  "~",  "?",  ":",  ";",  ",",  ".", "(", ")", "[", "]" };
-static const char *const reserved[] = { "let", "none", "true", "false", "inf", "nan", "pi", "and", "or", "is", "not", "for", "in" };
+static const char *const symbols[] = { "::", "==", "!=", "<=", ">=", "<<", ">>", "//", "+", "-",
+                                       "*",  "/",  "%",  "^",  "<",  ">",  "=",  "&",  "|", "!",
+                                       "~",  "?",  ":",  ";",  ",",  ".",  "(",  ")",  "[", "]" };
+static const char *const reserved[] = { "let", "none", "true", "false", "inf", "nan", "pi",
+                                        "and", "or",   "is",   "not",   "for", "in" };
 
-static const struct { const char *text; int precedence; } kinds[CR_F_KIND_COUNT] = {
-    [CR_F_NAME] = { "a name", CR_FORMULA_POSTFIX_PRECEDENCE },     [CR_F_INT] = { "an integer", CR_FORMULA_POSTFIX_PRECEDENCE },
-    [CR_F_FLOAT] = { "a number", CR_FORMULA_POSTFIX_PRECEDENCE },  [CR_F_BOOL] = { "a truth value", CR_FORMULA_POSTFIX_PRECEDENCE },
-    [CR_F_STR] = { "a string", CR_FORMULA_POSTFIX_PRECEDENCE },    [CR_F_NONE] = { "none", CR_FORMULA_POSTFIX_PRECEDENCE },
-    [CR_F_LIST] = { "a list", CR_FORMULA_POSTFIX_PRECEDENCE },     [CR_F_FOR] = { "for", CR_FORMULA_POSTFIX_PRECEDENCE },
-    [CR_F_CALL] = { "a call", CR_FORMULA_POSTFIX_PRECEDENCE },     [CR_F_INDEX] = { "[]", CR_FORMULA_POSTFIX_PRECEDENCE },
-    [CR_F_SLICE] = { "[:]", CR_FORMULA_POSTFIX_PRECEDENCE },       [CR_F_TERNARY] = { "?:", CR_FORMULA_TERNARY_PRECEDENCE },
-    [CR_F_IS_NONE] = { "is none", CR_FORMULA_COMPARE_PRECEDENCE }, [CR_F_IS_NOT_NONE] = { "is not none", CR_FORMULA_COMPARE_PRECEDENCE },
+static const struct {
+    const char *text;
+    int precedence;
+} kinds[CR_F_KIND_COUNT] = { [CR_F_NAME] = { "a name", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_INT] = { "an integer", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_FLOAT] = { "a number", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_BOOL] = { "a truth value", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_STR] = { "a string", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_NONE] = { "none", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_LIST] = { "a list", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_FOR] = { "for", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_CALL] = { "a call", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_INDEX] = { "[]", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_SLICE] = { "[:]", CR_FORMULA_POSTFIX_PRECEDENCE },
+                             [CR_F_TERNARY] = { "?:", CR_FORMULA_TERNARY_PRECEDENCE },
+                             [CR_F_IS_NONE] = { "is none", CR_FORMULA_COMPARE_PRECEDENCE },
+                             [CR_F_IS_NOT_NONE] = { "is not none", CR_FORMULA_COMPARE_PRECEDENCE },
 #define X(id, text) [CR_F_##id] = { text, CR_FORMULA_UNARY_PRECEDENCE },
-    CR_FORMULA_UNARY(X)
+                             CR_FORMULA_UNARY(X)
 #undef X
 #define X(id, text, precedence) [CR_F_##id] = { text, precedence },
-    CR_FORMULA_BINARY(X)
+                                 CR_FORMULA_BINARY(X)
 #undef X
 };
 const char *cr_fkind_text(int kind) { return kind >= 0 && kind < CR_F_KIND_COUNT ? kinds[kind].text : "?"; }
-int cr_fkind_precedence(int kind) { return kind >= 0 && kind < CR_F_KIND_COUNT ? kinds[kind].precedence : CR_FORMULA_POSTFIX_PRECEDENCE; }
+int cr_fkind_precedence(int kind) {
+    return kind >= 0 && kind < CR_F_KIND_COUNT ? kinds[kind].precedence : CR_FORMULA_POSTFIX_PRECEDENCE;
+}
 
 cr_status cr_formula_fail(const char *what, const char *text, uint32_t at, const char *format, ...) {
     char message[512];
@@ -121,15 +134,19 @@ static bool at_name(const parser *p) { return p->kind == NAME && !is_reserved(p-
 static cr_status unexpected(const parser *p, const char *wanted) {
     if (p->kind == END) return cr_formula_fail(NULL, p->text, p->at, "expected %s, found the end of the text", wanted);
     if (p->kind == BAD && (p->text[p->at] == '"' || p->text[p->at] == '\''))
-        return cr_formula_fail(NULL, p->text, p->at, "this string does not end before a line end or backslash (there are no escapes)");
+        return cr_formula_fail(NULL, p->text, p->at,
+                               "this string does not end before a line end or backslash (there are no escapes)");
     /* Bytes of a broken token may be no UTF-8, and messages become Python strings. */
     unsigned char first = (unsigned char)p->text[p->at];
     if (p->kind == BAD && (first < ' ' || first > '~'))
         return cr_formula_fail(NULL, p->text, p->at, "expected %s, found the byte 0x%02x", wanted, first);
     if (p->kind == STRING) return cr_formula_fail(NULL, p->text, p->at, "expected %s, found a string", wanted);
-    return cr_formula_fail(NULL, p->text, p->at, "expected %s, found '%.*s'", wanted, (int)CR_MIN(p->len, 60), p->text + p->at);
+    return cr_formula_fail(NULL, p->text, p->at, "expected %s, found '%.*s'", wanted, (int)CR_MIN(p->len, 60),
+                           p->text + p->at);
 }
-static cr_status expect(parser *p, const char *text, const char *wanted) { return accept(p, text) ? CR_OK : unexpected(p, wanted); }
+static cr_status expect(parser *p, const char *text, const char *wanted) {
+    return accept(p, text) ? CR_OK : unexpected(p, wanted);
+}
 
 static cr_status take_name(parser *p, const char *wanted, const char **out) {
     if (!at_name(p)) return unexpected(p, wanted);
@@ -139,12 +156,14 @@ static cr_status take_name(parser *p, const char *wanted, const char **out) {
     return CR_OK;
 }
 
-static cr_status node_new(parser *p, cr_fkind kind, uint32_t at, const cr_fnode *const *kids, size_t nkids, cr_fnode **out) {
+static cr_status node_new(parser *p, cr_fkind kind, uint32_t at, const cr_fnode *const *kids, size_t nkids,
+                          cr_fnode **out) {
     int depth = 0;
     for (size_t i = 0; i < nkids; i++)
         if (kids[i]) depth = CR_MAX(depth, kids[i]->depth);
     if (depth >= CR_FORMULA_MAX_DEPTH)
-        return cr_formula_fail(NULL, p->text, at, "this is nested more than %d deep; name a part with `let`", CR_FORMULA_MAX_DEPTH);
+        return cr_formula_fail(NULL, p->text, at, "this is nested more than %d deep; name a part with `let`",
+                               CR_FORMULA_MAX_DEPTH);
     if (nkids > UINT16_MAX) return cr_formula_fail(NULL, p->text, at, "more than %d entries", UINT16_MAX);
     cr_fnode *node = cr_arena_calloc(p->arena, 1, sizeof *node);
     if (!node) return CR_ENOMEM;
@@ -167,7 +186,8 @@ static cr_status parse_number(parser *p, cr_fnode **out) {
     errno = 0;
     if (integer) (*out)->u.i = strtoll(digits, &end, 10);
     else (*out)->u.f = strtod(digits, &end);
-    if (integer ? errno == ERANGE : isinf((*out)->u.f)) return cr_formula_fail(NULL, p->text, p->at, "this number is too large");
+    if (integer ? errno == ERANGE : isinf((*out)->u.f))
+        return cr_formula_fail(NULL, p->text, p->at, "this number is too large");
     next(p);
     return CR_OK;
 }
@@ -225,7 +245,8 @@ static cr_status parse_call(parser *p, uint32_t at, cr_fnode **out) {
             }
         }
         if (named && !keyword) {
-            status = cr_formula_fail(NULL, p->text, p->at, "expected a keyword argument (name=...) after the earlier ones");
+            status = cr_formula_fail(NULL, p->text, p->at,
+                                     "expected a keyword argument (name=...) after the earlier ones");
             goto out;
         }
         for (size_t i = 0; keyword && i < keywords.n; i++)
@@ -241,7 +262,8 @@ static cr_status parse_call(parser *p, uint32_t at, cr_fnode **out) {
     }
     CR_TRY_OUT(expect(p, ")", "',' or ')'"));
     CR_TRY_OUT(node_new(p, CR_F_CALL, at, kids.at, kids.n, out));
-    if (kids.n && !((*out)->keywords = cr_arena_copy(p->arena, keywords.at, kids.n * sizeof *keywords.at))) status = CR_ENOMEM;
+    if (kids.n && !((*out)->keywords = cr_arena_copy(p->arena, keywords.at, kids.n * sizeof *keywords.at)))
+        status = CR_ENOMEM;
 out:
     cr_vec_dispose(&kids);
     cr_vec_dispose(&keywords);
@@ -328,7 +350,8 @@ static cr_status parse_unary(parser *p, const cr_fnode **out) {
         if (!accept(p, prefixes[i].text)) continue;
         const cr_fnode *kid;
         cr_fnode *node;
-        if (++p->nesting > CR_FORMULA_MAX_DEPTH) return cr_formula_fail(NULL, p->text, at, "more than %d nested operators", CR_FORMULA_MAX_DEPTH);
+        if (++p->nesting > CR_FORMULA_MAX_DEPTH)
+            return cr_formula_fail(NULL, p->text, at, "more than %d nested operators", CR_FORMULA_MAX_DEPTH);
         CR_TRY(parse_unary(p, &kid));
         p->nesting--;
         CR_TRY(node_new(p, prefixes[i].kind, at, &kid, 1, &node));
@@ -340,7 +363,8 @@ static cr_status parse_unary(parser *p, const cr_fnode **out) {
     if (accept(p, "^")) { /* its right side is a unary: 2^-x, and a^b^c is a^(b^c) */
         const cr_fnode *kids[2] = { *out, NULL };
         cr_fnode *node;
-        if (++p->nesting > CR_FORMULA_MAX_DEPTH) return cr_formula_fail(NULL, p->text, at, "more than %d nested operators", CR_FORMULA_MAX_DEPTH);
+        if (++p->nesting > CR_FORMULA_MAX_DEPTH)
+            return cr_formula_fail(NULL, p->text, at, "more than %d nested operators", CR_FORMULA_MAX_DEPTH);
         CR_TRY(parse_unary(p, &kids[1]));
         p->nesting--;
         CR_TRY(node_new(p, CR_F_POW, at, kids, 2, &node));
@@ -367,7 +391,8 @@ static cr_status parse_binary(parser *p, int lowest, const cr_fnode **out) {
         }
         int kind = binary_at(p);
         if (kind < 0 || kinds[kind].precedence < lowest) return CR_OK;
-        if (compared && kinds[kind].precedence > CR_FORMULA_COMPARE_PRECEDENCE) return unexpected(p, "parentheses around the comparison");
+        if (compared && kinds[kind].precedence > CR_FORMULA_COMPARE_PRECEDENCE)
+            return unexpected(p, "parentheses around the comparison");
         if (cr_fkind_is_compare(kind)) {
             if (compared) return cr_formula_fail(NULL, p->text, at, "comparisons do not chain; write a < b and b < c");
             compared = true;
@@ -384,7 +409,8 @@ static cr_status parse_binary(parser *p, int lowest, const cr_fnode **out) {
 
 static cr_status parse_expr(parser *p, const cr_fnode **out) {
     if (++p->nesting > CR_FORMULA_MAX_DEPTH)
-        return cr_formula_fail(NULL, p->text, p->at, "this is nested more than %d deep; name a part with `let`", CR_FORMULA_MAX_DEPTH);
+        return cr_formula_fail(NULL, p->text, p->at, "this is nested more than %d deep; name a part with `let`",
+                               CR_FORMULA_MAX_DEPTH);
     CR_TRY(parse_binary(p, CR_FORMULA_TERNARY_PRECEDENCE + 1, out));
     uint32_t at = p->at;
     if (accept(p, "?")) {
@@ -406,7 +432,8 @@ static cr_status parse_names(parser *p, const char *wanted, name_vec *names) {
         uint32_t at = p->at;
         CR_TRY(take_name(p, wanted, &name));
         for (size_t i = 0; i < names->n; i++)
-            if (!strcmp(names->at[i], name)) return cr_formula_fail(NULL, p->text, at, "'%s' is named twice here", name);
+            if (!strcmp(names->at[i], name))
+                return cr_formula_fail(NULL, p->text, at, "'%s' is named twice here", name);
         CR_TRY(cr_vec_push(names, name));
     } while (accept(p, ","));
     return CR_OK;
@@ -439,8 +466,9 @@ static cr_status parse_statement(parser *p, cr_formula_column column, cr_fstatem
         CR_TRY_OUT(cr_vec_push(&values, value));
     } while (out->kind != CR_FS_LET && accept(p, ","));
     if (out->kind == CR_FS_CLAUSE && values.n > 1 && values.n != names.n) {
-        status = cr_formula_fail(NULL, p->text, out->at, "%zu names get %zu values; give one each, or one call with %zu results",
-                                 names.n, values.n, names.n);
+        status = cr_formula_fail(NULL, p->text, out->at,
+                                 "%zu names get %zu values; give one each, or one call with %zu results", names.n,
+                                 values.n, names.n);
         goto out;
     }
 store:
@@ -461,7 +489,9 @@ out:
 
 cr_status cr_formula_parse(cr_arena *arena, const char *text, cr_formula_column column, cr_formula *out) {
     size_t size = strlen(text);
-    if (size > CR_FORMULA_MAX_TEXT) return CR_FAIL(CR_EFORMAT, "formula 1:1: the text has %zu bytes, at most %d are read", size, CR_FORMULA_MAX_TEXT);
+    if (size > CR_FORMULA_MAX_TEXT)
+        return CR_FAIL(CR_EFORMAT, "formula 1:1: the text has %zu bytes, at most %d are read", size,
+                       CR_FORMULA_MAX_TEXT);
     const char *copy = cr_arena_strdup(arena, text);
     if (!copy) return CR_ENOMEM;
     parser p = { .arena = arena, .text = copy, .size = (uint32_t)size };
@@ -488,7 +518,8 @@ cr_status cr_formula_parse(cr_arena *arena, const char *text, cr_formula_column 
         goto out;
     }
     cr_formula formula = { .column = column, .text = copy, .n = (uint16_t)statements.n };
-    if (statements.n && !(formula.statements = cr_arena_copy(arena, statements.at, statements.n * sizeof *statements.at))) {
+    if (statements.n &&
+        !(formula.statements = cr_arena_copy(arena, statements.at, statements.n * sizeof *statements.at))) {
         status = CR_ENOMEM;
         goto out;
     }
@@ -600,12 +631,14 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 bool cr_fnode_equal(const cr_fnode *a, const cr_fnode *b) {
     if (!a || !b) return a == b;
-    if (a->kind != b->kind || a->nkids != b->nkids || !same_text(a->name, b->name) || !same_text(a->ns, b->ns) || !same_text(a->overload, b->overload))
+    if (a->kind != b->kind || a->nkids != b->nkids || !same_text(a->name, b->name) || !same_text(a->ns, b->ns) ||
+        !same_text(a->overload, b->overload))
         return false;
     if ((a->kind == CR_F_INT || a->kind == CR_F_BOOL) && a->u.i != b->u.i) return false;
     if (a->kind == CR_F_FLOAT && a->u.f != b->u.f && !(isnan(a->u.f) && isnan(b->u.f))) return false;
     for (int i = 0; i < a->nkids; i++)
-        if (!cr_fnode_equal(a->kids[i], b->kids[i]) || (a->keywords && !same_text(a->keywords[i], b->keywords[i]))) return false;
+        if (!cr_fnode_equal(a->kids[i], b->kids[i]) || (a->keywords && !same_text(a->keywords[i], b->keywords[i])))
+            return false;
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* indexing.c: lowering of x[...] to ops.
  *
  * One walk over the items applies ints, slices and newaxes to the current value as view ops and gathers masks and index
- * tensors, each at the dimension it has then. If any were gathered, one index (or index_put_) follows. A bool is a newaxis
- * plus an index that keeps or drops it; a 0-d integer tensor is a number. */
+ * tensors, each at the dimension it has then. If any were gathered, one index (or index_put_) follows. A bool is a
+ * newaxis plus an index that keeps or drops it; a 0-d integer tensor is a number. */
 #include "ops/indexing.h"
 
 typedef struct lowering {
@@ -10,14 +10,16 @@ typedef struct lowering {
     cr_arg now;       /* the value so far */
     bool owned;       /* now is ours to release (it is not the caller's tensor) */
     int rank;         /* of now */
-    cr_arg index[CR_MAX_INDEX]; /* what `index` takes: an entry per dimension of now, one for all dimensions of a mask; NONE: all */
+    /* what `index` takes: an entry per dimension of now, one for all dimensions of a mask; NONE: all */
+    cr_arg index[CR_MAX_INDEX];
     bool index_owned[CR_MAX_INDEX];
     int nindex, covered; /* covered: dimensions that masks take beyond their entry */
 } lowering;
 
 /* ---- emitting ---- */
 
-static cr_status emit(cr_emitter *e, const char *name, const cr_arg *args, size_t n, const cr_keyword *keywords, size_t nkeywords, cr_arg *result) {
+static cr_status emit(cr_emitter *e, const char *name, const cr_arg *args, size_t n, const cr_keyword *keywords,
+                      size_t nkeywords, cr_arg *result) {
     const cr_op *op = cr_op_find(name);
     if (!op) return CR_FAIL(CR_ENOTIMPL, "indexing needs the op '%s', which is not in the table", name);
     cr_arena arena;
@@ -59,7 +61,8 @@ static cr_status apply(lowering *w, const char *name, const cr_arg *rest, size_t
 static cr_status apply_int(lowering *w, int d, int original, const cr_index *item) {
     const cr_meta *m;
     CR_TRY(meta_of(w, &w->now, &m));
-    if (!m->rank) return CR_FAIL(CR_EINDEX, "a 0-d tensor cannot be indexed with a number; use .item() to get its value");
+    if (!m->rank)
+        return CR_FAIL(CR_EINDEX, "a 0-d tensor cannot be indexed with a number; use .item() to get its value");
     bool constant = item->value.kind == CR_ARG_NONE;
     if (constant && d < m->rank) {
         cr_dim size = m->size[d];
@@ -67,7 +70,8 @@ static cr_status apply_int(lowering *w, int d, int original, const cr_index *ite
         if (low || cr_dim_known(w->e->env, item->start, CR_GE, size) == CR_YES) {
             int64_t at = 0, n = 0;
             (void)(cr_dim_hint(w->e->env, item->start, &at) && cr_dim_hint(w->e->env, size, &n));
-            return CR_FAIL(CR_EINDEX, "index %lld is out of bounds for dimension %d with size %lld", (long long)at, original, (long long)n);
+            return CR_FAIL(CR_EINDEX, "index %lld is out of bounds for dimension %d with size %lld", (long long)at,
+                           original, (long long)n);
         }
     }
     cr_arg rest[] = { cr_arg_int(d), constant ? cr_arg_int(item->start) : item->value };
@@ -84,8 +88,10 @@ static cr_status apply_slice(lowering *w, int d, const cr_index *item, bool alon
     CR_TRY(meta_of(w, &w->now, &m));
     if (!m->rank) return CR_FAIL(CR_EINDEX, "a 0-d tensor cannot be sliced; use .item() to get its value");
     cr_env *env = w->e->env;
-    bool to_end = item->stop == INT64_MAX || (d < m->rank && cr_dim_known(env, m->size[d], CR_LE, item->stop) == CR_YES);
-    bool all = to_end && cr_dim_known(env, item->start, CR_EQ, 0) == CR_YES && cr_dim_known(env, item->step, CR_EQ, 1) == CR_YES;
+    bool to_end = item->stop == INT64_MAX ||
+                  (d < m->rank && cr_dim_known(env, m->size[d], CR_LE, item->stop) == CR_YES);
+    bool all = to_end && cr_dim_known(env, item->start, CR_EQ, 0) == CR_YES &&
+               cr_dim_known(env, item->step, CR_EQ, 1) == CR_YES;
     if (all && !alone) return CR_OK;
     cr_arg rest[] = { cr_arg_int(d), cr_arg_int(item->start), cr_arg_int(item->stop), cr_arg_int(item->step) };
     return apply(w, "aten::slice.Tensor", rest, 4);
@@ -119,13 +125,17 @@ static cr_status apply_bool(lowering *w, int d, bool keep) {
     const cr_meta *m;
     CR_TRY(meta_of(w, &w->now, &m));
     cr_arg one = cr_arg_int(keep ? 1 : 0), size = cr_arg_list(&one, 1), index;
-    cr_keyword keywords[] = { { "dtype", cr_arg_dtype(CR_I64) }, { "device", { .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = m->device } } };
+    cr_keyword keywords[] = { { "dtype", cr_arg_dtype(CR_I64) },
+                              { "device",
+                                { .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = m->device } } };
     CR_TRY(emit(w->e, "aten::zeros", &size, 1, keywords, 2, &index));
     return gather(w, d, index, true);
 }
 
 /* The number in a 0-d tensor, for the emitter to find out. */
-static cr_status number_of(lowering *w, const cr_arg *tensor, cr_arg *number) { return emit(w->e, "aten::item", tensor, 1, NULL, 0, number); }
+static cr_status number_of(lowering *w, const cr_arg *tensor, cr_arg *number) {
+    return emit(w->e, "aten::item", tensor, 1, NULL, 0, number);
+}
 
 /* Dimensions of x that an item takes up: a mask takes as many as it has. */
 static cr_status taken(lowering *w, const cr_index *item, int *out) {
@@ -175,7 +185,8 @@ static cr_status walk(lowering *w, const cr_index *items, size_t n) {
         specified += k;
     }
     bool alone = n == 1, better_message = alone && !rank && items[0].kind != CR_INDEX_TENSOR;
-    if (specified > rank && !better_message) return CR_FAIL(CR_EINDEX, "too many indices for tensor of dimension %d", rank);
+    if (specified > rank && !better_message)
+        return CR_FAIL(CR_EINDEX, "too many indices for tensor of dimension %d", rank);
     int d = 0, original = 0;
     for (size_t i = 0; i < n; i++) {
         const cr_index *item = &items[i];
@@ -222,12 +233,14 @@ out:
     return status;
 }
 
-/* A value may have more dimensions than the `rank` of what it is written to, as long as the extra ones in front are 1. */
+/* A value may have more dimensions than the `rank` of what it is written to, as long as the extra ones in front are
+ * 1. */
 static cr_status drop_leading_ones(lowering *w, const cr_arg *value, int rank, cr_arg *out, bool *owned) {
     const cr_meta *m;
     CR_TRY(meta_of(w, value, &m));
     int drop = 0;
-    while (drop < m->rank && m->rank - drop > rank && cr_dim_known(w->e->env, m->size[drop], CR_EQ, 1) == CR_YES) drop++;
+    while (drop < m->rank && m->rank - drop > rank && cr_dim_known(w->e->env, m->size[drop], CR_EQ, 1) == CR_YES)
+        drop++;
     *out = *value;
     *owned = false;
     if (!drop) return CR_OK;
@@ -242,7 +255,9 @@ static cr_status drop_leading_ones(lowering *w, const cr_arg *value, int rank, c
 static cr_status number_tensor(lowering *w, const cr_arg *number, cr_arg *out) {
     const cr_meta *m;
     CR_TRY(meta_of(w, &w->now, &m));
-    cr_keyword keywords[] = { { "dtype", cr_arg_dtype(m->dtype) }, { "device", { .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = m->device } } };
+    cr_keyword keywords[] = { { "dtype", cr_arg_dtype(m->dtype) },
+                              { "device",
+                                { .kind = CR_ARG_DEVICE, .given = CR_GIVEN_KEYWORD, .u.device = m->device } } };
     return emit(w->e, "aten::scalar_tensor", number, 1, keywords, 2, out);
 }
 

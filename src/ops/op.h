@@ -55,21 +55,32 @@ typedef struct cr_arg {
     } u;
 } cr_arg; /* 16 bytes; plain data: owns nothing, but see cr_results_release */
 static inline cr_arg cr_arg_none(void) { return (cr_arg){ .kind = CR_ARG_NONE }; }
-static inline cr_arg cr_arg_tensor(cr_tensor *t) { return t ? (cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = t } : cr_arg_none(); }
+static inline cr_arg cr_arg_tensor(cr_tensor *t) {
+    return t ? (cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = t } : cr_arg_none();
+}
 static inline cr_arg cr_arg_int(int64_t i) { return (cr_arg){ .kind = CR_ARG_INT, .given = 1, .u.i = i }; }
 static inline cr_arg cr_arg_float(double f) { return (cr_arg){ .kind = CR_ARG_FLOAT, .given = 1, .u.f = f }; }
 static inline cr_arg cr_arg_bool(bool b) { return (cr_arg){ .kind = CR_ARG_BOOL, .given = 1, .u.i = b }; }
 static inline cr_arg cr_arg_dtype(int d) { return (cr_arg){ .kind = CR_ARG_DTYPE, .given = 1, .u.i = d }; }
-static inline cr_arg cr_arg_str(const char *s) { return (cr_arg){ .kind = CR_ARG_STR, .given = 1, .n = (uint32_t)strlen(s), .u.s = s }; }
-static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) { return (cr_arg){ .kind = CR_ARG_LIST, .given = 1, .n = (uint32_t)n, .u.list = list }; }
-static inline bool cr_arg_is_number(const cr_arg *a) { return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX; }
+static inline cr_arg cr_arg_str(const char *s) {
+    return (cr_arg){ .kind = CR_ARG_STR, .given = 1, .n = (uint32_t)strlen(s), .u.s = s };
+}
+static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) {
+    return (cr_arg){ .kind = CR_ARG_LIST, .given = 1, .n = (uint32_t)n, .u.list = list };
+}
+static inline bool cr_arg_is_number(const cr_arg *a) {
+    return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX;
+}
 /* The meta behind a TENSOR or META argument, else NULL. */
-static inline const cr_meta *cr_arg_meta(const cr_arg *a) { return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL; }
+static inline const cr_meta *cr_arg_meta(const cr_arg *a) {
+    return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL;
+}
 /* Without an environment there are no tags: every integer is a plain number, however low. */
 static inline bool cr_arg_is_symbolic(const cr_env *env, const cr_arg *a) {
     return a->kind == CR_ARG_SYM || (env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
 }
-/* A symbolic number becomes the plain one of the example, and the program is guarded to be for it; CR_EDATADEP: there is none. */
+/* A symbolic number becomes the plain one of the example, and the program is guarded to be for it; CR_EDATADEP: there
+ * is none. */
 CR_NODISCARD cr_status cr_arg_settle(cr_env *env, cr_arg *a);
 rt_scalar cr_arg_scalar(const cr_arg *a); /* of a number (not symbolic) */
 int cr_arg_number_dtype(const cr_arg *a); /* i64, f64, bool, c128: how a number promotes */
@@ -77,8 +88,20 @@ void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out);
 
 /* ---- schemas (schema.c) ---- */
 typedef enum cr_type {
-    CR_T_TENSOR, CR_T_SCALAR, CR_T_INT, CR_T_FLOAT, CR_T_BOOL, CR_T_STR, CR_T_DTYPE, CR_T_LAYOUT, CR_T_DEVICE, CR_T_FORMAT,
-    CR_T_GENERATOR, CR_T_GRAPH, CR_T_ANY, CR_T_COUNT
+    CR_T_TENSOR,
+    CR_T_SCALAR,
+    CR_T_INT,
+    CR_T_FLOAT,
+    CR_T_BOOL,
+    CR_T_STR,
+    CR_T_DTYPE,
+    CR_T_LAYOUT,
+    CR_T_DEVICE,
+    CR_T_FORMAT,
+    CR_T_GENERATOR,
+    CR_T_GRAPH,
+    CR_T_ANY,
+    CR_T_COUNT
 } cr_type;
 typedef struct cr_param {
     const char *name;   /* "" for unnamed returns */
@@ -112,30 +135,40 @@ enum { /* tags */
     CR_TAG_CORE = 1 << 0,        /* in the core ATen set */
     CR_TAG_POINTWISE = 1 << 1,   /* implied by .scalar */
     CR_TAG_VIEW = 1 << 2,        /* outputs may alias the first argument (.shape decides) */
-    CR_TAG_UPDATES = 1 << 3,     /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter, copy, uniform) */
+    /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter, copy, uniform) */
+    CR_TAG_UPDATES = 1 << 3,
     CR_TAG_DATA_DEPENDENT = 1 << 4, /* sizes depend on data: the kernel has a count phase */
     CR_TAG_RANDOM = 1 << 5,      /* draws from a generator */
     CR_TAG_REDUCTION = 1 << 6,
-    CR_TAG_COMPOSITE = 1 << 7,   /* CompositeImplicitAutograd in PyTorch: always decomposes; implied by .decomp without kernel */
+    /* CompositeImplicitAutograd in PyTorch: always decomposes; implied by .decomp without kernel */
+    CR_TAG_COMPOSITE = 1 << 7,
     CR_TAG_INPLACE_VIEW = 1 << 8, /* derived in-place form changes the meta only (t_, squeeze_) */
     CR_TAG_ASSERT = 1 << 9,      /* has an effect: never dead code */
     CR_TAG_HIGHER_ORDER = 1 << 10,
     CR_TAG_ANY_CAST = 1 << 11,   /* in-place and out results are stored with any cast (copy_) */
     CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
-    CR_TAG_METADATA = 1 << 13,   /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
-    CR_TAG_DENSE_OUT = 1 << 14,  /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
-    CR_TAG_COPIES_0D = 1 << 20,  /* a tensor without dimensions is its own result, whatever its dtype (kthvalue, cummax) */
-    CR_TAG_EMPTY_CAST = 1 << 21, /* in place, a tensor that is empty or has no dimensions takes a result of any dtype (cumsum) */
+    /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
+    CR_TAG_METADATA = 1 << 13,
+    /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
+    CR_TAG_DENSE_OUT = 1 << 14,
+    /* a tensor without dimensions is its own result, whatever its dtype (kthvalue, cummax) */
+    CR_TAG_COPIES_0D = 1 << 20,
+    /* in place, a tensor that is empty or has no dimensions takes a result of any dtype (cumsum) */
+    CR_TAG_EMPTY_CAST = 1 << 21,
     CR_TAG_COMPLEX_DENSE_OUT = 1 << 22, /* DENSE_OUT for complex inputs (fft_ifft) */
-    CR_TAG_INTERNAL = 1 << 23,   /* passes put it into graphs on the way to native code; not for users, so not in the docs */
+    /* passes put it into graphs on the way to native code; not for users, so not in the docs */
+    CR_TAG_INTERNAL = 1 << 23,
     CR_TAG_CUSTOM = 1 << 24,     /* registered at run time by whoever embeds the library (custom.h) */
-    CR_TAG_SHARES = 1 << 25,     /* a result may be an argument or a view of one, though neither schema nor VIEW says so (dropout, einsum) */
-    CR_TAG_STATISTICS = 1 << 26, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so (batch_norm) */
+    /* a result may be an argument or a view of one, though neither schema nor VIEW says so (dropout, einsum) */
+    CR_TAG_SHARES = 1 << 25,
+    /* writes arguments 3 and 4 while 5 is true, though the schema does not say so (batch_norm) */
+    CR_TAG_STATISTICS = 1 << 26,
     CR_TAG_KEEPS_INTEGERS = 1 << 19, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
     CR_TAG_KEEPS_REAL = 1 << 18, /* leaves a real tensor alone: in place nothing is written (conj_physical) */
     CR_TAG_POINTWISE_OUT = 1 << 17, /* ... is laid out like the inputs of its shape, whatever the functional layout */
     CR_TAG_SAME_DTYPE = 1 << 16, /* in place only where the result has the tensor's own dtype (float_power) */
-    CR_TAG_SAME_VALUE = 1 << 15, /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
+    /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
+    CR_TAG_SAME_VALUE = 1 << 15,
 };
 /* Their kernels also run where an op has none for the dtype, if an input is empty: then they only move and fill. */
 #define CR_TAGS_RUN_IDLE (CR_TAG_REDUCTION | CR_TAG_UPDATES | CR_TAG_DATA_DEPENDENT)
@@ -153,17 +186,20 @@ typedef cr_status cr_expand_fn(struct cr_emitter *e, const struct cr_op *op, con
 typedef struct cr_row {
     const char *schema;
     uint32_t tags, variants;
-    const char *names;      /* override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)"; "(p=0.5)" gives a default,
-                             * " unnamed" leaves the out form's results without names */
+    /* Override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)"; "(p=0.5)" gives a default,
+     * " unnamed" leaves the out form's results without names. */
+    const char *names;
     cr_rule_fn *dtype;      /* sets r->common and r->result; NULL with .scalar: promote */
     cr_rule_fn *shape;      /* sets r->out[]; NULL with .scalar: broadcast */
     const char *scalar;     /* pointwise text in the formula language */
     rt_kernel *kernel;
     const char *decomp;     /* formula over argument names */
     cr_expand_fn *decomp_fn;
-    const char *core;       /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md); "keep": the op stays in it */
+    /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md); "keep": the op stays in it */
+    const char *core;
     cr_expand_fn *core_fn;
-    uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs although there is a kernel */
+    /* 1 + a parameter: where its float is not 0, the decomposition runs although there is a kernel */
+    uint8_t decomp_arg;
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;
     const char *sample;     /* names the generator in tests/ops/samples.py; NULL: made from the schema */
@@ -178,14 +214,16 @@ typedef struct cr_op {
     const struct cr_op *inplace, *out; /* derived forms or NULL */
     const struct cr_op *next; /* next overload of the same name, in table order */
     uint32_t tags, id;
-    uint32_t accepts, idle; /* dtypes recorded from the oracle, a bit each: with a kernel (all ones when unrecorded), and those
+    uint32_t accepts,
+        idle; /* dtypes recorded from the oracle, a bit each: with a kernel (all ones when unrecorded), and those
                              * without that pass all the same where an input has no elements */
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 } cr_op;
 
 /* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
-/* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where the out form has none:
+/* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where
+ * the out form has none:
  * a factory fills the tensor it is given; sums and products that are told no dtype are computed in that tensor's. */
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given);
 static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
@@ -198,7 +236,8 @@ const cr_op *cr_op_at(size_t i);
 const cr_op *cr_op_find(const char *name);
 /* First overload of "add" in a namespace ("aten"); follow ->next. */
 const cr_op *cr_op_find_name(const char *ns, const char *name);
-/* Adds an op at run time (custom, higher-order, opaque). `row` must outlive the process. CR_EVALUE when the name is taken. */
+/* Adds an op at run time (custom, higher-order, opaque). `row` must outlive the process. CR_EVALUE when the name is
+ * taken. */
 CR_NODISCARD cr_status cr_op_register(const cr_row *row, const cr_op **out);
 
 /* ---- rules ---- */
@@ -229,7 +268,8 @@ struct cr_rule {
 cr_out *cr_rule_add(cr_rule *r);
 /* Appends a dense output of these sizes. */
 CR_NODISCARD cr_status cr_rule_add_dense(cr_rule *r, int dtype, int rank, const cr_dim *size);
-/* Appends a view of argument `arg` with the given meta geometry (dtype and storage follow the argument). NULL: out of memory. */
+/* Appends a view of argument `arg` with the given meta geometry (dtype and storage follow the argument). NULL: out of
+ * memory. */
 cr_out *cr_rule_add_view(cr_rule *r, int arg);
 /* Appends a number result that the rule knows. */
 CR_NODISCARD cr_status cr_rule_add_number(cr_rule *r, cr_arg_kind kind, cr_dim value);
@@ -244,7 +284,8 @@ static inline cr_dim cr_rule_int(const cr_rule *r, int i) { return r->arg[i].u.i
 static inline bool cr_rule_bool(const cr_rule *r, int i) { return r->arg[i].u.i != 0; }
 /* Dimension `d` made non-negative; CR_EINDEX when outside [-rank, rank). Rank 0 counts as 1. */
 CR_NODISCARD cr_status cr_wrap_dim(int64_t d, int rank, int *out);
-/* The list argument's dims as a bit mask; an absent or (where `empty_is_all`) empty list is all. CR_ERUNTIME on a repeat. */
+/* The list argument's dims as a bit mask; an absent or (where `empty_is_all`) empty list is all. CR_ERUNTIME on a
+ * repeat. */
 CR_NODISCARD cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t *mask);
 /* An int list argument copied to `out` (at most `max`); a single entry is repeated to `want` when want > 0. */
 CR_NODISCARD cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim *out, int *n);
@@ -252,14 +293,15 @@ CR_NODISCARD cr_status cr_rule_ints(cr_rule *r, int i, int want, int max, cr_dim
 CR_NODISCARD cr_status cr_rule_run(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
 /* Only the dtype rule and the check of accepted dtypes. */
 bool cr_rule_has_kernel(const cr_rule *r); /* for the dtype it computes in; else only empty inputs pass */
-CR_NODISCARD cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args, const int64_t *count);
+CR_NODISCARD cr_status cr_rule_begin(cr_rule *r, const cr_op *op, cr_env *env, const cr_arg *args,
+                                     const int64_t *count);
 void cr_rule_dispose(cr_rule *r);
 
 /* ---- emitters: who carries out an op ---- */
 /* Formulas, decompositions, indexing, the interpreter, tape and differentiator call only this. Implementations: exec
  * (real and fake tensors, below) and the graph builder (src/graph). `args`: one per schema parameter. `results`: one
- * per schema return (cr_result_count); a Tensor[] return is one LIST argument. Exec results own a reference each (lists and their
- * tensors too): release with cr_results_release. */
+ * per schema return (cr_result_count); a Tensor[] return is one LIST argument. Exec results own a reference each (lists
+ * and their tensors too): release with cr_results_release. */
 typedef struct cr_emitter {
     cr_status (*call)(struct cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
     /* The meta of a tensor argument in this emitter's terms; *out = NULL when the argument is no tensor. */
@@ -285,7 +327,8 @@ typedef struct cr_recorder {
     /* Called after a depth-0 call, with the arguments as given and the results. */
     cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
 } cr_recorder;
-/* Symbols for what depends on data, to be given out before fresh ones are made: a graph that is written anew keeps the names it had. */
+/* Symbols for what depends on data, to be given out before fresh ones are made: a graph that is written anew keeps the
+ * names it had. */
 typedef struct cr_known_symbols { cr_sym at[8]; int n; } cr_known_symbols;
 /* The first of that type, taken out; NULL: none. */
 cr_sym cr__known_symbol(cr_sym_type type);
@@ -300,9 +343,10 @@ typedef struct cr_call_mode {
     cr_known_symbols *known;
     cr_autocast autocast;
 } cr_call_mode;
-/* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off or
- * absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the number of
- * threads, the deterministic flag. Pointers that the front end sets are opaque to the floors below it and borrowed. */
+/* All that belongs to one thread, and nothing else does: a new thread begins with grad mode on and everything else off
+ * or absent. What PyTorch keeps for the whole process is kept so here, too: the default dtype (cr_default_dtype), the
+ * number of threads, the deterministic flag. Pointers that the front end sets are opaque to the floors below it and
+ * borrowed. */
 typedef struct cr_ambient {
     cr_call_mode mode;
     bool grad, inference;
@@ -319,6 +363,7 @@ typedef struct cr_binding { const cr_op *op; cr_arg args[CR_MAX_PARAMS]; } cr_bi
 /* Picks the first overload (in table order, Tensor overloads first) that the arguments fit and fills in defaults,
  * conversions (int to float, one int to an int[k] list) included. `first` is the overload list, or one op with
  * `only` set. CR_ETYPE lists what was given and the overloads that exist. Lists that conversion made are in `arena`. */
-CR_NODISCARD cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs, const cr_keyword *keywords, size_t nkeywords, cr_arena *arena, cr_binding *out);
+CR_NODISCARD cr_status cr_bind(const cr_op *first, bool only, const cr_arg *args, size_t nargs,
+                               const cr_keyword *keywords, size_t nkeywords, cr_arena *arena, cr_binding *out);
 
 #endif

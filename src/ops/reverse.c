@@ -7,7 +7,9 @@
 
 /* Identity of a tensor value: kind and pointer or id. */
 typedef struct value_key { uint64_t kind, id; } value_key;
-static value_key key_of(const cr_arg *a) { return (value_key){ a->kind, a->kind == CR_ARG_TENSOR ? (uint64_t)(uintptr_t)a->u.t : (uint64_t)a->u.i }; }
+static value_key key_of(const cr_arg *a) {
+    return (value_key){ a->kind, a->kind == CR_ARG_TENSOR ? (uint64_t)(uintptr_t)a->u.t : (uint64_t)a->u.i };
+}
 
 static bool is_live(const cr_tape *tape, const cr_arg *a) {
     if (a->kind == CR_ARG_LIST) {
@@ -60,7 +62,8 @@ static cr_status add_record(cr_tape *tape, const cr_op *op, const cr_arg *args, 
         bool flows;
         CR_TRY(tape->inner->meta(tape->inner, first, &m));
         CR_TRY(cr_grad_flows(op, (int)i, m, &flows));
-        if (!flows && m && !cr_dtype_is_integral(m->dtype)) { /* a constant that the derivative computes with: see find_given */
+        /* a constant that the derivative computes with: see find_given */
+        if (!flows && m && !cr_dtype_is_integral(m->dtype)) {
             const cr_op_formulas *formulas;
             CR_TRY(cr_op_formulas_get(op, &formulas));
             flows = formulas->has_grad && cr__formula_uses_result(&formulas->grad, (int)i);
@@ -74,12 +77,18 @@ static cr_status tape_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     cr_tape *tape = (cr_tape *)e;
     size_t nresults = op->schema.nreturns;
     bool live = false, direct = false;
-    if (nresults > CR__MAX_RESULTS) return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
+    if (nresults > CR__MAX_RESULTS)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
     if (tape->recomputes && (op->tags & CR_TAG_RANDOM))
-        return CR_FAIL(CR_EUNSUPPORTED, "%s draws random numbers, and its caller's derivative would draw others; give the caller a .grad", op->name);
+        return CR_FAIL(CR_EUNSUPPORTED,
+                       "%s draws random numbers, and its caller's derivative would draw others; give the caller a "
+                       ".grad",
+                       op->name);
     for (int i = 0; i < op->schema.nparams; i++) live |= is_live(tape, &args[i]);
     if (live) {
-        if (op->variant != CR_FUNCTIONAL) return CR_FAIL(CR_EUNSUPPORTED, "%s writes to a tensor that is differentiated; use the functional form", op->name);
+        if (op->variant != CR_FUNCTIONAL)
+            return CR_FAIL(CR_EUNSUPPORTED, "%s writes to a tensor that is differentiated; use the functional form",
+                           op->name);
         CR_TRY(cr_grad_is_direct(op, &direct));
         if (!direct && (op->row->decomp || op->row->decomp_fn)) return cr_decomp_expand(e, op, args, results);
     }
@@ -148,7 +157,8 @@ static cr_arg *find_sum(sums *s, const cr_arg *value) {
 static cr_status add_to(sums *s, const cr_arg *value, const cr_arg *grad) {
     if (grad->kind == CR_ARG_NONE) return CR_OK;
     if (value->kind == CR_ARG_LIST) {
-        if (grad->kind != CR_ARG_LIST || grad->n != value->n) return CR_FAIL(CR_EVALUE, "the gradient of a list must be a list of as many tensors");
+        if (grad->kind != CR_ARG_LIST || grad->n != value->n)
+            return CR_FAIL(CR_EVALUE, "the gradient of a list must be a list of as many tensors");
         for (uint32_t i = 0; i < value->n; i++) CR_TRY(add_to(s, &value->u.list[i], &grad->u.list[i]));
         return CR_OK;
     }
@@ -161,7 +171,8 @@ static cr_status add_to(sums *s, const cr_arg *value, const cr_arg *grad) {
         sum = &s->at.at[s->at.n - 1];
     }
     if (sum->kind == CR_ARG_NONE) return cr__copy_out(grad, sum);
-    if (!s->add && !(s->add = cr_op_find("aten::add.Tensor"))) return CR_FAIL(CR_ENOTFOUND, "there is no op 'aten::add.Tensor'");
+    if (!s->add && !(s->add = cr_op_find("aten::add.Tensor")))
+        return CR_FAIL(CR_ENOTFOUND, "there is no op 'aten::add.Tensor'");
     cr_arg args[3] = { *sum, *grad, cr_arg_int(1) }, total, copy;
     args[2].given = CR_GIVEN_DEFAULT;
     CR_TRY(s->into->call(s->into, s->add, args, &total));
@@ -187,7 +198,8 @@ static cr_status take(sums *s, const cr_arg *value, cr_arg *out, bool *any) {
     cr_arg *items = cr_calloc(value->n ? value->n : 1, sizeof *items);
     if (!items) return CR_ENOMEM;
     bool some = false;
-    for (uint32_t i = 0; i < value->n; i++) CR_TRY(take(s, &value->u.list[i], &items[i], &some)); /* items of lists are no lists */
+    /* items of lists are no lists */
+    for (uint32_t i = 0; i < value->n; i++) CR_TRY(take(s, &value->u.list[i], &items[i], &some));
     if (some) *out = cr_arg_list(items, value->n);
     else cr_free(items);
     *any |= some;
@@ -213,8 +225,8 @@ out:
     return status;
 }
 
-cr_status cr_tape_backward(cr_tape *tape, cr_emitter *into, const cr_arg *outs, const cr_arg *grads, size_t nouts, const cr_arg *wrt,
-                           size_t nwrt, cr_arg *grad_out) {
+cr_status cr_tape_backward(cr_tape *tape, cr_emitter *into, const cr_arg *outs, const cr_arg *grads, size_t nouts,
+                           const cr_arg *wrt, size_t nwrt, cr_arg *grad_out) {
     sums s = { .into = into };
     cr_map_init(&s.index);
     cr_status status = CR_OK;
@@ -239,7 +251,8 @@ out:
 
 /* ---- one op ---- */
 
-cr_status cr__reverse_decomp(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, cr_arg *grad_out) {
+cr_status cr__reverse_decomp(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs,
+                             cr_arg *grad_out) {
     cr_tape tape;
     cr_tape_init(&tape, e);
     tape.recomputes = true;
@@ -270,12 +283,14 @@ static cr_emitter exec_for(const cr_arg *args, size_t n) {
     return exec;
 }
 
-cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_arg *grads, const bool *needs, cr_arg *grad_out) {
+cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_arg *grads, const bool *needs,
+                     cr_arg *grad_out) {
     cr_emitter exec = exec_for(args, op->schema.nparams);
     return cr_grad_expand(&exec, op, args, results, grads, needs, grad_out);
 }
 
-cr_status cr_reverse_call(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, cr_arg *results, cr_arg *grad_out) {
+cr_status cr_reverse_call(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, cr_arg *results,
+                          cr_arg *grad_out) {
     cr_emitter exec = exec_for(args, op->schema.nparams);
     cr_tape tape;
     cr_tape_init(&tape, &exec);
@@ -293,14 +308,16 @@ out:
     return status;
 }
 
-cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs, const cr_arg *weights,
-                           cr_arg *grad_args, cr_arg *grad_seeds) {
+cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads, const bool *needs,
+                           const cr_arg *weights, cr_arg *grad_args, cr_arg *grad_seeds) {
     size_t nparams = op->schema.nparams, nreturns = op->schema.nreturns;
-    if (nreturns > CR__MAX_RESULTS) return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
+    if (nreturns > CR__MAX_RESULTS)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
     cr_emitter exec = exec_for(args, nparams);
     cr_tape tape;
     cr_tape_init(&tape, &exec);
-    cr_arg results[CR__MAX_RESULTS], wrt[CR_MAX_PARAMS + CR__MAX_RESULTS], first[CR_MAX_PARAMS], second[CR_MAX_PARAMS + CR__MAX_RESULTS];
+    cr_arg results[CR__MAX_RESULTS], wrt[CR_MAX_PARAMS + CR__MAX_RESULTS], first[CR_MAX_PARAMS],
+        second[CR_MAX_PARAMS + CR__MAX_RESULTS];
     cr_status status = CR_OK;
     bool ran = false, walked = false;
     for (size_t i = 0; i < nparams; i++) wrt[i] = needs[i] ? args[i] : cr_arg_none();

@@ -11,7 +11,8 @@
 cr_status cr_wrap_dim(int64_t d, int rank, int *out) {
     int n = rank ? rank : 1;
     if (d < -n || d >= n)
-        return CR_FAIL(CR_EINDEX, "dimension out of range: expected a value in [%d, %d], got %lld", -n, n - 1, (long long)d);
+        return CR_FAIL(CR_EINDEX, "dimension out of range: expected a value in [%d, %d], got %lld", -n, n - 1,
+                       (long long)d);
     *out = (int)(d < 0 ? d + n : d);
     return CR_OK;
 }
@@ -94,7 +95,8 @@ cr_status cr_rule_dims(cr_rule *r, int i, int rank, bool empty_is_all, uint32_t 
     for (uint32_t k = 0; k < n; k++) {
         int d = 0;
         CR_TRY(cr_wrap_dim(item[k].u.i, rank, &d));
-        if (bits & (1u << d)) return CR_FAIL(CR_ERUNTIME, "%s: dim %d appears more than once in the list of dims", r->op->schema.name, d);
+        if (bits & (1u << d))
+            return CR_FAIL(CR_ERUNTIME, "%s: dim %d appears more than once in the list of dims", r->op->schema.name, d);
         bits |= 1u << d;
     }
     *mask = bits;
@@ -120,8 +122,10 @@ cr_status cr_rule_require_rank(const cr_rule *r, int i, int low, int high) {
     int rank = cr_rule_meta(r, i)->rank;
     if (rank >= low && rank <= high) return CR_OK;
     if (low == high)
-        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimension%s, it has %d", r->op->schema.name, param_name(r, i), low, low == 1 ? "" : "s", rank);
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d to %d dimensions, it has %d", r->op->schema.name, param_name(r, i), low, high, rank);
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimension%s, it has %d", r->op->schema.name,
+                       param_name(r, i), low, low == 1 ? "" : "s", rank);
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d to %d dimensions, it has %d", r->op->schema.name,
+                   param_name(r, i), low, high, rank);
 }
 
 cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size) {
@@ -139,23 +143,29 @@ cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size)
 cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (m->dtype == dtype) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be %s, not %s", r->op->schema.name, param_name(r, i), cr_dtype_name(dtype), cr_dtype_name(m->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be %s, not %s", r->op->schema.name, param_name(r, i),
+                   cr_dtype_name(dtype), cr_dtype_name(m->dtype));
 }
 
 cr_status cr_rule_exact_ints(cr_rule *r, int i, int n, cr_dim *out) {
     if (r->arg[i].n == (uint32_t)n) return cr_rule_ints(r, i, 0, n, out, NULL);
-    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", r->op->schema.name, param_name(r, i), n, r->arg[i].n);
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", r->op->schema.name, param_name(r, i),
+                   n, r->arg[i].n);
 }
 
-/* Numbers in Tensor slots become metas that promote as wrapped numbers; lists of flags are as long as the schema says. */
+/* Numbers in Tensor slots become metas that promote as wrapped numbers; lists of flags are as long as the schema
+ * says. */
 static cr_status wrap_numbers(cr_rule *r, const cr_arg *args) {
     const cr_schema *s = &r->op->schema;
     int wrapped = 0;
     r->arg = args;
     for (int i = 0; i < r->nargs; i++) {
         const cr_param *p = &s->params[i];
-        if (p->type == CR_T_BOOL && p->list_size > 0 && args[i].kind == CR_ARG_LIST && args[i].n != (uint32_t)p->list_size) /* output_mask */
-            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", s->name, p->name, p->list_size, args[i].n);
+        /* output_mask */
+        if (p->type == CR_T_BOOL && p->list_size > 0 && args[i].kind == CR_ARG_LIST &&
+            args[i].n != (uint32_t)p->list_size)
+            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have %d entries, got %u", s->name, p->name,
+                           p->list_size, args[i].n);
         if (s->params[i].type != CR_T_TENSOR || (!cr_arg_is_number(&args[i]) && args[i].kind != CR_ARG_SYM)) continue;
         if (!wrapped) {
             memcpy(r->local, args, (size_t)r->nargs * sizeof *args);
@@ -198,7 +208,9 @@ bool cr_rule_has_kernel(const cr_rule *r) {
     return dtype < 0 || (r->op->accepts >> dtype & 1);
 }
 
-static bool is_empty(const cr_rule *r, const cr_meta *m) { return m && cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES; }
+static bool is_empty(const cr_rule *r, const cr_meta *m) {
+    return m && cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES;
+}
 
 static bool has_empty_input(const cr_rule *r) {
     for (int i = 0; i < r->nargs; i++) {
@@ -209,10 +221,11 @@ static bool has_empty_input(const cr_rule *r) {
     return false;
 }
 
-/* Nothing is to be computed: no results with elements, but for products over an inner size of 0 and gradients of nothing,
- * which are zeros, reductions of nothing, and updates and selections by no index. */
+/* Nothing is to be computed: no results with elements, but for products over an inner size of 0 and gradients of
+ * nothing, which are zeros, reductions of nothing, and updates and selections by no index. */
 static bool is_idle(const cr_rule *r) {
-    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output") || (r->op->tags & CR_TAGS_RUN_IDLE);
+    bool zeros = r->op->row->dtype == dtype_product || !strcmp(r->op->schema.params[0].name, "grad_output") ||
+                 (r->op->tags & CR_TAGS_RUN_IDLE);
     if (!has_empty_input(r)) return false;
     for (int i = 0; i < r->nout; i++)
         if (!r->out[i].none && !zeros && !is_empty(r, &r->out[i].meta)) return false;
@@ -265,7 +278,9 @@ static cr_status require_sizes(cr_rule *r, bool *any) {
         for (int d = 0; !r->out[i].scalar && !r->out[i].none && d < r->out[i].meta.rank; d++) {
             cr_dim size = r->out[i].meta.size[d];
             int64_t hint;
-            if (cr_dim_is_plain(size) || cr_dim_known(r->env, size, CR_GE, 0) != CR_UNKNOWN || cr_dim_hint(r->env, size, &hint) || has_size(r->arg, (size_t)r->nargs, size)) continue;
+            if (cr_dim_is_plain(size) || cr_dim_known(r->env, size, CR_GE, 0) != CR_UNKNOWN ||
+                cr_dim_hint(r->env, size, &hint) || has_size(r->arg, (size_t)r->nargs, size))
+                continue;
             CR_TRY(cr_dim_require(r->env, size, CR_GE, 0, "size"));
             *any = true;
         }

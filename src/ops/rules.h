@@ -8,16 +8,17 @@
 
 #define RULE(name) cr_status name(cr_rule *r)
 
-/* What a kernel takes for granted about its operands (rule.c). Every size and dtype that a kernel does not look at itself is
- * required here; sizes that are not known yet become guards or asserts, which a compiled model checks when it runs. Index
- * *values* are the kernel's own to check. */
+/* What a kernel takes for granted about its operands (rule.c). Every size and dtype that a kernel does not look at
+ * itself is required here; sizes that are not known yet become guards or asserts, which a compiled model checks when it
+ * runs. Index *values* are the kernel's own to check. */
 CR_NODISCARD cr_status cr_rule_require_rank(const cr_rule *r, int i, int low, int high);
 CR_NODISCARD cr_status cr_rule_require_sizes(cr_rule *r, int i, int rank, const cr_dim *size);
 CR_NODISCARD cr_status cr_rule_require_dtype(const cr_rule *r, int i, int dtype);
 /* A list of exactly n entries: for kernels that read so many (cr_rule_ints lets one entry stand for all). */
 CR_NODISCARD cr_status cr_rule_exact_ints(cr_rule *r, int i, int n, cr_dim *out);
 
-/* Calls with rare dtypes (rules_rare.c): -1 refused though the op accepts the dtype, 1 the other way round, 0 as the op. */
+/* Calls with rare dtypes (rules_rare.c): -1 refused though the op accepts the dtype, 1 the other way round, 0 as the
+ * op. */
 int cr__rule_judge_rare(const cr_rule *r, bool in_place);
 
 /* pointwise (rules_pointwise.c) */
@@ -75,8 +76,15 @@ RULE(shape_diagonal_backward); RULE(shape_unfold_backward); RULE(shape_view_dtyp
 RULE(shape_view_as_complex); RULE(shape_real); RULE(shape_imag); RULE(shape_resize); RULE(shape_set);
 cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order);
 /* expand_view.c: decompositions and derivatives in C */
-cr_expand_fn expand_reshape; cr_expand_fn expand_reshape_core; cr_expand_fn expand_conversion; cr_expand_fn expand_movedim; cr_expand_fn expand_split;
-cr_expand_fn expand_tensor_split; cr_expand_fn expand_broadcast_tensors; cr_expand_fn grad_as_strided; cr_expand_fn grad_as_strided_scatter;
+cr_expand_fn expand_reshape;
+cr_expand_fn expand_reshape_core;
+cr_expand_fn expand_conversion;
+cr_expand_fn expand_movedim;
+cr_expand_fn expand_split;
+cr_expand_fn expand_tensor_split;
+cr_expand_fn expand_broadcast_tensors;
+cr_expand_fn grad_as_strided;
+cr_expand_fn grad_as_strided_scatter;
 
 /* factories, questions, assertions (rules_factory.c) */
 RULE(dtype_none); RULE(shape_empty); RULE(shape_zeros); RULE(shape_full); RULE(shape_new); RULE(shape_empty_strided);
@@ -253,7 +261,11 @@ cr_expand_fn expand_upsample_vec;
 
 cr_expand_fn expand_einsum; cr_expand_fn expand_trilinear; /* expand_einsum.c */
 /* expand_linalg.c */
-cr_expand_fn expand_block_diag; cr_expand_fn expand_multi_dot; cr_expand_fn expand_matrix_power; cr_expand_fn expand_linalg_norm; cr_expand_fn expand_cross;
+cr_expand_fn expand_block_diag;
+cr_expand_fn expand_multi_dot;
+cr_expand_fn expand_matrix_power;
+cr_expand_fn expand_linalg_norm;
+cr_expand_fn expand_cross;
 cr_expand_fn expand_matrix_norm; cr_expand_fn expand_nuclear_norm; cr_expand_fn expand_lstsq;
 
 /* sliding blocks, histograms (rules_misc.c) */
@@ -300,7 +312,12 @@ RULE(check_multi_margin_backward);
 cr_expand_fn expand_instance_norm;
 
 /* products on packed weights (rules_products.c) */
-RULE(dtype_packed); RULE(shape_pack_panels); RULE(shape_linear_packed); RULE(shape_embedding_packed); RULE(shape_lstm_packed); RULE(shape_gru_packed);
+RULE(dtype_packed);
+RULE(shape_pack_panels);
+RULE(shape_linear_packed);
+RULE(shape_embedding_packed);
+RULE(shape_lstm_packed);
+RULE(shape_gru_packed);
 
 /* recurrent (rules_rnn.c, expand_rnn.c) */
 RULE(shape_pack_padded);
@@ -308,7 +325,10 @@ RULE(shape_pack_padded_backward);
 RULE(shape_pad_packed);
 cr_expand_fn expand_rnn; cr_expand_fn expand_rnn_packed; cr_expand_fn expand_rnn_cell; cr_expand_fn expand_rnn_core;
 /* the core dialect (expand_core.c) */
-cr_expand_fn expand_one_hot_core; cr_expand_fn expand_instance_norm_core; cr_expand_fn expand_multi_dot_core; cr_expand_fn expand_block_diag_core;
+cr_expand_fn expand_one_hot_core;
+cr_expand_fn expand_instance_norm_core;
+cr_expand_fn expand_multi_dot_core;
+cr_expand_fn expand_block_diag_core;
 
 /* random (rules_random.c) */
 RULE(dtype_draw);

@@ -38,7 +38,8 @@ cr_status shape_contiguous(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_memory_format format = format_arg(r, CR_CONTIGUOUS);
     if (cr_meta_is_contiguous(r->env, m, format) == CR_YES) return same_as_argument(r);
-    if (format == CR_PRESERVE) return CR_FAIL(CR_ERUNTIME, "contiguous: preserve_format is no layout to convert to; use clone");
+    if (format == CR_PRESERVE)
+        return CR_FAIL(CR_ERUNTIME, "contiguous: preserve_format is no layout to convert to; use clone");
     return add_fresh(r, m->dtype, m->device, format);
 }
 
@@ -101,7 +102,8 @@ static cr_status fail_pair(cr_rule *r, const char *text, int rank, const cr_dim 
     cr_str_init(&b);
     cr_shape_print(r->env, rank, size, &a);
     cr_shape_print(r->env, m->rank, m->size, &b);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: a source of shape %s %s %s", op_name(r), cr_str_get(&a), text, cr_str_get(&b));
+    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: a source of shape %s %s %s", op_name(r), cr_str_get(&a), text,
+                          cr_str_get(&b));
     cr_str_dispose(&a);
     cr_str_dispose(&b);
     return s;
@@ -117,7 +119,8 @@ cr_status shape_copy(cr_rule *r) {
         if (cr_dim_known(r->env, have, CR_EQ, want) == CR_YES) continue;
         CR_TRY(cr_dim_repeats(r->env, have, want, &one));
         if (one) continue;
-        if (cr_dim_known(r->env, have, CR_EQ, want) == CR_NO) return fail_pair(r, "does not broadcast to the shape", src->rank, src->size, m);
+        if (cr_dim_known(r->env, have, CR_EQ, want) == CR_NO)
+            return fail_pair(r, "does not broadcast to the shape", src->rank, src->size, m);
         CR_TRY(cr_dim_require(r->env, have, CR_EQ, want, "size of the source"));
     }
     return add_updated(r);
@@ -125,7 +128,8 @@ cr_status shape_copy(cr_rule *r) {
 
 cr_status shape_fill_tensor(cr_rule *r) {
     const cr_meta *value = cr_rule_meta(r, 1);
-    if (value->rank) return CR_FAIL(CR_ERUNTIME, "fill: the value must be a 0-d tensor, this one has %d dimensions", value->rank);
+    if (value->rank)
+        return CR_FAIL(CR_ERUNTIME, "fill: the value must be a 0-d tensor, this one has %d dimensions", value->rank);
     return shape_like(r);
 }
 
@@ -158,9 +162,11 @@ cr_status shape_diagonal_scatter(cr_rule *r) { return scatter_part(r, shape_diag
 cr_status shape_as_strided_scatter(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     if (cr_rule_has(r, 4) && cr_dim_known(r->env, m->offset, CR_EQ, 0) != CR_YES)
-        return CR_FAIL(CR_ENOTIMPL, "as_strided_scatter: a storage offset for a tensor that has one itself; clone the tensor first");
+        return CR_FAIL(CR_ENOTIMPL, "as_strided_scatter: a storage offset for a tensor that has one itself; clone the "
+                                    "tensor first");
     if (cr_meta_self_overlap(m) == CR_YES)
-        return CR_FAIL(CR_ENOTIMPL, "as_strided_scatter: a tensor whose elements share memory (an expanded one); clone it first");
+        return CR_FAIL(CR_ENOTIMPL, "as_strided_scatter: a tensor whose elements share memory (an expanded one); clone "
+                                    "it first");
     CR_TRY(scatter_part(r, shape_as_strided));
     /* The kernel writes at computed places: they must lie inside of the result. */
     cr_meta part = r->out[0].meta;
@@ -173,12 +179,15 @@ cr_status shape_as_strided_scatter(cr_rule *r) {
         part.stride[i] = stride->u.list[i].u.i;
         plain = plain && cr_dim_is_plain(part.size[i]) && cr_dim_is_plain(part.stride[i]);
     }
-    for (int i = 0; i < m->rank; i++) plain = plain && cr_dim_is_plain(m->size[i]) && cr_dim_is_plain(r->out[0].meta.stride[i]);
+    for (int i = 0; i < m->rank; i++)
+        plain = plain && cr_dim_is_plain(m->size[i]) && cr_dim_is_plain(r->out[0].meta.stride[i]);
     if (!plain || !cr_dim_is_plain(part.offset)) return CR_OK;
     int64_t need, have;
     CR_TRY(cr_meta_bytes(&part, &need));
     CR_TRY(cr_meta_bytes(&r->out[0].meta, &have));
-    if (need > have) return CR_FAIL(CR_ERUNTIME, "as_strided_scatter: the part reaches %lld bytes into a tensor of %lld", (long long)need, (long long)have);
+    if (need > have)
+        return CR_FAIL(CR_ERUNTIME, "as_strided_scatter: the part reaches %lld bytes into a tensor of %lld",
+                       (long long)need, (long long)have);
     return CR_OK;
 }
 
@@ -200,8 +209,10 @@ static cr_status backward_of(cr_rule *r, cr_rule_fn *part) {
     r->arg = given;
     CR_TRY(status);
     cr_meta *o = &r->out[0].meta;
-    if (o->rank != grad->rank) return fail_pair(r, "does not fit the part to write, of shape", grad->rank, grad->size, o);
-    for (int i = 0; i < o->rank; i++) CR_TRY(cr_dim_require(r->env, grad->size[i], CR_EQ, o->size[i], "size of the gradient"));
+    if (o->rank != grad->rank)
+        return fail_pair(r, "does not fit the part to write, of shape", grad->rank, grad->size, o);
+    for (int i = 0; i < o->rank; i++)
+        CR_TRY(cr_dim_require(r->env, grad->size[i], CR_EQ, o->size[i], "size of the gradient"));
     r->nout = 0;
     return cr_rule_add_dense(r, grad->dtype, rank, size);
 }
@@ -223,7 +234,9 @@ static cr_status divide_strides(cr_rule *r, cr_meta *o, int dims, int64_t by) {
         cr_dim *d = i == dims ? &o->offset : &o->stride[i];
         cr_dim rest = cr_dim_mod(r->env, *d, by);
         if (cr_dim_known(r->env, rest, CR_EQ, 0) == CR_NO)
-            return CR_FAIL(CR_ERUNTIME, "%s: every stride but the last and the storage offset must be divisible by %lld", op_name(r), (long long)by);
+            return CR_FAIL(CR_ERUNTIME,
+                           "%s: every stride but the last and the storage offset must be divisible by %lld", op_name(r),
+                           (long long)by);
         CR_TRY(cr_dim_require(r->env, rest, CR_EQ, 0, "stride"));
         *d = cr_dim_floordiv(r->env, *d, by);
     }
@@ -265,14 +278,16 @@ static cr_status as_real(cr_rule *r, cr_out **out) {
     *out = cr_rule_add_view(r, 0);
     if (!*out) return CR_ENOMEM;
     cr_meta *o = &(*out)->meta;
-    if (!cr_dtype_is_complex(o->dtype)) return CR_FAIL(CR_ERUNTIME, "%s: expected a complex tensor, got %s", op_name(r), cr_dtype_name(o->dtype));
+    if (!cr_dtype_is_complex(o->dtype))
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a complex tensor, got %s", op_name(r), cr_dtype_name(o->dtype));
     o->dtype = (uint8_t)cr_dtype_to_real(o->dtype);
     return scale_strides(r, o, o->rank, 2);
 }
 
 cr_status shape_view_as_real(cr_rule *r) {
     cr_out *out;
-    if (cr_rule_meta(r, 0)->rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "view_as_real: a tensor has at most %d dimensions", CR_MAX_RANK);
+    if (cr_rule_meta(r, 0)->rank == CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "view_as_real: a tensor has at most %d dimensions", CR_MAX_RANK);
     CR_TRY(as_real(r, &out));
     out->meta.size[out->meta.rank] = 2;
     out->meta.stride[out->meta.rank++] = 1;
@@ -283,7 +298,8 @@ cr_status shape_view_as_complex(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     int dtype = cr_dtype_to_complex(m->dtype), last = m->rank - 1;
     if (m->dtype != CR_F16 && m->dtype != CR_F32 && m->dtype != CR_F64)
-        return CR_FAIL(CR_ERUNTIME, "view_as_complex: expected float16, float32 or float64, got %s", cr_dtype_name(m->dtype));
+        return CR_FAIL(CR_ERUNTIME, "view_as_complex: expected float16, float32 or float64, got %s",
+                       cr_dtype_name(m->dtype));
     if (!m->rank || cr_dim_known(r->env, m->size[last], CR_EQ, 2) == CR_NO)
         return CR_FAIL(CR_ERUNTIME, "view_as_complex: the last dimension must have size 2");
     CR_TRY(cr_dim_require(r->env, m->size[last], CR_EQ, 2, "last size"));
@@ -349,6 +365,8 @@ cr_status shape_set(cr_rule *r) {
     if (r->arg[1].kind != CR_ARG_TENSOR || cr_tensor_is_fake(r->arg[1].u.t)) return CR_OK;
     int64_t need, have = r->arg[1].u.t->storage->bytes;
     CR_TRY(cr_meta_bytes(o, &need));
-    if (need > have) return CR_FAIL(CR_ERUNTIME, "set_: the tensor would reach %lld bytes into a storage of %lld", (long long)need, (long long)have);
+    if (need > have)
+        return CR_FAIL(CR_ERUNTIME, "set_: the tensor would reach %lld bytes into a storage of %lld", (long long)need,
+                       (long long)have);
     return CR_OK;
 }

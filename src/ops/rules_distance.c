@@ -6,7 +6,8 @@ static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 static cr_status check_floating(cr_rule *r, int i) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (rt_is_float(m->dtype)) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: %s must have a floating dtype, got %s", op_name(r), r->op->schema.params[i].name, rt_dtype_name(m->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: %s must have a floating dtype, got %s", op_name(r), r->op->schema.params[i].name,
+                   rt_dtype_name(m->dtype));
 }
 
 static cr_status check_order(cr_rule *r, int i) {
@@ -21,10 +22,15 @@ static cr_status two_sets(cr_rule *r, int at, int *rank, cr_dim *size) {
     const cr_meta *a = cr_rule_meta(r, at), *b = cr_rule_meta(r, at + 1);
     for (int i = at; i < at + 2; i++) {
         CR_TRY(check_floating(r, i));
-        if (cr_rule_meta(r, i)->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: %s must have at least two dimensions, got %d", op_name(r), r->op->schema.params[i].name, cr_rule_meta(r, i)->rank);
+        if (cr_rule_meta(r, i)->rank < 2)
+            return CR_FAIL(CR_ERUNTIME, "%s: %s must have at least two dimensions, got %d", op_name(r),
+                           r->op->schema.params[i].name, cr_rule_meta(r, i)->rank);
     }
-    if (a->dtype != b->dtype) return CR_FAIL(CR_ERUNTIME, "%s: x1 and x2 must have the same dtype, got %s and %s", op_name(r), rt_dtype_name(a->dtype), rt_dtype_name(b->dtype));
-    CR_TRY(cr_dim_require(r->env, a->size[a->rank - 1], CR_EQ, b->size[b->rank - 1], "cdist: the rows of x1 and x2 must have the same length"));
+    if (a->dtype != b->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: x1 and x2 must have the same dtype, got %s and %s", op_name(r),
+                       rt_dtype_name(a->dtype), rt_dtype_name(b->dtype));
+    CR_TRY(cr_dim_require(r->env, a->size[a->rank - 1], CR_EQ, b->size[b->rank - 1],
+                          "cdist: the rows of x1 and x2 must have the same length"));
     *rank = a->rank - 2;
     memcpy(size, a->size, (size_t)*rank * sizeof *size);
     CR_TRY(cr_broadcast(r->env, rank, size, b->rank - 2, b->size));
@@ -49,7 +55,8 @@ static cr_status check_half(cr_rule *r, cr_dim rows, cr_dim others) {
     CR_TRY(cr_dim_decide(r->env, rows, CR_GT, 25, &many));
     if (!many) CR_TRY(cr_dim_decide(r->env, others, CR_GT, 25, &many));
     if (p == 2 && (mode == 1 || (mode == 0 && many))) return CR_OK;
-    return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first", op_name(r), cr_dtype_aten(m->dtype));
+    return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s' on CPU; convert the input with .to(dtype) first",
+                   op_name(r), cr_dtype_aten(m->dtype));
 }
 
 cr_status check_cdist(cr_rule *r) { /* x1, x2, p, compute_mode */
@@ -76,8 +83,12 @@ cr_status shape_cdist_backward(cr_rule *r) { /* grad, x1, x2, p, cdist */
     CR_TRY(two_sets(r, 1, &rank, size));
     for (int i = 0; i < 5; i += 4) {
         const cr_meta *m = cr_rule_meta(r, i);
-        if (m->rank != rank) return CR_FAIL(CR_ERUNTIME, "%s: %s must have %d dimensions, got %d", op_name(r), r->op->schema.params[i].name, rank, m->rank);
-        for (int d = 0; d < rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, size[d], "cdist_backward: gradient and distances must have the sizes of the distances"));
+        if (m->rank != rank)
+            return CR_FAIL(CR_ERUNTIME, "%s: %s must have %d dimensions, got %d", op_name(r),
+                           r->op->schema.params[i].name, rank, m->rank);
+        for (int d = 0; d < rank; d++)
+            CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, size[d],
+                                  "cdist_backward: gradient and distances must have the sizes of the distances"));
     }
     size[rank - 1] = x->size[x->rank - 1];
     return cr_rule_add_dense(r, x->dtype, rank, size);
@@ -85,12 +96,16 @@ cr_status shape_cdist_backward(cr_rule *r) { /* grad, x1, x2, p, cdist */
 
 static cr_status one_set(cr_rule *r, int at) {
     const cr_meta *m = cr_rule_meta(r, at);
-    if (m->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: %s must have two dimensions, got %d", op_name(r), r->op->schema.params[at].name, m->rank);
+    if (m->rank != 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: %s must have two dimensions, got %d", op_name(r),
+                       r->op->schema.params[at].name, m->rank);
     CR_TRY(check_floating(r, at));
     return check_order(r, at + 1);
 }
 
-static cr_dim pair_count(cr_rule *r, cr_dim n) { return cr_dim_floordiv(r->env, cr_dim_mul(r->env, n, cr_dim_sub(r->env, n, 1)), 2); }
+static cr_dim pair_count(cr_rule *r, cr_dim n) {
+    return cr_dim_floordiv(r->env, cr_dim_mul(r->env, n, cr_dim_sub(r->env, n, 1)), 2);
+}
 
 cr_status shape_pdist(cr_rule *r) { /* self, p */
     CR_TRY(one_set(r, 0));
@@ -104,8 +119,11 @@ cr_status shape_pdist_backward(cr_rule *r) { /* grad, self, p, pdist */
     cr_dim n = pair_count(r, self->size[0]);
     for (int i = 0; i < 4; i += 3) {
         const cr_meta *m = cr_rule_meta(r, i);
-        if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: %s must have one dimension, got %d", op_name(r), r->op->schema.params[i].name, m->rank);
-        CR_TRY(cr_dim_require(r->env, m->size[0], CR_EQ, n, "pdist_backward: gradient and distances must have an entry for each pair of rows"));
+        if (m->rank != 1)
+            return CR_FAIL(CR_ERUNTIME, "%s: %s must have one dimension, got %d", op_name(r),
+                           r->op->schema.params[i].name, m->rank);
+        CR_TRY(cr_dim_require(r->env, m->size[0], CR_EQ, n,
+                              "pdist_backward: gradient and distances must have an entry for each pair of rows"));
     }
     return cr_rule_add_dense(r, self->dtype, 2, self->size);
 }

@@ -9,9 +9,12 @@ static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 
 static cr_status check_kind(cr_rule *r, int i) {
     const cr_meta *m = cr_rule_meta(r, i);
-    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: %s must have at least two dimensions, got %d", op_name(r), r->op->schema.params[i].name, m->rank);
+    if (m->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: %s must have at least two dimensions, got %d", op_name(r),
+                       r->op->schema.params[i].name, m->rank);
     if (!rt_is_float(m->dtype) && !rt_is_complex(m->dtype))
-        return CR_FAIL(CR_ERUNTIME, "%s: %s must be floating or complex, got %s", op_name(r), r->op->schema.params[i].name, rt_dtype_name(m->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: %s must be floating or complex, got %s", op_name(r),
+                       r->op->schema.params[i].name, rt_dtype_name(m->dtype));
     return CR_OK;
 }
 
@@ -26,8 +29,9 @@ static cr_status check_square(cr_rule *r, int i) {
 static cr_status check_same(cr_rule *r, int a, int b) {
     const cr_meta *x = cr_rule_meta(r, a), *y = cr_rule_meta(r, b);
     if (x->dtype == y->dtype) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: %s and %s must have the same dtype, got %s and %s", op_name(r), r->op->schema.params[a].name, r->op->schema.params[b].name,
-                   rt_dtype_name(x->dtype), rt_dtype_name(y->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: %s and %s must have the same dtype, got %s and %s", op_name(r),
+                   r->op->schema.params[a].name, r->op->schema.params[b].name, rt_dtype_name(x->dtype),
+                   rt_dtype_name(y->dtype));
 }
 
 static cr_status add_matrix(cr_rule *r, int dtype, int rank, const cr_dim *size, bool by_columns) {
@@ -41,7 +45,9 @@ static cr_status add_matrix(cr_rule *r, int dtype, int rank, const cr_dim *size,
     return CR_OK;
 }
 
-static cr_dim smaller(cr_rule *r, const cr_meta *m) { return cr_dim_min(r->env, m->size[m->rank - 2], m->size[m->rank - 1]); }
+static cr_dim smaller(cr_rule *r, const cr_meta *m) {
+    return cr_dim_min(r->env, m->size[m->rank - 2], m->size[m->rank - 1]);
+}
 
 /* One number per pivot, one per matrix. */
 static cr_status add_pivots(cr_rule *r, const cr_meta *m) {
@@ -55,7 +61,8 @@ static cr_status add_info(cr_rule *r, const cr_meta *m) { return cr_rule_add_den
 cr_status shape_lu_factor(cr_rule *r) { /* A, pivot, check_errors */
     const cr_meta *m = cr_rule_meta(r, 0);
     CR_TRY(check_kind(r, 0));
-    if (!cr_rule_bool(r, 1)) return CR_FAIL(CR_ERUNTIME, "%s: LU without pivoting is not implemented on the CPU", op_name(r));
+    if (!cr_rule_bool(r, 1))
+        return CR_FAIL(CR_ERUNTIME, "%s: LU without pivoting is not implemented on the CPU", op_name(r));
     CR_TRY(add_matrix(r, r->result, m->rank, m->size, true));
     CR_TRY(add_pivots(r, m));
     return add_info(r, m);
@@ -119,9 +126,12 @@ cr_status shape_lu_solve(cr_rule *r) { /* LU, pivots, B, left, adjoint */
     CR_TRY(check_square(r, 0));
     CR_TRY(check_kind(r, 2));
     CR_TRY(check_same(r, 0, 2));
-    if (p->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "%s: pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
-    if (p->rank != a->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: pivots must have one dimension less than LU", op_name(r));
-    for (int d = 0; d < p->rank; d++) CR_TRY(cr_dim_require(r->env, p->size[d], CR_EQ, a->size[d], "linalg_lu_solve: LU and pivots do not fit"));
+    if (p->dtype != CR_I32)
+        return CR_FAIL(CR_ERUNTIME, "%s: pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
+    if (p->rank != a->rank - 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: pivots must have one dimension less than LU", op_name(r));
+    for (int d = 0; d < p->rank; d++)
+        CR_TRY(cr_dim_require(r->env, p->size[d], CR_EQ, a->size[d], "linalg_lu_solve: LU and pivots do not fit"));
     CR_TRY(check_fits(r, a, left ? b->size[b->rank - 2] : b->size[b->rank - 1]));
     CR_TRY(broadcast_batches(r, a, b, 2, &rank, size));
     return add_matrix(r, r->result, rank, size, left);
@@ -160,10 +170,15 @@ cr_status shape_householder_product(cr_rule *r) { /* input, tau */
     const cr_meta *m = cr_rule_meta(r, 0), *t = cr_rule_meta(r, 1);
     CR_TRY(check_kind(r, 0));
     CR_TRY(check_same(r, 0, 1));
-    if (t->rank != m->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: tau must have %d dimensions, got %d", op_name(r), m->rank - 1, t->rank);
-    for (int d = 0; d < t->rank - 1; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, t->size[d], "householder_product: input and tau must have the same batch sizes"));
-    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 2], CR_GE, m->size[m->rank - 1], "householder_product: there must be at least as many rows as columns"));
-    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 1], CR_GE, t->size[t->rank - 1], "householder_product: there must be at least as many columns as factors"));
+    if (t->rank != m->rank - 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: tau must have %d dimensions, got %d", op_name(r), m->rank - 1, t->rank);
+    for (int d = 0; d < t->rank - 1; d++)
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, t->size[d],
+                              "householder_product: input and tau must have the same batch sizes"));
+    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 2], CR_GE, m->size[m->rank - 1],
+                          "householder_product: there must be at least as many rows as columns"));
+    CR_TRY(cr_dim_require(r->env, m->size[m->rank - 1], CR_GE, t->size[t->rank - 1],
+                          "householder_product: there must be at least as many columns as factors"));
     return add_matrix(r, r->result, m->rank, m->size, true);
 }
 
@@ -171,12 +186,15 @@ cr_status shape_lu_unpack(cr_rule *r) { /* LU_data, LU_pivots, unpack_data, unpa
     const cr_meta *m = cr_rule_meta(r, 0), *p = cr_rule_meta(r, 1);
     bool data = cr_rule_bool(r, 2), pivots = cr_rule_bool(r, 3);
     cr_dim size[CR_MAX_RANK], none = 0, rows, columns, k;
-    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: LU_data must have at least two dimensions, got %d", op_name(r), m->rank);
-    if (pivots && p->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
+    if (m->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: LU_data must have at least two dimensions, got %d", op_name(r), m->rank);
+    if (pivots && p->dtype != CR_I32)
+        return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have dtype int32, got %s", op_name(r), rt_dtype_name(p->dtype));
     memcpy(size, m->size, (size_t)m->rank * sizeof *size);
     rows = size[m->rank - 2], columns = size[m->rank - 1], k = smaller(r, m);
     if (pivots) {
-        if (p->rank != m->rank - 1) return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have one dimension less than LU_data", op_name(r));
+        if (p->rank != m->rank - 1)
+            return CR_FAIL(CR_ERUNTIME, "%s: LU_pivots must have one dimension less than LU_data", op_name(r));
         size[m->rank - 2] = k; /* a pivot for each row or column, whichever are fewer */
         CR_TRY(cr_rule_require_sizes(r, 1, p->rank, size));
         size[m->rank - 2] = rows;
@@ -214,9 +232,11 @@ cr_status shape_eigh(cr_rule *r) { /* A, UPLO, compute_v */
     const char *side = r->arg[1].u.s;
     cr_dim none = 0;
     CR_TRY(check_square(r, 0));
-    if (strlen(side) != 1 || !strchr("LUlu", side[0])) return CR_FAIL(CR_ERUNTIME, "%s: UPLO must be 'L' or 'U', got '%s'", op_name(r), side);
+    if (strlen(side) != 1 || !strchr("LUlu", side[0]))
+        return CR_FAIL(CR_ERUNTIME, "%s: UPLO must be 'L' or 'U', got '%s'", op_name(r), side);
     CR_TRY(cr_rule_add_dense(r, cr_dtype_to_real(r->result), m->rank - 1, m->size));
-    return cr_rule_bool(r, 2) ? add_matrix(r, r->result, m->rank, m->size, true) : cr_rule_add_dense(r, r->result, 1, &none);
+    return cr_rule_bool(r, 2) ? add_matrix(r, r->result, m->rank, m->size, true)
+                              : cr_rule_add_dense(r, r->result, 1, &none);
 }
 
 /* The driver is a choice of cuSOLVER's algorithms: on the CPU there is none. */
@@ -251,7 +271,8 @@ cr_status check_pinv(cr_rule *r) { /* self, ..., hermitian last */
     CR_TRY(cr_rule_bool(r, r->nargs - 1) ? check_square(r, 0) : check_kind(r, 0));
     for (int i = 1; i < r->nargs - 1; i++) {
         const cr_meta *m = cr_rule_meta(r, i);
-        if (m && cr_dtype_is_complex(m->dtype)) return CR_FAIL(CR_ERUNTIME, "%s: %s must be real", op_name(r), r->op->schema.params[i].name);
+        if (m && cr_dtype_is_complex(m->dtype))
+            return CR_FAIL(CR_ERUNTIME, "%s: %s must be real", op_name(r), r->op->schema.params[i].name);
     }
     return dtype_same(r);
 }
@@ -268,9 +289,12 @@ cr_status check_cond(cr_rule *r) { /* self, p */
     CR_TRY(cr_arg_settle(r->env, &p));
     double ord = p.kind == CR_ARG_FLOAT ? p.u.f : p.kind == CR_ARG_INT ? (double)p.u.i : 2;
     bool named = p.kind == CR_ARG_STR;
-    if (named && strcmp(p.u.s, "fro") && strcmp(p.u.s, "nuc")) return CR_FAIL(CR_ERUNTIME, "linalg_cond: '%s' is no norm; 'fro' and 'nuc' are", p.u.s);
+    if (named && strcmp(p.u.s, "fro") && strcmp(p.u.s, "nuc"))
+        return CR_FAIL(CR_ERUNTIME, "linalg_cond: '%s' is no norm; 'fro' and 'nuc' are", p.u.s);
     if (!named && ord != 1 && ord != -1 && ord != 2 && ord != -2 && !isinf(ord))
-        return CR_FAIL(CR_ERUNTIME, "linalg_cond: order %g is no norm of matrices; 1, -1, 2, -2, inf, -inf, 'fro' and 'nuc' are", ord);
+        return CR_FAIL(CR_ERUNTIME,
+                       "linalg_cond: order %g is no norm of matrices; 1, -1, 2, -2, inf, -inf, 'fro' and 'nuc' are",
+                       ord);
     CR_TRY(!named && (ord == 2 || ord == -2) ? check_kind(r, 0) : check_square(r, 0));
     return dtype_same(r);
 }

@@ -64,7 +64,8 @@ cr_status shape_empty(cr_rule *r) {
     CR_TRY(begin(r, cr_default_dtype(), &out));
     if (format->kind == CR_ARG_FORMAT && format->u.i == CR_PRESERVE)
         return CR_FAIL(CR_ERUNTIME, "%s: preserve_format needs a tensor to preserve; use empty_like", op_name(r));
-    return cr_meta_set_dense(r->env, &out->meta, rank, size, format->kind == CR_ARG_FORMAT ? (cr_memory_format)format->u.i : CR_CONTIGUOUS);
+    return cr_meta_set_dense(r->env, &out->meta, rank, size,
+                             format->kind == CR_ARG_FORMAT ? (cr_memory_format)format->u.i : CR_CONTIGUOUS);
 }
 
 cr_status shape_zeros(cr_rule *r) { return add_sized(r, 0, cr_default_dtype()); }
@@ -81,7 +82,8 @@ static cr_status strided(cr_rule *r, int at, int dtype) {
     CR_TRY(cr_rule_ints(r, at + 1, 0, CR_MAX_RANK, out->meta.stride, &n));
     if (n != rank) return CR_FAIL(CR_ERUNTIME, "%s: %d sizes but %d strides", op_name(r), rank, n);
     for (int i = 0; i < rank; i++)
-        if (cr_dim_known(r->env, out->meta.stride[i], CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: strides must not be negative", op_name(r));
+        if (cr_dim_known(r->env, out->meta.stride[i], CR_LT, 0) == CR_YES)
+            return CR_FAIL(CR_ERUNTIME, "%s: strides must not be negative", op_name(r));
     return CR_OK;
 }
 cr_status shape_empty_strided(cr_rule *r) { return strided(r, 0, cr_default_dtype()); }
@@ -94,13 +96,15 @@ cr_status shape_empty_permuted(cr_rule *r) {
     uint32_t seen = 0;
     cr_out *out;
     CR_TRY(cr_rule_ints(r, 0, 0, CR_MAX_RANK, size, &rank));
-    if ((int)layout->n != rank) return CR_FAIL(CR_ERUNTIME, "empty_permuted: %d sizes but %u dims of physical_layout", rank, layout->n);
+    if ((int)layout->n != rank)
+        return CR_FAIL(CR_ERUNTIME, "empty_permuted: %d sizes but %u dims of physical_layout", rank, layout->n);
     CR_TRY(begin(r, cr_default_dtype(), &out));
     CR_TRY(cr_meta_set_dense(r->env, &out->meta, rank, size, CR_CONTIGUOUS));
     for (int i = 0; i < rank; i++) {
         int64_t d = layout->u.list[i].u.i;
         if (d < 0 || d >= rank || (seen >> d & 1))
-            return CR_FAIL(CR_ERUNTIME, "empty_permuted: physical_layout must name each of the dims 0 to %d once", rank - 1);
+            return CR_FAIL(CR_ERUNTIME, "empty_permuted: physical_layout must name each of the dims 0 to %d once",
+                           rank - 1);
         seen |= 1u << d;
         order[i] = (int)d;
     }
@@ -110,7 +114,8 @@ cr_status shape_empty_permuted(cr_rule *r) {
     for (int i = rank - 1; i >= 0; i--) {
         out->meta.stride[order[i]] = next;
         cr_dim s = out->meta.size[order[i]];
-        if (i) next = cr_dim_mul(r->env, next, cr_dim_known(r->env, s, CR_GE, 1) == CR_YES ? s : cr_dim_max(r->env, s, 1));
+        if (i)
+            next = cr_dim_mul(r->env, next, cr_dim_known(r->env, s, CR_GE, 1) == CR_YES ? s : cr_dim_max(r->env, s, 1));
     }
     return CR_OK;
 }
@@ -166,10 +171,12 @@ static cr_status symbolic_length(cr_rule *r, const cr_arg *start, const cr_arg *
     return *out == CR_DIM_OVERFLOW ? CR_FAIL(CR_ENOMEM, "out of memory") : CR_OK;
 }
 
-static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end, const cr_arg *step, int dtype, cr_dim *out) {
+static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end, const cr_arg *step, int dtype,
+                              cr_dim *out) {
     if (cr_arg_is_symbolic(r->env, start) || cr_arg_is_symbolic(r->env, end) || cr_arg_is_symbolic(r->env, step)) {
         bool up;
-        if (start->kind != CR_ARG_INT || end->kind != CR_ARG_INT || step->kind != CR_ARG_INT) return symbolic_length(r, start, end, step, out);
+        if (start->kind != CR_ARG_INT || end->kind != CR_ARG_INT || step->kind != CR_ARG_INT)
+            return symbolic_length(r, start, end, step, out);
         CR_TRY(cr_dim_decide(r->env, step->u.i, CR_GT, 0, &up));
         cr_dim span = cr_dim_sub(r->env, end->u.i, start->u.i);
         CR_TRY(cr_dim_require(r->env, span, up ? CR_GE : CR_LE, 0, "end - start"));
@@ -192,7 +199,8 @@ static cr_status range_length(cr_rule *r, const cr_arg *start, const cr_arg *end
         return CR_OK;
     }
     length = ceil((last - first) / by);
-    if (!(length >= 0 && length < 0x1p62)) return CR_FAIL(CR_ERUNTIME, "%s: the range has too many elements", op_name(r));
+    if (!(length >= 0 && length < 0x1p62))
+        return CR_FAIL(CR_ERUNTIME, "%s: the range has too many elements", op_name(r));
     *out = (cr_dim)length;
     return CR_OK;
 }
@@ -219,10 +227,13 @@ static bool is_complex_bound(const cr_arg *a) {
 cr_status shape_linspace(cr_rule *r) {
     int64_t steps = r->arg[2].u.i;
     bool complex = is_complex_bound(&r->arg[0]) || is_complex_bound(&r->arg[1]);
-    if (steps < 0) return CR_FAIL(CR_ERUNTIME, "%s: the number of steps must not be negative, got %lld", op_name(r), (long long)steps);
+    if (steps < 0)
+        return CR_FAIL(CR_ERUNTIME, "%s: the number of steps must not be negative, got %lld", op_name(r),
+                       (long long)steps);
     int dtype = complex ? cr_dtype_to_complex(cr_default_dtype()) : cr_default_dtype();
     if (complex && !cr_dtype_is_complex(dtype_option(r, dtype)))
-        return CR_FAIL(CR_ERUNTIME, "%s: complex bounds need a complex dtype, got %s", op_name(r), cr_dtype_name(dtype_option(r, dtype)));
+        return CR_FAIL(CR_ERUNTIME, "%s: complex bounds need a complex dtype, got %s", op_name(r),
+                       cr_dtype_name(dtype_option(r, dtype)));
     return add_dense(r, dtype, 1, &(cr_dim){ steps });
 }
 
@@ -260,11 +271,17 @@ cr_status shape_sym_size(cr_rule *r) {
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank, &dim));
     return cr_rule_add_number(r, CR_ARG_INT, strstr(op_name(r), "stride") ? m->stride[dim] : m->size[dim]);
 }
-cr_status shape_sym_numel(cr_rule *r) { return cr_rule_add_number(r, CR_ARG_INT, cr_meta_numel(r->env, cr_rule_meta(r, 0))); }
+cr_status shape_sym_numel(cr_rule *r) {
+    return cr_rule_add_number(r, CR_ARG_INT, cr_meta_numel(r->env, cr_rule_meta(r, 0)));
+}
 cr_status shape_sym_offset(cr_rule *r) { return cr_rule_add_number(r, CR_ARG_INT, cr_rule_meta(r, 0)->offset); }
 cr_status shape_dim(cr_rule *r) { return cr_rule_add_number(r, CR_ARG_INT, cr_rule_meta(r, 0)->rank); }
-cr_status shape_is_float(cr_rule *r) { return cr_rule_add_number(r, CR_ARG_BOOL, cr_dtype_is_floating(cr_rule_meta(r, 0)->dtype)); }
-cr_status shape_is_complex(cr_rule *r) { return cr_rule_add_number(r, CR_ARG_BOOL, cr_dtype_is_complex(cr_rule_meta(r, 0)->dtype)); }
+cr_status shape_is_float(cr_rule *r) {
+    return cr_rule_add_number(r, CR_ARG_BOOL, cr_dtype_is_floating(cr_rule_meta(r, 0)->dtype));
+}
+cr_status shape_is_complex(cr_rule *r) {
+    return cr_rule_add_number(r, CR_ARG_BOOL, cr_dtype_is_complex(cr_rule_meta(r, 0)->dtype));
+}
 
 cr_status shape_is_same_size(cr_rule *r) {
     const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
@@ -281,19 +298,24 @@ cr_status shape_item(cr_rule *r) {
         cr_str shape;
         cr_str_init(&shape);
         cr_shape_print(r->env, m->rank, m->size, &shape);
-        cr_status s = CR_FAIL(CR_ERUNTIME, "%s: a tensor of shape %s is not one number", op_name(r), cr_str_get(&shape));
+        cr_status s = CR_FAIL(CR_ERUNTIME, "%s: a tensor of shape %s is not one number", op_name(r),
+                              cr_str_get(&shape));
         cr_str_dispose(&shape);
         return s;
     }
     CR_TRY(cr_dim_require(r->env, n, CR_EQ, 1, "number of elements"));
-    cr_arg_kind kind = m->dtype == CR_BOOL ? CR_ARG_BOOL : cr_dtype_is_complex(m->dtype) ? CR_ARG_COMPLEX : cr_dtype_is_floating(m->dtype) ? CR_ARG_FLOAT : CR_ARG_INT;
+    cr_arg_kind kind = m->dtype == CR_BOOL              ? CR_ARG_BOOL
+                       : cr_dtype_is_complex(m->dtype)  ? CR_ARG_COMPLEX
+                       : cr_dtype_is_floating(m->dtype) ? CR_ARG_FLOAT
+                                                        : CR_ARG_INT;
     return cr_rule_add_data(r, kind);
 }
 
 cr_status shape_equal(cr_rule *r) {
     const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
     if (a->dtype != b->dtype)
-        return CR_FAIL(CR_ERUNTIME, "equal: expected two tensors of one dtype, got %s and %s", cr_dtype_name(a->dtype), cr_dtype_name(b->dtype));
+        return CR_FAIL(CR_ERUNTIME, "equal: expected two tensors of one dtype, got %s and %s", cr_dtype_name(a->dtype),
+                       cr_dtype_name(b->dtype));
     return cr_rule_add_data(r, CR_ARG_BOOL);
 }
 
@@ -303,7 +325,9 @@ cr_status shape_assert_scalar(cr_rule *r) {
     const cr_arg *a = &r->arg[0];
     const char *message = r->arg[1].u.s;
     if (a->kind == CR_ARG_SYM || (r->env && a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {
-        cr_sym condition = a->kind == CR_ARG_SYM ? a->u.sym : cr_sym_compare(r->env, cr_dim_sym(r->env, a->u.i), CR_NE, cr_sym_int(r->env, 0));
+        cr_sym condition = a->kind == CR_ARG_SYM
+                               ? a->u.sym
+                               : cr_sym_compare(r->env, cr_dim_sym(r->env, a->u.i), CR_NE, cr_sym_int(r->env, 0));
         if (!condition) return CR_FAIL(CR_ENOMEM, "out of memory");
         cr_tri known = cr_sym_truth(r->env, condition);
         if (known == CR_NO) return CR_FAIL(CR_ERUNTIME, "%s", message);
@@ -317,7 +341,8 @@ cr_status shape_assert_scalar(cr_rule *r) {
 cr_status shape_assert_async(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim n = cr_meta_numel(r->env, m);
-    if (cr_dim_known(r->env, n, CR_EQ, 1) == CR_NO) return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with one element", op_name(r));
+    if (cr_dim_known(r->env, n, CR_EQ, 1) == CR_NO)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with one element", op_name(r));
     return cr_dim_require(r->env, n, CR_EQ, 1, "number of elements");
 }
 
@@ -332,7 +357,8 @@ static cr_status check_dims(cr_rule *r, const char *what, const cr_arg *want, in
     cr_str text;
     cr_str_init(&text);
     cr_shape_print(r->env, rank, have, &text);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: the tensor's %s is %s, another was asserted", op_name(r), what, cr_str_get(&text));
+    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: the tensor's %s is %s, another was asserted", op_name(r), what,
+                          cr_str_get(&text));
     cr_str_dispose(&text);
     return s;
 }
@@ -343,8 +369,10 @@ cr_status shape_assert_metadata(cr_rule *r) {
     CR_TRY(check_dims(r, "size", option(r, "size"), m->rank, m->size));
     CR_TRY(check_dims(r, "stride", option(r, "stride"), m->rank, m->stride));
     if (dtype->kind != CR_ARG_NONE && dtype->u.i != m->dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: the tensor is %s, %s was asserted", op_name(r), cr_dtype_name(m->dtype), cr_dtype_name((int)dtype->u.i));
-    if (device->kind != CR_ARG_NONE && (device->u.device.type != m->device.type || CR_MAX(device->u.device.index, 0) != CR_MAX(m->device.index, 0)))
+        return CR_FAIL(CR_ERUNTIME, "%s: the tensor is %s, %s was asserted", op_name(r), cr_dtype_name(m->dtype),
+                       cr_dtype_name((int)dtype->u.i));
+    if (device->kind != CR_ARG_NONE &&
+        (device->u.device.type != m->device.type || CR_MAX(device->u.device.index, 0) != CR_MAX(m->device.index, 0)))
         return CR_FAIL(CR_ERUNTIME, "%s: the tensor is on another device than was asserted", op_name(r));
     return CR_OK;
 }
@@ -356,7 +384,8 @@ static cr_status constrain(cr_rule *r, int64_t lo) {
         return CR_FAIL(CR_ERUNTIME, "%s: expected an integer", op_name(r));
     if (min->kind != CR_ARG_NONE) lo = min->u.i;
     int64_t hi = max->kind == CR_ARG_NONE ? INT64_MAX : max->u.i;
-    if (lo > hi) return CR_FAIL(CR_ERUNTIME, "%s: the range [%lld, %lld] is empty", op_name(r), (long long)lo, (long long)hi);
+    if (lo > hi)
+        return CR_FAIL(CR_ERUNTIME, "%s: the range [%lld, %lld] is empty", op_name(r), (long long)lo, (long long)hi);
     if (lo != INT64_MIN) {
         if (cr_dim_known(r->env, value->u.i, CR_LT, lo) == CR_YES) goto outside;
         CR_TRY(cr_dim_require(r->env, value->u.i, CR_GE, lo, "value"));
@@ -370,7 +399,8 @@ outside:;
     cr_str text;
     cr_str_init(&text);
     cr_dim_print(r->env, value->u.i, &text);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: %s is outside of [%lld, %lld]", op_name(r), cr_str_get(&text), (long long)lo, (long long)hi);
+    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: %s is outside of [%lld, %lld]", op_name(r), cr_str_get(&text),
+                          (long long)lo, (long long)hi);
     cr_str_dispose(&text);
     return s;
 }

@@ -4,20 +4,23 @@
 static cr_status require_same_dtype(cr_rule *r, int a, int b) {
     const cr_meta *x = cr_rule_meta(r, a), *y = cr_rule_meta(r, b);
     if (!y || x->dtype == y->dtype) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' is %s but '%s' is %s; they must have the same dtype", r->op->schema.name, r->op->schema.params[a].name,
-                   cr_dtype_aten(x->dtype), r->op->schema.params[b].name, cr_dtype_aten(y->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' is %s but '%s' is %s; they must have the same dtype", r->op->schema.name,
+                   r->op->schema.params[a].name, cr_dtype_aten(x->dtype), r->op->schema.params[b].name,
+                   cr_dtype_aten(y->dtype));
 }
 
 static cr_status require_index_dtype(cr_rule *r, int i, cr_status code) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (m->dtype == CR_I64 || m->dtype == CR_I32) return CR_OK;
-    return CR_FAIL(code, "%s: argument '%s' must be int64 or int32, not %s", r->op->schema.name, r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
+    return CR_FAIL(code, "%s: argument '%s' must be int64 or int32, not %s", r->op->schema.name,
+                   r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
 }
 
 static cr_status require_int64(cr_rule *r, int i) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (m->dtype == CR_I64) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must be int64, not %s", r->op->schema.name, r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must be int64, not %s", r->op->schema.name,
+                   r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
 }
 
 /* ---- x[i, :, mask] ---- */
@@ -47,7 +50,9 @@ static cr_status read_mask(cr_rule *r, const cr_meta *self, const cr_meta *m, in
     for (int k = 0; k < m->rank; k++) {
         bool same;
         CR_TRY(cr_dim_decide(r->env, m->size[k], CR_EQ, self->size[x->dims + k], &same));
-        if (!same) return CR_FAIL(CR_EINDEX, "%s: the mask at position %d does not match the indexed tensor at dimension %d", r->op->schema.name, position, x->dims + k);
+        if (!same)
+            return CR_FAIL(CR_EINDEX, "%s: the mask at position %d does not match the indexed tensor at dimension %d",
+                           r->op->schema.name, position, x->dims + k);
     }
     cr_dim count = cr_rule_count(r, slot, most(r, m->rank, m->size));
     for (int k = 0; k < m->rank; k++) {
@@ -68,7 +73,9 @@ static cr_status read_indices(cr_rule *r, indexed *x, bool broadcasts) {
     int masks = 0;
     memset(x->used, 0, sizeof x->used);
     x->dims = x->rank = 0;
-    if ((int)list->n > self->rank) return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d (got %u)", r->op->schema.name, self->rank, list->n);
+    if ((int)list->n > self->rank)
+        return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d (got %u)", r->op->schema.name,
+                       self->rank, list->n);
     for (uint32_t i = 0; i < list->n; i++) {
         const cr_meta *m = cr_arg_meta(&list->u.list[i]);
         if (!m) {
@@ -80,12 +87,16 @@ static cr_status read_indices(cr_rule *r, indexed *x, bool broadcasts) {
             continue;
         }
         if (m->dtype != CR_I64 && m->dtype != CR_I32)
-            return CR_FAIL(CR_EINDEX, "%s: tensors used as indices must be int64, int32, uint8 or bool, not %s", r->op->schema.name, cr_dtype_aten(m->dtype));
-        if (x->dims >= self->rank) return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d", r->op->schema.name, self->rank);
+            return CR_FAIL(CR_EINDEX, "%s: tensors used as indices must be int64, int32, uint8 or bool, not %s",
+                           r->op->schema.name, cr_dtype_aten(m->dtype));
+        if (x->dims >= self->rank)
+            return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d", r->op->schema.name,
+                           self->rank);
         cr_meta_copy(&x->index[x->dims], m);
         x->used[x->dims++] = true;
     }
-    if (x->dims > self->rank) return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d", r->op->schema.name, self->rank);
+    if (x->dims > self->rank)
+        return CR_FAIL(CR_EINDEX, "%s: too many indices for a tensor of dimension %d", r->op->schema.name, self->rank);
     int last = -1, gaps = 0;
     x->first = -1;
     for (int d = 0; d < x->dims; d++) {
@@ -94,7 +105,8 @@ static cr_status read_indices(cr_rule *r, indexed *x, bool broadcasts) {
         else if (d != last + 1) gaps++;
         last = d;
         if (broadcasts && cr_broadcast(r->env, &x->rank, x->size, x->index[d].rank, x->index[d].size))
-            return CR_FAIL(CR_EINDEX, "%s: the index tensors cannot be broadcast together: %s", r->op->schema.name, cr_error_message());
+            return CR_FAIL(CR_EINDEX, "%s: the index tensors cannot be broadcast together: %s", r->op->schema.name,
+                           cr_error_message());
     }
     if (x->first < 0 || gaps) x->first = 0;
     return CR_OK;
@@ -115,13 +127,17 @@ static cr_status indexed_result(cr_rule *r, const indexed *x, cr_meta *out) {
         if (here) {
             placed = true;
             for (int k = 0; k < x->rank; k++) {
-                if (rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "%s: the result would have more than %d dimensions", r->op->schema.name, CR_MAX_RANK);
+                if (rank == CR_MAX_RANK)
+                    return CR_FAIL(CR_ERUNTIME, "%s: the result would have more than %d dimensions", r->op->schema.name,
+                                   CR_MAX_RANK);
                 out->size[rank] = x->size[k];
                 view->stride[rank++] = 0;
             }
         }
         if (kept) {
-            if (rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "%s: the result would have more than %d dimensions", r->op->schema.name, CR_MAX_RANK);
+            if (rank == CR_MAX_RANK)
+                return CR_FAIL(CR_ERUNTIME, "%s: the result would have more than %d dimensions", r->op->schema.name,
+                               CR_MAX_RANK);
             out->size[rank] = self->size[d];
             view->stride[rank++] = self->stride[d];
         }
@@ -161,7 +177,8 @@ static bool is_symbolic(const cr_meta *m) {
     return false;
 }
 
-/* Whether indices and values fit is known when their sizes and the masks are: the kernel then repeats them, or refuses. */
+/* Whether indices and values fit is known when their sizes and the masks are: the kernel then repeats them, or
+ * refuses. */
 static bool fits_later(const cr_rule *r) {
     const cr_arg *list = &r->arg[1];
     for (uint32_t i = 0; i < list->n; i++) {
@@ -188,21 +205,27 @@ cr_status shape_index_put(cr_rule *r) { /* self, indices, values, accumulate */
     for (int d = 0; d < values->rank; d++) { /* values broadcast to the indexed shape */
         int to = d - (values->rank - shape.rank);
         if (cr_dim_known(r->env, values->size[d], CR_EQ, 1) == CR_YES) continue;
-        if (to < 0) return CR_FAIL(CR_ERUNTIME, "%s: values have more dimensions than what is indexed", r->op->schema.name);
-        CR_TRY(cr_dim_require(r->env, values->size[d], CR_EQ, shape.size[to], "index_put: values must broadcast to the shape of what is indexed"));
+        if (to < 0)
+            return CR_FAIL(CR_ERUNTIME, "%s: values have more dimensions than what is indexed", r->op->schema.name);
+        CR_TRY(cr_dim_require(r->env, values->size[d], CR_EQ, shape.size[to],
+                              "index_put: values must broadcast to the shape of what is indexed"));
     }
     return shape_like(r);
 }
 
 /* ---- one dimension ---- */
 
-static cr_status read_dim(cr_rule *r, int *dim) { return cr_wrap_dim(cr_rule_int(r, 1), cr_rule_meta(r, 0)->rank, dim); }
+static cr_status read_dim(cr_rule *r, int *dim) {
+    return cr_wrap_dim(cr_rule_int(r, 1), cr_rule_meta(r, 0)->rank, dim);
+}
 
 /* index_select, index_add, ...: a vector (or 0-d) of positions along dim. */
 static cr_status read_vector(cr_rule *r, int *dim, cr_dim *count) {
     const cr_meta *index = cr_rule_meta(r, 2);
     CR_TRY(read_dim(r, dim));
-    if (index->rank > 1) return CR_FAIL(CR_EINDEX, "%s: the index must be a vector, it has %d dimensions", r->op->schema.name, index->rank);
+    if (index->rank > 1)
+        return CR_FAIL(CR_EINDEX, "%s: the index must be a vector, it has %d dimensions", r->op->schema.name,
+                       index->rank);
     *count = index->rank ? index->size[0] : 1;
     return CR_OK;
 }
@@ -224,14 +247,19 @@ static cr_status check_source(cr_rule *r, int dim, cr_dim count) {
     CR_TRY(require_same_dtype(r, 0, 3));
     cr_dim along = source->rank ? source->size[dim < source->rank ? dim : 0] : 1;
     if (source->rank != self->rank && source->rank && self->rank)
-        return CR_FAIL(CR_EINDEX, "%s: source has %d dimensions, self %d; they must be equal", r->op->schema.name, source->rank, self->rank);
+        return CR_FAIL(CR_EINDEX, "%s: source has %d dimensions, self %d; they must be equal", r->op->schema.name,
+                       source->rank, self->rank);
     bool same;
     CR_TRY(cr_dim_decide(r->env, along, CR_EQ, count, &same));
-    if (!same) return CR_FAIL(CR_EINDEX, "%s: the number of indices must equal source's size at the indexed dimension", r->op->schema.name);
+    if (!same)
+        return CR_FAIL(CR_EINDEX, "%s: the number of indices must equal source's size at the indexed dimension",
+                       r->op->schema.name);
     for (int d = 0; d < self->rank && d < source->rank; d++) {
         if (d == dim) continue;
         CR_TRY(cr_dim_decide(r->env, self->size[d], CR_EQ, source->size[d], &same));
-        if (!same) return CR_FAIL(CR_ERUNTIME, "%s: source must have self's sizes except at the indexed dimension", r->op->schema.name);
+        if (!same)
+            return CR_FAIL(CR_ERUNTIME, "%s: source must have self's sizes except at the indexed dimension",
+                           r->op->schema.name);
     }
     return CR_OK;
 }
@@ -260,9 +288,15 @@ cr_status shape_index_fill(cr_rule *r) {
     int dim;
     CR_TRY(read_dim(r, &dim));
     const cr_meta *index = cr_rule_meta(r, 2), *value = cr_rule_meta(r, 3);
-    if (index->dtype != CR_I64) return CR_FAIL(CR_EINDEX, "%s: the index must be int64, not %s", r->op->schema.name, cr_dtype_aten(index->dtype));
-    if (index->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the index must be a vector, it has %d dimensions", r->op->schema.name, index->rank);
-    if (value && value->rank) return CR_FAIL(CR_ERUNTIME, "%s: the value must be a 0-d tensor, it has %d dimensions", r->op->schema.name, value->rank);
+    if (index->dtype != CR_I64)
+        return CR_FAIL(CR_EINDEX, "%s: the index must be int64, not %s", r->op->schema.name,
+                       cr_dtype_aten(index->dtype));
+    if (index->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the index must be a vector, it has %d dimensions", r->op->schema.name,
+                       index->rank);
+    if (value && value->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: the value must be a 0-d tensor, it has %d dimensions", r->op->schema.name,
+                       value->rank);
     if (cr_arg_is_number(&r->arg[3]) && r->arg[3].kind == CR_ARG_COMPLEX && !cr_dtype_is_complex(r->result))
         return CR_FAIL(CR_ERUNTIME, "%s: a real tensor cannot be filled with a complex number", r->op->schema.name);
     return shape_like(r);
@@ -276,9 +310,13 @@ static cr_status check_gather(cr_rule *r, int *dim, bool fits_self) {
     if (cr_dim_known(r->env, n, CR_EQ, 0) == CR_YES) return CR_OK;
     CR_TRY(require_index_dtype(r, 2, CR_ERUNTIME));
     int a = self->rank ? self->rank : 1, b = index->rank ? index->rank : 1;
-    if (a != b) return CR_FAIL(CR_ERUNTIME, "%s: index has %d dimensions, self %d; they must be equal", r->op->schema.name, index->rank, self->rank);
+    if (a != b)
+        return CR_FAIL(CR_ERUNTIME, "%s: index has %d dimensions, self %d; they must be equal", r->op->schema.name,
+                       index->rank, self->rank);
     for (int d = 0; fits_self && d < self->rank && d < index->rank; d++)
-        if (d != *dim) CR_TRY(cr_dim_require(r->env, index->size[d], CR_LE, self->size[d], "the index must not be larger than self outside the indexed dimension"));
+        if (d != *dim)
+            CR_TRY(cr_dim_require(r->env, index->size[d], CR_LE, self->size[d],
+                                  "the index must not be larger than self outside the indexed dimension"));
     return CR_OK;
 }
 
@@ -292,7 +330,10 @@ cr_status shape_gather(cr_rule *r) {
 static cr_status check_reduce_name(cr_rule *r, int i, const char *const *names, int n) {
     for (int k = 0; k < n; k++)
         if (!strcmp(r->arg[i].u.s, names[k])) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: reduce must be one of add, multiply (scatter) or sum, prod, mean, amax, amin (scatter_reduce), not '%s'", r->op->schema.name, r->arg[i].u.s);
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: reduce must be one of add, multiply (scatter) or sum, prod, mean, amax, amin (scatter_reduce), "
+                   "not '%s'",
+                   r->op->schema.name, r->arg[i].u.s);
 }
 
 cr_status shape_scatter(cr_rule *r) { /* self, dim, index, src or value, reduce? */
@@ -303,13 +344,19 @@ cr_status shape_scatter(cr_rule *r) { /* self, dim, index, src or value, reduce?
     if (src && cr_dim_known(r->env, cr_meta_numel(r->env, index), CR_EQ, 0) != CR_YES) {
         CR_TRY(require_same_dtype(r, 0, 3));
         int a = index->rank ? index->rank : 1, b = src->rank ? src->rank : 1;
-        if (a != b) return CR_FAIL(CR_ERUNTIME, "%s: index has %d dimensions, src %d; they must be equal", r->op->schema.name, index->rank, src->rank);
+        if (a != b)
+            return CR_FAIL(CR_ERUNTIME, "%s: index has %d dimensions, src %d; they must be equal", r->op->schema.name,
+                           index->rank, src->rank);
         for (int d = 0; d < index->rank && d < src->rank; d++)
-            CR_TRY(cr_dim_require(r->env, index->size[d], CR_LE, src->size[d], "the index must not be larger than src"));
+            CR_TRY(
+                cr_dim_require(r->env, index->size[d], CR_LE, src->size[d], "the index must not be larger than src"));
     }
     if (reduce >= 0 && self->dtype == CR_BOOL && !strcmp(r->arg[reduce].u.s, "mean"))
-        return CR_FAIL(CR_ENOTIMPL, "%s: the mean of bools is not implemented; convert to an integer dtype first", r->op->schema.name);
-    if (reduce >= 0) CR_TRY(cr__rule_param(r, "include_self") >= 0 ? check_reduce_name(r, reduce, all, 5) : check_reduce_name(r, reduce, old, 2));
+        return CR_FAIL(CR_ENOTIMPL, "%s: the mean of bools is not implemented; convert to an integer dtype first",
+                       r->op->schema.name);
+    if (reduce >= 0)
+        CR_TRY(cr__rule_param(r, "include_self") >= 0 ? check_reduce_name(r, reduce, all, 5)
+                                                      : check_reduce_name(r, reduce, old, 2));
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
@@ -322,17 +369,24 @@ cr_status shape_index_reduce(cr_rule *r) { /* self, dim, index, source, reduce, 
     CR_TRY(read_vector(r, &dim, &count));
     CR_TRY(require_index_dtype(r, 2, CR_ERUNTIME));
     if (cr_rule_meta(r, 3)->rank != self->rank)
-        return CR_FAIL(CR_ERUNTIME, "index_reduce: source has %d dimensions, self %d; they must be equal", cr_rule_meta(r, 3)->rank, self->rank);
+        return CR_FAIL(CR_ERUNTIME, "index_reduce: source has %d dimensions, self %d; they must be equal",
+                       cr_rule_meta(r, 3)->rank, self->rank);
     const cr_meta *source = cr_rule_meta(r, 3);
-    CR_TRY(cr_dim_require(r->env, count, CR_EQ, source->rank ? source->size[dim] : 1, "index_reduce: there must be an index for each slice of source"));
+    CR_TRY(cr_dim_require(r->env, count, CR_EQ, source->rank ? source->size[dim] : 1,
+                          "index_reduce: there must be an index for each slice of source"));
     CR_TRY(check_source(r, dim, count));
     for (int i = 0; i < 4; i++) known |= !strcmp(r->arg[4].u.s, names[i]);
-    if (!known) return CR_FAIL(CR_ERUNTIME, "index_reduce: reduce must be prod, mean, amax or amin, not '%s'", r->arg[4].u.s);
-    bool pairs = cr_dtype_is_complex(self->dtype), wide = self->dtype == CR_U16 || self->dtype == CR_U32 || self->dtype == CR_U64;
-    bool few = pairs || wide || self->dtype == CR_BOOL, mean = r->arg[4].u.s[0] == 'm', ordered = r->arg[4].u.s[0] == 'a';
-    if ((few && (!cr_rule_bool(r, 5) || !self->rank)) || ((pairs || wide) && ordered) || (few && mean && (!pairs || self->dtype == CR_C32)))
-        return CR_FAIL(CR_ENOTIMPL, "index_reduce: '%s'%s is not implemented for %s%s; convert to another dtype first", r->arg[4].u.s,
-                       cr_rule_bool(r, 5) ? "" : " without self", rt_dtype_name(self->dtype), self->rank ? "" : " and 0-d tensors");
+    if (!known)
+        return CR_FAIL(CR_ERUNTIME, "index_reduce: reduce must be prod, mean, amax or amin, not '%s'", r->arg[4].u.s);
+    bool pairs = cr_dtype_is_complex(self->dtype),
+         wide = self->dtype == CR_U16 || self->dtype == CR_U32 || self->dtype == CR_U64;
+    bool few = pairs || wide || self->dtype == CR_BOOL, mean = r->arg[4].u.s[0] == 'm',
+         ordered = r->arg[4].u.s[0] == 'a';
+    if ((few && (!cr_rule_bool(r, 5) || !self->rank)) || ((pairs || wide) && ordered) ||
+        (few && mean && (!pairs || self->dtype == CR_C32)))
+        return CR_FAIL(CR_ENOTIMPL, "index_reduce: '%s'%s is not implemented for %s%s; convert to another dtype first",
+                       r->arg[4].u.s, cr_rule_bool(r, 5) ? "" : " without self", rt_dtype_name(self->dtype),
+                       self->rank ? "" : " and 0-d tensors");
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
@@ -379,7 +433,8 @@ cr_status shape_masked_scatter(cr_rule *r) {
     CR_TRY(require_mask(r, 1));
     memcpy(size, self->size, self->rank * sizeof *size);
     CR_TRY(cr_broadcast(r->env, &rank, size, mask->rank, mask->size));
-    if (rank != self->rank) return CR_FAIL(CR_ERUNTIME, "%s: the mask has more dimensions than self", r->op->schema.name);
+    if (rank != self->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: the mask has more dimensions than self", r->op->schema.name);
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
@@ -402,9 +457,11 @@ cr_status shape_put(cr_rule *r) {
 cr_status shape_embedding(cr_rule *r) {
     const cr_meta *weight = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     cr_dim size[CR_MAX_RANK];
-    if (weight->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: weight must have two dimensions, not %d", r->op->schema.name, weight->rank);
+    if (weight->rank != 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: weight must have two dimensions, not %d", r->op->schema.name, weight->rank);
     CR_TRY(require_index_dtype(r, 1, CR_ERUNTIME));
-    if (indices->rank + 1 > CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "%s: indices have too many dimensions", r->op->schema.name);
+    if (indices->rank + 1 > CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "%s: indices have too many dimensions", r->op->schema.name);
     memcpy(size, indices->size, indices->rank * sizeof *size);
     size[indices->rank] = weight->size[1];
     return cr_rule_add_dense(r, r->result, indices->rank + 1, size);
@@ -412,10 +469,13 @@ cr_status shape_embedding(cr_rule *r) {
 
 cr_status shape_embedding_backward(cr_rule *r) { /* grad_output, indices, num_weights, ... */
     const cr_meta *grad = cr_rule_meta(r, 0);
-    if (!grad->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output must have at least one dimension", r->op->schema.name);
-    cr_dim size[] = { cr_rule_int(r, 2), grad->size[grad->rank - 1] }, wanted = cr_dim_mul(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 1)), size[1]);
+    if (!grad->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: grad_output must have at least one dimension", r->op->schema.name);
+    cr_dim size[] = { cr_rule_int(r, 2), grad->size[grad->rank - 1] },
+           wanted = cr_dim_mul(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 1)), size[1]);
     CR_TRY(require_index_dtype(r, 1, CR_ERUNTIME));
     CR_TRY(cr_dim_require(r->env, size[0], CR_GE, 0, "embedding_dense_backward: num_weights"));
-    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, wanted, "embedding_dense_backward: the gradient must have a row for each index"));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, wanted,
+                          "embedding_dense_backward: the gradient must have a row for each index"));
     return cr_rule_add_dense(r, r->result, 2, size);
 }

@@ -28,7 +28,8 @@ static cr_status require_broadcast(cr_rule *r, const cr_meta *m, const cr_meta *
     for (int d = 0; d < m->rank; d++) {
         int at = self->rank - m->rank + d;
         bool one;
-        if (at < 0) return CR_FAIL(CR_ERUNTIME, "%s: target and weight must not have more dims than the input", op_name(r));
+        if (at < 0)
+            return CR_FAIL(CR_ERUNTIME, "%s: target and weight must not have more dims than the input", op_name(r));
         if (cr_dim_known(r->env, m->size[d], CR_EQ, self->size[at]) == CR_YES) continue;
         CR_TRY(cr_dim_repeats(r->env, m->size[d], self->size[at], &one));
         if (!one) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, self->size[at], "size of target or weight"));
@@ -39,7 +40,8 @@ static cr_status require_broadcast(cr_rule *r, const cr_meta *m, const cr_meta *
 cr_status shape_bce(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1), *weight = cr_rule_meta(r, 2);
     if (target->dtype != self->dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: the target must be %s as the input is, not %s", op_name(r), cr_dtype_aten(self->dtype), cr_dtype_aten(target->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must be %s as the input is, not %s", op_name(r),
+                       cr_dtype_aten(self->dtype), cr_dtype_aten(target->dtype));
     CR_TRY(require_broadcast(r, target, self));
     if (weight) CR_TRY(require_broadcast(r, weight, self));
     return reduction_of(r) == 0 ? shape_like(r) : cr_rule_add_dense(r, r->result, 0, NULL);
@@ -50,7 +52,8 @@ cr_status shape_bce(cr_rule *r) {
 static cr_status check_weight(cr_rule *r, const cr_meta *self, int class_dim) {
     const cr_meta *weight = cr_rule_meta(r, cr__rule_param(r, "weight"));
     if (!weight) return CR_OK;
-    if (weight->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: the weight must have one dim, one number for each class", op_name(r));
+    if (weight->rank != 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the weight must have one dim, one number for each class", op_name(r));
     return cr_dim_require(r->env, weight->size[0], CR_EQ, self->size[class_dim], "number of class weights");
 }
 
@@ -58,28 +61,39 @@ static cr_status check_nll_dtypes(const cr_rule *r, const cr_meta *self, const c
     int i = cr__rule_param(r, "weight");
     const cr_meta *weight = i >= 0 ? cr_rule_meta(r, i) : NULL;
     if (target->dtype != CR_I64 && target->dtype != CR_U8)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected int64 or uint8 targets, not %s", op_name(r), cr_dtype_name(target->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: expected int64 or uint8 targets, not %s", op_name(r),
+                       cr_dtype_name(target->dtype));
     if (weight && weight->dtype != self->dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected weights of %s as the input is, not %s", op_name(r), cr_dtype_name(self->dtype), cr_dtype_name(weight->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: expected weights of %s as the input is, not %s", op_name(r),
+                       cr_dtype_name(self->dtype), cr_dtype_name(weight->dtype));
     return CR_OK;
 }
 
 static cr_status check_nll(cr_rule *r, const cr_meta *self, const cr_meta *target) {
-    if (self->rank < 1 || self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have 1 or 2 dims, not %d", op_name(r), self->rank);
-    if (target->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
+    if (self->rank < 1 || self->rank > 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must have 1 or 2 dims, not %d", op_name(r), self->rank);
+    if (target->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
     if (self->rank == 1 && target->rank == 1 && cr_dim_known(r->env, target->size[0], CR_EQ, 1) == CR_NO)
         return CR_FAIL(CR_EVALUE, "%s: an input without batch takes one target", op_name(r));
-    if (self->rank == 2 && target->rank == 0) return CR_FAIL(CR_ERUNTIME, "%s: a batch takes one target for each of its rows", op_name(r));
-    if (self->rank == 2 || target->rank == 1) CR_TRY(cr_dim_require(r->env, self->size[0], CR_EQ, target->size[0], "number of targets"));
+    if (self->rank == 2 && target->rank == 0)
+        return CR_FAIL(CR_ERUNTIME, "%s: a batch takes one target for each of its rows", op_name(r));
+    if (self->rank == 2 || target->rank == 1)
+        CR_TRY(cr_dim_require(r->env, self->size[0], CR_EQ, target->size[0], "number of targets"));
     CR_TRY(check_weight(r, self, self->rank - 1));
     return check_nll_dtypes(r, self, target);
 }
 
 static cr_status check_nll2d(cr_rule *r, const cr_meta *self, const cr_meta *target) {
-    if (target->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: the target must have 3 dims (batch and place), not %d", op_name(r), target->rank);
-    if (self->rank != 4) return CR_FAIL(CR_ERUNTIME, "%s: the input must have 4 dims (batch, class and place), not %d", op_name(r), self->rank);
+    if (target->rank != 3)
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must have 3 dims (batch and place), not %d", op_name(r),
+                       target->rank);
+    if (self->rank != 4)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must have 4 dims (batch, class and place), not %d", op_name(r),
+                       self->rank);
     CR_TRY(check_weight(r, self, 1));
-    for (int d = 0; d < 3; d++) CR_TRY(cr_dim_require(r->env, self->size[d ? d + 1 : 0], CR_EQ, target->size[d], "size of the target"));
+    for (int d = 0; d < 3; d++)
+        CR_TRY(cr_dim_require(r->env, self->size[d ? d + 1 : 0], CR_EQ, target->size[d], "size of the target"));
     return check_nll_dtypes(r, self, target);
 }
 
@@ -104,8 +118,10 @@ cr_status shape_nll2d(cr_rule *r) {
 static cr_status check_gradient(cr_rule *r, const cr_meta *target, bool batch) {
     const cr_meta *grad = cr_rule_meta(r, 0);
     if (reduction_of(r) == 0 && batch) return require_equal_sizes(r, grad, target, CR_ERUNTIME, "the gradient");
-    if (grad->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the gradient of a reduced loss must be one number", op_name(r));
-    return cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, 1, "nll_loss_backward: elements of the gradient of a reduced loss");
+    if (grad->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the gradient of a reduced loss must be one number", op_name(r));
+    return cr_dim_require(r->env, cr_meta_numel(r->env, grad), CR_EQ, 1,
+                          "nll_loss_backward: elements of the gradient of a reduced loss");
 }
 
 /* Of a mean: what it was divided by. */
@@ -131,16 +147,19 @@ cr_status shape_nll2d_backward(cr_rule *r) {
 
 static cr_status check_multilabel(cr_rule *r, int first) { /* self, target */
     const cr_meta *self = cr_rule_meta(r, first), *target = cr_rule_meta(r, first + 1);
-    if (self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);
+    if (self->rank > 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);
     CR_TRY(require_equal_sizes(r, target, self, CR_ERUNTIME, "the target"));
-    if (target->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: the target must be int64, not %s", op_name(r), cr_dtype_aten(target->dtype));
+    if (target->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must be int64, not %s", op_name(r), cr_dtype_aten(target->dtype));
     return CR_OK;
 }
 
 cr_status shape_multilabel(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1);
     CR_TRY(check_multilabel(r, 0));
-    CR_TRY(reduction_of(r) == 0 && self->rank == 2 ? cr_rule_add_dense(r, r->result, 1, self->size) : cr_rule_add_dense(r, r->result, 0, NULL));
+    CR_TRY(reduction_of(r) == 0 && self->rank == 2 ? cr_rule_add_dense(r, r->result, 1, self->size)
+                                                   : cr_rule_add_dense(r, r->result, 0, NULL));
     return cr_rule_add_dense(r, r->result, target->rank, target->size);
 }
 
@@ -172,10 +191,13 @@ cr_status check_ctc_lengths(cr_rule *r) {
 
 static cr_status check_ctc(cr_rule *r, int first) { /* log_probs, targets, input_lengths, target_lengths */
     const cr_meta *p = cr_rule_meta(r, first), *t = cr_rule_meta(r, first + 1);
-    if (p->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: log_probs must have 3 dims (time, batch, class), not %d", op_name(r), p->rank);
-    if (t->rank != 1 && t->rank != 2) return CR_FAIL(CR_ERUNTIME, "%s: the targets must have 1 or 2 dims, not %d", op_name(r), t->rank);
+    if (p->rank != 3)
+        return CR_FAIL(CR_ERUNTIME, "%s: log_probs must have 3 dims (time, batch, class), not %d", op_name(r), p->rank);
+    if (t->rank != 1 && t->rank != 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the targets must have 1 or 2 dims, not %d", op_name(r), t->rank);
     if (t->dtype != CR_I32 && t->dtype != CR_I64)
-        return CR_FAIL(CR_ERUNTIME, "%s: the targets must be int32 or int64, not %s", op_name(r), cr_dtype_aten(t->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: the targets must be int32 or int64, not %s", op_name(r),
+                       cr_dtype_aten(t->dtype));
     cr_dim blank = cr_rule_int(r, cr__rule_param(r, "blank"));
     CR_TRY(cr_dim_require(r->env, blank, CR_GE, 0, "ctc_loss: blank must be one of the classes"));
     CR_TRY(cr_dim_require(r->env, blank, CR_LT, p->size[2], "ctc_loss: blank must be one of the classes"));
@@ -202,7 +224,8 @@ cr_status shape_ctc(cr_rule *r) {
 }
 
 /* The kernel looks whether log_alpha has room for the longest target. */
-cr_status shape_ctc_backward(cr_rule *r) { /* grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, ... */
+/* grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, ... */
+cr_status shape_ctc_backward(cr_rule *r) {
     const cr_meta *p = cr_rule_meta(r, 1);
     CR_TRY(check_ctc(r, 1));
     static const int of_its_dtype[] = { 0, 5, 6 };
@@ -217,19 +240,27 @@ cr_status shape_ctc_backward(cr_rule *r) { /* grad, log_probs, targets, input_le
 /* ---- checks of composite losses ---- */
 
 cr_status check_not_negative(cr_rule *r) {
-    return r->arg[3].u.f >= 0 ? CR_OK : CR_FAIL(CR_ERUNTIME, "%s: %s must not be negative, got %g", op_name(r), r->op->schema.params[3].name, r->arg[3].u.f);
+    return r->arg[3].u.f >= 0 ? CR_OK
+                              : CR_FAIL(CR_ERUNTIME, "%s: %s must not be negative, got %g", op_name(r),
+                                        r->op->schema.params[3].name, r->arg[3].u.f);
 }
 
 cr_status check_positive(cr_rule *r) {
-    return r->arg[3].u.f > 0 ? CR_OK : CR_FAIL(CR_ERUNTIME, "%s: %s must be positive, got %g", op_name(r), r->op->schema.params[3].name, r->arg[3].u.f);
+    return r->arg[3].u.f > 0 ? CR_OK
+                             : CR_FAIL(CR_ERUNTIME, "%s: %s must be positive, got %g", op_name(r),
+                                       r->op->schema.params[3].name, r->arg[3].u.f);
 }
 
 /* The gradient of a mean divides by the number of elements, in the tensor's dtype. */
 cr_status check_mean_of_none(cr_rule *r) { /* grad_output, self, target, reduction */
     const cr_meta *self = cr_rule_meta(r, 1);
     r->common = r->result = self->dtype;
-    if (r->arg[3].u.i != 1 || !cr_dtype_is_integral(self->dtype) || cr_dim_known(r->env, cr_meta_numel(r->env, self), CR_EQ, 0) != CR_YES) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: the mean of no elements is no number of dtype %s; convert the tensors to a floating dtype", op_name(r), cr_dtype_name(self->dtype));
+    if (r->arg[3].u.i != 1 || !cr_dtype_is_integral(self->dtype) ||
+        cr_dim_known(r->env, cr_meta_numel(r->env, self), CR_EQ, 0) != CR_YES)
+        return CR_OK;
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: the mean of no elements is no number of dtype %s; convert the tensors to a floating dtype",
+                   op_name(r), cr_dtype_name(self->dtype));
 }
 
 cr_status check_nll_nd(cr_rule *r) {
@@ -242,21 +273,28 @@ cr_status check_nll_nd(cr_rule *r) {
     if (!same) return CR_FAIL(CR_EVALUE, "%s: input and target must have the same batch size", op_name(r));
     if (self->rank == 2 || self->rank == 4) return CR_OK;
     same = target->rank == self->rank - 1;
-    for (int d = 1; same && d < target->rank; d++) CR_TRY(cr_dim_decide(r->env, self->size[d + 1], CR_EQ, target->size[d], &same));
-    return same ? CR_OK : CR_FAIL(CR_ERUNTIME, "%s: the target must have the input's sizes without the dim of classes", op_name(r));
+    for (int d = 1; same && d < target->rank; d++)
+        CR_TRY(cr_dim_decide(r->env, self->size[d + 1], CR_EQ, target->size[d], &same));
+    return same ? CR_OK
+                : CR_FAIL(CR_ERUNTIME, "%s: the target must have the input's sizes without the dim of classes",
+                          op_name(r));
 }
 
 cr_status check_cross_entropy(cr_rule *r) {
     const cr_meta *self = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 1);
     double smoothing = r->arg[5].u.f;
     bool same = self->rank == target->rank;
-    for (int d = 0; same && d < self->rank; d++) CR_TRY(cr_dim_decide(r->env, self->size[d], CR_EQ, target->size[d], &same));
-    if (smoothing > 1) return CR_FAIL(CR_ERUNTIME, "%s: label_smoothing must be between 0 and 1, got %g", op_name(r), smoothing);
+    for (int d = 0; same && d < self->rank; d++)
+        CR_TRY(cr_dim_decide(r->env, self->size[d], CR_EQ, target->size[d], &same));
+    if (smoothing > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: label_smoothing must be between 0 and 1, got %g", op_name(r), smoothing);
     if (!same) return CR_OK;
     if (!cr_dtype_is_floating(target->dtype))
-        return CR_FAIL(CR_ERUNTIME, "%s: a target of the input's sizes holds probabilities and must be floating point, not %s", op_name(r),
-                       cr_dtype_aten(target->dtype));
-    if (cr_dim_known(r->env, r->arg[4].u.i, CR_GE, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: probabilities cannot be ignored by index", op_name(r));
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: a target of the input's sizes holds probabilities and must be floating point, not %s",
+                       op_name(r), cr_dtype_aten(target->dtype));
+    if (cr_dim_known(r->env, r->arg[4].u.i, CR_GE, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: probabilities cannot be ignored by index", op_name(r));
     if (!self->rank) return CR_FAIL(CR_EINDEX, "%s: the input must have a dim of classes", op_name(r));
     return check_weight(r, self, self->rank == 1 ? 0 : 1);
 }
@@ -264,37 +302,46 @@ cr_status check_cross_entropy(cr_rule *r) {
 cr_status check_cosine_similarity(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     if (cr_dtype_is_floating(r->result)) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: one of the inputs must be floating point; both together are %s", op_name(r), cr_dtype_aten(r->result));
+    return CR_FAIL(CR_ERUNTIME, "%s: one of the inputs must be floating point; both together are %s", op_name(r),
+                   cr_dtype_aten(r->result));
 }
 
 cr_status check_cosine_embedding(cr_rule *r) {
     const cr_meta *a = cr_rule_meta(r, 0), *target = cr_rule_meta(r, 2);
-    if (target->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
+    if (target->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
     if (a->rank != target->rank + 1)
-        return CR_FAIL(CR_ERUNTIME, "%s: a target of %d dims goes with inputs of %d, not %d", op_name(r), target->rank, target->rank + 1, a->rank);
+        return CR_FAIL(CR_ERUNTIME, "%s: a target of %d dims goes with inputs of %d, not %d", op_name(r), target->rank,
+                       target->rank + 1, a->rank);
     return CR_OK;
 }
 
 cr_status check_triplet(cr_rule *r) {
     int a = cr_rule_meta(r, 0)->rank, p = cr_rule_meta(r, 1)->rank, n = cr_rule_meta(r, 2)->rank;
     if (a == p && p == n) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: anchor, positive and negative must have as many dims, got %d, %d and %d", op_name(r), a, p, n);
+    return CR_FAIL(CR_ERUNTIME, "%s: anchor, positive and negative must have as many dims, got %d, %d and %d",
+                   op_name(r), a, p, n);
 }
 
 static cr_status multi_margin(cr_rule *r, int first) {
-    const cr_meta *self = cr_rule_meta(r, first), *target = cr_rule_meta(r, first + 1), *weight = cr_rule_meta(r, first + 4);
+    const cr_meta *self = cr_rule_meta(r, first), *target = cr_rule_meta(r, first + 1),
+                  *weight = cr_rule_meta(r, first + 4);
     cr_arg given = r->arg[first + 2];
     CR_TRY(cr_arg_settle(r->env, &given));
     rt_scalar p = cr_arg_scalar(&given);
     double order = p.kind == RT_ARG_FLOAT ? p.f : (double)p.i;
     if (order != 1 && order != 2) return CR_FAIL(CR_ERUNTIME, "%s: p must be 1 or 2, got %g", op_name(r), order);
-    if (self->rank > 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);
+    if (self->rank > 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must have at most 2 dims, not %d", op_name(r), self->rank);
     if (self->rank && cr_dim_known(r->env, self->size[self->rank - 1], CR_EQ, 0) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "%s: the input has no classes", op_name(r));
-    if (target->rank > 1) return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
-    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, target), CR_EQ, self->rank == 2 ? self->size[0] : 1, "number of targets"));
+    if (target->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the target must have 0 or 1 dims, not %d", op_name(r), target->rank);
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, target), CR_EQ, self->rank == 2 ? self->size[0] : 1,
+                          "number of targets"));
     if (!weight) return CR_OK;
-    return cr_dim_require(r->env, cr_meta_numel(r->env, weight), CR_EQ, self->rank ? self->size[self->rank - 1] : 1, "number of class weights");
+    return cr_dim_require(r->env, cr_meta_numel(r->env, weight), CR_EQ, self->rank ? self->size[self->rank - 1] : 1,
+                          "number of class weights");
 }
 cr_status check_multi_margin(cr_rule *r) { return multi_margin(r, 0); }
 cr_status check_multi_margin_backward(cr_rule *r) { return multi_margin(r, 1); }

@@ -25,10 +25,14 @@ static cr_status block_counts(cr_rule *r, int at, const cr_dim *image, cr_dim *k
 
 cr_status shape_im2col(cr_rule *r) { /* self, kernel_size, dilation, padding, stride */
     const cr_meta *m = cr_rule_meta(r, 0);
-    if (m->rank != 3 && m->rank != 4) return CR_FAIL(m->rank < 3 ? CR_EINDEX : CR_ERUNTIME, "%s: expected an image of 3 or 4 dimensions, got %d", r->op->schema.name, m->rank);
+    if (m->rank != 3 && m->rank != 4)
+        return CR_FAIL(m->rank < 3 ? CR_EINDEX : CR_ERUNTIME, "%s: expected an image of 3 or 4 dimensions, got %d",
+                       r->op->schema.name, m->rank);
     int c = m->rank - 3;
     cr_dim kernel[2], count[2], size[3];
-    for (int d = c; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
+    for (int d = c; d < m->rank; d++)
+        CR_TRY(
+            cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
     CR_TRY(block_counts(r, 1, m->size + c + 1, kernel, count));
     size[0] = m->size[0];
     size[c] = cr_dim_mul(r->env, m->size[c], cr_dim_mul(r->env, kernel[0], kernel[1]));
@@ -38,15 +42,20 @@ cr_status shape_im2col(cr_rule *r) { /* self, kernel_size, dilation, padding, st
 
 cr_status shape_col2im(cr_rule *r) { /* self, output_size, kernel_size, dilation, padding, stride */
     const cr_meta *m = cr_rule_meta(r, 0);
-    if (m->rank != 2 && m->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: expected blocks of 2 or 3 dimensions, got %d", r->op->schema.name, m->rank);
+    if (m->rank != 2 && m->rank != 3)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected blocks of 2 or 3 dimensions, got %d", r->op->schema.name, m->rank);
     int c = m->rank - 2;
     cr_dim kernel[2], count[2], size[4];
     CR_TRY(cr_rule_exact_ints(r, 1, 2, size + c + 1));
     CR_TRY(block_counts(r, 2, size + c + 1, kernel, count));
     cr_dim area = cr_dim_mul(r->env, kernel[0], kernel[1]);
-    for (int d = c; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
-    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, m->size[c], area), CR_EQ, 0, "col2im: the size of a block must be divisible by the kernel's area"));
-    CR_TRY(cr_dim_require(r->env, m->size[c + 1], CR_EQ, cr_dim_mul(r->env, count[0], count[1]), "col2im: the number of blocks must fit output_size"));
+    for (int d = c; d < m->rank; d++)
+        CR_TRY(
+            cr_dim_require(r->env, m->size[d], CR_GT, 0, "sliding blocks: all sizes but the batch must be positive"));
+    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, m->size[c], area), CR_EQ, 0,
+                          "col2im: the size of a block must be divisible by the kernel's area"));
+    CR_TRY(cr_dim_require(r->env, m->size[c + 1], CR_EQ, cr_dim_mul(r->env, count[0], count[1]),
+                          "col2im: the number of blocks must fit output_size"));
     size[0] = m->size[0];
     size[c] = cr_dim_floordiv(r->env, m->size[c], area);
     return cr_rule_add_dense(r, r->result, m->rank + 1, size);
@@ -63,8 +72,10 @@ cr_status shape_histc(cr_rule *r) { /* self, bins, min, max */
         range[i] = s.kind == RT_ARG_FLOAT ? s.f : (double)s.i;
     }
     CR_TRY(cr_dim_require(r->env, bins, CR_GT, 0, "histc: bins must be positive"));
-    if (!isfinite(range[0]) || !isfinite(range[1])) return CR_FAIL(CR_ERUNTIME, "histc: the range of bins [%g, %g] must be finite", range[0], range[1]);
-    if (range[0] > range[1]) return CR_FAIL(CR_ERUNTIME, "histc: max (%g) must not be less than min (%g)", range[1], range[0]);
+    if (!isfinite(range[0]) || !isfinite(range[1]))
+        return CR_FAIL(CR_ERUNTIME, "histc: the range of bins [%g, %g] must be finite", range[0], range[1]);
+    if (range[0] > range[1])
+        return CR_FAIL(CR_ERUNTIME, "histc: max (%g) must not be less than min (%g)", range[1], range[0]);
     return cr_rule_add_dense(r, r->result, 1, &bins);
 }
 
@@ -72,21 +83,27 @@ cr_status shape_one_hot(cr_rule *r) { /* self, num_classes */
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK], n = 1, classes = cr_rule_int(r, 1);
     bool empty = false, infer = false;
-    if (m->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "one_hot: expected class numbers of dtype int64, got %s; convert with .to(int64)", rt_dtype_name(m->dtype));
-    if (m->rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "one_hot: the result would have more than %d dimensions", CR_MAX_RANK);
+    if (m->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "one_hot: expected class numbers of dtype int64, got %s; convert with .to(int64)",
+                       rt_dtype_name(m->dtype));
+    if (m->rank == CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "one_hot: the result would have more than %d dimensions", CR_MAX_RANK);
     for (int d = 0; d < m->rank; d++) n = cr_dim_mul(r->env, n, size[d] = m->size[d]);
     CR_TRY(cr_dim_require(r->env, classes, CR_GE, -1, "one_hot: num_classes must be positive, or -1 to find it"));
     CR_TRY(cr_dim_decide(r->env, classes, CR_EQ, -1, &infer));
     if (infer) CR_TRY(cr_dim_assume(r->env, n, CR_EQ, 0, false, &empty));
-    if (empty) return CR_FAIL(CR_ERUNTIME, "one_hot: an empty tensor does not tell the number of classes; pass num_classes");
-    if (!infer) CR_TRY(cr_dim_require(r->env, classes, CR_GT, 0, "one_hot: num_classes must be positive, or -1 to find it"));
+    if (empty)
+        return CR_FAIL(CR_ERUNTIME, "one_hot: an empty tensor does not tell the number of classes; pass num_classes");
+    if (!infer)
+        CR_TRY(cr_dim_require(r->env, classes, CR_GT, 0, "one_hot: num_classes must be positive, or -1 to find it"));
     size[m->rank] = infer ? cr_rule_count(r, 0, INT64_MAX) : classes;
     return cr_rule_add_dense(r, CR_I64, m->rank + 1, size);
 }
 
 cr_status check_isin(cr_rule *r) { /* element, test_elements */
     const cr_meta *m = cr_rule_meta(r, 1);
-    if (rt_is_complex(m->dtype) || m->dtype == CR_BOOL) return CR_FAIL(CR_ERUNTIME, "isin: not supported for %s", rt_dtype_name(m->dtype));
+    if (rt_is_complex(m->dtype) || m->dtype == CR_BOOL)
+        return CR_FAIL(CR_ERUNTIME, "isin: not supported for %s", rt_dtype_name(m->dtype));
     r->common = r->result = m->dtype;
     return CR_OK;
 }
@@ -96,10 +113,14 @@ cr_status shape_bincount(cr_rule *r) { /* self, weights, minlength */
     bool empty = false;
     CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 2), CR_GE, 0, "bincount: minlength must not be negative"));
     if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: expected numbers in one dimension, got %d", m->rank);
-    if (!rt_is_integer(m->dtype)) return CR_FAIL(CR_ENOTIMPL, "bincount: expected integers, got %s", rt_dtype_name(m->dtype));
-    if (w) CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty)); /* without numbers, weights decide nothing */
+    if (!rt_is_integer(m->dtype))
+        return CR_FAIL(CR_ENOTIMPL, "bincount: expected integers, got %s", rt_dtype_name(m->dtype));
+    /* without numbers, weights decide nothing */
+    if (w) CR_TRY(cr_dim_assume(r->env, m->size[0], CR_EQ, 0, false, &empty));
     if (w && w->rank != 1) return CR_FAIL(CR_ERUNTIME, "bincount: weights must have one dimension, got %d", w->rank);
-    if (w) CR_TRY(cr_dim_require(r->env, w->size[0], CR_EQ, m->size[0], "bincount: there must be a weight for each number"));
+    if (w)
+        CR_TRY(
+            cr_dim_require(r->env, w->size[0], CR_EQ, m->size[0], "bincount: there must be a weight for each number"));
     cr_dim bins = cr_rule_count(r, 0, INT64_MAX), least = cr_rule_int(r, 2);
     cr_sym counted = cr_dim_is_plain(bins) || !cr_dim_is_plain(least) ? NULL : cr_dim_sym(r->env, bins);
     if (counted && cr_sym_name(counted)) CR_TRY(cr_env_narrow(r->env, counted, least, INT64_MAX));
@@ -108,8 +129,11 @@ cr_status shape_bincount(cr_rule *r) { /* self, weights, minlength */
 
 cr_status shape_repeat_interleave(cr_rule *r) { /* repeats, output_size */
     const cr_meta *m = cr_rule_meta(r, 0);
-    if (m->rank != 1) return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have one dimension, got %d", m->rank);
-    if (m->dtype != CR_I32 && m->dtype != CR_I64) return CR_FAIL(CR_ENOTIMPL, "repeat_interleave: repeats must have dtype int32 or int64, got %s", rt_dtype_name(m->dtype));
+    if (m->rank != 1)
+        return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have one dimension, got %d", m->rank);
+    if (m->dtype != CR_I32 && m->dtype != CR_I64)
+        return CR_FAIL(CR_ENOTIMPL, "repeat_interleave: repeats must have dtype int32 or int64, got %s",
+                       rt_dtype_name(m->dtype));
     cr_dim n = r->arg[1].kind == CR_ARG_NONE ? cr_rule_count(r, 0, INT64_MAX) : cr_rule_int(r, 1);
     return cr_rule_add_dense(r, m->dtype, 1, &n);
 }
@@ -118,16 +142,21 @@ cr_status check_repeat_interleave(cr_rule *r) { /* self, repeats, dim, output_si
     const cr_meta *m = cr_rule_meta(r, 0), *times = cr_rule_meta(r, 1);
     int d = 0;
     bool one = times->rank == 0;
-    if (times->rank > 1) return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have at most one dimension, got %d", times->rank);
+    if (times->rank > 1)
+        return CR_FAIL(CR_ERUNTIME, "repeat_interleave: repeats must have at most one dimension, got %d", times->rank);
     if (r->arg[2].kind != CR_ARG_NONE) CR_TRY(cr_wrap_dim(r->arg[2].u.i, m->rank, &d));
     cr_dim n = r->arg[2].kind == CR_ARG_NONE ? cr_meta_numel(r->env, m) : m->rank ? m->size[d] : 1;
     if (!one) CR_TRY(cr_dim_repeats(r->env, times->size[0], n, &one));
-    if (!one) CR_TRY(cr_dim_require(r->env, times->size[0], CR_EQ, n, "repeat_interleave: there must be one number of repeats, or one for each entry along dim"));
+    if (!one)
+        CR_TRY(cr_dim_require(r->env, times->size[0], CR_EQ, n,
+                              "repeat_interleave: there must be one number of repeats, or one for each entry along "
+                              "dim"));
     return dtype_same(r);
 }
 
 cr_status shape_is_nonzero(cr_rule *r) { /* self */
-    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 0)), CR_EQ, 1, "is_nonzero: the truth of a tensor is that of its only element; use any() or all()"));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 0)), CR_EQ, 1,
+                          "is_nonzero: the truth of a tensor is that of its only element; use any() or all()"));
     return cr_rule_add_data(r, CR_ARG_BOOL);
 }
 
@@ -140,12 +169,15 @@ cr_status check_sum_to_size(cr_rule *r) { /* self, size */
     for (int d = 0; d < n; d++) {
         bool one;
         CR_TRY(cr_dim_decide(r->env, size[d], CR_EQ, 1, &one));
-        if (!one) CR_TRY(cr_dim_require(r->env, size[d], CR_EQ, m->size[m->rank - n + d], "sum_to_size: a size must be 1 or the tensor's own"));
+        if (!one)
+            CR_TRY(cr_dim_require(r->env, size[d], CR_EQ, m->size[m->rank - n + d],
+                                  "sum_to_size: a size must be 1 or the tensor's own"));
     }
     return dtype_same(r);
 }
 
 cr_status check_sparse_gradient(cr_rule *r) { /* ..., sparse */
-    if (cr_rule_bool(r, 5)) return CR_FAIL(CR_ENOTIMPL, "%s: sparse gradients are not supported; pass sparse=False", r->op->schema.name);
+    if (cr_rule_bool(r, 5))
+        return CR_FAIL(CR_ENOTIMPL, "%s: sparse gradients are not supported; pass sparse=False", r->op->schema.name);
     return dtype_same(r);
 }

@@ -12,8 +12,11 @@ static cr_status statistics_dtype(cr_rule *r, const int *params, int n, int *dty
         if (!p || p->dtype == x->dtype) continue;
         bool mixed = p->dtype == CR_F32 && (x->dtype == CR_BF16 || x->dtype == CR_F16);
         if (!mixed)
-            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is %s, the input %s; they must be equal (or float32 beside a half-precision input)",
-                           r->op->schema.name, r->op->schema.params[params[i]].name, cr_dtype_aten(p->dtype), cr_dtype_aten(x->dtype));
+            return CR_FAIL(CR_ERUNTIME,
+                           "%s: argument '%s' is %s, the input %s; they must be equal (or float32 beside a "
+                           "half-precision input)",
+                           r->op->schema.name, r->op->schema.params[params[i]].name, cr_dtype_aten(p->dtype),
+                           cr_dtype_aten(x->dtype));
         *dtype = CR_F32;
     }
     return CR_OK;
@@ -23,7 +26,9 @@ static cr_status require_channels(cr_rule *r, int param, cr_dim channels) {
     const cr_meta *p = cr_rule_meta(r, param);
     if (!p) return CR_OK;
     const char *name = r->op->schema.params[param].name;
-    if (p->rank != 1) return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have one dimension, not %d", r->op->schema.name, name, p->rank);
+    if (p->rank != 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have one dimension, not %d", r->op->schema.name, name,
+                       p->rank);
     char what[128];
     snprintf(what, sizeof what, "%s: argument '%s' must have one element a channel", r->op->schema.name, name);
     return cr_dim_require(r->env, p->size[0], CR_EQ, channels, what);
@@ -34,7 +39,8 @@ cr_status shape_softmax(cr_rule *r) { /* self, dim, half_to_float */
     int dim;
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank, &dim));
     if (cr_rule_bool(r, 2))
-        return CR_FAIL(CR_ERUNTIME, "%s: half_to_float is not supported on CPU; pass dtype=float32 to softmax instead", r->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME, "%s: half_to_float is not supported on CPU; pass dtype=float32 to softmax instead",
+                       r->op->schema.name);
     return cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
@@ -42,8 +48,11 @@ cr_status shape_softmax_backward(cr_rule *r) { /* grad_output, output, dim, inpu
     const cr_meta *g = cr_rule_meta(r, 0), *y = cr_rule_meta(r, 1);
     int dim;
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 2), g->rank, &dim));
-    if (g->rank != y->rank) return CR_FAIL(CR_ERUNTIME, "%s: grad_output and output must have the same shape", r->op->schema.name);
-    for (int d = 0; d < g->rank; d++) CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, y->size[d], "grad_output and output must have the same shape"));
+    if (g->rank != y->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: grad_output and output must have the same shape", r->op->schema.name);
+    for (int d = 0; d < g->rank; d++)
+        CR_TRY(
+            cr_dim_require(r->env, g->size[d], CR_EQ, y->size[d], "grad_output and output must have the same shape"));
     return cr_rule_add_dense(r, r->result, g->rank, g->size);
 }
 
@@ -53,14 +62,21 @@ cr_status shape_layer_norm(cr_rule *r) { /* input, normalized_shape, weight, bia
     int n, dtype;
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, shape, &n));
     if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape must name at least one dimension", r->op->schema.name);
-    if (x->rank < n) return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape has %d dimensions, the input only %d", r->op->schema.name, n, x->rank);
+    if (x->rank < n)
+        return CR_FAIL(CR_ERUNTIME, "%s: normalized_shape has %d dimensions, the input only %d", r->op->schema.name, n,
+                       x->rank);
     for (int i = 0; i < n; i++)
-        CR_TRY(cr_dim_require(r->env, x->size[x->rank - n + i], CR_EQ, shape[i], "layer_norm: the input's last sizes must equal normalized_shape"));
+        CR_TRY(cr_dim_require(r->env, x->size[x->rank - n + i], CR_EQ, shape[i],
+                              "layer_norm: the input's last sizes must equal normalized_shape"));
     for (int param = 2; param < 4; param++) {
         const cr_meta *p = cr_rule_meta(r, param);
         if (!p) continue;
-        if (p->rank != n) return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have the shape normalized_shape", r->op->schema.name, r->op->schema.params[param].name);
-        for (int i = 0; i < n; i++) CR_TRY(cr_dim_require(r->env, p->size[i], CR_EQ, shape[i], "layer_norm: weight and bias must have the shape normalized_shape"));
+        if (p->rank != n)
+            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' must have the shape normalized_shape", r->op->schema.name,
+                           r->op->schema.params[param].name);
+        for (int i = 0; i < n; i++)
+            CR_TRY(cr_dim_require(r->env, p->size[i], CR_EQ, shape[i],
+                                  "layer_norm: weight and bias must have the shape normalized_shape"));
     }
     CR_TRY(statistics_dtype(r, (int[]){ 2, 3 }, 2, &dtype));
     for (int d = 0; d < x->rank; d++) stats[d] = d < x->rank - n ? x->size[d] : 1;
@@ -74,10 +90,14 @@ cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, grou
     cr_dim groups = cr_rule_int(r, 6), stats[] = { cr_rule_int(r, 3), groups };
     int dtype;
     cr_dim total = cr_dim_mul(r->env, cr_dim_mul(r->env, cr_rule_int(r, 3), cr_rule_int(r, 4)), cr_rule_int(r, 5));
-    for (int i = 3; i < 6; i++) CR_TRY(cr_dim_require(r->env, cr_rule_int(r, i), CR_GE, 0, "native_group_norm: N, C and HxW must not be negative"));
-    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, x), CR_EQ, total, "native_group_norm: the input must have N * C * HxW elements"));
+    for (int i = 3; i < 6; i++)
+        CR_TRY(cr_dim_require(r->env, cr_rule_int(r, i), CR_GE, 0,
+                              "native_group_norm: N, C and HxW must not be negative"));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, x), CR_EQ, total,
+                          "native_group_norm: the input must have N * C * HxW elements"));
     CR_TRY(cr_dim_require(r->env, groups, CR_GT, 0, "group_norm: the number of groups must be positive"));
-    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, cr_rule_int(r, 4), groups), CR_EQ, 0, "group_norm: the number of channels must be divisible by the number of groups"));
+    CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, cr_rule_int(r, 4), groups), CR_EQ, 0,
+                          "group_norm: the number of channels must be divisible by the number of groups"));
     CR_TRY(require_channels(r, 1, cr_rule_int(r, 4)));
     CR_TRY(require_channels(r, 2, cr_rule_int(r, 4)));
     CR_TRY(statistics_dtype(r, (int[]){ 1, 2 }, 2, &dtype));
@@ -90,7 +110,9 @@ cr_status shape_group_norm(cr_rule *r) { /* input, weight, bias, N, C, HxW, grou
 static cr_status batch_norm(cr_rule *r, bool has_running, bool training) {
     const cr_meta *x = cr_rule_meta(r, 0);
     int dtype;
-    if (x->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the input needs a batch and a channel dimension, it has %d", r->op->schema.name, x->rank);
+    if (x->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input needs a batch and a channel dimension, it has %d",
+                       r->op->schema.name, x->rank);
     cr_dim none = 0, channels = x->size[1];
     for (int param = 1; param < (has_running ? 5 : 3); param++) CR_TRY(require_channels(r, param, channels));
     CR_TRY(statistics_dtype(r, (int[]){ 1, 2, 3, 4 }, has_running ? 4 : 2, &dtype));
@@ -102,7 +124,8 @@ static cr_status batch_norm(cr_rule *r, bool has_running, bool training) {
 cr_status shape_batch_norm(cr_rule *r) { return batch_norm(r, true, cr_rule_bool(r, 5)); }
 cr_status shape_batch_norm_no_stats(cr_rule *r) {
     if (!cr_rule_bool(r, 3))
-        return CR_FAIL(CR_ERUNTIME, "%s: without running statistics those of the batch are needed; pass training=True", r->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME, "%s: without running statistics those of the batch are needed; pass training=True",
+                       r->op->schema.name);
     return batch_norm(r, false, true);
 }
 cr_status shape_batch_norm_no_training(cr_rule *r) { return batch_norm(r, true, false); }
@@ -120,25 +143,34 @@ cr_status shape_batch_norm_functional(cr_rule *r) {
 static cr_status weight_norm(cr_rule *r, int first, int dim) { /* v, g, ... */
     const cr_meta *v = cr_rule_meta(r, first), *g = cr_rule_meta(r, first + 1);
     int64_t d = r->arg[dim].u.i;
-    if (!rt_is_float(v->dtype)) return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name, cr_dtype_aten(v->dtype));
+    if (!rt_is_float(v->dtype))
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name,
+                       cr_dtype_aten(v->dtype));
     if (g->dtype != v->dtype)
-        return CR_FAIL(CR_ERUNTIME, "%s: the lengths must have the weight's dtype %s, got %s", r->op->schema.name, cr_dtype_aten(v->dtype), cr_dtype_aten(g->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: the lengths must have the weight's dtype %s, got %s", r->op->schema.name,
+                       cr_dtype_aten(v->dtype), cr_dtype_aten(g->dtype));
     if (!v->rank || (d != 0 && d != v->rank - 1))
-        return CR_FAIL(CR_ERUNTIME, "%s: dim must be the first or the last (0 or %d), got %lld", r->op->schema.name, v->rank ? v->rank - 1 : 0, (long long)d);
+        return CR_FAIL(CR_ERUNTIME, "%s: dim must be the first or the last (0 or %d), got %lld", r->op->schema.name,
+                       v->rank ? v->rank - 1 : 0, (long long)d);
     r->common = r->result = v->dtype;
-    return cr_dim_require(r->env, cr_meta_numel(r->env, g), CR_EQ, v->size[d], "weight_norm: there must be a length for each slice of the weight");
+    return cr_dim_require(r->env, cr_meta_numel(r->env, g), CR_EQ, v->size[d],
+                          "weight_norm: there must be a length for each slice of the weight");
 }
 cr_status check_weight_norm(cr_rule *r) { return weight_norm(r, 0, 2); }                    /* v, g, dim */
-cr_status check_weight_norm_backward(cr_rule *r) { return weight_norm(r, 1, 4); }           /* grad_w, saved_v, saved_g, saved_norms, dim */
+/* grad_w, saved_v, saved_g, saved_norms, dim */
+cr_status check_weight_norm_backward(cr_rule *r) { return weight_norm(r, 1, 4); }
 
 /* ---- gated linear units ---- */
 
 static cr_status halved(cr_rule *r, const cr_meta *m, int dim_at, int *dim) {
     if (!m->rank) return CR_FAIL(CR_ERUNTIME, "%s: a tensor without dimensions cannot be halved", r->op->schema.name);
     CR_TRY(cr_wrap_dim(r->arg[dim_at].u.i, m->rank, dim));
-    if (!rt_is_float(m->dtype)) return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name, cr_dtype_aten(m->dtype));
+    if (!rt_is_float(m->dtype))
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for '%s'; convert with .to(dtype) first", r->op->schema.name,
+                       cr_dtype_aten(m->dtype));
     r->common = r->result = m->dtype;
-    return cr_dim_require(r->env, cr_dim_mod(r->env, m->size[*dim], 2), CR_EQ, 0, "glu: the dimension to halve must have an even size");
+    return cr_dim_require(r->env, cr_dim_mod(r->env, m->size[*dim], 2), CR_EQ, 0,
+                          "glu: the dimension to halve must have an even size");
 }
 cr_status check_glu(cr_rule *r) { /* self, dim */
     int dim;
@@ -148,9 +180,13 @@ cr_status check_glu_backward(cr_rule *r) { /* grad_output, self, dim */
     const cr_meta *g = cr_rule_meta(r, 0), *m = cr_rule_meta(r, 1);
     int dim = 0;
     CR_TRY(halved(r, m, 2, &dim));
-    if (g->dtype != m->dtype) return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have dtype %s, got %s", cr_dtype_aten(m->dtype), cr_dtype_aten(g->dtype));
-    if (g->rank != m->rank) return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have %d dimensions, got %d", m->rank, g->rank);
+    if (g->dtype != m->dtype)
+        return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have dtype %s, got %s", cr_dtype_aten(m->dtype),
+                       cr_dtype_aten(g->dtype));
+    if (g->rank != m->rank)
+        return CR_FAIL(CR_ERUNTIME, "glu_backward: the gradient must have %d dimensions, got %d", m->rank, g->rank);
     for (int d = 0; d < m->rank; d++)
-        CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, d == dim ? cr_dim_floordiv(r->env, m->size[d], 2) : m->size[d], "glu_backward: the gradient must have the sizes of the result"));
+        CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, d == dim ? cr_dim_floordiv(r->env, m->size[d], 2) : m->size[d],
+                              "glu_backward: the gradient must have the sizes of the result"));
     return CR_OK;
 }

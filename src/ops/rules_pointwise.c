@@ -1,8 +1,8 @@
 /* rules_pointwise.c: dtypes and shapes of pointwise ops.
  *
  * All tensor arguments promote together, and so do the number arguments that stand for an operand (`other`, `exponent`,
- * the bounds of clamp ...); numbers that only steer the op (`alpha`, `negative_slope`) do not, they must fit the result.
- * Every output has the broadcast shape and the one layout that PyTorch's iterator gives. */
+ * the bounds of clamp ...); numbers that only steer the op (`alpha`, `negative_slope`) do not, they must fit the
+ * result. Every output has the broadcast shape and the one layout that PyTorch's iterator gives. */
 #include "ops/rules.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ static bool number_fits(const cr_arg *a, int dtype) {
     int bits = (int)rt_itemsize(dtype) * 8;
     v = a->kind == CR_ARG_FLOAT ? a->u.f : (double)a->u.i;
     hi = rt_is_unsigned(dtype) ? ldexp(1, bits) : ldexp(1, bits - 1);
-    lo = a->kind == CR_ARG_FLOAT && rt_is_unsigned(dtype) ? 0 : -hi; /* a negative integer wraps into an unsigned type */
+    /* a negative integer wraps into an unsigned type */
+    lo = a->kind == CR_ARG_FLOAT && rt_is_unsigned(dtype) ? 0 : -hi;
     return v >= lo && v < hi;
 }
 
@@ -57,7 +58,8 @@ static cr_status promote_from(cr_rule *r, int first) {
     for (int i = first; i < r->nargs; i++) {
         const cr_meta *m = cr_rule_meta(r, i);
         if (m) CR_TRY(cr_promotion_add(&p, m));
-        else if (cr_arg_is_number(&r->arg[i]) && is_operand(&s->params[i])) cr_promotion_add_dtype(&p, cr_arg_number_dtype(&r->arg[i]), true);
+        else if (cr_arg_is_number(&r->arg[i]) && is_operand(&s->params[i]))
+            cr_promotion_add_dtype(&p, cr_arg_number_dtype(&r->arg[i]), true);
     }
     CR_TRY(cr_promotion_result(&p, &r->common));
     r->result = r->common;
@@ -83,7 +85,8 @@ cr_status dtype_promote_float(cr_rule *r) {
 
 /* Two integers need not have a common dtype: only their floats meet. */
 cr_status dtype_ldexp(cr_rule *r) {
-    if (!cr_dtype_is_integral(cr_rule_meta(r, 0)->dtype) || !cr_dtype_is_integral(cr_rule_meta(r, 1)->dtype)) return dtype_promote_float(r);
+    if (!cr_dtype_is_integral(cr_rule_meta(r, 0)->dtype) || !cr_dtype_is_integral(cr_rule_meta(r, 1)->dtype))
+        return dtype_promote_float(r);
     r->common = r->result = cr_default_dtype();
     return CR_OK;
 }
@@ -105,7 +108,8 @@ cr_status dtype_float_ordered(cr_rule *r) {
 cr_status dtype_real(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     if (cr_dtype_is_complex(r->common))
-        return CR_FAIL(CR_ENOTIMPL, "%s: not supported for complex tensors; use real() and imag(), or sgn() for signs", r->op->schema.name);
+        return CR_FAIL(CR_ENOTIMPL, "%s: not supported for complex tensors; use real() and imag(), or sgn() for signs",
+                       r->op->schema.name);
     return CR_OK;
 }
 
@@ -136,9 +140,11 @@ cr_status dtype_add(cr_rule *r) {
     const cr_arg *alpha = i >= 0 ? &r->arg[i] : NULL;
     if (!alpha) return CR_OK;
     if (alpha->kind == CR_ARG_BOOL && r->common != CR_BOOL)
-        return CR_FAIL(CR_ERUNTIME, "%s: a boolean alpha is only supported for boolean results, not %s", r->op->schema.name, cr_dtype_aten(r->common));
+        return CR_FAIL(CR_ERUNTIME, "%s: a boolean alpha is only supported for boolean results, not %s",
+                       r->op->schema.name, cr_dtype_aten(r->common));
     if (alpha->kind == CR_ARG_FLOAT && cr_dtype_is_integral(r->common))
-        return CR_FAIL(CR_ERUNTIME, "%s: for integral tensors alpha must not be a floating-point number", r->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME, "%s: for integral tensors alpha must not be a floating-point number",
+                       r->op->schema.name);
     if (alpha->kind == CR_ARG_COMPLEX && !cr_dtype_is_complex(r->common))
         return CR_FAIL(CR_ERUNTIME, "%s: for real tensors alpha must not be a complex number", r->op->schema.name);
     return CR_OK;
@@ -150,21 +156,28 @@ cr_status dtype_subtract(cr_rule *r) {
         const cr_meta *m = cr_rule_meta(r, i);
         bools += m ? m->dtype == CR_BOOL : r->arg[i].kind == CR_ARG_BOOL;
     }
-    if (bools == 2) return CR_FAIL(CR_ERUNTIME, "%s: subtraction of two bool tensors is not supported; use ^ or logical_xor()", r->op->schema.name);
-    if (bools) return CR_FAIL(CR_ERUNTIME, "%s: subtraction with a bool tensor is not supported; to invert a mask use ~ or logical_not()", r->op->schema.name);
+    if (bools == 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: subtraction of two bool tensors is not supported; use ^ or logical_xor()",
+                       r->op->schema.name);
+    if (bools)
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: subtraction with a bool tensor is not supported; to invert a mask use ~ or logical_not()",
+                       r->op->schema.name);
     return dtype_add(r);
 }
 
 cr_status dtype_negative(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     if (r->common == CR_BOOL)
-        return CR_FAIL(CR_ERUNTIME, "%s: negation of a bool tensor is not supported; use ~ or logical_not()", r->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME, "%s: negation of a bool tensor is not supported; use ~ or logical_not()",
+                       r->op->schema.name);
     return CR_OK;
 }
 
 cr_status dtype_positive(cr_rule *r) {
     CR_TRY(dtype_promote(r));
-    if (r->common == CR_BOOL) return CR_FAIL(CR_ERUNTIME, "%s: the + operator on a bool tensor is not supported", r->op->schema.name);
+    if (r->common == CR_BOOL)
+        return CR_FAIL(CR_ERUNTIME, "%s: the + operator on a bool tensor is not supported", r->op->schema.name);
     return CR_OK;
 }
 
@@ -177,7 +190,8 @@ cr_status dtype_divide(cr_rule *r) {
         return CR_FAIL(CR_ERUNTIME, "div: rounding_mode must be one of None, 'trunc' or 'floor', not '%s'", mode->u.s);
     CR_TRY(dtype_promote(r));
     if (r->common == CR_BOOL || cr_dtype_is_complex(r->common))
-        return CR_FAIL(CR_ENOTIMPL, "div: rounding_mode='%s' is not implemented for '%s'", mode->u.s, cr_dtype_aten(r->common));
+        return CR_FAIL(CR_ENOTIMPL, "div: rounding_mode='%s' is not implemented for '%s'", mode->u.s,
+                       cr_dtype_aten(r->common));
     return CR_OK;
 }
 
@@ -185,7 +199,8 @@ cr_status dtype_power(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     const cr_arg *e = &r->arg[1];
     if (e->kind == CR_ARG_INT && cr_dtype_is_integral(r->common) && cr_dim_known(r->env, e->u.i, CR_LT, 0) == CR_YES)
-        return CR_FAIL(CR_ERUNTIME, "pow: integers to negative integer powers are not allowed; convert the base to a float first");
+        return CR_FAIL(CR_ERUNTIME, "pow: integers to negative integer powers are not allowed; convert the base to a "
+                                    "float first");
     return CR_OK;
 }
 
@@ -199,7 +214,8 @@ cr_status dtype_addcdiv(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     const cr_meta *a = cr_rule_meta(r, 1), *b = cr_rule_meta(r, 2);
     if (cr_dtype_is_integral(a->dtype) && cr_dtype_is_integral(b->dtype))
-        return CR_FAIL(CR_ERUNTIME, "addcdiv: integer division is not supported; divide with true_divide or floor_divide and add");
+        return CR_FAIL(CR_ERUNTIME, "addcdiv: integer division is not supported; divide with true_divide or "
+                                    "floor_divide and add");
     return CR_OK;
 }
 
@@ -208,8 +224,8 @@ cr_status dtype_addcdiv(cr_rule *r) {
 static cr_status check_same(const cr_rule *r, int i, int dtype) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (!m || m->dtype == dtype) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: expected dtype %s for '%s' but got dtype %s", r->op->schema.name, cr_dtype_aten(dtype),
-                   r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: expected dtype %s for '%s' but got dtype %s", r->op->schema.name,
+                   cr_dtype_aten(dtype), r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
 }
 
 cr_status dtype_lerp(cr_rule *r) {
@@ -230,7 +246,9 @@ cr_status dtype_all_same(cr_rule *r) {
 cr_status dtype_where(cr_rule *r) {
     const cr_meta *condition = cr_rule_meta(r, 0);
     if (condition->dtype != CR_BOOL && condition->dtype != CR_U8)
-        return CR_FAIL(CR_ERUNTIME, "where: expected condition to be a boolean tensor, but got dtype %s; compare it with something first",
+        return CR_FAIL(CR_ERUNTIME,
+                       "where: expected condition to be a boolean tensor, but got dtype %s; compare it with something "
+                       "first",
                        cr_dtype_aten(condition->dtype));
     return promote_from(r, 1);
 }
@@ -239,9 +257,13 @@ cr_status dtype_masked_fill(cr_rule *r) {
     CR_TRY(dtype_same(r));
     const cr_meta *mask = cr_rule_meta(r, 1), *value = cr_rule_meta(r, 2);
     if (mask->dtype != CR_BOOL)
-        return CR_FAIL(CR_ERUNTIME, "masked_fill: the mask must be a boolean tensor, not %s", cr_dtype_aten(mask->dtype));
+        return CR_FAIL(CR_ERUNTIME, "masked_fill: the mask must be a boolean tensor, not %s",
+                       cr_dtype_aten(mask->dtype));
     if (value && value->rank)
-        return CR_FAIL(CR_ERUNTIME, "masked_fill: the value must be a number or a 0-dimensional tensor, not a tensor of %d dimensions", value->rank);
+        return CR_FAIL(CR_ERUNTIME,
+                       "masked_fill: the value must be a number or a 0-dimensional tensor, not a tensor of %d "
+                       "dimensions",
+                       value->rank);
     return check_fits(r, 2, r->common);
 }
 
@@ -255,9 +277,12 @@ cr_status dtype_clamp(cr_rule *r) {
     CR_TRY(check_bounds(r));
     CR_TRY(dtype_promote(r));
     if (cr_dtype_is_complex(r->common))
-        return CR_FAIL(CR_ENOTIMPL, "%s: not supported for complex types; clamp the real and imaginary parts", r->op->schema.name);
-    if (r->common == CR_BOOL && r->nargs == 3 && cr_rule_meta(r, 1) && cr_rule_meta(r, 2)) /* one bound is maximum or minimum */
-        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for 'Bool'; use logical_and and logical_or", r->op->schema.name);
+        return CR_FAIL(CR_ENOTIMPL, "%s: not supported for complex types; clamp the real and imaginary parts",
+                       r->op->schema.name);
+    /* one bound is maximum or minimum */
+    if (r->common == CR_BOOL && r->nargs == 3 && cr_rule_meta(r, 1) && cr_rule_meta(r, 2))
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for 'Bool'; use logical_and and logical_or",
+                       r->op->schema.name);
     for (int i = 1; i < r->nargs; i++) CR_TRY(check_fits(r, i, r->common));
     return CR_OK;
 }
@@ -284,7 +309,8 @@ cr_status dtype_gelu(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     const cr_arg *kind = &r->arg[find_param(r, "approximate")];
     if (strcmp(kind->u.s, "none") && strcmp(kind->u.s, "tanh"))
-        return CR_FAIL(CR_ERUNTIME, "%s: approximate must be 'none' or 'tanh', not '%s'", r->op->schema.name, kind->u.s);
+        return CR_FAIL(CR_ERUNTIME, "%s: approximate must be 'none' or 'tanh', not '%s'", r->op->schema.name,
+                       kind->u.s);
     return CR_OK;
 }
 
@@ -302,7 +328,8 @@ cr_status dtype_isclose(cr_rule *r) {
     static const char *const names[] = { "rtol", "atol" };
     for (int i = 0; i < 2; i++)
         if (r->arg[2 + i].kind == CR_ARG_FLOAT && r->arg[2 + i].u.f < 0)
-            return CR_FAIL(CR_ERUNTIME, "isclose: %s must be greater than or equal to zero, but got %g", names[i], r->arg[2 + i].u.f);
+            return CR_FAIL(CR_ERUNTIME, "isclose: %s must be greater than or equal to zero, but got %g", names[i],
+                           r->arg[2 + i].u.f);
     if (cr_dtype_is_integral(r->common)) r->common = CR_F64;
     r->result = CR_BOOL;
     return CR_OK;
@@ -328,8 +355,9 @@ cr_status dtype_angle(cr_rule *r) {
 cr_status dtype_complex(cr_rule *r) {
     const cr_meta *a = cr_rule_meta(r, 0), *b = cr_rule_meta(r, 1);
     bool fits = a->dtype == CR_F16 || a->dtype == CR_F32 || a->dtype == CR_F64;
-    if (!fits) return CR_FAIL(CR_ERUNTIME, "%s: expected two Half, Float or Double tensors but got %s and %s", r->op->schema.name,
-                              cr_dtype_aten(a->dtype), cr_dtype_aten(b->dtype));
+    if (!fits)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected two Half, Float or Double tensors but got %s and %s",
+                       r->op->schema.name, cr_dtype_aten(a->dtype), cr_dtype_aten(b->dtype));
     CR_TRY(check_same(r, 1, a->dtype));
     r->common = a->dtype;
     r->result = cr_dtype_to_complex(a->dtype);
@@ -340,13 +368,16 @@ cr_status dtype_complex(cr_rule *r) {
 
 cr_status dtype_polygamma(cr_rule *r) {
     CR_TRY(dtype_promote_float(r));
-    if (cr_dim_known(r->env, cr_rule_int(r, 0), CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "polygamma: n must not be negative");
+    if (cr_dim_known(r->env, cr_rule_int(r, 0), CR_LT, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "polygamma: n must not be negative");
     return CR_OK;
 }
 
 cr_status dtype_frexp(cr_rule *r) {
     CR_TRY(dtype_promote(r));
-    if (!cr_dtype_is_floating(r->common)) return CR_FAIL(CR_ERUNTIME, "frexp: only floating-point dtypes are supported, not %s", cr_dtype_aten(r->common));
+    if (!cr_dtype_is_floating(r->common))
+        return CR_FAIL(CR_ERUNTIME, "frexp: only floating-point dtypes are supported, not %s",
+                       cr_dtype_aten(r->common));
     return CR_OK;
 }
 
@@ -381,11 +412,14 @@ cr_status shape_broadcast(cr_rule *r) {
 /* The same in row-major order whatever the inputs' strides. */
 cr_status shape_broadcast_dense(cr_rule *r) {
     CR_TRY(shape_broadcast(r));
-    for (int k = 0; k < r->nout; k++) cr_strides_contiguous(r->env, r->out[k].meta.rank, r->out[k].meta.size, r->out[k].meta.stride);
+    for (int k = 0; k < r->nout; k++)
+        cr_strides_contiguous(r->env, r->out[k].meta.rank, r->out[k].meta.size, r->out[k].meta.stride);
     return CR_OK;
 }
 
-cr_status shape_angle(cr_rule *r) { return cr_dtype_is_complex(r->common) ? shape_broadcast_dense(r) : shape_broadcast(r); }
+cr_status shape_angle(cr_rule *r) {
+    return cr_dtype_is_complex(r->common) ? shape_broadcast_dense(r) : shape_broadcast(r);
+}
 
 /* A real tensor is its own conjugate. */
 cr_status shape_conj(cr_rule *r) { return cr_dtype_is_complex(r->common) ? shape_broadcast(r) : shape_same(r); }

@@ -1,16 +1,21 @@
-/* rules_pool.c: results of pooling. The number of pooled dimensions is that of the kernel or output size in the schema. */
+/* rules_pool.c: results of pooling. The number of pooled dimensions is that of the kernel or output size in the
+ * schema. */
 #include "ops/rules.h"
 
 static int spatial_dims(const cr_rule *r, int param) { return r->op->schema.params[param].list_size; }
 
-/* (N?, C, spatial...): every dimension but the batch must have elements, or (PyTorch's averages of images) but batch and channels. */
+/* (N?, C, spatial...): every dimension but the batch must have elements, or (PyTorch's averages of images) but batch
+ * and channels. */
 static cr_status check_input(cr_rule *r, const cr_meta *m, int spatial, bool channels) {
     if (m->rank != spatial + 1 && m->rank != spatial + 2)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name, spatial + 1, spatial + 2, m->rank);
+        return CR_FAIL(CR_ERUNTIME, "%s: expected an input of %d or %d dimensions, got %d", r->op->schema.name,
+                       spatial + 1, spatial + 2, m->rank);
     for (int d = m->rank - spatial - (channels ? 1 : 0); d < m->rank; d++) {
         bool empty;
         CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
-        if (empty) return CR_FAIL(CR_ERUNTIME, "%s: every dimension but the batch must have elements; dimension %d has none", r->op->schema.name, d);
+        if (empty)
+            return CR_FAIL(CR_ERUNTIME, "%s: every dimension but the batch must have elements; dimension %d has none",
+                           r->op->schema.name, d);
     }
     return CR_OK;
 }
@@ -32,7 +37,9 @@ static cr_status read_window(cr_rule *r, int at, int dilation, int ceil, int n, 
         CR_TRY(cr_dim_require(r->env, w->stride[i], CR_GT, 0, "pooling: stride must be positive"));
         CR_TRY(cr_dim_require(r->env, w->dilation[i], CR_GT, 0, "pooling: dilation must be positive"));
         CR_TRY(cr_dim_require(r->env, w->padding[i], CR_GE, 0, "pooling: padding must not be negative"));
-        CR_TRY(cr_dim_require(r->env, cr_dim_mul(r->env, 2, w->padding[i]), CR_LE, cr_dim_add(r->env, cr_dim_mul(r->env, cr_dim_sub(r->env, w->kernel[i], 1), w->dilation[i]), 1),
+        CR_TRY(cr_dim_require(r->env, cr_dim_mul(r->env, 2, w->padding[i]), CR_LE,
+                              cr_dim_add(r->env,
+                                         cr_dim_mul(r->env, cr_dim_sub(r->env, w->kernel[i], 1), w->dilation[i]), 1),
                               "pooling: padding must be at most half of the kernel"));
     }
     return CR_OK;
@@ -45,11 +52,13 @@ static cr_status pooled_size(cr_rule *r, const window *w, int i, cr_dim n, cr_di
     cr_dim steps = w->ceil ? cr_dim_ceildiv(env, room, w->stride[i]) : cr_dim_floordiv(env, room, w->stride[i]);
     if (w->ceil) { /* the last window must start inside the input or its left padding */
         bool beyond;
-        CR_TRY(cr_dim_assume(env, cr_dim_mul(env, steps, w->stride[i]), CR_GE, cr_dim_add(env, n, w->padding[i]), false, &beyond));
+        CR_TRY(cr_dim_assume(env, cr_dim_mul(env, steps, w->stride[i]), CR_GE, cr_dim_add(env, n, w->padding[i]), false,
+                             &beyond));
         if (beyond) steps = cr_dim_sub(env, steps, 1);
     }
     *out = cr_dim_add(env, steps, 1);
-    return cr_dim_require(env, *out, CR_GE, 1, "pooling: the result would be empty; the kernel is larger than the padded input");
+    return cr_dim_require(env, *out, CR_GE, 1,
+                          "pooling: the result would be empty; the kernel is larger than the padded input");
 }
 
 /* Images keep channels-last; everything else is dense. */
@@ -75,7 +84,9 @@ cr_status shape_max_pool(cr_rule *r) { /* self, kernel, stride, padding, dilatio
     CR_TRY(read_window(r, 1, 4, 5, n, &w));
     CR_TRY(pool_sizes(r, m, &w, n, size));
     if (n == 3 && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
-        return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()", r->op->schema.name);
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()",
+                       r->op->schema.name);
     CR_TRY(add_result(r, m, r->result, size, n));
     return r->op->schema.nreturns > 1 ? add_result(r, m, CR_I64, size, n) : CR_OK;
 }
@@ -84,7 +95,8 @@ static cr_status require_divisor(cr_rule *r, int i) {
     return cr_dim_require(r->env, cr_rule_int(r, i), CR_NE, 0, "avg_pool: divisor_override must not be zero");
 }
 
-cr_status shape_avg_pool(cr_rule *r) { /* self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override */
+/* self, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override */
+cr_status shape_avg_pool(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     int n = spatial_dims(r, 1);
     cr_dim size[CR_MAX_RANK];
@@ -112,7 +124,8 @@ cr_status shape_adaptive_avg_pool(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim size[CR_MAX_RANK];
     CR_TRY(adaptive_sizes(r, m, spatial_dims(r, 1) != 2, size));
-    return spatial_dims(r, 1) == 2 ? add_result(r, m, r->result, size, 2) : cr_rule_add_dense(r, r->result, m->rank, size);
+    return spatial_dims(r, 1) == 2 ? add_result(r, m, r->result, size, 2)
+                                   : cr_rule_add_dense(r, r->result, m->rank, size);
 }
 
 cr_status shape_adaptive_max_pool(cr_rule *r) {
@@ -154,19 +167,27 @@ cr_status shape_pool_backward(cr_rule *r) { /* grad_output, self, ... */
     CR_TRY(cr_rule_require_dtype(r, 0, m->dtype));
     CR_TRY(check_gradient(r, m, images ? 2 : 3, indices));
     if (indices >= 0 && !images && cr_meta_suggest_format(r->env, m) == CR_CHANNELS_LAST)
-        return CR_FAIL(CR_ERUNTIME, "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()", r->op->schema.name);
-    return images || indices >= 0 ? add_result(r, m, r->result, m->size, images ? 2 : 3) : cr_rule_add_dense(r, r->result, m->rank, m->size);
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: the input must be contiguous or channels-last in three dimensions; call .contiguous()",
+                       r->op->schema.name);
+    return images || indices >= 0 ? add_result(r, m, r->result, m->size, images ? 2 : 3)
+                                  : cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
 cr_status check_unpool(cr_rule *r) { /* self, indices, output_size, ... */
     const cr_meta *self = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     int spatial = spatial_dims(r, 2);
-    if (indices->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: indices must have dtype int64, got %s", r->op->schema.name, rt_dtype_name(indices->dtype));
+    if (indices->dtype != CR_I64)
+        return CR_FAIL(CR_ERUNTIME, "%s: indices must have dtype int64, got %s", r->op->schema.name,
+                       rt_dtype_name(indices->dtype));
     cr_dim size[3];
     CR_TRY(cr_rule_exact_ints(r, 2, spatial, size));
     CR_TRY(check_input(r, self, spatial, true));
-    if (self->rank != indices->rank) return CR_FAIL(CR_ERUNTIME, "%s: indices must have the shape of the input", r->op->schema.name);
-    for (int d = 0; d < self->rank; d++) CR_TRY(cr_dim_require(r->env, self->size[d], CR_EQ, indices->size[d], "max_unpool: indices must have the shape of the input"));
+    if (self->rank != indices->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: indices must have the shape of the input", r->op->schema.name);
+    for (int d = 0; d < self->rank; d++)
+        CR_TRY(cr_dim_require(r->env, self->size[d], CR_EQ, indices->size[d],
+                              "max_unpool: indices must have the shape of the input"));
     return dtype_same(r);
 }
 
@@ -179,11 +200,19 @@ cr_status check_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size,
     CR_TRY(cr_rule_exact_ints(r, 2, spatial, output));
     int batch = self->rank - spatial - 1;
     for (int d = 0; d < spatial; d++)
-        CR_TRY(cr_dim_require(r->env, cr_dim_sub(r->env, cr_dim_add(r->env, output[d], kernel[d]), 1), CR_LE, self->size[batch + 1 + d], "fractional pooling: the windows must fit into the input"));
-    if (u->dtype != self->dtype) return CR_FAIL(CR_ERUNTIME, "%s: random_samples must have the input's dtype %s, got %s", r->op->schema.name, rt_dtype_name(self->dtype), rt_dtype_name(u->dtype));
-    if (u->rank != 3) return CR_FAIL(CR_ERUNTIME, "%s: random_samples must have 3 dimensions (batch, channels, %d), got %d", r->op->schema.name, spatial, u->rank);
-    CR_TRY(cr_dim_require(r->env, u->size[0], CR_GE, batch ? self->size[0] : 1, "fractional pooling: there must be random samples for each image"));
-    CR_TRY(cr_dim_require(r->env, u->size[1], CR_EQ, self->size[batch], "fractional pooling: there must be random samples for each channel"));
-    CR_TRY(cr_dim_require(r->env, u->size[2], CR_EQ, spatial, "fractional pooling: there must be a random sample for each spatial dimension"));
+        CR_TRY(cr_dim_require(r->env, cr_dim_sub(r->env, cr_dim_add(r->env, output[d], kernel[d]), 1), CR_LE,
+                              self->size[batch + 1 + d], "fractional pooling: the windows must fit into the input"));
+    if (u->dtype != self->dtype)
+        return CR_FAIL(CR_ERUNTIME, "%s: random_samples must have the input's dtype %s, got %s", r->op->schema.name,
+                       rt_dtype_name(self->dtype), rt_dtype_name(u->dtype));
+    if (u->rank != 3)
+        return CR_FAIL(CR_ERUNTIME, "%s: random_samples must have 3 dimensions (batch, channels, %d), got %d",
+                       r->op->schema.name, spatial, u->rank);
+    CR_TRY(cr_dim_require(r->env, u->size[0], CR_GE, batch ? self->size[0] : 1,
+                          "fractional pooling: there must be random samples for each image"));
+    CR_TRY(cr_dim_require(r->env, u->size[1], CR_EQ, self->size[batch],
+                          "fractional pooling: there must be random samples for each channel"));
+    CR_TRY(cr_dim_require(r->env, u->size[2], CR_EQ, spatial,
+                          "fractional pooling: there must be a random sample for each spatial dimension"));
     return dtype_same(r);
 }

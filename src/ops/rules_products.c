@@ -12,7 +12,8 @@ cr_status dtype_packed(cr_rule *r) {
     for (int i = 0; i < r->nargs; i++) {
         const cr_meta *m = cr_rule_meta(r, i);
         if (m && m->dtype != CR_F32)
-            return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be float32, not %s", op_name(r), r->op->schema.params[i].name, cr_dtype_aten(m->dtype));
+            return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be float32, not %s", op_name(r), r->op->schema.params[i].name,
+                           cr_dtype_aten(m->dtype));
     }
     r->common = r->result = CR_F32;
     return CR_OK;
@@ -21,7 +22,8 @@ cr_status dtype_packed(cr_rule *r) {
 static cr_status require_rank(const cr_rule *r, int i, int rank) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (m->rank == rank) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimensions, not %d", op_name(r), r->op->schema.params[i].name, rank, m->rank);
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimensions, not %d", op_name(r), r->op->schema.params[i].name,
+                   rank, m->rank);
 }
 
 static cr_status require_size(cr_rule *r, int i, int d, cr_dim size) {
@@ -39,7 +41,8 @@ cr_status shape_pack_panels(cr_rule *r) { /* weight, transposed, groups */
     int64_t groups = r->arg[2].u.i;
     if (groups < 1) return CR_FAIL(CR_EVALUE, "pack_panels: groups must be positive, got %lld", (long long)groups);
     cr_dim each = cr_dim_floordiv(r->env, w->size[n], groups);
-    CR_TRY(cr_dim_require(r->env, cr_dim_mul(r->env, each, groups), CR_EQ, w->size[n], "pack_panels: the columns must divide into the groups"));
+    CR_TRY(cr_dim_require(r->env, cr_dim_mul(r->env, each, groups), CR_EQ, w->size[n],
+                          "pack_panels: the columns must divide into the groups"));
     cr_dim size[3] = { cr_dim_mul(r->env, panels_of(r->env, each), groups), w->size[!n], WIDTH };
     return cr_rule_add_dense(r, CR_F32, 3, size);
 }
@@ -60,8 +63,12 @@ static cr_status require_broadcasts(cr_rule *r, int i, int rank, const cr_dim *s
     int n = rank;
     memcpy(both, size, (size_t)rank * sizeof *size);
     CR_TRY(cr_broadcast(r->env, &n, both, m->rank, m->size));
-    if (n != rank) return CR_FAIL(CR_ERUNTIME, "%s: '%s' has more dimensions than the result", op_name(r), r->op->schema.params[i].name);
-    for (int d = 0; d < n; d++) CR_TRY(cr_dim_require(r->env, both[d], CR_EQ, size[d], "linear_packed: an operand must broadcast to the result"));
+    if (n != rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' has more dimensions than the result", op_name(r),
+                       r->op->schema.params[i].name);
+    for (int d = 0; d < n; d++)
+        CR_TRY(
+            cr_dim_require(r->env, both[d], CR_EQ, size[d], "linear_packed: an operand must broadcast to the result"));
     return CR_OK;
 }
 
@@ -70,7 +77,8 @@ cr_status shape_linear_packed(cr_rule *r) { /* input, panels, n, bias, act, scal
     if (!x->rank) return CR_FAIL(CR_ERUNTIME, "linear_packed: the input must have at least one dimension");
     int64_t n = r->arg[2].u.i;
     if (n < 0) return CR_FAIL(CR_EVALUE, "linear_packed: n must not be negative, got %lld", (long long)n);
-    if (rt_act_find(r->arg[4].u.s) < 0) return CR_FAIL(CR_EVALUE, "linear_packed: no activation is called '%s'", r->arg[4].u.s);
+    if (rt_act_find(r->arg[4].u.s) < 0)
+        return CR_FAIL(CR_EVALUE, "linear_packed: no activation is called '%s'", r->arg[4].u.s);
     CR_TRY(require_panels(r, 1, n, 1, x->size[x->rank - 1]));
     if (bias) {
         CR_TRY(require_rank(r, 3, 1));
@@ -87,9 +95,13 @@ cr_status shape_linear_packed(cr_rule *r) { /* input, panels, n, bias, act, scal
 cr_status shape_embedding_packed(cr_rule *r) { /* panels, indices, n */
     const cr_meta *p = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     cr_dim size[CR_MAX_RANK];
-    if (p->dtype != CR_F32) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the panels must be float32, not %s", cr_dtype_aten(p->dtype));
-    if (indices->dtype != CR_I64 && indices->dtype != CR_I32) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices must be int32 or int64, not %s", cr_dtype_aten(indices->dtype));
-    if (indices->rank + 1 > CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices have too many dimensions");
+    if (p->dtype != CR_F32)
+        return CR_FAIL(CR_ERUNTIME, "embedding_packed: the panels must be float32, not %s", cr_dtype_aten(p->dtype));
+    if (indices->dtype != CR_I64 && indices->dtype != CR_I32)
+        return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices must be int32 or int64, not %s",
+                       cr_dtype_aten(indices->dtype));
+    if (indices->rank + 1 > CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "embedding_packed: the indices have too many dimensions");
     CR_TRY(require_panels(r, 0, r->arg[2].u.i, 1, p->rank == 3 ? p->size[1] : 0));
     memcpy(size, indices->size, indices->rank * sizeof *size);
     size[indices->rank] = p->size[1];

@@ -1,7 +1,8 @@
 /* rules_random.c: results that are drawn.
  *
- * Layout matters more here than elsewhere: numbers are drawn in the memory order of the result, so a rule that chose other
- * strides than PyTorch would give other numbers. Most results are row-major, whatever the strides of the arguments. */
+ * Layout matters more here than elsewhere: numbers are drawn in the memory order of the result, so a rule that chose
+ * other strides than PyTorch would give other numbers. Most results are row-major, whatever the strides of the
+ * arguments. */
 #include "ops/rules.h"
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
@@ -29,13 +30,14 @@ cr_status shape_bernoulli(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0), *other = cr_rule_meta(r, 1);
     int lead = m->rank - other->rank;
     if (lead < 0)
-        return CR_FAIL(CR_ERUNTIME, "%s: '%s' has %d dims, which do not fit into the %d of '%s'", op_name(r), r->op->schema.params[1].name,
-                       other->rank, m->rank, r->op->schema.params[0].name);
+        return CR_FAIL(CR_ERUNTIME, "%s: '%s' has %d dims, which do not fit into the %d of '%s'", op_name(r),
+                       r->op->schema.params[1].name, other->rank, m->rank, r->op->schema.params[0].name);
     for (int d = 0; d < other->rank; d++) {
         bool one;
         if (cr_dim_known(r->env, other->size[d], CR_EQ, m->size[lead + d]) == CR_YES) continue;
         CR_TRY(cr_dim_repeats(r->env, other->size[d], m->size[lead + d], &one));
-        if (!one) CR_TRY(cr_dim_require(r->env, other->size[d], CR_EQ, m->size[lead + d], "size of the broadcast argument"));
+        if (!one)
+            CR_TRY(cr_dim_require(r->env, other->size[d], CR_EQ, m->size[lead + d], "size of the broadcast argument"));
     }
     return shape_like(r);
 }
@@ -54,7 +56,8 @@ cr_status shape_binomial(cr_rule *r) {
     for (int i = 0; i < 2; i++) {
         int dtype = cr_rule_meta(r, i)->dtype;
         if (!cr_dtype_is_floating(dtype))
-            return CR_FAIL(CR_EVALUE, "binomial: '%s' must be floating point, not %s", r->op->schema.params[i].name, cr_dtype_aten(dtype));
+            return CR_FAIL(CR_EVALUE, "binomial: '%s' must be floating point, not %s", r->op->schema.params[i].name,
+                           cr_dtype_aten(dtype));
     }
     /* A result that prob makes larger than count is laid out like that of a pointwise op. */
     const cr_meta *count = cr_rule_meta(r, 0);
@@ -73,7 +76,8 @@ static cr_status add_made(cr_rule *r, int rank, const cr_dim *size) {
     int dtype = cr__rule_param(r, "dtype"), device = cr__rule_param(r, "device");
     r->common = r->result = cr_rule_has(r, dtype) ? (int)r->arg[dtype].u.i : cr_default_dtype();
     for (int i = 0; i < rank; i++)
-        if (cr_dim_known(r->env, size[i], CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: sizes must not be negative", op_name(r));
+        if (cr_dim_known(r->env, size[i], CR_LT, 0) == CR_YES)
+            return CR_FAIL(CR_ERUNTIME, "%s: sizes must not be negative", op_name(r));
     CR_TRY(cr_rule_add_dense(r, r->result, rank, size));
     if (cr_rule_has(r, device)) r->out[0].meta.device = r->arg[device].u.device;
     return CR_OK;
@@ -96,13 +100,16 @@ cr_status shape_randperm(cr_rule *r) {
 cr_status shape_multinomial(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim samples = cr_rule_int(r, 1);
-    if (m->rank < 1 || m->rank > 2) return CR_FAIL(CR_ERUNTIME, "multinomial: the probabilities must have 1 or 2 dims, not %d", m->rank);
+    if (m->rank < 1 || m->rank > 2)
+        return CR_FAIL(CR_ERUNTIME, "multinomial: the probabilities must have 1 or 2 dims, not %d", m->rank);
     if (!cr_dtype_is_floating(m->dtype))
-        return CR_FAIL(CR_ERUNTIME, "multinomial: the probabilities must be floating point, not %s", cr_dtype_aten(m->dtype));
+        return CR_FAIL(CR_ERUNTIME, "multinomial: the probabilities must be floating point, not %s",
+                       cr_dtype_aten(m->dtype));
     if (cr_dim_known(r->env, samples, CR_LE, 0) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "multinomial: at least 1 sample must be drawn, not %lld", (long long)samples);
     CR_TRY(cr_dim_require(r->env, samples, CR_GT, 0, "num_samples"));
-    if (!cr_rule_bool(r, 2)) CR_TRY(cr_dim_require(r->env, samples, CR_LE, m->size[m->rank - 1], "num_samples without replacement"));
+    if (!cr_rule_bool(r, 2))
+        CR_TRY(cr_dim_require(r->env, samples, CR_LE, m->size[m->rank - 1], "num_samples without replacement"));
     cr_dim size[2] = { m->size[0], samples };
     return m->rank == 1 ? cr_rule_add_dense(r, CR_I64, 1, &samples) : cr_rule_add_dense(r, CR_I64, 2, size);
 }
@@ -115,7 +122,9 @@ static cr_status check_probability(const cr_rule *r) {
     return CR_FAIL(CR_ERUNTIME, "%s: the probability must be between 0 and 1, got %g", op_name(r), p);
 }
 
-static bool is_empty(const cr_rule *r, const cr_meta *m) { return cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES; }
+static bool is_empty(const cr_rule *r, const cr_meta *m) {
+    return cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES;
+}
 
 static bool is_inactive(const cr_rule *r) {
     return r->arg[1].u.f == 0 || !cr_rule_bool(r, 2) || is_empty(r, cr_rule_meta(r, 0));

@@ -1,8 +1,8 @@
 /* rules_rare.c: uint16, uint32, uint64 and complex32, where an op has a kernel for them on some of its paths only.
  *
  * PyTorch's CPU moves and compares such tensors, and computes little with them. What whole ops do is recorded in
- * table/accepts.inc; this table has the ops that depend on the call: a sum has no kernel, but a sum over nothing needs none.
- * It is asked for these dtypes alone, so that no other call pays for it. */
+ * table/accepts.inc; this table has the ops that depend on the call: a sum has no kernel, but a sum over nothing needs
+ * none. It is asked for these dtypes alone, so that no other call pays for it. */
 #include "ops/rules.h"
 
 #include <math.h>
@@ -14,16 +14,24 @@ enum {
 };
 typedef enum whose { INPUT, COMMON, RESULT } whose; /* which dtype is asked for */
 
-static bool is_empty(const cr_rule *r, const cr_meta *m) { return cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES; }
-static bool equals(const cr_arg *a, int number) { return a->kind == CR_ARG_INT ? a->u.i == number : a->kind == CR_ARG_FLOAT && a->u.f == number; }
+static bool is_empty(const cr_rule *r, const cr_meta *m) {
+    return cr_dim_known(r->env, cr_meta_numel(r->env, m), CR_EQ, 0) == CR_YES;
+}
+static bool equals(const cr_arg *a, int number) {
+    return a->kind == CR_ARG_INT ? a->u.i == number : a->kind == CR_ARG_FLOAT && a->u.f == number;
+}
 static bool is_true(const cr_arg *a) { return a->kind == CR_ARG_BOOL && a->u.i; }
 
 static bool always(const cr_rule *r) { return r != NULL; }
 static bool if_any(const cr_rule *r) { return !is_empty(r, cr_rule_meta(r, 0)); }
 static bool if_rounded(const cr_rule *r) { return r->arg[r->nargs - 1].kind != CR_ARG_NONE; }
-static bool if_exponent(const cr_rule *r) { return !equals(&r->arg[1], 0) && !equals(&r->arg[1], 1) && !is_true(&r->arg[1]); } /* else a fill or a copy */
+/* else a fill or a copy */
+static bool if_exponent(const cr_rule *r) {
+    return !equals(&r->arg[1], 0) && !equals(&r->arg[1], 1) && !is_true(&r->arg[1]);
+}
 static bool if_base(const cr_rule *r) { return !equals(&r->arg[0], 1); }
-static bool if_overlapping(const cr_rule *r) { return cr_rule_int(r, 4) < cr_rule_int(r, 3); } /* else windows are copied to their places */
+/* else windows are copied to their places */
+static bool if_overlapping(const cr_rule *r) { return cr_rule_int(r, 4) < cr_rule_int(r, 3); }
 static bool if_flat(const cr_rule *r) { return cr_rule_meta(r, 0)->rank < 2; }
 static bool if_ranked(const cr_rule *r) { return cr_rule_meta(r, 0)->rank > 0 && if_any(r); }
 static bool if_asked_for_any(const cr_rule *r) { return cr_dim_known(r->env, cr_rule_int(r, 1), CR_EQ, 0) != CR_YES; }
@@ -116,7 +124,9 @@ static bool is_rare(int dtype, uint32_t which) { return dtype >= 0 && (which >> 
 
 static bool finds(const rare *table, size_t n, const cr_rule *r, const int dtype[]) {
     for (size_t i = 0; i < n; i++)
-        if (is_rare(dtype[table[i].whose], table[i].dtypes) && !strcmp(r->op->name + strlen("aten::"), table[i].name) && table[i].when(r)) return true;
+        if (is_rare(dtype[table[i].whose], table[i].dtypes) && !strcmp(r->op->name + strlen("aten::"), table[i].name) &&
+            table[i].when(r))
+            return true;
     return false;
 }
 

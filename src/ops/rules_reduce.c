@@ -38,8 +38,11 @@ cr_status dtype_mean(cr_rule *r) {
     r->common = r->result = given >= 0 ? given : dtype;
     if (cr_dtype_is_floating(r->result) || cr_dtype_is_complex(r->result)) return CR_OK;
     if (given >= 0)
-        return CR_FAIL(CR_ERUNTIME, "%s: dtype must be floating point or complex, not %s", r->op->schema.name, cr_dtype_aten(given));
-    return CR_FAIL(CR_ERUNTIME, "%s: the input is %s; convert it to a floating dtype or pass dtype=", r->op->schema.name, cr_dtype_aten(dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: dtype must be floating point or complex, not %s", r->op->schema.name,
+                       cr_dtype_aten(given));
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: the input is %s; convert it to a floating dtype or pass dtype=", r->op->schema.name,
+                   cr_dtype_aten(dtype));
 }
 
 /* any, all: bool, except that uint8 stays uint8. */
@@ -59,7 +62,8 @@ cr_status dtype_index(cr_rule *r) {
 cr_status dtype_variance(cr_rule *r) {
     CR_TRY(input_dtype(r, &r->common));
     if (!cr_dtype_is_floating(r->common) && !cr_dtype_is_complex(r->common))
-        return CR_FAIL(CR_ERUNTIME, "%s: only floating point and complex inputs have a variance, not %s; convert with .to(dtype)",
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: only floating point and complex inputs have a variance, not %s; convert with .to(dtype)",
                        r->op->schema.name, cr_dtype_aten(r->common));
     r->result = cr_dtype_to_real(r->common);
     return CR_OK;
@@ -70,15 +74,18 @@ cr_status dtype_norm(cr_rule *r) {
     int dtype, given = given_dtype(r);
     CR_TRY(input_dtype(r, &dtype));
     if (!cr_dtype_is_floating(dtype) && !cr_dtype_is_complex(dtype))
-        return CR_FAIL(CR_ERUNTIME, "%s: expected a floating point or complex tensor, got %s", r->op->schema.name, cr_dtype_aten(dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a floating point or complex tensor, got %s", r->op->schema.name,
+                       cr_dtype_aten(dtype));
     if (given >= 0) {
         if (!cr_dtype_is_floating(given) && !cr_dtype_is_complex(given))
-            return CR_FAIL(CR_ERUNTIME, "%s: dtype must be floating point or complex, not %s", r->op->schema.name, cr_dtype_aten(given));
+            return CR_FAIL(CR_ERUNTIME, "%s: dtype must be floating point or complex, not %s", r->op->schema.name,
+                           cr_dtype_aten(given));
         if (cr_dtype_is_complex(given) != cr_dtype_is_complex(dtype))
             return CR_FAIL(CR_ERUNTIME, "%s: dtype must be %s as the input is, not %s", r->op->schema.name,
                            cr_dtype_is_complex(dtype) ? "complex" : "real", cr_dtype_aten(given));
         if (cr_promote_types(given, dtype) != given)
-            return CR_FAIL(CR_ERUNTIME, "%s: dtype %s would narrow the input's %s", r->op->schema.name, cr_dtype_aten(given), cr_dtype_aten(dtype));
+            return CR_FAIL(CR_ERUNTIME, "%s: dtype %s would narrow the input's %s", r->op->schema.name,
+                           cr_dtype_aten(given), cr_dtype_aten(dtype));
         dtype = given;
     }
     r->common = dtype;
@@ -137,7 +144,8 @@ static cr_status require_elements(cr_rule *r, uint32_t mask) {
         if (!empty) continue;
         if (all)
             return CR_FAIL(r->op->row->dtype == dtype_index ? CR_EINDEX : CR_ERUNTIME,
-                           "%s: the input has no elements, so there is no extreme; pass a dim that has some", r->op->schema.name);
+                           "%s: the input has no elements, so there is no extreme; pass a dim that has some",
+                           r->op->schema.name);
         return CR_FAIL(CR_EINDEX, "%s: expected reduction dim %d to have non-zero size", r->op->schema.name, d);
     }
     return CR_OK;
@@ -194,7 +202,10 @@ cr_status shape_norm(cr_rule *r) {
         for (int d = 0; d < m->rank; d++) {
             if (!(mask >> d & 1)) continue;
             CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
-            if (empty) return CR_FAIL(CR_ERUNTIME, "%s: order %g has no value over dim %d of size 0; reduce over dims that have elements", r->op->schema.name, order, d);
+            if (empty)
+                return CR_FAIL(CR_ERUNTIME,
+                               "%s: order %g has no value over dim %d of size 0; reduce over dims that have elements",
+                               r->op->schema.name, order, d);
         }
     }
     return shape_reduce(r);

@@ -6,14 +6,16 @@ static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 static cr_status require_row(const cr_rule *r, int i) {
     const cr_meta *m = cr_rule_meta(r, i);
     if (m->rank == 1 && m->dtype == CR_I64) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be one row of int64, not %d dims of %s", op_name(r), r->op->schema.params[i].name, m->rank, cr_dtype_aten(m->dtype));
+    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must be one row of int64, not %d dims of %s", op_name(r),
+                   r->op->schema.params[i].name, m->rank, cr_dtype_aten(m->dtype));
 }
 
 cr_status shape_pack_padded(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0), *lengths = cr_rule_meta(r, 1);
     bool batch_first = cr_rule_bool(r, 2);
     CR_TRY(require_row(r, 1));
-    if (m->rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: the input must have dims of time and batch, got %d dims", op_name(r), m->rank);
+    if (m->rank < 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: the input must have dims of time and batch, got %d dims", op_name(r), m->rank);
     CR_TRY(cr_dim_require(r->env, lengths->size[0], CR_GT, 0, "number of lengths"));
     CR_TRY(cr_dim_require(r->env, lengths->size[0], CR_EQ, m->size[batch_first ? 0 : 1], "number of lengths"));
     cr_dim size[CR_MAX_RANK], steps;
@@ -32,9 +34,11 @@ cr_status shape_pack_padded_backward(cr_rule *r) {
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &rank));
     if (rank < 2) return CR_FAIL(CR_ERUNTIME, "%s: input_size must have dims of time and batch", op_name(r));
     CR_TRY(cr_rule_require_rank(r, 0, rank - 1, rank - 1));
-    for (int d = 0; d < rank; d++) CR_TRY(cr_dim_require(r->env, size[d], CR_GE, 0, "_pack_padded_sequence_backward: input_size"));
+    for (int d = 0; d < rank; d++)
+        CR_TRY(cr_dim_require(r->env, size[d], CR_GE, 0, "_pack_padded_sequence_backward: input_size"));
     for (int d = 2; d < rank; d++)
-        CR_TRY(cr_dim_require(r->env, grad->size[d - 1], CR_EQ, size[d], "_pack_padded_sequence_backward: the gradient's rows must have input_size"));
+        CR_TRY(cr_dim_require(r->env, grad->size[d - 1], CR_EQ, size[d],
+                              "_pack_padded_sequence_backward: the gradient's rows must have input_size"));
     if (!cr_rule_bool(r, 3)) return cr_rule_add_dense(r, r->result, rank, size);
     /* laid out as (time, batch, ...) all the same */
     int order[CR_MAX_RANK] = { 1, 0 };
@@ -54,7 +58,8 @@ cr_status shape_pad_packed(cr_rule *r) {
     CR_TRY(cr_dim_require(r->env, steps, CR_GT, 0, "number of batch_sizes"));
     if (total > 0) {
         if (cr_dim_known(r->env, steps, CR_GT, total) == CR_YES)
-            return CR_FAIL(CR_ERUNTIME, "%s: total_length %lld is shorter than the longest sequence", op_name(r), (long long)total);
+            return CR_FAIL(CR_ERUNTIME, "%s: total_length %lld is shorter than the longest sequence", op_name(r),
+                           (long long)total);
         CR_TRY(cr_dim_require(r->env, steps, CR_LE, total, "length of the longest sequence"));
         steps = total;
     }

@@ -19,8 +19,12 @@ cr_status shape_cumprod_backward(cr_rule *r) {
     const cr_meta *grad = cr_rule_meta(r, 0);
     for (int i = 1; i < 4; i += 2) {
         const cr_meta *m = cr_rule_meta(r, i);
-        if (m->rank != grad->rank) return CR_FAIL(CR_ERUNTIME, "cumprod_backward: grad has %d dimensions, %s %d", grad->rank, r->op->schema.params[i].name, m->rank);
-        for (int d = 0; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, grad->size[d], "cumprod_backward: grad, input and output must have one shape"));
+        if (m->rank != grad->rank)
+            return CR_FAIL(CR_ERUNTIME, "cumprod_backward: grad has %d dimensions, %s %d", grad->rank,
+                           r->op->schema.params[i].name, m->rank);
+        for (int d = 0; d < m->rank; d++)
+            CR_TRY(cr_dim_require(r->env, m->size[d], CR_EQ, grad->size[d],
+                                  "cumprod_backward: grad, input and output must have one shape"));
     }
     return shape_scan(r);
 }
@@ -58,7 +62,8 @@ cr_status shape_topk(cr_rule *r) {
     CR_TRY(wrapped_dim(r, &dim));
     memcpy(size, m->size, m->rank * sizeof *size);
     CR_TRY(cr_dim_require(r->env, k, CR_GE, 0, "topk: k must not be negative"));
-    CR_TRY(cr_dim_require(r->env, k, CR_LE, m->rank ? size[dim] : 1, "topk: k is larger than the dimension; pass a smaller k"));
+    CR_TRY(cr_dim_require(r->env, k, CR_LE, m->rank ? size[dim] : 1,
+                          "topk: k is larger than the dimension; pass a smaller k"));
     if (m->rank) size[dim] = k;
     CR_TRY(cr_rule_add_dense(r, r->result, m->rank, size));
     return cr_rule_add_dense(r, CR_I64, m->rank, size);
@@ -72,11 +77,13 @@ cr_status shape_select_index(cr_rule *r) {
     bool keepdim = cr_rule_bool(r, cr__rule_param(r, "keepdim")), empty = false;
     CR_TRY(wrapped_dim(r, &dim));
     if (m->rank) CR_TRY(cr_dim_assume(r->env, m->size[dim], CR_EQ, 0, false, &empty));
-    if (empty) return CR_FAIL(CR_EINDEX, "%s: expected reduction dim %d to have non-zero size", r->op->schema.name, dim);
+    if (empty)
+        return CR_FAIL(CR_EINDEX, "%s: expected reduction dim %d to have non-zero size", r->op->schema.name, dim);
     int k = cr__rule_param(r, "k");
     if (k >= 0) {
         CR_TRY(cr_dim_require(r->env, cr_rule_int(r, k), CR_GE, 1, "kthvalue: k counts from 1"));
-        CR_TRY(cr_dim_require(r->env, cr_rule_int(r, k), CR_LE, m->rank ? m->size[dim] : 1, "kthvalue: k is larger than the dimension"));
+        CR_TRY(cr_dim_require(r->env, cr_rule_int(r, k), CR_LE, m->rank ? m->size[dim] : 1,
+                              "kthvalue: k is larger than the dimension"));
     }
     for (int d = 0; d < m->rank; d++)
         if (d != dim || keepdim) size[rank++] = d == dim ? 1 : m->size[d];
@@ -90,11 +97,16 @@ cr_status shape_search(cr_rule *r) {
     const char *name = r->op->schema.name;
     const cr_meta *rows = cr_rule_meta(r, bucketize), *values = cr_rule_meta(r, !bucketize);
     if (bucketize ? rows->rank != 1 : rows->rank < 1)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected a sequence of rank 1%s, found rank %d", name, bucketize ? "" : " or more", rows->rank);
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a sequence of rank 1%s, found rank %d", name,
+                       bucketize ? "" : " or more", rows->rank);
     if (rows->rank > 1) {
-        if (rows->rank != values->rank) return CR_FAIL(CR_ERUNTIME, "%s: the sequence has rank %d and the values %d; pass a 1-d sequence or equal ranks", name, rows->rank, values->rank);
+        if (rows->rank != values->rank)
+            return CR_FAIL(CR_ERUNTIME,
+                           "%s: the sequence has rank %d and the values %d; pass a 1-d sequence or equal ranks", name,
+                           rows->rank, values->rank);
         for (int d = 0; d + 1 < rows->rank; d++)
-            CR_TRY(cr_dim_require(r->env, rows->size[d], CR_EQ, values->size[d], "searchsorted: all dimensions of sequence and values but the last must match"));
+            CR_TRY(cr_dim_require(r->env, rows->size[d], CR_EQ, values->size[d],
+                                  "searchsorted: all dimensions of sequence and values but the last must match"));
     }
     int sorter = cr__rule_param(r, "sorter"), side = cr__rule_param(r, "side");
     if (sorter >= 0 && cr_rule_has(r, sorter)) {
@@ -102,15 +114,19 @@ cr_status shape_search(cr_rule *r) {
         if (order->dtype != CR_I64) return CR_FAIL(CR_ERUNTIME, "%s: sorter must be an int64 tensor", name);
         if (order->rank != rows->rank) return CR_FAIL(CR_ERUNTIME, "%s: sorter must have the sequence's shape", name);
         for (int d = 0; d < rows->rank; d++)
-            CR_TRY(cr_dim_require(r->env, order->size[d], CR_EQ, rows->size[d], "searchsorted: sorter must have the sequence's shape"));
+            CR_TRY(cr_dim_require(r->env, order->size[d], CR_EQ, rows->size[d],
+                                  "searchsorted: sorter must have the sequence's shape"));
     }
     if (side >= 0 && cr_rule_has(r, side)) {
         const char *text = r->arg[side].u.s;
         bool left = !strcmp(text, "left");
-        if (!left && strcmp(text, "right")) return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' or 'right', found '%s'", name, text);
-        if (left && cr_rule_bool(r, cr__rule_param(r, "right"))) return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' but right is True; pass one of them", name);
+        if (!left && strcmp(text, "right"))
+            return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' or 'right', found '%s'", name, text);
+        if (left && cr_rule_bool(r, cr__rule_param(r, "right")))
+            return CR_FAIL(CR_ERUNTIME, "%s: side is 'left' but right is True; pass one of them", name);
     }
-    return cr_rule_add_dense(r, cr_rule_bool(r, cr__rule_param(r, "out_int32")) ? CR_I32 : CR_I64, values->rank, values->size);
+    return cr_rule_add_dense(r, cr_rule_bool(r, cr__rule_param(r, "out_int32")) ? CR_I32 : CR_I64, values->rank,
+                             values->size);
 }
 
 /* unique: values, where each element went, how often each value occurs. Along a dim all three are always made. */
@@ -121,19 +137,24 @@ cr_status shape_unique(cr_rule *r) {
     cr_dim size[CR_MAX_RANK], numel = cr_meta_numel(r->env, m);
     bool empty;
     if (at >= 0 && cr_rule_has(r, at)) {
-        if (!m->rank) return CR_FAIL(CR_EINDEX, "%s: dim is given, but the tensor has no dimensions", r->op->schema.name);
+        if (!m->rank)
+            return CR_FAIL(CR_EINDEX, "%s: dim is given, but the tensor has no dimensions", r->op->schema.name);
         CR_TRY(wrapped_dim(r, &dim));
         for (int d = 0; d < m->rank; d++) {
             if (d == dim) continue;
             CR_TRY(cr_dim_assume(r->env, m->size[d], CR_EQ, 0, false, &empty));
-            if (empty) return CR_FAIL(CR_ERUNTIME, "%s: dimension %d has size 0, so slices along dim %d have no elements", r->op->schema.name, d, dim);
+            if (empty)
+                return CR_FAIL(CR_ERUNTIME, "%s: dimension %d has size 0, so slices along dim %d have no elements",
+                               r->op->schema.name, d, dim);
         }
     }
-    cr_range range = r->env && !r->count ? cr_sym_range(r->env, cr_dim_sym(r->env, dim >= 0 ? m->size[dim] : numel)) : (cr_range){ 0, INT64_MAX };
+    cr_range range = r->env && !r->count ? cr_sym_range(r->env, cr_dim_sym(r->env, dim >= 0 ? m->size[dim] : numel))
+                                         : (cr_range){ 0, INT64_MAX };
     cr_dim count = cr_rule_count(r, 0, range.hi);
     if (dim < 0) {
         CR_TRY(cr_rule_add_dense(r, r->result, 1, &count));
-        CR_TRY(cr_rule_bool(r, cr__rule_param(r, "return_inverse")) ? cr_rule_add_dense(r, CR_I64, m->rank, m->size) : cr_rule_add_dense(r, CR_I64, 1, &none));
+        CR_TRY(cr_rule_bool(r, cr__rule_param(r, "return_inverse")) ? cr_rule_add_dense(r, CR_I64, m->rank, m->size)
+                                                                    : cr_rule_add_dense(r, CR_I64, 1, &none));
         return cr_rule_add_dense(r, CR_I64, 1, cr_rule_bool(r, cr__rule_param(r, "return_counts")) ? &count : &none);
     }
     memcpy(size + 1, m->size, (size_t)dim * sizeof *size);

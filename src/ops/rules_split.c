@@ -1,5 +1,5 @@
-/* rules_split.c: views that come as lists: split, chunk, unbind and their kin. How many there are must be a plain number;
- * how long each one is need not be. */
+/* rules_split.c: views that come as lists: split, chunk, unbind and their kin. How many there are must be a plain
+ * number; how long each one is need not be. */
 #include "ops/rules.h"
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
@@ -9,7 +9,9 @@ static cr_status settle(cr_rule *r, cr_dim d, const char *what, int64_t *out) {
     int64_t example = d;
     if (!cr_dim_is_plain(d)) {
         if (!cr_dim_hint(r->env, d, &example))
-            return CR_FAIL(CR_EDATADEP, "%s: the number of results depends on %s, which is not known before the program runs", op_name(r), what);
+            return CR_FAIL(CR_EDATADEP,
+                           "%s: the number of results depends on %s, which is not known before the program runs",
+                           op_name(r), what);
         CR_TRY(cr_dim_require(r->env, d, CR_EQ, example, what));
     }
     *out = example;
@@ -18,7 +20,8 @@ static cr_status settle(cr_rule *r, cr_dim d, const char *what, int64_t *out) {
 
 static cr_status need_dims(cr_rule *r, int64_t d, int *dim) {
     const cr_meta *m = cr_rule_meta(r, 0);
-    if (!m->rank) return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least one dimension, got a 0-d tensor", op_name(r));
+    if (!m->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least one dimension, got a 0-d tensor", op_name(r));
     return cr_wrap_dim(d, m->rank, dim);
 }
 
@@ -35,9 +38,11 @@ static cr_status split_evenly(cr_rule *r, int dim, cr_dim size) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_dim whole = m->size[dim];
     int64_t count = 1;
-    if (cr_dim_known(r->env, size, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: the size of a part must not be negative", op_name(r));
+    if (cr_dim_known(r->env, size, CR_LT, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: the size of a part must not be negative", op_name(r));
     if (cr_dim_known(r->env, size, CR_EQ, 0) == CR_YES) {
-        if (cr_dim_known(r->env, whole, CR_EQ, 0) == CR_NO) return CR_FAIL(CR_ERUNTIME, "%s: parts of size 0 are possible only for a dimension of size 0", op_name(r));
+        if (cr_dim_known(r->env, whole, CR_EQ, 0) == CR_NO)
+            return CR_FAIL(CR_ERUNTIME, "%s: parts of size 0 are possible only for a dimension of size 0", op_name(r));
         CR_TRY(cr_dim_require(r->env, whole, CR_EQ, 0, "size"));
         return add_part(r, dim, 0, 0);
     }
@@ -64,7 +69,8 @@ cr_status shape_split_sizes(cr_rule *r) {
     CR_TRY(need_dims(r, cr_rule_int(r, 2), &dim));
     for (uint32_t i = 0; i < sizes->n; i++) {
         cr_dim size = sizes->u.list[i].u.i;
-        if (cr_dim_known(r->env, size, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: the size of part %u is negative", op_name(r), i);
+        if (cr_dim_known(r->env, size, CR_LT, 0) == CR_YES)
+            return CR_FAIL(CR_ERUNTIME, "%s: the size of part %u is negative", op_name(r), i);
         CR_TRY(cr_dim_require(r->env, size, CR_GE, 0, "split size"));
         CR_TRY(add_part(r, dim, start, size));
         start = cr_dim_add(r->env, start, size);
@@ -75,7 +81,8 @@ cr_status shape_split_sizes(cr_rule *r) {
         cr_str_init(&whole);
         cr_dim_print(r->env, start, &sum);
         cr_dim_print(r->env, m->size[dim], &whole);
-        cr_status s = CR_FAIL(CR_ERUNTIME, "%s: the sizes add up to %s, but dimension %d has size %s", op_name(r), cr_str_get(&sum), dim, cr_str_get(&whole));
+        cr_status s = CR_FAIL(CR_ERUNTIME, "%s: the sizes add up to %s, but dimension %d has size %s", op_name(r),
+                              cr_str_get(&sum), dim, cr_str_get(&whole));
         cr_str_dispose(&sum);
         cr_str_dispose(&whole);
         return s;
@@ -86,7 +93,8 @@ cr_status shape_split_sizes(cr_rule *r) {
 /* More parts than a tensor has slices are empty; nobody wants millions of those. */
 static cr_status check_parts(cr_rule *r, cr_dim size, int64_t n) {
     if (n <= 1 << 20 || cr_dim_known(r->env, size, CR_GE, n) == CR_YES) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: %lld parts are more than the dimension is long, and most of them would be empty", op_name(r), (long long)n);
+    return CR_FAIL(CR_ERUNTIME, "%s: %lld parts are more than the dimension is long, and most of them would be empty",
+                   op_name(r), (long long)n);
 }
 
 cr_status shape_chunk(cr_rule *r) {
@@ -94,7 +102,8 @@ cr_status shape_chunk(cr_rule *r) {
     int dim;
     int64_t chunks = cr_rule_int(r, 1);
     CR_TRY(need_dims(r, cr_rule_int(r, 2), &dim));
-    if (chunks < 1) return CR_FAIL(CR_ERUNTIME, "chunk: the number of chunks must be at least 1, got %lld", (long long)chunks);
+    if (chunks < 1)
+        return CR_FAIL(CR_ERUNTIME, "chunk: the number of chunks must be at least 1, got %lld", (long long)chunks);
     if (cr_dim_known(r->env, m->size[dim], CR_EQ, 0) == CR_YES) {
         CR_TRY(check_parts(r, 0, chunks));
         for (int64_t i = 0; i < chunks; i++) CR_TRY(add_part(r, dim, 0, 0));
@@ -107,7 +116,9 @@ static cr_status split_sections(cr_rule *r, int dim, cr_dim count) {
     const cr_meta *m = cr_rule_meta(r, 0);
     int64_t n;
     CR_TRY(settle(r, count, "the number of sections", &n));
-    if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: the number of sections must be at least 1, got %lld", op_name(r), (long long)n);
+    if (n < 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the number of sections must be at least 1, got %lld", op_name(r),
+                       (long long)n);
     CR_TRY(check_parts(r, m->size[dim], n));
     /* The first (size mod n) sections are one longer: section i starts at i * (size // n) + min(i, size mod n). */
     cr_dim each = cr_dim_floordiv(r->env, m->size[dim], n), longer = cr_dim_mod(r->env, m->size[dim], n), start = 0;
@@ -149,13 +160,17 @@ cr_status shape_tensor_split(cr_rule *r) {
 static cr_status split_along(cr_rule *r, int least_rank, int dim) {
     const cr_meta *m = cr_rule_meta(r, 0);
     if (m->rank < least_rank)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least %d dimensions, got %d", op_name(r), least_rank, m->rank);
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least %d dimensions, got %d", op_name(r), least_rank,
+                       m->rank);
     if (r->arg[1].kind == CR_ARG_LIST) return split_at(r, dim, &r->arg[1]);
     int64_t n = cr_rule_int(r, 1);
-    if (n < 1) return CR_FAIL(CR_ERUNTIME, "%s: the number of sections must be at least 1, got %lld", op_name(r), (long long)n);
+    if (n < 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: the number of sections must be at least 1, got %lld", op_name(r),
+                       (long long)n);
     cr_dim rest = cr_dim_mod(r->env, m->size[dim], n);
     if (cr_dim_known(r->env, rest, CR_EQ, 0) == CR_NO)
-        return CR_FAIL(CR_ERUNTIME, "%s: the size of dimension %d is not divisible by %lld; tensor_split allows that", op_name(r), dim, (long long)n);
+        return CR_FAIL(CR_ERUNTIME, "%s: the size of dimension %d is not divisible by %lld; tensor_split allows that",
+                       op_name(r), dim, (long long)n);
     CR_TRY(cr_dim_require(r->env, rest, CR_EQ, 0, "size of the dimension"));
     return split_sections(r, dim, n);
 }

@@ -5,16 +5,20 @@
 
 static cr_status require_image(cr_rule *r, const cr_meta *m, int spatial) {
     if (m->rank != spatial + 2)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor of %d dimensions (batch, channels, %d more), got %d", r->op->schema.name, spatial + 2, spatial, m->rank);
-    for (int d = 1; d < m->rank; d++) CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "resampling: all sizes but the batch must be positive"));
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor of %d dimensions (batch, channels, %d more), got %d",
+                       r->op->schema.name, spatial + 2, spatial, m->rank);
+    for (int d = 1; d < m->rank; d++)
+        CR_TRY(cr_dim_require(r->env, m->size[d], CR_GT, 0, "resampling: all sizes but the batch must be positive"));
     return CR_OK;
 }
 
 static cr_status output_sizes(cr_rule *r, int spatial, cr_dim *size) {
     int n;
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &n));
-    if (n != spatial) return CR_FAIL(CR_ERUNTIME, "%s: output_size must have %d entries, it has %d", r->op->schema.name, spatial, n);
-    for (int d = 0; d < n; d++) CR_TRY(cr_dim_require(r->env, size[d], CR_GT, 0, "resampling: output sizes must be positive"));
+    if (n != spatial)
+        return CR_FAIL(CR_ERUNTIME, "%s: output_size must have %d entries, it has %d", r->op->schema.name, spatial, n);
+    for (int d = 0; d < n; d++)
+        CR_TRY(cr_dim_require(r->env, size[d], CR_GT, 0, "resampling: output sizes must be positive"));
     return CR_OK;
 }
 
@@ -35,15 +39,21 @@ cr_status shape_upsample_backward(cr_rule *r) { /* grad_output, output_size, inp
     cr_dim size[CR_MAX_RANK], output[CR_MAX_RANK];
     CR_TRY(output_sizes(r, spatial, output + 2));
     CR_TRY(cr_rule_ints(r, 2, 0, CR_MAX_RANK, size, &n));
-    if (n != spatial + 2) return CR_FAIL(CR_ERUNTIME, "%s: input_size must have %d entries, it has %d", r->op->schema.name, spatial + 2, n);
-    if (g->rank != n) return CR_FAIL(CR_ERUNTIME, "%s: grad_output must have %d dimensions, it has %d", r->op->schema.name, n, g->rank);
+    if (n != spatial + 2)
+        return CR_FAIL(CR_ERUNTIME, "%s: input_size must have %d entries, it has %d", r->op->schema.name, spatial + 2,
+                       n);
+    if (g->rank != n)
+        return CR_FAIL(CR_ERUNTIME, "%s: grad_output must have %d dimensions, it has %d", r->op->schema.name, n,
+                       g->rank);
     output[0] = size[0];
     output[1] = size[1];
     for (int d = 0; d < n; d++) {
-        CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, output[d], "resampling: grad_output must have the sizes of the result"));
+        CR_TRY(cr_dim_require(r->env, g->size[d], CR_EQ, output[d],
+                              "resampling: grad_output must have the sizes of the result"));
         if (d) CR_TRY(cr_dim_require(r->env, size[d], CR_GT, 0, "resampling: input sizes must be positive"));
     }
-    bool dense = spatial == 3 ? strstr(r->op->schema.name, "nearest") : strstr(r->op->schema.name, "bicubic"); /* whatever grad_output's format */
+    /* whatever grad_output's format */
+    bool dense = spatial == 3 ? strstr(r->op->schema.name, "nearest") : strstr(r->op->schema.name, "bicubic");
     return dense ? cr_rule_add_dense(r, r->result, n, size) : cr__rule_add_format(r, g, n, size);
 }
 
@@ -52,10 +62,12 @@ static cr_dim scaled(cr_env *env, cr_dim size, double factor) {
     if (cr_dim_is_plain(size)) return (cr_dim)((double)size * factor);
     if (factor == (double)(int64_t)factor) return cr_dim_mul(env, size, (cr_dim)factor);
     cr_sym wide = cr_sym_make(env, CR_SYM_TOFLOAT, cr_dim_sym(env, size), NULL, NULL);
-    return cr_dim_of(env, cr_sym_make(env, CR_SYM_TRUNC, cr_sym_make(env, CR_SYM_MUL, wide, cr_sym_float(env, factor), NULL), NULL, NULL));
+    return cr_dim_of(env, cr_sym_make(env, CR_SYM_TRUNC,
+                                      cr_sym_make(env, CR_SYM_MUL, wide, cr_sym_float(env, factor), NULL), NULL, NULL));
 }
 
-cr_status expand_upsample_vec(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) { /* input, output_size, [align_corners,] scale_factors */
+/* input, output_size, [align_corners,] scale_factors */
+cr_status expand_upsample_vec(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     bool aligned = op->schema.nparams == 4;
     const cr_arg *output = &args[1], *factors = &args[aligned ? 3 : 2];
     char name[128];
@@ -69,7 +81,8 @@ cr_status expand_upsample_vec(cr_emitter *e, const cr_op *op, const cr_arg *args
         return CR_FAIL(CR_ERUNTIME, "%s: give exactly one of output_size and scale_factors", op->schema.name);
     const cr_arg *given = output->kind == CR_ARG_NONE ? factors : output;
     if (m->rank != spatial + 2 || given->n != (uint32_t)spatial)
-        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor of %d dimensions and %d sizes or factors, got %d and %u", op->schema.name, spatial + 2, spatial, m->rank, given->n);
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor of %d dimensions and %d sizes or factors, got %d and %u",
+                       op->schema.name, spatial + 2, spatial, m->rank, given->n);
     cr_arg items[3], call[CR_MAX_PARAMS];
     call[0] = args[0];
     call[1] = *output;

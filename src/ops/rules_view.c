@@ -20,11 +20,14 @@ static cr_status same_as_argument(cr_rule *r) {
 
 static const char *op_name(const cr_rule *r) { return r->op->schema.name; }
 
-/* Decides by facts, else by example values with a guard; CR_UNKNOWN when neither tells, or where every size is to be served. */
+/* Decides by facts, else by example values with a guard; CR_UNKNOWN when neither tells, or where every size is to be
+ * served. */
 static cr_status ask(cr_rule *r, cr_dim a, cr_cmp cmp, cr_dim b, cr_tri *answer) {
     *answer = cr_dim_known(r->env, a, cmp, b);
     int64_t example;
-    if (*answer != CR_UNKNOWN || cr_env_serves_all_sizes(r->env) || !cr_dim_hint(r->env, a, &example) || !cr_dim_hint(r->env, b, &example)) return CR_OK;
+    if (*answer != CR_UNKNOWN || cr_env_serves_all_sizes(r->env) || !cr_dim_hint(r->env, a, &example) ||
+        !cr_dim_hint(r->env, b, &example))
+        return CR_OK;
     bool yes;
     CR_TRY(cr_dim_decide(r->env, a, cmp, b, &yes));
     *answer = yes ? CR_YES : CR_NO;
@@ -60,15 +63,18 @@ static cr_status infer_size(cr_rule *r, const cr_meta *m, cr_dim numel, int rank
         }
     }
     if (missing < 0) {
-        if (cr_dim_known(r->env, product, CR_EQ, numel) == CR_NO) return fail_shape(r, "is invalid for a tensor of shape", rank, size, m);
+        if (cr_dim_known(r->env, product, CR_EQ, numel) == CR_NO)
+            return fail_shape(r, "is invalid for a tensor of shape", rank, size, m);
         return cr_dim_require(r->env, product, CR_EQ, numel, "number of elements");
     }
     if (cr_dim_known(r->env, product, CR_EQ, 0) == CR_YES) {
-        if (cr_dim_known(r->env, numel, CR_EQ, 0) == CR_YES) return fail_shape(r, "leaves -1 undetermined for the empty tensor of shape", rank, size, m);
+        if (cr_dim_known(r->env, numel, CR_EQ, 0) == CR_YES)
+            return fail_shape(r, "leaves -1 undetermined for the empty tensor of shape", rank, size, m);
         return fail_shape(r, "is invalid for a tensor of shape", rank, size, m);
     }
     cr_dim rest = cr_dim_mod(r->env, numel, product);
-    if (cr_dim_known(r->env, rest, CR_EQ, 0) == CR_NO) return fail_shape(r, "is invalid for a tensor of shape", rank, size, m);
+    if (cr_dim_known(r->env, rest, CR_EQ, 0) == CR_NO)
+        return fail_shape(r, "is invalid for a tensor of shape", rank, size, m);
     CR_TRY(cr_dim_require(r->env, rest, CR_EQ, 0, "number of elements"));
     size[missing] = cr_dim_floordiv(r->env, numel, product);
     return CR_OK;
@@ -93,7 +99,10 @@ static cr_status reshape_to(cr_rule *r, int rank, cr_dim *size, enum when_not_a_
         CR_TRY(status);
     }
     if (!possible && otherwise != COPY)
-        return fail_shape(r, "is not a view of the tensor's memory (its strides do not allow it); use reshape. Its shape is", rank, size, m);
+        return fail_shape(r,
+                          "is not a view of the tensor's memory (its strides do not allow it); use reshape. Its shape "
+                          "is",
+                          rank, size, m);
     if (!possible) return cr_rule_add_dense(r, m->dtype, rank, size);
     cr_out *out;
     CR_TRY(begin(r, &out));
@@ -144,7 +153,8 @@ cr_status shape_unflatten(cr_rule *r) {
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank, &dim));
     CR_TRY(cr_rule_ints(r, 2, 0, CR_MAX_RANK, parts, &n));
     if (!n) return CR_FAIL(CR_ERUNTIME, "unflatten: sizes must not be empty");
-    if (m->rank + n - 1 > CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "unflatten: a tensor has at most %d dimensions", CR_MAX_RANK);
+    if (m->rank + n - 1 > CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "unflatten: a tensor has at most %d dimensions", CR_MAX_RANK);
     cr_dim whole = m->rank ? m->size[dim] : 1;
     CR_TRY(infer_size(r, m, whole, n, parts));
     for (int i = 0; i < dim; i++) size[rank++] = m->size[i];
@@ -182,7 +192,8 @@ cr_status shape_unsqueeze(cr_rule *r) {
     int dim;
     cr_out *out;
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank + 1, &dim));
-    if (m->rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "unsqueeze: a tensor has at most %d dimensions", CR_MAX_RANK);
+    if (m->rank == CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "unsqueeze: a tensor has at most %d dimensions", CR_MAX_RANK);
     CR_TRY(begin(r, &out));
     insert_dim(r->env, &out->meta, dim);
     return CR_OK;
@@ -231,13 +242,16 @@ static cr_status expand_to(cr_rule *r, int rank, const cr_dim *size) {
     for (int i = rank - 1; i >= 0; i--) {
         int d = i - (rank - m->rank);
         cr_dim have = d >= 0 ? m->size[d] : 1;
-        cr_dim stride = d >= 0 ? m->stride[d] : m->rank && i + 1 < rank ? cr_dim_mul(r->env, o->size[i + 1], o->stride[i + 1]) : 0;
+        cr_dim stride = d >= 0                    ? m->stride[d]
+                        : m->rank && i + 1 < rank ? cr_dim_mul(r->env, o->size[i + 1], o->stride[i + 1])
+                                                  : 0;
         cr_dim want = size[i];
         if (cr_dim_known(r->env, want, CR_EQ, -1) == CR_YES) {
             if (d < 0) return fail_shape(r, "has -1 for a new dimension of the tensor of shape", rank, size, m);
             want = have;
         }
-        if (cr_dim_known(r->env, want, CR_LT, 0) == CR_YES) return fail_shape(r, "has a negative size; for the tensor of shape", rank, size, m);
+        if (cr_dim_known(r->env, want, CR_LT, 0) == CR_YES)
+            return fail_shape(r, "has a negative size; for the tensor of shape", rank, size, m);
         o->size[i] = want;
         o->stride[i] = stride;
         if (cr_dim_known(r->env, have, CR_EQ, want) == CR_YES) continue;
@@ -247,7 +261,8 @@ static cr_status expand_to(cr_rule *r, int rank, const cr_dim *size) {
             o->stride[i] = 0;
             continue;
         }
-        if (cr_dim_known(r->env, have, CR_EQ, want) == CR_NO) return fail_shape(r, "does not match, in a dimension that is not 1, the tensor of shape", rank, size, m);
+        if (cr_dim_known(r->env, have, CR_EQ, want) == CR_NO)
+            return fail_shape(r, "does not match, in a dimension that is not 1, the tensor of shape", rank, size, m);
         CR_TRY(cr_dim_require(r->env, have, CR_EQ, want, "expanded size"));
     }
     return CR_OK;
@@ -307,7 +322,9 @@ cr_status shape_transpose(cr_rule *r) { return swap_dims(r, cr_rule_int(r, 1), c
 
 cr_status shape_t(cr_rule *r) {
     int rank = cr_rule_meta(r, 0)->rank;
-    if (rank > 2) return CR_FAIL(CR_ERUNTIME, "t: expected a tensor of at most 2 dimensions, got %d; use transpose or permute", rank);
+    if (rank > 2)
+        return CR_FAIL(CR_ERUNTIME, "t: expected a tensor of at most 2 dimensions, got %d; use transpose or permute",
+                       rank);
     return swap_dims(r, 0, rank < 2 ? 0 : 1);
 }
 
@@ -321,14 +338,17 @@ cr_status shape_numpy_T(cr_rule *r) {
 
 cr_status shape_mT(cr_rule *r) {
     int rank = cr_rule_meta(r, 0)->rank;
-    if (rank == 1) return CR_FAIL(CR_ERUNTIME, "%s: expected a matrix or a batch of matrices, got a 1-dimensional tensor", op_name(r));
+    if (rank == 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a matrix or a batch of matrices, got a 1-dimensional tensor",
+                       op_name(r));
     return swap_dims(r, rank ? -2 : 0, rank ? -1 : 0);
 }
 
 /* order[i]: which dimension comes to place i. The arguments are ints or lists of them. */
 cr_status cr__movedim_order(int rank, const cr_arg *from, const cr_arg *to, int *order) {
     uint32_t n = from->kind == CR_ARG_LIST ? from->n : 1, count = to->kind == CR_ARG_LIST ? to->n : 1;
-    const cr_arg *source = from->kind == CR_ARG_LIST ? from->u.list : from, *target = to->kind == CR_ARG_LIST ? to->u.list : to;
+    const cr_arg *source = from->kind == CR_ARG_LIST ? from->u.list : from,
+                 *target = to->kind == CR_ARG_LIST ? to->u.list : to;
     if (n != count) return CR_FAIL(CR_ERUNTIME, "movedim: %u source dims but %u destination dims", n, count);
     uint32_t moved = 0, taken = 0;
     for (int i = 0; i < rank; i++) order[i] = -1;
@@ -370,7 +390,8 @@ static bool sign_unknown(cr_rule *r, cr_dim at) {
 /* at, or at + size where it is negative: decided when the program runs. */
 static cr_dim wrapped_later(cr_rule *r, cr_dim at, cr_dim size) {
     cr_sym given = cr_dim_sym(r->env, at), negative = cr_sym_compare(r->env, given, CR_LT, cr_sym_int(r->env, 0));
-    return cr_dim_of(r->env, cr_sym_make(r->env, CR_SYM_WHERE, negative, cr_dim_sym(r->env, cr_dim_add(r->env, at, size)), given));
+    return cr_dim_of(r->env, cr_sym_make(r->env, CR_SYM_WHERE, negative,
+                                         cr_dim_sym(r->env, cr_dim_add(r->env, at, size)), given));
 }
 
 /* Brings a start or end into [0, size], counting negative ones from the end. */
@@ -390,7 +411,8 @@ static cr_status clamp_index(cr_rule *r, cr_dim at, cr_dim size, cr_dim *out) {
         *out = at;
         return CR_OK;
     }
-    CR_TRY(ask(r, at, CR_LE, size, &answer)); /* at most: the size where both are equal may be the smallest one allowed */
+    /* at most: the size where both are equal may be the smallest one allowed */
+    CR_TRY(ask(r, at, CR_LE, size, &answer));
     *out = answer == CR_YES ? at : answer == CR_NO ? size : cr_dim_min(r->env, at, size);
     return CR_OK;
 }
@@ -416,7 +438,8 @@ static void cut(cr_env *env, cr_meta *m, int dim, cr_dim start, cr_dim length) {
 
 static cr_status need_dims(cr_rule *r, int64_t d, int *dim) {
     const cr_meta *m = cr_rule_meta(r, 0);
-    if (!m->rank) return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least one dimension, got a 0-d tensor", op_name(r));
+    if (!m->rank)
+        return CR_FAIL(CR_ERUNTIME, "%s: expected a tensor with at least one dimension, got a 0-d tensor", op_name(r));
     return cr_wrap_dim(d, m->rank, dim);
 }
 
@@ -427,7 +450,8 @@ static cr_status slice_meta(cr_rule *r, int at, cr_meta *o) {
     if (!o->rank) return CR_FAIL(CR_EINDEX, "%s: a 0-d tensor cannot be sliced", op_name(r));
     CR_TRY(cr_wrap_dim(cr_rule_int(r, at), o->rank, &dim));
     cr_dim step = cr_rule_int(r, at + 3);
-    if (cr_dim_known(r->env, step, CR_LE, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: step must be positive", op_name(r));
+    if (cr_dim_known(r->env, step, CR_LE, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: step must be positive", op_name(r));
     CR_TRY(cr_dim_require(r->env, step, CR_GT, 0, "step"));
     CR_TRY(slice_window(r, &r->arg[at + 1], &r->arg[at + 2], o->size[dim], &w));
     if (cr_dim_known(r->env, step, CR_EQ, 1) != CR_YES) w.length = cr_dim_ceildiv(r->env, w.length, step);
@@ -452,7 +476,8 @@ static cr_status wrap_index(cr_rule *r, cr_dim index, int dim, cr_dim size, cr_d
         cr_str_init(&have);
         cr_dim_print(r->env, index, &at);
         cr_dim_print(r->env, size, &have);
-        cr_status s = CR_FAIL(CR_EINDEX, "%s: index %s is out of range for dimension %d of size %s", op_name(r), cr_str_get(&at), dim, cr_str_get(&have));
+        cr_status s = CR_FAIL(CR_EINDEX, "%s: index %s is out of range for dimension %d of size %s", op_name(r),
+                              cr_str_get(&at), dim, cr_str_get(&have));
         cr_str_dispose(&at);
         cr_str_dispose(&have);
         return s;
@@ -494,10 +519,12 @@ cr_status shape_narrow(cr_rule *r) {
     cr_out *out;
     CR_TRY(need_dims(r, cr_rule_int(r, 1), &dim));
     cr_dim size = m->size[dim];
-    if (cr_dim_known(r->env, length, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "narrow: length must not be negative");
+    if (cr_dim_known(r->env, length, CR_LT, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "narrow: length must not be negative");
     CR_TRY(cr_dim_require(r->env, length, CR_GE, 0, "length"));
     bool negative;
-    if (cr_dim_known(r->env, start, CR_GT, size) == CR_YES || cr_dim_known(r->env, cr_dim_add(r->env, start, size), CR_LT, 0) == CR_YES)
+    if (cr_dim_known(r->env, start, CR_GT, size) == CR_YES ||
+        cr_dim_known(r->env, cr_dim_add(r->env, start, size), CR_LT, 0) == CR_YES)
         return CR_FAIL(CR_EINDEX, "narrow: start is out of range for dimension %d", dim);
     CR_TRY(cr_dim_assume(r->env, start, CR_LT, 0, false, &negative));
     if (negative) start = cr_dim_add(r->env, start, size);
@@ -526,7 +553,8 @@ static cr_status diagonal_meta(cr_rule *r, int at, cr_meta *o) {
     if (negative == CR_YES) length = 0;
     else if (negative == CR_UNKNOWN) length = cr_dim_max(r->env, length, 0);
     if (cr_dim_known(r->env, length, CR_EQ, 0) != CR_YES) {
-        cr_dim skip = offset >= 0 ? cr_dim_mul(r->env, offset, o->stride[b]) : cr_dim_mul(r->env, -offset, o->stride[a]);
+        cr_dim skip = offset >= 0 ? cr_dim_mul(r->env, offset, o->stride[b])
+                                  : cr_dim_mul(r->env, -offset, o->stride[a]);
         o->offset = cr_dim_add(r->env, o->offset, skip);
     }
     cr_dim stride = cr_dim_add(r->env, o->stride[a], o->stride[b]);
@@ -549,14 +577,16 @@ static cr_status as_strided_meta(cr_rule *r, int at, cr_meta *o) {
     CR_TRY(cr_rule_ints(r, at + 1, 0, CR_MAX_RANK, o->stride, &n));
     if (n != rank) return CR_FAIL(CR_ERUNTIME, "%s: %d sizes but %d strides", op_name(r), rank, n);
     for (int i = 0; i < rank; i++) {
-        if (cr_dim_known(r->env, o->size[i], CR_LT, 0) == CR_YES || cr_dim_known(r->env, o->stride[i], CR_LT, 0) == CR_YES)
+        if (cr_dim_known(r->env, o->size[i], CR_LT, 0) == CR_YES ||
+            cr_dim_known(r->env, o->stride[i], CR_LT, 0) == CR_YES)
             return CR_FAIL(CR_ERUNTIME, "%s: sizes and strides must not be negative", op_name(r));
         CR_TRY(cr_dim_require(r->env, o->size[i], CR_GE, 0, "as_strided: size"));
         CR_TRY(cr_dim_require(r->env, o->stride[i], CR_GE, 0, "as_strided: stride"));
     }
     o->rank = (uint8_t)rank;
     if (cr_rule_has(r, at + 2)) o->offset = cr_rule_int(r, at + 2);
-    if (cr_dim_known(r->env, o->offset, CR_LT, 0) == CR_YES) return CR_FAIL(CR_ERUNTIME, "%s: the storage offset must not be negative", op_name(r));
+    if (cr_dim_known(r->env, o->offset, CR_LT, 0) == CR_YES)
+        return CR_FAIL(CR_ERUNTIME, "%s: the storage offset must not be negative", op_name(r));
     return cr_dim_require(r->env, o->offset, CR_GE, 0, "as_strided: storage_offset");
 }
 
@@ -574,7 +604,8 @@ cr_status shape_unfold(cr_rule *r) {
     CR_TRY(cr_wrap_dim(cr_rule_int(r, 1), m->rank, &dim));
     if (m->rank == CR_MAX_RANK) return CR_FAIL(CR_ERUNTIME, "unfold: a tensor has at most %d dimensions", CR_MAX_RANK);
     if (cr_dim_known(NULL, size, CR_LT, 0) == CR_YES || cr_dim_known(NULL, step, CR_LE, 0) == CR_YES)
-        return CR_FAIL(CR_ERUNTIME, "unfold: size must be 0 or more and step at least 1, got %lld and %lld", (long long)size, (long long)step);
+        return CR_FAIL(CR_ERUNTIME, "unfold: size must be 0 or more and step at least 1, got %lld and %lld",
+                       (long long)size, (long long)step);
     cr_dim whole = m->rank ? m->size[dim] : 1, stride = m->rank ? m->stride[dim] : 1;
     if (cr_dim_known(r->env, whole, CR_LT, size) == CR_YES)
         return CR_FAIL(CR_ERUNTIME, "unfold: a window of %lld is larger than dimension %d", (long long)size, dim);

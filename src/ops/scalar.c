@@ -80,13 +80,17 @@ static bool test_compare(const cr_op *op, const cr_fnode *node, cr__test *out) {
         return true;
     }
     if (a >= 0 && literal_number(r, &out->number)) return out->a = (uint8_t)a, true;
-    if (b >= 0 && literal_number(l, &out->number)) return out->a = (uint8_t)b, out->compare = (uint8_t)flipped(compare), true;
+    if (b >= 0 && literal_number(l, &out->number))
+        return out->a = (uint8_t)b, out->compare = (uint8_t)flipped(compare), true;
     return false;
 }
 
 bool cr__test_make(const cr_op *op, const cr_fnode *node, cr__test *out) {
     static const struct { const char *name; uint8_t kind; } kinds[] = {
-        { "is_complex", TEST_COMPLEX }, { "is_float", TEST_FLOAT }, { "is_integral", TEST_INTEGRAL }, { "is_bool", TEST_BOOL },
+        { "is_complex", TEST_COMPLEX },
+        { "is_float", TEST_FLOAT },
+        { "is_integral", TEST_INTEGRAL },
+        { "is_bool", TEST_BOOL },
     };
     if (cr_fkind_is_compare(node->kind)) return test_compare(op, node, out);
     if (node->kind == CR_F_IS_NONE || node->kind == CR_F_IS_NOT_NONE) {
@@ -118,7 +122,9 @@ bool cr__test_make(const cr_op *op, const cr_fnode *node, cr__test *out) {
     return false;
 }
 
-static double real_of(const cr_arg *a) { return a->kind == CR_ARG_FLOAT ? a->u.f : a->kind == CR_ARG_COMPLEX ? a->u.c[0] : (double)a->u.i; }
+static double real_of(const cr_arg *a) {
+    return a->kind == CR_ARG_FLOAT ? a->u.f : a->kind == CR_ARG_COMPLEX ? a->u.c[0] : (double)a->u.i;
+}
 static double imaginary_of(const cr_arg *a) { return a->kind == CR_ARG_COMPLEX ? a->u.c[1] : 0; }
 
 static bool compare_numbers(int compare, double a, double b, bool same_imaginary) {
@@ -138,14 +144,19 @@ bool cr__test_run(const cr__test *test, const cr_arg *args) {
     case TEST_NONE: return (a->kind == CR_ARG_NONE) == (test->compare == CR_F_IS_NONE);
     case TEST_TRUE: return a->u.i != 0;
     case TEST_TEXT: return (a->kind == CR_ARG_STR && !strcmp(a->u.s, test->text)) == (test->compare == CR_F_EQ);
-    case TEST_NUMBER: return cr_arg_is_number(a) && compare_numbers(test->compare, real_of(a), test->number, imaginary_of(a) == 0);
-    case TEST_PAIR: return cr_arg_is_number(a) && cr_arg_is_number(b) && compare_numbers(test->compare, real_of(a), real_of(b), imaginary_of(a) == imaginary_of(b));
+    case TEST_NUMBER:
+        return cr_arg_is_number(a) && compare_numbers(test->compare, real_of(a), test->number, imaginary_of(a) == 0);
+    case TEST_PAIR:
+        return cr_arg_is_number(a) && cr_arg_is_number(b) &&
+               compare_numbers(test->compare, real_of(a), real_of(b), imaginary_of(a) == imaginary_of(b));
     case TEST_COMPLEX: return a->kind == CR_ARG_COMPLEX;
     case TEST_FLOAT: return a->kind == CR_ARG_FLOAT;
     case TEST_INTEGRAL: return a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL;
     case TEST_BOOL: return a->kind == CR_ARG_BOOL;
     case TEST_ZERO_DIM: return cr_arg_meta(a) && cr_arg_meta(a)->rank == 0;
-    case TEST_HOLDS_INTEGERS: return cr_arg_meta(a) && !cr_dtype_is_floating(cr_arg_meta(a)->dtype) && !cr_dtype_is_complex(cr_arg_meta(a)->dtype);
+    case TEST_HOLDS_INTEGERS:
+        return cr_arg_meta(a) && !cr_dtype_is_floating(cr_arg_meta(a)->dtype) &&
+               !cr_dtype_is_complex(cr_arg_meta(a)->dtype);
     }
     return false;
 }
@@ -160,7 +171,8 @@ static cr_status collect_tests(plan *p, const cr_op *op, const cr_fnode *node) {
     if (cr__test_make(op, node, &test)) {
         for (int i = 0; i < p->ntests; i++)
             if (same_test(&p->tests[i], &test)) return CR_OK;
-        if (p->ntests == MAX_TESTS) return cr_formula_fail(op->name, op->row->scalar, node->at, "more than %d static conditions", MAX_TESTS);
+        if (p->ntests == MAX_TESTS)
+            return cr_formula_fail(op->name, op->row->scalar, node->at, "more than %d static conditions", MAX_TESTS);
         p->tests[p->ntests++] = test;
         return CR_OK;
     }
@@ -177,10 +189,12 @@ static cr_status add_plan(const cr_op *op, plan **out) {
     if (!p) return CR_ENOMEM;
     cr_arena_init(&p->arena);
     cr_status status = CR_OK;
-    if (op->id >= MAX_PLANS) status = CR_FAIL(CR_ERUNTIME, "%s: too many ops (%u) to run pointwise text", op->name, op->id);
+    if (op->id >= MAX_PLANS)
+        status = CR_FAIL(CR_ERUNTIME, "%s: too many ops (%u) to run pointwise text", op->name, op->id);
     if (!status) status = cr_formula_parse(&p->arena, op->row->scalar, CR_FORMULA_SCALAR, &p->formula);
     for (int i = 0; !status && i < p->formula.n; i++)
-        for (int k = 0; !status && k < p->formula.statements[i].nvalues; k++) status = collect_tests(p, op, p->formula.statements[i].values[k]);
+        for (int k = 0; !status && k < p->formula.statements[i].nvalues; k++)
+            status = collect_tests(p, op, p->formula.statements[i].values[k]);
     if (status) {
         cr_arena_dispose(&p->arena);
         cr_free(p);
@@ -243,16 +257,22 @@ static inline cr_status get_variant(const cr_op *op, int common, const cr_arg *a
     return *out ? CR_OK : make_program(op, common, args, out);
 }
 
-static bool is_symbolic(const cr_arg *a) { return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i)); }
+static bool is_symbolic(const cr_arg *a) {
+    return a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i));
+}
 
-/* Which branch an equality takes for a number that only a run knows: the one that is right for every number. An order has none. */
+/* Which branch an equality takes for a number that only a run knows: the one that is right for every number. An order
+ * has none. */
 static cr_status refuse_orders(const cr_op *op, int param) {
     const plan *p = __atomic_load_n(&plans[op->id], __ATOMIC_ACQUIRE);
     for (int i = 0; p && i < p->ntests; i++) {
         const cr__test *t = &p->tests[i];
-        bool reads = (t->kind == TEST_NUMBER && t->a == param) || (t->kind == TEST_PAIR && (t->a == param || t->b == param)) || (t->kind == TEST_TRUE && t->a == param);
+        bool reads = (t->kind == TEST_NUMBER && t->a == param) ||
+                     (t->kind == TEST_PAIR && (t->a == param || t->b == param)) ||
+                     (t->kind == TEST_TRUE && t->a == param);
         if (reads && (t->kind == TEST_TRUE || (t->compare != CR_F_EQ && t->compare != CR_F_NE)))
-            return CR_FAIL(CR_EUNSUPPORTED, "%s: what it computes depends on '%s', a number that only a run knows", op->name, op->schema.params[param].name);
+            return CR_FAIL(CR_EUNSUPPORTED, "%s: what it computes depends on '%s', a number that only a run knows",
+                           op->name, op->schema.params[param].name);
     }
     return CR_OK;
 }
@@ -279,13 +299,15 @@ cr_status cr_scalar_run(const cr_op *op, int common, const cr_arg *args, const r
     variant *v;
     CR_TRY(get_variant(op, common, args, &v));
     const rt_program *program = &v->program->program;
-    if (nout != program->nout) return CR_FAIL(CR_ERUNTIME, "%s: its text gives %d results, its rule %d", op->name, program->nout, nout);
+    if (nout != program->nout)
+        return CR_FAIL(CR_ERUNTIME, "%s: its text gives %d results, its rule %d", op->name, program->nout, nout);
     rt_operand operands[RT_BLOCK_MAX_PORTS];
     rt_scalar constants[RT_BLOCK_MAX_PORTS];
     for (int i = 0; i < program->nin; i++) {
         const cr_tensor *t = args[v->program->input[i]].u.t;
         char *data = t->storage->data;
-        operands[i] = (rt_operand){ data ? data + t->meta.offset * rt_itemsize(t->meta.dtype) : NULL, t->meta.size, t->meta.stride, t->meta.rank, t->meta.dtype };
+        operands[i] = (rt_operand){ data ? data + t->meta.offset * rt_itemsize(t->meta.dtype) : NULL, t->meta.size,
+                                    t->meta.stride, t->meta.rank, t->meta.dtype };
     }
     for (int i = 0; i < nout; i++) operands[program->nin + i] = rt_operand_of(&out[i]);
     for (int i = 0; i < program->nconstants; i++) constants[i] = cr_arg_scalar(&args[v->program->constant[i]]);

@@ -12,8 +12,8 @@
  *     "self * wide(other)"         a lone number keeps its own precision instead of being rounded to the common dtype
  *     "self < narrow(other)"       a number argument, or an intermediate value, rounded to the common dtype
  *
- * Operators: + - * / // % ^ (power) ~ & | << >> comparisons, `and or !` on truth values. Calls are instructions by name;
- * real, imag, conj, sgn also take real operands. The computation runs in the class of the common dtype. */
+ * Operators: + - * / // % ^ (power) ~ & | << >> comparisons, `and or !` on truth values. Calls are instructions by
+ * name; real, imag, conj, sgn also take real operands. The computation runs in the class of the common dtype. */
 #ifndef CR_SCALAR_H
 #define CR_SCALAR_H
 

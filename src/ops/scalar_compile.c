@@ -1,9 +1,10 @@
 /* scalar_compile.c: from a `.scalar` tree to a block program.
  *
  * Walking the tree gives values. Some stay symbolic until a use says which class they are needed in: literals, number
- * arguments, input tensors (a tensor used as a truth value is loaded as one). The others are steps: loads, constants and
- * instructions in single-assignment form, equal steps made once. Then steps that depend on constants alone move to
- * the front and slots are given out by last use. Inputs, constants and what is computed once keep a slot of their own. */
+ * arguments, input tensors (a tensor used as a truth value is loaded as one). The others are steps: loads, constants
+ * and instructions in single-assignment form, equal steps made once. Then steps that depend on constants alone move to
+ * the front and slots are given out by last use. Inputs, constants and what is computed once keep a slot of their
+ * own. */
 #include "ops/scalar_internal.h"
 
 #include <float.h>
@@ -56,8 +57,9 @@ static cr_status fail(const compiler *c, const cr_fnode *node, const char *what)
 static cr_status add_step(compiler *c, const cr_fnode *node, const step *s, int16_t *out) {
     for (int i = 0; i < c->nsteps; i++) {
         const step *t = &c->steps[i];
-        if (t->kind == s->kind && t->class == s->class && t->param == s->param && t->flags == s->flags && t->round == s->round && t->op == s->op &&
-            !memcmp(t->in, s->in, sizeof t->in) && t->i == s->i && !memcmp(&t->f, &s->f, sizeof t->f))
+        if (t->kind == s->kind && t->class == s->class && t->param == s->param && t->flags == s->flags &&
+            t->round == s->round && t->op == s->op && !memcmp(t->in, s->in, sizeof t->in) && t->i == s->i &&
+            !memcmp(&t->f, &s->f, sizeof t->f))
             return *out = (int16_t)i, CR_OK;
     }
     if (c->nsteps == MAX_STEPS) return fail(c, node, "the text is too long for one program");
@@ -71,11 +73,14 @@ static cr_status not_implemented(compiler *c, const char *what) {
     return CR_FAIL(CR_ENOTIMPL, "%s: \"%s\" is not implemented for '%s'", c->op->name, what, cr_dtype_aten(c->common));
 }
 
-static cr_status add_op(compiler *c, const cr_fnode *node, const char *name, int class, const int16_t *in, int n, value *out) {
+static cr_status add_op(compiler *c, const cr_fnode *node, const char *name, int class, const int16_t *in, int n,
+                        value *out) {
     int op = rt_block_find(name, class);
     if (op < 0) return not_implemented(c, name);
     if (rt_block_arity(op) != n) return fail(c, node, "wrong number of operands");
-    step s = { .kind = STEP_OP, .class = (uint8_t)rt_block_out_class(op), .op = (int16_t)op, .once = true, .in = { -1, -1, -1 } };
+    step s = {
+        .kind = STEP_OP, .class = (uint8_t)rt_block_out_class(op), .op = (int16_t)op, .once = true, .in = { -1, -1, -1 }
+    };
     for (int i = 0; i < n; i++) s.in[i] = in[i], s.once = s.once && c->steps[in[i]].once;
     *out = (value){ .kind = VALUE_STEP };
     return add_step(c, node, &s, &out->step);
@@ -94,7 +99,12 @@ static cr_status convert(compiler *c, const cr_fnode *node, int16_t from, int cl
 
 /* An input in the class of the computation, lazy conjugation and negation carried out. */
 static cr_status load_input(compiler *c, const cr_fnode *node, const value *v, int16_t *out) {
-    step s = { .kind = STEP_INPUT, .class = (uint8_t)c->class, .param = v->param, .flags = v->flags, .round = (uint8_t)c->common, .in = { -1, -1, -1 } };
+    step s = { .kind = STEP_INPUT,
+               .class = (uint8_t)c->class,
+               .param = v->param,
+               .flags = v->flags,
+               .round = (uint8_t)c->common,
+               .in = { -1, -1, -1 } };
     CR_TRY(add_step(c, node, &s, out));
     uint8_t lazy = cr_arg_meta(&c->args[v->param])->flags;
     value made;
@@ -114,18 +124,32 @@ static cr_status as_class(compiler *c, const cr_fnode *node, const value *v, int
     case VALUE_STEP: return convert(c, node, v->step, class, out);
     case VALUE_NUMBER: case VALUE_TRUTH: {
         bool integers = class == RT_CLASS_I64 || class == RT_CLASS_U64;
-        if (integers && !v->whole && !(v->f == floor(v->f) && fabs(v->f) < 0x1p63)) return not_implemented(c, "a fraction");
-        step s = { .kind = STEP_LITERAL, .class = (uint8_t)class, .once = true, .i = v->whole ? v->i : integers ? (int64_t)v->f : 0, .f = v->f, .in = { -1, -1, -1 } };
+        if (integers && !v->whole && !(v->f == floor(v->f) && fabs(v->f) < 0x1p63))
+            return not_implemented(c, "a fraction");
+        step s = { .kind = STEP_LITERAL,
+                   .class = (uint8_t) class,
+                   .once = true,
+                   .i = v->whole   ? v->i
+                        : integers ? (int64_t)v->f
+                                   : 0,
+                   .f = v->f,
+                   .in = { -1, -1, -1 } };
         return add_step(c, node, &s, out);
     }
     case VALUE_CONSTANT: {
-        step s = { .kind = STEP_CONSTANT, .class = (uint8_t)class, .param = v->param, .once = true, .in = { -1, -1, -1 },
+        step s = { .kind = STEP_CONSTANT,
+                   .class = (uint8_t) class,
+                   .param = v->param,
+                   .once = true,
+                   .in = { -1, -1, -1 },
                    .round = (uint8_t)(v->flags & NARROW && class == c->class ? c->common : CR_DTYPE_COUNT) };
         return add_step(c, node, &s, out);
     }
     case VALUE_INPUT: {
         if (class == RT_CLASS_B) {
-            step s = { .kind = STEP_INPUT, .class = RT_CLASS_B, .param = v->param, .round = CR_BOOL, .in = { -1, -1, -1 } };
+            step s = {
+                .kind = STEP_INPUT, .class = RT_CLASS_B, .param = v->param, .round = CR_BOOL, .in = { -1, -1, -1 }
+            };
             return add_step(c, node, &s, out);
         }
         int16_t loaded;
@@ -142,7 +166,10 @@ static bool is_complex_class(int class) { return class == RT_CLASS_C64 || class 
 
 /* -1: fits any class. */
 static int class_of(const compiler *c, const value *v) {
-    return v->kind == VALUE_STEP ? c->steps[v->step].class : v->kind == VALUE_INPUT ? c->class : v->kind == VALUE_TRUTH ? RT_CLASS_B : -1;
+    return v->kind == VALUE_STEP    ? c->steps[v->step].class
+           : v->kind == VALUE_INPUT ? c->class
+           : v->kind == VALUE_TRUTH ? RT_CLASS_B
+                                    : -1;
 }
 
 /* Truth values rise to anything, real numbers to complex ones. */
@@ -157,7 +184,8 @@ static int common_class(const compiler *c, const value *v, int n) {
     return class < 0 || (class == RT_CLASS_B && symbolic) ? c->class : class;
 }
 
-static cr_status apply(compiler *c, const cr_fnode *node, const char *name, const value *v, int n, int class, value *out) {
+static cr_status apply(compiler *c, const cr_fnode *node, const char *name, const value *v, int n, int class,
+                       value *out) {
     int16_t in[3];
     if (n > 3) return fail(c, node, "too many operands");
     if (class < 0) class = common_class(c, v, n);
@@ -181,7 +209,9 @@ static cr_status eval_name(compiler *c, const cr_fnode *node, value *out) {
         if (s->params[i].list) return fail(c, node, "a list is no operand");
         switch (s->params[i].type) {
         case CR_T_TENSOR: *out = (value){ .kind = VALUE_INPUT, .param = (uint8_t)i }; return CR_OK;
-        case CR_T_SCALAR: case CR_T_FLOAT: case CR_T_INT: *out = (value){ .kind = VALUE_CONSTANT, .param = (uint8_t)i }; return CR_OK;
+        case CR_T_SCALAR:
+        case CR_T_FLOAT:
+        case CR_T_INT: *out = (value){ .kind = VALUE_CONSTANT, .param = (uint8_t)i }; return CR_OK;
         case CR_T_BOOL: *out = truth(c->args[i].u.i != 0); return CR_OK;
         default: return fail(c, node, "an argument of this type is no operand");
         }
@@ -209,9 +239,11 @@ static bool fold_numbers(int kind, const value *a, const value *b, value *out) {
 
 static const char *instruction_of(int kind) {
     static const char *const names[CR_F_KIND_COUNT] = {
-        [CR_F_NEG] = "neg", [CR_F_BITNOT] = "not", [CR_F_EQ] = "eq", [CR_F_NE] = "ne", [CR_F_LT] = "lt", [CR_F_LE] = "le", [CR_F_GT] = "gt",
-        [CR_F_GE] = "ge", [CR_F_BITOR] = "or", [CR_F_BITAND] = "and", [CR_F_SHL] = "shl", [CR_F_SHR] = "shr", [CR_F_ADD] = "add",
-        [CR_F_SUB] = "sub", [CR_F_MUL] = "mul", [CR_F_FLOORDIV] = "floordiv", [CR_F_DIV] = "div", [CR_F_MOD] = "remainder", [CR_F_POW] = "pow",
+        [CR_F_NEG] = "neg",  [CR_F_BITNOT] = "not",    [CR_F_EQ] = "eq",   [CR_F_NE] = "ne",
+        [CR_F_LT] = "lt",    [CR_F_LE] = "le",         [CR_F_GT] = "gt",   [CR_F_GE] = "ge",
+        [CR_F_BITOR] = "or", [CR_F_BITAND] = "and",    [CR_F_SHL] = "shl", [CR_F_SHR] = "shr",
+        [CR_F_ADD] = "add",  [CR_F_SUB] = "sub",       [CR_F_MUL] = "mul", [CR_F_FLOORDIV] = "floordiv",
+        [CR_F_DIV] = "div",  [CR_F_MOD] = "remainder", [CR_F_POW] = "pow",
     };
     return names[kind];
 }
@@ -226,7 +258,11 @@ static cr_status eval_logic(compiler *c, const cr_fnode *node, value *out) {
         if (i == 1) return *out = v[0], CR_OK;
         return eval(c, node->kids[1], out);
     }
-    return apply(c, node, node->kind == CR_F_NOT ? "not" : node->kind == CR_F_AND ? "and" : "or", v, node->nkids, RT_CLASS_B, out);
+    return apply(c, node,
+                 node->kind == CR_F_NOT   ? "not"
+                 : node->kind == CR_F_AND ? "and"
+                                          : "or",
+                 v, node->nkids, RT_CLASS_B, out);
 }
 
 static cr_status eval_ternary(compiler *c, const cr_fnode *node, value *out) {
@@ -251,7 +287,12 @@ static cr_status eval_call(compiler *c, const cr_fnode *node, value *out) {
     const char *name = node->name;
     for (size_t k = 0; k < CR_COUNT(kinds); k++) { /* of a tensor: the dtype it was promoted to */
         if (strcmp(kinds[k], name)) continue;
-        bool yes[] = { cr_dtype_is_complex(c->common), cr_dtype_is_floating(c->common), cr_dtype_is_integral(c->common), c->common == CR_BOOL, c->common == CR_BF16, c->common == CR_F16 };
+        bool yes[] = { cr_dtype_is_complex(c->common),
+                       cr_dtype_is_floating(c->common),
+                       cr_dtype_is_integral(c->common),
+                       c->common == CR_BOOL,
+                       c->common == CR_BF16,
+                       c->common == CR_F16 };
         return *out = truth(yes[k]), CR_OK;
     }
     if (!strcmp(name, "wide") || !strcmp(name, "narrow")) {
@@ -259,11 +300,15 @@ static cr_status eval_call(compiler *c, const cr_fnode *node, value *out) {
         bool low = c->common == CR_F16 || c->common == CR_BF16;
         if (*name == 'w' && v[0].kind == VALUE_INPUT && low) out->flags |= RT_PORT_WIDE;
         if (*name == 'n' && v[0].kind == VALUE_CONSTANT) out->flags |= NARROW;
-        if (*name == 'n' && v[0].kind == VALUE_STEP && low) return apply(c, node, c->common == CR_F16 ? "narrow_f16" : "narrow_bf16", v, 1, RT_CLASS_F32, out);
+        if (*name == 'n' && v[0].kind == VALUE_STEP && low)
+            return apply(c, node, c->common == CR_F16 ? "narrow_f16" : "narrow_bf16", v, 1, RT_CLASS_F32, out);
         return CR_OK;
     }
     if (!strcmp(name, "largest")) { /* finite number of the (real part's) dtype */
-        double f = c->common == CR_F16 || c->common == CR_C32 ? 65504 : c->common == CR_BF16 ? 0x1.fep127 : rt_itemsize(cr_dtype_to_real(c->common)) == 8 ? DBL_MAX : FLT_MAX;
+        double f = c->common == CR_F16 || c->common == CR_C32      ? 65504
+                   : c->common == CR_BF16                          ? 0x1.fep127
+                   : rt_itemsize(cr_dtype_to_real(c->common)) == 8 ? DBL_MAX
+                                                                   : FLT_MAX;
         return *out = (value){ .kind = VALUE_NUMBER, .f = f }, CR_OK;
     }
     if (!strcmp(name, "truth")) {
@@ -285,9 +330,12 @@ static cr_status eval(compiler *c, const cr_fnode *node, value *out) {
     if (cr__test_make(c->op, node, &test)) return *out = truth(cr__test_run(&test, c->args)), CR_OK;
     switch (node->kind) {
     case CR_F_NAME: return eval_name(c, node, out);
-    case CR_F_INT: *out = (value){ .kind = VALUE_NUMBER, .whole = true, .i = node->u.i, .f = (double)node->u.i }; return CR_OK;
+    case CR_F_INT:
+        *out = (value){ .kind = VALUE_NUMBER, .whole = true, .i = node->u.i, .f = (double)node->u.i };
+        return CR_OK;
     case CR_F_FLOAT:
-        if (cr__number_param(c->op, node) >= 0) return *out = (value){ .kind = VALUE_CONSTANT, .param = (uint8_t)cr__number_param(c->op, node) }, CR_OK;
+        if (cr__number_param(c->op, node) >= 0)
+            return *out = (value){ .kind = VALUE_CONSTANT, .param = (uint8_t)cr__number_param(c->op, node) }, CR_OK;
         *out = (value){ .kind = VALUE_NUMBER, .f = node->u.f };
         return CR_OK;
     case CR_F_BOOL: *out = truth(node->u.i != 0); return CR_OK;
@@ -315,7 +363,8 @@ static cr_status eval_text(compiler *c, int16_t *results, int *n) {
     for (int i = 0; i < c->f->n; i++) {
         const cr_fstatement *s = &c->f->statements[i];
         if (s->kind == CR_FS_LET) {
-            if (s->nnames != 1 || c->nlets == MAX_LETS) return fail(c, s->values[0], "`let` binds one name here, and at most a few");
+            if (s->nnames != 1 || c->nlets == MAX_LETS)
+                return fail(c, s->values[0], "`let` binds one name here, and at most a few");
             value v;
             CR_TRY(eval(c, s->values[0], &v));
             c->lets[c->nlets].name = s->names[0];
@@ -359,7 +408,8 @@ static cr_status give_slots(compiler *c, const order *o, int *nslots) {
     int n = 0;
     for (int i = 0; i < c->nsteps; i++) /* kept for the whole run */
         if (c->steps[i].kind != STEP_OP || c->steps[i].once) c->steps[i].slot = (uint8_t)n, busy[n++] = true;
-    if (n > RT_BLOCK_MAX_SLOTS) return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
+    if (n > RT_BLOCK_MAX_SLOTS)
+        return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
     for (int i = o->once; i < o->n; i++) {
         step *s = &c->steps[o->at[i]];
         /* An operand of the same width that ends here gives its slot to the result: the loops allow it. */
@@ -367,7 +417,8 @@ static cr_status give_slots(compiler *c, const order *o, int *nslots) {
         for (int k = 0; k < 3; k++) {
             step *in = s->in[k] >= 0 ? &c->steps[s->in[k]] : NULL;
             bool ends = in && in->kind == STEP_OP && !in->once && in->last == i;
-            if (ends && slot < 0 && rt_itemsize(rt_class_dtype(in->class)) == rt_itemsize(rt_class_dtype(s->class))) slot = in->slot;
+            if (ends && slot < 0 && rt_itemsize(rt_class_dtype(in->class)) == rt_itemsize(rt_class_dtype(s->class)))
+                slot = in->slot;
         }
         if (slot < 0) {
             for (slot = 0; slot < n && busy[slot];) slot++;
@@ -377,7 +428,8 @@ static cr_status give_slots(compiler *c, const order *o, int *nslots) {
             step *in = s->in[k] >= 0 ? &c->steps[s->in[k]] : NULL;
             if (in && in->kind == STEP_OP && !in->once && in->last == i) busy[in->slot] = false;
         }
-        if (n > RT_BLOCK_MAX_SLOTS) return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
+        if (n > RT_BLOCK_MAX_SLOTS)
+            return CR_FAIL(CR_EFORMAT, "%s .scalar: needs more than %d slots", c->op->name, RT_BLOCK_MAX_SLOTS);
         busy[slot] = true;
         s->slot = (uint8_t)slot;
     }
@@ -390,7 +442,8 @@ static cr_scalar_program *new_program(const compiler *c, const order *o, int nre
     int count[STEP_OP + 1] = { 0 };
     for (int i = 0; i < c->nsteps; i++) count[c->steps[i].kind]++;
     int nin = count[STEP_INPUT], nconstants = count[STEP_CONSTANT], nliterals = count[STEP_LITERAL];
-    size_t ports = (size_t)(nin + nconstants + nresults) * sizeof(rt_port), bytes = sizeof(cr_scalar_program) + (size_t)nliterals * sizeof(rt_literal);
+    size_t ports = (size_t)(nin + nconstants + nresults) * sizeof(rt_port),
+           bytes = sizeof(cr_scalar_program) + (size_t)nliterals * sizeof(rt_literal);
     char *at = cr_calloc(1, bytes + (size_t)o->n * sizeof(rt_instr) + ports + (size_t)(nin + nconstants));
     if (!at) return NULL;
     cr_scalar_program *p = (cr_scalar_program *)at;
@@ -409,7 +462,8 @@ static cr_status write_program(compiler *c, const int16_t *results, int nresults
     int nslots = 0, inputs = 0, constants = 0;
     order_steps(c, results, nresults, &o);
     CR_TRY(give_slots(c, &o, &nslots));
-    for (int i = 0; i < c->nsteps; i++) inputs += c->steps[i].kind == STEP_INPUT, constants += c->steps[i].kind == STEP_CONSTANT;
+    for (int i = 0; i < c->nsteps; i++)
+        inputs += c->steps[i].kind == STEP_INPUT, constants += c->steps[i].kind == STEP_CONSTANT;
     if (inputs + nresults > RT_BLOCK_MAX_PORTS || constants > RT_BLOCK_MAX_PORTS)
         return CR_FAIL(CR_EFORMAT, "%s .scalar: more than %d operands", c->op->name, RT_BLOCK_MAX_PORTS);
     cr_scalar_program *made = new_program(c, &o, nresults);
@@ -440,12 +494,14 @@ static cr_status write_program(compiler *c, const int16_t *results, int nresults
         for (int k = 0; k < 3; k++) at->in[k] = s->in[k] >= 0 ? c->steps[s->in[k]].slot : s->slot;
         if (i >= o.once) p->cost = (uint16_t)(p->cost + rt_block_cost(s->op));
     }
-    for (int i = 0; i < nresults; i++) ((rt_port *)p->out)[i] = (rt_port){ c->steps[results[i]].slot, c->steps[results[i]].class, 0, 0 };
+    for (int i = 0; i < nresults; i++)
+        ((rt_port *)p->out)[i] = (rt_port){ c->steps[results[i]].slot, c->steps[results[i]].class, 0, 0 };
     *out = made;
     return CR_OK;
 }
 
-cr_status cr__scalar_compile(const cr_op *op, const cr_formula *f, int common, const cr_arg *args, cr_scalar_program **out) {
+cr_status cr__scalar_compile(const cr_op *op, const cr_formula *f, int common, const cr_arg *args,
+                             cr_scalar_program **out) {
     compiler *c = cr_alloc(sizeof *c);
     if (!c) return CR_ENOMEM;
     int16_t results[4];

@@ -147,7 +147,9 @@ static cr_status read_number(reader *r, cr_param *p, cr_arg *out) {
     if (integral && p->type != CR_T_FLOAT) *out = (cr_arg){ .kind = CR_ARG_INT, .u.i = i };
     else *out = (cr_arg){ .kind = CR_ARG_FLOAT, .u.f = f };
     if (p->type == CR_T_FORMAT || p->type == CR_T_DTYPE || p->type == CR_T_LAYOUT)
-        out->kind = (uint8_t)(p->type == CR_T_FORMAT ? CR_ARG_FORMAT : p->type == CR_T_DTYPE ? CR_ARG_DTYPE : CR_ARG_LAYOUT);
+        out->kind = (uint8_t)(p->type == CR_T_FORMAT  ? CR_ARG_FORMAT
+                              : p->type == CR_T_DTYPE ? CR_ARG_DTYPE
+                                                      : CR_ARG_LAYOUT);
     return CR_OK;
 }
 
@@ -197,7 +199,8 @@ static cr_status read_value(reader *r, cr_param *p, bool item, cr_arg *out) {
     else {
         size_t i = 0;
         while (p->type == CR_T_FORMAT && i < CR_COUNT(formats) && !accept(r, formats[i])) i++;
-        if (p->type == CR_T_FORMAT && i < CR_COUNT(formats)) *out = (cr_arg){ .kind = CR_ARG_FORMAT, .u.i = (int64_t)i };
+        if (p->type == CR_T_FORMAT && i < CR_COUNT(formats))
+            *out = (cr_arg){ .kind = CR_ARG_FORMAT, .u.i = (int64_t)i };
         else CR_TRY(read_number(r, p, out));
     }
     return !item && p->list ? spread(r, p, out) : CR_OK;
@@ -284,7 +287,9 @@ cr_status cr_schema_parse(cr_arena *arena, const char *text, cr_schema *out) {
 static void print_type(const cr_param *p, cr_str *out) {
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (types[i].type == p->type && types[i].symbolic == p->symbolic) cr_str_add(out, types[i].name);
-    if (p->alias) cr_str_addf(out, "(%c%s%s%s)", p->alias, p->alias_also ? p->alias_also : "", p->writes ? "!" : "", p->alias_wild ? " -> *" : "");
+    if (p->alias)
+        cr_str_addf(out, "(%c%s%s%s)", p->alias, p->alias_also ? p->alias_also : "", p->writes ? "!" : "",
+                    p->alias_wild ? " -> *" : "");
     if (p->item_optional) cr_str_addc(out, '?');
     if (p->list && p->list_size) cr_str_addf(out, "[%d]", p->list_size);
     else if (p->list) cr_str_add(out, "[]");

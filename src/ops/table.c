@@ -11,13 +11,34 @@
 #include <stdlib.h>
 
 enum { /* short names for the rows */
-    CORE = CR_TAG_CORE, VIEW = CR_TAG_VIEW, UPDATES = CR_TAG_UPDATES, DATA_DEPENDENT = CR_TAG_DATA_DEPENDENT,
-    RANDOM = CR_TAG_RANDOM, REDUCTION = CR_TAG_REDUCTION, COMPOSITE = CR_TAG_COMPOSITE, INPLACE_VIEW = CR_TAG_INPLACE_VIEW,
-    ASSERT = CR_TAG_ASSERT, ANY_CAST = CR_TAG_ANY_CAST, NUMBERS = CR_TAG_NUMBERS, METADATA = CR_TAG_METADATA,
-    DENSE_OUT = CR_TAG_DENSE_OUT, POINTWISE_OUT = CR_TAG_POINTWISE_OUT, KEEPS_REAL = CR_TAG_KEEPS_REAL, KEEPS_INTEGERS = CR_TAG_KEEPS_INTEGERS,
-    COPIES_0D = CR_TAG_COPIES_0D, EMPTY_CAST = CR_TAG_EMPTY_CAST, COMPLEX_DENSE_OUT = CR_TAG_COMPLEX_DENSE_OUT, SAME_DTYPE = CR_TAG_SAME_DTYPE, SAME_VALUE = CR_TAG_SAME_VALUE,
-    INTERNAL = CR_TAG_INTERNAL, SHARES = CR_TAG_SHARES, STATISTICS = CR_TAG_STATISTICS,
-    INPLACE = CR_VARIANT_INPLACE, OUT = CR_VARIANT_OUT, METHOD = CR_VARIANT_METHOD, FUNCTION = CR_VARIANT_FUNCTION,
+       CORE = CR_TAG_CORE,
+       VIEW = CR_TAG_VIEW,
+       UPDATES = CR_TAG_UPDATES,
+       DATA_DEPENDENT = CR_TAG_DATA_DEPENDENT,
+       RANDOM = CR_TAG_RANDOM,
+       REDUCTION = CR_TAG_REDUCTION,
+       COMPOSITE = CR_TAG_COMPOSITE,
+       INPLACE_VIEW = CR_TAG_INPLACE_VIEW,
+       ASSERT = CR_TAG_ASSERT,
+       ANY_CAST = CR_TAG_ANY_CAST,
+       NUMBERS = CR_TAG_NUMBERS,
+       METADATA = CR_TAG_METADATA,
+       DENSE_OUT = CR_TAG_DENSE_OUT,
+       POINTWISE_OUT = CR_TAG_POINTWISE_OUT,
+       KEEPS_REAL = CR_TAG_KEEPS_REAL,
+       KEEPS_INTEGERS = CR_TAG_KEEPS_INTEGERS,
+       COPIES_0D = CR_TAG_COPIES_0D,
+       EMPTY_CAST = CR_TAG_EMPTY_CAST,
+       COMPLEX_DENSE_OUT = CR_TAG_COMPLEX_DENSE_OUT,
+       SAME_DTYPE = CR_TAG_SAME_DTYPE,
+       SAME_VALUE = CR_TAG_SAME_VALUE,
+       INTERNAL = CR_TAG_INTERNAL,
+       SHARES = CR_TAG_SHARES,
+       STATISTICS = CR_TAG_STATISTICS,
+       INPLACE = CR_VARIANT_INPLACE,
+       OUT = CR_VARIANT_OUT,
+       METHOD = CR_VARIANT_METHOD,
+       FUNCTION = CR_VARIANT_FUNCTION,
 };
 
 #define OP(ID, ...) { __VA_ARGS__ },
@@ -98,7 +119,8 @@ static bool find_override(const char *names, const char *key, const char **at, s
     return true;
 }
 
-/* Splits "max.dim_max(max, max_values)" into name, overload and names: of the out parameters, or of the in-place form's first. */
+/* Splits "max.dim_max(max, max_values)" into name, overload and names: of the out parameters, or of the in-place form's
+ * first. */
 static cr_status apply_override(cr_schema *s, const char *at, size_t n, const char **outs, size_t nouts) {
     const char *paren = memchr(at, '(', n), *dot = memchr(at, '.', n);
     const char *name_end = paren ? paren : at + n;
@@ -193,7 +215,9 @@ static cr_status derive_out(cr_op *base) {
     s->params = cr_arena_calloc(&table.arena, from->nparams + from->nreturns + 1u, sizeof *s->params);
     s->returns = cr_arena_copy(&table.arena, from->returns, from->nreturns * sizeof *s->returns);
     if (!s->overload || !s->params || !s->returns) return CR_ENOMEM;
-    const char *outs[16] = { from->nreturns == 1 ? "out" : "out0", "out1", "out2", "out3", "out4", "out5", "out6", "out7" };
+    const char *outs[16] = {
+        from->nreturns == 1 ? "out" : "out0", "out1", "out2", "out3", "out4", "out5", "out6", "out7"
+    };
     const char *at;
     size_t n = 0;
     bool renamed = find_override(base->row->names, "out=", &at, &n);
@@ -210,8 +234,12 @@ static cr_status derive_out(cr_op *base) {
         s->npositional += !p->keyword_only;
     }
     for (uint16_t i = 0; i < from->nreturns; i++) {
-        s->params[s->nparams++] = (cr_param){ .name = outs[i], .type = from->returns[i].type, .list = from->returns[i].list,
-                                              .alias = (char)('a' + i), .writes = true, .keyword_only = true };
+        s->params[s->nparams++] = (cr_param){ .name = outs[i],
+                                              .type = from->returns[i].type,
+                                              .list = from->returns[i].list,
+                                              .alias = (char)('a' + i),
+                                              .writes = true,
+                                              .keyword_only = true };
         s->returns[i].alias = (char)('a' + i);
         s->returns[i].writes = true;
         if (unnamed) s->returns[i].name = "";

@@ -58,10 +58,11 @@ static clash clash_with(const cr_rule *r, const cr_meta *target) {
     return c;
 }
 
-/* Numbers are drawn in memory order: where PyTorch's out form is its functional form and a copy, the layout drawn in is that
- * of the functional result. */
+/* Numbers are drawn in memory order: where PyTorch's out form is its functional form and a copy, the layout drawn in is
+ * that of the functional result. */
 static bool is_drawn_apart(const cr_op *op) {
-    return op->variant == CR_OUT && (op->base->tags & CR_TAG_RANDOM) && (op->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT));
+    return op->variant == CR_OUT && (op->base->tags & CR_TAG_RANDOM) &&
+           (op->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT));
 }
 
 cr_place cr_way_place(const cr_rule *r, const cr_op *op, int i, const cr_meta *target) {
@@ -70,11 +71,14 @@ cr_place cr_way_place(const cr_rule *r, const cr_op *op, int i, const cr_meta *t
     if ((r->op->tags & CR_TAG_POINTWISE) && c.partial) return CR_PLACE_REFUSED;
     if (is_drawn_apart(op)) return CR_PLACE_TEMPORARY;
     /* They read an element before they write it; kernels that edit know one dtype only. */
-    if ((r->op->tags & CR_TAG_POINTWISE) || ((r->op->tags & CR_TAG_UPDATES) && target->dtype == out->meta.dtype)) return CR_PLACE_TARGET;
+    if ((r->op->tags & CR_TAG_POINTWISE) || ((r->op->tags & CR_TAG_UPDATES) && target->dtype == out->meta.dtype))
+        return CR_PLACE_TARGET;
     return !c.any && out->alias < 0 && target->dtype == out->meta.dtype ? CR_PLACE_TARGET : CR_PLACE_TEMPORARY;
 }
 
 cr_status cr_way_refuse(const cr_op *op) {
-    return CR_FAIL(CR_ERUNTIME, "%s: some elements of an input and of the written-to tensor refer to a single memory location; "
-                   ".clone() the input first", op->schema.name);
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: some elements of an input and of the written-to tensor refer to a single memory location; "
+                   ".clone() the input first",
+                   op->schema.name);
 }

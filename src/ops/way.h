@@ -1,8 +1,9 @@
-/* way.h: how a call is carried out. Asked by whoever does it: call.c for each call, src/lower when it turns a node to steps.
+/* way.h: how a call is carried out. Asked by whoever does it: call.c for each call, src/lower when it turns a node to
+ * steps.
  *
- * The rule has said what the results are; here is said by which of the row's means they are made, and where. Nobody decides any
- * of it a second time, so that interpreted and compiled programs cannot go apart. All functions take a rule that
- * cr_rule_run has filled in; its arguments may be tensors or metas. */
+ * The rule has said what the results are; here is said by which of the row's means they are made, and where. Nobody
+ * decides any of it a second time, so that interpreted and compiled programs cannot go apart. All functions take a rule
+ * that cr_rule_run has filled in; its arguments may be tensors or metas. */
 #ifndef CR_WAY_H
 #define CR_WAY_H
 
@@ -10,7 +11,8 @@
 
 typedef enum cr_way {
     CR_WAY_NOTHING, /* the results are views of arguments, or arguments themselves: no element is touched */
-    CR_WAY_IDLE,    /* without a kernel for the dtype, because there is nothing to compute: each result is what cr_way_idle says */
+    /* without a kernel for the dtype, because there is nothing to compute: each result is what cr_way_idle says */
+    CR_WAY_IDLE,
     CR_WAY_TEXT,    /* the pointwise text */
     CR_WAY_KERNEL,
     CR_WAY_ABSENT,  /* the row has no means of its own */

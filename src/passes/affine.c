@@ -1,11 +1,11 @@
 /* affine.c: what scales and shifts the channels of a convolution or linear with constant weights becomes part of them.
  *
  *     batch_norm(conv(x, w, b)) = conv(x, w * s, (b - mean) * s + beta)     s = gamma / sqrt(var + eps)
- *     conv(x, w, b) * c         = conv(x, w * c, b * c)                     c a constant for each channel, or one number
+ *     conv(x, w, b) * c         = conv(x, w * c, b * c)                     c one number, or one for each channel
  *     conv(x, w, b) + c         = conv(x, w, b + c)
  *
- * Computed in f64 and rounded once, so that the result is as near to the exact one as what it replaces. Only where nobody else
- * uses the product, and where all numbers are finite. */
+ * Computed in f64 and rounded once, so that the result is as near to the exact one as what it replaces. Only where
+ * nobody else uses the product, and where all numbers are finite. */
 #include "passes/internal.h"
 
 #include <math.h>
@@ -29,15 +29,19 @@ static bool find_product(affine *a, const cr_arg *value, bool last) {
     bool conv = cr_op_is(node->op, "aten::convolution");
     if (!conv && !cr_op_is(node->op, "aten::linear")) return false;
     const cr_meta *meta = cr_rewrite_meta(a->w, value);
-    if (conv == last && meta->rank != 2) return false; /* channels are dimension 1 of a convolution, the last of a linear */
+    /* channels are dimension 1 of a convolution, the last of a linear */
+    if (conv == last && meta->rank != 2) return false;
     a->product = node;
     a->weight = cr_rewrite_constant(a->w, &node->args[1]);
     a->bias = cr_rewrite_constant(a->w, &node->args[2]);
     if (!a->weight || !is_float(a->weight) || (node->args[2].kind != CR_ARG_NONE && !a->bias)) return false;
-    if (a->weight->meta.dtype != meta->dtype || a->weight->meta.rank < 2 || (a->bias && !is_float(a->bias))) return false;
+    if (a->weight->meta.dtype != meta->dtype || a->weight->meta.rank < 2 || (a->bias && !is_float(a->bias)))
+        return false;
     a->groups = 1;
     if (conv) {
-        if (node->args[6].kind != CR_ARG_BOOL || node->args[8].kind != CR_ARG_INT || !cr_dim_is_plain(node->args[8].u.i)) return false;
+        if (node->args[6].kind != CR_ARG_BOOL || node->args[8].kind != CR_ARG_INT ||
+            !cr_dim_is_plain(node->args[8].u.i))
+            return false;
         a->transposed = node->args[6].u.i != 0;
         a->groups = node->args[8].u.i;
     }
@@ -78,7 +82,8 @@ static void scale_f64(const double *from, double *to, int64_t n, double s) {
 }
 
 static cr_status scaled_weight(const affine *a, cr_tensor **out) {
-    cr_arg dense = cr_arg_none(), args[] = { cr_arg_tensor(a->weight), { .kind = CR_ARG_FORMAT, .given = 2, .u.i = CR_CONTIGUOUS } };
+    cr_arg dense = cr_arg_none(),
+           args[] = { cr_arg_tensor(a->weight), { .kind = CR_ARG_FORMAT, .given = 2, .u.i = CR_CONTIGUOUS } };
     CR_TRY(cr__evaluate(cr_op_find("aten::contiguous"), args, &dense));
     const cr_meta *m = &dense.u.t->meta;
     cr_status status = cr_tensor_create(m, out);
@@ -114,7 +119,8 @@ static cr_status shifted_bias(const affine *a, cr_tensor **out) {
 
 static const char *constant_name(const affine *a, const cr_arg *arg, const char *otherwise) {
     const cr_graph *g = cr_rewrite_graph(a->w);
-    return arg->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)arg->u.i)->node)->target : otherwise;
+    return arg->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)arg->u.i)->node)->target
+                                     : otherwise;
 }
 
 /* The product again, with weights that do what came after it. Whether it has a bias does not depend on numbers. */
@@ -143,10 +149,13 @@ out:
 
 /* ---- what comes after ---- */
 
-static bool per_channel(const affine *a, const cr_tensor *t) { return t && is_float(t) && t->meta.rank == 1 && t->meta.size[0] == a->channels; }
+static bool per_channel(const affine *a, const cr_tensor *t) {
+    return t && is_float(t) && t->meta.rank == 1 && t->meta.size[0] == a->channels;
+}
 
 static cr_status batch_norm(affine *a, const cr_node *node, const cr_arg *args, bool *done) {
-    if (cr_rewrite_used(a->w, node, 1) || cr_rewrite_used(a->w, node, 2) || !find_product(a, &args[0], false)) return CR_OK;
+    if (cr_rewrite_used(a->w, node, 1) || cr_rewrite_used(a->w, node, 2) || !find_product(a, &args[0], false))
+        return CR_OK;
     cr_tensor *at[4];
     for (int i = 0; i < 4; i++) {
         at[i] = cr_rewrite_constant(a->w, &args[1 + i]);
@@ -195,9 +204,12 @@ static cr_status scale_or_shift(affine *a, const cr_node *node, const cr_arg *ar
         if (!meta || !result || meta->rank != result->rank || meta->dtype != result->dtype) continue;
         const cr_node *made = cr_rewrite_producer(a->w, &args[i], NULL);
         bool linear = made && cr_op_is(made->op, "aten::linear");
-        if (!find_product(a, &args[i], linear) || (scale && !cr_rewrite_single(a->w, &a->product->args[1]))) continue; /* tied weights stay one */
+        /* tied weights stay one */
+        if (!find_product(a, &args[i], linear) || (scale && !cr_rewrite_single(a->w, &a->product->args[1]))) continue;
         CR_TRY(make_room(a));
-        if (!read_channels(a, &args[1 - i], meta->rank, linear ? meta->rank - 1 : 1, scale ? a->scale : a->shift) || !all_finite(a)) continue;
+        if (!read_channels(a, &args[1 - i], meta->rank, linear ? meta->rank - 1 : 1, scale ? a->scale : a->shift) ||
+            !all_finite(a))
+            continue;
         *done = true;
         CR_TRY(rewrite_product(a, node, scale, !scale));
     }
@@ -207,8 +219,12 @@ static cr_status scale_or_shift(affine *a, const cr_node *node, const cr_arg *ar
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     affine a = { .w = w };
     if (cr_op_is(node->op, "aten::_native_batch_norm_legit_no_training")) return batch_norm(&a, node, args, done);
-    if (cr_op_is(node->op, "aten::mul.Tensor") || cr_op_is(node->op, "aten::mul.Scalar") || cr_op_is(node->op, "aten::add.Tensor")) return scale_or_shift(&a, node, args, done);
+    if (cr_op_is(node->op, "aten::mul.Tensor") || cr_op_is(node->op, "aten::mul.Scalar") ||
+        cr_op_is(node->op, "aten::add.Tensor"))
+        return scale_or_shift(&a, node, args, done);
     return CR_OK;
 }
 
-cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, rule, NULL, out); }
+cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, rule, NULL, out);
+}

@@ -1,9 +1,9 @@
 /* asserts.c: what must hold of numbers that depend on data becomes part of the graph.
  *
- * While a program is recorded, the environment collects what could not be decided: sizes that must be equal, checks of the
- * user's. Here each becomes a comparison and an _assert_scalar right behind the node after which all of its symbols are
- * known; a symbol that depends on data brings the bounds of its range along. Conditions on symbols that only a body knows go
- * into the body; each is in one graph only, the outermost that can check it.
+ * While a program is recorded, the environment collects what could not be decided: sizes that must be equal, checks of
+ * the user's. Here each becomes a comparison and an _assert_scalar right behind the node after which all of its symbols
+ * are known; a symbol that depends on data brings the bounds of its range along. Conditions on symbols that only a body
+ * knows go into the body; each is in one graph only, the outermost that can check it.
  *
  * The graph is changed in place, and nothing but these nodes (and the sizes and sums they need) is added. */
 #include "passes/passes.h"
@@ -32,7 +32,9 @@ static bool knows_all(const symbols *all, cr_sym e) {
 
 /* ---- making nodes ---- */
 
-static cr_status made(const place *p, uint32_t node) { return p->a->how->made ? p->a->how->made(p->a->how->user, p->g, node) : CR_OK; }
+static cr_status made(const place *p, uint32_t node) {
+    return p->a->how->made ? p->a->how->made(p->a->how->user, p->g, node) : CR_OK;
+}
 
 static cr_status call(const place *p, const char *name, const cr_arg *args, size_t n, cr_arg *out) {
     const cr_op *op = cr_op_find(name);
@@ -42,7 +44,11 @@ static cr_status call(const place *p, const char *name, const cr_arg *args, size
     for (uint16_t i = 0; i < op->schema.nparams; i++) all[i] = i < n ? args[i] : op->schema.params[i].fallback;
     CR_TRY(cr_graph_call(p->g, op, all, &id));
     CR_TRY(made(p, id));
-    if (out) *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(p->g, cr_graph_node(p->g, id)->first)->type, .u.i = cr_graph_node(p->g, id)->first };
+    if (out)
+        *out = (cr_arg){ .kind = CR_ARG_VALUE,
+                         .given = CR_GIVEN_POSITIONAL,
+                         .pad = cr_graph_value(p->g, cr_graph_node(p->g, id)->first)->type,
+                         .u.i = cr_graph_node(p->g, id)->first };
     return CR_OK;
 }
 
@@ -56,7 +62,9 @@ static cr_status value_of(const place *p, cr_sym e, cr_arg *out) {
 /* A comparison as PyTorch writes it: what varies on the left. */
 static cr_status compare(const place *p, cr_sym condition, cr_arg *out) {
     static const struct { uint8_t kind; const char *plain, *swapped; } ops[] = {
-        { CR_SYM_LE, "_operator::le", "_operator::ge" }, { CR_SYM_LT, "_operator::lt", "_operator::gt" }, { CR_SYM_EQ, "_operator::eq", "_operator::eq" },
+        { CR_SYM_LE, "_operator::le", "_operator::ge" },
+        { CR_SYM_LT, "_operator::lt", "_operator::gt" },
+        { CR_SYM_EQ, "_operator::eq", "_operator::eq" },
         { CR_SYM_NE, "_operator::eq", "_operator::eq" },
     };
     size_t i = 0;
@@ -75,7 +83,9 @@ static cr_status compare(const place *p, cr_sym condition, cr_arg *out) {
 static bool asserted(const cr_graph *g, cr_sym condition) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
-        if (node->kind != CR_NODE_CALL || !cr_op_is(node->op, "aten::_assert_scalar") || node->args[0].kind != CR_ARG_VALUE) continue;
+        if (node->kind != CR_NODE_CALL || !cr_op_is(node->op, "aten::_assert_scalar") ||
+            node->args[0].kind != CR_ARG_VALUE)
+            continue;
         if (cr_graph_value(g, (uint32_t)node->args[0].u.i)->expr == condition) return true;
     }
     return false;
@@ -85,10 +95,12 @@ static bool asserted(const cr_graph *g, cr_sym condition) {
 static void print_sources(const cr_graph *g, cr_sym e, bool *any, cr_str *out) {
     for (size_t i = 0; i < cr_sym_operand_count(e); i++) print_sources(g, cr_sym_operand(e, i), any, out);
     if (cr_sym_kind_of(e) != CR_SYM_SYMBOL) return;
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER; n = cr_graph_next(g, n)) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE && cr_graph_node(g, n)->kind == CR_NODE_PLACEHOLDER;
+         n = cr_graph_next(g, n)) {
         const cr_value *v = cr_graph_value(g, cr_graph_node(g, n)->first);
         int d = 0, rank = v->meta ? v->meta->rank : 0;
-        while (d < rank && (cr_dim_is_plain(v->meta->size[d]) || cr_dim_sym(cr_graph_env(g), v->meta->size[d]) != e)) d++;
+        while (d < rank && (cr_dim_is_plain(v->meta->size[d]) || cr_dim_sym(cr_graph_env(g), v->meta->size[d]) != e))
+            d++;
         if (d == rank && v->expr != e) continue;
         cr_str_addf(out, "%s%s = %s", *any ? ", " : ", where ", cr_sym_name(e), v->name);
         if (d < rank) cr_str_addf(out, ".size(%d)", d);
@@ -128,7 +140,9 @@ static const char *bound_message(const asserts *a, cr_sym symbol, bool low) {
     for (size_t i = a->nconds; i--;) {
         cr_cond c = cr_env_cond(a->env, i);
         if (c.kind != CR_COND_ASSERT || cr_sym_kind_of(c.condition) != CR_SYM_LE) continue;
-        if (cr_sym_operand(c.condition, low ? 1 : 0) == symbol && cr_sym_is_int(cr_sym_operand(c.condition, low ? 0 : 1), NULL)) return c.message;
+        if (cr_sym_operand(c.condition, low ? 1 : 0) == symbol &&
+            cr_sym_is_int(cr_sym_operand(c.condition, low ? 0 : 1), NULL))
+            return c.message;
     }
     return NULL;
 }
@@ -137,8 +151,12 @@ static cr_status assert_range(const place *p, cr_sym symbol) {
     cr_env *env = p->a->env;
     cr_range r = cr_sym_range(env, symbol);
     if (cr_sym_type_of(symbol) != CR_TYPE_INT) return CR_OK;
-    if (r.lo != INT64_MIN) CR_TRY(add_assert(p, cr_sym_compare(env, symbol, CR_GE, cr_sym_int(env, r.lo)), bound_message(p->a, symbol, true)));
-    if (r.hi != INT64_MAX) CR_TRY(add_assert(p, cr_sym_compare(env, symbol, CR_LE, cr_sym_int(env, r.hi)), bound_message(p->a, symbol, false)));
+    if (r.lo != INT64_MIN)
+        CR_TRY(add_assert(p, cr_sym_compare(env, symbol, CR_GE, cr_sym_int(env, r.lo)),
+                          bound_message(p->a, symbol, true)));
+    if (r.hi != INT64_MAX)
+        CR_TRY(add_assert(p, cr_sym_compare(env, symbol, CR_LE, cr_sym_int(env, r.hi)),
+                          bound_message(p->a, symbol, false)));
     return CR_OK;
 }
 
@@ -174,7 +192,8 @@ static cr_status find_symbols(place *p, const cr_node *node, symbols *fresh) {
         const cr_value *value = cr_graph_value(p->g, v);
         CR_TRY(learn(p, value->expr, fresh));
         for (int d = 0; value->meta && d < value->meta->rank; d++)
-            if (!cr_dim_is_plain(value->meta->size[d])) CR_TRY(learn(p, cr_dim_sym(p->a->env, value->meta->size[d]), fresh));
+            if (!cr_dim_is_plain(value->meta->size[d]))
+                CR_TRY(learn(p, cr_dim_sym(p->a->env, value->meta->size[d]), fresh));
     }
     return CR_OK;
 }
@@ -193,7 +212,10 @@ static cr_status walk(place *p, symbols *fresh) {
         next = cr_graph_next(p->g, n);
         if (node->kind == CR_NODE_OUTPUT) break;
         CR_TRY(find_symbols(p, node, fresh));
-        if (node->kind == CR_NODE_PLACEHOLDER && next != CR_NO_NODE && cr_graph_node(p->g, next)->kind == CR_NODE_PLACEHOLDER) continue; /* behind the last */
+        /* behind the last */
+        if (node->kind == CR_NODE_PLACEHOLDER && next != CR_NO_NODE &&
+            cr_graph_node(p->g, next)->kind == CR_NODE_PLACEHOLDER)
+            continue;
         if (fresh->n) CR_TRY(assert_behind(p, n, fresh, node->kind == CR_NODE_CALL));
         fresh->n = 0;
     }

@@ -1,13 +1,14 @@
 /* attention.c: softmax(q k' * scale + mask) v is one op.
  *
- * The matrix of scores is the one buffer of a transformer that grows with the square of the sequence; the fused kernel never
- * makes it. Archives that were decomposed, and models that write attention out, have it in pieces: two batched products with
- * a softmax between them, views around both, scales on either side, and (where PyTorch decomposed its own op) a guard that
- * turns rows without any key into zeros. The fused op has that guard, too. Without it such rows are NaN; so a mask is taken
- * over from an unguarded softmax only when it is known that every row sees a key.
+ * The matrix of scores is the one buffer of a transformer that grows with the square of the sequence; the fused kernel
+ * never makes it. Archives that were decomposed, and models that write attention out, have it in pieces: two batched
+ * products with a softmax between them, views around both, scales on either side, and (where PyTorch decomposed its own
+ * op) a guard that turns rows without any key into zeros. The fused op has that guard, too. Without it such rows are
+ * NaN; so a mask is taken over from an unguarded softmax only when it is known that every row sees a key.
  *
- * What attention is told, whoever made it: a constant mask that excludes nothing is none; one that excludes what lies ahead is
- * `is_causal`, which halves the work; keys and values repeated for groups of heads are not repeated (enable_gqa). */
+ * What attention is told, whoever made it: a constant mask that excludes nothing is none; one that excludes what lies
+ * ahead is `is_causal`, which halves the work; keys and values repeated for groups of heads are not repeated
+ * (enable_gqa). */
 #include "passes/internal.h"
 
 #include <math.h>
@@ -21,9 +22,13 @@ typedef struct attention {
 
 static const cr_meta *meta_of(const attention *a, const cr_arg *x) { return cr_rewrite_meta(a->w, x); }
 
-static bool is_reshape(const cr_op *op) { return cr_op_is(op, "aten::view") || cr_op_is(op, "aten::_unsafe_view") || cr_op_is(op, "aten::reshape"); }
+static bool is_reshape(const cr_op *op) {
+    return cr_op_is(op, "aten::view") || cr_op_is(op, "aten::_unsafe_view") || cr_op_is(op, "aten::reshape");
+}
 
-static bool is_last(const cr_arg *dim, int rank) { return dim->kind == CR_ARG_INT && (dim->u.i == -1 || dim->u.i == rank - 1); }
+static bool is_last(const cr_arg *dim, int rank) {
+    return dim->kind == CR_ARG_INT && (dim->u.i == -1 || dim->u.i == rank - 1);
+}
 
 /* A number, or a constant or filled tensor without dimensions. */
 static bool number_of(const attention *a, const cr_arg *arg, double *out) {
@@ -33,7 +38,9 @@ static bool number_of(const attention *a, const cr_arg *arg, double *out) {
     const cr_tensor *t = cr_rewrite_constant(a->w, arg);
     if (t) return !t->meta.rank && !cr_tensor_item(t, NULL, &s) && s.kind == RT_ARG_FLOAT ? (*out = s.f, true) : false;
     const cr_node *fill = cr_rewrite_producer(a->w, arg, NULL);
-    if (!fill || !(cr_op_is(fill->op, "aten::scalar_tensor") || cr_op_is(fill->op, "aten::full") || cr_op_is(fill->op, "aten::full_like"))) return false;
+    if (!fill || !(cr_op_is(fill->op, "aten::scalar_tensor") || cr_op_is(fill->op, "aten::full") ||
+                   cr_op_is(fill->op, "aten::full_like")))
+        return false;
     return number_of(a, &fill->args[cr_op_is(fill->op, "aten::scalar_tensor") ? 0 : 1], out);
 }
 
@@ -47,7 +54,9 @@ static void strip_scale(attention *a, cr_arg *x) {
         bool div = cr_op_is(node->op, "aten::div.Tensor") || cr_op_is(node->op, "aten::div.Scalar");
         if ((!mul && !div) || node->nargs != 2) return;
         const cr_meta *from = cr_rewrite_meta(a->w, &node->args[0]), *to = cr_rewrite_meta(a->w, x);
-        if (!from || from->dtype != to->dtype || from->rank != to->rank || !number_of(a, &node->args[1], &number) || !isfinite(number) || number == 0) return;
+        if (!from || from->dtype != to->dtype || from->rank != to->rank || !number_of(a, &node->args[1], &number) ||
+            !isfinite(number) || number == 0)
+            return;
         a->scale *= mul ? number : 1 / number;
         *x = node->args[0];
     }
@@ -59,7 +68,9 @@ static void unfold(const attention *a, cr_arg *x, const cr_meta *like) {
     const cr_meta *now = meta_of(a, x);
     if (now->rank != like->rank) {
         const cr_meta *from = node && is_reshape(node->op) ? meta_of(a, &node->args[0]) : NULL;
-        if (!from || from->rank != like->rank || from->size[from->rank - 1] != now->size[now->rank - 1] || from->size[from->rank - 2] != now->size[now->rank - 2]) return;
+        if (!from || from->rank != like->rank || from->size[from->rank - 1] != now->size[now->rank - 1] ||
+            from->size[from->rank - 2] != now->size[now->rank - 2])
+            return;
         for (int d = 0; d < like->rank - 2; d++)
             if (from->size[d] != like->size[d]) return;
         *x = node->args[0];
@@ -73,7 +84,8 @@ static cr_status split_heads(attention *a, cr_arg *x, const cr_meta *like) {
     const cr_meta *m = meta_of(a, x);
     cr_arg sizes[CR_MAX_RANK];
     if (m->rank == like->rank) return CR_OK;
-    for (int d = 0; d < like->rank; d++) sizes[d] = cr_arg_int(d < like->rank - 2 ? like->size[d] : m->size[m->rank - (like->rank - d)]);
+    for (int d = 0; d < like->rank; d++)
+        sizes[d] = cr_arg_int(d < like->rank - 2 ? like->size[d] : m->size[m->rank - (like->rank - d)]);
     return cr_rewrite_call(a->w, "aten::view", (cr_arg[]){ *x, cr_arg_list(sizes, like->rank) }, 2, x);
 }
 
@@ -90,7 +102,9 @@ static const cr_node *guarded_softmax(const attention *a, const cr_node *where) 
     if (!softmax || !hidden || !number_of(a, &where->args[1], &zero) || zero != 0) return NULL;
     int rank = cr_rewrite_meta(a->w, &where->args[2])->rank;
     if (!is_last(&any->args[1], rank) || any->args[2].kind != CR_ARG_BOOL || !any->args[2].u.i) return NULL;
-    if (hidden->args[1].kind != CR_ARG_FLOAT || hidden->args[1].u.f != -INFINITY || hidden->args[0].u.i != softmax->args[0].u.i) return NULL;
+    if (hidden->args[1].kind != CR_ARG_FLOAT || hidden->args[1].u.f != -INFINITY ||
+        hidden->args[0].u.i != softmax->args[0].u.i)
+        return NULL;
     return softmax;
 }
 
@@ -102,14 +116,19 @@ static const cr_node *find_softmax(attention *a, const cr_arg *p) {
         softmax = guarded_softmax(a, node);
         a->guarded = softmax;
     }
-    return softmax && is_last(&softmax->args[1], meta_of(a, p)->rank) && softmax->args[2].kind == CR_ARG_BOOL && !softmax->args[2].u.i ? softmax : NULL;
+    return softmax && is_last(&softmax->args[1], meta_of(a, p)->rank) && softmax->args[2].kind == CR_ARG_BOOL &&
+                   !softmax->args[2].u.i
+               ? softmax
+               : NULL;
 }
 
 /* where(keep, 0, -inf) says as much as `keep`. */
 static void simplify_mask(attention *a) {
     const cr_node *where = cr_rewrite_producer(a->w, &a->mask, "aten::where.self");
     double kept, hidden;
-    if (!where || !number_of(a, &where->args[1], &kept) || !number_of(a, &where->args[2], &hidden) || kept != 0 || hidden != -INFINITY) return;
+    if (!where || !number_of(a, &where->args[1], &kept) || !number_of(a, &where->args[2], &hidden) || kept != 0 ||
+        hidden != -INFINITY)
+        return;
     const cr_meta *keep = meta_of(a, &where->args[0]);
     if (keep && keep->dtype == CR_BOOL && keep->rank >= 2) a->mask = where->args[0];
 }
@@ -132,18 +151,21 @@ static cr_status invert(attention *a, const cr_arg *hidden, cr_arg *out) {
     return status;
 }
 
-/* masked_fill(scores, hidden, -inf), where(hidden, -inf, scores) or where(keep, scores, -inf). In f32, where the kernel overwrites hidden
- * scores, too, rather than adding to them: a NaN among them stays hidden. */
+/* masked_fill(scores, hidden, -inf), where(hidden, -inf, scores) or where(keep, scores, -inf). In f32, where the kernel
+ * overwrites hidden scores, too, rather than adding to them: a NaN among them stays hidden. */
 static cr_status take_filled(attention *a, const cr_arg *scores, cr_arg *product) {
     const cr_node *node = cr_rewrite_producer(a->w, scores, NULL);
-    bool fill = node && cr_op_is(node->op, "aten::masked_fill.Scalar"), where = node && cr_op_is(node->op, "aten::where.self");
+    bool fill = node && cr_op_is(node->op, "aten::masked_fill.Scalar"),
+         where = node && cr_op_is(node->op, "aten::where.self");
     if (!fill && !where) return CR_OK;
     double number;
     bool keeps = where && number_of(a, &node->args[2], &number);
     if (!keeps && !number_of(a, fill ? &node->args[2] : &node->args[1], &number)) return CR_OK;
     const cr_arg *mask = &node->args[fill ? 1 : 0], *inner = &node->args[fill ? 0 : keeps ? 1 : 2];
     const cr_meta *m = meta_of(a, mask), *to = meta_of(a, scores), *from = meta_of(a, inner);
-    if (number != -INFINITY || to->dtype != CR_F32 || !m || m->dtype != CR_BOOL || m->rank < 2 || !from || from->rank != to->rank || from->dtype != to->dtype) return CR_OK;
+    if (number != -INFINITY || to->dtype != CR_F32 || !m || m->dtype != CR_BOOL || m->rank < 2 || !from ||
+        from->rank != to->rank || from->dtype != to->dtype)
+        return CR_OK;
     for (int d = 0; d < to->rank; d++)
         if (from->size[d] != to->size[d]) return CR_OK;
     cr_arg stripped = *inner;
@@ -166,7 +188,9 @@ static bool take_scores(attention *a, const cr_arg *scores, cr_arg *product) {
         const cr_meta *part = meta_of(a, &add->args[i]), *mask = meta_of(a, &add->args[1 - i]);
         cr_arg inner = add->args[i];
         attention without = *a;
-        if (!part || !mask || part->rank != meta->rank || mask->rank < 2 || mask->rank > meta->rank || mask->dtype != meta->dtype || !cr_arg_is_int(&add->args[2], 1)) continue;
+        if (!part || !mask || part->rank != meta->rank || mask->rank < 2 || mask->rank > meta->rank ||
+            mask->dtype != meta->dtype || !cr_arg_is_int(&add->args[2], 1))
+            continue;
         strip_scale(&without, &inner);
         if (!is_product(a, &inner)) continue;
         for (int d = 0; d < meta->rank; d++)
@@ -182,7 +206,8 @@ static bool take_scores(attention *a, const cr_arg *scores, cr_arg *product) {
 
 /* ---- masks that are constants ---- */
 
-typedef struct mask_view { const char *p; bool floats; int64_t rows, keys, row, key; } mask_view; /* row, key: strides in elements */
+/* row, key: strides in elements */
+typedef struct mask_view { const char *p; bool floats; int64_t rows, keys, row, key; } mask_view;
 
 /* One matrix, whatever the batch; NULL: it differs, or it is no constant. */
 static bool read_mask(const cr_rewriter *w, const cr_arg *a, mask_view *out) {
@@ -191,7 +216,9 @@ static bool read_mask(const cr_rewriter *w, const cr_arg *a, mask_view *out) {
     for (int d = 0; d < t->meta.rank - 2; d++)
         if (t->meta.size[d] != 1 && t->meta.stride[d] != 0) return false;
     rt_view v = cr_tensor_view(t);
-    *out = (mask_view){ v.p, v.dtype == RT_F32, v.size[v.rank - 2], v.size[v.rank - 1], v.stride[v.rank - 2], v.stride[v.rank - 1] };
+    *out = (mask_view){
+        v.p, v.dtype == RT_F32, v.size[v.rank - 2], v.size[v.rank - 1], v.stride[v.rank - 2], v.stride[v.rank - 1]
+    };
     return out->rows > 0 && out->keys > 0;
 }
 
@@ -230,7 +257,8 @@ static cr_status emit(attention *a, const cr_node *node, const cr_meta *like, bo
     CR_TRY(split_heads(a, &a->q, like));
     CR_TRY(split_heads(a, &a->k, like));
     CR_TRY(split_heads(a, &a->v, like));
-    CR_TRY(cr_rewrite_call(a->w, "aten::transpose.int", (cr_arg[]){ a->k, cr_arg_int(rank - 2), cr_arg_int(rank - 1) }, 3, &k));
+    CR_TRY(cr_rewrite_call(a->w, "aten::transpose.int", (cr_arg[]){ a->k, cr_arg_int(rank - 2), cr_arg_int(rank - 1) },
+                           3, &k));
     cr_arg scale = cr_arg_float(a->scale);
     scale.given = CR_GIVEN_KEYWORD;
     cr_arg args[] = { a->q, k, a->v, a->mask, cr_arg_float(0), cr_arg_bool(false), scale, cr_arg_bool(false) };
@@ -242,7 +270,8 @@ static cr_status emit(attention *a, const cr_node *node, const cr_meta *like, bo
 }
 
 /* `weights` @ `values`, both as the batched product has them, with `like` the sizes of the result. */
-static cr_status match(attention *a, const cr_node *node, const cr_arg *weights, const cr_arg *values, const cr_meta *like, bool *done) {
+static cr_status match(attention *a, const cr_node *node, const cr_arg *weights, const cr_arg *values,
+                       const cr_meta *like, bool *done) {
     cr_arg p = *weights, product;
     if (!like || like->rank < 3 || (like->dtype != CR_F32 && like->dtype != CR_F64)) return CR_OK;
     if (!cr_rewrite_single(a->w, &p)) return CR_OK;
@@ -253,9 +282,12 @@ static cr_status match(attention *a, const cr_node *node, const cr_arg *weights,
     const cr_node *bmm = cr_rewrite_producer(a->w, &product, NULL);
     if (bmm && is_reshape(bmm->op)) bmm = cr_rewrite_producer(a->w, &bmm->args[0], NULL);
     if (!bmm || !cr_op_is(bmm->op, "aten::bmm")) return CR_OK;
-    const cr_meta *s = meta_of(a, &softmax->args[0]), *q = meta_of(a, &bmm->args[0]), *k = meta_of(a, &bmm->args[1]), *v = meta_of(a, values);
+    const cr_meta *s = meta_of(a, &softmax->args[0]), *q = meta_of(a, &bmm->args[0]), *k = meta_of(a, &bmm->args[1]),
+                  *v = meta_of(a, values);
     int r = like->rank;
-    if (s->rank != r || s->size[r - 2] != q->size[1] || s->size[r - 1] != k->size[2] || q->size[2] != k->size[1] || v->size[1] != k->size[2]) return CR_OK;
+    if (s->rank != r || s->size[r - 2] != q->size[1] || s->size[r - 1] != k->size[2] || q->size[2] != k->size[1] ||
+        v->size[1] != k->size[2])
+        return CR_OK;
     for (int d = 0; d < r - 2; d++)
         if (s->size[d] != like->size[d]) return CR_OK;
     a->q = bmm->args[0], a->k = bmm->args[1], a->v = *values;
@@ -265,7 +297,8 @@ static cr_status match(attention *a, const cr_node *node, const cr_arg *weights,
     strip_scale(a, &a->q);
     strip_scale(a, &a->k);
     mask_view mask;
-    if (!a->guarded && a->mask.kind != CR_ARG_NONE && !(read_mask(a->w, &a->mask, &mask) && every_row_sees(&mask))) return CR_OK;
+    if (!a->guarded && a->mask.kind != CR_ARG_NONE && !(read_mask(a->w, &a->mask, &mask) && every_row_sees(&mask)))
+        return CR_OK;
     simplify_mask(a);
     return emit(a, node, like, done);
 }
@@ -280,14 +313,15 @@ static cr_status from_bmm(attention *a, const cr_node *node, const cr_arg *args,
 static cr_status from_view(attention *a, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_node *bmm = cr_rewrite_single(a->w, &args[0]) ? cr_rewrite_producer(a->w, &args[0], "aten::bmm") : NULL;
     const cr_meta *to = cr_graph_value(cr_rewrite_source(a->w), node->first)->meta, *from = meta_of(a, &args[0]);
-    if (!bmm || !to || to->rank != 4 || from->rank != 3 || to->size[2] != from->size[1] || to->size[3] != from->size[2]) return CR_OK;
+    if (!bmm || !to || to->rank != 4 || from->rank != 3 || to->size[2] != from->size[1] || to->size[3] != from->size[2])
+        return CR_OK;
     return match(a, node, &bmm->args[0], &bmm->args[1], to, done);
 }
 
 /* ---- what attention is told ---- */
 
-/* Heads that were repeated `times` times for their group of queries, with a copy or without: *one is what was repeated, with a
- * dimension of size 1 between heads and length: reshape(expand(unsqueeze(x, 2))). */
+/* Heads that were repeated `times` times for their group of queries, with a copy or without: *one is what was repeated,
+ * with a dimension of size 1 between heads and length: reshape(expand(unsqueeze(x, 2))). */
 static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *one, cr_dim *times) {
     const cr_node *node = cr_rewrite_producer(a->w, heads, NULL);
     const cr_meta *to = meta_of(a, heads);
@@ -298,8 +332,12 @@ static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *one,
     const cr_node *expand = cr_rewrite_producer(a->w, &wide, "aten::expand");
     if (!expand) return false;
     const cr_meta *m = meta_of(a, &wide), *x = meta_of(a, &expand->args[0]);
-    if (m->rank != 5 || x->rank != 5 || x->size[2] != 1 || m->size[0] != x->size[0] || m->size[1] != x->size[1] || m->size[3] != x->size[3] || m->size[4] != x->size[4]) return false;
-    if (to->size[0] != m->size[0] || to->size[2] != m->size[3] || to->size[3] != m->size[4] || !cr_dim_is_plain(m->size[2]) || !cr_dim_is_plain(m->size[1])) return false;
+    if (m->rank != 5 || x->rank != 5 || x->size[2] != 1 || m->size[0] != x->size[0] || m->size[1] != x->size[1] ||
+        m->size[3] != x->size[3] || m->size[4] != x->size[4])
+        return false;
+    if (to->size[0] != m->size[0] || to->size[2] != m->size[3] || to->size[3] != m->size[4] ||
+        !cr_dim_is_plain(m->size[2]) || !cr_dim_is_plain(m->size[1]))
+        return false;
     if (to->size[1] != m->size[1] * m->size[2]) return false;
     *one = expand->args[0];
     *times = m->size[2];
@@ -335,7 +373,8 @@ static cr_status tell(attention *a, const cr_node *node, const cr_arg *args, boo
         if (causal) better[4].given = CR_GIVEN_POSITIONAL, better[5] = cr_arg_bool(true);
         any |= nothing || causal;
     }
-    if (repeated_heads(a, &args[1], &k, &times) && repeated_heads(a, &args[2], &v, &other) && times == other && times > 1) {
+    if (repeated_heads(a, &args[1], &k, &times) && repeated_heads(a, &args[2], &v, &other) && times == other &&
+        times > 1) {
         CR_TRY(drop_group(a, &k));
         CR_TRY(drop_group(a, &v));
         better[1] = k, better[2] = v, better[7] = cr_arg_bool(true);
@@ -355,4 +394,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return cr_op_is(node->op, "aten::scaled_dot_product_attention") ? tell(&a, node, args, done) : CR_OK;
 }
 
-cr_status cr_pass_attention(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, rule, NULL, out); }
+cr_status cr_pass_attention(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, rule, NULL, out);
+}

@@ -1,10 +1,11 @@
 /* channels_last.c: between convolutions, images stay channels-last.
  *
- * Packed convolutions give channels-last results, and pack_conv.c restores after each what the exported program had. Here a value may have a *twin*: the
- * same numbers in another layout, already computed. An op that does not care about layouts is called on the twins of its arguments; its result then is
- * the twin of what the program asked for, which becomes a copy of it or, for views, the view it was. Nobody uses most of these copies: the walk that
- * follows drops them, and what is left are conversions at the borders of convolution regions. Outputs are never twins, so their strides stay the
- * program's. */
+ * Packed convolutions give channels-last results, and pack_conv.c restores after each what the exported program had.
+ * Here a value may have a *twin*: the same numbers in another layout, already computed. An op that does not care about
+ * layouts is called on the twins of its arguments; its result then is the twin of what the program asked for, which
+ * becomes a copy of it or, for views, the view it was. Nobody uses most of these copies: the walk that follows drops
+ * them, and what is left are conversions at the borders of convolution regions. Outputs are never twins, so their
+ * strides stay the program's. */
 #include "passes/internal.h"
 
 typedef struct twin_key { const cr_graph *g; uint64_t value; } twin_key;
@@ -22,7 +23,8 @@ static bool same_strides(cr_env *env, const cr_meta *a, const cr_meta *b, bool o
 
 bool cr__layout_can_restore(cr_env *env, const cr_meta *was) {
     cr_memory_format format = was ? cr_meta_suggest_format(env, was) : CR_PRESERVE;
-    return was && (format == CR_CONTIGUOUS || format == CR_CHANNELS_LAST) && cr_meta_is_contiguous(env, was, format) == CR_YES;
+    return was && (format == CR_CONTIGUOUS || format == CR_CHANNELS_LAST) &&
+           cr_meta_is_contiguous(env, was, format) == CR_YES;
 }
 
 /* Strides of dimensions with one element differ, and nothing else: a view says so. */
@@ -105,17 +107,40 @@ static bool is_in(const cr_op *op, const char *const *names, size_t n) {
 /* Kernels that read any strides well and whose result does not depend on them. */
 static bool is_neutral(const cr_op *op) {
     static const char *const names[] = {
-        "cresset::conv_packed", "cresset::linear_packed", "cresset::max_pool2d", "aten::max_pool2d_with_indices", "aten::avg_pool2d", "aten::_adaptive_avg_pool2d",
-        "aten::mean.dim", "aten::sum.dim_IntList", "aten::amax", "aten::amin", "aten::cat", "aten::native_layer_norm", "aten::layer_norm", "aten::_softmax",
-        "aten::softmax.int", "aten::linear", "aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::upsample_nearest2d", "aten::upsample_bilinear2d",
-        "aten::constant_pad_nd", "aten::scaled_dot_product_attention",
+        "cresset::conv_packed",
+        "cresset::linear_packed",
+        "cresset::max_pool2d",
+        "aten::max_pool2d_with_indices",
+        "aten::avg_pool2d",
+        "aten::_adaptive_avg_pool2d",
+        "aten::mean.dim",
+        "aten::sum.dim_IntList",
+        "aten::amax",
+        "aten::amin",
+        "aten::cat",
+        "aten::native_layer_norm",
+        "aten::layer_norm",
+        "aten::_softmax",
+        "aten::softmax.int",
+        "aten::linear",
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::matmul",
+        "aten::upsample_nearest2d",
+        "aten::upsample_bilinear2d",
+        "aten::constant_pad_nd",
+        "aten::scaled_dot_product_attention",
     };
-    return cr_op_is_pure(op) && op->variant == CR_FUNCTIONAL && (op->base->row->scalar || is_in(op, names, CR_COUNT(names)));
+    return cr_op_is_pure(op) && op->variant == CR_FUNCTIONAL &&
+           (op->base->row->scalar || is_in(op, names, CR_COUNT(names)));
 }
 
 static bool is_moving_view(const cr_op *op) {
-    static const char *const names[] = { "aten::permute", "aten::transpose.int", "aten::unsqueeze", "aten::squeeze.dim", "aten::squeeze.dims", "aten::slice.Tensor", "aten::select.int",
-                                         "aten::expand", "aten::view", "aten::split.Tensor", "aten::split_with_sizes" };
+    static const char *const names[] = { "aten::permute",      "aten::transpose.int",   "aten::unsqueeze",
+                                         "aten::squeeze.dim",  "aten::squeeze.dims",    "aten::slice.Tensor",
+                                         "aten::select.int",   "aten::expand",          "aten::view",
+                                         "aten::split.Tensor", "aten::split_with_sizes" };
     return is_in(op, names, CR_COUNT(names));
 }
 
@@ -126,7 +151,8 @@ static cr_status can_view(cr_rewriter *w, const cr_node *node, const call *c, bo
     if (!cr_op_is(node->op, "aten::view")) return CR_OK;
     const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
     memcpy(size, was->size, was->rank * sizeof *size);
-    return cr_view_strides(cr_graph_env(cr_rewrite_graph(w)), cr_rewrite_meta(w, &c->args[0]), was->rank, size, stride, can);
+    return cr_view_strides(cr_graph_env(cr_rewrite_graph(w)), cr_rewrite_meta(w, &c->args[0]), was->rank, size, stride,
+                           can);
 }
 
 /* One result: what the program asked for, and `made` as its twin where that is something else. */
@@ -176,9 +202,12 @@ const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node) {
     if (node->kind != CR_NODE_CALL) return NULL;
     if (cr_op_is(node->op, "aten::clone")) return node->args[1].kind == CR_ARG_FORMAT ? &node->args[0] : NULL;
     if (!cr_op_is(node->op, "aten::as_strided")) return NULL;
-    const cr_meta *to = cr_graph_value(cr_rewrite_graph(w), node->first)->meta, *from = cr_rewrite_meta(w, &node->args[0]);
+    const cr_meta *to = cr_graph_value(cr_rewrite_graph(w), node->first)->meta,
+                  *from = cr_rewrite_meta(w, &node->args[0]);
     cr_env *env = cr_graph_env(cr_rewrite_graph(w));
-    if (!to || !from || to->rank != from->rank || cr_dim_known(env, to->offset, CR_EQ, from->offset) != CR_YES || !same_strides(env, to, from, true)) return NULL;
+    if (!to || !from || to->rank != from->rank || cr_dim_known(env, to->offset, CR_EQ, from->offset) != CR_YES ||
+        !same_strides(env, to, from, true))
+        return NULL;
     for (int d = 0; d < to->rank; d++)
         if (cr_dim_known(env, to->size[d], CR_EQ, from->size[d]) != CR_YES) return NULL;
     return &node->args[0];
@@ -191,11 +220,14 @@ static cr_status begin(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
     CR_TRY(cr_rewrite_op(w, node->op, args, &plain));
     *done = true;
     CR_TRY(cr_rewrite_result(w, node, 0, plain));
-    const cr_arg *from = cr__layout_restored(w, cr_graph_node(cr_rewrite_graph(w), cr_graph_value(cr_rewrite_graph(w), (uint32_t)plain.u.i)->node));
+    const cr_arg *from =
+        cr__layout_restored(w, cr_graph_node(cr_rewrite_graph(w),
+                                             cr_graph_value(cr_rewrite_graph(w), (uint32_t)plain.u.i)->node));
     if (!from) return CR_OK;
     if (!twin_of(w, from, &twin)) twin = *from;
     const cr_meta *x = cr_rewrite_meta(w, &twin);
-    return x->rank == 4 && cr_meta_is_contiguous(env, x, CR_CHANNELS_LAST) == CR_YES ? twin_set(w, &plain, &twin) : CR_OK;
+    return x->rank == 4 && cr_meta_is_contiguous(env, x, CR_CHANNELS_LAST) == CR_YES ? twin_set(w, &plain, &twin)
+                                                                                     : CR_OK;
 }
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {

@@ -1,7 +1,8 @@
 /* core.c: a graph in PyTorch's core dialect: functional, and made of the ops of a table.
  *
- * The order is that of PyTorch: composite ops become what they consist of, so that every view is known as one; then writes become
- * values, those to placeholders further outputs; what an in-place op stood for is decomposed after that. */
+ * The order is that of PyTorch: composite ops become what they consist of, so that every view is known as one; then
+ * writes become values, those to placeholders further outputs; what an in-place op stood for is decomposed after
+ * that. */
 #include "passes/internal.h"
 #include "sym/shape.h"
 

@@ -1,7 +1,7 @@
 /* cse.c: calls of the same op with the same arguments become one.
  *
- * Only pure calls on values that nobody writes to (the walk sees to the latter). Numbers are compared by their bits: 0.0 and
- * -0.0 are different arguments. How an argument was passed makes no difference. */
+ * Only pure calls on values that nobody writes to (the walk sees to the latter). Numbers are compared by their bits:
+ * 0.0 and -0.0 are different arguments. How an argument was passed makes no difference. */
 #include "passes/passes.h"
 
 typedef struct calls { cr_map by_key; } calls; /* op, graph and arguments -> node of the new graph + 1 */
@@ -25,9 +25,13 @@ static bool add_arg(cr_str *key, const cr_arg *a) {
         return true;
     case CR_ARG_COMPLEX: add_bytes(key, a->u.c, 2 * sizeof *a->u.c); return true;
     case CR_ARG_DEVICE: add_bytes(key, &a->u.device, sizeof a->u.device); return true;
-    case CR_ARG_VALUE: case CR_ARG_INT: case CR_ARG_FLOAT: case CR_ARG_BOOL: case CR_ARG_DTYPE: case CR_ARG_LAYOUT: case CR_ARG_FORMAT:
-        add_bytes(key, &a->u.i, sizeof a->u.i);
-        return true;
+    case CR_ARG_VALUE:
+    case CR_ARG_INT:
+    case CR_ARG_FLOAT:
+    case CR_ARG_BOOL:
+    case CR_ARG_DTYPE:
+    case CR_ARG_LAYOUT:
+    case CR_ARG_FORMAT: add_bytes(key, &a->u.i, sizeof a->u.i); return true;
     default: return false;
     }
 }
@@ -41,7 +45,8 @@ static cr_status merge(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
     for (uint16_t i = 0; i < node->nargs; i++)
         if (!add_arg(key, &args[i])) return CR_OK;
     CR_TRY(cr_str_status(key));
-    if (!cr_map_find(&all->by_key, key->at, key->n, &found)) /* the walk is about to make it: the next value is its first */
+    /* the walk is about to make it: the next value is its first */
+    if (!cr_map_find(&all->by_key, key->at, key->n, &found))
         return cr_map_put(&all->by_key, key->at, key->n, (uint64_t)cr_graph_value_count(to) + 1);
     const cr_node *same = cr_graph_node(to, cr_graph_value(to, (uint32_t)found - 1)->node);
     if (same->kind != CR_NODE_CALL || same->op != node->op || same->nvalues != node->nvalues) return CR_OK;
@@ -49,7 +54,11 @@ static cr_status merge(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = cr_graph_value(to, same->first + i);
         bool undefined = v->type == CR_T_TENSOR && !v->meta;
-        CR_TRY(cr_rewrite_result(w, node, i, undefined ? cr_arg_none() : (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = v->type, .u.i = same->first + i }));
+        CR_TRY(cr_rewrite_result(w, node, i,
+                                 undefined
+                                     ? cr_arg_none()
+                                     : (cr_arg){
+                                           .kind = CR_ARG_VALUE, .given = 1, .pad = v->type, .u.i = same->first + i }));
     }
     return CR_OK;
 }

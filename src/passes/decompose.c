@@ -1,7 +1,7 @@
 /* decompose.c: composite ops become what they consist of.
  *
- * The graph is written anew, node by node, through an emitter that expands where `stop` says no: a decomposition that calls
- * another composite op meets the same emitter again, so expansion goes all the way down in one walk. */
+ * The graph is written anew, node by node, through an emitter that expands where `stop` says no: a decomposition that
+ * calls another composite op meets the same emitter again, so expansion goes all the way down in one walk. */
 #include "graph/writes.h"
 #include "ops/formula.h"
 #include "passes/internal.h"
@@ -20,12 +20,16 @@ typedef struct scope {
     rewriter *w;
     const cr_graph *from;
     cr_arg *map;
-    cr_writes writes;  /* of `from`, where code is to serve every size: a view of what is written later has to stay one */
+    /* of `from`, where code is to serve every size: a view of what is written later has to stay one */
+    cr_writes writes;
     const cr_origin *origin; /* of nodes that have none of their own */
-    bool general;      /* what surrounds it asks for code that serves every size, and writes nothing that this may share */
+    /* what surrounds it asks for code that serves every size, and writes nothing that this may share */
+    bool general;
 } scope;
 
-static bool is_number_op(const cr_op *op) { return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel; }
+static bool is_number_op(const cr_op *op) {
+    return strcmp(op->schema.ns, "aten") && !(op->tags & CR_TAG_HIGHER_ORDER) && !op->row->kernel;
+}
 
 bool cr_stop_at_kernels(const cr_op *op, void *user) {
     (void)user;
@@ -91,7 +95,8 @@ static cr_status walk(scope *s);
 static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to);
 
 /* A graph's nodes where the call would be: `inputs` are what its placeholders stand for; *results: what it returns. */
-static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs, size_t n, cr_arg **results, size_t *nresults) {
+static cr_status splice(rewriter *w, const cr_graph *body, const cr_arg *inputs, size_t n, cr_arg **results,
+                        size_t *nresults) {
     scope inner = { .w = w, .from = body, .origin = w->origin, .general = cr_env_is_general(cr_graph_env(w->to)) };
     size_t k = 0;
     inner.map = cr_graph_alloc(w->to, (cr_graph_value_count(body) + 1) * sizeof(cr_arg));
@@ -114,12 +119,15 @@ static cr_status expand_body(rewriter *w, const cr_op *op, const cr_graph *body,
     cr_arg *inputs = NULL, *made;
     size_t n = 0, nmade;
     CR_TRY(cr__body_inputs(w->to, args, op->schema.nparams, &inputs, &n));
-    if (w->bodies >= MAX_BODIES) return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
+    if (w->bodies >= MAX_BODIES)
+        return CR_FAIL(CR_ERUNTIME, "the decomposition of %s does not end (it comes back to itself)", op->name);
     w->bodies++;
     cr_status status = splice(w, body, inputs, n, &made, &nmade);
     w->bodies--;
     CR_TRY(status);
-    if (nmade != cr_result_count(op)) return CR_FAIL(CR_EVALUE, "the decomposition of %s gives %zu results, its schema has %u", op->name, nmade, cr_result_count(op));
+    if (nmade != cr_result_count(op))
+        return CR_FAIL(CR_EVALUE, "the decomposition of %s gives %zu results, its schema has %u", op->name, nmade,
+                       cr_result_count(op));
     memcpy(results, made, nmade * sizeof *made);
     return CR_OK;
 }
@@ -173,13 +181,15 @@ static void forget_given(const rewriter *w, const cr_op *op, const cr_arg *args,
     }
 }
 
-/* Decompositions in C hand an argument on as an alias or expansion of it, so that results are their own: in a graph that is the argument. */
+/* Decompositions in C hand an argument on as an alias or expansion of it, so that results are their own: in a graph
+ * that is the argument. */
 static bool is_handed_on(rewriter *w, const cr_op *op, const cr_arg *args) {
     const cr_meta *m = args[0].kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)args[0].u.i)->meta : NULL;
     if (w->by_text || !w->how->core || !m) return false;
     if (cr_op_is(op, "aten::alias")) return true;
     bool same = cr_op_is(op, "aten::expand") && args[1].kind == CR_ARG_LIST && args[1].n == m->rank;
-    for (int d = 0; same && d < m->rank; d++) same = args[1].u.list[d].kind == CR_ARG_INT && args[1].u.list[d].u.i == m->size[d];
+    for (int d = 0; same && d < m->rank; d++)
+        same = args[1].u.list[d].kind == CR_ARG_INT && args[1].u.list[d].u.i == m->size[d];
     return same;
 }
 
@@ -255,7 +265,9 @@ static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to) {
     return CR_OK;
 }
 
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+static cr_arg value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+}
 
 /* ---- nodes ---- */
 
@@ -266,11 +278,14 @@ static cr_status bind_results(scope *s, const cr_node *node, const cr_arg *resul
             CR_TRY(bind_results(s, node, results[i].u.list, results[i].n, at));
             continue;
         }
-        if (*at >= node->first + node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives more results than its node has", node->op->name);
+        if (*at >= node->first + node->nvalues)
+            return CR_FAIL(CR_EVALUE, "%s gives more results than its node has", node->op->name);
         cr_arg *to = &s->map[(*at)++];
         *to = results[i];
         if (to->kind == CR_ARG_SYM || (to->kind == CR_ARG_INT && !cr_dim_is_plain(to->u.i)))
-            CR_TRY(cr_graph_value_for(s->w->to, to->kind == CR_ARG_SYM ? to->u.sym : cr_dim_sym(cr_graph_env(s->w->to), to->u.i), to));
+            CR_TRY(cr_graph_value_for(s->w->to,
+                                      to->kind == CR_ARG_SYM ? to->u.sym : cr_dim_sym(cr_graph_env(s->w->to), to->u.i),
+                                      to));
     }
     return CR_OK;
 }
@@ -282,15 +297,20 @@ static cr_status keep_node(scope *s, const cr_node *node, const cr_arg *args) {
     forget_given(s->w, node->op, args, given);
     CR_TRY(cr__call_or_copy(s->w->to, node->op, given, cr_env_is_general(cr_graph_env(s->w->to)), &made));
     const cr_node *copy = cr_graph_node(s->w->to, made);
-    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
+    if (copy->nvalues != node->nvalues)
+        return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues,
+                       node->nvalues);
     for (uint32_t i = 0; i < node->nvalues; i++) {
         s->map[node->first + i] = value_arg(s->w->to, copy->first + i);
-        if (cr_graph_value(s->w->to, copy->first + i)->type == CR_T_TENSOR && !cr_graph_value(s->w->to, copy->first + i)->meta) s->map[node->first + i] = cr_arg_none();
+        if (cr_graph_value(s->w->to, copy->first + i)->type == CR_T_TENSOR &&
+            !cr_graph_value(s->w->to, copy->first + i)->meta)
+            s->map[node->first + i] = cr_arg_none();
     }
     return CR_OK;
 }
 
-/* The results, copied over what the call writes: both a visible result and "x after" are the copy. `targets` are the new graph's. */
+/* The results, copied over what the call writes: both a visible result and "x after" are the copy. `targets` are the
+ * new graph's. */
 static cr_status copy_over(scope *s, const cr_node *node, const cr_arg *targets, const cr_arg *results, uint16_t n) {
     uint32_t seen[2] = { 0, 0 }, first[16];
     for (uint16_t i = 0; i < n; i++) {
@@ -327,11 +347,14 @@ static bool same_sizes(const cr_meta *a, const cr_meta *b) {
 static bool fills_outs(const scope *s, const cr_node *node) {
     const cr_schema *schema = &node->op->schema;
     uint16_t n = schema->nreturns, first = (uint16_t)(schema->nparams - n);
-    if (node->op->variant != CR_OUT || !n || n > 16 || node->nvalues != 2u * n || node->op->base->schema.nreturns != n) return false;
+    if (node->op->variant != CR_OUT || !n || n > 16 || node->nvalues != 2u * n || node->op->base->schema.nreturns != n)
+        return false;
     for (uint16_t i = 0; i < n; i++) {
         const cr_arg *out = &node->args[first + i];
-        if (!schema->params[first + i].writes || schema->params[first + i].list || out->kind != CR_ARG_VALUE) return false;
-        const cr_meta *before = cr_graph_value(s->from, (uint32_t)out->u.i)->meta, *after = cr_graph_value(s->from, node->first + i)->meta;
+        if (!schema->params[first + i].writes || schema->params[first + i].list || out->kind != CR_ARG_VALUE)
+            return false;
+        const cr_meta *before = cr_graph_value(s->from, (uint32_t)out->u.i)->meta,
+                      *after = cr_graph_value(s->from, node->first + i)->meta;
         if (!before || !after || !same_sizes(before, after) || node->op->base->schema.returns[i].list) return false;
     }
     return true;
@@ -355,12 +378,14 @@ static cr_status check_out(scope *s, const cr_op *op, const cr_arg *result, cons
     CR_TRY(s->w->append->meta(s->w->append, result, &from));
     bool same = from->rank == to->rank;
     for (int d = 0; same && d < from->rank; d++) CR_TRY(cr_dim_decide(env, from->size[d], CR_EQ, to->size[d], &same));
-    if (!same) return CR_FAIL(CR_EUNSUPPORTED, "%s: 'out' has other sizes than the result; make it with those sizes", op->name);
+    if (!same)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: 'out' has other sizes than the result; make it with those sizes",
+                       op->name);
     bool nothing = !to->rank || cr_dim_known(env, cr_meta_numel(env, to), CR_EQ, 0) == CR_YES;
     bool casts = (op->base->tags & CR_TAG_ANY_CAST) || ((op->base->tags & CR_TAG_EMPTY_CAST) && nothing);
     if (!casts && !cr_can_cast(from->dtype, to->dtype))
-        return CR_FAIL(CR_ERUNTIME, "%s: result type %s can't be cast to the desired output type %s", op->name, cr_dtype_aten(from->dtype),
-                       cr_dtype_aten(to->dtype));
+        return CR_FAIL(CR_ERUNTIME, "%s: result type %s can't be cast to the desired output type %s", op->name,
+                       cr_dtype_aten(from->dtype), cr_dtype_aten(to->dtype));
     return CR_OK;
 }
 
@@ -377,7 +402,13 @@ static cr_status expand_out(scope *s, const cr_node *node, const cr_arg *args) {
 }
 
 static bool only_marks(const cr_op *op) {
-    static const char *const names[] = { "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap_activation_checkpoint", "invoke_subgraph", "strict_mode" };
+    static const char *const names[] = { "wrap",
+                                         "wrap_with_set_grad_enabled",
+                                         "wrap_with_autocast",
+                                         "tag_activation_checkpoint",
+                                         "wrap_activation_checkpoint",
+                                         "invoke_subgraph",
+                                         "strict_mode" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!strcmp(op->schema.name, names[i])) return op->tags & CR_TAG_HIGHER_ORDER;
     return false;
@@ -406,7 +437,8 @@ static cr_status inline_region(scope *s, const cr_node *node) {
 
 static void add_symbol(cr_env *env, cr_known_symbols *known, cr_sym e) {
     int64_t hint;
-    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_env_hint(env, e, &hint) || known->n == (int)CR_COUNT(known->at)) return;
+    if (!e || cr_sym_kind_of(e) != CR_SYM_SYMBOL || cr_env_hint(env, e, &hint) || known->n == (int)CR_COUNT(known->at))
+        return;
     for (int i = 0; i < known->n; i++)
         if (known->at[i] == e) return;
     known->at[known->n++] = e;
@@ -437,7 +469,8 @@ static void find_introduced(scope *s, const cr_node *node, cr_known_symbols *kno
     }
 }
 
-/* The size of a dim that depends on data is asked of the value that it was found out with, which is the first to have it. */
+/* The size of a dim that depends on data is asked of the value that it was found out with, which is the first to have
+ * it. */
 static void ask_first(scope *s, const cr_node *node, cr_arg *args) {
     cr_graph *g = s->w->to;
     cr_env *env = cr_graph_env(g);
@@ -457,7 +490,8 @@ static void ask_first(scope *s, const cr_node *node, cr_arg *args) {
 
 /* Archives have it as a plain detach. */
 static bool is_detach_inplace(const cr_node *node) {
-    return cr_op_is(node->op, "aten::detach_") || (node->archived && node->archived->target && strstr(node->archived->target, "aten.detach_."));
+    return cr_op_is(node->op, "aten::detach_") ||
+           (node->archived && node->archived->target && strstr(node->archived->target, "aten.detach_."));
 }
 
 static cr_status rewrite_call(scope *s, const cr_node *node) {
@@ -476,7 +510,8 @@ static cr_status rewrite_call(scope *s, const cr_node *node) {
         return bind_results(s, node, results, cr_result_count(node->op), &first);
     }
     if (!s->w->how->keep_writes && fills_outs(s, node)) return expand_out(s, node, args);
-    if (stops(s->w, node->op, args) || (s->w->how->keep_writes && node->op->variant != CR_FUNCTIONAL)) return keep_node(s, node, args);
+    if (stops(s->w, node->op, args) || (s->w->how->keep_writes && node->op->variant != CR_FUNCTIONAL))
+        return keep_node(s, node, args);
     if (node->op->variant != CR_FUNCTIONAL) return expand_inplace(s, node, args);
     CR_TRY(expand(s->w, node->op, args, results));
     uint32_t at = node->first;
@@ -485,13 +520,15 @@ static cr_status rewrite_call(scope *s, const cr_node *node) {
     return status;
 }
 
-/* A decomposition that hands an argument through, or an op whose result is one of another name, leaves the old name unused. */
+/* A decomposition that hands an argument through, or an op whose result is one of another name, leaves the old name
+ * unused. */
 static cr_status keep_names(scope *s, const cr_node *node) {
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_arg *to = &s->map[node->first + i];
         const cr_value *old = cr_graph_value(s->from, node->first + i);
         if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(s->w->to, old->name) != CR_NO_VALUE) continue;
-        if (cr_graph_node(s->w->to, cr_graph_value(s->w->to, (uint32_t)to->u.i)->node)->kind == CR_NODE_CALL) CR_TRY(cr_graph_rename(s->w->to, (uint32_t)to->u.i, old->name));
+        if (cr_graph_node(s->w->to, cr_graph_value(s->w->to, (uint32_t)to->u.i)->node)->kind == CR_NODE_CALL)
+            CR_TRY(cr_graph_rename(s->w->to, (uint32_t)to->u.i, old->name));
     }
     return CR_OK;
 }
@@ -504,7 +541,8 @@ static cr_status walk_nodes(scope *s) {
         CR_TRY(cr_graph_set_origin(s->w->to, s->w->origin));
         if (node->kind == CR_NODE_GET_ATTR) {
             uint32_t v;
-            if (!cr_graph_constant(s->w->to, node->target)) CR_TRY(cr_graph_add_constant(s->w->to, node->target, cr_graph_constant(s->from, node->target)));
+            if (!cr_graph_constant(s->w->to, node->target))
+                CR_TRY(cr_graph_add_constant(s->w->to, node->target, cr_graph_constant(s->from, node->target)));
             CR_TRY(cr_graph_get_attr(s->w->to, node->target, &v));
             s->map[node->first] = value_arg(s->w->to, v);
             continue;
@@ -517,7 +555,9 @@ static cr_status walk_nodes(scope *s) {
         cr_env_set_general(cr_graph_env(s->w->to), s->general);
         cr_ambient_get()->mode.known = before;
         if (!status) status = keep_names(s, node);
-        if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name) : status;
+        if (status)
+            return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name)
+                                 : status;
     }
     return CR_OK;
 }
@@ -535,7 +575,9 @@ static cr_status copy_placeholders(scope *s) {
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
         const cr_value *v = cr_graph_value(s->from, node->first);
         uint32_t made;
-        CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(s->w->to, node->target, v->meta, &made) : cr_graph_placeholder_number(s->w->to, node->target, (cr_type)v->type, v->expr, &made));
+        CR_TRY(v->type == CR_T_TENSOR
+                   ? cr_graph_placeholder(s->w->to, node->target, v->meta, &made)
+                   : cr_graph_placeholder_number(s->w->to, node->target, (cr_type)v->type, v->expr, &made));
         s->map[node->first] = value_arg(s->w->to, made);
     }
     return CR_OK;
@@ -571,7 +613,8 @@ static cr_status rewrite(rewriter *w, const cr_graph *from, cr_graph **out) {
 }
 
 cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out) {
-    return cr_pass_decompose_as(g, &(cr_decomposition){ .stop = stop, .user = user, .core = stop == cr_stop_at_core }, out);
+    return cr_pass_decompose_as(g, &(cr_decomposition){ .stop = stop, .user = user, .core = stop == cr_stop_at_core },
+                                out);
 }
 
 cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out) {

@@ -1,8 +1,9 @@
 /* fold.c: calls on constants are made now, and become constants.
  *
- * A result may be as large as the constants it is made of, or 64 KB: an artifact must not grow by what one call can expand.
- * Views are free. Small results of calls without tensors (arange, zeros) count as constants where something is computed from
- * them, but stay calls themselves: as index expressions they cost no memory at all. A call that fails is left to fail in a run. */
+ * A result may be as large as the constants it is made of, or 64 KB: an artifact must not grow by what one call can
+ * expand. Views are free. Small results of calls without tensors (arange, zeros) count as constants where something is
+ * computed from them, but stay calls themselves: as index expressions they cost no memory at all. A call that fails is
+ * left to fail in a run. */
 #include "passes/internal.h"
 
 enum { FOLD_LIMIT = 64 << 10 };
@@ -15,12 +16,20 @@ cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results) {
     return status;
 }
 
-typedef struct folding { cr_rewriter *w; cr_arena arena; int64_t bytes; bool tensors; CR_VEC(cr_tensor *) made; } folding;
+typedef struct folding {
+    cr_rewriter *w;
+    cr_arena arena;
+    int64_t bytes;
+    bool tensors;
+    CR_VEC(cr_tensor *) made;
+} folding;
 
 static bool is_plain(const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (args[i].kind == CR_ARG_LIST && !is_plain(args[i].u.list, args[i].n)) return false;
-        if (args[i].kind == CR_ARG_VALUE || args[i].kind == CR_ARG_SYM || args[i].kind == CR_ARG_GRAPH || args[i].kind == CR_ARG_GENERATOR) return false;
+        if (args[i].kind == CR_ARG_VALUE || args[i].kind == CR_ARG_SYM || args[i].kind == CR_ARG_GRAPH ||
+            args[i].kind == CR_ARG_GENERATOR)
+            return false;
         if (args[i].kind == CR_ARG_INT && !cr_dim_is_plain(args[i].u.i)) return false;
     }
     return true;
@@ -37,7 +46,9 @@ static int64_t bytes_of(const cr_meta *meta) {
 /* A small tensor that a call without tensors makes. */
 static cr_status evaluate_factory(folding *f, const cr_arg *a, cr_tensor **out) {
     const cr_node *node = cr_rewrite_producer(f->w, a, NULL);
-    if (!node || node->nvalues != 1 || !cr_node_is_pure(cr_rewrite_graph(f->w), node) || !is_plain(node->args, node->nargs)) return CR_OK;
+    if (!node || node->nvalues != 1 || !cr_node_is_pure(cr_rewrite_graph(f->w), node) ||
+        !is_plain(node->args, node->nargs))
+        return CR_OK;
     int64_t bytes = bytes_of(cr_rewrite_meta(f->w, a));
     if (bytes < 0 || bytes > FOLD_LIMIT) return CR_OK;
     cr_arg result = cr_arg_none();
@@ -63,7 +74,8 @@ static cr_status known_args(folding *f, const cr_arg *from, size_t n, cr_arg *to
             if (!t) CR_TRY(evaluate_factory(f, &from[i], &t));
             if (!t) return *ready = false, CR_OK;
             f->tensors = true;
-            f->bytes += CR_MIN(bytes_of(&t->meta), t->storage->bytes); /* an expanded view is no larger than what it repeats */
+            /* an expanded view is no larger than what it repeats */
+            f->bytes += CR_MIN(bytes_of(&t->meta), t->storage->bytes);
             to[i] = cr_arg_tensor(t);
         } else {
             *ready = is_plain(&from[i], 1);
@@ -92,7 +104,9 @@ static cr_status bind_results(cr_rewriter *w, const cr_node *node, const cr_arg 
             continue;
         }
         cr_arg made = results[i];
-        if (made.kind == CR_ARG_TENSOR) CR_TRY(cr_rewrite_add_constant(w, cr_graph_value(cr_rewrite_source(w), node->first + *at)->name, made.u.t, &made));
+        if (made.kind == CR_ARG_TENSOR)
+            CR_TRY(cr_rewrite_add_constant(w, cr_graph_value(cr_rewrite_source(w), node->first + *at)->name, made.u.t,
+                                           &made));
         CR_TRY(cr_rewrite_result(w, node, (*at)++, made));
     }
     return CR_OK;
@@ -123,4 +137,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return status;
 }
 
-cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, rule, NULL, out); }
+cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, rule, NULL, out);
+}

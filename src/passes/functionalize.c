@@ -1,16 +1,18 @@
 /* functionalize.c: writes become values.
  *
- * Memory that the graph writes to is a *family*: the value that made it (its root) and all views of it, each known by the call
- * that took it from its parent. A write computes the new contents of the written view; undoing the view's call puts them into
- * its parent (slice -> slice_scatter, permute -> the inverse, view -> reshape), and so on up to the root. From there on the
- * other members are what their calls give on the new root. "x after" and the result of an in-place op are the view itself.
+ * Memory that the graph writes to is a *family*: the value that made it (its root) and all views of it, each known by
+ * the call that took it from its parent. A write computes the new contents of the written view; undoing the view's call
+ * puts them into its parent (slice -> slice_scatter, permute -> the inverse, view -> reshape), and so on up to the
+ * root. From there on the other members are what their calls give on the new root. "x after" and the result of an
+ * in-place op are the view itself.
  *
- * A family stays in place, with everything that writes to it, where that cannot be done: an op that writes several arguments or
- * changes metas in ways of its own, a view that cannot be undone (overlapping, another dtype), constants, regions that write,
- * and placeholders unless the caller wants their new values as outputs.
+ * A family stays in place, with everything that writes to it, where that cannot be done: an op that writes several
+ * arguments or changes metas in ways of its own, a view that cannot be undone (overlapping, another dtype), constants,
+ * regions that write, and placeholders unless the caller wants their new values as outputs.
  *
- * With `run->replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is taken anew from the
- * root, step by step, each time for itself, the written one included; copy_ stays a call of copy. */
+ * With `run->replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is
+ * taken anew from the root, step by step, each time for itself, the written one included; copy_ stays a call of
+ * copy. */
 #include "graph/writes.h"
 #include "passes/internal.h"
 
@@ -43,14 +45,19 @@ static family *family_of(functions *f, uint64_t storage) {
     return NULL;
 }
 
-static bool is_inplace_view(const cr_op *op) { return op->variant == CR_INPLACE && (op->base->tags & CR_TAG_INPLACE_VIEW); }
+static bool is_inplace_view(const cr_op *op) {
+    return op->variant == CR_INPLACE && (op->base->tags & CR_TAG_INPLACE_VIEW);
+}
 
 /* Can this call's writes be written otherwise? */
 static bool is_functional_inplace(const cr_op *op) {
-    if (op->variant != CR_INPLACE || op->schema.nreturns != 1 || ((op->tags | op->base->tags) & (CR_TAG_METADATA | CR_TAG_HIGHER_ORDER))) return false;
+    if (op->variant != CR_INPLACE || op->schema.nreturns != 1 ||
+        ((op->tags | op->base->tags) & (CR_TAG_METADATA | CR_TAG_HIGHER_ORDER)))
+        return false;
     for (uint16_t i = 1; i < op->schema.nparams; i++)
         if (op->schema.params[i].writes) return false;
-    return op->schema.params[0].writes && !op->schema.params[0].list && op->base != op && op->base->schema.nreturns == 1 && op->base->schema.nparams == op->schema.nparams;
+    return op->schema.params[0].writes && !op->schema.params[0].list && op->base != op &&
+           op->base->schema.nreturns == 1 && op->base->schema.nparams == op->schema.nparams;
 }
 
 /* A custom operator that writes tensors: in a replay it gets copies of its own to write. */
@@ -64,21 +71,56 @@ static bool is_custom_write(const functions *f, const cr_op *op) {
 static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_batch_norm_legit"); }
 
 /* How a view's call is undone. */
-enum { UNDO_NEVER, UNDO_RESHAPE, UNDO_PERMUTE, UNDO_SLICE, UNDO_SELECT, UNDO_DIAGONAL, UNDO_SPLIT, UNDO_UNBIND, UNDO_SAME };
+enum {
+    UNDO_NEVER,
+    UNDO_RESHAPE,
+    UNDO_PERMUTE,
+    UNDO_SLICE,
+    UNDO_SELECT,
+    UNDO_DIAGONAL,
+    UNDO_SPLIT,
+    UNDO_UNBIND,
+    UNDO_SAME
+};
 static const struct { const char *op; uint8_t undo; } undos[] = {
-    { "aten::view", UNDO_RESHAPE }, { "aten::_reshape_alias", UNDO_RESHAPE }, { "aten::_unsafe_view", UNDO_RESHAPE }, { "aten::reshape", UNDO_RESHAPE }, { "aten::unsqueeze", UNDO_RESHAPE },
-    { "aten::squeeze", UNDO_RESHAPE }, { "aten::squeeze.dim", UNDO_RESHAPE }, { "aten::squeeze.dims", UNDO_RESHAPE }, { "aten::flatten.using_ints", UNDO_RESHAPE },
-    { "aten::unflatten.int", UNDO_RESHAPE }, { "aten::permute", UNDO_PERMUTE }, { "aten::transpose.int", UNDO_PERMUTE }, { "aten::t", UNDO_PERMUTE },
-    { "aten::slice.Tensor", UNDO_SLICE }, { "aten::select.int", UNDO_SELECT }, { "aten::diagonal", UNDO_DIAGONAL },
-    { "aten::split.Tensor", UNDO_SPLIT }, { "aten::split_with_sizes", UNDO_SPLIT }, { "aten::chunk", UNDO_SPLIT }, { "aten::unbind.int", UNDO_UNBIND },
-    { "aten::alias", UNDO_SAME }, { "aten::detach", UNDO_SAME }, { "aten::lift_fresh", UNDO_SAME }, { "aten::contiguous", UNDO_SAME }, { "aten::dropout", UNDO_SAME },
-    { "aten::to.dtype", UNDO_SAME }, { "aten::expand", UNDO_SAME }, { "aten::positive", UNDO_SAME },
+    { "aten::view", UNDO_RESHAPE },
+    { "aten::_reshape_alias", UNDO_RESHAPE },
+    { "aten::_unsafe_view", UNDO_RESHAPE },
+    { "aten::reshape", UNDO_RESHAPE },
+    { "aten::unsqueeze", UNDO_RESHAPE },
+    { "aten::squeeze", UNDO_RESHAPE },
+    { "aten::squeeze.dim", UNDO_RESHAPE },
+    { "aten::squeeze.dims", UNDO_RESHAPE },
+    { "aten::flatten.using_ints", UNDO_RESHAPE },
+    { "aten::unflatten.int", UNDO_RESHAPE },
+    { "aten::permute", UNDO_PERMUTE },
+    { "aten::transpose.int", UNDO_PERMUTE },
+    { "aten::t", UNDO_PERMUTE },
+    { "aten::slice.Tensor", UNDO_SLICE },
+    { "aten::select.int", UNDO_SELECT },
+    { "aten::diagonal", UNDO_DIAGONAL },
+    { "aten::split.Tensor", UNDO_SPLIT },
+    { "aten::split_with_sizes", UNDO_SPLIT },
+    { "aten::chunk", UNDO_SPLIT },
+    { "aten::unbind.int", UNDO_UNBIND },
+    { "aten::alias", UNDO_SAME },
+    { "aten::detach", UNDO_SAME },
+    { "aten::lift_fresh", UNDO_SAME },
+    { "aten::contiguous", UNDO_SAME },
+    { "aten::dropout", UNDO_SAME },
+    { "aten::to.dtype", UNDO_SAME },
+    { "aten::expand", UNDO_SAME },
+    { "aten::positive", UNDO_SAME },
 };
 
-/* The views of PyTorch's own kernels: their writes are undone as such, before they become other views in the core dialect. */
+/* The views of PyTorch's own kernels: their writes are undone as such, before they become other views in the core
+ * dialect. */
 bool cr__is_plain_view(const cr_op *op) {
-    static const char *const names[] = { "view", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims", "permute", "transpose.int", "t", "slice.Tensor", "select.int", "diagonal",
-                                         "split.Tensor", "split_with_sizes", "unbind.int", "alias", "detach", "expand", "lift_fresh" };
+    static const char *const names[] = {
+        "view",  "unsqueeze",    "squeeze",    "squeeze.dim", "squeeze.dims", "permute",          "transpose.int",
+        "t",     "slice.Tensor", "select.int", "diagonal",    "split.Tensor", "split_with_sizes", "unbind.int",
+        "alias", "detach",       "expand",     "lift_fresh"
+    };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (!strncmp(op->name, "aten::", 6) && !strcmp(op->name + 6, names[i])) return true;
     return false;
@@ -88,7 +130,8 @@ static int undo_of(const functions *f, const member *m) {
     for (size_t i = 0; i < CR_COUNT(undos); i++) {
         if (!cr_op_is(m->op, undos[i].op)) continue;
         if (undos[i].undo != UNDO_SAME) return undos[i].undo;
-        return cr_meta_equal(cr_graph_env(f->g), meta_of(f, m->value), meta_of(f, m->parent)) ? UNDO_SAME : UNDO_NEVER; /* expand: only where nothing is repeated */
+        /* expand: only where nothing is repeated */
+        return cr_meta_equal(cr_graph_env(f->g), meta_of(f, m->value), meta_of(f, m->parent)) ? UNDO_SAME : UNDO_NEVER;
     }
     return UNDO_NEVER;
 }
@@ -103,7 +146,8 @@ static bool can_write(const functions *f, uint32_t v) {
     return false;
 }
 
-static cr_status add_member(functions *f, uint32_t v, uint32_t parent, const cr_node *node, const cr_op *op, uint32_t result) {
+static cr_status add_member(functions *f, uint32_t v, uint32_t parent, const cr_node *node, const cr_op *op,
+                            uint32_t result) {
     family *home = family_of(f, meta_of(f, v)->storage);
     CR_TRY(cr_vec_push(&f->members, (member){ v, parent, node, op, result, 0 }));
     CR_TRY(cr_vec_push(&home->members, (uint32_t)f->members.n - 1));
@@ -129,7 +173,8 @@ static cr_status find_families(functions *f) {
     cr_status status = CR_OK;
     for (size_t i = 0; i < writes.all.n && !status; i++) {
         const cr_meta *meta = meta_of(f, writes.all.at[i].value);
-        if (meta && !family_of(f, meta->storage)) status = cr_vec_push(&f->families, (family){ .storage = meta->storage });
+        if (meta && !family_of(f, meta->storage))
+            status = cr_vec_push(&f->families, (family){ .storage = meta->storage });
     }
     cr_writes_dispose(&writes);
     f->any = f->families.n;
@@ -145,14 +190,18 @@ static cr_status find_members(functions *f, const cr_node *node) {
         uint32_t parent = CR_NO_VALUE;
         for (uint16_t i = 0; node->kind == CR_NODE_CALL && i < node->nargs && parent == CR_NO_VALUE; i++) {
             bool one = node->args[i].kind == CR_ARG_VALUE && meta_of(f, (uint32_t)node->args[i].u.i);
-            if (one && meta_of(f, (uint32_t)node->args[i].u.i)->storage == home->storage) parent = (uint32_t)node->args[i].u.i;
+            if (one && meta_of(f, (uint32_t)node->args[i].u.i)->storage == home->storage)
+                parent = (uint32_t)node->args[i].u.i;
         }
         if (node->kind == CR_NODE_PLACEHOLDER) home->is_input = true;
         if (node->kind == CR_NODE_GET_ATTR) home->stays = true;
-        if (parent == CR_NO_VALUE && home->members.n) home->stays = true; /* two roots: memory that callers or constants share */
+        /* two roots: memory that callers or constants share */
+        if (parent == CR_NO_VALUE && home->members.n) home->stays = true;
         if (parent != CR_NO_VALUE && (node->op->tags & CR_TAG_HIGHER_ORDER)) home->stays = true;
-        bool written = node->kind == CR_NODE_CALL && (v->hidden || node->op->variant != CR_FUNCTIONAL || is_batch_norm(node->op));
-        if (parent == CR_NO_VALUE || (written && !is_inplace_view(node->op))) CR_TRY(add_member(f, node->first + k, parent, NULL, NULL, 0));
+        bool written = node->kind == CR_NODE_CALL &&
+                       (v->hidden || node->op->variant != CR_FUNCTIONAL || is_batch_norm(node->op));
+        if (parent == CR_NO_VALUE || (written && !is_inplace_view(node->op)))
+            CR_TRY(add_member(f, node->first + k, parent, NULL, NULL, 0));
         else CR_TRY(add_member(f, node->first + k, parent, node, node->op->base, v->hidden ? 0 : k));
     }
     return CR_OK;
@@ -164,13 +213,15 @@ static cr_status judge(functions *f, bool *again) {
     for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
         const cr_node *node = cr_graph_node(f->g, n);
         if (node->kind != CR_NODE_CALL) continue;
-        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op) || is_custom_write(f, node->op), writes = false;
+        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op) || is_custom_write(f, node->op),
+             writes = false;
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (!node->op->schema.params[i].writes) continue;
             if (node->args[i].kind == CR_ARG_NONE) continue;
             writes = true;
             uint32_t v = node->args[i].kind == CR_ARG_VALUE ? (uint32_t)node->args[i].u.i : CR_NO_VALUE;
-            good = good && v != CR_NO_VALUE && f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays && (is_inplace_view(node->op) || can_write(f, v));
+            good = good && v != CR_NO_VALUE && f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays &&
+                   (is_inplace_view(node->op) || can_write(f, v));
         }
         if ((writes && good) || !cr_node_writes(node)) continue;
         size_t before = 0, after = 0;
@@ -182,7 +233,9 @@ static cr_status judge(functions *f, bool *again) {
     return CR_OK;
 }
 
-static bool is_going(const functions *f, uint32_t v) { return f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays; }
+static bool is_going(const functions *f, uint32_t v) {
+    return f->family_of[v] && !f->families.at[f->family_of[v] - 1].stays;
+}
 
 /* ---- writing ---- */
 
@@ -199,7 +252,10 @@ static cr_status inverse_permute(cr_rewriter *w, const functions *f, const membe
     cr_arg back[CR_MAX_RANK];
     if (!cr_op_is(m->op, "aten::permute")) { /* t and transpose undo themselves */
         bool t = cr_op_is(m->op, "aten::t");
-        return cr_rewrite_call(w, m->op->name, (cr_arg[]){ contents, t ? cr_arg_none() : node->args[1], t ? cr_arg_none() : node->args[2] }, t ? 1 : 3, out);
+        return cr_rewrite_call(w, m->op->name,
+                               (cr_arg[]){ contents, t ? cr_arg_none() : node->args[1],
+                                           t ? cr_arg_none() : node->args[2] },
+                               t ? 1 : 3, out);
     }
     for (int d = 0; d < rank; d++) {
         CR_TRY(cr_wrap_dim(node->args[1].u.list[d].u.i, rank, &at));
@@ -230,10 +286,12 @@ static cr_status present(cr_rewriter *w, functions *f, uint32_t v, cr_arg *out) 
 }
 
 /* The calls that PyTorch undoes these views with. */
-static cr_status undo_by_name(cr_rewriter *w, functions *f, const member *m, const cr_arg *more, cr_arg contents, cr_arg *out, bool *done) {
+static cr_status undo_by_name(cr_rewriter *w, functions *f, const member *m, const cr_arg *more, cr_arg contents,
+                              cr_arg *out, bool *done) {
     *done = f->replay;
     if (cr_op_is(m->op, "aten::alias")) return f->replay ? cr_rewrite_call(w, "aten::alias", &contents, 1, out) : CR_OK;
-    if (cr_op_is(m->op, "aten::unsqueeze")) return f->replay ? cr_rewrite_call(w, "aten::squeeze.dim", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
+    if (cr_op_is(m->op, "aten::unsqueeze"))
+        return f->replay ? cr_rewrite_call(w, "aten::squeeze.dim", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
     const cr_meta *whole = meta_of(f, m->parent);
     if (cr_op_is(m->op, "aten::squeeze.dim") && whole->rank != meta_of(f, m->value)->rank)
         return f->replay ? cr_rewrite_call(w, "aten::unsqueeze", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
@@ -256,10 +314,17 @@ static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg 
         CR_TRY(sizes_of(f, m->parent, items, &sizes));
         return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ contents, sizes }, 2, out);
     case UNDO_PERMUTE: return inverse_permute(w, f, m, contents, out);
-    case UNDO_SLICE: return cr_rewrite_call(w, "aten::slice_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2], more[3] }, 6, out);
-    case UNDO_SELECT: return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], more[1] }, 4, out);
-    case UNDO_DIAGONAL: return cr_rewrite_call(w, "aten::diagonal_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2] }, 5, out);
-    case UNDO_UNBIND: return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], cr_arg_int(m->result) }, 4, out);
+    case UNDO_SLICE:
+        return cr_rewrite_call(w, "aten::slice_scatter",
+                               (cr_arg[]){ parent, contents, more[0], more[1], more[2], more[3] }, 6, out);
+    case UNDO_SELECT:
+        return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], more[1] }, 4, out);
+    case UNDO_DIAGONAL:
+        return cr_rewrite_call(w, "aten::diagonal_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2] },
+                               5, out);
+    case UNDO_UNBIND:
+        return cr_rewrite_call(w, "aten::select_scatter",
+                               (cr_arg[]){ parent, contents, more[0], cr_arg_int(m->result) }, 4, out);
     case UNDO_SPLIT: {
         cr_env *env = cr_graph_env(f->g);
         int dim;
@@ -267,7 +332,9 @@ static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg 
         CR_TRY(cr_wrap_dim(node->args[2].u.i, meta_of(f, m->parent)->rank, &dim));
         for (uint32_t i = 0; i < m->result; i++) start = cr_dim_add(env, start, meta_of(f, node->first + i)->size[dim]);
         cr_dim end = cr_dim_add(env, start, meta_of(f, m->value)->size[dim]);
-        return cr_rewrite_call(w, "aten::slice_scatter", (cr_arg[]){ parent, contents, cr_arg_int(dim), cr_arg_int(start), cr_arg_int(end) }, 5, out);
+        return cr_rewrite_call(w, "aten::slice_scatter",
+                               (cr_arg[]){ parent, contents, cr_arg_int(dim), cr_arg_int(start), cr_arg_int(end) }, 5,
+                               out);
     }
     default: return CR_FAIL(CR_EVALUE, "%s cannot be undone", m->op->name);
     }
@@ -285,7 +352,8 @@ static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_ar
         return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ args[0], sizes }, 2, out);
     }
     CR_TRY(status);
-    *out = results[0].kind == CR_ARG_LIST ? results[0].u.list[m->result] : results[m->op->schema.nreturns > 1 ? m->result : 0];
+    *out = results[0].kind == CR_ARG_LIST ? results[0].u.list[m->result]
+                                          : results[m->op->schema.nreturns > 1 ? m->result : 0];
     return CR_OK;
 }
 
@@ -321,7 +389,8 @@ static cr_status fit(cr_rewriter *w, functions *f, uint32_t target, cr_arg *cont
     if (have && have->dtype != want->dtype) {
         const cr_op *op = cr_op_find("aten::_to_copy");
         cr_arg args[CR_MAX_PARAMS], results[1] = { { 0 } };
-        for (uint16_t i = 0; i < op->schema.nparams; i++) args[i] = op->schema.params[i].fallback, args[i].given = CR_GIVEN_DEFAULT;
+        for (uint16_t i = 0; i < op->schema.nparams; i++)
+            args[i] = op->schema.params[i].fallback, args[i].given = CR_GIVEN_DEFAULT;
         args[0] = *contents;
         args[1] = cr_arg_dtype(want->dtype);
         args[1].given = CR_GIVEN_KEYWORD;
@@ -341,22 +410,29 @@ static cr_status fit(cr_rewriter *w, functions *f, uint32_t target, cr_arg *cont
 /* What an in-place op writes, as a value. */
 static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args, cr_arg *out) {
     cr_arg results[16] = { { 0 } };
-    if (f->replay && cr_op_is(node->op->base, "aten::copy") && args[0].kind == args[1].kind && args[0].u.i == args[1].u.i) return *out = args[0], CR_OK; /* onto itself */
+    /* onto itself */
+    if (f->replay && cr_op_is(node->op->base, "aten::copy") && args[0].kind == args[1].kind &&
+        args[0].u.i == args[1].u.i)
+        return *out = args[0], CR_OK;
     if (f->replay && cr_op_is(node->op->base, "aten::copy")) {
         CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
         *out = results[0];
         return CR_OK;
     }
-    if (cr_op_is(node->op->base, "aten::copy")) { /* a source that is written in place later must be kept as it is now */
+    /* a source that is written in place later must be kept as it is now */
+    if (cr_op_is(node->op->base, "aten::copy")) {
         *out = args[1];
-        bool moves = node->args[1].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[1].u.i) && !is_going(f, (uint32_t)node->args[1].u.i);
-        if (args[1].kind != CR_ARG_VALUE || !cr_rewrite_meta(w, &args[1])) CR_TRY(cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], args[1] }, 2, out));
+        bool moves = node->args[1].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[1].u.i) &&
+                     !is_going(f, (uint32_t)node->args[1].u.i);
+        if (args[1].kind != CR_ARG_VALUE || !cr_rewrite_meta(w, &args[1]))
+            CR_TRY(cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], args[1] }, 2, out));
         else if (moves) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[1], 1, out));
         return fit(w, f, (uint32_t)node->args[0].u.i, out);
     }
     if (cr_op_is(node->op->base, "aten::zero") || cr_op_is(node->op->base, "aten::fill.Scalar")) {
         cr_arg value = cr_op_is(node->op->base, "aten::zero") ? cr_arg_int(0) : args[1];
-        if (cr_arg_is_number(&value)) return cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], value }, 2, out);
+        if (cr_arg_is_number(&value))
+            return cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], value }, 2, out);
     }
     CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
     *out = results[0];
@@ -385,7 +461,8 @@ static cr_status write_batch_norm(cr_rewriter *w, functions *f, const cr_node *n
     CR_TRY(cr_rewrite_op(w, cr_op_find("aten::_native_batch_norm_legit_functional"), args, results));
     for (uint32_t k = 0; k < 3; k++) CR_TRY(cr_rewrite_result(w, node, k, results[k]));
     for (int i = 0; i < 2; i++) CR_TRY(assign(w, f, (uint32_t)node->args[3 + i].u.i, results[3 + i]));
-    for (uint32_t k = 3; k < node->nvalues; k++) CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[k].u.i)));
+    for (uint32_t k = 3; k < node->nvalues; k++)
+        CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[k].u.i)));
     return CR_OK;
 }
 
@@ -394,7 +471,8 @@ static cr_status write_custom(cr_rewriter *w, functions *f, const cr_node *node,
     cr_arg given[CR_MAX_PARAMS], results[16] = { { 0 } };
     for (uint16_t i = 0; i < node->nargs; i++) {
         given[i] = args[i];
-        if (node->op->schema.params[i].writes && args[i].kind == CR_ARG_VALUE) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[i], 1, &given[i]));
+        if (node->op->schema.params[i].writes && args[i].kind == CR_ARG_VALUE)
+            CR_TRY(cr_rewrite_call(w, "aten::clone", &args[i], 1, &given[i]));
         given[i].given = args[i].given;
     }
     uint32_t before = cr_graph_value_count(cr_rewrite_graph(w));
@@ -408,7 +486,8 @@ static cr_status write_custom(cr_rewriter *w, functions *f, const cr_node *node,
             CR_TRY(cr_rewrite_result(w, node, k, value));
             continue;
         }
-        while (seen < node->nargs && (!node->op->schema.params[seen].writes || node->args[seen].kind != CR_ARG_VALUE)) seen++;
+        while (seen < node->nargs && (!node->op->schema.params[seen].writes || node->args[seen].kind != CR_ARG_VALUE))
+            seen++;
         CR_TRY(assign(w, f, (uint32_t)node->args[seen].u.i, value));
         CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[seen].u.i)));
         seen++;
@@ -473,7 +552,8 @@ static cr_status prepare(functions *f, bool inputs_too) {
     f->family_of = cr_arena_calloc(&f->arena, n + 1, sizeof *f->family_of);
     if (!f->member_of || !f->family_of) return CR_ENOMEM;
     CR_TRY(find_families(f));
-    for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) CR_TRY(find_members(f, cr_graph_node(f->g, id)));
+    for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id))
+        CR_TRY(find_members(f, cr_graph_node(f->g, id)));
     for (size_t i = 0; i < f->families.n; i++) f->families.at[i].stays |= f->families.at[i].is_input && !inputs_too;
     for (bool again = f->any; again;) CR_TRY(judge(f, &again));
     return CR_OK;
@@ -486,7 +566,11 @@ static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_
     functions f = { .g = g, .replay = run && run->replay };
     cr_arena_init(&f.arena);
     cr_status status = prepare(&f, inputs_too);
-    if (!status) status = cr__rewrite_walk(run, g, &(cr__walk){ .rule = rule, .user = &f, .all = true, .body = body, .finish = inputs_too ? finish : NULL }, out);
+    if (!status)
+        status = cr__rewrite_walk(
+            run, g,
+            &(cr__walk){ .rule = rule, .user = &f, .all = true, .body = body, .finish = inputs_too ? finish : NULL },
+            out);
     for (size_t i = 0; i < f.families.n; i++) cr_vec_dispose(&f.families.at[i].members);
     cr_vec_dispose(&f.families);
     cr_vec_dispose(&f.members);
@@ -494,4 +578,6 @@ static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_
     return status;
 }
 
-cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return functionalize(run, g, run->mutated, out); }
+cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return functionalize(run, g, run->mutated, out);
+}

@@ -1,11 +1,12 @@
 /* fuse.c: groups of ops that one row kernel computes become regions, cresset::rows(body, operands).
  *
  * Groups grow in graph order: a node joins the groups of its producers where the whole still has one set of loops
- * (passes/rows.h). A group is made where its first member stands after everything it reads from outside; whoever reads it
- * from outside must stand behind that. So nothing is reordered but a group's own members, and no group can wait for itself.
+ * (passes/rows.h). A group is made where its first member stands after everything it reads from outside; whoever reads
+ * it from outside must stand behind that. So nothing is reordered but a group's own members, and no group can wait for
+ * itself.
  *
- * Views of what a group computes are renamings inside it; one that is needed outside is taken there again, of the group's
- * result. Nodes that touch written memory take no part. */
+ * Views of what a group computes are renamings inside it; one that is needed outside is taken there again, of the
+ * group's result. Nodes that touch written memory take no part. */
 #include "passes/internal.h"
 #include "passes/rows.h"
 #include "runtime/rt_rows_call.h"
@@ -55,7 +56,8 @@ static cr_status read_graph(cr_rewriter *w, state *s) {
         s->kind[at] = (uint8_t)cr_rows_kind_of(g, node);
         bool written = false;
         for (uint32_t i = 0; i < node->nvalues; i++) written |= cr__rewrite_writes(w, node->first + i);
-        for (uint16_t i = 0; i < node->nargs; i++) written |= node->args[i].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[i].u.i);
+        for (uint16_t i = 0; i < node->nargs; i++)
+            written |= node->args[i].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[i].u.i);
         if (written) s->kind[at] = CR_ROWS_NONE;
     }
     for (uint32_t v = 0; v < values; v++) s->use_at[v + 1] += s->use_at[v];
@@ -79,7 +81,9 @@ static bool contains(const group *k, uint32_t position) {
 }
 
 static const cr_node *node_at(const state *s, uint32_t position) { return cr_graph_node(s->g, s->id[position]); }
-static bool is_tensor(const state *s, const cr_arg *a) { return a->kind == CR_ARG_VALUE && cr_graph_value(s->g, (uint32_t)a->u.i)->type == CR_T_TENSOR; }
+static bool is_tensor(const state *s, const cr_arg *a) {
+    return a->kind == CR_ARG_VALUE && cr_graph_value(s->g, (uint32_t)a->u.i)->type == CR_T_TENSOR;
+}
 static uint32_t maker(const state *s, uint32_t v) { return s->position[cr_graph_value(s->g, v)->node]; }
 
 /* Is the value needed by a node that is not of the group? */
@@ -108,7 +112,8 @@ static uint32_t place_of(const state *s, const group *k) {
     for (int i = 0; i < k->n; i++) {
         const cr_node *node = node_at(s, k->node[i]);
         for (uint16_t a = 0; a < node->nargs; a++)
-            if (is_tensor(s, &node->args[a]) && !contains(k, maker(s, (uint32_t)node->args[a].u.i))) last = CR_MAX(last, maker(s, (uint32_t)node->args[a].u.i));
+            if (is_tensor(s, &node->args[a]) && !contains(k, maker(s, (uint32_t)node->args[a].u.i)))
+                last = CR_MAX(last, maker(s, (uint32_t)node->args[a].u.i));
     }
     for (int i = 0; i < k->n; i++)
         if (k->node[i] > last) return k->node[i];
@@ -122,13 +127,15 @@ static bool has_size(const state *s, const cr_value *v, cr_sym expr) {
         if (cr_dim_is_plain(v->meta->size[d])) continue;
         cr_sym size = cr_dim_sym(env, v->meta->size[d]);
         if (size == expr) return true;
-        if (cr_sym_kind_of(size) == CR_SYM_ADD && cr_sym_operand_count(size) == 1 && cr_sym_operand(size, 0) == expr) return true;
+        if (cr_sym_kind_of(size) == CR_SYM_ADD && cr_sym_operand_count(size) == 1 && cr_sym_operand(size, 0) == expr)
+            return true;
     }
     return false;
 }
 
-/* Can the group's body compute a number that the node at `position` needs? A body knows only the sizes of its operands and of what it has
- * made before: two sizes may be required to be equal, and only one of them be there (cr_graph_value_for then finds no value). */
+/* Can the group's body compute a number that the node at `position` needs? A body knows only the sizes of its operands
+ * and of what it has made before: two sizes may be required to be equal, and only one of them be there
+ * (cr_graph_value_for then finds no value). */
 static bool gives(const state *s, const group *k, uint32_t position, cr_sym expr) {
     size_t n = cr_sym_operand_count(expr), had = 0;
     cr_sym_kind kind = cr_sym_kind_of(expr);
@@ -137,7 +144,9 @@ static bool gives(const state *s, const group *k, uint32_t position, cr_sym expr
         for (uint16_t a = 0; a < node->nargs; a++) {
             if (!is_tensor(s, &node->args[a])) continue;
             uint32_t at = maker(s, (uint32_t)node->args[a].u.i);
-            if ((at < position || !contains(k, at)) && has_size(s, cr_graph_value(s->g, (uint32_t)node->args[a].u.i), expr)) return true;
+            if ((at < position || !contains(k, at)) &&
+                has_size(s, cr_graph_value(s->g, (uint32_t)node->args[a].u.i), expr))
+                return true;
         }
     }
     while (had < n && gives(s, k, position, cr_sym_operand(expr, had))) had++;
@@ -203,7 +212,9 @@ static bool fits(const state *s, const group *k) {
 static bool unite(group *to, const group *from) {
     group both = { .n = 0 };
     if (to->n + from->n > CR_ROWS_MAX_NODES) return false;
-    for (int i = 0, j = 0; i < to->n || j < from->n;) both.node[both.n++] = j == from->n || (i < to->n && to->node[i] < from->node[j]) ? to->node[i++] : from->node[j++];
+    for (int i = 0, j = 0; i < to->n || j < from->n;)
+        both.node[both.n++] = j == from->n || (i < to->n && to->node[i] < from->node[j]) ? to->node[i++]
+                                                                                         : from->node[j++];
     *to = both;
     return true;
 }
@@ -284,7 +295,8 @@ static bool repeats(const state *s, const cr_node *node) {
         if (!is_tensor(s, &node->args[a])) continue;
         const cr_meta *in = cr_graph_value(s->g, (uint32_t)node->args[a].u.i)->meta;
         cr_dim n = cr_meta_numel(env, in);
-        if (cr_dim_known(env, n, CR_EQ, 1) != CR_YES && cr_dim_known(env, n, CR_EQ, cr_meta_numel(env, out)) != CR_YES) return true;
+        if (cr_dim_known(env, n, CR_EQ, 1) != CR_YES && cr_dim_known(env, n, CR_EQ, cr_meta_numel(env, out)) != CR_YES)
+            return true;
     }
     return false;
 }
@@ -349,7 +361,9 @@ typedef struct outline {
     int nresults;
 } outline;
 
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+static cr_arg value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+}
 
 static cr_status body_arg(outline *o, const cr_arg *from, cr_arg *to) {
     *to = *from;
@@ -403,7 +417,8 @@ static cr_status make_body(outline *o) {
             uint32_t made;
             if (!pass) {
                 for (uint16_t a = 0; a < node->nargs; a++)
-                    if (is_tensor(o->s, &node->args[a]) && !contains(o->k, maker(o->s, (uint32_t)node->args[a].u.i))) CR_TRY(body_arg(o, &node->args[a], &args[0]));
+                    if (is_tensor(o->s, &node->args[a]) && !contains(o->k, maker(o->s, (uint32_t)node->args[a].u.i)))
+                        CR_TRY(body_arg(o, &node->args[a], &args[0]));
                 continue;
             }
             for (uint16_t a = 0; a < node->nargs; a++) CR_TRY(body_arg(o, &node->args[a], &args[a]));
@@ -466,7 +481,8 @@ static cr_status make_region(outline *o) {
     args[0] = (cr_arg){ .kind = CR_ARG_GRAPH, .given = 1, .u.graph = o->body };
     args[1] = cr_arg_list(o->operand, (size_t)o->noperands);
     CR_TRY(cr_rewrite_op(o->w, cr_op_find("cresset::rows"), args, results));
-    if (results[0].kind != CR_ARG_LIST || results[0].n != (uint32_t)o->nresults) return CR_FAIL(CR_EVALUE, "a region gives %u results, not %d", results[0].n, o->nresults);
+    if (results[0].kind != CR_ARG_LIST || results[0].n != (uint32_t)o->nresults)
+        return CR_FAIL(CR_EVALUE, "a region gives %u results, not %d", results[0].n, o->nresults);
     for (int i = 0; i < o->nresults; i++) {
         uint32_t v = o->result[i];
         const cr_node *node = node_at(o->s, maker(o->s, v));

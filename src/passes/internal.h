@@ -11,8 +11,10 @@ typedef struct cr__walk {
     cr_rewrite_fn *rule;
     void *user;
     cr__placeholder_fn *place;
-    bool all;                                                        /* the rule is shown unstable calls, too: it deals with writes itself */
-    cr_status (*body)(cr_pass_run *run, const cr_graph *g, cr_graph **out); /* for subgraphs, instead of the same rule */
+    /* the rule is shown unstable calls, too: it deals with writes itself */
+    bool all;
+    /* for subgraphs, instead of the same rule */
+    cr_status (*body)(cr_pass_run *run, const cr_graph *g, cr_graph **out);
     cr_status (*finish)(cr_rewriter *w, cr_arg *more, size_t *n);    /* further outputs, at most one per placeholder */
 } cr__walk;
 CR_NODISCARD cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out);
@@ -26,11 +28,13 @@ bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 /* Is it a view that functionalize undoes as PyTorch does? (functionalize.c) */
 bool cr__is_plain_view(const cr_op *op);
 
-/* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the graph's. */
+/* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the
+ * graph's. */
 CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);
 
 /* cr_graph_call, except that a view that the strides or some sizes do not allow becomes a reshape where it may copy. */
-CR_NODISCARD cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy, uint32_t *made);
+CR_NODISCARD cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy,
+                                        uint32_t *made);
 /* The same through an emitter whose environment is general (cr_env_set_general). */
 CR_NODISCARD cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 

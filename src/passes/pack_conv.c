@@ -1,9 +1,9 @@
-/* pack_conv.c: convolutions with constant weights become cresset::conv_packed: weights packed now, activations channels-last, and the activation and
- * the addition that follow become part of the tile's last step.
+/* pack_conv.c: convolutions with constant weights become cresset::conv_packed: weights packed now, activations
+ * channels-last, and the activation and the addition that follow become part of the tile's last step.
  *
- * Each replacement gives the layout that was there before (a clone behind it), so that it is right on its own; which of the clones are needed is for
- * channels_last.c to find out. Convolutions of other dtypes, ranks, or weights known only in a run stay with the general kernel, and so do transposed
- * ones. */
+ * Each replacement gives the layout that was there before (a clone behind it), so that it is right on its own; which of
+ * the clones are needed is for channels_last.c to find out. Convolutions of other dtypes, ranks, or weights known only
+ * in a run stay with the general kernel, and so do transposed ones. */
 #include "passes/internal.h"
 
 enum { X, PACKED, BIAS, RESIDUAL, OUT_CHANNELS, KERNEL, STRIDE, PADDING, DILATION, GROUPS, ACT, CONV_ARGS };
@@ -45,9 +45,14 @@ static cr_status pack(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     const cr_meta *x = cr_rewrite_meta(w, &args[0]);
     cr_tensor *weight = cr_rewrite_constant(w, &args[1]);
     cr_arg stride[2], padding[2], dilation[2], kernel[2];
-    if (!x || !weight || x->rank != 4 || x->dtype != CR_F32 || weight->meta.dtype != CR_F32 || weight->meta.rank != 4 || !all_plain(&weight->meta)) return CR_OK;
-    if (args[6].u.i || !two_ints(&args[3], stride) || !two_ints(&args[4], padding) || !two_ints(&args[5], dilation)) return CR_OK;
-    if (args[8].kind != CR_ARG_INT || !cr_dim_is_plain(args[8].u.i) || weight->meta.size[0] == 0 || weight->meta.size[1] == 0) return CR_OK;
+    if (!x || !weight || x->rank != 4 || x->dtype != CR_F32 || weight->meta.dtype != CR_F32 || weight->meta.rank != 4 ||
+        !all_plain(&weight->meta))
+        return CR_OK;
+    if (args[6].u.i || !two_ints(&args[3], stride) || !two_ints(&args[4], padding) || !two_ints(&args[5], dilation))
+        return CR_OK;
+    if (args[8].kind != CR_ARG_INT || !cr_dim_is_plain(args[8].u.i) || weight->meta.size[0] == 0 ||
+        weight->meta.size[1] == 0)
+        return CR_OK;
     const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
     if (!cr__layout_can_restore(cr_graph_env(cr_rewrite_graph(w)), was)) return CR_OK;
     cr_arg packed, made, all[CONV_ARGS];
@@ -81,22 +86,30 @@ static const cr_node *conv_behind(cr_rewriter *w, const cr_arg *a) {
     return cr_rewrite_single(w, from) ? cr_rewrite_producer(w, from, "cresset::conv_packed") : NULL;
 }
 
-static bool is_number(const cr_arg *a, double value) { return (a->kind == CR_ARG_INT && (double)a->u.i == value) || (a->kind == CR_ARG_FLOAT && a->u.f == value); }
+static bool is_number(const cr_arg *a, double value) {
+    return (a->kind == CR_ARG_INT && (double)a->u.i == value) || (a->kind == CR_ARG_FLOAT && a->u.f == value);
+}
 
 /* What conv_isa.h calls the activation; NULL: it is none of them. */
 static const char *act_of(const cr_op *op, const cr_arg *args) {
-    static const struct { const char *op, *act; } plain[] = { { "aten::relu", "relu" },           { "aten::hardswish", "hardswish" }, { "aten::hardsigmoid", "hardsigmoid" },
-                                                              { "aten::sigmoid", "sigmoid" },     { "aten::silu", "silu" },           { "aten::tanh", "tanh" } };
+    static const struct {
+        const char *op, *act;
+    } plain[] = {
+        { "aten::relu", "relu" },       { "aten::hardswish", "hardswish" }, { "aten::hardsigmoid", "hardsigmoid" },
+        { "aten::sigmoid", "sigmoid" }, { "aten::silu", "silu" },           { "aten::tanh", "tanh" }
+    };
     for (size_t i = 0; i < CR_COUNT(plain); i++)
         if (cr_op_is(op, plain[i].op)) return plain[i].act;
-    if (cr_op_is(op, "aten::gelu")) return args[1].kind == CR_ARG_STR && !strcmp(args[1].u.s, "tanh") ? "gelu_tanh" : "gelu";
+    if (cr_op_is(op, "aten::gelu"))
+        return args[1].kind == CR_ARG_STR && !strcmp(args[1].u.s, "tanh") ? "gelu_tanh" : "gelu";
     bool bounds = cr_op_is(op, "aten::hardtanh") || cr_op_is(op, "aten::clamp");
     if (bounds && is_number(&args[1], 0) && is_number(&args[2], 6)) return "relu6";
     bool half = cr_op_is(op, "aten::clamp_min") || (cr_op_is(op, "aten::clamp") && args[2].kind == CR_ARG_NONE);
     return half && is_number(&args[1], 0) ? "relu" : NULL;
 }
 
-static cr_status again_with(cr_rewriter *w, const cr_node *node, const cr_node *conv, const cr_arg *residual, const char *act, bool *done) {
+static cr_status again_with(cr_rewriter *w, const cr_node *node, const cr_node *conv, const cr_arg *residual,
+                            const char *act, bool *done) {
     cr_arg all[CONV_ARGS], made;
     const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
     if (!cr__layout_can_restore(cr_graph_env(cr_rewrite_graph(w)), was)) return CR_OK;
@@ -125,7 +138,8 @@ static cr_status fuse_add(cr_rewriter *w, const cr_node *node, const cr_arg *arg
     if (!is_number(&args[2], 1) || !same_shape(w, &args[0], &args[1]) || (args[0].u.i == args[1].u.i)) return CR_OK;
     for (int i = 1; i >= 0 && !*done; i--) { /* usually what was computed last is the second convolution of a block */
         const cr_node *conv = conv_behind(w, &args[i]);
-        if (conv && !has_act(conv) && conv->args[RESIDUAL].kind == CR_ARG_NONE) CR_TRY(again_with(w, node, conv, &args[1 - i], NULL, done));
+        if (conv && !has_act(conv) && conv->args[RESIDUAL].kind == CR_ARG_NONE)
+            CR_TRY(again_with(w, node, conv, &args[1 - i], NULL, done));
     }
     return CR_OK;
 }
@@ -160,7 +174,8 @@ cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out)
     cr_graph *packed = NULL;
     cr_status status = cr_rewrite(run, g, rule, &u, &packed);
     cr_free(u.counts);
-    if (!status) status = cr_pass_dce(run, packed, out); /* without what was on the way to the last form of a convolution */
+    /* without what was on the way to the last form of a convolution */
+    if (!status) status = cr_pass_dce(run, packed, out);
     cr_graph_release(packed);
     return status;
 }

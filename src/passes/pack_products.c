@@ -1,25 +1,32 @@
 /* pack_products.c: products with constant weights become cresset::linear_packed, and what follows them moves into them.
  *
- * linear, addmm and mm whose right factor is a constant get that factor packed into panels now (docs/products.md). Walking
- * on, an activation, a factor or an addend whose other operand is such a product, and its only user, becomes part of it:
+ * linear, addmm and mm whose right factor is a constant get that factor packed into panels now (docs/products.md).
+ * Walking on, an activation, a factor or an addend whose other operand is such a product, and its only user, becomes
+ * part of it:
  *
  *     act(x w' + bias) * scale + residual
  *
- * in this order, each at most once. A view that only regroups the rows of a product moves to its input, so that a program
- * in the core dialect (view, addmm, view) and one that says linear end up alike. A table that is also an embedding is
- * stored once: the embedding then reads the panels. */
+ * in this order, each at most once. A view that only regroups the rows of a product moves to its input, so that a
+ * program in the core dialect (view, addmm, view) and one that says linear end up alike. A table that is also an
+ * embedding is stored once: the embedding then reads the panels. */
 #include "passes/internal.h"
 
 enum { WIDTH = 16, SLACK_BYTES = 64 << 10 };
 enum { INPUT, PANELS, COLUMNS, BIAS, ACT, SCALE, RESIDUAL, OPERANDS }; /* of linear_packed */
 
 /* Weights by where they lie: folded views of one parameter are different tensors. */
-typedef struct packed { const cr_storage *storage; int64_t offset, n, k, n_stride, k_stride; cr_tensor *panels; } packed;
+typedef struct packed {
+    const cr_storage *storage;
+    int64_t offset, n, k, n_stride, k_stride;
+    cr_tensor *panels;
+} packed;
 typedef struct packing { CR_VEC(packed) known; } packing;
 
 static cr_env *env_of(const cr_rewriter *w) { return cr_graph_env(cr_rewrite_graph(w)); }
 static bool equal(const cr_rewriter *w, cr_dim a, cr_dim b) { return cr_dim_known(env_of(w), a, CR_EQ, b) == CR_YES; }
-static bool is_one(const cr_arg *a) { return (a->kind == CR_ARG_INT && a->u.i == 1) || (a->kind == CR_ARG_FLOAT && a->u.f == 1); }
+static bool is_one(const cr_arg *a) {
+    return (a->kind == CR_ARG_INT && a->u.i == 1) || (a->kind == CR_ARG_FLOAT && a->u.f == 1);
+}
 static bool is_f32(const cr_meta *m) { return m && m->dtype == CR_F32; }
 static bool is_plain_tensor(const cr_tensor *t) { return t->meta.rank == 2 && t->meta.dtype == CR_F32; }
 
@@ -32,7 +39,9 @@ static packed packed_key(const cr_tensor *t, int n) {
 static packed *packed_find(packing *p, const packed *key) {
     for (size_t i = 0; i < p->known.n; i++) {
         packed *k = &p->known.at[i];
-        if (k->storage == key->storage && k->offset == key->offset && k->n == key->n && k->k == key->k && k->n_stride == key->n_stride && k->k_stride == key->k_stride) return k;
+        if (k->storage == key->storage && k->offset == key->offset && k->n == key->n && k->k == key->k &&
+            k->n_stride == key->n_stride && k->k_stride == key->k_stride)
+            return k;
     }
     return NULL;
 }
@@ -74,13 +83,16 @@ static cr_status pack(cr_rewriter *w, const cr_arg *weight, int n, cr_arg *out) 
 
 /* ---- products ---- */
 
-static cr_status product(cr_rewriter *w, const cr_node *node, const cr_arg *input, const cr_arg *weight, int n, const cr_arg *bias, const cr_arg *residual, bool *done) {
+static cr_status product(cr_rewriter *w, const cr_node *node, const cr_arg *input, const cr_arg *weight, int n,
+                         const cr_arg *bias, const cr_arg *residual, bool *done) {
     const cr_meta *x = cr_rewrite_meta(w, input), *b = cr_rewrite_meta(w, bias), *m = cr_rewrite_meta(w, weight);
     if (!is_f32(x) || !is_f32(m) || m->rank != 2 || x->rank < 1 || !cr_dim_is_plain(m->size[n])) return CR_OK;
     if (bias->kind != CR_ARG_NONE && (!is_f32(b) || b->rank != 1 || !equal(w, b->size[0], m->size[n]))) return CR_OK;
     if (residual->kind != CR_ARG_NONE && !is_f32(cr_rewrite_meta(w, residual))) return CR_OK;
     int64_t columns = m->size[n];
-    cr_arg args[OPERANDS] = { *input, cr_arg_none(), cr_arg_int(columns), *bias, cr_arg_str("none"), cr_arg_none(), *residual }, out;
+    cr_arg args[OPERANDS] = { *input,        cr_arg_none(), cr_arg_int(columns), *bias, cr_arg_str("none"),
+                              cr_arg_none(), *residual },
+           out;
     CR_TRY(pack(w, weight, n, &args[PANELS]));
     if (args[PANELS].kind == CR_ARG_NONE) return CR_OK;
     CR_TRY(cr_rewrite_call(w, "cresset::linear_packed", args, OPERANDS, &out));
@@ -155,8 +167,13 @@ static cr_status put(cr_rewriter *w, const cr_node *node, const cr_node *made, i
 }
 
 static const struct { const char *op, *act; } activations[] = {
-    { "aten::relu", "relu" }, { "aten::gelu", "gelu" }, { "aten::silu", "silu" }, { "aten::sigmoid", "sigmoid" }, { "aten::tanh", "tanh" },
-    { "aten::hardswish", "hardswish" }, { "aten::hardsigmoid", "hardsigmoid" },
+    { "aten::relu", "relu" },
+    { "aten::gelu", "gelu" },
+    { "aten::silu", "silu" },
+    { "aten::sigmoid", "sigmoid" },
+    { "aten::tanh", "tanh" },
+    { "aten::hardswish", "hardswish" },
+    { "aten::hardsigmoid", "hardsigmoid" },
 };
 
 static cr_status rule_act(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
@@ -172,7 +189,8 @@ static cr_status rule_act(cr_rewriter *w, const cr_node *node, const cr_arg *arg
 /* Does `a` broadcast to the product without making it larger? Its last size counts along the columns. */
 static bool fits(const cr_rewriter *w, const cr_arg *a, const cr_arg *result) {
     const cr_meta *m = cr_rewrite_meta(w, a), *out = cr_rewrite_meta(w, result);
-    if (!is_f32(m) || m->rank < 1 || m->rank > out->rank || !equal(w, m->size[m->rank - 1], out->size[out->rank - 1])) return false;
+    if (!is_f32(m) || m->rank < 1 || m->rank > out->rank || !equal(w, m->size[m->rank - 1], out->size[out->rank - 1]))
+        return false;
     bool vector = true, whole = m->rank == out->rank;
     for (int d = 0; d + 1 < m->rank; d++) {
         vector = vector && equal(w, m->size[d], 1);
@@ -184,7 +202,8 @@ static bool fits(const cr_rewriter *w, const cr_arg *a, const cr_arg *result) {
 static cr_status rule_mul(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     for (int i = 0; i < 2 && !*done; i++) {
         const cr_node *made = product_of(w, &args[i]);
-        if (made && !has(made, SCALE) && !has(made, RESIDUAL) && fits(w, &args[!i], &args[i])) CR_TRY(put(w, node, made, SCALE, args[!i], done));
+        if (made && !has(made, SCALE) && !has(made, RESIDUAL) && fits(w, &args[!i], &args[i]))
+            CR_TRY(put(w, node, made, SCALE, args[!i], done));
     }
     return CR_OK;
 }
@@ -211,7 +230,10 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     cr_arg input = made->args[INPUT], sizes[CR_MAX_RANK];
     /* The input often is such a view itself. */
     const cr_node *view = cr_rewrite_producer(w, &input, NULL);
-    const cr_meta *before = view && view->nargs && (cr_op_is(view->op, "aten::view") || cr_op_is(view->op, "aten::reshape")) ? cr_rewrite_meta(w, &view->args[0]) : NULL;
+    const cr_meta *before = view && view->nargs &&
+                                    (cr_op_is(view->op, "aten::view") || cr_op_is(view->op, "aten::reshape"))
+                                ? cr_rewrite_meta(w, &view->args[0])
+                                : NULL;
     bool same = before && before->rank == to->rank && equal(w, before->size[to->rank - 1], x->size[x->rank - 1]);
     for (int d = 0; same && d + 1 < to->rank; d++) same = equal(w, before->size[d], to->size[d]);
     if (same) {
@@ -230,11 +252,23 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
 }
 
 static const struct { const char *op; cr_rewrite_fn *rule; } rules[] = {
-    { "aten::linear", rule_linear }, { "aten::mm", rule_mm }, { "aten::addmm", rule_addmm }, { "cresset::pack_panels", rule_pack },
-    { "aten::embedding", rule_embedding }, { "aten::mul.Tensor", rule_mul }, { "aten::add.Tensor", rule_add },
-    { "aten::view", rule_view }, { "aten::reshape", rule_view }, { "aten::_unsafe_view", rule_view },
-    { "aten::relu", rule_act }, { "aten::gelu", rule_act }, { "aten::silu", rule_act }, { "aten::sigmoid", rule_act }, { "aten::tanh", rule_act },
-    { "aten::hardswish", rule_act }, { "aten::hardsigmoid", rule_act },
+    { "aten::linear", rule_linear },
+    { "aten::mm", rule_mm },
+    { "aten::addmm", rule_addmm },
+    { "cresset::pack_panels", rule_pack },
+    { "aten::embedding", rule_embedding },
+    { "aten::mul.Tensor", rule_mul },
+    { "aten::add.Tensor", rule_add },
+    { "aten::view", rule_view },
+    { "aten::reshape", rule_view },
+    { "aten::_unsafe_view", rule_view },
+    { "aten::relu", rule_act },
+    { "aten::gelu", rule_act },
+    { "aten::silu", rule_act },
+    { "aten::sigmoid", rule_act },
+    { "aten::tanh", rule_act },
+    { "aten::hardswish", rule_act },
+    { "aten::hardsigmoid", rule_act },
 };
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
@@ -243,15 +277,21 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return CR_OK;
 }
 
-/* ---- the scan: which constants products multiply with, so that an embedding of the same table, which comes first, knows ---- */
+/* ---- the scan: which constants products multiply with, so that an embedding of the same table, which comes first,
+ * knows ---- */
 
 static cr_status scan(packing *p, const cr_graph *g) {
-    static const struct { const char *op; int weight, n; } products[] = { { "aten::linear", 1, 0 }, { "aten::mm", 1, 1 }, { "aten::addmm", 2, 1 } };
+    static const struct {
+        const char *op;
+        int weight, n;
+    } products[] = { { "aten::linear", 1, 0 }, { "aten::mm", 1, 1 }, { "aten::addmm", 2, 1 } };
     for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE; id = cr_graph_next(g, id)) {
         const cr_node *node = cr_graph_node(g, id);
         for (size_t i = 0; node->kind == CR_NODE_CALL && i < CR_COUNT(products); i++) {
             const cr_arg *a = cr_op_is(node->op, products[i].op) ? &node->args[products[i].weight] : NULL;
-            const cr_node *maker = a && a->kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)a->u.i)->node) : NULL;
+            const cr_node *maker = a && a->kind == CR_ARG_VALUE
+                                       ? cr_graph_node(g, cr_graph_value(g, (uint32_t)a->u.i)->node)
+                                       : NULL;
             cr_tensor *t = maker && maker->kind == CR_NODE_GET_ATTR ? cr_graph_constant(g, maker->target) : NULL;
             if (!t || cr_tensor_is_fake(t) || !is_plain_tensor(t)) continue;
             packed key = packed_key(t, products[i].n);

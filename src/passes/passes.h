@@ -1,20 +1,23 @@
-/* passes.h: graph passes. Each takes a graph it does not change and gives a new one over the same environment. What a size
- * had to be for a decision is in the environment's conditions afterwards. docs/passes.md says what each pass does.
+/* passes.h: graph passes. Each takes a graph it does not change and gives a new one over the same environment. What a
+ * size had to be for a decision is in the environment's conditions afterwards. docs/passes.md says what each pass does.
  *
- * A pass that replaces nodes is a *rule*: a function that sees every call in order, with its arguments already in terms of
- * the new graph, and either leaves it (it is copied) or says what its results are. The walk around it (rewrite.c) drops what
- * nothing needs, keeps names and origins, and infers again only where an argument came out otherwise than it was.
+ * A pass that replaces nodes is a *rule*: a function that sees every call in order, with its arguments already in terms
+ * of the new graph, and either leaves it (it is copied) or says what its results are. The walk around it (rewrite.c)
+ * drops what nothing needs, keeps names and origins, and infers again only where an argument came out otherwise than it
+ * was.
  *
  *     static cr_status double_negation(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
- *         const cr_node *inner = cr_op_is(node->op, "aten::neg") ? cr_rewrite_producer(w, &args[0], "aten::neg") : NULL;
+ *         if (!cr_op_is(node->op, "aten::neg")) return CR_OK;
+ *         const cr_node *inner = cr_rewrite_producer(w, &args[0], "aten::neg");
  *         if (!inner) return CR_OK;
  *         *done = true;
  *         return cr_rewrite_result(w, node, 0, inner->args[0]);
  *     }
  *     CR_TRY(cr_rewrite(run, g, double_negation, NULL, &out));
  *
- * Writes: a value whose storage some node of the graph writes to is *unstable*. A rule is not even shown a call that has such
- * an argument or result, and cr_rewrite_producer does not look through one, so that rules need not think of mutation. */
+ * Writes: a value whose storage some node of the graph writes to is *unstable*. A rule is not even shown a call that
+ * has such an argument or result, and cr_rewrite_producer does not look through one, so that rules need not think of
+ * mutation. */
 #ifndef CR_PASSES_H
 #define CR_PASSES_H
 
@@ -24,65 +27,76 @@
 struct cr_pass;
 /* One journey through the passes: what they may know, and who watches. Zero is a good start. */
 typedef struct cr_pass_run {
-    /* One per placeholder: the tensor that it is in every run, or NULL. The graph may write to it all the same: freeze then leaves
-     * the placeholder where it is, and puts NULL here. `names`: as the constants are to be called. */
+    /* One per placeholder: the tensor that it is in every run, or NULL. The graph may write to it all the same: freeze
+     * then leaves the placeholder where it is, and puts NULL here. `names`: as the constants are to be called. */
     cr_tensor **frozen;
     const char *const *names;
     size_t nfrozen;
-    /* functionalize: NULL: writes to placeholders stay in place, which is what native code wants. Otherwise (room for one per placeholder)
-     * they become further outputs, at the end; mutated[i] is the placeholder whose new value the i-th of them is. */
+    /* functionalize: NULL: writes to placeholders stay in place, which is what native code wants. Otherwise (room for
+     * one per placeholder) they become further outputs, at the end; mutated[i] is the placeholder whose new value the
+     * i-th of them is. */
     uint32_t *mutated;
     size_t nmutated;
-    bool replay; /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users; custom operators that write get copies to write */
+    /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users; custom operators that
+     * write get copies to write */
+    bool replay;
     /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
     cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
 } cr_pass_run;
 /* `letter` is what `--dump` calls it. */
-typedef struct cr_pass { char letter; const char *name; cr_status (*run)(cr_pass_run *run, const cr_graph *g, cr_graph **out); } cr_pass;
+typedef struct cr_pass {
+    char letter;
+    const char *name;
+    cr_status (*run)(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+} cr_pass;
 /* All passes that native code goes through, in order. A pass may stand there twice. */
 const cr_pass *cr_pass_at(size_t i); /* NULL past the last */
 const cr_pass *cr_pass_find(const char *name);
 CR_NODISCARD cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 
 /* ---- single passes: the pipeline's, and those with arguments of their own ---- */
-/* Placeholders of which run->frozen has the tensor become constants unless the graph writes to that memory; the others stay, in order. */
+/* Placeholders of which run->frozen has the tensor become constants unless the graph writes to that memory; the others
+ * stay, in order. */
 CR_NODISCARD cr_status cr_pass_freeze(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* In-place ops and writes through views become functional ones: slice_scatter, select_scatter and the like put what was written into the
- * whole, and views of it are taken anew. Memory that is written in a way without a functional form stays as it is, with all its
- * views. */
+/* In-place ops and writes through views become functional ones: slice_scatter, select_scatter and the like put what was
+ * written into the whole, and views of it are taken anew. Memory that is written in a way without a functional form
+ * stays as it is, with all its views. */
 CR_NODISCARD cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls that nothing needs go; what writes, draws random numbers, checks or finds a size from data stays. */
 CR_NODISCARD cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls of the same op with the same arguments become one. */
 CR_NODISCARD cr_status cr_pass_cse(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* Calls that change nothing go: no-op views, casts and copies, chains of views and permutations, identities of arithmetic that hold
- * for every value (NaN, infinities and the sign of zero included), dropout in eval. */
+/* Calls that change nothing go: no-op views, casts and copies, chains of views and permutations, identities of
+ * arithmetic that hold for every value (NaN, infinities and the sign of zero included), dropout in eval. */
 CR_NODISCARD cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Calls on constants become constants, unless the result is larger than what it is made of and than 64 KB. */
 CR_NODISCARD cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* What scales and shifts the channels of a convolution or linear with constant weights (batch norm in eval, constants) becomes part of
- * the weights. */
+/* What scales and shifts the channels of a convolution or linear with constant weights (batch norm in eval, constants)
+ * becomes part of the weights. */
 CR_NODISCARD cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* What archives have in pieces becomes one op again: linear with constant weights, silu and gelu. */
 CR_NODISCARD cr_status cr_pass_recompose(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* softmax(q k' + mask) v becomes scaled_dot_product_attention; masks that say nothing or "causal", and keys that are repeated for groups of
- * heads, are told to it in its own words. */
+/* softmax(q k' + mask) v becomes scaled_dot_product_attention; masks that say nothing or "causal", and keys that are
+ * repeated for groups of heads, are told to it in its own words. */
 CR_NODISCARD cr_status cr_pass_attention(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* f32 convolutions in two dimensions with constant weights run on packed weights, with the activation and addition that follow. */
+/* f32 convolutions in two dimensions with constant weights run on packed weights, with the activation and addition that
+ * follow. */
 CR_NODISCARD cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* Images stay channels-last between packed convolutions; outputs keep their strides. */
 CR_NODISCARD cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 /* LSTM and GRU layers in f32 become cresset::lstm_packed and gru_packed on weights that are packed where they stand. */
 CR_NODISCARD cr_status cr_pass_recurrent(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* Products with constant weights become cresset::linear_packed, with what follows them (bias, activation, factor, addend) inside. */
+/* Products with constant weights become cresset::linear_packed, with what follows them (bias, activation, factor,
+ * addend) inside. */
 CR_NODISCARD cr_status cr_pass_pack_products(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* Pointwise chains, sums, norms and softmax that share their loops become regions, cresset::rows(body, operands): one kernel each. */
+/* Pointwise chains, sums, norms and softmax that share their loops become regions, cresset::rows(body, operands): one
+ * kernel each. */
 CR_NODISCARD cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_graph **out);
-/* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their body
- * (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place forms of a composite op, and all out
- * forms that resize nothing, become the functional form and a copy_ for each result. Names, origins and the order of placeholders and outputs stay. CR_EUNSUPPORTED
- * naming an op without a row. */
+/* Composite ops become the ops they consist of, down to those for which `stop` says true; regions that only mark their
+ * body (set_grad_enabled, checkpoints) are inlined; subgraphs are decomposed, too. In-place forms of a composite op,
+ * and all out forms that resize nothing, become the functional form and a copy_ for each result. Names, origins and the
+ * order of placeholders and outputs stay. CR_EUNSUPPORTED naming an op without a row. */
 typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
 /* How to decompose, with everything that can be said about it. */
@@ -91,32 +105,39 @@ typedef struct cr_decomposition {
     void *user;      /* of stop and body */
     bool core;        /* `.core` texts go before `.decomp` ones */
     bool keep_writes; /* in-place forms stay, for functionalize */
-    /* A body of the caller's own for this op. Its placeholders are the values (tensors and symbolic numbers) among the arguments, in order and in lists,
-     * its outputs the op's results. *out stays NULL where there is none. NULL: nobody has any. */
+    /* A body of the caller's own for this op. Its placeholders are the values (tensors and symbolic numbers) among the
+     * arguments, in order and in lists, its outputs the op's results. *out stays NULL where there is none. NULL: nobody
+     * has any. */
     cr_status (*body)(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out);
 } cr_decomposition;
 CR_NODISCARD cr_status cr_pass_decompose_as(const cr_graph *g, const cr_decomposition *how, cr_graph **out);
-/* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which `how` stops. */
+/* The graph as run_decompositions() gives it: functional, with run->mutated as for functionalize, in the ops at which
+ * `how` stops. */
 CR_NODISCARD cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out);
-/* What must hold of numbers that depend on data (the environment's asserts, and the ranges of their symbols) becomes comparisons and _assert_scalar
- * calls behind the nodes after which it can be checked; in bodies, too. The graph itself is changed. */
+/* What must hold of numbers that depend on data (the environment's asserts, and the ranges of their symbols) becomes
+ * comparisons and _assert_scalar calls behind the nodes after which it can be checked; in bodies, too. The graph itself
+ * is changed. */
 typedef struct cr_asserts {
-    bool guards; /* conditions that hold at the hints become nodes as well: deferred runtime asserts instead of guards */
+    /* conditions that hold at the hints become nodes as well: deferred runtime asserts instead of guards */
+    bool guards;
     cr_status (*made)(void *user, cr_graph *g, uint32_t node); /* sees every new node, in order; may be NULL */
     void *user;
 } cr_asserts;
 CR_NODISCARD cr_status cr_pass_asserts(cr_graph *g, const cr_asserts *how);
 /* Stops at everything that a kernel, a pointwise text or a view computes: what runs without further ado. */
 bool cr_stop_at_kernels(const cr_op *op, void *user);
-/* Stops at the core ATen set, and at ops outside it that have no decomposition here: PyTorch's core_aten_decompositions(). */
+/* Stops at the core ATen set, and at ops outside it that have no decomposition here: PyTorch's
+ * core_aten_decompositions(). */
 bool cr_stop_at_core(const cr_op *op, void *user);
 
 /* ---- rewriting: what rules are made of ---- */
 typedef struct cr_rewriter cr_rewriter;
-/* `node`: of the old graph. `args`: its arguments in the new one (values, numbers, lists). Sets *done when it has given every
- * visible result that is used. The calls that it makes are the new graph's from then on; what it did not need dies later. */
+/* `node`: of the old graph. `args`: its arguments in the new one (values, numbers, lists). Sets *done when it has given
+ * every visible result that is used. The calls that it makes are the new graph's from then on; what it did not need
+ * dies later. */
 typedef cr_status cr_rewrite_fn(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done);
-/* `user` is the rule's own. Subgraphs are rewritten by the same rule, each in a walk of its own, with the same `user`. */
+/* `user` is the rule's own. Subgraphs are rewritten by the same rule, each in a walk of its own, with the same
+ * `user`. */
 CR_NODISCARD cr_status cr_rewrite(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out);
 void *cr_rewrite_user(const cr_rewriter *w);
 cr_graph *cr_rewrite_graph(const cr_rewriter *w); /* the new graph, as far as it is */
@@ -131,11 +152,13 @@ const cr_meta *cr_rewrite_meta(const cr_rewriter *w, const cr_arg *a);
 const cr_node *cr_rewrite_producer(const cr_rewriter *w, const cr_arg *a, const char *name);
 /* Which of its node's results the value is. */
 uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a);
-/* Does the call being rewritten alone use it (counting what is still to come)? Only whether a rewrite pays depends on this. */
+/* Does the call being rewritten alone use it (counting what is still to come)? Only whether a rewrite pays depends on
+ * this. */
 bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a);
 /* The tensor behind a value that is a constant (borrowed); NULL: it is none. */
 cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a);
-/* A constant of the new graph for the tensor, which is retained; `name` is a wish. The same memory seen the same way gives the same value. */
+/* A constant of the new graph for the tensor, which is retained; `name` is a wish. The same memory seen the same way
+ * gives the same value. */
 CR_NODISCARD cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name, cr_tensor *t, cr_arg *out);
 /* Appends a call by its full name: `n` leading arguments, the others default; its first result. */
 CR_NODISCARD cr_status cr_rewrite_call(cr_rewriter *w, const char *op, const cr_arg *args, size_t n, cr_arg *out);
@@ -145,8 +168,8 @@ CR_NODISCARD cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_a
 CR_NODISCARD cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value);
 /* Is the i-th value of the old node used at all? */
 bool cr_rewrite_used(const cr_rewriter *w, const cr_node *node, uint32_t i);
-/* Nothing is written, drawn, checked or found out: the same arguments give the same results. Of a call: sizes that depend on data
- * are known for this one (index by integers). */
+/* Nothing is written, drawn, checked or found out: the same arguments give the same results. Of a call: sizes that
+ * depend on data are known for this one (index by integers). */
 bool cr_op_is_pure(const cr_op *op);
 bool cr_node_is_pure(const cr_graph *g, const cr_node *node);
 

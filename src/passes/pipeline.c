@@ -1,4 +1,5 @@
-/* pipeline.c: which passes native code goes through, in which order. docs/passes.md says what each needs and establishes. */
+/* pipeline.c: which passes native code goes through, in which order. docs/passes.md says what each needs and
+ * establishes. */
 #include "passes/passes.h"
 
 #include <time.h>
@@ -8,7 +9,9 @@ static cr_status decompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) 
     return cr_pass_decompose(g, cr_stop_at_kernels, NULL, out);
 }
 
-cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, NULL, NULL, out); }
+cr_status cr_pass_dce(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, NULL, NULL, out);
+}
 
 static const cr_pass passes[] = {
     { 'n', "recurrent", cr_pass_recurrent },
@@ -62,7 +65,8 @@ static cr_status run_all(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
 
 cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
     cr_env *env = cr_graph_env(g);
-    bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true); /* one library serves every size */
+    /* one library serves every size */
+    bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true);
     cr_status status = run_all(run, g, out);
     cr_env_set_general(env, general);
     cr_env_set_all_sizes(env, all_sizes);

@@ -1,12 +1,15 @@
-/* recurrent.c: LSTM and GRU layers become one call per layer and direction, before decomposition unrolls them step by step.
+/* recurrent.c: LSTM and GRU layers become one call per layer and direction, before decomposition unrolls them step by
+ * step.
  *
- * The calls take weights in panels, by gate; packing is a call, too, and so is done at compile time where the weights turn
- * out to be constants. Only f32 without projection, and without dropout between layers; the rest is left to decomposition. */
+ * The calls take weights in panels, by gate; packing is a call, too, and so is done at compile time where the weights
+ * turn out to be constants. Only f32 without projection, and without dropout between layers; the rest is left to
+ * decomposition. */
 #include "passes/internal.h"
 
 enum { MOST_STATES = 64 };
 
-typedef struct stack { /* of lstm.input and gru.input: input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first */
+/* of lstm.input and gru.input: input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first */
+typedef struct stack {
     cr_rewriter *w;
     bool lstm, biases, batch_first;
     int gates, directions;
@@ -65,8 +68,16 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     bool lstm = cr_op_is(node->op, "aten::lstm.input");
     if (!lstm && !cr_op_is(node->op, "aten::gru.input")) return CR_OK;
     if (lstm && (args[1].kind != CR_ARG_LIST || args[1].n != 2)) return CR_OK;
-    stack s = { .w = w, .lstm = lstm, .biases = args[3].u.i, .batch_first = args[8].u.i, .gates = lstm ? 4 : 3, .directions = args[7].u.i ? 2 : 1,
-                .layers = args[4].u.i, .params = &args[2], .h = lstm ? args[1].u.list[0] : args[1], .c = lstm ? args[1].u.list[1] : cr_arg_none() };
+    stack s = { .w = w,
+                .lstm = lstm,
+                .biases = args[3].u.i,
+                .batch_first = args[8].u.i,
+                .gates = lstm ? 4 : 3,
+                .directions = args[7].u.i ? 2 : 1,
+                .layers = args[4].u.i,
+                .params = &args[2],
+                .h = lstm ? args[1].u.list[0] : args[1],
+                .c = lstm ? args[1].u.list[1] : cr_arg_none() };
     if (!fits(&s, &args[0], &args[5], &args[6])) return CR_OK;
     cr_arg sequence = args[0], h[MOST_STATES], c[MOST_STATES], last;
     for (int64_t i = 0; i < s.layers; i++) {
@@ -94,4 +105,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return CR_OK;
 }
 
-cr_status cr_pass_recurrent(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, rule, NULL, out); }
+cr_status cr_pass_recurrent(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, rule, NULL, out);
+}

@@ -1,12 +1,12 @@
 /* rewrite.c: the walk that rules share.
  *
- * The new graph is written in the old one's order. A call that no rule takes is copied with the metas it had, which is cheap;
- * only where an argument's meta came out otherwise is it inferred again, so that strides and aliasing stay true. What a
- * result shares with an argument it goes on sharing.
+ * The new graph is written in the old one's order. A call that no rule takes is copied with the metas it had, which is
+ * cheap; only where an argument's meta came out otherwise is it inferred again, so that strides and aliasing stay true.
+ * What a result shares with an argument it goes on sharing.
  *
- * Uses: each call of the new graph counts how often its values are used by calls that are themselves used, plus the uses
- * that old calls not yet reached will make. A call that a rule left without users gives back what it used, at once, so that
- * "has one user" means what a reader of the finished graph would say. */
+ * Uses: each call of the new graph counts how often its values are used by calls that are themselves used, plus the
+ * uses that old calls not yet reached will make. A call that a rule left without users gives back what it used, at
+ * once, so that "has one user" means what a reader of the finished graph would say. */
 #include "graph/writes.h"
 #include "passes/internal.h"
 #include "runtime/kernels.h"
@@ -59,7 +59,8 @@ static bool sizes_known(const cr_graph *g, const cr_node *node) {
         const cr_value *v = cr_graph_value(g, node->first + i);
         if (v->type != CR_T_TENSOR) return false;
         for (int d = 0; v->meta && d < v->meta->rank; d++)
-            if (!cr_dim_is_plain(v->meta->size[d]) && !cr_env_hint(env, cr_dim_sym(env, v->meta->size[d]), &hint)) return false;
+            if (!cr_dim_is_plain(v->meta->size[d]) && !cr_env_hint(env, cr_dim_sym(env, v->meta->size[d]), &hint))
+                return false;
     }
     return true;
 }
@@ -89,8 +90,11 @@ cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, c
 
 bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value) { return cr_writes_to(&w->writes, value); }
 
-/* Is its memory written after the value was made? One that the last write made, or that was made later, never changes. */
-static bool is_unstable(const cr_rewriter *w, uint32_t value) { return cr_writes_after(&w->writes, value, cr_graph_value(w->from, value)->node); }
+/* Is its memory written after the value was made? One that the last write made, or that was made later, never
+ * changes. */
+static bool is_unstable(const cr_rewriter *w, uint32_t value) {
+    return cr_writes_after(&w->writes, value, cr_graph_value(w->from, value)->node);
+}
 
 static bool any_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -144,7 +148,8 @@ static void count_use(void *user, uint32_t value) { ((uint32_t *)user)[value]++;
 
 static void count_uses(cr_rewriter *w) {
     for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n))
-        if (w->needed[n]) cr_args_visit_values(cr_graph_node(w->from, n)->args, cr_graph_node(w->from, n)->nargs, count_use, w->uses);
+        if (w->needed[n])
+            cr_args_visit_values(cr_graph_node(w->from, n)->args, cr_graph_node(w->from, n)->nargs, count_use, w->uses);
 }
 
 /* ---- uses in the new graph ---- */
@@ -202,11 +207,15 @@ static void bind(cr_rewriter *w, uint32_t v, cr_arg to) {
 cr_arg cr__rewrite_mapped(const cr_rewriter *w, uint32_t value) { return w->map[value]; }
 void cr__rewrite_bind(cr_rewriter *w, uint32_t value, cr_arg to) { bind(w, value, to); }
 
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+static cr_arg value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+}
 
 /* ---- what rules ask ---- */
 
-const cr_meta *cr_rewrite_meta(const cr_rewriter *w, const cr_arg *a) { return a->kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)a->u.i)->meta : NULL; }
+const cr_meta *cr_rewrite_meta(const cr_rewriter *w, const cr_arg *a) {
+    return a->kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)a->u.i)->meta : NULL;
+}
 
 static bool reads_unstable(const cr_rewriter *w, const cr_arg *args, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -224,7 +233,9 @@ const cr_node *cr_rewrite_producer(const cr_rewriter *w, const cr_arg *a, const 
     return reads_unstable(w, node->args, node->nargs) ? NULL : node;
 }
 
-uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a) { return (uint32_t)a->u.i - cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)a->u.i)->node)->first; }
+uint32_t cr_rewrite_index(const cr_rewriter *w, const cr_arg *a) {
+    return (uint32_t)a->u.i - cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)a->u.i)->node)->first;
+}
 
 bool cr_rewrite_single(const cr_rewriter *w, const cr_arg *a) {
     return a->kind == CR_ARG_VALUE && w->nodes.at[cr_graph_value(w->to, (uint32_t)a->u.i)->node].live <= 1;
@@ -243,10 +254,15 @@ cr_tensor *cr_rewrite_constant(const cr_rewriter *w, const cr_arg *a) {
 /* ---- what rules make ---- */
 
 /* The same memory seen the same way is the same constant. */
-typedef struct constant_key { uint64_t storage; int64_t what, offset, size[CR_MAX_RANK], stride[CR_MAX_RANK]; } constant_key;
+typedef struct constant_key {
+    uint64_t storage;
+    int64_t what, offset, size[CR_MAX_RANK], stride[CR_MAX_RANK];
+} constant_key;
 
 static constant_key key_of(const cr_tensor *t) {
-    constant_key k = { .storage = t->storage->id, .what = t->meta.dtype | t->meta.rank << 8 | t->meta.flags << 16, .offset = t->meta.offset };
+    constant_key k = { .storage = t->storage->id,
+                       .what = t->meta.dtype | t->meta.rank << 8 | t->meta.flags << 16,
+                       .offset = t->meta.offset };
     for (int d = 0; d < t->meta.rank; d++) k.size[d] = t->meta.size[d], k.stride[d] = t->meta.stride[d];
     return k;
 }
@@ -302,7 +318,8 @@ cr_status cr_rewrite_call(cr_rewriter *w, const char *name, const cr_arg *args, 
     const cr_op *op = cr_op_find(name);
     cr_arg all[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
-    if (n > op->schema.nparams) return CR_FAIL(CR_EVALUE, "%s takes %u arguments, not %zu", name, op->schema.nparams, n);
+    if (n > op->schema.nparams)
+        return CR_FAIL(CR_EVALUE, "%s takes %u arguments, not %zu", name, op->schema.nparams, n);
     for (uint16_t i = 0; i < op->schema.nparams; i++) all[i] = i < n ? args[i] : op->schema.params[i].fallback;
     for (uint16_t i = (uint16_t)n; i < op->schema.nparams; i++) all[i].given = CR_GIVEN_DEFAULT;
     CR_TRY(cr_rewrite_op(w, op, all, results));
@@ -314,8 +331,11 @@ cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_
     if (i >= node->nvalues) return CR_FAIL(CR_EVALUE, "%s has %u results", node->op->name, node->nvalues);
     if (value.kind == CR_ARG_SYM || (value.kind == CR_ARG_INT && !cr_dim_is_plain(value.u.i))) {
         uint32_t before = cr_graph_value_count(w->to);
-        CR_TRY(cr_graph_value_for(w->to, value.kind == CR_ARG_SYM ? value.u.sym : cr_dim_sym(cr_graph_env(w->to), value.u.i), &value));
-        for (uint32_t v = before; v < cr_graph_value_count(w->to); v++) CR_TRY(note_made(w, cr_graph_value(w->to, v)->node));
+        CR_TRY(cr_graph_value_for(w->to,
+                                  value.kind == CR_ARG_SYM ? value.u.sym : cr_dim_sym(cr_graph_env(w->to), value.u.i),
+                                  &value));
+        for (uint32_t v = before; v < cr_graph_value_count(w->to); v++)
+            CR_TRY(note_made(w, cr_graph_value(w->to, v)->node));
     }
     bind(w, node->first + i, value);
     return CR_OK;
@@ -335,7 +355,8 @@ static cr_status map_arg(cr_rewriter *w, const cr_arg *from, cr_arg *to) {
         to->u.list = items;
     } else if (from->kind == CR_ARG_GRAPH) {
         cr_graph *sub = NULL;
-        CR_TRY(w->walk.body ? w->walk.body(w->run, from->u.graph, &sub) : cr__rewrite_walk(w->run, from->u.graph, &w->walk, &sub));
+        CR_TRY(w->walk.body ? w->walk.body(w->run, from->u.graph, &sub)
+                            : cr__rewrite_walk(w->run, from->u.graph, &w->walk, &sub));
         cr_status status = cr_graph_add_subgraph(w->to, sub); /* holds it from here on */
         cr_graph_release(sub);
         CR_TRY(status);
@@ -354,18 +375,23 @@ static bool same_arg(const cr_rewriter *w, const cr_arg *from, const cr_arg *to)
     }
     if (from->kind != CR_ARG_VALUE) return true;
     const cr_value *old = cr_graph_value(w->from, (uint32_t)from->u.i);
-    if (to->kind != CR_ARG_VALUE) return to->kind == CR_ARG_NONE ? !old->meta && old->type == CR_T_TENSOR : to->kind == CR_ARG_INT && old->expr == cr_dim_sym(env, to->u.i);
+    if (to->kind != CR_ARG_VALUE)
+        return to->kind == CR_ARG_NONE ? !old->meta && old->type == CR_T_TENSOR
+                                       : to->kind == CR_ARG_INT && old->expr == cr_dim_sym(env, to->u.i);
     const cr_value *new = cr_graph_value(w->to, (uint32_t)to->u.i);
     if (!old->meta || !new->meta) return old->meta == new->meta && old->expr == new->expr;
     return old->meta->flags == new->meta->flags && cr_meta_equal(env, old->meta, new->meta);
 }
 
 /* The new storage of what shared `storage` with an argument; the same number when it shared none. */
-static bool find_storage(const cr_rewriter *w, const cr_arg *from, const cr_arg *to, size_t n, uint64_t storage, uint64_t *out) {
+static bool find_storage(const cr_rewriter *w, const cr_arg *from, const cr_arg *to, size_t n, uint64_t storage,
+                         uint64_t *out) {
     for (size_t i = 0; i < n; i++) {
-        if (from[i].kind == CR_ARG_LIST && find_storage(w, from[i].u.list, to[i].u.list, from[i].n, storage, out)) return true;
+        if (from[i].kind == CR_ARG_LIST && find_storage(w, from[i].u.list, to[i].u.list, from[i].n, storage, out))
+            return true;
         if (from[i].kind != CR_ARG_VALUE || to[i].kind != CR_ARG_VALUE) continue;
-        const cr_meta *old = cr_graph_value(w->from, (uint32_t)from[i].u.i)->meta, *new = cr_graph_value(w->to, (uint32_t)to[i].u.i)->meta;
+        const cr_meta *old = cr_graph_value(w->from, (uint32_t)from[i].u.i)->meta,
+                      *new = cr_graph_value(w->to, (uint32_t)to[i].u.i)->meta;
         if (old && new && old->storage == storage) return *out = new->storage, true;
     }
     return false;
@@ -377,7 +403,9 @@ static cr_status copy_as_it_was(cr_rewriter *w, const cr_node *node, const cr_ar
     for (uint32_t i = 0; i < node->nvalues; i++) {
         values[i] = *cr_graph_value(w->from, node->first + i);
         uint64_t storage;
-        if (!values[i].meta || !find_storage(w, node->args, args, node->nargs, values[i].meta->storage, &storage) || storage == values[i].meta->storage) continue;
+        if (!values[i].meta || !find_storage(w, node->args, args, node->nargs, values[i].meta->storage, &storage) ||
+            storage == values[i].meta->storage)
+            continue;
         cr_meta *meta = cr_arena_copy(&w->arena, values[i].meta, sizeof *meta);
         if (!meta) return CR_ENOMEM;
         meta->storage = storage;
@@ -393,7 +421,8 @@ static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
         const cr_value *old = cr_graph_value(w->from, node->first + i);
         if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(w->to, old->name) != CR_NO_VALUE) continue;
         const cr_node *maker = cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)to->u.i)->node);
-        bool own = cr_graph_find(w->from, cr_graph_value(w->to, (uint32_t)to->u.i)->name) == CR_NO_VALUE; /* no older node's name */
+        /* no older node's name */
+        bool own = cr_graph_find(w->from, cr_graph_value(w->to, (uint32_t)to->u.i)->name) == CR_NO_VALUE;
         if (maker->kind == CR_NODE_CALL && own) CR_TRY(cr_graph_rename(w->to, (uint32_t)to->u.i, old->name));
     }
     return CR_OK;
@@ -402,17 +431,22 @@ static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
 static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool stable) {
     bool same = true;
     uint32_t made;
-    for (uint16_t i = 0; i < node->nargs && same; i++) same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
+    for (uint16_t i = 0; i < node->nargs && same; i++)
+        same = node->args[i].kind != CR_ARG_GRAPH && same_arg(w, &node->args[i], &args[i]);
     /* What a size from data is called must not change, and does not depend on layouts. */
     same |= (node->op->tags & CR_TAG_HIGHER_ORDER) || (!cr_node_is_pure(w->from, node) && !cr_node_writes(node));
-    /* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay one. */
+    /* A view of something that is laid out otherwise now may need a copy. Where the view is written to it must stay
+     * one. */
     CR_TRY(same ? copy_as_it_was(w, node, args, &made) : cr__call_or_copy(w->to, node->op, args, stable, &made));
     CR_TRY(note_made(w, made));
     const cr_node *copy = cr_graph_node(w->to, made);
-    if (copy->nvalues != node->nvalues) return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues, node->nvalues);
+    if (copy->nvalues != node->nvalues)
+        return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues,
+                       node->nvalues);
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = cr_graph_value(w->to, copy->first + i);
-        bind(w, node->first + i, v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
+        bind(w, node->first + i,
+             v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
         w->values.at[copy->first + i].unstable = is_unstable(w, node->first + i);
     }
     return same ? CR_OK : keep_names(w, node);
@@ -463,7 +497,9 @@ static cr_status walk(cr_rewriter *w) {
         if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT || !w->needed[n]) continue;
         CR_TRY(cr_graph_set_origin(w->to, &node->origin));
         cr_status status = node->kind == CR_NODE_GET_ATTR ? walk_get_attr(w, node) : walk_call(w, node);
-        if (status) return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(w->from, node->first)->name) : status;
+        if (status)
+            return node->nvalues ? cr_error_context(status, "%%%s", cr_graph_value(w->from, node->first)->name)
+                                 : status;
     }
     return CR_OK;
 }
@@ -481,7 +517,9 @@ static cr_status copy_placeholders(cr_rewriter *w) {
             bind(w, node->first, other);
             continue;
         }
-        CR_TRY(v->type == CR_T_TENSOR ? cr_graph_placeholder(w->to, node->target, v->meta, &made) : cr_graph_placeholder_number(w->to, node->target, (cr_type)v->type, v->expr, &made));
+        CR_TRY(v->type == CR_T_TENSOR
+                   ? cr_graph_placeholder(w->to, node->target, v->meta, &made)
+                   : cr_graph_placeholder_number(w->to, node->target, (cr_type)v->type, v->expr, &made));
         CR_TRY(note_made(w, cr_graph_value(w->to, made)->node));
         bind(w, node->first, value_arg(w->to, made));
         w->values.at[made].unstable = is_unstable(w, node->first);
@@ -500,7 +538,8 @@ static cr_status rewrite_into(cr_rewriter *w) {
     CR_TRY(copy_placeholders(w));
     CR_TRY(walk(w));
     size_t more = 0;
-    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n)) more += cr_graph_node(w->from, n)->kind == CR_NODE_PLACEHOLDER;
+    for (uint32_t n = cr_graph_first(w->from); n != CR_NO_NODE; n = cr_graph_next(w->from, n))
+        more += cr_graph_node(w->from, n)->kind == CR_NODE_PLACEHOLDER;
     cr_arg *outputs = cr_arena_alloc(&w->arena, (output->nargs + more + 1) * sizeof *outputs);
     if (!outputs) return CR_ENOMEM;
     for (uint16_t i = 0; i < output->nargs; i++) CR_TRY(map_arg(w, &output->args[i], &outputs[i]));

@@ -1,16 +1,33 @@
 /* rows.c: which nodes row kernels can hold. See rows.h. */
 #include "passes/rows.h"
 
-static const struct { const char *name; uint8_t kind; uint8_t dims, keepdim; } table[] = { /* positions of arguments; 0: none */
-    { "aten::sum", CR_ROWS_REDUCE, 0, 0 }, { "aten::sum.dim_IntList", CR_ROWS_REDUCE, 1, 2 }, { "aten::mean", CR_ROWS_REDUCE, 0, 0 },
-    { "aten::mean.dim", CR_ROWS_REDUCE, 1, 2 }, { "aten::amax", CR_ROWS_REDUCE, 1, 2 }, { "aten::amin", CR_ROWS_REDUCE, 1, 2 },
-    { "aten::_softmax", CR_ROWS_NORM, 1, 0 }, { "aten::_log_softmax", CR_ROWS_NORM, 1, 0 }, { "aten::native_layer_norm", CR_ROWS_NORM, 1, 0 },
-    { "aten::var.correction", CR_ROWS_NORM, 1, 3 }, { "aten::std.correction", CR_ROWS_NORM, 1, 3 }, { "aten::var_mean.correction", CR_ROWS_NORM, 1, 3 },
-    { "aten::clone", CR_ROWS_COPY, 0, 0 }, { "aten::_to_copy", CR_ROWS_COPY, 0, 0 },
-    { "aten::unsqueeze", CR_ROWS_VIEW, 0, 0 }, { "aten::squeeze.dim", CR_ROWS_VIEW, 0, 0 }, { "aten::permute", CR_ROWS_VIEW, 0, 0 },
-    { "aten::transpose.int", CR_ROWS_VIEW, 0, 0 }, { "aten::t", CR_ROWS_VIEW, 0, 0 }, { "aten::expand", CR_ROWS_VIEW, 0, 0 },
-    { "aten::alias", CR_ROWS_VIEW, 0, 0 }, { "aten::detach", CR_ROWS_VIEW, 0, 0 }, { "aten::view", CR_ROWS_VIEW, 0, 0 },
-    { "aten::_unsafe_view", CR_ROWS_VIEW, 0, 0 }, { "aten::reshape", CR_ROWS_VIEW, 0, 0 },
+/* positions of arguments; 0: none */
+static const struct { const char *name; uint8_t kind; uint8_t dims, keepdim; } table[] = {
+    { "aten::sum", CR_ROWS_REDUCE, 0, 0 },
+    { "aten::sum.dim_IntList", CR_ROWS_REDUCE, 1, 2 },
+    { "aten::mean", CR_ROWS_REDUCE, 0, 0 },
+    { "aten::mean.dim", CR_ROWS_REDUCE, 1, 2 },
+    { "aten::amax", CR_ROWS_REDUCE, 1, 2 },
+    { "aten::amin", CR_ROWS_REDUCE, 1, 2 },
+    { "aten::_softmax", CR_ROWS_NORM, 1, 0 },
+    { "aten::_log_softmax", CR_ROWS_NORM, 1, 0 },
+    { "aten::native_layer_norm", CR_ROWS_NORM, 1, 0 },
+    { "aten::var.correction", CR_ROWS_NORM, 1, 3 },
+    { "aten::std.correction", CR_ROWS_NORM, 1, 3 },
+    { "aten::var_mean.correction", CR_ROWS_NORM, 1, 3 },
+    { "aten::clone", CR_ROWS_COPY, 0, 0 },
+    { "aten::_to_copy", CR_ROWS_COPY, 0, 0 },
+    { "aten::unsqueeze", CR_ROWS_VIEW, 0, 0 },
+    { "aten::squeeze.dim", CR_ROWS_VIEW, 0, 0 },
+    { "aten::permute", CR_ROWS_VIEW, 0, 0 },
+    { "aten::transpose.int", CR_ROWS_VIEW, 0, 0 },
+    { "aten::t", CR_ROWS_VIEW, 0, 0 },
+    { "aten::expand", CR_ROWS_VIEW, 0, 0 },
+    { "aten::alias", CR_ROWS_VIEW, 0, 0 },
+    { "aten::detach", CR_ROWS_VIEW, 0, 0 },
+    { "aten::view", CR_ROWS_VIEW, 0, 0 },
+    { "aten::_unsafe_view", CR_ROWS_VIEW, 0, 0 },
+    { "aten::reshape", CR_ROWS_VIEW, 0, 0 },
 };
 
 static int row_of(const cr_op *op) {
@@ -21,9 +38,11 @@ static int row_of(const cr_op *op) {
 
 /* Instructions with a vector form (runtime/rt_rows_vector.h), by the class of their operands. */
 static const struct { const char *class, *names; } vectors[] = {
-    { "f32", " add sub mul div neg abs sqrt rsqrt fma max min fmax fmin floor ceil trunc round frac truncdiv sign copysign isnan isinf isfinite signbit to_b to_i64 to_f64"
-             " eq ne lt le gt ge select exp exp2 expm1 log log2 log10 log1p tanh erf sigmoid log_sigmoid sin cos pow narrow_bf16 " },
-    { "f64", " add sub mul div neg abs sqrt rsqrt max min isnan to_b to_i64 to_f32 eq ne lt le gt ge select exp exp2 expm1 log log2 log10 log1p tanh erf pow " },
+    { "f32", " add sub mul div neg abs sqrt rsqrt fma max min fmax fmin floor ceil trunc round frac truncdiv sign "
+             "copysign isnan isinf isfinite signbit to_b to_i64 to_f64 eq ne lt le gt ge select exp exp2 expm1 log "
+             "log2 log10 log1p tanh erf sigmoid log_sigmoid sin cos pow narrow_bf16 " },
+    { "f64", " add sub mul div neg abs sqrt rsqrt max min isnan to_b to_i64 to_f32 eq ne lt le gt ge select exp exp2 "
+             "expm1 log log2 log10 log1p tanh erf pow " },
     { "i64", " add sub mul neg abs max min and or xor not sign to_b to_f32 to_f64 eq ne lt le gt ge select " },
     { "b", " add mul and or xor not eq ne max min to_f32 to_f64 to_i64 select " },
 };
@@ -36,12 +55,15 @@ bool cr_rows_has(int op) {
     memcpy(word + 1 + n, " ", 2);
     for (size_t i = 0; i < CR_COUNT(vectors); i++) /* the class of the operands is what rt_block_find takes */
         for (int class = 0; class < RT_CLASS_COUNT; class++)
-            if (!strcmp(rt_class_name(class), vectors[i].class) && strstr(vectors[i].names, word) && rt_block_find(rt_block_op_name(op), class) == op) return true;
+            if (!strcmp(rt_class_name(class), vectors[i].class) && strstr(vectors[i].names, word) &&
+                rt_block_find(rt_block_op_name(op), class) == op)
+                return true;
     return false;
 }
 
 bool cr_rows_dtype(int dtype) {
-    return dtype == CR_F32 || dtype == CR_F64 || dtype == CR_I64 || dtype == CR_I32 || dtype == CR_BOOL || dtype == CR_BF16 || dtype == CR_U8;
+    return dtype == CR_F32 || dtype == CR_F64 || dtype == CR_I64 || dtype == CR_I32 || dtype == CR_BOOL ||
+           dtype == CR_BF16 || dtype == CR_U8;
 }
 
 static const cr_meta *meta_of(const cr_graph *g, const cr_arg *a) {
@@ -51,12 +73,14 @@ static const cr_meta *meta_of(const cr_graph *g, const cr_arg *a) {
 }
 
 static bool plain_meta(const cr_meta *meta) {
-    return meta && cr_rows_dtype(meta->dtype) && meta->rank <= CR_ROWS_MAX_RANK && !(meta->flags & (CR_META_CONJ | CR_META_NEG)) && meta->device.type == CR_CPU;
+    return meta && cr_rows_dtype(meta->dtype) && meta->rank <= CR_ROWS_MAX_RANK &&
+           !(meta->flags & (CR_META_CONJ | CR_META_NEG)) && meta->device.type == CR_CPU;
 }
 
 /* ---- pointwise ---- */
 
-/* The node's arguments as rules take them: tensors as metas, numbers as numbers. False: a number that only a run knows. */
+/* The node's arguments as rules take them: tensors as metas, numbers as numbers. False: a number that only a run
+ * knows. */
 static bool rule_args(const cr_graph *g, const cr_node *node, cr_arg *out) {
     for (uint16_t i = 0; i < node->nargs; i++) {
         const cr_arg *a = &node->args[i];
@@ -80,9 +104,12 @@ cr_status cr_rows_program(const cr_graph *g, const cr_node *node, const cr_scala
     cr_arg args[CR_MAX_PARAMS];
     cr_rule rule;
     *out = NULL;
-    if (!rule_args(g, node, args)) return CR_FAIL(CR_EUNSUPPORTED, "%s: an argument that row kernels do not take", node->op->name);
+    if (!rule_args(g, node, args))
+        return CR_FAIL(CR_EUNSUPPORTED, "%s: an argument that row kernels do not take", node->op->name);
     cr_status status = cr_rule_run(&rule, node->op, cr_graph_env(g), args, NULL);
-    if (!status) status = rule.nout == 1 && rule.out[0].same ? CR_FAIL(CR_EUNSUPPORTED, "%s gives its argument", node->op->name) : cr_scalar_get(node->op, rule.common, rule.arg, out);
+    if (!status)
+        status = rule.nout == 1 && rule.out[0].same ? CR_FAIL(CR_EUNSUPPORTED, "%s gives its argument", node->op->name)
+                                                    : cr_scalar_get(node->op, rule.common, rule.arg, out);
     cr_rule_dispose(&rule);
     return status;
 }
@@ -116,7 +143,8 @@ static bool program_fits(const cr_graph *g, const cr_node *node) {
     }
     for (int i = 0; i < p->program.nconstants; i++)
         if (p->program.constant[i].class > RT_CLASS_I64) return false;
-    rt_port result = { .class = (uint8_t)rt_class_of(cr_graph_value(g, node->first)->meta->dtype), .round = (uint8_t)rt_class_dtype(rt_class_of(cr_graph_value(g, node->first)->meta->dtype)) };
+    rt_port result = { .class = (uint8_t)rt_class_of(cr_graph_value(g, node->first)->meta->dtype),
+                       .round = (uint8_t)rt_class_dtype(rt_class_of(cr_graph_value(g, node->first)->meta->dtype)) };
     return port_fits(&result, rt_class_dtype(p->program.out[0].class));
 }
 
@@ -167,7 +195,9 @@ bool cr_rows_view(const cr_graph *g, const cr_node *node, int8_t *from) {
         for (int d = 0; d < out->rank; d++) {
             int k = d - (out->rank - in->rank);
             from[d] = (int8_t)k;
-            if (k < 0 || (cr_dim_known(env, in->size[k], CR_EQ, 1) == CR_YES && cr_dim_known(env, out->size[d], CR_EQ, 1) != CR_YES)) from[d] = -1;
+            if (k < 0 || (cr_dim_known(env, in->size[k], CR_EQ, 1) == CR_YES &&
+                          cr_dim_known(env, out->size[d], CR_EQ, 1) != CR_YES))
+                from[d] = -1;
             else if (cr_dim_known(env, in->size[k], CR_EQ, out->size[d]) != CR_YES) return false;
         }
     } else if (!strcmp(name, "alias") || !strcmp(name, "detach")) {
@@ -189,25 +219,41 @@ static const cr_node *made_by(const cr_graph *g, const cr_arg *a, const char *na
 /* x[..., from:to] of the last dimension. */
 static bool is_half(const cr_graph *g, const cr_node *slice, int64_t from, int64_t to) {
     const cr_meta *x = meta_of(g, &slice->args[0]);
-    if (!x || !x->rank || slice->args[1].kind != CR_ARG_INT || wrap(slice->args[1].u.i, x->rank) != x->rank - 1) return false;
-    int64_t begin = slice->args[2].kind == CR_ARG_INT ? slice->args[2].u.i : slice->args[2].kind == CR_ARG_NONE ? 0 : -1;
-    int64_t end = slice->args[3].kind == CR_ARG_INT ? slice->args[3].u.i : slice->args[3].kind == CR_ARG_NONE ? INT64_MAX : -1;
-    return begin == from && (end == to || (to == x->size[x->rank - 1] && end > to)) && slice->args[4].kind == CR_ARG_INT && slice->args[4].u.i == 1;
+    if (!x || !x->rank || slice->args[1].kind != CR_ARG_INT || wrap(slice->args[1].u.i, x->rank) != x->rank - 1)
+        return false;
+    int64_t begin = slice->args[2].kind == CR_ARG_INT    ? slice->args[2].u.i
+                    : slice->args[2].kind == CR_ARG_NONE ? 0
+                                                         : -1;
+    int64_t end = slice->args[3].kind == CR_ARG_INT    ? slice->args[3].u.i
+                  : slice->args[3].kind == CR_ARG_NONE ? INT64_MAX
+                                                       : -1;
+    return begin == from && (end == to || (to == x->size[x->rank - 1] && end > to)) &&
+           slice->args[4].kind == CR_ARG_INT && slice->args[4].u.i == 1;
 }
 
 uint32_t cr_rows_rotated(const cr_graph *g, const cr_node *node, uint32_t parts[3]) {
     const cr_arg *list = &node->args[0];
     const cr_meta *out = cr_graph_value(g, node->first)->meta;
-    if (strcmp(node->op->name, "aten::cat") || list->kind != CR_ARG_LIST || list->n != 2 || !out || !out->rank || node->args[1].kind != CR_ARG_INT) return CR_NO_VALUE;
+    if (strcmp(node->op->name, "aten::cat") || list->kind != CR_ARG_LIST || list->n != 2 || !out || !out->rank ||
+        node->args[1].kind != CR_ARG_INT)
+        return CR_NO_VALUE;
     cr_dim n = out->size[out->rank - 1];
-    if (wrap(node->args[1].u.i, out->rank) != out->rank - 1 || !cr_dim_is_plain(n) || n < 2 || n % 2 || out->dtype != CR_F32) return CR_NO_VALUE;
-    const cr_node *neg = made_by(g, &list->u.list[0], "aten::neg"), *low = made_by(g, &list->u.list[1], "aten::slice.Tensor");
+    if (wrap(node->args[1].u.i, out->rank) != out->rank - 1 || !cr_dim_is_plain(n) || n < 2 || n % 2 ||
+        out->dtype != CR_F32)
+        return CR_NO_VALUE;
+    const cr_node *neg = made_by(g, &list->u.list[0], "aten::neg"),
+                  *low = made_by(g, &list->u.list[1], "aten::slice.Tensor");
     const cr_node *high = neg ? made_by(g, &neg->args[0], "aten::slice.Tensor") : NULL;
-    if (!low || !high || low->args[0].kind != CR_ARG_VALUE || high->args[0].kind != CR_ARG_VALUE || low->args[0].u.i != high->args[0].u.i) return CR_NO_VALUE;
+    if (!low || !high || low->args[0].kind != CR_ARG_VALUE || high->args[0].kind != CR_ARG_VALUE ||
+        low->args[0].u.i != high->args[0].u.i)
+        return CR_NO_VALUE;
     const cr_meta *x = meta_of(g, &low->args[0]);
-    if (!plain_meta(x) || x->dtype != CR_F32 || x->rank != out->rank || x->size[x->rank - 1] != n || !is_half(g, low, 0, n / 2) || !is_half(g, high, n / 2, n)) return CR_NO_VALUE;
+    if (!plain_meta(x) || x->dtype != CR_F32 || x->rank != out->rank || x->size[x->rank - 1] != n ||
+        !is_half(g, low, 0, n / 2) || !is_half(g, high, n / 2, n))
+        return CR_NO_VALUE;
     if (cr_dim_known(cr_graph_env(g), x->stride[x->rank - 1], CR_EQ, 1) != CR_YES) return CR_NO_VALUE;
-    parts[0] = cr_graph_value(g, neg->first)->node, parts[1] = cr_graph_value(g, low->first)->node, parts[2] = cr_graph_value(g, high->first)->node;
+    parts[0] = cr_graph_value(g, neg->first)->node, parts[1] = cr_graph_value(g, low->first)->node,
+    parts[2] = cr_graph_value(g, high->first)->node;
     return (uint32_t)low->args[0].u.i;
 }
 
@@ -229,7 +275,8 @@ static bool reduction_fits(const cr_graph *g, const cr_node *node, cr_rows_kind 
         const cr_value *v = cr_graph_value(g, node->first + i);
         if (v->hidden || v->type != CR_T_TENSOR || !plain_meta(v->meta) || v->meta->dtype != in->dtype) return false;
     }
-    if (kind == CR_ROWS_NORM && in->dtype != CR_F32) return false; /* where each node rounds is the kernel's own business */
+    /* where each node rounds is the kernel's own business */
+    if (kind == CR_ROWS_NORM && in->dtype != CR_F32) return false;
     for (int i = 1; i < node->nargs; i++) { /* weights of a norm */
         const cr_meta *more = meta_of(g, &node->args[i]);
         if (more && (!plain_meta(more) || more->dtype != in->dtype)) return false;
@@ -239,11 +286,18 @@ static bool reduction_fits(const cr_graph *g, const cr_node *node, cr_rows_kind 
 }
 
 cr_rows_kind cr_rows_kind_of(const cr_graph *g, const cr_node *node) {
-    if (node->kind != CR_NODE_CALL || node->op->variant != CR_FUNCTIONAL || (node->op->tags & (CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_HIGHER_ORDER)) || !node->nvalues) return CR_ROWS_NONE;
+    if (node->kind != CR_NODE_CALL || node->op->variant != CR_FUNCTIONAL ||
+        (node->op->tags & (CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_HIGHER_ORDER)) || !node->nvalues)
+        return CR_ROWS_NONE;
     int row = row_of(node->op);
     uint32_t parts[3];
-    if (!strcmp(node->op->name, "aten::cat")) return cr_rows_rotated(g, node, parts) != CR_NO_VALUE && plain_meta(cr_graph_value(g, node->first)->meta) ? CR_ROWS_ROTATE : CR_ROWS_NONE;
-    cr_rows_kind kind = row >= 0 ? (cr_rows_kind)table[row].kind : node->op->row->scalar ? CR_ROWS_POINTWISE : CR_ROWS_NONE;
+    if (!strcmp(node->op->name, "aten::cat"))
+        return cr_rows_rotated(g, node, parts) != CR_NO_VALUE && plain_meta(cr_graph_value(g, node->first)->meta)
+                   ? CR_ROWS_ROTATE
+                   : CR_ROWS_NONE;
+    cr_rows_kind kind = row >= 0                ? (cr_rows_kind)table[row].kind
+                        : node->op->row->scalar ? CR_ROWS_POINTWISE
+                                                : CR_ROWS_NONE;
     if (kind == CR_ROWS_NONE) return kind;
     const cr_value *first = cr_graph_value(g, node->first);
     if (first->hidden || first->type != CR_T_TENSOR || !plain_meta(first->meta)) return CR_ROWS_NONE;
@@ -310,7 +364,8 @@ static bool add_values(unify *u, const cr_node *node) {
 
 static const cr_meta *meta(const unify *u, uint32_t v) { return cr_graph_value(u->g, v)->meta; }
 
-/* Dimensions of value v and of the node's result that lie at the same distance from the last one are one axis, unless broadcast. */
+/* Dimensions of value v and of the node's result that lie at the same distance from the last one are one axis, unless
+ * broadcast. */
 static bool tie_aligned(unify *u, uint32_t v, uint32_t result) {
     const cr_meta *in = meta(u, v), *out = meta(u, result);
     for (int d = 0; d < in->rank; d++) {
@@ -352,13 +407,16 @@ static bool tie_node(unify *u, const cr_node *node, cr_rows_kind kind) {
     if (!add_values(u, node)) return false;
     if (kind == CR_ROWS_REDUCE || kind == CR_ROWS_NORM) {
         for (uint16_t i = 1; i < node->nargs; i++)
-            if (node->args[i].kind == CR_ARG_VALUE && meta_of(u->g, &node->args[i]) && !tie_aligned(u, (uint32_t)node->args[i].u.i, node->first)) return false;
+            if (node->args[i].kind == CR_ARG_VALUE && meta_of(u->g, &node->args[i]) &&
+                !tie_aligned(u, (uint32_t)node->args[i].u.i, node->first))
+                return false;
         return tie_reduced(u, node, kind);
     }
     if (kind == CR_ROWS_VIEW) {
         int8_t from[CR_ROWS_MAX_RANK];
         uint32_t in = (uint32_t)node->args[0].u.i;
-        if (u->outside[u->local[in]] || !cr_rows_view(u->g, node, from)) return false; /* of something outside: stays there, and costs nothing */
+        /* of something outside: stays there, and costs nothing */
+        if (u->outside[u->local[in]] || !cr_rows_view(u->g, node, from)) return false;
         for (int d = 0; d < meta(u, node->first)->rank; d++)
             if (from[d] >= 0) tie(u, element(u, in, from[d]), element(u, node->first, d));
         return true;
@@ -398,7 +456,9 @@ static bool together(unify *u, int a, int b) {
     return false;
 }
 
-static cr_dim size_of(const unify *u, int e) { return meta(u, u->d->value[e / CR_ROWS_MAX_RANK])->size[e % CR_ROWS_MAX_RANK]; }
+static cr_dim size_of(const unify *u, int e) {
+    return meta(u, u->d->value[e / CR_ROWS_MAX_RANK])->size[e % CR_ROWS_MAX_RANK];
+}
 
 /* The classes that are left, at most a few; -1: too many. */
 static int classes(unify *u, int16_t *out) {
@@ -423,7 +483,8 @@ static bool number_axes(unify *u) {
     int n = classes(u, class);
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
-            if (find(u, class[a]) == class[a] && find(u, class[b]) == class[b] && cr_dim_known(u->env, size_of(u, class[a]), CR_EQ, size_of(u, class[b])) == CR_YES &&
+            if (find(u, class[a]) == class[a] && find(u, class[b]) == class[b] &&
+                cr_dim_known(u->env, size_of(u, class[a]), CR_EQ, size_of(u, class[b])) == CR_YES &&
                 !together(u, class[a], class[b]))
                 tie(u, class[a], class[b]);
     n = classes(u, class);

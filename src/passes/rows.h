@@ -1,9 +1,9 @@
-/* rows.h: what can be part of a row kernel, and over which loops. Shared by the pass that forms groups (fuse.c) and by the
- * lowering that turns a group into loops (lower/rows.h).
+/* rows.h: what can be part of a row kernel, and over which loops. Shared by the pass that forms groups (fuse.c) and by
+ * the lowering that turns a group into loops (lower/rows.h).
  *
- * A group has a *domain*: a set of axes. Every dimension of every value in it is one of these axes, or has one element. Axes
- * are found by unification: a pointwise op ties the dimensions it aligns, a view renames them, a reduction ends some. All
- * reductions of a group end the same axes, which are then a row's. */
+ * A group has a *domain*: a set of axes. Every dimension of every value in it is one of these axes, or has one element.
+ * Axes are found by unification: a pointwise op ties the dimensions it aligns, a view renames them, a reduction ends
+ * some. All reductions of a group end the same axes, which are then a row's. */
 #ifndef CR_PASSES_ROWS_H
 #define CR_PASSES_ROWS_H
 
@@ -17,7 +17,8 @@ typedef enum cr_rows_kind {
     CR_ROWS_REDUCE,    /* sum, mean, amax, amin */
     CR_ROWS_NORM,      /* softmax, layer_norm, var: decomposes to the kinds above */
     CR_ROWS_VIEW,      /* a renaming of dimensions */
-    CR_ROWS_ROTATE,    /* cat([-x[h:], x[:h]], -1): the halves of a row exchanged, as in rotary embeddings; a way to load x */
+    /* cat([-x[h:], x[:h]], -1): the halves of a row exchanged, as in rotary embeddings; a way to load x */
+    CR_ROWS_ROTATE,
     CR_ROWS_PART,      /* a slice or negation that is part of one; only fuse.c says so */
 } cr_rows_kind;
 enum { CR_ROWS_MAX_NODES = 64, CR_ROWS_MAX_VALUES = 160, CR_ROWS_MAX_AXES = 8, CR_ROWS_MAX_RANK = 8 };
@@ -26,7 +27,8 @@ enum { CR_ROWS_MAX_NODES = 64, CR_ROWS_MAX_VALUES = 160, CR_ROWS_MAX_AXES = 8, C
 cr_rows_kind cr_rows_kind_of(const cr_graph *g, const cr_node *node);
 /* The program of a POINTWISE node; borrowed, for the life of the process. */
 CR_NODISCARD cr_status cr_rows_program(const cr_graph *g, const cr_node *node, const cr_scalar_program **out);
-/* The dimensions that a REDUCE or NORM node ends or works along, as bits; *kept: the result has them with one element. */
+/* The dimensions that a REDUCE or NORM node ends or works along, as bits; *kept: the result has them with one
+ * element. */
 uint32_t cr_rows_dims(const cr_graph *g, const cr_node *node, bool *kept);
 /* VIEW: for each dimension of the result the input's, or -1. */
 bool cr_rows_view(const cr_graph *g, const cr_node *node, int8_t *from);

@@ -1,20 +1,26 @@
 /* simplify.c: calls that change nothing go.
  *
- * A rule may replace a value only by one of the same dtype, sizes and layout, element by element the same bits for every
- * input there is: x * 1, but not x + 0 (it makes +0 of -0), not x - x, not x * 0 (NaN). The one exception to "same layout"
- * says so. Views are told apart by their metas alone: same memory, same meta, same tensor. */
+ * A rule may replace a value only by one of the same dtype, sizes and layout, element by element the same bits for
+ * every input there is: x * 1, but not x + 0 (it makes +0 of -0), not x - x, not x * 0 (NaN). The one exception to
+ * "same layout" says so. Views are told apart by their metas alone: same memory, same meta, same tensor. */
 #include "passes/internal.h"
 
 typedef cr_status rule_fn(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done);
 
-static const cr_meta *old_meta(const cr_rewriter *w, const cr_node *node, uint32_t i) { return cr_graph_value(cr_rewrite_source(w), node->first + i)->meta; }
+static const cr_meta *old_meta(const cr_rewriter *w, const cr_node *node, uint32_t i) {
+    return cr_graph_value(cr_rewrite_source(w), node->first + i)->meta;
+}
 
 /* dtype, sizes and strides; those of dimensions of size 1 say nothing. */
 static bool same_layout(cr_env *env, const cr_meta *a, const cr_meta *b) {
     uint8_t lazy = CR_META_CONJ | CR_META_NEG;
-    if (!a || !b || a->dtype != b->dtype || a->rank != b->rank || (a->flags & lazy) != (b->flags & lazy) || a->device.type != b->device.type) return false;
+    if (!a || !b || a->dtype != b->dtype || a->rank != b->rank || (a->flags & lazy) != (b->flags & lazy) ||
+        a->device.type != b->device.type)
+        return false;
     for (int d = 0; d < a->rank; d++)
-        if (a->size[d] != b->size[d] || (a->stride[d] != b->stride[d] && cr_dim_known(env, a->size[d], CR_EQ, 1) != CR_YES)) return false;
+        if (a->size[d] != b->size[d] ||
+            (a->stride[d] != b->stride[d] && cr_dim_known(env, a->size[d], CR_EQ, 1) != CR_YES))
+            return false;
     return true;
 }
 
@@ -48,16 +54,20 @@ static bool all_equal(const cr_tensor *t, double number) {
     return n > 0;
 }
 
-/* Is the argument this number everywhere: a number, a constant of integers or bools, or a call that fills? An integer zero counts as
- * +0. Constants of floats are not looked at: what a program is compiled to must not depend on the values of its weights. */
+/* Is the argument this number everywhere: a number, a constant of integers or bools, or a call that fills? An integer
+ * zero counts as +0. Constants of floats are not looked at: what a program is compiled to must not depend on the values
+ * of its weights. */
 static bool is_number(const cr_rewriter *w, const cr_arg *a, double number) {
-    if (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL) return (a->kind == CR_ARG_BOOL || cr_dim_is_plain(a->u.i)) && (double)a->u.i == number && !__builtin_signbit(number);
+    if (a->kind == CR_ARG_INT || a->kind == CR_ARG_BOOL)
+        return (a->kind == CR_ARG_BOOL || cr_dim_is_plain(a->u.i)) && (double)a->u.i == number &&
+               !__builtin_signbit(number);
     if (a->kind == CR_ARG_FLOAT) return a->u.f == number && !__builtin_signbit(a->u.f) == !__builtin_signbit(number);
     const cr_tensor *t = cr_rewrite_constant(w, a);
     if (t) return cr_dtype_is_integral(t->meta.dtype) && all_equal(t, number);
     static const struct { const char *op; int at; double number; } fills[] = {
-        { "aten::full", 1, 0 }, { "aten::scalar_tensor", 0, 0 }, { "aten::full_like", 1, 0 }, { "aten::ones", -1, 1 }, { "aten::zeros", -1, 0 },
-        { "aten::ones_like", -1, 1 }, { "aten::zeros_like", -1, 0 },
+        { "aten::full", 1, 0 },        { "aten::scalar_tensor", 0, 0 }, { "aten::full_like", 1, 0 },
+        { "aten::ones", -1, 1 },       { "aten::zeros", -1, 0 },        { "aten::ones_like", -1, 1 },
+        { "aten::zeros_like", -1, 0 },
     };
     const cr_node *fill = cr_rewrite_producer(w, a, NULL);
     for (size_t i = 0; fill && i < CR_COUNT(fills); i++) {
@@ -81,7 +91,8 @@ static bool is_whole(const cr_rewriter *w, const cr_arg *a) {
 
 /* ---- arithmetic ---- */
 
-/* x * 1 = 1 * x = x, also for NaN, infinities and -0. (A complex factor 1 has an imaginary part that infinity meets.) */
+/* x * 1 = 1 * x = x, also for NaN, infinities and -0. (A complex factor 1 has an imaginary part that infinity
+ * meets.) */
 static cr_status mul_one(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     if (is_real(w, &args[0]) && is_number(w, &args[1], 1)) CR_TRY(same_as(w, node, &args[0], done));
     if (!*done && is_real(w, &args[1]) && is_number(w, &args[0], 1)) CR_TRY(same_as(w, node, &args[1], done));
@@ -144,22 +155,26 @@ static cr_status copy_of_same(cr_rewriter *w, const cr_node *node, const cr_arg 
     return same_as(w, node, from, done);
 }
 
-/* Does every value of `from` survive in `to`? Largest power of two below which integers are exact, and bits of the exponent. */
+/* Does every value of `from` survive in `to`? Largest power of two below which integers are exact, and bits of the
+ * exponent. */
 static bool holds_all(int from, int to) {
     static const struct { uint8_t dtype, digits, exponent; bool is_signed; } kinds[] = {
-        { CR_U8, 8, 0, false }, { CR_I8, 7, 0, true }, { CR_I16, 15, 0, true }, { CR_I32, 31, 0, true }, { CR_I64, 63, 0, true },
-        { CR_F16, 11, 5, true }, { CR_BF16, 8, 8, true }, { CR_F32, 24, 8, true }, { CR_F64, 53, 11, true },
+        { CR_U8, 8, 0, false },  { CR_I8, 7, 0, true },   { CR_I16, 15, 0, true },
+        { CR_I32, 31, 0, true }, { CR_I64, 63, 0, true }, { CR_F16, 11, 5, true },
+        { CR_BF16, 8, 8, true }, { CR_F32, 24, 8, true }, { CR_F64, 53, 11, true },
     };
     size_t a = 0, b = 0, n = CR_COUNT(kinds);
     while (a < n && kinds[a].dtype != from) a++;
     while (b < n && kinds[b].dtype != to) b++;
     if (b == n) return false;
     if (from == CR_BOOL) return true;
-    return a < n && kinds[b].digits >= kinds[a].digits && kinds[b].exponent >= kinds[a].exponent && kinds[b].is_signed >= kinds[a].is_signed;
+    return a < n && kinds[b].digits >= kinds[a].digits && kinds[b].exponent >= kinds[a].exponent &&
+           kinds[b].is_signed >= kinds[a].is_signed;
 }
 
 static bool is_cast(const cr_op *op) {
-    static const char *const names[] = { "aten::_to_copy", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.device", "aten::to.other", "aten::type_as" };
+    static const char *const names[] = { "aten::_to_copy",  "aten::to.dtype", "aten::to.dtype_layout",
+                                         "aten::to.device", "aten::to.other", "aten::type_as" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (cr_op_is(op, names[i])) return true;
     return false;
@@ -175,7 +190,9 @@ static cr_status cast_chain(cr_rewriter *w, const cr_node *node, const cr_arg *a
 }
 
 /* copy(x, y) is y, if that needs no conversion. */
-static cr_status copy_functional(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) { return same_as(w, node, &args[1], done); }
+static cr_status copy_functional(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    return same_as(w, node, &args[1], done);
+}
 
 static cr_status dropout(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     bool off = (args[2].kind == CR_ARG_BOOL && !args[2].u.i) || (args[1].kind == CR_ARG_FLOAT && args[1].u.f == 0);
@@ -184,7 +201,9 @@ static cr_status dropout(cr_rewriter *w, const cr_node *node, const cr_arg *args
 
 static cr_status native_dropout(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     bool off = args[2].kind == CR_ARG_BOOL && !args[2].u.i;
-    if (!off || cr_rewrite_used(w, node, 1) || !same_layout(cr_graph_env(cr_rewrite_graph(w)), old_meta(w, node, 0), cr_rewrite_meta(w, &args[0]))) return CR_OK;
+    if (!off || cr_rewrite_used(w, node, 1) ||
+        !same_layout(cr_graph_env(cr_rewrite_graph(w)), old_meta(w, node, 0), cr_rewrite_meta(w, &args[0])))
+        return CR_OK;
     *done = true;
     return cr_rewrite_result(w, node, 0, args[0]);
 }
@@ -198,7 +217,9 @@ static cr_status assert_metadata(cr_rewriter *w, const cr_node *node, const cr_a
 
 static cr_status assert_true(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     (void)w;
-    *done = !node->nvalues && (args[0].kind == CR_ARG_BOOL || (args[0].kind == CR_ARG_INT && cr_dim_is_plain(args[0].u.i))) && args[0].u.i;
+    *done = !node->nvalues &&
+            (args[0].kind == CR_ARG_BOOL || (args[0].kind == CR_ARG_INT && cr_dim_is_plain(args[0].u.i))) &&
+            args[0].u.i;
     return CR_OK;
 }
 
@@ -229,8 +250,8 @@ static bool permutation(const cr_node *node, int rank, int *order) {
 
 static bool is_layout_copy(const cr_op *op) { return cr_op_is(op, "aten::clone") || cr_op_is(op, "aten::contiguous"); }
 
-/* A permutation of a permutation is one, or nothing. A copy between two that undo each other only changed the layout, which
- * what follows does not depend on: this is the exception to "same layout". */
+/* A permutation of a permutation is one, or nothing. A copy between two that undo each other only changed the layout,
+ * which what follows does not depend on: this is the exception to "same layout". */
 static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_meta *meta = cr_rewrite_meta(w, &args[0]);
     const cr_node *inner = cr_rewrite_producer(w, &args[0], NULL), *copy = NULL;
@@ -239,7 +260,8 @@ static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr
         copy = inner;
         inner = cr_rewrite_producer(w, &copy->args[0], NULL);
     }
-    if (!inner || !meta || !permutation(node, meta->rank, outer) || !permutation(inner, meta->rank, first)) return CR_OK;
+    if (!inner || !meta || !permutation(node, meta->rank, outer) || !permutation(inner, meta->rank, first))
+        return CR_OK;
     bool nothing = true;
     for (int d = 0; d < meta->rank; d++) {
         both[d] = first[outer[d]];
@@ -248,20 +270,27 @@ static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr
     if (!nothing && copy) return CR_OK;
     cr_arg result = inner->args[0], dims[CR_MAX_RANK];
     for (int d = 0; d < meta->rank; d++) dims[d] = cr_arg_int(both[d]);
-    if (!nothing) CR_TRY(cr_rewrite_call(w, "aten::permute", (cr_arg[]){ inner->args[0], cr_arg_list(dims, meta->rank) }, 2, &result));
+    if (!nothing)
+        CR_TRY(cr_rewrite_call(w, "aten::permute", (cr_arg[]){ inner->args[0], cr_arg_list(dims, meta->rank) }, 2,
+                               &result));
     *done = true;
     return cr_rewrite_result(w, node, 0, result);
 }
 
 static bool only_reshapes(const cr_op *op) {
-    static const char *const names[] = { "aten::view", "aten::_unsafe_view", "aten::reshape", "aten::unsqueeze", "aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims",
-                                         "aten::flatten.using_ints", "aten::unflatten.int" };
+    static const char *const names[] = { "aten::view",         "aten::_unsafe_view",
+                                         "aten::reshape",      "aten::unsqueeze",
+                                         "aten::squeeze",      "aten::squeeze.dim",
+                                         "aten::squeeze.dims", "aten::flatten.using_ints",
+                                         "aten::unflatten.int" };
     for (size_t i = 0; i < CR_COUNT(names); i++)
         if (cr_op_is(op, names[i])) return true;
     return false;
 }
 
-static bool is_row_major(const cr_rewriter *w, const cr_meta *m) { return m && cr_meta_is_contiguous(cr_graph_env(cr_rewrite_graph(w)), m, CR_CONTIGUOUS) == CR_YES; }
+static bool is_row_major(const cr_rewriter *w, const cr_meta *m) {
+    return m && cr_meta_is_contiguous(cr_graph_env(cr_rewrite_graph(w)), m, CR_CONTIGUOUS) == CR_YES;
+}
 
 /* Reshapes of a row-major tensor are one view of it, or the tensor itself. */
 static cr_status view_chain(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
@@ -269,12 +298,17 @@ static cr_status view_chain(cr_rewriter *w, const cr_node *node, const cr_arg *a
     cr_arg root = args[0], sizes[CR_MAX_RANK];
     const cr_node *inner;
     if (!is_row_major(w, result)) return CR_OK;
-    while ((inner = cr_rewrite_producer(w, &root, NULL)) && only_reshapes(inner->op) && is_row_major(w, cr_rewrite_meta(w, &inner->args[0]))) root = inner->args[0];
+    while ((inner = cr_rewrite_producer(w, &root, NULL)) && only_reshapes(inner->op) &&
+           is_row_major(w, cr_rewrite_meta(w, &inner->args[0])))
+        root = inner->args[0];
     const cr_meta *from = cr_rewrite_meta(w, &root);
     if (root.u.i == args[0].u.i || !is_row_major(w, from)) return CR_OK;
     CR_TRY(same_as(w, node, &root, done));
     if (*done) return CR_OK;
-    const cr_arg *list = node->nargs > 1 && args[1].kind == CR_ARG_LIST && (cr_op_is(node->op, "aten::view") || cr_op_is(node->op, "aten::reshape")) ? &args[1] : NULL;
+    const cr_arg *list = node->nargs > 1 && args[1].kind == CR_ARG_LIST &&
+                                 (cr_op_is(node->op, "aten::view") || cr_op_is(node->op, "aten::reshape"))
+                             ? &args[1]
+                             : NULL;
     cr_arg made, all = list ? *list : cr_arg_list(sizes, result->rank);
     for (int d = 0; d < result->rank; d++) {
         if (!list && !cr_dim_is_plain(result->size[d])) return CR_OK;
@@ -289,7 +323,8 @@ static cr_status view_chain(cr_rewriter *w, const cr_node *node, const cr_arg *a
 static cr_status view_of_same(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_graph *g = cr_rewrite_source(w);
     if (node->nvalues != 1 || node->args[0].kind != CR_ARG_VALUE) return CR_OK;
-    const cr_meta *from = cr_graph_value(g, (uint32_t)node->args[0].u.i)->meta, *to = old_meta(w, node, 0), *now = cr_rewrite_meta(w, &args[0]);
+    const cr_meta *from = cr_graph_value(g, (uint32_t)node->args[0].u.i)->meta, *to = old_meta(w, node, 0),
+                  *now = cr_rewrite_meta(w, &args[0]);
     if (!from || !to || !now || from->storage != to->storage || from->offset != to->offset) return CR_OK;
     return same_layout(cr_graph_env(g), from, now) ? same_as(w, node, &args[0], done) : CR_OK;
 }
@@ -297,20 +332,56 @@ static cr_status view_of_same(cr_rewriter *w, const cr_node *node, const cr_arg 
 /* ---- all of them ---- */
 
 static const struct { const char *op; rule_fn *rule; } rules[] = {
-    { "aten::mul.Tensor", mul_one }, { "aten::mul.Scalar", mul_one }, { "aten::div.Tensor", div_one }, { "aten::div.Scalar", div_one },
-    { "aten::add.Tensor", add_zero }, { "aten::add.Scalar", add_zero }, { "aten::sub.Tensor", sub_zero }, { "aten::sub.Scalar", sub_zero },
-    { "aten::pow.Tensor_Scalar", pow_one }, { "aten::neg", involution }, { "aten::bitwise_not", involution }, { "aten::logical_not", double_not },
-    { "aten::relu", idempotent }, { "aten::abs", idempotent }, { "aten::floor", idempotent }, { "aten::ceil", idempotent }, { "aten::trunc", idempotent },
+    { "aten::mul.Tensor", mul_one },
+    { "aten::mul.Scalar", mul_one },
+    { "aten::div.Tensor", div_one },
+    { "aten::div.Scalar", div_one },
+    { "aten::add.Tensor", add_zero },
+    { "aten::add.Scalar", add_zero },
+    { "aten::sub.Tensor", sub_zero },
+    { "aten::sub.Scalar", sub_zero },
+    { "aten::pow.Tensor_Scalar", pow_one },
+    { "aten::neg", involution },
+    { "aten::bitwise_not", involution },
+    { "aten::logical_not", double_not },
+    { "aten::relu", idempotent },
+    { "aten::abs", idempotent },
+    { "aten::floor", idempotent },
+    { "aten::ceil", idempotent },
+    { "aten::trunc", idempotent },
     { "aten::where.self", where_known },
-    { "aten::clone", copy_of_same }, { "aten::contiguous", copy_of_same }, { "aten::lift_fresh_copy", copy_of_same }, { "aten::cat", copy_of_same },
-    { "aten::copy", copy_functional }, { "aten::repeat", copy_of_same }, { "aten::positive", copy_of_same },
-    { "aten::_to_copy", cast_chain }, { "aten::to.dtype", cast_chain }, { "aten::to.dtype_layout", cast_chain }, { "aten::to.device", cast_chain },
-    { "aten::to.other", cast_chain }, { "aten::type_as", cast_chain },
-    { "aten::dropout", dropout }, { "aten::feature_dropout", dropout }, { "aten::alpha_dropout", dropout }, { "aten::feature_alpha_dropout", dropout },
-    { "aten::native_dropout", native_dropout }, { "aten::_assert_tensor_metadata", assert_metadata }, { "aten::_assert_scalar", assert_true },
-    { "aten::permute", permutation_chain }, { "aten::transpose.int", permutation_chain }, { "aten::t", permutation_chain }, { "aten::mT", permutation_chain },
-    { "aten::view", view_chain }, { "aten::_unsafe_view", view_chain }, { "aten::reshape", view_chain }, { "aten::unsqueeze", view_chain },
-    { "aten::squeeze", view_chain }, { "aten::squeeze.dim", view_chain }, { "aten::squeeze.dims", view_chain }, { "aten::flatten.using_ints", view_chain },
+    { "aten::clone", copy_of_same },
+    { "aten::contiguous", copy_of_same },
+    { "aten::lift_fresh_copy", copy_of_same },
+    { "aten::cat", copy_of_same },
+    { "aten::copy", copy_functional },
+    { "aten::repeat", copy_of_same },
+    { "aten::positive", copy_of_same },
+    { "aten::_to_copy", cast_chain },
+    { "aten::to.dtype", cast_chain },
+    { "aten::to.dtype_layout", cast_chain },
+    { "aten::to.device", cast_chain },
+    { "aten::to.other", cast_chain },
+    { "aten::type_as", cast_chain },
+    { "aten::dropout", dropout },
+    { "aten::feature_dropout", dropout },
+    { "aten::alpha_dropout", dropout },
+    { "aten::feature_alpha_dropout", dropout },
+    { "aten::native_dropout", native_dropout },
+    { "aten::_assert_tensor_metadata", assert_metadata },
+    { "aten::_assert_scalar", assert_true },
+    { "aten::permute", permutation_chain },
+    { "aten::transpose.int", permutation_chain },
+    { "aten::t", permutation_chain },
+    { "aten::mT", permutation_chain },
+    { "aten::view", view_chain },
+    { "aten::_unsafe_view", view_chain },
+    { "aten::reshape", view_chain },
+    { "aten::unsqueeze", view_chain },
+    { "aten::squeeze", view_chain },
+    { "aten::squeeze.dim", view_chain },
+    { "aten::squeeze.dims", view_chain },
+    { "aten::flatten.using_ints", view_chain },
     { "aten::unflatten.int", view_chain },
 };
 
@@ -321,4 +392,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return CR_OK;
 }
 
-cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return cr_rewrite(run, g, rule, NULL, out); }
+cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(run, g, rule, NULL, out);
+}

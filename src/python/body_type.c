@@ -34,7 +34,8 @@ static PyObject *body_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     static char *names[] = { "operands", "numbered", NULL };
     PyObject *operands;
     int numbered = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_Body", names, &PyTuple_Type, &operands, &numbered)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_Body", names, &PyTuple_Type, &operands, &numbered))
+        return NULL;
     cr_trace *trace = NULL;
     cr_status status = cr_region_ops_init();
     if (!status) status = cr_trace_create_body(known_env(operands), numbered, &trace);
@@ -83,7 +84,9 @@ static PyObject *tensor_input(py_body *b, PyObject *o, bool sliced) {
 
 /* A number that may be another one in each run of the body; `same`: one that another body of the region was given. */
 static PyObject *number_input(py_body *b, PyObject *o, bool same) {
-    static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+    static const cr_type types[] = {
+        [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL
+    };
     cr_env *env = env_of((PyObject *)b);
     cr_arg a;
     cr_type type = PyBool_Check(o) ? CR_T_BOOL : PyFloat_Check(o) ? CR_T_FLOAT : CR_T_INT;
@@ -92,7 +95,8 @@ static PyObject *number_input(py_body *b, PyObject *o, bool same) {
         e = a.kind == CR_ARG_SYM ? a.u.sym : cr_dim_sym(env, a.u.i);
         if (e) type = types[cr_sym_type_of(e)];
     } else if (!PyLong_Check(o) && !PyFloat_Check(o)) {
-        return PyErr_Format(PyExc_TypeError, "the input of a body must be a tensor or a number, not a %s", Py_TYPE(o)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "the input of a body must be a tensor or a number, not a %s",
+                            Py_TYPE(o)->tp_name);
     }
     if (!same) e = cr_unknown_number(env, type);
     cr_status status = e ? cr_trace_body_number(b->trace, type, e) : CR_FAIL(CR_ENOMEM, "out of memory");
@@ -151,7 +155,8 @@ static PyObject *body_lift(PyObject *self, PyObject *objects) {
         uint32_t value;
         if (cr_py_is_tensor(o)) a = cr_arg_tensor(cr_py_tensor_of(o));
         else if (!cr_py_sym_read(o, &a)) {
-            PyErr_Format(PyExc_TypeError, "lift(): expected tensors and symbolic numbers, not a %s", Py_TYPE(o)->tp_name);
+            PyErr_Format(PyExc_TypeError, "lift(): expected tensors and symbolic numbers, not a %s",
+                         Py_TYPE(o)->tp_name);
             r = -1;
             break;
         }
@@ -187,7 +192,8 @@ static unsigned free_number(const char *stem) {
         char name[80];
         bool taken = false;
         PyOS_snprintf(name, sizeof name, "%s_%u", stem, k);
-        for (size_t i = 0; g && i < cr_graph_subgraph_count(g) && !taken; i++) taken = !strcmp(cr_graph_name(cr_graph_subgraph(g, i)), name);
+        for (size_t i = 0; g && i < cr_graph_subgraph_count(g) && !taken; i++)
+            taken = !strcmp(cr_graph_name(cr_graph_subgraph(g, i)), name);
         if (!taken) return k;
     }
 }
@@ -245,11 +251,13 @@ static PyMethodDef methods[] = {
       "input(value, sliced=False, same=False): the body's next input, like the value (or slice 0 of it)." },
     { "run", body_run, METH_VARARGS, "run(fn, args): fn(*args), recorded." },
     { "lift", body_lift, METH_O, "lift(values): makes them free variables." },
-    { "finish", body_finish, METH_VARARGS, "finish(results, stem, alone=False): the graph; alone: it returns its result, not a tuple of one." },
+    { "finish", body_finish, METH_VARARGS,
+      "finish(results, stem, alone=False): the graph; alone: it returns its result, not a tuple of one." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef attributes[] = {
-    { "problem", get_problem, NULL, "After finish(): ('writes', op, input), ('aliases', result, input or other result), or None.", NULL },
+    { "problem", get_problem, NULL,
+      "After finish(): ('writes', op, input), ('aliases', result, input or other result), or None.", NULL },
     { "lifted", get_lifted, NULL, "What the body uses from outside, in order of first use.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
@@ -264,4 +272,6 @@ static PyTypeObject body_type = {
     .tp_getset = attributes,
 };
 
-int cr_py_body_init(PyObject *module) { return PyType_Ready(&body_type) || PyModule_AddObjectRef(module, "_Body", (PyObject *)&body_type) ? -1 : 0; }
+int cr_py_body_init(PyObject *module) {
+    return PyType_Ready(&body_type) || PyModule_AddObjectRef(module, "_Body", (PyObject *)&body_type) ? -1 : 0;
+}

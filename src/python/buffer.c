@@ -1,13 +1,14 @@
 /* buffer.c: the buffer protocol, both ways; NumPy arrays cross through it without NumPy being imported here.
  *
  * Export: a view on the tensor's memory that keeps the tensor alive. Import: a storage over the exporter's memory that
- * gives the buffer back when its last reference goes, on whichever thread that happens. Read-only memory stays read-only. */
+ * gives the buffer back when its last reference goes, on whichever thread that happens. Read-only memory stays
+ * read-only. */
 #include "python/py.h"
 
 /* One letter of the struct module for each dtype; NULL: other languages have no name for it. */
 static const char *const formats[CR_DTYPE_COUNT] = {
-    [CR_U8] = "B",  [CR_I8] = "b",  [CR_I16] = "h", [CR_I32] = "i",  [CR_I64] = "q", [CR_F16] = "e", [CR_F32] = "f", [CR_F64] = "d",
-    [CR_C64] = "Zf", [CR_C128] = "Zd", [CR_BOOL] = "?", [CR_U16] = "H", [CR_U32] = "I", [CR_U64] = "Q",
+    [CR_U8] = "B",  [CR_I8] = "b",   [CR_I16] = "h",   [CR_I32] = "i",  [CR_I64] = "q", [CR_F16] = "e", [CR_F32] = "f",
+    [CR_F64] = "d", [CR_C64] = "Zf", [CR_C128] = "Zd", [CR_BOOL] = "?", [CR_U16] = "H", [CR_U32] = "I", [CR_U64] = "Q",
 };
 
 /* ---- export ---- */
@@ -21,11 +22,14 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
         return -1;
     }
     if (!formats[m->dtype]) {
-        PyErr_Format(PyExc_TypeError, "%s has no counterpart outside of cresset; convert the tensor first, for instance with .float()", cr_dtype_name(m->dtype));
+        PyErr_Format(PyExc_TypeError,
+                     "%s has no counterpart outside of cresset; convert the tensor first, for instance with .float()",
+                     cr_dtype_name(m->dtype));
         return -1;
     }
     if (m->flags & (CR_META_CONJ | CR_META_NEG | CR_META_REQUIRES_GRAD)) {
-        PyErr_SetString(PyExc_BufferError, "the memory of a conjugated, negated or gradient-requiring tensor cannot be shared; use .detach(), .resolve_conj() or .resolve_neg()");
+        PyErr_SetString(PyExc_BufferError, "the memory of a conjugated, negated or gradient-requiring tensor cannot be "
+                                           "shared; use .detach(), .resolve_conj() or .resolve_neg()");
         return -1;
     }
     if ((flags & PyBUF_WRITABLE) && t->storage->readonly) {
@@ -36,7 +40,8 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || !(flags & PyBUF_STRIDES);
     bool wants_f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS;
     if ((wants_c && !contiguous) || (wants_f && m->rank > 1)) {
-        PyErr_SetString(PyExc_BufferError, "the tensor's elements are not in the order that is asked for; use .contiguous()");
+        PyErr_SetString(PyExc_BufferError, "the tensor's elements are not in the order that is asked for; use "
+                                           ".contiguous()");
         return -1;
     }
     Py_ssize_t *shape = m->rank ? PyMem_New(Py_ssize_t, 2 * m->rank) : NULL;
@@ -86,7 +91,8 @@ static void give_back(void *user, void *data) {
 static int format_dtype(const char *format, Py_ssize_t itemsize) {
     if (!format) return itemsize == 1 ? CR_U8 : -1;
     if (*format == '<' || *format == '=' || *format == '@' || *format == '|') format++;
-    else if (*format == '>' || *format == '!') return itemsize > 1 ? -2 : format[1] == '?' ? CR_BOOL : format[1] == 'b' ? CR_I8 : CR_U8;
+    else if (*format == '>' || *format == '!')
+        return itemsize > 1 ? -2 : format[1] == '?' ? CR_BOOL : format[1] == 'b' ? CR_I8 : CR_U8;
     for (int d = 0; d < CR_DTYPE_COUNT; d++)
         if (formats[d] && !strcmp(formats[d], format) && rt_itemsize(d) == itemsize) return d;
     if (strlen(format) == 1 && strchr("lnqi", *format)) return itemsize == 8 ? CR_I64 : CR_I32; /* C's long */
@@ -96,7 +102,8 @@ static int format_dtype(const char *format, Py_ssize_t itemsize) {
 
 static int read_geometry(const Py_buffer *view, cr_meta *m) {
     if (view->len && (uintptr_t)view->buf % (uintptr_t)CR_MIN(view->itemsize, 8)) {
-        PyErr_SetString(PyExc_ValueError, "the array's memory is not aligned to its element's size; copy the array first (array.copy())");
+        PyErr_SetString(PyExc_ValueError, "the array's memory is not aligned to its element's size; copy the array "
+                                          "first (array.copy())");
         return -1;
     }
     for (int d = 0; d < view->ndim; d++) {
@@ -168,13 +175,18 @@ cr_tensor *cr_py_buffer_import(PyObject *o) {
         return NULL;
     }
     int dtype = format_dtype(view->format, view->itemsize);
-    if (dtype == -2) PyErr_SetString(PyExc_ValueError, "the array's byte order is not this machine's; convert it first (array.astype(array.dtype.newbyteorder('=')))");
+    if (dtype == -2)
+        PyErr_SetString(PyExc_ValueError, "the array's byte order is not this machine's; convert it first "
+                                          "(array.astype(array.dtype.newbyteorder('=')))");
     else if (dtype < 0)
         PyErr_Format(PyExc_TypeError,
-                     "can't convert an array with elements of format '%s'; the supported types are float64, float32, float16, complex128, complex64, "
-                     "int64, int32, int16, int8, uint64, uint32, uint16, uint8 and bool",
+                     "can't convert an array with elements of format '%s'; the supported types are float64, float32, "
+                     "float16, complex128, complex64, int64, int32, int16, int8, uint64, uint32, uint16, uint8 and "
+                     "bool",
                      view->format ? view->format : "?");
-    else if (view->ndim > CR_MAX_RANK) PyErr_Format(PyExc_ValueError, "the array has %d dimensions; at most %d are supported", view->ndim, CR_MAX_RANK);
+    else if (view->ndim > CR_MAX_RANK)
+        PyErr_Format(PyExc_ValueError, "the array has %d dimensions; at most %d are supported", view->ndim,
+                     CR_MAX_RANK);
     if (PyErr_Occurred()) return refuse_view(view);
     cr_meta m;
     cr_meta_init(&m, dtype, (cr_device){ CR_CPU, -1 });
@@ -187,7 +199,8 @@ cr_tensor *cr_py_buffer_import(PyObject *o) {
 
 static PyObject *from_numpy(PyObject *module, PyObject *array) {
     (void)module;
-    if (!cr_py_is_ndarray(array)) return PyErr_Format(PyExc_TypeError, "from_numpy(): expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
+    if (!cr_py_is_ndarray(array))
+        return PyErr_Format(PyExc_TypeError, "from_numpy(): expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
     cr_tensor *t = cr_py_buffer_import(array);
     return t ? cr_py_wrap(t) : NULL;
 }
@@ -198,19 +211,29 @@ static PyObject *frombuffer(PyObject *module, PyObject *args, PyObject *kwargs) 
     PyObject *object, *dtype_object = Py_None;
     Py_ssize_t count = -1, offset = 0;
     int requires_grad = 0, dtype;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", names, &object, &dtype_object, &count, &offset, &requires_grad)) return NULL;
-    if (!cr_py_dtype_read(dtype_object, &dtype)) return PyErr_Format(PyExc_TypeError, "frombuffer(): dtype must be a dtype, not %s", Py_TYPE(dtype_object)->tp_name);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", names, &object, &dtype_object, &count, &offset,
+                                     &requires_grad))
+        return NULL;
+    if (!cr_py_dtype_read(dtype_object, &dtype))
+        return PyErr_Format(PyExc_TypeError, "frombuffer(): dtype must be a dtype, not %s",
+                            Py_TYPE(dtype_object)->tp_name);
     Py_buffer *view = view_of(object, PyBUF_SIMPLE);
     if (!view) return NULL;
     Py_ssize_t item = (Py_ssize_t)rt_itemsize(dtype), left = view->len - offset;
     if (offset < 0 || left <= 0)
-        PyErr_Format(PyExc_ValueError, "frombuffer(): offset (%zd) must be in a buffer of %zd bytes", offset, view->len);
+        PyErr_Format(PyExc_ValueError, "frombuffer(): offset (%zd) must be in a buffer of %zd bytes", offset,
+                     view->len);
     else if (((uintptr_t)view->buf + (uintptr_t)offset) % (uintptr_t)CR_MIN(item, 8))
-        PyErr_Format(PyExc_ValueError, "frombuffer(): offset %zd is not aligned to elements of %zd bytes", offset, item);
-    else if (count == 0 || count < -1) PyErr_Format(PyExc_ValueError, "frombuffer(): count must be positive or -1, not %zd", count);
-    else if (count < 0 && left % item) PyErr_Format(PyExc_ValueError, "frombuffer(): %zd bytes are no whole number of elements of %zd bytes", left, item);
+        PyErr_Format(PyExc_ValueError, "frombuffer(): offset %zd is not aligned to elements of %zd bytes", offset,
+                     item);
+    else if (count == 0 || count < -1)
+        PyErr_Format(PyExc_ValueError, "frombuffer(): count must be positive or -1, not %zd", count);
+    else if (count < 0 && left % item)
+        PyErr_Format(PyExc_ValueError, "frombuffer(): %zd bytes are no whole number of elements of %zd bytes", left,
+                     item);
     else if (count > 0 && count > left / item)
-        PyErr_Format(PyExc_ValueError, "frombuffer(): %zd elements of %zd bytes do not fit in %zd bytes", count, item, left);
+        PyErr_Format(PyExc_ValueError, "frombuffer(): %zd elements of %zd bytes do not fit in %zd bytes", count, item,
+                     left);
     if (PyErr_Occurred()) {
         refuse_view(view);
         return NULL;
@@ -228,7 +251,8 @@ static PyObject *frombuffer(PyObject *module, PyObject *args, PyObject *kwargs) 
 
 static PyMethodDef functions[] = {
     { "from_numpy", from_numpy, METH_O, "from_numpy(array): a tensor on the array's memory." },
-    { "frombuffer", (PyCFunction)(void (*)(void))frombuffer, METH_VARARGS | METH_KEYWORDS, "frombuffer(buffer, *, dtype, count=-1, offset=0): a 1-d tensor on a buffer's memory." },
+    { "frombuffer", (PyCFunction)(void (*)(void))frombuffer, METH_VARARGS | METH_KEYWORDS,
+      "frombuffer(buffer, *, dtype, count=-1, offset=0): a 1-d tensor on a buffer's memory." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -2,8 +2,9 @@
  *
  * Four types share one object: a *packet* (cresset.ops.aten.add: an overload list), an *overload*
  * (cresset.ops.aten.add.Tensor), a *function* (cresset.add) and a *method* (x.add). All are vectorcalls: arguments are
- * converted to kinds on the stack, binding.args, run, and the results wrapped; no Python object is made in between. Packets and
- * overloads take exactly what the schema says; functions and methods also take out=(a, b) and requires_grad=. */
+ * converted to kinds on the stack, binding.args, run, and the results wrapped; no Python object is made in between.
+ * Packets and overloads take exactly what the schema says; functions and methods also take out=(a, b) and
+ * requires_grad=. */
 #include "python/py.h"
 
 #include "graph/graph.h"
@@ -36,7 +37,8 @@ static PyObject *symbolic_results(const cr_op *op, const cr_arg *args, cr_arg *r
     cr_env *saved = mode->env;
     bool symbolic = false;
     for (uint16_t i = 0; i < cr_result_count(op); i++)
-        symbolic |= results[i].kind == CR_ARG_SYM || results[i].kind == CR_ARG_LIST || (results[i].kind == CR_ARG_INT && !cr_dim_is_plain(results[i].u.i));
+        symbolic |= results[i].kind == CR_ARG_SYM || results[i].kind == CR_ARG_LIST ||
+                    (results[i].kind == CR_ARG_INT && !cr_dim_is_plain(results[i].u.i));
     for (uint16_t i = 0; symbolic && i < op->schema.nparams; i++)
         if (args[i].kind == CR_ARG_TENSOR && args[i].u.t->env) mode->env = args[i].u.t->env;
     PyObject *o = cr_py_results(op, results, form);
@@ -47,7 +49,8 @@ static PyObject *symbolic_results(const cr_op *op, const cr_arg *args, cr_arg *r
 PyObject *cr_py_run(cr_py_frame *f, const cr_op *op, const cr_arg *args, cr_py_form form) {
     cr_arg results[MAX_RETURNS];
     cr_status status;
-    if (op->schema.nreturns > MAX_RETURNS) return PyErr_Format(PyExc_NotImplementedError, "%s: more than %d results", op->name, MAX_RETURNS);
+    if (op->schema.nreturns > MAX_RETURNS)
+        return PyErr_Format(PyExc_NotImplementedError, "%s: more than %d results", op->name, MAX_RETURNS);
     if (f->work < GIL_WORK || cr_ambient_get()->mode.fake) {
         status = cr_call(op, args, results);
     } else {
@@ -120,8 +123,10 @@ static PyObject *reject(const cr_py_op *op, PyObject *value, Py_ssize_t position
     else PyOS_snprintf(where, sizeof where, "argument %zd", position + 1);
     cr_str text;
     cr_str_init(&text);
-    for (const cr_op *o = op->first; o; o = op->form == CR_PY_OVERLOAD ? NULL : o->next) cr_str_addf(&text, "\n  %s", o->schema.text);
-    PyErr_Format(is_strict(op) ? PyExc_RuntimeError : PyExc_TypeError, "%U(): %s is a %s, which no overload takes; the overloads are%s", op->name, where,
+    for (const cr_op *o = op->first; o; o = op->form == CR_PY_OVERLOAD ? NULL : o->next)
+        cr_str_addf(&text, "\n  %s", o->schema.text);
+    PyErr_Format(is_strict(op) ? PyExc_RuntimeError : PyExc_TypeError,
+                 "%U(): %s is a %s, which no overload takes; the overloads are%s", op->name, where,
                  Py_TYPE(value)->tp_name, cr_str_get(&text));
     cr_str_dispose(&text);
     return NULL;
@@ -145,7 +150,9 @@ static int convert_keyword(python_call *c, PyObject *name, PyObject *value) {
             return yes < 0 ? -1 : 0;
         }
     }
-    static const char *const numpy_names[][2] = { { "x", "self" }, { "a", "self" }, { "x1", "self" }, { "x2", "other" } };
+    static const char *const numpy_names[][2] = {
+        { "x", "self" }, { "a", "self" }, { "x1", "self" }, { "x2", "other" }
+    };
     for (size_t i = 0; c->op->form == CR_PY_FUNCTION && i < CR_COUNT(numpy_names); i++)
         if (!strcmp(text, numpy_names[i][0]) && !has_parameter(c->op->first, text)) text = numpy_names[i][1];
     cr_keyword *k = &c->keywords[c->nkeywords++];
@@ -160,12 +167,16 @@ static cr_status bind_out(python_call *c, cr_keyword *out, cr_binding *binding) 
     cr_arg given = out->value;
     size_t n = given.kind == CR_ARG_LIST ? given.n : 1, rest = c->nkeywords - 1;
     *out = c->keywords[rest];
-    cr_status status = CR_FAIL(CR_ETYPE, "%s(): no overload writes to %zu tensors given as 'out'", c->op->first->schema.name, n);
+    cr_status status = CR_FAIL(CR_ETYPE, "%s(): no overload writes to %zu tensors given as 'out'",
+                               c->op->first->schema.name, n);
     for (const cr_op *op = c->op->first; op; op = op->next) {
         const cr_schema *s = &op->schema;
-        if (op->variant != CR_OUT || s->nreturns != n || rest + n > CR_MAX_PARAMS || (given.kind == CR_ARG_LIST && n == 1)) continue;
+        if (op->variant != CR_OUT || s->nreturns != n || rest + n > CR_MAX_PARAMS ||
+            (given.kind == CR_ARG_LIST && n == 1))
+            continue;
         for (size_t i = 0; i < n; i++)
-            c->keywords[rest + i] = (cr_keyword){ s->params[s->nparams - n + i].name, given.kind == CR_ARG_LIST ? given.u.list[i] : given };
+            c->keywords[rest + i] = (cr_keyword){ s->params[s->nparams - n + i].name,
+                                                  given.kind == CR_ARG_LIST ? given.u.list[i] : given };
         status = cr_bind(op, true, c->args, c->nargs, c->keywords, rest + n, &c->frame.arena, binding);
         if (!status) break;
     }
@@ -178,13 +189,16 @@ static cr_status bind_with_numbers(python_call *c, cr_binding *binding) {
     bool changed = false;
     for (size_t i = 1; i < c->nargs; i++) {
         const cr_arg *a = &c->args[i];
-        if (a->kind != CR_ARG_TENSOR || a->u.t->meta.rank || !cr_dtype_is_integral(a->u.t->meta.dtype) || cr_tensor_is_fake(a->u.t)) continue;
+        if (a->kind != CR_ARG_TENSOR || a->u.t->meta.rank || !cr_dtype_is_integral(a->u.t->meta.dtype) ||
+            cr_tensor_is_fake(a->u.t))
+            continue;
         cr_arg number;
         if (cr_py_item(a->u.t, &number)) continue;
         c->args[i] = cr_arg_int(number.u.i);
         changed = true;
     }
-    if (changed && !cr_bind(c->op->first, false, c->args, c->nargs, c->keywords, c->nkeywords, &c->frame.arena, binding)) {
+    if (changed &&
+        !cr_bind(c->op->first, false, c->args, c->nargs, c->keywords, c->nkeywords, &c->frame.arena, binding)) {
         cr_error_release(refusal);
         return CR_OK;
     }
@@ -194,19 +208,23 @@ static cr_status bind_with_numbers(python_call *c, cr_binding *binding) {
 /* Op objects take what the schema says: no sizes spread over several arguments. */
 static cr_status check_count(const python_call *c) {
     size_t most = 0;
-    for (const cr_op *op = c->op->first; op; op = c->op->form == CR_PY_OVERLOAD ? NULL : op->next) most = CR_MAX(most, (size_t)op->schema.npositional);
+    for (const cr_op *op = c->op->first; op; op = c->op->form == CR_PY_OVERLOAD ? NULL : op->next)
+        most = CR_MAX(most, (size_t)op->schema.npositional);
     if (c->nargs <= most) return CR_OK;
-    return CR_FAIL(CR_ETYPE, "%s() takes %zu positional arguments but %zu were given; it is %s", c->op->first->schema.name, most, c->nargs, c->op->first->schema.text);
+    return CR_FAIL(CR_ETYPE, "%s() takes %zu positional arguments but %zu were given; it is %s",
+                   c->op->first->schema.name, most, c->nargs, c->op->first->schema.text);
 }
 
 static cr_status bind(python_call *c, cr_binding *binding) {
     if (is_strict(c->op)) CR_TRY(check_count(c));
     if (c->nkeywords && !is_strict(c->op)) {
         for (size_t i = 0; i < c->nkeywords; i++)
-            if (!strcmp(c->keywords[i].name, "out") && (c->keywords[i].value.kind == CR_ARG_LIST || !has_parameter(c->op->first, "out")))
+            if (!strcmp(c->keywords[i].name, "out") &&
+                (c->keywords[i].value.kind == CR_ARG_LIST || !has_parameter(c->op->first, "out")))
                 return bind_out(c, &c->keywords[i], binding);
     }
-    cr_status status = cr_bind(c->op->first, c->op->form == CR_PY_OVERLOAD, c->args, c->nargs, c->keywords, c->nkeywords, &c->frame.arena, binding);
+    cr_status status = cr_bind(c->op->first, c->op->form == CR_PY_OVERLOAD, c->args, c->nargs, c->keywords,
+                               c->nkeywords, &c->frame.arena, binding);
     return status == CR_ETYPE && !is_strict(c->op) ? bind_with_numbers(c, binding) : status;
 }
 
@@ -222,9 +240,11 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     c.op = (cr_py_op *)callable;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     if (n > CR_MAX_PARAMS || nkw > CR_MAX_PARAMS)
-        return PyErr_Format(PyExc_TypeError, "%U(): %zd arguments were given, at most %d are possible", c.op->name, n + nkw, CR_MAX_PARAMS);
+        return PyErr_Format(PyExc_TypeError, "%U(): %zd arguments were given, at most %d are possible", c.op->name,
+                            n + nkw, CR_MAX_PARAMS);
     if (c.op->form == CR_PY_METHOD && (!n || !cr_py_is_tensor(args[0])))
-        return PyErr_Format(PyExc_TypeError, "Tensor.%U() needs a Tensor, not %s", c.op->name, n ? Py_TYPE(args[0])->tp_name : "nothing");
+        return PyErr_Format(PyExc_TypeError, "Tensor.%U() needs a Tensor, not %s", c.op->name,
+                            n ? Py_TYPE(args[0])->tp_name : "nothing");
     cr_py_frame_init(&c.frame);
     c.nargs = (size_t)n;
     c.nkeywords = 0;
@@ -247,7 +267,8 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     cr_ambient *ambient = cr_ambient_get();
     const cr_py_op *outer = ambient->calling;
     ambient->calling = c.op;
-    result = status ? raise_unbound(c.op, status) : cr_py_run(&c.frame, binding.op, binding.args, (cr_py_form)c.op->form);
+    result = status ? raise_unbound(c.op, status)
+                    : cr_py_run(&c.frame, binding.op, binding.args, (cr_py_form)c.op->form);
     ambient->calling = outer;
     if (c.requires_grad) result = mark_requires_grad(result);
 out:
@@ -262,7 +283,9 @@ bool cr_py_op_shown(const cr_op *op, cr_py_form form) {
     if (form == CR_PY_FUNCTION) return !where || (where & CR_VARIANT_FUNCTION);
     if (where && !(where & CR_VARIANT_METHOD)) return false;
     for (uint16_t i = 0; i < op->schema.nparams; i++)
-        if (!strcmp(op->schema.params[i].name, "self") && op->schema.params[i].type == CR_T_TENSOR && !op->schema.params[i].list) return true;
+        if (!strcmp(op->schema.params[i].name, "self") && op->schema.params[i].type == CR_T_TENSOR &&
+            !op->schema.params[i].list)
+            return true;
     return false;
 }
 
@@ -274,7 +297,8 @@ static uint8_t self_position(const cr_op *first) {
 }
 
 PyObject *cr_py_op_new(const cr_op *first, cr_py_form form) {
-    static PyTypeObject *const types[] = { &cr_py_packet_type, &cr_py_overload_type, &cr_py_function_type, &cr_py_method_type };
+    static PyTypeObject *const types[] = { &cr_py_packet_type, &cr_py_overload_type, &cr_py_function_type,
+                                           &cr_py_method_type };
     cr_py_op *o = PyObject_New(cr_py_op, types[form]);
     if (!o) return NULL;
     o->vectorcall = invoke;
@@ -330,7 +354,8 @@ static PyObject *packet_getattr(PyObject *self, PyObject *name) {
         if (found && PyDict_SetItem(o->dict, name, found)) Py_CLEAR(found);
         return found;
     }
-    return PyErr_Format(PyExc_AttributeError, "the op '%s.%U' has no overload '%U'; see .overloads()", o->first->schema.ns, o->name, name);
+    return PyErr_Format(PyExc_AttributeError, "the op '%s.%U' has no overload '%U'; see .overloads()",
+                        o->first->schema.ns, o->name, name);
 }
 
 static PyObject *overloads(PyObject *self, PyObject *unused) {
@@ -354,14 +379,19 @@ static PyObject *packet_str(PyObject *self) {
 }
 static PyObject *overload_repr(PyObject *self) {
     const cr_schema *s = &((cr_py_op *)self)->first->schema;
-    return PyUnicode_FromFormat("<OpOverload(op='%s.%s', overload='%s')>", s->ns, s->name, overload_name(((cr_py_op *)self)->first));
+    return PyUnicode_FromFormat("<OpOverload(op='%s.%s', overload='%s')>", s->ns, s->name,
+                                overload_name(((cr_py_op *)self)->first));
 }
 static PyObject *overload_str(PyObject *self) {
     const cr_schema *s = &((cr_py_op *)self)->first->schema;
     return PyUnicode_FromFormat("%s.%s.%s", s->ns, s->name, overload_name(((cr_py_op *)self)->first));
 }
-static PyObject *function_repr(PyObject *self) { return PyUnicode_FromFormat("<built-in function %U>", ((cr_py_op *)self)->name); }
-static PyObject *method_repr(PyObject *self) { return PyUnicode_FromFormat("<method '%U' of 'cresset.Tensor' objects>", ((cr_py_op *)self)->name); }
+static PyObject *function_repr(PyObject *self) {
+    return PyUnicode_FromFormat("<built-in function %U>", ((cr_py_op *)self)->name);
+}
+static PyObject *method_repr(PyObject *self) {
+    return PyUnicode_FromFormat("<method '%U' of 'cresset.Tensor' objects>", ((cr_py_op *)self)->name);
+}
 
 static PyObject *get_name(PyObject *self, void *unused) {
     (void)unused;
@@ -418,7 +448,8 @@ static PyObject *op_reduce(PyObject *self, PyObject *unused) {
     PyObject *find = module ? PyObject_GetAttrString(module, "_op") : NULL;
     Py_XDECREF(module);
     const char *form = (const char *const[]){ "packet", "overload", "function", "method" }[o->form];
-    return find ? Py_BuildValue("N(ss)", find, o->form == CR_PY_OVERLOAD ? o->first->name : o->first->schema.name, form) : NULL;
+    return find ? Py_BuildValue("N(ss)", find, o->form == CR_PY_OVERLOAD ? o->first->name : o->first->schema.name, form)
+                : NULL;
 }
 
 #define COMMON_METHODS                                                                                                 \
@@ -429,8 +460,12 @@ static PyObject *op_reduce(PyObject *self, PyObject *unused) {
     { "__module__", get_module, NULL, NULL, NULL }, { "__doc__", get_doc, NULL, NULL, NULL }
 
 static PyMethodDef plain_methods[] = { COMMON_METHODS, { NULL, NULL, 0, NULL } };
-static PyMethodDef packet_methods[] = { { "overloads", overloads, METH_NOARGS, "Names of the overloads." }, COMMON_METHODS, { NULL, NULL, 0, NULL } };
-static PyMethodDef overload_methods[] = { { "name", full_name, METH_NOARGS, "The full name: aten::add.Tensor." }, COMMON_METHODS, { NULL, NULL, 0, NULL } };
+static PyMethodDef packet_methods[] = { { "overloads", overloads, METH_NOARGS, "Names of the overloads." },
+                                        COMMON_METHODS,
+                                        { NULL, NULL, 0, NULL } };
+static PyMethodDef overload_methods[] = { { "name", full_name, METH_NOARGS, "The full name: aten::add.Tensor." },
+                                          COMMON_METHODS,
+                                          { NULL, NULL, 0, NULL } };
 static PyGetSetDef plain_attributes[] = { COMMON_ATTRIBUTES, { NULL, NULL, NULL, NULL, NULL } };
 static PyGetSetDef overload_attributes[] = {
     { "_schema", get_schema, NULL, NULL, NULL },
@@ -532,7 +567,9 @@ int cr_py_calls_init(PyObject *module) {
     cr_py_method_type.tp_getset = plain_attributes;
     cr_py_method_type.tp_descr_get = method_bind;
     cr_py_method_type.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
-    if (PyType_Ready(&cr_py_packet_type) || PyType_Ready(&cr_py_overload_type) || PyType_Ready(&cr_py_function_type) || PyType_Ready(&cr_py_method_type)) return -1;
+    if (PyType_Ready(&cr_py_packet_type) || PyType_Ready(&cr_py_overload_type) || PyType_Ready(&cr_py_function_type) ||
+        PyType_Ready(&cr_py_method_type))
+        return -1;
     if (PyModule_AddObjectRef(module, "OpOverloadPacket", (PyObject *)&cr_py_packet_type)) return -1;
     if (PyModule_AddObjectRef(module, "OpOverload", (PyObject *)&cr_py_overload_type)) return -1;
     return PyModule_AddFunctions(module, module_functions);

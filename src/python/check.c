@@ -1,5 +1,6 @@
-/* check.c: what the tests ask of the op table beyond calling ops: the same call on fake tensors (static or symbolic), by its
- * decomposition instead of its kernel, and its derivative. Everything works on one bound call: (op name, args, kwargs). */
+/* check.c: what the tests ask of the op table beyond calling ops: the same call on fake tensors (static or symbolic),
+ * by its decomposition instead of its kernel, and its derivative. Everything works on one bound call: (op name, args,
+ * kwargs). */
 #include "python/py.h"
 
 #include "ops/formula.h"
@@ -60,7 +61,9 @@ static cr_status symbolic_meta(cr_env *env, const cr_meta *from, cr_meta *to) {
     for (int d = 0; d < from->rank; d++) to->size[d] = symbol_for(env, from->size[d]);
     for (int d = 0; d < from->rank; d++) {
         for (int inner = 0; inner < from->rank; inner++) { /* stride[d] = stride[inner] * size[inner]? */
-            if (inner == d || from->size[inner] < 2 || from->stride[inner] * from->size[inner] != from->stride[d] || from->stride[inner] >= from->stride[d]) continue;
+            if (inner == d || from->size[inner] < 2 || from->stride[inner] * from->size[inner] != from->stride[d] ||
+                from->stride[inner] >= from->stride[d])
+                continue;
             to->stride[d] = cr_dim_mul(env, to->stride[inner], to->size[inner]);
         }
     }
@@ -68,7 +71,8 @@ static cr_status symbolic_meta(cr_env *env, const cr_meta *from, cr_meta *to) {
     for (int pass = 0; pass < from->rank; pass++)
         for (int d = 0; d < from->rank; d++)
             for (int inner = 0; inner < from->rank; inner++)
-                if (inner != d && from->size[inner] >= 2 && from->stride[inner] < from->stride[d] && from->stride[inner] * from->size[inner] == from->stride[d])
+                if (inner != d && from->size[inner] >= 2 && from->stride[inner] < from->stride[d] &&
+                    from->stride[inner] * from->size[inner] == from->stride[d])
                     to->stride[d] = cr_dim_mul(env, to->stride[inner], to->size[inner]);
     return cr_env_failed(env) ? CR_ENOMEM : CR_OK;
 }
@@ -132,7 +136,8 @@ static PyObject *describe(const fakes *f, const cr_arg *a) {
     int alias = -1;
     for (int i = 0; i < f->n && alias < 0; i++)
         if (f->fake[i]->storage == a->u.t->storage) alias = i;
-    return Py_BuildValue("(NNNNi)", cr_py_dtype_get(m->dtype), hints(f->env, m->rank, m->size), hints(f->env, m->rank, m->stride), hint(f->env, m->offset), alias);
+    return Py_BuildValue("(NNNNi)", cr_py_dtype_get(m->dtype), hints(f->env, m->rank, m->size),
+                         hints(f->env, m->rank, m->stride), hint(f->env, m->offset), alias);
 }
 
 static PyObject *fake_call(PyObject *module, PyObject *all) {
@@ -147,7 +152,8 @@ static PyObject *fake_call(PyObject *module, PyObject *all) {
     cr_status status = CR_OK;
     if (bind_call(&b, name, args, kwargs)) goto done;
     status = cr_env_create(&f.env);
-    for (uint16_t i = 0; i < b.op->schema.nparams && !status; i++) status = fake_arg(&f, &b.frame.arena, &b.binding.args[i]);
+    for (uint16_t i = 0; i < b.op->schema.nparams && !status; i++)
+        status = fake_arg(&f, &b.frame.arena, &b.binding.args[i]);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = true, .env = f.env };
     if (!status) status = cr_call(b.op, b.binding.args, results);
@@ -190,7 +196,9 @@ static PyObject *decompose(PyObject *module, PyObject *all) {
 
 static int convert_list(bound *b, PyObject *list, size_t n, cr_arg *out) {
     for (size_t i = 0; i < n; i++) {
-        int kind = cr_py_convert(&b->frame, i < (size_t)PyList_GET_SIZE(list) ? PyList_GET_ITEM(list, (Py_ssize_t)i) : Py_None, &out[i]);
+        int kind = cr_py_convert(&b->frame,
+                                 i < (size_t)PyList_GET_SIZE(list) ? PyList_GET_ITEM(list, (Py_ssize_t)i) : Py_None,
+                                 &out[i]);
         if (kind > 0) PyErr_SetString(PyExc_TypeError, "a gradient must be a tensor, a list of tensors or None");
         if (kind) return -1;
     }
@@ -209,20 +217,23 @@ static PyObject *to_list(cr_arg *args, size_t n) {
     return out;
 }
 
-/* (name, args, kwargs, grads) for the gradients, of the parameters in the list `wanted` only when it is given; and `weights`
- * too for the gradients of sum <gradient, weight>. */
+/* (name, args, kwargs, grads) for the gradients, of the parameters in the list `wanted` only when it is given; and
+ * `weights` too for the gradients of sum <gradient, weight>. */
 static PyObject *derive(PyObject *all, bool twice) {
     const char *name;
     PyObject *args, *kwargs, *gradients, *factors = NULL, *wanted = NULL, *out = NULL;
     bound b;
-    if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &factors, &PyList_Type, &wanted)
-              : !PyArg_ParseTuple(all, "sO!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type, &gradients, &PyList_Type, &wanted))
+    if (twice ? !PyArg_ParseTuple(all, "sO!O!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type,
+                                  &gradients, &PyList_Type, &factors, &PyList_Type, &wanted)
+              : !PyArg_ParseTuple(all, "sO!O!O!|O!", &name, &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyList_Type,
+                                  &gradients, &PyList_Type, &wanted))
         return NULL;
     cr_arg results[16] = { { 0 } }, grads[16], weights[CR_MAX_PARAMS], grad_out[CR_MAX_PARAMS] = { { 0 } };
     bool needs[CR_MAX_PARAMS];
     if (bind_call(&b, name, args, kwargs)) goto done;
     uint16_t nreturns = b.op->schema.nreturns, nparams = b.op->schema.nparams;
-    if (convert_list(&b, gradients, nreturns, grads) || (twice && convert_list(&b, factors, nparams, weights))) goto done;
+    if (convert_list(&b, gradients, nreturns, grads) || (twice && convert_list(&b, factors, nparams, weights)))
+        goto done;
     for (uint16_t i = 0; i < nparams; i++) { /* floating tensors only */
         const cr_arg *a = &b.binding.args[i], *first = a->kind == CR_ARG_LIST && a->n ? &a->u.list[0] : a;
         const cr_meta *m = cr_arg_meta(first);
@@ -257,11 +268,15 @@ static PyObject *second_derivative(PyObject *module, PyObject *all) {
 }
 
 static PyMethodDef methods[] = {
-    { "_fake_call", fake_call, METH_VARARGS, "_fake_call(name, args, kwargs, symbolic): the results' (dtype, size, stride, offset, alias), without data." },
-    { "_decompose", decompose, METH_VARARGS, "_decompose(name, args, kwargs): the call by its decomposition instead of its kernel." },
-    { "_derivative", derivative, METH_VARARGS, "_derivative(name, args, kwargs, grads, wanted=None): gradients of the arguments, or of those named." },
+    { "_fake_call", fake_call, METH_VARARGS,
+      "_fake_call(name, args, kwargs, symbolic): the results' (dtype, size, stride, offset, alias), without data." },
+    { "_decompose", decompose, METH_VARARGS,
+      "_decompose(name, args, kwargs): the call by its decomposition instead of its kernel." },
+    { "_derivative", derivative, METH_VARARGS,
+      "_derivative(name, args, kwargs, grads, wanted=None): gradients of the arguments, or of those named." },
     { "_second_derivative", second_derivative, METH_VARARGS,
-      "_second_derivative(name, args, kwargs, grads, weights, wanted=None): gradients of the sum of <gradient, weight>." },
+      "_second_derivative(name, args, kwargs, grads, weights, wanted=None): gradients of the sum of <gradient, "
+      "weight>." },
     { NULL, NULL, 0, NULL },
 };
 

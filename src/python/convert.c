@@ -26,7 +26,9 @@ bool cr_py_is_ndarray(PyObject *o) {
         if (!strcmp(t->tp_name, "numpy.ndarray")) return true;
     return false;
 }
-bool cr_py_is_numpy_scalar(PyObject *o) { return is_numpy(o) && Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float && !cr_py_is_ndarray(o); }
+bool cr_py_is_numpy_scalar(PyObject *o) {
+    return is_numpy(o) && Py_TYPE(o)->tp_as_number && Py_TYPE(o)->tp_as_number->nb_float && !cr_py_is_ndarray(o);
+}
 
 #if defined(__SANITIZE_ADDRESS__) /* which sees the end of each list only if nothing comes after it */
 enum { POOLED = 0 };
@@ -103,9 +105,12 @@ static int set_numpy_scalar(cr_py_frame *f, PyObject *o, cr_arg *out) {
         if (c.real == -1 && PyErr_Occurred()) return -1;
         return set_complex(f, c.real, c.imag, out);
     }
-    if (PyIndex_Check(o) && (strstr(name, "int") || strstr(name, "long") || !strcmp(name, "byte") || !strcmp(name, "short")) && strcmp(name, "longdouble"))
+    if (PyIndex_Check(o) &&
+        (strstr(name, "int") || strstr(name, "long") || !strcmp(name, "byte") || !strcmp(name, "short")) &&
+        strcmp(name, "longdouble"))
         return set_int(f, o, out);
-    if (strncmp(name, "float", 5) && strcmp(name, "longdouble") && strcmp(name, "double") && strcmp(name, "half")) return 1;
+    if (strncmp(name, "float", 5) && strcmp(name, "longdouble") && strcmp(name, "double") && strcmp(name, "half"))
+        return 1;
     double value = PyFloat_AsDouble(o);
     if (value == -1 && PyErr_Occurred()) return -1;
     *out = cr_arg_float(value);
@@ -152,11 +157,15 @@ int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out) {
         return cr_py_device_read(o, &out->u.device);
     }
     if (cr_py_format_read(o, &value) || cr_py_layout_read(o, &value)) {
-        *out = (cr_arg){ .kind = type == &cr_py_format_type ? CR_ARG_FORMAT : CR_ARG_LAYOUT, .given = CR_GIVEN_POSITIONAL, .u.i = value };
+        *out = (cr_arg){ .kind = type == &cr_py_format_type ? CR_ARG_FORMAT : CR_ARG_LAYOUT,
+                         .given = CR_GIVEN_POSITIONAL,
+                         .u.i = value };
         return 0;
     }
     if (PyObject_TypeCheck(o, &cr_py_generator_type)) {
-        *out = (cr_arg){ .kind = CR_ARG_GENERATOR, .given = CR_GIVEN_POSITIONAL, .u.generator = ((cr_py_generator *)o)->generator };
+        *out = (cr_arg){ .kind = CR_ARG_GENERATOR,
+                         .given = CR_GIVEN_POSITIONAL,
+                         .u.generator = ((cr_py_generator *)o)->generator };
         return 0;
     }
     if (cr_py_sym_read(o, out) || cr_py_graph_read(o, out)) return 0;

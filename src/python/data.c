@@ -12,7 +12,9 @@ static const cr_device cpu = { CR_CPU, -1 };
 /* ---- looking ---- */
 
 static bool is_text(PyObject *o) { return PyUnicode_Check(o) || PyBytes_Check(o); }
-static bool is_sequence(PyObject *o) { return PySequence_Check(o) && !cr_py_is_tensor(o) && !is_text(o) && !cr_py_is_numpy_scalar(o); }
+static bool is_sequence(PyObject *o) {
+    return PySequence_Check(o) && !cr_py_is_tensor(o) && !is_text(o) && !cr_py_is_numpy_scalar(o);
+}
 
 static int find_sizes(PyObject *o, int *rank, int64_t *size) {
     *rank = 0;
@@ -28,7 +30,8 @@ static int find_sizes(PyObject *o, int *rank, int64_t *size) {
         Py_ssize_t n = PySequence_Size(at);
         if (n < 0) goto fail;
         if (*rank == CR_MAX_RANK) {
-            PyErr_Format(PyExc_ValueError, "too many dimensions '%s': at most %d are supported", Py_TYPE(at)->tp_name, CR_MAX_RANK);
+            PyErr_Format(PyExc_ValueError, "too many dimensions '%s': at most %d are supported", Py_TYPE(at)->tp_name,
+                         CR_MAX_RANK);
             goto fail;
         }
         size[(*rank)++] = n;
@@ -39,7 +42,8 @@ static int find_sizes(PyObject *o, int *rank, int64_t *size) {
         if (!at) return -1;
     }
     if (is_text(at)) {
-        PyErr_Format(*rank ? PyExc_ValueError : PyExc_TypeError, *rank ? "too many dimensions '%s'" : "tensor(): invalid data type '%s'", Py_TYPE(at)->tp_name);
+        PyErr_Format(*rank ? PyExc_ValueError : PyExc_TypeError,
+                     *rank ? "too many dimensions '%s'" : "tensor(): invalid data type '%s'", Py_TYPE(at)->tp_name);
         goto fail;
     }
     Py_DECREF(at);
@@ -53,8 +57,10 @@ static int numpy_dtype(PyObject *o) { /* of a NumPy scalar, by its type's name *
     const char *name = Py_TYPE(o)->tp_name + 6;
     int dtype;
     if (!strncmp(name, "bool", 4)) return CR_BOOL;
-    if (!strcmp(name, "longlong") || !strcmp(name, "long") || !strcmp(name, "intc")) return !strcmp(name, "intc") ? CR_I32 : CR_I64;
-    if (!strcmp(name, "ulonglong") || !strcmp(name, "ulong") || !strcmp(name, "uintc")) return !strcmp(name, "uintc") ? CR_U32 : CR_U64;
+    if (!strcmp(name, "longlong") || !strcmp(name, "long") || !strcmp(name, "intc"))
+        return !strcmp(name, "intc") ? CR_I32 : CR_I64;
+    if (!strcmp(name, "ulonglong") || !strcmp(name, "ulong") || !strcmp(name, "uintc"))
+        return !strcmp(name, "uintc") ? CR_U32 : CR_U64;
     return cr_dtype_find(name, &dtype) ? dtype : -1;
 }
 
@@ -65,7 +71,8 @@ static int find_dtype(PyObject *o, int depth, int *dtype) {
         PyObject *fast = PySequence_Fast(o, "not a sequence");
         if (!fast) return -1;
         int failed = 0;
-        for (Py_ssize_t i = 0; !failed && i < PySequence_Fast_GET_SIZE(fast); i++) failed = find_dtype(PySequence_Fast_GET_ITEM(fast, i), depth + 1, dtype);
+        for (Py_ssize_t i = 0; !failed && i < PySequence_Fast_GET_SIZE(fast); i++)
+            failed = find_dtype(PySequence_Fast_GET_ITEM(fast, i), depth + 1, dtype);
         Py_DECREF(fast);
         return failed;
     }
@@ -174,7 +181,8 @@ static int fill(filling *f, PyObject *o, int d) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
     int failed = 0;
     if (n != f->size[d]) {
-        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %zd)", (long long)f->size[d], d, n);
+        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %zd)", (long long)f->size[d], d,
+                     n);
         failed = -1;
     }
     for (Py_ssize_t i = 0; !failed && i < n; i++) {
@@ -231,7 +239,9 @@ static int from_memory(PyObject *data, cr_tensor **out) {
         *out = cr_py_buffer_import(data);
         return *out ? 0 : -1;
     }
-    if (PyList_Check(data) || PyTuple_Check(data) || PyFloat_Check(data) || PyLong_Check(data) || cr_py_is_numpy_scalar(data)) return 1;
+    if (PyList_Check(data) || PyTuple_Check(data) || PyFloat_Check(data) || PyLong_Check(data) ||
+        cr_py_is_numpy_scalar(data))
+        return 1;
     PyObject *method = PyObject_GetAttrString(data, "__dlpack__");
     if (!method) {
         PyErr_Clear();
@@ -245,7 +255,8 @@ static int from_memory(PyObject *data, cr_tensor **out) {
 /* A fresh dense copy in the given dtype (-1: the tensor's own). Consumes `t`. */
 static cr_tensor *copy_of(cr_tensor *t, int dtype) {
     static const cr_op *to;
-    cr_arg a[] = { cr_arg_tensor(t), cr_arg_dtype(dtype < 0 ? t->meta.dtype : dtype), cr_arg_bool(false), cr_arg_bool(true) };
+    cr_arg a[] = { cr_arg_tensor(t), cr_arg_dtype(dtype < 0 ? t->meta.dtype : dtype), cr_arg_bool(false),
+                   cr_arg_bool(true) };
     cr_tensor *copy = NULL;
     cr_status status = cr_py_call_tensor(&to, "aten::to.dtype", a, 4, &copy);
     cr_tensor_release(t);
@@ -262,16 +273,20 @@ cr_tensor *cr_py_data_tensor(PyObject *data, int dtype) {
 
 /* ---- functions ---- */
 
-static int read_options(PyObject *dtype_object, PyObject *device_object, const char *function, int *dtype, cr_device *device) {
+static int read_options(PyObject *dtype_object, PyObject *device_object, const char *function, int *dtype,
+                        cr_device *device) {
     *dtype = -1;
     *device = cpu;
     if (dtype_object && dtype_object != Py_None && !cr_py_dtype_read(dtype_object, dtype)) {
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be cresset.dtype, not %s", function, Py_TYPE(dtype_object)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be cresset.dtype, not %s", function,
+                     Py_TYPE(dtype_object)->tp_name);
         return -1;
     }
     if (device_object && device_object != Py_None) {
         int r = cr_py_device_read(device_object, device);
-        if (r > 0) PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be a device or its name, not %s", function, Py_TYPE(device_object)->tp_name);
+        if (r > 0)
+            PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be a device or its name, not %s", function,
+                         Py_TYPE(device_object)->tp_name);
         if (r) return -1;
         if (device->type != CR_CPU) {
             PyErr_Format(PyExc_RuntimeError, "%s(): tensors can only be made on the CPU", function);
@@ -296,12 +311,18 @@ static PyObject *tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *data, *dtype_object = NULL, *device_object = NULL;
     int requires_grad = 0, pin = 0, dtype;
     cr_device device;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype_object, &device_object, &requires_grad, &pin)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype_object, &device_object,
+                                     &requires_grad, &pin))
+        return NULL;
     if (read_options(dtype_object, device_object, "tensor", &dtype, &device)) return NULL;
-    if (pin) return PyErr_Format(PyExc_RuntimeError, "tensor(): pin_memory=True needs an accelerator, and there is none; leave it out");
+    if (pin)
+        return PyErr_Format(PyExc_RuntimeError, "tensor(): pin_memory=True needs an accelerator, and there is none; "
+                                                "leave it out");
     int symbolic = cr_ambient_get()->mode.fake ? holds_symbol(data, 0) : 0;
     cr_tensor *t = symbolic ? NULL : cr_py_data_tensor(data, dtype);
-    PyObject *o = symbolic > 0 ? cr_py_sym_tensor(data, dtype_object ? dtype_object : Py_None) : t ? cr_py_wrap(t) : NULL;
+    PyObject *o = symbolic > 0 ? cr_py_sym_tensor(data, dtype_object ? dtype_object : Py_None)
+                  : t          ? cr_py_wrap(t)
+                               : NULL;
     cr_status status = o && t ? cr_py_fresh(t, true) : CR_OK;
     if (status) {
         Py_CLEAR(o);
@@ -317,7 +338,8 @@ static PyObject *as_tensor(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *data, *dtype_object = NULL, *device_object = NULL;
     int dtype;
     cr_device device;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype_object, &device_object)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype_object, &device_object))
+        return NULL;
     if (read_options(dtype_object, device_object, "as_tensor", &dtype, &device)) return NULL;
     cr_tensor *t = NULL;
     int r = from_memory(data, &t);
@@ -353,11 +375,15 @@ static PyObject *rebuild(PyObject *module, PyObject *args) {
     int requires_grad, dtype, rank, nstrides;
     if (!PyArg_ParseTuple(args, "sOLOOp", &name, &memory, &offset, &sizes, &strides, &requires_grad)) return NULL;
     cr_storage *storage = cr_py_storage_of(memory);
-    if (!storage) return PyErr_Format(PyExc_TypeError, "_rebuild_tensor(): expected an UntypedStorage, not %s", Py_TYPE(memory)->tp_name);
-    if (!cr_dtype_find(name, &dtype)) return PyErr_Format(PyExc_ValueError, "_rebuild_tensor(): there is no dtype '%s'", name);
+    if (!storage)
+        return PyErr_Format(PyExc_TypeError, "_rebuild_tensor(): expected an UntypedStorage, not %s",
+                            Py_TYPE(memory)->tp_name);
+    if (!cr_dtype_find(name, &dtype))
+        return PyErr_Format(PyExc_ValueError, "_rebuild_tensor(): there is no dtype '%s'", name);
     cr_meta meta;
     cr_meta_init(&meta, dtype, cpu);
-    if (read_ints(sizes, "sizes", &rank, meta.size) || read_ints(strides, "strides", &nstrides, meta.stride)) return NULL;
+    if (read_ints(sizes, "sizes", &rank, meta.size) || read_ints(strides, "strides", &nstrides, meta.stride))
+        return NULL;
     bool sane = rank == nstrides && offset >= 0;
     for (int d = 0; sane && d < rank; d++) sane = meta.size[d] >= 0 && meta.stride[d] >= 0;
     if (!sane) {
@@ -375,8 +401,10 @@ static PyObject *rebuild(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    { "tensor", (PyCFunction)(void (*)(void))tensor, METH_VARARGS | METH_KEYWORDS, "tensor(data, *, dtype=None, device=None, requires_grad=False): a tensor with a copy of the data." },
-    { "as_tensor", (PyCFunction)(void (*)(void))as_tensor, METH_VARARGS | METH_KEYWORDS, "as_tensor(data, dtype=None, device=None): as tensor(), without copying where the data is an array already." },
+    { "tensor", (PyCFunction)(void (*)(void))tensor, METH_VARARGS | METH_KEYWORDS,
+      "tensor(data, *, dtype=None, device=None, requires_grad=False): a tensor with a copy of the data." },
+    { "as_tensor", (PyCFunction)(void (*)(void))as_tensor, METH_VARARGS | METH_KEYWORDS,
+      "as_tensor(data, dtype=None, device=None): as tensor(), without copying where the data is an array already." },
     { "_rebuild_tensor", rebuild, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
 };

@@ -1,6 +1,6 @@
-/* decompose.c: run_decompositions() from Python. The table is a dict {"aten::op.overload": None or a function}: None stands for the
- * built-in decomposition. A function is recorded, on fakes of the arguments, by cresset._decomp; the graph that comes back takes the
- * call's place. */
+/* decompose.c: run_decompositions() from Python. The table is a dict {"aten::op.overload": None or a function}: None
+ * stands for the built-in decomposition. A function is recorded, on fakes of the arguments, by cresset._decomp; the
+ * graph that comes back takes the call's place. */
 #include "python/program.h"
 
 #include "ops/formula.h"
@@ -10,7 +10,8 @@ typedef struct chosen { PyObject *table, *record; } chosen; /* borrowed */
 
 static bool stops(const cr_op *op, void *user) {
     const chosen *c = user;
-    if (cr_stop_at_core(op, NULL) && !op->base->row->decomp && !op->base->row->decomp_fn) return true; /* nothing to do it with */
+    /* nothing to do it with */
+    if (cr_stop_at_core(op, NULL) && !op->base->row->decomp && !op->base->row->decomp_fn) return true;
     PyGILState_STATE state = PyGILState_Ensure();
     bool listed = PyDict_GetItemString(c->table, op->base->name);
     PyGILState_Release(state);
@@ -49,7 +50,8 @@ static PyObject *argument(const cr_graph *g, const cr_arg *a) {
 static PyObject *record(const chosen *c, PyObject *function, const cr_op *op, const cr_graph *g, const cr_arg *args) {
     const cr_schema *s = &op->schema;
     uint16_t npositional = s->npositional;
-    PyObject *list = PyTuple_New(npositional), *kwargs = PyDict_New(), *overload = cr_py_overload_get(op), *result = NULL;
+    PyObject *list = PyTuple_New(npositional), *kwargs = PyDict_New(), *overload = cr_py_overload_get(op),
+             *result = NULL;
     for (uint16_t i = 0; list && kwargs && i < s->nparams; i++) {
         PyObject *o = argument(g, &args[i]);
         if (!o) goto out;
@@ -60,7 +62,9 @@ static PyObject *record(const chosen *c, PyObject *function, const cr_op *op, co
             if (bad) goto out;
         }
     }
-    if (list && kwargs && overload) result = PyObject_CallFunctionObjArgs(c->record, function, overload, list, kwargs, s->nreturns > 1 ? Py_True : Py_False, NULL);
+    if (list && kwargs && overload)
+        result = PyObject_CallFunctionObjArgs(c->record, function, overload, list, kwargs,
+                                              s->nreturns > 1 ? Py_True : Py_False, NULL);
 out:
     Py_XDECREF(list);
     Py_XDECREF(kwargs);
@@ -92,7 +96,8 @@ static cr_status body(void *user, const cr_op *op, const cr_graph *g, const cr_a
 PyObject *cr_py_decompose(cr_program *p, PyObject *args, cr_program **out) {
     PyObject *table, *recorder;
     if (!PyArg_ParseTuple(args, "OO:_decompose", &table, &recorder)) return NULL;
-    if (table != Py_None && !PyDict_Check(table)) return PyErr_Format(PyExc_TypeError, "a decomposition table is a dict, not %s", Py_TYPE(table)->tp_name);
+    if (table != Py_None && !PyDict_Check(table))
+        return PyErr_Format(PyExc_TypeError, "a decomposition table is a dict, not %s", Py_TYPE(table)->tp_name);
     chosen c = { table, recorder };
     cr_decomposition how = { .stop = cr_stop_at_core, .core = true };
     if (table != Py_None) how = (cr_decomposition){ .stop = stops, .user = &c, .core = true, .body = body };
@@ -123,7 +128,8 @@ static PyObject *can_decompose(PyObject *module, PyObject *name) {
     if (!utf8) return NULL;
     const cr_op *op = cr_op_find(utf8);
     const cr_row *row = op ? op->base->row : NULL;
-    return PyBool_FromLong(row && (row->decomp || row->decomp_fn || row->core_fn || (row->core && strcmp(row->core, "keep"))));
+    return PyBool_FromLong(row &&
+                           (row->decomp || row->decomp_fn || row->core_fn || (row->core && strcmp(row->core, "keep"))));
 }
 
 static PyMethodDef functions[] = {

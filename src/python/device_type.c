@@ -43,9 +43,13 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     cr_device d;
     int r = cr_py_device_read(what, &d);
     if (r < 0) return NULL;
-    if (r > 0) return PyErr_Format(PyExc_TypeError, "device(): argument 'type' must be a str or a device, not %s", Py_TYPE(what)->tp_name);
+    if (r > 0)
+        return PyErr_Format(PyExc_TypeError, "device(): argument 'type' must be a str or a device, not %s",
+                            Py_TYPE(what)->tp_name);
     if (index == Py_None) return cr_py_device_wrap(d);
-    if (d.index >= 0) return PyErr_Format(PyExc_RuntimeError, "device(): the text '%S' has an index already; leave out 'index'", what);
+    if (d.index >= 0)
+        return PyErr_Format(PyExc_RuntimeError, "device(): the text '%S' has an index already; leave out 'index'",
+                            what);
     long i = PyLong_AsLong(index);
     if (i == -1 && PyErr_Occurred()) return NULL;
     if (i < 0 || i > 127) return PyErr_Format(PyExc_RuntimeError, "device(): index must be 0 to 127, not %ld", i);
@@ -57,7 +61,8 @@ static PyObject *device_repr(PyObject *self) {
     cr_device d = ((device_object *)self)->device;
     PyObject *type = type_text(d);
     if (!type) return NULL;
-    PyObject *text = d.index < 0 ? PyUnicode_FromFormat("device(type='%U')", type) : PyUnicode_FromFormat("device(type='%U', index=%d)", type, d.index);
+    PyObject *text = d.index < 0 ? PyUnicode_FromFormat("device(type='%U')", type)
+                                 : PyUnicode_FromFormat("device(type='%U', index=%d)", type, d.index);
     Py_DECREF(type);
     return text;
 }

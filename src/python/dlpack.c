@@ -1,13 +1,22 @@
 /* dlpack.c: tensors to and from other libraries through DLPack, without copying.
  *
- * The structures below are DLPack's ABI (https://dmlc.github.io/dlpack, version 1.0 and the unversioned form before it). A
- * capsule is taken exactly once: the consumer renames it and calls the producer's deleter when it is done. */
+ * The structures below are DLPack's ABI (https://dmlc.github.io/dlpack, version 1.0 and the unversioned form before
+ * it). A capsule is taken exactly once: the consumer renames it and calls the producer's deleter when it is done. */
 #include "python/py.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 enum {
-    DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6, DL_FLOAT8_E4M3FN = 10, DL_FLOAT8_E4M3FNUZ = 11,
-    DL_FLOAT8_E5M2 = 12, DL_FLOAT8_E5M2FNUZ = 13, DL_FLOAT8_E8M0FNU = 14,
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6,
+    DL_FLOAT8_E4M3FN = 10,
+    DL_FLOAT8_E4M3FNUZ = 11,
+    DL_FLOAT8_E5M2 = 12,
+    DL_FLOAT8_E5M2FNUZ = 13,
+    DL_FLOAT8_E8M0FNU = 14,
 };
 enum { DL_READ_ONLY = 1, DL_COPIED = 2 };
 typedef struct dl_device { int32_t type, id; } dl_device;
@@ -30,12 +39,27 @@ typedef struct dl_versioned {
 } dl_versioned;
 
 static const dl_dtype dtypes[CR_DTYPE_COUNT] = {
-    [CR_U8] = { DL_UINT, 8, 1 },      [CR_I8] = { DL_INT, 8, 1 },       [CR_I16] = { DL_INT, 16, 1 },      [CR_I32] = { DL_INT, 32, 1 },
-    [CR_I64] = { DL_INT, 64, 1 },     [CR_F16] = { DL_FLOAT, 16, 1 },   [CR_F32] = { DL_FLOAT, 32, 1 },    [CR_F64] = { DL_FLOAT, 64, 1 },
-    [CR_C32] = { DL_COMPLEX, 32, 1 }, [CR_C64] = { DL_COMPLEX, 64, 1 }, [CR_C128] = { DL_COMPLEX, 128, 1 }, [CR_BOOL] = { DL_BOOL, 8, 1 },
-    [CR_BF16] = { DL_BFLOAT, 16, 1 }, [CR_U16] = { DL_UINT, 16, 1 },    [CR_U32] = { DL_UINT, 32, 1 },     [CR_U64] = { DL_UINT, 64, 1 },
-    [CR_F8E4M3FN] = { DL_FLOAT8_E4M3FN, 8, 1 }, [CR_F8E5M2] = { DL_FLOAT8_E5M2, 8, 1 }, [CR_F8E4M3FNUZ] = { DL_FLOAT8_E4M3FNUZ, 8, 1 },
-    [CR_F8E5M2FNUZ] = { DL_FLOAT8_E5M2FNUZ, 8, 1 }, [CR_F8E8M0FNU] = { DL_FLOAT8_E8M0FNU, 8, 1 },
+    [CR_U8] = { DL_UINT, 8, 1 },
+    [CR_I8] = { DL_INT, 8, 1 },
+    [CR_I16] = { DL_INT, 16, 1 },
+    [CR_I32] = { DL_INT, 32, 1 },
+    [CR_I64] = { DL_INT, 64, 1 },
+    [CR_F16] = { DL_FLOAT, 16, 1 },
+    [CR_F32] = { DL_FLOAT, 32, 1 },
+    [CR_F64] = { DL_FLOAT, 64, 1 },
+    [CR_C32] = { DL_COMPLEX, 32, 1 },
+    [CR_C64] = { DL_COMPLEX, 64, 1 },
+    [CR_C128] = { DL_COMPLEX, 128, 1 },
+    [CR_BOOL] = { DL_BOOL, 8, 1 },
+    [CR_BF16] = { DL_BFLOAT, 16, 1 },
+    [CR_U16] = { DL_UINT, 16, 1 },
+    [CR_U32] = { DL_UINT, 32, 1 },
+    [CR_U64] = { DL_UINT, 64, 1 },
+    [CR_F8E4M3FN] = { DL_FLOAT8_E4M3FN, 8, 1 },
+    [CR_F8E5M2] = { DL_FLOAT8_E5M2, 8, 1 },
+    [CR_F8E4M3FNUZ] = { DL_FLOAT8_E4M3FNUZ, 8, 1 },
+    [CR_F8E5M2FNUZ] = { DL_FLOAT8_E5M2FNUZ, 8, 1 },
+    [CR_F8E8M0FNU] = { DL_FLOAT8_E8M0FNU, 8, 1 },
 };
 
 /* ---- export ---- */
@@ -73,7 +97,8 @@ static PyObject *export(cr_tensor *t, bool versioned, bool copied) {
     e->tensor = t;
     for (int i = 0; i < m->rank; i++) {
         e->shape[i] = m->size[i];
-        e->strides[i] = m->size[i] < 2 ? 1 : m->stride[i]; /* as PyTorch: some consumers check strides of single elements */
+        /* as PyTorch: some consumers check strides of single elements */
+        e->strides[i] = m->size[i] < 2 ? 1 : m->stride[i];
     }
     d->data = t->storage->data ? (char *)t->storage->data + m->offset * rt_itemsize(m->dtype) : NULL;
     d->device = (dl_device){ DL_CPU, 0 };
@@ -103,18 +128,25 @@ PyObject *cr_py_tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t 
         if (!PyUnicode_CompareWithASCIIString(name, "max_version")) version = value;
         else if (!PyUnicode_CompareWithASCIIString(name, "dl_device")) device = value;
         else if (!PyUnicode_CompareWithASCIIString(name, "copy")) copy = value;
-        else if (PyUnicode_CompareWithASCIIString(name, "stream")) return PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
+        else if (PyUnicode_CompareWithASCIIString(name, "stream"))
+            return PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
     }
     int major = 0, minor = 0, type = DL_CPU, id = 0;
     if (version && version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
     if (device && device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
-    if (type != DL_CPU) return PyErr_Format(PyExc_BufferError, "__dlpack__(): a CPU tensor cannot be given out on device type %d", type);
+    if (type != DL_CPU)
+        return PyErr_Format(PyExc_BufferError, "__dlpack__(): a CPU tensor cannot be given out on device type %d",
+                            type);
     cr_tensor *t = cr_py_tensor_of(self);
     if (t->storage->fake) return PyErr_Format(PyExc_BufferError, "__dlpack__(): a fake tensor has no memory");
-    if (t->meta.flags & CR_META_REQUIRES_GRAD) return PyErr_Format(PyExc_BufferError, "__dlpack__(): the tensor requires grad; use .detach() first");
+    if (t->meta.flags & CR_META_REQUIRES_GRAD)
+        return PyErr_Format(PyExc_BufferError, "__dlpack__(): the tensor requires grad; use .detach() first");
     if (t->meta.flags & (CR_META_CONJ | CR_META_NEG))
-        return PyErr_Format(PyExc_BufferError, "__dlpack__(): the tensor is conjugated or negated; use .resolve_conj() or .resolve_neg() first");
-    if (major < 1 && t->storage->readonly) return PyErr_Format(PyExc_BufferError, "__dlpack__(): read-only memory needs DLPack 1.0 (max_version=(1, 0)); .clone() the tensor");
+        return PyErr_Format(PyExc_BufferError, "__dlpack__(): the tensor is conjugated or negated; use .resolve_conj() "
+                                               "or .resolve_neg() first");
+    if (major < 1 && t->storage->readonly)
+        return PyErr_Format(PyExc_BufferError, "__dlpack__(): read-only memory needs DLPack 1.0 (max_version=(1, 0)); "
+                                               ".clone() the tensor");
     if (copy == Py_True) {
         static const cr_op *clone;
         cr_arg a = cr_arg_tensor(t);
@@ -162,15 +194,19 @@ static int find_dtype(dl_dtype d) {
 static int read_meta(const dl_tensor *d, cr_meta *m) {
     int dtype = find_dtype(d->dtype);
     if (dtype < 0) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack(): elements of DLPack type (code %d, %d bits, %d lanes) are not supported", d->dtype.code, d->dtype.bits, d->dtype.lanes);
+        PyErr_Format(PyExc_BufferError,
+                     "from_dlpack(): elements of DLPack type (code %d, %d bits, %d lanes) are not supported",
+                     d->dtype.code, d->dtype.bits, d->dtype.lanes);
         return -1;
     }
     if (d->device.type != DL_CPU) {
-        PyErr_Format(PyExc_RuntimeError, "from_dlpack(): the array is on device type %d; only CPU memory can be taken", d->device.type);
+        PyErr_Format(PyExc_RuntimeError, "from_dlpack(): the array is on device type %d; only CPU memory can be taken",
+                     d->device.type);
         return -1;
     }
     if (d->ndim < 0 || d->ndim > CR_MAX_RANK) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack(): the array has %d dimensions; at most %d are supported", d->ndim, CR_MAX_RANK);
+        PyErr_Format(PyExc_BufferError, "from_dlpack(): the array has %d dimensions; at most %d are supported", d->ndim,
+                     CR_MAX_RANK);
         return -1;
     }
     cr_meta_init(m, dtype, (cr_device){ CR_CPU, -1 });
@@ -178,14 +214,16 @@ static int read_meta(const dl_tensor *d, cr_meta *m) {
     if (status) return cr_py_fail(status);
     for (int i = 0; d->strides && i < d->ndim; i++) {
         if (d->shape[i] > 1 && d->strides[i] < 0) {
-            PyErr_SetString(PyExc_BufferError, "from_dlpack(): a stride is negative, which tensors cannot have; copy the array first");
+            PyErr_SetString(PyExc_BufferError, "from_dlpack(): a stride is negative, which tensors cannot have; copy "
+                                               "the array first");
             return -1;
         }
         if (d->strides[i] >= 0) m->stride[i] = d->strides[i];
     }
     char *data = (char *)d->data + d->byte_offset;
     if (cr_py_numel(&(cr_tensor){ .meta = *m }) && (uintptr_t)data % (uintptr_t)CR_MIN(rt_itemsize(dtype), 8)) {
-        PyErr_SetString(PyExc_BufferError, "from_dlpack(): the memory is not aligned to its element's size; copy the array first");
+        PyErr_SetString(PyExc_BufferError, "from_dlpack(): the memory is not aligned to its element's size; copy the "
+                                           "array first");
         return -1;
     }
     return 0;
@@ -194,13 +232,15 @@ static int read_meta(const dl_tensor *d, cr_meta *m) {
 static cr_tensor *from_capsule(PyObject *capsule) {
     bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned");
     if (!versioned && !PyCapsule_IsValid(capsule, "dltensor")) {
-        PyErr_SetString(PyExc_ValueError, "from_dlpack(): expected a DLPack capsule that nobody has taken yet; a capsule can be used only once");
+        PyErr_SetString(PyExc_ValueError, "from_dlpack(): expected a DLPack capsule that nobody has taken yet; a "
+                                          "capsule can be used only once");
         return NULL;
     }
     void *p = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
     dl_versioned *v = versioned ? p : NULL;
     if (v && v->version.major != 1) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack(): the array speaks DLPack %d.%d, 1.x is understood", (int)v->version.major, (int)v->version.minor);
+        PyErr_Format(PyExc_BufferError, "from_dlpack(): the array speaks DLPack %d.%d, 1.x is understood",
+                     (int)v->version.major, (int)v->version.minor);
         return NULL;
     }
     const dl_tensor *d = v ? &v->tensor : &((dl_managed *)p)->tensor;
@@ -210,7 +250,8 @@ static cr_tensor *from_capsule(PyObject *capsule) {
     cr_storage *storage = NULL;
     cr_tensor *t = NULL;
     cr_status status = cr_meta_bytes(&m, &bytes);
-    if (!status) status = cr_storage_wrap((char *)d->data + d->byte_offset, bytes, v ? done_versioned : done_plain, p, &storage);
+    if (!status)
+        status = cr_storage_wrap((char *)d->data + d->byte_offset, bytes, v ? done_versioned : done_plain, p, &storage);
     if (status) {
         cr_py_raise(status);
         return NULL;
@@ -227,7 +268,8 @@ static PyObject *ask(PyObject *o, PyObject *copy) {
     PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
     if (!method) return NULL;
     PyObject *empty = PyTuple_New(0), *kwargs = Py_BuildValue("{s:(ii)}", "max_version", 1, 0), *capsule = NULL;
-    if (empty && kwargs && (copy == Py_None || !PyDict_SetItemString(kwargs, "copy", copy))) capsule = PyObject_Call(method, empty, kwargs);
+    if (empty && kwargs && (copy == Py_None || !PyDict_SetItemString(kwargs, "copy", copy)))
+        capsule = PyObject_Call(method, empty, kwargs);
     if (!capsule && copy == Py_None && PyErr_ExceptionMatches(PyExc_TypeError)) { /* a producer from before 1.0 */
         PyErr_Clear();
         capsule = PyObject_CallNoArgs(method);
@@ -242,7 +284,9 @@ cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy) {
     if (device && device != Py_None) {
         cr_device d;
         int r = cr_py_device_read(device, &d);
-        if (r > 0) PyErr_Format(PyExc_TypeError, "from_dlpack(): device must be a device or its name, not %s", Py_TYPE(device)->tp_name);
+        if (r > 0)
+            PyErr_Format(PyExc_TypeError, "from_dlpack(): device must be a device or its name, not %s",
+                         Py_TYPE(device)->tp_name);
         if (r) return NULL;
         if (d.type != CR_CPU) {
             PyErr_SetString(PyExc_RuntimeError, "from_dlpack(): only the CPU is supported");
@@ -253,7 +297,8 @@ cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy) {
     PyObject *capsule = ask(o, copy ? copy : Py_None);
     if (!capsule) return NULL;
     cr_tensor *t = PyCapsule_CheckExact(capsule) ? from_capsule(capsule) : NULL;
-    if (!t && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "__dlpack__() of %s gave no capsule", Py_TYPE(o)->tp_name);
+    if (!t && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "__dlpack__() of %s gave no capsule", Py_TYPE(o)->tp_name);
     Py_DECREF(capsule);
     return t;
 }
@@ -269,12 +314,14 @@ static PyObject *from_dlpack(PyObject *module, PyObject *args, PyObject *kwargs)
 
 static PyObject *to_dlpack(PyObject *module, PyObject *tensor) {
     (void)module;
-    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "to_dlpack(): expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    if (!cr_py_is_tensor(tensor))
+        return PyErr_Format(PyExc_TypeError, "to_dlpack(): expected a Tensor, not %s", Py_TYPE(tensor)->tp_name);
     return cr_py_tensor_dlpack(tensor, NULL, 0, NULL);
 }
 
 static PyMethodDef functions[] = {
-    { "from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS, "from_dlpack(x, *, device=None, copy=None): a tensor on the memory of another library's array." },
+    { "from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS,
+      "from_dlpack(x, *, device=None, copy=None): a tensor on the memory of another library's array." },
     { "to_dlpack", to_dlpack, METH_O, "to_dlpack(tensor): an unversioned DLPack capsule." },
     { NULL, NULL, 0, NULL },
 };

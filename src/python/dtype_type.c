@@ -33,7 +33,8 @@ static PyObject *module_name(PyObject *self, void *unused) {
     { "__deepcopy__", itself, METH_O, NULL }
 
 static PyMethodDef named_methods[] = { NAMED_METHODS, { NULL, NULL, 0, NULL } };
-static PyGetSetDef named_attributes[] = { { "__module__", module_name, NULL, NULL, NULL }, { NULL, NULL, NULL, NULL, NULL } };
+static PyGetSetDef named_attributes[] = { { "__module__", module_name, NULL, NULL, NULL },
+                                          { NULL, NULL, NULL, NULL, NULL } };
 
 static PyObject *to_real(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -43,7 +44,8 @@ static PyObject *to_real(PyObject *self, PyObject *unused) {
 static PyObject *to_complex(PyObject *self, PyObject *unused) {
     (void)unused;
     int d = ((named *)self)->value, c = cr_dtype_to_complex(d);
-    if (!cr_dtype_is_complex(c)) return PyErr_Format(PyExc_RuntimeError, "%s has no complex counterpart", cr_dtype_name(d));
+    if (!cr_dtype_is_complex(c))
+        return PyErr_Format(PyExc_RuntimeError, "%s has no complex counterpart", cr_dtype_name(d));
     return cr_py_dtype_get(c);
 }
 
@@ -75,9 +77,12 @@ static PyMethodDef dtype_methods[] = {
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef dtype_attributes[] = {
-    { "is_floating_point", dtype_floating, NULL, NULL, NULL }, { "is_complex", dtype_complex, NULL, NULL, NULL },
-    { "is_signed", dtype_signed, NULL, NULL, NULL },           { "itemsize", dtype_itemsize, NULL, "Bytes of one element.", NULL },
-    { "__module__", module_name, NULL, NULL, NULL },           { NULL, NULL, NULL, NULL, NULL },
+    { "is_floating_point", dtype_floating, NULL, NULL, NULL },
+    { "is_complex", dtype_complex, NULL, NULL, NULL },
+    { "is_signed", dtype_signed, NULL, NULL, NULL },
+    { "itemsize", dtype_itemsize, NULL, "Bytes of one element.", NULL },
+    { "__module__", module_name, NULL, NULL, NULL },
+    { NULL, NULL, NULL, NULL, NULL },
 };
 
 PyTypeObject cr_py_dtype_type = {
@@ -152,7 +157,8 @@ int cr_py_dtypes_init(PyObject *module) {
     for (size_t i = 0; i < CR_COUNT(aliases); i++)
         if (PyModule_AddObjectRef(module, aliases[i].alias, (PyObject *)dtypes[aliases[i].dtype])) return -1;
     if (add_named(module, &cr_py_layout_type, 0, "strided", &layouts[0])) return -1;
-    static const char *const format_names[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+    static const char *const format_names[] = { "contiguous_format", "preserve_format", "channels_last",
+                                                "channels_last_3d" };
     for (int i = 0; i < 4; i++)
         if (add_named(module, &cr_py_format_type, i, format_names[i], &formats[i])) return -1;
     return 0;

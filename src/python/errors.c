@@ -58,11 +58,13 @@ static PyObject *make(PyObject *module, const char *name, const char *full, cons
 
 int cr_py_errors_init(PyObject *module) {
     PyObject *bases = PyTuple_Pack(2, PyExc_MemoryError, PyExc_RuntimeError);
-    out_of_memory_error = make(module, "OutOfMemoryError", "cresset.OutOfMemoryError", "Memory for a tensor could not be had.", bases);
+    out_of_memory_error = make(module, "OutOfMemoryError", "cresset.OutOfMemoryError",
+                               "Memory for a tensor could not be had.", bases);
     Py_XDECREF(bases);
     cr_py_data_dependent_error = make(module, "GuardOnDataDependentSymNode", "cresset.GuardOnDataDependentSymNode",
-                                      "The answer depends on tensor data that a fake run does not have.", PyExc_RuntimeError);
-    unsupported_error = make(module, "UnsupportedError", "cresset.UnsupportedError", "Not supported here; the message names what.",
-                             PyExc_RuntimeError);
+                                      "The answer depends on tensor data that a fake run does not have.",
+                                      PyExc_RuntimeError);
+    unsupported_error = make(module, "UnsupportedError", "cresset.UnsupportedError",
+                             "Not supported here; the message names what.", PyExc_RuntimeError);
     return out_of_memory_error && cr_py_data_dependent_error && unsupported_error ? 0 : -1;
 }

@@ -1,8 +1,8 @@
 /* export_type.c: what cresset.export traces with: cresset._C._Tracer, and _build_program, which makes a program of it.
  *
- * A tracer records a module's forward on fakes. State and user inputs are placeholders from the beginning; real tensors that
- * the program meets on its way become further ones, put between state and user inputs, by the name they have in the module
- * or as lifted_tensor_N. It is also the object that modules tell when they are called (enter, leave). */
+ * A tracer records a module's forward on fakes. State and user inputs are placeholders from the beginning; real tensors
+ * that the program meets on its way become further ones, put between state and user inputs, by the name they have in
+ * the module or as lifted_tensor_N. It is also the object that modules tell when they are called (enter, leave). */
 #include "python/origin.h"
 #include "python/program.h"
 #include "python/tree.h"
@@ -35,7 +35,9 @@ static PyTypeObject tracer_type;
 
 /* ---- hooks ---- */
 
-static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) { return cr_py_origins_find(&((py_tracer *)user)->origins, op, out); }
+static cr_status find_origin(void *user, const cr_op *op, cr_origin *out) {
+    return cr_py_origins_find(&((py_tracer *)user)->origins, op, out);
+}
 
 static PyObject *lifted_name(py_tracer *t, cr_tensor *tensor) {
     PyObject *key = PyLong_FromVoidPtr(tensor), *name = key ? PyDict_GetItemWithError(t->names, key) : NULL;
@@ -71,7 +73,8 @@ cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
     const py_tracer *active = cr_ambient_get()->tracer;
     if (!active || cr_tensor_is_fake(tensor) || cr_ambient_get()->mode.depth) return CR_OK;
     if (!lift_fresh) lift_fresh = cr_op_find("aten::lift_fresh_copy"), detach_ = cr_op_find("aten::detach_");
-    if (!lift_fresh || !detach_) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::lift_fresh_copy' or 'aten::detach_'");
+    if (!lift_fresh || !detach_)
+        return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::lift_fresh_copy' or 'aten::detach_'");
     CR_TRY(cr_call(lift_fresh, &arg, &copy));
     cr_status status = detach ? cr_call(detach_, &copy, &detached) : CR_OK;
     uint32_t value;
@@ -83,7 +86,8 @@ cr_status cr_py_fresh(cr_tensor *tensor, bool detach) {
 
 /* "model.py:12 in forward: if x.sum() > 0:", the innermost line outside of this package. */
 static PyObject *user_location(void) {
-    PyObject *module = PyImport_ImportModule("cresset.export._location"), *o = module ? PyObject_CallMethod(module, "here", NULL) : NULL;
+    PyObject *module = PyImport_ImportModule("cresset.export._location"),
+             *o = module ? PyObject_CallMethod(module, "here", NULL) : NULL;
     Py_XDECREF(module);
     if (!o) PyErr_Clear();
     return o ? o : Py_NewRef(Py_None);
@@ -129,7 +133,9 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     static char *names[] = { "mode", "modules", "attributes", "reports", NULL };
     PyObject *mode, *modules, *attributes, *key, *value;
     int reports = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!|p:_Tracer", names, &mode, &PyDict_Type, &modules, &PyDict_Type, &attributes, &reports)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!|p:_Tracer", names, &mode, &PyDict_Type, &modules,
+                                     &PyDict_Type, &attributes, &reports))
+        return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes) return NULL;
     py_tracer *t = (py_tracer *)type->tp_alloc(type, 0);
@@ -182,8 +188,10 @@ static void tracer_dealloc(PyObject *self) {
 /* A fake of a tensor with all sizes as they are, of the same Python class. */
 static PyObject *tracer_fake(PyObject *self, PyObject *tensor) {
     cr_tensor *fake = NULL;
-    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
-    cr_status status = cr_fake_from(cr_py_mode_fakes(((py_tracer *)self)->mode), cr_py_tensor_of(tensor), 0, NULL, &fake);
+    if (!cr_py_is_tensor(tensor))
+        return PyErr_Format(PyExc_TypeError, "fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    cr_status status = cr_fake_from(cr_py_mode_fakes(((py_tracer *)self)->mode), cr_py_tensor_of(tensor), 0, NULL,
+                                    &fake);
     if (status) return cr_py_raise(status);
     PyObject *o = cr_py_wrap_as(Py_TYPE(tensor), fake), *dict = ((cr_py_tensor *)tensor)->dict;
     if (o && dict && PyDict_GET_SIZE(dict) && !(((cr_py_tensor *)o)->dict = PyDict_Copy(dict))) Py_CLEAR(o);
@@ -198,7 +206,9 @@ static cr_sym read_expr(PyObject *o, cr_env *env) {
 }
 
 static cr_status add_number(cr_trace *trace, const char *name, cr_sym e) {
-    static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+    static const cr_type types[] = {
+        [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL
+    };
     return cr_trace_input_number(trace, name, types[cr_sym_type_of(e)], e);
 }
 
@@ -239,7 +249,8 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
         /* one tensor under several names is known by the last of them */
         status = cr_graph_placeholder(g, name, &cr_py_tensor_of(o)->meta, &value);
         if (!status) status = cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
-        if (!status && real && cr_py_is_tensor(real)) status = cr_trace_bind(t->trace, cr_py_tensor_of(real), value); /* forward may hold the tensor itself */
+        /* forward may hold the tensor itself */
+        if (!status && real && cr_py_is_tensor(real)) status = cr_trace_bind(t->trace, cr_py_tensor_of(real), value);
     } else {
         status = e ? add_number(t->trace, name, e) : add_constant(t->trace, name, o);
     }
@@ -261,7 +272,8 @@ void cr_py_keep_generator(void) {
 static void restore_generator(py_tracer *t) {
     char message[256] = "";
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
-    if (t->generator) (void)rt_generator_set_state(&ctx, cr_default_generator(), t->generator, RT_GENERATOR_STATE_BYTES);
+    if (t->generator)
+        (void)rt_generator_set_state(&ctx, cr_default_generator(), t->generator, RT_GENERATOR_STATE_BYTES);
     PyMem_Free(t->generator);
     t->generator = NULL;
 }
@@ -296,7 +308,8 @@ static PyObject *tracer_leave(PyObject *self, PyObject *module) {
     Py_RETURN_NONE;
 }
 
-/* replay(stack_trace, function): until the next, calls come from these lines and this function, as a program says of them. */
+/* replay(stack_trace, function): until the next, calls come from these lines and this function, as a program says of
+ * them. */
 static PyObject *tracer_replay(PyObject *self, PyObject *args) {
     cr_py_origins *o = &((py_tracer *)self)->origins;
     const char *lines, *call, *function;
@@ -312,7 +325,8 @@ static PyObject *tracer_value_of(PyObject *self, PyObject *leaf) {
     cr_py_frame_init(&f);
     int kind = cr_py_convert(&f, leaf, &from);
     cr_status status = kind ? CR_ETYPE : CR_OK;
-    bool is_value = !kind && (from.kind == CR_ARG_TENSOR || from.kind == CR_ARG_SYM || (from.kind == CR_ARG_INT && !cr_dim_is_plain(from.u.i)));
+    bool is_value = !kind && (from.kind == CR_ARG_TENSOR || from.kind == CR_ARG_SYM ||
+                              (from.kind == CR_ARG_INT && !cr_dim_is_plain(from.u.i)));
     if (is_value) status = cr_trace_arg(t->trace, &from, &to);
     cr_py_frame_dispose(&f);
     if (kind < 0) return NULL;
@@ -343,7 +357,8 @@ static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     cr_arg from, inputs[3];
     uint32_t node;
     if (!PyArg_ParseTuple(args, "sO:copy_back", &name, &value)) return NULL;
-    if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "'%s' was assigned a %s, not a Tensor", name, Py_TYPE(value)->tp_name);
+    if (!cr_py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "'%s' was assigned a %s, not a Tensor", name, Py_TYPE(value)->tp_name);
     uint32_t buffer = cr_graph_find(g, name);
     if (buffer == CR_NO_VALUE) return PyErr_Format(PyExc_KeyError, "the program has no input '%s'", name);
     buffer = last_written(g, buffer);
@@ -354,7 +369,9 @@ static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     inputs[0] = (cr_arg){ .kind = CR_ARG_VALUE, .pad = CR_T_TENSOR, .u.i = buffer };
     inputs[2] = cr_arg_bool(false);
     for (size_t i = 0; i < CR_COUNT(inputs); i++) inputs[i].given = CR_GIVEN_DEFAULT;
-    const cr_node *made = inputs[1].kind == CR_ARG_VALUE ? cr_graph_node(g, cr_graph_value(g, (uint32_t)inputs[1].u.i)->node) : NULL;
+    const cr_node *made = inputs[1].kind == CR_ARG_VALUE
+                              ? cr_graph_node(g, cr_graph_value(g, (uint32_t)inputs[1].u.i)->node)
+                              : NULL;
     cr_origin origin = made ? made->origin : (cr_origin){ 0 };
     if (!origin.module_stack) origin.module_stack = t->root;
     status = cr_graph_set_origin(g, &origin);
@@ -382,7 +399,8 @@ static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
     if (!kind) {
         cr_arg ignored;
         cr_status status = cr_trace_set_origin(t->trace, &(cr_origin){ NULL, t->root, NULL });
-        for (size_t i = 0; i < n && !status; i++) status = cr_trace_arg(t->trace, &outputs[i], &ignored); /* numbers that only results need */
+        /* numbers that only results need */
+        for (size_t i = 0; i < n && !status; i++) status = cr_trace_arg(t->trace, &outputs[i], &ignored);
         if (!status) status = cr_trace_set_origin(t->trace, NULL);
         if (!status) status = cr_trace_finish(t->trace, outputs, n, &t->graph);
         if (!status) status = cr_names_create(t->graph, &t->fx_names);
@@ -413,7 +431,10 @@ static int drop_unused_lifted(py_tracer *t) {
             continue;
         }
         const char *text = PyUnicode_AsUTF8(name);
-        PyObject *fresh = text && !strncmp(text, "lifted_tensor_", 14) ? Py_BuildValue("(NO)", PyUnicode_FromFormat("lifted_tensor_%u", unnamed++), PyTuple_GET_ITEM(item, 1)) : Py_NewRef(item);
+        PyObject *fresh = text && !strncmp(text, "lifted_tensor_", 14)
+                              ? Py_BuildValue("(NO)", PyUnicode_FromFormat("lifted_tensor_%u", unnamed++),
+                                              PyTuple_GET_ITEM(item, 1))
+                              : Py_NewRef(item);
         int r = fresh ? PyList_Append(kept, fresh) : -1;
         Py_XDECREF(fresh);
         if (r) goto failed;
@@ -456,15 +477,23 @@ static PyObject *get_problems(PyObject *self, void *unused) {
 
 static PyMethodDef tracer_methods[] = {
     { "fake", tracer_fake, METH_O, "fake(tensor): a fake with the same sizes, of the same class." },
-    { "input", tracer_input, METH_VARARGS, "input(name, value, user, tensor=None): the next placeholder; a fake (of tensor), a symbolic number, or a settled value." },
+    { "input", tracer_input, METH_VARARGS,
+      "input(name, value, user, tensor=None): the next placeholder; a fake (of tensor), a symbolic number, or a "
+      "settled value." },
     { "run", tracer_run, METH_VARARGS, "run(fn, args, kwargs): fn(*args, **kwargs), recorded." },
     { "enter", tracer_enter, METH_O, "enter(module): its call begins." },
     { "leave", tracer_leave, METH_O, "leave(module): its call ends." },
-    { "replay", tracer_replay, METH_VARARGS, "replay(lines, call, function): where the calls that follow come from; None, None, None: from where they are made." },
-    { "copy_back", tracer_copy_back, METH_VARARGS, "copy_back(name, value): writes the value to the input of that name." },
+    { "replay", tracer_replay, METH_VARARGS,
+      "replay(lines, call, function): where the calls that follow come from; None, None, None: from where they are "
+      "made." },
+    { "copy_back", tracer_copy_back, METH_VARARGS,
+      "copy_back(name, value): writes the value to the input of that name." },
     { "finish", tracer_finish, METH_O, "finish(outputs): the flat outputs; nothing is recorded any more." },
-    { "arrange", tracer_arrange, METH_O, "arrange(asserts): the graph, in the order that programs have; asserts: None: no assertions; True: conditions on sizes become some, too." },
-    { "value_of", tracer_value_of, METH_O, "value_of(leaf): which value of the graph a tensor or symbolic number is; None when it is settled." },
+    { "arrange", tracer_arrange, METH_O,
+      "arrange(asserts): the graph, in the order that programs have; asserts: None: no assertions; True: conditions on "
+      "sizes become some, too." },
+    { "value_of", tracer_value_of, METH_O,
+      "value_of(leaf): which value of the graph a tensor or symbolic number is; None when it is settled." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef tracer_attributes[] = {
@@ -494,7 +523,8 @@ typedef struct builder {
 } builder;
 
 static int item_count(PyObject *list, size_t *n) {
-    if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "_build_program(): expected a list, not %s", Py_TYPE(list)->tp_name), -1;
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "_build_program(): expected a list, not %s", Py_TYPE(list)->tp_name), -1;
     *n = (size_t)PyList_GET_SIZE(list);
     return 0;
 }
@@ -512,7 +542,9 @@ static int read_inputs(builder *b, PyObject *list) {
         const char *kind;
         PyObject *constant;
         int persistent, is_constant;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzppO", &kind, &specs[i].name, &specs[i].target, &persistent, &is_constant, &constant)) return -1;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzppO", &kind, &specs[i].name, &specs[i].target,
+                              &persistent, &is_constant, &constant))
+            return -1;
         int k = cr_py_input_kind(kind);
         if (k < 0) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of input", kind), -1;
         specs[i].kind = (uint8_t)k;
@@ -545,8 +577,13 @@ static int read_tensors(builder *b, PyObject *list, const cr_named_tensor **out,
     for (size_t i = 0; tensors && i < *n; i++) {
         PyObject *tensor;
         int is_parameter, persistent;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOpp", &tensors[i].name, &tensor, &is_parameter, &persistent)) return -1;
-        if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "'%s' is a %s, not a Tensor", tensors[i].name, Py_TYPE(tensor)->tp_name), -1;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOpp", &tensors[i].name, &tensor, &is_parameter,
+                              &persistent))
+            return -1;
+        if (!cr_py_is_tensor(tensor))
+            return PyErr_Format(PyExc_TypeError, "'%s' is a %s, not a Tensor", tensors[i].name,
+                                Py_TYPE(tensor)->tp_name),
+                   -1;
         tensors[i].tensor = cr_py_tensor_of(tensor);
         tensors[i].is_parameter = is_parameter;
         tensors[i].persistent = persistent;
@@ -614,8 +651,12 @@ static int read_calls(builder *b, PyObject *list) {
         const char *in, *out;
         PyObject *names;
         PyObject *inputs = Py_None, *outputs = Py_None;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO|OO", &calls[i].fqn, &in, &out, &names, &inputs, &outputs)) return -1;
-        if (read_call_values(b, inputs, &calls[i].inputs, &calls[i].ninputs) || read_call_values(b, outputs, &calls[i].outputs, &calls[i].noutputs)) return -1;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO|OO", &calls[i].fqn, &in, &out, &names,
+                              &inputs, &outputs))
+            return -1;
+        if (read_call_values(b, inputs, &calls[i].inputs, &calls[i].ninputs) ||
+            read_call_values(b, outputs, &calls[i].outputs, &calls[i].noutputs))
+            return -1;
         if (read_tree(b, in, &calls[i].in_spec) || read_tree(b, out, &calls[i].out_spec)) return -1;
         if (names != Py_None && read_texts(b, names, &calls[i].forward_arg_names, &calls[i].nnames)) return -1;
     }
@@ -633,23 +674,30 @@ static int read_example(builder *b, PyObject *list) {
 }
 
 static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "graph", "inputs", "outputs", "state", "constants", "ranges", "guards", "calls", "example", "tracer", "dialect", "keep_names", NULL };
-    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *tracer = Py_None, *o = NULL;
+    static char *names[] = { "graph", "inputs",  "outputs", "state",   "constants",  "ranges", "guards",
+                             "calls", "example", "tracer",  "dialect", "keep_names", NULL };
+    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *tracer = Py_None,
+                                                                                                *o = NULL;
     const char *dialect = NULL;
     int keep = 0;
     cr_program *p = NULL;
     cr_arg g;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|Ozp:_build_program", names,
-                                     &graph, &inputs, &outputs, &state, &constants, &ranges, &guards, &calls, &example, &tracer, &dialect, &keep)) return NULL;
-    if (!cr_py_graph_read(graph, &g)) return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
-    builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 }, .owned = PyList_New(0) };
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|Ozp:_build_program", names, &graph, &inputs, &outputs,
+                                     &state, &constants, &ranges, &guards, &calls, &example, &tracer, &dialect, &keep))
+        return NULL;
+    if (!cr_py_graph_read(graph, &g))
+        return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
+    builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 },
+                  .owned = PyList_New(0) };
     if (Py_IS_TYPE(tracer, &tracer_type)) b.parts.names = ((py_tracer *)tracer)->fx_names;
     cr_arena_init(&b.arena);
     cr_py_frame_init(&b.frame);
-    if (b.owned && !read_inputs(&b, inputs) && !read_outputs(&b, outputs) && !read_tensors(&b, state, &b.parts.state, &b.parts.nstate) &&
-        !read_tensors(&b, constants, &b.parts.constants, &b.parts.nconstants) && !read_ranges(&b, ranges) && !read_texts(&b, guards, &b.parts.guards, &b.parts.nguards) &&
-        !read_calls(&b, calls) && !read_example(&b, example)) {
+    if (b.owned && !read_inputs(&b, inputs) && !read_outputs(&b, outputs) &&
+        !read_tensors(&b, state, &b.parts.state, &b.parts.nstate) &&
+        !read_tensors(&b, constants, &b.parts.constants, &b.parts.nconstants) && !read_ranges(&b, ranges) &&
+        !read_texts(&b, guards, &b.parts.guards, &b.parts.nguards) && !read_calls(&b, calls) &&
+        !read_example(&b, example)) {
         cr_status status = cr_program_build(&b.parts, &p);
         o = status ? cr_py_raise(status) : cr_py_program_new(p);
     }
@@ -669,8 +717,10 @@ static PyObject *exporting(PyObject *module, PyObject *unused) {
 
 static PyMethodDef functions[] = {
     { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS,
-      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, tracer=None, dialect=None, keep_names=False)" },
-    { "_exporting", exporting, METH_NOARGS, "_exporting(): the tracer of the export that runs on this thread, or None." },
+      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, tracer=None, "
+      "dialect=None, keep_names=False)" },
+    { "_exporting", exporting, METH_NOARGS,
+      "_exporting(): the tracer of the export that runs on this thread, or None." },
     { NULL, NULL, 0, NULL },
 };
 

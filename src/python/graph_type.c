@@ -1,5 +1,6 @@
-/* graph_type.c: cresset.Graph: a graph to read, print, verify and run. It cannot be edited from Python, so that its plan,
- * made by the first run, stays true. `_data()` gives everything in it as plain lists and dicts (see cresset/_json.py). */
+/* graph_type.c: cresset.Graph: a graph to read, print, verify and run. It cannot be edited from Python, so that its
+ * plan, made by the first run, stays true. `_data()` gives everything in it as plain lists and dicts (see
+ * cresset/_json.py). */
 #include "python/py.h"
 
 #include "graph/graph.h"
@@ -72,12 +73,14 @@ static PyObject *graph_copy(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *graph_compare(PyObject *a, PyObject *b, int op) {
-    if ((op != Py_EQ && op != Py_NE) || !Py_IS_TYPE(a, &graph_type) || !Py_IS_TYPE(b, &graph_type)) Py_RETURN_NOTIMPLEMENTED;
+    if ((op != Py_EQ && op != Py_NE) || !Py_IS_TYPE(a, &graph_type) || !Py_IS_TYPE(b, &graph_type))
+        Py_RETURN_NOTIMPLEMENTED;
     return PyBool_FromLong(cr_graph_equal(graph_of(a), graph_of(b), NULL) == (op == Py_EQ));
 }
 
 static PyObject *graph_difference(PyObject *self, PyObject *other) {
-    if (!Py_IS_TYPE(other, &graph_type)) return PyErr_Format(PyExc_TypeError, "difference() takes a Graph, not %s", Py_TYPE(other)->tp_name);
+    if (!Py_IS_TYPE(other, &graph_type))
+        return PyErr_Format(PyExc_TypeError, "difference() takes a Graph, not %s", Py_TYPE(other)->tp_name);
     cr_str where;
     cr_str_init(&where);
     bool same = cr_graph_equal(graph_of(self), graph_of(other), &where);
@@ -87,14 +90,19 @@ static PyObject *graph_difference(PyObject *self, PyObject *other) {
 }
 
 static PyObject *graph_verify(PyObject *self, PyObject *args) {
-    static const struct { const char *name; uint32_t property; } known[] = { { "metas", CR_VERIFY_METAS }, { "functional", CR_VERIFY_FUNCTIONAL }, { "core", CR_VERIFY_CORE } };
+    static const struct {
+        const char *name;
+        uint32_t property;
+    } known[] = { { "metas", CR_VERIFY_METAS }, { "functional", CR_VERIFY_FUNCTIONAL }, { "core", CR_VERIFY_CORE } };
     uint32_t properties = CR_VERIFY_SHAPE;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
         const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(args, i));
         size_t k = 0;
         if (!name) return NULL;
         while (k < CR_COUNT(known) && strcmp(known[k].name, name)) k++;
-        if (k == CR_COUNT(known)) return PyErr_Format(PyExc_ValueError, "verify(): there is no property '%s'; there are metas, functional and core", name);
+        if (k == CR_COUNT(known))
+            return PyErr_Format(PyExc_ValueError,
+                                "verify(): there is no property '%s'; there are metas, functional and core", name);
         properties |= known[k].property;
     }
     cr_status status = cr_graph_verify(graph_of(self), properties);
@@ -137,7 +145,9 @@ static PyObject *graph_run(PyObject *self, PyObject *const *args, Py_ssize_t n) 
     cr_py_frame_init(&f);
     for (Py_ssize_t i = 0; i < n; i++) {
         int r = cr_py_convert(&f, args[i], &inputs[i]);
-        if (r > 0) PyErr_Format(PyExc_TypeError, "run(): input %zd is a %s, which a graph cannot take", i, Py_TYPE(args[i])->tp_name);
+        if (r > 0)
+            PyErr_Format(PyExc_TypeError, "run(): input %zd is a %s, which a graph cannot take", i,
+                         Py_TYPE(args[i])->tp_name);
         if (r) goto out;
         if (inputs[i].kind == CR_ARG_TENSOR && inputs[i].u.t->env) env = inputs[i].u.t->env;
     }
@@ -155,7 +165,8 @@ out:
 
 /* ---- everything as plain data ---- */
 
-typedef struct view { const cr_graph *g; PyObject *owners; } view; /* owners: storage -> name of the first value on it */
+/* owners: storage -> name of the first value on it */
+typedef struct view { const cr_graph *g; PyObject *owners; } view;
 
 static PyObject *dim_data(cr_env *env, cr_dim d) {
     if (cr_dim_is_plain(d)) return PyLong_FromLongLong(d);
@@ -183,8 +194,10 @@ static PyObject *device_data(cr_device device) {
 }
 
 static PyObject *meta_data(cr_env *env, const cr_meta *m) {
-    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:O,s:O}", "dtype", cr_dtype_name(m->dtype), "sizes", dims_data(env, m->size, m->rank), "strides", dims_data(env, m->stride, m->rank),
-                         "offset", dim_data(env, m->offset), "device", device_data(m->device), "conj", m->flags & CR_META_CONJ ? Py_True : Py_False, "neg",
+    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:O,s:O}", "dtype", cr_dtype_name(m->dtype), "sizes",
+                         dims_data(env, m->size, m->rank), "strides", dims_data(env, m->stride, m->rank), "offset",
+                         dim_data(env, m->offset), "device", device_data(m->device), "conj",
+                         m->flags & CR_META_CONJ ? Py_True : Py_False, "neg",
                          m->flags & CR_META_NEG ? Py_True : Py_False);
 }
 
@@ -210,9 +223,13 @@ static int put(PyObject *dict, const char *key, PyObject *value) { /* consumes v
 }
 
 static PyObject *value_data(view *v, const cr_value *value) {
-    static const char *const types[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float", [CR_T_BOOL] = "bool", [CR_T_SCALAR] = "number", [CR_T_STR] = "str" };
+    static const char *const types[CR_T_COUNT] = {
+        [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int",       [CR_T_FLOAT] = "float",
+        [CR_T_BOOL] = "bool",     [CR_T_SCALAR] = "number", [CR_T_STR] = "str"
+    };
     const char *type = types[value->type] ? types[value->type] : "any";
-    PyObject *d = Py_BuildValue("{s:s,s:s,s:O}", "name", value->name, "type", type, "hidden", value->hidden ? Py_True : Py_False);
+    PyObject *d = Py_BuildValue("{s:s,s:s,s:O}", "name", value->name, "type", type, "hidden",
+                                value->hidden ? Py_True : Py_False);
     if (!d) return NULL;
     if (value->expr) {
         cr_str text;
@@ -231,7 +248,8 @@ failed:
 static PyObject *args_data(view *v, const cr_arg *args, size_t n);
 
 static PyObject *arg_data(view *v, const cr_arg *a) {
-    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+    static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last",
+                                           "channels_last_3d" };
     switch ((cr_arg_kind)a->kind) {
     case CR_ARG_NONE: return Py_BuildValue("{s:O}", "as_none", Py_True);
     case CR_ARG_VALUE: return Py_BuildValue("{s:s}", "as_value", cr_graph_value(v->g, (uint32_t)a->u.i)->name);
@@ -265,7 +283,8 @@ static PyObject *given_data(view *v, const cr_node *node) {
     for (uint16_t i = 0; list && i < node->nargs; i++) {
         const cr_arg *a = &node->args[i];
         if (a->given == CR_GIVEN_DEFAULT) continue;
-        PyObject *item = Py_BuildValue("{s:s,s:s,s:N}", "name", node->op->schema.params[i].name, "kind", a->given == CR_GIVEN_KEYWORD ? "keyword" : "positional", "arg", arg_data(v, a));
+        PyObject *item = Py_BuildValue("{s:s,s:s,s:N}", "name", node->op->schema.params[i].name, "kind",
+                                       a->given == CR_GIVEN_KEYWORD ? "keyword" : "positional", "arg", arg_data(v, a));
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -277,9 +296,12 @@ static PyObject *node_results(view *v, const cr_node *node) {
     for (uint32_t i = 0; list && i < node->nvalues; i++) {
         const cr_value *value = cr_graph_value(v->g, node->first + i);
         PyObject *item = value_data(v, value);
-        bool listed = node->op && !value->hidden && value->ret < node->op->schema.nreturns && node->op->schema.returns[value->ret].list;
+        bool listed = node->op && !value->hidden && value->ret < node->op->schema.nreturns &&
+                      node->op->schema.returns[value->ret].list;
         if (item && PyDict_SetItemString(item, "listed", listed ? Py_True : Py_False)) Py_CLEAR(item);
-        if (item && value->hidden && node->op && put(item, "writes", PyUnicode_FromString(node->op->schema.params[value->ret].name))) Py_CLEAR(item);
+        if (item && value->hidden && node->op &&
+            put(item, "writes", PyUnicode_FromString(node->op->schema.params[value->ret].name)))
+            Py_CLEAR(item);
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -287,13 +309,19 @@ static PyObject *node_results(view *v, const cr_node *node) {
 }
 
 static PyObject *node_data(view *v, const cr_node *node) {
-    static const char *const kinds[] = { [CR_NODE_PLACEHOLDER] = "placeholder", [CR_NODE_CALL] = "call", [CR_NODE_GET_ATTR] = "get_attr", [CR_NODE_OUTPUT] = "output" };
-    PyObject *target = node->op ? PyUnicode_FromFormat("%s.%s%s%s", node->op->schema.ns, node->op->schema.name, *node->op->schema.overload ? "." : "", node->op->schema.overload)
-                                : node->target ? PyUnicode_FromString(node->target) : Py_NewRef(Py_None);
+    static const char *const kinds[] = { [CR_NODE_PLACEHOLDER] = "placeholder",
+                                         [CR_NODE_CALL] = "call",
+                                         [CR_NODE_GET_ATTR] = "get_attr",
+                                         [CR_NODE_OUTPUT] = "output" };
+    PyObject *target = node->op       ? PyUnicode_FromFormat("%s.%s%s%s", node->op->schema.ns, node->op->schema.name,
+                                                       *node->op->schema.overload ? "." : "", node->op->schema.overload)
+                       : node->target ? PyUnicode_FromString(node->target)
+                                      : Py_NewRef(Py_None);
     PyObject *args = node->kind == CR_NODE_CALL ? given_data(v, node) : args_data(v, node->args, node->nargs);
-    return Py_BuildValue("{s:s,s:N,s:z,s:N,s:N,s:[zzz]}", "kind", kinds[node->kind], "target", target, "name", node->kind == CR_NODE_CALL ? node->target : NULL,
-                         "args", args, "results", node_results(v, node), "origin", node->origin.stack_trace,
-                         node->origin.module_stack, node->origin.source_fn);
+    return Py_BuildValue("{s:s,s:N,s:z,s:N,s:N,s:[zzz]}", "kind", kinds[node->kind], "target", target, "name",
+                         node->kind == CR_NODE_CALL ? node->target : NULL, "args", args, "results",
+                         node_results(v, node), "origin", node->origin.stack_trace, node->origin.module_stack,
+                         node->origin.source_fn);
 }
 
 static PyObject *nodes_data(view *v) {
@@ -308,12 +336,14 @@ static PyObject *nodes_data(view *v) {
 
 static PyObject *graph_data(const cr_graph *g) {
     view v = { g, PyDict_New() };
-    PyObject *nodes = v.owners ? nodes_data(&v) : NULL, *constants = PyList_New(0), *subgraphs = PyList_New(0), *d = NULL;
+    PyObject *nodes = v.owners ? nodes_data(&v) : NULL, *constants = PyList_New(0), *subgraphs = PyList_New(0),
+             *d = NULL;
     cr_tensor *t;
     const char *target;
     for (size_t i = 0; constants && (target = cr_graph_constant_at(g, i, &t)); i++) {
         cr_tensor_retain(t);
-        PyObject *item = Py_BuildValue("{s:s,s:N,s:N}", "name", target, "meta", meta_data(cr_graph_env(g), &t->meta), "tensor", cr_py_wrap(t));
+        PyObject *item = Py_BuildValue("{s:s,s:N,s:N}", "name", target, "meta", meta_data(cr_graph_env(g), &t->meta),
+                                       "tensor", cr_py_wrap(t));
         if (!item || PyList_Append(constants, item)) Py_CLEAR(constants);
         Py_XDECREF(item);
     }
@@ -322,7 +352,9 @@ static PyObject *graph_data(const cr_graph *g) {
         if (!item || PyList_Append(subgraphs, item)) Py_CLEAR(subgraphs);
         Py_XDECREF(item);
     }
-    if (nodes && constants && subgraphs) d = Py_BuildValue("{s:s,s:O,s:O,s:O}", "name", cr_graph_name(g), "nodes", nodes, "constants", constants, "subgraphs", subgraphs);
+    if (nodes && constants && subgraphs)
+        d = Py_BuildValue("{s:s,s:O,s:O,s:O}", "name", cr_graph_name(g), "nodes", nodes, "constants", constants,
+                          "subgraphs", subgraphs);
     Py_XDECREF(v.owners);
     Py_XDECREF(nodes);
     Py_XDECREF(constants);
@@ -384,9 +416,13 @@ static PyObject *get_name(PyObject *self, void *unused) {
 
 static PyMethodDef methods[] = {
     { "parse", graph_parse, METH_O | METH_STATIC, "parse(text): the graph that str() of it gives back." },
-    { "text", (PyCFunction)(void (*)(void))graph_text, METH_VARARGS | METH_KEYWORDS, "text(origins=False): the text, with where each node came from." },
-    { "run", (PyCFunction)(void (*)(void))graph_run, METH_FASTCALL, "run(*inputs): the output, a tuple when there are several." },
-    { "verify", graph_verify, METH_VARARGS, "verify(*properties): raises ValueError when the graph is not well-formed, or not 'metas', 'functional', 'core'." },
+    { "text", (PyCFunction)(void (*)(void))graph_text, METH_VARARGS | METH_KEYWORDS,
+      "text(origins=False): the text, with where each node came from." },
+    { "run", (PyCFunction)(void (*)(void))graph_run, METH_FASTCALL,
+      "run(*inputs): the output, a tuple when there are several." },
+    { "verify", graph_verify, METH_VARARGS,
+      "verify(*properties): raises ValueError when the graph is not well-formed, or not 'metas', 'functional', "
+      "'core'." },
     { "copy", graph_copy, METH_NOARGS, "A graph of its own, with the same constants." },
     { "difference", graph_difference, METH_O, "difference(other): where they first differ; None when they are equal." },
     { "_data", graph_get_data, METH_NOARGS, "Everything in the graph as lists and dicts." },
@@ -428,7 +464,8 @@ static PyObject *schema_text(PyObject *module, PyObject *text) {
 }
 
 static PyMethodDef functions[] = {
-    { "_schema_text", schema_text, METH_O, "_schema_text(text): parses a schema and prints it. ValueError with line and column." },
+    { "_schema_text", schema_text, METH_O,
+      "_schema_text(text): parses a schema and prints it. ValueError with line and column." },
     { NULL, NULL, 0, NULL },
 };
 

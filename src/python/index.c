@@ -1,7 +1,7 @@
 /* index.c: Python's x[...] as a list of index items; the lowering itself is src/ops/indexing.c.
  *
- * Lists, ranges and NumPy arrays become tensors. A list that holds slices, None, Ellipsis, sequences or tensors is read as
- * if it were a tuple, with the warning that PyTorch gives. */
+ * Lists, ranges and NumPy arrays become tensors. A list that holds slices, None, Ellipsis, sequences or tensors is read
+ * as if it were a tuple, with the warning that PyTorch gives. */
 #include "python/py.h"
 
 #include "ops/indexing.h"
@@ -27,7 +27,9 @@ static int add_made(index_list *list, cr_tensor *t) {
 }
 
 /* A tensor whose element is a number of the program that is being recorded. */
-static bool is_unknown(PyObject *o) { return cr_py_is_tensor(o) && (cr_tensor_is_fake(cr_py_tensor_of(o)) || cr_ambient_get()->mode.recorder); }
+static bool is_unknown(PyObject *o) {
+    return cr_py_is_tensor(o) && (cr_tensor_is_fake(cr_py_tensor_of(o)) || cr_ambient_get()->mode.recorder);
+}
 
 /* A part of a slice that may be symbolic. */
 static int slice_part(PyObject *o, cr_dim absent, cr_dim *out) {
@@ -54,15 +56,17 @@ static int add_slice(cr_index *item, PyObject *o) {
     Py_ssize_t start, stop, step;
     cr_arg unused;
     cr_dim from, to, by;
-    if (cr_py_sym_read(s->start, &unused) || cr_py_sym_read(s->stop, &unused) || cr_py_sym_read(s->step, &unused) || is_unknown(s->start) || is_unknown(s->stop) ||
-        is_unknown(s->step)) {
-        if (slice_part(s->start, 0, &from) || slice_part(s->stop, INT64_MAX, &to) || slice_part(s->step, 1, &by)) return -1;
+    if (cr_py_sym_read(s->start, &unused) || cr_py_sym_read(s->stop, &unused) || cr_py_sym_read(s->step, &unused) ||
+        is_unknown(s->start) || is_unknown(s->stop) || is_unknown(s->step)) {
+        if (slice_part(s->start, 0, &from) || slice_part(s->stop, INT64_MAX, &to) || slice_part(s->step, 1, &by))
+            return -1;
         *item = cr_index_slice(from, to, by);
         return 0;
     }
     if (PySlice_Unpack(o, &start, &stop, &step)) return -1;
     if (step <= 0) {
-        PyErr_SetString(PyExc_ValueError, "the step of a slice must be greater than zero; use flip() for a reversed tensor");
+        PyErr_SetString(PyExc_ValueError, "the step of a slice must be greater than zero; use flip() for a reversed "
+                                          "tensor");
         return -1;
     }
     *item = cr_index_slice(slice_end(start), slice_end(stop), step);
@@ -79,7 +83,8 @@ static int add_item(index_list *list, PyObject *o) {
     if (PyLong_CheckExact(o)) {
         int64_t at;
         if (cr_py_int64(o, "index", &at)) {
-            if (PyErr_ExceptionMatches(PyExc_OverflowError)) PyErr_Format(PyExc_ValueError, "the index %R does not fit in 64 bits", o);
+            if (PyErr_ExceptionMatches(PyExc_OverflowError))
+                PyErr_Format(PyExc_ValueError, "the index %R does not fit in 64 bits", o);
             return -1;
         }
         if (!cr_dim_is_plain(at)) {
@@ -109,7 +114,9 @@ static int add_item(index_list *list, PyObject *o) {
         return r;
     } else {
         PyErr_Format(PyUnicode_Check(o) ? PyExc_TypeError : PyExc_IndexError,
-                     "a tensor can be indexed with ints, slices, None, ..., bools and integer or bool tensors and sequences, not with a %s", Py_TYPE(o)->tp_name);
+                     "a tensor can be indexed with ints, slices, None, ..., bools and integer or bool tensors and "
+                     "sequences, not with a %s",
+                     Py_TYPE(o)->tp_name);
         return -1;
     }
     list->n++;
@@ -119,7 +126,9 @@ static int add_item(index_list *list, PyObject *o) {
 static bool holds_indices(PyObject *list) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         PyObject *o = PyList_GET_ITEM(list, i);
-        if (cr_py_is_tensor(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis || (PySequence_Check(o) && !PyUnicode_Check(o))) return true;
+        if (cr_py_is_tensor(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis ||
+            (PySequence_Check(o) && !PyUnicode_Check(o)))
+            return true;
     }
     return false;
 }
@@ -128,7 +137,8 @@ static int read_index(PyObject *index, index_list *list) {
     list->n = list->nmade = 0;
     bool as_tuple = PyTuple_Check(index);
     if (PyList_Check(index) && PyList_GET_SIZE(index) < 32 && holds_indices(index)) {
-        if (PyErr_WarnEx(PyExc_UserWarning, "a list of several indices is read as a tuple; write x[tuple(list)]", 1)) return -1;
+        if (PyErr_WarnEx(PyExc_UserWarning, "a list of several indices is read as a tuple; write x[tuple(list)]", 1))
+            return -1;
         as_tuple = true;
     }
     if (!as_tuple) return add_item(list, index);
@@ -164,7 +174,9 @@ PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index) {
 
 /* An exported program has a number that is assigned as a 0-d tensor. */
 static cr_status number_tensor(const cr_tensor *self, cr_arg *number, cr_tensor **made) {
-    if (!cr_py_is_exporting() || (number->kind != CR_ARG_INT && number->kind != CR_ARG_FLOAT && number->kind != CR_ARG_BOOL)) return CR_OK;
+    if (!cr_py_is_exporting() ||
+        (number->kind != CR_ARG_INT && number->kind != CR_ARG_FLOAT && number->kind != CR_ARG_BOOL))
+        return CR_OK;
     if (number->kind == CR_ARG_INT && !cr_dim_is_plain(number->u.i)) return CR_OK;
     rt_scalar value = { .kind = number->kind == CR_ARG_FLOAT ? RT_ARG_FLOAT : RT_ARG_INT };
     if (number->kind == CR_ARG_FLOAT) value.f = number->u.f;
@@ -186,7 +198,8 @@ int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value) {
     cr_arg source;
     int r = cr_py_convert(&f, value, &source);
     if (r > 0 || (!r && source.kind != CR_ARG_TENSOR && !cr_arg_is_number(&source))) {
-        PyErr_Format(PyExc_TypeError, "can't assign a %s to elements of a Tensor; use cresset.tensor(value)", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to elements of a Tensor; use cresset.tensor(value)",
+                     Py_TYPE(value)->tp_name);
         r = -1;
     }
     if (!r) r = read_index(index, &list);

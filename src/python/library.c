@@ -1,5 +1,6 @@
-/* library.c: custom operators from Python. An op is registered with one Python function, dispatch(op, fake, args, kwargs), which cresset.library provides; it finds the
- * implementation or the fake rule. Arguments are handed over as Python objects, results are taken back as the schema says. */
+/* library.c: custom operators from Python. An op is registered with one Python function, dispatch(op, fake, args,
+ * kwargs), which cresset.library provides; it finds the implementation or the fake rule. Arguments are handed over as
+ * Python objects, results are taken back as the schema says. */
 #include "cresset/library.h"
 #include "ops/custom.h"
 #include "python/py.h"
@@ -19,7 +20,8 @@ static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, bool fak
             if (bad) goto out;
         }
     }
-    if (list && kwargs) result = PyObject_CallFunction(p->dispatch, "sOOO", op->name, fake ? Py_True : Py_False, list, kwargs);
+    if (list && kwargs)
+        result = PyObject_CallFunction(p->dispatch, "sOOO", op->name, fake ? Py_True : Py_False, list, kwargs);
 out:
     Py_XDECREF(list);
     Py_XDECREF(kwargs);
@@ -31,7 +33,9 @@ out:
 static cr_status own(const cr_arg *from, cr_arg *to) {
     *to = *from;
     if (from->kind == CR_ARG_TENSOR) cr_tensor_retain(from->u.t);
-    if (from->kind == CR_ARG_STR || from->kind == CR_ARG_COMPLEX) return *to = cr_arg_none(), CR_FAIL(CR_EUNSUPPORTED, "a text or complex number as a result of a custom operator");
+    if (from->kind == CR_ARG_STR || from->kind == CR_ARG_COMPLEX)
+        return *to = cr_arg_none(), CR_FAIL(CR_EUNSUPPORTED, "a text or complex number as a result of a custom "
+                                                             "operator");
     if (from->kind != CR_ARG_LIST) return CR_OK;
     cr_arg *items = cr_calloc(from->n + 1, sizeof *items);
     if (!items) return *to = cr_arg_none(), CR_ENOMEM;
@@ -49,7 +53,9 @@ static cr_status take(const cr_op *op, PyObject *o, cr_arg *to) {
     cr_py_frame_init(&f);
     int r = cr_py_convert(&f, o, &given);
     cr_status status = r < 0 ? CR_EPYTHON : CR_OK;
-    if (r > 0) status = CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s; expected what its schema says: %s", op->name, Py_TYPE(o)->tp_name, op->schema.text);
+    if (r > 0)
+        status = CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s; expected what its schema says: %s",
+                         op->name, Py_TYPE(o)->tp_name, op->schema.text);
     if (!status) status = own(&given, to);
     cr_py_frame_dispose(&f);
     return status;
@@ -57,10 +63,15 @@ static cr_status take(const cr_op *op, PyObject *o, cr_arg *to) {
 
 static cr_status take_results(const cr_op *op, PyObject *o, cr_arg *results) {
     uint16_t n = op->schema.nreturns;
-    if (n == 0) return o == Py_None ? CR_OK : CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s, its schema has no result; return None", op->name, Py_TYPE(o)->tp_name);
+    if (n == 0)
+        return o == Py_None
+                   ? CR_OK
+                   : CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s, its schema has no result; return None",
+                             op->name, Py_TYPE(o)->tp_name);
     if (n == 1) return take(op, o, &results[0]);
     if ((!PyTuple_Check(o) && !PyList_Check(o)) || PySequence_Fast_GET_SIZE(o) != n)
-        return CR_FAIL(CR_ERUNTIME, "%s: the implementation must return a tuple of %u results, not a %s", op->name, n, Py_TYPE(o)->tp_name);
+        return CR_FAIL(CR_ERUNTIME, "%s: the implementation must return a tuple of %u results, not a %s", op->name, n,
+                       Py_TYPE(o)->tp_name);
     for (uint16_t i = 0; i < n; i++) {
         cr_status status = take(op, PySequence_Fast_GET_ITEM(o, i), &results[i]);
         if (status) return cr_results_release(results, i), status;
@@ -73,14 +84,19 @@ static cr_status dispatch(void *user, const cr_op *op, cr_env *env, bool fake, c
     const py_custom *p = user;
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *o = call(p, op, env, fake, args);
-    cr_status status = o ? take_results(op, o, results) : CR_FAIL(CR_EPYTHON, "the implementation of %s raised an exception", op->name);
+    cr_status status = o ? take_results(op, o, results)
+                         : CR_FAIL(CR_EPYTHON, "the implementation of %s raised an exception", op->name);
     Py_XDECREF(o);
     PyGILState_Release(state);
     return status;
 }
 
-static cr_status run(void *user, const cr_op *op, const cr_arg *args, cr_arg *results) { return dispatch(user, op, NULL, false, args, results); }
-static cr_status run_fake(void *user, const cr_op *op, cr_env *env, const cr_arg *args, cr_arg *results) { return dispatch(user, op, env, true, args, results); }
+static cr_status run(void *user, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return dispatch(user, op, NULL, false, args, results);
+}
+static cr_status run_fake(void *user, const cr_op *op, cr_env *env, const cr_arg *args, cr_arg *results) {
+    return dispatch(user, op, env, true, args, results);
+}
 
 /* ---- _define_op(schema, dispatch) ---- */
 
@@ -123,8 +139,11 @@ static PyObject *load_ops(PyObject *module, PyObject *path) {
 }
 
 static PyMethodDef functions[] = {
-    { "_load_ops", load_ops, METH_O, "_load_ops(path): registers the operators of a shared library (cresset/library.h)." },
-    { "_define_op", define, METH_VARARGS, "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, fake, args, kwargs) computes it." },
+    { "_load_ops", load_ops, METH_O,
+      "_load_ops(path): registers the operators of a shared library (cresset/library.h)." },
+    { "_define_op", define, METH_VARARGS,
+      "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, fake, args, "
+      "kwargs) computes it." },
     { "_is_custom_op", is_custom, METH_O, "_is_custom_op(name): is there a custom operator of that name?" },
     { NULL, NULL, 0, NULL },
 };

@@ -1,6 +1,6 @@
-/* native_type.c: compiled programs for Python: _compile_programs (exported programs to a library) and _Native (one running
- * instance of a library). The GIL is released while code is built, loaded and run. The call structure around the flat
- * lists is written in Python: cresset/_aot.py. */
+/* native_type.c: compiled programs for Python: _compile_programs (exported programs to a library) and _Native (one
+ * running instance of a library). The GIL is released while code is built, loaded and run. The call structure around
+ * the flat lists is written in Python: cresset/_aot.py. */
 #include "python/program.h"
 #include "python/tree.h"
 
@@ -16,12 +16,14 @@ static bool is_first(cr_program **programs, size_t i) {
     return true;
 }
 
-/* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs holds
- * `lowering` first, so that two of them never wait for each other. */
-static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path, const cr_emit_options *options) {
+/* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs
+ * holds `lowering` first, so that two of them never wait for each other. */
+static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path,
+                       const cr_emit_options *options) {
     static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER; /* process */
     cr_lowered *lowered = NULL;
-    if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY) return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
+    if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY)
+        return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++)
         if (is_first(programs, i)) pthread_mutex_lock(cr_program_lock(programs[i]));
@@ -38,7 +40,8 @@ static cr_status build(cr_program **programs, const char *const *names, size_t n
 static int read_programs(PyObject *list, cr_program **out, const char **names, size_t n) {
     for (size_t i = 0; i < n; i++) {
         PyObject *o;
-        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i), "sO:_compile_programs", &names[i], &o)) return -1;
+        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(list, (Py_ssize_t)i), "sO:_compile_programs", &names[i], &o))
+            return -1;
         out[i] = cr_py_program_get(o);
         if (!out[i]) {
             PyErr_Format(PyExc_TypeError, "expected an exported program, not %s", Py_TYPE(o)->tp_name);
@@ -58,10 +61,14 @@ static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
     PyObject *given, *path = NULL, *list = NULL, *result = NULL;
     const char *weights = "inside", *cc = NULL, *target = NULL;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|szz:_compile_programs", keywords, &given, PyUnicode_FSConverter, &path, &weights, &cc, &target)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|szz:_compile_programs", keywords, &given, PyUnicode_FSConverter,
+                                     &path, &weights, &cc, &target))
+        return NULL;
     cr_program **programs = NULL;
     const char **names = NULL;
-    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE, .cc = cc, .target = target };
+    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE,
+                                .cc = cc,
+                                .target = target };
     list = PySequence_Fast(given, "programs must be a list");
     size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
     if (!list) goto out;
@@ -97,7 +104,8 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int threads = 0;
     cr_library *library = NULL;
     cr_native *native = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|iO&:_Native", names, PyUnicode_FSConverter, &path, &threads, PyUnicode_FSConverter, &weights)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|iO&:_Native", names, PyUnicode_FSConverter, &path, &threads,
+                                     PyUnicode_FSConverter, &weights)) {
         Py_XDECREF(path);
         return NULL;
     }
@@ -186,7 +194,8 @@ static PyObject *native_methods(PyObject *self, PyObject *unused) {
     PyObject *list = PyList_New(api->nmethods);
     for (int32_t i = 0; list && i < api->nmethods; i++) {
         const cresset_method_info *m = &api->methods[i];
-        PyObject *one = Py_BuildValue("(sNNss)", m->name, names_of(m->inputs, m->ninputs), names_of(m->outputs, m->noutputs), m->in_spec, m->out_spec);
+        PyObject *one = Py_BuildValue("(sNNss)", m->name, names_of(m->inputs, m->ninputs),
+                                      names_of(m->outputs, m->noutputs), m->in_spec, m->out_spec);
         if (!one) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, one);
     }
@@ -196,10 +205,14 @@ static PyObject *native_methods(PyObject *self, PyObject *unused) {
 static PyObject *native_take_state(PyObject *self, PyObject *other) {
     const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
     cr_module *module = cr_py_module_get(other);
-    if (!module) return PyErr_Format(PyExc_TypeError, "expected the module of an exported program, not %s", Py_TYPE(other)->tp_name);
+    if (!module)
+        return PyErr_Format(PyExc_TypeError, "expected the module of an exported program, not %s",
+                            Py_TYPE(other)->tp_name);
     for (int32_t i = 0; i < api->nstate; i++) {
         cr_tensor *t = api->state[i].is_mutable ? cr_module_tensor(module, api->state[i].name) : NULL;
-        cr_status status = t ? cr_native_set_state(native_of(self), api->state[i].name, t->storage->data, (size_t)t->storage->bytes) : CR_OK;
+        cr_status status = t ? cr_native_set_state(native_of(self), api->state[i].name, t->storage->data,
+                                                   (size_t)t->storage->bytes)
+                             : CR_OK;
         if (status) return cr_py_raise(status);
     }
     Py_RETURN_NONE;
@@ -221,7 +234,8 @@ static PyObject *get_path(PyObject *self, void *unused) {
 static PyMethodDef native_type_methods[] = {
     { "run", native_run, METH_VARARGS, "run(method, inputs): flat inputs to flat outputs, both lists." },
     { "methods", native_methods, METH_NOARGS, "[(name, input names, output names, in_spec, out_spec)]." },
-    { "take_state", native_take_state, METH_O, "take_state(module): buffers that the model changes become copies of the module's." },
+    { "take_state", native_take_state, METH_O,
+      "take_state(module): buffers that the model changes become copies of the module's." },
     { "manual_seed", native_seed, METH_O, "manual_seed(seed): seeds the instance's generator." },
     { NULL, NULL, 0, NULL },
 };
@@ -233,7 +247,8 @@ static PyTypeObject native_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Native",
     .tp_basicsize = sizeof(py_native),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "_Native(path, threads=0, weights=None): an instance of a compiled library. Use it through cresset.aot_load.",
+    .tp_doc = "_Native(path, threads=0, weights=None): an instance of a compiled library. Use it through "
+              "cresset.aot_load.",
     .tp_new = native_new,
     .tp_dealloc = native_dealloc,
     .tp_methods = native_type_methods,
@@ -242,7 +257,8 @@ static PyTypeObject native_type = {
 
 static PyMethodDef functions[] = {
     { "_compile_programs", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
-      "_compile_programs([(name, program)], path, weights='inside', cc=None, target=None): exported programs to a shared library." },
+      "_compile_programs([(name, program)], path, weights='inside', cc=None, target=None): exported programs to a "
+      "shared library." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -1,7 +1,8 @@
 /* operators.c: x + y, x < y, -x, x += y, bool(x), int(x): Python's number protocol over the op table.
  *
  * An operator is a row: the op's name and, where the right operand is the tensor and the left one a number, what to do
- * instead. A NumPy array on either side becomes a tensor. An operand that no op takes gives NotImplemented, so that Python asks the other side and words the error. */
+ * instead. A NumPy array on either side becomes a tensor. An operand that no op takes gives NotImplemented, so that
+ * Python asks the other side and words the error. */
 #include "python/py.h"
 
 typedef struct op_slot { const char *name; const cr_op *first; } op_slot;
@@ -34,8 +35,8 @@ static int operands(cr_py_frame *f, PyObject *a, PyObject *b, cr_arg *args) {
     return 0;
 }
 
-/* A NumPy array as a tensor, on its memory unless its strides run backwards; anything else as it is; owned. NULL, without
- * an exception: no tensor can hold it. */
+/* A NumPy array as a tensor, on its memory unless its strides run backwards; anything else as it is; owned. NULL,
+ * without an exception: no tensor can hold it. */
 static PyObject *operand(PyObject *o) {
     if (cr_py_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || !cr_py_is_ndarray(o)) return Py_NewRef(o);
     cr_tensor *t = cr_py_buffer_import(o);
@@ -115,7 +116,8 @@ BINARY(lshift_in_place, "__ilshift__", "__ilshift__", PLAIN)
 BINARY(rshift_in_place, "__irshift__", "__irshift__", PLAIN)
 
 static PyObject *matmul(PyObject *a, PyObject *b) {
-    if ((!cr_py_is_tensor(a) && !cr_py_is_ndarray(a)) || (!cr_py_is_tensor(b) && !cr_py_is_ndarray(b))) Py_RETURN_NOTIMPLEMENTED;
+    if ((!cr_py_is_tensor(a) && !cr_py_is_ndarray(a)) || (!cr_py_is_tensor(b) && !cr_py_is_ndarray(b)))
+        Py_RETURN_NOTIMPLEMENTED;
     static op_slot s = { "matmul", NULL };
     return binary(&s, &s, PLAIN, a, b);
 }
@@ -165,14 +167,17 @@ static PyObject *positive(PyObject *a) {
 static PyObject *invert(PyObject *a) {
     static op_slot s = { "bitwise_not", NULL };
     int dtype = cr_py_tensor_of(a)->meta.dtype;
-    if (!cr_dtype_is_integral(dtype)) return PyErr_Format(PyExc_TypeError, "~ is only defined for integer and bool tensors, not %s", cr_dtype_name(dtype));
+    if (!cr_dtype_is_integral(dtype))
+        return PyErr_Format(PyExc_TypeError, "~ is only defined for integer and bool tensors, not %s",
+                            cr_dtype_name(dtype));
     return unary(&s, a);
 }
 
 /* ---- tensors as Python numbers ---- */
 
 static cr_status one_element(cr_tensor *t, cr_arg *out) {
-    if (!cr_tensor_is_fake(t) && cr_py_numel(t) != 1) return CR_FAIL(CR_EVALUE, "only one element tensors can be converted to Python scalars");
+    if (!cr_tensor_is_fake(t) && cr_py_numel(t) != 1)
+        return CR_FAIL(CR_EVALUE, "only one element tensors can be converted to Python scalars");
     return cr_py_item(t, out);
 }
 
@@ -180,19 +185,23 @@ static int truth(PyObject *self) {
     cr_tensor *t = cr_py_tensor_of(self);
     int64_t n = cr_tensor_is_fake(t) ? 1 : cr_py_numel(t);
     if (n != 1) {
-        PyErr_Format(PyExc_RuntimeError, "the truth value of a Tensor with %s is ambiguous; use .any() or .all()", n ? "more than one element" : "no elements");
+        PyErr_Format(PyExc_RuntimeError, "the truth value of a Tensor with %s is ambiguous; use .any() or .all()",
+                     n ? "more than one element" : "no elements");
         return -1;
     }
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_fail(status);
-    if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i))) { /* asks the facts, or says why it cannot */
+    /* asks the facts, or says why it cannot */
+    if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i))) {
         PyObject *number = cr_py_from_arg_of(t->env, &a, false);
         int known = number ? PyObject_IsTrue(number) : -1;
         Py_XDECREF(number);
         return known;
     }
-    int yes = a.kind == CR_ARG_FLOAT ? a.u.f != 0 : a.kind == CR_ARG_COMPLEX ? a.u.c[0] != 0 || a.u.c[1] != 0 : a.u.i != 0;
+    int yes = a.kind == CR_ARG_FLOAT     ? a.u.f != 0
+              : a.kind == CR_ARG_COMPLEX ? a.u.c[0] != 0 || a.u.c[1] != 0
+                                         : a.u.i != 0;
     cr_results_release(&a, 1);
     return yes;
 }
@@ -221,7 +230,8 @@ static PyObject *as_float(PyObject *self) {
         Py_complex c = ((PyComplexObject *)number)->cval;
         Py_DECREF(number);
         if (c.imag == 0) return PyFloat_FromDouble(c.real);
-        PyErr_SetString(PyExc_RuntimeError, "a complex tensor with an imaginary part has no float value; take .real first");
+        PyErr_SetString(PyExc_RuntimeError, "a complex tensor with an imaginary part has no float value; take .real "
+                                            "first");
         return NULL;
     }
     PyObject *result = number ? PyNumber_Float(number) : NULL;

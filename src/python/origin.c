@@ -1,9 +1,10 @@
 /* origin.c: stack trace, module stack and source function of a call, read off the Python frames.
  *
- * As PyTorch has it, a stack trace is made of the frames of functions named `forward`, outermost first. What a frame's two
- * lines say depends on code object and instruction alone and is kept, so that a model's thousandth call costs a walk over
- * the frames and no source file. The source function is the outermost function of this package's functional modules that
- * the call came through, else the function or method of the op itself; with a number that counts its calls. */
+ * As PyTorch has it, a stack trace is made of the frames of functions named `forward`, outermost first. What a frame's
+ * two lines say depends on code object and instruction alone and is kept, so that a model's thousandth call costs a
+ * walk over the frames and no source file. The source function is the outermost function of this package's functional
+ * modules that the call came through, else the function or method of the op itself; with a number that counts its
+ * calls. */
 #include "python/origin.h"
 
 void cr_py_origins_init(cr_py_origins *o) {
@@ -44,7 +45,8 @@ static void reset(cr_str *s) {
 /* "L__self__sub@1,sub,models.Block" below what encloses it. A module that the tree does not have is left out. */
 int cr_py_origins_enter(cr_py_origins *o, PyObject *module) {
     const char *outer = o->stack.n ? o->stack.at[o->stack.n - 1] : NULL, *text = outer ? outer : "", *path, *type;
-    PyObject *key = PyLong_FromVoidPtr(module), *found = key && o->modules ? PyDict_GetItemWithError(o->modules, key) : NULL;
+    PyObject *key = PyLong_FromVoidPtr(module),
+             *found = key && o->modules ? PyDict_GetItemWithError(o->modules, key) : NULL;
     Py_XDECREF(key);
     if (PyErr_Occurred()) return -1;
     if (found) {
@@ -53,7 +55,8 @@ int cr_py_origins_enter(cr_py_origins *o, PyObject *module) {
         cr_map_find_str(&o->calls, path, &calls);
         char number[24] = "";
         if (calls && *path) PyOS_snprintf(number, sizeof number, "@%llu", (unsigned long long)calls);
-        text = cr_arena_printf(&o->arena, "%s%sL__self__%s%s,%s,%s", outer ? outer : "", outer && *outer ? ";" : "", path, number, path, type);
+        text = cr_arena_printf(&o->arena, "%s%sL__self__%s%s,%s,%s", outer ? outer : "", outer && *outer ? ";" : "",
+                               path, number, path, type);
         if (!text || cr_map_put_str(&o->calls, path, calls + 1)) return PyErr_NoMemory(), -1;
     }
     if (cr_vec_push(&o->stack, text)) return PyErr_NoMemory(), -1;
@@ -77,7 +80,8 @@ static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame)
         if (!getline) return NULL;
     }
     PyObject *globals = PyFrame_GetGlobals(frame);
-    PyObject *text = PyObject_CallFunction(getline, "OiO", filename, line, globals), *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
+    PyObject *text = PyObject_CallFunction(getline, "OiO", filename, line, globals),
+             *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
     Py_XDECREF(globals);
     Py_XDECREF(text);
     return stripped;
@@ -86,10 +90,12 @@ static PyObject *source_line(PyObject *filename, int line, PyFrameObject *frame)
 static cr_status make_line(cr_py_origins *o, PyFrameObject *frame, PyCodeObject *code, const char **out) {
     int line = PyFrame_GetLineNumber(frame);
     PyObject *source = source_line(code->co_filename, line, frame);
-    const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_name), *text = source ? PyUnicode_AsUTF8(source) : NULL;
+    const char *file = PyUnicode_AsUTF8(code->co_filename), *name = PyUnicode_AsUTF8(code->co_name),
+               *text = source ? PyUnicode_AsUTF8(source) : NULL;
     if (!file || !name) PyErr_Clear();
     if (!text) PyErr_Clear(), text = "";
-    *out = cr_arena_printf(&o->arena, *text ? "File \"%s\", line %d, in %s\n    %s" : "File \"%s\", line %d, in %s%s", file ? file : "?", line, name ? name : "?", text);
+    *out = cr_arena_printf(&o->arena, *text ? "File \"%s\", line %d, in %s\n    %s" : "File \"%s\", line %d, in %s%s",
+                           file ? file : "?", line, name ? name : "?", text);
     Py_XDECREF(source);
     return *out ? CR_OK : CR_ENOMEM;
 }
@@ -133,7 +139,13 @@ static cr_status count_call(cr_py_origins *o, const char *kind, const char *name
     return cr_str_status(&o->source);
 }
 
-typedef struct walk { const char *lines[64]; int nlines; PyCodeObject *functional; const void *frame; int at, outer; } walk;
+typedef struct walk {
+    const char *lines[64];
+    int nlines;
+    PyCodeObject *functional;
+    const void *frame;
+    int at, outer;
+} walk;
 
 static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op, const char **out) {
     if (w->functional) {
@@ -147,7 +159,11 @@ static cr_status find_function(cr_py_origins *o, const walk *w, const cr_op *op,
     o->last_frame = NULL;
     const cr_py_op *calling = cr_ambient_get()->calling;
     bool method = !calling || calling->form == CR_PY_METHOD, function = calling && calling->form == CR_PY_FUNCTION;
-    return count_call(o, method ? "method_descriptor" : function ? "builtin_function_or_method" : "OpOverload", op->schema.name, false, out);
+    return count_call(o,
+                      method     ? "method_descriptor"
+                      : function ? "builtin_function_or_method"
+                                 : "OpOverload",
+                      op->schema.name, false, out);
 }
 
 /* ---- what a program says itself ---- */
@@ -199,7 +215,8 @@ static cr_status walk_frames(cr_py_origins *o, walk *w) {
             inside = false;
             w->outer = PyFrame_GetLasti(frame);
         }
-        if (code->co_name == forward && !is_runner(code) && w->nlines < (int)CR_COUNT(w->lines)) status = find_line(o, frame, code, &w->lines[w->nlines++]);
+        if (code->co_name == forward && !is_runner(code) && w->nlines < (int)CR_COUNT(w->lines))
+            status = find_line(o, frame, code, &w->lines[w->nlines++]);
         Py_DECREF(code); /* the frame holds it */
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
@@ -215,7 +232,8 @@ cr_status cr_py_origins_find(cr_py_origins *o, const cr_op *op, cr_origin *out) 
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     cr_status status = walk_frames(o, &w);
-    if (!status) status = o->function_given ? replay_function(o, &out->source_fn) : find_function(o, &w, op, &out->source_fn);
+    if (!status)
+        status = o->function_given ? replay_function(o, &out->source_fn) : find_function(o, &w, op, &out->source_fn);
     reset(&o->text);
     for (int i = w.nlines; i-- > 0;) {
         if (i + 1 < w.nlines) cr_str_add(&o->text, "\n  ");

@@ -12,8 +12,8 @@ PyObject *cr_py_program_new(cr_program *p); /* consumes the reference */
 /* The kinds' names in Python ("USER_INPUT"); -1: there is no such kind. */
 int cr_py_input_kind(const char *name);
 int cr_py_output_kind(const char *name);
-/* A leaf of a call: what ops take, and arrays of others through DLPack without copying. `owned`, a list, keeps what was made
- * here. -1: exception. */
+/* A leaf of a call: what ops take, and arrays of others through DLPack without copying. `owned`, a list, keeps what was
+ * made here. -1: exception. */
 int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned);
 /* Flat results as a list; consumes them. */
 PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n);

@@ -1,5 +1,5 @@
-/* program_save.c: exported programs written from Python: to a path, or to the write() of a file object. Long writing looks for
- * signals now and then, so that Ctrl-C ends it and leaves nothing behind. */
+/* program_save.c: exported programs written from Python: to a path, or to the write() of a file object. Long writing
+ * looks for signals now and then, so that Ctrl-C ends it and leaves nothing behind. */
 #include "python/program.h"
 
 /* ---- calling back ---- */
@@ -15,11 +15,13 @@ static cr_status look_for_signals(void *user) {
 
 static cr_status write_to(void *user, const void *data, size_t size) {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)size), *taken = bytes ? PyObject_CallOneArg(user, bytes) : NULL;
+    PyObject *bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)size),
+             *taken = bytes ? PyObject_CallOneArg(user, bytes) : NULL;
     bool failed = !taken;
     if (taken && PyLong_Check(taken) && PyLong_AsSsize_t(taken) != (Py_ssize_t)size) { /* a raw file may take less */
         failed = true;
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_OSError, "write() took %S of %zu bytes; give a buffered file object", taken, size);
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_OSError, "write() took %S of %zu bytes; give a buffered file object", taken, size);
     }
     Py_XDECREF(bytes);
     Py_XDECREF(taken);
@@ -70,7 +72,9 @@ static PyObject *save(PyObject *unused, PyObject *args) {
     int absolute_paths;
     options v = { .o = { .name = NULL } };
     (void)unused;
-    if (!PyArg_ParseTuple(args, "OOO!O!p:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset, &absolute_paths)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO!O!p:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset,
+                          &absolute_paths))
+        return NULL;
     v.o.absolute_paths = absolute_paths;
     cr_program *p = cr_py_program_get(program);
     if (!p) return PyErr_Format(PyExc_TypeError, "_save_program() takes a program, not %s", Py_TYPE(program)->tp_name);
@@ -81,7 +85,8 @@ static PyObject *save(PyObject *unused, PyObject *args) {
         return NULL;
     }
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = callable ? cr_program_save_to(p, (cr_sink){ write_to, to }, &v.o) : cr_program_save(p, PyBytes_AS_STRING(path), &v.o);
+    cr_status status = callable ? cr_program_save_to(p, (cr_sink){ write_to, to }, &v.o)
+                                : cr_program_save(p, PyBytes_AS_STRING(path), &v.o);
     PyEval_RestoreThread(thread);
     Py_XDECREF(path);
     options_dispose(&v);
@@ -102,7 +107,8 @@ static PyObject *json(PyObject *unused, PyObject *program) {
 }
 
 static PyMethodDef functions[] = {
-    { "_save_program", save, METH_VARARGS, "_save_program(program, path or write, extra_files, opset_version, absolute_paths): writes a .pt2 archive." },
+    { "_save_program", save, METH_VARARGS,
+      "_save_program(program, path or write, extra_files, opset_version, absolute_paths): writes a .pt2 archive." },
     { "_program_json", json, METH_O, "_program_json(program): the text of its models/NAME.json." },
     { NULL, NULL, 0, NULL },
 };

@@ -16,11 +16,19 @@ cr_module *cr_py_module_get(PyObject *o) { return Py_IS_TYPE(o, &module_type) ? 
 
 /* ---- plain data ---- */
 
-static const char *const input_kinds[] = { [CR_INPUT_USER] = "USER_INPUT", [CR_INPUT_PARAMETER] = "PARAMETER", [CR_INPUT_BUFFER] = "BUFFER",
-                                           [CR_INPUT_TENSOR_CONSTANT] = "CONSTANT_TENSOR", [CR_INPUT_CUSTOM_OBJECT] = "CUSTOM_OBJ", [CR_INPUT_TOKEN] = "TOKEN" };
-static const char *const output_kinds[] = { [CR_OUTPUT_USER] = "USER_OUTPUT", [CR_OUTPUT_LOSS] = "LOSS_OUTPUT", [CR_OUTPUT_BUFFER_MUTATION] = "BUFFER_MUTATION",
-                                            [CR_OUTPUT_PARAMETER_MUTATION] = "PARAMETER_MUTATION", [CR_OUTPUT_INPUT_MUTATION] = "USER_INPUT_MUTATION",
-                                            [CR_OUTPUT_GRADIENT_TO_PARAMETER] = "GRADIENT_TO_PARAMETER", [CR_OUTPUT_GRADIENT_TO_INPUT] = "GRADIENT_TO_USER_INPUT",
+static const char *const input_kinds[] = { [CR_INPUT_USER] = "USER_INPUT",
+                                           [CR_INPUT_PARAMETER] = "PARAMETER",
+                                           [CR_INPUT_BUFFER] = "BUFFER",
+                                           [CR_INPUT_TENSOR_CONSTANT] = "CONSTANT_TENSOR",
+                                           [CR_INPUT_CUSTOM_OBJECT] = "CUSTOM_OBJ",
+                                           [CR_INPUT_TOKEN] = "TOKEN" };
+static const char *const output_kinds[] = { [CR_OUTPUT_USER] = "USER_OUTPUT",
+                                            [CR_OUTPUT_LOSS] = "LOSS_OUTPUT",
+                                            [CR_OUTPUT_BUFFER_MUTATION] = "BUFFER_MUTATION",
+                                            [CR_OUTPUT_PARAMETER_MUTATION] = "PARAMETER_MUTATION",
+                                            [CR_OUTPUT_INPUT_MUTATION] = "USER_INPUT_MUTATION",
+                                            [CR_OUTPUT_GRADIENT_TO_PARAMETER] = "GRADIENT_TO_PARAMETER",
+                                            [CR_OUTPUT_GRADIENT_TO_INPUT] = "GRADIENT_TO_USER_INPUT",
                                             [CR_OUTPUT_TOKEN] = "TOKEN" };
 
 static int find_kind(const char *const *kinds, size_t n, const char *name) {
@@ -46,8 +54,10 @@ static PyObject *list_of(const cr_program *p, size_t n, item_fn item) {
 
 static PyObject *input_item(const cr_program *p, size_t i) {
     const cr_input_spec *s = &p->inputs[i];
-    return Py_BuildValue("(szzOON)", input_kinds[s->kind], s->name, s->target, s->kind == CR_INPUT_BUFFER ? (s->persistent ? Py_True : Py_False) : Py_None,
-                         s->is_constant ? Py_True : Py_False, s->is_constant ? cr_py_borrowed(cr_graph_env(p->graph), &s->constant) : Py_NewRef(Py_None));
+    return Py_BuildValue("(szzOON)", input_kinds[s->kind], s->name, s->target,
+                         s->kind == CR_INPUT_BUFFER ? (s->persistent ? Py_True : Py_False) : Py_None,
+                         s->is_constant ? Py_True : Py_False,
+                         s->is_constant ? cr_py_borrowed(cr_graph_env(p->graph), &s->constant) : Py_NewRef(Py_None));
 }
 
 static PyObject *output_item(const cr_program *p, size_t i) {
@@ -65,7 +75,9 @@ static PyObject *range_item(const cr_program *p, size_t i) {
 
 static PyObject *guard_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->guards[i]); }
 static PyObject *unsupported_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->unsupported[i]); }
-static PyObject *example_item(const cr_program *p, size_t i) { return cr_py_borrowed(cr_graph_env(p->graph), &p->example[i]); }
+static PyObject *example_item(const cr_program *p, size_t i) {
+    return cr_py_borrowed(cr_graph_env(p->graph), &p->example[i]);
+}
 
 static PyObject *call_item(const cr_program *p, size_t i) {
     const cr_module_call *c = &p->calls[i];
@@ -79,11 +91,15 @@ static PyObject *call_item(const cr_program *p, size_t i) {
 }
 
 static PyObject *call_values(const cr_program *p, const cr_call_value *values, size_t n) {
-    static const char *const types[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float", [CR_T_BOOL] = "bool" };
+    static const char *const types[CR_T_COUNT] = {
+        [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float", [CR_T_BOOL] = "bool"
+    };
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; list && i < n; i++) {
         const char *type = values[i].name && types[values[i].type] ? types[values[i].type] : "any";
-        PyObject *o = Py_BuildValue("(zsN)", values[i].name, type, values[i].name ? Py_NewRef(Py_None) : cr_py_borrowed(cr_graph_env(p->graph), &values[i].constant));
+        PyObject *o = Py_BuildValue("(zsN)", values[i].name, type,
+                                    values[i].name ? Py_NewRef(Py_None)
+                                                   : cr_py_borrowed(cr_graph_env(p->graph), &values[i].constant));
         if (!o) Py_CLEAR(list);
         else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
     }
@@ -102,7 +118,8 @@ static PyObject *program_call_values(PyObject *self, PyObject *unused) {
 
 static PyObject *named_item(const cr_named_tensor *t) {
     cr_tensor_retain(t->tensor);
-    return Py_BuildValue("(sNOO)", t->name, cr_py_wrap(t->tensor), t->is_parameter ? Py_True : Py_False, t->persistent ? Py_True : Py_False);
+    return Py_BuildValue("(sNOO)", t->name, cr_py_wrap(t->tensor), t->is_parameter ? Py_True : Py_False,
+                         t->persistent ? Py_True : Py_False);
 }
 static PyObject *state_item(const cr_program *p, size_t i) { return named_item(&p->state[i]); }
 static PyObject *constant_item(const cr_program *p, size_t i) { return named_item(&p->constants[i]); }
@@ -111,10 +128,12 @@ static PyObject *constant_item(const cr_program *p, size_t i) { return named_ite
 static PyObject *program_data(PyObject *self, PyObject *unused) {
     const cr_program *p = program_of(self);
     (void)unused;
-    return Py_BuildValue("{s:z,s:z,s:z,s:(ii),s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", p->name, "torch_version", p->torch_version, "dialect", p->dialect,
-                         "schema_version", p->schema_major, p->schema_minor, "opset", (long long)p->opset, "unsupported", list_of(p, p->nunsupported, unsupported_item),
-                         "inputs", list_of(p, p->ninputs, input_item), "outputs", list_of(p, p->noutputs, output_item), "ranges", list_of(p, p->nranges, range_item),
-                         "guards", list_of(p, p->nguards, guard_item), "calls", list_of(p, p->ncalls, call_item), "in_spec", cr_py_tree_wrap(p->in_spec), "out_spec",
+    return Py_BuildValue("{s:z,s:z,s:z,s:(ii),s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", p->name, "torch_version",
+                         p->torch_version, "dialect", p->dialect, "schema_version", p->schema_major, p->schema_minor,
+                         "opset", (long long)p->opset, "unsupported", list_of(p, p->nunsupported, unsupported_item),
+                         "inputs", list_of(p, p->ninputs, input_item), "outputs", list_of(p, p->noutputs, output_item),
+                         "ranges", list_of(p, p->nranges, range_item), "guards", list_of(p, p->nguards, guard_item),
+                         "calls", list_of(p, p->ncalls, call_item), "in_spec", cr_py_tree_wrap(p->in_spec), "out_spec",
                          cr_py_tree_wrap(p->out_spec));
 }
 
@@ -164,7 +183,8 @@ static int read_tensors(PyObject *dict, cr_named_tensor *out) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     for (size_t i = 0; PyDict_Next(dict, &at, &key, &value); i++) {
-        if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "%R is a %s, not a Tensor", key, Py_TYPE(value)->tp_name), -1;
+        if (!cr_py_is_tensor(value))
+            return PyErr_Format(PyExc_TypeError, "%R is a %s, not a Tensor", key, Py_TYPE(value)->tp_name), -1;
         out[i] = (cr_named_tensor){ .name = PyUnicode_AsUTF8(key), .tensor = cr_py_tensor_of(value) };
         if (!out[i].name) return -1;
     }
@@ -172,7 +192,8 @@ static int read_tensors(PyObject *dict, cr_named_tensor *out) {
 }
 
 static PyObject *program_with_tensors(PyObject *self, PyObject *dict) {
-    if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "expected a dictionary, not %s", Py_TYPE(dict)->tp_name);
+    if (!PyDict_Check(dict))
+        return PyErr_Format(PyExc_TypeError, "expected a dictionary, not %s", Py_TYPE(dict)->tp_name);
     size_t n = (size_t)PyDict_Size(dict);
     cr_named_tensor *others = PyMem_Calloc(n + 1, sizeof *others);
     cr_program *made = NULL;
@@ -192,8 +213,8 @@ static PyObject *program_decompose(PyObject *self, PyObject *args) {
     return cr_py_program_new(made);
 }
 
-/* A build in another thread may hold the program's lock and wait for the GIL, to call an operator of Python's: so the lock is
- * waited for without it, here and below. */
+/* A build in another thread may hold the program's lock and wait for the GIL, to call an operator of Python's: so the
+ * lock is waited for without it, here and below. */
 static PyObject *program_verify(PyObject *self, PyObject *unused) {
     (void)unused;
     PyThreadState *thread = PyEval_SaveThread();
@@ -232,18 +253,24 @@ static void program_dealloc(PyObject *self) {
 
 static PyMethodDef program_methods[] = {
     { "_data", program_data, METH_NOARGS, "Signature, ranges, guards, call structure and versions, as plain data." },
-    { "_state", program_state, METH_NOARGS, "[(name, tensor, is_parameter, persistent)]: parameters and persistent buffers." },
+    { "_state", program_state, METH_NOARGS,
+      "[(name, tensor, is_parameter, persistent)]: parameters and persistent buffers." },
     { "_constants", program_constants, METH_NOARGS, "The same for lifted constants and buffers that are not saved." },
     { "_example", program_example, METH_NOARGS, "The flat example inputs, or None." },
     { "_extra", program_extra, METH_O, "_extra(path): the bytes of a member below the archive's top folder, or None." },
-    { "_decompose", program_decompose, METH_VARARGS, "_decompose(table, record): the program in the core dialect, or in the ops that the table leaves." },
-    { "_with_tensors", program_with_tensors, METH_O, "_with_tensors({name: tensor}): the program with these parameters, buffers and constants." },
-    { "verify", program_verify, METH_NOARGS, "Raises ValueError when graph, signature and state do not fit each other." },
-    { "_call_values", program_call_values, METH_NOARGS, "[(inputs, outputs)] of each module call, as (name, type, constant)." },
+    { "_decompose", program_decompose, METH_VARARGS,
+      "_decompose(table, record): the program in the core dialect, or in the ops that the table leaves." },
+    { "_with_tensors", program_with_tensors, METH_O,
+      "_with_tensors({name: tensor}): the program with these parameters, buffers and constants." },
+    { "verify", program_verify, METH_NOARGS,
+      "Raises ValueError when graph, signature and state do not fit each other." },
+    { "_call_values", program_call_values, METH_NOARGS,
+      "[(inputs, outputs)] of each module call, as (name, type, constant)." },
     { "check", program_check, METH_NOARGS, "The same, and what exporters promise; the message names the node." },
     { NULL, NULL, 0, NULL },
 };
-static PyGetSetDef program_attributes[] = { { "graph", get_graph, NULL, "The lifted graph.", NULL }, { NULL, NULL, NULL, NULL, NULL } };
+static PyGetSetDef program_attributes[] = { { "graph", get_graph, NULL, "The lifted graph.", NULL },
+                                            { NULL, NULL, NULL, NULL, NULL } };
 static PyTypeObject program_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Program",
     .tp_basicsize = sizeof(py_program),
@@ -262,7 +289,8 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     PyObject *program;
     int own = 0;
     cr_module *m = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_ProgramModule", names, &program_type, &program, &own)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_ProgramModule", names, &program_type, &program, &own))
+        return NULL;
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_module_create(program_of(program), own ? CR_MODULE_OWN_STATE : CR_MODULE_SHARED, &m);
     PyEval_RestoreThread(thread);
@@ -285,7 +313,9 @@ static bool is_foreign_array(PyObject *o) {
 int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
     if (!is_foreign_array(o)) {
         int r = cr_py_convert(f, o, out);
-        if (r > 0) PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None", Py_TYPE(o)->tp_name);
+        if (r > 0)
+            PyErr_Format(PyExc_TypeError, "an argument is a %s: expected tensors, numbers, texts or None",
+                         Py_TYPE(o)->tp_name);
         return r ? -1 : 0;
     }
     cr_tensor *t = cr_py_dlpack_import(o, Py_None, Py_None);
@@ -317,7 +347,8 @@ static cr_tensor **read_state(PyObject *list) {
             state[i] = cr_py_tensor_of(o);
             continue;
         }
-        PyErr_Format(PyExc_TypeError, "run(): parameter, buffer or constant %zu is a %s, not a Tensor", i, Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "run(): parameter, buffer or constant %zu is a %s, not a Tensor", i,
+                     Py_TYPE(o)->tp_name);
         PyMem_Free(state);
         state = NULL;
     }
@@ -328,7 +359,8 @@ static PyObject *module_run(PyObject *self, PyObject *args) {
     cr_module *m = ((py_module *)self)->module;
     PyObject *leaves, *given = NULL;
     if (!PyArg_ParseTuple(args, "O|O!:run", &leaves, &PyList_Type, &given)) return NULL;
-    PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *owned = PyList_New(0), *o = NULL;
+    PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *owned = PyList_New(0),
+             *o = NULL;
     size_t n = items ? (size_t)PySequence_Fast_GET_SIZE(items) : 0, nresults = cr_module_result_count(m);
     cr_arg *inputs = PyMem_Calloc(n + nresults + 1, sizeof *inputs), *results = inputs + n;
     cr_tensor **state = given ? read_state(given) : NULL;
@@ -339,7 +371,8 @@ static PyObject *module_run(PyObject *self, PyObject *args) {
     for (size_t i = 0; i < n; i++)
         if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = cr_module_run_on(m, state, given ? (size_t)PyList_GET_SIZE(given) : 0, inputs, n, results, nresults);
+    cr_status status = cr_module_run_on(m, state, given ? (size_t)PyList_GET_SIZE(given) : 0, inputs, n, results,
+                                        nresults);
     PyEval_RestoreThread(thread);
     o = status ? cr_py_raise(status) : cr_py_results_list(cr_graph_env(cr_module_program(m)->graph), results, nresults);
 out:
@@ -357,7 +390,8 @@ static PyObject *module_fits(PyObject *self, PyObject *list) {
     Py_ssize_t at = 0;
     if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "fits() takes a list of tensors");
     uint32_t n = cr_graph_first(p->graph);
-    for (size_t i = 0; i < p->ninputs && n != CR_NO_NODE && at < PyList_GET_SIZE(list); i++, n = cr_graph_next(p->graph, n)) {
+    for (size_t i = 0; i < p->ninputs && n != CR_NO_NODE && at < PyList_GET_SIZE(list);
+         i++, n = cr_graph_next(p->graph, n)) {
         if (p->inputs[i].kind == CR_INPUT_USER || p->inputs[i].kind == CR_INPUT_TOKEN) continue;
         const cr_meta *m = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)->meta;
         PyObject *o = PyList_GET_ITEM(list, at++);
@@ -384,9 +418,13 @@ static PyObject *module_is_stateful(PyObject *self, void *unused) {
     return PyBool_FromLong(cr_module_is_stateful(((py_module *)self)->module));
 }
 
-static PyGetSetDef module_attributes[] = { { "is_stateful", module_is_stateful, NULL, "Do calls change parameters or buffers?", NULL }, { NULL, NULL, NULL, NULL, NULL } };
+static PyGetSetDef module_attributes[] = { { "is_stateful", module_is_stateful, NULL,
+                                             "Do calls change parameters or buffers?", NULL },
+                                           { NULL, NULL, NULL, NULL, NULL } };
 static PyMethodDef module_methods[] = {
-    { "run", module_run, METH_VARARGS, "run(inputs, state=): flat user inputs to flat user outputs, both lists; on these parameters, buffers and constants." },
+    { "run", module_run, METH_VARARGS,
+      "run(inputs, state=): flat user inputs to flat user outputs, both lists; on these parameters, buffers and "
+      "constants." },
     { "fits", module_fits, METH_O, "fits(state): are they of the dtypes that the program has?" },
     { "tensor", module_tensor, METH_O, "tensor(name): this instance's parameter, buffer or constant, or None." },
     { NULL, NULL, 0, NULL },
@@ -411,7 +449,9 @@ static PyObject *load(PyObject *unused, PyObject *args, PyObject *kwargs) {
     int check = 0, meta = 0;
     cr_program *p = NULL;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|zpp:_load_program", names, PyUnicode_FSConverter, &path, &name, &check, &meta)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|zpp:_load_program", names, PyUnicode_FSConverter, &path, &name,
+                                     &check, &meta))
+        return NULL;
     const char *text = PyBytes_AS_STRING(path);
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_program_load(text, name, (check ? CR_LOAD_CHECK : 0) | (meta ? CR_LOAD_META : 0), &p);
@@ -421,11 +461,13 @@ static PyObject *load(PyObject *unused, PyObject *args, PyObject *kwargs) {
 }
 
 static PyMethodDef functions[] = {
-    { "_load_program", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, "_load_program(path, name=None, check=False, meta=False): reads a .pt2 archive." },
+    { "_load_program", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS,
+      "_load_program(path, name=None, check=False, meta=False): reads a .pt2 archive." },
     { NULL, NULL, 0, NULL },
 };
 
 int cr_py_program_init(PyObject *module) {
-    if (PyType_Ready(&program_type) || PyType_Ready(&module_type) || PyModule_AddFunctions(module, functions)) return -1;
+    if (PyType_Ready(&program_type) || PyType_Ready(&module_type) || PyModule_AddFunctions(module, functions))
+        return -1;
     return PyModule_AddObjectRef(module, "_ProgramModule", (PyObject *)&module_type);
 }

@@ -1,8 +1,9 @@
 /* py.h: what the files of the extension module share.
  *
- * A cresset.Tensor holds one reference to a cr_tensor; the tensor's `python` field is the borrowed way back, so that one
- * tensor is one Python object for as long as that object lives. All of this is touched only under the GIL. Functions that
- * return PyObject * or int follow Python's convention: NULL or -1 with an exception set; new references unless said. */
+ * A cresset.Tensor holds one reference to a cr_tensor; the tensor's `python` field is the borrowed way back, so that
+ * one tensor is one Python object for as long as that object lives. All of this is touched only under the GIL.
+ * Functions that return PyObject * or int follow Python's convention: NULL or -1 with an exception set; new references
+ * unless said. */
 #ifndef CR_PY_H
 #define CR_PY_H
 
@@ -136,7 +137,8 @@ int cr_py_results_init(PyObject *module);
 /* Calls an op by name with positional arguments, one result. `cache` remembers what was found. */
 PyObject *cr_py_call(const cr_op **cache, const char *name, const cr_arg *args, size_t n);
 /* The same in C's terms. */
-CR_NODISCARD cr_status cr_py_call_tensor(const cr_op **cache, const char *name, const cr_arg *args, size_t n, cr_tensor **out);
+CR_NODISCARD cr_status cr_py_call_tensor(const cr_op **cache, const char *name, const cr_arg *args, size_t n,
+                                         cr_tensor **out);
 
 /* ---- data in and out ---- */
 int cr_py_data_init(PyObject *module);   /* data.c: tensor(), as_tensor() */
@@ -162,7 +164,8 @@ int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
 typedef struct cr_py_generator { PyObject_HEAD rt_generator *generator; bool owned; } cr_py_generator;
 extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
-/* How often the default generator was seeded, and with what: compiled models have generators of their own, which follow. */
+/* How often the default generator was seeded, and with what: compiled models have generators of their own, which
+ * follow. */
 typedef struct cr_py_seeding { uint64_t count, seed; } cr_py_seeding;
 extern cr_py_seeding cr_py_last_seeding;
 int cr_py_state_init(PyObject *module);   /* state.c: default dtype, threads, grad mode */
@@ -173,7 +176,9 @@ int cr_py_sym_init(PyObject *module);
 PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
 bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
 cr_env *cr_py_sym_env(PyObject *o);
-PyObject *cr_py_sym_tensor(PyObject *data, PyObject *dtype); /* tensor(data) of nested sequences with symbolic numbers in them */            /* borrowed; NULL: not one; no exception */
+/* borrowed; NULL: not one; no exception */
+/* tensor(data) of nested sequences with symbolic numbers in them */
+PyObject *cr_py_sym_tensor(PyObject *data, PyObject *dtype);
 /* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
 /* The same of an argument that somebody else keeps: nothing of it is consumed. */
@@ -186,10 +191,12 @@ struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_export_init(PyObject *module);  /* export_type.c */
 int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions while they are recorded */
-/* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands for that. */
+/* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands
+ * for that. */
 CR_NODISCARD cr_status cr_py_fresh(cr_tensor *t, bool detach);
 bool cr_py_is_exporting(void); /* on this thread */
-/* The default generator is about to start over: the export that runs on this thread, if any, will put its state back. */
+/* The default generator is about to start over: the export that runs on this thread, if any, will put its state
+ * back. */
 void cr_py_keep_generator(void);
 /* While an export only reports: notes the last error as a problem of that kind; true: go on with an assumption. */
 bool cr_py_pass_over(const char *kind);

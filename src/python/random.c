@@ -32,7 +32,9 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     if (device != Py_None) {
         cr_device d;
         int r = cr_py_device_read(device, &d);
-        if (r > 0) PyErr_Format(PyExc_TypeError, "Generator(): device must be a device or its name, not %s", Py_TYPE(device)->tp_name);
+        if (r > 0)
+            PyErr_Format(PyExc_TypeError, "Generator(): device must be a device or its name, not %s",
+                         Py_TYPE(device)->tp_name);
         if (r) return NULL;
         if (d.type != CR_CPU) return PyErr_Format(PyExc_RuntimeError, "Generator(): only CPU generators exist");
     }
@@ -101,14 +103,17 @@ static PyObject *get_state(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *set_state(PyObject *self, PyObject *state) {
-    if (!cr_py_is_tensor(state)) return PyErr_Format(PyExc_TypeError, "set_state(): expected a uint8 Tensor, not %s", Py_TYPE(state)->tp_name);
+    if (!cr_py_is_tensor(state))
+        return PyErr_Format(PyExc_TypeError, "set_state(): expected a uint8 Tensor, not %s", Py_TYPE(state)->tp_name);
     cr_tensor *t = cr_py_tensor_of(state);
     if (t->meta.dtype != CR_U8 || t->storage->fake || cr_meta_is_contiguous(NULL, &t->meta, CR_CONTIGUOUS) != CR_YES)
-        return PyErr_Format(PyExc_TypeError, "set_state(): the state must be a contiguous uint8 tensor on the CPU, as get_state() gives it");
+        return PyErr_Format(PyExc_TypeError, "set_state(): the state must be a contiguous uint8 tensor on the CPU, as "
+                                             "get_state() gives it");
     char message[256] = "";
     rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
     if (of(self) == cr_default_generator()) cr_py_keep_generator();
-    if (rt_generator_set_state(&ctx, of(self), cr_tensor_view(t).p, (size_t)cr_py_numel(t))) return PyErr_Format(PyExc_RuntimeError, "%s", message);
+    if (rt_generator_set_state(&ctx, of(self), cr_tensor_view(t).p, (size_t)cr_py_numel(t)))
+        return PyErr_Format(PyExc_RuntimeError, "%s", message);
     return Py_NewRef(self);
 }
 

@@ -1,8 +1,8 @@
 /* results.c: what an op gave back, as Python objects.
  *
- * One result is itself, several are a tuple. Functions and methods whose schema names every result give a structure with
- * those fields (cresset.return_types.max: values, indices); its type is made once per op. Tensor[] results are a tuple
- * from functions and methods and a list from cresset.ops, as in PyTorch. */
+ * One result is itself, several are a tuple. Functions and methods whose schema names every result give a structure
+ * with those fields (cresset.return_types.max: values, indices); its type is made once per op. Tensor[] results are a
+ * tuple from functions and methods and a list from cresset.ops, as in PyTorch. */
 #include "python/py.h"
 
 #include <structmember.h>
@@ -56,7 +56,8 @@ static PyObject *structure_repr(PyObject *self) {
     PyObject *text = PyUnicode_FromFormat("%s(\n", type->tp_name);
     Py_ssize_t n = PyTuple_GET_SIZE(self);
     for (Py_ssize_t i = 0; text && i < n; i++) {
-        PyObject *part = PyUnicode_FromFormat("%s=%R%s", type->tp_members[i].name, PyTuple_GET_ITEM(self, i), i + 1 < n ? ",\n" : ")");
+        PyObject *part = PyUnicode_FromFormat("%s=%R%s", type->tp_members[i].name, PyTuple_GET_ITEM(self, i),
+                                              i + 1 < n ? ",\n" : ")");
         PyUnicode_Append(&text, part);
         Py_XDECREF(part);
     }
@@ -80,7 +81,9 @@ static PyTypeObject *structure_make(const cr_op *op) {
     if (!type) return NULL;
     type->tp_repr = structure_repr;
     const char *last = strrchr(name, '.') + 1;
-    if (!PyDict_GetItemString(return_type_names, last) && PyDict_SetItemString(return_type_names, last, (PyObject *)type)) Py_CLEAR(type);
+    if (!PyDict_GetItemString(return_type_names, last) &&
+        PyDict_SetItemString(return_type_names, last, (PyObject *)type))
+        Py_CLEAR(type);
     return type;
 }
 

@@ -21,13 +21,19 @@ static void table_dispose(table *t) {
 
 static int add_tensor(table *t, PyObject *key, PyObject *value) {
     const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL;
-    if (!name) return PyErr_Occurred() ? -1 : (PyErr_Format(PyExc_TypeError, "a tensor's name is a text, not %s", Py_TYPE(key)->tp_name), -1);
-    if (!cr_py_is_tensor(value)) return PyErr_Format(PyExc_TypeError, "'%s' is a tensor, not %s", name, Py_TYPE(value)->tp_name), -1;
+    if (!name)
+        return PyErr_Occurred()
+                   ? -1
+                   : (PyErr_Format(PyExc_TypeError, "a tensor's name is a text, not %s", Py_TYPE(key)->tp_name), -1);
+    if (!cr_py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "'%s' is a tensor, not %s", name, Py_TYPE(value)->tp_name), -1;
     cr_tensor *x = cr_py_tensor_of(value);
     if (x->storage->fake) return PyErr_Format(PyExc_ValueError, "tensor '%s' has no data, only a shape", name), -1;
     rt_view v = cr_tensor_view(x);
     cr_safetensor *e = &t->entries[t->n];
-    *e = (cr_safetensor){ .name = name, .dtype = v.dtype, .rank = v.rank, .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype)) };
+    *e = (cr_safetensor){
+        .name = name, .dtype = v.dtype, .rank = v.rank, .bytes = (uint64_t)(rt_numel(&v) * rt_itemsize(v.dtype))
+    };
     memcpy(e->size, v.size, sizeof e->size);
     if (rt_is_contiguous(&v) && !(x->meta.flags & (CR_META_CONJ | CR_META_NEG))) e->data = v.p;
     t->tensors[t->n++] = x;
@@ -46,7 +52,8 @@ static int table_fill(table *t, PyObject *tensors, PyObject *metadata) {
         if (add_tensor(t, key, value)) return -1;
     at = 0;
     while (PyDict_Next(metadata, &at, &key, &value)) {
-        if (!PyUnicode_Check(key) || !PyUnicode_Check(value)) return PyErr_SetString(PyExc_TypeError, "metadata are texts, keys and values"), -1;
+        if (!PyUnicode_Check(key) || !PyUnicode_Check(value))
+            return PyErr_SetString(PyExc_TypeError, "metadata are texts, keys and values"), -1;
         if (!(t->metadata[k++] = PyUnicode_AsUTF8(key)) || !(t->metadata[k++] = PyUnicode_AsUTF8(value))) return -1;
     }
     return 0;
@@ -83,7 +90,8 @@ static PyObject *save(PyObject *unused, PyObject *args) {
     table t = { .n = 0 };
     cr_str bytes;
     (void)unused;
-    if (!PyArg_ParseTuple(args, "OO!O!:_save_safetensors", &target, &PyDict_Type, &tensors, &PyDict_Type, &metadata)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!:_save_safetensors", &target, &PyDict_Type, &tensors, &PyDict_Type, &metadata))
+        return NULL;
     cr_str_init(&bytes);
     if ((target != Py_None && !PyUnicode_FSConverter(target, &path)) || table_fill(&t, tensors, metadata)) goto out;
     cr_safetensors_source source = { .fill = fill, .step = look_for_signals, .user = &t };
@@ -92,7 +100,9 @@ static PyObject *save(PyObject *unused, PyObject *args) {
     cr_status status = path ? cr_safetensors_write_from(PyBytes_AS_STRING(path), t.entries, t.n, pairs, &source)
                             : cr_safetensors_write_to((cr_sink){ gather, &bytes }, t.entries, t.n, pairs, &source);
     PyEval_RestoreThread(thread);
-    o = status ? cr_py_raise(status) : path ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(cr_str_get(&bytes), (Py_ssize_t)bytes.n);
+    o = status ? cr_py_raise(status)
+        : path ? Py_NewRef(Py_None)
+               : PyBytes_FromStringAndSize(cr_str_get(&bytes), (Py_ssize_t)bytes.n);
 out:
     cr_str_dispose(&bytes);
     table_dispose(&t);
@@ -172,7 +182,8 @@ static PyObject *load(PyObject *unused, PyObject *target) {
 }
 
 static PyMethodDef functions[] = {
-    { "_save_safetensors", save, METH_VARARGS, "_save_safetensors(path or None, tensors, metadata): writes the file, or gives its bytes." },
+    { "_save_safetensors", save, METH_VARARGS,
+      "_save_safetensors(path or None, tensors, metadata): writes the file, or gives its bytes." },
     { "_load_safetensors", load, METH_O, "_load_safetensors(path): (tensors, metadata)." },
     { NULL, NULL, 0, NULL },
 };

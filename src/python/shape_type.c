@@ -44,8 +44,10 @@ static PyObject *shape_symbol(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "OsOOO:_shape_symbol", &mode, &name, &hint, &lo, &hi)) return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
-    if (!fakes || read_bound(lo, INT64_MIN, &low) || read_bound(hi, INT64_MAX, &high) || read_bound(hint, 0, &value)) return NULL;
-    if (cr_sym_find_symbol(fakes->env, name)) return PyErr_Format(PyExc_ValueError, "there is a symbol '%s' already", name);
+    if (!fakes || read_bound(lo, INT64_MIN, &low) || read_bound(hi, INT64_MAX, &high) || read_bound(hint, 0, &value))
+        return NULL;
+    if (cr_sym_find_symbol(fakes->env, name))
+        return PyErr_Format(PyExc_ValueError, "there is a symbol '%s' already", name);
     cr_sym symbol = cr_sym_symbol(fakes->env, name, CR_TYPE_INT, low, high);
     if (!symbol) return cr_env_recover(fakes->env), PyErr_NoMemory();
     cr_status status = hint == Py_None ? CR_OK : cr_env_set_hint(fakes->env, symbol, value);
@@ -78,9 +80,12 @@ static PyObject *shape_fake(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO!:_shape_fake", &mode, &tensor, &PyTuple_Type, &sizes)) return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes) return NULL;
-    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "_shape_fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    if (!cr_py_is_tensor(tensor))
+        return PyErr_Format(PyExc_TypeError, "_shape_fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
     cr_tensor *t = cr_py_tensor_of(tensor);
-    if (PyTuple_GET_SIZE(sizes) != t->meta.rank) return PyErr_Format(PyExc_ValueError, "%zd sizes for a tensor of %d dimensions", PyTuple_GET_SIZE(sizes), t->meta.rank);
+    if (PyTuple_GET_SIZE(sizes) != t->meta.rank)
+        return PyErr_Format(PyExc_ValueError, "%zd sizes for a tensor of %d dimensions", PyTuple_GET_SIZE(sizes),
+                            t->meta.rank);
     for (int d = 0; d < t->meta.rank; d++) {
         PyObject *item = PyTuple_GET_ITEM(sizes, d);
         cr_arg a;
@@ -139,7 +144,8 @@ static cr_status find_origin(void *user, cr_arena *arena, cr_user_line *out) {
     }
     Py_XDECREF(frame);
     if (file) {
-        PyObject *lines = PyImport_ImportModule("linecache"), *text = lines ? PyObject_CallMethod(lines, "getline", "Oi", file, out->line) : NULL;
+        PyObject *lines = PyImport_ImportModule("linecache"),
+                 *text = lines ? PyObject_CallMethod(lines, "getline", "Oi", file, out->line) : NULL;
         PyObject *stripped = text ? PyObject_CallMethod(text, "strip", NULL) : NULL;
         out->file = copied(arena, file);
         out->text = copied(arena, stripped);
@@ -174,10 +180,13 @@ static PyObject *shape_add(PyObject *module, PyObject *args) {
     long long scale, shift, value;
     cr_env *env;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OiszzLLOOLO:_shape_add", &mode, &promise, &size.source, &size.name, &size.root, &scale, &shift, &lo, &hi, &value, &symbol)) return NULL;
+    if (!PyArg_ParseTuple(args, "OiszzLLOOLO:_shape_add", &mode, &promise, &size.source, &size.name, &size.root, &scale,
+                          &shift, &lo, &hi, &value, &symbol))
+        return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes || read_bound(lo, INT64_MIN, &size.lo) || read_bound(hi, INT64_MAX, &size.hi)) return NULL;
-    if (promise < CR_SIZE_AUTO || promise > CR_SIZE_ROOT) return PyErr_Format(PyExc_ValueError, "there is no promise %d", promise);
+    if (promise < CR_SIZE_AUTO || promise > CR_SIZE_ROOT)
+        return PyErr_Format(PyExc_ValueError, "there is no promise %d", promise);
     size.promise = (cr_size_promise)promise;
     size.scale = scale, size.shift = shift, size.value = value;
     if (symbol != Py_None && !(size.symbol = expression(symbol, &env))) return NULL;
@@ -199,7 +208,9 @@ static PyObject *shape_solve(PyObject *module, PyObject *args) {
     PyObject *deferred = PyList_New(0);
     for (size_t i = 0; deferred && i < verdict.deferred.n; i++)
         if (PyList_Append(deferred, verdict.deferred.at[i] ? Py_True : Py_False)) Py_CLEAR(deferred);
-    if (deferred) result = Py_BuildValue("sssN", cr_str_get(&verdict.names), cr_str_get(&verdict.reasons), cr_str_get(&verdict.fixes), deferred);
+    if (deferred)
+        result = Py_BuildValue("sssN", cr_str_get(&verdict.names), cr_str_get(&verdict.reasons),
+                               cr_str_get(&verdict.fixes), deferred);
     cr_verdict_dispose(&verdict);
     return result;
 }
@@ -267,7 +278,8 @@ static PyObject *shape_mark_size(PyObject *module, PyObject *o) {
     (void)module;
     cr_sym e = expression(o, &env);
     if (!e) return NULL;
-    cr_status status = cr_sym_name(e) ? cr_env_mark_size(env, e) : CR_OK; /* of an expression nothing more is known than that it is >= 0 */
+    /* of an expression nothing more is known than that it is >= 0 */
+    cr_status status = cr_sym_name(e) ? cr_env_mark_size(env, e) : CR_OK;
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
 }
@@ -278,13 +290,16 @@ static PyObject *shape_unbacked(PyObject *module, PyObject *mode) {
     PyObject *list = fakes ? PyList_New(0) : NULL;
     for (size_t i = 0; list && i < cr_env_unbacked_count(fakes->env); i++) {
         cr_sym symbol = cr_env_unbacked(fakes->env, i);
-        PyObject *item = Py_BuildValue("NO", number(fakes->env, symbol), cr_env_is_counted(symbol) ? Py_True : Py_False);
+        PyObject *item = Py_BuildValue("NO", number(fakes->env, symbol),
+                                       cr_env_is_counted(symbol) ? Py_True : Py_False);
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
     cr_sym real;
     char name[24];
-    for (int k = 0; list && (PyOS_snprintf(name, sizeof name, "zuf%d", k), (real = cr_sym_find_symbol(fakes->env, name))); k++) { /* floats */
+    /* floats */
+    for (int k = 0;
+         list && (PyOS_snprintf(name, sizeof name, "zuf%d", k), (real = cr_sym_find_symbol(fakes->env, name))); k++) {
         PyObject *item = Py_BuildValue("NO", number(fakes->env, real), Py_False);
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
@@ -309,7 +324,8 @@ static PyObject *shape_conditions(PyObject *module, PyObject *mode) {
     for (size_t i = 0; list && i < cr_env_cond_count(fakes->env); i++) {
         cr_cond cond = cr_env_cond(fakes->env, i);
         cr_user_line origin = cr_env_cond_line(fakes->env, i);
-        PyObject *item = Py_BuildValue("iNszis", (int)cond.kind, number(fakes->env, cond.condition), cond.message, origin.file, origin.line, origin.text ? origin.text : "");
+        PyObject *item = Py_BuildValue("iNszis", (int)cond.kind, number(fakes->env, cond.condition), cond.message,
+                                       origin.file, origin.line, origin.text ? origin.text : "");
         if (!item || PyList_Append(list, item)) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -317,20 +333,29 @@ static PyObject *shape_conditions(PyObject *module, PyObject *mode) {
 }
 
 static PyMethodDef functions[] = {
-    { "_shape_symbol", shape_symbol, METH_VARARGS, "_shape_symbol(mode, name, hint, lo, hi): a new symbol; None: no hint, no bound." },
+    { "_shape_symbol", shape_symbol, METH_VARARGS,
+      "_shape_symbol(mode, name, hint, lo, hi): a new symbol; None: no hint, no bound." },
     { "_shape_simplify", shape_simplify, METH_O, "_shape_simplify(number): the number by the facts of now." },
     { "_shape_range", shape_range, METH_O, "_shape_range(number): (lowest, highest); None: unbounded." },
-    { "_shape_fake", shape_fake, METH_VARARGS, "_shape_fake(mode, tensor, sizes): a fake of the tensor with these sizes." },
+    { "_shape_fake", shape_fake, METH_VARARGS,
+      "_shape_fake(mode, tensor, sizes): a fake of the tensor with these sizes." },
     { "_shape_learn", shape_equate, METH_VARARGS, "_shape_learn(condition): the condition holds from here on." },
-    { "_shape_conditions", shape_conditions, METH_O, "_shape_conditions(mode): [(kind, condition, message, file, line, text)] in order." },
+    { "_shape_conditions", shape_conditions, METH_O,
+      "_shape_conditions(mode): [(kind, condition, message, file, line, text)] in order." },
     { "_shape_open", shape_open, METH_O, "_shape_open(mode): tracing is over, sizes of inputs may be 0 and 1." },
-    { "_shape_check", shape_check, METH_VARARGS, "_shape_check(condition, message): the program states that it holds." },
-    { "_shape_truth", shape_truth, METH_VARARGS, "_shape_truth(condition, oblivious): True, False, or None where the facts do not tell." },
+    { "_shape_check", shape_check, METH_VARARGS,
+      "_shape_check(condition, message): the program states that it holds." },
+    { "_shape_truth", shape_truth, METH_VARARGS,
+      "_shape_truth(condition, oblivious): True, False, or None where the facts do not tell." },
     { "_shape_mark_size", shape_mark_size, METH_O, "_shape_mark_size(number): an unbacked symbol is a size." },
-    { "_shape_unbacked", shape_unbacked, METH_O, "_shape_unbacked(mode): [(a symbol that depends on data, is it the size of a result?)] in order." },
-    { "_shape_origins", shape_origins, METH_VARARGS, "_shape_origins(mode, folder): conditions remember the innermost line outside of the folder." },
-    { "_shape_add", shape_add, METH_VARARGS, "_shape_add(mode, promise, source, name, root, scale, shift, lo, hi, value, symbol): a size of the inputs." },
-    { "_shape_solve", shape_solve, METH_VARARGS, "_shape_solve(mode, defer): (names, reasons, fixes, which conditions are deferred)." },
+    { "_shape_unbacked", shape_unbacked, METH_O,
+      "_shape_unbacked(mode): [(a symbol that depends on data, is it the size of a result?)] in order." },
+    { "_shape_origins", shape_origins, METH_VARARGS,
+      "_shape_origins(mode, folder): conditions remember the innermost line outside of the folder." },
+    { "_shape_add", shape_add, METH_VARARGS,
+      "_shape_add(mode, promise, source, name, root, scale, shift, lo, hi, value, symbol): a size of the inputs." },
+    { "_shape_solve", shape_solve, METH_VARARGS,
+      "_shape_solve(mode, defer): (names, reasons, fixes, which conditions are deferred)." },
     { "_shape_symbols", shape_symbols, METH_O, "_shape_symbols(number): the symbols in it." },
     { "_shape_text", shape_text, METH_O, "_shape_text(number): in Python, symbols as their sources." },
     { NULL, NULL, 0, NULL },

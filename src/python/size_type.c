@@ -38,7 +38,8 @@ static PyObject *size_type_new(PyTypeObject *type, PyObject *args, PyObject *kwa
         PyObject *number = PyIndex_Check(item) ? PyNumber_Index(item) : NULL;
         if (!number) {
             PyErr_Clear();
-            PyErr_Format(PyExc_TypeError, "Size() takes an iterable of int (item %zd is '%s')", i, Py_TYPE(item)->tp_name);
+            PyErr_Format(PyExc_TypeError, "Size() takes an iterable of int (item %zd is '%s')", i,
+                         Py_TYPE(item)->tp_name);
             Py_CLEAR(t);
             break;
         }
@@ -55,8 +56,12 @@ static PyObject *size_repr(PyObject *self) {
     return text;
 }
 
-static PyObject *size_subscript(PyObject *self, PyObject *key) { return from_tuple(PyTuple_Type.tp_as_mapping->mp_subscript(self, key)); }
-static PyObject *size_repeat(PyObject *self, Py_ssize_t n) { return from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n)); }
+static PyObject *size_subscript(PyObject *self, PyObject *key) {
+    return from_tuple(PyTuple_Type.tp_as_mapping->mp_subscript(self, key));
+}
+static PyObject *size_repeat(PyObject *self, Py_ssize_t n) {
+    return from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(self, n));
+}
 
 /* As a number's sum it is asked for (tuple + Size) too. */
 static PyObject *size_add(PyObject *a, PyObject *b) {

@@ -11,7 +11,10 @@ static PyObject *set_default_dtype(PyObject *module, PyObject *o) {
     (void)module;
     int dtype;
     if (dtype_argument(o, "set_default_dtype", &dtype)) return NULL;
-    if (!cr_dtype_is_floating(dtype)) return PyErr_Format(PyExc_TypeError, "set_default_dtype(): only floating-point dtypes can be the default, not %s", cr_dtype_name(dtype));
+    if (!cr_dtype_is_floating(dtype))
+        return PyErr_Format(PyExc_TypeError,
+                            "set_default_dtype(): only floating-point dtypes can be the default, not %s",
+                            cr_dtype_name(dtype));
     cr_status status = cr_set_default_dtype(dtype);
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
@@ -26,7 +29,8 @@ static PyObject *set_num_threads(PyObject *module, PyObject *o) {
     (void)module;
     int64_t n;
     if (cr_py_int64(o, "set_num_threads()", &n)) return NULL;
-    if (n < 1 || n > 4096) return PyErr_Format(PyExc_RuntimeError, "set_num_threads() expects a positive number, not %lld", (long long)n);
+    if (n < 1 || n > 4096)
+        return PyErr_Format(PyExc_RuntimeError, "set_num_threads() expects a positive number, not %lld", (long long)n);
     cr_status status = cr_set_num_threads((int)n);
     if (status) return cr_py_raise(status);
     Py_RETURN_NONE;
@@ -41,9 +45,13 @@ static PyObject *promote_types(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *a, *b;
     int x, y;
-    if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b) || dtype_argument(a, "promote_types", &x) || dtype_argument(b, "promote_types", &y)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b) || dtype_argument(a, "promote_types", &x) ||
+        dtype_argument(b, "promote_types", &y))
+        return NULL;
     int both = cr_promote_types(x, y);
-    if (both < 0) return PyErr_Format(PyExc_RuntimeError, "promotion of %s and %s is not supported", cr_dtype_name(x), cr_dtype_name(y));
+    if (both < 0)
+        return PyErr_Format(PyExc_RuntimeError, "promotion of %s and %s is not supported", cr_dtype_name(x),
+                            cr_dtype_name(y));
     return cr_py_dtype_get(both);
 }
 
@@ -52,7 +60,9 @@ static PyObject *can_cast(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "from_", "to", NULL };
     PyObject *a, *b;
     int x, y;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", names, &a, &b) || dtype_argument(a, "can_cast", &x) || dtype_argument(b, "can_cast", &y)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", names, &a, &b) || dtype_argument(a, "can_cast", &x) ||
+        dtype_argument(b, "can_cast", &y))
+        return NULL;
     return PyBool_FromLong(cr_can_cast(x, y));
 }
 
@@ -67,7 +77,9 @@ static PyObject *result_type(PyObject *module, PyObject *args) {
     for (int i = 0; i < 2 && !status; i++) {
         cr_arg a;
         int r = cr_py_convert(&f, operand[i], &a);
-        if (r > 0 || (!r && a.kind != CR_ARG_TENSOR && !cr_arg_is_number(&a))) PyErr_Format(PyExc_TypeError, "result_type(): expected a Tensor or a number, not %s", Py_TYPE(operand[i])->tp_name);
+        if (r > 0 || (!r && a.kind != CR_ARG_TENSOR && !cr_arg_is_number(&a)))
+            PyErr_Format(PyExc_TypeError, "result_type(): expected a Tensor or a number, not %s",
+                         Py_TYPE(operand[i])->tp_name);
         if (PyErr_Occurred()) break;
         if (a.kind == CR_ARG_TENSOR) status = cr_promotion_add(&p, &a.u.t->meta);
         else cr_promotion_add_dtype(&p, cr_arg_number_dtype(&a), true);
@@ -85,11 +97,13 @@ static PyObject *is_tensor(PyObject *module, PyObject *o) {
 }
 
 /* The method of the same name, as a function. */
-#define FORWARD(name)                                                                                                  \
-    static PyObject *name(PyObject *module, PyObject *o) {                                                             \
-        (void)module;                                                                                                  \
-        if (!cr_py_is_tensor(o)) return PyErr_Format(PyExc_TypeError, #name "(): argument 'input' must be Tensor, not %s", Py_TYPE(o)->tp_name); \
-        return PyObject_CallMethod(o, #name, NULL);                                                                    \
+#define FORWARD(name)                                                                                 \
+    static PyObject *name(PyObject *module, PyObject *o) {                                            \
+        (void)module;                                                                                 \
+        if (!cr_py_is_tensor(o))                                                                      \
+            return PyErr_Format(PyExc_TypeError, #name "(): argument 'input' must be Tensor, not %s", \
+                                Py_TYPE(o)->tp_name);                                                 \
+        return PyObject_CallMethod(o, #name, NULL);                                                   \
     }
 FORWARD(is_floating_point)
 FORWARD(is_complex)
@@ -129,13 +143,16 @@ static PyObject *set_inference(PyObject *module, PyObject *value) {
 static PyObject *get_autocast(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const cr_autocast *a = &cr_ambient_get()->mode.autocast;
-    return Py_BuildValue("(NNN)", PyBool_FromLong(a->enabled), cr_py_dtype_get(a->dtype), PyBool_FromLong(!a->no_cache));
+    return Py_BuildValue("(NNN)", PyBool_FromLong(a->enabled), cr_py_dtype_get(a->dtype),
+                         PyBool_FromLong(!a->no_cache));
 }
 static PyObject *set_autocast(PyObject *module, PyObject *args) {
     (void)module;
     int enabled, cache, dtype;
     PyObject *o;
-    if (!PyArg_ParseTuple(args, "pOp:_set_autocast", &enabled, &o, &cache) || dtype_argument(o, "set_autocast_dtype", &dtype)) return NULL;
+    if (!PyArg_ParseTuple(args, "pOp:_set_autocast", &enabled, &o, &cache) ||
+        dtype_argument(o, "set_autocast_dtype", &dtype))
+        return NULL;
     cr_ambient_get()->mode.autocast = (cr_autocast){ enabled, !cache, dtype };
     Py_RETURN_NONE;
 }
@@ -166,7 +183,8 @@ static PyMethodDef functions[] = {
     { "set_num_threads", set_num_threads, METH_O, "set_num_threads(n): threads that one op may use." },
     { "get_num_threads", get_num_threads, METH_NOARGS, NULL },
     { "promote_types", promote_types, METH_VARARGS, "promote_types(a, b): the smallest dtype that holds both." },
-    { "can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS, "can_cast(from_, to): may results of one dtype be stored in the other?" },
+    { "can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
+      "can_cast(from_, to): may results of one dtype be stored in the other?" },
     { "result_type", result_type, METH_VARARGS, "result_type(a, b): the dtype that an operation on both has." },
     { "is_tensor", is_tensor, METH_O, NULL },
     { "is_floating_point", is_floating_point, METH_O, NULL },
@@ -178,7 +196,8 @@ static PyMethodDef functions[] = {
     { "is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL },
     { "_set_grad_enabled", set_grad, METH_O, NULL },
     { "_set_inference_mode", set_inference, METH_O, NULL },
-    { "_autocast", get_autocast, METH_NOARGS, "_autocast(): (enabled, dtype, cache enabled) of mixed precision on this thread." },
+    { "_autocast", get_autocast, METH_NOARGS,
+      "_autocast(): (enabled, dtype, cache enabled) of mixed precision on this thread." },
     { "_set_autocast", set_autocast, METH_VARARGS, "_set_autocast(enabled, dtype, cache)" },
     { "_alloc_live", alloc_live, METH_NOARGS, NULL },
     { "_alloc_fail_at", alloc_fail_at, METH_O, NULL },

@@ -16,7 +16,8 @@ PyObject *cr_py_storage_wrap(cr_storage *s) {
     if (!known && !(known = PyDict_New())) return NULL;
     PyObject *key = PyLong_FromUnsignedLongLong(s->id);
     if (!key) return NULL;
-    PyObject *reference = PyDict_GetItemWithError(known, key), *found = reference ? PyWeakref_GetObject(reference) : NULL;
+    PyObject *reference = PyDict_GetItemWithError(known, key),
+             *found = reference ? PyWeakref_GetObject(reference) : NULL;
     if (found && found != Py_None) {
         Py_DECREF(key);
         return Py_NewRef(found);
@@ -60,7 +61,9 @@ static PyObject *resize(PyObject *self, PyObject *size) {
     int64_t bytes;
     if (cr_py_int64(size, "resize_()", &bytes)) return NULL;
     if (bytes < of(self)->bytes)
-        return PyErr_Format(PyExc_RuntimeError, "resize_(): %lld bytes are less than the storage has (%lld); tensors on it would end outside of it",
+        return PyErr_Format(PyExc_RuntimeError,
+                            "resize_(): %lld bytes are less than the storage has (%lld); tensors on it would end "
+                            "outside of it",
                             (long long)bytes, (long long)of(self)->bytes);
     cr_status status = cr_storage_resize(of(self), bytes);
     return status ? cr_py_raise(status) : Py_NewRef(self);
@@ -70,7 +73,8 @@ static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
     cr_storage *s = of(self);
     if (s->fake) return PyErr_Format(PyExc_RuntimeError, "pickle: a fake tensor has no elements");
-    PyObject *module = PyImport_ImportModule("cresset._C"), *rebuild = module ? PyObject_GetAttrString(module, "_rebuild_storage") : NULL;
+    PyObject *module = PyImport_ImportModule("cresset._C"),
+             *rebuild = module ? PyObject_GetAttrString(module, "_rebuild_storage") : NULL;
     Py_XDECREF(module);
     return rebuild ? Py_BuildValue("N(y#)", rebuild, s->data ? s->data : "", (Py_ssize_t)s->bytes) : NULL;
 }
@@ -115,6 +119,8 @@ PyTypeObject cr_py_storage_type = {
 static PyMethodDef functions[] = { { "_rebuild_storage", rebuild, METH_O, NULL }, { NULL, NULL, 0, NULL } };
 
 int cr_py_storage_init(PyObject *module) {
-    if (PyType_Ready(&cr_py_storage_type) || PyModule_AddObjectRef(module, "UntypedStorage", (PyObject *)&cr_py_storage_type)) return -1;
+    if (PyType_Ready(&cr_py_storage_type) ||
+        PyModule_AddObjectRef(module, "UntypedStorage", (PyObject *)&cr_py_storage_type))
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }

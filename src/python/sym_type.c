@@ -1,8 +1,8 @@
 /* sym_type.c: SymInt, SymFloat and SymBool: numbers of a fake run that are expressions.
  *
- * Arithmetic is the op table's (`_operator.add` and so on), made outside of any recording: a graph that needs the number
- * finds it by its expression. Asking for a Python number or truth (int(s), `if s > 3`) settles on the hint and records
- * that as a guard; without a hint it is an error, because the answer depends on data. */
+ * Arithmetic is the op table's (`_operator.add` and so on), made outside of any recording: a graph that needs the
+ * number finds it by its expression. Asking for a Python number or truth (int(s), `if s > 3`) settles on the hint and
+ * records that as a guard; without a hint it is an error, because the answer depends on data. */
 #include "python/py.h"
 
 #include "sym/shape.h"
@@ -12,9 +12,13 @@ typedef struct symbolic { PyObject_HEAD cr_env *env; cr_arg value; } symbolic; /
 
 static PyTypeObject int_type, float_type, bool_type;
 
-static bool is_symbolic(PyObject *o) { return Py_IS_TYPE(o, &int_type) || Py_IS_TYPE(o, &float_type) || Py_IS_TYPE(o, &bool_type); }
+static bool is_symbolic(PyObject *o) {
+    return Py_IS_TYPE(o, &int_type) || Py_IS_TYPE(o, &float_type) || Py_IS_TYPE(o, &bool_type);
+}
 
-static cr_sym expr_of(const symbolic *s) { return s->value.kind == CR_ARG_SYM ? s->value.u.sym : cr_dim_sym(s->env, s->value.u.i); }
+static cr_sym expr_of(const symbolic *s) {
+    return s->value.kind == CR_ARG_SYM ? s->value.u.sym : cr_dim_sym(s->env, s->value.u.i);
+}
 
 PyObject *cr_py_sym_new(cr_env *env, cr_arg value) {
     if (!env) {
@@ -23,7 +27,9 @@ PyObject *cr_py_sym_new(cr_env *env, cr_arg value) {
     }
     cr_sym e = value.kind == CR_ARG_SYM ? value.u.sym : cr_dim_sym(env, value.u.i);
     if (!e) return PyErr_NoMemory();
-    PyTypeObject *type = cr_sym_type_of(e) == CR_TYPE_INT ? &int_type : cr_sym_type_of(e) == CR_TYPE_FLOAT ? &float_type : &bool_type;
+    PyTypeObject *type = cr_sym_type_of(e) == CR_TYPE_INT     ? &int_type
+                         : cr_sym_type_of(e) == CR_TYPE_FLOAT ? &float_type
+                                                              : &bool_type;
     symbolic *s = PyObject_New(symbolic, type);
     if (!s) return NULL;
     cr_env_retain(s->env = env);
@@ -86,11 +92,34 @@ static PyObject *sym_repr(PyObject *self) {
 
 /* ---- arithmetic ---- */
 
-typedef enum sym_op { ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, LSHIFT, RSHIFT, FLOAT, OPS } sym_op;
-static const char *const op_names[OPS] = { "_operator::add", "_operator::sub", "_operator::mul", "_operator::floordiv", "_operator::truediv", "_operator::mod",
-                                           "_operator::pow", "_operator::neg", "_operator::eq",  "_operator::ne",       "_operator::lt",      "_operator::le",
-                                           "_operator::gt",  "_operator::ge",  "_operator::and_", "_operator::or_",     "_operator::lshift",
-                                           "_operator::rshift", "torch::sym_float" };
+typedef enum sym_op {
+    ADD,
+    SUB,
+    MUL,
+    FLOORDIV,
+    TRUEDIV,
+    MOD,
+    POW,
+    NEG,
+    EQ,
+    NE,
+    LT,
+    LE,
+    GT,
+    GE,
+    AND,
+    OR,
+    LSHIFT,
+    RSHIFT,
+    FLOAT,
+    OPS
+} sym_op;
+static const char *const op_names[OPS] = {
+    "_operator::add", "_operator::sub",    "_operator::mul",    "_operator::floordiv", "_operator::truediv",
+    "_operator::mod", "_operator::pow",    "_operator::neg",    "_operator::eq",       "_operator::ne",
+    "_operator::lt",  "_operator::le",     "_operator::gt",     "_operator::ge",       "_operator::and_",
+    "_operator::or_", "_operator::lshift", "_operator::rshift", "torch::sym_float"
+};
 
 static bool operand(PyObject *o, cr_arg *out, cr_env **env) {
     if (is_symbolic(o)) {
@@ -124,12 +153,14 @@ static PyObject *apply(sym_op op, PyObject *a, PyObject *b) {
     static const cr_op *ops[OPS];
     cr_arg args[2], result = cr_arg_none();
     cr_env *env = NULL;
-    if (!operand(a, &args[0], &env) || (b && !operand(b, &args[1], &env)) || (is_bitwise(op) && (is_real(a) || is_real(b)))) {
+    if (!operand(a, &args[0], &env) || (b && !operand(b, &args[1], &env)) ||
+        (is_bitwise(op) && (is_real(a) || is_real(b)))) {
         if (PyErr_Occurred()) return NULL;
         Py_RETURN_NOTIMPLEMENTED;
     }
     cr_status status = cr_region_ops_init();
-    if (!status && !ops[op] && !(ops[op] = cr_op_find(op_names[op]))) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
+    if (!status && !ops[op] && !(ops[op] = cr_op_find(op_names[op])))
+        status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op_names[op]);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
     if (!status) status = cr_call(ops[op], args, &result);
@@ -144,13 +175,18 @@ static PyObject *sym_call(PyObject *module, PyObject *const *args, Py_ssize_t n)
     cr_env *env = NULL;
     (void)module;
     const char *name = n ? PyUnicode_AsUTF8(args[0]) : NULL;
-    if (!name || n > 4) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_sym_call() takes a name and at most 3 numbers");
+    if (!name || n > 4)
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_TypeError, "_sym_call() takes a name and at most 3 numbers");
     for (Py_ssize_t i = 1; i < n; i++)
         if (!operand(args[i], &values[i - 1], &env))
-            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "%s: expected a number, not %s", name, Py_TYPE(args[i])->tp_name);
+            return PyErr_Occurred() ? NULL
+                                    : PyErr_Format(PyExc_TypeError, "%s: expected a number, not %s", name,
+                                                   Py_TYPE(args[i])->tp_name);
     cr_status status = cr_region_ops_init();
     const cr_op *op = status ? NULL : cr_op_find(name);
-    if (!status && (!op || op->schema.nparams != n - 1)) status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s' of %zd numbers", name, n - 1);
+    if (!status && (!op || op->schema.nparams != n - 1))
+        status = CR_FAIL(CR_ENOTFOUND, "there is no op '%s' of %zd numbers", name, n - 1);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     *mode = (cr_call_mode){ .fake = saved.fake, .depth = saved.depth + 1, .env = env };
     if (!status) status = cr_call(op, values, &result);
@@ -183,7 +219,8 @@ static PyObject *sym_pos(PyObject *a) {
 }
 
 /* Two operators on the same operands, and the results joined. */
-static PyObject *both(sym_op first, sym_op second, PyObject *a, PyObject *b, PyObject *(*join)(PyObject *, PyObject *)) {
+static PyObject *both(sym_op first, sym_op second, PyObject *a, PyObject *b,
+                      PyObject *(*join)(PyObject *, PyObject *)) {
     PyObject *x = apply(first, a, b), *y = x && x != Py_NotImplemented ? apply(second, a, b) : NULL;
     PyObject *result = x == Py_NotImplemented ? Py_NewRef(x) : y ? join(x, y) : NULL;
     Py_XDECREF(x);
@@ -193,10 +230,14 @@ static PyObject *both(sym_op first, sym_op second, PyObject *a, PyObject *b, PyO
 static PyObject *pair(PyObject *x, PyObject *y) { return PyTuple_Pack(2, x, y); }
 static PyObject *sym_divmod(PyObject *a, PyObject *b) { return both(FLOORDIV, MOD, a, b, pair); }
 
-/* PyTorch's programs have no ^ of numbers: of bools it is !=, else the bits of a | b that a & b has not. Nor have they ~. */
-static PyObject *sym_xor(PyObject *a, PyObject *b) { return is_truth(a) && is_truth(b) ? apply(NE, a, b) : both(OR, AND, a, b, sym_sub); }
+/* PyTorch's programs have no ^ of numbers: of bools it is !=, else the bits of a | b that a & b has not. Nor have they
+ * ~. */
+static PyObject *sym_xor(PyObject *a, PyObject *b) {
+    return is_truth(a) && is_truth(b) ? apply(NE, a, b) : both(OR, AND, a, b, sym_sub);
+}
 static PyObject *sym_invert(PyObject *a) {
-    PyObject *one = PyLong_FromLong(1), *more = one ? apply(ADD, a, one) : NULL, *result = more ? PyNumber_Negative(more) : NULL;
+    PyObject *one = PyLong_FromLong(1), *more = one ? apply(ADD, a, one) : NULL,
+             *result = more ? PyNumber_Negative(more) : NULL;
     Py_XDECREF(one);
     Py_XDECREF(more);
     return result;
@@ -210,7 +251,8 @@ static PyObject *sym_compare(PyObject *a, PyObject *b, int op) {
 
 static cr_status decide(const symbolic *s, cr_sym condition, bool *out) {
     cr_status status = cr_sym_decide(s->env, condition, out);
-    if (!status) status = cr_shape_rely(s->env, condition, *out); /* the user's own branch: runs at 0 and 1 must take it, too */
+    /* the user's own branch: runs at 0 and 1 must take it, too */
+    if (!status) status = cr_shape_rely(s->env, condition, *out);
     return status == CR_EDATADEP && cr_py_pass_over("data-dependent") ? (*out = false, CR_OK) : status;
 }
 
@@ -246,7 +288,8 @@ static PyObject *settle_float(const symbolic *s, cr_sym e) {
     return status ? cr_py_raise(status) : PyFloat_FromDouble(hint);
 }
 
-static PyObject *sym_int(PyObject *self) { /* a float is cut off first: int(n * 0.5) keeps every n that gives the same integer */
+/* a float is cut off first: int(n * 0.5) keeps every n that gives the same integer */
+static PyObject *sym_int(PyObject *self) {
     const symbolic *s = (symbolic *)self;
     cr_sym e = expr_of(s);
     if (cr_sym_type_of(e) == CR_TYPE_FLOAT) e = cr_sym_make(s->env, CR_SYM_TRUNC, e, NULL, NULL);
@@ -256,16 +299,19 @@ static PyObject *sym_int(PyObject *self) { /* a float is cut off first: int(n * 
 }
 
 static PyObject *sym_float(PyObject *self) {
-    PyObject *number = Py_IS_TYPE(self, &float_type) ? settle_float((symbolic *)self, expr_of((symbolic *)self)) : sym_int(self);
+    PyObject *number = Py_IS_TYPE(self, &float_type) ? settle_float((symbolic *)self, expr_of((symbolic *)self))
+                                                     : sym_int(self);
     PyObject *result = number ? PyNumber_Float(number) : NULL;
     Py_XDECREF(number);
     return result;
 }
 
-/* A SymInt in a set or as a key would be another number than the one it equals; PyTorch refuses it too, and settles the others. */
+/* A SymInt in a set or as a key would be another number than the one it equals; PyTorch refuses it too, and settles the
+ * others. */
 static Py_hash_t sym_hash(PyObject *self) {
     if (Py_IS_TYPE(self, &int_type)) {
-        PyErr_SetString(PyExc_TypeError, "unhashable type: 'SymInt'; use int(n), which fixes the program to this size, or compare with ==");
+        PyErr_SetString(PyExc_TypeError, "unhashable type: 'SymInt'; use int(n), which fixes the program to this size, "
+                                         "or compare with ==");
         return -1;
     }
     PyObject *number = Py_IS_TYPE(self, &float_type) ? sym_float(self) : sym_int(self);
@@ -305,20 +351,31 @@ static PyObject *by_name(const char *name, PyObject *self) {
     return result;
 }
 static bool is_whole(PyObject *self) { return !Py_IS_TYPE(self, &float_type); }
-static PyObject *sym_ceil(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::ceil", self); }
-static PyObject *sym_floor(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::floor", self); }
-static PyObject *sym_trunc(PyObject *self, PyObject *unused) { return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::trunc", self); }
+static PyObject *sym_ceil(PyObject *self, PyObject *unused) {
+    return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::ceil", self);
+}
+static PyObject *sym_floor(PyObject *self, PyObject *unused) {
+    return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::floor", self);
+}
+static PyObject *sym_trunc(PyObject *self, PyObject *unused) {
+    return (void)unused, is_whole(self) ? sym_pos(self) : by_name("math::trunc", self);
+}
 static PyObject *sym_round(PyObject *self, PyObject *args) {
     PyObject *digits = Py_None;
     return PyArg_ParseTuple(args, "|O:__round__", &digits) ? in_python("_round", self, digits) : NULL;
 }
 static PyObject *sym_conjugate(PyObject *self, PyObject *unused) { return (void)unused, sym_pos(self); }
-static PyObject *sym_is_integer(PyObject *self, PyObject *unused) { return (void)unused, in_python("_is_integer", self, NULL); }
-static PyObject *sym_ratio(PyObject *self, PyObject *unused) { return (void)unused, in_python("_as_integer_ratio", self, NULL); }
+static PyObject *sym_is_integer(PyObject *self, PyObject *unused) {
+    return (void)unused, in_python("_is_integer", self, NULL);
+}
+static PyObject *sym_ratio(PyObject *self, PyObject *unused) {
+    return (void)unused, in_python("_as_integer_ratio", self, NULL);
+}
 
 /* A method of Python's own number that no program has: of the number this one is settled on. */
 static PyObject *settled(PyObject *self, const char *method) {
-    PyObject *number = is_whole(self) ? sym_int(self) : sym_float(self), *result = number ? PyObject_CallMethod(number, method, NULL) : NULL;
+    PyObject *number = is_whole(self) ? sym_int(self) : sym_float(self),
+             *result = number ? PyObject_CallMethod(number, method, NULL) : NULL;
     Py_XDECREF(number);
     return result;
 }
@@ -331,12 +388,18 @@ static PyObject *sym_abs(PyObject *self) {
     Py_XDECREF(negative);
     return result;
 }
-#define NUMBER_METHODS                                                                                                  \
-    { "__ceil__", sym_ceil, METH_NOARGS, NULL }, { "__floor__", sym_floor, METH_NOARGS, NULL }, { "__trunc__", sym_trunc, METH_NOARGS, NULL }, \
-    { "__round__", sym_round, METH_VARARGS, NULL }, { "conjugate", sym_conjugate, METH_NOARGS, NULL }, \
-    { "as_integer_ratio", sym_ratio, METH_NOARGS, NULL }
-static PyMethodDef int_methods[] = { NUMBER_METHODS, { "bit_length", sym_bit_length, METH_NOARGS, NULL }, { NULL, NULL, 0, NULL } };
-static PyMethodDef float_methods[] = { NUMBER_METHODS, { "is_integer", sym_is_integer, METH_NOARGS, NULL }, { "hex", sym_hex, METH_NOARGS, NULL },
+#define NUMBER_METHODS                                                                                 \
+    { "__ceil__", sym_ceil, METH_NOARGS, NULL }, { "__floor__", sym_floor, METH_NOARGS, NULL },        \
+        { "__trunc__", sym_trunc, METH_NOARGS, NULL }, { "__round__", sym_round, METH_VARARGS, NULL }, \
+        { "conjugate", sym_conjugate, METH_NOARGS, NULL }, {                                           \
+        "as_integer_ratio", sym_ratio, METH_NOARGS, NULL                                               \
+    }
+static PyMethodDef int_methods[] = { NUMBER_METHODS,
+                                     { "bit_length", sym_bit_length, METH_NOARGS, NULL },
+                                     { NULL, NULL, 0, NULL } };
+static PyMethodDef float_methods[] = { NUMBER_METHODS,
+                                       { "is_integer", sym_is_integer, METH_NOARGS, NULL },
+                                       { "hex", sym_hex, METH_NOARGS, NULL },
                                        { NULL, NULL, 0, NULL } };
 #define bool_methods int_methods /* a bool is an int */
 
@@ -345,20 +408,30 @@ static PyGetSetDef attributes[] = {
     { "hint", get_hint, NULL, "An example value, or None.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
-/* Every number has all binary operators, so that a float on the right of an int is asked; what has no meaning is refused by apply. */
-#define ANY_NUMBER                                                                                                      \
-    .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv, .nb_true_divide = sym_truediv, \
-    .nb_remainder = sym_mod, .nb_divmod = sym_divmod, .nb_power = sym_pow, .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_absolute = sym_abs, \
-    .nb_and = sym_and, .nb_or = sym_or, .nb_xor = sym_xor, .nb_lshift = sym_lshift, .nb_rshift = sym_rshift, .nb_bool = sym_bool, \
-    .nb_int = sym_int, .nb_float = sym_float
+/* Every number has all binary operators, so that a float on the right of an int is asked; what has no meaning is
+ * refused by apply. */
+#define ANY_NUMBER                                                                                               \
+    .nb_add = sym_add, .nb_subtract = sym_sub, .nb_multiply = sym_mul, .nb_floor_divide = sym_floordiv,          \
+    .nb_true_divide = sym_truediv, .nb_remainder = sym_mod, .nb_divmod = sym_divmod, .nb_power = sym_pow,        \
+    .nb_negative = sym_neg, .nb_positive = sym_pos, .nb_absolute = sym_abs, .nb_and = sym_and, .nb_or = sym_or,  \
+    .nb_xor = sym_xor, .nb_lshift = sym_lshift, .nb_rshift = sym_rshift, .nb_bool = sym_bool, .nb_int = sym_int, \
+    .nb_float = sym_float
 static PyNumberMethods int_number = { ANY_NUMBER, .nb_invert = sym_invert, .nb_index = sym_int };
 static PyNumberMethods float_number = { ANY_NUMBER };
 static PyNumberMethods bool_number = { ANY_NUMBER, .nb_index = sym_int }; /* no ~, which would not be `not` */
-#define SYM_TYPE(id, name, doc)                                                                                        \
-    static PyTypeObject id##_type = {                                                                                  \
-        PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(symbolic), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_doc = doc, \
-        .tp_dealloc = sym_dealloc, .tp_repr = sym_repr, .tp_hash = sym_hash, .tp_richcompare = sym_compare,             \
-        .tp_as_number = &id##_number, .tp_getset = attributes, .tp_methods = id##_methods,                              \
+#define SYM_TYPE(id, name, doc)                        \
+    static PyTypeObject id##_type = {                  \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, \
+        .tp_basicsize = sizeof(symbolic),              \
+        .tp_flags = Py_TPFLAGS_DEFAULT,                \
+        .tp_doc = doc,                                 \
+        .tp_dealloc = sym_dealloc,                     \
+        .tp_repr = sym_repr,                           \
+        .tp_hash = sym_hash,                           \
+        .tp_richcompare = sym_compare,                 \
+        .tp_as_number = &id##_number,                  \
+        .tp_getset = attributes,                       \
+        .tp_methods = id##_methods,                    \
     };
 SYM_TYPE(int, "cresset.SymInt", "An integer of a fake run: an expression over symbols.")
 SYM_TYPE(float, "cresset.SymFloat", "A float of a fake run: an expression over symbols.")
@@ -370,7 +443,8 @@ int cr_py_sym_init(PyObject *module) {
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (PyType_Ready(types[i]) || PyModule_AddObjectRef(module, names[i], (PyObject *)types[i])) return -1;
     static PyMethodDef functions[] = {
-        { "_sym_call", (PyCFunction)(void (*)(void))sym_call, METH_FASTCALL, "_sym_call(name, *numbers): an op on numbers by name." },
+        { "_sym_call", (PyCFunction)(void (*)(void))sym_call, METH_FASTCALL,
+          "_sym_call(name, *numbers): an op on numbers by name." },
         { NULL, NULL, 0, NULL },
     };
     return PyModule_AddFunctions(module, functions);

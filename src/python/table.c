@@ -33,14 +33,22 @@ static PyObject *schema(PyObject *module, PyObject *name) {
     return op ? PyUnicode_FromString(op->schema.text) : NULL;
 }
 
-static const struct { uint32_t bit; const char *name; } tag_names[] = {
+typedef struct named_bit {
+    uint32_t bit;
+    const char *name;
+} named_bit;
+static const named_bit tag_names[] = {
     { CR_TAG_CORE, "core" },           { CR_TAG_POINTWISE, "pointwise" }, { CR_TAG_VIEW, "view" },
     { CR_TAG_UPDATES, "updates" },     { CR_TAG_DATA_DEPENDENT, "data_dependent" }, { CR_TAG_RANDOM, "random" },
-    { CR_TAG_REDUCTION, "reduction" }, { CR_TAG_COMPOSITE, "composite" }, { CR_TAG_INPLACE_VIEW, "inplace_view" }, { CR_TAG_INTERNAL, "internal" },
+    { CR_TAG_REDUCTION, "reduction" }, { CR_TAG_COMPOSITE, "composite" }, { CR_TAG_INPLACE_VIEW, "inplace_view" },
+    { CR_TAG_INTERNAL, "internal" },
     { CR_TAG_ASSERT, "assert" },       { CR_TAG_HIGHER_ORDER, "higher_order" }, { CR_TAG_ANY_CAST, "any_cast" },
-    { CR_TAG_NUMBERS, "numbers" },     { CR_TAG_METADATA, "metadata" }, { CR_TAG_SHARES, "shares" }, { CR_TAG_STATISTICS, "statistics" },
-}, variant_names[] = {
-    { CR_VARIANT_INPLACE, "inplace" }, { CR_VARIANT_OUT, "out" }, { CR_VARIANT_METHOD, "method" }, { CR_VARIANT_FUNCTION, "function" },
+    { CR_TAG_NUMBERS, "numbers" },     { CR_TAG_METADATA, "metadata" }, { CR_TAG_SHARES, "shares" },
+    { CR_TAG_STATISTICS, "statistics" },
+};
+static const named_bit variant_names[] = {
+    { CR_VARIANT_INPLACE, "inplace" }, { CR_VARIANT_OUT, "out" }, { CR_VARIANT_METHOD, "method" },
+    { CR_VARIANT_FUNCTION, "function" },
 };
 
 static PyObject *bits(uint32_t value, size_t n, bool tags) {
@@ -64,16 +72,28 @@ static PyObject *row(PyObject *module, PyObject *name) {
 #define FLAG(x) ((x) ? Py_True : Py_False)
 #define NAME(x) ((x) ? (x)->name : NULL)
     return Py_BuildValue("{s:s,s:s,s:s,s:N,s:N,s:z,s:z,s:z,s:z,s:z,s:z,s:O,s:O,s:O,s:O,s:O}", /* z: a text or None */
-                         "name", op->name, "schema", op->schema.text, "variant", variants[op->variant], "tags", bits(op->tags, CR_COUNT(tag_names), true),
-                         "variants", bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar, "decomp", r->decomp, "grad", r->grad,
-                         "sample", r->sample, "inplace", NAME(op->inplace), "out", NAME(op->out), "has_kernel", FLAG(r->kernel),
-                         "has_decomp_fn", FLAG(r->decomp_fn), "has_grad_fn", FLAG(r->grad_fn), "has_shape", FLAG(r->shape), "derived", FLAG(op->base != op));
+                         "name", op->name, "schema", op->schema.text, "variant", variants[op->variant], "tags",
+                         bits(op->tags, CR_COUNT(tag_names), true), "variants",
+                         bits(r->variants, CR_COUNT(variant_names), false), "scalar", r->scalar, "decomp", r->decomp,
+                         "grad", r->grad, "sample", r->sample, "inplace", NAME(op->inplace), "out", NAME(op->out),
+                         "has_kernel", FLAG(r->kernel), "has_decomp_fn", FLAG(r->decomp_fn), "has_grad_fn",
+                         FLAG(r->grad_fn), "has_shape", FLAG(r->shape), "derived", FLAG(op->base != op));
 }
 
 static const char *const type_names[CR_T_COUNT] = {
-    [CR_T_TENSOR] = "Tensor", [CR_T_SCALAR] = "Scalar", [CR_T_INT] = "int",       [CR_T_FLOAT] = "float",   [CR_T_BOOL] = "bool",
-    [CR_T_STR] = "str",       [CR_T_DTYPE] = "ScalarType", [CR_T_LAYOUT] = "Layout", [CR_T_DEVICE] = "Device", [CR_T_FORMAT] = "MemoryFormat",
-    [CR_T_GENERATOR] = "Generator", [CR_T_GRAPH] = "Graph", [CR_T_ANY] = "Any",
+    [CR_T_TENSOR] = "Tensor",
+    [CR_T_SCALAR] = "Scalar",
+    [CR_T_INT] = "int",
+    [CR_T_FLOAT] = "float",
+    [CR_T_BOOL] = "bool",
+    [CR_T_STR] = "str",
+    [CR_T_DTYPE] = "ScalarType",
+    [CR_T_LAYOUT] = "Layout",
+    [CR_T_DEVICE] = "Device",
+    [CR_T_FORMAT] = "MemoryFormat",
+    [CR_T_GENERATOR] = "Generator",
+    [CR_T_GRAPH] = "Graph",
+    [CR_T_ANY] = "Any",
 };
 
 static PyObject *parameters_of(const cr_param *params, uint16_t n) {
@@ -83,9 +103,11 @@ static PyObject *parameters_of(const cr_param *params, uint16_t n) {
         cr_str text;
         cr_str_init(&text);
         if (p->has_default) cr_arg_print(NULL, &p->fallback, &text);
-        PyObject *item = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:i,s:z}", "name", p->name, "type", type_names[p->type], "list", FLAG(p->list), "optional",
-                                       FLAG(p->optional), "item_optional", FLAG(p->item_optional), "keyword_only", FLAG(p->keyword_only), "writes",
-                                       FLAG(p->writes), "size", (int)p->list_size, "default", p->has_default ? cr_str_get(&text) : NULL);
+        PyObject *item = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:i,s:z}", "name", p->name, "type",
+                                       type_names[p->type], "list", FLAG(p->list), "optional", FLAG(p->optional),
+                                       "item_optional", FLAG(p->item_optional), "keyword_only", FLAG(p->keyword_only),
+                                       "writes", FLAG(p->writes), "size", (int)p->list_size, "default",
+                                       p->has_default ? cr_str_get(&text) : NULL);
         cr_str_dispose(&text);
         if (!item) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, item);
@@ -98,7 +120,8 @@ static PyObject *signature(PyObject *module, PyObject *name) {
     (void)module;
     const cr_op *op = find(name);
     if (!op) return NULL;
-    PyObject *params = parameters_of(op->schema.params, op->schema.nparams), *returns = parameters_of(op->schema.returns, op->schema.nreturns);
+    PyObject *params = parameters_of(op->schema.params, op->schema.nparams),
+             *returns = parameters_of(op->schema.returns, op->schema.nreturns);
     return params && returns ? Py_BuildValue("(NN)", params, returns) : (Py_XDECREF(params), Py_XDECREF(returns), NULL);
 }
 

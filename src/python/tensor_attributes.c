@@ -82,12 +82,15 @@ GETTER(get_requires_grad) {
 static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
     (void)closure;
     if (!value || !PyBool_Check(value)) {
-        PyErr_Format(PyExc_RuntimeError, "requires_grad must be a bool, not %s", value ? Py_TYPE(value)->tp_name : "deleted");
+        PyErr_Format(PyExc_RuntimeError, "requires_grad must be a bool, not %s",
+                     value ? Py_TYPE(value)->tp_name : "deleted");
         return -1;
     }
     cr_meta *m = META(self);
     if (value == Py_True && !cr_dtype_is_floating(m->dtype) && !cr_dtype_is_complex(m->dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "only tensors of floating point or complex dtype can require gradients, not %s", cr_dtype_name(m->dtype));
+        PyErr_Format(PyExc_RuntimeError,
+                     "only tensors of floating point or complex dtype can require gradients, not %s",
+                     cr_dtype_name(m->dtype));
         return -1;
     }
     m->flags = (uint8_t)(value == Py_True ? m->flags | CR_META_REQUIRES_GRAD : m->flags & ~CR_META_REQUIRES_GRAD);
@@ -106,29 +109,35 @@ static int set_grad(PyObject *self, PyObject *value, void *closure) {
     (void)closure;
     bool clear = !value || value == Py_None;
     if (!clear && (!cr_py_is_tensor(value) || value == self)) {
-        PyErr_Format(PyExc_TypeError, "grad must be set to another Tensor or None, not %s", value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "grad must be set to another Tensor or None, not %s",
+                     value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
         return -1;
     }
     if (!clear) {
         const cr_meta *m = META(self), *g = META(value);
         bool fits = m->rank == g->rank && m->dtype == g->dtype && m->device.type == g->device.type;
-        for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(cr_py_tensor_of(self)->env, m->size[d], CR_EQ, g->size[d]) == CR_YES;
+        for (int d = 0; fits && d < m->rank; d++)
+            fits = cr_dim_known(cr_py_tensor_of(self)->env, m->size[d], CR_EQ, g->size[d]) == CR_YES;
         if (!fits) {
-            PyErr_SetString(PyExc_RuntimeError, "grad must have the sizes, dtype and device of the tensor that it is assigned to");
+            PyErr_SetString(PyExc_RuntimeError, "grad must have the sizes, dtype and device of the tensor that it is "
+                                                "assigned to");
             return -1;
         }
     }
     PyObject *dict = PyObject_GenericGetDict(self, NULL);
     if (!dict) return -1;
-    int r = !clear ? PyDict_SetItemString(dict, "grad", value) : PyDict_GetItemString(dict, "grad") ? PyDict_DelItemString(dict, "grad") : 0;
+    int r = !clear                               ? PyDict_SetItemString(dict, "grad", value)
+            : PyDict_GetItemString(dict, "grad") ? PyDict_DelItemString(dict, "grad")
+                                                 : 0;
     Py_DECREF(dict);
     return r;
 }
 
 /* Attributes that are ops: the closure names the op and the dtypes it makes sense for. */
 typedef struct op_attribute { const char *name; const cr_op *cache; } op_attribute;
-static op_attribute op_T = { "aten::numpy_T", NULL }, op_mT = { "aten::mT", NULL }, op_H = { "aten::matrix_H", NULL }, op_mH = { "aten::mH", NULL },
-                    op_real = { "aten::real", NULL }, op_imag = { "aten::imag", NULL }, op_detach = { "aten::detach", NULL };
+static op_attribute op_T = { "aten::numpy_T", NULL }, op_mT = { "aten::mT", NULL }, op_H = { "aten::matrix_H", NULL },
+                    op_mH = { "aten::mH", NULL }, op_real = { "aten::real", NULL }, op_imag = { "aten::imag", NULL },
+                    op_detach = { "aten::detach", NULL };
 GETTER(get_op) {
     op_attribute *a = closure;
     cr_arg arg = cr_arg_tensor(cr_py_tensor_of(self));
@@ -139,7 +148,8 @@ GETTER(get_op) {
 static int set_data(PyObject *self, PyObject *value, void *closure) {
     (void)closure;
     if (!value || !cr_py_is_tensor(value)) {
-        PyErr_Format(PyExc_TypeError, "data must be set to a Tensor, not %s", value ? Py_TYPE(value)->tp_name : "deleted");
+        PyErr_Format(PyExc_TypeError, "data must be set to a Tensor, not %s",
+                     value ? Py_TYPE(value)->tp_name : "deleted");
         return -1;
     }
     cr_tensor *to = cr_py_tensor_of(self), *from = cr_py_tensor_of(value);

@@ -9,7 +9,8 @@
 #define FAST(name) static PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 
 /* Up to `max` arguments by position or name into out[]; missing ones stay NULL. */
-static int arguments(const char *function, const char *const *names, int max, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **out) {
+static int arguments(const char *function, const char *const *names, int max, PyObject *const *args, Py_ssize_t nargs,
+                     PyObject *kwnames, PyObject **out) {
     if (nargs > max) {
         PyErr_Format(PyExc_TypeError, "%s() takes at most %d arguments (%zd given)", function, max, nargs);
         return -1;
@@ -20,7 +21,8 @@ static int arguments(const char *function, const char *const *names, int max, Py
         int i = 0;
         while (i < max && PyUnicode_CompareWithASCIIString(name, names[i])) i++;
         if (i == max || out[i]) {
-            PyErr_Format(PyExc_TypeError, "%s() got %s keyword argument '%U'", function, i == max ? "an unexpected" : "a repeated", name);
+            PyErr_Format(PyExc_TypeError, "%s() got %s keyword argument '%U'", function,
+                         i == max ? "an unexpected" : "a repeated", name);
             return -1;
         }
         out[i] = args[nargs + k];
@@ -31,7 +33,8 @@ static int arguments(const char *function, const char *const *names, int max, Py
 /* ---- the meta ---- */
 
 /* size() and stride(): everything, or one dimension. */
-static PyObject *dims(PyObject *self, const char *function, bool strides, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+static PyObject *dims(PyObject *self, const char *function, bool strides, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames) {
     static const char *const names[] = { "dim" };
     PyObject *dim;
     if (arguments(function, names, 1, args, nargs, kwnames, &dim)) return NULL;
@@ -47,7 +50,8 @@ static PyObject *dims(PyObject *self, const char *function, bool strides, PyObje
     int64_t d;
     int wrapped;
     if (cr_py_int64(dim, function, &d)) return NULL;
-    if (!t->meta.rank) return PyErr_Format(PyExc_IndexError, "%s(): dimension %lld of a 0-d tensor", function, (long long)d);
+    if (!t->meta.rank)
+        return PyErr_Format(PyExc_IndexError, "%s(): dimension %lld of a 0-d tensor", function, (long long)d);
     cr_status status = cr_wrap_dim(d, t->meta.rank, &wrapped);
     return status ? cr_py_raise(status) : cr_py_dim(t->env, values[wrapped]);
 }
@@ -134,7 +138,8 @@ FAST(is_contiguous) {
     int value = CR_CONTIGUOUS;
     if (arguments("is_contiguous", names, 1, args, nargs, kwnames, &format)) return NULL;
     if (format && format != Py_None && !cr_py_format_read(format, &value))
-        return PyErr_Format(PyExc_TypeError, "is_contiguous(): memory_format must be a memory format, not %s", Py_TYPE(format)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "is_contiguous(): memory_format must be a memory format, not %s",
+                            Py_TYPE(format)->tp_name);
     const cr_tensor *t = TENSOR(self);
     return PyBool_FromLong(cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES);
 }
@@ -146,10 +151,13 @@ FAST(contiguous) {
     int value = CR_CONTIGUOUS;
     if (arguments("contiguous", names, 1, args, nargs, kwnames, &format)) return NULL;
     if (format && format != Py_None && !cr_py_format_read(format, &value))
-        return PyErr_Format(PyExc_TypeError, "contiguous(): memory_format must be a memory format, not %s", Py_TYPE(format)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "contiguous(): memory_format must be a memory format, not %s",
+                            Py_TYPE(format)->tp_name);
     cr_tensor *t = TENSOR(self);
-    if (value != CR_PRESERVE && cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES) return Py_NewRef(self);
-    if (!op && !(op = cr_op_find("aten::contiguous"))) return PyErr_Format(PyExc_NotImplementedError, "there is no op 'aten::contiguous'");
+    if (value != CR_PRESERVE && cr_meta_is_contiguous(t->env, &t->meta, (cr_memory_format)value) == CR_YES)
+        return Py_NewRef(self);
+    if (!op && !(op = cr_op_find("aten::contiguous")))
+        return PyErr_Format(PyExc_NotImplementedError, "there is no op 'aten::contiguous'");
     cr_py_frame f;
     cr_py_frame_init(&f);
     f.work = cr_py_numel(t);
@@ -204,14 +212,18 @@ PyObject *cr_py_element(int dtype, const void *p) {
 
 cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
     static const cr_op *item;
-    if ((cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) && !cr_py_is_settled(t)) { /* the op knows what to do with a value that is not there */
+    /* the op knows what to do with a value that is not there */
+    if ((cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) && !cr_py_is_settled(t)) {
         if (!item && !(item = cr_op_find("aten::item"))) return CR_FAIL(CR_ENOTIMPL, "there is no op 'aten::item'");
         cr_arg arg = cr_arg_tensor(t);
         if (cr_trace_current() && cr_trace_known_item(cr_trace_current(), t, out)) return CR_OK;
         return cr_call(item, &arg, out);
     }
     int64_t n = cr_py_numel(t), index[CR_MAX_RANK] = { 0 };
-    if (n != 1) return CR_FAIL(CR_ERUNTIME, "a Tensor with %lld elements cannot be converted to a number; use .tolist() or reduce it first", (long long)n);
+    if (n != 1)
+        return CR_FAIL(CR_ERUNTIME,
+                       "a Tensor with %lld elements cannot be converted to a number; use .tolist() or reduce it first",
+                       (long long)n);
     rt_scalar s;
     CR_TRY(cr_tensor_item(t, index, &s));
     if (s.kind == RT_ARG_COMPLEX) {
@@ -221,7 +233,9 @@ cr_status cr_py_item(cr_tensor *t, cr_arg *out) {
         parts[1] = s.im;
         *out = (cr_arg){ .kind = CR_ARG_COMPLEX, .given = CR_GIVEN_POSITIONAL, .u.c = parts };
     } else {
-        *out = s.kind == RT_ARG_FLOAT ? cr_arg_float(s.f) : t->meta.dtype == CR_BOOL ? cr_arg_bool(s.i) : cr_arg_int(s.i);
+        *out = s.kind == RT_ARG_FLOAT     ? cr_arg_float(s.f)
+               : t->meta.dtype == CR_BOOL ? cr_arg_bool(s.i)
+                                          : cr_arg_int(s.i);
     }
     return CR_OK;
 }
@@ -252,7 +266,8 @@ static cr_tensor *readable(cr_tensor *t, const char *function) {
 NOARGS(item) {
     (void)unused;
     cr_tensor *t = TENSOR(self);
-    if (t->meta.dtype == CR_U64 && !cr_tensor_is_fake(t) && cr_py_numel(t) == 1) return cr_py_element(CR_U64, cr_tensor_view(t).p);
+    if (t->meta.dtype == CR_U64 && !cr_tensor_is_fake(t) && cr_py_numel(t) == 1)
+        return cr_py_element(CR_U64, cr_tensor_view(t).p);
     cr_arg a;
     cr_status status = cr_py_item(t, &a);
     return status ? cr_py_raise(status) : cr_py_from_arg_of(t->env, &a, false);
@@ -273,7 +288,8 @@ static PyObject *nested_list(const rt_view *v, int d, const char *p) {
 /* Elements that are not there: numbers of the program, one by one. */
 static PyObject *unknown_list(PyObject *self) {
     if (!TENSOR(self)->meta.rank) return item(self, NULL);
-    PyObject *parts = PyObject_CallMethod(self, "unbind", NULL), *list = parts ? PyList_New(PySequence_Size(parts)) : NULL;
+    PyObject *parts = PyObject_CallMethod(self, "unbind", NULL),
+             *list = parts ? PyList_New(PySequence_Size(parts)) : NULL;
     for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
         PyObject *part = PySequence_GetItem(parts, i), *inner = part ? unknown_list(part) : NULL;
         Py_XDECREF(part);
@@ -306,8 +322,12 @@ NOARGS(as_complex) {
     cr_status status = cr_py_item(t, &a);
     if (status) return cr_py_raise(status);
     if (a.kind == CR_ARG_SYM || (a.kind == CR_ARG_INT && !cr_dim_is_plain(a.u.i)))
-        return cr_py_raise(CR_FAIL(CR_EDATADEP, "complex(): the value of a fake tensor is not known before the program runs"));
-    Py_complex c = { a.kind == CR_ARG_FLOAT ? a.u.f : a.kind == CR_ARG_COMPLEX ? a.u.c[0] : (double)a.u.i, a.kind == CR_ARG_COMPLEX ? a.u.c[1] : 0 };
+        return cr_py_raise(CR_FAIL(CR_EDATADEP, "complex(): the value of a fake tensor is not known before the program "
+                                                "runs"));
+    Py_complex c = { a.kind == CR_ARG_FLOAT     ? a.u.f
+                     : a.kind == CR_ARG_COMPLEX ? a.u.c[0]
+                                                : (double)a.u.i,
+                     a.kind == CR_ARG_COMPLEX ? a.u.c[1] : 0 };
     cr_results_release(&a, 1);
     return PyComplex_FromCComplex(c);
 }
@@ -327,8 +347,10 @@ static PyObject *format(PyObject *self, PyObject *spec) {
 }
 
 /* Methods whose Python form differs from the op's schema: they are functions of cresset.functional. */
-static PyObject *functional(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    PyObject *module = PyImport_ImportModule("cresset.functional"), *f = module ? PyObject_GetAttrString(module, name) : NULL;
+static PyObject *functional(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *kwnames) {
+    PyObject *module = PyImport_ImportModule("cresset.functional"),
+             *f = module ? PyObject_GetAttrString(module, name) : NULL;
     Py_XDECREF(module);
     if (!f) return NULL;
     Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -354,9 +376,12 @@ FAST(method_stft) { return functional("stft", self, args, nargs, kwnames); }
 
 static PyObject *numpy_array(PyObject *self, const char *function) {
     const cr_tensor *t = TENSOR(self);
-    if (t->meta.flags & CR_META_REQUIRES_GRAD) return PyErr_Format(PyExc_RuntimeError, "%s() on a tensor that requires grad; use .detach() first", function);
-    if (t->meta.flags & CR_META_CONJ) return PyErr_Format(PyExc_RuntimeError, "%s() on a conjugated tensor; use .resolve_conj() first", function);
-    if (t->meta.flags & CR_META_NEG) return PyErr_Format(PyExc_RuntimeError, "%s() on a negated tensor; use .resolve_neg() first", function);
+    if (t->meta.flags & CR_META_REQUIRES_GRAD)
+        return PyErr_Format(PyExc_RuntimeError, "%s() on a tensor that requires grad; use .detach() first", function);
+    if (t->meta.flags & CR_META_CONJ)
+        return PyErr_Format(PyExc_RuntimeError, "%s() on a conjugated tensor; use .resolve_conj() first", function);
+    if (t->meta.flags & CR_META_NEG)
+        return PyErr_Format(PyExc_RuntimeError, "%s() on a negated tensor; use .resolve_neg() first", function);
     PyObject *view = PyMemoryView_FromObject(self), *numpy = view ? PyImport_ImportModule("numpy") : NULL;
     PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
     Py_XDECREF(numpy);
@@ -388,7 +413,8 @@ FAST(array_wrap) {
     PyObject *given[3];
     (void)self;
     if (arguments("__array_wrap__", names, 3, args, nargs, kwnames, given)) return NULL;
-    if (!given[0] || !cr_py_is_ndarray(given[0])) return PyErr_Format(PyExc_TypeError, "__array_wrap__(): expected np.ndarray");
+    if (!given[0] || !cr_py_is_ndarray(given[0]))
+        return PyErr_Format(PyExc_TypeError, "__array_wrap__(): expected np.ndarray");
     cr_tensor *t = cr_py_buffer_import(given[0]);
     return t ? cr_py_wrap(t) : NULL;
 }
@@ -474,7 +500,9 @@ static PyObject *to_run(cr_tensor *t, const to_request *r) {
     cr_py_frame_init(&f);
     f.work = cr_py_numel(t);
     cr_binding binding;
-    cr_keyword keywords[] = { { "device", r->device }, { "non_blocking", nb }, { "copy", copy }, { "memory_format", r->format } };
+    cr_keyword keywords[] = {
+        { "device", r->device }, { "non_blocking", nb }, { "copy", copy }, { "memory_format", r->format }
+    };
     cr_status status = cr_bind(op_layout, true, &self, 1, keywords, 4, &f.arena, &binding);
     PyObject *result = status ? cr_py_raise(status) : cr_py_run(&f, op_layout, binding.args, CR_PY_METHOD);
     cr_py_frame_dispose(&f);
@@ -511,9 +539,11 @@ FAST(to) {
         else if (name && !strcmp(name, "memory_format")) slot = &r.format;
         if (slot) {
             static const uint8_t kinds[] = { CR_ARG_DEVICE, CR_ARG_DTYPE, CR_ARG_TENSOR, CR_ARG_FORMAT };
-            if (slot->kind || a.kind != kinds[slot == &r.device ? 0 : slot == &r.dtype ? 1 : slot == &r.other ? 2 : 3]) goto refuse;
+            if (slot->kind || a.kind != kinds[slot == &r.device ? 0 : slot == &r.dtype ? 1 : slot == &r.other ? 2 : 3])
+                goto refuse;
             *slot = a;
-        } else if (a.kind == CR_ARG_BOOL && (name ? !strcmp(name, "non_blocking") || !strcmp(name, "copy") : i > 0 && flags < 2)) {
+        } else if (a.kind == CR_ARG_BOOL &&
+                   (name ? !strcmp(name, "non_blocking") || !strcmp(name, "copy") : i > 0 && flags < 2)) {
             bool is_copy = name ? !strcmp(name, "copy") : flags == 1;
             if (is_copy) r.copy = a.u.i;
             else r.non_blocking = a.u.i;
@@ -524,8 +554,8 @@ FAST(to) {
         continue;
     refuse:
         return PyErr_Format(PyExc_TypeError,
-                            "to(): argument %s%zd is a %s and does not fit; the forms are to(dtype), to(device, dtype) and to(other), "
-                            "each with non_blocking, copy and memory_format",
+                            "to(): argument %s%zd is a %s and does not fit; the forms are to(dtype), to(device, dtype) "
+                            "and to(other), each with non_blocking, copy and memory_format",
                             name ? name : "", i + 1, Py_TYPE(o)->tp_name);
     }
     return to_run(TENSOR(self), &r);
@@ -539,7 +569,9 @@ FAST(cpu) {
     if (TENSOR(self)->meta.device.type == CR_CPU && (!format || format == Py_None)) return Py_NewRef(self);
     to_request r = { .device = { .kind = CR_ARG_DEVICE, .given = CR_GIVEN_POSITIONAL, .u.device = { CR_CPU, -1 } } };
     if (format && format != Py_None) {
-        if (!cr_py_format_read(format, &value)) return PyErr_Format(PyExc_TypeError, "cpu(): memory_format must be a memory format, not %s", Py_TYPE(format)->tp_name);
+        if (!cr_py_format_read(format, &value))
+            return PyErr_Format(PyExc_TypeError, "cpu(): memory_format must be a memory format, not %s",
+                                Py_TYPE(format)->tp_name);
         r.format = (cr_arg){ .kind = CR_ARG_FORMAT, .given = CR_GIVEN_KEYWORD, .u.i = value };
     }
     return to_run(TENSOR(self), &r);
@@ -560,10 +592,12 @@ FAST(type) {
     size_t n = last ? strlen(last) : 0;
     for (int d = 0; n > 6 && d < CR_DTYPE_COUNT; d++) {
         const char *aten = cr_dtype_aten(d);
-        if (strlen(aten) == n - 6 && !strncmp(aten, last, n - 6) && !strcmp(last + n - 6, "Tensor")) return to_dtype(self, d);
+        if (strlen(aten) == n - 6 && !strncmp(aten, last, n - 6) && !strcmp(last + n - 6, "Tensor"))
+            return to_dtype(self, d);
     }
     if (PyErr_Occurred()) return NULL;
-    return PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError, "type(): expected a dtype or a name such as 'FloatTensor', got %R", given[0]);
+    return PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError,
+                        "type(): expected a dtype or a name such as 'FloatTensor', got %R", given[0]);
 }
 
 /* ---- making tensors like this one ---- */
@@ -592,7 +626,8 @@ static PyObject *make_subclass(PyObject *unused, PyObject *args) {
     PyObject *data;
     int require_grad = 0;
     if (!PyArg_ParseTuple(args, "O!O!|p", &PyType_Type, &type, cr_py_tensor_type, &data, &require_grad)) return NULL;
-    if (!PyType_IsSubtype(type, cr_py_tensor_type)) return PyErr_Format(PyExc_TypeError, "_make_subclass: %s is no subclass of Tensor", type->tp_name);
+    if (!PyType_IsSubtype(type, cr_py_tensor_type))
+        return PyErr_Format(PyExc_TypeError, "_make_subclass: %s is no subclass of Tensor", type->tp_name);
     static const cr_op *detach;
     cr_arg a = cr_arg_tensor(cr_py_tensor_of(data));
     cr_tensor *t = NULL;
@@ -603,7 +638,8 @@ static PyObject *make_subclass(PyObject *unused, PyObject *args) {
     return o;
 }
 
-/* ---- copying and pickling: by the storage, so that strides and shared memory survive. A subclass comes back as a Tensor. ---- */
+/* ---- copying and pickling: by the storage, so that strides and shared memory survive. A subclass comes back as a
+ * Tensor. ---- */
 
 static PyObject *ints(const cr_dim *values, int n) {
     PyObject *t = PyTuple_New(n);
@@ -620,13 +656,14 @@ NOARGS(reduce) {
     cr_tensor *t = readable(TENSOR(self), "pickle");
     if (!t) return NULL;
     const cr_meta *m = &t->meta;
-    PyObject *module = PyImport_ImportModule("cresset._C"), *rebuild = module ? PyObject_GetAttrString(module, "_rebuild_tensor") : NULL;
+    PyObject *module = PyImport_ImportModule("cresset._C"),
+             *rebuild = module ? PyObject_GetAttrString(module, "_rebuild_tensor") : NULL;
     Py_XDECREF(module);
     bool grad = TENSOR(self)->meta.flags & CR_META_REQUIRES_GRAD;
     PyObject *storage = rebuild ? cr_py_storage_wrap(t->storage) : NULL, *result = NULL;
     if (storage)
-        result = Py_BuildValue("O(sOLNNO)", rebuild, cr_dtype_name(m->dtype), storage, (long long)m->offset, ints(m->size, m->rank),
-                               ints(m->stride, m->rank), grad ? Py_True : Py_False);
+        result = Py_BuildValue("O(sOLNNO)", rebuild, cr_dtype_name(m->dtype), storage, (long long)m->offset,
+                               ints(m->size, m->rank), ints(m->stride, m->rank), grad ? Py_True : Py_False);
     Py_XDECREF(storage);
     Py_XDECREF(rebuild);
     cr_tensor_release(t);
@@ -665,12 +702,15 @@ static PyObject *deepcopy(PyObject *self, PyObject *memo) {
     copy = cr_py_wrap_as(Py_TYPE(self), made);
     PyObject *dict = ((cr_py_tensor *)self)->dict;
     if (copy && dict) {
-        PyObject *module = PyImport_ImportModule("copy"), *attributes = module ? PyObject_CallMethod(module, "deepcopy", "OO", dict, memo) : NULL;
+        PyObject *module = PyImport_ImportModule("copy"),
+                 *attributes = module ? PyObject_CallMethod(module, "deepcopy", "OO", dict, memo) : NULL;
         Py_XDECREF(module);
         if (!attributes) Py_CLEAR(copy);
         else Py_XSETREF(((cr_py_tensor *)copy)->dict, attributes);
     }
-    if (copy && PyDict_Check(memo) && (PyDict_SetItem(memo, self_key, copy) || (!holder && PyDict_SetItem(memo, key, copy)))) Py_CLEAR(copy);
+    if (copy && PyDict_Check(memo) &&
+        (PyDict_SetItem(memo, self_key, copy) || (!holder && PyDict_SetItem(memo, key, copy))))
+        Py_CLEAR(copy);
 out:
     Py_XDECREF(self_key);
     Py_XDECREF(key);
@@ -697,7 +737,8 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "storage_offset", storage_offset, METH_NOARGS, "Elements before the first one in the storage." },
     { "data_ptr", data_ptr, METH_NOARGS, "The address of the first element; 0 without elements." },
     { "is_contiguous", FASTCALL(is_contiguous), "is_contiguous(memory_format=contiguous_format)" },
-    { "contiguous", FASTCALL(contiguous), "contiguous(memory_format=contiguous_format): the tensor itself, or a copy laid out so" },
+    { "contiguous", FASTCALL(contiguous),
+      "contiguous(memory_format=contiguous_format): the tensor itself, or a copy laid out so" },
     { "is_floating_point", is_floating_point, METH_NOARGS, NULL },
     { "is_complex", is_complex, METH_NOARGS, NULL },
     { "is_signed", is_signed, METH_NOARGS, NULL },
@@ -709,16 +750,19 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor." },
     { "_is_fake", is_fake, METH_NOARGS, "Has it sizes but no memory?" },
     { "_storage_id", storage_id, METH_NOARGS, "Equal for tensors that share memory." },
-    { "requires_grad_", FASTCALL(requires_grad_), "requires_grad_(requires_grad=True): sets the flag, returns the tensor." },
+    { "requires_grad_", FASTCALL(requires_grad_),
+      "requires_grad_(requires_grad=True): sets the flag, returns the tensor." },
     { "item", item, METH_NOARGS, "The only element as a Python number." },
     { "tolist", tolist, METH_NOARGS, "The elements as nested lists of Python numbers." },
     { "__format__", format, METH_O, NULL },
     { "norm", FASTCALL(method_norm), "norm(p='fro', dim=None, keepdim=False, dtype=None)" },
     { "unique", FASTCALL(method_unique), "unique(sorted=True, return_inverse=False, return_counts=False, dim=None)" },
-    { "unique_consecutive", FASTCALL(method_unique_consecutive), "unique_consecutive(return_inverse=False, return_counts=False, dim=None)" },
+    { "unique_consecutive", FASTCALL(method_unique_consecutive),
+      "unique_consecutive(return_inverse=False, return_counts=False, dim=None)" },
     { "split", FASTCALL(method_split), "split(split_size, dim=0): parts of one size, or of the sizes in a list" },
     { "nonzero", FASTCALL(method_nonzero), "nonzero(*, as_tuple=False)" },
-    { "stft", FASTCALL(method_stft), "stft(n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', ...)" },
+    { "stft", FASTCALL(method_stft),
+      "stft(n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', ...)" },
     { "numpy", FASTCALL(numpy), "numpy(*, force=False): a NumPy array on the same memory." },
     { "__array__", FASTCALL(array), NULL },
     { "__array_wrap__", FASTCALL(array_wrap), NULL },

@@ -1,8 +1,9 @@
 /* tensor_type.c: the type cresset.Tensor: making, finding and freeing its objects, and the container protocols.
  *
- * Invariant: a tensor whose `python` field is set has exactly one live object, and that object holds one of the tensor's
- * references. Methods for the table's ops enter the type's dict when the first object is made (cr_py_tensor_populate), so
- * that importing the package does not build the table and a call still finds its method without a detour. */
+ * Invariant: a tensor whose `python` field is set has exactly one live object, and that object holds one of the
+ * tensor's references. Methods for the table's ops enter the type's dict when the first object is made
+ * (cr_py_tensor_populate), so that importing the package does not build the table and a call still finds its method
+ * without a detour. */
 #include "python/py.h"
 
 #include <structmember.h>
@@ -57,7 +58,8 @@ static void tensor_dealloc(PyObject *self) {
     cr_py_tensor *o = (cr_py_tensor *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (o->tensor && o->tensor->python == o) o->tensor->python = NULL; /* first: what follows may run Python, on other threads too */
+    /* first: what follows may run Python, on other threads too */
+    if (o->tensor && o->tensor->python == o) o->tensor->python = NULL;
     if (o->weakrefs) PyObject_ClearWeakRefs(self);
     Py_XDECREF(o->dict);
     if (o->tensor) cr_tensor_release(o->tensor);
@@ -68,7 +70,8 @@ static void tensor_dealloc(PyObject *self) {
 /* Tensor(), Tensor(2, 3), Tensor(size), Tensor(data), Tensor(tensor): the constructor of old. */
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     if (kwargs && PyDict_GET_SIZE(kwargs)) {
-        PyErr_SetString(PyExc_TypeError, "Tensor() takes no keyword arguments; use cresset.tensor(data, dtype=..., device=...)");
+        PyErr_SetString(PyExc_TypeError, "Tensor() takes no keyword arguments; use cresset.tensor(data, dtype=..., "
+                                         "device=...)");
         return NULL;
     }
     Py_ssize_t n = PyTuple_GET_SIZE(args);
@@ -84,7 +87,8 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     bool sizes = !n || Py_IS_TYPE(first, &cr_py_size_type);
     if (n && !sizes) {
         sizes = true;
-        for (Py_ssize_t i = 0; i < n; i++) sizes &= PyIndex_Check(PyTuple_GET_ITEM(args, i)) && !cr_py_is_tensor(PyTuple_GET_ITEM(args, i));
+        for (Py_ssize_t i = 0; i < n; i++)
+            sizes &= PyIndex_Check(PyTuple_GET_ITEM(args, i)) && !cr_py_is_tensor(PyTuple_GET_ITEM(args, i));
     }
     if (sizes) {
         PyObject *shape = n && Py_IS_TYPE(first, &cr_py_size_type) ? first : args;
@@ -92,7 +96,9 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         cr_meta_init(&m, cr_default_dtype(), (cr_device){ CR_CPU, -1 });
         cr_dim size[CR_MAX_RANK] = { 0 };
         Py_ssize_t rank = n ? PyTuple_GET_SIZE(shape) : 1;
-        if (rank > CR_MAX_RANK) return PyErr_Format(PyExc_RuntimeError, "Tensor(): %zd dimensions, but at most %d are supported", rank, CR_MAX_RANK);
+        if (rank > CR_MAX_RANK)
+            return PyErr_Format(PyExc_RuntimeError, "Tensor(): %zd dimensions, but at most %d are supported", rank,
+                                CR_MAX_RANK);
         for (Py_ssize_t i = 0; n && i < rank; i++)
             if (cr_py_int64(PyTuple_GET_ITEM(shape, i), "Tensor()", &size[i])) return NULL;
         cr_status status = cr_meta_set_dense(NULL, &m, (int)rank, size, CR_CONTIGUOUS);
@@ -101,10 +107,12 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return cr_py_wrap_as(type, t);
     }
     if (n != 1) {
-        PyErr_SetString(PyExc_TypeError, "Tensor(): expected sizes, a sequence of data or a tensor; use cresset.tensor for numbers");
+        PyErr_SetString(PyExc_TypeError, "Tensor(): expected sizes, a sequence of data or a tensor; use cresset.tensor "
+                                         "for numbers");
         return NULL;
     }
-    if (!PySequence_Check(first)) return PyErr_Format(PyExc_TypeError, "Tensor(): data must be a sequence (got %s)", Py_TYPE(first)->tp_name);
+    if (!PySequence_Check(first))
+        return PyErr_Format(PyExc_TypeError, "Tensor(): data must be a sequence (got %s)", Py_TYPE(first)->tp_name);
     t = cr_py_data_tensor(first, cr_default_dtype());
     return t ? cr_py_wrap_as(type, t) : NULL;
 }
@@ -142,7 +150,8 @@ static Py_ssize_t tensor_length(PyObject *self) {
         return -1;
     }
     PyObject *n = cr_py_dim(t->env, t->meta.size[0]);
-    Py_ssize_t length = n ? PyNumber_AsSsize_t(n, PyExc_OverflowError) : -1; /* Python needs a number: a symbolic size is settled */
+    /* Python needs a number: a symbolic size is settled */
+    Py_ssize_t length = n ? PyNumber_AsSsize_t(n, PyExc_OverflowError) : -1;
     Py_XDECREF(n);
     return length;
 }
@@ -165,7 +174,8 @@ static PyObject *tensor_iter(PyObject *self) {
 static int tensor_contains(PyObject *self, PyObject *value) {
     bool number = PyLong_Check(value) || PyFloat_Check(value) || PyComplex_Check(value) || cr_py_is_numpy_scalar(value);
     if (!number && !cr_py_is_tensor(value)) {
-        PyErr_Format(PyExc_RuntimeError, "'in' on a Tensor takes a Tensor or a number, not %s", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_RuntimeError, "'in' on a Tensor takes a Tensor or a number, not %s",
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
     PyObject *equal = PyObject_RichCompare(self, value, Py_EQ);
@@ -206,7 +216,8 @@ static PyMemberDef members[] = {
 int cr_py_tensor_init(PyObject *module) {
     const PyNumberMethods *n = &cr_py_tensor_number;
     PyType_Slot slots[] = {
-        { Py_tp_doc, "A strided array of one dtype. Make one with cresset.tensor(data), zeros, randn, from_numpy, ..." },
+        { Py_tp_doc, "A strided array of one dtype. Make one with cresset.tensor(data), zeros, randn, from_numpy, "
+                     "..." },
         { Py_tp_new, tensor_new },
         { Py_tp_dealloc, tensor_dealloc },
         { Py_tp_traverse, tensor_traverse },
@@ -225,11 +236,39 @@ int cr_py_tensor_init(PyObject *module) {
         { Py_bf_getbuffer, cr_py_tensor_buffer.bf_getbuffer },
         { Py_bf_releasebuffer, cr_py_tensor_buffer.bf_releasebuffer },
 #define N(slot) { Py_##slot, n->slot }
-        N(nb_add), N(nb_subtract), N(nb_multiply), N(nb_remainder), N(nb_power), N(nb_negative), N(nb_positive), N(nb_absolute),
-        N(nb_bool), N(nb_invert), N(nb_lshift), N(nb_rshift), N(nb_and), N(nb_xor), N(nb_or), N(nb_int), N(nb_float), N(nb_index),
-        N(nb_floor_divide), N(nb_true_divide), N(nb_matrix_multiply), N(nb_inplace_add), N(nb_inplace_subtract),
-        N(nb_inplace_multiply), N(nb_inplace_remainder), N(nb_inplace_power), N(nb_inplace_lshift), N(nb_inplace_rshift),
-        N(nb_inplace_and), N(nb_inplace_xor), N(nb_inplace_or), N(nb_inplace_floor_divide), N(nb_inplace_true_divide),
+        N(nb_add),
+        N(nb_subtract),
+        N(nb_multiply),
+        N(nb_remainder),
+        N(nb_power),
+        N(nb_negative),
+        N(nb_positive),
+        N(nb_absolute),
+        N(nb_bool),
+        N(nb_invert),
+        N(nb_lshift),
+        N(nb_rshift),
+        N(nb_and),
+        N(nb_xor),
+        N(nb_or),
+        N(nb_int),
+        N(nb_float),
+        N(nb_index),
+        N(nb_floor_divide),
+        N(nb_true_divide),
+        N(nb_matrix_multiply),
+        N(nb_inplace_add),
+        N(nb_inplace_subtract),
+        N(nb_inplace_multiply),
+        N(nb_inplace_remainder),
+        N(nb_inplace_power),
+        N(nb_inplace_lshift),
+        N(nb_inplace_rshift),
+        N(nb_inplace_and),
+        N(nb_inplace_xor),
+        N(nb_inplace_or),
+        N(nb_inplace_floor_divide),
+        N(nb_inplace_true_divide),
 #undef N
         { 0, NULL },
     };

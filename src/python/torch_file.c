@@ -1,5 +1,5 @@
-/* torch_file.c: torch.save files for Python: read as values by the restricted reader of archive/pickle.h, which runs nothing
- * of the file, and written around a pickle that _serialization.py makes. */
+/* torch_file.c: torch.save files for Python: read as values by the restricted reader of archive/pickle.h, which runs
+ * nothing of the file, and written around a pickle that _serialization.py makes. */
 #include "archive/pickle.h"
 #include "python/py.h"
 
@@ -46,7 +46,8 @@ static cr_status storage_of(reader *r, const cr_pickle_storage *s, cr_storage **
 static cr_status tensor_of(reader *r, const cr_pickle_tensor *p, cr_tensor **out) {
     cr_storage *s = NULL;
     cr_meta m;
-    if (p->rank > CR_MAX_RANK) return CR_FAIL(CR_EUNSUPPORTED, "a tensor of %d dimensions; at most %d are supported", p->rank, CR_MAX_RANK);
+    if (p->rank > CR_MAX_RANK)
+        return CR_FAIL(CR_EUNSUPPORTED, "a tensor of %d dimensions; at most %d are supported", p->rank, CR_MAX_RANK);
     CR_TRY(storage_of(r, p->storage, &s));
     cr_meta_init(&m, p->dtype, (cr_device){ CR_CPU, -1 });
     m.rank = (uint8_t)p->rank;
@@ -87,7 +88,8 @@ static PyObject *make_list(reader *r, const cr_pickle *p) {
 
 /* A value of a Python class out of the list of its items. */
 static PyObject *made_by(const char *module, const char *name, PyObject *items, PyObject *extra) {
-    PyObject *home = items ? PyImport_ImportModule(module) : NULL, *class = home ? PyObject_GetAttrString(home, name) : NULL;
+    PyObject *home = items ? PyImport_ImportModule(module) : NULL,
+             *class = home ? PyObject_GetAttrString(home, name) : NULL;
     PyObject *o = class ? PyObject_CallFunctionObjArgs(class, items, extra, NULL) : NULL;
     Py_XDECREF(home);
     Py_XDECREF(class);
@@ -96,10 +98,12 @@ static PyObject *made_by(const char *module, const char *name, PyObject *items, 
 }
 
 static PyObject *make_dict(reader *r, const cr_pickle *p) {
-    PyObject *dict = p->kind == CR_PICKLE_DICT ? PyDict_New() : made_by("collections", "OrderedDict", PyList_New(0), NULL);
+    PyObject *dict = p->kind == CR_PICKLE_DICT ? PyDict_New()
+                                               : made_by("collections", "OrderedDict", PyList_New(0), NULL);
     if (p->kind == CR_PICKLE_DEFAULT_DICT) {
         PyObject *factory = Py_NewRef(Py_None);
-        if (p->u.factory) Py_SETREF(factory, made_by("operator", "attrgetter", PyUnicode_FromString(p->u.factory), NULL));
+        if (p->u.factory)
+            Py_SETREF(factory, made_by("operator", "attrgetter", PyUnicode_FromString(p->u.factory), NULL));
         if (factory && p->u.factory) {
             PyObject *builtins = PyImport_ImportModule("builtins");
             Py_SETREF(factory, builtins ? PyObject_CallOneArg(factory, builtins) : NULL);
@@ -153,7 +157,9 @@ static PyObject *make(reader *r, const cr_pickle *p) {
     case CR_PICKLE_LAYOUT:
     case CR_PICKLE_FORMAT: return named(p->u.s);
     case CR_PICKLE_TENSOR: return make_tensor(r, p->u.tensor);
-    default: return PyErr_Format(PyExc_NotImplementedError, "the file holds %s outside a tensor; save tensors instead", cr_pickle_kind_name(p->kind));
+    default:
+        return PyErr_Format(PyExc_NotImplementedError, "the file holds %s outside a tensor; save tensors instead",
+                            cr_pickle_kind_name(p->kind));
     }
 }
 
@@ -162,7 +168,8 @@ static PyObject *load(PyObject *unused, PyObject *args) {
     PyObject *target, *path = NULL, *o = NULL, *package;
     int mapped;
     (void)unused;
-    if (!PyArg_ParseTuple(args, "Op:_load_torch", &target, &mapped) || !PyUnicode_FSConverter(target, &path)) return NULL;
+    if (!PyArg_ParseTuple(args, "Op:_load_torch", &target, &mapped) || !PyUnicode_FSConverter(target, &path))
+        return NULL;
     reader r = { .mapped = mapped };
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_torch_open_path(PyBytes_AS_STRING(path), &r.file);
@@ -185,8 +192,13 @@ static PyObject *load(PyObject *unused, PyObject *args) {
 
 /* ---- writing ---- */
 
-static cr_status write_members(cr_zip_writer *w, const char *name, const char *pickle, size_t size, cr_storage *const *storages, size_t n) {
-    const struct { const char *name, *text; } small[] = { { ".format_version", "1" }, { ".storage_alignment", "64" }, { "byteorder", "little" }, { "version", "3\n" } };
+static cr_status write_members(cr_zip_writer *w, const char *name, const char *pickle, size_t size,
+                               cr_storage *const *storages, size_t n) {
+    const struct {
+        const char *name, *text;
+    } small[] = {
+        { ".format_version", "1" }, { ".storage_alignment", "64" }, { "byteorder", "little" }, { "version", "3\n" }
+    };
     char member[640];
     snprintf(member, sizeof member, "%s/data.pkl", name);
     CR_TRY(cr_zip_writer_add(w, member, pickle, size));
@@ -208,7 +220,8 @@ static PyObject *save(PyObject *unused, PyObject *args) {
     Py_ssize_t size;
     cr_zip_writer *w = NULL;
     (void)unused;
-    if (!PyArg_ParseTuple(args, "Osy#O!:_save_torch", &target, &name, &pickle, &size, &PyList_Type, &tensors)) return NULL;
+    if (!PyArg_ParseTuple(args, "Osy#O!:_save_torch", &target, &name, &pickle, &size, &PyList_Type, &tensors))
+        return NULL;
     if (!PyUnicode_FSConverter(target, &path)) return NULL;
     size_t n = (size_t)PyList_GET_SIZE(tensors);
     cr_storage **storages = cr_calloc(n + 1, sizeof *storages);

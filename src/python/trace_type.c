@@ -15,7 +15,8 @@ cr_fakes *cr_py_mode_fakes(PyObject *o) {
 
 /* ---- which dimensions are symbolic ---- */
 
-typedef struct dynamic { uint32_t mask; const char *names[CR_MAX_RANK]; } dynamic; /* names: borrowed from Python texts */
+/* names: borrowed from Python texts */
+typedef struct dynamic { uint32_t mask; const char *names[CR_MAX_RANK]; } dynamic;
 
 static int add_dim(dynamic *d, PyObject *dim, PyObject *name, int rank) {
     int64_t i;
@@ -46,7 +47,8 @@ static int read_dynamic(PyObject *o, const cr_meta *m, dynamic *d) {
     }
     PyObject *items = PySequence_Fast(o, "dynamic: expected None, True, a dimension, dimensions or a dict of names");
     int r = items ? 0 : -1;
-    for (Py_ssize_t i = 0; items && i < PySequence_Fast_GET_SIZE(items) && !r; i++) r = add_dim(d, PySequence_Fast_GET_ITEM(items, i), NULL, rank);
+    for (Py_ssize_t i = 0; items && i < PySequence_Fast_GET_SIZE(items) && !r; i++)
+        r = add_dim(d, PySequence_Fast_GET_ITEM(items, i), NULL, rank);
     Py_XDECREF(items);
     return r;
 }
@@ -82,7 +84,8 @@ static PyObject *mode_from_tensor(PyObject *self, PyObject *args, PyObject *kwar
     dynamic d;
     cr_tensor *fake = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_tensor", names, &tensor, &spec)) return NULL;
-    if (!cr_py_is_tensor(tensor)) return PyErr_Format(PyExc_TypeError, "from_tensor() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
+    if (!cr_py_is_tensor(tensor))
+        return PyErr_Format(PyExc_TypeError, "from_tensor() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
     cr_tensor *t = cr_py_tensor_of(tensor);
     if (read_dynamic(spec, &t->meta, &d)) return NULL;
     cr_status status = cr_fake_from(&((py_mode *)self)->fakes, t, d.mask, d.names, &fake);
@@ -132,7 +135,8 @@ static PyObject *mode_guards(PyObject *self, void *unused) {
 
 static PyMethodDef mode_methods[] = {
     { "from_tensor", (PyCFunction)(void (*)(void))mode_from_tensor, METH_VARARGS | METH_KEYWORDS,
-      "from_tensor(tensor, dynamic=None): a fake of it. dynamic: None, True (all of size 2 or more), dimensions, or {dimension: name}." },
+      "from_tensor(tensor, dynamic=None): a fake of it. dynamic: None, True (all of size 2 or more), dimensions, or "
+      "{dimension: name}." },
     { "__enter__", mode_enter, METH_NOARGS, NULL },
     { "__exit__", mode_exit, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
@@ -145,8 +149,9 @@ static PyTypeObject mode_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.FakeTensorMode",
     .tp_basicsize = sizeof(py_mode),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "FakeTensorMode(*, duck_sizes=False, specialize_zero_one=False): fake tensors with a set of symbols; inside `with`, every op gives fake "
-              "tensors. duck_sizes: equal sizes without a name share a symbol. specialize_zero_one: sizes 0 and 1 without a name stay numbers.",
+    .tp_doc = "FakeTensorMode(*, duck_sizes=False, specialize_zero_one=False): fake tensors with a set of symbols; "
+              "inside `with`, every op gives fake tensors. duck_sizes: equal sizes without a name share a symbol. "
+              "specialize_zero_one: sizes 0 and 1 without a name stay numbers.",
     .tp_new = mode_new,
     .tp_dealloc = mode_dealloc,
     .tp_methods = mode_methods,
@@ -193,8 +198,11 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
     if (!text) return NULL;
     if (cr_py_sym_read(o, &number)) {
         cr_sym e = number.kind == CR_ARG_SYM ? number.u.sym : cr_dim_sym(r->fakes.env, number.u.i);
-        static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
-        status = e ? cr_trace_input_number(r->trace, text, types[cr_sym_type_of(e)], e) : CR_FAIL(CR_ENOMEM, "out of memory");
+        static const cr_type types[] = {
+            [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL
+        };
+        status = e ? cr_trace_input_number(r->trace, text, types[cr_sym_type_of(e)], e)
+                   : CR_FAIL(CR_ENOMEM, "out of memory");
         return status ? cr_py_raise(status) : Py_NewRef(o);
     }
     if (!cr_py_is_tensor(o)) return Py_NewRef(o);
@@ -206,7 +214,8 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
     dynamic d;
     if (read_dynamic(spec, &given->meta, &d)) return NULL;
     /* a fake stands for itself in another trace: the input is a tensor of its own */
-    status = cr_tensor_is_fake(given) ? cr_tensor_create_fake(r->fakes.env, &given->meta, &t) : cr_fake_from(&r->fakes, given, d.mask, d.names, &t);
+    status = cr_tensor_is_fake(given) ? cr_tensor_create_fake(r->fakes.env, &given->meta, &t)
+                                      : cr_fake_from(&r->fakes, given, d.mask, d.names, &t);
     if (!status) status = cr_trace_input(r->trace, text, t);
     if (status) {
         cr_tensor_release(t);
@@ -217,8 +226,13 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
 
 /* The name of parameter i of a Python function, or argI; a new reference. */
 static PyObject *parameter_name(PyObject *fn, Py_ssize_t i) {
-    PyObject *code = PyObject_GetAttrString(fn, "__code__"), *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL, *count = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
-    PyObject *name = names && count && PyTuple_Check(names) && i < PyLong_AsSsize_t(count) && i < PyTuple_GET_SIZE(names) ? Py_NewRef(PyTuple_GET_ITEM(names, i)) : NULL;
+    PyObject *code = PyObject_GetAttrString(fn, "__code__"),
+             *names = code ? PyObject_GetAttrString(code, "co_varnames") : NULL,
+             *count = code ? PyObject_GetAttrString(code, "co_argcount") : NULL;
+    PyObject *name = names && count && PyTuple_Check(names) && i < PyLong_AsSsize_t(count) &&
+                             i < PyTuple_GET_SIZE(names)
+                         ? Py_NewRef(PyTuple_GET_ITEM(names, i))
+                         : NULL;
     PyErr_Clear();
     Py_XDECREF(code);
     Py_XDECREF(names);
@@ -231,7 +245,8 @@ static int make_inputs(recording *r, PyObject *fn, PyObject *args, PyObject *nam
     r->inputs = PyTuple_New(n);
     for (Py_ssize_t i = 0; r->inputs && i < n; i++) {
         PyObject *spec = PyTuple_Check(specs) && i < PyTuple_GET_SIZE(specs) ? PyTuple_GET_ITEM(specs, i) : Py_None;
-        PyObject *name = PyTuple_Check(names) && i < PyTuple_GET_SIZE(names) ? Py_NewRef(PyTuple_GET_ITEM(names, i)) : parameter_name(fn, i);
+        PyObject *name = PyTuple_Check(names) && i < PyTuple_GET_SIZE(names) ? Py_NewRef(PyTuple_GET_ITEM(names, i))
+                                                                             : parameter_name(fn, i);
         PyObject *input = name ? make_input(r, PyTuple_GET_ITEM(args, i), name, spec) : NULL;
         Py_XDECREF(name);
         if (!input) return -1;
@@ -246,7 +261,10 @@ static PyObject *finish(recording *r, PyObject *result) {
     cr_graph *g = NULL;
     cr_py_frame_init(&f);
     int kind = cr_py_convert(&f, result, &output);
-    if (kind > 0) PyErr_Format(PyExc_TypeError, "record(): the function returns a %s; return tensors, numbers, and tuples or lists of them", Py_TYPE(result)->tp_name);
+    if (kind > 0)
+        PyErr_Format(PyExc_TypeError,
+                     "record(): the function returns a %s; return tensors, numbers, and tuples or lists of them",
+                     Py_TYPE(result)->tp_name);
     PyObject *graph = NULL;
     if (!kind) {
         bool several = output.kind == CR_ARG_LIST && PyTuple_Check(result);
@@ -264,7 +282,9 @@ static PyObject *record(PyObject *module, PyObject *args, PyObject *kwargs) {
     cr_env *env = NULL;
     recording r = { 0 };
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|OOp:record", keywords, &fn, &PyTuple_Type, &given, &specs, &names, &on_fakes)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|OOp:record", keywords, &fn, &PyTuple_Type, &given, &specs,
+                                     &names, &on_fakes))
+        return NULL;
     r.fake = on_fakes;
     cr_status status = CR_OK;
     if ((env = known_env(given))) cr_env_retain(env);
@@ -295,10 +315,12 @@ static PyObject *is_recording(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef functions[] = {
-    { "fake", (PyCFunction)(void (*)(void))fake, METH_VARARGS | METH_KEYWORDS, "fake(tensor, dynamic=None, mode=None): a fake of a tensor." },
+    { "fake", (PyCFunction)(void (*)(void))fake, METH_VARARGS | METH_KEYWORDS,
+      "fake(tensor, dynamic=None, mode=None): a fake of a tensor." },
     { "is_fake", is_fake, METH_O, "is_fake(tensor): has it a shape and no data?" },
     { "record", (PyCFunction)(void (*)(void))record, METH_VARARGS | METH_KEYWORDS,
-      "record(fn, args, dynamic=None, names=None, fake=True): the graph of the ops that fn(*args) calls. dynamic: per argument, as for fake()." },
+      "record(fn, args, dynamic=None, names=None, fake=True): the graph of the ops that fn(*args) calls. dynamic: per "
+      "argument, as for fake()." },
     { "_is_recording", is_recording, METH_NOARGS, "Is a trace or a fake mode active here?" },
     { NULL, NULL, 0, NULL },
 };

@@ -1,7 +1,7 @@
 /* tree.c: pytrees of Python objects: taken apart to leaves, put together again, compared with a spec.
  *
- * A TreeSpec is one node: its kind, the Python type, what the type needs besides its children (`extra`: a dict's keys, a
- * namedtuple's class, a deque's length, a registered type's context) and the children. It never changes. The plain
+ * A TreeSpec is one node: its kind, the Python type, what the type needs besides its children (`extra`: a dict's keys,
+ * a namedtuple's class, a deque's length, a registered type's context) and the children. It never changes. The plain
  * containers are handled here; any other type goes through its registered functions (registry: type -> tuple of them).
  *
  * Fitting a value to a spec is in tree_fit.c. */
@@ -79,7 +79,8 @@ static bool is_namedtuple_class(PyTypeObject *type) {
     if (!PyType_IsSubtype(type, &PyTuple_Type) || type == &PyTuple_Type) return false;
     PyObject *fields = PyObject_GetAttr((PyObject *)type, str_fields), *make;
     bool ok = fields && PyTuple_Check(fields);
-    for (Py_ssize_t i = 0; ok && i < PyTuple_GET_SIZE(fields); i++) ok = PyUnicode_CheckExact(PyTuple_GET_ITEM(fields, i));
+    for (Py_ssize_t i = 0; ok && i < PyTuple_GET_SIZE(fields); i++)
+        ok = PyUnicode_CheckExact(PyTuple_GET_ITEM(fields, i));
     Py_XDECREF(fields);
     make = ok ? PyObject_GetAttrString((PyObject *)type, "_make") : NULL;
     ok = make && PyCallable_Check(make);
@@ -113,11 +114,13 @@ int cr__py_tree_call_flatten(PyObject *def, PyObject *o, PyObject **children, Py
     PyObject *pair = PyObject_CallOneArg(PyTuple_GET_ITEM(def, FLATTEN), o);
     if (!pair) return -1;
     if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
-        PyErr_Format(PyExc_TypeError, "the flatten function of %.200s gave %.200s, expected (children, context)", Py_TYPE(o)->tp_name, Py_TYPE(pair)->tp_name);
+        PyErr_Format(PyExc_TypeError, "the flatten function of %.200s gave %.200s, expected (children, context)",
+                     Py_TYPE(o)->tp_name, Py_TYPE(pair)->tp_name);
         Py_DECREF(pair);
         return -1;
     }
-    *children = PySequence_Fast(PyTuple_GET_ITEM(pair, 0), "the flatten function of a pytree node must give an iterable of children first");
+    *children = PySequence_Fast(PyTuple_GET_ITEM(pair, 0), "the flatten function of a pytree node must give an "
+                                                           "iterable of children first");
     *context = Py_NewRef(PyTuple_GET_ITEM(pair, 1));
     Py_DECREF(pair);
     if (*children) return 0;
@@ -155,7 +158,9 @@ static int open_node(PyObject *o, node *n) {
     return -1;
 }
 
-static PyObject *type_of_kind(int kind, PyObject *o) { return kind == NAMEDTUPLE ? namedtuple : (PyObject *)Py_TYPE(o); }
+static PyObject *type_of_kind(int kind, PyObject *o) {
+    return kind == NAMEDTUPLE ? namedtuple : (PyObject *)Py_TYPE(o);
+}
 
 /* ---- flattening whatever comes ---- */
 
@@ -180,7 +185,8 @@ static PyObject *flatten_any(PyObject *o, PyObject *leaves, PyObject *is_leaf) {
                 Py_CLEAR(children);
                 break;
             }
-            PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(n.children, i)), *child = flatten_any(item, leaves, is_leaf);
+            PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(n.children, i)),
+                     *child = flatten_any(item, leaves, is_leaf);
             Py_DECREF(item);
             if (child) PyTuple_SET_ITEM(children, i, child);
             else Py_CLEAR(children);
@@ -196,7 +202,8 @@ static PyObject *tree_flatten(PyObject *self, PyObject *args, PyObject *kwargs) 
     PyObject *tree, *is_leaf = NULL;
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:tree_flatten", names, &tree, &is_leaf)) return NULL;
-    PyObject *leaves = PyList_New(0), *structure = leaves ? flatten_any(tree, leaves, is_leaf == Py_None ? NULL : is_leaf) : NULL;
+    PyObject *leaves = PyList_New(0),
+             *structure = leaves ? flatten_any(tree, leaves, is_leaf == Py_None ? NULL : is_leaf) : NULL;
     if (!structure) {
         Py_XDECREF(leaves);
         return NULL;
@@ -274,7 +281,8 @@ static PyObject *build_node(const spec *s, PyObject *const **at) {
     } else {
         PyObject *def = PyDict_GetItemWithError(registry, s->type);
         if (def) made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(def, UNFLATTEN), items, s->extra, NULL);
-        else if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is no longer registered as a pytree node", s->type);
+        else if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "%R is no longer registered as a pytree node", s->type);
     }
     Py_DECREF(items);
     return made;
@@ -292,7 +300,8 @@ static PyObject *spec_unflatten(PyObject *self, PyObject *leaves) {
     PyObject *items = PySequence_Tuple(leaves); /* nobody else can change this one */
     if (!items) return NULL;
     if (PyTuple_GET_SIZE(items) != SPEC(self)->leaves) {
-        PyErr_Format(PyExc_ValueError, "the structure has %zd leaves, %zd were given", SPEC(self)->leaves, PyTuple_GET_SIZE(items));
+        PyErr_Format(PyExc_ValueError, "the structure has %zd leaves, %zd were given", SPEC(self)->leaves,
+                     PyTuple_GET_SIZE(items));
         Py_DECREF(items);
         return NULL;
     }
@@ -307,7 +316,8 @@ static PyObject *tree_unflatten(PyObject *self, PyObject *args, PyObject *kwargs
     (void)self;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:tree_unflatten", names, &leaves, &structure)) return NULL;
     if (!Py_IS_TYPE(structure, &spec_type)) {
-        PyErr_Format(PyExc_TypeError, "tree_unflatten(): 'treespec' must be a TreeSpec, got %.200s", Py_TYPE(structure)->tp_name);
+        PyErr_Format(PyExc_TypeError, "tree_unflatten(): 'treespec' must be a TreeSpec, got %.200s",
+                     Py_TYPE(structure)->tp_name);
         return NULL;
     }
     return spec_unflatten(structure, leaves);
@@ -338,7 +348,8 @@ static PyObject *spec_child(PyObject *self, PyObject *index) {
     Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_IndexError);
     if (i == -1 && PyErr_Occurred()) return NULL;
     if (i < 0) i += Py_SIZE(self);
-    if (i < 0 || i >= Py_SIZE(self)) return PyErr_Format(PyExc_IndexError, "child %zd of a spec with %zd children", i, Py_SIZE(self));
+    if (i < 0 || i >= Py_SIZE(self))
+        return PyErr_Format(PyExc_IndexError, "child %zd of a spec with %zd children", i, Py_SIZE(self));
     return Py_NewRef(SPEC(self)->children[i]);
 }
 
@@ -388,13 +399,16 @@ static PyObject *spec_paths(PyObject *self, PyObject *args) {
 
 static int spec_same(const spec *a, const spec *b) {
     if (a == b) return 1;
-    if (a->kind != b->kind || Py_SIZE(a) != Py_SIZE(b) || a->leaves != b->leaves || a->nodes != b->nodes || a->type != b->type) return 0;
+    if (a->kind != b->kind || Py_SIZE(a) != Py_SIZE(b) || a->leaves != b->leaves || a->nodes != b->nodes ||
+        a->type != b->type)
+        return 0;
     if (!a->extra != !b->extra || !a->more != !b->more) return 0;
     int same = a->extra ? PyObject_RichCompareBool(a->extra, b->extra, Py_EQ) : 1;
     if (same == 1 && a->more) same = PyObject_RichCompareBool(a->more, b->more, Py_EQ);
     if (same == 1 && Py_EnterRecursiveCall(" in a comparison of pytrees")) return -1;
     else if (same != 1) return same;
-    for (Py_ssize_t i = 0; same == 1 && i < Py_SIZE(a); i++) same = spec_same(SPEC(a->children[i]), SPEC(b->children[i]));
+    for (Py_ssize_t i = 0; same == 1 && i < Py_SIZE(a); i++)
+        same = spec_same(SPEC(a->children[i]), SPEC(b->children[i]));
     Py_LeaveRecursiveCall();
     return same;
 }
@@ -418,7 +432,9 @@ static PyObject *spec_repr(PyObject *self) {
     if (s->kind == LEAF) return PyUnicode_FromString("*");
     PyObject *children = spec_children(self, NULL), *context = spec_context(self, NULL), *text = NULL;
     if (children && context && !Py_EnterRecursiveCall(" in the text of a pytree")) {
-        text = PyUnicode_FromFormat("TreeSpec(%s, %S, %R)", s->type == namedtuple ? "namedtuple" : cr__py_tree_name(s->type), context, children);
+        text = PyUnicode_FromFormat("TreeSpec(%s, %S, %R)",
+                                    s->type == namedtuple ? "namedtuple" : cr__py_tree_name(s->type), context,
+                                    children);
         Py_LeaveRecursiveCall();
     }
     Py_XDECREF(children);
@@ -431,31 +447,37 @@ static PyObject *get_type(PyObject *self, void *unused) {
     return Py_NewRef(SPEC(self)->type ? SPEC(self)->type : Py_None);
 }
 static PyObject *get_nodes(PyObject *self, void *unused) { return (void)unused, PyLong_FromSsize_t(SPEC(self)->nodes); }
-static PyObject *get_leaves(PyObject *self, void *unused) { return (void)unused, PyLong_FromSsize_t(SPEC(self)->leaves); }
+static PyObject *get_leaves(PyObject *self, void *unused) {
+    return (void)unused, PyLong_FromSsize_t(SPEC(self)->leaves);
+}
 static PyObject *get_size(PyObject *self, void *unused) { return (void)unused, PyLong_FromSsize_t(Py_SIZE(self)); }
 
 static PyMethodDef spec_methods[] = {
-    {"flatten", spec_flatten, METH_VARARGS, "flatten(value, root=''): its leaves. ValueError naming the place, below `root`, that has another structure."},
-    {"flatten_up_to", spec_flatten_up_to, METH_O, "flatten_up_to(tree): the subtrees where this spec has its leaves."},
-    {"unflatten", spec_unflatten, METH_O, "unflatten(leaves): the value with these leaves."},
-    {"paths", spec_paths, METH_VARARGS, "paths(root=''): where each leaf is, as Python reads it."},
-    {"children", spec_children, METH_NOARGS, "The specs of the children."},
-    {"child", spec_child, METH_O, "child(index)"},
-    {"is_leaf", spec_is_leaf, METH_NOARGS, "Is this a leaf?"},
-    {0},
+    { "flatten", spec_flatten, METH_VARARGS,
+      "flatten(value, root=''): its leaves. ValueError naming the place, below `root`, that has another structure." },
+    { "flatten_up_to", spec_flatten_up_to, METH_O,
+      "flatten_up_to(tree): the subtrees where this spec has its leaves." },
+    { "unflatten", spec_unflatten, METH_O, "unflatten(leaves): the value with these leaves." },
+    { "paths", spec_paths, METH_VARARGS, "paths(root=''): where each leaf is, as Python reads it." },
+    { "children", spec_children, METH_NOARGS, "The specs of the children." },
+    { "child", spec_child, METH_O, "child(index)" },
+    { "is_leaf", spec_is_leaf, METH_NOARGS, "Is this a leaf?" },
+    { 0 },
 };
 static PyGetSetDef spec_attributes[] = {
-    {"type", get_type, NULL, "The Python type; None for a leaf, collections.namedtuple for any namedtuple.", NULL},
-    {"context", spec_context, NULL, "What the type needs besides its children: a dict's keys, a namedtuple's class, ...", NULL},
-    {"_context", spec_context, NULL, NULL, NULL},
-    {"children_spec", spec_children_get, NULL, "The specs of the children.", NULL},
-    {"children_specs", spec_children_get, NULL, "The specs of the children.", NULL},
-    {"num_nodes", get_nodes, NULL, NULL, NULL},
-    {"num_leaves", get_leaves, NULL, NULL, NULL},
-    {"num_children", get_size, NULL, NULL, NULL},
-    {"_fields", spec_fields, NULL, "Names of the fields of a namedtuple or of a structure whose class is not known.", NULL},
-    {"_is_plain", spec_plain, NULL, "Was its class made here, because nobody has registered one of that name?", NULL},
-    {0},
+    { "type", get_type, NULL, "The Python type; None for a leaf, collections.namedtuple for any namedtuple.", NULL },
+    { "context", spec_context, NULL,
+      "What the type needs besides its children: a dict's keys, a namedtuple's class, ...", NULL },
+    { "_context", spec_context, NULL, NULL, NULL },
+    { "children_spec", spec_children_get, NULL, "The specs of the children.", NULL },
+    { "children_specs", spec_children_get, NULL, "The specs of the children.", NULL },
+    { "num_nodes", get_nodes, NULL, NULL, NULL },
+    { "num_leaves", get_leaves, NULL, NULL, NULL },
+    { "num_children", get_size, NULL, NULL, NULL },
+    { "_fields", spec_fields, NULL, "Names of the fields of a namedtuple or of a structure whose class is not known.",
+      NULL },
+    { "_is_plain", spec_plain, NULL, "Was its class made here, because nobody has registered one of that name?", NULL },
+    { 0 },
 };
 static PyTypeObject spec_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -497,7 +519,8 @@ static PyObject *keys_object(const cr_tree_node *n) {
 
 /* A namedtuple's class: the one registered under the name, or one made for it. */
 static PyObject *class_of(const cr_tree_node *n) {
-    PyObject *name = PyUnicode_FromString(n->name), *found = name ? PyDict_GetItemWithError(by_name, name) : NULL, *made = NULL;
+    PyObject *name = PyUnicode_FromString(n->name), *found = name ? PyDict_GetItemWithError(by_name, name) : NULL,
+             *made = NULL;
     if (found) {
         made = Py_NewRef(found);
     } else if (!PyErr_Occurred()) {
@@ -513,13 +536,16 @@ static PyObject *class_of(const cr_tree_node *n) {
 /* A type that is none of Python's containers. Consumes `children`. */
 static PyObject *other_spec(const cr_tree_node *n, PyObject *children) {
     PyObject *load = helper("_load_other"), *keys = n->keys ? keys_object(n) : Py_NewRef(Py_None);
-    PyObject *answer = load && keys ? PyObject_CallFunction(load, "ssiOn", n->name, n->context, n->context_is_text, keys, (Py_ssize_t)n->nchildren) : NULL;
+    PyObject *answer = load && keys ? PyObject_CallFunction(load, "ssiOn", n->name, n->context, n->context_is_text,
+                                                            keys, (Py_ssize_t)n->nchildren)
+                                    : NULL;
     PyObject *type, *context, *fields, *made = NULL;
     Py_XDECREF(load);
     Py_XDECREF(keys);
     if (answer && PyArg_ParseTuple(answer, "OOO", &type, &context, &fields)) {
         bool known = PyDict_Contains(registry, type) == 1;
-        made = spec_new(known ? CUSTOM : PLAIN, type, Py_NewRef(context), known || fields == Py_None ? NULL : Py_NewRef(fields), children);
+        made = spec_new(known ? CUSTOM : PLAIN, type, Py_NewRef(context),
+                        known || fields == Py_None ? NULL : Py_NewRef(fields), children);
         children = NULL;
     }
     Py_XDECREF(answer);
@@ -629,10 +655,17 @@ static PyObject *make_treespec(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO!:_treespec", &type, &context, &PyList_Type, &list)) return NULL;
     Py_ssize_t n = PyList_GET_SIZE(list);
     for (Py_ssize_t i = 0; i < n; i++)
-        if (!Py_IS_TYPE(PyList_GET_ITEM(list, i), &spec_type)) return PyErr_Format(PyExc_TypeError, "child %zd is no TreeSpec", i);
+        if (!Py_IS_TYPE(PyList_GET_ITEM(list, i), &spec_type))
+            return PyErr_Format(PyExc_TypeError, "child %zd is no TreeSpec", i);
     if (type == Py_None) return Py_NewRef(leaf);
-    int kind = type == (PyObject *)&PyTuple_Type ? TUPLE : type == (PyObject *)&PyList_Type ? LIST : type == (PyObject *)&PyDict_Type ? DICT
-             : type == ordered_dict ? ORDERED_DICT : type == default_dict ? DEFAULT_DICT : type == namedtuple ? NAMEDTUPLE : type == deque ? DEQUE : CUSTOM;
+    int kind = type == (PyObject *)&PyTuple_Type  ? TUPLE
+               : type == (PyObject *)&PyList_Type ? LIST
+               : type == (PyObject *)&PyDict_Type ? DICT
+               : type == ordered_dict             ? ORDERED_DICT
+               : type == default_dict             ? DEFAULT_DICT
+               : type == namedtuple               ? NAMEDTUPLE
+               : type == deque                    ? DEQUE
+                                                  : CUSTOM;
     if (kind == TUPLE || kind == LIST) return spec_new(kind, type, NULL, NULL, PyList_AsTuple(list));
     if (kind == DEFAULT_DICT) {
         PyObject *keys;
@@ -683,7 +716,9 @@ int cr_py_tree_init(PyObject *module) {
     registry = PyDict_New();
     by_name = PyDict_New();
     str_fields = PyUnicode_InternFromString("_fields");
-    if (!ordered_dict || !default_dict || !deque || !namedtuple || !registry || !by_name || !str_fields || PyType_Ready(&spec_type)) return -1;
+    if (!ordered_dict || !default_dict || !deque || !namedtuple || !registry || !by_name || !str_fields ||
+        PyType_Ready(&spec_type))
+        return -1;
     leaf = spec_new(LEAF, NULL, NULL, NULL, PyTuple_New(0));
     if (!leaf || PyModule_AddObjectRef(module, "_TreeSpec", (PyObject *)&spec_type)) return -1;
     return PyModule_AddFunctions(module, functions);

@@ -1,6 +1,6 @@
-/* A value against a spec: both are walked at once, the leaves are collected, and what does not fit is an error that names
- * the place. Where the walk stands is a chain of frames on the C stack, which becomes a text ("args[0]['image']") only then,
- * so that a call that fits pays nothing for it. */
+/* A value against a spec: both are walked at once, the leaves are collected, and what does not fit is an error that
+ * names the place. Where the walk stands is a chain of frames on the C stack, which becomes a text ("args[0]['image']")
+ * only then, so that a call that fits pays nothing for it. */
 #include "python/tree_internal.h"
 
 static void add_object(cr_str *out, PyObject *o, bool repr) {
@@ -34,12 +34,16 @@ void cr__py_tree_add_place(const place *at, cr_str *out) {
     add_step(at->node, at->child, out);
 }
 
-static void add_article(cr_str *out, const char *name) { cr_str_addf(out, "%s %s", *name && strchr("aeiouAEIOU", *name) ? "an" : "a", name); }
+static void add_article(cr_str *out, const char *name) {
+    cr_str_addf(out, "%s %s", *name && strchr("aeiouAEIOU", *name) ? "an" : "a", name);
+}
 
 /* "a tuple of 2", "a dict", "a Tensor". */
 static void add_value(cr_str *out, PyObject *o) {
     PyObject *def;
-    Py_ssize_t n = PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || cr__py_tree_kind(o, &def) == DEQUE ? PyObject_Size(o) : -1;
+    Py_ssize_t n = PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || cr__py_tree_kind(o, &def) == DEQUE
+                       ? PyObject_Size(o)
+                       : -1;
     const char *name = strrchr(Py_TYPE(o)->tp_name, '.');
     name = name ? name + 1 : Py_TYPE(o)->tp_name;
     add_article(out, name);
@@ -195,14 +199,16 @@ static int fit_custom(const spec *s, PyObject *o, PyObject *def, bool whole, PyO
     return failed;
 }
 
-/* The leaves of `o` by the structure of `s`. `whole`: a leaf must not be a container; else whatever stands there is taken. */
+/* The leaves of `o` by the structure of `s`. `whole`: a leaf must not be a container; else whatever stands there is
+ * taken. */
 static int fit_node(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at) {
     PyObject *def = NULL;
     if (s->kind == PLAIN) return fit_plain(s, o, whole, leaves, at);
     int kind = cr__py_tree_kind(o, &def);
     if (kind < 0) return -1;
     if (s->kind == LEAF) return whole && kind != LEAF ? refuse_value(at, s, o) : PyList_Append(leaves, o);
-    if (s->kind >= DICT && s->kind <= DEFAULT_DICT && kind >= DICT && kind <= DEFAULT_DICT) return fit_dict(s, o, whole, leaves, at);
+    if (s->kind >= DICT && s->kind <= DEFAULT_DICT && kind >= DICT && kind <= DEFAULT_DICT)
+        return fit_dict(s, o, whole, leaves, at);
     /* whoever does not have a namedtuple's class may give a tuple */
     if (s->kind == NAMEDTUPLE && kind == TUPLE && is_made(s->extra)) return fit_items(s, o, o, whole, leaves, at);
     if (s->kind != kind) return refuse_value(at, s, o);
@@ -215,7 +221,8 @@ static int fit_node(const spec *s, PyObject *o, bool whole, PyObject *leaves, co
     }
     /* a namedtuple's class may be one that was made here for the name: then its fields decide */
     if (kind == NAMEDTUPLE && (PyObject *)Py_TYPE(o) != s->extra) {
-        PyObject *wanted = PyObject_GetAttrString(s->extra, "_fields"), *found = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "_fields");
+        PyObject *wanted = PyObject_GetAttrString(s->extra, "_fields"),
+                 *found = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "_fields");
         int same = wanted && found ? PyObject_RichCompareBool(wanted, found, Py_EQ) : -1;
         Py_XDECREF(wanted);
         Py_XDECREF(found);

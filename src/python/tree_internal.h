@@ -1,5 +1,5 @@
-/* tree_internal.h: what a TreeSpec is, for tree.c (the type, flattening, building, the registry) and tree_fit.c (a value
- * against a spec). */
+/* tree_internal.h: what a TreeSpec is, for tree.c (the type, flattening, building, the registry) and tree_fit.c (a
+ * value against a spec). */
 #ifndef CR_PY_TREE_INTERNAL_H
 #define CR_PY_TREE_INTERNAL_H
 
@@ -13,7 +13,8 @@ enum { LEAF, TUPLE, LIST, DICT, ORDERED_DICT, DEFAULT_DICT, NAMEDTUPLE, DEQUE, C
  *   NAMEDTUPLE              collections.namedtuple; the class
  *   DEQUE                   the type; maxlen or None
  *   CUSTOM                  the type; the context
- *   PLAIN                   a class made for a name that nobody has registered; the context. `more`: tuple of field names */
+ *   PLAIN                   a class made for a name that nobody has registered; the context. `more`: tuple of field
+ *   names */
 typedef struct cr_py_spec {
     PyObject_VAR_HEAD
     PyObject *type, *extra, *more;
@@ -41,8 +42,8 @@ const char *cr__py_tree_name(PyObject *type);
 /* Where a walk stands: a chain on the C stack, whose outermost frame has the root's text. */
 typedef struct place { const struct place *above; const spec *node; Py_ssize_t child; const char *root; } place;
 void cr__py_tree_add_place(const place *at, cr_str *out);
-/* Appends the leaves of `o` by the structure of `s`. `whole`: a leaf must not be a container; else whatever stands there is
- * taken. -1: ValueError "place: expected ..., got ...". */
+/* Appends the leaves of `o` by the structure of `s`. `whole`: a leaf must not be a container; else whatever stands
+ * there is taken. -1: ValueError "place: expected ..., got ...". */
 int cr__py_tree_fit(const spec *s, PyObject *o, bool whole, PyObject *leaves, const place *at);
 
 #endif

@@ -97,7 +97,8 @@ static int channels_sum(void *arg, int64_t begin, int64_t end) {
                 for (int d = g->rank - 2; d >= 2; d--) at += rest % g->size[d] * g->stride[d], rest /= g->size[d];
                 for (int64_t j = 0; j < inner; j += SUM_BLOCK) {
                     int64_t m = inner - j < SUM_BLOCK ? inner - j : SUM_BLOCK;
-                    rt_convert(held, &block, 1, g->dtype, (const char *)g->p + (at + j * inner_stride) * item, inner_stride, m);
+                    rt_convert(held, &block, 1, g->dtype, (const char *)g->p + (at + j * inner_stride) * item,
+                               inner_stride, m);
                     if (whole) for (int64_t i = 0; i < m; i++) count += block.i[i];
                     else if (complex) for (int64_t i = 0; i < m; i++) re += block.f[2 * i], im += block.f[2 * i + 1];
                     else for (int64_t i = 0; i < m; i++) re += block.f[i];

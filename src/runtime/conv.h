@@ -19,8 +19,8 @@ typedef struct rt_conv {
     int64_t stride[RT_CONV_DIMS], padding[RT_CONV_DIMS], dilation[RT_CONV_DIMS];
 } rt_conv;
 
-/* Fills the sizes from views of [n, c, in..], [o, c / groups, kernel..] and [n, o, out..]; lists of one number stand for
- * all dimensions. */
+/* Fills the sizes from views of [n, c, in..], [o, c / groups, kernel..] and [n, o, out..]; lists of one number stand
+ * for all dimensions. */
 rt_conv rt_conv_of(const rt_view *x, const rt_view *w, const rt_view *y, const rt_arg *stride, const rt_arg *padding,
                    const rt_arg *dilation, int64_t groups);
 

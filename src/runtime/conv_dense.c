@@ -1,10 +1,10 @@
 /* conv_dense.c: packed convolutions as products of image rows and panels, without any copy of the image.
  *
- * A tile is up to 14 neighbouring pixels of one output row by 32 output channels. For such a tile, the taps of one kernel
- * row that lie inside the image for all of its pixels are one run of terms (conv_isa.h). The few taps that are outside for
- * some pixels are added afterwards to the others alone, so that padding costs nothing. A 1x1 convolution without stride is
- * one long row. The work is cut into units of some tiles by a pair of panels; where the weights are large, the tiles of a
- * pair follow each other and the next pair is fetched ahead, else all pairs of a few tiles. */
+ * A tile is up to 14 neighbouring pixels of one output row by 32 output channels. For such a tile, the taps of one
+ * kernel row that lie inside the image for all of its pixels are one run of terms (conv_isa.h). The few taps that are
+ * outside for some pixels are added afterwards to the others alone, so that padding costs nothing. A 1x1 convolution
+ * without stride is one long row. The work is cut into units of some tiles by a pair of panels; where the weights are
+ * large, the tiles of a pair follow each other and the next pair is fetched ahead, else all pairs of a few tiles. */
 #include "runtime/conv_packed.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ static void inside(int64_t at, int64_t dilation, int64_t size, int64_t taps, int
 typedef struct tile_at { int64_t image, y, x, rows, group, panel, panels; } tile_at;
 
 /* The terms of taps [kx0, kx1) for pixels [first, first + rows) of the tile. */
-static void add_taps(const plan *p, const tile_at *t, conv_tile *tile, int64_t first, int64_t rows, int64_t ky0, int64_t ky1,
-                     int64_t kx0, int64_t kx1) {
+static void add_taps(const plan *p, const tile_at *t, conv_tile *tile, int64_t first, int64_t rows, int64_t ky0,
+                     int64_t ky1, int64_t kx0, int64_t kx1) {
     const conv_job *job = p->job;
     conv_run run[MOST_RUNS];
     /* Changed in place: a copy of the struct would wait for the stores of the tile before. */
@@ -61,7 +61,8 @@ static void add_taps(const plan *p, const tile_at *t, conv_tile *tile, int64_t f
                 tile->in = tile->out;
                 tile->in_row = tile->out_row;
             }
-            run[runs++] = (conv_run){ image + y * job->x.row + kx * width, weights + (ky * job->kernel_w + kx) * p->channels * CONV_LANES,
+            run[runs++] = (conv_run){ image + y * job->x.row + kx * width,
+                                      weights + (ky * job->kernel_w + kx) * p->channels * CONV_LANES,
                                       taps * p->channels };
         }
     }
@@ -78,7 +79,8 @@ static void tile_run(const plan *p, const tile_at *t, const char *ahead, int64_t
     int64_t there = least(cols, p->outs - first), pixel = t->image;
     float *y = job->y.p + pixel * job->y.image + t->y * job->y.row + t->x * job->y.pixel + channel;
     const float *residual = job->residual.p;
-    if (residual) residual += pixel * job->residual.image + t->y * job->residual.row + t->x * job->residual.pixel + channel;
+    if (residual)
+        residual += pixel * job->residual.image + t->y * job->residual.row + t->x * job->residual.pixel + channel;
     int64_t residual_row = job->residual.pixel;
     bool in_registers = job->act <= CONV_RELU;
     conv_tile tile = { .a_row = job->stride_w * job->x.pixel, .panel = p->k * CONV_LANES, .in = job->bias + channel,
@@ -97,7 +99,8 @@ static void tile_run(const plan *p, const tile_at *t, const char *ahead, int64_t
     if (!p->plain) {
         inside(t->y * job->stride_h - job->padding_h, job->dilation_h, job->h, job->kernel_h, &ky0, &ky1);
         inside(t->x * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &kx0, &kx1);
-        inside((t->x + t->rows - 1) * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &last0, &last1);
+        inside((t->x + t->rows - 1) * job->stride_w - job->padding_w, job->dilation_w, job->w, job->kernel_w, &last0,
+               &last1);
     }
     /* Taps that all pixels have; the first call also sets the tile to the bias, with or without terms. */
     bool whole = kx0 == last0 && kx1 == last1 && p->one_call && in_registers;
@@ -114,14 +117,16 @@ static void tile_run(const plan *p, const tile_at *t, const char *ahead, int64_t
             if (kx >= all0 && kx < all1) continue;
             /* Pixels of the tile for which this tap is inside: x * stride >= low, x * stride <= high. */
             int64_t low = job->padding_w - kx * job->dilation_w, high = job->w - 1 + low;
-            int64_t from = low > 0 ? (low + job->stride_w - 1) / job->stride_w : 0, to = high < 0 ? 0 : high / job->stride_w + 1;
+            int64_t from = low > 0 ? (low + job->stride_w - 1) / job->stride_w : 0,
+                    to = high < 0 ? 0 : high / job->stride_w + 1;
             from = most(from - t->x, 0);
             to = least(to - t->x, t->rows);
             if (from < to) add_taps(p, t, &tile, from, to - from, ky0, ky1, kx, kx + 1);
         }
         conv_finish(job, tile.out, tile.out_row, residual, residual_row, t->rows, cols);
     }
-    for (int64_t i = 0; there < cols && i < t->rows; i++) memcpy(y + i * job->y.pixel, own + i * cols, (size_t)there * 4);
+    for (int64_t i = 0; there < cols && i < t->rows; i++)
+        memcpy(y + i * job->y.pixel, own + i * cols, (size_t)there * 4);
 }
 
 static void pair_run(const plan *p, int64_t pair, int64_t first, int64_t last) {
@@ -140,7 +145,9 @@ static void pair_run(const plan *p, int64_t pair, int64_t first, int64_t last) {
     for (int64_t at = first; at < last; at++) {
         t.x = q * p->tile_rows + least(q, p->longer);
         t.rows = p->tile_rows + (q < p->longer);
-        if (fetches) ahead = (const char *)(job->packed + (t.group * p->panels + t.panel) * p->k * CONV_LANES) + bytes + (at - first) * step * p->k;
+        if (fetches)
+            ahead = (const char *)(job->packed + (t.group * p->panels + t.panel) * p->k * CONV_LANES) + bytes +
+                    (at - first) * step * p->k;
         tile_run(p, &t, ahead, step);
         if (++q == p->row_tiles) {
             q = 0;
@@ -158,7 +165,8 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
         } else {
             int64_t first = at * p->unit_tiles, last = least(first + p->unit_tiles, p->tiles);
             for (int64_t from = first; from < last; from += GROUP_TILES)
-                for (int64_t pair = 0; pair < p->pairs * p->job->groups; pair++) pair_run(p, pair, from, least(from + GROUP_TILES, last));
+                for (int64_t pair = 0; pair < p->pairs * p->job->groups; pair++)
+                    pair_run(p, pair, from, least(from + GROUP_TILES, last));
         }
     }
     return RT_OK;
@@ -170,15 +178,17 @@ static bool folds(const conv_job *j, const conv_pixels *x, int64_t h, int64_t w)
 }
 static conv_job fold(const conv_job *job) {
     conv_job j = *job;
-    bool plain = j.kernel_h == 1 && j.kernel_w == 1 && j.stride_h == 1 && j.stride_w == 1 && !j.padding_h && !j.padding_w;
-    if (!plain || !folds(job, &j.x, j.h, j.w) || !folds(job, &j.y, j.h, j.w) || !folds(job, &j.residual, j.h, j.w)) return j;
+    bool plain = j.kernel_h == 1 && j.kernel_w == 1 && j.stride_h == 1 && j.stride_w == 1 && !j.padding_h &&
+                 !j.padding_w;
+    if (!plain || !folds(job, &j.x, j.h, j.w) || !folds(job, &j.y, j.h, j.w) || !folds(job, &j.residual, j.h, j.w))
+        return j;
     j.w = j.out_w = j.n * j.h * j.w;
     j.n = j.h = j.out_h = 1;
     return j;
 }
 
-/* Where pairs are shared: as many tiles to a unit as leave the thread that has most with least; of equals fewer tiles, up to a
- * few units a thread, so that a thread that is late can be helped. */
+/* Where pairs are shared: as many tiles to a unit as leave the thread that has most with least; of equals fewer tiles,
+ * up to a few units a thread, so that a thread that is late can be helped. */
 static int64_t tiles_of_unit(const plan *p, int64_t pairs, int threads) {
     int64_t best = p->tiles, longest = INT64_MAX, units = 0;
     for (int64_t cuts = 1; threads > 1 && cuts <= p->tiles && pairs * cuts < 8 * (int64_t)threads; cuts *= 2) {

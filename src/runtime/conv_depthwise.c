@@ -1,7 +1,7 @@
 /* conv_depthwise.c: packed convolutions with one channel a group: nothing to share between outputs but the image.
  *
- * A unit is 16 channels of a band of output rows. The input rows of the band are copied to a padded image of 16 channels,
- * which stays in the nearest cache: every tap is then one load, and no tap needs a test. */
+ * A unit is 16 channels of a band of output rows. The input rows of the band are copied to a padded image of 16
+ * channels, which stays in the nearest cache: every tap is then one load, and no tap needs a test. */
 #include "runtime/conv_packed.h"
 #include "runtime/gemm_isa.h"
 

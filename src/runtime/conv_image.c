@@ -148,7 +148,8 @@ static int channels_fill(void *arg, int64_t begin, int64_t end) {
     int64_t bytes = rt_itemsize(f->x->dtype);
     for (int64_t at = begin; at < end; at++) {
         int64_t picture = at / image->channels, channel = at % image->channels;
-        const char *x = (const char *)f->x->p + ((f->first + picture) * f->x->stride[0] + channel * f->x->stride[1]) * bytes;
+        const char *x = (const char *)f->x->p +
+                        ((f->first + picture) * f->x->stride[0] + channel * f->x->stride[1]) * bytes;
         char *to = image->data + at * image->channel * image->item;
         for (int64_t a = 0; a < image->phases[0]; a++)
             for (int64_t b = 0; b < image->phases[1]; b++)
@@ -194,8 +195,8 @@ int conv_image_pieces(const conv_image *image, const int64_t *out, int64_t p0, i
 /* Some taps of all panels before the next taps: neighbouring panels read the same lines of the image. */
 enum { PACK_TAPS = 36, PACK_PANELS = 24, PACK_PIECES = RT_PANEL_BYTES / 4 };
 
-void conv_image_pack(const conv_image *image, const char *data, const int64_t *tap_bytes, const int64_t *grid, int64_t k0,
-                     int64_t k1, int64_t n0, int64_t n1, void *panels, int64_t panel) {
+void conv_image_pack(const conv_image *image, const char *data, const int64_t *tap_bytes, const int64_t *grid,
+                     int64_t k0, int64_t k1, int64_t n0, int64_t n1, void *panels, int64_t panel) {
     int64_t width = RT_PANEL_BYTES / image->item;
     gemm_gather_fn *gather = gemm_isa_get()->gather;
     gemm_piece pieces[PACK_PANELS][PACK_PIECES];

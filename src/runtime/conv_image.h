@@ -25,8 +25,8 @@ typedef struct conv_image {
     char *data;
 } conv_image;
 
-/* Dimensions and taps for the forward product: tap[c * taps + t] in elements, for the channels of one group. *memory owns
- * image's tables and tap. image->data is not set yet. */
+/* Dimensions and taps for the forward product: tap[c * taps + t] in elements, for the channels of one group. *memory
+ * owns image's tables and tap. image->data is not set yet. */
 int conv_image_plan(const rt_ctx *ctx, const rt_conv *v, int compute, conv_image *image, int64_t **tap, void **memory);
 /* Room for as many of `wanted` pictures as is reasonable, at least one. */
 int conv_image_alloc(const rt_ctx *ctx, conv_image *image, int64_t channels, int64_t wanted);
@@ -51,8 +51,8 @@ typedef struct conv_planes {
 int conv_planes_run(const rt_ctx *ctx, const conv_planes *planes);
 
 /* Packs panels of taps [k0, k1) by positions [n0, n1) of a grid: see rt_gemm_pack_fn. `data` is the first channel. */
-void conv_image_pack(const conv_image *image, const char *data, const int64_t *tap_bytes, const int64_t *grid, int64_t k0,
-                     int64_t k1, int64_t n0, int64_t n1, void *panels, int64_t panel);
+void conv_image_pack(const conv_image *image, const char *data, const int64_t *tap_bytes, const int64_t *grid,
+                     int64_t k0, int64_t k1, int64_t n0, int64_t n1, void *panels, int64_t panel);
 
 /* x as a view of rank 5: pictures, channels and 3 dimensions. */
 rt_view conv_view5(const rt_view *x);

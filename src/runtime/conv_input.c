@@ -3,8 +3,8 @@
  *     x[c, i] = sum over o and t of w[o, c, t] * y[o, (i + padding - t * dilation) / stride]     where that is whole
  *
  * The positions i of one remainder by the stride (in each dimension) use the same taps, an evenly spaced subset; with
- * i = first + j * stride they read y at j + shift(t): a convolution of stride 1. So each remainder is one product over a
- * padded image of y, without a term too many and without adding into shared memory. The results of one remainder lie
+ * i = first + j * stride they read y at j + shift(t): a convolution of stride 1. So each remainder is one product over
+ * a padded image of y, without a term too many and without adding into shared memory. The results of one remainder lie
  * `stride` apart in x; they are made dense and then copied there. */
 #include "runtime/conv_image.h"
 
@@ -92,7 +92,12 @@ static int weights_fill(const rt_ctx *ctx, const job *s, const rt_view *w5, int6
     return rt_copy(ctx, to, &from);
 }
 
-typedef struct target { const rt_view *x5, *bias; rt_scalar alpha, beta; int64_t first, count; void *weights, *result; } target;
+typedef struct target {
+    const rt_view *x5, *bias;
+    rt_scalar alpha, beta;
+    int64_t first, count;
+    void *weights, *result;
+} target;
 
 /* One remainder for `groups` groups from s->group on, which is one unless each has a single channel, and for pictures
  * [first, first + count). */

@@ -1,8 +1,9 @@
-/* conv_isa.h: the inner loops of packed convolutions, one table per instruction set, all reading the same packed weights.
+/* conv_isa.h: the inner loops of packed convolutions, one table per instruction set, all reading the same packed
+ * weights.
  *
- * Activations are channels-last: the channels of a pixel are dense. Weights are panels of 16 output channels, in which row
- * k = (tap, input channel) holds the 16 numbers that multiply that input; so a run of neighbouring taps in one image row is
- * one run of k in the image and in the panel. f32 only. */
+ * Activations are channels-last: the channels of a pixel are dense. Weights are panels of 16 output channels, in which
+ * row k = (tap, input channel) holds the 16 numbers that multiply that input; so a run of neighbouring taps in one
+ * image row is one run of k in the image and in the panel. f32 only. */
 #ifndef CRESSET_CONV_ISA_H
 #define CRESSET_CONV_ISA_H
 
@@ -10,8 +11,8 @@
 
 enum { CONV_LANES = 16 }; /* channels of a panel and of a depthwise block */
 
-/* What is done to a finished sum: enumerator, the name in the op's `act` argument, an expression of vectors x. Dearer ones are
- * rt_post.h's, numbered from CONV_ACT_COUNT on. */
+/* What is done to a finished sum: enumerator, the name in the op's `act` argument, an expression of vectors x. Dearer
+ * ones are rt_post.h's, numbered from CONV_ACT_COUNT on. */
 #define CONV_ACTS(X)                                                                                                   \
     X(NONE, "none", x)                                                                                                 \
     X(RELU, "relu", at_least_0(x))                                                                                     \
@@ -26,11 +27,12 @@ typedef enum conv_act {
     CONV_ACT_COUNT
 } conv_act;
 
-/* k terms: row i of the tile reads a[i * a_row + 0..k), panel p of the weights reads rows b + p * panel + 16 * (0..k). */
+/* k terms: row i of the tile reads a[i * a_row + 0..k), panel p of the weights reads rows b + p * panel + 16 *
+ * (0..k). */
 typedef struct conv_run { const float *a, *b; int64_t k; } conv_run;
 
-/* A tile of `rows` pixels by `panels` panels: out = in + all runs in order, then + residual (may be NULL) and where `relu` no
- * less than 0; in_row 0 repeats one row (the bias). `ahead`: weights of a later tile, of which one line is
+/* A tile of `rows` pixels by `panels` panels: out = in + all runs in order, then + residual (may be NULL) and where
+ * `relu` no less than 0; in_row 0 repeats one row (the bias). `ahead`: weights of a later tile, of which one line is
  * fetched into the cache with every term, `ahead_step` bytes further each time. */
 typedef struct conv_tile {
     const conv_run *run;
@@ -46,15 +48,18 @@ typedef struct conv_tile {
 } conv_tile;
 typedef void conv_tile_fn(int rows, int panels, const conv_tile *tile);
 
-/* y[i][j] = act(y[i][j] + residual[i][j]), i < rows, j < cols, a multiple of 16; act is a conv_act; residual may be NULL. */
+/* y[i][j] = act(y[i][j] + residual[i][j]), i < rows, j < cols, a multiple of 16; act is a conv_act; residual may be
+ * NULL. */
 typedef void conv_finish_fn(float *y, int64_t y_row, const float *residual, int64_t residual_row, int64_t rows,
                             int64_t cols, int act);
 
 /* Depthwise, one block of 16 channels: x is a padded image of pixels of 16 floats, `x_row` floats from row to row; the
- * weights are [kernel_h][kernel_w][16]. Writes `count` neighbouring pixels, `y_pixel` floats apart; `bias` has 16 numbers. */
+ * weights are [kernel_h][kernel_w][16]. Writes `count` neighbouring pixels, `y_pixel` floats apart; `bias` has 16
+ * numbers. */
 typedef struct conv_block {
     const float *x, *w, *bias;
-    int64_t x_row, kernel_h, kernel_w, stride, dilation_h, dilation_w; /* dilation_h: rows of x; stride and dilation_w: pixels */
+    /* dilation_h: rows of x; stride and dilation_w: pixels */
+    int64_t x_row, kernel_h, kernel_w, stride, dilation_h, dilation_w;
     float *y;
     int64_t y_pixel, count;
 } conv_block;
@@ -65,9 +70,10 @@ typedef void conv_most_fn(float *y, const float *x, int64_t n);
 typedef void conv_sum_fn(float *y, const float *x, int64_t n);
 
 /* Winograd's transforms (conv_winograd.h), m = 2 or 4, n = m + 2. Transformed numbers are `pos` floats apart.
- * patches: n x n pixels of `channels` floats, a multiple of 16. weights: `count` times 16 weights of 9 taps, `tap` floats apart.
- * results: m x m pixels: y = transformed back + bias (+ residual), where `relu` no less than 0. */
-typedef void conv_patches_fn(int m, const float *x, int64_t row, int64_t pixel, int64_t channels, float *v, int64_t pos);
+ * patches: n x n pixels of `channels` floats, a multiple of 16. weights: `count` times 16 weights of 9 taps, `tap`
+ * floats apart. results: m x m pixels: y = transformed back + bias (+ residual), where `relu` no less than 0. */
+typedef void conv_patches_fn(int m, const float *x, int64_t row, int64_t pixel, int64_t channels, float *v,
+                             int64_t pos);
 typedef void conv_weights_fn(int m, const float *w, int64_t tap, int64_t count, float *u, int64_t pos);
 typedef struct conv_result {
     const float *bias, *residual;

@@ -14,13 +14,15 @@ static void pack_panels(const float *w, float *out, int64_t outs, int64_t channe
     for (int64_t o = 0; o < outs; o += CONV_LANES) {
         for (int64_t t = 0; t < taps; t++)
             for (int64_t c = 0; c < channels; c++, out += CONV_LANES)
-                for (int64_t l = 0; l < CONV_LANES; l++) out[l] = o + l < outs ? w[((o + l) * channels + c) * taps + t] : 0;
+                for (int64_t l = 0; l < CONV_LANES; l++)
+                    out[l] = o + l < outs ? w[((o + l) * channels + c) * taps + t] : 0;
     }
 }
 
 int rt_k_pack_conv(const rt_ctx *ctx, const rt_call *c) { /* weight, groups */
     const rt_view *given = rt_arg_view(c, 0);
-    int64_t groups = rt_arg_int(c, 1), o = given->size[0], channels = given->size[1], taps = given->size[2] * given->size[3];
+    int64_t groups = rt_arg_int(c, 1), o = given->size[0], channels = given->size[1],
+            taps = given->size[2] * given->size[3];
     rt_view w;
     void *scratch;
     if (!rt_numel(&c->out[0])) return RT_OK; /* however many groups of nothing there are */
@@ -32,7 +34,8 @@ int rt_k_pack_conv(const rt_ctx *ctx, const rt_call *c) { /* weight, groups */
         pack_panels(from, out, o, 1, taps);
     } else {
         int64_t outs = o / groups, size = conv_round_up(outs) * channels * taps;
-        for (int64_t g = 0; g < groups; g++) pack_panels(from + g * outs * channels * taps, out + g * size, outs, channels, taps);
+        for (int64_t g = 0; g < groups; g++)
+            pack_panels(from + g * outs * channels * taps, out + g * size, outs, channels, taps);
     }
     rt_scratch_free(ctx, scratch);
     return RT_OK;
@@ -93,18 +96,22 @@ static int act_of(const rt_ctx *ctx, const rt_arg *name, int *out) {
     return other >= 0 ? RT_OK : rt_fail(ctx, RT_EVALUE, "conv_packed: no activation is called '%s'", name->u.str);
 }
 
-void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *residual, int64_t residual_row, int64_t rows, int64_t cols) {
+void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *residual, int64_t residual_row,
+                 int64_t rows, int64_t cols) {
     bool cheap = job->act < CONV_ACT_COUNT;
-    if (residual || (cheap && job->act != CONV_NONE)) job->isa->finish(y, y_row, residual, residual_row, rows, cols, cheap ? job->act : CONV_NONE);
+    if (residual || (cheap && job->act != CONV_NONE))
+        job->isa->finish(y, y_row, residual, residual_row, rows, cols, cheap ? job->act : CONV_NONE);
     if (cheap) return;
     rt__post_get()->act[job->act - CONV_ACT_COUNT](y, y_row, rows, NULL, cols);
 }
 
 /* x, packed, bias, residual, out_channels, kernel, stride, padding, dilation, groups, act */
 int rt_k_conv_packed(const rt_ctx *ctx, const rt_call *c) {
-    const rt_view *x = rt_arg_view(c, 0), *packed = rt_arg_view(c, 1), *bias = rt_arg_view(c, 2), *residual = rt_arg_view(c, 3);
+    const rt_view *x = rt_arg_view(c, 0), *packed = rt_arg_view(c, 1), *bias = rt_arg_view(c, 2),
+                  *residual = rt_arg_view(c, 3);
     const rt_view *y = &c->out[0];
-    const int64_t *kernel = c->arg[5].u.ints, *stride = c->arg[6].u.ints, *padding = c->arg[7].u.ints, *dilation = c->arg[8].u.ints;
+    const int64_t *kernel = c->arg[5].u.ints, *stride = c->arg[6].u.ints, *padding = c->arg[7].u.ints,
+                  *dilation = c->arg[8].u.ints;
     if (rt_numel(y) == 0) return RT_OK;
     conv_job job = { .isa = conv_isa_get(), .n = x->size[0], .c = x->size[1], .h = x->size[2], .w = x->size[3],
                      .o = y->size[1], .out_h = y->size[2], .out_w = y->size[3], .groups = rt_arg_int(c, 9),

@@ -23,15 +23,19 @@ typedef struct conv_job {
     int act; /* conv_act, or CONV_ACT_COUNT + rt_act */
 } conv_job;
 
-static inline bool conv_is_depthwise(int64_t c, int64_t o, int64_t groups) { return groups > 1 && groups == c && o == c; }
+static inline bool conv_is_depthwise(int64_t c, int64_t o, int64_t groups) {
+    return groups > 1 && groups == c && o == c;
+}
 static inline int64_t conv_round_up(int64_t n) { return (n + CONV_LANES - 1) / CONV_LANES * CONV_LANES; }
 
 /* y = act(y + residual) on a tile of whole panels; residual may be NULL. */
-void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *residual, int64_t residual_row, int64_t rows, int64_t cols);
+void conv_finish(const conv_job *job, float *y, int64_t y_row, const float *residual, int64_t residual_row,
+                 int64_t rows, int64_t cols);
 
 int conv_dense(const rt_ctx *ctx, const conv_job *job);
 int conv_depthwise(const rt_ctx *ctx, const conv_job *job);
-/* Outputs of a tile's side with which a dense convolution is fastest as Winograd's; 0: not that way. From sizes alone. */
+/* Outputs of a tile's side with which a dense convolution is fastest as Winograd's; 0: not that way. From sizes
+ * alone. */
 int conv_winograd_tile(const conv_job *job);
 int conv_winograd(const rt_ctx *ctx, const conv_job *job, int m);
 

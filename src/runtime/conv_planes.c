@@ -1,5 +1,5 @@
-/* conv_planes.c: convolutions with one channel on a side of each group (depthwise). A product would have one row; instead
- * each row of the result is summed from shifted rows of the image, in registers. */
+/* conv_planes.c: convolutions with one channel on a side of each group (depthwise). A product would have one row;
+ * instead each row of the result is summed from shifted rows of the image, in registers. */
 #include "runtime/conv_image.h"
 
 typedef struct job {
@@ -18,7 +18,8 @@ static int planes_run(void *arg, int64_t begin, int64_t end) {
     char *row = gemm_slot_take(&s->slots);
     for (int64_t at = begin; at < end; at++) {
         int64_t picture = at / c->planes, plane = at % c->planes;
-        const char *data = image->data + (picture * image->picture + plane / c->per_source * c->source * image->channel) * item;
+        const char *data = image->data +
+                           (picture * image->picture + plane / c->per_source * c->source * image->channel) * item;
         for (int64_t line = 0; line < c->grid[0] * c->grid[1]; line++) {
             int64_t z = line / c->grid[1], y = line % c->grid[1], j = line * width;
             void *to = row;

@@ -1,8 +1,8 @@
-/* conv_tile.h: the inner loops of conv_isa.h, written once. Included with VECTOR (bytes of a register), ROWS1 and ROWS2 (the
- * largest tile of 1 and 2 panels; 0: none) and PIXELS (of a depthwise tile) set.
+/* conv_tile.h: the inner loops of conv_isa.h, written once. Included with VECTOR (bytes of a register), ROWS1 and ROWS2
+ * (the largest tile of 1 and 2 panels; 0: none) and PIXELS (of a depthwise tile) set.
  *
- * Only vector extensions. A product `x * vector` of a float becomes a broadcast and fused multiply-adds; all loops over a
- * tile are unrolled, so that its sums stay in registers. */
+ * Only vector extensions. A product `x * vector` of a float becomes a broadcast and fused multiply-adds; all loops over
+ * a tile are unrolled, so that its sums stay in registers. */
 #include "runtime/conv_isa.h"
 
 #if defined(__clang__)
@@ -10,7 +10,8 @@
 #else
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
-/* Keeps the compiler from deriving a pointer from another one, which would take a register for each multiple of the stride. */
+/* Keeps the compiler from deriving a pointer from another one, which would take a register for each multiple of the
+ * stride. */
 #define HIDE(pointer) __asm__("" : "+r"(pointer))
 #define INLINE static inline __attribute__((always_inline))
 
@@ -48,7 +49,8 @@ INLINE void tile_of(const int rows, const int panels, const conv_tile *t) {
         for (; b < end; b += CONV_LANES, a++, a5++, a10++) {
             vec row[VECS];
             UNROLL for (int p = 0; p < panels; p++) {
-                UNROLL for (int j = 0; j < PER_PANEL; j++) row[p * PER_PANEL + j] = *(const vec_at *)(b + p * panel + j * LANES);
+                UNROLL for (int j = 0; j < PER_PANEL; j++)
+                    row[p * PER_PANEL + j] = *(const vec_at *)(b + p * panel + j * LANES);
             }
             __builtin_prefetch(ahead, 0, 2);
             ahead += ahead_step;
@@ -60,7 +62,8 @@ INLINE void tile_of(const int rows, const int panels, const conv_tile *t) {
     }
     if (t->residual) {
         UNROLL for (int i = 0; i < rows; i++) {
-            UNROLL for (int j = 0; j < vecs; j++) sum[i][j] += *(const vec_at *)(t->residual + i * t->residual_row + j * LANES);
+            UNROLL for (int j = 0; j < vecs; j++)
+                sum[i][j] += *(const vec_at *)(t->residual + i * t->residual_row + j * LANES);
         }
     }
     if (t->relu) {
@@ -90,11 +93,12 @@ static void tile(int rows, int panels, const conv_tile *t) {
 
 /* ---- finishing ---- */
 
-/* x (1/2 + t S(t^2)), t = x within 5.25, where S is half of erf(t / sqrt(2)) / t: minimax of our own in a variable from -1 to 1;
- * the error is below 2.1e-7 |x|. Below -5.25 the result is 0. */
+/* x (1/2 + t S(t^2)), t = x within 5.25, where S is half of erf(t / sqrt(2)) / t: minimax of our own in a variable from
+ * -1 to 1; the error is below 2.1e-7 |x|. Below -5.25 the result is 0. */
 INLINE vec gelu_of(vec x) {
-    static const float s[] = { -0.000560954039f, 0.00145661307f, -0.00132634828f, 0.00186944276f, -0.00511998124f, 0.00907037687f, -0.0129543869f,
-                               0.0183259975f,    -0.0249949303f, 0.0320642628f,   -0.0397686325f, 0.0496438965f,   -0.0671266541f, 0.134659365f };
+    static const float s[] = { -0.000560954039f, 0.00145661307f, -0.00132634828f, 0.00186944276f, -0.00511998124f,
+                               0.00907037687f,   -0.0129543869f, 0.0183259975f,   -0.0249949303f, 0.0320642628f,
+                               -0.0397686325f,   0.0496438965f,  -0.0671266541f,  0.134659365f };
     const vec high = (vec){ 0 } + 5.25f, low = -high;
     ivec over = (ivec)(x > high), under = (ivec)(x < low);
     vec t = (vec)(((ivec)x & ~over & ~under) | ((ivec)high & over) | ((ivec)low & under));
@@ -116,7 +120,8 @@ INLINE vec gelu_of(vec x) {
 CONV_ACTS(X)
 #undef X
 
-static void finish(float *y, int64_t y_row, const float *residual, int64_t residual_row, int64_t rows, int64_t cols, int act) {
+static void finish(float *y, int64_t y_row, const float *residual, int64_t residual_row, int64_t rows, int64_t cols,
+                   int act) {
     static void (*const all[])(float *, int64_t, const float *, int64_t, int64_t, int64_t) = {
 #define X(ID, name, text) finish_##ID,
         CONV_ACTS(X)
@@ -128,7 +133,8 @@ static void finish(float *y, int64_t y_row, const float *residual, int64_t resid
 /* ---- depthwise ---- */
 
 /* A row of the kernel at a time: its weights stay in registers, every pixel is read once for all of its taps. */
-INLINE void block_of(const int pixels, const int kernel_w, const int stride, const conv_block *b, const float *x0, float *y) {
+INLINE void block_of(const int pixels, const int kernel_w, const int stride, const conv_block *b, const float *x0,
+                     float *y) {
     UNROLL for (int part = 0; part < CONV_LANES; part += LANES) {
         vec sum[PIXELS];
         UNROLL for (int i = 0; i < pixels; i++) sum[i] = *(const vec_at *)(b->bias + part);
@@ -156,7 +162,8 @@ INLINE void block_any(const int pixels, const conv_block *b, const float *x0, fl
             const float *x = x0 + part + ky * b->dilation_h * b->x_row;
             for (int64_t kx = 0; kx < b->kernel_w; kx++, w += CONV_LANES, x += b->dilation_w * CONV_LANES) {
                 vec tap = *(const vec_at *)w;
-                UNROLL for (int i = 0; i < pixels; i++) sum[i] += *(const vec_at *)(x + i * b->stride * CONV_LANES) * tap;
+                UNROLL for (int i = 0; i < pixels; i++)
+                    sum[i] += *(const vec_at *)(x + i * b->stride * CONV_LANES) * tap;
             }
         }
         UNROLL for (int i = 0; i < pixels; i++) *(vec_at *)(y + i * b->y_pixel + part) = sum[i];

@@ -3,8 +3,8 @@
  *     w[o, (c, t)] = sum over (n, p) of y[o, (n, p)] * image[(n, p), (c, t)]
  *
  * over the same padded image as the forward product, read the other way round: a panel holds 16 taps, and its rows are
- * positions. y is brought to [o, (n, p)] in the compute type, so that a whole batch is one long sum; batches whose image
- * is too large go piece by piece into sums of the compute type, rounded once at the end. */
+ * positions. y is brought to [o, (n, p)] in the compute type, so that a whole batch is one long sum; batches whose
+ * image is too large go piece by piece into sums of the compute type, rounded once at the end. */
 #include "runtime/conv_image.h"
 
 typedef struct job {
@@ -50,13 +50,15 @@ static void panels_pack(void *arg, int64_t batch, int64_t k0, int64_t k1, int64_
 }
 
 /* y's pictures [first, first + count) as [o, (n, p)] of the compute type. */
-static int rows_of(const rt_ctx *ctx, const rt_conv *v, const rt_view *y5, int compute, int64_t first, int64_t count, void *to) {
+static int rows_of(const rt_ctx *ctx, const rt_conv *v, const rt_view *y5, int compute, int64_t first, int64_t count,
+                   void *to) {
     rt_view from = *y5;
     from.p = (char *)from.p + first * from.stride[0] * rt_itemsize(from.dtype);
     from.size[0] = v->o, from.stride[0] = y5->stride[1];
     from.size[1] = count, from.stride[1] = y5->stride[0];
     rt_view dense = rt_view_contiguous(to, compute, 5, from.size);
-    if (rt_is_integer(from.dtype) && rt_itemsize(from.dtype) == rt_itemsize(compute)) from.dtype = compute; /* same bits */
+    /* same bits */
+    if (rt_is_integer(from.dtype) && rt_itemsize(from.dtype) == rt_itemsize(compute)) from.dtype = compute;
     return rt_copy(ctx, &dense, &from);
 }
 

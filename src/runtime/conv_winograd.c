@@ -1,24 +1,32 @@
 /* conv_winograd.c: 3x3 convolutions without stride as Winograd's F(4x4, 3x3) or F(2x2, 3x3), where that is faster.
  *
- * The weights are transformed in every call: that costs 3 to 20 % of it, no more than reading up to four times as many from
- * memory, and the artifact does not grow. Then, for a block of tiles: their patches are transformed to
+ * The weights are transformed in every call: that costs 3 to 20 % of it, no more than reading up to four times as many
+ * from memory, and the artifact does not grow. Then, for a block of tiles: their patches are transformed to
  * v[position][tile][channel], each position is a product with its own weights, s[position][tile][output], and the sums
  * are transformed back to pixels.
  *
  * A unit is a block of tiles by a group of panels, and one thread does all steps of it in its own memory: what one core
  * writes and another reads, or writes next, costs more than doing some transforms twice. Patches are transformed once a
  * group, weights once a block, so the numbers of blocks and groups are chosen by what that costs each thread. Where all
- * transformed weights fit in a core's cache, they stay there for all blocks of a thread; else a pair of panels at a time.
+ * transformed weights fit in a core's cache, they stay there for all blocks of a thread; else a pair of panels at a
+ * time.
  *
- * Tiles at the border read a padded copy and write through one. What a value that is not finite reaches is its whole tile, not only
- * its neighbours; relative errors are about 1e-6 (m = 4) and 3e-7 (m = 2) of the largest value in the tile. */
+ * Tiles at the border read a padded copy and write through one. What a value that is not finite reaches is its whole
+ * tile, not only its neighbours; relative errors are about 1e-6 (m = 4) and 3e-7 (m = 2) of the largest value in the
+ * tile. */
 #include "runtime/conv_packed.h"
 #include "runtime/gemm_isa.h"
 
 #include <string.h>
 
-enum { PAD = 5 * CONV_LANES, KEPT_TILES = 14, LEAST_KEPT_TILES = 6, MOST_PATCHES = 1 << 19 /* floats */, KEPT_WEIGHTS = 1280 * 1024,
-       PRODUCT_GRAIN = 64 * 1024 /* products: about a microsecond */ };
+enum {
+    PAD = 5 * CONV_LANES,
+    KEPT_TILES = 14,
+    LEAST_KEPT_TILES = 6,
+    MOST_PATCHES = 1 << 19 /* floats */,
+    KEPT_WEIGHTS = 1280 * 1024,
+    PRODUCT_GRAIN = 64 * 1024 /* products: about a microsecond */
+};
 
 typedef struct plan {
     const conv_job *job;
@@ -44,7 +52,9 @@ static int64_t ratio_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static double tiles_cost(const conv_job *job, int m, double tiles, double outputs) {
     return (double)((m + 2) * (m + 2)) * tiles * (double)job->c * outputs / 29;
 }
-static double moves_cost(int m, double tiles, double channels) { return (double)((m + 2) * (m + 2)) * tiles * channels / 16 * 6; }
+static double moves_cost(int m, double tiles, double channels) {
+    return (double)((m + 2) * (m + 2)) * tiles * channels / 16 * 6;
+}
 static double weights_cost(const conv_job *job, int m, double outputs) {
     return (double)((m + 2) * (m + 2)) * (double)job->c * outputs / 16 * 8;
 }
@@ -55,8 +65,9 @@ static double cost(const conv_job *job, int m) {
 }
 
 int conv_winograd_tile(const conv_job *job) {
-    bool fits = job->kernel_h == 3 && job->kernel_w == 3 && job->stride_h == 1 && job->stride_w == 1 && job->dilation_h == 1 &&
-                job->dilation_w == 1 && job->groups == 1 && job->c % CONV_LANES == 0 && job->o % CONV_LANES == 0 && job->c >= 32 && job->o >= 32;
+    bool fits = job->kernel_h == 3 && job->kernel_w == 3 && job->stride_h == 1 && job->stride_w == 1 &&
+                job->dilation_h == 1 && job->dilation_w == 1 && job->groups == 1 && job->c % CONV_LANES == 0 &&
+                job->o % CONV_LANES == 0 && job->c >= 32 && job->o >= 32;
     if (!fits) return 0;
     double direct = (double)(job->n * job->out_h * job->out_w) * 9 * (double)job->c * (double)job->o / 26;
     double two = cost(job, 2), four = cost(job, 4);
@@ -104,7 +115,8 @@ static void patch_run(const plan *p, int64_t tile, float *border, float *v, int6
 }
 
 /* The pixels of a tile, in panels [panel, panel + panels). */
-static void result_run(const plan *p, int64_t tile, int64_t panel, int64_t panels, float *border, const float *s, int64_t at) {
+static void result_run(const plan *p, int64_t tile, int64_t panel, int64_t panels, float *border, const float *s,
+                       int64_t at) {
     const conv_job *job = p->job;
     int64_t channel = panel * CONV_LANES, channels = panels * CONV_LANES;
     int64_t image, y, x;
@@ -125,18 +137,20 @@ static void result_run(const plan *p, int64_t tile, int64_t panel, int64_t panel
     job->isa->results(p->m, s + at * p->step * CONV_LANES, p->s_pos, &r);
     if (in_registers) return;
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; !whole && j < cols; j++) memcpy(to + i * job->y.row + j * job->y.pixel, r.y + i * r.row + j * r.pixel, (size_t)channels * 4);
-        conv_finish(job, to + i * job->y.row, job->y.pixel, residual ? residual + i * job->residual.row : NULL, job->residual.pixel,
-                    cols, channels);
+        for (int64_t j = 0; !whole && j < cols; j++)
+            memcpy(to + i * job->y.row + j * job->y.pixel, r.y + i * r.row + j * r.pixel, (size_t)channels * 4);
+        conv_finish(job, to + i * job->y.row, job->y.pixel, residual ? residual + i * job->residual.row : NULL,
+                    job->residual.pixel, cols, channels);
     }
 }
 
 /* Position `pos` of a block of tiles times panels whose weights are at u, to column `column` of s. */
-static void product_run(const plan *p, int64_t pos, int64_t panels, const float *u, const float *v, float *s, int64_t column,
-                        int64_t tiles) {
+static void product_run(const plan *p, int64_t pos, int64_t panels, const float *u, const float *v, float *s,
+                        int64_t column, int64_t tiles) {
     static const float zeros[2 * CONV_LANES];
     const conv_job *job = p->job;
-    int64_t rows = job->isa->rows[panels - 1], parts = ratio_up(tiles, rows), each = tiles / parts, longer = tiles % parts;
+    int64_t rows = job->isa->rows[panels - 1], parts = ratio_up(tiles, rows), each = tiles / parts,
+            longer = tiles % parts;
     int64_t s_row = p->step * CONV_LANES;
     for (int64_t i = 0, at = 0; i < parts; i++) {
         int64_t n = each + (i < longer);
@@ -161,7 +175,8 @@ static void unit_run(const plan *p, float *slot, int64_t block, int64_t group) {
         has->weights = at;
         for (int64_t pos = 0; pos < p->n * p->n; pos++)
             for (int64_t i = 0; i < panels; i += p->wide)
-                product_run(p, pos, least(p->wide, panels - i), u + pos * p->u_pos + i * panel_size, v, s, i * CONV_LANES, tiles);
+                product_run(p, pos, least(p->wide, panels - i), u + pos * p->u_pos + i * panel_size, v, s,
+                            i * CONV_LANES, tiles);
         for (int64_t t = 0; t < tiles; t++) result_run(p, first + t, at, panels, slot, s, t);
     }
 }
@@ -176,8 +191,8 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
 
 /* ---- the cut ---- */
 
-/* One group, and blocks of as many tiles as a block of registers has, or fewer where that leaves every thread with an equal
- * number of them. */
+/* One group, and blocks of as many tiles as a block of registers has, or fewer where that leaves every thread with an
+ * equal number of them. */
 static void cut_keeping(plan *p, int threads) {
     p->keeps = true;
     p->step = p->group = p->panels;
@@ -189,7 +204,8 @@ static void cut_keeping(plan *p, int threads) {
 static void cut_sharing(plan *p, int threads) {
     const conv_job *job = p->job;
     int64_t pairs = ratio_up(p->panels, p->wide), squares = (int64_t)p->n * p->n;
-    int64_t least_blocks = ratio_up(p->tiles * squares * job->c, MOST_PATCHES), most_blocks = most(least_blocks, least(p->tiles, 2 * threads));
+    int64_t least_blocks = ratio_up(p->tiles * squares * job->c, MOST_PATCHES),
+            most_blocks = most(least_blocks, least(p->tiles, 2 * threads));
     double best = 0;
     p->step = p->wide;
     for (int64_t groups = 1; groups <= pairs; groups *= 2)

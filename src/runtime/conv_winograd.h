@@ -1,9 +1,10 @@
-/* conv_winograd.h: the transforms of Winograd's convolution F(m x m, 3 x 3), m = 2 or 4, on vectors of channels. Included by the
- * conv_*.c files after conv_tile.h, whose vector types it uses.
+/* conv_winograd.h: the transforms of Winograd's convolution F(m x m, 3 x 3), m = 2 or 4, on vectors of channels.
+ * Included by the conv_*.c files after conv_tile.h, whose vector types it uses.
  *
- * m x m outputs of a 3x3 convolution are n x n products of a transformed patch (n = m + 2) and transformed weights, transformed
- * back: 2.25 or 4 times fewer products. Points 0, 1, -1 (2, -2), infinity. Each two-dimensional transform is the one-dimensional
- * one of all rows, then of all columns. Number p = row * n + column of a transformed patch lies `pos` floats after number p - 1. */
+ * m x m outputs of a 3x3 convolution are n x n products of a transformed patch (n = m + 2) and transformed weights,
+ * transformed back: 2.25 or 4 times fewer products. Points 0, 1, -1 (2, -2), infinity. Each two-dimensional transform
+ * is the one-dimensional one of all rows, then of all columns. Number p = row * n + column of a transformed patch lies
+ * `pos` floats after number p - 1. */
 
 enum { WINOGRAD_MOST = 6 };
 
@@ -72,7 +73,8 @@ INLINE void result_line(const int m, const vec *s, int step, vec *o) {
         }                                                                                                              \
     } while (0)
 
-INLINE void patches_of(const int m, const float *x, int64_t row, int64_t pixel, int64_t channels, float *v, int64_t pos) {
+INLINE void patches_of(const int m, const float *x, int64_t row, int64_t pixel, int64_t channels, float *v,
+                       int64_t pos) {
     const int n = m + 2;
     for (int64_t c = 0; c < channels; c += LANES) {
         vec d[WINOGRAD_MOST * WINOGRAD_MOST], o[WINOGRAD_MOST * WINOGRAD_MOST];

@@ -2,8 +2,8 @@
  *
  * Few rows against long dense columns: dot products, no packing (gemm_thin.c). Few columns: the same, transposed. All
  * else: packed panels and register tiles (gemm_blocked.c). Complex products are real ones of twice the size
- * (gemm_complex.c). Floats with packed weights: gemm_packed.c. Every strategy ends in gemm_finish, the one place that knows alpha, beta, the addend and the dtype of
- * the result. */
+ * (gemm_complex.c). Floats with packed weights: gemm_packed.c. Every strategy ends in gemm_finish, the one place that
+ * knows alpha, beta, the addend and the dtype of the result. */
 #include "runtime/gemm_isa.h"
 #include "runtime/rt_pool.h"
 
@@ -189,7 +189,8 @@ int rt_gemm(const rt_ctx *ctx, const rt_gemm_args *args) {
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return RT_OK;
     if (rt_is_complex(g->dtype)) return gemm_complex(ctx, g);
     int compute = rt_gemm_compute_dtype(g->dtype);
-    if (compute < 0 || !gemm_kind_get(compute)->tile) return rt_fail(ctx, RT_EDTYPE, "matrix product: no product of dtype number %d", (int)g->dtype);
+    if (compute < 0 || !gemm_kind_get(compute)->tile)
+        return rt_fail(ctx, RT_EDTYPE, "matrix product: no product of dtype number %d", (int)g->dtype);
     if (g->k <= 0 && !g->post) {
         without_terms(g, gemm_kind_get(compute), compute);
         return RT_OK;

@@ -13,9 +13,9 @@
 #include "runtime/rt.h"
 #include "runtime/rt_post.h"
 
-/* Fills panels with B[k0..k1) x [n0..n1) of batch entry `batch`, in the compute dtype (rt_gemm_compute_dtype). A panel is
- * RT_PANEL_BYTES wide: element (k, n) goes to panel (n - n0) / width, row k - k0, column (n - n0) % width; panels are
- * `panel` elements apart. n0 is a multiple of the width; columns past n1 in the last panel may hold anything.
+/* Fills panels with B[k0..k1) x [n0..n1) of batch entry `batch`, in the compute dtype (rt_gemm_compute_dtype). A panel
+ * is RT_PANEL_BYTES wide: element (k, n) goes to panel (n - n0) / width, row k - k0, column (n - n0) % width; panels
+ * are `panel` elements apart. n0 is a multiple of the width; columns past n1 in the last panel may hold anything.
  * Called from several threads at once. */
 typedef void rt_gemm_pack_fn(void *arg, int64_t batch, int64_t k0, int64_t k1, int64_t n0, int64_t n1, void *panels,
                              int64_t panel);
@@ -66,8 +66,8 @@ void rt_gemm_pack_b(const rt_gemm_args *args, void *packed);
 void rt_gemm_pack_rows(int compute, void *out, int64_t row, int dtype, const void *x, int64_t x_row, int64_t x_col,
                        int64_t rows, int64_t cols);
 
-/* The instruction set the products use: "portable", "avx2" or "avx512". The environment variable CRESSET_ISA, read once,
- * can choose a lower one than the processor has. */
+/* The instruction set the products use: "portable", "avx2" or "avx512". The environment variable CRESSET_ISA, read
+ * once, can choose a lower one than the processor has. */
 const char *rt_gemm_isa_name(void);
 
 #endif

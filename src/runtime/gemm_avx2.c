@@ -25,11 +25,19 @@
 #define NAME(x) gemm_##x##_f64
 #include "runtime/gemm_tile.h"
 
-static const gemm_isa table = { "avx2", gather,
-                                { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f32, gemm_dot_f32, gemm_blend_f32, gemm_taps_f32, gemm_most_f32, gemm_exps_f32 },
+static const gemm_isa table = { "avx2",
+                                gather,
+                                { { ROWS1, ROWS2, ROWS3 },
+                                  gemm_tile_f32,
+                                  gemm_dot_f32,
+                                  gemm_blend_f32,
+                                  gemm_taps_f32,
+                                  gemm_most_f32,
+                                  gemm_exps_f32 },
                                 gemm_panels_f32 };
 const gemm_isa *const gemm_avx2 = &table;
-static const gemm_kind f64 = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f64, gemm_dot_f64, gemm_blend_f64, gemm_taps_f64, gemm_most_f64, gemm_exps_f64 };
+static const gemm_kind f64 = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f64, gemm_dot_f64, gemm_blend_f64,
+                               gemm_taps_f64,           gemm_most_f64, gemm_exps_f64 };
 const gemm_kind *const gemm_f64_avx2 = &f64;
 #elif defined(__x86_64__)
 const gemm_isa *const gemm_avx2 = NULL;

@@ -1,14 +1,16 @@
 /* gemm_blocked.c: large products, by packed panels and register tiles.
  *
- * A product is cut into units, each a block of rows and panels of one batch entry, and a unit is computed by one thread:
+ * A product is cut into units, each a block of rows and panels of one batch entry, and a unit is computed by one
+ * thread:
  *
  *     for each block of k:  pack B's block (it fits the L2 cache)
  *         for each group of rows (their part of A fits, too):  for each tile: sums += rows of A * panels of B
  *
  * A few columns past the last whole panel would fill one with mostly nothing; they are computed as dot products with
- * the rows of A that are at hand anyway. A is read in place when its rows are dense and of the compute type, else its part is packed, too. B is read in place
- * when there are only a few rows to multiply it with. What several units would pack alike is packed once before, by all
- * threads. Each element of C adds its terms in the order of k whatever the cut, so the cut may follow the thread count. */
+ * the rows of A that are at hand anyway. A is read in place when its rows are dense and of the compute type, else its
+ * part is packed, too. B is read in place when there are only a few rows to multiply it with. What several units would
+ * pack alike is packed once before, by all threads. Each element of C adds its terms in the order of k whatever the
+ * cut, so the cut may follow the thread count. */
 #include "runtime/gemm_isa.h"
 
 #include <string.h>
@@ -132,11 +134,12 @@ static void edge_run(unit *u, int64_t i, int64_t i_end, const char *a, int64_t a
     for (int64_t r = i; r < i_end; r += GEMM_DOT_ROWS) {
         int rows = (int)least(GEMM_DOT_ROWS, i_end - r);
         char *sums = u->slot + s->edge_sums_at + (r - u->i0) * s->edge * s->item;
-        s->kind->dot(rows, s->edge, k1 - k0, a + (r - i) * a_row * s->item, a_row, u->slot + s->edge_at, k1 - k0, buffer,
-                     s->edge);
+        s->kind->dot(rows, s->edge, k1 - k0, a + (r - i) * a_row * s->item, a_row, u->slot + s->edge_at, k1 - k0,
+                     buffer, s->edge);
         if (k0) s->kind->blend(buffer, rows * s->edge, 1, sums, 1, 1);
         if (k1 == g->k)
-            gemm_finish(g, s->kind, s->compute, buffer, s->edge, false, u->batch, r, rows, s->panels * s->width, s->edge);
+            gemm_finish(g, s->kind, s->compute, buffer, s->edge, false, u->batch, r, rows, s->panels * s->width,
+                        s->edge);
         else memcpy(sums, buffer, (size_t)(rows * s->edge * s->item));
     }
 }
@@ -252,7 +255,8 @@ static void cut(job *s, int threads) {
     int64_t row_units = 1;
     if (g->batch * s->panel_units < wanted) {
         int64_t per_unit = most(s->unit_panels * s->width * g->k, 1);
-        int64_t rows = most(most(ratio_up(g->m * g->batch * s->panel_units, wanted), LEAST_ROWS), LEAST_WORK / per_unit);
+        int64_t rows = most(most(ratio_up(g->m * g->batch * s->panel_units, wanted), LEAST_ROWS),
+                            LEAST_WORK / per_unit);
         row_units = ratio_up(g->m, rows);
     }
     s->unit_rows = round_up(ratio_up(g->m, row_units), MOST_TILE_ROWS);

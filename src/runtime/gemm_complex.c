@@ -3,8 +3,8 @@
  *     | re C |   | re A  -im A |   | re B |
  *     | im C | = | im A   re A | * | im B |
  *
- * with the rows and columns of the two parts interleaved, so that a row of A becomes two rows in one pass. Batch entries
- * follow each other; the real product inside uses the threads. */
+ * with the rows and columns of the two parts interleaved, so that a row of A becomes two rows in one pass. Batch
+ * entries follow each other; the real product inside uses the threads. */
 #include "runtime/gemm_isa.h"
 
 typedef struct job {

@@ -8,13 +8,13 @@
 #include <stdatomic.h>
 
 /* out[rows][panels * width] = in + A[rows][k] * B[k][panels * width]; `in` NULL counts as zero. Rows of A are dense and
- * `a_row` apart; row k of panel p of B is at b + p * panel + k * b_row. Each element adds its terms in the order of k, so
- * that the result does not depend on how a product was cut into tiles. */
+ * `a_row` apart; row k of panel p of B is at b + p * panel + k * b_row. Each element adds its terms in the order of k,
+ * so that the result does not depend on how a product was cut into tiles. */
 typedef void gemm_tile_fn(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
                           int64_t panel, const void *in, int64_t in_row, void *out, int64_t out_row);
 
-/* The same over whole packed panels, rows of B 64 bytes apart, with `k` lines from `next` brought nearer meanwhile (what the
- * caller wants after this tile; any address will do). */
+/* The same over whole packed panels, rows of B 64 bytes apart, with `k` lines from `next` brought nearer meanwhile
+ * (what the caller wants after this tile; any address will do). */
 typedef void gemm_panels_fn(int rows, int panels, int64_t k, const void *a, int64_t a_row, const void *b, int64_t panel,
                             const char *next, void *out, int64_t out_row);
 
@@ -26,17 +26,19 @@ enum { GEMM_DOT_ROWS = 4 };
 /* y[j] = alpha * y[j] + beta * d[j * d_step], d_step 0 or 1; d NULL: no addend. */
 typedef void gemm_blend_fn(void *y, int64_t n, double alpha, const void *d, int64_t d_step, double beta);
 
-/* For convolutions. gather: `rows` rows of 64 bytes from image + row_at[r] + piece.from (all in bytes), each row made of
- * pieces that are written whole 64 bytes at a time in ascending order, so that the next piece, and at last the next row,
- * covers what was too much; only the last row is written exactly. Reads up to 64 bytes past the last element.
+/* For convolutions. gather: `rows` rows of 64 bytes from image + row_at[r] + piece.from (all in bytes), each row made
+ * of pieces that are written whole 64 bytes at a time in ascending order, so that the next piece, and at last the next
+ * row, covers what was too much; only the last row is written exactly. Reads up to 64 bytes past the last element.
  * taps: out[j] = sum over t of weight[t] * image[tap[t] + j], j < n, offsets in elements. */
 typedef struct gemm_piece { int64_t from; int32_t to, bytes; } gemm_piece;
 typedef void gemm_gather_fn(char *out, int64_t rows, const char *image, const int64_t *row_at, const gemm_piece *pieces,
                             int count);
-typedef void gemm_taps_fn(void *out, int64_t n, const void *image, const int64_t *tap, const void *weight, int64_t taps);
+typedef void gemm_taps_fn(void *out, int64_t n, const void *image, const int64_t *tap, const void *weight,
+                          int64_t taps);
 
-/* For attention. most: the largest of x[0..n), -inf for n = 0; NaNs are passed over. exps: x[j] = exp(scale * x[j] - shift),
- * where scale * x[j] <= shift or NaN; the result is their sum. Results below the smallest normal number become 0. */
+/* For attention. most: the largest of x[0..n), -inf for n = 0; NaNs are passed over. exps: x[j] = exp(scale * x[j] -
+ * shift), where scale * x[j] <= shift or NaN; the result is their sum. Results below the smallest normal number become
+ * 0. */
 typedef double gemm_most_fn(const void *x, int64_t n);
 typedef double gemm_exps_fn(void *x, int64_t n, double scale, double shift);
 
@@ -70,7 +72,8 @@ const gemm_kind *gemm_f64_get(void);
 /* Loops for a compute dtype; the caller knows that it is one. */
 const gemm_kind *gemm_kind_get(int compute);
 
-/* A finished tile of sums (compute dtype, rows `tile_row` apart) of batch entry `batch`, rows from i and columns from j:
+/* A finished tile of sums (compute dtype, rows `tile_row` apart) of batch entry `batch`, rows from i and columns from
+ * j:
  * alpha, the addend, and the store into C. `in_c`: the tile already lies in C. */
 void gemm_finish(const rt_gemm_args *g, const gemm_kind *kind, int compute, void *tile, int64_t tile_row, bool in_c,
                  int64_t batch, int64_t i, int64_t rows, int64_t j, int64_t cols);

@@ -1,8 +1,8 @@
 /* gemm_pack.c: matrices of any strides and dtype into dense rows of the compute type.
  *
- * Both sides of a product need the same thing: a block of A as dense rows, and 16 columns of B as dense rows of 64 bytes
- * (a panel). Native elements go straight there, by rows or by a tiled transpose. Others are converted first, along the
- * direction they lie in memory, into a small block that is then moved as native ones are. */
+ * Both sides of a product need the same thing: a block of A as dense rows, and 16 columns of B as dense rows of 64
+ * bytes (a panel). Native elements go straight there, by rows or by a tiled transpose. Others are converted first,
+ * along the direction they lie in memory, into a small block that is then moved as native ones are. */
 #include "runtime/gemm_isa.h"
 
 #include <string.h>

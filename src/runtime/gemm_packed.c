@@ -1,12 +1,14 @@
 /* gemm_packed.c: C = post(A B) in f32 where B was packed into panels before: the linear layers of a compiled model.
  *
  * All of k is summed in one go, so a tile is finished when it leaves the registers: it is stored, and the epilogue
- * (rt_post.h) runs over it while it is in the nearest cache. Threads share the columns first, because then each reads its
- * own part of B, which usually comes from main memory; rows are cut so that every thread has as much to do, in a few units
- * that follow each other on the same panels. A group of two or three panels meets all rows of a block of A before the next
- * group, whose lines are brought nearer meanwhile; so are the next rows of A, which other cores have just written.
+ * (rt_post.h) runs over it while it is in the nearest cache. Threads share the columns first, because then each reads
+ * its own part of B, which usually comes from main memory; rows are cut so that every thread has as much to do, in a
+ * few units that follow each other on the same panels. A group of two or three panels meets all rows of a block of A
+ * before the next group, whose lines are brought nearer meanwhile; so are the next rows of A, which other cores have
+ * just written.
  *
- * Each element adds its terms in the order of k in one chain, whatever the cut, so the cut may follow the thread count. */
+ * Each element adds its terms in the order of k in one chain, whatever the cut, so the cut may follow the thread
+ * count. */
 #include "runtime/gemm_isa.h"
 
 #include <string.h>
@@ -71,7 +73,8 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
                 bool ends = q + 1 == groups && block + 1 == blocks; /* what is next is another unit's */
                 int64_t next = q + 1 < groups || ends ? after : p0;
                 int64_t next_wide = ends && ru + 1 < s->row_units ? 0 : least(s->most_panels, s->panels - next);
-                group_run(s, r0, r1, p, (int)(after - p), (const float *)g->packed_b + next * s->panel, next_wide, q == 0);
+                group_run(s, r0, r1, p, (int)(after - p), (const float *)g->packed_b + next * s->panel, next_wide,
+                          q == 0);
             }
         }
     }
@@ -80,14 +83,15 @@ static int units_run(void *arg, int64_t begin, int64_t end) {
 
 static int64_t work_of(const rt_gemm_args *g) { return most(g->m, BOUND_ROWS) * g->n * g->k; }
 
-/* Work of the thread that has most, in rows by panels, when panels go in groups of `wide` and rows in `row_units` parts. */
+/* Work of the thread that has most, in rows by panels, when panels go in groups of `wide` and rows in `row_units`
+ * parts. */
 static int64_t longest(const job *s, int threads, int64_t panel_units, int64_t row_units) {
     int64_t unit = ratio_up(s->panels, panel_units) * ratio_up(s->g->m, row_units);
     return ratio_up(panel_units * row_units, threads) * unit;
 }
 
-/* Groups of three panels or of two, and as many parts of the rows as even out what the threads get; of equals the one with
- * more units, up to a few a thread, so that a thread that is late can be helped. */
+/* Groups of three panels or of two, and as many parts of the rows as even out what the threads get; of equals the one
+ * with more units, up to a few a thread, so that a thread that is late can be helped. */
 static void cut(job *s, int threads) {
     const rt_gemm_args *g = s->g;
     s->most_panels = s->most_rows[2] ? 3 : s->most_rows[1] ? 2 : 1;

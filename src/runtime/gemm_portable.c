@@ -40,9 +40,17 @@
 #define NAME(x) gemm_##x##_u64
 #include "runtime/gemm_tile.h"
 
-const gemm_isa gemm_portable = { "portable", gather,
-                                 { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f32, gemm_dot_f32, gemm_blend_f32, gemm_taps_f32, gemm_most_f32, gemm_exps_f32 },
+const gemm_isa gemm_portable = { "portable",
+                                 gather,
+                                 { { ROWS1, ROWS2, ROWS3 },
+                                   gemm_tile_f32,
+                                   gemm_dot_f32,
+                                   gemm_blend_f32,
+                                   gemm_taps_f32,
+                                   gemm_most_f32,
+                                   gemm_exps_f32 },
                                  gemm_panels_f32 };
-const gemm_kind gemm_f64_portable = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f64, gemm_dot_f64, gemm_blend_f64, gemm_taps_f64, gemm_most_f64, gemm_exps_f64 };
+const gemm_kind gemm_f64_portable = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_f64, gemm_dot_f64, gemm_blend_f64,
+                                      gemm_taps_f64,           gemm_most_f64, gemm_exps_f64 };
 const gemm_kind gemm_u32 = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_u32, NULL, NULL, gemm_taps_u32, NULL, NULL };
 const gemm_kind gemm_u64 = { { ROWS1, ROWS2, ROWS3 }, gemm_tile_u64, NULL, NULL, gemm_taps_u64, NULL, NULL };

@@ -1,6 +1,6 @@
-/* gemm_thin.c: products with at most 16 rows whose columns of B are dense along k: a linear layer on few inputs, a matrix
- * times a vector. Packing B would cost more than using it, so each element of C is a dot product read straight from
- * memory, four rows by a few columns at a time.
+/* gemm_thin.c: products with at most 16 rows whose columns of B are dense along k: a linear layer on few inputs, a
+ * matrix times a vector. Packing B would cost more than using it, so each element of C is a dot product read straight
+ * from memory, four rows by a few columns at a time.
  *
  * The columns are cut into chunks by the sizes alone: the last columns of a chunk are summed in another order than the
  * others, so the cut must not follow the number of threads. */

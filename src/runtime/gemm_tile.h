@@ -128,7 +128,8 @@ static inline __attribute__((always_inline)) void NAME(taps_of)(const int deep, 
     UNROLL for (int d = 0; d < deep; d++) *(NAME(vec_at) *)(out + d * NAME(lanes)) = sum[d];
 }
 
-static void NAME(taps)(void *out_, int64_t n, const void *image_, const int64_t *tap, const void *weight, int64_t taps) {
+static void NAME(taps)(void *out_, int64_t n, const void *image_, const int64_t *tap, const void *weight,
+                       int64_t taps) {
     T *out = out_;
     const T *image = image_;
     int64_t j = 0;
@@ -180,9 +181,16 @@ static inline NAME(vec) NAME(load_part)(const T *x, int64_t n) {
 
 /* Halves are added until one element is left. */
 static inline __attribute__((always_inline)) T NAME(total)(NAME(vec) v) {
-    typedef T h8 __attribute__((vector_size(8 * sizeof(T)))), __attribute__((unused)) h4 __attribute__((vector_size(4 * sizeof(T))));
+    typedef T h8 __attribute__((vector_size(8 * sizeof(T)))),
+        __attribute__((unused)) h4 __attribute__((vector_size(4 * sizeof(T))));
     typedef T h2 __attribute__((vector_size(2 * sizeof(T))));
-    union { NAME(vec) all; h8 h8[(NAME(lanes) + 7) / 8]; h4 h4[(NAME(lanes) + 3) / 4]; h2 h2[NAME(lanes) / 2]; T one[NAME(lanes)]; } x = { v };
+    union {
+        NAME(vec) all;
+        h8 h8[(NAME(lanes) + 7) / 8];
+        h4 h4[(NAME(lanes) + 3) / 4];
+        h2 h2[NAME(lanes) / 2];
+        T one[NAME(lanes)];
+    } x = { v };
     if (NAME(lanes) > 8) x.h8[0] += x.h8[(NAME(lanes) + 7) / 8 - 1];
     if (NAME(lanes) > 4) x.h4[0] += x.h4[NAME(lanes) > 4];
     if (NAME(lanes) > 2) x.h2[0] += x.h2[NAME(lanes) > 2];
@@ -238,7 +246,9 @@ static void NAME(dot)(int rows, int64_t cols, int64_t k, const void *a_, int64_t
     }
     for (; j < cols; j++, b += b_row, out++) {
         if (rows == 4) NAME(dot_of)(4, 1, 2, k, a, a_row, b, b_row, out, out_row);
-        else for (int i = 0; i < rows; i++) NAME(dot_of)(1, 1, 4, k, a + i * a_row, a_row, b, b_row, out + i * out_row, 1);
+        else
+            for (int i = 0; i < rows; i++)
+                NAME(dot_of)(1, 1, 4, k, a + i * a_row, a_row, b, b_row, out + i * out_row, 1);
     }
 }
 
@@ -256,7 +266,8 @@ static void NAME(blend)(void *y_, int64_t n, double alpha_, const void *d_, int6
         for (; j < n; j++) y[j] = alpha * y[j] + beta * d[j];
     } else {
         const T add = beta * d[0];
-        for (; j + NAME(lanes) <= n; j += NAME(lanes)) *(NAME(vec_at) *)(y + j) = alpha * *(NAME(vec_at) *)(y + j) + add;
+        for (; j + NAME(lanes) <= n; j += NAME(lanes))
+            *(NAME(vec_at) *)(y + j) = alpha * *(NAME(vec_at) *)(y + j) + add;
         for (; j < n; j++) y[j] = alpha * y[j] + add;
     }
 }
@@ -286,8 +297,8 @@ static double NAME(most)(const void *x_, int64_t n) {
     return largest;
 }
 
-/* exp(x) = 2^k * e^r, x = k ln 2 + r. Adding and taking away 1.5 * 2^23 (2^52) rounds to a whole number, which then stands
- * in the low bits of the sum. e^r - 1 - r is r^2 times a polynomial, fitted on |r| <= ln 2 / 2. */
+/* exp(x) = 2^k * e^r, x = k ln 2 + r. Adding and taking away 1.5 * 2^23 (2^52) rounds to a whole number, which then
+ * stands in the low bits of the sum. e^r - 1 - r is r^2 times a polynomial, fitted on |r| <= ln 2 / 2. */
 static inline NAME(vec) NAME(exp)(NAME(vec) x) {
     if (sizeof(T) == 4) {
         NAME(vec) big = x * (T)1.44269504088896341 + (T)12582912, k = big - (T)12582912;

@@ -1,13 +1,13 @@
 /* k_attention.c: out = softmax(scale * q k' + mask) v, without the matrix of scores.
  *
- * One unit is one head and up to UNIT_ROWS queries. Keys pass by in blocks; for each block, and a few rows at a time, the
- * scores are a small product, and the running maximum m, the running sum l of exp(score - m) and the running output are
- * brought up to date:
+ * One unit is one head and up to UNIT_ROWS queries. Keys pass by in blocks; for each block, and a few rows at a time,
+ * the scores are a small product, and the running maximum m, the running sum l of exp(score - m) and the running output
+ * are brought up to date:
  *
  *     m' = max(m, scores)    l' = l e^(m - m') + sum e^(score - m')    out' = out e^(m - m') + e^(score - m') v
  *
- * The output is out / l. A row without any key it may see has l = 0 and gives zeros, as in PyTorch. Lower precisions are
- * widened once, when a block is packed. The order of all sums depends on sizes only. */
+ * The output is out / l. A row without any key it may see has l = 0 and gives zeros, as in PyTorch. Lower precisions
+ * are widened once, when a block is packed. The order of all sums depends on sizes only. */
 #include "runtime/gemm_isa.h"
 #include "runtime/kernels.h"
 
@@ -38,8 +38,8 @@ typedef struct job {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ratio_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Element offset of batch entry `batch` (counted over out's leading dimensions) in v, which may broadcast, or have fewer
- * heads: query heads then share them in groups. */
+/* Element offset of batch entry `batch` (counted over out's leading dimensions) in v, which may broadcast, or have
+ * fewer heads: query heads then share them in groups. */
 static int64_t batch_offset(const job *s, const rt_view *v, int64_t batch) {
     const rt_view *out = &s->a.out;
     int64_t at = 0;
@@ -86,8 +86,8 @@ static void multiply(const job *s, int64_t rows, int64_t panels, int64_t k, cons
     }
 }
 
-/* -inf where one row of scores may not look, and a mask of numbers added. Gives the factor that is still to be applied: the
- * exponentials do it on the way. */
+/* -inf where one row of scores may not look, and a mask of numbers added. Gives the factor that is still to be applied:
+ * the exponentials do it on the way. */
 static double row_mask(unit *u, char *scores, int64_t i, int64_t j0, int64_t n) {
     job *s = u->s;
     const attention *a = &s->a;
@@ -148,9 +148,11 @@ static void block_run(unit *u, int64_t i, int64_t rows, int64_t j0, int64_t n, i
     }
     if (s->v_in_place) {
         int64_t v_row = s->a.v.stride[s->a.v.rank - 2];
-        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->v + j0 * v_row * s->item, v_row, s->width, out, s->out_row, true);
+        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->v + j0 * v_row * s->item, v_row, s->width, out,
+                 s->out_row, true);
     } else {
-        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->slot + s->at_v, s->width, packed * s->width, out, s->out_row, true);
+        multiply(s, rows, s->out_row / s->width, n, scores, KEYS, u->slot + s->at_v, s->width, packed * s->width, out,
+                 s->out_row, true);
     }
 }
 
@@ -159,7 +161,9 @@ static void keys_pack(unit *u, int64_t j0, int64_t n) {
     const rt_view *k = &s->a.k, *v = &s->a.v;
     rt_gemm_args g = { .dtype = k->dtype, .b = u->k, .b_row = k->stride[k->rank - 1], .b_col = k->stride[k->rank - 2] };
     if (!s->dots) gemm_pack_panels(&g, s->compute, 0, 0, s->depth, j0, j0 + n, u->slot + s->at_k, s->depth * s->width);
-    g = (rt_gemm_args){ .dtype = v->dtype, .b = u->v, .b_row = v->stride[v->rank - 2], .b_col = v->stride[v->rank - 1] };
+    g = (rt_gemm_args){
+        .dtype = v->dtype, .b = u->v, .b_row = v->stride[v->rank - 2], .b_col = v->stride[v->rank - 1]
+    };
     if (!s->v_in_place) gemm_pack_panels(&g, s->compute, 0, j0, j0 + n, 0, s->value, u->slot + s->at_v, n * s->width);
 }
 
@@ -173,10 +177,12 @@ static void unit_store(unit *u) {
         char *row = u->slot + s->at_out + (i - u->i0) * s->out_row * s->item;
         double total = l[i - u->i0];
         s->kind->blend(row, s->value, total == 0 ? 0 : 1 / total, NULL, 0, 0);
-        rt_convert(out->dtype, to + i * out->stride[out->rank - 2] * item, out->stride[out->rank - 1], s->compute, row, 1, s->value);
+        rt_convert(out->dtype, to + i * out->stride[out->rank - 2] * item, out->stride[out->rank - 1], s->compute, row,
+                   1, s->value);
         if (s->a.has_lse) {
             double sum = m[i - u->i0] + log(total);
-            char *at = (char *)lse->p + (batch_offset(s, lse, u->batch) + i * lse->stride[lse->rank - 2]) * rt_itemsize(lse->dtype);
+            char *at = (char *)lse->p +
+                       (batch_offset(s, lse, u->batch) + i * lse->stride[lse->rank - 2]) * rt_itemsize(lse->dtype);
             rt_convert(lse->dtype, at, 1, RT_F64, &sum, 1, 1);
         }
     }
@@ -234,7 +240,8 @@ static int attend(const rt_ctx *ctx, const attention *a) {
     if (elements == 0 && !a->has_lse) return RT_OK;
     job s = { .a = *a, .compute = rt_gemm_compute_dtype(a->out.dtype) };
     if (s.compute != RT_F32 && s.compute != RT_F64)
-        return rt_fail(ctx, RT_EDTYPE, "attention needs a floating-point dtype, found dtype number %d", (int)a->out.dtype);
+        return rt_fail(ctx, RT_EDTYPE, "attention needs a floating-point dtype, found dtype number %d",
+                       (int)a->out.dtype);
     s.kind = gemm_kind_get(s.compute);
     s.post = rt__post_get();
     s.item = rt_itemsize(s.compute);
@@ -283,8 +290,8 @@ static attention attention_of(const rt_call *c, int mask, int causal, int scale)
     return a;
 }
 
-/* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, *, scale, enable_gqa). Dropout is not
- * done here: calls with it run the row's decomposition. */
+/* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, *, scale, enable_gqa). Dropout is
+ * not done here: calls with it run the row's decomposition. */
 RT_KERNEL(rt_k_sdpa) {
     attention a = attention_of(c, 3, 5, 6);
     return attend(ctx, &a);

@@ -1,7 +1,7 @@
 /* k_bag.c: sums, means and maxima of embedding rows, bag by bag.
  *
- * A bag is the run of indices from its offset to the next one; the last ends with the indices. Rows are added in the order
- * of their indices, in f32 (f64 for f64), and rounded once. */
+ * A bag is the run of indices from its offset to the next one; the last ends with the indices. Rows are added in the
+ * order of their indices, in f32 (f64 for f64), and rounded once. */
 #include "runtime/kernels.h"
 
 #include <string.h>
@@ -18,30 +18,33 @@ typedef struct bags {
     const rt_ctx *ctx;
 } bags;
 
-#define DEFINE_BAG(T)                                                                                                  \
-    static void bag_##T(const bags *b, int64_t bag, T *row, T *sum) {                                                  \
-        const rt_view *w = b->weight;                                                                                  \
-        int dtype = sizeof(T) == 8 ? RT_F64 : RT_F32;                                                                  \
-        int64_t begin = b->offset[bag], end = bag + 1 < b->count ? b->offset[bag + 1] : b->n, kept = 0, item = rt_itemsize(w->dtype); \
-        int64_t *largest = b->largest ? b->largest + bag * b->width : NULL;                                            \
-        for (int64_t k = 0; k < b->width; k++) sum[k] = 0;                                                             \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            if (b->index[i] == b->padding) continue;                                                                   \
-            rt_convert(dtype, row, 1, w->dtype, (const char *)w->p + b->index[i] * w->stride[0] * item, w->stride[1], b->width); \
-            if (b->mode == MAX) {                                                                                      \
-                for (int64_t k = 0; k < b->width; k++)                                                                 \
-                    if (!kept || row[k] > sum[k]) sum[k] = row[k], largest[k] = b->index[i];                           \
-            } else if (b->each) {                                                                                      \
-                for (int64_t k = 0; k < b->width; k++) sum[k] += row[k] * (T)b->each[i];                               \
-            } else {                                                                                                   \
-                for (int64_t k = 0; k < b->width; k++) sum[k] += row[k];                                               \
-            }                                                                                                          \
-            kept++;                                                                                                    \
-        }                                                                                                              \
-        if (b->mode == MEAN && kept)                                                                                   \
-            for (int64_t k = 0; k < b->width; k++) sum[k] /= (T)kept;                                                  \
-        b->kept[bag] = kept;                                                                                           \
-        rt_convert(b->out->dtype, (char *)b->out->p + bag * b->out->stride[0] * rt_itemsize(b->out->dtype), b->out->stride[1], dtype, sum, 1, b->width); \
+#define DEFINE_BAG(T)                                                                                                 \
+    static void bag_##T(const bags *b, int64_t bag, T *row, T *sum) {                                                 \
+        const rt_view *w = b->weight;                                                                                 \
+        int dtype = sizeof(T) == 8 ? RT_F64 : RT_F32;                                                                 \
+        int64_t begin = b->offset[bag], end = bag + 1 < b->count ? b->offset[bag + 1] : b->n, kept = 0,               \
+                item = rt_itemsize(w->dtype);                                                                         \
+        int64_t *largest = b->largest ? b->largest + bag * b->width : NULL;                                           \
+        for (int64_t k = 0; k < b->width; k++) sum[k] = 0;                                                            \
+        for (int64_t i = begin; i < end; i++) {                                                                       \
+            if (b->index[i] == b->padding) continue;                                                                  \
+            rt_convert(dtype, row, 1, w->dtype, (const char *)w->p + b->index[i] * w->stride[0] * item, w->stride[1], \
+                       b->width);                                                                                     \
+            if (b->mode == MAX) {                                                                                     \
+                for (int64_t k = 0; k < b->width; k++)                                                                \
+                    if (!kept || row[k] > sum[k]) sum[k] = row[k], largest[k] = b->index[i];                          \
+            } else if (b->each) {                                                                                     \
+                for (int64_t k = 0; k < b->width; k++) sum[k] += row[k] * (T)b->each[i];                              \
+            } else {                                                                                                  \
+                for (int64_t k = 0; k < b->width; k++) sum[k] += row[k];                                              \
+            }                                                                                                         \
+            kept++;                                                                                                   \
+        }                                                                                                             \
+        if (b->mode == MEAN && kept)                                                                                  \
+            for (int64_t k = 0; k < b->width; k++) sum[k] /= (T)kept;                                                 \
+        b->kept[bag] = kept;                                                                                          \
+        rt_convert(b->out->dtype, (char *)b->out->p + bag * b->out->stride[0] * rt_itemsize(b->out->dtype),           \
+                   b->out->stride[1], dtype, sum, 1, b->width);                                                       \
     }
 DEFINE_BAG(float)
 DEFINE_BAG(double)
@@ -60,13 +63,20 @@ static int run_bags(void *arg, int64_t begin, int64_t end) {
 }
 
 static int check(const rt_ctx *ctx, const bags *b, int64_t offsets, int64_t rows) {
-    if (offsets && b->offset[0]) return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: the first bag must begin at 0, not at %lld", (long long)b->offset[0]);
+    if (offsets && b->offset[0])
+        return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: the first bag must begin at 0, not at %lld",
+                       (long long)b->offset[0]);
     for (int64_t i = 1; i < offsets; i++)
-        if (b->offset[i] < b->offset[i - 1]) return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: offsets must not decrease; %lld follows %lld", (long long)b->offset[i], (long long)b->offset[i - 1]);
+        if (b->offset[i] < b->offset[i - 1])
+            return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: offsets must not decrease; %lld follows %lld",
+                           (long long)b->offset[i], (long long)b->offset[i - 1]);
     if (offsets && b->offset[offsets - 1] > b->n)
-        return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: the last offset %lld is beyond the %lld indices", (long long)b->offset[offsets - 1], (long long)b->n);
+        return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: the last offset %lld is beyond the %lld indices",
+                       (long long)b->offset[offsets - 1], (long long)b->n);
     for (int64_t i = 0; i < b->n; i++)
-        if (b->index[i] < 0 || b->index[i] >= rows) return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: index %lld is out of range for %lld rows", (long long)b->index[i], (long long)rows);
+        if (b->index[i] < 0 || b->index[i] >= rows)
+            return rt_fail(ctx, RT_ERUNTIME, "embedding_bag: index %lld is out of range for %lld rows",
+                           (long long)b->index[i], (long long)rows);
     return RT_OK;
 }
 
@@ -93,9 +103,16 @@ static int give_back(const rt_ctx *ctx, const rt_call *c, const bags *b, int64_t
     return rt_copy(ctx, &c->out[3], &largest);
 }
 
-int rt_k_embedding_bag(const rt_ctx *ctx, const rt_call *c) { /* weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx */
+/* weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx */
+int rt_k_embedding_bag(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *weight = rt_arg_view(c, 0), *factors = rt_arg_view(c, 6);
-    bags b = { .weight = weight, .out = &c->out[0], .mode = rt_arg_int(c, 4), .padding = rt_arg_int(c, 8), .width = weight->size[1], .wide = weight->dtype == RT_F64, .ctx = ctx };
+    bags b = { .weight = weight,
+               .out = &c->out[0],
+               .mode = rt_arg_int(c, 4),
+               .padding = rt_arg_int(c, 8),
+               .width = weight->size[1],
+               .wide = weight->dtype == RT_F64,
+               .ctx = ctx };
     rt_view index, offset, each;
     void *scratch[3] = { NULL }, *room = NULL;
     b.count = c->out[0].size[0];

@@ -47,11 +47,15 @@ int rt_k_repeat_interleave(const rt_ctx *ctx, const rt_call *c) { /* repeats, ou
     if (!code) n = rt_numel(&repeats);
     for (int64_t i = 0; i < n && !code; i++) {
         int64_t times = ((const int64_t *)repeats.p)[i];
-        if (times < 0) code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: repeats must not be negative, got %lld", (long long)times);
-        else if (__builtin_add_overflow(total, times, &total)) code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: the repeats add up to too large a number");
+        if (times < 0)
+            code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: repeats must not be negative, got %lld",
+                           (long long)times);
+        else if (__builtin_add_overflow(total, times, &total))
+            code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: the repeats add up to too large a number");
     }
     if (!code && !rt_arg_is_none(c, 1) && rt_arg_int(c, 1) != total)
-        code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: output_size is %lld, but the repeats add up to %lld", (long long)rt_arg_int(c, 1), (long long)total);
+        code = rt_fail(ctx, RT_ERUNTIME, "repeat_interleave: output_size is %lld, but the repeats add up to %lld",
+                       (long long)rt_arg_int(c, 1), (long long)total);
     if (!code && c->phase == RT_COUNT) c->count[0] = total;
     if (!code && c->phase == RT_FILL) {
         const rt_view *out = &c->out[0];

@@ -19,10 +19,17 @@ static int run(const rt_ctx *ctx, const rt_call *c, int at, const rt_view *image
         for (int64_t k = 0; k < channels * area; k++)
             for (int64_t y = 0; y < rows; y++)
                 for (int64_t x = 0; x < cols; x++) {
-                    int64_t iy = y * stride[0] - padding[0] + k % area / kernel[1] * dilation[0], ix = x * stride[1] - padding[1] + k % kernel[1] * dilation[1];
-                    char *column = (char *)columns->p + ((d ? n * columns->stride[0] : 0) + k * columns->stride[d] + (y * cols + x) * columns->stride[d + 1]) * item;
+                    int64_t iy = y * stride[0] - padding[0] + k % area / kernel[1] * dilation[0],
+                            ix = x * stride[1] - padding[1] + k % kernel[1] * dilation[1];
+                    char *column = (char *)columns->p + ((d ? n * columns->stride[0] : 0) + k * columns->stride[d] +
+                                                         (y * cols + x) * columns->stride[d + 1]) *
+                                                            item;
                     bool inside = iy >= 0 && iy < h && ix >= 0 && ix < w;
-                    char *pixel = (char *)image->p + (inside ? (d ? n * image->stride[0] : 0) + k / area * image->stride[d] + iy * image->stride[d + 1] + ix * image->stride[d + 2] : 0) * item;
+                    char *pixel = (char *)image->p +
+                                  (inside ? (d ? n * image->stride[0] : 0) + k / area * image->stride[d] +
+                                                iy * image->stride[d + 1] + ix * image->stride[d + 2]
+                                          : 0) *
+                                      item;
                     if (add && inside) rt_add_element(image->dtype, pixel, column);
                     if (add) continue;
                     if (inside) memcpy(column, pixel, (size_t)item);
@@ -33,7 +40,8 @@ static int run(const rt_ctx *ctx, const rt_call *c, int at, const rt_view *image
 
 int rt_k_im2col(const rt_ctx *ctx, const rt_call *c) { return run(ctx, c, 1, rt_arg_view(c, 0), &c->out[0], false); }
 
-int rt_k_col2im(const rt_ctx *ctx, const rt_call *c) { /* self, output_size, kernel_size, ...; sums in the wide class of the dtype */
+/* self, output_size, kernel_size, ...; sums in the wide class of the dtype */
+int rt_k_col2im(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = &c->out[0];
     int wide = out->dtype == RT_F16 || out->dtype == RT_BF16 ? RT_F32 : out->dtype;
     rt_view columns, image;

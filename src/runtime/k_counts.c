@@ -1,7 +1,8 @@
 /* k_counts.c: Poisson and binomial counts.
  *
- * The rejection methods compare a drawn number with a formula; which draws are rejected, and so all later numbers, hangs
- * on the last bits of those formulas. They are written with PyTorch's order of operations, unfused and in its precision:
+ * The rejection methods compare a drawn number with a formula; which draws are rejected, and so all later numbers,
+ * hangs on the last bits of those formulas. They are written with PyTorch's order of operations, unfused and in its
+ * precision:
  * for f32 tensors some steps of the binomial are rounded to f32 (`r`), others are not. */
 #include "runtime/kernels.h"
 #include "runtime/rt_random.h"

@@ -1,9 +1,9 @@
 /* k_ctc.c: connectionist temporal classification: the probability of a label sequence summed over all its alignments.
  *
  * With l' the labels with blanks around each (2S + 1 of them), alpha[t][s] is the logarithm of the probability of all
- * beginnings that reach l'[s] at time t, and beta[t][s] that of all ends from there. A state is reached from itself, from
- * its neighbour, and from the one before that when the two are different labels. Everything is computed in f64; alpha is
- * kept for the backward pass. Lengths come as numbers or as tensors. */
+ * beginnings that reach l'[s] at time t, and beta[t][s] that of all ends from there. A state is reached from itself,
+ * from its neighbour, and from the one before that when the two are different labels. Everything is computed in f64;
+ * alpha is kept for the backward pass. Lengths come as numbers or as tensors. */
 #include "runtime/kernels.h"
 
 #include <math.h>
@@ -14,7 +14,9 @@ typedef struct ctc {
     int64_t steps, batch, classes, blank;
 } ctc;
 
-static double load(const rt_view *v, int64_t at) { return v->dtype == RT_F64 ? ((const double *)v->p)[at] : (double)((const float *)v->p)[at]; }
+static double load(const rt_view *v, int64_t at) {
+    return v->dtype == RT_F64 ? ((const double *)v->p)[at] : (double)((const float *)v->p)[at];
+}
 
 static void store(const rt_view *v, int64_t at, double x) {
     if (v->dtype == RT_F64) ((double *)v->p)[at] = x;
@@ -54,22 +56,30 @@ static int64_t longest(const ctc *k) {
 
 static int ctc_read(const rt_ctx *ctx, const rt_call *c, int first, int blank, ctc *k) {
     const rt_view *p = rt_arg_view(c, first), *t = rt_arg_view(c, first + 1);
-    *k = (ctc){ p, t, &c->arg[first + 2], &c->arg[first + 3], p->size[0], p->size[1], p->size[2], rt_arg_int(c, blank) };
-    if (p->dtype != RT_F32 && p->dtype != RT_F64) return rt_fail(ctx, RT_ENOTIMPL, "expected float32 or float64, not %s", rt_dtype_name(p->dtype));
-    if (t->dtype != RT_I32 && t->dtype != RT_I64) return rt_fail(ctx, RT_ERUNTIME, "expected int32 or int64 targets, not %s", rt_dtype_name(t->dtype));
+    *k = (ctc){
+        p, t, &c->arg[first + 2], &c->arg[first + 3], p->size[0], p->size[1], p->size[2], rt_arg_int(c, blank)
+    };
+    if (p->dtype != RT_F32 && p->dtype != RT_F64)
+        return rt_fail(ctx, RT_ENOTIMPL, "expected float32 or float64, not %s", rt_dtype_name(p->dtype));
+    if (t->dtype != RT_I32 && t->dtype != RT_I64)
+        return rt_fail(ctx, RT_ERUNTIME, "expected int32 or int64 targets, not %s", rt_dtype_name(t->dtype));
     if (k->blank < 0 || k->blank >= k->classes)
-        return rt_fail(ctx, RT_ERUNTIME, "blank must be one of the %lld classes, got %lld", (long long)k->classes, (long long)k->blank);
+        return rt_fail(ctx, RT_ERUNTIME, "blank must be one of the %lld classes, got %lld", (long long)k->classes,
+                       (long long)k->blank);
     int64_t total = 0;
     for (int64_t b = 0; b < k->batch; b++) {
         int64_t steps = length_at(k->input_lengths, b), n = length_at(k->target_lengths, b);
         if (steps < 0 || steps > k->steps)
-            return rt_fail(ctx, RT_ERUNTIME, "input length %lld of sequence %lld is outside [0, %lld]", (long long)steps, (long long)b, (long long)k->steps);
+            return rt_fail(ctx, RT_ERUNTIME, "input length %lld of sequence %lld is outside [0, %lld]",
+                           (long long)steps, (long long)b, (long long)k->steps);
         if (n < 0 || n > t->size[t->rank - 1])
-            return rt_fail(ctx, RT_ERUNTIME, "target length %lld of sequence %lld does not fit the targets", (long long)n, (long long)b);
+            return rt_fail(ctx, RT_ERUNTIME, "target length %lld of sequence %lld does not fit the targets",
+                           (long long)n, (long long)b);
         total += n;
     }
     if (t->rank == 1 && total != t->size[0])
-        return rt_fail(ctx, RT_ERUNTIME, "the target lengths sum to %lld, but there are %lld labels", (long long)total, (long long)t->size[0]);
+        return rt_fail(ctx, RT_ERUNTIME, "the target lengths sum to %lld, but there are %lld labels", (long long)total,
+                       (long long)t->size[0]);
     return RT_OK;
 }
 
@@ -88,7 +98,8 @@ static labels labels_of(const ctc *k, int64_t b) {
 static int check_labels(const rt_ctx *ctx, const ctc *k, const labels *l, int64_t n) {
     for (int64_t s = 1; s < 2 * n; s += 2)
         if (label_at(l, s) < 0 || label_at(l, s) >= k->classes)
-            return rt_fail(ctx, RT_ERUNTIME, "label %lld is outside of the %lld classes", (long long)label_at(l, s), (long long)k->classes);
+            return rt_fail(ctx, RT_ERUNTIME, "label %lld is outside of the %lld classes", (long long)label_at(l, s),
+                           (long long)k->classes);
     return RT_OK;
 }
 
@@ -143,8 +154,8 @@ int rt_k_ctc_loss_backward(const rt_ctx *ctx, const rt_call *c) {
     ctc k;
     int code = ctc_read(ctx, c, 1, 7, &k);
     if (!code && alpha->size[2] < 2 * longest(&k) + 1)
-        code = rt_fail(ctx, RT_ERUNTIME, "log_alpha has %lld states, a target of %lld labels needs %lld", (long long)alpha->size[2],
-                       (long long)longest(&k), (long long)(2 * longest(&k) + 1));
+        code = rt_fail(ctx, RT_ERUNTIME, "log_alpha has %lld states, a target of %lld labels needs %lld",
+                       (long long)alpha->size[2], (long long)longest(&k), (long long)(2 * longest(&k) + 1));
     if (!code) code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
     if (code) return code;
     double *row = rt_scratch(ctx, (size_t)(2 * (2 * longest(&k) + 1) + k.classes) * sizeof *row);
@@ -166,15 +177,18 @@ int rt_k_ctc_loss_backward(const rt_ctx *ctx, const rt_call *c) {
                 double rest = s >= states - 2 ? 0 : -INFINITY; /* either end */
                 if (t < steps - 1) {
                     bool skips = s < states - 2 && class != label_at(&l, s + 2);
-                    rest = log_sum(after[s], s < states - 1 ? after[s + 1] : -INFINITY, skips ? after[s + 2] : -INFINITY);
+                    rest = log_sum(after[s], s < states - 1 ? after[s + 1] : -INFINITY,
+                                   skips ? after[s + 2] : -INFINITY);
                 }
                 now[s] = rest + prob_at(&k, t, b, class);
-                double through = load(alpha, b * alpha->stride[0] + t * alpha->stride[1] + s * alpha->stride[2]) + now[s];
+                double through = load(alpha, b * alpha->stride[0] + t * alpha->stride[1] + s * alpha->stride[2]) +
+                                 now[s];
                 sum[class] = log_sum(sum[class], through, -INFINITY);
             }
             for (int64_t i = 0; i < k.classes; i++) {
                 double p = prob_at(&k, t, b, i);
-                store(out, t * out->stride[0] + b * out->stride[1] + i * out->stride[2], (exp(p) - exp(sum[i] + nll - p)) * g);
+                store(out, t * out->stride[0] + b * out->stride[1] + i * out->stride[2],
+                      (exp(p) - exp(sum[i] + nll - p)) * g);
             }
         }
     }

@@ -1,7 +1,8 @@
 /* k_distance.c: p-norm distances between rows: of two sets (cdist) and within one (pdist), and their derivatives.
  *
- * Everything is a loop over pairs of rows. A distance is a sum of |a - b|^p in eight lanes, so that it vectorises without
- * changing what is added to what between machines. The derivative of |a - b| along a coordinate is zero where it has none. */
+ * Everything is a loop over pairs of rows. A distance is a sum of |a - b|^p in eight lanes, so that it vectorises
+ * without changing what is added to what between machines. The derivative of |a - b| along a coordinate is zero where
+ * it has none. */
 #include "runtime/kernels.h"
 
 #include <math.h>
@@ -24,36 +25,37 @@ static int kind_of(double p) { return p == 0 ? ZERO : p == 1 ? ONE : p == 2 ? TW
     }                                                                                                                  \
     for (int l = 0; l < LANES; l++) sum += lane[l];
 
-#define DEFINE_DISTANCE(T, FABS, SQRT, POW)                                                                            \
-    static T distance_##T(int kind, T p, const T *a, const T *b, int64_t n) {                                          \
-        T lane[LANES] = { 0 }, sum = 0;                                                                                \
-        int64_t k = 0;                                                                                                 \
-        switch (kind) {                                                                                                \
-        case ZERO: SUM_LANES(T, (d != 0)) return sum;                                                                  \
-        case ONE: SUM_LANES(T, FABS(d)) return sum;                                                                    \
-        case TWO: SUM_LANES(T, d * d) return SQRT(sum);                                                                \
-        case MANY:                                                                                                     \
-            for (; k < n; k++) {                                                                                       \
-                T d = FABS(a[k] - b[k]);                                                                               \
-                if (d > sum || d != d) sum = d;                                                                        \
-            }                                                                                                          \
-            return sum;                                                                                                \
-        default: SUM_LANES(T, POW(FABS(d), p)) return POW(sum, 1 / p);                                                 \
-        }                                                                                                              \
-    }                                                                                                                  \
-    /* to += grad * (derivative of the distance `dist` in a); from gets the opposite */                                \
-    static void slope_##T(int kind, T p, T grad, T dist, const T *a, const T *b, double *to, double *from, int64_t n) { \
-        T factor = kind == TWO ? grad / dist : kind == OTHER ? grad / POW(dist, p - 1) : grad;                         \
-        if (kind == ZERO || dist == 0) return;                                                                         \
-        for (int64_t k = 0; k < n; k++) {                                                                              \
-            T d = a[k] - b[k], s = (T)(d > 0) - (T)(d < 0), g;                                                         \
-            if (kind == TWO) g = factor * d;                                                                           \
-            else if (kind == ONE) g = factor * s;                                                                      \
-            else if (kind == MANY) g = FABS(d) == dist ? factor * s : 0;                                               \
-            else g = d == 0 ? 0 : factor * s * POW(FABS(d), p - 1);                                                    \
-            to[k] += g;                                                                                                \
-            if (from) from[k] -= g;                                                                                    \
-        }                                                                                                              \
+#define DEFINE_DISTANCE(T, FABS, SQRT, POW)                                                                \
+    static T distance_##T(int kind, T p, const T *a, const T *b, int64_t n) {                              \
+        T lane[LANES] = { 0 }, sum = 0;                                                                    \
+        int64_t k = 0;                                                                                     \
+        switch (kind) {                                                                                    \
+        case ZERO: SUM_LANES(T, (d != 0)) return sum;                                                      \
+        case ONE: SUM_LANES(T, FABS(d)) return sum;                                                        \
+        case TWO: SUM_LANES(T, d *d) return SQRT(sum);                                                     \
+        case MANY:                                                                                         \
+            for (; k < n; k++) {                                                                           \
+                T d = FABS(a[k] - b[k]);                                                                   \
+                if (d > sum || d != d) sum = d;                                                            \
+            }                                                                                              \
+            return sum;                                                                                    \
+        default: SUM_LANES(T, POW(FABS(d), p)) return POW(sum, 1 / p);                                     \
+        }                                                                                                  \
+    }                                                                                                      \
+    /* to += grad * (derivative of the distance `dist` in a); from gets the opposite */                    \
+    static void slope_##T(int kind, T p, T grad, T dist, const T *a, const T *b, double *to, double *from, \
+                          int64_t n) {                                                                     \
+        T factor = kind == TWO ? grad / dist : kind == OTHER ? grad / POW(dist, p - 1) : grad;             \
+        if (kind == ZERO || dist == 0) return;                                                             \
+        for (int64_t k = 0; k < n; k++) {                                                                  \
+            T d = a[k] - b[k], s = (T)(d > 0) - (T)(d < 0), g;                                             \
+            if (kind == TWO) g = factor * d;                                                               \
+            else if (kind == ONE) g = factor * s;                                                          \
+            else if (kind == MANY) g = FABS(d) == dist ? factor * s : 0;                                   \
+            else g = d == 0 ? 0 : factor * s * POW(FABS(d), p - 1);                                        \
+            to[k] += g;                                                                                    \
+            if (from) from[k] -= g;                                                                        \
+        }                                                                                                  \
     }
 DEFINE_DISTANCE(float, fabsf, sqrtf, powf)
 DEFINE_DISTANCE(double, fabs, sqrt, pow)
@@ -67,41 +69,46 @@ typedef struct pairs {
     bool wide;
 } pairs;
 
-#define DEFINE_RUNS(T)                                                                                                 \
-    static int between_##T(void *arg, int64_t begin, int64_t end) { /* rows of all batches */                          \
-        const pairs *q = arg;                                                                                          \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            const T *a = (const T *)q->a + i * q->width, *b = (const T *)q->b + i / q->rows * q->others * q->width;    \
-            T *out = (T *)q->out + i * q->others;                                                                      \
-            for (int64_t j = 0; j < q->others; j++) out[j] = distance_##T(q->kind, (T)q->p, a, b + j * q->width, q->width); \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
-    }                                                                                                                  \
-    static int between_backward_##T(void *arg, int64_t begin, int64_t end) {                                           \
-        const pairs *q = arg;                                                                                          \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            const T *a = (const T *)q->a + i * q->width, *b = (const T *)q->b + i / q->rows * q->others * q->width;    \
-            const T *grad = (const T *)q->grad + i * q->others, *dist = (const T *)q->dist + i * q->others;            \
-            double *out = (double *)q->out + i * q->width;                                                             \
-            for (int64_t j = 0; j < q->others; j++) slope_##T(q->kind, (T)q->p, grad[j], dist[j], a, b + j * q->width, out, NULL, q->width); \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
-    }                                                                                                                  \
-    static int within_##T(void *arg, int64_t begin, int64_t end) { /* rows; row i has the pairs (i, i + 1), (i, i + 2), ... */ \
-        const pairs *q = arg;                                                                                          \
-        const T *a = q->a;                                                                                             \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            T *out = (T *)q->out + i * (2 * q->rows - i - 1) / 2;                                                      \
-            for (int64_t j = i + 1; j < q->rows; j++) *out++ = distance_##T(q->kind, (T)q->p, a + i * q->width, a + j * q->width, q->width); \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
-    } \
-    static void within_backward_##T(const pairs *q) {                                                                  \
-        const T *a = q->a, *grad = q->grad, *dist = q->dist;                                                           \
-        double *out = q->out;                                                                                          \
-        for (int64_t i = 0, at = 0; i < q->rows; i++)                                                                  \
-            for (int64_t j = i + 1; j < q->rows; j++, at++)                                                            \
-                slope_##T(q->kind, (T)q->p, grad[at], dist[at], a + i * q->width, a + j * q->width, out + i * q->width, out + j * q->width, q->width); \
+#define DEFINE_RUNS(T)                                                                                              \
+    static int between_##T(void *arg, int64_t begin, int64_t end) { /* rows of all batches */                       \
+        const pairs *q = arg;                                                                                       \
+        for (int64_t i = begin; i < end; i++) {                                                                     \
+            const T *a = (const T *)q->a + i * q->width, *b = (const T *)q->b + i / q->rows * q->others * q->width; \
+            T *out = (T *)q->out + i * q->others;                                                                   \
+            for (int64_t j = 0; j < q->others; j++)                                                                 \
+                out[j] = distance_##T(q->kind, (T)q->p, a, b + j * q->width, q->width);                             \
+        }                                                                                                           \
+        return RT_OK;                                                                                               \
+    }                                                                                                               \
+    static int between_backward_##T(void *arg, int64_t begin, int64_t end) {                                        \
+        const pairs *q = arg;                                                                                       \
+        for (int64_t i = begin; i < end; i++) {                                                                     \
+            const T *a = (const T *)q->a + i * q->width, *b = (const T *)q->b + i / q->rows * q->others * q->width; \
+            const T *grad = (const T *)q->grad + i * q->others, *dist = (const T *)q->dist + i * q->others;         \
+            double *out = (double *)q->out + i * q->width;                                                          \
+            for (int64_t j = 0; j < q->others; j++)                                                                 \
+                slope_##T(q->kind, (T)q->p, grad[j], dist[j], a, b + j * q->width, out, NULL, q->width);            \
+        }                                                                                                           \
+        return RT_OK;                                                                                               \
+    }                                                                                                               \
+    static int within_##T(void *arg, int64_t begin,                                                                 \
+                          int64_t end) { /* rows; row i has the pairs (i, i + 1), (i, i + 2), ... */                \
+        const pairs *q = arg;                                                                                       \
+        const T *a = q->a;                                                                                          \
+        for (int64_t i = begin; i < end; i++) {                                                                     \
+            T *out = (T *)q->out + i * (2 * q->rows - i - 1) / 2;                                                   \
+            for (int64_t j = i + 1; j < q->rows; j++)                                                               \
+                *out++ = distance_##T(q->kind, (T)q->p, a + i * q->width, a + j * q->width, q->width);              \
+        }                                                                                                           \
+        return RT_OK;                                                                                               \
+    }                                                                                                               \
+    static void within_backward_##T(const pairs *q) {                                                               \
+        const T *a = q->a, *grad = q->grad, *dist = q->dist;                                                        \
+        double *out = q->out;                                                                                       \
+        for (int64_t i = 0, at = 0; i < q->rows; i++)                                                               \
+            for (int64_t j = i + 1; j < q->rows; j++, at++)                                                         \
+                slope_##T(q->kind, (T)q->p, grad[at], dist[at], a + i * q->width, a + j * q->width,                 \
+                          out + i * q->width, out + j * q->width, q->width);                                        \
     }
 DEFINE_RUNS(float)
 DEFINE_RUNS(double)
@@ -163,12 +170,17 @@ int rt_k_cdist(const rt_ctx *ctx, const rt_call *c) { /* x1, x2, p, compute_mode
     const rt_view *out = &c->out[0];
     work w = { .dtype = out->dtype == RT_F64 ? RT_F64 : RT_F32 };
     rt_view a = broadcast_batch(rt_arg_view(c, 0), out), b = broadcast_batch(rt_arg_view(c, 1), out);
-    pairs q = { .rows = a.size[a.rank - 2], .others = b.size[b.rank - 2], .width = a.size[a.rank - 1], .p = rt_arg_float(c, 2), .wide = w.dtype == RT_F64 };
+    pairs q = { .rows = a.size[a.rank - 2],
+                .others = b.size[b.rank - 2],
+                .width = a.size[a.rank - 1],
+                .p = rt_arg_float(c, 2),
+                .wide = w.dtype == RT_F64 };
     q.kind = kind_of(q.p);
     int code = take(&w, ctx, &a, &q.a);
     if (!code) code = take(&w, ctx, &b, &q.b);
     if (!code) code = open_result(&w, ctx, out, w.dtype, &q.out);
-    if (!code && rt_numel(out)) code = rt_parallel_for(ctx, rt_numel(out) / q.others, grain(&q), q.wide ? between_double : between_float, &q);
+    if (!code && rt_numel(out))
+        code = rt_parallel_for(ctx, rt_numel(out) / q.others, grain(&q), q.wide ? between_double : between_float, &q);
     return finish(&w, ctx, out, code);
 }
 
@@ -176,21 +188,31 @@ int rt_k_cdist_backward(const rt_ctx *ctx, const rt_call *c) { /* grad, x1, x2, 
     const rt_view *out = &c->out[0];
     work w = { .dtype = out->dtype == RT_F64 ? RT_F64 : RT_F32 };
     rt_view a = broadcast_batch(rt_arg_view(c, 1), out), b = broadcast_batch(rt_arg_view(c, 2), out);
-    pairs q = { .rows = a.size[a.rank - 2], .others = b.size[b.rank - 2], .width = a.size[a.rank - 1], .p = rt_arg_float(c, 3), .wide = w.dtype == RT_F64 };
+    pairs q = { .rows = a.size[a.rank - 2],
+                .others = b.size[b.rank - 2],
+                .width = a.size[a.rank - 1],
+                .p = rt_arg_float(c, 3),
+                .wide = w.dtype == RT_F64 };
     q.kind = kind_of(q.p);
     int code = take(&w, ctx, &a, &q.a);
     if (!code) code = take(&w, ctx, &b, &q.b);
     if (!code) code = take(&w, ctx, rt_arg_view(c, 0), &q.grad);
     if (!code) code = take(&w, ctx, rt_arg_view(c, 4), &q.dist);
     if (!code) code = open_result(&w, ctx, out, RT_F64, &q.out);
-    if (!code && rt_numel(out)) code = rt_parallel_for(ctx, rt_numel(out) / q.width, grain(&q), q.wide ? between_backward_double : between_backward_float, &q);
+    if (!code && rt_numel(out))
+        code = rt_parallel_for(ctx, rt_numel(out) / q.width, grain(&q),
+                               q.wide ? between_backward_double : between_backward_float, &q);
     return finish(&w, ctx, out, code);
 }
 
 int rt_k_pdist(const rt_ctx *ctx, const rt_call *c) { /* self, p */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     work w = { .dtype = out->dtype == RT_F64 ? RT_F64 : RT_F32 };
-    pairs q = { .rows = self->size[0], .others = self->size[0] / 2, .width = self->size[1], .p = rt_arg_float(c, 1), .wide = w.dtype == RT_F64 };
+    pairs q = { .rows = self->size[0],
+                .others = self->size[0] / 2,
+                .width = self->size[1],
+                .p = rt_arg_float(c, 1),
+                .wide = w.dtype == RT_F64 };
     q.kind = kind_of(q.p);
     int code = take(&w, ctx, self, &q.a);
     if (!code) code = open_result(&w, ctx, out, w.dtype, &q.out);

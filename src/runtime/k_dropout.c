@@ -2,8 +2,9 @@
  *
  * A flip with probability p is "uniform number below p". Uniform numbers are integers k times 2^-53 (or 2^-24), so the
  * test is done exactly on k against p * 2^53 rounded up. Dropouts draw their noise in the memory order of their input,
- * the order of the noise tensor that PyTorch allocates like it, and then multiply with the rounding steps that PyTorch's
- * chain of ops has: every constant below is rounded where a tensor of the input's dtype would have held it. */
+ * the order of the noise tensor that PyTorch allocates like it, and then multiply with the rounding steps that
+ * PyTorch's chain of ops has: every constant below is rounded where a tensor of the input's dtype would have held
+ * it. */
 #include "runtime/kernels.h"
 #include "runtime/rt_random.h"
 #include "runtime/rt_walk.h"
@@ -119,8 +120,8 @@ static double held(int dtype, double x) {
  * rounded to the dtype itself.) */
 static double given(int dtype, double x) { return dtype == RT_F64 ? x : (double)(float)x; }
 
-/* One operation of a chain on tensors of `dtype`. f32 results from f64 arithmetic on f32 numbers are what f32 arithmetic
- * gives for + - * / (53 > 2 * 24 + 1), so one precision serves all. */
+/* One operation of a chain on tensors of `dtype`. f32 results from f64 arithmetic on f32 numbers are what f32
+ * arithmetic gives for + - * / (53 > 2 * 24 + 1), so one precision serves all. */
 static double step(int dtype, double x) { return held(dtype, dtype == RT_F64 ? x : (double)(float)x); }
 
 /* result = input * factor + shift, with a factor and a shift for dropped elements and for kept ones. */

@@ -1,6 +1,6 @@
-/* k_eigh.c: eigenvalues and eigenvectors of Hermitian matrices. Reflections make the matrix tridiagonal and real, implicit QL steps
- * with Wilkinson's shift make it diagonal; the vectors of the middle are then reflected back. A matrix is scaled by a power of two
- * first, so that no square overflows or vanishes. */
+/* k_eigh.c: eigenvalues and eigenvectors of Hermitian matrices. Reflections make the matrix tridiagonal and real,
+ * implicit QL steps with Wilkinson's shift make it diagonal; the vectors of the middle are then reflected back. A
+ * matrix is scaled by a power of two first, so that no square overflows or vanishes. */
 #include "runtime/kernels.h"
 #include "runtime/rt_stack.h"
 
@@ -70,7 +70,8 @@ static bool diagonalize(double *d, double *e, int64_t n, double *z) {
     for (int64_t lo = 0; lo < n; lo++)
         for (int steps = 0;; steps++) {
             int64_t hi = lo;
-            while (hi < n - 1 && fabs(e[hi]) > DBL_EPSILON * (fabs(d[hi]) + fabs(d[hi + 1])) && fabs(e[hi]) > DBL_MIN) hi++;
+            while (hi < n - 1 && fabs(e[hi]) > DBL_EPSILON * (fabs(d[hi]) + fabs(d[hi + 1])) && fabs(e[hi]) > DBL_MIN)
+                hi++;
             if (hi == lo) break;
             if (steps == MOST_STEPS) return false;
             ql_step(d, e, lo, hi, z, n);
@@ -95,7 +96,8 @@ static void sort_rows(double *d, double *z, int64_t n, double *row) {
     }
 }
 
-/* The triangle that counts is repeated in the other; returns the power of two that the matrix was divided by, NAN for what is not finite. */
+/* The triangle that counts is repeated in the other; returns the power of two that the matrix was divided by, NAN for
+ * what is not finite. */
 static double prepare(const stack *s, char *a, int64_t n, bool upper) {
     double most = 0;
     for (int64_t i = 0; i < n; i++)
@@ -144,8 +146,12 @@ static bool eigh_one(const stack *s, char *a, int64_t n, bool vectors, double *d
         }
     for (int64_t k = n - 2; k >= 0; k--) {
         int64_t at = (k + 1) * n, rest = n - k - 1;
-        if (real) reflect_rows_d((double *)a + at, rest, n, n, (double *)r->reflections + k * n, ((double *)r->tau)[k], (double *)r->sums);
-        else reflect_rows_z((zdouble *)a + at, rest, n, n, (zdouble *)r->reflections + k * n, ((zdouble *)r->tau)[k], (zdouble *)r->sums);
+        if (real)
+            reflect_rows_d((double *)a + at, rest, n, n, (double *)r->reflections + k * n, ((double *)r->tau)[k],
+                           (double *)r->sums);
+        else
+            reflect_rows_z((zdouble *)a + at, rest, n, n, (zdouble *)r->reflections + k * n, ((zdouble *)r->tau)[k],
+                           (zdouble *)r->sums);
     }
     return true;
 }
@@ -160,16 +166,20 @@ int rt_k_linalg_eigh(const rt_ctx *ctx, const rt_call *c) { /* A, UPLO, compute_
     double *d = take(&s, count * n, sizeof *d);
     rooms r = { 0 };
     int code = load(&s, v, NULL, 2, s.dtype, &a);
-    if (!code && !(d && (r.e = take(&s, n, 8)) && (r.z = take(&s, vectors ? n * n : 0, 8)) && (r.row = take(&s, n, 8)) &&
-                   (r.reflections = take(&s, n * n, s.item)) && (r.tau = take(&s, n, s.item)) && (r.sums = take(&s, n, s.item))))
+    if (!code &&
+        !(d && (r.e = take(&s, n, 8)) && (r.z = take(&s, vectors ? n * n : 0, 8)) && (r.row = take(&s, n, 8)) &&
+          (r.reflections = take(&s, n * n, s.item)) && (r.tau = take(&s, n, s.item)) && (r.sums = take(&s, n, s.item))))
         code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         char *one = a + b * n * n * s.item;
         double scale = prepare(&s, one, n, upper);
         if (isnan(scale)) {
-            code = rt_fail(ctx, RT_ERUNTIME, "linalg.eigh: matrix %lld holds NaN or infinite numbers, so it has no eigenvalues", (long long)b);
+            code = rt_fail(ctx, RT_ERUNTIME,
+                           "linalg.eigh: matrix %lld holds NaN or infinite numbers, so it has no eigenvalues",
+                           (long long)b);
         } else if (!eigh_one(&s, one, n, vectors, d + b * n, &r)) {
-            code = rt_fail(ctx, RT_ERUNTIME, "linalg.eigh: the algorithm did not converge for matrix %lld", (long long)b);
+            code = rt_fail(ctx, RT_ERUNTIME, "linalg.eigh: the algorithm did not converge for matrix %lld",
+                           (long long)b);
         }
         for (int64_t i = 0; i < n && !code; i++) d[b * n + i] *= scale;
     }

@@ -1,5 +1,5 @@
-/* k_expm.c: exponentials of matrices: the matrix is halved until it is small, its Taylor polynomial of degree 16 is summed with six
- * products, and the result is squared as often as the matrix was halved. */
+/* k_expm.c: exponentials of matrices: the matrix is halved until it is small, its Taylor polynomial of degree 16 is
+ * summed with six products, and the result is squared as often as the matrix was halved. */
 #include "runtime/kernels.h"
 #include "runtime/rt_stack.h"
 
@@ -50,7 +50,8 @@ static double norm_of(const stack *s, const char *a, int64_t n) {
     double most = 0;
     for (int64_t i = 0; i < n; i++) {
         double sum = 0;
-        for (int64_t j = 0; j < n; j++) sum += s->dtype == RT_F64 ? fabs(((const double *)a)[i * n + j]) : cabs(((const zdouble *)a)[i * n + j]);
+        for (int64_t j = 0; j < n; j++)
+            sum += s->dtype == RT_F64 ? fabs(((const double *)a)[i * n + j]) : cabs(((const zdouble *)a)[i * n + j]);
         if (!(sum <= most)) most = sum;
         if (isnan(most)) break;
     }

@@ -1,8 +1,8 @@
 /* k_factor.c: factorisations of dense matrices and what is solved with them.
  *
- * Every kernel takes stacks of matrices, copies them row by row into f64 (or complex f64) scratch, works on one matrix at a
- * time, and copies the results into whatever strides and dtype they have. Pivots are counted from 1 and `info` is the
- * first pivot (from 1) that failed, as LAPACK has them, because PyTorch hands both to the user. */
+ * Every kernel takes stacks of matrices, copies them row by row into f64 (or complex f64) scratch, works on one matrix
+ * at a time, and copies the results into whatever strides and dtype they have. Pivots are counted from 1 and `info` is
+ * the first pivot (from 1) that failed, as LAPACK has them, because PyTorch hands both to the user. */
 #include "runtime/kernels.h"
 #include "runtime/rt_stack.h"
 
@@ -130,7 +130,8 @@ DEFINE_FACTORS(zdouble, z)
 
 static int singular(const rt_ctx *ctx, const char *what, int64_t batch, int64_t count, int32_t info) {
     if (count == 1) return rt_fail(ctx, RT_ERUNTIME, "%s: the matrix is singular: pivot %d is zero", what, (int)info);
-    return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld of the batch is singular: pivot %d is zero", what, (long long)batch, (int)info);
+    return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld of the batch is singular: pivot %d is zero", what,
+                   (long long)batch, (int)info);
 }
 
 /* LU of all matrices of `v` (m x n), in place in *lu; *pivot has min(m, n) a matrix, *info one. */
@@ -143,7 +144,8 @@ static int factor_all(stack *s, const rt_view *v, char **lu, int32_t **pivot, in
     if (!*info) return RT_ENOMEM;
     for (int64_t b = 0; b < count; b++) {
         char *a = *lu + b * m * n * s->item;
-        (*info)[b] = s->dtype == RT_F64 ? lu_d((double *)a, m, n, *pivot + b * k) : lu_z((zdouble *)a, m, n, *pivot + b * k);
+        (*info)[b] = s->dtype == RT_F64 ? lu_d((double *)a, m, n, *pivot + b * k)
+                                        : lu_z((zdouble *)a, m, n, *pivot + b * k);
     }
     return RT_OK;
 }
@@ -207,12 +209,15 @@ static void transpose_into(const stack *s, const char *from, char *to, int64_t r
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) {
             if (s->dtype == RT_F64) ((double *)to)[j * rows + i] = ((const double *)from)[i * columns + j];
-            else ((zdouble *)to)[j * rows + i] = conjugate ? conj(((const zdouble *)from)[i * columns + j]) : ((const zdouble *)from)[i * columns + j];
+            else
+                ((zdouble *)to)[j * rows + i] = conjugate ? conj(((const zdouble *)from)[i * columns + j])
+                                                          : ((const zdouble *)from)[i * columns + j];
         }
 }
 
 /* One system from LU. From the right, x A = b is A^H x^H = b^H. */
-static void solve_one(const stack *s, const char *lu, const int32_t *pivot, int64_t n, char *x, int64_t rows, int64_t columns, bool left, bool flip, char *turned) {
+static void solve_one(const stack *s, const char *lu, const int32_t *pivot, int64_t n, char *x, int64_t rows,
+                      int64_t columns, bool left, bool flip, char *turned) {
     char *at = x;
     int64_t k = columns;
     if (!left) {
@@ -225,10 +230,12 @@ static void solve_one(const stack *s, const char *lu, const int32_t *pivot, int6
 }
 
 /* Solves with the factors of A, which are repeated for the batches of the result: B, n x k each, or vectors. */
-static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector, const rt_view *factors, const char *lu, const int32_t *pivot, bool left, bool flip) {
+static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector, const rt_view *factors,
+                     const char *lu, const int32_t *pivot, bool left, bool flip) {
     int dims = vector ? 1 : 2;
     rt_view lead = batch_of(out, dims);
-    int64_t n = factors->size[factors->rank - 1], rows = vector ? n : out->size[out->rank - 2], columns = vector ? 1 : out->size[out->rank - 1];
+    int64_t n = factors->size[factors->rank - 1], rows = vector ? n : out->size[out->rank - 2],
+            columns = vector ? 1 : out->size[out->rank - 1];
     char *x, *turned = take(s, rows * columns, s->item);
     if (!turned) return RT_ENOMEM;
     int code = load(s, b, &lead, dims, s->dtype, &x);
@@ -242,7 +249,8 @@ static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector
             if (factors->size[own] != 1) from += at * step;
             step *= factors->size[own];
         }
-        solve_one(s, lu + from * n * n * s->item, pivot + from * n, n, x + i * rows * columns * s->item, rows, columns, left, flip, turned);
+        solve_one(s, lu + from * n * n * s->item, pivot + from * n, n, x + i * rows * columns * s->item, rows, columns,
+                  left, flip, turned);
     }
     return store(s, out, x, s->dtype);
 }
@@ -280,8 +288,11 @@ int rt_k_lu_solve(const rt_ctx *ctx, const rt_call *c) { /* LU, pivots, B, left,
     if (!code) code = load(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivots);
     for (int64_t i = 0; !code && i < batches(a, 2) * n; i++)
         if (((int32_t *)pivots)[i] < 1 || ((int32_t *)pivots)[i] > n)
-            code = rt_fail(ctx, RT_ERUNTIME, "linalg.lu_solve: pivots must be between 1 and %lld, got %d", (long long)n, (int)((int32_t *)pivots)[i]);
-    if (!code) code = solve_all(&s, &c->out[0], rt_arg_view(c, 2), false, a, lu, (int32_t *)pivots, rt_arg_int(c, 3), rt_arg_int(c, 4));
+            code = rt_fail(ctx, RT_ERUNTIME, "linalg.lu_solve: pivots must be between 1 and %lld, got %d", (long long)n,
+                           (int)((int32_t *)pivots)[i]);
+    if (!code)
+        code = solve_all(&s, &c->out[0], rt_arg_view(c, 2), false, a, lu, (int32_t *)pivots, rt_arg_int(c, 3),
+                         rt_arg_int(c, 4));
     return close_stack(&s, code);
 }
 
@@ -323,7 +334,10 @@ int rt_k_cholesky_ex(const rt_ctx *ctx, const rt_call *c) { /* self, upper, chec
             for (int64_t j = 0; j < n; j++)
                 if (upper ? j < i : j > i) memset(one + (i * n + j) * s.item, 0, (size_t)s.item);
         if (info[b] && rt_arg_int(c, 2))
-            code = rt_fail(ctx, RT_ERUNTIME, "linalg.cholesky: matrix %lld is not positive-definite: its leading minor of order %d is not", (long long)b, (int)info[b]);
+            code = rt_fail(ctx, RT_ERUNTIME,
+                           "linalg.cholesky: matrix %lld is not positive-definite: its leading minor of order %d is "
+                           "not",
+                           (long long)b, (int)info[b]);
     }
     if (!code) code = store(&s, &c->out[0], x, s.dtype);
     if (!code) code = store(&s, &c->out[1], info, RT_I32);
@@ -382,7 +396,8 @@ int rt_k_householder_product(const rt_ctx *ctx, const rt_call *c) { /* input, ta
     return close_stack(&s, code);
 }
 
-int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) { /* LU_data, LU_pivots, unpack_data, unpack_pivots -> P, L, U */
+/* LU_data, LU_pivots, unpack_data, unpack_pivots -> P, L, U */
+int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *v = rt_arg_view(c, 0);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
@@ -391,14 +406,17 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) { /* LU_data, LU_pivots,
     int64_t *order = take(&s, m, sizeof *order);
     int code = order ? RT_OK : RT_ENOMEM;
     if (!code && data) code = load(&s, v, NULL, 2, s.dtype, &lu);
-    if (!code && data && !((l = take(&s, count * m * k, s.item)) && (u = take(&s, count * k * n, s.item)))) code = RT_ENOMEM;
+    if (!code && data && !((l = take(&s, count * m * k, s.item)) && (u = take(&s, count * k * n, s.item))))
+        code = RT_ENOMEM;
     if (!code && pivots) code = load(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivot);
     if (!code && pivots && !(p = take(&s, count * m * m, sizeof(double)))) code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code && pivots; b++) {
         for (int64_t i = 0; i < m; i++) order[i] = i;
         for (int64_t i = 0; i < k && !code; i++) {
             int64_t with = (int64_t)((int32_t *)pivot)[b * k + i] - 1, swap = order[i];
-            if (with < 0 || with >= m) code = rt_fail(ctx, RT_ERUNTIME, "lu_unpack: pivots must be between 1 and %lld, got %lld", (long long)m, (long long)with + 1);
+            if (with < 0 || with >= m)
+                code = rt_fail(ctx, RT_ERUNTIME, "lu_unpack: pivots must be between 1 and %lld, got %lld", (long long)m,
+                               (long long)with + 1);
             else order[i] = order[with], order[with] = swap;
         }
         double *one = (double *)p + b * m * m;
@@ -409,7 +427,8 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) { /* LU_data, LU_pivots,
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 const char *from = lu + ((b * m + i) * n + j) * s.item;
-                char *low = j < k ? l + ((b * m + i) * k + j) * s.item : NULL, *high = i < k ? u + ((b * k + i) * n + j) * s.item : NULL;
+                char *low = j < k ? l + ((b * m + i) * k + j) * s.item : NULL,
+                     *high = i < k ? u + ((b * k + i) * n + j) * s.item : NULL;
                 if (low) memset(low, 0, (size_t)s.item);
                 if (high) memset(high, 0, (size_t)s.item);
                 if (low && i == j) *(double *)low = 1;
@@ -428,7 +447,9 @@ int rt_k_linalg_check_errors(const rt_ctx *ctx, const rt_call *c) { /* info, api
     int code = rt_contiguous(ctx, rt_arg_view(c, 0), RT_I64, &info, &scratch);
     for (int64_t i = 0; !code && i < rt_numel(&info); i++) {
         long long at = ((const int64_t *)info.p)[i];
-        if (at) code = rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld could not be factored: it failed at pivot %lld", c->arg[1].u.str, (long long)i, at);
+        if (at)
+            code = rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld could not be factored: it failed at pivot %lld",
+                           c->arg[1].u.str, (long long)i, at);
     }
     rt_scratch_free(ctx, scratch);
     return code;

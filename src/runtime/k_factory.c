@@ -7,7 +7,9 @@
 
 /* ---- constants ---- */
 
-static int fill_int(const rt_ctx *ctx, const rt_view *v, int64_t i) { return rt_fill(ctx, v, (rt_scalar){ RT_ARG_INT, i, (double)i, 0 }); }
+static int fill_int(const rt_ctx *ctx, const rt_view *v, int64_t i) {
+    return rt_fill(ctx, v, (rt_scalar){ RT_ARG_INT, i, (double)i, 0 });
+}
 
 RT_KERNEL(rt_k_zeros) { return fill_int(ctx, &c->out[0], 0); }
 RT_KERNEL(rt_k_ones) { return fill_int(ctx, &c->out[0], 1); }
@@ -38,7 +40,8 @@ static int line_part(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += BLOCK) {
         int64_t n = end - i < BLOCK ? end - i : BLOCK;
         l->make(l->user, i, n, values);
-        rt_convert(v->dtype, (char *)v->p + i * v->stride[0] * rt_itemsize(v->dtype), v->stride[0], l->wide, values, 1, n);
+        rt_convert(v->dtype, (char *)v->p + i * v->stride[0] * rt_itemsize(v->dtype), v->stride[0], l->wide, values, 1,
+                   n);
     }
     return RT_OK;
 }
@@ -52,7 +55,8 @@ typedef struct range { int64_t first, step; double f_first, f_step; } range;
 
 static void range_ints(void *user, int64_t begin, int64_t n, void *values) {
     const range *r = user;
-    for (int64_t k = 0; k < n; k++) ((int64_t *)values)[k] = (int64_t)((uint64_t)r->first + (uint64_t)r->step * (uint64_t)(begin + k));
+    for (int64_t k = 0; k < n; k++)
+        ((int64_t *)values)[k] = (int64_t)((uint64_t)r->first + (uint64_t)r->step * (uint64_t)(begin + k));
 }
 
 static void range_floats(void *user, int64_t begin, int64_t n, void *values) {
@@ -68,8 +72,10 @@ static void range_singles(void *user, int64_t begin, int64_t n, void *values) {
 }
 
 static int fill_range(const rt_ctx *ctx, const rt_view *out, rt_scalar first, rt_scalar step) {
-    range r = { first.kind == RT_ARG_INT ? first.i : (int64_t)first.f, step.kind == RT_ARG_INT ? step.i : (int64_t)step.f,
-                first.kind == RT_ARG_INT ? (double)first.i : first.f, step.kind == RT_ARG_INT ? (double)step.i : step.f };
+    range r = { first.kind == RT_ARG_INT ? first.i : (int64_t)first.f,
+                step.kind == RT_ARG_INT ? step.i : (int64_t)step.f,
+                first.kind == RT_ARG_INT ? (double)first.i : first.f,
+                step.kind == RT_ARG_INT ? (double)step.i : step.f };
     if (!out->size[0]) return RT_OK;
     if (!rt_is_float(out->dtype)) return fill_line(ctx, out, RT_I64, range_ints, &r);
     return fill_line(ctx, out, RT_F64, rt_itemsize(out->dtype) < 4 ? range_singles : range_floats, &r);
@@ -78,11 +84,20 @@ static int fill_range(const rt_ctx *ctx, const rt_view *out, rt_scalar first, rt
 static const rt_scalar zero = { .kind = RT_ARG_INT }, one = { .kind = RT_ARG_INT, .i = 1, .f = 1 };
 
 RT_KERNEL(rt_k_arange) { return fill_range(ctx, &c->out[0], zero, one); }                                    /* (end) */
-RT_KERNEL(rt_k_arange_start) { return fill_range(ctx, &c->out[0], rt_arg_scalar(c, 0), one); }               /* (start, end) */
-RT_KERNEL(rt_k_arange_step) { return fill_range(ctx, &c->out[0], rt_arg_scalar(c, 0), rt_arg_scalar(c, 2)); } /* (start, end, step) */
+/* (start, end) */
+RT_KERNEL(rt_k_arange_start) { return fill_range(ctx, &c->out[0], rt_arg_scalar(c, 0), one); }
+/* (start, end, step) */
+RT_KERNEL(rt_k_arange_step) { return fill_range(ctx, &c->out[0], rt_arg_scalar(c, 0), rt_arg_scalar(c, 2)); }
 
 /* Evenly spaced from both ends to the middle, so that the last value is the given one. */
-typedef struct spaced { double first, last, step; int64_t i_first, i_last, steps; float complex c_first, c_last, c_step; double complex z_first, z_last, z_step; int dtype; double base; } spaced;
+typedef struct spaced {
+    double first, last, step;
+    int64_t i_first, i_last, steps;
+    float complex c_first, c_last, c_step;
+    double complex z_first, z_last, z_step;
+    int dtype;
+    double base;
+} spaced;
 
 static double rounded(int dtype, double x) { /* to a half type, through single precision */
     float f = (float)x;
@@ -176,7 +191,9 @@ static int fill_spaced(const rt_ctx *ctx, const rt_view *out, rt_scalar first, r
     else if (out->dtype == RT_F32) s.first = (float)s.first, s.last = (float)s.last;
     else if (half) s.first = rounded(s.dtype, s.first), s.last = rounded(s.dtype, s.last);
     if (base != 0) {
-        double range = out->dtype == RT_F32 ? (float)s.last - (float)s.first : half ? rounded(s.dtype, s.last - s.first) : s.last - s.first;
+        double range = out->dtype == RT_F32 ? (float)s.last - (float)s.first
+                       : half               ? rounded(s.dtype, s.last - s.first)
+                                            : s.last - s.first;
         s.step = range / (double)gaps;
         return fill_line(ctx, out, RT_F64, powers, &s);
     }
@@ -197,7 +214,8 @@ RT_KERNEL(rt_k_logspace) {
 
 static int fill_pairs(const rt_call *c, bool lower) {
     const rt_view *out = &c->out[0];
-    int64_t rows = rt_arg_int(c, 0), columns = rt_arg_int(c, 1), offset = rt_arg_int(c, 2), at = 0, item = rt_itemsize(out->dtype);
+    int64_t rows = rt_arg_int(c, 0), columns = rt_arg_int(c, 1), offset = rt_arg_int(c, 2), at = 0,
+            item = rt_itemsize(out->dtype);
     offset = offset < -rows ? -rows : offset > columns ? columns : offset;
     for (int64_t i = lower && offset < 0 ? -offset : 0; i < rows && at < out->size[1]; i++) {
         int64_t from = lower ? 0 : i + offset, to = lower ? i + offset + 1 : columns;
@@ -241,17 +259,21 @@ static rt_scalar load(const rt_view *v) {
 
 RT_KERNEL(rt_k_item) {
     const rt_view *v = rt_arg_view(c, 0);
-    if (rt_numel(v) != 1) return rt_fail(ctx, RT_ERUNTIME, "expected a tensor with one element, got %lld", (long long)rt_numel(v));
+    if (rt_numel(v) != 1)
+        return rt_fail(ctx, RT_ERUNTIME, "expected a tensor with one element, got %lld", (long long)rt_numel(v));
     *c->result = load(v);
     return RT_OK;
 }
 
 RT_KERNEL(rt_k_assert_async) {
     const rt_view *v = rt_arg_view(c, 0);
-    if (rt_numel(v) != 1) return rt_fail(ctx, RT_ERUNTIME, "expected a tensor with one element, got %lld", (long long)rt_numel(v));
+    if (rt_numel(v) != 1)
+        return rt_fail(ctx, RT_ERUNTIME, "expected a tensor with one element, got %lld", (long long)rt_numel(v));
     rt_scalar s = load(v);
     if (s.kind == RT_ARG_INT ? s.i != 0 : s.f != 0 || s.im != 0) return RT_OK;
-    const char *message = c->nargs > 1 && c->arg[1].kind == RT_ARG_STR ? c->arg[1].u.str : "expected a tensor with a single nonzero value";
+    const char *message = c->nargs > 1 && c->arg[1].kind == RT_ARG_STR ? c->arg[1].u.str
+                                                                       : "expected a tensor with a single nonzero "
+                                                                         "value";
     return rt_fail(ctx, RT_ERUNTIME, "%s", message);
 }
 
@@ -267,7 +289,8 @@ static bool same_elements(const rt_view *a, const rt_view *b, int64_t n) {
 #undef FLOATS
     default: break;
     }
-    if (!rt_is_float(a->dtype) && !rt_is_complex(a->dtype)) return !memcmp(a->p, b->p, (size_t)(n * rt_itemsize(a->dtype)));
+    if (!rt_is_float(a->dtype) && !rt_is_complex(a->dtype))
+        return !memcmp(a->p, b->p, (size_t)(n * rt_itemsize(a->dtype)));
     int64_t per = rt_is_complex(a->dtype) ? 2 : 1, item = rt_itemsize(a->dtype) / per;
     int dtype = rt_is_complex(a->dtype) ? RT_F16 : a->dtype;
     for (int64_t i = 0; i < n * per; i++) {

@@ -1,9 +1,9 @@
 /* k_fft.c: discrete Fourier transforms along dimensions: complex to complex, real to complex, complex to real.
  *
  * Every kernel is a walk along one dimension after the other. A block of lines is gathered from memory of any strides,
- * transformed in scratch memory and scattered back, so the passes (rt_fft_passes.h) see dense f64 numbers only. Lengths with a
- * large prime factor are turned into a convolution of a power of two (Bluestein).
- * Every block is read before it is written, so a transform may be made in place. */
+ * transformed in scratch memory and scattered back, so the passes (rt_fft_passes.h) see dense f64 numbers only. Lengths
+ * with a large prime factor are turned into a convolution of a power of two (Bluestein). Every block is read before it
+ * is written, so a transform may be made in place. */
 #include "runtime/kernels.h"
 #include "runtime/rt_fft.h"
 
@@ -122,7 +122,8 @@ static fft_lines run_bluestein(const plan *p, int64_t batch, fft_lines x, fft_li
             z.im[q] = t * c - z.im[q] * d;
         }
     }
-    fft_lines back = rt__fft_transform(p->m, p->inner->nfactors, p->inner->factor, p->inner->table, batch, z, z.re == x.re ? y : x);
+    fft_lines back = rt__fft_transform(p->m, p->inner->nfactors, p->inner->factor, p->inner->table, batch, z,
+                                       z.re == x.re ? y : x);
     double scale = 1 / (double)p->m;
     for (int64_t k = 0; k < p->n; k++) {
         double c = p->chirp_re[k] * scale, d = p->chirp_im[k] * scale;
@@ -207,7 +208,8 @@ static void transform_block(const axis *a, double *memory, int64_t first, int64_
     if (is_wide(a->in->dtype)) GATHER(double)
     else GATHER(float)
     for (int64_t b = 0; b < batch && a->hermitian; b++) mirror(a, x, batch, b);
-    fft_lines z = p->inner ? run_bluestein(p, batch, x, y) : rt__fft_transform(a->n, p->nfactors, p->factor, p->table, batch, x, y);
+    fft_lines z = p->inner ? run_bluestein(p, batch, x, y)
+                           : rt__fft_transform(a->n, p->nfactors, p->factor, p->table, batch, x, y);
     re = a->inverse ? z.im : z.re, im = a->inverse ? z.re : z.im;
     parts = rt_is_complex(a->out->dtype) ? 2 : 1;
     for (int64_t b = 0; b < batch; b++) offset[b] = line_offset(a, a->out, first + b);
@@ -254,11 +256,14 @@ static int transform_axis(const rt_ctx *ctx, axis a) {
     return code;
 }
 
-static double scale_of(int64_t norm, double signal) { return norm == NORM_ROOT ? 1 / sqrt(signal) : norm == NORM_FULL ? 1 / signal : 1; }
+static double scale_of(int64_t norm, double signal) {
+    return norm == NORM_ROOT ? 1 / sqrt(signal) : norm == NORM_FULL ? 1 / signal : 1;
+}
 
 static int dims_of(const rt_call *c, int rank, int *dims) {
     int n = (int)c->arg[1].n;
-    for (int i = 0; i < n; i++) dims[i] = (int)(c->arg[1].u.ints[i] < 0 ? c->arg[1].u.ints[i] + rank : c->arg[1].u.ints[i]);
+    for (int i = 0; i < n; i++)
+        dims[i] = (int)(c->arg[1].u.ints[i] < 0 ? c->arg[1].u.ints[i] + rank : c->arg[1].u.ints[i]);
     return n;
 }
 
@@ -270,7 +275,11 @@ int rt_k_fft_c2c(const rt_ctx *ctx, const rt_call *c) {
     for (int i = 0; i < n; i++) signal *= (double)self->size[dims[i]];
     if (!n) return rt_copy(ctx, out, self);
     for (int i = n - 1; i >= 0; i--) {
-        axis a = { .in = i == n - 1 ? self : out, .out = out, .dim = dims[i], .n = self->size[dims[i]], .inverse = !rt_arg_int(c, 3),
+        axis a = { .in = i == n - 1 ? self : out,
+                   .out = out,
+                   .dim = dims[i],
+                   .n = self->size[dims[i]],
+                   .inverse = !rt_arg_int(c, 3),
                    .scale = i ? 1 : scale_of(rt_arg_int(c, 2), signal) };
         int code = transform_axis(ctx, a);
         if (code) return code;
@@ -308,10 +317,21 @@ int rt_k_fft_c2r(const rt_ctx *ctx, const rt_call *c) {
         between = rt_view_contiguous(memory, self->dtype, self->rank, self->size);
     }
     for (int i = n - 2; i >= 0 && !code; i--) {
-        axis a = { .in = i == n - 2 ? self : &between, .out = &between, .dim = dims[i], .n = self->size[dims[i]], .inverse = true, .scale = 1 };
+        axis a = { .in = i == n - 2 ? self : &between,
+                   .out = &between,
+                   .dim = dims[i],
+                   .n = self->size[dims[i]],
+                   .inverse = true,
+                   .scale = 1 };
         code = transform_axis(ctx, a);
     }
-    axis a = { .in = &between, .out = out, .dim = last, .n = size, .in_n = size / 2 + 1, .inverse = true, .hermitian = true,
+    axis a = { .in = &between,
+               .out = out,
+               .dim = last,
+               .n = size,
+               .in_n = size / 2 + 1,
+               .inverse = true,
+               .hermitian = true,
                .scale = scale_of(rt_arg_int(c, 2), signal) };
     if (!code) code = transform_axis(ctx, a);
     rt_scratch_free(ctx, memory);

@@ -42,9 +42,13 @@ static int each(const walk *w, int (*visit)(const walk *w, char *self, char *oth
         for (int64_t i = 0; i < w->index.size[rank - 1]; i++) { /* the last dimension, without recomputing the rest */
             int64_t k = index_at(&w->index, index + i * w->index.stride[rank - 1]);
             if (k < 0 || k >= w->self.size[w->dim])
-                return rt_fail(w->ctx, RT_ERUNTIME, "index %lld is out of bounds for dimension %d with size %lld", (long long)k, w->dim, (long long)w->self.size[w->dim]);
-            int64_t offset = self + k * w->self.stride[w->dim] + (rank - 1 != w->dim ? i * w->self.stride[rank - 1] : 0);
-            int code = visit(w, (char *)w->self.p + offset * item, w->value ? (char *)w->value : (char *)w->src.p + (src + i * w->src.stride[rank - 1]) * item);
+                return rt_fail(w->ctx, RT_ERUNTIME, "index %lld is out of bounds for dimension %d with size %lld",
+                               (long long)k, w->dim, (long long)w->self.size[w->dim]);
+            int64_t offset = self + k * w->self.stride[w->dim] +
+                             (rank - 1 != w->dim ? i * w->self.stride[rank - 1] : 0);
+            int code = visit(w, (char *)w->self.p + offset * item,
+                             w->value ? (char *)w->value
+                                      : (char *)w->src.p + (src + i * w->src.stride[rank - 1]) * item);
             if (code) return code;
         }
         int d = rank - 2;
@@ -60,7 +64,11 @@ static int read_element(const walk *w, char *self, char *other) {
 
 int rt_k_gather(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, sparse_grad */
     const rt_view *self = rt_arg_view(c, 0);
-    walk w = { .self = at_least_1d(self), .index = at_least_1d(rt_arg_view(c, 2)), .src = at_least_1d(&c->out[0]), .dim = rt_arg_dim(c, 1, self->rank), .ctx = ctx };
+    walk w = { .self = at_least_1d(self),
+               .index = at_least_1d(rt_arg_view(c, 2)),
+               .src = at_least_1d(&c->out[0]),
+               .dim = rt_arg_dim(c, 1, self->rank),
+               .ctx = ctx };
     return each(&w, read_element);
 }
 
@@ -106,7 +114,12 @@ static int write_element(const walk *w, char *self, char *other) {
     case RT_F32: COMBINE(float, float)
     case RT_F64: COMBINE(double, double)
     case RT_C64: if (w->mode == MULTIPLY) { *(float _Complex *)self *= *(float _Complex *)other; return RT_OK; } break;
-    case RT_C128: if (w->mode == MULTIPLY) { *(double _Complex *)self *= *(double _Complex *)other; return RT_OK; } break;
+    case RT_C128:
+        if (w->mode == MULTIPLY) {
+            *(double _Complex *)self *= *(double _Complex *)other;
+            return RT_OK;
+        }
+        break;
     case RT_F16:
     case RT_BF16: return combine_half(w, self, other);
     default: break;
@@ -115,8 +128,14 @@ static int write_element(const walk *w, char *self, char *other) {
 }
 
 /* out[0] holds self already. */
-static int scatter_as_is(const rt_ctx *ctx, const rt_call *c, const rt_view *self, const rt_view *src, const char *value, int mode) {
-    walk w = { .self = at_least_1d(self), .index = at_least_1d(rt_arg_view(c, 2)), .dim = rt_arg_dim(c, 1, self->rank), .mode = mode, .value = value, .ctx = ctx };
+static int scatter_as_is(const rt_ctx *ctx, const rt_call *c, const rt_view *self, const rt_view *src,
+                         const char *value, int mode) {
+    walk w = { .self = at_least_1d(self),
+               .index = at_least_1d(rt_arg_view(c, 2)),
+               .dim = rt_arg_dim(c, 1, self->rank),
+               .mode = mode,
+               .value = value,
+               .ctx = ctx };
     w.src = src ? at_least_1d(src) : w.index;
     return each(&w, write_element);
 }
@@ -124,7 +143,8 @@ static int scatter_as_is(const rt_ctx *ctx, const rt_call *c, const rt_view *sel
 /* Sums and products of half precision are formed in f32 and rounded once, at the end. */
 static int scatter(const rt_ctx *ctx, const rt_call *c, const rt_view *src, const char *value, int mode) {
     const rt_view *out = &c->out[0];
-    if ((out->dtype != RT_F16 && out->dtype != RT_BF16) || (mode != ADD && mode != MULTIPLY)) return scatter_as_is(ctx, c, out, src, value, mode);
+    if ((out->dtype != RT_F16 && out->dtype != RT_BF16) || (mode != ADD && mode != MULTIPLY))
+        return scatter_as_is(ctx, c, out, src, value, mode);
     void *sums = rt_scratch(ctx, (size_t)(rt_numel(out) + 1) * sizeof(float)), *copied = NULL;
     if (!sums) return RT_ENOMEM;
     rt_view wide = rt_view_contiguous(sums, RT_F32, out->rank, out->size), wide_src;
@@ -153,9 +173,12 @@ static int scatter_value(const rt_ctx *ctx, const rt_call *c, int mode) {
     return code ? code : scatter(ctx, c, NULL, (const char *)storage, mode);
 }
 
-int rt_k_scatter_src(const rt_ctx *ctx, const rt_call *c) { return scatter(ctx, c, rt_arg_view(c, 3), NULL, ASSIGN); } /* self, dim, index, src */
+/* self, dim, index, src */
+int rt_k_scatter_src(const rt_ctx *ctx, const rt_call *c) { return scatter(ctx, c, rt_arg_view(c, 3), NULL, ASSIGN); }
 int rt_k_scatter_value(const rt_ctx *ctx, const rt_call *c) { return scatter_value(ctx, c, ASSIGN); }
-int rt_k_scatter_reduce_src(const rt_ctx *ctx, const rt_call *c) { return scatter(ctx, c, rt_arg_view(c, 3), NULL, mode_of(c, 4)); }
+int rt_k_scatter_reduce_src(const rt_ctx *ctx, const rt_call *c) {
+    return scatter(ctx, c, rt_arg_view(c, 3), NULL, mode_of(c, 4));
+}
 int rt_k_scatter_reduce_value(const rt_ctx *ctx, const rt_call *c) { return scatter_value(ctx, c, mode_of(c, 4)); }
 int rt_k_scatter_add(const rt_ctx *ctx, const rt_call *c) { return scatter(ctx, c, rt_arg_view(c, 3), NULL, ADD); }
 
@@ -174,7 +197,8 @@ static rt_scalar identity(int mode, int dtype) {
     if (floats) return (rt_scalar){ RT_ARG_FLOAT, 0, mode == MAXIMUM ? -INFINITY : INFINITY, 0 };
     if (dtype == RT_BOOL) return (rt_scalar){ RT_ARG_INT, mode != MAXIMUM, 0, 0 };
     int bits = (int)rt_itemsize(dtype) * 8;
-    int64_t top = dtype == RT_U8 ? 255 : (int64_t)(((uint64_t)1 << (bits - 1)) - 1), low = dtype == RT_U8 ? 0 : -top - 1;
+    int64_t top = dtype == RT_U8 ? 255 : (int64_t)(((uint64_t)1 << (bits - 1)) - 1),
+            low = dtype == RT_U8 ? 0 : -top - 1;
     return (rt_scalar){ RT_ARG_INT, mode == MAXIMUM ? low : top, 0, 0 };
 }
 
@@ -187,7 +211,12 @@ int rt_k_scatter_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, ind
     if (!touched) return RT_ENOMEM;
     memset(touched, 0, (size_t)n * sizeof *touched);
     rt_view counts = rt_view_contiguous(touched, RT_I64, out->rank, out->size);
-    walk w = { .self = at_least_1d(&counts), .index = at_least_1d(rt_arg_view(c, 2)), .src = at_least_1d(rt_arg_view(c, 2)), .dim = rt_arg_dim(c, 1, out->rank), .value = "", .ctx = ctx };
+    walk w = { .self = at_least_1d(&counts),
+               .index = at_least_1d(rt_arg_view(c, 2)),
+               .src = at_least_1d(rt_arg_view(c, 2)),
+               .dim = rt_arg_dim(c, 1, out->rank),
+               .value = "",
+               .ctx = ctx };
     int code = each(&w, mark_one);
     int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
     void *mixed = code ? NULL : rt_scratch(ctx, (size_t)((n + 1) * rt_itemsize(wide)));
@@ -236,7 +265,8 @@ int rt_k_index_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index
     for (int64_t i = 0; i < n && !code; i++) {
         int64_t at = ((const int64_t *)flat.p)[i];
         if (at < 0 || at >= most)
-            code = rt_fail(ctx, RT_EINDEX, "index_reduce: index %lld is out of range for dimension %d with size %lld", (long long)at, dim, (long long)most);
+            code = rt_fail(ctx, RT_EINDEX, "index_reduce: index %lld is out of range for dimension %d with size %lld",
+                           (long long)at, dim, (long long)most);
     }
     wide.p = flat.p;
     wide.dtype = RT_I64;
@@ -246,7 +276,9 @@ int rt_k_index_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index
     args[2].u.view = &wide;
     rt_call call = *c;
     call.arg = args;
-    int narrow = out->dtype, rare = narrow == RT_C32 ? RT_C64 : narrow == RT_U16 || narrow == RT_U32 || narrow == RT_U64 ? RT_I64 : narrow;
+    int narrow = out->dtype, rare = narrow == RT_C32                                           ? RT_C64
+                                    : narrow == RT_U16 || narrow == RT_U32 || narrow == RT_U64 ? RT_I64
+                                                                                               : narrow;
     void *copied[2] = { NULL };
     rt_view whole, values;
     if (!code && rare != narrow) { /* products of these are reduced in a dtype that has loops for it */
@@ -278,8 +310,10 @@ static int each_flat(const rt_ctx *ctx, const rt_view *self, const rt_view *inde
     for (int64_t i = 0; i < n; i++) {
         int64_t k = index_at(index, flat_offset(index, i));
         if (k < -total || k >= total)
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for a tensor of %lld elements", (long long)k, (long long)total);
-        char *a = (char *)self->p + flat_offset(self, k < 0 ? k + total : k) * item, *b = (char *)other->p + flat_offset(other, i) * item;
+            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for a tensor of %lld elements", (long long)k,
+                           (long long)total);
+        char *a = (char *)self->p + flat_offset(self, k < 0 ? k + total : k) * item,
+             *b = (char *)other->p + flat_offset(other, i) * item;
         if (mode == RT_INDEX_READ) memcpy(b, a, (size_t)item);
         else if (mode == RT_INDEX_WRITE) memcpy(a, b, (size_t)item);
         else rt_add_element(self->dtype, a, b);
@@ -287,7 +321,11 @@ static int each_flat(const rt_ctx *ctx, const rt_view *self, const rt_view *inde
     return RT_OK;
 }
 
-int rt_k_take(const rt_ctx *ctx, const rt_call *c) { return each_flat(ctx, rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], RT_INDEX_READ); } /* self, index */
+/* self, index */
+int rt_k_take(const rt_ctx *ctx, const rt_call *c) {
+    return each_flat(ctx, rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], RT_INDEX_READ);
+}
 int rt_k_put(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0]), index, source, accumulate */
-    return each_flat(ctx, &c->out[0], rt_arg_view(c, 1), rt_arg_view(c, 2), rt_arg_int(c, 3) ? RT_INDEX_ADD : RT_INDEX_WRITE);
+    return each_flat(ctx, &c->out[0], rt_arg_view(c, 1), rt_arg_view(c, 2),
+                     rt_arg_int(c, 3) ? RT_INDEX_ADD : RT_INDEX_WRITE);
 }

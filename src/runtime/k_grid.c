@@ -1,8 +1,8 @@
 /* k_grid.c: an image or volume read at places that a grid names, between -1 and 1 along each axis, and the derivatives.
  *
- * A place becomes a few taps: offsets into one channel, weights, and the weights' slopes along each axis of the grid. All
- * modes and paddings differ only in how taps are made; reading, spreading a gradient over the taps and the gradient of the
- * grid are loops over taps and channels. Taps outside (padding with zeros) are left out. */
+ * A place becomes a few taps: offsets into one channel, weights, and the weights' slopes along each axis of the grid.
+ * All modes and paddings differ only in how taps are made; reading, spreading a gradient over the taps and the gradient
+ * of the grid are loops over taps and channels. Taps outside (padding with zeros) are left out. */
 #include "runtime/kernels.h"
 
 #include <math.h>
@@ -22,7 +22,11 @@ typedef struct sampler {
 } sampler;
 
 #define DEFINE_SAMPLER(T, FLOOR, FABS, FMOD, ROUND)                                                                    \
-    typedef struct taps_##T { int n; int64_t offset[MAX_TAPS]; T weight[MAX_TAPS], slope[MAX_AXES][MAX_TAPS], step[MAX_AXES]; } taps_##T; \
+    typedef struct taps_##T {                                                                                          \
+        int n;                                                                                                         \
+        int64_t offset[MAX_TAPS];                                                                                      \
+        T weight[MAX_TAPS], slope[MAX_AXES][MAX_TAPS], step[MAX_AXES];                                                 \
+    } taps_##T;                                                                                                        \
     /* Positions far outside become one that is outside for sure, and that an integer can hold. */                     \
     static T tame_##T(T x) { return x > -1e9 && x < 1e9 ? x : (T)-100; }                                               \
     static T unnormalized_##T(const sampler *s, T x, int64_t n, T *slope) {                                            \
@@ -33,7 +37,7 @@ typedef struct sampler {
         *slope = s->align ? (T)(n - 1) / 2 : (T)n / 2;                                                                 \
         return s->align ? (x + 1) / 2 * (T)(n - 1) : ((x + 1) * (T)n - 1) / 2;                                         \
     }                                                                                                                  \
-    /* Beyond the border nothing changes; the zero keeps its sign in volumes only, as PyTorch's kernels have it. */     \
+    /* Beyond the border nothing changes; the zero keeps its sign in volumes only, as PyTorch's kernels have it. */    \
     static T clipped_##T(const sampler *s, T x, int64_t n, T *slope) {                                                 \
         if (x > 0 && x < (T)(n - 1)) return x;                                                                         \
         *slope = s->axes == 3 ? *slope * 0 : 0;                                                                        \
@@ -63,7 +67,7 @@ typedef struct sampler {
         slope[0] = ((T)-2.25 * x[0] + (T)7.5) * x[0] - 6, slope[1] = ((T)3.75 * x[1] - (T)4.5) * x[1];                 \
         slope[2] = -((T)3.75 * x[2] - (T)4.5) * x[2], slope[3] = -(((T)-2.25 * x[3] + (T)7.5) * x[3] - 6);             \
     }                                                                                                                  \
-    /* The taps along one axis: positions (or -1 outside), weights, slopes by position; `step`: positions per unit of the grid. */ \
+    /* The taps along one axis: positions (or -1 outside), weights, slopes by position; `step`: positions per unit */  \
     static int axis_##T(const sampler *s, T at, int64_t n, int64_t *from, T *weight, T *slope, T *step) {              \
         T d, x = unnormalized_##T(s, at, n, &d);                                                                       \
         int count = s->mode == LINEAR ? 2 : s->mode == NEAREST ? 1 : 4;                                                \
@@ -96,7 +100,8 @@ typedef struct sampler {
         int64_t from[MAX_AXES][4];                                                                                     \
         T weight[MAX_AXES][4], slope[MAX_AXES][4];                                                                     \
         int count = 1;                                                                                                 \
-        for (int a = 0; a < s->axes; a++) count = axis_##T(s, grid[a], s->size[a], from[a], weight[a], slope[a], &t->step[a]); \
+        for (int a = 0; a < s->axes; a++)                                                                              \
+            count = axis_##T(s, grid[a], s->size[a], from[a], weight[a], slope[a], &t->step[a]);                       \
         t->n = 0;                                                                                                      \
         int64_t total = s->axes == 3 ? (int64_t)count * count * count : (int64_t)count * count;                        \
         for (int64_t k = 0; k < total; k++) {                                                                          \
@@ -152,7 +157,8 @@ typedef struct sampler {
                 }                                                                                                      \
                 if (out) out += s->in;                                                                                 \
             }                                                                                                          \
-            for (int a = 0; a < s->axes; a++) ((T *)s->grad_grid)[i * s->axes + a] = s->mode == NEAREST ? 0 : slope[a] * t.step[a]; \
+            for (int a = 0; a < s->axes; a++)                                                                          \
+                ((T *)s->grad_grid)[i * s->axes + a] = s->mode == NEAREST ? 0 : slope[a] * t.step[a];                  \
         }                                                                                                              \
         return RT_OK;                                                                                                  \
     }
@@ -163,8 +169,15 @@ DEFINE_SAMPLER(double, floor, fabs, fmod, nearbyint)
 static int open_sampler(sampler *s, const rt_ctx *ctx, const rt_call *c, int at, void **scratch) {
     const rt_view *input = rt_arg_view(c, at), *grid = rt_arg_view(c, at + 1);
     rt_view dense = { 0 };
-    *s = (sampler){ .batch = input->size[0], .channels = input->size[1], .in = 1, .places = 1, .axes = input->rank - 2, .mode = (int)rt_arg_int(c, at + 2),
-                    .padding = (int)rt_arg_int(c, at + 3), .align = rt_arg_int(c, at + 4), .wide = input->dtype == RT_F64 };
+    *s = (sampler){ .batch = input->size[0],
+                    .channels = input->size[1],
+                    .in = 1,
+                    .places = 1,
+                    .axes = input->rank - 2,
+                    .mode = (int)rt_arg_int(c, at + 2),
+                    .padding = (int)rt_arg_int(c, at + 3),
+                    .align = rt_arg_int(c, at + 4),
+                    .wide = input->dtype == RT_F64 };
     for (int a = 0; a < s->axes; a++) {
         s->size[a] = input->size[input->rank - 1 - a];
         s->in *= s->size[a];
@@ -192,18 +205,21 @@ static int close_result(const rt_ctx *ctx, const rt_view *out, bool wide, void *
     return rt_copy(ctx, out, &from);
 }
 
-int rt_k_grid_sampler(const rt_ctx *ctx, const rt_call *c) { /* input, grid, interpolation_mode, padding_mode, align_corners */
+/* input, grid, interpolation_mode, padding_mode, align_corners */
+int rt_k_grid_sampler(const rt_ctx *ctx, const rt_call *c) {
     sampler s;
     void *scratch[3] = { NULL };
     int code = open_sampler(&s, ctx, c, 0, scratch);
     if (!code) code = open_result(ctx, &c->out[0], s.wide, &s.out, &scratch[2]);
-    if (!code) code = rt_parallel_work(ctx, s.batch * s.places, s.channels, 2048, s.wide ? read_double : read_float, &s);
+    if (!code)
+        code = rt_parallel_work(ctx, s.batch * s.places, s.channels, 2048, s.wide ? read_double : read_float, &s);
     if (!code) code = close_result(ctx, &c->out[0], s.wide, scratch[2]);
     for (int i = 0; i < 3; i++) rt_scratch_free(ctx, scratch[i]);
     return code;
 }
 
-int rt_k_grid_sampler_backward(const rt_ctx *ctx, const rt_call *c) { /* grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask */
+/* grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask */
+int rt_k_grid_sampler_backward(const rt_ctx *ctx, const rt_call *c) {
     sampler s;
     rt_view grad;
     void *scratch[5] = { NULL };

@@ -19,7 +19,8 @@ int rt_k_histc(const rt_ctx *ctx, const rt_call *c) { /* self, bins, min, max */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     int dtype = self->dtype;
     if (dtype != RT_F64 && dtype != RT_F32 && dtype != RT_F16 && dtype != RT_BF16)
-        return rt_fail(ctx, RT_ENOTIMPL, "histc: not implemented for %s; convert the tensor to a floating dtype", rt_dtype_name(dtype));
+        return rt_fail(ctx, RT_ENOTIMPL, "histc: not implemented for %s; convert the tensor to a floating dtype",
+                       rt_dtype_name(dtype));
     int64_t bins = rt_arg_int(c, 1), n = rt_numel(self);
     double low = rt_arg_float(c, 2), high = rt_arg_float(c, 3);
     rt_view flat;
@@ -37,7 +38,8 @@ int rt_k_histc(const rt_ctx *ctx, const rt_call *c) { /* self, bins, min, max */
     if (low == high && isfinite(low)) low -= 1, high += 1;
     if (!isfinite(low) || !isfinite(high)) {
         rt_scratch_free(ctx, scratch);
-        return rt_fail(ctx, RT_ERUNTIME, "histc: the range of bins [%g, %g] must be finite; pass min and max", low, high);
+        return rt_fail(ctx, RT_ERUNTIME, "histc: the range of bins [%g, %g] must be finite; pass min and max", low,
+                       high);
     }
     int64_t *count = rt_scratch(ctx, (size_t)bins * sizeof *count);
     if (!count) {

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Values in self's dtype, broadcast to the plan's result shape. */
-static int prepare_values(const rt_ctx *ctx, const rt_index_plan *plan, const rt_view *values, int dtype, rt_view *out, void **scratch) {
+static int prepare_values(const rt_ctx *ctx, const rt_index_plan *plan, const rt_view *values, int dtype, rt_view *out,
+                          void **scratch) {
     int64_t size[RT_MAX_RANK];
     int rank = rt_index_shape(plan, size);
     rt_view cast = *values;
@@ -40,7 +41,8 @@ int rt_k_index(const rt_ctx *ctx, const rt_call *c) { /* self, indices */
     return code;
 }
 
-static int put(const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n, const rt_view *values, bool accumulate) {
+static int put(const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n, const rt_view *values,
+               bool accumulate) {
     rt_index_plan plan;
     rt_view broadcast;
     void *scratch = NULL;
@@ -57,16 +59,19 @@ int rt_k_index_put(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0]), i
 }
 
 /* One index tensor for dimension `dim`. A 0-d index counts as one element. */
-static int along(const rt_ctx *ctx, const rt_view *self, int dim, const rt_view *index, const rt_view *values, int mode) {
+static int along(const rt_ctx *ctx, const rt_view *self, int dim, const rt_view *index, const rt_view *values,
+                 int mode) {
     const rt_view *indices[RT_MAX_RANK] = { NULL };
     rt_view flat = *index, whole = *self, vals = *values;
     if (!flat.rank) flat.rank = 1, flat.size[0] = 1, flat.stride[0] = 1;
     if (!whole.rank) whole.rank = 1, whole.size[0] = 1, whole.stride[0] = 1;
     if (!vals.rank) vals.rank = 1, vals.size[0] = 1, vals.stride[0] = 1;
     for (int64_t i = 0; i < flat.size[0]; i++) { /* these ops do not wrap negative indices */
-        int64_t at = flat.dtype == RT_I64 ? ((const int64_t *)flat.p)[i * flat.stride[0]] : ((const int32_t *)flat.p)[i * flat.stride[0]];
+        int64_t at = flat.dtype == RT_I64 ? ((const int64_t *)flat.p)[i * flat.stride[0]]
+                                          : ((const int32_t *)flat.p)[i * flat.stride[0]];
         if (at < 0 || at >= whole.size[dim])
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for dimension %d with size %lld", (long long)at, dim, (long long)whole.size[dim]);
+            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for dimension %d with size %lld", (long long)at,
+                           dim, (long long)whole.size[dim]);
     }
     indices[dim] = &flat;
     if (mode == RT_INDEX_READ) {
@@ -84,7 +89,8 @@ int rt_k_index_select(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index
     return along(ctx, self, rt_arg_dim(c, 1, self->rank), rt_arg_view(c, 2), &c->out[0], RT_INDEX_READ);
 }
 int rt_k_index_copy(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, source */
-    return along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), rt_arg_view(c, 3), RT_INDEX_WRITE);
+    return along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), rt_arg_view(c, 3),
+                 RT_INDEX_WRITE);
 }
 
 int rt_k_index_add(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, source, alpha */
@@ -103,7 +109,8 @@ int rt_k_index_add(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, s
         code = rt_copy(ctx, &scaled, source);
         for (int64_t i = 0; i < n && !code; i++) {
             if (wide == RT_F64) ((double *)scratch)[i] *= alpha.kind == RT_ARG_INT ? (double)alpha.i : alpha.f;
-            else if (wide == RT_I64) ((uint64_t *)scratch)[i] *= (uint64_t)(alpha.kind == RT_ARG_INT ? alpha.i : (int64_t)alpha.f);
+            else if (wide == RT_I64)
+                ((uint64_t *)scratch)[i] *= (uint64_t)(alpha.kind == RT_ARG_INT ? alpha.i : (int64_t)alpha.f);
             else {
                 double _Complex a = alpha.kind == RT_ARG_INT ? (double)alpha.i : alpha.f;
                 __imag__ a = alpha.im;
@@ -111,7 +118,8 @@ int rt_k_index_add(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, s
             }
         }
     }
-    if (!code) code = along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), &scaled, RT_INDEX_ADD);
+    if (!code)
+        code = along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), &scaled, RT_INDEX_ADD);
     rt_scratch_free(ctx, scratch);
     return code;
 }
@@ -150,10 +158,12 @@ static void add_row(int wide, void *sums, const void *grad, int64_t width, doubl
     else if (wide == RT_C128)
         for (int64_t k = 0; k < width; k++) ((double _Complex *)sums)[k] += ((const double _Complex *)grad)[k] * scale;
     else
-        for (int64_t k = 0; k < width; k++) ((uint64_t *)sums)[k] += (uint64_t)(int64_t)((double)((const int64_t *)grad)[k] * scale);
+        for (int64_t k = 0; k < width; k++)
+            ((uint64_t *)sums)[k] += (uint64_t)(int64_t)((double)((const int64_t *)grad)[k] * scale);
 }
 
-int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) { /* grad_output, indices, num_weights, padding_idx, scale_grad_by_freq */
+/* grad_output, indices, num_weights, padding_idx, scale_grad_by_freq */
+int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = &c->out[0];
     int64_t rows = out->size[0], width = out->size[1], padding = rt_arg_int(c, 3);
     int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
@@ -175,12 +185,15 @@ int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) { /* grad_outpu
         memset(sums, 0, (size_t)(rows * width * item));
         memset(counts, 0, (size_t)rows * sizeof *counts);
         for (int64_t i = 0; i < n && !code; i++) {
-            if (at[i] < 0 || at[i] >= rows) code = rt_fail(ctx, RT_EINDEX, "index %lld is out of range for %lld rows", (long long)at[i], (long long)rows);
+            if (at[i] < 0 || at[i] >= rows)
+                code = rt_fail(ctx, RT_EINDEX, "index %lld is out of range for %lld rows", (long long)at[i],
+                               (long long)rows);
             else counts[at[i]]++;
         }
         for (int64_t i = 0; i < n && !code; i++)
             if (at[i] != padding)
-                add_row(wide, sums + at[i] * width * item, (const char *)grad.p + i * width * item, width, rt_arg_int(c, 4) ? 1.0 / (double)counts[at[i]] : 1.0);
+                add_row(wide, sums + at[i] * width * item, (const char *)grad.p + i * width * item, width,
+                        rt_arg_int(c, 4) ? 1.0 / (double)counts[at[i]] : 1.0);
     }
     if (!code) {
         rt_view from = rt_view_contiguous(sums, wide, 2, out->size);
@@ -246,7 +259,9 @@ int rt_k_masked_select(const rt_ctx *ctx, const rt_call *c) { /* self, mask */
         c->count[0] = rt_count_true(&mask);
         return RT_OK;
     }
-    if (!self.rank) return c->out[0].size[0] ? rt_copy(ctx, &(rt_view){ .p = c->out[0].p, .dtype = c->out[0].dtype }, &self) : RT_OK;
+    if (!self.rank)
+        return c->out[0].size[0] ? rt_copy(ctx, &(rt_view){ .p = c->out[0].p, .dtype = c->out[0].dtype }, &self)
+                                 : RT_OK;
     rt_index_plan plan;
     const rt_view *indices = &mask;
     code = rt_index_open(&plan, ctx, &self, &indices, 1);
@@ -263,7 +278,8 @@ int rt_k_masked_scatter(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0
     int64_t count = rt_count_true(&mask);
     void *scratch = NULL;
     if (rt_numel(rt_arg_view(c, 2)) < count)
-        return rt_fail(ctx, RT_ERUNTIME, "the mask chooses %lld elements but source has only %lld", (long long)count, (long long)rt_numel(rt_arg_view(c, 2)));
+        return rt_fail(ctx, RT_ERUNTIME, "the mask chooses %lld elements but source has only %lld", (long long)count,
+                       (long long)rt_numel(rt_arg_view(c, 2)));
     code = rt_contiguous(ctx, rt_arg_view(c, 2), self->dtype, &source, &scratch);
     if (code) return code;
     source.rank = 1;

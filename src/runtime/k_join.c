@@ -27,7 +27,8 @@ static void identity(rt_map *map, const rt_view *self, const rt_view *out) {
         for (int64_t i = 0; i < out->size[d]; i++) map->table[d][i] = i * self->stride[d];
 }
 
-/* Nothing below is done for results without elements: their other sizes may be immense, and tables are made of all of them. */
+/* Nothing below is done for results without elements: their other sizes may be immense, and tables are made of all of
+ * them. */
 int rt_k_flip(const rt_ctx *ctx, const rt_call *c) { /* self, dims */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     rt_map map;
@@ -72,7 +73,8 @@ int rt_k_repeat(const rt_ctx *ctx, const rt_call *c) { /* self, repeats */
     if (code) return code;
     int lead = out->rank - self->rank;
     for (int d = 0; d < out->rank; d++)
-        for (int64_t i = 0; i < out->size[d]; i++) map.table[d][i] = d < lead ? 0 : i % self->size[d - lead] * self->stride[d - lead];
+        for (int64_t i = 0; i < out->size[d]; i++)
+            map.table[d][i] = d < lead ? 0 : i % self->size[d - lead] * self->stride[d - lead];
     code = rt_map_read(ctx, &map, out, self->p, NULL);
     rt_map_close(&map, ctx);
     return code;
@@ -91,7 +93,8 @@ static int64_t pad_source(int mode, int64_t i, int64_t n) { /* i: position relat
 }
 
 /* `inner`: the tensor that is padded; `outer`: the padded one. Tables map outer positions to inner offsets. */
-static int open_padding(rt_map *map, const rt_ctx *ctx, const rt_arg *pad, int mode, const rt_view *inner, const rt_view *outer) {
+static int open_padding(rt_map *map, const rt_ctx *ctx, const rt_arg *pad, int mode, const rt_view *inner,
+                        const rt_view *outer) {
     int code = rt_map_open(map, ctx, outer->rank, outer->size);
     if (code) return code;
     for (int d = 0; d < outer->rank; d++) {
@@ -121,7 +124,8 @@ int rt_k_constant_pad(const rt_ctx *ctx, const rt_call *c) { /* self, pad, value
     int code = rt_fill(ctx, &one, rt_arg_scalar(c, 2));
     return code ? code : pad(ctx, c, PAD_CONSTANT, storage);
 }
-int rt_k_reflection_pad(const rt_ctx *ctx, const rt_call *c) { return pad(ctx, c, PAD_REFLECT, NULL); } /* self, padding */
+/* self, padding */
+int rt_k_reflection_pad(const rt_ctx *ctx, const rt_call *c) { return pad(ctx, c, PAD_REFLECT, NULL); }
 int rt_k_replication_pad(const rt_ctx *ctx, const rt_call *c) { return pad(ctx, c, PAD_REPLICATE, NULL); }
 int rt_k_circular_pad(const rt_ctx *ctx, const rt_call *c) { return pad(ctx, c, PAD_CIRCULAR, NULL); }
 
@@ -143,11 +147,13 @@ int rt_k_circular_pad_backward(const rt_ctx *ctx, const rt_call *c) { return pad
 
 static int triangle(const rt_ctx *ctx, const rt_call *c, bool lower) { /* self, diagonal */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
-    int64_t diagonal = rt_arg_int(c, 1), rows = self->size[self->rank - 2], cols = self->size[self->rank - 1], item = rt_itemsize(out->dtype);
+    int64_t diagonal = rt_arg_int(c, 1), rows = self->size[self->rank - 2], cols = self->size[self->rank - 1],
+            item = rt_itemsize(out->dtype);
     int code = rt_copy(ctx, out, self);
     if (code || !rt_numel(out)) return code;
     diagonal = diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
-    int64_t batch = rt_numel(out) / (rows * cols), row_step = out->stride[out->rank - 2], col_step = out->stride[out->rank - 1];
+    int64_t batch = rt_numel(out) / (rows * cols), row_step = out->stride[out->rank - 2],
+            col_step = out->stride[out->rank - 1];
     for (int64_t b = 0; b < batch; b++) {
         int64_t rest = b, base = 0;
         for (int d = out->rank - 3; d >= 0; d--) {
@@ -157,7 +163,8 @@ static int triangle(const rt_ctx *ctx, const rt_call *c, bool lower) { /* self, 
         for (int64_t i = 0; i < rows; i++) {
             int64_t edge = i + diagonal; /* lower keeps j <= edge, upper keeps j >= edge */
             int64_t from = lower ? (edge + 1 < 0 ? 0 : edge + 1) : 0, to = lower ? cols : (edge > cols ? cols : edge);
-            for (int64_t j = from; j < to; j++) memset((char *)out->p + (base + i * row_step + j * col_step) * item, 0, (size_t)item);
+            for (int64_t j = from; j < to; j++)
+                memset((char *)out->p + (base + i * row_step + j * col_step) * item, 0, (size_t)item);
         }
     }
     return RT_OK;

@@ -1,8 +1,8 @@
-/* k_linear_packed.c: weights into panels, and linear layers on them with bias, activation, scale and residual at the end
- * of each tile (gemm_packed.c).
+/* k_linear_packed.c: weights into panels, and linear layers on them with bias, activation, scale and residual at the
+ * end of each tile (gemm_packed.c).
  *
- * Panels [p, k, 16]: column j of group g of the weight is panel g * panels_of_a_group + j / 16, lane j % 16; lanes past the
- * end of a group are zero. */
+ * Panels [p, k, 16]: column j of group g of the weight is panel g * panels_of_a_group + j / 16, lane j % 16; lanes past
+ * the end of a group are zero. */
 #include "runtime/gemm.h"
 #include "runtime/kernels.h"
 
@@ -65,7 +65,8 @@ static bool folds(const rt_view *v, int64_t *row) {
 }
 
 /* v, broadcast to `like`, as rows `*row` apart; a copy in *scratch where it does not lie like that. */
-static int rows_of(const rt_ctx *ctx, const rt_view *v, const rt_view *like, const float **p, int64_t *row, void **scratch) {
+static int rows_of(const rt_ctx *ctx, const rt_view *v, const rt_view *like, const float **p, int64_t *row,
+                   void **scratch) {
     rt_view wide = *like;
     wide.p = v->p;
     for (int d = 0; d < like->rank; d++) {
@@ -138,9 +139,11 @@ static int rows_gather(void *arg, int64_t begin, int64_t end) {
             to += i * w->out->stride[d];
         }
         const char *index = (const char *)w->indices->p + from * rt_itemsize(w->indices->dtype);
-        row = w->indices->dtype == RT_I32 ? *(const int32_t *)(const void *)index : *(const int64_t *)(const void *)index;
+        row = w->indices->dtype == RT_I32 ? *(const int32_t *)(const void *)index
+                                          : *(const int64_t *)(const void *)index;
         if (row < 0 || row >= w->n)
-            return rt_fail(w->ctx, RT_EINDEX, "index %lld is out of bounds for dimension 0 with size %lld", (long long)row, (long long)w->n);
+            return rt_fail(w->ctx, RT_EINDEX, "index %lld is out of bounds for dimension 0 with size %lld",
+                           (long long)row, (long long)w->n);
         const rt_view *p = w->panels;
         const float *x = (const float *)p->p + row / WIDTH * p->stride[0] + row % WIDTH * p->stride[2];
         rt_convert(RT_F32, (float *)w->out->p + to, w->out->stride[w->indices->rank], RT_F32, x, p->stride[1], w->k);
@@ -150,6 +153,8 @@ static int rows_gather(void *arg, int64_t begin, int64_t end) {
 
 /* embedding_packed(panels, indices, n): rows of the weight that the panels were made of; they are its columns there. */
 RT_KERNEL(rt_k_embedding_packed) {
-    gathering w = { rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], rt_arg_int(c, 2), rt_arg_view(c, 0)->size[1], ctx };
+    gathering w = {
+        rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], rt_arg_int(c, 2), rt_arg_view(c, 0)->size[1], ctx
+    };
     return rt_parallel_work(ctx, rt_numel(w.indices), w.k, 4 * 1024, rows_gather, &w);
 }

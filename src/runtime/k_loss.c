@@ -1,7 +1,7 @@
 /* k_loss.c: losses that look at the values of their targets (and refuse some), which pointwise programs cannot.
  *
- * Sums are taken in f64 whatever the dtype, so a result differs from the exact one by a rounding or two. Targets are read
- * in place: only the elements they name are touched. */
+ * Sums are taken in f64 whatever the dtype, so a result differs from the exact one by a rounding or two. Targets are
+ * read in place: only the elements they name are touched. */
 #include "runtime/kernels.h"
 #include "runtime/rt_walk.h"
 
@@ -60,7 +60,8 @@ static int nll_class(const rt_ctx *ctx, const nll *k, int64_t at, int64_t *class
     *class = -1;
     if (t == k->ignore) return RT_OK;
     if (t < 0 || t >= k->classes)
-        return rt_fail(ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t, (long long)k->classes);
+        return rt_fail(ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t,
+                       (long long)k->classes);
     *class = t;
     *weight = k->weight ? load(k->weight, t * k->weight->stride[0]) : 1;
     return RT_OK;
@@ -80,7 +81,8 @@ int rt_k_nll_loss(const rt_ctx *ctx, const rt_call *c) {
                 code = nll_class(ctx, &k, n * k.tn + h * k.th + w * k.tw, &class, &weight);
                 if (code) return code;
                 double x = class < 0 ? 0 : -load(k.self, n * k.sn + class * k.sc + h * k.sh + w * k.sw) * weight;
-                if (each) store(out, n * out->stride[0] + (out->rank > 1 ? h * out->stride[1] + w * out->stride[2] : 0), x);
+                if (each)
+                    store(out, n * out->stride[0] + (out->rank > 1 ? h * out->stride[1] + w * out->stride[2] : 0), x);
                 sum += x;
                 if (class >= 0) weights += weight;
             }
@@ -137,10 +139,12 @@ static int bce_run(void *user, int64_t n, char *const *p, const int64_t *stride)
         int64_t count = n - done < CHUNK ? n - done : CHUNK;
         rt_convert(RT_F64, x, 1, k->dtype, p[1] + done * stride[1], stride[1] / bytes, count);
         rt_convert(RT_F64, t, 1, k->dtype, p[2] + done * stride[2], stride[2] / bytes, count);
-        if (k->weighted) rt_convert(RT_F64, w, 1, k->weight_dtype, p[3] + done * stride[3], stride[3] / weight_bytes, count);
+        if (k->weighted)
+            rt_convert(RT_F64, w, 1, k->weight_dtype, p[3] + done * stride[3], stride[3] / weight_bytes, count);
         for (int64_t i = 0; i < count; i++) {
             if (!(x[i] >= 0 && x[i] <= 1))
-                return rt_fail(k->ctx, RT_ERUNTIME, "all elements of the input must be between 0 and 1, found %g", x[i]);
+                return rt_fail(k->ctx, RT_ERUNTIME, "all elements of the input must be between 0 and 1, found %g",
+                               x[i]);
             x[i] = (t[i] - 1) * at_least(log1p(-x[i]), -100) - t[i] * at_least(log(x[i]), -100);
             if (k->weighted) x[i] *= w[i];
         }
@@ -158,7 +162,8 @@ int rt_k_binary_cross_entropy(const rt_ctx *ctx, const rt_call *c) {
     nowhere.p = out->p;
     for (int d = 0; d < nowhere.rank; d++) nowhere.stride[d] = 0;
     rt_walk walk;
-    rt_walk_init(&walk, weight ? 4 : 3, (const rt_view *[]){ k.stores ? out : &nowhere, self, target, weight }, 2, false);
+    rt_walk_init(&walk, weight ? 4 : 3, (const rt_view *[]){ k.stores ? out : &nowhere, self, target, weight }, 2,
+                 false);
     int code = rt_walk_run(&walk, bce_run, &k);
     if (code || k.stores) return code;
     store(out, 0, reduction == REDUCE_MEAN ? k.sum / (double)rt_numel(self) : k.sum);
@@ -182,7 +187,8 @@ static int check_labels(const rt_ctx *ctx, const labels *k) {
         for (int64_t i = 0; i < k->classes; i++) {
             int64_t t = load_index(k->target, n * k->tn + i * k->tc);
             if (t < -1 || t >= k->classes)
-                return rt_fail(ctx, RT_ERUNTIME, "target %lld is out of range: it must be -1 or one of %lld classes", (long long)t, (long long)k->classes);
+                return rt_fail(ctx, RT_ERUNTIME, "target %lld is out of range: it must be -1 or one of %lld classes",
+                               (long long)t, (long long)k->classes);
         }
     }
     return RT_OK;

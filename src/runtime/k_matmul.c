@@ -62,7 +62,8 @@ static int64_t offset_at(const rt_view *offs, int64_t i) {
     return memcpy(&wide, at, sizeof wide), wide;
 }
 
-/* grouped_mm_fallback(input, weight, offs): the rows up to offs[i] that no group before had are multiplied by weight[i]; those after the last are 0. */
+/* grouped_mm_fallback(input, weight, offs): the rows up to offs[i] that no group before had are multiplied by
+ * weight[i]; those after the last are 0. */
 RT_KERNEL(rt_k_grouped_mm) {
     const rt_view *input = rt_arg_view(c, 0), *weight = rt_arg_view(c, 1), *offs = rt_arg_view(c, 2), *out = &c->out[0];
     int64_t start = 0;
@@ -70,9 +71,14 @@ RT_KERNEL(rt_k_grouped_mm) {
     for (int64_t i = 0; i < weight->size[0] && !code; i++) {
         int64_t end = offset_at(offs, i);
         if (end < 0 || end > input->size[0])
-            return rt_fail(ctx, RT_EINDEX, "grouped_mm_fallback: offs[%lld] is %lld, and there are %lld rows", (long long)i, (long long)end, (long long)input->size[0]);
+            return rt_fail(ctx, RT_EINDEX, "grouped_mm_fallback: offs[%lld] is %lld, and there are %lld rows",
+                           (long long)i, (long long)end, (long long)input->size[0]);
         if (end > start) {
-            rt_view matrix = { .p = weight->p, .dtype = weight->dtype, .rank = 2, .size = { weight->size[1], weight->size[2] }, .stride = { weight->stride[1], weight->stride[2] } };
+            rt_view matrix = { .p = weight->p,
+                               .dtype = weight->dtype,
+                               .rank = 2,
+                               .size = { weight->size[1], weight->size[2] },
+                               .stride = { weight->stride[1], weight->stride[2] } };
             if (matrix.p) matrix.p = (char *)matrix.p + i * weight->stride[0] * rt_itemsize(weight->dtype);
             rt_view rows = rows_of(input, start, end), result = rows_of(out, start, end);
             rt_gemm_args g = product_of(&rows, &matrix, &result);

@@ -94,7 +94,8 @@ static int read_param(norm *w, const rt_view *v, const double **out) {
 static int norm_begin(norm *w, const rt_ctx *ctx, const rt_view *x, int64_t nstats) {
     w->ctx = ctx;
     w->compute = rt_compute_dtype(x->dtype);
-    if (w->compute != RT_F32 && w->compute != RT_F64) return rt_fail(ctx, RT_ENOTIMPL, "normalisation needs a floating dtype");
+    if (w->compute != RT_F32 && w->compute != RT_F64)
+        return rt_fail(ctx, RT_ENOTIMPL, "normalisation needs a floating dtype");
     w->item = rt_itemsize(w->compute);
     w->numel = rt_numel(x);
     void *scratch = NULL;
@@ -116,14 +117,15 @@ static int store(norm *w, const rt_view *out, int dtype, void *p) {
 /* ---- layer norm: rows of n elements, weight and bias by element ---- */
 
 /* One row, in double: (x - mean) * rstd * weight + bias. The common forms have loops of their own. */
-#define LAYER_ROW(T, suffix)                                                                                           \
-    static void layer_row_##suffix(const T *x, int64_t n, double m, double s, const double *weight, const double *bias, T *y) { \
-        if (weight && bias)                                                                                            \
-            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i] + bias[i]);                  \
-        else if (weight)                                                                                               \
-            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i]);                            \
-        else                                                                                                           \
-            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s + (bias ? bias[i] : 0));                 \
+#define LAYER_ROW(T, suffix)                                                                           \
+    static void layer_row_##suffix(const T *x, int64_t n, double m, double s, const double *weight,    \
+                                   const double *bias, T *y) {                                         \
+        if (weight && bias)                                                                            \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i] + bias[i]);  \
+        else if (weight)                                                                               \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i]);            \
+        else                                                                                           \
+            for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s + (bias ? bias[i] : 0)); \
     }
 LAYER_ROW(float, f32)
 LAYER_ROW(double, f64)
@@ -135,8 +137,12 @@ static int layer_rows(void *arg, int64_t begin, int64_t end) {
         char *y = w->y + r * w->n * w->item;
         double var;
         statistics(w->compute, x, w->n, w->eps, &w->mean[r], &w->rstd[r], &var);
-        if (w->compute == RT_F32) layer_row_f32((const float *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias, (float *)(void *)y);
-        else layer_row_f64((const double *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias, (double *)(void *)y);
+        if (w->compute == RT_F32)
+            layer_row_f32((const float *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias,
+                          (float *)(void *)y);
+        else
+            layer_row_f64((const double *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias,
+                          (double *)(void *)y);
     }
     return RT_OK;
 }
@@ -177,7 +183,8 @@ static int group_rows(void *arg, int64_t begin, int64_t end) {
         for (int64_t k = 0; k < per_group; k++) {
             int64_t channel = r % w->groups * per_group + k, offset = at + k * w->inner * w->item;
             double scale = w->rstd[r] * (w->weight ? w->weight[channel] : 1);
-            centred(w->compute, (const char *)w->x.p + offset, w->inner, w->mean[r], scale, w->bias ? w->bias[channel] : 0, w->y + offset);
+            centred(w->compute, (const char *)w->x.p + offset, w->inner, w->mean[r], scale,
+                    w->bias ? w->bias[channel] : 0, w->y + offset);
         }
     }
     return RT_OK;
@@ -185,7 +192,9 @@ static int group_rows(void *arg, int64_t begin, int64_t end) {
 
 int rt_k_group_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bias, N, C, HxW, group, eps */
     const rt_view *x = rt_arg_view(c, 0);
-    norm w = { .eps = rt_arg_float(c, 7), .channels = rt_arg_int(c, 4), .inner = rt_arg_int(c, 5), .groups = rt_arg_int(c, 6) };
+    norm w = {
+        .eps = rt_arg_float(c, 7), .channels = rt_arg_int(c, 4), .inner = rt_arg_int(c, 5), .groups = rt_arg_int(c, 6)
+    };
     w.rows = rt_arg_int(c, 3) * w.groups;
     if (!rt_numel(x)) {
         rt_scalar zero = { RT_ARG_FLOAT, 0, 0.0, 0 }, nan = { RT_ARG_FLOAT, 0, NAN, 0 };
@@ -212,7 +221,8 @@ static int batch_statistics(void *arg, int64_t begin, int64_t end) {
         double s = 0, q = 0;
         for (int64_t b = 0; b < batch; b++) {
             const char *x = (const char *)w->x.p + (b * w->channels + ch) * w->inner * w->item;
-            s += w->compute == RT_F32 ? (double)rt_sum_f32((const float *)x, w->inner) : rt_sum_f64((const double *)x, w->inner);
+            s += w->compute == RT_F32 ? (double)rt_sum_f32((const float *)x, w->inner)
+                                      : rt_sum_f64((const double *)x, w->inner);
         }
         double mean = s / (double)m;
         for (int64_t b = 0; b < batch; b++) {
@@ -233,13 +243,15 @@ static int batch_apply(void *arg, int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; r++) {
         int64_t ch = r % w->channels, at = r * w->inner * w->item;
         double scale = w->rstd[ch] * (w->weight ? w->weight[ch] : 1);
-        affine(w->compute, (const char *)w->x.p + at, w->inner, scale, (w->bias ? w->bias[ch] : 0) - w->mean[ch] * scale, w->y + at);
+        affine(w->compute, (const char *)w->x.p + at, w->inner, scale,
+               (w->bias ? w->bias[ch] : 0) - w->mean[ch] * scale, w->y + at);
     }
     return RT_OK;
 }
 
 /* running = (1 - momentum) * running + momentum * batch */
-static int update_running(const rt_ctx *ctx, const rt_view *running, const rt_view *target, const double *batch, double momentum, double factor) {
+static int update_running(const rt_ctx *ctx, const rt_view *running, const rt_view *target, const double *batch,
+                          double momentum, double factor) {
     if (!running) return RT_OK;
     int64_t n = running->size[0];
     double *mixed = rt_scratch(ctx, (size_t)n * sizeof *mixed);
@@ -271,9 +283,11 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     if (!code && a->training) {
         code = rt_parallel_work(ctx, w.channels, m, 8192, batch_statistics, &w);
         if (!code && a->new_mean) code = update_running(ctx, a->running_mean, a->new_mean, w.mean, a->momentum, 1);
-        if (!code && a->new_var) code = update_running(ctx, a->running_var, a->new_var, w.rstd, a->momentum, (double)m / (double)(m - 1));
+        if (!code && a->new_var)
+            code = update_running(ctx, a->running_var, a->new_var, w.rstd, a->momentum, (double)m / (double)(m - 1));
     } else if (!code) {
-        rt_view mean = rt_view_contiguous(w.mean, RT_F64, 1, &w.channels), var = rt_view_contiguous(w.rstd, RT_F64, 1, &w.channels);
+        rt_view mean = rt_view_contiguous(w.mean, RT_F64, 1, &w.channels),
+                var = rt_view_contiguous(w.rstd, RT_F64, 1, &w.channels);
         code = rt_copy(ctx, &mean, a->running_mean);
         if (!code) code = rt_copy(ctx, &var, a->running_var);
     }
@@ -289,11 +303,18 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
 }
 
 static batch_args batch_begin(const rt_call *c) {
-    return (batch_args){ .x = rt_arg_view(c, 0), .weight = rt_arg_view(c, 1), .bias = rt_arg_view(c, 2), .running_mean = rt_arg_view(c, 3),
-                         .running_var = rt_arg_view(c, 4), .out = &c->out[0], .save_mean = &c->out[1], .save_rstd = &c->out[2] };
+    return (batch_args){ .x = rt_arg_view(c, 0),
+                         .weight = rt_arg_view(c, 1),
+                         .bias = rt_arg_view(c, 2),
+                         .running_mean = rt_arg_view(c, 3),
+                         .running_var = rt_arg_view(c, 4),
+                         .out = &c->out[0],
+                         .save_mean = &c->out[1],
+                         .save_rstd = &c->out[2] };
 }
 
-int rt_k_batch_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bias, running_mean, running_var, training, momentum, eps */
+/* input, weight, bias, running_mean, running_var, training, momentum, eps */
+int rt_k_batch_norm(const rt_ctx *ctx, const rt_call *c) {
     batch_args a = batch_begin(c);
     a.training = rt_arg_int(c, 5);
     a.momentum = rt_arg_float(c, 6);
@@ -309,12 +330,14 @@ int rt_k_batch_norm_no_stats(const rt_ctx *ctx, const rt_call *c) { /* input, we
     a.eps = rt_arg_float(c, 5);
     return batch_norm(ctx, &a);
 }
-int rt_k_batch_norm_no_training(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bias, running_mean, running_var, momentum, eps */
+/* input, weight, bias, running_mean, running_var, momentum, eps */
+int rt_k_batch_norm_no_training(const rt_ctx *ctx, const rt_call *c) {
     batch_args a = batch_begin(c);
     a.eps = rt_arg_float(c, 6);
     return batch_norm(ctx, &a);
 }
-int rt_k_batch_norm_functional(const rt_ctx *ctx, const rt_call *c) { /* as batch_norm; new statistics are outputs 3 and 4 */
+/* as batch_norm; new statistics are outputs 3 and 4 */
+int rt_k_batch_norm_functional(const rt_ctx *ctx, const rt_call *c) {
     batch_args a = batch_begin(c);
     a.training = rt_arg_int(c, 5);
     a.momentum = rt_arg_float(c, 6);

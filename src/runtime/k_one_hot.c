@@ -14,7 +14,9 @@ int rt_k_one_hot(const rt_ctx *ctx, const rt_call *c) { /* self, num_classes */
         if (x[i] < 0) code = rt_fail(ctx, RT_ERUNTIME, "one_hot: class %lld is negative", (long long)x[i]);
         else if (x[i] == INT64_MAX)
             code = rt_fail(ctx, RT_ERUNTIME, "one_hot: class %lld is beyond what a size can be", (long long)x[i]);
-        else if (classes != -1 && x[i] >= classes) code = rt_fail(ctx, RT_ERUNTIME, "one_hot: class %lld must be less than num_classes (%lld)", (long long)x[i], (long long)classes);
+        else if (classes != -1 && x[i] >= classes)
+            code = rt_fail(ctx, RT_ERUNTIME, "one_hot: class %lld must be less than num_classes (%lld)",
+                           (long long)x[i], (long long)classes);
     }
     if (!code && c->phase == RT_COUNT) c->count[0] = classes == -1 ? top + 1 : classes;
     if (!code && c->phase == RT_FILL) {

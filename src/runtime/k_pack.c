@@ -1,5 +1,6 @@
-/* k_pack.c: sequences of several lengths, padded to one (time, batch, ...) or packed: the rows of each time step one after the
- * other, of as many sequences as are still alive. Longest first, so the living are always a prefix of the batch. */
+/* k_pack.c: sequences of several lengths, padded to one (time, batch, ...) or packed: the rows of each time step one
+ * after the other, of as many sequences as are still alive. Longest first, so the living are always a prefix of the
+ * batch. */
 #include "runtime/kernels.h"
 
 static int64_t number_at(const rt_view *v, int64_t i) { return ((const int64_t *)v->p)[i * v->stride[0]]; }
@@ -7,7 +8,9 @@ static int64_t number_at(const rt_view *v, int64_t i) { return ((const int64_t *
 /* Rows [0, n) of one time step of a padded tensor. */
 static rt_view step_of(const rt_view *v, bool batch_first, int64_t t, int64_t n) {
     int time = batch_first ? 1 : 0, batch = 1 - time;
-    rt_view out = { .p = (char *)v->p + t * v->stride[time] * rt_itemsize(v->dtype), .rank = v->rank - 1, .dtype = v->dtype };
+    rt_view out = { .p = (char *)v->p + t * v->stride[time] * rt_itemsize(v->dtype),
+                    .rank = v->rank - 1,
+                    .dtype = v->dtype };
     out.size[0] = n;
     out.stride[0] = v->stride[batch];
     for (int d = 2; d < v->rank; d++) out.size[d - 1] = v->size[d], out.stride[d - 1] = v->stride[d];
@@ -30,8 +33,11 @@ int rt_k_pack_padded_sequence(const rt_ctx *ctx, const rt_call *c) {
     for (int64_t b = 0; b < batch; b++) {
         int64_t n = number_at(lengths, b);
         if (n <= 0) return rt_fail(ctx, RT_ERUNTIME, "lengths must be positive, found %lld", (long long)n);
-        if (b && n > number_at(lengths, b - 1)) return rt_fail(ctx, RT_ERUNTIME, "lengths must not increase: sort the batch, longest sequence first");
-        if (n > steps) return rt_fail(ctx, RT_ERUNTIME, "length %lld is more than the %lld steps of the input", (long long)n, (long long)steps);
+        if (b && n > number_at(lengths, b - 1))
+            return rt_fail(ctx, RT_ERUNTIME, "lengths must not increase: sort the batch, longest sequence first");
+        if (n > steps)
+            return rt_fail(ctx, RT_ERUNTIME, "length %lld is more than the %lld steps of the input", (long long)n,
+                           (long long)steps);
         total += n;
     }
     if (c->phase == RT_COUNT) {
@@ -56,7 +62,8 @@ static int unpack(const rt_ctx *ctx, const rt_view *data, const rt_view *sizes, 
     for (int64_t t = 0; t < sizes->size[0]; t++) {
         int64_t n = number_at(sizes, t);
         if (n < 0 || n > batch || t >= steps || n > data->size[0] - row)
-            return rt_fail(ctx, RT_ERUNTIME, "batch_sizes do not fit the packed data (step %lld has %lld rows)", (long long)t, (long long)n);
+            return rt_fail(ctx, RT_ERUNTIME, "batch_sizes do not fit the packed data (step %lld has %lld rows)",
+                           (long long)t, (long long)n);
         rt_view from = rows_of(data, row, n), to = step_of(out, batch_first, t, n);
         int code = rt_copy(ctx, &to, &from);
         if (code) return code;

@@ -1,8 +1,9 @@
 /* k_pool.c: max and average pooling in one to three dimensions, plain and adaptive, and their backward forms.
  *
- * Every window is a box of positions: per dimension a first and last position (and a step, for dilation), known from the
- * output index alone. One loop over boxes serves all ranks; missing dimensions have size 1. Planes run in parallel. Where the
- * channels of float pixels are dense and no indices are wanted, whole pixels are compared or added, image rows in parallel. */
+ * Every window is a box of positions: per dimension a first and last position (and a step, for dilation), known from
+ * the output index alone. One loop over boxes serves all ranks; missing dimensions have size 1. Planes run in parallel.
+ * Where the channels of float pixels are dense and no indices are wanted, whole pixels are compared or added, image
+ * rows in parallel. */
 #include "runtime/conv_isa.h"
 #include "runtime/kernels.h"
 #include "runtime/rt_math.h"
@@ -57,10 +58,11 @@ static box window(const pool *p, const int64_t *o) {
     for (int64_t o[DIMS] = { 0 }; o[0] < (p)->out[0]; o[0]++)                                                          \
         for (o[1] = 0; o[1] < (p)->out[1]; o[1]++)                                                                     \
             for (o[2] = 0; o[2] < (p)->out[2]; o[2]++)
-#define INSIDE(p, b, at)                                                                                               \
-    for (int64_t z = (b).from[0]; z < (b).to[0]; z += (b).step[0])                                                     \
-        for (int64_t y = (b).from[1]; y < (b).to[1]; y += (b).step[1])                                                 \
-            for (int64_t x = (b).from[2], at = (z * (p)->in[1] + y) * (p)->in[2] + x; x < (b).to[2]; x += (b).step[2], at += (b).step[2])
+#define INSIDE(p, b, at)                                                                             \
+    for (int64_t z = (b).from[0]; z < (b).to[0]; z += (b).step[0])                                   \
+        for (int64_t y = (b).from[1]; y < (b).to[1]; y += (b).step[1])                               \
+            for (int64_t x = (b).from[2], at = (z * (p)->in[1] + y) * (p)->in[2] + x; x < (b).to[2]; \
+                 x += (b).step[2], at += (b).step[2])
 
 static int64_t volume(const int64_t *n) { return n[0] * n[1] * n[2]; }
 
@@ -93,20 +95,20 @@ MAX_POOL(max_f32, float, -INFINITY)
 MAX_POOL(max_f64, double, -INFINITY)
 MAX_POOL(max_i64, int64_t, INT64_MIN)
 
-#define AVG_POOL(name, T, acc, add)                                                                                        \
-    static int name(void *arg, int64_t begin, int64_t end) {                                                           \
-        const pool *p = arg;                                                                                           \
-        for (int64_t plane = begin; plane < end; plane++) {                                                            \
-            const T *in = (const T *)p->x + plane * volume(p->in);                                                     \
-            T *out = (T *)p->y + plane * volume(p->out);                                                               \
-            EACH(p, o) {                                                                                               \
-                box b = window(p, o);                                                                                  \
-                acc s = 0;                                                                                             \
-                INSIDE(p, b, at) s = add(s, in[at]);                                                                   \
-                *out++ = (T)(s / (acc)b.area);                                                                         \
-            }                                                                                                          \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
+#define AVG_POOL(name, T, acc, add)                                \
+    static int name(void *arg, int64_t begin, int64_t end) {       \
+        const pool *p = arg;                                       \
+        for (int64_t plane = begin; plane < end; plane++) {        \
+            const T *in = (const T *)p->x + plane * volume(p->in); \
+            T *out = (T *)p->y + plane * volume(p->out);           \
+            EACH(p, o) {                                           \
+                box b = window(p, o);                              \
+                acc s = 0;                                         \
+                INSIDE(p, b, at) s = add(s, in[at]);               \
+                *out++ = (T)(s / (acc)b.area);                     \
+            }                                                      \
+        }                                                          \
+        return RT_OK;                                              \
     }
 #define PLUS(a, b) ((a) + (b))
 AVG_POOL(avg_f32, float, double, PLUS)
@@ -136,7 +138,8 @@ static int max_backward(void *arg, int64_t begin, int64_t end) {
         for (int64_t i = plane * n; i < (plane + 1) * n; i++) {
             int64_t at = p->index[i];
             if (at < 0 || at >= room)
-                return rt_fail(p->ctx, RT_ERUNTIME, "index %lld is out of bounds: a plane has %lld elements", (long long)at, (long long)room);
+                return rt_fail(p->ctx, RT_ERUNTIME, "index %lld is out of bounds: a plane has %lld elements",
+                               (long long)at, (long long)room);
             to[at] += ((const double *)p->x)[i];
         }
     }
@@ -158,7 +161,9 @@ static void read_sizes(pool *p, const rt_view *in, const rt_view *out, int spati
     }
 }
 
-static int64_t list_at(const rt_arg *a, int i, int64_t fallback) { return a->n ? a->u.ints[a->n == 1 ? 0 : i] : fallback; }
+static int64_t list_at(const rt_arg *a, int i, int64_t fallback) {
+    return a->n ? a->u.ints[a->n == 1 ? 0 : i] : fallback;
+}
 
 /* kernel, stride (empty: the kernel), padding; dilation where `dilation` >= 0 */
 static void read_window(pool *p, const rt_call *c, int kernel, int dilation, int spatial) {
@@ -195,14 +200,17 @@ static int pixel_rows(void *arg, int64_t begin, int64_t end) {
                     else isa->sum(to, pixel, channels);
                 }
             float scale = (float)b.area;
-            for (int64_t j = 0; first && j < channels; j++) to[j] = s->max ? -INFINITY : 0; /* nothing of the image inside */
+            /* nothing of the image inside */
+            for (int64_t j = 0; first && j < channels; j++) to[j] = s->max ? -INFINITY : 0;
             for (int64_t j = 0; !s->max && j < channels; j++) to[j] /= scale;
         }
     }
     return RT_OK;
 }
 
-static bool has_pixels(const pool *p, const rt_view *x) { return p->spatial == 2 && x->rank == 4 && x->dtype == RT_F32 && x->stride[1] == 1 && x->size[1] > 1; }
+static bool has_pixels(const pool *p, const rt_view *x) {
+    return p->spatial == 2 && x->rank == 4 && x->dtype == RT_F32 && x->stride[1] == 1 && x->size[1] > 1;
+}
 
 /* Forward: input rows in their class, results scattered to the output's layout. */
 static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
@@ -211,11 +219,13 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     if (!numel) return RT_OK;
     if (c->nout == 1 && has_pixels(p, self) && has_pixels(p, out)) {
         pixels s = { p, self, out, max };
-        int64_t row = p->out[2] * self->size[1] * (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : window_volume(p));
+        int64_t row = p->out[2] * self->size[1] *
+                      (p->adaptive ? p->in[1] * p->in[2] / (p->out[1] * p->out[2]) + 1 : window_volume(p));
         return rt_parallel_work(ctx, self->size[0] * p->out[1], row, 16 * 1024, pixel_rows, &s);
     }
     int compute = rt_compute_dtype(self->dtype);
-    if (compute != RT_F32 && compute != RT_F64 && compute != RT_I64) return rt_fail(ctx, RT_ENOTIMPL, "pooling has no kernel for dtype %s", rt_dtype_name(self->dtype));
+    if (compute != RT_F32 && compute != RT_F64 && compute != RT_I64)
+        return rt_fail(ctx, RT_ENOTIMPL, "pooling has no kernel for dtype %s", rt_dtype_name(self->dtype));
     rt_view flat;
     void *scratch = NULL, *y = NULL;
     int code = rt_contiguous(ctx, self, compute, &flat, &scratch);
@@ -224,7 +234,12 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     if (!code) {
         p->x = flat.p;
         p->y = y;
-        int (*body)(void *, int64_t, int64_t) = max ? (compute == RT_F32 ? max_f32 : compute == RT_F64 ? max_f64 : max_i64) : compute == RT_F32 ? avg_f32 : compute == RT_F64 ? avg_f64 : avg_i64;
+        int (*body)(void *, int64_t, int64_t) = max                 ? (compute == RT_F32   ? max_f32
+                                                                       : compute == RT_F64 ? max_f64
+                                                                                           : max_i64)
+                                                : compute == RT_F32 ? avg_f32
+                                                : compute == RT_F64 ? avg_f64
+                                                                    : avg_i64;
         code = rt_parallel_work(ctx, p->planes, volume(p->out) * window_volume(p), 4096, body, p);
     }
     if (!code) {
@@ -241,7 +256,8 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, bool max) {
     return code;
 }
 
-static int max_pool(const rt_ctx *ctx, const rt_call *c, int spatial) { /* self, kernel, stride, padding, dilation, ceil_mode */
+/* self, kernel, stride, padding, dilation, ceil_mode */
+static int max_pool(const rt_ctx *ctx, const rt_call *c, int spatial) {
     pool p = { 0 };
     read_sizes(&p, rt_arg_view(c, 0), &c->out[0], spatial);
     read_window(&p, c, 1, 4, spatial);
@@ -251,7 +267,8 @@ int rt_k_max_pool1d(const rt_ctx *ctx, const rt_call *c) { return max_pool(ctx, 
 int rt_k_max_pool2d(const rt_ctx *ctx, const rt_call *c) { return max_pool(ctx, c, 2); }
 int rt_k_max_pool3d(const rt_ctx *ctx, const rt_call *c) { return max_pool(ctx, c, 3); }
 
-static void read_average(pool *p, const rt_call *c, int kernel, int spatial) { /* kernel, stride, padding, ceil_mode, count_include_pad, divisor_override? */
+/* kernel, stride, padding, ceil_mode, count_include_pad, divisor_override? */
+static void read_average(pool *p, const rt_call *c, int kernel, int spatial) {
     read_window(p, c, kernel, -1, spatial);
     p->include_pad = rt_arg_int(c, kernel + 4);
     p->divisor = spatial > 1 && !rt_arg_is_none(c, kernel + 5) ? rt_arg_int(c, kernel + 5) : 0;
@@ -305,7 +322,8 @@ static int backward(const rt_ctx *ctx, const rt_view *grad, const rt_view *index
     return code;
 }
 
-static int max_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) { /* grad_output, self, kernel, ..., ceil_mode, indices */
+/* grad_output, self, kernel, ..., ceil_mode, indices */
+static int max_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) {
     pool p = { 0 };
     read_sizes(&p, &c->out[0], rt_arg_view(c, 0), spatial);
     return backward(ctx, rt_arg_view(c, 0), rt_arg_view(c, 7), &c->out[0], &p);
@@ -313,7 +331,8 @@ static int max_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) {
 int rt_k_max_pool2d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 2); }
 int rt_k_max_pool3d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 3); }
 
-static int avg_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) { /* grad_output, self, kernel, stride, padding, ... */
+/* grad_output, self, kernel, stride, padding, ... */
+static int avg_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) {
     pool p = { 0 };
     read_sizes(&p, &c->out[0], rt_arg_view(c, 0), spatial);
     read_average(&p, c, 2, spatial);

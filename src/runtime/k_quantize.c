@@ -1,12 +1,14 @@
 /* k_quantize.c: numbers rounded to a grid of integers, and back: what a quantised model would have computed.
  *
- * x becomes scale * (q - zero), where q = clamp(round(x / scale) + zero, low, high); the mask says where q was inside. All in
- * f32 as PyTorch does it (f64 for f64 inputs), because neighbours of halves would land on another q otherwise. */
+ * x becomes scale * (q - zero), where q = clamp(round(x / scale) + zero, low, high); the mask says where q was inside.
+ * All in f32 as PyTorch does it (f64 for f64 inputs), because neighbours of halves would land on another q
+ * otherwise. */
 #include "runtime/kernels.h"
 
 #include <math.h>
 
-/* narrow: q passes through an int64. shifted: the zero of the grid lies between its points, so it is added before rounding. */
+/* narrow: q passes through an int64. shifted: the zero of the grid lies between its points, so it is added before
+ * rounding. */
 typedef struct grid { double scale, zero, low, high; bool narrow, shifted; } grid;
 
 #define DEFINE_ROUND(T, nearest)                                                                                       \
@@ -54,7 +56,9 @@ static int fake_quantize(const rt_ctx *ctx, const rt_call *c, const grid *grids,
     for (int d = axis + 1; d < self->rank; d++) inner *= self->size[d];
     if (!code && n) {
         uint8_t *mask = (uint8_t *)room + n * rt_itemsize(dtype);
-        job j = { .grids = grids, .channels = channels, .inner = inner, .dtype = dtype, .x = x.p, .y = room, .mask = mask };
+        job j = {
+            .grids = grids, .channels = channels, .inner = inner, .dtype = dtype, .x = x.p, .y = room, .mask = mask
+        };
         if (channels == 1 && inner > 4096 && inner % 1024 == 0) j.inner = 1024; /* rows to split over threads */
         code = rt_parallel_work(ctx, n / j.inner, j.inner, 16384, round_rows, &j);
         y = rt_view_contiguous(room, dtype, self->rank, self->size);
@@ -69,7 +73,8 @@ static int fake_quantize(const rt_ctx *ctx, const rt_call *c, const grid *grids,
 
 /* The grid's lowest and highest value are arguments `at` and the next. */
 static grid grid_of(const rt_call *c, int at, double scale, double zero) {
-    return (grid){ .scale = scale, .zero = zero, .low = (double)rt_arg_int(c, at), .high = (double)rt_arg_int(c, at + 1) };
+    return (
+        grid){ .scale = scale, .zero = zero, .low = (double)rt_arg_int(c, at), .high = (double)rt_arg_int(c, at + 1) };
 }
 
 int rt_k_fake_quantize(const rt_ctx *ctx, const rt_call *c) { /* self, scale, zero_point, quant_min, quant_max */
@@ -83,14 +88,16 @@ static double only(const rt_view *v) {
     return x;
 }
 
-int rt_k_fake_quantize_tensor(const rt_ctx *ctx, const rt_call *c) { /* self, scale, zero_point, fake_quant_enabled, quant_min, quant_max */
+/* self, scale, zero_point, fake_quant_enabled, quant_min, quant_max */
+int rt_k_fake_quantize_tensor(const rt_ctx *ctx, const rt_call *c) {
     grid g = grid_of(c, 4, only(rt_arg_view(c, 1)), trunc(only(rt_arg_view(c, 2))));
     if (fabs(only(rt_arg_view(c, 3))) >= 1) return fake_quantize(ctx, c, &g, 1, -1);
     int code = rt_copy(ctx, &c->out[0], rt_arg_view(c, 0));
     return code ? code : rt_fill(ctx, &c->out[1], (rt_scalar){ RT_ARG_INT, 1, 0, 0 });
 }
 
-int rt_k_fake_quantize_channel(const rt_ctx *ctx, const rt_call *c) { /* self, scale, zero_point, axis, quant_min, quant_max */
+/* self, scale, zero_point, axis, quant_min, quant_max */
+int rt_k_fake_quantize_channel(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *scale = rt_arg_view(c, 1), *zero = rt_arg_view(c, 2);
     int64_t n = scale->size[0];
     grid *grids = rt_scratch(ctx, (size_t)n * sizeof *grids);
@@ -103,7 +110,9 @@ int rt_k_fake_quantize_channel(const rt_ctx *ctx, const rt_call *c) { /* self, s
         grids[i].narrow = true;
         grids[i].shifted = z.dtype != RT_I32;
         if (z.dtype == RT_I32 && (grids[i].zero < grids[i].low || grids[i].zero > grids[i].high))
-            code = rt_fail(ctx, RT_ERUNTIME, "fake_quantize_per_channel_affine: zero_point must be between quant_min and quant_max, got %g for channel %lld",
+            code = rt_fail(ctx, RT_ERUNTIME,
+                           "fake_quantize_per_channel_affine: zero_point must be between quant_min and quant_max, got "
+                           "%g for channel %lld",
                            grids[i].zero, (long long)i);
     }
     if (!code) code = fake_quantize(ctx, c, grids, n, rt_arg_dim(c, 3, rt_arg_view(c, 0)->rank));

@@ -358,7 +358,8 @@ int rt_k_randint_like_low(const rt_ctx *ctx, const rt_call *c) {
 int rt_k_randint_like_tensor(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *high = rt_arg_view(c, 1);
     if (high->rank != 0)
-        return rt_fail(ctx, RT_ERUNTIME, "randint_like expects 'high' to be a 0-d tensor, but it has %d dims", high->rank);
+        return rt_fail(ctx, RT_ERUNTIME, "randint_like expects 'high' to be a 0-d tensor, but it has %d dims",
+                       high->rank);
     int64_t to;
     rt_convert(RT_I64, &to, 1, high->dtype, high->p, 1, 1);
     return random_range(ctx, c->out, 0, true, to, rt_call_generator(c));

@@ -1,8 +1,8 @@
 /* k_reduce.c: sum, prod, mean, extremes, any/all, variance, norms, logsumexp along dimensions.
  *
- * Each op is a table of reducers (rt_reduce.h), one for each class that it computes in; a kernel picks by dtype. NaN wins
- * in extremes, and the first extreme's position counts, as in PyTorch. Loops have sixteen lanes, which the compiler
- * turns into vectors, and partial results are kept in double. */
+ * Each op is a table of reducers (rt_reduce.h), one for each class that it computes in; a kernel picks by dtype. NaN
+ * wins in extremes, and the first extreme's position counts, as in PyTorch. Loops have sixteen lanes, which the
+ * compiler turns into vectors, and partial results are kept in double. */
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
 
@@ -72,39 +72,64 @@ FOLD(sum_i64) {
     s->as.u += total;
 }
 
-/* Columns, four vectors of them at a time, then one by one: y begins as `zero`, takes each element x by `vector` (or `single`)
- * and goes into the state by `keep`. Up to 64 rows are taken before a sum goes into double. */
-#define COLUMNS(name, T, zero, vector, single, keep)                                                                   \
-    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count) {                             \
-        enum { FEW = 64, N = 16 / sizeof(T) };                                                                         \
-        const T *first = p;                                                                                            \
-        for (int64_t i = 0; i < count; i += FEW, first += FEW * step) {                                                \
-            int64_t rows = count - i < FEW ? count - i : FEW;                                                          \
-            int c = 0;                                                                                                 \
-            for (; c + 4 * N <= width; c += 4 * N) {                                                                   \
-                T lane[4 * N];                                                                                         \
-                for (int k = 0; k < 4 * N; k++) { const rt_folded *t = s + c + k; const T *x = first + c + k; lane[k] = (zero); (void)t, (void)x; } \
-                v_##T a = LOAD(T, lane), b = LOAD(T, lane + N), d = LOAD(T, lane + 2 * N), e = LOAD(T, lane + 3 * N);  \
-                const T *row = first + c;                                                                              \
-                for (int64_t r = 0; r < rows; r++, row += step) {                                                      \
-                    { v_##T x = LOAD(T, row), y = a; a = (vector); }                                                   \
-                    { v_##T x = LOAD(T, row + N), y = b; b = (vector); }                                               \
-                    { v_##T x = LOAD(T, row + 2 * N), y = d; d = (vector); }                                           \
-                    { v_##T x = LOAD(T, row + 3 * N), y = e; e = (vector); }                                           \
-                }                                                                                                      \
-                *(v_##T *)lane = a, *(v_##T *)(lane + N) = b, *(v_##T *)(lane + 2 * N) = d, *(v_##T *)(lane + 3 * N) = e; \
-                for (int k = 0; k < 4 * N; k++) { rt_folded *t = s + c + k; T y = lane[k]; keep; }                      \
-            }                                                                                                          \
-            for (; c < width; c++) {                                                                                   \
-                rt_folded *t = s + c;                                                                                   \
-                const T *x = first + c;                                                                                \
-                T y = (zero);                                                                                          \
-                for (int64_t r = 0; r < rows; r++) { T x = first[r * step + c]; y = (single); }                        \
-                (void)x;                                                                                               \
-                keep;                                                                                                  \
-            }                                                                                                          \
-            for (c = 0; c < width; c++) s[c].n += rows;                                                                \
-        }                                                                                                              \
+/* Columns, four vectors of them at a time, then one by one: y begins as `zero`, takes each element x by `vector` (or
+ * `single`) and goes into the state by `keep`. Up to 64 rows are taken before a sum goes into double. */
+#define COLUMNS(name, T, zero, vector, single, keep)                                                                  \
+    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count) {                           \
+        enum { FEW = 64, N = 16 / sizeof(T) };                                                                        \
+        const T *first = p;                                                                                           \
+        for (int64_t i = 0; i < count; i += FEW, first += FEW * step) {                                               \
+            int64_t rows = count - i < FEW ? count - i : FEW;                                                         \
+            int c = 0;                                                                                                \
+            for (; c + 4 * N <= width; c += 4 * N) {                                                                  \
+                T lane[4 * N];                                                                                        \
+                for (int k = 0; k < 4 * N; k++) {                                                                     \
+                    const rt_folded *t = s + c + k;                                                                   \
+                    const T *x = first + c + k;                                                                       \
+                    lane[k] = (zero);                                                                                 \
+                    (void)t, (void)x;                                                                                 \
+                }                                                                                                     \
+                v_##T a = LOAD(T, lane), b = LOAD(T, lane + N), d = LOAD(T, lane + 2 * N), e = LOAD(T, lane + 3 * N); \
+                const T *row = first + c;                                                                             \
+                for (int64_t r = 0; r < rows; r++, row += step) {                                                     \
+                    {                                                                                                 \
+                        v_##T x = LOAD(T, row), y = a;                                                                \
+                        a = (vector);                                                                                 \
+                    }                                                                                                 \
+                    {                                                                                                 \
+                        v_##T x = LOAD(T, row + N), y = b;                                                            \
+                        b = (vector);                                                                                 \
+                    }                                                                                                 \
+                    {                                                                                                 \
+                        v_##T x = LOAD(T, row + 2 * N), y = d;                                                        \
+                        d = (vector);                                                                                 \
+                    }                                                                                                 \
+                    {                                                                                                 \
+                        v_##T x = LOAD(T, row + 3 * N), y = e;                                                        \
+                        e = (vector);                                                                                 \
+                    }                                                                                                 \
+                }                                                                                                     \
+                *(v_##T *)lane = a, *(v_##T *)(lane + N) = b, *(v_##T *)(lane + 2 * N) = d,                           \
+                        *(v_##T *)(lane + 3 * N) = e;                                                                 \
+                for (int k = 0; k < 4 * N; k++) {                                                                     \
+                    rt_folded *t = s + c + k;                                                                         \
+                    T y = lane[k];                                                                                    \
+                    keep;                                                                                             \
+                }                                                                                                     \
+            }                                                                                                         \
+            for (; c < width; c++) {                                                                                  \
+                rt_folded *t = s + c;                                                                                 \
+                const T *x = first + c;                                                                               \
+                T y = (zero);                                                                                         \
+                for (int64_t r = 0; r < rows; r++) {                                                                  \
+                    T x = first[r * step + c];                                                                        \
+                    y = (single);                                                                                     \
+                }                                                                                                     \
+                (void)x;                                                                                              \
+                keep;                                                                                                 \
+            }                                                                                                         \
+            for (c = 0; c < width; c++) s[c].n += rows;                                                               \
+        }                                                                                                             \
     }
 COLUMNS(sum_columns_f32, float, 0, y + x, y + x, t->as.f[0] += y)
 COLUMNS(sum_columns_f64, double, 0, y + x, y + x, t->as.f[0] += y)
@@ -274,7 +299,8 @@ FOLD(any_b) {
     const uint8_t *x = p;
     int64_t i = 0;
     for (; !s->as.i && i + 64 <= n; i += 64) {
-        v_uint8_t any = LOAD(uint8_t, x + i) | LOAD(uint8_t, x + i + 16) | LOAD(uint8_t, x + i + 32) | LOAD(uint8_t, x + i + 48);
+        v_uint8_t any = LOAD(uint8_t, x + i) | LOAD(uint8_t, x + i + 16) | LOAD(uint8_t, x + i + 32) |
+                        LOAD(uint8_t, x + i + 48);
         uint64_t words[2];
         memcpy(words, &any, sizeof words);
         s->as.i = (words[0] | words[1]) != 0;
@@ -302,7 +328,8 @@ FOLD(count_b) {
 }
 
 /* ---- variance. as.f[0]: mean, as.f[1]: squared distances from it (as.f[2]: imaginary mean);
- * param[0]: correction; param[1]: 1 for the square root. Each part in two passes, parts as Chan, Golub and LeVeque ---- */
+ * param[0]: correction; param[1]: 1 for the square root. Each part in two passes, parts as Chan, Golub and LeVeque
+ * ---- */
 
 JOIN(join_spread) {
     UNUSED;
@@ -320,41 +347,41 @@ static double spread(const rt_folded *s, const double *param) {
 FINISH(spread_f32) { (void)index; *(float *)out = (float)spread(s, param); }
 FINISH(spread_f64) { (void)index; *(double *)out = spread(s, param); }
 
-#define VARIANCE(name, T)                                                                                              \
-    FOLD(name) {                                                                                                       \
-        const T *x = p;                                                                                                \
-        double lane[8] = { 0 }, squares[8] = { 0 }, mean = 0, total = 0;                                               \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 8 <= n; i += 8)                                                                                     \
-            for (int k = 0; k < 8; k++) lane[k] += x[i + k];                                                           \
-        for (; i < n; i++) mean += x[i];                                                                               \
-        for (int k = 0; k < 8; k++) mean += lane[k];                                                                   \
-        mean /= (double)n;                                                                                             \
-        for (i = 0; i + 8 <= n; i += 8)                                                                                \
-            for (int k = 0; k < 8; k++) squares[k] += (x[i + k] - mean) * (x[i + k] - mean);                           \
-        for (; i < n; i++) total += (x[i] - mean) * (x[i] - mean);                                                     \
-        for (int k = 0; k < 8; k++) total += squares[k];                                                               \
-        rt_folded part = { .n = n, .as.f = { mean, total } };                                                           \
-        if (s->n) join_spread(s, &part, param);                                                                        \
-        else s->as.f[0] = mean, s->as.f[1] = total;                                                                    \
+#define VARIANCE(name, T)                                                                    \
+    FOLD(name) {                                                                             \
+        const T *x = p;                                                                      \
+        double lane[8] = { 0 }, squares[8] = { 0 }, mean = 0, total = 0;                     \
+        int64_t i = 0;                                                                       \
+        for (; i + 8 <= n; i += 8)                                                           \
+            for (int k = 0; k < 8; k++) lane[k] += x[i + k];                                 \
+        for (; i < n; i++) mean += x[i];                                                     \
+        for (int k = 0; k < 8; k++) mean += lane[k];                                         \
+        mean /= (double)n;                                                                   \
+        for (i = 0; i + 8 <= n; i += 8)                                                      \
+            for (int k = 0; k < 8; k++) squares[k] += (x[i + k] - mean) * (x[i + k] - mean); \
+        for (; i < n; i++) total += (x[i] - mean) * (x[i] - mean);                           \
+        for (int k = 0; k < 8; k++) total += squares[k];                                     \
+        rt_folded part = { .n = n, .as.f = { mean, total } };                                \
+        if (s->n) join_spread(s, &part, param);                                              \
+        else s->as.f[0] = mean, s->as.f[1] = total;                                          \
     }
 VARIANCE(var_f32, float)
 VARIANCE(var_f64, double)
 
-#define COMPLEX_VARIANCE(name, T)                                                                                      \
-    FOLD(name) {                                                                                                       \
-        const T *x = p;                                                                                                \
-        c128 mean = 0;                                                                                                 \
-        double squares = 0;                                                                                            \
-        for (int64_t i = 0; i < n; i++) mean += x[i];                                                                  \
-        mean /= (double)n;                                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            c128 d = x[i] - mean;                                                                                      \
-            squares += __real__ d * __real__ d + __imag__ d * __imag__ d;                                              \
-        }                                                                                                              \
-        rt_folded part = { .n = n, .as.f = { __real__ mean, squares, __imag__ mean } };                                 \
-        if (s->n) join_spread(s, &part, param);                                                                        \
-        else s->as = part.as;                                                                                          \
+#define COMPLEX_VARIANCE(name, T)                                                       \
+    FOLD(name) {                                                                        \
+        const T *x = p;                                                                 \
+        c128 mean = 0;                                                                  \
+        double squares = 0;                                                             \
+        for (int64_t i = 0; i < n; i++) mean += x[i];                                   \
+        mean /= (double)n;                                                              \
+        for (int64_t i = 0; i < n; i++) {                                               \
+            c128 d = x[i] - mean;                                                       \
+            squares += __real__ d * __real__ d + __imag__ d * __imag__ d;               \
+        }                                                                               \
+        rt_folded part = { .n = n, .as.f = { __real__ mean, squares, __imag__ mean } }; \
+        if (s->n) join_spread(s, &part, param);                                         \
+        else s->as = part.as;                                                           \
     }
 COMPLEX_VARIANCE(var_c64, c64)
 COMPLEX_VARIANCE(var_c128, c128)
@@ -448,7 +475,8 @@ static const rows norm_rows = {
     .c64 = { norm_c64, join_norm, root_f32, NULL }, .c128 = { norm_c128, join_norm, root_f64, NULL } };
 
 /* Inputs are cast to `dtype` (the result's, or their own), then computed in its class. */
-static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int dtype, const double *param, const rt_view *out) {
+static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int dtype, const double *param,
+               const rt_view *out) {
     const rt_view *in = rt_arg_view(c, 0);
     int compute = rt_compute_dtype(dtype);
     const rt_reducer *reducer = choose(r, compute);
@@ -471,7 +499,8 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
     return code;
 }
 
-/* Values are folded in the dtype's own width. A table for each kind of result, so that a model links only what it uses. */
+/* Values are folded in the dtype's own width. A table for each kind of result, so that a model links only what it
+ * uses. */
 typedef struct extreme { int compute; rt_reducer reducer; } extreme;
 #define EXTREME_ROW(DTYPE, which, cls, columns)                                                                        \
     [RT_##DTYPE] = { RT_##DTYPE, { which##_##cls, which##_##cls##_join, which##_##cls##_take, columns } }
@@ -491,12 +520,14 @@ typedef struct extreme { int compute; rt_reducer reducer; } extreme;
 static const extreme largest[RT_DTYPE_COUNT] = VALUE_ROWS(max), smallest[RT_DTYPE_COUNT] = VALUE_ROWS(min);
 static const extreme largest_at[RT_DTYPE_COUNT] = INDEX_ROWS(max), smallest_at[RT_DTYPE_COUNT] = INDEX_ROWS(min);
 
-static int run_extreme(const rt_ctx *ctx, const rt_call *c, int dims, const extreme *rows, const rt_view *out, const rt_view *index) {
+static int run_extreme(const rt_ctx *ctx, const rt_call *c, int dims, const extreme *rows, const rt_view *out,
+                       const rt_view *index) {
     const rt_view *in = rt_arg_view(c, 0);
     if (!rt_numel(out ? out : index)) return RT_OK;
     const extreme *e = &rows[in->dtype];
     if (!e->reducer.fold) e = &rows[rt_compute_dtype(in->dtype)];
-    if (!e->reducer.fold) return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(in->dtype));
+    if (!e->reducer.fold)
+        return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(in->dtype));
     rt_reduction reduction = { &e->reducer, e->compute, e->compute, NULL, out, index };
     return rt_reduce(ctx, in, rt_arg_dims(c, dims, in->rank), &reduction);
 }
@@ -527,7 +558,8 @@ int rt_k_aminmax(const rt_ctx *ctx, const rt_call *c) {
     return code ? code : run_extreme(ctx, c, 1, largest, &c->out[1], NULL);
 }
 
-static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns }, all_reducer = { all_b, add_i, take_all, all_columns },
+static const rt_reducer any_reducer = { any_b, add_i, take_any, any_columns },
+                        all_reducer = { all_b, add_i, take_all, all_columns },
                         count_reducer = { count_b, add_i, take_count, count_columns };
 
 /* Bytes are looked at as they are; everything else becomes bool first. */

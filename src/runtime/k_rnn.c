@@ -1,9 +1,10 @@
 /* k_rnn.c: one direction of an LSTM or GRU layer on packed weights.
  *
- * The input meets its weights in one product for all steps. A step is then one parallel loop: a thread takes some blocks of
- * 16 hidden units, multiplies the state before with the weights of all their gates, and finishes those units at once.
- * Weights are packed by gate (pack_panels with groups = gates), so the gates of a unit lie in the same lane of panels that
- * are `blocks` apart. The state is kept twice, before and after the step, because every thread reads all of the first. */
+ * The input meets its weights in one product for all steps. A step is then one parallel loop: a thread takes some
+ * blocks of 16 hidden units, multiplies the state before with the weights of all their gates, and finishes those units
+ * at once. Weights are packed by gate (pack_panels with groups = gates), so the gates of a unit lie in the same lane of
+ * panels that are `blocks` apart. The state is kept twice, before and after the step, because every thread reads all of
+ * the first. */
 #include "runtime/gemm_isa.h"
 #include "runtime/kernels.h"
 
@@ -15,7 +16,8 @@ typedef struct layer {
     const gemm_isa *isa;
     const rt_post_isa *post;
     int gates;              /* 4: LSTM, 3: GRU */
-    int64_t steps, batch, hidden, blocks, parts, padded; /* blocks in so many parts; padded: hidden units in whole panels */
+    /* blocks in so many parts; padded: hidden units in whole panels */
+    int64_t steps, batch, hidden, blocks, parts, padded;
     bool batch_first;
     rt_view out;            /* [steps, batch, hidden] in any order */
     const float *w;         /* of the recurrence */
@@ -34,7 +36,8 @@ static void tile_run(const layer *s, int64_t b, int wide, int64_t r, int rows) {
     int64_t panel = s->hidden * WIDTH, z_row = wide * WIDTH, j = b * WIDTH, n = least(z_row, s->hidden - j);
     for (int q = 0; q < s->gates; q++) {
         const float *w = s->w + (q * s->blocks + b) * panel;
-        s->isa->panels(rows, wide, s->hidden, s->before + r * s->padded, s->padded, w, panel, (const char *)w, z[q], z_row);
+        s->isa->panels(rows, wide, s->hidden, s->before + r * s->padded, s->padded, w, panel, (const char *)w, z[q],
+                       z_row);
     }
     for (int64_t i = 0; i < rows; i++) {
         int64_t seq = r + i, row = s->batch_first ? seq * s->steps + s->step : s->step * s->batch + seq;
@@ -44,11 +47,13 @@ static void tile_run(const layer *s, int64_t b, int wide, int64_t r, int rows) {
         if (s->gates == 4) {
             s->post->lstm(x, s->padded, zi, gate, n, s->cell + seq * s->padded + j, h);
         } else {
-            for (int q = 0; q < s->gates && s->bias; q++) s->post->blend(zi + q * gate, NULL, s->bias + q * s->padded + j, n);
+            for (int q = 0; q < s->gates && s->bias; q++)
+                s->post->blend(zi + q * gate, NULL, s->bias + q * s->padded + j, n);
             s->post->gru(x, s->padded, zi, gate, n, s->before + seq * s->padded + j, h);
         }
         const rt_view *out = &s->out;
-        float *to = (float *)out->p + s->step * out->stride[s->batch_first] + seq * out->stride[!s->batch_first] + j * out->stride[2];
+        float *to = (float *)out->p + s->step * out->stride[s->batch_first] + seq * out->stride[!s->batch_first] +
+                    j * out->stride[2];
         rt_convert(RT_F32, to, out->stride[2], RT_F32, h, 1, n);
     }
 }
@@ -140,7 +145,9 @@ static int layer_run(const rt_ctx *ctx, layer *s, const operands *o, const rt_vi
 
 static layer layer_of(const rt_call *c, const rt_view *h, int gates, bool batch_first) {
     const rt_view *input = rt_arg_view(c, 0);
-    layer s = { .isa = gemm_isa_get(), .post = rt__post_get(), .gates = gates, .batch_first = batch_first, .out = c->out[0] };
+    layer s = {
+        .isa = gemm_isa_get(), .post = rt__post_get(), .gates = gates, .batch_first = batch_first, .out = c->out[0]
+    };
     s.steps = input->size[batch_first];
     s.batch = input->size[!batch_first];
     s.hidden = h->size[1];

@@ -96,7 +96,11 @@ static int scan(const rt_ctx *ctx, const rt_call *c, const scans *kinds, int dty
     const rt_view *self = rt_arg_view(c, 0);
     int dim = rt_arg_dim(c, 1, self->rank), compute = rt_compute_dtype(dtype);
     if (compute == RT_C64 && !kinds->c64) compute = RT_C128;
-    scan_fn *f = compute == RT_F32 ? kinds->f32 : compute == RT_F64 ? kinds->f64 : compute == RT_C64 ? kinds->c64 : compute == RT_C128 ? kinds->c128 : kinds->i64;
+    scan_fn *f = compute == RT_F32    ? kinds->f32
+                 : compute == RT_F64  ? kinds->f64
+                 : compute == RT_C64  ? kinds->c64
+                 : compute == RT_C128 ? kinds->c128
+                                      : kinds->i64;
     int64_t numel = rt_numel(self);
     if (!numel) return RT_OK;
     if (!f) return rt_fail(ctx, RT_ENOTIMPL, "this scan has no kernel for dtype %s", rt_dtype_name(dtype));
@@ -136,8 +140,8 @@ int rt_k_logcumsumexp(const rt_ctx *ctx, const rt_call *c) { return scan(ctx, c,
 
 /* ---- cumprod_backward ---- */
 
-/* One row, y = cumprod(x): result[i] = sum over k >= i of g[k] * dy[k]/dx[i], with conjugates. Up to the first zero of x that
- * is (sum of g * y) / x; at it, the product without it, up to the second zero; behind it, nothing. */
+/* One row, y = cumprod(x): result[i] = sum over k >= i of g[k] * dy[k]/dx[i], with conjugates. Up to the first zero of
+ * x that is (sum of g * y) / x; at it, the product without it, up to the second zero; behind it, nothing. */
 #define CUMPROD_BACKWARD(name, T, conjugate)                                                                           \
     static void name(const T *g, const T *x, const T *y, int64_t n, T *out) {                                          \
         int64_t zero = 0;                                                                                              \
@@ -160,8 +164,11 @@ static int run_back(void *arg, int64_t begin, int64_t end) {
     const back_work *w = arg;
     for (int64_t r = begin * w->n; r < end * w->n; r += w->n) {
         if (w->paired)
-            cumprod_backward_c128((const double _Complex *)w->g + r, (const double _Complex *)w->x + r, (const double _Complex *)w->y + r, w->n, (double _Complex *)w->out + r);
-        else cumprod_backward_f64((const double *)w->g + r, (const double *)w->x + r, (const double *)w->y + r, w->n, (double *)w->out + r);
+            cumprod_backward_c128((const double _Complex *)w->g + r, (const double _Complex *)w->x + r,
+                                  (const double _Complex *)w->y + r, w->n, (double _Complex *)w->out + r);
+        else
+            cumprod_backward_f64((const double *)w->g + r, (const double *)w->x + r, (const double *)w->y + r, w->n,
+                                 (double *)w->out + r);
     }
     return RT_OK;
 }

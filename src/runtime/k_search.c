@@ -51,8 +51,10 @@ static int run_values(void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i / s->per_row * s->n, at;
         const int64_t *sorter = s->sorter ? s->sorter + first : NULL;
-        if (s->compute == RT_F32) at = search_f32((const float *)s->rows + first, sorter, s->n, ((const float *)s->values)[i], s->right);
-        else if (s->compute == RT_F64) at = search_f64((const double *)s->rows + first, sorter, s->n, ((const double *)s->values)[i], s->right);
+        if (s->compute == RT_F32)
+            at = search_f32((const float *)s->rows + first, sorter, s->n, ((const float *)s->values)[i], s->right);
+        else if (s->compute == RT_F64)
+            at = search_f64((const double *)s->rows + first, sorter, s->n, ((const double *)s->values)[i], s->right);
         else at = search_i64((const int64_t *)s->rows + first, sorter, s->n, ((const int64_t *)s->values)[i], s->right);
         if (s->narrow) ((int32_t *)s->out)[i] = (int32_t)at;
         else ((int64_t *)s->out)[i] = at;
@@ -72,12 +74,18 @@ static int prepare(const rt_ctx *ctx, const rt_view *v, int common, int compute,
     return code;
 }
 
-static int run(const rt_ctx *ctx, const rt_view *rows, const rt_view *values, const rt_view *sorter, bool right, const rt_view *out) {
+static int run(const rt_ctx *ctx, const rt_view *rows, const rt_view *values, const rt_view *sorter, bool right,
+               const rt_view *out) {
     int common = promote(rows, values);
     if (category(common) == 0 || category(common) == 3)
-        return rt_fail(ctx, RT_ENOTIMPL, "searchsorted: not implemented for bool and complex values; convert them to an ordered number type");
+        return rt_fail(ctx, RT_ENOTIMPL,
+                       "searchsorted: not implemented for bool and complex values; convert them to an ordered number "
+                       "type");
     int64_t numel = rt_numel(values), n = rows->size[rows->rank - 1];
-    search s = { .n = n, .per_row = rows->rank == 1 ? numel : values->size[values->rank - 1], .compute = rt_compute_dtype(common), .right = right,
+    search s = { .n = n,
+                 .per_row = rows->rank == 1 ? numel : values->size[values->rank - 1],
+                 .compute = rt_compute_dtype(common),
+                 .right = right,
                  .narrow = out->dtype == RT_I32 };
     rt_view a, b, order, flat = rt_view_contiguous(NULL, out->dtype, out->rank, out->size);
     void *scratch[4] = { NULL };
@@ -88,7 +96,8 @@ static int run(const rt_ctx *ctx, const rt_view *rows, const rt_view *values, co
         s.sorter = order.p;
         for (int64_t i = 0, all = rt_numel(sorter); i < all && !code; i++)
             if (s.sorter[i] < 0 || s.sorter[i] >= n)
-                code = rt_fail(ctx, RT_ERUNTIME, "searchsorted: sorter holds %lld, but the sequence has %lld elements", (long long)s.sorter[i], (long long)n);
+                code = rt_fail(ctx, RT_ERUNTIME, "searchsorted: sorter holds %lld, but the sequence has %lld elements",
+                               (long long)s.sorter[i], (long long)n);
     }
     if (!code && numel) {
         flat.p = scratch[3] = rt_scratch(ctx, (size_t)(numel * rt_itemsize(out->dtype)));

@@ -52,8 +52,8 @@ FORWARD(double, f64, exp, log)
 BACKWARD(float, f32, expf)
 BACKWARD(double, f64, exp)
 
-/* f32 forward, the common case: the exponentials of a row by the loops of the instruction set, which attention uses, too.
- * Their sums are of single precision, so a long row adds up in blocks. */
+/* f32 forward, the common case: the exponentials of a row by the loops of the instruction set, which attention uses,
+ * too. Their sums are of single precision, so a long row adds up in blocks. */
 enum { BLOCK = 1024 };
 static double exps_of_row(const float *x, int64_t n, float *y, double *top) {
     const gemm_kind *kind = gemm_kind_get(RT_F32);
@@ -88,7 +88,8 @@ static int run_rows(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
-static int run(const rt_ctx *ctx, const rt_view *a, const rt_view *b, int dim, const rt_view *out, row_fn *f32, row_fn *f64) {
+static int run(const rt_ctx *ctx, const rt_view *a, const rt_view *b, int dim, const rt_view *out, row_fn *f32,
+               row_fn *f64) {
     int64_t numel = rt_numel(out), n = out->rank ? out->size[dim] : 1;
     if (!numel) return RT_OK;
     int compute = rt_compute_dtype(a->dtype);
@@ -120,11 +121,16 @@ static int forward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64
     const rt_view *self = rt_arg_view(c, 0);
     return run(ctx, self, NULL, rt_arg_dim(c, 1, self->rank), &c->out[0], f32, f64);
 }
-static int backward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) { /* grad_output, output, dim, input_dtype */
+/* grad_output, output, dim, input_dtype */
+static int backward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) {
     const rt_view *grad = rt_arg_view(c, 0);
     return run(ctx, grad, rt_arg_view(c, 1), rt_arg_dim(c, 2, grad->rank), &c->out[0], f32, f64);
 }
 int rt_k_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, softmax_row, softmax_f64); }
 int rt_k_log_softmax(const rt_ctx *ctx, const rt_call *c) { return forward(ctx, c, log_softmax_row, log_softmax_f64); }
-int rt_k_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, softmax_backward_f32, softmax_backward_f64); }
-int rt_k_log_softmax_backward(const rt_ctx *ctx, const rt_call *c) { return backward(ctx, c, log_softmax_backward_f32, log_softmax_backward_f64); }
+int rt_k_softmax_backward(const rt_ctx *ctx, const rt_call *c) {
+    return backward(ctx, c, softmax_backward_f32, softmax_backward_f64);
+}
+int rt_k_log_softmax_backward(const rt_ctx *ctx, const rt_call *c) {
+    return backward(ctx, c, log_softmax_backward_f32, log_softmax_backward_f64);
+}

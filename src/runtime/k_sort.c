@@ -80,7 +80,8 @@ static int run_rows(void *arg, int64_t begin, int64_t end) {
     if (!pairs) return RT_ENOMEM;
     int64_t item = rt_itemsize(j->self->dtype);
     bool flat = !j->values->rank || j->values->rank < j->self->rank; /* the dim was reduced away */
-    int64_t value_step = flat ? 0 : j->values->stride[j->dim] * item, index_step = flat ? 0 : j->indices->stride[j->dim];
+    int64_t value_step = flat ? 0 : j->values->stride[j->dim] * item,
+            index_step = flat ? 0 : j->indices->stride[j->dim];
     for (int64_t r = begin; r < end; r++) {
         const char *from = row_address(j->self, j->dim, r);
         int64_t count = j->choose(j, from, pairs);
@@ -112,7 +113,10 @@ static int run(const rt_ctx *ctx, job *j) {
 
 static job begin(const rt_call *c, int dim_arg) {
     const rt_view *self = rt_arg_view(c, 0);
-    return (job){ .self = self, .dim = dim_arg < 0 ? 0 : rt_arg_dim(c, dim_arg, self->rank), .values = &c->out[0], .indices = &c->out[1] };
+    return (job){ .self = self,
+                  .dim = dim_arg < 0 ? 0 : rt_arg_dim(c, dim_arg, self->rank),
+                  .values = &c->out[0],
+                  .indices = &c->out[1] };
 }
 
 int rt_k_sort(const rt_ctx *ctx, const rt_call *c) { /* self, dim, descending */

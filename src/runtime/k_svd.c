@@ -1,6 +1,7 @@
-/* k_svd.c: singular values and vectors, and least squares with them. Reflections make the matrix bidiagonal and real; implicit QR
- * steps (shifted, or without a shift where that keeps small values exact) make it diagonal; the vectors are reflected back. A wide
- * matrix is worked on as its conjugate transpose. It is scaled by a power of two first, so that no square overflows or vanishes. */
+/* k_svd.c: singular values and vectors, and least squares with them. Reflections make the matrix bidiagonal and real;
+ * implicit QR steps (shifted, or without a shift where that keeps small values exact) make it diagonal; the vectors are
+ * reflected back. A wide matrix is worked on as its conjugate transpose. It is scaled by a power of two first, so that
+ * no square overflows or vanishes. */
 #include "runtime/kernels.h"
 #include "runtime/rt_stack.h"
 
@@ -31,7 +32,8 @@ enum { MOST_SWEEPS = 60 }; /* per singular value; two are usual */
 
 /* ---- the bidiagonal middle ---- */
 
-/* A block of it, seen from the end where its numbers are larger. Its mirror image is its transpose, so the sides change places. */
+/* A block of it, seen from the end where its numbers are larger. Its mirror image is its transpose, so the sides change
+ * places. */
 typedef struct block { double *d, *e, *left, *right; int64_t lo, hi, n; bool forward; } block;
 
 static double *diagonal(const block *b, int64_t i) { return &b->d[b->forward ? b->lo + i : b->hi - i]; }
@@ -88,7 +90,8 @@ static void plain_sweep(const block *b) {
 }
 
 static void shifted_sweep(const block *b, double shift) {
-    double first = *diagonal(b, 0), f = (fabs(first) - shift) * (copysign(1, first) + shift / first), g = *above(b, 0), c, s;
+    double first = *diagonal(b, 0), f = (fabs(first) - shift) * (copysign(1, first) + shift / first), g = *above(b, 0),
+           c, s;
     int64_t last = b->hi - b->lo;
     for (int64_t i = 0; i < last; i++) {
         double r = rotation(f, g, &c, &s), *d = diagonal(b, i), *e = above(b, i), *next = diagonal(b, i + 1);
@@ -118,14 +121,16 @@ static void sweep(block *b) {
         b->right = swap;
     }
     int64_t last = b->hi - b->lo;
-    double first = fabs(*diagonal(b, 0)), shift = smaller_value(*diagonal(b, last - 1), *above(b, last - 1), *diagonal(b, last));
+    double first = fabs(*diagonal(b, 0)),
+           shift = smaller_value(*diagonal(b, last - 1), *above(b, last - 1), *diagonal(b, last));
     bool zero = false;
     for (int64_t i = b->lo; i <= b->hi; i++) zero |= b->d[i] == 0;
     if (zero || shift * shift < DBL_EPSILON * first * first) plain_sweep(b);
     else shifted_sweep(b, shift);
 }
 
-/* d becomes the singular values, largest first; the rows of left and right (or NULL) the vectors. False: no convergence. */
+/* d becomes the singular values, largest first; the rows of left and right (or NULL) the vectors. False: no
+ * convergence. */
 static bool singular_values(double *d, double *e, int64_t n, double *left, double *right, double *row) {
     int64_t hi = n - 1;
     double most = 0;
@@ -177,10 +182,11 @@ typedef struct svd { /* room for one matrix, m x n with m >= n, and its factors 
 static int open_svd(svd *w, stack *s, int64_t m, int64_t n, bool full, bool vectors) {
     int64_t tall = m < n ? n : m, low = m < n ? m : n, both = vectors ? low * low : 0;
     *w = (svd){ .s = s, .m = tall, .n = low, .wide = full ? tall : low, .vectors = vectors };
-    bool ok = (w->d = take(s, 3 * low + 1, 8)) && (w->left = take(s, 2 * both, 8)) && (w->a = take(s, tall * low, s->item)) &&
-              (w->u = take(s, vectors ? tall * w->wide : 0, s->item)) && (w->v = take(s, both, s->item)) &&
-              (w->left_reflections = take(s, low * tall, s->item)) && (w->right_reflections = take(s, low * low, s->item)) &&
-              (w->left_tau = take(s, 2 * low, s->item)) && (w->sums = take(s, tall, s->item));
+    bool ok = (w->d = take(s, 3 * low + 1, 8)) && (w->left = take(s, 2 * both, 8)) &&
+              (w->a = take(s, tall * low, s->item)) && (w->u = take(s, vectors ? tall * w->wide : 0, s->item)) &&
+              (w->v = take(s, both, s->item)) && (w->left_reflections = take(s, low * tall, s->item)) &&
+              (w->right_reflections = take(s, low * low, s->item)) && (w->left_tau = take(s, 2 * low, s->item)) &&
+              (w->sums = take(s, tall, s->item));
     if (!ok) return RT_ENOMEM;
     w->e = w->d + low;
     w->row = w->e + low;
@@ -189,7 +195,8 @@ static int open_svd(svd *w, stack *s, int64_t m, int64_t n, bool full, bool vect
     return RT_OK;
 }
 
-/* The matrix (its conjugate transpose when it is wide) divided by a power of two, which is returned; NAN for what is not finite. */
+/* The matrix (its conjugate transpose when it is wide) divided by a power of two, which is returned; NAN for what is
+ * not finite. */
 static double take_matrix(svd *w, const char *from, int64_t m, int64_t n) {
     int64_t parts = w->s->item / 8;
     const double *x = (const double *)from;
@@ -211,7 +218,8 @@ static double take_matrix(svd *w, const char *from, int64_t m, int64_t n) {
 }
 
 /* The vectors of the middle as the columns of `to` (rows x columns), identity beyond them; then reflected. */
-static void reflect_back(const svd *w, const double *z, char *to, int64_t rows, int64_t columns, const char *reflections, int64_t apart, const char *tau, int64_t first) {
+static void reflect_back(const svd *w, const double *z, char *to, int64_t rows, int64_t columns,
+                         const char *reflections, int64_t apart, const char *tau, int64_t first) {
     bool real = w->s->dtype == RT_F64;
     int64_t n = w->n;
     for (int64_t i = 0; i < rows; i++)
@@ -224,9 +232,11 @@ static void reflect_back(const svd *w, const double *z, char *to, int64_t rows, 
         int64_t from = k + first, rest = rows - from;
         if (rest <= 0) continue;
         if (real)
-            reflect_rows_d((double *)to + from * columns, rest, columns, columns, (const double *)reflections + k * apart, ((const double *)tau)[k], (double *)w->sums);
+            reflect_rows_d((double *)to + from * columns, rest, columns, columns,
+                           (const double *)reflections + k * apart, ((const double *)tau)[k], (double *)w->sums);
         else
-            reflect_rows_z((zdouble *)to + from * columns, rest, columns, columns, (const zdouble *)reflections + k * apart, ((const zdouble *)tau)[k], (zdouble *)w->sums);
+            reflect_rows_z((zdouble *)to + from * columns, rest, columns, columns,
+                           (const zdouble *)reflections + k * apart, ((const zdouble *)tau)[k], (zdouble *)w->sums);
     }
 }
 
@@ -235,12 +245,16 @@ static int svd_one(svd *w, const char *matrix, int64_t m, int64_t n, const char 
     const rt_ctx *ctx = w->s->ctx;
     int64_t low = w->n;
     double scale = take_matrix(w, matrix, m, n);
-    if (isnan(scale)) return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld holds NaN or infinite numbers, so it has no singular values", what, (long long)batch);
+    if (isnan(scale))
+        return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld holds NaN or infinite numbers, so it has no singular values",
+                       what, (long long)batch);
     memset(w->left_tau, 0, (size_t)(2 * low * w->s->item));
     if (w->s->dtype == RT_F64)
-        bidiagonal_d((double *)w->a, w->m, low, w->d, w->e, (double *)w->left_reflections, (double *)w->left_tau, (double *)w->right_reflections, (double *)w->right_tau, (double *)w->sums);
+        bidiagonal_d((double *)w->a, w->m, low, w->d, w->e, (double *)w->left_reflections, (double *)w->left_tau,
+                     (double *)w->right_reflections, (double *)w->right_tau, (double *)w->sums);
     else
-        bidiagonal_z((zdouble *)w->a, w->m, low, w->d, w->e, (zdouble *)w->left_reflections, (zdouble *)w->left_tau, (zdouble *)w->right_reflections, (zdouble *)w->right_tau, (zdouble *)w->sums);
+        bidiagonal_z((zdouble *)w->a, w->m, low, w->d, w->e, (zdouble *)w->left_reflections, (zdouble *)w->left_tau,
+                     (zdouble *)w->right_reflections, (zdouble *)w->right_tau, (zdouble *)w->sums);
     for (int side = 0; side < 2 && w->vectors; side++) {
         double *z = side ? w->right : w->left;
         memset(z, 0, (size_t)(low * low) * sizeof *z);
@@ -270,7 +284,8 @@ static void put_factor(const stack *s, const char *from, char *to, int64_t rows,
 
 int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, compute_uv, driver -> U, S, Vh */
     const rt_view *v = rt_arg_view(c, 0);
-    bool any = false; /* factors of what has no elements may be identities; a batch whose factors have none may be immense */
+    /* factors of what has no elements may be identities; a batch whose factors have none may be immense */
+    bool any = false;
     for (int i = 0; i < 3; i++) any |= rt_numel(&c->out[i]) > 0;
     if (!any) return RT_OK;
     stack s = open_stack(ctx, v->dtype);
@@ -283,14 +298,18 @@ int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, 
     int code = load(&s, v, NULL, 2, s.dtype, &a);
     if (!code) code = open_svd(&w, &s, m, n, full, vectors);
     int64_t of_tall = vectors ? count * tall * columns : 0, of_low = vectors ? count * k * k : 0;
-    if (!code && !((values = take(&s, count * k, 8)) && (u = take(&s, wide ? of_low : of_tall, s.item)) && (vh = take(&s, wide ? of_tall : of_low, s.item)))) code = RT_ENOMEM;
+    if (!code && !((values = take(&s, count * k, 8)) && (u = take(&s, wide ? of_low : of_tall, s.item)) &&
+                   (vh = take(&s, wide ? of_tall : of_low, s.item))))
+        code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         code = svd_one(&w, a + b * m * n * s.item, m, n, "linalg.svd", b);
         if (code) break;
         memcpy(values + b * k, w.d, (size_t)k * sizeof *values);
         if (!vectors) continue;
-        put_factor(&s, wide ? w.v : w.u, u + b * (wide ? k * k : tall * columns) * s.item, wide ? k : tall, wide ? k : columns, false);
-        put_factor(&s, wide ? w.u : w.v, vh + b * (wide ? tall * columns : k * k) * s.item, wide ? tall : k, wide ? columns : k, true);
+        put_factor(&s, wide ? w.v : w.u, u + b * (wide ? k * k : tall * columns) * s.item, wide ? k : tall,
+                   wide ? k : columns, false);
+        put_factor(&s, wide ? w.u : w.v, vh + b * (wide ? tall * columns : k * k) * s.item, wide ? tall : k,
+                   wide ? columns : k, true);
     }
     if (!code && vectors) code = store(&s, &c->out[0], u, s.dtype);
     if (!code) code = store(&s, &c->out[1], values, RT_F64);

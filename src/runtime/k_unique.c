@@ -1,8 +1,8 @@
 /* k_unique.c: the different elements of a tensor, or its different slices along one dimension.
  *
- * Both are one problem: n rows of `width` keys (rt_order.h), ordered by a stable sort of their positions (or left in place
- * for unique_consecutive) and cut where a row differs from the one before. A NaN differs from everything, itself included.
- * The count phase does the same work without results. */
+ * Both are one problem: n rows of `width` keys (rt_order.h), ordered by a stable sort of their positions (or left in
+ * place for unique_consecutive) and cut where a row differs from the one before. A NaN differs from everything, itself
+ * included. The count phase does the same work without results. */
 #include "runtime/kernels.h"
 #include "runtime/rt_order.h"
 
@@ -33,7 +33,8 @@ static void merge_sort(rows *r) {
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t i = 0; i < n; i += 2 * width) {
             int64_t mid = i + width < n ? i + width : n, end = i + 2 * width < n ? i + 2 * width : n, a = i, b = mid;
-            for (int64_t k = i; k < end; k++) to[k] = a < mid && (b >= end || ordered(r, from[a], from[b])) ? from[a++] : from[b++];
+            for (int64_t k = i; k < end; k++)
+                to[k] = a < mid && (b >= end || ordered(r, from[a], from[b])) ? from[a++] : from[b++];
         }
         int64_t *swap = from;
         from = to;
@@ -88,7 +89,8 @@ static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, r
 }
 
 /* Row first[k] of `front` becomes row k of the values, whose dimension `dim` is the rows. */
-static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const int64_t *first, int64_t count, int64_t width, const rt_view *out) {
+static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const int64_t *first, int64_t count,
+                        int64_t width, const rt_view *out) {
     rt_view flat, from, to = *out;
     void *scratch = NULL;
     int code = rt_contiguous(ctx, front, front->dtype, &flat, &scratch);
@@ -96,7 +98,8 @@ static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const 
     char *chosen = code ? NULL : rt_scratch(ctx, (size_t)count * bytes);
     if (!code && !chosen) code = RT_ENOMEM;
     if (!code) {
-        for (int64_t k = 0; k < count; k++) memcpy(chosen + (size_t)k * bytes, (const char *)flat.p + (size_t)first[k] * bytes, bytes);
+        for (int64_t k = 0; k < count; k++)
+            memcpy(chosen + (size_t)k * bytes, (const char *)flat.p + (size_t)first[k] * bytes, bytes);
         if (dim >= 0) {
             memmove(to.size + 1, out->size, (size_t)dim * sizeof *to.size);
             memmove(to.stride + 1, out->stride, (size_t)dim * sizeof *to.stride);
@@ -114,7 +117,8 @@ static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const 
 static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
     const rt_view *self = rt_arg_view(c, 0);
     if (self->dtype == RT_C32 || self->dtype == RT_C64 || self->dtype == RT_C128)
-        return rt_fail(ctx, RT_ENOTIMPL, "not implemented for complex numbers, which have no order; use view_as_real and unique_dim");
+        return rt_fail(ctx, RT_ENOTIMPL,
+                       "not implemented for complex numbers, which have no order; use view_as_real and unique_dim");
     rows r;
     rt_view front;
     void *memory = NULL, *numbers = NULL;
@@ -147,7 +151,8 @@ out:
     return code;
 }
 
-int rt_k_unique2(const rt_ctx *ctx, const rt_call *c) { return unique(ctx, c, -1, true); } /* self, sorted, return_inverse, return_counts */
+/* self, sorted, return_inverse, return_counts */
+int rt_k_unique2(const rt_ctx *ctx, const rt_call *c) { return unique(ctx, c, -1, true); }
 int rt_k_unique_dim(const rt_ctx *ctx, const rt_call *c) { /* self, dim, sorted, return_inverse, return_counts */
     return unique(ctx, c, rt_arg_dim(c, 1, rt_arg_view(c, 0)->rank), true);
 }

@@ -1,10 +1,10 @@
 /* k_upsample.c: resampling of 1-3 spatial dimensions: nearest, linear, cubic, and their adjoints.
  *
- * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The taps
- * of each dimension are tabulated once; missing dimensions become one of size 1. The smooth modes (antialiasing) widen the
- * filter when the image shrinks, so that every source position counts. Positions and weights are computed in the precision
- * that PyTorch uses (f64 for f64 tensors and for the integer weights of bytes, else f32): which neighbour is nearest hangs
- * on the last bit. */
+ * Every mode is separable: position i of an output dimension reads a few source positions ("taps") with weights. The
+ * taps of each dimension are tabulated once; missing dimensions become one of size 1. The smooth modes (antialiasing)
+ * widen the filter when the image shrinks, so that every source position counts. Positions and weights are computed in
+ * the precision that PyTorch uses (f64 for f64 tensors and for the integer weights of bytes, else f32): which neighbour
+ * is nearest hangs on the last bit. */
 #include "runtime/kernels.h"
 #include "runtime/rt_map.h"
 
@@ -65,7 +65,8 @@ static double reach_of(bool wide, int mode, double step) {
 }
 
 static int smooth_taps(bool wide, int mode, int64_t in, int64_t out, bool align_corners, double scale) {
-    double n = ceil(reach_of(wide, mode, step_of(wide, in, out, align_corners, scale))) * 2 + 1; /* those beyond the source are not needed */
+    /* those beyond the source are not needed */
+    double n = ceil(reach_of(wide, mode, step_of(wide, in, out, align_corners, scale))) * 2 + 1;
     return n < (double)in ? (int)n : in < INT32_MAX ? (int)in : INT32_MAX;
 }
 
@@ -81,13 +82,17 @@ static void fill_smooth(taps *t, int mode, bool wide, double step) {
     for (int64_t i = 0; i < t->out; i++) {
         int64_t *from = t->from + i * t->n;
         double *weight = t->weight + i * t->n, total = 0, middle = r(wide, step * r(wide, (double)i + 0.5));
-        int64_t first = whole(r(wide, r(wide, middle - reach) + 0.5)), end = whole(r(wide, r(wide, middle + reach) + 0.5));
+        int64_t first = whole(r(wide, r(wide, middle - reach) + 0.5)),
+                end = whole(r(wide, r(wide, middle + reach) + 0.5));
         if (first < 0) first = 0;
         if (end > t->in) end = t->in;
         for (int k = 0; k < t->n; k++) {
             bool used = first + k < end;
             from[k] = clamp(first + k, t->in);
-            weight[k] = used ? r(wide, smooth_weight(mode, r(wide, r(wide, r(wide, (double)(first + k) - middle) + 0.5) * narrow))) : 0;
+            weight[k] = used ? r(wide,
+                                 smooth_weight(mode,
+                                               r(wide, r(wide, r(wide, (double)(first + k) - middle) + 0.5) * narrow)))
+                             : 0;
             total = r(wide, total + weight[k]);
         }
         for (int k = 0; k < t->n; k++)
@@ -143,17 +148,23 @@ typedef struct plan {
 static double scale_at(const rt_call *c, int i) { return rt_arg_is_none(c, i) ? 0 : rt_arg_float(c, i); }
 
 /* `small`, `large`: the source and the resampled tensor, whichever is given and whichever is computed. */
-static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, bool direct, int scales_at, const rt_view *small, const rt_view *large) {
+static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, bool direct, int scales_at,
+                     const rt_view *small, const rt_view *large) {
     int spatial = small->rank - 2, lead = SPATIAL - spatial;
     int64_t total = 0;
     bool align_corners = mode >= LINEAR && rt_arg_int(c, scales_at - 1);
-    *p = (plan){ .planes = small->size[0] * small->size[1], .in = 1, .out = 1, .wide = small->dtype == RT_F64 || small->dtype == RT_U8 };
+    *p = (plan){ .planes = small->size[0] * small->size[1],
+                 .in = 1,
+                 .out = 1,
+                 .wide = small->dtype == RT_F64 || small->dtype == RT_U8 };
     for (int d = 0; d < SPATIAL; d++) {
         taps *t = &p->dim[d];
         *t = (taps){ .in = 1, .out = 1, .n = 1 };
         if (d >= lead) {
             *t = (taps){ .in = small->size[2 + d - lead], .out = large->size[2 + d - lead] };
-            t->n = mode >= LINEAR_SMOOTH ? smooth_taps(p->wide, mode, t->in, t->out, align_corners, scale_at(c, scales_at + d - lead)) : taps_of[mode];
+            t->n = mode >= LINEAR_SMOOTH
+                       ? smooth_taps(p->wide, mode, t->in, t->out, align_corners, scale_at(c, scales_at + d - lead))
+                       : taps_of[mode];
         }
         p->in *= t->in;
         p->out *= t->out;
@@ -176,41 +187,43 @@ static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, boo
 }
 
 /* Rows of the resampled tensor, either read from the source or added into it. */
-#define DEFINE_RUNS(T)                                                                                                 \
-    static int read_##T(void *arg, int64_t begin, int64_t end) {                                                       \
-        const plan *p = arg;                                                                                           \
-        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                                  \
-        for (int64_t row = begin; row < end; row++) {                                                                  \
-            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                        \
-            T *to = (T *)p->result + row * l->out;                                                                     \
-            for (int64_t x = 0; x < l->out; x++) to[x] = 0;                                                            \
-            for (int ka = 0; ka < a->n; ka++)                                                                          \
-                for (int kb = 0; kb < b->n; kb++) {                                                                    \
-                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                                    \
-                    const T *from = (const T *)p->source + plane * p->in +                                             \
-                                    (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;                 \
-                    for (int64_t x = 0; x < l->out; x++)                                                               \
-                        for (int k = 0; k < l->n; k++) to[x] += w * (T)l->weight[x * l->n + k] * from[l->from[x * l->n + k]]; \
-                }                                                                                                      \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
-    }                                                                                                                  \
-    static int add_##T(void *arg, int64_t begin, int64_t end) { /* whole planes, so that no element is shared */       \
-        const plan *p = arg;                                                                                           \
-        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                                  \
-        for (int64_t row = begin * a->out * b->out; row < end * a->out * b->out; row++) {                              \
-            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                        \
-            const T *from = (const T *)p->source + row * l->out;                                                       \
-            for (int ka = 0; ka < a->n; ka++)                                                                          \
-                for (int kb = 0; kb < b->n; kb++) {                                                                    \
-                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                                    \
-                    T *to = (T *)p->result + plane * p->in +                                                           \
-                            (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;                         \
-                    for (int64_t x = 0; x < l->out; x++)                                                               \
-                        for (int k = 0; k < l->n; k++) to[l->from[x * l->n + k]] += w * (T)l->weight[x * l->n + k] * from[x]; \
-                }                                                                                                      \
-        }                                                                                                              \
-        return RT_OK;                                                                                                  \
+#define DEFINE_RUNS(T)                                                                                           \
+    static int read_##T(void *arg, int64_t begin, int64_t end) {                                                 \
+        const plan *p = arg;                                                                                     \
+        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                            \
+        for (int64_t row = begin; row < end; row++) {                                                            \
+            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                  \
+            T *to = (T *)p->result + row * l->out;                                                               \
+            for (int64_t x = 0; x < l->out; x++) to[x] = 0;                                                      \
+            for (int ka = 0; ka < a->n; ka++)                                                                    \
+                for (int kb = 0; kb < b->n; kb++) {                                                              \
+                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                              \
+                    const T *from = (const T *)p->source + plane * p->in +                                       \
+                                    (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;           \
+                    for (int64_t x = 0; x < l->out; x++)                                                         \
+                        for (int k = 0; k < l->n; k++)                                                           \
+                            to[x] += w * (T)l->weight[x * l->n + k] * from[l->from[x * l->n + k]];               \
+                }                                                                                                \
+        }                                                                                                        \
+        return RT_OK;                                                                                            \
+    }                                                                                                            \
+    static int add_##T(void *arg, int64_t begin, int64_t end) { /* whole planes, so that no element is shared */ \
+        const plan *p = arg;                                                                                     \
+        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                            \
+        for (int64_t row = begin * a->out * b->out; row < end * a->out * b->out; row++) {                        \
+            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                  \
+            const T *from = (const T *)p->source + row * l->out;                                                 \
+            for (int ka = 0; ka < a->n; ka++)                                                                    \
+                for (int kb = 0; kb < b->n; kb++) {                                                              \
+                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                              \
+                    T *to = (T *)p->result + plane * p->in +                                                     \
+                            (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;                   \
+                    for (int64_t x = 0; x < l->out; x++)                                                         \
+                        for (int k = 0; k < l->n; k++)                                                           \
+                            to[l->from[x * l->n + k]] += w * (T)l->weight[x * l->n + k] * from[x];               \
+                }                                                                                                \
+        }                                                                                                        \
+        return RT_OK;                                                                                            \
     }
 DEFINE_RUNS(float)
 DEFINE_RUNS(double)
@@ -234,7 +247,8 @@ static bool is_direct(const rt_view *self, const rt_view *out) {
 
 static bool handles(int dtype) { return dtype == RT_F32 || dtype == RT_F64 || dtype == RT_F16 || dtype == RT_BF16; }
 static int refuse(const rt_ctx *ctx, int dtype) {
-    return rt_fail(ctx, RT_ENOTIMPL, "resampling is not implemented for %s; convert the tensor to a floating dtype", rt_dtype_name(dtype));
+    return rt_fail(ctx, RT_ENOTIMPL, "resampling is not implemented for %s; convert the tensor to a floating dtype",
+                   rt_dtype_name(dtype));
 }
 
 /* Nearest neighbours are only moved, whatever the dtype. */
@@ -248,15 +262,17 @@ static int move_nearest(const rt_ctx *ctx, const rt_call *c, int mode) { /* self
     for (int d = 0; d < out->rank; d++) {
         double scale = d < 2 || rt_arg_is_none(c, d) ? 0 : rt_arg_float(c, d);
         for (int64_t i = 0; i < out->size[d]; i++)
-            map.table[d][i] = self->stride[d] * (d < 2 ? i : nearest(mode == NEAREST_EXACT, direct, out->dtype == RT_F64, i, self->size[d], out->size[d], scale));
+            map.table[d][i] = self->stride[d] * (d < 2 ? i
+                                                       : nearest(mode == NEAREST_EXACT, direct, out->dtype == RT_F64, i,
+                                                                 self->size[d], out->size[d], scale));
     }
     code = rt_map_read(ctx, &map, out, self->p, NULL);
     rt_map_close(&map, ctx);
     return code;
 }
 
-/* Weights of bytes are integers with as many bits behind the point as 16 bits allow. What lies beyond the border adds to the
- * weight of the last position before it is rounded. */
+/* Weights of bytes are integers with as many bits behind the point as 16 bits allow. What lies beyond the border adds
+ * to the weight of the last position before it is rounded. */
 static int byte_weights(const taps *t, int32_t *weight) {
     double top = 0;
     int bits = 0;
@@ -278,12 +294,15 @@ static int byte_weights(const taps *t, int32_t *weight) {
     return bits;
 }
 
-/* Bytes are resampled along x, rounded, then along y: each pass gives bytes. Elements of a row of `line` positions are `gap` apart. */
-static void byte_pass(const taps *t, const int32_t *weight, int bits, const uint8_t *source, uint8_t *result, int64_t lines, int64_t line_in, int64_t line_out, int64_t gap) {
+/* Bytes are resampled along x, rounded, then along y: each pass gives bytes. Elements of a row of `line` positions are
+ * `gap` apart. */
+static void byte_pass(const taps *t, const int32_t *weight, int bits, const uint8_t *source, uint8_t *result,
+                      int64_t lines, int64_t line_in, int64_t line_out, int64_t gap) {
     for (int64_t l = 0; l < lines; l++)
         for (int64_t i = 0; i < t->out; i++) {
             int32_t sum = bits ? 1 << (bits - 1) : 0;
-            for (int k = 0; k < t->n; k++) sum += weight[i * t->n + k] * source[l * line_in + t->from[i * t->n + k] * gap];
+            for (int k = 0; k < t->n; k++)
+                sum += weight[i * t->n + k] * source[l * line_in + t->from[i * t->n + k] * gap];
             sum >>= bits;
             result[l * line_out + i * gap] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
         }
@@ -299,7 +318,8 @@ static int resample_bytes(const rt_ctx *ctx, const rt_call *c, int mode) {
     if (!code) code = rt_contiguous(ctx, given, RT_U8, &source, &source_scratch);
     if (!code) {
         int64_t middle = y->in * x->out, weights = y->out * y->n + x->out * x->n;
-        int32_t *weight = room = rt_scratch(ctx, (size_t)weights * sizeof *weight + (size_t)(middle + p.planes * p.out));
+        int32_t *weight = room = rt_scratch(ctx,
+                                            (size_t)weights * sizeof *weight + (size_t)(middle + p.planes * p.out));
         if (!weight) code = RT_ENOMEM;
         else {
             uint8_t *rows = (uint8_t *)(weight + weights), *result = rows + middle;
@@ -308,7 +328,8 @@ static int resample_bytes(const rt_ctx *ctx, const rt_call *c, int mode) {
                 const uint8_t *from = (const uint8_t *)source.p + plane * p.in;
                 if (x->in != x->out) byte_pass(x, weight, x_bits, from, rows, y->in, x->in, x->out, 1);
                 else memcpy(rows, from, (size_t)p.in);
-                if (y->in != y->out) byte_pass(y, weight + x->out * x->n, y_bits, rows, result + plane * p.out, x->out, 1, 1, x->out);
+                if (y->in != y->out)
+                    byte_pass(y, weight + x->out * x->n, y_bits, rows, result + plane * p.out, x->out, 1, 1, x->out);
                 else memcpy(result + plane * p.out, rows, (size_t)p.out);
             }
             rt_view done = rt_view_contiguous(result, RT_U8, out->rank, out->size);
@@ -346,7 +367,8 @@ static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward
             if (bytes) memset(p.result, 0, bytes);
             code = rt_parallel_work(ctx, p.planes, p.out, 4096, p.wide ? add_double : add_float, &p);
         } else {
-            code = rt_parallel_work(ctx, p.planes * p.dim[0].out * p.dim[1].out, p.dim[2].out, 4096, p.wide ? read_double : read_float, &p);
+            code = rt_parallel_work(ctx, p.planes * p.dim[0].out * p.dim[1].out, p.dim[2].out, 4096,
+                                    p.wide ? read_double : read_float, &p);
         }
         if (!code && !in_place) {
             rt_view result = rt_view_contiguous(p.result, work, out->rank, out->size);
@@ -364,10 +386,16 @@ int rt_k_upsample_nearest_exact(const rt_ctx *ctx, const rt_call *c) { return mo
 int rt_k_upsample_linear(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR, false); }
 int rt_k_upsample_cubic(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC, false); }
 int rt_k_upsample_nearest_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, NEAREST, true); }
-int rt_k_upsample_nearest_exact_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, NEAREST_EXACT, true); }
+int rt_k_upsample_nearest_exact_backward(const rt_ctx *ctx, const rt_call *c) {
+    return resample(ctx, c, NEAREST_EXACT, true);
+}
 int rt_k_upsample_linear_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR, true); }
 int rt_k_upsample_cubic_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC, true); }
 int rt_k_upsample_linear_smooth(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR_SMOOTH, false); }
 int rt_k_upsample_cubic_smooth(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC_SMOOTH, false); }
-int rt_k_upsample_linear_smooth_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, LINEAR_SMOOTH, true); }
-int rt_k_upsample_cubic_smooth_backward(const rt_ctx *ctx, const rt_call *c) { return resample(ctx, c, CUBIC_SMOOTH, true); }
+int rt_k_upsample_linear_smooth_backward(const rt_ctx *ctx, const rt_call *c) {
+    return resample(ctx, c, LINEAR_SMOOTH, true);
+}
+int rt_k_upsample_cubic_smooth_backward(const rt_ctx *ctx, const rt_call *c) {
+    return resample(ctx, c, CUBIC_SMOOTH, true);
+}

@@ -38,7 +38,9 @@ static int copy_into(const rt_ctx *ctx, const rt_view *dst, const rt_view *src) 
     span d = span_of(dst), s = span_of(src);
     if (d.begin >= s.end || s.begin >= d.end) return rt_copy(ctx, dst, src);
     if (is_dense(dst) && is_dense(src))
-        return rt_fail(ctx, RT_ERUNTIME, "some elements of the source and of the written-to tensor refer to a single memory location; clone() the source first");
+        return rt_fail(ctx, RT_ERUNTIME,
+                       "some elements of the source and of the written-to tensor refer to a single memory location; "
+                       "clone() the source first");
     /* The elements may or may not coincide: read all before writing any. */
     void *p = rt_scratch(ctx, (size_t)(rt_numel(src) * rt_itemsize(src->dtype)));
     if (!p) return RT_ENOMEM;
@@ -137,7 +139,8 @@ static bool reach_of(const rt_view *v, int64_t offset, int64_t *out) {
     for (int i = 0; i < v->rank; i++)
         if (!v->size[i]) return true;
     for (int i = 0; fits && i < v->rank; i++)
-        fits = v->size[i] > 0 && v->stride[i] >= 0 && !__builtin_mul_overflow(v->size[i] - 1, v->stride[i], &span) && !__builtin_add_overflow(reach, span, &reach);
+        fits = v->size[i] > 0 && v->stride[i] >= 0 && !__builtin_mul_overflow(v->size[i] - 1, v->stride[i], &span) &&
+               !__builtin_add_overflow(reach, span, &reach);
     return fits && !__builtin_add_overflow(reach, 1, out);
 }
 
@@ -193,7 +196,8 @@ BACKWARD(diagonal)
 
 /* ---- unfold_backward: windows may overlap, so gradients add up ---- */
 
-#define ADD_TYPES(X) X(F32, float) X(F64, double) X(I64, int64_t) X(I32, int32_t) X(I16, int16_t) X(I8, int8_t) X(U8, uint8_t)
+#define ADD_TYPES(X) \
+    X(F32, float) X(F64, double) X(I64, int64_t) X(I32, int32_t) X(I16, int16_t) X(I8, int8_t) X(U8, uint8_t)
 
 /* dst += src along one line, element by element through the widest type of the class for the rest. */
 static void add_line(int dtype, void *dst, int64_t dstride, const void *src, int64_t sstride, int64_t n) {
@@ -243,7 +247,8 @@ RT_KERNEL(rt_k_unfold_backward) {
             to += index[i] * out->stride[i] * (i == dim ? step : 1);
             from += index[i] * grad->stride[i];
         }
-        add_line(out->dtype, (char *)out->p + to * item, out->stride[dim], (const char *)grad->p + from * item, grad->stride[last], size);
+        add_line(out->dtype, (char *)out->p + to * item, out->stride[dim], (const char *)grad->p + from * item,
+                 grad->stride[last], size);
         int d = last - 1;
         while (d >= 0 && ++index[d] == grad->size[d]) index[d--] = 0;
         if (d < 0) return RT_OK;

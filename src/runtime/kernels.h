@@ -1,4 +1,5 @@
-/* kernels.h: every kernel that op rows may name, one line each, grouped by file. rt.h says what a kernel may rely on. */
+/* kernels.h: every kernel that op rows may name, one line each, grouped by file. rt.h says what a kernel may rely
+ * on. */
 #ifndef CRESSET_KERNELS_H
 #define CRESSET_KERNELS_H
 
@@ -216,7 +217,8 @@ RT_KERNEL(rt_k_avg_pool3d_backward);
 RT_KERNEL(rt_k_adaptive_avg_pool2d_backward);
 RT_KERNEL(rt_k_adaptive_avg_pool3d_backward);
 
-/* k_upsample.c: self, output_size, [align_corners,] a scale per dimension; backward: grad_output, output_size, input_size, ... */
+/* k_upsample.c: self, output_size, [align_corners,] a scale per dimension; backward: grad_output, output_size,
+ * input_size, ... */
 RT_KERNEL(rt_k_upsample_nearest);
 RT_KERNEL(rt_k_upsample_nearest_exact);
 RT_KERNEL(rt_k_upsample_linear);
@@ -264,8 +266,8 @@ RT_KERNEL(rt_k_pad_packed_sequence);
 
 /* k_rnn.c */
 
-/* k_random.c, k_dropout.c, k_multinomial.c, k_counts.c: the generator is found by rt_call_generator (rt_random.h); in-place
- * fills have self as out[0] and do not read it */
+/* k_random.c, k_dropout.c, k_multinomial.c, k_counts.c: the generator is found by rt_call_generator (rt_random.h);
+ * in-place fills have self as out[0] and do not read it */
 RT_KERNEL(rt_k_uniform);              /* uniform_, uniform: self, from, to, generator */
 RT_KERNEL(rt_k_rand);                 /* rand, rand_like and their .generator: only the generator counts */
 RT_KERNEL(rt_k_normal);               /* normal_, normal_functional: self, mean, std, generator */

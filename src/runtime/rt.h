@@ -35,7 +35,9 @@ int64_t rt_itemsize(int dtype);
 /* PyTorch's name ("float32"), for messages; "?" for a number that is no dtype. */
 const char *rt_dtype_name(int dtype);
 static inline bool rt_is_complex(int d) { return d == RT_C32 || d == RT_C64 || d == RT_C128; }
-static inline bool rt_is_float(int d) { return d == RT_F16 || d == RT_F32 || d == RT_F64 || d == RT_BF16 || (d >= RT_F8E4M3FN && d <= RT_F8E8M0FNU); }
+static inline bool rt_is_float(int d) {
+    return d == RT_F16 || d == RT_F32 || d == RT_F64 || d == RT_BF16 || (d >= RT_F8E4M3FN && d <= RT_F8E8M0FNU);
+}
 static inline bool rt_is_unsigned(int d) { return d == RT_U8 || d == RT_U16 || d == RT_U32 || d == RT_U64; }
 static inline bool rt_is_integer(int d) { return d <= RT_I64 || (d >= RT_U16 && d <= RT_U64); } /* without bool */
 
@@ -46,7 +48,8 @@ typedef struct rt_view { void *p; int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]
 /* ---- errors ---- */
 enum { RT_OK = 0, RT_ENOMEM, RT_EVALUE, RT_EINDEX, RT_ERUNTIME, RT_ENOTIMPL, RT_EDTYPE };
 
-/* ---- context of a run: allocator for scratch, thread pool, room for one message. Read-only to kernels but for *error. ---- */
+/* ---- context of a run: allocator for scratch, thread pool, room for one message. Read-only to kernels but for *error.
+ * ---- */
 typedef struct rt_pool rt_pool;
 typedef struct rt_ctx {
     void *(*alloc)(void *user, size_t size); /* 64-byte aligned or NULL */
@@ -66,7 +69,18 @@ void rt_scratch_free(const rt_ctx *ctx, void *p);
 rt_ctx rt_ctx_plain(rt_pool *pool, char *error, size_t error_size);
 
 /* ---- arguments of a call ---- */
-enum { RT_ARG_NONE, RT_ARG_VIEW, RT_ARG_VIEWS, RT_ARG_INT, RT_ARG_FLOAT, RT_ARG_COMPLEX, RT_ARG_INTS, RT_ARG_FLOATS, RT_ARG_STR, RT_ARG_GENERATOR };
+enum {
+    RT_ARG_NONE,
+    RT_ARG_VIEW,
+    RT_ARG_VIEWS,
+    RT_ARG_INT,
+    RT_ARG_FLOAT,
+    RT_ARG_COMPLEX,
+    RT_ARG_INTS,
+    RT_ARG_FLOATS,
+    RT_ARG_STR,
+    RT_ARG_GENERATOR
+};
 typedef struct rt_generator rt_generator; /* rt_random.h */
 typedef struct rt_arg {
     uint32_t kind, n; /* n: entries of VIEWS, INTS, FLOATS; bytes of STR */
@@ -111,9 +125,10 @@ void rt_pool_leave(rt_pool *pool);
 /* Threads that this process may run at a time: affinity and the control group's quota. At least 1. */
 int rt_usable_threads(void);
 /* Runs body(arg, begin, end) over [0, n) in chunks of at least `grain`, which should take about a microsecond: the
- * fewer grains there are, the fewer threads are called. Returns the first non-zero code. How the range is split depends on n,
- * grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
-int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *arg, int64_t begin, int64_t end), void *arg);
+ * fewer grains there are, the fewer threads are called. Returns the first non-zero code. How the range is split depends
+ * on n, grain and the thread count alone. Nested or concurrent calls run on the caller's thread. */
+int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *arg, int64_t begin, int64_t end),
+                    void *arg);
 /* The same where one element is `each` units of work, a microsecond's worth of which is `grain`: an element may be much
  * more than that. */
 int rt_parallel_work(const rt_ctx *ctx, int64_t n, int64_t each, int64_t grain,
@@ -124,9 +139,9 @@ enum { RT_CPU_AVX2 = 1 /* with FMA and F16C */, RT_CPU_AVX512 = 2 /* F, BW, DQ, 
 uint32_t rt_cpu(void);
 /* False when CRESSET_ISA says something else than portable, avx2 or avx512; rt_cpu then says that there is nothing. */
 bool rt_cpu_limit_is_known(void);
-/* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that the
- * linker leaves the others out (src/emit/choices.c). In one unit with the model (src/emit/amalgam.c), RT_OWN_NAME says that
- * the model has NAME. */
+/* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that
+ * the linker leaves the others out (src/emit/choices.c). In one unit with the model (src/emit/amalgam.c), RT_OWN_NAME
+ * says that the model has NAME. */
 #define RT_CHOICE __attribute__((weak))
 
 /* ---- helpers on views (rt_view.c, rt_copy.c) ---- */
@@ -134,9 +149,11 @@ int64_t rt_numel(const rt_view *v);
 bool rt_is_contiguous(const rt_view *v);
 /* A contiguous view of the given shape on `p`. */
 rt_view rt_view_contiguous(void *p, int dtype, int rank, const int64_t *size);
-/* Copies src (broadcast to dst's shape) into dst, converting dtypes as PyTorch's copy_ does. Any strides; no overlap. */
+/* Copies src (broadcast to dst's shape) into dst, converting dtypes as PyTorch's copy_ does. Any strides; no
+ * overlap. */
 int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src);
-/* Sets every element. The value's class follows dst's dtype rules of a C cast (complex to real drops the imaginary part). */
+/* Sets every element. The value's class follows dst's dtype rules of a C cast (complex to real drops the imaginary
+ * part). */
 int rt_fill(const rt_ctx *ctx, const rt_view *dst, rt_scalar value);
 /* The same for a number that a user gave: RT_ERUNTIME when it does not fit in dst's dtype (fractions may be cut). */
 int rt_fill_number(const rt_ctx *ctx, const rt_view *dst, rt_scalar value);
@@ -144,7 +161,8 @@ int rt_fill_number(const rt_ctx *ctx, const rt_view *dst, rt_scalar value);
  * else a converted copy in *scratch, which the caller frees with rt_scratch_free. */
 int rt_contiguous(const rt_ctx *ctx, const rt_view *v, int dtype, rt_view *out, void **scratch);
 /* Converts n elements between dtypes; element strides are in elements of each side. */
-void rt_convert(int dst_dtype, void *dst, int64_t dst_stride, int src_dtype, const void *src, int64_t src_stride, int64_t n);
+void rt_convert(int dst_dtype, void *dst, int64_t dst_stride, int src_dtype, const void *src, int64_t src_stride,
+                int64_t n);
 
 /* ---- low-precision numbers: round to nearest even ---- */
 float rt_f16_to_f32(uint16_t h);
@@ -153,12 +171,23 @@ static inline float rt_bf16_to_f32(uint16_t h) { union { uint32_t u; float f; } 
 uint16_t rt_f32_to_bf16(float f);
 
 /* ---- arguments, for kernels ---- */
-static inline const rt_view *rt_arg_view(const rt_call *c, int i) { return c->arg[i].kind == RT_ARG_VIEW ? c->arg[i].u.view : NULL; }
-static inline int64_t rt_arg_int(const rt_call *c, int i) { return c->arg[i].kind == RT_ARG_FLOAT ? (int64_t)c->arg[i].u.f : c->arg[i].u.i; }
-static inline double rt_arg_float(const rt_call *c, int i) { return c->arg[i].kind == RT_ARG_FLOAT ? c->arg[i].u.f : c->arg[i].kind == RT_ARG_COMPLEX ? c->arg[i].u.c[0] : (double)c->arg[i].u.i; }
+static inline const rt_view *rt_arg_view(const rt_call *c, int i) {
+    return c->arg[i].kind == RT_ARG_VIEW ? c->arg[i].u.view : NULL;
+}
+static inline int64_t rt_arg_int(const rt_call *c, int i) {
+    return c->arg[i].kind == RT_ARG_FLOAT ? (int64_t)c->arg[i].u.f : c->arg[i].u.i;
+}
+static inline double rt_arg_float(const rt_call *c, int i) {
+    return c->arg[i].kind == RT_ARG_FLOAT     ? c->arg[i].u.f
+           : c->arg[i].kind == RT_ARG_COMPLEX ? c->arg[i].u.c[0]
+                                              : (double)c->arg[i].u.i;
+}
 static inline bool rt_arg_is_none(const rt_call *c, int i) { return c->arg[i].kind == RT_ARG_NONE; }
 /* A dimension argument made non-negative for `rank` (rank 0 counts as 1). */
-static inline int rt_arg_dim(const rt_call *c, int i, int rank) { int64_t d = c->arg[i].u.i; return (int)(d < 0 ? d + (rank ? rank : 1) : d); }
+static inline int rt_arg_dim(const rt_call *c, int i, int rank) {
+    int64_t d = c->arg[i].u.i;
+    return (int)(d < 0 ? d + (rank ? rank : 1) : d);
+}
 rt_scalar rt_arg_scalar(const rt_call *c, int i);
 
 #endif

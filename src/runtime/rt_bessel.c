@@ -30,7 +30,9 @@ static double i_scaled(double x, int order) {
     return sum / sqrt(2 * pi * x);
 }
 double rt_i0e_f64(double x) { return isinf(x) ? 0 : i_scaled(fabs(x), 0); }
-double rt_i1e_f64(double x) { return isinf(x) ? copysign(0, x) : x < 0 ? -i_scaled(-x, 1) : x == 0 ? 0 : i_scaled(x, 1); }
+double rt_i1e_f64(double x) {
+    return isinf(x) ? copysign(0, x) : x < 0 ? -i_scaled(-x, 1) : x == 0 ? 0 : i_scaled(x, 1);
+}
 /* The exponential in two halves: it overflows later than its product with the rest. */
 double rt_i0_f64(double x) { double e = exp(fabs(x) / 2); return i_scaled(fabs(x), 0) * e * e; }
 double rt_i1_f64(double x) { double e = exp(fabs(x) / 2); return (x < 0 ? -1 : 1) * i_scaled(fabs(x), 1) * e * e; }

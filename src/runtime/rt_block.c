@@ -50,7 +50,8 @@ __attribute__((constructor)) static void choose_loops(void) {
 #endif
     for (int op = 0; op < RT_OP_COUNT; op++) loops[op] = fast[op] ? fast[op] : rt__block_calls[op];
     for (int dtype = 0; dtype < RT_DTYPE_COUNT; dtype++) dtype_bytes[dtype] = (uint8_t)rt_itemsize(dtype);
-    for (int class = 0; class < RT_CLASS_COUNT; class++) class_dtype[class] = (uint8_t)rt_class_dtype(class), class_bytes[class] = dtype_bytes[class_dtype[class]];
+    for (int class = 0; class < RT_CLASS_COUNT; class ++)
+        class_dtype[class] = (uint8_t)rt_class_dtype(class), class_bytes[class] = dtype_bytes[class_dtype[class]];
 }
 
 static inline int execute(const rt_instr *at, int64_t n, void *out, void *const *slot) {
@@ -127,13 +128,15 @@ static void gather(const job *j, const operand *op, const rt_port *port, void *t
         for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
         run = inner - index[j->rank - 1];
         if (run > n - done) run = n - done;
-        load(port, false, (char *)to + done * class_bytes[port->class], op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], run);
+        load(port, false, (char *)to + done * class_bytes[port->class], op->dtype, op->p + offset * op->itemsize,
+             op->stride[j->rank - 1], run);
         index[j->rank - 1] += run;
         for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
     }
 }
 
-static void scatter(const job *j, const operand *op, const rt_port *port, const void *from, const int64_t *start, int64_t n) {
+static void scatter(const job *j, const operand *op, const rt_port *port, const void *from, const int64_t *start,
+                    int64_t n) {
     int64_t index[RT_MAX_RANK], inner = j->size[j->rank - 1];
     memcpy(index, start, (size_t)j->rank * sizeof *index);
     for (int64_t done = 0, run; done < n; done += run) {
@@ -141,7 +144,8 @@ static void scatter(const job *j, const operand *op, const rt_port *port, const 
         for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
         run = inner - index[j->rank - 1];
         if (run > n - done) run = n - done;
-        store(op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], port, (const char *)from + done * class_bytes[port->class], run);
+        store(op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], port,
+              (const char *)from + done * class_bytes[port->class], run);
         index[j->rank - 1] += run;
         for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
     }
@@ -165,7 +169,8 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
     }
     for (int i = 0; i < program->nliterals; i++) {
         const rt_literal *l = &program->literal[i];
-        rt_scalar s = { l->class == RT_CLASS_I64 || l->class == RT_CLASS_U64 ? RT_ARG_INT : RT_ARG_COMPLEX, l->i, l->re, l->im };
+        rt_scalar s = { l->class == RT_CLASS_I64 || l->class == RT_CLASS_U64 ? RT_ARG_INT : RT_ARG_COMPLEX, l->i, l->re,
+                        l->im };
         set_number(l->class, slot[l->slot], &s);
     }
     for (int i = 0; i < program->nprologue; i++) {
@@ -173,9 +178,12 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
         if (code) return code;
     }
     if (length > 1) {
-        for (int i = 0; i < program->nconstants; i++) splat(program->constant[i].class, slot[program->constant[i].slot], length);
-        for (int i = 0; i < program->nliterals; i++) splat(program->literal[i].class, slot[program->literal[i].slot], length);
-        for (int i = 0; i < program->nprologue; i++) splat(rt_block_out_class(program->code[i].op), slot[program->code[i].out], length);
+        for (int i = 0; i < program->nconstants; i++)
+            splat(program->constant[i].class, slot[program->constant[i].slot], length);
+        for (int i = 0; i < program->nliterals; i++)
+            splat(program->literal[i].class, slot[program->literal[i].slot], length);
+        for (int i = 0; i < program->nprologue; i++)
+            splat(rt_block_out_class(program->code[i].op), slot[program->code[i].out], length);
     }
     for (int i = 0; i < program->nin; i++) {
         const operand *op = &j->op[i];
@@ -249,13 +257,15 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
             const rt_port *port = &program->out[i];
             if (i == direct && target) continue;
             /* Another output may read the slot that was written to memory instead. */
-            const void *from = direct >= 0 && target && port->slot == program->out[direct].slot ? target : slot[port->slot];
+            const void *from = direct >= 0 && target && port->slot == program->out[direct].slot ? target
+                                                                                                : slot[port->slot];
             if (op->layout != STRIDED) store(op->dtype, op->p + at * op->itemsize, 1, port, from, n);
             else scatter(j, op, port, from, index, n);
         }
         if (rank) {
             index[rank - 1] += n;
-            for (int d = rank - 1; d > 0 && index[d] >= j->size[d]; d--) index[d - 1] += index[d] / j->size[d], index[d] %= j->size[d];
+            for (int d = rank - 1; d > 0 && index[d] >= j->size[d]; d--)
+                index[d - 1] += index[d] / j->size[d], index[d] %= j->size[d];
         }
     }
     return RT_OK;
@@ -294,7 +304,8 @@ static void plan_strided(job *j, const rt_operand *view, int nviews, const rt_op
     int order[RT_MAX_RANK], rank = 0, nin = j->program->nin;
     for (int d = 0; d < shape->rank; d++)
         if (shape->size[d] != 1) order[rank++] = d;
-    /* Outermost first: by the first operand, outputs leading, that tells two dimensions apart. Insertion keeps order. */
+    /* Outermost first: by the first operand, outputs leading, that tells two dimensions apart. Insertion keeps
+     * order. */
     for (int i = 1; i < rank; i++)
         for (int k = i; k > 0; k--) {
             bool swap = false;

@@ -2,8 +2,8 @@
  *
  * A program is a list of typed instructions over slots. A slot holds one block (up to RT_BLOCK elements) of one class.
  * The evaluator walks all operands together in blocks; an instruction is one tight loop over a block that stays in the
- * first cache, so a chain of n instructions reads and writes memory once. An operand that already is a run of its class's
- * own dtype is used where it lies, and the last instruction writes straight into such an output.
+ * first cache, so a chain of n instructions reads and writes memory once. An operand that already is a run of its
+ * class's own dtype is used where it lies, and the last instruction writes straight into such an output.
  *
  * Few classes serve all dtypes: elements are converted when loaded and when stored. Three dtypes are at work: an input
  * is rounded to its port's `round` (the dtype the inputs were promoted to), computed in the slot's class, stored as the
@@ -59,9 +59,12 @@ int rt_block_cost(int op);  /* of one element, in additions */
 const char *rt_block_op_name(int op);
 const char *rt_block_op_symbol(int op); /* "add_f32": RT_OP_add_f32 */
 
-/* A view whose sizes and strides lie elsewhere: programs run for single elements, too, where copying views would show. */
+/* A view whose sizes and strides lie elsewhere: programs run for single elements, too, where copying views would
+ * show. */
 typedef struct rt_operand { void *p; const int64_t *size, *stride; int32_t rank, dtype; } rt_operand;
-static inline rt_operand rt_operand_of(const rt_view *v) { return (rt_operand){ v->p, v->size, v->stride, v->rank, v->dtype }; }
+static inline rt_operand rt_operand_of(const rt_view *v) {
+    return (rt_operand){ v->p, v->size, v->stride, v->rank, v->dtype };
+}
 
 /* Fills the outputs (all of one shape, to which every input broadcasts). `operand`: inputs, then outputs. An output may
  * be exactly the same view as an input; other overlaps are not allowed. RT_ERUNTIME "ZeroDivisionError" for an integer

@@ -1,7 +1,7 @@
 /* rt_block_loops.h: the instruction loops of one instruction set. Included once by each rt_block_*.c, which defines
- * RT_LOOPS_FAST or RT_LOOPS_CALLS (the table's name) and RT_LOOP (a loop's name), and so gets a table of functions in the
- * order of the opcodes. The loops are visible outside, and the tables weak, so that a compiled model can bring tables of its own, with no other
- * loops than it uses (src/emit/choices.c): the linker then leaves out the rest.
+ * RT_LOOPS_FAST or RT_LOOPS_CALLS (the table's name) and RT_LOOP (a loop's name), and so gets a table of functions in
+ * the order of the opcodes. The loops are visible outside, and the tables weak, so that a compiled model can bring
+ * tables of its own, with no other loops than it uses (src/emit/choices.c): the linker then leaves out the rest.
  *
  * Loops are told to ignore loop-carried dependences: an instruction's result may be the very memory of an operand, but
  * never overlaps it otherwise. */
@@ -99,7 +99,8 @@ RT_BLOCK_RANGED(RANGED)
 #define SELECT(K) [RT_OP_select_##K] = RT_LOOP(select_##K),
 #define RANGED(name, arity, K, ...) [RT_OP_##name##_##K] = RT_LOOP(name##_##K),
 #ifndef RT_OWN_rt__block_base
-RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED) RT_BLOCK_SELECTS(SELECT) };
+RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED)
+                                                                RT_BLOCK_SELECTS(SELECT) };
 #endif
 #undef SELECT
 #undef RANGED

@@ -3,7 +3,8 @@
  *     X(name, arity, class of the result, class of the operands, expression in a, b, c)
  *
  * RT_BLOCK_FAST: expressions that vectorise, compiled once per instruction set. RT_BLOCK_CALLS: those that call libm or
- * loop, compiled once. RT_BLOCK_RANGED: see there. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an element of b is zero. */
+ * loop, compiled once. RT_BLOCK_RANGED: see there. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an
+ * element of b is zero. */
 #ifndef CRESSET_RT_BLOCK_TABLE_H
 #define CRESSET_RT_BLOCK_TABLE_H
 
@@ -88,21 +89,32 @@
 
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
-#define RT_CALLS_REAL(X, K, F)                                                                                         \
-    X(erfc, 1, K, K, erfc##F(a)) X(hypot, 2, K, K, hypot##F(a, b))                                                     \
-    X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))                                                \
-    X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) \
-    X(zeta, 2, K, K, rt_zeta_##K(a, b)) X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b)) \
-    X(erfinv, 1, K, K, rt_erfinv_##K(a)) X(erfcx, 1, K, K, rt_erfcx_##K(a)) X(ndtri, 1, K, K, rt_ndtri_##K(a))         \
-    X(log_ndtr, 1, K, K, rt_log_ndtr_##K(a)) X(i0, 1, K, K, rt_i0_##K(a)) X(i0e, 1, K, K, rt_i0e_##K(a))               \
-    X(i1, 1, K, K, rt_i1_##K(a)) X(i1e, 1, K, K, rt_i1e_##K(a)) X(k0, 1, K, K, rt_k0_##K(a)) X(k0e, 1, K, K, rt_k0e_##K(a)) \
-    X(k1, 1, K, K, rt_k1_##K(a)) X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a)) X(j1, 1, K, K, rt_j1_##K(a)) \
-    X(y0, 1, K, K, rt_y0_##K(a)) X(y1, 1, K, K, rt_y1_##K(a)) X(airy_ai, 1, K, K, rt_airy_ai_##K(a))                   \
-    X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                                                                   \
-    X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b)) X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))                \
-    X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b)) X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b))                \
-    X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) X(hermite_he, 2, K, K, rt_hermite_he_##K(a, b))                      \
-    X(laguerre_l, 2, K, K, rt_laguerre_l_##K(a, b)) X(legendre_p, 2, K, K, rt_legendre_p_##K(a, b))
+#define RT_CALLS_REAL(X, K, F)                                                                                        \
+    X(erfc, 1, K, K, erfc##F(a))                                                                                      \
+    X(hypot, 2, K, K, hypot##F(a, b)) X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))             \
+        X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a))                                   \
+            X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) X(zeta, 2, K, K, rt_zeta_##K(a, b))                         \
+                X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b))                     \
+                    X(erfinv, 1, K, K, rt_erfinv_##K(a)) X(erfcx, 1, K, K, rt_erfcx_##K(a))                           \
+                        X(ndtri, 1, K, K, rt_ndtri_##K(a)) X(log_ndtr, 1, K, K, rt_log_ndtr_##K(a))                   \
+                            X(i0, 1, K, K, rt_i0_##K(a)) X(i0e, 1, K, K, rt_i0e_##K(a)) X(i1, 1, K, K, rt_i1_##K(a))  \
+                                X(i1e, 1, K, K, rt_i1e_##K(a)) X(k0, 1, K, K, rt_k0_##K(a))                           \
+                                    X(k0e, 1, K, K, rt_k0e_##K(a)) X(k1, 1, K, K, rt_k1_##K(a))                       \
+                                        X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a))                   \
+                                            X(j1, 1, K, K, rt_j1_##K(a)) X(y0, 1, K, K, rt_y0_##K(a))                 \
+                                                X(y1, 1, K, K, rt_y1_##K(a)) X(airy_ai, 1, K, K, rt_airy_ai_##K(a))   \
+                                                    X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                  \
+                                                        X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b))             \
+                                                            X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))         \
+                                                                X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b))     \
+                                                                    X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b)) \
+                                                                        X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) \
+                                                                            X(hermite_he, 2, K, K,                    \
+                                                                              rt_hermite_he_##K(a, b))                \
+                                                                                X(laguerre_l, 2, K, K,                \
+                                                                                  rt_laguerre_l_##K(a, b))            \
+                                                                                    X(legendre_p, 2, K, K,            \
+                                                                                      rt_legendre_p_##K(a, b))
 #define RT_CALLS_COMPLEX(X, K, R, F)                                                                                   \
     X(div, 2, K, K, rt_div_##K(a, b)) X(pow, 2, K, K, rt_pow_##K(a, b)) X(exp, 1, K, K, rt_exp_##K(a))                 \
     X(exp2, 1, K, K, rt_exp2_##K(a)) X(expm1, 1, K, K, rt_expm1_##K(a)) X(log, 1, K, K, rt_log_##K(a))                 \
@@ -132,12 +144,16 @@
     X(exponent, 1, K, K, rt_exponent_##K(a)) X(asinh, 1, K, K, asinh(a)) X(acosh, 1, K, K, acosh(a))                   \
     X(pow, 2, K, K, pow(a, b)) RT_LOGS(X, K)
 
-#define RT_BLOCK_CALLS(X)                                                                                              \
-    RT_CALLS_REAL(X, f32, f) RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
-    X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b)) X(gcd, 2, i64, i64, rt_gcd_i64(a, b))  \
-    X(gcd, 2, u64, u64, rt_gcd_u64(a, b)) X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))  \
-    X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a))) X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a))) \
-    X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b)) X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
+#define RT_BLOCK_CALLS(X)                                                                                             \
+    RT_CALLS_REAL(X, f32, f)                                                                                          \
+    RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
+        X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b))                                   \
+            X(gcd, 2, i64, i64, rt_gcd_i64(a, b)) X(gcd, 2, u64, u64, rt_gcd_u64(a, b))                               \
+                X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))                           \
+                    X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a)))                                       \
+                        X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a)))                                \
+                            X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b))                                   \
+                                X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
 
 #define RT_BLOCK_DIVISIONS(X)                                                                                          \
     X(floordiv, 2, i64, i64, rt_floordiv_i64(a, b)) X(remainder, 2, i64, i64, rt_remainder_i64(a, b))                  \

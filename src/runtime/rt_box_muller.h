@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* x holds 16 * blocks uniform numbers in [0, 1); each block's first half gives the radii, its second half the angles. */
+/* x holds 16 * blocks uniform numbers in [0, 1); each block's first half gives the radii, its second half the
+ * angles. */
 void rt__box_muller_f32(float *x, int64_t blocks, float mean, float std);
 void rt__box_muller_f32_avx2(float *x, int64_t blocks, float mean, float std);
 

@@ -60,8 +60,8 @@ uint16_t rt_f32_to_bf16(float f) { return bf16_encode(f); }
 
 /* ---- numbers of 8 bits ---- */
 
-/* `fnuz` formats have no infinity, one zero, and their NaN where minus zero would be; too large becomes NaN. `fn` has no
- * infinity either, but there PyTorch saturates. */
+/* `fnuz` formats have no infinity, one zero, and their NaN where minus zero would be; too large becomes NaN. `fn` has
+ * no infinity either, but there PyTorch saturates. */
 typedef struct f8_format { uint8_t mantissa, bias, largest, overflow, nan; bool one_zero, has_inf; } f8_format;
 static const f8_format f8_e4m3fn = { 3, 7, 0x7e, 0x7e, 0x7f, false, false };
 static const f8_format f8_e5m2 = { 2, 15, 0x7b, 0x7c, 0x7f, false, true };
@@ -219,10 +219,14 @@ CAST_PAIR(c128, double, c64, float, x[2 * i], x[2 * i + 1])
 static cast_fn *const casts[SOURCE_CLASSES][CLASSES] = {
     [IN_I64] = { NULL, NULL, cast_i64_f32, cast_i64_f64, cast_i64_c64, cast_i64_c128, NULL, cast_i64_bool },
     [IN_U64] = { NULL, NULL, cast_u64_f32, cast_u64_f64, cast_u64_c64, cast_u64_c128, NULL, cast_i64_bool },
-    [IN_F32] = { cast_f32_i64, cast_f32_u64, NULL, cast_f32_f64, cast_f32_c64, cast_f32_c128, cast_f32_i32, cast_f32_bool },
-    [IN_F64] = { cast_f64_i64, cast_f64_u64, cast_f64_f32, NULL, cast_f64_c64, cast_f64_c128, cast_f64_i32, cast_f64_bool },
-    [IN_C64] = { cast_c64_i64, cast_c64_u64, cast_c64_f32, cast_c64_f64, NULL, cast_c64_c128, cast_c64_i32, cast_c64_bool },
-    [IN_C128] = { cast_c128_i64, cast_c128_u64, cast_c128_f32, cast_c128_f64, cast_c128_c64, NULL, cast_c128_i32, cast_c128_bool },
+    [IN_F32] = { cast_f32_i64, cast_f32_u64, NULL, cast_f32_f64, cast_f32_c64, cast_f32_c128, cast_f32_i32,
+                 cast_f32_bool },
+    [IN_F64] = { cast_f64_i64, cast_f64_u64, cast_f64_f32, NULL, cast_f64_c64, cast_f64_c128, cast_f64_i32,
+                 cast_f64_bool },
+    [IN_C64] = { cast_c64_i64, cast_c64_u64, cast_c64_f32, cast_c64_f64, NULL, cast_c64_c128, cast_c64_i32,
+                 cast_c64_bool },
+    [IN_C128] = { cast_c128_i64, cast_c128_u64, cast_c128_f32, cast_c128_f64, cast_c128_c64, NULL, cast_c128_i32,
+                  cast_c128_bool },
 };
 
 /* ---- stage 3: store ---- */

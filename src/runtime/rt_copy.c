@@ -284,12 +284,16 @@ static bool number_fits(int dtype, rt_scalar v) {
         double limit = ldexp(1, 8 * (int)rt_itemsize(dtype) - (rt_is_unsigned(dtype) ? 0 : 1));
         return x < limit && (rt_is_unsigned(dtype) ? x > -limit : x >= -limit);
     }
-    static const double largest[RT_DTYPE_COUNT] = { [RT_F16] = 65504, [RT_C32] = 65504, [RT_F32] = 0x1.fffffep127, [RT_C64] = 0x1.fffffep127, [RT_BF16] = 0x1.fep127 };
+    static const double largest[RT_DTYPE_COUNT] = {
+        [RT_F16] = 65504, [RT_C32] = 65504, [RT_F32] = 0x1.fffffep127, [RT_C64] = 0x1.fffffep127, [RT_BF16] = 0x1.fep127
+    };
     double limit = largest[dtype];
-    return limit == 0 || ((isinf(x) || !(fabs(x) > limit)) && (isinf(v.im) || v.kind != RT_ARG_COMPLEX || !(fabs(v.im) > limit)));
+    return limit == 0 ||
+           ((isinf(x) || !(fabs(x) > limit)) && (isinf(v.im) || v.kind != RT_ARG_COMPLEX || !(fabs(v.im) > limit)));
 }
 
 int rt_fill_number(const rt_ctx *ctx, const rt_view *dst, rt_scalar value) {
-    if (!number_fits(dst->dtype, value)) return rt_fail(ctx, RT_ERUNTIME, "the value cannot be converted to the tensor's dtype without overflow");
+    if (!number_fits(dst->dtype, value))
+        return rt_fail(ctx, RT_ERUNTIME, "the value cannot be converted to the tensor's dtype without overflow");
     return rt_fill(ctx, dst, value);
 }

@@ -1,5 +1,5 @@
-/* rt_cpu.c: which instruction sets may be used: what the processor has, less what CRESSET_ISA (portable, avx2, avx512: no
- * more than that) takes away. */
+/* rt_cpu.c: which instruction sets may be used: what the processor has, less what CRESSET_ISA (portable, avx2, avx512:
+ * no more than that) takes away. */
 #include "runtime/rt.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@ static uint32_t detect(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) has |= RT_CPU_AVX2;
-    if ((has & RT_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if ((has & RT_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         has |= RT_CPU_AVX512;
 #endif
     return has;
@@ -19,7 +19,10 @@ static uint32_t detect(void) {
 
 /* What CRESSET_ISA may say, and what it leaves. */
 static const struct { const char *name; uint32_t leaves; } limits[] = {
-    { "", RT_CPU_AVX2 | RT_CPU_AVX512 }, { "portable", 0 }, { "avx2", RT_CPU_AVX2 }, { "avx512", RT_CPU_AVX2 | RT_CPU_AVX512 },
+    { "", RT_CPU_AVX2 | RT_CPU_AVX512 },
+    { "portable", 0 },
+    { "avx2", RT_CPU_AVX2 },
+    { "avx512", RT_CPU_AVX2 | RT_CPU_AVX512 },
 };
 
 static int limit_find(void) {

@@ -66,12 +66,14 @@ int rt__cgroup_cpus(const char *proc_file, const char *root) {
     if (!slurp(proc_file, text, sizeof text)) return INT_MAX;
     int least = INT_MAX;
     for (char *line = text; line && *line;) {
-        char *next = strchr(line, '\n'), *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *next = strchr(line, '\n'), *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (next) *next++ = 0;
         if (group && (!next || group < next)) {
             *group++ = 0;
             controllers++;
-            bool is_v2 = !*controllers, has_cpu = !strcmp(controllers, "cpu") || !strncmp(controllers, "cpu,", 4) || strstr(controllers, ",cpu");
+            bool is_v2 = !*controllers, has_cpu = !strcmp(controllers, "cpu") || !strncmp(controllers, "cpu,", 4) ||
+                                                  strstr(controllers, ",cpu");
             snprintf(v1, sizeof v1, "%s/%s", root, is_v2 ? "" : "cpu");
             if (is_v2) v1[strlen(v1) - 1] = 0;
             int n = is_v2 || has_cpu ? quota_of_group(v1, group) : INT_MAX;

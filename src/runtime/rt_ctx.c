@@ -44,7 +44,9 @@ enum { HEADER = 64, KEPT_LEAST = 64 * 1024 };
 
 /* Fresh memory costs more than most work on it (the system clears it page by page), so the pool keeps large blocks of
  * allocators that do not do so themselves. */
-static bool pool_keeps(const rt_ctx *ctx, size_t whole) { return whole >= KEPT_LEAST && ctx->alloc != rt_recycler_alloc; }
+static bool pool_keeps(const rt_ctx *ctx, size_t whole) {
+    return whole >= KEPT_LEAST && ctx->alloc != rt_recycler_alloc;
+}
 
 void *rt_scratch(const rt_ctx *ctx, size_t size) {
     if (size > (size_t)PTRDIFF_MAX - KEPT_LEAST - HEADER) return NULL;

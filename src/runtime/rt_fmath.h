@@ -1,5 +1,5 @@
-/* rt_fmath.h: the functions of rt_fmath_text.h on single floats, and more that only block loops have, so that loops over
- * them become vector code on any instruction set. */
+/* rt_fmath.h: the functions of rt_fmath_text.h on single floats, and more that only block loops have, so that loops
+ * over them become vector code on any instruction set. */
 #ifndef CRESSET_RT_FMATH_H
 #define CRESSET_RT_FMATH_H
 

@@ -1,15 +1,15 @@
 /* rt_fmath_text.h: float functions as straight-line code over a type of the includer's choice.
  *
- * Included twice: by rt_fmath.h with V = float, which is what block loops compute with, and by rt_rows_vector.h with V = a
- * vector of W floats, which is what emitted kernels compute with. One text, so both give the same bits.
+ * Included twice: by rt_fmath.h with V = float, which is what block loops compute with, and by rt_rows_vector.h with V
+ * = a vector of W floats, which is what emitted kernels compute with. One text, so both give the same bits.
  *
  * No calls, no branches, no fused operations. Results are within 2.5 units of the last place (tests/unit/test_fmath.c
  * holds them to that over the whole range); NaN, infinities, signed zeros and subnormal numbers come out as libm's.
  * Coefficients are minimax fits of our own (relative error in the comments).
  *
- * The includer defines: V, VI, VU (float, int32, uint32), VD (double), FN(name), GT LT GE LE EQ (comparisons to a mask),
- * PICK(mask, a, b) (of V), SPLAT(c) (a constant as V), AS_INT, AS_FLOAT (bits), TO_INT, TO_FLOAT, TO_DOUBLE, NARROW (values),
- * ABS, COPYSIGN, ODD(i), HALVES(i) (masks: bit 0, bit 1 of an integer is set). */
+ * The includer defines: V, VI, VU (float, int32, uint32), VD (double), FN(name), GT LT GE LE EQ (comparisons to a
+ * mask), PICK(mask, a, b) (of V), SPLAT(c) (a constant as V), AS_INT, AS_FLOAT (bits), TO_INT, TO_FLOAT, TO_DOUBLE,
+ * NARROW (values), ABS, COPYSIGN, ODD(i), HALVES(i) (masks: bit 0, bit 1 of an integer is set). */
 
 /* To the nearest integer, |a| < 2^22: the sum has no bits left for a fraction. */
 static inline V FN(_round)(V a) { return (a + 12582912.0f) - 12582912.0f; }
@@ -25,7 +25,10 @@ static inline V FN(_reduce_exp)(V x, V *n) {
 }
 /* (e^r - 1 - r) / r^2 to 3e-10. */
 static inline V FN(_exp_tail)(V r) {
-    return ((((1.991706611e-4f * r + 1.394310414e-3f) * r + 8.333268166e-3f) * r + 4.16663291e-2f) * r + 0.1666666684f) * r + 0.5f;
+    return ((((1.991706611e-4f * r + 1.394310414e-3f) * r + 8.333268166e-3f) * r + 4.16663291e-2f) * r +
+            0.1666666684f) *
+               r +
+           0.5f;
 }
 /* p 2^n for -252 <= n <= 254: two factors, so that neither leaves the range before the product does. */
 static inline V FN(_scale)(V p, VI n) {
@@ -81,7 +84,9 @@ static inline V FN(_reduce_log)(V x, V *e, V *rest) {
 }
 /* What is not a positive finite number. */
 static inline V FN(_log_edges)(V x, V result) {
-    V outside = PICK(EQ(x, SPLAT(0.0f)), SPLAT(-__builtin_inff()), PICK(LT(x, SPLAT(0.0f)), SPLAT(__builtin_nanf("")), x)); /* infinity, NaN */
+    /* infinity, NaN */
+    V outside = PICK(EQ(x, SPLAT(0.0f)), SPLAT(-__builtin_inff()),
+                     PICK(LT(x, SPLAT(0.0f)), SPLAT(__builtin_nanf("")), x));
     return PICK(GT(x, SPLAT(0.0f)) & LT(x, SPLAT(__builtin_inff())), result, outside);
 }
 static inline V FN(log)(V x) {
@@ -96,14 +101,16 @@ static inline V FN(log2)(V x) {
 }
 static inline V FN(log10)(V x) {
     V e, rest, f = FN(_reduce_log)(x, &e, &rest), m = f - rest, lost = (f - m) - rest;
-    return FN(_log_edges)(x, e * 0.301025391f + (m * 0.434294492f + (lost * 0.434294492f + (e * 4.60503914e-6f - m * 1.01010111e-8f))));
+    return FN(_log_edges)(x, e * 0.301025391f + (m * 0.434294492f +
+                                                 (lost * 0.434294492f + (e * 4.60503914e-6f - m * 1.01010111e-8f))));
 }
 /* log(u) + (x - (u - 1)) / u with u = 1 + x rounded: the second term is what the rounding lost. */
 static inline V FN(log1p)(V x) {
     V u = 1.0f + x, e, rest, f = FN(_reduce_log)(u, &e, &rest), lost = (x - (u - 1.0f)) / u;
     V result = e * 0.693359375f + (f - (rest + e * 2.12194440e-4f - lost));
     result = PICK(LT(ABS(x), SPLAT(5.96046448e-8f)), x, result);
-    V outside = PICK(EQ(x, SPLAT(-1.0f)), SPLAT(-__builtin_inff()), PICK(LT(x, SPLAT(-1.0f)), SPLAT(__builtin_nanf("")), x));
+    V outside = PICK(EQ(x, SPLAT(-1.0f)), SPLAT(-__builtin_inff()),
+                     PICK(LT(x, SPLAT(-1.0f)), SPLAT(__builtin_nanf("")), x));
     return PICK(GT(x, SPLAT(-1.0f)) & LT(x, SPLAT(__builtin_inff())), result, outside);
 }
 static inline V FN(log_sigmoid)(V a) { return PICK(LT(a, SPLAT(0.0f)), a, SPLAT(0.0f)) - FN(log1p)(FN(exp)(-ABS(a))); }
@@ -111,12 +118,24 @@ static inline V FN(log_sigmoid)(V a) { return PICK(LT(a, SPLAT(0.0f)), a, SPLAT(
 /* ---- the error function: x P(x^2) near 0, 1 - e^Q(|x|) beyond ---- */
 static inline V FN(_erf_near)(V x) { /* |x| < 0.92 */
     V z = x * x;
-    return x + x * ((((((8.362263465e-5f * z - 8.14146864e-4f) * z + 5.200988801e-3f) * z - 2.685941293e-2f) * z + 0.1128369648f) * z - 0.3761263386f) * z + 0.128379167f);
+    return x + x * ((((((8.362263465e-5f * z - 8.14146864e-4f) * z + 5.200988801e-3f) * z - 2.685941293e-2f) * z +
+                      0.1128369648f) *
+                         z -
+                     0.3761263386f) *
+                        z +
+                    0.128379167f);
 }
 static inline V FN(erf)(V x) {
     V size = ABS(x), near = FN(_erf_near)(x);
     V y = PICK(GT(size, SPLAT(4.0f)), SPLAT(4.0f), size);
-    V q = ((((((-2.157410679e-5f * y + 4.39947775e-4f) * y - 4.197323358e-3f) * y + 2.518757994e-2f) * y - 0.1083836687f) * y - 0.633254683f) * y - 1.129559495f) * y + 1.837061112e-4f;
+    V q = ((((((-2.157410679e-5f * y + 4.39947775e-4f) * y - 4.197323358e-3f) * y + 2.518757994e-2f) * y -
+             0.1083836687f) *
+                y -
+            0.633254683f) *
+               y -
+           1.129559495f) *
+              y +
+          1.837061112e-4f;
     V far = COPYSIGN(1.0f - FN(_exp_near_0)(q), x);
     return PICK(LT(size, SPLAT(0.92f)), near, PICK(GE(size, SPLAT(0.92f)), far, x));
 }
@@ -132,7 +151,8 @@ static inline V FN(_sin_part)(V r, V z) { /* 5e-12 */
     return r + r * z * (((2.717519243e-6f * z - 1.983925185e-4f) * z + 8.333329129e-3f) * z - 0.1666666664f);
 }
 static inline V FN(_cos_part)(V z) {
-    return 1.0f - (0.5f * z - z * z * (((-2.720288708e-7f * z + 2.479943134e-5f) * z - 1.388888342e-3f) * z + 4.166666662e-2f));
+    return 1.0f - (0.5f * z -
+                   z * z * (((-2.720288708e-7f * z + 2.479943134e-5f) * z - 1.388888342e-3f) * z + 4.166666662e-2f));
 }
 static inline V FN(sin)(V x) {
     VI n;

@@ -106,7 +106,9 @@ static int spell_out(rt_index_plan *p, const rt_view *const *indices, int n, rt_
         rt_nonzero(p->ctx, v, positions);
         for (int k = 0; k < v->rank; k++) {
             used[d] = true;
-            per_dim[d] = (rt_view){ .p = positions + k, .size = { count }, .stride = { v->rank }, .rank = 1, .dtype = RT_I64 };
+            per_dim[d] = (rt_view){
+                .p = positions + k, .size = { count }, .stride = { v->rank }, .rank = 1, .dtype = RT_I64
+            };
             d++;
         }
     }
@@ -115,26 +117,37 @@ static int spell_out(rt_index_plan *p, const rt_view *const *indices, int n, rt_
 }
 
 int rt_broadcast_to(const rt_ctx *ctx, const rt_view *v, int rank, const int64_t *size, rt_view *out) {
-    if (v->rank > rank) return rt_fail(ctx, RT_ERUNTIME, "a value of %d dimensions cannot be broadcast to %d", v->rank, rank);
+    if (v->rank > rank)
+        return rt_fail(ctx, RT_ERUNTIME, "a value of %d dimensions cannot be broadcast to %d", v->rank, rank);
     *out = (rt_view){ .p = v->p, .rank = rank, .dtype = v->dtype };
     for (int d = 0; d < rank; d++) {
         int from = d - (rank - v->rank);
         int64_t n = from < 0 ? 1 : v->size[from];
         if (n != size[d] && n != 1)
-            return rt_fail(ctx, RT_ERUNTIME, "size %lld at dimension %d cannot be broadcast to %lld", (long long)n, d, (long long)size[d]);
+            return rt_fail(ctx, RT_ERUNTIME, "size %lld at dimension %d cannot be broadcast to %lld", (long long)n, d,
+                           (long long)size[d]);
         out->size[d] = size[d];
         out->stride[d] = from < 0 || n == 1 ? 0 : v->stride[from];
     }
     return RT_OK;
 }
 
-typedef struct fill { int64_t *at; int64_t next; const rt_view *index; int64_t size, stride; int dim; int64_t bad; } fill;
+typedef struct fill {
+    int64_t *at;
+    int64_t next;
+    const rt_view *index;
+    int64_t size, stride;
+    int dim;
+    int64_t bad;
+} fill;
 
 static void add_offset(void *user, int64_t offset, const int64_t *index) {
     (void)index;
     fill *f = user;
-    int64_t i = f->index->dtype == RT_I64 ? ((const int64_t *)f->index->p)[offset] : f->index->dtype == RT_I32 ? ((const int32_t *)f->index->p)[offset] :
-                f->index->dtype == RT_I16 ? ((const int16_t *)f->index->p)[offset] : ((const int8_t *)f->index->p)[offset];
+    int64_t i = f->index->dtype == RT_I64   ? ((const int64_t *)f->index->p)[offset]
+                : f->index->dtype == RT_I32 ? ((const int32_t *)f->index->p)[offset]
+                : f->index->dtype == RT_I16 ? ((const int16_t *)f->index->p)[offset]
+                                            : ((const int8_t *)f->index->p)[offset];
     if (i < -f->size || i >= f->size) {
         if (f->bad == INT64_MIN) f->bad = i;
         i = 0;
@@ -180,11 +193,14 @@ int rt_index_open(rt_index_plan *p, const rt_ctx *ctx, const rt_view *self, cons
         }
         rt_view broadcast;
         if (rt_broadcast_to(ctx, &per_dim[d], p->rank, p->size, &broadcast))
-            return rt_fail(ctx, RT_EINDEX, "the index tensors cannot be broadcast together (a mask counts as a vector of its true elements)");
+            return rt_fail(ctx, RT_EINDEX,
+                           "the index tensors cannot be broadcast together (a mask counts as a vector of its true "
+                           "elements)");
         fill f = { p->at, 0, &broadcast, self->size[d], self->stride[d], d, INT64_MIN };
         each_offset(&broadcast, add_offset, &f);
         if (f.bad != INT64_MIN)
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of bounds for dimension %d with size %lld", (long long)f.bad, d, (long long)self->size[d]);
+            return rt_fail(ctx, RT_EINDEX, "index %lld is out of bounds for dimension %d with size %lld",
+                           (long long)f.bad, d, (long long)self->size[d]);
     }
     return RT_OK;
 }
@@ -236,7 +252,8 @@ static int run_positions(void *arg, int64_t begin, int64_t end) {
 int rt_index_run(rt_index_plan *p, const rt_view *self, const rt_view *values, int mode) {
     int64_t slab = rt_numel(&p->slab);
     if (!slab || !p->npositions) return RT_OK;
-    rt_view value_index = { .p = values->p, .rank = p->rank, .dtype = values->dtype }, value_slab = { .p = values->p, .rank = p->slab.rank, .dtype = values->dtype };
+    rt_view value_index = { .p = values->p, .rank = p->rank, .dtype = values->dtype },
+            value_slab = { .p = values->p, .rank = p->slab.rank, .dtype = values->dtype };
     for (int d = 0; d < values->rank; d++) {
         bool indexed = d >= p->before && d < p->before + p->rank;
         rt_view *v = indexed ? &value_index : &value_slab;
@@ -252,8 +269,17 @@ int rt_index_run(rt_index_plan *p, const rt_view *self, const rt_view *values, i
     each_offset(&p->slab, push_offset, &o);
     o = (offsets){ room + p->npositions + slab, 0 };
     each_offset(&value_slab, push_offset, &o);
-    walk w = { p, self->p, values->p, room, room + p->npositions, room + p->npositions + slab, slab, rt_itemsize(self->dtype),
-               rt_is_contiguous(&p->slab) && rt_is_contiguous(&value_slab), mode, self->dtype };
+    walk w = { p,
+               self->p,
+               values->p,
+               room,
+               room + p->npositions,
+               room + p->npositions + slab,
+               slab,
+               rt_itemsize(self->dtype),
+               rt_is_contiguous(&p->slab) && rt_is_contiguous(&value_slab),
+               mode,
+               self->dtype };
     /* writes keep their order: the last of equal positions wins */
     if (mode != RT_INDEX_READ) return run_positions(&w, 0, p->npositions);
     return rt_parallel_work(p->ctx, p->npositions, slab, 8192, run_positions, &w);

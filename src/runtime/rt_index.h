@@ -29,7 +29,8 @@ int64_t rt_count_true(const rt_view *mask);
 int rt_nonzero(const rt_ctx *ctx, const rt_view *v, int64_t *out);
 
 enum { RT_INDEX_READ, RT_INDEX_WRITE, RT_INDEX_ADD };
-/* `base`: memory of self. `values` has the result's shape (broadcast it first). READ fills values; WRITE and ADD change self. */
+/* `base`: memory of self. `values` has the result's shape (broadcast it first). READ fills values; WRITE and ADD change
+ * self. */
 int rt_index_run(rt_index_plan *plan, const rt_view *self, const rt_view *values, int mode);
 /* A view of `v` broadcast to the plan's result shape. */
 int rt_broadcast_to(const rt_ctx *ctx, const rt_view *v, int rank, const int64_t *size, rt_view *out);

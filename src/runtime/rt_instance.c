@@ -34,7 +34,8 @@ static const char weights_magic[8] = RT_WEIGHTS_MAGIC;
 struct cresset_instance {
     const cresset_api *api;
     const rt_model *model;
-    void *self;              /* the library that holds the code: not unloaded before this instance ends; NULL: part of the program */
+    /* the library that holds the code: not unloaded before this instance ends; NULL: part of the program */
+    void *self;
     int threads;             /* of a run */
     bool joined;             /* the users of the pools */
     rt_layouts *layouts;
@@ -63,7 +64,9 @@ static void plain_free(void *user, void *p) {
 }
 
 static rt_ctx context(const cresset_instance *m, char *message, size_t room) {
-    return (rt_ctx){ .alloc = rt_recycler_alloc, .free = rt_recycler_free, .user = m->memory, .error = message, .error_size = room };
+    return (rt_ctx){
+        .alloc = rt_recycler_alloc, .free = rt_recycler_free, .user = m->memory, .error = message, .error_size = room
+    };
 }
 
 static int fail(char *message, size_t room, int code, const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -92,23 +95,30 @@ SELDOM static int map_weights(cresset_instance *m, const char *given, char *mess
     char found[4096];
     const char *path = given;
     if (!path) {
-        if (weights_path(m->api, found, sizeof found)) return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot tell where the weights are: set options.weights");
+        if (weights_path(m->api, found, sizeof found))
+            return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot tell where the weights are: set options.weights");
         path = found;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot open the weights %s: %s; keep them beside the library or set options.weights", path, strerror(errno));
+    if (fd < 0)
+        return fail(message, room, CRESSET_BAD_WEIGHTS,
+                    "cannot open the weights %s: %s; keep them beside the library or set options.weights", path,
+                    strerror(errno));
     struct stat st;
     uint64_t want = WEIGHTS_HEADER + m->model->weight_bytes;
     void *map = MAP_FAILED;
     if (!fstat(fd, &st) && (uint64_t)st.st_size == want) map = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    if (map == MAP_FAILED) return fail(message, room, CRESSET_BAD_WEIGHTS, "%s is not the weights of this model: it must have %llu bytes", path, (unsigned long long)want);
+    if (map == MAP_FAILED)
+        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s is not the weights of this model: it must have %llu bytes",
+                    path, (unsigned long long)want);
     const uint8_t *bytes = map;
     char id[WEIGHTS_HEADER - sizeof weights_magic] = "";
     strncpy(id, m->model->id, sizeof id - 1);
     if (memcmp(bytes, weights_magic, sizeof weights_magic) || memcmp(bytes + sizeof weights_magic, id, sizeof id)) {
         munmap(map, (size_t)want);
-        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s holds the weights of another model: compile them together", path);
+        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s holds the weights of another model: compile them together",
+                    path);
     }
     m->map = map;
     m->map_size = (size_t)want;
@@ -118,8 +128,8 @@ SELDOM static int map_weights(cresset_instance *m, const char *given, char *mess
 
 /* ---- life ---- */
 
-/* An instance's threads and functions are code of a library that its user may close first. Weak: a statically linked program
- * has no such functions, and nothing to hold. */
+/* An instance's threads and functions are code of a library that its user may close first. Weak: a statically linked
+ * program has no such functions, and nothing to hold. */
 #pragma weak dlopen
 #pragma weak dlclose
 
@@ -129,18 +139,18 @@ SELDOM static void *hold_library(const cresset_api *api) {
     return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
 }
 
-/* This may be the last hold on the library: the code below it is gone when dlclose returns, so it has to be a jump, which it
- * is where compilers make one of a last call. Elsewhere the library stays. */
+/* This may be the last hold on the library: the code below it is gone when dlclose returns, so it has to be a jump,
+ * which it is where compilers make one of a last call. Elsewhere the library stays. */
 #if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LET_GO(self) dlclose(self)
 #else
 #define LET_GO(self) (void)(self)
 #endif
 
-/* The pools of this process's runs. A run borrows one for itself, so that runs at the same time (of several instances, or
- * of one) work side by side as long as there are cores for all their threads; a run for which there are none left works
- * on its caller's thread alone. Pools stay, their workers asleep, until the last instance goes. The lock holds its owner's
- * process id: one that another process holds was inherited through fork, and its owner is not here. */
+/* The pools of this process's runs. A run borrows one for itself, so that runs at the same time (of several instances,
+ * or of one) work side by side as long as there are cores for all their threads; a run for which there are none left
+ * works on its caller's thread alone. Pools stay, their workers asleep, until the last instance goes. The lock holds
+ * its owner's process id: one that another process holds was inherited through fork, and its owner is not here. */
 enum { MOST_POOLS = 64 };
 static struct {
     atomic_long owner;
@@ -261,7 +271,8 @@ SELDOM static int copy_state(cresset_instance *m) {
 /* A function for each operator that the model calls. */
 SELDOM static int take_ops(cresset_instance *m, const cresset_options *o, char *message, size_t room) {
     const rt_model *model = m->model;
-    if (o->nops < 0 || (o->nops && !o->ops)) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.ops is NULL or options.nops negative");
+    if (o->nops < 0 || (o->nops && !o->ops))
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.ops is NULL or options.nops negative");
     m->ops = calloc((size_t)model->nops + 1, sizeof *m->ops);
     if (!m->ops) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     for (int32_t i = 0; i < model->nops; i++) {
@@ -269,32 +280,45 @@ SELDOM static int take_ops(cresset_instance *m, const cresset_options *o, char *
             if (o->ops[k].op && o->ops[k].run && !strcmp(o->ops[k].op, model->ops[i].op)) m->ops[i] = o->ops[k];
         m->ops[i].op = model->ops[i].op; /* outlives the caller's text */
         if (!m->ops[i].run)
-            return fail(message, room, CRESSET_BAD_ARGUMENT, "the model calls the operator %s, and there is no function for it: give one in options.ops, "
-                        "or load the library that has it (cresset run --op-library FILE; in Python cresset.library.load_library)", model->ops[i].op);
+            return fail(message, room, CRESSET_BAD_ARGUMENT,
+                        "the model calls the operator %s, and there is no function for it: give one in options.ops, or "
+                        "load the library that has it (cresset run --op-library FILE; in Python "
+                        "cresset.library.load_library)",
+                        model->ops[i].op);
     }
     return CRESSET_OK;
 }
 
-SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room) {
+SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message,
+                         size_t room) {
     if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
     cresset_options o = { .struct_size = sizeof o };
     *out = NULL;
     if (options) {
         if (options->struct_size < offsetof(cresset_options, ops)) /* what 1.1 had */
-            return fail(message, room, CRESSET_BAD_ARGUMENT, "options.struct_size is %zu, not sizeof(cresset_options), which is %zu", options->struct_size, sizeof o);
-        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o); /* the rest is a later version's */
+            return fail(message, room, CRESSET_BAD_ARGUMENT,
+                        "options.struct_size is %zu, not sizeof(cresset_options), which is %zu", options->struct_size,
+                        sizeof o);
+        /* the rest is a later version's */
+        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
         if (options->struct_size < sizeof o) o.ops = NULL, o.nops = 0;
     }
     if (o.threads < 0 || o.threads > RT_POOL_MOST)
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
-    if (!o.alloc != !o.free) return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
+        return fail(message, room, CRESSET_BAD_ARGUMENT,
+                    "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
+    if (!o.alloc != !o.free)
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
     if (!rt_cpu_limit_is_known())
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "the environment's CRESSET_ISA is none of portable, avx2 and avx512: unset it, or choose one of these");
+        return fail(message, room, CRESSET_BAD_ARGUMENT,
+                    "the environment's CRESSET_ISA is none of portable, avx2 and avx512: unset it, or choose one of "
+                    "these");
     const rt_model *model = ((const rt_library *)(const void *)api)->model;
     uint32_t missing = model->isa & ~rt_cpu();
     if (missing)
-        return fail(message, room, CRESSET_BAD_CPU, "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): "
-                    "compile it again with --target multi, or with --target native here", missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
+        return fail(message, room, CRESSET_BAD_CPU,
+                    "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): compile "
+                    "it again with --target multi, or with --target native here",
+                    missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
     cresset_instance *m = calloc(1, sizeof *m);
     if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
@@ -305,12 +329,15 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
     m->weights = m->model->weights;
     int code = m->weights || !m->model->weight_bytes ? CRESSET_OK : map_weights(m, o.weights, message, room);
     if (!code) {
-        m->memory = o.alloc ? rt_recycler_create(o.alloc, o.free, o.user) : rt_recycler_create(plain_alloc, plain_free, NULL);
+        m->memory = o.alloc ? rt_recycler_create(o.alloc, o.free, o.user)
+                            : rt_recycler_create(plain_alloc, plain_free, NULL);
         rt_ctx ctx = context(m, NULL, 0);
         m->layouts = m->memory ? rt_layouts_create(&ctx, m->model->nmethods) : NULL;
         if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
         if (!code) code = take_ops(m, &o, message, room);
-        if ((uintptr_t)m->memory % 64) code = fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc gives memory that is not aligned to 64 bytes");
+        if ((uintptr_t)m->memory % 64)
+            code = fail(message, room, CRESSET_BAD_ARGUMENT,
+                        "options.alloc gives memory that is not aligned to 64 bytes");
     }
     if (code) {
         end_instance(m);
@@ -336,9 +363,12 @@ static int code_of(int code) {
     }
 }
 
-int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs, char *message, size_t room) {
+int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs, int32_t ninputs,
+               cresset_value *outputs, int32_t noutputs, char *message, size_t room) {
     if (!m) return fail(message, room, CRESSET_BAD_ARGUMENT, "instance is NULL");
-    if (method < 0 || method >= m->model->nmethods) return fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method, m->model->nmethods);
+    if (method < 0 || method >= m->model->nmethods)
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method,
+                    m->model->nmethods);
     const rt_method *what = m->model->methods[method];
     char text[256] = "";
     notice_fork(m);
@@ -367,20 +397,27 @@ static const rt_state *find_state(const cresset_instance *m, const char *name, i
 }
 
 /* NULL: not there, and the message says so. */
-static const rt_state *named_state(const cresset_instance *m, const char *name, int32_t *at, char *message, size_t room) {
+static const rt_state *named_state(const cresset_instance *m, const char *name, int32_t *at, char *message,
+                                   size_t room) {
     const rt_state *s = m && name ? find_state(m, name, at) : NULL;
     if (!m || !name) fail(message, room, CRESSET_BAD_ARGUMENT, "%s is NULL", m ? "name" : "instance");
     else if (!s)
-        fail(message, room, CRESSET_BAD_ARGUMENT, "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any more)", name);
+        fail(message, room, CRESSET_BAD_ARGUMENT,
+             "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any "
+             "more)",
+             name);
     return s;
 }
 
-SELDOM int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message, size_t room) {
+SELDOM int rt_api_get_state(cresset_instance *m, const char *name, void *data, size_t capacity, char *message,
+                            size_t room) {
     int32_t i = 0;
     const rt_state *s = named_state(m, name, &i, message, room);
     if (!s) return CRESSET_BAD_ARGUMENT;
     if (!s->bytes) return CRESSET_OK;
-    if (!data || capacity < s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name, (unsigned long long)s->bytes, data ? capacity : 0);
+    if (!data || capacity < s->bytes)
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name,
+                    (unsigned long long)s->bytes, data ? capacity : 0);
     notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(data, m->state[i] ? m->state[i] : m->weights + s->offset, s->bytes);
@@ -388,13 +425,18 @@ SELDOM int rt_api_get_state(cresset_instance *m, const char *name, void *data, s
     return CRESSET_OK;
 }
 
-SELDOM int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message, size_t room) {
+SELDOM int rt_api_set_state(cresset_instance *m, const char *name, const void *data, size_t size, char *message,
+                            size_t room) {
     int32_t i = 0;
     const rt_state *s = named_state(m, name, &i, message, room);
     if (!s) return CRESSET_BAD_ARGUMENT;
-    if (!m->state[i]) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
+    if (!m->state[i])
+        return fail(message, room, CRESSET_BAD_ARGUMENT,
+                    "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
     if (!s->bytes && !size) return CRESSET_OK;
-    if (!data || size != s->bytes) return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name, (unsigned long long)s->bytes, data ? size : 0);
+    if (!data || size != s->bytes)
+        return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name,
+                    (unsigned long long)s->bytes, data ? size : 0);
     notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(m->state[i], data, size);
@@ -408,7 +450,9 @@ void rt_api_seed(cresset_instance *m, uint64_t value) {
     rt_generator_manual_seed(&m->generator, value);
 }
 
-void rt_api_profile(cresset_instance *m, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user) {
+void rt_api_profile(cresset_instance *m,
+                    void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds),
+                    void *user) {
     if (!m) return;
     m->profile = step;
     m->profile_user = user;

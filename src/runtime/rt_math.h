@@ -1,7 +1,7 @@
 /* rt_math.h: what one operation does to one element. The only place where pointwise numbers are made: the block
  * evaluator and emitted loops use the same bodies, so both give the same bits. Functions of libm are named here only;
- * where a float version is straight-line code (rt_fmath.h), loops use that. Results follow PyTorch on NaN, infinities, signed zeros, integer
- * wrap-around and the signs of divisions.
+ * where a float version is straight-line code (rt_fmath.h), loops use that. Results follow PyTorch on NaN, infinities,
+ * signed zeros, integer wrap-around and the signs of divisions.
  *
  * Bodies that loops should vectorise are written as selects without branches or calls. */
 #ifndef CRESSET_RT_MATH_H
@@ -67,7 +67,9 @@ static inline uint64_t rt_gcd_u64(uint64_t a, uint64_t b) {
     }
     return a;
 }
-static inline int64_t rt_gcd_i64(int64_t a, int64_t b) { return (int64_t)rt_gcd_u64((uint64_t)rt_abs_i64(a), (uint64_t)rt_abs_i64(b)); }
+static inline int64_t rt_gcd_i64(int64_t a, int64_t b) {
+    return (int64_t)rt_gcd_u64((uint64_t)rt_abs_i64(a), (uint64_t)rt_abs_i64(b));
+}
 static inline uint64_t rt_lcm_u64(uint64_t a, uint64_t b) { uint64_t g = rt_gcd_u64(a, b); return g ? a / g * b : 0; }
 static inline int64_t rt_lcm_i64(int64_t a, int64_t b) {
     int64_t g = rt_gcd_i64(a, b);
@@ -109,7 +111,10 @@ static inline double rt_sigmoid_f64(double a) { return 1 / (1 + exp(-a)); }
 static inline double rt_log_sigmoid_f64(double a) { return (a < 0 ? a : 0) - log1p(exp(-fabs(a))); }
 
 /* sin(pi x) / (pi x) with the rounded product in both places: whole numbers give tiny values, not 0, as in PyTorch. */
-static inline float rt_sinc_f32(float a) { float x = a * (float)3.14159265358979323846; return a == 0 ? 1 : sinf(x) / x; }
+static inline float rt_sinc_f32(float a) {
+    float x = a * (float)3.14159265358979323846;
+    return a == 0 ? 1 : sinf(x) / x;
+}
 static inline double rt_sinc_f64(double a) { double x = a * 3.14159265358979323846; return a == 0 ? 1 : sin(x) / x; }
 
 /* The next bfloat16: bit patterns of one sign are ordered like integers, and a step weighs 1 << 16 in the float. */
@@ -133,77 +138,89 @@ static inline float rt_nextafter_f16(float a, float b) {
 }
 
 /* ---- complex numbers: the plain formulas, not C's, which repair infinities at the price of a branch ---- */
-#define RT_COMPLEX_MATH(K, T, R, F)                                                                                    \
-    static inline T rt_make_##K(R re, R im) { return (T){ re, im }; }                                                  \
-    static inline R _Complex rt_to_##K(T a) { union { R part[2]; R _Complex z; } x = { { a.re, a.im } }; return x.z; } \
-    static inline T rt_of_##K(R _Complex z) { return (T){ creal##F(z), cimag##F(z) }; }                                \
-    static inline T rt_add_##K(T a, T b) { return (T){ a.re + b.re, a.im + b.im }; }                                   \
-    static inline T rt_sub_##K(T a, T b) { return (T){ a.re - b.re, a.im - b.im }; }                                   \
-    static inline T rt_mul_##K(T a, T b) { return (T){ a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re }; }       \
-    static inline T rt_scale_##K(T a, R s) { return (T){ a.re * s, a.im * s }; }                                       \
-    /* Smith's division: the larger part of the divisor is scaled out. */                                              \
-    static inline T rt_div_##K(T a, T b) {                                                                             \
-        if (fabs##F(b.re) >= fabs##F(b.im)) {                                                                          \
-            if (b.re == 0 && b.im == 0) return (T){ a.re / fabs##F(b.re), a.im / fabs##F(b.im) };                      \
-            R ratio = b.im / b.re, scale = 1 / (b.re + b.im * ratio);                                                  \
-            return (T){ (a.re + a.im * ratio) * scale, (a.im - a.re * ratio) * scale };                                \
-        }                                                                                                              \
-        R ratio = b.re / b.im, scale = 1 / (b.re * ratio + b.im);                                                      \
-        return (T){ (a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale };                                    \
-    }                                                                                                                  \
-    static inline T rt_exp_##K(T a) { return rt_of_##K(cexp##F(rt_to_##K(a))); }                                       \
-    static inline T rt_log_##K(T a) { return rt_of_##K(clog##F(rt_to_##K(a))); }                                       \
-    static inline T rt_pow_##K(T a, T b) { return rt_of_##K(cpow##F(rt_to_##K(a), rt_to_##K(b))); }                    \
-    static inline T rt_sqrt_##K(T a) { return rt_of_##K(csqrt##F(rt_to_##K(a))); }                                     \
-    static inline T rt_sin_##K(T a) { return rt_of_##K(csin##F(rt_to_##K(a))); }                                       \
-    static inline T rt_cos_##K(T a) { return rt_of_##K(ccos##F(rt_to_##K(a))); }                                       \
-    static inline T rt_tan_##K(T a) { return rt_of_##K(ctan##F(rt_to_##K(a))); }                                       \
-    static inline T rt_asin_##K(T a) { return rt_of_##K(casin##F(rt_to_##K(a))); }                                     \
-    static inline T rt_acos_##K(T a) { return rt_of_##K(cacos##F(rt_to_##K(a))); }                                     \
-    static inline T rt_atan_##K(T a) { return rt_of_##K(catan##F(rt_to_##K(a))); }                                     \
-    static inline T rt_sinh_##K(T a) { return rt_of_##K(csinh##F(rt_to_##K(a))); }                                     \
-    static inline T rt_cosh_##K(T a) { return rt_of_##K(ccosh##F(rt_to_##K(a))); }                                     \
-    static inline T rt_tanh_##K(T a) { return rt_of_##K(ctanh##F(rt_to_##K(a))); }                                     \
-    static inline T rt_asinh_##K(T a) { return rt_of_##K(casinh##F(rt_to_##K(a))); }                                   \
-    static inline T rt_acosh_##K(T a) { return rt_of_##K(cacosh##F(rt_to_##K(a))); }                                   \
-    static inline T rt_atanh_##K(T a) { return rt_of_##K(catanh##F(rt_to_##K(a))); }                                   \
-    static inline T rt_exp2_##K(T a) { return rt_exp_##K(rt_scale_##K(a, (R)0.69314718055994530942)); }                \
-    static inline T rt_log2_##K(T a) { T l = rt_log_##K(a); return (T){ l.re / (R)0.69314718055994530942, l.im / (R)0.69314718055994530942 }; } \
-    static inline T rt_log10_##K(T a) { T l = rt_log_##K(a); return (T){ l.re / (R)2.30258509299404568402, l.im / (R)2.30258509299404568402 }; } \
-    static inline T rt_sigmoid_##K(T a) {                                                                              \
-        T e = rt_exp_##K((T){ -a.re, -a.im });                                                                         \
-        return rt_div_##K((T){ 1, 0 }, (T){ 1 + e.re, e.im });                                                         \
-    }                                                                                                                  \
-    static inline T rt_expm1_##K(T a) {                                                                                \
-        if (a.im == 0) return (T){ expm1##F(a.re), a.im };                                                             \
-        R half = sin##F(a.im / 2), e = exp##F(a.re);                                                                   \
-        return (T){ expm1##F(a.re) * cos##F(a.im) - 2 * half * half, e * sin##F(a.im) };                               \
-    }                                                                                                                  \
-    /* log|1+z| from |1+z|^2 - 1 = x(2+x) + y^2, which does not cancel near 0. */                                      \
-    static inline T rt_log1p_##K(T a) {                                                                                \
-        R im = atan2##F(a.im, 1 + a.re), m = a.re * (2 + a.re) + a.im * a.im;                                          \
-        if (fabs##F(a.re) < (R)0.5 && fabs##F(a.im) < (R)0.5) return (T){ log1p##F(m) / 2, im };                       \
-        return (T){ log##F(hypot##F(1 + a.re, a.im)), im };                                                            \
-    }                                                                                                                  \
-    static inline T rt_sgn_##K(T a) {                                                                                  \
-        R size = hypot##F(a.re, a.im);                                                                                 \
-        return size == 0 ? (T){ 0, 0 } : (T){ a.re / size, a.im / size };                                              \
-    }                                                                                                                  \
-    static inline T rt_sinc_##K(T a) {                                                                                 \
-        T x = rt_scale_##K(a, (R)3.14159265358979323846);                                                              \
-        return a.re == 0 && a.im == 0 ? (T){ 1, 0 } : rt_div_##K(rt_sin_##K(x), x);                                    \
-    }                                                                                                                  \
-    /* The operand with the larger real part leads. */                                                                 \
-    static inline T rt_logaddexp_##K(T a, T b) {                                                                       \
-        T high = a.re < b.re ? b : a, low = a.re < b.re ? a : b;                                                       \
-        if (isnan(a.re) || isnan(a.im) || isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };                    \
-        if (isinf(high.re) && high.re == low.re && high.im == low.im) return high;                                     \
-        return rt_add_##K(high, rt_log1p_##K(rt_exp_##K(rt_sub_##K(low, high))));                                      \
-    }                                                                                                                  \
-    static inline T rt_xlogy_##K(T a, T b) {                                                                           \
-        if (isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };                                                  \
-        if (a.re == 0 && a.im == 0) return (T){ 0, 0 };                                                                \
-        return rt_mul_##K(a, rt_log_##K(b));                                                                           \
+#define RT_COMPLEX_MATH(K, T, R, F)                                                                              \
+    static inline T rt_make_##K(R re, R im) { return (T){ re, im }; }                                            \
+    static inline R _Complex rt_to_##K(T a) {                                                                    \
+        union {                                                                                                  \
+            R part[2];                                                                                           \
+            R _Complex z;                                                                                        \
+        } x = { { a.re, a.im } };                                                                                \
+        return x.z;                                                                                              \
+    }                                                                                                            \
+    static inline T rt_of_##K(R _Complex z) { return (T){ creal##F(z), cimag##F(z) }; }                          \
+    static inline T rt_add_##K(T a, T b) { return (T){ a.re + b.re, a.im + b.im }; }                             \
+    static inline T rt_sub_##K(T a, T b) { return (T){ a.re - b.re, a.im - b.im }; }                             \
+    static inline T rt_mul_##K(T a, T b) { return (T){ a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re }; } \
+    static inline T rt_scale_##K(T a, R s) { return (T){ a.re * s, a.im * s }; }                                 \
+    /* Smith's division: the larger part of the divisor is scaled out. */                                        \
+    static inline T rt_div_##K(T a, T b) {                                                                       \
+        if (fabs##F(b.re) >= fabs##F(b.im)) {                                                                    \
+            if (b.re == 0 && b.im == 0) return (T){ a.re / fabs##F(b.re), a.im / fabs##F(b.im) };                \
+            R ratio = b.im / b.re, scale = 1 / (b.re + b.im * ratio);                                            \
+            return (T){ (a.re + a.im * ratio) * scale, (a.im - a.re * ratio) * scale };                          \
+        }                                                                                                        \
+        R ratio = b.re / b.im, scale = 1 / (b.re * ratio + b.im);                                                \
+        return (T){ (a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale };                              \
+    }                                                                                                            \
+    static inline T rt_exp_##K(T a) { return rt_of_##K(cexp##F(rt_to_##K(a))); }                                 \
+    static inline T rt_log_##K(T a) { return rt_of_##K(clog##F(rt_to_##K(a))); }                                 \
+    static inline T rt_pow_##K(T a, T b) { return rt_of_##K(cpow##F(rt_to_##K(a), rt_to_##K(b))); }              \
+    static inline T rt_sqrt_##K(T a) { return rt_of_##K(csqrt##F(rt_to_##K(a))); }                               \
+    static inline T rt_sin_##K(T a) { return rt_of_##K(csin##F(rt_to_##K(a))); }                                 \
+    static inline T rt_cos_##K(T a) { return rt_of_##K(ccos##F(rt_to_##K(a))); }                                 \
+    static inline T rt_tan_##K(T a) { return rt_of_##K(ctan##F(rt_to_##K(a))); }                                 \
+    static inline T rt_asin_##K(T a) { return rt_of_##K(casin##F(rt_to_##K(a))); }                               \
+    static inline T rt_acos_##K(T a) { return rt_of_##K(cacos##F(rt_to_##K(a))); }                               \
+    static inline T rt_atan_##K(T a) { return rt_of_##K(catan##F(rt_to_##K(a))); }                               \
+    static inline T rt_sinh_##K(T a) { return rt_of_##K(csinh##F(rt_to_##K(a))); }                               \
+    static inline T rt_cosh_##K(T a) { return rt_of_##K(ccosh##F(rt_to_##K(a))); }                               \
+    static inline T rt_tanh_##K(T a) { return rt_of_##K(ctanh##F(rt_to_##K(a))); }                               \
+    static inline T rt_asinh_##K(T a) { return rt_of_##K(casinh##F(rt_to_##K(a))); }                             \
+    static inline T rt_acosh_##K(T a) { return rt_of_##K(cacosh##F(rt_to_##K(a))); }                             \
+    static inline T rt_atanh_##K(T a) { return rt_of_##K(catanh##F(rt_to_##K(a))); }                             \
+    static inline T rt_exp2_##K(T a) { return rt_exp_##K(rt_scale_##K(a, (R)0.69314718055994530942)); }          \
+    static inline T rt_log2_##K(T a) {                                                                           \
+        T l = rt_log_##K(a);                                                                                     \
+        return (T){ l.re / (R)0.69314718055994530942, l.im / (R)0.69314718055994530942 };                        \
+    }                                                                                                            \
+    static inline T rt_log10_##K(T a) {                                                                          \
+        T l = rt_log_##K(a);                                                                                     \
+        return (T){ l.re / (R)2.30258509299404568402, l.im / (R)2.30258509299404568402 };                        \
+    }                                                                                                            \
+    static inline T rt_sigmoid_##K(T a) {                                                                        \
+        T e = rt_exp_##K((T){ -a.re, -a.im });                                                                   \
+        return rt_div_##K((T){ 1, 0 }, (T){ 1 + e.re, e.im });                                                   \
+    }                                                                                                            \
+    static inline T rt_expm1_##K(T a) {                                                                          \
+        if (a.im == 0) return (T){ expm1##F(a.re), a.im };                                                       \
+        R half = sin##F(a.im / 2), e = exp##F(a.re);                                                             \
+        return (T){ expm1##F(a.re) * cos##F(a.im) - 2 * half * half, e * sin##F(a.im) };                         \
+    }                                                                                                            \
+    /* log|1+z| from |1+z|^2 - 1 = x(2+x) + y^2, which does not cancel near 0. */                                \
+    static inline T rt_log1p_##K(T a) {                                                                          \
+        R im = atan2##F(a.im, 1 + a.re), m = a.re * (2 + a.re) + a.im * a.im;                                    \
+        if (fabs##F(a.re) < (R)0.5 && fabs##F(a.im) < (R)0.5) return (T){ log1p##F(m) / 2, im };                 \
+        return (T){ log##F(hypot##F(1 + a.re, a.im)), im };                                                      \
+    }                                                                                                            \
+    static inline T rt_sgn_##K(T a) {                                                                            \
+        R size = hypot##F(a.re, a.im);                                                                           \
+        return size == 0 ? (T){ 0, 0 } : (T){ a.re / size, a.im / size };                                        \
+    }                                                                                                            \
+    static inline T rt_sinc_##K(T a) {                                                                           \
+        T x = rt_scale_##K(a, (R)3.14159265358979323846);                                                        \
+        return a.re == 0 && a.im == 0 ? (T){ 1, 0 } : rt_div_##K(rt_sin_##K(x), x);                              \
+    }                                                                                                            \
+    /* The operand with the larger real part leads. */                                                           \
+    static inline T rt_logaddexp_##K(T a, T b) {                                                                 \
+        T high = a.re < b.re ? b : a, low = a.re < b.re ? a : b;                                                 \
+        if (isnan(a.re) || isnan(a.im) || isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };              \
+        if (isinf(high.re) && high.re == low.re && high.im == low.im) return high;                               \
+        return rt_add_##K(high, rt_log1p_##K(rt_exp_##K(rt_sub_##K(low, high))));                                \
+    }                                                                                                            \
+    static inline T rt_xlogy_##K(T a, T b) {                                                                     \
+        if (isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };                                            \
+        if (a.re == 0 && a.im == 0) return (T){ 0, 0 };                                                          \
+        return rt_mul_##K(a, rt_log_##K(b));                                                                     \
     }
 RT_COMPLEX_MATH(c64, rt_c64, float, f)
 RT_COMPLEX_MATH(c128, rt_c128, double, )

@@ -31,7 +31,15 @@ typedef struct frame {
 /* ---- layouts: where scratch buffers lie in the arena ---- */
 
 typedef struct layout { uint64_t used; int64_t bytes, *offset, *key; } layout;
-struct rt_layouts { pthread_mutex_t lock; uint64_t clock; int32_t nmethods; struct { const rt_method *method; layout kept[KEPT_LAYOUTS]; } of[]; };
+struct rt_layouts {
+    pthread_mutex_t lock;
+    uint64_t clock;
+    int32_t nmethods;
+    struct {
+        const rt_method *method;
+        layout kept[KEPT_LAYOUTS];
+    } of[];
+};
 
 SELDOM rt_layouts *rt_layouts_create(const rt_ctx *ctx, int32_t nmethods) {
     size_t size = sizeof(rt_layouts) + (size_t)nmethods * sizeof ((rt_layouts *)0)->of[0];
@@ -59,7 +67,9 @@ static bool in_arena(const rt_buffer *b) { return b->kind == RT_BUFFER_SCRATCH &
 /* More than any machine addresses: sums of such sizes need no further care. */
 static const int64_t most_bytes = (int64_t)1 << 56;
 
-static int64_t aligned_bytes(int64_t bytes) { return bytes > most_bytes ? most_bytes : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+static int64_t aligned_bytes(int64_t bytes) {
+    return bytes > most_bytes ? most_bytes : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
 /* Each buffer goes to the lowest gap among those that live at the same time. INT64_MAX: there is no such memory. */
 static int64_t lay_out(const frame *f, int64_t *offset) {
@@ -120,7 +130,9 @@ static int64_t find_layout(const frame *f, int64_t *offset) {
     }
     pthread_mutex_unlock(&l->lock);
     int64_t bytes = lay_out(f, offset);
-    int64_t *key = bytes == INT64_MAX ? NULL : f->ctx->alloc(f->ctx->user, ((size_t)m->nbinds + (size_t)m->nbuffers) * sizeof *key + 1);
+    int64_t *key = bytes == INT64_MAX
+                       ? NULL
+                       : f->ctx->alloc(f->ctx->user, ((size_t)m->nbinds + (size_t)m->nbuffers) * sizeof *key + 1);
     if (!key) return bytes; /* not remembered */
     for (int32_t i = 0; i < m->nbinds; i++) key[i] = f->slots[m->binds[i].slot];
     memcpy(key + m->nbinds, offset, (size_t)m->nbuffers * sizeof *offset);
@@ -151,7 +163,8 @@ static int need(frame *f, int32_t window) {
     int32_t i = f->m->windows[window].buffer;
     const rt_buffer *b = &f->m->buffers[i];
     if (f->at[i] || !b->late) return RT_OK;
-    f->at[i] = b->kind == RT_BUFFER_RESULT ? f->ctx->alloc(f->ctx->user, (size_t)f->slots[b->bytes] + 1) : rt_scratch(f->ctx, (size_t)f->slots[b->bytes]);
+    f->at[i] = b->kind == RT_BUFFER_RESULT ? f->ctx->alloc(f->ctx->user, (size_t)f->slots[b->bytes] + 1)
+                                           : rt_scratch(f->ctx, (size_t)f->slots[b->bytes]);
     f->late[i] = true;
     return f->at[i] ? RT_OK : rt_fail(f->ctx, RT_ENOMEM, "out of memory");
 }
@@ -190,8 +203,9 @@ static size_t measure(const frame *f, const rt_step *s, room *r) {
         else if (a->kind == RT_A_INTS) r->nints += (int)a->n;
         else if (a->kind == RT_A_FLOATS || a->kind == RT_A_COMPLEX) r->nfloats += (int)a->n;
     }
-    return s->nargs * sizeof *r->arg + ((size_t)r->nview + s->nout) * sizeof *r->view + (size_t)r->nlist * sizeof *r->list +
-           (size_t)r->nints * sizeof *r->ints + (size_t)r->nfloats * sizeof *r->floats;
+    return s->nargs * sizeof *r->arg + ((size_t)r->nview + s->nout) * sizeof *r->view +
+           (size_t)r->nlist * sizeof *r->list + (size_t)r->nints * sizeof *r->ints +
+           (size_t)r->nfloats * sizeof *r->floats;
 }
 
 static void divide(const rt_step *s, room *r, char *memory) {
@@ -293,7 +307,9 @@ static int run_block(frame *f, const rt_step *s) {
         if (a->kind == RT_A_INT) constant[i].i = f->slots[a->at], constant[i].f = (double)constant[i].i;
         else if (a->kind == RT_A_FLOAT) constant[i] = (rt_scalar){ .kind = RT_ARG_FLOAT, .f = real(f->slots[a->at]) };
         else if (a->kind == RT_A_COMPLEX)
-            constant[i] = (rt_scalar){ .kind = RT_ARG_COMPLEX, .f = real(f->slots[f->m->lists[a->at]]), .im = real(f->slots[f->m->lists[a->at + 1]]) };
+            constant[i] = (rt_scalar){ .kind = RT_ARG_COMPLEX,
+                                       .f = real(f->slots[f->m->lists[a->at]]),
+                                       .im = real(f->slots[f->m->lists[a->at + 1]]) };
     }
     return rt_block_run(f->ctx, p, operand, constant);
 }
@@ -317,7 +333,8 @@ static int run_fill(frame *f, const rt_step *s) {
     return rt_fill(f->ctx, &dst, value);
 }
 
-static int run_body(frame *f, const rt_method *body, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
+static int run_body(frame *f, const rt_method *body, const cresset_value *inputs, int32_t ninputs,
+                    cresset_value *outputs, int32_t noutputs) {
     rt_host host = *f->host;
     host.profile = NULL; /* a body is part of its step */
     host.layouts = NULL;
@@ -329,7 +346,8 @@ static cresset_value operand_value(const frame *f, const rt_operand_ref *a, rt_v
     cresset_value v = { .struct_size = sizeof v, .kind = CRESSET_NONE };
     if (a->kind == RT_A_WINDOW) {
         *view = view_of(f, a->at);
-        v.kind = CRESSET_TENSOR, v.dtype = view->dtype, v.rank = view->rank, v.data = view->p, v.size = view->size, v.stride = view->stride;
+        v.kind = CRESSET_TENSOR, v.dtype = view->dtype, v.rank = view->rank, v.data = view->p, v.size = view->size,
+        v.stride = view->stride;
     } else if (a->kind == RT_A_INT) v.kind = CRESSET_INT, v.integer = f->slots[a->at];
     else if (a->kind == RT_A_FLOAT) v.kind = CRESSET_FLOAT, v.number = real(f->slots[a->at]);
     return v;
@@ -351,7 +369,9 @@ static int take_result(frame *f, const rt_operand_ref *to, const cresset_value *
     if (code) return code;
     rt_view dst = view_of(f, to->at), src = value_view(v);
     for (int d = 0; d < dst.rank; d++)
-        if (dst.rank != src.rank || dst.size[d] != src.size[d]) return rt_fail(f->ctx, RT_ERUNTIME, "a branch gave a result of another shape than the exported program has");
+        if (dst.rank != src.rank || dst.size[d] != src.size[d])
+            return rt_fail(f->ctx, RT_ERUNTIME,
+                           "a branch gave a result of another shape than the exported program has");
     return rt_copy(f->ctx, &dst, &src);
 }
 
@@ -359,7 +379,9 @@ static int take_result(frame *f, const rt_operand_ref *to, const cresset_value *
 static int take_sizes(frame *f, const rt_step *s, const rt_operand_ref *outs, const cresset_value *v) {
     for (int i = 0; i < s->nout; i++) {
         const rt_window *w = outs[i].kind == RT_A_WINDOW && outs[i].n ? &f->m->windows[outs[i].at] : NULL;
-        if (w && v[i].rank != w->rank) return rt_fail(f->ctx, RT_ERUNTIME, "a branch gave a result of another shape than the exported program has");
+        if (w && v[i].rank != w->rank)
+            return rt_fail(f->ctx, RT_ERUNTIME,
+                           "a branch gave a result of another shape than the exported program has");
         for (int d = 0; w && d < w->rank; d++)
             if (outs[i].n >> d & 1) f->slots[f->m->dims[w->dims + d]] = v[i].size[d];
     }
@@ -432,7 +454,9 @@ static int run_while_in(frame *f, const rt_step *s, const crowd *c) {
 
 /* Slice i of dimension 0. */
 static rt_view slice_of(const rt_view *v, int64_t i) {
-    rt_view part = { .p = v->p ? (char *)v->p + i * v->stride[0] * rt_itemsize(v->dtype) : NULL, .rank = v->rank - 1, .dtype = v->dtype };
+    rt_view part = { .p = v->p ? (char *)v->p + i * v->stride[0] * rt_itemsize(v->dtype) : NULL,
+                     .rank = v->rank - 1,
+                     .dtype = v->dtype };
     memcpy(part.size, v->size + 1, (size_t)part.rank * sizeof *part.size);
     memcpy(part.stride, v->stride + 1, (size_t)part.rank * sizeof *part.stride);
     return part;
@@ -487,7 +511,8 @@ static int run_fold_in(frame *f, const rt_step *s, const crowd *c) {
         for (int k = 0; k < n && !code; k++) code = store_slice(f, &outs[k], i, &c->in[k]);
     }
     for (int k = 0; k < n; k++) {
-        if (!code && outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at); /* without slices nothing has asked for it */
+        /* without slices nothing has asked for it */
+        if (!code && outs[k].kind == RT_A_WINDOW) code = need(f, outs[k].at);
         rt_value_release(f->ctx, &c->held[k]);
     }
     return code;
@@ -534,9 +559,15 @@ static int run_rows(frame *f, const rt_step *s) {
 
 /* ---- operators of the host's ---- */
 
-static int64_t size_add(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t size_subtract(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a - (uint64_t)b); }
-static int64_t size_multiply(cresset_op_call *c, int64_t a, int64_t b) { return (void)c, (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t size_add(cresset_op_call *c, int64_t a, int64_t b) {
+    return (void)c, (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static int64_t size_subtract(cresset_op_call *c, int64_t a, int64_t b) {
+    return (void)c, (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static int64_t size_multiply(cresset_op_call *c, int64_t a, int64_t b) {
+    return (void)c, (int64_t)((uint64_t)a * (uint64_t)b);
+}
 static int64_t size_divide(cresset_op_call *c, int64_t a, int64_t b) {
     (void)c;
     if (!b || (a == INT64_MIN && b == -1)) return 0;
@@ -564,13 +595,25 @@ static int run_custom(frame *f, const rt_step *s) {
         results[i] = (cresset_op_result){ .dtype = out.dtype, .rank = out.rank, .data = out.p };
         memcpy(results[i].size, out.size, (size_t)out.rank * sizeof *out.size);
     }
-    cresset_op_call call = { .struct_size = sizeof call, .op = function->op, .args = args, .nargs = s->nargs, .results = results, .nresults = s->nout,
-                             .user = function->user, .message = message, .room = sizeof message, .add = size_add, .subtract = size_subtract,
-                             .multiply = size_multiply, .divide = size_divide };
+    cresset_op_call call = { .struct_size = sizeof call,
+                             .op = function->op,
+                             .args = args,
+                             .nargs = s->nargs,
+                             .results = results,
+                             .nresults = s->nout,
+                             .user = function->user,
+                             .message = message,
+                             .room = sizeof message,
+                             .add = size_add,
+                             .subtract = size_subtract,
+                             .multiply = size_multiply,
+                             .divide = size_divide };
     int code = function->run(&call);
     message[sizeof message - 1] = 0;
     if (code == CRESSET_OUT_OF_MEMORY) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
-    return code ? rt_fail(f->ctx, RT_ERUNTIME, "%s failed: %s", function->op, *message ? message : "its function gives no message") : RT_OK;
+    return code ? rt_fail(f->ctx, RT_ERUNTIME, "%s failed: %s", function->op,
+                          *message ? message : "its function gives no message")
+                : RT_OK;
 }
 
 static int run_step(frame *f, const rt_step *s) {
@@ -583,7 +626,9 @@ static int run_step(frame *f, const rt_step *s) {
     case RT_STEP_NUMBERS: return rt_numbers_run(f->ctx, s->u.numbers, s->nargs, f->slots);
     case RT_STEP_FILL: return run_fill(f, s);
     case RT_STEP_CHECK:
-        return f->slots[f->m->args[s->args].at] ? RT_OK : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
+        return f->slots[f->m->args[s->args].at]
+                   ? RT_OK
+                   : rt_fail(f->ctx, RT_ERUNTIME, "%s", f->m->texts[f->m->args[s->args + 1].at]);
     case RT_STEP_ROWS: return run_rows(f, s);
     case RT_STEP_CUSTOM: return run_custom(f, s);
     case RT_STEP_COND: return run_region(f, s, run_cond_in);
@@ -620,7 +665,9 @@ static int run_steps(frame *f) {
 
 /* ---- inputs ---- */
 
-static const char *input_name(const frame *f, int32_t i) { return f->m->info ? f->m->info->inputs[i].name : "an operand"; }
+static const char *input_name(const frame *f, int32_t i) {
+    return f->m->info ? f->m->info->inputs[i].name : "an operand";
+}
 
 static const char *const kind_names[] = { "None", "a tensor", "an integer", "a float", "a bool", "a string" };
 
@@ -632,12 +679,18 @@ static int check_kind(const frame *f, int32_t i, const cresset_value *v) {
     const rt_input *in = &f->m->inputs[i];
     int code = rt_value_check_struct(f->ctx, "input", input_name(f, i), v);
     if (code) return code;
-    if (v->kind < CRESSET_NONE || v->kind > CRESSET_STRING) return rt_fail(f->ctx, RT_EVALUE, "input '%s': %d is no kind of value", input_name(f, i), v->kind);
-    if (v->kind != in->kind && !(in->kind == CRESSET_FLOAT && v->kind == CRESSET_INT)) return wrong(f, i, kind_names[in->kind], kind_names[v->kind]);
+    if (v->kind < CRESSET_NONE || v->kind > CRESSET_STRING)
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s': %d is no kind of value", input_name(f, i), v->kind);
+    if (v->kind != in->kind && !(in->kind == CRESSET_FLOAT && v->kind == CRESSET_INT))
+        return wrong(f, i, kind_names[in->kind], kind_names[v->kind]);
     if (v->kind != CRESSET_TENSOR) return RT_OK;
     const rt_window *w = &f->m->windows[in->window];
-    if (v->dtype != w->dtype) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), rt_dtype_name(w->dtype), rt_dtype_name(v->dtype));
-    if (v->rank != w->rank) return rt_fail(f->ctx, RT_EVALUE, "input '%s' must have %d dimensions, not %d", input_name(f, i), w->rank, v->rank);
+    if (v->dtype != w->dtype)
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s", input_name(f, i), rt_dtype_name(w->dtype),
+                       rt_dtype_name(v->dtype));
+    if (v->rank != w->rank)
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s' must have %d dimensions, not %d", input_name(f, i), w->rank,
+                       v->rank);
     return rt_value_check_memory(f->ctx, input_name(f, i), v);
 }
 
@@ -652,9 +705,15 @@ static int64_t number_of(const cresset_value *v, uint8_t kind) {
 SELDOM static int wrong_number(const frame *f, int32_t i, int64_t want, int64_t came) {
     const char *name = input_name(f, i);
     switch (f->m->inputs[i].kind) {
-    case CRESSET_FLOAT: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %g, not %g: the model was exported for that value", name, real(want), real(came));
-    case CRESSET_BOOLEAN: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s: the model was exported for that value", name, want ? "true" : "false", came ? "true" : "false");
-    default: return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %lld, not %lld: the model was exported for that value", name, (long long)want, (long long)came);
+    case CRESSET_FLOAT:
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %g, not %g: the model was exported for that value", name,
+                       real(want), real(came));
+    case CRESSET_BOOLEAN:
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %s, not %s: the model was exported for that value", name,
+                       want ? "true" : "false", came ? "true" : "false");
+    default:
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s' must be %lld, not %lld: the model was exported for that value",
+                       name, (long long)want, (long long)came);
     }
 }
 
@@ -663,13 +722,17 @@ static int bind_one(frame *f, const rt_bind *b, const cresset_value *inputs) {
     int64_t n = b->dim < 0 ? number_of(v, f->m->inputs[b->input].kind) : v->size[b->dim];
     if (b->check && f->slots[b->slot] != n) {
         if (b->dim < 0) return wrong_number(f, b->input, f->slots[b->slot], n);
-        return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be %lld, not %lld", input_name(f, b->input), b->dim, (long long)f->slots[b->slot], (long long)n);
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s': dimension %d must be %lld, not %lld", input_name(f, b->input),
+                       b->dim, (long long)f->slots[b->slot], (long long)n);
     }
     if (!b->check && (n < b->min || n > b->max)) {
         char what[32] = "";
         if (b->dim >= 0) snprintf(what, sizeof what, ": dimension %d", b->dim);
-        if (b->max == INT64_MAX) return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be at least %lld, not %lld", input_name(f, b->input), what, (long long)b->min, (long long)n);
-        return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be between %lld and %lld, not %lld", input_name(f, b->input), what, (long long)b->min, (long long)b->max, (long long)n);
+        if (b->max == INT64_MAX)
+            return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be at least %lld, not %lld", input_name(f, b->input),
+                           what, (long long)b->min, (long long)n);
+        return rt_fail(f->ctx, RT_EVALUE, "input '%s'%s must be between %lld and %lld, not %lld",
+                       input_name(f, b->input), what, (long long)b->min, (long long)b->max, (long long)n);
     }
     f->slots[b->slot] = n;
     return RT_OK;
@@ -678,7 +741,8 @@ static int bind_one(frame *f, const rt_bind *b, const cresset_value *inputs) {
 /* Symbols first: an expression such as 2*s0 is checked against what the symbols give. */
 static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
     const rt_method *m = f->m;
-    if (ninputs != m->ninputs) return rt_fail(f->ctx, RT_EVALUE, "the method takes %d inputs, not %d", m->ninputs, ninputs);
+    if (ninputs != m->ninputs)
+        return rt_fail(f->ctx, RT_EVALUE, "the method takes %d inputs, not %d", m->ninputs, ninputs);
     if (ninputs && !inputs) return rt_fail(f->ctx, RT_EVALUE, "inputs is NULL");
     for (int32_t i = 0; i < ninputs; i++) {
         int code = check_kind(f, i, &inputs[i]);
@@ -694,9 +758,10 @@ static int bind_inputs(frame *f, const cresset_value *inputs, int32_t ninputs) {
         if (m->binds[i].check) code = bind_one(f, &m->binds[i], inputs);
     for (int32_t i = 0; i < ninputs && !code; i++) {
         const rt_input *in = &m->inputs[i];
-        if (in->kind == CRESSET_STRING && in->is_constant && (!inputs[i].data || strcmp(inputs[i].data, m->texts[in->text])))
-            code = rt_fail(f->ctx, RT_EVALUE, "input '%s' must be '%s', not '%s': the model was exported for that text", input_name(f, i), m->texts[in->text],
-                           inputs[i].data ? (const char *)inputs[i].data : "");
+        if (in->kind == CRESSET_STRING && in->is_constant &&
+            (!inputs[i].data || strcmp(inputs[i].data, m->texts[in->text])))
+            code = rt_fail(f->ctx, RT_EVALUE, "input '%s' must be '%s', not '%s': the model was exported for that text",
+                           input_name(f, i), m->texts[in->text], inputs[i].data ? (const char *)inputs[i].data : "");
     }
     return code;
 }
@@ -728,10 +793,13 @@ static int place_input(frame *f, int32_t i, const cresset_value *v) {
     int64_t offset;
     bool far = __builtin_mul_overflow(f->slots[w->offset], rt_itemsize(w->dtype), &offset) || offset < 0;
     if (far || (uint64_t)offset > (uintptr_t)v->data) /* its buffer would begin before memory does */
-        return rt_fail(f->ctx, RT_EVALUE, "input '%s': the model was exported for an offset in memory that no tensor can have", input_name(f, i));
+        return rt_fail(f->ctx, RT_EVALUE,
+                       "input '%s': the model was exported for an offset in memory that no tensor can have",
+                       input_name(f, i));
     if (same_strides(&want, &given) || !rt_numel(&given)) return f->at[w->buffer] = (char *)v->data - offset, RT_OK;
     int64_t bytes;
-    bool fits = rt_bytes_reached(w->dtype, want.rank, want.size, want.stride, &bytes) && !__builtin_add_overflow(bytes, offset, &bytes);
+    bool fits = rt_bytes_reached(w->dtype, want.rank, want.size, want.stride, &bytes) &&
+                !__builtin_add_overflow(bytes, offset, &bytes);
     char *copy = fits ? rt_scratch(f->ctx, (size_t)bytes) : NULL;
     if (!copy) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
     f->copied[i] = f->at[w->buffer] = copy;
@@ -756,14 +824,19 @@ void rt_value_release(const rt_ctx *ctx, cresset_value *v) {
     v->size = v->stride = NULL;
 }
 
-static const char *output_name(const frame *f, int32_t i) { return f->m->info ? f->m->info->outputs[i].name : "a result"; }
-
-SELDOM static int too_small(const frame *f, int32_t i, int64_t bytes, size_t capacity) {
-    return rt_fail(f->ctx, RT_EVALUE, "output '%s' needs %lld bytes, but there is room for %zu: make room, or leave data NULL and the library allocates", output_name(f, i),
-                   (long long)bytes, capacity);
+static const char *output_name(const frame *f, int32_t i) {
+    return f->m->info ? f->m->info->outputs[i].name : "a result";
 }
 
-/* Whether a run changes anything besides its outputs: what it changed would stay when an output does not fit after it. */
+SELDOM static int too_small(const frame *f, int32_t i, int64_t bytes, size_t capacity) {
+    return rt_fail(f->ctx, RT_EVALUE,
+                   "output '%s' needs %lld bytes, but there is room for %zu: make room, or leave data NULL and the "
+                   "library allocates",
+                   output_name(f, i), (long long)bytes, capacity);
+}
+
+/* Whether a run changes anything besides its outputs: what it changed would stay when an output does not fit after
+ * it. */
 static bool leaves_traces(const rt_method *m) {
     bool traces = m->writes_state;
     for (int32_t i = 0; i < m->ninputs; i++) traces |= m->inputs[i].written;
@@ -784,12 +857,15 @@ SELDOM static int check_room(const frame *f, int32_t i, const cresset_value *wis
     for (int d = 0; d < w->rank; d++)
         if (__builtin_mul_overflow(most, f->m->info->outputs[i].dims[d].max, &most)) most = INT64_MAX;
     if ((uint64_t)most <= wish->capacity || !leaves_traces(f->m)) return RT_OK;
-    return rt_fail(f->ctx, RT_EVALUE, "output '%s': how large it is depends on data, and the method changes its state or inputs: leave data NULL, the library allocates",
+    return rt_fail(f->ctx, RT_EVALUE,
+                   "output '%s': how large it is depends on data, and the method changes its state or inputs: leave "
+                   "data NULL, the library allocates",
                    output_name(f, i));
 }
 
 static int check_outputs(const frame *f, const cresset_value *outputs, int32_t noutputs) {
-    if (noutputs != f->m->noutputs) return rt_fail(f->ctx, RT_EVALUE, "the method gives %d outputs, not %d", f->m->noutputs, noutputs);
+    if (noutputs != f->m->noutputs)
+        return rt_fail(f->ctx, RT_EVALUE, "the method gives %d outputs, not %d", f->m->noutputs, noutputs);
     if (noutputs && !outputs) return rt_fail(f->ctx, RT_EVALUE, "outputs is NULL");
     for (int32_t i = 0; i < noutputs; i++) {
         int code = rt_value_check_struct(f->ctx, "output", output_name(f, i), &outputs[i]);
@@ -829,7 +905,8 @@ static int fill_room(const frame *f, int32_t i, const cresset_value *made) {
     return rt_copy(f->ctx, &dst, &v);
 }
 
-/* All are described, then all filled, and only then given: a failure before that leaves the caller's structs as they were. */
+/* All are described, then all filled, and only then given: a failure before that leaves the caller's structs as they
+ * were. */
 static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
     enum { FEW = 8 };
     cresset_value few[FEW], *made = noutputs <= FEW ? few : rt_scratch(f->ctx, (size_t)noutputs * sizeof *made);
@@ -841,7 +918,8 @@ static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
     for (int32_t i = 0; i < noutputs && !code; i++)
         if (made[i].kind == CRESSET_TENSOR && outputs[i].data) code = fill_room(f, i, &made[i]);
     for (int32_t i = 0; i < noutputs && !code; i++) {
-        if (made[i].kind == CRESSET_TENSOR && !outputs[i].data) { /* the buffer is this output's alone, and becomes the caller's */
+        /* the buffer is this output's alone, and becomes the caller's */
+        if (made[i].kind == CRESSET_TENSOR && !outputs[i].data) {
             char **at = &f->at[f->m->windows[f->m->outputs[i].at].buffer];
             ((owned *)made[i].owner)->data = *at;
             *at = NULL;
@@ -861,7 +939,9 @@ static int place_buffers(frame *f) {
     if (!offset) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
     int64_t bytes = find_layout(f, offset);
     f->arena = bytes ? rt_scratch(f->ctx, (size_t)bytes) : NULL;
-    int code = bytes && !f->arena ? rt_fail(f->ctx, RT_ENOMEM, "out of memory: the model needs %lld bytes to run", (long long)bytes) : RT_OK;
+    int code = bytes && !f->arena
+                   ? rt_fail(f->ctx, RT_ENOMEM, "out of memory: the model needs %lld bytes to run", (long long)bytes)
+                   : RT_OK;
     for (int32_t i = 0; i < m->nbuffers && !code; i++) {
         const rt_buffer *b = &m->buffers[i];
         if (b->kind == RT_BUFFER_WEIGHT) f->at[i] = (char *)(uintptr_t)(f->host->weights + b->offset);
@@ -890,17 +970,25 @@ static int run_frame(frame *f, const cresset_value *inputs, int32_t ninputs, cre
     return code ? code : give_outputs(f, outputs, noutputs);
 }
 
-int rt_method_run(const rt_ctx *ctx, const rt_method *m, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
-    size_t slots = (size_t)m->nslots * sizeof(int64_t), at = (size_t)m->nbuffers * sizeof(char *), copied = (size_t)m->ninputs * sizeof(void *);
+int rt_method_run(const rt_ctx *ctx, const rt_method *m, const rt_host *host, const cresset_value *inputs,
+                  int32_t ninputs, cresset_value *outputs, int32_t noutputs) {
+    size_t slots = (size_t)m->nslots * sizeof(int64_t), at = (size_t)m->nbuffers * sizeof(char *),
+           copied = (size_t)m->ninputs * sizeof(void *);
     char *memory = rt_scratch(ctx, slots + at + copied + (size_t)m->nbuffers);
     if (!memory) return rt_fail(ctx, RT_ENOMEM, "out of memory");
     memset(memory, 0, slots + at + copied + (size_t)m->nbuffers);
-    frame f = { .ctx = ctx, .m = m, .host = host, .slots = (int64_t *)(void *)memory, .at = (char **)(void *)(memory + slots),
-                .copied = (void **)(void *)(memory + slots + at), .late = (bool *)(memory + slots + at + copied) };
+    frame f = { .ctx = ctx,
+                .m = m,
+                .host = host,
+                .slots = (int64_t *)(void *)memory,
+                .at = (char **)(void *)(memory + slots),
+                .copied = (void **)(void *)(memory + slots + at),
+                .late = (bool *)(memory + slots + at + copied) };
     memcpy(f.slots, m->constants, (size_t)m->nconstants * sizeof *f.slots);
     int code = run_frame(&f, inputs, ninputs, outputs, noutputs);
     for (int32_t i = 0; i < m->nbuffers; i++) {
-        if (m->buffers[i].kind == RT_BUFFER_RESULT && f.at[i]) ctx->free(ctx->user, f.at[i]); /* NULL when it was given away */
+        /* NULL when it was given away */
+        if (m->buffers[i].kind == RT_BUFFER_RESULT && f.at[i]) ctx->free(ctx->user, f.at[i]);
         else if (f.late[i]) rt_scratch_free(ctx, f.at[i]);
     }
     for (int32_t i = 0; i < m->ninputs; i++) rt_scratch_free(ctx, f.copied[i]);

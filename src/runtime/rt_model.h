@@ -1,13 +1,14 @@
 /* rt_model.h: a compiled model as tables, and what runs them.
  *
- * The host program of a model is data, not code: a table of steps over views of buffers, with every size a *number slot*.
- * The tables are constant, position-independent but for kernel addresses, and shared by all instances and threads; `-o x.c`
- * prints exactly these structs. The same tables run in the process that made them, which is how lowering is tested.
+ * The host program of a model is data, not code: a table of steps over views of buffers, with every size a *number
+ * slot*. The tables are constant, position-independent but for kernel addresses, and shared by all instances and
+ * threads; `-o x.c` prints exactly these structs. The same tables run in the process that made them, which is how
+ * lowering is tested.
  *
- * Numbers: one 64-bit slot each, integers and bools as they are, floats as their bits. The first `nconstants` come from a
- * table, then those bound from the inputs' sizes, then what NUMBERS steps compute and kernels count. A buffer is an input,
- * a weight, a mutable buffer, scratch of the call's arena, or a result; a view is a window on one, its sizes, strides and
- * offset being slots. Views of views cost nothing at run time: only the tables know. */
+ * Numbers: one 64-bit slot each, integers and bools as they are, floats as their bits. The first `nconstants` come from
+ * a table, then those bound from the inputs' sizes, then what NUMBERS steps compute and kernels count. A buffer is an
+ * input, a weight, a mutable buffer, scratch of the call's arena, or a result; a view is a window on one, its sizes,
+ * strides and offset being slots. Views of views cost nothing at run time: only the tables know. */
 #ifndef CRESSET_RT_MODEL_H
 #define CRESSET_RT_MODEL_H
 
@@ -34,18 +35,31 @@ typedef struct rt_number { uint8_t kind; int32_t out, a, b, c; } rt_number;
 enum { RT_BUFFER_INPUT, RT_BUFFER_WEIGHT, RT_BUFFER_STATE, RT_BUFFER_SCRATCH, RT_BUFFER_RESULT };
 typedef struct rt_buffer {
     uint8_t kind;
-    bool late;            /* SCRATCH, RESULT: its size is known only after some step: allocated there, not in the arena */
+    /* SCRATCH, RESULT: its size is known only after some step: allocated there, not in the arena */
+    bool late;
     int32_t index;        /* which input, state entry or output */
     int32_t bytes;        /* slot; SCRATCH and RESULT */
     int32_t first, last;  /* SCRATCH: steps between which it lives, inclusive */
     uint64_t offset;      /* WEIGHT: in the file of weights */
 } rt_buffer;
-typedef struct rt_window { int32_t buffer, offset, dims; uint8_t dtype, rank; } rt_window; /* dims: rank sizes, then rank strides, in method->dims */
+/* dims: rank sizes, then rank strides, in method->dims */
+typedef struct rt_window { int32_t buffer, offset, dims; uint8_t dtype, rank; } rt_window;
 
 /* ---- steps ---- */
-enum { RT_A_NONE, RT_A_WINDOW, RT_A_WINDOWS, RT_A_INT, RT_A_FLOAT, RT_A_COMPLEX, RT_A_INTS, RT_A_FLOATS, RT_A_STR, RT_A_GENERATOR };
-/* An argument of a kernel: `at` is a window, a slot, or the first of `n` entries of method->lists (windows, -1 = absent; slots) or
- * a text of method->texts. */
+enum {
+    RT_A_NONE,
+    RT_A_WINDOW,
+    RT_A_WINDOWS,
+    RT_A_INT,
+    RT_A_FLOAT,
+    RT_A_COMPLEX,
+    RT_A_INTS,
+    RT_A_FLOATS,
+    RT_A_STR,
+    RT_A_GENERATOR
+};
+/* An argument of a kernel: `at` is a window, a slot, or the first of `n` entries of method->lists (windows, -1 =
+ * absent; slots) or a text of method->texts. */
 typedef struct rt_operand_ref { uint8_t kind; uint32_t n; int32_t at; } rt_operand_ref;
 enum {
     RT_STEP_KERNEL,  /* u.kernel(args) -> outs */
@@ -60,10 +74,15 @@ enum {
     RT_STEP_CUSTOM,  /* host->ops[ncarried](args) -> outs, which are row-major; an INT argument with n = 1 is a bool */
     RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs. A window's
                       * `n` has a bit for each dimension whose slot the result gives */
-    RT_STEP_WHILE,   /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..); results to outs */
-    RT_STEP_SCAN,    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the body gives the
-                      * carried ones and a slice of every further result */
-    RT_STEP_FOLD,    /* out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to cut, the rest captured */
+    /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..);
+     * results to outs */
+    RT_STEP_WHILE,
+    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the
+     * body gives the carried ones and a slice of every further result */
+    RT_STEP_SCAN,
+    /* out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to cut, the
+     * rest captured */
+    RT_STEP_FOLD,
 };
 #define RT_STEP_BODIES(kind) ((kind) < RT_STEP_COND ? 0 : (kind) < RT_STEP_SCAN ? 2 : 1) /* how many u.bodies has */
 struct rt_method;
@@ -72,7 +91,9 @@ typedef struct rt_step {
     uint16_t nargs, nout;
     uint16_t ncarried, nslices; /* SCAN, FOLD */
     int32_t args;   /* in method->args */
-    int32_t outs;   /* in method->lists: windows (slots for COUNT and NUMBER); of COND, WHILE and SCAN: rt_operand_ref in method->args at outs */
+    /* in method->lists: windows (slots for COUNT and NUMBER); of COND, WHILE and SCAN: rt_operand_ref in method->args
+     * at outs */
+    int32_t outs;
     int32_t origin; /* in method->origins: graph node, source line */
     union {
         rt_kernel *kernel;
@@ -81,7 +102,8 @@ typedef struct rt_step {
         const rt_number *numbers;
         const struct rt_method *const *bodies;
     } u;
-    const rt_number *after; /* COND: numbers that follow from the sizes of its results, computed before these are stored */
+    /* COND: numbers that follow from the sizes of its results, computed before these are stored */
+    const rt_number *after;
     int32_t nafter;
 } rt_step;
 
@@ -94,7 +116,8 @@ typedef struct rt_input {
     bool written;            /* TENSOR: steps write it; what was copied in is copied back */
     int32_t text;
 } rt_input;
-/* Binds slot `slot` to size `dim` of input `input` (dim -1: the number itself), or, when `bound` already, checks that they agree. */
+/* Binds slot `slot` to size `dim` of input `input` (dim -1: the number itself), or, when `bound` already, checks that
+ * they agree. */
 typedef struct rt_bind { int32_t input, dim, slot; bool check; int64_t min, max; } rt_bind;
 typedef struct rt_output { uint8_t kind; int32_t at; } rt_output; /* CRESSET_TENSOR: window; numbers: slot; NONE */
 
@@ -139,13 +162,15 @@ typedef struct rt_host {
     uint8_t *const *state;     /* one per rt_state that is mutable, else NULL */
     rt_generator *generator;
     struct rt_layouts *layouts; /* kept arena plans; NULL: planned in every run */
-    void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds); /* NULL: nobody watches */
+    /* NULL: nobody watches */
+    void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds);
     void *profile_user;
     int32_t method;             /* for `profile` */
     const cresset_op_function *ops; /* one per rt_model.ops */
 } rt_host;
 /* Checks the inputs, runs the steps, gives the outputs; see abi.h. */
-int rt_method_run(const rt_ctx *ctx, const rt_method *method, const rt_host *host, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs);
+int rt_method_run(const rt_ctx *ctx, const rt_method *method, const rt_host *host, const cresset_value *inputs,
+                  int32_t ninputs, cresset_value *outputs, int32_t noutputs);
 void rt_value_release(const rt_ctx *ctx, cresset_value *value);
 
 /* What a caller of abi.h hands over (rt_values.c): RT_EVALUE and a message unless it can be what it says. */
@@ -153,8 +178,8 @@ int rt_value_check_struct(const rt_ctx *ctx, const char *role, const char *name,
 int rt_value_check_alignment(const rt_ctx *ctx, const char *role, const char *name, int dtype, const void *data);
 /* Sizes, strides and address of an input tensor whose dtype and rank are right. */
 int rt_value_check_memory(const rt_ctx *ctx, const char *name, const cresset_value *v);
-/* Bytes from the first element to the end of the last one (0: no elements); false when these, or those of all elements side by
- * side, are more than 63 bits say. stride NULL: row-major. */
+/* Bytes from the first element to the end of the last one (0: no elements); false when these, or those of all elements
+ * side by side, are more than 63 bits say. stride NULL: row-major. */
 bool rt_bytes_reached(int dtype, int rank, const int64_t *size, const int64_t *stride, int64_t *bytes);
 
 /* The last few arena plans of a method, by the sizes that were bound. Thread-safe. */
@@ -164,19 +189,25 @@ void rt_layouts_after_fork(rt_layouts *l); /* in the child, before it is used: i
 void rt_layouts_release(const rt_ctx *ctx, rt_layouts *l);
 
 /* The functions of cresset_api. */
-int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message, size_t room);
+int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message,
+                  size_t room);
 void rt_api_destroy(cresset_instance *instance);
-int rt_api_run(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs, cresset_value *outputs, int32_t noutputs, char *message, size_t room);
+int rt_api_run(cresset_instance *instance, int32_t method, const cresset_value *inputs, int32_t ninputs,
+               cresset_value *outputs, int32_t noutputs, char *message, size_t room);
 void rt_api_release(cresset_instance *instance, cresset_value *value);
-int rt_api_get_state(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message, size_t room);
-int rt_api_set_state(cresset_instance *instance, const char *name, const void *data, size_t size, char *message, size_t room);
+int rt_api_get_state(cresset_instance *instance, const char *name, void *data, size_t capacity, char *message,
+                     size_t room);
+int rt_api_set_state(cresset_instance *instance, const char *name, const void *data, size_t size, char *message,
+                     size_t room);
 void rt_api_seed(cresset_instance *instance, uint64_t seed);
-void rt_api_profile(cresset_instance *instance, void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds), void *user);
+void rt_api_profile(cresset_instance *instance,
+                    void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds),
+                    void *user);
 /* The part of a cresset_api that is the same for every model. */
-#define RT_API_FUNCTIONS                                                                                               \
-    .struct_size = sizeof(cresset_api), .major = CRESSET_ABI_MAJOR, .minor = CRESSET_ABI_MINOR, .create = rt_api_create, \
-    .destroy = rt_api_destroy, .run = rt_api_run, .release = rt_api_release, .get_state = rt_api_get_state,            \
-    .set_state = rt_api_set_state, .seed = rt_api_seed, .profile = rt_api_profile
+#define RT_API_FUNCTIONS                                                                              \
+    .struct_size = sizeof(cresset_api), .major = CRESSET_ABI_MAJOR, .minor = CRESSET_ABI_MINOR,       \
+    .create = rt_api_create, .destroy = rt_api_destroy, .run = rt_api_run, .release = rt_api_release, \
+    .get_state = rt_api_get_state, .set_state = rt_api_set_state, .seed = rt_api_seed, .profile = rt_api_profile
 /* How an api finds its tables: emitted code makes one of these, with the api first. */
 typedef struct rt_library { cresset_api api; const rt_model *model; } rt_library;
 

@@ -1,7 +1,7 @@
 /* rt_number.c: the integer and float arithmetic of sizes, as a list of instructions over 64-bit slots.
  *
- * Floor division and modulo are Python's. An integer result that does not fit, or a division by zero, ends the run with a
- * message: a size that wrapped around would be a wrong answer. */
+ * Floor division and modulo are Python's. An integer result that does not fit, or a division by zero, ends the run with
+ * a message: a size that wrapped around would be a wrong answer. */
 #include "runtime/rt_model.h"
 
 #include <math.h>
@@ -21,7 +21,9 @@ static bool power(int64_t base, int64_t n, int64_t *out) {
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
-static int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a % b + ((a % b != 0 && (a % b < 0) != (b < 0)) ? b : 0); }
+static int64_t floor_mod(int64_t a, int64_t b) {
+    return b == -1 ? 0 : a % b + ((a % b != 0 && (a % b < 0) != (b < 0)) ? b : 0);
+}
 static double float_mod(double a, double b) {
     double r = fmod(a, b);
     if (r == 0) return copysign(0.0, b);
@@ -46,7 +48,9 @@ static bool compute(const rt_number *n, int64_t a, int64_t b, int64_t c, int64_t
     case RT_N_CEILDIV:
     case RT_N_TRUNCDIV:
         if (!b || (b == -1 && a == INT64_MIN)) return true;
-        *r = n->kind == RT_N_FLOORDIV ? floor_div(a, b) : n->kind == RT_N_TRUNCDIV ? a / b : a / b + (a % b != 0 && (a % b < 0) == (b < 0));
+        *r = n->kind == RT_N_FLOORDIV   ? floor_div(a, b)
+             : n->kind == RT_N_TRUNCDIV ? a / b
+                                        : a / b + (a % b != 0 && (a % b < 0) == (b < 0));
         return false;
     case RT_N_MOD:
     case RT_N_CMOD:
@@ -96,7 +100,9 @@ int rt_numbers_run(const rt_ctx *ctx, const rt_number *numbers, int32_t n, int64
         const rt_number *k = &numbers[i];
         int64_t r = 0;
         if (compute(k, slots[k->a], slots[k->b], slots[k->c], &r))
-            return rt_fail(ctx, RT_ERUNTIME, "a size cannot be computed: division by zero, or a number beyond 64 bits (%lld, %lld)", (long long)slots[k->a], (long long)slots[k->b]);
+            return rt_fail(ctx, RT_ERUNTIME,
+                           "a size cannot be computed: division by zero, or a number beyond 64 bits (%lld, %lld)",
+                           (long long)slots[k->a], (long long)slots[k->b]);
         slots[k->out] = r;
     }
     return RT_OK;

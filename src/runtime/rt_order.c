@@ -1,7 +1,7 @@
 /* rt_order.c: keys, a radix sort and a radix selection over them. See rt_order.h.
  *
- * The selection of few of many keeps a bound: elements are looked at in chunks, and a chunk without a key below the bound,
- * which is nearly every one after the first few thousand, costs a compare an element. */
+ * The selection of few of many keeps a bound: elements are looked at in chunks, and a chunk without a key below the
+ * bound, which is nearly every one after the first few thousand, costs a compare an element. */
 #include "runtime/rt_order.h"
 
 #include <string.h>

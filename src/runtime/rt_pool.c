@@ -12,8 +12,8 @@
  *
  * Idle workers spin for a while (an operator usually follows the last one within microseconds, and waking a sleeper
  * costs 10-60 us), longer inside rt_pool_enter/leave, offering their core to others meanwhile, then sleep. Sleepers
- * wake each other along a tree. rt_pool_enter wakes them early when the last such stretch had work for them. After fork the
- * child has no workers: it notices by the process id and starts its own.
+ * wake each other along a tree. rt_pool_enter wakes them early when the last such stretch had work for them. After fork
+ * the child has no workers: it notices by the process id and starts its own.
  *
  * The pool also keeps a few large blocks of scratch memory between calls (rt_scratch). */
 #include "runtime/rt_pool.h"
@@ -33,7 +33,13 @@ enum { CALLS_PER_GRAIN = 8 }; /* threads that can be called in the time that a g
 enum { PID_STARTING = -1 };
 
 /* Scratch memory between two uses. */
-typedef struct kept { void *block; size_t size; void *(*alloc)(void *, size_t); void (*free)(void *, void *); void *user; } kept;
+typedef struct kept {
+    void *block;
+    size_t size;
+    void *(*alloc)(void *, size_t);
+    void (*free)(void *, void *);
+    void *user;
+} kept;
 enum { KEPT_MOST = 16 };
 static const size_t kept_bytes_most = (size_t)256 << 20;
 
@@ -310,7 +316,8 @@ void *rt__pool_take_block(const rt_ctx *ctx, size_t size) {
     if (!p || !kept_try_lock(p)) return NULL;
     kept *best = NULL;
     for (kept *k = p->kept; k < p->kept + KEPT_MOST; k++) {
-        bool fits = k->block && k->size >= size && k->size / 8 <= size && k->alloc == ctx->alloc && k->user == ctx->user;
+        bool fits = k->block && k->size >= size && k->size / 8 <= size && k->alloc == ctx->alloc &&
+                    k->user == ctx->user;
         if (fits && (!best || k->size < best->size)) best = k;
     }
     void *block = NULL;

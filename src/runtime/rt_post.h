@@ -50,11 +50,18 @@ typedef void rt_act_fn(float *y, int64_t row, int64_t rows, const float *bias, i
 typedef void rt_blend_fn(float *y, const float *scale, const float *residual, int64_t n);
 /* Attention: x[j] = -inf where mask[j] is 0. */
 typedef void rt_hide_fn(float *x, const uint8_t *mask, int64_t n);
-/* The gates of recurrent cells (k_rnn.c), n units of one sequence. x and z: what the input and the state before give for
- * each gate, gates x_gate and z_gate apart: in, forget, cell, out, or reset, update, new. */
+/* The gates of recurrent cells (k_rnn.c), n units of one sequence. x and z: what the input and the state before give
+ * for each gate, gates x_gate and z_gate apart: in, forget, cell, out, or reset, update, new. */
 typedef void rt_lstm_fn(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, float *c, float *h);
-typedef void rt_gru_fn(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before, float *h);
-typedef struct rt_post_isa { rt_act_fn *act[RT_ACT_COUNT]; rt_blend_fn *blend; rt_hide_fn *hide; rt_lstm_fn *lstm; rt_gru_fn *gru; } rt_post_isa;
+typedef void rt_gru_fn(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before,
+                       float *h);
+typedef struct rt_post_isa {
+    rt_act_fn *act[RT_ACT_COUNT];
+    rt_blend_fn *blend;
+    rt_hide_fn *hide;
+    rt_lstm_fn *lstm;
+    rt_gru_fn *gru;
+} rt_post_isa;
 extern const rt_post_isa rt__post_base, rt__post_avx2, rt__post_avx512;
 const rt_post_isa *rt__post_get(void);
 

@@ -35,7 +35,8 @@ static inline float rt__clamp6(float x) {
 RT_ACTS_PLAIN(X)
 #undef X
 
-/* Rows without an element that erf calls far, and most have none, do without half of the work; the numbers are the same. */
+/* Rows without an element that erf calls far, and most have none, do without half of the work; the numbers are the
+ * same. */
 void POST(act_gelu)(float *tile, int64_t row, int64_t rows, const float *bias, int64_t n) {
     for (int64_t r = 0; r < rows; r++) {
         float *y = tile + r * row;
@@ -86,7 +87,8 @@ void POST(lstm)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, 
     }
 }
 
-void POST(gru)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before, float *h) {
+void POST(gru)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, int64_t n, const float *before,
+               float *h) {
     const float *xu = x + x_gate, *xn = x + 2 * x_gate, *zu = z + z_gate, *zn = z + 2 * z_gate;
     INDEPENDENT for (int64_t i = 0; i < n; i++) {
         float reset = rt_sigmoid_f32(x[i] + z[i]), update = rt_sigmoid_f32(xu[i] + zu[i]);

@@ -1,9 +1,9 @@
 /* rt_random.h: generators of random numbers that equal PyTorch's CPU generator for the same seed.
  *
  * One generator is a Mersenne Twister of 32-bit words plus one normal number kept for later (the polar method makes two
- * at a time). Everything random on the CPU is made from these words in a fixed order; docs/random.md says which op takes
- * how many. A generator may be shared between threads: a call holds the lock from its first draw to its last, so that
- * concurrent calls get disjoint stretches of the stream.
+ * at a time). Everything random on the CPU is made from these words in a fixed order; docs/random.md says which op
+ * takes how many. A generator may be shared between threads: a call holds the lock from its first draw to its last, so
+ * that concurrent calls get disjoint stretches of the stream.
  *
  *     rt_generator g;
  *     rt_generator_init(&g, 42);

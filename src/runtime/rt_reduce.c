@@ -190,10 +190,12 @@ static int run_columns(void *arg, int64_t begin, int64_t end) {
     int64_t adjacent = w->kept.size[w->kept.rank - 1], run;
     for (int64_t i = begin; i < end; i++) {
         int64_t group = i / w->blocks, block = i % w->blocks, from = block * w->block, to = from + w->block;
-        int64_t first = group / w->groups * adjacent + group % w->groups * WIDTH, left = adjacent - group % w->groups * WIDTH;
+        int64_t first = group / w->groups * adjacent + group % w->groups * WIDTH,
+                left = adjacent - group % w->groups * WIDTH;
         int width = left < WIDTH ? (int)left : WIDTH;
         rt_folded s[WIDTH] = { { 0 } };
-        fold_columns(w, w->in + axes_at(&w->kept, first, &run) * w->item, width, from, to < w->row.count ? to : w->row.count, s);
+        fold_columns(w, w->in + axes_at(&w->kept, first, &run) * w->item, width, from,
+                     to < w->row.count ? to : w->row.count, s);
         for (int c = 0; c < width; c++) done(w, first + c, block, &s[c]);
     }
     return RT_OK;
@@ -225,8 +227,10 @@ static int run_work(const rt_ctx *ctx, work *w) {
     w->blocks = w->row.count ? (w->row.count + w->block - 1) / w->block : 1;
     w->groups = (last + WIDTH - 1) / WIDTH;
     int64_t tasks = (columns ? w->kept.count / last * w->groups : w->kept.count) * w->blocks;
-    int64_t elements = (w->row.count < w->block ? w->row.count : w->block) * (columns ? last < WIDTH ? last : WIDTH : 1);
-    if (w->blocks > 1 && !(w->states = rt_scratch(ctx, (size_t)(w->kept.count * w->blocks) * sizeof *w->states))) return RT_ENOMEM;
+    int64_t elements = (w->row.count < w->block ? w->row.count : w->block) *
+                       (columns ? last < WIDTH ? last : WIDTH : 1);
+    if (w->blocks > 1 && !(w->states = rt_scratch(ctx, (size_t)(w->kept.count * w->blocks) * sizeof *w->states)))
+        return RT_ENOMEM;
     int code = rt_parallel_work(ctx, tasks, elements, BLOCK, columns ? run_columns : run_rows, w);
     if (!code && w->states) code = rt_parallel_work(ctx, w->kept.count, w->blocks, CHUNK, join_blocks, w);
     rt_scratch_free(ctx, w->states);
@@ -256,8 +260,13 @@ static int close_result(const rt_ctx *ctx, const rt_view *out, int dtype, void *
 }
 
 int rt_reduce(const rt_ctx *ctx, const rt_view *in, uint32_t mask, const rt_reduction *r) {
-    work w = { .r = r, .in = in->p, .dtype = in->dtype, .item = rt_itemsize(in->dtype), .out_item = rt_itemsize(r->result),
-               .kept = axes_of(in, mask, 0), .row = axes_of(in, mask, 1) };
+    work w = { .r = r,
+               .in = in->p,
+               .dtype = in->dtype,
+               .item = rt_itemsize(in->dtype),
+               .out_item = rt_itemsize(r->result),
+               .kept = axes_of(in, mask, 0),
+               .row = axes_of(in, mask, 1) };
     if (!w.kept.count) return RT_OK;
     void *out_scratch = NULL, *index_scratch = NULL, *out = NULL, *index = NULL;
     int code = open_result(ctx, r->out, r->result, w.kept.count, &out, &out_scratch);

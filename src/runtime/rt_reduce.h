@@ -36,11 +36,13 @@ typedef struct rt_reduction {
     const rt_view *index; /* i64; NULL: not wanted */
 } rt_reduction;
 
-/* mask: a bit per reduced dimension of `in`. out and index have the kept dimensions (with or without ones), in order. */
+/* mask: a bit per reduced dimension of `in`. out and index have the kept dimensions (with or without ones), in
+ * order. */
 int rt_reduce(const rt_ctx *ctx, const rt_view *in, uint32_t mask, const rt_reduction *r);
 /* The mask of a dims argument: absent or empty = all (as rules decided); INT or INTS. */
 uint32_t rt_arg_dims(const rt_call *c, int i, int rank);
-/* The dtype to compute in: f32 for low-precision floats, i64 (or u64) for integers and bool, complex kept (c32: c64). */
+/* The dtype to compute in: f32 for low-precision floats, i64 (or u64) for integers and bool, complex kept (c32:
+ * c64). */
 int rt_compute_dtype(int dtype);
 
 /* The view with dimension `dim` moved to the end. */

@@ -1,7 +1,9 @@
-/* rt_reflect_loops.h: matrices made narrow by reflections. A template for k_eigh.c and k_svd.c: T is double or zdouble, N(name)
- * gives the functions their names, CONJ and REAL are what they say. Matrices lie row by row, so every inner loop runs along a row.
+/* rt_reflect_loops.h: matrices made narrow by reflections. A template for k_eigh.c and k_svd.c: T is double or zdouble,
+ * N(name) gives the functions their names, CONJ and REAL are what they say. Matrices lie row by row, so every inner
+ * loop runs along a row.
  *
- * A reflection is H = I - tau v v^H with v[0] = 1; H^H turns the vector it was made from into (beta, 0, ...), beta real. */
+ * A reflection is H = I - tau v v^H with v[0] = 1; H^H turns the vector it was made from into (beta, 0, ...), beta
+ * real. */
 
 /* x becomes v; returns beta. */
 static double N(reflection)(T *x, int64_t n, T *tau) {
@@ -48,8 +50,8 @@ static void N(reflect_columns)(T *a, int64_t rows, int64_t columns, int64_t stri
     }
 }
 
-/* A Hermitian matrix becomes Q (d, e) Q^H with a real tridiagonal middle; Q is the product of the reflections in the rows of v,
- * the k-th of which begins at element k + 1. `p`: room for n numbers. */
+/* A Hermitian matrix becomes Q (d, e) Q^H with a real tridiagonal middle; Q is the product of the reflections in the
+ * rows of v, the k-th of which begins at element k + 1. `p`: room for n numbers. */
 static inline void N(tridiagonal)(T *a, int64_t n, double *d, double *e, T *v, T *tau, T *p) {
     for (int64_t k = 0; k < n; k++) {
         d[k] = REAL(a[k * n + k]);
@@ -78,9 +80,10 @@ static inline void N(tridiagonal)(T *a, int64_t n, double *d, double *e, T *v, T
     }
 }
 
-/* a (m x n, m >= n) becomes Q (d, e) P^H with a real upper bidiagonal middle; Q is the product of the reflections in the rows of
- * left (m apart), P of those in the rows of right (n apart). */
-static inline void N(bidiagonal)(T *a, int64_t m, int64_t n, double *d, double *e, T *left, T *left_tau, T *right, T *right_tau, T *sums) {
+/* a (m x n, m >= n) becomes Q (d, e) P^H with a real upper bidiagonal middle; Q is the product of the reflections in
+ * the rows of left (m apart), P of those in the rows of right (n apart). */
+static inline void N(bidiagonal)(T *a, int64_t m, int64_t n, double *d, double *e, T *left, T *left_tau, T *right,
+                                 T *right_tau, T *sums) {
     for (int64_t k = 0; k < n; k++) {
         T *x = left + k * m, *y = right + k * n;
         for (int64_t i = k; i < m; i++) x[i - k] = a[i * n + k];

@@ -3,7 +3,11 @@
 
 #include <string.h>
 
-enum { GRAIN = 16384 /* additions that take about a microsecond when other cores have the numbers */, CUT = 8192 /* lanes of a piece of a long row */, STACK = 16384 };
+enum {
+    GRAIN = 16384 /* additions that take about a microsecond when other cores have the numbers */,
+    CUT = 8192 /* lanes of a piece of a long row */,
+    STACK = 16384
+};
 
 int rt_isa_level(void) {
     static int level = -1; /* every thread finds the same */
@@ -66,7 +70,8 @@ static void merge_row(job *j) {
 /* Of a kernel whose elements are independent, outer axes join the lanes' axis. */
 static void join_lanes(job *j) {
     int lane = RT_MAX_RANK + j->nrow - 1;
-    while (j->nouter && continues(j, j->nouter - 1, lane, j->row[j->nrow - 1])) j->row[j->nrow - 1] *= j->size[--j->nouter];
+    while (j->nouter && continues(j, j->nouter - 1, lane, j->row[j->nrow - 1]))
+        j->row[j->nrow - 1] *= j->size[--j->nouter];
 }
 
 static void set_row(const job *j, rt_rows_call *c) {
@@ -125,7 +130,8 @@ int rt_rows_run(const rt_ctx *ctx, const rt_rows *rows, const rt_view *port) {
     job j = { .ctx = ctx, .nports = rows->nports, .nrow = rows->nrow, .column = rows->column };
     j.nouter = rows->naxes - rows->nrow;
     for (int level = rt_isa_level(); level >= 0 && !j.fn; level--) j.fn = rows->fn[level];
-    for (int level = 0; level < RT_ISA_COUNT && !j.fn; level++) j.fn = rows->fn[level]; /* compiled for this processor alone */
+    /* compiled for this processor alone */
+    for (int level = 0; level < RT_ISA_COUNT && !j.fn; level++) j.fn = rows->fn[level];
     int64_t outer = 1, count = 1;
     for (int a = 0; a < rows->naxes; a++) {
         int64_t n = port[0].size[a];

@@ -1,9 +1,9 @@
 /* rt_rows.h: runs row kernels, the loops that `cresset compile` writes for fused regions.
  *
- * A kernel knows nothing of memory layout but which of its ports have neighbouring elements along the lanes. Here its domain,
- * a box of axes over which all ports are given strides, is brought into the fewest loops (axes that lie one after the other
- * in every port are merged), cut into pieces for the threads, and walked. How it is cut depends on sizes alone, so results
- * do not depend on the number of threads. */
+ * A kernel knows nothing of memory layout but which of its ports have neighbouring elements along the lanes. Here its
+ * domain, a box of axes over which all ports are given strides, is brought into the fewest loops (axes that lie one
+ * after the other in every port are merged), cut into pieces for the threads, and walked. How it is cut depends on
+ * sizes alone, so results do not depend on the number of threads. */
 #ifndef CRESSET_RT_ROWS_H
 #define CRESSET_RT_ROWS_H
 

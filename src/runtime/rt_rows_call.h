@@ -1,8 +1,9 @@
 /* rt_rows_call.h: what the runtime hands to a row kernel. Stands alone: emitted kernels include no system header.
  *
- * A kernel computes `rows` rows. A row has up to RT_ROWS_LEVELS axes, the last one the fastest; ports are the operands, then
- * the results. In a *row* kernel vector lanes run along the last row axis. In a *column* kernel they run along the rows, and
- * the row axes are walked one element at a time. Byte distances throughout; a distance of 0 repeats an element. */
+ * A kernel computes `rows` rows. A row has up to RT_ROWS_LEVELS axes, the last one the fastest; ports are the operands,
+ * then the results. In a *row* kernel vector lanes run along the last row axis. In a *column* kernel they run along the
+ * rows, and the row axes are walked one element at a time. Byte distances throughout; a distance of 0 repeats an
+ * element. */
 #ifndef CRESSET_RT_ROWS_CALL_H
 #define CRESSET_RT_ROWS_CALL_H
 

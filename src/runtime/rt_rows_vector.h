@@ -1,8 +1,8 @@
 /* rt_rows_vector.h: what emitted row kernels are written in: vectors of W lanes, without any system header.
  *
- * A lane is one element. f32 and truth values fill one register of the instruction set; i64 and f64 vectors have as many
- * lanes and so take two, which the compiler splits. W comes from the instruction set that the unit is compiled for. Every
- * function gives the bits that the block instruction of the same name gives (rt_block_table.h).
+ * A lane is one element. f32 and truth values fill one register of the instruction set; i64 and f64 vectors have as
+ * many lanes and so take two, which the compiler splits. W comes from the instruction set that the unit is compiled
+ * for. Every function gives the bits that the block instruction of the same name gives (rt_block_table.h).
  *
  * Loads and stores take k, the number of lanes that exist: a loop needs no second body for its tail. Lanes that do not
  * exist read as 0 and are never written. */
@@ -46,7 +46,8 @@ MEMORY(unsigned short, mem_u16, 2 * W);
 typedef unsigned short vb;
 INLINE vb mask_of(vi m) { return (vb)__builtin_ia32_cvtd2mask512(m); }
 INLINE vi mask_int(vb m) { return __builtin_ia32_cvtmask2d512(m); }
-#define COMPARE(name, predicate) INLINE vb name(vf a, vf b) { return (vb)__builtin_ia32_cmpps512_mask(a, b, predicate, (vb)-1, 4); }
+#define COMPARE(name, predicate) \
+    INLINE vb name(vf a, vf b) { return (vb)__builtin_ia32_cmpps512_mask(a, b, predicate, (vb)-1, 4); }
 COMPARE(GT, 0x1e) COMPARE(LT, 0x11) COMPARE(GE, 0x1d) COMPARE(LE, 0x12) COMPARE(EQ, 0x00) COMPARE(NE, 0x04)
 INLINE vf PICK(vb m, vf a, vf b) { return __builtin_ia32_blendmps_512_mask(b, a, m); }
 INLINE vb not_b(vb m) { return (vb)~m; }
@@ -120,7 +121,9 @@ INLINE vf fmax_f32(vf a, vf b) { return PICK(or_b(GE(a, b), NE(b, b)), a, b); }
 INLINE vf fmin_f32(vf a, vf b) { return PICK(or_b(LE(a, b), NE(b, b)), a, b); }
 INLINE vf frac_f32(vf a) { return a - trunc_f32(a); }
 INLINE vf truncdiv_f32(vf a, vf b) { return trunc_f32(a / b); }
-INLINE vf sign_f32(vf a) { return PICK(GT(a, SPLAT(0.0f)), SPLAT(1.0f), SPLAT(0.0f)) - PICK(LT(a, SPLAT(0.0f)), SPLAT(1.0f), SPLAT(0.0f)); }
+INLINE vf sign_f32(vf a) {
+    return PICK(GT(a, SPLAT(0.0f)), SPLAT(1.0f), SPLAT(0.0f)) - PICK(LT(a, SPLAT(0.0f)), SPLAT(1.0f), SPLAT(0.0f));
+}
 INLINE vb isnan_f32(vf a) { return NE(a, a); }
 INLINE vb isinf_f32(vf a) { return EQ(ABS(a), SPLAT(INF)); }
 INLINE vb isfinite_f32(vf a) { return LT(ABS(a), SPLAT(INF)); }
@@ -197,8 +200,9 @@ INLINE vb to_b_f64(vd a) { return ne_f64(a, (vd){ 0 }); }
 INLINE vd max_f64(vd a, vd b) { return select_f64(or_b(gt_f64(a, b), isnan_f64(a)), a, b); }
 INLINE vd min_f64(vd a, vd b) { return select_f64(or_b(lt_f64(a, b), isnan_f64(a)), a, b); }
 #define LIBM_F64(name) LANES1(vd, name##_f64, __builtin_##name)
-LIBM_F64(exp) LIBM_F64(exp2) LIBM_F64(expm1) LIBM_F64(log) LIBM_F64(log2) LIBM_F64(log10) LIBM_F64(log1p) LIBM_F64(tanh) LIBM_F64(erf)
-LANES2(vd, pow_f64, __builtin_pow)
+LIBM_F64(exp)
+LIBM_F64(exp2) LIBM_F64(expm1) LIBM_F64(log) LIBM_F64(log2) LIBM_F64(log10) LIBM_F64(log1p) LIBM_F64(tanh) LIBM_F64(erf)
+    LANES2(vd, pow_f64, __builtin_pow)
 
 /* ---- memory ---- */
 /* `step`: bytes between the lanes. */
@@ -222,9 +226,11 @@ LANES2(vd, pow_f64, __builtin_pow)
         for (i64 i = 0; i < (k < W ? k : W); i++) *(type *)(p + i * step) = v[i];                                      \
     }
 #if !MASKS
-MOVES(f32, float, mem_f32, vf)
+        MOVES(f32, float, mem_f32, vf)
 #else
-INLINE vf get_f32(const char *p, i64 k) { return __builtin_ia32_loadups512_mask((const float *)p, (vf){ 0 }, first_lanes(k)); }
+        INLINE vf get_f32(const char *p, i64 k) {
+    return __builtin_ia32_loadups512_mask((const float *)p, (vf){ 0 }, first_lanes(k));
+}
 INLINE void put_f32(char *p, i64 k, vf v) { __builtin_ia32_storeups512_mask((float *)p, v, first_lanes(k)); }
 INLINE vf gather_f32(const char *p, i64 step, i64 k) {
     vf v = { 0 };
@@ -235,14 +241,11 @@ INLINE void scatter_f32(char *p, i64 step, i64 k, vf v) {
     for (i64 i = 0; i < (k < W ? k : W); i++) *(float *)(p + i * step) = v[i];
 }
 #endif
-MOVES(i64, i64, mem_i64, vl)
-MOVES(f64, double, mem_f64, vd)
-MOVES(raw_i32, int, mem_i32, vi)
-MOVES(raw_u8, unsigned char, mem_u8, vc)
-MOVES(raw_u16, unsigned short, mem_u16, vs)
+            MOVES(i64, i64, mem_i64, vl) MOVES(f64, double, mem_f64, vd) MOVES(raw_i32, int, mem_i32, vi)
+                MOVES(raw_u8, unsigned char, mem_u8, vc) MOVES(raw_u16, unsigned short, mem_u16, vs)
 
-/* Elements whose register form differs from what lies in memory: how it is widened, how it is narrowed. */
-INLINE vl widen_i32(vi v) { return __builtin_convertvector(v, vl); }
+    /* Elements whose register form differs from what lies in memory: how it is widened, how it is narrowed. */
+    INLINE vl widen_i32(vi v) { return __builtin_convertvector(v, vl); }
 INLINE vi narrow_i32(vl v) { return __builtin_convertvector(v, vi); }
 INLINE vb widen_b8(vc v) { return mask_of(__builtin_convertvector(v, vi) != 0); }
 INLINE vc narrow_b8(vb v) { return __builtin_convertvector(mask_int(v) & 1, vc); }
@@ -270,7 +273,8 @@ INLINE vf rotate_f32(const char *row, i64 j, i64 n) {
     if (j + W <= half) return -get_f32(row + 4 * (j + half), W);
     if (j >= half) return get_f32(row + 4 * (j - half), k);
     vf v = { 0 };
-    for (i64 i = 0; i < (k < W ? k : W); i++) v[i] = j + i < half ? -((const float *)row)[j + i + half] : ((const float *)row)[j + i - half];
+    for (i64 i = 0; i < (k < W ? k : W); i++)
+        v[i] = j + i < half ? -((const float *)row)[j + i + half] : ((const float *)row)[j + i - half];
     return v;
 }
 /* One element in every lane. */
@@ -297,7 +301,12 @@ typedef double d4 __attribute__((vector_size(32)));
 #define PART(m, a, b, ints) ((__typeof__(a))(((ints)(a) & (m)) | ((ints)(b) & ~(m))))
 #if W == 16
 #define HALVES_OF(a) f8 low = TURN(a, 0, 1, 2, 3, 4, 5, 6, 7), high = TURN(a, 8, 9, 10, 11, 12, 13, 14, 15)
-#define QUARTER(a, FOLD) ({ HALVES_OF(a); f8 h = FOLD(low, high, i8); FOLD(TURN(h, 0, 1, 2, 3), TURN(h, 4, 5, 6, 7), i4); })
+#define QUARTER(a, FOLD)                                    \
+    ({                                                      \
+        HALVES_OF(a);                                       \
+        f8 h = FOLD(low, high, i8);                         \
+        FOLD(TURN(h, 0, 1, 2, 3), TURN(h, 4, 5, 6, 7), i4); \
+    })
 #elif W == 8
 #define QUARTER(a, FOLD) FOLD(TURN(a, 0, 1, 2, 3), TURN(a, 4, 5, 6, 7), i4)
 #else

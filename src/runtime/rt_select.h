@@ -1,7 +1,8 @@
 /* rt_select.h: the k largest (or smallest) of n numbers, in PyTorch's order for equal ones.
  *
  * PyTorch's topk runs the C++ library's partial_sort or nth_element + sort over (value, index) pairs by value alone, so
- * which of several equal numbers comes out first follows from the steps of those algorithms. These take the same steps. */
+ * which of several equal numbers comes out first follows from the steps of those algorithms. These take the same
+ * steps. */
 #ifndef CRESSET_RT_SELECT_H
 #define CRESSET_RT_SELECT_H
 

@@ -10,7 +10,8 @@
 static const double pi = 3.14159265358979323846, epsilon = 0x1p-53;
 
 /* Bernoulli numbers B2, B4, ... B16. */
-static const double bernoulli[] = { 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510 };
+static const double bernoulli[] = { 1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                                    5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510 };
 enum { BERNOULLI = sizeof bernoulli / sizeof *bernoulli };
 
 /* ---- gamma family ---- */
@@ -72,7 +73,8 @@ double rt_zeta_f64(double s, double q) {
     return sum;
 }
 
-/* `sine`: of pi x, rounded as the caller's type rounds it, which decides how tall the poles at negative integers are. */
+/* `sine`: of pi x, rounded as the caller's type rounds it, which decides how tall the poles at negative integers
+ * are. */
 static double trigamma(double x, double sine) {
     double sign = 1, result = 0;
     if (x < 0.5) { /* psi1(x) + psi1(1 - x) = (pi / sin(pi x))^2 */
@@ -145,7 +147,8 @@ static double gamma_fraction(double a, double x) {
     return gamma_density(a, x) * a * h;
 }
 
-/* Q for small a and x, where 1 - P would cancel: 1 - x^a / Gamma(a+1) stays exact through expm1, the rest is a series. */
+/* Q for small a and x, where 1 - P would cancel: 1 - x^a / Gamma(a+1) stays exact through expm1, the rest is a
+ * series. */
 static double gamma_small(double a, double x) {
     double sum = 0, term = 1;
     for (int k = 1; k < 1000; k++) {
@@ -242,7 +245,8 @@ double rt_ndtri_f64(double y) {
 
 /* ---- orthogonal polynomials of degree n (cut to an integer; negative: 0) ---- */
 
-enum { MOST_STEPS = 1 << 20 }; /* of a recurrence that has no closed form: beyond, the answer is NaN and not hours away */
+/* of a recurrence that has no closed form: beyond, the answer is NaN and not hours away */
+enum { MOST_STEPS = 1 << 20 };
 
 static int64_t order_of(double degree) { return degree > -1 && degree < 9223372036854775808.0 ? (int64_t)degree : -1; }
 
@@ -258,8 +262,8 @@ static double chebyshev(double x, int64_t n, double p1) {
 }
 static double sign_power(double x, int64_t n) { return x > 0 || n % 2 == 0 ? 1 : -1; }
 
-/* Outside of [-1, 1] and of a high degree: hyperbolic functions of t = acosh |x|. What exceeds the range is NaN, as it is after
- * all the steps. */
+/* Outside of [-1, 1] and of a high degree: hyperbolic functions of t = acosh |x|. What exceeds the range is NaN, as it
+ * is after all the steps. */
 static int is_high(double x, int64_t n) { return n > 4096 && fabs(x) > 1; }
 static double in_range(double value) { return isinf(value) ? NAN : value; }
 

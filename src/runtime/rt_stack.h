@@ -1,5 +1,5 @@
-/* rt_stack.h: stacks of matrices as kernels of linear algebra work on them: copied row by row into f64 (or complex f64) scratch,
- * one matrix after the other, and the results copied into whatever strides and dtype they have. */
+/* rt_stack.h: stacks of matrices as kernels of linear algebra work on them: copied row by row into f64 (or complex f64)
+ * scratch, one matrix after the other, and the results copied into whatever strides and dtype they have. */
 #ifndef CRESSET_RT_STACK_H
 #define CRESSET_RT_STACK_H
 
@@ -57,7 +57,9 @@ static inline int64_t batches(const rt_view *v, int matrix_dims) {
     return n;
 }
 /* ... to compute: a batch of matrices without elements may be immense. */
-static inline int64_t full_batches(const rt_view *v, int matrix_dims) { return rt_numel(v) ? batches(v, matrix_dims) : 0; }
+static inline int64_t full_batches(const rt_view *v, int matrix_dims) {
+    return rt_numel(v) ? batches(v, matrix_dims) : 0;
+}
 /* Only the batch dimensions of a result. */
 static inline rt_view batch_of(const rt_view *v, int matrix_dims) {
     rt_view lead = *v;

@@ -26,9 +26,9 @@ static cr_sym node(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b) {
 
 static bool is_single_term(cr_sym e) { return cr__term_count(e) == 1 && cr__constant_of(e) == 0; }
 
-/* n divided by the polynomial d (two or more parts), if that leaves nothing; NULL with *exact = false otherwise (NULL with
- * *exact: out of memory). Ordinary long division by the first term; whether it ends at zero is checked, so the order need
- * not be a monomial order. */
+/* n divided by the polynomial d (two or more parts), if that leaves nothing; NULL with *exact = false otherwise (NULL
+ * with *exact: out of memory). Ordinary long division by the first term; whether it ends at zero is checked, so the
+ * order need not be a monomial order. */
 static cr_sym divide_exactly(cr_env *env, cr_sym n, cr_sym d, bool *exact) {
     cr_sym rest = n, quotient = env->zero;
     *exact = false;
@@ -54,8 +54,8 @@ static cr_sym divide_exactly(cr_env *env, cr_sym n, cr_sym d, bool *exact) {
 
 typedef struct { cr_sym q, r; } split;
 
-/* n = d*q + r. A constant d > 0 takes whole multiples out of each coefficient, towards zero so that no sign changes (ranges
- * stay tight), and leaves the constant in [0, d). A d of one term takes out the terms it divides. */
+/* n = d*q + r. A constant d > 0 takes whole multiples out of each coefficient, towards zero so that no sign changes
+ * (ranges stay tight), and leaves the constant in [0, d). A d of one term takes out the terms it divides. */
 static split divide(cr_env *env, cr_sym n, cr_sym d) {
     split whole = {env->zero, n};
     bool divides = false;

@@ -1,9 +1,9 @@
 /* Facts: ranges of symbols, equal terms, inequalities, truths of conditions.
  *
  * An equality replaces one term by the rest of it: symbols first (unbacked before backed, among those the one
- * with the largest example, later names by earlier ones), else a compound term. The replaced term does not occur in its replacement, and the replacement is simplified by the facts
- * before, so replacing ends. A statement is learned as a whole: when a consequence contradicts what is known,
- * everything it had changed is taken back. */
+ * with the largest example, later names by earlier ones), else a compound term. The replaced term does not occur in its
+ * replacement, and the replacement is simplified by the facts before, so replacing ends. A statement is learned as a
+ * whole: when a consequence contradicts what is known, everything it had changed is taken back. */
 #include "sym/internal.h"
 #include "sym/interval.h"
 
@@ -213,8 +213,8 @@ static size_t defined_term(cr_sym d) {
 
 static cr_status equate(cr_env *env, cr_sym d);
 
-/* A fact about a term with other operands: x//2 == 5 and x == y give y//2 == 5. One pass over the facts from before; what
- * it adds waits for the next statement, because rewriting a rewritten fact need not end. */
+/* A fact about a term with other operands: x//2 == 5 and x == y give y//2 == 5. One pass over the facts from before;
+ * what it adds waits for the next statement, because rewriting a rewritten fact need not end. */
 static cr_status renew(cr_env *env) {
     cr_status status = CR_OK;
     size_t n = env->replaced.n;

@@ -76,7 +76,8 @@ typedef struct cr__change {
 
 /* ---- env.c ---- */
 cr_sym cr__fail(cr_env *env); /* marks the environment failed; NULL */
-/* Finds or makes the node; operands are canonical. `coefficients` and `constant` matter for the kinds that have them. */
+/* Finds or makes the node; operands are canonical. `coefficients` and `constant` matter for the kinds that have
+ * them. */
 cr_sym cr__intern(cr_env *env, cr_sym_kind kind, cr_sym_type type, int64_t constant, const int64_t *coefficients,
                   const cr_sym *operands, size_t n);
 cr_sym cr__opaque(cr_env *env, cr_sym_type type);
@@ -91,7 +92,8 @@ static inline struct cr_expr *cr__mutable(cr_sym e) { return (struct cr_expr *)e
 
 /* ---- shape.c ---- */
 CR_NODISCARD cr_status cr__line_find(cr_env *env, cr_user_line *out);
-CR_NODISCARD cr_status cr__line_note(cr_env *env); /* remembers the user's line for the condition that is about to be added */
+/* remembers the user's line for the condition that is about to be added */
+CR_NODISCARD cr_status cr__line_note(cr_env *env);
 
 /* ---- order.c: a total order on structure, the same in every environment ---- */
 int cr__order(cr_sym a, cr_sym b);
@@ -123,7 +125,8 @@ static inline uint64_t cr__magnitude(int64_t a) { return a < 0 ? 0 - (uint64_t)a
 uint64_t cr__content(cr_sym e, bool with_constant); /* gcd of the coefficients (and the constant) */
 cr_sym cr__linear(cr_env *env, cr_sym a, int64_t factor, int64_t constant); /* factor * a + constant */
 cr_sym cr__combine(cr_env *env, cr_sym a, int64_t fa, cr_sym b, int64_t fb); /* fa * a + fb * b */
-/* e / by, where every coefficient is a multiple; the constant of e (of -e when by < 0) is divided towards minus infinity. */
+/* e / by, where every coefficient is a multiple; the constant of e (of -e when by < 0) is divided towards minus
+ * infinity. */
 cr_sym cr__scale_down(cr_env *env, cr_sym e, int64_t by);
 bool cr__same_terms(cr_sym a, cr_sym b); /* a - b is a constant */
 
@@ -132,8 +135,8 @@ cr_sym cr__mono_divide(cr_env *env, cr_sym term, cr_sym by, bool *divides); /* N
 cr_sym cr__mono_common(cr_env *env, cr_sym a, cr_sym b);                    /* common monomial factor; one when none */
 cr_sym cr__product(cr_env *env, const cr_sym *factors, size_t n); /* of integers, whatever their order */
 cr_sym cr__pow(cr_env *env, cr_sym a, cr_sym b);
-/* How often a factor of a product is written: a power of a sum that is small enough to be multiplied out where it stands
- * alone, but not in this product, is written as the factors it is made of. */
+/* How often a factor of a product is written: a power of a sum that is small enough to be multiplied out where it
+ * stands alone, but not in this product, is written as the factors it is made of. */
 int64_t cr__times_written(cr_sym factor);
 
 /* ---- div.c, select.c, float.c, compare.c: the constructors behind cr_sym_make ---- */

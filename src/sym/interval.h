@@ -15,8 +15,8 @@ interval cr__interval_mul(interval a, interval b);
 interval cr__interval_power(interval a, int64_t n); /* n >= 1 */
 interval cr__interval_meet(interval a, interval b);
 
-/* shift.c: a bound of the polynomial `sum`, sharp when its symbols are bounded below (or above) and the polynomial has one
- * sign once they start at zero: (a - 1)*(b - 1) >= 0 for a, b >= 1. */
+/* shift.c: a bound of the polynomial `sum`, sharp when its symbols are bounded below (or above) and the polynomial has
+ * one sign once they start at zero: (a - 1)*(b - 1) >= 0 for a, b >= 1. */
 interval cr__interval_shifted(cr_env *env, cr_sym sum);
 
 #endif

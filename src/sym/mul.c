@@ -1,9 +1,9 @@
 /* Products and powers of integers.
  *
- * A monomial is a product of powers: factors b^k ordered by b, k a positive constant. Sums among the factors are multiplied
- * out while that stays small (polynomials then have one form); otherwise they stay factors, without common divisor and with
- * a positive first coefficient. Which of the two is decided from all factors together, so the order in which a product was
- * written does not matter. */
+ * A monomial is a product of powers: factors b^k ordered by b, k a positive constant. Sums among the factors are
+ * multiplied out while that stays small (polynomials then have one form); otherwise they stay factors, without common
+ * divisor and with a positive first coefficient. Which of the two is decided from all factors together, so the order in
+ * which a product was written does not matter. */
 #include "sym/internal.h"
 
 typedef struct { cr_sym base; int64_t exponent; } factor;

@@ -86,13 +86,31 @@ static bool stated_nonnegative(cr_sym e) {
 
 const char *cr__name_of(cr_sym e) {
     static const char *const names[] = {
-        [CR_SYM_ADD] = "Add", [CR_SYM_MUL] = "Mul", [CR_SYM_FLOORDIV] = "FloorDiv", [CR_SYM_TRUNCDIV] = "TruncDiv",
-        [CR_SYM_CMOD] = "CMod", [CR_SYM_MIN] = "Min", [CR_SYM_MAX] = "Max", [CR_SYM_ABS] = "Abs",
-        [CR_SYM_TOFLOAT] = "ToFloat", [CR_SYM_FLOOR] = "FloorToInt", [CR_SYM_CEIL] = "CeilToInt",
-        [CR_SYM_TRUNC] = "TruncToInt", [CR_SYM_ROUND] = "RoundToInt", [CR_SYM_SQRT] = "OpaqueUnaryFn_sqrt",
-        [CR_SYM_WHERE] = "Where", [CR_SYM_EQ] = "Equality", [CR_SYM_NE] = "Unequality", [CR_SYM_LT] = "StrictLessThan",
-        [CR_SYM_LE] = "LessThan", [CR_SYM_AND] = "And", [CR_SYM_OR] = "Or", [CR_SYM_NOT] = "Not",
-        [CR_SYM_CEILDIV] = "CeilDiv", [CR_SYM_BITAND] = "BitwiseFn_bitwise_and", [CR_SYM_BITOR] = "BitwiseFn_bitwise_or",
+        [CR_SYM_ADD] = "Add",
+        [CR_SYM_MUL] = "Mul",
+        [CR_SYM_FLOORDIV] = "FloorDiv",
+        [CR_SYM_TRUNCDIV] = "TruncDiv",
+        [CR_SYM_CMOD] = "CMod",
+        [CR_SYM_MIN] = "Min",
+        [CR_SYM_MAX] = "Max",
+        [CR_SYM_ABS] = "Abs",
+        [CR_SYM_TOFLOAT] = "ToFloat",
+        [CR_SYM_FLOOR] = "FloorToInt",
+        [CR_SYM_CEIL] = "CeilToInt",
+        [CR_SYM_TRUNC] = "TruncToInt",
+        [CR_SYM_ROUND] = "RoundToInt",
+        [CR_SYM_SQRT] = "OpaqueUnaryFn_sqrt",
+        [CR_SYM_WHERE] = "Where",
+        [CR_SYM_EQ] = "Equality",
+        [CR_SYM_NE] = "Unequality",
+        [CR_SYM_LT] = "StrictLessThan",
+        [CR_SYM_LE] = "LessThan",
+        [CR_SYM_AND] = "And",
+        [CR_SYM_OR] = "Or",
+        [CR_SYM_NOT] = "Not",
+        [CR_SYM_CEILDIV] = "CeilDiv",
+        [CR_SYM_BITAND] = "BitwiseFn_bitwise_and",
+        [CR_SYM_BITOR] = "BitwiseFn_bitwise_or",
     };
     bool real = e->type == CR_TYPE_FLOAT;
     if (e->kind == CR_SYM_POW) return real ? "FloatPow" : "PowByNatural";

@@ -376,7 +376,8 @@ static cr_status apply(cr_env *env, const cr__function *f, numbers *args, number
     return status;
 }
 
-/* After "Piecewise(": ExprCondPair(value, condition), ..., ExprCondPair(value, true)): the first whose condition holds. */
+/* After "Piecewise(": ExprCondPair(value, condition), ..., ExprCondPair(value, true)): the first whose condition
+ * holds. */
 static cr_status piecewise_call(parser *p, number *out) {
     numbers parts = {0};
     cr_status status = CR_OK;
@@ -400,7 +401,9 @@ static cr_status piecewise_call(parser *p, number *out) {
     }
     *out = parts.at[parts.n - 2];
     for (size_t i = parts.n - 2; !status && i > 0; i -= 2)
-        status = made(cr__where(p->env, whole(p->env, parts.at[i - 1]), whole(p->env, parts.at[i - 2]), whole(p->env, *out)), out);
+        status = made(cr__where(p->env, whole(p->env, parts.at[i - 1]), whole(p->env, parts.at[i - 2]),
+                                whole(p->env, *out)),
+                      out);
 out:
     cr_vec_dispose(&parts);
     return status;

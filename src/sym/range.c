@@ -55,8 +55,8 @@ interval cr__interval_meet(interval a, interval b) {
     return met.lo <= met.hi ? met : a;
 }
 
-/* floor or trunc of x/y at a corner; y is not zero. At x = y = infinity any quotient of that sign is near, and the other
- * corners bound it. */
+/* floor or trunc of x/y at a corner; y is not zero. At x = y = infinity any quotient of that sign is near, and the
+ * other corners bound it. */
 static wide quotient(wide x, wide y, bool floors) {
     bool opposite = (x < 0) != (y < 0);
     if (x == 0) return 0;
@@ -211,8 +211,8 @@ static interval range_rounded(cr_env *env, cr_sym e) {
     return r;
 }
 
-/* & takes bits away: not negative when one side is not, and then at most that side. | adds them: at least the larger side
- * and at most the sum where neither is negative, and negative where one side is. */
+/* & takes bits away: not negative when one side is not, and then at most that side. | adds them: at least the larger
+ * side and at most the sum where neither is negative, and negative where one side is. */
 static interval range_bits(cr_sym_kind kind, interval a, interval b) {
     interval r = {-INFINITE, INFINITE};
     if (kind == CR_SYM_BITAND) {

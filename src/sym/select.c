@@ -97,15 +97,19 @@ cr_sym cr__abs(cr_env *env, cr_sym a) {
     return cr__linear(env, inner, (int64_t)g, 0);
 }
 
-static bool is_mask(cr_sym e) { return e->kind == CR_SYM_INTEGER && e->constant > 0 && e->constant < INT64_MAX && !(e->constant & (e->constant + 1)); }
+static bool is_mask(cr_sym e) {
+    return e->kind == CR_SYM_INTEGER && e->constant > 0 && e->constant < INT64_MAX &&
+           !(e->constant & (e->constant + 1));
+}
 
-/* 0 and -1 are all bits clear and all bits set: one of them is neutral, the other absorbs. The lowest bits are a remainder,
- * which is known better than bits are. */
+/* 0 and -1 are all bits clear and all bits set: one of them is neutral, the other absorbs. The lowest bits are a
+ * remainder, which is known better than bits are. */
 cr_sym cr__bits(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b) {
     int64_t neutral = kind == CR_SYM_BITAND ? -1 : 0, absorbing = ~neutral;
     a = cr__as_int(env, a), b = cr__as_int(env, b);
     if (!a || !b) return NULL;
-    if (a->type != CR_TYPE_INT || b->type != CR_TYPE_INT || cr__is_opaque(a) || cr__is_opaque(b)) return cr__opaque(env, CR_TYPE_INT);
+    if (a->type != CR_TYPE_INT || b->type != CR_TYPE_INT || cr__is_opaque(a) || cr__is_opaque(b))
+        return cr__opaque(env, CR_TYPE_INT);
     if (a == b || cr__is_const(b, neutral) || cr__is_const(a, absorbing)) return a;
     if (cr__is_const(a, neutral) || cr__is_const(b, absorbing)) return b;
     if (a->kind == CR_SYM_INTEGER && b->kind == CR_SYM_INTEGER)

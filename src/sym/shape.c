@@ -1,9 +1,9 @@
 /* What an environment knows beside facts: the sizes its symbols stand for, the lines its conditions came from, and how
  * questions about unbacked sizes are treated.
  *
- * Size-oblivious: a size that the program computes from data may be 0 or 1, which broadcast and are empty, but no program is
- * written for that case alone. A question that facts leave open only because of 0 and 1 is answered as if the size were at
- * least 2: the expression is asked again with u = 2 + k, k >= 0, in place of each such size. */
+ * Size-oblivious: a size that the program computes from data may be 0 or 1, which broadcast and are empty, but no
+ * program is written for that case alone. A question that facts leave open only because of 0 and 1 is answered as if
+ * the size were at least 2: the expression is asked again with u = 2 + k, k >= 0, in place of each such size. */
 #include "sym/shape.h"
 #include "sym/internal.h"
 #include "sym/names.h"
@@ -41,7 +41,8 @@ cr_user_line cr_sym_line(cr_sym symbol) {
 
 cr_status cr_env_mark_size(cr_env *env, cr_sym symbol) {
     if (!symbol) return CR_FAIL(CR_ENOMEM, "symbol");
-    if (symbol->kind != CR_SYM_SYMBOL || symbol->type != CR_TYPE_INT) return CR_FAIL(CR_EVALUE, "only an integer symbol can be a size");
+    if (symbol->kind != CR_SYM_SYMBOL || symbol->type != CR_TYPE_INT)
+        return CR_FAIL(CR_EVALUE, "only an integer symbol can be a size");
     CR_TRY(cr_env_narrow(env, symbol, 0, INT64_MAX));
     symbol->u.symbol->size_like = true;
     return CR_OK;
@@ -92,7 +93,8 @@ cr_status cr_env_check(cr_env *env, cr_sym condition, const char *message) {
     if (env->failed) return CR_FAIL(CR_ENOMEM, "condition");
     if (known == CR_YES) return CR_OK;
     cr_status status = CR_EVALUE;
-    if (known != CR_NO && (!backed || hinted)) status = cr_env_add_cond(env, backed ? CR_COND_GUARD : CR_COND_ASSERT, condition, message);
+    if (known != CR_NO && (!backed || hinted))
+        status = cr_env_add_cond(env, backed ? CR_COND_GUARD : CR_COND_ASSERT, condition, message);
     if (status != CR_EVALUE) return status;
     cr_str text = {0};
     cr_sym_print(condition, &text);
@@ -112,7 +114,8 @@ static bool is_traced_above_1(cr_env *env, cr_sym symbol) {
     return false;
 }
 
-/* s -> a symbol that may be 0 and 1, for the sizes that were traced as 2 and more; `any` tells whether there was one. */
+/* s -> a symbol that may be 0 and 1, for the sizes that were traced as 2 and more; `any` tells whether there was
+ * one. */
 static cr_sym lower_size(void *user, cr_sym symbol) {
     oblivious *o = user;
     char name[64];
@@ -171,14 +174,16 @@ static size_t assigned(const char *text) {
     return n && text[at] == '=' && text[at + 1] != '=' && !(text[0] >= '0' && text[0] <= '9') ? n : 0;
 }
 
-/* Does the line end with the call that makes the number, so that the variable is the number? n = x.item() + 1 is another one. */
+/* Does the line end with the call that makes the number, so that the variable is the number? n = x.item() + 1 is
+ * another one. */
 static bool ends_with(const char *text, const char *call) {
     size_t n = strlen(text), k = strlen(call);
     while (n && (text[n - 1] == ' ' || text[n - 1] == ';')) n--;
     return n > k && !strncmp(text + n - k, call, k);
 }
 
-/* What is read stands alone: only names, calls and subscripts before the call, nothing added, compared or put before it. */
+/* What is read stands alone: only names, calls and subscripts before the call, nothing added, compared or put before
+ * it. */
 static bool stands_alone(const char *text, size_t name) {
     const char *value = strchr(text + name, '=') + 1;
     int depth = 0;
@@ -193,7 +198,8 @@ static bool stands_alone(const char *text, size_t name) {
 
 /* z = x.nonzero(), z = x[x > 0]: the size is z.shape[0]. */
 static bool first_size(const char *text) {
-    if (strstr(text, "nonzero(") || strstr(text, "masked_select(")) return ends_with(text, ")") && !strchr(text, ',') && !strstr(text, ").");
+    if (strstr(text, "nonzero(") || strstr(text, "masked_select("))
+        return ends_with(text, ")") && !strchr(text, ',') && !strstr(text, ").");
     return ends_with(text, "]") && !strstr(text, "[:") && !strchr(text, ',');
 }
 
@@ -208,7 +214,8 @@ static cr_sym stand_in(renamed *r, cr_sym symbol) {
     while (i < r->n && r->unnamed[i] != symbol) i++;
     if (i == MOST_UNNAMED) return symbol;
     if (i == r->n) r->unnamed[r->n++] = symbol;
-    return cr_sym_symbol(r->env, stand_ins[i], (cr_sym_type)symbol->type, symbol->u.symbol->now.lo, symbol->u.symbol->now.hi);
+    return cr_sym_symbol(r->env, stand_ins[i], (cr_sym_type)symbol->type, symbol->u.symbol->now.lo,
+                         symbol->u.symbol->now.hi);
 }
 
 /* Unbacked symbols by the names of their variables. */
@@ -219,7 +226,9 @@ static cr_sym rename_symbol(void *user, cr_sym symbol) {
     char name[64];
     bool size = symbol->u.symbol->size_like;
     if (!symbol->u.symbol->unbacked) return symbol;
-    if (!n || n >= sizeof name - 16 || !stands_alone(text, n) || (size ? !first_size(text) : !ends_with(text, ".item()"))) return stand_in(r, symbol);
+    if (!n || n >= sizeof name - 16 || !stands_alone(text, n) ||
+        (size ? !first_size(text) : !ends_with(text, ".item()")))
+        return stand_in(r, symbol);
     snprintf(name, sizeof name, "%.*s%s", (int)n, text, size ? ".shape[0]" : "");
     return cr_sym_symbol(r->env, name, (cr_sym_type)symbol->type, symbol->u.symbol->now.lo, symbol->u.symbol->now.hi);
 }
@@ -289,7 +298,8 @@ cr_status cr_env_undecided(cr_env *env, cr_sym e) {
         cr_str_add(&text, " == ...)");
     }
     for (size_t i = 0; i < r.n; i++)
-        cr_str_addf(&text, "\n  where %s is %s: give that number a name where it is made", stand_ins[i], cr_sym_name(r.unnamed[i]));
+        cr_str_addf(&text, "\n  where %s is %s: give that number a name where it is made", stand_ins[i],
+                    cr_sym_name(r.unnamed[i]));
     cr_status status = cr_str_status(&text);
     if (!status) status = CR_FAIL(CR_EDATADEP, "%s", cr_str_get(&text));
     cr_str_dispose(&text);

@@ -21,7 +21,8 @@ static void print_symbol(cr_env *env, cr_sym symbol, cr_str *out) {
     for (size_t i = 0; root && i < cr_shape_count(env); i++) {
         const cr_size *size = cr_shape_get(env, i);
         if (size->promise != CR_SIZE_NAMED || !size->symbol || strcmp(size->root, root)) continue;
-        if (size->shift) cr_str_addf(out, "((%s + (%lld)) // %lld)", size->source, -(long long)size->shift, (long long)size->scale);
+        if (size->shift)
+            cr_str_addf(out, "((%s + (%lld)) // %lld)", size->source, -(long long)size->shift, (long long)size->scale);
         else cr_str_addf(out, "(%s // %lld)", size->source, (long long)size->scale);
         return;
     }
@@ -56,13 +57,18 @@ static void print_sum(cr_env *env, cr_sym e, cr_str *out) {
 
 /* name: a function of one or more arguments; sign: an infix operator */
 static const struct { const char *name, *sign; } forms[] = {
-    [CR_SYM_MUL] = {NULL, "*"}, [CR_SYM_POW] = {NULL, "**"}, [CR_SYM_FLOORDIV] = {NULL, " // "}, [CR_SYM_MOD] = {NULL, " % "},
-    [CR_SYM_TRUEDIV] = {NULL, " / "}, [CR_SYM_MIN] = {"min", NULL}, [CR_SYM_MAX] = {"max", NULL}, [CR_SYM_ABS] = {"abs", NULL},
-    [CR_SYM_BITAND] = {NULL, " & "}, [CR_SYM_BITOR] = {NULL, " | "},
-    [CR_SYM_TOFLOAT] = {"float", NULL}, [CR_SYM_FLOOR] = {"math.floor", NULL}, [CR_SYM_CEIL] = {"math.ceil", NULL},
-    [CR_SYM_TRUNC] = {"math.trunc", NULL}, [CR_SYM_ROUND] = {"round", NULL}, [CR_SYM_SQRT] = {"math.sqrt", NULL},
-    [CR_SYM_CMOD] = {"math.fmod", NULL}, [CR_SYM_EQ] = {NULL, " == "}, [CR_SYM_NE] = {NULL, " != "}, [CR_SYM_LT] = {NULL, " < "},
-    [CR_SYM_LE] = {NULL, " <= "}, [CR_SYM_AND] = {NULL, " and "}, [CR_SYM_OR] = {NULL, " or "},
+    [CR_SYM_MUL] = { NULL, "*" },          [CR_SYM_POW] = { NULL, "**" },
+    [CR_SYM_FLOORDIV] = { NULL, " // " },  [CR_SYM_MOD] = { NULL, " % " },
+    [CR_SYM_TRUEDIV] = { NULL, " / " },    [CR_SYM_MIN] = { "min", NULL },
+    [CR_SYM_MAX] = { "max", NULL },        [CR_SYM_ABS] = { "abs", NULL },
+    [CR_SYM_BITAND] = { NULL, " & " },     [CR_SYM_BITOR] = { NULL, " | " },
+    [CR_SYM_TOFLOAT] = { "float", NULL },  [CR_SYM_FLOOR] = { "math.floor", NULL },
+    [CR_SYM_CEIL] = { "math.ceil", NULL }, [CR_SYM_TRUNC] = { "math.trunc", NULL },
+    [CR_SYM_ROUND] = { "round", NULL },    [CR_SYM_SQRT] = { "math.sqrt", NULL },
+    [CR_SYM_CMOD] = { "math.fmod", NULL }, [CR_SYM_EQ] = { NULL, " == " },
+    [CR_SYM_NE] = { NULL, " != " },        [CR_SYM_LT] = { NULL, " < " },
+    [CR_SYM_LE] = { NULL, " <= " },        [CR_SYM_AND] = { NULL, " and " },
+    [CR_SYM_OR] = { NULL, " or " },
 };
 
 static void print_compound(cr_env *env, cr_sym e, cr_str *out) {
@@ -96,7 +102,8 @@ static void print_compound(cr_env *env, cr_sym e, cr_str *out) {
         break;
     default:
         if (e->kind < CR_COUNT(forms) && forms[e->kind].sign) print_infix(env, e, forms[e->kind].sign, out);
-        else print_call(env, e, e->kind < CR_COUNT(forms) && forms[e->kind].name ? forms[e->kind].name : "unknown", out);
+        else
+            print_call(env, e, e->kind < CR_COUNT(forms) && forms[e->kind].name ? forms[e->kind].name : "unknown", out);
     }
 }
 

@@ -1,8 +1,8 @@
 /* Bounds of a polynomial by moving its symbols to zero.
  *
  * Multiplied out, (a - 1)*(b - 1) is a*b - a - b + 1, and interval arithmetic no longer sees its sign. Written in
- * x = a - 1 >= 0 and y = b - 1 >= 0 it is x*y, and does. Each factor with a finite lower end is replaced by lower end + x
- * (or upper end - x), the polynomial is multiplied out again, and the monomials are bounded one by one. Small
+ * x = a - 1 >= 0 and y = b - 1 >= 0 it is x*y, and does. Each factor with a finite lower end is replaced by lower end +
+ * x (or upper end - x), the polynomial is multiplied out again, and the monomials are bounded one by one. Small
  * polynomials only: everything is in fixed arrays, and what does not fit is simply not bounded. */
 #include "sym/internal.h"
 #include "sym/interval.h"

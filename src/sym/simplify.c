@@ -1,7 +1,8 @@
 /* What the facts of now say: simplified forms and answers to questions.
  *
- * Simplifying rebuilds an expression bottom-up over simplified operands and applies rules that need facts. The result is
- * remembered for the environment's epoch, which every new fact ends. An answer is YES or NO only where facts prove it. */
+ * Simplifying rebuilds an expression bottom-up over simplified operands and applies rules that need facts. The result
+ * is remembered for the environment's epoch, which every new fact ends. An answer is YES or NO only where facts prove
+ * it. */
 #include "sym/internal.h"
 
 enum { MAX_REWRITES = 2 * CR__MAX_DEPTH, MAX_PAIRED_FACTS = 16 };

@@ -1,13 +1,13 @@
 /* The solver: do the sizes vary as the user promised, and if not, what should the promise be?
  *
- * By the facts every size is an expression of the symbols that are left. Roots (named Dims) whose expression is such a symbol
- * own it; the others are numbers, multiples of an owned symbol, or expressions that a Dim cannot say. What the facts of the
- * run say is then compared with what is promised: in a second environment whose owned symbols have the promised bounds, each
- * recorded condition is asked again. One that does not follow there is what the promise lacks.
+ * By the facts every size is an expression of the symbols that are left. Roots (named Dims) whose expression is such a
+ * symbol own it; the others are numbers, multiples of an owned symbol, or expressions that a Dim cannot say. What the
+ * facts of the run say is then compared with what is promised: in a second environment whose owned symbols have the
+ * promised bounds, each recorded condition is asked again. One that does not follow there is what the promise lacks.
  *
- * A fix for conditions on one root is read off the values that satisfy them (all of 0..MAX_TRIED): one value, an interval, a
- * residue class. It is suggested only when the second environment, with the fix as its promise, proves every condition;
- * otherwise the example's own value is, which needs no proof. */
+ * A fix for conditions on one root is read off the values that satisfy them (all of 0..MAX_TRIED): one value, an
+ * interval, a residue class. It is suggested only when the second environment, with the fix as its promise, proves
+ * every condition; otherwise the example's own value is, which needs no proof. */
 #include "sym/shape.h"
 #include "sym/internal.h"
 
@@ -37,7 +37,8 @@ typedef struct solver {
 static bool linear(cr_sym e, cr_sym *symbol, int64_t *scale, int64_t *shift) {
     *scale = 1, *shift = 0, *symbol = e;
     if (e->kind == CR_SYM_SYMBOL) return true;
-    if (e->kind != CR_SYM_ADD || e->type != CR_TYPE_INT || e->n != 1 || e->operand[0]->kind != CR_SYM_SYMBOL) return false;
+    if (e->kind != CR_SYM_ADD || e->type != CR_TYPE_INT || e->n != 1 || e->operand[0]->kind != CR_SYM_SYMBOL)
+        return false;
     *symbol = e->operand[0];
     *scale = e->u.coefficients[0];
     *shift = e->constant;
@@ -116,8 +117,11 @@ static void add_causes(solver *s, cr_sym symbol, bool equalities) {
     size_t shown = 0;
     for (size_t i = 0; i < s->env->conds.n && shown < 4; i++) {
         cr_sym c = s->env->conds.at[i].condition;
-        if (s->env->conds.at[i].kind != CR_COND_GUARD || (equalities && c->kind != CR_SYM_EQ) || !symbol || !mentions(c, symbol)) continue;
-        if (s->env->find_line && !cr_env_cond_line(s->env, i).file) continue; /* the promise itself: no line of the program asked for it */
+        if (s->env->conds.at[i].kind != CR_COND_GUARD || (equalities && c->kind != CR_SYM_EQ) || !symbol ||
+            !mentions(c, symbol))
+            continue;
+        /* the promise itself: no line of the program asked for it */
+        if (s->env->find_line && !cr_env_cond_line(s->env, i).file) continue;
         add_condition(s, i);
         shown++;
     }
@@ -152,7 +156,8 @@ static cr_status blame(solver *s, const char *name) {
 }
 
 static void title(solver *s, const cr_size *size, const char *name) {
-    if (size && size->source && strcmp(size->source, name)) cr_str_addf(&s->out->reasons, "%s = %s", name, size->source);
+    if (size && size->source && strcmp(size->source, name))
+        cr_str_addf(&s->out->reasons, "%s = %s", name, size->source);
     else cr_str_add(&s->out->reasons, name);
 }
 
@@ -211,16 +216,20 @@ static cr_status blame_numbers(solver *s) {
         CR_TRY(blame(s, name));
         title(s, size, name);
         if (!size->symbol) {
-            cr_str_addf(&s->out->reasons, " is %lld in the example, and sizes 0 and 1 never vary: give an example of at least 2", (long long)value);
+            cr_str_addf(&s->out->reasons,
+                        " is %lld in the example, and sizes 0 and 1 never vary: give an example of at least 2",
+                        (long long)value);
         } else {
             cr_str_addf(&s->out->reasons, " must vary, but the program works with %lld alone", (long long)value);
             add_causes(s, size->symbol, true);
-            if (size->promise == CR_SIZE_DYNAMIC) cr_str_add(&s->out->reasons, "\n    change the program there, or use Dim.STATIC or Dim.AUTO");
+            if (size->promise == CR_SIZE_DYNAMIC)
+                cr_str_add(&s->out->reasons, "\n    change the program there, or use Dim.STATIC or Dim.AUTO");
         }
         cr_str_addc(&s->out->reasons, '\n');
         root *r = size->promise == CR_SIZE_NAMED ? find_root(s, size->root) : NULL;
         if (r && !r->fixed) {
-            cr_str_addf(&s->out->fixes, "%s = %lld\n", r->name, (long long)cr__floordiv64(value - size->shift, size->scale));
+            cr_str_addf(&s->out->fixes, "%s = %lld\n", r->name,
+                        (long long)cr__floordiv64(value - size->shift, size->scale));
             r->fixed = r->blamed = true;
         }
     }
@@ -240,7 +249,9 @@ static cr_status blame_relations(solver *s) {
         root *r = &s->roots.at[i], *o;
         cr_sym symbol;
         int64_t scale, shift;
-        if (r->owner || r->fixed || !linear(r->expr, &symbol, &scale, &shift) || scale <= 0 || !(o = owner_of(s, symbol))) continue;
+        if (r->owner || r->fixed || !linear(r->expr, &symbol, &scale, &shift) || scale <= 0 ||
+            !(o = owner_of(s, symbol)))
+            continue;
         CR_TRY(blame(s, r->name));
         title(s, r->exact, r->name);
         cr_str_add(&s->out->reasons, " is always ");
@@ -281,7 +292,9 @@ static cr_sym import_by_facts(void *user, cr_sym symbol) {
 }
 
 /* Condition i there. NULL: no memory. */
-static cr_sym ask(asked *a, size_t i) { return cr_sym_substitute(a->env, a->s->env->conds.at[i].condition, import_by_facts, a); }
+static cr_sym ask(asked *a, size_t i) {
+    return cr_sym_substitute(a->env, a->s->env->conds.at[i].condition, import_by_facts, a);
+}
 
 /* The residual conditions: guards that bounds and relations do not imply. */
 static cr_status find_residual(solver *s) {
@@ -312,7 +325,8 @@ static cr_status concerns(solver *s, size_t i, const root *r, bool *yes) {
 /* ---- fixes for one root ---- */
 
 /* Do the conditions follow when the root is scale * k + shift with k in `bounds`? */
-static cr_status proved(solver *s, const root *r, const size_t *which, size_t n, int64_t scale, int64_t shift, cr_range bounds, bool *yes) {
+static cr_status proved(solver *s, const root *r, const size_t *which, size_t n, int64_t scale, int64_t shift,
+                        cr_range bounds, bool *yes) {
     cr_env *env = NULL;
     *yes = false;
     CR_TRY(cr_env_create(&env));
@@ -366,7 +380,8 @@ static cr_status suggest(solver *s, root *r, cr_range left, const size_t *which,
     }
     cr_sym symbol = cr_sym_find_symbol(s->promised, cr_sym_name(r->expr));
     if (!symbol || value < left.lo || value > last) goto constant;
-    for (int64_t v = 0; v <= MAX_TRIED; v++) holds[v] = v >= left.lo && v <= left.hi && holds_at(conditions.at, n, symbol, v);
+    for (int64_t v = 0; v <= MAX_TRIED; v++)
+        holds[v] = v >= left.lo && v <= left.hi && holds_at(conditions.at, n, symbol, v);
     if (!holds[value]) goto constant;
     while (lo > left.lo && holds[lo - 1]) lo--;
     while (hi < last && holds[hi + 1]) hi++;
@@ -374,7 +389,8 @@ static cr_status suggest(solver *s, root *r, cr_range left, const size_t *which,
     int64_t top = hi == MAX_TRIED && !bounded ? left.hi : hi;
     int64_t m = outside ? common_modulus(holds, CR_MAX(left.lo, 2), value) : 0;
     if (m && left.hi == INT64_MAX) { /* b = m*_b + shift: shift in -m+1..0, as small roots are no sizes */
-        int64_t shift = cr__mod64(value, m) ? cr__mod64(value, m) - m : 0, least = divide_up(CR_MAX(left.lo, 2) - shift, m);
+        int64_t shift = cr__mod64(value, m) ? cr__mod64(value, m) - m : 0,
+                least = divide_up(CR_MAX(left.lo, 2) - shift, m);
         CR_TRY_OUT(proved(s, r, which, n, m, shift, (cr_range){least, INT64_MAX}, &yes));
         if (yes) {
             add_bounds(out, "_", r->name, least, INT64_MAX);
@@ -452,7 +468,8 @@ cr_status cr_shape_solve(cr_env *env, unsigned options, cr_verdict *out) {
     CR_TRY_OUT(blame_conditions(&s, options));
     cr_str_add(&out->fixes, cr_str_get(&s.derived));
     CR_TRY_OUT(cr_str_status(&s.derived));
-    for (size_t i = 0; i < env->conds.n; i++) CR_TRY_OUT(cr_vec_push(&out->deferred, (options & CR_SOLVE_DEFER) && s.residual.at[i]));
+    for (size_t i = 0; i < env->conds.n; i++)
+        CR_TRY_OUT(cr_vec_push(&out->deferred, (options & CR_SOLVE_DEFER) && s.residual.at[i]));
     CR_TRY_OUT(cr_str_status(&out->names));
     CR_TRY_OUT(cr_str_status(&out->reasons));
     CR_TRY_OUT(cr_str_status(&out->fixes));

@@ -27,7 +27,8 @@ typedef enum cr_cmp { CR_EQ, CR_NE, CR_LT, CR_LE, CR_GT, CR_GE } cr_cmp;
 typedef enum cr_sym_kind {
     CR_SYM_INTEGER, CR_SYM_REAL, CR_SYM_TRUTH,     /* constants */
     CR_SYM_SYMBOL, CR_SYM_OPAQUE,                  /* OPAQUE: arithmetic that left int64 */
-    CR_SYM_ADD, CR_SYM_MUL, CR_SYM_POW,            /* ADD: constant + sum coeff*term, terms ordered; MUL: product of terms */
+    /* ADD: constant + sum coeff*term, terms ordered; MUL: product of terms */
+    CR_SYM_ADD, CR_SYM_MUL, CR_SYM_POW,
     CR_SYM_FLOORDIV, CR_SYM_MOD,                   /* Python's // and % */
     CR_SYM_CEILDIV, CR_SYM_TRUNCDIV, CR_SYM_CMOD,  /* CMOD: sign of the dividend (C's %) */
     CR_SYM_MIN, CR_SYM_MAX, CR_SYM_ABS,
@@ -61,7 +62,9 @@ cr_sym cr_sym_mul(cr_env *env, cr_sym a, cr_sym b);
 /* Every other operator by kind: 1 operand (b = c = NULL), 2, or 3 (WHERE). ADD, MUL, ... are accepted too. */
 cr_sym cr_sym_make(cr_env *env, cr_sym_kind kind, cr_sym a, cr_sym b, cr_sym c);
 cr_sym cr_sym_compare(cr_env *env, cr_sym a, cr_cmp cmp, cr_sym b);
-static inline cr_sym cr_sym_floordiv(cr_env *env, cr_sym a, cr_sym b) { return cr_sym_make(env, CR_SYM_FLOORDIV, a, b, NULL); }
+static inline cr_sym cr_sym_floordiv(cr_env *env, cr_sym a, cr_sym b) {
+    return cr_sym_make(env, CR_SYM_FLOORDIV, a, b, NULL);
+}
 static inline cr_sym cr_sym_mod(cr_env *env, cr_sym a, cr_sym b) { return cr_sym_make(env, CR_SYM_MOD, a, b, NULL); }
 static inline cr_sym cr_sym_min(cr_env *env, cr_sym a, cr_sym b) { return cr_sym_make(env, CR_SYM_MIN, a, b, NULL); }
 static inline cr_sym cr_sym_max(cr_env *env, cr_sym a, cr_sym b) { return cr_sym_make(env, CR_SYM_MAX, a, b, NULL); }
@@ -81,8 +84,10 @@ int64_t cr_sym_constant(cr_sym e);              /* ADD; 0 elsewhere */
 
 /* ---- evaluation ---- */
 typedef struct cr_sym_value { cr_sym_type type; int64_t i; double f; } cr_sym_value; /* i: ints and bools */
-/* lookup: gives a symbol's value, false = unbound. CR_EVALUE: unbound symbol, division by zero, overflow; message says which. */
-CR_NODISCARD cr_status cr_sym_eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym_value *out), void *user, cr_sym_value *out);
+/* lookup: gives a symbol's value, false = unbound. CR_EVALUE: unbound symbol, division by zero, overflow; message says
+ * which. */
+CR_NODISCARD cr_status cr_sym_eval(cr_sym e, bool (*lookup)(void *user, cr_sym symbol, cr_sym_value *out), void *user,
+                                   cr_sym_value *out);
 /* Replaces symbols: replace returns the new expression or NULL to keep the symbol. Result belongs to `env`. */
 cr_sym cr_sym_substitute(cr_env *env, cr_sym e, cr_sym (*replace)(void *user, cr_sym symbol), void *user);
 
@@ -91,8 +96,8 @@ typedef struct cr_range { int64_t lo, hi; } cr_range; /* INT64_MIN / INT64_MAX s
 cr_range cr_sym_range(cr_env *env, cr_sym e);    /* sound for every assignment the facts allow */
 /* Narrows a symbol's range. CR_EVALUE when nothing remains. */
 CR_NODISCARD cr_status cr_env_narrow(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi);
-/* The symbol may be anything from lo to hi again, whatever was taken as known about its range so far: what a program is declared
- * for. Equalities and conditions stay. */
+/* The symbol may be anything from lo to hi again, whatever was taken as known about its range so far: what a program is
+ * declared for. Equalities and conditions stay. */
 void cr_env_declare(cr_env *env, cr_sym symbol, int64_t lo, int64_t hi);
 /* Adds the fact a == b (union-find on terms). CR_EVALUE when the facts exclude it. */
 CR_NODISCARD cr_status cr_env_equate(cr_env *env, cr_sym a, cr_sym b);
@@ -109,26 +114,29 @@ cr_tri cr_sym_truth(cr_env *env, cr_sym condition);
 
 /* Conditions the program depended on, in order: guards (semantics depended on them at the hint) and deferred asserts
  * (must hold; could not be proved). Shape environments (sources, user lines, solving) extend this with export. */
-/* A traced condition is true of every size that is traced (2 and more), but not of 0 and 1, with which the program may be run. */
+/* A traced condition is true of every size that is traced (2 and more), but not of 0 and 1, with which the program may
+ * be run. */
 typedef enum cr_cond_kind { CR_COND_GUARD, CR_COND_ASSERT, CR_COND_ASSUMED, CR_COND_TRACED } cr_cond_kind;
 typedef struct cr_cond { cr_cond_kind kind; cr_sym condition; const char *message; } cr_cond;
 size_t cr_env_cond_count(const cr_env *env);
 cr_cond cr_env_cond(const cr_env *env, size_t i);
-CR_NODISCARD cr_status cr_env_add_cond(cr_env *env, cr_cond_kind kind, cr_sym condition, const char *message); /* duplicates are dropped */
+/* duplicates are dropped */
+CR_NODISCARD cr_status cr_env_add_cond(cr_env *env, cr_cond_kind kind, cr_sym condition, const char *message);
 
-/* Questions asked in between leave nothing behind: conditions and facts learned since the trial began are taken back. What only
- * looks at a program (the verifier) asks like this, or the program would run for fewer sizes after it was looked at. Trials nest. */
+/* Questions asked in between leave nothing behind: conditions and facts learned since the trial began are taken back.
+ * What only looks at a program (the verifier) asks like this, or the program would run for fewer sizes after it was
+ * looked at. Trials nest. */
 typedef struct cr_env_trial { size_t log, replaced, nonnegative, conds; } cr_env_trial;
 cr_env_trial cr_env_begin_trial(cr_env *env);
 void cr_env_end_trial(cr_env *env, cr_env_trial trial);
 
-/* While set, a question that only chooses between equal results (is this reshape a view or a copy?) is answered by facts
- * alone, so that one program serves every size. Off, hints decide and are guarded, as where aliasing is observed. Returns
- * what it was. NULL is legal. */
+/* While set, a question that only chooses between equal results (is this reshape a view or a copy?) is answered by
+ * facts alone, so that one program serves every size. Off, hints decide and are guarded, as where aliasing is observed.
+ * Returns what it was. NULL is legal. */
 bool cr_env_set_general(cr_env *env, bool general);
 bool cr_env_is_general(const cr_env *env);
-/* While set, a question whose answers can be one expression (where does this slice end?) is answered by that. Off, as while a
- * program is traced, hints decide and are guarded, which gives sizes the names that PyTorch gives them. */
+/* While set, a question whose answers can be one expression (where does this slice end?) is answered by that. Off, as
+ * while a program is traced, hints decide and are guarded, which gives sizes the names that PyTorch gives them. */
 bool cr_env_set_all_sizes(cr_env *env, bool all_sizes);
 bool cr_env_serves_all_sizes(const cr_env *env);
 
@@ -155,17 +163,21 @@ bool cr_dim_hint(cr_env *env, cr_dim d, int64_t *value);
 void cr_dim_print(cr_env *env, cr_dim d, cr_str *out);
 
 cr_dim cr__dim_op(cr_env *env, cr_sym_kind kind, cr_dim a, cr_dim b);
-#define CR__DIM_ARITH(name, kind, builtin)                                                                             \
-    static inline cr_dim name(cr_env *env, cr_dim a, cr_dim b) {                                                       \
-        int64_t r;                                                                                                     \
-        if (cr_dim_is_plain(a) && cr_dim_is_plain(b)) return builtin(a, b, &r) || !cr_dim_is_plain(r) ? CR_DIM_OVERFLOW : r; \
-        return cr__dim_op(env, kind, a, b);                                                                            \
+#define CR__DIM_ARITH(name, kind, builtin)                                         \
+    static inline cr_dim name(cr_env *env, cr_dim a, cr_dim b) {                   \
+        int64_t r;                                                                 \
+        if (cr_dim_is_plain(a) && cr_dim_is_plain(b))                              \
+            return builtin(a, b, &r) || !cr_dim_is_plain(r) ? CR_DIM_OVERFLOW : r; \
+        return cr__dim_op(env, kind, a, b);                                        \
     }
 CR__DIM_ARITH(cr_dim_add, CR_SYM_ADD, cr_add_overflow)
 CR__DIM_ARITH(cr_dim_mul, CR_SYM_MUL, cr_mul_overflow)
-static inline cr_dim cr_dim_neg(cr_env *env, cr_dim a) { return cr_dim_is_plain(a) && cr_dim_is_plain(-a) ? -a : cr__dim_op(env, CR_SYM_MUL, a, -1); }
+static inline cr_dim cr_dim_neg(cr_env *env, cr_dim a) {
+    return cr_dim_is_plain(a) && cr_dim_is_plain(-a) ? -a : cr__dim_op(env, CR_SYM_MUL, a, -1);
+}
 static inline cr_dim cr_dim_sub(cr_env *env, cr_dim a, cr_dim b) { return cr_dim_add(env, a, cr_dim_neg(env, b)); }
-static inline cr_dim cr_dim_floordiv(cr_env *env, cr_dim a, cr_dim b) { return cr__dim_op(env, CR_SYM_FLOORDIV, a, b); } /* b = 0: CR_DIM_OVERFLOW */
+/* b = 0: CR_DIM_OVERFLOW */
+static inline cr_dim cr_dim_floordiv(cr_env *env, cr_dim a, cr_dim b) { return cr__dim_op(env, CR_SYM_FLOORDIV, a, b); }
 static inline cr_dim cr_dim_mod(cr_env *env, cr_dim a, cr_dim b) { return cr__dim_op(env, CR_SYM_MOD, a, b); }
 static inline cr_dim cr_dim_ceildiv(cr_env *env, cr_dim a, cr_dim b) { return cr__dim_op(env, CR_SYM_CEILDIV, a, b); }
 static inline cr_dim cr_dim_min(cr_env *env, cr_dim a, cr_dim b) { return cr__dim_op(env, CR_SYM_MIN, a, b); }
@@ -185,17 +197,19 @@ static inline cr_tri cr_dim_known(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b) {
     default: return a >= b ? CR_YES : CR_NO;
     }
 }
-/* A condition of any kind that the program depends on: decided by facts, else by the hints with a guard recorded; CR_EDATADEP when
- * there are none. */
+/* A condition of any kind that the program depends on: decided by facts, else by the hints with a guard recorded;
+ * CR_EDATADEP when there are none. */
 CR_NODISCARD cr_status cr_sym_decide(cr_env *env, cr_sym condition, bool *yes);
 /* Semantics depend on it: decided by facts, else by the hint with a guard recorded; CR_EDATADEP when unbacked. */
 CR_NODISCARD cr_status cr_dim_decide(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool *yes);
 /* Must hold: CR_ERUNTIME "what: ..." when facts (or hints) exclude it, a guard or deferred assert when unknown. */
 CR_NODISCARD cr_status cr_dim_require(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, const char *what);
-/* Unknown at unbacked sizes: takes `general` and records the opposite as excluded by a runtime assert. Otherwise as decide. */
+/* Unknown at unbacked sizes: takes `general` and records the opposite as excluded by a runtime assert. Otherwise as
+ * decide. */
 CR_NODISCARD cr_status cr_dim_assume(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool general, bool *yes);
-/* `have` is to be repeated to, or to equal, `want`: is it a 1 that is repeated? Sizes that are equal at the hints, or that only data
- * tell, are to be equal, which leaves open whether both are 1; others are not 1 at the hints. The caller requires equality. */
+/* `have` is to be repeated to, or to equal, `want`: is it a 1 that is repeated? Sizes that are equal at the hints, or
+ * that only data tell, are to be equal, which leaves open whether both are 1; others are not 1 at the hints. The caller
+ * requires equality. */
 CR_NODISCARD cr_status cr_dim_repeats(cr_env *env, cr_dim have, cr_dim want, bool *repeats);
 
 #endif

@@ -26,9 +26,13 @@ static int threads_wanted(void) {
 
 cr_status cr_environment_check(void) {
     if (threads_wanted() < 0)
-        return CR_FAIL(CR_EVALUE, "the environment's CRESSET_NUM_THREADS is '%s'; set it to a number from 1 to %d, or unset it", getenv("CRESSET_NUM_THREADS"), MOST_THREADS);
+        return CR_FAIL(CR_EVALUE,
+                       "the environment's CRESSET_NUM_THREADS is '%s'; set it to a number from 1 to %d, or unset it",
+                       getenv("CRESSET_NUM_THREADS"), MOST_THREADS);
     if (!rt_cpu_limit_is_known())
-        return CR_FAIL(CR_EVALUE, "the environment's CRESSET_ISA is '%s'; set it to portable, avx2 or avx512, or unset it", getenv("CRESSET_ISA"));
+        return CR_FAIL(CR_EVALUE,
+                       "the environment's CRESSET_ISA is '%s'; set it to portable, avx2 or avx512, or unset it",
+                       getenv("CRESSET_ISA"));
     return CR_OK;
 }
 

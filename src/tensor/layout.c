@@ -8,8 +8,10 @@
 #include "tensor/tensor.h"
 
 /* Should `outer` move inside of `inner`? 1 yes, -1 no and settled, 0 not settled by this operand. */
-static int compare_strides(cr_env *env, cr_dim inner_stride, cr_dim outer_stride, cr_dim inner_size, cr_dim outer_size) {
-    if (cr_dim_known(env, inner_stride, CR_EQ, 0) == CR_YES || cr_dim_known(env, outer_stride, CR_EQ, 0) == CR_YES) return 0;
+static int compare_strides(cr_env *env, cr_dim inner_stride, cr_dim outer_stride, cr_dim inner_size,
+                           cr_dim outer_size) {
+    if (cr_dim_known(env, inner_stride, CR_EQ, 0) == CR_YES || cr_dim_known(env, outer_stride, CR_EQ, 0) == CR_YES)
+        return 0;
     if (cr_dim_known(env, inner_stride, CR_LT, outer_stride) == CR_YES) return -1;
     if (cr_dim_known(env, inner_stride, CR_GT, outer_stride) == CR_YES) return 1;
     if (cr_dim_known(env, inner_stride, CR_EQ, outer_stride) != CR_YES) return 0;
@@ -21,12 +23,14 @@ static int compare_strides(cr_env *env, cr_dim inner_stride, cr_dim outer_stride
 static cr_dim aligned_stride(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, int d) {
     int i = d - (rank - m->rank);
     if (i < 0) return 0;
-    bool broadcast = cr_dim_known(env, m->size[i], CR_EQ, 1) == CR_YES && cr_dim_known(env, size[d], CR_EQ, 1) != CR_YES;
+    bool broadcast = cr_dim_known(env, m->size[i], CR_EQ, 1) == CR_YES &&
+                     cr_dim_known(env, size[d], CR_EQ, 1) != CR_YES;
     return broadcast ? 0 : m->stride[i];
 }
 
 /* Insertion sort of `inner_first` (dimensions, innermost first). */
-static void sort_dims(cr_env *env, int rank, const cr_dim *size, const cr_meta *const *inputs, int n, int *inner_first) {
+static void sort_dims(cr_env *env, int rank, const cr_dim *size, const cr_meta *const *inputs, int n,
+                      int *inner_first) {
     for (int i = 0; i < rank; i++) inner_first[i] = rank - 1 - i;
     for (int i = 1; i < rank; i++) {
         int moving = i;
@@ -128,8 +132,8 @@ static cr_status shapes_do_not_meet(cr_env *env, int dim, int arank, const cr_di
     cr_str_init(&y);
     cr_shape_print(env, arank, a, &x);
     cr_shape_print(env, brank, b, &y);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "shapes %s and %s do not broadcast: dimension %d must be equal or 1", cr_str_get(&x),
-                          cr_str_get(&y), dim);
+    cr_status s = CR_FAIL(CR_ERUNTIME, "shapes %s and %s do not broadcast: dimension %d must be equal or 1",
+                          cr_str_get(&x), cr_str_get(&y), dim);
     cr_str_dispose(&x);
     cr_str_dispose(&y);
     return s;
@@ -191,14 +195,16 @@ static cr_status ask(cr_env *env, cr_dim a, cr_cmp cmp, cr_dim b, bool *yes, boo
 
 static bool is_known(cr_env *env, cr_dim a, cr_dim b) { return cr_dim_known(env, a, CR_EQ, b) == CR_YES; }
 
-/* The strides where they follow from facts alone, and so hold for every size. False says nothing: hints may still find some.
- * Dimensions that may or may not continue each other count as chunks of their own. */
+/* The strides where they follow from facts alone, and so hold for every size. False says nothing: hints may still find
+ * some. Dimensions that may or may not continue each other count as chunks of their own. */
 static bool view_by_facts(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride) {
     int d = rank - 1;
     cr_dim base = m->stride[m->rank - 1], chunk = 1, tiled = 1;
     for (int i = m->rank - 1; i >= 0; i--) {
         chunk = cr_dim_mul(env, chunk, m->size[i]);
-        if (i > 0 && (is_known(env, m->size[i - 1], 1) || is_known(env, m->stride[i - 1], cr_dim_mul(env, chunk, base)))) continue;
+        if (i > 0 &&
+            (is_known(env, m->size[i - 1], 1) || is_known(env, m->stride[i - 1], cr_dim_mul(env, chunk, base))))
+            continue;
         for (; d >= 0 && (!is_known(env, tiled, chunk) || is_known(env, size[d], 1)); d--) {
             stride[d] = cr_dim_mul(env, tiled, base);
             tiled = cr_dim_mul(env, tiled, size[d]);
@@ -247,7 +253,8 @@ cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim 
         if (i > 0) {
             bool one, continues = false;
             CR_TRY(ask(env, m->size[i - 1], CR_EQ, 1, &one, &open));
-            if (!one && !open) CR_TRY(ask(env, m->stride[i - 1], CR_EQ, cr_dim_mul(env, chunk, base), &continues, &open));
+            if (!one && !open)
+                CR_TRY(ask(env, m->stride[i - 1], CR_EQ, cr_dim_mul(env, chunk, base), &continues, &open));
             if (open) break;
             if (one || continues) continue;
         }

@@ -1,8 +1,8 @@
 /* meta.c: building, asking and printing metas.
  *
- * Sizes may be symbolic, so nothing here compares them but through cr_dim_known: an answer that the facts do not give is
- * CR_UNKNOWN, and callers take their general path then. Stride products are built in the same order everywhere, so that
- * a symbolic tensor made dense here is also recognised as dense here (equal construction is the same term). */
+ * Sizes may be symbolic, so nothing here compares them but through cr_dim_known: an answer that the facts do not give
+ * is CR_UNKNOWN, and callers take their general path then. Stride products are built in the same order everywhere, so
+ * that a symbolic tensor made dense here is also recognised as dense here (equal construction is the same term). */
 #include "tensor/tensor.h"
 
 void cr_meta_init(cr_meta *m, int dtype, cr_device device) {
@@ -75,7 +75,8 @@ static cr_status check_sizes(cr_env *env, int rank, const cr_dim *size, int64_t 
     cr_str shape;
     cr_str_init(&shape);
     cr_shape_print(env, rank, size, &shape);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape %s needs more bytes than can be addressed", cr_str_get(&shape));
+    cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape %s needs more bytes than can be addressed",
+                          cr_str_get(&shape));
     cr_str_dispose(&shape);
     return s;
 }
@@ -149,8 +150,8 @@ cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format for
 cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
     cr_tri contiguous = cr_meta_is_contiguous(env, m, CR_CONTIGUOUS);
     if (contiguous == CR_YES || m->rank < 2) return contiguous;
-    /* Peel the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor there
-     * is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. */
+    /* Peel the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor
+     * there is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. */
     cr_dim expected = 1, clamped = 1;
     uint32_t left = 0;
     bool unknown = contiguous == CR_UNKNOWN;
@@ -233,8 +234,8 @@ void cr_meta_print(cr_env *env, const cr_meta *m, cr_str *out) {
     cr_device_print(m->device, out);
 }
 
-/* Kernels multiply sizes, strides and the element's bytes with each other, whether or not there are elements: all of these
- * products fit in 64 bits, or the tensor is refused. */
+/* Kernels multiply sizes, strides and the element's bytes with each other, whether or not there are elements: all of
+ * these products fit in 64 bits, or the tensor is refused. */
 cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
     int64_t last = 0, reach = 1, count = rt_itemsize(m->dtype), item = count, span;
     bool overflow = !cr_dim_is_plain(m->offset), symbolic = overflow && m->offset != CR_DIM_OVERFLOW, empty = false;
@@ -253,7 +254,8 @@ cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
         if (!overflow) last += span - stride;
     }
     if (symbolic) return CR_FAIL(CR_EVALUE, "a tensor with symbolic sizes has no number of bytes");
-    if (m->offset < 0 && !overflow) return CR_FAIL(CR_ERUNTIME, "storage offset %lld is negative", (long long)m->offset);
+    if (m->offset < 0 && !overflow)
+        return CR_FAIL(CR_ERUNTIME, "storage offset %lld is negative", (long long)m->offset);
     if (overflow || cr_add_overflow(reach, m->offset, &reach) || cr_mul_overflow(reach, item, &reach)) {
         cr_str shape;
         cr_str_init(&shape);
@@ -262,7 +264,8 @@ cr_status cr_meta_bytes(const cr_meta *m, int64_t *out) {
             if (cr_dim_is_plain(m->size[i])) cr_str_addf(&shape, "%lld", (long long)m->size[i]);
             else cr_str_add(&shape, "overflow");
         }
-        cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape [%s] needs more bytes than can be addressed", cr_str_get(&shape));
+        cr_status s = CR_FAIL(CR_ERUNTIME, "a tensor of shape [%s] needs more bytes than can be addressed",
+                              cr_str_get(&shape));
         cr_str_dispose(&shape);
         return s;
     }

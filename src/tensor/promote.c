@@ -58,7 +58,8 @@ int cr_default_dtype(void) { return __atomic_load_n(&default_dtype, __ATOMIC_REL
 
 cr_status cr_set_default_dtype(int dtype) {
     if (dtype < 0 || dtype >= CR_DTYPE_COUNT || !rt_is_float(dtype) || is_float8(dtype))
-        return CR_FAIL(CR_ETYPE, "the default dtype must be float16, bfloat16, float32 or float64, not %s", cr_dtype_name(dtype));
+        return CR_FAIL(CR_ETYPE, "the default dtype must be float16, bfloat16, float32 or float64, not %s",
+                       cr_dtype_name(dtype));
     __atomic_store_n(&default_dtype, dtype, __ATOMIC_RELAXED);
     return CR_OK;
 }

@@ -1,5 +1,6 @@
 /* slab.c: see internal.h. The free blocks are a stack; its top carries a count that every change raises, so that a
- * thread that was interrupted between reading the top and replacing it cannot mistake a recycled top for the old one. */
+ * thread that was interrupted between reading the top and replacing it cannot mistake a recycled top for the old
+ * one. */
 #include "tensor/internal.h"
 
 void *cr__slab_take(cr__slab *s) {

@@ -1,7 +1,8 @@
 /* storage.c: shared, versioned memory.
  *
- * A small storage keeps its bytes beside itself in one block, so that a small result costs no request to the heap. Which
- * of the two a storage is shows in `data` alone: it points into the block, or it was requested (or is foreign). */
+ * A small storage keeps its bytes beside itself in one block, so that a small result costs no request to the heap.
+ * Which of the two a storage is shows in `data` alone: it points into the block, or it was requested (or is
+ * foreign). */
 #include "tensor/internal.h"
 
 enum { INLINE_BYTES = 256, ALIGNMENT = 64 };
@@ -96,8 +97,9 @@ cr_status cr_storage_wrap(void *data, int64_t bytes, void (*dispose)(void *, voi
 
 cr_status cr_storage_resize(cr_storage *s, int64_t bytes) {
     if (s->fake || bytes == s->bytes) return CR_OK;
-    if (!s->resizable && s->bytes) return CR_FAIL(CR_ERUNTIME, "a storage of foreign memory cannot be resized from %lld to %lld bytes",
-                                      (long long)s->bytes, (long long)bytes);
+    if (!s->resizable && s->bytes)
+        return CR_FAIL(CR_ERUNTIME, "a storage of foreign memory cannot be resized from %lld to %lld bytes",
+                       (long long)s->bytes, (long long)bytes);
     if (bytes >= 0 && is_inline(s) && bytes <= INLINE_BYTES) {
         if (!bytes) s->data = NULL;
         s->bytes = bytes;

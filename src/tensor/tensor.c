@@ -4,7 +4,9 @@
 #if CR__HAS_SLAB
 static cr_tensor tensors[CR__SLAB_COUNT];
 static uint32_t next_free[CR__SLAB_COUNT];
-static cr__slab slab = { .count = CR__SLAB_COUNT, .size = sizeof(cr_tensor), .blocks = (char *)tensors, .next = next_free };
+static cr__slab slab = {
+    .count = CR__SLAB_COUNT, .size = sizeof(cr_tensor), .blocks = (char *)tensors, .next = next_free
+};
 #endif
 
 /* Takes over the caller's reference to `storage`, also when it fails. */
@@ -52,7 +54,8 @@ cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out) {
     int64_t bytes;
     CR_TRY(cr_meta_bytes(meta, &bytes));
     if (meta->device.type == CR_CUDA)
-        return CR_FAIL(CR_ERUNTIME, "memory on a cuda device cannot be allocated: this library computes on cpu tensors");
+        return CR_FAIL(CR_ERUNTIME, "memory on a cuda device cannot be allocated: this library computes on cpu "
+                                    "tensors");
     CR_TRY(meta->device.type == CR_META_DEVICE ? cr_storage_fake(&storage) : cr_storage_create(bytes, &storage));
     return tensor_new(storage, meta, NULL, NULL, out);
 }
@@ -130,8 +133,8 @@ cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *ou
     int64_t at = m->offset;
     for (int i = 0; i < m->rank; i++) {
         if (index[i] < 0 || index[i] >= m->size[i])
-            return CR_FAIL(CR_EINDEX, "index %lld is out of range for dimension %d of size %lld", (long long)index[i], i,
-                           (long long)m->size[i]);
+            return CR_FAIL(CR_EINDEX, "index %lld is out of range for dimension %d of size %lld", (long long)index[i],
+                           i, (long long)m->size[i]);
         at += index[i] * m->stride[i];
     }
     const char *p = (const char *)t->storage->data + at * rt_itemsize(m->dtype);

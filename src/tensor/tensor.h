@@ -47,7 +47,12 @@ typedef enum cr_device_type { CR_CPU = 0, CR_CUDA = 1, CR_META_DEVICE = 2 } cr_d
 typedef struct cr_device { int8_t type, index; } cr_device; /* index -1: unspecified ("cpu") */
 CR_NODISCARD cr_status cr_device_parse(const char *text, cr_device *out);
 void cr_device_print(cr_device d, cr_str *out); /* "cpu", "cuda:0" */
-typedef enum cr_memory_format { CR_CONTIGUOUS = 0, CR_PRESERVE = 1, CR_CHANNELS_LAST = 2, CR_CHANNELS_LAST_3D = 3 } cr_memory_format;
+typedef enum cr_memory_format {
+    CR_CONTIGUOUS = 0,
+    CR_PRESERVE = 1,
+    CR_CHANNELS_LAST = 2,
+    CR_CHANNELS_LAST_3D = 3
+} cr_memory_format;
 
 /* ---- meta: plain data, copied freely (cr_meta_copy copies only the used part) ---- */
 enum {
@@ -68,7 +73,8 @@ void cr_meta_copy(cr_meta *to, const cr_meta *from);
 cr_dim cr_meta_numel(cr_env *env, const cr_meta *m);
 /* Sets the sizes and dense row-major strides (or the given format's). CR_ERUNTIME: rank over CR_MAX_RANK or not the
  * format's rank, negative or overflowing sizes. */
-CR_NODISCARD cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *size, cr_memory_format format);
+CR_NODISCARD cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *size,
+                                         cr_memory_format format);
 void cr_strides_contiguous(cr_env *env, int rank, const cr_dim *size, cr_dim *stride);
 /* Strides of a dense tensor whose dimensions are laid out in `order` (order[rank-1] is the innermost). */
 void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *order, cr_dim *stride);
@@ -77,7 +83,8 @@ cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format for
 cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m); /* non-overlapping and dense in some order */
 /* What PyTorch suggests for a like-shaped result: CHANNELS_LAST(_3D) when the strides say so, else CONTIGUOUS. */
 cr_memory_format cr_meta_suggest_format(cr_env *env, const cr_meta *m);
-bool cr_meta_equal(cr_env *env, const cr_meta *a, const cr_meta *b); /* dtype, device, sizes, strides, offset: same terms */
+/* dtype, device, sizes, strides, offset: same terms */
+bool cr_meta_equal(cr_env *env, const cr_meta *a, const cr_meta *b);
 void cr_meta_print(cr_env *env, const cr_meta *m, cr_str *out);      /* f32[2, s0](s0, 1)@cpu */
 void cr_shape_print(cr_env *env, int rank, const cr_dim *size, cr_str *out); /* [2, 3] */
 /* Do two elements of one tensor share memory? Do two tensors? Conservative UNKNOWN as PyTorch's tests. */
@@ -96,7 +103,8 @@ void cr_layout_like(cr_env *env, const cr_meta *in, cr_meta *out);
 /* Broadcasts b's sizes into out (rank and sizes updated). CR_ERUNTIME naming both shapes. */
 CR_NODISCARD cr_status cr_broadcast(cr_env *env, int *rank, cr_dim *size, int brank, const cr_dim *bsize);
 /* Strides of `m` seen through a reshape to `size`, or *possible = false (a copy is needed). May guard on sizes. */
-CR_NODISCARD cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride, bool *possible);
+CR_NODISCARD cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, const cr_dim *size, cr_dim *stride,
+                                       bool *possible);
 
 /* ---- storage ---- */
 typedef struct cr_storage {
@@ -112,7 +120,8 @@ typedef struct cr_storage {
 CR_NODISCARD cr_status cr_storage_create(int64_t bytes, cr_storage **out); /* 64-byte aligned, not zeroed */
 CR_NODISCARD cr_status cr_storage_fake(cr_storage **out);
 /* Wraps foreign memory; `dispose` runs when the last reference goes (also if this call fails: it does not run then). */
-CR_NODISCARD cr_status cr_storage_wrap(void *data, int64_t bytes, void (*dispose)(void *, void *), void *user, cr_storage **out);
+CR_NODISCARD cr_status cr_storage_wrap(void *data, int64_t bytes, void (*dispose)(void *, void *), void *user,
+                                       cr_storage **out);
 CR_NODISCARD cr_status cr_storage_resize(cr_storage *s, int64_t bytes); /* keeps the common prefix */
 void cr_storage_retain(cr_storage *s);
 void cr_storage_release(cr_storage *s);
@@ -128,11 +137,13 @@ typedef struct cr_tensor {
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
     void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
 } cr_tensor;
-/* Fresh memory (or a fake storage) for a dense meta; strides and sizes are taken from the meta. meta->storage is ignored. */
+/* Fresh memory (or a fake storage) for a dense meta; strides and sizes are taken from the meta. meta->storage is
+ * ignored. */
 CR_NODISCARD cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out);
 CR_NODISCARD cr_status cr_tensor_create_fake(cr_env *env, const cr_meta *meta, cr_tensor **out);
 /* A tensor on an existing storage. `base` may be NULL. Bounds are checked unless fake: CR_ERUNTIME. */
-CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base, cr_env *env, cr_tensor **out);
+CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base, cr_env *env,
+                                    cr_tensor **out);
 /* Dense CPU tensor with a copy of `data` (row-major). */
 CR_NODISCARD cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out);
 /* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
@@ -141,7 +152,8 @@ void cr_tensor_retain(cr_tensor *t);
 void cr_tensor_release(cr_tensor *t);
 static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }
 rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
-CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out); /* index: rank numbers */
+/* index: rank numbers */
+CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out);
 static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage->version, 1, __ATOMIC_RELAXED); }
 
 /* ---- process-wide execution context for kernels ---- */

@@ -1,9 +1,9 @@
 /* body.c: the bodies of regions: their inputs, and what they use from outside.
  *
- * A body is a trace of its own inside another one. A tensor that is neither its input nor a result in it is free: it becomes
- * a placeholder behind the inputs when it is first used, and an operand of the region. The enclosing trace is asked for the
- * same tensor at once, so that what an inner body uses goes through every body around it, in the same order. Symbolic
- * numbers are free where no value and no size in the body gives them. */
+ * A body is a trace of its own inside another one. A tensor that is neither its input nor a result in it is free: it
+ * becomes a placeholder behind the inputs when it is first used, and an operand of the region. The enclosing trace is
+ * asked for the same tensor at once, so that what an inner body uses goes through every body around it, in the same
+ * order. Symbolic numbers are free where no value and no size in the body gives them. */
 #include "trace/body.h"
 
 #include "graph/writes.h"
@@ -75,8 +75,10 @@ static cr_status need_given(cr_trace *t, cr_sym expr, bool *found) {
     uint32_t value;
     for (size_t i = 0; i < b->given.n && !*found; i++) {
         const cr_meta *m = &b->given.at[i]->meta;
-        for (int d = 0; d < m->rank && !*found; d++) *found = !cr_dim_is_plain(m->size[d]) && cr_dim_sym(env, m->size[d]) == expr;
-        if (*found) CR_TRY(cr_trace_lift(t, &(cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = b->given.at[i] }, &value));
+        for (int d = 0; d < m->rank && !*found; d++)
+            *found = !cr_dim_is_plain(m->size[d]) && cr_dim_sym(env, m->size[d]) == expr;
+        if (*found)
+            CR_TRY(cr_trace_lift(t, &(cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = b->given.at[i] }, &value));
     }
     return CR_OK;
 }
@@ -109,7 +111,8 @@ bool cr__body_find(const cr__body *b, const cr_arg *outer, uint32_t *value) {
 
 bool cr__body_rebind(cr__body *b, const cr_tensor *outer, uint32_t value) {
     for (size_t i = 0; i < b->free.n; i++)
-        if (b->free.at[i].outer.kind == CR_ARG_TENSOR && b->free.at[i].outer.u.t == outer) return b->free.at[i].value = value, true;
+        if (b->free.at[i].outer.kind == CR_ARG_TENSOR && b->free.at[i].outer.u.t == outer)
+            return b->free.at[i].value = value, true;
     return false;
 }
 
@@ -124,7 +127,9 @@ static cr_status name_outside(const cr__body *b, const cr_arg *outer, char *name
 }
 
 static cr_status add_placeholder(cr_graph *g, const cr_arg *outer, const char *name, uint32_t *value) {
-    static const cr_type types[] = { [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL };
+    static const cr_type types[] = {
+        [CR_TYPE_INT] = CR_T_INT, [CR_TYPE_FLOAT] = CR_T_FLOAT, [CR_TYPE_BOOL] = CR_T_BOOL
+    };
     if (outer->kind == CR_ARG_TENSOR) return cr_graph_placeholder(g, name, &outer->u.t->meta, value);
     return cr_graph_placeholder_number(g, name, types[cr_sym_type_of(outer->u.sym)], outer->u.sym, value);
 }
@@ -190,7 +195,8 @@ static cr_status need_symbols(cr_trace *t, cr_sym e) {
     return CR_OK;
 }
 
-/* What was asserted in the body about its own numbers is checked in the body: the numbers of outside in it come along. */
+/* What was asserted in the body about its own numbers is checked in the body: the numbers of outside in it come
+ * along. */
 cr_status cr_trace_body_finish(cr_trace *t, const cr_arg *outputs, size_t n, cr_graph **out) {
     cr_env *env = cr_graph_env(cr_trace_graph(t));
     for (size_t i = cr__trace_body(t)->first_cond; i < cr_env_cond_count(env); i++) {
@@ -230,12 +236,15 @@ cr_status cr_body_writes(const cr_graph *g, const cr_op **op, const char **input
 bool cr_body_aliases(const cr_graph *g, uint32_t *result, const char **input, uint32_t *other) {
     const cr_node *output = cr_graph_node(g, cr_graph_output(g));
     for (uint32_t i = 0; i < output->nargs; i++) {
-        const cr_value *v = output->args[i].kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)output->args[i].u.i) : NULL;
+        const cr_value *v = output->args[i].kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)output->args[i].u.i)
+                                                                 : NULL;
         if (!v || !v->meta) continue;
         *result = i;
         if ((*input = input_on(g, v->meta->storage))) return true;
         for (*other = 0; *other < i; ++*other) {
-            const cr_value *w = output->args[*other].kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)output->args[*other].u.i) : NULL;
+            const cr_value *w = output->args[*other].kind == CR_ARG_VALUE
+                                    ? cr_graph_value(g, (uint32_t)output->args[*other].u.i)
+                                    : NULL;
             if (w && w->meta && w->meta->storage == v->meta->storage) return true;
         }
     }

@@ -5,7 +5,8 @@
 #include "trace/trace.h"
 
 /* What the body of a region uses from outside: each once, in order of first use. */
-typedef struct cr__free { cr_arg outer; uint32_t value; } cr__free; /* outer: a tensor (retained) or a symbolic number */
+/* outer: a tensor (retained) or a symbolic number */
+typedef struct cr__free { cr_arg outer; uint32_t value; } cr__free;
 typedef struct cr__body {
     cr_trace *outer;          /* borrowed; NULL: nothing is recorded around the body */
     CR_VEC(cr__free) free;

@@ -1,7 +1,8 @@
 /* fake.c: fakes of real tensors, with chosen dimensions symbolic.
  *
  * The strides of a fake must be the terms that rules would build for such a tensor, or nothing would be recognised as
- * contiguous: the common layouts are therefore made by the same function, others are products where the numbers say so. */
+ * contiguous: the common layouts are therefore made by the same function, others are products where the numbers say
+ * so. */
 #include "trace/trace.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ void cr_fakes_dispose(cr_fakes *f) {
     const void *key;
     size_t length;
     uint64_t storage;
-    for (size_t i = 0; cr_map_next(&f->storages, &i, &key, &length, &storage);) cr_storage_release((cr_storage *)(uintptr_t)storage);
+    for (size_t i = 0; cr_map_next(&f->storages, &i, &key, &length, &storage);)
+        cr_storage_release((cr_storage *)(uintptr_t)storage);
     cr_map_dispose(&f->storages);
     cr_map_dispose(&f->sizes);
     cr_env_release(f->env);
@@ -43,7 +45,9 @@ static cr_status dynamic_size(cr_fakes *f, const char *name, int64_t size, cr_di
     int64_t hint;
     if (symbol) {
         if (cr_env_hint(f->env, symbol, &hint) && hint != size)
-            return CR_FAIL(CR_EVALUE, "dimension '%s' is %lld in one tensor and %lld in another; give them different names", name, (long long)hint, (long long)size);
+            return CR_FAIL(CR_EVALUE,
+                           "dimension '%s' is %lld in one tensor and %lld in another; give them different names", name,
+                           (long long)hint, (long long)size);
     } else if (!(symbol = cr_sym_symbol(f->env, name, CR_TYPE_INT, size < 2 ? 0 : 2, INT64_MAX))) {
         return no_memory(f->env);
     }
@@ -66,7 +70,8 @@ static void follow_strides(cr_env *env, const cr_meta *from, cr_meta *to) {
         to->stride[i] = from->stride[i];
         for (int j = 0; j < k && from->stride[i]; j++) {
             int inner = order[j];
-            if (from->stride[inner] && from->stride[inner] * from->size[inner] == from->stride[i] && from->size[inner] != 1)
+            if (from->stride[inner] && from->stride[inner] * from->size[inner] == from->stride[i] &&
+                from->size[inner] != 1)
                 to->stride[i] = cr_dim_mul(env, to->stride[inner], to->size[inner]);
         }
     }
@@ -79,7 +84,8 @@ static cr_status fake_layout(cr_env *env, const cr_meta *from, cr_meta *to) {
         cr_meta_copy(&dense, from);
         if (formats[i] != CR_CONTIGUOUS && from->rank != (formats[i] == CR_CHANNELS_LAST ? 4 : 5)) continue;
         CR_TRY(cr_meta_set_dense(NULL, &dense, from->rank, from->size, formats[i]));
-        if (memcmp(dense.stride, from->stride, from->rank * sizeof *dense.stride)) continue; /* size-1 dimensions count, too */
+        /* size-1 dimensions count, too */
+        if (memcmp(dense.stride, from->stride, from->rank * sizeof *dense.stride)) continue;
         cr_dim offset = to->offset;
         CR_TRY(cr_meta_set_dense(env, to, to->rank, to->size, formats[i]));
         to->offset = offset;
@@ -107,9 +113,11 @@ cr_status cr_fake_sized(cr_fakes *f, const cr_tensor *t, const cr_dim *size, cr_
     cr_meta_copy(&meta, &t->meta);
     for (int d = 0; d < meta.rank; d++) {
         int64_t value;
-        if (!cr_dim_is_plain(t->meta.size[d])) return CR_FAIL(CR_EVALUE, "a fake of a symbolic tensor; use that tensor itself");
+        if (!cr_dim_is_plain(t->meta.size[d]))
+            return CR_FAIL(CR_EVALUE, "a fake of a symbolic tensor; use that tensor itself");
         if (cr_dim_hint(f->env, size[d], &value) && value != t->meta.size[d])
-            return CR_FAIL(CR_EVALUE, "dimension %d has %lld elements; the size given for it is %lld", d, (long long)t->meta.size[d], (long long)value);
+            return CR_FAIL(CR_EVALUE, "dimension %d has %lld elements; the size given for it is %lld", d,
+                           (long long)t->meta.size[d], (long long)value);
         meta.size[d] = size[d];
         symbolic |= !cr_dim_is_plain(size[d]);
     }

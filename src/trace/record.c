@@ -1,11 +1,10 @@
 /* record.c: appends every call of a running program to a graph.
  *
- * A tensor's `trace` slot says which value of which trace it is; a tensor of another trace, or of none, is not ours. Real
- * tensors from outside may be used by several traces at once, on other threads too: which value they are, the trace itself
- * remembers. After
- * a call its results are values, and each written argument is the value "after", by the schema: a later use of the same
- * tensor finds the new value without anybody looking for it. Numbers need no slot: a symbolic one is found by its
- * expression. */
+ * A tensor's `trace` slot says which value of which trace it is; a tensor of another trace, or of none, is not ours.
+ * Real tensors from outside may be used by several traces at once, on other threads too: which value they are, the
+ * trace itself remembers. After a call its results are values, and each written argument is the value "after", by the
+ * schema: a later use of the same tensor finds the new value without anybody looking for it. Numbers need no slot: a
+ * symbolic one is found by its expression. */
 #include "trace/body.h"
 
 #include "graph/writes.h"
@@ -83,7 +82,8 @@ static bool is_outside(const cr_trace *t, const cr_tensor *tensor, uint64_t *val
 static bool find_value(const cr_trace *t, const cr_tensor *tensor, uint32_t *value) {
     uint64_t known, slot = __atomic_load_n(&tensor->trace, __ATOMIC_RELAXED);
     if (is_outside(t, tensor, &known)) return *value = (uint32_t)known, true;
-    if (slot >> 32 != t->id) return t->body && cr__body_find(t->body, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = (cr_tensor *)tensor }, value);
+    if (slot >> 32 != t->id)
+        return t->body && cr__body_find(t->body, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = (cr_tensor *)tensor }, value);
     *value = (uint32_t)slot - 1;
     return true;
 }
@@ -116,7 +116,9 @@ void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks) {
 
 cr_status cr_trace_input(cr_trace *t, const char *name, cr_tensor *tensor) {
     uint32_t value;
-    if (find_value(t, tensor, &value)) return CR_FAIL(CR_EVALUE, "the tensor for input '%s' is known as %%%s already", name, cr_graph_value(t->graph, value)->name);
+    if (find_value(t, tensor, &value))
+        return CR_FAIL(CR_EVALUE, "the tensor for input '%s' is known as %%%s already", name,
+                       cr_graph_value(t->graph, value)->name);
     CR_TRY(cr_graph_placeholder(t->graph, name, &tensor->meta, &value));
     return cr_trace_bind(t, tensor, value);
 }
@@ -143,7 +145,8 @@ bool cr_trace_known_item(const cr_trace *t, const cr_tensor *tensor, cr_arg *out
     for (; id != CR_NO_NODE; id = cr_graph_node(t->graph, id)->prev) {
         const cr_node *node = cr_graph_node(t->graph, id);
         if (node->kind != CR_NODE_CALL) continue;
-        if (!strcmp(node->op->name, "aten::item") && node->args[0].kind == CR_ARG_VALUE && (uint32_t)node->args[0].u.i == value) {
+        if (!strcmp(node->op->name, "aten::item") && node->args[0].kind == CR_ARG_VALUE &&
+            (uint32_t)node->args[0].u.i == value) {
             *out = cr_number_arg(cr_graph_env(t->graph), cr_graph_value(t->graph, node->first)->expr);
             return true;
         }
@@ -164,7 +167,8 @@ static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
         return cr_graph_set_origin(t->graph, &t->origin);
     }
     if (cr_tensor_is_fake(tensor) && tensor->meta.device.type != CR_META_DEVICE)
-        return CR_FAIL(CR_EVALUE, "a fake tensor that is neither an input of the trace nor a result in it; make it an input");
+        return CR_FAIL(CR_EVALUE, "a fake tensor that is neither an input of the trace nor a result in it; make it an "
+                                  "input");
     snprintf(name, sizeof name, "_tensor_constant%u", t->constants++);
     CR_TRY(cr_graph_add_constant(t->graph, name, tensor));
     CR_TRY(cr_graph_get_attr(t->graph, name, value));
@@ -193,7 +197,8 @@ cr_status cr_trace_arg(cr_trace *t, const cr_arg *from, cr_arg *to) {
         return CR_OK;
     case CR_ARG_INT:
         if (cr_dim_is_plain(from->u.i)) return CR_OK;
-        if (from->u.i == CR_DIM_OVERFLOW) return CR_FAIL(CR_EOVERFLOW, "an integer below -2^62 cannot be part of a graph");
+        if (from->u.i == CR_DIM_OVERFLOW)
+            return CR_FAIL(CR_EOVERFLOW, "an integer below -2^62 cannot be part of a graph");
         if (t->body) CR_TRY(cr__body_need(t, cr_dim_sym(cr_graph_env(t->graph), from->u.i)));
         CR_TRY(cr_graph_value_for(t->graph, cr_dim_sym(cr_graph_env(t->graph), from->u.i), to));
         to->given = given;
@@ -224,7 +229,9 @@ cr_status cr_trace_set_origin(cr_trace *t, const cr_origin *origin) {
 /* A number that a real run took from data would be baked into the graph as if it were always so. */
 static cr_status refuse_number(const cr_op *op) {
     if (strcmp(op->schema.ns, "aten") || !strncmp(op->schema.name, "sym_", 4)) return CR_OK;
-    return CR_FAIL(CR_EDATADEP, "%s: recording a run on real tensors would keep this number for ever; record on fake tensors", op->name);
+    return CR_FAIL(CR_EDATADEP,
+                   "%s: recording a run on real tensors would keep this number for ever; record on fake tensors",
+                   op->name);
 }
 
 static cr_status add_result(cr_trace *t, const cr_op *op, const cr_arg *a, uint16_t ret) {
@@ -247,7 +254,9 @@ static cr_status add_result(cr_trace *t, const cr_op *op, const cr_arg *a, uint1
         break;
     case CR_ARG_SYM:
         v.expr = a->u.sym;
-        v.type = cr_sym_type_of(v.expr) == CR_TYPE_BOOL ? CR_T_BOOL : cr_sym_type_of(v.expr) == CR_TYPE_FLOAT ? CR_T_FLOAT : CR_T_INT;
+        v.type = cr_sym_type_of(v.expr) == CR_TYPE_BOOL    ? CR_T_BOOL
+                 : cr_sym_type_of(v.expr) == CR_TYPE_FLOAT ? CR_T_FLOAT
+                                                           : CR_T_INT;
         break;
     default: return CR_FAIL(CR_EUNSUPPORTED, "%s: a result of this kind cannot be recorded", op->name);
     }
@@ -267,7 +276,11 @@ static cr_status add_written(cr_trace *t, const cr_arg *a, uint16_t param) {
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(add_written(t, &a->u.list[i], param));
     uint32_t before;
     if (a->kind != CR_ARG_TENSOR || !find_value(t, a->u.t, &before)) return CR_OK;
-    return cr_vec_push(&t->values, (cr_value){ .name = cr_graph_value(t->graph, before)->name, .ret = param, .type = CR_T_TENSOR, .hidden = true, .meta = &a->u.t->meta });
+    return cr_vec_push(&t->values, (cr_value){ .name = cr_graph_value(t->graph, before)->name,
+                                               .ret = param,
+                                               .type = CR_T_TENSOR,
+                                               .hidden = true,
+                                               .meta = &a->u.t->meta });
 }
 
 /* Tensors in the order of the values. */
@@ -291,7 +304,8 @@ static void complete_factory(const cr_schema *s, cr_arg *args) {
         const cr_param *p = &s->params[i];
         if (args[i].kind != CR_ARG_NONE || !p->keyword_only) continue;
         if (!strcmp(p->name, "pin_memory")) args[i] = cr_arg_bool(false);
-        if (!from_tensor && !strcmp(p->name, "device")) args[i] = (cr_arg){ .kind = CR_ARG_DEVICE, .u.device = { CR_CPU, -1 } };
+        if (!from_tensor && !strcmp(p->name, "device"))
+            args[i] = (cr_arg){ .kind = CR_ARG_DEVICE, .u.device = { CR_CPU, -1 } };
     }
 }
 
@@ -305,7 +319,9 @@ static const cr_op *known_as(const cr_op *op) {
     return op;
 }
 
-static bool is_same(const cr_arg *a, const cr_arg *b) { return a->kind == CR_ARG_TENSOR && b->kind == CR_ARG_TENSOR && a->u.t == b->u.t; }
+static bool is_same(const cr_arg *a, const cr_arg *b) {
+    return a->kind == CR_ARG_TENSOR && b->kind == CR_ARG_TENSOR && a->u.t == b->u.t;
+}
 
 /* Python does not call these where they change nothing. */
 static bool answers_itself(const cr_op *op) { return !strcmp(op->name, "aten::contiguous"); }
@@ -349,7 +365,12 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
         op = known_as(op);
         if (!strcmp(op->name, "aten::to.other") && args[1].kind == CR_ARG_TENSOR) { /* what it converts to is known */
             const cr_meta *other = &args[1].u.t->meta;
-            cr_arg to[] = { args[0], { .kind = CR_ARG_DEVICE, .u.device = other->device }, { .kind = CR_ARG_DTYPE, .u.i = other->dtype }, args[2], args[3], args[4] };
+            cr_arg to[] = { args[0],
+                            { .kind = CR_ARG_DEVICE, .u.device = other->device },
+                            { .kind = CR_ARG_DTYPE, .u.i = other->dtype },
+                            args[2],
+                            args[3],
+                            args[4] };
             memcpy(converted, to, sizeof to);
             const cr_op *by_device = cr_op_find("aten::to.device");
             if (by_device) op = by_device, args = converted;
@@ -366,10 +387,13 @@ static cr_status record(cr_recorder *r, const cr_op *op, const cr_arg *args, con
     CR_TRY_OUT(find_origin(t, op));
     for (uint16_t i = 0; i < s->nparams; i++) CR_TRY_OUT(cr_trace_arg(t, &args[i], &inputs[i]));
     if (t->exports) {
-        if (args[0].kind == CR_ARG_TENSOR && !strcmp(s->name, "to")) complete_conversion(op, &args[0].u.t->meta, inputs);
+        if (args[0].kind == CR_ARG_TENSOR && !strcmp(s->name, "to"))
+            complete_conversion(op, &args[0].u.t->meta, inputs);
         else complete_factory(s, inputs);
         CR_TRY_OUT(assert_metadata(t, op, args, &inputs[0]));
-        for (uint16_t i = 0; i < s->nparams; i++) inputs[i].given = op->tags & CR_TAG_HIGHER_ORDER ? CR_GIVEN_POSITIONAL : CR_GIVEN_DEFAULT; /* the graph finds out which are not */
+        /* the graph finds out which are not */
+        for (uint16_t i = 0; i < s->nparams; i++)
+            inputs[i].given = op->tags & CR_TAG_HIGHER_ORDER ? CR_GIVEN_POSITIONAL : CR_GIVEN_DEFAULT;
     }
     t->values.n = 0;
     CR_TRY_OUT(add_results(t, op, results));
@@ -391,7 +415,10 @@ out:
 cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *result) {
     if (!r || r->record != record || !((cr_trace *)r)->exports) return CR_OK;
     cr_trace *t = (cr_trace *)r;
-    cr_sym e = result->kind == CR_ARG_SYM ? result->u.sym : result->kind == CR_ARG_INT && !cr_dim_is_plain(result->u.i) ? cr_dim_sym(cr_graph_env(t->graph), result->u.i) : NULL;
+    cr_sym e = result->kind == CR_ARG_SYM ? result->u.sym
+               : result->kind == CR_ARG_INT && !cr_dim_is_plain(result->u.i)
+                   ? cr_dim_sym(cr_graph_env(t->graph), result->u.i)
+                   : NULL;
     if (!e || cr_sym_type_of(e) == CR_TYPE_BOOL) return CR_OK; /* decided, or made when something uses it */
     for (uint32_t v = 0; v < cr_graph_value_count(t->graph); v++)
         if (cr_graph_value(t->graph, v)->expr == e) return CR_OK;
@@ -403,7 +430,9 @@ cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, c
 void cr_trace_begin(cr_trace *t, bool fake) {
     cr_call_mode *mode = &cr_ambient_get()->mode;
     t->outer = *mode;
-    *mode = (cr_call_mode){ .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph), .autocast = t->outer.autocast };
+    *mode = (cr_call_mode){
+        .recorder = &t->recorder, .fake = fake, .env = cr_graph_env(t->graph), .autocast = t->outer.autocast
+    };
 }
 
 void cr_trace_end(cr_trace *t) { cr_ambient_get()->mode = t->outer; }

@@ -9,8 +9,8 @@
  *     cr_trace_end(trace);
  *     CR_TRY(cr_trace_finish(trace, &result, 1, &graph));
  *
- * Only calls at depth 0 are recorded: a composite op is one node. Which value a tensor is, is written in the tensor. All of
- * this belongs to one thread at a time. */
+ * Only calls at depth 0 are recorded: a composite op is one node. Which value a tensor is, is written in the tensor.
+ * All of this belongs to one thread at a time. */
 #ifndef CR_TRACE_H
 #define CR_TRACE_H
 
@@ -28,15 +28,18 @@ typedef struct cr_fakes {
 } cr_fakes;
 void cr_fakes_init(cr_fakes *f, cr_env *env); /* env: retained */
 void cr_fakes_dispose(cr_fakes *f);
-/* A fake with t's dtype, sizes, strides and aliasing. Dimension d is symbolic where bit d of `dynamic` is set: the symbol
- * names[d] (where given), else a fresh s0, s1, ...; its hint is the present size, its range [2, inf) (from 0 on when the
- * size is 0 or 1). Strides follow the symbolic sizes where they are their products. CR_EVALUE when a name stands for two
- * different sizes. */
-CR_NODISCARD cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names, cr_tensor **out);
-/* The same with the sizes given: each is the tensor's own, or an expression whose hint (where it has one) is. CR_EVALUE. */
+/* A fake with t's dtype, sizes, strides and aliasing. Dimension d is symbolic where bit d of `dynamic` is set: the
+ * symbol names[d] (where given), else a fresh s0, s1, ...; its hint is the present size, its range [2, inf) (from 0 on
+ * when the size is 0 or 1). Strides follow the symbolic sizes where they are their products. CR_EVALUE when a name
+ * stands for two different sizes. */
+CR_NODISCARD cr_status cr_fake_from(cr_fakes *f, const cr_tensor *t, uint32_t dynamic, const char *const *names,
+                                    cr_tensor **out);
+/* The same with the sizes given: each is the tensor's own, or an expression whose hint (where it has one) is.
+ * CR_EVALUE. */
 CR_NODISCARD cr_status cr_fake_sized(cr_fakes *f, const cr_tensor *t, const cr_dim *size, cr_tensor **out);
 /* From a specification alone: dtype and sizes that may be symbolic; dense. */
-CR_NODISCARD cr_status cr_fake_dense(cr_env *env, int dtype, cr_device device, int rank, const cr_dim *size, cr_tensor **out);
+CR_NODISCARD cr_status cr_fake_dense(cr_env *env, int dtype, cr_device device, int rank, const cr_dim *size,
+                                     cr_tensor **out);
 
 /* ---- recording ---- */
 
@@ -51,20 +54,20 @@ CR_NODISCARD cr_status cr_trace_input_number(cr_trace *t, const char *name, cr_t
  * Traces nest; the inner one alone records. */
 void cr_trace_begin(cr_trace *t, bool fake);
 void cr_trace_end(cr_trace *t);
-/* What the owner of a trace decides. Both may be NULL. `origin`: where the call that is being recorded comes from; *out is
- * empty before, its texts are copied. `lift`: the value of a real tensor from outside, made an input of the graph by whatever
- * name; without it the tensor becomes a constant of the graph. */
+/* What the owner of a trace decides. Both may be NULL. `origin`: where the call that is being recorded comes from; *out
+ * is empty before, its texts are copied. `lift`: the value of a real tensor from outside, made an input of the graph by
+ * whatever name; without it the tensor becomes a constant of the graph. */
 typedef struct cr_trace_hooks {
     cr_status (*origin)(void *user, const cr_op *op, cr_origin *out);
     cr_status (*lift)(void *user, cr_trace *t, cr_tensor *tensor, uint32_t *value);
     void *user;
 } cr_trace_hooks;
-/* From here on the calls are written the way exported programs have them: arguments equal to their defaults are left out,
- * factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
+/* From here on the calls are written the way exported programs have them: arguments equal to their defaults are left
+ * out, factories name device and pinning, a tensor that a call wrote and returned goes on under the result's name. */
 void cr_trace_export(cr_trace *t, const cr_trace_hooks *hooks);
 bool cr_trace_find(const cr_trace *t, const cr_tensor *tensor, uint32_t *value); /* false: it is none of the graph's */
-/* A number that the program computed from others: a node of its own, unless the graph has the number. For recorders that
- * are no exporting trace it does nothing. */
+/* A number that the program computed from others: a node of its own, unless the graph has the number. For recorders
+ * that are no exporting trace it does nothing. */
 CR_NODISCARD cr_status cr_trace_number(cr_recorder *r, const cr_op *op, const cr_arg *args, const cr_arg *result);
 /* Says that `tensor` is `value` of the graph from now on. A real tensor is retained. */
 CR_NODISCARD cr_status cr_trace_bind(cr_trace *t, cr_tensor *tensor, uint32_t value);
@@ -82,9 +85,10 @@ CR_NODISCARD cr_status cr_trace_finish(cr_trace *t, const cr_arg *outputs, size_
 
 /* The innermost trace that records on this thread; NULL: none. */
 cr_trace *cr_trace_current(void);
-/* A trace for the body of a region, inside the current one (whose environment it shares; `env` where there is none). A tensor
- * or symbolic number from outside that the body uses becomes a placeholder behind its inputs, once, in order of first use.
- * `numbered`: placeholders are called arg0_1, arg1_1, ..., else as the enclosing graph calls what they stand for. */
+/* A trace for the body of a region, inside the current one (whose environment it shares; `env` where there is none). A
+ * tensor or symbolic number from outside that the body uses becomes a placeholder behind its inputs, once, in order of
+ * first use. `numbered`: placeholders are called arg0_1, arg1_1, ..., else as the enclosing graph calls what they stand
+ * for. */
 CR_NODISCARD cr_status cr_trace_create_body(cr_env *env, bool numbered, cr_trace **out);
 /* Inputs; before anything from outside is used. `tensor` stands in the body for `outer`, or for a slice of it. */
 CR_NODISCARD cr_status cr_trace_body_input(cr_trace *t, cr_tensor *outer, cr_tensor *tensor);

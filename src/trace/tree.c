@@ -1,10 +1,11 @@
 /* Pytree specs: from PyTorch's text and back.
  *
- * The text is JSON with JSON inside: a context is usually a string that holds the JSON of a Python value (a dict's keys, a
- * deque's length), written as Python's json.dumps writes it, which keeps to ASCII. Contexts are kept as they were read,
- * so that printing gives the text that came; keys, names and lengths are read out of them once, here.
+ * The text is JSON with JSON inside: a context is usually a string that holds the JSON of a Python value (a dict's
+ * keys, a deque's length), written as Python's json.dumps writes it, which keeps to ASCII. Contexts are kept as they
+ * were read, so that printing gives the text that came; keys, names and lengths are read out of them once, here.
  *
- * Nodes lie in the tree's arena, the children of a node side by side. Recursion is as deep as the JSON parser accepts. */
+ * Nodes lie in the tree's arena, the children of a node side by side. Recursion is as deep as the JSON parser
+ * accepts. */
 #include "trace/tree.h"
 
 #include "archive/json.h"
@@ -58,7 +59,8 @@ static void add_string(cr_str *out, const char *s, size_t n) {
         }
         uint32_t code = *p & (0x7fu >> step);
         for (size_t i = 1; i < step; i++) code = code << 6 | (p[i] & 0x3f);
-        if (code >= 0x10000) cr_str_addf(out, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + ((code - 0x10000) & 0x3ff));
+        if (code >= 0x10000)
+            cr_str_addf(out, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + ((code - 0x10000) & 0x3ff));
         else cr_str_addf(out, "\\u%04x", code);
         p += step;
     }
@@ -120,8 +122,11 @@ static cr_status read_key(parser *p, const cr_json *v, cr_tree_key *key) {
 }
 
 static cr_status read_keys(parser *p, const cr_json *list, cr_tree_node *node) {
-    if (list->kind != CR_JSON_ARRAY) return CR_FAIL(CR_EFORMAT, "the keys of %s are %s, expected an array", node->type, cr_json_kind_name(list->kind));
-    if (list->n != node->nchildren) return CR_FAIL(CR_EFORMAT, "%s has %u keys and %u children", node->type, list->n, node->nchildren);
+    if (list->kind != CR_JSON_ARRAY)
+        return CR_FAIL(CR_EFORMAT, "the keys of %s are %s, expected an array", node->type,
+                       cr_json_kind_name(list->kind));
+    if (list->n != node->nchildren)
+        return CR_FAIL(CR_EFORMAT, "%s has %u keys and %u children", node->type, list->n, node->nchildren);
     cr_tree_key *keys = cr_arena_calloc(p->arena, list->n, sizeof *keys);
     if (!keys) return CR_ENOMEM;
     for (uint32_t i = 0; i < list->n; i++) CR_TRY(read_key(p, &list->u.items[i], &keys[i]));
@@ -141,7 +146,9 @@ static cr_status read_default_dict(parser *p, const cr_json *context, cr_tree_no
 }
 
 static cr_status read_namedtuple(parser *p, const cr_json *context, cr_tree_node *node) {
-    if (context->kind != CR_JSON_STRING) return CR_FAIL(CR_EFORMAT, "the context of %s is %s, expected the name of a class", node->type, cr_json_kind_name(context->kind));
+    if (context->kind != CR_JSON_STRING)
+        return CR_FAIL(CR_EFORMAT, "the context of %s is %s, expected the name of a class", node->type,
+                       cr_json_kind_name(context->kind));
     node->name = node->context;
     if (!p->fields || !node->nchildren || !p->fields(p->user, node->name, node->nchildren - 1)) return CR_OK;
     cr_tree_key *keys = cr_arena_calloc(p->arena, node->nchildren, sizeof *keys);
@@ -171,7 +178,8 @@ static cr_status read_other(parser *p, const cr_json *context, cr_tree_node *nod
 static cr_status read_maxlen(const cr_json *context, cr_tree_node *node) {
     node->maxlen = -1;
     if (context->kind == CR_JSON_NULL) return CR_OK;
-    if (context->kind != CR_JSON_INT || context->u.i < 0) return CR_FAIL(CR_EFORMAT, "the context of %s is no length", node->type);
+    if (context->kind != CR_JSON_INT || context->u.i < 0)
+        return CR_FAIL(CR_EFORMAT, "the context of %s is no length", node->type);
     node->maxlen = context->u.i;
     return CR_OK;
 }
@@ -186,7 +194,8 @@ static cr_status read_context(parser *p, const cr_json *value, int what, cr_tree
         if (!node->context) return CR_ENOMEM;
         if (what != CLASS_NAME) {
             cr_status status = cr_json_parse(&p->json, value->u.s, value->n, &context);
-            if (status == CR_EFORMAT && node->kind == CR_TREE_OTHER) context = NULL; /* any text may be somebody's context */
+            /* any text may be somebody's context */
+            if (status == CR_EFORMAT && node->kind == CR_TREE_OTHER) context = NULL;
             else if (status) return cr_error_context(status, "the context of %s", node->type);
         }
     } else {
@@ -220,15 +229,18 @@ static cr_status read_children(parser *p, const cr_json *list, cr_tree_node *nod
 
 static cr_status read_node(parser *p, const cr_json *v, cr_tree_node *node) {
     const cr_json *children, *type = cr_json_find(v, "type"), *context = cr_json_find(v, "context");
-    if (v->kind != CR_JSON_OBJECT) return CR_FAIL(CR_EFORMAT, "a node is %s, expected an object", cr_json_kind_name(v->kind));
+    if (v->kind != CR_JSON_OBJECT)
+        return CR_FAIL(CR_EFORMAT, "a node is %s, expected an object", cr_json_kind_name(v->kind));
     if (!type || !context) return CR_FAIL(CR_EFORMAT, "a node has no '%s'", type ? "context" : "type");
     CR_TRY(cr_json_get(v, "children_spec", CR_JSON_ARRAY, &children));
     if (type->kind == CR_JSON_NULL) {
-        if (context->kind != CR_JSON_NULL || children->n) return CR_FAIL(CR_EFORMAT, "a leaf has a context or children");
+        if (context->kind != CR_JSON_NULL || children->n)
+            return CR_FAIL(CR_EFORMAT, "a leaf has a context or children");
         *node = (cr_tree_node){.kind = CR_TREE_LEAF, .nleaves = 1};
         return CR_OK;
     }
-    if (type->kind != CR_JSON_STRING || !type->n || strlen(type->u.s) != type->n) return CR_FAIL(CR_EFORMAT, "'type' is no name");
+    if (type->kind != CR_JSON_STRING || !type->n || strlen(type->u.s) != type->n)
+        return CR_FAIL(CR_EFORMAT, "'type' is no name");
     node->kind = CR_TREE_OTHER;
     node->type = cr_arena_strdup(p->arena, type->u.s);
     if (!node->type) return CR_ENOMEM;
@@ -245,12 +257,15 @@ static cr_status read_node(parser *p, const cr_json *v, cr_tree_node *node) {
 static cr_status read_root(parser *p, const char *text, size_t size, cr_tree *t) {
     const cr_json *v;
     CR_TRY(cr_json_parse(&p->json, text, size, &v));
-    if (v->kind != CR_JSON_ARRAY || v->n != 2 || v->u.items[0].kind != CR_JSON_INT) return CR_FAIL(CR_EFORMAT, "expected [protocol, node]");
-    if (v->u.items[0].u.i != 1) return CR_FAIL(CR_EUNSUPPORTED, "protocol %lld; 1 is read", (long long)v->u.items[0].u.i);
+    if (v->kind != CR_JSON_ARRAY || v->n != 2 || v->u.items[0].kind != CR_JSON_INT)
+        return CR_FAIL(CR_EFORMAT, "expected [protocol, node]");
+    if (v->u.items[0].u.i != 1)
+        return CR_FAIL(CR_EUNSUPPORTED, "protocol %lld; 1 is read", (long long)v->u.items[0].u.i);
     return read_node(p, &v->u.items[1], &t->root);
 }
 
-cr_status cr_tree_parse_with(const char *text, size_t size, const char *(*fields)(void *, const char *, size_t), void *user, cr_tree **out) {
+cr_status cr_tree_parse_with(const char *text, size_t size, const char *(*fields)(void *, const char *, size_t),
+                             void *user, cr_tree **out) {
     cr_tree *t = cr_calloc(1, sizeof *t);
     if (!t) return CR_ENOMEM;
     atomic_init(&t->refs, 1);
@@ -267,7 +282,9 @@ cr_status cr_tree_parse_with(const char *text, size_t size, const char *(*fields
     return CR_OK;
 }
 
-cr_status cr_tree_parse(const char *text, size_t size, cr_tree **out) { return cr_tree_parse_with(text, size, NULL, NULL, out); }
+cr_status cr_tree_parse(const char *text, size_t size, cr_tree **out) {
+    return cr_tree_parse_with(text, size, NULL, NULL, out);
+}
 
 void cr_tree_retain(cr_tree *t) { atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed); }
 
@@ -308,7 +325,9 @@ void cr_tree_print(const cr_tree *t, cr_str *out) {
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
 static bool node_equal(const cr_tree_node *a, const cr_tree_node *b) {
-    if (a->kind != b->kind || a->nchildren != b->nchildren || a->nleaves != b->nleaves || a->context_is_text != b->context_is_text) return false;
+    if (a->kind != b->kind || a->nchildren != b->nchildren || a->nleaves != b->nleaves ||
+        a->context_is_text != b->context_is_text)
+        return false;
     if (!same_text(a->type, b->type) || !same_text(a->context, b->context)) return false;
     for (uint32_t i = 0; i < a->nchildren; i++)
         if (!node_equal(&a->children[i], &b->children[i])) return false;
@@ -352,7 +371,8 @@ void cr_tree_leaf_path(const cr_tree *t, const char *root, uint32_t leaf, cr_str
     if (leaf >= node->nleaves) return;
     while (node->kind != CR_TREE_LEAF) {
         uint32_t i = 0;
-        while (leaf >= node->children[i].nleaves) leaf -= node->children[i++].nleaves; /* stays inside: leaf < nleaves */
+        /* stays inside: leaf < nleaves */
+        while (leaf >= node->children[i].nleaves) leaf -= node->children[i++].nleaves;
         cr_tree_add_step(node, i, out);
         node = &node->children[i];
     }

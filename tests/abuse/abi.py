@@ -1,4 +1,5 @@
-"""The part `abi` of the abuse sweep: functions of abi.h called with bad arguments (tests/unit/test_abi.c), in batches."""
+"""The part `abi` of the abuse sweep: functions of abi.h called with bad arguments (tests/unit/test_abi.c), in
+batches."""
 import queue
 import subprocess
 import threading
@@ -15,8 +16,10 @@ def work(report, batches):
         environment = report.environment(CRESSET_CALLS=str(count), CRESSET_SEED=str(first))
         del environment["LD_PRELOAD"]  # the program is linked with them
         try:
-            done = subprocess.run([report.folder / "tests" / "test_abi"], env=environment, capture_output=True, text=True, timeout=600, cwd=report.folder.parents[1])
-            failures = [] if done.returncode == 0 and f"{count} calls" in done.stdout else [f"seed {first}: exit code {done.returncode}\n{done.stderr[-6000:]}"]
+            done = subprocess.run([report.folder / "tests" / "test_abi"], env=environment, capture_output=True,
+                                  text=True, timeout=600, cwd=report.folder.parents[1])
+            failures = ([] if done.returncode == 0 and f"{count} calls" in done.stdout
+                        else [f"seed {first}: exit code {done.returncode}\n{done.stderr[-6000:]}"])
         except subprocess.TimeoutExpired:
             failures = [f"seed {first}: took longer than 600 s"]
         report.add(unit, 0 if failures else count, failures)

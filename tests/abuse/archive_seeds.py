@@ -2,8 +2,8 @@
 
     python archive_seeds.py FOLDER [WORD...]
 
-Needs the package and the recorded calls, not torch. Prints the ops of which no recorded call can be exported: these occur where
-mutants name another op than their seed."""
+Needs the package and the recorded calls, not torch. Prints the ops of which no recorded call can be exported: these
+occur where mutants name another op than their seed."""
 import pathlib
 import sys
 import warnings

@@ -1,7 +1,8 @@
 """The children of the part `calls`: a process that imported everything once and forks for each batch of calls.
 
-It reads lines `OP SEED FIRST COUNT` and answers each with one line of JSON: {"done": n, "report": text or null}. `done` calls
-were carried out; with a report, call number FIRST + done was the one that failed (or took longer than SECONDS)."""
+It reads lines `OP SEED FIRST COUNT` and answers each with one line of JSON: {"done": n, "report": text or null}. `done`
+calls were carried out; with a report, call number FIRST + done was the one that failed (or took longer than
+SECONDS)."""
 import functools
 import json
 import mmap
@@ -31,7 +32,8 @@ def our_op(name):
 def functional_forms():
     """In-place and out form: the functional op whose recorded calls fit."""
     rows = [cresset._C._row(name) for name in cresset._C._op_names()]
-    return {row[form]: row["name"] for row in rows if row["variant"] == "functional" for form in ("inplace", "out") if row[form]}
+    return {row[form]: row["name"] for row in rows if row["variant"] == "functional" for form in ("inplace", "out")
+            if row[form]}
 
 
 def make(name, seed, index, base, parameters):
@@ -59,7 +61,8 @@ def call(name, op, given, fake):
             cresset._C._fake_call(name, (), given, True)
         else:
             touch(op(**given))
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError, OverflowError, AssertionError):
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryError, OverflowError,
+            AssertionError):
         pass  # refused: what most of these calls should be
 
 
@@ -98,7 +101,8 @@ def watch(pid, progress, seconds):
 
 
 def in_child(seconds, work, *args):
-    """Runs work(progress, *args) in a process of its own: (its status, the number of calls it finished, what it printed)."""
+    """Runs work(progress, *args) in a process of its own: (its status, the number of calls it finished, what it
+    printed)."""
     progress = mmap.mmap(-1, 64)
     with tempfile.TemporaryFile() as printed:
         pid = os.fork()
@@ -123,7 +127,9 @@ def run(seconds, *args):
     status, done, text = in_child(seconds, batch, *args)
     if status == 0:
         return {"done": done, "report": None}
-    return {"done": done, "report": (f"ran for more than {seconds} s" if status is None else f"ended with status {status}") + f"\n{text}"}
+    return {"done": done,
+            "report": (f"ran for more than {seconds} s" if status is None else f"ended with status {status}")
+            + f"\n{text}"}
 
 
 def main(seconds):
@@ -134,7 +140,8 @@ def main(seconds):
     for line in sys.stdin:
         word, *rest = line.split()
         if word == "names":
-            answer = [n for n in cresset._C._op_names() if not any(p["type"] == "Graph" for p in cresset._C._signature(n)[0])]
+            answer = [n for n in cresset._C._op_names()
+                      if not any(p["type"] == "Graph" for p in cresset._C._signature(n)[0])]
         elif word == "describe":
             answer = in_child(seconds, describe, rest[0], *map(int, rest[1:]))[2]
         else:

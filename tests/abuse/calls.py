@@ -14,7 +14,8 @@ class Child:
     """A process of call_child.py; ask() gives its answer to one line."""
 
     def __init__(self, report):
-        self.process = subprocess.Popen([sys.executable, HERE / "call_child.py", str(report.SECONDS)], env=report.environment(),
+        self.process = subprocess.Popen([sys.executable, HERE / "call_child.py", str(report.SECONDS)],
+                                        env=report.environment(),
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, *words):
@@ -38,7 +39,8 @@ def attempt(child, op, seed, count):
         if answer["report"] is None:
             break
         at += answer["done"]
-        failures.append(f"call {at} of seed {seed}: {op}({child.ask('describe', op, seed, at).strip()})\n{answer['report']}")
+        failures.append(f"call {at} of seed {seed}: "
+                        f"{op}({child.ask('describe', op, seed, at).strip()})\n{answer['report']}")
         at += 1
     return passed, failures
 
@@ -61,7 +63,8 @@ def part(budget, seed, report):
     for op in names:
         if report.wanted(op) and not report.is_done(f"{op} {count}"):
             ops.put(op)
-    workers = [threading.Thread(target=work, args=(report, seed, count, ops)) for _ in range(min(report.jobs, ops.qsize()))]
+    workers = [threading.Thread(target=work, args=(report, seed, count, ops))
+               for _ in range(min(report.jobs, ops.qsize()))]
     for worker in workers:
         worker.start()
     for worker in workers:

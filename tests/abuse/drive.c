@@ -4,10 +4,10 @@
  *
  *     PATH FOLDER WHOLE
  *
- * from standard input, and for each forks a child that goes through info, doctor, run, convert and compile with the archive at
- * PATH; what they write goes to FOLDER. Native code is made and run as tables here, under the sanitizers; with WHOLE = 1 also
- * by the compiler, as a library. The answer is a line: "ok", or the step that failed and how. What the child wrote to standard
- * error is in FOLDER/stderr. */
+ * from standard input, and for each forks a child that goes through info, doctor, run, convert and compile with the
+ * archive at PATH; what they write goes to FOLDER. Native code is made and run as tables here, under the sanitizers;
+ * with WHOLE = 1 also by the compiler, as a library. The answer is a line: "ok", or the step that failed and how. What
+ * the child wrote to standard error is in FOLDER/stderr. */
 #define _GNU_SOURCE
 #include "lower/lower.h"
 #include "emit/emit.h"
@@ -48,7 +48,12 @@ static void tool(const char *step, const char *const *words) {
 static void fill(cresset_value *v, const cresset_value_info *info, int64_t *size) {
     const char *fixed = info->constant;
     int64_t n = 1;
-    *v = (cresset_value){ .struct_size = sizeof *v, .kind = info->kind, .dtype = info->dtype, .rank = info->rank, .size = size, .integer = fixed ? strtoll(fixed, NULL, 10) : 2,
+    *v = (cresset_value){ .struct_size = sizeof *v,
+                          .kind = info->kind,
+                          .dtype = info->dtype,
+                          .rank = info->rank,
+                          .size = size,
+                          .integer = fixed ? strtoll(fixed, NULL, 10) : 2,
                           .number = fixed ? strtod(fixed, NULL) : 0.5 };
     if (info->kind == CRESSET_BOOLEAN) v->integer = fixed && fixed[0] == 't';
     if (info->kind == CRESSET_STRING) v->data = (void *)(uintptr_t)(fixed ? fixed : "x");
@@ -58,7 +63,8 @@ static void fill(cresset_value *v, const cresset_value_info *info, int64_t *size
         if (size[d] < 0 || size[d] > MOST_ELEMENTS || (n *= size[d] ? size[d] : 1) > MOST_ELEMENTS) size[d] = 0, n = 1;
     }
     uint8_t *bytes = calloc((size_t)n, (size_t)rt_itemsize(info->dtype));
-    for (int64_t i = 0; bytes && i < n * rt_itemsize(info->dtype); i += rt_itemsize(info->dtype)) bytes[i] = (uint8_t)(i & 1);
+    for (int64_t i = 0; bytes && i < n * rt_itemsize(info->dtype); i += rt_itemsize(info->dtype))
+        bytes[i] = (uint8_t)(i & 1);
     v->data = bytes;
 }
 
@@ -69,7 +75,8 @@ static void run_tables(const cresset_api *api) {
     if (api->create(api, &options, &m, message, sizeof message)) return;
     for (int32_t k = 0; k < api->nmethods; k++) {
         const cresset_method_info *info = &api->methods[k];
-        cresset_value *in = calloc((size_t)info->ninputs + 1, sizeof *in), *out = calloc((size_t)info->noutputs + 1, sizeof *out);
+        cresset_value *in = calloc((size_t)info->ninputs + 1, sizeof *in),
+                      *out = calloc((size_t)info->noutputs + 1, sizeof *out);
         int64_t(*size)[RT_MAX_RANK] = calloc((size_t)info->ninputs + 1, sizeof *size);
         for (int32_t i = 0; i < info->ninputs; i++) fill(&in[i], &info->inputs[i], size[i]);
         for (int32_t i = 0; i < info->noutputs; i++) out[i].struct_size = sizeof *out;
@@ -129,7 +136,8 @@ static void all_steps(const char *path, const char *folder, bool whole) {
     lower(path);
     if (whole) {
         tool("compile", (const char *[]){ "compile", path, "-o", library, NULL });
-        if (!access(library, R_OK)) tool("run library", (const char *[]){ "run", library, "--random", "--threads", "1", NULL });
+        if (!access(library, R_OK))
+            tool("run library", (const char *[]){ "run", library, "--random", "--threads", "1", NULL });
     }
     unlink(converted);
     unlink(library);
@@ -145,7 +153,8 @@ static void answer(const char *path, const char *folder, bool whole) {
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) printf("fork failed\n");
-    else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGALRM)) printf("%s: took longer than %d s\n", *progress, WTERMSIG(status) == SIGPROF ? SECONDS : WAITING);
+    else if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGALRM))
+        printf("%s: took longer than %d s\n", *progress, WTERMSIG(status) == SIGPROF ? SECONDS : WAITING);
     else if (WIFSIGNALED(status)) printf("%s: signal %d\n", *progress, WTERMSIG(status));
     else if (WEXITSTATUS(status)) printf("%s: exit code %d\n", *progress, WEXITSTATUS(status));
     else printf("ok\n");

@@ -1,4 +1,5 @@
-"""Archives that are nearly right: one or a few things of the JSON, of the order of its lists or of the bytes are changed.
+"""Archives that are nearly right: one or a few things of the JSON, of the order of its lists or of the bytes are
+changed.
 
 Everything follows from the random.Random that is given; needs Python alone."""
 import copy
@@ -6,9 +7,11 @@ import io
 import json
 import zipfile
 
-NUMBERS = [0, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 64, 65, 255, 1000, -1, -2, -3, -100, 2**15, 2**31 - 1, 2**31, 2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1,
+NUMBERS = [0, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 64, 65, 255, 1000, -1, -2, -3, -100, 2**15, 2**31 - 1, 2**31, 2**32,
+           2**40, 2**53, 2**61, 2**62, 2**63 - 1,
            2**63, -2**31, -2**62, -2**63, -2**63 - 1, 10**30, 0.5, -0.5, 1e300, -1e300, 1e19]
-TEXTS = ["", "x", "mean", "Infinity", "NaN", "s0", "s0 + 1", "Symbol('s0')", "2**62", "Max(1, s0)", "cpu", "cuda", "a" * 3000, "é", "../x", "\u0000"]
+TEXTS = ["", "x", "mean", "Infinity", "NaN", "s0", "s0 + 1", "Symbol('s0')", "2**62", "Max(1, s0)", "cpu", "cuda",
+         "a" * 3000, "é", "../x", "\u0000"]
 DTYPES = range(0, 40)
 
 
@@ -71,7 +74,8 @@ def change_dict(rng, v):
         v[a], v[b] = v[b], v[a]
     else:
         key = rng.choice(keys)
-        v[rng.choice(["as_int", "as_tensor", "as_ints", "as_float", "as_none", "as_sym_int", "as_string", "as_graph", "as_tensors"])] = v.pop(key)
+        v[rng.choice(["as_int", "as_tensor", "as_ints", "as_float", "as_none", "as_sym_int", "as_string", "as_graph",
+                      "as_tensors"])] = v.pop(key)
 
 
 def change(rng, where, others, ops):

@@ -1,7 +1,8 @@
 """Arguments that fit a schema and nothing else, and recorded calls of PyTorch with one or two arguments spoilt.
 
-Noise finds what a rule forgets to ask at all; a call that is nearly right gets past the rule and finds what a kernel trusts.
-Everything follows from the `random.Random` that is given, and needs neither torch nor anything outside this repository."""
+Noise finds what a rule forgets to ask at all; a call that is nearly right gets past the rule and finds what a kernel
+trusts. Everything follows from the `random.Random` that is given, and needs neither torch nor anything outside this
+repository."""
 import functools
 import math
 import pathlib
@@ -13,14 +14,18 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import oracle  # noqa: E402
 
 RECORDED = "test_recorded_ops"  # tests/py/test_recorded_ops.py
-DTYPES = [getattr(cresset, n) for n in ("float32 float64 float16 bfloat16 complex32 complex64 complex128 uint8 int8 int16 int32 int64 bool "
-                                        "uint16 uint32 uint64").split()]
+DTYPES = [getattr(cresset, n) for n in ("float32 float64 float16 bfloat16 complex32 complex64 complex128 uint8 int8 "
+                                        "int16 int32 int64 bool uint16 uint32 uint64").split()]
 SMALL = [0, 1, 2, 3, 4, 5, 7]
-EXTREME = [-1, -2, -3, -9, 16, 17, 63, 64, 65, 255, 1000, 2**15, 2**31 - 1, 2**31, -2**31, 2**32, 2**40, 2**53, 2**61, 2**62 - 1, 2**62, 2**62 + 1,
+EXTREME = [-1, -2, -3, -9, 16, 17, 63, 64, 65, 255, 1000, 2**15, 2**31 - 1, 2**31, -2**31, 2**32, 2**40, 2**53, 2**61,
+           2**62 - 1, 2**62, 2**62 + 1,
            -2**62, 2**63 - 1, 2**63 - 2, -2**63, -2**63 + 1, 3037000500, 4294967296 * 3, 6148914691236517206]
-FLOATS = [0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1.5, 1e-5, 3.7, -7.25, 1e10, 1e19, -1e19, 1e300, -1e300, 5e-324, 2.0**31, 2.0**62, 2.0**63, -2.0**63, math.inf, -math.inf, math.nan]
-TEXTS = ["", "mean", "sum", "none", "max", "floor", "trunc", "ij,jk->ik", "i", "...", "ij->ji", "ii", "->", "i,j,k", "a" * 300, "ij,", "constant", "reflect",
-         "replicate", "circular", "tanh", "linear", "nuc", "fro", "inf", "forward", "ortho", "amax", "prod", "left", "xy", "ij", "bilinear", "\x00", "é€"]
+FLOATS = [0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1.5, 1e-5, 3.7, -7.25, 1e10, 1e19, -1e19, 1e300, -1e300, 5e-324, 2.0**31,
+          2.0**62, 2.0**63, -2.0**63, math.inf, -math.inf, math.nan]
+TEXTS = ["", "mean", "sum", "none", "max", "floor", "trunc", "ij,jk->ik", "i", "...", "ij->ji", "ii", "->", "i,j,k",
+         "a" * 300, "ij,", "constant", "reflect",
+         "replicate", "circular", "tanh", "linear", "nuc", "fro", "inf", "forward", "ortho", "amax", "prod", "left",
+         "xy", "ij", "bilinear", "\x00", "é€"]
 LARGEST = 40000  # elements of a tensor that is made here: what takes long must be the op's fault
 
 
@@ -42,7 +47,8 @@ def numbers(rng, dtype, n):
         return [rng.choice(FLOATS) if kind < 0.2 and rng.random() < 0.4 else rng.uniform(-3, 3) for _ in range(n)]
     low, high = (cresset.iinfo(dtype).min, cresset.iinfo(dtype).max)
     if kind < 0.3:
-        return [min(max(rng.choice(EXTREME), low), high) if rng.random() < 0.4 else rng.randrange(0, 4) for _ in range(n)]
+        return [min(max(rng.choice(EXTREME), low), high) if rng.random() < 0.4 else rng.randrange(0, 4)
+                for _ in range(n)]
     return [rng.randrange(0, rng.choice([1, 2, 4, 10])) for _ in range(n)]
 
 
@@ -53,13 +59,15 @@ def dense(rng, shape, dtype):
     base = numbers(rng, dtype, min(n, 24))
     flat = (base * (n // max(len(base), 1) + 1))[:n]
     unsigned = dtype in (cresset.uint16, cresset.uint32, cresset.uint64)
-    wide = cresset.int64 if unsigned else cresset.float64 if dtype.is_floating_point else cresset.complex128 if dtype.is_complex else dtype
+    wide = (cresset.int64 if unsigned else cresset.float64 if dtype.is_floating_point else cresset.complex128
+            if dtype.is_complex else dtype)
     clipped = [min(v, 2**63 - 1) for v in flat] if unsigned else flat
     return cresset.tensor(clipped, dtype=wide).to(dtype).reshape(shape)
 
 
 def laid_out(rng, t):
-    """The same kind of tensor in other memory: transposed, every second element, one element repeated, from an offset on."""
+    """The same kind of tensor in other memory: transposed, every second element, one element repeated, from an offset
+    on."""
     kind = rng.randrange(8)
     if kind == 0 and t.dim() > 1:
         a, b = rng.randrange(t.dim()), rng.randrange(t.dim())
@@ -84,7 +92,8 @@ def sizes(rng, rank=None):
         rank = rng.choice([8, 15, 16])
     shape = [rng.choice(SMALL if rank < 5 else [0, 1, 1, 2, 2, 3]) for _ in range(rank)]
     if rank and rng.random() < 0.08:
-        shape[rng.randrange(rank)] = rng.choice([15, 16, 17, 33, 64, 130, 1025])  # beyond what loops over blocks do at once
+        # beyond what loops over blocks do at once
+        shape[rng.randrange(rank)] = rng.choice([15, 16, 17, 33, 64, 130, 1025])
     while math.prod(shape) > LARGEST:
         shape[rng.randrange(rank)] = 1
     return shape
@@ -107,7 +116,8 @@ def scalar(rng):
     kind = rng.randrange(6)
     if kind < 2:
         return integer(rng)
-    return rng.choice(FLOATS) if kind < 4 else rng.random() < 0.5 if kind == 4 else complex(rng.choice(FLOATS), rng.choice(FLOATS))
+    return rng.choice(FLOATS) if kind < 4 else rng.random() < 0.5 if kind == 4 else complex(rng.choice(FLOATS),
+            rng.choice(FLOATS))
 
 
 def one(rng, kind):
@@ -131,7 +141,8 @@ def one(rng, kind):
         case "Device":
             return cresset.device(rng.choice(["cpu", "cpu", "meta"]))
         case "MemoryFormat":
-            return rng.choice([cresset.contiguous_format, cresset.preserve_format, cresset.channels_last, cresset.channels_last_3d])
+            return rng.choice([cresset.contiguous_format, cresset.preserve_format, cresset.channels_last,
+                               cresset.channels_last_3d])
         case "Generator":
             return cresset.Generator().manual_seed(rng.randrange(9))
     return rng.choice([None, 0, 1.5, True, [], "x", cresset.float32, tensor(rng)])  # Any
@@ -196,7 +207,8 @@ def decoded(name):
     answers = records().get(f"test_op[{name}]: calls")
     if answers:
         return oracle.decode(answers)
-    return [{"args": args, "kwargs": {}} for own, args in (own_calls() if name.startswith("cresset::") else ()) if own == name]
+    return [{"args": args, "kwargs": {}} for own, args in (own_calls() if name.startswith("cresset::") else ())
+            if own == name]
 
 
 def anew(c):
@@ -238,7 +250,8 @@ def spoilt_values(rng, t):
     for _ in range(rng.choice([1, 1, 2, 5])):
         at = rng.randrange(t.numel())
         if t.dtype.is_floating_point or t.dtype.is_complex:
-            flat[at] = cresset.tensor(rng.choice(FLOATS), dtype=cresset.float64).to(t.dtype)  # rounds, and to infinity, too
+            # rounds, and to infinity, too
+            flat[at] = cresset.tensor(rng.choice(FLOATS), dtype=cresset.float64).to(t.dtype)
         elif t.dtype is cresset.bool:
             flat[at] = rng.random() < 0.5
         elif t.dtype in (cresset.uint16, cresset.uint32, cresset.uint64):
@@ -275,7 +288,8 @@ def spoilt(rng, v, p):
         if kind == 0 and changed:
             del changed[rng.randrange(len(changed))]
         elif kind == 1 or not changed:
-            changed.insert(rng.randrange(len(changed) + 1), rng.choice(changed) if changed and rng.random() < 0.5 else one(rng, p["type"]))
+            changed.insert(rng.randrange(len(changed) + 1), rng.choice(changed) if changed and rng.random() < 0.5
+                           else one(rng, p["type"]))
         elif kind == 2:
             changed = changed * rng.choice([0, 2, 3])
         else:
@@ -290,8 +304,8 @@ def spoilt(rng, v, p):
 
 
 def resized(rng, v):
-    """Every tensor of the call with one of its dimensions empty, or of one element, or laid out otherwise, or all in a batch: sizes
-    that fit each other."""
+    """Every tensor of the call with one of its dimensions empty, or of one element, or laid out otherwise, or all in a
+    batch: sizes that fit each other."""
     kind, d, batch = rng.randrange(4), rng.randrange(4), rng.choice([0, 1, 2, 3])
 
     def change(t):
@@ -325,7 +339,8 @@ def arguments(rng, name, base, parameters):
     for which in rng.sample(sorted(given), min(len(given), rng.choice([0, 1, 1, 1, 2, 2, 3]))):
         given[which] = spoilt(rng, given[which], known[which])
     if given and rng.random() < 0.03:
-        given[rng.choice(sorted(given))] = rng.choice([0, 1.5, None, "x", [], [0, 1], True, 1j, cresset.int32, object(), cresset.zeros(2)])
+        given[rng.choice(sorted(given))] = rng.choice([0, 1.5, None, "x", [], [0, 1], True, 1j, cresset.int32,
+                                                       object(), cresset.zeros(2)])
     if rng.random() < 0.02:  # two slots, one tensor
         tensors = [k for k, v in given.items() if isinstance(v, cresset.Tensor)]
         if len(tensors) > 1:

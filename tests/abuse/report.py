@@ -1,5 +1,5 @@
-"""What the parts of the abuse sweep (tests/full/abuse.py) share: the environment of their children, what was done already,
-and the counts."""
+"""What the parts of the abuse sweep (tests/full/abuse.py) share: the environment of their children, what was done
+already, and the counts."""
 import hashlib
 import json
 import os
@@ -24,7 +24,8 @@ def build(folder=None):
 def fingerprint(folder, seed):
     """Of all that an outcome depends on."""
     digest = hashlib.sha256(str(seed).encode())
-    for path in sorted([*(folder / "python").rglob("*.so*"), *(ROOT / "tests" / "abuse").glob("*.py"), *(folder / "bin").glob("cresset")]):
+    for path in sorted([*(folder / "python").rglob("*.so*"), *(ROOT / "tests" / "abuse").glob("*.py"),
+                        *(folder / "bin").glob("cresset")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -43,14 +44,18 @@ class Report:
 
     def environment(self, **more):
         """Of a child that uses the sanitized package or tool. Every report ends the child with exit code 99."""
-        libraries = [subprocess.run(["gcc", f"-print-file-name=lib{name}.so"], capture_output=True, text=True, check=True).stdout.strip()
+        libraries = [subprocess.run(["gcc", f"-print-file-name=lib{name}.so"], capture_output=True, text=True,
+                                    check=True).stdout.strip()
                      for name in ("asan", "ubsan")]
-        rules = ("detect_leaks=0:allocator_may_return_null=1:exitcode=99:abort_on_error=0:handle_abort=1:detect_stack_use_after_return=0:"
-                 f"max_allocation_size_mb={LARGEST}:soft_rss_limit_mb=2048:quarantine_size_mb=16:malloc_context_size=12")
-        paths = [str(self.folder / "python"), str(ROOT / "tests" / "abuse"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        rules = ("detect_leaks=0:allocator_may_return_null=1:exitcode=99:abort_on_error=0:handle_abort=1:"
+                 f"detect_stack_use_after_return=0:max_allocation_size_mb={LARGEST}:soft_rss_limit_mb=2048:"
+                 "quarantine_size_mb=16:malloc_context_size=12")
+        paths = [str(self.folder / "python"), str(ROOT / "tests" / "abuse"),
+                 *filter(None, [os.environ.get("PYTHONPATH")])]
         return {**os.environ, "LD_PRELOAD": ":".join(libraries), "ASAN_OPTIONS": rules, "PYTHONPATH": ":".join(paths),
                 "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99", "CRESSET_BUILD": str(self.folder),
-                "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **more}
+                "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1", **more}
 
     def begin(self, part):
         self.part = part
@@ -83,7 +88,8 @@ class Report:
         passed, failed = self.counts()
         self.result.parent.mkdir(parents=True, exist_ok=True)
         partial = self.result.with_suffix(".part")
-        partial.write_text(json.dumps({"passed": passed, "failed": failed, "fingerprint": self.key, "units": self.units}, indent=0))
+        partial.write_text(json.dumps({"passed": passed, "failed": failed, "fingerprint": self.key,
+                                       "units": self.units}, indent=0))
         partial.replace(self.result)  # a run that is stopped leaves a whole file
         self.written = time.monotonic()
 
@@ -91,6 +97,7 @@ class Report:
         self.write()
         passed, failed = self.counts()
         failing = sorted(key for key in self.seen if self.units.get(key, [0, 0])[1])
-        print(f"{len(self.seen)} units, {len(self.seen & self.kept)} of them kept from before" + (f"; failing: {', '.join(failing)}" if failing else ""), file=self.out)
+        print(f"{len(self.seen)} units, {len(self.seen & self.kept)} of them kept from before"
+              + (f"; failing: {', '.join(failing)}" if failing else ""), file=self.out)
         print(f"{passed} passed, {failed} failed", file=self.out, flush=True)
         return 1 if failed or not passed else 0

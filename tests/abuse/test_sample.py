@@ -1,5 +1,6 @@
-"""A seeded part of the abuse sweep (tests/full/abuse.py), for every change: each op of the table with a few bad calls, a
-mutant of an archive of each, bad calls of abi.h, under the sanitizers. `./dev test --preset debug` runs it in the build that is there."""
+"""A seeded part of the abuse sweep (tests/full/abuse.py), for every change: each op of the table with a few bad calls,
+a mutant of an archive of each, bad calls of abi.h, under the sanitizers. `./dev test --preset debug` runs it in the
+build that is there."""
 import importlib.util
 import io
 import os

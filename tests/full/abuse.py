@@ -1,10 +1,11 @@
-"""Nothing that a stranger sends may reach memory that is not its own: bad arguments, under ASan and UBSan (build/debug).
+"""Nothing that a stranger sends may reach memory that is not its own: bad arguments, under ASan and UBSan
+(build/debug).
 
     ./dev test --full abuse [-k WORD] [--jobs=N] [--part=NAME] [--cases=N] [--seed=N] [--fresh]
 
 -k: only subjects (ops, archives) with WORD in their name. --jobs: processes at a time (2). --part: only this part, and
---cases: how many cases of it (by default what the table PARTS says). --build=FOLDER: a debug build that is there, instead
-of `./dev build --preset debug`; then neither torch nor ./dev are needed, only Python, numpy and that folder.
+--cases: how many cases of it (by default what the table PARTS says). --build=FOLDER: a debug build that is there,
+instead of `./dev build --preset debug`; then neither torch nor ./dev are needed, only Python, numpy and that folder.
 
 A part is a function in a module of tests/abuse:
 
@@ -15,7 +16,8 @@ and tells `report` about each finished unit, of which one is an op, a seed archi
 
     if report.wanted(subject) and not report.is_done(unit):
         ...
-        report.add(unit, passed, failures)      # failures: texts: what was called, with which arguments, what came of it
+        report.add(unit, passed, failures)      # failures: texts: what was called, with which arguments, what came of
+        it
 
 A case fails when a child crashes, a sanitizer reports, or it runs for more than report.SECONDS; a refusal is what most
 calls should get and passes. Finished units without failures are kept in results/abuse.json as long as neither the build
@@ -44,10 +46,12 @@ def main(argv):
     words = [a for a in argv if not a.startswith("-")]
     unknown = set(options) - {"jobs", "part", "cases", "seed", "fresh", "build"}
     if unknown or options.get("part", "calls") not in PARTS:
-        print(f"abuse: --jobs=N, --part={'|'.join(PARTS)}, --cases=N, --seed=N, --build=FOLDER or --fresh, not {' '.join(argv)}", file=sys.stderr)
+        print(f"abuse: --jobs=N, --part={'|'.join(PARTS)}, --cases=N, --seed=N, --build=FOLDER or --fresh, not "
+              f"{' '.join(argv)}", file=sys.stderr)
         return 2
     seed = int(options.get("seed", 0))
-    report = Report(ROOT / "results" / "abuse.json", words, int(options.get("jobs", 2)), options.get("build"), "fresh" in options, seed)
+    report = Report(ROOT / "results" / "abuse.json", words, int(options.get("jobs", 2)), options.get("build"),
+                    "fresh" in options, seed)
     for name, (part, cases) in PARTS.items():
         if options.get("part", name) == name:
             report.begin(name)

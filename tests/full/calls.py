@@ -11,7 +11,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 if __name__ == "__main__":
-    done = subprocess.run([pathlib.Path(os.environ["CRESSET_BUILD"]) / "tests" / "test_instance"], cwd=ROOT, env={**os.environ, "CRESSET_CALLS": "1000000"})
+    done = subprocess.run([pathlib.Path(os.environ["CRESSET_BUILD"]) / "tests" / "test_instance"], cwd=ROOT,
+                          env={**os.environ, "CRESSET_CALLS": "1000000"})
     ok = done.returncode == 0
     (ROOT / "results").mkdir(exist_ok=True)
     (ROOT / "results" / "calls.json").write_text(json.dumps({"passed": int(ok), "failed": int(not ok)}))

@@ -1,5 +1,6 @@
-"""run_decompositions() against PyTorch's: every program of tests/interop is exported by PyTorch, decomposed by both, and compared call by call (tests/interop/op_agreement.py).
-Arguments select programs by substring. Writes the counts to results/decomp.json; a program that differs as stated counts as passed.
+"""run_decompositions() against PyTorch's: every program of tests/interop is exported by PyTorch, decomposed by both,
+and compared call by call (tests/interop/op_agreement.py). Arguments select programs by substring. Writes the counts to
+results/decomp.json; a program that differs as stated counts as passed.
 
     ./dev test --full decomp
 """
@@ -31,7 +32,8 @@ def archives(p, folder):
 
 
 def copied(value):
-    return cresset.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, cresset.Tensor) else leaf, value)
+    return cresset.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, cresset.Tensor) else leaf,
+                                          value)
 
 
 def run(ep, example):
@@ -49,14 +51,16 @@ def compare(p, folder):
     calls = op_agreement.difference(ours._program.graph._data(), core._program.graph._data())
     example = training.example_inputs
     numbers = None if example is None else agreement.difference(run(training, example), run(ours, example))
-    return calls, numbers, calls is None and op_agreement.same_order(ours._program.graph._data(), core._program.graph._data())
+    return calls, numbers, calls is None and op_agreement.same_order(ours._program.graph._data(),
+                                                                     core._program.graph._data())
 
 
 def main(words):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     chosen = [p for p in programs.programs() if not words or any(word in p.name for word in words)]
-    counts = {"programs": 0, "agree": 0, "same order": 0, "known differences": {}, "other differences": {}, "other results": {}}
+    counts = {"programs": 0, "agree": 0, "same order": 0, "known differences": {}, "other differences": {},
+              "other results": {}}
     with tempfile.TemporaryDirectory() as folder:
         for p in chosen:
             calls, numbers, ordered = compare(p, pathlib.Path(folder))
@@ -73,9 +77,11 @@ def main(words):
                 print(f"{p.name}: {numbers}")
     failed = len(set(counts["other differences"]) | set(counts["other results"]))
     (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "decomp.json").write_text(json.dumps({"passed": counts["programs"] - failed, "failed": failed, **counts}, indent=1) + "\n")
-    print(f"decomp: {counts['agree']} of {counts['programs']} programs consist of the same calls ({counts['same order']} in the same order), "
-          f"{len(counts['known differences'])} differ as stated, {len(counts['other differences'])} otherwise; {len(counts['other results'])} give other results")
+    (ROOT / "results" / "decomp.json").write_text(json.dumps({"passed": counts["programs"] - failed, "failed": failed,
+                                                              **counts}, indent=1) + "\n")
+    print(f"decomp: {counts['agree']} of {counts['programs']} programs consist of the same calls "
+          f"({counts['same order']} in the same order), {len(counts['known differences'])} differ as stated, "
+          f"{len(counts['other differences'])} otherwise; {len(counts['other results'])} give other results")
     return 1 if failed or not counts["programs"] else 0
 
 

@@ -1,5 +1,6 @@
-"""X1, X3, X10: 2,000 random programs with random dynamic sizes (tests/roundtrip/random_exports.py): the exported program gives what the module gives at sizes inside of its
-ranges, and refuses others. A number N chooses how many, --from=N where to begin.
+"""X1, X3, X10: 2,000 random programs with random dynamic sizes (tests/roundtrip/random_exports.py): the exported
+program gives what the module gives at sizes inside of its ranges, and refuses others. A number N chooses how many,
+--from=N where to begin.
 
     ./dev test --full export
 """
@@ -21,8 +22,10 @@ PROGRAMS, CHUNK = 2000, 25
 
 
 def chunk(first):
-    answer = interop.in_child(lambda: [(number, *random_exports.check(number)) for number in range(first, first + CHUNK)])
-    return answer if isinstance(answer, list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}", 0)]
+    answer = interop.in_child(lambda: [(number, *random_exports.check(number)) for number in range(first,
+            first + CHUNK)])
+    return answer if isinstance(answer,
+            list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}", 0)]
 
 
 def main(argv):
@@ -41,7 +44,8 @@ def main(argv):
             print(f"[{first - begin + CHUNK}/{count}] {dict(total)}, {time.monotonic() - start:.0f} s", flush=True)
     out = ROOT / "results" / "export.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"passed": total["equal"], "failed": total["differs"], "sizes": sizes, "failures": failures}, indent=1) + "\n")
+    out.write_text(json.dumps({"passed": total["equal"], "failed": total["differs"], "sizes": sizes,
+                               "failures": failures}, indent=1) + "\n")
     print(f"{count} programs at {sizes} other sizes: {total['equal']} passed, {total['differs']} failed")
     return 1 if failures or not total["equal"] else 0
 

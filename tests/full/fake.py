@@ -1,6 +1,6 @@
-"""N1, S1: every sample of the op table, in place and out, run fake, static and symbolic. Arguments select ops by substring.
-"data" are calls that the real run refuses for a value (an index out of range, say), or whose fake run asks for one: a fake
-run has none. The ops with such calls are listed."""
+"""N1, S1: every sample of the op table, in place and out, run fake, static and symbolic. Arguments select ops by
+substring. "data" are calls that the real run refuses for a value (an index out of range, say), or whose fake run asks
+for one: a fake run has none. The ops with such calls are listed."""
 import collections
 import pathlib
 import sys

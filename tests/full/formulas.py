@@ -1,6 +1,6 @@
-"""N1: every derivative equals PyTorch's gradients and finite differences in f64, the second one finite differences of the
-first; every decomposition equals its kernel. tests/ops/formulas.py says how they are compared.
-Arguments select ops by substring."""
+"""N1: every derivative equals PyTorch's gradients and finite differences in f64, the second one finite differences of
+the first; every decomposition equals its kernel. tests/ops/formulas.py says how they are compared. Arguments select ops
+by substring."""
 import pathlib
 import sys
 

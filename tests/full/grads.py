@@ -1,5 +1,5 @@
-"""Derivatives of every op of the table by parts: each parameter alone, each result's cotangent alone, in float64 and complex128.
-Arguments select ops by substring."""
+"""Derivatives of every op of the table by parts: each parameter alone, each result's cotangent alone, in float64 and
+complex128. Arguments select ops by substring."""
 import pathlib
 import sys
 

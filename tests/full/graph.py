@@ -1,5 +1,6 @@
-"""The op table's samples through the graph: each call is recorded on fakes (every other one with symbolic sizes), verified, printed, parsed, taken through JSON
-and run on the real inputs, where it must give what the eager call gives, bit for bit. Arguments select ops by substring.
+"""The op table's samples through the graph: each call is recorded on fakes (every other one with symbolic sizes),
+verified, printed, parsed, taken through JSON and run on the real inputs, where it must give what the eager call gives,
+bit for bit. Arguments select ops by substring.
 
     ./dev test --full graph
 """
@@ -49,14 +50,16 @@ def same_bits(a, b):
     if isinstance(a, cresset.Tensor):
         if a.dtype != b.dtype or tuple(a.shape) != tuple(b.shape):
             return False
-        x, y = (harness.theirs(t).resolve_conj().resolve_neg().contiguous().flatten().view(samples.torch.uint8) for t in (a, b))
+        x, y = (harness.theirs(t).resolve_conj().resolve_neg().contiguous().flatten().view(samples.torch.uint8)
+                for t in (a, b))
         return a.numel() == 0 or bool((x == y).all())
     return type(a) is type(b) and (a == b or a != a)
 
 
 def arguments(c):
     found = []
-    structure = split([harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}], found)
+    structure = split([harness.ours(harness.twin(c.args)),
+                       {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}], found)
     return structure, found
 
 
@@ -96,7 +99,8 @@ def check(name, c, symbolic):
     with harness.seeded():
         result = harness.attempt(parsed.run, inputs, {})
     if isinstance(result, harness.Refused):
-        raise harness.Different(f"{where}: the graph does not run: {type(result.error).__name__}: {result.error}\n{graph}")
+        raise harness.Different(f"{where}: the graph does not run: {type(result.error).__name__}: "
+                                f"{result.error}\n{graph}")
     if "empty" not in name and not (same_bits(wanted, result) and same_bits(eager_inputs, inputs)):
         raise harness.Different(f"{where}: the graph gives another result\n{graph}")
     return "equal"

@@ -1,10 +1,12 @@
-"""Archives that PyTorch writes, run here: every program of tests/interop/programs.py and every model of bench/models.py at small size, in the training dialect and
-after run_decompositions(), by `ExportedProgram.module()` and by `cresset run`, against PyTorch. Arguments select programs by substring.
+"""Archives that PyTorch writes, run here: every program of tests/interop/programs.py and every model of bench/models.py
+at small size, in the training dialect and after run_decompositions(), by `ExportedProgram.module()` and by `cresset
+run`, against PyTorch. Arguments select programs by substring.
 
     ./dev test --full interop
 
-Nearly all of the time is PyTorch's: archives and its results are kept in build/interop as long as the programs and PyTorch's version stay the same, so that a second run, or one
-that goes on where another stopped, takes seconds; --fresh makes them again.
+Nearly all of the time is PyTorch's: archives and its results are kept in build/interop as long as the programs and
+PyTorch's version stay the same, so that a second run, or one that goes on where another stopped, takes seconds; --fresh
+makes them again.
 """
 import collections
 import hashlib
@@ -33,7 +35,8 @@ LIMIT_SECONDS = 300
 def model_programs():
     """The benchmark's models; without their packages the sweep fails rather than leaving them out."""
     import models
-    return [programs.Program(f"model_{f.__name__}", lambda f=f: models.make(f.__name__, small=True)[0], lambda f=f: models.make(f.__name__, small=True)[1]) for f in models.ALL]
+    return [programs.Program(f"model_{f.__name__}", lambda f=f: models.make(f.__name__, small=True)[0],
+                             lambda f=f: models.make(f.__name__, small=True)[1]) for f in models.ALL]
 
 
 def in_child(function):
@@ -65,7 +68,8 @@ def in_child(function):
 def kept_folder(fresh):
     """Where archives of these programs and this PyTorch are kept; those of others go away."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted([*(ROOT / "tests" / "interop").glob("programs*.py"), ROOT / "tests" / "interop" / "checking.py", ROOT / "bench" / "models.py"]):
+    for path in sorted([*(ROOT / "tests" / "interop").glob("programs*.py"), ROOT / "tests" / "interop" / "checking.py",
+                        ROOT / "bench" / "models.py"]):
         digest.update(path.read_bytes())
     folder = ROOT / "build" / "interop" / digest.hexdigest()[:16]
     for other in folder.parent.glob("*"):
@@ -97,14 +101,16 @@ def archives(p, folder, report):
 
 def check(p, folder, scratch, report):
     for archive in archives(p, folder, report):
-        report(p.name, archive.dialect, "module()", in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
+        report(p.name, archive.dialect, "module()",
+               in_child(lambda: checking.constant_outputs(archive) or checking.by_module(archive)))
         report(p.name, archive.dialect, "cresset run", in_child(lambda: checking.by_tool(archive, scratch)))
         for path in pathlib.Path(scratch).glob("*"):
             path.unlink()
 
 
 def sweep(name, check):
-    """check(program, folder of archives, scratch folder, report) for every chosen program; writes results/NAME.json and gives the exit code."""
+    """check(program, folder of archives, scratch folder, report) for every chosen program; writes results/NAME.json and
+    gives the exit code."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -126,9 +132,11 @@ def sweep(name, check):
     passed = sum(ways.values())
     out = ROOT / "results" / f"{name}.json"
     out.parent.mkdir(exist_ok=True)
-    result = {"passed": passed, "failed": len(failures), "programs": len(chosen), "ways": ways, "seconds": round(time.monotonic() - begin, 1), "failures": failures}
+    result = {"passed": passed, "failed": len(failures), "programs": len(chosen), "ways": ways,
+              "seconds": round(time.monotonic() - begin, 1), "failures": failures}
     out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{name}: {len(chosen)} programs, {passed} passed ({', '.join(f'{n} by {way}' for way, n in ways.items())}), {len(failures)} failed")
+    print(f"{name}: {len(chosen)} programs, {passed} passed ({', '.join(f'{n} by {way}' for way, n in ways.items())}), "
+          f"{len(failures)} failed")
     return 1 if failures or not passed else 0
 
 

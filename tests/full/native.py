@@ -1,5 +1,6 @@
-"""P4: every program of tests/interop and every model of bench/models.py at small size, both dialects, compiled to a library and called through abi.h alone,
-against PyTorch, on every instruction set that this machine has. Arguments select programs by substring.
+"""P4: every program of tests/interop and every model of bench/models.py at small size, both dialects, compiled to a
+library and called through abi.h alone, against PyTorch, on every instruction set that this machine has. Arguments
+select programs by substring.
 
     ./dev test --full native
 """

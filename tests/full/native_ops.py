@@ -1,5 +1,6 @@
-"""The op table's samples as programs of one call: each is exported, interpreted, and compiled with the others of its op to one library, whose methods
-must give what the interpreter gives: results and what the call wrote. Arguments select ops by substring.
+"""The op table's samples as programs of one call: each is exported, interpreted, and compiled with the others of its op
+to one library, whose methods must give what the interpreter gives: results and what the call wrote. Arguments select
+ops by substring.
 
     ./dev test --full native_ops
 """
@@ -43,7 +44,8 @@ def is_special(c):
 def chosen(row, op, dtype, form, limit):
     calls = list(samples.calls_for(row, op, dtype))
     special, others = [c for c in calls if is_special(c)], [c for c in calls if not is_special(c)]
-    return [c for some, key in ((special, "special"), (others, "")) for c in sweep.chosen(some, limit, f"{form}{dtype}{key}")]
+    return [c for some, key in ((special, "special"), (others, "")) for c in sweep.chosen(some, limit,
+            f"{form}{dtype}{key}")]
 
 
 def exported(form, c):
@@ -61,10 +63,12 @@ def exported(form, c):
 
 
 def compiled(programs, folder, counts, failures):
-    """(programs, library) pairs: one for all; where a program has no native form, the others without it. To be told so is no disagreement."""
+    """(programs, library) pairs: one for all; where a program has no native form, the others without it. To be told so
+    is no disagreement."""
     path = os.path.join(folder, f"{len(os.listdir(folder))}.so")
     try:
-        cresset.aot_compile({f"m{i}": program for i, (_, program, _) in enumerate(programs)}, options={"output_path": path})
+        cresset.aot_compile({f"m{i}": program for i, (_, program, _) in enumerate(programs)},
+                            options={"output_path": path})
         return [(programs, path)]
     except Exception as error:  # noqa: BLE001 - reported
         if len(programs) == 1 and isinstance(error, (cresset.UnsupportedError, cresset.GuardOnDataDependentSymNode)):
@@ -88,7 +92,8 @@ def check(where, program, c, method, values):
     if isinstance(want, harness.Refused) or isinstance(got, harness.Refused):
         if type(want) is type(got):
             return "refused"
-        raise harness.Different(f"{where}: interpreted {getattr(want, 'error', 'it runs')}, native {getattr(got, 'error', 'it runs')}")
+        raise harness.Different(f"{where}: interpreted {getattr(want, 'error', 'it runs')}, native "
+                                f"{getattr(got, 'error', 'it runs')}")
     harness.compare(as_theirs(want), got, where, values=values, strides=False)
     harness.compare(as_theirs(inputs[0]), inputs[1], f"{where} inputs", strides=False)
     return "equal"
@@ -121,4 +126,5 @@ def run(name, dtypes=DTYPES, limit=LIMIT):
 
 
 if __name__ == "__main__":
-    sys.exit(runner.main("native_ops", run, sys.argv[1:], passing=("equal", "refused", "data", "not exported"), notes=("not native",)))
+    sys.exit(runner.main("native_ops", run, sys.argv[1:], passing=("equal", "refused", "data", "not exported"),
+                         notes=("not native",)))

@@ -1,5 +1,6 @@
-"""N1, the whole sweep: every overload, dtype, sample and layout, in place and out, against PyTorch. Arguments select ops by
-substring. The line at the end counts the (op, dtype, sample) cases; "refused" are calls that both refuse alike."""
+"""N1, the whole sweep: every overload, dtype, sample and layout, in place and out, against PyTorch. Arguments select
+ops by substring. The line at the end counts the (op, dtype, sample) cases; "refused" are calls that both refuse
+alike."""
 import pathlib
 import sys
 
@@ -15,4 +16,5 @@ def run(name):
 
 
 if __name__ == "__main__":
-    sys.exit(runner.main("ops", run, sys.argv[1:], passing=harness.PASSING, notes=("wider", "own", "dense", "tie", "layout")))
+    sys.exit(runner.main("ops", run, sys.argv[1:], passing=harness.PASSING,
+                         notes=("wider", "own", "dense", "tie", "layout")))

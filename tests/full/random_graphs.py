@@ -1,5 +1,6 @@
-"""P4: 2,000 random programs (tests/native/random_programs.py): compiled = interpreter = PyTorch. A number N chooses how many, --from=N where to begin.
-Finished chunks are kept in results/random_graphs.json as long as the package, the tool and the generator stay the same; --fresh forgets them.
+"""P4: 2,000 random programs (tests/native/random_programs.py): compiled = interpreter = PyTorch. A number N chooses how
+many, --from=N where to begin. Finished chunks are kept in results/random_graphs.json as long as the package, the tool
+and the generator stay the same; --fresh forgets them.
 
     ./dev test --full random_graphs
 """
@@ -28,7 +29,8 @@ PROGRAMS, CHUNK = 2000, 20
 
 def fingerprint():
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted([*pathlib.Path(cresset.__file__).parent.rglob("*.so*"), pathlib.Path(shutil.which("cresset")), HERE / "random_programs.py"]):
+    for path in sorted([*pathlib.Path(cresset.__file__).parent.rglob("*.so*"), pathlib.Path(shutil.which("cresset")),
+                        HERE / "random_programs.py"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -36,7 +38,8 @@ def fingerprint():
 def chunk(first):
     with tempfile.TemporaryDirectory(prefix="cresset-random-") as folder:
         answer = interop.in_child(lambda: random_programs.check(range(first, first + CHUNK), folder))
-    return answer if isinstance(answer, list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}")]
+    return answer if isinstance(answer,
+            list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}")]
 
 
 def main(argv):
@@ -57,12 +60,14 @@ def main(argv):
             if outcome == "differs":
                 failures.append(number)
                 print(f"program {number}: {text}", flush=True)
-        result = {"passed": total["equal"], "failed": total["differs"], "refused by PyTorch": total["refused"], "fingerprint": key, "chunks": done}
+        result = {"passed": total["equal"], "failed": total["differs"], "refused by PyTorch": total["refused"],
+                  "fingerprint": key, "chunks": done}
         out.with_suffix(".part").write_text(json.dumps(result))
         out.with_suffix(".part").replace(out)
         if first % (10 * CHUNK) == 0:
             print(f"[{first - begin + CHUNK}/{count}] {dict(total)}, {time.monotonic() - start:.0f} s", flush=True)
-    print(f"{count} programs, {total['refused']} that PyTorch refuses: {total['equal']} passed, {total['differs']} failed")
+    print(f"{count} programs, {total['refused']} that PyTorch refuses: {total['equal']} passed, {total['differs']} "
+          f"failed")
     return 1 if failures or not total["equal"] else 0
 
 

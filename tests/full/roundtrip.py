@@ -1,5 +1,6 @@
-"""X1-X10, P1: archives in both directions. Every program of tests/interop, written once, is exported by both libraries: ours is saved, and PyTorch loads, runs and exports it
-again; signature, sizes and ranges, and the calls after run_decompositions() are compared with PyTorch's own. PyTorch's archives (of the models too) are loaded and saved here
+"""X1-X10, P1: archives in both directions. Every program of tests/interop, written once, is exported by both libraries:
+ours is saved, and PyTorch loads, runs and exports it again; signature, sizes and ranges, and the calls after
+run_decompositions() are compared with PyTorch's own. PyTorch's archives (of the models too) are loaded and saved here
 and must come back the same there; unflattened, they give PyTorch's results. Arguments select programs by substring.
 
     ./dev test --full roundtrip
@@ -49,7 +50,9 @@ def check(p, folder, scratch, report):
     if way("exported and saved here", lambda: cresset.export.save(checks.export("cresset", p.name), path)):
         return
     if "core" in archives:
-        way("run_decompositions()", lambda: checks.operations(p.name, checks.export("cresset", p.name).run_decompositions(), archives["core"].path), "core")
+        way("run_decompositions()",
+            lambda: checks.operations(p.name, checks.export("cresset", p.name).run_decompositions(),
+                                      archives["core"].path), "core")
     if interop.in_child(lambda: torch.export.load(training.path) and None):
         print(f"{p.name}: PyTorch does not load its own archive either", flush=True)
         return

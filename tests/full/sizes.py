@@ -1,10 +1,12 @@
-"""P4, S4, X3: what is exported serves every size that PyTorch's serves: every program of tests/interop (which tests/roundtrip and tests/native share) and model of
-bench/models.py, every size that can vary at 0, 1, 2 and two others; exported there and here, by Dim.AUTO and by the program's own dynamic_shapes, in both
-dialects; from memory and from the file; interpreted and compiled; against the module called eagerly. Arguments select programs by substring.
+"""P4, S4, X3: what is exported serves every size that PyTorch's serves: every program of tests/interop (which
+tests/roundtrip and tests/native share) and model of bench/models.py, every size that can vary at 0, 1, 2 and two
+others; exported there and here, by Dim.AUTO and by the program's own dynamic_shapes, in both dialects; from memory and
+from the file; interpreted and compiled; against the module called eagerly. Arguments select programs by substring.
 
     ./dev test --full sizes
 
-PyTorch's archives and answers are kept in build/interop, as those of the other sweeps are, so that a second run, or one that goes on where another stopped, takes less.
+PyTorch's archives and answers are kept in build/interop, as those of the other sweeps are, so that a second run, or one
+that goes on where another stopped, takes less.
 """
 import pathlib
 import pickle
@@ -18,7 +20,8 @@ import torch  # noqa: E402
 
 
 def theirs(p, way, dialect, folder):
-    """The path of PyTorch's archive and its answers; (None, text): PyTorch cannot export it, or no size of it can vary."""
+    """The path of PyTorch's archive and its answers; (None, text): PyTorch cannot export it, or no size of it can
+    vary."""
     kept = folder / f"{p.name}.{way}.{dialect}.sizes.pickle"
     if not kept.is_file():
         path = kept.with_suffix(".pt2")

@@ -1,7 +1,7 @@
-"""S1, S5, the whole sweep: a million (expression, assignment) pairs of symbolic integers, floats and bools against plain
-evaluation (tests/unit/test_sym_brute.c); a million implications from facts (residues, equalities, bounds, quotients, divisors)
-against every assignment of a box, and a hundred thousand verdicts of the solver with their suggested fixes
-(tests/unit/test_shape_brute.c). Writes results/sym.json. CRESSET_SEED chooses another million."""
+"""S1, S5, the whole sweep: a million (expression, assignment) pairs of symbolic integers, floats and bools against
+plain evaluation (tests/unit/test_sym_brute.c); a million implications from facts (residues, equalities, bounds,
+quotients, divisors) against every assignment of a box, and a hundred thousand verdicts of the solver with their
+suggested fixes (tests/unit/test_shape_brute.c). Writes results/sym.json. CRESSET_SEED chooses another million."""
 import json
 import os
 import pathlib
@@ -35,10 +35,13 @@ def main():
     failed = broken or also_broken or wrong != 0 or answers.get("wrong answers", -1) != 0
     failed = failed or counts.get("pairs", 0) < 1_000_000 or answers.get("questions", 0) < 1_000_000
     summary = {
-        "pairs": counts.get("pairs", 0), "wrong": wrong, "unknown": counts.get("unknown", 0), "decided": counts.get("decided", 0),
-        "undefined": counts.get("undefined", 0), "opaque": counts.get("opaque expressions", 0), "facts": counts.get("facts", 0),
+        "pairs": counts.get("pairs", 0), "wrong": wrong, "unknown": counts.get("unknown", 0),
+        "decided": counts.get("decided", 0),
+        "undefined": counts.get("undefined", 0), "opaque": counts.get("opaque expressions", 0),
+        "facts": counts.get("facts", 0),
         "implications": answers.get("questions", 0), "implications_decided": answers.get("decided questions", 0),
-        "implications_wrong": answers.get("wrong answers", -1), "verdicts": answers.get("verdicts accepted", 0) + answers.get("verdicts with a fix", 0),
+        "implications_wrong": answers.get("wrong answers", -1), "verdicts": answers.get("verdicts accepted",
+                0) + answers.get("verdicts with a fix", 0),
         "passed": int(not failed), "failed": int(failed),
     }
     RESULT.parent.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-/* Any bytes as a graph: either one error with a position, or a graph that prints to a text which parses to an equal graph,
- * whose copy is equal, and which verification answers without harm. */
+/* Any bytes as a graph: either one error with a position, or a graph that prints to a text which parses to an equal
+ * graph, whose copy is equal, and which verification answers without harm. */
 #include "graph/graph.h"
 
 #include <stdio.h>

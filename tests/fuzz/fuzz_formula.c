@@ -21,7 +21,8 @@ static void one(const char *text, cr_formula_column column) {
     cr_status status = cr_formula_parse(&arena, text, column, &f);
     if (!status) {
         cr_formula_print(&f, &printed);
-        if (cr_formula_parse(&arena, cr_str_get(&printed), column, &g)) die("the printed text does not parse", cr_str_get(&printed));
+        if (cr_formula_parse(&arena, cr_str_get(&printed), column, &g))
+            die("the printed text does not parse", cr_str_get(&printed));
         if (!cr_formula_equal(&f, &g)) die("the printed text parses to another tree", cr_str_get(&printed));
     } else if (status != CR_EFORMAT) {
         die("not a format error", text);

@@ -1,4 +1,5 @@
-/* Any bytes as JSON: either one error with a position, or a tree that is written as a text which reads as the same tree. */
+/* Any bytes as JSON: either one error with a position, or a tree that is written as a text which reads as the same
+ * tree. */
 #include "archive/json.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static void walk(const cr_json *v, const char *text) {
         for (uint32_t i = 0; i < v->n; i++) walk(&v->u.items[i], text);
     if (v->kind != CR_JSON_OBJECT) return;
     for (uint32_t i = 0; i < v->n; i++) {
-        if (cr_json_find(v, v->u.members[i].key) != &v->u.members[i].value) die("a member that is not found by its key", text);
+        if (cr_json_find(v, v->u.members[i].key) != &v->u.members[i].value)
+            die("a member that is not found by its key", text);
         walk(&v->u.members[i].value, text);
     }
 }
@@ -39,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!status) {
         write_text(value, size % 3, &text);
         walk(value, cr_str_get(&text));
-        if (cr_json_parse(&arena, cr_str_get(&text), text.n, &second)) die("the written text does not parse", cr_str_get(&text));
+        if (cr_json_parse(&arena, cr_str_get(&text), text.n, &second))
+            die("the written text does not parse", cr_str_get(&text));
         write_text(second, size % 3, &again);
         if (strcmp(cr_str_get(&text), cr_str_get(&again))) die("the text changes", cr_str_get(&again));
     }

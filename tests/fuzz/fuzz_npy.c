@@ -1,4 +1,5 @@
-/* Any bytes as .npy, or as .npz when they begin like a zip: either one error, or arrays that can be copied and written. */
+/* Any bytes as .npy, or as .npz when they begin like a zip: either one error, or arrays that can be copied and
+ * written. */
 #include "archive/npy.h"
 
 #include <stdio.h>
@@ -24,7 +25,8 @@ static void use(const cr_npy *a) {
         cr_str_addn(&file, (char *)copy, a->bytes);
         if (cr_npy_parse(file.at, file.n, &back)) die("what was written does not parse");
         if (back.dtype != a->dtype || back.rank != a->rank || back.bytes != a->bytes || back.fortran || back.swapped ||
-            memcmp(back.size, a->size, sizeof *a->size * (size_t)a->rank) || (a->bytes && memcmp(back.data, copy, a->bytes)))
+            memcmp(back.size, a->size, sizeof *a->size * (size_t)a->rank) ||
+            (a->bytes && memcmp(back.data, copy, a->bytes)))
             die("what was written reads differently");
     }
     cr_str_dispose(&file);

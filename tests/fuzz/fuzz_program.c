@@ -1,6 +1,6 @@
-/* Any bytes as the JSON of an exported program: either one error of a known class, or a program that verifies or says why
- * not, prints, and whose graph's text reads back where all of its ops have rows. Written as JSON again it is the same program,
- * and the same text from then on. Weights are missing, so it never runs. */
+/* Any bytes as the JSON of an exported program: either one error of a known class, or a program that verifies or says
+ * why not, prints, and whose graph's text reads back where all of its ops have rows. Written as JSON again it is the
+ * same program, and the same text from then on. Weights are missing, so it never runs. */
 #include "export/internal.h"
 
 #include <stdio.h>
@@ -26,7 +26,8 @@ static void check_written(const cr_program *p) {
     cr_str text = { 0 }, again = { 0 }, where = { 0 };
     cr_program *q = NULL;
     cr_status status = cr_program_print_json(p, NULL, &text);
-    if (status && status != CR_EUNSUPPORTED && status != CR_EVALUE) die("writing gives another error than unsupported or value");
+    if (status && status != CR_EUNSUPPORTED && status != CR_EVALUE)
+        die("writing gives another error than unsupported or value");
     if (!status) {
         if (cr__program_from_json(text.at, text.n, &q)) die("what was written does not load");
         if (!cr_graph_equal(p->graph, q->graph, &where)) {

@@ -1,4 +1,5 @@
-/* Any bytes as safetensors: either one error, or tensors that fill the data one after another, each as large as it says. */
+/* Any bytes as safetensors: either one error, or tensors that fill the data one after another, each as large as it
+ * says. */
 #include "archive/safetensors.h"
 
 #include <stdio.h>

@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!status) {
         if (cr_schema_parse(&arena, s.text, &again)) die("the printed schema does not parse", s.text);
         if (strcmp(s.text, again.text)) die("the printed schema prints differently", s.text);
-        if (s.nparams != again.nparams || s.nreturns != again.nreturns || s.npositional != again.npositional) die("the printed schema has other parts", s.text);
+        if (s.nparams != again.nparams || s.nreturns != again.nreturns || s.npositional != again.npositional)
+            die("the printed schema has other parts", s.text);
     } else if (status != CR_EFORMAT) {
         die("not a format error", text);
     }

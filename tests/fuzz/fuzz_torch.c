@@ -17,7 +17,8 @@ static unsigned touch(cr_torch_file *f, const cr_pickle *p) {
         const cr_pickle_storage *s = p->u.tensor->storage;
         const cr_zip_member *m = cr_torch_member(f, s);
         uint8_t *bytes;
-        if (s->index >= cr_torch_storage_count(f) || m->size < (uint64_t)s->bytes) die("a member smaller than its storage");
+        if (s->index >= cr_torch_storage_count(f) || m->size < (uint64_t)s->bytes)
+            die("a member smaller than its storage");
         if (s->bytes && !m->deflated) {
             if (cr_zip_borrow(cr_torch_zip(f), m, &bytes)) die("a stored member that cannot be borrowed");
             sum += bytes[0] + bytes[s->bytes - 1];

@@ -1,5 +1,5 @@
-/* Any bytes as a pytree spec: either one error, or a spec whose text reads back to an equal one and prints the same again,
- * and whose leaves all have a path. */
+/* Any bytes as a pytree spec: either one error, or a spec whose text reads back to an equal one and prints the same
+ * again, and whose leaves all have a path. */
 #include "base/base.h"
 #include "trace/tree.h"
 
@@ -22,12 +22,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cr_tree *t, *again;
     cr_str text = {0}, second = {0}, path = {0};
     cr_status status = cr_tree_parse_with((const char *)data, size, fields, NULL, &t);
-    if (status && status != CR_EFORMAT && status != CR_EUNSUPPORTED) die("another error than format or unsupported", &text);
+    if (status && status != CR_EFORMAT && status != CR_EUNSUPPORTED)
+        die("another error than format or unsupported", &text);
     if (status) return 0;
     cr_tree_print(t, &text);
     if (cr_tree_parse(cr_str_get(&text), text.n, &again)) die("the printed text does not parse", &text);
     cr_tree_print(again, &second);
-    if (!cr_tree_equal(t, again) || strcmp(cr_str_get(&text), cr_str_get(&second))) die("the printed text is another spec", &text);
+    if (!cr_tree_equal(t, again) || strcmp(cr_str_get(&text), cr_str_get(&second)))
+        die("the printed text is another spec", &text);
     uint32_t leaves = cr_tree_root(t)->nleaves;
     for (uint32_t i = 0; i < leaves && i < 100; i++) cr_tree_leaf_path(t, "x", i, &path);
     if (leaves && !path.n) die("no path", &text);

@@ -1,7 +1,7 @@
 /* Any bytes as a zip archive: either one error, or members that lie inside, are found by name, and can be read.
  *
- * Mutation seldom gets past checksums and lengths that must agree. An input that begins with 'Z' is therefore a recipe: an
- * archive is made from it, right in all its fields, and then a few of its bytes are changed. */
+ * Mutation seldom gets past checksums and lengths that must agree. An input that begins with 'Z' is therefore a recipe:
+ * an archive is made from it, right in all its fields, and then a few of its bytes are changed. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
@@ -70,19 +70,23 @@ static maker cook(recipe r) {
         size_t size = next(&r) % 64;
         if (size > (size_t)(r.end - r.at)) size = (size_t)(r.end - r.at);
         entries[i] = (maker_entry){names[i], (const char *)r.at, size, (int)next(&r) & 15};
-        if ((entries[i].form & (MAKER_DESCRIPTOR | MAKER_BARE_DESCRIPTOR)) == (MAKER_DESCRIPTOR | MAKER_BARE_DESCRIPTOR)) entries[i].form &= ~MAKER_BARE_DESCRIPTOR;
+        if ((entries[i].form & (MAKER_DESCRIPTOR | MAKER_BARE_DESCRIPTOR)) ==
+            (MAKER_DESCRIPTOR | MAKER_BARE_DESCRIPTOR))
+            entries[i].form &= ~MAKER_BARE_DESCRIPTOR;
         r.at += size < (size_t)(r.end - r.at) ? size : (size_t)(r.end - r.at);
     }
     maker m = maker_build(entries, count, flags & 64, flags & 128 ? "comment" : "");
     cr_zip *zip = NULL;
     if (cr_zip_open_memory(m.at, m.n, NULL, &zip)) {
         /* Data that end like a descriptor begins, before one that has no signature: refused, to see a moved one. */
-        if (!memmem(m.at, m.n, "PK\x07\x08", 4) || !strstr(cr_error_message(), "the record behind its data")) die("an archive that is right is refused");
+        if (!memmem(m.at, m.n, "PK\x07\x08", 4) || !strstr(cr_error_message(), "the record behind its data"))
+            die("an archive that is right is refused");
         return m;
     }
     for (size_t i = 0; i < count; i++) {
         char *text = NULL;
-        if (cr_zip_read(zip, cr_zip_at(zip, i), 1 << 20, &text) || memcmp(text, entries[i].data, entries[i].size)) die("a member reads differently");
+        if (cr_zip_read(zip, cr_zip_at(zip, i), 1 << 20, &text) || memcmp(text, entries[i].data, entries[i].size))
+            die("a member reads differently");
         cr_free(text);
     }
     cr_zip_release(zip);

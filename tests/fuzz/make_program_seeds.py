@@ -15,10 +15,14 @@ sys.path.insert(0, str(HERE.parent / "interop"))
 import programs  # noqa: E402
 import torch  # noqa: E402
 
-WANTED = {"training": ("linear", "batch_norm1d_train", "key_value_cache", "tensor_lists", "plain_arguments", "none_argument", "tied_by_use", "cond_on_size",
-                       "while_loop", "nonzero_size", "derived_dim", "nested_dict", "in_place_chain", "item_as_size", "symbolic_arithmetic", "scan_over_rows",
-                       "no_grad_region", "namedtuple_argument", "buffer_not_saved", "input_mutation", "mixed_precision"),
-          "core": ("linear", "batch_norm1d_train", "constant_outputs", "linear_systems", "dropout_train", "map_over_rows", "input_mutation")}
+WANTED = {"training": ("linear", "batch_norm1d_train", "key_value_cache", "tensor_lists", "plain_arguments",
+                       "none_argument", "tied_by_use", "cond_on_size",
+                       "while_loop", "nonzero_size", "derived_dim", "nested_dict", "in_place_chain", "item_as_size",
+                       "symbolic_arithmetic", "scan_over_rows",
+                       "no_grad_region", "namedtuple_argument", "buffer_not_saved", "input_mutation",
+                       "mixed_precision"),
+          "core": ("linear", "batch_norm1d_train", "constant_outputs", "linear_systems", "dropout_train",
+                   "map_over_rows", "input_mutation")}
 
 
 def shortened(value):
@@ -38,7 +42,8 @@ class Mixed(torch.nn.Module):
 
 
 def mixed():
-    return programs.Program("mixed_precision", Mixed, lambda: (torch.randn(2, 3), torch.randn(3, 3)), dialects=("training",))
+    return programs.Program("mixed_precision", Mixed, lambda: (torch.randn(2, 3), torch.randn(3, 3)),
+                            dialects=("training",))
 
 
 def main():
@@ -54,7 +59,8 @@ def main():
                 torch.export.save(ep.run_decompositions() if dialect == "core" else ep, path)
                 archive = zipfile.ZipFile(path)
                 text = next(archive.read(n) for n in archive.namelist() if n.endswith("models/model.json"))
-            (folder / f"{p.name}.{dialect}.json").write_text(json.dumps(shortened(json.loads(text)), separators=(",", ":")))
+            (folder / f"{p.name}.{dialect}.json").write_text(json.dumps(shortened(json.loads(text)),
+                    separators=(",", ":")))
 
 
 if __name__ == "__main__":

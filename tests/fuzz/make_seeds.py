@@ -84,8 +84,10 @@ def zips():
 
 
 def texts():
-    save("json", "small", b'{"a": [1, -2.5e-3, "x\\n\\u00e9\\ud83d\\ude00", null, true, false], "b": {}, "c": [], "d": NaN}')
-    save("json", "pytree", b'[1, {"type": "builtins.tuple", "context": "null", "children_spec": [{"type": null, "context": null, "children_spec": []}]}]')
+    save("json", "small", b'{"a": [1, -2.5e-3, "x\\n\\u00e9\\ud83d\\ude00", null, true, false], "b": {}, "c": [], "d": '
+         b'NaN}')
+    save("json", "pytree", b'[1, {"type": "builtins.tuple", "context": "null", "children_spec": [{"type": null, '
+         b'"context": null, "children_spec": []}]}]')
     save("json", "numbers", json.dumps([0, -1, 2**63 - 1, 2**64, 0.1, 1e300, 5e-324, float("inf")]).encode())
     save("json", "large_object", json.dumps({f"key{i}": i for i in range(40)}).encode())
     save("json", "indented", json.dumps({"a": {"b": [1, 2, {"c": None}]}}, indent=2).encode())
@@ -94,15 +96,18 @@ def texts():
 
 def arrays():
     samples = {
-        "f4": np.arange(6, dtype="<f4").reshape(2, 3), "f8_big": np.arange(3, dtype=">f8"), "bool": np.array([True, False]), "scalar": np.array(7, "i8"),
-        "c16": np.array([1 + 2j]), "fortran": np.asfortranarray(np.arange(24, dtype="i2").reshape(2, 3, 4)), "empty": np.zeros((0, 5), "u1"),
+        "f4": np.arange(6, dtype="<f4").reshape(2, 3), "f8_big": np.arange(3, dtype=">f8"),
+        "bool": np.array([True, False]), "scalar": np.array(7, "i8"),
+        "c16": np.array([1 + 2j]), "fortran": np.asfortranarray(np.arange(24, dtype="i2").reshape(2, 3, 4)),
+        "empty": np.zeros((0, 5), "u1"),
         "f2": np.array([0.5], "f2"), "raw": np.zeros(2, "V2"),
     }
     for name, array in samples.items():
         file = io.BytesIO()
         np.save(file, array)
         save("npy", name + ".npy", file.getvalue())
-    for name, array in (("object", np.array([{}], object)), ("record", np.zeros(1, [("a", "f4"), ("b", "i4")])), ("text", np.array(["ab"]))):
+    for name, array in (("object", np.array([{}], object)), ("record", np.zeros(1, [("a", "f4"), ("b", "i4")])),
+                        ("text", np.array(["ab"]))):
         file = io.BytesIO()
         np.save(file, array)
         save("npy", name + ".npy", file.getvalue())
@@ -116,9 +121,12 @@ def arrays():
 
 
 def tensors():
-    save("safetensors", "numpy", safetensors.numpy.save({"a": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array([True]), "e": np.zeros((0, 2), "i8")}))
+    save("safetensors", "numpy",
+         safetensors.numpy.save({"a": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array([True]),
+                                 "e": np.zeros((0, 2), "i8")}))
     save("safetensors", "torch", safetensors.torch.save(
-        {"w": torch.ones(2, 2, dtype=torch.bfloat16), "s": torch.tensor(2.0), "q": torch.zeros(3).to(torch.float8_e4m3fn), "c": torch.ones(1, dtype=torch.complex64)},
+        {"w": torch.ones(2, 2, dtype=torch.bfloat16), "s": torch.tensor(2.0),
+         "q": torch.zeros(3).to(torch.float8_e4m3fn), "c": torch.ones(1, dtype=torch.complex64)},
         metadata={"format": "pt", "made by": "tests"}))
     save("safetensors", "empty", safetensors.numpy.save({}))
 

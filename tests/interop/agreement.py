@@ -1,8 +1,9 @@
 """When two results are the same. Works on NumPy arrays and plain values, so that it serves with and without PyTorch.
 
-Floating results: max|a - b| <= TOLERANCE * max|b|, infinities and NaNs in the same places; integers, bools, texts and None
-exactly; same structure, sizes and dtype. 1e-4 is what f32 must reach; the others are a few units in the last place of a sum
-in that precision. bfloat16 arrives here as float32 (NumPy has none), so the caller passes the name of its own dtype.
+Floating results: max|a - b| <= TOLERANCE * max|b|, infinities and NaNs in the same places; integers, bools, texts and
+None exactly; same structure, sizes and dtype. 1e-4 is what f32 must reach; the others are a few units in the last place
+of a sum in that precision. bfloat16 arrives here as float32 (NumPy has none), so the caller passes the name of its own
+dtype.
 """
 import dataclasses
 
@@ -49,14 +50,16 @@ def difference(want, got, tolerance=None, where="result"):
         return tensor_difference(want, got, tolerance, where)
     if isinstance(want, dict):
         if not isinstance(got, dict) or list(want) != list(got):
-            return f"{where}: a dict with the keys {list(want)} expected, got {list(got) if isinstance(got, dict) else got!r}"
+            return (f"{where}: a dict with the keys {list(want)} expected, got "
+                    f"{list(got) if isinstance(got, dict) else got!r}")
         pairs = [(f"{where}[{key!r}]", want[key], got[key]) for key in want]
     elif isinstance(want, list):
         if not isinstance(got, list) or len(want) != len(got):
             return f"{where}: {len(want)} items expected, got {got!r}"
         pairs = [(f"{where}[{i}]", w, g) for i, (w, g) in enumerate(zip(want, got))]
     else:
-        return None if type(want) is type(got) and (want == got or want != want and got != got) else f"{where}: {want!r} expected, got {got!r}"
+        return None if type(want) is type(got) and (want == got or want != want
+                                                    and got != got) else f"{where}: {want!r} expected, got {got!r}"
     return next((found for at, w, g in pairs if (found := difference(w, g, tolerance, at))), None)
 
 
@@ -67,19 +70,22 @@ def tensor_difference(want, got, tolerance, where):
         return f"{where}: {want} expected, got {got}"
     a, b = got.array, want.array
     if want.dtype not in TOLERANCE:
-        return None if (a == b).all() else f"{where}: {int((a != b).sum())} of {a.size} {want.dtype} values differ; first {b[a != b][0]} expected, got {a[a != b][0]}"
+        return (None if (a == b).all() else f"{where}: {int((a != b).sum())} of {a.size} {want.dtype} values differ; "
+                f"first {b[a != b][0]} expected, got {a[a != b][0]}")
     wide = numpy.complex128 if "complex" in want.dtype else numpy.float64
     a, b = a.astype(wide), b.astype(wide)
     finite = numpy.isfinite(b)
     with numpy.errstate(invalid="ignore"):
-        odd = (numpy.isfinite(a) != finite) | (numpy.isnan(a) != numpy.isnan(b)) | (~finite & ~numpy.isnan(b) & (a != b))
+        odd = (numpy.isfinite(a) != finite) | (numpy.isnan(a) != numpy.isnan(b)) | (~finite & ~numpy.isnan(b)
+                & (a != b))
     if odd.any():
         return f"{where}: {b[odd][0]} expected, got {a[odd][0]}"
     if not finite.any():
         return None
     error, scale = numpy.abs(a[finite] - b[finite]).max(), numpy.abs(b[finite]).max()
     limit = (TOLERANCE[want.dtype] if tolerance is None else tolerance) * scale
-    return None if error <= limit else f"{where}: max|a-b| = {error:.3g}, more than {limit:.3g} (max|b| = {scale:.3g}, {want.dtype})"
+    return (None if error <= limit else f"{where}: max|a-b| = {error:.3g}, more than {limit:.3g} (max|b| = "
+            f"{scale:.3g}, {want.dtype})")
 
 
 def varies(value):

@@ -4,8 +4,8 @@
     problem = by_module(archive)                 # None, or how it differs
     problem = by_tool(archive, folder)
 
-PyTorch's side of a program is its module called eagerly; where it draws random numbers, the exported program called from
-the same seed, because decompositions draw in their own order.
+PyTorch's side of a program is its module called eagerly; where it draws random numbers, the exported program called
+from the same seed, because decompositions draw in their own order.
 """
 import dataclasses
 import json
@@ -73,7 +73,8 @@ def run_torch(module, calls):
 
 
 def placeholders(ep, call):
-    specs = [spec for spec in ep.graph_signature.input_specs if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT]
+    specs = [spec for spec in ep.graph_signature.input_specs
+             if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT]
     return [(spec.arg.name, leaf) for spec, leaf in zip(specs, flat(call))]
 
 
@@ -89,7 +90,8 @@ def forget_paths(ep):
 # ---- by module() ----
 
 def ours(value):
-    return torch.utils._pytree.tree_map(lambda leaf: cresset.from_dlpack(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+    return torch.utils._pytree.tree_map(lambda leaf: cresset.from_dlpack(leaf) if isinstance(leaf, torch.Tensor)
+                                        else leaf, value)
 
 
 def by_module(archive, ways=None):
@@ -99,7 +101,8 @@ def by_module(archive, ways=None):
         cresset.manual_seed(SEED)
         got = agreement.plain(module(*args, **kwargs), cresset.Tensor)
         problem = agreement.difference(wanted, got, archive.tolerance, f"call {number}")
-        problem = problem or agreement.difference(written, agreement.plain(flat((args, kwargs)), cresset.Tensor), archive.tolerance, f"inputs after call {number}")
+        problem = problem or agreement.difference(written, agreement.plain(flat((args, kwargs)), cresset.Tensor),
+                                                  archive.tolerance, f"inputs after call {number}")
         if problem:
             return problem
     return None
@@ -119,7 +122,8 @@ def save_inputs(path, inputs):
     for name, value in inputs:
         if isinstance(value, torch.Tensor):
             value = value.detach().resolve_conj().resolve_neg()
-            arrays[name] = value.contiguous().view(torch.uint16).numpy().view("V2") if value.dtype is torch.bfloat16 else value.numpy()
+            arrays[name] = (value.contiguous().view(torch.uint16).numpy().view("V2") if value.dtype is torch.bfloat16
+                            else value.numpy())
         elif isinstance(value, (bool, int, float)):
             arrays[name] = numpy.array(value)
     numpy.savez(path, **arrays)
@@ -147,8 +151,10 @@ def by_tool(archive, folder, tool="cresset"):
 
 
 def tool_difference(wanted, arrays, tolerance, where):
-    """Outputs are flat: out0, out1, ..., numbers as 0-d arrays, bfloat16 widened; None and texts, which are no arrays, are left out but counted."""
-    expected = {f"out{i}": leaf for i, leaf in enumerate(agreement.leaves(wanted)) if leaf is not None and not isinstance(leaf, str)}
+    """Outputs are flat: out0, out1, ..., numbers as 0-d arrays, bfloat16 widened; None and texts, which are no arrays,
+    are left out but counted."""
+    expected = {f"out{i}": leaf for i, leaf in enumerate(agreement.leaves(wanted)) if leaf is not None
+                and not isinstance(leaf, str)}
     if set(expected) != set(arrays):
         return f"{where}: the outputs {sorted(expected)} expected, got {sorted(arrays)}"
     for name, want in expected.items():
@@ -157,7 +163,8 @@ def tool_difference(wanted, arrays, tolerance, where):
             got = agreement.Tensor("bfloat16" if want.dtype == "bfloat16" else str(array.dtype), array)
             problem = agreement.difference(want, got, tolerance, f"{where} {name}")
         else:
-            problem = None if array.shape == () and array.item() == want else f"{where} {name}: {want!r} expected, got {array!r}"
+            problem = (None if array.shape == () and array.item() == want
+                       else f"{where} {name}: {want!r} expected, got {array!r}")
         if problem:
             return problem
     return None
@@ -165,4 +172,5 @@ def tool_difference(wanted, arrays, tolerance, where):
 
 def described(path, tool="cresset"):
     """What `cresset info --json` says."""
-    return json.loads(subprocess.run([tool, "info", "--json", str(path)], capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run([tool, "info", "--json", str(path)], capture_output=True, text=True,
+                                     check=True).stdout)

@@ -1,13 +1,15 @@
-"""Do two programs consist of the same calls? Graphs of Cresset on both sides: one decomposed here, one that PyTorch decomposed and saved.
+"""Do two programs consist of the same calls? Graphs of Cresset on both sides: one decomposed here, one that PyTorch
+decomposed and saved.
 
     problem = difference(ours, theirs)       # None, or what only one of them has
 
-A call is known by its op, all its arguments (defaults filled in; tensors by what made them) and dtype, sizes and strides of its results, so two
-graphs agree when they have the same calls equally often and return the same values; the order of independent calls does not matter
-(`same_order` tells). Numbers are compared by expression, and the calls that make them are not counted: which tensor a size is read
-from, and s0*s1 or s1*s0, say nothing about the program. Arguments count by what they mean: a dim of -1 is the last one, the size that view and
-expand are asked for is that of the result, a slice from 0 or to the end has no such bound, and dtype, device, layout and memory format of what a
-call makes are its result's. Strides of dims of size 1 mean nothing.
+A call is known by its op, all its arguments (defaults filled in; tensors by what made them) and dtype, sizes and
+strides of its results, so two graphs agree when they have the same calls equally often and return the same values; the
+order of independent calls does not matter (`same_order` tells). Numbers are compared by expression, and the calls that
+make them are not counted: which tensor a size is read from, and s0*s1 or s1*s0, say nothing about the program.
+Arguments count by what they mean: a dim of -1 is the last one, the size that view and expand are asked for is that of
+the result, a slice from 0 or to the end has no such bound, and dtype, device, layout and memory format of what a call
+makes are its result's. Strides of dims of size 1 mean nothing.
 """
 import collections
 import functools
@@ -25,23 +27,30 @@ def meta_of(result):
     meta = result.get("meta")
     if meta is None:
         return result["type"], result.get("expr")
-    strides = [] if 0 in meta["sizes"] else [stride for size, stride in zip(meta["sizes"], meta["strides"]) if size != 1]
+    strides = [] if 0 in meta["sizes"] else [stride for size, stride in zip(meta["sizes"], meta["strides"])
+                                             if size != 1]
     strides = re.sub(r"Max\(1, (\w+)\)", r"\1", str(strides))  # a stride of nothing is anything
     return meta["dtype"], str(meta["sizes"]), re.sub(r"'Min\((\d+), \1\*\w+\)'", r"\1", strides)
 
 
 # Programs whose calls differ, and why (docs/differences.md says more). Everything else must agree.
 KNOWN = {
-    "complex_numbers": "a conjugate is computed here where it is asked for; PyTorch has a lazy view, and a clone that resolves it",
-    "linear_systems": "linalg ops check their own errors here; PyTorch has calls of _linalg_check_errors, ordered by a token that is one more input",
+    "complex_numbers": "a conjugate is computed here where it is asked for; PyTorch has a lazy view, and a clone that "
+    "resolves it",
+    "linear_systems": "linalg ops check their own errors here; PyTorch has calls of _linalg_check_errors, ordered by a "
+    "token that is one more input",
     "lstm_dropout_train": "PyTorch's decomposition of lstm leaves out the dropout between layers; here it stays",
 }
 
-FACTORIES = {"full", "arange", "empty", "empty_permuted", "scalar_tensor", "full_like", "rand", "randn", "randint", "randperm", "zeros", "ones"}
-# The arguments that a region's bodies take, in order; and those of them that free variables join, here in order of first use, in PyTorch in another.
-OPERANDS = {"higher_order.cond": ["operands"], "higher_order.map_impl": ["xs", "pos_args"], "higher_order.scan": ["init", "xs", "additional_inputs"],
+FACTORIES = {"full", "arange", "empty", "empty_permuted", "scalar_tensor", "full_like", "rand", "randn", "randint",
+             "randperm", "zeros", "ones"}
+# The arguments that a region's bodies take, in order; and those of them that free variables join, here in order of
+# first use, in PyTorch in another.
+OPERANDS = {"higher_order.cond": ["operands"], "higher_order.map_impl": ["xs", "pos_args"],
+            "higher_order.scan": ["init", "xs", "additional_inputs"],
             "higher_order.while_loop": ["carried_inputs", "additional_inputs"]}
-LIFTED = {"higher_order.cond": "operands", "higher_order.map_impl": "pos_args", "higher_order.scan": "additional_inputs", "higher_order.while_loop": "additional_inputs"}
+LIFTED = {"higher_order.cond": "operands", "higher_order.map_impl": "pos_args",
+          "higher_order.scan": "additional_inputs", "higher_order.while_loop": "additional_inputs"}
 ASIDE = {"device", "layout", "pin_memory", "memory_format", "assert_msg"}
 DIMS = {"dim", "dims", "dim0", "dim1"}
 
@@ -74,19 +83,24 @@ class Calls:
             self.rank[result["name"]] = len(result["meta"]["sizes"]) if result.get("meta") else 0
 
     def call(self, node, results):
-        if results and all(result.get("expr") is not None for result in results) and re.match(r"_operator\.|torch\.sym_|math\.|aten\.sym_", node["target"]):
+        if results and all(result.get("expr") is not None
+                for result in results) and re.match(r"_operator\.|torch\.sym_|math\.|aten\.sym_", node["target"]):
             for result in results:
                 self.known[result["name"]], self.rank[result["name"]] = digest("number", result["expr"]), 0
             return
         given = {item["name"]: item["arg"] for item in node["args"]}
-        self.operands = [self.argument(value) for name in OPERANDS.get(node["target"], ()) for value in given.get(name, {}).get("as_list", ())]
+        self.operands = [self.argument(value) for name in OPERANDS.get(node["target"], ()) for value in given.get(name,
+                {}).get("as_list", ())]
         arguments = {item["name"]: self.argument(self.meaning(node, item)) for item in node["args"]}
         if self.operands and node["target"] in LIFTED:
-            arguments[LIFTED[node["target"]]] = str(sorted(self.argument(value) for value in given[LIFTED[node["target"]]]["as_list"]))
-        arguments = {name: value for name, value in arguments.items() if not is_default(value, defaults(node["target"]).get(name))}
+            arguments[LIFTED[node["target"]]] = str(sorted(self.argument(value)
+                                                           for value in given[LIFTED[node["target"]]]["as_list"]))
+        arguments = {name: value for name, value in arguments.items() if not is_default(value,
+                defaults(node["target"]).get(name))}
         metas = [meta_of(result) for result in results if not result["hidden"]]
         key = digest(node["target"], sorted(arguments.items()), metas[:1])
-        self.calls[key] = f"{node['target']}({', '.join(f'{name}={value[:60]}' for name, value in arguments.items())}) -> {metas}"
+        given = ", ".join(f"{name}={value[:60]}" for name, value in arguments.items())
+        self.calls[key] = f"{node['target']}({given}) -> {metas}"
         self.count[key] += 1
         self.order.append(node["target"])
         self.name(results, key)
@@ -98,9 +112,11 @@ class Calls:
             return {"as_none": True}
         if op in ("view", "expand") and name == "size":
             return {"as_string": str(node["results"][0]["meta"]["sizes"])}
-        if op.startswith("slice") and item["arg"] in ({"as_int": 0}, {"as_int": (1 << 63) - 1}) and name == ("start" if item["arg"]["as_int"] == 0 else "end"):
+        if op.startswith("slice") and item["arg"] in ({"as_int": 0}, {"as_int": (1 << 63) - 1}) and name == ("start"
+                if item["arg"]["as_int"] == 0 else "end"):
             return {"as_none": True}
-        first = next((self.rank[i["arg"]["as_value"]] for i in flat(node["args"]) if "as_value" in i["arg"]), 0) + (op == "unsqueeze")
+        first = next((self.rank[i["arg"]["as_value"]] for i in flat(node["args"]) if "as_value" in i["arg"]),
+                     0) + (op == "unsqueeze")
         if name in DIMS and "as_int" in item["arg"] and first:
             return {"as_int": item["arg"]["as_int"] % first}
         if name in DIMS and "as_list" in item["arg"] and first:
@@ -132,7 +148,8 @@ def flat(items):
 
 def is_default(value, default):
     """Also a list of equal numbers where the default is one number for all."""
-    return value == default or default is not None and value.startswith("[") and set(value[1:-1].replace("'", "").split(", ")) == {default}
+    return value == default or default is not None and value.startswith("[") and set(value[1:-1].replace("'",
+            "").split(", ")) == {default}
 
 
 @functools.cache
@@ -140,7 +157,8 @@ def defaults(target):
     """The parameters of an op that have a default, as argument() would write it."""
     space, _, rest = target.partition(".")
     name, _, overload = rest.partition(".")
-    return parse_defaults(getattr(getattr(cresset.ops.aten, name), overload or "default")._schema) if space == "aten" else {}
+    return parse_defaults(getattr(getattr(cresset.ops.aten, name),
+                                  overload or "default")._schema) if space == "aten" else {}
 
 
 def parse_defaults(schema):

@@ -1,10 +1,11 @@
 """The programs of the interop tests: small, written with torch alone, exported and saved by real PyTorch.
 
-    for p in programs(): ep = export(p)                      # checking.py saves it, with and without run_decompositions()
+    for p in programs(): ep = export(p)                      # checking.py saves it, with and without
+    run_decompositions()
 
-A program is a module, the arguments it is exported with, and further calls of one instance (other sizes, or to see state
-change). `programs_layers.py` has the layers of torch.nn, `programs_code.py` has written functions; both fill the table
-below. Everything is made anew, from the name as seed, each time it is asked for.
+A program is a module, the arguments it is exported with, and further calls of one instance (other sizes, or to see
+state change). `programs_layers.py` has the layers of torch.nn, `programs_code.py` has written functions; both fill the
+table below. Everything is made anew, from the name as seed, each time it is asked for.
 """
 import dataclasses
 import importlib
@@ -60,7 +61,8 @@ def layer(name, module, args, **options):
 
 
 def program(args, make=None, **options):
-    """Decorator: the function is the forward of a module; `make` has the module's submodules, parameters and buffers (names ending in `_buffer`)."""
+    """Decorator: the function is the forward of a module; `make` has the module's submodules, parameters and buffers
+    (names ending in `_buffer`)."""
     def wrap(forward):
         def module():
             m = type(forward.__name__, (torch.nn.Module,), {"forward": forward})()

@@ -1,4 +1,5 @@
-"""Programs whose calls are the point: dynamic sizes, nested and keyword arguments, odd outputs, tied weights, control flow, sizes that depend on data."""
+"""Programs whose calls are the point: dynamic sizes, nested and keyword arguments, odd outputs, tied weights, control
+flow, sizes that depend on data."""
 import collections
 import dataclasses
 
@@ -12,37 +13,44 @@ BATCH, LENGTH = Dim("batch", min=1, max=128), Dim("length", min=2, max=256)
 
 
 # ---- dynamic sizes ----
-@program(lambda: (randn(3, 8),), lambda: dict(a=nn.Linear(8, 4), norm=nn.LayerNorm(4)), more=lambda: [(randn(5, 8),), (randn(1, 8),)], dynamic={"x": {0: BATCH}})
+@program(lambda: (randn(3, 8),), lambda: dict(a=nn.Linear(8, 4), norm=nn.LayerNorm(4)),
+         more=lambda: [(randn(5, 8),), (randn(1, 8),)], dynamic={"x": {0: BATCH}})
 def dynamic_batch(self, x):
     return self.norm(self.a(x)), x.shape[0]
 
 
-@program(lambda: (randint(0, 30, (2, 7)),), lambda: dict(table=nn.Embedding(30, 8), attention=nn.MultiheadAttention(8, 2, batch_first=True)),
-         more=lambda: [(randint(0, 30, (3, 5)),), (randint(0, 30, (1, 11)),)], dynamic={"tokens": {0: BATCH, 1: LENGTH}})
+@program(lambda: (randint(0, 30, (2, 7)),),
+         lambda: dict(table=nn.Embedding(30, 8), attention=nn.MultiheadAttention(8, 2, batch_first=True)),
+         more=lambda: [(randint(0, 30, (3, 5)),), (randint(0, 30, (1, 11)),)],
+         dynamic={"tokens": {0: BATCH, 1: LENGTH}})
 def dynamic_batch_and_length(self, tokens):
     n = tokens.shape[1]
     h = self.table(tokens) + torch.arange(n)[None, :, None] / n
     return self.attention(h, h, h, attn_mask=torch.ones(n, n).triu(1).bool())[0]
 
 
-@program(lambda: (randn(6, 4), randn(3, 4)), more=lambda: [(randn(10, 4), randn(5, 4))], dynamic=lambda: {"x": {0: 2 * Dim("half", min=2, max=50)},
-                                                                                                          "y": {0: Dim("half", min=2, max=50)}})
+@program(lambda: (randn(6, 4), randn(3, 4)), more=lambda: [(randn(10, 4), randn(5, 4))],
+         dynamic=lambda: {"x": {0: 2 * Dim("half", min=2, max=50)},
+                          "y": {0: Dim("half", min=2, max=50)}})
 def derived_dim(self, x, y):
     return x.reshape(2, -1, 4).sum(0) + y
 
 
-@program(lambda: (randn(5, 4),), more=lambda: [(randn(9, 4),)], dynamic=lambda: {"x": {0: 2 * Dim("k", min=1, max=50) + 1}})
+@program(lambda: (randn(5, 4),), more=lambda: [(randn(9, 4),)],
+         dynamic=lambda: {"x": {0: 2 * Dim("k", min=1, max=50) + 1}})
 def odd_dim(self, x):
     n = x.shape[0]
     return x[: n // 2] * 2 + x[n // 2 + 1:], (n - 1) // 2 * 3
 
 
-@program(lambda: (randn(3, 4), randn(3, 5)), more=lambda: [(randn(6, 4), randn(6, 5))], dynamic={"x": {0: Dim.DYNAMIC}, "y": {0: Dim.DYNAMIC}})
+@program(lambda: (randn(3, 4), randn(3, 5)), more=lambda: [(randn(6, 4), randn(6, 5))],
+         dynamic={"x": {0: Dim.DYNAMIC}, "y": {0: Dim.DYNAMIC}})
 def equal_dynamic_sizes(self, x, y):
     return torch.cat([x, y], 1), x.mean(0) * x.size(0)
 
 
-@program(lambda: (randn(2, 3, 16, 20),), lambda: dict(a=nn.Conv2d(3, 4, 3, 2, 1), pool=nn.AdaptiveAvgPool2d(1)), more=lambda: [(randn(3, 3, 12, 33),), (randn(5, 3, 31, 9),)],
+@program(lambda: (randn(2, 3, 16, 20),), lambda: dict(a=nn.Conv2d(3, 4, 3, 2, 1), pool=nn.AdaptiveAvgPool2d(1)),
+         more=lambda: [(randn(3, 3, 12, 33),), (randn(5, 3, 31, 9),)],
          dynamic=lambda: {"x": {0: Dim("n", max=8), 2: Dim("h", min=8, max=64), 3: Dim("w", min=8, max=64)}})
 def dynamic_image(self, x):
     h = self.a(x).relu()
@@ -52,11 +60,13 @@ def dynamic_image(self, x):
 @program(lambda: (randn(4, 6),), more=lambda: [(randn(7, 3),)], dynamic={"x": {0: Dim.AUTO, 1: Dim.AUTO}})
 def symbolic_arithmetic(self, x):
     a, b = x.shape
-    return x.new_zeros(a * b + 1), x.reshape(-1)[: a * b // 2] * (a + b), torch.full((max(a, b),), a / b), x.new_ones(a, min(b, 3)), a * 2 - b, (a + 1) // 2
+    return x.new_zeros(a * b + 1), x.reshape(-1)[: a * b // 2] * (a + b), torch.full((max(a, b),),
+            a / b), x.new_ones(a, min(b, 3)), a * 2 - b, (a + 1) // 2
 
 
 # ---- arguments ----
-@program(lambda: ({"image": randn(2, 3), "extra": {"scale": randn(3), "ids": [torch.tensor([1, 0]), torch.tensor([0, 1])]}},))
+@program(lambda: ({"image": randn(2, 3),
+                   "extra": {"scale": randn(3), "ids": [torch.tensor([1, 0]), torch.tensor([0, 1])]}},))
 def nested_dict(self, batch):
     return {"y": batch["image"] * batch["extra"]["scale"], "picked": [batch["image"][i] for i in batch["extra"]["ids"]]}
 
@@ -164,7 +174,8 @@ def tied_weights(self, tokens):
 
 def views():
     whole = randn(4, 6)
-    return dict(whole_buffer=whole, part_buffer=whole[1:3, ::2], wide_buffer=randn(3).expand(4, 3), flipped_buffer=randn(3, 4).T)
+    return dict(whole_buffer=whole, part_buffer=whole[1:3, ::2], wide_buffer=randn(3).expand(4, 3),
+                flipped_buffer=randn(3, 4).T)
 
 
 @program(lambda: (randn(2, 3),), views)
@@ -186,7 +197,8 @@ def buffer_not_saved(self, x):
     return x * self.hidden.steps + self.hidden.kept
 
 
-@program(lambda: (randn(2, 4),), lambda: dict(layers=nn.ModuleList(nn.Linear(4, 4) for _ in range(3)), gains=nn.ParameterList(nn.Parameter(randn(4)) for _ in range(3)),
+@program(lambda: (randn(2, 4),), lambda: dict(layers=nn.ModuleList(nn.Linear(4, 4) for _ in range(3)),
+                                              gains=nn.ParameterList(nn.Parameter(randn(4)) for _ in range(3)),
                                               named=nn.ModuleDict({"out": nn.Linear(4, 2)})))
 def module_lists(self, x):
     for f, gain in zip(self.layers, self.gains):
@@ -195,7 +207,8 @@ def module_lists(self, x):
 
 
 # ---- control flow ----
-@program(lambda: (randn(3, 4), torch.tensor(True)), lambda: dict(a=nn.Linear(4, 4)), more=lambda: [(randn(3, 4), torch.tensor(False))])
+@program(lambda: (randn(3, 4), torch.tensor(True)), lambda: dict(a=nn.Linear(4, 4)),
+         more=lambda: [(randn(3, 4), torch.tensor(False))])
 def cond_tensor(self, x, flag):
     return torch.cond(flag, lambda x: self.a(x).relu(), lambda x: x * 2 - 1, (x,))
 

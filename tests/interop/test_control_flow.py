@@ -1,5 +1,5 @@
-"""O7, O6, S6, P1: programs with control flow and data reads, exported and saved here, load in PyTorch, run to the same numbers there, and
-can be re-traced there."""
+"""O7, O6, S6, P1: programs with control flow and data reads, exported and saved here, load in PyTorch, run to the same
+numbers there, and can be re-traced there."""
 import logging
 import pathlib
 import sys
@@ -9,13 +9,16 @@ import cresset
 import numpy
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / "py"), str(pathlib.Path(__file__).resolve().parent)]
-torch = pytest.importorskip("torch", reason="without the oracle, tests/py/test_higher_order.py and test_data_reads.py run these programs here")
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / "py"),
+                str(pathlib.Path(__file__).resolve().parent)]
+torch = pytest.importorskip("torch", reason="without the oracle, tests/py/test_higher_order.py and test_data_reads.py "
+                            "run these programs here")
 
 import data_programs  # noqa: E402
 import test_higher_order as control  # noqa: E402
 
-# carried literals have no form in archives, PyTorch's own included; tensors that stand in two lists of operands cannot be re-traced by PyTorch
+# carried literals have no form in archives, PyTorch's own included; tensors that stand in two lists of operands cannot
+# be re-traced by PyTorch
 UNSAVED = {"loop_int"}
 RUN_ONLY = {"loop_nested", "scan_plain"}
 
@@ -58,7 +61,8 @@ def test_control_flow(name, tmp_path):
     fn = {**control.PROGRAMS, **control.ASSOCIATIVE}[name]
     shapes = None if name in control.STATIC else ((dims({0: "rows"}), None),)
     ep = exported(fn, control.inputs(cresset), shapes)
-    cases = [((control.floats(n, 3), control.W), numbers(fn(cresset, *control.inputs(cresset, n)))) for n in ((4,) if name in control.STATIC else (4, 6))]
+    cases = [((control.floats(n, 3), control.W), numbers(fn(cresset, *control.inputs(cresset, n))))
+             for n in ((4,) if name in control.STATIC else (4, 6))]
     check(ep, tmp_path / "program.pt2", cases, name not in RUN_ONLY)
 
 
@@ -84,15 +88,18 @@ def without_gradients(t, x, w):
 def test_gradient_modes_inside_of_bodies(tmp_path):
     """X8: a part of a body that runs with another gradient mode is a region of the body, as in PyTorch's own export."""
     ep = exported(without_gradients, control.inputs(cresset), None)
-    check(ep, tmp_path / "program.pt2", [((control.floats(4, 3), control.W), numbers(without_gradients(cresset, *control.inputs(cresset))))], True)
+    check(ep, tmp_path / "program.pt2",
+          [((control.floats(4, 3), control.W), numbers(without_gradients(cresset, *control.inputs(cresset))))], True)
 
     class Program(torch.nn.Module):
         def forward(self, x, w):
             return without_gradients(torch, x, w)
 
     def regions(module):
-        found = [str(node.target) for node in module.graph.nodes if node.op == "call_function" and str(node.target) in ("cond", "wrap_with_set_grad_enabled")]
-        inner = {node.target: regions(getattr(module, node.target)) for node in module.graph.nodes if node.op == "get_attr"}
+        found = [str(node.target) for node in module.graph.nodes if node.op == "call_function"
+                 and str(node.target) in ("cond", "wrap_with_set_grad_enabled")]
+        inner = {node.target: regions(getattr(module, node.target)) for node in module.graph.nodes
+                 if node.op == "get_attr"}
         return found, inner
     theirs = torch.export.export(Program(), control.inputs(torch)).graph_module
     assert regions(torch.export.load(tmp_path / "program.pt2").graph_module) == regions(theirs)

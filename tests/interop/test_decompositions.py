@@ -1,4 +1,5 @@
-"""A11, X2: run_decompositions() gives the calls that PyTorch's gives. A seeded part of the sweep; `./dev test --full decomp` runs all of it."""
+"""A11, X2: run_decompositions() gives the calls that PyTorch's gives. A seeded part of the sweep; `./dev test --full
+decomp` runs all of it."""
 import pathlib
 import random
 import sys
@@ -26,7 +27,8 @@ def decomposed(name, folder):
         exported = programs.export(programs.TABLE[name])
         for dialect, program in (("training", exported), ("core", exported.run_decompositions())):
             torch.export.save(program, folder / f"{name}.{dialect}.pt2")
-    return cresset.export.load(folder / f"{name}.training.pt2").run_decompositions(), cresset.export.load(folder / f"{name}.core.pt2")
+    return cresset.export.load(folder / f"{name}.training.pt2").run_decompositions(), cresset.export.load(folder
+            / f"{name}.core.pt2")
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -36,8 +38,10 @@ def test_the_same_calls(name, tmp_path):
     here._program.graph.verify("functional")
     assert op_agreement.difference(here._program.graph._data(), there._program.graph._data()) is None
     ours, theirs = here.graph_signature, there.graph_signature
-    assert [(spec.kind.name, spec.target) for spec in ours.output_specs] == [(spec.kind.name, spec.target) for spec in theirs.output_specs]
-    assert [(spec.kind.name, spec.arg.name, spec.target) for spec in ours.input_specs] == [(spec.kind.name, spec.arg.name, spec.target) for spec in theirs.input_specs]
+    assert [(spec.kind.name, spec.target) for spec in ours.output_specs] == [(spec.kind.name, spec.target)
+            for spec in theirs.output_specs]
+    assert [(spec.kind.name, spec.arg.name, spec.target) for spec in ours.input_specs] == [(spec.kind.name,
+            spec.arg.name, spec.target) for spec in theirs.input_specs]
     assert dict(here.range_constraints) == dict(there.range_constraints)
 
 

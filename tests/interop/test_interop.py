@@ -1,4 +1,5 @@
-"""P1, X2, X10: archives that PyTorch writes run here. A seeded part of the sweep; `./dev test --full interop` runs all of it."""
+"""P1, X2, X10: archives that PyTorch writes run here. A seeded part of the sweep; `./dev test --full interop` runs all
+of it."""
 import collections
 import pathlib
 import random
@@ -44,7 +45,8 @@ def test_info_names_the_inputs_that_run_takes(archive):
     assert described["unsupported"] == []
     assert [entry["name"] for entry in described["inputs"]] == [name for name, _ in archive.inputs[0]]
     shapes = [list(value.shape) for _, value in archive.inputs[0] if isinstance(value, torch.Tensor)]
-    shown = [entry["shape"] for entry, (_, value) in zip(described["inputs"], archive.inputs[0]) if isinstance(value, torch.Tensor)]
+    shown = [entry["shape"] for entry, (_, value) in zip(described["inputs"], archive.inputs[0]) if isinstance(value,
+            torch.Tensor)]
     assert [len(shape) for shape in shown] == [len(shape) for shape in shapes]
 
 
@@ -52,7 +54,8 @@ def test_the_tool_says_what_is_missing(archive, tmp_path):
     if not any(isinstance(value, torch.Tensor) for _, value in archive.inputs[0]):
         return
     checking.save_inputs(tmp_path / "none.npz", [])
-    done = subprocess.run(["cresset", "run", str(archive.path), "--inputs", str(tmp_path / "none.npz"), "-o", str(tmp_path / "o.npz")], capture_output=True, text=True)
+    done = subprocess.run(["cresset", "run", str(archive.path), "--inputs", str(tmp_path / "none.npz"), "-o",
+                           str(tmp_path / "o.npz")], capture_output=True, text=True)
     first = next(name for name, value in archive.inputs[0] if isinstance(value, torch.Tensor))
     assert done.returncode == 1 and first in done.stderr and not (tmp_path / "o.npz").exists()
 
@@ -65,12 +68,15 @@ class Containers(torch.nn.Module):
 def test_example_inputs_in_every_container(tmp_path):
     """X10: the pickled example inputs come back in the containers of the call."""
     import cresset.export
-    example = (collections.defaultdict(list, k=torch.ones(2, 3)), collections.deque([torch.ones(3), torch.ones(1)], maxlen=2),
+    example = (collections.defaultdict(list, k=torch.ones(2, 3)), collections.deque([torch.ones(3), torch.ones(1)],
+            maxlen=2),
                collections.OrderedDict(a=torch.ones(1)))
     torch.export.save(torch.export.export(Containers(), example), tmp_path / "m.pt2")
     program = cresset.export.load(str(tmp_path / "m.pt2"))
     args, kwargs = program.example_inputs
-    assert [type(value) for value in args] == [collections.defaultdict, collections.deque, collections.OrderedDict] and kwargs == {}
+    assert [type(value) for value in args] == [collections.defaultdict, collections.deque,
+                                               collections.OrderedDict] and kwargs == {}
     assert args[0].default_factory is list and args[1].maxlen == 2 and args[0]["k"].tolist() == [[1.0] * 3] * 2
     first, second = program.module()(*args)
-    assert type(first) is collections.defaultdict and first["z"].tolist() == [[1.0] * 3] * 2 and second[0].tolist() == [2.0]
+    assert type(first) is collections.defaultdict and first["z"].tolist() == [[1.0]
+            * 3] * 2 and second[0].tolist() == [2.0]

@@ -1,5 +1,5 @@
-"""Programs over symbolic numbers between the libraries: saved here and loaded in PyTorch, saved there and loaded here, run at
-other sizes than the example's. The numbers themselves are in tests/py/test_symbolic_numbers.py."""
+"""Programs over symbolic numbers between the libraries: saved here and loaded in PyTorch, saved there and loaded here,
+run at other sizes than the example's. The numbers themselves are in tests/py/test_symbolic_numbers.py."""
 import io
 import warnings
 
@@ -8,7 +8,8 @@ import pytest
 import cresset
 import number_cases as cases
 
-torch = pytest.importorskip("torch", reason="without the oracle, tests/py/test_symbolic_numbers.py replays what PyTorch's programs give")
+torch = pytest.importorskip("torch", reason="without the oracle, tests/py/test_symbolic_numbers.py replays what "
+                            "PyTorch's programs give")
 
 LINES = cases.lines("""
 n & 3
@@ -55,7 +56,8 @@ def test_saved_here(line):
 
 
 # Not these: PyTorch has no such program, or cannot write it.
-UNWRITTEN = ("n ^ 1", "(n << 2) ^ n", "~n", "round(n / 4)", "(n / 4).is_integer()", "t.sym_not(ub)", "t.sym_not(b)", "b | (m > 4)", "n == 6", "f > 3", "ub & b")
+UNWRITTEN = ("n ^ 1", "(n << 2) ^ n", "~n", "round(n / 4)", "(n / 4).is_integer()", "t.sym_not(ub)", "t.sym_not(b)",
+             "b | (m > 4)", "n == 6", "f > 3", "ub & b")
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line not in UNWRITTEN])

@@ -1,5 +1,5 @@
-"""Archives with ops that few models have: quantisation, quantiles, reductions by index, factorisations. Written by PyTorch, in both
-dialects, interpreted and as native code."""
+"""Archives with ops that few models have: quantisation, quantiles, reductions by index, factorisations. Written by
+PyTorch, in both dialects, interpreted and as native code."""
 import pathlib
 import sys
 import warnings
@@ -30,7 +30,8 @@ def case(*args):
 @case((4, 6))
 def fake_quantized(x):
     scale, zero = x[:, 0].abs() + 0.1, torch.tensor([0, 1, 2, 3], dtype=torch.int32)
-    return (torch.fake_quantize_per_tensor_affine(x, 0.07, 3, -128, 127), torch.fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 15),
+    return (torch.fake_quantize_per_tensor_affine(x, 0.07, 3, -128, 127), torch.fake_quantize_per_channel_affine(x,
+            scale, zero, 0, 0, 15),
             torch.fake_quantize_per_tensor_affine(x, torch.tensor([0.2]), torch.tensor([3], dtype=torch.int32), 0, 255))
 
 
@@ -42,13 +43,15 @@ def integer_product(a, b):
 @case((5, 7))
 def quantiles(x):
     q = torch.tensor([0.1, 0.5, 0.93])
-    return torch.quantile(x, 0.4), torch.quantile(x, q, 1), torch.nanquantile(x.log(), 0.3, 0, True), torch.quantile(x, q, 0, interpolation="nearest")
+    return torch.quantile(x, 0.4), torch.quantile(x, q, 1), torch.nanquantile(x.log(), 0.3, 0, True), torch.quantile(x,
+            q, 0, interpolation="nearest")
 
 
 @case((5, 4), (6, 4))
 def reduced_by_index(x, y):
     at = torch.tensor([0, 3, 3, 1, 0, 3])
-    return [x.index_reduce(0, at, y, how, include_self=own) for how in ("prod", "mean", "amax", "amin") for own in (True, False)]
+    return [x.index_reduce(0, at, y, how, include_self=own) for how in ("prod", "mean", "amax", "amin")
+            for own in (True, False)]
 
 
 @case((5,))
@@ -61,25 +64,29 @@ def singular(a):
     u, s, vh = torch.linalg.svd(a, full_matrices=False)
     h = a.mT @ a
     values, v = torch.linalg.eigh(h)
-    return (u * s.unsqueeze(-2)) @ vh, s, torch.linalg.svdvals(a), values, (v * values.unsqueeze(-2)) @ v.mT, torch.linalg.eigvalsh(h, UPLO="U")
+    return (u * s.unsqueeze(-2)) @ vh, s, torch.linalg.svdvals(a), values, (v
+            * values.unsqueeze(-2)) @ v.mT, torch.linalg.eigvalsh(h, UPLO="U")
 
 
 @case((3, 6, 4), (5, 5))
 def inverted(a, b):
     flat = b[:, :2] @ b[:2]
-    return (torch.linalg.pinv(a), torch.pinverse(flat, 1e-4), torch.linalg.matrix_rank(a), torch.linalg.matrix_rank(flat, rtol=1e-4),
+    return (torch.linalg.pinv(a), torch.pinverse(flat, 1e-4), torch.linalg.matrix_rank(a),
+            torch.linalg.matrix_rank(flat, rtol=1e-4),
             torch.linalg.pinv(flat @ flat.mT, rtol=1e-3, hermitian=True))
 
 
 @case((3, 6, 4), (3, 4, 4), (6, 2))
 def measured(a, b, c):
     norms = [torch.linalg.matrix_norm(a, ord) for ord in ("fro", "nuc", 2, -2, 1, -1, float("inf"))]
-    return (*norms, torch.linalg.norm(a, 2, (0, 2), True), torch.linalg.norm(c, "nuc"), torch.linalg.cond(b), torch.linalg.matrix_exp(b))
+    return (*norms, torch.linalg.norm(a, 2, (0, 2), True), torch.linalg.norm(c, "nuc"), torch.linalg.cond(b),
+            torch.linalg.matrix_exp(b))
 
 
 @case((40,), (40,))
 def counted(x, w):
-    return (*torch.histogram(x, torch.tensor([-2.0, -0.5, 0.0, 1.0])), *torch.histogram(x, 6, range=(-1.0, 1.5), weight=w.abs(), density=True))
+    return (*torch.histogram(x, torch.tensor([-2.0, -0.5, 0.0, 1.0])), *torch.histogram(x, 6, range=(-1.0, 1.5),
+            weight=w.abs(), density=True))
 
 
 @pytest.mark.parametrize("dialect", programs.DIALECTS)

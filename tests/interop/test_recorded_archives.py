@@ -1,6 +1,8 @@
-"""P1, X2 without torch: archives that PyTorch wrote, committed with the results it gave, run by module() and by `cresset run`.
+"""P1, X2 without torch: archives that PyTorch wrote, committed with the results it gave, run by module() and by
+`cresset run`.
 
-`./dev record tests/interop` writes them again. The archives are of both dialects and small; the whole folder stays under 1 MB.
+`./dev record tests/interop` writes them again. The archives are of both dialects and small; the whole folder stays
+under 1 MB.
 """
 import json
 import os
@@ -19,10 +21,14 @@ import oracle  # noqa: E402
 
 FOLDER = HERE / "recorded"
 LIMIT = 1_000_000
-CHOSEN = ["linear.core", "conv_bn_relu_train.training", "conv_bn_relu_train.core", "lstm_two_layers.training", "multihead_masked.core", "dynamic_batch.training",
-          "dynamic_batch_and_length.core", "nested_dict.training", "keyword_arguments.training", "plain_arguments.core", "cond_tensor.training", "while_loop.core",
-          "counting.training", "counting.core", "dropout_train.training", "random_numbers.core", "item_as_size.training", "tied_weights.training", "bf16_layers.core",
-          "transforms.training", "buffers_that_are_views.training", "namedtuple_argument.training", "constant_outputs.training", "input_mutation.core"]
+CHOSEN = ["linear.core", "conv_bn_relu_train.training", "conv_bn_relu_train.core", "lstm_two_layers.training",
+          "multihead_masked.core", "dynamic_batch.training",
+          "dynamic_batch_and_length.core", "nested_dict.training", "keyword_arguments.training",
+          "plain_arguments.core", "cond_tensor.training", "while_loop.core",
+          "counting.training", "counting.core", "dropout_train.training", "random_numbers.core",
+          "item_as_size.training", "tied_weights.training", "bf16_layers.core",
+          "transforms.training", "buffers_that_are_views.training", "namedtuple_argument.training",
+          "constant_outputs.training", "input_mutation.core"]
 
 
 def record(name):
@@ -32,8 +38,10 @@ def record(name):
     programs.programs()
     archive = checking.make(programs.TABLE[program], dialect, FOLDER)
     flat = [checking.flat(call) for call in archive.calls]
-    wanted, written = ([[torch_leaf(leaf) for leaf in agreement.leaves(result)] for result in results] for results in (archive.wanted, archive.written))
-    data = {"seed": checking.SEED, "names": [[name for name, _ in inputs] for inputs in archive.inputs], "calls": flat, "wanted": wanted, "written": written}
+    wanted, written = ([[torch_leaf(leaf) for leaf in agreement.leaves(result)] for result in results]
+                       for results in (archive.wanted, archive.written))
+    data = {"seed": checking.SEED, "names": [[name for name, _ in inputs] for inputs in archive.inputs], "calls": flat,
+            "wanted": wanted, "written": written}
     import torch
     (FOLDER / f"{name}.json").write_text(json.dumps(oracle.encode(data, torch), separators=(",", ":")) + "\n")
 
@@ -71,7 +79,8 @@ def test_module(recorded):
         cresset.manual_seed(data["seed"])
         results = ep.out_spec.flatten(module(*args, **kwargs), "results")
         for what, want, got in (("call", wanted, results), ("inputs after call", written, given)):
-            problem = agreement.difference([plain(leaf) for leaf in want], agreement.plain(got, cresset.Tensor), None, f"{what} {number}")
+            problem = agreement.difference([plain(leaf) for leaf in want], agreement.plain(got, cresset.Tensor), None,
+                                           f"{what} {number}")
             assert problem is None, problem
 
 
@@ -82,7 +91,8 @@ def test_tool(recorded, tmp_path):
         arrays = {}
         for name, leaf in zip(names, call):
             if isinstance(leaf, oracle.Answer):
-                arrays[name] = (leaf.array.view("u4") >> 16).astype("u2").view("V2") if leaf.dtype == "bfloat16" else leaf.array
+                arrays[name] = ((leaf.array.view("u4") >> 16).astype("u2").view("V2") if leaf.dtype == "bfloat16"
+                                else leaf.array)
             elif isinstance(leaf, (bool, int, float)):
                 arrays[name] = numpy.array(leaf)
         numpy.savez(tmp_path / f"in{number}.npz", **arrays)
@@ -92,7 +102,8 @@ def test_tool(recorded, tmp_path):
     for number, wanted in enumerate(data["wanted"]):
         with numpy.load(tmp_path / f"out_{number}.npz", allow_pickle=False) as file:
             got = dict(file)
-        expected = {f"out{i}": plain(leaf) for i, leaf in enumerate(wanted) if leaf is not None and not isinstance(leaf, str)}
+        expected = {f"out{i}": plain(leaf) for i, leaf in enumerate(wanted) if leaf is not None
+                    and not isinstance(leaf, str)}
         assert sorted(expected) == sorted(got)
         for key, want in expected.items():
             if isinstance(want, agreement.Tensor):

@@ -1,4 +1,5 @@
-"""P1: PyTorch's archives, loaded and saved here, come back to PyTorch as they were. A seeded part; `./dev test --full roundtrip` does it for all."""
+"""P1: PyTorch's archives, loaded and saved here, come back to PyTorch as they were. A seeded part; `./dev test --full
+roundtrip` does it for all."""
 import pathlib
 import random
 import sys
@@ -13,9 +14,11 @@ import checking  # noqa: E402
 import programs  # noqa: E402
 import returning  # noqa: E402
 
-ALWAYS = [("cond_on_size", "training"), ("linear_systems", "core"), ("dynamic_image", "training"), ("tied_weights", "core"), ("constant_outputs", "training"),
+ALWAYS = [("cond_on_size", "training"), ("linear_systems", "core"), ("dynamic_image", "training"),
+          ("tied_weights", "core"), ("constant_outputs", "training"),
           ("scan_over_rows", "core"), ("buffers_that_are_views", "training"), ("namedtuple_argument", "training")]
-SAMPLE = ALWAYS + random.Random(8).sample([(p.name, dialect) for p in programs.programs() for dialect in p.dialects if (p.name, dialect) not in ALWAYS], 17)
+SAMPLE = ALWAYS + random.Random(8).sample([(p.name, dialect) for p in programs.programs() for dialect in p.dialects
+                                           if (p.name, dialect) not in ALWAYS], 17)
 
 
 @pytest.mark.parametrize("name, dialect", SAMPLE, ids=[".".join(pair) for pair in SAMPLE])

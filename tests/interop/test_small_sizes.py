@@ -1,4 +1,5 @@
-"""S4, X3, P4: a program serves sizes 0 and 1 wherever PyTorch does: exported here or there, from memory and from the file, interpreted and compiled."""
+"""S4, X3, P4: a program serves sizes 0 and 1 wherever PyTorch does: exported here or there, from memory and from the
+file, interpreted and compiled."""
 import warnings
 
 import cresset
@@ -29,7 +30,8 @@ def exported(name, where, dim):
     dims = t.export.Dim
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return t.export.export(Program(), (t.ones(*shape),), dynamic_shapes=({0: dims("n") if dim == "Dim" else getattr(dims, dim)},))
+        return t.export.export(Program(), (t.ones(*shape),),
+                               dynamic_shapes=({0: dims("n") if dim == "Dim" else getattr(dims, dim)},))
 
 
 def wanted(name, x):
@@ -43,12 +45,14 @@ def test_small_sizes(name, where, dim, tmp_path):
     ep = exported(name, where, dim)
     LIBRARIES[where].export.save(ep, tmp_path / "m.pt2")
     loaded = cresset.export.load(tmp_path / "m.pt2")
-    runs = [loaded.module(), cresset.aot_load(cresset.aot_compile(loaded)), loaded.module()]  # compiling asks, and must leave nothing behind
+    # compiling asks, and must leave nothing behind
+    runs = [loaded.module(), cresset.aot_load(cresset.aot_compile(loaded)), loaded.module()]
     if where == "here":
         runs += [ep.module(), cresset.aot_load(cresset.aot_compile(ep)), ep.module()]
     theirs = torch.export.load(tmp_path / "m.pt2").module()
     for n in SIZES:
-        x = numpy.arange(n * numpy.prod(PROGRAMS[name][1][1:], dtype=int), dtype=numpy.float32).reshape(n, *PROGRAMS[name][1][1:])
+        x = numpy.arange(n * numpy.prod(PROGRAMS[name][1][1:], dtype=int), dtype=numpy.float32).reshape(n,
+                *PROGRAMS[name][1][1:])
         want = wanted(name, x)
         assert numpy.array_equal(theirs(torch.from_numpy(x)).numpy(), want)
         for run in runs:
@@ -61,14 +65,16 @@ def test_a_bound_above_2_is_checked_as_there(tmp_path):
         def forward(self, x):
             return x * 2
     for low in (1, 2, 3):
-        ep = torch.export.export(Program(), (torch.ones(4),), dynamic_shapes=({0: torch.export.Dim("n", min=low, max=6)},))
+        ep = torch.export.export(Program(), (torch.ones(4),),
+                                 dynamic_shapes=({0: torch.export.Dim("n", min=low, max=6)},))
         torch.export.save(ep, tmp_path / "m.pt2")
         loaded = cresset.export.load(tmp_path / "m.pt2")
         assert repr(loaded.range_constraints) == f"{{s77: VR[{low}, 6]}}"  # shown as the file has it
         compiled = cresset.aot_load(cresset.aot_compile(loaded))
         for n in range(8):
             accepted = []
-            for library_, run in ((torch, torch.export.load(tmp_path / "m.pt2").module()), (cresset, loaded.module()), (cresset, compiled)):
+            for library_, run in ((torch, torch.export.load(tmp_path / "m.pt2").module()), (cresset, loaded.module()),
+                                  (cresset, compiled)):
                 try:
                     accepted.append(tuple(run(library_.ones(n)).shape) == (n,))
                 except (RuntimeError, AssertionError):
@@ -77,7 +83,8 @@ def test_a_bound_above_2_is_checked_as_there(tmp_path):
 
 
 def test_a_branch_on_0_or_1_is_not_taken_silently(tmp_path):
-    """PyTorch decides it by the example, and then gives the other branch's answer; here such a size is refused, there too once it reads the file."""
+    """PyTorch decides it by the example, and then gives the other branch's answer; here such a size is refused, there
+    too once it reads the file."""
     class Program(cresset.nn.Module):
         def forward(self, x):
             return x + 1 if x.shape[0] == 1 else x * 2
@@ -85,7 +92,8 @@ def test_a_branch_on_0_or_1_is_not_taken_silently(tmp_path):
         ep = cresset.export.export(Program(), (cresset.ones(3),), dynamic_shapes=({0: dim},))
         cresset.export.save(ep, tmp_path / "m.pt2")
         loaded = cresset.export.load(tmp_path / "m.pt2")
-        for run in (ep.module(), loaded.module(), cresset.aot_load(cresset.aot_compile(ep)), cresset.aot_load(cresset.aot_compile(loaded))):
+        for run in (ep.module(), loaded.module(), cresset.aot_load(cresset.aot_compile(ep)),
+                    cresset.aot_load(cresset.aot_compile(loaded))):
             assert run(cresset.ones(2)).tolist() == [2, 2] and run(cresset.ones(0)).tolist() == []
             with pytest.raises(RuntimeError, match=r"!= 1|Ne\(s77, 1\)"):
                 run(cresset.ones(1))

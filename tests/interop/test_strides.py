@@ -1,4 +1,5 @@
-"""C7: strides of results that PyTorch gives in a layout of its own; archives whose inputs come in another layout than the example's."""
+"""C7: strides of results that PyTorch gives in a layout of its own; archives whose inputs come in another layout than
+the example's."""
 import warnings
 
 import cresset
@@ -27,7 +28,8 @@ def test_conv1d_of_a_transposed_input(batch):
         compare(lambda t, x, w: t.nn.functional.conv1d(x, w, padding=1), x, weight)
         compare(lambda t, x, w: t.nn.functional.conv1d(x, w, stride=2), x.contiguous(), weight)
         grad = torch.randn(batch, 6, 6)
-        compare(lambda t, g, x, w: t.ops.aten.convolution_backward(g, x, w, [6], [1], [0], [1], False, [0], 1, [True, True, True]), grad, x, weight)
+        compare(lambda t, g, x, w: t.ops.aten.convolution_backward(g, x, w, [6], [1], [0], [1], False, [0], 1,
+                                                                   [True, True, True]), grad, x, weight)
     compare(lambda t, x, w: t.nn.functional.conv_transpose1d(x, w), x, torch.randn(4, 6, 3))
 
 
@@ -49,12 +51,14 @@ class Norms(torch.nn.Module):
 
 
 def test_group_norm_of_other_strides_than_the_archive_has(tmp_path):
-    """PyTorch's core programs call native_group_norm on what was contiguous in the example, and refuse anything else."""
+    """PyTorch's core programs call native_group_norm on what was contiguous in the example, and refuse anything
+    else."""
     module, example = Norms(), torch.randn(2, 6, 5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.export.save(torch.export.export(module, (example,)).run_decompositions(), tmp_path / "m.pt2")
     loaded = cresset.export.load(tmp_path / "m.pt2")
-    for x in (torch.randn(2, 5, 6).transpose(1, 2), torch.randn(6, 2, 5).transpose(0, 1), torch.randn(2, 6, 10)[..., ::2], example):
+    for x in (torch.randn(2, 5, 6).transpose(1, 2), torch.randn(6, 2, 5).transpose(0, 1),
+              torch.randn(2, 6, 10)[..., ::2], example):
         for run in (loaded.module(), cresset.aot_load(cresset.aot_compile(loaded))):
             numpy.testing.assert_allclose(run(ours(x)).numpy(), module(x).detach().numpy(), atol=1e-5)

@@ -1,4 +1,5 @@
-"""Archives with torch.vmap and associative_scan inside: the training dialect holds their bodies as they are for one example."""
+"""Archives with torch.vmap and associative_scan inside: the training dialect holds their bodies as they are for one
+example."""
 import pathlib
 import sys
 import warnings
@@ -37,13 +38,15 @@ def dots(x, y):
 @case((4, 3, 2), (3, 2))
 def places(x, y):
     """Batch dimensions in the middle and at the end, in and out; one argument that has none."""
-    return (vmap(lambda a, b: a * b.amax(0), in_dims=(1, None))(x, y), vmap(torch.sin, in_dims=1, out_dims=1)(x), vmap(lambda a: a.exp(), in_dims=-1, out_dims=-1)(x),
+    return (vmap(lambda a, b: a * b.amax(0), in_dims=(1, None))(x, y), vmap(torch.sin, in_dims=1, out_dims=1)(x),
+            vmap(lambda a: a.exp(), in_dims=-1, out_dims=-1)(x),
             vmap(lambda a, b: b + 0 * a.sum(), in_dims=(2, None))(x, y), vmap(lambda a, b: b, in_dims=(0, None))(x, y))
 
 
 @case((2,), (3,), (4,))
 def nested(x, y, z):
-    return vmap(vmap(vmap(lambda a, b, c: a * b - c.sin(), in_dims=(None, None, 0)), in_dims=(None, 0, None)), in_dims=(0, None, None))(x, y, z)
+    return vmap(vmap(vmap(lambda a, b, c: a * b - c.sin(), in_dims=(None, None, 0)), in_dims=(None, 0, None)),
+                in_dims=(0, None, None))(x, y, z)
 
 
 @case((2, 6))
@@ -57,29 +60,38 @@ def mask_of_attention(x):
 
 @case((4, 3, 5), (4, 5, 2), (4, 5), (3, 5))
 def products(a, b, c, d):
-    return (vmap(torch.mm)(a, b), vmap(torch.mv)(a, c), vmap(torch.matmul, in_dims=(0, None))(a, d.T), vmap(lambda m, v: v @ m)(b, c),
-            vmap(lambda x, w: F.linear(x, w))(a, a), vmap(lambda x, w, v: F.linear(v, w, v[:3] * 2) + x.sum())(a, a, c), vmap(lambda v: F.linear(v, d))(c),
+    return (vmap(torch.mm)(a, b), vmap(torch.mv)(a, c), vmap(torch.matmul, in_dims=(0, None))(a, d.T),
+            vmap(lambda m, v: v @ m)(b, c),
+            vmap(lambda x, w: F.linear(x, w))(a, a), vmap(lambda x, w, v: F.linear(v, w, v[:3] * 2) + x.sum())(a, a,
+                    c), vmap(lambda v: F.linear(v, d))(c),
             vmap(lambda m, n: torch.einsum("ij,jk->ik", m, n))(a, b))
 
 
 @case((4, 3, 5))
 def shapes(x):
-    return (vmap(lambda a: a.reshape(5, 3).T)(x), vmap(lambda a: a.unsqueeze(0).expand(2, 3, 5))(x), vmap(lambda a: a.permute(1, 0)[1:3])(x),
-            vmap(lambda a: torch.cat([a, a[:1] * 2, a.new_zeros(1, 5)]))(x), vmap(lambda a: torch.stack([a[0], a[1]], -1))(x), vmap(lambda a: a.flatten())(x),
-            vmap(lambda a: a.view(-1), in_dims=2)(x), vmap(lambda a: a.split(2)[1])(x), vmap(lambda a: a.squeeze(0) if a.shape[0] == 1 else a.t())(x))
+    return (vmap(lambda a: a.reshape(5, 3).T)(x), vmap(lambda a: a.unsqueeze(0).expand(2, 3, 5))(x),
+            vmap(lambda a: a.permute(1, 0)[1:3])(x),
+            vmap(lambda a: torch.cat([a, a[:1] * 2, a.new_zeros(1, 5)]))(x),
+            vmap(lambda a: torch.stack([a[0], a[1]], -1))(x), vmap(lambda a: a.flatten())(x),
+            vmap(lambda a: a.view(-1), in_dims=2)(x), vmap(lambda a: a.split(2)[1])(x),
+            vmap(lambda a: a.squeeze(0) if a.shape[0] == 1 else a.t())(x))
 
 
 @case((4, 3, 5))
 def reductions(x):
-    return (vmap(lambda a: a.sum(0))(x), vmap(lambda a: a.mean(-1, keepdim=True))(x), vmap(lambda a: a.softmax(-1))(x), vmap(lambda a: a.amax((0, 1)))(x),
-            vmap(lambda a: a.cumsum(1))(x), vmap(lambda a: a.sort(0).values)(x), vmap(lambda a: a.argmax(-1))(x), vmap(lambda a: a.var(0) + a.norm())(x),
-            vmap(lambda a: F.layer_norm(a, (5,)))(x), vmap(lambda a: (a > 0).any())(x), vmap(vmap(lambda a: a.sum() / a.numel()))(x))
+    return (vmap(lambda a: a.sum(0))(x), vmap(lambda a: a.mean(-1, keepdim=True))(x), vmap(lambda a: a.softmax(-1))(x),
+            vmap(lambda a: a.amax((0, 1)))(x),
+            vmap(lambda a: a.cumsum(1))(x), vmap(lambda a: a.sort(0).values)(x), vmap(lambda a: a.argmax(-1))(x),
+            vmap(lambda a: a.var(0) + a.norm())(x),
+            vmap(lambda a: F.layer_norm(a, (5,)))(x), vmap(lambda a: (a > 0).any())(x),
+            vmap(vmap(lambda a: a.sum() / a.numel()))(x))
 
 
 @case((4, 3, 5), torch.tensor([[0, 2], [1, 1], [2, 0], [0, 1]]))
 def without_rules(x, at):
     """Ops that are called example by example."""
-    return (vmap(lambda a, i: a[i])(x, at), vmap(lambda a, i: a.index_add(0, i, a[:2]))(x, at), vmap(lambda a: F.avg_pool1d(a, 2))(x),
+    return (vmap(lambda a, i: a[i])(x, at), vmap(lambda a, i: a.index_add(0, i, a[:2]))(x, at),
+            vmap(lambda a: F.avg_pool1d(a, 2))(x),
             vmap(lambda a, i: a.index_select(0, i))(x, at), vmap(lambda a: a.diagonal() + a[:, :3].trace())(x),
             vmap(vmap(lambda a: torch.outer(a, a)))(x), vmap(lambda a: torch.logcumsumexp(a, 0))(x))
 
@@ -87,7 +99,8 @@ def without_rules(x, at):
 @case((4, 3))
 def scans(x):
     pair = lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1])
-    return (associative_scan(lambda a, b: a + b, x, dim=0, combine_mode="generic"), *associative_scan(pair, (x, x + 1), dim=1, combine_mode="generic"),
+    return (associative_scan(lambda a, b: a + b, x, dim=0, combine_mode="generic"),
+            *associative_scan(pair, (x, x + 1), dim=1, combine_mode="generic"),
             associative_scan(torch.matmul, x[:, None] * x[:, :, None], dim=0, combine_mode="generic"))
 
 
@@ -111,7 +124,8 @@ def saved(forward, args, path, **options):
 def test_a_dynamic_batch(tmp_path):
     forward = lambda self, x, y: vmap(lambda a, b: (a * b).sum() + a.softmax(0))(x, y)
     batch = torch.export.Dim("batch", min=2, max=64)
-    path = saved(forward, (torch.randn(5, 3), torch.randn(5, 3)), tmp_path / "p.pt2", dynamic_shapes=({0: batch}, {0: batch}))
+    path = saved(forward, (torch.randn(5, 3), torch.randn(5, 3)), tmp_path / "p.pt2",
+                 dynamic_shapes=({0: batch}, {0: batch}))
     program = cresset.export.load(path).module()
     for n in (2, 7):
         x, y = torch.randn(n, 3), torch.randn(n, 3)

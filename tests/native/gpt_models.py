@@ -1,7 +1,9 @@
-"""A small GPT with a static KV cache, exported as two programs: `prefill` takes a prompt of any length, `decode` one token. Both write the same
-buffers. Exported live where torch is installed, read from tests/data/gpt where it is not; `CRESSET_RECORD=1` (./dev record) writes those files.
+"""A small GPT with a static KV cache, exported as two programs: `prefill` takes a prompt of any length, `decode` one
+token. Both write the same buffers. Exported live where torch is installed, read from tests/data/gpt where it is not;
+`CRESSET_RECORD=1` (./dev record) writes those files.
 
-    case = load(folder)     # case.prefill, case.decode: paths; case.steps: (tokens, position, PyTorch's logits), in order, on one instance
+    case = load(folder)     # case.prefill, case.decode: paths; case.steps: (tokens, position, PyTorch's logits), in
+    order, on one instance
 """
 import dataclasses
 import os
@@ -49,7 +51,8 @@ def modules():
             self.token, self.place = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
             self.blocks = nn.ModuleList(nn.ModuleDict({
                 "norm1": nn.LayerNorm(WIDTH), "attention": Attention(), "norm2": nn.LayerNorm(WIDTH),
-                "mlp": nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))}) for _ in range(LAYERS))
+                "mlp": nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))})
+                                        for _ in range(LAYERS))
             self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY, bias=False)
             self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
@@ -78,7 +81,8 @@ def export(folder):
     model = modules()().eval()
     length = torch.export.Dim("length", min=2, max=CONTEXT)
     prompt = torch.randint(VOCABULARY, (1, 7))
-    programs = {"prefill": torch.export.export(model, (prompt, torch.arange(7)), dynamic_shapes=({1: length}, {0: length})),
+    programs = {"prefill": torch.export.export(model, (prompt, torch.arange(7)),
+                                               dynamic_shapes=({1: length}, {0: length})),
                 "decode": torch.export.export(model, (prompt[:, :1], torch.tensor([3])))}
     for name, ep in programs.items():
         scrub(ep)
@@ -87,7 +91,8 @@ def export(folder):
     with torch.no_grad():
         for i in range(8):
             logits = model(tokens, torch.arange(at, at + tokens.shape[1]))
-            steps |= {f"tokens{i}": tokens.numpy(), f"positions{i}": numpy.arange(at, at + tokens.shape[1]), f"logits{i}": logits.numpy()}
+            steps |= {f"tokens{i}": tokens.numpy(), f"positions{i}": numpy.arange(at, at + tokens.shape[1]),
+                      f"logits{i}": logits.numpy()}
             at += tokens.shape[1]
             tokens = logits.argmax(-1, keepdim=True)
     numpy.savez(folder / "steps.npz", **steps)
@@ -101,4 +106,5 @@ def load(folder):
         folder.mkdir(parents=True, exist_ok=True)
         export(folder)
     steps = numpy.load(folder / "steps.npz")
-    return Case(folder / "prefill.pt2", folder / "decode.pt2", [(steps[f"tokens{i}"], steps[f"positions{i}"], steps[f"logits{i}"]) for i in range(len(steps.files) // 3)])
+    return Case(folder / "prefill.pt2", folder / "decode.pt2",
+            [(steps[f"tokens{i}"], steps[f"positions{i}"], steps[f"logits{i}"]) for i in range(len(steps.files) // 3)])

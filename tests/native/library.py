@@ -1,16 +1,19 @@
-"""A compiled model through ctypes alone: cresset/abi.h as Python declarations. No Cresset, no PyTorch, no NumPy needed to call it;
-NumPy arrays in and out because tests have them."""
+"""A compiled model through ctypes alone: cresset/abi.h as Python declarations. No Cresset, no PyTorch, no NumPy needed
+to call it; NumPy arrays in and out because tests have them."""
 import ctypes as c
 
 import numpy as np
 
-DTYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", None, "complex64", "complex128", "bool", "bfloat16", "uint16", "uint32", "uint64"]
+DTYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", None, "complex64", "complex128",
+          "bool", "bfloat16", "uint16", "uint32", "uint64"]
 NONE, TENSOR, INT, FLOAT, BOOLEAN, STRING = range(6)
 
 
 class Value(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32), ("data", c.c_void_p), ("size", c.POINTER(c.c_int64)),
-                ("stride", c.POINTER(c.c_int64)), ("integer", c.c_int64), ("number", c.c_double), ("capacity", c.c_size_t), ("owner", c.c_void_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32),
+                ("data", c.c_void_p), ("size", c.POINTER(c.c_int64)),
+                ("stride", c.POINTER(c.c_int64)), ("integer", c.c_int64), ("number", c.c_double),
+                ("capacity", c.c_size_t), ("owner", c.c_void_p)]
 
 
 class Dim(c.Structure):
@@ -18,20 +21,24 @@ class Dim(c.Structure):
 
 
 class ValueInfo(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32), ("dims", c.POINTER(Dim)), ("constant", c.c_char_p)]
+    _fields_ = [("name", c.c_char_p), ("kind", c.c_int32), ("dtype", c.c_int32), ("rank", c.c_int32),
+                ("dims", c.POINTER(Dim)), ("constant", c.c_char_p)]
 
 
 class MethodInfo(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("inputs", c.POINTER(ValueInfo)), ("outputs", c.POINTER(ValueInfo)), ("ninputs", c.c_int32), ("noutputs", c.c_int32),
+    _fields_ = [("name", c.c_char_p), ("inputs", c.POINTER(ValueInfo)), ("outputs", c.POINTER(ValueInfo)),
+                ("ninputs", c.c_int32), ("noutputs", c.c_int32),
                 ("in_spec", c.c_char_p), ("out_spec", c.c_char_p)]
 
 
 class StateInfo(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("dtype", c.c_int32), ("rank", c.c_int32), ("size", c.POINTER(c.c_int64)), ("is_mutable", c.c_int32)]
+    _fields_ = [("name", c.c_char_p), ("dtype", c.c_int32), ("rank", c.c_int32), ("size", c.POINTER(c.c_int64)),
+                ("is_mutable", c.c_int32)]
 
 
 class Options(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("threads", c.c_int32), ("weights", c.c_char_p), ("alloc", c.c_void_p), ("free", c.c_void_p), ("user", c.c_void_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("threads", c.c_int32), ("weights", c.c_char_p), ("alloc", c.c_void_p),
+                ("free", c.c_void_p), ("user", c.c_void_p)]
 
 
 class Api(c.Structure):
@@ -44,7 +51,8 @@ Api._fields_ = [
     ("state", c.POINTER(StateInfo)), ("nstate", c.c_int32), ("target", c.c_char_p),
     ("create", c.CFUNCTYPE(c.c_int, c.POINTER(Api), c.POINTER(Options), c.POINTER(c.c_void_p), c.c_char_p, c.c_size_t)),
     ("destroy", c.CFUNCTYPE(None, c.c_void_p)),
-    ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.POINTER(Value), c.c_int32, c.POINTER(Value), c.c_int32, c.c_char_p, c.c_size_t)),
+    ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32, c.POINTER(Value), c.c_int32, c.POINTER(Value), c.c_int32,
+                        c.c_char_p, c.c_size_t)),
     ("release", c.CFUNCTYPE(None, c.c_void_p, c.POINTER(Value))),
     ("get_state", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p, c.c_void_p, c.c_size_t, c.c_char_p, c.c_size_t)),
     ("set_state", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p, c.c_void_p, c.c_size_t, c.c_char_p, c.c_size_t)),
@@ -57,7 +65,8 @@ class Failed(Exception):
 
 
 class Model:
-    """model(*flat_inputs) -> flat outputs. Inputs: arrays (a pair (uint16 array, "bfloat16") for bfloat16), numbers, strings, None."""
+    """model(*flat_inputs) -> flat outputs. Inputs: arrays (a pair (uint16 array, "bfloat16") for bfloat16), numbers,
+    strings, None."""
 
     def __init__(self, path, threads=1):
         self.library = c.CDLL(str(path))
@@ -97,7 +106,8 @@ class Model:
             size = (c.c_int64 * max(x.ndim, 1))(*x.shape)
             stride = (c.c_int64 * max(x.ndim, 1))(*(s // x.itemsize for s in x.strides))
             keep += [x, size, stride]
-            v.kind, v.dtype, v.rank, v.data, v.size, v.stride = TENSOR, DTYPES.index(dtype or x.dtype.name), x.ndim, x.ctypes.data or 1, size, stride
+            v.kind, v.dtype, v.rank, v.data, v.size, v.stride = TENSOR, DTYPES.index(dtype
+                    or x.dtype.name), x.ndim, x.ctypes.data or 1, size, stride
         return v
 
     def result(self, v):

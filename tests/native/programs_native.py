@@ -23,7 +23,8 @@ def array(value):
 def difference(archive, folder, tool="cresset"):
     """None, or how the compiled program differs: results of every call, and what the calls wrote to their inputs."""
     path = pathlib.Path(folder) / f"{archive.name}.{archive.dialect}.so"
-    done = subprocess.run([tool, "compile", str(archive.path), "-o", str(path)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([tool, "compile", str(archive.path), "-o", str(path)], capture_output=True, text=True,
+                          timeout=300)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1]
     model = library.Model(path)
@@ -34,9 +35,11 @@ def difference(archive, folder, tool="cresset"):
         want = list(agreement.leaves(wanted))
         if len(want) != len(got):
             return f"call {number}: {len(want)} results expected, got {len(got)}"
-        got = [agreement.Tensor(w.dtype, np.array(g)) if isinstance(w, agreement.Tensor) else g for w, g in zip(want, got)]
+        got = [agreement.Tensor(w.dtype, np.array(g)) if isinstance(w, agreement.Tensor) else g for w, g in zip(want,
+                got)]
         problem = agreement.difference(want, got, archive.tolerance, f"call {number}")
-        problem = problem or agreement.difference(written, agreement.plain(leaves, torch.Tensor), archive.tolerance, f"inputs after call {number}")
+        problem = problem or agreement.difference(written, agreement.plain(leaves, torch.Tensor), archive.tolerance,
+                                                  f"inputs after call {number}")
         if problem:
             return problem
     return None

@@ -1,8 +1,10 @@
-"""Random programs: a seed gives a module's source, its parameters and its calls. PyTorch exports it; the archive is run by the interpreter and as a
-method of a library, and all three must agree, results and what the calls wrote to inputs and buffers alike.
+"""Random programs: a seed gives a module's source, its parameters and its calls. PyTorch exports it; the archive is run
+by the interpreter and as a method of a library, and all three must agree, results and what the calls wrote to inputs
+and buffers alike.
 
-A program grows line by line: a template with random operands is tried on real tensors and kept when PyTorch accepts it. Values that went through
-rounding are *inexact*; lines whose result jumps (comparisons, rounding, sorting) only take exact ones, so that a last bit never becomes an error.
+A program grows line by line: a template with random operands is tried on real tensors and kept when PyTorch accepts it.
+Values that went through rounding are *inexact*; lines whose result jumps (comparisons, rounding, sorting) only take
+exact ones, so that a last bit never becomes an error.
 """
 import os
 import pathlib
@@ -27,8 +29,9 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
 OTHERS = (torch.int64, torch.int32, torch.bool, torch.uint8)
 
-# Kinds of lines: `rounds` makes inexact values, `moves` keeps exactness, `jumps` wants exact operands, `writes` changes its first operand, which must
-# be a value made here and not a parameter. {a} {b} {c} operands, {f} a float, {i} a small integer, {d} a dimension of {a}, {e} another one, {w} a weight.
+# Kinds of lines: `rounds` makes inexact values, `moves` keeps exactness, `jumps` wants exact operands, `writes` changes
+# its first operand, which must be a value made here and not a parameter. {a} {b} {c} operands, {f} a float, {i} a small
+# integer, {d} a dimension of {a}, {e} another one, {w} a weight.
 LINES = {
     "rounds": """
 torch.exp({a}.clamp(-3, 3)) | torch.tanh({a}) | torch.sigmoid({a}) | torch.sin({a}) | torch.log1p({a}.abs()) | torch.sqrt({a}.abs() + {f})
@@ -73,7 +76,8 @@ torch.index_add(torch.zeros_like({a}), 0, {x:0}, {a}[{x:0}])
 self.state.mul_({f})
 """,
 }
-LINES = {kind: [one.strip() for row in text.strip().splitlines() for one in row.split(" | ")] for kind, text in LINES.items()}
+LINES = {kind: [one.strip() for row in text.strip().splitlines() for one in row.split(" | ")]
+         for kind, text in LINES.items()}
 
 
 class Grown:
@@ -113,18 +117,21 @@ class Grown:
                 sizes.append(3 if word == "k" else int(word))
         if len(sizes) > 1:  # the operand's size comes first in the text, the result's in the weight
             sizes = [sizes[1], sizes[0], *sizes[2:]] if spec.split(",")[0] in ("last", "second") else sizes
-        name = self.rename(f"w{len(self.module._parameters)}", torch.nn.Parameter(self.random(sizes, torch.float32) / max(1, sizes[-1]) ** 0.5, requires_grad=False))
+        name = self.rename(f"w{len(self.module._parameters)}",
+                torch.nn.Parameter(self.random(sizes, torch.float32) / max(1, sizes[-1]) ** 0.5, requires_grad=False))
         return f"self.{name}"
 
     def indices(self, spec, a, d):
         limit = a.shape[d] if spec == "d" else a.shape[int(spec)] if int(spec) < a.dim() and spec == "0" else int(spec)
-        name = self.rename(f"i{len(self.module._buffers)}", torch.nn.Buffer(torch.randint(0, max(1, limit), (self.r.choice((1, 3, 4)),), generator=self.torch)))
+        name = self.rename(f"i{len(self.module._buffers)}",
+                torch.nn.Buffer(torch.randint(0, max(1, limit), (self.r.choice((1, 3, 4)),), generator=self.torch)))
         return f"self.{name}"
 
     def fill(self, template, exact_only):
         """The template as a line of code; None when there are no operands for it."""
         r = self.r
-        tensors = [n for n, v in self.values.items() if isinstance(v, torch.Tensor) and (self.exact[n] or not exact_only)]
+        tensors = [n for n, v in self.values.items() if isinstance(v, torch.Tensor)
+                   and (self.exact[n] or not exact_only)]
         recent = tensors[-6:] + [r.choice(tensors)] if tensors else []
         if not recent:
             return None
@@ -147,7 +154,8 @@ class Grown:
             begin, end = out.index("{x:"), out.index("}", out.index("{x:"))
             out = out[:begin] + self.indices(out[begin + 3:end], value, d) + out[end + 1:]
         if out:
-            parts = {"{a}": a, "{b}": b, "{d}": str(d), "{e}": str(r.randrange(max(1, value.dim()))), "{f}": repr(r.choice((0.5, 2.0, -1.25, 0.1, 3)))}
+            parts = {"{a}": a, "{b}": b, "{d}": str(d), "{e}": str(r.randrange(max(1, value.dim()))),
+                     "{f}": repr(r.choice((0.5, 2.0, -1.25, 0.1, 3)))}
             for key, text in {**parts, "self.state": f"self.p{self.number}_state"}.items():
                 out = out.replace(key, text)
         return out
@@ -217,7 +225,9 @@ def grow(number, most=14):
     made = [n for n in g.values if n.startswith("v")]
     results = made[-1:] + g.r.sample(made, min(len(made), g.r.choice((0, 1, 2)))) or g.inputs[:1]
     source = "\n    ".join([f"def forward(self, {', '.join(g.inputs)}):", *g.lines, f"return {', '.join(results)},"])
-    tolerance = max(agreement.TOLERANCE.get(str(v.dtype)[6:], 0) for v in g.values.values() if isinstance(v, torch.Tensor))  # a sum in float32 stays one in float64
+    # a sum in float32 stays one in float64
+    tolerance = max(agreement.TOLERANCE.get(str(v.dtype)[6:], 0) for v in g.values.values() if isinstance(v,
+            torch.Tensor))
     return written(number, source, tuple(given.values()), g.dynamic, tolerance, g.module)
 
 
@@ -225,11 +235,13 @@ def written(number, source, args, dynamic, tolerance=1e-4, module=None, **tensor
     """A program from its text; `tensors` are the module's own."""
     module = module or torch.nn.Module()
     for name, value in tensors.items():
-        setattr(module, name, torch.nn.Parameter(value, requires_grad=False) if "_w" in name else torch.nn.Buffer(value))
+        setattr(module, name, torch.nn.Parameter(value, requires_grad=False) if "_w" in name
+                else torch.nn.Buffer(value))
     scope = {"torch": torch, "F": torch.nn.functional}
     exec(source, scope)
     module.__class__ = type("Random", (torch.nn.Module,), {"forward": scope["forward"]})
-    return types.SimpleNamespace(number=number, module=module, source=source, args=args, dynamic=dynamic, tolerance=tolerance or None)
+    return types.SimpleNamespace(number=number, module=module, source=source, args=args, dynamic=dynamic,
+                                 tolerance=tolerance or None)
 
 
 def resized(program, r):
@@ -249,14 +261,17 @@ def run_torch(module, calls):
     with torch.no_grad():
         for args in calls:
             args = tuple(a.clone(memory_format=torch.preserve_format) for a in args)
-            found.append((agreement.plain(list(module(*args)), torch.Tensor), agreement.plain(list(args), torch.Tensor)))
+            found.append((agreement.plain(list(module(*args)), torch.Tensor),
+                          agreement.plain(list(args), torch.Tensor)))
     return found
 
 
 def export(program, path):
-    """Saves the archive and adds `calls` and `wanted` to the program. False: PyTorch itself refuses it, or does not agree with itself."""
+    """Saves the archive and adds `calls` and `wanted` to the program. False: PyTorch itself refuses it, or does not
+    agree with itself."""
     import copy
-    shapes = tuple({d: torch.export.Dim.AUTO for d in range(a.dim())} for a in program.args) if program.dynamic else None
+    shapes = tuple({d: torch.export.Dim.AUTO for d in range(a.dim())}
+                   for a in program.args) if program.dynamic else None
     fresh = copy.deepcopy(program.module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -283,7 +298,8 @@ def export(program, path):
         except Exception as error:
             program.refused = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             return False
-    program.refused = agreement.difference([list(pair) for pair in program.wanted], [list(pair) for pair in itself], program.tolerance, "PyTorch against itself")
+    program.refused = agreement.difference([list(pair) for pair in program.wanted], [list(pair) for pair in itself],
+                                           program.tolerance, "PyTorch against itself")
     return program.refused is None
 
 
@@ -298,7 +314,8 @@ def in_double(program):
 
 
 def is_nearer(program, number, index, got):
-    """Is the result no farther from the one in double precision than PyTorch's is? A last bit that a program blows up is nobody's error."""
+    """Is the result no farther from the one in double precision than PyTorch's is? A last bit that a program blows up
+    is nobody's error."""
     exact = in_double(program)
     if exact is None:
         return False
@@ -341,7 +358,8 @@ def native(program, model, method):
 
 
 def check(numbers, folder, make=grow):
-    """Programs of these seeds in one library: (number, outcome, text) each, outcome being equal, refused (by PyTorch) or differs."""
+    """Programs of these seeds in one library: (number, outcome, text) each, outcome being equal, refused (by PyTorch)
+    or differs."""
     folder, chosen, found = pathlib.Path(folder), [], []
     for number in numbers:
         program = make(number)
@@ -350,8 +368,10 @@ def check(numbers, folder, make=grow):
             chosen.append((program, path))
         else:
             found.append((number, "refused", program.refused))
-    library_path = folder / f"random{numbers[0]}_{len(numbers)}.so"  # a path of its own: dlopen knows libraries by their paths
-    done = subprocess.run(["cresset", "compile", *(str(path) for _, path in chosen), "-o", str(library_path)], capture_output=True, text=True, timeout=600) if chosen else None
+    # a path of its own: dlopen knows libraries by their paths
+    library_path = folder / f"random{numbers[0]}_{len(numbers)}.so"
+    done = subprocess.run(["cresset", "compile", *(str(path) for _, path in chosen), "-o", str(library_path)],
+                          capture_output=True, text=True, timeout=600) if chosen else None
     if done and done.returncode:
         if len(chosen) == 1:
             return found + [(chosen[0][0].number, "differs", f"{done.stderr.strip()}\n{chosen[0][0].source}")]
@@ -364,7 +384,9 @@ def check(numbers, folder, make=grow):
             problem = interpreted(program, path) or native(program, model, method)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        found.append((program.number, "differs", f"{problem}\n{program.source}\n{[(tuple(a.shape), a.dtype) for a in program.args]}") if problem else (program.number, "equal", ""))
+        found.append((program.number, "differs",
+                f"{problem}\n{program.source}\n{[(tuple(a.shape), a.dtype) for a in program.args]}") if problem
+                     else (program.number, "equal", ""))
         path.unlink()
     if model:
         os.unlink(library_path)

@@ -1,8 +1,10 @@
-"""Does a program serve every size that PyTorch's serves? One program, every size that can vary in turn at 0, 1, 2 and two others.
+"""Does a program serve every size that PyTorch's serves? One program, every size that can vary in turn at 0, 1, 2 and
+two others.
 
-What PyTorch does is measured: the module called eagerly, and the exported program loaded from its file. Where the two agree, ours must give that
-answer: exported there or here, from memory and from the file, interpreted and compiled, with the interpreter's strides. Where PyTorch's program refuses
-a size, or gives another answer than its module, ours refuses it or gives the module's answer.
+What PyTorch does is measured: the module called eagerly, and the exported program loaded from its file. Where the two
+agree, ours must give that answer: exported there or here, from memory and from the file, interpreted and compiled, with
+the interpreter's strides. Where PyTorch's program refuses a size, or gives another answer than its module, ours refuses
+it or gives the module's answer.
 """
 import dataclasses
 import pathlib
@@ -31,8 +33,10 @@ SHORTER_ONLY = {"embedding_bag_offsets": "offsets never decrease", "sorting": "e
 
 # What PyTorch takes and ours does not, and why that is as it should be.
 EXPECTED = {
-    **{(name, symbol): "values of another length than keys: PyTorch reads beyond them" for name in ("sdpa_causal", "sdpa_grouped", "sdpa_masks") for symbol in ("s49", "s69")},
-    ("pixel_shuffle", 0): "PyTorch's pixel_unshuffle leaves a tensor without elements as it is, and its own exported program refuses it",
+    **{(name, symbol): "values of another length than keys: PyTorch reads beyond them" for name in ("sdpa_causal",
+            "sdpa_grouped", "sdpa_masks") for symbol in ("s49", "s69")},
+    ("pixel_shuffle", 0): "PyTorch's pixel_unshuffle leaves a tensor without elements as it is, and its own exported "
+    "program refuses it",
 }
 
 # Compiled code writes these results in rows, where PyTorch's layers give a permuted view.
@@ -83,7 +87,9 @@ def resized(leaf, shape):
     """The tensor with these sizes; rows are repeated where there are more than it has. Strides keep their order."""
     for d, size in enumerate(shape):
         if size != leaf.size(d):
-            leaf = leaf.index_select(d, torch.arange(size) % max(leaf.size(d), 1)) if leaf.size(d) else leaf.new_zeros([*leaf.shape[:d], size, *leaf.shape[d + 1:]])
+            leaf = leaf.index_select(d,
+                    torch.arange(size) % max(leaf.size(d), 1)) if leaf.size(d) else leaf.new_zeros([*leaf.shape[:d],
+                            size, *leaf.shape[d + 1:]])
     return leaf.clone()
 
 
@@ -96,9 +102,12 @@ def cases(p, exported, loaded):
     call = p.calls()[0]
     found, spec = checking.placeholders(exported, call), pytree.tree_flatten(call)[1]
     nodes = {node.name: node.meta["val"] for node in exported.graph.nodes if node.op == "placeholder"}
-    texts = [[str(size) for size in nodes[name].shape] if isinstance(leaf, torch.Tensor) else [] for name, leaf in found]
-    examples = {text: leaf.size(d) for row, (_, leaf) in zip(texts, found) for d, text in enumerate(row) if text in map(str, exported.range_constraints)}
-    symbols = {name: examples.get(name) or 2 for name in {str(s) for e in exported.range_constraints for s in e.free_symbols} if name[0] != "u"}
+    texts = [[str(size) for size in nodes[name].shape] if isinstance(leaf, torch.Tensor) else []
+             for name, leaf in found]
+    examples = {text: leaf.size(d) for row, (_, leaf) in zip(texts, found) for d, text in enumerate(row)
+                if text in map(str, exported.range_constraints)}
+    symbols = {name: examples.get(name) or 2 for name in {str(s) for e in exported.range_constraints
+                                                          for s in e.free_symbols} if name[0] != "u"}
     made, module = [], loaded.module()
     for symbol in sorted(symbols):
         if not any(symbol in text for row in texts for text in row):
@@ -110,13 +119,17 @@ def cases(p, exported, loaded):
             sizes = [[int(eval(text, {}, values)) for text in row] for row in texts]
             if any(number < 0 for row in sizes for number in row):
                 continue
-            leaves = [resized(leaf, row) if isinstance(leaf, torch.Tensor) else leaf for (_, leaf), row in zip(found, sizes)]
+            leaves = [resized(leaf, row) if isinstance(leaf, torch.Tensor) else leaf for (_, leaf), row in zip(found,
+                    sizes)]
             args, kwargs = pytree.tree_unflatten(leaves, spec)
-            wanted, refused = attempt(lambda: agreement.plain(p.build()(*checking.copy(args), **checking.copy(kwargs)), torch.Tensor))
+            wanted, refused = attempt(lambda: agreement.plain(p.build()(*checking.copy(args), **checking.copy(kwargs)),
+                                                              torch.Tensor))
             module = loaded.module() if loaded.graph_signature.buffers else module  # calls may change them
-            itself, no = attempt(lambda: agreement.plain(module(*checking.copy(args), **checking.copy(kwargs)), torch.Tensor))
+            itself, no = attempt(lambda: agreement.plain(module(*checking.copy(args), **checking.copy(kwargs)),
+                                                         torch.Tensor))
             same = refused or no or agreement.difference(wanted, itself, p.tolerance, "")
-            made.append(Case(symbol, size, leaves, None if refused else wanted, "refused" if no else "same" if not same or p.seed else "differs"))
+            made.append(Case(symbol, size, leaves, None if refused else wanted, "refused" if no else "same" if not same
+                             or p.seed else "differs"))
     return made
 
 
@@ -128,13 +141,15 @@ class Interpreted:
     states = {}  # of exported programs before their first run: modules share them
 
     def __init__(self, exported, call, trees=pytree):
-        kept = self.states.setdefault(id(exported), {name: tensor.detach().clone() for name, tensor in exported.state_dict.items()})
+        kept = self.states.setdefault(id(exported),
+                                      {name: tensor.detach().clone() for name, tensor in exported.state_dict.items()})
         for name, tensor in exported.state_dict.items():
             tensor.detach().copy_(kept[name])
         self.module, self.trees, self.spec = exported.module(), trees, trees.tree_flatten(call)[1]
 
     def __call__(self, leaves):
-        args, kwargs = self.trees.tree_unflatten([checking.ours(leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], self.spec)
+        args, kwargs = self.trees.tree_unflatten([checking.ours(leaf.clone()) if isinstance(leaf, torch.Tensor)
+                                                  else leaf for leaf in leaves], self.spec)
         results = cresset.utils._pytree.tree_flatten(self.module(*args, **kwargs))[0]
         self.strides = [result.stride() if isinstance(result, cresset.Tensor) else None for result in results]
         return list(agreement.leaves(agreement.plain(results, cresset.Tensor)))
@@ -146,7 +161,9 @@ class Compiled:
 
     def __call__(self, leaves):
         self.model.seed(checking.SEED)
-        results = self.model(*[programs_native.array(leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for leaf in leaves])  # a run may write them
+        # a run may write them
+        results = self.model(*[programs_native.array(leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+                               for leaf in leaves])
         self.strides = [tuple(s // r.itemsize for s in r.strides) if hasattr(r, "strides") else None for r in results]
         return results
 
@@ -156,7 +173,8 @@ def strides_of(run, results):
     found = []
     for strides, result in zip(run.strides, results):
         pairs = [(s, n) for s, n in zip(strides or (), numpy.shape(getattr(result, "array", result))) if n != 1]
-        found.append([s for s, _ in pairs] if 1 + sum(s * (n - 1) for s, n in pairs) == numpy.prod([n for _, n in pairs], dtype=int) else None)
+        found.append([s for s, _ in pairs]
+                if 1 + sum(s * (n - 1) for s, n in pairs) == numpy.prod([n for _, n in pairs], dtype=int) else None)
     return found
 
 
@@ -172,16 +190,19 @@ def difference(p, case, runs):
         if want is None or p.seed:
             continue
         if len(want) == len(got):
-            got = [agreement.Tensor(w.dtype, getattr(g, "array", g)) if isinstance(w, agreement.Tensor) and not isinstance(g, (int, float, str)) else g
+            got = [agreement.Tensor(w.dtype, getattr(g, "array", g)) if isinstance(w, agreement.Tensor)
+                   and not isinstance(g, (int, float, str)) else g
                    for w, g in zip(want, got)]
         problem = agreement.difference(want, got, p.tolerance, how)
-        if problem and not (case.exported == "differs" and "there" in how):  # the archive says something else than the module
+        # the archive says something else than the module
+        if problem and not (case.exported == "differs" and "there" in how):
             return problem
     return None
 
 
 def other_strides(p, runs):
-    """None, or how strides of compiled results differ from those of the interpreted run before it, at the example. (At other sizes they are the example's kind.)"""
+    """None, or how strides of compiled results differ from those of the interpreted run before it, at the example. (At
+    other sizes they are the example's kind.)"""
     before = None
     for how, make in runs.items():
         run = make()
@@ -189,7 +210,8 @@ def other_strides(p, runs):
         if refused:
             return f"{how}: {refused}"
         before, strides = strides_of(run, got), before
-        if "compiled" in how and not any(word in p.name for word in IN_ROWS) and any(a != b for a, b in zip(before, strides) if b):
+        if "compiled" in how and not any(word in p.name for word in IN_ROWS) and any(a != b for a, b in zip(before,
+                strides) if b):
             return f"{how}: strides {before}, interpreted {strides}"
     return None
 
@@ -218,11 +240,13 @@ def compiled(source, folder, name):
 def from_file(where, path, folder, call, trees=pytree):
     """How an archive is run."""
     library_, program = compiled(path, folder, where), cresset.export.load(path)
-    return {f"exported {where}, file, interpreted": lambda: Interpreted(program, call, trees), f"exported {where}, file, compiled": lambda: Compiled(library_)}
+    return {f"exported {where}, file, interpreted": lambda: Interpreted(program, call, trees),
+            f"exported {where}, file, compiled": lambda: Compiled(library_)}
 
 
 def example(p):
-    """A call and the pytree library that it is of. Classes of arguments are those that were registered here, where the program is known here."""
+    """A call and the pytree library that it is of. Classes of arguments are those that were registered here, where the
+    program is known here."""
     ours = both.load("cresset").TABLE.get(p.name)
     return (ours.calls()[0], cresset.utils._pytree) if ours else (p.calls()[0], pytree)
 
@@ -237,5 +261,6 @@ def exported_here(p, way, dialect, folder):
         ep = ep.run_decompositions()
     library_, path = compiled(ep, folder, "memory"), pathlib.Path(folder) / "here.pt2"
     cresset.export.save(ep, path)
-    return {"exported here, memory, interpreted": lambda: Interpreted(ep, ours.example, trees), "exported here, memory, compiled": lambda: Compiled(library_),
+    return {"exported here, memory, interpreted": lambda: Interpreted(ep, ours.example, trees),
+            "exported here, memory, compiled": lambda: Compiled(library_),
             **from_file("here", path, folder, ours.example, trees)}

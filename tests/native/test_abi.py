@@ -1,4 +1,5 @@
-"""P4: callers of a library that get it wrong: sizes that only data decides, and a library that is closed while it is used."""
+"""P4: callers of a library that get it wrong: sizes that only data decides, and a library that is closed while it is
+used."""
 import ctypes as c
 import pathlib
 import subprocess
@@ -96,7 +97,8 @@ print("closed")
 
 
 def test_a_library_that_is_closed_stays_until_its_last_instance_ends(models, tmp_path):
-    cresset.aot_compile(cresset.export.export(Selecting(), (cresset.ones(2),)), options={"output_path": str(tmp_path / "libclosed.so")})
+    cresset.aot_compile(cresset.export.export(Selecting(), (cresset.ones(2),)),
+                        options={"output_path": str(tmp_path / "libclosed.so")})
     code = CLOSED.format(here=str(HERE), path=str(tmp_path / "libclosed.so"), name="libclosed.so")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "closed\n", done.stderr

@@ -1,5 +1,5 @@
-"""P3: aot_compile, aot_load and ep.compile(): the original call structure around native code. Archives are recorded ones, so PyTorch is only
-needed where its tensors are the inputs."""
+"""P3: aot_compile, aot_load and ep.compile(): the original call structure around native code. Archives are recorded
+ones, so PyTorch is only needed where its tensors are the inputs."""
 import os
 import pathlib
 import subprocess
@@ -43,7 +43,8 @@ def same(a, b):
 
 # ---- aot_compile, aot_load ----
 
-@pytest.mark.parametrize("name", ["keyword_arguments.training", "nested_dict.training", "plain_arguments.core", "dynamic_batch.training",
+@pytest.mark.parametrize("name", ["keyword_arguments.training", "nested_dict.training", "plain_arguments.core",
+                                  "dynamic_batch.training",
                                   "counting.training", "input_mutation.core"])
 def test_the_original_call_structure(name, tmp_path):
     ep = load(name)
@@ -67,7 +68,8 @@ assert type(result).__name__ == "Pair" and result.left.tolist() == left.tolist()
 
 def test_named_tuples_keep_their_name(tmp_path):
     """In a process of its own: other tests register a class by that name."""
-    done = subprocess.run([sys.executable, "-c", NAMED, RECORDED / "namedtuple_argument.training.pt2", tmp_path / "pair.so"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", NAMED, RECORDED / "namedtuple_argument.training.pt2",
+                           tmp_path / "pair.so"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -77,12 +79,15 @@ def test_a_program_or_a_path_and_where_the_library_goes(tmp_path):
     want = ep.module()(images)["digit"].tolist()
     path = cresset.aot_compile(ep)
     try:
-        assert isinstance(path, str) and path.endswith(".so") and cresset.aot_load(path)(images)["digit"].tolist() == want
+        assert isinstance(path,
+                          str) and path.endswith(".so") and cresset.aot_load(path)(images)["digit"].tolist() == want
     finally:
         os.unlink(path)
         os.rmdir(os.path.dirname(path))
-    beside = cresset.aot_compile(str(DIGITS / "digits.pt2"), options={"aot_inductor.output_path": str(tmp_path / "a.so"), "weights": "beside"})
-    assert sorted(os.listdir(tmp_path)) == ["a.so", "a.weights"] and cresset.aot_load(beside)(images)["digit"].tolist() == want
+    beside = cresset.aot_compile(str(DIGITS / "digits.pt2"),
+                                 options={"aot_inductor.output_path": str(tmp_path / "a.so"), "weights": "beside"})
+    assert sorted(os.listdir(tmp_path)) == ["a.so",
+                                            "a.weights"] and cresset.aot_load(beside)(images)["digit"].tolist() == want
     os.rename(tmp_path / "a.weights", tmp_path / "b")
     with pytest.raises(OSError, match="cannot open the weights"):
         cresset.aot_load(beside)
@@ -93,7 +98,8 @@ def test_arguments_by_name_missing_and_extra(tmp_path):
     model = native("keyword_arguments.training", tmp_path)
     x, scale, shift = cresset.ones(2, 3), cresset.arange(3.0), cresset.ones(2, 1)
     assert model(x, scale=scale, shift=shift).tolist() == model(shift=shift, x=x, scale=scale).tolist()
-    for call, words in ((lambda: model(), ["missing 'x'", "'shift'", "'scale'"]), (lambda: model(x, x, shift=x, scale=x), ["1 expected, 2 given"]),
+    for call, words in ((lambda: model(), ["missing 'x'", "'shift'", "'scale'"]),
+                        (lambda: model(x, x, shift=x, scale=x), ["1 expected, 2 given"]),
                         (lambda: model(x, scale=x), ["missing keyword arguments 'shift'"]),
                         (lambda: model(x, scale=x, shift=x, power=x), ["unexpected keyword arguments 'power'"])):
         with pytest.raises(ValueError) as caught:
@@ -103,8 +109,10 @@ def test_arguments_by_name_missing_and_extra(tmp_path):
 
 def test_inputs_are_checked_by_name(tmp_path):
     model = native("dynamic_batch.training", tmp_path)
-    for bad, words in ((cresset.ones(3, 9), "input 'x': dimension 1 must be 8, not 9"), (cresset.ones(3, 8, dtype=cresset.float64), "must be float32, not float64"),
-                       (cresset.ones(8), "must have 2 dimensions, not 1"), (cresset.ones(129, 8), "between"), (3, "must be a tensor, not an integer"), (None, "not None")):
+    for bad, words in ((cresset.ones(3, 9), "input 'x': dimension 1 must be 8, not 9"),
+                       (cresset.ones(3, 8, dtype=cresset.float64), "must be float32, not float64"),
+                       (cresset.ones(8), "must have 2 dimensions, not 1"), (cresset.ones(129, 8), "between"),
+                       (3, "must be a tensor, not an integer"), (None, "not None")):
         with pytest.raises(RuntimeError, match=words):
             model(bad)
     with pytest.raises(TypeError, match="an argument is a set"):
@@ -144,7 +152,8 @@ def test_devices_that_are_not_there(tmp_path):
 
 
 def test_what_cannot_be_compiled_or_loaded(tmp_path):
-    for f, error, words in ((lambda x: x, cresset._dynamo.exc.UserError, "missing a required argument: 'x'"), (3, TypeError, "load"), (tmp_path / "none.pt2", OSError, "none.pt2")):
+    for f, error, words in ((lambda x: x, cresset._dynamo.exc.UserError, "missing a required argument: 'x'"),
+                            (3, TypeError, "load"), (tmp_path / "none.pt2", OSError, "none.pt2")):
         with pytest.raises(error, match=words):
             cresset.aot_compile(f)
     linear = RECORDED / "linear.core.pt2"
@@ -192,7 +201,8 @@ def test_interpreted_at_once_then_native():
     seen = [model(x)[1].item()]  # most likely still interpreted
     assert model.wait(60) == "native" and model.error is None
     seen += [model(x)[1].item() for _ in range(2)]
-    assert seen == [1.0, 2.0, 3.0] and ep.state_dict["calls_buffer"].item() == 0.0  # state went along; the program's is untouched
+    # state went along; the program's is untouched
+    assert seen == [1.0, 2.0, 3.0] and ep.state_dict["calls_buffer"].item() == 0.0
     want = ep.module(own_state=True)(x)
     same(ep.compile(options={"wait": True})(x), want)
 
@@ -259,5 +269,6 @@ def test_many_builds_and_calls_side_by_side():
 def test_nothing_is_left_behind(tmp_path):
     code = ("import cresset, sys; ep = cresset.export.load(sys.argv[1])\n"
             "ep.compile(options={'wait': True}); ep.compile()\n")  # the second is still being built at the end
-    subprocess.run([sys.executable, "-c", code, RECORDED / "linear.core.pt2"], check=True, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
+    subprocess.run([sys.executable, "-c", code, RECORDED / "linear.core.pt2"], check=True,
+                   env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
-"""P4: the files that `cresset compile` makes: libraries, static archives, C source; for this processor, any and another; sizes; what happens when the
-disk, the cache, the compiler or the process fails. The archives are committed, so PyTorch is not needed."""
+"""P4: the files that `cresset compile` makes: libraries, static archives, C source; for this processor, any and
+another; sizes; what happens when the disk, the cache, the compiler or the process fails. The archives are committed, so
+PyTorch is not needed."""
 import fcntl
 import os
 import pathlib
@@ -57,7 +58,8 @@ def test_size_and_dependencies(tmp_path, target, most):
     assert path.stat().st_size <= 1.05 * weights + most
     assert accuracy(path) >= 0.95
     needed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
-    assert {line.split()[0].rpartition("/")[2].partition(".")[0] for line in needed.splitlines()} <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64"}
+    assert {line.split()[0].rpartition("/")[2].partition(".")[0] for line in needed.splitlines()} <= {"linux-vdso",
+            "libc", "libm", "ld-linux-x86-64"}
 
 
 def test_weights_survive_strip_and_objcopy(tmp_path):
@@ -78,8 +80,10 @@ def test_weights_of_an_unknown_linker(tmp_path):
 @pytest.mark.skipif(" avx512vl " not in FLAGS, reason="NOT TESTED: this processor has no AVX-512 to leave out")
 def test_native_refuses_other_processors(tmp_path):
     path = compile_digits(tmp_path / "d.so", "--target", "native")
-    script = f"import sys; sys.path.insert(0, {str(HERE)!r}); import library\ntry: library.Model({str(path)!r})\nexcept library.Failed as e: print(e)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "CRESSET_ISA": "avx2"})
+    script = (f"import sys; sys.path.insert(0, {str(HERE)!r}); import library\ntry: "
+              f"library.Model({str(path)!r})\nexcept library.Failed as e: print(e)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          env={**os.environ, "CRESSET_ISA": "avx2"})
     assert "was compiled for AVX-512" in done.stdout and "--target multi" in done.stdout, done.stdout + done.stderr
 
 
@@ -109,23 +113,27 @@ def classify(folder, entry, header):
 
 
 def run_classify(*words):
-    done = subprocess.run([*map(str, words), DIGITS / "images.npy", DIGITS / "labels.npy"], capture_output=True, text=True)
+    done = subprocess.run([*map(str, words), DIGITS / "images.npy", DIGITS / "labels.npy"], capture_output=True,
+                          text=True)
     return done.returncode == 0 and int(done.stdout.split()[0]) >= 190
 
 
 def test_source_compiles_alone_and_runs(source):
     program = source.parent / "classify"
     main = classify(source.parent, "cresset_model_digits", "digits.h")
-    subprocess.run(["cc", "-O1", main, source, "-o", program, "-lm", "-lpthread"], check=True, cwd=source.parent, stderr=subprocess.DEVNULL)
+    subprocess.run(["cc", "-O1", main, source, "-o", program, "-lm", "-lpthread"], check=True, cwd=source.parent,
+                   stderr=subprocess.DEVNULL)
     assert run_classify(program)
     assert '\n#include "' not in source.read_text()
 
 
-@pytest.mark.parametrize("name", ["dropout_train.training", "random_numbers.core", "multihead_masked.core", "lstm_two_layers.training", "while_loop.core"])
+@pytest.mark.parametrize("name", ["dropout_train.training", "random_numbers.core", "multihead_masked.core",
+                                  "lstm_two_layers.training", "while_loop.core"])
 def test_source_of_other_programs_links(name, tmp_path):
     done = tool("compile", ROOT / "tests" / "interop" / "recorded" / f"{name}.pt2", "-o", tmp_path / "m.c")
     assert done.returncode == 0, done.stderr
-    done = subprocess.run(["cc", "-w", "-O0", "-shared", "-fPIC", "-Wl,-z,defs", tmp_path / "m.c", "-o", tmp_path / "m.so", "-lm", "-lpthread"], capture_output=True, text=True)
+    done = subprocess.run(["cc", "-w", "-O0", "-shared", "-fPIC", "-Wl,-z,defs", tmp_path / "m.c", "-o",
+                           tmp_path / "m.so", "-lm", "-lpthread"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:2000]
 
 
@@ -133,7 +141,8 @@ def test_source_on_aarch64(source):
     needs("aarch64-linux-gnu-gcc", "qemu-aarch64")
     program = source.parent / "classify-arm"
     main = classify(source.parent, "cresset_model_digits", "digits.h")
-    subprocess.run(["aarch64-linux-gnu-gcc", "-O1", "-w", "-static", main, source, "-o", program, "-lm", "-lpthread"], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["aarch64-linux-gnu-gcc", "-O1", "-w", "-static", main, source, "-o", program, "-lm", "-lpthread"],
+                   check=True, stderr=subprocess.DEVNULL)
     assert run_classify("qemu-aarch64", program)
 
 
@@ -141,13 +150,15 @@ def test_library_for_aarch64(tmp_path):
     needs("aarch64-linux-gnu-gcc", "qemu-aarch64")
     path = compile_digits(tmp_path / "libarm.so", "--target", "aarch64-linux-gnu")
     program = tmp_path / "classify"
-    subprocess.run(["aarch64-linux-gnu-gcc", "-I", ROOT / "include", ROOT / "examples" / "c" / "classify.c", path, "-o", program, f"-Wl,-rpath,{tmp_path}"], check=True)
+    subprocess.run(["aarch64-linux-gnu-gcc", "-I", ROOT / "include", ROOT / "examples" / "c" / "classify.c", path,
+                    "-o", program, f"-Wl,-rpath,{tmp_path}"], check=True)
     assert run_classify("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
 
 
 def test_threads_on_instances_under_tsan(source):
     program = source.parent / "threads"
-    subprocess.run(["cc", "-O1", "-g", "-fsanitize=thread", "-w", "-I", source.parent, HERE / "threads.c", source, "-o", program, "-lm", "-lpthread"], check=True,
+    subprocess.run(["cc", "-O1", "-g", "-fsanitize=thread", "-w", "-I", source.parent, HERE / "threads.c", source,
+                    "-o", program, "-lm", "-lpthread"], check=True,
                    stderr=subprocess.DEVNULL)
     done = subprocess.run([program], capture_output=True, text=True, env={**os.environ, "TSAN_OPTIONS": "exitcode=9"})
     assert done.returncode == 0 and done.stdout == "ok\n", done.stderr[:3000]
@@ -158,7 +169,8 @@ def test_two_archives_in_one_program(tmp_path):
     one = compile_digits(tmp_path / "libone.a")
     two = compile_digits(tmp_path / "libtwo.a", "--target", "native", "--weights", "beside")
     for path in (one, two):
-        symbols = subprocess.run(["nm", "-g", "--defined-only", path], capture_output=True, text=True, check=True).stdout.split()
+        symbols = subprocess.run(["nm", "-g", "--defined-only", path], capture_output=True, text=True,
+                                 check=True).stdout.split()
         assert symbols[-1] == f"cresset_model_{path.stem[3:]}" and symbols.count("T") == 1 and len(symbols) == 4
     (tmp_path / "main.c").write_text("""#include "libone.h"
 #include "libtwo.h"
@@ -174,7 +186,8 @@ int main(int argc, char **argv) {
 }
 """)
     subprocess.run(["cc", tmp_path / "main.c", one, two, "-o", tmp_path / "main", "-lm", "-lpthread"], check=True)
-    assert subprocess.run([tmp_path / "main", tmp_path / "libtwo.weights"], capture_output=True, text=True).returncode == 0
+    assert subprocess.run([tmp_path / "main", tmp_path / "libtwo.weights"], capture_output=True,
+                          text=True).returncode == 0
     done = subprocess.run([tmp_path / "main", tmp_path / "absent.weights"], capture_output=True, text=True)
     assert done.returncode == 1 and "cannot open the weights" in done.stdout
 
@@ -188,7 +201,8 @@ def counting(tmp_path):
     script, log = tmp_path / "cc", tmp_path / "calls"
     script.write_text(f'#!/bin/sh\necho x >> {log}\nexec cc "$@"\n')
     script.chmod(0o755)
-    return {**os.environ, "CRESSET_CC": str(script), "CRESSET_CACHE": str(tmp_path / "cache")}, lambda: log.read_text().count("x") if log.exists() else 0
+    return {**os.environ, "CRESSET_CC": str(script),
+            "CRESSET_CACHE": str(tmp_path / "cache")}, lambda: log.read_text().count("x") if log.exists() else 0
 
 
 def test_the_second_time_needs_no_compiler(counting, tmp_path):
@@ -226,7 +240,8 @@ def test_killed_in_the_middle(tmp_path):
         scratch = tmp_path / f"tmp{number}"
         scratch.mkdir()
         tree = {**os.environ, "CRESSET_CC": str(script), "CRESSET_CACHE": "off", "TMPDIR": str(scratch)}
-        child = subprocess.Popen(["cresset", "compile", ARCHIVE, "-o", path], env=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(["cresset", "compile", ARCHIVE, "-o", path], env=tree, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, start_new_session=True)
         for _ in range(600):
             if begun.exists():
                 break
@@ -265,12 +280,15 @@ def test_full_disk(tmp_path):
 
 
 def test_no_room_for_intermediate_files(tmp_path):
-    done = tool("compile", ARCHIVE, "-o", tmp_path / "d.so", env={**os.environ, "TMPDIR": str(tmp_path / "none"), "CRESSET_CACHE": "off"})
+    done = tool("compile", ARCHIVE, "-o", tmp_path / "d.so", env={**os.environ, "TMPDIR": str(tmp_path / "none"),
+                                                                  "CRESSET_CACHE": "off"})
     assert done.returncode == 1 and "set TMPDIR" in done.stderr and list(tmp_path.iterdir()) == []
 
 
 def test_no_compiler(tmp_path):
     env = {**os.environ, "CRESSET_CACHE": "off"}
     cresset = shutil.which("cresset")
-    done = subprocess.run([cresset, "compile", ARCHIVE, "-o", tmp_path / "d.so"], capture_output=True, text=True, env={**env, "PATH": str(tmp_path)})
-    assert done.returncode == 1 and "no C compiler (cc, gcc or clang) on the PATH" in done.stderr and list(tmp_path.iterdir()) == []
+    done = subprocess.run([cresset, "compile", ARCHIVE, "-o", tmp_path / "d.so"], capture_output=True, text=True,
+                          env={**env, "PATH": str(tmp_path)})
+    assert (done.returncode == 1 and "no C compiler (cc, gcc or clang) on the PATH" in done.stderr
+            and list(tmp_path.iterdir()) == [])

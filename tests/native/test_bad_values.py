@@ -1,5 +1,5 @@
-"""What a compiled model is given when it runs leads no kernel outside of its operands: values of indices are the kernel's to
-check, sizes that were unknown when the model was compiled are checks of the model."""
+"""What a compiled model is given when it runs leads no kernel outside of its operands: values of indices are the
+kernel's to check, sizes that were unknown when the model was compiled are checks of the model."""
 import cresset
 import pytest
 
@@ -27,16 +27,20 @@ def both(call, *args):
 
 INDICES = {
     "embedding": (lambda w, i: aten.embedding(w, i), (cresset.ones(4, 3), index(0, 3)), index(0, 4)),
-    "embedding_dense_backward": (lambda g, i: aten.embedding_dense_backward(g, i, 4, -1, False), (cresset.ones(2, 3), index(0, 3)), index(4, 0)),
-    "max_pool2d_backward": (lambda g, i: aten.max_pool2d_with_indices_backward(g, cresset.ones(1, 2, 4), [1, 2], [1, 2], [0, 0], [1, 1], False, i),
-                            (cresset.ones(1, 2, 2), index(0, 2, 5, 7).reshape(1, 2, 2)), index(0, 2, 5, 8).reshape(1, 2, 2)),
+    "embedding_dense_backward": (lambda g, i: aten.embedding_dense_backward(g, i, 4, -1, False),
+                                 (cresset.ones(2, 3), index(0, 3)), index(4, 0)),
+    "max_pool2d_backward": (lambda g, i: aten.max_pool2d_with_indices_backward(g, cresset.ones(1, 2, 4), [1, 2],
+            [1, 2], [0, 0], [1, 1], False, i),
+                            (cresset.ones(1, 2, 2), index(0, 2, 5, 7).reshape(1, 2, 2)),
+                            index(0, 2, 5, 8).reshape(1, 2, 2)),
     "gather": (lambda x, i: cresset.gather(x, 0, i), (cresset.ones(4), index(0, 3)), index(0, -1)),
     "scatter": (lambda x, i: cresset.scatter(x, 0, i, 2.0), (cresset.ones(4), index(0, 3)), index(0, 2**62)),
     "index_select": (lambda x, i: cresset.index_select(x, 0, i), (cresset.ones(4), index(0, 3)), index(0, 4)),
     "index_put": (lambda x, i: x.index_put((i,), cresset.zeros(2)), (cresset.ones(4), index(0, 3)), index(0, -5)),
     "nll_loss": (lambda x, i: cresset.nn.functional.nll_loss(x, i), (cresset.ones(2, 4), index(0, 3)), index(0, 4)),
     "one_hot": (lambda i: cresset.nn.functional.one_hot(i), (index(0, 3),), index(0, 2**63 - 1)),
-    "multilabel_margin_loss": (lambda x, i: cresset.nn.functional.multilabel_margin_loss(x, i), (cresset.ones(4), index(0, 3, -1, -1)), index(0, 4, -1, -1)),
+    "multilabel_margin_loss": (lambda x, i: cresset.nn.functional.multilabel_margin_loss(x, i),
+                               (cresset.ones(4), index(0, 3, -1, -1)), index(0, 4, -1, -1)),
 }
 
 
@@ -53,7 +57,8 @@ def test_sizes_that_depend_on_data():
     """As many rows as indices: known only when both masks have been counted."""
     def call(grad, rows, at, wanted):
         return aten.embedding_dense_backward(grad[rows], at[wanted], 4, -1, False)
-    grad, at, some, fewer = cresset.ones(3, 2), index(0, 1, 3), cresset.tensor([True, True, False]), cresset.tensor([False, True, False])
+    grad, at, some, fewer = cresset.ones(3, 2), index(0, 1, 3), cresset.tensor([True, True,
+            False]), cresset.tensor([False, True, False])
     for run in both(call, grad, some, at, some.clone()):
         assert run(grad, some, at, some).tolist() == [[1, 1], [1, 1], [0, 0], [0, 0]]
         assert run(grad, fewer, at, fewer).tolist() == [[0, 0], [1, 1], [0, 0], [0, 0]]
@@ -76,7 +81,8 @@ def scattered(x, y):
     return cresset.as_strided_scatter(x, y, [y.shape[0]], [2], 1)
 
 
-@pytest.mark.parametrize("call,good,bad", [(strided, cresset.ones(3), cresset.ones(6)), (scattered, cresset.ones(3), cresset.ones(6)),
+@pytest.mark.parametrize("call,good,bad", [(strided, cresset.ones(3), cresset.ones(6)),
+                                           (scattered, cresset.ones(3), cresset.ones(6)),
                                            (strided_by_number, cresset.tensor(5), cresset.tensor(10**9))])
 def test_a_view_stays_in_its_storage(call, good, bad):
     class Program(cresset.nn.Module):
@@ -104,7 +110,8 @@ def immense(x):
     return cresset.zeros(n * 2**30, n * 2**30).sum()
 
 
-@pytest.mark.parametrize("call,runs,refused", [(negative_size, (3, 4), 2), (negative_stride, (4,), 2), (immense, (), 4)])
+@pytest.mark.parametrize("call,runs,refused", [(negative_size, (3, 4), 2), (negative_stride, (4,), 2),
+                                               (immense, (), 4)])
 def test_sizes_that_are_none(call, runs, refused):
     """An expression of a size need not be one itself."""
     class Program(cresset.nn.Module):

@@ -1,4 +1,5 @@
-"""P5: `cresset bench`: rows, peers that are there and that are not, the profile of steps. Nothing here depends on how fast the machine is."""
+"""P5: `cresset bench`: rows, peers that are there and that are not, the profile of steps. Nothing here depends on how
+fast the machine is."""
 import json
 import os
 import pathlib
@@ -34,16 +35,20 @@ def python(tmp_path):
 
 def test_interpreted_and_native():
     found, data = rows(DIGITS, "--threads", 1)
-    assert list(found) == ["interpreter", "native"] and all(0 < row["least"] <= row["seconds"] < 10 for row in found.values())
-    assert data["inputs"] == "example" and data["threads"] == 1 and data["rounds"] == 1 and data["compile_seconds"] > 0 and "profile" not in data
+    assert list(found) == ["interpreter", "native"] and all(0 < row["least"] <= row["seconds"] < 10
+                                                            for row in found.values())
+    assert (data["inputs"] == "example" and data["threads"] == 1 and data["rounds"] == 1
+            and data["compile_seconds"] > 0 and "profile" not in data)
 
 
 def test_table():
     done = tool("bench", DIGITS, "--rounds", 1, "--profile")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith(f"{DIGITS}: example inputs, ") and lines[3].startswith("interpreter  ") and lines[4].startswith("native  ") and lines[4].endswith(" 1.00x")
-    assert "op -> node (source)" in lines[6] and any("argmax -> argmax" in line and "train.py:" in line for line in lines[7:])
+    assert (lines[0].startswith(f"{DIGITS}: example inputs, ") and lines[3].startswith("interpreter  ")
+            and lines[4].startswith("native  ") and lines[4].endswith(" 1.00x"))
+    assert "op -> node (source)" in lines[6] and any("argmax -> argmax" in line and "train.py:" in line
+                                                     for line in lines[7:])
 
 
 def test_a_library_and_its_profile(tmp_path):
@@ -51,7 +56,8 @@ def test_a_library_and_its_profile(tmp_path):
     assert tool("compile", DIGITS, "-o", library).returncode == 0
     found, data = rows(library, "--profile")
     assert list(found) == ["native"] and data["inputs"] == "random" and "compile_seconds" not in data
-    assert len(data["profile"]) >= 3 and all(step["seconds"] >= 0 and step["steps"] >= 1 and " -> " in step["origin"] for step in data["profile"])
+    assert len(data["profile"]) >= 3 and all(step["seconds"] >= 0 and step["steps"] >= 1 and " -> " in step["origin"]
+                                             for step in data["profile"])
     assert [s["seconds"] for s in data["profile"]] == sorted((s["seconds"] for s in data["profile"]), reverse=True)
 
 
@@ -70,11 +76,14 @@ def test_a_peer_that_is_there():
 def test_peers_that_are_not_there(python):
     found, _ = rows(DIGITS, "--against", "onnxruntime,torch", env=python)
     assert list(found) == ["interpreter", "native", "onnxruntime", "torch"]
-    assert "onnxruntime" in found["onnxruntime"]["missing"] and "torch" in found["torch"]["missing"] and "seconds" not in found["torch"]
+    assert ("onnxruntime" in found["onnxruntime"]["missing"] and "torch" in found["torch"]["missing"]
+            and "seconds" not in found["torch"])
     found, _ = rows(DIGITS, "--against", "torch,openvino", env={**os.environ, "CRESSET_PYTHON": "no-such-python"})
-    assert all("no-such-python" in found[name]["missing"] for name in ("torch", "openvino")) and "seconds" in found["native"]
+    assert all("no-such-python" in found[name]["missing"] for name in ("torch",
+            "openvino")) and "seconds" in found["native"]
     done = tool("bench", DIGITS, "--rounds", 1, "--against", "torch", env=python)
-    assert done.returncode == 0 and "torch            not there: ModuleNotFoundError: No module named 'torch'" in done.stdout
+    assert (done.returncode == 0
+            and "torch            not there: ModuleNotFoundError: No module named 'torch'" in done.stdout)
 
 
 @pytest.mark.parametrize("words, code, message", [

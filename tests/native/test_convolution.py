@@ -1,5 +1,5 @@
-"""P4, A11: convolution networks, compiled: packed weights, channels-last between convolutions, on every instruction set; what a caller sees (numbers and
-strides) is what PyTorch gives."""
+"""P4, A11: convolution networks, compiled: packed weights, channels-last between convolutions, on every instruction
+set; what a caller sees (numbers and strides) is what PyTorch gives."""
 import pathlib
 import subprocess
 import sys
@@ -10,7 +10,8 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench")]
-torch = pytest.importorskip("torch", reason="without the oracle, tests/unit/test_conv_packed.c and tests/text/passes have what can be checked")
+torch = pytest.importorskip("torch", reason="without the oracle, tests/unit/test_conv_packed.c and tests/text/passes "
+                            "have what can be checked")
 
 import library  # noqa: E402
 from torch import nn  # noqa: E402
@@ -27,7 +28,8 @@ def make(model, args, path, dialect="training", **options):
             program = program.run_decompositions()
         torch.export.save(program, path / "m.pt2")
         want = model(*args)
-    done = subprocess.run(["cresset", "compile", path / "m.pt2", "-o", path / "m.so", "--dump=l"], capture_output=True, text=True)
+    done = subprocess.run(["cresset", "compile", path / "m.pt2", "-o", path / "m.so", "--dump=l"], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr, want if isinstance(want, (tuple, list)) else (want,)
 
@@ -37,14 +39,16 @@ def check(path, args, want, threads=1, tolerance=1e-5):
     for g, w in zip(got, want):
         w = w.detach()
         assert g.shape == tuple(w.shape)
-        assert tuple(s // g.itemsize for s, n in zip(g.strides, g.shape) if n > 1) == tuple(s for s, n in zip(w.stride(), w.shape) if n > 1)
+        assert tuple(s // g.itemsize for s, n in zip(g.strides, g.shape) if n > 1) == tuple(s
+                for s, n in zip(w.stride(), w.shape) if n > 1)
         scale = w.abs().max().item() or 1
         assert np.abs(g - w.numpy()).max() <= tolerance * scale
     return got
 
 
 class Kinds(nn.Module):
-    """One of each: stem, depthwise with odd channels, grouped, dilated, patches, squeeze and excite, residuals, pools, concatenation, a channel norm."""
+    """One of each: stem, depthwise with odd channels, grouped, dilated, patches, squeeze and excite, residuals, pools,
+    concatenation, a channel norm."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +73,8 @@ class Kinds(nn.Module):
         y = F.relu(self.dilated(y) + x)
         y = y * F.hardsigmoid(self.excite(F.relu(self.squeeze(F.adaptive_avg_pool2d(y, 1)))))
         y = F.gelu(self.last(torch.cat([y, F.avg_pool2d(x, 3, 1, 1)], 1)))
-        z = self.narrow(self.channels(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)).mul(self.scale.reshape(1, -1, 1, 1)) + y
+        z = self.narrow(self.channels(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)).mul(self.scale.reshape(1, -1, 1,
+                1)) + y
         return self.head(z.mean((2, 3))), z, y.flatten(2)
 
 
@@ -93,7 +98,8 @@ def test_any_batch_and_layout(tmp_path):
     torch.manual_seed(4)
     model = nn.Sequential(nn.Conv2d(3, 20, 3, 2, 1), nn.ReLU(), nn.Conv2d(20, 8, 1), nn.Sigmoid())
     example = torch.randn(2, 3, 9, 11)
-    make(model, (example,), tmp_path, dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64), 2: torch.export.Dim("height", min=3, max=99)},))
+    make(model, (example,), tmp_path,
+         dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64), 2: torch.export.Dim("height", min=3, max=99)},))
     for n, h in ((1, 9), (5, 30), (2, 9)):
         x = torch.randn(n, 3, h, 11)
         with torch.no_grad():
@@ -104,7 +110,8 @@ def test_any_batch_and_layout(tmp_path):
 
 def test_channels_last_program_keeps_its_strides(tmp_path):
     torch.manual_seed(5)
-    model = nn.Sequential(nn.Conv2d(3, 20, 3, 2, 1), nn.ReLU(), nn.Conv2d(20, 8, 3)).to(memory_format=torch.channels_last)
+    model = nn.Sequential(nn.Conv2d(3, 20, 3, 2, 1), nn.ReLU(),
+                          nn.Conv2d(20, 8, 3)).to(memory_format=torch.channels_last)
     args = (torch.randn(2, 3, 19, 11).to(memory_format=torch.channels_last),)
     text, want = make(model, args, tmp_path)
     assert want[0].stride()[1] == 1 and "aten.clone" not in text[text.index("graph("):]
@@ -124,7 +131,8 @@ def test_models(name, tmp_path, monkeypatch):
             module.running_var.uniform_(0.5, 1.5)
     text, want = make(model, args, tmp_path)
     main = text[text.index("graph("):]
-    assert not [op for op in ("convolution", "_native_batch_norm", "relu", "hardswish", "clone", "add", "max_pool2d_with_indices") if f"= aten.{op}" in main]
+    assert not [op for op in ("convolution", "_native_batch_norm", "relu", "hardswish", "clone", "add",
+                              "max_pool2d_with_indices") if f"= aten.{op}" in main]
     for isa in ISAS:
         monkeypatch.setenv("CRESSET_ISA", isa)
         (tmp_path / isa).mkdir()

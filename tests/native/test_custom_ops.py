@@ -56,14 +56,16 @@ def folder(tmp_path_factory):
     cresset.export.save(uses, folder / "uses.pt2")
     cresset.export.save(cresset.export.export(Plain(), (cresset.randn(2, 3),)), folder / "plain.pt2")
     for name in ("uses", "plain"):
-        done = command("cresset", "compile", folder / f"{name}.pt2", "-o", folder / f"lib{name}.so", "--op-library", folder / "libops.so", "--verify")
+        done = command("cresset", "compile", folder / f"{name}.pt2", "-o", folder / f"lib{name}.so", "--op-library",
+                       folder / "libops.so", "--verify")
         assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_sizes_and_strides(folder):
     """One library for every size; results are what the interpreter gives."""
-    model, module = cresset.aot_load(folder / "libuses.so", threads=1), cresset.export.load(folder / "uses.pt2").module()
+    model, module = cresset.aot_load(folder / "libuses.so",
+                                     threads=1), cresset.export.load(folder / "uses.pt2").module()
     for rows in (0, 1, 2, 7):
         x = np.random.default_rng(rows).standard_normal((rows, 3), dtype=np.float32)
         for run in (model, module):
@@ -86,14 +88,17 @@ def test_the_tool_runs_it(folder):
 
 def test_what_is_missing_is_named(folder):
     done = command("cresset", "run", folder / "libplain.so", "--random")
-    assert done.returncode == 1 and "the model calls the operator example::clipped, and there is no function for it" in done.stderr and "--op-library" in done.stderr
+    assert (done.returncode == 1
+            and "the model calls the operator example::clipped, and there is no function for it" in done.stderr
+            and "--op-library" in done.stderr)
     done = command("cresset", "compile", folder / "plain.pt2", "-o", folder / "none.so")
     assert done.returncode == 1 and "example::clipped" in done.stderr
     with pytest.raises(library.Failed, match="no function for it: give one in options.ops"):
         library.Model(folder / "libplain.so")  # ctypes alone, with options of 1.1
 
 
-@pytest.mark.parametrize("path, message", [("nowhere.so", "cannot be loaded"), ("libplain.so", "has no symbol 'cresset_ops'")])
+@pytest.mark.parametrize("path, message",
+                         [("nowhere.so", "cannot be loaded"), ("libplain.so", "has no symbol 'cresset_ops'")])
 def test_what_is_no_library_of_operators(folder, path, message):
     with pytest.raises(OSError, match=message):
         cresset.library.load_library(folder / path)
@@ -105,7 +110,8 @@ def test_the_example_host(folder):
     built(EXAMPLE / "host.c", EXAMPLE / "ops.c", folder / "libplain.so", "-o", folder / "host")
     done = command(folder / "host")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "calls example::clipped(Tensor x, float limit) -> (Tensor, Tensor)\n-2 -1 0 1 2 2 (2 clipped)\n"
+    assert (done.stdout == "calls example::clipped(Tensor x, float limit) -> (Tensor, Tensor)\n-2 -1 0 1 2 2 (2 "
+            "clipped)\n")
 
 
 def test_a_function_that_fails_says_why(folder):
@@ -120,11 +126,14 @@ def test_a_function_that_fails_says_why(folder):
 
 def test_the_whole_as_c(folder):
     """-o model.c needs nothing of ours, and still takes the function from its host."""
-    done = command("cresset", "compile", folder / "plain.pt2", "-o", folder / "model.c", "--op-library", folder / "libops.so")
+    done = command("cresset", "compile", folder / "plain.pt2", "-o", folder / "model.c", "--op-library",
+                   folder / "libops.so")
     assert done.returncode == 0, done.stderr
-    (folder / "host.c").write_text((EXAMPLE / "host.c").read_text().replace("cresset_model(CRESSET_ABI_MAJOR)", "cresset_model_model(CRESSET_ABI_MAJOR)").replace(
+    (folder / "host.c").write_text((EXAMPLE / "host.c").read_text().replace("cresset_model(CRESSET_ABI_MAJOR)",
+            "cresset_model_model(CRESSET_ABI_MAJOR)").replace(
         '#include "cresset/abi.h"', '#include "model.h"'))
-    done = command("cc", "-O1", "-I", folder, "-I", INCLUDE, folder / "host.c", folder / "model.c", EXAMPLE / "ops.c", "-lm", "-lpthread", "-o", folder / "whole")
+    done = command("cc", "-O1", "-I", folder, "-I", INCLUDE, folder / "host.c", folder / "model.c", EXAMPLE / "ops.c",
+                   "-lm", "-lpthread", "-o", folder / "whole")
     assert done.returncode == 0, done.stderr
     assert command(folder / "whole").stdout.endswith("-2 -1 0 1 2 2 (2 clipped)\n")
 
@@ -252,10 +261,12 @@ class Experts(cresset.nn.Module):
         return cresset.ops.transformers.grouped_mm_fallback(x, weight, offs)
 
 
-@pytest.mark.parametrize("offs, dtype", [([2, 2, 5], "int32"), ([0, 3, 4], "int64"), ([5, 5, 5], "int64"), ([0, 0, 0], "int32")])
+@pytest.mark.parametrize("offs, dtype", [([2, 2, 5], "int32"), ([0, 3, 4], "int64"), ([5, 5, 5], "int64"),
+                                         ([0, 0, 0], "int32")])
 def test_grouped_products(offs, dtype):
     rng = np.random.default_rng(3)
-    x, weight, ends = rng.standard_normal((5, 4), dtype=np.float32), rng.standard_normal((3, 4, 6), dtype=np.float32), np.array(offs, dtype=dtype)
+    x, weight, ends = rng.standard_normal((5, 4), dtype=np.float32), rng.standard_normal((3, 4, 6),
+            dtype=np.float32), np.array(offs, dtype=dtype)
     args = tuple(map(cresset.from_numpy, (x, weight, ends)))
     program = cresset.export.export(Experts(), args)
     for run in (Experts(), program.module(), program.compile(options={"wait": True})):

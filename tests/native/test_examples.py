@@ -31,12 +31,14 @@ def check(*words):
     assert done.stdout == f"{right} of 200 digits right\n" and right >= 194
 
 
-@pytest.mark.parametrize("compiler, source, flags", [("cc", "c/classify.c", ["-std=c99"]), ("c++", "cpp/classify.cpp", ["-std=c++17"])])
+@pytest.mark.parametrize("compiler, source, flags",
+                         [("cc", "c/classify.c", ["-std=c99"]), ("c++", "cpp/classify.cpp", ["-std=c++17"])])
 def test_linked(digits, tmp_path, compiler, source, flags):
     if not shutil.which(compiler):
         pytest.skip(f"needs {compiler}")
     program = tmp_path / "classify"
-    built = run(compiler, *flags, "-Wall", "-Wextra", "-Werror", EXAMPLES / source, "-I", ROOT / "include", digits, "-o", program)
+    built = run(compiler, *flags, "-Wall", "-Wextra", "-Werror", EXAMPLES / source, "-I", ROOT / "include", digits,
+                "-o", program)
     assert built.returncode == 0, built.stderr
     check(program, IMAGES, LABELS)
     for words in ([], [IMAGES], [LABELS, IMAGES], [DIGITS / "none.npy", LABELS]):
@@ -53,11 +55,13 @@ def test_rust(digits, tmp_path):
         pytest.skip("needs cargo")
     folder = tmp_path / "rust"
     shutil.copytree(EXAMPLES / "rust", folder, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
-    built = run("cargo", "build", "--offline", "--quiet", cwd=folder, env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target"), "RUSTFLAGS": "-D warnings"})
+    built = run("cargo", "build", "--offline", "--quiet", cwd=folder,
+                env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target"), "RUSTFLAGS": "-D warnings"})
     assert built.returncode == 0, built.stderr
     program = tmp_path / "target" / "debug" / "classify"
     check(program, digits, IMAGES, LABELS)
-    for words, message in (([], "usage"), ([IMAGES, IMAGES, LABELS], "images.npy"), ([digits, DIGITS / "none.npy", LABELS], "cannot read")):
+    for words, message in (([], "usage"), ([IMAGES, IMAGES, LABELS], "images.npy"),
+                           ([digits, DIGITS / "none.npy", LABELS], "cannot read")):
         done = run(program, *words)
         assert done.returncode == 1 and message in done.stderr and done.stdout == ""
 

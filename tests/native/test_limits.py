@@ -1,4 +1,5 @@
-"""P4: as many as there are: long lists, many results, operands of a branch and nodes in one. Bodies are what their region hands to them."""
+"""P4: as many as there are: long lists, many results, operands of a branch and nodes in one. Bodies are what their
+region hands to them."""
 import io
 import json
 import zipfile
@@ -21,7 +22,8 @@ def both(function, *inputs, tmp_path):
 
 def test_a_list_of_600_and_600_results(tmp_path):
     x = cresset.arange(600.0)
-    here, native = both(lambda x: cresset.cat(cresset.unbind(cresset.cat([x + i for i in range(600)]).reshape(600, 600), 0)[::-1]), x, tmp_path=tmp_path)
+    here, native = (both(lambda x: cresset.cat(cresset.unbind(cresset.cat([x + i for i in range(600)]).reshape(600,
+            600), 0)[::-1]), x, tmp_path=tmp_path))
     expected = cresset.cat([x + i for i in range(599, -1, -1)])
     assert (here == expected).all() and (native == expected).all()
 
@@ -58,7 +60,8 @@ def rewritten(path, change):
     ("strides", lambda meta: meta.update(strides=[{"as_int": 1}, {"as_int": 2}]), "their strides differ"),
     ("sizes", lambda meta: meta.update(sizes=[{"as_int": 3}, {"as_int": 2}]), "their sizes differ"),
     ("dtype", lambda meta: meta.update(dtype=8), "their dtypes differ"),
-    ("rank", lambda meta: meta.update(sizes=[{"as_int": 6}], strides=[{"as_int": 1}]), "their numbers of dimensions differ"),
+    ("rank", lambda meta: meta.update(sizes=[{"as_int": 6}], strides=[{"as_int": 1}]),
+     "their numbers of dimensions differ"),
 ])
 def test_a_branch_that_declares_another_input_is_refused(tmp_path, what, change, expected):
     class Module(cresset.nn.Module):

@@ -1,5 +1,5 @@
-"""P4, P5: `cresset run` and `cresset info` on compiled libraries: the same options and the same results as on archives, and one clear line for
-every file that is none."""
+"""P4, P5: `cresset run` and `cresset info` on compiled libraries: the same options and the same results as on archives,
+and one clear line for every file that is none."""
 import json
 import os
 import pathlib
@@ -41,7 +41,8 @@ def digits(tmp_path_factory):
 def test_a_library_gives_what_its_archive_gives(name, tmp_path):
     archive, compiled = DATA / f"{name}.pt2", tmp_path / "lib.so"
     ok("compile", archive, "-o", compiled)
-    sets = [word for i in range(9) if (file := DATA / f"{name.removesuffix('_old')}_{i}_in.npz").exists() for word in ("--inputs", file)]
+    sets = [word for i in range(9) if (file := DATA / f"{name.removesuffix('_old')}_{i}_in.npz").exists()
+            for word in ("--inputs", file)]
     assert sets
     for file, kind in ((archive, "a"), (compiled, "b")):
         ok("run", file, *sets, "--seed", 7, "-o", tmp_path / f"{kind}_%d.npz")
@@ -54,12 +55,14 @@ def test_a_library_gives_what_its_archive_gives(name, tmp_path):
     a, b = (json.loads(ok("info", file, "--json")) for file in (archive, compiled))
     assert [[v["dtype"], v["shape"], v["path"], v.get("value", 0)] for v in a["inputs"] + a["outputs"]] == [
         [v["dtype"], v["shape"], v["path"], v.get("value", 0)] for v in b["inputs"] + b["outputs"]]
-    assert [v["name"] for v in a["inputs"]] == [v["name"] for v in b["inputs"]] and [v["key"] for v in a["outputs"]] == [v["key"] for v in b["outputs"]]
+    assert [v["name"] for v in a["inputs"]] == [v["name"] for v in b["inputs"]] and [v["key"]
+            for v in a["outputs"]] == [v["key"] for v in b["outputs"]]
 
 
 def test_info_as_text_and_json(digits):
     text = ok("info", digits)
-    assert "  image  float32 [s40, 8, 8]\n" in text and "  out0  int64 [s40]  %argmax\n" in text and "  s40         0 to 1024\n" in text
+    assert ("  image  float32 [s40, 8, 8]\n" in text and "  out0  int64 [s40]  %argmax\n" in text
+            and "  s40         0 to 1024\n" in text)
     data = json.loads(ok("info", digits, "--json"))
     count = data["weights"]["count"]  # what no step reads is not kept
     assert 0 < count <= 18 and len(data["state"]) == count and f"\nweights     {count} tensors, " in text
@@ -73,15 +76,18 @@ def test_run_options(digits, tmp_path):
     assert done.returncode == 0 and "the call took" in done.stderr
     assert (np.load(out)["out0"] == np.load(DIGITS / "labels.npy")).mean() >= 0.95
     assert ok("run", digits, "--random").startswith("out0    int64 [2]")
-    assert ok("run", digits.name, "--random", cwd=digits.parent).startswith("out0")  # a bare name is a file, not a search
+    # a bare name is a file, not a search
+    assert ok("run", digits.name, "--random", cwd=digits.parent).startswith("out0")
 
 
 @pytest.mark.parametrize("words, message", [
     (["--example"], "holds no example inputs"),
     ([], "missing input 'image' (float32 [s40, 8, 8] with s40 0 to 1024)"),
-    (["--input", f"image={DIGITS / 'labels.npy'}"], "expected float32 [s40, 8, 8] with s40 0 to 1024, found int64 [200]"),
+    (["--input", f"image={DIGITS / 'labels.npy'}"],
+     "expected float32 [s40, 8, 8] with s40 0 to 1024, found int64 [200]"),
     (["--input", f"picture={DIGITS / 'images.npy'}"], "the program has no input 'picture', expected image"),
-    (["--random", "--name", "backward"], "the library has no method 'backward', it has 'forward'; choose one with --name"),
+    (["--random", "--name", "backward"], "the library has no method 'backward', it has 'forward'; choose one with "
+     "--name"),
 ])
 def test_run_refuses_wrong_inputs(digits, words, message):
     assert message in refused("run", digits, *words)
@@ -103,7 +109,8 @@ def test_files_that_are_no_library_of_ours(command, digits, tmp_path):
     assert "no symbol 'cresset_model'" in refused(command, other, *more)
     newer = tmp_path / "newer.so"
     compile_c("static int api[64]; const void *cresset_model(unsigned major) { return major == 3 ? api : 0; }", newer)
-    assert "has version 3 of the library interface, and this program speaks version 1; compile it again" in refused(command, newer, *more)
+    assert ("has version 3 of the library interface, and this program speaks version 1; compile it again" in refused(
+            command, newer, *more))
     compile_c("const void *cresset_model(unsigned major) { (void)major; return 0; }", newer)
     assert "does not know version 1 of the library interface" in refused(command, newer, *more)
     whole, cut = digits.read_bytes(), tmp_path / "cut.so"
@@ -115,7 +122,8 @@ def test_files_that_are_no_library_of_ours(command, digits, tmp_path):
     cut.write_bytes(foreign)
     assert "made for aarch64" in refused(command, cut, *more)
     missing = tmp_path / "unresolved.so"
-    compile_c("int nowhere(void); const void *cresset_model(unsigned major) { return nowhere() + major ? 0 : 0; }", missing)
+    compile_c("int nowhere(void); const void *cresset_model(unsigned major) { return nowhere() + major ? 0 : 0; }",
+              missing)
     assert "cannot be loaded" in refused(command, missing, *more)
     assert "no_such.so" in refused(command, tmp_path / "no_such.so", *more)
     assert refused(command, tmp_path, *more)
@@ -136,7 +144,8 @@ def test_weights_that_are_missing_or_of_another_model(tmp_path):
     assert "holds the weights of another model" in refused("run", path, "--random")
 
 
-@pytest.mark.parametrize("command", ["info", "info --json", "run --random", "bench --rounds 1 --profile", "compile --verify"])
+@pytest.mark.parametrize("command", ["info", "info --json", "run --random", "bench --rounds 1 --profile",
+                                     "compile --verify"])
 def test_memory_that_runs_out(command, digits, tmp_path):
     """Any request may fail: one line, no crash, no file left behind."""
     name, *words = command.split()
@@ -146,7 +155,8 @@ def test_memory_that_runs_out(command, digits, tmp_path):
     while whole < 3:
         done = tool(name, operand, *words, env={**os.environ, "CRESSET_TEST_FAIL_ALLOCATION": str(failing)})
         assert done.returncode in (0, 1), (failing, done.returncode, done.stderr)
-        assert done.returncode == 0 or done.stderr.startswith("cresset: ") and done.stderr.count("\n") == 1, (failing, done.stderr)
+        assert done.returncode == 0 or done.stderr.startswith("cresset: ") and done.stderr.count("\n") == 1, (failing,
+                done.stderr)
         whole = whole + 1 if done.returncode == 0 else 0
         failing += max(1, failing // 4)
     assert failing > 40

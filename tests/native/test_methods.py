@@ -1,4 +1,5 @@
-"""P7: several methods in one library: weights once, the KV cache of an instance shared between them, and generation that goes on as PyTorch's does."""
+"""P7: several methods in one library: weights once, the KV cache of an instance shared between them, and generation
+that goes on as PyTorch's does."""
 import json
 import pathlib
 import shutil
@@ -32,7 +33,8 @@ def compiled(gpt, tmp_path_factory):
     path = tmp_path_factory.mktemp("methods") / "libgpt.so"
     done = tool("compile", gpt.prefill, gpt.decode, "-o", path, "--verify")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{path}: 2 methods, ") and "\nprefill against the interpreter, " in done.stdout and "\ndecode against the interpreter, " in done.stdout
+    assert (done.stdout.startswith(f"{path}: 2 methods, ") and "\nprefill against the interpreter, " in done.stdout
+            and "\ndecode against the interpreter, " in done.stdout)
     return path
 
 
@@ -50,7 +52,9 @@ def test_from_python(gpt, compiled):
     model, other = cresset.aot_load(compiled), cresset.aot_load(compiled)
     assert list(model.methods) == ["prefill", "decode"]
     check(lambda i, tokens, positions: (model.decode if i else model.prefill)(tokens, positions).numpy(), gpt.steps)
-    check(lambda i, tokens, positions: other.methods["decode" if i else "prefill"](tokens, positions).numpy(), gpt.steps)  # a cache of its own
+    # a cache of its own
+    check(lambda i, tokens, positions: other.methods["decode" if i else "prefill"](tokens, positions).numpy(),
+          gpt.steps)
     with pytest.raises(TypeError, match="several methods, call one of them: prefill, decode"):
         model(gpt.steps[0][0])
     with pytest.raises(AttributeError, match="no method 'forward'; it has prefill, decode"):
@@ -72,7 +76,8 @@ def test_instances_in_threads_do_not_meet(gpt, compiled):
         model = cresset.aot_load(compiled, threads=1)
         try:
             for _ in range(3):
-                check(lambda i, tokens, positions: (model.decode if i else model.prefill)(tokens, positions).numpy(), gpt.steps)
+                check(lambda i, tokens, positions: (model.decode if i else model.prefill)(tokens, positions).numpy(),
+                      gpt.steps)
         except BaseException as error:  # noqa: BLE001 - told below
             wrong.append(error)
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -91,7 +96,8 @@ def test_weights_are_stored_once(gpt, compiled, tmp_path):
     data = json.loads(tool("info", compiled, "--name", "decode", "--json").stdout)
     names = [s["name"] for s in data["state"]]
     assert data["programs"] == ["prefill", "decode"] and len(names) == len(set(names))
-    assert {s["name"] for s in data["state"] if s["kind"] == "buffer"} == {"seen", *(f"blocks.{i}.attention.{c}" for i in range(gpt_models.LAYERS) for c in "kv")}
+    assert {s["name"] for s in data["state"] if s["kind"] == "buffer"} == {"seen",
+            *(f"blocks.{i}.attention.{c}" for i in range(gpt_models.LAYERS) for c in "kv")}
 
 
 def test_run_and_info_choose_a_method(gpt, compiled, tmp_path):
@@ -124,7 +130,8 @@ def test_bench_begins_each_round_with_the_state_of_the_library(gpt, compiled):
 def test_an_archive_of_several_programs(tmp_path):
     done = tool("compile", DATA / "pair.pt2", "-o", tmp_path / "pair.so")
     assert done.returncode == 0 and "2 methods" in done.stdout, done.stderr
-    assert json.loads(tool("info", tmp_path / "pair.so", "--name", "second", "--json").stdout)["programs"] == ["first", "second"]
+    assert json.loads(tool("info", tmp_path / "pair.so", "--name", "second", "--json").stdout)["programs"] == ["first",
+            "second"]
 
 
 def test_methods_that_do_not_fit_together(gpt, tmp_path):

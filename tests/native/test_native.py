@@ -1,4 +1,5 @@
-"""P3, P4: `cresset compile` and what it makes, called through abi.h alone. The archives are committed, so PyTorch is not needed."""
+"""P3, P4: `cresset compile` and what it makes, called through abi.h alone. The archives are committed, so PyTorch is
+not needed."""
 import os
 import pathlib
 import shutil
@@ -130,7 +131,8 @@ def test_weights_beside(digits, images, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"libdigits.so", "libdigits.weights"}
     assert (library.Model(path)(images)[0] == library.Model(digits)(images)[0]).all()
     good = weights.read_bytes()
-    for bytes_, message in [(good[:-1], "must have"), (good[:8] + b"0" * 32 + good[40:], "another model"), (b"X" + good[1:], "another model"), (None, "cannot open")]:
+    for bytes_, message in [(good[:-1], "must have"), (good[:8] + b"0" * 32 + good[40:], "another model"),
+                            (b"X" + good[1:], "another model"), (None, "cannot open")]:
         weights.unlink()
         if bytes_ is not None:
             weights.write_bytes(bytes_)
@@ -143,7 +145,8 @@ def test_errors_of_the_tool(tmp_path):
     assert done.returncode == 2 and "-o FILE" in done.stderr
     done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "none" / "x.so")
     assert done.returncode == 1 and "No such file" in done.stderr
-    done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "x.so", env={**os.environ, "CRESSET_CC": "no-such-compiler"})
+    done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "x.so",
+                env={**os.environ, "CRESSET_CC": "no-such-compiler"})
     assert done.returncode == 1 and "no-such-compiler" in done.stderr and "CRESSET_CC" in done.stderr
     done = tool("compile", DIGITS / "digits.pt2", "-o", tmp_path / "x.so", "--cc", "false")
     assert done.returncode == 1 and "failed" in done.stderr
@@ -169,4 +172,5 @@ def test_constants_are_readable_where_they_are_stored(digits):
     room = library.c.create_string_buffer(1 << 20)
     for name in names:
         assert api.get_state(model.instance, name, room, len(room), message, 256) == 0, message.value
-    assert api.get_state(model.instance, b"no.such", room, len(room), message, 256) == 2 and b"folded or packed" in message.value
+    assert api.get_state(model.instance, b"no.such", room, len(room), message,
+                         256) == 2 and b"folded or packed" in message.value

@@ -1,4 +1,5 @@
-"""Programs of one call: native code gives what the interpreter gives, above all where nothing is computed. `./dev test --full native_ops` runs the whole op table."""
+"""Programs of one call: native code gives what the interpreter gives, above all where nothing is computed. `./dev test
+--full native_ops` runs the whole op table."""
 import pathlib
 import sys
 
@@ -10,9 +11,12 @@ sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("ops", "full")]
 torch = pytest.importorskip("torch", reason="the samples are written with PyTorch's tensors")
 import native_ops  # noqa: E402
 
-# Ops that have no kernel for some dtypes and need none for some sizes, that start as a copy, that count first, that go through a temporary.
-OPS = ["aten::cummax", "aten::cummin", "aten::kthvalue", "aten::mode", "aten::mm", "aten::bmm", "aten::mv", "aten::addmm", "aten::searchsorted.Tensor", "aten::index_put",
-       "aten::scatter.src", "aten::nonzero", "aten::cumsum", "aten::tril", "aten::conj_physical", "aten::clamp", "aten::copy"]
+# Ops that have no kernel for some dtypes and need none for some sizes, that start as a copy, that count first, that go
+# through a temporary.
+OPS = ["aten::cummax", "aten::cummin", "aten::kthvalue", "aten::mode", "aten::mm", "aten::bmm", "aten::mv",
+       "aten::addmm", "aten::searchsorted.Tensor", "aten::index_put",
+       "aten::scatter.src", "aten::nonzero", "aten::cumsum", "aten::tril", "aten::conj_physical", "aten::clamp",
+       "aten::copy"]
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -55,7 +59,8 @@ class Changes(cresset.nn.Module):
         return self.change(x) * 1
 
 
-@pytest.mark.parametrize("change", [lambda x: x.t_(), lambda x: x.unsqueeze_(0), lambda x: x.add_(1).squeeze_(0), lambda x: x.resize_(2, 2)])
+@pytest.mark.parametrize("change", [lambda x: x.t_(), lambda x: x.unsqueeze_(0), lambda x: x.add_(1).squeeze_(0),
+                                    lambda x: x.resize_(2, 2)])
 def test_a_new_shape_of_an_input_is_refused(change):
     """The caller's tensor would have to change its shape, which the C interface cannot say."""
     program = cresset.export.export(Changes(change), (cresset.ones(1, 6),))
@@ -71,8 +76,10 @@ def test_other_memory_is_refused(change):
         cresset.aot_compile(program)
 
 
-@pytest.mark.parametrize("change", [lambda x: x.clone().t_(), lambda x: x.clone().resize_(2, 3), lambda x: x.t().clone().unsqueeze_(1)])
+@pytest.mark.parametrize("change", [lambda x: x.clone().t_(), lambda x: x.clone().resize_(2, 3),
+                                    lambda x: x.t().clone().unsqueeze_(1)])
 def test_a_new_shape_within_the_memory(change):
     x = cresset.arange(12).reshape(2, 6)
     program = cresset.export.export(Changes(change), (x,))
-    assert program.compile(options={"wait": True})(x).tolist() == program.module()(x).tolist() == (change(x) * 1).tolist()
+    assert program.compile(options={"wait": True})(x).tolist() == program.module()(x).tolist() == (change(x)
+            * 1).tolist()

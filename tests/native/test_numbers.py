@@ -1,4 +1,5 @@
-"""Arithmetic on sizes and on numbers read from data in native code: what the interpreter and Python give, at every size."""
+"""Arithmetic on sizes and on numbers read from data in native code: what the interpreter and Python give, at every
+size."""
 import cresset
 import number_cases as cases
 

@@ -1,4 +1,5 @@
-"""Calls with out=, as PyTorch's archives hold them: interpreted and compiled they write what PyTorch writes, through views and into inputs."""
+"""Calls with out=, as PyTorch's archives hold them: interpreted and compiled they write what PyTorch writes, through
+views and into inputs."""
 import cresset
 import numpy
 import pytest
@@ -49,12 +50,14 @@ def dtypes(x, y):
 
 def sums(x, y):
     """Computed in the dtype of what is written: the product of halves would be infinite."""
-    x, y, z = torch.full((x.size(0), 4), 99, dtype=torch.float16), (x * 99).nan_to_num().half(), torch.zeros(4, x.size(0))
+    x, y, z = torch.full((x.size(0), 4), 99, dtype=torch.float16), (x * 99).nan_to_num().half(), torch.zeros(4,
+            x.size(0))
     torch.prod(x, 1, out=z[0])
     torch.sum(y, 1, out=z[1])
     torch.cumsum(y[:, 0], 0, out=z[2])
     torch.cumprod(y[:, 0], 0, out=z[3])
-    return z, torch.sum(y, 1, out=torch.zeros(x.size(0), dtype=torch.int32)), torch.sum(y, 1, dtype=torch.float16, out=torch.zeros(x.size(0), dtype=torch.float16))
+    return z, torch.sum(y, 1, out=torch.zeros(x.size(0), dtype=torch.int32)), torch.sum(y, 1, dtype=torch.float16,
+            out=torch.zeros(x.size(0), dtype=torch.float16))
 
 
 def composite(x, y):
@@ -101,7 +104,8 @@ def same(have, wanted):
 WAYS = [(f, dynamic) for f in FUNCTIONS for dynamic in (False, True) if not (dynamic and f is several)]
 
 
-@pytest.mark.parametrize("function, dynamic", WAYS, ids=lambda v: ("static", "dynamic")[v] if isinstance(v, bool) else v.__name__)
+@pytest.mark.parametrize("function, dynamic", WAYS, ids=lambda v: ("static", "dynamic")[v] if isinstance(v, bool)
+                         else v.__name__)
 def test_out_forms(function, dynamic, tmp_path):
     shapes = ({0: torch.export.Dim("n", min=0)},) * 2 if dynamic else None
     exported = torch.export.export(Module(function), tuple(pair(torch, 3)), dynamic_shapes=shapes)

@@ -1,5 +1,5 @@
-"""P3, P4: linear layers, attention and recurrent layers of compiled models run on packed weights, in both dialects, and give
-PyTorch's numbers; fused activations have the interpreter's bits."""
+"""P3, P4: linear layers, attention and recurrent layers of compiled models run on packed weights, in both dialects, and
+give PyTorch's numbers; fused activations have the interpreter's bits."""
 import os
 import pathlib
 import re
@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="without the oracle, tests/unit/test_packed.c and tests/text/passes have what can be checked")
+torch = pytest.importorskip("torch", reason="without the oracle, tests/unit/test_packed.c and tests/text/passes have "
+                            "what can be checked")
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
@@ -47,7 +48,8 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(width)
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
-        self.up, self.gate, self.down = nn.Linear(width, 100, bias=False), nn.Linear(width, 100, bias=False), nn.Linear(100, width, bias=False)
+        self.up, self.gate, self.down = nn.Linear(width, 100, bias=False), nn.Linear(width, 100,
+                bias=False), nn.Linear(100, width, bias=False)
         self.fc1, self.fc2, self.scale = nn.Linear(width, 70), nn.Linear(70, width), nn.Parameter(torch.randn(width))
 
     def forward(self, x):
@@ -94,7 +96,8 @@ def test_transformer_block(tmp_path, core):
 
 
 @pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True}, {"num_layers": 2, "dropout": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True},
+                                     {"bias": False, "batch_first": True}, {"num_layers": 2, "dropout": 0.5}])
 def test_recurrent_layers(tmp_path, make, options):
     torch.manual_seed(2)
 
@@ -140,12 +143,14 @@ def test_a_tied_table_is_stored_once(tmp_path):
         library.Model(path)(np.full((2, 7), 1000))
 
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid,
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
+               "sigmoid": torch.sigmoid,
                "tanh": torch.tanh, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid}
 
 
 def fused_bits():
-    """Prints the activations whose fused form differs from the separate one in any bit (run once for each instruction set)."""
+    """Prints the activations whose fused form differs from the separate one in any bit (run once for each instruction
+    set)."""
     op, aten, rng = cresset.ops.cresset, cresset.ops.aten, np.random.default_rng(0)
     for rows, n, k in ((1, 16, 8), (7, 33, 19), (64, 100, 70)):
         make = lambda *shape: cresset.from_numpy((3 * rng.standard_normal(shape)).astype(np.float32))  # noqa: E731
@@ -163,8 +168,10 @@ def fused_bits():
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_fused_activations_have_the_bits_of_separate_ones(isa):
-    done = subprocess.run([sys.executable, "-c", "import test_products; test_products.fused_bits(); print('done')"], capture_output=True, text=True,
-                          env={**os.environ, "CRESSET_ISA": isa, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])})
+    done = subprocess.run([sys.executable, "-c", "import test_products; test_products.fused_bits(); print('done')"],
+                          capture_output=True, text=True,
+                          env={**os.environ, "CRESSET_ISA": isa,
+                               "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])})
     assert done.returncode == 0 and done.stdout == "done\n", done.stdout + done.stderr
 
 
@@ -179,8 +186,11 @@ def test_activations_against_pytorch(act):
 def test_refusals():
     op, f = cresset.ops.cresset, lambda *shape, dtype=np.float32: cresset.from_numpy(np.zeros(shape, dtype))
     panels = op.pack_panels(f(20, 6))
-    for call, message in ((lambda: op.linear_packed(f(2, 5), panels, 20), "size 1 of 'panels'"), (lambda: op.linear_packed(f(2, 6), panels, 40), "size 0 of 'panels'"),
-                          (lambda: op.linear_packed(f(2, 6), panels, 20, f(19)), "size 0 of 'bias'"), (lambda: op.linear_packed(f(2, 6), panels, 20, None, "swish"), "'swish'"),
-                          (lambda: op.pack_panels(f(20, 6, dtype=np.float64)), "float32"), (lambda: op.pack_panels(f(20, 6), False, 3), "divide into the groups")):
+    for call, message in ((lambda: op.linear_packed(f(2, 5), panels, 20), "size 1 of 'panels'"),
+                          (lambda: op.linear_packed(f(2, 6), panels, 40), "size 0 of 'panels'"),
+                          (lambda: op.linear_packed(f(2, 6), panels, 20, f(19)), "size 0 of 'bias'"),
+                          (lambda: op.linear_packed(f(2, 6), panels, 20, None, "swish"), "'swish'"),
+                          (lambda: op.pack_panels(f(20, 6, dtype=np.float64)), "float32"),
+                          (lambda: op.pack_panels(f(20, 6), False, 3), "divide into the groups")):
         with pytest.raises((RuntimeError, ValueError), match=message):
             call()

@@ -1,4 +1,5 @@
-"""P4: a seeded part of `./dev test --full native`: programs that PyTorch exported, compiled and called through abi.h."""
+"""P4: a seeded part of `./dev test --full native`: programs that PyTorch exported, compiled and called through
+abi.h."""
 import pathlib
 import random
 import sys

@@ -64,7 +64,8 @@ def the_diagonal_of_either_order():
     v9 = torch.sin(v7)
     v10 = torch.full_like(v6, 2.0)
     return v10,"""
-    return random_programs.written(184, source, (torch.randn(17, 17, 4, 7).double(), torch.randn(4, 17)), True, p184_w0=torch.randn(6, 4), p184_i1=torch.tensor([1]),
+    return random_programs.written(184, source, (torch.randn(17, 17, 4, 7).double(), torch.randn(4, 17)), True,
+                                   p184_w0=torch.randn(6, 4), p184_i1=torch.tensor([1]),
                                    p184_i2=torch.tensor([5, 1, 4]))
 
 
@@ -93,7 +94,8 @@ def strides_that_decomposing_changes():
     return random_programs.written(7059, source, (torch.randint(-5, 6, (33, 5), dtype=torch.int32).t(),), False)
 
 
-@pytest.mark.parametrize("make", (a_mutation_through_a_view, nothing_but_constants, the_diagonal_of_either_order, a_number_that_only_a_run_knows,
+@pytest.mark.parametrize("make", (a_mutation_through_a_view, nothing_but_constants, the_diagonal_of_either_order,
+                                  a_number_that_only_a_run_knows,
                                   strides_that_decomposing_changes), ids=lambda make: make.__name__)
 def test_programs_that_were_wrong_once(make, tmp_path):
     """As the generator once made them: its later versions make others of the same seeds."""

@@ -33,7 +33,8 @@ def same(ours, wanted):
 def test_programs(name):
     fn = {**control.PROGRAMS, **control.ASSOCIATIVE}[name]
     static = name in control.STATIC
-    model, interpreted = compiled(lambda x, w: fn(cresset, x, w), control.inputs(cresset), None if static else (({0: cresset.export.Dim("rows", min=2)}, None),))
+    model, interpreted = compiled(lambda x, w: fn(cresset, x, w), control.inputs(cresset),
+                                  None if static else (({0: cresset.export.Dim("rows", min=2)}, None),))
     for n in (4,) if static else (4, 6):
         given = control.inputs(cresset, n)
         same(model(*given), fn(cresset, *given))

@@ -1,5 +1,6 @@
-"""P4: fused row kernels. Random programs of pointwise ops, reductions, norms and views, compiled, on every instruction set, against PyTorch
-and, where no sum is in them, bit for bit against the interpreter; and how many steps small programs take, so that lost fusion shows."""
+"""P4: fused row kernels. Random programs of pointwise ops, reductions, norms and views, compiled, on every instruction
+set, against PyTorch and, where no sum is in them, bit for bit against the interpreter; and how many steps small
+programs take, so that lost fusion shows."""
 import os
 import pathlib
 import random
@@ -57,7 +58,8 @@ def agree(got, want, where, tolerance=2e-5):
     if want.dtype.kind in "ib":
         assert (got == want).all(), where
         return
-    close = np.isclose(got, want, rtol=tolerance, atol=tolerance * max(1, np.abs(want[np.isfinite(want)]).max(initial=0)), equal_nan=True)
+    close = np.isclose(got, want, rtol=tolerance,
+                       atol=tolerance * max(1, np.abs(want[np.isfinite(want)]).max(initial=0)), equal_nan=True)
     assert close.all(), f"{where}: {got[~close][:4]} against {want[~close][:4]}"
 
 
@@ -74,14 +76,17 @@ def check(folder, f, calls, dynamic=None, exact=False):
             if exact and isa == isas()[-1]:
                 same = interpreted(*(cresset.from_dlpack(a.contiguous()) for a in args))
                 for g, s in zip(got, same if isinstance(same, (tuple, list)) else [same]):
-                    assert g.tobytes() == s.numpy().tobytes(), f"{isa}, call {number}: other bits than the interpreter's"
+                    assert g.tobytes() == s.numpy().tobytes(), (
+                        f"{isa}, call {number}: other bits than the interpreter's")
     return said
 
 
 ODD = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-40, 3e38, -104.5, 88.9]
-UNARY = ["exp", "tanh", "sigmoid", "relu", "erf", "neg", "abs", "sqrt", "log", "log1p", "expm1", "sin", "cos", "floor", "round", "rsqrt", "sign", "square", "reciprocal",
+UNARY = ["exp", "tanh", "sigmoid", "relu", "erf", "neg", "abs", "sqrt", "log", "log1p", "expm1", "sin", "cos", "floor",
+         "round", "rsqrt", "sign", "square", "reciprocal",
          "log2", "exp2", "trunc", "ceil"]
-FUNCTIONAL = ["gelu", "silu", "softplus", "hardswish", "hardsigmoid", "leaky_relu", "elu", "mish", "logsigmoid", "relu6"]
+FUNCTIONAL = ["gelu", "silu", "softplus", "hardswish", "hardsigmoid", "leaky_relu", "elu", "mish", "logsigmoid",
+              "relu6"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum"]
 ROWS = ["softmax", "log_softmax", "layer_norm", "mean", "sum", "amax", "amin", "var", "rms"]
 
@@ -90,9 +95,12 @@ def random_program(r, exact):
     """A function of (x: [a, b, c], y: [c], z: [a, 1, c], m: bool [a, b, 1]) over the ops above."""
     steps = []
     for _ in range(r.randint(3, 9)):
-        kinds = ["unary", "binary", "binary", "functional", "where", "cast", "view"] + ([] if exact else ["rows", "rows"])
+        kinds = ["unary", "binary", "binary", "functional", "where", "cast",
+                 "view"] + ([] if exact else ["rows", "rows"])
         kind = r.choice(kinds)
-        steps.append((kind, r.choice({"unary": UNARY, "functional": FUNCTIONAL, "binary": BINARY, "rows": ROWS}.get(kind, [""])), r.randint(0, 99), r.randint(0, 99)))
+        steps.append((kind,
+                r.choice({"unary": UNARY, "functional": FUNCTIONAL, "binary": BINARY, "rows": ROWS}.get(kind, [""])),
+                      r.randint(0, 99), r.randint(0, 99)))
 
     def f(x, y, z, m):
         values = [x, y, z]
@@ -155,7 +163,8 @@ def test_powers_have_the_interpreters_bits(tmp_path):
 def test_functions_without_a_row_form_have_the_interpreters_bits(tmp_path):
     def f(x, z):
         small = x / 9
-        angles = torch.atan2(x, z), torch.tan(x), torch.asin(small), torch.acos(small), torch.atan(x), torch.atanh(small)
+        angles = torch.atan2(x,
+                             z), torch.tan(x), torch.asin(small), torch.acos(small), torch.atan(x), torch.atanh(small)
         parts = torch.fmod(x, z), torch.remainder(x, z), torch.floor_divide(x, z), torch.nextafter(x, z)
         finite = x.clamp(-88.5, 88.5)  # beyond, PyTorch's are infinite a little before the numbers are
         hyperbolic = torch.sinh(finite), torch.cosh(finite), torch.asinh(x), torch.acosh(x)
@@ -200,7 +209,8 @@ def test_reductions_over_any_axes(tmp_path):
     x = torch.randn(3, 5, 6, 16)
 
     def f(x):
-        return (x.tanh().mean((2, 3)), x.tanh().sum(1), torch.softmax(x, 1), x.permute(0, 3, 1, 2).mean((2, 3)), x.exp().amax((0, 1, 2)), (x * x).sum(), x.var((1, 3)),
+        return (x.tanh().mean((2, 3)), x.tanh().sum(1), torch.softmax(x, 1), x.permute(0, 3, 1, 2).mean((2, 3)),
+                x.exp().amax((0, 1, 2)), (x * x).sum(), x.var((1, 3)),
                 torch.nn.functional.layer_norm(x, (6, 16)))
     check(tmp_path, f, [(x,)])
 
@@ -228,7 +238,9 @@ def test_rotary_embeddings_are_one_kernel(width, tmp_path):
 
 
 @pytest.mark.parametrize("f", [lambda x, cos, sin: rotary(x.tanh() * 2, cos, sin).softmax(-1),
-                               lambda x, cos, sin: rotary(x, cos, sin).softmax(-1) + torch.cat([-x[..., 12:], x[..., :12]], -1).sum(1, keepdim=True)])
+                               lambda x, cos,
+                               sin: rotary(x, cos, sin).softmax(-1) + torch.cat([-x[..., 12:], x[..., :12]], -1).sum(1,
+                                       keepdim=True)])
 def test_halves_of_what_is_computed(f, tmp_path):
     check(tmp_path, f, [(torch.randn(2, 3, 5, 24), torch.randn(5, 24), torch.randn(5, 24))])
 
@@ -255,8 +267,10 @@ def test_bfloat16_rounds_at_every_op(tmp_path):
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
 def test_numbers_are_what_they_were(dtype, tmp_path):
-    """Constants of every form, through the text of the kernel: large whole ones, zeros with a sign, the least and the largest."""
-    numbers = [-1e9, 1e6, 16777216.0, 123456789.0, -0.0, 1e19, 3.4e38, 1e-45, 0.1, -2.5, 65504.0, float("inf"), float("-inf")]
+    """Constants of every form, through the text of the kernel: large whole ones, zeros with a sign, the least and the
+    largest."""
+    numbers = [-1e9, 1e6, 16777216.0, 123456789.0, -0.0, 1e19, 3.4e38, 1e-45, 0.1, -2.5, 65504.0, float("inf"),
+               float("-inf")]
     x = torch.tensor([[-1.0, 0.0, 2.0], [-0.0, 5.0, float("nan")]], dtype=dtype)
     _, path, _ = make(tmp_path, lambda x: tuple(torch.where(x > 0, c, x * 2) for c in numbers), (x,))
     for isa, run in models(path):
@@ -278,20 +292,23 @@ def test_no_name_becomes_code(tmp_path):
         if node.op == "call_function":
             node.meta["stack_trace"] = 'File "*/ int main;\\\n", line 1, in *//*'
     torch.export.save(program, tmp_path / "m.pt2")
-    done = subprocess.run(["cresset", "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c"], capture_output=True, text=True)
+    done = subprocess.run(["cresset", "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c"], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "m.c").read_text()
     assert "k_mul_tanh_add" in text and "int main" not in text
 
 
-@pytest.mark.parametrize("name, steps, kernels", [("pointwise", 1, 1), ("bert", 20, 2), ("gpt2", 17, 2), ("llama", 27, 2), ("lstm", 3, 0)])
+@pytest.mark.parametrize("name, steps, kernels", [("pointwise", 1, 1), ("bert", 20, 2), ("gpt2", 17, 2),
+                                                  ("llama", 27, 2), ("lstm", 3, 0)])
 def test_steps_of_small_models(name, steps, kernels, tmp_path):
     """No more steps than there have been, and as few kernels of their own: what no longer fuses shows here."""
     import models as suite
     pytest.importorskip("transformers")
     model, args = suite.make(name, small=True)
     torch.export.save(torch.export.export(model, args), tmp_path / "m.pt2")
-    done = subprocess.run(["cresset", "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c"], capture_output=True, text=True)
+    done = subprocess.run(["cresset", "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c"], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "m.c").read_text()
     assert text.count("{RT_STEP_") <= steps

@@ -1,4 +1,5 @@
-"""P4: what is compiled serves every size of the exported range; the example's sizes decide nothing that they need not."""
+"""P4: what is compiled serves every size of the exported range; the example's sizes decide nothing that they need
+not."""
 import pathlib
 import random
 import subprocess
@@ -31,7 +32,8 @@ def check_sizes(p, way, dialect, folder):
             return
         torch.export.save(ep, folder / "there.pt2")
         made = small_sizes.cases(p, ep, torch.export.load(folder / "there.pt2"))
-        for runs in (small_sizes.from_file("there", folder / "there.pt2", folder, *small_sizes.example(p)), small_sizes.exported_here(p, way, dialect, folder)):
+        for runs in (small_sizes.from_file("there", folder / "there.pt2", folder, *small_sizes.example(p)),
+                     small_sizes.exported_here(p, way, dialect, folder)):
             problems, agreed = small_sizes.differences(p, made, runs)
             assert not problems and agreed
 
@@ -39,11 +41,13 @@ def check_sizes(p, way, dialect, folder):
 @pytest.mark.parametrize("name", NAMES)
 def test_small_sizes(name, tmp_path):
     p, number = programs.TABLE[name], NAMES.index(name)
-    check_sizes(p, small_sizes.WAYS[number % 2 if p.dynamic else 0], p.dialects[number // 2 % len(p.dialects)], tmp_path)
+    check_sizes(p, small_sizes.WAYS[number % 2 if p.dynamic else 0], p.dialects[number // 2 % len(p.dialects)],
+                tmp_path)
 
 
 def test_heads_whose_numbers_are_free(tmp_path):
-    """Keys and values have numbers of heads that must be equal, each a size of its own: a fused kernel sees only one of them."""
+    """Keys and values have numbers of heads that must be equal, each a size of its own: a fused kernel sees only one of
+    them."""
     check_sizes(programs.TABLE["sdpa_grouped"], "AUTO", "core", tmp_path)
 
 
@@ -51,7 +55,8 @@ def compiled(module, args, dynamic, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.export.save(torch.export.export(module.eval(), args, dynamic_shapes=dynamic), folder / "m.pt2")
-    done = subprocess.run(["cresset", "compile", folder / "m.pt2", "-o", folder / "m.so"], capture_output=True, text=True)
+    done = subprocess.run(["cresset", "compile", folder / "m.pt2", "-o", folder / "m.so"], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     return library.Model(folder / "m.so")
 

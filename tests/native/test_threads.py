@@ -23,15 +23,19 @@ COUNTS = (1, 2, 3, 4, 8, 16)
 
 
 class Pictures(nn.Module):
-    """Every kind of convolution, each large enough to be cut: Winograd on both tile sizes, direct, 1x1, depthwise, grouped."""
+    """Every kind of convolution, each large enough to be cut: Winograd on both tile sizes, direct, 1x1, depthwise,
+    grouped."""
 
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(3, 32, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(32, 64, 3, 1, 1), nn.BatchNorm2d(64), nn.ReLU(),
+            nn.Conv2d(3, 32, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(32, 64, 3, 1, 1),
+            nn.BatchNorm2d(64), nn.ReLU(),
             nn.Conv2d(64, 64, 3, 1, 1), nn.Conv2d(64, 256, 1), nn.ReLU(), nn.Conv2d(256, 256, 3, 2, 1), nn.Hardswish(),
-            nn.Conv2d(256, 256, 3, 1, 1), nn.Conv2d(256, 256, 3, 1, 1, groups=256), nn.Conv2d(256, 512, 1, 2), nn.ReLU(),
-            nn.Conv2d(512, 512, 3, 1, 1), nn.Conv2d(512, 96, 1, groups=4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, 1000))
+            nn.Conv2d(256, 256, 3, 1, 1), nn.Conv2d(256, 256, 3, 1, 1, groups=256), nn.Conv2d(256, 512, 1, 2),
+            nn.ReLU(),
+            nn.Conv2d(512, 512, 3, 1, 1), nn.Conv2d(512, 96, 1, groups=4), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Linear(96, 1000))
 
     def forward(self, x):
         return self.layers(x)
@@ -73,7 +77,8 @@ def made(model, args, folder):
     return compiled(folder / "m.pt2", folder), [a.numpy() for a in args]
 
 
-@pytest.mark.parametrize("model, args", [(Pictures, lambda: (torch.randn(1, 3, 112, 112),)), (Words, lambda: (torch.randint(0, 100, (2, 97)),))],
+@pytest.mark.parametrize("model, args", [(Pictures, lambda: (torch.randn(1, 3, 112, 112),)),
+                                         (Words, lambda: (torch.randint(0, 100, (2, 97)),))],
                          ids=["pictures", "words"])
 def test_same_bits(model, args, tmp_path):
     torch.manual_seed(0)
@@ -90,7 +95,8 @@ def test_program_has_the_same_bits(name, dialect, tmp_path):
     path = compiled(archive.path, tmp_path)
     found = []
     for n in COUNTS:
-        found.append(results(path, [programs_native.array(x) for x in checking.flat(checking.copy(archive.calls[0]))], n))
+        found.append(results(path, [programs_native.array(x) for x in checking.flat(checking.copy(archive.calls[0]))],
+                             n))
     assert found.count(found[0]) == len(COUNTS)
 
 

@@ -11,7 +11,8 @@ def tool(*words):
 
 
 def network(nn):
-    """Statistics that schemas do not mark (batch and instance norm), a counter, activations in place on the results of layers."""
+    """Statistics that schemas do not mark (batch and instance norm), a counter, activations in place on the results of
+    layers."""
     class Network(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,5 @@
-/* threads.c: 8 threads on 4 instances of the digits model, which is compiled into this program; made for TSan. Prints "ok". */
+/* threads.c: 8 threads on 4 instances of the digits model, which is compiled into this program; made for TSan. Prints
+ * "ok". */
 #include "digits.h"
 
 #include <pthread.h>
@@ -13,7 +14,9 @@ static const cresset_api *api;
 
 static int run(cresset_instance *m, int64_t n, int64_t *digits) {
     int64_t size[] = { n, 8, 8 };
-    cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images };
+    cresset_value x = {
+        .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images
+    };
     cresset_value y[2] = { { .struct_size = sizeof y[0] }, { .struct_size = sizeof y[1] } };
     if (api->run(m, 0, &x, 1, y, 2, NULL, 0)) return 1;
     memcpy(digits, y[0].data, (size_t)n * sizeof *digits);
@@ -26,7 +29,8 @@ static void *work(void *arg) {
     int first = *(int *)arg;
     for (int i = 0; i < RUNS; i++) {
         int64_t n = 1 + (first * 5 + i * 3) % MOST, digits[MOST];
-        if (run(instances[(first + i) % INSTANCES], n, digits) || memcmp(digits, expected, (size_t)n * sizeof *digits)) return arg;
+        if (run(instances[(first + i) % INSTANCES], n, digits) || memcmp(digits, expected, (size_t)n * sizeof *digits))
+            return arg;
     }
     return NULL;
 }

@@ -1,5 +1,6 @@
-"""The same samples without data: fake runs, static and symbolic, must give the real run's dtype, sizes, strides, offset and
-aliasing. `check` compares one call; sizes that depend on data are unknown to a fake run and only their place is compared."""
+"""The same samples without data: fake runs, static and symbolic, must give the real run's dtype, sizes, strides, offset
+and aliasing. `check` compares one call; sizes that depend on data are unknown to a fake run and only their place is
+compared."""
 import cresset
 import harness
 
@@ -24,9 +25,10 @@ def flatten(results):
 
 
 def check(name, op, c):
-    """One real run and two fake ones. Yields an outcome each: "equal", "refused" when both runs refuse, "data", or the text of
-    a difference."""
-    args, kwargs = harness.ours(harness.twin(tuple(c.args))), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+    """One real run and two fake ones. Yields an outcome each: "equal", "refused" when both runs refuse, "data", or the
+    text of a difference."""
+    args, kwargs = harness.ours(harness.twin(tuple(c.args))), {k: harness.ours(harness.twin(v))
+                                                               for k, v in c.kwargs.items()}
     fakes = [harness.attempt(cresset._C._fake_call, (name, args, kwargs, symbolic), {}) for symbolic in (False, True)]
     real = harness.attempt(op, args, kwargs)
     for fake, kind in zip(fakes, ("static", "symbolic")):
@@ -54,7 +56,8 @@ def compare(where, args, kwargs, fake, real):
         known = [s for s in size if s is not None]
         if dtype is not t.dtype or len(size) != t.dim() or any(a is not None and a != b for a, b in zip(size, t.shape)):
             raise harness.Different(f"{where}[{i}]: real {t.dtype}{list(t.shape)}, fake {dtype}{size}")
-        if t.numel() and len(known) == len(size) and any(n > 1 and s is not None and s != r for n, s, r in zip(t.shape, stride, t.stride())):
+        if t.numel() and len(known) == len(size) and any(n > 1 and s is not None and s != r for n, s, r in zip(t.shape,
+                stride, t.stride())):
             raise harness.Different(f"{where}[{i}]: strides {tuple(t.stride())}, fake {stride}")
         shared = [k for k, a in enumerate(inputs) if a._storage_id() == t._storage_id()]
         if (alias >= 0) != bool(shared) or (shared and alias not in shared):

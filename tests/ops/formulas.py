@@ -1,17 +1,19 @@
 """Derivatives and decompositions of rows.
 
-A derivative is held against two oracles: PyTorch's gradients, and central differences of what PyTorch's op computes, in f64
-along one random direction. `check_derivative` says how the three compare:
+A derivative is held against two oracles: PyTorch's gradients, and central differences of what PyTorch's op computes, in
+f64 along one random direction. `check_derivative` says how the three compare:
 
-    equal                            ours, PyTorch's and the differences agree (or the differences say nothing: a bend, an
+    equal                            ours, PyTorch's and the differences agree (or the differences say nothing: a bend,
+    an
                                      infinity, a low precision)
     exact where PyTorch's is not     ours agrees with the differences, PyTorch's does not
-    inexact as PyTorch's             ours is PyTorch's gradient, and the differences show that it is not the derivative (an
+    inexact as PyTorch's             ours is PyTorch's gradient, and the differences show that it is not the derivative
+    (an
                                      element written twice, neighbours that round differently on the way back)
     by differences                   PyTorch has no derivative; ours agrees with the differences
 
-Everything else raises harness.Different. There is no list of names: each outcome is measured, call by call. A decomposition
-must equal its kernel on every sample.
+Everything else raises harness.Different. There is no list of names: each outcome is measured, call by call. A
+decomposition must equal its kernel on every sample.
 """
 import collections
 import contextlib
@@ -38,7 +40,8 @@ def overlaps(t):
 
 
 def leaves(c, laid=None):
-    """The call with floating tensors made leaves that require gradients, and the leaves. They keep their strides, or are `laid` out."""
+    """The call with floating tensors made leaves that require gradients, and the leaves. They keep their strides, or
+    are `laid` out."""
     found = []
 
     def leaf(t):
@@ -58,7 +61,8 @@ def movable(c, laid=None):
 
 def by_return(results, f):
     """f of every tensor, one entry per return of the schema: a list for a list, None for what is no tensor."""
-    one = lambda v: [one(x) for x in v] if isinstance(v, (list, tuple)) else f(v) if isinstance(v, torch.Tensor) else None
+    one = lambda v: [one(x) for x in v] if isinstance(v, (list, tuple)) else f(v) if isinstance(v,
+            torch.Tensor) else None
     return [one(v) for v in results] if isinstance(results, tuple) else [one(results)]
 
 
@@ -70,8 +74,8 @@ def flat_gradients(out):
 
 
 class Case:
-    """One call with PyTorch's results, and a random cotangent for every result that a gradient can come from. `refused` when
-    PyTorch refuses the call or nothing has a gradient."""
+    """One call with PyTorch's results, and a random cotangent for every result that a gradient can come from. `refused`
+    when PyTorch refuses the call or nothing has a gradient."""
 
     def __init__(self, name, op, c, seed=0, laid=None):
         self.name, self.op, self.call, self.laid, self.where = name, op, c, laid, f"{name}({harness.describe(c)})"
@@ -84,14 +88,16 @@ class Case:
             torch.manual_seed(1234)
             self.results = harness.attempt(op, self.args, self.kwargs)
             self.refused = isinstance(self.results, harness.Refused) or not self.inputs
-            found = self.refused and self.inputs and re.search(r"not differentiable with respect to argument '(\w+)'", str(self.results.error))
+            found = self.refused and self.inputs and re.search(r"not differentiable with respect to argument '(\w+)'",
+                                                               str(self.results.error))
             if not found or found[1] not in self.wanted():
                 break
             self.constants.add(found[1])
         if self.refused:
             return
         generator = torch.Generator().manual_seed(seed)
-        for i, t in enumerate(harness.tensors(self.results if isinstance(self.results, (list, tuple)) else [self.results])):
+        for i, t in enumerate(harness.tensors(self.results if isinstance(self.results, (list, tuple))
+                                              else [self.results])):
             if differentiable(t):
                 wide = torch.complex128 if t.dtype.is_complex else torch.float64
                 cotangent = torch.randn(t.shape, dtype=wide, generator=generator).to(t.dtype)
@@ -111,7 +117,8 @@ class Case:
 
     def theirs(self, flows):
         asked = [t for t in self.inputs if t.requires_grad]
-        got = harness.attempt(torch.autograd.grad, ([t for _, t, _ in flows], asked, [g for _, _, g in flows]), {"allow_unused": True, "retain_graph": True})
+        got = harness.attempt(torch.autograd.grad, ([t for _, t, _ in flows], asked, [g for _, _, g in flows]),
+                              {"allow_unused": True, "retain_graph": True})
         if isinstance(got, harness.Refused):
             return got
         made = iter(None if w is None else w.resolve_conj().resolve_neg() for w in got)
@@ -121,10 +128,12 @@ class Case:
         """By the row's formula, on the call's own strides."""
         c, seeds = self.call, {id(t): harness.ours(g) for _, t, g in flows}
         given = by_return(self.results, lambda t: seeds.get(id(t)))
-        args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+        args, kwargs = harness.ours(harness.twin(c.args)), {k: harness.ours(harness.twin(v))
+                                                            for k, v in c.kwargs.items()}
         cresset.manual_seed(1234)
         got = harness.attempt(cresset._C._derivative, (self.name, tuple(args), kwargs, given, wanted), {})
-        return got if isinstance(got, harness.Refused) else [None if g is None else harness.theirs(g) for g in gradients_of(c, got, self.name)]
+        return got if isinstance(got, harness.Refused) else [None if g is None else harness.theirs(g)
+                                                             for g in gradients_of(c, got, self.name)]
 
 
 def check_derivative(name, op, c):
@@ -136,10 +145,10 @@ def check_derivative(name, op, c):
 
 
 def compare(case, flows, wanted, always):
-    """The gradients of the `wanted` parameters for the cotangents of these flows. Finite differences are asked `always`, or only
-    when PyTorch's gradients and ours differ. PyTorch's gradient depends on strides in places (its vector code and its scalar code
-    differ at a NaN or -0; some kernels forget the strides of integer arguments): ours may be the one that it gives for the same
-    values in dense tensors, or with a stride."""
+    """The gradients of the `wanted` parameters for the cotangents of these flows. Finite differences are asked
+    `always`, or only when PyTorch's gradients and ours differ. PyTorch's gradient depends on strides in places (its
+    vector code and its scalar code differ at a NaN or -0; some kernels forget the strides of integer arguments): ours
+    may be the one that it gives for the same values in dense tensors, or with a stride."""
     try:
         return compare_once(case, flows, wanted, always)
     except harness.Different as different:
@@ -179,20 +188,23 @@ def compare_once(case, flows, wanted, always):
             return "unchecked"
         if agrees(mine):
             return "by differences"
-        raise harness.Different(f"{where}: directional derivative {along(mine, directions, moved)} but finite differences give {numeric}")
+        raise harness.Different(f"{where}: directional derivative {along(mine, directions, moved)} but finite "
+                                f"differences give {numeric}")
     if not difference:
         return "equal" if numeric is None or agrees(mine) else "inexact as PyTorch's"
     if numeric is not None and agrees(mine) and not agrees(want):
         return "exact where PyTorch's is not"
-    slopes = f"finite differences: {numeric}, ours: {along(mine, directions, moved)}, PyTorch's: {along(want, directions, moved)}"
+    slopes = (f"finite differences: {numeric}, ours: {along(mine, directions, moved)}, PyTorch's: "
+              f"{along(want, directions, moved)}")
     raise harness.Different(f"{where}: {difference}\n ({slopes})")
 
 
 def unlike(want, mine, inputs, flows, chosen):
-    """What differs between PyTorch's gradients and ours, or None. Every tensor that takes part may have rounded the gradient on
-    its way, so the lowest precision of all decides how near is equal."""
+    """What differs between PyTorch's gradients and ours, or None. Every tensor that takes part may have rounded the
+    gradient on its way, so the lowest precision of all decides how near is equal."""
     kinds = [t.dtype for t in inputs] + [t.dtype for _, t, _ in flows]
-    rtol, atol = max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[d]) for d in kinds if d not in (torch.float64, torch.complex128)])
+    rtol, atol = max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[d]) for d in kinds
+                                       if d not in (torch.float64, torch.complex128)])
     for i in chosen:
         w = torch.zeros_like(inputs[i]) if want[i] is None else want[i]
         g = torch.zeros_like(inputs[i]) if mine[i] is None else mine[i]
@@ -236,12 +248,13 @@ def along(gradients, directions, moved):
 
 
 def differences(case, flows, moved, step=1e-6):
-    """(central difference of sum <result, cotangent> along one random direction of the `moved` inputs, directions). None when
-    it says nothing: lower precisions, a bend, no number."""
+    """(central difference of sum <result, cotangent> along one random direction of the `moved` inputs, directions).
+    None when it says nothing: lower precisions, a bend, no number."""
     generator = torch.Generator().manual_seed(7)
     directions = [torch.randn(t.shape, dtype=t.dtype, generator=generator) for t in case.inputs]
     exact = (torch.float64, torch.complex128)
-    if any(t.dtype not in exact for t in [case.inputs[i] for i in moved] + [t for _, t, _ in flows]) or not all(case.inputs[i].numel() for i in moved):
+    if any(t.dtype not in exact for t in [case.inputs[i] for i in moved]
+           + [t for _, t, _ in flows]) or not all(case.inputs[i].numel() for i in moved):
         return None, directions
     args, kwargs, inputs = movable(case.call, case.laid)
     start = [t.detach().clone() for t in inputs]
@@ -262,10 +275,11 @@ def differences(case, flows, moved, step=1e-6):
 
 
 def slope(value, step):
-    """The derivative of value(move) per step at 0, or None at a bend, a jump, a pole, and where it is no number: there the two
-    sides differ, or halving the step changes it."""
+    """The derivative of value(move) per step at 0, or None at a bend, a jump, a pole, and where it is no number: there
+    the two sides differ, or halving the step changes it."""
     low, near_low, centre, near_high, high = (value(move) for move in (-1, -0.5, 0, 0.5, 1))
-    left, right, numeric, again = (centre - low) / step, (high - centre) / step, (high - low) / (2 * step), (near_high - near_low) / step
+    left, right, numeric, again = (centre - low) / step, (high - centre) / step, (high - low) / (2 * step), (near_high
+            - near_low) / step
     smooth = max(abs(right - left), abs(numeric - again)) <= 1e-2 * max(1.0, abs(numeric))  # false for NaN, too
     return numeric if smooth and abs(numeric) != float("inf") else None
 
@@ -273,18 +287,21 @@ def slope(value, step):
 def theirs_twice(op, args, kwargs, inputs, cotangents, scales):
     """PyTorch's gradients of sum <gradient, scale>."""
     out = op(*args, **kwargs)
-    flows = [(t, g) for t, g in zip(harness.tensors(out if isinstance(out, (list, tuple)) else [out]), cotangents) if g is not None and t.requires_grad]
+    flows = [(t, g) for t, g in zip(harness.tensors(out if isinstance(out, (list, tuple)) else [out]), cotangents)
+             if g is not None and t.requires_grad]
     asked = [t for t in inputs if t.requires_grad]
-    first = torch.autograd.grad([t for t, _ in flows], asked, [g for _, g in flows], create_graph=True, allow_unused=True)
-    total = sum((g * s).sum() for g, s in zip(first, [s for t, s in zip(inputs, scales) if t.requires_grad]) if g is not None and s is not None)
+    first = torch.autograd.grad([t for t, _ in flows], asked, [g for _, g in flows], create_graph=True,
+                                allow_unused=True)
+    total = sum((g * s).sum() for g, s in zip(first, [s for t, s in zip(inputs, scales) if t.requires_grad])
+                if g is not None and s is not None)
     made = iter(torch.autograd.grad(total, asked, allow_unused=True))
     return [next(made) if t.requires_grad else None for t in inputs]
 
 
 def check_second(name, op, c, step=1e-5):
-    """The derivative of the derivative against central differences of the first, along one random direction. Saved results
-    that a formula treats as constants show here, and nowhere else. Where the first is inexact as PyTorch's, the second may be
-    PyTorch's, too."""
+    """The derivative of the derivative against central differences of the first, along one random direction. Saved
+    results that a formula treats as constants show here, and nowhere else. Where the first is inexact as PyTorch's, the
+    second may be PyTorch's, too."""
     case, where = Case(name, op, c), f"{name}({harness.describe(c)})"
     if case.refused or "random" in cresset._C._row(name)["tags"]:
         return "refused"
@@ -300,7 +317,8 @@ def check_second(name, op, c, step=1e-5):
     generator = torch.Generator().manual_seed(3)
     noise = lambda t: torch.randn(t.shape, dtype=torch.float64, generator=generator) if differentiable(t) else None
     plain = lambda v: samples.map_tensors(v, lambda t: t.detach())
-    mine = lambda: (name, tuple(harness.ours(plain(a)) for a in args), {k: harness.ours(plain(v)) for k, v in kwargs.items()})
+    mine = lambda: (name, tuple(harness.ours(plain(a)) for a in args),
+                    {k: harness.ours(plain(v)) for k, v in kwargs.items()})
     cotangents = [noise(t) for t in harness.tensors(outputs)]
     left = iter(cotangents)
     given = by_return(results, lambda t: harness.ours(next(left)))
@@ -308,7 +326,8 @@ def check_second(name, op, c, step=1e-5):
     for position, p in enumerate(op._schema.arguments):
         value = args[position] if position < len(args) else kwargs.get(p.name)
         listed = isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value)
-        weights.append([harness.ours(noise(v)) for v in value] if listed and all(differentiable(v) for v in value) else harness.ours(noise(value)))
+        weights.append([harness.ours(noise(v)) for v in value] if listed and all(differentiable(v) for v in value)
+                       else harness.ours(noise(value)))
     first = harness.attempt(cresset._C._derivative, (*mine(), given, case.wanted()), {})
     if isinstance(first, harness.Refused) or all(g is None for g in first):
         return "constant"
@@ -342,7 +361,8 @@ def check_second(name, op, c, step=1e-5):
         theirs = harness.attempt(theirs_twice, (op, args, kwargs, inputs, cotangents, scales), {})
         if not isinstance(theirs, harness.Refused) and near(analytic, along(theirs, directions, range(len(inputs)))):
             return "inexact as PyTorch's"
-        raise harness.Different(f"{where}: second directional derivative {analytic} but finite differences give {numeric}")
+        raise harness.Different(f"{where}: second directional derivative {analytic} but finite differences give "
+                                f"{numeric}")
     return "equal"
 
 
@@ -350,13 +370,15 @@ EPSILON = {torch.float16: 2.0 ** -10, torch.bfloat16: 2.0 ** -7}
 
 
 def decomposed_near(want, got, largest):
-    """A kernel rounds to half precision once, a decomposition after each of its ops: it may be one rounding of the largest
-    number around further off."""
+    """A kernel rounds to half precision once, a decomposition after each of its ops: it may be one rounding of the
+    largest number around further off."""
     if isinstance(want, (list, tuple)):
-        return isinstance(got, (list, tuple)) and len(want) == len(got) and all(decomposed_near(w, g, largest) for w, g in zip(want, got))
+        return isinstance(got, (list, tuple)) and len(want) == len(got) and all(decomposed_near(w, g, largest)
+                for w, g in zip(want, got))
     if not isinstance(want, torch.Tensor) or want.dtype not in EPSILON:
         return want is got or (isinstance(want, torch.Tensor) and harness.close(want, got))
-    return torch.allclose(want.double(), got.double(), harness.TOLERANCE[want.dtype][0], EPSILON[want.dtype] * largest, equal_nan=True)
+    return torch.allclose(want.double(), got.double(), harness.TOLERANCE[want.dtype][0], EPSILON[want.dtype] * largest,
+                          equal_nan=True)
 
 
 def check_decomposition(name, ours_op, c):
@@ -377,7 +399,8 @@ def check_decomposition(name, ours_op, c):
     try:
         harness.compare(want, got, f"{where} decomposed", strides=False)
     except harness.Different:
-        numbers = [t.double()[t.isfinite()].abs() for t in [*samples.flat(c), *harness.tensors(want)] if differentiable(t) and not t.dtype.is_complex]
+        numbers = [t.double()[t.isfinite()].abs() for t in [*samples.flat(c), *harness.tensors(want)]
+                   if differentiable(t) and not t.dtype.is_complex]
         largest = max([float(t.max()) for t in numbers if t.numel()], default=0.0)
         if not decomposed_near(want, harness.theirs(got), largest):
             raise
@@ -394,7 +417,8 @@ def sweep_formulas(name, limit=None):
             counts[f"{kind} {f(*args)}"] += 1
         except harness.Different as error:
             failures.append(str(error))
-    calls = lambda dtype: sweep.chosen([c for c in samples.calls_for(row, op, dtype) if c.smooth and not undefined.reason(name, c)], limit, name)
+    calls = lambda dtype: sweep.chosen([c for c in samples.calls_for(row, op, dtype) if c.smooth
+                                        and not undefined.reason(name, c)], limit, name)
     for c in calls(torch.float64):
         attempt("derivative", check_derivative, name, op, c)
         attempt("second derivative", check_second, name, op, c)

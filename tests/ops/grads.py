@@ -1,5 +1,5 @@
-"""Gradients of a part: one parameter alone (its op may take a shorter way), and one result's cotangent alone (the others are
-undefined). Held against PyTorch's by the rules of formulas.py, which checks all of them together."""
+"""Gradients of a part: one parameter alone (its op may take a shorter way), and one result's cotangent alone (the
+others are undefined). Held against PyTorch's by the rules of formulas.py, which checks all of them together."""
 import collections
 import warnings
 
@@ -28,7 +28,8 @@ def sweep_grads(name, dtypes=DTYPES, limit=None):
     counts, failures = collections.Counter(), []
     row, op = cresset._C._row(name), sweep.torch_op(name)
     for dtype in dtypes:
-        for c in sweep.chosen([c for c in samples.calls_for(row, op, dtype) if c.smooth and not undefined.reason(name, c)], limit, name):
+        for c in sweep.chosen([c for c in samples.calls_for(row, op, dtype) if c.smooth and not undefined.reason(name,
+                c)], limit, name):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 case = formulas.Case(name, op, c)
@@ -39,5 +40,6 @@ def sweep_grads(name, dtypes=DTYPES, limit=None):
                     try:
                         counts[formulas.compare(case, flows, parameters, always=False)] += 1
                     except harness.Different as error:
-                        failures.append(f"gradient of {', '.join(parameters)} for result {[i for i, _, _ in flows]}: {error}")
+                        failures.append(f"gradient of {', '.join(parameters)} for result {[i for i, _, _ in flows]}: "
+                                        f"{error}")
     return counts, failures

@@ -2,25 +2,32 @@
 
 Integers, bools, indices and what only moves data must be equal bit for bit. A floating number passes within 4 ULP of
 PyTorch's or within the tolerance that PyTorch publishes for its dtype (torch.testing's defaults: TOLERANCE below),
-whichever is looser, and a real zero must have PyTorch's sign. Sizes, strides, dtypes, exception classes and what shares memory
-with what must be PyTorch's. This holds for every op; a call that passes has outcome "equal", or "refused" when both refuse
-it. Some calls have no such answer to compare with. They pass by one of these rules, each an outcome of its own, so that
-the summary counts them:
+whichever is looser, and a real zero must have PyTorch's sign. Sizes, strides, dtypes, exception classes and what shares
+memory with what must be PyTorch's. This holds for every op; a call that passes has outcome "equal", or "refused" when
+both refuse it. Some calls have no such answer to compare with. They pass by one of these rules, each an outcome of its
+own, so that the summary counts them:
 
-    layout   PyTorch's answer to the same call depends on the strides of its arguments: ours is, element by element, one of
+    layout   PyTorch's answer to the same call depends on the strides of its arguments: ours is, element by element, one
+    of
              its answers (its vector loops and its plain loops treat NaN, signs of zeros and rounding of half precision
              differently in places), or whether it is refused does.
-    nearer   PyTorch's answer is further than the tolerance from its own f64 answer to the same call (half-precision sums,
+    nearer   PyTorch's answer is further than the tolerance from its own f64 answer to the same call (half-precision
+    sums,
              cancellation), and ours is at least as near to that. A complex number beyond its dtype's range has no
              particular infinite or NaN parts.
-    tie      The call leaves open which of equal elements it selects (`Call.ties`; PyTorch says so for sort without stable,
+    tie      The call leaves open which of equal elements it selects (`Call.ties`; PyTorch says so for sort without
+    stable,
              topk, kthvalue, median and mode): indices may differ if the elements at them are equal.
     wider    PyTorch refuses the call for the strides of an argument only: ours equals its answer for dense arguments.
-    own      PyTorch's out= form refuses, contradicts its functional form (it ignores the strides of `out` in places), or gives
-             an `out` of the right sizes other strides: ours equals the functional form, in the strides of the given tensor.
-    settled  The results have a choice of their own (`Call.settled`: eigenvectors have a phase): what is the same for every choice
+    own      PyTorch's out= form refuses, contradicts its functional form (it ignores the strides of `out` in places),
+    or gives
+             an `out` of the right sizes other strides: ours equals the functional form, in the strides of the given
+             tensor.
+    settled  The results have a choice of their own (`Call.settled`: eigenvectors have a phase): what is the same for
+    every choice
              is within a hundred roundings of the largest number of PyTorch's.
-    dense    PyTorch's kernel is undefined there and is not asked (undefined.py): ours equals its answer for dense arguments.
+    dense    PyTorch's kernel is undefined there and is not asked (undefined.py): ours equals its answer for dense
+    arguments.
 """
 import contextlib
 import dataclasses
@@ -31,10 +38,13 @@ import undefined
 from undefined import dense
 
 TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
-             torch.float64: (1e-7, 1e-7), torch.complex32: (1e-3, 1e-5), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7)}
+             torch.float64: (1e-7, 1e-7), torch.complex32: (1e-3, 1e-5), torch.complex64: (1.3e-6, 1e-5),
+             torch.complex128: (1e-7, 1e-7)}
 NAMES = {getattr(torch, n): getattr(cresset, n) for n in
-         ("uint8 int8 int16 int32 int64 float16 float32 float64 bfloat16 complex32 complex64 complex128 bool uint16 uint32 uint64".split())}
-FORMATS = {getattr(torch, n): getattr(cresset, n) for n in "contiguous_format preserve_format channels_last channels_last_3d".split()}
+         ("uint8 int8 int16 int32 int64 float16 float32 float64 bfloat16 complex32 complex64 complex128 bool uint16 "
+          "uint32 uint64".split())}
+FORMATS = {getattr(torch, n): getattr(cresset, n) for n in "contiguous_format preserve_format channels_last "
+           "channels_last_3d".split()}
 PASSING = ("equal", "refused", "layout", "nearer", "tie", "wider", "own", "settled", "dense")
 
 
@@ -173,7 +183,8 @@ def cresset_tensors(value):
 
 def ulps(a, b):
     """Distance in representable numbers, for real floats."""
-    kind = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64}[a.dtype]
+    kind = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32,
+            torch.float64: torch.int64}[a.dtype]
     x, y = a.contiguous().view(kind).to(torch.int64), b.contiguous().view(kind).to(torch.int64)
     low = torch.iinfo(kind).min
     x, y = torch.where(x < 0, low - x, x), torch.where(y < 0, low - y, y)
@@ -183,7 +194,8 @@ def ulps(a, b):
 def agreeing(want, got, signs=True):
     """Which elements are equal as far as the dtype demands. `signs`: of zeros, too."""
     if want.dtype.is_complex:
-        parts = agreeing(torch.view_as_real(want.resolve_conj().contiguous()), torch.view_as_real(got.resolve_conj().contiguous()), False).all(-1)
+        parts = agreeing(torch.view_as_real(want.resolve_conj().contiguous()),
+                         torch.view_as_real(got.resolve_conj().contiguous()), False).all(-1)
         wide = torch.promote_types(want.dtype, torch.complex64)  # PyTorch compares no complex32
         return parts | torch.isclose(got.to(wide), want.to(wide), *TOLERANCE[want.dtype], equal_nan=True)
     if not want.dtype.is_floating_point:
@@ -198,7 +210,8 @@ def close(want, got, signs=False):
     return bool(agreeing(want, got, signs).all())
 
 
-WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
+        torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 
 
 def widened(value):
@@ -219,9 +232,11 @@ def flat(value):
 
 def one_of(op, c, want, got):
     """Is every element of ours PyTorch's answer to the same call in some layout?"""
-    mine, fits = flat(got), lambda a: len(a) == len(mine) and all(x.shape == y.shape and x.dtype == y.dtype for x, y in zip(a, mine))
+    mine, fits = flat(got), lambda a: len(a) == len(mine) and all(x.shape == y.shape and x.dtype == y.dtype
+                                                                  for x, y in zip(a, mine))
     fitting = [flat(a) for a in [want] + answers(op, c) if fits(flat(a))]
-    return bool(fitting) and all(bool(torch.stack([agreeing(a, b) for a in those]).any(0).all()) for *those, b in zip(*fitting, mine))
+    return bool(fitting) and all(bool(torch.stack([agreeing(a, b) for a in those]).any(0).all())
+                                 for *those, b in zip(*fitting, mine))
 
 
 def no_further(op, c, want, got):
@@ -262,7 +277,8 @@ def compare(want, got, where, values=True, strides=True, exact=False, signs=Fals
         if isinstance(want, float) and want != want:
             same = isinstance(got, float) and got != got
         else:
-            same = type(want) is type(got) and (want == got or (isinstance(want, float) and abs(want - got) <= 1e-6 * abs(want)))
+            same = type(want) is type(got) and (want == got
+                                                or (isinstance(want, float) and abs(want - got) <= 1e-6 * abs(want)))
         if not same:
             raise Different(f"{where}: expected {want!r}, got {got!r}")
         return
@@ -272,7 +288,8 @@ def compare(want, got, where, values=True, strides=True, exact=False, signs=Fals
         raise Different(f"{where}: dtype {want.dtype} expected, got {got.dtype}")
     if tuple(want.shape) != tuple(got.shape):
         raise Different(f"{where}: shape {tuple(want.shape)} expected, got {tuple(got.shape)}")
-    if strides and want.numel() and not lazy(want) and any(n > 1 and s != t for n, s, t in zip(want.shape, want.stride(), got.stride())):
+    if strides and want.numel() and not lazy(want) and any(n > 1 and s != t for n, s, t in zip(want.shape,
+            want.stride(), got.stride())):
         raise Different(f"{where}: strides {want.stride()} expected, got {tuple(got.stride())}")
     if values and want.numel():
         mine = theirs(got)
@@ -302,8 +319,8 @@ def aliases(results, args):
 
 
 def lazy(t):
-    """Does PyTorch leave a conjugation or a sign for later? A tensor here always holds its values, so such a result can share
-    no memory with its argument, and its strides are its own."""
+    """Does PyTorch leave a conjugation or a sign for later? A tensor here always holds its values, so such a result can
+    share no memory with its argument, and its strides are its own."""
     return t.is_conj() or t.is_neg()
 
 
@@ -318,9 +335,11 @@ KINDS = (IndexError, TypeError, ValueError, NotImplementedError, RuntimeError)
 
 
 def same_selection(c, want, got):
-    """Do indices that differ point to equal elements? `c.ties`: the dimension they count along; None: in the flat tensor."""
+    """Do indices that differ point to equal elements? `c.ties`: the dimension they count along; None: in the flat
+    tensor."""
     x = c.args[0] if isinstance(c.args[0], torch.Tensor) else next(iter(tensors(list(c.args))))
-    x = x.view(RAW[x.element_size()]) if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x  # PyTorch gathers no such elements
+    # PyTorch gathers no such elements
+    x = x.view(RAW[x.element_size()]) if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x
     for a, b in zip(flat(want), flat(got)):
         if a.dtype != torch.int64 or torch.equal(a, b):
             continue
@@ -363,8 +382,8 @@ def settle(name, op, c, want, got, where, values, strides=True, exact=False):
 
 def check_out(name, functional, given, want, theirs_op, ours_op, c, outs, values=True, drawn=False):
     """An out= form must leave what PyTorch's leaves, with its strides, in the given tensors, and return those. `drawn`:
-    numbers are drawn in the order of out's memory in places, so nothing but PyTorch's own out= form can be asked. `given`,
-    `want`: the functional call and PyTorch's answer to it."""
+    numbers are drawn in the order of out's memory in places, so nothing but PyTorch's own out= form can be asked.
+    `given`, `want`: the functional call and PyTorch's answer to it."""
     own = twin_call(c)
     with seeded():
         result = attempt(theirs_op, own.args, own.kwargs)
@@ -400,8 +419,8 @@ def twin_call(c):
 
 
 def check(name, theirs_op, ours_op, c, values=True, exact=False, supported=True):
-    """Runs one call both ways. Returns the outcome; raises Different. Not `supported`: there is no kernel for the dtype; what
-    is wrong in some other way, too, may be refused for either reason."""
+    """Runs one call both ways. Returns the outcome; raises Different. Not `supported`: there is no kernel for the
+    dtype; what is wrong in some other way, too, may be refused for either reason."""
     asked, mine = twin_call(c), twin_call(c)
     with seeded():
         want = attempt(theirs_op, asked.args, asked.kwargs)
@@ -411,11 +430,14 @@ def check(name, theirs_op, ours_op, c, values=True, exact=False, supported=True)
     if isinstance(want, Refused):
         answer = ask(theirs_op, c, dense) if any_strided(c) and not returns_views(theirs_op) else want
         if isinstance(got, Refused):
-            if supported and not same_kind(want.error, got.error) and not (isinstance(answer, Refused) and same_kind(answer.error, got.error)):
-                raise Different(f"{where}: PyTorch raises {type(want.error).__name__}: {str(want.error)[:160]}, Cresset {type(got.error).__name__}: {got.error}")
+            if supported and not same_kind(want.error, got.error) and not (isinstance(answer, Refused)
+                    and same_kind(answer.error, got.error)):
+                raise Different(f"{where}: PyTorch raises {type(want.error).__name__}: {str(want.error)[:160]}, "
+                                f"Cresset {type(got.error).__name__}: {got.error}")
             return "refused"
         if isinstance(answer, Refused):
-            raise Different(f"{where}: PyTorch refuses ({type(want.error).__name__}: {str(want.error)[:160]}), Cresset gave {got!r:.100}")
+            raise Different(f"{where}: PyTorch refuses ({type(want.error).__name__}: {str(want.error)[:160]}), Cresset "
+                            f"gave {got!r:.100}")
         settle(name, theirs_op, laid_out(c, dense), answer, got, where, values, strides=False)
         return "wider"
     if isinstance(got, Refused):
@@ -424,7 +446,8 @@ def check(name, theirs_op, ours_op, c, values=True, exact=False, supported=True)
             return "layout"
         raise Different(f"{where}: Cresset refuses: {type(got.error).__name__}: {got.error}")
     outcome = settle(name, theirs_op, c, want, got, where, values, exact=exact)
-    flat_args, given = cresset_tensors(list(mine_args) + list(mine_kwargs.values())), tensors(list(asked.args) + list(asked.kwargs.values()))
+    flat_args, given = cresset_tensors(list(mine_args) + list(mine_kwargs.values())), tensors(list(asked.args)
+            + list(asked.kwargs.values()))
     if outcome == "equal":
         for i, (a, b) in enumerate(zip(given, flat_args)):
             compare(a, b, f"{where}: tensor argument {i} after the call", values)
@@ -447,7 +470,8 @@ def check_dense(name, functional, given, ours_op, c, outs=(), values=True):
             raise Different(f"{where}: with dense arguments PyTorch gives {want!r:.160}, Cresset {got!r:.160}")
         return "refused"
     filled = laid_out(given, laid)
-    made = [mine_kwargs[k] for k in outs] if outs else cresset_tensors(list(got) if isinstance(got, (tuple, list)) else [got])
+    made = [mine_kwargs[k] for k in outs] if outs else cresset_tensors(list(got) if isinstance(got, (tuple, list))
+            else [got])
     settle(name, functional, filled, flat(want), made, where, values, strides=False)
     return "dense"
 
@@ -476,4 +500,5 @@ def describe(c):
         if isinstance(v, (list, tuple)):
             return "[" + ", ".join(map(one, v)) + "]"
         return repr(v)
-    return ", ".join([one(a) for a in c.args] + [f"{k}={one(v)}" for k, v in c.kwargs.items()]) + (f"  # {c.note}" if c.note else "")
+    return ", ".join([one(a) for a in c.args] + [f"{k}={one(v)}" for k, v in c.kwargs.items()]) + (f"  # {c.note}"
+            if c.note else "")

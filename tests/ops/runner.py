@@ -1,13 +1,13 @@
-"""What the sweeps over the op table (tests/full) share: choosing ops, going on where an earlier run stopped, printing what
-differs and writing results/NAME.json.
+"""What the sweeps over the op table (tests/full) share: choosing ops, going on where an earlier run stopped, printing
+what differs and writing results/NAME.json.
 
     def run(op):                            # counts by kind of outcome, and the texts of failures
         return Counter, [str]
     sys.exit(runner.main("fake", run, sys.argv[1:], passing=("equal", "refused")))
 
-Arguments select ops by substring; --fresh forgets what was done. Finished ops are kept only as long as nothing changed that
-could change an outcome: the built package, tests/ops and the sweep itself. Ops with failures run again. CRESSET_JOBS=N runs
-N ops at a time.
+Arguments select ops by substring; --fresh forgets what was done. Finished ops are kept only as long as nothing changed
+that could change an outcome: the built package, tests/ops and the sweep itself. Ops with failures run again.
+CRESSET_JOBS=N runs N ops at a time.
 """
 import collections
 import concurrent.futures
@@ -29,7 +29,8 @@ def fingerprint(script):
     """Of all that an outcome depends on."""
     digest = hashlib.sha256(torch.__version__.encode())
     package = pathlib.Path(cresset.__file__).parent
-    for path in sorted([*package.rglob("*.so*"), *package.rglob("*.py"), *(ROOT / "tests" / "ops").glob("*.py"), script]):
+    for path in sorted([*package.rglob("*.so*"), *package.rglob("*.py"), *(ROOT / "tests" / "ops").glob("*.py"),
+                        script]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -53,8 +54,8 @@ def outcomes(run, names, jobs):
 
 
 def main(name, run, argv, passing, notes=()):
-    """`passing`: kinds of outcome that count as passed; all others are printed, but prove nothing. `notes`: kinds whose ops
-    are listed by name at the end."""
+    """`passing`: kinds of outcome that count as passed; all others are printed, but prove nothing. `notes`: kinds whose
+    ops are listed by name at the end."""
     torch.set_num_threads(1)  # samples are small: a second thread only waits
     result, key = ROOT / "results" / f"{name}.json", fingerprint(ROOT / "tests" / "full" / f"{name}.py")
     wanted = [a for a in argv if not a.startswith("-")]
@@ -70,7 +71,8 @@ def main(name, run, argv, passing, notes=()):
             total.update(done.get(n, {}).get("counts", {}))
         failed = sum(done[n]["failed"] for n in names if n in done)
         passed = sum(total[kind] for kind in passing)
-        text = json.dumps({"passed": passed, "failed": failed, "ops": len(names), "outcomes": total, "fingerprint": key, "by_op": done}, indent=0)
+        text = json.dumps({"passed": passed, "failed": failed, "ops": len(names), "outcomes": total,
+                           "fingerprint": key, "by_op": done}, indent=0)
         partial = result.with_suffix(".part")
         partial.write_text(text)
         partial.replace(result)  # a run that is stopped leaves a whole file
@@ -91,6 +93,7 @@ def main(name, run, argv, passing, notes=()):
         found = {n: done[n]["counts"][kind] for n in names if done[n]["counts"].get(kind)}
         if found:
             print(f"{kind}: " + ", ".join(f"{n} ({count})" for n, count in found.items()))
-    print(f"{len(names)} ops, {len(names) - len(left)} of them kept from before: " + ", ".join(f"{count} {kind}" for kind, count in sorted(total.items())))
+    print(f"{len(names)} ops, {len(names) - len(left)} of them kept from before: " + ", ".join(f"{count} {kind}"
+            for kind, count in sorted(total.items())))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

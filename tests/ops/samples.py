@@ -21,7 +21,9 @@ import torch
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 COMPLEX = [torch.complex64, torch.complex128]
 INTS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-RARE = {torch.uint16: torch.uint8, torch.uint32: torch.uint8, torch.uint64: torch.uint8, torch.complex32: torch.complex64}  # PyTorch computes little with them
+# PyTorch computes little with them
+RARE = {torch.uint16: torch.uint8, torch.uint32: torch.uint8, torch.uint64: torch.uint8,
+        torch.complex32: torch.complex64}
 DTYPES = FLOATS + COMPLEX + INTS + [torch.bool] + list(RARE)
 GENERATORS = {}
 
@@ -34,7 +36,8 @@ class Call:
     layouts: bool = True     # try it with other strides, too
     ties: int | None = None  # selects elements along this dimension; which of equal ones is left open
     smooth: bool = True      # has a derivative there, and one that PyTorch has, too
-    settled: object = None   # results have a choice of their own (phases of vectors): what of them is the same for every choice
+    # results have a choice of their own (phases of vectors): what of them is the same for every choice
+    settled: object = None
 
 
 def call(*args, note="", layouts=True, ties=None, smooth=True, settled=None, **kwargs):
@@ -65,7 +68,8 @@ class Make:
             return torch.randint(0, 2, shape, generator=self.generator).bool()
         if not dtype.is_floating_point and not dtype.is_complex:
             small = torch.iinfo(dtype).min < 0
-            t = torch.randint(int(low if low is not None else (-9 if small else 0)), int(high if high is not None else 10), shape, generator=self.generator)
+            t = torch.randint(int(low if low is not None else (-9 if small else 0)),
+                              int(high if high is not None else 10), shape, generator=self.generator)
             if special and t.numel() >= 6 and dtype in RARE and "special_" not in self.schema.name:
                 t.view(-1)[:4] = torch.tensor([-1, -2, 1 << 15, 1 << 31])  # cut to the dtype: its largest numbers
             return t.to(dtype)
@@ -112,7 +116,8 @@ class Make:
 
 
 SHAPES = [(), (7,), (3, 4), (2, 3, 4), (0,), (2, 0, 3), (1, 1), (600,)]
-PAIRS = [((), ()), ((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3, 4), (3, 1)), ((), (3,)), ((0, 3), (3,)), ((1,), (0,)),
+PAIRS = [((), ()), ((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3, 4), (3, 1)), ((), (3,)), ((0, 3), (3,)),
+         ((1,), (0,)),
          ((2, 1, 2, 1), (3, 1, 4)), ((40, 30), (40, 30))]
 
 
@@ -183,7 +188,8 @@ def tensor_scalar(make):
 
 
 def other_dtypes(dtype):
-    return [d for d in (torch.float32, torch.int64, torch.float16, torch.bool, torch.uint8, torch.complex64, torch.float64) if d != dtype]
+    return [d for d in (torch.float32, torch.int64, torch.float16, torch.bool, torch.uint8, torch.complex64,
+                        torch.float64) if d != dtype]
 
 
 @sample("from_schema")
@@ -226,7 +232,8 @@ def strided(t):
 
 
 def channels_last(t):
-    return t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t.contiguous(memory_format=torch.channels_last_3d) if t.dim() == 5 else transposed(t)
+    return (t.contiguous(memory_format=torch.channels_last) if t.dim() == 4
+            else t.contiguous(memory_format=torch.channels_last_3d) if t.dim() == 5 else transposed(t))
 
 
 LAYOUTS = {"contiguous": lambda t: t, "transposed": transposed, "strided": strided, "channels_last": channels_last}
@@ -242,7 +249,8 @@ def map_tensors(value, f):
 
 def with_layout(c, name):
     f = LAYOUTS[name]
-    return dataclasses.replace(c, args=tuple(map_tensors(a, f) for a in c.args), kwargs={k: map_tensors(v, f) for k, v in c.kwargs.items()},
+    return dataclasses.replace(c, args=tuple(map_tensors(a, f) for a in c.args),
+                               kwargs={k: map_tensors(v, f) for k, v in c.kwargs.items()},
                                note=f"{c.note} {name}".strip())
 
 
@@ -256,7 +264,8 @@ def replaced(value, old, new):
 
 
 def plain_calls(row, op, dtype, seed=0):
-    """What the generator yields. Where PyTorch cannot compute the arguments in a rare dtype, they are computed in another."""
+    """What the generator yields. Where PyTorch cannot compute the arguments in a rare dtype, they are computed in
+    another."""
     generator = GENERATORS[row["sample"] or "from_schema"]
     try:
         return list(generator(Make(dtype, seed, op, op._schema)))
@@ -265,7 +274,8 @@ def plain_calls(row, op, dtype, seed=0):
             raise
     calls = generator(Make(RARE[dtype], seed, op, op._schema))
     turned = lambda value: replaced(value, RARE[dtype], dtype)
-    return [dataclasses.replace(c, args=turned(c.args), kwargs={k: turned(v) for k, v in c.kwargs.items()}) for c in calls]
+    return [dataclasses.replace(c, args=turned(c.args), kwargs={k: turned(v) for k, v in c.kwargs.items()})
+            for c in calls]
 
 
 def calls_for(row, op, dtype, seed=0):

@@ -10,11 +10,13 @@ def cases(make):
     yield make.tensor(1, 3, 8, 7), make.tensor(4, 3, 3, 3), make.tensor(4), [1, 1], [1, 1], [1, 1], False, [0, 0], 1
     yield make.tensor(2, 4, 6, 6), make.tensor(4, 1, 3, 3), None, [2, 1], [1, 0], [1, 1], False, [0, 0], 4
     yield make.tensor(1, 3, 5, 5), make.tensor(2, 3, 1, 1), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
-    yield make.tensor(1, 2, 4, 5, 6), make.tensor(3, 2, 2, 3, 3), make.tensor(3), [1, 1, 2], [0, 1, 1], [1, 1, 1], False, [0, 0, 0], 1
+    yield make.tensor(1, 2, 4, 5, 6), make.tensor(3, 2, 2, 3, 3), make.tensor(3), [1, 1, 2], [0, 1, 1], [1, 1,
+            1], False, [0, 0, 0], 1
     yield make.tensor(0, 3, 8), make.tensor(4, 3, 3), make.tensor(4), [1], [0], [1], False, [0], 1
     yield make.tensor(2, 3, 5), make.tensor(3, 4, 3), make.tensor(4), [2], [1], [1], True, [1], 1
     yield make.tensor(1, 4, 4, 5), make.tensor(4, 2, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 0], 2
-    yield make.tensor(1, 2, 3, 3, 3), make.tensor(2, 3, 2, 2, 2), None, [2, 1, 1], [0, 0, 0], [1, 1, 1], True, [0, 0, 0], 1
+    yield make.tensor(1, 2, 3, 3, 3), make.tensor(2, 3, 2, 2, 2), None, [2, 1, 1], [0, 0, 0], [1, 1, 1], True, [0, 0,
+            0], 1
 
 
 @sample("convolution")
@@ -37,7 +39,8 @@ def convolution_backward(make):
         x, w, b, stride, padding, dilation, transposed, output_padding, groups = case
         shape = torch.ops.aten.convolution(torch.zeros(x.shape), torch.zeros(w.shape), None, *case[3:]).shape
         for mask in ([True, True, True], [True, False, False], [False, True, False]):
-            yield call(make.tensor(shape), x, w, [w.shape[1] * groups if transposed else w.shape[0]], stride, padding, dilation, transposed, output_padding, groups, mask)
+            yield call(make.tensor(shape), x, w, [w.shape[1] * groups if transposed else w.shape[0]], stride, padding,
+                       dilation, transposed, output_padding, groups, mask)
 
 
 def unpacked(make, rank, transposed):

@@ -2,7 +2,8 @@
 import torch
 from samples import call, sample
 
-SETS = [((4, 3), (5, 3)), ((2, 4, 3), (2, 5, 3)), ((2, 1, 4, 3), (3, 5, 3)), ((30, 20), (2, 20)), ((0, 3), (5, 3)), ((4, 0), (5, 0)), ((1, 1), (1, 1)), ((28, 3), (27, 3))]
+SETS = [((4, 3), (5, 3)), ((2, 4, 3), (2, 5, 3)), ((2, 1, 4, 3), (3, 5, 3)), ((30, 20), (2, 20)), ((0, 3), (5, 3)),
+        ((4, 0), (5, 0)), ((1, 1), (1, 1)), ((28, 3), (27, 3))]
 ORDERS = (2.0, 1.0, 0.0, 3.5, 0.5, 1.5, float("inf"))
 
 
@@ -60,7 +61,8 @@ def euclidean_dist(make):
 
 @sample("pdist")
 def pdist(make):  # without (0, n): PyTorch's derivative of that ends the process
-    for shape in [(5, 3), (30, 20), (1, 3), (4, 0), (2, 1)] if make.dtype in (torch.float32, torch.float64) else [(5, 3)]:
+    for shape in [(5, 3), (30, 20), (1, 3), (4, 0), (2, 1)] if make.dtype in (torch.float32,
+            torch.float64) else [(5, 3)]:
         for p in ORDERS:
             yield call(make.tensor(shape), p)
     yield call(torch.ones(4, 3).to(make.dtype), note="distances of zero")
@@ -70,7 +72,8 @@ def pdist(make):  # without (0, n): PyTorch's derivative of that ends the proces
 
 @sample("_pdist_forward")
 def _pdist_forward(make):
-    for shape in [(5, 3), (30, 20), (1, 3), (4, 0), (2, 1)] if make.dtype in (torch.float32, torch.float64) else [(5, 3)]:
+    for shape in [(5, 3), (30, 20), (1, 3), (4, 0), (2, 1)] if make.dtype in (torch.float32,
+            torch.float64) else [(5, 3)]:
         for p in ORDERS:
             yield call(make.tensor(shape), p)
 

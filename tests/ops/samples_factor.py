@@ -6,7 +6,8 @@ from samples import call, sample
 def square(make, *shape):
     """Random, but invertible."""
     x = make.tensor(*shape)
-    return x + (shape[-1] + 1) * torch.eye(shape[-1]).to(make.dtype) if make.is_number and x.dtype.is_floating_point or x.dtype.is_complex else x
+    return (x + (shape[-1] + 1) * torch.eye(shape[-1]).to(make.dtype) if make.is_number and x.dtype.is_floating_point
+            or x.dtype.is_complex else x)
 
 
 def positive(make, *shape):
@@ -51,7 +52,8 @@ def linalg_lu(make):
 
 
 def factors(make, shape):
-    kind = make.dtype if make.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128) else torch.float64
+    kind = make.dtype if make.dtype in (torch.float32, torch.float64, torch.complex64,
+                                        torch.complex128) else torch.float64
     lu, pivots = torch.linalg.lu_factor(torch.randn(shape, generator=make.generator, dtype=kind))
     return lu.to(make.dtype), pivots
 
@@ -80,7 +82,8 @@ def lu_solve_old(make):
     yield call(make.tensor(2, 3, 4), *factors(make, (2, 3, 3)))
 
 
-SYSTEMS = [((3, 3), (3, 2)), ((3, 3), (3,)), ((2, 3, 3), (2, 3, 4)), ((2, 3, 3), (2, 3)), ((3, 3), (2, 3, 4)), ((2, 3, 3), (3, 4)), ((2, 1, 3, 3), (4, 3, 2)), ((12, 12), (12, 5))]
+SYSTEMS = [((3, 3), (3, 2)), ((3, 3), (3,)), ((2, 3, 3), (2, 3, 4)), ((2, 3, 3), (2, 3)), ((3, 3), (2, 3, 4)),
+           ((2, 3, 3), (3, 4)), ((2, 1, 3, 3), (4, 3, 2)), ((12, 12), (12, 5))]
 
 
 @sample("solve_ex")
@@ -133,7 +136,8 @@ def solve_triangular(make):
         for upper in (False, True):
             for unit in (False, True):
                 yield call(square(make, *a), make.tensor(b), upper=upper, unitriangular=unit)
-                yield call(square(make, *a), make.tensor(*b[:-2], b[-1], b[-2]), upper=upper, left=False, unitriangular=unit)
+                yield call(square(make, *a), make.tensor(*b[:-2], b[-1], b[-2]), upper=upper, left=False,
+                           unitriangular=unit)
     yield call(square(make, 3, 3), make.tensor(2, 2), upper=True, note="sizes differ")
 
 

@@ -96,7 +96,8 @@ def scalar_tensor(make):
 def arange(make):
     for end in (0, 5, 600, 2.5, 7.0):
         yield call(end)
-        if make.is_number and not make.dtype.is_complex and not (end == 600 and make.dtype in (torch.uint8, torch.int8)):
+        if make.is_number and not make.dtype.is_complex and not (end == 600 and make.dtype in (torch.uint8,
+                torch.int8)):
             yield call(end, dtype=make.dtype)
     yield call(-1, note="negative")
 
@@ -164,7 +165,8 @@ def eye_m(make):
 
 @sample("indices")
 def indices(make):
-    for row, col, offset in [(3, 3, 0), (3, 5, 1), (5, 3, -1), (4, 4, -9), (4, 4, 9), (0, 3, 0), (3, 0, 0), (2, 7, 3), (7, 2, -3), (1, 1, 0)]:
+    for row, col, offset in [(3, 3, 0), (3, 5, 1), (5, 3, -1), (4, 4, -9), (4, 4, 9), (0, 3, 0), (3, 0, 0), (2, 7, 3),
+                             (7, 2, -3), (1, 1, 0)]:
         yield call(row, col, offset)
         yield call(row, col, offset, dtype=torch.int32)
     yield call(-1, 3, note="negative")

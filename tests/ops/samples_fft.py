@@ -135,7 +135,8 @@ def stft_center(make):
 @sample("istft")
 def istft(make):
     for n_fft, hop, win, frames in [(8, None, None, 5), (8, 3, None, 6), (7, 2, 5, 6), (6, 2, 6, 1)]:
-        window = make.tensor(win or n_fft, low=0.5, high=1.5, dtype=make.dtype.to_real() if make.dtype.is_complex else None)
+        window = make.tensor(win or n_fft, low=0.5, high=1.5, dtype=make.dtype.to_real() if make.dtype.is_complex
+                             else None)
         yield call(make.tensor(n_fft // 2 + 1, frames), n_fft, hop, win, window)
         yield call(make.tensor(2, n_fft // 2 + 1, frames), n_fft, hop, win, window, True, True)
         yield call(make.tensor(2, n_fft, frames), n_fft, hop, win, window, True, False, False)

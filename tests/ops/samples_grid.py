@@ -10,7 +10,8 @@ MODES = list(itertools.product((0, 1, 2), (0, 1, 2), (False, True)))
 
 
 def places(make, image, out):
-    return make.tensor(image[0], *out, len(out), low=-1.6, high=1.6) if make.is_float else make.tensor(image[0], *out, len(out))
+    return make.tensor(image[0], *out, len(out), low=-1.6, high=1.6) if make.is_float else make.tensor(image[0], *out,
+            len(out))
 
 
 def calls(make, shapes, modes, backward=False):

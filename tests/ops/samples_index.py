@@ -241,7 +241,8 @@ def embedding_backward(make):
 
 
 def bags(make, last=False):
-    """weight, indices, offsets (and with `last` the end). No other layouts: PyTorch reads positions as if they were contiguous."""
+    """weight, indices, offsets (and with `last` the end). No other layouts: PyTorch reads positions as if they were
+    contiguous."""
     for n, starts in [(7, [0, 3, 3, 5]), (1, [0]), (0, [0, 0]), (40, [0, 10, 11, 39])]:
         yield make.tensor(10, 4), make.index(10, (n,)), torch.tensor(starts + [n] * last)
 
@@ -296,15 +297,18 @@ def bag_results(make):
         for padding in (-1, 3):
             for weight, indices, offsets in bags(make):
                 weight = torch.arange(40.0).reshape(10, 4)
-                _, bag, size, largest = torch.ops.aten._embedding_bag(weight, indices, offsets, False, mode, False, None, False, padding)
+                _, bag, size, largest = torch.ops.aten._embedding_bag(weight, indices, offsets, False, mode, False,
+                                                                      None, False, padding)
                 yield mode, padding, indices, offsets, bag, size, largest
 
 
 @sample("embedding_bag_backward")
 def embedding_bag_backward(make):
     for mode, padding, indices, offsets, bag, size, largest in bag_results(make):
-        yield call(make.tensor(offsets.numel(), 4), indices, offsets, bag, size, largest, 10, False, mode, False, None, padding)
-    yield call(make.tensor(offsets.numel(), 4), indices, offsets, bag, size, largest, 10, False, 0, False, make.tensor(indices.numel()), -1)
+        yield call(make.tensor(offsets.numel(), 4), indices, offsets, bag, size, largest, 10, False, mode, False, None,
+                   padding)
+    yield call(make.tensor(offsets.numel(), 4), indices, offsets, bag, size, largest, 10, False, 0, False,
+               make.tensor(indices.numel()), -1)
 
 
 @sample("embedding_bag_dense_backward")
@@ -319,7 +323,8 @@ def embedding_bag_weights_backward(make):
     for mode, padding, indices, offsets, bag, size, largest in bag_results(make):
         if mode == 0:
             yield call(make.tensor(offsets.numel(), 4), make.tensor(10, 4), indices, offsets, bag, mode, padding)
-    yield call(make.tensor(offsets.numel(), 4), make.tensor(10, 4), indices, offsets, bag, 1, note="a mean has no weights")
+    yield call(make.tensor(offsets.numel(), 4), make.tensor(10, 4), indices, offsets, bag, 1,
+               note="a mean has no weights")
 
 
 @sample("embedding_renorm")
@@ -337,8 +342,10 @@ def index_reduce(make):
         for include in (True, False):
             smooth = not (reduce == "prod" and not make.is_float and not make.dtype.is_complex)
             yield call(x, 0, torch.tensor([1, 3, 1]), make.tensor(3, 5), reduce, include_self=include, smooth=smooth)
-            yield call(x, 1, torch.tensor([0, 4, 4], dtype=torch.int32), make.tensor(4, 3), reduce, include_self=include, smooth=smooth)
-            yield call(make.tensor(()), 0, torch.tensor(0), make.tensor(()), reduce, include_self=include, smooth=smooth)
+            yield call(x, 1, torch.tensor([0, 4, 4], dtype=torch.int32), make.tensor(4, 3), reduce,
+                       include_self=include, smooth=smooth)
+            yield call(make.tensor(()), 0, torch.tensor(0), make.tensor(()), reduce, include_self=include,
+                       smooth=smooth)
     yield call(x, 0, torch.tensor([], dtype=torch.int64), make.tensor(0, 5), "prod")
     yield call(x, 0, torch.tensor([4]), make.tensor(1, 5), "prod", note="out of range")
     yield call(x, 0, torch.tensor([-1]), make.tensor(1, 5), "prod", note="negative")

@@ -9,7 +9,8 @@ def mm(make):
         yield call(make.tensor(n, m), make.tensor(m, p))
     yield call(make.tensor(3, 4), make.tensor(3, 4), note="inner sizes differ")
     yield call(make.tensor(4), make.tensor(4, 3), note="not a matrix")
-    yield call(make.tensor(3, 4), make.tensor(4, 3, dtype=torch.float64 if make.dtype != torch.float64 else torch.float32), note="dtypes differ")
+    yield call(make.tensor(3, 4), make.tensor(4, 3, dtype=torch.float64 if make.dtype != torch.float64
+                                              else torch.float32), note="dtypes differ")
 
 
 @sample("bmm")
@@ -65,8 +66,10 @@ def dot(make):
 
 @sample("matmul")
 def matmul(make):
-    for a, b in [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)),
-                 ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((0, 3, 4), (4, 5)), ((2, 3, 0), (0, 5))]:
+    for a, b in [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)),
+                 ((2, 3, 4), (4,)), ((4,), (2, 4, 5)),
+                 ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((0, 3, 4), (4, 5)),
+                 ((2, 3, 0), (0, 5))]:
         yield call(make.tensor(a), make.tensor(b))
     yield call(make.tensor(3, 4), make.tensor(3, 4), note="inner sizes differ")
 

@@ -27,7 +27,8 @@ def loss_with_width(make):
 def backward_calls(make, *rest):
     for shape in SHAPES:
         for reduction in (0, 1, 2):
-            yield call(make.tensor(shape if reduction == 0 else ()), make.tensor(shape), make.tensor(shape), reduction, *rest)
+            yield call(make.tensor(shape if reduction == 0 else ()), make.tensor(shape), make.tensor(shape), reduction,
+                       *rest)
 
 
 @sample("loss_backward")
@@ -37,7 +38,8 @@ def loss_backward(make):
 
 @sample("loss_backward_with_width")
 def loss_backward_with_width(make):
-    for width in (1.0, 0.25) if make.is_float else (1.0, 2.0):  # PyTorch divides integers by int(width), which must not be 0
+    # PyTorch divides integers by int(width), which must not be 0
+    for width in (1.0, 0.25) if make.is_float else (1.0, 2.0):
         yield from backward_calls(make, width)
 
 
@@ -46,13 +48,15 @@ def binary_cross_entropy(make):
     for shape in SHAPES:
         for reduction in (0, 1, 2):
             yield call(make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), None, reduction)
-            yield call(make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), make.tensor(shape), reduction)
+            yield call(make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), make.tensor(shape),
+                       reduction)
     yield call(make.tensor(3, 4, low=0, high=1), make.tensor(3, 4, low=0, high=1), make.tensor(4))
     yield call(make.tensor(3, 4, low=0, high=1), make.tensor(4, low=0, high=1))
     yield call(make.tensor(3, 4, low=0, high=1), make.tensor(5, low=0, high=1), note="no broadcast")
     if make.is_float:
         yield call(make.tensor(3, 4), make.tensor(3, 4, low=0, high=1), note="no probabilities")
-        yield call(torch.tensor([0.0, 1.0, 0.0, 1.0]).to(make.dtype), torch.tensor([0.0, 1.0, 1.0, 0.0]).to(make.dtype), None, 0)
+        yield call(torch.tensor([0.0, 1.0, 0.0, 1.0]).to(make.dtype),
+                   torch.tensor([0.0, 1.0, 1.0, 0.0]).to(make.dtype), None, 0)
 
 
 @sample("binary_cross_entropy_backward")
@@ -61,7 +65,8 @@ def binary_cross_entropy_backward(make):
         for reduction in (0, 1, 2):
             grad = make.tensor(shape if reduction == 0 else ())
             yield call(grad, make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), None, reduction)
-            yield call(grad, make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), make.tensor(shape), reduction)
+            yield call(grad, make.tensor(shape, low=0, high=1), make.tensor(shape, low=0, high=1), make.tensor(shape),
+                       reduction)
 
 
 @sample("bce_with_logits")
@@ -312,7 +317,8 @@ def multilabel_margin_backward(make):
 
 
 def ctc_calls(make):
-    """(log_probs, targets, input lengths, target lengths): of full length, since PyTorch leaves the rest of log_alpha unset."""
+    """(log_probs, targets, input lengths, target lengths): of full length, since PyTorch leaves the rest of log_alpha
+    unset."""
     for steps, batch, classes, n in [(6, 2, 4, 2), (5, 3, 5, 1), (7, 1, 3, 3), (4, 2, 6, 0)]:
         probs = make.tensor(steps, batch, classes)
         targets = make.index(classes - 1, (batch, n)) + 1

@@ -30,7 +30,8 @@ def median_all(make):
     yield call(make.tensor(3, 5, special=True), note="with nan")
 
 
-BLOCKS = [([2, 3], [1, 1], [0, 0], [1, 1]), ([2, 2], [2, 1], [1, 0], [2, 1]), ([3, 1], [1, 2], [1, 2], [1, 3]), ([6, 7], [1, 1], [0, 0], [1, 1])]
+BLOCKS = [([2, 3], [1, 1], [0, 0], [1, 1]), ([2, 2], [2, 1], [1, 0], [2, 1]), ([3, 1], [1, 2], [1, 2], [1, 3]),
+          ([6, 7], [1, 1], [0, 0], [1, 1])]
 
 
 @sample("im2col")
@@ -71,19 +72,30 @@ def histc(make):
 
 
 EQUATIONS = [
-    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij, jk -> ki", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
-    ("...ij,...jk->...ik", (2, 3, 4), (1, 4, 5)), ("...ij,jk", (2, 3, 4), (4, 5)), ("bij,jk->bki", (2, 3, 4), (4, 5)), ("ii", (4, 4)), ("ii->i", (4, 4)),
-    ("iij->j", (2, 2, 3)), ("iii->i", (3, 3, 3)), ("ijij->ji", (2, 3, 2, 3)), ("ij->ji", (3, 4)), ("ij->", (3, 4)), ("ij->j", (3, 4)),
-    ("ijk->kij", (2, 3, 4)), ("ba", (2, 3)), ("aB", (2, 3)), ("...->", (3, 4)), ("i...->...", (3, 4)), ("i...->i", (2, 3, 4)), ("ij->...ij", (3, 4)),
-    ("", ()), ("->", ()), (",->", (), ()), ("i,->i", (3,), ()), ("i,j->ji", (3,), (4,)), ("ij,ij->ij", (3, 4), (1, 4)), ("ij,ij->i", (3, 4), (1, 4)),
-    ("ij,ij->", (3, 4), (3, 4)), ("ij,k->j", (2, 3), (4,)), ("...i,...i->...", (2, 3, 4), (4,)), ("ij,jk->ik", (3, 4), (1, 5)), ("ij,jk->ik", (3, 0), (0, 5)),
-    ("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)), ("bn,anm,bm->ba", (2, 3), (5, 3, 4), (2, 4)), ("i,i,i->", (4,), (4,), (4,)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
-    ("bij,bjk->kbi", (2, 3, 4), (2, 4, 5)), ("ij,jkl->kli", (3, 4), (4, 5, 6)), ("ij,jkl->kil", (3, 4), (4, 5, 6)), ("ij,jk->ki", (1, 4), (4, 5)), ("ij,jk->ki", (3, 4), (4, 1)),
+    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij, jk -> ki", (3, 4), (4, 5)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("...ij,...jk->...ik", (2, 3, 4), (1, 4, 5)), ("...ij,jk", (2, 3, 4), (4, 5)), ("bij,jk->bki", (2, 3, 4), (4, 5)),
+    ("ii", (4, 4)), ("ii->i", (4, 4)),
+    ("iij->j", (2, 2, 3)), ("iii->i", (3, 3, 3)), ("ijij->ji", (2, 3, 2, 3)), ("ij->ji", (3, 4)), ("ij->", (3, 4)),
+    ("ij->j", (3, 4)),
+    ("ijk->kij", (2, 3, 4)), ("ba", (2, 3)), ("aB", (2, 3)), ("...->", (3, 4)), ("i...->...", (3, 4)),
+    ("i...->i", (2, 3, 4)), ("ij->...ij", (3, 4)),
+    ("", ()), ("->", ()), (",->", (), ()), ("i,->i", (3,), ()), ("i,j->ji", (3,), (4,)), ("ij,ij->ij", (3, 4), (1, 4)),
+    ("ij,ij->i", (3, 4), (1, 4)),
+    ("ij,ij->", (3, 4), (3, 4)), ("ij,k->j", (2, 3), (4,)), ("...i,...i->...", (2, 3, 4), (4,)),
+    ("ij,jk->ik", (3, 4), (1, 5)), ("ij,jk->ik", (3, 0), (0, 5)),
+    ("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)), ("bn,anm,bm->ba", (2, 3), (5, 3, 4), (2, 4)),
+    ("i,i,i->", (4,), (4,), (4,)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+    ("bij,bjk->kbi", (2, 3, 4), (2, 4, 5)), ("ij,jkl->kli", (3, 4), (4, 5, 6)), ("ij,jkl->kil", (3, 4), (4, 5, 6)),
+    ("ij,jk->ki", (1, 4), (4, 5)), ("ij,jk->ki", (3, 4), (4, 1)),
 ]
 WRONG_EQUATIONS = [
-    ("ij,jk->ik", (3, 4)), ("ij", (3, 4), (3, 4)), ("ij->ik", (3, 4)), ("ij->ii", (3, 4)), ("ijk->i", (3, 4)), ("i->i", (3, 4)), ("i1->i", (3, 4)),
-    ("ij,jk->ik", (3, 4), (3, 4)), ("ii->i", (3, 4)), ("ij.->", (3, 4)), ("..ij", (3, 4)), ("...i...->i", (3, 4)), ("ij->i->j", (3, 4)), ("ij-", (3, 4)),
-    ("ij->i,j", (3, 4)), ("ij->i..", (3, 4)), ("ij->......", (3, 4)), ("...ij,...jk->...ik", (2, 3, 4), (3, 4, 5)), ("ij",),
+    ("ij,jk->ik", (3, 4)), ("ij", (3, 4), (3, 4)), ("ij->ik", (3, 4)), ("ij->ii", (3, 4)), ("ijk->i", (3, 4)),
+    ("i->i", (3, 4)), ("i1->i", (3, 4)),
+    ("ij,jk->ik", (3, 4), (3, 4)), ("ii->i", (3, 4)), ("ij.->", (3, 4)), ("..ij", (3, 4)), ("...i...->i", (3, 4)),
+    ("ij->i->j", (3, 4)), ("ij-", (3, 4)),
+    ("ij->i,j", (3, 4)), ("ij->i..", (3, 4)), ("ij->......", (3, 4)), ("...ij,...jk->...ik", (2, 3, 4), (3, 4, 5)),
+    ("ij",),
 ]
 
 
@@ -94,7 +106,8 @@ def einsum(make):
     for equation, *shapes in WRONG_EQUATIONS:
         yield call(equation, [make.tensor(shape) for shape in shapes], note=f"wrong: {equation}")
     for path in ([1, 2, 0, 1], [0, 2, 1, 0], [0, 1, 0, 1], [1, 2], [1, 1, 0, 1], [0, 3, 0, 1]):
-        yield call("ij,jk,kl->il", [make.tensor(3, 4), make.tensor(4, 5), make.tensor(5, 2)], path=path, note=f"path {path}")
+        yield call("ij,jk,kl->il", [make.tensor(3, 4), make.tensor(4, 5), make.tensor(5, 2)], path=path,
+                   note=f"path {path}")
 
 
 @sample("one_hot")
@@ -112,7 +125,8 @@ def one_hot(make):
 
 @sample("isin_scalar_tensor")
 def isin_scalar_tensor(make):
-    few = make.dtype.is_complex or not make.is_number  # PyTorch refuses these dtypes only where there are elements to look through
+    # PyTorch refuses these dtypes only where there are elements to look through
+    few = make.dtype.is_complex or not make.is_number
     for shape in ((2, 3),) if few else ((3, 4), (), (0,)):
         yield call(make.scalar(positive=True), make.tensor(shape))
         yield call(make.scalar(positive=True), make.tensor(shape), invert=True)

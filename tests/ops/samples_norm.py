@@ -55,7 +55,8 @@ def native_layer_norm(make):
     for x, shape, weight, bias in layer_params(make):
         yield call(x, shape, weight, bias, 1e-5)
     if make.dtype in (torch.bfloat16, torch.float16):
-        yield call(make.tensor(2, 3), [3], make.tensor(3, dtype=torch.float32), make.tensor(3, dtype=torch.float32), 1e-5)
+        yield call(make.tensor(2, 3), [3], make.tensor(3, dtype=torch.float32), make.tensor(3, dtype=torch.float32),
+                   1e-5)
 
 
 def stats(x, over):
@@ -95,7 +96,8 @@ def native_group_norm(make):
     yield call(make.tensor(2, 6, 5), None, None, 2, 6, 5, 3, 1e-5)
     yield call(make.tensor(2, 6, 5), make.tensor(6), None, 2, 6, 5, 1, 1e-5)
     if make.dtype in (torch.bfloat16, torch.float16):
-        yield call(make.tensor(2, 4, 3), make.tensor(4, dtype=torch.float32), make.tensor(4, dtype=torch.float32), 2, 4, 3, 2, 1e-5)
+        yield call(make.tensor(2, 4, 3), make.tensor(4, dtype=torch.float32), make.tensor(4, dtype=torch.float32), 2,
+                   4, 3, 2, 1e-5)
 
 
 @sample("group_norm_backward")
@@ -148,7 +150,8 @@ def batch_norm_backward(make):
     x = make.tensor(4, 3, 2)
     mean, rstd = stats(x, [0, 2])
     for train in (True, False):
-        yield call(make.tensor(4, 3, 2), x, make.tensor(3), make.tensor(3), positive(make, 3), mean.reshape(3), rstd.reshape(3), train, 1e-5, [True, True, True])
+        yield call(make.tensor(4, 3, 2), x, make.tensor(3), make.tensor(3), positive(make, 3), mean.reshape(3),
+                   rstd.reshape(3), train, 1e-5, [True, True, True])
 
 
 @sample("instance_norm")
@@ -177,7 +180,8 @@ def weight_norm(make):
 
 @sample("weight_norm_interface")
 def weight_norm_interface(make):
-    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40)), ((4,), 0, (4,))]:
+    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)),
+                                ((5, 40), 1, (1, 40)), ((4,), 0, (4,))]:
         yield call(make.tensor(shape), make.tensor(lengths), dim)
     yield call(make.tensor(4, 3, 2), make.tensor(1, 3, 1), 1, note="dim in the middle")
 
@@ -185,7 +189,9 @@ def weight_norm_interface(make):
 @sample("weight_norm_backward")
 def weight_norm_backward(make):
     kind = torch.float32 if make.dtype in (torch.float16, torch.bfloat16) else make.dtype
-    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)), ((5, 40), 1, (1, 40))]:
+    for shape, dim, lengths in [((4, 3, 2), 0, (4, 1, 1)), ((4, 3, 2), 2, (1, 1, 2)), ((5, 40), 0, (5, 1)),
+                                ((5, 40), 1, (1, 40))]:
         v = make.tensor(shape)
-        norms = v.to(torch.float64).norm(dim=[d for d in range(len(shape)) if d != dim], keepdim=True).to(kind) if make.is_float else make.tensor(lengths)
+        norms = v.to(torch.float64).norm(dim=[d for d in range(len(shape)) if d != dim],
+                                         keepdim=True).to(kind) if make.is_float else make.tensor(lengths)
         yield call(make.tensor(shape), v, make.tensor(lengths), norms, dim)

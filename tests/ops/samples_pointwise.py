@@ -22,7 +22,8 @@ def numbers_for(make):
 
 @sample("unary_rough")
 def unary_rough(make):
-    """NaN, infinities and zeros only where no derivative is taken: steps, and gradients that PyTorch gives at infinity."""
+    """NaN, infinities and zeros only where no derivative is taken: steps, and gradients that PyTorch gives at
+    infinity."""
     for shape in SHAPES:
         yield call(make.tensor(shape, special=shape == (600,) and make.dtype != torch.float64))
     yield call(make.tensor(4, 1).expand(4, 3), note="expanded")
@@ -80,7 +81,8 @@ def div_mode(make):
             yield call(make.tensor(a), nonzero(make, b), rounding_mode=mode)
         for other in other_dtypes(make.dtype):
             yield call(make.tensor(2, 3), nonzero(make, (3,), other), rounding_mode=mode)
-        yield call(make.tensor(2, 3), torch.zeros(2, 3).to(make.dtype), rounding_mode=mode, note="by zero", smooth=False)
+        yield call(make.tensor(2, 3), torch.zeros(2, 3).to(make.dtype), rounding_mode=mode, note="by zero",
+                   smooth=False)
     yield call(make.tensor(2), nonzero(make, (2,)), rounding_mode="up", note="no such mode")
 
 
@@ -162,7 +164,8 @@ def addcmul(make):
 def lerp_scalar(make):
     for weight in [0.3, 0.5, 0.9, -0.2, 1.5, 2]:
         yield call(make.tensor(30, 4), make.tensor(4), weight)
-    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), 0.5, note="dtypes differ" if make.dtype != torch.float64 else "")
+    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), 0.5,
+               note="dtypes differ" if make.dtype != torch.float64 else "")
 
 
 @sample("lerp_tensor")
@@ -185,7 +188,8 @@ def binary_same(make):
     for a, b in PAIRS:
         yield call(make.tensor(a), make.tensor(b))
     yield call(torch.zeros(6).to(make.dtype), make.tensor(6), smooth=False)
-    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), note="other dtype" if make.dtype != torch.float64 else "")
+    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), note="other dtype" if make.dtype != torch.float64
+               else "")
 
 
 @sample("nan_to_num")
@@ -205,7 +209,8 @@ def isclose(make):
         yield call(x, near, **kwargs)
         yield call(x, make.tensor(20), **kwargs)
     yield call(make.tensor(3, 4), make.tensor(4))
-    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), note="other dtype" if make.dtype != torch.float64 else "")
+    yield call(make.tensor(3), make.tensor(3, dtype=torch.float64), note="other dtype" if make.dtype != torch.float64
+               else "")
 
 
 @sample("shift")
@@ -276,7 +281,8 @@ def masked_fill_tensor(make):
 def clamp(make):
     for shape in SHAPES:
         yield call(make.tensor(shape, special=shape == (600,)), 0, 1)
-    for lo, hi in [(None, 1), (0, None), (None, None), (0.5, 2), (2, 1), (-1, 0.25), (float("nan"), None), (300, None), (None, -300)]:
+    for lo, hi in [(None, 1), (0, None), (None, None), (0.5, 2), (2, 1), (-1, 0.25), (float("nan"), None), (300, None),
+                   (None, -300)]:
         yield call(make.tensor(40, special=True), lo, hi)
 
 
@@ -418,7 +424,8 @@ def gelu_backward(make):
 
 @sample("elu_backward")
 def elu_backward(make):
-    for alpha, scale, input_scale, is_result in [(1, 1, 1, False), (1.5, 0.7, 2, False), (1.5, 0.7, 2, True), (0.5, 1, 1, True)]:
+    for alpha, scale, input_scale, is_result in [(1, 1, 1, False), (1.5, 0.7, 2, False), (1.5, 0.7, 2, True),
+                                                 (0.5, 1, 1, True)]:
         for shape in [(), (7,), (3, 4), (0,)]:
             yield call(make.tensor(shape), alpha, scale, input_scale, is_result, make.tensor(shape))
 
@@ -484,7 +491,8 @@ def zeta_scalar(make):
 @sample("polynomial")
 def polynomial(make):
     degrees = torch.tensor([0, 1, 2, 3, 6, 7, 8, 9, 12, -1 if make.is_signed else 0])
-    yield call(make.tensor(10, low=-1 if make.is_signed else 0, high=2) if make.is_number else make.tensor(10), degrees.to(make.dtype))
+    yield call(make.tensor(10, low=-1 if make.is_signed else 0, high=2) if make.is_number else make.tensor(10),
+               degrees.to(make.dtype))
     yield call(make.tensor(4, 10), degrees)
     yield call(make.tensor(()), torch.tensor(3))
 

@@ -15,7 +15,8 @@ def max_pool(make, spatial):
         yield call(x, [2] * spatial, [1] * spatial, [0] * spatial, [2] * spatial)
         yield call(x, [3] * spatial, [2] * spatial, [1] * spatial, [1] * spatial, True)
     yield call(make.tensor(1, 1, *(2,) * spatial), [3] * spatial, note="kernel too large")
-    yield call(make.tensor(1, 1, *(4,) * spatial), [2] * spatial, [1] * spatial, [2] * spatial, note="padding too large")
+    yield call(make.tensor(1, 1, *(4,) * spatial), [2] * spatial, [1] * spatial, [2] * spatial,
+               note="padding too large")
 
 
 def avg_pool(make, spatial):
@@ -46,7 +47,8 @@ def max_backward(make, spatial):
     if not make.is_float:
         return
     for x in inputs(make, spatial):
-        for window in ([[2] * spatial, [2] * spatial, [0] * spatial, [1] * spatial, False], [[3] * spatial, [2] * spatial, [1] * spatial, [1] * spatial, True]):
+        for window in ([[2] * spatial, [2] * spatial, [0] * spatial, [1] * spatial, False],
+                       [[3] * spatial, [2] * spatial, [1] * spatial, [1] * spatial, True]):
             y, index = forward(x, *window)
             yield call(make.tensor(y.shape), x, *window, index)
 
@@ -56,7 +58,8 @@ def avg_backward(make, spatial):
     if not make.is_float:
         return
     for x in inputs(make, spatial):
-        for window in ([[2] * spatial, [2] * spatial, [0] * spatial, False, True, None], [[3] * spatial, [2] * spatial, [1] * spatial, True, False, None],
+        for window in ([[2] * spatial, [2] * spatial, [0] * spatial, False, True, None],
+                       [[3] * spatial, [2] * spatial, [1] * spatial, True, False, None],
                        [[3] * spatial, [2] * spatial, [1] * spatial, False, True, 4]):
             yield call(make.tensor(forward(x.float(), *window).shape), x, *window)
 
@@ -106,7 +109,8 @@ def max_unpool3d(make):
         lead = torch.Size(shape[:-3])
         where = torch.rand(*lead, 60, generator=make.generator).argsort(-1)[..., :8].reshape(shape)
         yield call(make.tensor(shape), where, [3, 4, 5], [2, 2, 2], [0, 0, 0])
-    yield call(make.tensor(1, 1, 1, 1, 2), torch.tensor([[[[[0, 25]]]]]), [1, 5, 5], [1, 1, 1], [0, 0, 0], note="index outside")
+    yield call(make.tensor(1, 1, 1, 1, 2), torch.tensor([[[[[0, 25]]]]]), [1, 5, 5], [1, 1, 1], [0, 0, 0],
+               note="index outside")
 
 
 def drawn(make, *shape):
@@ -137,4 +141,5 @@ def fractional_max_pool2d_backward(make):
 
 @sample("fractional_max_pool3d_backward")
 def fractional_max_pool3d_backward(make):
-    yield call(make.tensor(2, 3, 2, 4, 3), make.tensor(2, 3, 5, 7, 8), [2, 2, 3], [2, 4, 3], make.index(280, (2, 3, 2, 4, 3)))
+    yield call(make.tensor(2, 3, 2, 4, 3), make.tensor(2, 3, 5, 7, 8), [2, 2, 3], [2, 4, 3],
+               make.index(280, (2, 3, 2, 4, 3)))

@@ -44,7 +44,8 @@ def fake_quantize_enabled(make):
 @sample("fake_quantize_channel")
 def fake_quantize_channel(make):
     for shape, axis in [((3, 4), 0), ((3, 4), 1), ((2, 3, 4, 5), 1), ((2, 0), 0), ((5,), 0)]:
-        scale, zero = torch.rand(shape[axis], generator=make.generator) + 0.1, make.index(9, (shape[axis],), dtype=torch.int32)
+        scale, zero = torch.rand(shape[axis], generator=make.generator) + 0.1, make.index(9, (shape[axis],),
+                dtype=torch.int32)
         yield call(make.tensor(shape, special=len(shape) > 2), scale, zero, axis, -128, 127)
         yield call(make.tensor(shape), scale, zero + 0.5, axis, -128, 127)
     three, zeros = torch.rand(3) + 0.1, torch.zeros(3, dtype=torch.int32)
@@ -68,7 +69,8 @@ def fake_quantize_backward(make):
 @sample("int_mm")
 def int_mm(make):
     for m, k, n in [(3, 4, 5), (17, 32, 8), (0, 4, 5), (3, 0, 5), (3, 4, 0), (33, 70, 65)]:
-        yield call(make.tensor(m, k, low=-128 if make.is_signed else 0, high=128), make.tensor(k, n, dtype=torch.int8, low=-128, high=128))
+        yield call(make.tensor(m, k, low=-128 if make.is_signed else 0, high=128),
+                   make.tensor(k, n, dtype=torch.int8, low=-128, high=128))
     yield call(make.tensor(3, 4), make.tensor(5, 5, dtype=torch.int8), note="sizes differ")
     yield call(make.tensor(3), make.tensor(3, 5, dtype=torch.int8), note="a vector")
     yield call(make.tensor(3, 4), make.tensor(4, 5, dtype=torch.uint8), note="unsigned from the right")

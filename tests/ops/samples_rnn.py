@@ -17,13 +17,15 @@ def weights(make, gates, layers, directions, inputs, hidden, biases, projected=0
 
 def layers(make, gates, lstm):
     for steps, batch, inputs, hidden, count, both, biases, first in [
-            (1, 1, 1, 1, 1, False, True, False), (4, 2, 3, 5, 1, False, True, False), (4, 2, 3, 5, 1, True, True, True), (3, 2, 4, 3, 2, False, False, True),
+            (1, 1, 1, 1, 1, False, True, False), (4, 2, 3, 5, 1, False, True, False),
+        (4, 2, 3, 5, 1, True, True, True), (3, 2, 4, 3, 2, False, False, True),
             (3, 2, 4, 3, 2, True, True, False), (5, 0, 3, 4, 1, False, True, False)]:
         d = 2 if both else 1
         shape = (batch, steps, inputs) if first else (steps, batch, inputs)
         h = make.tensor(count * d, batch, hidden)
         state = [h, make.tensor(count * d, batch, hidden)] if lstm else h
-        yield call(make.tensor(shape), state, weights(make, gates, count, d, inputs, hidden, biases), biases, count, 0.0, False, both, first)
+        yield call(make.tensor(shape), state, weights(make, gates, count, d, inputs, hidden, biases), biases, count,
+                   0.0, False, both, first)
     h = make.tensor(2, 2, 5)
     state = [h, make.tensor(2, 2, 5)] if lstm else h
     params = weights(make, gates, 2, 1, 3, 5, True)
@@ -34,16 +36,20 @@ def layers(make, gates, lstm):
     yield call(make.tensor(0, 2, 3), state, params, True, 2, 0.0, False, False, False, note="no steps")
     if lstm and make.is_float:
         state = [make.tensor(2, 2, 3), make.tensor(2, 2, 5)]
-        yield call(make.tensor(4, 2, 3), state, weights(make, 4, 1, 2, 3, 5, True, 3), True, 1, 0.0, False, True, False, note="projected")
-        yield call(make.tensor(4, 2, 3), state, weights(make, 4, 2, 1, 3, 5, False, 3), False, 2, 0.0, False, False, False, note="projected")
+        yield call(make.tensor(4, 2, 3), state, weights(make, 4, 1, 2, 3, 5, True, 3), True, 1, 0.0, False, True,
+                   False, note="projected")
+        yield call(make.tensor(4, 2, 3), state, weights(make, 4, 2, 1, 3, 5, False, 3), False, 2, 0.0, False, False,
+                   False, note="projected")
 
 
 def packed(make, gates, lstm):
-    for sizes, count, both, biases in [([3, 2, 2, 1], 1, False, True), ([3, 2, 2, 1], 1, True, True), ([2, 2], 2, True, False), ([4, 1], 2, False, True), ([1], 1, True, True)]:
+    for sizes, count, both, biases in [([3, 2, 2, 1], 1, False, True), ([3, 2, 2, 1], 1, True, True),
+                                       ([2, 2], 2, True, False), ([4, 1], 2, False, True), ([1], 1, True, True)]:
         d = 2 if both else 1
         h = make.tensor(count * d, sizes[0], 4)
         state = [h, make.tensor(count * d, sizes[0], 4)] if lstm else h
-        yield call(make.tensor(sum(sizes), 3), torch.tensor(sizes), state, weights(make, gates, count, d, 3, 4, biases), biases, count, 0.0, False, both)
+        yield call(make.tensor(sum(sizes), 3), torch.tensor(sizes), state,
+                   weights(make, gates, count, d, 3, 4, biases), biases, count, 0.0, False, both)
 
 
 def cells(make, gates, lstm):

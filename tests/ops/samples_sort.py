@@ -1,4 +1,5 @@
-"""Samples of sorts, selections and scans. Where PyTorch leaves open which of equal elements it picks, calls say so (`ties`)."""
+"""Samples of sorts, selections and scans. Where PyTorch leaves open which of equal elements it picks, calls say so
+(`ties`)."""
 import torch
 from samples import call, sample
 
@@ -126,7 +127,8 @@ def searchsorted(make):
         yield call(shuffled, make.tensor(5), sorter=torch.argsort(shuffled, stable=True))
     if make.is_float:
         yield call(line, make.tensor(8, special=True))
-        yield call(torch.cat([line, torch.full((2,), float("nan"), dtype=make.dtype)]), make.tensor(8, special=True), right=True)
+        yield call(torch.cat([line, torch.full((2,), float("nan"), dtype=make.dtype)]), make.tensor(8, special=True),
+                   right=True)
         yield call(line, make.tensor(4, dtype=torch.float64))
         yield call(line, make.tensor((), dtype=torch.float64))
         yield call(line, make.tensor(4, dtype=torch.int64))

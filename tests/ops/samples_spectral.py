@@ -1,5 +1,5 @@
-"""Samples of eigenvalues, singular values and what follows from them. Vectors come with any phase, so they are compared by what
-has none: projections. The values of random matrices are apart from each other."""
+"""Samples of eigenvalues, singular values and what follows from them. Vectors come with any phase, so they are compared
+by what has none: projections. The values of random matrices are apart from each other."""
 import torch
 from samples import call, sample
 
@@ -8,7 +8,8 @@ SHAPES = [(3, 3), (2, 5, 3), (3, 5), (1, 4), (9, 8), (0, 3), (0, 3, 3), (3, 0)]
 
 
 def shapes(make, among):
-    """PyTorch never looks at the dtype of nothing, but has no use for it either: empty matrices are asked for where it has a kernel."""
+    """PyTorch never looks at the dtype of nothing, but has no use for it either: empty matrices are asked for where it
+    has a kernel."""
     kernel = make.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
     return [shape for shape in among if kernel or 0 not in shape]
 
@@ -129,7 +130,8 @@ def pinv_tensor(make):
         yield call(spread(make, *shape))
     yield call(spread(make, 2, 5, 3), atol=torch.tensor([0.5, 4.0], dtype=torch.float64), smooth=False)
     yield call(spread(make, 2, 5, 3), rtol=torch.tensor(0.6, dtype=torch.float64), smooth=False)
-    yield call(spread(make, 5, 3), atol=torch.tensor(0.1, dtype=torch.float64), rtol=torch.tensor(0.1, dtype=torch.float64), smooth=False)
+    yield call(spread(make, 5, 3), atol=torch.tensor(0.1, dtype=torch.float64),
+               rtol=torch.tensor(0.1, dtype=torch.float64), smooth=False)
     yield call(hermitian(make, 2, 4, 4), hermitian=True)
     yield call(make.tensor(2, 3), hermitian=True, note="not square")
     yield call(make.tensor(3), note="a vector")

@@ -20,8 +20,10 @@ def tensor_list(make):
 
 @sample("view")
 def view(make):
-    for shape, size in [((), []), ((), [1, 1]), ((6,), [2, 3]), ((6,), [-1]), ((2, 3, 4), [6, 4]), ((2, 3, 4), [2, -1]), ((2, 3, 4), [2, 3, 2, 2]),
-                        ((2, 3, 4), [24]), ((0,), [0, 3]), ((2, 0, 3), [0]), ((2, 0, 3), [3, -1, 2]), ((2, 0, 3), [2, 0, 3]), ((3, 1), [1, 3]),
+    for shape, size in [((), []), ((), [1, 1]), ((6,), [2, 3]), ((6,), [-1]), ((2, 3, 4), [6, 4]),
+                        ((2, 3, 4), [2, -1]), ((2, 3, 4), [2, 3, 2, 2]),
+                        ((2, 3, 4), [24]), ((0,), [0, 3]), ((2, 0, 3), [0]), ((2, 0, 3), [3, -1, 2]),
+                        ((2, 0, 3), [2, 0, 3]), ((3, 1), [1, 3]),
                         ((1, 1), [])]:
         yield call(make.tensor(shape), size)
     yield call(make.tensor(6), [4], note="wrong number")
@@ -72,7 +74,8 @@ def unflatten(make):
 
 @sample("expand")
 def expand(make):
-    for shape, size in [((), []), ((), [3]), ((), [2, 3]), ((3,), [2, 3]), ((3, 1), [3, 4]), ((3, 1), [2, -1, 4]), ((1,), [0]), ((1, 3), [1, 3]),
+    for shape, size in [((), []), ((), [3]), ((), [2, 3]), ((3,), [2, 3]), ((3, 1), [3, 4]), ((3, 1), [2, -1, 4]),
+                        ((1,), [0]), ((1, 3), [1, 3]),
                         ((3,), [1, 3]), ((2, 1, 3), [4, 2, 5, -1]), ((0,), [2, 0])]:
         yield call(make.tensor(shape), size)
     yield call(make.tensor(3), [4], note="wrong size")
@@ -153,7 +156,8 @@ def squeeze_dim(make):
 
 @sample("squeeze_dims")
 def squeeze_dims(make):
-    for shape, dims in [((), []), ((1,), [0]), ((2, 1, 3, 1), [1, -1]), ((2, 1, 3), [0, 1]), ((2, 1, 3), []), ((1, 1), [0, 1])]:
+    for shape, dims in [((), []), ((1,), [0]), ((2, 1, 3, 1), [1, -1]), ((2, 1, 3), [0, 1]), ((2, 1, 3), []),
+                        ((1, 1), [0, 1])]:
         yield call(make.tensor(shape), dims)
     yield call(make.tensor(2, 1), [1, 1], note="repeated")
     yield call(make.tensor(2), [1], note="dim out of range")
@@ -178,7 +182,8 @@ def select(make):
     yield call(make.tensor(()), 0, 0, note="0-d")
 
 
-SLICES = [(), (0,), (0, 1), (0, 1, 3), (0, -2), (0, None, -1), (0, 0, 100), (0, -100, 2), (0, 3, 1), (0, 0, None, 2), (0, 1, 9223372036854775807, 3),
+SLICES = [(), (0,), (0, 1), (0, 1, 3), (0, -2), (0, None, -1), (0, 0, 100), (0, -100, 2), (0, 3, 1), (0, 0, None, 2),
+          (0, 1, 9223372036854775807, 3),
           (0, 5, 7), (-1, 1)]
 
 
@@ -194,7 +199,8 @@ def slice_(make):
 
 @sample("narrow")
 def narrow(make):
-    for shape, dim, start, length in [((5,), 0, 1, 3), ((5,), 0, 5, 0), ((5,), 0, -2, 2), ((2, 4), 1, 0, 0), ((2, 4), -1, 2, 2), ((0, 2), 0, 0, 0)]:
+    for shape, dim, start, length in [((5,), 0, 1, 3), ((5,), 0, 5, 0), ((5,), 0, -2, 2), ((2, 4), 1, 0, 0),
+                                      ((2, 4), -1, 2, 2), ((0, 2), 0, 0, 0)]:
         yield call(make.tensor(shape), dim, start, length)
     yield call(make.tensor(5), 0, 3, 3, note="too long")
     yield call(make.tensor(5), 0, 6, 0, note="start out of range")
@@ -208,7 +214,8 @@ def narrow_tensor(make):
     yield call(make.tensor(2, 4), 1, torch.tensor(-2), 2)
 
 
-DIAGONALS = [((3, 4), ()), ((3, 4), (1,)), ((3, 4), (-2,)), ((3, 4), (9,)), ((2, 3, 4), (0, 1, 2)), ((2, 3, 4), (-1, -1, 0)), ((0, 3), ()), ((2, 3, 3), (1, 1, -1))]
+DIAGONALS = [((3, 4), ()), ((3, 4), (1,)), ((3, 4), (-2,)), ((3, 4), (9,)), ((2, 3, 4), (0, 1, 2)),
+             ((2, 3, 4), (-1, -1, 0)), ((0, 3), ()), ((2, 3, 3), (1, 1, -1))]
 
 
 @sample("diagonal")
@@ -240,7 +247,8 @@ def as_strided(make):
 
 @sample("unfold")
 def unfold(make):
-    for shape, dim, size, step in [((), 0, 1, 1), ((7,), 0, 3, 2), ((7,), 0, 3, 1), ((2, 5), 1, 5, 1), ((4, 3), -2, 2, 3), ((7,), 0, 0, 2)]:
+    for shape, dim, size, step in [((), 0, 1, 1), ((7,), 0, 3, 2), ((7,), 0, 3, 1), ((2, 5), 1, 5, 1),
+                                   ((4, 3), -2, 2, 3), ((7,), 0, 0, 2)]:
         yield call(make.tensor(shape), dim, size, step)
     yield call(make.tensor(3), 0, 4, 1, note="too large")
     yield call(make.tensor(3), 0, 2, 0, note="step 0")
@@ -257,7 +265,8 @@ def split(make):
 
 @sample("split_sizes")
 def split_sizes(make):
-    for shape, sizes, dim in [((7,), [3, 4], 0), ((7,), [0, 7, 0], 0), ((2, 5), [1, 1, 3], 1), ((2, 5), [2], -2), ((0,), [0, 0], 0)]:
+    for shape, sizes, dim in [((7,), [3, 4], 0), ((7,), [0, 7, 0], 0), ((2, 5), [1, 1, 3], 1), ((2, 5), [2], -2),
+                              ((0,), [0, 0], 0)]:
         yield call(make.tensor(shape), sizes, dim)
     yield call(make.tensor(7), [3, 3], note="wrong sum")
     yield call(make.tensor(7), [8, -1], note="negative")
@@ -273,7 +282,8 @@ def chunk(make):
 
 @sample("tensor_split")
 def tensor_split(make):
-    for shape, cuts, dim in [((7,), [2, 5], 0), ((7,), [], 0), ((2, 5), [-1], 1), ((7,), [5, 2], 0), ((7,), [9], 0), ((7,), [-9, 3], 0)]:
+    for shape, cuts, dim in [((7,), [2, 5], 0), ((7,), [], 0), ((2, 5), [-1], 1), ((7,), [5, 2], 0), ((7,), [9], 0),
+                             ((7,), [-9, 3], 0)]:
         yield call(make.tensor(shape), cuts, dim)
 
 
@@ -328,7 +338,8 @@ def memory_format(make):
     yield call(make.tensor(2, 3), memory_format=torch.preserve_format)
 
 
-TO = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool, torch.complex64]
+TO = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool,
+      torch.complex64]
 
 
 @sample("to_dtype")

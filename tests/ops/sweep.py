@@ -1,5 +1,5 @@
-"""The sweep over the op table: every op, dtype and sample, functional, in place and out. `test_ops.py` runs a seeded part
-of it, `tests/full/ops.py` all of it."""
+"""The sweep over the op table: every op, dtype and sample, functional, in place and out. `test_ops.py` runs a seeded
+part of it, `tests/full/ops.py` all of it."""
 import collections
 import dataclasses
 import random
@@ -46,7 +46,8 @@ FACTORY = ("dtype", "layout", "device", "pin_memory", "memory_format")  # what a
 
 
 def out_calls(row, op, c):
-    """(functional call, its answer, call with out= tensors): empty ones, and ones of the right shape but other strides."""
+    """(functional call, its answer, call with out= tensors): empty ones, and ones of the right shape but other
+    strides."""
     result = harness.ask(op, c, undefined.layout(row["name"], c) if undefined.reason(row["name"], c) else harness.twin)
     if isinstance(result, harness.Refused):
         return

@@ -1,8 +1,9 @@
 """Every number among an op's arguments as a symbolic one, while a program is recorded.
 
-`check(name, call)` takes a sample, and for each int, float or bool in it (in lists, too) exports a program whose number is the
-size of an input less a constant. The program must give what the op gives on the plain number: at the example, and at the next
-number, where it may refuse instead (then the number was settled). No message may show the tag that stands for an expression."""
+`check(name, call)` takes a sample, and for each int, float or bool in it (in lists, too) exports a program whose number
+is the size of an input less a constant. The program must give what the op gives on the plain number: at the example,
+and at the next number, where it may refuse instead (then the number was settled). No message may show the tag that
+stands for an expression."""
 import re
 import warnings
 
@@ -50,17 +51,20 @@ def size_for(plain):
 
 
 def number(plain, step):
-    return plain + step / 4 if isinstance(plain, float) else bool(step) != plain if isinstance(plain, bool) else plain + step
+    return plain + step / 4 if isinstance(plain, float) else bool(step) != plain if isinstance(plain,
+            bool) else plain + step
 
 
 class Program(cresset.nn.Module):
     def __init__(self, op, args, kwargs, key, path, plain, symbolic=True):
         super().__init__()
-        self.op, self.args, self.kwargs, self.key, self.path, self.plain, self.symbolic = op, args, kwargs, key, path, plain, symbolic
+        self.op, self.args, self.kwargs, self.key, self.path, self.plain, self.symbolic = (op, args, kwargs, key, path,
+                plain, symbolic)
 
     def forward(self, z, tensors):
         given = iter(tensors)
-        put = lambda value: cresset.utils._pytree.tree_map(lambda leaf: next(given) if isinstance(leaf, cresset.Tensor) else leaf, value)
+        put = lambda value: cresset.utils._pytree.tree_map(lambda leaf: next(given) if isinstance(leaf, cresset.Tensor)
+                                                           else leaf, value)
         args, kwargs = put(self.args), put(self.kwargs)
         symbolic = of_size(self.plain, z.shape[0]) if self.symbolic else self.plain
         if self.key is None:
@@ -77,7 +81,8 @@ def equal(want, got, values):
     for a, b in zip(want, got):
         if a.dtype != b.dtype or tuple(a.shape) != tuple(b.shape):
             return False
-        if values and a.numel() and not cresset.allclose(a.to(cresset.complex128), b.to(cresset.complex128), equal_nan=True, rtol=1e-4, atol=1e-5):
+        if values and a.numel() and not cresset.allclose(a.to(cresset.complex128), b.to(cresset.complex128),
+                                                         equal_nan=True, rtol=1e-4, atol=1e-5):
             return False
     return True
 
@@ -97,7 +102,8 @@ def check_place(op, args, kwargs, key, path, values):
     def real(step):
         put = lambda value: harness.mapped(value, lambda t: t.clone())
         mine = replaced(source, path, number(plain, step))
-        return attempt(op, *(put(mine) if key is None else put(args)), **{k: put(mine) if k == key else put(v) for k, v in kwargs.items()})
+        return attempt(op, *(put(mine) if key is None else put(args)),
+                       **{k: put(mine) if k == key else put(v) for k, v in kwargs.items()})
 
     def sized(step):
         return cresset.zeros(size_for(number(plain, step))), [t.clone() for t in tensors]
@@ -132,12 +138,14 @@ def check_place(op, args, kwargs, key, path, values):
 
 def check(name, op, c):
     """[(place, what is wrong)] and how many places there were."""
-    args, kwargs = tuple(harness.ours(harness.twin(tuple(c.args)))), {k: harness.ours(harness.twin(v)) for k, v in c.kwargs.items()}
+    args, kwargs = tuple(harness.ours(harness.twin(tuple(c.args)))), {k: harness.ours(harness.twin(v))
+                                                                      for k, v in c.kwargs.items()}
     found, count = [], 0
     for key, source in [(None, args), *kwargs.items()]:
         for path in places(source):
             count += 1
             wrong = check_place(op, args, kwargs, key, path, "empty" not in name)
             if wrong:
-                found.append(f"{name}({harness.describe(c)}), {'argument' if key is None else key} {list(path)}: {wrong}")
+                found.append(f"{name}({harness.describe(c)}), {'argument' if key is None else key} {list(path)}: "
+                             f"{wrong}")
     return found, count

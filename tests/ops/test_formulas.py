@@ -5,7 +5,8 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
-pytest.importorskip("torch", reason="derivatives are compared with PyTorch's; tests/unit/test_reverse.c needs no oracle")
+pytest.importorskip("torch",
+                    reason="derivatives are compared with PyTorch's; tests/unit/test_reverse.c needs no oracle")
 
 import formulas  # noqa: E402
 import grads  # noqa: E402

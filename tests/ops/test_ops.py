@@ -13,7 +13,8 @@ import sweep  # noqa: E402
 @pytest.mark.parametrize("name", sweep.op_names())
 def test_op(name):
     counts = sweep.sweep(name, limit=4)
-    assert not counts.failures, f"{len(counts.failures)} of {counts.cases} cases differ; first:\n" + "\n".join(counts.failures[:3])
+    assert not counts.failures, (
+        f"{len(counts.failures)} of {counts.cases} cases differ; first:\n" + "\n".join(counts.failures[:3]))
     assert counts.passed["equal"], f"{name}: no sample was accepted; give the row a .sample"
 
 

@@ -1,4 +1,5 @@
-"""Whatever hands an argument's memory on says so: by its schema, as a view, or by the tag `shares`. The analysis of what graphs write relies on it."""
+"""Whatever hands an argument's memory on says so: by its schema, as a view, or by the tag `shares`. The analysis of
+what graphs write relies on it."""
 import os
 import sys
 
@@ -19,19 +20,22 @@ def start(t):
 
 
 def shares(name, limit):
-    for c in sweep.chosen(list(samples.calls_for(cresset._C._row(name), sweep.torch_op(name), torch.float32)), limit, name):
+    for c in sweep.chosen(list(samples.calls_for(cresset._C._row(name), sweep.torch_op(name), torch.float32)), limit,
+                          name):
         args, kwargs = harness.ours(tuple(c.args)), {k: harness.ours(v) for k, v in c.kwargs.items()}
         result = harness.attempt(sweep.our_op(name), args, kwargs)
         if isinstance(result, harness.Refused):
             continue
         given = {start(t) for t in harness.cresset_tensors([*args, *kwargs.values()]) if t.numel()}
-        if any(t.numel() and start(t) in given for t in harness.cresset_tensors(list(result) if isinstance(result, (list, tuple)) else [result])):
+        if any(t.numel() and start(t) in given for t in harness.cresset_tensors(list(result) if isinstance(result,
+                (list, tuple)) else [result])):
             return True
     return False
 
 
 def says_so(name):
-    return "(a" in cresset._C._schema(name).rpartition("->")[2] or {"view", "shares"} & set(cresset._C._row(name)["tags"])
+    return "(a" in cresset._C._schema(name).rpartition("->")[2] or {"view",
+                                                                    "shares"} & set(cresset._C._row(name)["tags"])
 
 
 def test_what_shares_memory_says_so():

@@ -1,5 +1,5 @@
-"""Eigenvalues and singular values of matrices that are hard in one way each, in every dtype, against PyTorch's values in f64 and by what
-must hold: the product of the factors is the matrix, the vectors are orthonormal."""
+"""Eigenvalues and singular values of matrices that are hard in one way each, in every dtype, against PyTorch's values
+in f64 and by what must hold: the product of the factors is the matrix, the vectors are orthonormal."""
 import cresset
 import pytest
 
@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch", reason="values are compared with PyTorch's"
 
 ops = cresset.ops.aten
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
-WIDE = {torch.float32: torch.float64, torch.float64: torch.float64, torch.complex64: torch.complex128, torch.complex128: torch.complex128}
+WIDE = {torch.float32: torch.float64, torch.float64: torch.float64, torch.complex64: torch.complex128,
+        torch.complex128: torch.complex128}
 
 
 def grade(n):
@@ -24,13 +25,20 @@ def hilbert(n):
 
 
 MATRICES = {
-    "one": lambda random: random(1, 1), "two": lambda random: random(2, 2), "square": lambda random: random(30, 30), "stack": lambda random: random(2, 3, 4, 4),
-    "tall": lambda random: random(50, 20), "wide": lambda random: random(20, 50), "column": lambda random: random(9, 1), "row": lambda random: random(1, 9),
-    "huge": lambda random: random(10, 10) * 1e30, "tiny": lambda random: random(10, 10) * 1e-30, "empty": lambda random: random(0, 4),
-    "rank three": lambda random: random(20, 3) @ random(3, 15), "square of rank three": lambda random: random(20, 3) @ random(3, 20),
-    "zero": lambda random: random(4, 4) * 0, "identity": lambda random: torch.eye(6), "hilbert": lambda random: hilbert(12),
-    "diagonal": lambda random: grade(30), "graded": lambda random: grade(15).to(random(1).dtype) @ random(15, 15) @ grade(15).to(random(1).dtype),
-    "graded up": lambda random: (grade(15).to(random(1).dtype) @ random(15, 15) @ grade(15).to(random(1).dtype)).flip(0, 1),
+    "one": lambda random: random(1, 1), "two": lambda random: random(2, 2), "square": lambda random: random(30, 30),
+    "stack": lambda random: random(2, 3, 4, 4),
+    "tall": lambda random: random(50, 20), "wide": lambda random: random(20, 50),
+    "column": lambda random: random(9, 1), "row": lambda random: random(1, 9),
+    "huge": lambda random: random(10, 10) * 1e30, "tiny": lambda random: random(10, 10) * 1e-30,
+    "empty": lambda random: random(0, 4),
+    "rank three": lambda random: random(20, 3) @ random(3, 15), "square of rank three": lambda random: random(20,
+            3) @ random(3, 20),
+    "zero": lambda random: random(4, 4) * 0, "identity": lambda random: torch.eye(6),
+    "hilbert": lambda random: hilbert(12),
+    "diagonal": lambda random: grade(30), "graded": lambda random: grade(15).to(random(1).dtype) @ random(15,
+            15) @ grade(15).to(random(1).dtype),
+    "graded up": lambda random: (grade(15).to(random(1).dtype) @ random(15,
+            15) @ grade(15).to(random(1).dtype)).flip(0, 1),
     "repeated": repeated, "ones": lambda random: torch.ones(7, 7), "triangle": lambda random: torch.ones(20, 20).triu(),
     "nilpotent": lambda random: torch.diag(torch.ones(9), 1),
 }
@@ -65,7 +73,8 @@ def test_svd(name, dtype):
     want = torch.linalg.svdvals(w)
     scale = float(want.max()) + 1e-300 if want.numel() else 1.0
     for full in (False, True):
-        u, s, vh = (t.to(torch.promote_types(WIDE[dtype], t.dtype)) for t in ours(*ops._linalg_svd(cresset.from_dlpack(a), full, True)))
+        u, s, vh = (t.to(torch.promote_types(WIDE[dtype], t.dtype))
+                    for t in ours(*ops._linalg_svd(cresset.from_dlpack(a), full, True)))
         k = s.shape[-1]
         s = s.real.double()
         assert off(s, want, scale) < limit(dtype) and bool((s.diff() <= 0).all()) and bool((s >= 0).all())
@@ -75,7 +84,8 @@ def test_svd(name, dtype):
         assert off(ours(ops._linalg_svd(cresset.from_dlpack(a), full, False)[1])[0].double(), s, scale) < limit(dtype)
 
 
-@pytest.mark.parametrize("name", [n for n in MATRICES if matrix(n, torch.float64).shape[-1] == matrix(n, torch.float64).shape[-2]])
+@pytest.mark.parametrize("name", [n for n in MATRICES if matrix(n, torch.float64).shape[-1] == matrix(n,
+        torch.float64).shape[-2]])
 def test_eigh(name, dtype):
     a = matrix(name, dtype)
     a = (a / 2 + a.mH / 2).contiguous()
@@ -89,7 +99,8 @@ def test_eigh(name, dtype):
         assert off(values, want, scale) < limit(dtype) and bool((values.diff() >= 0).all())
         assert off(v @ torch.diag_embed(values).to(w.dtype) @ v.mH, w, scale) < limit(dtype)
         assert off(v.mH @ v, torch.eye(v.shape[-1], dtype=w.dtype), 1) < limit(dtype)
-        assert off(ours(ops._linalg_eigh(cresset.from_dlpack(torn), side, False)[0])[0].double(), values, scale) < limit(dtype)
+        assert off(ours(ops._linalg_eigh(cresset.from_dlpack(torn), side, False)[0])[0].double(), values,
+                   scale) < limit(dtype)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
@@ -133,14 +144,17 @@ REAL_AND_COMPLEX = pytest.mark.parametrize("dtype", [torch.float64, torch.comple
 def test_derivative_of_svd(shape, dtype):
     generator = torch.Generator().manual_seed(5)
     noise = lambda *size: torch.randn(*size, dtype=dtype, generator=generator)
-    a, left, right = noise(*shape).requires_grad_(), noise(*shape[:-1], shape[-2]), noise(*shape[:-2], shape[-1], shape[-1])
-    loss = lambda u, s, vh: ((left * (u * (s**2).unsqueeze(-2) @ u.mH)).sum() + (right * (vh.mH * s.exp().unsqueeze(-2) @ vh)).sum()).real + (s**3).sum()
+    a, left, right = noise(*shape).requires_grad_(), noise(*shape[:-1], shape[-2]), noise(*shape[:-2], shape[-1],
+            shape[-1])
+    loss = lambda u, s, vh: ((left * (u * (s**2).unsqueeze(-2) @ u.mH)).sum()
+                             + (right * (vh.mH * s.exp().unsqueeze(-2) @ vh)).sum()).real + (s**3).sum()
     results = torch.linalg.svd(a, full_matrices=False)
     phase = phases(ours(cresset.linalg.svd(cresset.from_dlpack(a.detach()), False)[0])[0], results[0].detach())
     given = cotangents(loss, results)
     want = torch.autograd.grad(results, a, given)[0]
     turned = mine((given[0] * phase.conj().unsqueeze(-2), given[1], given[2] * phase.unsqueeze(-1)))
-    got = ours(cresset._C._derivative("aten::linalg_svd", (cresset.from_dlpack(a.detach()), False), {}, turned, ["A"])[0])[0]
+    got = ours(cresset._C._derivative("aten::linalg_svd", (cresset.from_dlpack(a.detach()), False), {}, turned,
+                                      ["A"])[0])[0]
     assert float(want.abs().max()) > 0.1 and off(got, want, float(want.abs().max())) < 1e-9
 
 
@@ -155,5 +169,6 @@ def test_derivative_of_eigh(dtype):
     given = cotangents(loss, results)
     want = torch.autograd.grad(results, a, given)[0]
     turned = mine((given[0], given[1] * phase.conj().unsqueeze(-2)))
-    got = ours(cresset._C._derivative("aten::linalg_eigh", (cresset.from_dlpack(a.detach()), "L"), {}, turned, ["self"])[0])[0]
+    got = ours(cresset._C._derivative("aten::linalg_eigh", (cresset.from_dlpack(a.detach()), "L"), {}, turned,
+                                      ["self"])[0])[0]
     assert float(want.abs().max()) > 0.1 and off(got, want, float(want.abs().max())) < 1e-9

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
-torch = pytest.importorskip("torch", reason="the samples are PyTorch's tensors; tests/py/test_symbolic_numbers.py has recorded programs")
+torch = pytest.importorskip("torch", reason="the samples are PyTorch's tensors; tests/py/test_symbolic_numbers.py has "
+                            "recorded programs")
 
 import cresset  # noqa: E402
 import samples  # noqa: E402

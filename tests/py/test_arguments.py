@@ -1,4 +1,5 @@
-"""Arguments that PyTorch's functions take: each works, or is refused by its name. tools/lint.py finds those that nobody reads."""
+"""Arguments that PyTorch's functions take: each works, or is refused by its name. tools/lint.py finds those that nobody
+reads."""
 import contextlib
 
 import pytest
@@ -19,13 +20,16 @@ def test_aot_compile_refuses_by_name(tmp_path):
             torch.aot_compile(f, given, disable_constraint_solver=True)
         with pytest.raises(NotImplementedError, match="same_signature=False"):
             torch.aot_compile(f, given, same_signature=False)
-    path = torch.aot_compile(ep, remove_runtime_assertions=False, disable_constraint_solver=False, same_signature=True, options={"output_path": str(tmp_path / "relu.so")})
+    path = torch.aot_compile(ep, remove_runtime_assertions=False, disable_constraint_solver=False, same_signature=True,
+                             options={"output_path": str(tmp_path / "relu.so")})
     assert torch.aot_load(path)(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize("make", [
-    lambda t: t.tensor([1.0], pin_memory=True), lambda t: t.ones(2, pin_memory=True), lambda t: t.empty(2, pin_memory=True),
-    lambda t: t.zeros_like(t.ones(2), pin_memory=True), lambda t: t.arange(3, pin_memory=True), lambda t: t.ones(2).new_full((2,), 1.0, pin_memory=True)])
+    lambda t: t.tensor([1.0], pin_memory=True), lambda t: t.ones(2, pin_memory=True),
+    lambda t: t.empty(2, pin_memory=True),
+    lambda t: t.zeros_like(t.ones(2), pin_memory=True), lambda t: t.arange(3, pin_memory=True),
+    lambda t: t.ones(2).new_full((2,), 1.0, pin_memory=True)])
 def test_pin_memory(make, oracle):
     assert oracle(0, lambda torch: _raised(lambda: make(torch))) == "RuntimeError"
     with pytest.raises(RuntimeError, match="pin_memory=True"):
@@ -46,7 +50,8 @@ def test_deterministic_algorithms():
         torch.use_deterministic_algorithms(True, warn_only=True)
         assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
         torch.use_deterministic_algorithms(True)
-        assert torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert (torch.are_deterministic_algorithms_enabled()
+                and not torch.is_deterministic_algorithms_warn_only_enabled())
     finally:
         torch.use_deterministic_algorithms(False)
     assert not torch.are_deterministic_algorithms_enabled()
@@ -96,7 +101,8 @@ def test_checkpoint_arguments():
         seen.append(name)
         yield
         seen.append("-" + name)
-    assert checkpoint(lambda a: a + 1, 1, use_reentrant=False, context_fn=lambda: (context("forward"), context("again"))) == 2
+    assert checkpoint(lambda a: a + 1, 1, use_reentrant=False,
+                      context_fn=lambda: (context("forward"), context("again"))) == 2
     assert seen == ["forward", "-forward"]
     with pytest.raises(ValueError, match="context_fn"):
         checkpoint(lambda a: a, 1, use_reentrant=True, context_fn=lambda: (context("a"), context("b")))

@@ -1,4 +1,5 @@
-"""Mixed precision on the CPU: dtypes and numbers of every kind of op as PyTorch's autocast gives them; modes, nesting, threads, recording, export."""
+"""Mixed precision on the CPU: dtypes and numbers of every kind of op as PyTorch's autocast gives them; modes, nesting,
+threads, recording, export."""
 import io
 import threading
 import warnings
@@ -17,7 +18,8 @@ def inputs(t):
     return {"a": a, "b": b, "v": t.arange(4.0) / 4, "img": t.arange(2 * 3 * 6 * 6.0).reshape(2, 3, 6, 6) / 256,
             "w": t.arange(4 * 3 * 9.0).reshape(4, 3, 3, 3) / 128 - 0.3,
             "half": (t.arange(12.0).reshape(3, 4) / 8).to(t.float16),
-            "low": (t.arange(12.0).reshape(3, 4) / 8).to(t.bfloat16), "wide": a.double(), "ints": t.arange(12).reshape(3, 4)}
+            "low": (t.arange(12.0).reshape(3, 4) / 8).to(t.bfloat16), "wide": a.double(),
+            "ints": t.arange(12).reshape(3, 4)}
 
 
 def recurrent(t, kind):
@@ -39,7 +41,8 @@ CALLS = {
     "conv1d": lambda t, i: t.nn.functional.conv1d(i["img"][:, :, 0], i["w"][..., 0]),
     "conv_transpose2d": lambda t, i: t.nn.functional.conv_transpose2d(i["img"], i["w"].transpose(0, 1).contiguous()),
     "prelu": lambda t, i: t.nn.functional.prelu(i["a"], i["v"]),
-    "attention": lambda t, i: t.nn.functional.scaled_dot_product_attention(i["a"][None, None], i["a"][None, None], i["a"][None, None]),
+    "attention": lambda t, i: t.nn.functional.scaled_dot_product_attention(i["a"][None, None], i["a"][None, None],
+            i["a"][None, None]),
     "mm of doubles": lambda t, i: t.mm(i["wide"], i["wide"].T),
     "mm of halves": lambda t, i: t.mm(i["half"], i["half"].T),
     "mm of both": lambda t, i: t.mm(i["low"], i["b"]),
@@ -86,7 +89,8 @@ def test_as_pytorch(name, dtype, oracle):
     if dtype == "float16" and name == "lstm":  # PyTorch's library has no such LSTM on this machine
         assert ours[0] == "float16"
         return
-    if dtype == "float16" and name.startswith("cat"):  # PyTorch knows no common dtype of the two low ones; it is float32
+    # PyTorch knows no common dtype of the two low ones; it is float32
+    if dtype == "float16" and name.startswith("cat"):
         assert theirs == "refused" and ours[0] == "float32"
         return
     if ours == "refused" or theirs == "refused":
@@ -99,7 +103,8 @@ def test_as_pytorch(name, dtype, oracle):
 
 
 def state(t):
-    return [t.is_autocast_enabled("cpu"), t.is_autocast_cpu_enabled(), t.is_autocast_enabled(), str(t.get_autocast_dtype("cpu")).split(".")[1], t.is_autocast_cache_enabled()]
+    return [t.is_autocast_enabled("cpu"), t.is_autocast_cpu_enabled(), t.is_autocast_enabled(),
+            str(t.get_autocast_dtype("cpu")).split(".")[1], t.is_autocast_cache_enabled()]
 
 
 def story(t):
@@ -129,7 +134,8 @@ def story(t):
         caught.clear()
         with t.amp.autocast("cuda"):
             seen += [t.is_autocast_enabled("cuda"), len(caught) > 0, state(t)[:2]]
-    for wrong in (lambda: t.autocast(3), lambda: t.autocast("nowhere"), lambda: t.autocast("cpu")(3), lambda: t.get_autocast_dtype("nowhere")):
+    for wrong in (lambda: t.autocast(3), lambda: t.autocast("nowhere"), lambda: t.autocast("cpu")(3),
+                  lambda: t.get_autocast_dtype("nowhere")):
         try:
             wrong()
         except Exception as error:  # noqa: BLE001 - its class is the answer
@@ -149,7 +155,8 @@ def test_modes(oracle):
 def test_it_belongs_to_the_thread():
     found = []
     with cresset.autocast("cpu"):
-        thread = threading.Thread(target=lambda: found.append((state(cresset)[0], (cresset.ones(2, 2) @ cresset.ones(2, 2)).dtype)))
+        thread = (threading.Thread(target=lambda: found.append((state(cresset)[0],
+                                                                (cresset.ones(2, 2) @ cresset.ones(2, 2)).dtype))))
         thread.start()
         thread.join()
         assert (cresset.ones(2, 2) @ cresset.ones(2, 2)).dtype == cresset.bfloat16
@@ -173,7 +180,8 @@ def test_modules_recordings_and_exports():
     cresset.manual_seed(0)
     net, x = Net(), cresset.randn(3, 4)
     expected = net(x)
-    assert [value.dtype for value in expected] == [cresset.bfloat16, cresset.float32] and net.first.weight.dtype == cresset.float32
+    assert [value.dtype for value in expected] == [cresset.bfloat16,
+                                                   cresset.float32] and net.first.weight.dtype == cresset.float32
     ep = export(net, (x,))
     content = io.BytesIO()
     save(ep, content)
@@ -207,7 +215,8 @@ def test_archives_with_ops_that_are_cast_inside(tmp_path):
     class Composites(torch.nn.Module):
         def forward(self, x):
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                return torch.einsum("ij,kj->ik", x, x), torch.tensordot(x, x, ([1], [1])), torch.inner(x, x), torch.linalg.multi_dot([x, x.T, x]), x.exp()
+                return torch.einsum("ij,kj->ik", x, x), torch.tensordot(x, x, ([1], [1])), torch.inner(x,
+                        x), torch.linalg.multi_dot([x, x.T, x]), x.exp()
     x = torch.arange(6.0).reshape(2, 3) / 7
     ep = torch.export.export(Composites(), (x,))
     torch.export.save(ep, tmp_path / "composites.pt2")

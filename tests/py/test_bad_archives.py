@@ -1,7 +1,9 @@
-"""Archives broken by hand, each with the error it must give, through cresset.export.load and through the tool. Features P1, N3.
+"""Archives broken by hand, each with the error it must give, through cresset.export.load and through the tool. Features
+P1, N3.
 
-The rows are about the container: the zip's records, the members that must be there, and their texts as JSON; then the arrays
-and weights that the tool reads. One row is one archive. Every error is one line that names the member or the field.
+The rows are about the container: the zip's records, the members that must be there, and their texts as JSON; then the
+arrays and weights that the tool reads. One row is one archive. Every error is one line that names the member or the
+field.
 """
 import io
 import json
@@ -135,25 +137,31 @@ FIELDS = [
     ("entry: strong encryption", change("central", 8, "H", 0x848), "weight_0': it is encrypted"),
     ("entry: patch", change("central", 8, "H", 0x828), "weight_0': it is a patch"),
     ("entry: LZMA", change("central", 10, "H", 14), "weight_0': compression method 14; only stored and deflated"),
-    ("entry: said to be deflated", change("central", 10, "H", 8), "weight_0': its local header says compression method 0, the directory 8"),
-    ("entry: packed size", change("central", 20, "I", 159), "weight_0': stored with 159 bytes, but 160 bytes are declared"),
+    ("entry: said to be deflated", change("central", 10, "H", 8), "weight_0': its local header says compression method "
+     "0, the directory 8"),
+    ("entry: packed size", change("central", 20, "I", 159), "weight_0': stored with 159 bytes, but 160 bytes are "
+     "declared"),
     ("entry: size", change("central", 24, "I", 161), "weight_0': stored with 160 bytes, but 161 bytes are declared"),
-    ("entry: size of 64 bits without them", change("central", 24, "I", 0xFFFFFFFF), "weight_0': the zip64 sizes are missing"),
+    ("entry: size of 64 bits without them", change("central", 24, "I", 0xFFFFFFFF),
+     "weight_0': the zip64 sizes are missing"),
     ("entry: no name", change("central", 28, "H", 0), 'member "": refused: an empty name'),
     ("entry: a long name", change("central", 28, "H", 0xFFFF), "entry 0 of the directory goes past its end"),
     ("entry: a comment", change("central", 32, "H", 0xFFFF), "entry 0 of the directory goes past its end"),
     ("entry: another disk", change("central", 34, "H", 1), "weight_0': it lies in another file of the archive"),
-    ("entry: header outside", change("central", 42, "I", 0x7FFFFFFF), "weight_0': its header at 2147483647 lies outside the file"),
+    ("entry: header outside", change("central", 42, "I", 0x7FFFFFFF), "weight_0': its header at 2147483647 lies "
+     "outside the file"),
     ("entry: header elsewhere", change("central", 42, "I", 64), "weight_0': there is no local header at 64"),
     ("entry: another member's header", change("central", 42, "I", 304), "weight_0': its local header has another name"),
     ("local: signature", change("local", 0, "B", 0), "weight_0': there is no local header at 0"),
     ("local: flags", change("local", 6, "H", 0x800), "weight_0': its local header has other flags than the directory"),
-    ("local: method", change("local", 8, "H", 8), "weight_0': its local header says compression method 8, the directory 0"),
+    ("local: method", change("local", 8, "H", 8), "weight_0': its local header says compression method 8, the "
+     "directory 0"),
     ("local: size", change("local", 22, "I", 12), "weight_0': its local header says 12 bytes"),
     ("local: name length", change("local", 26, "H", 3), "weight_0': its local header has another name"),
     ("local: name", change("local", 30, "B", ord("x")), "weight_0': its local header has another name"),
     ("local: padding to the end", change("local", 28, "H", 0xFFFF), "weight_0': its 160 bytes at"),
-    ("local: padding over the next", change("local", 28, "H", 100), "weight_1': it overlaps member 'linear.core/data/weights/weight_0'"),
+    ("local: padding over the next", change("local", 28, "H", 100), "weight_1': it overlaps member "
+     "'linear.core/data/weights/weight_0'"),
     ("name: absolute", name_byte(0, ord("/")), "refused: an absolute path"),
     ("name: backslash", name_byte(11, ord("\\")), "refused: a backslash in the name"),
     ("name: newline", name_byte(3, 10), "refused: a control character in the name"),
@@ -233,7 +241,8 @@ def deflated(name, data):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             for other, content in members().items():
-                archive.writestr(other, data if other == name else content, zipfile.ZIP_DEFLATED if other == name else zipfile.ZIP_STORED)
+                archive.writestr(other, data if other == name else content, zipfile.ZIP_DEFLATED if other == name
+                                 else zipfile.ZIP_STORED)
         return file.getvalue()
     return make
 
@@ -250,28 +259,45 @@ CONTENTS = [
     ("no program", with_member(PROGRAM, None), "the archive holds no exported program"),
     ("no weights config", with_member(CONFIG, None), "weight"),
     ("no weight bytes", with_member(WEIGHT, None), "weight_0"),
-    ("byteorder big", with_member(TOP + "byteorder", b"big"), "byteorder: the archive is 'big'-endian; only 'little' is supported"),
+    ("byteorder big", with_member(TOP + "byteorder", b"big"), "byteorder: the archive is 'big'-endian; only 'little' "
+     "is supported"),
     ("byteorder nonsense", with_member(TOP + "byteorder", b"\xff\xfe"), "byteorder"),
-    ("byteorder of a megabyte", with_member(TOP + "byteorder", b"little" * 200000), "byteorder': 1200000 bytes, more than the 4096"),
+    ("byteorder of a megabyte", with_member(TOP + "byteorder", b"little" * 200000),
+     "byteorder': 1200000 bytes, more than the 4096"),
     ("another format", with_member(TOP + "archive_format", b"onnx"), "archive_format: it is 'onnx', expected 'pt2'"),
-    ("a later version", with_member(TOP + "archive_version", b"7"), "archive_version: it is '7'; only '0' is known here"),
-    ("program empty", with_member(PROGRAM, b""), "model.json: line 1, column 1: expected a value, found the end of the text"),
+    ("a later version", with_member(TOP + "archive_version", b"7"),
+     "archive_version: it is '7'; only '0' is known here"),
+    ("program empty", with_member(PROGRAM, b""), "model.json: line 1, column 1: expected a value, found the end of the "
+     "text"),
     ("program cut", with_member(PROGRAM, lambda data: data[:1000]), "model.json: line 1, column 1001"),
     ("program cut by one", with_member(PROGRAM, lambda data: data[:-1]), "model.json: line 1, column"),
     ("program doubled", with_member(PROGRAM, lambda data: data + data), "expected nothing after the value, found '{'"),
-    ("program with a byte order mark", with_member(PROGRAM, lambda data: b"\xef\xbb\xbf" + data), "expected a value, found byte 0xef"),
-    ("program in UTF-16", with_member(PROGRAM, lambda data: data.decode().encode("utf-16")), "expected a value, found byte 0xff"),
-    ("program not UTF-8", with_member(PROGRAM, lambda data: data.replace(b"linear", b"line\xe9r", 1)), "byte 0xe9 is not valid UTF-8"),
-    ("program with half a surrogate", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"\\ud800"', 1)), "\\ud800 is half of a surrogate pair"),
-    ("program with a control character", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"at\nen"', 1)), "control character 0x0a in a string"),
-    ("program with a bad escape", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"\\x61ten"', 1)), "an unknown escape"),
-    ("program with a comma too many", with_member(PROGRAM, lambda data: data[:-1] + b",}"), "expected a key in quotes, found '}'"),
-    ("program with a key twice", with_member(PROGRAM, lambda data: data[:-1] + b', "graph_module": {}}'), "key 'graph_module' occurs twice"),
-    ("program nested deeply", with_member(PROGRAM, b"[" * 100000 + b"]" * 100000), "values are nested more than 200 deep"),
-    ("program with a number of 2000 digits", with_member(PROGRAM, b'{"a": ' + b"1" * 2000 + b"}"), "a number of 2000 characters is too long"),
-    ("program as Python prints it", with_member(PROGRAM, lambda data: str(json.loads(data)).encode()), "expected a key in quotes, found '''"),
-    ("program that swells a thousandfold", deflated(PROGRAM, b"[" + b"0," * 30000000 + b"0]"), "model.json': 60000003 bytes, more than the 16777216 that are accepted"),
-    ("config that swells a thousandfold", deflated(CONFIG, b" " * 60000000 + b"{}"), "weights_config.json': 60000002 bytes, more than the 16777216"),
+    ("program with a byte order mark", with_member(PROGRAM, lambda data: b"\xef\xbb\xbf" + data),
+     "expected a value, found byte 0xef"),
+    ("program in UTF-16", with_member(PROGRAM, lambda data: data.decode().encode("utf-16")),
+     "expected a value, found byte 0xff"),
+    ("program not UTF-8", with_member(PROGRAM, lambda data: data.replace(b"linear", b"line\xe9r", 1)),
+     "byte 0xe9 is not valid UTF-8"),
+    ("program with half a surrogate", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"\\ud800"', 1)),
+     "\\ud800 is half of a surrogate pair"),
+    ("program with a control character", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"at\nen"', 1)),
+     "control character 0x0a in a string"),
+    ("program with a bad escape", with_member(PROGRAM, lambda data: data.replace(b'"aten"', b'"\\x61ten"', 1)),
+     "an unknown escape"),
+    ("program with a comma too many", with_member(PROGRAM, lambda data: data[:-1] + b",}"),
+     "expected a key in quotes, found '}'"),
+    ("program with a key twice", with_member(PROGRAM, lambda data: data[:-1] + b', "graph_module": {}}'),
+     "key 'graph_module' occurs twice"),
+    ("program nested deeply", with_member(PROGRAM, b"[" * 100000 + b"]" * 100000),
+     "values are nested more than 200 deep"),
+    ("program with a number of 2000 digits", with_member(PROGRAM, b'{"a": ' + b"1" * 2000 + b"}"),
+     "a number of 2000 characters is too long"),
+    ("program as Python prints it", with_member(PROGRAM, lambda data: str(json.loads(data)).encode()),
+     "expected a key in quotes, found '''"),
+    ("program that swells a thousandfold", deflated(PROGRAM, b"[" + b"0," * 30000000 + b"0]"),
+     "model.json': 60000003 bytes, more than the 16777216 that are accepted"),
+    ("config that swells a thousandfold", deflated(CONFIG, b" " * 60000000 + b"{}"),
+     "weights_config.json': 60000002 bytes, more than the 16777216"),
     ("program of spaces", deflated(PROGRAM, b" " * 10000000), "model.json: line 1, column 10000001: expected a value"),
     ("program is null", with_member(PROGRAM, b"null"), "the program is null, expected an object"),
     ("program is a list", with_member(PROGRAM, b"[]"), "the program is an array, expected an object"),
@@ -279,22 +305,31 @@ CONTENTS = [
     ("program is empty", with_member(PROGRAM, b"{}"), "'schema_version' is missing"),
     ("no schema version", with_json(PROGRAM, without("schema_version")), "'schema_version' is missing"),
     ("no major version", with_json(PROGRAM, without("schema_version", "major")), "'major' is missing"),
-    ("a major version in words", with_json(PROGRAM, assign("8", "schema_version", "major")), "'major' is a string, expected an integer"),
-    ("an older major version", with_json(PROGRAM, assign(5, "schema_version", "major")), "major version 5, this reader knows 8"),
-    ("a later major version", with_json(PROGRAM, assign(9, "schema_version", "major")), "major version 9, this reader knows 8"),
-    ("an immense major version", with_json(PROGRAM, assign(10**30, "schema_version", "major")), "'major' is a float, expected an integer"),
+    ("a major version in words", with_json(PROGRAM, assign("8", "schema_version", "major")),
+     "'major' is a string, expected an integer"),
+    ("an older major version", with_json(PROGRAM, assign(5, "schema_version", "major")),
+     "major version 5, this reader knows 8"),
+    ("a later major version", with_json(PROGRAM, assign(9, "schema_version", "major")),
+     "major version 9, this reader knows 8"),
+    ("an immense major version", with_json(PROGRAM, assign(10**30, "schema_version", "major")),
+     "'major' is a float, expected an integer"),
     ("no graph module", with_json(PROGRAM, without("graph_module")), "'graph_module' is missing"),
-    ("graph module null", with_json(PROGRAM, assign(None, "graph_module")), "'graph_module' is null, expected an object"),
+    ("graph module null", with_json(PROGRAM, assign(None, "graph_module")),
+     "'graph_module' is null, expected an object"),
     ("no graph", with_json(PROGRAM, without("graph_module", "graph")), "'graph' is missing"),
     ("no signature", with_json(PROGRAM, without("graph_module", "signature")), "'signature' is missing"),
     ("no ranges", with_json(PROGRAM, without("range_constraints")), "'range_constraints' is missing"),
     ("no nodes", with_json(PROGRAM, without("graph_module", "graph", "nodes")), "'nodes' is missing"),
-    ("nodes as an object", with_json(PROGRAM, assign({}, "graph_module", "graph", "nodes")), "'nodes' is an object, expected an array"),
-    ("guards as a number", with_json(PROGRAM, assign(3, "guards_code")), "'guards_code' is an integer, expected an array"),
+    ("nodes as an object", with_json(PROGRAM, assign({}, "graph_module", "graph", "nodes")),
+     "'nodes' is an object, expected an array"),
+    ("guards as a number", with_json(PROGRAM, assign(3, "guards_code")), "'guards_code' is an integer, expected an "
+     "array"),
     ("config empty", with_member(CONFIG, b""), "model_weights_config.json: line 1, column 1"),
     ("config without config", with_member(CONFIG, b"{}"), "model_weights_config.json: 'config' is missing"),
-    ("config as a list", with_member(CONFIG, b'{"config": []}'), "model_weights_config.json: 'config' is an array, expected an object"),
-    ("weight bytes cut", with_member(WEIGHT, lambda data: data[:-1]), "config['weight']: the tensor reaches beyond the 159 bytes"),
+    ("config as a list", with_member(CONFIG, b'{"config": []}'), "model_weights_config.json: 'config' is an array, "
+     "expected an object"),
+    ("weight bytes cut", with_member(WEIGHT, lambda data: data[:-1]), "config['weight']: the tensor reaches beyond the "
+     "159 bytes"),
     ("weight bytes missing", with_member(WEIGHT, b""), "config['weight']: the tensor reaches beyond the 0 bytes"),
 ]
 
@@ -368,7 +403,8 @@ def outputs(program):
 def regions():
     """(first byte, last byte, detected at loading) of what is no weight: records, texts, padding."""
     records = Records(WHOLE)
-    weights = [(records.content[name], records.content[name] + size) for name, size in ((WEIGHT, 160), (TOP + "data/weights/weight_1", 20))]
+    weights = [(records.content[name], records.content[name] + size) for name, size in ((WEIGHT, 160),
+            (TOP + "data/weights/weight_1", 20))]
     return [at for at in range(len(WHOLE)) if not any(begin <= at < end for begin, end in weights)], weights
 
 
@@ -440,7 +476,8 @@ ARRAYS = [
     ("data too long", npy(GOOD, bytes(97)), "1 bytes follow the array's 96"),
     ("no dictionary", npy("()"), "no dictionary"),
     ("code", npy("{'descr': __import__('os'), 'fortran_order': False, 'shape': (1,)}"), "'descr' is no string"),
-    ("code as the shape", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (exit(),)}"), "'shape' holds something else than numbers"),
+    ("code as the shape", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (exit(),)}"),
+     "'shape' holds something else than numbers"),
     ("a key too many", npy(GOOD[:-2] + "'x': 1}"), "a key other than descr"),
     ("a key too few", npy("{'descr': '<f4', 'shape': (1,)}", bytes(4)), "is missing"),
     ("negative size", npy(GOOD.replace("3", "-3"), bytes(96)), "a negative size"),
@@ -492,16 +529,22 @@ TENSORS = [
     ("entry is a number", safetensors({"t": 1}), "tensor 't': found an integer, expected an object"),
     ("unknown dtype", safetensors(tensor("F13"), bytes(8)), "tensor 't': dtype 'F13' is not known here"),
     ("negative size", safetensors(tensor(shape=[-2]), bytes(8)), "tensor 't': 'shape' holds something else than sizes"),
-    ("immense size", safetensors(tensor(shape=[2**62, 2**62]), bytes(8)), "tensor 't': 'shape' is larger than any memory"),
-    ("size and data differ", safetensors(tensor(shape=[3]), bytes(8)), "tensor 't': its data have 8 bytes, dtype and shape need 12"),
+    ("immense size", safetensors(tensor(shape=[2**62, 2**62]), bytes(8)), "tensor 't': 'shape' is larger than any "
+     "memory"),
+    ("size and data differ", safetensors(tensor(shape=[3]), bytes(8)), "tensor 't': its data have 8 bytes, dtype and "
+     "shape need 12"),
     ("data cut", safetensors(tensor(), bytes(7)), "tensor 't': its data end at 8, but there are 7 bytes"),
     ("data too long", safetensors(tensor(), bytes(9)), "1 bytes at the end belong to no tensor"),
-    ("descending offsets", safetensors(tensor(offsets=[8, 0]), bytes(8)), "tensor 't': 'data_offsets' is not a pair of ascending offsets"),
+    ("descending offsets", safetensors(tensor(offsets=[8, 0]), bytes(8)), "tensor 't': 'data_offsets' is not a pair of "
+     "ascending offsets"),
     ("three offsets", safetensors(tensor(offsets=[0, 4, 8]), bytes(8)), "tensor 't': 'data_offsets' is not a pair"),
-    ("overlap", safetensors({**tensor(), "u": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}}, bytes(8)), "tensor 'u': its data begin at 4, inside those before"),
-    ("gap", safetensors(tensor(shape=[1], offsets=[4, 8]), bytes(8)), "tensor 't': its data begin at 4, after a gap at 0"),
+    ("overlap", safetensors({**tensor(), "u": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}}, bytes(8)),
+     "tensor 'u': its data begin at 4, inside those before"),
+    ("gap", safetensors(tensor(shape=[1], offsets=[4, 8]), bytes(8)), "tensor 't': its data begin at 4, after a gap at "
+     "0"),
     ("unknown field", safetensors(tensor(note="x", dtype="F32"), bytes(8)), "tensor 't': unknown field 'note'"),
-    ("metadata with a number", safetensors({"__metadata__": {"a": 1}}), "'__metadata__': 'a' is an integer, expected a string"),
+    ("metadata with a number", safetensors({"__metadata__": {"a": 1}}), "'__metadata__': 'a' is an integer, expected a "
+     "string"),
 ]
 
 

@@ -1,5 +1,5 @@
-"""Arguments that would lead a kernel outside of its operands are refused, and immense ones do not keep it busy for ever. The
-whole table is tried under the sanitizers by tests/full/abuse.py; what that found once has its call here."""
+"""Arguments that would lead a kernel outside of its operands are refused, and immense ones do not keep it busy for
+ever. The whole table is tried under the sanitizers by tests/full/abuse.py; what that found once has its call here."""
 import pathlib
 import sys
 
@@ -29,9 +29,11 @@ AVERAGE2 = ([2, 2], [2, 2], [0, 0], False, True, None)
 
 @pytest.mark.parametrize("value", [-1, 16, 64, 2**40, low, high])
 def test_max_pool_backward_writes_where_the_plane_is(value):
-    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2, index((1, 1, 2, 2), value)), "out of bounds")
+    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2,
+                                                          index((1, 1, 2, 2), value)), "out of bounds")
     if value not in (16,):
-        refused(lambda: aten.max_pool3d_with_indices_backward(cresset.ones(1, 1, 2, 2, 2), x5, *POOL3, index((1, 1, 2, 2, 2), value)), "out of bounds")
+        refused(lambda: aten.max_pool3d_with_indices_backward(cresset.ones(1, 1, 2, 2, 2), x5, *POOL3,
+                                                              index((1, 1, 2, 2, 2), value)), "out of bounds")
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3, 2), (1, 2, 2, 2), (2, 1, 2, 2), (1, 2, 2), (0, 1, 2, 2)])
@@ -43,11 +45,13 @@ def test_gradients_of_pools_have_the_results_sizes(shape):
     if shape[-2:] == (2, 2):
         refused(lambda: aten._adaptive_avg_pool2d_backward(grad, x4))
     refused(lambda: aten._adaptive_avg_pool3d_backward(cresset.ones(2, 1, 2, 2, 2), x5))
-    refused(lambda: aten.avg_pool3d_backward(cresset.ones(1, 1, 3, 3, 3), x5, [2] * 3, [2] * 3, [0] * 3, False, True, None))
+    refused(lambda: aten.avg_pool3d_backward(cresset.ones(1, 1, 3, 3, 3), x5, [2] * 3, [2] * 3, [0] * 3, False, True,
+                                             None))
 
 
 def test_indices_of_pools_are_int64():
-    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2, cresset.zeros(1, 1, 2, 2)), "int64")
+    refused(lambda: aten.max_pool2d_with_indices_backward(cresset.ones(1, 1, 2, 2), x4, *POOL2,
+                                                          cresset.zeros(1, 1, 2, 2)), "int64")
 
 
 def test_a_window_far_larger_than_the_image():
@@ -65,17 +69,21 @@ def test_embedding_dense_backward_has_a_row_for_each_index():
 def test_multilabel_margin_loss_backward_checks_its_operands():
     self, target, flags = cresset.ones(2, 3), index((2, 3), 0), cresset.zeros(2, 3)
     assert aten.multilabel_margin_loss_backward(cresset.ones(2), self, target, 0, flags).shape == (2, 3)
-    for grad, t, f in [(cresset.ones(1), target, flags), (cresset.ones(2, 3), target, flags), (cresset.ones(2), index((2, 1), 0), flags),
-                       (cresset.ones(2), target, cresset.zeros(2)), (cresset.ones(2), target.int(), flags), (cresset.ones(2), index((2, 3), 3), flags)]:
+    for grad, t, f in [(cresset.ones(1), target, flags), (cresset.ones(2, 3), target, flags),
+                       (cresset.ones(2), index((2, 1), 0), flags),
+                       (cresset.ones(2), target, cresset.zeros(2)), (cresset.ones(2), target.int(), flags),
+                       (cresset.ones(2), index((2, 3), 3), flags)]:
         refused(lambda grad=grad, t=t, f=f: aten.multilabel_margin_loss_backward(grad, self, t, 0, f))
 
 
 def test_ctc_loss_backward_checks_its_operands():
     probs, targets, lengths = cresset.zeros(4, 1, 3), index((1, 2), 1), ([4], [2])
     loss, alpha = aten._ctc_loss(probs, targets, *lengths)
-    good = dict(grad=cresset.ones(1), log_probs=probs, targets=targets, input_lengths=[4], target_lengths=[2], neg_log_likelihood=loss, log_alpha=alpha, blank=0)
+    good = dict(grad=cresset.ones(1), log_probs=probs, targets=targets, input_lengths=[4], target_lengths=[2],
+                neg_log_likelihood=loss, log_alpha=alpha, blank=0)
     assert aten._ctc_loss_backward(**good).shape == (4, 1, 3)
-    bad = dict(grad=cresset.ones(2), neg_log_likelihood=loss.double(), log_alpha=alpha[:, :, :3].contiguous(), input_lengths=[5], target_lengths=[3], blank=3)
+    bad = dict(grad=cresset.ones(2), neg_log_likelihood=loss.double(), log_alpha=alpha[:, :, :3].contiguous(),
+               input_lengths=[5], target_lengths=[3], blank=3)
     for name, value in bad.items():
         refused(lambda name=name, value=value: aten._ctc_loss_backward(**{**good, name: value}))
     refused(lambda: aten._ctc_loss_backward(**{**good, "log_alpha": alpha[:, :2].contiguous()}))
@@ -85,12 +93,15 @@ def test_ctc_loss_backward_checks_its_operands():
 def test_packed_sequences_check_their_gradient():
     sizes = cresset.tensor([2, 1])
     assert aten._pack_padded_sequence_backward(cresset.ones(3, 4), [2, 2, 4], sizes, False).shape == (2, 2, 4)
-    for grad, size in [(cresset.ones(3), [2, 2, 4]), (cresset.ones(3, 5), [2, 2, 4]), (cresset.ones(3, 4, 1), [2, 2, 4]), (cresset.ones(3, 4), [2, -2, 4])]:
+    for grad, size in [(cresset.ones(3), [2, 2, 4]), (cresset.ones(3, 5), [2, 2, 4]),
+                       (cresset.ones(3, 4, 1), [2, 2, 4]), (cresset.ones(3, 4), [2, -2, 4])]:
         refused(lambda grad=grad, size=size: aten._pack_padded_sequence_backward(grad, size, sizes, False))
-    refused(lambda: aten._pack_padded_sequence_backward(cresset.ones(3, 4), [2, 2, 4], cresset.tensor([2, high]), False))
+    refused(lambda: aten._pack_padded_sequence_backward(cresset.ones(3, 4), [2, 2, 4], cresset.tensor([2, high]),
+                                                        False))
 
 
-@pytest.mark.parametrize("name,rank", [("reflection_pad1d", 3), ("reflection_pad2d", 4), ("reflection_pad3d", 5), ("replication_pad2d", 4), ("replication_pad3d", 5)])
+@pytest.mark.parametrize("name,rank", [("reflection_pad1d", 3), ("reflection_pad2d", 4), ("reflection_pad3d", 5),
+                                       ("replication_pad2d", 4), ("replication_pad3d", 5)])
 def test_padding_has_two_entries_a_dimension(name, rank):
     x = cresset.ones(*[4] * rank)
     for pad in ([], [1], [1] * (2 * rank - 5), [1] * (2 * rank - 3)):
@@ -100,13 +111,16 @@ def test_padding_has_two_entries_a_dimension(name, rank):
 def test_noise_has_the_inputs_sizes():
     for noise in (cresset.ones(2), cresset.ones(3, 4, 1), cresset.ones(3, 4, dtype=cresset.float64)):
         for name in ("rrelu_with_noise_functional", "rrelu_with_noise"):
-            refused(lambda name=name, noise=noise: getattr(aten, name)(cresset.ones(3, 4), noise, training=True), "noise")
+            refused(lambda name=name, noise=noise: getattr(aten, name)(cresset.ones(3, 4), noise, training=True),
+                    "noise")
 
 
 def test_immense_sizes_beside_an_empty_one():
     empty = cresset.ones(2, 0)
-    for call in (lambda: empty.repeat(2**62, 1), lambda: aten.constant_pad_nd(empty, [0, 0, 2**62, 0]), lambda: cresset.empty(2**62, 4, 0),
-                 lambda: cresset.ones(1).expand(2**40, 2**40), lambda: cresset.ones(3).as_strided([2], [2**62]), lambda: cresset.ones(3, 3)[::2**62]):
+    for call in (lambda: empty.repeat(2**62, 1), lambda: aten.constant_pad_nd(empty, [0, 0, 2**62, 0]),
+                 lambda: cresset.empty(2**62, 4, 0),
+                 lambda: cresset.ones(1).expand(2**40, 2**40), lambda: cresset.ones(3).as_strided([2], [2**62]),
+                 lambda: cresset.ones(3, 3)[::2**62]):
         refused(call)
     assert empty.repeat(2**40, 1).shape == (2**41, 0)
     assert aten.constant_pad_nd(empty, [0, 0, 2**40, 0]).shape == (2**40 + 2, 0)
@@ -116,7 +130,8 @@ def test_immense_sizes_beside_an_empty_one():
 def test_batch_norm_of_no_batch_and_of_no_statistics():
     y, mean, rstd = aten._native_batch_norm_legit.no_stats(cresset.ones(0, 3), None, None, True, 0.1, 1e-5)
     assert y.shape == (0, 3) and mean.shape == (3,)
-    refused(lambda: aten._native_batch_norm_legit.no_stats(cresset.ones(2, 3), None, None, False, 0.1, 1e-5), "training")
+    refused(lambda: aten._native_batch_norm_legit.no_stats(cresset.ones(2, 3), None, None, False, 0.1, 1e-5),
+            "training")
 
 
 def test_group_norm_counts_its_elements():
@@ -129,32 +144,38 @@ def test_integers_at_the_ends():
     assert cresset.equal(cresset.tril(ones, high), ones) and not cresset.triu(ones, high).any()
     refused(lambda: cresset.tril(ones, low))
     assert cresset.tril_indices(2**20, 2, -2**20 + 2).shape == (2, 3)
-    refused(lambda: aten.lstm.input(cresset.ones(2, 1, 3), [cresset.ones(1, 1, 3)] * 2, [cresset.ones(12, 3)] * 2, False, 2**62, 0.0, False, False, False), "layers")
+    refused(lambda: aten.lstm.input(cresset.ones(2, 1, 3), [cresset.ones(1, 1, 3)] * 2, [cresset.ones(12, 3)] * 2,
+                                    False, 2**62, 0.0, False, False, False), "layers")
 
 
 def test_polynomials_of_an_immense_degree_end():
     x = cresset.tensor([0.0, 0.5, 1.0, 1.0 + 2.0**-52, -2.0], dtype=cresset.float64)
-    for name in ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "hermite_polynomial_h",
+    for name in ("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+                 "chebyshev_polynomial_w", "hermite_polynomial_h",
                  "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"):
         for degree in (2**40, 2**62, 1e300, float("nan")):
             assert getattr(cresset.special, name)(x, degree).shape == (5,)
-    assert cresset.polygamma(2**40, x).shape == cresset.special.zeta(3.0, cresset.tensor([-2.0**40 - 0.5])).shape[:0] + (5,)
+    assert cresset.polygamma(2**40, x).shape == cresset.special.zeta(3.0,
+                                                                     cresset.tensor([-2.0**40 - 0.5])).shape[:0] + (5,)
 
 
 def test_chebyshev_polynomials_of_a_high_degree_agree_with_their_recurrence():
-    for name, first in (("t", lambda x: x), ("u", lambda x: 2 * x), ("v", lambda x: 2 * x - 1), ("w", lambda x: 2 * x + 1)):
+    for name, first in (("t", lambda x: x), ("u", lambda x: 2 * x), ("v", lambda x: 2 * x - 1),
+                        ("w", lambda x: 2 * x + 1)):
         for x in (1.0001, -1.0001, 1.00000001):
             before, p = 1.0, first(x)
             for _ in range(4999):
                 before, p = p, 2 * x * p - before
-            got = float(getattr(cresset.special, f"chebyshev_polynomial_{name}")(cresset.tensor(x, dtype=cresset.float64), 5000))
+            got = float(getattr(cresset.special, f"chebyshev_polynomial_{name}")(cresset.tensor(x,
+                    dtype=cresset.float64), 5000))
             assert abs(got - p) <= 1e-7 * abs(p), (name, x)
 
 
 def functions_with_out():
     for name in cresset._C._op_names():
         row = cresset._C._row(name)
-        if row["variant"] == "functional" and row["out"] and hasattr(cresset, name.removeprefix("aten::").split(".")[0]):
+        if row["variant"] == "functional" and row["out"] and hasattr(cresset,
+                                                                     name.removeprefix("aten::").split(".")[0]):
             yield name
 
 
@@ -162,9 +183,11 @@ def test_out_takes_tensors_only():
     """In every function with out=: what is no tensor is a TypeError, as in PyTorch."""
     tried = 0
     for name in functions_with_out():
-        function, results = getattr(cresset, name.removeprefix("aten::").split(".")[0]), len(cresset._C._signature(name)[1])
+        function, results = getattr(cresset,
+                                    name.removeprefix("aten::").split(".")[0]), len(cresset._C._signature(name)[1])
         for args, kwargs in nonsense.recorded(name)[:1]:
-            for out in (0, 1.5, True, 1j, "x", object(), cresset.float32, [0] * results, (1.5,) * results, [None] * results, {}):
+            for out in (0, 1.5, True, 1j, "x", object(), cresset.float32, [0] * results, (1.5,) * results,
+                        [None] * results, {}):
                 with pytest.raises(TypeError):
                     function(*args, **kwargs, out=out)
             tried += 1
@@ -175,7 +198,8 @@ def test_attention_reads_within_its_operands():
     q, k = cresset.ones(2, 4, 5, 8), cresset.ones(2, 4, 7, 8)
     flash = aten._scaled_dot_product_flash_attention_for_cpu
     assert flash(q, k, k, attn_mask=cresset.zeros(1, 7))[0].shape == (2, 4, 5, 8)
-    for key, mask in ((cresset.ones(1, 4, 7, 8), None), (cresset.ones(2, 3, 7, 8), None), (k, cresset.zeros(0, 7)), (k, cresset.zeros(5, 6)), (k, cresset.zeros(3, 1, 5, 7))):
+    for key, mask in ((cresset.ones(1, 4, 7, 8), None), (cresset.ones(2, 3, 7, 8), None), (k, cresset.zeros(0, 7)),
+                      (k, cresset.zeros(5, 6)), (k, cresset.zeros(3, 1, 5, 7))):
         refused(lambda key=key, mask=mask: flash(q, key, key, attn_mask=mask))
     attend = cresset.nn.functional.scaled_dot_product_attention
     assert attend(q, k[:, :2], k[:, :2], enable_gqa=True).shape == (2, 4, 5, 8)
@@ -188,9 +212,12 @@ def test_attention_reads_within_its_operands():
 def test_lists_are_as_long_as_kernels_read():
     refused(lambda: aten.col2im(cresset.ones(4, 9), [4, 4], [2, 2], [1, 1], [0], [1, 1]), "padding")
     refused(lambda: aten.im2col(cresset.ones(1, 4, 4), [2, 2], [1], [0, 0], [1, 1]), "dilation")
-    refused(lambda: aten.convolution_backward(cresset.ones(1, 1, 3), cresset.ones(1, 1, 4), cresset.ones(1, 1, 2), None, [1], [0], [1], False, [0], 1, [True]), "output_mask")
-    refused(lambda: aten.convolution(cresset.ones(1, 1, 4), cresset.ones(1, 1, 2), None, [high - 1], [0], [1], False, [0], 1), "2\\^31")
-    refused(lambda: aten.convolution(cresset.ones(*[2] * 6), cresset.ones(2, 2, 1, 1, 1, 1), None, [1], [0], [1], False, [0], 1), "rank")
+    refused(lambda: aten.convolution_backward(cresset.ones(1, 1, 3), cresset.ones(1, 1, 4), cresset.ones(1, 1, 2),
+                                              None, [1], [0], [1], False, [0], 1, [True]), "output_mask")
+    refused(lambda: aten.convolution(cresset.ones(1, 1, 4), cresset.ones(1, 1, 2), None, [high - 1], [0], [1], False,
+                                     [0], 1), "2\\^31")
+    refused(lambda: aten.convolution(cresset.ones(*[2] * 6), cresset.ones(2, 2, 1, 1, 1, 1), None, [1], [0], [1],
+                                     False, [0], 1), "rank")
 
 
 def test_a_bias_of_one_element_is_repeated():
@@ -211,7 +238,8 @@ def test_out_is_memory_of_the_right_kind():
     indices = cresset.ones(4, 4, dtype=cresset.int64)
     refused(lambda: cresset.nonzero(indices, out=indices), "shares memory")
     wide = cresset.empty(0, dtype=cresset.float64)
-    assert cresset.scatter(cresset.zeros(4), 0, index((1,), 2), cresset.ones(1), out=wide).tolist() == wide.tolist() == [0, 0, 1, 0]
+    assert cresset.scatter(cresset.zeros(4), 0, index((1,), 2), cresset.ones(1),
+                           out=wide).tolist() == wide.tolist() == [0, 0, 1, 0]
 
 
 def test_the_smallest_integers_are_numbers():

@@ -23,7 +23,8 @@ def cresset(*words, **options):
     environment = {**os.environ, **options.pop("env", {})}
     environment.pop("LD_PRELOAD", None)  # the tool has its own sanitizer, and is wholly ours: leaks count
     environment["ASAN_OPTIONS"] = "detect_leaks=1"
-    return subprocess.run(["cresset", *map(str, words)], capture_output=True, text=True, env=environment, timeout=120, **options)
+    return subprocess.run(["cresset", *map(str, words)], capture_output=True, text=True, env=environment, timeout=120,
+                          **options)
 
 
 def good(*words, **options):
@@ -108,7 +109,8 @@ def test_bash_completes(tmp_path):
 
     def complete(*words):
         line = " ".join(f"'{word}'" for word in words)
-        text = f"{script}\ncd {tmp_path}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _cresset; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        text = (f"{script}\ncd {tmp_path}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _cresset; printf '%s\\n' "
+                f"\"${{COMPREPLY[@]}}\"")
         return subprocess.run(["bash", "-c", text], capture_output=True, text=True).stdout.split()
 
     assert complete("cresset", "i") == ["info"]
@@ -149,17 +151,20 @@ MISUSE = [
 ]
 
 
-@pytest.mark.parametrize("words, expected", MISUSE, ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "")
+@pytest.mark.parametrize("words, expected", MISUSE, ids=lambda value: " ".join(value)[:40] if isinstance(value, list)
+                         else "")
 def test_misuse(words, expected):
     assert expected in refused(*words, code=2)
 
 
-@pytest.mark.parametrize("name, value, expected", [("CRESSET_ISA", "foo", "portable, avx2 or avx512"), ("CRESSET_NUM_THREADS", "-3", "from 1 to 1024"),
+@pytest.mark.parametrize("name, value, expected", [("CRESSET_ISA", "foo", "portable, avx2 or avx512"),
+                                                   ("CRESSET_NUM_THREADS", "-3", "from 1 to 1024"),
                                                    ("CRESSET_NUM_THREADS", "many", "from 1 to 1024")])
 def test_settings_that_cannot_be_followed(cases, name, value, expected):
     line = refused("info", cases["affine"].path, env={name: value})
     assert f"{name} is '{value}'" in line and expected in line
-    done = subprocess.run([sys.executable, "-c", "import cresset"], capture_output=True, text=True, env={**os.environ, name: value})
+    done = subprocess.run([sys.executable, "-c", "import cresset"], capture_output=True, text=True,
+                          env={**os.environ, name: value})
     assert done.returncode == 1 and f"{name} is '{value}'" in done.stderr.splitlines()[-1]
 
 
@@ -200,7 +205,8 @@ def test_info_text(cases):
 
 def test_info_json(cases):
     facts = json.loads(good("info", cases["affine"].path, "--json"))
-    assert [(i["name"], i["dtype"], i["shape"][1:]) for i in facts["inputs"]] == [("x", "float32", [4]), ("options_bias", "float32", []), ("k", "int", [])]
+    assert [(i["name"], i["dtype"], i["shape"][1:]) for i in facts["inputs"]] == [("x", "float32", [4]),
+            ("options_bias", "float32", []), ("k", "int", [])]
     symbol = facts["inputs"][0]["shape"][0]
     assert isinstance(symbol, str) and facts["dynamic"] == [{"symbol": symbol, "min": 2, "max": 64}]
     assert facts["inputs"][2]["value"] == 2
@@ -210,7 +216,8 @@ def test_info_json(cases):
     assert facts["outputs"][4]["value"] == 0.5
     assert facts["unsupported"] == [] and facts["extra_files"] == ["notes.txt"] and facts["programs"] == ["model"]
     assert facts["parameters"] == {"count": 2, "elements": 15, "bytes": 60}
-    assert {t["name"]: t["kind"] for t in facts["state"]} == {"linear.weight": "parameter", "linear.bias": "parameter", "count": "buffer", "shift": "constant"}
+    assert {t["name"]: t["kind"] for t in facts["state"]} == {"linear.weight": "parameter", "linear.bias": "parameter",
+                                                              "count": "buffer", "shift": "constant"}
     assert facts["ops"]["aten::linear"] == 1
 
 
@@ -230,7 +237,8 @@ def test_info_unsupported(cases):
     (op,) = facts["unsupported"]
     assert op["name"].startswith("cli_test::twice") and op["count"] == 2
     assert re.fullmatch(r"cli_models.py:\d+: return twice\(x\) \+ twice\(x.relu\(\)\)", op["source"])
-    assert re.search(r"^unsupported\n  cli_test::twice\S* \(2 times\), first at cli_models.py:\d+: return", good("info", cases["unknown"].path), re.M)
+    assert re.search(r"^unsupported\n  cli_test::twice\S* \(2 times\), first at cli_models.py:\d+: return",
+                     good("info", cases["unknown"].path), re.M)
     line = refused("run", cases["unknown"].path, "--example")
     assert "cli_test::twice" in line and "cli_models.py" in line
 
@@ -301,7 +309,8 @@ def test_run_single_inputs(cases, tmp_path):
     inputs, want = cases["sizes"].sets[1]
     for key in "ab":
         numpy.save(tmp_path / f"{key}.npy", inputs[key])
-    good("run", cases["sizes"].path, f"-ia={tmp_path}/a.npy", "-i", f"b={tmp_path}/b.npy", "-i", f"n={inputs['n']}", "-o", tmp_path / "out.npy")
+    good("run", cases["sizes"].path, f"-ia={tmp_path}/a.npy", "-i", f"b={tmp_path}/b.npy", "-i", f"n={inputs['n']}",
+         "-o", tmp_path / "out.npy")
     assert numpy.allclose(numpy.load(tmp_path / "out.npy"), want["out0"])
 
 
@@ -358,18 +367,22 @@ def test_run_json(cases, tmp_path):
     data = json.loads(good("run", case.path, *words, "-o", tmp_path / "out_%d.npz", "--json"))
     assert [call["inputs"] for call in data["calls"]] == [str(path) for path in files]
     for i, (call, (_, want)) in enumerate(zip(data["calls"], case.sets, strict=True)):
-        assert call["file"] == str(tmp_path / f"out_{i}.npz") and pathlib.Path(call["file"]).exists() and call["seconds"] > 0
+        assert (call["file"] == str(tmp_path / f"out_{i}.npz") and pathlib.Path(call["file"]).exists()
+                and call["seconds"] > 0)
         outputs = [output for output in call["outputs"] if output["dtype"] not in ("none", "str")]
         assert [output["key"] for output in outputs] == sorted(want)
         for output in outputs:
             array = want[output["key"]]
-            assert output["shape"] == list(array.shape) and output["dtype"] == str(array.dtype) and output["not_finite"] == 0
-            assert (output["min"], output["max"], output["mean"]) == pytest.approx((array.min(), array.max(), array.mean()), rel=1e-5, abs=1e-5)
+            assert (output["shape"] == list(array.shape) and output["dtype"] == str(array.dtype)
+                    and output["not_finite"] == 0)
+            assert (output["min"], output["max"], output["mean"]) == pytest.approx((array.min(), array.max(),
+                    array.mean()), rel=1e-5, abs=1e-5)
 
 
 def test_compile_json(cases, tmp_path):
     data = json.loads(good("compile", cases["affine"].path, "-o", tmp_path / "a.so.1", "--json", "--verify"))
-    assert data["file"] == str(tmp_path / "a.so.1") and data["methods"] == ["forward"] and data["bytes"] == (tmp_path / "a.so.1").stat().st_size
+    assert data["file"] == str(tmp_path / "a.so.1") and data["methods"] == ["forward"] and data["bytes"] == (tmp_path
+            / "a.so.1").stat().st_size
     assert data["steps"] > 0 and data["seconds"] > 0 and "largest error" in data["verified"]
 
 
@@ -383,23 +396,29 @@ WRONG_INPUTS = [
     ("affine", {"x": None}, r"missing input 'x' \(float32 \[s\d+, 4\] with s\d+ 0 to 64\)"),
     ("affine", {"y": numpy.zeros(3)}, r"no input 'y', expected x, options_bias"),
     ("affine", {"x": numpy.zeros((5, 4))},
-     r"input 'x': expected float32 \[s\d+, 4\] with s\d+ 0 to 64, found float64 \[5, 4\]: the dtype differs; convert .* a.astype\('float32'\)"),
-    ("affine", {"x": numpy.zeros((5, 1, 4), "f4")}, r"input 'x': expected float32 .*, found float32 \[5, 1, 4\]: it has 3 dimensions, not 2"),
+     r"input 'x': expected float32 \[s\d+, 4\] with s\d+ 0 to 64, found float64 \[5, 4\]: the dtype differs; convert "
+     r".* a.astype\('float32'\)"),
+    ("affine", {"x": numpy.zeros((5, 1, 4), "f4")}, r"input 'x': expected float32 .*, found float32 \[5, 1, 4\]: it "
+     r"has 3 dimensions, not 2"),
     ("affine", {"x": numpy.zeros((5, 7), "f4")}, r"input 'x': .* found float32 \[5, 7\]: dimension 1 is 7, not 4"),
-    ("affine", {"x": numpy.zeros((65, 4), "f4")}, r"input 'x': .* found float32 \[65, 4\]: dimension 0 is 65, outside its range"),
+    ("affine", {"x": numpy.zeros((65, 4), "f4")}, r"input 'x': .* found float32 \[65, 4\]: dimension 0 is 65, outside "
+     r"its range"),
     ("affine", {"k": numpy.array(3)}, r"input 'k': expected the int 2 that the export fixed, found 3"),
     ("affine", {"k": numpy.zeros(2)}, r"input 'k': expected the int 2 that the export fixed, found float64 \[2\]"),
     ("sizes", {"b": numpy.zeros((7, 3), "f4")}, r"input 'b': .* found float32 \[7, 3\]: dimension 0 is 7, not 8"),
-    ("sizes", {"b": numpy.zeros((8, 2), "f4")}, r"input 'b': .* found float32 \[8, 2\]: dimension 1 is 2, but dimension 1 of 'a' is 3"),
+    ("sizes", {"b": numpy.zeros((8, 2), "f4")}, r"input 'b': .* found float32 \[8, 2\]: dimension 1 is 2, but "
+     r"dimension 1 of 'a' is 3"),
     ("sizes", {"n": numpy.array(1.5)}, r"input 'n': expected an int.*, found 1.5"),
     ("sizes", {"n": numpy.zeros(2)}, r"input 'n': expected an int.*, found float64 \[2\]"),
     ("dtypes", {"b16": numpy.zeros((2, 3), "f8")},
-     r"input 'b16': expected bfloat16 \[2, 3\], found float64 \[2, 3\]: the dtype differs; convert .* a.astype\('float32'\)"),
+     r"input 'b16': expected bfloat16 \[2, 3\], found float64 \[2, 3\]: the dtype differs; convert .* "
+     r"a.astype\('float32'\)"),
     ("dtypes", {"flag": numpy.zeros(2, "i8")}, r"input 'flag': expected bool \[2\], found int64 \[2\]"),
 ]
 
 
-@pytest.mark.parametrize("name, change, expected", WRONG_INPUTS, ids=[f"{name}-{next(iter(change))}-{i}" for i, (name, change, _) in enumerate(WRONG_INPUTS)])
+@pytest.mark.parametrize("name, change, expected", WRONG_INPUTS,
+                         ids=[f"{name}-{next(iter(change))}-{i}" for i, (name, change, _) in enumerate(WRONG_INPUTS)])
 def test_wrong_input(cases, tmp_path, name, change, expected):
     """Refused by the argument's name, with what was expected and what came; nothing is written."""
     inputs = {**cases[name].sets[0][0], **change}
@@ -417,7 +436,8 @@ def test_unreadable_input(cases, tmp_path):
         path.write_bytes(bad)
         line = refused("run", model, "--input", f"x={path}", "--input", f"options_bias={path}")
         assert "input 'x'" in line and "x.npy" in line
-    assert "input 'x'" in refused("run", model, "--input", "x=/no/such.npy") and "No such file" in refused("run", model, "--input", "x=/no/such.npy")
+    assert "input 'x'" in refused("run", model, "--input", "x=/no/such.npy") and "No such file" in refused("run",
+            model, "--input", "x=/no/such.npy")
     path.write_bytes(whole)
     assert "input 'x' was given twice" in refused("run", model, "--input", f"x={path}", "--input", f"x={path}", code=2)
     assert "write --input NAME=FILE.npy" in refused("run", model, "--input", "x.npy", code=2)
@@ -434,8 +454,10 @@ def test_no_input_at_all(cases):
 
 
 def test_output_must_hold_the_results(cases, tmp_path):
-    assert "holds one array, and the program gives 4; name it .npz" in refused("run", cases["affine"].path, "--example", "-o", tmp_path / "out.npy")
-    assert "No such file or directory" in refused("run", cases["affine"].path, "--example", "-o", tmp_path / "no" / "out.npz")
+    assert "holds one array, and the program gives 4; name it .npz" in refused("run", cases["affine"].path,
+            "--example", "-o", tmp_path / "out.npy")
+    assert "No such file or directory" in refused("run", cases["affine"].path, "--example", "-o",
+                                                  tmp_path / "no" / "out.npz")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -446,7 +468,8 @@ def limited(size):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-@pytest.mark.parametrize("words", [["run", "--example", "-o", "out.npz"], ["convert", "-o", "out.safetensors"], ["convert", "-o", "out.pt2"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["run", "--example", "-o", "out.npz"], ["convert", "-o", "out.safetensors"],
+                                   ["convert", "-o", "out.pt2"]], ids=" ".join)
 def test_full_disk(cases, tmp_path, words):
     target = tmp_path / words[-1]
     target.write_text("old")
@@ -457,7 +480,8 @@ def test_full_disk(cases, tmp_path, words):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt(cases, tmp_path, number):
-    """A signal in the middle of writing: only whole files stay. The output is large, so that some of the signals hit the write."""
+    """A signal in the middle of writing: only whole files stay. The output is large, so that some of the signals hit
+    the write."""
     big = tmp_path / "big.pt2"
     with zipfile.ZipFile(cases["tied"].path) as old, zipfile.ZipFile(big, "w") as new:
         for member in old.namelist():
@@ -469,7 +493,8 @@ def test_interrupt(cases, tmp_path, number):
     for delay in range(2, 60, 4):
         target = tmp_path / "out.pt2"
         target.unlink(missing_ok=True)
-        heard = lambda: signal.signal(number, signal.SIG_DFL)  # a job in the background starts with SIGINT ignored  # noqa: E731
+        # a job in the background starts with SIGINT ignored  # noqa: E731
+        heard = lambda: signal.signal(number, signal.SIG_DFL)
         process = subprocess.Popen(["cresset", "convert", big, "-o", target], stderr=subprocess.PIPE, preexec_fn=heard)
         time.sleep(delay / 200)
         process.send_signal(number)
@@ -491,8 +516,10 @@ def test_doctor_of_the_machine():
         assert re.search(rf"^{key} +\S", text, re.M), key
     facts = json.loads(good("doctor", "--json"))
     assert facts["problems"] == [] and int(facts["ops"]) > 500
-    assert json.loads(good("doctor", "--json", env={"CRESSET_ISA": "portable"}))["instructions"].startswith("portable in use")
-    assert "none found" in json.loads(good("doctor", "--json", env={"PATH": os.path.dirname(shutil.which("cresset"))}))["compiler"]
+    assert json.loads(good("doctor", "--json",
+                           env={"CRESSET_ISA": "portable"}))["instructions"].startswith("portable in use")
+    assert "none found" in json.loads(good("doctor", "--json",
+                                           env={"PATH": os.path.dirname(shutil.which("cresset"))}))["compiler"]
     done = cresset("doctor", env={"CRESSET_CC": "/no/such/cc"})
     assert done.returncode == 1 and "CRESSET_CC is '/no/such/cc'" in done.stdout and "1 problem" in done.stderr
 
@@ -515,7 +542,8 @@ def flip(path, to, member):
         info = next(i for i in file.infolist() if i.filename.endswith(member))
         where = info.header_offset
     data = bytearray(path.read_bytes())
-    where += 30 + int.from_bytes(data[where + 26:where + 28], "little") + int.from_bytes(data[where + 28:where + 30], "little") + info.file_size // 2
+    where += 30 + int.from_bytes(data[where + 26:where + 28], "little") + int.from_bytes(data[where + 28:where + 30],
+            "little") + info.file_size // 2
     data[where] ^= 1
     to.write_bytes(data)
     return info.filename
@@ -569,7 +597,8 @@ def write_safetensors(path, tensors):
     for name, array in tensors.items():
         begin = len(data)
         data += numpy.ascontiguousarray(array).tobytes()
-        header[name] = {"dtype": {"f4": "F32", "i8": "I64", "f8": "F64"}[array.dtype.str[1:]], "shape": list(array.shape), "data_offsets": [begin, len(data)]}
+        header[name] = {"dtype": {"f4": "F32", "i8": "I64", "f8": "F64"}[array.dtype.str[1:]],
+                        "shape": list(array.shape), "data_offsets": [begin, len(data)]}
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
     return path
@@ -627,7 +656,8 @@ def test_convert_weights_in(cases, tmp_path):
     inputs, before = cases["tied"].sets[0]
     good("run", tmp_path / "tuned.pt2", "--inputs", save(tmp_path / "in.npz", inputs), "-o", tmp_path / "out.npz")
     want = tensors["embedding.weight"][inputs["ids"]] @ tensors["turned"] @ tensors["head.weight"].T
-    assert numpy.allclose(numpy.load(tmp_path / "out.npz")["out0"], want, atol=1e-5) and not numpy.allclose(want, before["out0"])
+    assert numpy.allclose(numpy.load(tmp_path / "out.npz")["out0"], want, atol=1e-5) and not numpy.allclose(want,
+            before["out0"])
     good("convert", tmp_path / "tuned.pt2", "-o", tmp_path / "again.safetensors")
     for name, array in read_safetensors(tmp_path / "again.safetensors").items():
         assert numpy.array_equal(array, tensors[name])
@@ -647,7 +677,8 @@ def test_convert_refuses(cases, tmp_path):
     good("convert", model, "-o", weights)
     tensors = read_safetensors(weights)
     out = tmp_path / "out.pt2"
-    bad = [({"turned": None}, "tensor 'turned' is missing"), ({"novel": numpy.zeros(2, "f4")}, "'novel' is no parameter"),
+    bad = [({"turned": None}, "tensor 'turned' is missing"),
+           ({"novel": numpy.zeros(2, "f4")}, "'novel' is no parameter"),
            ({"turned": numpy.zeros((4, 4))}, "tensor 'turned': expected float32 [4, 4], found float64 [4, 4]"),
            ({"turned": numpy.zeros((4, 5), "f4")}, "expected float32 [4, 4], found float32 [4, 5]"),
            ({"head.weight": tensors["head.weight"] + 1}, "shares memory")]
@@ -661,8 +692,10 @@ def test_convert_refuses(cases, tmp_path):
 
 # ---- memory that runs out ----
 
-@pytest.mark.parametrize("words", [["info"], ["info", "--json"], ["info", "--graph"], ["run", "--example"], ["run", "--random", "-o", "out.npz"],
-                                   ["run", "--inputs", "in.npz", "-o", "out.npz"], ["doctor"], ["doctor", "--json"], ["convert", "-o", "out.pt2"],
+@pytest.mark.parametrize("words", [["info"], ["info", "--json"], ["info", "--graph"], ["run", "--example"],
+                                   ["run", "--random", "-o", "out.npz"],
+                                   ["run", "--inputs", "in.npz", "-o", "out.npz"], ["doctor"], ["doctor", "--json"],
+                                   ["convert", "-o", "out.pt2"],
                                    ["convert", "-o", "out.safetensors"]], ids=" ".join)
 @pytest.mark.parametrize("name", ["affine", "tied_old"])
 def test_out_of_memory(cases, tmp_path, name, words):
@@ -700,7 +733,9 @@ def test_info_of_a_large_archive(cases, tmp_path):
         good("info", large)
         return
     # A child's peak begins at its parent's: measured from a small one.
-    measure = "import os, subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL); _, s, u = os.wait4(p.pid, 0); print(s, u.ru_maxrss)"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", measure, shutil.which("cresset"), "info", large], capture_output=True, text=True)
+    measure = ("import os, subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL); _, s, u = "
+               "os.wait4(p.pid, 0); print(s, u.ru_maxrss)")
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", measure, shutil.which("cresset"), "info", large],
+                          capture_output=True, text=True)
     status, kilobytes = map(int, done.stdout.split())
     assert status == 0 and kilobytes <= 40_000

@@ -19,7 +19,8 @@ def export(name):
     class Program(cresset.nn.Module):
         def forward(self, *args):
             return tuple(programs.leaves(fn(cresset, *args)))
-    shapes = (tuple(spec and {d: cresset.export.Dim(n, min=2) for d, n in spec.items()} for spec in dynamic),) if dynamic else None
+    shapes = (tuple(spec and {d: cresset.export.Dim(n, min=2) for d, n in spec.items()} for spec in dynamic),
+              ) if dynamic else None
     return cresset.export.export(Program(), programs.inputs(cresset, given), dynamic_shapes=shapes)
 
 
@@ -49,14 +50,17 @@ def record(fn, *args, **how):
 
 def test_a_number_is_read_once():
     graph = record(lambda n, x: x * n.item() + n.item(), cresset.tensor(3), cresset.ones(2))
-    assert [node["target"] for node in graph.nodes if node["kind"] == "call"] == ["aten.item", "aten.mul.Tensor", "aten.add.Tensor"]
+    assert [node["target"] for node in graph.nodes if node["kind"] == "call"] == ["aten.item", "aten.mul.Tensor",
+            "aten.add.Tensor"]
     graph = record(lambda n, x: (x * n.item(), n.add_(1), x * n.item())[2], cresset.tensor(3), cresset.ones(2))
-    assert [node["target"] for node in graph.nodes if node["kind"] == "call"].count("aten.item") == 2  # it was written in between
+    # it was written in between
+    assert [node["target"] for node in graph.nodes if node["kind"] == "call"].count("aten.item") == 2
     assert graph.run(cresset.tensor(3), cresset.ones(2)).tolist() == [4.0, 4.0]
 
 
 @pytest.mark.parametrize("fn, names", [
-    (lambda n, x: x if n.item() > 2 else x + 1, "u0"), (lambda n, x: x * int(n), "u0"), (lambda n, x: x if n else x + 1, "u0"), (lambda n, x: x * bool(n), "u0"),
+    (lambda n, x: x if n.item() > 2 else x + 1, "u0"), (lambda n, x: x * int(n), "u0"),
+    (lambda n, x: x if n else x + 1, "u0"), (lambda n, x: x * bool(n), "u0"),
     (lambda n, x: [x] * n.item(), "u0"),
 ])
 def test_a_branch_on_data_is_an_error(fn, names):

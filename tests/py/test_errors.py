@@ -104,7 +104,8 @@ def test_out_of_memory_is_a_memory_error_and_a_runtime_error():
 
 
 def test_classes_of_our_own():
-    assert issubclass(cresset.GuardOnDataDependentSymNode, RuntimeError) and issubclass(cresset.UnsupportedError, RuntimeError)
+    assert issubclass(cresset.GuardOnDataDependentSymNode, RuntimeError) and issubclass(cresset.UnsupportedError,
+            RuntimeError)
     assert cresset.OutOfMemoryError.__module__ == "cresset"
 
 
@@ -209,7 +210,8 @@ def test_memory_may_run_out_anywhere(expression):
         finally:
             reached = cresset._C._alloc_fail_at(0) - start >= n
         gc.collect()
-        assert cresset._C._alloc_live() == before, f"allocation {n}: {cresset._C._alloc_live() - before} blocks are left"
+        assert cresset._C._alloc_live() == before, (
+            f"allocation {n}: {cresset._C._alloc_live() - before} blocks are left")
         if not reached:
             assert not failed
             break

@@ -17,8 +17,10 @@ def test_demo():
     assert len(re.findall(r"^-- \d+ ms$", done.stdout, re.M)) == 6 and "the call took" in done.stderr
     assert "out/libdigits.so: 1 method, " in done.stdout and "largest error" in done.stdout
     assert int(re.search(r"^(\d+) of 200 digits right$", done.stdout, re.M).group(1)) >= 194
-    assert re.search(r"^the archive: \d+ bytes; the library: \d+ bytes, weights inside, needs (libm|libc)\.so", done.stdout, re.M)
-    share, right, count = re.fullmatch(r"accuracy: ([\d.]+) % \((\d+) of (\d+) digits\)", done.stdout.splitlines()[-1]).groups()
+    assert re.search(r"^the archive: \d+ bytes; the library: \d+ bytes, weights inside, needs (libm|libc)\.so",
+                     done.stdout, re.M)
+    share, right, count = re.fullmatch(r"accuracy: ([\d.]+) % \((\d+) of (\d+) digits\)",
+                                       done.stdout.splitlines()[-1]).groups()
     assert int(count) == 200 and int(right) >= 194 and float(share) == int(right) / 2
 
 

@@ -1,4 +1,5 @@
-"""X2, X10, P1 (loading): cresset.export.load and the objects it gives, on archives that PyTorch wrote (tests/interop/recorded)."""
+"""X2, X10, P1 (loading): cresset.export.load and the objects it gives, on archives that PyTorch wrote
+(tests/interop/recorded)."""
 import io
 import pathlib
 import shutil
@@ -21,7 +22,8 @@ def test_paths_and_file_objects(tmp_path):
     path = FOLDER / "linear.core.pt2"
     x = cresset.ones(3, 8)
     with open(path, "rb") as file:
-        programs = [cresset.export.load(str(path)), cresset.export.load(path), cresset.export.load(file), cresset.export.load(io.BytesIO(path.read_bytes()))]
+        programs = [cresset.export.load(str(path)), cresset.export.load(path), cresset.export.load(file),
+                    cresset.export.load(io.BytesIO(path.read_bytes()))]
     results = [ep.module()(x).tolist() for ep in programs]
     assert results[0] == results[1] == results[2] == results[3]
 
@@ -68,7 +70,8 @@ def test_checksums_on_request(tmp_path):
     with zipfile.ZipFile(FOLDER / "linear.core.pt2") as archive:
         info = next(i for i in archive.infolist() if "weights/weight_0" in i.filename)
         header = data[info.header_offset:info.header_offset + 30]
-        start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30],
+                "little")
     data[start] ^= 1
     path.write_bytes(data)
     cresset.export.load(path)
@@ -86,7 +89,8 @@ def test_signature_in_the_training_dialect():
         (InputKind.BUFFER, TensorArgument("b_mean_buffer"), "mean_buffer", True),
         (InputKind.USER_INPUT, TensorArgument("x"), None, None)]
     assert [spec.kind for spec in signature.output_specs] == [OutputKind.USER_OUTPUT, OutputKind.USER_OUTPUT]
-    assert signature.user_inputs == ("x",) and signature.buffers == ("calls_buffer", "mean_buffer") and signature.parameters == ()
+    assert signature.user_inputs == ("x",) and signature.buffers == ("calls_buffer",
+                                                                     "mean_buffer") and signature.parameters == ()
     assert signature.inputs_to_buffers == {"b_calls_buffer": "calls_buffer", "b_mean_buffer": "mean_buffer"}
     assert signature.buffers_to_mutate == {}
 
@@ -94,14 +98,17 @@ def test_signature_in_the_training_dialect():
 def test_signature_after_decomposition():
     signature = load("counting.core").graph_signature
     assert sorted(signature.buffers_to_mutate.values()) == ["calls_buffer", "mean_buffer"]
-    assert [spec.kind for spec in signature.output_specs] == [OutputKind.BUFFER_MUTATION] * 2 + [OutputKind.USER_OUTPUT] * 2
+    assert ([spec.kind for spec in signature.output_specs] == [OutputKind.BUFFER_MUTATION] * 2
+            + [OutputKind.USER_OUTPUT] * 2)
     assert len(signature.user_outputs) == 2
 
 
 def test_signature_of_constants():
     signature = load("plain_arguments.core").graph_signature
-    assert [spec.arg for spec in signature.input_specs][1:] == [ConstantArgument("n", 2), ConstantArgument("scale", 0.5), ConstantArgument("flip", True),
-                                                                 ConstantArgument("mask", None), ConstantArgument("how", "mean")]
+    assert [spec.arg for spec in signature.input_specs][1:] == [ConstantArgument("n", 2),
+            ConstantArgument("scale", 0.5), ConstantArgument("flip", True),
+                                                                 ConstantArgument("mask", None),
+                                                                ConstantArgument("how", "mean")]
     assert signature.user_inputs == ("x", 2, 0.5, True, None, "mean")
     signature = load("constant_outputs.training").graph_signature
     assert signature.user_outputs[1:6] == (3, 2.5, None, True, "text")
@@ -116,8 +123,10 @@ def test_signature_prints_as_pytorchs(oracle):
 
 def test_state():
     ep = load("conv_bn_relu_train.training")
-    assert list(ep.state_dict) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
-    assert [name for name, _ in ep.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"] == list(ep.graph_signature.parameters)
+    assert list(ep.state_dict) == ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
+                                   "1.num_batches_tracked"]
+    assert [name for name, _ in ep.named_parameters()] == ["0.weight", "0.bias", "1.weight",
+                                                           "1.bias"] == list(ep.graph_signature.parameters)
     assert [name for name, _ in ep.named_buffers()] == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
     assert tuple(next(ep.parameters()).shape) == (6, 3, 3, 3) and len(list(ep.buffers())) == 3
     assert ep.state_dict["1.num_batches_tracked"].dtype is cresset.int64
@@ -125,7 +134,8 @@ def test_state():
 
 def test_tied_weights_are_one_tensor():
     state = load("tied_weights.training").state_dict
-    assert list(state) == ["table.weight", "head.weight"] and state["table.weight"].data_ptr() == state["head.weight"].data_ptr()
+    assert list(state) == ["table.weight",
+                           "head.weight"] and state["table.weight"].data_ptr() == state["head.weight"].data_ptr()
 
 
 def test_views_in_the_state_share_their_storage():
@@ -144,16 +154,20 @@ def test_ranges():
 
 def test_call_structure():
     ep = load("nested_dict.training")
-    assert repr(ep.in_spec.children_spec[0].children_spec[0]) == "TreeSpec(dict, ['image', 'extra'], [*, TreeSpec(dict, ['scale', 'ids'], [*, TreeSpec(list, None, [*, *])])])"
+    assert (repr(ep.in_spec.children_spec[0].children_spec[0]) == "TreeSpec(dict, ['image', 'extra'], [*, "
+            "TreeSpec(dict, ['scale', 'ids'], [*, TreeSpec(list, None, [*, *])])])")
     assert ep.call_spec.in_spec == ep.in_spec and ep.in_spec.num_leaves == 4
     entry = ep.module_call_graph[0]
-    assert entry.fqn == "" and entry.signature.forward_arg_names == ["batch"] and entry.signature.out_spec == ep.out_spec
-    assert ep.in_spec.paths("call") == ["call[0][0]['image']", "call[0][0]['extra']['scale']", "call[0][0]['extra']['ids'][0]", "call[0][0]['extra']['ids'][1]"]
+    assert (entry.fqn == "" and entry.signature.forward_arg_names == ["batch"] and entry.signature.out_spec
+            == ep.out_spec)
+    assert ep.in_spec.paths("call") == ["call[0][0]['image']", "call[0][0]['extra']['scale']",
+                                        "call[0][0]['extra']['ids'][0]", "call[0][0]['extra']['ids'][1]"]
 
 
 def test_example_inputs():
     args, kwargs = load("nested_dict.training").example_inputs
-    assert tuple(args[0]["image"].shape) == (2, 3) and [t.tolist() for t in args[0]["extra"]["ids"]] == [[1, 0], [0, 1]] and kwargs == {}
+    assert tuple(args[0]["image"].shape) == (2, 3) and [t.tolist() for t in args[0]["extra"]["ids"]] == [[1, 0],
+            [0, 1]] and kwargs == {}
     args, kwargs = load("keyword_arguments.training").example_inputs
     assert len(args) == 1 and sorted(kwargs) == ["scale", "shift"]
 
@@ -178,9 +192,11 @@ def test_printing(oracle):
 # ---- the graph ----
 
 def test_graph_nodes(oracle):
-    for name in ("conv_bn_relu_train.core", "dynamic_batch_and_length.core", "counting.training", "lstm_two_layers.training", "cond_tensor.training"):
+    for name in ("conv_bn_relu_train.core", "dynamic_batch_and_length.core", "counting.training",
+                 "lstm_two_layers.training", "cond_tensor.training"):
         path = FOLDER / f"{name}.pt2"
-        wanted = oracle(name, lambda torch: [[n.op, n.name, [m.name for m in n.users]] for n in torch.export.load(path).graph.nodes])
+        wanted = oracle(name,
+                lambda torch: [[n.op, n.name, [m.name for m in n.users]] for n in torch.export.load(path).graph.nodes])
         got = [[n.op, n.name, [m.name for m in n.users]] for n in load(name).graph.nodes]
         assert [n[:2] for n in got if n[0] == "placeholder"] == [n[:2] for n in wanted if n[0] == "placeholder"]
         assert [n[0] for n in got] == [n[0] for n in wanted]
@@ -194,11 +210,13 @@ def test_node_attributes():
     linear = nodes["linear"]
     assert linear.op == "call_function" and linear.target is cresset.ops.aten.linear.default
     assert [a.name for a in linear.args] == ["x", "p_a_weight", "p_a_bias"] and linear.kwargs == {}
-    assert linear.meta["val"].dtype is cresset.float32 and linear.meta["val"].shape[1] == 4 and str(linear.meta["val"].shape[0]).startswith("s")
+    assert (linear.meta["val"].dtype is cresset.float32 and linear.meta["val"].shape[1] == 4
+            and str(linear.meta["val"].shape[0]).startswith("s"))
     assert "forward" in linear.meta["stack_trace"] and linear in nodes["x"].users
     assert linear.prev.next is linear and ep.graph.output_node().op == "output"
     assert ep.graph.find_nodes(op="call_function", target=cresset.ops.aten.layer_norm.default)[0].args[0] is linear
-    assert "call_function[target=cresset.ops.aten.linear.default](args = (%x, %p_a_weight, %p_a_bias), kwargs = {})" in str(ep.graph)
+    call = "call_function[target=cresset.ops.aten.linear.default](args = (%x, %p_a_weight, %p_a_bias), kwargs = {})"
+    assert call in str(ep.graph)
 
 
 def test_subgraphs():
@@ -222,15 +240,18 @@ def test_graph_module_runs_the_lifted_graph():
 def test_keyword_arguments_in_any_order():
     module = load("keyword_arguments.training").module()
     x, scale, shift = cresset.ones(2, 3), cresset.arange(3.0), cresset.ones(2, 1)
-    assert module(x, scale=scale, shift=shift).tolist() == module(x, shift=shift, scale=scale).tolist() == module(shift=shift, x=x, scale=scale).tolist()
+    assert module(x, scale=scale, shift=shift).tolist() == module(x, shift=shift,
+            scale=scale).tolist() == module(shift=shift, x=x, scale=scale).tolist()
 
 
 def test_arguments_that_are_missing_or_too_many():
     module = load("keyword_arguments.training").module()
     x = cresset.ones(2, 3)
-    for call, words in ((lambda: module(), ["missing 'x'", "'shift'", "'scale'"]), (lambda: module(x, x), ["positional arguments too many", "1 expected, 2 given"]),
+    for call, words in ((lambda: module(), ["missing 'x'", "'shift'", "'scale'"]),
+                        (lambda: module(x, x), ["positional arguments too many", "1 expected, 2 given"]),
                         (lambda: module(x, scale=x), ["missing keyword arguments 'shift'"]),
-                        (lambda: module(x, scale=x, shift=x, power=x, other=x), ["unexpected keyword arguments 'power', 'other'"])):
+                        (lambda: module(x, scale=x, shift=x, power=x, other=x),
+                         ["unexpected keyword arguments 'power', 'other'"])):
         with pytest.raises(ValueError) as caught:
             call()
         assert all(word in str(caught.value) for word in words), str(caught.value)
@@ -241,8 +262,10 @@ def test_structures_that_differ():
     ids = [cresset.tensor([1, 0]), cresset.tensor([0, 1])]
     good = {"image": cresset.ones(2, 3), "extra": {"scale": cresset.ones(3), "ids": ids}}
     assert list(module(good)) == ["y", "picked"] and len(module(good)["picked"]) == 2
-    for batch, words in (({**good, "other": 1}, ["args[0]", "'other'"]), ({"image": good["image"]}, ["args[0]", "'extra'"]),
-                         ({**good, "extra": {"scale": cresset.ones(3), "ids": ids[:1]}}, ["args[0]['extra']['ids']", "a list of 2", "a list of 1"]),
+    for batch, words in (({**good, "other": 1}, ["args[0]", "'other'"]),
+                         ({"image": good["image"]}, ["args[0]", "'extra'"]),
+                         ({**good, "extra": {"scale": cresset.ones(3), "ids": ids[:1]}},
+                          ["args[0]['extra']['ids']", "a list of 2", "a list of 1"]),
                          ({**good, "image": [1]}, ["args[0]['image']", "one value"])):
         with pytest.raises(ValueError) as caught:
             module(batch)
@@ -251,7 +274,8 @@ def test_structures_that_differ():
 
 def test_inputs_are_checked_by_name():
     module = load("dynamic_batch.training").module()
-    for bad, words in ((cresset.ones(3, 9), ["x", "8", "9"]), (cresset.ones(3, 8, dtype=cresset.float64), ["x", "float"]), (cresset.ones(8), ["x"]),
+    for bad, words in ((cresset.ones(3, 9), ["x", "8", "9"]), (cresset.ones(3, 8, dtype=cresset.float64),
+                                                               ["x", "float"]), (cresset.ones(8), ["x"]),
                        (cresset.ones(129, 8), ["x", "128", "129"]), (3, ["x"]), (None, ["x"])):
         with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
             module(bad)
@@ -272,7 +296,8 @@ def test_results_are_structures():
     module = load("namedtuple_argument.training").module()
     pair = (cresset.ones(2, 3), cresset.ones(3))
     result = module(pair)
-    assert type(result).__name__ == "Pair" and result.left.tolist() == cresset.ones(2, 3).tolist() and list(result.right) == ["sum"]
+    assert type(result).__name__ == "Pair" and result.left.tolist() == cresset.ones(2,
+            3).tolist() and list(result.right) == ["sum"]
 
 
 def test_modules_share_the_programs_buffers_unless_asked():
@@ -299,7 +324,8 @@ def test_what_a_module_refuses():
             call()
     with pytest.raises(RuntimeError, match="module"):
         load("linear.core")(cresset.ones(3, 8))
-    assert sorted(module.state_dict()) == ["bias", "weight"] and [name for name, _ in module.named_parameters()] == ["weight", "bias"]
+    assert sorted(module.state_dict()) == ["bias",
+            "weight"] and [name for name, _ in module.named_parameters()] == ["weight", "bias"]
 
 
 def test_one_module_in_many_threads():

@@ -11,11 +11,15 @@ from cresset import _gen
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("what, path", [("docs", "docs/ops.md"), ("stubs", "python/cresset/__init__.pyi")], ids=["docs", "stubs"])
+@pytest.mark.parametrize("what, path", [("docs", "docs/ops.md"), ("stubs", "python/cresset/__init__.pyi")],
+                         ids=["docs", "stubs"])
 def test_is_up_to_date(what, path, tmp_path):
-    """In a process of its own: graphs that other tests made here may have registered the ops of regions, which are not rows of the table."""
-    subprocess.run([sys.executable, "-m", "cresset._gen", what, str(tmp_path / "made")], check=True, stdout=subprocess.DEVNULL)
-    assert (ROOT / path).read_text() == (tmp_path / "made").read_text(), f"{path} is older than the op table: run ./dev gen"
+    """In a process of its own: graphs that other tests made here may have registered the ops of regions, which are not
+    rows of the table."""
+    subprocess.run([sys.executable, "-m", "cresset._gen", what, str(tmp_path / "made")], check=True,
+                   stdout=subprocess.DEVNULL)
+    assert (ROOT / path).read_text() == (tmp_path / "made").read_text(), (
+        f"{path} is older than the op table: run ./dev gen")
 
 
 def test_stubs_name_what_the_package_has():

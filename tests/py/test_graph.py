@@ -47,7 +47,8 @@ def test_symbolic_numbers():
     x = mode.from_tensor(cresset.ones(6, 4), dynamic={0: "n", 1: "m"})
     n, m = x.shape
     assert (str(n), str(n * m + 1), str((n + n) // 2), str(2 * n - n)) == ("n", "m*n + 1", "n", "n")
-    assert n.hint == 6 and (n * m).hint == 24 and isinstance(n < 10, cresset.SymBool) and isinstance(n / 4, cresset.SymFloat)
+    assert n.hint == 6 and (n * m).hint == 24 and isinstance(n < 10, cresset.SymBool) and isinstance(n / 4,
+            cresset.SymFloat)
     assert n >= 2 and not n < 0  # facts decide, without a guard
     assert mode.guards == []
     assert n > m  # the hint decides, and that is remembered
@@ -94,7 +95,8 @@ def test_recording_writes_and_constants():
 def test_recording_control_flow():
     def program(x, flag):
         a = cresset.cond(flag, lambda t: t * 2, lambda t: t - 1, (x,))
-        i, b = cresset.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t + a.shape[0] * 0 + t), (cresset.tensor(0), x))
+        i, b = cresset.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t + a.shape[0] * 0 + t),
+                                  (cresset.tensor(0), x))
         return a, b
 
     graph = _C.record(program, (cresset.ones(4), cresset.tensor(True)), dynamic=(0,))

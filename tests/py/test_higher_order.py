@@ -1,5 +1,6 @@
-"""cond, while_loop, map, scan, associative_scan, checkpoint (features O7): programs written once for both libraries. On real
-tensors they give PyTorch's numbers; recorded, they give the graphs that torch.export gives, and those run to the same numbers.
+"""cond, while_loop, map, scan, associative_scan, checkpoint (features O7): programs written once for both libraries. On
+real tensors they give PyTorch's numbers; recorded, they give the graphs that torch.export gives, and those run to the
+same numbers.
 """
 import cresset
 import numpy
@@ -19,7 +20,8 @@ def hops(t):
     return ops.while_loop, mapped, scan, associative, checkpoint
 
 
-# ---- programs: name -> (function of the library and its inputs, inputs, dimensions of the first input that are dynamic) ----
+# ---- programs: name -> (function of the library and its inputs, inputs, dimensions of the first input that are
+# dynamic) ----
 
 def floats(*shape):
     return ((numpy.arange(numpy.prod(shape)) * 7 % 11 - 4) / 4).astype("float32").reshape(shape)
@@ -39,7 +41,8 @@ def cond_nothing_given(t, x, w):
 
 
 def cond_tree(t, x, w):
-    return t.cond(x.sum() > 0, lambda d: (d["a"] + 1, {"k": d["b"][0].sin()}), lambda d: (d["a"] - 1, {"k": d["b"][0].cos()}), ({"a": x, "b": [w]},))
+    return t.cond(x.sum() > 0, lambda d: (d["a"] + 1, {"k": d["b"][0].sin()}),
+                  lambda d: (d["a"] - 1, {"k": d["b"][0].cos()}), ({"a": x, "b": [w]},))
 
 
 def cond_unused_and_twice(t, x, w):
@@ -54,7 +57,8 @@ def cond_nested(t, x, w):
 
 
 def cond_two(t, x, w):
-    return t.cond(x.sum() > 0, lambda a: a + 1, lambda a: a + 2, (x,)) + t.cond(x.sum() > 9, lambda a: a * w, lambda a: a + 4, (x,))
+    return t.cond(x.sum() > 0, lambda a: a + 1, lambda a: a + 2, (x,)) + t.cond(x.sum() > 9, lambda a: a * w,
+            lambda a: a + 4, (x,))
 
 
 def cond_on_size(t, x, w):
@@ -92,7 +96,8 @@ def loop_tree(t, x, w):
 
 def loop_nested(t, x, w):
     loop = hops(t)[0]
-    return loop(lambda a: a.sum() < 30, lambda a: loop(lambda c: c.sum() < 5, lambda c: (c + x.abs() + 1,), (a + 1,)), (x,))
+    return loop(lambda a: a.sum() < 30, lambda a: loop(lambda c: c.sum() < 5, lambda c: (c + x.abs() + 1,), (a + 1,)),
+                (x,))
 
 
 def loop_free_in_both(t, x, w):
@@ -101,7 +106,8 @@ def loop_free_in_both(t, x, w):
 
 def loop_in_cond(t, x, w):
     loop = hops(t)[0]
-    return t.cond(x.sum() > 100, lambda a: loop(lambda b: b.sum() < 5, lambda b: (b + w.abs(),), (a + 1,))[0], lambda a: a + w, (x,))
+    return t.cond(x.sum() > 100, lambda a: loop(lambda b: b.sum() < 5, lambda b: (b + w.abs(),), (a + 1,))[0],
+                  lambda a: a + w, (x,))
 
 
 def map_plain(t, x, w):
@@ -131,8 +137,10 @@ def checkpointed(t, x, w):
 
 
 PROGRAMS = {f.__name__: f for f in (
-    cond_free, cond_nothing_given, cond_tree, cond_unused_and_twice, cond_nested, cond_two, cond_on_size, cond_size_inside, cond_sizes_differ,
-    cond_writes_its_own, cond_makes_tensors, loop_counts, loop_int, loop_tree, loop_nested, loop_free_in_both, loop_in_cond, map_plain, map_tree,
+    cond_free, cond_nothing_given, cond_tree, cond_unused_and_twice, cond_nested, cond_two, cond_on_size,
+    cond_size_inside, cond_sizes_differ,
+    cond_writes_its_own, cond_makes_tensors, loop_counts, loop_int, loop_tree, loop_nested, loop_free_in_both,
+    loop_in_cond, map_plain, map_tree,
     scan_plain, scan_tree, scan_backwards, checkpointed)}
 STATIC = {"cond_sizes_differ", "scan_backwards"}
 every_program = pytest.mark.parametrize("name", PROGRAMS)
@@ -143,7 +151,8 @@ def associative_plain(t, x, w):
 
 
 def associative_tree(t, x, w):
-    return hops(t)[3](lambda a, b: {"p": a["p"] * b["p"], "q": a["q"] + b["q"]}, {"p": x, "q": x + 1}, 1, reverse=True, combine_mode="generic")
+    return hops(t)[3](lambda a, b: {"p": a["p"] * b["p"], "q": a["q"] + b["q"]}, {"p": x, "q": x + 1}, 1, reverse=True,
+                      combine_mode="generic")
 
 
 ASSOCIATIVE = {"associative_plain": associative_plain, "associative_tree": associative_tree}
@@ -162,7 +171,8 @@ def inputs(t, n=4):
 
 def record(name):
     fn = {**PROGRAMS, **ASSOCIATIVE}[name]
-    return _C.record(lambda x, w: tuple(leaves(fn(cresset, x, w))), inputs(cresset), dynamic=(None if name in STATIC else {0: "s"}, None))
+    return _C.record(lambda x, w: tuple(leaves(fn(cresset, x, w))), inputs(cresset),
+                     dynamic=(None if name in STATIC else {0: "s"}, None))
 
 
 # ---- numbers ----
@@ -193,7 +203,8 @@ def torch_shape(graph_module):
         name = str(node.target)
         if node.op == "call_function" and "aten" in name and not any(word in name for word in SKIPPED):
             ops.append(name.replace("torch.ops.", "").replace(".default", ""))
-        elif node.op == "call_function" and "higher_order" not in name and hasattr(node.target, "name") and "higher_order" in str(type(node.target)):
+        elif node.op == "call_function" and "higher_order" not in name and hasattr(node.target,
+                "name") and "higher_order" in str(type(node.target)):
             ops.append("higher_order." + node.target.name())
         elif node.op == "get_attr":
             inner[name] = torch_shape(getattr(graph_module, name))
@@ -201,7 +212,8 @@ def torch_shape(graph_module):
 
 
 def our_shape(data):
-    ops = [node["target"] for node in data["nodes"] if node["kind"] == "call" and node["target"].startswith(("aten.", "higher_order."))]
+    ops = [node["target"] for node in data["nodes"] if node["kind"] == "call"
+           and node["target"].startswith(("aten.", "higher_order."))]
     ops = [op for op in ops if not any(word in op for word in SKIPPED)]
     return {"ops": ops, "subgraphs": {g["name"]: our_shape(g) for g in data["subgraphs"]}}
 
@@ -275,9 +287,12 @@ def test_free_variables_are_operands_in_order_of_first_use():
 
 def test_constants_of_bodies_belong_to_the_program():
     table = cresset.tensor([1.0, 2.0, 3.0])
-    graph = _C.record(lambda x: cresset.cond(x.sum() > 0, lambda: cresset.cond(x.sum() > 1, lambda: x + table, lambda: x - table, ()), lambda: x * table, ()), (cresset.ones(3),))
-    assert [c["name"] for c in graph._data()["constants"]] == ["_tensor_constant0"] and not any(g["constants"] for g in graph._data()["subgraphs"])
-    assert graph.run(cresset.ones(3)).tolist() == [2.0, 3.0, 4.0] and graph.run(-cresset.ones(3)).tolist() == [-1.0, -2.0, -3.0]
+    graph = _C.record(lambda x: cresset.cond(x.sum() > 0, lambda: cresset.cond(x.sum() > 1, lambda: x + table,
+            lambda: x - table, ()), lambda: x * table, ()), (cresset.ones(3),))
+    assert [c["name"] for c in graph._data()["constants"]] == ["_tensor_constant0"] and not any(g["constants"]
+            for g in graph._data()["subgraphs"])
+    assert graph.run(cresset.ones(3)).tolist() == [2.0, 3.0, 4.0] and graph.run(-cresset.ones(3)).tolist() == [-1.0,
+            -2.0, -3.0]
 
 
 def test_data_inside_bodies():
@@ -297,7 +312,8 @@ def test_fake_mode_without_recording():
         x = mode.from_tensor(cresset.ones(4, 3), dynamic=0)
         y = cresset.cond(x.sum() > 0, lambda a: a[:, :2] + 1, lambda a: a[:, 1:] + 1, (x,))
         last, all_of_them = hops(cresset)[2](lambda h, a: (h + a, h * a), cresset.ones(3), x)
-    assert [str(n) for n in y.shape] == ["s0", "2"] and [str(n) for n in all_of_them.shape] == ["s0", "3"] and list(last.shape) == [3]
+    assert [str(n) for n in y.shape] == ["s0", "2"] and [str(n) for n in all_of_them.shape] == ["s0",
+            "3"] and list(last.shape) == [3]
 
 
 # ---- refusals: PyTorch's class; the message names what differs and what to do ----
@@ -316,33 +332,55 @@ def add_twice(a):
 
 
 REFUSALS = {
-    "rank": (branch(lambda a: a.sum()), TorchRuntimeError, r"result 0 is f32\[4, 3\].*true branch.*f32\[\].*false branch.*must agree"),
+    "rank": (branch(lambda a: a.sum()), TorchRuntimeError, r"result 0 is f32\[4, 3\].*true branch.*f32\[\].*false "
+             r"branch.*must agree"),
     "dtype": (branch(lambda a: a.long()), TorchRuntimeError, r"result 0 is f32.*i64.*must agree"),
-    "strides": (branch(lambda a: (a.t().contiguous() + 1).t()), TorchRuntimeError, r"result 0.*\(3, 1\).*\(1, 4\).*order of strides"),
-    "structure": (lambda t, x, w: t.cond(x.sum() > 0, lambda a: (a + 1, a * 2), lambda a: (a + 1,), (x,)), UncapturedHigherOrderOpError,
+    "strides": (branch(lambda a: (a.t().contiguous() + 1).t()), TorchRuntimeError,
+                r"result 0.*\(3, 1\).*\(1, 4\).*order of strides"),
+    "structure": (lambda t, x, w: t.cond(x.sum() > 0, lambda a: (a + 1, a * 2), lambda a: (a + 1,), (x,)),
+                  UncapturedHigherOrderOpError,
                   r"true_fn returns 2 tensors.*false_fn 1.*same structure"),
-    "input back": (branch(lambda a: a), UncapturedHigherOrderOpError, r"result 0 of false_fn shares memory with its input 'x'.*clone"),
-    "view back": (branch(lambda a: a.view(4, 3)), UncapturedHigherOrderOpError, r"shares memory with its input 'x'.*clone"),
-    "same result twice": (lambda t, x, w: t.cond(x.sum() > 0, add_twice, lambda a: (a + 1, a + 2), (x,)), UncapturedHigherOrderOpError,
+    "input back": (branch(lambda a: a), UncapturedHigherOrderOpError, r"result 0 of false_fn shares memory with its "
+                   r"input 'x'.*clone"),
+    "view back": (branch(lambda a: a.view(4, 3)), UncapturedHigherOrderOpError,
+                  r"shares memory with its input 'x'.*clone"),
+    "same result twice": (lambda t, x, w: t.cond(x.sum() > 0, add_twice, lambda a: (a + 1, a + 2), (x,)),
+                          UncapturedHigherOrderOpError,
                           r"result 1 of true_fn shares memory with result 0.*clone"),
-    "writes": (branch(lambda a: a.add_(1)), UncapturedHigherOrderOpError, r"false_fn changes its input 'x' with add_.*clone"),
-    "none": (branch(lambda a: None), UncapturedHigherOrderOpError, r"result 0 of false_fn is None|false_fn returns 0|true_fn returns 1"),
-    "pred": (lambda t, x, w: t.cond(x[0] > 0, lambda a: a + 1, lambda a: a + 2, (x,)), RuntimeError, r"pred must be.*one element.*any\(\)"),
-    "operands": (lambda t, x, w: t.cond(x.sum() > 0, lambda a: a + 1, lambda a: a + 2, x), RuntimeError, r"operands must be a tuple"),
-    "operand": (lambda t, x, w: t.cond(x.sum() > 0, lambda a, n: a + n, lambda a, n: a - n, (x, 3)), RuntimeError, r"operands must be a tuple of tensors"),
-    "callable": (lambda t, x, w: t.cond(x.sum() > 0, 3, lambda a: a + 2, (x,)), RuntimeError, r"true_fn must be callable"),
-    "loop shape": (loop(lambda t: lambda a: (t.cat([a, a]),)), UncapturedHigherOrderOpError, r"value 0 of carried_inputs.*\[4, 3\].*\[8, 3\].*keep"),
-    "loop dtype": (loop(lambda a: (a.double(),)), UncapturedHigherOrderOpError, r"value 0 of carried_inputs.*float32.*float64.*keep"),
+    "writes": (branch(lambda a: a.add_(1)), UncapturedHigherOrderOpError, r"false_fn changes its input 'x' with "
+               r"add_.*clone"),
+    "none": (branch(lambda a: None), UncapturedHigherOrderOpError, r"result 0 of false_fn is None|false_fn returns "
+             r"0|true_fn returns 1"),
+    "pred": (lambda t, x, w: t.cond(x[0] > 0, lambda a: a + 1, lambda a: a + 2, (x,)), RuntimeError,
+             r"pred must be.*one element.*any\(\)"),
+    "operands": (lambda t, x, w: t.cond(x.sum() > 0, lambda a: a + 1, lambda a: a + 2, x), RuntimeError,
+                 r"operands must be a tuple"),
+    "operand": (lambda t, x, w: t.cond(x.sum() > 0, lambda a, n: a + n, lambda a, n: a - n, (x, 3)), RuntimeError,
+                r"operands must be a tuple of tensors"),
+    "callable": (lambda t, x, w: t.cond(x.sum() > 0, 3, lambda a: a + 2, (x,)), RuntimeError,
+                 r"true_fn must be callable"),
+    "loop shape": (loop(lambda t: lambda a: (t.cat([a, a]),)), UncapturedHigherOrderOpError,
+                   r"value 0 of carried_inputs.*\[4, 3\].*\[8, 3\].*keep"),
+    "loop dtype": (loop(lambda a: (a.double(),)), UncapturedHigherOrderOpError,
+                   r"value 0 of carried_inputs.*float32.*float64.*keep"),
     "loop count": (loop(lambda a: (a + 1, a + 1)), UncapturedHigherOrderOpError, r"body_fn gives 2 values for 1"),
-    "loop input back": (loop(lambda a: (a,)), UncapturedHigherOrderOpError, r"result 0 of body_fn shares memory with its input.*clone"),
+    "loop input back": (loop(lambda a: (a,)), UncapturedHigherOrderOpError,
+                        r"result 0 of body_fn shares memory with its input.*clone"),
     "loop writes": (loop(lambda a: (a.add_(1),)), UncapturedHigherOrderOpError, r"body_fn changes its input.*add_"),
-    "loop test shape": (loop(lambda a: (a + 1,), lambda a: a < 3), UncapturedHigherOrderOpError, r"cond_fn must return a bool.*\[4, 3\].*any\(\)"),
-    "loop test dtype": (loop(lambda a: (a + 1,), lambda a: a.sum()), UncapturedHigherOrderOpError, r"cond_fn must return a bool"),
-    "loop forever": (loop(lambda a: (a + 1,), lambda a: True), UncapturedHigherOrderOpError, r"always True.*never ends"),
-    "scan carry": (lambda t, x, w: hops(t)[2](lambda h, a: (h.sum(), a * 2), w, x), UncapturedHigherOrderOpError, r"value 0 of init.*\[3\].*\[\].*keep"),
-    "scan pair": (lambda t, x, w: hops(t)[2](lambda h, a: h + a, w, x), UncapturedHigherOrderOpError, r"combine_fn must return two things.*return carry, y"),
-    "scan slice back": (lambda t, x, w: hops(t)[2](lambda h, a: (h + a, a), w, x), UncapturedHigherOrderOpError, r"result 1 of combine_fn shares memory.*clone"),
-    "map lengths": (lambda t, x, w: hops(t)[1](lambda d: d[0] + d[1], (x, x[:2])), RuntimeError, r"equally long.*tensor 1 has 2.*tensor 0 has 4"),
+    "loop test shape": (loop(lambda a: (a + 1,), lambda a: a < 3), UncapturedHigherOrderOpError,
+                        r"cond_fn must return a bool.*\[4, 3\].*any\(\)"),
+    "loop test dtype": (loop(lambda a: (a + 1,), lambda a: a.sum()), UncapturedHigherOrderOpError,
+                        r"cond_fn must return a bool"),
+    "loop forever": (loop(lambda a: (a + 1,), lambda a: True), UncapturedHigherOrderOpError,
+                     r"always True.*never ends"),
+    "scan carry": (lambda t, x, w: hops(t)[2](lambda h, a: (h.sum(), a * 2), w, x), UncapturedHigherOrderOpError,
+                   r"value 0 of init.*\[3\].*\[\].*keep"),
+    "scan pair": (lambda t, x, w: hops(t)[2](lambda h, a: h + a, w, x), UncapturedHigherOrderOpError,
+                  r"combine_fn must return two things.*return carry, y"),
+    "scan slice back": (lambda t, x, w: hops(t)[2](lambda h, a: (h + a, a), w, x), UncapturedHigherOrderOpError,
+                        r"result 1 of combine_fn shares memory.*clone"),
+    "map lengths": (lambda t, x, w: hops(t)[1](lambda d: d[0] + d[1], (x, x[:2])), RuntimeError,
+                    r"equally long.*tensor 1 has 2.*tensor 0 has 4"),
     "map of a number": (lambda t, x, w: hops(t)[1](lambda a: a + 1, 3), RuntimeError, r"xs must hold tensors only"),
 }
 

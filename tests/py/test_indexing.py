@@ -149,7 +149,8 @@ def items(size):
     return st.one_of(st.integers(-size, size - 1) if size else st.just(slice(None)),
                      st.builds(slice, st.none() | at, st.none() | at, st.none() | st.integers(1, 3)),
                      st.lists(st.integers(-size, size - 1), min_size=2, max_size=2) if size else st.just(slice(None)),
-                     st.lists(st.booleans(), min_size=size, max_size=size).map(np.array) if size else st.just(slice(None)))
+                     st.lists(st.booleans(), min_size=size, max_size=size).map(np.array) if size
+                     else st.just(slice(None)))
 
 
 @st.composite
@@ -164,7 +165,8 @@ def indexed(draw):
         index.append(np.array(item, dtype=bool) if isinstance(item, np.ndarray) else item)
     if used < len(shape) and draw(st.booleans()):
         index.append(...)
-    if any(isinstance(i, (list, np.ndarray)) for i in index):  # NumPy takes a number among them for one more index array
+    # NumPy takes a number among them for one more index array
+    if any(isinstance(i, (list, np.ndarray)) for i in index):
         index = [slice(i, i + 1 or None) if isinstance(i, int) else i for i in index]
     return shape, tuple(index)
 

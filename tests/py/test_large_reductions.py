@@ -1,4 +1,5 @@
-"""N1: reductions, sorts and selections where rows are cut into blocks, read as columns or selected in several rounds: against NumPy in f64."""
+"""N1: reductions, sorts and selections where rows are cut into blocks, read as columns or selected in several rounds:
+against NumPy in f64."""
 import cresset
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def test_large_reduction(shape, dtype):
             if dtype in ("float32", "float64"):
                 close(cresset.mean(ours, **chosen), wide.mean(axis), np.abs(wide).mean(axis), dtype)
                 close(cresset.var(ours, **chosen, correction=0), wide.var(axis), 1 + wide.var(axis), dtype)
-                close(cresset.linalg.vector_norm(ours, **chosen), np.sqrt((wide**2).sum(axis)), 1 + np.sqrt((wide**2).sum(axis)), dtype)
+                close(cresset.linalg.vector_norm(ours, **chosen), np.sqrt((wide**2).sum(axis)),
+                      1 + np.sqrt((wide**2).sum(axis)), dtype)
             if dtype in ("float32", "float64") and axis is not None:
                 close(cresset.logsumexp(ours, axis), np.log(np.exp(wide).sum(axis)), 20, dtype)
 
@@ -73,7 +75,8 @@ def test_first_nan_wins(at, columns):
 def test_empty_rows():
     empty = cresset.zeros(3, 0)
     assert cresset.sum(empty, 1).tolist() == [0, 0, 0] and cresset.prod(empty, 1).tolist() == [1, 1, 1]
-    assert cresset.linalg.vector_norm(empty, 2, 1).tolist() == [0, 0, 0] and all(x != x for x in cresset.mean(empty, 1).tolist())
+    assert cresset.linalg.vector_norm(empty, 2, 1).tolist() == [0, 0, 0] and all(x != x for x in cresset.mean(empty,
+            1).tolist())
     assert cresset.all(empty, 1).tolist() == [True] * 3 and cresset.any(empty, 1).tolist() == [False] * 3
     assert cresset.logsumexp(empty, 1).tolist() == [-np.inf] * 3
 
@@ -93,7 +96,8 @@ def test_sorts_and_selections_are_stable(dtype, n):
         for descending, expected in ((False, order), (True, falling)):
             values, positions = cresset.sort(t, dim=dim, descending=descending, stable=True)
             assert np.array_equal(turned(positions.numpy()), expected)
-            assert np.array_equal(turned(values.numpy()), np.take_along_axis(x, expected, 1), equal_nan=dtype.startswith("float"))
+            assert np.array_equal(turned(values.numpy()), np.take_along_axis(x, expected, 1),
+                                  equal_nan=dtype.startswith("float"))
             for k in {1, min(3, n), n // 2 + 1, n}:
                 assert np.array_equal(turned(cresset.topk(t, k, dim, descending)[1].numpy()), expected[:, :k])
         for k in {1, n // 2 + 1, n}:

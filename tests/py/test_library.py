@@ -1,4 +1,5 @@
-"""O12: operators of one's own: schema, fake rule, implementation, recording, export, archives, decomposition, and what is refused."""
+"""O12: operators of one's own: schema, fake rule, implementation, recording, export, archives, decomposition, and what
+is refused."""
 import gc
 import subprocess
 import sys
@@ -48,10 +49,14 @@ def graph_ops(ep):
 # ---- schemas ----
 
 def test_schemas_from_annotations():
-    def f(x: Tensor, xs: Sequence[Tensor], o: Optional[Tensor], n: int, ns: List[int], s: Union[int, float], t: str = "a", b: bool = True, *, k: Optional[int] = None) -> Tensor:  # noqa: UP006, UP007, UP045
+    def f(x: Tensor, xs: Sequence[Tensor], o: Optional[Tensor], n: int, ns: List[int], s: Union[int, float],
+          t: str = "a", b: bool = True, *, k: Optional[int] = None) -> Tensor:  # noqa: UP006, UP007, UP045
         pass
-    assert library.infer_schema(f, mutates_args=()) == '(Tensor x, Tensor[] xs, Tensor? o, SymInt n, SymInt[] ns, Scalar s, str t="a", bool b=True, *, SymInt? k=None) -> Tensor'
-    assert library.infer_schema(f, mutates_args="unknown", op_name="a::b").startswith("a::b(Tensor(a0!) x, Tensor(a1!)[] xs, Tensor(a2!)? o, SymInt n")
+    assert library.infer_schema(f, mutates_args=()) == (
+        '(Tensor x, Tensor[] xs, Tensor? o, SymInt n, SymInt[] ns, Scalar s, str t="a", bool b=True, *, '
+        'SymInt? k=None) -> Tensor')
+    assert library.infer_schema(f, mutates_args="unknown",
+            op_name="a::b").startswith("a::b(Tensor(a0!) x, Tensor(a1!)[] xs, Tensor(a2!)? o, SymInt n")
 
     def g(x: Tensor | None, y: "Tensor") -> None:
         pass
@@ -72,8 +77,10 @@ def fine(x: Tensor) -> Tensor: ...
 
 
 @pytest.mark.parametrize("function, mutates, says", [
-    (no_annotation, (), "'x' needs a type annotation"), (no_return, (), "needs a return annotation"), (bad_type, (), "'x' has the type <class 'dict'>"),
-    (bad_return, (), "returns <class 'dict'>"), (varargs, (), "'xs' is positional-only"), (bad_default, (), "default of type tuple"), (fine, {"y"}, "mutates_args names 'y'"),
+    (no_annotation, (), "'x' needs a type annotation"), (no_return, (), "needs a return annotation"),
+    (bad_type, (), "'x' has the type <class 'dict'>"),
+    (bad_return, (), "returns <class 'dict'>"), (varargs, (), "'xs' is positional-only"),
+    (bad_default, (), "default of type tuple"), (fine, {"y"}, "mutates_args names 'y'"),
 ])
 def test_what_has_no_schema(function, mutates, says):
     with pytest.raises(ValueError, match="infer_schema") as error:
@@ -85,9 +92,11 @@ def test_what_has_no_schema(function, mutates, says):
 
 def test_it_is_an_op_like_others():
     x = cresset.ones(3)
-    assert scaled(x, 2.0).tolist() == ops.tests.scaled(x, 2.0).tolist() == ops.tests.scaled.default(x, factor=2.0).tolist() == [2.0] * 3
+    assert scaled(x, 2.0).tolist() == ops.tests.scaled(x, 2.0).tolist() == ops.tests.scaled.default(x,
+            factor=2.0).tolist() == [2.0] * 3
     assert ops.tests.scaled(x, 2, shift=1).tolist() == [3.0] * 3
-    assert ops.tests.scaled.default._schema == "tests::scaled(Tensor x, float factor, *, SymInt shift=0) -> Tensor" and repr(scaled) == "<CustomOpDef(tests::scaled)>"
+    assert (ops.tests.scaled.default._schema == "tests::scaled(Tensor x, float factor, *, SymInt shift=0) -> Tensor"
+            and repr(scaled) == "<CustomOpDef(tests::scaled)>")
     joined, first = parts([x, x * 2])
     assert joined.tolist() == [1, 1, 1, 2, 2, 2] and first.tolist() == [1, 1, 1]
     assert parts([x], cresset.zeros(1))[1].tolist() == [0]
@@ -108,11 +117,13 @@ def test_exceptions_of_the_implementation_come_through():
 
 
 @pytest.mark.parametrize("result, says", [
-    (lambda x: x, "shares memory with an argument"), (lambda x: x[:1], "shares memory"), (lambda x: 3, "must be a tensor"), (lambda x: None, "must be a tensor"),
+    (lambda x: x, "shares memory with an argument"), (lambda x: x[:1], "shares memory"),
+    (lambda x: 3, "must be a tensor"), (lambda x: None, "must be a tensor"),
     (lambda x: (x, x), "must be a tensor"), (lambda x: {}, "returned a dict"),
 ])
 def test_results_that_are_refused(result, says):
-    op = library.custom_op(f"tests::bad_{abs(hash(says + str(result.__code__.co_code)))}", result, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op = library.custom_op(f"tests::bad_{abs(hash(says + str(result.__code__.co_code)))}", result, mutates_args=(),
+                           schema="(Tensor x) -> Tensor")
     with pytest.raises(RuntimeError, match=says):
         op(cresset.ones(2))
 
@@ -128,7 +139,8 @@ def test_kernels_by_device():
     @library.custom_op("tests::elsewhere", mutates_args=(), device_types="cuda")
     def elsewhere(x: Tensor) -> Tensor:
         return x.clone()
-    with pytest.raises(NotImplementedError, match="tests::elsewhere has no implementation for tensors of the CPU .*cuda"):
+    with pytest.raises(NotImplementedError,
+                       match="tests::elsewhere has no implementation for tensors of the CPU .*cuda"):
         elsewhere(cresset.ones(1))
     elsewhere.register_kernel("cpu")(lambda x: x * 5)
     assert elsewhere(cresset.ones(1)).item() == 5
@@ -230,8 +242,10 @@ def test_exported_decomposed_and_run():
     module = ep.module()
     assert [module(cresset.ones(2)).tolist() for _ in range(2)] == [[4.0, 4.0], [6.0, 6.0]]
     core = cresset.export.export(Model(), (cresset.ones(2),)).run_decompositions()
-    assert graph_ops(core) == ["aten.clone", "tests.counted", "tests.scaled"]  # it writes a copy, which is the buffer's new value
-    assert [(spec.kind.name, spec.target) for spec in core.graph_signature.output_specs] == [("BUFFER_MUTATION", "count"), ("USER_OUTPUT", None)]
+    # it writes a copy, which is the buffer's new value
+    assert graph_ops(core) == ["aten.clone", "tests.counted", "tests.scaled"]
+    assert [(spec.kind.name, spec.target) for spec in core.graph_signature.output_specs] == [("BUFFER_MUTATION",
+            "count"), ("USER_OUTPUT", None)]
     core.validate()
     module = core.module()
     assert [module(cresset.ones(2)).tolist() for _ in range(2)] == [[4.0, 4.0], [6.0, 6.0]]
@@ -268,7 +282,8 @@ def test_derivatives_are_kept():
 # ---- opcheck ----
 
 def test_opcheck_finds_what_is_wrong():
-    assert library.opcheck(scaled, (cresset.ones(2), 3.0)) == dict.fromkeys(("test_schema", "test_faketensor", "test_recording"), "SUCCESS")
+    assert library.opcheck(scaled, (cresset.ones(2), 3.0)) == dict.fromkeys(("test_schema", "test_faketensor",
+            "test_recording"), "SUCCESS")
     assert set(library.opcheck(counted, (cresset.ones(2), cresset.zeros(2))).values()) == {"SUCCESS"}
 
     @library.custom_op("tests::liar", mutates_args=())

@@ -18,11 +18,13 @@ DTYPES = "float64 float32 float16 complex64 complex128 int64 int32 int16 int8 ui
 def test_every_dtype_both_ways(name):
     array = np.arange(6).reshape(2, 3).astype(name)
     x = cresset.from_numpy(array)
-    assert x.dtype is getattr(cresset, name) and x.shape == (2, 3) and x.stride() == (3, 1) and x.tolist() == array.tolist()
+    assert x.dtype is getattr(cresset, name) and x.shape == (2, 3) and x.stride() == (3,
+            1) and x.tolist() == array.tolist()
     assert x.data_ptr() == array.ctypes.data
     back = x.numpy()
     assert back.dtype == array.dtype and np.shares_memory(back, array) and back.flags.writeable
-    assert np.asarray(x).dtype == array.dtype and np.array(x, dtype="float64" if name[0] != "c" else name).tolist() == array.tolist()
+    assert np.asarray(x).dtype == array.dtype and np.array(x, dtype="float64" if name[0] != "c"
+                                                           else name).tolist() == array.tolist()
     assert np.shares_memory(np.from_dlpack(x), array)
     assert cresset.from_dlpack(array).data_ptr() == array.ctypes.data
 
@@ -39,14 +41,17 @@ def test_writes_are_seen_on_both_sides():
     assert y.tolist() == [3, 4]
 
 
-@pytest.mark.parametrize("make", ["a.T", "a[:, ::2]", "a[1:, None]", "a[..., :0]", "np.broadcast_to(a[0], (3, 6))", "np.array(a[1, 2])", "a[:1].T"])
+@pytest.mark.parametrize("make", ["a.T", "a[:, ::2]", "a[1:, None]", "a[..., :0]", "np.broadcast_to(a[0], (3, 6))",
+                                  "np.array(a[1, 2])", "a[:1].T"])
 def test_strides(make):
     a = np.arange(24.).reshape(4, 6)
     array = eval(make, {"a": a, "np": np})
     x = cresset.from_numpy(array)
-    assert x.shape == array.shape and np.array_equal(x.numpy(), array) and np.array_equal(np.asarray(x.T if x.dim() == 2 else x), array.T if x.dim() == 2 else array)
+    assert x.shape == array.shape and np.array_equal(x.numpy(),
+            array) and np.array_equal(np.asarray(x.T if x.dim() == 2 else x), array.T if x.dim() == 2 else array)
     if array.size:
-        assert [s * 8 for n, s in zip(x.shape, x.stride()) if n > 1] == [s for n, s in zip(array.shape, array.strides) if n > 1]
+        assert [s * 8 for n, s in zip(x.shape, x.stride()) if n > 1] == [s for n, s in zip(array.shape, array.strides)
+                if n > 1]
     assert np.array_equal(np.from_dlpack(x), array)
 
 
@@ -153,9 +158,11 @@ def test_torch_both_ways(oracle):
     for name in [*DTYPES, "bfloat16", "float8_e4m3fn", "float8_e5m2"]:
         theirs = torch.arange(6).reshape(2, 3).to(getattr(torch, name))
         ours = cresset.from_dlpack(theirs)
-        assert ours.data_ptr() == theirs.data_ptr() and ours.dtype is getattr(cresset, name) and ours.stride() == theirs.stride()
+        assert ours.data_ptr() == theirs.data_ptr() and ours.dtype is getattr(cresset,
+                name) and ours.stride() == theirs.stride()
         back = torch.from_dlpack(ours.T)
-        assert back.data_ptr() == theirs.data_ptr() and back.dtype == theirs.dtype and back.stride() == theirs.T.stride()
+        assert (back.data_ptr() == theirs.data_ptr() and back.dtype == theirs.dtype
+                and back.stride() == theirs.T.stride())
     assert cresset.as_tensor(torch.ones(2)).tolist() == [1, 1] and cresset.tensor(torch.ones(2)).tolist() == [1, 1]
     assert torch.from_numpy(cresset.ones(2).numpy()).tolist() == [1, 1]
 
@@ -163,7 +170,8 @@ def test_torch_both_ways(oracle):
 def test_buffer_protocol():
     x = cresset.arange(6, dtype=cresset.int16).view(2, 3)
     view = memoryview(x)
-    assert (view.shape, view.strides, view.format, view.itemsize, view.nbytes, view.readonly) == ((2, 3), (6, 2), "h", 2, 12, False)
+    assert (view.shape, view.strides, view.format, view.itemsize, view.nbytes, view.readonly) == ((2, 3), (6, 2), "h",
+            2, 12, False)
     assert view.tolist() == [[0, 1, 2], [3, 4, 5]] and bytes(x) == b"".join(i.to_bytes(2, "little") for i in range(6))
     assert memoryview(x.T).tolist() == [[0, 3], [1, 4], [2, 5]]
     assert bytes(memoryview(x.T)) == b"".join(i.to_bytes(2, "little") for i in (0, 3, 1, 4, 2, 5))
@@ -191,8 +199,10 @@ def test_operators(oracle, line):
     agree(oracle, line)
 
 
-OPERATORS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "//": lambda a, b: a // b, "%": lambda a, b: a % b,
-             "**": lambda a, b: a ** b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+OPERATORS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+             "//": lambda a, b: a // b, "%": lambda a, b: a % b,
+             "**": lambda a, b: a ** b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+             ">=": lambda a, b: a >= b,
              "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "@": lambda a, b: a @ b}
 
 

@@ -40,8 +40,10 @@ OPTIONS = lines("""
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_options(oracle, options):
-    line = (f"r | t.set_printoptions({options}); r = [repr(x) for x in (t.arange(12.).view(3, 4) / 7, t.arange(30), t.arange(1100) / 3, "
-            "t.arange(125.).view(5, 5, 5) * 1e5, t.tensor(1.5), t.tensor([1j, 2.5]))]; t.set_printoptions(profile='default')")
+    line = (f"r | t.set_printoptions({options}); r = [repr(x) for x in (t.arange(12.).view(3, 4) / 7, t.arange(30), "
+            f"t.arange(1100) / 3, "
+            "t.arange(125.).view(5, 5, 5) * 1e5, t.tensor(1.5), t.tensor([1j, 2.5]))]; "
+            "t.set_printoptions(profile='default')")
     agree(oracle, line)
 
 

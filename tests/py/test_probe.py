@@ -146,7 +146,8 @@ graph(%x: f32[n, 3]) {
   return %nonzero
 }
 """),
-    Probe("cond", lambda t, p, x: t.cond(p, lambda x: x + 1, lambda x: x * 2, (x,)) if t is cresset else (x + 1 if p else x * 2),
+    Probe("cond", lambda t, p, x: t.cond(p, lambda x: x + 1, lambda x: x * 2, (x,)) if t is cresset
+          else (x + 1 if p else x * 2),
           lambda n: (numpy.array(n % 2 == 0), floats(n, 3)), (None, {0: "n"}), """
 graph(%p: b8[], %x: f32[n, 3]) {
   symbol n in [2, inf] hint 4
@@ -179,11 +180,13 @@ def parameters(probe):
     """A function with as many named parameters as the probe, so that the recorder finds their names."""
     code = probe.call.__code__
     names = code.co_varnames[1:code.co_argcount]
-    return eval(f"lambda {', '.join(names)}: call(cresset, {', '.join(names)})", {"call": probe.call, "cresset": cresset})
+    return eval(f"lambda {', '.join(names)}: call(cresset, {', '.join(names)})",
+                {"call": probe.call, "cresset": cresset})
 
 
 def record(probe, n, symbolic=True, fake=True):
-    return _C.record(parameters(probe), tuple(tensors(cresset, probe.inputs(n))), dynamic=probe.dynamic if symbolic else None, fake=fake)
+    return _C.record(parameters(probe), tuple(tensors(cresset, probe.inputs(n))),
+                     dynamic=probe.dynamic if symbolic else None, fake=fake)
 
 
 def after(t, probe, n):
@@ -209,14 +212,16 @@ def assert_equal(ours, wanted):
 
 @every_probe
 def test_bind(probe, oracle):
-    """The schema is PyTorch's, and recording a call gives a node of that op with its arguments in the schema's order."""
+    """The schema is PyTorch's, and recording a call gives a node of that op with its arguments in the schema's
+    order."""
     node = [n for n in record(probe, 4).nodes if n["kind"] == "call"][-1]
     if probe.name == "cond":
         assert node["target"] == "higher_order.cond"
         return
     assert node["target"] == "aten." + probe.name
     packet, _, overload = probe.name.partition(".")
-    wanted = oracle("schema", lambda torch: str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema))
+    wanted = oracle("schema",
+                    lambda torch: str(getattr(getattr(torch.ops.aten, packet), overload or "default")._schema))
     assert _C._schema("aten::" + probe.name) == wanted
     places = [re.search(rf" {a['name']}[=,)]", wanted).start() for a in node["args"]]
     assert places == sorted(places)
@@ -234,7 +239,8 @@ def test_fake(probe):
     if probe.name == "nonzero":  # but for the size that only data gives
         mode = cresset.FakeTensorMode()
         fake = cresset.ops.aten.nonzero(mode.from_tensor(cresset.tensor(floats(4, 3))))
-        assert str(fake.shape[0]) == "u0" and fake.shape[1] == 2 and fake.dtype == cresset.int64 and cresset.is_fake(fake)
+        assert (str(fake.shape[0]) == "u0" and fake.shape[1] == 2 and fake.dtype == cresset.int64
+                and cresset.is_fake(fake))
         with pytest.raises(cresset.GuardOnDataDependentSymNode, match="u0"):
             int(fake.shape[0])
         return

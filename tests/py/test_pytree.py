@@ -44,13 +44,15 @@ def torch_register(p):
         p._register_namedtuple(Named, serialized_type_name="test.Named")
         p.register_dataclass(Box, serialized_type_name="test.Box")
         p.register_pytree_node(Pair, pair_flatten, pair_unflatten, serialized_type_name="test.Pair",
-                               flatten_with_keys_fn=lambda v: ([(p.GetAttrKey("left"), v.left), (p.GetAttrKey("right"), v.right)], v.tag))
+                               flatten_with_keys_fn=lambda v: ([(p.GetAttrKey("left"), v.left),
+                                                                (p.GetAttrKey("right"), v.right)], v.tag))
 
 
 pt._register_namedtuple(Named, serialized_type_name="test.Named")
 pt.register_dataclass(Box, serialized_type_name="test.Box")
 pt.register_pytree_node(Pair, pair_flatten, pair_unflatten, serialized_type_name="test.Pair",
-                        flatten_with_keys_fn=lambda v: ([(pt.GetAttrKey("left"), v.left), (pt.GetAttrKey("right"), v.right)], v.tag))
+                        flatten_with_keys_fn=lambda v: ([(pt.GetAttrKey("left"), v.left),
+                                                         (pt.GetAttrKey("right"), v.right)], v.tag))
 
 TREES = {
     "leaf": 1,
@@ -79,7 +81,8 @@ def torch_answer(torch, name):
     p = torch.utils._pytree
     torch_register(p)
     leaves, spec = p.tree_flatten(TREES[name])
-    return [p.treespec_dumps(spec), len(leaves), spec.num_nodes, [p.keystr(path) for path, _ in p.tree_leaves_with_path(TREES[name])]]
+    return [p.treespec_dumps(spec), len(leaves), spec.num_nodes,
+            [p.keystr(path) for path, _ in p.tree_leaves_with_path(TREES[name])]]
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -103,8 +106,10 @@ def test_as_torch(oracle, name):
 
 def torch_trees(children):
     keys = st.text(max_size=3)
-    return (st.lists(children, max_size=4) | st.lists(children, max_size=4).map(tuple) | st.dictionaries(keys, children, max_size=4)
-            | st.dictionaries(keys, children, max_size=3).map(collections.OrderedDict) | st.tuples(children, children).map(lambda v: Named(*v))
+    return (st.lists(children, max_size=4) | st.lists(children, max_size=4).map(tuple) | st.dictionaries(keys,
+            children, max_size=4)
+            | st.dictionaries(keys, children, max_size=3).map(collections.OrderedDict) | st.tuples(children,
+                    children).map(lambda v: Named(*v))
             | st.lists(children, max_size=3).map(collections.deque) | st.builds(Box, children, children))
 
 
@@ -122,20 +127,31 @@ def test_round_trip(tree):
         assert theirs == leaves and p.treespec_dumps(their_spec) == pt.treespec_dumps(spec)
 
 
-SPEC = {"args": ((0, {"image": [0, 0]}), {"scale": 0, "p": Named(0, 0)}), "box": Box(0, 0), "pair": Pair(0, 0, "tag"), "deque": collections.deque([0]),
+SPEC = {"args": ((0, {"image": [0, 0]}), {"scale": 0, "p": Named(0, 0)}), "box": Box(0, 0), "pair": Pair(0, 0, "tag"),
+        "deque": collections.deque([0]),
         "ordered": collections.OrderedDict(a=0)}
 BAD = [
-    ("args", ((1, {"image": [2]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got a list of 1"),
-    ("args", ((1, {"image": (2, 3)}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got a tuple of 2"),
-    ("args", ((1, {"imag": [2, 3]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]: the dict has no 'image' and an unexpected 'imag'; expected the keys 'image'"),
-    ("args", ((1, {}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]: the dict has no 'image'; expected the keys 'image'"),
-    ("args", ((1, {"image": [2, 3], 7: 8}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]: the dict has an unexpected 7; expected the keys 'image'"),
-    ("args", ((1, {"image": [2, (3,)]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image'][1]: expected one value, got a tuple of 1"),
+    ("args", ((1, {"image": [2]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got a "
+     "list of 1"),
+    ("args", ((1, {"image": (2, 3)}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image']: expected a list of 2, got "
+     "a tuple of 2"),
+    ("args", ((1, {"imag": [2, 3]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]: the dict has no 'image' and an "
+     "unexpected 'imag'; expected the keys 'image'"),
+    ("args", ((1, {}), {"scale": 3, "p": Named(4, 5)}),
+     "call[0][1]: the dict has no 'image'; expected the keys 'image'"),
+    ("args", ((1, {"image": [2, 3], 7: 8}), {"scale": 3, "p": Named(4, 5)}),
+     "call[0][1]: the dict has an unexpected 7; expected the keys 'image'"),
+    ("args", ((1, {"image": [2, (3,)]}), {"scale": 3, "p": Named(4, 5)}), "call[0][1]['image'][1]: expected one value, "
+     "got a tuple of 1"),
     ("args", ((1,), {"scale": 3, "p": Named(4, 5)}), "call[0]: expected a tuple of 2, got a tuple of 1"),
-    ("args", ((1, {"image": [2, 3]}), {"scale": {}, "p": Named(4, 5)}), "call[1]['scale']: expected one value, got a dict of 0"),
-    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": (4, 5)}), "call[1]['p']: expected a Named of 2, got a tuple of 2"),
-    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Point(4, 5)}), "call[1]['p']: expected a Named of 2, got a Point of 2"),
-    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Named(4, [5])}), "call[1]['p'].right: expected one value, got a list of 1"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": {}, "p": Named(4, 5)}), "call[1]['scale']: expected one value, got a "
+     "dict of 0"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": (4, 5)}), "call[1]['p']: expected a Named of 2, got a tuple of "
+     "2"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Point(4, 5)}), "call[1]['p']: expected a Named of 2, got a "
+     "Point of 2"),
+    ("args", ((1, {"image": [2, 3]}), {"scale": 3, "p": Named(4, [5])}), "call[1]['p'].right: expected one value, got "
+     "a list of 1"),
     ("args", 5, "call: expected a tuple of 2, got an int"),
     ("box", Box(1), "call: the Box has the context [['a'], ['b']], expected [['a', 'b'], []]"),
     ("box", Pair(1, 2, 3), "call: expected a Box of 2, got a Pair"),
@@ -190,7 +206,8 @@ def test_unknown_classes():
         source = text(odd, context, 2)
         spec = pt.treespec_loads(source)
         assert pt.treespec_dumps(spec) == source and spec.flatten(spec.unflatten([1, 2])) == [1, 2]
-    assert pt.treespec_loads(text("collections.defaultdict", {"default_factory_module": "os", "default_factory_name": "system", "dict_context": ["k"]}, 1)
+    assert pt.treespec_loads(text("collections.defaultdict",
+            {"default_factory_module": "os", "default_factory_name": "system", "dict_context": ["k"]}, 1)
                              ).unflatten([1]).default_factory is None
     assert "somewhere" not in sys.modules
 
@@ -212,11 +229,13 @@ def test_functions():
     assert pt.tree_all_only(int, lambda x: x > 0, (1, "a")) and pt.tree_any_only(str, str.isalpha, (1, "a"))
     assert pt.tree_leaves(tree) == [1, 2, 3] == list(pt.tree_iter(tree)) == pt.arg_tree_leaves(*[1, 2], k=3)
     assert pt.tree_map_with_path(lambda path, x: (pt.keystr(path), x), [1]) == [("[0]", 1)]
-    assert pt.tree_is_leaf(None) and not pt.tree_is_leaf([]) and not pt.tree_is_leaf(cresset.Size([1, 2])) and pt.tree_is_leaf(cresset.ones(2))
+    assert pt.tree_is_leaf(None) and not pt.tree_is_leaf([]) and not pt.tree_is_leaf(cresset.Size([1,
+            2])) and pt.tree_is_leaf(cresset.ones(2))
     seen = []
     assert pt.tree_map_(seen.append, tree) is tree and seen == [1, 2, 3]
     spec = pt.tree_structure(tree)
-    assert spec.children()[0] == spec.child(0) == pt.treespec_tuple([pt.treespec_leaf()] * 2) and spec.type is dict and spec.context == ["a", "b"]
+    assert spec.children()[0] == spec.child(0) == pt.treespec_tuple([pt.treespec_leaf()]
+            * 2) and spec.type is dict and spec.context == ["a", "b"]
     assert pt.treespec_dict(a=spec.child(0), b=spec.child(-1)) == spec
     assert repr(spec) == "TreeSpec(dict, ['a', 'b'], [TreeSpec(tuple, None, [*, *]), TreeSpec(list, None, [*])])"
 
@@ -237,11 +256,15 @@ def test_constants():
 @pytest.mark.parametrize("call, error, message", [
     (lambda: pt.tree_unflatten([1], pt.tree_structure([1, 2])), ValueError, "the structure has 2 leaves, 1 were given"),
     (lambda: pt.tree_unflatten([1], 5), TypeError, "'treespec' must be a TreeSpec, got int"),
-    (lambda: pt.register_pytree_node(Pair, pair_flatten, pair_unflatten), ValueError, "already registered as pytree node"),
-    (lambda: pt.register_pytree_node(list, pair_flatten, pair_unflatten), ValueError, "already registered as pytree node"),
+    (lambda: pt.register_pytree_node(Pair, pair_flatten, pair_unflatten), ValueError,
+     "already registered as pytree node"),
+    (lambda: pt.register_pytree_node(list, pair_flatten, pair_unflatten), ValueError,
+     "already registered as pytree node"),
     (lambda: pt.register_pytree_node(5, pair_flatten, pair_unflatten), TypeError, "takes a class, got 5"),
-    (lambda: pt.register_pytree_node(int, list, int, serialized_type_name="test.Pair"), ValueError, "belongs to another pytree node"),
-    (lambda: pt.register_pytree_node(int, list, int, serialized_type_name="builtins.list"), ValueError, "belongs to another pytree node"),
+    (lambda: pt.register_pytree_node(int, list, int, serialized_type_name="test.Pair"), ValueError,
+     "belongs to another pytree node"),
+    (lambda: pt.register_pytree_node(int, list, int, serialized_type_name="builtins.list"), ValueError,
+     "belongs to another pytree node"),
     (lambda: pt.register_pytree_node(int, list, int, to_dumpable_context=str), ValueError, "both or none"),
     (lambda: pt._register_namedtuple(int, serialized_type_name="x"), TypeError, "is no namedtuple class"),
     (lambda: pt.register_dataclass(int), ValueError, "is no dataclass"),
@@ -270,7 +293,8 @@ def test_bad_flatten_functions():
     class Odd:
         pass
 
-    for flatten, error in ((lambda v: 5, TypeError), (lambda v: (5, None), TypeError), (lambda v: 1 / 0, ZeroDivisionError)):
+    for flatten, error in ((lambda v: 5, TypeError), (lambda v: (5, None), TypeError),
+                           (lambda v: 1 / 0, ZeroDivisionError)):
         pt.register_pytree_node(Odd, flatten, lambda values, context: Odd())
         with pytest.raises(error):
             pt.tree_flatten([Odd()])
@@ -305,7 +329,8 @@ def refused(spec, value):
 def test_no_leaks():
     """One lost object a round would be 700 blocks."""
     specs = {name: pt.tree_structure(tree) for name, tree in SPEC.items()}
-    unknown = [text("models.Out", '["a", "b"]', 2), text("collections.namedtuple", "models.Where", 2), text("models.Cache", {"a": [1]}, 2)]
+    unknown = [text("models.Out", '["a", "b"]', 2), text("collections.namedtuple", "models.Where", 2),
+               text("models.Cache", {"a": [1]}, 2)]
 
     def once():
         for tree in TREES.values():

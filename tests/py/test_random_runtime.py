@@ -15,7 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch; tests/unit/test_random.c has recorded numbers")
 if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
-    pytest.skip("PyTorch's kernels for this machine round twice where its AVX2 ones (and ours) round once: see docs/random.md",
+    pytest.skip("PyTorch's kernels for this machine round twice where its AVX2 ones (and ours) round once: see "
+                "docs/random.md",
                 allow_module_level=True)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,7 +46,8 @@ class Arg(ctypes.Structure):
 
 class Call(ctypes.Structure):
     _fields_ = [("arg", ctypes.POINTER(Arg)), ("out", ctypes.POINTER(View)), ("nargs", ctypes.c_int32),
-                ("nout", ctypes.c_int32), ("phase", ctypes.c_int32), ("count", ctypes.c_void_p), ("result", ctypes.c_void_p)]
+                ("nout", ctypes.c_int32), ("phase", ctypes.c_int32), ("count", ctypes.c_void_p),
+                ("result", ctypes.c_void_p)]
 
 
 class Context(ctypes.Structure):
@@ -111,13 +113,16 @@ class Runtime:
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("random_runtime")
-    flags = ["-std=gnu11", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", f"-I{ROOT}/src", f"-I{ROOT}/include"]
+    flags = ["-std=gnu11", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+             f"-I{ROOT}/src", f"-I{ROOT}/include"]
     objects = []
     for name in SOURCES:
         objects.append(str(folder / f"{name}.o"))
         wide = ["-mavx2", "-mfma", "-mf16c"] if name.endswith("_avx2") else []
-        subprocess.run([os.environ.get("CC", "cc"), *flags, *wide, "-c", f"{ROOT}/src/runtime/{name}.c", "-o", objects[-1]], check=True)
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", *objects, "-o", str(folder / "random.so"), "-lm", "-pthread"], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), *flags, *wide, "-c", f"{ROOT}/src/runtime/{name}.c", "-o",
+                        objects[-1]], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", *objects, "-o", str(folder / "random.so"), "-lm",
+                    "-pthread"], check=True)
     lib = ctypes.CDLL(str(folder / "random.so"))
     lib.rt_ctx_plain.restype = Context
     lib.rt_ctx_plain.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -149,8 +154,10 @@ def same(ours, theirs):
         part = torch.view_as_real(t) if t.is_complex() else t
         if part.is_floating_point():
             part[part != part] = math.nan
-    differ = (a.view(torch.uint8) != b.view(torch.uint8)).view(a.numel(), a.element_size()).any(1).nonzero().flatten().tolist() if a.numel() else []
-    assert not differ, (f"{len(differ)} of {a.numel()} differ, first [{differ[0]}]: {a[differ[0]].item()!r}, PyTorch has {b[differ[0]].item()!r}")
+    differ = (a.view(torch.uint8) != b.view(torch.uint8)).view(a.numel(),
+            a.element_size()).any(1).nonzero().flatten().tolist() if a.numel() else []
+    assert not differ, (f"{len(differ)} of {a.numel()} differ, first [{differ[0]}]: {a[differ[0]].item()!r}, PyTorch "
+                        f"has {b[differ[0]].item()!r}")
 
 
 def same_state(rt):
@@ -208,12 +215,17 @@ def layouts(dtype):
     """Functions making a zero tensor of some layout."""
     z = lambda *s: torch.zeros(*s, dtype=dtype)
     return {
-        "transposed": lambda: z(5, 7).t(), "transposed large": lambda: z(50, 70).t(), "columns": lambda: z(6, 40)[:, ::2],
-        "rows": lambda: z(40, 6)[::3], "permuted": lambda: z(3, 4, 5).permute(2, 0, 1), "permuted 4": lambda: z(3, 4, 5, 2).permute(1, 3, 0, 2),
+        "transposed": lambda: z(5, 7).t(), "transposed large": lambda: z(50, 70).t(),
+        "columns": lambda: z(6, 40)[:, ::2],
+        "rows": lambda: z(40, 6)[::3], "permuted": lambda: z(3, 4, 5).permute(2, 0, 1),
+        "permuted 4": lambda: z(3, 4, 5, 2).permute(1, 3, 0, 2),
         "channels last": lambda: z(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
-        "slice of permuted": lambda: z(4, 6, 8).permute(1, 2, 0)[1:5, ::2], "ones": lambda: z(1, 5, 1, 6).transpose(1, 3),
-        "0-d": lambda: z(()), "empty": lambda: z(0, 3).t(), "strided": lambda: torch.as_strided(z(200), (4, 5, 3), (7, 1, 40)),
-        "column": lambda: z(30, 4)[:, 1], "offset": lambda: z(50)[3:], "size-1 odd stride": lambda: torch.as_strided(z(100), (4, 1, 5), (5, 77, 1)),
+        "slice of permuted": lambda: z(4, 6, 8).permute(1, 2, 0)[1:5, ::2], "ones": lambda: z(1, 5, 1, 6).transpose(1,
+                3),
+        "0-d": lambda: z(()), "empty": lambda: z(0, 3).t(), "strided": lambda: torch.as_strided(z(200), (4, 5, 3),
+                (7, 1, 40)),
+        "column": lambda: z(30, 4)[:, 1], "offset": lambda: z(50)[3:],
+        "size-1 odd stride": lambda: torch.as_strided(z(100), (4, 1, 5), (5, 77, 1)),
     }
 
 
@@ -245,7 +257,8 @@ def test_random_integers(rt, dtype):
             filled(rt, "random_from", "random_", torch.empty(n, dtype=dtype), 3, 120)
 
 
-BOUNDS = [0, 1, 2, 3, 100, 127, 128, 255, 256, 257, 2047, 2048, 2049, 65503, 65504, 65505, 2**16, 2**24, 2**24 + 1, 2**28 - 1, 2**28,
+BOUNDS = [0, 1, 2, 3, 100, 127, 128, 255, 256, 257, 2047, 2048, 2049, 65503, 65504, 65505, 2**16, 2**24, 2**24 + 1,
+          2**28 - 1, 2**28,
           2**28 + 1, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**53, 2**53 + 3, 2**62, 2**63 - 1]
 BOUNDS = sorted({*BOUNDS, *[-b for b in BOUNDS], -2**63})
 
@@ -287,9 +300,11 @@ def test_factories(rt):
             same(rt.call("randn", torch.empty_like(x), x), torch.randn_like(x))
             same(rt.call("randint_like", torch.empty_like(x), x, 50), torch.randint_like(x, 50))
             same(rt.call("randint_like_low", torch.empty_like(x), x, -4, 50), torch.randint_like(x, -4, 50))
-            same(rt.call("randint_like_tensor", torch.empty_like(x), x, torch.tensor(60)), torch.randint_like(x, torch.tensor(60)))
+            same(rt.call("randint_like_tensor", torch.empty_like(x), x, torch.tensor(60)),
+                 torch.randint_like(x, torch.tensor(60)))
         for low, high in [(0, 10), (-5, 6), (0, 2**28 - 1), (0, 2**28), (-2**40, 2**41)]:
-            same(rt.call("randint_low", torch.empty(shape, dtype=torch.int64), low, high), torch.randint(low, high, shape))
+            same(rt.call("randint_low", torch.empty(shape, dtype=torch.int64), low, high),
+                 torch.randint(low, high, shape))
         same(rt.call("randint", torch.empty(shape, dtype=torch.int64), 99), torch.randint(99, shape))
         same(rt.call("normal_float_float", torch.empty(shape), 1.5, 0.3), torch.normal(1.5, 0.3, shape))
     same_state(rt)
@@ -299,13 +314,16 @@ def test_factories(rt):
 @pytest.mark.parametrize("dtype", INTEGERS + FLOATING, ids=str)
 def test_bernoulli_tensor(rt, dtype, p_dtype):
     seed_both(rt, 8)
-    for shape, p_shape in [((7,), (7,)), ((4, 5), (5,)), ((4, 5), (4, 1)), ((4, 5), ()), ((0,), (0,)), ((100, 30), (100, 30)), ((2, 3, 4), (3, 1))]:
+    for shape, p_shape in [((7,), (7,)), ((4, 5), (5,)), ((4, 5), (4, 1)), ((4, 5), ()), ((0,), (0,)),
+                           ((100, 30), (100, 30)), ((2, 3, 4), (3, 1))]:
         p = torch.rand(p_shape, dtype=F64).to(p_dtype)
         rt.set_state(torch.get_rng_state().numpy().tobytes())
         ours, theirs = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
         same(rt.call("bernoulli_tensor", ours, ours, p), theirs.bernoulli_(p))
         if len(shape) > 1:
-            ours, theirs = torch.zeros(shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1]), torch.zeros(shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1])
+            ours, theirs = torch.zeros(shape[::-1],
+                    dtype=dtype).permute(*range(len(shape))[::-1]), torch.zeros(shape[::-1],
+                            dtype=dtype).permute(*range(len(shape))[::-1])
             same(rt.call("bernoulli_tensor", ours, ours, p), theirs.bernoulli_(p))
             pt = torch.rand(shape[::-1], dtype=F64).to(p_dtype).permute(*range(len(shape))[::-1])
             rt.set_state(torch.get_rng_state().numpy().tobytes())
@@ -323,7 +341,8 @@ def test_normal_with_tensors(rt, dtype):
             mean, std = torch.randn(shape, dtype=dtype), torch.rand(shape, dtype=F64).to(other)
             shapes = [(mean, std)]
             if shape:
-                shapes += [(mean, std.flatten()[0]), (mean[..., :1], std), (mean.mT if mean.dim() > 1 else mean, std.mT if std.dim() > 1 else std)]
+                shapes += [(mean, std.flatten()[0]), (mean[..., :1], std),
+                           (mean.mT if mean.dim() > 1 else mean, std.mT if std.dim() > 1 else std)]
             for m, s in shapes:
                 sync()
                 want = torch.normal(m, s)
@@ -342,7 +361,8 @@ def test_normal_with_tensors(rt, dtype):
         same(rt.call("normal_tensor_tensor", torch.empty_like(want), m, s), want)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, F32, F64, F16, BF16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, F32, F64, F16,
+                                   BF16], ids=str)
 def test_randperm(rt, dtype):
     seed_both(rt, 11)
     for n in [0, 1, 2, 5, 16, 100, 127, 1000, 2049, 30000, 100_000]:
@@ -361,8 +381,10 @@ def noisy_inputs(dtype):
     torch.manual_seed(1)
     x = torch.randn(4, 6, 5, 3, dtype=dtype)
     x[0, 0, 0] = torch.tensor([math.nan, math.inf, -0.0])
-    return [x, x.transpose(0, 2), x.contiguous(memory_format=torch.channels_last), x[:, ::2], x[..., 0], x[0, 0, 0, 0], x[:0],
-            x[:, :1].expand(4, 6, 5, 3), torch.randn(1000, dtype=dtype), torch.randn(33, 40, dtype=dtype).t(), x[0, 0, 0].expand(7, 3),
+    return [x, x.transpose(0, 2), x.contiguous(memory_format=torch.channels_last), x[:, ::2], x[..., 0], x[0, 0, 0, 0],
+            x[:0],
+            x[:, :1].expand(4, 6, 5, 3), torch.randn(1000, dtype=dtype), torch.randn(33, 40, dtype=dtype).t(),
+            x[0, 0, 0].expand(7, 3),
             x.permute(3, 1, 0, 2)[:, :, :1].expand(3, 6, 4, 5)]
 
 
@@ -373,7 +395,8 @@ def test_dropout(rt, dtype, p):
         seed_both(rt, 21)
         for train in [True, False]:
             for kernel, op in [("dropout", torch.dropout), ("alpha_dropout", torch.alpha_dropout),
-                               ("feature_dropout", torch.feature_dropout), ("feature_alpha_dropout", torch.feature_alpha_dropout)]:
+                               ("feature_dropout", torch.feature_dropout),
+                               ("feature_alpha_dropout", torch.feature_alpha_dropout)]:
                 if x.dim() < 2 and "feature" in kernel:
                     continue
                 want = op(x, p, train)
@@ -455,7 +478,8 @@ def test_binomial(rt, dtype):
     torch.manual_seed(1)
     for scale in [1, 5, 30, 1000, 1e6]:
         count = torch.floor(torch.rand(60, 50, dtype=F64) * scale).to(dtype)
-        for p in [torch.rand(60, 50, dtype=dtype), torch.full((60, 50), 0.5, dtype=dtype), torch.rand(50, 60, dtype=dtype).t(),
+        for p in [torch.rand(60, 50, dtype=dtype), torch.full((60, 50), 0.5, dtype=dtype),
+                  torch.rand(50, 60, dtype=dtype).t(),
                   torch.tensor([0.0, 1.0, -1.0, 2.0, 0.5], dtype=dtype).repeat(600).view(60, 50)]:
             seed_both(rt, 51)
             want = torch.binomial(count, p)
@@ -466,11 +490,16 @@ def test_binomial(rt, dtype):
 def test_errors_like_pytorch(rt):
     """Arguments that PyTorch refuses are refused."""
     t = torch.zeros(20)
-    cases = [("uniform", "uniform_", (3.0, 1.0)), ("uniform", "uniform_", (0.0, math.inf)), ("uniform", "uniform_", (-3e38, 3e38)),
-             ("uniform", "uniform_", (math.nan, 1.0)), ("normal", "normal_", (0.0, -1.0)), ("exponential", "exponential_", (0.0,)),
-             ("exponential", "exponential_", (-1.0,)), ("cauchy", "cauchy_", (0.0, 0.0)), ("log_normal", "log_normal_", (0.0, 0.0)),
-             ("geometric", "geometric_", (0.0,)), ("geometric", "geometric_", (1.0,)), ("bernoulli_float", "bernoulli_", (-0.1,)),
-             ("bernoulli_float", "bernoulli_", (1.5,)), ("bernoulli_float", "bernoulli_", (math.nan,)), ("random_from", "random_", (5, 5)),
+    cases = [("uniform", "uniform_", (3.0, 1.0)), ("uniform", "uniform_", (0.0, math.inf)),
+             ("uniform", "uniform_", (-3e38, 3e38)),
+             ("uniform", "uniform_", (math.nan, 1.0)), ("normal", "normal_", (0.0, -1.0)),
+             ("exponential", "exponential_", (0.0,)),
+             ("exponential", "exponential_", (-1.0,)), ("cauchy", "cauchy_", (0.0, 0.0)),
+             ("log_normal", "log_normal_", (0.0, 0.0)),
+             ("geometric", "geometric_", (0.0,)), ("geometric", "geometric_", (1.0,)),
+             ("bernoulli_float", "bernoulli_", (-0.1,)),
+             ("bernoulli_float", "bernoulli_", (1.5,)), ("bernoulli_float", "bernoulli_", (math.nan,)),
+             ("random_from", "random_", (5, 5)),
              ("random_to", "random_", (0,))]
     for kernel, method, args in cases:
         with pytest.raises(RuntimeError):
@@ -511,8 +540,10 @@ def test_state(rt):
     same(rt.call("randn", torch.empty(7)), torch.randn(7))
     same_state(rt)
     good = bytearray(rt.state())
-    for change in [lambda b: b[:-1], lambda b: b + b"\0", lambda b: b[:8] + bytes(4) + b[12:], lambda b: b[:8] + b"\x71\x02\0\0" + b[12:],
-                   lambda b: b[:12] + bytes(4) + b[16:], lambda b: b[:16] + b"\x71\x02" + b[18:], lambda b: bytes(5056)]:
+    for change in [lambda b: b[:-1], lambda b: b + b"\0", lambda b: b[:8] + bytes(4) + b[12:],
+                   lambda b: b[:8] + b"\x71\x02\0\0" + b[12:],
+                   lambda b: b[:12] + bytes(4) + b[16:], lambda b: b[:16] + b"\x71\x02" + b[18:],
+                   lambda b: bytes(5056)]:
         with pytest.raises(RuntimeError):
             torch.set_rng_state(torch.frombuffer(bytearray(change(good)), dtype=torch.uint8))
         with pytest.raises(KernelError):

@@ -1,10 +1,10 @@
 """N1 without torch: ops give the results that PyTorch gave when `./dev record` asked it.
 
-A recording holds whole calls: arguments with their strides, results, and the argument tensors after the call. So nothing
-here needs torch but the recording itself, which takes a seeded choice of the calls of tests/ops, if possible of those where
-PyTorch's own f32 result is near its f64 one and the same for other strides: a replay cannot ask which of two answers is
-right. The recording is replayed where torch is installed, too, which shows that it is sound; the live comparison is
-tests/ops.
+A recording holds whole calls: arguments with their strides, results, and the argument tensors after the call. So
+nothing here needs torch but the recording itself, which takes a seeded choice of the calls of tests/ops, if possible of
+those where PyTorch's own f32 result is near its f64 one and the same for other strides: a replay cannot ask which of
+two answers is right. The recording is replayed where torch is installed, too, which shows that it is sound; the live
+comparison is tests/ops.
 """
 import functools
 import itertools
@@ -48,7 +48,8 @@ def packed(value, torch):
     """A call's value as the oracle stores it; what is no number, text or tensor becomes {kind: name}."""
     if isinstance(value, (list, tuple)):
         return [packed(item, torch) for item in value]
-    for kind, cls in (("dtype", torch.dtype), ("format", torch.memory_format), ("layout", torch.layout), ("device", torch.device)):
+    for kind, cls in (("dtype", torch.dtype), ("format", torch.memory_format), ("layout", torch.layout),
+                      ("device", torch.device)):
         if isinstance(value, cls):
             return {kind: str(value).removeprefix("torch.")}
     if isinstance(value, torch.Generator):
@@ -70,7 +71,8 @@ def record_calls(name, torch):
 
     def fits(c):
         tensors = samples.flat(c)
-        plain = all(t.numel() == 0 or 0 not in t.stride() for t in tensors) and all(harness.NAMES.get(t.dtype) for t in tensors)
+        plain = all(t.numel() == 0 or 0 not in t.stride() for t in tensors) and all(harness.NAMES.get(t.dtype)
+                for t in tensors)
         if "as_strided" in name:  # reads what lies between the elements
             plain = plain and all(t.is_contiguous() and not t.storage_offset() for t in tensors)
         return plain and size(c) <= LARGEST and not undefined.reason(name, c)
@@ -86,16 +88,20 @@ def record_calls(name, torch):
             named = {k: harness.widened(harness.twin(v)) for k, v in c.kwargs.items()}
             wide = harness.attempt(op, harness.widened(harness.twin(c.args)), named)
             exact = harness.tensors([] if isinstance(wide, harness.Refused) else [wide])
-            if exact and not all(a.shape == e.shape and harness.close(a, e.to(a.dtype)) for a, e in zip(results, exact)):
+            if exact and not all(a.shape == e.shape and harness.close(a, e.to(a.dtype)) for a, e in zip(results,
+                    exact)):
                 return None
             laid = [harness.tensors([other]) for other in harness.answers(op, c)]  # it must not depend on strides
-            if not all(a.shape == b.shape and harness.close(a, b, signs=True) for other in laid for a, b in zip(results, other)):
+            if not all(a.shape == b.shape and harness.close(a, b, signs=True) for other in laid
+                       for a, b in zip(results, other)):
                 return None
         if free:
             for t in results:
                 t.zero_()
-        before, after = (harness.tensors(list(values)) for values in ((*c.args, *c.kwargs.values()), (*args, *kwargs.values())))
-        same = lambda a, b: torch.equal(a, b) or a.shape == b.shape and a.is_floating_point() and torch.allclose(a, b, equal_nan=True)
+        before, after = (harness.tensors(list(values)) for values in ((*c.args, *c.kwargs.values()),
+                                                                      (*args, *kwargs.values())))
+        same = lambda a, b: torch.equal(a, b) or a.shape == b.shape and a.is_floating_point() and torch.allclose(a, b,
+                equal_nan=True)
         changed = not all(map(same, before, after))
         return {"args": packed(c.args, torch), "kwargs": {k: packed(v, torch) for k, v in c.kwargs.items()},
                 "result": packed(result, torch), "after": after if changed else []}
@@ -143,7 +149,8 @@ def near(want, got, dtype):
 
 def compare(want, got, where, values=True):
     if isinstance(want, list):
-        assert isinstance(got, (list, tuple)) and len(want) == len(got), f"{where}: {len(want)} results expected, got {got!r}"
+        assert isinstance(got,
+                (list, tuple)) and len(want) == len(got), f"{where}: {len(want)} results expected, got {got!r}"
         for i, (w, g) in enumerate(zip(want, got)):
             compare(w, g, f"{where}[{i}]", values)
     elif isinstance(want, oracle_module.Answer):
@@ -157,7 +164,8 @@ def compare(want, got, where, values=True):
             array = (got.float() if want.dtype == "bfloat16" else got).numpy()
             assert near(want.array, array, want.dtype), f"{where}: expected\n{want.array}\ngot\n{array}"
     else:
-        same = type(want) is type(got) and (want == got or (want != want and got != got) or abs(want - got) <= 1e-6 * abs(want))
+        same = type(want) is type(got) and (want == got or (want != want and got != got)
+                                            or abs(want - got) <= 1e-6 * abs(want))
         assert same, f"{where}: {want!r} expected, got {got!r}"
 
 
@@ -184,4 +192,5 @@ def test_most_of_the_table_is_recorded():
     """New rows may be ahead of the recording, but not far."""
     missing = set(table()) - set(names())
     command = f"./dev record tests/py/{FILE}.py"
-    assert len(missing) <= len(table()) // 10, f"{len(missing)} ops were never recorded: run {command}; e.g. {sorted(missing)[:5]}"
+    assert len(missing) <= len(table()) // 10, (
+        f"{len(missing)} ops were never recorded: run {command}; e.g. {sorted(missing)[:5]}")

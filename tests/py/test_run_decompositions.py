@@ -33,7 +33,8 @@ def test_mutated_buffers_are_outputs_and_runs_change_them():
 
 
 def test_values_are_named_after_their_ops():
-    names = [result["name"] for node in program("conv_bn_relu_train").run_decompositions()._program.graph.nodes for result in node["results"]]
+    names = [result["name"] for node in program("conv_bn_relu_train").run_decompositions()._program.graph.nodes
+             for result in node["results"]]
     assert {"convolution", "add", "getitem", "getitem_3", "getitem_4", "relu"} <= set(names)
 
 
@@ -93,11 +94,13 @@ def test_get_decompositions_takes_ops_and_overloads():
 
 
 def test_statistics_become_outputs_whatever_the_table():
-    """batch_norm and instance_norm write their buffers, though their schemas do not say so: no table keeps that from becoming a value."""
+    """batch_norm and instance_norm write their buffers, though their schemas do not say so: no table keeps that from
+    becoming a value."""
     class Norms(cresset.nn.Module):
         def __init__(self):
             super().__init__()
-            self.batch, self.instance = cresset.nn.BatchNorm1d(3), cresset.nn.InstanceNorm1d(3, track_running_stats=True)
+            self.batch, self.instance = cresset.nn.BatchNorm1d(3), cresset.nn.InstanceNorm1d(3,
+                    track_running_stats=True)
 
         def forward(self, x):
             return self.batch(x), self.instance(x)
@@ -105,4 +108,5 @@ def test_statistics_become_outputs_whatever_the_table():
     plain = cresset.export.export(Norms(), (x,)).run_decompositions({})
     plain._program.graph.verify("functional")
     mutated = {spec.target for spec in plain.graph_signature.output_specs if spec.kind.name == "BUFFER_MUTATION"}
-    assert mutated == {"batch.running_mean", "batch.running_var", "batch.num_batches_tracked", "instance.running_mean", "instance.running_var"}
+    assert mutated == {"batch.running_mean", "batch.running_var", "batch.num_batches_tracked", "instance.running_mean",
+                       "instance.running_var"}

@@ -36,17 +36,20 @@ def test_round_trip_of_every_dtype(tmp_path):
 
 def test_layout_of_the_file(tmp_path):
     """A header of JSON, padded so that data are aligned, widest elements first."""
-    safetensors.save_file({"a": some("uint8", 3), "b": some("float64", 2), "c": some("float32", 1)}, tmp_path / "w.safetensors")
+    safetensors.save_file({"a": some("uint8", 3), "b": some("float64", 2), "c": some("float32", 1)},
+                          tmp_path / "w.safetensors")
     data = (tmp_path / "w.safetensors").read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8:8 + length])
     assert (8 + length) % 64 == 0 and list(header) == ["b", "c", "a"]
-    assert header["b"] == {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]} and len(data) == 8 + length + 16 + 4 + 3
+    assert header["b"] == {"dtype": "F64", "shape": [2],
+                           "data_offsets": [0, 16]} and len(data) == 8 + length + 16 + 4 + 3
 
 
 def test_tensors_that_do_not_lie_in_order(tmp_path):
     x = some("float32", 6, 4)
-    tensors = {"t": x.t(), "step": x[::2], "expanded": x[:1].expand(3, 4), "image": some("float32", 2, 3, 4, 4).to(memory_format=cresset.channels_last)}
+    tensors = {"t": x.t(), "step": x[::2], "expanded": x[:1].expand(3, 4),
+               "image": some("float32", 2, 3, 4, 4).to(memory_format=cresset.channels_last)}
     safetensors.save_file(tensors, tmp_path / "w.safetensors")
     again = safetensors.load_file(tmp_path / "w.safetensors")
     assert all(same(again[name], tensor) and again[name].is_contiguous() for name, tensor in tensors.items())
@@ -69,9 +72,11 @@ def test_a_module_by_its_weights(tmp_path):
 
 def test_what_is_refused(tmp_path):
     path = tmp_path / "w.safetensors"
-    for tensors, metadata, error, text in (({"a": 3}, {}, TypeError, "'a' is a tensor, not int"), ({3: some("float32", 1)}, {}, TypeError, "name is a text"),
+    for tensors, metadata, error, text in (({"a": 3}, {}, TypeError, "'a' is a tensor, not int"),
+                                           ({3: some("float32", 1)}, {}, TypeError, "name is a text"),
                                            ({"a": some("float32", 1)}, {"n": 3}, TypeError, "metadata are texts"),
-                                           ({"a": cresset.zeros(2, dtype=cresset.complex128)}, {}, cresset.UnsupportedError, "no complex128"),
+                                           ({"a": cresset.zeros(2, dtype=cresset.complex128)}, {},
+                                            cresset.UnsupportedError, "no complex128"),
                                            ({"__metadata__": some("float32", 1)}, {}, ValueError, "cannot be used")):
         with pytest.raises(error, match=text):
             safetensors.save_file(tensors, path, metadata)
@@ -88,11 +93,14 @@ def test_what_is_refused(tmp_path):
 def test_the_formats_own_library_reads_and_writes_the_same(tmp_path):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     theirs = pytest.importorskip("safetensors.torch", reason="needs the safetensors package")
-    tensors = {dtype: some(dtype, 2, 3) for dtype in ("float32", "float16", "bfloat16", "int64", "bool", "float64", "uint8")}
+    tensors = {dtype: some(dtype, 2, 3) for dtype in ("float32", "float16", "bfloat16", "int64", "bool", "float64",
+                                                      "uint8")}
     safetensors.save_file(tensors, tmp_path / "ours.safetensors", {"format": "pt"})
     found = theirs.load_file(tmp_path / "ours.safetensors")
     assert {name: str(tensor.dtype) for name, tensor in found.items()} == {name: f"torch.{name}" for name in tensors}
-    assert all(torch.equal(found[name], torch.from_dlpack(tensor)) for name, tensor in tensors.items() if name != "bool")
+    assert all(torch.equal(found[name], torch.from_dlpack(tensor)) for name, tensor in tensors.items()
+               if name != "bool")
     theirs.save_file(found, tmp_path / "theirs.safetensors", {"who": "them"})
     again = safetensors.load_file(tmp_path / "theirs.safetensors")
-    assert all(same(again[name], tensor) for name, tensor in tensors.items()) and safetensors.metadata(tmp_path / "theirs.safetensors") == {"who": "them"}
+    assert all(same(again[name], tensor) for name, tensor in tensors.items()) and safetensors.metadata(tmp_path
+            / "theirs.safetensors") == {"who": "them"}

@@ -47,7 +47,8 @@ def test_recorded_archives_are_written_again(path, tmp_path):
     for one, two in ((ep.state_dict, again.state_dict), (ep.constants, again.constants)):
         assert list(one) == list(two)
         for name in one:
-            assert one[name].dtype == two[name].dtype and one[name].stride() == two[name].stride() and cresset.equal(one[name], two[name])
+            assert (one[name].dtype == two[name].dtype and one[name].stride() == two[name].stride()
+                    and cresset.equal(one[name], two[name]))
     assert str(again) == str(ep)
 
 
@@ -112,7 +113,8 @@ class Everything(cresset.nn.Module):
     def forward(self, x, options, scale=2.0):
         self.steps.add_(1)
         left, right = (self.layer(x) * self.hidden + self.table).split([1, 2], dim=1)
-        return {"left": left * scale + options["bias"][0], "right": (right, None, 3), "most": cresset.max(right, dim=1).values}
+        return {"left": left * scale + options["bias"][0], "right": (right, None, 3),
+                "most": cresset.max(right, dim=1).values}
 
 
 def test_what_is_exported_here_comes_back(tmp_path):
@@ -124,7 +126,8 @@ def test_what_is_exported_here_comes_back(tmp_path):
     again = load(tmp_path / "m.pt2", check=True)
     assert str(again.graph_signature) == str(ep.graph_signature)
     assert [node.format_node() for node in again.graph.nodes] == [node.format_node() for node in ep.graph.nodes]
-    assert [node.meta.get("nn_module_stack") for node in again.graph.nodes] == [node.meta.get("nn_module_stack") for node in ep.graph.nodes]
+    assert [node.meta.get("nn_module_stack") for node in again.graph.nodes] == [node.meta.get("nn_module_stack")
+            for node in ep.graph.nodes]
     got, want = again.module(own_state=True)(*args), ep.module(own_state=True)(*args)
     assert got.keys() == want.keys() and got["right"][1:] == want["right"][1:] == (None, 3)
     assert cresset.equal(got["left"], want["left"]) and cresset.equal(got["most"], want["most"])
@@ -142,7 +145,8 @@ def test_pytorch_loads_what_is_exported_here(tmp_path):
     extra = {"notes.txt": ""}
     theirs = torch.export.load(tmp_path / "m.pt2", extra_files=extra)
     assert extra == {"notes.txt": "made here"}
-    rows = lambda signature: [(spec.kind.name, spec.target, spec.arg.name or None) for spec in signature.input_specs + signature.output_specs]
+    rows = lambda signature: [(spec.kind.name, spec.target, spec.arg.name or None) for spec in signature.input_specs
+                              + signature.output_specs]
     assert rows(theirs.graph_signature) == rows(ep.graph_signature)
     x, bias = torch.from_dlpack(args[0]), torch.from_dlpack(args[1]["bias"][0])
     got, want = theirs.module()(x, {"bias": [bias]}), ep.module(own_state=True)(*args)
@@ -166,7 +170,8 @@ class Containers(cresset.nn.Module):
 
 
 def test_example_inputs_in_every_container(tmp_path):
-    """P1: PyTorch unpickles what was pickled here: dataclasses, named tuples, deques, dicts of every kind, numbers and texts."""
+    """P1: PyTorch unpickles what was pickled here: dataclasses, named tuples, deques, dicts of every kind, numbers and
+    texts."""
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     cresset.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
     torch.export.register_dataclass(Sample, serialized_type_name=f"{__name__}.Sample")
@@ -183,8 +188,10 @@ def test_example_inputs_in_every_container(tmp_path):
     finally:
         logging.disable(before)
     assert type(sample) is Sample and torch.equal(sample.image, torch.ones(2)) and sample.label is None
-    assert type(pair) is Pair and pair.right == 3 and type(items) is collections.deque and items.maxlen == 4 and items[1] is True
-    assert type(mapping) is collections.OrderedDict and type(mapping["k"]) is collections.defaultdict and mapping["k"][1] == "text" and kwargs == {}
+    assert (type(pair) is Pair and pair.right == 3 and type(items) is collections.deque and items.maxlen == 4
+            and items[1] is True)
+    assert (type(mapping) is collections.OrderedDict and type(mapping["k"]) is collections.defaultdict
+            and mapping["k"][1] == "text" and kwargs == {})
 
 
 def test_dtypes_of_example_inputs(tmp_path):
@@ -194,12 +201,14 @@ def test_dtypes_of_example_inputs(tmp_path):
         def forward(self, *inputs):
             return inputs[0] + 1
 
-    names = ["float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool", "complex64", "complex128", "uint16", "uint32", "uint64",
+    names = ["float32", "bfloat16", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
+             "complex64", "complex128", "uint16", "uint32", "uint64",
              "float8_e4m3fn", "float8_e5m2"]
     args = tuple(cresset.ones(2, 3).to(getattr(cresset, name)).t() for name in names)
     cresset.export.save(cresset.export.export(First(), args), tmp_path / "m.pt2")
     found, _ = torch.export.load(tmp_path / "m.pt2").example_inputs
-    assert [str(tensor.dtype).split(".")[1] for tensor in found] == names and {tensor.stride() for tensor in found} == {(1, 3)}
+    assert [str(tensor.dtype).split(".")[1] for tensor in found] == names and {tensor.stride()
+            for tensor in found} == {(1, 3)}
     assert all(tensor.to(torch.complex128 if tensor.is_complex() else torch.float64).sum() == 6 for tensor in found)
 
 
@@ -288,7 +297,8 @@ def test_only_programs(what, tmp_path):
 # ---- what goes with it ----
 
 def test_extra_files(tmp_path):
-    cresset.export.save(load(LINEAR), tmp_path / "m.pt2", extra_files={"notes.txt": "grüße", "folder/raw.bin": b"\x00\x01", "empty": ""})
+    cresset.export.save(load(LINEAR), tmp_path / "m.pt2",
+                        extra_files={"notes.txt": "grüße", "folder/raw.bin": b"\x00\x01", "empty": ""})
     found = {"notes.txt": "", "empty": "x", "absent.txt": "kept"}
     load(tmp_path / "m.pt2", extra_files=found)
     assert found == {"notes.txt": "grüße", "empty": "", "absent.txt": "kept"}
@@ -357,7 +367,8 @@ def test_a_full_disk(tmp_path):
             print(error)
         print(sorted(path.name for path in pathlib.Path(".").iterdir()), pathlib.Path("m.pt2").read_bytes())
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True,
+                          text=True, check=True)
     assert "cannot write 'm.pt2': File too large" in done.stdout and "['m.pt2'] b'old'" in done.stdout
 
 
@@ -397,7 +408,8 @@ def test_control_c_ends_it_and_leaves_nothing(tmp_path):
             print("interrupted")
         print(sorted(path.name for path in pathlib.Path(".").iterdir()))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True,
+                          text=True, check=True)
     assert done.stdout == "interrupted\ninterrupted\n[]\n"
     assert signal.getsignal(signal.SIGINT) is not None
 
@@ -426,7 +438,8 @@ def test_memory_stays_small(tmp_path):
             print(status("VmHWM") - before)
     """
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True,
+                              text=True, check=True)
     assert int(done.stdout) < 64
     assert (tmp_path / "copy.pt2").stat().st_size > 400_000_000
     (tmp_path / "copy.pt2").unlink(), (tmp_path / "big.pt2").unlink()
@@ -444,7 +457,8 @@ def test_the_page_of_the_docs(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     model, x = Model(), cresset.ones(2, 3)
-    names = {"model": model, "x": x, "ep": cresset.export.export(model, (x,)), "MyEncoder": lambda: cresset.nn.Linear(3, 3)}
+    names = {"model": model, "x": x, "ep": cresset.export.export(model, (x,)),
+             "MyEncoder": lambda: cresset.nn.Linear(3, 3)}
     text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "archives.md").read_text()
     for block in re.findall(r"```python\n(.*?)```", text, re.S):
         exec(block, names)

@@ -1,4 +1,5 @@
-"""The schema parser against PyTorch's own list: every op of the dispatcher whose types Cresset has prints back exactly."""
+"""The schema parser against PyTorch's own list: every op of the dispatcher whose types Cresset has prints back
+exactly."""
 import re
 
 import pytest

@@ -12,25 +12,31 @@ try:
 except ImportError:
     torch = None
 
-DTYPES = "float64 float32 float16 bfloat16 complex64 complex128 int64 int32 int16 int8 uint8 bool uint16 uint32 uint64 complex32 float8_e4m3fn".split()
+DTYPES = ("float64 float32 float16 bfloat16 complex64 complex128 int64 int32 int16 int8 uint8 bool uint16 uint32 "
+          "uint64 complex32 float8_e4m3fn".split())
 needs_torch = pytest.mark.skipif(torch is None, reason="exchanges files with PyTorch")
 
 
 def plain(library):
-    return {"none": None, "numbers": [1, -5, 2**40, -2**63, 1.5, True, 2 - 3j], "texts": ("snow ☃", "", b"\x00\xff"), "nested": [{"a": ({1, 2},)}],
-            "ordered": collections.OrderedDict(b=1, a=2), 7: library.Size([2, 3]), "dtype": library.float16, "device": library.device("cpu")}
+    return {"none": None, "numbers": [1, -5, 2**40, -2**63, 1.5, True, 2 - 3j], "texts": ("snow ☃", "", b"\x00\xff"),
+            "nested": [{"a": ({1, 2},)}],
+            "ordered": collections.OrderedDict(b=1, a=2), 7: library.Size([2, 3]), "dtype": library.float16,
+            "device": library.device("cpu")}
 
 
 def tensors(library):
     base = library.arange(12.0).reshape(3, 4)
-    return {"base": base, "row": base[1], "transposed": base.t(), "expanded": library.ones(1, 3).expand(2, 3), "scalar": library.tensor(4), "empty": library.zeros(0, 3),
+    return {"base": base, "row": base[1], "transposed": base.t(), "expanded": library.ones(1, 3).expand(2, 3),
+            "scalar": library.tensor(4), "empty": library.zeros(0, 3),
             "grad": library.ones(2, requires_grad=True), "parameter": library.nn.Parameter(library.zeros(2, 2)),
             "frozen": library.nn.Parameter(library.ones(1), requires_grad=False)}
 
 
 def same(ours, theirs):
-    assert ours.tolist() == theirs.tolist() and tuple(ours.shape) == tuple(theirs.shape) and ours.stride() == theirs.stride()
-    assert str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1] and ours.storage_offset() == theirs.storage_offset()
+    assert (ours.tolist() == theirs.tolist() and tuple(ours.shape) == tuple(theirs.shape)
+            and ours.stride() == theirs.stride())
+    assert (str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
+            and ours.storage_offset() == theirs.storage_offset())
     assert ours.requires_grad == theirs.requires_grad and type(ours).__name__ == type(theirs).__name__
 
 
@@ -40,7 +46,8 @@ def test_round_trip(tmp_path, mmap):
     values = {**plain(cresset), **tensors(cresset)}
     cresset.save(values, path)
     back = cresset.load(path, mmap=mmap)
-    assert list(back) == list(values) and {k: back[k] for k in plain(cresset)} == plain(cresset) and type(back["ordered"]) is collections.OrderedDict
+    assert list(back) == list(values) and {k: back[k]
+            for k in plain(cresset)} == plain(cresset) and type(back["ordered"]) is collections.OrderedDict
     for name, t in tensors(cresset).items():
         same(back[name], t)
     back["row"][0] = 99  # one storage, as it was
@@ -50,7 +57,8 @@ def test_round_trip(tmp_path, mmap):
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_every_dtype(tmp_path, name):
-    t = cresset.tensor([0, 1, 1]).to(getattr(cresset, name)) if name != "complex32" else cresset.zeros(3, dtype=cresset.complex32)
+    t = cresset.tensor([0, 1, 1]).to(getattr(cresset, name)) if name != "complex32" else cresset.zeros(3,
+            dtype=cresset.complex32)
     cresset.save(t, tmp_path / "t.pt")
     back = cresset.load(tmp_path / "t.pt")
     assert back.dtype is t.dtype and back.to(cresset.complex64).tolist() == t.to(cresset.complex64).tolist()
@@ -75,7 +83,8 @@ def test_a_state_dict(tmp_path):
 def test_what_is_refused(tmp_path):
     path, looped = tmp_path / "x.pt", []
     looped.append(looped)
-    for value, error, text in ((object(), TypeError, "builtins.object cannot be saved"), (looped, ValueError, "contains itself"),
+    for value, error, text in ((object(), TypeError, "builtins.object cannot be saved"),
+                               (looped, ValueError, "contains itself"),
                                (cresset.nn.Linear(1, 1), TypeError, "state_dict")):
         with pytest.raises(error, match=text):
             cresset.save(value, path)
@@ -85,7 +94,8 @@ def test_what_is_refused(tmp_path):
     path.write_bytes(b"hello" * 100)
     with pytest.raises(ValueError):
         cresset.load(path)
-    for arguments in ({"weights_only": False}, {"map_location": "cuda"}, {"pickle_module": pathlib}, {"encoding": "latin1"}):
+    for arguments in ({"weights_only": False}, {"map_location": "cuda"}, {"pickle_module": pathlib},
+                      {"encoding": "latin1"}):
         with pytest.raises(NotImplementedError):
             cresset.load(path, **arguments)
 

@@ -60,21 +60,28 @@ def test_dims_and_their_arithmetic():
 X = torch.randn(4, 6)
 WRONG = [
     ((X,), {"z": None}, UserErrorType.INVALID_INPUT, r"no argument 'z'; an entry for 'x' is missing"),
-    ((X,), {"x": {2: Dim("b")}}, UserErrorType.INVALID_INPUT, r"\['x'\] has an entry for dimension 2; the tensor has 2 dimensions"),
+    ((X,), {"x": {2: Dim("b")}}, UserErrorType.INVALID_INPUT, r"\['x'\] has an entry for dimension 2; the tensor has 2 "
+     r"dimensions"),
     ((X,), {"x": (Dim("b"),)}, UserErrorType.INVALID_INPUT, r"has 1 entries for a tensor of 2 dimensions"),
     ((X,), {"x": Dim.AUTO}, UserErrorType.INVALID_INPUT, r"\['x'\] is DimHint\(AUTO\); expected a dict"),
     ((X,), {"x": {0: "b"}}, UserErrorType.INVALID_INPUT, r"\['x'\]\[0\] is 'b'; a size is a Dim"),
     ((X,), ({0: Dim("b")}, None), UserErrorType.INVALID_INPUT, r"1 inputs \(x\), dynamic_shapes has 2 entries"),
-    (([X, X],), {"x": [None]}, UserErrorType.INVALID_INPUT, r"inputs\['x'\] has 2 elements, dynamic_shapes\['x'\] has 1"),
+    (([X, X],), {"x": [None]}, UserErrorType.INVALID_INPUT,
+     r"inputs\['x'\] has 2 elements, dynamic_shapes\['x'\] has 1"),
     (([X],), {"x": (None,)}, UserErrorType.INVALID_INPUT, r"inputs\['x'\] is a list, dynamic_shapes\['x'\] is a tuple"),
-    (({"a": X},), {"x": {"b": None}}, UserErrorType.INVALID_INPUT, r"has the keys \['a'\], dynamic_shapes\['x'\] has \['b'\]"),
-    ((X,), {"x": {0: Dim("b", min=2), 1: Dim("b", min=3)}}, UserErrorType.INVALID_INPUT, r"'b' has two definitions: Dim\('b'\) and Dim\('b', min=3\)"),
+    (({"a": X},), {"x": {"b": None}}, UserErrorType.INVALID_INPUT, r"has the keys \['a'\], dynamic_shapes\['x'\] has "
+     r"\['b'\]"),
+    ((X,), {"x": {0: Dim("b", min=2), 1: Dim("b", min=3)}}, UserErrorType.INVALID_INPUT,
+     r"'b' has two definitions: Dim\('b'\) and Dim\('b', min=3\)"),
     ((3.5,), {"x": Dim.AUTO}, UserErrorType.INVALID_INPUT, r"inputs\['x'\] is of type float, which has no sizes"),
     ((X,), 3, UserErrorType.INVALID_INPUT, r"a dict by argument name, or a tuple or list by position, not int"),
-    ((X,), {"x": {0: Dim("b", min=5)}}, UserErrorType.CONSTRAINT_VIOLATION, r"inputs\['x'\].shape\[0\] is 4 in the example input, .* bounds 5\.\.inf of b"),
-    ((X,), {"x": {0: 5}}, UserErrorType.CONSTRAINT_VIOLATION, r"inputs\['x'\].shape\[0\] is always 5; the example input has 4"),
+    ((X,), {"x": {0: Dim("b", min=5)}}, UserErrorType.CONSTRAINT_VIOLATION,
+     r"inputs\['x'\].shape\[0\] is 4 in the example input, .* bounds 5\.\.inf of b"),
+    ((X,), {"x": {0: 5}}, UserErrorType.CONSTRAINT_VIOLATION, r"inputs\['x'\].shape\[0\] is always 5; the example "
+     r"input has 4"),
     ((X,), {"x": {0: 3 * Dim("b")}}, UserErrorType.CONSTRAINT_VIOLATION, r"not of the form 3\*b for any integer b"),
-    ((X,), {"x": {0: Dim("b"), 1: Dim("b")}}, UserErrorType.CONSTRAINT_VIOLATION, r"is 6 and inputs\['x'\].shape\[0\] is 4 .* of one b"),
+    ((X,), {"x": {0: Dim("b"), 1: Dim("b")}}, UserErrorType.CONSTRAINT_VIOLATION,
+     r"is 6 and inputs\['x'\].shape\[0\] is 4 .* of one b"),
 ]
 
 
@@ -105,14 +112,17 @@ def test_a_violation_names_the_line_and_the_fix():
         record(f, (X, X.clone()), {"x": {0: Dim("batch")}, "y": None})
     assert error.value.error_type is UserErrorType.CONSTRAINT_VIOLATION
     text = error.value.msg
-    assert "Constraints violated (batch)!" in text and "batch = L['x'].size()[0]" in text and "the program needs at least 4" in text
+    assert ("Constraints violated (batch)!" in text and "batch = L['x'].size()[0]" in text
+            and "the program needs at least 4" in text)
     assert "test_shapes.py" in text and "if x.shape[0] > 3:" in text
     assert text.endswith("Suggested fixes:\n  batch = Dim('batch', min=4)\n")
 
 
 def test_a_relation_names_both_dimensions():
-    with pytest.raises(UserError, match=r"c = L\['y'\]\.size\(\)\[0\] is always 2\*b, where b = L\['x'\]\.size\(\)\[0\]") as error:
-        record(lambda x, y: torch.cat([x, x]) + y, (torch.randn(4), torch.randn(8)), {"x": {0: Dim("b")}, "y": {0: Dim("c")}})
+    with pytest.raises(UserError,
+                       match=r"c = L\['y'\]\.size\(\)\[0\] is always 2\*b, where b = L\['x'\]\.size\(\)\[0\]") as error:
+        record(lambda x, y: torch.cat([x, x]) + y, (torch.randn(4), torch.randn(8)),
+               {"x": {0: Dim("b")}, "y": {0: Dim("c")}})
     assert "  c = 2*b\n" in error.value.msg
 
 
@@ -126,7 +136,8 @@ def test_bounds_of_hints_may_conflict():
 
 
 def test_guards_are_python():
-    settled = record(lambda x: x + 1 if x.shape[0] % 2 == 0 and x.shape[0] < 3 * x.shape[1] else x, (X,), {"x": {0: Dim.AUTO, 1: Dim.AUTO}})
+    settled = record(lambda x: x + 1 if x.shape[0] % 2 == 0 and x.shape[0] < 3 * x.shape[1] else x, (X,),
+                     {"x": {0: Dim.AUTO, 1: Dim.AUTO}})
     assert settled.guards == ["(L['x'].size()[0] % 2) == 0", "L['x'].size()[0] < (3*L['x'].size()[1])"]
 
     class Sized:
@@ -180,8 +191,10 @@ def test_checks_decide_questions():
     settled = record(f, (torch.tensor([3]), torch.randn(8)))
     assert settled.ranges == {"u0": (3, 8)}
     with pytest.raises(RuntimeError, match="this check fails: .*: never"):
-        record(lambda x, y: torch._check(y.shape[0] > 20, lambda: "never"), (torch.tensor([3]), torch.randn(8)), {"x": None, "y": {0: Dim.AUTO}})
-    for check, kind in ((torch._check, RuntimeError), (torch._check_value, ValueError), (torch._check_index, IndexError), (torch._check_type, TypeError),
+        record(lambda x, y: torch._check(y.shape[0] > 20, lambda: "never"), (torch.tensor([3]), torch.randn(8)),
+               {"x": None, "y": {0: Dim.AUTO}})
+    for check, kind in ((torch._check, RuntimeError), (torch._check_value, ValueError),
+                        (torch._check_index, IndexError), (torch._check_type, TypeError),
                         (torch._check_not_implemented, NotImplementedError)):
         with pytest.raises(kind, match="why"):
             check(False, lambda: "why")
@@ -206,31 +219,38 @@ def test_constrain_as_size_and_value():
 
 def test_numbers_that_may_be_symbolic():
     from cresset._symbolic import symbolic_builtins
-    assert torch.sym_max(3, 4) == 4 and torch.sym_int(3.7) == 3 and torch.sym_not(True) is False and torch.sym_ite(True, 1, 2) == 1
-    assert repr(torch.sym_min(2, 3.0)) == "2.0" and torch.sym_float(3) == 3.0 and torch.sym_sum([1, 2]) == 3 and torch.sym_sqrt(4) == 2.0
+    assert torch.sym_max(3,
+            4) == 4 and torch.sym_int(3.7) == 3 and torch.sym_not(True) is False and torch.sym_ite(True, 1, 2) == 1
+    assert repr(torch.sym_min(2, 3.0)) == "2.0" and torch.sym_float(3) == 3.0 and torch.sym_sum([1,
+            2]) == 3 and torch.sym_sqrt(4) == 2.0
     seen = []
 
     def f(x):
         n, m = x.shape
-        seen.extend(map(repr, (torch.sym_max(n, m), torch.sym_min(n, 3), torch.sym_not(n > 5), torch.sym_ite(n > m, n, m), abs(n - m), n.node.expr)))
+        seen.extend(map(repr, (torch.sym_max(n, m), torch.sym_min(n, 3), torch.sym_not(n > 5),
+                               torch.sym_ite(n > m, n, m), abs(n - m), n.node.expr)))
         with symbolic_builtins():
             seen.extend(map(repr, (max(n, m), min(n, m, 3), max(1, 2), max([n, 4]))))
         return x
 
     assert record(f, (X,), {"x": {0: Dim.AUTO, 1: Dim.AUTO}}).guards == []
-    assert seen == ["Max(s27, s77)", "Min(3, s77)", "s77 <= 5", "Where(s27 < s77, s77, s27)", "Max(-s27 + s77, s27 - s77)", "s77", "Max(s27, s77)",
+    assert seen == ["Max(s27, s77)", "Min(3, s77)", "s77 <= 5", "Where(s27 < s77, s77, s27)",
+                    "Max(-s27 + s77, s27 - s77)", "s77", "Max(s27, s77)",
                     "Min(3, s27, s77)", "2", "Max(4, s77)"]
 
 
 def test_asking_without_deciding():
-    from cresset.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true, guard_size_oblivious, statically_known_true
+    from cresset.fx.experimental.symbolic_shapes import (guard_or_false, guard_or_true, guard_size_oblivious,
+                                                         statically_known_true)
     answers = []
 
     def f(x, y):
         n = x.item()
         z = y.nonzero().shape[0]
-        answers.append((guard_or_false(n == 3), guard_or_true(n == 3), statically_known_true(n == 3), guard_size_oblivious(z == 1), guard_size_oblivious(z >= 2),
-                        statically_known_true(y.shape[0] > 1), statically_known_true(y.shape[0] > 3), guard_or_false(y.shape[0] > 3)))
+        answers.append((guard_or_false(n == 3), guard_or_true(n == 3), statically_known_true(n == 3),
+                        guard_size_oblivious(z == 1), guard_size_oblivious(z >= 2),
+                        statically_known_true(y.shape[0] > 1), statically_known_true(y.shape[0] > 3),
+                        guard_or_false(y.shape[0] > 3)))
         return y
 
     settled = record(f, (torch.tensor([3]), torch.randn(8)), {"x": None, "y": {0: Dim.AUTO}})
@@ -287,9 +307,11 @@ def test_a_root_that_is_no_input_is_read_off_a_derived_size():
         return x + 1 if x.shape[0] % 3 == 2 else x
 
     b = Dim("b")
-    with pytest.raises(UserError, match=r"\(\(L\['x'\]\.size\(\)\[0\] // 2\) % 3|\(2\*\(L\['x'\]\.size\(\)\[0\] // 2\)"):
+    with pytest.raises(UserError,
+                       match=r"\(\(L\['x'\]\.size\(\)\[0\] // 2\) % 3|\(2\*\(L\['x'\]\.size\(\)\[0\] // 2\)"):
         record(f, (torch.zeros(8), torch.zeros(13)), {"x": {0: 2 * b}, "y": {0: 3 * b + 1}})
-    settled = record(lambda x, y: x + y[1:] if x.shape[0] * 3 > -7 else x, (torch.zeros(8), torch.zeros(9)), {"x": {0: 2 * b}, "y": {0: 2 * b + 1}})
+    settled = record(lambda x, y: x + y[1:] if x.shape[0] * 3 > -7 else x, (torch.zeros(8), torch.zeros(9)),
+                     {"x": {0: 2 * b}, "y": {0: 2 * b + 1}})
     assert settled.guards == []     # what derived sizes are to each other, the sizes say
 
 
@@ -333,7 +355,8 @@ class Halves(torch.nn.Module):
 
 def test_a_batch_of_one_runs_where_the_dim_allows_it():
     """X3: the example had two rows, and Dim says from one on."""
-    ep = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=9)},))
+    ep = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(2, 3),),
+                             dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=9)},))
     assert [ep.module()(torch.ones(n, 3)).shape[0] for n in (1, 2, 9)] == [1, 2, 9]
     with pytest.raises(RuntimeError, match=r"input.*is 10, expected .* in \[0, 9\]"):
         ep.module()(torch.ones(10, 3))
@@ -341,7 +364,8 @@ def test_a_batch_of_one_runs_where_the_dim_allows_it():
 
 def test_a_condition_that_holds_at_every_value_is_no_violation():
     """S5: chunk asks something that no rule proves; between 2 and 40 it holds throughout."""
-    ep = torch.export.export(Halves(), (torch.ones(7, 3),), dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=40)}})
+    ep = torch.export.export(Halves(), (torch.ones(7, 3),),
+                             dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=40)}})
     assert [ep.module()(torch.ones(n, 3)).shape[0] for n in (2, 7, 40)] == [1, 4, 20]
 
 
@@ -370,7 +394,8 @@ MARKS = {
     "static_then_dynamic": lambda d, x: (d.mark_static(x), d.mark_dynamic(x, 1)),
     "unbacked": lambda d, x: d.mark_unbacked(x, 0),
 }
-SPECS = {"none": lambda D: None, "auto": lambda D: ({0: D.AUTO},), "static": lambda D: ({0: D.STATIC},), "other": lambda D: ({1: D.AUTO},)}
+SPECS = {"none": lambda D: None, "auto": lambda D: ({0: D.AUTO},), "static": lambda D: ({0: D.STATIC},),
+         "other": lambda D: ({1: D.AUTO},)}
 
 
 def marked(library, module, mark, spec):
@@ -398,7 +423,8 @@ def marked(library, module, mark, spec):
 @pytest.mark.parametrize("spec", list(SPECS))
 @pytest.mark.parametrize("mark", list(MARKS))
 def test_marks_are_honoured_as_pytorch_does(module, mark, spec, oracle):
-    assert marked(torch, module, mark, spec) == oracle("sizes", lambda live: marked(live, module, mark, spec), stored=True)
+    assert marked(torch, module, mark, spec) == oracle("sizes", lambda live: marked(live, module, mark, spec),
+                                                       stored=True)
 
 
 def test_the_bounds_of_a_mark_count():
@@ -457,6 +483,7 @@ def test_a_check_names_the_variable_only_where_it_is_the_number():
         return x + 1 if k[0].item() > k[1].item() else x
     assert "_check(n >= 3) or _check(n <= 2)" in undecided(named) and "where n is" not in undecided(named)
     text = undecided(shifted)
-    assert "_check(n >= 2) or _check(n <= 1)" in text and "where n is u0: give that number a name where it is made" in text
+    assert ("_check(n >= 2) or _check(n <= 1)" in text
+            and "where n is u0: give that number a name where it is made" in text)
     text = undecided(unnamed)
     assert "where n is u" in text and "where m is u" in text and "_check(u" not in text

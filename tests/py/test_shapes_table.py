@@ -1,7 +1,7 @@
 """S5, X3, X4: verdicts on (program, dynamic_shapes) against PyTorch's, and every suggested fix pasted back.
 
-The programs are in shape_cases.py; PyTorch's verdicts are recorded (`./dev record tests/py/test_shapes_table.py`). A case may
-differ only when it is listed here, with the reason; docs/shapes.md has the same list in words."""
+The programs are in shape_cases.py; PyTorch's verdicts are recorded (`./dev record tests/py/test_shapes_table.py`). A
+case may differ only when it is listed here, with the reason; docs/shapes.md has the same list in words."""
 import pytest
 
 import cresset as torch
@@ -22,16 +22,19 @@ DIFFERENT = {
     "slice_step": "PyTorch asks whether (n + 1) // 2 is 1 and refuses; nothing here depends on it",
     "slice_drop_last": "PyTorch asks whether n - 1 is 1 and refuses; nothing here depends on it",
     "max_pool_image": "PyTorch asks whether h // 2 is 1 and refuses; nothing here depends on it",
-    "half_of": "a // 2 == b stays a guard here, and the fix is the bound a >= 4; PyTorch's fix is a = 2*_a, which drops odd sizes",
+    "half_of": "a // 2 == b stays a guard here, and the fix is the bound a >= 4; PyTorch's fix is a = 2*_a, which "
+    "drops odd sizes",
     "split": "two parts of at most 2 are 3 or 4 elements: the fix here keeps both, PyTorch's fix is 4 alone",
-    "module_sdpa": "keys and values must have one length, which is checked here; PyTorch lets them differ until it runs",
+    "module_sdpa":
+    "keys and values must have one length, which is checked here; PyTorch lets them differ until it runs",
     "module_sdpa_causal": "as module_sdpa",
     "cross_batch": "PyTorch's cdist chooses its algorithm by size (25); here one algorithm serves all sizes",
 }
 
 
 def same(ours, theirs):
-    """Accepted: the same sizes and ranges. Refused: the same kind of error, dimensions, and fixes where PyTorch has any."""
+    """Accepted: the same sizes and ranges. Refused: the same kind of error, dimensions, and fixes where PyTorch has
+    any."""
     keys = ("verdict", "kind", "dims", "sizes", "ranges") + (("fixes",) if theirs.get("fixes") else ())
     return all(ours.get(key) == theirs.get(key) for key in keys)
 

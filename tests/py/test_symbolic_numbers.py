@@ -1,8 +1,9 @@
 """Numbers of a fake run against PyTorch's and against plain Python: operators, methods, conversions, hashes.
 
-Every line of number_cases.py is exported with open sizes and run at four of them. What the program gives must be what Python
-gives on plain numbers; it may refuse a size only where PyTorch's program does; a line that PyTorch refuses may work here, or
-raises the same class. PyTorch's outcomes are recorded (`./dev record tests/py/test_symbolic_numbers.py`)."""
+Every line of number_cases.py is exported with open sizes and run at four of them. What the program gives must be what
+Python gives on plain numbers; it may refuse a size only where PyTorch's program does; a line that PyTorch refuses may
+work here, or raises the same class. PyTorch's outcomes are recorded (`./dev record
+tests/py/test_symbolic_numbers.py`)."""
 import pytest
 
 import cresset
@@ -24,7 +25,8 @@ def complaint(eager, theirs, ours):
     if "raised" in ours:
         if "raised" not in theirs:
             return "raises where PyTorch does not"
-        return None if theirs["raised"] in ours["bases"] or ours["raised"] in theirs["bases"] else "raises another class"
+        return (None if theirs["raised"] in ours["bases"] or ours["raised"] in theirs["bases"]
+                else "raises another class")
     want = theirs.get("runs")
     for size, (plain, got) in enumerate(zip(eager, ours["runs"])):
         if isinstance(got, str):

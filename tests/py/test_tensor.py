@@ -1,4 +1,5 @@
-"""N2: cresset.Tensor and the functions around it behave as PyTorch's: operators, attributes, conversions, call forms."""
+"""N2: cresset.Tensor and the functions around it behave as PyTorch's: operators, attributes, conversions, call
+forms."""
 # ruff: noqa: E501 - one case is one line
 import copy
 import gc
@@ -411,11 +412,14 @@ def test_subclasses():
 def test_pickle_and_copy(protocol):
     x = cresset.arange(12.).view(3, 4).T[1:]
     for y in (pickle.loads(pickle.dumps(x, protocol)), copy.deepcopy(x)):
-        assert y is not x and cresset.equal(x, y) and y.stride() == x.stride() and y.dtype is x.dtype and y.data_ptr() != x.data_ptr()
-    values = cresset.float16, cresset.device("cuda:1"), cresset.Size([1, 2]), cresset.channels_last, cresset.strided, cresset.ops.aten.add.Tensor, cresset.add
+        assert y is not x and cresset.equal(x,
+                y) and y.stride() == x.stride() and y.dtype is x.dtype and y.data_ptr() != x.data_ptr()
+    values = cresset.float16, cresset.device("cuda:1"), cresset.Size([1,
+            2]), cresset.channels_last, cresset.strided, cresset.ops.aten.add.Tensor, cresset.add
     again = pickle.loads(pickle.dumps(values, protocol))
     assert [repr(a) for a in again] == [repr(v) for v in values]
-    assert again[0] is values[0] and again[3] is values[3] and again[5] is values[5] and copy.deepcopy(values[0]) is values[0]
+    assert (again[0] is values[0] and again[3] is values[3] and again[5] is values[5]
+            and copy.deepcopy(values[0]) is values[0])
 
 
 def test_deepcopy_keeps_shared_memory_shared():
@@ -425,7 +429,8 @@ def test_deepcopy_keeps_shared_memory_shared():
     assert b.tolist() == [0, 5, 0] and x.tolist() == [0, 0, 0, 0]
     a, b = pickle.loads(pickle.dumps([x, x[1:]]))
     a[2] = 5
-    assert b.tolist() == [0, 5, 0] and b.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert b.tolist() == [0, 5,
+            0] and b.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     same, again = copy.deepcopy([x, x])
     assert same is again
     assert copy.copy(x).data_ptr() == x.data_ptr()
@@ -434,7 +439,8 @@ def test_deepcopy_keeps_shared_memory_shared():
 def test_storage():
     x = cresset.ones(2, 3)
     storage = x.untyped_storage()
-    assert storage.nbytes() == len(storage) == 24 and storage is x[1].untyped_storage() and storage.data_ptr() == x.data_ptr()
+    assert (storage.nbytes() == len(storage) == 24 and storage is x[1].untyped_storage()
+            and storage.data_ptr() == x.data_ptr())
     storage.resize_(48)
     assert storage.nbytes() == 48 and x.tolist() == [[1, 1, 1]] * 2
     ref = weakref.ref(storage)
@@ -502,8 +508,9 @@ def test_lists_may_change_while_an_op_runs():
 
 def test_import_is_light():
     """Neither NumPy nor torch is loaded, and the op table is not built."""
-    code = ("import sys, cresset; loaded = [m for m in ('numpy', 'torch', 'importlib.metadata', 'inspect', 're') if m in sys.modules]; "
-            "assert not loaded, loaded; x = cresset.tensor([[1.5, 2.]]); print(x, (x + 1).tolist()); assert 'numpy' not in sys.modules")
+    code = ("import sys, cresset; loaded = [m for m in ('numpy', 'torch', 'importlib.metadata', 'inspect', 're') if m "
+            "in sys.modules]; assert not loaded, loaded; x = cresset.tensor([[1.5, 2.]]); print(x, (x + 1).tolist()); "
+            "assert 'numpy' not in sys.modules")
     out = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True)
     assert out.returncode == 0 and out.stdout == "tensor([[1.5000, 2.0000]]) [[2.5, 3.0]]\n", out.stderr
 
@@ -512,18 +519,21 @@ def test_the_table_is_shown():
     names = cresset._C._op_names()
     assert "aten::add.Tensor" in names and len(set(names)) == len(names)
     row = cresset._C._row("aten::add.Tensor")
-    assert row["schema"] == cresset._C._schema("aten::add.Tensor") and "pointwise" in row["tags"] and row["variant"] == "functional"
+    assert (row["schema"] == cresset._C._schema("aten::add.Tensor") and "pointwise" in row["tags"]
+            and row["variant"] == "functional")
     assert cresset._C._row("aten::add_.Tensor")["derived"]
     assert cresset.float32 in cresset._C._accepts("aten::add.Tensor")
     parameters, results = cresset._C._signature("aten::add.Tensor")
-    assert [p["name"] for p in parameters] == ["self", "other", "alpha"] and parameters[2]["default"] == "1" and len(results) == 1
+    assert [p["name"] for p in parameters] == ["self", "other",
+                                               "alpha"] and parameters[2]["default"] == "1" and len(results) == 1
     with pytest.raises(KeyError):
         cresset._C._row("aten::no_such_op")
     assert "add" in dir(cresset) and "add" in dir(cresset.Tensor) and "add" in dir(cresset.ops.aten)
 
 
 def test_stubs_and_docs_follow_the_table(tmp_path):
-    for what, expected in (("stubs", "def add(self, other: Tensor, *, alpha: Number = 1) -> Tensor: ..."), ("docs", "`aten::add.Tensor(Tensor self, Tensor other")):
+    for what, expected in (("stubs", "def add(self, other: Tensor, *, alpha: Number = 1) -> Tensor: ..."),
+                           ("docs", "`aten::add.Tensor(Tensor self, Tensor other")):
         path = tmp_path / what
         out = subprocess.run([sys.executable, "-m", "cresset._gen", what, str(path)], capture_output=True, text=True)
         assert out.returncode == 0, out.stderr

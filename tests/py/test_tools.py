@@ -39,19 +39,25 @@ FAULTS = [
     ("src/trace/x.c", "    static uint32_t last;", "a variable that threads share"),
     ("src/trace/x.c", "static int table[4] = { 0 };", "a variable that threads share"),
     ("src/trace/x.c", "static const char *last_name;", "a variable that threads share"),
-    ("python/cresset/x.py", "def compile(f, same_signature=True):\n    return f()", "compile() never reads 'same_signature'"),
-    ("python/cresset/x.py", "class A:\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args)", "never reads 'kwargs'"),
+    ("python/cresset/x.py", "def compile(f, same_signature=True):\n    return f()",
+     "compile() never reads 'same_signature'"),
+    ("python/cresset/x.py", "class A:\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args)",
+     "never reads 'kwargs'"),
     ("python/cresset/x.py", "def f(a, b):  # unused a: for no reason\n    return 1", "never reads 'b'"),
 ]
 CLEAN = [
     ("src/graph/x.c", '#include "base/base.h"\n#include "graph/graph.h"\n#include <stdio.h>'),
     ("src/python/x.c", '#include <Python.h>\n#include "ops/op.h"'),
-    ("src/ops/rules_view.c", "    out->size[0] = in->size[1];\n    for (int i = 0; i < m->rank; i++) out->size[i] = 1;"),
+    ("src/ops/rules_view.c",
+     "    out->size[0] = in->size[1];\n    for (int i = 0; i < m->rank; i++) out->size[i] = 1;"),
     ("src/ops/kernel.c", "    if (m->size[0] == 1) return CR_OK;"),
     ("src/base/x.c", "/* TO" "DO until export has environments: pass NULL */"),
-    ("src/python/x.c", "static PyMethodDef functions[] = {\n    static char *names[] = { \"a\", NULL };\n    static const cr_op *detach;\nstatic int f(int x) { return x; }"),
-    ("src/python/x.c", "static PyObject *registry; /* process: type -> tuple */\nextern PyTypeObject *cr_py_tensor_type;\nstatic int g(void);\nint cr_py_f(void);"),
-    ("src/trace/x.c", "    static const cr_type types[] = { 1 };\n    static const char *const names[] = { \"a\" };\nstatic const struct { int a; } rows[] = { { 1 } };"),
+    ("src/python/x.c", "static PyMethodDef functions[] = {\n    static char *names[] = { \"a\", NULL };\n    static "
+     "const cr_op *detach;\nstatic int f(int x) { return x; }"),
+    ("src/python/x.c", "static PyObject *registry; /* process: type -> tuple */\nextern PyTypeObject "
+     "*cr_py_tensor_type;\nstatic int g(void);\nint cr_py_f(void);"),
+    ("src/trace/x.c", "    static const cr_type types[] = { 1 };\n    static const char *const names[] = { \"a\" "
+     "};\nstatic const struct { int a; } rows[] = { { 1 } };"),
     ("src/ops/x.c", "static int count;"),
     ("python/cresset/x.py", "def f(a, b, _c):  # unused b: numbers are the same either way\n    return a"),
     ("python/cresset/x.py", "def f(a):\n    \"\"\"Text.\"\"\"\n    raise NotImplementedError('f(a)')"),

@@ -1,4 +1,5 @@
-"""X7: `cresset.export.unflatten`: the hierarchy, state, swapping, kept signatures, adapters, errors; against PyTorch's own."""
+"""X7: `cresset.export.unflatten`: the hierarchy, state, swapping, kept signatures, adapters, errors; against PyTorch's
+own."""
 import copy
 import pathlib
 
@@ -54,7 +55,8 @@ def test_the_hierarchy_and_the_state_are_the_modules():
     module.load_state_dict(model.state_dict())
     x = cresset.randn(2, 3)
     got, want = module(x), copy.deepcopy(model)(x)
-    assert got.keys() == want.keys() and cresset.allclose(got["y"], want["y"]) and cresset.equal(got["total"], want["total"])
+    assert got.keys() == want.keys() and cresset.allclose(got["y"], want["y"]) and cresset.equal(got["total"],
+            want["total"])
     assert module.block.type_name().endswith("Block")
 
 
@@ -63,7 +65,8 @@ def test_state_is_the_modules_own():
     one, two = unflatten(ep), unflatten(ep)
     with cresset.no_grad():
         one.head.weight.zero_()
-    assert not cresset.equal(one.head.weight, two.head.weight) and cresset.equal(two.head.weight, ep.state_dict["head.weight"])
+    assert not cresset.equal(one.head.weight, two.head.weight) and cresset.equal(two.head.weight,
+            ep.state_dict["head.weight"])
     assert isinstance(one.head.weight, nn.Parameter) and one.head.weight.requires_grad
 
 
@@ -73,7 +76,8 @@ def test_buffers_count_on():
     module = unflatten(ep)
     module(cresset.randn(2, 3))
     module(cresset.randn(2, 3))
-    assert module.block.calls.item() == 4 and module.layers._modules["1"].calls.item() == 2 and ep.state_dict["block.calls"].item() == 0
+    assert (module.block.calls.item() == 4 and module.layers._modules["1"].calls.item() == 2
+            and ep.state_dict["block.calls"].item() == 0)
 
 
 def test_mutations_that_are_outputs_are_written_back():
@@ -105,13 +109,15 @@ def test_tied_weights_constants_and_hidden_buffers():
     assert cresset.allclose(module(x), model(x))
 
 
-@pytest.mark.parametrize("path", [p for p in RECORDED if not p.name.startswith("namedtuple")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [p for p in RECORDED if not p.name.startswith("namedtuple")],
+                         ids=lambda path: path.stem)
 def test_recorded_archives(path):
     """The same results as the flat program, state by the same names."""
     ep = cresset.export.load(str(path))
     module = unflatten(ep)
     args, kwargs = ep.example_inputs
-    fresh = lambda: cresset.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, cresset.Tensor) else leaf, (args, kwargs))
+    fresh = lambda: cresset.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, cresset.Tensor)
+                                                   else leaf, (args, kwargs))
     assert set(module.state_dict()) == set(ep.state_dict)
     flat = []
     for callee in (module, ep.module(own_state=True)):
@@ -202,7 +208,8 @@ def test_kept_signatures_are_known(tmp_path):
     _, ep = kept_archive(tmp_path)
     kept = {entry.fqn: entry.signature for entry in ep.module_call_graph if entry.signature and entry.fqn}
     assert set(kept) == {"inner", "inner@1"}
-    assert [argument.name for argument in kept["inner"].inputs][:2] == ["x", "add"] and len(kept["inner"].outputs) == kept["inner"].out_spec.num_leaves == 3
+    assert [argument.name for argument in kept["inner"].inputs][:2] == ["x",
+            "add"] and len(kept["inner"].outputs) == kept["inner"].out_spec.num_leaves == 3
 
 
 def test_a_module_with_a_kept_signature_is_swapped(tmp_path):
@@ -252,7 +259,8 @@ def test_a_kept_module_runs_alone(tmp_path):
     module = unflatten(ep)
     x = cresset.randn(2, 3)
     result = module.inner((x, x), scale=2.0)
-    assert set(result) == {"sum", "n", "other"} and cresset.allclose(result["sum"], module.inner.layer(x) + x * 2) and cresset.equal(result["other"][0], x * 2)
+    assert set(result) == {"sum", "n", "other"} and cresset.allclose(result["sum"],
+            module.inner.layer(x) + x * 2) and cresset.equal(result["other"][0], x * 2)
     with pytest.raises(ValueError, match="scale"):
         module.inner((x, x))
 
@@ -310,7 +318,8 @@ def test_inputs_are_checked():
     assert cresset.equal(module(cresset.ones(2, 3), 2.0), cresset.full((2, 3), 2.0))
     for args, error, text in (((cresset.ones(3, 3), 2.0), RuntimeError, "'x': size 2 expected in dimension 0, 3 given"),
                               ((cresset.ones(2), 2.0), RuntimeError, "2 dimensions expected"),
-                              ((cresset.ones(2, 3), 3.0), ValueError, "'factor' was specialised to 2.0"), ((3, 2.0), TypeError, "'x' is a tensor, not int")):
+                              ((cresset.ones(2, 3), 3.0), ValueError, "'factor' was specialised to 2.0"),
+                              ((3, 2.0), TypeError, "'x' is a tensor, not int")):
         with pytest.raises(error, match=text):
             module(*args)
     module.check_input_constraints = False
@@ -362,11 +371,13 @@ PROGRAMS = ["conv_bn_relu_train", "multihead_masked", "lstm_two_layers", "nested
 def test_as_pytorch_unflattens(path):
     torch = pytest.importorskip("torch", reason="needs PyTorch")
     theirs, ours = torch.export.unflatten(torch.export.load(path)), unflatten(cresset.export.load(str(path)))
-    plain = lambda names: {name for name in names if "@" not in name and "_graph_" not in name}  # second calls and subgraphs are no modules here
+    # second calls and subgraphs are no modules here
+    plain = lambda names: {name for name in names if "@" not in name and "_graph_" not in name}
     assert plain(name for name, _ in theirs.named_modules()) == {name for name, _ in ours.named_modules()}
     assert plain(theirs.state_dict()) == set(ours.state_dict())
     args, kwargs = torch.export.load(path).example_inputs
-    here = torch.utils._pytree.tree_map(lambda leaf: cresset.from_dlpack(leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
+    here = torch.utils._pytree.tree_map(lambda leaf: cresset.from_dlpack(leaf.clone()) if isinstance(leaf,
+            torch.Tensor) else leaf, (args, kwargs))
     with torch.no_grad():
         want = torch.utils._pytree.tree_flatten(theirs(*args, **kwargs))[0]
     got = cresset.utils._pytree.tree_flatten(ours(*here[0], **here[1]))[0]

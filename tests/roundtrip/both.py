@@ -1,10 +1,12 @@
-"""Programs written once, run with either library: a file that says `import torch` is loaded with `torch` bound to PyTorch or to Cresset.
+"""Programs written once, run with either library: a file that says `import torch` is loaded with `torch` bound to
+PyTorch or to Cresset.
 
     theirs, ours = both.load("torch"), both.load("cresset")          # tests/interop/programs.py and its tables
     theirs.TABLE["linear"].build()                                   # torch.nn.Linear
     ours.TABLE["linear"].build()                                     # cresset.nn.Linear
 
-The text is loaded with its import statements rewritten, those inside of functions too; nothing outside of the loaded files sees any of it.
+The text is loaded with its import statements rewritten, those inside of functions too; nothing outside of the loaded
+files sees any of it.
 """
 import functools
 import importlib

@@ -32,10 +32,12 @@ def spec(one):
     """One row of a signature, in plain terms."""
     kind, arg = one.kind.name, one.arg
     value = getattr(arg, "value", None)
-    return kind, type(arg).__name__, arg.name if type(arg).__name__ != "ConstantArgument" else repr(value), one.target, getattr(one, "persistent", None)
+    return (kind, type(arg).__name__, arg.name if type(arg).__name__ != "ConstantArgument" else repr(value),
+            one.target, getattr(one, "persistent", None))
 
 
-# PyTorch numbers names over values that it drops later on; here these programs give the same outputs under another number.
+# PyTorch numbers names over values that it drops later on; here these programs give the same outputs under another
+# number.
 NUMBERED_OTHERWISE = {"symbolic_arithmetic", "boolean_mask", "unique_size", "masks_of_dynamic"}
 
 
@@ -43,10 +45,12 @@ def signature(name, ours, theirs):
     for what in ("input_specs", "output_specs"):
         mine, wanted = ([spec(one) for one in getattr(ep.graph_signature, what)] for ep in (ours, theirs))
         if what == "output_specs" and name in NUMBERED_OTHERWISE:
-            mine, wanted = ([(*row[:2], re.sub(r"_\d+$", "", row[2]), *row[3:]) for row in rows] for rows in (mine, wanted))
+            mine, wanted = ([(*row[:2], re.sub(r"_\d+$", "", row[2]), *row[3:]) for row in rows] for rows in (mine,
+                    wanted))
         if mine != wanted:
             at = next((i for i, (a, b) in enumerate(zip(mine, wanted)) if a != b), min(len(mine), len(wanted)))
-            return f"{what}[{at}]: {wanted[at:at + 1]} expected, got {mine[at:at + 1]} ({len(wanted)} and {len(mine)} rows)"
+            return (f"{what}[{at}]: {wanted[at:at + 1]} expected, got {mine[at:at + 1]} ({len(wanted)} and {len(mine)} "
+                    f"rows)")
     return None
 
 
@@ -73,7 +77,8 @@ def ranges(name, ours, theirs):
 
 def named_sizes(ep):
     names = {}
-    limits = {str(symbol).replace(" ", ""): (float(r.lower) if abs(r.lower) < 1 << 62 else "-inf", float(r.upper) if r.upper < 1 << 62 else "inf")
+    limits = {str(symbol).replace(" ", ""): (float(r.lower) if abs(r.lower) < 1 << 62 else "-inf",
+                                             float(r.upper) if r.upper < 1 << 62 else "inf")
               for symbol, r in ep.range_constraints.items()}
     for name, sizes in shapes(ep).items():
         shown = []
@@ -90,7 +95,8 @@ def named_sizes(ep):
 # ---- graphs ----
 
 def operations(name, ours, path):
-    """`path`: the archive of PyTorch's program. The few programs that differ on purpose are named, with the reason, in op_agreement.py and docs/differences.md."""
+    """`path`: the archive of PyTorch's program. The few programs that differ on purpose are named, with the reason, in
+    op_agreement.py and docs/differences.md."""
     if name in op_agreement.KNOWN:
         return None
     return op_agreement.difference(ours._program.graph._data(), cresset.export.load(path)._program.graph._data())
@@ -99,7 +105,8 @@ def operations(name, ours, path):
 # ---- the archive, there ----
 
 def loaded(name, path, archive):
-    """PyTorch loads, runs and exports again what was saved here. `archive`: its own calls and results (checking.make)."""
+    """PyTorch loads, runs and exports again what was saved here. `archive`: its own calls and results
+    (checking.make)."""
     ep = torch.export.load(path)
     module = ep.module()
     wanted, written = checking.run_torch(module, archive.calls)

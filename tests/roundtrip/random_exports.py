@@ -1,7 +1,9 @@
-"""Random programs with random dynamic sizes, exported here: at sizes inside of its ranges the exported program gives what the module gives, outside it refuses.
+"""Random programs with random dynamic sizes, exported here: at sizes inside of its ranges the exported program gives
+what the module gives, outside it refuses.
 
-A program comes from its number (tests/native/random_programs.py with `torch` bound to Cresset); a size of an input is static, left to export (Dim.AUTO), or a named Dim with a
-range of its own. Where export says that a Dim cannot hold and what to write instead, that is written and must work.
+A program comes from its number (tests/native/random_programs.py with `torch` bound to Cresset); a size of an input is
+static, left to export (Dim.AUTO), or a named Dim with a range of its own. Where export says that a Dim cannot hold and
+what to write instead, that is written and must work.
 """
 import copy
 import pathlib
@@ -48,7 +50,8 @@ def export(program, spec):
 def sizes(ep):
     """[[number or text of an expression]] of the user's inputs."""
     wanted = set(ep.graph_signature.user_inputs)
-    return [[s if isinstance(s, int) else str(s) for s in node.meta["val"].shape] for node in ep.graph.nodes if node.op == "placeholder" and node.name in wanted]
+    return [[s if isinstance(s, int) else str(s) for s in node.meta["val"].shape] for node in ep.graph.nodes
+            if node.op == "placeholder" and node.name in wanted]
 
 
 def drawn(ep, r):
@@ -87,7 +90,8 @@ def inside(program, ep, r):
     texts = sizes(ep)
     for trial in range(TRIALS + 1):
         values = drawn(ep, r)
-        shapes = [[s if isinstance(s, int) else int(eval(s, {"Max": max, "Min": min, "Mod": lambda a, b: a % b}, values)) for s in row] for row in texts]
+        shapes = ([[s if isinstance(s, int) else int(eval(s, {"Max": max, "Min": min, "Mod": lambda a, b: a % b},
+                                                          values)) for s in row] for row in texts])
         args = program.args if trial == 0 else arguments(program, shapes, r)
         mine = outcome(module, args)
         if isinstance(mine, RuntimeError) and "holds only where" in str(mine) and trial:
@@ -107,14 +111,16 @@ def inside(program, ep, r):
 def outside(program, ep, r):
     """A size that the program is not for."""
     texts, ranges = sizes(ep), {str(symbol): limits for symbol, limits in ep.range_constraints.items()}
-    places = [(i, d) for i, row in enumerate(texts) for d, s in enumerate(row) if isinstance(s, int) or s in ranges and ranges[s].upper < 1000]
+    places = [(i, d) for i, row in enumerate(texts) for d, s in enumerate(row) if isinstance(s, int) or s in ranges
+              and ranges[s].upper < 1000]
     if not places:
         return None
     i, d = r.choice(places)
     shapes = [list(a.shape) for a in program.args]
     shapes[i][d] = shapes[i][d] + 1 if isinstance(texts[i][d], int) else int(ranges[texts[i][d]].upper) + 1
     got = outcome(ep.module(), arguments(program, shapes, r))
-    if isinstance(got, (AssertionError, RuntimeError, ValueError)) and any(f"x{k}" in str(got) for k in range(len(program.args))):
+    if isinstance(got, (AssertionError, RuntimeError, ValueError)) and any(f"x{k}" in str(got)
+            for k in range(len(program.args))):
         return None
     return f"sizes {shapes} (size {d} of x{i} is {texts[i][d]}): not refused by name: {got!r}"[:600]
 
@@ -131,5 +137,6 @@ def check(number):
     except Exception as error:
         problem, accepted = f"{type(error).__name__}: {error}", 0
     if problem:
-        return "differs", f"{problem}\n{program.source}\n{[(tuple(a.shape), a.dtype) for a in program.args]}\n{spec}", accepted
+        return ("differs", f"{problem}\n{program.source}\n{[(tuple(a.shape), a.dtype) for a in program.args]}\n{spec}",
+                accepted)
     return "equal", "", accepted

@@ -1,4 +1,5 @@
-"""X1-X10, P1: a seeded part of `./dev test --full roundtrip`: programs written once, exported by both libraries, ours loaded by PyTorch."""
+"""X1-X10, P1: a seeded part of `./dev test --full roundtrip`: programs written once, exported by both libraries, ours
+loaded by PyTorch."""
 import pathlib
 import random
 import sys
@@ -59,6 +60,8 @@ def test_the_checks_notice_what_differs():
     assert checks.signature("", a, a) is None and checks.ranges("", a, a) is None
     c = torch.export.export(torch.nn.Linear(3, 4, bias=False), (torch.ones(2, 3),))
     assert "bias" in checks.signature("", c, a)
-    d = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=9)},))
-    e = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),), dynamic_shapes=({0: torch.export.Dim("n", max=8)},))
+    d = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),),
+                            dynamic_shapes=({0: torch.export.Dim("n", max=9)},))
+    e = torch.export.export(torch.nn.Linear(3, 4), (torch.ones(2, 3),),
+                            dynamic_shapes=({0: torch.export.Dim("n", max=8)},))
     assert "input" in checks.ranges("", a, d) and "9.0" in checks.ranges("", e, d)

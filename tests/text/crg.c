@@ -6,9 +6,10 @@
  *     # expect:
  *     f32[2] = [2.0, 4.0]
  *
- * The command of the `run:` line (see `commands`; else the name of a pass) makes a text from the graph; it must be what stands below `expect:`. A
- * failure of the library is a text, too: "error: CODE: message". Whatever the command, a graph that parses must print to
- * a text that parses to an equal graph, and its copy must be equal. `--update` writes what comes out. */
+ * The command of the `run:` line (see `commands`; else the name of a pass) makes a text from the graph; it must be what
+ * stands below `expect:`. A failure of the library is a text, too: "error: CODE: message". Whatever the command, a
+ * graph that parses must print to a text that parses to an equal graph, and its copy must be equal. `--update` writes
+ * what comes out. */
 #include "graph/internal.h"
 #include "passes/passes.h"
 #include "runtime/rt_random.h"
@@ -20,7 +21,8 @@ typedef struct test {
     const char *path;
     char *command, *words;  /* "verify", "metas core" */
     CR_VEC(const char *) inputs;
-    char *graph;            /* the file up to `expect:`; its header is comments to the parser, so that positions are the file's */
+    /* the file up to `expect:`; its header is comments to the parser, so that positions are the file's */
+    char *graph;
     cr_arena arena;
 } test;
 
@@ -40,7 +42,9 @@ static cr_status read_input(cr_env *env, const char *text, cr_graph **holder, cr
     if (tensor) cr_str_addf(&wrapped, "graph() {\n constant \"input\": %s\n return\n}", text);
     else cr_str_addf(&wrapped, "graph() {\n return %s\n}", text);
     cr_status status = cr_graph_parse(env, cr_str_get(&wrapped), holder);
-    if (!status) *out = tensor ? cr_arg_tensor(cr_graph_constant(*holder, "input")) : cr_graph_node(*holder, cr_graph_output(*holder))->args[0];
+    if (!status)
+        *out = tensor ? cr_arg_tensor(cr_graph_constant(*holder, "input"))
+                      : cr_graph_node(*holder, cr_graph_output(*holder))->args[0];
     cr_str_dispose(&wrapped);
     return status;
 }
@@ -102,7 +106,8 @@ static cr_status run_graph(cr_graph *g, const cr_arg *inputs, size_t n, cr_str *
     cr_plan *plan = NULL;
     CR_TRY(cr_plan_create(g, &plan));
     size_t nresults = cr_plan_result_count(plan);
-    cr_status status = nresults > CR_COUNT(results) ? CR_FAIL(CR_EVALUE, "more than %zu results", CR_COUNT(results)) : cr_plan_run(plan, inputs, n, results, nresults);
+    cr_status status = nresults > CR_COUNT(results) ? CR_FAIL(CR_EVALUE, "more than %zu results", CR_COUNT(results))
+                                                    : cr_plan_run(plan, inputs, n, results, nresults);
     if (!status) {
         for (size_t i = 0; i < nresults; i++) {
             print_result(cr_graph_env(g), &results[i], out);
@@ -144,12 +149,15 @@ static cr_status do_fake(const test *t, cr_graph *g, cr_str *out) {
     cr_status status = CR_OK;
     size_t n = 0;
     (void)t;
-    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE && cr_graph_node(g, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(g, id)) {
+    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE && cr_graph_node(g, id)->kind == CR_NODE_PLACEHOLDER;
+         id = cr_graph_next(g, id)) {
         const cr_value *v = cr_graph_value(g, cr_graph_node(g, id)->first);
         cr_tensor *fake = NULL;
         if (n == CR_COUNT(inputs)) CR_TRY_OUT(CR_FAIL(CR_EVALUE, "more than %zu inputs", CR_COUNT(inputs)));
         if (v->meta) CR_TRY_OUT(cr_tensor_create_fake(cr_graph_env(g), v->meta, &fake));
-        inputs[n++] = v->meta ? cr_arg_tensor(fake) : v->type == CR_T_INT ? cr_arg_int(cr_dim_of(cr_graph_env(g), v->expr)) : (cr_arg){ .kind = CR_ARG_SYM, .u.sym = v->expr };
+        inputs[n++] = v->meta               ? cr_arg_tensor(fake)
+                      : v->type == CR_T_INT ? cr_arg_int(cr_dim_of(cr_graph_env(g), v->expr))
+                                            : (cr_arg){ .kind = CR_ARG_SYM, .u.sym = v->expr };
     }
     CR_TRY_OUT(run_graph(g, inputs, n, out));
 out:
@@ -211,7 +219,8 @@ static void made_up_dispose(made_up *m) {
 /* `all`: placeholders that were frozen are there, and get their tensors. */
 static cr_status run_made_up(made_up *m, cr_graph *g, const cr_graph *first, cr_tensor *const *frozen, bool all) {
     size_t index = 0;
-    for (uint32_t id = cr_graph_first(first); id != CR_NO_NODE && cr_graph_node(first, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(first, id), index++) {
+    for (uint32_t id = cr_graph_first(first); id != CR_NO_NODE && cr_graph_node(first, id)->kind == CR_NODE_PLACEHOLDER;
+         id = cr_graph_next(first, id), index++) {
         cr_tensor *made = NULL;
         if (frozen[index] && !all) continue;
         if (frozen[index]) cr_tensor_retain(made = frozen[index]);
@@ -238,10 +247,12 @@ static cr_status compare_runs(const made_up *a, const made_up *b, size_t n, cons
     return CR_OK;
 }
 
-/* A graph that these inputs do not suit (a probability above 1) says nothing. `again`: the graph read anew, as runs may write to constants. */
+/* A graph that these inputs do not suit (a probability above 1) says nothing. `again`: the graph read anew, as runs may
+ * write to constants. */
 static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after, const cr_pass_run *run) {
     made_up a = { .ninputs = 0 }, b = { .ninputs = 0 };
-    for (uint32_t id = cr_graph_first(before); id != CR_NO_NODE && cr_graph_node(before, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(before, id))
+    for (uint32_t id = cr_graph_first(before);
+         id != CR_NO_NODE && cr_graph_node(before, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(before, id))
         if (!is_concrete(cr_graph_value(before, cr_graph_node(before, id)->first)->meta)) return CR_OK;
     cr_status status = run_made_up(&a, again, before, run->frozen, true);
     if (!status) {
@@ -255,15 +266,17 @@ static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after
     return status;
 }
 
-/* The pass of that name, and what is dead afterwards removed. `run: freeze w b`: the placeholders that stand for the inputs,
- * in order; `run: functionalize outputs`: writes to placeholders become outputs. */
+/* The pass of that name, and what is dead afterwards removed. `run: freeze w b`: the placeholders that stand for the
+ * inputs, in order; `run: functionalize outputs`: writes to placeholders become outputs. */
 static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
     const cr_pass *pass = cr_pass_find(t->command);
     cr_graph *made = NULL, *clean = NULL, *again = NULL, *holders[32] = { NULL };
     cr_tensor *frozen[32] = { NULL };
     size_t n = 0, used = 0;
     cr_status status = CR_OK;
-    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE && cr_graph_node(g, id)->kind == CR_NODE_PLACEHOLDER && n < CR_COUNT(frozen); id = cr_graph_next(g, id), n++) {
+    for (uint32_t id = cr_graph_first(g);
+         id != CR_NO_NODE && cr_graph_node(g, id)->kind == CR_NODE_PLACEHOLDER && n < CR_COUNT(frozen);
+         id = cr_graph_next(g, id), n++) {
         char word[64];
         snprintf(word, sizeof word, " %s ", cr_graph_node(g, id)->target);
         char *words = cr_arena_printf((cr_arena *)&t->arena, " %s ", t->words);
@@ -292,7 +305,8 @@ out:
 }
 
 static const struct { const char *name; cr_status (*run)(const test *t, cr_graph *g, cr_str *out); } commands[] = {
-    { "parse", do_parse }, { "verify", do_verify }, { "run", do_run }, { "fake", do_fake }, { "decompose", do_decompose }, { "asserts", do_asserts },
+    { "parse", do_parse }, { "verify", do_verify },       { "run", do_run },
+    { "fake", do_fake },   { "decompose", do_decompose }, { "asserts", do_asserts },
 };
 
 /* ---- what holds for every graph ---- */
@@ -308,8 +322,12 @@ static cr_status check_round_trip(cr_graph *g) {
     CR_TRY_OUT(cr_str_status(&text));
     CR_TRY_OUT(cr_graph_parse(NULL, cr_str_get(&text), &parsed));
     cr_graph_print(parsed, CR_PRINT_ORIGINS, &again);
-    if (!cr_graph_equal(g, parsed, &where)) CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "the printed graph parses to another one: %s\n%s", cr_str_get(&where), cr_str_get(&text)));
-    if (strcmp(cr_str_get(&text), cr_str_get(&again))) CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "printing, parsing and printing gives\n%s\nand not\n%s", cr_str_get(&again), cr_str_get(&text)));
+    if (!cr_graph_equal(g, parsed, &where))
+        CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "the printed graph parses to another one: %s\n%s", cr_str_get(&where),
+                           cr_str_get(&text)));
+    if (strcmp(cr_str_get(&text), cr_str_get(&again)))
+        CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "printing, parsing and printing gives\n%s\nand not\n%s", cr_str_get(&again),
+                           cr_str_get(&text)));
     CR_TRY_OUT(cr_graph_copy(g, &copy));
     if (!cr_graph_equal(g, copy, &where)) CR_TRY_OUT(CR_FAIL(CR_ERUNTIME, "the copy differs: %s", cr_str_get(&where)));
 out:
@@ -325,7 +343,8 @@ static cr_status run_test(const test *t, cr_str *out) {
     cr_graph *g = NULL;
     size_t i = 0;
     while (i < CR_COUNT(commands) && strcmp(commands[i].name, t->command)) i++;
-    if (i == CR_COUNT(commands) && !cr_pass_find(t->command)) return CR_FAIL(CR_EVALUE, "there is no command or pass '%s'", t->command);
+    if (i == CR_COUNT(commands) && !cr_pass_find(t->command))
+        return CR_FAIL(CR_EVALUE, "there is no command or pass '%s'", t->command);
     cr_status status = cr_graph_parse(NULL, t->graph, &g);
     if (status) return add_error(status, out);
     status = check_round_trip(g);

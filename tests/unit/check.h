@@ -49,7 +49,8 @@ static inline void check_count(bool ok) { atomic_fetch_add(ok ? &check_passed : 
     do {                                                                                                               \
         double check__got = (double)(got), check__want = (double)(want);                                               \
         if (fabs(check__got - check__want) <= (tolerance)) check_count(true);                                          \
-        else CHECK_FAILED("%s is %.17g, expected %.17g within %g", #got, check__got, check__want, (double)(tolerance)); \
+        else                                                                                                           \
+            CHECK_FAILED("%s is %.17g, expected %.17g within %g", #got, check__got, check__want, (double)(tolerance)); \
     } while (0)
 /* Texts; NULL equals only NULL. */
 #define CHECK_STR(got, want)                                                                                           \
@@ -62,11 +63,13 @@ static inline void check_count(bool ok) { atomic_fetch_add(ok ? &check_passed : 
                          check__want ? check__want : "(NULL)");                                                        \
     } while (0)
 /* `part` occurs in `text`. */
-#define CHECK_CONTAINS(text, part)                                                                                     \
-    do {                                                                                                               \
-        const char *check__text = (text), *check__part = (part);                                                       \
-        if (check__text && strstr(check__text, check__part)) check_count(true);                                        \
-        else CHECK_FAILED("%s is\n  \"%s\"\nwithout\n  \"%s\"", #text, check__text ? check__text : "(NULL)", check__part); \
+#define CHECK_CONTAINS(text, part)                                                                          \
+    do {                                                                                                    \
+        const char *check__text = (text), *check__part = (part);                                            \
+        if (check__text && strstr(check__text, check__part)) check_count(true);                             \
+        else                                                                                                \
+            CHECK_FAILED("%s is\n  \"%s\"\nwithout\n  \"%s\"", #text, check__text ? check__text : "(NULL)", \
+                         check__part);                                                                      \
     } while (0)
 /* A cr_status that must be CR_OK; a failure shows the last error. */
 #define CHECK_OK(status)                                                                                               \
@@ -76,12 +79,13 @@ static inline void check_count(bool ok) { atomic_fetch_add(ok ? &check_passed : 
         else CHECK_FAILED("%s failed: %s (%s)", #status, cr_error_message(), cr_error_where());                        \
     } while (0)
 /* A cr_status that must be the given failure, with `part` in the last error's message ("" when it does not matter). */
-#define CHECK_ERROR(status, code, part)                                                                                \
-    do {                                                                                                               \
-        cr_status check__code = (status), check__expected = (code);                                                    \
-        if (check__code != check__expected)                                                                            \
-            CHECK_FAILED("%s gave %s, expected %s", #status, cr_status_name(check__code), cr_status_name(check__expected)); \
-        else CHECK_CONTAINS(cr_error_message(), part);                                                                 \
+#define CHECK_ERROR(status, code, part)                                                   \
+    do {                                                                                  \
+        cr_status check__code = (status), check__expected = (code);                       \
+        if (check__code != check__expected)                                               \
+            CHECK_FAILED("%s gave %s, expected %s", #status, cr_status_name(check__code), \
+                         cr_status_name(check__expected));                                \
+        else CHECK_CONTAINS(cr_error_message(), part);                                    \
     } while (0)
 
 /* Runs one test function under its own name. */
@@ -90,32 +94,33 @@ static inline void check_count(bool ok) { atomic_fetch_add(ok ? &check_passed : 
 /* The out-of-memory sweep: runs body(arg) with its 1st, 2nd, 3rd ... allocation failing until it gets through without
  * one. Each failed run must report CR_ENOMEM and leave no block behind. Every allocation is tried in the oom preset,
  * a growing sample of them elsewhere. (A macro, so that tests that do not use it need not link the allocator.) */
-#define CHECK_OOM_SWEEP(body, arg)                                                                                     \
-    do {                                                                                                               \
-        cr_error_release(cr_error_take()); /* a kept error is a live block */                                          \
-        int64_t check__live = cr_alloc_live(), check__n = 1;                                                           \
-        for (;; check__n += CHECK_OOM_STEP(check__n)) {                                                                \
-            int64_t check__before = cr_alloc_count();                                                                  \
-            cr_alloc_fail_at(check__n);                                                                                \
-            cr_status check__code = body(arg);                                                                         \
-            cr_alloc_fail_at(0);                                                                                       \
-            cr_error_release(cr_error_take());                                                                         \
-            bool check__reached = cr_alloc_count() - check__before >= check__n;                                        \
-            if (cr_alloc_live() != check__live) {                                                                      \
-                CHECK_FAILED("%s leaves %" PRId64 " blocks when allocation %" PRId64 " fails", #body,                 \
-                             cr_alloc_live() - check__live, check__n);                                                 \
-                break;                                                                                                 \
-            }                                                                                                          \
-            if (!check__reached) {                                                                                     \
-                CHECK(!check__code);                                                                                   \
-                break;                                                                                                 \
-            }                                                                                                          \
-            if (check__code != CR_ENOMEM) {                                                                            \
-                CHECK_FAILED("%s gave %s when allocation %" PRId64 " failed", #body, cr_status_name(check__code), check__n); \
-                break;                                                                                                 \
-            }                                                                                                          \
-            check_count(true);                                                                                         \
-        }                                                                                                              \
+#define CHECK_OOM_SWEEP(body, arg)                                                                                \
+    do {                                                                                                          \
+        cr_error_release(cr_error_take()); /* a kept error is a live block */                                     \
+        int64_t check__live = cr_alloc_live(), check__n = 1;                                                      \
+        for (;; check__n += CHECK_OOM_STEP(check__n)) {                                                           \
+            int64_t check__before = cr_alloc_count();                                                             \
+            cr_alloc_fail_at(check__n);                                                                           \
+            cr_status check__code = body(arg);                                                                    \
+            cr_alloc_fail_at(0);                                                                                  \
+            cr_error_release(cr_error_take());                                                                    \
+            bool check__reached = cr_alloc_count() - check__before >= check__n;                                   \
+            if (cr_alloc_live() != check__live) {                                                                 \
+                CHECK_FAILED("%s leaves %" PRId64 " blocks when allocation %" PRId64 " fails", #body,             \
+                             cr_alloc_live() - check__live, check__n);                                            \
+                break;                                                                                            \
+            }                                                                                                     \
+            if (!check__reached) {                                                                                \
+                CHECK(!check__code);                                                                              \
+                break;                                                                                            \
+            }                                                                                                     \
+            if (check__code != CR_ENOMEM) {                                                                       \
+                CHECK_FAILED("%s gave %s when allocation %" PRId64 " failed", #body, cr_status_name(check__code), \
+                             check__n);                                                                           \
+                break;                                                                                            \
+            }                                                                                                     \
+            check_count(true);                                                                                    \
+        }                                                                                                         \
     } while (0)
 #ifdef CR_OOM
 #define CHECK_OOM_STEP(n) 1

@@ -6,8 +6,11 @@
 #include "program_text.h"
 #include "zip_maker.h"
 
-static const char *const member_names[] = { "m/models/model.json", "m/data/weights/model_weights_config.json", "m/data/weights/weight_0", "m/data/weights/weight_1",
-                                            "m/data/weights/weight_2", "m/data/constants/model_constants_config.json", "m/data/constants/tensor_0", "m/byteorder", "m/archive_format" };
+static const char *const member_names[] = { "m/models/model.json",       "m/data/weights/model_weights_config.json",
+                                            "m/data/weights/weight_0",   "m/data/weights/weight_1",
+                                            "m/data/weights/weight_2",   "m/data/constants/model_constants_config.json",
+                                            "m/data/constants/tensor_0", "m/byteorder",
+                                            "m/archive_format" };
 
 typedef struct archive { char *texts[3]; maker zip; } archive;
 
@@ -22,10 +25,15 @@ static inline archive archive_make(const char *from, const char *to) {
     free(text);
     free(changed);
     maker_entry entries[] = {
-        { member_names[0], a.texts[0], strlen(a.texts[0]), 0 }, { member_names[1], a.texts[1], strlen(a.texts[1]), 0 },
-        { member_names[2], (const char *)weight_data, sizeof weight_data, 0 }, { member_names[3], (const char *)bias_data, sizeof bias_data, MAKER_DEFLATED },
-        { member_names[4], (const char *)buffer_data, sizeof buffer_data, 0 }, { member_names[5], a.texts[2], strlen(a.texts[2]), 0 },
-        { member_names[6], (const char *)constant_data, sizeof constant_data, 0 }, { member_names[7], "little", 6, 0 }, { member_names[8], "pt2", 3, 0 },
+        { member_names[0], a.texts[0], strlen(a.texts[0]), 0 },
+        { member_names[1], a.texts[1], strlen(a.texts[1]), 0 },
+        { member_names[2], (const char *)weight_data, sizeof weight_data, 0 },
+        { member_names[3], (const char *)bias_data, sizeof bias_data, MAKER_DEFLATED },
+        { member_names[4], (const char *)buffer_data, sizeof buffer_data, 0 },
+        { member_names[5], a.texts[2], strlen(a.texts[2]), 0 },
+        { member_names[6], (const char *)constant_data, sizeof constant_data, 0 },
+        { member_names[7], "little", 6, 0 },
+        { member_names[8], "pt2", 3, 0 },
     };
     a.zip = maker_build(entries, CR_COUNT(entries), false, "");
     return a;

@@ -2,9 +2,9 @@
 
     python tests/unit/record_random.py > tests/unit/random_expected.inc
 
-Each row is one call on a freshly seeded generator: the kernel, dtypes, sizes, arguments, eight numbers from each end of the
-result in memory order, and the two words that the generator gives next. The input of ops that have one is
-scale * (i % 11 + 1) / 12; binomial's probabilities are the same with scale 1.
+Each row is one call on a freshly seeded generator: the kernel, dtypes, sizes, arguments, eight numbers from each end of
+the result in memory order, and the two words that the generator gives next. The input of ops that have one is scale *
+(i % 11 + 1) / 12; binomial's probabilities are the same with scale 1.
 """
 import torch
 
@@ -41,8 +41,9 @@ def row(kernel, dtype, size, args, call, given="NOTHING", exact=True, transposed
     size = list(size) + [1] * (2 - len(size))
     out = list(result.shape) + [1] * (2 - result.dim())
     arguments = ", ".join(f"I({int(a)})" if isinstance(a, int) else f"F({a!r})" for a in args)
-    print(f"    {{ rt_k_{kernel}, {given}, RT_{DTYPES[dtype]}, RT_{DTYPES[result.dtype]}, {{ {size[0]}, {size[1]} }}, {{ {out[0]}, {out[1]} }}, "
-          f"{len(args)}, {{ {arguments or '{ 0 }'} }}, {scale},")
+    sizes = f"{{ {size[0]}, {size[1]} }}, {{ {out[0]}, {out[1]} }}"
+    print(f"    {{ rt_k_{kernel}, {given}, RT_{DTYPES[dtype]}, RT_{DTYPES[result.dtype]}, {sizes}, {len(args)}, "
+          f"{{ {arguments or '{ 0 }'} }}, {scale},")
     print(f"      {str(transposed).lower()}, {str(exact).lower()}, UINT64_C({next_words}),")
     print("      {")
     for line in lines_of([number(v) for v in shown], " " * 8):
@@ -70,7 +71,8 @@ def with_input(kernel, op, dtype, size, *args, scale=1.0, exact=True):
 
 
 def main():
-    f32, f64, f16, bf16, i64, i32, u8 = torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8
+    f32, f64, f16, bf16, i64, i32, u8 = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
+                                         torch.int32, torch.uint8)
     print("/* Written by tests/unit/record_random.py with PyTorch " + torch.__version__ + "; do not edit. */")
     for dtype in (f32, f64, f16, bf16):
         block_exact = dtype != f64  # f64 goes through libm, the others through our own polynomials

@@ -1,7 +1,7 @@
 /* Callers of abi.h that get it wrong: every argument of every function, one by one and by chance. P4.
  *
- * CRESSET_CALLS: how many calls by chance, CRESSET_SEED: from which seed; the long sweep says 200,000. Under ASan each of the
- * caller's blocks is exactly as large as it says, so a read or write outside of one is seen. */
+ * CRESSET_CALLS: how many calls by chance, CRESSET_SEED: from which seed; the long sweep says 200,000. Under ASan each
+ * of the caller's blocks is exactly as large as it says, so a read or write outside of one is seen. */
 #include "check.h"
 #include "lower/lower.h"
 #include "program_archive.h"
@@ -32,12 +32,19 @@ typedef struct call { cresset_value in[INPUTS], out[OUTPUTS]; int64_t size[2]; f
 
 static void right_call(call *c) {
     *c = (call){ .size = { 4, 2 }, .x = { 1, 2, 3, 4, 5, 6, 7, 8 } };
-    c->in[0] = (cresset_value){ .struct_size = sizeof *c->in, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 2, .size = c->size, .data = c->x };
+    c->in[0] = (cresset_value){ .struct_size = sizeof *c->in,
+                                .kind = CRESSET_TENSOR,
+                                .dtype = CRESSET_F32,
+                                .rank = 2,
+                                .size = c->size,
+                                .data = c->x };
     c->in[1] = (cresset_value){ .struct_size = sizeof *c->in, .kind = CRESSET_FLOAT, .number = 2 };
     for (int i = 0; i < OUTPUTS; i++) c->out[i].struct_size = sizeof *c->out;
 }
 
-static int go(cresset_instance *m, call *c) { return api->run(m, 0, c->in, INPUTS, c->out, OUTPUTS, c->message, sizeof c->message); }
+static int go(cresset_instance *m, call *c) {
+    return api->run(m, 0, c->in, INPUTS, c->out, OUTPUTS, c->message, sizeof c->message);
+}
 
 static void give_back(cresset_instance *m, call *c) {
     for (int i = 0; i < OUTPUTS; i++) api->release(m, &c->out[i]);
@@ -210,7 +217,28 @@ static uint64_t chance(uint64_t n) {
 }
 
 static int64_t odd_number(void) {
-    static const int64_t odd[] = { 0, 1, 2, 3, 4, 7, 8, 63, 64, 65, 96, 1000, -1, -2, -8, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, INT64_MAX / 2, (int64_t)1 << 32, (int64_t)1 << 61 };
+    static const int64_t odd[] = { 0,
+                                   1,
+                                   2,
+                                   3,
+                                   4,
+                                   7,
+                                   8,
+                                   63,
+                                   64,
+                                   65,
+                                   96,
+                                   1000,
+                                   -1,
+                                   -2,
+                                   -8,
+                                   INT32_MAX,
+                                   INT32_MIN,
+                                   INT64_MAX,
+                                   INT64_MIN,
+                                   INT64_MAX / 2,
+                                   (int64_t)1 << 32,
+                                   (int64_t)1 << 61 };
     return odd[chance(CR_COUNT(odd))];
 }
 
@@ -267,10 +295,12 @@ static void bent_run(cresset_instance *m) {
     }
     cresset_value before[OUTPUTS];
     memcpy(before, c.out, sizeof before);
-    int32_t method = chance(8) ? 0 : (int32_t)odd_number(), ninputs = chance(8) ? INPUTS : (int32_t)odd_number(), noutputs = chance(8) ? OUTPUTS : (int32_t)odd_number();
+    int32_t method = chance(8) ? 0 : (int32_t)odd_number(), ninputs = chance(8) ? INPUTS : (int32_t)odd_number(),
+            noutputs = chance(8) ? OUTPUTS : (int32_t)odd_number();
     size_t room = chance(4) ? sizeof c.message : chance(4);
     int ran = runs(m);
-    int code = api->run(m, method, chance(16) ? c.in : NULL, ninputs, chance(16) ? c.out : NULL, noutputs, chance(8) ? c.message : NULL, room);
+    int code = api->run(m, method, chance(16) ? c.in : NULL, ninputs, chance(16) ? c.out : NULL, noutputs,
+                        chance(8) ? c.message : NULL, room);
     CHECK_EQ(runs(m), ran + !code);
     if (code) CHECK_EQ(memcmp(before, c.out, sizeof before), 0);
     if (chance(4)) give_back(m, &c); /* what a failed run left is nothing to give back */
@@ -286,14 +316,20 @@ static void bent_state(cresset_instance *m) {
     char *data = malloc(size + 1), message[8];
     memset(data, 0, size + 1);
     int ran = runs(m);
-    if (chance(2)) (void)api->get_state(chance(16) ? m : NULL, name, chance(8) ? data : NULL, size, chance(2) ? message : NULL, chance(8));
-    else if (!api->set_state(chance(16) ? m : NULL, name, chance(8) ? data : NULL, size, chance(2) ? message : NULL, chance(8))) ran = 0;
+    if (chance(2))
+        (void)api->get_state(chance(16) ? m : NULL, name, chance(8) ? data : NULL, size, chance(2) ? message : NULL,
+                             chance(8));
+    else if (!api->set_state(chance(16) ? m : NULL, name, chance(8) ? data : NULL, size, chance(2) ? message : NULL,
+                             chance(8)))
+        ran = 0;
     CHECK_EQ(runs(m), ran);
     free(data);
 }
 
 static void bent_create(void) {
-    cresset_options o = { .struct_size = chance(2) ? sizeof o : (size_t)odd_number(), .threads = chance(2) ? 1 : (int32_t)odd_number(), .weights = chance(2) ? "/nonexistent" : NULL };
+    cresset_options o = { .struct_size = chance(2) ? sizeof o : (size_t)odd_number(),
+                          .threads = chance(2) ? 1 : (int32_t)odd_number(),
+                          .weights = chance(2) ? "/nonexistent" : NULL };
     if (o.struct_size >= sizeof o && o.threads > 2) o.threads = 2;
     if (!o.threads) o.threads = 1;
     cresset_instance *m = NULL;

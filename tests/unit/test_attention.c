@@ -1,5 +1,5 @@
-/* Attention against scores, softmax and product written out: masks, causal, shared heads, layouts, dtypes; rows that see
- * nothing give zeros; equal bits for any number of threads. */
+/* Attention against scores, softmax and product written out: masks, causal, shared heads, layouts, dtypes; rows that
+ * see nothing give zeros; equal bits for any number of threads. */
 #include "check.h"
 #include "every_isa.h"
 #include "runtime/kernels.h"
@@ -39,7 +39,11 @@ static double get(const tensor *t, int64_t h, int64_t i, int64_t j) {
 }
 static void tensor_free(tensor *t) { free(t->v.p), free(t->value); }
 
-typedef struct problem { int dtype, mask; int64_t heads, shared, rows, keys, depth, value; bool causal, rows_first; } problem;
+typedef struct problem {
+    int dtype, mask;
+    int64_t heads, shared, rows, keys, depth, value;
+    bool causal, rows_first;
+} problem;
 enum { MASK_NONE, MASK_BOOL, MASK_FLOAT };
 
 static void solve(const problem *q) {
@@ -75,7 +79,8 @@ static void solve(const problem *q) {
             double most = -INFINITY, total = 0;
             for (int64_t j = 0; j < q->keys; j++) {
                 double s = 0;
-                for (int64_t e = 0; e < q->depth; e++) s += query.value[(h * q->rows + i) * q->depth + e] * key.value[(kv * q->keys + j) * q->depth + e];
+                for (int64_t e = 0; e < q->depth; e++)
+                    s += query.value[(h * q->rows + i) * q->depth + e] * key.value[(kv * q->keys + j) * q->depth + e];
                 s /= sqrt((double)q->depth);
                 double m = q->mask ? mask.value[i * q->keys + j] : 0;
                 if (q->mask == MASK_FLOAT) s += m;
@@ -94,8 +99,9 @@ static void solve(const problem *q) {
         }
     double limit = q->dtype == RT_F64 ? 1e-13 : q->dtype == RT_BF16 ? 1e-2 : q->dtype == RT_F16 ? 1e-3 : 3e-6;
     if (!(worst <= limit))
-        CHECK_FAILED("dtype %d mask %d heads %d/%d rows %d keys %d depth %d value %d causal %d: error %g", q->dtype, q->mask,
-                     (int)q->heads, (int)q->shared, (int)q->rows, (int)q->keys, (int)q->depth, (int)q->value, q->causal, worst);
+        CHECK_FAILED("dtype %d mask %d heads %d/%d rows %d keys %d depth %d value %d causal %d: error %g", q->dtype,
+                     q->mask, (int)q->heads, (int)q->shared, (int)q->rows, (int)q->keys, (int)q->depth, (int)q->value,
+                     q->causal, worst);
     else CHECK(true);
     free(weight), free(first);
     tensor_free(&query), tensor_free(&key), tensor_free(&value), tensor_free(&out), tensor_free(&mask);
@@ -119,9 +125,13 @@ static void nan_reaches_its_row_only(void) {
     for (int i = 0; i < 32; i++) q[i] = 0.1f * (float)i;
     for (int i = 0; i < 48; i++) k[i] = 0.01f * (float)i, v[i] = (float)i;
     q[0] = NAN;
-    rt_view vq = rt_view_contiguous(q, RT_F32, 2, (int64_t[]){ 2, 16 }), vk = rt_view_contiguous(k, RT_F32, 2, (int64_t[]){ 3, 16 });
-    rt_view vv = rt_view_contiguous(v, RT_F32, 2, (int64_t[]){ 3, 16 }), vo = rt_view_contiguous(out, RT_F32, 2, (int64_t[]){ 2, 16 });
-    rt_arg args[8] = { { RT_ARG_VIEW, 0, { .view = &vq } }, { RT_ARG_VIEW, 0, { .view = &vk } }, { RT_ARG_VIEW, 0, { .view = &vv } } };
+    rt_view vq = rt_view_contiguous(q, RT_F32, 2, (int64_t[]){ 2, 16 }),
+            vk = rt_view_contiguous(k, RT_F32, 2, (int64_t[]){ 3, 16 });
+    rt_view vv = rt_view_contiguous(v, RT_F32, 2, (int64_t[]){ 3, 16 }),
+            vo = rt_view_contiguous(out, RT_F32, 2, (int64_t[]){ 2, 16 });
+    rt_arg args[8] = { { RT_ARG_VIEW, 0, { .view = &vq } },
+                       { RT_ARG_VIEW, 0, { .view = &vk } },
+                       { RT_ARG_VIEW, 0, { .view = &vv } } };
     args[4].kind = RT_ARG_FLOAT, args[5].kind = args[7].kind = RT_ARG_INT;
     rt_call call = { .arg = args, .out = &vo, .nargs = 8, .nout = 1 };
     rt_ctx ctx = rt_ctx_plain(NULL, message, sizeof message);

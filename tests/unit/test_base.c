@@ -443,7 +443,8 @@ static void killed_while_writing(void) {
         pid_t child = fork();
         if (!child) {
             cr_file_writer *w = NULL;
-            if (!cr_file_writer_create(path, &w) && !cr_file_writer_write(w, path, sizeof path)) kill(getpid(), SIGKILL);
+            if (!cr_file_writer_create(path, &w) && !cr_file_writer_write(w, path, sizeof path))
+                kill(getpid(), SIGKILL);
             _exit(1);
         }
         int status = 0;

@@ -17,7 +17,8 @@ static uint64_t random_next(void) {
 }
 static int64_t below(int64_t n) { return (int64_t)(random_next() % (uint64_t)n); }
 
-static int run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants, const rt_view *const *out) {
+static int run(const rt_ctx *ctx, const rt_program *program, const rt_view *const *in, const rt_scalar *constants,
+               const rt_view *const *out) {
     rt_operand operands[RT_BLOCK_MAX_PORTS];
     for (int i = 0; i < program->nin; i++) operands[i] = rt_operand_of(in[i]);
     for (int i = 0; i < program->nout; i++) operands[program->nin + i] = rt_operand_of(out[i]);
@@ -36,7 +37,15 @@ static const rt_port fused_out[] = { { 3, CLS, RT_F32, 0 } };
 static rt_program fused(void) {
     fused_code[0] = (rt_instr){ (uint16_t)rt_block_find("mul", CLS), 3, { 0, 1, 0 } };
     fused_code[1] = (rt_instr){ (uint16_t)rt_block_find("add", CLS), 3, { 3, 2, 0 } };
-    return (rt_program){ .nin = 3, .nout = 1, .nslots = 4, .width = 4, .ninstr = 2, .cost = 2, .code = fused_code, .in = fused_in, .out = fused_out };
+    return (rt_program){ .nin = 3,
+                         .nout = 1,
+                         .nslots = 4,
+                         .width = 4,
+                         .ninstr = 2,
+                         .cost = 2,
+                         .code = fused_code,
+                         .in = fused_in,
+                         .out = fused_out };
 }
 
 /* A view of `shape` on fresh memory: dims permuted, gaps left, and (where allowed) some dims or all broadcast. */
@@ -60,7 +69,8 @@ static made make_view(int dtype, int rank, const int64_t *shape, bool broadcast)
     }
     if (broadcast && rank && below(4) == 0) { /* fewer dims: the leading ones are broadcast */
         int drop = (int)below(rank + 1);
-        for (int d = drop; d < rank; d++) m.view.size[d - drop] = m.view.size[d], m.view.stride[d - drop] = m.view.stride[d];
+        for (int d = drop; d < rank; d++)
+            m.view.size[d - drop] = m.view.size[d], m.view.stride[d - drop] = m.view.stride[d];
         m.view.rank -= drop;
     }
     n = 1;
@@ -135,7 +145,15 @@ static rt_program binary(const char *name, int class, int round, rt_instr *code,
     ports[0] = (rt_port){ 0, (uint8_t)class, (uint8_t)round, 0 };
     ports[1] = (rt_port){ 1, (uint8_t)class, (uint8_t)round, 0 };
     ports[2] = (rt_port){ 2, (uint8_t)rt_block_out_class(op), (uint8_t)round, 0 };
-    return (rt_program){ .nin = 2, .nout = 1, .nslots = 3, .width = 16, .ninstr = 1, .cost = 1, .code = code, .in = ports, .out = ports + 2 };
+    return (rt_program){ .nin = 2,
+                         .nout = 1,
+                         .nslots = 3,
+                         .width = 16,
+                         .ninstr = 1,
+                         .cost = 1,
+                         .code = code,
+                         .in = ports,
+                         .out = ports + 2 };
 }
 static int run_binary(const rt_program *program, rt_view a, rt_view b, rt_view out) {
     rt_ctx ctx = plain(NULL);
@@ -150,7 +168,8 @@ static void inputs_are_rounded_to_the_common_dtype(void) {
     uint16_t b = rt_f32_to_f16(1), out[3];
     int64_t three = 3;
     rt_program p = binary("add", RT_CLASS_F32, RT_F16, &code, ports);
-    rt_view va = rt_view_contiguous(a, RT_I32, 1, &three), vb = rt_view_contiguous(&b, RT_F16, 0, NULL), vo = rt_view_contiguous(out, RT_F16, 1, &three);
+    rt_view va = rt_view_contiguous(a, RT_I32, 1, &three), vb = rt_view_contiguous(&b, RT_F16, 0, NULL),
+            vo = rt_view_contiguous(out, RT_F16, 1, &three);
     CHECK_EQ(run_binary(&p, va, vb, vo), RT_OK);
     CHECK_FLOAT(rt_f16_to_f32(out[0]), 2048); /* not 2050: 2049 is no half */
     CHECK_FLOAT(rt_f16_to_f32(out[1]), 2052);
@@ -204,13 +223,32 @@ static void an_output_may_be_an_input(void) {
 
 /* sum and difference of two inputs, the first input itself, with a constant and a literal computed once. */
 static void several_outputs_constants_and_prologue(void) {
-    int add = rt_block_find("add", RT_CLASS_F64), sub = rt_block_find("sub", RT_CLASS_F64), mul = rt_block_find("mul", RT_CLASS_F64);
-    rt_port in[] = { { 0, RT_CLASS_F64, RT_F64, 0 } }, constant[] = { { 1, RT_CLASS_F64, RT_DTYPE_COUNT, 0 }, { 7, RT_CLASS_F64, RT_F16, 0 } };
+    int add = rt_block_find("add", RT_CLASS_F64), sub = rt_block_find("sub", RT_CLASS_F64),
+        mul = rt_block_find("mul", RT_CLASS_F64);
+    rt_port in[] = { { 0, RT_CLASS_F64, RT_F64, 0 } },
+            constant[] = { { 1, RT_CLASS_F64, RT_DTYPE_COUNT, 0 }, { 7, RT_CLASS_F64, RT_F16, 0 } };
     rt_literal literal[] = { { 2, RT_CLASS_F64, 0, 0.5, 0 } };
-    rt_instr code[] = { { (uint16_t)mul, 3, { 1, 2, 0 } }, { (uint16_t)add, 4, { 0, 3, 0 } }, { (uint16_t)sub, 5, { 0, 3, 0 } }, { (uint16_t)add, 6, { 4, 7, 0 } } };
-    rt_port out[] = { { 4, RT_CLASS_F64, 0, 0 }, { 5, RT_CLASS_F64, 0, 0 }, { 0, RT_CLASS_F64, 0, 0 }, { 6, RT_CLASS_F64, 0, 0 } };
-    rt_program program = { .nin = 1, .nout = 4, .nconstants = 2, .nliterals = 1, .nslots = 8, .width = 8, .ninstr = 4, .nprologue = 1,
-                           .cost = 4, .code = code, .in = in, .out = out, .constant = constant, .literal = literal };
+    rt_instr code[] = { { (uint16_t)mul, 3, { 1, 2, 0 } },
+                        { (uint16_t)add, 4, { 0, 3, 0 } },
+                        { (uint16_t)sub, 5, { 0, 3, 0 } },
+                        { (uint16_t)add, 6, { 4, 7, 0 } } };
+    rt_port out[] = {
+        { 4, RT_CLASS_F64, 0, 0 }, { 5, RT_CLASS_F64, 0, 0 }, { 0, RT_CLASS_F64, 0, 0 }, { 6, RT_CLASS_F64, 0, 0 }
+    };
+    rt_program program = { .nin = 1,
+                           .nout = 4,
+                           .nconstants = 2,
+                           .nliterals = 1,
+                           .nslots = 8,
+                           .width = 8,
+                           .ninstr = 4,
+                           .nprologue = 1,
+                           .cost = 4,
+                           .code = code,
+                           .in = in,
+                           .out = out,
+                           .constant = constant,
+                           .literal = literal };
     enum { N = 1300 };
     static double x[N], sum[N], last[N];
     static float difference[N];
@@ -224,16 +262,18 @@ static void several_outputs_constants_and_prologue(void) {
     CHECK_EQ(run(&ctx, &program, ins, constants, outs), RT_OK);
     double tenth = (double)rt_f16_to_f32(rt_f32_to_f16(0.1f));
     int64_t wrong = 0;
-    for (int i = 0; i < N; i++) wrong += sum[i] != i + 3.5 || difference[i] != (float)(i - 3.5) || x[i] != i || last[i] != i + 3.5 + tenth;
+    for (int i = 0; i < N; i++)
+        wrong += sum[i] != i + 3.5 || difference[i] != (float)(i - 3.5) || x[i] != i || last[i] != i + 3.5 + tenth;
     CHECK_EQ(wrong, 0);
 }
 
 static void integer_division(void) {
     rt_instr code;
     rt_port ports[3];
-    int64_t a[] = { 7, -7, 7, -7, INT64_MIN, INT64_MIN }, b[] = { 2, 2, -2, -2, -1, 1 }, out[6], n = 6, zero[6] = { 1, 1, 0, 1, 1, 1 };
-    rt_view va = rt_view_contiguous(a, RT_I64, 1, &n), vb = rt_view_contiguous(b, RT_I64, 1, &n), vz = rt_view_contiguous(zero, RT_I64, 1, &n),
-            vo = rt_view_contiguous(out, RT_I64, 1, &n);
+    int64_t a[] = { 7, -7, 7, -7, INT64_MIN, INT64_MIN }, b[] = { 2, 2, -2, -2, -1, 1 }, out[6], n = 6,
+            zero[6] = { 1, 1, 0, 1, 1, 1 };
+    rt_view va = rt_view_contiguous(a, RT_I64, 1, &n), vb = rt_view_contiguous(b, RT_I64, 1, &n),
+            vz = rt_view_contiguous(zero, RT_I64, 1, &n), vo = rt_view_contiguous(out, RT_I64, 1, &n);
     static const struct { const char *name; int64_t want[6]; } cases[] = {
         { "floordiv", { 3, -4, -4, 3, INT64_MIN, INT64_MIN } },
         { "truncdiv", { 3, -3, -3, 3, INT64_MIN, INT64_MIN } },
@@ -254,9 +294,11 @@ static void narrow_integers_wrap(void) {
     rt_port ports[3];
     int8_t a[] = { 100, -128, -128, 1 }, b[] = { 100, 1, -1, 7 }, out[4];
     int64_t n = 4;
-    rt_view va = rt_view_contiguous(a, RT_I8, 1, &n), vb = rt_view_contiguous(b, RT_I8, 1, &n), vo = rt_view_contiguous(out, RT_I8, 1, &n);
+    rt_view va = rt_view_contiguous(a, RT_I8, 1, &n), vb = rt_view_contiguous(b, RT_I8, 1, &n),
+            vo = rt_view_contiguous(out, RT_I8, 1, &n);
     static const struct { const char *name; int8_t want[4]; } cases[] = {
-        { "add", { -56, -127, 127, 8 } }, { "mul", { 16, -128, -128, 7 } }, { "truncdiv", { 1, -128, -128, 0 } }, { "shl", { 0, 0, 0, -128 } }, { "shr", { 0, -64, -1, 0 } },
+        { "add", { -56, -127, 127, 8 } }, { "mul", { 16, -128, -128, 7 } }, { "truncdiv", { 1, -128, -128, 0 } },
+        { "shl", { 0, 0, 0, -128 } },     { "shr", { 0, -64, -1, 0 } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rt_program p = binary(cases[i].name, RT_CLASS_I64, RT_I8, &code, ports);
@@ -314,7 +356,9 @@ static void functions(void) {
         int64_t n = 40;
         for (int k = 0; k < 40; k++) x[k] = cases[i].x;
         rt_program p = binary(cases[i].name, RT_CLASS_F32, RT_F32, &code, ports);
-        CHECK_EQ(run_binary(&p, rt_view_contiguous(x, RT_F32, 1, &n), rt_view_contiguous(x, RT_F32, 1, &n), rt_view_contiguous(out, RT_F32, 1, &n)), RT_OK);
+        CHECK_EQ(run_binary(&p, rt_view_contiguous(x, RT_F32, 1, &n), rt_view_contiguous(x, RT_F32, 1, &n),
+                            rt_view_contiguous(out, RT_F32, 1, &n)),
+                 RT_OK);
         for (int k = 0; k < 40; k += 39) { /* of the vector loop and of its tail */
             uint32_t bits;
             memcpy(&bits, &out[k], 4);

@@ -51,7 +51,8 @@ static int64_t place(const rt_view *v, int64_t linear) {
 static void tensor_draw(tensor *t) {
     for (int64_t i = 0; i < rt_numel(&t->v); i++) {
         t->value[i] = (double)(draw(7) - 3) + (rt_is_complex(t->v.dtype) ? (double)(draw(7) - 3) * I : 0);
-        rt_convert(t->v.dtype, (char *)t->v.p + place(&t->v, i) * rt_itemsize(t->v.dtype), 1, RT_C128, &t->value[i], 1, 1);
+        rt_convert(t->v.dtype, (char *)t->v.p + place(&t->v, i) * rt_itemsize(t->v.dtype), 1, RT_C128, &t->value[i], 1,
+                   1);
     }
 }
 
@@ -92,14 +93,16 @@ static void each_term(const terms *s, void (*visit)(void *, int64_t, int64_t, in
                         int64_t rest_p = p, rest_t = t, at = 0, unit = 1;
                         bool inside = true;
                         for (int d = 2; d >= 0; d--) {
-                            int64_t u = rest_p % dims[2][d] * step[0][d] - step[1][d] + rest_t % dims[1][d] * step[2][d];
+                            int64_t u = rest_p % dims[2][d] * step[0][d] - step[1][d] +
+                                        rest_t % dims[1][d] * step[2][d];
                             inside = inside && u >= 0 && u < dims[0][d];
                             at += u * unit;
                             unit *= dims[0][d];
                             rest_p /= dims[2][d], rest_t /= dims[1][d];
                         }
                         if (inside)
-                            visit(arg, (n * c + a / og * cg + b) * xs + at, (a * cg + b) * ks + t, (n * o + a) * ys + p);
+                            visit(arg, (n * c + a / og * cg + b) * xs + at, (a * cg + b) * ks + t,
+                                  (n * o + a) * ys + p);
                     }
 }
 
@@ -138,8 +141,15 @@ static void call_kernels(run *r, int threads) {
                         { RT_ARG_INTS, (uint32_t)q->rank, { .ints = q->extra } } };
     rt_arg transposed = { RT_ARG_INT, 0, { .i = q->transposed } }, groups = { RT_ARG_INT, 0, { .i = q->groups } };
     rt_arg bias = { q->bias ? RT_ARG_VIEW : RT_ARG_NONE, 0, { .view = &r->bias.v } };
-    rt_arg forward[] = { { RT_ARG_VIEW, 0, { .view = &r->input.v } }, { RT_ARG_VIEW, 0, { .view = &r->weight.v } }, bias,
-                         lists[0], lists[1], lists[2], transposed, lists[3], groups };
+    rt_arg forward[] = { { RT_ARG_VIEW, 0, { .view = &r->input.v } },
+                         { RT_ARG_VIEW, 0, { .view = &r->weight.v } },
+                         bias,
+                         lists[0],
+                         lists[1],
+                         lists[2],
+                         transposed,
+                         lists[3],
+                         groups };
     rt_arg backward[] = { { RT_ARG_VIEW, 0, { .view = &r->grad.v } }, forward[0], forward[1],
                           { RT_ARG_INTS, 1, { .ints = sizes } }, lists[0], lists[1], lists[2], transposed, lists[3],
                           groups, { RT_ARG_INTS, 3, { .ints = mask } } };
@@ -184,13 +194,14 @@ static bool solve(const problem *q) {
         call_kernels(&r, threads);
         bool y_right = tensor_is(&r.out), dx = tensor_is(&r.dx), dw = tensor_is(&r.dw), db = tensor_is(&r.db);
         if (!y_right || !dx || !dw || !db)
-            CHECK_FAILED("dtype %d rank %d transposed %d n %d groups %d channels %d %d size %d %d %d kernel %d %d %d stride %d "
-                         "%d %d padding %d %d %d dilation %d %d %d gaps %d threads %d: y %d dx %d dw %d db %d", q->dtype,
-                         q->rank, q->transposed, (int)q->n, (int)q->groups, (int)q->in_per_group, (int)q->out_per_group,
-                         (int)q->size[0], (int)q->size[1], (int)q->size[2], (int)q->kernel[0], (int)q->kernel[1],
-                         (int)q->kernel[2], (int)q->stride[0], (int)q->stride[1], (int)q->stride[2], (int)q->padding[0],
-                         (int)q->padding[1], (int)q->padding[2], (int)q->dilation[0], (int)q->dilation[1],
-                         (int)q->dilation[2], q->gaps, threads, y_right, dx, dw, db);
+            CHECK_FAILED("dtype %d rank %d transposed %d n %d groups %d channels %d %d size %d %d %d kernel %d %d %d "
+                         "stride %d %d %d padding %d %d %d dilation %d %d %d gaps %d threads %d: y %d dx %d dw %d db "
+                         "%d",
+                         q->dtype, q->rank, q->transposed, (int)q->n, (int)q->groups, (int)q->in_per_group,
+                         (int)q->out_per_group, (int)q->size[0], (int)q->size[1], (int)q->size[2], (int)q->kernel[0],
+                         (int)q->kernel[1], (int)q->kernel[2], (int)q->stride[0], (int)q->stride[1], (int)q->stride[2],
+                         (int)q->padding[0], (int)q->padding[1], (int)q->padding[2], (int)q->dilation[0],
+                         (int)q->dilation[1], (int)q->dilation[2], q->gaps, threads, y_right, dx, dw, db);
         else CHECK(true);
     }
     tensor *all[] = { &r.input, &r.weight, &r.bias, &r.out, &r.grad, &r.dx, &r.dw, &r.db };
@@ -210,8 +221,10 @@ static void random_problems(void) {
             q.extra[d] = q.transposed ? draw(q.stride[d]) : 0;
         }
         /* Sums of up to 9 * terms stay exact in each dtype; narrow ones get few terms, or wrap. */
-        if (q.dtype == RT_BF16 || q.dtype == RT_F16) q.in_per_group = q.out_per_group = q.n = 1, q.kernel[0] = 1, q.rank = 1, q.size[0] = 1 + draw(8);
-        if (q.dtype == RT_I8) q.in_per_group = q.out_per_group = q.n = 1, q.rank = 1, q.kernel[0] = 1 + draw(2), q.size[0] = 1 + draw(5);
+        if (q.dtype == RT_BF16 || q.dtype == RT_F16)
+            q.in_per_group = q.out_per_group = q.n = 1, q.kernel[0] = 1, q.rank = 1, q.size[0] = 1 + draw(8);
+        if (q.dtype == RT_I8)
+            q.in_per_group = q.out_per_group = q.n = 1, q.rank = 1, q.kernel[0] = 1 + draw(2), q.size[0] = 1 + draw(5);
         done += solve(&q);
     }
 }
@@ -241,9 +254,13 @@ static void out_of_memory(void) {
     rt_view vy = rt_view_contiguous(y, RT_F32, 4, (int64_t[]){ 2, 6, 5, 5 });
     rt_view outs[3] = { vx, vw, rt_view_contiguous(db, RT_F32, 1, (int64_t[]){ 6 }) };
     outs[0].p = dx, outs[1].p = dw;
-    rt_arg lists[] = { { RT_ARG_INTS, 2, { .ints = two } }, { RT_ARG_INTS, 2, { .ints = one } }, { RT_ARG_INTS, 2, { .ints = none } } };
+    rt_arg lists[] = { { RT_ARG_INTS, 2, { .ints = two } },
+                       { RT_ARG_INTS, 2, { .ints = one } },
+                       { RT_ARG_INTS, 2, { .ints = none } } };
     rt_arg no = { RT_ARG_INT, 0, { .i = 0 } }, group = { RT_ARG_INT, 0, { .i = 1 } };
-    rt_arg views[] = { { RT_ARG_VIEW, 0, { .view = &vy } }, { RT_ARG_VIEW, 0, { .view = &vx } }, { RT_ARG_VIEW, 0, { .view = &vw } } };
+    rt_arg views[] = { { RT_ARG_VIEW, 0, { .view = &vy } },
+                       { RT_ARG_VIEW, 0, { .view = &vx } },
+                       { RT_ARG_VIEW, 0, { .view = &vw } } };
     rt_arg forward[] = { views[1], views[2], { 0 }, lists[0], lists[1], lists[1], no, lists[2], group };
     rt_arg backward[] = { views[0], views[1], views[2], { 0 }, lists[0], lists[1], lists[1], no, lists[2], group,
                           { RT_ARG_INTS, 3, { .ints = mask } } };

@@ -102,7 +102,8 @@ static void all_pairs(void) {
                 rt_convert(RT_F64, back, 1, to, b, bs, N);
                 int right = 0;
                 for (int i = 0; i < N; i++) right += back[i] == start[i];
-                if (right != N) CHECK_FAILED("dtype %d to %d (strided %d): %d of %d right", from, to, strided, right, N);
+                if (right != N)
+                    CHECK_FAILED("dtype %d to %d (strided %d): %d of %d right", from, to, strided, right, N);
                 else CHECK_EQ(right, N);
             }
         }

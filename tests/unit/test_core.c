@@ -38,7 +38,8 @@ static void writes_become_outputs(void) {
     CHECK_EQ(mutated[0], 0);
     CHECK_EQ(cr_graph_node(g, cr_graph_output(g))->nargs, 3);
     CHECK_OK(cr_graph_verify(g, CR_VERIFY_FUNCTIONAL | CR_VERIFY_CORE | CR_VERIFY_METAS));
-    CHECK(calls(g, "aten::addmm") && calls(g, "aten::where.self") && !calls(g, "aten::linear") && !calls(g, "aten::hardswish") && !calls(g, "aten::select_scatter"));
+    CHECK(calls(g, "aten::addmm") && calls(g, "aten::where.self") && !calls(g, "aten::linear") &&
+          !calls(g, "aten::hardswish") && !calls(g, "aten::select_scatter"));
     cr_graph_release(g);
 }
 
@@ -54,7 +55,8 @@ static void an_empty_table_only_makes_it_functional(void) {
     CHECK_OK(cr_graph_parse(NULL, text, &g));
     CHECK_OK(cr_pass_core(&run, g, &(cr_decomposition){ .stop = stop_at_all, .core = true }, &out));
     CHECK_OK(cr_graph_verify(out, CR_VERIFY_FUNCTIONAL));
-    CHECK(calls(out, "aten::linear") && calls(out, "aten::hardswish") && calls(out, "aten::select_scatter") && !calls(out, "aten::addmm"));
+    CHECK(calls(out, "aten::linear") && calls(out, "aten::hardswish") && calls(out, "aten::select_scatter") &&
+          !calls(out, "aten::addmm"));
     cr_graph_release(out);
     cr_graph_release(g);
 }
@@ -63,7 +65,10 @@ static void an_empty_table_only_makes_it_functional(void) {
 static cr_status own_body(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
     (void)g, (void)args;
     ++*(int *)user;
-    return strcmp(op->name, "aten::hardswish") ? CR_OK : cr_graph_parse(cr_graph_env(g), "graph(%x: f32[s0, 5]) {\n  %y: f32[s0, 5] = aten.neg(%x)\n  return %y\n}\n", out);
+    return strcmp(op->name, "aten::hardswish")
+               ? CR_OK
+               : cr_graph_parse(cr_graph_env(g),
+                                "graph(%x: f32[s0, 5]) {\n  %y: f32[s0, 5] = aten.neg(%x)\n  return %y\n}\n", out);
 }
 
 static void a_body_takes_the_place_of_an_op(void) {
@@ -72,7 +77,10 @@ static void a_body_takes_the_place_of_an_op(void) {
     cr_graph *g = NULL, *out = NULL;
     cr_pass_run run = { .mutated = mutated, .replay = true };
     CHECK_OK(cr_graph_parse(NULL, text, &g));
-    CHECK_OK(cr_pass_core(&run, g, &(cr_decomposition){ .stop = cr_stop_at_core, .user = &asked, .core = true, .body = own_body }, &out));
+    CHECK_OK(
+        cr_pass_core(&run, g,
+                     &(cr_decomposition){ .stop = cr_stop_at_core, .user = &asked, .core = true, .body = own_body },
+                     &out));
     CHECK(asked > 0 && calls(out, "aten::neg") && !calls(out, "aten::clamp"));
     cr_graph_release(out);
     cr_graph_release(g);

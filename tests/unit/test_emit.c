@@ -1,5 +1,5 @@
-/* Libraries appear whole or not at all, and the disk cache never changes what they are: every write that fails, damaged and
- * vanished entries, full and read-only caches. P4. */
+/* Libraries appear whole or not at all, and the disk cache never changes what they are: every write that fails, damaged
+ * and vanished entries, full and read-only caches. P4. */
 #include "check.h"
 #include "emit/cache.h"
 #include "emit/elf.h"
@@ -53,7 +53,9 @@ static cr_key key_of(const char *text) {
     return key;
 }
 
-static void entry_of(const cr_key *key, char path[200]) { snprintf(path, 200, "%s/%.2s/%s", cache, key->name, key->name + 2); }
+static void entry_of(const cr_key *key, char path[200]) {
+    snprintf(path, 200, "%s/%.2s/%s", cache, key->name, key->name + 2);
+}
 
 static bool holds(const cr_key *key, const char *want) {
     uint8_t *data = NULL;
@@ -67,7 +69,8 @@ static void digests(void) {
     static const struct { const char *text, *digest; } known[] = {
         { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
         { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
-        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167"
+                                                                      "f6ecedd419db06c1" },
     };
     for (size_t i = 0; i < CR_COUNT(known); i++)
         for (size_t cut = 0; cut <= strlen(known[i].text); cut++) {
@@ -298,10 +301,11 @@ static void every_failing_write(void) {
     }
 }
 
-/* The same for -o x.c and -o x.a: source or archive, header and weights. One of them may be new when another cannot be given
- * its name; a file is never half written, and nothing is left lying about. */
+/* The same for -o x.c and -o x.a: source or archive, header and weights. One of them may be new when another cannot be
+ * given its name; a file is never half written, and nothing is left lying about. */
 static void every_failing_write_of_sources_and_archives(void) {
-    static const char *const names[] = { "lib.c", "lib.a" }, *const all[] = { "lib.c", "lib.a", "lib.h", "lib.weights" };
+    static const char *const names[] = { "lib.c", "lib.a" }, *const all[] = { "lib.c", "lib.a", "lib.h",
+                                                                              "lib.weights" };
     size_t whole[4];
     for (int variant = 0; variant < 4; variant++) {
         cr_weights_place place = variant & 1 ? CR_WEIGHTS_BESIDE : CR_WEIGHTS_INSIDE;
@@ -362,14 +366,16 @@ static void elf_of_any_bytes(void) {
     snprintf(path, sizeof path, "%s/lib.so", out);
     CHECK_OK(cr_file_read(path, &text, &size));
     uint8_t *bytes = (uint8_t *)text;
-    CHECK(cr_elf_find(bytes, size, &spot) && spot.size == 64 + lowered->model.weight_bytes && !memcmp(bytes + spot.bytes, "CRSTWGT1", 8));
+    CHECK(cr_elf_find(bytes, size, &spot) && spot.size == 64 + lowered->model.weight_bytes &&
+          !memcmp(bytes + spot.bytes, "CRSTWGT1", 8));
     for (size_t n = 0; n < size; n = n * 9 / 8 + 1) (void)cr_elf_find(bytes, n, &spot);
     uint32_t random = 1;
     for (int i = 0; i < 3000; i++) {
         size_t at = (random = random * 1664525 + 1013904223) % 1000;
         uint8_t old = bytes[at];
         bytes[at] = (uint8_t)(random >> 24);
-        if (cr_elf_find(bytes, size, &spot)) CHECK(spot.bytes + spot.size <= size && spot.section + 64 <= size && spot.segment + 56 <= size);
+        if (cr_elf_find(bytes, size, &spot))
+            CHECK(spot.bytes + spot.size <= size && spot.section + 64 <= size && spot.segment + 56 <= size);
         bytes[at] = old;
     }
     cr_free(text);

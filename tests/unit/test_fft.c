@@ -1,5 +1,5 @@
-/* The Fourier kernels against the sum they are defined by: lengths of every kind, both precisions, strides, several dims,
- * normalisations; real transforms against complex ones; equal bits for any number of threads. */
+/* The Fourier kernels against the sum they are defined by: lengths of every kind, both precisions, strides, several
+ * dims, normalisations; real transforms against complex ones; equal bits for any number of threads. */
 #include "check.h"
 #include "runtime/kernels.h"
 
@@ -15,8 +15,11 @@ static double draw(void) {
     return (double)(seed >> 40) / (1 << 23) - 1;
 }
 
-static int call(rt_kernel *kernel, const rt_view *self, const int64_t *dims, uint32_t ndims, int64_t norm, int64_t last, const rt_view *out) {
-    rt_arg args[4] = { { .kind = RT_ARG_VIEW, .u.view = self }, { .kind = RT_ARG_INTS, .n = ndims, .u.ints = dims }, { .kind = RT_ARG_INT, .u.i = norm },
+static int call(rt_kernel *kernel, const rt_view *self, const int64_t *dims, uint32_t ndims, int64_t norm, int64_t last,
+                const rt_view *out) {
+    rt_arg args[4] = { { .kind = RT_ARG_VIEW, .u.view = self },
+                       { .kind = RT_ARG_INTS, .n = ndims, .u.ints = dims },
+                       { .kind = RT_ARG_INT, .u.i = norm },
                        { .kind = RT_ARG_INT, .u.i = last } };
     rt_call c = { .arg = args, .out = out, .nargs = 4, .nout = 1 };
     return kernel(&ctx, &c);
@@ -25,7 +28,8 @@ static int call(rt_kernel *kernel, const rt_view *self, const int64_t *dims, uin
 static void naive(const double complex *x, double complex *y, int64_t n, bool forward) {
     for (int64_t j = 0; j < n; j++) {
         y[j] = 0;
-        for (int64_t k = 0; k < n; k++) y[j] += x[k] * cexp((forward ? -1 : 1) * 2 * M_PI * I * (double)(j * k % n) / (double)n);
+        for (int64_t k = 0; k < n; k++)
+            y[j] += x[k] * cexp((forward ? -1 : 1) * 2 * M_PI * I * (double)(j * k % n) / (double)n);
     }
 }
 
@@ -38,7 +42,8 @@ static void lengths(void) {
     for (int64_t i = 0; i < 40 + 11; i++) {
         int64_t n = i < 40 ? i + 1 : more[i - 40];
         for (int64_t k = 0; k < 2 * n * LINES; k++) x[k] = draw() + I * draw();
-        rt_view self = rt_view_contiguous(x, RT_C128, 2, (int64_t[]){ LINES, n }), out = rt_view_contiguous(y, RT_C128, 2, self.size);
+        rt_view self = rt_view_contiguous(x, RT_C128, 2, (int64_t[]){ LINES, n }),
+                out = rt_view_contiguous(y, RT_C128, 2, self.size);
         self.stride[0] = 2 * n, self.stride[1] = 2; /* every second number */
         for (int forward = 0; forward < 2; forward++) {
             CHECK_EQ(call(rt_k_fft_c2c, &self, dims, 1, 0, forward, &out), RT_OK);
@@ -69,8 +74,10 @@ static void real_ones(void) {
     double complex wide[A * B], full[A * B], half[A * (B / 2 + 1)];
     const int64_t dims[] = { 0, 1 };
     for (int i = 0; i < A * B; i++) wide[i] = x[i] = draw();
-    rt_view real = rt_view_contiguous(x, RT_F64, 2, (int64_t[]){ A, B }), again = rt_view_contiguous(back, RT_F64, 2, real.size);
-    rt_view complex_in = rt_view_contiguous(wide, RT_C128, 2, real.size), complex_out = rt_view_contiguous(full, RT_C128, 2, real.size);
+    rt_view real = rt_view_contiguous(x, RT_F64, 2, (int64_t[]){ A, B }),
+            again = rt_view_contiguous(back, RT_F64, 2, real.size);
+    rt_view complex_in = rt_view_contiguous(wide, RT_C128, 2, real.size),
+            complex_out = rt_view_contiguous(full, RT_C128, 2, real.size);
     rt_view cut = rt_view_contiguous(half, RT_C128, 2, (int64_t[]){ A, B / 2 + 1 });
     CHECK_EQ(call(rt_k_fft_c2c, &complex_in, dims, 2, 1, 1, &complex_out), RT_OK);
     CHECK_EQ(call(rt_k_fft_r2c, &real, dims, 2, 1, 1, &cut), RT_OK);

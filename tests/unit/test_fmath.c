@@ -14,7 +14,8 @@ static void compare(worst *w, float x, float got, double want) {
         return;
     }
     if (rounded == 0 || isinf(rounded) || isinf(got)) { /* one step around overflow is within the promise */
-        bool same = got == rounded && signbit(got) == signbit(rounded), edge = isinf(rounded) != isinf(got) && fabs(want) > 3.4e38 && fabsf(got) > 3.4e38f;
+        bool same = got == rounded && signbit(got) == signbit(rounded),
+             edge = isinf(rounded) != isinf(got) && fabs(want) > 3.4e38 && fabsf(got) > 3.4e38f;
         w->wrong += !same && !edge && !(rounded == 0 && fabsf(got) <= 1e-44f && signbit(got) == signbit(rounded));
         return;
     }
@@ -24,26 +25,33 @@ static void compare(worst *w, float x, float got, double want) {
     if (error > w->error) w->error = error, w->at = x;
 }
 
-#define SWEEP(name, limit)                                                                                             \
-    static void name##_(void) {                                                                                        \
-        worst w = { 0 };                                                                                               \
-        static const float specials[] = { 0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-45f, -1e-45f, 88.72284f, 3.4028235e38f, 0.5f, -0.5f }; \
-        for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)                                                \
-            if (!(fabsf(specials[i]) > (limit)) && !(isnan(specials[i]) && (limit) < INFINITY)) compare(&w, specials[i], rt_##name##_f32(specials[i]), name((double)specials[i])); \
-        for (uint64_t u = 0; u < (1ull << 32); u += STEP) {                                                            \
-            float x = rt__float_of((int32_t)u);                                                                        \
-            if (fabsf(x) <= (limit)) compare(&w, x, rt_##name##_f32(x), name((double)x));                              \
-        }                                                                                                              \
-        CHECK_EQ(w.wrong, 0);                                                                                          \
-        if (w.error > 2.5) CHECK_FAILED("%s(%a) is off by %.2f units of the last place", #name, (double)w.at, w.error); \
-        else check_count(true);                                                                                        \
+#define SWEEP(name, limit)                                                                                     \
+    static void name##_(void) {                                                                                \
+        worst w = { 0 };                                                                                       \
+        static const float specials[] = { 0.0f,   -0.0f,   1.0f,      -1.0f,         INFINITY, -INFINITY, NAN, \
+                                          1e-45f, -1e-45f, 88.72284f, 3.4028235e38f, 0.5f,     -0.5f };        \
+        for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)                                        \
+            if (!(fabsf(specials[i]) > (limit)) && !(isnan(specials[i]) && (limit) < INFINITY))                \
+                compare(&w, specials[i], rt_##name##_f32(specials[i]), name((double)specials[i]));             \
+        for (uint64_t u = 0; u < (1ull << 32); u += STEP) {                                                    \
+            float x = rt__float_of((int32_t)u);                                                                \
+            if (fabsf(x) <= (limit)) compare(&w, x, rt_##name##_f32(x), name((double)x));                      \
+        }                                                                                                      \
+        CHECK_EQ(w.wrong, 0);                                                                                  \
+        if (w.error > 2.5)                                                                                     \
+            CHECK_FAILED("%s(%a) is off by %.2f units of the last place", #name, (double)w.at, w.error);       \
+        else check_count(true);                                                                                \
     }
-SWEEP(exp, INFINITY) SWEEP(exp2, INFINITY) SWEEP(expm1, INFINITY) SWEEP(tanh, INFINITY) SWEEP(log, INFINITY) SWEEP(log2, INFINITY)
-SWEEP(log10, INFINITY) SWEEP(log1p, INFINITY) SWEEP(erf, INFINITY) SWEEP(sin, RT_SIN_RANGE) SWEEP(cos, RT_SIN_RANGE)
-SWEEP(tan, RT_SIN_RANGE) SWEEP(asin, INFINITY) SWEEP(acos, INFINITY) SWEEP(atan, INFINITY) SWEEP(atanh, INFINITY)
-SWEEP(sinh, RT_SINH_RANGE) SWEEP(cosh, RT_SINH_RANGE) SWEEP(asinh, INFINITY) SWEEP(acosh, INFINITY)
+SWEEP(exp, INFINITY)
+SWEEP(exp2, INFINITY) SWEEP(expm1, INFINITY) SWEEP(tanh, INFINITY) SWEEP(log, INFINITY) SWEEP(log2, INFINITY)
+    SWEEP(log10, INFINITY) SWEEP(log1p, INFINITY) SWEEP(erf, INFINITY) SWEEP(sin, RT_SIN_RANGE) SWEEP(cos, RT_SIN_RANGE)
+        SWEEP(tan, RT_SIN_RANGE) SWEEP(asin, INFINITY) SWEEP(acos, INFINITY) SWEEP(atan, INFINITY)
+            SWEEP(atanh, INFINITY) SWEEP(sinh, RT_SINH_RANGE) SWEEP(cosh, RT_SINH_RANGE) SWEEP(asinh, INFINITY)
+                SWEEP(acosh, INFINITY)
 
-static bool same_bits(float a, float b) { return rt__bits_of(a) == rt__bits_of(b) || (isnan(a) && isnan(b)); }
+                    static bool same_bits(float a, float b) {
+    return rt__bits_of(a) == rt__bits_of(b) || (isnan(a) && isnan(b));
+}
 
 /* Exact functions of two floats give libm's bits; the angle and the power are held to what the others are held to. */
 static void pair(worst *angle, worst *power, float a, float b) {
@@ -55,8 +63,9 @@ static void pair(worst *angle, worst *power, float a, float b) {
     float rest = rt_fmod_f32(a, b);
     if (!same_bits(rest, fmodf(a, b))) CHECK_FAILED("fmod(%a, %a) is %a", (double)a, (double)b, (double)rest);
 }
-static const float corners[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1e-45f, -1e-45f, 0x1p-126f, 1.1754942e-38f, 0.1f, 3.0f, -7.0f,
-    0x1p24f, 0x1p27f, 16777215.0f, 3.4028235e38f, -3.4028235e38f, INFINITY, -INFINITY, NAN };
+static const float corners[] = { 0.0f,           -0.0f,          1.0f,     -1.0f,     1e-45f,  -1e-45f, 0x1p-126f,
+                                 1.1754942e-38f, 0.1f,           3.0f,     -7.0f,     0x1p24f, 0x1p27f, 16777215.0f,
+                                 3.4028235e38f,  -3.4028235e38f, INFINITY, -INFINITY, NAN };
 enum { CORNERS = sizeof corners / sizeof *corners };
 
 static void pairs(void) {

@@ -32,15 +32,39 @@ static void bad(cr_formula_column column, const char *text, const char *part) {
 
 static void precedence(void) {
     static const char *const texts[][2] = {
-        { "a+b*c", "a + b * c" }, { "(a+b)*c", "(a + b) * c" }, { "a-(b-c)", "a - (b - c)" }, { "(a-b)-c", "a - b - c" },
-        { "-x^2", "-x^2" }, { "(-x)^2", "(-x)^2" }, { "2^-x", "2^-x" }, { "a^b^c", "a^b^c" }, { "(a^b)^c", "(a^b)^c" },
-        { "--x", "--x" }, { "!a and b or c", "!a and b or c" }, { "!(a and b)", "!(a and b)" }, { "a and (b or c)", "a and (b or c)" },
-        { "a<b&c", "a < b & c" }, { "(a<b)&c", "(a < b) & c" }, { "(a < b) == c", "(a < b) == c" }, { "a|b&c<<1", "a | b & c << 1" },
-        { "c ? a : d ? b : e", "c ? a : d ? b : e" }, { "(c ? a : b) + 1", "(c ? a : b) + 1" }, { "c ? d ? a : b : e", "c ? d ? a : b : e" },
-        { "(c ? a : b) ? d : e", "(c ? a : b) ? d : e" }, { "x is none or y is not none", "x is none or y is not none" },
-        { "(x is none) + 1", "(x is none) + 1" }, { "a // b % c / d", "a // b % c / d" }, { "a // (b % c)", "a // (b % c)" },
-        { "~a", "~a" }, { "-(a+b)", "-(a + b)" }, { "(a + b)[0]", "(a + b)[0]" }, { "f(x)[1][2]", "f(x)[1][2]" },
-        { "sizes(x)[1:]", "sizes(x)[1:]" }, { "s[:n]", "s[:n]" }, { "s[:]", "s[:]" }, { "s[c ? a : b : d]", "s[c ? a : b:d]" },
+        { "a+b*c", "a + b * c" },
+        { "(a+b)*c", "(a + b) * c" },
+        { "a-(b-c)", "a - (b - c)" },
+        { "(a-b)-c", "a - b - c" },
+        { "-x^2", "-x^2" },
+        { "(-x)^2", "(-x)^2" },
+        { "2^-x", "2^-x" },
+        { "a^b^c", "a^b^c" },
+        { "(a^b)^c", "(a^b)^c" },
+        { "--x", "--x" },
+        { "!a and b or c", "!a and b or c" },
+        { "!(a and b)", "!(a and b)" },
+        { "a and (b or c)", "a and (b or c)" },
+        { "a<b&c", "a < b & c" },
+        { "(a<b)&c", "(a < b) & c" },
+        { "(a < b) == c", "(a < b) == c" },
+        { "a|b&c<<1", "a | b & c << 1" },
+        { "c ? a : d ? b : e", "c ? a : d ? b : e" },
+        { "(c ? a : b) + 1", "(c ? a : b) + 1" },
+        { "c ? d ? a : b : e", "c ? d ? a : b : e" },
+        { "(c ? a : b) ? d : e", "(c ? a : b) ? d : e" },
+        { "x is none or y is not none", "x is none or y is not none" },
+        { "(x is none) + 1", "(x is none) + 1" },
+        { "a // b % c / d", "a // b % c / d" },
+        { "a // (b % c)", "a // (b % c)" },
+        { "~a", "~a" },
+        { "-(a+b)", "-(a + b)" },
+        { "(a + b)[0]", "(a + b)[0]" },
+        { "f(x)[1][2]", "f(x)[1][2]" },
+        { "sizes(x)[1:]", "sizes(x)[1:]" },
+        { "s[:n]", "s[:n]" },
+        { "s[:]", "s[:]" },
+        { "s[c ? a : b : d]", "s[c ? a : b:d]" },
     };
     for (size_t i = 0; i < CR_COUNT(texts); i++) round_trip(CR_FORMULA_DECOMP, texts[i][0], texts[i][1]);
 }
@@ -50,18 +74,23 @@ static void leaves(void) {
                "[1, 2.5, 0.5, 1e-05, 10.0, inf, nan, none, true, false, 'mean', \"it's\", []]");
     round_trip(CR_FORMULA_SCALAR, "9223372036854775807", "9223372036854775807");
     round_trip(CR_FORMULA_SCALAR, "pi", "3.141592653589793");
-    round_trip(CR_FORMULA_DECOMP, "aten::add.Tensor(self,other,alpha = 2 , )", "aten::add.Tensor(self, other, alpha=2)");
+    round_trip(CR_FORMULA_DECOMP, "aten::add.Tensor(self,other,alpha = 2 , )",
+               "aten::add.Tensor(self, other, alpha=2)");
     round_trip(CR_FORMULA_DECOMP, "f()", "f()");
     round_trip(CR_FORMULA_DECOMP, "[size(t, dim)\n for t in tensors]", "[size(t, dim) for t in tensors]");
-    round_trip(CR_FORMULA_DECOMP, "let m = mean(self, dim, true);\nlet a, b = f(m); self - m, a;", "let m = mean(self, dim, true); let a, b = f(m); self - m, a");
+    round_trip(CR_FORMULA_DECOMP, "let m = mean(self, dim, true);\nlet a, b = f(m); self - m, a;",
+               "let m = mean(self, dim, true); let a, b = f(m); self - m, a");
 }
 
 /* The examples that the language was designed for. */
 static void gradients(void) {
     static const char *const texts[] = {
         "self: grad; other: grad * alpha",
-        "input, weight, bias: convolution_backward(grad, input, weight, bias is none ? none : sizes(bias), stride, padding, dilation, transposed, output_padding, groups, needs)",
-        "let n = prod(normalized_shape); input, weight, bias: native_layer_norm_backward(grad0, input, normalized_shape, result1, result2, weight, bias, needs); input: grad1 / n; input: -grad2 * result2^3 * (input - result1) / n",
+        "input, weight, bias: convolution_backward(grad, input, weight, bias is none ? none : sizes(bias), stride, "
+        "padding, dilation, transposed, output_padding, groups, needs)",
+        "let n = prod(normalized_shape); input, weight, bias: native_layer_norm_backward(grad0, input, "
+        "normalized_shape, result1, result2, weight, bias, needs); input: grad1 / n; input: -grad2 * result2^3 * "
+        "(input - result1) / n",
         "self: accumulate ? grad : index_put(grad, indices, zeros_like(values)); values: index(grad, indices)",
         "tensors: split_with_sizes(grad, [size(t, dim) for t in tensors], dim)",
         "self: where((min is none ? true : self >= min) & (max is none ? true : self <= max), grad, 0)",

@@ -28,9 +28,11 @@ static cr_arg placeholder(const char *name, int dtype, int rank, const cr_dim *s
     CHECK_OK(cr_graph_placeholder(g, name, &meta, &value));
     return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = value };
 }
-#define INPUT(name, dtype, ...) placeholder(name, dtype, (int)CR_COUNT(((cr_dim[]){ 0, __VA_ARGS__ })) - 1, (cr_dim[]){ 0, __VA_ARGS__ } + 1)
+#define INPUT(name, dtype, ...) \
+    placeholder(name, dtype, (int)CR_COUNT(((cr_dim[]){ 0, __VA_ARGS__ })) - 1, (cr_dim[]){ 0, __VA_ARGS__ } + 1)
 
-static void gradients(const char *name, const cr_arg *args, const cr_arg *results, const cr_arg *grads, const bool *needs, const char *want) {
+static void gradients(const char *name, const cr_arg *args, const cr_arg *results, const cr_arg *grads,
+                      const bool *needs, const char *want) {
     const cr_op *op = cr_op_find(name);
     cr_arg out[CR_MAX_PARAMS], flat[CR_MAX_PARAMS];
     CHECK(op != NULL);
@@ -71,7 +73,9 @@ static void broadcasting(void) {
 static void reduction(void) {
     begin();
     cr_dim s0 = symbol("s0", 5);
-    cr_arg dim = cr_arg_int(0), args[] = { INPUT("x", CR_F32, s0, 3), cr_arg_list(&dim, 1), cr_arg_bool(false), cr_arg_none() }, grad = INPUT("grad", CR_F32, 3);
+    cr_arg dim = cr_arg_int(0),
+           args[] = { INPUT("x", CR_F32, s0, 3), cr_arg_list(&dim, 1), cr_arg_bool(false), cr_arg_none() },
+           grad = INPUT("grad", CR_F32, 3);
     gradients("aten::mean.dim", args, NULL, &grad, NEEDS(true),
               "graph(%x: f32[s0, 3], %grad: f32[3]) {\n"
               "  symbol s0 in [2, inf] hint 5\n"

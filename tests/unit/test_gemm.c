@@ -14,8 +14,8 @@ static uint64_t draw(uint64_t below) {
     return (seed >> 33) % below;
 }
 
-/* A matrix (batch of them) in memory of its own, in one of four layouts; `value` and `whole` are its elements as numbers
- * that are easy to compute with (filled by `read`). */
+/* A matrix (batch of them) in memory of its own, in one of four layouts; `value` and `whole` are its elements as
+ * numbers that are easy to compute with (filled by `read`). */
 typedef struct matrix { void *p; int64_t row, col, batch, elements; double complex *value; uint64_t *whole; } matrix;
 
 static matrix matrix_new(int dtype, int64_t rows, int64_t cols, int64_t batch, int layout) {
@@ -136,7 +136,8 @@ static void judge(const problem *q, const matrix *a, const matrix *b, const matr
                 if (!(error <= worst)) worst = error;
             }
     if (wrong || !(worst <= precision(q->dtype)))
-        CHECK_FAILED("dtype %d m %d n %d k %d batch %d layouts %d %d %d %d packed %d alpha %g beta %g: %d wrong, error %g",
+        CHECK_FAILED("dtype %d m %d n %d k %d batch %d layouts %d %d %d %d packed %d alpha %g beta %g: %d wrong, error "
+                     "%g",
                      q->dtype, (int)q->m, (int)q->n, (int)q->k, (int)q->batch, q->la, q->lb, q->lc, q->ld, q->packed,
                      q->alpha.f, q->beta.f, wrong, worst);
     else CHECK(true);
@@ -189,7 +190,8 @@ static problem random_problem(int dtype, int64_t largest) {
     return q;
 }
 
-static const int dtypes[] = { RT_F32, RT_F64, RT_BF16, RT_F16, RT_I8, RT_U8, RT_I16, RT_I32, RT_I64, RT_C64, RT_C128, RT_C32 };
+static const int dtypes[] = { RT_F32, RT_F64, RT_BF16, RT_F16, RT_I8,   RT_U8,
+                              RT_I16, RT_I32, RT_I64,  RT_C64, RT_C128, RT_C32 };
 enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 static void small_problems(void) {

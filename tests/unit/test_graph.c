@@ -14,7 +14,9 @@ static cr_meta meta_of(int dtype, int rank, const int64_t *size) {
     return m;
 }
 
-static cr_arg value_arg(const cr_graph *g, uint32_t v) { return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v }; }
+static cr_arg value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+}
 
 static void check_text(const cr_graph *g, const char *want) {
     cr_str text;
@@ -147,7 +149,8 @@ static void names(void) {
     cr_meta m = meta_of(CR_F32, 1, (int64_t[]){ 2 });
     uint32_t v;
     CHECK_OK(cr_graph_create(NULL, &g));
-    const char *const wishes[] = { "x", "x", "x_1", "a.b c", "x" }, *const names[] = { "x", "x_1", "x_1_1", "a_b_c", "x_2" };
+    const char *const wishes[] = { "x", "x", "x_1", "a.b c", "x" }, *const names[] = { "x", "x_1", "x_1_1", "a_b_c",
+                                                                                       "x_2" };
     for (size_t i = 0; i < CR_COUNT(wishes); i++) {
         CHECK_OK(cr_graph_placeholder(g, wishes[i], &m, &v));
         CHECK_STR(cr_graph_value(g, v)->name, names[i]);
@@ -166,7 +169,8 @@ static void refusals(void) {
     cr_arg bad = { .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = 99 };
     CHECK_ERROR(bind_call(g, "aten::relu", &bad, 1, &y), CR_EVALUE, "value 99");
     CHECK_ERROR(cr_graph_get_attr(g, "w", &y), CR_ENOTFOUND, "no constant 'w'");
-    cr_arg operands[] = { value_arg(g, x) }, region[] = { { .kind = CR_ARG_GRAPH, .given = 1, .u.graph = stranger }, cr_arg_list(operands, 1) };
+    cr_arg operands[] = { value_arg(g, x) },
+           region[] = { { .kind = CR_ARG_GRAPH, .given = 1, .u.graph = stranger }, cr_arg_list(operands, 1) };
     CHECK_ERROR(bind_call(g, "higher_order::wrap", region, 2, &y), CR_EVALUE, "not a subgraph");
     CHECK_EQ(cr_graph_node_count(g), 1);
     /* used before it is defined */
@@ -205,7 +209,8 @@ static void symbolic_values(void) {
     CHECK_EQ(cr_graph_node_count(g), before);
     CHECK_OK(cr_graph_value_for(g, cr_sym_int(env, 7), &second));
     CHECK_EQ(second.kind, CR_ARG_INT);
-    CHECK_ERROR(cr_graph_value_for(g, cr_sym_symbol(env, "s9", CR_TYPE_INT, 0, 9), &second), CR_EVALUE, "no value in the graph gives s9");
+    CHECK_ERROR(cr_graph_value_for(g, cr_sym_symbol(env, "s9", CR_TYPE_INT, 0, 9), &second), CR_EVALUE,
+                "no value in the graph gives s9");
     CHECK_OK(cr_graph_set_output(g, &out, 1));
     check_text(g, "graph(%x: f32[s0, 3]) {\n"
                   "  symbol s0 in [2, inf]\n"
@@ -253,7 +258,8 @@ static void emitting(void) {
 }
 
 static void running(void) {
-    cr_tensor *w = tensor_of(1, (int64_t[]){ 2 }, (float[]){ 10, 20 }), *x = tensor_of(1, (int64_t[]){ 2 }, (float[]){ -1, 2 });
+    cr_tensor *w = tensor_of(1, (int64_t[]){ 2 }, (float[]){ 10, 20 }),
+              *x = tensor_of(1, (int64_t[]){ 2 }, (float[]){ -1, 2 });
     cr_graph *g = NULL;
     cr_plan *p = NULL;
     CHECK_OK(build(&g, w));
@@ -278,13 +284,17 @@ static void running(void) {
 static void lifetimes(void) {
     cr_graph *g = NULL;
     cr_plan *p = NULL;
-    CHECK_OK(cr_graph_parse(NULL, "graph(%x: f32[4], %u: f32[4]) {\n %a = aten.relu(%x)\n %b = aten.neg(%a)\n %c = aten.add.Tensor(%a, %b)\n %d = aten.neg(%c)\n return %d, %x\n}", &g));
+    CHECK_OK(cr_graph_parse(NULL,
+                            "graph(%x: f32[4], %u: f32[4]) {\n %a = aten.relu(%x)\n %b = aten.neg(%a)\n %c = "
+                            "aten.add.Tensor(%a, %b)\n %d = aten.neg(%c)\n return %d, %x\n}",
+                            &g));
     CHECK_OK(cr_plan_create(g, &p));
     const char *const dies_after[][2] = { { "u", NULL }, { NULL, NULL }, { "a", "b" }, { "c", NULL } };
     CHECK_EQ(p->nsteps, CR_COUNT(dies_after));
     for (size_t i = 0, at = 0; i < p->nsteps && i < CR_COUNT(dies_after); i++)
         for (int k = 0; k < 2; k++) {
-            if (dies_after[i][k] && at < p->steps[i].dead_end) CHECK_STR(cr_graph_value(g, p->dead[at++])->name, dies_after[i][k]);
+            if (dies_after[i][k] && at < p->steps[i].dead_end)
+                CHECK_STR(cr_graph_value(g, p->dead[at++])->name, dies_after[i][k]);
             if (k) CHECK_EQ(p->steps[i].dead_end, at);
         }
     static float data[4];
@@ -316,9 +326,11 @@ static void threads(void) {
     cr_plan *p = NULL;
     CHECK_OK(cr_graph_parse(NULL,
                             "graph(%x: f32[s0]) {\n"
-                            "  graph test(%i: int, %a: f32[s0]) {\n %r = _operator.lt(%i, 5)\n return %r\n}\n"
-                            "  graph body(%i: int, %a: f32[s0]) {\n %n = _operator.add(%i, 1)\n %r = aten.add.Tensor(%a, %a)\n return %n, %r\n}\n"
-                            "  %i, %y = higher_order.while_loop(@test, @body, [0, %x])\n  return %y\n}", &g));
+                            "  graph test(%i: int, %a: f32[s0]) {\n %r = _operator.lt(%i, 5)\n return %r\n}\n  graph "
+                            "body(%i: int, %a: f32[s0]) {\n %n = _operator.add(%i, 1)\n %r = aten.add.Tensor(%a, %a)\n "
+                            "return %n, %r\n}\n  %i, %y = higher_order.while_loop(@test, @body, [0, %x])\n  return "
+                            "%y\n}",
+                            &g));
     CHECK_OK(cr_plan_create(g, &p));
     pthread_t thread[4];
     for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&thread[i], NULL, run_many, p), 0);
@@ -337,7 +349,8 @@ static void recording(void) {
     cr_trace *trace = NULL;
     cr_fakes fakes;
     cr_graph *g = NULL;
-    cr_tensor *real = tensor_of(2, (int64_t[]){ 4, 3 }, (float[12]){ 0 }), *w = tensor_of(1, (int64_t[]){ 3 }, (float[]){ 1, 2, 3 });
+    cr_tensor *real = tensor_of(2, (int64_t[]){ 4, 3 }, (float[12]){ 0 }),
+              *w = tensor_of(1, (int64_t[]){ 3 }, (float[]){ 1, 2, 3 });
     cr_tensor *x = NULL, *y = NULL, *z = NULL, *r = NULL;
     CHECK_OK(cr_env_create(&env));
     cr_fakes_init(&fakes, env);
@@ -358,11 +371,9 @@ static void recording(void) {
                   "  constant \"_tensor_constant0\": f32[3] = [1.0, 2.0, 3.0]\n"
                   "  %relu: f32[s0, 3] = aten.relu(%x)\n"
                   "  %_tensor_constant0: f32[3] = get_attr \"_tensor_constant0\"\n"
-                  "  %add: f32[s0, 3] = aten.add.Tensor(%relu, %_tensor_constant0)\n"
-                  "  %add_: f32[s0, 3] of %add, %add_1!: f32[s0, 3] of %add = aten.add_.Tensor(%add, %_tensor_constant0)\n"
-                  "  %sym_size: int{s0} = aten.sym_size.int(%x, 0)\n"
-                  "  return %add_1, %sym_size\n"
-                  "}\n");
+                  "  %add: f32[s0, 3] = aten.add.Tensor(%relu, %_tensor_constant0)\n  %add_: f32[s0, 3] of %add, "
+                  "%add_1!: f32[s0, 3] of %add = aten.add_.Tensor(%add, %_tensor_constant0)\n  %sym_size: int{s0} = "
+                  "aten.sym_size.int(%x, 0)\n  return %add_1, %sym_size\n}\n");
     CHECK_OK(cr_graph_verify(g, CR_VERIFY_METAS));
     cr_arg input = cr_arg_tensor(real), results[2];
     CHECK_OK(cr_graph_run(g, &input, 1, results, 2));
@@ -373,7 +384,8 @@ static void recording(void) {
     cr_tensor *stranger = NULL, *bad = NULL;
     CHECK_OK(cr_fake_from(&fakes, w, 0, NULL, &stranger));
     cr_trace_begin(trace, true);
-    CHECK_ERROR(call_tensor("aten::relu", stranger, NULL, &bad), CR_EVALUE, "neither an input of the trace nor a result");
+    CHECK_ERROR(call_tensor("aten::relu", stranger, NULL, &bad), CR_EVALUE,
+                "neither an input of the trace nor a result");
     cr_trace_end(trace);
     cr_tensor_release(stranger);
     cr_tensor_release(r);
@@ -408,7 +420,8 @@ static void fake_views(void) {
     CHECK_STR(cr_str_get(&text), "f32[columns, rows](1, columns)@cpu");
     cr_str_dispose(&text);
     cr_tensor *bad = NULL;
-    CHECK_ERROR(cr_fake_from(&fakes, base, 3, second_names, &bad), CR_EVALUE, "dimension 'columns' is 3 in one tensor and 4 in another");
+    CHECK_ERROR(cr_fake_from(&fakes, base, 3, second_names, &bad), CR_EVALUE,
+                "dimension 'columns' is 3 in one tensor and 4 in another");
     cr_tensor_release(a);
     cr_tensor_release(b);
     cr_tensor_release(turned);

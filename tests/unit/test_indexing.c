@@ -1,4 +1,5 @@
-/* Lowering of x[...]: which ops come out, in which order, on real and on symbolic tensors, and what happens when memory runs out. */
+/* Lowering of x[...]: which ops come out, in which order, on real and on symbolic tensors, and what happens when memory
+ * runs out. */
 #include "ops/indexing.h"
 
 #include "check.h"
@@ -46,7 +47,8 @@ static void check_get(cr_tensor *x, const cr_index *items, size_t n, const char 
     }
     cr_str_dispose(&l.text);
 }
-#define GET(x, ops, shape, ...) check_get(x, (cr_index[]){ __VA_ARGS__ }, sizeof((cr_index[]){ __VA_ARGS__ }) / sizeof(cr_index), ops, shape)
+#define GET(x, ops, shape, ...) \
+    check_get(x, (cr_index[]){ __VA_ARGS__ }, sizeof((cr_index[]){ __VA_ARGS__ }) / sizeof(cr_index), ops, shape)
 #define ALL cr_index_slice(0, INT64_MAX, 1)
 
 static void views(void) {
@@ -65,10 +67,11 @@ static void views(void) {
 }
 
 static void tensors(void) {
-    cr_tensor *x = numbers(3, (int64_t[]){ 2, 3, 4 }, CR_I64), *two = numbers(1, (int64_t[]){ 2 }, CR_I64), *one = numbers(0, NULL, CR_I64),
-              *mask = numbers(2, (int64_t[]){ 2, 3 }, CR_BOOL), *yes = numbers(0, NULL, CR_BOOL);
-    cr_index at = cr_index_tensor(cr_arg_tensor(two)), number = cr_index_tensor(cr_arg_tensor(one)), where = cr_index_tensor(cr_arg_tensor(mask)),
-             truth = cr_index_tensor(cr_arg_tensor(yes));
+    cr_tensor *x = numbers(3, (int64_t[]){ 2, 3, 4 }, CR_I64), *two = numbers(1, (int64_t[]){ 2 }, CR_I64),
+              *one = numbers(0, NULL, CR_I64), *mask = numbers(2, (int64_t[]){ 2, 3 }, CR_BOOL),
+              *yes = numbers(0, NULL, CR_BOOL);
+    cr_index at = cr_index_tensor(cr_arg_tensor(two)), number = cr_index_tensor(cr_arg_tensor(one)),
+             where = cr_index_tensor(cr_arg_tensor(mask)), truth = cr_index_tensor(cr_arg_tensor(yes));
     GET(x, "index", "[2, 3, 4]", at);
     GET(x, "item select index", "[3, 2]", number, ALL, at);
     GET(x, "item select", "[3, 4]", number);
@@ -88,10 +91,14 @@ static void errors(void) {
     cr_tensor *x = numbers(2, (int64_t[]){ 2, 3 }, CR_I64), *zero = numbers(0, NULL, CR_I64);
     cr_arg self = cr_arg_tensor(x), scalar = cr_arg_tensor(zero), result;
     cr_emitter *e = cr_exec_emitter();
-    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_int(2) }, 1, &result), CR_EINDEX, "index 2 is out of bounds for dimension 0 with size 2");
-    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_int(0), cr_index_int(-4) }, 2, &result), CR_EINDEX, "dimension 1 with size 3");
-    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ ALL, ALL, ALL }, 3, &result), CR_EINDEX, "too many indices for tensor of dimension 2");
-    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_slice(0, 2, -1) }, 1, &result), CR_EVALUE, "greater than zero");
+    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_int(2) }, 1, &result), CR_EINDEX,
+                "index 2 is out of bounds for dimension 0 with size 2");
+    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_int(0), cr_index_int(-4) }, 2, &result), CR_EINDEX,
+                "dimension 1 with size 3");
+    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ ALL, ALL, ALL }, 3, &result), CR_EINDEX,
+                "too many indices for tensor of dimension 2");
+    CHECK_ERROR(cr_index_get(e, &self, (cr_index[]){ cr_index_slice(0, 2, -1) }, 1, &result), CR_EVALUE,
+                "greater than zero");
     CHECK_ERROR(cr_index_get(e, &scalar, (cr_index[]){ cr_index_int(0) }, 1, &result), CR_EINDEX, ".item()");
     CHECK_ERROR(cr_index_get(e, &scalar, (cr_index[]){ ALL }, 1, &result), CR_EINDEX, "0-d");
     cr_arg number = cr_arg_int(1);
@@ -110,8 +117,8 @@ static void check_set(cr_tensor *x, const cr_index *items, size_t n, cr_arg valu
 }
 
 static void writes(void) {
-    cr_tensor *x = numbers(2, (int64_t[]){ 2, 3 }, CR_I64), *row = numbers(2, (int64_t[]){ 1, 3 }, CR_I64), *one = numbers(0, NULL, CR_I64),
-              *two = numbers(1, (int64_t[]){ 2 }, CR_I64);
+    cr_tensor *x = numbers(2, (int64_t[]){ 2, 3 }, CR_I64), *row = numbers(2, (int64_t[]){ 1, 3 }, CR_I64),
+              *one = numbers(0, NULL, CR_I64), *two = numbers(1, (int64_t[]){ 2 }, CR_I64);
     check_set(x, (cr_index[]){ cr_index_int(0) }, 1, cr_arg_int(7), "select fill_");
     check_set(x, (cr_index[]){ cr_index_int(1) }, 1, cr_arg_tensor(row), "select view copy_");
     check_set(x, (cr_index[]){ cr_index_ellipsis() }, 1, cr_arg_tensor(row), "copy_");

@@ -32,7 +32,9 @@ static const cresset_api *load_model(void) {
 
 static int run_digits(const cresset_api *api, cresset_instance *m, int64_t n, int64_t *digits, char *message) {
     int64_t size[] = { n, 8, 8 };
-    cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images };
+    cresset_value x = {
+        .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images
+    };
     cresset_value out[2] = { { .struct_size = sizeof *out }, { .struct_size = sizeof *out } };
     int code = api->run(m, 0, &x, 1, out, 2, message, 256);
     if (code) return code;
@@ -80,7 +82,9 @@ static void counting_free(void *user, void *p) {
 static void runs_ask_the_system_for_nothing(void) {
     for (int threads = 1; threads <= 2; threads++) {
         counted c = { 0 };
-        cresset_options o = { .struct_size = sizeof o, .threads = threads, .alloc = counting_alloc, .free = counting_free, .user = &c };
+        cresset_options o = {
+            .struct_size = sizeof o, .threads = threads, .alloc = counting_alloc, .free = counting_free, .user = &c
+        };
         cresset_instance *m = NULL;
         CHECK_EQ(api->create(api, &o, &m, NULL, 0), CRESSET_OK);
         for (int i = 0; i < 5; i++) CHECK(right(api, m, BATCH));
@@ -106,7 +110,9 @@ static void many_calls_leak_nothing(void) {
     const char *text = getenv("CRESSET_CALLS");
     long calls = text ? strtol(text, NULL, 10) : 3000, wrong = 0;
     counted c = { 0 };
-    cresset_options o = { .struct_size = sizeof o, .threads = 1, .alloc = counting_alloc, .free = counting_free, .user = &c };
+    cresset_options o = {
+        .struct_size = sizeof o, .threads = 1, .alloc = counting_alloc, .free = counting_free, .user = &c
+    };
     cresset_instance *m = NULL;
     CHECK_EQ(api->create(api, &o, &m, NULL, 0), CRESSET_OK);
     int64_t blocks = cr_alloc_live();
@@ -133,7 +139,9 @@ static void failing_allocations_are_reported(void) {
     bool done = false;
     for (long at = 1; !done && at < 1000; at++) {
         failing f = { .at = at };
-        cresset_options o = { .struct_size = sizeof o, .threads = 1, .alloc = failing_alloc, .free = failing_free, .user = &f };
+        cresset_options o = {
+            .struct_size = sizeof o, .threads = 1, .alloc = failing_alloc, .free = failing_free, .user = &f
+        };
         cresset_instance *m = NULL;
         char message[256] = "";
         int code = api->create(api, &o, &m, message, sizeof message);
@@ -228,8 +236,8 @@ static void instances_come_and_go(void) {
     }
 }
 
-/* The parent's other threads hold locks and the pool at the moment of the fork. Not under TSan, which refuses it, nor under
- * ASan: the locks of its allocator stay locked in the child when another thread holds one (seen with gcc 12). */
+/* The parent's other threads hold locks and the pool at the moment of the fork. Not under TSan, which refuses it, nor
+ * under ASan: the locks of its allocator stay locked in the child when another thread holds one (seen with gcc 12). */
 static void child_of_a_fork_runs(void) {
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     cresset_instance *of[4];

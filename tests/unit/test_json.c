@@ -291,10 +291,13 @@ static void writing(void) {
     check_written("[]", 0, "[]");
     check_written("{}", 2, "{}");
     check_written("[1,2.5,\"x\",null,true,false,[],{}]", 0, "[1, 2.5, \"x\", null, true, false, [], {}]");
-    check_written("{\"a\":{\"b\":[1,[2]],\"c\":\"d\"},\"e\":-7}", 0, "{\"a\": {\"b\": [1, [2]], \"c\": \"d\"}, \"e\": -7}");
+    check_written("{\"a\":{\"b\":[1,[2]],\"c\":\"d\"},\"e\":-7}", 0,
+                  "{\"a\": {\"b\": [1, [2]], \"c\": \"d\"}, \"e\": -7}");
     check_written("{\"a\":{\"b\":[1,[2]],\"c\":{}},\"e\":[]}", 2,
-                  "{\n  \"a\": {\n    \"b\": [\n      1,\n      [\n        2\n      ]\n    ],\n    \"c\": {}\n  },\n  \"e\": []\n}");
-    check_written("[NaN, Infinity, -Infinity, 1e-05, 1e16, 0.1, -0.0]", 0, "[NaN, Infinity, -Infinity, 1e-05, 1e+16, 0.1, -0.0]");
+                  "{\n  \"a\": {\n    \"b\": [\n      1,\n      [\n        2\n      ]\n    ],\n    \"c\": {}\n  },\n  "
+                  "\"e\": []\n}");
+    check_written("[NaN, Infinity, -Infinity, 1e-05, 1e16, 0.1, -0.0]", 0,
+                  "[NaN, Infinity, -Infinity, 1e-05, 1e+16, 0.1, -0.0]");
     check_written("\"\\u0000\\u001f\\n\\t\\r\\b\\f\\\"\\\\\\/caf\\u00e9\\ud83d\\ude00\"", 0,
                   "\"\\u0000\\u001f\\n\\t\\r\\b\\f\\\"\\\\/caf\xc3\xa9\xf0\x9f\x98\x80\"");
     check_written("-9223372036854775808", 0, "-9223372036854775808");

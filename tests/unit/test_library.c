@@ -52,7 +52,11 @@ static const float *data(const cr_tensor *t) { return cr_tensor_view(t).p; }
 
 static void test_registering(void) {
     char message[256];
-    cresset_op_info op = { .struct_size = sizeof op, .schema = "unit::extended(Tensor x, float last=7.) -> Tensor", .shape = extended_shape, .run = extended_run, .user = &calls };
+    cresset_op_info op = { .struct_size = sizeof op,
+                           .schema = "unit::extended(Tensor x, float last=7.) -> Tensor",
+                           .shape = extended_shape,
+                           .run = extended_run,
+                           .user = &calls };
     CHECK(cresset_register_op(&op, message, sizeof message) == CRESSET_OK);
     CHECK(cresset_register_op(&op, message, sizeof message) == CRESSET_BAD_ARGUMENT);
     CHECK(strstr(message, "unit::extended"));
@@ -65,7 +69,10 @@ static void test_registering(void) {
     op.run = NULL;
     CHECK(cresset_register_op(&op, message, sizeof message) == CRESSET_BAD_ARGUMENT && strstr(message, "run"));
     CHECK(cresset_register_op(NULL, message, 4) == CRESSET_BAD_ARGUMENT && strlen(message) == 3);
-    cresset_op_info increment = { .struct_size = sizeof increment, .schema = "unit::increment(Tensor(a!) x) -> ()", .shape = increment_shape, .run = increment_run };
+    cresset_op_info increment = { .struct_size = sizeof increment,
+                                  .schema = "unit::increment(Tensor(a!) x) -> ()",
+                                  .shape = increment_shape,
+                                  .run = increment_run };
     CHECK(cresset_register_op(&increment, NULL, 0) == CRESSET_OK);
 }
 
@@ -93,7 +100,10 @@ static void test_calls(void) {
 /* One node in a graph, with sizes that are not known; the interpreter calls back. */
 static void test_graph(void) {
     cr_graph *g = NULL;
-    CHECK_OK(cr_graph_parse(NULL, "graph(%x: f32[s0]) {\n  %y: f32[s0 + 1] = unit.extended(%x, 5.0)\n  %z: f32[s0 + 1] = aten.mul.Tensor(%y, 2)\n  return %z\n}\n", &g));
+    CHECK_OK(cr_graph_parse(NULL,
+                            "graph(%x: f32[s0]) {\n  %y: f32[s0 + 1] = unit.extended(%x, 5.0)\n  %z: f32[s0 + 1] = "
+                            "aten.mul.Tensor(%y, 2)\n  return %z\n}\n",
+                            &g));
     CHECK_OK(cr_graph_verify(g, CR_VERIFY_METAS | CR_VERIFY_CORE | CR_VERIFY_FUNCTIONAL));
     cr_tensor *x = row((float[]){ 1, 2 }, 2);
     cr_arg in = cr_arg_tensor(x), out = { 0 };

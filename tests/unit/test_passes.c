@@ -3,7 +3,8 @@
 
 #include "check.h"
 
-/* Something for every pass: in-place ops, batch norm after a convolution, linear in pieces, attention in pieces, constants. */
+/* Something for every pass: in-place ops, batch norm after a convolution, linear in pieces, attention in pieces,
+ * constants. */
 static const char *const text =
     "graph(%x: f32[1, 2, 4, 4], %w: f32[2, 2, 1, 1], %mean: f32[2], %var: f32[2], %m: f32[4, 4], %cache: f32[2, 4]) {\n"
     "  %c = aten.conv2d(%x, %w)\n"
@@ -37,7 +38,9 @@ static cr_status note(void *user, const cr_pass *pass, const cr_graph *g, double
     return w->n == w->fail_at ? CR_FAIL(CR_EVALUE, "enough") : CR_OK;
 }
 
-static cr_status make(const float *data, int rank, const int64_t *size, cr_tensor **out) { return cr_tensor_from(CR_F32, rank, size, data, out); }
+static cr_status make(const float *data, int rank, const int64_t *size, cr_tensor **out) {
+    return cr_tensor_from(CR_F32, rank, size, data, out);
+}
 
 /* Parses the text and runs it through the pipeline, with the parameters frozen. */
 static cr_status run_pipeline(watch *w, cr_graph **out) {
@@ -62,7 +65,8 @@ static cr_status run_pipeline(watch *w, cr_graph **out) {
 
 static size_t count(const cr_graph *g, const char *op) {
     size_t n = 0;
-    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE; id = cr_graph_next(g, id)) n += cr_graph_node(g, id)->op && !strcmp(cr_graph_node(g, id)->op->name, op);
+    for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE; id = cr_graph_next(g, id))
+        n += cr_graph_node(g, id)->op && !strcmp(cr_graph_node(g, id)->op->name, op);
     return n;
 }
 
@@ -76,7 +80,9 @@ static void all_passes(void) {
     CHECK(strstr(w.letters, "dzf"));
     CHECK_OK(cr_graph_verify(g, CR_VERIFY_METAS));
     CHECK_EQ(count(g, "aten::scaled_dot_product_attention"), 1);
-    CHECK_EQ(count(g, "aten::_native_batch_norm_legit_no_training") + count(g, "aten::mm") + count(g, "aten::dropout") + count(g, "aten::relu_"), 0);
+    CHECK_EQ(count(g, "aten::_native_batch_norm_legit_no_training") + count(g, "aten::mm") + count(g, "aten::dropout") +
+                 count(g, "aten::relu_"),
+             0);
     CHECK_EQ(count(g, "aten::copy_"), 1); /* in place: the caller sees it */
     cr_graph_release(g);
 }
@@ -92,7 +98,8 @@ static void a_watcher_may_stop_it(void) {
 static void letters_and_names(void) {
     for (size_t i = 0; cr_pass_at(i); i++) {
         CHECK(cr_pass_find(cr_pass_at(i)->name) != NULL);
-        for (size_t k = 0; k < i; k++) CHECK_EQ(cr_pass_at(k)->letter == cr_pass_at(i)->letter, !strcmp(cr_pass_at(k)->name, cr_pass_at(i)->name));
+        for (size_t k = 0; k < i; k++)
+            CHECK_EQ(cr_pass_at(k)->letter == cr_pass_at(i)->letter, !strcmp(cr_pass_at(k)->name, cr_pass_at(i)->name));
     }
     CHECK(!cr_pass_find("no such pass"));
 }

@@ -47,7 +47,8 @@ static void parts(void) {
     CHECK(p->outputs[2].name == NULL);
     CHECK_EQ(p->nstate, 3);
     CHECK_EQ(p->nconstants, 1);
-    CHECK(p->state[0].is_parameter && p->state[0].persistent && !p->state[2].is_parameter && !p->constants[0].persistent);
+    CHECK(p->state[0].is_parameter && p->state[0].persistent && !p->state[2].is_parameter &&
+          !p->constants[0].persistent);
     CHECK(cr_program_tensor(p, "n") == p->state[2].tensor);
     CHECK(cr_program_tensor(p, "x") == NULL);
     CHECK_EQ(p->nranges, 1);
@@ -77,40 +78,20 @@ static void printed(void) {
     cr_program_print(p, &text);
     CHECK_STR(cr_str_get(&text),
               "ExportedProgram:\n"
-              "    class GraphModule(torch.nn.Module):\n"
-              "        def forward(self, p_w: \"f32[3, 2]\", p_b: \"f32[3]\", b_n: \"f32[3]\", c_k: \"f32[3]\", x: \"f32[s0, 2]\", scale):\n"
-              "            # File: model.py:12 in forward, code: return sym_size_int\n"
-              "            sym_size_int: \"Sym(s0)\" = torch.ops.aten.sym_size.int(x, 0)\n"
-              "    \n"
-              "            # File: model.py:12 in forward, code: return linear\n"
-              "            linear: \"f32[s0, 3]\" = torch.ops.aten.linear.default(x, p_w, p_b);  x = p_w = p_b = None\n"
-              "    \n"
-              "            # File: model.py:12 in forward, code: return mul\n"
-              "            mul: \"f32[s0, 3]\" = torch.ops.aten.mul.Tensor(linear, 2.0);  linear = None\n"
-              "    \n"
-              "            # File: model.py:12 in forward, code: return add_\n"
-              "            add_: \"f32[3]\" = torch.ops.aten.add_.Tensor(b_n, c_k);  c_k = add_ = None\n"
-              "    \n"
-              "            # File: model.py:12 in forward, code: return add\n"
-              "            add: \"f32[s0, 3]\" = torch.ops.aten.add.Tensor(mul, b_n);  mul = b_n = None\n"
-              "            return (add, sym_size_int, None, 3)\n"
-              "    \n"
-              "Graph signature: \n"
-              "    # inputs\n"
-              "    p_w: PARAMETER target='w'\n"
-              "    p_b: PARAMETER target='b'\n"
-              "    b_n: BUFFER target='n' persistent=True\n"
-              "    c_k: CONSTANT_TENSOR target='k'\n"
-              "    x: USER_INPUT\n"
-              "    scale: USER_INPUT\n"
-              "    \n"
-              "    # outputs\n"
-              "    add: USER_OUTPUT\n"
-              "    sym_size_int: USER_OUTPUT\n"
-              "    : USER_OUTPUT\n"
-              "    : USER_OUTPUT\n"
-              "    \n"
-              "Range constraints: {s0: VR[2, 64]}\n");
+              "    class GraphModule(torch.nn.Module):\n        def forward(self, p_w: \"f32[3, 2]\", p_b: \"f32[3]\", "
+              "b_n: \"f32[3]\", c_k: \"f32[3]\", x: \"f32[s0, 2]\", scale):\n            # File: model.py:12 in "
+              "forward, code: return sym_size_int\n            sym_size_int: \"Sym(s0)\" = "
+              "torch.ops.aten.sym_size.int(x, 0)\n    \n            # File: model.py:12 in forward, code: return "
+              "linear\n            linear: \"f32[s0, 3]\" = torch.ops.aten.linear.default(x, p_w, p_b);  x = p_w = p_b "
+              "= None\n    \n            # File: model.py:12 in forward, code: return mul\n            mul: \"f32[s0, "
+              "3]\" = torch.ops.aten.mul.Tensor(linear, 2.0);  linear = None\n    \n            # File: model.py:12 in "
+              "forward, code: return add_\n            add_: \"f32[3]\" = torch.ops.aten.add_.Tensor(b_n, c_k);  c_k = "
+              "add_ = None\n    \n            # File: model.py:12 in forward, code: return add\n            add: "
+              "\"f32[s0, 3]\" = torch.ops.aten.add.Tensor(mul, b_n);  mul = b_n = None\n            return (add, "
+              "sym_size_int, None, 3)\n    \nGraph signature: \n    # inputs\n    p_w: PARAMETER target='w'\n    p_b: "
+              "PARAMETER target='b'\n    b_n: BUFFER target='n' persistent=True\n    c_k: CONSTANT_TENSOR target='k'\n "
+              "   x: USER_INPUT\n    scale: USER_INPUT\n    \n    # outputs\n    add: USER_OUTPUT\n    sym_size_int: "
+              "USER_OUTPUT\n    : USER_OUTPUT\n    : USER_OUTPUT\n    \nRange constraints: {s0: VR[2, 64]}\n");
     cr_module *m = NULL;
     CHECK_ERROR(cr_module_create(p, CR_MODULE_SHARED, &m), CR_EVALUE, "loaded without its weights");
     cr_str_dispose(&text);
@@ -132,7 +113,8 @@ static void check_run(cr_module *m, int64_t n, int times) {
     CHECK_OK(run(m, cr_arg_tensor(x), cr_arg_float(2), results));
     CHECK_EQ(results[0].kind, CR_ARG_TENSOR);
     CHECK_EQ(results[0].u.t->meta.size[0], n);
-    for (int i = 0; i < 3 * (int)n; i++) CHECK_FLOAT(element(&results[0], i), expected(i / 3, i % 3, (float)times * constant_data[i % 3]));
+    for (int i = 0; i < 3 * (int)n; i++)
+        CHECK_FLOAT(element(&results[0], i), expected(i / 3, i % 3, (float)times * constant_data[i % 3]));
     CHECK(results[1].kind == CR_ARG_INT && results[1].u.i == n);
     CHECK_EQ(results[2].kind, CR_ARG_NONE);
     CHECK(results[3].kind == CR_ARG_INT && results[3].u.i == 3);
@@ -172,8 +154,10 @@ static void functional(void) {
     archive a = archive_make("aten.add_.Tensor", "aten.add.Tensor");
     char *text = program_json(), *steps[5] = { text };
     steps[1] = replaced(steps[0], "aten.add_.Tensor", "aten.add.Tensor");
-    steps[2] = replaced(steps[1], "'outputs': [" T("add") ", {'as_sym", "'outputs': [" T("add_") ", " T("add") ", {'as_sym");
-    steps[3] = replaced(steps[2], "'output_specs': [", "'output_specs': [{'buffer_mutation': {'arg': {'name': 'add_'}, 'buffer_name': 'n'}}, ");
+    steps[2] = replaced(steps[1], "'outputs': [" T("add") ", {'as_sym",
+                        "'outputs': [" T("add_") ", " T("add") ", {'as_sym");
+    steps[3] = replaced(steps[2], "'output_specs': [",
+                        "'output_specs': [{'buffer_mutation': {'arg': {'name': 'add_'}, 'buffer_name': 'n'}}, ");
     steps[4] = replaced(steps[3], IN("other", T("b_n")), IN("other", T("add_")));
     CHECK(steps[4] != NULL);
     archive_free(&a);
@@ -199,21 +183,27 @@ static void refused_inputs(void) {
     cr_program *p = NULL;
     cr_module *m = NULL;
     cr_arg results[4] = { { 0 } }, two = cr_arg_float(2);
-    cr_tensor *x = rows(4, CR_F32), *large = rows(65, CR_F32), *seven = rows(7, CR_F32), *wide = rows(4, CR_F64), *flat = NULL, *thin = NULL;
+    cr_tensor *x = rows(4, CR_F32), *large = rows(65, CR_F32), *seven = rows(7, CR_F32), *wide = rows(4, CR_F64),
+              *flat = NULL, *thin = NULL;
     CHECK_OK(cr_tensor_from(CR_F32, 1, (int64_t[]){ 4 }, weight_data, &flat));
     CHECK_OK(cr_tensor_from(CR_F32, 2, (int64_t[]){ 3, 1 }, weight_data, &thin));
     CHECK_OK(load(&a, 0, &p));
     CHECK_OK(cr_module_create(p, CR_MODULE_SHARED, &m));
     CHECK_ERROR(cr_module_run(m, &two, 1, results, 4), CR_ETYPE, "takes 2 inputs, not 1");
     CHECK_ERROR(cr_module_run(m, (cr_arg[]){ two, two }, 2, results, 1), CR_EVALUE, "gives 4 results, not 1");
-    CHECK_ERROR(run(m, cr_arg_int(3), two, results), CR_ETYPE, "input 'x' (args[0]['x']): expected a tensor, not an int");
+    CHECK_ERROR(run(m, cr_arg_int(3), two, results), CR_ETYPE,
+                "input 'x' (args[0]['x']): expected a tensor, not an int");
     CHECK_ERROR(run(m, cr_arg_none(), two, results), CR_ETYPE, "expected a tensor, not None");
-    CHECK_ERROR(run(m, cr_arg_tensor(wide), two, results), CR_ERUNTIME, "input 'x' (args[0]['x']): dtype is float64, expected float32");
-    CHECK_ERROR(run(m, cr_arg_tensor(flat), two, results), CR_ERUNTIME, "input 'x' (args[0]['x']): it has 1 dimensions, expected 2");
-    CHECK_ERROR(run(m, cr_arg_tensor(thin), two, results), CR_ERUNTIME, "input 'x' (args[0]['x']): dimension 1 is 1, expected 2");
+    CHECK_ERROR(run(m, cr_arg_tensor(wide), two, results), CR_ERUNTIME,
+                "input 'x' (args[0]['x']): dtype is float64, expected float32");
+    CHECK_ERROR(run(m, cr_arg_tensor(flat), two, results), CR_ERUNTIME,
+                "input 'x' (args[0]['x']): it has 1 dimensions, expected 2");
+    CHECK_ERROR(run(m, cr_arg_tensor(thin), two, results), CR_ERUNTIME,
+                "input 'x' (args[0]['x']): dimension 1 is 1, expected 2");
     CHECK_ERROR(run(m, cr_arg_tensor(large), two, results), CR_ERUNTIME, "dimension 0 is 65, expected s0 in [0, 64]");
     CHECK_ERROR(run(m, cr_arg_tensor(seven), two, results), CR_EGUARD, "L['d']['x'].size()[0] != 7");
-    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_float(3), results), CR_EVALUE, "input 'scale' (kwargs['scale']): it is 3.0; the program was exported for 2.0 alone");
+    CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_float(3), results), CR_EVALUE,
+                "input 'scale' (kwargs['scale']): it is 3.0; the program was exported for 2.0 alone");
     CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_tensor(x), results), CR_EVALUE, "it is a tensor");
     CHECK_ERROR(run(m, cr_arg_tensor(x), cr_arg_str("2"), results), CR_EVALUE, "kwargs['scale']");
     CHECK_OK(run(m, cr_arg_tensor(x), cr_arg_int(2), results)); /* 2 == 2.0, as in Python; nothing was written before */
@@ -227,8 +217,10 @@ static void refused_inputs(void) {
 }
 
 static void another_device(void) {
-    archive a = archive_make("'x': {'dtype': 7, 'sizes': [" S0 ", {'as_int': 2}], 'requires_grad': false, 'device': {'type': 'cpu', 'index': null}",
-                             "'x': {'dtype': 7, 'sizes': [" S0 ", {'as_int': 2}], 'requires_grad': false, 'device': {'type': 'cuda', 'index': 0}");
+    archive a = archive_make("'x': {'dtype': 7, 'sizes': [" S0 ", {'as_int': 2}], 'requires_grad': false, 'device': "
+                                                               "{'type': 'cpu', 'index': null}",
+                             "'x': {'dtype': 7, 'sizes': [" S0 ", {'as_int': 2}], 'requires_grad': false, 'device': "
+                                                               "{'type': 'cuda', 'index': 0}");
     cr_program *p = NULL;
     cr_module *m = NULL;
     CHECK_OK(load(&a, 0, &p));
@@ -249,8 +241,10 @@ static void missing_op(void) {
     CHECK(cr_program_origin(p, "mylib::scale") != NULL);
     CHECK_OK(cr_program_verify(p));
     cr_program_print(p, &text);
-    CHECK_CONTAINS(cr_str_get(&text), "mul: \"f32[s0, 3]\" = torch.ops.mylib.scale.default(linear, 2.0);  linear = None\n");
-    CHECK_ERROR(cr_module_create(p, 0, &m), CR_EUNSUPPORTED, "1 op that has no implementation here: mylib::scale (model.py:12: return mul)");
+    CHECK_CONTAINS(cr_str_get(&text), "mul: \"f32[s0, 3]\" = torch.ops.mylib.scale.default(linear, 2.0);  linear = "
+                                      "None\n");
+    CHECK_ERROR(cr_module_create(p, 0, &m), CR_EUNSUPPORTED,
+                "1 op that has no implementation here: mylib::scale (model.py:12: return mul)");
     cr_str_dispose(&text);
     cr_program_release(p);
     archive_free(&a);
@@ -260,11 +254,15 @@ static void missing_op(void) {
 static void tied(void) {
     char *text = program_json();
     archive a = archive_make(NULL, NULL);
-    char *config = replaced(weights_text, "'b': {'path_name': 'weight_1'", "'b': {'path_name': 'weight_2'"), *json = as_json(config);
+    char *config = replaced(weights_text, "'b': {'path_name': 'weight_1'", "'b': {'path_name': 'weight_2'"),
+         *json = as_json(config);
     maker_entry entries[] = {
-        { member_names[0], a.texts[0], strlen(a.texts[0]), 0 }, { member_names[1], json, strlen(json), 0 },
-        { member_names[2], (const char *)weight_data, sizeof weight_data, 0 }, { member_names[4], (const char *)bias_data, sizeof bias_data, 0 },
-        { member_names[5], a.texts[2], strlen(a.texts[2]), 0 }, { member_names[6], (const char *)constant_data, sizeof constant_data, 0 },
+        { member_names[0], a.texts[0], strlen(a.texts[0]), 0 },
+        { member_names[1], json, strlen(json), 0 },
+        { member_names[2], (const char *)weight_data, sizeof weight_data, 0 },
+        { member_names[4], (const char *)bias_data, sizeof bias_data, 0 },
+        { member_names[5], a.texts[2], strlen(a.texts[2]), 0 },
+        { member_names[6], (const char *)constant_data, sizeof constant_data, 0 },
     };
     free(a.zip.at);
     a.zip = maker_build(entries, CR_COUNT(entries), false, "");
@@ -294,7 +292,8 @@ static void mapped(void) {
     close(fd);
     CHECK_OK(cr_zip_writer_create(path, 64, &w));
     const void *data[] = { a.texts[0], a.texts[1], weight_data, bias_data, buffer_data, a.texts[2], constant_data };
-    const size_t sizes[] = { strlen(a.texts[0]), strlen(a.texts[1]), sizeof weight_data, sizeof bias_data, sizeof buffer_data, strlen(a.texts[2]), sizeof constant_data };
+    const size_t sizes[] = { strlen(a.texts[0]), strlen(a.texts[1]), sizeof weight_data,  sizeof bias_data,
+                             sizeof buffer_data, strlen(a.texts[2]), sizeof constant_data };
     for (int i = 0; i < 7; i++) CHECK_OK(cr_zip_writer_add(w, member_names[i], data[i], sizes[i]));
     CHECK_OK(cr_zip_writer_finish(w));
     for (int round = 0; round < 2; round++) {
@@ -369,11 +368,31 @@ static void loops(void) {
 
 /* Every seed loads, and verifies as far as its ops have rows. */
 static void seeds(void) {
-    static const char *const names[] = { "linear.training", "linear.core", "batch_norm1d_train.training", "batch_norm1d_train.core", "key_value_cache.training", "tensor_lists.training",
-                                         "plain_arguments.training", "none_argument.training", "tied_by_use.training", "cond_on_size.training", "nonzero_size.training",
-                                         "derived_dim.training", "nested_dict.training", "in_place_chain.training", "item_as_size.training", "symbolic_arithmetic.training",
-                                         "scan_over_rows.training", "no_grad_region.training", "namedtuple_argument.training", "buffer_not_saved.training",
-                                         "input_mutation.training", "input_mutation.core", "constant_outputs.core", "dropout_train.core", "map_over_rows.core" };
+    static const char *const names[] = { "linear.training",
+                                         "linear.core",
+                                         "batch_norm1d_train.training",
+                                         "batch_norm1d_train.core",
+                                         "key_value_cache.training",
+                                         "tensor_lists.training",
+                                         "plain_arguments.training",
+                                         "none_argument.training",
+                                         "tied_by_use.training",
+                                         "cond_on_size.training",
+                                         "nonzero_size.training",
+                                         "derived_dim.training",
+                                         "nested_dict.training",
+                                         "in_place_chain.training",
+                                         "item_as_size.training",
+                                         "symbolic_arithmetic.training",
+                                         "scan_over_rows.training",
+                                         "no_grad_region.training",
+                                         "namedtuple_argument.training",
+                                         "buffer_not_saved.training",
+                                         "input_mutation.training",
+                                         "input_mutation.core",
+                                         "constant_outputs.core",
+                                         "dropout_train.core",
+                                         "map_over_rows.core" };
     for (size_t i = 0; i < CR_COUNT(names); i++) {
         cr_program *p = NULL;
         CHECK_OK(load_seed(names[i], &p));
@@ -423,13 +442,17 @@ static cr_status load_and_print(const char *name) {
 }
 
 static void out_of_memory(void) {
-    archive a = archive_make(NULL, NULL), b = archive_make("torch.ops.aten.mul.Tensor", "torch.ops.aten.nosuch.default");
+    archive a = archive_make(NULL, NULL), b = archive_make("torch.ops.aten.mul.Tensor", "torch.ops.aten.nosuch."
+                                                                                        "default");
     cr_program *p = NULL;
     CHECK_OK(load(&b, 0, &p)); /* the tables are made before the blocks are counted */
     cr_program_release(p);
     CHECK_OK(load_and_run(&a));
     CHECK_OOM_SWEEP(load_and_run, &a);
-    static const char *const names[] = { "mixed_precision.training", "scan_over_rows.training", "cond_on_size.training", "in_place_chain.training", "linear_systems.core", "derived_dim.training" };
+    static const char *const names[] = {
+        "mixed_precision.training", "scan_over_rows.training", "cond_on_size.training",
+        "in_place_chain.training",  "linear_systems.core",     "derived_dim.training"
+    };
     for (size_t i = 0; i < CR_COUNT(names); i++) {
         CHECK_OK(load_and_print(names[i]));
         CHECK_OOM_SWEEP(load_and_print, names[i]);
@@ -488,7 +511,8 @@ static void threads(void) {
     for (int i = 0; i < 2; i++) CHECK_OK(cr_module_create(p, CR_MODULE_SHARED, &m[i]));
     for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, hammer, m[i % 2]);
     for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
-    CHECK_FLOAT(((const float *)cr_program_tensor(p, "n")->storage->data)[0], 200 * constant_data[0]); /* no addition was lost */
+    /* no addition was lost */
+    CHECK_FLOAT(((const float *)cr_program_tensor(p, "n")->storage->data)[0], 200 * constant_data[0]);
     for (int i = 0; i < 2; i++) cr_module_release(m[i]);
     cr_program_release(p);
     archive_free(&a);

@@ -1,13 +1,16 @@
-/* From a recording to a program, without Python (features X2, X5, X8, X9): names, sizes in front, gradient-mode regions,
- * the builder's checks, running the result; and every allocation failing in turn. */
+/* From a recording to a program, without Python (features X2, X5, X8, X9): names, sizes in front, gradient-mode
+ * regions, the builder's checks, running the result; and every allocation failing in turn. */
 #include "check.h"
 #include "export/internal.h"
 #include "trace/trace.h"
 
-static const char in_text[] = "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": [{\"type\": \"builtins.tuple\", \"context\": \"null\", "
-                              "\"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}]}, {\"type\": \"builtins.dict\", \"context\": \"[]\", \"children_spec\": []}]}]";
-static const char out_text[] = "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": [{\"type\": null, \"context\": null, \"children_spec\": []}, "
-                               "{\"type\": null, \"context\": null, \"children_spec\": []}]}]";
+static const char in_text[] = "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": "
+                              "[{\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": [{\"type\": "
+                              "null, \"context\": null, \"children_spec\": []}]}, {\"type\": \"builtins.dict\", "
+                              "\"context\": \"[]\", \"children_spec\": []}]}]";
+static const char out_text[] = "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": "
+                               "[{\"type\": null, \"context\": null, \"children_spec\": []}, {\"type\": null, "
+                               "\"context\": null, \"children_spec\": []}]}]";
 static const char root[] = "L__self__,,models.Model";
 
 static cr_status origin(void *user, const cr_op *op, cr_origin *out) {
@@ -16,9 +19,18 @@ static cr_status origin(void *user, const cr_op *op, cr_origin *out) {
     return CR_OK;
 }
 
-static cr_status call(const char *name, const cr_arg *args, size_t n, cr_tensor **out) { return cr_call_1(name, args, n, out); }
+static cr_status call(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
+    return cr_call_1(name, args, n, out);
+}
 
-typedef struct recording { cr_fakes fakes; cr_trace *trace; cr_graph *graph; cr_names *names; cr_tensor *x, *w, *sum, *size, *twice; uint32_t region; } recording;
+typedef struct recording {
+    cr_fakes fakes;
+    cr_trace *trace;
+    cr_graph *graph;
+    cr_names *names;
+    cr_tensor *x, *w, *sum, *size, *twice;
+    uint32_t region;
+} recording;
 
 /* sum = x + w (f32[s0, 2]); under another gradient mode: twice = relu_(sum * 2); size = zeros([s0]) */
 static cr_status record(recording *r, const cr_tensor *x, const cr_tensor *w) {
@@ -65,13 +77,24 @@ static cr_status build(recording *r, cr_tensor *w, bool region, cr_program **out
     CR_TRY(cr_program_arrange(r->graph, r->names, root, true, false));
     cr_status status = cr_tree_parse(in_text, sizeof in_text - 1, &in);
     if (!status) status = cr_tree_parse(out_text, sizeof out_text - 1, &results);
-    cr_input_spec inputs[] = { { .kind = CR_INPUT_PARAMETER, .name = "p_w", .target = "w" }, { .kind = CR_INPUT_USER, .name = "add" } };
+    cr_input_spec inputs[] = { { .kind = CR_INPUT_PARAMETER, .name = "p_w", .target = "w" },
+                               { .kind = CR_INPUT_USER, .name = "add" } };
     cr_output_spec outputs[2] = { { .kind = CR_OUTPUT_USER }, { .kind = CR_OUTPUT_USER } };
     cr_named_tensor state[] = { { "w", w, true, true } };
     cr_module_call calls[] = { { .fqn = "", .in_spec = in, .out_spec = results } };
     cr_symbol_range ranges[] = { { "s0", { 2, INT64_MAX } } };
-    cr_program_parts parts = { .graph = r->graph, .inputs = inputs, .ninputs = 2, .outputs = outputs, .noutputs = 2, .state = state, .nstate = 1, .calls = calls, .ncalls = 1,
-                               .ranges = ranges, .nranges = 1, .names = r->names };
+    cr_program_parts parts = { .graph = r->graph,
+                               .inputs = inputs,
+                               .ninputs = 2,
+                               .outputs = outputs,
+                               .noutputs = 2,
+                               .state = state,
+                               .nstate = 1,
+                               .calls = calls,
+                               .ncalls = 1,
+                               .ranges = ranges,
+                               .nranges = 1,
+                               .names = r->names };
     if (!status) status = cr_program_build(&parts, out);
     cr_tree_release(in);
     cr_tree_release(results);

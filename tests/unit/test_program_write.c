@@ -1,5 +1,5 @@
-/* Writing exported programs (features P1, P2): what is saved loads as the same program; full disks, given-up writing and
- * failing memory leave the old file and nothing else. */
+/* Writing exported programs (features P1, P2): what is saved loads as the same program; full disks, given-up writing
+ * and failing memory leave the old file and nothing else. */
 #include "check.h"
 #include "export/internal.h"
 #include "program_text.h"
@@ -20,12 +20,16 @@ static int folder_entries(void) {
 }
 
 static maker archive_make(void) {
-    char *text = program_json(), *program = as_json(text), *weights = as_json(weights_text), *constants = as_json(constants_text);
+    char *text = program_json(), *program = as_json(text), *weights = as_json(weights_text),
+         *constants = as_json(constants_text);
     maker_entry entries[] = {
-        { "m/data/weights/weight_0", (const char *)weight_data, sizeof weight_data, 0 }, { "m/data/weights/weight_1", (const char *)bias_data, sizeof bias_data, MAKER_DEFLATED },
-        { "m/data/weights/weight_2", (const char *)buffer_data, sizeof buffer_data, 0 }, { "m/data/weights/model_weights_config.json", weights, strlen(weights), 0 },
+        { "m/data/weights/weight_0", (const char *)weight_data, sizeof weight_data, 0 },
+        { "m/data/weights/weight_1", (const char *)bias_data, sizeof bias_data, MAKER_DEFLATED },
+        { "m/data/weights/weight_2", (const char *)buffer_data, sizeof buffer_data, 0 },
+        { "m/data/weights/model_weights_config.json", weights, strlen(weights), 0 },
         { "m/data/constants/tensor_0", (const char *)constant_data, sizeof constant_data, 0 },
-        { "m/data/constants/model_constants_config.json", constants, strlen(constants), 0 }, { "m/models/model.json", program, strlen(program), 0 },
+        { "m/data/constants/model_constants_config.json", constants, strlen(constants), 0 },
+        { "m/models/model.json", program, strlen(program), 0 },
     };
     maker zip = maker_build(entries, CR_COUNT(entries), false, "");
     free(text), free(program), free(weights), free(constants);
@@ -63,7 +67,8 @@ static cr_status load(cr_program **out) {
         cr_zip_release((*out)->archive);
         (*out)->archive = NULL;
     }
-    /* deflated or badly aligned members are copies, others are windows of the zip, which they retain; the maker's bytes must stay */
+    /* deflated or badly aligned members are copies, others are windows of the zip, which they retain; the maker's bytes
+     * must stay */
     static void *kept;
     free(kept);
     kept = zip.at;
@@ -100,7 +105,8 @@ static void round_trip(void) {
     if (again) {
         check_equal(p, again);
         CHECK_EQ(again->nexample, 2);
-        CHECK(again->nexample == 2 && again->example[0].kind == CR_ARG_TENSOR && again->example[0].u.t->meta.size[0] == 4 && again->example[1].u.f == 2.0);
+        CHECK(again->nexample == 2 && again->example[0].kind == CR_ARG_TENSOR &&
+              again->example[0].u.t->meta.size[0] == 4 && again->example[1].u.f == 2.0);
         /* mapped weights are copied from file to file, unless they were written to */
         ((float *)again->state[0].tensor->storage->data)[0] = 42;
         cr_program *third = NULL;

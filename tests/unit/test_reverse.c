@@ -23,7 +23,8 @@ static cr_arg real(double from, double to, int rank, const int64_t *size) {
     tensors[ntensors++] = t;
     return cr_arg_tensor(t);
 }
-#define REAL(from, to, ...) real(from, to, (int)CR_COUNT(((int64_t[]){ 0, __VA_ARGS__ })) - 1, (int64_t[]){ 0, __VA_ARGS__ } + 1)
+#define REAL(from, to, ...) \
+    real(from, to, (int)CR_COUNT(((int64_t[]){ 0, __VA_ARGS__ })) - 1, (int64_t[]){ 0, __VA_ARGS__ } + 1)
 static cr_arg integers(int64_t n, const int64_t *data) {
     cr_tensor *t = NULL;
     CHECK_OK(cr_tensor_from(CR_I64, 1, &n, data, &t));
@@ -102,10 +103,12 @@ static double slope_of(const problem *p) {
 }
 
 /* Moves every element of `at` and compares the change of `f` with `grad` (NONE: zero). */
-static void differences(const problem *p, const char *what, double (*f)(const problem *), const cr_arg *at, const cr_arg *grad) {
+static void differences(const problem *p, const char *what, double (*f)(const problem *), const cr_arg *at,
+                        const cr_arg *grad) {
     if (at->kind == CR_ARG_LIST) {
         cr_arg none = cr_arg_none();
-        for (uint32_t i = 0; i < at->n; i++) differences(p, what, f, &at->u.list[i], grad->kind == CR_ARG_LIST ? &grad->u.list[i] : &none);
+        for (uint32_t i = 0; i < at->n; i++)
+            differences(p, what, f, &at->u.list[i], grad->kind == CR_ARG_LIST ? &grad->u.list[i] : &none);
         return;
     }
     if (at->kind != CR_ARG_TENSOR || at->u.t->meta.dtype != CR_F64) return;
@@ -123,7 +126,9 @@ static void differences(const problem *p, const char *what, double (*f)(const pr
         data[i] = keep;
         double numeric = (above - below) / (2 * step), got = grad->kind == CR_ARG_TENSOR ? element(grad->u.t, i) : 0;
         if (fabs(got - numeric) <= 1e-6 * (1 + fabs(numeric))) check_count(true);
-        else CHECK_FAILED("%s %s[%" PRId64 "] is %.12g, finite differences give %.12g", p->op->name, what, i, got, numeric);
+        else
+            CHECK_FAILED("%s %s[%" PRId64 "] is %.12g, finite differences give %.12g", p->op->name, what, i, got,
+                         numeric);
     }
 }
 
@@ -221,9 +226,12 @@ static void movement(void) {
 }
 
 static void layers(void) {
-    HOLD("aten::batch_norm", REAL(-1, 1, 3, 2, 2), REAL(0.5, 1, 2), REAL(-1, 1, 2), cr_arg_none(), cr_arg_none(), cr_arg_bool(true), cr_arg_float(0.1), cr_arg_float(1e-3), cr_arg_bool(false));
-    HOLD("aten::_native_batch_norm_legit.no_stats", REAL(-1, 1, 3, 2), cr_arg_none(), cr_arg_none(), cr_arg_bool(true), cr_arg_float(0.1), cr_arg_float(1e-3));
-    HOLD("aten::native_group_norm", REAL(-1, 1, 2, 4, 2), REAL(0.5, 1, 4), REAL(-1, 1, 4), I(2), I(4), I(2), I(2), cr_arg_float(1e-3));
+    HOLD("aten::batch_norm", REAL(-1, 1, 3, 2, 2), REAL(0.5, 1, 2), REAL(-1, 1, 2), cr_arg_none(), cr_arg_none(),
+         cr_arg_bool(true), cr_arg_float(0.1), cr_arg_float(1e-3), cr_arg_bool(false));
+    HOLD("aten::_native_batch_norm_legit.no_stats", REAL(-1, 1, 3, 2), cr_arg_none(), cr_arg_none(), cr_arg_bool(true),
+         cr_arg_float(0.1), cr_arg_float(1e-3));
+    HOLD("aten::native_group_norm", REAL(-1, 1, 2, 4, 2), REAL(0.5, 1, 4), REAL(-1, 1, 4), I(2), I(4), I(2), I(2),
+         cr_arg_float(1e-3));
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), REAL(0.5, 1, 4), REAL(-1, 1, 4), cr_arg_float(1e-3));
     HOLD("aten::native_layer_norm", REAL(-1, 1, 2, 4), INTS(I(4)), cr_arg_none(), cr_arg_none(), cr_arg_float(1e-3));
 }
@@ -233,19 +241,26 @@ static void products(void) {
     HOLD("aten::addmm", REAL(-1, 1, 2), REAL(-1, 1, 2, 3), REAL(-1, 1, 3, 2));
     HOLD("aten::linear", REAL(-1, 1, 2, 3), REAL(-1, 1, 2, 3), REAL(-1, 1, 2));
     cr_arg one = INTS(I(1), I(1)), zero = INTS(I(0), I(0));
-    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 2, 2, 2), REAL(-1, 1, 2), one, one, one, cr_arg_bool(false), zero, I(1));
-    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 1, 2, 2), cr_arg_none(), INTS(I(2), I(1)), one, one, cr_arg_bool(true), zero, I(2));
+    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 2, 2, 2), REAL(-1, 1, 2), one, one, one,
+         cr_arg_bool(false), zero, I(1));
+    HOLD("aten::convolution", REAL(-1, 1, 1, 2, 3, 3), REAL(-1, 1, 2, 1, 2, 2), cr_arg_none(), INTS(I(2), I(1)), one,
+         one, cr_arg_bool(true), zero, I(2));
 }
 
-/* The same texts on fake tensors with symbolic sizes: gradients have their arguments' metas, and nothing is computed. */
+/* The same texts on fake tensors with symbolic sizes: gradients have their arguments' metas, and nothing is
+ * computed. */
 static void symbolic(void) {
     cr_env *env = NULL;
     CHECK_OK(cr_env_create(&env));
-    cr_sym s = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX), u = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX);
+    cr_sym s = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX),
+           u = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX);
     CHECK_OK(cr_env_set_hint(env, s, 5));
     CHECK_OK(cr_env_set_hint(env, u, 7));
     cr_dim a = cr_dim_of(env, s), b = cr_dim_of(env, u);
-    static const struct { const char *name; int x, y; } shapes[] = { { "aten::mul.Tensor", 2, 1 }, { "aten::div.Tensor", 2, 2 }, { "aten::atan2", 1, 2 } };
+    static const struct {
+        const char *name;
+        int x, y;
+    } shapes[] = { { "aten::mul.Tensor", 2, 1 }, { "aten::div.Tensor", 2, 2 }, { "aten::atan2", 1, 2 } };
     for (size_t i = 0; i < CR_COUNT(shapes); i++) {
         const cr_op *op = cr_op_find(shapes[i].name);
         cr_tensor *t[3] = { NULL };
@@ -253,7 +268,8 @@ static void symbolic(void) {
             int rank = k == 0 ? shapes[i].x : k == 1 ? shapes[i].y : 2;
             cr_meta meta;
             cr_meta_init(&meta, CR_F32, (cr_device){ CR_CPU, -1 });
-            CHECK_OK(cr_meta_set_dense(env, &meta, rank, rank == 2 ? (cr_dim[]){ a, b } : (cr_dim[]){ b }, CR_CONTIGUOUS));
+            CHECK_OK(
+                cr_meta_set_dense(env, &meta, rank, rank == 2 ? (cr_dim[]){ a, b } : (cr_dim[]){ b }, CR_CONTIGUOUS));
             CHECK_OK(cr_tensor_create_fake(env, &meta, &t[k]));
         }
         cr_arg args[] = { cr_arg_tensor(t[0]), cr_arg_tensor(t[1]) }, seed = cr_arg_tensor(t[2]), result, grads[2];
@@ -263,7 +279,8 @@ static void symbolic(void) {
         for (int k = 0; !status && k < 2; k++) {
             CHECK(cr_tensor_is_fake(grads[k].u.t));
             CHECK_EQ(grads[k].u.t->meta.rank, t[k]->meta.rank);
-            for (int d = 0; d < t[k]->meta.rank; d++) CHECK_EQ(cr_dim_known(env, grads[k].u.t->meta.size[d], CR_EQ, t[k]->meta.size[d]), CR_YES);
+            for (int d = 0; d < t[k]->meta.rank; d++)
+                CHECK_EQ(cr_dim_known(env, grads[k].u.t->meta.size[d], CR_EQ, t[k]->meta.size[d]), CR_YES);
         }
         if (!status) cr_results_release(grads, 2);
         cr_results_release(&result, 1);

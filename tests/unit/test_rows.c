@@ -1,5 +1,5 @@
-/* Loop IR of fused regions: which stage computes what, what is kept, along which axis the lanes run; the walk of rt_rows.c over
- * domains of odd shapes; out of memory at every allocation. P4. */
+/* Loop IR of fused regions: which stage computes what, what is kept, along which axis the lanes run; the walk of
+ * rt_rows.c over domains of odd shapes; out of memory at every allocation. P4. */
 #include "check.h"
 #include "lower/rows.h"
 #include "passes/passes.h"
@@ -71,7 +71,8 @@ static void a_norm_has_three_stages(void) {
 
 /* The pixels of a channels-last image are summed with the channels in the lanes. */
 static void lanes_run_where_elements_are_neighbours(void) {
-    check_loops("graph(%x: f32[2, 32, 7, 7](1568, 1, 224, 32)) {\n  %r = aten.relu(%x)\n  %m = aten.mean.dim(%r, [2, 3])\n  return %m\n}\n",
+    check_loops("graph(%x: f32[2, 32, 7, 7](1568, 1, 224, 32)) {\n  %r = aten.relu(%x)\n  %m = aten.mean.dim(%r, [2, "
+                "3])\n  return %m\n}\n",
                 "column kernel relu_mean: 4 axes, 2 of the row, 2 stages, 0 bytes of scratch\n"
                 "  %0: f32 = load p0 float32 unit  [stage 0]\n"
                 "  %1: f32 = 0\n"
@@ -103,7 +104,8 @@ static void out_of_memory(void) {
 static int plus_one(const rt_rows_call *c) {
     for (int64_t r = 0; r < c->rows; r++)
         for (int64_t j = 0; j < c->n[0]; j++)
-            *(float *)(void *)(c->p[1] + r * c->step[1] + j * c->stride[0][1]) = *(float *)(void *)(c->p[0] + r * c->step[0] + j * c->stride[0][0]) + 1;
+            *(float *)(void *)(c->p[1] + r * c->step[1] + j * c->stride[0][1]) =
+                *(float *)(void *)(c->p[0] + r * c->step[0] + j * c->stride[0][0]) + 1;
     return RT_OK;
 }
 
@@ -112,7 +114,8 @@ static int total(const rt_rows_call *c) {
     for (int64_t r = 0; r < c->rows; r++) {
         float sum = 0;
         for (int64_t i = 0; i < c->n[0]; i++)
-            for (int64_t j = 0; j < c->n[1]; j++) sum += *(float *)(void *)(c->p[0] + r * c->step[0] + i * c->stride[0][0] + j * c->stride[1][0]);
+            for (int64_t j = 0; j < c->n[1]; j++)
+                sum += *(float *)(void *)(c->p[0] + r * c->step[0] + i * c->stride[0][0] + j * c->stride[1][0]);
         *(float *)(void *)(c->p[1] + r * c->step[1]) = sum;
     }
     return RT_OK;
@@ -122,7 +125,9 @@ enum { A = 3, B = 5, C = 4097 };
 
 static void elements_are_visited_once(void) {
     static const struct { int64_t in[3], out[3]; } strides[] = {
-        { { B * C, C, 1 }, { B * C, C, 1 } }, { { B * C, 0, 1 }, { B * C, C, 1 } }, { { 1, A, A * B }, { B * C, C, 1 } }, { { 0, 0, 0 }, { C * B, C, 1 } }, { { C, A * C, 1 }, { B * C, C, 1 } },
+        { { B * C, C, 1 }, { B * C, C, 1 } }, { { B * C, 0, 1 }, { B * C, C, 1 } },
+        { { 1, A, A * B }, { B * C, C, 1 } }, { { 0, 0, 0 }, { C * B, C, 1 } },
+        { { C, A * C, 1 }, { B * C, C, 1 } },
     };
     float *in = calloc(A * B * C, sizeof *in), *out = calloc(A * B * C, sizeof *out);
     char message[64];
@@ -131,7 +136,8 @@ static void elements_are_visited_once(void) {
     for (int64_t i = 0; in && i < A * B * C; i++) in[i] = (float)i;
     rt_rows rows = { .fn = { plus_one }, .nports = 2, .naxes = 3, .nrow = 1, .cost = 50 };
     for (size_t k = 0; in && out && k < sizeof strides / sizeof *strides; k++) {
-        rt_view port[2] = { { .p = in, .size = { A, B, C }, .rank = 3, .dtype = RT_F32 }, { .p = out, .size = { A, B, C }, .rank = 3, .dtype = RT_F32 } };
+        rt_view port[2] = { { .p = in, .size = { A, B, C }, .rank = 3, .dtype = RT_F32 },
+                            { .p = out, .size = { A, B, C }, .rank = 3, .dtype = RT_F32 } };
         memcpy(port[0].stride, strides[k].in, sizeof strides[k].in);
         memcpy(port[1].stride, strides[k].out, sizeof strides[k].out);
         memset(out, 0, A * B * C * sizeof *out);
@@ -140,7 +146,8 @@ static void elements_are_visited_once(void) {
         for (int64_t a = 0; a < A; a++)
             for (int64_t b = 0; b < B; b++)
                 for (int64_t c = 0; c < C; c++)
-                    wrong += out[a * B * C + b * C + c] != in[a * strides[k].in[0] + b * strides[k].in[1] + c * strides[k].in[2]] + 1;
+                    wrong += out[a * B * C + b * C + c] !=
+                             in[a * strides[k].in[0] + b * strides[k].in[1] + c * strides[k].in[2]] + 1;
         CHECK_EQ(wrong, 0);
     }
     rt_pool_release(pool);
@@ -155,7 +162,8 @@ static void rows_of_two_axes(void) {
     for (int i = 0; i < 24; i++) in[i] = (float)i;
     rt_rows rows = { .fn = { total }, .nports = 2, .naxes = 3, .nrow = 2, .reduces = true };
     /* sums over the first and last axis of [2, 3, 4]; then the same with no element to sum */
-    rt_view port[2] = { { .p = in, .size = { 3, 2, 4 }, .stride = { 4, 12, 1 }, .rank = 3, .dtype = RT_F32 }, { .p = out, .size = { 3, 2, 4 }, .stride = { 1, 0, 0 }, .rank = 3, .dtype = RT_F32 } };
+    rt_view port[2] = { { .p = in, .size = { 3, 2, 4 }, .stride = { 4, 12, 1 }, .rank = 3, .dtype = RT_F32 },
+                        { .p = out, .size = { 3, 2, 4 }, .stride = { 1, 0, 0 }, .rank = 3, .dtype = RT_F32 } };
     CHECK_EQ(rt_rows_run(&ctx, &rows, port), RT_OK);
     CHECK_FLOAT(out[0], 60);
     CHECK_FLOAT(out[1], 92);

@@ -32,8 +32,9 @@ static uint8_t *file_make(const char *header, size_t bytes, size_t *size) {
 static void reading(void) {
     size_t size;
     /* Out of order, with empty tensors, a scalar, metadata and padding. */
-    uint8_t *file = file_make("{\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[4,12]},\"__metadata__\":{\"format\":\"pt\",\"n\\u00e9\":\"\"},"
-                              "\"a\":{\"dtype\":\"I16\",\"shape\":[2],\"data_offsets\":[0,4]},\"empty\":{\"dtype\":\"F64\",\"shape\":[0,9],\"data_offsets\":[4,4]},"
+    uint8_t *file = file_make("{\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[4,12]},\"__metadata__\":{"
+                              "\"format\":\"pt\",\"n\\u00e9\":\"\"},\"a\":{\"dtype\":\"I16\",\"shape\":[2],\"data_"
+                              "offsets\":[0,4]},\"empty\":{\"dtype\":\"F64\",\"shape\":[0,9],\"data_offsets\":[4,4]},"
                               "\"s\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[12,13]}}   ",
                               13, &size);
     cr_safetensors *s = NULL;
@@ -71,44 +72,56 @@ static void reading(void) {
 
 static void bad_files(void) {
 #define T(dtype, shape, offsets) "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-    static const struct { const char *header; cr_status code; const char *error; } rows[] = { /* each with 8 bytes of data */
-        {"", CR_EFORMAT, "its header is no JSON object"},
-        {"[]", CR_EFORMAT, "its header is no JSON object"},
-        {" {}", CR_EFORMAT, "its header is no JSON object"},
-        {"{}", CR_EFORMAT, "8 bytes at the end belong to no tensor"},
-        {"{\"t\":", CR_EFORMAT, "header: line 1, column 6: expected a value"},
-        {"{} x", CR_EFORMAT, "header: line 1, column 4: expected nothing after the value"},
-        {"{\"t\":1}", CR_EFORMAT, "tensor 't': found an integer, expected an object"},
-        {"{\"t\":{}}", CR_EFORMAT, "tensor 't': 'dtype' is missing"},
-        {"{\"t\":{\"dtype\":\"F32\"}}", CR_EFORMAT, "tensor 't': 'shape' is missing"},
-        {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2]}}", CR_EFORMAT, "tensor 't': 'data_offsets' is missing"},
-        {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", CR_EFORMAT, "tensor 't': unknown field 'x'"},
-        {T("\"F32\"", "[2]", "[0,8]") "}", CR_EFORMAT, "expected nothing after the value"},
-        {T("7", "[2]", "[0,8]"), CR_EFORMAT, "tensor 't': 'dtype' is an integer, expected a string"},
-        {T("\"F31\"", "[2]", "[0,8]"), CR_EUNSUPPORTED, "tensor 't': dtype 'F31' is not known here"},
-        {T("\"F4\"", "[16]", "[0,8]"), CR_EUNSUPPORTED, "tensor 't': dtype 'F4' is not known here"},
-        {T("\"F32\"", "2", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' is an integer, expected an array"},
-        {T("\"F32\"", "[2.0]", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' holds something else than sizes"},
-        {T("\"F32\"", "[-2]", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' holds something else than sizes"},
-        {T("\"F32\"", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2]", "[0,8]"), CR_EUNSUPPORTED, "tensor 't': 'shape' has 17 dimensions; at most 16"},
-        {T("\"F32\"", "[4611686018427387904,4]", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' is larger than any memory"},
-        {T("\"F32\"", "[0,4611686018427387904,4]", "[0,0]"), CR_EFORMAT, "tensor 't': 'shape' is larger than any memory"},
-        {T("\"F32\"", "[2]", "[0,8,9]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair"},
-        {T("\"F32\"", "[2]", "[]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair"},
-        {T("\"F32\"", "[2]", "[8,0]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair of ascending offsets"},
-        {T("\"F32\"", "[2]", "[-8,0]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair of ascending offsets"},
-        {T("\"F32\"", "[2]", "[0,\"8\"]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair"},
-        {T("\"F32\"", "[2]", "{}"), CR_EFORMAT, "tensor 't': 'data_offsets' is an object, expected an array"},
-        {T("\"F32\"", "[2]", "[0,9]"), CR_EFORMAT, "tensor 't': its data end at 9, but there are 8 bytes"},
-        {T("\"F32\"", "[2]", "[0,9223372036854775807]"), CR_EFORMAT, "tensor 't': its data end at 9223372036854775807"},
-        {T("\"F32\"", "[2]", "[0,4]"), CR_EFORMAT, "tensor 't': its data have 4 bytes, dtype and shape need 8"},
-        {T("\"F32\"", "[1]", "[4,8]"), CR_EFORMAT, "tensor 't': its data begin at 4, after a gap at 0"},
-        {T("\"F32\"", "[1]", "[0,4]"), CR_EFORMAT, "4 bytes at the end belong to no tensor"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", CR_EFORMAT, "tensor 'b': its data begin at 4, inside those before, which end at 6"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", CR_EFORMAT, "tensor 'b': its data begin at 4, after a gap at 2"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[8,8]}}", CR_EFORMAT, "key 'a' occurs twice"},
-        {"{\"__metadata__\":[]}", CR_EFORMAT, "'__metadata__' is an array, expected an object"},
-        {"{\"__metadata__\":{\"a\":1}}", CR_EFORMAT, "'__metadata__': 'a' is an integer, expected a string"},
+    /* each with 8 bytes of data */
+    static const struct { const char *header; cr_status code; const char *error; } rows[] = {
+        { "", CR_EFORMAT, "its header is no JSON object" },
+        { "[]", CR_EFORMAT, "its header is no JSON object" },
+        { " {}", CR_EFORMAT, "its header is no JSON object" },
+        { "{}", CR_EFORMAT, "8 bytes at the end belong to no tensor" },
+        { "{\"t\":", CR_EFORMAT, "header: line 1, column 6: expected a value" },
+        { "{} x", CR_EFORMAT, "header: line 1, column 4: expected nothing after the value" },
+        { "{\"t\":1}", CR_EFORMAT, "tensor 't': found an integer, expected an object" },
+        { "{\"t\":{}}", CR_EFORMAT, "tensor 't': 'dtype' is missing" },
+        { "{\"t\":{\"dtype\":\"F32\"}}", CR_EFORMAT, "tensor 't': 'shape' is missing" },
+        { "{\"t\":{\"dtype\":\"F32\",\"shape\":[2]}}", CR_EFORMAT, "tensor 't': 'data_offsets' is missing" },
+        { "{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", CR_EFORMAT,
+          "tensor 't': unknown field 'x'" },
+        { T("\"F32\"", "[2]", "[0,8]") "}", CR_EFORMAT, "expected nothing after the value" },
+        { T("7", "[2]", "[0,8]"), CR_EFORMAT, "tensor 't': 'dtype' is an integer, expected a string" },
+        { T("\"F31\"", "[2]", "[0,8]"), CR_EUNSUPPORTED, "tensor 't': dtype 'F31' is not known here" },
+        { T("\"F4\"", "[16]", "[0,8]"), CR_EUNSUPPORTED, "tensor 't': dtype 'F4' is not known here" },
+        { T("\"F32\"", "2", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' is an integer, expected an array" },
+        { T("\"F32\"", "[2.0]", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' holds something else than sizes" },
+        { T("\"F32\"", "[-2]", "[0,8]"), CR_EFORMAT, "tensor 't': 'shape' holds something else than sizes" },
+        { T("\"F32\"", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2]", "[0,8]"), CR_EUNSUPPORTED,
+          "tensor 't': 'shape' has 17 dimensions; at most 16" },
+        { T("\"F32\"", "[4611686018427387904,4]", "[0,8]"), CR_EFORMAT,
+          "tensor 't': 'shape' is larger than any memory" },
+        { T("\"F32\"", "[0,4611686018427387904,4]", "[0,0]"), CR_EFORMAT,
+          "tensor 't': 'shape' is larger than any memory" },
+        { T("\"F32\"", "[2]", "[0,8,9]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair" },
+        { T("\"F32\"", "[2]", "[]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair" },
+        { T("\"F32\"", "[2]", "[8,0]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair of ascending offsets" },
+        { T("\"F32\"", "[2]", "[-8,0]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair of ascending offsets" },
+        { T("\"F32\"", "[2]", "[0,\"8\"]"), CR_EFORMAT, "tensor 't': 'data_offsets' is not a pair" },
+        { T("\"F32\"", "[2]", "{}"), CR_EFORMAT, "tensor 't': 'data_offsets' is an object, expected an array" },
+        { T("\"F32\"", "[2]", "[0,9]"), CR_EFORMAT, "tensor 't': its data end at 9, but there are 8 bytes" },
+        { T("\"F32\"", "[2]", "[0,9223372036854775807]"), CR_EFORMAT,
+          "tensor 't': its data end at 9223372036854775807" },
+        { T("\"F32\"", "[2]", "[0,4]"), CR_EFORMAT, "tensor 't': its data have 4 bytes, dtype and shape need 8" },
+        { T("\"F32\"", "[1]", "[4,8]"), CR_EFORMAT, "tensor 't': its data begin at 4, after a gap at 0" },
+        { T("\"F32\"", "[1]", "[0,4]"), CR_EFORMAT, "4 bytes at the end belong to no tensor" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[0,6]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_"
+          "offsets\":[4,8]}}",
+          CR_EFORMAT, "tensor 'b': its data begin at 4, inside those before, which end at 6" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_"
+          "offsets\":[4,8]}}",
+          CR_EFORMAT, "tensor 'b': its data begin at 4, after a gap at 2" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_"
+          "offsets\":[8,8]}}",
+          CR_EFORMAT, "key 'a' occurs twice" },
+        { "{\"__metadata__\":[]}", CR_EFORMAT, "'__metadata__' is an array, expected an object" },
+        { "{\"__metadata__\":{\"a\":1}}", CR_EFORMAT, "'__metadata__': 'a' is an integer, expected a string" },
     };
     for (size_t i = 0; i < CR_COUNT(rows); i++) {
         size_t size;
@@ -152,7 +165,8 @@ static void real_files(void) {
         const cr_safetensor *a = cr_safetensors_find(s, "a"), *e = cr_safetensors_find(s, "e");
         CHECK(cr_safetensors_count(s) == 3 && a && e);
         if (a && e) {
-            CHECK(a->dtype == RT_F32 && a->rank == 2 && a->size[0] == 2 && a->size[1] == 3 && ((float *)(void *)a->data)[5] == 5);
+            CHECK(a->dtype == RT_F32 && a->rank == 2 && a->size[0] == 2 && a->size[1] == 3 &&
+                  ((float *)(void *)a->data)[5] == 5);
             CHECK(e->dtype == RT_I64 && e->bytes == 0);
         }
     }
@@ -160,7 +174,10 @@ static void real_files(void) {
     s = NULL;
     CHECK_OK(cr_safetensors_open("tests/fuzz/corpus/safetensors/torch", &s));
     if (s) {
-        static const struct { const char *name; int dtype; } want[] = {{"w", RT_BF16}, {"s", RT_F32}, {"q", RT_F8E4M3FN}, {"c", RT_C64}};
+        static const struct {
+            const char *name;
+            int dtype;
+        } want[] = { { "w", RT_BF16 }, { "s", RT_F32 }, { "q", RT_F8E4M3FN }, { "c", RT_C64 } };
         for (size_t i = 0; i < CR_COUNT(want); i++) {
             const cr_safetensor *t = cr_safetensors_find(s, want[i].name);
             CHECK(t && t->dtype == want[i].dtype);
@@ -202,7 +219,8 @@ static void writing(void) {
     cr_safetensors *s = NULL;
     CHECK_OK(cr_safetensors_open(path, &s));
     if (s) {
-        static const char *const order[] = {"scalar", "complex", "weight \xe2\x82\xac", "bias", "empty", "flag", "eight"};
+        static const char *const order[] = { "scalar", "complex", "weight \xe2\x82\xac", "bias", "empty",
+                                             "flag",   "eight" };
         CHECK_EQ(cr_safetensors_count(s), CR_COUNT(written));
         for (size_t i = 0; i < CR_COUNT(written); i++) {
             const cr_safetensor *w = &written[i], *t = cr_safetensors_find(s, w->name);
@@ -232,25 +250,42 @@ static void writing(void) {
     CHECK_EQ(folder_entries(), 1);
 
     static const struct { cr_safetensor entry; cr_status code; const char *error; } bad[] = {
-        {{.name = "z", .dtype = RT_C128, .rank = 0, .data = bytes, .bytes = 16}, CR_EUNSUPPORTED, "tensor 'z': safetensors has no complex128"},
-        {{.name = "h", .dtype = RT_C32, .rank = 0, .data = bytes, .bytes = 4}, CR_EUNSUPPORTED, "tensor 'h': safetensors has no complex32"},
-        {{.name = "s", .dtype = RT_F32, .rank = 1, .size = {2}, .data = bytes, .bytes = 4}, CR_EVALUE, "tensor 's': 4 bytes were given, dtype and sizes need 8"},
-        {{.name = "n", .dtype = RT_F32, .rank = 1, .size = {-1}, .data = bytes, .bytes = 4}, CR_EVALUE, "tensor 'n': its sizes have no product"},
-        {{.name = "__metadata__", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1}, CR_EVALUE, "the name cannot be used"},
-        {{.name = "\xff", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1}, CR_EVALUE, "the name cannot be used"},
-        {{.name = "first", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1}, CR_EVALUE, "tensor 'first': the name occurs twice"},
+        { { .name = "z", .dtype = RT_C128, .rank = 0, .data = bytes, .bytes = 16 },
+          CR_EUNSUPPORTED,
+          "tensor 'z': safetensors has no complex128" },
+        { { .name = "h", .dtype = RT_C32, .rank = 0, .data = bytes, .bytes = 4 },
+          CR_EUNSUPPORTED,
+          "tensor 'h': safetensors has no complex32" },
+        { { .name = "s", .dtype = RT_F32, .rank = 1, .size = { 2 }, .data = bytes, .bytes = 4 },
+          CR_EVALUE,
+          "tensor 's': 4 bytes were given, dtype and sizes need 8" },
+        { { .name = "n", .dtype = RT_F32, .rank = 1, .size = { -1 }, .data = bytes, .bytes = 4 },
+          CR_EVALUE,
+          "tensor 'n': its sizes have no product" },
+        { { .name = "__metadata__", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1 },
+          CR_EVALUE,
+          "the name cannot be used" },
+        { { .name = "\xff", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1 },
+          CR_EVALUE,
+          "the name cannot be used" },
+        { { .name = "first", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1 },
+          CR_EVALUE,
+          "tensor 'first': the name occurs twice" },
     };
     for (size_t i = 0; i < CR_COUNT(bad); i++) {
         cr_safetensor two[] = {{.name = "first", .dtype = RT_U8, .rank = 0, .data = bytes, .bytes = 1}, bad[i].entry};
         CHECK_ERROR(cr_safetensors_write(path, two, 2, NULL), bad[i].code, bad[i].error);
     }
-    CHECK_ERROR(cr_safetensors_write("/no/such/folder/x", written, 1, NULL), CR_EIO, "cannot write '/no/such/folder/x'");
+    CHECK_ERROR(cr_safetensors_write("/no/such/folder/x", written, 1, NULL), CR_EIO,
+                "cannot write '/no/such/folder/x'");
     /* A full disk: the old file stays, nothing else is left. */
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
     small = (struct rlimit){.rlim_cur = 50000, .rlim_max = before.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
-    cr_safetensor large = {.name = "large", .dtype = RT_U8, .rank = 1, .size = {100000}, .data = cr_calloc(1, 100000), .bytes = 100000};
+    cr_safetensor large = {
+        .name = "large", .dtype = RT_U8, .rank = 1, .size = { 100000 }, .data = cr_calloc(1, 100000), .bytes = 100000
+    };
     setrlimit(RLIMIT_FSIZE, &small);
     cr_status status = cr_safetensors_write(path, &large, 1, NULL);
     setrlimit(RLIMIT_FSIZE, &before);
@@ -289,7 +324,8 @@ static cr_status write_filled(void *unused) {
     (void)unused;
     memcpy(later, written, sizeof written);
     for (size_t i = 0; i < CR_COUNT(written); i++) later[i].data = NULL;
-    cr_status status = cr_safetensors_write_to((cr_sink){gather, &s}, later, CR_COUNT(later), metadata, &(cr_safetensors_source){fill, step, &s});
+    cr_status status = cr_safetensors_write_to((cr_sink){ gather, &s }, later, CR_COUNT(later), metadata,
+                                               &(cr_safetensors_source){ fill, step, &s });
     cr_str_dispose(&s.out);
     return status;
 }
@@ -303,7 +339,8 @@ static void sources(void) {
     memcpy(later, written, sizeof written);
     for (size_t i = 0; i < CR_COUNT(written); i += 2) later[i].data = NULL;
     CHECK_OK(cr_safetensors_write(path, written, CR_COUNT(written), metadata));
-    CHECK_OK(cr_safetensors_write_to((cr_sink){gather, &s}, later, CR_COUNT(later), metadata, &(cr_safetensors_source){fill, NULL, &s}));
+    CHECK_OK(cr_safetensors_write_to((cr_sink){ gather, &s }, later, CR_COUNT(later), metadata,
+                                     &(cr_safetensors_source){ fill, NULL, &s }));
     CHECK_OK(cr_file_read(path, &file, &size));
     CHECK(size == s.out.n && !memcmp(file, s.out.at, size));
     CHECK_EQ(s.filled, 4);
@@ -318,9 +355,15 @@ static void sources(void) {
         CHECK_ERROR(status, CR_EIO, "No space left");
         CHECK_EQ(folder_entries(), 1);
     }
-    cr_safetensor large = {.name = "large", .dtype = RT_U8, .rank = 1, .size = {64 << 20}, .data = cr_calloc(1, 64 << 20), .bytes = 64 << 20};
+    cr_safetensor large = { .name = "large",
+                            .dtype = RT_U8,
+                            .rank = 1,
+                            .size = { 64 << 20 },
+                            .data = cr_calloc(1, 64 << 20),
+                            .bytes = 64 << 20 };
     s.stop = 3;
-    CHECK_ERROR(cr_safetensors_write_from(path, &large, 1, NULL, &(cr_safetensors_source){NULL, step, &s}), CR_EVALUE, "that is enough");
+    CHECK_ERROR(cr_safetensors_write_from(path, &large, 1, NULL, &(cr_safetensors_source){ NULL, step, &s }), CR_EVALUE,
+                "that is enough");
     CHECK_EQ(folder_entries(), 1);
     cr_free(large.data);
     cr_str_dispose(&s.out);

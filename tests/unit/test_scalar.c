@@ -16,7 +16,8 @@ static cr_tensor *tensor(int dtype, int rank, const int64_t *size, const double 
 static cr_tensor *vector(int dtype, int64_t n, const double *values) { return tensor(dtype, 1, &n, values); }
 static double item(const cr_tensor *t, int64_t i) {
     double value;
-    rt_convert(RT_F64, &value, 1, t->meta.dtype, (char *)t->storage->data + (t->meta.offset + i) * rt_itemsize(t->meta.dtype), 1, 1);
+    rt_convert(RT_F64, &value, 1, t->meta.dtype,
+               (char *)t->storage->data + (t->meta.offset + i) * rt_itemsize(t->meta.dtype), 1, 1);
     return value;
 }
 
@@ -32,7 +33,11 @@ static void make_args(const cr_op *op, int variant, cr_tensor *t, cr_arg *args) 
         if (!given) continue;
         switch (p->type) {
         case CR_T_TENSOR: args[i] = cr_arg_tensor(t); break;
-        case CR_T_SCALAR: args[i] = variant & 4 ? cr_arg_int(2) : p->has_default && p->fallback.kind != CR_ARG_NONE ? p->fallback : cr_arg_float(1.5); break;
+        case CR_T_SCALAR:
+            args[i] = variant & 4                                         ? cr_arg_int(2)
+                      : p->has_default && p->fallback.kind != CR_ARG_NONE ? p->fallback
+                                                                          : cr_arg_float(1.5);
+            break;
         case CR_T_FLOAT: args[i] = cr_arg_float(0.25); break;
         case CR_T_INT: args[i] = cr_arg_int(variant - 3); break;
         case CR_T_BOOL: args[i] = cr_arg_bool(variant & 1); break;
@@ -66,7 +71,8 @@ static void every_row_compiles(void) {
                     }
                 }
                 cr_rule_dispose(&rule);
-                if (status && status != CR_ENOTIMPL && status != CR_ERUNTIME) CHECK_FAILED("%s for %s: %s", op->name, cr_dtype_name(dtype), cr_error_message());
+                if (status && status != CR_ENOTIMPL && status != CR_ERUNTIME)
+                    CHECK_FAILED("%s for %s: %s", op->name, cr_dtype_name(dtype), cr_error_message());
                 refused += status != CR_OK;
             }
             cr_tensor_release(t);
@@ -100,7 +106,8 @@ static void promotion_and_rounding(void) {
     CHECK_EQ(less->meta.dtype, CR_BOOL);
     CHECK_FLOAT(item(less, 1), 1);
     CHECK_FLOAT(item(less, 0), 0);
-    cr_tensor_release(i), cr_tensor_release(h), cr_tensor_release(sum), cr_tensor_release(half), cr_tensor_release(less);
+    cr_tensor_release(i), cr_tensor_release(h), cr_tensor_release(sum), cr_tensor_release(half),
+        cr_tensor_release(less);
 }
 
 static void conditions_are_not_promoted(void) {
@@ -136,7 +143,8 @@ static void lazy_conjugation_is_carried_out(void) {
 static void errors(void) {
     double x[] = { 1, 0 };
     cr_tensor *b = vector(CR_BOOL, 2, x), *i = vector(CR_I8, 2, x), *out = NULL;
-    cr_arg bools[] = { cr_arg_tensor(b), cr_arg_tensor(b) }, zero[] = { cr_arg_tensor(i), cr_arg_tensor(i) }, big[] = { cr_arg_tensor(i), cr_arg_int(300) };
+    cr_arg bools[] = { cr_arg_tensor(b), cr_arg_tensor(b) }, zero[] = { cr_arg_tensor(i), cr_arg_tensor(i) },
+           big[] = { cr_arg_tensor(i), cr_arg_int(300) };
     CHECK_ERROR(cr_call_1("aten::sub.Tensor", bools, 2, &out), CR_ERUNTIME, "two bool tensors");
     CHECK_ERROR(cr_call_1("aten::neg", bools, 1, &out), CR_ERUNTIME, "bool");
     CHECK_ERROR(cr_call_1("aten::remainder.Tensor", zero, 2, &out), CR_ERUNTIME, "ZeroDivisionError");

@@ -12,11 +12,15 @@ static void round_trips(void) {
         "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
         "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
-        "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
-        "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor",
+        "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, "
+        "0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
+        "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool "
+        "ceil_mode=False) -> Tensor",
+        "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], "
+        "bool ceil_mode=False) -> Tensor",
         "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+        "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)",
         "aten::as_tensor(Tensor(a) data, *, ScalarType? dtype=None) -> Tensor(b|a)",
         "aten::strip(str self, str chars=\" \\n\\t\\f\\v\") -> str",
@@ -40,7 +44,10 @@ static void parts(void) {
     cr_arena arena;
     cr_schema s;
     cr_arena_init(&arena);
-    CHECK_OK(cr_schema_parse(&arena, "aten::f.over(Tensor(a!) self, int[2] k=3, Tensor?[] l, *, SymInt? n=None, str mode='sum') -> (Tensor(a!), Tensor[] rest)", &s));
+    CHECK_OK(cr_schema_parse(&arena,
+                             "aten::f.over(Tensor(a!) self, int[2] k=3, Tensor?[] l, *, SymInt? n=None, str "
+                             "mode='sum') -> (Tensor(a!), Tensor[] rest)",
+                             &s));
     CHECK_STR(s.ns, "aten");
     CHECK_STR(s.name, "f");
     CHECK_STR(s.overload, "over");
@@ -97,7 +104,8 @@ static cr_status parse_once(void *text) {
 }
 
 static void out_of_memory(void) {
-    static char text[] = "aten::f.over(Tensor(a|b!) self, int[2] k=3, Tensor?[] l, *, str mode='sum', float[] w=[1.0, 2]) -> (Tensor, Tensor[] rest)";
+    static char text[] = "aten::f.over(Tensor(a|b!) self, int[2] k=3, Tensor?[] l, *, str mode='sum', float[] w=[1.0, "
+                         "2]) -> (Tensor, Tensor[] rest)";
     CHECK_OK(parse_once(text));
     cr_error_release(cr_error_take());
     CHECK_OOM_SWEEP(parse_once, text);

@@ -24,7 +24,15 @@ static cr_status line_seven(void *user, cr_arena *arena, cr_user_line *out) {
 static cr_sym named(const char *symbol, const char *source, const char *name, int64_t value) {
     cr_sym s = cr_sym_symbol(env, symbol, CR_TYPE_INT, 2, INT64_MAX);
     CHECK_OK(cr_env_set_hint(env, s, value));
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_NAMED, .source = source, .name = name, .root = name, .scale = 1, .lo = 0, .hi = INT64_MAX, .value = value, .symbol = s}));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_NAMED,
+                                           .source = source,
+                                           .name = name,
+                                           .root = name,
+                                           .scale = 1,
+                                           .lo = 0,
+                                           .hi = INT64_MAX,
+                                           .value = value,
+                                           .symbol = s }));
     return s;
 }
 
@@ -96,12 +104,29 @@ static void several_dimensions(void) {
 static void derived(void) {
     cr_verdict v;
     begin(); /* x has 2*k elements: evenness is promised, at least 8 is not */
-    cr_sym k = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX), x = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX);
+    cr_sym k = cr_sym_symbol(env, "s0", CR_TYPE_INT, 2, INT64_MAX),
+           x = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX);
     CHECK_OK(cr_env_set_hint(env, k, 5));
     CHECK_OK(cr_env_set_hint(env, x, 10));
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_NAMED, .source = "x", .name = "2*k", .root = "k", .scale = 2, .lo = 0, .hi = INT64_MAX, .value = 10, .symbol = x}));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_NAMED,
+                                           .source = "x",
+                                           .name = "2*k",
+                                           .root = "k",
+                                           .scale = 2,
+                                           .lo = 0,
+                                           .hi = INT64_MAX,
+                                           .value = 10,
+                                           .symbol = x }));
     CHECK_ERROR(cr_shape_solve(env, 0, &v), CR_EVALUE, "the root 'k' of a derived size was not added");
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_ROOT, .source = "k", .name = "k", .root = "k", .scale = 1, .lo = 2, .hi = INT64_MAX, .value = 5, .symbol = k}));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_ROOT,
+                                           .source = "k",
+                                           .name = "k",
+                                           .root = "k",
+                                           .scale = 1,
+                                           .lo = 2,
+                                           .hi = INT64_MAX,
+                                           .value = 5,
+                                           .symbol = k }));
     guard("Eq(s1, 2*s0)");
     guard("Eq(Mod(s1, 2), 0)");
     CHECK_OK(cr_shape_solve(env, 0, &v));
@@ -117,11 +142,20 @@ static void derived(void) {
 static void hints(void) {
     cr_verdict v;
     begin();
-    cr_sym a = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX), b = cr_sym_symbol(env, "s2", CR_TYPE_INT, 2, INT64_MAX);
+    cr_sym a = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX),
+           b = cr_sym_symbol(env, "s2", CR_TYPE_INT, 2, INT64_MAX);
     CHECK_OK(cr_env_set_hint(env, a, 4));
     CHECK_OK(cr_env_set_hint(env, b, 4));
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_AUTO, .source = "L['x'].size()[0]", .value = 4, .symbol = a, .hi = INT64_MAX}));
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_DYNAMIC, .source = "L['y'].size()[0]", .value = 4, .symbol = b, .hi = INT64_MAX}));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_AUTO,
+                                           .source = "L['x'].size()[0]",
+                                           .value = 4,
+                                           .symbol = a,
+                                           .hi = INT64_MAX }));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_DYNAMIC,
+                                           .source = "L['y'].size()[0]",
+                                           .value = 4,
+                                           .symbol = b,
+                                           .hi = INT64_MAX }));
     guard("Eq(s1, s2)");
     guard("Eq(Mod(s1, 2), 0)");
     CHECK_OK(cr_shape_solve(env, 0, &v));
@@ -133,8 +167,12 @@ static void hints(void) {
     CHECK_STR(cr_str_get(&v.fixes), "");
     CHECK(strstr(cr_str_get(&v.reasons), "must vary, but the program works with 4 alone"));
     cr_verdict_dispose(&v);
-    CHECK_ERROR(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_NAMED, .source = "x", .name = "n", .root = "n", .scale = 0}), CR_EVALUE, "a positive multiple");
-    CHECK_ERROR(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_AUTO, .source = "x", .symbol = parse("s1 + s2")}), CR_EVALUE, "is a symbol");
+    CHECK_ERROR(cr_shape_add(env,
+                             &(cr_size){
+                                 .promise = CR_SIZE_NAMED, .source = "x", .name = "n", .root = "n", .scale = 0 }),
+                CR_EVALUE, "a positive multiple");
+    CHECK_ERROR(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_AUTO, .source = "x", .symbol = parse("s1 + s2") }),
+                CR_EVALUE, "is a symbol");
     finish();
 }
 
@@ -152,7 +190,8 @@ static void texts(void) {
         {"u0 - s1 > -3", "x <= (u0 + 2)"},
     };
     begin();
-    cr_sym s1 = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX), s2 = cr_sym_symbol(env, "s2", CR_TYPE_INT, 2, INT64_MAX);
+    cr_sym s1 = cr_sym_symbol(env, "s1", CR_TYPE_INT, 2, INT64_MAX),
+           s2 = cr_sym_symbol(env, "s2", CR_TYPE_INT, 2, INT64_MAX);
     cr_sym_unbacked(env, 0, INT64_MAX);
     CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_AUTO, .source = "x", .symbol = s1}));
     CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_AUTO, .source = "y", .symbol = s2}));
@@ -172,7 +211,8 @@ static void data(void) {
     cr_env_set_user_line(env, line_seven, "n = x.item()");
     cr_sym n = cr_sym_unbacked(env, INT64_MIN, INT64_MAX), size = cr_sym_unbacked_size(env, 100);
     CHECK_EQ(cr_sym_line(n).line, 7);
-    CHECK(cr_env_is_size(size) && !cr_env_is_size(n) && cr_env_unbacked_count(env) == 2 && cr_env_unbacked(env, 1) == size);
+    CHECK(cr_env_is_size(size) && !cr_env_is_size(n) && cr_env_unbacked_count(env) == 2 &&
+          cr_env_unbacked(env, 1) == size);
     CHECK_EQ(cr_sym_truth_oblivious(env, parse("Eq(u1, 1)")), CR_NO);
     CHECK_EQ(cr_sym_truth_oblivious(env, parse("u1 >= 2")), CR_YES);
     CHECK_EQ(cr_sym_truth_oblivious(env, parse("Eq(u1*3, 0)")), CR_NO);
@@ -201,7 +241,8 @@ static void data(void) {
 /* ---- memory that runs out anywhere ---- */
 
 static cr_status solve_everything(void *unused) {
-    static const char *const conditions[] = {"Eq(s2, 2*s1 + 1)", "Eq(Mod(s1, 3), 1)", "s1 < 100", "Ne(s3, 9)", "Eq(s4, 7)", "s1*s1 < 4000"};
+    static const char *const conditions[] = { "Eq(s2, 2*s1 + 1)", "Eq(Mod(s1, 3), 1)", "s1 < 100",
+                                              "Ne(s3, 9)",        "Eq(s4, 7)",         "s1*s1 < 4000" };
     cr_env *e = NULL;
     cr_verdict v = {0};
     cr_status status = CR_OK;
@@ -213,7 +254,14 @@ static cr_status solve_everything(void *unused) {
         char symbol[8] = {'s', (char)('1' + i)}, name[8] = {(char)('a' + i)};
         cr_sym s = cr_sym_symbol(e, symbol, CR_TYPE_INT, 2, INT64_MAX);
         CR_TRY_OUT(cr_env_set_hint(e, s, values[i]));
-        CR_TRY_OUT(cr_shape_add(e, &(cr_size){.promise = i == 3 ? CR_SIZE_DYNAMIC : CR_SIZE_NAMED, .source = symbol, .name = name, .root = name, .scale = 1, .hi = INT64_MAX, .value = values[i], .symbol = s}));
+        CR_TRY_OUT(cr_shape_add(e, &(cr_size){ .promise = i == 3 ? CR_SIZE_DYNAMIC : CR_SIZE_NAMED,
+                                               .source = symbol,
+                                               .name = name,
+                                               .root = name,
+                                               .scale = 1,
+                                               .hi = INT64_MAX,
+                                               .value = values[i],
+                                               .symbol = s }));
     }
     for (size_t i = 0; i < CR_COUNT(conditions); i++) {
         cr_sym c = NULL;
@@ -248,7 +296,8 @@ static void trials(void) {
     CHECK_OK(cr_dim_decide(env, cr_dim_of(env, b), CR_LT, 9, &yes));
     CHECK(cr_sym_range(env, a).hi == 8 && cr_env_cond_count(env) == 3);
     cr_env_end_trial(env, inner);
-    CHECK(cr_sym_range(env, a).hi == INT64_MAX && cr_dim_known(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b)) == CR_YES);
+    CHECK(cr_sym_range(env, a).hi == INT64_MAX &&
+          cr_dim_known(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b)) == CR_YES);
     cr_env_end_trial(env, outer);
     CHECK(cr_dim_known(env, cr_dim_of(env, a), CR_EQ, cr_dim_of(env, b)) == CR_UNKNOWN);
     CHECK(cr_env_cond_count(env) == 1 && cr_sym_range(env, a).lo == 4 && cr_sym_range(env, b).lo == 2);
@@ -261,7 +310,8 @@ static void small_sizes(void) {
     CHECK_OK(cr_shape_rely(env, parse("s0 + 1 > 0"), true)); /* of 0 and 1, too */
     CHECK(cr_env_cond_count(env) == 0);
     CHECK_OK(cr_shape_rely(env, parse("Eq(s0, 1)"), false));
-    CHECK(cr_env_cond_count(env) == 1 && cr_env_cond(env, 0).kind == CR_COND_TRACED && cr_env_cond(env, 0).condition == parse("Ne(s0, 1)"));
+    CHECK(cr_env_cond_count(env) == 1 && cr_env_cond(env, 0).kind == CR_COND_TRACED &&
+          cr_env_cond(env, 0).condition == parse("Ne(s0, 1)"));
     cr_verdict v;
     CHECK_OK(cr_shape_solve(env, 0, &v)); /* a promise that begins at 0 says nothing about it */
     CHECK_STR(cr_str_get(&v.names), "");

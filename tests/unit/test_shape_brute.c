@@ -1,12 +1,11 @@
 /* Facts, implications and suggested fixes against brute force.
  *
  * Implications: random facts of the kinds that shape programs state (residues, linear relations and bounds, quotients,
- * products, divisors, Max) about three sizes with examples; then random questions of the same kinds. Every assignment of a box
- * that satisfies the facts is kept, so that an answer YES or NO is wrong as soon as one of them says otherwise; the same for
- * ranges, congruences and simplified forms.
- * Verdicts: random conditions on one named dimension. Promises that the solver accepts hold for every value tried; a suggested
- * bound, number or multiple satisfies every condition at every value tried, and contains the example.
- * CRESSET_FULL=1 asks a million questions. */
+ * products, divisors, Max) about three sizes with examples; then random questions of the same kinds. Every assignment
+ * of a box that satisfies the facts is kept, so that an answer YES or NO is wrong as soon as one of them says
+ * otherwise; the same for ranges, congruences and simplified forms. Verdicts: random conditions on one named dimension.
+ * Promises that the solver accepts hold for every value tried; a suggested bound, number or multiple satisfies every
+ * condition at every value tried, and contains the example. CRESSET_FULL=1 asks a million questions. */
 #include "sym/internal.h"
 #include "check.h"
 
@@ -26,7 +25,19 @@ typedef struct { int64_t v[SIZES]; } point;
 
 /* ---- statements ---- */
 
-typedef enum { RESIDUE, LINEAR, BOUND, QUOTIENT, PRODUCT, PRODUCT_BOUND, DIFFERENT, LARGEST, DIVISOR, SCALED, KINDS } kind;
+typedef enum {
+    RESIDUE,
+    LINEAR,
+    BOUND,
+    QUOTIENT,
+    PRODUCT,
+    PRODUCT_BOUND,
+    DIFFERENT,
+    LARGEST,
+    DIVISOR,
+    SCALED,
+    KINDS
+} kind;
 typedef struct { kind kind; int i, j; int64_t a, b, c; bool negate; } statement;
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -50,7 +61,8 @@ static bool holds(const statement *s, const point *p) {
 }
 
 static cr_sym build(cr_env *env, const statement *s, const cr_sym *size) {
-    cr_sym x = size[s->i], y = size[s->j], a = cr_sym_int(env, s->a), b = cr_sym_int(env, s->b), c = cr_sym_int(env, s->c), r = NULL;
+    cr_sym x = size[s->i], y = size[s->j], a = cr_sym_int(env, s->a), b = cr_sym_int(env, s->b),
+           c = cr_sym_int(env, s->c), r = NULL;
     switch (s->kind) {
     case RESIDUE: r = cr_sym_compare(env, cr_sym_mod(env, x, a), CR_EQ, b); break;
     case LINEAR: r = cr_sym_compare(env, x, CR_EQ, cr_sym_add(env, cr_sym_mul(env, a, y), b)); break;
@@ -70,7 +82,9 @@ static cr_sym build(cr_env *env, const statement *s, const cr_sym *size) {
 static statement random_statement(const point *example, bool one_size) {
     statement s;
     for (int tries = 0;; tries++) {
-        s = (statement){.kind = (kind)between(0, KINDS - 1), .i = (int)between(0, SIZES - 1), .j = (int)between(0, SIZES - 1)};
+        s = (statement){ .kind = (kind)between(0, KINDS - 1),
+                         .i = (int)between(0, SIZES - 1),
+                         .j = (int)between(0, SIZES - 1) };
         if (one_size) s.i = s.j = 0;
         int64_t x = example->v[s.i], y = example->v[s.j];
         switch (s.kind) {
@@ -101,7 +115,9 @@ static void report(cr_env *env, const char *what, cr_sym e, const point *p) {
         cr_str_add(&text, i ? "; " : "   with ");
         cr_sym_print(cr_env_cond(env, i).condition, &text);
     }
-    if (wrong++ < 10) CHECK_FAILED("%s: %s at %lld %lld %lld", what, cr_str_get(&text), (long long)p->v[0], (long long)p->v[1], (long long)p->v[2]);
+    if (wrong++ < 10)
+        CHECK_FAILED("%s: %s at %lld %lld %lld", what, cr_str_get(&text), (long long)p->v[0], (long long)p->v[1],
+                     (long long)p->v[2]);
     cr_str_dispose(&text);
 }
 
@@ -126,7 +142,8 @@ static void check_number(cr_env *env, cr_sym e, const cr_sym *size, const point 
         bool congruent = c.modulus == 0 ? plain.i == c.residue : (plain.i - c.residue) % c.modulus == 0;
         if (!in) report(env, "range", e, &points[k]);
         if (!congruent) report(env, "congruence", e, &points[k]);
-        if (!cr__eval(simple, bound_value, &b, &simplified, NULL, NULL) || simplified.i != plain.i) report(env, "simplified", e, &points[k]);
+        if (!cr__eval(simple, bound_value, &b, &simplified, NULL, NULL) || simplified.i != plain.i)
+            report(env, "simplified", e, &points[k]);
     }
 }
 
@@ -150,7 +167,8 @@ static void ask_round(int count) {
         cr_status status = cr_env_add_cond(env, CR_COND_GUARD, build(env, &s, size), "");
         if (status == CR_OK) facts[nfacts++] = s, learned++;
         else refused++;
-        if (status && holds(&s, &example)) report(env, "a fact that holds at the example was refused", build(env, &s, size), &example);
+        if (status && holds(&s, &example))
+            report(env, "a fact that holds at the example was refused", build(env, &s, size), &example);
     }
     for (int k = 0; k < ALL; k++) {
         point p = {{LOW + k % BOX, LOW + k / BOX % BOX, LOW + k / BOX / BOX}};
@@ -211,10 +229,18 @@ static void verdict_round(void) {
     CHECK_OK(cr_env_create(&env));
     cr_sym size[SIZES] = {cr_sym_symbol(env, "s77", CR_TYPE_INT, LOW, INT64_MAX)};
     CHECK_OK(cr_env_set_hint(env, size[0], example.v[0]));
-    CHECK_OK(cr_shape_add(env, &(cr_size){.promise = CR_SIZE_NAMED, .source = "x", .name = "b", .root = "b", .scale = 1, .hi = INT64_MAX, .value = example.v[0], .symbol = size[0]}));
+    CHECK_OK(cr_shape_add(env, &(cr_size){ .promise = CR_SIZE_NAMED,
+                                           .source = "x",
+                                           .name = "b",
+                                           .root = "b",
+                                           .scale = 1,
+                                           .hi = INT64_MAX,
+                                           .value = example.v[0],
+                                           .symbol = size[0] }));
     for (int64_t i = between(1, 2); i > 0; i--) {
         statement s = random_statement(&example, true);
-        if (holds(&s, &example) && cr_env_add_cond(env, CR_COND_GUARD, build(env, &s, size), "") == CR_OK) facts[n++] = s;
+        if (holds(&s, &example) && cr_env_add_cond(env, CR_COND_GUARD, build(env, &s, size), "") == CR_OK)
+            facts[n++] = s;
     }
     CHECK_OK(cr_shape_solve(env, 0, &v));
     bool none, contains = false;
@@ -246,8 +272,9 @@ int main(void) {
     for (int i = 0; i < (full ? 100000 : 3000); i++) verdict_round();
     CHECK_EQ(wrong, 0);
     CHECK(decided * 8 > questions && accepted > 0 && fixed > 0);
-    printf("questions %lld\nwrong answers %lld\ndecided questions %lld\nundecided questions %lld\nstated facts %lld\nrefused statements %lld\nverdicts accepted %lld\nverdicts with a fix "
-           "%lld\n",
-           (long long)questions, (long long)wrong, (long long)decided, (long long)unknown, (long long)learned, (long long)refused, (long long)accepted, (long long)fixed);
+    printf("questions %lld\nwrong answers %lld\ndecided questions %lld\nundecided questions %lld\nstated facts "
+           "%lld\nrefused statements %lld\nverdicts accepted %lld\nverdicts with a fix %lld\n",
+           (long long)questions, (long long)wrong, (long long)decided, (long long)unknown, (long long)learned,
+           (long long)refused, (long long)accepted, (long long)fixed);
     return check_summary();
 }

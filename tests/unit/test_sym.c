@@ -494,45 +494,48 @@ static void srepr_texts(void) {
 #define U0 "Symbol('u0', integer=True)"
 #define Z0 "Symbol('zf0', real=True)"
     static const struct { const char *srepr, *infix; } cases[] = {
-        {"Add(Mul(Integer(2), " P0 "), Integer(1))", "2*s0 + 1"},
-        {"Pow(" P0 ", Integer(2))", "s0**2"},
-        {"FloorDiv(Add(" P0 ", Integer(1)), Integer(2))", "(s0 + 1)//2"},
-        {"Mod(" P0 ", Integer(3))", "Mod(s0, 3)"},
-        {"PythonMod(" U0 ", Integer(3))", "PythonMod(u0, 3)"},
-        {"CleanDiv(" P0 ", Integer(2))", "s0//2"},
-        {"Max(Integer(1), " U0 ")", "Max(1, u0)"},
-        {"Min(" P0 ", " U0 ")", "Min(s0, u0)"},
-        {"ToFloat(" P0 ")", "ToFloat(s0)"},
-        {"CeilToInt(IntTrueDiv(" P0 ", Integer(3)))", "CeilToInt(IntTrueDiv(s0, 3))"},
-        {"TruncToInt(Mul(Float('1.5', precision=53), ToFloat(" U0 ")))", "TruncToInt(ToFloat(u0)*1.5)"},
-        {"FloorToInt(" Z0 ")", "FloorToInt(zf0)"},
-        {"TruncToFloat(" Z0 ")", "ToFloat(TruncToInt(zf0))"},
-        {"Where(StrictLessThan(" P0 ", Integer(3)), " P0 ", " U0 ")", "Where(s0 <= 2, s0, u0)"},
-        {"PowByNatural(" P0 ", " U0 ")", "PowByNatural(s0, u0)"},
-        {"FloatPow(" Z0 ", Float('2.5', precision=53))", "FloatPow(zf0, 2.5)"},
-        {"FloatTrueDiv(" Z0 ", Float('2.0', precision=53))", "FloatTrueDiv(zf0, 2.0)"},
-        {"Equality(" P0 ", " U0 ")", "Eq(s0, u0)"},
-        {"Unequality(" P0 ", " U0 ")", "Ne(s0, u0)"},
-        {"LessThan(" P0 ", " U0 ")", "s0 <= u0"},
-        {"StrictGreaterThan(" P0 ", " U0 ")", "u0 < s0"},
-        {"GreaterThan(" P0 ", Integer(4))", "s0 >= 4"},
-        {"And(StrictLessThan(" P0 ", " U0 "), StrictLessThan(" U0 ", Integer(3)))", "(s0 < u0) & (u0 <= 2)"},
-        {"Not(And(Equality(" P0 ", " U0 "), StrictLessThan(" P0 ", " U0 ")))", "Ne(s0, u0) | (u0 <= s0)"},
-        {"OpaqueUnaryFn_sqrt(" P0 ")", "OpaqueUnaryFn_sqrt(ToFloat(s0))"},
-        {"Mul(Rational(1, 2), " P0 ")", "IntTrueDiv(s0, 2)"},
-        {"floor(Mul(Rational(1, 2), " P0 "))", "s0//2"},
-        {"Mul(Pow(" P0 ", Integer(-1)), Pow(" P0 ", Integer(3)))", "s0**2"},
-        {"Add(" P0 ", Mul(Integer(-1), " U0 "))", "s0 - u0"},
-        {"Abs(" U0 ")", "Abs(u0)"},
-        {"true", "True"},
-        {"oo", "oo"},
-        {"Identity(" P0 ")", "s0"},
-        {"ModularIndexing(" P0 ", Integer(2), Integer(3))", "Mod(s0//2, 3)"},
-        {"BitwiseFn_bitwise_and(" P0 ", " U0 ")", "BitwiseFn_bitwise_and(s0, u0)"},
-        {"BitwiseFn_bitwise_and(Integer(7), " P0 ")", "Mod(s0, 8)"},
-        {"BitwiseFn_bitwise_or(" U0 ", Integer(4))", "BitwiseFn_bitwise_or(u0, 4)"},
-        {"BitwiseFn_bitwise_xor(" P0 ", Integer(-1))", "-s0 - 1"},
-        {"Piecewise(ExprCondPair(" P0 ", StrictLessThan(" P0 ", Integer(3))), ExprCondPair(" U0 ", true))", "Where(s0 <= 2, s0, u0)"},
+        { "Add(Mul(Integer(2), " P0 "), Integer(1))", "2*s0 + 1" },
+        { "Pow(" P0 ", Integer(2))", "s0**2" },
+        { "FloorDiv(Add(" P0 ", Integer(1)), Integer(2))", "(s0 + 1)//2" },
+        { "Mod(" P0 ", Integer(3))", "Mod(s0, 3)" },
+        { "PythonMod(" U0 ", Integer(3))", "PythonMod(u0, 3)" },
+        { "CleanDiv(" P0 ", Integer(2))", "s0//2" },
+        { "Max(Integer(1), " U0 ")", "Max(1, u0)" },
+        { "Min(" P0 ", " U0 ")", "Min(s0, u0)" },
+        { "ToFloat(" P0 ")", "ToFloat(s0)" },
+        { "CeilToInt(IntTrueDiv(" P0 ", Integer(3)))", "CeilToInt(IntTrueDiv(s0, 3))" },
+        { "TruncToInt(Mul(Float('1.5', precision=53), ToFloat(" U0 ")))", "TruncToInt(ToFloat(u0)*1.5)" },
+        { "FloorToInt(" Z0 ")", "FloorToInt(zf0)" },
+        { "TruncToFloat(" Z0 ")", "ToFloat(TruncToInt(zf0))" },
+        { "Where(StrictLessThan(" P0 ", Integer(3)), " P0 ", " U0 ")", "Where(s0 <= 2, s0, u0)" },
+        { "PowByNatural(" P0 ", " U0 ")", "PowByNatural(s0, u0)" },
+        { "FloatPow(" Z0 ", Float('2.5', precision=53))", "FloatPow(zf0, 2.5)" },
+        { "FloatTrueDiv(" Z0 ", Float('2.0', precision=53))", "FloatTrueDiv(zf0, 2.0)" },
+        { "Equality(" P0 ", " U0 ")", "Eq(s0, u0)" },
+        { "Unequality(" P0 ", " U0 ")", "Ne(s0, u0)" },
+        { "LessThan(" P0 ", " U0 ")", "s0 <= u0" },
+        { "StrictGreaterThan(" P0 ", " U0 ")", "u0 < s0" },
+        { "GreaterThan(" P0 ", Integer(4))", "s0 >= 4" },
+        { "And(StrictLessThan(" P0 ", " U0 "), StrictLessThan(" U0 ", Integer(3)))", "(s0 < u0) & (u0 <= 2)" },
+        { "Not(And(Equality(" P0 ", " U0 "), StrictLessThan(" P0 ", " U0 ")))", "Ne(s0, u0) | (u0 <= s0)" },
+        { "OpaqueUnaryFn_sqrt(" P0 ")", "OpaqueUnaryFn_sqrt(ToFloat(s0))" },
+        { "Mul(Rational(1, 2), " P0 ")", "IntTrueDiv(s0, 2)" },
+        { "floor(Mul(Rational(1, 2), " P0 "))", "s0//2" },
+        { "Mul(Pow(" P0 ", Integer(-1)), Pow(" P0 ", Integer(3)))", "s0**2" },
+        { "Add(" P0 ", Mul(Integer(-1), " U0 "))", "s0 - u0" },
+        { "Abs(" U0 ")", "Abs(u0)" },
+        { "true", "True" },
+        { "oo", "oo" },
+        { "Identity(" P0 ")", "s0" },
+        { "ModularIndexing(" P0 ", Integer(2), Integer(3))", "Mod(s0//2, 3)" },
+        { "BitwiseFn_bitwise_and(" P0 ", " U0 ")", "BitwiseFn_bitwise_and(s0, u0)" },
+        { "BitwiseFn_bitwise_and(Integer(7), " P0 ")", "Mod(s0, 8)" },
+        { "BitwiseFn_bitwise_or(" U0 ", Integer(4))", "BitwiseFn_bitwise_or(u0, 4)" },
+        { "BitwiseFn_bitwise_xor(" P0 ", Integer(-1))", "-s0 - 1" },
+        { "Piecewise(ExprCondPair(" P0 ", StrictLessThan(" P0 ", Integer(3))), ExprCondPair(" U0 ", true))", "Where(s0 "
+                                                                                                             "<= 2, "
+                                                                                                             "s0, "
+                                                                                                             "u0)" },
     };
     for (size_t i = 0; i < CR_COUNT(cases); i++) {
         cr_sym e = NULL, back = NULL;
@@ -562,7 +565,8 @@ static void srepr_texts(void) {
     check_error("Symbol(a)", true, "expected a quoted name");
     check_error("BitwiseFn_bitwise_not(Integer(1))", true, "expected a function that is known here; found 'BitwiseFn");
     check_error("Piecewise(Integer(1))", true, "expected '('");
-    check_error("Piecewise(ExprCondPair(Integer(1), Equality(Symbol('s0'), Integer(2))))", true, "a last part whose condition is true");
+    check_error("Piecewise(ExprCondPair(Integer(1), Equality(Symbol('s0'), Integer(2))))", true,
+                "a last part whose condition is true");
     finish();
 }
 
@@ -622,7 +626,8 @@ static void sizes(void) {
     CHECK(!yes && cr_env_cond(env, 3).kind == CR_COND_ASSUMED);
     CHECK_STR(text_of(cr_env_cond(env, 3).condition), "Ne(u0, 1)");
 
-    cr_dim c = cr_dim_of(env, cr_sym_symbol(env, "s7", CR_TYPE_INT, 1, 99)), d = cr_dim_of(env, cr_sym_symbol(env, "s8", CR_TYPE_INT, 1, 99));
+    cr_dim c = cr_dim_of(env, cr_sym_symbol(env, "s7", CR_TYPE_INT, 1, 99)),
+           d = cr_dim_of(env, cr_sym_symbol(env, "s8", CR_TYPE_INT, 1, 99));
     cr_dim one = cr_dim_of(env, cr_sym_symbol(env, "s9", CR_TYPE_INT, 1, 99));
     CHECK_OK(cr_env_set_hint(env, cr_dim_sym(env, c), 5));
     CHECK_OK(cr_env_set_hint(env, cr_dim_sym(env, d), 5));

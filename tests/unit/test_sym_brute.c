@@ -1,8 +1,8 @@
 /* src/sym against brute force: random expressions, random assignments.
  *
  * A tree is built twice, as a canonical expression and as a plain tree that is evaluated without any rewriting. For
- * every assignment that the facts allow and where the plain tree is defined: the canonical form, its simplified form and the
- * expression with the values put in give the plain value; ranges and congruences contain it; answers are never
+ * every assignment that the facts allow and where the plain tree is defined: the canonical form, its simplified form
+ * and the expression with the values put in give the plain value; ranges and congruences contain it; answers are never
  * wrong (unknown is allowed, and counted). For every expression: both texts read back to the same pointer.
  * CRESSET_FULL=1 runs a million pairs. */
 #include "sym/internal.h"

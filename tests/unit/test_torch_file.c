@@ -1,5 +1,5 @@
-/* torch.save files: a real one, and hand-made ones that are wrong in one way each. The zips are put together here, stored
- * members only, so that anything can be written into them. */
+/* torch.save files: a real one, and hand-made ones that are wrong in one way each. The zips are put together here,
+ * stored members only, so that anything can be written into them. */
 #include "archive/pickle.h"
 #include "check.h"
 
@@ -41,34 +41,64 @@ static bytes zip_of(const member *members, size_t n) {
     }
     size_t size = b.n - directory;
     put(&b, "PK\5\6", 4);
-    number(&b, 0, 4), number(&b, n, 2), number(&b, n, 2), number(&b, size, 4), number(&b, directory, 4), number(&b, 0, 2);
+    number(&b, 0, 4), number(&b, n, 2), number(&b, n, 2), number(&b, size, 4), number(&b, directory, 4),
+        number(&b, 0, 2);
     return b;
 }
 
 #define TEXT(literal) literal, sizeof literal - 1
 #define STORAGE(numel) "(U\x07storagectorch\nFloatStorage\nU\x01" "0U\x03" "cpuK" numel "tQ"
-#define TENSOR "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE("\x02") "K\0K\x02\x85K\x01\x85\x89" "ccollections\nOrderedDict\n)RtR."
+#define TENSOR                                                                         \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE("\x02") "K\0K\x02\x85K\x01\x85\x89" \
+                                                           "ccollections\nOrderedDict\n)RtR."
 #define DATA "\0\0\x80\x3f\0\0\0\x40"
 
 static const struct { member members[6]; size_t n; cr_status code; const char *part; } files[] = {
-    {{{"a/data.pkl", TEXT(TENSOR)}, {"a/byteorder", TEXT("little")}, {"a/data/0", TEXT(DATA)}, {"a/version", TEXT("3\n")}}, 4, CR_OK, ""},
-    {{{"data.pkl", TEXT(TENSOR)}, {"data/0", TEXT(DATA "more")}}, 2, CR_OK, ""},
-    {{{"a/data.pkl", TEXT("N.")}}, 1, CR_OK, ""},
-    {{{"a/other", TEXT("N.")}}, 1, CR_EFORMAT, "the zip has no data.pkl: this is not a torch.save file"},
-    {{{"a/b/data.pkl", TEXT("N.")}}, 1, CR_EFORMAT, "no data.pkl"},
-    {{{"a/data.pkl", TEXT("N.")}, {"b/data.pkl", TEXT("N.")}}, 2, CR_EFORMAT, "two pickles, 'a/data.pkl' and 'b/data.pkl'"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/constants.pkl", TEXT("N.")}}, 2, CR_EUNSUPPORTED, "a TorchScript archive"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/byteorder", TEXT("big")}}, 2, CR_EUNSUPPORTED, "'byteorder' is 'big'"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/byteorder", TEXT("middle")}}, 2, CR_EFORMAT, "'byteorder' is 'middle', expected 'little'"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/version", TEXT("99\n")}}, 2, CR_EUNSUPPORTED, "format version 99; 1 to 10"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/version", TEXT("x\n")}}, 2, CR_EFORMAT, "'version' is 'x'"},
-    {{{"a/data.pkl", TEXT("N.")}, {"a/version", TEXT("111111111111111111111111111111")}}, 2, CR_EFORMAT, "expected a small number"},
-    {{{"a/data.pkl", TEXT("N")}}, 1, CR_EFORMAT, "a/data.pkl: byte 1 (end)"},
-    {{{"a/data.pkl", TEXT("cos\nsystem\n.")}}, 1, CR_EUNSUPPORTED, "a/data.pkl: byte 0 (GLOBAL): the pickle names os.system"},
-    {{{"a/data.pkl", TEXT(TENSOR)}}, 1, CR_EFORMAT, "the zip has no member 'data/0' for storage '0'"},
-    {{{"a/data.pkl", TEXT(TENSOR)}, {"b/data/0", TEXT(DATA)}}, 2, CR_EFORMAT, "the zip has no member 'data/0'"},
-    {{{"a/data.pkl", TEXT(TENSOR)}, {"a/data/0", TEXT("1234567")}}, 2, CR_EFORMAT, "member 'a/data/0' has 7 bytes, its storage needs 8"},
-    {{{"a/data.pkl", TEXT("")}}, 1, CR_EFORMAT, "ends without STOP"},
+    { { { "a/data.pkl", TEXT(TENSOR) },
+        { "a/byteorder", TEXT("little") },
+        { "a/data/0", TEXT(DATA) },
+        { "a/version", TEXT("3\n") } },
+      4,
+      CR_OK,
+      "" },
+    { { { "data.pkl", TEXT(TENSOR) }, { "data/0", TEXT(DATA "more") } }, 2, CR_OK, "" },
+    { { { "a/data.pkl", TEXT("N.") } }, 1, CR_OK, "" },
+    { { { "a/other", TEXT("N.") } }, 1, CR_EFORMAT, "the zip has no data.pkl: this is not a torch.save file" },
+    { { { "a/b/data.pkl", TEXT("N.") } }, 1, CR_EFORMAT, "no data.pkl" },
+    { { { "a/data.pkl", TEXT("N.") }, { "b/data.pkl", TEXT("N.") } },
+      2,
+      CR_EFORMAT,
+      "two pickles, 'a/data.pkl' and 'b/data.pkl'" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/constants.pkl", TEXT("N.") } },
+      2,
+      CR_EUNSUPPORTED,
+      "a TorchScript archive" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/byteorder", TEXT("big") } }, 2, CR_EUNSUPPORTED, "'byteorder' is 'big'" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/byteorder", TEXT("middle") } },
+      2,
+      CR_EFORMAT,
+      "'byteorder' is 'middle', expected 'little'" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/version", TEXT("99\n") } },
+      2,
+      CR_EUNSUPPORTED,
+      "format version 99; 1 to 10" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/version", TEXT("x\n") } }, 2, CR_EFORMAT, "'version' is 'x'" },
+    { { { "a/data.pkl", TEXT("N.") }, { "a/version", TEXT("111111111111111111111111111111") } },
+      2,
+      CR_EFORMAT,
+      "expected a small number" },
+    { { { "a/data.pkl", TEXT("N") } }, 1, CR_EFORMAT, "a/data.pkl: byte 1 (end)" },
+    { { { "a/data.pkl", TEXT("cos\nsystem\n.") } },
+      1,
+      CR_EUNSUPPORTED,
+      "a/data.pkl: byte 0 (GLOBAL): the pickle names os.system" },
+    { { { "a/data.pkl", TEXT(TENSOR) } }, 1, CR_EFORMAT, "the zip has no member 'data/0' for storage '0'" },
+    { { { "a/data.pkl", TEXT(TENSOR) }, { "b/data/0", TEXT(DATA) } }, 2, CR_EFORMAT, "the zip has no member 'data/0'" },
+    { { { "a/data.pkl", TEXT(TENSOR) }, { "a/data/0", TEXT("1234567") } },
+      2,
+      CR_EFORMAT,
+      "member 'a/data/0' has 7 bytes, its storage needs 8" },
+    { { { "a/data.pkl", TEXT("") } }, 1, CR_EFORMAT, "ends without STOP" },
 };
 
 static void tables(void) {
@@ -77,8 +107,8 @@ static void tables(void) {
         cr_torch_file *f = NULL;
         cr_status status = cr_torch_open_memory(b.at, b.n, NULL, &f);
         if (status != files[i].code || (status && !strstr(cr_error_message(), files[i].part)))
-            CHECK_FAILED("row %zu gave %s \"%s\", expected %s \"%s\"", i, cr_status_name(status), status ? cr_error_message() : "",
-                         cr_status_name(files[i].code), files[i].part);
+            CHECK_FAILED("row %zu gave %s \"%s\", expected %s \"%s\"", i, cr_status_name(status),
+                         status ? cr_error_message() : "", cr_status_name(files[i].code), files[i].part);
         else CHECK(!status == !!f);
         cr_torch_release(f);
     }
@@ -112,8 +142,10 @@ static void not_zips(void) {
     cr_torch_file *f;
     strcpy(tar + 257, "ustar");
     CHECK_ERROR(cr_torch_open_memory(TEXT(LEGACY), NULL, &f), CR_EUNSUPPORTED,
-                "torch.save's format before PyTorch 1.6 (bare pickles, no zip): load it with PyTorch and torch.save it again");
-    CHECK_ERROR(cr_torch_open_memory(LEGACY + 2, sizeof LEGACY - 3, NULL, &f), CR_EUNSUPPORTED, "before PyTorch 1.6"); /* protocol 0 or 1 */
+                "torch.save's format before PyTorch 1.6 (bare pickles, no zip): load it with PyTorch and torch.save it "
+                "again");
+    /* protocol 0 or 1 */
+    CHECK_ERROR(cr_torch_open_memory(LEGACY + 2, sizeof LEGACY - 3, NULL, &f), CR_EUNSUPPORTED, "before PyTorch 1.6");
     CHECK_ERROR(cr_torch_open_memory(tar, sizeof tar, NULL, &f), CR_EUNSUPPORTED, "(a tar, no zip)");
     CHECK_ERROR(cr_torch_open_memory("", 0, NULL, &f), CR_EFORMAT, "");
     CHECK_ERROR(cr_torch_open_memory(TEXT("\x80\x02N."), NULL, &f), CR_EFORMAT, "");
@@ -146,18 +178,21 @@ static void real_files(void) {
                                  "'b': tensor(size=[2], stride=[1], dtype=torch.bfloat16, storage='1'), "
                                  "'n': tensor(size=[], stride=[], dtype=torch.int64, storage='2')}");
     CHECK_EQ(cr_torch_storage_count(f), 3);
-    CHECK_OK(cr_zip_borrow(cr_torch_zip(f), cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "w")->u.tensor->storage), &data));
+    CHECK_OK(cr_zip_borrow(cr_torch_zip(f),
+                           cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "w")->u.tensor->storage), &data));
     for (int i = 0; i < 6; i++) {
         float x;
         memcpy(&x, data + 4 * i, 4);
         CHECK_FLOAT(x, i);
     }
-    CHECK_OK(cr_zip_borrow(cr_torch_zip(f), cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "n")->u.tensor->storage), &data));
+    CHECK_OK(cr_zip_borrow(cr_torch_zip(f),
+                           cr_torch_member(f, cr_pickle_find(cr_torch_root(f), "n")->u.tensor->storage), &data));
     CHECK_EQ(data[0], 7);
     cr_torch_release(f);
     cr_str_dispose(&text);
     CHECK_ERROR(cr_torch_open_path("tests/fuzz/corpus/torch/before_1_6", &f), CR_EUNSUPPORTED,
-                "tests/fuzz/corpus/torch/before_1_6: this is torch.save's format before PyTorch 1.6 (bare pickles, no zip)");
+                "tests/fuzz/corpus/torch/before_1_6: this is torch.save's format before PyTorch 1.6 (bare pickles, no "
+                "zip)");
 }
 
 /* The file keeps the zip around it alive. */

@@ -1,5 +1,5 @@
-/* Views, copies and factories through the call path: memory safety, aliasing, failures, symbolic sizes. That values equal
- * PyTorch's is the business of tests/ops. */
+/* Views, copies and factories through the call path: memory safety, aliasing, failures, symbolic sizes. That values
+ * equal PyTorch's is the business of tests/ops. */
 #include "check.h"
 #include "ops/op.h"
 
@@ -46,7 +46,8 @@ static cr_tensor *call(const char *name, const cr_arg *args, size_t n) {
 
 static void aliasing(void) {
     int64_t live = cr_alloc_live();
-    cr_tensor *base = range(12), *a = CALL("aten::view", T(base), INTS(3, 4)), *b = CALL("aten::transpose.int", T(a), I(0), I(1));
+    cr_tensor *base = range(12), *a = CALL("aten::view", T(base), INTS(3, 4)),
+              *b = CALL("aten::transpose.int", T(a), I(0), I(1));
     CHECK(a->storage == base->storage && b->storage == base->storage && b->base == base);
     cr_tensor *c = CALL("aten::reshape", T(b), INTS(12));
     CHECK(c->storage != base->storage);
@@ -99,10 +100,12 @@ static void factories(void) {
 /* Shifting a tensor by one inside its own memory: dense parts that overlap are refused, strided ones read first. */
 static void overlapping_copies(void) {
     cr_tensor *base = range(6), *out = NULL;
-    cr_tensor *head = CALL("aten::slice.Tensor", T(base), I(0), I(0), I(5)), *tail = CALL("aten::slice.Tensor", T(base), I(0), I(1), I(6));
+    cr_tensor *head = CALL("aten::slice.Tensor", T(base), I(0), I(0), I(5)),
+              *tail = CALL("aten::slice.Tensor", T(base), I(0), I(1), I(6));
     cr_arg shift[] = { T(tail), T(head) };
     CHECK_ERROR(cr_call_1("aten::copy_", shift, 2, &out), CR_ERUNTIME, "single memory location");
-    cr_tensor *even = CALL("aten::slice.Tensor", T(base), I(0), I(0), I(4), I(2)), *later = CALL("aten::slice.Tensor", T(base), I(0), I(2), I(6), I(2));
+    cr_tensor *even = CALL("aten::slice.Tensor", T(base), I(0), I(0), I(4), I(2)),
+              *later = CALL("aten::slice.Tensor", T(base), I(0), I(2), I(6), I(2));
     cr_tensor_release(CALL("aten::copy_", T(later), T(even)));
     check_values(CALL("aten::clone", T(base)), "0 1 0 3 2 5");
     cr_tensor *wide = CALL("aten::expand", T(even), INTS(3, 2));
@@ -133,7 +136,8 @@ static void metadata(void) {
     cr_tensor_release(other);
 }
 
-/* One symbolic run stands for all sizes: [s0, 12] -> flatten -> [12*s0] -> view -> [s0, 3, 4] -> transpose, without a guard. */
+/* One symbolic run stands for all sizes: [s0, 12] -> flatten -> [12*s0] -> view -> [s0, 3, 4] -> transpose, without a
+ * guard. */
 static void symbolic(void) {
     cr_env *env;
     CHECK_OK(cr_env_create(&env));

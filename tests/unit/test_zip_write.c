@@ -35,7 +35,8 @@ static cr_status write_members(const char *path, uint32_t alignment, int count) 
         char name[64];
         snprintf(name, sizeof name, "top/member %d \xe2\x82\xac", i);
         status = cr_zip_writer_begin(w, name);
-        for (int part = 0; part < i % 5 && !status; part++) status = cr_zip_writer_write(w, "0123456789", (size_t)(i % 11));
+        for (int part = 0; part < i % 5 && !status; part++)
+            status = cr_zip_writer_write(w, "0123456789", (size_t)(i % 11));
         if (!status) status = cr_zip_writer_end(w);
     }
     if (!status) status = cr_zip_writer_add(w, "large", folder, 0);
@@ -136,8 +137,13 @@ static void misuse(void) {
     CHECK_ERROR(cr_zip_writer_create(path, 48, &w), CR_EVALUE, "alignment 48");
     CHECK_ERROR(cr_zip_writer_create(path, 8192, &w), CR_EVALUE, "alignment 8192");
     static const struct { const char *name, *error; } names[] = {
-        {"", "an empty name"}, {"/a", "an absolute path"}, {"a/../b", "'.' or '..'"}, {"a\\b", "a backslash"}, {"a/", "a folder"}, {"a\xff", "not UTF-8"},
-        {"same", "member 'same' is written twice"},
+        { "", "an empty name" },
+        { "/a", "an absolute path" },
+        { "a/../b", "'.' or '..'" },
+        { "a\\b", "a backslash" },
+        { "a/", "a folder" },
+        { "a\xff", "not UTF-8" },
+        { "same", "member 'same' is written twice" },
     };
     for (size_t i = 0; i < CR_COUNT(names); i++) {
         CHECK_OK(cr_zip_writer_create(path, 1, &w));
@@ -166,7 +172,8 @@ static void failing_disks(void) {
     char *path = in_folder("full.zip");
     cr_zip_writer *w = NULL;
     CHECK_OK(cr_file_write_atomic(path, "old", 3));
-    CHECK_ERROR(cr_zip_writer_create("/no/such/folder/x.zip", 1, &w), CR_EIO, "cannot write '/no/such/folder/x.zip': No such file");
+    CHECK_ERROR(cr_zip_writer_create("/no/such/folder/x.zip", 1, &w), CR_EIO,
+                "cannot write '/no/such/folder/x.zip': No such file");
     CHECK_ERROR(cr_zip_writer_create("/dev/null", 1, &w), CR_EIO, "cannot write '/dev/null': it is not a regular file");
     CHECK_ERROR(cr_zip_writer_create(folder, 1, &w), CR_EIO, "Is a directory");
     char closed[128];
@@ -174,7 +181,8 @@ static void failing_disks(void) {
     snprintf(closed, sizeof closed, "%s/closed", folder);
     CHECK(!mkdir(closed, 0500));
     strcat(closed, "/x.zip");
-    if (!me) CHECK(!chmod(folder, 0755) && !seteuid(65534)); /* root may write anywhere: be somebody else for a moment */
+    /* root may write anywhere: be somebody else for a moment */
+    if (!me) CHECK(!chmod(folder, 0755) && !seteuid(65534));
     CHECK_ERROR(cr_zip_writer_create(closed, 1, &w), CR_EIO, "x.zip': Permission denied");
     if (!me) CHECK(!seteuid(0));
     *strrchr(closed, '/') = 0;
@@ -259,8 +267,10 @@ static void check_copies(cr_zip *from, uint32_t alignment) {
         cr_zip_writer *w = NULL;
         cr_zip *to = NULL;
         snprintf(path, sizeof path, "%s/copy.zip", folder);
-        CHECK_OK(sink ? cr_zip_writer_create_on((cr_sink){gather, &bytes}, alignment, &w) : cr_zip_writer_create(path, alignment, &w));
-        for (size_t i = 0; i < cr_zip_count(from); i++) CHECK_OK(cr_zip_writer_copy(w, cr_zip_at(from, i)->name, from, cr_zip_at(from, i)));
+        CHECK_OK(sink ? cr_zip_writer_create_on((cr_sink){ gather, &bytes }, alignment, &w)
+                      : cr_zip_writer_create(path, alignment, &w));
+        for (size_t i = 0; i < cr_zip_count(from); i++)
+            CHECK_OK(cr_zip_writer_copy(w, cr_zip_at(from, i)->name, from, cr_zip_at(from, i)));
         CHECK_OK(cr_zip_writer_finish(w));
         CHECK_OK(sink ? cr_zip_open_memory(bytes.at, bytes.n, NULL, &to) : cr_zip_open(path, &to));
         for (size_t i = 0; to && i < cr_zip_count(from); i++) {

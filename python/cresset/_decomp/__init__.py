@@ -12,13 +12,15 @@ from typing import Any
 import cresset
 from cresset import _C
 
-__all__ = ["CustomDecompTable", "core_aten_decompositions", "decomposition_table", "default_decompositions", "get_decompositions", "register_decomposition"]
+__all__ = ["CustomDecompTable", "core_aten_decompositions", "decomposition_table", "default_decompositions",
+           "get_decompositions", "register_decomposition"]
 
 
 def _key(op: Any) -> str:
     """The name by which the table of ops knows an overload."""
     if not isinstance(op, _C.OpOverload):
-        raise TypeError(f"a decomposition table is keyed by op overloads like cresset.ops.aten.relu.default, not by {op!r}")
+        raise TypeError(f"a decomposition table is keyed by op overloads like cresset.ops.aten.relu.default, not by "
+                        f"{op!r}")
     return op.name()
 
 
@@ -48,7 +50,8 @@ class _BuiltIn:
 decomposition_table: dict[Any, Callable[..., Any]] = {}  # what register_decomposition() put there
 
 
-def register_decomposition(ops: Any, registry: dict[Any, Callable[..., Any]] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_decomposition(ops: Any,
+        registry: dict[Any, Callable[..., Any]] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function is how these ops (an overload, all overloads of an op, or a list of such) decompose."""
     table = decomposition_table if registry is None else registry
 
@@ -63,8 +66,8 @@ def register_decomposition(ops: Any, registry: dict[Any, Callable[..., Any]] | N
 
 
 class CustomDecompTable(dict):
-    """A table to change: delete an op to preserve it, set one to a function to have it decomposed by that. Ops of other libraries that are registered
-    later and are composite come in when the table is used."""
+    """A table to change: delete an op to preserve it, set one to a function to have it decomposed by that. Ops of other
+    libraries that are registered later and are composite come in when the table is used."""
 
     def __init__(self) -> None:
         super().__init__((op, _BuiltIn(op)) for op in map(_find, _C._decomposed_names()))
@@ -118,7 +121,8 @@ def get_decompositions(ops: Iterable[Any], type: str = "post_autograd") -> dict[
 def _decompose(program: Any, table: Mapping[Any, Callable[..., Any]] | None) -> Any:
     if table is None:
         table = core_aten_decompositions() if decomposition_table else None
-    names = None if table is None else {_key(op): None if isinstance(function, _BuiltIn) else _function(op, function) for op, function in table.items()}
+    names = None if table is None else {_key(op): None if isinstance(function, _BuiltIn) else _function(op, function)
+                                        for op, function in table.items()}
     return program._decompose(names, _record)
 
 
@@ -139,11 +143,14 @@ def _leaves(value: Any) -> Iterator[Any]:
 def _filled(value: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_filled(item, leaves) for item in value)
-    return next(leaves) if isinstance(value, (cresset.Tensor, cresset.SymInt, cresset.SymFloat, cresset.SymBool)) else value
+    return next(leaves) if isinstance(value, (cresset.Tensor, cresset.SymInt, cresset.SymFloat,
+                                              cresset.SymBool)) else value
 
 
-def _record(function: Callable[..., Any], _op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
-    """The graph of function(*args, **kwargs); None where it has nothing to say (NotImplemented). Its inputs are the tensors and symbolic numbers, in order."""
+def _record(function: Callable[..., Any], _op: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+            several: bool) -> Any:
+    """The graph of function(*args, **kwargs); None where it has nothing to say (NotImplemented). Its inputs are the
+    tensors and symbolic numbers, in order."""
     given = [*args, *kwargs.values()]
     declined = False
 

@@ -3,8 +3,8 @@
     mark_dynamic(x, 0, max=64)
     export(model, (x,))            # as with dynamic_shapes=({0: Dim.DYNAMIC(max=64)},)
 
-Export reads marks where no dynamic_shapes are given, as PyTorch does; dynamic_shapes say everything by themselves. The marks are
-attributes of the tensor with PyTorch's names, so that programs that look for them find them.
+Export reads marks where no dynamic_shapes are given, as PyTorch does; dynamic_shapes say everything by themselves. The
+marks are attributes of the tensor with PyTorch's names, so that programs that look for them find them.
 """
 from __future__ import annotations
 

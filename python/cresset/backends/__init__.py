@@ -9,7 +9,8 @@ def _off(name, **extra):
 
 
 cudnn = _off("cudnn", benchmark=False, deterministic=True, allow_tf32=False, version=lambda: None)
-cuda = _off("cuda", matmul=types.SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=False, allow_bf16_reduced_precision_reduction=False))
+cuda = _off("cuda", matmul=types.SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=False,
+                                                 allow_bf16_reduced_precision_reduction=False))
 mkldnn = _off("mkldnn")
 mkl = _off("mkl")
 mps = _off("mps", is_built=lambda: False)

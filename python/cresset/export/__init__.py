@@ -25,16 +25,21 @@ from cresset.utils._pytree import register_dataclass, treespec_dumps
 from cresset.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from cresset.export.unflatten import FlatArgsAdapter, InterpreterModule, UnflattenedModule, unflatten
 
-__all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportReport", "ExportedModule",
-           "ExportedProgram", "FlatArgsAdapter", "InterpreterModule", "ModuleCallEntry", "ModuleCallSignature", "Problem",
+__all__ = ["AdditionalInputs", "CallSpec", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportReport",
+           "ExportedModule",
+           "ExportedProgram", "FlatArgsAdapter", "InterpreterModule", "ModuleCallEntry", "ModuleCallSignature",
+           "Problem",
            "ShapesCollection", "SpecViolationError", "UnflattenedModule", "UserError", "UserErrorType", "ValueRanges",
-           "capture_pre_autograd_graph", "default_decompositions", "dims", "export", "export_for_training", "get_ep_stats", "load",
+           "capture_pre_autograd_graph", "default_decompositions", "dims", "export", "export_for_training",
+           "get_ep_stats", "load",
            "patch_forward", "register_dataclass", "save", "unflatten"]
 
 
-def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None,
+def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None,
+         expected_opset_version: dict[str, int] | None = None,
          name: str | None = None, check: bool = False) -> ExportedProgram:
-    """Reads an exported program from a path or a binary file object. Weights stay in the file, mapped, until they are used.
+    """Reads an exported program from a path or a binary file object. Weights stay in the file, mapped, until they are
+    used.
 
     extra_files: a dict whose keys name extra files of the archive; their texts are filled in.
     expected_opset_version: {"aten": N}; another version in the archive is an error.
@@ -59,15 +64,17 @@ def load(f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] |
     return ExportedProgram(program)
 
 
-def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None,
+def save(ep: ExportedProgram, f: str | os.PathLike[str] | IO[bytes], *, extra_files: dict[str, Any] | None = None,
+         opset_version: dict[str, int] | None = None,
          pickle_protocol: int = 2, absolute_paths: bool = False) -> None:
-    """Writes an exported program as a `.pt2` archive that PyTorch 2.13 loads: to a path, atomically, or to a binary file object.
+    """Writes an exported program as a `.pt2` archive that PyTorch 2.13 loads: to a path, atomically, or to a binary
+    file object.
 
     extra_files: {name: text or bytes}, kept beside the program; `load` gives them back. opset_version: {"aten": N} and
-    versions of other op sets, to be written instead of the program's own. pickle_protocol: PyTorch's argument; example inputs
-    are pickled with protocol 2, which every reader knows, so only 2 to 5 are accepted and nothing depends on it.
-    absolute_paths: stack traces name source files as they were found; else from the working folder or `site-packages` on, and
-    files elsewhere by their names alone, so that an archive does not say where its author keeps things.
+    versions of other op sets, to be written instead of the program's own. pickle_protocol: PyTorch's argument; example
+    inputs are pickled with protocol 2, which every reader knows, so only 2 to 5 are accepted and nothing depends on it.
+    absolute_paths: stack traces name source files as they were found; else from the working folder or `site-packages`
+    on, and files elsewhere by their names alone, so that an archive does not say where its author keeps things.
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"save() takes an ExportedProgram, not {type(ep).__name__}")

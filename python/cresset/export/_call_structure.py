@@ -27,8 +27,10 @@ class CallStructure:
             missing = [repr(name) for name in names[len(args):]] or [f"args[{i}]" for i in range(len(args), expected)]
             problems.append("missing " + ", ".join(missing))
         if len(args) > expected:
-            problems.append(f"{len(args) - expected} positional arguments too many ({expected} expected, {len(args)} given)")
-        missing, extra = [repr(key) for key in keys if key not in kwargs], [repr(key) for key in kwargs if key not in keys]
+            problems.append(f"{len(args) - expected} positional arguments too many ({expected} expected, {len(args)} "
+                            f"given)")
+        missing, extra = [repr(key) for key in keys if key not in kwargs], [repr(key) for key in kwargs
+                if key not in keys]
         if missing:
             problems.append("missing keyword arguments " + ", ".join(missing))
         if extra:
@@ -40,7 +42,8 @@ class CallStructure:
 
     def __str__(self) -> str:
         expected = self._args_spec.num_children
-        names = self._names[:expected] if self._names and len(self._names) >= expected else [f"args[{i}]" for i in range(expected)]
+        names = self._names[:expected] if self._names and len(self._names) >= expected else [f"args[{i}]"
+                for i in range(expected)]
         return "(" + ", ".join([*names, *(f"{key}=" for key in self._kwargs_spec.context)]) + ")"
 
     def result(self, leaves: list[Any]) -> Any:

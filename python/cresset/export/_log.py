@@ -18,7 +18,8 @@ def get_ep_stats(ep: Any) -> dict[str, Any]:
         for node in module.graph.nodes:
             if node.op == "call_function":
                 count += 1
-                names.add(str(getattr(node.target, "__name__", node.target)) if getattr(node.target, "__module__", "") == "_operator" else str(node.target))
+                names.add(str(getattr(node.target, "__name__", node.target)) if getattr(node.target, "__module__",
+                        "") == "_operator" else str(node.target))
     return {"op_count": count, "op_set": names}
 
 
@@ -41,7 +42,8 @@ def events(name: str, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield result
     except Exception as error:
         kind = getattr(getattr(error, "error_type", None), "name", None)
-        _write({"event": "error", "function": name, "seconds": time.perf_counter() - begin, "class": type(error).__name__, "type": kind, "message": str(error)})
+        _write({"event": "error", "function": name, "seconds": time.perf_counter() - begin,
+                "class": type(error).__name__, "type": kind, "message": str(error)})
         raise
     event: dict[str, Any] = {"event": "exit", "function": name, "seconds": time.perf_counter() - begin}
     if "program" in result:

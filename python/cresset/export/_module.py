@@ -1,8 +1,9 @@
 """ExportedModule: a program as an nn.Module, which ExportedProgram.module() gives.
 
-Parameters, buffers and constants are the program's own tensors, in submodules at the paths they had; each call runs the program on the
-tensors that are there now, so that load_state_dict(), to(), hooks and assignments count as they do for any module. The program is run as
-a whole; node by node, with the lines and modules that its nodes tell, where another export records it or its dtypes were converted.
+Parameters, buffers and constants are the program's own tensors, in submodules at the paths they had; each call runs the
+program on the tensors that are there now, so that load_state_dict(), to(), hooks and assignments count as they do for
+any module. The program is run as a whole; node by node, with the lines and modules that its nodes tell, where another
+export records it or its dtypes were converted.
 """
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class _Places:
                     known[at] = parent.get_submodule(part)
                     self.way.append((parent._modules, part, known[at]))
             owner = known[path]
-            table = next((table for table in (owner._parameters, owner._buffers, owner.__dict__) if name in table), None)
+            table = next((table for table in (owner._parameters, owner._buffers, owner.__dict__) if name in table),
+                         None)
             if table is None:
                 raise AttributeError(f"the program uses '{target}', which the module does not have any more")
             self.tables.append((table, name))
@@ -59,10 +61,12 @@ class ExportedModule(UnflattenedModule):
 
     def __init__(self, program: ExportedProgram, own_state: bool = False):
         self._prepare()
-        self.__dict__.update(_exported=program, _instance=_C._ProgramModule(program._program, own_state), _structure=program._call_structure(), _places=None,
+        self.__dict__.update(_exported=program, _instance=_C._ProgramModule(program._program, own_state),
+                             _structure=program._call_structure(), _places=None,
                              _filled=False)
         if program._state is None and program._constants is None:
-            for table in _TABLES:  # nobody has seen a tensor of the program yet: submodules and parameters are made when somebody asks
+            # nobody has seen a tensor of the program yet: submodules and parameters are made when somebody asks
+            for table in _TABLES:
                 del self.__dict__[table]
         else:
             self._fill()
@@ -87,11 +91,13 @@ class ExportedModule(UnflattenedModule):
         self.__dict__["_filled"] = True
 
     def _own_tensor(self, name: str, tensor: Any, parameter: bool) -> Any:
-        """What the instance runs with, where that is not the program's: its copy of what calls write. What was put into state_dict counts, too."""
+        """What the instance runs with, where that is not the program's: its copy of what calls write. What was put into
+        state_dict counts, too."""
         known, own = self._exported._program_tensor(name), self._instance.tensor(name)
         if known is not None and own is not None and own is not known and known.data_ptr() == tensor.data_ptr():
             tensor = own
-        return nn.Parameter(tensor, requires_grad=tensor.requires_grad) if parameter and not isinstance(tensor, nn.Parameter) else tensor
+        return nn.Parameter(tensor, requires_grad=tensor.requires_grad) if parameter and not isinstance(tensor,
+                nn.Parameter) else tensor
 
     def _find_parts(self) -> None:
         self._take(_Builder(self._exported))
@@ -100,7 +106,8 @@ class ExportedModule(UnflattenedModule):
         """The parameters, buffers and constants that the program takes, in its order."""
         found = self._places.tensors() if self._places is not None else None
         if found is None:
-            self.__dict__["_places"] = _Places(self, [target for kind, _, target, *_ in self._exported._data["inputs"] if kind in _STATE])
+            self.__dict__["_places"] = _Places(self, [target for kind, _, target, *_ in self._exported._data["inputs"]
+                                                      if kind in _STATE])
             found = self._places.tensors()
         return found
 
@@ -121,10 +128,12 @@ class ExportedModule(UnflattenedModule):
         return self._structure.bind(args, kwargs)
 
     def train(self, mode: bool = True) -> ExportedModule:
-        raise NotImplementedError("train() of an exported program: its mode was settled when it was exported; export the module in training mode")
+        raise NotImplementedError("train() of an exported program: its mode was settled when it was exported; export "
+                                  "the module in training mode")
 
     def eval(self) -> ExportedModule:
-        raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export the module in evaluation mode")
+        raise NotImplementedError("eval() of an exported program: its mode was settled when it was exported; export "
+                                  "the module in evaluation mode")
 
     @property
     def graph(self) -> Graph:
@@ -136,19 +145,25 @@ class ExportedModule(UnflattenedModule):
         self._modules  # noqa: B018 - a copy has tensors of its own
         made = memo[id(self)] = type(self).__new__(type(self))
         for name, value in self.__dict__.items():
-            made.__dict__[name] = value if name in _SHARED else None if name == "_places" else copy.deepcopy(value, memo)
+            made.__dict__[name] = value if name in _SHARED else None if name == "_places" else copy.deepcopy(value,
+                    memo)
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """The program as an archive, and what was changed since."""
         fresh = ExportedModule(self._exported)
-        tensors = {name: tensor for name, tensor in [*self.named_parameters(remove_duplicate=False), *self.named_buffers(remove_duplicate=False)]}
-        same = {name: tensor for name, tensor in [*fresh.named_parameters(remove_duplicate=False), *fresh.named_buffers(remove_duplicate=False)]}
-        if tensors.keys() != same.keys() or [*self._own] != [*fresh._own] or any(self.get_submodule(path) is not module for path, module in self._own.items()):
-            raise TypeError("a module of an exported program that parameters, buffers or submodules were added to or taken from cannot be pickled: save the program, "
-                            "and build the module around it again")
-        rest = {name: value for name, value in self.__dict__.items() if name not in fresh.__dict__ or name.endswith("_hooks") or "_hooks_" in name}
-        return _rebuild, (self._exported, {name: tensor for name, tensor in tensors.items() if tensor is not same[name]}, rest)
+        tensors = {name: tensor for name, tensor in [*self.named_parameters(remove_duplicate=False),
+                                                     *self.named_buffers(remove_duplicate=False)]}
+        same = {name: tensor for name, tensor in [*fresh.named_parameters(remove_duplicate=False),
+                                                  *fresh.named_buffers(remove_duplicate=False)]}
+        if tensors.keys() != same.keys() or [*self._own] != [*fresh._own] or any(self.get_submodule(path) is not module
+                for path, module in self._own.items()):
+            raise TypeError("a module of an exported program that parameters, buffers or submodules were added to or "
+                            "taken from cannot be pickled: save the program, and build the module around it again")
+        rest = {name: value for name, value in self.__dict__.items() if name not in fresh.__dict__
+                or name.endswith("_hooks") or "_hooks_" in name}
+        return _rebuild, (self._exported,
+                          {name: tensor for name, tensor in tensors.items() if tensor is not same[name]}, rest)
 
 
 def _rebuild(program: ExportedProgram, tensors: dict[str, cresset.Tensor], rest: dict[str, Any]) -> ExportedModule:

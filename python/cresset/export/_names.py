@@ -6,7 +6,8 @@ from typing import Any
 
 from cresset.utils import _pytree as pytree
 
-PREFIXES = {"USER_INPUT": "", "PARAMETER": "p_", "BUFFER": "b_", "CONSTANT_TENSOR": "c_", "CUSTOM_OBJ": "obj_", "TOKEN": "token"}
+PREFIXES = {"USER_INPUT": "", "PARAMETER": "p_", "BUFFER": "b_", "CONSTANT_TENSOR": "c_", "CUSTOM_OBJ": "obj_",
+            "TOKEN": "token"}
 _ODD = re.compile(r"[^a-zA-Z0-9]")
 _NUMBERED = re.compile(r"(.*)_(\d+)")
 
@@ -29,7 +30,8 @@ class Names:
         return name
 
     def state(self, kind: str, target: str) -> str:
-        return self.take(PREFIXES[kind] + _ODD.sub("_", target).lower().removeprefix("self_"))  # as PyTorch does: self_attn gives p_attn_...
+        # as PyTorch does: self_attn gives p_attn_...
+        return self.take(PREFIXES[kind] + _ODD.sub("_", target).lower().removeprefix("self_"))
 
 
 def _step(key: Any) -> str:
@@ -45,7 +47,8 @@ def input_names(combined: dict[str, Any]) -> list[str]:
         if pytree.tree_is_leaf(value):
             names.append(_ODD.sub("_", name).lower())
         else:
-            names += ["_".join([_ODD.sub("_", name).lower(), *map(_step, path)]) for path, _ in pytree.tree_flatten_with_path(value)[0]]
+            names += ["_".join([_ODD.sub("_", name).lower(), *map(_step, path)])
+                      for path, _ in pytree.tree_flatten_with_path(value)[0]]
     return names
 
 

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 _FIXES = {
-    "data-dependent": "say what always holds with cresset._check(...) before the line, or write the branch with cresset.cond() or cresset.where()",
-    "missing-rule": "register a fake implementation (cresset.library.register_fake), or write the step with ops that have one",
+    "data-dependent": "say what always holds with cresset._check(...) before the line, or write the branch with "
+    "cresset.cond() or cresset.where()",
+    "missing-rule": "register a fake implementation (cresset.library.register_fake), or write the step with ops that "
+    "have one",
     "specialized": "change dynamic_shapes as suggested, or write the program so that it does not depend on the size",
     "assigned-attribute": "register the attribute with register_buffer()",
     "error": "see the message",
@@ -31,8 +33,8 @@ class Problem:
 class ExportReport:
     """`problems` in the order in which they were met; `program` is what was exported when there were none, else None.
 
-    After a branch that cannot be decided the report goes on as if the condition did not hold: `problems` beyond it are those
-    of that path. `complete` is False where the rest of forward could not be looked at."""
+    After a branch that cannot be decided the report goes on as if the condition did not hold: `problems` beyond it are
+    those of that path. `complete` is False where the rest of forward could not be looked at."""
     problems: list[Problem]
     program: Any = None
     complete: bool = True
@@ -42,12 +44,15 @@ class ExportReport:
         return not self.problems
 
     def to_json(self) -> str:
-        return json.dumps({"success": self.success, "complete": self.complete, "problems": [dataclasses.asdict(problem) for problem in self.problems]}, indent=1)
+        return json.dumps({"success": self.success, "complete": self.complete,
+                           "problems": [dataclasses.asdict(problem) for problem in self.problems]}, indent=1)
 
     def __str__(self) -> str:
         if self.success:
             return "The export has no problems."
-        head = f"The export has {len(self.problems)} problem{'s' if len(self.problems) > 1 else ''}{'' if self.complete else '; the rest of forward was not reached'}:"
+        several = "s" if len(self.problems) > 1 else ""
+        rest = "" if self.complete else "; the rest of forward was not reached"
+        head = f"The export has {len(self.problems)} problem{several}{rest}:"
         return "\n".join([head, *(f"  {i + 1}. {problem}" for i, problem in enumerate(self.problems))])
 
     __repr__ = __str__

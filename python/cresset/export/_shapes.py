@@ -94,8 +94,9 @@ class Plan:
         for dim, size in sorted(entry.items()):
             found = tensor.shape[dim]
             if type(size) is int and size != found:
-                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION, f"dynamic_shapes says that {where}.shape[{dim}] is always {size}; the example input has "
-                                f"{found} there: give an example of that size, or use Dim.AUTO")
+                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION,
+                        f"dynamic_shapes says that {where}.shape[{dim}] is always {size}; the example input has "
+                        f"{found} there: give an example of that size, or use Dim.AUTO")
             if isinstance(size, (Dim, _DimHint)) and size != Dim.STATIC and (id(tensor), dim) not in self.sizes:
                 self.sizes[(id(tensor), dim)] = Size(f"{source}.size()[{dim}]", f"{where}.shape[{dim}]", found, size)
 
@@ -107,22 +108,27 @@ class Plan:
             if not isinstance(spec, Dim):
                 continue
             if not spec.min <= size.value <= spec.max:
-                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} is {size.value} in the example input, which is outside of the bounds "
-                                f"{spec.min}..{spec.max} of {spec.__name__}: widen the Dim, or give another example")
+                raise ConstraintViolationError(UserErrorType.CONSTRAINT_VIOLATION,
+                        f"{size.where} is {size.value} in the example input, which is outside of the bounds "
+                        f"{spec.min}..{spec.max} of {spec.__name__}: widen the Dim, or give another example")
             root, rest = divmod(size.value - spec._shift, spec._scale)
             if rest:
-                raise UserError(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} is {size.value} in the example input, which is not of the form "
-                                f"{spec.__name__} for any integer {spec.root.__name__}")
+                raise UserError(UserErrorType.CONSTRAINT_VIOLATION,
+                        f"{size.where} is {size.value} in the example input, which is not of the form {spec.__name__} "
+                        f"for any integer {spec.root.__name__}")
             value, other = first.setdefault(spec.root.__name__, (root, size))
             if value != root:
-                raise UserError(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} is {size.value} and {other.where} is {other.value} in the example inputs; "
-                                f"dynamic_shapes says that they are {spec.__name__} and {other.spec.__name__}, of one {spec.root.__name__}: give examples that "
+                raise UserError(UserErrorType.CONSTRAINT_VIOLATION,
+                        f"{size.where} is {size.value} and {other.where} is {other.value} in the example inputs; "
+                        f"dynamic_shapes says that they are {spec.__name__} and {other.spec.__name__}, of one "
+                        f"{spec.root.__name__}: give examples that "
                                 "agree, or different Dims")
 
     # ---- before the program runs ----
 
     def fakes(self, mode: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The inputs with fakes for tensors and symbolic ints where the plan says so. The same tensor gives the same fake."""
+        """The inputs with fakes for tensors and symbolic ints where the plan says so. The same tensor gives the same
+        fake."""
         names = _Names()
         for size in self.sizes.values():
             size.symbol = self._symbol(mode, names, size)
@@ -151,7 +157,8 @@ class Plan:
         return _C._shape_fake(mode, tensor, tuple(sizes))
 
     def _symbol(self, mode: Any, names: _Names, size: Size) -> Any:
-        """None: 0 and 1 mean something of their own (they broadcast, they are empty), so such a size stays what it is."""
+        """None: 0 and 1 mean something of their own (they broadcast, they are empty), so such a size stays what it
+        is."""
         spec, symbol = size.spec, None
         if size.is_input:
             symbol = _C._shape_symbol(mode, names.next(size.source), size.value, None, None)
@@ -159,10 +166,12 @@ class Plan:
             low, high = (max(2, spec.min), spec.max) if isinstance(spec, Dim) else (2, math.inf)
             symbol = _C._shape_symbol(mode, names.next(size.source), size.value, low, _bound(high))
         elif size.spec == Dim.AUTO:
-            warnings.warn(f"{size.where} is {size.value} in the example input, so it stays {size.value}: give an example of at least 2 to let it vary")
+            warnings.warn(f"{size.where} is {size.value} in the example input, so it stays {size.value}: give an "
+                          f"example of at least 2 to let it vary")
         if isinstance(spec, Dim):
             root = spec.root
-            _C._shape_add(mode, _NAMED, size.source, spec.__name__, root.__name__, spec._scale, spec._shift, root.min, _bound(root.max), size.value, symbol)
+            _C._shape_add(mode, _NAMED, size.source, spec.__name__, root.__name__, spec._scale, spec._shift, root.min,
+                          _bound(root.max), size.value, symbol)
         else:
             promise = _AUTO if spec.type is _DimHintType.AUTO else _DYNAMIC
             _C._shape_add(mode, promise, size.source, None, None, 1, 0, None, None, size.value, symbol)
@@ -194,7 +203,8 @@ class Plan:
     # ---- after the program ran ----
 
     def settle(self, mode: Any, prefer_deferred_runtime_asserts_over_guards: bool = False) -> Settled:
-        """Judges what the program asked about the sizes. UserError(CONSTRAINT_VIOLATION): dynamic_shapes promises more than holds."""
+        """Judges what the program asked about the sizes. UserError(CONSTRAINT_VIOLATION): dynamic_shapes promises more
+        than holds."""
         self._check_examples()
         names, reasons, fixes, deferred = _C._shape_solve(mode, prefer_deferred_runtime_asserts_over_guards)
         if names:
@@ -217,7 +227,9 @@ class Plan:
         sources = {repr(size.symbol) for size in self.sizes.values()}
         for i, ((kind, condition, *_), later) in enumerate(zip(_C._shape_conditions(mode), deferred)):
             # what a derived size is to a root that is no input, the sizes themselves say
-            if kind not in (_GUARD, _TRACED) or (i < self.stated and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
+            if kind not in (_GUARD,
+                    _TRACED) or (i < self.stated
+                                 and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
                 continue
             if later:
                 settled.asserts.append(condition)
@@ -229,8 +241,10 @@ class Plan:
     def _check_examples(self) -> None:
         for size in self.sizes.values():
             if size.symbol is None and isinstance(size.spec, _DimHint) and size.spec.type is _DimHintType.DYNAMIC:
-                raise RangeConflict(UserErrorType.CONSTRAINT_VIOLATION, f"{size.where} must vary by dynamic_shapes ({size.spec!r}), but it is {size.value} in the "
-                                    "example input, and sizes 0 and 1 never vary: give an example of at least 2, or use Dim.AUTO")
+                raise RangeConflict(UserErrorType.CONSTRAINT_VIOLATION,
+                        f"{size.where} must vary by dynamic_shapes ({size.spec!r}), but it is {size.value} in the "
+                                    "example input, and sizes 0 and 1 never vary: give an example of at least 2, or "
+                                    "use Dim.AUTO")
 
     def _range(self, size: Size, settled: Settled, free: dict[str, Any]) -> str | None:
         """Enters the bounds of one size. A text: the user's bounds exclude what is left."""
@@ -249,7 +263,8 @@ class Plan:
         if isinstance(size.spec, _DimHint):
             wanted = (size.spec.min or 0, math.inf if size.spec.max is None else size.spec.max)
             if wanted[0] > high or wanted[1] < low:
-                return f"{size.where} has the bounds {wanted[0]}..{wanted[1]} in dynamic_shapes ({size.spec!r}); the program needs {low}..{high}: widen them"
+                return (f"{size.where} has the bounds {wanted[0]}..{wanted[1]} in dynamic_shapes ({size.spec!r}); the "
+                        f"program needs {low}..{high}: widen them")
             low, high = max(low, wanted[0]), min(high, wanted[1])
         settled.ranges[text] = (low, high)
         return None
@@ -276,5 +291,6 @@ def _wrap_int(leaf: Any) -> Any:
 
 
 def plan(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, dynamic_shapes: Any) -> Plan:
-    """f: the module or function (or its signature, or the names of its parameters). UserError: dynamic_shapes is wrong."""
+    """f: the module or function (or its signature, or the names of its parameters). UserError: dynamic_shapes is
+    wrong."""
     return Plan(f, args, kwargs, dynamic_shapes)

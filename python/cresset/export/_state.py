@@ -45,12 +45,15 @@ _changed = threading.Condition()
 
 @contextlib.contextmanager
 def claimed(mod: Any) -> Iterator[None]:
-    """The module's state is swapped while it is traced: inside, no other thread exports it or a module that shares parts with it."""
+    """The module's state is swapped while it is traced: inside, no other thread exports it or a module that shares
+    parts with it."""
     modules, me = list(mod.named_modules()), threading.get_ident()
     with _changed:
-        while path := next((path or type(module).__name__ for path, module in modules if _claimed.get(id(module), me) != me), None):
+        while path := next((path or type(module).__name__ for path, module in modules if _claimed.get(id(module),
+                me) != me), None):
             if me in _claimed.values():  # two that wait for each other would wait for ever
-                raise RuntimeError(f"export() inside of export(): '{path}' is being exported by another thread; export it after that")
+                raise RuntimeError(f"export() inside of export(): '{path}' is being exported by another thread; export "
+                                   f"it after that")
             _changed.wait()
         mine = [id(module) for _, module in modules if id(module) not in _claimed]
         _claimed.update(dict.fromkeys(mine, me))
@@ -77,7 +80,8 @@ class Swapped:
         for _, module in self._modules:
             attributes = dict(module.__dict__)
             self._attributes.append(attributes)
-            tables = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")]
+            tables = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules",
+                                                        "_non_persistent_buffers_set")]
             structures = {}
             for name, value in attributes.items():
                 if type(value) in _SIMPLE or (hasattr(value, "__len__") and type(value) in (dict, list) and not value):
@@ -102,7 +106,8 @@ class Swapped:
         if isinstance(value, dict):
             copy: Any = dict(value)
             self._containers.append((value, copy))
-            return {key: self._remember(item) if type(item) in (dict, list, tuple) else item for key, item in value.items()}
+            return {key: self._remember(item) if type(item) in (dict, list, tuple) else item
+                    for key, item in value.items()}
         if isinstance(value, list):
             self._containers.append((value, list(value)))
         return [self._remember(item) if type(item) in (dict, list, tuple) else item for item in value]

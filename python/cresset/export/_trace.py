@@ -30,8 +30,10 @@ _LEAVES = (int, float, bool, str, type(None))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
-def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
-           preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False, report: bool = False) -> Any:
+def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None,
+           strict: bool = False,
+           preserve_module_call_signature: tuple[str, ...] = (),
+           prefer_deferred_runtime_asserts_over_guards: bool = False, report: bool = False) -> Any:
     """The program that `mod(*args, **kwargs)` runs, for all inputs like these: an ExportedProgram.
 
     dynamic_shapes: which sizes may differ from the example's (docs/shapes.md).
@@ -41,41 +43,53 @@ def export(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     strict: capture by bytecode, which is not available yet.
     """
     if not _is_module(mod):
-        raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into a module's forward")
+        raise ValueError(f"export() takes a module (cresset.nn.Module), got {type(mod).__name__}: put a function into "
+                         f"a module's forward")
     if not isinstance(args, tuple):
-        raise UserError(UserErrorType.INVALID_INPUT, f"export(): args must be a tuple of the example inputs, got {type(args).__name__}")
+        raise UserError(UserErrorType.INVALID_INPUT,
+                        f"export(): args must be a tuple of the example inputs, got {type(args).__name__}")
     if kwargs is not None and not isinstance(kwargs, dict):
-        raise UserError(UserErrorType.INVALID_INPUT, f"export(): kwargs must be a dict of example inputs by name, got {type(kwargs).__name__}")
+        raise UserError(UserErrorType.INVALID_INPUT,
+                        f"export(): kwargs must be a dict of example inputs by name, got {type(kwargs).__name__}")
     if strict:
-        raise NotImplementedError("export(strict=True): capture by bytecode is not available yet; use strict=False, which runs the module on fake tensors")
-    flags = {"strict": strict, "dynamic_shapes": dynamic_shapes is not None, "preserve_module_call_signature": list(preserve_module_call_signature),
-             "prefer_deferred_runtime_asserts_over_guards": prefer_deferred_runtime_asserts_over_guards, "report": report}
+        raise NotImplementedError("export(strict=True): capture by bytecode is not available yet; use strict=False, "
+                                  "which runs the module on fake tensors")
+    flags = {"strict": strict, "dynamic_shapes": dynamic_shapes is not None,
+             "preserve_module_call_signature": list(preserve_module_call_signature),
+             "prefer_deferred_runtime_asserts_over_guards": prefer_deferred_runtime_asserts_over_guards,
+             "report": report}
     with claimed(mod), _log.events("export", flags) as log:
-        work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards, report)
+        work = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature,
+                       prefer_deferred_runtime_asserts_over_guards, report)
         if report:
             return work.report()
         log["program"] = ep = work.run()
         return ep
 
 
-def export_for_training(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
-                        preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False) -> ExportedProgram:
+def export_for_training(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
+                        dynamic_shapes: Any = None, strict: bool = False,
+                        preserve_module_call_signature: tuple[str, ...] = (),
+                        prefer_deferred_runtime_asserts_over_guards: bool = False) -> ExportedProgram:
     """The same as export(): its programs are in the training dialect."""
-    return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict, preserve_module_call_signature=preserve_module_call_signature,
+    return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
+                  preserve_module_call_signature=preserve_module_call_signature,
                   prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards)
 
 
 _warned = False
 
 
-def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None) -> Any:
+def capture_pre_autograd_graph(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
+                               dynamic_shapes: Any = None) -> Any:
     """Deprecated: export(f, args, kwargs, dynamic_shapes=...).module(). Its train() and eval() raise."""
     global _warned
     if not _is_module(f):
         raise ValueError(f"capture_pre_autograd_graph() takes a module, got {type(f).__name__}")
     if not _warned:
         _warned = True
-        warnings.warn("capture_pre_autograd_graph() is deprecated: use cresset.export.export(...).module()", DeprecationWarning, stacklevel=2)
+        warnings.warn("capture_pre_autograd_graph() is deprecated: use cresset.export.export(...).module()",
+                      DeprecationWarning, stacklevel=2)
     return export(f, args, kwargs, dynamic_shapes=dynamic_shapes).module()
 
 
@@ -94,20 +108,24 @@ def patch_forward(mod: Any, method: Callable[..., Any]) -> Iterator[Any]:
 
 
 def _is_module(mod: Any) -> bool:
-    return not isinstance(mod, type) and all(hasattr(mod, name) for name in ("forward", "named_parameters", "named_buffers", "named_modules"))
+    return not isinstance(mod, type) and all(hasattr(mod, name) for name in ("forward", "named_parameters",
+            "named_buffers", "named_modules"))
 
 
 class _Export:
     """One export, step by step."""
 
-    def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, preserved: tuple[str, ...] = (),
+    def __init__(self, mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
+                 preserved: tuple[str, ...] = (),
                  asserts: bool = False, reports: bool = False):
-        self.mod, self.args, self.kwargs, self.dynamic_shapes, self.asserts, self.reports = mod, args, kwargs, dynamic_shapes, asserts, reports
+        self.mod, self.args, self.kwargs, self.dynamic_shapes, self.asserts, self.reports = (mod, args, kwargs,
+                dynamic_shapes, asserts, reports)
         self.modules = list(mod.named_modules())
         self.paths = dict(mod.named_modules(remove_duplicate=False))
         unknown = [path for path in preserved if path not in self.paths]
         if unknown:
-            raise ValueError(f"export(): preserve_module_call_signature names {', '.join(map(repr, unknown))}, which the module does not have; its submodules are "
+            raise ValueError(f"export(): preserve_module_call_signature names {', '.join(map(repr, unknown))}, which "
+                             f"the module does not have; its submodules are "
                              f"{', '.join(repr(path) for path in self.paths if path)}")
         self.preserved = {id(self.paths[path]): path for path in preserved}
         self.signatures: dict[str, tuple[Any, ...]] = {}
@@ -115,7 +133,8 @@ class _Export:
         self.buffers = list(mod.named_buffers(remove_duplicate=False))
         self.names = _names.Names()
         self.placeholders: dict[str, str] = {}    # of parameters and buffers, by path
-        self.inputs: list[tuple[Any, ...]] = []   # (kind, name, target, persistent, is_constant, value), in order of the placeholders
+        # (kind, name, target, persistent, is_constant, value), in order of the placeholders
+        self.inputs: list[tuple[Any, ...]] = []
         self.problems: list[_report.Problem] = []
 
     def run(self) -> ExportedProgram:
@@ -127,7 +146,8 @@ class _Export:
         fake_args, fake_kwargs = plan.fakes(mode)
         fake_leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         attributes = attribute_tensors(self.modules)
-        tracer = _C._Tracer(mode, {id(module): (path, _class_name(module)) for path, module in self.modules}, attributes, self.reports)
+        tracer = _C._Tracer(mode, {id(module): (path, _class_name(module)) for path, module in self.modules},
+                            attributes, self.reports)
         user_names = [self.names.take(name) for name in _names.input_names(combined)]
         fakes = self._add_state(tracer)
         user = []
@@ -147,12 +167,16 @@ class _Export:
         settled = plan.settle(mode, self.asserts)
         graph = tracer.arrange(self.asserts if config.runtime_asserts else None)
         lifted = tracer.lifted
-        self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None) for name, _ in lifted]
+        self.inputs += [("CONSTANT_TENSOR", self.names.state("CONSTANT_TENSOR", name), name, False, False, None)
+                        for name, _ in lifted]
         state, constants = self._tensors(lifted, attributes)
         calls: list[tuple[Any, ...]] = [("", _spec_text(in_spec), _spec_text(out_spec), list(combined))]
-        calls += [(path, *self.signatures.get(path, (None, None, None))) for path in [*self.paths, *(key for key in self.signatures if key not in self.paths)] if path]
-        program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state, constants,
-                                    [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards, calls, leaves, tracer)
+        calls += [(path, *self.signatures.get(path, (None, None, None))) for path in [*self.paths,
+                *(key for key in self.signatures if key not in self.paths)] if path]
+        program = _C._build_program(graph, self.inputs + user, [("USER_OUTPUT", None)] * len(out_leaves), state,
+                                    constants,
+                                    [(name, *bounds) for name, bounds in settled.ranges.items()], settled.guards,
+                                    calls, leaves, tracer)
         try:
             program.check()
         except ValueError as error:
@@ -176,7 +200,8 @@ class _Export:
         return _report.ExportReport(self.problems, None if self.problems else program, complete)
 
     def _add_state(self, tracer: Any) -> dict[int, Any]:
-        """Placeholders for parameters and buffers under every name; the fakes by the id of the tensor they stand for."""
+        """Placeholders for parameters and buffers under every name; the fakes by the id of the tensor they stand
+        for."""
         fakes: dict[int, Any] = {}
         temporary = {id(module): getattr(module, "_non_persistent_buffers_set", set()) for _, module in self.modules}
         for kind, tensors in (("PARAMETER", self.parameters), ("BUFFER", self.buffers)):
@@ -203,7 +228,8 @@ class _Export:
         return result
 
     def _refuse_assigned(self, paths: list[str]) -> None:
-        message = (f"export(): {', '.join(paths)} {'was' if len(paths) == 1 else 'were'} assigned a tensor by forward; a program keeps tensors between calls only in "
+        message = (f"export(): {', '.join(paths)} {'was' if len(paths) == 1 else 'were'} assigned a tensor by forward; "
+                   f"a program keeps tensors between calls only in "
                    "buffers: register each with register_buffer()")
         if self.reports:
             self.problems.append(_report.problem("assigned-attribute", message))
@@ -222,9 +248,11 @@ class _Export:
             number = next(made)
             result = forward(*args, **kwargs)
             leaves, out_spec = pytree.tree_flatten(result)
-            values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs, [(tracer.value_of(leaf), leaf) for leaf in leaves])]
+            values = [[(value, None if value is not None else leaf) for value, leaf in side] for side in (inputs,
+                    [(tracer.value_of(leaf), leaf) for leaf in leaves])]
             key = f"{path}@{number}" if number else path
-            self.signatures[key] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)), *values)
+            self.signatures[key] = (_spec_text(in_spec), _spec_text(out_spec), list(_combine(forward, args, kwargs)),
+                                    *values)
             return result
 
         module.__dict__["forward"] = watched
@@ -234,7 +262,8 @@ class _Export:
         constants: list[Any] = []
         for name, tensor in lifted:
             constants.append((name, tensor, False, False))
-            constants += [(other, tensor, False, False) for other, value in attributes.items() if value is tensor and other != name]
+            constants += [(other, tensor, False, False) for other, value in attributes.items() if value is tensor
+                          and other != name]
         for (name, tensor), spec in zip(self.buffers, (spec for spec in self.inputs if spec[0] == "BUFFER")):
             (state if spec[3] else constants).append((name, tensor, False, spec[3]))
         return state, constants
@@ -245,7 +274,8 @@ def _combine(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise UserError(UserErrorType.INVALID_INPUT, f"export(): the example inputs do not fit forward{signature}: {error}") from None
+        raise UserError(UserErrorType.INVALID_INPUT,
+                        f"export(): the example inputs do not fit forward{signature}: {error}") from None
     return _names.combine(signature, args, kwargs)
 
 
@@ -254,18 +284,23 @@ def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
         return
     for path, leaf in pytree.tree_flatten_with_path(combined)[0]:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES)):
-            raise UserError(UserErrorType.INVALID_INPUT, f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_type_text(type(leaf))}, which a program cannot take; "
-                            "inputs are tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
-                            "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
+            raise UserError(UserErrorType.INVALID_INPUT,
+                    f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_type_text(type(leaf))}, which "
+                    f"a program cannot take; "
+                            "inputs are tensors, numbers, texts, None, and tuples, lists and dicts of them; register a "
+                            "class of your own with cresset.export.register_dataclass() or "
+                            "cresset.utils._pytree.register_pytree_node()")
 
 
 def _check_outputs(leaves: list[Any]) -> None:
     symbolic = (_C.SymInt, _C.SymFloat, _C.SymBool)
     for leaf in leaves:
         if not isinstance(leaf, (cresset.Tensor, *_LEAVES, *symbolic)):
-            raise UserError(UserErrorType.INVALID_OUTPUT, f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs are "
-                            "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of your own with "
-                            "cresset.export.register_dataclass() or cresset.utils._pytree.register_pytree_node()")
+            raise UserError(UserErrorType.INVALID_OUTPUT,
+                    f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs are "
+                            "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of "
+                            "your own with cresset.export.register_dataclass() or "
+                            "cresset.utils._pytree.register_pytree_node()")
 
 
 def _kind_of(error: Exception) -> str:
@@ -299,7 +334,8 @@ def _type_text(cls: type) -> str:
 
 
 def _spec_text(spec: Any) -> str:
-    """The spec as archives have it. Classes that have no name there get one here: the program runs, and saving it says what is missing."""
+    """The spec as archives have it. Classes that have no name there get one here: the program runs, and saving it says
+    what is missing."""
     try:
         return pytree.treespec_dumps(spec)
     except (NotImplementedError, TypeError):
@@ -323,5 +359,7 @@ def _register_return_types() -> None:
     """Structures that ops give are nodes: torch.max(x, 1) may be returned as it is."""
     for cls in list(_C._return_types.values()):
         if _C._tree_registered(cls) is None:  # another thread may do the same: both register the same thing
-            _C._tree_register(cls, (lambda value: (list(value), None), lambda values, _, cls=cls: cls(values), None, None, None,
-                                    lambda value: ([(pytree.SequenceKey(i), item) for i, item in enumerate(value)], None)), None)
+            _C._tree_register(cls, (lambda value: (list(value), None), lambda values, _, cls=cls: cls(values), None,
+                                    None, None,
+                                    lambda value: ([(pytree.SequenceKey(i), item) for i, item in enumerate(value)],
+                                                   None)), None)

@@ -3,9 +3,9 @@
     batch = Dim("batch", max=64)
     export(model, (x, y), dynamic_shapes={"x": {0: batch}, "y": {0: 2 * batch, 1: Dim.AUTO}})
 
-A specification follows the inputs: a dict by argument name, or a tuple or list by position; inside, containers as in the
-inputs. A tensor's entry is a dict {dimension: size} or one size for each dimension; what is not mentioned is static.
-A size is a `Dim`, an expression of one (2*batch + 1), an int (static, and checked), None, or one of the hints
+A specification follows the inputs: a dict by argument name, or a tuple or list by position; inside, containers as in
+the inputs. A tensor's entry is a dict {dimension: size} or one size for each dimension; what is not mentioned is
+static. A size is a `Dim`, an expression of one (2*batch + 1), an int (static, and checked), None, or one of the hints
 `Dim.AUTO` (found out: varies where the program lets it), `Dim.DYNAMIC` (must vary), `Dim.STATIC`; a hint takes bounds:
 `Dim.DYNAMIC(min=4, max=64)`. An int input takes a hint.
 """
@@ -135,8 +135,8 @@ class _DerivedDim(Dim):
         low = self._root.min * self._scale + self._shift
         if low < 0:
             needed = -(self._shift // self._scale)
-            raise AssertionError(f"{self.__name__} can be {low}, which is no size: give {self._root.__name__} a lower bound: "
-                                 f"Dim('{self._root.__name__}', min={needed})")
+            raise AssertionError(f"{self.__name__} can be {low}, which is no size: give {self._root.__name__} a lower "
+                                 f"bound: Dim('{self._root.__name__}', min={needed})")
         return low
 
     @property
@@ -178,7 +178,8 @@ def signature_of(f: Any) -> inspect.Signature:
 
 
 def _combine_args(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """The inputs by parameter name, as the body of f sees them; f: a module, a function, a signature, or parameter names."""
+    """The inputs by parameter name, as the body of f sees them; f: a module, a function, a signature, or parameter
+    names."""
     kwargs = kwargs or {}
     if isinstance(f, (list, tuple)):
         combined = dict(zip(f, args))
@@ -197,7 +198,8 @@ def _open(value: Any) -> Any:
 
 
 def _mismatch(what: str) -> UserError:
-    return UserError(UserErrorType.INVALID_INPUT, f"`dynamic_shapes` does not have the structure of the inputs: {what}", case_name=_CASE)
+    return UserError(UserErrorType.INVALID_INPUT,
+                     f"`dynamic_shapes` does not have the structure of the inputs: {what}", case_name=_CASE)
 
 
 def _kind_name(kind: Any) -> str:
@@ -223,8 +225,8 @@ def _walk(function: Callable[..., Any], path: tuple[Any, ...], inputs: Any, spec
         if same is not None and same[1] is kind:
             entries = list(same[0])
         if not isinstance(entries, (list, tuple)) or len(entries) != len(keyed):
-            raise _mismatch(f"inputs{where} is a {_kind_name(kind)} with {len(keyed)} children, so dynamic_shapes{where} must be a list of {len(keyed)} "
-                            f"entries, found {spec!r}")
+            raise _mismatch(f"inputs{where} is a {_kind_name(kind)} with {len(keyed)} children, so "
+                            f"dynamic_shapes{where} must be a list of {len(keyed)} entries, found {spec!r}")
         for (key, child), entry in zip(keyed, entries):
             _walk(function, (*path, key), child, entry, out)
         return
@@ -266,7 +268,8 @@ def _check_names(combined: dict[str, Any], dynamic_shapes: dict[str, Any]) -> No
 
 
 def _flat_specs(combined: dict[str, Any], dynamic_shapes: Any, function: Callable[..., Any]) -> list[Any]:
-    """function(path, leaf, entry) of every leaf. Paths begin with the argument's name, whatever the specification is."""
+    """function(path, leaf, entry) of every leaf. Paths begin with the argument's name, whatever the specification
+    is."""
     out: list[Any] = []
     if dynamic_shapes is None or (isinstance(dynamic_shapes, (dict, tuple, list)) and not dynamic_shapes):
         dynamic_shapes = dict.fromkeys(combined)
@@ -276,10 +279,12 @@ def _flat_specs(combined: dict[str, Any], dynamic_shapes: Any, function: Callabl
     elif isinstance(dynamic_shapes, (tuple, list)):
         entries = list(dynamic_shapes)
         if len(entries) != len(combined):
-            raise _mismatch(f"there are {len(combined)} inputs ({', '.join(combined)}), dynamic_shapes has {len(entries)} entries")
+            raise _mismatch(f"there are {len(combined)} inputs ({', '.join(combined)}), dynamic_shapes has "
+                            f"{len(entries)} entries")
     else:
-        raise UserError(UserErrorType.INVALID_INPUT, f"`dynamic_shapes` is a dict by argument name, or a tuple or list by position, not "
-                        f"{type(dynamic_shapes).__name__}", case_name=_CASE)
+        raise UserError(UserErrorType.INVALID_INPUT,
+                f"`dynamic_shapes` is a dict by argument name, or a tuple or list by position, not "
+                f"{type(dynamic_shapes).__name__}", case_name=_CASE)
     for name, entry in zip(combined, entries):
         _walk(function, (pytree.MappingKey(name),), combined[name], entry, out)
     return out
@@ -292,22 +297,27 @@ def _tensor_entries(path: tuple[Any, ...], tensor: Any, spec: Any) -> dict[int, 
         return {}
     if isinstance(spec, (tuple, list)):
         if len(spec) != rank:
-            raise UserError(UserErrorType.INVALID_INPUT, f"{where} has {len(spec)} entries for a tensor of {rank} dimensions (sizes {list(tensor.shape)}): "
-                            f"give {rank}, or a dict with the dimensions that vary", case_name=_CASE)
+            raise UserError(UserErrorType.INVALID_INPUT,
+                    f"{where} has {len(spec)} entries for a tensor of {rank} dimensions (sizes {list(tensor.shape)}): "
+                    f"give {rank}, or a dict with the dimensions that vary", case_name=_CASE)
         found = dict(enumerate(spec))
     elif isinstance(spec, dict):
         found = {}
         for at, size in spec.items():
             if type(at) is not int or not -rank <= at < rank:
-                raise UserError(UserErrorType.INVALID_INPUT, f"{where} has an entry for dimension {at!r}; the tensor has {rank} dimensions (sizes "
-                                f"{list(tensor.shape)})", case_name=_CASE)
+                raise UserError(UserErrorType.INVALID_INPUT,
+                        f"{where} has an entry for dimension {at!r}; the tensor has {rank} dimensions (sizes "
+                        f"{list(tensor.shape)})", case_name=_CASE)
             found[at % rank] = size
     else:
-        raise UserError(UserErrorType.INVALID_INPUT, f"{where} is {spec!r}; expected a dict {{dimension: size}}, one size for each of the {rank} dimensions, "
+        raise UserError(UserErrorType.INVALID_INPUT,
+                f"{where} is {spec!r}; expected a dict {{dimension: size}}, one size for each of the {rank} "
+                f"dimensions, "
                         "or None", case_name=_CASE)
     for at, size in found.items():
         if size is not None and not isinstance(size, (Dim, _DimHint)) and type(size) is not int:
-            raise UserError(UserErrorType.INVALID_INPUT, f"{where}[{at}] is {size!r}; a size is a Dim, an expression of a Dim, an int, None, Dim.AUTO, "
+            raise UserError(UserErrorType.INVALID_INPUT,
+                    f"{where}[{at}] is {size!r}; a size is a Dim, an expression of a Dim, an int, None, Dim.AUTO, "
                             "Dim.DYNAMIC or Dim.STATIC", case_name=_CASE)
     return found
 
@@ -318,15 +328,19 @@ def _check_leaf(path: tuple[Any, ...], leaf: Any, spec: Any) -> Any:
     where = pytree.keystr(path)
     if isinstance(leaf, _IntWrapper) or (isinstance(leaf, int) and not isinstance(leaf, bool)):
         if isinstance(spec, Dim):
-            raise ValueError(f"dynamic_shapes{where}: an int input takes Dim.AUTO or Dim.DYNAMIC; a named Dim is for the sizes of tensors")
+            raise ValueError(f"dynamic_shapes{where}: an int input takes Dim.AUTO or Dim.DYNAMIC; a named Dim is for "
+                             f"the sizes of tensors")
         if spec is not None and not isinstance(spec, _DimHint):
             value = leaf.val if isinstance(leaf, _IntWrapper) else leaf
             if type(spec) is not int or spec != value:
-                raise UserError(UserErrorType.INVALID_INPUT, f"dynamic_shapes{where} is {spec!r}; an int input takes Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None",
+                raise UserError(UserErrorType.INVALID_INPUT,
+                        f"dynamic_shapes{where} is {spec!r}; an int input takes Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or "
+                        f"None",
                                 case_name=_CASE)
         return spec
     if spec is not None:
-        raise UserError(UserErrorType.INVALID_INPUT, f"dynamic_shapes{where} is {spec!r}, but inputs{where} is of type {type(leaf).__name__}, which has no "
+        raise UserError(UserErrorType.INVALID_INPUT,
+                f"dynamic_shapes{where} is {spec!r}, but inputs{where} is of type {type(leaf).__name__}, which has no "
                         "sizes: use None", case_name=_CASE)
     return None
 
@@ -339,12 +353,14 @@ def _check_bounds(entries: list[Any]) -> None:
                 first = bounds.setdefault(dim.__name__, dim)
                 if (first.min, first.max) != (dim.min, dim.max):
                     raise UserError(UserErrorType.INVALID_INPUT, f"the dimension '{dim.__name__}' has two definitions: "
-                                    f"{Dim._readable(dim.__name__, first.min, first.max)} and {Dim._readable(dim.__name__, dim.min, dim.max)}; use one Dim object, "
+                                    f"{Dim._readable(dim.__name__, first.min, first.max)} and "
+                                    f"{Dim._readable(dim.__name__, dim.min, dim.max)}; use one Dim object, "
                                     "or two names")
 
 
 def _check_dynamic_shapes(combined: dict[str, Any], dynamic_shapes: Any) -> list[tuple[tuple[Any, ...], Any, Any]]:
-    """[(path, leaf, entry)] of every input, the entry of a tensor as {dimension: size}. UserError: the specification is wrong."""
+    """[(path, leaf, entry)] of every input, the entry of a tensor as {dimension: size}. UserError: the specification is
+    wrong."""
     flat = _flat_specs(combined, dynamic_shapes, lambda path, leaf, spec: (path, leaf, _check_leaf(path, leaf, spec)))
     _check_bounds([entry for _, _, entry in flat])
     return flat
@@ -378,7 +394,8 @@ class ShapesCollection:
 
     def __setitem__(self, t: Any, shape: Any) -> None:
         if not isinstance(t, (cresset.Tensor, _IntWrapper)):
-            raise AssertionError(f"a ShapesCollection holds entries for tensors and wrapped ints, not for {type(t).__name__}")
+            raise AssertionError(f"a ShapesCollection holds entries for tensors and wrapped ints, not for "
+                                 f"{type(t).__name__}")
         if id(t) in self._shapes and self._shapes[id(t)] != shape:
             raise AssertionError(f"the input has the entry {self._shapes[id(t)]} already, and now {shape}")
         self._shapes[id(t)] = shape
@@ -403,7 +420,8 @@ class ShapesCollection:
 
         found = {name: _map_inputs(find, value) for name, value in _combine_args(m, args, kwargs).items()}
         if not set(self._shapes) <= seen:
-            raise ValueError(f"{len(set(self._shapes) - seen)} tensors that were given sizes are not among the inputs: pass the same tensor objects, not "
+            raise ValueError(f"{len(set(self._shapes) - seen)} tensors that were given sizes are not among the inputs: "
+                             f"pass the same tensor objects, not "
                              "copies, and register the classes that hold them with the pytree module")
         return found
 
@@ -431,7 +449,8 @@ class AdditionalInputs:
         def sizes(tree: Any) -> Any:
             return _map_inputs(lambda leaf: tuple(leaf.shape) if isinstance(leaf, cresset.Tensor) else leaf, tree)
 
-        first, *others = ({name: sizes(value) for name, value in _combine_args(m, *example).items()} for example in [(args, kwargs), *self._examples])
+        first, *others = ({name: sizes(value) for name, value in _combine_args(m, *example).items()}
+                          for example in [(args, kwargs), *self._examples])
 
         def mark(value: Any, *rest: Any) -> Any:
             if any(type(value) is not type(other) for other in rest):
@@ -440,7 +459,8 @@ class AdditionalInputs:
             if isinstance(value, int) and not isinstance(value, bool):
                 return None if same else Dim.DYNAMIC
             if not same:
-                raise ValueError(f"examples of one input have different values, and only sizes and ints can vary: {(value, *rest)}")
+                raise ValueError(f"examples of one input have different values, and only sizes and ints can vary: "
+                                 f"{(value, *rest)}")
             return None
 
         return pytree.tree_map(mark, first, *others, is_leaf=lambda value: type(value) is int)
@@ -466,7 +486,8 @@ def _read_fixes(message: str) -> dict[str, Any]:
     """{name: a Dim, an int, or (root's name, scale, shift)}"""
     _, found, text = message.partition("Suggested fixes:")
     if not found:
-        raise UserError(UserErrorType.INVALID_INPUT, "the message has no part 'Suggested fixes:'; give the text of the error that export raised")
+        raise UserError(UserErrorType.INVALID_INPUT,
+                        "the message has no part 'Suggested fixes:'; give the text of the error that export raised")
     fixes: dict[str, Any] = {}
     for line in text.split("\n"):
         line = line.partition("#")[0].strip()
@@ -511,7 +532,9 @@ def refine_dynamic_shapes_from_suggested_fixes(msg: str, dynamic_shapes: Any) ->
     roots = {fix[0] for fix in fixes.values() if isinstance(fix, tuple)}
     for name in fixes:
         if name not in named and name not in roots:
-            raise UserError(UserErrorType.INVALID_INPUT, f"the suggested fixes are for '{name}', which is no dimension of these dynamic_shapes ({', '.join(named)})")
+            raise UserError(UserErrorType.INVALID_INPUT,
+                    f"the suggested fixes are for '{name}', which is no dimension of these dynamic_shapes "
+                    f"({', '.join(named)})")
     made: dict[str, Any] = {}
 
     def resolve(name: str) -> Any:

@@ -99,8 +99,10 @@ class ExportedProgram:
 
     @property
     def _program(self) -> Any:
-        """The program itself, with the tensors that state_dict and constants hold now. What was made of it before stays as it was."""
-        others = {**_changes("state_dict", self._state, self._handed_out), **_changes("constants", self._constants, self._handed_out)}
+        """The program itself, with the tensors that state_dict and constants hold now. What was made of it before stays
+        as it was."""
+        others = {**_changes("state_dict", self._state, self._handed_out), **_changes("constants", self._constants,
+                self._handed_out)}
         if others:
             self._own_program, self._own_tensors = self._own_program._with_tensors(others), None
             for tensors in self._handed_out.values():
@@ -117,7 +119,8 @@ class ExportedProgram:
     def graph_module(self) -> GraphModule:
         if self._graph_module is None:
             text = str(self._program)
-            self._graph_module = GraphModule(self._program.graph, text.partition("\nGraph signature")[0].partition("\n")[2])
+            self._graph_module = GraphModule(self._program.graph,
+                                             text.partition("\nGraph signature")[0].partition("\n")[2])
         return self._graph_module
 
     @property
@@ -142,8 +145,9 @@ class ExportedProgram:
     # ---- state ----
     @property
     def state_dict(self) -> dict[str, cresset.Tensor]:
-        """Parameters and persistent buffers by name; tied names share one tensor. A tensor that is put here is the program's from then on: module(),
-        save() and compile() take it, if it has the dtype, sizes and strides of the one before, and refuse it otherwise."""
+        """Parameters and persistent buffers by name; tied names share one tensor. A tensor that is put here is the
+        program's from then on: module(), save() and compile() take it, if it has the dtype, sizes and strides of the
+        one before, and refuse it otherwise."""
         if self._state is None:
             made: dict[int, Any] = {}  # tied names share one parameter
             self._state = self._hand_out("state_dict", {name: _parameter(tensor, made) if is_parameter else tensor
@@ -152,9 +156,11 @@ class ExportedProgram:
 
     @property
     def constants(self) -> dict[str, cresset.Tensor]:
-        """Tensors that are neither: lifted constants, and buffers that are not saved with the state. They can be replaced like those."""
+        """Tensors that are neither: lifted constants, and buffers that are not saved with the state. They can be
+        replaced like those."""
         if self._constants is None:
-            self._constants = self._hand_out("constants", {name: tensor for name, tensor, _, _ in self._program._constants()})
+            self._constants = self._hand_out("constants",
+                                             {name: tensor for name, tensor, _, _ in self._program._constants()})
         return self._constants
 
     @property
@@ -217,12 +223,14 @@ class ExportedProgram:
     def _program_tensor(self, name: str) -> cresset.Tensor | None:
         """The tensor that the program itself has under that name."""
         if self._own_tensors is None:
-            self._own_tensors = {key: tensor for key, tensor, _, _ in [*self._program._state(), *self._program._constants()]}
+            self._own_tensors = {key: tensor for key, tensor, _, _ in [*self._program._state(),
+                    *self._program._constants()]}
         return self._own_tensors.get(name)
 
     def compile(self, *, options: dict[str, Any] | None = None) -> Any:
-        """What can be called, as `module(own_state=True)` gives it, made faster: the first calls are interpreted, and native code takes over as
-        soon as it is built in the background. With options={"wait": True} it is built first. See `cresset._aot.CompiledProgram`."""
+        """What can be called, as `module(own_state=True)` gives it, made faster: the first calls are interpreted, and
+        native code takes over as soon as it is built in the background. With options={"wait": True} it is built first.
+        See `cresset._aot.CompiledProgram`."""
         from cresset._aot import CompiledProgram
         return CompiledProgram(self, options)
 
@@ -256,7 +264,8 @@ class ExportedProgram:
         return self._data["unsupported"]
 
     def validate(self) -> None:
-        """SpecViolationError says what does not fit: the graph, the signature as it is now, or the tensors in state_dict and constants."""
+        """SpecViolationError says what does not fit: the graph, the signature as it is now, or the tensors in
+        state_dict and constants."""
         self.verifier.check(self)
 
     _validate = validate
@@ -278,11 +287,12 @@ class ExportedProgram:
         return made
 
     def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
-        """The program in the core ATen dialect: functional, with composite ops decomposed; what the module changes (buffers, inputs) comes out as
-        further outputs, with their rows in the signature.
+        """The program in the core ATen dialect: functional, with composite ops decomposed; what the module changes
+        (buffers, inputs) comes out as further outputs, with their rows in the signature.
 
-        decomp_table: which ops are decomposed, and how: {op: function}. None is default_decompositions(); with {} writes become values and no op is
-        decomposed. Take an op out of the default table to keep it; put a function in to have it recorded in the op's place."""
+        decomp_table: which ops are decomposed, and how: {op: function}. None is default_decompositions(); with {}
+        writes become values and no op is decomposed. Take an op out of the default table to keep it; put a function in
+        to have it recorded in the op's place."""
         from cresset._decomp import _decompose
         return ExportedProgram(_decompose(self._program, decomp_table))
 
@@ -295,7 +305,8 @@ class ExportedProgram:
 def _parameter(tensor: cresset.Tensor, made: dict[int, Any]) -> cresset.Tensor:
     from cresset.nn import Parameter
     if id(tensor) not in made:
-        made[id(tensor)] = tensor if isinstance(tensor, Parameter) else Parameter(tensor, requires_grad=tensor.requires_grad)
+        made[id(tensor)] = tensor if isinstance(tensor, Parameter) else Parameter(tensor,
+                requires_grad=tensor.requires_grad)
     return made[id(tensor)]
 
 
@@ -306,14 +317,16 @@ def _restored(content: bytes) -> ExportedProgram:
     return load(io.BytesIO(content))
 
 
-def _changes(what: str, now: dict[str, cresset.Tensor] | None, handed_out: dict[str, dict[str, cresset.Tensor]]) -> dict[str, cresset.Tensor]:
+def _changes(what: str, now: dict[str, cresset.Tensor] | None,
+             handed_out: dict[str, dict[str, cresset.Tensor]]) -> dict[str, cresset.Tensor]:
     """The tensors that were put into the dictionary since it was handed out."""
     was = handed_out.get(what)
     if now is None or was is None:
         return {}
     if now.keys() != was.keys():
         odd, known = min(now.keys() ^ was.keys()), ", ".join(was)
-        problem = f"{what} has no '{odd}' any more; put a tensor there" if odd in was else f"{what} has '{odd}', which the program has not: it has {known or 'none'}"
+        problem = (f"{what} has no '{odd}' any more; put a tensor there" if odd in was
+                   else f"{what} has '{odd}', which the program has not: it has {known or 'none'}")
         raise SpecViolationError(problem)
     others = {name: tensor for name, tensor in now.items() if tensor is not was[name]}
     for name, tensor in others.items():
@@ -323,10 +336,12 @@ def _changes(what: str, now: dict[str, cresset.Tensor] | None, handed_out: dict[
 
 
 def _call_argument(name: str | None, kind: str, constant: Any) -> signatures.ArgumentSpec:
-    return signatures.ConstantArgument("", constant) if name is None else _ARGUMENT_TYPES.get(kind, signatures.TensorArgument)(name)
+    return signatures.ConstantArgument("", constant) if name is None else _ARGUMENT_TYPES.get(kind,
+            signatures.TensorArgument)(name)
 
 
-_ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument, "bool": signatures.SymBoolArgument}
+_ARGUMENT_TYPES = {"int": signatures.SymIntArgument, "float": signatures.SymFloatArgument,
+                   "bool": signatures.SymBoolArgument}
 
 
 def _signature(graph: Any, data: dict[str, Any]) -> signatures.ExportGraphSignature:
@@ -350,7 +365,8 @@ def _signature(graph: Any, data: dict[str, Any]) -> signatures.ExportGraphSignat
     outputs = []
     constants = [_constant(argument) for argument in nodes[-1]["args"]]
     for (kind, name, target), value in zip(data["outputs"], constants):
-        arg = signatures.ConstantArgument("", value) if name is None else signatures.TokenArgument(name) if kind == "TOKEN" else argument(name)
+        arg = signatures.ConstantArgument("",
+                value) if name is None else signatures.TokenArgument(name) if kind == "TOKEN" else argument(name)
         outputs.append(signatures.OutputSpec(signatures.OutputKind[kind], arg, target))
     return signatures.ExportGraphSignature(inputs, outputs)
 
@@ -360,16 +376,19 @@ def _check_signature(ep: ExportedProgram) -> None:
     if ep._signature is None:
         return
     known = _signature(ep._program.graph, ep._data)
-    for side, have, want in (("input", ep._signature.input_specs, known.input_specs), ("output", ep._signature.output_specs, known.output_specs)):
+    for side, have, want in (("input", ep._signature.input_specs, known.input_specs),
+                             ("output", ep._signature.output_specs, known.output_specs)):
         if len(have) != len(want):
             raise SpecViolationError(f"the graph has {len(want)} {side}s, its signature {len(have)}")
         for i, (one, other) in enumerate(zip(have, want)):
             if one.arg.name != other.arg.name:
-                raise SpecViolationError(f"the signature calls {side} {i} '{one.arg.name}', the graph '{other.arg.name}'")
+                raise SpecViolationError(f"the signature calls {side} {i} '{one.arg.name}', the graph "
+                                         f"'{other.arg.name}'")
             for field in dataclasses.fields(other):
                 if getattr(one, field.name) != getattr(other, field.name):
-                    raise SpecViolationError(f"the signature says of {side} '{other.arg.name}' that its {field.name} is {getattr(one, field.name)!r}; the program was exported "
-                                             f"with {getattr(other, field.name)!r}")
+                    raise SpecViolationError(f"the signature says of {side} '{other.arg.name}' that its {field.name} "
+                                             f"is {getattr(one, field.name)!r}; the program was exported with "
+                                             f"{getattr(other, field.name)!r}")
 
 
 def _check_state(ep: ExportedProgram) -> None:
@@ -382,9 +401,11 @@ def _check_state(ep: ExportedProgram) -> None:
         if tensor is None:
             raise SpecViolationError(f"the {what} '{target}' is not in {'state_dict' if state else 'constants'}")
         if not isinstance(tensor, cresset.Tensor) or (kind == "PARAMETER" and not isinstance(tensor, Parameter)):
-            raise SpecViolationError(f"the {what} '{target}' is a {type(tensor).__name__}, not a {'Parameter' if kind == 'PARAMETER' else 'Tensor'}")
+            raise SpecViolationError(f"the {what} '{target}' is a {type(tensor).__name__}, not a "
+                                     f"{'Parameter' if kind == 'PARAMETER' else 'Tensor'}")
         if known is not None and (tensor.dtype != known.dtype or tensor.shape != known.shape):
-            raise SpecViolationError(f"the {what} '{target}' is {tensor.dtype} {list(tensor.shape)}; the program was exported with {known.dtype} {list(known.shape)}")
+            raise SpecViolationError(f"the {what} '{target}' is {tensor.dtype} {list(tensor.shape)}; the program was "
+                                     f"exported with {known.dtype} {list(known.shape)}")
 
 
 def _constant(argument: dict[str, Any]) -> Any:

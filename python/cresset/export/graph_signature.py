@@ -45,7 +45,8 @@ class ConstantArgument:
     value: int | float | bool | str | None
 
 
-ArgumentSpec = TensorArgument | TokenArgument | SymIntArgument | SymFloatArgument | SymBoolArgument | CustomObjArgument | ConstantArgument
+ArgumentSpec = (TensorArgument | TokenArgument | SymIntArgument | SymFloatArgument | SymBoolArgument
+                | CustomObjArgument | ConstantArgument)
 
 
 class InputKind(enum.Enum):
@@ -145,7 +146,8 @@ class ExportGraphSignature:
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
-        return tuple(_user_value(spec.arg) for spec in self.output_specs if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT))
+        return tuple(_user_value(spec.arg) for spec in self.output_specs if spec.kind in (OutputKind.USER_OUTPUT,
+                OutputKind.LOSS_OUTPUT))
 
     @property
     def inputs_to_parameters(self) -> dict[str, str]:
@@ -192,7 +194,8 @@ class ExportGraphSignature:
         losses = [spec.arg.name for spec in self.output_specs if spec.kind is OutputKind.LOSS_OUTPUT]
         if not losses:
             return None
-        return ExportBackwardSignature(self._outputs(OutputKind.GRADIENT_TO_PARAMETER), self._outputs(OutputKind.GRADIENT_TO_USER_INPUT), losses[0])
+        return ExportBackwardSignature(self._outputs(OutputKind.GRADIENT_TO_PARAMETER),
+                                       self._outputs(OutputKind.GRADIENT_TO_USER_INPUT), losses[0])
 
     def __str__(self) -> str:
         lines = ["", "# inputs", *map(str, self.input_specs), "", "# outputs", *map(str, self.output_specs), ""]

@@ -1,8 +1,8 @@
 """A graph as PyTorch's users know it: nodes with `op`, `target`, `args`, `kwargs`, `users` and `meta["val"]`.
 
 The graph itself names values, not nodes, and cannot be edited from Python; this is a picture of it. A call with several
-results is followed by `getitem` nodes, a subgraph is preceded by a `get_attr` node, and a value that a mutating call left
-in an argument is shown as that argument, as in torch.fx.
+results is followed by `getitem` nodes, a subgraph is preceded by a `get_attr` node, and a value that a mutating call
+left in an argument is shown as that argument, as in torch.fx.
 """
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from typing import Any
 
 from cresset import _C
 
-_OPERATORS = set("add sub mul floordiv truediv mod pow neg pos eq ne lt le gt ge and_ or_ not_ xor lshift rshift getitem".split())
+_OPERATORS = set("add sub mul floordiv truediv mod pow neg pos eq ne lt le gt ge and_ or_ not_ xor lshift rshift "
+                 "getitem".split())
 
 
 class Node:
     """One step: `op` is placeholder, call_function, get_attr or output."""
 
-    def __init__(self, graph: Graph, op: str, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: dict[str, Any]):
-        self.graph, self.op, self.name, self.target, self.args, self.kwargs, self.meta = graph, op, name, target, args, kwargs, meta
+    def __init__(self, graph: Graph, op: str, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 meta: dict[str, Any]):
+        self.graph, self.op, self.name, self.target, self.args, self.kwargs, self.meta = (graph, op, name, target,
+                args, kwargs, meta)
         self.users: dict[Node, None] = {}
         for used in self.all_input_nodes:
             used.users[self] = None
@@ -48,7 +51,8 @@ class Node:
         if self.op == "output":
             return f"return {_shown(self.args[0], '')}"
         head = f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={_target_text(self.target)}]"
-        return head if self.op in ("placeholder", "get_attr") else f"{head}(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
+        return head if self.op in ("placeholder",
+                "get_attr") else f"{head}(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
 
     def __repr__(self) -> str:
         return self.name
@@ -86,12 +90,14 @@ class Graph:
     __repr__ = __str__
 
     def print_tabular(self) -> None:
-        rows = [("opcode", "name", "target", "args", "kwargs")] + [(n.op, n.name, _target_text(n.target), _shown(n.args, ""), _shown(n.kwargs, "")) for n in self._nodes]
+        rows = [("opcode", "name", "target", "args", "kwargs")] + [(n.op, n.name, _target_text(n.target),
+                _shown(n.args, ""), _shown(n.kwargs, "")) for n in self._nodes]
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         for row in rows:
             print("  ".join([*(text.ljust(width) for text, width in zip(row, widths)), row[4]]))
 
-    def _add(self, op: str, name: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, meta: dict[str, Any] | None = None) -> Node:
+    def _add(self, op: str, name: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None,
+             meta: dict[str, Any] | None = None) -> Node:
         node = Node(self, op, name, target, args, kwargs or {}, meta or {})
         self._order[name] = len(self._nodes)
         self._nodes.append(node)
@@ -122,16 +128,20 @@ class Graph:
         kwargs = {name: value for name, kind, value in given if kind != "positional"}
         results = [result for result in node["results"] if not result["hidden"]]
         target = _target(node["target"])
-        single = len(results) == 1 and not results[0]["listed"] and not (node["target"].startswith("higher_order.") and results[0]["name"].startswith("getitem"))
+        single = len(results) == 1 and not results[0]["listed"] and not (node["target"].startswith("higher_order.")
+                and results[0]["name"].startswith("getitem"))
         meta = _origin_meta(node["origin"])
         if single:
             name = results[0]["name"]
-            self._values[name] = self._add("call_function", name, target, args, kwargs, {"val": self.raw._value(name), **meta})
+            self._values[name] = self._add("call_function", name, target, args, kwargs,
+                                           {"val": self.raw._value(name), **meta})
         else:
             values = tuple(self.raw._value(result["name"]) for result in results)
-            call = self._add("call_function", node["name"] or self._name(node["target"].split(".")[1]), target, args, kwargs, {"val": values if results else None, **meta})
+            call = self._add("call_function", node["name"] or self._name(node["target"].split(".")[1]), target, args,
+                             kwargs, {"val": values if results else None, **meta})
             for i, (result, value) in enumerate(zip(results, values)):
-                self._values[result["name"]] = self._add("call_function", result["name"], operator.getitem, (call, i), meta={"val": value, **meta})
+                self._values[result["name"]] = self._add("call_function", result["name"], operator.getitem, (call, i),
+                                                         meta={"val": value, **meta})
         self._settle(node, {name: value for name, _, value in given})
 
     def _settle(self, node: dict[str, Any], given: dict[str, Any]) -> None:
@@ -139,14 +149,16 @@ class Graph:
         for result in node["results"]:
             if result["hidden"]:
                 written = given.get(result["writes"])
-                self._values[result["name"]] = written if isinstance(written, Node) else self._values.get(result.get("of"))
+                self._values[result["name"]] = written if isinstance(written,
+                                                                     Node) else self._values.get(result.get("of"))
 
     def _output(self, node: dict[str, Any]) -> None:
         results = tuple(self._argument(argument) for argument in node["args"])
         self._add("output", "output", "output", (results,))
 
 
-_BUILDERS = {"placeholder": Graph._placeholder, "get_attr": Graph._get_attr, "call": Graph._call, "output": Graph._output}
+_BUILDERS = {"placeholder": Graph._placeholder, "get_attr": Graph._get_attr, "call": Graph._call,
+             "output": Graph._output}
 _ARGUMENTS = {
     "as_none": lambda graph, value: None,
     "as_value": lambda graph, value: graph._values[value],
@@ -155,7 +167,8 @@ _ARGUMENTS = {
     "as_layout": lambda graph, value: getattr(_C, value),
     "as_memory_format": lambda graph, value: getattr(_C, value),
     "as_device": lambda graph, value: _C.device(value),
-    "as_graph": lambda graph, value: graph._values.get("@" + value) or graph._values.setdefault("@" + value, graph._add("get_attr", graph._name(value), value)),
+    "as_graph": lambda graph, value: graph._values.get("@" + value) or graph._values.setdefault("@" + value,
+            graph._add("get_attr", graph._name(value), value)),
     "as_list": lambda graph, value: [graph._argument(item) for item in value],
     **dict.fromkeys(("as_int", "as_float", "as_bool", "as_string"), lambda graph, value: value),
 }
@@ -238,7 +251,8 @@ def _origin_meta(origin: list[str | None]) -> dict[str, Any]:
 
 
 class GraphModule:
-    """The lifted graph with its subgraphs as attributes; called with every placeholder's value, it gives the flat outputs."""
+    """The lifted graph with its subgraphs as attributes; called with every placeholder's value, it gives the flat
+    outputs."""
 
     def __init__(self, raw: _C.Graph, text: str = ""):
         self._raw, self._text = raw, text
@@ -273,7 +287,8 @@ class GraphModule:
         subgraphs = self.__dict__.get("_subgraphs", {})
         if name in subgraphs:
             return subgraphs[name]
-        raise AttributeError(f"the graph module has no attribute '{name}'; its subgraphs are: {', '.join(subgraphs) or 'none'}")
+        raise AttributeError(f"the graph module has no attribute '{name}'; its subgraphs are: "
+                             f"{', '.join(subgraphs) or 'none'}")
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         results = self._raw.run(*inputs)
@@ -282,7 +297,8 @@ class GraphModule:
     forward = __call__
 
     def __repr__(self) -> str:
-        return "GraphModule(" + "".join(f"\n  ({name}): GraphModule()" for name in self._subgraphs) + ("\n" if self._subgraphs else "") + ")"
+        return "GraphModule(" + "".join(f"\n  ({name}): GraphModule()" for name in self._subgraphs) + ("\n"
+                if self._subgraphs else "") + ")"
 
     def __str__(self) -> str:
         return f"{self!r}\n\n{self.code}"

@@ -4,11 +4,12 @@
     module.encoder = MyEncoder()                    # a submodule swapped for another one
     y = module(x)
 
-Every node of the graph knows the modules in whose calls it was recorded. A run of nodes inside one call becomes the body of an
-`InterpreterModule` at that module's path; what it uses from outside are its inputs, what is used outside are its outputs. Where the
-program was exported with `preserve_module_call_signature`, the body is called as the module was, with its nested arguments and
-results, and may be swapped for any module that is called that way; otherwise with flat tensors. A module that is called several
-times has a body for each call, under one name: state is there once, and a swap counts for all of them.
+Every node of the graph knows the modules in whose calls it was recorded. A run of nodes inside one call becomes the
+body of an `InterpreterModule` at that module's path; what it uses from outside are its inputs, what is used outside are
+its outputs. Where the program was exported with `preserve_module_call_signature`, the body is called as the module was,
+with its nested arguments and results, and may be swapped for any module that is called that way; otherwise with flat
+tensors. A module that is called several times has a body for each call, under one name: state is there once, and a swap
+counts for all of them.
 """
 from __future__ import annotations
 
@@ -37,12 +38,15 @@ class FlatArgsAdapter(abc.ABC):
     """Fits the leaves of a call with another structure to the structure that was exported."""
 
     @abc.abstractmethod
-    def adapt(self, target_spec: TreeSpec, input_spec: TreeSpec, input_args: list[Any], metadata: dict[str, Any] | None = None, obj: Any | None = None) -> list[Any]:
-        """The leaves in the order of `target_spec`; `input_args` are those of the call, in the order of `input_spec`."""
+    def adapt(self, target_spec: TreeSpec, input_spec: TreeSpec, input_args: list[Any],
+              metadata: dict[str, Any] | None = None, obj: Any | None = None) -> list[Any]:
+        """The leaves in the order of `target_spec`; `input_args` are those of the call, in the order of
+        `input_spec`."""
 
 
 def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None) -> UnflattenedModule:
-    """The program as a module with the original submodules, parameters and buffers, all of them copies of the program's own."""
+    """The program as a module with the original submodules, parameters and buffers, all of them copies of the program's
+    own."""
     if not isinstance(module, ExportedProgram):
         raise TypeError(f"unflatten() takes an ExportedProgram, not {type(module).__name__}")
     return UnflattenedModule(module, flat_args_adapter)
@@ -51,8 +55,9 @@ def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None
 # ---- bodies ----
 
 class _Body:
-    """What one call of a module does. `steps` are nodes of the flat graph and calls of other bodies; `inputs` and `outputs` are nodes, and with a signature the
-    constants among them; `more_in` and `more_out` are nodes that the signature does not mention, handed over beside it."""
+    """What one call of a module does. `steps` are nodes of the flat graph and calls of other bodies; `inputs` and
+    `outputs` are nodes, and with a signature the constants among them; `more_in` and `more_out` are nodes that the
+    signature does not mention, handed over beside it."""
 
     def __init__(self, key: str, path: str, parent: _Body | None):
         self.key, self.path, self.parent = key, path, parent
@@ -92,10 +97,13 @@ class _Builder:
     def __init__(self, ep: ExportedProgram):
         self.nodes, self.subgraphs = ep.graph.nodes, ep.graph_module
         self.structure, self.in_spec = ep._call_structure(), ep.in_spec
-        self.graph_signature, self.module_call_graph, self.range_constraints = ep.graph_signature, ep.module_call_graph, ep.range_constraints
-        self.specs = dict(zip((node for node in self.nodes if node.op == "placeholder"), ep.graph_signature.input_specs))
+        self.graph_signature, self.module_call_graph, self.range_constraints = (ep.graph_signature,
+                ep.module_call_graph, ep.range_constraints)
+        self.specs = dict(zip((node for node in self.nodes if node.op == "placeholder"),
+                              ep.graph_signature.input_specs))
         self.fqns = {node: spec.target for node, spec in self.specs.items() if spec.target is not None}
-        self.signatures = {entry.fqn: entry.signature for entry in ep.module_call_graph if entry.signature and entry.fqn}
+        self.signatures = {entry.fqn: entry.signature for entry in ep.module_call_graph if entry.signature
+                           and entry.fqn}
         self.root = _Body("", "", None)
         self.bodies: dict[str, list[_Body]] = {"": [self.root]}
         self.home: dict[Node, _Body] = {}
@@ -123,8 +131,10 @@ class _Builder:
                 continue
             for path, kind in node.meta.get("nn_module_stack", {}).values():
                 self.types.setdefault(path, kind)
-            entries = [(key, path) for key, (path, _) in node.meta.get("nn_module_stack", {}).items() if key != _NO_STACK and path]
-            if node.op == "call_function" and node.meta.get("nn_module_stack") and _NO_STACK not in node.meta["nn_module_stack"]:
+            entries = [(key, path) for key, (path, _) in node.meta.get("nn_module_stack", {}).items()
+                       if key != _NO_STACK and path]
+            if (node.op == "call_function" and node.meta.get("nn_module_stack")
+                and _NO_STACK not in node.meta["nn_module_stack"]):
                 common = 1
                 while common < len(stack) and common <= len(entries) and stack[common].key == entries[common - 1][0]:
                     common += 1
@@ -132,7 +142,8 @@ class _Builder:
                 for key, path in entries[common - 1:]:
                     stack.append(self._open(key, path, stack[-1]))
             home = stack[-1]
-            if node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0] in self.home:
+            if node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0],
+                    Node) and node.args[0] in self.home:
                 home = self.home[node.args[0]]  # parts stay with their whole
             self.home[node] = home
             home.steps.append(node)
@@ -148,7 +159,8 @@ class _Builder:
         number = re.search(r"@(\d+)$", key)
         body.signature = self.signatures.get(path + (number[0] if number else ""))
         if body.signature:
-            body.structure = CallStructure(body.signature.in_spec, body.signature.out_spec, body.signature.forward_arg_names)
+            body.structure = CallStructure(body.signature.in_spec, body.signature.out_spec,
+                                           body.signature.forward_arg_names)
             body.inputs = [self._named(argument) for argument in body.signature.inputs]
             body.outputs = [self._named(argument) for argument in body.signature.outputs]
         return body
@@ -192,14 +204,16 @@ class _Builder:
 
 def _is_made_again(node: Any, following: Any) -> bool:
     """Is it the check that an export puts before every conversion?"""
-    return (isinstance(node, Node) and isinstance(following, Node) and str(node.target) == "aten._assert_tensor_metadata.default"
+    return (isinstance(node, Node) and isinstance(following, Node)
+            and str(node.target) == "aten._assert_tensor_metadata.default"
             and str(following.target).startswith("aten.to.") and node.args[0] is following.args[0])
 
 
 def _is_in_place(node: Node) -> bool:
     """Is its result the tensor that it wrote?"""
     name = str(getattr(node.target, "__name__", node.target)).split(".")[0].split("::")[-1]
-    return (node.op == "call_function" and name.endswith("_") and not name.endswith("__") and bool(node.args) and isinstance(node.args[0], Node)
+    return (node.op == "call_function" and name.endswith("_") and not name.endswith("__") and bool(node.args)
+            and isinstance(node.args[0], Node)
             and not isinstance(node.meta.get("val"), tuple))
 
 
@@ -234,16 +248,20 @@ class InterpreterModule(nn.Module):
         index, self._next, more, self._more = self._next, 0, self._more, ()
         builder = self._parts()
         if not self._bodies:
-            raise NotImplementedError(f"module '{self._path}' was not called while the program was exported: it has nothing to run")
+            raise NotImplementedError(f"module '{self._path}' was not called while the program was exported: it has "
+                                      f"nothing to run")
         body = self._bodies[index]
         env: dict[Node, Any] = dict(zip(body.more_in, more))
         if body.structure:
-            leaves, expected = _adapted(body.structure, body.signature.in_spec, args, kwargs, _adapter_of(self), self), body.inputs
+            leaves, expected = _adapted(body.structure, body.signature.in_spec, args, kwargs, _adapter_of(self),
+                                        self), body.inputs
         else:
             leaves, expected = list(args), body.inputs
             if kwargs or len(leaves) != len(expected):
-                raise TypeError(f"module '{self._path}' takes the {len(expected)} tensors {', '.join(node.name for node in expected)}; {len(leaves)} were given"
-                                f"{' and keywords' if kwargs else ''}. Export with preserve_module_call_signature=('{self._path}',) to keep how it was called")
+                raise TypeError(f"module '{self._path}' takes the {len(expected)} tensors "
+                                f"{', '.join(node.name for node in expected)}; {len(leaves)} were "
+                                f"given{' and keywords' if kwargs else ''}. Export with "
+                                f"preserve_module_call_signature=('{self._path}',) to keep how it was called")
         for node, leaf in zip(expected, leaves):
             if isinstance(node, Node):
                 env[node] = leaf
@@ -265,11 +283,14 @@ class InterpreterModule(nn.Module):
         """The body as text, one line a node."""
         return self.code
 
-    def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False, colored: bool = False) -> str:
+    def print_readable(self, print_output: bool = True, include_stride: bool = False, include_device: bool = False,
+                       colored: bool = False) -> str:
         """The classes of this module and of its submodules, as Python."""
-        for name, given in (("include_stride", include_stride), ("include_device", include_device), ("colored", colored)):
+        for name, given in (("include_stride", include_stride), ("include_device", include_device),
+                            ("colored", colored)):
             if given:
-                raise NotImplementedError(f"print_readable({name}=True): the text has neither strides, devices nor colours; print(ep.graph) shows strides and devices")
+                raise NotImplementedError(f"print_readable({name}=True): the text has neither strides, devices nor "
+                                          f"colours; print(ep.graph) shows strides and devices")
         text = _readable(self, type(self).__name__)
         if print_output:
             print(text)
@@ -300,7 +321,8 @@ class UnflattenedModule(InterpreterModule):
     def _prepare(self, flat_args_adapter: FlatArgsAdapter | None = None) -> None:
         InterpreterModule.__init__(self)
         self._own: dict[str, InterpreterModule]
-        self.__dict__.update(_root=[self], _own={"": self}, flat_args_adapter=flat_args_adapter, check_input_constraints=True)
+        self.__dict__.update(_root=[self], _own={"": self}, flat_args_adapter=flat_args_adapter,
+                             check_input_constraints=True)
 
     def _take(self, builder: _Builder) -> None:
         for path, calls in builder.bodies.items():
@@ -318,7 +340,8 @@ class UnflattenedModule(InterpreterModule):
         if not names:
             return None
         positional = len(self._parts().in_spec.children()[0].children())
-        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD if i < positional else inspect.Parameter.KEYWORD_ONLY for i in range(len(names))]
+        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD if i < positional else inspect.Parameter.KEYWORD_ONLY
+                 for i in range(len(names))]
         return inspect.Signature([inspect.Parameter(name, kind) for name, kind in zip(names, kinds)])
 
     @property
@@ -346,7 +369,8 @@ class UnflattenedModule(InterpreterModule):
         return self._own[path]
 
     def _add_state(self, ep: ExportedProgram, made: Callable[[str, Any, bool], Any]) -> None:
-        """Tied names share one tensor, as the program's own do. made(name, tensor, is_parameter): what stands for it here."""
+        """Tied names share one tensor, as the program's own do. made(name, tensor, is_parameter): what stands for it
+        here."""
         known: dict[tuple[int, bool], Any] = {}
         kinds = {target: (kind, persistent) for kind, _, target, persistent, _, _ in ep._data["inputs"] if target}
         for name, tensor in [*ep.state_dict.items(), *ep.constants.items()]:
@@ -418,8 +442,10 @@ class _Run:
     def value(self, node: Node) -> Any:
         node = self.builder.resolve(node)
         if node not in self.env:
-            raise RuntimeError(f"module '{self.module._path}' did not get '{node.name}': a module that was swapped does not hand on what others inside the graph "
-                               "use of it; keep the signature of its call (preserve_module_call_signature) and return the same values")
+            raise RuntimeError(f"module '{self.module._path}' did not get '{node.name}': a module that was swapped "
+                               f"does not hand on what others inside the graph "
+                               "use of it; keep the signature of its call (preserve_module_call_signature) and return "
+                               "the same values")
         return self.env[node]
 
     def argument(self, value: Any) -> Any:
@@ -444,7 +470,8 @@ class _Run:
     def node(self, step: Node) -> None:
         if isinstance(step.target, OpaqueTarget):
             raise NotImplementedError(f"there is no op '{step.target.name}' here, which node '{step.name}' calls")
-        args, kwargs = [self.argument(value) for value in step.args], {key: self.argument(value) for key, value in step.kwargs.items()}
+        args, kwargs = [self.argument(value) for value in step.args], {key: self.argument(value)
+                for key, value in step.kwargs.items()}
         tracer = _C._exporting()
         if tracer is None:
             self.env[step] = step.target(*args, **kwargs)
@@ -457,11 +484,14 @@ class _Run:
 
     def call(self, body: _Body) -> None:
         """Calls whatever module is at the path now."""
-        relative = body.path[len(self.body.path) + 1:] if self.body.path and body.path.startswith(self.body.path + ".") else body.path
+        relative = body.path[len(self.body.path) + 1:] if self.body.path and body.path.startswith(self.body.path
+                + ".") else body.path
         start = self.module if relative != body.path or not self.body.path else self.module._root[0]
         module = start.get_submodule(relative)
         inputs = [self.value(value) if isinstance(value, Node) else value for value in body.inputs]
-        ours = isinstance(module, InterpreterModule) and module._bodies and module._builder and module._builder[0] is self.builder and body in module._bodies
+        ours = isinstance(module,
+                InterpreterModule) and module._bodies and module._builder and module._builder[
+                        0] is self.builder and body in module._bodies
         if ours:
             module._next, module._more = body.index, tuple(self.value(node) for node in body.more_in)
         if body.structure:
@@ -471,8 +501,8 @@ class _Run:
             result = module(*inputs)
             results = [result] if len(body.outputs) == 1 else list(result or ())
             if len(results) != len(body.outputs):
-                raise RuntimeError(f"module '{body.path}' gave {len(results)} values where the graph uses {len(body.outputs)}: "
-                                   f"{', '.join(node.name for node in body.outputs)}")
+                raise RuntimeError(f"module '{body.path}' gave {len(results)} values where the graph uses "
+                                   f"{len(body.outputs)}: {', '.join(node.name for node in body.outputs)}")
         for node, result in zip(body.outputs, results):
             if isinstance(node, Node):
                 self.env[node] = result
@@ -491,7 +521,8 @@ def _adapter_of(module: InterpreterModule) -> FlatArgsAdapter | None:
     return getattr(module._root[0], "flat_args_adapter", None) if module._root else None
 
 
-def _adapted(structure: CallStructure, spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any], adapter: FlatArgsAdapter | None, module: nn.Module) -> list[Any]:
+def _adapted(structure: CallStructure, spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any],
+             adapter: FlatArgsAdapter | None, module: nn.Module) -> list[Any]:
     try:
         return structure.bind(args, kwargs)
     except (TypeError, ValueError):
@@ -504,14 +535,17 @@ def _adapted(structure: CallStructure, spec: TreeSpec, args: tuple[Any, ...], kw
     return list(adapted)
 
 
-def _check_inputs(nodes: list[Node], leaves: list[Any], signature: signatures.ExportGraphSignature, ranges: dict[Any, Any]) -> None:
+def _check_inputs(nodes: list[Node], leaves: list[Any], signature: signatures.ExportGraphSignature,
+                  ranges: dict[Any, Any]) -> None:
     """Kinds, ranks, sizes and specialised values, by the names of the arguments."""
-    constants = {spec.arg.name: spec.arg.value for spec in signature.input_specs if isinstance(spec.arg, signatures.ConstantArgument)}
+    constants = {spec.arg.name: spec.arg.value for spec in signature.input_specs if isinstance(spec.arg,
+            signatures.ConstantArgument)}
     symbols: dict[str, int] = {}
     for node, leaf in zip(nodes, leaves):
         if node.name in constants:
             if leaf != constants[node.name] or type(leaf) is not type(constants[node.name]):
-                raise ValueError(f"input '{node.name}' was specialised to {constants[node.name]!r} when the program was exported; {leaf!r} was given")
+                raise ValueError(f"input '{node.name}' was specialised to {constants[node.name]!r} when the program "
+                                 f"was exported; {leaf!r} was given")
             continue
         wanted = node.meta.get("val")
         if not isinstance(wanted, cresset.Tensor):
@@ -519,7 +553,8 @@ def _check_inputs(nodes: list[Node], leaves: list[Any], signature: signatures.Ex
         if not isinstance(leaf, cresset.Tensor):
             raise TypeError(f"input '{node.name}' is a tensor, not {type(leaf).__name__}")
         if leaf.dtype != wanted.dtype or leaf.dim() != wanted.dim():
-            raise RuntimeError(f"input '{node.name}': a {wanted.dtype} tensor of {wanted.dim()} dimensions expected, {leaf.dtype} of {leaf.dim()} given")
+            raise RuntimeError(f"input '{node.name}': a {wanted.dtype} tensor of {wanted.dim()} dimensions expected, "
+                               f"{leaf.dtype} of {leaf.dim()} given")
         for axis, (size, given) in enumerate(zip(wanted.shape, leaf.shape)):
             text = str(size)
             if not re.fullmatch(r"[A-Za-z_]\w*", text):
@@ -527,7 +562,8 @@ def _check_inputs(nodes: list[Node], leaves: list[Any], signature: signatures.Ex
                     raise RuntimeError(f"input '{node.name}': size {size} expected in dimension {axis}, {given} given")
                 continue
             if symbols.setdefault(text, given) != given:
-                raise RuntimeError(f"input '{node.name}': size {symbols[text]} expected in dimension {axis} as elsewhere ({text}), {given} given")
+                raise RuntimeError(f"input '{node.name}': size {symbols[text]} expected in dimension {axis} as "
+                                   f"elsewhere ({text}), {given} given")
             bounds = next((interval for symbol, interval in ranges.items() if str(symbol) == text), None)
             if bounds is not None and given not in bounds:
                 raise RuntimeError(f"input '{node.name}': dimension {axis} is {given}, outside {bounds!r} ({text})")
@@ -568,7 +604,8 @@ def _lines(builder: _Builder, body: _Body) -> Iterator[str]:
         elif step.op == "get_attr":
             yield f"{step.name} = self.{step.target}"
         else:
-            given = [_text(builder, value) for value in step.args] + [f"{key}={_text(builder, value)}" for key, value in step.kwargs.items()]
+            given = [_text(builder, value) for value in step.args] + [f"{key}={_text(builder, value)}"
+                                                                      for key, value in step.kwargs.items()]
             if step.target is operator.getitem:
                 yield f"{step.name} = {given[0]}[{given[1]}]"
             else:
@@ -590,7 +627,8 @@ def _code(builder: _Builder, body: _Body) -> str:
     else:
         inputs = [node.name if isinstance(node, Node) else "_" for node in body.inputs]
         outputs = [_text(builder, value) for value in body.outputs]
-    returned = outputs[0] if len(outputs) == 1 and body.parent is not None else "(" + ", ".join(outputs) + ("," if len(outputs) == 1 else "") + ")"
+    returned = outputs[0] if len(outputs) == 1 and body.parent is not None else "(" + ", ".join(outputs) + (","
+            if len(outputs) == 1 else "") + ")"
     lines = [*_lines(builder, body), f"return {returned}" if outputs else "return None"]
     return f"def forward({', '.join(['self', *inputs])}):\n" + "\n".join("    " + line for line in lines)
 
@@ -603,4 +641,5 @@ def _readable(module: nn.Module, name: str) -> str:
         if isinstance(sub, InterpreterModule):
             parts.append(_readable(sub, child if child.isidentifier() else "_" + child))
     inner = "\n\n".join(parts) or "pass"
-    return f"class {name}(cresset.nn.Module):\n" + "\n".join("    " + line if line else "" for line in inner.splitlines())
+    return f"class {name}(cresset.nn.Module):\n" + "\n".join("    " + line if line else ""
+                                                             for line in inner.splitlines())

@@ -8,7 +8,8 @@ import warnings
 from cresset import _C
 from cresset._grad_mode import no_grad
 
-_GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0, "conv_transpose3d": 1.0,
+_GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
+          "conv_transpose3d": 1.0,
           "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
 
 
@@ -40,11 +41,12 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """A normal distribution cut off at a and b, by drawing again where a number is refused.
 
-    Candidates are normal numbers when at least 3 in 10 of them lie between a and b; otherwise uniform ones, which are taken
-    with the density's probability (relative to its peak there). Every round draws a whole tensor of candidates.
+    Candidates are normal numbers when at least 3 in 10 of them lie between a and b; otherwise uniform ones, which are
+    taken with the density's probability (relative to its peak there). Every round draws a whole tensor of candidates.
     """
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("trunc_normal_: the mean is more than two deviations outside [a, b]; the numbers may be distributed wrongly", stacklevel=2)
+        warnings.warn("trunc_normal_: the mean is more than two deviations outside [a, b]; the numbers may be "
+                      "distributed wrongly", stacklevel=2)
     below = lambda x: (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
     where, empty_like = _C._function("where"), _C._function("empty_like")
     peak = -0.5 * ((min(max(mean, a), b) - mean) / std) ** 2
@@ -193,12 +195,14 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
 
 def _old_name(function):
     def old(*args, **kwargs):
-        warnings.warn(f"nn.init.{function.__name__[:-1]} is deprecated: use nn.init.{function.__name__}", FutureWarning, stacklevel=2)
+        warnings.warn(f"nn.init.{function.__name__[:-1]} is deprecated: use nn.init.{function.__name__}",
+                      FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
     old.__name__ = function.__name__[:-1]
     return old
 
 
 uniform, normal, constant, eye, dirac = map(_old_name, (uniform_, normal_, constant_, eye_, dirac_))
-xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(_old_name, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))
+xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(_old_name, (xavier_uniform_, xavier_normal_,
+        kaiming_uniform_, kaiming_normal_))
 orthogonal, sparse = map(_old_name, (orthogonal_, sparse_))

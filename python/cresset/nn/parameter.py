@@ -9,7 +9,8 @@ from cresset import _C
 
 Tensor = _C._populated_tensor_type()
 _empty = _C._function("empty")
-__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "is_lazy", "UninitializedTensorMixin"]
+__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "is_lazy",
+           "UninitializedTensorMixin"]
 
 
 class _ParameterMeta(type(Tensor)):
@@ -87,7 +88,8 @@ class UninitializedTensorMixin:
 
     @property
     def shape(self):
-        raise RuntimeError(f"the size of an {type(self).__name__} is not known before the module's first call; run a dry pass first")
+        raise RuntimeError(f"the size of an {type(self).__name__} is not known before the module's first call; run a "
+                           f"dry pass first")
 
     def __reduce_ex__(self, protocol):
         return type(self), (self.requires_grad,)

@@ -1,4 +1,5 @@
-"""Helpers around the library: `cresset.utils._pytree`, nested values as lists of leaves; `cresset.utils.safetensors`, weights in files."""
+"""Helpers around the library: `cresset.utils._pytree`, nested values as lists of leaves; `cresset.utils.safetensors`,
+weights in files."""
 from cresset.utils import _pytree
 
 __all__ = ["_pytree"]

@@ -29,9 +29,12 @@ from cresset._C import _TreeSpec as TreeSpec
 PyTree = Any
 Context = Any
 DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
-BUILTIN_TYPES = frozenset({tuple, list, dict, collections.namedtuple, collections.OrderedDict, collections.defaultdict, collections.deque})
-_TYPE_NAMES = {tuple: "builtins.tuple", list: "builtins.list", dict: "builtins.dict", collections.OrderedDict: "collections.OrderedDict",
-               collections.defaultdict: "collections.defaultdict", collections.namedtuple: "collections.namedtuple", collections.deque: "collections.deque"}
+BUILTIN_TYPES = frozenset({tuple, list, dict, collections.namedtuple, collections.OrderedDict, collections.defaultdict,
+                           collections.deque})
+_TYPE_NAMES = {tuple: "builtins.tuple", list: "builtins.list", dict: "builtins.dict",
+               collections.OrderedDict: "collections.OrderedDict",
+               collections.defaultdict: "collections.defaultdict", collections.namedtuple: "collections.namedtuple",
+               collections.deque: "collections.deque"}
 _namedtuple_names: dict[type, str] = {}
 
 
@@ -47,13 +50,16 @@ class NodeDef(NamedTuple):
 
 # ---- registering ----
 
-def register_pytree_node(cls: type, flatten_fn: Callable[..., Any], unflatten_fn: Callable[..., Any], *, serialized_type_name: str | None = None,
-                         to_dumpable_context: Callable[..., Any] | None = None, from_dumpable_context: Callable[..., Any] | None = None,
+def register_pytree_node(cls: type, flatten_fn: Callable[..., Any], unflatten_fn: Callable[..., Any], *,
+                         serialized_type_name: str | None = None,
+                         to_dumpable_context: Callable[..., Any] | None = None,
+                         from_dumpable_context: Callable[..., Any] | None = None,
                          flatten_with_keys_fn: Callable[..., Any] | None = None) -> None:
-    """Makes `cls` a node: `flatten_fn(x)` gives (children, context), `unflatten_fn(children, context)` puts one together.
+    """Makes `cls` a node: `flatten_fn(x)` gives (children, context), `unflatten_fn(children, context)` puts one
+    together.
 
-    With `serialized_type_name` specs with it can be written and read; the context then goes through JSON, or through the two
-    functions for it."""
+    With `serialized_type_name` specs with it can be written and read; the context then goes through JSON, or through
+    the two functions for it."""
     if not isinstance(cls, type):
         raise TypeError(f"register_pytree_node() takes a class, got {cls!r}")
     if (to_dumpable_context is None) != (from_dumpable_context is None):
@@ -61,7 +67,8 @@ def register_pytree_node(cls: type, flatten_fn: Callable[..., Any], unflatten_fn
     if cls in BUILTIN_TYPES or _C._tree_registered(cls) is not None:
         raise ValueError(f"{cls} is already registered as pytree node.")
     _check_name(cls, serialized_type_name)
-    definition = (flatten_fn, unflatten_fn, serialized_type_name, to_dumpable_context, from_dumpable_context, flatten_with_keys_fn)
+    definition = (flatten_fn, unflatten_fn, serialized_type_name, to_dumpable_context, from_dumpable_context,
+                  flatten_with_keys_fn)
     _C._tree_register(cls, definition, serialized_type_name)
 
 
@@ -72,7 +79,8 @@ def _check_name(cls: type, name: str | None) -> None:
     if name is not None and not isinstance(name, str):
         raise TypeError(f"serialized_type_name of {cls} must be a text, got {name!r}")
     if name in _TYPE_NAMES.values() or (name is not None and _C._tree_named(name) not in (None, cls)):
-        raise ValueError(f"the name '{name}' belongs to another pytree node already; choose another serialized_type_name for {cls}")
+        raise ValueError(f"the name '{name}' belongs to another pytree node already; choose another "
+                         f"serialized_type_name for {cls}")
 
 
 def _deregister_pytree_node(cls: type) -> None:
@@ -88,17 +96,20 @@ def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
         raise TypeError(f"{cls} is no namedtuple class")
     _check_name(cls, serialized_type_name)
     _namedtuple_names[cls] = serialized_type_name
-    _C._tree_register(cls, (list, lambda values, _: cls(*values), serialized_type_name, None, None, None), serialized_type_name)
+    _C._tree_register(cls, (list, lambda values, _: cls(*values), serialized_type_name, None, None, None),
+                      serialized_type_name)
 
 
 def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
                        serialized_type_name: str | None = None) -> None:
-    """Makes a dataclass (or any class made from keywords, with `field_names`) a node; fields that are None are no children."""
+    """Makes a dataclass (or any class made from keywords, with `field_names`) a node; fields that are None are no
+    children."""
     dropped = set(drop_field_names or ())
     if dataclasses.is_dataclass(cls):
         known = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in dropped]
         if field_names is not None and set(field_names) != set(known):
-            raise ValueError(f"field_names of {cls} must be its fields, less drop_field_names: expected {known}, got {list(field_names)}")
+            raise ValueError(f"field_names of {cls} must be its fields, less drop_field_names: expected {known}, got "
+                             f"{list(field_names)}")
         names = known if field_names is None else list(field_names)
     elif field_names is None:
         raise ValueError(f"{cls} is no dataclass: field_names must list the fields that make one")
@@ -116,7 +127,8 @@ def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_
         values, context = flatten(value)
         return [(GetAttrKey(name), item) for name, item in zip(context[0], values)], context
 
-    register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name, flatten_with_keys_fn=flatten_with_keys)
+    register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name,
+                         flatten_with_keys_fn=flatten_with_keys)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +146,8 @@ def register_constant(cls: type) -> None:
 
 def is_namedtuple_class(cls: Any) -> bool:
     return (isinstance(cls, type) and issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
-            and all(type(field) is str for field in cls._fields) and callable(getattr(cls, "_make", None)))  # type: ignore[attr-defined]
+            and all(type(field) is str for field in cls._fields)
+            and callable(getattr(cls, "_make", None)))  # type: ignore[attr-defined]
 
 
 def is_namedtuple_instance(value: Any) -> bool:
@@ -193,20 +206,24 @@ def _dump_node(spec: TreeSpec) -> dict[str, Any]:
     elif kind is collections.namedtuple:
         context = _namedtuple_names.get(context) or getattr(context, "__cresset_made__", None)
         if context is None:
-            raise NotImplementedError(f"the namedtuple {spec.context} has no name to be written under: use _register_namedtuple(cls, serialized_type_name=...)")
+            raise NotImplementedError(f"the namedtuple {spec.context} has no name to be written under: use "
+                                      f"_register_namedtuple(cls, serialized_type_name=...)")
         name = _TYPE_NAMES[kind]
     elif kind is collections.defaultdict:
         factory, keys = context
         name = _TYPE_NAMES[kind]
-        context = {"default_factory_module": factory.__module__, "default_factory_name": factory.__qualname__, "dict_context": keys}
+        context = {"default_factory_module": factory.__module__, "default_factory_name": factory.__qualname__,
+                   "dict_context": keys}
     elif kind in _TYPE_NAMES:
         name, context = _TYPE_NAMES[kind], _context_text(kind, context)
     else:
         definition = NodeDef(*(_C._tree_registered(kind) or [None] * 6))
         name = definition.serialized_type_name
         if name is None:
-            raise NotImplementedError(f"{kind} has no name to be written under: give register_pytree_node a serialized_type_name")
-        context = definition.to_dumpable_context(context) if definition.to_dumpable_context else _context_text(kind, context)
+            raise NotImplementedError(f"{kind} has no name to be written under: give register_pytree_node a "
+                                      f"serialized_type_name")
+        context = definition.to_dumpable_context(context) if definition.to_dumpable_context else _context_text(kind,
+                context)
     return {"type": name, "context": context}
 
 
@@ -214,7 +231,8 @@ def _context_text(kind: Any, context: Context) -> str:
     try:
         return json.dumps(context, cls=EnumEncoder)
     except TypeError as error:
-        raise TypeError(f"the context of {kind} does not go into JSON ({error}): give register_pytree_node to_dumpable_context and from_dumpable_context") from error
+        raise TypeError(f"the context of {kind} does not go into JSON ({error}): give register_pytree_node "
+                        f"to_dumpable_context and from_dumpable_context") from error
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
@@ -272,13 +290,15 @@ def _made_class(name: str, fields: tuple[str, ...] | None, count: int, absent: t
     if key not in _made:
         module, _, short = name.rpartition(".")
         short = short if short.isidentifier() and not keyword.iskeyword(short) else "Structure"
-        cls = collections.namedtuple(short, fields + absent, rename=True, defaults=(None,) * len(absent), module=module or None)
+        cls = collections.namedtuple(short, fields + absent, rename=True, defaults=(None,) * len(absent),
+                                     module=module or None)
         cls.__cresset_made__ = name  # type: ignore[attr-defined]
         _made[key] = cls
     return _made[key]
 
 
-def _load_other(name: str, context: str, is_text: int, fields: tuple[str, ...] | None, count: int) -> tuple[type, Context, Any]:
+def _load_other(name: str, context: str, is_text: int, fields: tuple[str, ...] | None,
+                count: int) -> tuple[type, Context, Any]:
     """(class, context, fields) of a node of any other type."""
     cls = _C._tree_named(name)
     if cls is not None and _C._tree_registered(cls) is not None:
@@ -317,13 +337,15 @@ def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
     return tree_leaves((args, kwargs))
 
 
-def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
+def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree,
+             is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
     """func on every leaf, and on what the other trees have in its place."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return tree_unflatten([func(*items) for items in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests))], spec)
 
 
-def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
+def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree,
+              is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
     leaves, spec = tree_flatten(tree, is_leaf)
     for items in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests)):
         func(*items)
@@ -334,12 +356,14 @@ def _matches(what: Any) -> Callable[[Any], bool]:
     return (lambda leaf: isinstance(leaf, what)) if isinstance(what, (type, tuple)) else what
 
 
-def tree_map_only(type_or_pred: Any, func: Callable[[Any], Any], tree: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
+def tree_map_only(type_or_pred: Any, func: Callable[[Any], Any], tree: PyTree,
+                  is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
     chosen = _matches(type_or_pred)
     return tree_map(lambda leaf: func(leaf) if chosen(leaf) else leaf, tree, is_leaf=is_leaf)
 
 
-def tree_map_only_(type_or_pred: Any, func: Callable[[Any], Any], tree: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
+def tree_map_only_(type_or_pred: Any, func: Callable[[Any], Any], tree: PyTree,
+                   is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
     chosen = _matches(type_or_pred)
     return tree_map_(lambda leaf: func(leaf) if chosen(leaf) else leaf, tree, is_leaf=is_leaf)
 
@@ -352,12 +376,14 @@ def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: Callable[[PyTre
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
-def tree_all_only(type_or_pred: Any, pred: Callable[[Any], bool], tree: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> bool:
+def tree_all_only(type_or_pred: Any, pred: Callable[[Any], bool], tree: PyTree,
+                  is_leaf: Callable[[PyTree], bool] | None = None) -> bool:
     chosen = _matches(type_or_pred)
     return all(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if chosen(leaf))
 
 
-def tree_any_only(type_or_pred: Any, pred: Callable[[Any], bool], tree: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> bool:
+def tree_any_only(type_or_pred: Any, pred: Callable[[Any], bool], tree: PyTree,
+                  is_leaf: Callable[[PyTree], bool] | None = None) -> bool:
     chosen = _matches(type_or_pred)
     return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if chosen(leaf))
 
@@ -430,11 +456,13 @@ def tree_leaves_with_path(tree: PyTree, is_leaf: Callable[[PyTree], bool] | None
     return list(_key_paths((), tree, is_leaf))
 
 
-def tree_flatten_with_path(tree: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+def tree_flatten_with_path(tree: PyTree,
+        is_leaf: Callable[[PyTree], bool] | None = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
     return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
 
 
-def tree_map_with_path(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
+def tree_map_with_path(func: Callable[..., Any], tree: PyTree, *rests: PyTree,
+                       is_leaf: Callable[[PyTree], bool] | None = None) -> PyTree:
     found, spec = tree_flatten_with_path(tree, is_leaf)
     others = [spec.flatten_up_to(rest) for rest in rests]
     return tree_unflatten([func(path, leaf, *items) for (path, leaf), *items in zip(found, *others)], spec)
@@ -458,4 +486,5 @@ def _open_size_with_keys(size: Any) -> tuple[list[tuple[Any, Any]], None]:
     return [(SequenceKey(i), item) for i, item in enumerate(size)], None
 
 
-register_pytree_node(_C.Size, _open_size, lambda items, _: _C.Size(items), serialized_type_name="torch.Size", flatten_with_keys_fn=_open_size_with_keys)
+register_pytree_node(_C.Size, _open_size, lambda items, _: _C.Size(items), serialized_type_name="torch.Size",
+                     flatten_with_keys_fn=_open_size_with_keys)

@@ -4,8 +4,9 @@
     save_file(module.state_dict(), "weights.safetensors", {"format": "pt"})
     module.load_state_dict(load_file("weights.safetensors"))
 
-A file is written atomically and in one pass: a tensor whose elements do not lie in order is copied when its turn comes, one at a
-time. What is loaded stays in the file, mapped, until it is used; writing to it changes this process's copy alone.
+A file is written atomically and in one pass: a tensor whose elements do not lie in order is copied when its turn comes,
+one at a time. What is loaded stays in the file, mapped, until it is used; writing to it changes this process's copy
+alone.
 """
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from cresset import _C
 __all__ = ["load", "load_file", "metadata", "save", "save_file"]
 
 
-def save_file(tensors: Mapping[str, cresset.Tensor], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+def save_file(tensors: Mapping[str, cresset.Tensor], filename: str | os.PathLike[str],
+              metadata: Mapping[str, str] | None = None) -> None:
     """Writes the tensors; names that share memory are written once each, because the format has no ties."""
     _C._save_safetensors(os.fspath(filename), dict(tensors), dict(metadata or {}))
 

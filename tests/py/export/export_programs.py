@@ -34,7 +34,8 @@ def linear(torch):
 @program
 def sequential(torch):
     nn = torch.nn
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.LayerNorm(4), nn.Linear(4, 2, bias=False)), (torch.ones(2, 3),), None, None
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.LayerNorm(4),
+                         nn.Linear(4, 2, bias=False)), (torch.ones(2, 3),), None, None
 
 
 @program
@@ -57,7 +58,8 @@ def submodules_called_twice(torch):
 @program
 def every_kind_of_argument(torch):
     def forward(self, x, y=None, *xs, k=2, d=None, **kw):
-        return {"x": x * k, "y": y, "xs": [t + 1 for t in xs], "d": d["p"][0] + d["p"][1], "rest": kw["zz"], "k": k, "flag": kw["flag"], "text": kw["text"]}
+        return {"x": x * k, "y": y, "xs": [t + 1 for t in xs], "d": d["p"][0] + d["p"][1], "rest": kw["zz"], "k": k,
+                "flag": kw["flag"], "text": kw["text"]}
     return (module(torch, forward), (torch.ones(2, 3), None, torch.ones(1), torch.ones(2)),
             {"k": 3, "d": {"p": [torch.ones(1), 2.5]}, "zz": torch.ones(3), "flag": True, "text": "mean"}, None)
 
@@ -88,13 +90,15 @@ def names_collide(torch):
 def names_of_state(torch):
     def forward(self, x, p_w):
         return x * self.w + self.B + self.Upper.weight.sum() + p_w
-    return module(torch, forward, w=torch.nn.Parameter(torch.ones(2)), buffer_B=torch.ones(2), Upper=torch.nn.Linear(1, 1)), (torch.ones(2), torch.ones(2)), None, None
+    return module(torch, forward, w=torch.nn.Parameter(torch.ones(2)), buffer_B=torch.ones(2),
+                  Upper=torch.nn.Linear(1, 1)), (torch.ones(2), torch.ones(2)), None, None
 
 
 @program
 def names_of_builtins(torch):
     def forward(self, x):
-        return x.sum(), x.max(), x.min(), x.abs(), x.pow(2), x.all(), x.any(), x.round(), x[0:1], x.max(dim=0), x.sum(0), x.T
+        return (x.sum(), x.max(), x.min(), x.abs(), x.pow(2), x.all(), x.any(), x.round(), x[0:1], x.max(dim=0),
+                x.sum(0), x.T)
     return module(torch, forward), (torch.ones(2, 3),), None, None
 
 
@@ -124,7 +128,8 @@ def constants(torch):
 
     def forward(self, x):
         return x + self.a + self.b + self.inner["c"] * self.n
-    return module(torch, forward, a=shared, b=shared, unused=torch.ones(2), inner={"c": torch.ones(3)}, temporary_n=torch.ones(3)), (torch.ones(3),), None, None
+    return module(torch, forward, a=shared, b=shared, unused=torch.ones(2), inner={"c": torch.ones(3)},
+                  temporary_n=torch.ones(3)), (torch.ones(3),), None, None
 
 
 @program
@@ -140,9 +145,12 @@ def tensors_made_inside(torch):
 @program
 def factories(torch):
     def forward(self, x):
-        return (torch.zeros(2), torch.zeros_like(x), torch.arange(3), torch.full((2,), 1.5), torch.randn(2), torch.ones(2, dtype=torch.int32), x.new_zeros(2),
-                torch.rand(1, device="cpu"), torch.empty(2), torch.eye(2), torch.linspace(0, 1, 3), torch.arange(0, 3.0, 1), torch.ones_like(x), torch.full_like(x, 2),
-                torch.rand_like(x), torch.randint(0, 5, (2,)), torch.randperm(3), x.new_ones(2, 2), x.new_full((2,), 3.0), torch.empty_like(x), torch.arange(1, 4),
+        return (torch.zeros(2), torch.zeros_like(x), torch.arange(3), torch.full((2,), 1.5), torch.randn(2),
+                torch.ones(2, dtype=torch.int32), x.new_zeros(2),
+                torch.rand(1, device="cpu"), torch.empty(2), torch.eye(2), torch.linspace(0, 1, 3),
+                torch.arange(0, 3.0, 1), torch.ones_like(x), torch.full_like(x, 2),
+                torch.rand_like(x), torch.randint(0, 5, (2,)), torch.randperm(3), x.new_ones(2, 2),
+                x.new_full((2,), 3.0), torch.empty_like(x), torch.arange(1, 4),
                 torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, device="cpu", dtype=torch.int64))
     return module(torch, forward), (torch.ones(2),), None, None
 
@@ -198,7 +206,8 @@ def in_place(torch):
         y[0].add_(3)
         z = (x * 2).relu_()
         return x, y * 2, self.b, z
-    return module(torch, forward, buffer_b=torch.ones(3), p=torch.nn.Parameter(torch.ones(3))), (torch.ones(3), torch.ones(2, 2)), None, None
+    return module(torch, forward, buffer_b=torch.ones(3), p=torch.nn.Parameter(torch.ones(3))), (torch.ones(3),
+            torch.ones(2, 2)), None, None
 
 
 @program
@@ -213,7 +222,8 @@ def buffer_assigned(torch):
 @program
 def batch_norm(torch):
     nn = torch.nn
-    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten()), (torch.ones(2, 3, 4, 4),), None, None
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                         nn.Flatten()), (torch.ones(2, 3, 4, 4),), None, None
 
 
 @program
@@ -258,10 +268,14 @@ def functions(torch):
     F = torch.nn.functional
 
     def forward(self, x):
-        return (F.relu(x), F.gelu(x), F.softmax(x, dim=-1), F.layer_norm(x, [3]), F.dropout(x, 0.5, self.training), F.pad(x, (1, 1)), torch.einsum("ij,kj->ik", x, x),
-                torch.cat([x, x], 1), torch.stack([x, x]), torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, 1), x.mean(-1, keepdim=True), x.std(), x.clamp(0, 1), x.flatten(),
-                x.squeeze(), x.expand(2, 3), x.contiguous(), x.clone(), x.detach(), x.view(3, 2), x.type(torch.int), x.cumsum(0), F.silu(x), F.log_softmax(x, 1), x.argmax(-1),
-                x.norm(), torch.tril(torch.ones(2, 2)), F.cross_entropy(x, torch.zeros(2, dtype=torch.long)), F.interpolate(x[None], scale_factor=2), F.normalize(x))
+        return (F.relu(x), F.gelu(x), F.softmax(x, dim=-1), F.layer_norm(x, [3]), F.dropout(x, 0.5, self.training),
+                F.pad(x, (1, 1)), torch.einsum("ij,kj->ik", x, x),
+                torch.cat([x, x], 1), torch.stack([x, x]), torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, 1),
+                x.mean(-1, keepdim=True), x.std(), x.clamp(0, 1), x.flatten(),
+                x.squeeze(), x.expand(2, 3), x.contiguous(), x.clone(), x.detach(), x.view(3, 2), x.type(torch.int),
+                x.cumsum(0), F.silu(x), F.log_softmax(x, 1), x.argmax(-1),
+                x.norm(), torch.tril(torch.ones(2, 2)), F.cross_entropy(x, torch.zeros(2, dtype=torch.long)),
+                F.interpolate(x[None], scale_factor=2), F.normalize(x))
     return module(torch, forward), (torch.ones(2, 3),), None, None
 
 
@@ -269,7 +283,8 @@ def functions(torch):
 def dynamic_batch(torch):
     def forward(self, x):
         return self.layer(x).view(x.shape[0], -1), x.shape[0] + 1, torch.zeros(x.size(0), 2)
-    return module(torch, forward, layer=torch.nn.Linear(3, 4)), (torch.ones(5, 3),), None, {"x": {0: torch.export.Dim("batch")}}
+    return module(torch, forward, layer=torch.nn.Linear(3, 4)), (torch.ones(5, 3),
+                                                                 ), None, {"x": {0: torch.export.Dim("batch")}}
 
 
 @program

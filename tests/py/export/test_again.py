@@ -29,11 +29,14 @@ def test_exported_again():
     first = export(Outer(), (x, shift), dynamic_shapes=batch)
     again = export(first.module(), (x,), {"shift": shift}, dynamic_shapes=batch)
     assert [node.name for node in again.graph.nodes] == [node.name for node in first.graph.nodes]
-    assert [spec.target for spec in again.graph_signature.input_specs] == [spec.target for spec in first.graph_signature.input_specs]
-    paths = [[path for path, _ in node.meta["nn_module_stack"].values()] for node in again.graph.nodes if node.op == "call_function"]
+    assert [spec.target for spec in again.graph_signature.input_specs] == [spec.target
+            for spec in first.graph_signature.input_specs]
+    paths = [[path for path, _ in node.meta["nn_module_stack"].values()] for node in again.graph.nodes
+             if node.op == "call_function"]
     assert ["", "inner", "inner.linear"] in paths
     for n in (1, 4, 9):
         x = torch.randn(n, 4)
         assert torch.equal(again.module()(x, shift=shift), first.module()(x, shift))
-    assert again.state_dict["inner.calls"] is first.state_dict["inner.calls"]  # both run on the same tensors, as PyTorch's do
+    # both run on the same tensors, as PyTorch's do
+    assert again.state_dict["inner.calls"] is first.state_dict["inner.calls"]
     assert first.module().inner.calls.item() == 6

@@ -1,4 +1,5 @@
-"""Exported graphs against PyTorch's: the same programs (programs.py), the same text. Features X1, X2, X5, X6, X8, O13."""
+"""Exported graphs against PyTorch's: the same programs (programs.py), the same text. Features X1, X2, X5, X6, X8,
+O13."""
 import re
 import warnings
 
@@ -17,13 +18,18 @@ def _shown(library, name):
         ep = library.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     text = re.sub(r"\n *\n( *# (File|No stack)[^\n]*\n)", "\n", str(ep))
     text = re.sub(r"\n *# (File|No stack)[^\n]*", "", text)
-    text = re.sub(r"submod_\d+( = self\.submod|,|  =|)", lambda found: "submod" + found[1], text)  # the attribute's own name is not kept here
+    # the attribute's own name is not kept here
+    text = re.sub(r"submod_\d+( = self\.submod|,|  =|)", lambda found: "submod" + found[1], text)
     calls = [(entry.fqn, entry.signature and list(entry.signature.forward_arg_names)) for entry in ep.module_call_graph]
-    stacks = [[list(place) for place in node.meta["nn_module_stack"].values()] for node in ep.graph.nodes if node.op == "call_function" and "sym_size" not in node.name]
-    traces = [re.findall(r'line \d+, in (\w+)\n +(.*)', node.meta.get("stack_trace") or "")[:1] for node in ep.graph.nodes if node.op == "call_function"]
+    stacks = [[list(place) for place in node.meta["nn_module_stack"].values()] for node in ep.graph.nodes
+              if node.op == "call_function" and "sym_size" not in node.name]
+    traces = [re.findall(r'line \d+, in (\w+)\n +(.*)', node.meta.get("stack_trace") or "")[:1]
+              for node in ep.graph.nodes if node.op == "call_function"]
     lines = text.replace("cresset.", "torch.").splitlines()
-    return {"text": lines, "constants": list(ep.constants), "state": list(ep.state_dict), "calls": [list(call) for call in calls],
-            "stacks": [[[path, kind.replace("cresset.", "torch.")] for path, kind in stack] for stack in stacks], "traces": [[list(line) for line in trace] for trace in traces]}
+    return {"text": lines, "constants": list(ep.constants), "state": list(ep.state_dict),
+            "calls": [list(call) for call in calls],
+            "stacks": [[[path, kind.replace("cresset.", "torch.")] for path, kind in stack] for stack in stacks],
+            "traces": [[list(line) for line in trace] for trace in traces]}
 
 
 @pytest.mark.parametrize("name", list(programs.PROGRAMS))

@@ -28,7 +28,8 @@ def test_the_page(tmp_path, monkeypatch):
         errors += 1
         with pytest.raises(Exception) as raised:
             exec(source, names)
-        assert options["error"] in [cls.__name__ for cls in type(raised.value).__mro__], f"line {line}: {raised.value!r}"
+        assert options["error"] in [cls.__name__
+                                    for cls in type(raised.value).__mro__], f"line {line}: {raised.value!r}"
         assert options["says"] in str(raised.value), f"line {line}: {raised.value}"
     assert errors == 10
     assert os.path.exists("classifier.pt2")

@@ -27,8 +27,10 @@ class Model(nn.Module):
 
 def snapshot(module):
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    return ({key: (id(value), value.tolist()) for key, value in tensors.items()}, {key: id(value) for key, value in module.__dict__.items()},
-            module.calls, list(module.names), module.table["k"][0].tolist(), torch.is_grad_enabled(), torch.random.get_rng_state().tolist())
+    return ({key: (id(value), value.tolist()) for key, value in tensors.items()},
+            {key: id(value) for key, value in module.__dict__.items()},
+            module.calls, list(module.names), module.table["k"][0].tolist(), torch.is_grad_enabled(),
+            torch.random.get_rng_state().tolist())
 
 
 # ---- X1: arguments, side effects ----
@@ -67,7 +69,8 @@ def test_an_input_of_another_type_is_named():
     class M(nn.Module):
         def forward(self, x, options):
             return x
-    with pytest.raises(UserError, match=r"the input options\['a'\]\[1\] is a builtins.object.*register_dataclass") as raised:
+    with pytest.raises(UserError,
+                       match=r"the input options\['a'\]\[1\] is a builtins.object.*register_dataclass") as raised:
         export(M(), (torch.ones(2), {"a": [1, object()]}))
     assert raised.value.error_type is UserErrorType.INVALID_INPUT
 
@@ -231,7 +234,8 @@ def test_a_violation_names_the_node():
     spec = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure(((x,), {})))
     leaf = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure((x,)))
     inputs, outputs = [("USER_INPUT", "x", None, False, False, None)], [("USER_OUTPUT", None)]
-    program = torch._C._build_program(tracer.arrange(False), inputs, outputs, [], [], [], [], [("", spec, leaf, ["x"])], [x], tracer)
+    program = torch._C._build_program(tracer.arrange(False), inputs, outputs, [], [], [], [],
+                                      [("", spec, leaf, ["x"])], [x], tracer)
     with pytest.raises(ValueError, match="node 'add' has no nn_module_stack"):
         program.check()
 
@@ -246,7 +250,8 @@ def test_wrong_prefixes_are_named():
     graph = ep._program.graph.copy()
     spec = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure(((), {})))
     leaf = torch.utils._pytree.treespec_dumps(torch.utils._pytree.tree_structure((1,)))
-    inputs, outputs, state = [("PARAMETER", "x", "w", False, False, None)], [("USER_OUTPUT", None)], [("w", torch.ones(2), True, True)]
+    inputs, outputs, state = [("PARAMETER", "x", "w", False, False, None)], [("USER_OUTPUT", None)], [("w",
+            torch.ones(2), True, True)]
     program = torch._C._build_program(graph, inputs, outputs, state, [], [], [], [("", spec, leaf, [])], [], None)
     with pytest.raises(ValueError, match="node 'x' stands for 'w'; its name must begin with 'p_'"):
         program.check()
@@ -259,10 +264,12 @@ def test_inputs_are_checked_by_the_users_names():
         def forward(self, image, extra):
             return image + extra["bias"]
     batch = Dim("batch", min=2, max=8)
-    module = export(M(), (torch.ones(4, 3), {"bias": torch.ones(3)}), dynamic_shapes=({0: batch}, {"bias": None})).module()
+    module = export(M(), (torch.ones(4, 3), {"bias": torch.ones(3)}),
+                    dynamic_shapes=({0: batch}, {"bias": None})).module()
     assert module(torch.ones(7, 3), {"bias": torch.ones(3)}).shape == (7, 3)
     for image, extra, wanted in [(torch.ones(4), torch.ones(3), "'image'.*rank|'image'.*dimension"),
-                                 (torch.ones(4, 3, dtype=torch.float64), torch.ones(3), "'image'.*float32|'image'.*f32"),
+                                 (torch.ones(4, 3, dtype=torch.float64), torch.ones(3),
+                                  "'image'.*float32|'image'.*f32"),
                                  (torch.ones(4, 3), torch.ones(4), r"'extra_bias' \(args\[1\]\['bias'\]\)"),
                                  (torch.ones(9, 3), torch.ones(3), "'image'.*(8|batch|s)")]:
         with pytest.raises(RuntimeError, match=wanted):
@@ -279,8 +286,10 @@ def test_events_are_written_when_asked_for(tmp_path, monkeypatch):
         export(Model(), (torch.ones(2, 3), 4))
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [event["event"] for event in events] == ["enter", "exit", "enter", "error"]
-    assert events[1]["op_count"] == 3 and "aten.linear.default" in events[1]["op_set"] and events[0]["flags"]["strict"] is False
-    assert events[3]["class"] == "UserError" and events[3]["type"] == "INVALID_INPUT" and "do not fit" in events[3]["message"]
+    assert (events[1]["op_count"] == 3 and "aten.linear.default" in events[1]["op_set"]
+            and events[0]["flags"]["strict"] is False)
+    assert (events[3]["class"] == "UserError" and events[3]["type"] == "INVALID_INPUT"
+            and "do not fit" in events[3]["message"])
 
 
 def test_statistics_count_nested_graphs():
@@ -307,7 +316,8 @@ def test_a_report_lists_every_problem():
             return x * n
     report = export(M(), (torch.ones(5, 3),), dynamic_shapes={"x": {0: Dim("batch")}}, report=True)
     assert not report.success and report.program is None and report.complete
-    assert [problem.kind for problem in report.problems] == ["assigned-attribute", "data-dependent", "data-dependent", "specialized"]
+    assert [problem.kind for problem in report.problems] == ["assigned-attribute", "data-dependent", "data-dependent",
+                                                             "specialized"]
     first, second = report.problems[1:3]
     assert "if x.sum() > 0:" in first.location and "int(x.max())" in second.location
     assert "_check" in first.fix or "cond" in first.fix
@@ -319,7 +329,8 @@ def test_a_report_lists_every_problem():
 def test_a_report_without_problems_has_the_program():
     report = export(Model(), (torch.ones(2, 3),), report=True)
     assert report.success and str(report) == "The export has no problems."
-    assert torch.equal(report.program.module()(torch.zeros(1, 3).expand(2, 3)), report.program.module()(torch.zeros(2, 3)))
+    assert torch.equal(report.program.module()(torch.zeros(1, 3).expand(2, 3)),
+                       report.program.module()(torch.zeros(2, 3)))
 
 
 def test_a_report_of_what_cannot_go_on():
@@ -327,14 +338,16 @@ def test_a_report_of_what_cannot_go_on():
         def forward(self, x):
             raise NotImplementedError("no such thing")
     report = export(M(), (torch.ones(2),), report=True)
-    assert not report.complete and report.problems[0].kind == "missing-rule" and "raise NotImplementedError" in report.problems[0].location
+    assert (not report.complete and report.problems[0].kind == "missing-rule"
+            and "raise NotImplementedError" in report.problems[0].location)
 
 
 # ---- P3 ----
 
 def test_modules_and_functions_compile(tmp_path):
     module, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.randn(5, 3)
-    path = torch.aot_compile(module, (x,), dynamic_shapes={"input": {0: Dim("batch")}}, options={"output_path": str(tmp_path / "a.so")})
+    path = torch.aot_compile(module, (x,), dynamic_shapes={"input": {0: Dim("batch")}},
+                             options={"output_path": str(tmp_path / "a.so")})
     model = torch.aot_load(path)
     y = torch.randn(7, 3)
     assert torch.allclose(model(y), module(y))

@@ -1,4 +1,5 @@
-"""X2, X9: the module of a program is an nn.Module like any other: state, conversions, hooks, copies, nesting, and export again; beside PyTorch's."""
+"""X2, X9: the module of a program is an nn.Module like any other: state, conversions, hooks, copies, nesting, and
+export again; beside PyTorch's."""
 import copy
 import io
 import pickle
@@ -77,7 +78,8 @@ def questions(torch):
     ask("buffers", lambda: [name for name, _ in m.named_buffers()])
     ask("modules", lambda: [name for name, _ in m.named_modules() if "guard" not in name])
     ask("classes", lambda: [type(value).__name__ for value in m.parameters()])
-    ask("live parameter", lambda: m.sub.linear.weight is original.sub.linear.weight and m.sub.linear.weight is ep.state_dict["sub.linear.weight"])
+    ask("live parameter", lambda: m.sub.linear.weight is original.sub.linear.weight
+        and m.sub.linear.weight is ep.state_dict["sub.linear.weight"])
     ask("live buffer", lambda: m.sub.count is original.sub.count)
     ask("live constant", lambda: m.constant is original.constant)
     ask("train", m.train)
@@ -85,7 +87,8 @@ def questions(torch):
     ask("training", lambda: m.training)
     ask("call", lambda: m(x).tolist())
     ask("counted", lambda: [original.sub.count.item(), m.sub.count.item(), ep.module().sub.count.item()])
-    ask("load", lambda: str(m.load_state_dict({name: torch.ones_like(value) for name, value in m.state_dict().items()})))
+    ask("load",
+        lambda: str(m.load_state_dict({name: torch.ones_like(value) for name, value in m.state_dict().items()})))
     ask("loaded", lambda: [m(x).tolist(), original(x).tolist(), original.sub.linear.weight.sum().item()])
     ask("load wrong", lambda: m.load_state_dict({"sub.count": torch.zeros(1)}))
     ask("assign", lambda: setattr(m.sub.linear, "weight", torch.nn.Parameter(torch.zeros(3, 3))))
@@ -101,7 +104,8 @@ def questions(torch):
     ask("half", lambda: str(m.half().sub.linear.weight.dtype).split(".")[1])
     original, ep, m = fresh()
     twin = copy.deepcopy(m)
-    ask("copy", lambda: [twin(x).tolist(), twin.sub.count.item(), m.sub.count.item(), twin.sub.linear.weight is m.sub.linear.weight])
+    ask("copy", lambda: [twin(x).tolist(), twin.sub.count.item(), m.sub.count.item(),
+                         twin.sub.linear.weight is m.sub.linear.weight])
     ask("copy of the program", lambda: [copy.deepcopy(ep).module()(x).tolist(), ep.state_dict["sub.count"].item()])
     nested = outer(torch, ep.module())
     ask("nested", lambda: nested(x).tolist())
@@ -109,7 +113,8 @@ def questions(torch):
     ask("nested eval", nested.eval)
     ask("nested export", lambda: [node.name for node in torch.export.export(nested, (x,)).graph.nodes])
     ask("part", lambda: ep.module().get_submodule("sub.linear") is None)
-    ask("put into state_dict", lambda: ep.state_dict.__setitem__("sub.linear.weight", torch.nn.Parameter(torch.zeros(3, 3))))
+    ask("put into state_dict", lambda: ep.state_dict.__setitem__("sub.linear.weight",
+                                                                 torch.nn.Parameter(torch.zeros(3, 3))))
     ask("in the next module", lambda: ep.module()(x).tolist())
     for name, change in TAMPERED.items():
         changed = torch.export.export(model(torch), (x,))
@@ -122,7 +127,8 @@ TAMPERED = {
     "nothing": lambda t, ep: None,
     "name of an input": lambda t, ep: setattr(ep.graph_signature.input_specs[0].arg, "name", "other"),
     "target of an input": lambda t, ep: setattr(ep.graph_signature.input_specs[0], "target", "other"),
-    "kind of an input": lambda t, ep: setattr(ep.graph_signature.input_specs[0], "kind", t.export.graph_signature.InputKind.BUFFER),
+    "kind of an input": lambda t, ep: setattr(ep.graph_signature.input_specs[0], "kind",
+                                              t.export.graph_signature.InputKind.BUFFER),
     "inputs": lambda t, ep: ep.graph_signature.input_specs.pop(),
     "outputs": lambda t, ep: ep.graph_signature.output_specs.append(ep.graph_signature.output_specs[0]),
     "name of an output": lambda t, ep: setattr(ep.graph_signature.output_specs[0].arg, "name", "other"),
@@ -155,7 +161,8 @@ def test_loaded_programs():
     m = ep.module()
     expected = model(cresset)(x)
     assert cresset.equal(m(x), expected)
-    assert [type(value) for value in m.parameters()] == [nn.Parameter] * 2 and m.sub.linear.weight is ep.state_dict["sub.linear.weight"]
+    assert ([type(value) for value in m.parameters()] == [nn.Parameter] * 2
+            and m.sub.linear.weight is ep.state_dict["sub.linear.weight"])
     assert m.sub.count.item() == 1 and ep.state_dict["sub.count"].item() == 1  # the call before anybody asked counts
     with cresset.no_grad():
         m.sub.linear.weight.zero_()
@@ -194,8 +201,10 @@ def test_tensors_that_do_not_fit():
 
 def test_tampered_state_says_what():
     x = cresset.ones(2, 3)
-    for key, value, message in (("sub.linear.weight", nn.Parameter(cresset.ones(2, 2)), r"\[2, 2\]; the program was exported with"),
-                                ("sub.linear.bias", nn.Parameter(cresset.ones(3, dtype=cresset.float64)), "float64"), ("sub.count", None, "sub.count")):
+    for key, value, message in (("sub.linear.weight", nn.Parameter(cresset.ones(2, 2)),
+                                 r"\[2, 2\]; the program was exported with"),
+                                ("sub.linear.bias", nn.Parameter(cresset.ones(3, dtype=cresset.float64)), "float64"),
+                                ("sub.count", None, "sub.count")):
         ep = export(model(cresset), (x,))
         ep.state_dict[key] = value
         with pytest.raises(SpecViolationError, match=message):
@@ -227,7 +236,8 @@ def test_pickle():
     x = cresset.ones(3, 2)
     ep = export(Pickled(), (x,), dynamic_shapes=({0: Dim("batch", min=1, max=9)},))
     again = pickle.loads(pickle.dumps(ep))
-    assert str(again) == str(ep) and cresset.equal(again.module()(x), ep.module()(x)) and again.range_constraints == ep.range_constraints
+    assert str(again) == str(ep) and cresset.equal(again.module()(x),
+                                                   ep.module()(x)) and again.range_constraints == ep.range_constraints
     m = ep.module()
     m.register_forward_hook(doubled)
     m.linear.bias = nn.Parameter(cresset.ones(2))
@@ -247,12 +257,14 @@ def test_pickle():
 # ---- export again ----
 
 def described(ep):
-    return [(node.name, str(node.target), str(node.args), node.meta.get("stack_trace"), node.meta.get("nn_module_stack"), node.meta.get("torch_fn"))
+    return [(node.name, str(node.target), str(node.args), node.meta.get("stack_trace"),
+             node.meta.get("nn_module_stack"), node.meta.get("torch_fn"))
             for node in ep.graph.nodes]
 
 
 UNNAMED = {"named_tuples", "results_of_several_parts", "names_of_builtins"}  # classes that have no name in an archive
-RENAMED = {"tensors_made_inside", "buffer_assigned", "no_grad_region"}  # calls that the exporter makes itself have other names the second time
+# calls that the exporter makes itself have other names the second time
+RENAMED = {"tensors_made_inside", "buffer_assigned", "no_grad_region"}
 
 
 @pytest.mark.parametrize("name", list(programs.PROGRAMS))
@@ -263,7 +275,8 @@ def test_exported_again_it_tells_the_same(name):
     for ep in (first, loaded(first)) if name not in UNNAMED else (first,):
         again, before = described(export(ep.module(), args, kwargs, dynamic_shapes=dynamic_shapes)), described(ep)
         if name in RENAMED or (ep is not first and name == "indexing"):
-            again, before = ([(target, lines, modules) for _, target, _, lines, modules, _ in nodes] for nodes in (again, before))
+            again, before = ([(target, lines, modules) for _, target, _, lines, modules, _ in nodes]
+                             for nodes in (again, before))
         assert again == before
 
 
@@ -272,17 +285,21 @@ def test_nested_and_exported_again():
     inner = export(model(cresset), (x,))
     ep = export(outer(cresset, inner.module()), (x,))
     assert cresset.equal(ep.module()(x), inner.module()(x) * 2)
-    assert [spec.target for spec in ep.graph_signature.input_specs if spec.target] == ["inner.sub.linear.weight", "inner.sub.linear.bias", "inner.sub.count",
-                                                                                      "inner.sub.scale", "inner.constant"]
+    assert [spec.target for spec in ep.graph_signature.input_specs if spec.target] == ["inner.sub.linear.weight",
+            "inner.sub.linear.bias", "inner.sub.count",
+                                                                                      "inner.sub.scale",
+            "inner.constant"]
     linear = next(node for node in ep.graph.nodes if node.name == "linear")
     stack = list(linear.meta["nn_module_stack"].values())
     assert [path for path, _ in stack] == ["", "inner", "inner.sub", "inner.sub.linear"]
     assert [kind.rsplit(".", 1)[1] for _, kind in stack] == ["Outer", "Model", "Sub", "Linear"]
     lines = linear.meta["stack_trace"].splitlines()[1::2]
-    assert [line.strip() for line in lines] == ["return self.last(self.inner(x) * 2)", "return self.sub(x) + self.constant", "return self.linear(x) * self.scale",
+    assert [line.strip() for line in lines] == ["return self.last(self.inner(x) * 2)",
+            "return self.sub(x) + self.constant", "return self.linear(x) * self.scale",
                                                 "return F.linear(input, self.weight, self.bias)"]
     again = export(nn.Sequential(ep.module()), (x,))
-    assert [path for path, _ in next(node for node in again.graph.nodes if node.name == "linear").meta["nn_module_stack"].values()][-1] == "0.inner.sub.linear"
+    assert ([path for path, _ in next(node for node in again.graph.nodes
+            if node.name == "linear").meta["nn_module_stack"].values()][-1] == "0.inner.sub.linear")
     assert cresset.equal(cresset.export.unflatten(again)(x), again.module()(x))
 
 

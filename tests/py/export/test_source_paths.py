@@ -1,4 +1,5 @@
-"""X10: what an archive and a library say of where the program came from: files below the working folder, nothing of the user."""
+"""X10: what an archive and a library say of where the program came from: files below the working folder, nothing of the
+user."""
 import json
 import re
 import subprocess
@@ -25,7 +26,8 @@ MODEL = "import cresset\nclass Model(cresset.nn.Module):\n    def forward(self, 
 
 def files(path):
     with zipfile.ZipFile(path) as z:
-        nodes = json.loads(z.read([n for n in z.namelist() if n.endswith("models/model.json")][0]))["graph_module"]["graph"]["nodes"]
+        nodes = (json.loads(z.read([n for n in z.namelist()
+                                    if n.endswith("models/model.json")][0]))["graph_module"]["graph"]["nodes"])
     return {name for node in nodes for name in re.findall(r'File "([^"]*)"', node["metadata"].get("stack_trace", ""))}
 
 

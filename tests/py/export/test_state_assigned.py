@@ -1,4 +1,5 @@
-"""What is put into ep.state_dict and ep.constants counts, as in PyTorch, where both are plain dictionaries; and it is checked."""
+"""What is put into ep.state_dict and ep.constants counts, as in PyTorch, where both are plain dictionaries; and it is
+checked."""
 import io
 
 import pytest
@@ -34,8 +35,10 @@ def saved(ep):
 
 def ways(ep):
     """What a first call gives, by every way to run it."""
-    runs = {"module": ep.module(own_state=True), "compile": ep.compile(options={"wait": True}), "save": saved(ep).module(own_state=True),
-            "decomposed": ep.run_decompositions().module(own_state=True), "native": cresset.aot_load(cresset.aot_compile(ep))}
+    runs = {"module": ep.module(own_state=True), "compile": ep.compile(options={"wait": True}),
+            "save": saved(ep).module(own_state=True),
+            "decomposed": ep.run_decompositions().module(own_state=True),
+            "native": cresset.aot_load(cresset.aot_compile(ep))}
     return {way: run(X).tolist() for way, run in runs.items()}
 
 
@@ -43,7 +46,8 @@ def everywhere(expected):
     return dict.fromkeys(("module", "compile", "save", "decomposed", "native"), expected)
 
 
-@pytest.mark.parametrize("put", [lambda d, t: d.__setitem__("weight", t), lambda d, t: d.update({"weight": t}), lambda d, t: d.update(weight=t),
+@pytest.mark.parametrize("put", [lambda d, t: d.__setitem__("weight", t), lambda d, t: d.update({"weight": t}),
+                                 lambda d, t: d.update(weight=t),
                                  lambda d, t: d.__ior__({"weight": t})])
 def test_a_parameter_counts(put):
     ep = program()
@@ -86,14 +90,16 @@ def test_the_tensor_itself_is_taken():
 
 @pytest.mark.parametrize("name, tensor, message", [
     ("weight", cresset.zeros(4), r"'weight' is float32 \[4\]; the program was exported with float32 \[3\]"),
-    ("weight", cresset.zeros(3, dtype=cresset.float64), r"'weight' is float64 \[3\]; the program was exported with float32"),
+    ("weight", cresset.zeros(3, dtype=cresset.float64), r"'weight' is float64 \[3\]; the program was exported with "
+     r"float32"),
     ("weight", cresset.zeros(6)[::2], r"'weight' is float32 \[3\] with strides \[2\]; .* with strides \[1\]"),
     ("wight", cresset.zeros(3), r"state_dict has 'wight', which the program has not: it has weight, shift"),
 ])
 def test_what_does_not_fit_is_refused(name, tensor, message):
     ep = program()
     ep.state_dict[name] = tensor
-    for use in (ep.module, ep.compile, ep.validate, ep.run_decompositions, lambda: saved(ep), lambda: cresset.aot_compile(ep)):
+    for use in (ep.module, ep.compile, ep.validate, ep.run_decompositions, lambda: saved(ep),
+                lambda: cresset.aot_compile(ep)):
         with pytest.raises(ValueError, match=message):
             use()
 
@@ -125,4 +131,5 @@ def test_pytorch_does_the_same():
     content = io.BytesIO()
     torch.export.save(ep, content)
     content.seek(0)
-    assert ep.module()(torch.ones(2)).tolist() == [5, 6] and cresset.export.load(content).module()(cresset.ones(2)).tolist() == [5, 6]
+    assert ep.module()(torch.ones(2)).tolist() == [5,
+            6] and cresset.export.load(content).module()(cresset.ones(2)).tolist() == [5, 6]

@@ -1,4 +1,5 @@
-"""Threads: what one exports, records or runs is what it would be alone. The interpreter changes threads after every microsecond here."""
+"""Threads: what one exports, records or runs is what it would be alone. The interpreter changes threads after every
+microsecond here."""
 import contextlib
 import copy
 import sys
@@ -88,7 +89,8 @@ class Branches(nn.Module):
         self.weight = nn.Parameter(torch.ones(3) * k)
 
     def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda x: (x * self.weight + SHARED.mean()).sin(), lambda x: (x - self.weight).cos(), (x,))
+        return torch.cond(x.sum() > 0, lambda x: (x * self.weight + SHARED.mean()).sin(),
+                          lambda x: (x - self.weight).cos(), (x,))
 
 
 class Items(nn.Module):
@@ -141,7 +143,8 @@ def recorded(k):
 
 def text(ep):
     """All that a program is: graph, names, signature, ranges, lines and modules of every node."""
-    nodes = [(node.name, str(node.target), str(node.args), {key: str(node.meta.get(key)) for key in ("stack_trace", "nn_module_stack", "source_fn_stack")})
+    nodes = [(node.name, str(node.target), str(node.args),
+              {key: str(node.meta.get(key)) for key in ("stack_trace", "nn_module_stack", "source_fn_stack")})
              for node in ep.graph.nodes]
     return str(ep), nodes, str(ep.range_constraints), ep.guards
 
@@ -199,7 +202,8 @@ def test_modules_that_share_parts():
 
 def test_modes_belong_to_the_thread():
     def inner():
-        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.compiler.is_exporting(), _C._is_recording()
+        return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.compiler.is_exporting(),
+                _C._is_recording())
 
     class Looks(nn.Module):
         def forward(self, x):
@@ -248,5 +252,6 @@ def test_export_inside_forward():
             return self.second(x)
     inner, example, texts = Block(1), (torch.ones(1, 3),), []
     for nested in (False, True):
-        texts.append([str(node.meta.get("nn_module_stack")) for node in export(Outer(), (torch.ones(2, 3),)).graph.nodes])
+        texts.append([str(node.meta.get("nn_module_stack")) for node in export(Outer(),
+                (torch.ones(2, 3),)).graph.nodes])
     assert texts[0] == texts[1]

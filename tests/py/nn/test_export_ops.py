@@ -1,4 +1,5 @@
-"""N2: a layer records the ops, with the arguments, that torch.export records for it; also on fakes with symbolic sizes."""
+"""N2: a layer records the ops, with the arguments, that torch.export records for it; also on fakes with symbolic
+sizes."""
 import logging
 import pathlib
 import sys
@@ -13,9 +14,12 @@ from rows import LAYERS  # noqa: E402
 from twin import evaluate, ours  # noqa: E402
 
 # What torch.export itself refuses: branches on values, ops without a fake rule, and inputs that are no plain tensors.
-REFUSED = ("BatchNorm1d(4, momentum=None)", "GaussianNLLLoss(full=True)", "CTCLoss", "AdaptiveLogSoftmaxWithLoss", "Lazy")
+REFUSED = ("BatchNorm1d(4, momentum=None)", "GaussianNLLLoss(full=True)", "CTCLoss", "AdaptiveLogSoftmaxWithLoss",
+           "Lazy")
 SKIPPED = ("aten.sym_", "_operator.", "aten._assert_tensor_metadata", "aten.detach")
-MODAL = ("BatchNorm", "InstanceNorm", "Dropout", "RReLU", "RNN(", "LSTM(", "GRU(", "Transformer", "Multihead", "Sequential")  # train() matters
+# train() matters
+MODAL = ("BatchNorm", "InstanceNorm", "Dropout", "RReLU", "RNN(", "LSTM(", "GRU(", "Transformer", "Multihead",
+         "Sequential")
 
 
 def exportable(line):
@@ -47,7 +51,8 @@ def theirs(layer, args):
                 given[parameter.name] = literal(node.args[i])
             elif parameter.name in node.kwargs:
                 given[parameter.name] = literal(node.kwargs[parameter.name])
-        found.append((name, given, {p.name: literal(p.default_value) for p in node.target._schema.arguments if p.has_default_value()}))
+        found.append((name, given, {p.name: literal(p.default_value) for p in node.target._schema.arguments
+                                    if p.has_default_value()}))
     return found
 
 
@@ -131,4 +136,5 @@ def test_symbolic(line):
     text, call, *_ = [part.strip() for part in line.split(" | ")]
     layer = evaluate("nn." + text, cresset)
     _, args = twin_args(call)
-    assert [name for name, _ in called(record(layer, args, symbolic=True))] == [name for name, _ in called(record(layer, args, symbolic=False))]
+    assert [name for name, _ in called(record(layer, args, symbolic=True))] == [name
+            for name, _ in called(record(layer, args, symbolic=False))]

@@ -13,7 +13,8 @@ import cresset  # noqa: E402
 from agree import lines  # noqa: E402
 from twin import evaluate, ours, same  # noqa: E402
 
-# x: (4, 6) normal numbers, i: (2, 3, 6, 6), v: (2, 3, 4, 5, 6), s: (2, 3, 8), y: (4,) class numbers of x, p: (4, 6) in (0, 1)
+# x: (4, 6) normal numbers, i: (2, 3, 6, 6), v: (2, 3, 4, 5, 6), s: (2, 3, 8), y: (4,) class numbers of x, p: (4, 6) in
+# (0, 1)
 CALLS = lines("""
     adaptive_avg_pool1d(s, 3)
     adaptive_avg_pool2d(i, (None, 2))
@@ -252,7 +253,8 @@ ERRORS = lines("""
 
 def inputs():
     torch.manual_seed(11)
-    found = {"x": torch.randn(4, 6), "i": torch.randn(2, 3, 6, 6), "v": torch.randn(2, 3, 4, 5, 6), "s": torch.randn(2, 3, 8), "y": torch.tensor([0, 5, 1, 3])}
+    found = {"x": torch.randn(4, 6), "i": torch.randn(2, 3, 6, 6), "v": torch.randn(2, 3, 4, 5, 6),
+             "s": torch.randn(2, 3, 8), "y": torch.tensor([0, 5, 1, 3])}
     return {**found, "p": torch.rand(4, 6)}
 
 
@@ -285,7 +287,8 @@ MISSING = set("""conv_tbc grouped_mm scaled_mm scaled_grouped_mm linear_cross_en
 
 
 def functions(module, public):
-    return {name for name, value in vars(module).items() if not name.startswith("_") and callable(value) and not isinstance(value, type)
+    return {name for name, value in vars(module).items() if not name.startswith("_") and callable(value)
+            and not isinstance(value, type)
             and isinstance(value, public)}
 
 
@@ -294,8 +297,10 @@ def test_nothing_is_missing():
     theirs = functions(torch.nn.functional, python)
     assert {name for name in theirs if not hasattr(cresset.nn.functional, name)} <= MISSING
     classes = {name for name, value in vars(torch.nn).items() if isinstance(value, type)}
-    assert {name for name in classes if not hasattr(cresset.nn, name)} == {"DataParallel", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions"}
-    assert {name for name in functions(torch.nn.init, types.FunctionType) if not hasattr(cresset.nn.init, name)} == set()
+    assert {name for name in classes if not hasattr(cresset.nn, name)} == {"DataParallel", "LinearCrossEntropyLoss",
+            "LinearCrossEntropyOptions"}
+    assert {name for name in functions(torch.nn.init, types.FunctionType) if not hasattr(cresset.nn.init,
+            name)} == set()
     assert {name for name in torch.nn.utils.__all__ if not hasattr(cresset.nn.utils, name)} == set()
 
 
@@ -316,10 +321,12 @@ def pairs():
         yield f"nn.{name}", mine.__init__, value.__init__
         if hasattr(value, "forward") and value.forward is not torch.nn.Module.forward:
             yield f"nn.{name}.forward", mine.forward, value.forward
-    for where in ("nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations"):
+    for where in ("nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize",
+                  "nn.utils.parametrizations"):
         theirs, mine = evaluate("torch." + where, torch), evaluate("torch." + where, cresset)
         for name, value in vars(theirs).items():
-            if isinstance(value, types.FunctionType) and hasattr(mine, name) and not name.startswith("_") and "boolean_dispatch" not in value.__qualname__:
+            if isinstance(value, types.FunctionType) and hasattr(mine,
+                    name) and not name.startswith("_") and "boolean_dispatch" not in value.__qualname__:
                 yield f"{where}.{name}", getattr(mine, name), value
     for name, value in vars(torch.nn.Module).items():
         if isinstance(value, types.FunctionType) and not name.startswith("_") and hasattr(cresset.nn.Module, name):

@@ -20,7 +20,8 @@ def build(text):
 def agree_in_state(mine, theirs, exact=True):
     assert repr(mine) == repr(theirs).replace("torch.", "cresset.")
     assert list(mine.state_dict()) == list(theirs.state_dict())
-    assert {k: dict(v) for k, v in mine.state_dict()._metadata.items()} == {k: dict(v) for k, v in theirs.state_dict()._metadata.items()}
+    assert {k: dict(v) for k, v in mine.state_dict()._metadata.items()} == {k: dict(v)
+            for k, v in theirs.state_dict()._metadata.items()}
     for (name, a), (other, b) in zip(mine.state_dict().items(), theirs.state_dict().items()):
         bits(a, b, name) if exact else same(a, b, where=name)
     for listing in ("named_parameters", "named_buffers", "named_modules"):
@@ -52,11 +53,13 @@ def test_layer(line):
         tolerance = 2e-2 if any(isinstance(a, torch.Tensor) and a.dtype is torch.bfloat16 for a in args) else 2e-5
         same(evaluate("layer(*args)", cresset, layer=mine, args=mine_args), want, tolerance, mode)
         same(mine_args, copies, tolerance, f"arguments after {mode}")
-        same({k: v for k, v in mine.named_buffers()}, {k: v for k, v in theirs.named_buffers()}, tolerance, f"buffers after {mode}")
+        same({k: v for k, v in mine.named_buffers()}, {k: v for k, v in theirs.named_buffers()}, tolerance,
+             f"buffers after {mode}")
         if lazy:
             assert type(mine).__name__ == type(theirs).__name__ == text[4:text.index("(")]
             agree_in_state(mine, theirs, exact=False)
-        assert cresset.get_rng_state().tolist() == torch.get_rng_state().tolist(), f"{mode}: the generators have drawn differently"
+        assert cresset.get_rng_state().tolist() == torch.get_rng_state().tolist(), (
+            f"{mode}: the generators have drawn differently")
 
 
 @pytest.mark.parametrize("text", CONTAINERS)

@@ -1,4 +1,5 @@
-"""N2: whole models written once for both libraries (bench/twins.py): keys, initial numbers and results; checkpoints load."""
+"""N2: whole models written once for both libraries (bench/twins.py): keys, initial numbers and results; checkpoints
+load."""
 import pathlib
 import sys
 
@@ -29,8 +30,10 @@ def test_twin(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_checkpoint(name, tmp_path):
     """The state of the model in models.py loads into its twin here, which then computes the same."""
-    models = pytest.importorskip("models", reason="NOT TESTED: the models' packages are not installed (./dev setup --bench)")
-    safetensors = pytest.importorskip("safetensors.torch", reason="NOT TESTED: safetensors is not installed (./dev setup --bench)")
+    models = pytest.importorskip("models",
+                                 reason="NOT TESTED: the models' packages are not installed (./dev setup --bench)")
+    safetensors = pytest.importorskip("safetensors.torch",
+                                      reason="NOT TESTED: safetensors is not installed (./dev setup --bench)")
     from cresset.utils.safetensors import load_file
     try:
         theirs, args = models.make(name, small=True)

@@ -31,7 +31,8 @@ class Net(nn.Module):
         return x * times
 
 
-KEYS = ["scale", "shift", "first.weight", "first.bias", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked",
+KEYS = ["scale", "shift", "first.weight", "first.bias", "norm.weight", "norm.bias", "norm.running_mean",
+        "norm.running_var", "norm.num_batches_tracked",
         "layers.0.weight", "layers.0.bias"]
 
 
@@ -40,8 +41,10 @@ KEYS = ["scale", "shift", "first.weight", "first.bias", "norm.weight", "norm.bia
 def test_attributes():
     net = Net()
     assert list(net.state_dict()) == KEYS
-    assert [n for n, _ in net.named_parameters()] == ["scale", "first.weight", "first.bias", "norm.weight", "norm.bias", "layers.0.weight", "layers.0.bias"]
-    assert [n for n, _ in net.named_buffers()] == ["shift", "cache", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+    assert [n for n, _ in net.named_parameters()] == ["scale", "first.weight", "first.bias", "norm.weight",
+                                                      "norm.bias", "layers.0.weight", "layers.0.bias"]
+    assert [n for n, _ in net.named_buffers()] == ["shift", "cache", "norm.running_mean", "norm.running_var",
+                                                   "norm.num_batches_tracked"]
     assert [n for n, _ in net.named_modules()] == ["", "first", "norm", "layers", "layers.0", "layers.1"]
     assert [n for n, _ in net.named_children()] == ["first", "norm", "layers"]
     assert {"first", "scale", "shift", "plain", "forward"} <= set(dir(net)) and "0" not in dir(net.layers)
@@ -67,7 +70,8 @@ def test_buffers():
     net = nn.Module()
     net.a = nn.Buffer(cresset.ones(2))
     net.b = nn.Buffer(cresset.ones(2), persistent=False)
-    assert isinstance(net.a, nn.Buffer) and list(net.state_dict()) == ["a"] and [n for n, _ in net.named_buffers()] == ["a", "b"]
+    assert isinstance(net.a, nn.Buffer) and list(net.state_dict()) == ["a"] and [n
+            for n, _ in net.named_buffers()] == ["a", "b"]
     net.b = cresset.zeros(3)
     assert net.b.shape == (3,) and "b" in net._non_persistent_buffers_set
     with pytest.raises(TypeError, match="'b'"):
@@ -118,11 +122,14 @@ def test_assignment_before_init():
 def test_paths():
     net = Net()
     assert net.get_submodule("layers.0") is net.layers[0] and net.get_submodule("") is net
-    assert net.get_parameter("layers.0.bias") is net.layers[0].bias and net.get_buffer("norm.running_mean") is net.norm.running_mean
+    assert (net.get_parameter("layers.0.bias") is net.layers[0].bias
+            and net.get_buffer("norm.running_mean") is net.norm.running_mean)
     net.set_submodule("layers.1", nn.GELU())
     assert isinstance(net.layers[1], nn.GELU)
-    for bad in (lambda: net.get_submodule("layers.7"), lambda: net.get_submodule("scale"), lambda: net.get_parameter("shift"), lambda: net.get_buffer("scale"),
-                lambda: net.get_parameter("none"), lambda: net.set_submodule("x.y", nn.GELU()), lambda: net.set_submodule("scale", nn.GELU()),
+    for bad in (lambda: net.get_submodule("layers.7"), lambda: net.get_submodule("scale"),
+                lambda: net.get_parameter("shift"), lambda: net.get_buffer("scale"),
+                lambda: net.get_parameter("none"), lambda: net.set_submodule("x.y", nn.GELU()),
+                lambda: net.set_submodule("scale", nn.GELU()),
                 lambda: net.set_submodule("gone", nn.GELU(), strict=True)):
         with pytest.raises(AttributeError):
             bad()
@@ -140,7 +147,8 @@ def test_state_dict_shares_memory_and_loads():
     assert a.state_dict(prefix="net.")["net.scale"].tolist() == a.scale.tolist()
     result = b.load_state_dict(state)
     assert str(result) == "<All keys matched successfully>" and not result.missing_keys
-    assert b.first.weight.tolist() == a.first.weight.tolist() and b.first.weight._storage_id() != a.first.weight._storage_id()
+    assert (b.first.weight.tolist() == a.first.weight.tolist()
+            and b.first.weight._storage_id() != a.first.weight._storage_id())
     with pytest.warns(FutureWarning):
         assert list(a.state_dict(OrderedDict(), "p."))[0] == "p.scale"
 
@@ -152,7 +160,8 @@ def test_load_strictness():
     state["first.weight"] = cresset.ones(5, 3)
     with pytest.raises(RuntimeError) as raised:
         net.load_state_dict(state)
-    for fact in ("Net", 'missing keys: "scale"', 'unexpected keys: "norm.extra"', "size mismatch for first.weight", "(5, 3)", "(4, 3)"):
+    for fact in ("Net", 'missing keys: "scale"', 'unexpected keys: "norm.extra"', "size mismatch for first.weight",
+                 "(5, 3)", "(4, 3)"):
         assert fact in str(raised.value)
     with pytest.raises(RuntimeError, match="size mismatch for first.weight"):  # strict=False is about names
         net.load_state_dict(state, strict=False)
@@ -217,8 +226,10 @@ def test_state_dict_hooks():
     net, seen = nn.Sequential(nn.Linear(1, 1)), []
     net.register_state_dict_pre_hook(lambda module, prefix, keep_vars: seen.append(("pre", prefix, keep_vars)))
     net.register_state_dict_post_hook(lambda module, state, prefix, metadata: state.update(added=cresset.ones(1)))
-    net[0]._register_state_dict_hook(lambda module, state, prefix, metadata: seen.append(("inner", prefix, metadata["version"])))
-    assert list(net.state_dict()) == ["0.weight", "0.bias", "added"] and seen == [("pre", "", False), ("inner", "0.", 1)]
+    net[0]._register_state_dict_hook(lambda module, state, prefix,
+                                     metadata: seen.append(("inner", prefix, metadata["version"])))
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "added"] and seen == [("pre", "", False),
+            ("inner", "0.", 1)]
     net.register_state_dict_post_hook(lambda *args: {})
     with pytest.raises(RuntimeError, match="None"):
         net.state_dict()
@@ -234,7 +245,8 @@ def test_load_hooks():
     handle = net.register_load_state_dict_pre_hook(rename)
     net.load_state_dict(state)
     handle.remove()
-    post = net.register_load_state_dict_post_hook(lambda module, keys: (keys.missing_keys.clear(), keys.unexpected_keys.clear())[2:] or None)
+    post = net.register_load_state_dict_post_hook(lambda module, keys: (keys.missing_keys.clear(),
+            keys.unexpected_keys.clear())[2:] or None)
     assert net.load_state_dict(state) == ([], [])
     post.remove()
     with pytest.raises(RuntimeError, match="old"):
@@ -287,7 +299,8 @@ def test_global_hooks():
     from cresset.nn.modules import module as hooks
     seen, net = [], nn.Sequential(nn.ReLU())
     with hooks.register_module_forward_pre_hook(lambda module, args: seen.append(("pre", type(module).__name__))), \
-            hooks.register_module_forward_hook(lambda module, args, output: seen.append(("post", type(module).__name__))):
+            hooks.register_module_forward_hook(lambda module, args,
+                                               output: seen.append(("post", type(module).__name__))):
         net(cresset.ones(1))
     assert seen == [("pre", "Sequential"), ("pre", "ReLU"), ("post", "ReLU"), ("post", "Sequential")]
     net(cresset.ones(1))
@@ -367,7 +380,8 @@ def test_copies():
         other.scale.fill_(5)
     assert net.scale.tolist() == [1.0] * 4
     back = pickle.loads(pickle.dumps(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))))
-    assert isinstance(back[0].weight, nn.Parameter) and back[0].weight.requires_grad and list(back.state_dict())[0] == "0.weight"
+    assert isinstance(back[0].weight,
+                      nn.Parameter) and back[0].weight.requires_grad and list(back.state_dict())[0] == "0.weight"
     param = nn.Parameter(cresset.ones(2), requires_grad=False)
     param.note = "kept"
     loaded = pickle.loads(pickle.dumps(param))
@@ -397,7 +411,8 @@ def test_sequential():
     assert [type(m).__name__ for m in net] == ["Linear", "Sigmoid", "ReLU", "Tanh", "GELU"]
     assert isinstance(net.pop(1), nn.Sigmoid) and list(net._modules) == ["0", "1", "2", "3"]
     del net[1:3]
-    assert [type(m).__name__ for m in net + nn.Sequential(nn.ReLU())] == ["Linear", "GELU", "ReLU"] and len(net * 3) == 6
+    assert [type(m).__name__ for m in net + nn.Sequential(nn.ReLU())] == ["Linear", "GELU",
+            "ReLU"] and len(net * 3) == 6
     net[1] = nn.ReLU()
     assert isinstance(net[1], nn.ReLU)
     with pytest.raises(IndexError):
@@ -412,7 +427,8 @@ def test_lists_and_dicts():
     items = nn.ModuleList([nn.ReLU(), nn.Tanh()])
     items += [nn.GELU()]
     items.insert(1, nn.Sigmoid())
-    assert [type(m).__name__ for m in items] == ["ReLU", "Sigmoid", "Tanh", "GELU"] and isinstance(items[1:], nn.ModuleList) and len(items[1:]) == 3
+    assert [type(m).__name__ for m in items] == ["ReLU", "Sigmoid", "Tanh", "GELU"] and isinstance(items[1:],
+            nn.ModuleList) and len(items[1:]) == 3
     assert isinstance(items.pop(-1), nn.GELU) and len(items + [nn.ReLU()]) == 4
     del items[0]
     assert isinstance(items[0], nn.Sigmoid)
@@ -425,10 +441,13 @@ def test_lists_and_dicts():
         table.update([["x"]])
     params = nn.ParameterList([cresset.ones(1), nn.Parameter(cresset.ones(2))])
     params.append(cresset.ones(3))
-    assert [tuple(p.shape) for p in params] == [(1,), (2,), (3,)] and all(isinstance(p, nn.Parameter) for p in params) and list(params.state_dict()) == ["0", "1", "2"]
+    assert [tuple(p.shape) for p in params] == [(1,), (2,), (3,)] and all(isinstance(p, nn.Parameter)
+            for p in params) and list(params.state_dict()) == ["0", "1", "2"]
     named = nn.ParameterDict({"x": cresset.ones(1)})
     named["y"] = nn.Parameter(cresset.ones(2))
-    assert list(named.keys()) == ["x", "y"] and "x" in named and named.get("z") is None and list((named | {"z": cresset.ones(1)}).keys()) == ["x", "y", "z"]
+    assert list(named.keys()) == ["x",
+            "y"] and "x" in named and named.get("z") is None and list((named | {"z": cresset.ones(1)}).keys()) == ["x",
+                    "y", "z"]
     assert named.pop("x").shape == (1,) and list(named.state_dict()) == ["y"]
 
 
@@ -450,7 +469,9 @@ def test_lazy_modules():
 
 
 def test_import_is_lazy():
-    code = "import sys, cresset; assert not any(m.startswith('cresset.nn') for m in sys.modules); cresset.nn; assert 'cresset.nn' in sys.modules"
+    code = ("import sys, cresset; assert not any(m.startswith('cresset.nn') for m in sys.modules); cresset.nn; assert "
+            "'cresset.nn' in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True)
-    for text in ("import cresset.nn as nn; nn.Linear", "import cresset.nn.functional as F; F.relu", "from cresset.nn import Linear", "from cresset.nn.utils import weight_norm"):
+    for text in ("import cresset.nn as nn; nn.Linear", "import cresset.nn.functional as F; F.relu",
+                 "from cresset.nn import Linear", "from cresset.nn.utils import weight_norm"):
         subprocess.run([sys.executable, "-c", text], check=True)

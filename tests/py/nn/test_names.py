@@ -43,7 +43,8 @@ def test_decorators():
     def g(x):
         return x
 
-    assert f(1) == g(1) == cresset.jit.unused(f)(1) == cresset.compiler.disable(f)(1) == cresset.compiler.disable(recursive=False)(f)(1) == 1
+    assert (f(1) == g(1) == cresset.jit.unused(f)(1) == cresset.compiler.disable(f)(1) == cresset.compiler.disable(
+            recursive=False)(f)(1) == 1)
 
 
 def test_refusals():

@@ -147,7 +147,8 @@ def test_parametrized_tensors_are_assigned_and_cached():
     p = cresset.nn.utils.parametrize
     p.register_parametrization(module, "weight", parts(cresset)["Twice"]())
     module.weight = cresset.ones(3, 3)
-    assert module.parametrizations.weight.original.tolist() == [[0.5] * 3] * 3 and module.weight.tolist() == [[1.0] * 3] * 3
+    assert module.parametrizations.weight.original.tolist() == [[0.5] * 3] * 3 and module.weight.tolist() == [[1.0]
+            * 3] * 3
     with p.cached():
         assert module.weight is module.weight
     assert module.weight is not module.weight
@@ -198,7 +199,8 @@ def test_vectors_and_fusion():
     nets = [evaluate("nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))", module) for module in (cresset, torch)]
     x = torch.randn(4, 2, 5, 5)
     nets[0](ours(x)), nets[1](x)
-    same(cresset.nn.utils.parameters_to_vector(nets[0].parameters()).detach(), torch.nn.utils.parameters_to_vector(nets[1].parameters()).detach())
+    same(cresset.nn.utils.parameters_to_vector(nets[0].parameters()).detach(),
+         torch.nn.utils.parameters_to_vector(nets[1].parameters()).detach())
     fused = cresset.nn.utils.fuse_conv_bn_eval(nets[0].eval()[0], nets[0][1])
     same(fused(ours(x)), nets[1].eval()(x).detach())
     total = sum(p.numel() for p in nets[0].parameters())
@@ -211,7 +213,8 @@ def test_functional_call():
     before = layer.weight
     x = cresset.ones(1, 2)
     from cresset.nn.utils.stateless import functional_call
-    assert functional_call(layer, {"weight": cresset.zeros(2, 2), "bias": cresset.ones(2)}, (x,)).tolist() == [[1.0, 1.0]]
+    assert functional_call(layer, {"weight": cresset.zeros(2, 2), "bias": cresset.ones(2)},
+                           (x,)).tolist() == [[1.0, 1.0]]
     assert layer.weight is before
     with pytest.raises(RuntimeError, match="bias"):
         functional_call(layer, {"weight": cresset.zeros(2, 2)}, x, strict=True)
@@ -238,4 +241,5 @@ def test_warnings_and_skip_init():
         cresset.nn.utils.weight_norm(cresset.nn.Linear(2, 2))
     assert any(issubclass(w.category, FutureWarning) for w in seen)
     made = cresset.nn.utils.skip_init(cresset.nn.Linear, 3, 2)
-    assert made.weight.shape == (2, 3) and made.weight.device.type == "cpu" and isinstance(made.weight, cresset.nn.Parameter)
+    assert made.weight.shape == (2, 3) and made.weight.device.type == "cpu" and isinstance(made.weight,
+            cresset.nn.Parameter)

@@ -95,6 +95,7 @@ def ops(graph):
         if node.op != "call_function":
             continue
         name = str(node.target)
-        if name.startswith("aten.") and not name.startswith("aten.sym_") and name != "aten._assert_tensor_metadata.default":
+        if (name.startswith("aten.") and not name.startswith("aten.sym_")
+            and name != "aten._assert_tensor_metadata.default"):
             names.append(name)
     return names

@@ -12,8 +12,10 @@ from cresset import _C
 from cresset._C import GuardOnDataDependentSymNode
 from cresset.export._shapes import ConstraintViolationError
 
-__all__ = ["ConstraintViolationError", "GuardOnDataDependentSymNode", "guard_bool", "guard_float", "guard_int", "guard_or_false", "guard_or_true",
-           "guard_size_oblivious", "has_free_symbols", "has_hint", "is_concrete_bool", "is_concrete_int", "statically_known_false", "statically_known_true"]
+__all__ = ["ConstraintViolationError", "GuardOnDataDependentSymNode", "guard_bool", "guard_float", "guard_int",
+           "guard_or_false", "guard_or_true",
+           "guard_size_oblivious", "has_free_symbols", "has_hint", "is_concrete_bool", "is_concrete_int",
+           "statically_known_false", "statically_known_true"]
 
 
 def guard_size_oblivious(expr: Any) -> bool:

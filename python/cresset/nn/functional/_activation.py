@@ -1,4 +1,5 @@
-"""Activations and dropout. Each calls the one op that an export is to show; in-place forms call the op with the underscore."""
+"""Activations and dropout. Each calls the one op that an export is to show; in-place forms call the op with the
+underscore."""
 import warnings
 
 from cresset import _C
@@ -8,8 +9,10 @@ celu_, elu_, hardtanh_, leaky_relu_, relu_, rrelu_ = map(op, "celu_ elu_ hardtan
 selu_, threshold_, gelu, hardshrink, prelu = map(op, "selu_ threshold_ gelu hardshrink prelu".split())
 softplus, softshrink, logsigmoid = op("softplus"), op("softshrink"), op("log_sigmoid")
 
-_threshold, _relu, _glu, _hardtanh, _relu6, _elu, _selu, _celu = map(op, "threshold relu glu hardtanh relu6 elu selu celu".split())
-_leaky_relu, _rrelu, _hardsigmoid, _silu, _mish, _hardswish = map(op, "leaky_relu rrelu hardsigmoid silu mish hardswish".split())
+_threshold, _relu, _glu, _hardtanh, _relu6, _elu, _selu, _celu = map(op,
+        "threshold relu glu hardtanh relu6 elu selu celu".split())
+_leaky_relu, _rrelu, _hardsigmoid, _silu, _mish, _hardswish = map(op,
+        "leaky_relu rrelu hardsigmoid silu mish hardswish".split())
 
 
 def threshold(input, threshold, value, inplace=False):
@@ -90,7 +93,8 @@ def hardswish(input, inplace=False):
 
 def _softmax_dim(name, rank, stacklevel):
     """The dimension of old, when none was given: 0 for 0, 1 and 3 dimensions, else 1."""
-    warnings.warn(f"{name}: give `dim`; choosing it from the number of dimensions is deprecated", stacklevel=stacklevel + 1)
+    warnings.warn(f"{name}: give `dim`; choosing it from the number of dimensions is deprecated",
+                  stacklevel=stacklevel + 1)
     return 0 if rank in (0, 1, 3) else 1
 
 
@@ -148,7 +152,8 @@ def _channel_dropout(name, input, p, training, inplace, rank):
     _check_probability(p)
     dims = input.dim()
     if dims not in (rank - 1, rank):
-        warnings.warn(f"{name}: expected {rank - 1} or {rank} dimensions, received a {dims}-D input; this will be an error in a later version", stacklevel=3)
+        warnings.warn(f"{name}: expected {rank - 1} or {rank} dimensions, received a {dims}-D input; this will be an "
+                      f"error in a later version", stacklevel=3)
     batched = dims == rank if rank < 5 or dims in (4, 5) else True
     if name == "dropout2d":
         batched = True  # 3-D inputs have always meant (N, C, L) there
@@ -163,7 +168,8 @@ def _channel_dropout(name, input, p, training, inplace, rank):
 def dropout1d(input, p=0.5, training=True, inplace=False):
     _check_probability(p)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: expected 2 or 3 dimensions, received a {input.dim()}-D input; use dropout for elements")
+        raise RuntimeError(f"dropout1d: expected 2 or 3 dimensions, received a {input.dim()}-D input; use dropout for "
+                           f"elements")
     return _channel_dropout("dropout1d", input, p, training, inplace, 3)
 
 

@@ -1,4 +1,5 @@
-"""multi_head_attention_forward: what MultiheadAttention computes, in the sequence of ops that PyTorch's export records."""
+"""multi_head_attention_forward: what MultiheadAttention computes, in the sequence of ops that PyTorch's export
+records."""
 import math
 import warnings
 
@@ -17,9 +18,11 @@ def _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads):
         raise AssertionError(f"query must be 2-D (no batch) or 3-D (a batch), but it is {rank}-D")
     batched = rank == 3
     if key.dim() != rank or value.dim() != rank:
-        raise AssertionError(f"query is {rank}-D, so key and value must be too, but they are {key.dim()}-D and {value.dim()}-D")
+        raise AssertionError(f"query is {rank}-D, so key and value must be too, but they are {key.dim()}-D and "
+                             f"{value.dim()}-D")
     if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
-        raise AssertionError(f"query is {rank}-D, so key_padding_mask must be {rank - 1}-D, but it is {key_padding_mask.dim()}-D")
+        raise AssertionError(f"query is {rank}-D, so key_padding_mask must be {rank - 1}-D, but it is "
+                             f"{key_padding_mask.dim()}-D")
     if attn_mask is not None:
         if attn_mask.dim() not in (2, 3):
             raise AssertionError(f"attn_mask must be 2-D or 3-D, but it is {attn_mask.dim()}-D")
@@ -64,9 +67,12 @@ def _in_projection_packed(q, k, v, w, b):
     return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
-def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
-                                 dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
-                                 use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None,
+def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias,
+                                 bias_k, bias_v, add_zero_attn,
+                                 dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None,
+                                 need_weights=True, attn_mask=None,
+                                 use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None,
+                                 v_proj_weight=None, static_k=None,
                                  static_v=None, average_attn_weights=True, is_causal=False):
     """Returns (output, weights or None); inputs are (length, batch, width), or (length, width)."""
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
@@ -76,7 +82,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
             key_padding_mask = key_padding_mask.unsqueeze(0)
     tgt_len, bsz, embed_dim = query.shape
     src_len = key.shape[0]
-    key_padding_mask = canonical_mask(key_padding_mask, "key_padding_mask", None if attn_mask is None else attn_mask.dtype, "attn_mask", query.dtype)
+    key_padding_mask = canonical_mask(key_padding_mask, "key_padding_mask",
+                                      None if attn_mask is None else attn_mask.dtype, "attn_mask", query.dtype)
     if is_causal and attn_mask is None:
         raise RuntimeError("is_causal says what attn_mask holds: give the mask, too")
     if is_causal and key_padding_mask is None and not need_weights:
@@ -92,7 +99,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
         raise AssertionError(f"a width of {embed_dim} cannot be divided among {num_heads} heads")
     if use_separate_proj_weight:
         if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(f"key's length and batch {tuple(key.shape[:2])} differ from value's {tuple(value.shape[:2])}")
+            raise AssertionError(f"key's length and batch {tuple(key.shape[:2])} differ from value's "
+                                 f"{tuple(value.shape[:2])}")
     elif key.shape != value.shape:
         raise AssertionError(f"key's sizes {tuple(key.shape)} differ from value's {tuple(value.shape)}")
     if not use_separate_proj_weight:
@@ -107,10 +115,12 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     if attn_mask is not None:
         if attn_mask.dim() == 2:
             if tuple(attn_mask.shape) != (tgt_len, src_len):
-                raise RuntimeError(f"a 2-D attn_mask must have the sizes {(tgt_len, src_len)}, but it has {tuple(attn_mask.shape)}")
+                raise RuntimeError(f"a 2-D attn_mask must have the sizes {(tgt_len, src_len)}, but it has "
+                                   f"{tuple(attn_mask.shape)}")
             attn_mask = attn_mask.unsqueeze(0)
         elif tuple(attn_mask.shape) != (bsz * num_heads, tgt_len, src_len):
-            raise RuntimeError(f"a 3-D attn_mask must have the sizes {(bsz * num_heads, tgt_len, src_len)}, but it has {tuple(attn_mask.shape)}")
+            raise RuntimeError(f"a 3-D attn_mask must have the sizes {(bsz * num_heads, tgt_len, src_len)}, but it has "
+                               f"{tuple(attn_mask.shape)}")
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("a bias cannot be added to static keys or values")
@@ -142,8 +152,10 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     src_len = k.size(1)
     if key_padding_mask is not None:
         if tuple(key_padding_mask.shape) != (bsz, src_len):
-            raise AssertionError(f"key_padding_mask must have the sizes {(bsz, src_len)}, but it has {tuple(key_padding_mask.shape)}")
-        key_padding_mask = key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+            raise AssertionError(f"key_padding_mask must have the sizes {(bsz, src_len)}, but it has "
+                                 f"{tuple(key_padding_mask.shape)}")
+        key_padding_mask = key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1,
+                -1).reshape(bsz * num_heads, 1, src_len)
         attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
     if not training:
         dropout_p = 0.0
@@ -151,7 +163,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
         scaled = q * math.sqrt(1.0 / float(head_dim))
         if is_causal and attn_mask is None:
             raise AssertionError("is_causal together with need_weights needs attn_mask")
-        scores = nn("bmm")(scaled, k.transpose(-2, -1)) if attn_mask is None else nn("baddbmm")(attn_mask, scaled, k.transpose(-2, -1))
+        scores = nn("bmm")(scaled, k.transpose(-2, -1)) if attn_mask is None else nn("baddbmm")(attn_mask, scaled,
+                k.transpose(-2, -1))
         weights = softmax(scores, dim=-1)
         if dropout_p > 0.0:
             weights = dropout(weights, p=dropout_p)
@@ -163,7 +176,8 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
             weights = weights.mean(dim=1)
         return (out, weights) if batched else (out.squeeze(1), weights.squeeze(0))
     if attn_mask is not None:
-        attn_mask = attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 and attn_mask.dim() == 3 else attn_mask.view(bsz, num_heads, -1, src_len)
+        attn_mask = attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 and attn_mask.dim() == 3 else attn_mask.view(bsz,
+                num_heads, -1, src_len)
     q = q.view(bsz, num_heads, tgt_len, head_dim)
     k = k.view(bsz, num_heads, src_len, head_dim)
     v = v.view(bsz, num_heads, src_len, head_dim)

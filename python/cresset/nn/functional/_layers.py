@@ -9,11 +9,14 @@ from cresset._grad_mode import no_grad
 from cresset.nn.functional._ops import nn, op
 
 linear, bilinear, conv1d, conv2d, conv3d = map(op, "linear bilinear conv1d conv2d conv3d".split())
-conv_transpose1d, conv_transpose2d, conv_transpose3d = map(op, "conv_transpose1d conv_transpose2d conv_transpose3d".split())
-cosine_similarity, pairwise_distance, pdist, one_hot = map(op, "cosine_similarity pairwise_distance pdist one_hot".split())
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(op,
+                                                           "conv_transpose1d conv_transpose2d conv_transpose3d".split())
+cosine_similarity, pairwise_distance, pdist, one_hot = map(op,
+                                                           "cosine_similarity pairwise_distance pdist one_hot".split())
 scaled_dot_product_attention = op("scaled_dot_product_attention")
 
-_batch_norm, _instance_norm, _layer_norm, _group_norm, _rms_norm = map(op, "batch_norm instance_norm layer_norm group_norm rms_norm".split())
+_batch_norm, _instance_norm, _layer_norm, _group_norm, _rms_norm = map(op,
+        "batch_norm instance_norm layer_norm group_norm rms_norm".split())
 _embedding, _embedding_bag = op("embedding"), op("embedding_bag")
 
 
@@ -44,14 +47,16 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 _BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
-def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
+                  sparse=False,
                   per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """Sums, means or maxima of bags of rows. 2-D input: a bag each row; 1-D input: `offsets` says where bags begin."""
     if weight.dtype is _C.int64 and input.is_floating_point():
         warnings.warn("embedding_bag: the arguments are (input, weight), in that order; they seem swapped")
         weight, input = input, weight
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
-        raise ValueError(f"embedding_bag: per_sample_weights has the sizes {tuple(per_sample_weights.shape)}, input has {tuple(input.shape)}")
+        raise ValueError(f"embedding_bag: per_sample_weights has the sizes {tuple(per_sample_weights.shape)}, input "
+                         f"has {tuple(input.shape)}")
     if weight.dim() != 2:
         raise ValueError(f"embedding_bag: weight must be 2-D, not {weight.dim()}-D")
     if input.dim() == 2:
@@ -81,7 +86,8 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
         raise NotImplementedError(f"embedding_bag: per_sample_weights go with mode 'sum' only, not {mode!r}")
     if padding_idx is not None:
         padding_idx = _wrapped_padding(padding_idx, weight, "embedding_bag")
-    result, _, _, _ = _embedding_bag(weight, input, offsets, scale_grad_by_freq, _BAG_MODES[mode], sparse, per_sample_weights, include_last_offset, padding_idx)
+    result, _, _, _ = _embedding_bag(weight, input, offsets, scale_grad_by_freq, _BAG_MODES[mode], sparse,
+                                     per_sample_weights, include_last_offset, padding_idx)
     return result
 
 
@@ -93,7 +99,8 @@ def _more_than_one_value(size, name, first=1):
     for n in size[2:]:
         count *= n
     if count == 1:
-        raise ValueError(f"{name}: statistics of one value per channel mean nothing; the input's sizes are {tuple(size)}")
+        raise ValueError(f"{name}: statistics of one value per channel mean nothing; the input's sizes are "
+                         f"{tuple(size)}")
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -102,7 +109,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
 
 
-def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
+                  momentum=0.1, eps=1e-5):
     if use_input_stats:
         _more_than_one_value(input.size(), "instance_norm", None)
     return _instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)

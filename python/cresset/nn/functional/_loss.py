@@ -34,14 +34,17 @@ def _reduced(loss, reduction):
 
 def _warn_broadcast(name, input, target):
     if not target.size() == input.size():
-        warnings.warn(f"{name}: the target's sizes {tuple(target.shape)} differ from the input's {tuple(input.shape)}: they are broadcast, "
+        warnings.warn(f"{name}: the target's sizes {tuple(target.shape)} differ from the input's {tuple(input.shape)}: "
+                      f"they are broadcast, "
                       "which is rarely meant", stacklevel=4)
 
 
 # ---- classes ----
 
-def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
-    return nn("cross_entropy_loss")(input, target, weight, _number(reduction, size_average, reduce), ignore_index, label_smoothing)
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+                  label_smoothing=0.0):
+    return nn("cross_entropy_loss")(input, target, weight, _number(reduction, size_average, reduce), ignore_index,
+                                    label_smoothing)
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
@@ -51,16 +54,19 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     number = _number(reduction, size_average, reduce)
     if target.size() != input.size():
-        raise ValueError(f"binary_cross_entropy: the target's sizes {tuple(target.shape)} must be the input's {tuple(input.shape)}")
+        raise ValueError(f"binary_cross_entropy: the target's sizes {tuple(target.shape)} must be the input's "
+                         f"{tuple(input.shape)}")
     if weight is not None:
         weight = weight.expand(functional.broadcast_shapes(target.size(), weight.size()))
     return nn("binary_cross_entropy")(input, target, weight, number)
 
 
-def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean",
+                                     pos_weight=None):
     number = _number(reduction, size_average, reduce)
     if not target.size() == input.size():
-        raise ValueError(f"binary_cross_entropy_with_logits: the target's sizes {tuple(target.shape)} must be the input's {tuple(input.shape)}")
+        raise ValueError(f"binary_cross_entropy_with_logits: the target's sizes {tuple(target.shape)} must be the "
+                         f"input's {tuple(input.shape)}")
     return nn("binary_cross_entropy_with_logits")(input, target, weight, pos_weight, number)
 
 
@@ -149,18 +155,21 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     reduction = reduction_name(size_average, reduce, reduction)
     if reduction == "mean":
-        warnings.warn("kl_div: reduction='mean' divides by the number of elements; the divergence itself is reduction='batchmean'")
+        warnings.warn("kl_div: reduction='mean' divides by the number of elements; the divergence itself is "
+                      "reduction='batchmean'")
     number = _number("sum" if reduction == "batchmean" else reduction)
     loss = nn("kl_div")(input, target, number, log_target=log_target)
     return loss / input.size()[0] if reduction == "batchmean" and input.dim() != 0 else loss
 
 
-def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
+                     reduction="mean"):
     return nn("poisson_nll_loss")(input, target, log_input, full, eps, _number(reduction, size_average, reduce))
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """The negative log likelihood of a normal distribution with mean `input` and variance `var` (a tensor, or one number)."""
+    """The negative log likelihood of a normal distribution with mean `input` and variance `var` (a tensor, or one
+    number)."""
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("gaussian_nll_loss: var has negative elements; a variance is at least 0")
@@ -171,7 +180,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         if input.size()[:-1] == var.size():
             var = nn("unsqueeze")(var, -1)
         elif not (input.dim() == var.dim() and all(v == n or v == 1 for v, n in zip(var.size(), input.size()))):
-            raise ValueError(f"gaussian_nll_loss: var has the sizes {tuple(var.shape)}, which do not fit the input's {tuple(input.shape)}")
+            raise ValueError(f"gaussian_nll_loss: var has the sizes {tuple(var.shape)}, which do not fit the input's "
+                             f"{tuple(input.shape)}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction is none, mean or sum, not {reduction!r}")
     var = var.clone()
@@ -188,8 +198,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     number = _number(reduction, size_average, reduce)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
-        raise RuntimeError(f"margin_ranking_loss: the tensors need one number of dimensions, but their sizes are {tuple(input1.shape)}, "
-                           f"{tuple(input2.shape)} and {tuple(target.shape)}")
+        raise RuntimeError(f"margin_ranking_loss: the tensors need one number of dimensions, but their sizes are "
+                           f"{tuple(input1.shape)}, {tuple(input2.shape)} and {tuple(target.shape)}")
     return nn("margin_ranking_loss")(input1, input2, target, margin, number)
 
 
@@ -201,21 +211,24 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     return nn("cosine_embedding_loss")(input1, input2, target, margin, _number(reduction, size_average, reduce))
 
 
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"):
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None,
+                        reduce=None, reduction="mean"):
     number = _number(reduction, size_average, reduce)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}")
     return nn("triplet_margin_loss")(anchor, positive, negative, margin, p, eps, swap, number)
 
 
-def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
+                                      reduction="mean"):
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"triplet_margin_with_distance_loss: reduction {reduction!r} is not none, mean or sum")
     if margin <= 0:
         raise ValueError(f"triplet_margin_with_distance_loss: margin must be greater than 0, got {margin}")
     distance = op("pairwise_distance") if distance_function is None else distance_function
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError(f"triplet_margin_with_distance_loss: the inputs need one number of dimensions, not {anchor.dim()}, {positive.dim()} and {negative.dim()}")
+        raise RuntimeError(f"triplet_margin_with_distance_loss: the inputs need one number of dimensions, not "
+                           f"{anchor.dim()}, {positive.dim()} and {negative.dim()}")
     to_positive, to_negative = distance(anchor, positive), distance(anchor, negative)
     if swap:
         to_negative = nn("minimum")(to_negative, distance(positive, negative))

@@ -1,4 +1,5 @@
-"""How the functions here reach ops: `op` at import, `nn` when first called, `tensor_op` with or without the underscore."""
+"""How the functions here reach ops: `op` at import, `nn` when first called, `tensor_op` with or without the
+underscore."""
 import functools
 
 from cresset import _C

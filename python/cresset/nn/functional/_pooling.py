@@ -1,7 +1,8 @@
 """Pooling and unpooling. A stride of None means the kernel's size."""
 from cresset.nn.functional._ops import nn, op, repeated
 
-avg_pool1d, avg_pool2d, avg_pool3d, adaptive_avg_pool1d = map(op, "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d".split())
+avg_pool1d, avg_pool2d, avg_pool3d, adaptive_avg_pool1d = map(op,
+        "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d".split())
 
 
 def _max_pool(name):
@@ -32,7 +33,8 @@ def _sizes(output_size, input, n):
     if not isinstance(output_size, (tuple, list)):
         return output_size if output_size is not None else list(input.shape[-n:])
     if len(output_size) > input.dim():
-        raise ValueError(f"output_size has {len(output_size)} numbers, more than the input has dimensions ({input.dim()})")
+        raise ValueError(f"output_size has {len(output_size)} numbers, more than the input has dimensions "
+                         f"({input.dim()})")
     return [own if wanted is None else wanted for wanted, own in zip(output_size, input.shape[-len(output_size):])]
 
 
@@ -92,21 +94,25 @@ def _fractional(n, input, kernel_size, output_size, output_ratio, samples):
 
 
 # unused return_indices: as in PyTorch, it always returns them
-def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                                       _random_samples=None):
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
 # unused return_indices: as in PyTorch, it always returns them
-def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                                       _random_samples=None):
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
-def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                          _random_samples=None):
     values, indices = _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
     return (values, indices) if return_indices else values
 
 
-def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+                          _random_samples=None):
     values, indices = _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return (values, indices) if return_indices else values
 
@@ -126,7 +132,8 @@ def _unpooled_size(input, kernel_size, stride, padding, output_size):
     for d in range(n):
         low, high = default[d] - stride[d], default[d] + stride[d]
         if not low < output_size[d] < high:
-            raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it lies between {low} and {high}")
+            raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it lies between "
+                             f"{low} and {high}")
     return output_size
 
 
@@ -138,7 +145,8 @@ def _unpool(n, input, indices, kernel_size, stride, padding, output_size):
     if n == 1:
         size = list(size) + [1]
         return nn("max_unpool2d")(input.unsqueeze(-1), indices.unsqueeze(-1), size).squeeze(-1)
-    return nn("max_unpool2d")(input, indices, size) if n == 2 else nn("max_unpool3d")(input, indices, size, stride, padding)
+    return nn("max_unpool2d")(input, indices, size) if n == 2 else nn("max_unpool3d")(input, indices, size, stride,
+            padding)
 
 
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
@@ -162,7 +170,8 @@ def _lp_pool(n, input, norm_type, kernel_size, stride, ceil_mode):
         count *= k
     pool = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1]
     powers = input.pow(norm_type)
-    out = pool(powers, kernel_size, padding=0, ceil_mode=ceil_mode) if stride is None else pool(powers, kernel_size, stride, 0, ceil_mode)
+    out = pool(powers, kernel_size, padding=0, ceil_mode=ceil_mode) if stride is None else pool(powers, kernel_size,
+            stride, 0, ceil_mode)
     return (nn("sign")(out) * nn("relu")(nn("abs")(out))).mul(count).pow(1.0 / norm_type)
 
 

@@ -1,8 +1,8 @@
 """The layers, one file a kind; `cresset.nn` shows all of them."""
 import importlib
 
-_FILES = ("module linear conv activation container batchnorm instancenorm normalization dropout flatten pooling padding sparse distance pixelshuffle "
-          "channelshuffle upsampling fold loss adaptive rnn transformer").split()
+_FILES = ("module linear conv activation container batchnorm instancenorm normalization dropout flatten pooling "
+          "padding sparse distance pixelshuffle channelshuffle upsampling fold loss adaptive rnn transformer").split()
 __all__ = []
 
 

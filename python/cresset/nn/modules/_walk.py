@@ -60,7 +60,8 @@ def parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False, mem
     if rest and isinstance(rest[0], bool):
         copy = rest.pop(0)
     if rest or copy:
-        raise TypeError("Module.to takes (device, dtype), (dtype) or (tensor), then non_blocking; memory_format by name")
+        raise TypeError(
+                "Module.to takes (device, dtype), (dtype) or (tensor), then non_blocking; memory_format by name")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     if device is not None and not isinstance(device, _C.device):

@@ -1,4 +1,5 @@
-"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes, where rare classes share clusters with narrower projections."""
+"""AdaptiveLogSoftmaxWithLoss: a softmax over many classes, where rare classes share clusters with narrower
+projections."""
 from collections import namedtuple
 
 from cresset import _C
@@ -20,9 +21,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs = list(cutoffs)
         if not cutoffs:
             raise ValueError("AdaptiveLogSoftmaxWithLoss needs at least one cutoff")
-        if cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1 or len(set(cutoffs)) != len(cutoffs) or \
+        if cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1 or len(set(cutoffs)) != len(
+                cutoffs) or \
                 any(int(c) != c for c in cutoffs):
-            raise ValueError(f"cutoffs must be different whole numbers in rising order, from 1 to n_classes - 1 = {n_classes - 1}, not {cutoffs}")
+            raise ValueError(f"cutoffs must be different whole numbers in rising order, from 1 to n_classes - 1 = "
+                             f"{n_classes - 1}, not {cutoffs}")
         self.in_features = in_features
         self.n_classes = n_classes
         self.cutoffs = cutoffs + [n_classes]
@@ -36,7 +39,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i in range(self.n_clusters):
             width = int(self.in_features // (self.div_value ** (i + 1)))
             size = self.cutoffs[i + 1] - self.cutoffs[i]
-            self.tail.append(Sequential(Linear(self.in_features, width, bias=False, **made), Linear(width, size, bias=False, **made)))
+            self.tail.append(Sequential(Linear(self.in_features, width, bias=False, **made),
+                                        Linear(width, size, bias=False, **made)))
 
     def reset_parameters(self):
         self.head.reset_parameters()
@@ -47,9 +51,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def forward(self, input_, target_):
         batched = target_.dim() > 0
         if target_.dim() > 1:
-            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: the target has one class a row, so it is 0D or 1D, not {target_.dim()}D")
+            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: the target has one class a row, so it is 0D or 1D, not "
+                               f"{target_.dim()}D")
         if batched and input_.shape[0] != target_.shape[0]:
-            raise RuntimeError(f"the input has {input_.shape[0]} rows, the target {target_.shape[0]}: they must be equal")
+            raise RuntimeError(f"the input has {input_.shape[0]} rows, the target {target_.shape[0]}: they must be "
+                               f"equal")
         if input_.dim() != (2 if batched else 1):
             raise RuntimeError(f"for this target the input must be {2 if batched else 1}D, not {input_.dim()}D")
         rows = input_ if batched else input_.unsqueeze(0)
@@ -83,7 +89,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         head = F.log_softmax(head_output, dim=1)
         out[:, :self.shortlist_size] = head[:, :self.shortlist_size]
         for i, (start, stop) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
-            out[:, start:stop] = F.log_softmax(self.tail[i](input), dim=1) + head[:, self.shortlist_size + i].unsqueeze(1)
+            out[:, start:stop] = F.log_softmax(self.tail[i](input), dim=1) + head[:,
+                    self.shortlist_size + i].unsqueeze(1)
         return out
 
     def log_prob(self, input):

@@ -1,11 +1,13 @@
-"""Batch normalization. In training the statistics are the batch's, and running ones are kept; in eval the running ones are used."""
+"""Batch normalization. In training the statistics are the batch's, and running ones are kept; in eval the running ones
+are used."""
 from cresset import _C
 from cresset.nn import functional as F, init
 from cresset.nn.modules.lazy import LazyModuleMixin
 from cresset.nn.modules.module import Module
 from cresset.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
 
-__all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d", "SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d",
+           "SyncBatchNorm"]
 _empty, _zeros, _ones, _tensor = _C._function("empty"), _C._function("zeros"), _C._function("ones"), _C.tensor
 
 
@@ -15,7 +17,8 @@ class _NormBase(Module):
     _version = 2  # 2: num_batches_tracked is part of the state
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
+                 dtype=None, *, bias=True):
         made = {"device": device, "dtype": dtype}
         super().__init__()
         self.num_features = num_features
@@ -35,7 +38,8 @@ class _NormBase(Module):
         if self.track_running_stats:
             self.register_buffer("running_mean", _zeros(num_features, **made))
             self.register_buffer("running_var", _ones(num_features, **made))
-            self.register_buffer("num_batches_tracked", _tensor(0, dtype=_C.int64, **({} if device is None else {"device": device})))
+            self.register_buffer("num_batches_tracked",
+                                 _tensor(0, dtype=_C.int64, **({} if device is None else {"device": device})))
         else:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 self.register_buffer(name, None)
@@ -58,15 +62,17 @@ class _NormBase(Module):
         raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")
 
     def extra_repr(self):
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, bias={self.bias is not None}, "
-                f"track_running_stats={self.track_running_stats}")
+        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                              error_msgs):
         version, key = local_metadata.get("version", None), prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             count = self.num_batches_tracked
             state_dict[key] = count if count is not None and not count.is_meta else _tensor(0, dtype=_C.int64)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                                      error_msgs)
 
 
 class _BatchNorm(_NormBase):
@@ -78,7 +84,8 @@ class _BatchNorm(_NormBase):
             factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias, of_batch, factor,
+        return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None,
+                            self.weight, self.bias, of_batch, factor,
                             self.eps)
 
 
@@ -107,7 +114,8 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch statistics over several processes; with one process, as here, the same as BatchNorm."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None, device=None, dtype=None, *,
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None,
+                 device=None, dtype=None, *,
                  bias=True):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         if process_group is not None:
@@ -123,7 +131,8 @@ class SyncBatchNorm(_BatchNorm):
         """The module with every BatchNorm in it replaced."""
         result = module
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
-            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group,
+            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                         process_group,
                          bias=not module.affine or module.bias is not None)
             result._parameters.update(module._parameters)
             result._buffers.update(module._buffers)
@@ -136,7 +145,8 @@ class SyncBatchNorm(_BatchNorm):
 # ---- lazy forms: num_features comes from the first input ----
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *, bias=True):
+    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None, *,
+                 bias=True):
         made = {"device": device, "dtype": dtype}
         super().__init__(0, eps, momentum, False, False, **made)
         self.affine = affine

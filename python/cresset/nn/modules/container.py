@@ -187,7 +187,8 @@ class ModuleList(Module):
             return self._get_name() + "()"
         lines = []
         for first, last, text in _grouped([repr(item) for item in self]):
-            lines.append(f"({first}): " + _addindent(text, 2) if first == last else f"({first}-{last}): {last - first + 1} x " + _addindent(text, 2))
+            lines.append(f"({first}): " + _addindent(text, 2) if first == last
+                         else f"({first}-{last}): {last - first + 1} x " + _addindent(text, 2))
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
     def __dir__(self):

@@ -8,16 +8,19 @@ from cresset.nn.modules.module import Module
 from cresset.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
 from cresset.nn.parameter import Parameter, UninitializedParameter
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d",
+           "LazyConv2d", "LazyConv3d",
            "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"]
 _empty = _C._function("empty")
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size"]
+    __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels",
+                     "out_channels", "kernel_size"]
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
+    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
+                 groups, bias, padding_mode,
                  device=None, dtype=None):
         super().__init__()
         if groups <= 0:
@@ -32,7 +35,8 @@ class _ConvNd(Module):
             if padding == "same" and any(s != 1 for s in stride):
                 raise ValueError(f"padding='same' needs a stride of 1, not {stride}")
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(f"padding_mode is {', '.join(_PADDING_MODES[:-1])} or {_PADDING_MODES[-1]}, not {padding_mode!r}")
+            raise ValueError(f"padding_mode is {', '.join(_PADDING_MODES[:-1])} or {_PADDING_MODES[-1]}, not "
+                             f"{padding_mode!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -95,10 +99,12 @@ class _Conv(_ConvNd):
 
     _tuple = _op = None
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None,
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
+                 padding_mode="zeros", device=None,
                  dtype=None):
         each = type(self)._tuple
-        super().__init__(in_channels, out_channels, each(kernel_size), each(stride), padding if isinstance(padding, str) else each(padding),
+        super().__init__(in_channels, out_channels, each(kernel_size), each(stride),
+                         padding if isinstance(padding, str) else each(padding),
                          each(dilation), False, each(0), groups, bias, padding_mode, device, dtype)
 
     def _conv_forward(self, input, weight, bias):
@@ -124,15 +130,18 @@ class Conv3d(_Conv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
+    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
+                 groups, bias, padding_mode,
                  device=None, dtype=None):
         if padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__} pads with zeros only, not with padding_mode={padding_mode!r}")
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding,
+                         groups, bias, padding_mode,
                          device, dtype)
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size, num_spatial_dims, dilation=None):
-        """The padding that makes the result `output_size`, which must be within one stride of the smallest possible size."""
+        """The padding that makes the result `output_size`, which must be within one stride of the smallest possible
+        size."""
         if output_size is None:
             return _single(self.output_padding)
         n, has_batch = num_spatial_dims, input.dim() == num_spatial_dims + 2
@@ -140,14 +149,16 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) == extra + n:
             output_size = output_size[extra:]
         if len(output_size) != n:
-            raise ValueError(f"{type(self).__name__}: output_size has {n} numbers, or {n + extra} like the input, not {len(output_size)}")
+            raise ValueError(f"{type(self).__name__}: output_size has {n} numbers, or {n + extra} like the input, not "
+                             f"{len(output_size)}")
         result = []
         for d in range(n):
-            low = (input.size(d + extra) - 1) * stride[d] - 2 * padding[d] + (dilation[d] if dilation is not None else 1) * (kernel_size[d] - 1) + 1
+            low = (input.size(d + extra) - 1) * stride[d] - 2 * padding[d] + (dilation[d] if dilation is not None
+                    else 1) * (kernel_size[d] - 1) + 1
             high = low + stride[d] - 1
             if output_size[d] < low or output_size[d] > high:
-                raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it is from {low} to {high} "
-                                 f"for an input of {tuple(input.shape[2:])}")
+                raise ValueError(f"output_size {tuple(output_size)} is not possible: at dimension {d} it is from {low} "
+                                 f"to {high} for an input of {tuple(input.shape[2:])}")
             result.append(output_size[d] - low)
         return result
 
@@ -156,15 +167,19 @@ class _ConvTranspose(_ConvTransposeNd):
     _tuple = _op = None
     _rank = 0
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1,
+                 bias=True, dilation=1,
                  padding_mode="zeros", device=None, dtype=None):
         each = type(self)._tuple
-        super().__init__(in_channels, out_channels, each(kernel_size), each(stride), each(padding), each(dilation), True, each(output_padding), groups,
+        super().__init__(in_channels, out_channels, each(kernel_size), each(stride), each(padding), each(dilation),
+                         True, each(output_padding), groups,
                          bias, padding_mode, device, dtype)
 
     def forward(self, input, output_size=None):
-        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, type(self)._rank, self.dilation)
-        return type(self)._op(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation)
+        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size,
+                                              type(self)._rank, self.dilation)
+        return type(self)._op(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups,
+                              self.dilation)
 
 
 class ConvTranspose1d(_ConvTranspose):
@@ -193,11 +208,13 @@ class _LazyConvXdMixin(LazyModuleMixin):
             return
         dims = self._rank
         if input.dim() not in (dims + 1, dims + 2):
-            raise RuntimeError(f"{type(self).__name__}: expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input, but got {input.dim()}D")
+            raise RuntimeError(f"{type(self).__name__}: expected {dims + 1}D (unbatched) or {dims + 2}D (batched) "
+                               f"input, but got {input.dim()}D")
         self.in_channels = input.shape[-dims - 1]
         if self.in_channels % self.groups != 0:
             raise ValueError(f"the input's {self.in_channels} channels cannot be divided into {self.groups} groups")
-        pair = (self.in_channels, self.out_channels // self.groups) if self.transposed else (self.out_channels, self.in_channels // self.groups)
+        pair = (self.in_channels, self.out_channels // self.groups) if self.transposed else (self.out_channels,
+                self.in_channels // self.groups)
         self.weight.materialize((*pair, *self.kernel_size))
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
@@ -211,15 +228,18 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
 
 class _LazyConv(_LazyConvXdMixin):
-    def __init__(self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
+    def __init__(self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
+                 padding_mode="zeros", device=None, dtype=None):
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
 
 class _LazyConvTranspose(_LazyConvXdMixin):
-    def __init__(self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
+    def __init__(self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True,
+                 dilation=1, padding_mode="zeros",
                  device=None, dtype=None):
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype)
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode,
+                         device, dtype)
         self._make_lazy(out_channels, bias, device, dtype)
 
 

@@ -21,7 +21,8 @@ class Unflatten(Module):
     def __init__(self, dim, unflattened_size):
         super().__init__()
         if not isinstance(dim, int):
-            raise TypeError(f"Unflatten: dim must be an int, but found a {type(dim).__name__} (named dimensions do not exist)")
+            raise TypeError(f"Unflatten: dim must be an int, but found a {type(dim).__name__} (named dimensions do not "
+                            f"exist)")
         if not isinstance(unflattened_size, (tuple, list)) or not all(isinstance(n, int) for n in unflattened_size):
             raise TypeError(f"Unflatten: unflattened_size must be a tuple of ints, but found {unflattened_size!r}")
         self.dim = dim

@@ -1,7 +1,7 @@
 """LazyModuleMixin: a module whose parameters get their sizes from the first call.
 
-Until then its parameters are UninitializedParameters. The first call runs `initialize_parameters` in a forward pre-hook,
-then the object becomes one of `cls_to_become` and the hook is gone.
+Until then its parameters are UninitializedParameters. The first call runs `initialize_parameters` in a forward
+pre-hook, then the object becomes one of `cls_to_become` and the hook is gone.
 """
 import itertools
 import warnings

@@ -1,8 +1,8 @@
 """Module: the base class of all layers and models.
 
-A module keeps its parameters, buffers and submodules in three dictionaries, in the order in which they were assigned; every
-walk over them (state_dict, parameters(), to(), repr) follows that order. Calling a module calls its `forward` between
-its hooks.
+A module keeps its parameters, buffers and submodules in three dictionaries, in the order in which they were assigned;
+every walk over them (state_dict, parameters(), to(), repr) follows that order. Calling a module calls its `forward`
+between its hooks.
 
 While an export records on this thread, `enter(module)` and `leave(module)` of its tracer frame every call; otherwise a
 module without hooks calls `forward` at once.
@@ -19,7 +19,8 @@ from cresset.nn.modules import _walk
 from cresset.nn.parameter import Buffer, Parameter, Tensor, is_lazy
 from cresset.utils.hooks import RemovableHandle
 
-__all__ = ["Module", "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_buffer_registration_hook",
+__all__ = ["Module", "register_module_forward_pre_hook", "register_module_forward_hook",
+           "register_module_buffer_registration_hook",
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
 
 _exporting = _C._exporting
@@ -31,8 +32,9 @@ _global_buffer_registration_hooks = OrderedDict()
 _global_module_registration_hooks = OrderedDict()
 _global_parameter_registration_hooks = OrderedDict()
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
-_HOOK_TABLES = ("_backward_pre_hooks _backward_hooks _forward_hooks _forward_hooks_with_kwargs _forward_hooks_always_called _forward_pre_hooks "
-                "_forward_pre_hooks_with_kwargs _state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks").split()
+_HOOK_TABLES = ("_backward_pre_hooks _backward_hooks _forward_hooks _forward_hooks_with_kwargs "
+                "_forward_hooks_always_called _forward_pre_hooks _forward_pre_hooks_with_kwargs _state_dict_hooks "
+                "_state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks").split()
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -62,7 +64,8 @@ def register_module_forward_pre_hook(hook):
 
 def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     """hook(module, args, output), after the forward of every module."""
-    flags = ([_global_forward_hooks_with_kwargs] if with_kwargs else []) + ([_global_forward_hooks_always_called] if always_call else [])
+    flags = ([_global_forward_hooks_with_kwargs] if with_kwargs else []) + ([_global_forward_hooks_always_called]
+            if always_call else [])
     return _add_hook(_global_forward_hooks, hook, *flags)
 
 
@@ -118,9 +121,11 @@ class Module:
 
     def __init__(self, *args, **kwargs):
         if not self.call_super_init and kwargs:
-            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument "
+                            f"'{next(iter(kwargs))}'")
         if not self.call_super_init and args:
-            raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
+            raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were "
+                            f"given")
         state = self.__dict__
         state["training"] = True
         state["_parameters"] = {}
@@ -155,7 +160,8 @@ class Module:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     if not (isinstance(changed, tuple) and len(changed) == 2):
-                        raise RuntimeError(f"a forward pre-hook with keyword arguments must return None or (args, kwargs), not {changed!r}")
+                        raise RuntimeError(f"a forward pre-hook with keyword arguments must return None or (args, "
+                                           f"kwargs), not {changed!r}")
                     args, kwargs = changed
             else:
                 changed = hook(self, args)
@@ -175,13 +181,15 @@ class Module:
             return result
         except Exception:
             for key, hook in hooks:
-                if key in called or not (key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called):
+                if key in called or not (key in self._forward_hooks_always_called
+                                         or key in _global_forward_hooks_always_called):
                     continue
                 try:
                     changed = self._run_forward_hook(key, hook, args, kwargs, result)
                     result = result if changed is None else changed
                 except Exception as error:
-                    warnings.warn(f"a forward hook that is always called failed after another error, and is ignored: {error}")
+                    warnings.warn(f"a forward hook that is always called failed after another error, and is ignored: "
+                                  f"{error}")
             raise
 
     def _run_forward_hook(self, key, hook, args, kwargs, result):
@@ -190,12 +198,16 @@ class Module:
         return hook(self, args, result)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """hook(module, args) before forward; it may return new args. with_kwargs: hook(module, args, kwargs) -> (args, kwargs)."""
-        return _add_hook(self._forward_pre_hooks, hook, *([self._forward_pre_hooks_with_kwargs] if with_kwargs else []), prepend=prepend)
+        """hook(module, args) before forward; it may return new args. with_kwargs: hook(module, args, kwargs) -> (args,
+        kwargs)."""
+        return _add_hook(self._forward_pre_hooks, hook,
+                         *([self._forward_pre_hooks_with_kwargs] if with_kwargs else []), prepend=prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """hook(module, args, output) after forward; it may return another output. always_call: also when forward raised."""
-        flags = ([self._forward_hooks_with_kwargs] if with_kwargs else []) + ([self._forward_hooks_always_called] if always_call else [])
+        """hook(module, args, output) after forward; it may return another output. always_call: also when forward
+        raised."""
+        flags = ([self._forward_hooks_with_kwargs] if with_kwargs else []) + ([self._forward_hooks_always_called]
+                if always_call else [])
         return _add_hook(self._forward_hooks, hook, *flags, prepend=prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
@@ -211,7 +223,8 @@ class Module:
     def register_buffer(self, name, tensor, persistent=True):
         """Adds a tensor that is no parameter; a persistent one is part of the state_dict."""
         if "_buffers" not in self.__dict__:
-            raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
+            raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call super().__init__() "
+                                 f"first")
         _name_text("buffer", name)
         if hasattr(self, name) and name not in self._buffers:
             raise KeyError(f"attribute '{name}' already exists")
@@ -226,14 +239,16 @@ class Module:
     def register_parameter(self, name, param):
         """Adds a Parameter, or None to keep its place."""
         if "_parameters" not in self.__dict__:
-            raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
+            raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call "
+                                 f"super().__init__() first")
         _name_text("parameter", name)
         if hasattr(self, name) and name not in self._parameters:
             raise KeyError(f"attribute '{name}' already exists")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"parameter '{name}' must be a Parameter or None, not {type(param).__name__}")
         if param is not None and not param.is_leaf:
-            raise ValueError(f"parameter '{name}' is the result of a computation: compute it in forward(), or detach it")
+            raise ValueError(
+                    f"parameter '{name}' is the result of a computation: compute it in forward(), or detach it")
         self._parameters[name] = _filtered(_global_parameter_registration_hooks, self, name, param)
 
     def add_module(self, name, module):
@@ -270,28 +285,35 @@ class Module:
         state = self.__dict__
         if isinstance(value, Parameter):
             if "_parameters" not in state:
-                raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
+                raise AttributeError(f"parameter '{name}' is assigned before Module.__init__() ran: call "
+                                     f"super().__init__() first")
             self._forget(name, self._parameters)
             self.register_parameter(name, value)
         elif "_parameters" in state and name in state["_parameters"]:
             if value is not None:
-                raise TypeError(f"cannot assign a {type(value).__name__} as parameter '{name}': a Parameter or None is needed")
+                raise TypeError(f"cannot assign a {type(value).__name__} as parameter '{name}': a Parameter or None is "
+                                f"needed")
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in state:
-                raise AttributeError(f"submodule '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
+                raise AttributeError(f"submodule '{name}' is assigned before Module.__init__() ran: call "
+                                     f"super().__init__() first")
             self._forget(name, self._modules)
             _name_text("submodule", name) if name not in self._modules else None
             self._modules[name] = _filtered(_global_module_registration_hooks, self, name, value)
         elif "_modules" in state and name in state["_modules"]:
             if value is not None:
-                raise TypeError(f"cannot assign a {type(value).__name__} as submodule '{name}': a Module or None is needed")
+                raise TypeError(f"cannot assign a {type(value).__name__} as submodule '{name}': a Module or None is "
+                                f"needed")
             self._modules[name] = _filtered(_global_module_registration_hooks, self, name, value)
-        elif isinstance(value, Tensor) and isinstance(value, Buffer) or "_buffers" in state and name in state["_buffers"]:
+        elif isinstance(value, Tensor) and isinstance(value,
+                                                      Buffer) or "_buffers" in state and name in state["_buffers"]:
             if value is not None and not isinstance(value, Tensor):
-                raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}': a Buffer, a Tensor or None is needed")
+                raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}': a Buffer, a Tensor or "
+                                f"None is needed")
             if "_buffers" not in state:
-                raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call super().__init__() first")
+                raise AttributeError(f"buffer '{name}' is assigned before Module.__init__() ran: call "
+                                     f"super().__init__() first")
             if isinstance(value, Buffer):
                 self._forget(name, self._buffers)
                 self.register_buffer(name, value, value.persistent)
@@ -325,13 +347,16 @@ class Module:
     # ---- state ----
 
     def get_extra_state(self):
-        raise RuntimeError(f"{type(self).__name__} has no extra state: define get_extra_state and set_extra_state together")
+        raise RuntimeError(f"{type(self).__name__} has no extra state: define get_extra_state and set_extra_state "
+                           f"together")
 
     def set_extra_state(self, state):
-        raise RuntimeError(f"{type(self).__name__} has no extra state: define get_extra_state and set_extra_state together")
+        raise RuntimeError(f"{type(self).__name__} has no extra state: define get_extra_state and set_extra_state "
+                           f"together")
 
     def register_state_dict_post_hook(self, hook):
-        """hook(module, state_dict, prefix, local_metadata) after the module's state was collected; it changes the dict in place."""
+        """hook(module, state_dict, prefix, local_metadata) after the module's state was collected; it changes the dict
+        in place."""
         hook._from_public_api = True
         return _add_hook(self._state_dict_hooks, hook)
 
@@ -348,11 +373,13 @@ class Module:
         return _add_hook(self._load_state_dict_pre_hooks, functools.partial(hook, self) if with_module else hook)
 
     def register_load_state_dict_pre_hook(self, hook):
-        """hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before the module loads."""
+        """hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs) before
+        the module loads."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook):
-        """hook(module, incompatible_keys) after the module and its submodules were loaded; it changes the lists in place."""
+        """hook(module, incompatible_keys) after the module and its submodules were loaded; it changes the lists in
+        place."""
         return _add_hook(self._load_state_dict_post_hooks, hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
@@ -393,7 +420,8 @@ class Module:
                 destination = result
         return destination
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                              error_msgs):
         """Loads this module's own entries; what is wrong goes into the three lists."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
@@ -436,14 +464,16 @@ class Module:
         if not lazy and value.shape != param.shape:
             return f"size mismatch for {key}: {tuple(value.shape)} in the checkpoint, {tuple(param.shape)} in the model"
         if param.is_meta and not value.is_meta and not assign:
-            warnings.warn(f"'{key}' is on the meta device and stays there: copying into it does nothing; did you mean assign=True?")
+            warnings.warn(f"'{key}' is on the meta device and stays there: copying into it does nothing; did you mean "
+                          f"assign=True?")
         try:
             with no_grad():
                 if not assign:
                     param.copy_(value)
                 elif isinstance(param, Parameter):
                     fits = isinstance(value, Parameter)
-                    setattr(self, name, value.requires_grad_(param.requires_grad) if fits else Parameter(value, param.requires_grad))
+                    setattr(self, name, value.requires_grad_(param.requires_grad) if fits else Parameter(value,
+                            param.requires_grad))
                 else:
                     setattr(self, name, value)
         except Exception as error:
@@ -451,7 +481,8 @@ class Module:
         return None
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies a state_dict into the module (assign: takes its tensors). strict: the names must be the module's, exactly."""
+        """Copies a state_dict into the module (assign: takes its tensors). strict: the names must be the module's,
+        exactly."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: expected a dict of tensors by name, not {type(state_dict).__name__}")
         missing_keys, unexpected_keys, error_msgs = [], [], []
@@ -464,7 +495,8 @@ class Module:
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
             if assign:
                 local_metadata["assign_to_params_buffers"] = assign
-            module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
+            module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys,
+                                         error_msgs)
             for name, child in module._modules.items():
                 if child is not None:
                     inner = prefix + name + "."
@@ -482,7 +514,8 @@ class Module:
             if unexpected_keys:
                 error_msgs.insert(0, f"unexpected keys: {quoted(unexpected_keys)}")
         if error_msgs:
-            raise RuntimeError(f"this state_dict does not fit {type(self).__name__} (strict={strict}):\n\t" + "\n\t".join(error_msgs))
+            raise RuntimeError(f"this state_dict does not fit {type(self).__name__} (strict={strict}):\n\t"
+                               + "\n\t".join(error_msgs))
         return _IncompatibleKeys(missing_keys, unexpected_keys)
 
     # ---- walks ----
@@ -590,7 +623,8 @@ class Module:
                     param.grad.zero_()
 
     def _apply(self, fn, recurse=True):
-        """Replaces every parameter's data and every buffer by fn of it; Parameter objects stay the same where they can."""
+        """Replaces every parameter's data and every buffer by fn of it; Parameter objects stay the same where they
+        can."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -614,7 +648,8 @@ class Module:
         return self
 
     def to(self, *args, **kwargs):
-        """to(device, dtype), to(dtype), to(tensor), each with non_blocking and memory_format: floating members change dtype."""
+        """to(device, dtype), to(dtype), to(tensor), each with non_blocking and memory_format: floating members change
+        dtype."""
         device, dtype, non_blocking, memory_format = _walk.parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"Module.to takes only floating point or complex dtypes, but {dtype} was given")

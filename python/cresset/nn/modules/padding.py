@@ -3,13 +3,16 @@ from cresset.nn import functional as F
 from cresset.nn.modules.module import Module
 from cresset.nn.modules.utils import _ntuple, _pair, _quadruple
 
-__all__ = ["CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d", "ReflectionPad2d",
-           "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d"]
+__all__ = ["CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+           "ReflectionPad1d", "ReflectionPad2d",
+           "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d",
+           "ZeroPad3d"]
 _sextuple = _ntuple(6, "_sextuple")
 
 
 class _PadNd(Module):
-    """`padding` is one number for all sides, or (left, right, top, bottom, front, back) as far as there are dimensions."""
+    """`padding` is one number for all sides, or (left, right, top, bottom, front, back) as far as there are
+    dimensions."""
 
     __constants__ = ["padding"]
     _tuple = _mode = None
@@ -103,7 +106,8 @@ class _CircularPadNd(_PadNd):
 
     def _check_input_dim(self, input):
         if input.dim() not in self._allowed:
-            raise ValueError(f"{type(self).__name__} takes {self._allowed[0]}D or {self._allowed[1]}D inputs, not {input.dim()}D")
+            raise ValueError(f"{type(self).__name__} takes {self._allowed[0]}D or {self._allowed[1]}D inputs, not "
+                             f"{input.dim()}D")
 
     def forward(self, input):
         self._check_input_dim(input)

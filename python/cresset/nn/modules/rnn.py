@@ -12,7 +12,8 @@ from cresset.nn.utils.rnn import PackedSequence
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
 _empty, _zeros = _C._function("empty"), _C._function("zeros")
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-_OPS = {mode: _C._function(name) for mode, name in {"RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu", "LSTM": "lstm", "GRU": "gru"}.items()}
+_OPS = {mode: _C._function(name) for mode, name in {"RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu", "LSTM": "lstm",
+                                                    "GRU": "gru"}.items()}
 
 
 def _permuted(tensor, permutation, dim=1):
@@ -20,9 +21,11 @@ def _permuted(tensor, permutation, dim=1):
 
 
 class RNNBase(Module):
-    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout",
+                     "bidirectional", "proj_size"]
 
-    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0,
+    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, proj_size=0,
                  device=None, dtype=None):
         made = {"device": device, "dtype": dtype}
         super().__init__()
@@ -39,7 +42,8 @@ class RNNBase(Module):
         if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
             raise ValueError(f"dropout is a probability, a number from 0 to 1, not {dropout!r}")
         if dropout > 0 and num_layers == 1:
-            warnings.warn(f"dropout={dropout} does nothing with num_layers=1: it is between layers, not after the last one")
+            warnings.warn(f"dropout={dropout} does nothing with num_layers=1: it is between layers, not after the last "
+                          f"one")
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size must be an int, not a {type(hidden_size).__name__}")
         if hidden_size <= 0:
@@ -49,7 +53,8 @@ class RNNBase(Module):
         if proj_size < 0:
             raise ValueError(f"proj_size is 0 (no projection) or positive, not {proj_size}")
         if proj_size >= hidden_size:
-            raise ValueError(f"a projection makes the state smaller: proj_size {proj_size} must be below hidden_size {hidden_size}")
+            raise ValueError(f"a projection makes the state smaller: proj_size {proj_size} must be below hidden_size "
+                             f"{hidden_size}")
         if mode not in _GATES:
             raise ValueError(f"mode is one of {', '.join(_GATES)}, not {mode!r}")
         rows = _GATES[mode] * hidden_size
@@ -142,7 +147,8 @@ class RNNBase(Module):
         return _zeros(count, batch, width, dtype=input.dtype, device=input.device)
 
     def _prepare(self, input, hx):
-        """(input, hx, batch_sizes, sorted_indices, unsorted_indices, batched): a batch dimension everywhere, hx in sorted order."""
+        """(input, hx, batch_sizes, sorted_indices, unsorted_indices, batched): a batch dimension everywhere, hx in
+        sorted order."""
         name = type(self).__name__
         lstm = self.mode == "LSTM"
         count = self.num_layers * (2 if self.bidirectional else 1)
@@ -169,14 +175,16 @@ class RNNBase(Module):
         if any(h.dim() != (3 if batched else 2) for h in states):
             ranks = ", ".join(f"{h.dim()}-D" for h in states)
             kind = "batched 3-D" if batched else "unbatched 2-D"
-            raise RuntimeError(f"the input is {kind}, so the initial state must be {3 if batched else 2}-D, but it is {ranks}")
+            raise RuntimeError(f"the input is {kind}, so the initial state must be {3 if batched else 2}-D, but it is "
+                               f"{ranks}")
         if not batched:
             states = tuple(h.unsqueeze(1) for h in states)
         return input, states, None, None, None, batched
 
     def _finish(self, output, hidden, batch_sizes, sorted_indices, unsorted_indices, batched):
         if batch_sizes is not None:
-            return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), tuple(self.permute_hidden(h, unsorted_indices) for h in hidden)
+            return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), tuple(self.permute_hidden(h,
+                    unsorted_indices) for h in hidden)
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
             hidden = tuple(h.squeeze(1) for h in hidden)
@@ -186,8 +194,10 @@ class RNNBase(Module):
         """The op: over padded steps (`input` overload), or over packed ones (`data`)."""
         op = _OPS[self.mode]
         if batch_sizes is None:
-            return op(input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first)
-        return op(input, batch_sizes, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+            return op(input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training,
+                      self.bidirectional, self.batch_first)
+        return op(input, batch_sizes, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training,
+                  self.bidirectional)
 
     def forward(self, input, hx=None):
         input, (hx,), batch_sizes, sorted_indices, unsorted_indices, batched = self._prepare(input, hx)
@@ -198,7 +208,8 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """RNN(input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False, dropout=0.0, bidirectional=False)"""
+    """RNN(input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False, dropout=0.0,
+    bidirectional=False)"""
 
     def __init__(self, *args, **kwargs):
         if "proj_size" in kwargs:
@@ -224,15 +235,18 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0)"""
+    """LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False,
+    proj_size=0)"""
 
     def __init__(self, *args, **kwargs):
         super().__init__("LSTM", *args, **kwargs)
 
     def check_forward_args(self, input, hidden, batch_sizes):
         self.check_input(input, batch_sizes)
-        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "hx[0], the hidden state, must have the sizes {}, but it has {}")
-        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "hx[1], the cell state, must have the sizes {}, but it has {}")
+        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes),
+                               "hx[0], the hidden state, must have the sizes {}, but it has {}")
+        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes),
+                               "hx[1], the cell state, must have the sizes {}, but it has {}")
 
     def permute_hidden(self, hx, permutation):
         if permutation is None:

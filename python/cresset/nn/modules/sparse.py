@@ -12,7 +12,8 @@ _empty = _C._function("empty")
 class _Table(Module):
     """The table itself: a row of normal numbers each, the row at padding_idx zero."""
 
-    def _make(self, num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, weight, freeze, device, dtype):
+    def _make(self, num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, weight,
+              freeze, device, dtype):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         if padding_idx is not None:
@@ -25,11 +26,13 @@ class _Table(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         if weight is None:
-            self.weight = Parameter(_empty((num_embeddings, embedding_dim), device=device, dtype=dtype), requires_grad=not freeze)
+            self.weight = Parameter(_empty((num_embeddings, embedding_dim), device=device, dtype=dtype),
+                                    requires_grad=not freeze)
             self.reset_parameters()
         else:
             if list(weight.shape) != [num_embeddings, embedding_dim]:
-                raise AssertionError(f"the weight has the sizes {tuple(weight.shape)}, not ({num_embeddings}, {embedding_dim})")
+                raise AssertionError(f"the weight has the sizes {tuple(weight.shape)}, not ({num_embeddings}, "
+                                     f"{embedding_dim})")
             self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self):
@@ -43,16 +46,20 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    __constants__ = ["num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"]
+    __constants__ = ["num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq",
+                     "sparse"]
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False,
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0,
+                 scale_grad_by_freq=False, sparse=False,
                  _weight=None, _freeze=False, device=None, dtype=None):
         super().__init__()
-        self._make(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, _weight, _freeze, device, dtype)
+        self._make(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, _weight,
+                   _freeze, device, dtype)
         self.sparse = sparse
 
     def forward(self, input):
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
+                           self.scale_grad_by_freq, self.sparse)
 
     def extra_repr(self):
         text = f"{self.num_embeddings}, {self.embedding_dim}"
@@ -69,7 +76,8 @@ class Embedding(_Table):
         return text
 
     @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0,
+                        scale_grad_by_freq=False, sparse=False):
         """An Embedding on a given table."""
         if embeddings.dim() != 2:
             raise AssertionError(f"the embeddings must be 2-dimensional, not {embeddings.dim()}-D")
@@ -78,19 +86,23 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    __constants__ = ["num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "include_last_offset",
+    __constants__ = ["num_embeddings", "embedding_dim", "max_norm", "norm_type", "scale_grad_by_freq", "mode",
+                     "sparse", "include_last_offset",
                      "padding_idx"]
 
-    def __init__(self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False, _weight=None,
+    def __init__(self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
+                 mode="mean", sparse=False, _weight=None,
                  include_last_offset=False, padding_idx=None, device=None, dtype=None):
         super().__init__()
-        self._make(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, _weight, False, device, dtype)
+        self._make(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, _weight, False,
+                   device, dtype)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
     def forward(self, input, offsets=None, per_sample_weights=None):
-        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
+        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+                               self.mode, self.sparse,
                                per_sample_weights, self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
@@ -107,12 +119,14 @@ class EmbeddingBag(_Table):
         return text
 
     @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False,
+    def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
+                        mode="mean", sparse=False,
                         include_last_offset=False, padding_idx=None):
         """An EmbeddingBag on a given table."""
         if embeddings.dim() != 2:
             raise AssertionError(f"the embeddings must be 2-dimensional, not {embeddings.dim()}-D")
         rows, cols = embeddings.shape
-        bag = cls(rows, cols, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx)
+        bag = cls(rows, cols, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,
+                  padding_idx)
         bag.weight.requires_grad = not freeze
         return bag

@@ -13,7 +13,8 @@ class WeightNorm:
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module):
-        return _C._function("_weight_norm")(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
+        return _C._function("_weight_norm")(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"),
+                                            self.dim)
 
     @staticmethod
     def apply(module, name, dim):
@@ -41,7 +42,8 @@ class WeightNorm:
 
 
 def weight_norm(module, name="weight", dim=0):
-    warnings.warn("nn.utils.weight_norm is deprecated: use nn.utils.parametrizations.weight_norm", FutureWarning, stacklevel=2)
+    warnings.warn("nn.utils.weight_norm is deprecated: use nn.utils.parametrizations.weight_norm", FutureWarning,
+                  stacklevel=2)
     WeightNorm.apply(module, name, dim)
     return module
 

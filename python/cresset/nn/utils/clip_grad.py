@@ -22,7 +22,8 @@ def _without_grad(function):
 
 
 @_without_grad
-def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):  # unused foreach: the numbers are the same either way
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False,
+                   foreach=None):  # unused foreach: the numbers are the same either way
     """The norm of all tensors' elements together."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
     if not tensors:
@@ -30,13 +31,15 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     vector_norm = _op("linalg_vector_norm")
     total = vector_norm(_op("stack")([vector_norm(t, norm_type) for t in tensors]), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
-        raise RuntimeError(f"the gradients' total norm of order {norm_type} is {total.item()}, so they cannot be clipped; "
+        raise RuntimeError(f"the gradients' total norm of order {norm_type} is {total.item()}, so they cannot be "
+                           f"clipped; "
                            "to go on anyway, set error_if_nonfinite=False")
     return total
 
 
 @_without_grad
-def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):  # unused foreach: the numbers are the same either way
+def clip_grads_with_norm_(parameters, max_norm, total_norm,
+                          foreach=None):  # unused foreach: the numbers are the same either way
     """Scales the gradients by max_norm / total_norm where that is below 1."""
     grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
     factor = _op("clamp")(float(max_norm) / (total_norm + 1e-6), max=1.0)

@@ -18,7 +18,8 @@ def fuse_conv_bn_eval(conv, bn, transpose=False):
     fused = copy.deepcopy(conv)
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("a batch norm without running statistics cannot be fused")
-    fused.weight, fused.bias = fuse_conv_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose)
+    fused.weight, fused.bias = fuse_conv_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps,
+                                                    bn.weight, bn.bias, transpose)
     return fused
 
 
@@ -38,9 +39,11 @@ def fuse_linear_bn_eval(linear, bn):
     if linear.training or bn.training:
         raise AssertionError("fusion is for layers in eval mode: call .eval() first")
     if linear.out_features != bn.num_features and bn.num_features != 1:
-        raise AssertionError(f"the linear layer has {linear.out_features} outputs, the batch norm {bn.num_features} features")
+        raise AssertionError(f"the linear layer has {linear.out_features} outputs, the batch norm {bn.num_features} "
+                             f"features")
     fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var,
+                                                      bn.eps, bn.weight, bn.bias)
     return fused
 
 

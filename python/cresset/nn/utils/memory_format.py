@@ -6,7 +6,8 @@ __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_
 
 def _convert(module, memory_format, classes):
     if isinstance(module, classes):
-        module.weight.data = module.weight.detach().clone().contiguous(memory_format=_C.contiguous_format).to(memory_format=memory_format)
+        module.weight.data = (module.weight.detach().clone().contiguous(memory_format=_C.contiguous_format).to(
+                memory_format=memory_format))
     for child in module.children():
         _convert(child, memory_format, classes)
     return module

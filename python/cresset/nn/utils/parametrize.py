@@ -11,7 +11,8 @@ import threading
 from cresset.nn.modules.container import ModuleDict, ModuleList
 from cresset.nn.parameter import Parameter, Tensor
 
-__all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
+__all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations",
+           "type_before_parametrizations",
            "transfer_parametrizations_and_params"]
 
 
@@ -66,7 +67,8 @@ class ParametrizationList(ModuleList):
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
             if original.dtype != new.dtype:
-                raise ValueError(f"right_inverse must keep the dtype of an original of {original.dtype}, but it gave {new.dtype}")
+                raise ValueError(f"right_inverse must keep the dtype of an original of {original.dtype}, but it gave "
+                                 f"{new.dtype}")
             if original.device != new.device:
                 raise ValueError(f"right_inverse must keep the device {original.device}, but it gave {new.device}")
             original.data = new.data if new is not original else original.data
@@ -83,9 +85,11 @@ class ParametrizationList(ModuleList):
             if not isinstance(result, Tensor):
                 raise ValueError(f"a parametrization must return a tensor, not {type(result).__name__}")
             if result.dtype != original.dtype:
-                raise ValueError(f"a parametrization must keep the dtype {original.dtype}, but it gave {result.dtype}; unsafe=True allows it")
+                raise ValueError(f"a parametrization must keep the dtype {original.dtype}, but it gave {result.dtype}; "
+                                 f"unsafe=True allows it")
             if result.shape != original.shape:
-                raise ValueError(f"a parametrization must keep the sizes {tuple(original.shape)}, but it gave {tuple(result.shape)}; unsafe=True allows it")
+                raise ValueError(f"a parametrization must keep the sizes {tuple(original.shape)}, but it gave "
+                                 f"{tuple(result.shape)}; unsafe=True allows it")
 
     def right_inverse(self, value):
         """Sets the originals so that the parametrized tensor becomes `value`."""
@@ -93,7 +97,8 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
-                    raise RuntimeError(f"{type(module).__name__} has no right_inverse, so the tensor cannot be assigned")
+                    raise RuntimeError(
+                            f"{type(module).__name__} has no right_inverse, so the tensor cannot be assigned")
                 value = module.right_inverse(value)
             if self.is_tensor:
                 if not isinstance(value, Tensor):
@@ -108,7 +113,8 @@ class ParametrizationList(ModuleList):
                     getattr(self, f"original{i}").data = tensor.data
 
     def forward(self):
-        x = self[0](self.original) if self.is_tensor else self[0](*(getattr(self, f"original{i}") for i in range(self.ntensors)))
+        x = self[0](self.original) if self.is_tensor else self[0](*(getattr(self, f"original{i}")
+                                                                    for i in range(self.ntensors)))
         for i in range(1, len(self)):
             x = self[i](x)
         return x
@@ -126,7 +132,8 @@ def _inject_new_class(module):
         return copied
 
     def getstate(self):
-        raise RuntimeError("parametrized modules are stored through their state_dict(): their class exists in this process only")
+        raise RuntimeError("parametrized modules are stored through their state_dict(): their class exists in this "
+                           "process only")
 
     members = {"__getstate__": getstate, "__module__": __name__}
     if not hasattr(base, "__deepcopy__"):
@@ -153,7 +160,8 @@ def _inject_property(module, tensor_name):
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """Makes module.tensor_name the parametrization's forward of the tensor; a second one is applied to the first one's result."""
+    """Makes module.tensor_name the parametrization's forward of the tensor; a second one is applied to the first one's
+    result."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         parametrizations = module.parametrizations[tensor_name]
@@ -161,7 +169,8 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
             before = getattr(module, tensor_name)
             after = parametrization(before)
             if not isinstance(after, Tensor) or after.dtype != before.dtype or after.shape != before.shape:
-                raise ValueError(f"a parametrization must keep dtype and sizes ({before.dtype}, {tuple(before.shape)}) of '{tensor_name}'; "
+                raise ValueError(f"a parametrization must keep dtype and sizes ({before.dtype}, {tuple(before.shape)}) "
+                                 f"of '{tensor_name}'; "
                                  "unsafe=True allows another result")
         parametrizations.append(parametrization)
         parametrizations.unsafe |= unsafe
@@ -197,9 +206,11 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
             original.data = getattr(module, tensor_name).data
     elif leave_parametrized:
         value = getattr(module, tensor_name)
-        original = Parameter(value) if value.requires_grad or isinstance(parametrizations.original0, Parameter) else value
+        original = Parameter(value) if value.requires_grad or isinstance(parametrizations.original0,
+                Parameter) else value
     else:
-        raise ValueError(f"'{tensor_name}' is computed from {parametrizations.ntensors} tensors: there is no one original to go back to")
+        raise ValueError(f"'{tensor_name}' is computed from {parametrizations.ntensors} tensors: there is no one "
+                         f"original to go back to")
     delattr(type(module), tensor_name)
     del module.parametrizations[tensor_name]
     _register(module, tensor_name, original)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from cresset import _C
 
-__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence", "unpad_sequence", "pack_sequence",
+__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence",
+           "unpad_sequence", "pack_sequence",
            "unpack_sequence"]
 _PackedFields = namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
 _op = _C._function
@@ -20,7 +21,8 @@ def invert_permutation(permutation):
 
 
 class PackedSequence(_PackedFields):
-    """data: all steps, longest sequence first; batch_sizes: how many sequences each step has. Made by pack_padded_sequence."""
+    """data: all steps, longest sequence first; batch_sizes: how many sequences each step has. Made by
+    pack_padded_sequence."""
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if isinstance(data, PackedSequence):
@@ -36,7 +38,8 @@ class PackedSequence(_PackedFields):
     def to(self, *args, **kwargs):
         """The same with data converted as by Tensor.to."""
         data = self.data.to(*args, **kwargs)
-        return self if data is self.data else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+        return self if data is self.data else type(self)(data, self.batch_sizes, self.sorted_indices,
+                                                         self.unsorted_indices)
 
     def cpu(self, *args, **kwargs):
         """The same on the CPU; also converted, where arguments of Tensor.to are given."""
@@ -84,11 +87,14 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     steps = sequence.batch_sizes.size(0)
     if total_length is not None:
         if total_length < steps:
-            raise ValueError(f"total_length {total_length} must be at least the length of the longest sequence, which is {steps}")
+            raise ValueError(f"total_length {total_length} must be at least the length of the longest sequence, which "
+                             f"is {steps}")
         steps = total_length
-    padded, lengths = _op("_pad_packed_sequence")(sequence.data, sequence.batch_sizes, batch_first, padding_value, steps)
+    padded, lengths = _op("_pad_packed_sequence")(sequence.data, sequence.batch_sizes, batch_first, padding_value,
+                                                  steps)
     if sequence.unsorted_indices is not None:
-        return padded.index_select(0 if batch_first else 1, sequence.unsorted_indices), lengths[sequence.unsorted_indices]
+        return padded.index_select(0 if batch_first else 1,
+                                   sequence.unsorted_indices), lengths[sequence.unsorted_indices]
     return padded, lengths
 
 
