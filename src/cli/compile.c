@@ -174,11 +174,12 @@ static cr_status verify(const work *w, methods *all, cr_str *text) {
 }
 
 static cr_status build(const work *w, methods *all, double start, outcome *out) {
-    const cr_lower_options lower = { .after = watch_pass, .user = (void *)w->letters, .names = all->names };
+    cr_lower_options lower = { .after = watch_pass, .user = (void *)w->letters, .names = all->names };
     cr_program *programs[CR_COUNT(all->at)];
     cr_lowered *lowered = NULL;
     for (size_t i = 0; i < all->n; i++) programs[i] = all->at[i].program;
-    cr_status status = cr_lower(programs, all->n, &lower, &lowered);
+    cr_status status = cr_build_lowering(w->emit.target, &lower);
+    if (!status) status = cr_lower(programs, all->n, &lower, &lowered);
     if (!status && w->path) {
         cli_stage("writing %s", w->path);
         status = cr_emit(lowered, w->path, &w->emit);

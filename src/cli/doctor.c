@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "cli/doctor.h"
 
+#include "emit/target.h"
 #include "ops/op.h"
 #include "runtime/gemm.h"
 
@@ -129,21 +130,11 @@ static void report_processor(doctor *d) {
 
     cr_str_init(&text);
     cr_str_addf(&text, "%s in use", rt_gemm_isa_name());
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    const struct { const char *name; int there; } features[] = {
-#define FEATURE(name) { name, __builtin_cpu_supports(name) }
-        FEATURE("avx2"),     FEATURE("fma"),      FEATURE("avx512f"),
-        FEATURE("avx512bw"), FEATURE("avx512dq"), FEATURE("avx512vl"),
-#undef FEATURE
-    };
-    bool any = false;
-    for (size_t i = 0; i < CR_COUNT(features); i++) {
-        if (!features[i].there) continue;
-        cr_str_addf(&text, "%s%s", any ? " " : "; the processor has ", features[i].name);
-        any = true;
-    }
-#endif
+    cr_str features;
+    cr_str_init(&features);
+    if (cr_target_here()->describe) cr_target_here()->describe(&features);
+    if (features.n) cr_str_addf(&text, "; the processor has%s", cr_str_get(&features));
+    cr_str_dispose(&features);
     const char *limit = getenv("CRESSET_ISA");
     if (limit && *limit) cr_str_addf(&text, "; CRESSET_ISA=%s", limit);
     doctor_add(d, "instructions", "%s", cr_str_get(&text));

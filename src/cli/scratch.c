@@ -19,7 +19,9 @@ cr_status scratch_library(cr_program *const *programs, size_t n, const cr_emit_o
                           cr_library **out) {
     double begin = cli_seconds();
     cr_lowered *lowered = NULL;
-    cr_status status = cr_lower(programs, n, NULL, &lowered);
+    cr_lower_options lower = { 0 };
+    cr_status status = cr_build_lowering(options->target, &lower);
+    if (!status) status = cr_lower(programs, n, &lower, &lowered);
     if (!status) status = emit(lowered, options, out);
     cr_lowered_release(lowered);
     if (seconds) *seconds = cli_seconds() - begin;

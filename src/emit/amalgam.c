@@ -321,8 +321,12 @@ static cr_status print_systems(const maker *m, cr_str *out) {
         cr_free(names.at[i]);
     }
     cr_vec_dispose(&names);
-    cr_str_add(out, "#undef complex\n#undef I\n#undef __x86_64__ /* the loops for its instruction sets need flags of "
-                    "their own and are not here */\n");
+    cr_str_add(out, "#undef complex\n#undef I\n");
+    for (const cr_target *const *t = cr_targets; *t; t++)
+        if ((*t)->isas[1])
+            cr_str_addf(out,
+                        "#undef %s /* the loops for its instruction sets need flags of their own and are not here */\n",
+                        (*t)->macro);
     return status;
 }
 
@@ -355,8 +359,8 @@ static void print_weights(const cr_lowered *l, bool inside, cr_str *out) {
     cr_weights_head head;
     cr__weights_head(l, &head);
     uint64_t bytes = inside ? l->model.weight_bytes : 0, at = 0;
-    cr_str_addf(out, "\nconst uint8_t cresset_weights[%llu] __attribute__((aligned(64))) =\n  ",
-                (unsigned long long)(sizeof head + bytes));
+    cr_str_addf(out, "\nconst uint8_t cresset_weights[%llu] __attribute__((aligned(%d))) =\n  ",
+                (unsigned long long)(sizeof head + bytes), cr_target_source.memory->alignment);
     cr__c_string(out, (const char *)&head, sizeof head);
     for (size_t i = 0; inside && i < l->nweights; i++) {
         const cr_weight *w = &l->weights[i];
@@ -453,20 +457,20 @@ static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, c
 
 static cr_status print_source(const cr_toolchain *t, const cr_lowered *l, const cr_emit_options *o, const char *stem,
                               bool inside, cr_str *out) {
-    cr_target target;
+    cr_build build;
     cr_sources sources = { 0 };
     cr_str model;
     cr_emit_options options = *o;
     maker m = { .tools = t };
     options.weights = inside ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE;
-    CR_TRY(cr_target_parse_source(&target));
+    cr_build_source(&build);
     cr_str_init(&model);
     cr_map_init(&m.systems);
     cr_map_init(&m.headers);
     cr_map_init(&m.words);
     cr_str_init(&m.shared);
-    cr_status status = cr_emit_c(l, &options, &target, &model, NULL);
-    if (!status) status = cr__sources_find(t, cr_str_get(&model), false, &sources);
+    cr_status status = cr_emit_c(l, &options, &build, &model, NULL);
+    if (!status) status = cr__sources_find(t, cr_str_get(&model), build.target, &sources);
     if (!status) status = print_all(&m, &sources, &model, stem, l, inside, out);
     cr__sources_dispose(&sources);
     cr_str_dispose(&model);

@@ -174,28 +174,6 @@ static void print_rows(writer *w, int id, int step, const rt_rows *r) {
                 w->kernels[r->kernel], r->nports, r->naxes, r->nrow, r->column, r->reduces, r->cost, r->scratch);
 }
 
-/* Kernels are declared once, however many steps call them. ROWS(name): its forms, by instruction set. */
-static void declare_rows(writer *w, size_t n, const cr_target *target, bool apart) {
-    static const struct {
-        const char *isa, *at;
-    } levels[] = { { "portable", "RT_ISA_PORTABLE" }, { "avx2", "RT_ISA_AVX2" }, { "avx512", "RT_ISA_AVX512" } };
-    if (!n) return;
-    cr_str_add(w->out, "#define ROWS(name)");
-    for (size_t k = 0; k < CR_COUNT(levels); k++) {
-        bool has = !apart && !k;
-        for (int i = 0; i < target->nisas && apart; i++) has |= !strcmp(target->isas[i]->name, levels[k].isa);
-        if (has) cr_str_addf(w->out, " [%s] = name##_%s,", levels[k].at, levels[k].isa);
-    }
-    cr_str_add(w->out, "\n");
-    for (size_t i = 0; i < n; i++) {
-        bool known = false;
-        for (size_t j = 0; j < i; j++) known |= !strcmp(w->kernels[i], w->kernels[j]);
-        if (!known)
-            cr_str_addf(w->out, "extern rt_rows_fn %s_portable, %s_avx2, %s_avx512;\n", w->kernels[i], w->kernels[i],
-                        w->kernels[i]);
-    }
-}
-
 /* What a step's union holds, printed before the steps themselves. */
 static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *ids) {
     for (int32_t i = 0; i < m->nsteps; i++) {
@@ -403,14 +381,13 @@ static void print_needs(cr_str *out, const rt_model *model) {
     cr_str_add(out, "};\n");
 }
 
-static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_target *target,
-                             bool apart) {
+static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_build *b, bool apart) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
     cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. "
                     "*/\n#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n#include "
                     "\"runtime/rt_block_internal.h\"\n\n");
-    declare_rows(w, l->kernels.n, target, apart);
+    b->target->print_launches(out, b, w->kernels, l->kernels.n, apart);
     print_infos(out, api);
     for (int i = 0; i < l->model.nmethods; i++) {
         char info[32];
@@ -421,7 +398,7 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     for (int i = 0; i < l->model.nmethods; i++) cr_str_addf(out, " &m%d,", method_id(w, l->model.methods[i]));
     cr_str_add(out, " };\n");
     print_state(out, api, &l->model);
-    cr__print_choices(out, target, &l->model);
+    b->target->print_choices(out, b, &l->model);
     print_needs(out, &l->model);
     bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes;
     cr_str_addf(out,
@@ -429,7 +406,7 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
                 "64 bytes, then the weights when they are inside */\nstatic const rt_model model = { methods, %d, "
                 "states, %d, %s, %llu, (const char *)cresset_weights + 8, %u",
                 l->model.nmethods, l->model.nstates, inside ? "cresset_weights + 64" : "0",
-                (unsigned long long)l->model.weight_bytes, target->needs);
+                (unsigned long long)l->model.weight_bytes, b->needs);
     if (l->model.nops) cr_str_addf(out, ", op_needs, %d", l->model.nops);
     cr_str_add(out, " };\nstatic const rt_library library = { { RT_API_FUNCTIONS, .name = ");
     const char *name = o->name ? o->name : api->name;
@@ -438,26 +415,27 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
                 ", .id = (const char *)cresset_weights + 8, .methods = infos, .nmethods = %d, .state = state_infos, "
                 ".nstate = %d, .target = ",
                 api->nmethods, api->nstate);
-    cr__c_string(out, target->name, strlen(target->name));
+    cr__c_string(out, b->name, strlen(b->name));
     if (l->model.nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", l->model.nops);
     cr_str_add(out, " }, &model };\n\n__attribute__((visibility(\"default\"))) const cresset_api "
                     "*cresset_model(uint32_t major) {\n    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
     return cr_str_status(out);
 }
 
-cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target, cr_str *out,
+cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_build *build, cr_str *out,
                     cr_str *kernels) {
     writer w = { .out = out };
     cr_str functions;
     cr_str_init(&functions);
     w.kernels = cr_calloc(l->kernels.n + 1, sizeof *w.kernels);
-    cr_status status = w.kernels ? cr__emit_rows(l, &functions, w.kernels) : CR_ENOMEM;
-    if (!status) status = print_model(&w, l, options, target, kernels);
+    const cr_language *language = build->target->language;
+    cr_status status = w.kernels ? language->print_kernels(l, &functions, w.kernels) : CR_ENOMEM;
+    if (!status) status = print_model(&w, l, options, build, kernels);
     if (!status && l->kernels.n) {
         cr_str *to = kernels ? kernels : out;
         if (!kernels) cr_str_add(to, "\n#define CR_ROWS(name) name##_portable\n");
-        cr_str_add(to, "/* Row kernels: loops over vectors, see runtime/rt_rows_vector.h. */\n#include "
-                       "\"runtime/rt_rows_vector.h\"\n");
+        cr_str_addf(to, "/* Row kernels: loops over vectors, see %s. */\n#include \"%s\"\n", language->vocabulary,
+                    language->vocabulary);
         cr_str_addn(to, cr_str_get(&functions), functions.n);
         status = cr_str_status(to);
     }

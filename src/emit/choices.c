@@ -42,14 +42,12 @@ static void look_at(const rt_method *m, uses *u) {
 
 /* ---- tables ---- */
 
-static const char *suffix_of(const cr_isa *isa) { return isa->needs ? isa->name : "base"; }
-
-/* The widest set of the target that is no wider than `most`, else its narrowest. */
-static const char *best(const cr_target *t, uint32_t most) {
-    const cr_isa *found = t->isas[0];
-    for (int i = 0; i < t->nisas; i++)
-        if (!(t->isas[i]->needs & ~most)) found = t->isas[i];
-    return suffix_of(found);
+/* The widest set of the build that is no wider than `most`, else its narrowest. */
+static const char *best(const cr_build *b, uint32_t most) {
+    const cr_isa *found = b->isas[0];
+    for (int i = 0; i < b->nisas; i++)
+        if (!(b->isas[i]->needs & ~most)) found = b->isas[i];
+    return found->loops;
 }
 
 static bool is_call(int op) { return !rt__block_base[op]; }
@@ -103,10 +101,11 @@ static void print_choosers(cr_str *out, const cr_isa *isa) {
     bool wide = isa->needs;
     cr_str_addf(out, "const gemm_isa *gemm_isa_get(void) { return %s%s; }\n", wide ? "gemm_" : "&gemm_", isa->name);
     cr_str_addf(out, "const conv_isa *conv_isa_get(void) { return %s%s; }\n", wide ? "conv_" : "&conv_", isa->name);
-    cr_str_addf(out, "const rt_post_isa *rt__post_get(void) { return &rt__post_%s; }\n", suffix_of(isa));
+    cr_str_addf(out, "const rt_post_isa *rt__post_get(void) { return &rt__post_%s; }\n", isa->loops);
 }
 
-void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model) {
+void cr__cpu_print_choices(cr_str *out, const cr_build *b, const rt_model *model) {
+    const cr_target *target = b->target;
     uses u = { .act = { [RT_ACT_none] = true } };
     for (int i = 0; i < model->nmethods; i++) look_at(model->methods[i], &u);
     cr_str_add(out, "/* The loops that this model uses. */\n#include \"runtime/conv_isa.h\"\n#include "
@@ -115,14 +114,14 @@ void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *mod
     else
         cr_str_add(out, "int rt_block_run(const rt_ctx *ctx, const rt_program *p, const rt_operand *o, const rt_scalar "
                         "*c) { (void)ctx, (void)p, (void)o, (void)c; return RT_ENOTIMPL; }\n");
-    const char *base = best(target, 0);
+    const char *base = best(b, 0);
     print_tables(out, "base", base, NULL, &u);
-    if (target->is_x86) {
-        cr_str_add(out, "#if defined(__x86_64__)\n");
-        print_tables(out, "avx2", best(target, RT_CPU_AVX2), base, &u);
-        print_tables(out, "avx512", best(target, RT_CPU_AVX2 | RT_CPU_AVX512), base, &u);
+    if (target->isas[1]) {
+        cr_str_addf(out, "#if defined(%s)\n", target->macro);
+        for (const cr_isa *const *isa = target->isas + 1; *isa; isa++)
+            print_tables(out, (*isa)->loops, best(b, (*isa)->needs), base, &u);
         cr_str_add(out, "#endif\n");
     }
-    if (target->nisas == 1 && !target->is_source) print_choosers(out, target->isas[0]);
+    if (b->nisas == 1 && !target->flags_decide) print_choosers(out, b->isas[0]);
     if (!u.f64) cr_str_add(out, "const gemm_kind *gemm_f64_get(void) { static const gemm_kind none; return &none; }\n");
 }

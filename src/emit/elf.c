@@ -23,7 +23,7 @@ static bool inside(size_t size, uint64_t at, uint64_t count, uint64_t each) {
 }
 
 bool cr_elf_find_section(const uint8_t *data, size_t size, cr_elf_spot *out) {
-    static const char name[] = ".cresset.weights";
+    static const char name[] = CR_ELF_SECTION;
     static const uint8_t magic[] = { 0x7f, 'E', 'L', 'F', 2, 1 };
     if (size < HEADER || memcmp(data, magic, sizeof magic)) return false;
     uint64_t at = number(data + E_SHOFF, 8), count = number(data + E_SHNUM, 2), names = number(data + E_SHSTRNDX, 2);

@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 
+#define CR_ELF_SECTION ".cresset.weights"
 enum { CR_ELF_WEIGHTS_AT = 0x1000000, CR_ELF_MOST_ALIGNMENT = 0x10000 };
 
 /* Where in a file the section's bytes and the fields that state its place and size are; what a page of the target is at

@@ -7,37 +7,14 @@
 #ifndef CR_EMIT_H
 #define CR_EMIT_H
 
-#include "lower/lower.h"
+#include "emit/target.h"
 
 typedef enum cr_weights_place { CR_WEIGHTS_INSIDE, CR_WEIGHTS_BESIDE } cr_weights_place;
-
-/* An instruction set that kernels are compiled for. */
-typedef struct cr_isa {
-    const char *name;        /* "portable", "avx2", "avx512" */
-    uint32_t needs;          /* RT_CPU_* */
-    const char *flags[8];    /* of the compiler; ends with NULL */
-} cr_isa;
-/* What the result runs on. */
-typedef struct cr_target {
-    char name[64];           /* as the api says it: "x86-64", "x86-64+avx512", or the triple */
-    const char *triple;      /* of a cross compiler; NULL: this machine's kind */
-    bool is_x86;
-    const cr_isa *isas[4];   /* vector code is compiled once for each; the last is the widest */
-    int nisas;
-    uint32_t needs;          /* RT_CPU_*: without these it refuses to start */
-    bool is_source;          /* whoever compiles it chooses the instructions */
-} cr_target;
-/* "multi" (NULL: the same; any processor of this machine's kind), "native" (processors like this one), or a triple such
- * as aarch64-linux-gnu. CR_EVALUE: nothing of that. */
-CR_NODISCARD cr_status cr_target_parse(const char *text, cr_target *out);
-
-/* Of C source: no more than every processor has, unless its compiler is told so. */
-CR_NODISCARD cr_status cr_target_parse_source(cr_target *out);
 
 typedef struct cr_emit_options {
     cr_weights_place weights;
     const char *cc;          /* the C compiler; NULL: CRESSET_CC, then cc, gcc, clang; of a triple: TRIPLE-gcc */
-    const char *target;      /* see cr_target_parse */
+    const char *target;      /* see cr_build_parse */
     const char *name;        /* of the model, in the api; NULL: its first method's */
 } cr_emit_options;
 
@@ -58,14 +35,14 @@ CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, co
  * kernels go to `kernels`, a unit that is compiled once for each instruction set of the target with
  * -DCR_ROWS(name)=name_ISA; empty when there are none. NULL: they follow the tables, for whatever the file is compiled
  * for. */
-CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_target *target,
+CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_build *build,
                                  cr_str *out, cr_str *kernels);
 
 /* ---- toolchain ---- */
 typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;
 /* The compiler and where the runtime's archive and sources are installed. CR_ETOOLCHAIN saying where they were looked
  * for. */
-CR_NODISCARD cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchain *out);
+CR_NODISCARD cr_status cr_toolchain_open(const char *cc, const cr_build *build, cr_toolchain *out);
 void cr_toolchain_close(cr_toolchain *t);
 /* The compiler's path. Caller frees. */
 CR_NODISCARD cr_status cr_toolchain_find(const char *cc, char **out);
@@ -79,13 +56,11 @@ CR_NODISCARD cr_status cr_toolchain_run(const char *const *argv);
 CR_NODISCARD cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n);
 
 /* ---- internal to src/emit ---- */
-/* The functions of all row kernels, equal ones once. names: one per kernel of l. */
-enum { CR_ROW_NAME = 64 };
+/* cr__language_c's. */
+CR_NODISCARD cr_status cr__find_c_compiler(const char *given, const char *triple, char **out);
 CR_NODISCARD cr_status cr__emit_rows(const cr_lowered *l, cr_str *out, char (*names)[CR_ROW_NAME]);
 /* A C string literal of any bytes. */
 void cr__c_string(cr_str *out, const char *text, size_t n);
-/* Definitions of the runtime's choices (RT_CHOICE) for this model. */
-void cr__print_choices(cr_str *out, const cr_target *target, const rt_model *model);
 /* The name of a model in a file of that path: "libdigits.a" -> "digits". */
 void cr__stem(const char *path, char out[64]);
 /* The header of a model with an entry of its own name. */
@@ -114,7 +89,7 @@ void cr__workshop_close(cr_workshop *w);
 
 /* Objects of those files of the runtime that a model with this text needs, compiled for a target that the archive is
  * not for. *objects: free with cr_free; the names in it are the workshop's. */
-CR_NODISCARD cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text,
+CR_NODISCARD cr_status cr__build_runtime(const cr_toolchain *t, const cr_build *build, const char *text,
                                          cr_workshop *shop, const char ***objects, size_t *n);
 
 /* The head of every block of weights: 64 bytes that say whose they are. */

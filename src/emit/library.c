@@ -16,28 +16,14 @@
 static const char version[] = "1";
 
 /* What the compiler is given. */
-typedef struct source { cr_str tables, kernels; const cr_target *target; } source;
+typedef struct source {
+    cr_str tables, kernels;
+    const cr_build *build;
+} source;
 typedef struct skeleton { uint8_t *bytes; size_t size; } skeleton;
 
 /* ---- compiling ---- */
 
-static const char *const compile_flags[] = {
-    "-std=gnu11",
-    "-O1",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffunction-sections",
-    "-fdata-sections",
-    "-fno-asynchronous-unwind-tables",
-    "-w",
-};
-/* Of row kernels: products and sums stay apart, so that the bits are the interpreter's. */
-static const char *const kernel_flags[] = { "-fexpensive-optimizations", "-ffp-contract=off", "-fno-math-errno",
-                                            "-fno-trapping-math", "-Wno-psabi" };
-static const char *const link_flags[] = {
-    "-shared", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-s",
-    "-lm",     "-lpthread",
-};
 static const char exports[] = "{ global: cresset_model; local: *; };\n";
 
 /* The arguments of one run of the compiler. */
@@ -48,43 +34,51 @@ static cr_status add_words(words *w, const char *const *at, size_t n) {
     return CR_OK;
 }
 
+/* A list that ends with NULL. */
+static cr_status add_list(words *w, const char *const *at) {
+    while (*at) CR_TRY(cr_vec_push(w, *at++));
+    return CR_OK;
+}
+
 /* What compiles one object; `isa`: row kernels for that instruction set, whose name is part of theirs. */
-static cr_status compile_words(const cr_toolchain *t, const char *text, const cr_isa *isa, const char *object,
-                               cr_str *suffix, words *w) {
+static cr_status compile_words(const cr_toolchain *t, const cr_language *language, const char *text, const cr_isa *isa,
+                               const char *object, cr_str *suffix, words *w) {
     const char *const rest[] = { "-I", t->include, "-c", text, "-o", object };
     CR_TRY(cr_vec_push(w, t->cc));
-    CR_TRY(add_words(w, compile_flags, CR_COUNT(compile_flags)));
+    CR_TRY(add_list(w, language->flags));
     if (isa) {
         cr_str_addf(suffix, "-DCR_ROWS(name)=name##_%s", isa->name);
         CR_TRY(cr_str_status(suffix));
-        CR_TRY(add_words(w, kernel_flags, CR_COUNT(kernel_flags)));
-        for (int i = 0; isa->flags[i]; i++) CR_TRY(cr_vec_push(w, isa->flags[i]));
+        CR_TRY(add_list(w, language->kernel_flags));
+        CR_TRY(add_list(w, isa->flags));
         CR_TRY(cr_vec_push(w, cr_str_get(suffix)));
     }
     CR_TRY(add_words(w, rest, CR_COUNT(rest)));
     return cr_vec_push(w, NULL);
 }
 
-enum { MAX_OBJECTS = 5 };
+enum { MAX_OBJECTS = CR_MOST_ISAS + 1 };
 /* The tables, and the kernels once for each instruction set: as many compilers at once as there are processors. */
 static cr_status compile_objects(const cr_toolchain *t, const source *s, cr_workshop *shop, const char **objects,
                                  int *n) {
+    const cr_language *language = s->build->target->language;
     const char *tables = NULL, *kernels = NULL;
     words w[MAX_OBJECTS] = { { 0 } };
     cr_str suffix[MAX_OBJECTS];
     const char *const *argvs[MAX_OBJECTS];
+    char unit[32];
     cr_status status = CR_OK;
+    snprintf(unit, sizeof unit, "kernels%s", language->suffix);
     for (int i = 0; i < MAX_OBJECTS; i++) cr_str_init(&suffix[i]);
-    *n = s->kernels.n ? 1 + s->target->nisas : 1;
+    *n = s->kernels.n ? 1 + s->build->nisas : 1;
     CR_TRY_OUT(cr__workshop_write(shop, "model.c", cr_str_get(&s->tables), s->tables.n, &tables));
-    if (s->kernels.n)
-        CR_TRY_OUT(cr__workshop_write(shop, "kernels.c", cr_str_get(&s->kernels), s->kernels.n, &kernels));
+    if (s->kernels.n) CR_TRY_OUT(cr__workshop_write(shop, unit, cr_str_get(&s->kernels), s->kernels.n, &kernels));
     for (int i = 0; i < *n; i++) { /* the widest first: it takes longest */
-        const cr_isa *isa = i < *n - 1 ? s->target->isas[*n - 2 - i] : NULL;
+        const cr_isa *isa = i < *n - 1 ? s->build->isas[*n - 2 - i] : NULL;
         char name[32];
         snprintf(name, sizeof name, "%s.o", isa ? isa->name : "model");
         CR_TRY_OUT(cr__workshop_file(shop, name, &objects[i]));
-        CR_TRY_OUT(compile_words(t, isa ? kernels : tables, isa, objects[i], &suffix[i], &w[i]));
+        CR_TRY_OUT(compile_words(t, language, isa ? kernels : tables, isa, objects[i], &suffix[i], &w[i]));
         argvs[i] = w[i].at;
     }
     CR_TRY_OUT(cr_toolchain_run_all(argvs, (size_t)*n));
@@ -103,21 +97,21 @@ static cr_status gather(const cr_toolchain *t, const source *s, cr_workshop *sho
     int n = 0;
     CR_TRY(compile_objects(t, s, shop, own, &n));
     CR_TRY(add_words(out, own, (size_t)n));
-    if (!s->target->triple) return cr_vec_push(out, t->archive);
-    CR_TRY(cr__build_runtime(t, s->target, cr_str_get(&s->tables), shop, &runtime, &nruntime));
+    if (!s->build->triple) return cr_vec_push(out, t->archive);
+    CR_TRY(cr__build_runtime(t, s->build, cr_str_get(&s->tables), shop, &runtime, &nruntime));
     cr_status status = add_words(out, runtime, nruntime);
     cr_free(runtime);
     return status;
 }
 
 /* `weights`: the assembler's text that holds them, or NULL: their section gets a segment to be grown. */
-static cr_status link_library(const cr_toolchain *t, const words *objects, const char *weights, const char *script,
-                              const char *library) {
+static cr_status link_library(const cr_toolchain *t, const source *s, const words *objects, const char *weights,
+                              const char *script, const char *library) {
     words w = { 0 };
     cr_str place, versions;
     cr_str_init(&place);
     cr_str_init(&versions);
-    cr_str_addf(&place, "-Wl,--section-start=.cresset.weights=0x%x", CR_ELF_WEIGHTS_AT);
+    cr_str_addf(&place, "-Wl,--section-start=%s=0x%x", s->build->target->memory->section, CR_ELF_WEIGHTS_AT);
     cr_str_addf(&versions, "-Wl,--version-script=%s", script);
     const char *const rest[] = { "-o", library, cr_str_get(&versions), weights ? weights : cr_str_get(&place) };
     cr_status status = cr_str_status(&place);
@@ -125,7 +119,7 @@ static cr_status link_library(const cr_toolchain *t, const words *objects, const
     if (!status) status = cr_vec_push(&w, t->cc);
     if (!status) status = add_words(&w, objects->at, objects->n);
     if (!status) status = add_words(&w, rest, CR_COUNT(rest));
-    if (!status) status = add_words(&w, link_flags, CR_COUNT(link_flags));
+    if (!status) status = add_list(&w, s->build->target->language->link_flags);
     if (!status) status = cr_vec_push(&w, NULL);
     if (!status) status = cr_toolchain_run(w.at);
     cr_vec_dispose(&w);
@@ -141,15 +135,15 @@ static cr_status build(const cr_toolchain *t, const source *s, const char *assem
     CR_TRY(cr__workshop_write(shop, "exports", exports, sizeof exports - 1, &script));
     CR_TRY(cr__workshop_file(shop, "model.so", library));
     cr_status status = gather(t, s, shop, &objects);
-    if (!status) status = link_library(t, &objects, assembly, script, *library);
+    if (!status) status = link_library(t, s, &objects, assembly, script, *library);
     cr_vec_dispose(&objects);
     return status;
 }
 
 /* The words that row kernels are written in are part of what they say. */
-static cr_status add_words_of_kernels(cr_key *key, const cr_toolchain *t) {
+static cr_status add_words_of_kernels(cr_key *key, const cr_toolchain *t, const cr_language *language) {
     char *path = NULL;
-    CR_TRY(cr__path_in(t->include, "runtime/rt_rows_vector.h", &path));
+    CR_TRY(cr__path_in(t->include, language->vocabulary, &path));
     cr_key_file(key, path);
     cr_free(path);
     return CR_OK;
@@ -158,15 +152,16 @@ static cr_status add_words_of_kernels(cr_key *key, const cr_toolchain *t) {
 static cr_status skeleton_key(cr_key *key, const cr_toolchain *t, const source *s) {
     cr_key_init(key);
     cr_key_text(key, version);
-    cr_key_text(key, s->target->name);
-    for (size_t i = 0; i < CR_COUNT(compile_flags); i++) cr_key_text(key, compile_flags[i]);
-    for (size_t i = 0; i < CR_COUNT(kernel_flags); i++) cr_key_text(key, kernel_flags[i]);
-    for (size_t i = 0; i < CR_COUNT(link_flags); i++) cr_key_text(key, link_flags[i]);
+    cr_key_text(key, s->build->name);
+    const cr_language *language = s->build->target->language;
+    const char *const *const lists[] = { language->flags, language->kernel_flags, language->link_flags };
+    for (size_t i = 0; i < CR_COUNT(lists); i++)
+        for (const char *const *at = lists[i]; *at; at++) cr_key_text(key, *at);
     cr_key_file(key, t->cc);
     cr_key_file(key, t->archive);
     cr_key_add(key, cr_str_get(&s->tables), s->tables.n);
     cr_key_add(key, cr_str_get(&s->kernels), s->kernels.n);
-    if (s->kernels.n) CR_TRY(add_words_of_kernels(key, t));
+    if (s->kernels.n) CR_TRY(add_words_of_kernels(key, t, language));
     cr_key_end(key);
     return CR_OK;
 }
@@ -198,8 +193,8 @@ static cr_status write_grown(const cr_lowered *l, skeleton *s, const cr_elf_spot
     return cr__weights_write(l, w);
 }
 
-static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head, cr_workshop *shop,
-                                const char **assembly) {
+static cr_status write_assembly(const cr_lowered *l, const cr_space *memory, const cr_weights_head *head,
+                                cr_workshop *shop, const char **assembly) {
     const char *bytes = NULL;
     cr_file_writer *w = NULL;
     CR_TRY(cr__workshop_file(shop, "weights.bin", &bytes));
@@ -212,8 +207,10 @@ static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head
     CR_TRY(status);
     cr_str text;
     cr_str_init(&text);
-    cr_str_add(&text, ".section .cresset.weights,\"a\",%progbits\n.balign 64\n.globl cresset_weights\n.hidden "
-                      "cresset_weights\ncresset_weights:\n.incbin ");
+    cr_str_addf(&text,
+                ".section %s,\"a\",%%progbits\n.balign %d\n.globl cresset_weights\n.hidden cresset_weights\n"
+                "cresset_weights:\n.incbin ",
+                memory->section, memory->alignment);
     cr__c_string(&text, bytes, strlen(bytes));
     cr_str_add(&text, "\n.section .note.GNU-stack,\"\",%progbits\n");
     status = cr_str_status(&text);
@@ -224,9 +221,12 @@ static cr_status write_assembly(const cr_lowered *l, const cr_weights_head *head
 
 static cr_status print_text(const cr_lowered *l, const cr_emit_options *o, source *s) {
     cr_str *out = &s->tables;
-    CR_TRY(cr_emit_c(l, o, s->target, out, &s->kernels));
-    cr_str_add(out, "__attribute__((weak, visibility(\"hidden\"), section(\".cresset.weights\"), aligned(64))) const "
-                    "uint8_t cresset_weights[64] = \"filled in later\";\n");
+    CR_TRY(cr_emit_c(l, o, s->build, out, &s->kernels));
+    const cr_space *memory = s->build->target->memory;
+    cr_str_addf(out,
+                "__attribute__((weak, visibility(\"hidden\"), section(\"%s\"), aligned(%d))) const "
+                "uint8_t cresset_weights[64] = \"filled in later\";\n",
+                memory->section, memory->alignment);
     return cr_str_status(out);
 }
 
@@ -237,7 +237,7 @@ static cr_status write_linked(const cr_lowered *l, const cr_toolchain *t, const 
     const char *assembly = NULL, *library = NULL;
     cr_mapping file = { 0 };
     CR_TRY(cr__workshop_open(&shop));
-    cr_status status = write_assembly(l, head, &shop, &assembly);
+    cr_status status = write_assembly(l, s->build->target->memory, head, &shop, &assembly);
     if (!status) status = build(t, s, assembly, &shop, &library);
     if (!status) status = cr_mapping_open(&file, library);
     if (!status) status = cr_file_writer_write(w, file.data, file.size);
@@ -288,10 +288,10 @@ static cr_status write_files(const cr_lowered *l, const cr_toolchain *t, const s
 /* ---- static archives ---- */
 
 /* The compiler's companion: TRIPLE-ar beside TRIPLE-gcc, else along the PATH. */
-static cr_status find_tool(const cr_target *target, const char *name, char **out) {
+static cr_status find_tool(const char *triple, const char *name, char **out) {
     cr_str text;
     cr_str_init(&text);
-    cr_str_addf(&text, "%s%s%s", target->triple ? target->triple : "", target->triple ? "-" : "", name);
+    cr_str_addf(&text, "%s%s%s", triple ? triple : "", triple ? "-" : "", name);
     cr_status status = cr_str_status(&text);
     if (!status) status = cr_toolchain_program(cr_str_get(&text), out);
     if (!status && !*out)
@@ -315,7 +315,7 @@ static cr_status merge(const cr_toolchain *t, const source *s, const char *entry
     cr_str_addf(&keep, "--keep-global-symbol=%s", entry);
     CR_TRY_OUT(cr_str_status(&root));
     CR_TRY_OUT(cr_str_status(&keep));
-    CR_TRY_OUT(find_tool(s->target, "objcopy", &objcopy));
+    CR_TRY_OUT(find_tool(s->build->triple, "objcopy", &objcopy));
     CR_TRY_OUT(cr__workshop_file(shop, "whole.o", &whole));
     CR_TRY_OUT(cr__workshop_file(shop, "model_only.o", out));
     CR_TRY_OUT(gather(t, s, shop, &objects));
@@ -355,8 +355,8 @@ static cr_status build_archive(const cr_lowered *l, const cr_toolchain *t, const
     const char *assembly = NULL, *object = NULL, *archive = NULL;
     char *ar = NULL;
     CR_TRY(cr__workshop_open(&shop));
-    cr_status status = find_tool(s->target, "ar", &ar);
-    if (!status && inside) status = write_assembly(l, head, &shop, &assembly);
+    cr_status status = find_tool(s->build->triple, "ar", &ar);
+    if (!status && inside) status = write_assembly(l, s->build->target->memory, head, &shop, &assembly);
     if (!status) status = merge(t, s, entry, assembly, &shop, &object);
     if (!status) status = cr__workshop_file(&shop, "model.a", &archive);
     const char *const words[] = { ar, "rcsD", archive, object, NULL };
@@ -368,15 +368,15 @@ static cr_status build_archive(const cr_lowered *l, const cr_toolchain *t, const
 }
 
 cr_status cr_emit_archive(const cr_lowered *l, const char *path, const cr_emit_options *o) {
-    cr_target target;
+    cr_build made;
     cr_toolchain tools;
     cr_weights_head head;
     cr_file_writer *files[3] = { NULL }; /* weights, header, archive */
     char stem[64], entry[96], *beside = NULL;
-    source s = { .target = &target };
+    source s = { .build = &made };
     cr_str header;
-    CR_TRY(cr_target_parse(o->target, &target));
-    CR_TRY(cr_toolchain_open(o->cc, &target, &tools));
+    CR_TRY(cr_build_parse(o->target, &made));
+    CR_TRY(cr_toolchain_open(o->cc, &made, &tools));
     cr__stem(path, stem);
     snprintf(entry, sizeof entry, "cresset_model_%s", stem);
     bool some = l->model.weight_bytes, apart = some && o->weights == CR_WEIGHTS_BESIDE;
@@ -408,12 +408,12 @@ cr_status cr_emit_archive(const cr_lowered *l, const char *path, const cr_emit_o
 }
 
 cr_status cr_emit_library(const cr_lowered *l, const char *path, const cr_emit_options *o) {
-    cr_target target;
+    cr_build made;
     cr_toolchain tools;
     skeleton s = { 0 };
-    source text = { .target = &target };
-    CR_TRY(cr_target_parse(o->target, &target));
-    CR_TRY(cr_toolchain_open(o->cc, &target, &tools));
+    source text = { .build = &made };
+    CR_TRY(cr_build_parse(o->target, &made));
+    CR_TRY(cr_toolchain_open(o->cc, &made, &tools));
     cr_str_init(&text.tables);
     cr_str_init(&text.kernels);
     cr_status status = print_text(l, o, &text);

@@ -5,6 +5,7 @@
  * of the library, exactly as a foreign program would. */
 #define _GNU_SOURCE
 #include "emit/loader.h"
+#include "emit/target.h"
 #include "ops/custom.h"
 
 #include <dlfcn.h>
@@ -27,16 +28,6 @@ struct cr_native {
     cresset_instance *instance;
 };
 
-#if defined(__x86_64__)
-enum { MACHINE = EM_X86_64 };
-#elif defined(__aarch64__)
-enum { MACHINE = EM_AARCH64 };
-#elif defined(__riscv)
-enum { MACHINE = EM_RISCV };
-#else
-enum { MACHINE = EM_NONE };
-#endif
-
 /* ---- the file ---- */
 
 bool cr_library_is(const char *path) {
@@ -49,14 +40,9 @@ bool cr_library_is(const char *path) {
 }
 
 static const char *machine_name(int machine) {
-    switch (machine) {
-    case EM_X86_64: return "x86-64";
-    case EM_AARCH64: return "aarch64";
-    case EM_RISCV: return "riscv64";
-    case EM_ARM: return "arm";
-    case EM_386: return "x86";
-    default: return "another processor";
-    }
+    for (const cr_target *const *t = cr_targets; *t; t++)
+        if ((*t)->machine == machine) return (*t)->name;
+    return machine == EM_ARM ? "arm" : machine == EM_386 ? "x86" : "another processor";
 }
 
 /* Every segment lies within the file, and the table of sections, too. */
@@ -81,15 +67,16 @@ static cr_status check_file(const char *path) {
     if (fd < 0) return CR_FAIL_SYSTEM(errno, "cannot open %s: %s", path, strerror(errno));
     cr_status status = CR_OK;
     bool folder = !fstat(fd, &st) && S_ISDIR(st.st_mode);
+    const cr_target *here = cr_target_here();
     ssize_t n = folder ? -1 : pread(fd, &h, sizeof h, 0);
     int reason = folder ? EISDIR : errno;
     if (n < 0) status = CR_FAIL_SYSTEM(reason, "cannot read %s: %s", path, strerror(reason));
     else if (n < (ssize_t)sizeof h || memcmp(h.e_ident, ELFMAG, SELFMAG))
         status = CR_FAIL(CR_EFORMAT, "%s is no compiled library; 'cresset compile model.pt2 -o libmodel.so' makes one",
                          path);
-    else if (h.e_ident[EI_CLASS] != ELFCLASS64 || (MACHINE != EM_NONE && h.e_machine != MACHINE))
+    else if (h.e_ident[EI_CLASS] != ELFCLASS64 || (here->machine && h.e_machine != here->machine))
         status = CR_FAIL(CR_EUNSUPPORTED, "%s was made for %s, and this is %s; compile it for this machine", path,
-                         machine_name(h.e_machine), machine_name(MACHINE));
+                         machine_name(h.e_machine), here->name);
     else if (h.e_type != ET_DYN)
         status = CR_FAIL(CR_EFORMAT, "%s is no shared library; link it with -shared, or use 'cresset compile'", path);
     else status = check_extent(fd, &h, (uint64_t)st.st_size, path);

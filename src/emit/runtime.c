@@ -79,10 +79,10 @@ static cr_status run_jobs(job *jobs, size_t n) {
     return status;
 }
 
-cr_status cr__build_runtime(const cr_toolchain *t, const cr_target *target, const char *text, cr_workshop *shop,
+cr_status cr__build_runtime(const cr_toolchain *t, const cr_build *build, const char *text, cr_workshop *shop,
                             const char ***objects, size_t *n) {
     cr_sources sources;
-    CR_TRY(cr__sources_find(t, text, target->is_x86, &sources));
+    CR_TRY(cr__sources_find(t, text, build->target, &sources));
     job *jobs = cr_calloc(sources.files.n + 1, sizeof *jobs);
     cr_status status = jobs ? CR_OK : CR_ENOMEM;
     for (size_t i = 0; i < sources.files.n && !status; i++) {

@@ -48,13 +48,8 @@ size_t cr__source_flags(const char *file, const char **out) {
     out[n++] = product ? "-ffp-contract=fast" : "-ffp-contract=off";
     out[n++] = "-fno-math-errno";
     out[n++] = "-fno-trapping-math";
-    if (strstr(file, "_avx2.c") || strstr(file, "_avx512.c")) {
-        bool wide = strstr(file, "_avx512.c");
-        static const char *const avx2[] = { "-mavx2", "-mfma", "-mf16c" }, *const avx512[] = {
-            "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"
-        };
-        for (size_t i = 0; i < (wide ? CR_COUNT(avx512) : CR_COUNT(avx2)); i++) out[n++] = wide ? avx512[i] : avx2[i];
-    }
+    const cr_isa *isa = cr__isa_of_file(file);
+    for (int i = 0; isa && isa->flags[i]; i++) out[n++] = isa->flags[i];
     return n;
 }
 
@@ -110,7 +105,10 @@ cr_status cr__words_of(const char *text, cr_map *out) {
     return CR_OK;
 }
 
-static bool is_wide(const char *file) { return strstr(file, "_avx2.c") || strstr(file, "_avx512.c"); }
+static bool is_for(const char *file, const cr_target *target) {
+    const cr_isa *isa = cr__isa_of_file(file);
+    return !isa || cr__target_has(target, isa);
+}
 
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
@@ -129,7 +127,8 @@ static cr_status collect(const rows *all, const cr_map *files, cr_sources *out) 
 }
 
 /* Until no row asks for a file that is not there yet. */
-static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, bool x86, cr_map *files) {
+static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, const cr_target *target,
+                            cr_map *files) {
     for (bool again = true; again;) {
         again = false;
         for (size_t i = 0; i < all->n; i++) {
@@ -139,7 +138,7 @@ static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, 
                 CR_TRY(cr_map_put_str(needed, r->symbol, 1));
                 again = true;
             }
-            if (!r->defines || there || (is_wide(r->file) && !x86)) continue;
+            if (!r->defines || there || !is_for(r->file, target)) continue;
             if (!cr_map_find_str(needed, r->symbol, NULL) || cr_map_find_str(own, r->symbol, NULL)) continue;
             CR_TRY(cr_map_put_str(files, r->file, 1));
             again = true;
@@ -148,7 +147,7 @@ static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, 
     return CR_OK;
 }
 
-cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr_sources *out) {
+cr_status cr__sources_find(const cr_toolchain *t, const char *text, const cr_target *target, cr_sources *out) {
     rows all = { 0 };
     cr_map needed, own, files;
     *out = (cr_sources){ 0 };
@@ -164,7 +163,7 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr
                                              "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
     /* RT_API_FUNCTIONS names them */
     for (size_t i = 0; !status && i < CR_COUNT(functions); i++) status = cr_map_put_str(&needed, functions[i], 1);
-    if (!status) status = close_over(&all, &needed, &own, x86, &files);
+    if (!status) status = close_over(&all, &needed, &own, target, &files);
     if (!status) status = collect(&all, &files, out);
     cr_map_dispose(&needed);
     cr_map_dispose(&own);

@@ -15,9 +15,10 @@ typedef struct cr_sources {
     CR_VEC(cr_static) statics;
 } cr_sources;
 
-/* Files for the definitions that `text` mentions but does not make itself. `x86`: with those for its instruction sets.
- * CR_ETOOLCHAIN: the index is missing. */
-CR_NODISCARD cr_status cr__sources_find(const cr_toolchain *t, const char *text, bool x86, cr_sources *out);
+/* Files for the definitions that `text` mentions but does not make itself. Those for
+ * instruction sets of other targets stay out. CR_ETOOLCHAIN: the index is missing. */
+CR_NODISCARD cr_status cr__sources_find(const cr_toolchain *t, const char *text, const cr_target *target,
+                                        cr_sources *out);
 void cr__sources_dispose(cr_sources *s);
 /* Does the text define this choice of the runtime (RT_CHOICE) itself? */
 bool cr__defines_choice(const char *text, const char *name);

@@ -177,22 +177,23 @@ cr_status cr_toolchain_run_all(const char *const *const *argvs, size_t n) {
 
 /* ---- both together ---- */
 
-cr_status cr_toolchain_open(const char *cc, const cr_target *target, cr_toolchain *out) {
+cr_status cr__find_c_compiler(const char *given, const char *triple, char **out) {
+    if (given || !triple) return cr_toolchain_find(given, out);
+    cr_str name;
+    cr_str_init(&name);
+    cr_str_addf(&name, "%s-gcc", triple);
+    cr_status status = cr_str_status(&name);
+    if (!status) status = cr_toolchain_program(cr_str_get(&name), out);
+    cr_str_dispose(&name);
+    if (status || *out) return status;
+    return CR_FAIL(CR_ETOOLCHAIN,
+                   "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one with --cc",
+                   triple, triple);
+}
+
+cr_status cr_toolchain_open(const char *cc, const cr_build *build, cr_toolchain *out) {
     *out = (cr_toolchain){ 0 };
-    if (!cc && target->triple) {
-        cr_str name;
-        cr_str_init(&name);
-        cr_str_addf(&name, "%s-gcc", target->triple);
-        cr_status found = cr_str_status(&name);
-        if (!found) found = cr_toolchain_program(cr_str_get(&name), &out->cc);
-        cr_str_dispose(&name);
-        CR_TRY(found);
-        if (!out->cc)
-            return CR_FAIL(CR_ETOOLCHAIN,
-                           "the cross compiler %s-gcc is not on the PATH; install it (Debian: gcc-%s), or name one "
-                           "with --cc",
-                           target->triple, target->triple);
-    } else CR_TRY(cr_toolchain_find(cc, &out->cc));
+    CR_TRY(build->target->language->find_compiler(cc, build->triple, &out->cc));
     cr_status status = cr_toolchain_home(&out->home);
     if (!status) status = cr__path_in(out->home, "src", &out->include);
     if (!status) status = cr__path_in(out->home, "libcresset_rt.a", &out->archive);

@@ -37,6 +37,7 @@ typedef struct cr_lower_options {
     cr_status (*after)(void *user, const cr_pass *pass, const cr_graph *g, double seconds);
     void *user;
     const char *const *names;
+    const cr_fuse_limits *fuse; /* the target's (emit/target.h); NULL: cr_fuse_processor */
 } cr_lower_options;
 /* The programs become the methods of one model, in order; weights with the same bytes are stored once, and buffers of
  * one name that some method changes are one buffer. CR_EVALUE: such a buffer differs between methods, or two methods

@@ -438,7 +438,7 @@ static cr_status run_passes(lowering *w, method_program *mp, cr_graph **out) {
     for (size_t i = 0; i < p->ninputs; i++) names[i] = p->inputs[i].target;
     find_frozen(w, mp);
     cr_pass_run run = { .frozen = mp->frozen, .names = names, .nfrozen = p->ninputs };
-    if (w->options) run.after = w->options->after, run.user = w->options->user;
+    if (w->options) run.after = w->options->after, run.user = w->options->user, run.fuse = w->options->fuse;
     CR_TRY(cr_vec_reserve(&w->l->graphs, w->l->graphs.n + 1));
     CR_TRY(cr_pipeline_native(&run, p->graph, out));
     w->l->graphs.at[w->l->graphs.n++] = *out;

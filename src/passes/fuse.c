@@ -11,10 +11,18 @@
 #include "passes/rows.h"
 #include "runtime/rt_rows_call.h"
 
-enum { MAX_STREAMS = 16, MAX_WORK = 60, SMALL = 32 /* elements: not worth a kernel */, ONE_ROW = 32768 };
+const cr_fuse_limits cr_fuse_processor = {
+    .streams = 16,
+    .results = 8,
+    .ports = 20,
+    .work = 60,
+    .small = 32,
+    .one_row = 32768,
+};
 typedef struct group { int n; uint32_t node[CR_ROWS_MAX_NODES]; bool made, dead; } group; /* positions, ascending */
 typedef struct state {
     const cr_graph *g;
+    const cr_fuse_limits *limits;
     struct state *next;
     uint32_t n;              /* nodes */
     uint32_t *id;            /* by position */
@@ -25,7 +33,10 @@ typedef struct state {
     int16_t *local;          /* by value: for the analysis */
     CR_VEC(group) groups;
 } state;
-typedef struct fusion { state *states; } fusion;
+typedef struct fusion {
+    state *states;
+    const cr_fuse_limits *limits;
+} fusion;
 
 /* ---- facts about the graph ---- */
 
@@ -165,7 +176,7 @@ static bool gives_all(const state *s, const group *k, uint32_t position, const c
 
 /* Streams, work, numbers, users that would come too early. */
 static bool holds(const state *s, const group *k) {
-    uint32_t place = place_of(s, k), outside[2 * MAX_STREAMS];
+    uint32_t place = place_of(s, k), outside[RT_ROWS_PORTS];
     int streams = 0, results = 0, work = 0;
     if (place == UINT32_MAX) return false;
     for (int i = 0; i < k->n; i++) {
@@ -179,7 +190,7 @@ static bool holds(const state *s, const group *k) {
             if (contains(k, maker(s, v))) continue;
             while (seen < streams && outside[seen] != v) seen++;
             if (seen < streams) continue;
-            if (streams == MAX_STREAMS) return false;
+            if (streams == s->limits->streams || streams == RT_ROWS_PORTS) return false;
             outside[streams++] = v;
         }
         for (uint32_t r = 0; r < node->nvalues; r++) {
@@ -192,7 +203,7 @@ static bool holds(const state *s, const group *k) {
             }
         }
     }
-    return streams + results <= MAX_STREAMS + 4 && results <= 8 && work <= MAX_WORK;
+    return streams + results <= s->limits->ports && results <= s->limits->results && work <= s->limits->work;
 }
 
 static bool fits(const state *s, const group *k) {
@@ -205,7 +216,7 @@ static bool fits(const state *s, const group *k) {
     if (!d.reduced || d.reduced != (1u << d.naxes) - 1) return true;
     cr_dim n = 1; /* one row is one thread's work: the kernels of the runtime share a long one */
     for (int a = 0; a < d.naxes; a++) n = cr_dim_mul(cr_graph_env(s->g), n, d.size[a]);
-    return cr_dim_is_plain(n) && n <= ONE_ROW;
+    return cr_dim_is_plain(n) && n <= s->limits->one_row;
 }
 
 /* `to` with the members of `from`, in order; false: too many. */
@@ -311,11 +322,11 @@ static bool pays(const state *s, const group *k) {
         cr_dim n = cr_meta_numel(cr_graph_env(s->g), meta);
         const cr_scalar_program *p = NULL;
         real |= cr_dtype_is_floating(meta->dtype);
-        large |= !cr_dim_is_plain(n) || n > SMALL;
+        large |= !cr_dim_is_plain(n) || n > s->limits->small;
         for (uint16_t a = 0; a < node->nargs && !large; a++) {
             if (!is_tensor(s, &node->args[a])) continue;
             n = cr_meta_numel(cr_graph_env(s->g), cr_graph_value(s->g, (uint32_t)node->args[a].u.i)->meta);
-            large |= !cr_dim_is_plain(n) || n > SMALL;
+            large |= !cr_dim_is_plain(n) || n > s->limits->small;
         }
         switch (s->kind[k->node[i]]) {
         case CR_ROWS_NORM: case CR_ROWS_REDUCE: work += 3; break;
@@ -522,6 +533,7 @@ static cr_status state_of(cr_rewriter *w, fusion *f, state **out) {
     state *s = cr_calloc(1, sizeof *s);
     if (!s) return CR_ENOMEM;
     s->g = g;
+    s->limits = f->limits;
     s->next = f->states;
     f->states = *out = s;
     return form_groups(w, s);
@@ -542,7 +554,7 @@ static cr_status fuse(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
 }
 
 cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    fusion f = { 0 };
+    fusion f = { .limits = run->fuse ? run->fuse : &cr_fuse_processor };
     CR_TRY(cr_region_ops_init());
     cr_status status = cr_rewrite(run, g, fuse, &f, out);
     while (f.states) {

@@ -25,6 +25,16 @@
 
 /* ---- the pipeline ---- */
 struct cr_pass;
+/* What one row kernel may hold: src/emit has the numbers of each target. */
+typedef struct cr_fuse_limits {
+    int streams;     /* tensors that it reads */
+    int results;     /* that it writes */
+    int ports;       /* of both */
+    int work;        /* nodes, norms counting as 9 */
+    int64_t small;   /* elements that are not worth a kernel */
+    int64_t one_row; /* elements of a row that is all there is, which threads cannot share */
+} cr_fuse_limits;
+extern const cr_fuse_limits cr_fuse_processor; /* of processors, and where nobody says */
 /* One journey through the passes: what they may know, and who watches. Zero is a good start. */
 typedef struct cr_pass_run {
     /* One per placeholder: the tensor that it is in every run, or NULL. The graph may write to it all the same: freeze
@@ -40,6 +50,7 @@ typedef struct cr_pass_run {
     /* functionalize: by the calls that PyTorch makes for it, for graphs that are shown to users; custom operators that
      * write get copies to write */
     bool replay;
+    const cr_fuse_limits *fuse; /* fuse; NULL: cr_fuse_processor */
     /* Called after each pass, with the seconds it took; NULL: nobody. A failure ends the pipeline. */
     cr_status (*after)(void *user, const struct cr_pass *pass, const cr_graph *g, double seconds);
     void *user;

@@ -24,10 +24,12 @@ static cr_status build(cr_program **programs, const char *const *names, size_t n
     cr_lowered *lowered = NULL;
     if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY)
         return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
+    cr_lower_options lower = { .names = names };
+    CR_TRY(cr_build_lowering(options->target, &lower));
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++)
         if (is_first(programs, i)) pthread_mutex_lock(cr_program_lock(programs[i]));
-    cr_status status = cr_lower(programs, n, &(cr_lower_options){ .names = names }, &lowered);
+    cr_status status = cr_lower(programs, n, &lower, &lowered);
     for (size_t i = n; i-- > 0;)
         if (is_first(programs, i)) pthread_mutex_unlock(cr_program_lock(programs[i]));
     pthread_mutex_unlock(&lowering);

@@ -96,7 +96,7 @@ static void lower(const char *path) {
     uint8_t *weights = NULL;
     cr_str text, kernels;
     cr_emit_options options = { .weights = CR_WEIGHTS_INSIDE };
-    cr_target target;
+    cr_build build;
     cr_str_init(&text);
     cr_str_init(&kernels);
     begin("lower");
@@ -104,7 +104,7 @@ static void lower(const char *path) {
     if (!status) status = cr_lower(&program, 1, NULL, &lowered);
     if (!status) {
         begin("emit C");
-        if (!cr_target_parse(NULL, &target)) (void)!cr_emit_c(lowered, &options, &target, &text, &kernels);
+        if (!cr_build_parse(NULL, &build)) (void)!cr_emit_c(lowered, &options, &build, &text, &kernels);
         status = cr_lowered_weights(lowered, &weights);
     }
     if (!status) {
