@@ -15,6 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Bottom up: a folder includes only itself and the folders before it.
 LAYERS = "runtime base sym archive tensor ops graph trace passes autograd export lower emit capture python cli".split()
 PYTHON_LAYERS = {"capture", "python"}
+# The files that make up Cresset's own tensors in Python; the others serve tensors of any library, through frontend.h.
+OWN_TENSORS = {f"{name}.c" for name in ("buffer data dlpack frontend_cresset index operators random safetensors state "
+               "table tensor_attributes tensor_methods tensor_type torch_file").split()}
 STANDALONE = {"abi.h"}  # public headers that compiled code reads: include/cresset/abi.h stands alone
 
 MAX_LINES = 1200
@@ -86,6 +89,8 @@ def check_include(path, system, target):
         if "/" in target and not target.startswith("runtime/") and target not in alone:
             yield f'src/runtime includes nothing of ours, found "{target}": compiled models link these files alone'
         return
+    if target == "python/tensor.h" and path.name not in OWN_TENSORS:
+        yield "what a tensor is, is asked of python/frontend.h: this file may not know one library's"
     used = target.split("/")[0]
     if used in LAYERS and LAYERS.index(used) > LAYERS.index(layer):
         yield f'src/{layer} is below src/{used} and may not include "{target}"; move what both need to the lower folder'

@@ -82,8 +82,7 @@ def _dispatch(name: str, fake: bool, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _entry(op: Any) -> _Entry:
-    name = op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name() if isinstance(op,
-            _C.OpOverload) else None
+    name = op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else _C._resolve(op)
     if name is None:
         raise ValueError(f"expected the name of a custom operator, the operator itself or its overload, not {op!r}")
     name = name.removesuffix(".default")

@@ -6,6 +6,7 @@
 #include "export/guard.h"
 #include "export/internal.h"
 #include "export/source.h"
+#include "graph/host.h"
 #include "graph/writes.h"
 
 typedef struct mutation { uint32_t result, input; } mutation; /* output `result` is copied to placeholder `input` */
@@ -46,21 +47,23 @@ static cr_status find_writes(cr_module *m) {
 
 /* ---- creation ---- */
 
-/* "aten::foo (model.py:12, in forward: return torch.foo(x))" for each op without a row. */
+/* "aten::foo (model.py:12, in forward: return torch.foo(x))" for each op without a row that the host does not have. */
 static cr_status refuse_unsupported(const cr_program *p) {
     cr_str text;
+    size_t n = 0;
     cr_str_init(&text);
     for (size_t i = 0; i < p->nunsupported; i++) {
+        if (cr_host_has(p->unsupported[i])) continue;
         cr__frame f;
         const cr_origin *origin = cr_program_origin(p, p->unsupported[i]);
-        cr_str_addf(&text, "%s%s", i ? ", " : "", p->unsupported[i]);
+        cr_str_addf(&text, "%s%s", n++ ? ", " : "", p->unsupported[i]);
         if (origin && cr__source_frame(origin, true, &f))
             cr_str_addf(&text, " (%.*s:%.*s: %.*s)", f.path_length, f.path, f.line_length, f.line, f.code_length,
                         f.code);
     }
-    bool one = p->nunsupported == 1;
-    cr_status status = CR_FAIL(CR_EUNSUPPORTED, "the program uses %zu op%s no implementation here: %s", p->nunsupported,
-                               one ? " that has" : "s that have", cr_str_get(&text));
+    cr_status status = !n ? CR_OK
+                          : CR_FAIL(CR_EUNSUPPORTED, "the program uses %zu op%s no implementation here: %s", n,
+                                    n == 1 ? " that has" : "s that have", cr_str_get(&text));
     cr_str_dispose(&text);
     return status;
 }
@@ -269,7 +272,7 @@ static cr_status module_init(cr_module *m, int flags) {
 }
 
 cr_status cr_module_create(cr_program *p, int flags, cr_module **out) {
-    if (p->nunsupported) return refuse_unsupported(p);
+    CR_TRY(refuse_unsupported(p));
     cr_module *m = cr_calloc(1, sizeof *m);
     if (!m) return CR_ENOMEM;
     m->refs = 1;

@@ -3,6 +3,7 @@
  * A region runs its bodies as plans, on real tensors or on fake ones; what a fake run cannot know (which branch, how
  * often) is settled by running each body once and merging what comes out. Results never share memory with operands or
  * with each other, whichever path was taken, except those of marking regions, which are their body's. */
+#include "graph/host.h"
 #include "graph/internal.h"
 
 #include <pthread.h>
@@ -694,17 +695,10 @@ static cr_status expand_rows(cr_emitter *e, const cr_op *op, const cr_arg *given
     return status;
 }
 
-/* ---- calls of ops that have no row: a graph can hold them, nobody can run them ---- */
-
-static cr_status expand_opaque(cr_emitter *e, const cr_op *op, const cr_arg *given, cr_arg *results) {
-    (void)e, (void)op, (void)results;
-    return CR_FAIL(CR_ENOTIMPL, "there is no implementation of %s", given[0].kind == CR_ARG_STR ? given[0].u.s : "?");
-}
-
 static const cr_row region_rows[] = {
     { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...",
       .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT,
-      .decomp_fn = expand_opaque },
+      .decomp_fn = cr__expand_opaque },
     { .schema = "cresset::rows(Graph body, Any[] operands=[]) -> ...",
       .tags = CR_TAG_HIGHER_ORDER,
       .decomp_fn = expand_rows },

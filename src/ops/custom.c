@@ -3,10 +3,10 @@
 
 #include "ops/formula.h"
 
-static bool any_fake(const cr_arg *args, size_t n, cr_env **env) {
+bool cr_args_have_fake(const cr_arg *args, size_t n, cr_env **env) {
     bool found = false;
     for (size_t i = 0; i < n; i++) {
-        if (args[i].kind == CR_ARG_LIST) found |= any_fake(args[i].u.list, args[i].n, env);
+        if (args[i].kind == CR_ARG_LIST) found |= cr_args_have_fake(args[i].u.list, args[i].n, env);
         if (args[i].kind != CR_ARG_TENSOR || !cr_tensor_is_fake(args[i].u.t)) continue;
         found = true;
         if (args[i].u.t->env) *env = args[i].u.t->env;
@@ -37,10 +37,10 @@ static cr_status check_result(const cr_op *op, uint16_t i, const cr_arg *a) {
                           i, r->list ? "list of tensors" : "tensor", kind_name(a));
 }
 
-static cr_tensor *find_shared(const cr_arg *args, size_t n, const cr_tensor *t) {
+const cr_tensor *cr_args_find_shared(const cr_arg *args, size_t n, const cr_tensor *t) {
     for (size_t i = 0; i < n; i++) {
         if (args[i].kind == CR_ARG_LIST) {
-            cr_tensor *found = find_shared(args[i].u.list, args[i].n, t);
+            const cr_tensor *found = cr_args_find_shared(args[i].u.list, args[i].n, t);
             if (found) return found;
         }
         if (args[i].kind == CR_ARG_TENSOR && args[i].u.t->storage == t->storage && t->storage) return args[i].u.t;
@@ -53,7 +53,7 @@ static cr_status check_fresh(const cr_op *op, const cr_arg *args, const cr_arg *
     for (uint32_t k = 0; a->kind == CR_ARG_LIST && k < a->n; k++)
         CR_TRY(check_fresh(op, args, results, i, &a->u.list[k]));
     if (a->kind != CR_ARG_TENSOR || op->schema.returns[i].alias) return CR_OK;
-    bool shared = find_shared(args, op->schema.nparams, a->u.t) || find_shared(results, i, a->u.t);
+    bool shared = cr_args_find_shared(args, op->schema.nparams, a->u.t) || cr_args_find_shared(results, i, a->u.t);
     return shared ? CR_FAIL(CR_ERUNTIME,
                             "%s: result %u shares memory with an argument or another result, which a custom operator's "
                             "must not; return a copy: y.clone()",
@@ -78,7 +78,7 @@ static cr_status call_custom(cr_emitter *e, const cr_op *op, const cr_arg *args,
     cr_custom *c = cr_custom_get(op);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
     cr_env *env = e->env ? e->env : mode->env;
-    bool fake = any_fake(args, op->schema.nparams, &env) || mode->fake;
+    bool fake = cr_args_have_fake(args, op->schema.nparams, &env) || mode->fake;
     cr_status status;
     for (uint16_t i = 0; i < op->schema.nreturns; i++) results[i] = cr_arg_none();
     if (fake) {

@@ -29,4 +29,9 @@ cr_custom *cr_custom_get(const cr_op *op);
  * and calls what was. It holds as long as the process. false: there is no such custom op. */
 bool cr_custom_function(const char *name, cresset_op_function *out);
 
+/* Is a tensor among the arguments (lists too) fake? *env becomes the symbols of the last that has some. */
+bool cr_args_have_fake(const cr_arg *args, size_t n, cr_env **env);
+/* The tensor among them that t shares its memory with; NULL: none. */
+const cr_tensor *cr_args_find_shared(const cr_arg *args, size_t n, const cr_tensor *t);
+
 #endif

@@ -20,16 +20,6 @@ typedef struct cr_py_body {
 
 static cr_env *env_of(PyObject *body) { return cr_graph_env(cr_trace_graph(((py_body *)body)->trace)); }
 
-/* The environment of the fake mode around us, else of the first symbolic tensor among the operands. */
-static cr_env *known_env(PyObject *operands) {
-    if (cr_ambient_get()->mode.env) return cr_ambient_get()->mode.env;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); i++) {
-        PyObject *o = PyTuple_GET_ITEM(operands, i);
-        if (cr_py_is_tensor(o) && cr_py_tensor_of(o)->env) return cr_py_tensor_of(o)->env;
-    }
-    return NULL;
-}
-
 static PyObject *body_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "operands", "numbered", NULL };
     PyObject *operands;
@@ -37,12 +27,18 @@ static PyObject *body_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:_Body", names, &PyTuple_Type, &operands, &numbered))
         return NULL;
     cr_trace *trace = NULL;
+    cr_env *env = cr_ambient_get()->mode.env; /* of the fake mode around us, else of a symbolic operand */
+    cr_py_frame f;
+    cr_py_frame_init(&f);
     cr_status status = cr_region_ops_init();
-    if (!status) status = cr_trace_create_body(known_env(operands), numbered, &trace);
+    if (!status) status = cr_trace_create_body(env ? env : cr_frontend_env(operands), numbered, &trace);
     for (Py_ssize_t i = 0; !status && !numbered && i < PyTuple_GET_SIZE(operands); i++) {
         PyObject *o = PyTuple_GET_ITEM(operands, i);
-        if (cr_py_is_tensor(o)) status = cr_trace_body_may_use(trace, cr_py_tensor_of(o));
+        cr_tensor *t = cr_frontend_tensor(&f, o);
+        if (t) status = cr_trace_body_may_use(trace, t);
+        else if (PyErr_Occurred()) status = CR_EPYTHON;
     }
+    cr_py_frame_dispose(&f);
     if (status) cr_trace_release(trace);
     if (status) return cr_py_raise(status);
     py_body *b = (py_body *)type->tp_alloc(type, 0);
@@ -61,8 +57,8 @@ static void body_dealloc(PyObject *self) {
 
 /* ---- inputs ---- */
 
-static PyObject *tensor_input(py_body *b, PyObject *o, bool sliced) {
-    const cr_meta *given = &cr_py_tensor_of(o)->meta;
+static PyObject *tensor_input(py_body *b, cr_tensor *outer, bool sliced) {
+    const cr_meta *given = &outer->meta;
     cr_meta meta;
     cr_tensor *t = NULL;
     cr_meta_copy(&meta, given);
@@ -74,12 +70,12 @@ static PyObject *tensor_input(py_body *b, PyObject *o, bool sliced) {
     }
     meta.offset = 0;
     cr_status status = cr_tensor_create_fake(env_of((PyObject *)b), &meta, &t);
-    if (!status) status = cr_trace_body_input(b->trace, cr_py_tensor_of(o), t);
+    if (!status) status = cr_trace_body_input(b->trace, outer, t);
     if (status) {
         cr_tensor_release(t);
         return cr_py_raise(status);
     }
-    return cr_py_wrap(t);
+    return cr_frontend_wrap(t);
 }
 
 /* A number that may be another one in each run of the body; `same`: one that another body of the region was given. */
@@ -110,7 +106,13 @@ static PyObject *body_input(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *o;
     int sliced = 0, same = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pp:input", names, &o, &sliced, &same)) return NULL;
-    return cr_py_is_tensor(o) ? tensor_input((py_body *)self, o, sliced) : number_input((py_body *)self, o, same);
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    cr_tensor *t = cr_frontend_tensor(&f, o);
+    PyObject *input = t ? tensor_input((py_body *)self, t, sliced) : NULL;
+    if (!t && !PyErr_Occurred()) input = number_input((py_body *)self, o, same);
+    cr_py_frame_dispose(&f);
+    return input;
 }
 
 /* ---- running ---- */
@@ -122,11 +124,12 @@ static PyObject *body_run(PyObject *self, PyObject *args) {
     cr_ambient *ambient = cr_ambient_get();
     py_body *outer = ambient->body;
     ambient->body = b;
-    b->grad = ambient->grad;
+    uint64_t before = cr_frontend_cresset.ambient(); /* bodies run on fakes, which are Cresset's */
+    b->grad = before & CR_AMBIENT_GRAD;
     cr_trace_begin(b->trace, true);
     PyObject *result = PyObject_CallObject(fn, given);
     cr_trace_end(b->trace);
-    ambient->grad = b->grad; /* as for a whole program: what forward sets ends with it */
+    cr_frontend_cresset.set_ambient(before); /* as for a whole program: what forward sets ends with it */
     ambient->body = outer;
     return result;
 }
@@ -149,11 +152,14 @@ static cr_status wrap_grad_modes(py_body *b, cr_graph *g) {
 static PyObject *body_lift(PyObject *self, PyObject *objects) {
     PyObject *items = PySequence_Fast(objects, "lift() takes a sequence");
     int r = items ? 0 : -1;
+    cr_py_frame f;
+    cr_py_frame_init(&f);
     for (Py_ssize_t i = 0; !r && i < PySequence_Fast_GET_SIZE(items); i++) {
         PyObject *o = PySequence_Fast_GET_ITEM(items, i);
         cr_arg a;
         uint32_t value;
-        if (cr_py_is_tensor(o)) a = cr_arg_tensor(cr_py_tensor_of(o));
+        cr_tensor *t = cr_frontend_tensor(&f, o);
+        if (t) a = cr_arg_tensor(t);
         else if (!cr_py_sym_read(o, &a)) {
             PyErr_Format(PyExc_TypeError, "lift(): expected tensors and symbolic numbers, not a %s",
                          Py_TYPE(o)->tp_name);
@@ -163,6 +169,7 @@ static PyObject *body_lift(PyObject *self, PyObject *objects) {
         cr_status status = cr_trace_lift(((py_body *)self)->trace, &a, &value);
         if (status) r = cr_py_fail(status);
     }
+    cr_py_frame_dispose(&f);
     Py_XDECREF(items);
     if (r) return NULL;
     Py_RETURN_NONE;
@@ -177,7 +184,7 @@ static PyObject *get_lifted(PyObject *self, void *unused) {
         cr_arg a = cr_trace_lifted(t, i);
         if (a.kind == CR_ARG_TENSOR) cr_tensor_retain(a.u.t);
         else if (cr_sym_type_of(a.u.sym) == CR_TYPE_INT) a = cr_arg_int(cr_dim_of(env, a.u.sym));
-        PyObject *o = a.kind == CR_ARG_TENSOR ? cr_py_wrap(a.u.t) : cr_py_sym_new(env, a);
+        PyObject *o = a.kind == CR_ARG_TENSOR ? cr_frontend_wrap(a.u.t) : cr_py_sym_new(env, a);
         if (o) PyTuple_SET_ITEM(list, (Py_ssize_t)i, o);
         else Py_CLEAR(list);
     }

@@ -3,7 +3,7 @@
  * Export: a view on the tensor's memory that keeps the tensor alive. Import: a storage over the exporter's memory that
  * gives the buffer back when its last reference goes, on whichever thread that happens. Read-only memory stays
  * read-only. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 /* One letter of the struct module for each dtype; NULL: other languages have no name for it. */
 static const char *const formats[CR_DTYPE_COUNT] = {

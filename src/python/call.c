@@ -229,7 +229,7 @@ static cr_status bind(python_call *c, cr_binding *binding) {
 }
 
 static PyObject *mark_requires_grad(PyObject *result) {
-    if (!result || !cr_py_is_tensor(result)) return result;
+    if (!result || !cr_frontend_is_tensor(result)) return result;
     PyObject *flagged = PyObject_CallMethod(result, "requires_grad_", NULL);
     Py_DECREF(result);
     return flagged;
@@ -242,9 +242,8 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     if (n > CR_MAX_PARAMS || nkw > CR_MAX_PARAMS)
         return PyErr_Format(PyExc_TypeError, "%U(): %zd arguments were given, at most %d are possible", c.op->name,
                             n + nkw, CR_MAX_PARAMS);
-    if (c.op->form == CR_PY_METHOD && (!n || !cr_py_is_tensor(args[0])))
-        return PyErr_Format(PyExc_TypeError, "Tensor.%U() needs a Tensor, not %s", c.op->name,
-                            n ? Py_TYPE(args[0])->tp_name : "nothing");
+    bool method = c.op->form == CR_PY_METHOD;
+    if (method && !n) return PyErr_Format(PyExc_TypeError, "Tensor.%U() needs a Tensor, not nothing", c.op->name);
     cr_py_frame_init(&c.frame);
     c.nargs = (size_t)n;
     c.nkeywords = 0;
@@ -252,6 +251,9 @@ static PyObject *invoke(PyObject *callable, PyObject *const *args, size_t nargsf
     PyObject *result = NULL;
     for (Py_ssize_t i = 0; i < n; i++) {
         int r = cr_py_convert(&c.frame, args[i], &c.args[i]);
+        if (method && !i && (r > 0 || (!r && c.args[0].kind != CR_ARG_TENSOR)))
+            r = (PyErr_Format(PyExc_TypeError, "Tensor.%U() needs a Tensor, not %s", c.op->name,
+                              Py_TYPE(args[0])->tp_name), -1);
         if (r > 0) reject(c.op, args[i], i, NULL);
         if (r) goto out;
     }
@@ -532,7 +534,7 @@ static PyObject *op_by_name(PyObject *module, PyObject *args) {
     const char *name, *form;
     if (!PyArg_ParseTuple(args, "ss", &name, &form) || cr_py_tensor_populate()) return NULL;
     if (!strcmp(form, "packet")) return find_packet("aten", name);
-    if (!strcmp(form, "method")) return PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    if (!strcmp(form, "method")) return PyObject_GetAttrString((PyObject *)cr_frontend_cresset.tensor_type, name);
     if (!strcmp(form, "function")) {
         PyObject *text = PyUnicode_FromString(name), *o = text ? function(module, text) : NULL;
         Py_XDECREF(text);

@@ -134,38 +134,16 @@ int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out) {
         return 0;
     }
     if (PyTuple_Check(o) || PyList_Check(o)) return set_list(f, o, out);
-    int value;
-    if (cr_py_dtype_read(o, &value)) {
-        *out = cr_arg_dtype(value);
-        return 0;
+    const cr_frontend *fe;
+    for (size_t i = 0; (fe = cr_frontend_at(i)); i++) {
+        int r = fe->read(f, o, out);
+        if (r <= 0) return r;
     }
     if (PyUnicode_Check(o)) {
         Py_ssize_t n;
         const char *text = PyUnicode_AsUTF8AndSize(o, &n);
         if (!text) return -1;
         *out = (cr_arg){ .kind = CR_ARG_STR, .given = CR_GIVEN_POSITIONAL, .n = (uint32_t)n, .u.s = text };
-        return 0;
-    }
-    if (cr_py_is_tensor(o)) { /* a subclass */
-        *out = cr_arg_tensor(cr_py_tensor_of(o));
-        int64_t n = cr_py_numel(out->u.t);
-        if (n > f->work) f->work = n;
-        return 0;
-    }
-    if (type == &cr_py_device_type) {
-        *out = (cr_arg){ .kind = CR_ARG_DEVICE, .given = CR_GIVEN_POSITIONAL };
-        return cr_py_device_read(o, &out->u.device);
-    }
-    if (cr_py_format_read(o, &value) || cr_py_layout_read(o, &value)) {
-        *out = (cr_arg){ .kind = type == &cr_py_format_type ? CR_ARG_FORMAT : CR_ARG_LAYOUT,
-                         .given = CR_GIVEN_POSITIONAL,
-                         .u.i = value };
-        return 0;
-    }
-    if (PyObject_TypeCheck(o, &cr_py_generator_type)) {
-        *out = (cr_arg){ .kind = CR_ARG_GENERATOR,
-                         .given = CR_GIVEN_POSITIONAL,
-                         .u.generator = ((cr_py_generator *)o)->generator };
         return 0;
     }
     if (cr_py_sym_read(o, out) || cr_py_graph_read(o, out)) return 0;

@@ -3,7 +3,7 @@
  * Nested sequences are read twice: once for the sizes (from first elements) and the dtype (from all of them, unless it
  * was given), once to store the elements, which finds sequences of the wrong length. A tensor inside a sequence counts
  * as its one element. Objects that can hand over memory (tensors, NumPy arrays, DLPack) are copied whole instead. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include <math.h>
 

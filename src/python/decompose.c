@@ -36,7 +36,7 @@ static PyObject *argument(const cr_graph *g, const cr_arg *a) {
         cr_tensor *fake = NULL;
         if (v->meta) {
             cr_status status = cr_tensor_create_fake(env, v->meta, &fake);
-            return status ? cr_py_raise(status) : cr_py_wrap(fake);
+            return status ? cr_py_raise(status) : cr_frontend_wrap(fake);
         }
         if (v->expr && cr_sym_type_of(v->expr) == CR_TYPE_INT) return cr_py_dim(env, cr_dim_of(env, v->expr));
         if (v->expr) return cr_py_sym_new(env, (cr_arg){ .kind = CR_ARG_SYM, .u.sym = v->expr });

@@ -2,7 +2,7 @@
  *
  * The structures below are DLPack's ABI (https://dmlc.github.io/dlpack, version 1.0 and the unversioned form before
  * it). A capsule is taken exactly once: the consumer renames it and calls the producer's deleter when it is done. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 enum {

@@ -43,6 +43,14 @@ int cr_py_fail(cr_status status) {
     return -1;
 }
 
+cr_status cr_py_look_for_signals(void *user) {
+    (void)user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    int interrupted = PyErr_CheckSignals();
+    PyGILState_Release(state);
+    return interrupted ? CR_EPYTHON : CR_OK;
+}
+
 PyObject *cr_py_text(cr_str *text) {
     cr_status status = cr_str_status(text);
     PyObject *o = status ? cr_py_raise(status) : PyUnicode_FromStringAndSize(cr_str_get(text), (Py_ssize_t)text->n);

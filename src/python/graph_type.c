@@ -343,7 +343,7 @@ static PyObject *graph_data(const cr_graph *g) {
     for (size_t i = 0; constants && (target = cr_graph_constant_at(g, i, &t)); i++) {
         cr_tensor_retain(t);
         PyObject *item = Py_BuildValue("{s:s,s:N,s:N}", "name", target, "meta", meta_data(cr_graph_env(g), &t->meta),
-                                       "tensor", cr_py_wrap(t));
+                                       "tensor", cr_frontend_wrap(t));
         if (!item || PyList_Append(constants, item)) Py_CLEAR(constants);
         Py_XDECREF(item);
     }
@@ -379,7 +379,7 @@ static PyObject *graph_value(PyObject *self, PyObject *name) {
     if (v->meta) {
         cr_tensor *fake = NULL;
         cr_status status = cr_tensor_create_fake(env, v->meta, &fake);
-        return status ? cr_py_raise(status) : cr_py_wrap(fake);
+        return status ? cr_py_raise(status) : cr_frontend_wrap(fake);
     }
     if (!v->expr) Py_RETURN_NONE;
     if (cr_sym_type_of(v->expr) == CR_TYPE_INT) return cr_py_dim(env, cr_dim_of(env, v->expr));

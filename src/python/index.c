@@ -2,7 +2,7 @@
  *
  * Lists, ranges and NumPy arrays become tensors. A list that holds slices, None, Ellipsis, sequences or tensors is read
  * as if it were a tuple, with the warning that PyTorch gives. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include "ops/indexing.h"
 

@@ -11,7 +11,7 @@ static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, bool fak
     const cr_schema *s = &op->schema;
     PyObject *list = PyTuple_New(s->npositional), *kwargs = PyDict_New(), *result = NULL;
     for (uint16_t i = 0; list && kwargs && i < s->nparams; i++) {
-        PyObject *o = cr_py_borrowed(env, &args[i]);
+        PyObject *o = cr_py_borrowed(&cr_frontend_cresset, env, &args[i]);
         if (!o) goto out;
         if (i < s->npositional) PyTuple_SET_ITEM(list, i, o);
         else {
@@ -47,18 +47,24 @@ static cr_status own(const cr_arg *from, cr_arg *to) {
     return CR_OK;
 }
 
-static cr_status take(const cr_op *op, PyObject *o, cr_arg *to) {
+cr_status cr_py_take(const char *name, PyObject *o, const char *expected, cr_arg *out) {
     cr_py_frame f;
     cr_arg given;
     cr_py_frame_init(&f);
     int r = cr_py_convert(&f, o, &given);
     cr_status status = r < 0 ? CR_EPYTHON : CR_OK;
     if (r > 0)
-        status = CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s; expected what its schema says: %s",
-                         op->name, Py_TYPE(o)->tp_name, op->schema.text);
-    if (!status) status = own(&given, to);
+        status = CR_FAIL(CR_ERUNTIME, "%s: the implementation returned a %s; expected %s", name, Py_TYPE(o)->tp_name,
+                         expected);
+    if (!status) status = own(&given, out);
     cr_py_frame_dispose(&f);
     return status;
+}
+
+static cr_status take(const cr_op *op, PyObject *o, cr_arg *to) {
+    char expected[512];
+    PyOS_snprintf(expected, sizeof expected, "what its schema says: %s", op->schema.text);
+    return cr_py_take(op->name, o, expected, to);
 }
 
 static cr_status take_results(const cr_op *op, PyObject *o, cr_arg *results) {

@@ -146,11 +146,11 @@ static void follow_seed(py_native *self) {
 
 static PyObject *native_run(PyObject *self, PyObject *args) {
     int method;
-    PyObject *leaves, *items = NULL, *owned = PyList_New(0), *o = NULL;
+    PyObject *leaves, *items = NULL, *o = NULL;
     cr_arg *inputs = NULL;
     cr_py_frame f;
     cr_py_frame_init(&f);
-    if (!owned || !PyArg_ParseTuple(args, "iO:run", &method, &leaves)) goto out;
+    if (!PyArg_ParseTuple(args, "iO:run", &method, &leaves)) goto out;
     const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
     if (method < 0 || method >= api->nmethods) {
         PyErr_Format(PyExc_ValueError, "there is no method %d, the library has %d", method, api->nmethods);
@@ -165,7 +165,7 @@ static PyObject *native_run(PyObject *self, PyObject *args) {
         goto out;
     }
     for (size_t i = 0; i < n; i++)
-        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
+        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i])) goto out;
     follow_seed((py_native *)self);
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_native_run(native_of(self), method, inputs, n, inputs + n, nresults);
@@ -176,7 +176,6 @@ out:
     cr_py_frame_dispose(&f);
     PyMem_Free(inputs);
     Py_XDECREF(items);
-    Py_XDECREF(owned);
     return o;
 }
 

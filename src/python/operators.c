@@ -3,7 +3,7 @@
  * An operator is a row: the op's name and, where the right operand is the tensor and the left one a number, what to do
  * instead. A NumPy array on either side becomes a tensor. An operand that no op takes gives NotImplemented, so that
  * Python asks the other side and words the error. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 typedef struct op_slot { const char *name; const cr_op *first; } op_slot;
 

@@ -12,9 +12,11 @@ PyObject *cr_py_program_new(cr_program *p); /* consumes the reference */
 /* The kinds' names in Python ("USER_INPUT"); -1: there is no such kind. */
 int cr_py_input_kind(const char *name);
 int cr_py_output_kind(const char *name);
-/* A leaf of a call: what ops take, and arrays of others through DLPack without copying. `owned`, a list, keeps what was
- * made here. -1: exception. */
-int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned);
+/* A leaf of a call: what ops take, and arrays of others through DLPack without copying. The frame keeps what was made
+ * here. -1: exception. */
+int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out);
+/* The names that a _Tracer has given to the nodes; NULL for any other object, and before it has finished. Borrowed. */
+cr_names *cr_py_tracer_names(PyObject *o);
 /* Flat results as a list; consumes them. */
 PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n);
 

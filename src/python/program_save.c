@@ -5,14 +5,6 @@
 /* ---- calling back ---- */
 
 /* Runs without the lock of the interpreter. */
-static cr_status look_for_signals(void *user) {
-    (void)user;
-    PyGILState_STATE state = PyGILState_Ensure();
-    int interrupted = PyErr_CheckSignals();
-    PyGILState_Release(state);
-    return interrupted ? CR_EPYTHON : CR_OK;
-}
-
 static cr_status write_to(void *user, const void *data, size_t size) {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)size),
@@ -63,7 +55,7 @@ static int options_fill(options *v, PyObject *extra, PyObject *opset) {
     }
     v->o.extra = v->extra;
     v->o.opset = v->opset;
-    v->o.step = look_for_signals;
+    v->o.step = cr_py_look_for_signals;
     return 0;
 }
 

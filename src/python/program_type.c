@@ -52,12 +52,17 @@ static PyObject *list_of(const cr_program *p, size_t n, item_fn item) {
     return list;
 }
 
+/* A constant of the program's. */
+static PyObject *shown(const cr_program *p, const cr_arg *a) {
+    return cr_py_borrowed(&cr_frontend_cresset, cr_graph_env(p->graph), a);
+}
+
 static PyObject *input_item(const cr_program *p, size_t i) {
     const cr_input_spec *s = &p->inputs[i];
     return Py_BuildValue("(szzOON)", input_kinds[s->kind], s->name, s->target,
                          s->kind == CR_INPUT_BUFFER ? (s->persistent ? Py_True : Py_False) : Py_None,
                          s->is_constant ? Py_True : Py_False,
-                         s->is_constant ? cr_py_borrowed(cr_graph_env(p->graph), &s->constant) : Py_NewRef(Py_None));
+                         s->is_constant ? shown(p, &s->constant) : Py_NewRef(Py_None));
 }
 
 static PyObject *output_item(const cr_program *p, size_t i) {
@@ -75,9 +80,7 @@ static PyObject *range_item(const cr_program *p, size_t i) {
 
 static PyObject *guard_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->guards[i]); }
 static PyObject *unsupported_item(const cr_program *p, size_t i) { return PyUnicode_FromString(p->unsupported[i]); }
-static PyObject *example_item(const cr_program *p, size_t i) {
-    return cr_py_borrowed(cr_graph_env(p->graph), &p->example[i]);
-}
+static PyObject *example_item(const cr_program *p, size_t i) { return shown(p, &p->example[i]); }
 
 static PyObject *call_item(const cr_program *p, size_t i) {
     const cr_module_call *c = &p->calls[i];
@@ -98,8 +101,7 @@ static PyObject *call_values(const cr_program *p, const cr_call_value *values, s
     for (size_t i = 0; list && i < n; i++) {
         const char *type = values[i].name && types[values[i].type] ? types[values[i].type] : "any";
         PyObject *o = Py_BuildValue("(zsN)", values[i].name, type,
-                                    values[i].name ? Py_NewRef(Py_None)
-                                                   : cr_py_borrowed(cr_graph_env(p->graph), &values[i].constant));
+                                    values[i].name ? Py_NewRef(Py_None) : shown(p, &values[i].constant));
         if (!o) Py_CLEAR(list);
         else PyList_SET_ITEM(list, (Py_ssize_t)i, o);
     }
@@ -118,7 +120,7 @@ static PyObject *program_call_values(PyObject *self, PyObject *unused) {
 
 static PyObject *named_item(const cr_named_tensor *t) {
     cr_tensor_retain(t->tensor);
-    return Py_BuildValue("(sNOO)", t->name, cr_py_wrap(t->tensor), t->is_parameter ? Py_True : Py_False,
+    return Py_BuildValue("(sNOO)", t->name, cr_frontend_wrap(t->tensor), t->is_parameter ? Py_True : Py_False,
                          t->persistent ? Py_True : Py_False);
 }
 static PyObject *state_item(const cr_program *p, size_t i) { return named_item(&p->state[i]); }
@@ -178,15 +180,16 @@ PyObject *cr_py_program_new(cr_program *p) {
     return (PyObject *)o;
 }
 
-/* {name: tensor} as C has it; tensors stay the dictionary's. */
-static int read_tensors(PyObject *dict, cr_named_tensor *out) {
+/* {name: tensor} as C has it; tensors stay the dictionary's, or the frame's. */
+static int read_tensors(cr_py_frame *f, PyObject *dict, cr_named_tensor *out) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     for (size_t i = 0; PyDict_Next(dict, &at, &key, &value); i++) {
-        if (!cr_py_is_tensor(value))
-            return PyErr_Format(PyExc_TypeError, "%R is a %s, not a Tensor", key, Py_TYPE(value)->tp_name), -1;
-        out[i] = (cr_named_tensor){ .name = PyUnicode_AsUTF8(key), .tensor = cr_py_tensor_of(value) };
-        if (!out[i].name) return -1;
+        cr_tensor *t = cr_frontend_tensor(f, value);
+        if (!t && !PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "%R is a %s, not a Tensor", key, Py_TYPE(value)->tp_name);
+        out[i] = (cr_named_tensor){ .name = PyUnicode_AsUTF8(key), .tensor = t };
+        if (!t || !out[i].name) return -1;
     }
     return 0;
 }
@@ -198,8 +201,11 @@ static PyObject *program_with_tensors(PyObject *self, PyObject *dict) {
     cr_named_tensor *others = PyMem_Calloc(n + 1, sizeof *others);
     cr_program *made = NULL;
     if (!others) return PyErr_NoMemory();
-    int bad = read_tensors(dict, others);
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    int bad = read_tensors(&f, dict, others);
     cr_status status = bad ? CR_OK : cr_program_with_tensors(program_of(self), others, n, &made);
+    cr_py_frame_dispose(&f);
     PyMem_Free(others);
     if (bad) return NULL;
     return status ? cr_py_raise(status) : cr_py_program_new(made);
@@ -306,11 +312,11 @@ static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* Asked before __index__ is: PyTorch's tensors have both. */
 static bool is_foreign_array(PyObject *o) {
-    if (cr_py_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || o == Py_None) return false;
-    return PyObject_HasAttrString(o, "__dlpack__");
+    if (cr_frontend_is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o)) return false;
+    return o != Py_None && PyObject_HasAttrString(o, "__dlpack__");
 }
 
-int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
+int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out) {
     if (!is_foreign_array(o)) {
         int r = cr_py_convert(f, o, out);
         if (r > 0)
@@ -319,8 +325,8 @@ int cr_py_leaf(cr_py_frame *f, PyObject *o, cr_arg *out, PyObject *owned) {
         return r ? -1 : 0;
     }
     cr_tensor *t = cr_py_dlpack_import(o, Py_None, Py_None);
-    PyObject *wrapped = t ? cr_py_wrap(t) : NULL;
-    int r = wrapped && !PyList_Append(owned, wrapped) ? cr_py_convert(f, wrapped, out) : -1;
+    PyObject *wrapped = t ? cr_frontend_wrap(t) : NULL;
+    int r = wrapped && !cr_py_frame_keep(f, wrapped) ? cr_py_convert(f, wrapped, out) : -1;
     Py_XDECREF(wrapped);
     return r;
 }
@@ -336,19 +342,17 @@ PyObject *cr_py_results_list(cr_env *env, cr_arg *results, size_t n) {
     return list;
 }
 
-/* The tensors of a list, which holds them. */
-static cr_tensor **read_state(PyObject *list) {
+/* The tensors of a list, which holds them, or the frame does. */
+static cr_tensor **read_state(cr_py_frame *f, PyObject *list) {
     size_t n = (size_t)PyList_GET_SIZE(list);
     cr_tensor **state = PyMem_Calloc(n + 1, sizeof *state);
     if (!state) PyErr_NoMemory();
     for (size_t i = 0; state && i < n; i++) {
         PyObject *o = PyList_GET_ITEM(list, (Py_ssize_t)i);
-        if (cr_py_is_tensor(o)) {
-            state[i] = cr_py_tensor_of(o);
-            continue;
-        }
-        PyErr_Format(PyExc_TypeError, "run(): parameter, buffer or constant %zu is a %s, not a Tensor", i,
-                     Py_TYPE(o)->tp_name);
+        if ((state[i] = cr_frontend_tensor(f, o))) continue;
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "run(): parameter, buffer or constant %zu is a %s, not a Tensor", i,
+                         Py_TYPE(o)->tp_name);
         PyMem_Free(state);
         state = NULL;
     }
@@ -359,17 +363,16 @@ static PyObject *module_run(PyObject *self, PyObject *args) {
     cr_module *m = ((py_module *)self)->module;
     PyObject *leaves, *given = NULL;
     if (!PyArg_ParseTuple(args, "O|O!:run", &leaves, &PyList_Type, &given)) return NULL;
-    PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *owned = PyList_New(0),
-             *o = NULL;
+    PyObject *items = PySequence_Fast(leaves, "run() takes the list of the flat inputs"), *o = NULL;
     size_t n = items ? (size_t)PySequence_Fast_GET_SIZE(items) : 0, nresults = cr_module_result_count(m);
     cr_arg *inputs = PyMem_Calloc(n + nresults + 1, sizeof *inputs), *results = inputs + n;
-    cr_tensor **state = given ? read_state(given) : NULL;
     cr_py_frame f;
     cr_py_frame_init(&f);
+    cr_tensor **state = given ? read_state(&f, given) : NULL;
     if (!inputs) PyErr_NoMemory();
-    if (!items || !owned || !inputs || (given && !state)) goto out;
+    if (!items || !inputs || (given && !state)) goto out;
     for (size_t i = 0; i < n; i++)
-        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i], owned)) goto out;
+        if (cr_py_leaf(&f, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), &inputs[i])) goto out;
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = cr_module_run_on(m, state, given ? (size_t)PyList_GET_SIZE(given) : 0, inputs, n, results,
                                         nresults);
@@ -380,7 +383,6 @@ out:
     PyMem_Free(inputs);
     PyMem_Free(state);
     Py_XDECREF(items);
-    Py_XDECREF(owned);
     return o;
 }
 
@@ -395,7 +397,13 @@ static PyObject *module_fits(PyObject *self, PyObject *list) {
         if (p->inputs[i].kind == CR_INPUT_USER || p->inputs[i].kind == CR_INPUT_TOKEN) continue;
         const cr_meta *m = cr_graph_value(p->graph, cr_graph_node(p->graph, n)->first)->meta;
         PyObject *o = PyList_GET_ITEM(list, at++);
-        if (!cr_py_is_tensor(o) || (m && cr_py_tensor_of(o)->meta.dtype != m->dtype)) Py_RETURN_FALSE;
+        cr_py_frame f;
+        cr_py_frame_init(&f);
+        const cr_tensor *t = cr_frontend_tensor(&f, o);
+        bool fits = t && (!m || t->meta.dtype == m->dtype);
+        cr_py_frame_dispose(&f);
+        if (PyErr_Occurred()) return NULL;
+        if (!fits) Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
 }
@@ -405,7 +413,7 @@ static PyObject *module_tensor(PyObject *self, PyObject *name) {
     cr_tensor *t = text ? cr_module_tensor(((py_module *)self)->module, text) : NULL;
     if (!t) return text ? Py_NewRef(Py_None) : NULL;
     cr_tensor_retain(t);
-    return cr_py_wrap(t);
+    return cr_frontend_wrap(t);
 }
 
 static void module_dealloc(PyObject *self) {

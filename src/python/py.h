@@ -1,4 +1,4 @@
-/* py.h: what the files of the extension module share.
+/* py.h: what the files of the extension module share. What a tensor is, is asked of frontend.h.
  *
  * A cresset.Tensor holds one reference to a cr_tensor; the tensor's `python` field is the borrowed way back, so that
  * one tensor is one Python object for as long as that object lives. All of this is touched only under the GIL.
@@ -10,7 +10,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "ops/op.h"
+#include "python/frontend.h"
 
 /* ---- errors (errors.c) ---- */
 extern PyObject *cr_py_data_dependent_error; /* cresset.GuardOnDataDependentSymNode */
@@ -21,6 +21,8 @@ PyObject *cr_py_raise(cr_status status);
 int cr_py_fail(cr_status status);
 /* The text that was built, as a str; disposes of it. */
 PyObject *cr_py_text(cr_str *text);
+/* For long work without the GIL: CR_EPYTHON when a signal's handler raised (Ctrl-C). `user` is not looked at. */
+CR_NODISCARD cr_status cr_py_look_for_signals(void *user);
 
 /* ---- dtypes, layouts, memory formats (dtype_type.c), devices (device_type.c), sizes (size_type.c) ---- */
 extern PyTypeObject cr_py_dtype_type, cr_py_layout_type, cr_py_format_type, cr_py_device_type, cr_py_size_type;
@@ -41,28 +43,10 @@ int cr_py_device_read(PyObject *o, cr_device *out);
 PyObject *cr_py_dim(cr_env *env, cr_dim d);
 PyObject *cr_py_size_new(cr_env *env, int rank, const cr_dim *size);
 
-/* ---- tensors (tensor_type.c) ---- */
-typedef struct cr_py_tensor {
-    PyObject_HEAD
-    cr_tensor *tensor; /* owned; never NULL once visible */
-    PyObject *dict, *weakrefs;
-} cr_py_tensor;
-extern PyTypeObject *cr_py_tensor_type;
+/* ---- Cresset's own tensors: what others need of them (tensor_type.c); their objects are in tensor.h ---- */
 int cr_py_tensor_init(PyObject *module);
-static inline bool cr_py_is_tensor(PyObject *o) {
-    return Py_IS_TYPE(o, cr_py_tensor_type) || PyType_IsSubtype(Py_TYPE(o), cr_py_tensor_type);
-}
-static inline cr_tensor *cr_py_tensor_of(PyObject *o) { return ((cr_py_tensor *)o)->tensor; }
-/* The Python object of a tensor; consumes the caller's reference to `t`, also on failure. */
-PyObject *cr_py_wrap(cr_tensor *t);
-/* A new object of a subclass for a tensor that has none yet; consumes the reference. */
-PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
 /* Puts a method for every op of the table into the type, once. Called when the first tensor is shown. */
 int cr_py_tensor_populate(void);
-extern PyMethodDef cr_py_tensor_methods[];     /* tensor_methods.c: what is not simply an op */
-extern PyGetSetDef cr_py_tensor_attributes[];  /* tensor_attributes.c */
-extern PyNumberMethods cr_py_tensor_number;    /* operators.c */
-PyObject *cr_py_tensor_richcompare(PyObject *a, PyObject *b, int op);
 /* One element at `p` as a Python number. */
 PyObject *cr_py_element(int dtype, const void *p);
 PyObject *cr_py_scalar(rt_scalar value, bool is_bool);
@@ -76,6 +60,7 @@ typedef struct cr_py_frame {
     int64_t work;      /* about how many elements the call touches: decides whether the GIL is released */
     uint32_t used;
     bool has_lists;    /* some tensors are only held by a Python list */
+    PyObject *kept;    /* list: what cr_py_frame_keep holds; NULL: nothing */
     cr_arg pool[48];
 } cr_py_frame;
 static inline void cr_py_frame_init(cr_py_frame *f) {
@@ -83,10 +68,14 @@ static inline void cr_py_frame_init(cr_py_frame *f) {
     f->work = 0;
     f->used = 0;
     f->has_lists = false;
+    f->kept = NULL;
 }
 static inline void cr_py_frame_dispose(cr_py_frame *f) {
     if (f->arena.head) cr_arena_dispose(&f->arena);
+    Py_XDECREF(f->kept);
 }
+/* Holds an object until the frame is disposed of: arguments may borrow from it. 0, or -1 with an exception. */
+int cr_py_frame_keep(cr_py_frame *f, PyObject *o);
 /* 0: converted; -1: exception; 1: an object of no kind that ops take (no exception). */
 int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out);
 static inline int64_t cr_py_numel(const cr_tensor *t) {
@@ -96,8 +85,8 @@ static inline int64_t cr_py_numel(const cr_tensor *t) {
     return n;
 }
 static inline int cr_py_convert(cr_py_frame *f, PyObject *o, cr_arg *out) {
-    if (Py_IS_TYPE(o, cr_py_tensor_type)) {
-        cr_tensor *t = cr_py_tensor_of(o);
+    if (Py_IS_TYPE(o, cr_frontend_cresset.tensor_type)) {
+        cr_tensor *t = *(cr_tensor **)((char *)o + cr_frontend_cresset.tensor_at);
         int64_t n = cr_py_numel(t);
         if (n > f->work) f->work = n;
         *out = (cr_arg){ .kind = CR_ARG_TENSOR, .given = CR_GIVEN_POSITIONAL, .u.t = t };
@@ -144,13 +133,10 @@ CR_NODISCARD cr_status cr_py_call_tensor(const cr_op **cache, const char *name, 
 int cr_py_data_init(PyObject *module);   /* data.c: tensor(), as_tensor() */
 /* Any data as a new tensor. dtype -1: inferred. */
 CR_NODISCARD cr_tensor *cr_py_data_tensor(PyObject *data, int dtype); /* NULL: exception */
-extern PyBufferProcs cr_py_tensor_buffer; /* buffer.c */
 int cr_py_buffer_init(PyObject *module);
 /* A tensor on the memory of an object that exports a buffer, kept alive by it. NULL: exception. */
 cr_tensor *cr_py_buffer_import(PyObject *o);
 int cr_py_dlpack_init(PyObject *module); /* dlpack.c */
-PyObject *cr_py_tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-PyObject *cr_py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 cr_tensor *cr_py_dlpack_import(PyObject *o, PyObject *device, PyObject *copy);
 
 extern PyTypeObject cr_py_storage_type;  /* storage_type.c */
@@ -159,8 +145,6 @@ PyObject *cr_py_storage_wrap(cr_storage *s);
 cr_storage *cr_py_storage_of(PyObject *o); /* borrowed; NULL when it is no storage */
 
 /* ---- the rest ---- */
-PyObject *cr_py_tensor_getitem(PyObject *self, PyObject *index); /* index.c */
-int cr_py_tensor_setitem(PyObject *self, PyObject *index, PyObject *value);
 typedef struct cr_py_generator { PyObject_HEAD rt_generator *generator; bool owned; } cr_py_generator;
 extern PyTypeObject cr_py_generator_type; /* random.c */
 int cr_py_random_init(PyObject *module);
@@ -175,21 +159,23 @@ int cr_py_sym_init(PyObject *module);
 /* A SymInt, SymFloat or SymBool. `value`: an INT that is symbolic, or a SYM, of that environment. */
 PyObject *cr_py_sym_new(cr_env *env, cr_arg value);
 bool cr_py_sym_read(PyObject *o, cr_arg *out); /* false: not one; no exception */
-cr_env *cr_py_sym_env(PyObject *o);
-/* borrowed; NULL: not one; no exception */
+cr_env *cr_py_sym_env(PyObject *o); /* borrowed; NULL: not one; no exception */
 /* tensor(data) of nested sequences with symbolic numbers in them */
 PyObject *cr_py_sym_tensor(PyObject *data, PyObject *dtype);
 /* As cr_py_from_arg; numbers that are expressions are of `env` (NULL: of the mode around us). Consumes *a. */
 PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists);
 /* The same of an argument that somebody else keeps: nothing of it is consumed. */
-PyObject *cr_py_borrowed(cr_env *env, const cr_arg *a);
+PyObject *cr_py_borrowed(const cr_frontend *fe, cr_env *env, const cr_arg *a);
+/* A Python object as a result of op `name`, owned as cr_results_release expects. CR_ERUNTIME, saying what was expected,
+ * for an object of no kind that ops take; CR_EPYTHON with an exception. */
+CR_NODISCARD cr_status cr_py_take(const char *name, PyObject *o, const char *expected, cr_arg *out);
 int cr_py_graph_init(PyObject *module);
 PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
 int cr_py_trace_init(PyObject *module);
 struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
-int cr_py_export_init(PyObject *module);  /* export_type.c */
+int cr_py_tracer_init(PyObject *module);  /* tracer.c: what cresset.export records with */
 int cr_py_body_init(PyObject *module);    /* body_type.c: bodies of regions while they are recorded */
 /* A tensor that was just made from numbers of the program: while an export records, its copy is, and the tensor stands
  * for that. */
@@ -206,6 +192,7 @@ int cr_py_note_grad_mode(bool enabled); /* forward sets the mode; 0, or -1 with 
 /* While an export records: has the real tensor the elements it had before? Then they may be read. */
 bool cr_py_is_settled(const cr_tensor *t);
 int cr_py_program_init(PyObject *module); /* program_type.c: archives */
+int cr_py_program_new_init(PyObject *module);  /* program_new.c: making them of parts */
 int cr_py_program_save_init(PyObject *module); /* program_save.c: writing them */
 int cr_py_safetensors_init(PyObject *module);  /* safetensors.c */
 int cr_py_torch_file_init(PyObject *module);

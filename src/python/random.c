@@ -1,5 +1,5 @@
 /* random.c: cresset.Generator, and the default generator's functions (manual_seed, get_rng_state, ...). */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include "runtime/rt_random.h"
 

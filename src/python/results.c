@@ -17,7 +17,7 @@ PyObject *cr_py_from_arg(cr_arg *a, bool lists) {
     PyObject *o = NULL;
     switch ((cr_arg_kind)a->kind) {
     case CR_ARG_TENSOR:
-        o = cr_py_wrap(a->u.t);
+        o = cr_frontend_wrap(a->u.t);
         *a = cr_arg_none();
         return o;
     case CR_ARG_LIST: {
@@ -36,10 +36,10 @@ PyObject *cr_py_from_arg(cr_arg *a, bool lists) {
     case CR_ARG_BOOL: o = PyBool_FromLong(a->u.i != 0); break;
     case CR_ARG_COMPLEX: o = complex_object(a->u.c); break;
     case CR_ARG_STR: o = PyUnicode_FromStringAndSize(a->u.s, a->n); break;
-    case CR_ARG_DTYPE: o = cr_py_dtype_get((int)a->u.i); break;
-    case CR_ARG_LAYOUT: o = cr_py_layout_get((int)a->u.i); break;
-    case CR_ARG_FORMAT: o = cr_py_format_get((int)a->u.i); break;
-    case CR_ARG_DEVICE: o = cr_py_device_wrap(a->u.device); break;
+    case CR_ARG_DTYPE:
+    case CR_ARG_LAYOUT:
+    case CR_ARG_FORMAT:
+    case CR_ARG_DEVICE: o = cr_frontend_cresset.show(a); break;
     case CR_ARG_NONE: o = Py_NewRef(Py_None); break;
     case CR_ARG_SYM: o = cr_py_sym_new(cr_ambient_get()->mode.env, *a); break;
     default: PyErr_Format(PyExc_NotImplementedError, "a result of argument kind %d has no Python object", a->kind);

@@ -1,6 +1,6 @@
 /* safetensors.c: safetensors files for Python: written from a dict of tensors, read as tensors on the mapped file. */
 #include "archive/safetensors.h"
-#include "python/py.h"
+#include "python/tensor.h"
 
 /* ---- writing ---- */
 
@@ -71,14 +71,6 @@ static cr_status fill(void *user, size_t i, const void **data) {
     return t->copy ? CR_OK : CR_ENOMEM;
 }
 
-static cr_status look_for_signals(void *user) {
-    (void)user;
-    PyGILState_STATE state = PyGILState_Ensure();
-    int interrupted = PyErr_CheckSignals();
-    PyGILState_Release(state);
-    return interrupted ? CR_EPYTHON : CR_OK;
-}
-
 static cr_status gather(void *user, const void *data, size_t size) {
     cr_str_addn(user, data, size);
     return cr_str_status(user);
@@ -94,7 +86,7 @@ static PyObject *save(PyObject *unused, PyObject *args) {
         return NULL;
     cr_str_init(&bytes);
     if ((target != Py_None && !PyUnicode_FSConverter(target, &path)) || table_fill(&t, tensors, metadata)) goto out;
-    cr_safetensors_source source = { .fill = fill, .step = look_for_signals, .user = &t };
+    cr_safetensors_source source = { .fill = fill, .step = cr_py_look_for_signals, .user = &t };
     const char *const *pairs = t.metadata[0] ? t.metadata : NULL;
     PyThreadState *thread = PyEval_SaveThread();
     cr_status status = path ? cr_safetensors_write_from(PyBytes_AS_STRING(path), t.entries, t.n, pairs, &source)

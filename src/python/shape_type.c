@@ -80,23 +80,30 @@ static PyObject *shape_fake(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO!:_shape_fake", &mode, &tensor, &PyTuple_Type, &sizes)) return NULL;
     cr_fakes *fakes = cr_py_mode_fakes(mode);
     if (!fakes) return NULL;
-    if (!cr_py_is_tensor(tensor))
-        return PyErr_Format(PyExc_TypeError, "_shape_fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
-    cr_tensor *t = cr_py_tensor_of(tensor);
-    if (PyTuple_GET_SIZE(sizes) != t->meta.rank)
-        return PyErr_Format(PyExc_ValueError, "%zd sizes for a tensor of %d dimensions", PyTuple_GET_SIZE(sizes),
-                            t->meta.rank);
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    PyObject *o = NULL;
+    const cr_tensor *t = cr_frontend_need(&f, tensor, "_shape_fake() takes a Tensor, not %s");
+    if (!t) goto out;
+    if (PyTuple_GET_SIZE(sizes) != t->meta.rank) {
+        PyErr_Format(PyExc_ValueError, "%zd sizes for a tensor of %d dimensions", PyTuple_GET_SIZE(sizes),
+                     t->meta.rank);
+        goto out;
+    }
     for (int d = 0; d < t->meta.rank; d++) {
         PyObject *item = PyTuple_GET_ITEM(sizes, d);
         cr_arg a;
         if (!cr_py_sym_read(item, &a)) {
-            if (cr_py_int64(item, "size", &size[d])) return NULL;
+            if (cr_py_int64(item, "size", &size[d])) goto out;
         } else {
             size[d] = a.kind == CR_ARG_INT ? a.u.i : cr_dim_of(fakes->env, a.u.sym);
         }
     }
     cr_status status = cr_fake_sized(fakes, t, size, &fake);
-    return status ? cr_py_raise(status) : cr_py_wrap(fake);
+    o = status ? cr_py_raise(status) : cr_frontend_wrap(fake);
+out:
+    cr_py_frame_dispose(&f);
+    return o;
 }
 
 static PyObject *shape_equate(PyObject *module, PyObject *args) {

@@ -1,5 +1,5 @@
 /* state.c: process-wide and per-thread settings (default dtype, threads, grad mode), and questions about dtypes. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 static int dtype_argument(PyObject *o, const char *function, int *out) {
     if (cr_py_dtype_read(o, out)) return 0;

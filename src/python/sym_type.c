@@ -56,15 +56,15 @@ PyObject *cr_py_from_arg_of(cr_env *env, cr_arg *a, bool lists) {
     return o;
 }
 
-PyObject *cr_py_borrowed(cr_env *env, const cr_arg *a) {
+PyObject *cr_py_borrowed(const cr_frontend *fe, cr_env *env, const cr_arg *a) {
     if (a->kind == CR_ARG_TENSOR) {
         cr_tensor_retain(a->u.t);
-        return cr_py_wrap(a->u.t);
+        return fe->wrap(a->u.t);
     }
     if (a->kind == CR_ARG_LIST) {
         PyObject *list = PyList_New(a->n);
         for (uint32_t i = 0; list && i < a->n; i++) {
-            PyObject *item = cr_py_borrowed(env, &a->u.list[i]);
+            PyObject *item = cr_py_borrowed(fe, env, &a->u.list[i]);
             if (!item) Py_CLEAR(list);
             else PyList_SET_ITEM(list, i, item);
         }
@@ -72,6 +72,8 @@ PyObject *cr_py_borrowed(cr_env *env, const cr_arg *a) {
     }
     if (a->kind == CR_ARG_COMPLEX) return PyComplex_FromDoubles(a->u.c[0], a->u.c[1]);
     if (a->kind == CR_ARG_STR) return PyUnicode_FromStringAndSize(a->u.s, a->n);
+    if (a->kind == CR_ARG_DTYPE || a->kind == CR_ARG_LAYOUT || a->kind == CR_ARG_FORMAT || a->kind == CR_ARG_DEVICE)
+        return fe->show(a);
     cr_arg copy = *a;
     return cr_py_from_arg_of(env, &copy, true);
 }

@@ -1,5 +1,5 @@
 /* table.c: the op table shown to tests, stubs and the docs page: names, schemas, rows. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 static const cr_op *find(PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);

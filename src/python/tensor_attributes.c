@@ -1,5 +1,5 @@
 /* tensor_attributes.c: x.shape, x.dtype, x.T, x.requires_grad and the other attributes of a tensor. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #define GETTER(name) static PyObject *name(PyObject *self, void *closure)
 #define META(self) (&cr_py_tensor_of(self)->meta)
@@ -36,7 +36,7 @@ GETTER(get_nbytes) {
 }
 GETTER(get_version) {
     (void)closure;
-    return PyLong_FromUnsignedLongLong(__atomic_load_n(&cr_py_tensor_of(self)->storage->version, __ATOMIC_RELAXED));
+    return PyLong_FromUnsignedLongLong(cr_tensor_version(cr_py_tensor_of(self)));
 }
 /* A constant answer: the closure is the object. */
 GETTER(get_none) {

@@ -1,6 +1,6 @@
 /* tensor_methods.c: the methods of a tensor that are not simply an op: questions about its meta, conversions to Python
  * objects, to() in its Python forms, copying and pickling. Written as C vectorcalls; a name here hides an op's. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include "trace/trace.h"
 

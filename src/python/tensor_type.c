@@ -4,7 +4,7 @@
  * tensor's references. Methods for the table's ops enter the type's dict when the first object is made
  * (cr_py_tensor_populate), so that importing the package does not build the table and a call still finds its method
  * without a detour. */
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include <structmember.h>
 
@@ -278,7 +278,7 @@ int cr_py_tensor_init(PyObject *module) {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
-    cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    cr_frontend_cresset.tensor_type = cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!cr_py_tensor_type) return -1;
     PyObject *priority = PyLong_FromLong(1000); /* NumPy's operators give way to ours */
     int failed = !priority || PyDict_SetItemString(cr_py_tensor_type->tp_dict, "__array_priority__", priority);

@@ -1,7 +1,7 @@
 /* torch_file.c: torch.save files for Python: read as values by the restricted reader of archive/pickle.h, which runs
  * nothing of the file, and written around a pickle that _serialization.py makes. */
 #include "archive/pickle.h"
-#include "python/py.h"
+#include "python/tensor.h"
 
 #include <stdio.h>
 

@@ -84,12 +84,16 @@ static PyObject *mode_from_tensor(PyObject *self, PyObject *args, PyObject *kwar
     dynamic d;
     cr_tensor *fake = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_tensor", names, &tensor, &spec)) return NULL;
-    if (!cr_py_is_tensor(tensor))
-        return PyErr_Format(PyExc_TypeError, "from_tensor() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
-    cr_tensor *t = cr_py_tensor_of(tensor);
-    if (read_dynamic(spec, &t->meta, &d)) return NULL;
-    cr_status status = cr_fake_from(&((py_mode *)self)->fakes, t, d.mask, d.names, &fake);
-    return status ? cr_py_raise(status) : cr_py_wrap(fake);
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    PyObject *o = NULL;
+    const cr_tensor *t = cr_frontend_need(&f, tensor, "from_tensor() takes a Tensor, not %s");
+    if (t && !read_dynamic(spec, &t->meta, &d)) {
+        cr_status status = cr_fake_from(&((py_mode *)self)->fakes, t, d.mask, d.names, &fake);
+        o = status ? cr_py_raise(status) : cr_frontend_wrap(fake);
+    }
+    cr_py_frame_dispose(&f);
+    return o;
 }
 
 static PyObject *mode_enter(PyObject *self, PyObject *unused) {
@@ -173,21 +177,17 @@ static PyObject *fake(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyObject *is_fake(PyObject *module, PyObject *o) {
     (void)module;
-    return PyBool_FromLong(cr_py_is_tensor(o) && cr_tensor_is_fake(cr_py_tensor_of(o)));
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    const cr_tensor *t = cr_frontend_tensor(&f, o);
+    bool fake = t && cr_tensor_is_fake(t);
+    cr_py_frame_dispose(&f);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fake);
 }
 
 /* ---- record ---- */
 
-typedef struct recording { cr_trace *trace; cr_fakes fakes; PyObject *inputs; bool fake, begun; } recording;
-
-/* The environment of the first symbolic tensor among the arguments, or of the mode around us. */
-static cr_env *known_env(PyObject *args) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
-        PyObject *o = PyTuple_GET_ITEM(args, i);
-        if (cr_py_is_tensor(o) && cr_py_tensor_of(o)->env) return cr_py_tensor_of(o)->env;
-    }
-    return cr_ambient_get()->mode.env;
-}
+typedef struct recording { cr_trace *trace; cr_fakes fakes; cr_py_frame frame; PyObject *inputs; bool fake; } recording;
 
 /* What the function gets for argument i, made an input of the trace when it is a tensor or a symbolic number. */
 static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject *spec) {
@@ -205,8 +205,8 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
                    : CR_FAIL(CR_ENOMEM, "out of memory");
         return status ? cr_py_raise(status) : Py_NewRef(o);
     }
-    if (!cr_py_is_tensor(o)) return Py_NewRef(o);
-    cr_tensor *given = cr_py_tensor_of(o);
+    cr_tensor *given = cr_frontend_tensor(&r->frame, o);
+    if (!given) return PyErr_Occurred() ? NULL : Py_NewRef(o);
     if (!r->fake) {
         status = cr_trace_input(r->trace, text, given);
         return status ? cr_py_raise(status) : Py_NewRef(o);
@@ -221,7 +221,7 @@ static PyObject *make_input(recording *r, PyObject *o, PyObject *name, PyObject 
         cr_tensor_release(t);
         return cr_py_raise(status);
     }
-    return cr_py_wrap(t);
+    return cr_frontend_wrap(t);
 }
 
 /* The name of parameter i of a Python function, or argI; a new reference. */
@@ -280,14 +280,15 @@ static PyObject *record(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *fn, *given, *names = Py_None, *specs = Py_None, *result = NULL, *graph = NULL;
     int on_fakes = 1;
     cr_env *env = NULL;
-    recording r = { 0 };
+    recording r = { .trace = NULL };
     (void)module;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|OOp:record", keywords, &fn, &PyTuple_Type, &given, &specs,
                                      &names, &on_fakes))
         return NULL;
     r.fake = on_fakes;
+    cr_py_frame_init(&r.frame);
     cr_status status = CR_OK;
-    if ((env = known_env(given))) cr_env_retain(env);
+    if ((env = cr_frontend_env(given)) || (env = cr_ambient_get()->mode.env)) cr_env_retain(env);
     else status = cr_env_create(&env);
     if (!status) status = cr_trace_create(env, &r.trace);
     if (status) {
@@ -306,6 +307,7 @@ static PyObject *record(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_XDECREF(r.inputs);
     cr_trace_release(r.trace);
     cr_fakes_dispose(&r.fakes);
+    cr_py_frame_dispose(&r.frame);
     return graph;
 }
 

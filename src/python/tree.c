@@ -91,7 +91,8 @@ static bool is_namedtuple_class(PyTypeObject *type) {
 
 int cr__py_tree_kind(PyObject *o, PyObject **def) {
     PyTypeObject *type = Py_TYPE(o);
-    if (type == cr_py_tensor_type || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || o == Py_None) return LEAF;
+    if (type == cr_frontend_cresset.tensor_type || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || o == Py_None)
+        return LEAF;
     if (type == &PyTuple_Type) return TUPLE;
     if (type == &PyList_Type) return LIST;
     if (type == &PyDict_Type) return DICT;

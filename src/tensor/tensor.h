@@ -154,6 +154,11 @@ static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fa
 rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
 /* index: rank numbers */
 CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out);
+/* How often the memory was written to: whoever remembers the number can tell whether it was since. */
+static inline uint64_t cr_storage_version(const cr_storage *s) {
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
+}
+static inline uint64_t cr_tensor_version(const cr_tensor *t) { return cr_storage_version(t->storage); }
 static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage->version, 1, __ATOMIC_RELAXED); }
 
 /* ---- process-wide execution context for kernels ---- */

@@ -132,19 +132,22 @@ def _function(op: Any, function: Any) -> Any:
     return function
 
 
+def _is_value(value: Any) -> bool:
+    return _C._is_tensor(value) or isinstance(value, (_C.SymInt, _C.SymFloat, _C.SymBool))
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
-    elif isinstance(value, (cresset.Tensor, cresset.SymInt, cresset.SymFloat, cresset.SymBool)):
+    elif _is_value(value):
         yield value
 
 
 def _filled(value: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_filled(item, leaves) for item in value)
-    return next(leaves) if isinstance(value, (cresset.Tensor, cresset.SymInt, cresset.SymFloat,
-                                              cresset.SymBool)) else value
+    return next(leaves) if _is_value(value) else value
 
 
 def _record(function: Callable[..., Any], _op: Any, args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -84,7 +84,7 @@ class Plan:
         self.sizes: dict[tuple[int, int], Size] = {}    # (id of the tensor or wrapped int, dimension)
         for path, leaf, entry in language._check_dynamic_shapes(combined, dynamic_shapes):
             source, where = "L" + pytree.keystr(path), "inputs" + pytree.keystr(path)
-            if isinstance(leaf, cresset.Tensor):
+            if _C._is_tensor(leaf):
                 self._add_tensor(source, where, leaf, _marked_sizes(leaf) if dynamic_shapes is None else entry)
             elif isinstance(entry, _DimHint) and entry.type is not _DimHintType.STATIC:
                 self.sizes[(id(leaf), 0)] = Size(source, where, leaf.val, entry, is_input=True)
@@ -141,7 +141,7 @@ class Plan:
             if isinstance(leaf, _IntWrapper):
                 size = self.sizes.get((id(leaf), 0))
                 return leaf.val if size is None else size.symbol
-            if not isinstance(leaf, cresset.Tensor):
+            if not _C._is_tensor(leaf):
                 return leaf
             if id(leaf) not in made:
                 made[id(leaf)] = self._fake(mode, leaf)

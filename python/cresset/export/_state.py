@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import cresset
+from cresset import _C
 
 _SIMPLE = frozenset({int, float, bool, str, bytes, complex, type(None), type})
 
@@ -21,7 +21,7 @@ def attribute_tensors(modules: list[tuple[str, Any]]) -> dict[str, Any]:
     found = {}
     for path, module in modules:
         for name, value in module.__dict__.items():
-            if isinstance(value, cresset.Tensor):
+            if _C._is_tensor(value):
                 found[f"{path}.{name}" if path else name] = value
     return found
 
@@ -80,8 +80,8 @@ class Swapped:
         for _, module in self._modules:
             attributes = dict(module.__dict__)
             self._attributes.append(attributes)
-            tables = [attributes.get(name) for name in ("_parameters", "_buffers", "_modules",
-                                                        "_non_persistent_buffers_set")]
+            names = _C._module_tables(module)
+            tables = [attributes.get(name) for name in names]
             structures = {}
             for name, value in attributes.items():
                 if type(value) in _SIMPLE or (hasattr(value, "__len__") and type(value) in (dict, list) and not value):
@@ -98,7 +98,7 @@ class Swapped:
                     if value is not None:
                         table[name] = self._fakes.get(id(value), value)
             if tables[1] is not None:
-                module.__dict__["_buffers"] = _Assigned(tables[1])
+                module.__dict__[names[1]] = _Assigned(tables[1])
         return self
 
     def _remember(self, value: Any) -> Any:
@@ -132,7 +132,7 @@ class Swapped:
         """(path of the buffer, what was assigned to it)."""
         found = []
         for path, module in self._modules:
-            buffers = module.__dict__.get("_buffers")
+            buffers = module.__dict__.get(_C._module_tables(module)[1])
             for name in buffers.assigned if isinstance(buffers, _Assigned) else ():
                 same = path and buffers.get(name) is buffers.before.get(name)  # self.b += 1: written already
                 if buffers.get(name) is not None and not same:
@@ -144,11 +144,11 @@ class Swapped:
         found: list[str] = []
         for (path, module), attributes, structures in zip(self._modules, self._attributes, self._structures):
             root = f"self.{path}" if path else "self"
-            tables = {"_parameters", "_buffers", "_modules"}
+            tables = _C._module_tables(module)
             for name, value in module.__dict__.items():
                 if name in tables or type(value) in _SIMPLE:
                     continue
-                if isinstance(value, cresset.Tensor):
+                if _C._is_tensor(value):
                     if attributes.get(name) is not value:
                         found.append(f"{root}.{name}")
                 elif type(value) in (dict, list, tuple):
@@ -158,7 +158,7 @@ class Swapped:
 
 
 def _compare(path: str, value: Any, before: Any, found: list[str]) -> None:
-    if isinstance(value, cresset.Tensor):
+    if _C._is_tensor(value):
         if value is not before:
             found.append(path)
     elif isinstance(value, dict):

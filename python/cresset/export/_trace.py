@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cresset
 from cresset import _C
 from cresset._symbolic import symbolic_builtins
 from cresset.export import _log, _names, _report, _shapes, config
@@ -108,8 +107,7 @@ def patch_forward(mod: Any, method: Callable[..., Any]) -> Iterator[Any]:
 
 
 def _is_module(mod: Any) -> bool:
-    return not isinstance(mod, type) and all(hasattr(mod, name) for name in ("forward", "named_parameters",
-            "named_buffers", "named_modules"))
+    return _C._kind(mod) == "module"
 
 
 class _Export:
@@ -203,7 +201,7 @@ class _Export:
         """Placeholders for parameters and buffers under every name; the fakes by the id of the tensor they stand
         for."""
         fakes: dict[int, Any] = {}
-        temporary = {id(module): getattr(module, "_non_persistent_buffers_set", set()) for _, module in self.modules}
+        temporary = {id(module): getattr(module, _C._module_tables(module)[3], set()) for _, module in self.modules}
         for kind, tensors in (("PARAMETER", self.parameters), ("BUFFER", self.buffers)):
             for target, tensor in tensors:
                 if id(tensor) not in fakes:
@@ -280,10 +278,10 @@ def _combine(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 
 
 def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
-    if all(isinstance(leaf, (cresset.Tensor, *_LEAVES)) for leaf in leaves):
+    if all(_C._is_tensor(leaf) or isinstance(leaf, _LEAVES) for leaf in leaves):
         return
     for path, leaf in pytree.tree_flatten_with_path(combined)[0]:
-        if not isinstance(leaf, (cresset.Tensor, *_LEAVES)):
+        if not (_C._is_tensor(leaf) or isinstance(leaf, _LEAVES)):
             raise UserError(UserErrorType.INVALID_INPUT,
                     f"export(): the input {path[0].key}{pytree.keystr(path[1:])} is a {_type_text(type(leaf))}, which "
                     f"a program cannot take; "
@@ -295,7 +293,7 @@ def _check_inputs(leaves: list[Any], combined: dict[str, Any]) -> None:
 def _check_outputs(leaves: list[Any]) -> None:
     symbolic = (_C.SymInt, _C.SymFloat, _C.SymBool)
     for leaf in leaves:
-        if not isinstance(leaf, (cresset.Tensor, *_LEAVES, *symbolic)):
+        if not (_C._is_tensor(leaf) or isinstance(leaf, (*_LEAVES, *symbolic))):
             raise UserError(UserErrorType.INVALID_OUTPUT,
                     f"export(): an output is a {_type_text(type(leaf))}, which a program cannot give; outputs are "
                             "tensors, numbers, texts, None, and tuples, lists and dicts of them; register a class of "

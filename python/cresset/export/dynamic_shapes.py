@@ -19,6 +19,7 @@ import re
 from typing import Any, Callable
 
 import cresset
+from cresset import _C
 from cresset.export._errors import UserError, UserErrorType
 from cresset.utils import _pytree as pytree
 
@@ -323,7 +324,7 @@ def _tensor_entries(path: tuple[Any, ...], tensor: Any, spec: Any) -> dict[int, 
 
 
 def _check_leaf(path: tuple[Any, ...], leaf: Any, spec: Any) -> Any:
-    if isinstance(leaf, cresset.Tensor):
+    if _C._is_tensor(leaf):
         return _tensor_entries(path, leaf, spec)
     where = pytree.keystr(path)
     if isinstance(leaf, _IntWrapper) or (isinstance(leaf, int) and not isinstance(leaf, bool)):
@@ -393,7 +394,7 @@ class ShapesCollection:
         self._kept: list[Any] = []
 
     def __setitem__(self, t: Any, shape: Any) -> None:
-        if not isinstance(t, (cresset.Tensor, _IntWrapper)):
+        if not (_C._is_tensor(t) or isinstance(t, _IntWrapper)):
             raise AssertionError(f"a ShapesCollection holds entries for tensors and wrapped ints, not for "
                                  f"{type(t).__name__}")
         if id(t) in self._shapes and self._shapes[id(t)] != shape:
@@ -447,7 +448,7 @@ class AdditionalInputs:
     def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         """The specification for these inputs."""
         def sizes(tree: Any) -> Any:
-            return _map_inputs(lambda leaf: tuple(leaf.shape) if isinstance(leaf, cresset.Tensor) else leaf, tree)
+            return _map_inputs(lambda leaf: tuple(leaf.shape) if _C._is_tensor(leaf) else leaf, tree)
 
         first, *others = ({name: sizes(value) for name, value in _combine_args(m, *example).items()}
                           for example in [(args, kwargs), *self._examples])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import cresset
+from cresset import _C
 from cresset.export import graph_signature as signatures
 from cresset.export._call_structure import CallStructure
 from cresset.export._errors import SpecViolationError
@@ -330,7 +331,7 @@ def _changes(what: str, now: dict[str, cresset.Tensor] | None,
         raise SpecViolationError(problem)
     others = {name: tensor for name, tensor in now.items() if tensor is not was[name]}
     for name, tensor in others.items():
-        if not isinstance(tensor, cresset.Tensor):
+        if not _C._is_tensor(tensor):
             raise SpecViolationError(f"{what}['{name}'] is a {type(tensor).__name__}, not a Tensor")
     return others
 
@@ -392,7 +393,6 @@ def _check_signature(ep: ExportedProgram) -> None:
 
 
 def _check_state(ep: ExportedProgram) -> None:
-    from cresset.nn import Parameter
     for kind, _, target, persistent, _, _ in ep._data["inputs"]:
         if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             continue
@@ -400,7 +400,7 @@ def _check_state(ep: ExportedProgram) -> None:
         tensor, known = (ep.state_dict if state else ep.constants).get(target), ep._program_tensor(target)
         if tensor is None:
             raise SpecViolationError(f"the {what} '{target}' is not in {'state_dict' if state else 'constants'}")
-        if not isinstance(tensor, cresset.Tensor) or (kind == "PARAMETER" and not isinstance(tensor, Parameter)):
+        if not _C._is_tensor(tensor) or (kind == "PARAMETER" and _C._kind(tensor) != "parameter"):
             raise SpecViolationError(f"the {what} '{target}' is a {type(tensor).__name__}, not a "
                                      f"{'Parameter' if kind == 'PARAMETER' else 'Tensor'}")
         if known is not None and (tensor.dtype != known.dtype or tensor.shape != known.shape):

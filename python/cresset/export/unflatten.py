@@ -548,9 +548,9 @@ def _check_inputs(nodes: list[Node], leaves: list[Any], signature: signatures.Ex
                                  f"was exported; {leaf!r} was given")
             continue
         wanted = node.meta.get("val")
-        if not isinstance(wanted, cresset.Tensor):
+        if not _C._is_tensor(wanted):
             continue
-        if not isinstance(leaf, cresset.Tensor):
+        if not _C._is_tensor(leaf):
             raise TypeError(f"input '{node.name}' is a tensor, not {type(leaf).__name__}")
         if leaf.dtype != wanted.dtype or leaf.dim() != wanted.dim():
             raise RuntimeError(f"input '{node.name}': a {wanted.dtype} tensor of {wanted.dim()} dimensions expected, "

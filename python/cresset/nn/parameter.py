@@ -22,6 +22,7 @@ class _ParameterMeta(type(Tensor)):
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """Parameter(data=None, requires_grad=True): a tensor that modules list among their parameters."""
+    _is_param = True
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:

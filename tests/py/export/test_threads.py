@@ -132,13 +132,13 @@ def exported(module):
     return export(module, (torch.ones(4, 3),), dynamic_shapes=dynamic)
 
 
-def recorded(k):
+def recording(k):
     def function(x, y):
         z = x
         for _ in range(k):
             z = z @ y + SHARED.sum()
         return torch.cond(z.sum() > 0, lambda z: z.sin(), lambda z: z.cos() * SHARED.mean(), (z,)), z.sum(0)
-    return str(torch.record(function, (torch.ones(3, 3), torch.ones(3, 3))))
+    return torch.record(function, (torch.ones(3, 3), torch.ones(3, 3)))
 
 
 def text(ep):
@@ -159,18 +159,32 @@ def test_eight_threads_export(rounds):
 
 
 def test_sixteen_threads_export_record_and_run():
-    modules = [made(i) for i in range(6)]
+    """Each thread another module or function: exported, recorded, run as it is, and its program or graph run."""
     inputs = torch.arange(12.0).reshape(4, 3) / 7
+
+    def plain(value):
+        """Values that == compares, exactly."""
+        leaves = torch.utils._pytree.tree_leaves(value)
+        return [leaf.detach().tolist() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def export_and_run(module):
+        ep = exported(copy.deepcopy(module))
+        run = ep.module()
+        return text(ep), [plain(run(inputs)) for _ in range(2)]
 
     def run(module):
         module = copy.deepcopy(module)
-        return [str(module(inputs)) for _ in range(5)] + [str(_C.is_grad_enabled())]
-    works = [lambda module=module: text(exported(module)) for module in modules]
-    works += [lambda k=k: recorded(k) for k in range(1, 6)]
+        return [plain(module(inputs)) for _ in range(5)], _C.is_grad_enabled(), _C._autocast()
+
+    def record_and_run(k):
+        graph = recording(k)
+        return str(graph), plain(graph.run(inputs[:3] * k, inputs[1:])), graph == _C.Graph.parse(str(graph))
+    works = [lambda module=made(i): export_and_run(module) for i in range(6)]
+    works += [lambda k=k: record_and_run(k) for k in range(1, 6)]
     works += [lambda module=made(i): run(module) for i in (0, 1, 4, 5, 6)]
     assert len(works) == 16
     alone = [work() for work in works]
-    for _ in range(2):
+    for _ in range(3):
         assert together(works) == alone
 
 

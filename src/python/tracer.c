@@ -1,15 +1,15 @@
-/* export_type.c: what cresset.export traces with: cresset._C._Tracer, and _build_program, which makes a program of it.
+/* tracer.c: what cresset.export traces with: cresset._C._Tracer. program_new.c makes a program of what it recorded.
  *
  * A tracer records a module's forward on fakes. State and user inputs are placeholders from the beginning; real tensors
  * that the program meets on its way become further ones, put between state and user inputs, by the name they have in
  * the module or as lifted_tensor_N. It is also the object that modules tell when they are called (enter, leave). */
 #include "python/origin.h"
 #include "python/program.h"
-#include "python/tree.h"
 
 #include "runtime/rt_random.h"
 #include "trace/trace.h"
 
+typedef struct lifted_version { const cr_tensor *tensor; uint64_t version; } lifted_version; /* kept by the list */
 typedef struct cr_py_tracer {
     PyObject_HEAD
     PyObject *mode;       /* the FakeTensorMode */
@@ -27,7 +27,8 @@ typedef struct cr_py_tracer {
     CR_VEC(cr_grad_mark) marks; /* where forward set the gradient mode */
     bool grad;            /* the mode it began with */
     const char *root;     /* the module stack of the outermost module */
-    CR_VEC(uint64_t) versions; /* by lifted tensor: of its storage, when it was lifted */
+    CR_VEC(lifted_version) versions; /* when they were lifted */
+    const cr_frontend *frontend; /* whose module it is */
     uint8_t *generator;   /* the default generator's state before forward let it start over; NULL: it did not */
 } py_tracer;
 
@@ -53,10 +54,10 @@ static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *
     PyObject *name = lifted_name(t, tensor);
     const char *text = name ? PyUnicode_AsUTF8(name) : NULL;
     cr_tensor_retain(tensor);
-    PyObject *item = text ? Py_BuildValue("(ON)", name, cr_py_wrap(tensor)) : (cr_tensor_release(tensor), NULL);
+    PyObject *item = text ? Py_BuildValue("(ON)", name, t->frontend->wrap(tensor)) : (cr_tensor_release(tensor), NULL);
     cr_status status = item && !PyList_Append(t->lifted, item) ? CR_OK : CR_FAIL(CR_ENOMEM, "out of memory");
     if (!status) status = cr_graph_placeholder(g, text, &tensor->meta, value);
-    if (!status) status = cr_vec_push(&t->versions, (uint64_t)tensor->storage->version);
+    if (!status) status = cr_vec_push(&t->versions, ((lifted_version){ tensor, cr_storage_version(tensor->storage) }));
     if (!status && t->first_user != CR_NO_NODE) cr_graph_move(g, cr_graph_value(g, *value)->node, t->first_user);
     Py_XDECREF(item);
     Py_XDECREF(name);
@@ -120,9 +121,9 @@ bool cr_py_is_exporting(void) { return cr_ambient_get()->tracer != NULL; }
 bool cr_py_is_settled(const cr_tensor *tensor) {
     const py_tracer *active = cr_ambient_get()->tracer;
     if (!active || cr_tensor_is_fake(tensor)) return false;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(active->lifted); i++) {
-        PyObject *known = PyTuple_GET_ITEM(PyList_GET_ITEM(active->lifted, i), 1);
-        if (cr_py_tensor_of(known) == tensor) return active->versions.at[i] == (uint64_t)tensor->storage->version;
+    for (size_t i = 0; i < active->versions.n; i++) {
+        const lifted_version *known = &active->versions.at[i];
+        if (known->tensor == tensor) return known->version == cr_storage_version(tensor->storage);
     }
     return true;
 }
@@ -148,13 +149,17 @@ static PyObject *tracer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     t->lifted = PyList_New(0);
     t->problems = PyList_New(0);
     t->reports = reports;
+    t->frontend = &cr_frontend_cresset; /* until a module is run */
     if (!t->names || !t->lifted || !t->problems) goto failed;
     for (Py_ssize_t at = 0; PyDict_Next(attributes, &at, &key, &value);) { /* name -> tensor; the first name wins */
-        if (!cr_py_is_tensor(value)) continue;
-        PyObject *id = PyLong_FromVoidPtr(cr_py_tensor_of(value));
-        bool known = id && PyDict_SetDefault(t->names, id, key);
+        cr_py_frame f;
+        cr_py_frame_init(&f);
+        cr_tensor *tensor = cr_frontend_tensor(&f, value);
+        PyObject *id = tensor ? PyLong_FromVoidPtr(tensor) : NULL;
+        bool known = !id || PyDict_SetDefault(t->names, id, key);
         Py_XDECREF(id);
-        if (!known) goto failed;
+        cr_py_frame_dispose(&f);
+        if (!known || PyErr_Occurred()) goto failed;
     }
     cr_status status = cr_trace_create(fakes->env, &t->trace);
     if (status) {
@@ -188,13 +193,15 @@ static void tracer_dealloc(PyObject *self) {
 /* A fake of a tensor with all sizes as they are, of the same Python class. */
 static PyObject *tracer_fake(PyObject *self, PyObject *tensor) {
     cr_tensor *fake = NULL;
-    if (!cr_py_is_tensor(tensor))
-        return PyErr_Format(PyExc_TypeError, "fake() takes a Tensor, not %s", Py_TYPE(tensor)->tp_name);
-    cr_status status = cr_fake_from(cr_py_mode_fakes(((py_tracer *)self)->mode), cr_py_tensor_of(tensor), 0, NULL,
-                                    &fake);
-    if (status) return cr_py_raise(status);
-    PyObject *o = cr_py_wrap_as(Py_TYPE(tensor), fake), *dict = ((cr_py_tensor *)tensor)->dict;
-    if (o && dict && PyDict_GET_SIZE(dict) && !(((cr_py_tensor *)o)->dict = PyDict_Copy(dict))) Py_CLEAR(o);
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    PyObject *o = NULL;
+    const cr_tensor *t = cr_frontend_need(&f, tensor, "fake() takes a Tensor, not %s");
+    if (t) {
+        cr_status status = cr_fake_from(cr_py_mode_fakes(((py_tracer *)self)->mode), t, 0, NULL, &fake);
+        o = status ? cr_py_raise(status) : cr_frontend_of(tensor)->stand_in(tensor, fake);
+    }
+    cr_py_frame_dispose(&f);
     return o;
 }
 
@@ -245,15 +252,20 @@ static PyObject *tracer_input(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sOp|O:input", &name, &o, &user, &real)) return NULL;
     uint32_t before = cr_graph_value_count(g);
     cr_sym e = read_expr(o, cr_graph_env(g));
-    if (cr_py_is_tensor(o)) {
+    cr_py_frame f;
+    cr_py_frame_init(&f);
+    cr_tensor *fake = cr_frontend_tensor(&f, o), *meant = fake && real ? cr_frontend_tensor(&f, real) : NULL;
+    if (PyErr_Occurred()) {
+        status = CR_EPYTHON;
+    } else if (fake) {
         /* one tensor under several names is known by the last of them */
-        status = cr_graph_placeholder(g, name, &cr_py_tensor_of(o)->meta, &value);
-        if (!status) status = cr_trace_bind(t->trace, cr_py_tensor_of(o), value);
-        /* forward may hold the tensor itself */
-        if (!status && real && cr_py_is_tensor(real)) status = cr_trace_bind(t->trace, cr_py_tensor_of(real), value);
+        status = cr_graph_placeholder(g, name, &fake->meta, &value);
+        if (!status) status = cr_trace_bind(t->trace, fake, value);
+        if (!status && meant) status = cr_trace_bind(t->trace, meant, value); /* forward may hold the tensor itself */
     } else {
         status = e ? add_number(t->trace, name, e) : add_constant(t->trace, name, o);
     }
+    cr_py_frame_dispose(&f);
     if (status) return cr_py_raise(status);
     if (user && t->first_user == CR_NO_NODE) t->first_user = cr_graph_value(g, before)->node;
     if (!user) t->first_lifted = cr_graph_value(g, before)->node + 1;
@@ -284,13 +296,16 @@ static PyObject *tracer_run(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO!O!:run", &fn, &PyTuple_Type, &given, &PyDict_Type, &keywords)) return NULL;
     cr_ambient *ambient = cr_ambient_get();
     py_tracer *outer = ambient->tracer;
+    const cr_frontend *owner = cr_frontend_of(fn);
+    if (owner) t->frontend = owner;
+    uint64_t before = t->frontend->ambient();
     cr_trace_begin(t->trace, true);
     ambient->tracer = t;
-    t->grad = ambient->grad;
+    t->grad = before & CR_AMBIENT_GRAD;
     PyObject *result = PyObject_Call(fn, given, keywords);
     ambient->tracer = outer;
-    ambient->grad = t->grad; /* what forward sets ends with it */
     cr_trace_end(t->trace);
+    t->frontend->set_ambient(before); /* what forward sets ends with it */
     restore_generator(t);
     return result;
 }
@@ -357,7 +372,7 @@ static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     cr_arg from, inputs[3];
     uint32_t node;
     if (!PyArg_ParseTuple(args, "sO:copy_back", &name, &value)) return NULL;
-    if (!cr_py_is_tensor(value))
+    if (!cr_frontend_is_tensor(value))
         return PyErr_Format(PyExc_TypeError, "'%s' was assigned a %s, not a Tensor", name, Py_TYPE(value)->tp_name);
     uint32_t buffer = cr_graph_find(g, name);
     if (buffer == CR_NO_VALUE) return PyErr_Format(PyExc_KeyError, "the program has no input '%s'", name);
@@ -512,201 +527,8 @@ static PyTypeObject tracer_type = {
     .tp_getset = tracer_attributes,
 };
 
-/* ---- building ---- */
-
-typedef struct builder {
-    cr_program_parts parts;
-    cr_arena arena;
-    cr_py_frame frame;
-    PyObject *owned;     /* list: what borrowed texts belong to */
-    CR_VEC(cr_tree *) trees;
-} builder;
-
-static int item_count(PyObject *list, size_t *n) {
-    if (!PyList_Check(list))
-        return PyErr_Format(PyExc_TypeError, "_build_program(): expected a list, not %s", Py_TYPE(list)->tp_name), -1;
-    *n = (size_t)PyList_GET_SIZE(list);
-    return 0;
-}
-
-static void *allocate(builder *b, size_t n, size_t size) {
-    void *p = cr_arena_calloc(&b->arena, n + 1, size);
-    if (!p) PyErr_NoMemory();
-    return p;
-}
-
-static int read_inputs(builder *b, PyObject *list) {
-    if (item_count(list, &b->parts.ninputs)) return -1;
-    cr_input_spec *specs = allocate(b, b->parts.ninputs, sizeof *specs);
-    for (size_t i = 0; specs && i < b->parts.ninputs; i++) {
-        const char *kind;
-        PyObject *constant;
-        int persistent, is_constant;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzppO", &kind, &specs[i].name, &specs[i].target,
-                              &persistent, &is_constant, &constant))
-            return -1;
-        int k = cr_py_input_kind(kind);
-        if (k < 0) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of input", kind), -1;
-        specs[i].kind = (uint8_t)k;
-        specs[i].persistent = persistent;
-        specs[i].is_constant = is_constant;
-        specs[i].constant = cr_arg_none();
-        if (is_constant && cr_py_leaf(&b->frame, constant, &specs[i].constant, b->owned)) return -1;
-    }
-    b->parts.inputs = specs;
-    return specs ? 0 : -1;
-}
-
-static int read_outputs(builder *b, PyObject *list) {
-    if (item_count(list, &b->parts.noutputs)) return -1;
-    cr_output_spec *specs = allocate(b, b->parts.noutputs, sizeof *specs);
-    for (size_t i = 0; specs && i < b->parts.noutputs; i++) {
-        const char *kind;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sz", &kind, &specs[i].target)) return -1;
-        int k = cr_py_output_kind(kind);
-        if (k < 0) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of output", kind), -1;
-        specs[i].kind = (uint8_t)k;
-    }
-    b->parts.outputs = specs;
-    return specs ? 0 : -1;
-}
-
-static int read_tensors(builder *b, PyObject *list, const cr_named_tensor **out, size_t *n) {
-    if (item_count(list, n)) return -1;
-    cr_named_tensor *tensors = allocate(b, *n, sizeof *tensors);
-    for (size_t i = 0; tensors && i < *n; i++) {
-        PyObject *tensor;
-        int is_parameter, persistent;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOpp", &tensors[i].name, &tensor, &is_parameter,
-                              &persistent))
-            return -1;
-        if (!cr_py_is_tensor(tensor))
-            return PyErr_Format(PyExc_TypeError, "'%s' is a %s, not a Tensor", tensors[i].name,
-                                Py_TYPE(tensor)->tp_name),
-                   -1;
-        tensors[i].tensor = cr_py_tensor_of(tensor);
-        tensors[i].is_parameter = is_parameter;
-        tensors[i].persistent = persistent;
-    }
-    *out = tensors;
-    return tensors ? 0 : -1;
-}
-
-static int64_t read_bound(PyObject *o, bool upper) {
-    int overflow = 0;
-    long long value = PyLong_Check(o) ? PyLong_AsLongLongAndOverflow(o, &overflow) : 0;
-    if (!PyLong_Check(o) || overflow) return upper ? INT64_MAX : INT64_MIN;
-    return value;
-}
-
-static int read_ranges(builder *b, PyObject *list) {
-    if (item_count(list, &b->parts.nranges)) return -1;
-    cr_symbol_range *ranges = allocate(b, b->parts.nranges, sizeof *ranges);
-    for (size_t i = 0; ranges && i < b->parts.nranges; i++) {
-        PyObject *low, *high;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "sOO", &ranges[i].symbol, &low, &high)) return -1;
-        ranges[i].range = (cr_range){ read_bound(low, false), read_bound(high, true) };
-    }
-    b->parts.ranges = ranges;
-    return ranges ? 0 : -1;
-}
-
-static int read_texts(builder *b, PyObject *list, const char *const **out, size_t *n) {
-    if (item_count(list, n)) return -1;
-    const char **texts = allocate(b, *n, sizeof *texts);
-    for (size_t i = 0; texts && i < *n; i++)
-        if (!(texts[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, (Py_ssize_t)i)))) return -1;
-    *out = texts;
-    return texts ? 0 : -1;
-}
-
-static int read_tree(builder *b, const char *text, cr_tree **out) {
-    if (!text) return 0;
-    cr_status status = cr_vec_reserve(&b->trees, b->trees.n + 1);
-    if (!status) status = cr_tree_parse(text, strlen(text), out);
-    if (status) return cr_py_fail(status);
-    b->trees.at[b->trees.n++] = *out;
-    return 0;
-}
-
-/* [(value, constant)]: the number of a value of the graph, or None and a constant. */
-static int read_call_values(builder *b, PyObject *list, const cr_call_value **out, size_t *n) {
-    if (list == Py_None) return 0;
-    if (item_count(list, n)) return -1;
-    cr_call_value *values = allocate(b, *n, sizeof *values);
-    for (size_t i = 0; values && i < *n; i++) {
-        PyObject *value, *constant;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "OO", &value, &constant)) return -1;
-        if (value != Py_None) values[i].constant = (cr_arg){ .kind = CR_ARG_VALUE, .u.i = PyLong_AsLongLong(value) };
-        else if (cr_py_leaf(&b->frame, constant, &values[i].constant, b->owned)) return -1;
-    }
-    *out = values;
-    return PyErr_Occurred() || !values ? -1 : 0;
-}
-
-static int read_calls(builder *b, PyObject *list) {
-    if (item_count(list, &b->parts.ncalls)) return -1;
-    cr_module_call *calls = allocate(b, b->parts.ncalls, sizeof *calls);
-    for (size_t i = 0; calls && i < b->parts.ncalls; i++) {
-        const char *in, *out;
-        PyObject *names;
-        PyObject *inputs = Py_None, *outputs = Py_None;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, (Py_ssize_t)i), "szzO|OO", &calls[i].fqn, &in, &out, &names,
-                              &inputs, &outputs))
-            return -1;
-        if (read_call_values(b, inputs, &calls[i].inputs, &calls[i].ninputs) ||
-            read_call_values(b, outputs, &calls[i].outputs, &calls[i].noutputs))
-            return -1;
-        if (read_tree(b, in, &calls[i].in_spec) || read_tree(b, out, &calls[i].out_spec)) return -1;
-        if (names != Py_None && read_texts(b, names, &calls[i].forward_arg_names, &calls[i].nnames)) return -1;
-    }
-    b->parts.calls = calls;
-    return calls ? 0 : -1;
-}
-
-static int read_example(builder *b, PyObject *list) {
-    if (item_count(list, &b->parts.nexample)) return -1;
-    cr_arg *example = allocate(b, b->parts.nexample, sizeof *example);
-    for (size_t i = 0; example && i < b->parts.nexample; i++)
-        if (cr_py_leaf(&b->frame, PyList_GET_ITEM(list, (Py_ssize_t)i), &example[i], b->owned)) return -1;
-    b->parts.example = example;
-    return example ? 0 : -1;
-}
-
-static PyObject *build_program(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "graph", "inputs",  "outputs", "state",   "constants",  "ranges", "guards",
-                             "calls", "example", "tracer",  "dialect", "keep_names", NULL };
-    PyObject *graph, *inputs, *outputs, *state, *constants, *ranges, *guards, *calls, *example, *tracer = Py_None,
-                                                                                                *o = NULL;
-    const char *dialect = NULL;
-    int keep = 0;
-    cr_program *p = NULL;
-    cr_arg g;
-    (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOOO|Ozp:_build_program", names, &graph, &inputs, &outputs,
-                                     &state, &constants, &ranges, &guards, &calls, &example, &tracer, &dialect, &keep))
-        return NULL;
-    if (!cr_py_graph_read(graph, &g))
-        return PyErr_Format(PyExc_TypeError, "_build_program() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
-    builder b = { .parts = { .graph = g.u.graph, .dialect = dialect, .flags = keep ? CR_BUILD_KEEP_NAMES : 0 },
-                  .owned = PyList_New(0) };
-    if (Py_IS_TYPE(tracer, &tracer_type)) b.parts.names = ((py_tracer *)tracer)->fx_names;
-    cr_arena_init(&b.arena);
-    cr_py_frame_init(&b.frame);
-    if (b.owned && !read_inputs(&b, inputs) && !read_outputs(&b, outputs) &&
-        !read_tensors(&b, state, &b.parts.state, &b.parts.nstate) &&
-        !read_tensors(&b, constants, &b.parts.constants, &b.parts.nconstants) && !read_ranges(&b, ranges) &&
-        !read_texts(&b, guards, &b.parts.guards, &b.parts.nguards) && !read_calls(&b, calls) &&
-        !read_example(&b, example)) {
-        cr_status status = cr_program_build(&b.parts, &p);
-        o = status ? cr_py_raise(status) : cr_py_program_new(p);
-    }
-    for (size_t i = 0; i < b.trees.n; i++) cr_tree_release(b.trees.at[i]);
-    cr_vec_dispose(&b.trees);
-    cr_py_frame_dispose(&b.frame);
-    cr_arena_dispose(&b.arena);
-    Py_XDECREF(b.owned);
-    return o;
+cr_names *cr_py_tracer_names(PyObject *o) {
+    return Py_IS_TYPE(o, &tracer_type) ? ((py_tracer *)o)->fx_names : NULL;
 }
 
 static PyObject *exporting(PyObject *module, PyObject *unused) {
@@ -716,15 +538,12 @@ static PyObject *exporting(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef functions[] = {
-    { "_build_program", (PyCFunction)(void (*)(void))build_program, METH_VARARGS | METH_KEYWORDS,
-      "_build_program(graph, inputs, outputs, state, constants, ranges, guards, calls, example, tracer=None, "
-      "dialect=None, keep_names=False)" },
     { "_exporting", exporting, METH_NOARGS,
       "_exporting(): the tracer of the export that runs on this thread, or None." },
     { NULL, NULL, 0, NULL },
 };
 
-int cr_py_export_init(PyObject *module) {
+int cr_py_tracer_init(PyObject *module) {
     if (PyType_Ready(&tracer_type) || PyModule_AddObjectRef(module, "_Tracer", (PyObject *)&tracer_type)) return -1;
     return PyModule_AddFunctions(module, functions);
 }

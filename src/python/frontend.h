@@ -1,0 +1,89 @@
+/* frontend.h: a tensor library as Python sees it, as one struct.
+ *
+ * Conversion of arguments, the tracer, bodies of regions, pytrees, programs and cresset.export ask every question about
+ * "a tensor", "a module", "a dtype" here and know no type of any library. Cresset's own tensors are one implementation
+ * (frontend_cresset.c), the only one so far and the one that shows results where nobody says otherwise; a library whose
+ * tensors are foreign memory would be the next. A front end answers in *names* of ops, never in rows: which overload is
+ * meant is known only when all arguments are.
+ *
+ *     const cr_frontend *fe = cr_frontend_of(o);      -- whose object is it? NULL: nobody's
+ *     if (fe && cr_kind_is_tensor(fe->kind(o))) ...
+ *
+ * All of it runs under the GIL. Structs live as long as the process and never change once the module is imported. */
+#ifndef CR_PY_FRONTEND_H
+#define CR_PY_FRONTEND_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "ops/op.h"
+
+struct cr_py_frame; /* py.h: the memory of one call */
+
+/* What an object is to a library. PARAMETER: a tensor that modules train. */
+typedef enum cr_kind { CR_KIND_OTHER, CR_KIND_TENSOR, CR_KIND_PARAMETER, CR_KIND_MODULE } cr_kind;
+static inline bool cr_kind_is_tensor(cr_kind kind) { return kind == CR_KIND_TENSOR || kind == CR_KIND_PARAMETER; }
+
+/* Bits of the ambient word that everybody understands; the others are the front end's own. */
+enum { CR_AMBIENT_GRAD = 1, CR_AMBIENT_INFERENCE = 2 };
+
+typedef struct cr_frontend {
+    const char *name; /* for messages: "cresset" */
+    /* Plain tensors are objects of exactly this type, with their cr_tensor at this offset: what a call asks first,
+     * without a function in between. A library whose objects hold no cr_tensor leaves the type NULL; `read` is asked
+     * then. */
+    PyTypeObject *tensor_type;
+    size_t tensor_at;
+    /* Never fails, runs no Python code of the user's. Subclasses are what their base is. */
+    cr_kind (*kind)(PyObject *o);
+    /* An object of the library's that ops take, as an argument: tensor, dtype, device, layout, memory format,
+     * generator. 0: read; 1: none of these, no exception; -1: exception (a tensor that cannot cross: sparse,
+     * conjugated, ...). *out borrows from the object, or from what the front end gave to cr_py_frame_keep(): it holds
+     * as long as the frame. */
+    int (*read)(struct cr_py_frame *f, PyObject *o, cr_arg *out);
+    /* The way back: the library's object for a tensor (consumes the reference, also on failure; a tensor that already
+     * has an object gives that one), and for a DTYPE, LAYOUT, FORMAT or DEVICE argument. NULL: exception. */
+    PyObject *(*wrap)(cr_tensor *t);
+    PyObject *(*show)(const cr_arg *a);
+    /* Wraps a fake that stands for `tensor` while a program is traced: it is of the same class and has the attributes
+     * that users gave the tensor, so that the program cannot tell. Consumes `fake`. */
+    PyObject *(*stand_in)(PyObject *tensor, cr_tensor *fake);
+    /* What surrounds a call, in one word: equal words, equal behaviour. CR_AMBIENT_GRAD, CR_AMBIENT_INFERENCE, and
+     * whatever else of the thread's changes what ops do (mixed precision, modes). set_ambient puts back a word that
+     * ambient gave. */
+    uint64_t (*ambient)(void);
+    void (*set_ambient)(uint64_t word);
+    /* The op that a callable of the library's stands for: "aten::add.Tensor" when it is one overload, "aten::add" when
+     * the arguments decide. A new str; NULL without an exception: it stands for none. */
+    PyObject *(*resolve)(PyObject *callable);
+    /* The way back: a callable that carries out the op of that full name, on tensors with data and on fakes. What
+     * `cresset::opaque` calls. A new reference; NULL without an exception: the library has no such op. */
+    PyObject *(*find)(const char *name);
+    /* The tables of tensors and modules in a module's __dict__, by name; NULL ends them. The first two hold parameters
+     * and buffers, the third submodules. */
+    const char *tables[5];
+} cr_frontend;
+
+extern cr_frontend cr_frontend_cresset;
+/* Shown by the first front end; consumes the reference. */
+static inline PyObject *cr_frontend_wrap(cr_tensor *t) { return cr_frontend_cresset.wrap(t); }
+
+/* The front end that an object belongs to: tensors, parameters and modules. NULL: nobody's. */
+const cr_frontend *cr_frontend_of(PyObject *o);
+/* All of them, first the one that shows results. NULL when i is past the last. */
+const cr_frontend *cr_frontend_at(size_t i);
+/* The tensor that an object is, borrowed from the object or the frame; NULL: it is none (no exception), or it cannot be
+ * read (exception). */
+cr_tensor *cr_frontend_tensor(struct cr_py_frame *f, PyObject *o);
+/* The same where it must be one: TypeError, `format` having a %s for the type that it is instead. */
+cr_tensor *cr_frontend_need(struct cr_py_frame *f, PyObject *o, const char *format);
+/* Is it a tensor of some front end? Never fails. */
+bool cr_frontend_is_tensor(PyObject *o);
+/* The symbols of the first symbolic tensor among the items of a tuple; NULL: there is none. */
+cr_env *cr_frontend_env(PyObject *tuple);
+
+int cr_py_frontend_init(PyObject *module);
+/* opaque.c: lets calls of ops without a row (src/graph/host.h) go to the front ends. */
+int cr_py_opaque_init(PyObject *module);
+
+#endif

@@ -1,0 +1,134 @@
+/* frontend_cresset.c: Cresset's own tensors, dtypes, modules and ops as a front end. Every other file that knows
+ * cresset.Tensor (tensor.h) is part of the library that this one describes. */
+#include "python/tensor.h"
+
+/* Looked up in the class, so that nothing of the user's runs. */
+static bool has(PyTypeObject *type, PyObject *name) { return _PyType_Lookup(type, name) != NULL; }
+
+/* A module is what export can walk: duck typing, as in PyTorch. */
+static bool is_module(PyTypeObject *type) {
+    static PyObject *names[4]; /* once */
+    static const char *const texts[] = { "forward", "named_parameters", "named_buffers", "named_modules" };
+    for (size_t i = 0; i < CR_COUNT(names); i++) {
+        if (!names[i] && !(names[i] = PyUnicode_InternFromString(texts[i]))) return PyErr_Clear(), false;
+        if (!has(type, names[i])) return false;
+    }
+    return true;
+}
+
+/* Parameters are marked in their class, stand-ins for them one by one. */
+static bool is_parameter(PyObject *tensor) {
+    static PyObject *mark; /* once */
+    if (!mark && !(mark = PyUnicode_InternFromString("_is_param"))) return PyErr_Clear(), false;
+    PyObject *dict = ((cr_py_tensor *)tensor)->dict, *own = dict ? PyDict_GetItemWithError(dict, mark) : NULL;
+    PyObject *found = own ? own : _PyType_Lookup(Py_TYPE(tensor), mark);
+    PyErr_Clear();
+    return found == Py_True;
+}
+
+static cr_kind kind(PyObject *o) {
+    if (cr_py_is_tensor(o)) return is_parameter(o) ? CR_KIND_PARAMETER : CR_KIND_TENSOR;
+    return is_module(Py_TYPE(o)) ? CR_KIND_MODULE : CR_KIND_OTHER;
+}
+
+/* dtypes come first: they are the commonest argument that is neither a tensor nor a number. */
+static int read_object(cr_py_frame *f, PyObject *o, cr_arg *out) {
+    PyTypeObject *type = Py_TYPE(o);
+    int value;
+    if (cr_py_dtype_read(o, &value)) return *out = cr_arg_dtype(value), 0;
+    if (cr_py_is_tensor(o)) { /* a subclass */
+        *out = cr_arg_tensor(cr_py_tensor_of(o));
+        f->work = CR_MAX(f->work, cr_py_numel(out->u.t));
+        return 0;
+    }
+    if (type == &cr_py_device_type) {
+        *out = (cr_arg){ .kind = CR_ARG_DEVICE, .given = CR_GIVEN_POSITIONAL };
+        return cr_py_device_read(o, &out->u.device);
+    }
+    if (cr_py_format_read(o, &value) || cr_py_layout_read(o, &value)) {
+        *out = (cr_arg){ .kind = type == &cr_py_format_type ? CR_ARG_FORMAT : CR_ARG_LAYOUT,
+                         .given = CR_GIVEN_POSITIONAL,
+                         .u.i = value };
+        return 0;
+    }
+    if (!PyObject_TypeCheck(o, &cr_py_generator_type)) return 1;
+    *out = (cr_arg){ .kind = CR_ARG_GENERATOR,
+                     .given = CR_GIVEN_POSITIONAL,
+                     .u.generator = ((cr_py_generator *)o)->generator };
+    return 0;
+}
+
+static PyObject *show(const cr_arg *a) {
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_DTYPE: return cr_py_dtype_get((int)a->u.i);
+    case CR_ARG_LAYOUT: return cr_py_layout_get((int)a->u.i);
+    case CR_ARG_FORMAT: return cr_py_format_get((int)a->u.i);
+    case CR_ARG_DEVICE: return cr_py_device_wrap(a->u.device);
+    default:
+        return PyErr_Format(PyExc_NotImplementedError, "a value of argument kind %d has no Python object", a->kind);
+    }
+}
+
+static PyObject *stand_in(PyObject *tensor, cr_tensor *fake) {
+    PyObject *o = cr_py_wrap_as(Py_TYPE(tensor), fake), *dict = ((cr_py_tensor *)tensor)->dict;
+    if (o && dict && PyDict_GET_SIZE(dict) && !(((cr_py_tensor *)o)->dict = PyDict_Copy(dict))) Py_CLEAR(o);
+    return o;
+}
+
+/* ---- what surrounds a call: the bits everybody knows, then mixed precision ---- */
+
+enum {
+    AUTOCAST = 4,
+    AUTOCAST_NO_CACHE = 8,
+    AUTOCAST_DTYPE = 8 /* shift */,
+    DEFAULT_DTYPE = 16 /* shift; of the process: not put back */
+};
+
+static uint64_t ambient(void) {
+    const cr_ambient *a = cr_ambient_get();
+    const cr_autocast *cast = &a->mode.autocast;
+    return (a->grad ? CR_AMBIENT_GRAD : 0u) | (a->inference ? CR_AMBIENT_INFERENCE : 0u) |
+           (cast->enabled ? AUTOCAST : 0u) | (cast->no_cache ? AUTOCAST_NO_CACHE : 0u) |
+           (uint64_t)(uint8_t)cast->dtype << AUTOCAST_DTYPE | (uint64_t)(uint8_t)cr_default_dtype() << DEFAULT_DTYPE;
+}
+
+static void set_ambient(uint64_t word) {
+    cr_ambient *a = cr_ambient_get();
+    a->grad = word & CR_AMBIENT_GRAD;
+    a->inference = word & CR_AMBIENT_INFERENCE;
+    a->mode.autocast = (cr_autocast){ .enabled = word & AUTOCAST,
+                                      .no_cache = word & AUTOCAST_NO_CACHE,
+                                      .dtype = (uint8_t)(word >> AUTOCAST_DTYPE) };
+}
+
+/* ---- ops ---- */
+
+static PyObject *resolve(PyObject *callable) {
+    PyTypeObject *type = Py_TYPE(callable);
+    if (type != &cr_py_overload_type && type != &cr_py_packet_type && type != &cr_py_function_type &&
+        type != &cr_py_method_type)
+        return NULL;
+    const cr_py_op *o = (cr_py_op *)callable;
+    if (o->form == CR_PY_OVERLOAD) return PyUnicode_FromString(o->first->name);
+    return PyUnicode_FromFormat("%s::%U", o->first->schema.ns, o->name);
+}
+
+static PyObject *find(const char *name) {
+    const cr_op *op = cr_op_find(name);
+    return op ? cr_py_overload_get(op) : NULL;
+}
+
+cr_frontend cr_frontend_cresset = { /* once: tensor_type.c makes the type */
+    .name = "cresset",
+    .tensor_at = offsetof(cr_py_tensor, tensor),
+    .kind = kind,
+    .read = read_object,
+    .wrap = cr_py_wrap,
+    .show = show,
+    .stand_in = stand_in,
+    .ambient = ambient,
+    .set_ambient = set_ambient,
+    .resolve = resolve,
+    .find = find,
+    .tables = { "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set" },
+};
