@@ -163,11 +163,15 @@ static const cr_arg *find_by_name(const cr_op *op, const cr_arg *args, const cha
 
 static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
     const cr_arg *out = &args[op->schema.nparams - op->schema.nreturns];
+    /* a mean of integers is refused, also where it would fit */
+    if (op->base->row->dtype == dtype_mean && args[0].kind == CR_ARG_TENSOR &&
+        !cr_dtype_is_floating(args[0].u.t->meta.dtype) && !cr_dtype_is_complex(args[0].u.t->meta.dtype))
+        return cr_arg_none();
     return out->kind == CR_ARG_TENSOR ? cr_arg_dtype(out->u.t->meta.dtype) : cr_arg_none();
 }
 
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given) {
-    static const char *const sums[] = { "sum", "prod", "cumsum", "cumprod" };
+    static const char *const sums[] = { "sum", "nansum", "prod", "cumsum", "cumprod", "mean", "nanmean" };
     if (op->variant != CR_OUT || op->base->schema.params[param].type != CR_T_DTYPE) return false;
     bool found = !given;
     for (size_t i = 0; !found && i < CR_COUNT(sums); i++)

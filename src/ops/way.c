@@ -65,11 +65,16 @@ static bool is_drawn_apart(const cr_op *op) {
            (op->base->tags & (CR_TAG_UPDATES | CR_TAG_DENSE_OUT));
 }
 
+/* Texts compute halves as floats and round when they store: into a wider tensor, what is stored is rounded first. */
+static bool is_rounded_first(int computed, const cr_meta *target) {
+    return target->dtype != computed && rt_itemsize(computed) < 4 && rt_is_float(computed);
+}
+
 cr_place cr_way_place(const cr_rule *r, const cr_op *op, int i, const cr_meta *target) {
     const cr_out *out = &r->out[i];
     clash c = clash_with(r, target);
     if ((r->op->tags & CR_TAG_POINTWISE) && c.partial) return CR_PLACE_REFUSED;
-    if (is_drawn_apart(op)) return CR_PLACE_TEMPORARY;
+    if (is_drawn_apart(op) || is_rounded_first(out->meta.dtype, target)) return CR_PLACE_TEMPORARY;
     /* They read an element before they write it; kernels that edit know one dtype only. */
     if ((r->op->tags & CR_TAG_POINTWISE) || ((r->op->tags & CR_TAG_UPDATES) && target->dtype == out->meta.dtype))
         return CR_PLACE_TARGET;

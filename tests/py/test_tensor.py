@@ -284,6 +284,11 @@ FORMS = lines("""
     list(t.max(y, 0)), t.max(y, 0).values, t.max(y, 0).indices, t.max(y), y.max(dim=1, keepdim=True)[0], y.max(1)[1] | y = t.tensor([[1., 5., 2.], [4., 3., 9.]])
     repr(t.max(y, 0)) | y = t.tensor([[1., 5., 2.], [4., 3., 9.]])
     list(t.max(y, 0, out=(v, i))), v, i | y = t.tensor([[1., 5., 2.], [4., 3., 9.]]); v = t.empty(0); i = t.empty(0, dtype=t.long)
+    t.add(h, h, out=t.empty(0)), t.mul(h, h, out=t.empty(0)), t.div(h, 3, out=t.empty(0)) | h = t.arange(1, 9).to(t.float16) / 7
+    t.mul(h, h, out=t.empty(0)), t.sub(h, 3, out=t.empty(0, dtype=t.float64)) | h = t.arange(1, 9).to(t.bfloat16) / 7
+    t.mean(h, 0, out=t.empty(0)), t.nansum(h, 0, out=t.empty(0)), t.sum(h, 0, out=t.empty(0)) | h = t.arange(1, 9).to(t.float16) / 7
+    t.mean(f, 0, out=t.empty(0, dtype=t.float64)), t.nansum(f, 0, out=t.empty(0, dtype=t.float64)) | f = t.arange(1., 9.) / 7
+    t.mean(t.ones(3, dtype=t.int64), 0, out=t.empty(0))
     t.max(y, 0, out=(v,)) | y = t.ones(2, 2); v = t.empty(0)
     v, i | v, i = t.sort(t.tensor([3, 1, 2]))
     y.chunk(2), y.unbind(), y.split(1), y.split([1, 1]), t.split(y, 1, dim=1), t.split(y, [1, 2], 1) | y = t.arange(6).view(2, 3)
