@@ -119,6 +119,8 @@ RULE(shape_index_add);
 RULE(shape_index_copy);
 RULE(shape_index_fill);
 RULE(shape_index_reduce);
+RULE(shape_segment_reduce);
+RULE(shape_segment_reduce_backward);
 RULE(shape_gather);
 RULE(shape_scatter);
 RULE(shape_nonzero);

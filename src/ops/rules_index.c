@@ -390,6 +390,62 @@ cr_status shape_index_reduce(cr_rule *r) { /* self, dim, index, source, reduce, 
     return cr_rule_add_dense(r, r->result, self->rank, self->size);
 }
 
+/* ---- segments ---- */
+
+/* The sizes of the results: the data's, with the runs in the axis's place. */
+static cr_status segment_sizes(cr_rule *r, int data, int lengths, int offsets, int axis_arg, cr_dim *size) {
+    static const char *const names[] = { "sum", "mean", "max", "min", "amax", "amin", "prod" };
+    const cr_meta *m = cr_rule_meta(r, data);
+    int axis, of = cr_rule_has(r, offsets) ? offsets : lengths, reduce = cr__rule_param(r, "reduce");
+    bool known = false;
+    for (size_t i = 0; i < CR_COUNT(names); i++) known |= !strcmp(r->arg[reduce].u.s, names[i]);
+    if (!known)
+        return CR_FAIL(CR_ERUNTIME, "%s: reduce must be sum, mean, max, min, amax, amin or prod, not '%s'",
+                       r->op->schema.name, r->arg[reduce].u.s);
+    if (!cr_rule_has(r, of))
+        return CR_FAIL(CR_ERUNTIME, "%s: lengths or offsets say where the runs are; give one of them",
+                       r->op->schema.name);
+    const cr_meta *runs = cr_rule_meta(r, of);
+    CR_TRY(cr_wrap_dim(cr_rule_int(r, axis_arg), m->rank, &axis));
+    if (!m->rank || runs->rank != axis + 1)
+        return CR_FAIL(CR_ERUNTIME, "%s: axis %d must be the last dimension of %s, which has %d dimensions",
+                       r->op->schema.name, axis, of == offsets ? "offsets" : "lengths", runs->rank);
+    if (!cr_dtype_is_floating(m->dtype) || rt_itemsize(m->dtype) < 2)
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for %s; convert the data to a floating dtype",
+                       r->op->schema.name, cr_dtype_aten(m->dtype));
+    if (runs->dtype != CR_I64 && runs->dtype != CR_I32)
+        return CR_FAIL(CR_ENOTIMPL, "%s: %s must be int64 or int32, not %s", r->op->schema.name,
+                       of == offsets ? "offsets" : "lengths", cr_dtype_aten(runs->dtype));
+    for (int d = 0; d < m->rank; d++) size[d] = m->size[d];
+    for (int d = 0; d < axis; d++)
+        CR_TRY(cr_dim_require(r->env, runs->size[d], CR_EQ, m->size[d], "segment_reduce: a row of runs for each row"));
+    size[axis] = runs->size[axis];
+    if (of != offsets) return CR_OK;
+    CR_TRY(cr_dim_require(r->env, size[axis], CR_GE, 1, "segment_reduce: offsets end with where the last run ends"));
+    size[axis] = cr_dim_sub(r->env, size[axis], 1);
+    return CR_OK;
+}
+
+cr_status shape_segment_reduce(cr_rule *r) { /* data, reduce, lengths, indices, offsets, axis, unsafe, initial */
+    cr_dim size[CR_MAX_RANK];
+    if (cr_rule_has(r, 3))
+        return CR_FAIL(CR_ERUNTIME, "segment_reduce: runs are given by lengths or offsets, not by indices");
+    CR_TRY(segment_sizes(r, 0, 2, 4, 5, size));
+    return cr_rule_add_dense(r, r->result, cr_rule_meta(r, 0)->rank, size);
+}
+
+/* grad, output, data, reduce, lengths, offsets, axis, initial */
+cr_status shape_segment_reduce_backward(cr_rule *r) {
+    const cr_meta *data = cr_rule_meta(r, 2);
+    cr_dim size[CR_MAX_RANK];
+    CR_TRY(segment_sizes(r, 2, 4, 5, 6, size));
+    for (int i = 0; i < 2; i++) {
+        CR_TRY(cr_rule_require_dtype(r, i, data->dtype));
+        CR_TRY(cr_rule_require_sizes(r, i, data->rank, size));
+    }
+    return cr_rule_add_dense(r, data->dtype, data->rank, data->size);
+}
+
 /* ---- masks and flat indices ---- */
 
 cr_status shape_nonzero(cr_rule *r) {

@@ -92,6 +92,9 @@ RT_KERNEL(rt_k_scatter_reduce_value);
 RT_KERNEL(rt_k_scatter_add);
 RT_KERNEL(rt_k_scatter_reduce);
 RT_KERNEL(rt_k_index_reduce);
+/* k_segment.c */
+RT_KERNEL(rt_k_segment_reduce);
+RT_KERNEL(rt_k_segment_reduce_backward);
 RT_KERNEL(rt_k_take);
 RT_KERNEL(rt_k_put);
 

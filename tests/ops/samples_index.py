@@ -352,3 +352,47 @@ def index_reduce(make):
     yield call(x, 0, torch.tensor([1]), make.tensor(1, 5), "sum", note="no such reduction")
     yield call(x, 0, torch.tensor([1]), make.tensor(2, 5), "mean", note="sizes differ")
     yield call(x, 0, torch.tensor([1]), make.tensor(()), "mean", note="ranks differ")
+
+
+def runs():
+    """Lengths, offsets and where, of runs of six slices; axis 0 and 1."""
+    yield dict(lengths=torch.tensor([1, 0, 5])), 3, 0
+    yield dict(lengths=torch.tensor([2, 4], dtype=torch.int32)), 2, 0
+    yield dict(offsets=torch.tensor([0, 1, 1, 6])), 3, 0
+    yield dict(offsets=torch.tensor([1, 3, 5])), 2, 0
+    yield dict(lengths=torch.tensor([[1, 5], [3, 3]]), axis=1), 2, 1
+    yield dict(offsets=torch.tensor([[0, 4], [2, 6]]), axis=-2), 1, 1
+
+
+@sample("segment_reduce")
+def segment_reduce(make):
+    for reduce in ("sum", "mean", "max", "amin", "prod"):
+        for given, _, axis in runs():
+            yield call(make.tensor(*[2, 6, 3][1 - axis:]), reduce, **given)
+        yield call(make.tensor(6, 2), reduce, lengths=torch.tensor([1, 0, 5]), initial=2)
+    yield call(make.tensor(6), "min", lengths=torch.tensor([3, 3]))
+    yield call(make.tensor(0, 2), "max", lengths=torch.tensor([0, 0]))
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([1, 2]), unsafe=True)
+    yield call(make.tensor(6, 2), "sum", note="no runs")
+    yield call(make.tensor(6, 2), "median", lengths=torch.tensor([1, 5]), note="no such reduction")
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([1, 4]), note="too short")
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([-1, 7]), note="negative")
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([1, 5]), axis=1, note="another axis")
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([1, 5]), axis=2, note="no such axis")
+    yield call(make.tensor(6, 2), "sum", indices=torch.tensor([1, 5]), note="indices")
+    yield call(make.tensor(6, 2), "sum", lengths=torch.tensor([1., 5.]), note="lengths of floats")
+    yield call(make.tensor(()), "sum", lengths=torch.tensor([1]), note="no dimensions")
+
+
+@sample("_segment_reduce_backward")
+def segment_reduce_backward(make):
+    for reduce in ("sum", "mean", "max", "amin", "prod"):
+        for given, count, axis in runs():
+            data = make.tensor(*[2, 6, 3][1 - axis:])
+            sizes = [2, count, 3][1 - axis:]
+            yield call(make.tensor(*sizes), make.tensor(*sizes), data, reduce, **given)
+    x = make.tensor(6, 2)
+    for reduce in ("max", "prod") if make.is_float else ():
+        result = torch.segment_reduce(x, reduce, lengths=torch.tensor([2, 4]))
+        yield call(make.tensor(2, 2), result, x, reduce, lengths=torch.tensor([2, 4]))
+    yield call(make.tensor(2, 2), make.tensor(2, 2), x, "sum", note="no runs")
