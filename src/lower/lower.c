@@ -394,7 +394,7 @@ static cr_status lower_idle(cr__method *m, call *c) {
 static cr_status lower_way(cr__method *m, call *c) {
     switch (cr_way_of(&c->rule, c->op)) {
     case CR_WAY_NOTHING:
-        return cr_op_is(c->base, "aten::as_strided") ? cr__check_reach(m, value(m, c->node->first)->meta) : CR_OK;
+        return cr_op_view(c->base) == CR_VIEW_STRIDED ? cr__check_reach(m, value(m, c->node->first)->meta) : CR_OK;
     case CR_WAY_IDLE: return lower_idle(m, c);
     case CR_WAY_TEXT: return lower_block(m, c);
     case CR_WAY_KERNEL: return lower_kernel(m, c);

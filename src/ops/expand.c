@@ -1,5 +1,22 @@
-/* expand.c: runs of calls. Every value is owned once, in `made`; what a caller keeps is moved out of it. */
+/* expand.c: calls by name, and runs of them. Every value is owned once, in `made`; what a caller keeps is moved out
+ * of it. */
 #include "ops/expand.h"
+
+cr_status cr_emit_call(cr_emitter *e, const char *name, const cr_arg *args, size_t n, cr_arg *out) {
+    const cr_op *op = cr_op_find(name);
+    cr_arg all[CR_MAX_PARAMS], results[16] = { { 0 } };
+    if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+    if (n > op->schema.nparams)
+        return CR_FAIL(CR_EVALUE, "%s takes %u arguments, not %zu", name, op->schema.nparams, n);
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        all[i] = i < n ? args[i] : op->schema.params[i].fallback;
+        if (i >= n) all[i].given = CR_GIVEN_DEFAULT;
+    }
+    CR_TRY(e->call(e, op, all, results));
+    *out = results[0];
+    if (cr_result_count(op) > 1) e->release(e, results + 1, cr_result_count(op) - 1u);
+    return CR_OK;
+}
 
 const cr_arg *cr__run_call(cr__run *r, const char *name, int n, const cr_arg *given) {
     static const cr_arg none[16];

@@ -13,6 +13,7 @@
 #ifndef CR_OP_H
 #define CR_OP_H
 
+#include "ops/facts.h"
 #include "tensor/tensor.h"
 
 /* ---- arguments ---- */
@@ -131,44 +132,48 @@ void cr_schema_print(const cr_schema *schema, cr_str *out);
 cr_sym cr_unknown_number(cr_env *env, cr_type type);
 
 /* ---- rows ---- */
-enum { /* tags */
-    CR_TAG_CORE = 1 << 0,        /* in the core ATen set */
-    CR_TAG_POINTWISE = 1 << 1,   /* implied by .scalar */
-    CR_TAG_VIEW = 1 << 2,        /* outputs may alias the first argument (.shape decides) */
-    /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter, copy, uniform) */
-    CR_TAG_UPDATES = 1 << 3,
-    CR_TAG_DATA_DEPENDENT = 1 << 4, /* sizes depend on data: the kernel has a count phase */
-    CR_TAG_RANDOM = 1 << 5,      /* draws from a generator */
+/* Tags, in groups. */
+enum {
+    /* Which set it belongs to. */
+    CR_TAG_CORE = 1 << 0,         /* in the core ATen set */
+    CR_TAG_COMPOSITE = 1 << 1,    /* CompositeImplicitAutograd in PyTorch: always decomposes; implied by .decomp only */
+    CR_TAG_HIGHER_ORDER = 1 << 2, /* takes graphs */
+    CR_TAG_INTERNAL = 1 << 3,     /* passes put it into graphs for native code; not for users, so not in the docs */
+    CR_TAG_CUSTOM = 1 << 4,       /* registered at run time by whoever embeds the library (custom.h) */
+
+    /* How it computes. */
+    CR_TAG_POINTWISE = 1 << 5,      /* implied by .scalar */
     CR_TAG_REDUCTION = 1 << 6,
-    /* CompositeImplicitAutograd in PyTorch: always decomposes; implied by .decomp without kernel */
-    CR_TAG_COMPOSITE = 1 << 7,
-    CR_TAG_INPLACE_VIEW = 1 << 8, /* derived in-place form changes the meta only (t_, squeeze_) */
-    CR_TAG_ASSERT = 1 << 9,      /* has an effect: never dead code */
-    CR_TAG_HIGHER_ORDER = 1 << 10,
-    CR_TAG_ANY_CAST = 1 << 11,   /* in-place and out results are stored with any cast (copy_) */
-    CR_TAG_NUMBERS = 1 << 12,    /* a number may stand in its Tensor slots when overloads are chosen (add, mul, ...) */
-    /* changes only metas of its first argument (resize_, set_); the row's .shape gives the new one */
-    CR_TAG_METADATA = 1 << 13,
-    /* an out tensor that must be resized becomes row-major, whatever the functional layout; UPDATES implies it */
-    CR_TAG_DENSE_OUT = 1 << 14,
-    /* a tensor without dimensions is its own result, whatever its dtype (kthvalue, cummax) */
-    CR_TAG_COPIES_0D = 1 << 20,
-    /* in place, a tensor that is empty or has no dimensions takes a result of any dtype (cumsum) */
-    CR_TAG_EMPTY_CAST = 1 << 21,
-    CR_TAG_COMPLEX_DENSE_OUT = 1 << 22, /* DENSE_OUT for complex inputs (fft_ifft) */
-    /* passes put it into graphs on the way to native code; not for users, so not in the docs */
-    CR_TAG_INTERNAL = 1 << 23,
-    CR_TAG_CUSTOM = 1 << 24,     /* registered at run time by whoever embeds the library (custom.h) */
-    /* a result may be an argument or a view of one, though neither schema nor VIEW says so (dropout, einsum) */
-    CR_TAG_SHARES = 1 << 25,
-    /* writes arguments 3 and 4 while 5 is true, though the schema does not say so (batch_norm) */
-    CR_TAG_STATISTICS = 1 << 26,
-    CR_TAG_KEEPS_INTEGERS = 1 << 19, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
-    CR_TAG_KEEPS_REAL = 1 << 18, /* leaves a real tensor alone: in place nothing is written (conj_physical) */
-    CR_TAG_POINTWISE_OUT = 1 << 17, /* ... is laid out like the inputs of its shape, whatever the functional layout */
-    CR_TAG_SAME_DTYPE = 1 << 16, /* in place only where the result has the tensor's own dtype (float_power) */
-    /* writes one value everywhere, so the elements written to may share memory (fill, zero) */
-    CR_TAG_SAME_VALUE = 1 << 15,
+    CR_TAG_DATA_DEPENDENT = 1 << 7, /* sizes depend on data: the kernel has a count phase */
+    CR_TAG_ANY_LAYOUT = 1 << 8,     /* its kernel reads any strides well, and its values do not depend on them */
+    CR_TAG_COPIES_0D = 1 << 9,      /* a 0-d tensor is its own result, whatever its dtype (kthvalue, cummax) */
+    CR_TAG_KEEPS_INTEGERS = 1 << 10, /* copies integers, into a row-major tensor if out must be resized (nan_to_num) */
+    CR_TAG_KEEPS_REAL = 1 << 11,     /* leaves a real tensor alone: in place nothing is written (conj_physical) */
+
+    /* What it shares, and what it writes or does besides its results. */
+    CR_TAG_VIEW = 1 << 12,       /* outputs may alias the first argument (.shape decides) */
+    CR_TAG_PLAIN_VIEW = 1 << 13, /* a view with a kernel of its own in PyTorch: writes through it are undone as such,
+                                  * before it becomes another view in the core dialect */
+    CR_TAG_SHARES = 1 << 14,     /* a result may be an argument or a view of one, though neither schema nor VIEW says so
+                                  * (dropout, einsum) */
+    CR_TAG_UPDATES = 1 << 15,    /* kernel edits out[0] in place, which starts as a copy of argument 0 (scatter) */
+    CR_TAG_SAME_VALUE = 1 << 16, /* writes one value everywhere: elements written may share memory (fill, zero) */
+    CR_TAG_STATISTICS = 1 << 17, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so
+                                  * (batch_norm) */
+    CR_TAG_METADATA = 1 << 18,   /* changes only metas of its first argument (resize_); .shape gives the new one */
+    CR_TAG_RANDOM = 1 << 19,     /* draws from a generator */
+    CR_TAG_ASSERT = 1 << 20,     /* has an effect: never dead code */
+
+    /* Its arguments, and its in-place and out forms. */
+    CR_TAG_NUMBERS = 1 << 21,       /* a number may stand in its Tensor slots when overloads are chosen (add, mul) */
+    CR_TAG_INPLACE_VIEW = 1 << 22,  /* the in-place form changes the meta only (t_, squeeze_) */
+    CR_TAG_ANY_CAST = 1 << 23,      /* in-place and out results are stored with any cast (copy_) */
+    CR_TAG_EMPTY_CAST = 1 << 24,    /* in place, an empty or 0-d tensor takes a result of any dtype (cumsum) */
+    CR_TAG_SAME_DTYPE = 1 << 25,    /* in place only where the result has the tensor's own dtype (float_power) */
+    CR_TAG_DENSE_OUT = 1 << 26,     /* an out tensor that must be resized becomes row-major, whatever the functional
+                                     * layout; UPDATES implies it */
+    CR_TAG_COMPLEX_DENSE_OUT = 1 << 27, /* DENSE_OUT for complex inputs (fft_ifft) */
+    CR_TAG_POINTWISE_OUT = 1 << 28, /* ... is laid out like the inputs of its shape, whatever the functional layout */
 };
 /* Their kernels also run where an op has none for the dtype, if an input is empty: then they only move and fill. */
 #define CR_TAGS_RUN_IDLE (CR_TAG_REDUCTION | CR_TAG_UPDATES | CR_TAG_DATA_DEPENDENT)
@@ -183,25 +188,30 @@ struct cr_op;
 /* Escape hatch: computes results by calling other ops through the emitter. */
 typedef cr_status cr_expand_fn(struct cr_emitter *e, const struct cr_op *op, const cr_arg *args, cr_arg *results);
 
+/* docs/adding-an-op.md explains every column. */
 typedef struct cr_row {
     const char *schema;
     uint32_t tags, variants;
-    /* Override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)"; "(p=0.5)" gives a default,
-     * " unnamed" leaves the out form's results without names. */
-    const char *names;
+    const char *names;      /* override of derived names: "inplace=dropout_(self) out=max.dim_max(max, max_values)";
+                             * "(p=0.5)" gives a default, " unnamed" leaves the out form's results without names */
+    /* What the results are. */
     cr_rule_fn *dtype;      /* sets r->common and r->result; NULL with .scalar: promote */
     cr_rule_fn *shape;      /* sets r->out[]; NULL with .scalar: broadcast */
+    /* How they are computed. */
     const char *scalar;     /* pointwise text in the formula language */
     rt_kernel *kernel;
     const char *decomp;     /* formula over argument names */
     cr_expand_fn *decomp_fn;
-    /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md); "keep": the op stays in it */
-    const char *core;
+    const char *core;       /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md);
+                             * "keep": the op stays in it */
     cr_expand_fn *core_fn;
-    /* 1 + a parameter: where its float is not 0, the decomposition runs although there is a kernel */
-    uint8_t decomp_arg;
+    uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs in spite of a kernel */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;
+    /* What passes know of it: see facts.h. */
+    uint8_t view;           /* cr_view_kind */
+    const char *undo;       /* the op that undoes the view: of (whole, part, further arguments) where it takes a part of
+                             * its argument, else of (part, further arguments); NULL: by its kind */
     const char *sample;     /* names the generator in tests/ops/samples.py; NULL: made from the schema */
 } cr_row;
 
@@ -220,6 +230,10 @@ typedef struct cr_op {
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 } cr_op;
+/* Facts of the row hold for the functional form: an in-place or out form has none. */
+static inline cr_view_kind cr_op_view(const cr_op *op) {
+    return op->variant == CR_FUNCTIONAL ? (cr_view_kind)op->row->view : CR_VIEW_NONE;
+}
 
 /* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
 /* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where
@@ -310,6 +324,10 @@ typedef struct cr_emitter {
     void (*release)(struct cr_emitter *e, cr_arg *results, size_t n);
     cr_env *env; /* NULL when all is concrete */
 } cr_emitter;
+
+/* Calls an op by its full name with `n` leading arguments, the others default; *out: its first result, the others are
+ * given back. CR_ENOTFOUND: no such op. */
+CR_NODISCARD cr_status cr_emit_call(cr_emitter *e, const char *name, const cr_arg *args, size_t n, cr_arg *out);
 
 /* ---- calls ---- */
 /* Runs one op on tensors: real when all are real, fake as soon as one is fake (or under cr_call_mode.fake). */

@@ -22,9 +22,7 @@ typedef struct attention {
 
 static const cr_meta *meta_of(const attention *a, const cr_arg *x) { return cr_rewrite_meta(a->w, x); }
 
-static bool is_reshape(const cr_op *op) {
-    return cr_op_is(op, "aten::view") || cr_op_is(op, "aten::_unsafe_view") || cr_op_is(op, "aten::reshape");
-}
+static bool is_reshape(const cr_op *op) { return cr_op_view(op) == CR_VIEW_RESHAPE; }
 
 static bool is_last(const cr_arg *dim, int rank) {
     return dim->kind == CR_ARG_INT && (dim->u.i == -1 || dim->u.i == rank - 1);

@@ -6,6 +6,7 @@
  * becomes a copy of it or, for views, the view it was. Nobody uses most of these copies: the walk that follows drops
  * them, and what is left are conversions at the borders of convolution regions. Outputs are never twins, so their
  * strides stay the program's. */
+#include "ops/view.h"
 #include "passes/internal.h"
 
 typedef struct twin_key { const cr_graph *g; uint64_t value; } twin_key;
@@ -136,19 +137,17 @@ static bool is_neutral(const cr_op *op) {
            (op->base->row->scalar || is_in(op, names, CR_COUNT(names)));
 }
 
+/* A view that is one of whatever lies differently, too. */
 static bool is_moving_view(const cr_op *op) {
-    static const char *const names[] = { "aten::permute",      "aten::transpose.int",   "aten::unsqueeze",
-                                         "aten::squeeze.dim",  "aten::squeeze.dims",    "aten::slice.Tensor",
-                                         "aten::select.int",   "aten::expand",          "aten::view",
-                                         "aten::split.Tensor", "aten::split_with_sizes" };
-    return is_in(op, names, CR_COUNT(names));
+    cr_view_kind kind = cr_op_view(op);
+    return kind != CR_VIEW_NONE && kind != CR_VIEW_SAME && kind != CR_VIEW_STRIDED && cr_view_never_copies(op);
 }
 
 /* A view to another shape that the twin's strides allow. */
 static cr_status can_view(cr_rewriter *w, const cr_node *node, const call *c, bool *can) {
     cr_dim size[CR_MAX_RANK], stride[CR_MAX_RANK];
     *can = true;
-    if (!cr_op_is(node->op, "aten::view")) return CR_OK;
+    if (cr_op_view(node->op) != CR_VIEW_RESHAPE) return CR_OK;
     const cr_meta *was = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
     memcpy(size, was->size, was->rank * sizeof *size);
     return cr_view_strides(cr_graph_env(cr_rewrite_graph(w)), cr_rewrite_meta(w, &c->args[0]), was->rank, size, stride,

@@ -6,15 +6,19 @@
 #include "passes/internal.h"
 #include "sym/shape.h"
 
+static bool is_plain_view(const cr_op *op) {
+    return op->variant == CR_FUNCTIONAL && (op->tags & CR_TAG_PLAIN_VIEW);
+}
+
 /* The first round leaves plain views alone. */
 static bool stop_at_views(const cr_op *op, void *user) {
     const cr_decomposition *how = user;
-    return cr__is_plain_view(op) || how->stop(op, how->user);
+    return is_plain_view(op) || how->stop(op, how->user);
 }
 
 static cr_status body_of_others(void *user, const cr_op *op, const cr_graph *g, const cr_arg *args, cr_graph **out) {
     const cr_decomposition *how = user;
-    return cr__is_plain_view(op) ? CR_OK : how->body(how->user, op, g, args, out);
+    return is_plain_view(op) ? CR_OK : how->body(how->user, op, g, args, out);
 }
 
 cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out) {

@@ -187,7 +187,7 @@ static bool is_handed_on(rewriter *w, const cr_op *op, const cr_arg *args) {
     const cr_meta *m = args[0].kind == CR_ARG_VALUE ? cr_graph_value(w->to, (uint32_t)args[0].u.i)->meta : NULL;
     if (w->by_text || !w->how->core || !m) return false;
     if (cr_op_is(op, "aten::alias")) return true;
-    bool same = cr_op_is(op, "aten::expand") && args[1].kind == CR_ARG_LIST && args[1].n == m->rank;
+    bool same = cr_op_view(op) == CR_VIEW_EXPAND && args[1].kind == CR_ARG_LIST && args[1].n == m->rank;
     for (int d = 0; same && d < m->rank; d++)
         same = args[1].u.list[d].kind == CR_ARG_INT && args[1].u.list[d].u.i == m->size[d];
     return same;

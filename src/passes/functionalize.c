@@ -14,6 +14,7 @@
  * taken anew from the root, step by step, each time for itself, the written one included; copy_ stays a call of
  * copy. */
 #include "graph/writes.h"
+#include "ops/view.h"
 #include "passes/internal.h"
 
 typedef struct member {
@@ -70,77 +71,22 @@ static bool is_custom_write(const functions *f, const cr_op *op) {
 
 static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_batch_norm_legit"); }
 
-/* How a view's call is undone. */
-enum {
-    UNDO_NEVER,
-    UNDO_RESHAPE,
-    UNDO_PERMUTE,
-    UNDO_SLICE,
-    UNDO_SELECT,
-    UNDO_DIAGONAL,
-    UNDO_SPLIT,
-    UNDO_UNBIND,
-    UNDO_SAME
-};
-static const struct { const char *op; uint8_t undo; } undos[] = {
-    { "aten::view", UNDO_RESHAPE },
-    { "aten::_reshape_alias", UNDO_RESHAPE },
-    { "aten::_unsafe_view", UNDO_RESHAPE },
-    { "aten::reshape", UNDO_RESHAPE },
-    { "aten::unsqueeze", UNDO_RESHAPE },
-    { "aten::squeeze", UNDO_RESHAPE },
-    { "aten::squeeze.dim", UNDO_RESHAPE },
-    { "aten::squeeze.dims", UNDO_RESHAPE },
-    { "aten::flatten.using_ints", UNDO_RESHAPE },
-    { "aten::unflatten.int", UNDO_RESHAPE },
-    { "aten::permute", UNDO_PERMUTE },
-    { "aten::transpose.int", UNDO_PERMUTE },
-    { "aten::t", UNDO_PERMUTE },
-    { "aten::slice.Tensor", UNDO_SLICE },
-    { "aten::select.int", UNDO_SELECT },
-    { "aten::diagonal", UNDO_DIAGONAL },
-    { "aten::split.Tensor", UNDO_SPLIT },
-    { "aten::split_with_sizes", UNDO_SPLIT },
-    { "aten::chunk", UNDO_SPLIT },
-    { "aten::unbind.int", UNDO_UNBIND },
-    { "aten::alias", UNDO_SAME },
-    { "aten::detach", UNDO_SAME },
-    { "aten::lift_fresh", UNDO_SAME },
-    { "aten::contiguous", UNDO_SAME },
-    { "aten::dropout", UNDO_SAME },
-    { "aten::to.dtype", UNDO_SAME },
-    { "aten::expand", UNDO_SAME },
-    { "aten::positive", UNDO_SAME },
-};
-
-/* The views of PyTorch's own kernels: their writes are undone as such, before they become other views in the core
- * dialect. */
-bool cr__is_plain_view(const cr_op *op) {
-    static const char *const names[] = {
-        "view",  "unsqueeze",    "squeeze",    "squeeze.dim", "squeeze.dims", "permute",          "transpose.int",
-        "t",     "slice.Tensor", "select.int", "diagonal",    "split.Tensor", "split_with_sizes", "unbind.int",
-        "alias", "detach",       "expand",     "lift_fresh"
-    };
-    for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (!strncmp(op->name, "aten::", 6) && !strcmp(op->name + 6, names[i])) return true;
-    return false;
+/* The call that takes the member from its parent, as old metas say; its arguments are not the new graph's. */
+static cr_view_step step_of(const functions *f, const member *m) {
+    const cr_meta *from = meta_of(f, m->parent), *to = meta_of(f, m->value);
+    return (cr_view_step){ .op = m->op, .args = m->node->args, .from = from, .to = to, .result = m->result };
 }
 
-static int undo_of(const functions *f, const member *m) {
-    for (size_t i = 0; i < CR_COUNT(undos); i++) {
-        if (!cr_op_is(m->op, undos[i].op)) continue;
-        if (undos[i].undo != UNDO_SAME) return undos[i].undo;
-        /* expand: only where nothing is repeated */
-        return cr_meta_equal(cr_graph_env(f->g), meta_of(f, m->value), meta_of(f, m->parent)) ? UNDO_SAME : UNDO_NEVER;
-    }
-    return UNDO_NEVER;
+static bool can_undo(const functions *f, const member *m) {
+    cr_view_step step = step_of(f, m);
+    return cr_view_can_undo(cr_graph_env(f->g), &step);
 }
 
 static bool can_write(const functions *f, uint32_t v) {
     while (f->member_of[v]) {
         const member *m = &f->members.at[f->member_of[v] - 1];
         if (m->parent == CR_NO_VALUE) return true;
-        if (m->node && undo_of(f, m) == UNDO_NEVER) return false;
+        if (m->node && !can_undo(f, m)) return false;
         v = m->parent;
     }
     return false;
@@ -246,24 +192,6 @@ static cr_status sizes_of(functions *f, uint32_t v, cr_arg *items, cr_arg *out) 
     return CR_OK;
 }
 
-static cr_status inverse_permute(cr_rewriter *w, const functions *f, const member *m, cr_arg contents, cr_arg *out) {
-    const cr_node *node = m->node;
-    int rank = meta_of(f, m->parent)->rank, at;
-    cr_arg back[CR_MAX_RANK];
-    if (!cr_op_is(m->op, "aten::permute")) { /* t and transpose undo themselves */
-        bool t = cr_op_is(m->op, "aten::t");
-        return cr_rewrite_call(w, m->op->name,
-                               (cr_arg[]){ contents, t ? cr_arg_none() : node->args[1],
-                                           t ? cr_arg_none() : node->args[2] },
-                               t ? 1 : 3, out);
-    }
-    for (int d = 0; d < rank; d++) {
-        CR_TRY(cr_wrap_dim(node->args[1].u.list[d].u.i, rank, &at));
-        back[at] = cr_arg_int(d);
-    }
-    return cr_rewrite_call(w, "aten::permute", (cr_arg[]){ contents, cr_arg_list(back, rank) }, 2, out);
-}
-
 /* An old call's argument in the new graph; lists in the pass's own memory. */
 static cr_status mapped_arg(cr_rewriter *w, functions *f, const cr_arg *from, cr_arg *to) {
     *to = from->kind == CR_ARG_VALUE ? cr__rewrite_mapped(w, (uint32_t)from->u.i) : *from;
@@ -285,76 +213,36 @@ static cr_status present(cr_rewriter *w, functions *f, uint32_t v, cr_arg *out) 
     return m->node ? take_again(w, f, m, out) : present(w, f, m->parent, out);
 }
 
-/* The calls that PyTorch undoes these views with. */
-static cr_status undo_by_name(cr_rewriter *w, functions *f, const member *m, const cr_arg *more, cr_arg contents,
-                              cr_arg *out, bool *done) {
-    *done = f->replay;
-    if (cr_op_is(m->op, "aten::alias")) return f->replay ? cr_rewrite_call(w, "aten::alias", &contents, 1, out) : CR_OK;
-    if (cr_op_is(m->op, "aten::unsqueeze"))
-        return f->replay ? cr_rewrite_call(w, "aten::squeeze.dim", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
-    const cr_meta *whole = meta_of(f, m->parent);
-    if (cr_op_is(m->op, "aten::squeeze.dim") && whole->rank != meta_of(f, m->value)->rank)
-        return f->replay ? cr_rewrite_call(w, "aten::unsqueeze", (cr_arg[]){ contents, more[0] }, 2, out) : CR_OK;
-    *done = false;
+/* The step in terms of the new graph. */
+static cr_status new_step(cr_rewriter *w, functions *f, const member *m, cr_view_step *out) {
+    cr_arg *args = cr_arena_alloc(&f->arena, (m->node->nargs + 1u) * sizeof *args);
+    const cr_meta **parts = cr_arena_alloc(&f->arena, (m->result + 1u) * sizeof *parts);
+    if (!args || !parts) return CR_ENOMEM;
+    for (uint16_t i = 0; i < m->node->nargs; i++) CR_TRY(mapped_arg(w, f, &m->node->args[i], &args[i]));
+    for (uint32_t i = 0; i < m->result; i++) parts[i] = meta_of(f, m->node->first + i);
+    *out = step_of(f, m);
+    out->args = args;
+    out->parts = parts;
     return CR_OK;
 }
 
 /* The parent with `contents` where the view lies. */
 static cr_status put_back(cr_rewriter *w, functions *f, const member *m, cr_arg contents, cr_arg *out) {
-    cr_arg parent, items[CR_MAX_RANK], sizes, more[4] = { { 0 } };
-    const cr_node *node = m->node;
-    bool done;
-    for (uint16_t i = 1; i < node->nargs && i < 5; i++) CR_TRY(mapped_arg(w, f, &node->args[i], &more[i - 1]));
-    CR_TRY(undo_by_name(w, f, m, more, contents, out, &done));
-    if (done) return CR_OK;
-    CR_TRY(present(w, f, m->parent, &parent));
-    switch (undo_of(f, m)) {
-    case UNDO_SAME: *out = contents; return CR_OK;
-    case UNDO_RESHAPE:
-        CR_TRY(sizes_of(f, m->parent, items, &sizes));
-        return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ contents, sizes }, 2, out);
-    case UNDO_PERMUTE: return inverse_permute(w, f, m, contents, out);
-    case UNDO_SLICE:
-        return cr_rewrite_call(w, "aten::slice_scatter",
-                               (cr_arg[]){ parent, contents, more[0], more[1], more[2], more[3] }, 6, out);
-    case UNDO_SELECT:
-        return cr_rewrite_call(w, "aten::select_scatter", (cr_arg[]){ parent, contents, more[0], more[1] }, 4, out);
-    case UNDO_DIAGONAL:
-        return cr_rewrite_call(w, "aten::diagonal_scatter", (cr_arg[]){ parent, contents, more[0], more[1], more[2] },
-                               5, out);
-    case UNDO_UNBIND:
-        return cr_rewrite_call(w, "aten::select_scatter",
-                               (cr_arg[]){ parent, contents, more[0], cr_arg_int(m->result) }, 4, out);
-    case UNDO_SPLIT: {
-        cr_env *env = cr_graph_env(f->g);
-        int dim;
-        cr_dim start = 0;
-        CR_TRY(cr_wrap_dim(node->args[2].u.i, meta_of(f, m->parent)->rank, &dim));
-        for (uint32_t i = 0; i < m->result; i++) start = cr_dim_add(env, start, meta_of(f, node->first + i)->size[dim]);
-        cr_dim end = cr_dim_add(env, start, meta_of(f, m->value)->size[dim]);
-        return cr_rewrite_call(w, "aten::slice_scatter",
-                               (cr_arg[]){ parent, contents, cr_arg_int(dim), cr_arg_int(start), cr_arg_int(end) }, 5,
-                               out);
-    }
-    default: return CR_FAIL(CR_EVALUE, "%s cannot be undone", m->op->name);
-    }
+    cr_view_step step;
+    cr_arg parent = cr_arg_none();
+    int flags = f->replay ? CR_UNDO_NAMED : 0;
+    CR_TRY(new_step(w, f, m, &step));
+    if (cr_view_undo_reads(&step, flags)) CR_TRY(present(w, f, m->parent, &parent));
+    return cr_view_undo(cr_rewrite_emitter(w), &step, flags, &parent, &contents, out);
 }
 
 /* The view's call again, on what its parent is now. */
 static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_arg *out) {
-    cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
-    for (uint16_t i = 0; i < m->op->schema.nparams; i++) CR_TRY(mapped_arg(w, f, &m->node->args[i], &args[i]));
-    CR_TRY(present(w, f, m->parent, &args[0]));
-    cr_status status = cr_rewrite_op(w, m->op, args, results);
-    if (status && status != CR_ENOMEM && undo_of(f, m) == UNDO_RESHAPE) { /* laid out otherwise than it was: copied */
-        cr_arg items[CR_MAX_RANK], sizes;
-        CR_TRY(sizes_of(f, m->value, items, &sizes));
-        return cr_rewrite_call(w, "aten::reshape", (cr_arg[]){ args[0], sizes }, 2, out);
-    }
-    CR_TRY(status);
-    *out = results[0].kind == CR_ARG_LIST ? results[0].u.list[m->result]
-                                          : results[m->op->schema.nreturns > 1 ? m->result : 0];
-    return CR_OK;
+    cr_view_step step;
+    cr_arg parent;
+    CR_TRY(new_step(w, f, m, &step));
+    CR_TRY(present(w, f, m->parent, &parent));
+    return cr_view_take(cr_rewrite_emitter(w), &step, &parent, out);
 }
 
 /* The member's memory has these contents now, and all others what follows from it. */

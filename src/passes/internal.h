@@ -25,9 +25,6 @@ cr_pass_run *cr__rewrite_run(const cr_rewriter *w);
 /* Does a node of the old graph write to the old value's memory? */
 bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
 
-/* Is it a view that functionalize undoes as PyTorch does? (functionalize.c) */
-bool cr__is_plain_view(const cr_op *op);
-
 /* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the
  * graph's. */
 CR_NODISCARD cr_status cr__body_inputs(cr_graph *g, const cr_arg *args, size_t n, cr_arg **out, size_t *count);

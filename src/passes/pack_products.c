@@ -230,10 +230,8 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     cr_arg input = made->args[INPUT], sizes[CR_MAX_RANK];
     /* The input often is such a view itself. */
     const cr_node *view = cr_rewrite_producer(w, &input, NULL);
-    const cr_meta *before = view && view->nargs &&
-                                    (cr_op_is(view->op, "aten::view") || cr_op_is(view->op, "aten::reshape"))
-                                ? cr_rewrite_meta(w, &view->args[0])
-                                : NULL;
+    bool reshaped = view && cr_op_view(view->op) == CR_VIEW_RESHAPE;
+    const cr_meta *before = reshaped ? cr_rewrite_meta(w, &view->args[0]) : NULL;
     bool same = before && before->rank == to->rank && equal(w, before->size[to->rank - 1], x->size[x->rank - 1]);
     for (int d = 0; same && d + 1 < to->rank; d++) same = equal(w, before->size[d], to->size[d]);
     if (same) {
@@ -259,9 +257,6 @@ static const struct { const char *op; cr_rewrite_fn *rule; } rules[] = {
     { "aten::embedding", rule_embedding },
     { "aten::mul.Tensor", rule_mul },
     { "aten::add.Tensor", rule_add },
-    { "aten::view", rule_view },
-    { "aten::reshape", rule_view },
-    { "aten::_unsafe_view", rule_view },
     { "aten::relu", rule_act },
     { "aten::gelu", rule_act },
     { "aten::silu", rule_act },
@@ -272,6 +267,7 @@ static const struct { const char *op; cr_rewrite_fn *rule; } rules[] = {
 };
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    if (cr_op_view(node->op) == CR_VIEW_RESHAPE) return rule_view(w, node, args, done);
     for (size_t i = 0; i < CR_COUNT(rules); i++)
         if (cr_op_is(node->op, rules[i].op)) return rules[i].rule(w, node, args, done);
     return CR_OK;

@@ -175,6 +175,8 @@ CR_NODISCARD cr_status cr_rewrite_add_constant(cr_rewriter *w, const char *name,
 CR_NODISCARD cr_status cr_rewrite_call(cr_rewriter *w, const char *op, const cr_arg *args, size_t n, cr_arg *out);
 /* The same with all arguments and all results (as a cr_emitter gives them). */
 CR_NODISCARD cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* The same as an emitter, for what is written against one (ops/view.h). */
+cr_emitter *cr_rewrite_emitter(cr_rewriter *w);
 /* The i-th value of the old node is this from here on: a value of the new graph, or a number for a number. */
 CR_NODISCARD cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value);
 /* Is the i-th value of the old node used at all? */

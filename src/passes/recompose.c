@@ -46,8 +46,7 @@ static cr_status emit_linear(cr_rewriter *w, const cr_node *node, cr_arg x, cr_a
     const cr_node *view = cr_rewrite_producer(w, &x, NULL);
     const cr_meta *rows = cr_rewrite_meta(w, &x), *result = cr_graph_value(cr_rewrite_source(w), node->first)->meta;
     cr_arg made, sizes[CR_MAX_RANK];
-    bool merged = view && (cr_op_is(view->op, "aten::view") || cr_op_is(view->op, "aten::reshape") ||
-                           cr_op_is(view->op, "aten::_unsafe_view"));
+    bool merged = view && cr_op_view(view->op) == CR_VIEW_RESHAPE;
     const cr_meta *from = merged ? cr_rewrite_meta(w, &view->args[0]) : NULL;
     merged = from && rows->rank == 2 && from->rank > 2 && from->size[from->rank - 1] == rows->size[1];
     CR_TRY(cr_rewrite_call(w, "aten::linear", (cr_arg[]){ merged ? view->args[0] : x, weight, bias },

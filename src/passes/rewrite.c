@@ -8,6 +8,7 @@
  * uses that old calls not yet reached will make. A call that a rule left without users gives back what it used, at
  * once, so that "has one user" means what a reader of the finished graph would say. */
 #include "graph/writes.h"
+#include "ops/view.h"
 #include "passes/internal.h"
 #include "runtime/kernels.h"
 
@@ -15,6 +16,7 @@ typedef struct made_node { uint32_t live; bool held; } made_node;           /* p
 typedef struct made_value { uint32_t uses; bool unstable; } made_value;     /* per value of the new graph */
 
 struct cr_rewriter {
+    cr_emitter emitter; /* first: what rules call through it they call by cr_rewrite_op */
     cr_pass_run *run;
     const cr_graph *from;
     cr_graph *to;
@@ -72,17 +74,15 @@ bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
 
 /* ---- calls that serve every size ---- */
 
-static bool is_view(const cr_op *op) { return cr_op_is(op, "aten::view") || cr_op_is(op, "aten::_unsafe_view"); }
-
 cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_arg *args, bool may_copy, uint32_t *made) {
     cr_status status = cr_graph_call(g, op, args, made);
-    if (!status || status == CR_ENOMEM || !may_copy || !is_view(op)) return status;
+    if (!status || status == CR_ENOMEM || !may_copy || !cr_view_takes_sizes(op)) return status;
     return cr_graph_call(g, cr_op_find("aten::reshape"), args, made);
 }
 
 cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_status status = e->call(e, op, args, results);
-    if (!status || status == CR_ENOMEM || !cr_env_is_general(e->env) || !is_view(op)) return status;
+    if (!status || status == CR_ENOMEM || !cr_env_is_general(e->env) || !cr_view_takes_sizes(op)) return status;
     return e->call(e, cr_op_find("aten::reshape"), args, results);
 }
 
@@ -314,17 +314,23 @@ cr_status cr_rewrite_op(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_
     return CR_OK;
 }
 
-cr_status cr_rewrite_call(cr_rewriter *w, const char *name, const cr_arg *args, size_t n, cr_arg *out) {
-    const cr_op *op = cr_op_find(name);
-    cr_arg all[CR_MAX_PARAMS], results[16] = { { 0 } };
-    if (!op) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
-    if (n > op->schema.nparams)
-        return CR_FAIL(CR_EVALUE, "%s takes %u arguments, not %zu", name, op->schema.nparams, n);
-    for (uint16_t i = 0; i < op->schema.nparams; i++) all[i] = i < n ? args[i] : op->schema.params[i].fallback;
-    for (uint16_t i = (uint16_t)n; i < op->schema.nparams; i++) all[i].given = CR_GIVEN_DEFAULT;
-    CR_TRY(cr_rewrite_op(w, op, all, results));
-    *out = results[0];
+static cr_status emitter_call(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
+    return cr_rewrite_op((cr_rewriter *)(void *)e, op, args, results);
+}
+
+static cr_status emitter_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
+    *out = cr_rewrite_meta((cr_rewriter *)(void *)e, arg);
     return CR_OK;
+}
+
+static void emitter_release(cr_emitter *e, cr_arg *results, size_t n) {
+    (void)e, (void)results, (void)n; /* values belong to the graph */
+}
+
+cr_emitter *cr_rewrite_emitter(cr_rewriter *w) { return &w->emitter; }
+
+cr_status cr_rewrite_call(cr_rewriter *w, const char *name, const cr_arg *args, size_t n, cr_arg *out) {
+    return cr_emit_call(&w->emitter, name, args, n, out);
 }
 
 cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value) {
@@ -551,6 +557,7 @@ static cr_status rewrite_into(cr_rewriter *w) {
 
 cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out) {
     cr_rewriter w = { .run = run, .from = g, .walk = *walk };
+    w.emitter = (cr_emitter){ emitter_call, emitter_meta, emitter_release, cr_graph_env(g) };
     if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
     CR_TRY(cr_graph_create(cr_graph_env(g), &w.to));
     cr_arena_init(&w.arena);

@@ -1,6 +1,8 @@
 /* rows.c: which nodes row kernels can hold. See rows.h. */
 #include "passes/rows.h"
 
+#include "ops/view.h"
+
 /* positions of arguments; 0: none */
 static const struct { const char *name; uint8_t kind; uint8_t dims, keepdim; } table[] = {
     { "aten::sum", CR_ROWS_REDUCE, 0, 0 },
@@ -17,17 +19,6 @@ static const struct { const char *name; uint8_t kind; uint8_t dims, keepdim; } t
     { "aten::var_mean.correction", CR_ROWS_NORM, 1, 3 },
     { "aten::clone", CR_ROWS_COPY, 0, 0 },
     { "aten::_to_copy", CR_ROWS_COPY, 0, 0 },
-    { "aten::unsqueeze", CR_ROWS_VIEW, 0, 0 },
-    { "aten::squeeze.dim", CR_ROWS_VIEW, 0, 0 },
-    { "aten::permute", CR_ROWS_VIEW, 0, 0 },
-    { "aten::transpose.int", CR_ROWS_VIEW, 0, 0 },
-    { "aten::t", CR_ROWS_VIEW, 0, 0 },
-    { "aten::expand", CR_ROWS_VIEW, 0, 0 },
-    { "aten::alias", CR_ROWS_VIEW, 0, 0 },
-    { "aten::detach", CR_ROWS_VIEW, 0, 0 },
-    { "aten::view", CR_ROWS_VIEW, 0, 0 },
-    { "aten::_unsafe_view", CR_ROWS_VIEW, 0, 0 },
-    { "aten::reshape", CR_ROWS_VIEW, 0, 0 },
 };
 
 static int row_of(const cr_op *op) {
@@ -181,30 +172,35 @@ static bool same_but_ones(const cr_graph *g, const cr_meta *in, const cr_meta *o
     return i == in->rank;
 }
 
+/* Dimensions that are repeated have no element of their own in the input. */
+static bool expanded(const cr_graph *g, const cr_meta *in, const cr_meta *out, int8_t *from) {
+    cr_env *env = cr_graph_env(g);
+    for (int d = 0; d < out->rank; d++) {
+        int k = d - (out->rank - in->rank);
+        bool repeated = k < 0 || (cr_dim_known(env, in->size[k], CR_EQ, 1) == CR_YES &&
+                                  cr_dim_known(env, out->size[d], CR_EQ, 1) != CR_YES);
+        if (!repeated && cr_dim_known(env, in->size[k], CR_EQ, out->size[d]) != CR_YES) return false;
+        from[d] = (int8_t)(repeated ? -1 : k);
+    }
+    return true;
+}
+
 bool cr_rows_view(const cr_graph *g, const cr_node *node, int8_t *from) {
     const cr_meta *in = meta_of(g, &node->args[0]), *out = cr_graph_value(g, node->first)->meta;
-    const char *name = node->op->schema.name;
-    cr_env *env = cr_graph_env(g);
-    if (!strcmp(name, "permute")) {
-        for (int d = 0; d < out->rank; d++) from[d] = (int8_t)wrap(node->args[1].u.list[d].u.i, in->rank);
-    } else if (!strcmp(name, "transpose") || !strcmp(name, "t")) {
-        bool t = !strcmp(name, "t");
-        int a = t ? 0 : wrap(node->args[1].u.i, in->rank), b = t ? 1 : wrap(node->args[2].u.i, in->rank);
-        for (int d = 0; d < out->rank; d++) from[d] = (int8_t)(in->rank < 2 ? d : d == a ? b : d == b ? a : d);
-    } else if (!strcmp(name, "expand")) {
-        for (int d = 0; d < out->rank; d++) {
-            int k = d - (out->rank - in->rank);
-            from[d] = (int8_t)k;
-            if (k < 0 || (cr_dim_known(env, in->size[k], CR_EQ, 1) == CR_YES &&
-                          cr_dim_known(env, out->size[d], CR_EQ, 1) != CR_YES))
-                from[d] = -1;
-            else if (cr_dim_known(env, in->size[k], CR_EQ, out->size[d]) != CR_YES) return false;
-        }
-    } else if (!strcmp(name, "alias") || !strcmp(name, "detach")) {
-        for (int d = 0; d < out->rank; d++) from[d] = (int8_t)d;
-    } else {
-        return same_but_ones(g, in, out, from);
+    int order[CR_MAX_RANK];
+    switch (cr_op_view(node->op)) {
+    case CR_VIEW_PERMUTE:
+        if (!cr_view_order(node->op, node->args, in->rank, order)) return false;
+        break;
+    case CR_VIEW_SAME:
+        if (in->storage != out->storage || !cr_meta_equal(cr_graph_env(g), in, out)) return false;
+        for (int d = 0; d < out->rank; d++) order[d] = d;
+        break;
+    case CR_VIEW_EXPAND: return expanded(g, in, out, from);
+    case CR_VIEW_RESHAPE: case CR_VIEW_ONES: return same_but_ones(g, in, out, from);
+    default: return false;
     }
+    for (int d = 0; d < out->rank; d++) from[d] = (int8_t)order[d];
     return true;
 }
 
@@ -296,6 +292,7 @@ cr_rows_kind cr_rows_kind_of(const cr_graph *g, const cr_node *node) {
                    ? CR_ROWS_ROTATE
                    : CR_ROWS_NONE;
     cr_rows_kind kind = row >= 0                ? (cr_rows_kind)table[row].kind
+                        : cr_op_view(node->op)  ? CR_ROWS_VIEW
                         : node->op->row->scalar ? CR_ROWS_POINTWISE
                                                 : CR_ROWS_NONE;
     if (kind == CR_ROWS_NONE) return kind;

@@ -3,6 +3,7 @@
  * A rule may replace a value only by one of the same dtype, sizes and layout, element by element the same bits for
  * every input there is: x * 1, but not x + 0 (it makes +0 of -0), not x - x, not x * 0 (NaN). The one exception to
  * "same layout" says so. Views are told apart by their metas alone: same memory, same meta, same tensor. */
+#include "ops/view.h"
 #include "passes/internal.h"
 
 typedef cr_status rule_fn(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done);
@@ -225,29 +226,6 @@ static cr_status assert_true(cr_rewriter *w, const cr_node *node, const cr_arg *
 
 /* ---- views ---- */
 
-/* result[i] is dimension order[i] of the argument. */
-static bool permutation(const cr_node *node, int rank, int *order) {
-    int64_t dims[CR_MAX_RANK];
-    for (int d = 0; d < rank; d++) order[d] = d;
-    if (cr_op_is(node->op, "aten::t") || cr_op_is(node->op, "aten::mT")) {
-        if (rank >= 2) order[rank - 2] = rank - 1, order[rank - 1] = rank - 2;
-        return true;
-    }
-    const cr_arg *list = &node->args[1];
-    if (cr_op_is(node->op, "aten::transpose.int")) {
-        dims[0] = node->args[1].u.i, dims[1] = node->args[2].u.i;
-        if (node->args[1].kind != CR_ARG_INT || node->args[2].kind != CR_ARG_INT || !rank) return false;
-        int a, b;
-        if (cr_wrap_dim(dims[0], rank, &a) || cr_wrap_dim(dims[1], rank, &b)) return false;
-        order[a] = b, order[b] = a;
-        return true;
-    }
-    if (!cr_op_is(node->op, "aten::permute") || list->kind != CR_ARG_LIST || list->n != (uint32_t)rank) return false;
-    for (int d = 0; d < rank; d++)
-        if (list->u.list[d].kind != CR_ARG_INT || cr_wrap_dim(list->u.list[d].u.i, rank, &order[d])) return false;
-    return true;
-}
-
 static bool is_layout_copy(const cr_op *op) { return cr_op_is(op, "aten::clone") || cr_op_is(op, "aten::contiguous"); }
 
 /* A permutation of a permutation is one, or nothing. A copy between two that undo each other only changed the layout,
@@ -260,7 +238,8 @@ static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr
         copy = inner;
         inner = cr_rewrite_producer(w, &copy->args[0], NULL);
     }
-    if (!inner || !meta || !permutation(node, meta->rank, outer) || !permutation(inner, meta->rank, first))
+    if (!inner || !meta || !cr_view_order(node->op, args, meta->rank, outer) ||
+        !cr_view_order(inner->op, inner->args, meta->rank, first))
         return CR_OK;
     bool nothing = true;
     for (int d = 0; d < meta->rank; d++) {
@@ -278,14 +257,7 @@ static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr
 }
 
 static bool only_reshapes(const cr_op *op) {
-    static const char *const names[] = { "aten::view",         "aten::_unsafe_view",
-                                         "aten::reshape",      "aten::unsqueeze",
-                                         "aten::squeeze",      "aten::squeeze.dim",
-                                         "aten::squeeze.dims", "aten::flatten.using_ints",
-                                         "aten::unflatten.int" };
-    for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (cr_op_is(op, names[i])) return true;
-    return false;
+    return cr_op_view(op) == CR_VIEW_RESHAPE || cr_op_view(op) == CR_VIEW_ONES;
 }
 
 static bool is_row_major(const cr_rewriter *w, const cr_meta *m) {
@@ -305,10 +277,7 @@ static cr_status view_chain(cr_rewriter *w, const cr_node *node, const cr_arg *a
     if (root.u.i == args[0].u.i || !is_row_major(w, from)) return CR_OK;
     CR_TRY(same_as(w, node, &root, done));
     if (*done) return CR_OK;
-    const cr_arg *list = node->nargs > 1 && args[1].kind == CR_ARG_LIST &&
-                                 (cr_op_is(node->op, "aten::view") || cr_op_is(node->op, "aten::reshape"))
-                             ? &args[1]
-                             : NULL;
+    const cr_arg *list = cr_view_takes_sizes(node->op) && args[1].kind == CR_ARG_LIST ? &args[1] : NULL;
     cr_arg made, all = list ? *list : cr_arg_list(sizes, result->rank);
     for (int d = 0; d < result->rank; d++) {
         if (!list && !cr_dim_is_plain(result->size[d])) return CR_OK;
@@ -370,23 +339,12 @@ static const struct { const char *op; rule_fn *rule; } rules[] = {
     { "aten::native_dropout", native_dropout },
     { "aten::_assert_tensor_metadata", assert_metadata },
     { "aten::_assert_scalar", assert_true },
-    { "aten::permute", permutation_chain },
-    { "aten::transpose.int", permutation_chain },
-    { "aten::t", permutation_chain },
-    { "aten::mT", permutation_chain },
-    { "aten::view", view_chain },
-    { "aten::_unsafe_view", view_chain },
-    { "aten::reshape", view_chain },
-    { "aten::unsqueeze", view_chain },
-    { "aten::squeeze", view_chain },
-    { "aten::squeeze.dim", view_chain },
-    { "aten::squeeze.dims", view_chain },
-    { "aten::flatten.using_ints", view_chain },
-    { "aten::unflatten.int", view_chain },
 };
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     if (node->op->tags & CR_TAG_VIEW) CR_TRY(view_of_same(w, node, args, done));
+    if (!*done && cr_op_view(node->op) == CR_VIEW_PERMUTE) return permutation_chain(w, node, args, done);
+    if (!*done && only_reshapes(node->op)) return view_chain(w, node, args, done);
     for (size_t i = 0; i < CR_COUNT(rules) && !*done; i++)
         if (cr_op_is(node->op, rules[i].op)) CR_TRY(rules[i].rule(w, node, args, done));
     return CR_OK;

@@ -1,7 +1,7 @@
 /* Views, copies and factories through the call path: memory safety, aliasing, failures, symbolic sizes. That values
  * equal PyTorch's is the business of tests/ops. */
 #include "check.h"
-#include "ops/op.h"
+#include "ops/view.h"
 
 static cr_tensor *range(int64_t n) {
     cr_arg end = cr_arg_int(n);
@@ -187,6 +187,101 @@ out:
     return status;
 }
 
+/* ---- views as steps ---- */
+
+typedef struct step_case { const char *op; uint32_t result; cr_arg more[4]; } step_case;
+
+static cr_tensor *result_of(const cr_op *op, const cr_arg *args, uint32_t at) {
+    cr_arg results[4] = { { 0 } };
+    CHECK_OK(cr_call(op, args, results));
+    cr_tensor *t = results[0].kind == CR_ARG_LIST ? results[0].u.list[at].u.t : results[0].u.t;
+    cr_tensor_retain(t);
+    cr_results_release(results, op->schema.nreturns);
+    return t;
+}
+
+static bool is_equal(cr_tensor *a, cr_tensor *b) {
+    cr_arg args[] = { T(a), T(b) }, result = cr_arg_none();
+    CHECK_OK(cr_call(cr_op_find("aten::equal"), args, &result));
+    return result.u.i;
+}
+
+/* Writing through a view, and putting back what was written, are the same: whatever kind of view, and both ways. */
+static void undo_one(const step_case *c) {
+    const cr_op *op = cr_op_find(c->op);
+    cr_tensor *numbers = range(24), *base = CALL("aten::view", T(numbers), INTS(2, 3, 4));
+    cr_tensor *whole = CALL("aten::clone", T(base));
+    cr_arg args[CR_MAX_PARAMS] = { T(whole) };
+    for (uint16_t i = 1; i < op->schema.nparams; i++) {
+        bool given = i <= CR_COUNT(c->more) && c->more[i - 1].kind != CR_ARG_NONE;
+        args[i] = given ? c->more[i - 1] : op->schema.params[i].fallback;
+    }
+    cr_tensor *view = result_of(op, args, c->result), *contents = CALL("aten::mul.Scalar", T(view), I(-1));
+    cr_tensor *before[4] = { NULL };
+    const cr_meta *parts[4];
+    for (uint32_t i = 0; i < c->result; i++) parts[i] = &(before[i] = result_of(op, args, i))->meta;
+    cr_view_step step = { op, args, &whole->meta, &view->meta, c->result, parts };
+    cr_arg from = T(base), part = T(contents), out = cr_arg_none();
+    cr_tensor_release(CALL("aten::copy_", T(view), T(contents)));
+    CHECK(cr_view_can_undo(NULL, &step));
+    for (int flags = 0; flags <= CR_UNDO_NAMED; flags++) {
+        CHECK_OK(cr_view_undo(cr_exec_emitter(), &step, flags, &from, &part, &out));
+        CHECK(is_equal(out.u.t, whole));
+        if (out.u.t != contents) cr_tensor_release(out.u.t);
+    }
+    CHECK_OK(cr_view_take(cr_exec_emitter(), &step, &(cr_arg){ .kind = CR_ARG_TENSOR, .u.t = whole }, &out));
+    CHECK(is_equal(out.u.t, contents));
+    cr_tensor *all[] = { numbers, base, whole, view, contents, out.u.t, before[0], before[1], before[2], before[3] };
+    for (size_t i = 0; i < CR_COUNT(all); i++) cr_tensor_release(all[i]);
+}
+
+static void views_are_undone(void) {
+    const step_case cases[] = {
+        { "aten::alias", 0, { { 0 } } }, { "aten::contiguous", 0, { { 0 } } },
+        { "aten::view", 0, { INTS(6, 4) } }, { "aten::flatten.using_ints", 0, { I(1) } },
+        { "aten::ravel", 0, { { 0 } } },
+        { "aten::unsqueeze", 0, { I(1) } }, { "aten::squeeze.dim", 0, { I(1) } }, { "aten::atleast_3d", 0, { { 0 } } },
+        { "aten::permute", 0, { INTS(2, 0, 1) } }, { "aten::transpose.int", 0, { I(0), I(-1) } },
+        { "aten::mT", 0, { { 0 } } }, { "aten::numpy_T", 0, { { 0 } } }, { "aten::movedim.int", 0, { I(0), I(2) } },
+        { "aten::swapaxes", 0, { I(1), I(2) } }, { "aten::slice.Tensor", 0, { I(2), I(1), I(4), I(2) } },
+        { "aten::select.int", 0, { I(1), I(-1) } }, { "aten::diagonal", 0, { I(1), I(0), I(2) } },
+        { "aten::split.Tensor", 1, { I(3), I(2) } }, { "aten::split_with_sizes", 2, { INTS(1, 1, 2), I(2) } },
+        { "aten::tensor_split.sections", 1, { I(3), I(2) } }, { "aten::chunk", 1, { I(2), I(-1) } },
+        { "aten::unbind.int", 2, { I(1) } }, { "aten::expand", 0, { INTS(2, 3, 4) } },
+    };
+    for (size_t i = 0; i < CR_COUNT(cases); i++) undo_one(&cases[i]); /* and programs that are made once */
+    int64_t live = cr_alloc_live();
+    for (size_t i = 0; i < CR_COUNT(cases); i++) undo_one(&cases[i]);
+    CHECK_EQ(cr_alloc_live(), live);
+}
+
+static void views_that_stay(void) {
+    cr_tensor *base = range(12), *windows = CALL("aten::unfold", T(base), I(0), I(3), I(1));
+    cr_tensor *wide = CALL("aten::expand", T(base), INTS(2, 12));
+    cr_view_step overlapping = { .op = cr_op_find("aten::unfold"), .from = &base->meta, .to = &windows->meta };
+    cr_view_step repeated = { .op = cr_op_find("aten::expand"), .from = &base->meta, .to = &wide->meta };
+    CHECK(!cr_view_can_undo(NULL, &overlapping) && !cr_view_can_undo(NULL, &repeated));
+    cr_tensor_release(base);
+    cr_tensor_release(windows);
+    cr_tensor_release(wide);
+}
+
+/* What one column of a row says must fit the others. */
+static void rows_say_one_thing(void) {
+    int views = 0;
+    for (size_t i = 0; i < cr_op_count(); i++) {
+        const cr_op *op = cr_op_at(i);
+        if (op->variant != CR_FUNCTIONAL) CHECK_EQ(cr_op_view(op), CR_VIEW_NONE);
+        if (op->variant != CR_FUNCTIONAL || !op->row->view) continue;
+        views++;
+        bool shares = (op->tags & (CR_TAG_VIEW | CR_TAG_SHARES)) || op->schema.returns[0].alias;
+        CHECK(shares && op->schema.params[0].type == CR_T_TENSOR);
+        if (op->row->undo) CHECK(cr_op_find(op->row->undo) != NULL);
+        if (op->tags & CR_TAG_PLAIN_VIEW) CHECK(op->tags & CR_TAG_VIEW);
+    }
+    CHECK(views > 40);
+}
+
 static void out_of_memory(void) {
     cr_tensor *t = CALL("aten::zeros", INTS(60, 10));
     cr_error_release(cr_error_take());
@@ -202,6 +297,9 @@ int main(void) {
     RUN(overlapping_copies);
     RUN(metadata);
     RUN(symbolic);
+    RUN(views_are_undone);
+    RUN(views_that_stay);
+    RUN(rows_say_one_thing);
     RUN(out_of_memory);
     return check_summary();
 }
