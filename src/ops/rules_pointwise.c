@@ -198,7 +198,8 @@ cr_status dtype_divide(cr_rule *r) {
 cr_status dtype_power(cr_rule *r) {
     CR_TRY(dtype_promote(r));
     const cr_arg *e = &r->arg[1];
-    if (e->kind == CR_ARG_INT && cr_dtype_is_integral(r->common) && cr_dim_known(r->env, e->u.i, CR_LT, 0) == CR_YES)
+    bool negative = cr_arg_is_symbolic(r->env, e) ? cr_dim_known(r->env, e->u.i, CR_LT, 0) == CR_YES : e->u.i < 0;
+    if (e->kind == CR_ARG_INT && cr_dtype_is_integral(r->common) && negative)
         return CR_FAIL(CR_ERUNTIME, "pow: integers to negative integer powers are not allowed; convert the base to a "
                                     "float first");
     return CR_OK;

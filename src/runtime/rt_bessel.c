@@ -27,7 +27,7 @@ static double i_scaled(double x, int order) {
         term *= -(4.0 * order - odd * odd) / (8 * x * k);
         sum += term;
     }
-    return sum / sqrt(2 * pi * x);
+    return sum / (sqrt(2 * pi) * sqrt(x)); /* the product under one root would overflow */
 }
 double rt_i0e_f64(double x) { return isinf(x) ? 0 : i_scaled(fabs(x), 0); }
 double rt_i1e_f64(double x) {
@@ -93,7 +93,9 @@ static double k_any(double x, int order, int scaled) {
     if (x == 0) return INFINITY;
     if (isinf(x)) return 0;
     if (x < 1) return (order ? k1_series(x) : k0_series(x)) * (scaled ? exp(x) : 1);
-    double k1, k0 = k_fraction(x, 0, &k1);
+    double k1, k0;
+    if (x > 0x1p60) k0 = k1 = sqrt(pi / 2) / sqrt(x); /* the first term is all, and the fraction would overflow */
+    else k0 = k_fraction(x, 0, &k1);
     return (order ? k1 : k0) * (scaled ? 1 : exp(-x));
 }
 double rt_k0_f64(double x) { return k_any(x, 0, 0); }

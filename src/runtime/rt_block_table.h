@@ -22,7 +22,7 @@
     X(sign, 1, K, K, rt_sign_##K(a)) X(copysign, 2, K, K, copysign##F(a, b))                                           \
     X(isnan, 1, b, K, a != a) X(isinf, 1, b, K, fabs##F(a) == INFINITY) X(isfinite, 1, b, K, fabs##F(a) < INFINITY)    \
     X(signbit, 1, b, K, signbit(a) != 0) X(to_b, 1, b, K, a != 0)                                                      \
-    X(to_i64, 1, i64, K, (int64_t)a) X(heaviside, 2, K, K, a == 0 ? b : (a > 0 ? 1 : a < 0 ? 0 : a - a))               \
+    X(to_i64, 1, i64, K, (int64_t)a) X(heaviside, 2, K, K, a == 0 ? b : a > 0)                                         \
     RT_COMPARE(X, K)
 #define RT_FAST_INTEGER(X, K, W)                                                                                       \
     X(add, 2, K, K, rt_add_##W(a, b)) X(sub, 2, K, K, rt_sub_##W(a, b)) X(mul, 2, K, K, rt_mul_##W(a, b))              \

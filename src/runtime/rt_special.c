@@ -39,14 +39,14 @@ double rt_digamma_f64(double x) {
 
 /* sum over k of (q + k)^-s: directly while q + k < 10 + s, then by Euler and Maclaurin, whose terms fall by then. */
 double rt_zeta_f64(double s, double q) {
-    if (isnan(s) || isnan(q) || isinf(s)) return NAN;
+    /* In PyTorch's order: at a pole even NaN makes an infinity. */
     if (s == 1) return INFINITY;
     if (s < 1) return NAN;
     if (q <= 0) {
         if (q == floor(q)) return INFINITY;
         if (s != floor(s)) return NAN; /* a power of a negative number */
     }
-    if (isinf(q)) return NAN;
+    if (isnan(s) || isnan(q) || isinf(q)) return NAN;
     if (q < -64) { /* the terms down to 0 are those of another zeta function, up to a sign */
         double f = q - floor(q), sign = fmod(s, 2) == 0 ? 1 : -1;
         return rt_zeta_f64(s, f) + sign * (rt_zeta_f64(s, 1 - f) - rt_zeta_f64(s, 1 - q));
@@ -99,23 +99,34 @@ float rt_polygamma_f32(float n, float x) {
     return (float)(n == 1 ? trigamma((double)x, (double)sinf((float)pi * x)) : rt_polygamma_f64((double)n, (double)x));
 }
 
+/* log(x / a) - mu for mu = (x - a) / a: near 0 by its series, because the difference cancels. */
+static double log_excess(double a, double x, double mu) {
+    if (fabs(mu) >= 0.1) return fabs(mu) < 0.4 ? log1p(mu) - mu : log(x / a) - mu;
+    double core = 0, term = -mu * mu;
+    for (int k = 2; k < 40; k++) {
+        core += term / k;
+        if (fabs(term) < epsilon * fabs(core)) break;
+        term *= -mu;
+    }
+    return core;
+}
+
 /* x^a e^-x / Gamma(a + 1). For large a by Stirling's series, with a log(x/a) - (x - a) taken together: each alone
  * would lose the digits of a. */
 static double gamma_density(double a, double x) {
     if (a < 20) return exp(a * log(x) - x - rt_lgamma_f64(a + 1));
-    double mu = (x - a) / a, power = 1 / (a * a), sum = 0;
+    double power = 1 / (a * a), sum = 0;
     for (int k = BERNOULLI; k-- > 0;) sum = sum * power + bernoulli[k] / ((2 * k + 1) * (2 * k + 2));
-    double core = fabs(mu) < 0.4 ? log1p(mu) - mu : log(x / a) - mu;
-    if (fabs(mu) < 0.1) { /* log1p(mu) - mu by its series: the difference cancels */
-        double term = -mu * mu;
-        core = 0;
-        for (int k = 2; k < 40; k++) {
-            core += term / k;
-            if (fabs(term) < epsilon * fabs(core)) break;
-            term *= -mu;
-        }
-    }
-    return exp(a * core - sum / a) / sqrt(2 * pi * a);
+    return exp(a * log_excess(a, x, (x - a) / a) - sum / a) / sqrt(2 * pi * a);
+}
+
+/* P or Q for large a, where the series takes sqrt(a) terms: Temme's expansion, whose second term is the last that a
+ * double sees from a = 10^6 on. */
+static double gamma_uniform(double a, double x, int upper) {
+    double mu = (x - a) / a, core = -log_excess(a, x, mu), eta = copysign(sqrt(2 * core), mu);
+    double c = fabs(eta) < 0.01 ? -1.0 / 3 + eta * (1.0 / 12 - eta * (2.0 / 135 - eta / 864)) : 1 / mu - 1 / eta;
+    double rest = exp(-a * core) / sqrt(2 * pi) / sqrt(a) * c, sign = upper ? 1 : -1;
+    return erfc(sign * eta * sqrt(a / 2)) / 2 + sign * rest;
 }
 
 /* P by its series: x^a e^-x / Gamma(a+1) * (1 + x/(a+1) + x^2/((a+1)(a+2)) + ...). */
@@ -162,11 +173,14 @@ static double gamma_small(double a, double x) {
 }
 
 static double gamma_incomplete(double a, double x, int upper) {
-    if (isnan(a) || isnan(x) || x < 0 || a < 0) return NAN;
-    if (a == 0) return x > 0 ? upper : NAN;
+    /* In PyTorch's order: an end that decides alone does so whatever the other argument is, NaN included. */
+    if (x < 0 || a < 0) return NAN;
+    if (a == 0) return x > 0 ? !upper : NAN;
     if (x == 0) return upper;
     if (isinf(a)) return isinf(x) ? NAN : upper;
     if (isinf(x)) return !upper;
+    if (isnan(a) || isnan(x)) return NAN;
+    if (a > 1e6) return gamma_uniform(a, x, upper);
     if (x <= 1 || x <= a) {
         if (upper && x <= 1 && a < 2) return gamma_small(a, x);
         double p = gamma_series(a, x);

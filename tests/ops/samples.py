@@ -263,12 +263,18 @@ def replaced(value, old, new):
     return new if value is old else value
 
 
+def special_calls_of(row, op, dtype):
+    """NaN, infinities and the like in every combination, for pointwise rows."""
+    import special_values
+    return special_values.special_calls(Make(dtype, 0, op, op._schema)) if "pointwise" in row["tags"] else ()
+
+
 def plain_calls(row, op, dtype, seed=0):
-    """What the generator yields. Where PyTorch cannot compute the arguments in a rare dtype, they are computed in
-    another."""
+    """What the generator yields, and special values. Where PyTorch cannot compute the arguments in a rare dtype, they
+    are computed in another."""
     generator = GENERATORS[row["sample"] or "from_schema"]
     try:
-        return list(generator(Make(dtype, seed, op, op._schema)))
+        return [*generator(Make(dtype, seed, op, op._schema)), *special_calls_of(row, op, dtype)]
     except (RuntimeError, TypeError, KeyError):
         if dtype not in RARE:
             raise
