@@ -1,8 +1,8 @@
 """One large call for each op of the table, made of the small ones that the tests use (tests/ops/samples*.py).
 
-A small call that PyTorch takes is grown: every size, only the leading one, or only the trailing two, until its largest
-tensor has about `ELEMENTS` elements. The largest that PyTorch takes, and within `SECONDS`, is the op's large call. A
-call whose tensors broadcast to more than `SPREAD` elements is not tried: its result may need all memory.
+A small call that both sides take is grown: every size, only the trailing two, or only the leading one, in steps, until
+its largest tensor has about `ELEMENTS` elements or a side needs too long for the next step. A call whose tensors
+broadcast to more than `SPREAD` elements is not tried: its result may need all memory.
 """
 import math
 import pathlib
@@ -16,7 +16,8 @@ import samples  # noqa: E402
 
 ELEMENTS = 1 << 20
 SPREAD = 8 * ELEMENTS
-SECONDS = 0.3  # a call that takes PyTorch longer is made smaller
+SECONDS = 0.3  # no side may need longer for the call
+OP_SECONDS = 1.5  # for finding an op's call
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64, torch.uint8)
 TRIED = 6  # of an op's small calls, those with the largest tensors
 
@@ -62,16 +63,6 @@ def spread(c):
     return math.prod(sizes.values())
 
 
-def factors(c, way):
-    """Powers of two, the one that reaches ELEMENTS first."""
-    factor = 1
-    while max(torch.Size(way(list(t.shape), factor)).numel() for t in samples.flat(c)) < ELEMENTS and factor < ELEMENTS:
-        factor *= 2
-    while factor > 1:
-        yield factor
-        factor //= 4
-
-
 def with_size(c, way, factor):
     change = lambda t: grown(t, way, factor)
     turned = lambda value: samples.map_tensors(value, change)
@@ -79,7 +70,7 @@ def with_size(c, way, factor):
 
 
 def seconds(op, c):
-    """What PyTorch needs, or None where it refuses."""
+    """What a call takes, or None where it is refused."""
     try:
         begin = time.perf_counter()
         op(*c.args, **c.kwargs)
@@ -88,37 +79,51 @@ def seconds(op, c):
         return None
 
 
-def enlarged(op, c, takes):
-    """The largest call grown from c that both sides take, itself included; None where PyTorch refuses c."""
-    if seconds(op, c) is None:
-        return None
-    found = c
-    for way in GROWN if samples.flat(c) else ():
-        for factor in factors(c, way):
-            larger = with_size(c, way, factor)
-            if spread(larger) > SPREAD:
-                continue
-            if largest(larger) <= largest(found):
+def step(took):
+    """How much larger the next size may be: cubic work takes eight times as long at twice the size."""
+    return 0 if took > SECONDS / 8 else 2 if took > SECONDS / 512 else 8
+
+
+def grow(c, way, longest, until):
+    """The largest call grown from c in one way; longest(call): seconds of the slower side, None where one refuses."""
+    found, factor, last = None, 2, 1
+    while time.perf_counter() < until:
+        sizes = [torch.Size(way(list(t.shape), factor)).numel() for t in samples.flat(c)]
+        if max(sizes) > 2 * ELEMENTS or factor > ELEMENTS:
+            if factor <= 2 * last:
                 break
-            took = seconds(op, larger)
-            if took is not None and took < SECONDS and takes(larger):
-                found = larger
-                break
+            factor = 2 * last  # the steps were too long
+            continue
+        larger = with_size(c, way, factor)
+        took = longest(larger) if spread(larger) <= SPREAD else None
+        if took is not None and took < SECONDS:
+            found = larger
+        more = 2 if took is None else step(took)
+        if not more or (largest(larger) <= largest(c) and factor > 2):
+            break
+        last, factor = factor, factor * more
     return found
 
 
-def large_call(row, op, takes):
-    """The op's large call, or None where PyTorch takes none of its samples. takes(call): is it one for us, too? PyTorch
-    does not check everything, and sizes that grew apart from each other are nobody's call."""
-    best = None
+def enlarged(c, longest, until):
+    """The largest call grown from c, itself included; None where a side refuses c."""
+    if longest(c) is None:
+        return None
+    grown_calls = [grow(c, way, longest, until) for way in GROWN] if samples.flat(c) else []
+    return max([c, *(g for g in grown_calls if g)], key=largest)
+
+
+def large_call(row, op, longest):
+    """The op's large call, or None where a side takes none of its samples."""
+    best, until = None, time.perf_counter() + OP_SECONDS
     for dtype in DTYPES:
         whole = [c for c in samples.plain_calls(row, op, dtype) if all(t.numel() for t in samples.flat(c))]
         calls = sorted(whole, key=largest, reverse=True)
         for c in calls[:TRIED]:
-            found = enlarged(op, c, takes)
+            found = enlarged(c, longest, until)
             if found and (best is None or largest(found) > largest(best)):
                 best = found
-            if best and largest(best) >= ELEMENTS // 4:
+            if best and (largest(best) >= ELEMENTS // 4 or time.perf_counter() > until):
                 return best
         if best and largest(best) >= ELEMENTS // 64:
             return best

@@ -78,7 +78,12 @@ def main():
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
             file.write("\n")
-    met = sum(row["met"] for row in rows)
+    missed = [row for row in rows if not row["met"]]
+    if missed and len(rows) > len(missed):
+        print("below their goals:")
+        for row in sorted(missed, key=lambda row: row["ratio"] or 0):
+            print(f"  {number(row['ratio']):>8}  {row['name']}")
+    met = len(rows) - len(missed)
     print(f"{met} of {len(rows)} goals met")
     return 0 if met == len(rows) else 1
 

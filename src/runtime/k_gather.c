@@ -1,21 +1,24 @@
 /* k_gather.c: gather and scatters along one dimension, take and put.
  *
- * An index tensor of the same rank says, for each of its positions, which element along `dim` is meant. Scatters run in
- * order on one thread: with repeated indices the last write wins, as PyTorch's single-threaded order gives. */
+ * An index tensor of the same rank says, for each of its positions, which element along `dim` is meant. Positions that
+ * differ elsewhere than in `dim` meet different elements, so threads share those; along `dim` scatters go in order:
+ * with repeated indices the last write wins, whatever the number of threads. */
 #include "runtime/kernels.h"
 #include "runtime/rt_index.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ASSIGN, ADD, MULTIPLY, MAXIMUM, MINIMUM };
+enum { READ, ASSIGN, ADD, MULTIPLY, MAXIMUM, MINIMUM, COUNT };
 
-typedef struct walk {
-    rt_view self, index, src; /* rank >= 1; src unused for gathers (src is then the result) */
-    int dim, mode;
-    const char *value;        /* one element, instead of src */
+/* Lines of the index along one axis: `dim` itself, or another one and then all of dim in turn. */
+typedef struct gather_lines {
+    rt_view self, index, src; /* rank >= 1; READ: src is the result */
+    int dim, mode, axis;
+    const char *value; /* one element, instead of src */
+    int64_t parts;     /* of a line, where dim is not the axis */
     const rt_ctx *ctx;
-} walk;
+} gather_lines;
 
 static rt_view at_least_1d(const rt_view *v) {
     rt_view out = *v;
@@ -23,89 +26,41 @@ static rt_view at_least_1d(const rt_view *v) {
     return out;
 }
 
-static int64_t index_at(const rt_view *index, int64_t offset) {
-    return index->dtype == RT_I32 ? ((const int32_t *)index->p)[offset] : ((const int64_t *)index->p)[offset];
-}
-
-/* Visits every position of the index with the element addresses on both sides. */
-static int each(const walk *w, int (*visit)(const walk *w, char *self, char *other)) {
-    int64_t at[RT_MAX_RANK] = { 0 }, item = rt_itemsize(w->self.dtype);
-    if (!rt_numel(&w->index)) return RT_OK;
-    int rank = w->index.rank;
-    for (;;) {
-        int64_t self = 0, index = 0, src = 0;
-        for (int d = 0; d < rank; d++) {
-            index += at[d] * w->index.stride[d];
-            src += at[d] * w->src.stride[d];
-            if (d != w->dim) self += at[d] * w->self.stride[d];
-        }
-        for (int64_t i = 0; i < w->index.size[rank - 1]; i++) { /* the last dimension, without recomputing the rest */
-            int64_t k = index_at(&w->index, index + i * w->index.stride[rank - 1]);
-            if (k < 0 || k >= w->self.size[w->dim])
-                return rt_fail(w->ctx, RT_ERUNTIME, "index %lld is out of bounds for dimension %d with size %lld",
-                               (long long)k, w->dim, (long long)w->self.size[w->dim]);
-            int64_t offset = self + k * w->self.stride[w->dim] +
-                             (rank - 1 != w->dim ? i * w->self.stride[rank - 1] : 0);
-            int code = visit(w, (char *)w->self.p + offset * item,
-                             w->value ? (char *)w->value
-                                      : (char *)w->src.p + (src + i * w->src.stride[rank - 1]) * item);
-            if (code) return code;
-        }
-        int d = rank - 2;
-        while (d >= 0 && ++at[d] == w->index.size[d]) at[d--] = 0;
-        if (d < 0) return RT_OK;
-    }
-}
-
-static int read_element(const walk *w, char *self, char *other) {
-    memcpy(other, self, (size_t)rt_itemsize(w->self.dtype));
-    return RT_OK;
-}
-
-int rt_k_gather(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, sparse_grad */
-    const rt_view *self = rt_arg_view(c, 0);
-    walk w = { .self = at_least_1d(self),
-               .index = at_least_1d(rt_arg_view(c, 2)),
-               .src = at_least_1d(&c->out[0]),
-               .dim = rt_arg_dim(c, 1, self->rank),
-               .ctx = ctx };
-    return each(&w, read_element);
-}
-
 /* W: the type in which products are taken; those of integers wrap around. */
+#define COMBINE_WITH(T, combined)                                                                                      \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+        T *to = (T *)self + (at ? at[i] : 0) + i * step, a = *to, b = ((const T *)src)[i * from];                      \
+        *to = (T)(combined);                                                                                           \
+    }
 #define COMBINE(T, W)                                                                                                  \
     {                                                                                                                  \
-        T a = *(T *)self, b = *(const T *)other;                                                                       \
-        if (w->mode == MULTIPLY) a = (T)((W)a * (W)b);                                                                 \
-        else if (w->mode == MAXIMUM) a = b > a || b != b ? b : a;                                                      \
-        else a = b < a || b != b ? b : a;                                                                              \
-        *(T *)self = a;                                                                                                \
+        if (mode == MULTIPLY) COMBINE_WITH(T, (W)a * (W)b)                                                             \
+        else if (mode == MAXIMUM) COMBINE_WITH(T, b > a || b != b ? b : a)                                             \
+        else COMBINE_WITH(T, b < a || b != b ? b : a)                                                                  \
+        return RT_OK;                                                                                                  \
+    }
+#define COMPLEX_PRODUCTS(T)                                                                                            \
+    {                                                                                                                  \
+        if (mode != MULTIPLY) break;                                                                                   \
+        COMBINE_WITH(T, a * b)                                                                                         \
         return RT_OK;                                                                                                  \
     }
 
-static int combine_half(const walk *w, char *self, const char *other) {
-    bool bf = w->self.dtype == RT_BF16;
-    uint16_t *s = (uint16_t *)self;
-    uint16_t o = *(const uint16_t *)other;
-    float a = bf ? rt_bf16_to_f32(*s) : rt_f16_to_f32(*s), b = bf ? rt_bf16_to_f32(o) : rt_f16_to_f32(o);
-    a = w->mode == MULTIPLY ? a * b : w->mode == MAXIMUM ? (b > a || b != b ? b : a) : (b < a || b != b ? b : a);
-    *s = bf ? rt_f32_to_bf16(a) : rt_f32_to_f16(a);
-    return RT_OK;
+static float combine_floats(int mode, float a, float b) {
+    return mode == MULTIPLY ? a * b : mode == MAXIMUM ? (b > a || b != b ? b : a) : (b < a || b != b ? b : a);
+}
+static uint16_t combine_halves(int mode, uint16_t a, uint16_t b) {
+    return rt_f32_to_f16(combine_floats(mode, rt_f16_to_f32(a), rt_f16_to_f32(b)));
+}
+static uint16_t combine_bfloats(int mode, uint16_t a, uint16_t b) {
+    return rt_f32_to_bf16(combine_floats(mode, rt_bf16_to_f32(a), rt_bf16_to_f32(b)));
 }
 
-static int write_element(const walk *w, char *self, char *other) {
-    if (w->mode == ASSIGN) {
-        memcpy(self, other, (size_t)rt_itemsize(w->self.dtype));
-        return RT_OK;
-    }
-    if (w->mode == ADD) {
-        rt_add_element(w->self.dtype, self, other);
-        return RT_OK;
-    }
-    switch (w->self.dtype) {
-    case RT_BOOL:
-        *self = w->mode == MAXIMUM ? *self | *other : *self & *other;
-        return RT_OK;
+/* self[at[i] + i * step] takes src[i * from], in order; at = NULL: zeros. */
+static int combine(const rt_ctx *ctx, int mode, int dtype, void *self, int64_t step, const int64_t *at, const void *src,
+                   int64_t from, int64_t n) {
+    switch (dtype) {
+    case RT_BOOL: COMBINE_WITH(uint8_t, mode == MAXIMUM ? a | b : a & b) return RT_OK;
     case RT_U8: COMBINE(uint8_t, uint64_t)
     case RT_I8: COMBINE(int8_t, uint64_t)
     case RT_I16: COMBINE(int16_t, uint64_t)
@@ -113,31 +68,110 @@ static int write_element(const walk *w, char *self, char *other) {
     case RT_I64: COMBINE(int64_t, uint64_t)
     case RT_F32: COMBINE(float, float)
     case RT_F64: COMBINE(double, double)
-    case RT_C64: if (w->mode == MULTIPLY) { *(float _Complex *)self *= *(float _Complex *)other; return RT_OK; } break;
-    case RT_C128:
-        if (w->mode == MULTIPLY) {
-            *(double _Complex *)self *= *(double _Complex *)other;
-            return RT_OK;
-        }
-        break;
-    case RT_F16:
-    case RT_BF16: return combine_half(w, self, other);
+    case RT_C64: COMPLEX_PRODUCTS(float _Complex)
+    case RT_C128: COMPLEX_PRODUCTS(double _Complex)
+    case RT_F16: COMBINE_WITH(uint16_t, combine_halves(mode, a, b)) return RT_OK;
+    case RT_BF16: COMBINE_WITH(uint16_t, combine_bfloats(mode, a, b)) return RT_OK;
     default: break;
     }
-    return rt_fail(w->ctx, RT_ENOTIMPL, "this reduction has no kernel for dtype %d", w->self.dtype);
+    return rt_fail(ctx, RT_ENOTIMPL, "this reduction has no kernel for %s", rt_dtype_name(dtype));
+}
+
+static int visit_block(const gather_lines *w, char *self, int64_t step, const int64_t *at, char *src, int64_t from,
+                       int64_t n) {
+    int64_t item = rt_itemsize(w->self.dtype);
+    static const int64_t one = 1;
+    switch (w->mode) {
+    case READ: rt_pick(item, src, from, self, step, at, n); return RT_OK;
+    case ASSIGN: rt_put(item, self, step, at, src, from, n); return RT_OK;
+    case ADD: rt_add_at(w->self.dtype, self, step, at, src, from, n); return RT_OK;
+    case COUNT: rt_add_at(RT_I64, self, step, at, &one, 0, n); return RT_OK;
+    default: return combine(w->ctx, w->mode, w->self.dtype, self, step, at, src, from, n);
+    }
+}
+
+/* `n` positions along the axis, from these elements of self, index and src on. */
+static int visit_line(const gather_lines *w, int64_t self, int64_t index, int64_t src, int64_t n) {
+    int64_t item = rt_itemsize(w->self.dtype), index_item = rt_itemsize(w->index.dtype), at[RT_INDEX_BLOCK], bad;
+    int64_t step = w->axis == w->dim ? 0 : w->self.stride[w->axis], size = w->self.size[w->dim];
+    int64_t index_step = w->index.stride[w->axis], from = w->value ? 0 : w->src.stride[w->axis];
+    bool same = !index_step && w->axis != w->dim; /* one index for all of the line */
+    for (int64_t i = 0, count; i < n; i += count) {
+        count = same ? n : n - i < RT_INDEX_BLOCK ? n - i : RT_INDEX_BLOCK;
+        const char *x = (const char *)w->index.p + (index + i * index_step) * index_item;
+        if (!rt_index_load(w->index.dtype, x, index_step, same ? 1 : count, size, false, w->self.stride[w->dim], at,
+                           &bad))
+            return rt_fail(w->ctx, RT_ERUNTIME, "index %lld is out of bounds for dimension %d with size %lld",
+                           (long long)bad, w->dim, (long long)size);
+        char *to = (char *)w->self.p + (self + i * step + (same ? at[0] : 0)) * item;
+        char *other = w->value ? (char *)w->value : (char *)w->src.p + (src + i * from) * item;
+        int code = visit_block(w, to, step, same ? NULL : at, other, from, count);
+        if (code) return code;
+    }
+    return RT_OK;
+}
+
+enum { LINE_PART = 2048 };
+
+static int visit_lines(void *arg, int64_t begin, int64_t end) {
+    const gather_lines *w = arg;
+    const rt_view *index = &w->index;
+    for (int64_t line = begin; line < end; line++) {
+        int64_t self = 0, at = 0, src = 0, rest = line / w->parts, first = line % w->parts * LINE_PART;
+        for (int d = index->rank - 1; d >= 0; d--) {
+            if (d == w->axis || d == w->dim) continue;
+            int64_t i = rest % index->size[d];
+            rest /= index->size[d];
+            self += i * w->self.stride[d], at += i * index->stride[d], src += i * w->src.stride[d];
+        }
+        int64_t n = index->size[w->axis];
+        int code = RT_OK;
+        if (w->axis == w->dim) {
+            code = visit_line(w, self, at, src, n);
+        } else {
+            self += first * w->self.stride[w->axis], at += first * index->stride[w->axis];
+            src += first * w->src.stride[w->axis];
+            if (n > first + LINE_PART) n = first + LINE_PART;
+            for (int64_t k = 0; k < index->size[w->dim] && !code; k++)
+                code = visit_line(w, self, at + k * index->stride[w->dim], src + k * w->src.stride[w->dim], n - first);
+        }
+        if (code) return code;
+    }
+    return RT_OK;
+}
+
+/* Along the last dimension, unless it is short: then along the longest. */
+static int each(gather_lines *w) {
+    const rt_view *index = &w->index;
+    int64_t n = rt_numel(index);
+    if (!n) return RT_OK;
+    w->axis = index->rank - 1;
+    for (int d = 0; d < index->rank && index->size[index->rank - 1] < 16; d++)
+        if (index->size[d] > index->size[w->axis]) w->axis = d;
+    int64_t length = index->size[w->axis], deep = w->axis == w->dim ? 1 : index->size[w->dim];
+    w->parts = w->axis == w->dim ? 1 : (length + LINE_PART - 1) / LINE_PART;
+    int64_t lines = n / length / deep * w->parts;
+    return rt_parallel_work(w->ctx, lines, n / lines, 4096, visit_lines, w);
+}
+
+int rt_k_gather(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, sparse_grad */
+    const rt_view *self = rt_arg_view(c, 0);
+    gather_lines w = { .self = at_least_1d(self),
+                       .index = at_least_1d(rt_arg_view(c, 2)),
+                       .src = at_least_1d(&c->out[0]),
+                       .dim = rt_arg_dim(c, 1, self->rank),
+                       .mode = READ,
+                       .ctx = ctx };
+    return each(&w);
 }
 
 /* out[0] holds self already. */
 static int scatter_as_is(const rt_ctx *ctx, const rt_call *c, const rt_view *self, const rt_view *src,
                          const char *value, int mode) {
-    walk w = { .self = at_least_1d(self),
-               .index = at_least_1d(rt_arg_view(c, 2)),
-               .dim = rt_arg_dim(c, 1, self->rank),
-               .mode = mode,
-               .value = value,
-               .ctx = ctx };
+    gather_lines w = { .self = at_least_1d(self), .index = at_least_1d(rt_arg_view(c, 2)),
+                       .dim = rt_arg_dim(c, 1, self->rank), .mode = mode, .value = value, .ctx = ctx };
     w.src = src ? at_least_1d(src) : w.index;
-    return each(&w, write_element);
+    return each(&w);
 }
 
 /* Sums and products of half precision are formed in f32 and rounded once, at the end. */
@@ -184,12 +218,6 @@ int rt_k_scatter_add(const rt_ctx *ctx, const rt_call *c) { return scatter(ctx, 
 
 /* ---- scatter_reduce: include_self = false starts touched elements from the reduction's identity; mean divides ---- */
 
-static int mark_one(const walk *w, char *self, char *other) {
-    (void)w, (void)other;
-    ++*(int64_t *)self;
-    return RT_OK;
-}
-
 static rt_scalar identity(int mode, int dtype) {
     bool floats = rt_is_float(dtype) || rt_is_complex(dtype);
     if (mode == ADD) return floats ? (rt_scalar){ RT_ARG_FLOAT, 0, 0.0, 0 } : (rt_scalar){ RT_ARG_INT, 0, 0, 0 };
@@ -211,13 +239,7 @@ int rt_k_scatter_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, ind
     if (!touched) return RT_ENOMEM;
     memset(touched, 0, (size_t)n * sizeof *touched);
     rt_view counts = rt_view_contiguous(touched, RT_I64, out->rank, out->size);
-    walk w = { .self = at_least_1d(&counts),
-               .index = at_least_1d(rt_arg_view(c, 2)),
-               .src = at_least_1d(rt_arg_view(c, 2)),
-               .dim = rt_arg_dim(c, 1, out->rank),
-               .value = "",
-               .ctx = ctx };
-    int code = each(&w, mark_one);
+    int code = scatter_as_is(ctx, c, &counts, NULL, "", COUNT);
     int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
     void *mixed = code ? NULL : rt_scratch(ctx, (size_t)((n + 1) * rt_itemsize(wide)));
     if (!code && !mixed) code = RT_ENOMEM;
@@ -296,6 +318,8 @@ int rt_k_index_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index
 
 /* ---- take and put: indices into the flattened tensor ---- */
 
+typedef struct flat_lines { const rt_ctx *ctx; rt_view self, index, other; int mode; } flat_lines;
+
 static int64_t flat_offset(const rt_view *v, int64_t i) {
     int64_t offset = 0;
     for (int d = v->rank - 1; d >= 0; d--) {
@@ -305,27 +329,51 @@ static int64_t flat_offset(const rt_view *v, int64_t i) {
     return offset;
 }
 
-static int each_flat(const rt_ctx *ctx, const rt_view *self, const rt_view *index, const rt_view *other, int mode) {
-    int64_t n = rt_numel(index), total = rt_numel(self), item = rt_itemsize(self->dtype);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = index_at(index, flat_offset(index, i));
-        if (k < -total || k >= total)
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for a tensor of %lld elements", (long long)k,
-                           (long long)total);
-        char *a = (char *)self->p + flat_offset(self, k < 0 ? k + total : k) * item,
-             *b = (char *)other->p + flat_offset(other, i) * item;
-        if (mode == RT_INDEX_READ) memcpy(b, a, (size_t)item);
-        else if (mode == RT_INDEX_WRITE) memcpy(a, b, (size_t)item);
-        else rt_add_element(self->dtype, a, b);
+/* Index and the other side are contiguous. */
+static int visit_flat(void *arg, int64_t begin, int64_t end) {
+    const flat_lines *w = arg;
+    int64_t total = rt_numel(&w->self), item = rt_itemsize(w->self.dtype), index_item = rt_itemsize(w->index.dtype);
+    int64_t at[RT_INDEX_BLOCK], bad;
+    bool dense = rt_is_contiguous(&w->self);
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = end - i < RT_INDEX_BLOCK ? end - i : RT_INDEX_BLOCK;
+        if (!rt_index_load(w->index.dtype, (const char *)w->index.p + i * index_item, 1, n, total, true, 1, at, &bad))
+            return rt_fail(w->ctx, RT_EINDEX, "index %lld is out of range for a tensor of %lld elements",
+                           (long long)bad, (long long)total);
+        for (int64_t k = 0; k < n && !dense; k++) at[k] = flat_offset(&w->self, at[k]);
+        char *other = (char *)w->other.p + i * item;
+        if (w->mode == RT_INDEX_READ) rt_pick(item, other, 1, w->self.p, 0, at, n);
+        else if (w->mode == RT_INDEX_WRITE) rt_put(item, w->self.p, 0, at, other, 1, n);
+        else rt_add_at(w->self.dtype, w->self.p, 0, at, other, 1, n);
     }
     return RT_OK;
 }
 
-/* self, index */
-int rt_k_take(const rt_ctx *ctx, const rt_call *c) {
-    return each_flat(ctx, rt_arg_view(c, 0), rt_arg_view(c, 1), &c->out[0], RT_INDEX_READ);
+int rt_k_take(const rt_ctx *ctx, const rt_call *c) { /* self, index */
+    const rt_view *index = rt_arg_view(c, 1), *out = &c->out[0];
+    flat_lines w = { ctx, *rt_arg_view(c, 0), *index, *out, RT_INDEX_READ };
+    void *index_scratch = NULL, *scratch = NULL;
+    int code = rt_contiguous(ctx, index, index->dtype, &w.index, &index_scratch);
+    if (!code && !rt_is_contiguous(out)) {
+        scratch = rt_scratch(ctx, (size_t)(rt_numel(out) * rt_itemsize(out->dtype)));
+        w.other = rt_view_contiguous(scratch, out->dtype, out->rank, out->size);
+        if (!scratch) code = RT_ENOMEM;
+    }
+    if (!code) code = rt_parallel_for(ctx, rt_numel(index), 4096, visit_flat, &w);
+    if (!code && scratch) code = rt_copy(ctx, out, &w.other);
+    rt_scratch_free(ctx, scratch);
+    rt_scratch_free(ctx, index_scratch);
+    return code;
 }
+
 int rt_k_put(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0]), index, source, accumulate */
-    return each_flat(ctx, &c->out[0], rt_arg_view(c, 1), rt_arg_view(c, 2),
-                     rt_arg_int(c, 3) ? RT_INDEX_ADD : RT_INDEX_WRITE);
+    const rt_view *index = rt_arg_view(c, 1), *source = rt_arg_view(c, 2);
+    flat_lines w = { ctx, c->out[0], *index, *source, rt_arg_int(c, 3) ? RT_INDEX_ADD : RT_INDEX_WRITE };
+    void *index_scratch = NULL, *scratch = NULL;
+    int code = rt_contiguous(ctx, index, index->dtype, &w.index, &index_scratch);
+    if (!code) code = rt_contiguous(ctx, source, source->dtype, &w.other, &scratch);
+    if (!code) code = visit_flat(&w, 0, rt_numel(index)); /* in order: the last of equal places wins */
+    rt_scratch_free(ctx, scratch);
+    rt_scratch_free(ctx, index_scratch);
+    return code;
 }

@@ -24,73 +24,77 @@ static int prepare_values(const rt_ctx *ctx, const rt_index_plan *plan, const rt
     return rt_broadcast_to(ctx, &v, rank, size, out);
 }
 
+static int read_at(const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n, bool wraps,
+                   const rt_view *out) {
+    rt_index_plan plan;
+    int code = rt_index_open(&plan, ctx, self, indices, n, wraps);
+    if (!code) code = rt_index_run(&plan, self, out, RT_INDEX_READ);
+    rt_index_close(&plan);
+    return code;
+}
+
 int rt_k_index(const rt_ctx *ctx, const rt_call *c) { /* self, indices */
     const rt_arg *indices = &c->arg[1];
     if (c->phase == RT_COUNT) {
         int at = 0;
         for (uint32_t i = 0; i < indices->n && at < RT_MAX_RANK; i++) {
             const rt_view *v = indices->u.views[i];
-            if (v && (v->dtype == RT_BOOL || v->dtype == RT_U8)) c->count[at++] = rt_count_true(v);
+            bool mask = v && (v->dtype == RT_BOOL || v->dtype == RT_U8);
+            int code = mask ? rt_count_true(ctx, v, &c->count[at++]) : RT_OK;
+            if (code) return code;
         }
         return RT_OK;
     }
-    rt_index_plan plan;
-    int code = rt_index_open(&plan, ctx, rt_arg_view(c, 0), indices->u.views, (int)indices->n);
-    if (!code) code = rt_index_run(&plan, rt_arg_view(c, 0), &c->out[0], RT_INDEX_READ);
-    rt_index_close(&plan);
-    return code;
+    return read_at(ctx, rt_arg_view(c, 0), indices->u.views, (int)indices->n, true, &c->out[0]);
 }
 
-static int put(const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n, const rt_view *values,
-               bool accumulate) {
+static int put(const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n, bool wraps,
+               const rt_view *values, int mode) {
     rt_index_plan plan;
     rt_view broadcast;
     void *scratch = NULL;
-    int code = rt_index_open(&plan, ctx, self, indices, n);
+    int code = rt_index_open(&plan, ctx, self, indices, n, wraps);
     if (!code) code = prepare_values(ctx, &plan, values, self->dtype, &broadcast, &scratch);
-    if (!code) code = rt_index_run(&plan, self, &broadcast, accumulate ? RT_INDEX_ADD : RT_INDEX_WRITE);
+    if (!code) code = rt_index_run(&plan, self, &broadcast, mode);
     rt_scratch_free(ctx, scratch);
     rt_index_close(&plan);
     return code;
 }
 
 int rt_k_index_put(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0]), indices, values, accumulate */
-    return put(ctx, &c->out[0], c->arg[1].u.views, (int)c->arg[1].n, rt_arg_view(c, 2), rt_arg_int(c, 3));
+    int mode = rt_arg_int(c, 3) ? RT_INDEX_ADD : RT_INDEX_WRITE;
+    return put(ctx, &c->out[0], c->arg[1].u.views, (int)c->arg[1].n, true, rt_arg_view(c, 2), mode);
+}
+
+static rt_view at_least_1d(const rt_view *v) {
+    rt_view out = *v;
+    if (!out.rank) out.rank = 1, out.size[0] = 1, out.stride[0] = 1;
+    return out;
 }
 
 /* One index tensor for dimension `dim`. A 0-d index counts as one element. */
-static int along(const rt_ctx *ctx, const rt_view *self, int dim, const rt_view *index, const rt_view *values,
-                 int mode) {
+static int along(const rt_ctx *ctx, const rt_view *self, int dim, const rt_view *index, bool wraps,
+                 const rt_view *values, int mode) {
+    rt_view flat = at_least_1d(index), whole = at_least_1d(self);
     const rt_view *indices[RT_MAX_RANK] = { NULL };
-    rt_view flat = *index, whole = *self, vals = *values;
-    if (!flat.rank) flat.rank = 1, flat.size[0] = 1, flat.stride[0] = 1;
-    if (!whole.rank) whole.rank = 1, whole.size[0] = 1, whole.stride[0] = 1;
-    if (!vals.rank) vals.rank = 1, vals.size[0] = 1, vals.stride[0] = 1;
-    for (int64_t i = 0; i < flat.size[0]; i++) { /* these ops do not wrap negative indices */
-        int64_t at = flat.dtype == RT_I64 ? ((const int64_t *)flat.p)[i * flat.stride[0]]
-                                          : ((const int32_t *)flat.p)[i * flat.stride[0]];
-        if (at < 0 || at >= whole.size[dim])
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of range for dimension %d with size %lld", (long long)at,
-                           dim, (long long)whole.size[dim]);
-    }
     indices[dim] = &flat;
-    if (mode == RT_INDEX_READ) {
-        rt_index_plan plan;
-        int code = rt_index_open(&plan, ctx, &whole, indices, dim + 1);
-        if (!code) code = rt_index_run(&plan, &whole, &vals, mode);
-        rt_index_close(&plan);
-        return code;
-    }
-    return put(ctx, &whole, indices, dim + 1, &vals, mode == RT_INDEX_ADD);
+    if (mode == RT_INDEX_READ) return read_at(ctx, &whole, indices, dim + 1, wraps, values);
+    return put(ctx, &whole, indices, dim + 1, wraps, values, mode);
 }
 
+/* These do not wrap negative indices; index_fill does. */
 int rt_k_index_select(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index */
     const rt_view *self = rt_arg_view(c, 0);
-    return along(ctx, self, rt_arg_dim(c, 1, self->rank), rt_arg_view(c, 2), &c->out[0], RT_INDEX_READ);
+    rt_view out = at_least_1d(&c->out[0]);
+    return along(ctx, self, rt_arg_dim(c, 1, self->rank), rt_arg_view(c, 2), false, &out, RT_INDEX_READ);
+}
+static int update_along(const rt_ctx *ctx, const rt_call *c, const rt_view *source, int mode) {
+    const rt_view *self = &c->out[0];
+    rt_view values = at_least_1d(source);
+    return along(ctx, self, rt_arg_dim(c, 1, self->rank), rt_arg_view(c, 2), false, &values, mode);
 }
 int rt_k_index_copy(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, source */
-    return along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), rt_arg_view(c, 3),
-                 RT_INDEX_WRITE);
+    return update_along(ctx, c, rt_arg_view(c, 3), RT_INDEX_WRITE);
 }
 
 int rt_k_index_add(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, source, alpha */
@@ -118,21 +122,14 @@ int rt_k_index_add(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, s
             }
         }
     }
-    if (!code)
-        code = along(ctx, &c->out[0], rt_arg_dim(c, 1, c->out[0].rank), rt_arg_view(c, 2), &scaled, RT_INDEX_ADD);
+    if (!code) code = update_along(ctx, c, &scaled, RT_INDEX_ADD);
     rt_scratch_free(ctx, scratch);
     return code;
 }
 
 static int index_fill(const rt_ctx *ctx, const rt_call *c, const rt_view *value) {
     const rt_view *self = &c->out[0];
-    int dim = rt_arg_dim(c, 1, self->rank);
-    const rt_view *indices[RT_MAX_RANK] = { NULL };
-    rt_view index = *rt_arg_view(c, 2), whole = *self;
-    if (!index.rank) index.rank = 1, index.size[0] = 1, index.stride[0] = 1;
-    if (!whole.rank) whole.rank = 1, whole.size[0] = 1, whole.stride[0] = 1;
-    indices[dim] = &index;
-    return put(ctx, &whole, indices, dim + 1, value, false);
+    return along(ctx, self, rt_arg_dim(c, 1, self->rank), rt_arg_view(c, 2), true, value, RT_INDEX_WRITE);
 }
 int rt_k_index_fill_tensor(const rt_ctx *ctx, const rt_call *c) { return index_fill(ctx, c, rt_arg_view(c, 3)); }
 int rt_k_index_fill_scalar(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, value */
@@ -144,11 +141,7 @@ int rt_k_index_fill_scalar(const rt_ctx *ctx, const rt_call *c) { /* self, dim, 
 
 int rt_k_embedding(const rt_ctx *ctx, const rt_call *c) { /* weight, indices, padding_idx, scale_grad_by_freq, sparse */
     const rt_view *indices = rt_arg_view(c, 1);
-    rt_index_plan plan;
-    int code = rt_index_open(&plan, ctx, rt_arg_view(c, 0), &indices, 1);
-    if (!code) code = rt_index_run(&plan, rt_arg_view(c, 0), &c->out[0], RT_INDEX_READ);
-    rt_index_close(&plan);
-    return code;
+    return read_at(ctx, rt_arg_view(c, 0), &indices, 1, false, &c->out[0]);
 }
 
 /* sums[row] += scale * grad, in the wide class of the dtype */
@@ -208,34 +201,44 @@ int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) {
 
 /* ---- masks ---- */
 
+typedef struct place_list { const rt_view *out; int rank; } place_list;
+
+static int list_places(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
+    const place_list *l = user;
+    const rt_view *out = l->out;
+    if (first + n > out->size[0]) n = out->size[0] - first;
+    int64_t *p = (int64_t *)out->p + first * out->stride[0], row = out->stride[0],
+            column = l->rank ? out->stride[1] : 0;
+    for (int d = 0; d + 1 < l->rank; d++)
+        for (int64_t i = 0; i < n; i++) p[i * row + d * column] = index[d];
+    p += (l->rank - 1) * column;
+    for (int64_t i = 0; i < n && l->rank; i++) p[i * row] = last[i];
+    return RT_OK;
+}
+
 int rt_k_nonzero(const rt_ctx *ctx, const rt_call *c) { /* self */
     const rt_view *self = rt_arg_view(c, 0);
-    if (c->phase == RT_COUNT) {
-        c->count[0] = rt_count_true(self);
-        return RT_OK;
-    }
-    const rt_view *out = &c->out[0];
-    int64_t *rows = rt_scratch(ctx, (size_t)(rt_numel(out) + 1) * sizeof *rows);
-    if (!rows) return RT_ENOMEM;
-    rt_nonzero(ctx, self, rows);
-    rt_view from = rt_view_contiguous(rows, RT_I64, 2, out->size);
-    int code = rt_copy(ctx, out, &from);
-    rt_scratch_free(ctx, rows);
+    if (c->phase == RT_COUNT) return rt_count_true(ctx, self, &c->count[0]);
+    place_list l = { &c->out[0], self->rank };
+    rt_mask mask;
+    int code = rt_mask_open(&mask, ctx, self);
+    if (!code) code = rt_mask_each(&mask, 1, list_places, &l);
+    rt_mask_close(&mask);
     return code;
 }
 
 int rt_k_nonzero_static(const rt_ctx *ctx, const rt_call *c) { /* self, size, fill_value */
-    const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
-    int64_t found = rt_count_true(self), size = out->size[0], rank = self->rank, fill = rt_arg_int(c, 2);
-    int64_t n = found > size ? found : size;
-    int64_t *rows = rt_scratch(ctx, (size_t)(n * rank + 1) * sizeof *rows);
-    if (!rows) return RT_ENOMEM;
-    rt_nonzero(ctx, self, rows);
-    for (int64_t i = found * rank; i < size * rank; i++) rows[i] = fill;
-    rt_view from = rt_view_contiguous(rows, RT_I64, 2, out->size);
-    int code = rt_copy(ctx, out, &from);
-    rt_scratch_free(ctx, rows);
-    return code;
+    const rt_view *out = &c->out[0];
+    int64_t found = 0;
+    int code = rt_count_true(ctx, rt_arg_view(c, 0), &found);
+    if (code) return code;
+    if (found < out->size[0]) {
+        rt_view rest = *out;
+        rest.p = (int64_t *)out->p + found * out->stride[0];
+        rest.size[0] -= found;
+        code = rt_fill(ctx, &rest, rt_arg_scalar(c, 2));
+    }
+    return code ? code : rt_k_nonzero(ctx, c);
 }
 
 /* self and mask broadcast together; the chosen elements in row-major order. */
@@ -251,49 +254,70 @@ static int common_shape(const rt_ctx *ctx, const rt_view *a, const rt_view *b, r
     return code ? code : rt_broadcast_to(ctx, b, rank, size, wide_b);
 }
 
+/* Elements that a mask chooses, on their way to or from a dense vector. */
+typedef struct masked { const rt_view *self; char *vector; int64_t item; bool write; } masked;
+
+static int move_chosen(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
+    const masked *m = user;
+    char *row = m->self->p, *part = m->vector + first * m->item;
+    for (int d = 0; d + 1 < m->self->rank; d++) row += index[d] * m->self->stride[d] * m->item;
+    if (m->write) rt_put(m->item, row, 0, last, part, 1, n);
+    else rt_pick(m->item, part, 1, row, 0, last, n);
+    return RT_OK;
+}
+
+/* Neighbouring dimensions that both step through as one are one. */
+static void merge_dims(rt_view *a, rt_view *b) {
+    int rank = 0;
+    for (int d = 0; d < a->rank; d++) {
+        int64_t n = a->size[d];
+        if (n == 1) continue;
+        bool joins = rank && a->stride[rank - 1] == n * a->stride[d] && b->stride[rank - 1] == n * b->stride[d];
+        int at = joins ? rank - 1 : rank++;
+        a->size[at] = b->size[at] = joins ? a->size[at] * n : n;
+        a->stride[at] = a->stride[d];
+        b->stride[at] = b->stride[d];
+    }
+    a->rank = b->rank = rank;
+}
+
+/* The vector has room for `most` elements. */
+static int chosen(const rt_ctx *ctx, rt_view self, rt_view where, void *vector, bool write, int64_t most) {
+    rt_mask mask;
+    merge_dims(&self, &where);
+    masked m = { &self, vector, rt_itemsize(self.dtype), write };
+    int code = rt_mask_open(&mask, ctx, &where);
+    if (!code && mask.count > most)
+        code = rt_fail(ctx, RT_ERUNTIME, "the mask chooses %lld elements but source has only %lld",
+                       (long long)mask.count, (long long)most);
+    if (!code) code = rt_mask_each(&mask, self.rank ? self.stride[self.rank - 1] : 0, move_chosen, &m);
+    rt_mask_close(&mask);
+    return code;
+}
+
 int rt_k_masked_select(const rt_ctx *ctx, const rt_call *c) { /* self, mask */
-    rt_view self, mask;
+    const rt_view *out = &c->out[0];
+    rt_view self, mask, flat = { 0 };
     int code = common_shape(ctx, rt_arg_view(c, 0), rt_arg_view(c, 1), &self, &mask);
     if (code) return code;
-    if (c->phase == RT_COUNT) {
-        c->count[0] = rt_count_true(&mask);
-        return RT_OK;
-    }
-    if (!self.rank)
-        return c->out[0].size[0] ? rt_copy(ctx, &(rt_view){ .p = c->out[0].p, .dtype = c->out[0].dtype }, &self)
-                                 : RT_OK;
-    rt_index_plan plan;
-    const rt_view *indices = &mask;
-    code = rt_index_open(&plan, ctx, &self, &indices, 1);
-    if (!code) code = rt_index_run(&plan, &self, &c->out[0], RT_INDEX_READ);
-    rt_index_close(&plan);
+    if (c->phase == RT_COUNT) return rt_count_true(ctx, &mask, &c->count[0]);
+    if (rt_is_contiguous(out)) return chosen(ctx, self, mask, out->p, false, out->size[0]);
+    flat = rt_view_contiguous(rt_scratch(ctx, (size_t)(out->size[0] * rt_itemsize(out->dtype))), out->dtype, 1,
+                              out->size);
+    if (!flat.p) return RT_ENOMEM;
+    code = chosen(ctx, self, mask, flat.p, false, out->size[0]);
+    if (!code) code = rt_copy(ctx, out, &flat);
+    rt_scratch_free(ctx, flat.p);
     return code;
 }
 
 int rt_k_masked_scatter(const rt_ctx *ctx, const rt_call *c) { /* self (as out[0]), mask, source */
     const rt_view *self = &c->out[0];
-    rt_view mask, source, flat = *self;
-    int code = rt_broadcast_to(ctx, rt_arg_view(c, 1), self->rank, self->size, &mask);
-    if (code) return code;
-    int64_t count = rt_count_true(&mask);
+    rt_view mask, source;
     void *scratch = NULL;
-    if (rt_numel(rt_arg_view(c, 2)) < count)
-        return rt_fail(ctx, RT_ERUNTIME, "the mask chooses %lld elements but source has only %lld", (long long)count,
-                       (long long)rt_numel(rt_arg_view(c, 2)));
-    code = rt_contiguous(ctx, rt_arg_view(c, 2), self->dtype, &source, &scratch);
-    if (code) return code;
-    source.rank = 1;
-    source.size[0] = count;
-    source.stride[0] = 1;
-    if (!self->rank) {
-        if (count) memcpy(self->p, source.p, (size_t)rt_itemsize(self->dtype));
-    } else {
-        rt_index_plan plan;
-        const rt_view *indices = &mask;
-        code = rt_index_open(&plan, ctx, &flat, &indices, 1);
-        if (!code) code = rt_index_run(&plan, &flat, &source, RT_INDEX_WRITE);
-        rt_index_close(&plan);
-    }
+    int code = rt_broadcast_to(ctx, rt_arg_view(c, 1), self->rank, self->size, &mask);
+    if (!code) code = rt_contiguous(ctx, rt_arg_view(c, 2), self->dtype, &source, &scratch);
+    if (!code) code = chosen(ctx, *self, mask, source.p, true, rt_numel(&source));
     rt_scratch_free(ctx, scratch);
     return code;
 }

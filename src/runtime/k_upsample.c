@@ -6,7 +6,7 @@
  * the precision that PyTorch uses (f64 for f64 tensors and for the integer weights of bytes, else f32): which neighbour
  * is nearest hangs on the last bit. */
 #include "runtime/kernels.h"
-#include "runtime/rt_map.h"
+#include "runtime/rt_index.h"
 
 #include <math.h>
 #include <string.h>
@@ -251,23 +251,49 @@ static int refuse(const rt_ctx *ctx, int dtype) {
                    rt_dtype_name(dtype));
 }
 
+/* Offsets in self of the positions of each dimension, and the rows of the result that read by them. */
+typedef struct nearest_rows { const rt_view *self, *out; const int64_t *table[RT_MAX_RANK]; } nearest_rows;
+
+static int read_nearest(void *arg, int64_t begin, int64_t end) {
+    const nearest_rows *m = arg;
+    const rt_view *out = m->out;
+    int last = out->rank - 1;
+    int64_t item = rt_itemsize(out->dtype);
+    for (int64_t row = begin; row < end; row++) {
+        int64_t rest = row, mine = 0, theirs = 0;
+        for (int d = last - 1; d >= 0; rest /= out->size[d--]) {
+            mine += rest % out->size[d] * out->stride[d];
+            theirs += m->table[d][rest % out->size[d]];
+        }
+        rt_pick(item, (char *)out->p + mine * item, out->stride[last], (const char *)m->self->p + theirs * item, 0,
+                m->table[last], out->size[last]);
+    }
+    return RT_OK;
+}
+
 /* Nearest neighbours are only moved, whatever the dtype. */
 static int move_nearest(const rt_ctx *ctx, const rt_call *c, int mode) { /* self, output_size, scales ... */
     const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
     if (!handles(out->dtype) && out->dtype != RT_U8) return refuse(ctx, out->dtype);
-    rt_map map;
-    int code = rt_map_open(&map, ctx, out->rank, out->size);
-    if (code) return code;
+    int64_t total = 0, n = rt_numel(out);
+    if (!n) return RT_OK;
+    for (int d = 0; d < out->rank; d++) total += out->size[d];
+    int64_t *table = rt_scratch(ctx, (size_t)total * sizeof *table), *next = table;
+    if (!table) return RT_ENOMEM;
+    nearest_rows rows = { .self = self, .out = out };
     bool direct = is_direct(self, out);
     for (int d = 0; d < out->rank; d++) {
         double scale = d < 2 || rt_arg_is_none(c, d) ? 0 : rt_arg_float(c, d);
-        for (int64_t i = 0; i < out->size[d]; i++)
-            map.table[d][i] = self->stride[d] * (d < 2 ? i
-                                                       : nearest(mode == NEAREST_EXACT, direct, out->dtype == RT_F64, i,
-                                                                 self->size[d], out->size[d], scale));
+        rows.table[d] = next;
+        for (int64_t i = 0; i < out->size[d]; i++) {
+            int64_t from = d < 2 ? i : nearest(mode == NEAREST_EXACT, direct, out->dtype == RT_F64, i, self->size[d],
+                                               out->size[d], scale);
+            *next++ = from * self->stride[d];
+        }
     }
-    code = rt_map_read(ctx, &map, out, self->p, NULL);
-    rt_map_close(&map, ctx);
+    int64_t width = out->size[out->rank - 1];
+    int code = rt_parallel_work(ctx, n / width, width, 8192, read_nearest, &rows);
+    rt_scratch_free(ctx, table);
     return code;
 }
 

@@ -3,6 +3,7 @@
  * A part is described by the same arguments as the view it would be; parts are windows on out[0] here, and rt_copy does
  * the work. */
 #include "runtime/kernels.h"
+#include "runtime/rt_index.h"
 
 #include <string.h>
 
@@ -196,39 +197,6 @@ BACKWARD(diagonal)
 
 /* ---- unfold_backward: windows may overlap, so gradients add up ---- */
 
-#define ADD_TYPES(X) \
-    X(F32, float) X(F64, double) X(I64, int64_t) X(I32, int32_t) X(I16, int16_t) X(I8, int8_t) X(U8, uint8_t)
-
-/* dst += src along one line, element by element through the widest type of the class for the rest. */
-static void add_line(int dtype, void *dst, int64_t dstride, const void *src, int64_t sstride, int64_t n) {
-    switch (dtype) {
-#define X(ID, T)                                                                                                       \
-    case RT_##ID:                                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            T *d = (T *)dst + i * dstride;                                                                             \
-            *d = (T)(*d + ((const T *)src)[i * sstride]);                                                              \
-        }                                                                                                              \
-        return;
-        ADD_TYPES(X)
-#undef X
-    default:
-        break;
-    }
-    int64_t item = rt_itemsize(dtype);
-    int wide = rt_is_complex(dtype) ? RT_C128 : rt_is_float(dtype) ? RT_F32 : RT_I64;
-    for (int64_t i = 0; i < n; i++) {
-        char *d = (char *)dst + i * dstride * item;
-        const char *s = (const char *)src + i * sstride * item;
-        union { double z[2]; float f; int64_t i; } a, b;
-        rt_convert(wide, &a, 1, dtype, d, 1, 1);
-        rt_convert(wide, &b, 1, dtype, s, 1, 1);
-        if (wide == RT_C128) a.z[0] += b.z[0], a.z[1] += b.z[1];
-        else if (wide == RT_F32) a.f += b.f;
-        else a.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i);
-        rt_convert(dtype, d, 1, wide, &a, 1, 1);
-    }
-}
-
 /* unfold_backward(grad_in, input_sizes, dim, size, step): element w of window k came from place k*step + w. */
 RT_KERNEL(rt_k_unfold_backward) {
     const rt_view *out = &c->out[0], *grad = rt_arg_view(c, 0);
@@ -237,7 +205,7 @@ RT_KERNEL(rt_k_unfold_backward) {
     int dim = rt_arg_dim(c, 2, out->rank), last = grad->rank - 1;
     int64_t size = rt_arg_int(c, 3), step = rt_arg_int(c, 4), item = rt_itemsize(out->dtype);
     if (!out->rank) {
-        add_line(out->dtype, out->p, 0, grad->p, grad->stride[last], size);
+        rt_add_run(out->dtype, out->p, 0, grad->p, grad->stride[last], size);
         return RT_OK;
     }
     int64_t index[RT_MAX_RANK] = { 0 };
@@ -247,8 +215,8 @@ RT_KERNEL(rt_k_unfold_backward) {
             to += index[i] * out->stride[i] * (i == dim ? step : 1);
             from += index[i] * grad->stride[i];
         }
-        add_line(out->dtype, (char *)out->p + to * item, out->stride[dim], (const char *)grad->p + from * item,
-                 grad->stride[last], size);
+        rt_add_run(out->dtype, (char *)out->p + to * item, out->stride[dim], (const char *)grad->p + from * item,
+                   grad->stride[last], size);
         int d = last - 1;
         while (d >= 0 && ++index[d] == grad->size[d]) index[d--] = 0;
         if (d < 0) return RT_OK;

@@ -2,21 +2,21 @@
  *
  * A copy is first brought to a normal form: src broadcast to dst's shape, dimensions of size 1 dropped, the others in
  * the order dst lies in memory, neighbours merged where both sides step through them as one. What remains picks the
- * loop: rows of memcpy, rows of equal elements, a tiled transpose when src's dense dimension is another than dst's, or
- * strided rows; rows of different dtypes go through rt_convert. Any range of the elements, in that order, can be copied
- * on its own, which is how threads share the work. */
-#include "runtime/rt.h"
+ * loop: rows of memcpy, rows of equal elements, rows read backwards, a tiled transpose when src's dense dimension is
+ * another than dst's, or strided rows; rows of different dtypes go through rt_convert. Any range of the elements, in
+ * that order, can be copied on its own, which is how threads share the work. */
+#include "runtime/rt_box.h"
 
 #include <math.h>
 
 #include <string.h>
 
-enum { PARALLEL_GRAIN_BYTES = 32 * 1024, TILE = 32 };
+enum { PARALLEL_GRAIN_BYTES = 32 * 1024, TILE = 32, SHORT_BYTES = 64 };
 
 typedef struct plan {
     char *dst;
     const char *src;
-    int64_t size[RT_MAX_RANK], ds[RT_MAX_RANK], ss[RT_MAX_RANK]; /* strides in elements */
+    int64_t size[RT_BOX_RANK], ds[RT_BOX_RANK], ss[RT_BOX_RANK]; /* strides in elements; those of src of any sign */
     int64_t dst_bytes, src_bytes;
     int rank, dst_dtype, src_dtype;
     int across; /* transpose: the dimension along which src is dense; -1: rows */
@@ -25,24 +25,23 @@ typedef struct plan {
 /* dst and src of equal element size whose bits need no change. */
 static bool same_bits(const plan *p) { return p->dst_dtype == p->src_dtype; }
 
-static void plan_dims(plan *p, const rt_view *dst, const rt_view *src) {
-    int rank = 0;
-    for (int d = 0; d < dst->rank; d++) {
-        if (dst->size[d] == 1) continue;
-        int from = d - (dst->rank - src->rank);
-        int64_t step = from >= 0 && src->size[from] != 1 ? src->stride[from] : 0;
-        int at = rank++;
-        for (; at > 0 && p->ds[at - 1] < dst->stride[d]; at--) {
-            p->size[at] = p->size[at - 1];
-            p->ds[at] = p->ds[at - 1];
-            p->ss[at] = p->ss[at - 1];
-        }
-        p->size[at] = dst->size[d];
-        p->ds[at] = dst->stride[d];
-        p->ss[at] = step;
+/* One more dimension, at its place in the order of dst. */
+static void plan_push(plan *p, int64_t size, int64_t to, int64_t from) {
+    if (size == 1) return;
+    int at = p->rank++;
+    for (; at > 0 && p->ds[at - 1] < to; at--) {
+        p->size[at] = p->size[at - 1];
+        p->ds[at] = p->ds[at - 1];
+        p->ss[at] = p->ss[at - 1];
     }
+    p->size[at] = size;
+    p->ds[at] = to;
+    p->ss[at] = from;
+}
+
+static void plan_merge(plan *p) {
     int kept = 0;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < p->rank; d++) {
         if (kept && p->ds[kept - 1] == p->size[d] * p->ds[d] && p->ss[kept - 1] == p->size[d] * p->ss[d]) {
             p->size[kept - 1] *= p->size[d];
         } else {
@@ -64,18 +63,25 @@ static void plan_dims(plan *p, const rt_view *dst, const rt_view *src) {
 
 typedef struct { uint64_t half[2]; } item16;
 
+/* `m` rows of `n` elements: strides dm and sm from row to row, ds and ss inside of them. */
 #define STRIDED(T)                                                                                                     \
-    do {                                                                                                               \
-        T *y = (T *)(void *)dst;                                                                                       \
-        const T *x = (const T *)(const void *)src;                                                                     \
+    for (int64_t r = 0; r < m; r++) {                                                                                  \
+        T *y = (T *)(void *)dst + r * dm;                                                                              \
+        const T *x = (const T *)(const void *)src + r * sm;                                                            \
         for (int64_t i = 0; i < n; i++) y[i * ds] = x[i * ss];                                                         \
-    } while (0)
-#define REPEATED(T)                                                                                                    \
-    do {                                                                                                               \
-        T *y = (T *)(void *)dst;                                                                                       \
-        const T x = *(const T *)(const void *)src;                                                                     \
-        for (int64_t i = 0; i < n; i++) y[i] = x;                                                                      \
-    } while (0)
+    }                                                                                                                  \
+    return;
+
+static void strided_rows(int64_t bytes, char *dst, int64_t dm, int64_t ds, const char *src, int64_t sm, int64_t ss,
+                         int64_t m, int64_t n) {
+    switch (bytes) {
+    case 1: STRIDED(uint8_t)
+    case 2: STRIDED(uint16_t)
+    case 4: STRIDED(uint32_t)
+    case 8: STRIDED(uint64_t)
+    default: STRIDED(item16)
+    }
+}
 
 static bool is_zero(const char *p, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i++)
@@ -83,32 +89,55 @@ static bool is_zero(const char *p, int64_t bytes) {
     return true;
 }
 
-static void copy_row(const plan *p, char *dst, const char *src, int64_t n) {
-    int64_t ds = p->ds[p->rank - 1], ss = p->ss[p->rank - 1], bytes = p->dst_bytes;
-    if (!same_bits(p)) {
-        rt_convert(p->dst_dtype, dst, ds, p->src_dtype, src, ss, n);
-    } else if (ds == 1 && ss == 1) {
-        memcpy(dst, src, (size_t)(n * bytes));
-    } else if (ds == 1 && ss == 0) {
-        if (bytes == 1) memset(dst, *src, (size_t)n);
-        else if (is_zero(src, bytes)) memset(dst, 0, (size_t)(n * bytes));
-        else if (bytes == 2) REPEATED(uint16_t);
-        else if (bytes == 4) REPEATED(uint32_t);
-        else if (bytes == 8) REPEATED(uint64_t);
-        else REPEATED(item16);
-    } else {
-        if (bytes == 1) STRIDED(uint8_t);
-        else if (bytes == 2) STRIDED(uint16_t);
-        else if (bytes == 4) STRIDED(uint32_t);
-        else if (bytes == 8) STRIDED(uint64_t);
-        else STRIDED(item16);
+/* n elements that equal the one at src: a vector's worth of them again and again. */
+static void repeat_row(char *dst, const char *src, int64_t n, int64_t bytes) {
+    _Alignas(16) char vector[16];
+    if (bytes == 1 || is_zero(src, bytes)) {
+        memset(dst, *src, (size_t)(n * bytes));
+        return;
+    }
+    for (int64_t i = 0; i < 16; i += bytes) memcpy(vector + i, src, (size_t)bytes);
+    int64_t total = n * bytes, i = 0;
+    for (; i + 16 <= total; i += 16) memcpy(dst + i, vector, 16);
+    memcpy(dst + i, vector, (size_t)(total - i));
+}
+
+/* y[i] = x[-i]: a word of eight bytes at a time, its elements turned around. */
+static void copy_backwards(char *y, const char *x, int64_t n, int64_t bytes) {
+    int64_t per = 8 / bytes, i = 0;
+    for (; bytes < 8 && i + per <= n; i += per) {
+        uint64_t word;
+        memcpy(&word, x - (i + per - 1) * bytes, 8);
+        if (bytes == 1) word = __builtin_bswap64(word);
+        else if (bytes == 4) word = word << 32 | word >> 32;
+        else word = word << 48 | (word & 0xffff0000) << 16 | (word >> 16 & 0xffff0000) | word >> 48;
+        memcpy(y + i * bytes, &word, 8);
+    }
+    strided_rows(bytes, y + i * bytes, 0, 1, x - i * bytes, 0, -1, 1, n - i);
+}
+
+/* `m` whole rows, or a part of one. */
+static void copy_rows(const plan *p, char *dst, const char *src, int64_t m, int64_t n) {
+    int last = p->rank - 1;
+    int64_t ds = p->ds[last], ss = p->ss[last], bytes = p->dst_bytes;
+    int64_t dm = last ? p->ds[last - 1] : 0, sm = last ? p->ss[last - 1] : 0;
+    bool dense = ds == 1 && ss >= -1 && ss <= 1 && n * bytes >= SHORT_BYTES;
+    if (same_bits(p) && !dense) {
+        strided_rows(bytes, dst, dm, ds, src, sm, ss, m, n);
+        return;
+    }
+    for (int64_t r = 0; r < m; r++, dst += dm * bytes, src += sm * p->src_bytes) {
+        if (!same_bits(p)) rt_convert(p->dst_dtype, dst, ds, p->src_dtype, src, ss, n);
+        else if (ss == 1) memcpy(dst, src, (size_t)(n * bytes));
+        else if (ss == 0) repeat_row(dst, src, n, bytes);
+        else copy_backwards(dst, src, n, bytes);
     }
 }
 
 /* Elements [begin, end) in the plan's order. */
 static int copy_range(void *arg, int64_t begin, int64_t end) {
     const plan *p = arg;
-    int64_t index[RT_MAX_RANK], rest = begin;
+    int64_t index[RT_BOX_RANK], rest = begin;
     char *dst = p->dst;
     const char *src = p->src;
     int last = p->rank - 1;
@@ -119,36 +148,31 @@ static int copy_range(void *arg, int64_t begin, int64_t end) {
         src += index[d] * p->ss[d] * p->src_bytes;
     }
     for (int64_t at = begin; at < end;) {
-        int64_t n = p->size[last] - index[last];
+        int64_t n = p->size[last] - index[last], rows = 1;
         if (n > end - at) n = end - at;
-        copy_row(p, dst, src, n);
-        at += n;
+        if (last && n == p->size[last]) {
+            rows = p->size[last - 1] - index[last - 1];
+            if (rows > (end - at) / n) rows = (end - at) / n;
+        }
+        copy_rows(p, dst, src, rows, n);
+        at += rows * n;
+        if (at >= end || !last) break;
         /* To the start of the next row. */
-        dst -= index[last] * p->ds[last] * p->dst_bytes;
-        src -= index[last] * p->ss[last] * p->src_bytes;
+        dst += (rows * p->ds[last - 1] - index[last] * p->ds[last]) * p->dst_bytes;
+        src += (rows * p->ss[last - 1] - index[last] * p->ss[last]) * p->src_bytes;
         index[last] = 0;
-        for (int d = last - 1; d >= 0; d--) {
-            dst += p->ds[d] * p->dst_bytes;
-            src += p->ss[d] * p->src_bytes;
-            if (++index[d] < p->size[d]) break;
-            dst -= p->size[d] * p->ds[d] * p->dst_bytes;
-            src -= p->size[d] * p->ss[d] * p->src_bytes;
+        index[last - 1] += rows;
+        for (int d = last - 1; index[d] == p->size[d] && d > 0; d--) {
+            dst += (p->ds[d - 1] - p->size[d] * p->ds[d]) * p->dst_bytes;
+            src += (p->ss[d - 1] - p->size[d] * p->ss[d]) * p->src_bytes;
             index[d] = 0;
+            index[d - 1]++;
         }
     }
     return RT_OK;
 }
 
 /* ---- transpose: dst dense along the last dimension, src dense along `across` ---- */
-
-/* dst[r][c] = src[c][r], r < rows, c < cols; ds and ss step one row of dst and one row of src. */
-#define TRANSPOSE(T)                                                                                                   \
-    do {                                                                                                               \
-        T *y = (T *)(void *)dst;                                                                                       \
-        const T *x = (const T *)(const void *)src;                                                                     \
-        for (int64_t r = 0; r < rows; r++)                                                                             \
-            for (int64_t c = 0; c < cols; c++) y[r * ds + c] = x[c * ss + r];                                          \
-    } while (0)
 
 typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
 #if defined(__clang__)
@@ -169,6 +193,7 @@ static void transpose_4x4(uint32_t *y, int64_t ds, const uint32_t *x, int64_t ss
     *(u32x4 *)(y + 3 * ds) = SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
+/* dst[r][c] = src[c][r], r < rows, c < cols; ds and ss step one row of dst and one row of src. */
 static void transpose_tile(int64_t bytes, char *dst, int64_t ds, const char *src, int64_t ss, int64_t rows,
                            int64_t cols) {
     if (bytes == 4) {
@@ -183,14 +208,8 @@ static void transpose_tile(int64_t bytes, char *dst, int64_t ds, const char *src
         }
         for (; r < rows; r++)
             for (int64_t c = 0; c < cols; c++) y[r * ds + c] = x[c * ss + r];
-    } else if (bytes == 1) {
-        TRANSPOSE(uint8_t);
-    } else if (bytes == 2) {
-        TRANSPOSE(uint16_t);
-    } else if (bytes == 8) {
-        TRANSPOSE(uint64_t);
     } else {
-        TRANSPOSE(item16);
+        strided_rows(bytes, dst, ds, 1, src, 1, ss, rows, cols);
     }
 }
 
@@ -233,20 +252,39 @@ static int transpose_range(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
+static int run_plan(const rt_ctx *ctx, plan *p, int64_t n) {
+    p->dst_bytes = rt_itemsize(p->dst_dtype);
+    p->src_bytes = rt_itemsize(p->src_dtype);
+    plan_merge(p);
+    p->across = across_dim(p);
+    if (p->across >= 0) {
+        int64_t strips = transpose_strips(p), bytes = n / strips * p->dst_bytes;
+        return rt_parallel_work(ctx, strips, bytes, PARALLEL_GRAIN_BYTES, transpose_range, p);
+    }
+    int64_t widest = p->dst_bytes > p->src_bytes ? p->dst_bytes : p->src_bytes;
+    return rt_parallel_for(ctx, n, PARALLEL_GRAIN_BYTES / widest, copy_range, p);
+}
+
 int rt_copy(const rt_ctx *ctx, const rt_view *dst, const rt_view *src) {
     int64_t n = rt_numel(dst);
     if (n == 0) return RT_OK;
-    plan p = { .dst = dst->p, .src = src->p, .dst_dtype = dst->dtype, .src_dtype = src->dtype, .across = -1 };
-    p.dst_bytes = rt_itemsize(dst->dtype);
-    p.src_bytes = rt_itemsize(src->dtype);
-    plan_dims(&p, dst, src);
-    p.across = across_dim(&p);
-    if (p.across >= 0) {
-        int64_t strips = transpose_strips(&p), bytes = n / strips * p.dst_bytes;
-        return rt_parallel_work(ctx, strips, bytes, PARALLEL_GRAIN_BYTES, transpose_range, &p);
+    plan p; /* dimensions are written as they come */
+    p.dst = dst->p, p.src = src->p, p.dst_dtype = dst->dtype, p.src_dtype = src->dtype, p.rank = 0;
+    for (int d = 0; d < dst->rank; d++) {
+        int from = d - (dst->rank - src->rank);
+        plan_push(&p, dst->size[d], dst->stride[d], from >= 0 && src->size[from] != 1 ? src->stride[from] : 0);
     }
-    int64_t widest = p.dst_bytes > p.src_bytes ? p.dst_bytes : p.src_bytes;
-    return rt_parallel_for(ctx, n, PARALLEL_GRAIN_BYTES / widest, copy_range, &p);
+    return run_plan(ctx, &p, n);
+}
+
+int rt_box_copy(const rt_ctx *ctx, const rt_box *box) {
+    int64_t n = 1;
+    for (int d = 0; d < box->rank; d++) n *= box->size[d];
+    if (n == 0) return RT_OK;
+    plan p;
+    p.dst = box->dst, p.src = box->src, p.dst_dtype = p.src_dtype = box->dtype, p.rank = 0;
+    for (int d = 0; d < box->rank; d++) plan_push(&p, box->size[d], box->to[d], box->from[d]);
+    return run_plan(ctx, &p, n);
 }
 
 int rt_fill(const rt_ctx *ctx, const rt_view *dst, rt_scalar value) {

@@ -1,79 +1,13 @@
-/* rt_index.c: see rt_index.h. */
+/* rt_index.c: advanced indexing; see rt_index.h.
+ *
+ * Positions are the elements of the index shape, a slab what one of them selects. Long dense runs of a slab are moved
+ * position by position; else every element of the slab is moved for all positions in turn. Threads share slabs when
+ * self is written, so that of equal positions the last one wins whatever their number. */
 #include "runtime/rt_index.h"
 
 #include <string.h>
 
-static uint16_t add_halves(uint16_t a, uint16_t b) { return rt_f32_to_f16(rt_f16_to_f32(a) + rt_f16_to_f32(b)); }
-
-void rt_add_element(int dtype, void *acc, const void *x) {
-    uint16_t *half = acc;
-    const uint16_t *other = x;
-    switch (dtype) {
-#define ADD(ID, T) case RT_##ID: *(T *)acc = (T)(*(T *)acc + *(const T *)x); return;
-    ADD(U8, uint8_t) ADD(I8, int8_t) ADD(I16, int16_t) ADD(I32, uint32_t) ADD(I64, uint64_t)
-    ADD(U16, uint16_t) ADD(U32, uint32_t) ADD(U64, uint64_t) ADD(F32, float) ADD(F64, double)
-    ADD(C64, float _Complex) ADD(C128, double _Complex)
-#undef ADD
-    case RT_BOOL: *(uint8_t *)acc |= *(const uint8_t *)x; return;
-    case RT_BF16: *half = rt_f32_to_bf16(rt_bf16_to_f32(*half) + rt_bf16_to_f32(*other)); return;
-    case RT_F16: *half = add_halves(*half, *other); return;
-    case RT_C32: half[0] = add_halves(half[0], other[0]), half[1] = add_halves(half[1], other[1]); return;
-    default: return;
-    }
-}
-
-/* Calls visit with the element offset of every position, row-major. */
-static void each_offset(const rt_view *v, void (*visit)(void *user, int64_t offset, const int64_t *index), void *user) {
-    int64_t index[RT_MAX_RANK] = { 0 }, offset = 0;
-    if (!rt_numel(v)) return;
-    for (;;) {
-        visit(user, offset, index);
-        int d = v->rank - 1;
-        for (; d >= 0; d--) {
-            offset += v->stride[d];
-            if (++index[d] < v->size[d]) break;
-            offset -= v->size[d] * v->stride[d];
-            index[d] = 0;
-        }
-        if (d < 0) return;
-    }
-}
-
-typedef struct truth { const rt_view *v; int64_t item, count; int64_t *out; } truth;
-
-static bool is_true(const rt_view *v, int64_t item, int64_t offset) {
-    const unsigned char *p = (const unsigned char *)v->p + offset * item;
-    if (v->dtype == RT_F32) return *(const float *)p != 0;
-    if (v->dtype == RT_F64) return *(const double *)p != 0;
-    if (v->dtype == RT_C64) return ((const float *)p)[0] != 0 || ((const float *)p)[1] != 0;
-    if (v->dtype == RT_C128) return ((const double *)p)[0] != 0 || ((const double *)p)[1] != 0;
-    if (v->dtype == RT_F16 || v->dtype == RT_BF16) return *(const uint16_t *)p & 0x7fff;
-    if (v->dtype == RT_C32) return (((const uint16_t *)p)[0] | ((const uint16_t *)p)[1]) & 0x7fff;
-    for (int64_t i = 0; i < item; i++)
-        if (p[i]) return true;
-    return false;
-}
-
-static void count_one(void *user, int64_t offset, const int64_t *index) {
-    truth *t = user;
-    bool yes = is_true(t->v, t->item, offset);
-    if (yes && t->out)
-        for (int d = 0; d < t->v->rank; d++) t->out[t->count * t->v->rank + d] = index[d];
-    t->count += yes;
-}
-
-int64_t rt_count_true(const rt_view *v) {
-    truth t = { v, rt_itemsize(v->dtype), 0, NULL };
-    each_offset(v, count_one, &t);
-    return t.count;
-}
-
-int rt_nonzero(const rt_ctx *ctx, const rt_view *v, int64_t *out) {
-    (void)ctx;
-    truth t = { v, rt_itemsize(v->dtype), 0, out };
-    each_offset(v, count_one, &t);
-    return RT_OK;
-}
+enum { RUN = 16 }; /* elements of a slab that are worth a loop of their own */
 
 static void *plan_alloc(rt_index_plan *p, size_t size) {
     void *m = rt_scratch(p->ctx, size);
@@ -86,34 +20,32 @@ void rt_index_close(rt_index_plan *p) {
     p->nscratch = 0;
 }
 
-/* One integer index per dimension: masks spelled out. Returns how many dimensions are covered. */
-static int spell_out(rt_index_plan *p, const rt_view *const *indices, int n, rt_view *per_dim, bool *used, int *dims) {
-    int d = 0;
-    for (int i = 0; i < n; i++) {
-        const rt_view *v = indices[i];
-        if (!v) {
-            used[d++] = false;
-            continue;
-        }
-        if (v->dtype != RT_BOOL && v->dtype != RT_U8) {
-            used[d] = true;
-            per_dim[d++] = *v;
-            continue;
-        }
-        int64_t count = rt_count_true(v);
-        int64_t *positions = plan_alloc(p, (size_t)(count * v->rank + 1) * sizeof *positions);
-        if (!positions) return RT_ENOMEM;
-        rt_nonzero(p->ctx, v, positions);
-        for (int k = 0; k < v->rank; k++) {
-            used[d] = true;
-            per_dim[d] = (rt_view){
-                .p = positions + k, .size = { count }, .stride = { v->rank }, .rank = 1, .dtype = RT_I64
-            };
-            d++;
-        }
-    }
-    *dims = d;
+/* ---- what the indices say: `dims` dimensions from `dim` on, in self's sizes and strides ---- */
+
+typedef struct index_part { rt_view values; int dim, dims; bool offsets; } index_part; /* offsets: elements, checked */
+
+typedef struct mask_offsets { int64_t *at; const rt_view *self; int dim, last; } mask_offsets;
+
+static int push_offsets(void *user, int64_t first, int64_t n, const int64_t *index, const int64_t *last) {
+    const mask_offsets *o = user;
+    int64_t base = 0;
+    for (int d = 0; d < o->last; d++) base += index[d] * o->self->stride[o->dim + d];
+    for (int64_t i = 0; i < n; i++) o->at[first + i] = base + last[i];
     return RT_OK;
+}
+
+/* The true elements' offsets as a vector. */
+static int spell_out(rt_index_plan *p, const rt_view *self, const rt_view *v, index_part *part) {
+    rt_mask mask;
+    int code = rt_mask_open(&mask, p->ctx, v);
+    mask_offsets o = { code ? NULL : plan_alloc(p, (size_t)(mask.count + 1) * sizeof *o.at), self, part->dim,
+                       v->rank - 1 };
+    if (!code && !o.at) code = RT_ENOMEM;
+    if (!code) code = rt_mask_each(&mask, v->rank ? self->stride[part->dim + o.last] : 0, push_offsets, &o);
+    part->values = (rt_view){ .p = o.at, .size = { mask.count }, .stride = { 1 }, .rank = 1, .dtype = RT_I64 };
+    part->offsets = true;
+    rt_mask_close(&mask);
+    return code;
 }
 
 int rt_broadcast_to(const rt_ctx *ctx, const rt_view *v, int rank, const int64_t *size, rt_view *out) {
@@ -132,77 +64,108 @@ int rt_broadcast_to(const rt_ctx *ctx, const rt_view *v, int rank, const int64_t
     return RT_OK;
 }
 
-typedef struct fill {
-    int64_t *at;
-    int64_t next;
-    const rt_view *index;
-    int64_t size, stride;
-    int dim;
-    int64_t bad;
-} fill;
+/* ---- positions ---- */
 
-static void add_offset(void *user, int64_t offset, const int64_t *index) {
-    (void)index;
-    fill *f = user;
-    int64_t i = f->index->dtype == RT_I64   ? ((const int64_t *)f->index->p)[offset]
-                : f->index->dtype == RT_I32 ? ((const int32_t *)f->index->p)[offset]
-                : f->index->dtype == RT_I16 ? ((const int16_t *)f->index->p)[offset]
-                                            : ((const int8_t *)f->index->p)[offset];
-    if (i < -f->size || i >= f->size) {
-        if (f->bad == INT64_MIN) f->bad = i;
-        i = 0;
+typedef struct index_sum {
+    const rt_index_plan *plan;
+    const rt_view *self;
+    const index_part *part;
+    int nparts;
+    bool wraps;
+} index_sum;
+
+/* Offsets of positions [begin, end): what every part adds, block by block along the last dimension of the index
+ * shape. */
+static int sum_offsets(void *arg, int64_t begin, int64_t end) {
+    const index_sum *s = arg;
+    const rt_index_plan *p = s->plan;
+    int last = p->rank - 1;
+    int64_t width = p->rank ? p->size[last] : 1, block[RT_INDEX_BLOCK], bad;
+    for (int k = 0; k < s->nparts; k++) {
+        const index_part *part = &s->part[k];
+        const rt_view *v = &part->values;
+        int64_t size = s->self->size[part->dim], step = s->self->stride[part->dim], item = rt_itemsize(v->dtype);
+        for (int64_t i = begin, n; i < end; i += n) {
+            int64_t rest = i / width, offset = p->rank ? i % width * v->stride[last] : 0;
+            for (int d = last - 1; d >= 0; rest /= p->size[d--]) offset += rest % p->size[d] * v->stride[d];
+            n = width - i % width < end - i ? width - i % width : end - i;
+            if (n > RT_INDEX_BLOCK) n = RT_INDEX_BLOCK;
+            const void *x = (const char *)v->p + offset * item;
+            int64_t stride = p->rank ? v->stride[last] : 0, *to = k ? block : p->at + i;
+            if (part->offsets)
+                for (int64_t j = 0; j < n; j++) to[j] = ((const int64_t *)x)[j * stride];
+            else if (!rt_index_load(v->dtype, x, stride, n, size, s->wraps, step, to, &bad))
+                return rt_fail(p->ctx, RT_EINDEX, "index %lld is out of bounds for dimension %d with size %lld",
+                               (long long)bad, part->dim, (long long)size);
+            if (k)
+                for (int64_t j = 0; j < n; j++) p->at[i + j] += block[j];
+        }
     }
-    f->at[f->next++] += (i < 0 ? i + f->size : i) * f->stride;
+    return RT_OK;
 }
 
-int rt_index_open(rt_index_plan *p, const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n) {
-    rt_view per_dim[RT_MAX_RANK];
-    bool used[RT_MAX_RANK] = { false };
-    int dims = 0, first = -1, last = -1, gaps = 0;
-    *p = (rt_index_plan){ .ctx = ctx };
-    int code = spell_out(p, indices, n, per_dim, used, &dims);
-    if (code) return code;
-    for (int d = 0; d < dims; d++) {
-        if (!used[d]) continue;
-        if (first < 0) first = d;
-        else if (d != last + 1) gaps++;
-        last = d;
-        for (int k = 0; k < per_dim[d].rank; k++) { /* the index shape, by broadcasting from the right */
-            int from_right = per_dim[d].rank - 1 - k;
-            while (p->rank <= from_right) {
-                memmove(p->size + 1, p->size, (size_t)p->rank * sizeof *p->size);
-                p->size[0] = 1;
-                p->rank++;
-            }
-            int64_t *size = &p->size[p->rank - 1 - from_right];
-            if (*size == 1) *size = per_dim[d].size[k];
+/* The index shape grows by broadcasting from the right. */
+static void join_shape(rt_index_plan *p, const rt_view *v) {
+    for (int k = 0; k < v->rank; k++) {
+        int from_right = v->rank - 1 - k;
+        while (p->rank <= from_right) {
+            memmove(p->size + 1, p->size, (size_t)p->rank * sizeof *p->size);
+            p->size[0] = 1;
+            p->rank++;
         }
+        int64_t *size = &p->size[p->rank - 1 - from_right];
+        if (*size == 1) *size = v->size[k];
     }
-    p->before = gaps || first < 0 ? 0 : first;
-    p->npositions = 1;
-    for (int d = 0; d < p->rank; d++) p->npositions *= p->size[d];
-    p->at = plan_alloc(p, (size_t)(p->npositions + 1) * sizeof *p->at);
-    if (!p->at) return RT_ENOMEM;
-    memset(p->at, 0, (size_t)p->npositions * sizeof *p->at);
-    p->slab = (rt_view){ .p = self->p, .dtype = self->dtype };
-    for (int d = 0; d < self->rank; d++) {
-        if (d >= dims || !used[d]) {
-            p->slab.size[p->slab.rank] = self->size[d];
-            p->slab.stride[p->slab.rank++] = self->stride[d];
+}
+
+int rt_index_open(rt_index_plan *p, const rt_ctx *ctx, const rt_view *self, const rt_view *const *indices, int n,
+                  bool wraps) {
+    index_part parts[RT_MAX_RANK];
+    bool used[RT_MAX_RANK] = { false };
+    int dim = 0, nparts = 0, first = -1, last = -1, gaps = 0, code = RT_OK;
+    *p = (rt_index_plan){ .ctx = ctx, .npositions = 1 };
+    for (int i = 0; i < n; i++) {
+        const rt_view *v = indices[i];
+        if (!v) {
+            dim++;
             continue;
         }
+        bool mask = v->dtype == RT_BOOL || v->dtype == RT_U8;
+        index_part *part = &parts[nparts++];
+        *part = (index_part){ .values = *v, .dim = dim, .dims = mask ? v->rank : 1 };
+        if (mask && (code = spell_out(p, self, v, part))) return code;
+        if (first < 0) first = dim;
+        else if (dim > last + 1) gaps++;
+        dim += part->dims;
+        last = dim - 1;
+        for (int d = part->dim; d < dim; d++) used[d] = true;
+        join_shape(p, &part->values);
+    }
+    p->before = gaps || first < 0 ? 0 : first;
+    for (int d = 0; d < p->rank; d++) p->npositions *= p->size[d];
+    p->slab = (rt_view){ .p = self->p, .dtype = self->dtype };
+    for (int d = 0; d < self->rank; d++) {
+        if (used[d]) continue;
+        p->slab.size[p->slab.rank] = self->size[d];
+        p->slab.stride[p->slab.rank++] = self->stride[d];
+    }
+    for (int k = 0; k < nparts; k++) {
         rt_view broadcast;
-        if (rt_broadcast_to(ctx, &per_dim[d], p->rank, p->size, &broadcast))
+        if (rt_broadcast_to(ctx, &parts[k].values, p->rank, p->size, &broadcast))
             return rt_fail(ctx, RT_EINDEX,
                            "the index tensors cannot be broadcast together (a mask counts as a vector of its true "
                            "elements)");
-        fill f = { p->at, 0, &broadcast, self->size[d], self->stride[d], d, INT64_MIN };
-        each_offset(&broadcast, add_offset, &f);
-        if (f.bad != INT64_MIN)
-            return rt_fail(ctx, RT_EINDEX, "index %lld is out of bounds for dimension %d with size %lld",
-                           (long long)f.bad, d, (long long)self->size[d]);
+        parts[k].values = broadcast;
     }
-    return RT_OK;
+    if (nparts == 1 && parts[0].offsets) { /* one mask: its offsets are the plan's */
+        p->at = parts[0].values.p;
+        return RT_OK;
+    }
+    p->at = plan_alloc(p, (size_t)(p->npositions + 1) * sizeof *p->at);
+    if (!p->at) return RT_ENOMEM;
+    if (!nparts) p->at[0] = 0;
+    index_sum s = { p, self, parts, nparts, wraps };
+    return rt_parallel_work(ctx, p->npositions, nparts, 8192, sum_offsets, &s);
 }
 
 int rt_index_shape(const rt_index_plan *p, int64_t *size) {
@@ -213,74 +176,127 @@ int rt_index_shape(const rt_index_plan *p, int64_t *size) {
     return rank;
 }
 
-typedef struct offsets { int64_t *at; int64_t next; } offsets;
-static void push_offset(void *user, int64_t offset, const int64_t *index) {
-    (void)index;
-    offsets *o = user;
-    o->at[o->next++] = offset;
+/* ---- moving ---- */
+
+/* Dimensions of two views at once; neighbours that both step through as one are one. The last one is the inner one. */
+typedef struct index_axes { int64_t size[RT_MAX_RANK], a[RT_MAX_RANK], b[RT_MAX_RANK], count; int rank; } index_axes;
+
+static void push_axis(index_axes *x, int64_t size, int64_t a, int64_t b) {
+    x->count *= size;
+    if (size == 1) return;
+    bool joins = x->rank && x->a[x->rank - 1] == size * a && x->b[x->rank - 1] == size * b;
+    int at = joins ? x->rank - 1 : x->rank++;
+    x->size[at] = joins ? x->size[at] * size : size;
+    x->a[at] = a;
+    x->b[at] = b;
 }
 
-typedef struct walk {
+static void close_axes(index_axes *x) {
+    if (!x->rank) x->size[0] = 1, x->a[0] = x->b[0] = 0, x->rank = 1;
+}
+
+/* Offsets of element number i, and how many follow it evenly, itself included. */
+static int64_t axes_place(const index_axes *x, int64_t i, int64_t *a, int64_t *b) {
+    int last = x->rank - 1;
+    int64_t run = x->size[last] - i % x->size[last];
+    *a = *b = 0;
+    for (int d = last; d >= 0; d--) {
+        int64_t k = i % x->size[d];
+        i /= x->size[d];
+        *a += k * x->a[d];
+        *b += k * x->b[d];
+    }
+    return run;
+}
+
+typedef struct index_move {
     const rt_index_plan *plan;
     char *self, *values;
-    const int64_t *value_at, *self_slab, *value_slab;
-    int64_t slab, item;
-    bool dense;
+    index_axes slab;      /* a: self, b: values */
+    index_axes positions; /* b: values */
+    int64_t item;
     int mode, dtype;
-} walk;
+} index_move;
 
-static int run_positions(void *arg, int64_t begin, int64_t end) {
-    const walk *w = arg;
-    size_t item = (size_t)w->item;
-    for (int64_t i = begin; i < end; i++) {
-        char *s = w->self + w->plan->at[i] * w->item, *v = w->values + w->value_at[i] * w->item;
-        if (w->dense && w->mode != RT_INDEX_ADD) {
-            if (w->mode == RT_INDEX_READ) memcpy(v, s, item * (size_t)w->slab);
-            else memcpy(s, v, item * (size_t)w->slab);
-            continue;
-        }
-        for (int64_t k = 0; k < w->slab; k++) {
-            char *a = s + w->self_slab[k] * w->item, *b = v + w->value_slab[k] * w->item;
-            if (w->mode == RT_INDEX_READ) memcpy(b, a, item);
-            else if (w->mode == RT_INDEX_WRITE) memcpy(a, b, item);
-            else rt_add_element(w->dtype, a, b);
+static void move_positions(const index_move *w, char *s, char *v, int64_t stride, const int64_t *at, int64_t n) {
+    if (w->mode == RT_INDEX_READ) rt_pick(w->item, v, stride, s, 0, at, n);
+    else if (w->mode == RT_INDEX_WRITE) rt_put(w->item, s, 0, at, v, stride, n);
+    else rt_add_at(w->dtype, s, 0, at, v, stride, n);
+}
+
+/* Elements [begin, end) of the slab, each at all positions from `first` to `last`. */
+static void move_elements(const index_move *w, int64_t begin, int64_t end, int64_t first, int64_t last) {
+    for (int64_t k = begin; k < end; k++) {
+        int64_t a, b, none, offset;
+        axes_place(&w->slab, k, &a, &b);
+        for (int64_t i = first, n; i < last; i += n) {
+            n = axes_place(&w->positions, i, &none, &offset);
+            if (n > last - i) n = last - i;
+            move_positions(w, w->self + a * w->item, w->values + (b + offset) * w->item,
+                           w->positions.b[w->positions.rank - 1], w->plan->at + i, n);
         }
     }
+}
+
+static int slab_range(void *arg, int64_t begin, int64_t end) {
+    const index_move *w = arg;
+    move_elements(w, begin, end, 0, w->positions.count);
+    return RT_OK;
+}
+
+static int position_range(void *arg, int64_t begin, int64_t end) {
+    const index_move *w = arg;
+    move_elements(w, 0, w->slab.count, begin, end);
+    return RT_OK;
+}
+
+/* Runs of a slab: elements [begin, end) of it at positions [first, last). */
+static void move_runs(const index_move *w, int64_t begin, int64_t end, int64_t first, int64_t last) {
+    int inner = w->slab.rank - 1;
+    int64_t mine = w->slab.a[inner], theirs = w->slab.b[inner], a, b, none, offset, run;
+    for (int64_t i = first; i < last; i++) {
+        axes_place(&w->positions, i, &none, &offset);
+        for (int64_t k = begin; k < end; k += run) {
+            run = axes_place(&w->slab, k, &a, &b);
+            if (run > end - k) run = end - k;
+            char *s = w->self + (w->plan->at[i] + a) * w->item, *v = w->values + (b + offset) * w->item;
+            if (w->mode == RT_INDEX_READ) rt_copy_run(w->item, v, theirs, s, mine, run);
+            else if (w->mode == RT_INDEX_WRITE) rt_copy_run(w->item, s, mine, v, theirs, run);
+            else rt_add_run(w->dtype, s, mine, v, theirs, run);
+        }
+    }
+}
+
+static int run_slab_range(void *arg, int64_t begin, int64_t end) {
+    const index_move *w = arg;
+    move_runs(w, begin, end, 0, w->positions.count);
+    return RT_OK;
+}
+
+static int run_position_range(void *arg, int64_t begin, int64_t end) {
+    const index_move *w = arg;
+    move_runs(w, 0, w->slab.count, begin, end);
     return RT_OK;
 }
 
 int rt_index_run(rt_index_plan *p, const rt_view *self, const rt_view *values, int mode) {
-    int64_t slab = rt_numel(&p->slab);
-    if (!slab || !p->npositions) return RT_OK;
-    rt_view value_index = { .p = values->p, .rank = p->rank, .dtype = values->dtype },
-            value_slab = { .p = values->p, .rank = p->slab.rank, .dtype = values->dtype };
+    index_move w = { .plan = p, .self = self->p, .values = values->p, .item = rt_itemsize(self->dtype), .mode = mode,
+                     .dtype = self->dtype, .slab = { .count = 1 }, .positions = { .count = 1 } };
     for (int d = 0; d < values->rank; d++) {
         bool indexed = d >= p->before && d < p->before + p->rank;
-        rt_view *v = indexed ? &value_index : &value_slab;
-        int to = indexed ? d - p->before : d < p->before ? d : d - p->rank;
-        v->size[to] = values->size[d];
-        v->stride[to] = values->stride[d];
+        int at = d < p->before ? d : d - p->rank; /* of the slab */
+        push_axis(indexed ? &w.positions : &w.slab, values->size[d], indexed ? 0 : p->slab.stride[at],
+                  values->stride[d]);
     }
-    int64_t *room = plan_alloc(p, (size_t)(p->npositions + 2 * slab) * sizeof *room);
-    if (!room) return RT_ENOMEM;
-    offsets o = { room, 0 };
-    each_offset(&value_index, push_offset, &o);
-    o = (offsets){ room + p->npositions, 0 };
-    each_offset(&p->slab, push_offset, &o);
-    o = (offsets){ room + p->npositions + slab, 0 };
-    each_offset(&value_slab, push_offset, &o);
-    walk w = { p,
-               self->p,
-               values->p,
-               room,
-               room + p->npositions,
-               room + p->npositions + slab,
-               slab,
-               rt_itemsize(self->dtype),
-               rt_is_contiguous(&p->slab) && rt_is_contiguous(&value_slab),
-               mode,
-               self->dtype };
-    /* writes keep their order: the last of equal positions wins */
-    if (mode != RT_INDEX_READ) return run_positions(&w, 0, p->npositions);
-    return rt_parallel_work(p->ctx, p->npositions, slab, 8192, run_positions, &w);
+    close_axes(&w.slab);
+    close_axes(&w.positions);
+    if (!w.slab.count || !w.positions.count) return RT_OK;
+    int inner = w.slab.rank - 1;
+    int64_t run = w.slab.size[inner], row = w.positions.size[w.positions.rank - 1];
+    bool runs = w.slab.a[inner] == 1 && run >= RUN ? true : row < RUN && run > row;
+    bool by_slab = mode != RT_INDEX_READ || w.positions.count < RUN || (!runs && w.slab.count >= RUN);
+    if (by_slab)
+        return rt_parallel_work(p->ctx, w.slab.count, w.positions.count, 8192, runs ? run_slab_range : slab_range, &w);
+    return rt_parallel_work(p->ctx, w.positions.count, w.slab.count, 8192, runs ? run_position_range : position_range,
+                            &w);
 }
