@@ -153,7 +153,9 @@ cr_status cr_shape_open(cr_env *env) {
     env->opened = true;
     for (size_t i = 0; i < env->sizes.n; i++) {
         cr_sym symbol = env->sizes.at[i].symbol;
-        if (symbol && is_traced_above_1(env, symbol)) CR_TRY(cr_shape_open_size(env, symbol));
+        /* one that can only be 2 is no size that varies, and the program says 2 */
+        bool varies = symbol && cr_sym_range(env, symbol).hi > 2;
+        if (varies && is_traced_above_1(env, symbol)) CR_TRY(cr_shape_open_size(env, symbol));
     }
     return CR_OK;
 }

@@ -22,10 +22,11 @@ PROGRAMS, CHUNK = 2000, 25
 
 
 def chunk(first):
-    answer = interop.in_child(lambda: [(number, *random_exports.check(number)) for number in range(first,
-            first + CHUNK)])
-    return answer if isinstance(answer,
-            list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}", 0)]
+    numbers = range(first, first + CHUNK)
+    answer = interop.in_child(lambda: [(number, *random_exports.check(number)) for number in numbers])
+    if isinstance(answer, list):
+        return answer
+    return [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}", 0)]
 
 
 def main(argv):
@@ -33,8 +34,8 @@ def main(argv):
     begin = next((int(a.partition("=")[2]) for a in argv if a.startswith("--from=")), 0)
     count = next((int(a) for a in argv if a.isdigit()), PROGRAMS)
     total, failures, sizes, start = collections.Counter(), [], 0, time.monotonic()
-    for first in range(begin, begin + count, CHUNK):
-        for number, outcome, text, accepted in chunk(first):
+    for first, rows in interop.in_order(chunk, range(begin, begin + count, CHUNK)):
+        for number, outcome, text, accepted in rows:
             total[outcome] += 1
             sizes += accepted
             if outcome == "differs":

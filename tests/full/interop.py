@@ -12,6 +12,7 @@ import collections
 import hashlib
 import json
 import logging
+import multiprocessing.pool
 import os
 import pathlib
 import pickle
@@ -39,7 +40,7 @@ def model_programs():
                              lambda f=f: models.make(f.__name__, small=True)[1]) for f in models.ALL]
 
 
-def in_child(function):
+def in_child(function, seconds=LIMIT_SECONDS):
     """What function() returns, run in a process of its own: a crash or a hang is a result like any other."""
     read, write = os.pipe()
     child = os.fork()
@@ -47,7 +48,7 @@ def in_child(function):
         os.close(read)
         try:
             import signal
-            signal.alarm(LIMIT_SECONDS)
+            signal.alarm(seconds)
             try:
                 answer = function()
             except Exception as error:
@@ -108,9 +109,23 @@ def check(p, folder, scratch, report):
             path.unlink()
 
 
+def reports(check, p, folder):
+    """What check() reports of one program: (dialect, way, problem or None)."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="cresset-sweep-") as scratch:
+        check(p, folder, scratch, lambda _program, dialect, way, problem: found.append((dialect, way, problem)))
+    return found
+
+
+def in_order(function, items):
+    """(item, function(item)) in their order, CRESSET_JOBS at a time; the function works in a child of its own."""
+    with multiprocessing.pool.ThreadPool(int(os.environ.get("CRESSET_JOBS") or 1)) as pool:
+        yield from zip(items, pool.imap(function, items))
+
+
 def sweep(name, check):
     """check(program, folder of archives, scratch folder, report) for every chosen program; writes results/NAME.json and
-    gives the exit code."""
+    gives the exit code. CRESSET_JOBS=N checks N programs at a time."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -119,16 +134,12 @@ def sweep(name, check):
     words = [word for word in sys.argv[1:] if word != "--fresh"]
     chosen = [p for p in programs.programs() + model_programs() if not words or any(word in p.name for word in words)]
     folder = kept_folder("--fresh" in sys.argv)
-
-    def report(program, dialect, way, problem):
-        ways[way] += not problem
-        if problem:
-            failures.append({"program": program, "dialect": dialect, "way": way, "problem": problem})
-            print(f"{program} ({dialect}, {way}): {problem}", flush=True)
-
-    with tempfile.TemporaryDirectory(prefix=f"cresset-{name}-") as scratch:
-        for p in chosen:
-            check(p, folder, scratch, report)
+    for p, found in in_order(lambda p: in_child(lambda: reports(check, p, folder), 20 * LIMIT_SECONDS), chosen):
+        for dialect, way, problem in [("all", "all", found)] if isinstance(found, str) else found:
+            ways[way] += not problem
+            if problem:
+                failures.append({"program": p.name, "dialect": dialect, "way": way, "problem": problem})
+                print(f"{p.name} ({dialect}, {way}): {problem}", flush=True)
     passed = sum(ways.values())
     out = ROOT / "results" / f"{name}.json"
     out.parent.mkdir(exist_ok=True)

@@ -38,8 +38,9 @@ def fingerprint():
 def chunk(first):
     with tempfile.TemporaryDirectory(prefix="cresset-random-") as folder:
         answer = interop.in_child(lambda: random_programs.check(range(first, first + CHUNK), folder))
-    return answer if isinstance(answer,
-            list) else [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}")]
+    if isinstance(answer, list):
+        return answer
+    return [(first, "differs", f"the chunk of {CHUNK} programs from {first} on: {answer}")]
 
 
 def main(argv):
@@ -52,9 +53,13 @@ def main(argv):
     done = kept.get("chunks", {}) if kept.get("fingerprint") == key else {}
     out.parent.mkdir(exist_ok=True)
     total, failures = collections.Counter(), []
-    for first in range(begin, begin + count, CHUNK):
+
+    def checked(first):
         if str(first) not in done or any(outcome == "differs" for _, outcome, _ in done[str(first)]):
-            done[str(first)] = chunk(first)
+            return chunk(first)
+        return done[str(first)]
+
+    for first, done[str(first)] in interop.in_order(checked, range(begin, begin + count, CHUNK)):
         for number, outcome, text in done[str(first)]:
             total[outcome] += 1
             if outcome == "differs":

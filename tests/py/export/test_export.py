@@ -353,3 +353,16 @@ def test_modules_and_functions_compile(tmp_path):
     assert torch.allclose(model(y), module(y))
     path = torch.aot_compile(lambda a, b: a * 2 + b, (x, x), options={"output_path": str(tmp_path / "b.so")})
     assert torch.allclose(torch.aot_load(path)(x, x), x * 3)
+
+
+def test_a_size_that_can_only_be_two_is_written_as_two():
+    class Split(nn.Module):
+        def forward(self, x):
+            return x.split(2, 0)[-1] * 2
+
+    ep = export(Split(), (torch.randn(2, 5),), dynamic_shapes={"x": {0: Dim.AUTO, 1: Dim.AUTO}})
+    size, = ep.range_constraints
+    assert f'x: "f32[2, {size}]"' in str(ep)
+    assert ep.module()(torch.ones(2, 1)).tolist() == [[2.0], [2.0]]
+    with pytest.raises(RuntimeError, match="dimension 0 is 3, expected 2"):
+        ep.module()(torch.ones(3, 5))
