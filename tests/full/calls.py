@@ -2,7 +2,6 @@
 
     ./dev test --full calls
 """
-import json
 import os
 import pathlib
 import subprocess
@@ -10,10 +9,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+sys.path.insert(0, str(ROOT / "tests"))
+import results  # noqa: E402
+
 if __name__ == "__main__":
+    results.only("calls", sys.argv[1:])
     done = subprocess.run([pathlib.Path(os.environ["CRESSET_BUILD"]) / "tests" / "test_instance"], cwd=ROOT,
                           env={**os.environ, "CRESSET_CALLS": "1000000"})
     ok = done.returncode == 0
-    (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "calls.json").write_text(json.dumps({"passed": int(ok), "failed": int(not ok)}))
-    sys.exit(not ok)
+    sys.exit(results.end("calls", int(ok), int(not ok)))

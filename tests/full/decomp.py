@@ -4,7 +4,6 @@ results/decomp.json; a program that differs as stated counts as passed.
 
     ./dev test --full decomp
 """
-import json
 import os
 import pathlib
 import sys
@@ -12,13 +11,14 @@ import tempfile
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "interop")]
+sys.path[:0] = [str(ROOT / "tests" / "interop"), str(ROOT / "tests")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import agreement  # noqa: E402
 import cresset  # noqa: E402
 import cresset.export  # noqa: E402
 import op_agreement  # noqa: E402
 import programs  # noqa: E402
+import results  # noqa: E402
 import torch  # noqa: E402
 
 
@@ -55,10 +55,10 @@ def compare(p, folder):
                                                                      core._program.graph._data())
 
 
-def main(words):
+def main(argv):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    chosen = [p for p in programs.programs() if not words or any(word in p.name for word in words)]
+    chosen = results.chosen("decomp", programs.programs(), argv, lambda p: p.name)
     counts = {"programs": 0, "agree": 0, "same order": 0, "known differences": {}, "other differences": {},
               "other results": {}}
     with tempfile.TemporaryDirectory() as folder:
@@ -76,13 +76,10 @@ def main(words):
                 counts["other results"][p.name] = numbers
                 print(f"{p.name}: {numbers}")
     failed = len(set(counts["other differences"]) | set(counts["other results"]))
-    (ROOT / "results").mkdir(exist_ok=True)
-    (ROOT / "results" / "decomp.json").write_text(json.dumps({"passed": counts["programs"] - failed, "failed": failed,
-                                                              **counts}, indent=1) + "\n")
     print(f"decomp: {counts['agree']} of {counts['programs']} programs consist of the same calls "
           f"({counts['same order']} in the same order), {len(counts['known differences'])} differ as stated, "
           f"{len(counts['other differences'])} otherwise; {len(counts['other results'])} give other results")
-    return 1 if failed or not counts["programs"] else 0
+    return results.end("decomp", counts["programs"] - failed, failed, **counts)
 
 
 if __name__ == "__main__":

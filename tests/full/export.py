@@ -5,7 +5,6 @@ program gives what the module gives at sizes inside of its ranges, and refuses o
     ./dev test --full export
 """
 import collections
-import json
 import os
 import pathlib
 import sys
@@ -13,10 +12,11 @@ import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("full", "roundtrip", "interop")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("", "full", "roundtrip", "interop")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import interop  # noqa: E402
 import random_exports  # noqa: E402
+import results  # noqa: E402
 
 PROGRAMS, CHUNK = 2000, 25
 
@@ -31,8 +31,7 @@ def chunk(first):
 
 def main(argv):
     warnings.simplefilter("ignore")
-    begin = next((int(a.partition("=")[2]) for a in argv if a.startswith("--from=")), 0)
-    count = next((int(a) for a in argv if a.isdigit()), PROGRAMS)
+    begin, count = results.numbered("export", argv, PROGRAMS)
     total, failures, sizes, start = collections.Counter(), [], 0, time.monotonic()
     for first, rows in interop.in_order(chunk, range(begin, begin + count, CHUNK)):
         for number, outcome, text, accepted in rows:
@@ -43,12 +42,8 @@ def main(argv):
                 print(f"program {number}: {text}", flush=True)
         if (first - begin) % (8 * CHUNK) == 0:
             print(f"[{first - begin + CHUNK}/{count}] {dict(total)}, {time.monotonic() - start:.0f} s", flush=True)
-    out = ROOT / "results" / "export.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"passed": total["equal"], "failed": total["differs"], "sizes": sizes,
-                               "failures": failures}, indent=1) + "\n")
-    print(f"{count} programs at {sizes} other sizes: {total['equal']} passed, {total['differs']} failed")
-    return 1 if failures or not total["equal"] else 0
+    print(f"{count} programs at {sizes} other sizes")
+    return results.end("export", total["equal"], total["differs"], sizes=sizes, failures=failures)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ makes them again.
 """
 import collections
 import hashlib
-import json
 import logging
 import multiprocessing.pool
 import os
@@ -24,10 +23,11 @@ import traceback
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "interop"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests" / "interop"), str(ROOT / "tests"), str(ROOT / "bench")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import checking  # noqa: E402
 import programs  # noqa: E402
+import results  # noqa: E402
 import torch  # noqa: E402
 
 LIMIT_SECONDS = 300
@@ -131,8 +131,7 @@ def sweep(name, check):
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     begin, failures, ways = time.monotonic(), [], collections.Counter()
-    words = [word for word in sys.argv[1:] if word != "--fresh"]
-    chosen = [p for p in programs.programs() + model_programs() if not words or any(word in p.name for word in words)]
+    chosen = results.chosen(name, programs.programs() + model_programs(), sys.argv[1:], lambda p: p.name)
     folder = kept_folder("--fresh" in sys.argv)
     for p, found in in_order(lambda p: in_child(lambda: reports(check, p, folder), 20 * LIMIT_SECONDS), chosen):
         for dialect, way, problem in [("all", "all", found)] if isinstance(found, str) else found:
@@ -141,14 +140,9 @@ def sweep(name, check):
                 failures.append({"program": p.name, "dialect": dialect, "way": way, "problem": problem})
                 print(f"{p.name} ({dialect}, {way}): {problem}", flush=True)
     passed = sum(ways.values())
-    out = ROOT / "results" / f"{name}.json"
-    out.parent.mkdir(exist_ok=True)
-    result = {"passed": passed, "failed": len(failures), "programs": len(chosen), "ways": ways,
-              "seconds": round(time.monotonic() - begin, 1), "failures": failures}
-    out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{name}: {len(chosen)} programs, {passed} passed ({', '.join(f'{n} by {way}' for way, n in ways.items())}), "
-          f"{len(failures)} failed")
-    return 1 if failures or not passed else 0
+    print(f"{len(chosen)} programs: {', '.join(f'{n} passed by {way}' for way, n in ways.items())}")
+    return results.end(name, passed, len(failures), programs=len(chosen), ways=ways,
+                       seconds=round(time.monotonic() - begin, 1), failures=failures)
 
 
 if __name__ == "__main__":

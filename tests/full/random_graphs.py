@@ -6,7 +6,6 @@ and the generator stay the same; --fresh forgets them.
 """
 import collections
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -16,11 +15,12 @@ import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("native", "interop", "full")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("", "native", "interop", "full")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 import cresset  # noqa: E402
 import interop  # noqa: E402
 import random_programs  # noqa: E402
+import results  # noqa: E402
 import torch  # noqa: E402
 
 HERE = ROOT / "tests" / "native"
@@ -46,13 +46,10 @@ def chunk(first):
 def main(argv):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    begin = next((int(a.partition("=")[2]) for a in argv if a.startswith("--from=")), 0)
-    count = next((int(a) for a in argv if a.isdigit()), PROGRAMS)
-    out, key, start = ROOT / "results" / "random_graphs.json", fingerprint(), time.monotonic()
-    kept = json.loads(out.read_text()) if out.exists() and "--fresh" not in argv else {}
+    begin, count = results.numbered("random_graphs", argv, PROGRAMS)
+    kept, key, start = results.kept("random_graphs", argv), fingerprint(), time.monotonic()
     done = kept.get("chunks", {}) if kept.get("fingerprint") == key else {}
-    out.parent.mkdir(exist_ok=True)
-    total, failures = collections.Counter(), []
+    total, rest = collections.Counter(), {}
 
     def checked(first):
         if str(first) not in done or any(outcome == "differs" for _, outcome, _ in done[str(first)]):
@@ -63,17 +60,13 @@ def main(argv):
         for number, outcome, text in done[str(first)]:
             total[outcome] += 1
             if outcome == "differs":
-                failures.append(number)
                 print(f"program {number}: {text}", flush=True)
-        result = {"passed": total["equal"], "failed": total["differs"], "refused by PyTorch": total["refused"],
-                  "fingerprint": key, "chunks": done}
-        out.with_suffix(".part").write_text(json.dumps(result))
-        out.with_suffix(".part").replace(out)
+        rest = {"refused by PyTorch": total["refused"], "fingerprint": key, "chunks": done}
+        results.write("random_graphs", total["equal"], total["differs"], **rest)
         if first % (10 * CHUNK) == 0:
             print(f"[{first - begin + CHUNK}/{count}] {dict(total)}, {time.monotonic() - start:.0f} s", flush=True)
-    print(f"{count} programs, {total['refused']} that PyTorch refuses: {total['equal']} passed, {total['differs']} "
-          f"failed")
-    return 1 if failures or not total["equal"] else 0
+    print(f"{count} programs, {total['refused']} that PyTorch refuses")
+    return results.end("random_graphs", total["equal"], total["differs"], **rest)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import results  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("CRESSET_BUILD", ROOT / "build" / "release"))
-RESULT = ROOT / "results" / "sym.json"
 
 
 def run(name):
@@ -29,6 +31,7 @@ def run(name):
 
 
 def main():
+    results.only("sym", sys.argv[1:])
     counts, broken = run("test_sym_brute")
     answers, also_broken = run("test_shape_brute")
     wrong = counts.get("wrong", -1)
@@ -42,12 +45,9 @@ def main():
         "implications": answers.get("questions", 0), "implications_decided": answers.get("decided questions", 0),
         "implications_wrong": answers.get("wrong answers", -1), "verdicts": answers.get("verdicts accepted",
                 0) + answers.get("verdicts with a fix", 0),
-        "passed": int(not failed), "failed": int(failed),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps(summary))
-    return int(failed)
+    return results.end("sym", int(not failed), int(failed), **summary)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,18 @@ CRESSET_JOBS=N runs N ops at a time.
 import collections
 import concurrent.futures
 import hashlib
-import json
 import multiprocessing
 import os
 import pathlib
+import sys
 import time
 
 import cresset
 import sweep
 import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import results  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -57,13 +60,10 @@ def main(name, run, argv, passing, notes=()):
     """`passing`: kinds of outcome that count as passed; all others are printed, but prove nothing. `notes`: kinds whose
     ops are listed by name at the end."""
     torch.set_num_threads(1)  # samples are small: a second thread only waits
-    result, key = ROOT / "results" / f"{name}.json", fingerprint(ROOT / "tests" / "full" / f"{name}.py")
-    wanted = [a for a in argv if not a.startswith("-")]
-    names = [n for n in sweep.op_names() if not wanted or any(w in n for w in wanted)]
-    kept = json.loads(result.read_text()) if result.exists() and "--fresh" not in argv else {}
+    key, names = fingerprint(ROOT / "tests" / "full" / f"{name}.py"), results.chosen(name, sweep.op_names(), argv)
+    kept, wanted = results.kept(name, argv), any(not a.startswith("-") for a in argv)
     done = kept.get("by_op", {}) if kept.get("fingerprint") == key else {}
     left = [n for n in names if wanted or n not in done or done[n]["failed"]]
-    result.parent.mkdir(exist_ok=True)
 
     def write():
         total = collections.Counter()
@@ -71,11 +71,7 @@ def main(name, run, argv, passing, notes=()):
             total.update(done.get(n, {}).get("counts", {}))
         failed = sum(done[n]["failed"] for n in names if n in done)
         passed = sum(total[kind] for kind in passing)
-        text = json.dumps({"passed": passed, "failed": failed, "ops": len(names), "outcomes": total,
-                           "fingerprint": key, "by_op": done}, indent=0)
-        partial = result.with_suffix(".part")
-        partial.write_text(text)
-        partial.replace(result)  # a run that is stopped leaves a whole file
+        results.write(name, passed, failed, ops=len(names), outcomes=total, fingerprint=key, by_op=done)
         return total, passed, failed
 
     written = time.monotonic()
@@ -93,7 +89,7 @@ def main(name, run, argv, passing, notes=()):
         found = {n: done[n]["counts"][kind] for n in names if done[n]["counts"].get(kind)}
         if found:
             print(f"{kind}: " + ", ".join(f"{n} ({count})" for n, count in found.items()))
-    print(f"{len(names)} ops, {len(names) - len(left)} of them kept from before: " + ", ".join(f"{count} {kind}"
-            for kind, count in sorted(total.items())))
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
+    print(f"{len(names)} ops, {len(names) - len(left)} of them kept from before: {counted}")
     print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return 1 if failed or not passed else 0
