@@ -13,7 +13,8 @@ import tokenize
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Bottom up: a folder includes only itself and the folders before it.
-LAYERS = "runtime base sym archive tensor ops graph trace passes autograd export lower emit capture python cli".split()
+LAYERS = ("runtime base sym archive tensor ops graph trace passes autograd export lower emit api capture python "
+          "cli").split()
 PYTHON_LAYERS = {"capture", "python"}
 # The files that make up Cresset's own tensors in Python; the others serve tensors of any library, through frontend.h.
 OWN_TENSORS = {f"{name}.c" for name in ("buffer data dlpack frontend_cresset index operators random safetensors state "

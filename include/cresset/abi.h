@@ -6,13 +6,14 @@
  *     cresset_instance *model;
  *     char message[256];
  *     if (api->create(api, NULL, &model, message, sizeof message)) return fail(message);
- *     int64_t size[] = { 1, 1, 8, 8 };
- *     cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 4,
+ *     int64_t size[] = { 1, 8, 8 };
+ *     cresset_value x = { .struct_size = sizeof x, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3,
  *                         .size = size, .data = pixels };
- *     cresset_value y = { .struct_size = sizeof y };                    // data NULL: the library allocates
- *     if (api->run(model, 0, &x, 1, &y, 1, message, sizeof message)) return fail(message);
- *     use(y.data, y.size);
- *     api->release(model, &y);
+ *     cresset_value y[2] = { { .struct_size = sizeof x }, { .struct_size = sizeof x } }; // data NULL: it allocates
+ *     if (api->run(model, 0, &x, 1, y, 2, message, sizeof message)) return fail(message);
+ *     use(y[1].data, y[1].size);
+ *     api->release(model, &y[0]);
+ *     api->release(model, &y[1]);
  *     api->destroy(model);
  *
  * Every function returns CRESSET_OK or a code, and writes one line to `message` when it fails (truncated to the given

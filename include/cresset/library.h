@@ -8,12 +8,20 @@
  *         return CRESSET_OK;
  *     }
  *     static int run(cresset_op_call *call) {                   // fills the results, which are row-major
- *         float *y = call->results[0].data; ...
+ *         const cresset_value *x = &call->args[0];
+ *         const float *from = x->data;
+ *         float *to = call->results[0].data;
+ *         for (int64_t i = 0; i < x->size[0]; i++) to[i] = from[i * (x->stride ? x->stride[0] : 1)];
+ *         to[x->size[0]] = (float)call->args[1].number;
+ *         return CRESSET_OK;
  *     }
- *     cresset_op_info op = { .struct_size = sizeof op, .schema = "mylib::extended(Tensor x, float last) -> Tensor",
- *                            .shape = shape, .run = run };
- *     char message[256];
- *     if (cresset_register_op(&op, message, sizeof message)) return fail(message);
+ *     int main(void) {
+ *         cresset_op_info op = { .struct_size = sizeof op, .schema = "mylib::extended(Tensor x, float last) -> Tensor",
+ *                                .shape = shape, .run = run };
+ *         char message[256];
+ *         if (cresset_register_op(&op, message, sizeof message)) return puts(message), 1;
+ *         return cr_op_find("mylib::extended") == NULL;
+ *     }
  *
  * From then on graphs, archives, the interpreter and Python (cresset.ops.mylib.extended) know the op. Schemas may have
  * tensors, optional tensors, ints, floats, bools and texts as arguments, and tensors as results; an argument marked
@@ -25,9 +33,14 @@
  * A shared library of operators has one symbol, which `cresset compile --op-library FILE`, cresset_load_ops and, in
  * Python, cresset.library.load_library look for:
  *
+ *     static int shape(cresset_op_call *call);
+ *     static int run(cresset_op_call *call);
+ *     static const cresset_op_info ops[] = {
+ *         { sizeof(cresset_op_info), "mylib::extended(Tensor x, float last) -> Tensor", shape, run, NULL },
+ *         { 0, NULL, NULL, NULL, NULL }, // an entry of zeros ends the list
+ *     };
  *     const cresset_op_info *cresset_ops(uint32_t major) { return major == CRESSET_ABI_MAJOR ? ops : NULL; }
- *
- * The list ends with an entry of zeros. */
+ */
 #ifndef CRESSET_LIBRARY_H
 #define CRESSET_LIBRARY_H
 

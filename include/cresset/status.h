@@ -3,8 +3,10 @@
  * A function that can fail returns a cr_status. CR_OK is zero; anything else names the class of the
  * failure, and the message waits in the calling thread's last error until the next failure there.
  *
- *     cr_tensor *t = NULL;
- *     if (cr_tensor_empty(&meta, &t)) fprintf(stderr, "%s\n", cr_error_message());
+ *     cr_program *program;
+ *     cr_status status = cr_program_load("missing.pt2", NULL, 0, &program);
+ *     if (status) fprintf(stderr, "%s: %s\n", cr_status_name(status), cr_error_message());
+ *     if (status == CR_EIO && cr_error_system() == ENOENT) fprintf(stderr, "there is no such file\n");
  *
  * Out-parameters come last and are written only on success. A pointer that is returned is borrowed;
  * one that comes through `T **out` is owned by the caller. Thread-safe: the last error is per thread. */
@@ -14,6 +16,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #if defined(__GNUC__)
 #define CR_NODISCARD __attribute__((warn_unused_result))
@@ -88,4 +94,7 @@ CR_API cr_status cr_error_context(cr_status code, const char *format, ...) CR_PR
         if (status) goto out;                                                                                          \
     } while (0)
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -57,16 +57,7 @@ CR_NODISCARD cr_status cr_json_number(const cr_json *value, double *out);
 
 /* ---- writing: a stream of tokens; commas and indentation are put in between. Errors are the cr_str's, sticky. ---- */
 /* indent 0: one line, ", " and ": " as Python writes */
-typedef struct cr_json_writer { cr_str *out; int indent, depth; bool first, after_key; } cr_json_writer;
-void cr_json_writer_init(cr_json_writer *w, cr_str *out, int indent);
-void cr_json_open(cr_json_writer *w, char bracket);  /* '{' or '[' */
-void cr_json_close(cr_json_writer *w, char bracket); /* '}' or ']' */
-void cr_json_key(cr_json_writer *w, const char *key);
-void cr_json_string(cr_json_writer *w, const char *s, size_t n);
-void cr_json_int(cr_json_writer *w, int64_t i);
-void cr_json_float(cr_json_writer *w, double f); /* NaN and infinities as bare words */
-void cr_json_bool(cr_json_writer *w, bool b);
-void cr_json_null(cr_json_writer *w);
+/* Tokens: cresset/text.h. */
 void cr_json_value(cr_json_writer *w, const cr_json *value); /* a whole tree */
 /* the members of an object, given as text "{...}", as they are */
 void cr_json_members(cr_json_writer *w, const char *object);

@@ -383,6 +383,16 @@ cr_status cr_zip_open_memory(const void *data, size_t size, cr_zip *owner, cr_zi
     return status;
 }
 
+cr_status cr_zip_open_copy(const void *data, size_t size, cr_zip **out) {
+    void *copy = cr_alloc_aligned(64, size + 1); /* members keep their alignment */
+    if (!copy) return CR_ENOMEM;
+    memcpy(copy, data, size);
+    cr_status status = cr_zip_open_memory(copy, size, NULL, out);
+    if (status) cr_free(copy);
+    else (*out)->copy = copy;
+    return status;
+}
+
 cr_status cr_zip_open(const char *path, cr_zip **out) {
     cr_zip *zip = cr_calloc(1, sizeof *zip);
     if (!zip) return CR_ENOMEM;
@@ -415,6 +425,7 @@ void cr_zip_retain(cr_zip *zip) { atomic_fetch_add_explicit(&zip->refs, 1, memor
 void cr_zip_release(cr_zip *zip) {
     if (!zip || atomic_fetch_sub(&zip->refs, 1) != 1) return;
     cr_mapping_close(&zip->mapping);
+    cr_free(zip->copy);
     if (zip->fd >= 0) close(zip->fd);
     cr_zip_release(zip->owner);
     cr_free(zip->path);

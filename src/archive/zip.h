@@ -36,6 +36,8 @@ typedef struct cr_zip_member {
 CR_NODISCARD cr_status cr_zip_open(const char *path, cr_zip **out);
 /* On bytes that somebody else owns (a zip in a zip); `owner` (may be NULL) is retained as long as the reader lives. */
 CR_NODISCARD cr_status cr_zip_open_memory(const void *data, size_t size, cr_zip *owner, cr_zip **out);
+/* On a copy of the bytes. */
+CR_NODISCARD cr_status cr_zip_open_copy(const void *data, size_t size, cr_zip **out);
 void cr_zip_retain(cr_zip *zip);
 void cr_zip_release(cr_zip *zip); /* NULL is legal */
 size_t cr_zip_count(const cr_zip *zip);

@@ -36,6 +36,7 @@ struct cr_zip {
     char *path;    /* for messages; NULL in memory */
     cr_mapping mapping;
     int fd; /* -1 in memory */
+    void *copy; /* of the bytes; NULL: they are somebody else's, or mapped */
     const uint8_t *data;
     uint64_t size;
     cr_zip_member *members;

@@ -2,38 +2,26 @@
  *
  * Memory has three kinds, and each type says which it is: *arena* (freed together with its owner),
  * *refcounted* (create/retain/release), *caller-owned* (init/dispose). All heap memory of the library
- * comes through cr_alloc, so that tests can count it and make the Nth request fail. */
+ * comes through cr_alloc (cresset/memory.h), so that tests can count it and make the Nth request fail. */
 #ifndef CR_BASE_H
 #define CR_BASE_H
 
-#include "cresset/status.h"
+#include "cresset/memory.h"
+#include "cresset/process.h"
+#include "cresset/text.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-/* ---- memory ---- */
+/* ---- memory: cresset/memory.h, texts: cresset/text.h ---- */
 
-/* NULL on failure, with the last error set to CR_ENOMEM. cr_alloc(0) returns a unique pointer. */
-void *cr_alloc(size_t size);
-void *cr_calloc(size_t count, size_t size); /* zeroed; the product is checked */
-void *cr_realloc(void *p, size_t size);     /* on failure `p` stays valid */
 void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of two; freed by cr_free */
-void cr_free(void *p);                      /* NULL is legal */
 /* Large memory that comes and goes with every call (tensors' data): 64-byte aligned; what is freed is kept for the next
  * request of about that size, because touching fresh pages costs more than most kernels. At most CR_RECYCLED bytes are
  * kept; none under the sanitizers. `size` is the requested one again. */
 enum { CR_RECYCLED = 512 << 20 };
 void *cr_block_alloc(size_t size);
 void cr_block_free(void *p, size_t size);
-CR_API void cr_block_trim(void); /* gives everything that is kept back to the system */
-char *cr_strdup(const char *s);
-char *cr_strndup(const char *s, size_t n);
-
-/* Test hooks. cr_alloc_fail_at(n): the nth request from now (1 = the next) fails, later ones succeed; 0 turns it off.
- * cr_alloc_count: requests so far in this process. cr_alloc_live: blocks not yet freed. */
-CR_API void cr_alloc_fail_at(int64_t n);
-CR_API int64_t cr_alloc_count(void);
-CR_API int64_t cr_alloc_live(void);
 
 /* Arena: bump allocation, 16-byte aligned, freed all at once. Plain malloc under sanitizers. Not thread-safe. */
 typedef struct cr_arena { struct cr_arena_block *head; size_t used, bytes; } cr_arena;
@@ -79,25 +67,6 @@ bool cr_map_next(const cr_map *m, size_t *i, const void **key, size_t *len, uint
 
 uint64_t cr_hash(const void *data, size_t len, uint64_t seed);
 
-/* ---- str: a growing text, always NUL-terminated. Caller-owned. Errors are sticky: appends after a failed one do
- * nothing, and cr_str_take or cr_str_status reports it, so that printing code needs no check per line. ---- */
-typedef struct cr_str { char *at; size_t n, cap; bool failed; } cr_str;
-void cr_str_init(cr_str *s);
-void cr_str_dispose(cr_str *s);
-void cr_str_add(cr_str *s, const char *text);
-void cr_str_addn(cr_str *s, const char *text, size_t n);
-void cr_str_addc(cr_str *s, char c);
-void cr_str_addf(cr_str *s, const char *format, ...) CR_PRINTF(2, 3);
-void cr_str_addv(cr_str *s, const char *format, va_list args);
-/* The shortest text that reads back as the same double ("0.1", "1e-05", "inf", "nan"), with ".0" when integral:
- * Python's repr. */
-void cr_str_add_double(cr_str *s, double value);
-/* A quoted, escaped literal that the .crg and JSON parsers read back. */
-void cr_str_add_quoted(cr_str *s, const char *text, size_t n);
-const char *cr_str_get(const cr_str *s); /* never NULL */
-cr_status cr_str_status(const cr_str *s) CR_NODISCARD;
-cr_status cr_str_take(cr_str *s, char **out) CR_NODISCARD; /* *out: free with cr_free; s is empty after */
-
 /* ---- files ---- */
 /* A whole file mapped read-only (or private copy-on-write). Caller-owned. Empty files give data = "" and size 0. */
 typedef struct cr_mapping { const uint8_t *data; size_t size; void *impl; } cr_mapping;
@@ -127,17 +96,19 @@ void cr_file_writer_abandon(cr_file_writer *w); /* NULL is legal; removes the te
 void cr_file_writer_hurry(cr_file_writer *w);
 /* The file is for this user's eyes and hands alone, whatever the umask says. */
 void cr_file_writer_private(cr_file_writer *w);
-/* Whatever takes bytes in order. */
-typedef struct cr_sink { cr_status (*write)(void *user, const void *data, size_t size); void *user; } cr_sink;
 /* Test hook: the nth write call of a writer from now (1 = the next) fails as on a full disk; 0 turns it off. */
-CR_API void cr_write_fail_at(int64_t n);
-CR_API int64_t cr_write_count(void); /* write calls so far in this process */
+void cr_write_fail_at(int64_t n);
+int64_t cr_write_count(void); /* write calls so far in this process */
 /* Writers note a temporary that has a name before they make it and drop the note (-1: none was left) when it is renamed
  * or removed. cr_temporaries_remove unlinks all that are noted; it is safe in a signal handler, and meant for one that
  * ends the process. */
 int cr_temporary_add(const char *path);
 void cr_temporary_drop(int note);
-void cr_temporaries_remove(void);
+
+/* Options that callers fill begin with their size (size_t); a later release's may be longer: what is beyond `known`
+ * bytes is not looked at, and what is missing is zero, as is all of it where `given` is NULL. CR_EVALUE: the size was
+ * forgotten. `what`: the struct's name. */
+CR_NODISCARD cr_status cr_options_read(const char *what, const void *given, void *out, size_t known);
 
 /* ---- sha-256: keys of the disk cache. Caller-owned, no disposal. ---- */
 typedef struct cr_sha256 { uint32_t state[8]; uint64_t bytes; uint8_t block[64]; } cr_sha256;
@@ -146,8 +117,6 @@ void cr_sha256_add(cr_sha256 *h, const void *data, size_t size);
 void cr_sha256_end(cr_sha256 *h, uint8_t out[32]);
 
 /* ---- text ---- */
-/* strtod as the C locale has it, whatever locale the process has set: file formats always write a point. */
-double cr_strtod(const char *text, char **end);
 /* 1-based line and column (in bytes) of `at` in `text`. */
 void cr_text_position(const char *text, const char *at, int *line, int *column);
 

@@ -170,3 +170,12 @@ cr_status cr_str_take(cr_str *s, char **out) {
     *s = (cr_str){0};
     return CR_OK;
 }
+
+void cr_str_add_bytes(cr_str *out, uint64_t bytes) {
+    static const char *const units[] = { "bytes", "KB", "MB", "GB", "TB", "PB", "EB" };
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < CR_COUNT(units)) value /= 1000, unit++;
+    if (unit == 0) cr_str_addf(out, bytes == 1 ? "1 byte" : "%llu bytes", (unsigned long long)bytes);
+    else cr_str_addf(out, value < 9.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}

@@ -111,6 +111,5 @@ static inline void cli_str_done(cr_str *text, cr_str *into) {
 }
 
 double cli_seconds(void);                       /* a steady clock */
-void cli_add_bytes(cr_str *out, uint64_t bytes); /* "438 MB", "1.2 KB" */
 
 #endif

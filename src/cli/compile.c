@@ -72,10 +72,10 @@ static outcome outcome_of(const cr_lowered *l, const char *path, double seconds)
 
 static void add_text(const outcome *o, const char *path, cr_str *out) {
     cr_str_addf(out, "%s: %d method%s, %d steps, weights ", path, o->methods, o->methods == 1 ? "" : "s", o->steps);
-    cli_add_bytes(out, o->weights);
+    cr_str_add_bytes(out, o->weights);
     if (o->bytes) {
         cr_str_add(out, ", file ");
-        cli_add_bytes(out, o->bytes);
+        cr_str_add_bytes(out, o->bytes);
     }
     cr_str_addf(out, ", %.2f s\n", o->seconds);
 }

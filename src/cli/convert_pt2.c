@@ -126,7 +126,7 @@ static cr_status write_old(const cr_program *p, const char *path) {
     struct cr_extra_file *extra = cr_calloc(count, sizeof *extra);
     char **copies = cr_calloc(count, sizeof *copies);
     cr_status status = extra && copies ? find_extra(p->archive, extra, copies, &n) : CR_ENOMEM;
-    cr_save_options options = { .name = p->name, .extra = extra, .nextra = n };
+    cr_save_options options = { .struct_size = sizeof options, .name = p->name, .extra = extra, .nextra = n };
     if (!status) status = cr_program_save(p, path, &options);
     for (size_t i = 0; copies && i < n; i++) cr_free(copies[i]);
     cr_free(copies);

@@ -142,9 +142,9 @@ static void report_processor(doctor *d) {
     doctor_add(d, "threads", "%d", cr_num_threads());
 
     cr_str_init(&text);
-    cli_add_bytes(&text, memory_kilobytes(d, "MemAvailable") * 1024);
+    cr_str_add_bytes(&text, memory_kilobytes(d, "MemAvailable") * 1024);
     cr_str_add(&text, " free of ");
-    cli_add_bytes(&text, memory_kilobytes(d, "MemTotal") * 1024);
+    cr_str_add_bytes(&text, memory_kilobytes(d, "MemTotal") * 1024);
     doctor_add(d, "memory", "%s", cr_str_get(&text));
     cli_str_done(&text, &d->out);
 }

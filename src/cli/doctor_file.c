@@ -115,7 +115,7 @@ static cr_status check_archive(doctor *d, const char *path) {
     cr_arena_init(&arena);
     cr_str text;
     cr_str_init(&text);
-    cli_add_bytes(&text, cr_zip_size(zip));
+    cr_str_add_bytes(&text, cr_zip_size(zip));
     doctor_add(d, "archive", "%s, %zu members", cr_str_get(&text), cr_zip_count(zip));
     cli_str_done(&text, &d->out);
     CR_TRY_OUT(check_members(d, zip, path));

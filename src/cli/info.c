@@ -115,7 +115,7 @@ static void print_text(const facts *f, cr_str *out) {
     size_t calls = 0;
     for (size_t i = 0; i < f->ops.n; i++) calls += f->ops.at[i].count;
     cr_str_addf(out, "%s: ", f->path);
-    if (p->archive) cli_add_bytes(out, cr_zip_size(p->archive)), cr_str_add(out, ", ");
+    if (p->archive) cr_str_add_bytes(out, cr_zip_size(p->archive)), cr_str_add(out, ", ");
     cr_str_addf(out, "PyTorch %s, schema %d.%d, dialect %s\n", p->torch_version ? p->torch_version : "?",
                 p->schema_major, p->schema_minor, p->dialect ? p->dialect : "?");
     cr_str_addf(out, "program '%s': %zu calls of %zu ops\n", p->name, calls, f->ops.n);

@@ -41,7 +41,7 @@ static const char *method_name(const contents *c, size_t i) { return c->api->met
 static void print_text(const contents *c, cr_str *out) {
     const cresset_api *api = c->api;
     cr_str_addf(out, "%s: ", c->path);
-    cli_add_bytes(out, c->bytes);
+    cr_str_add_bytes(out, c->bytes);
     cr_str_addf(out, ", compiled%s%s, interface %u.%u, id %s\n", api->target && *api->target ? " for " : "",
                 api->target ? api->target : "", api->major, api->minor, api->id);
     for (size_t i = 0; i < c->nshown; i++) {

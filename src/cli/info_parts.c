@@ -56,7 +56,7 @@ void info_add_tally(const char *title, const tally *t, cr_str *out) {
     cr_str_addf(out, "%-12s%zu tensor%s, ", title, t->count, t->count == 1 ? "" : "s");
     add_grouped(out, (uint64_t)t->elements);
     cr_str_add(out, " elements, ");
-    cli_add_bytes(out, (uint64_t)t->bytes);
+    cr_str_add_bytes(out, (uint64_t)t->bytes);
     cr_str_addc(out, '\n');
 }
 

@@ -4,15 +4,13 @@
  * the process remove unfinished output files first, so that nothing half-written stays; a closed pipe is an error of
  * write, not a death. */
 #include "cli/cli.h"
+#include "cresset/version.h"
 #include "tensor/tensor.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#ifndef CR_VERSION
-#define CR_VERSION "unknown"
-#endif
 const char cli_version[] = CR_VERSION;
 
 const cli_command *const cli_commands[] = { &cli_info,    &cli_run,        &cli_compile, &cli_bench, &cli_doctor,

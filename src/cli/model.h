@@ -7,7 +7,7 @@
 #define CR_CLI_MODEL_H
 
 #include "cli/cli.h"
-#include "emit/loader.h"
+#include "cresset/compile.h"
 #include "export/program.h"
 
 typedef struct model_slot {

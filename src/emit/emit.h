@@ -7,9 +7,8 @@
 #ifndef CR_EMIT_H
 #define CR_EMIT_H
 
+#include "cresset/compile.h"
 #include "emit/target.h"
-
-typedef enum cr_weights_place { CR_WEIGHTS_INSIDE, CR_WEIGHTS_BESIDE } cr_weights_place;
 
 typedef struct cr_emit_options {
     cr_weights_place weights;
@@ -17,10 +16,6 @@ typedef struct cr_emit_options {
     const char *target;      /* see cr_build_parse */
     const char *name;        /* of the model, in the api; NULL: its first method's */
 } cr_emit_options;
-
-/* What a path is to become, by its suffix: .so (also .so.1.2), .a, or .c with a header beside it. */
-typedef enum cr_emit_kind { CR_EMIT_UNKNOWN, CR_EMIT_LIBRARY, CR_EMIT_ARCHIVE, CR_EMIT_SOURCE } cr_emit_kind;
-cr_emit_kind cr_emit_kind_of(const char *path);
 
 /* All need libc, libm and threads only. Weights beside: PATH with .weights for its suffix. CR_EVALUE: the suffix is
  * none of these. CR_ETOOLCHAIN: no compiler, or what it said. */

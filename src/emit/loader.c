@@ -4,7 +4,7 @@
  * first, and only a file whose every segment is there reaches dlopen. Everything after that goes through the one symbol
  * of the library, exactly as a foreign program would. */
 #define _GNU_SOURCE
-#include "emit/loader.h"
+#include "cresset/compile.h"
 #include "emit/target.h"
 #include "ops/custom.h"
 

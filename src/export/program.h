@@ -16,6 +16,7 @@
 #define CR_PROGRAM_H
 
 #include "archive/zip.h"
+#include "cresset/program.h"
 #include "graph/graph.h"
 #include "passes/passes.h"
 #include "trace/tree.h"
@@ -55,10 +56,6 @@ typedef struct cr_module_call {
     const cr_call_value *inputs, *outputs; size_t ninputs, noutputs; /* flat; of the root: none */
 } cr_module_call;
 
-/* One tensor of the state or the constants. Tied names share one tensor or one storage. */
-typedef struct cr_named_tensor { const char *name; cr_tensor *tensor; bool is_parameter, persistent; } cr_named_tensor;
-
-typedef struct cr_program cr_program;
 struct cr_program {           /* read only */
     int64_t refs;             /* atomic */
     cr_arena arena;           /* texts and arrays below */
@@ -86,27 +83,11 @@ struct cr_program {           /* read only */
     CR_VEC(cr_tensor *) replaced;                    /* private: other tensors than the base's, retained */
     pthread_mutex_t lock;                            /* private: cr_program_lock */
 };
-void cr_program_retain(cr_program *p);
 /* Held by runs that write the program's own state, and while the graph's symbols are worked with: programs that come
  * from one another share both. */
 pthread_mutex_t *cr_program_lock(const cr_program *p);
-/* The program with these tensors instead of its own of the same names (`name` and `tensor` are read; tensors are
- * retained). `p` and what was made of it stay as they are. CR_ENOTFOUND: there is none of that name; CR_EVALUE: one of
- * another dtype, sizes or strides. */
-CR_NODISCARD cr_status cr_program_with_tensors(cr_program *p, const cr_named_tensor *others, size_t n,
-                                               cr_program **out);
-void cr_program_release(cr_program *p);
-
 /* ---- loading ---- */
-enum {
-    CR_LOAD_CHECK = 1,        /* verify every checksum, weights included */
-    CR_LOAD_META = 2,         /* for `info`: weights get metas only, nothing of them is touched */
-};
-/* Reads a .pt2 of either layout. `name`: which program of the archive; NULL: the only one, or "model". CR_EFORMAT names
- * member and field; CR_EUNSUPPORTED a script object, another schema major, another byte order; CR_ENOTFOUND `name`,
- * listing those there are. An op without a row is no error here: it is listed in `unsupported`, and cr_module_create
- * refuses it. */
-CR_NODISCARD cr_status cr_program_load(const char *path, const char *name, int flags, cr_program **out);
+/* As cr_program_load_from. */
 CR_NODISCARD cr_status cr_program_load_zip(cr_zip *zip, const char *name, int flags, cr_program **out);
 /* The programs of an archive, in order; names live in `arena`. */
 CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char *const **names, size_t *n);
@@ -155,37 +136,13 @@ enum { CR_BUILD_KEEP_NAMES = 1 /* values keep the names they have in the graph; 
 CR_NODISCARD cr_status cr_program_build(const cr_program_parts *parts, cr_program **out);
 
 /* ---- saving ---- */
-typedef struct cr_save_options {
-    /* of the program in the archive; NULL: "model", the one that PyTorch loads */
-    const char *name;
-    /* members extra/NAME */
-    const struct cr_extra_file { const char *name; const void *data; size_t size; } *extra; size_t nextra;
-    /* "aten" is the program's own where it is not given */
-    const struct cr_opset { const char *domain; int64_t version; } *opset; size_t nopset;
-    /* stack traces name source files as they were found, not as cr__shown_path does */
-    bool absolute_paths;
-    /* called while data are written; anything but CR_OK gives up with it; may be NULL */
-    cr_status (*step)(void *user);
-    void *user;
-} cr_save_options;
-/* Writes a .pt2 as PyTorch 2.13 lays it out (schema 8.20): tied storages once, data aligned to 64 bytes. Atomic: `path`
- * has the old file or the whole new one. Weights are streamed; those that still are the unchanged members of the
- * archive they were loaded from go from file to file. `options` may be NULL. CR_EIO: full disk, no permission, a
- * folder; CR_EUNSUPPORTED: an op that exists here alone, a conjugated view; CR_EVALUE: a name of an extra file that
- * archives cannot have, weights without data. */
-CR_NODISCARD cr_status cr_program_save(const cr_program *p, const char *path, const cr_save_options *options);
-/* The same to whatever takes the bytes in order. Nothing is undone on failure. */
-CR_NODISCARD cr_status cr_program_save_to(const cr_program *p, cr_sink sink, const cr_save_options *options);
 /* The text of models/NAME.json. */
 CR_NODISCARD cr_status cr_program_print_json(const cr_program *p, const cr_save_options *options, cr_str *out);
 
-/* The whole graph against the verifier, the signature against the graph, the state against the placeholders' metas. */
-CR_NODISCARD cr_status cr_program_verify(const cr_program *p);
-/* The same, and what programs promise that an exporter made here: every call of the graph says which module it belongs
- * to, inputs and outputs do not, placeholders' names begin as their kinds ask, the ops are those of the dialect.
- * CR_EVALUE naming the node. */
+/* As cr_program_verify, and what programs promise that an exporter made here: every call of the graph says which
+ * module it belongs to, inputs and outputs do not, placeholders' names begin as their kinds ask, the ops are those of
+ * the dialect. CR_EVALUE naming the node. */
 CR_NODISCARD cr_status cr_program_check(const cr_program *p);
-cr_tensor *cr_program_tensor(const cr_program *p, const char *target); /* state or constant; borrowed; NULL: absent */
 /* Where an op of `unsupported` is first called; NULL: unknown. */
 const cr_origin *cr_program_origin(const cr_program *p, const char *unsupported);
 /* The program up to a node, whose tensors become the results (mutations at the end go): for comparing ways of running
@@ -200,33 +157,9 @@ CR_NODISCARD cr_status cr_program_derive(cr_program *p, cr_graph *graph, const u
 /* run_decompositions(): the program in the core dialect, or in the ops at which `how` stops. Functional: mutated state
  * and inputs are outputs. */
 CR_NODISCARD cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out);
-void cr_program_print(const cr_program *p, cr_str *out);               /* as `print(ep)` shows it */
 
 /* ---- running ---- */
-/* refcounted; runs of one module that mutate buffers serialise, others run concurrently */
-typedef struct cr_module cr_module;
-enum {
-    CR_MODULE_SHARED = 0,   /* mutations write the program's own state, as PyTorch's ep.module() does */
-    CR_MODULE_OWN_STATE = 1 /* buffers that runs mutate are copied first: instances do not see each other */
-};
-/* CR_EUNSUPPORTED: ops without a row, all of them named, each with the user's source line. */
-CR_NODISCARD cr_status cr_module_create(cr_program *p, int flags, cr_module **out);
-void cr_module_retain(cr_module *m);
-void cr_module_release(cr_module *m);
-cr_program *cr_module_program(const cr_module *m);
-/* this instance's state or constant; borrowed; NULL: absent */
-cr_tensor *cr_module_tensor(const cr_module *m, const char *target);
-bool cr_module_is_stateful(const cr_module *m); /* do runs change parameters or buffers? */
-size_t cr_module_input_count(const cr_module *m);  /* flat user inputs, constants included, in in_spec's leaf order */
-size_t cr_module_result_count(const cr_module *m); /* flat user outputs, in out_spec's leaf order */
-/* Inputs are checked by name before anything is written: kind, dtype, rank, sizes, ranges, specialised values, guards.
- * CR_ETYPE: another kind of value; CR_ERUNTIME: dtype, rank, size, range; CR_EVALUE: a specialised value; CR_EGUARD: a
- * guard. (PyTorch's module fails with AssertionError where sizes, values and guards are concerned, and with whatever
- * the first op says of a dtype.) The message has the argument's name and path ("input 'd_x' (args[0]['x'])"), what was
- * expected and what came. Results are owned: cr_results_release. */
-CR_NODISCARD cr_status cr_module_run(cr_module *m, const cr_arg *inputs, size_t ninputs, cr_arg *results,
-                                     size_t nresults);
-/* The same on other tensors than the program's: one for each input that is a parameter, a buffer or a constant, in
+/* cr_module_run on other tensors than the program's: one for each input that is a parameter, a buffer or a constant, in
  * their order. */
 CR_NODISCARD cr_status cr_module_run_on(cr_module *m, cr_tensor *const *state, size_t nstate, const cr_arg *inputs,
                                         size_t ninputs, cr_arg *results, size_t nresults);

@@ -193,19 +193,21 @@ static cr_status save(const cr_program *p, const cr_save_options *o, cr_zip_writ
 }
 
 cr_status cr_program_save(const cr_program *p, const char *path, const cr_save_options *options) {
-    static const cr_save_options plain;
+    cr_save_options o;
     cr_zip_writer *zip = NULL;
     cr_str top;
+    CR_TRY(cr_options_read("cr_save_options", options, &o, sizeof o));
     cr_status status = top_folder(path, &top);
     if (!status) status = cr_zip_writer_create(path, ALIGNMENT, &zip);
-    if (!status) status = save(p, options ? options : &plain, zip, cr_str_get(&top));
+    if (!status) status = save(p, &o, zip, cr_str_get(&top));
     cr_str_dispose(&top);
     return status;
 }
 
 cr_status cr_program_save_to(const cr_program *p, cr_sink sink, const cr_save_options *options) {
-    static const cr_save_options plain;
+    cr_save_options o;
     cr_zip_writer *zip = NULL;
+    CR_TRY(cr_options_read("cr_save_options", options, &o, sizeof o));
     CR_TRY(cr_zip_writer_create_on(sink, ALIGNMENT, &zip));
-    return save(p, options ? options : &plain, zip, "archive");
+    return save(p, &o, zip, "archive");
 }

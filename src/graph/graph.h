@@ -19,9 +19,9 @@
 #ifndef CR_GRAPH_H
 #define CR_GRAPH_H
 
+#include "cresset/graph.h"
 #include "ops/op.h"
 
-typedef struct cr_graph cr_graph;
 #define CR_NO_NODE UINT32_MAX
 #define CR_NO_VALUE UINT32_MAX
 
@@ -73,13 +73,8 @@ typedef struct cr_node {
 /* ---- life ---- */
 /* `env` is retained; NULL: a fresh one is made. */
 CR_NODISCARD cr_status cr_graph_create(cr_env *env, cr_graph **out);
-void cr_graph_retain(cr_graph *g);
-void cr_graph_release(cr_graph *g);
-cr_env *cr_graph_env(const cr_graph *g);
 const char *cr_graph_name(const cr_graph *g); /* "" for a main graph */
 CR_NODISCARD cr_status cr_graph_set_name(cr_graph *g, const char *name);
-/* A deep copy; subgraphs too, constants shared. */
-CR_NODISCARD cr_status cr_graph_copy(const cr_graph *g, cr_graph **out);
 
 /* ---- reading: `for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))` ---- */
 uint32_t cr_graph_first(const cr_graph *g);
@@ -87,7 +82,6 @@ uint32_t cr_graph_next(const cr_graph *g, uint32_t node);
 const cr_node *cr_graph_node(const cr_graph *g, uint32_t node);
 const cr_value *cr_graph_value(const cr_graph *g, uint32_t value);
 uint32_t cr_graph_value_count(const cr_graph *g); /* ids are below this; erased ones have node == CR_NO_NODE */
-uint32_t cr_graph_node_count(const cr_graph *g);  /* live nodes */
 uint32_t cr_graph_node_limit(const cr_graph *g);  /* ids are below this; new nodes take the next ones */
 uint32_t cr_graph_find(const cr_graph *g, const char *name); /* value by name; CR_NO_VALUE */
 uint32_t cr_graph_output(const cr_graph *g); /* the output node; CR_NO_NODE while building */
@@ -148,47 +142,15 @@ CR_NODISCARD cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const c
 /* CR_EVALUE when a value of it is still used. */
 CR_NODISCARD cr_status cr_graph_erase(cr_graph *g, uint32_t node);
 
-/* ---- text: what is printed parses back to the same graph ---- */
-enum { CR_PRINT_PLAIN = 0, CR_PRINT_ORIGINS = 1 };
-void cr_graph_print(const cr_graph *g, int flags, cr_str *out);
-/* One graph; `env` NULL: a fresh environment is made when symbols occur. CR_EFORMAT with line and column. */
-CR_NODISCARD cr_status cr_graph_parse(cr_env *env, const char *text, cr_graph **out);
-/* Same nodes, arguments, metas, constants' shapes, subgraphs, names. *where (may be NULL) gets the first difference. */
-bool cr_graph_equal(const cr_graph *a, const cr_graph *b, cr_str *where);
-
-/* ---- verification: independent properties ---- */
-enum {
-    /* always: defined before use, arguments fit schemas, one output node, unique names, operands fit bodies */
-    CR_VERIFY_SHAPE = 0,
-    CR_VERIFY_METAS = 1 << 0,     /* every tensor has a meta, equal to what the rule gives */
-    CR_VERIFY_FUNCTIONAL = 1 << 1, /* nothing is written */
-    CR_VERIFY_CORE = 1 << 2,      /* ops within the core ATen set (and sym_*, asserts, region ops) */
-    /* METAS without layouts: dtypes and sizes are what the rule gives, strides may be another tracer's */
-    CR_VERIFY_SIZES = 1 << 3,
-};
-CR_NODISCARD cr_status cr_graph_verify(const cr_graph *g, uint32_t properties); /* CR_EVALUE naming node and property */
+/* ---- text, verification, execution: cresset/graph.h ---- */
 /* Part of CR_VERIFY_SHAPE, and done on loading: what regions hand to their bodies has the dtypes, sizes and strides
  * that the bodies declare. CR_EVALUE naming both. Of this graph, not of its subgraphs. */
 CR_NODISCARD cr_status cr_graph_check_regions(const cr_graph *g);
 
-/* ---- execution ---- */
-/* An immutable plan: which values die where. Thread-safe: each run has its own frame. Retains the graph, which must
- * not be edited any more. */
-typedef struct cr_plan cr_plan;
-CR_NODISCARD cr_status cr_plan_create(cr_graph *g, cr_plan **out);
-void cr_plan_retain(cr_plan *p);
-void cr_plan_release(cr_plan *p);
-/* Runs on tensors and numbers, one per placeholder, real or fake. `results`: one per output argument (nested lists
- * keep their shape), owned: cr_results_release. Symbols are bound from the inputs' sizes and checked. */
-CR_NODISCARD cr_status cr_plan_run(cr_plan *p, const cr_arg *inputs, size_t ninputs, cr_arg *results, size_t nresults);
-size_t cr_plan_result_count(const cr_plan *p);
 /* How messages name the inputs, and a further check of them after their sizes and before the first step. Both may be
  * NULL; they must outlive the plan, and be set before it is shared. */
 void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs),
                         void *user);
-/* Creates a plan and runs it once. */
-CR_NODISCARD cr_status cr_graph_run(cr_graph *g, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults);
-
 /* Registers cond, while_loop, map, scan, associative_scan, wrap_with_set_grad_enabled and the other region ops of the
  * higher_order namespace, and the operator and sym_* functions. Called by everything here that needs them. */
 CR_NODISCARD cr_status cr_region_ops_init(void);

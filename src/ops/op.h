@@ -13,65 +13,12 @@
 #ifndef CR_OP_H
 #define CR_OP_H
 
+#include "cresset/ops.h"
 #include "ops/facts.h"
 #include "tensor/tensor.h"
 
 /* ---- arguments ---- */
-typedef enum cr_arg_kind {
-    CR_ARG_NONE,
-    CR_ARG_TENSOR,    /* u.t: a tensor, real or fake */
-    CR_ARG_META,      /* u.meta: only a meta (while a graph is built) */
-    CR_ARG_VALUE,     /* u.i: a value of the graph being built; `pad` is its cr_type */
-    CR_ARG_INT,       /* u.i: a cr_dim, so possibly symbolic; `pad` is 1 if a SymInt was given, and so no low number */
-    CR_ARG_FLOAT,     /* u.f */
-    CR_ARG_BOOL,      /* u.i */
-    CR_ARG_COMPLEX,   /* u.c: real, imaginary */
-    CR_ARG_STR,       /* u.s, n bytes, NUL-terminated */
-    CR_ARG_DTYPE, CR_ARG_LAYOUT, CR_ARG_FORMAT, /* u.i */
-    CR_ARG_DEVICE,    /* u.device */
-    CR_ARG_GENERATOR, /* u.generator */
-    CR_ARG_LIST,      /* u.list, n entries of any kinds above */
-    CR_ARG_GRAPH,     /* u.graph: a subgraph (higher-order ops) */
-    CR_ARG_SYM,       /* u.sym: a symbolic float or bool */
-    CR_ARG_KIND_COUNT
-} cr_arg_kind;
-/* How it was passed: round trips keep it. */
-enum { CR_GIVEN_DEFAULT = 0, CR_GIVEN_POSITIONAL = 1, CR_GIVEN_KEYWORD = 2 };
-typedef struct cr_arg {
-    uint8_t kind, given;
-    uint16_t pad;
-    uint32_t n;
-    union {
-        int64_t i;
-        double f;
-        const double *c;
-        const char *s;
-        cr_device device;
-        cr_tensor *t;
-        const cr_meta *meta;
-        rt_generator *generator;
-        const struct cr_arg *list;
-        struct cr_graph *graph;
-        cr_sym sym;
-    } u;
-} cr_arg; /* 16 bytes; plain data: owns nothing, but see cr_results_release */
-static inline cr_arg cr_arg_none(void) { return (cr_arg){ .kind = CR_ARG_NONE }; }
-static inline cr_arg cr_arg_tensor(cr_tensor *t) {
-    return t ? (cr_arg){ .kind = CR_ARG_TENSOR, .given = 1, .u.t = t } : cr_arg_none();
-}
-static inline cr_arg cr_arg_int(int64_t i) { return (cr_arg){ .kind = CR_ARG_INT, .given = 1, .u.i = i }; }
-static inline cr_arg cr_arg_float(double f) { return (cr_arg){ .kind = CR_ARG_FLOAT, .given = 1, .u.f = f }; }
-static inline cr_arg cr_arg_bool(bool b) { return (cr_arg){ .kind = CR_ARG_BOOL, .given = 1, .u.i = b }; }
-static inline cr_arg cr_arg_dtype(int d) { return (cr_arg){ .kind = CR_ARG_DTYPE, .given = 1, .u.i = d }; }
-static inline cr_arg cr_arg_str(const char *s) {
-    return (cr_arg){ .kind = CR_ARG_STR, .given = 1, .n = (uint32_t)strlen(s), .u.s = s };
-}
-static inline cr_arg cr_arg_list(const cr_arg *list, size_t n) {
-    return (cr_arg){ .kind = CR_ARG_LIST, .given = 1, .n = (uint32_t)n, .u.list = list };
-}
-static inline bool cr_arg_is_number(const cr_arg *a) {
-    return a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_BOOL || a->kind == CR_ARG_COMPLEX;
-}
+/* cr_arg: cresset/arg.h. u.i of an INT is a cr_dim, so possibly symbolic. */
 /* The meta behind a TENSOR or META argument, else NULL. */
 static inline const cr_meta *cr_arg_meta(const cr_arg *a) {
     return a->kind == CR_ARG_TENSOR ? &a->u.t->meta : a->kind == CR_ARG_META ? a->u.meta : NULL;
@@ -216,7 +163,7 @@ typedef struct cr_row {
 } cr_row;
 
 typedef enum cr_variant { CR_FUNCTIONAL, CR_INPLACE, CR_OUT } cr_variant;
-typedef struct cr_op {
+struct cr_op {
     cr_schema schema;
     const char *name;      /* "aten::add.Tensor" ("aten::relu" for the default overload) */
     const cr_row *row;
@@ -229,7 +176,7 @@ typedef struct cr_op {
                              * without that pass all the same where an input has no elements */
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
-} cr_op;
+};
 /* Facts of the row hold for the functional form: an in-place or out form has none. */
 static inline cr_view_kind cr_op_view(const cr_op *op) {
     return op->variant == CR_FUNCTIONAL ? (cr_view_kind)op->row->view : CR_VIEW_NONE;
@@ -242,12 +189,6 @@ static inline cr_view_kind cr_op_view(const cr_op *op) {
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given);
 static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
 
-/* The table is built on first use (thread-safe). CR_ENOMEM, or CR_EFORMAT when a row is malformed. */
-CR_NODISCARD cr_status cr_ops_init(void);
-size_t cr_op_count(void);
-const cr_op *cr_op_at(size_t i);
-/* By full name "aten::add.Tensor", "aten.add.Tensor", "aten::relu" or "aten.relu.default"; NULL when absent. */
-const cr_op *cr_op_find(const char *name);
 /* First overload of "add" in a namespace ("aten"); follow ->next. */
 const cr_op *cr_op_find_name(const char *ns, const char *name);
 /* Adds an op at run time (custom, higher-order, opaque). `row` must outlive the process. CR_EVALUE when the name is
@@ -331,14 +272,12 @@ CR_NODISCARD cr_status cr_emit_call(cr_emitter *e, const char *name, const cr_ar
 
 /* ---- calls ---- */
 /* Runs one op on tensors: real when all are real, fake as soon as one is fake (or under cr_call_mode.fake). */
-CR_API CR_NODISCARD cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results);
+CR_NODISCARD cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results);
 /* The emitter whose call is cr_call. */
 cr_emitter *cr_exec_emitter(void);
-/* Releases tensors and lists in results; leaves them CR_ARG_NONE. */
-void cr_results_release(cr_arg *results, size_t n);
 /* Convenience for C callers: finds the op, binds positional arguments (the rest default), one tensor result.
  *     cr_arg a[] = { cr_arg_tensor(x), cr_arg_int(1) };   CR_TRY(cr_call_1("aten::softmax.int", a, 2, &y)); */
-CR_API CR_NODISCARD cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out);
+CR_NODISCARD cr_status cr_call_1(const char *name, const cr_arg *args, size_t n, cr_tensor **out);
 
 /* ---- what surrounds a call ---- */
 typedef struct cr_recorder {
@@ -375,7 +314,6 @@ typedef struct cr_ambient {
 cr_ambient *cr_ambient_get(void);
 
 /* ---- binding (bind.c): overload choice on argument kinds, never on Python objects ---- */
-typedef struct cr_keyword { const char *name; cr_arg value; } cr_keyword;
 enum { CR_MAX_PARAMS = 40 };
 typedef struct cr_binding { const cr_op *op; cr_arg args[CR_MAX_PARAMS]; } cr_binding;
 /* Picks the first overload (in table order, Tensor overloads first) that the arguments fit and fills in defaults,

@@ -37,17 +37,17 @@ CR_NODISCARD cr_status cr_tape_backward(cr_tape *tape, cr_emitter *into, const c
                                         size_t nouts, const cr_arg *wrt, size_t nwrt, cr_arg *grad_out);
 
 /* cr_grad_expand on tensors: one op's gradients, computed now. */
-CR_API CR_NODISCARD cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results,
+CR_NODISCARD cr_status cr_reverse(const cr_op *op, const cr_arg *args, const cr_arg *results,
                                          const cr_arg *grads, const bool *needs, cr_arg *grad_out);
 /* Runs the op and walks back: results and gradients of one call. Unlike a cr_call and a cr_reverse, a composite op is
  * not computed twice, so that it may draw random numbers. */
-CR_API CR_NODISCARD cr_status cr_reverse_call(const cr_op *op, const cr_arg *args, const cr_arg *grads,
+CR_NODISCARD cr_status cr_reverse_call(const cr_op *op, const cr_arg *args, const cr_arg *grads,
                                               const bool *needs, cr_arg *results, cr_arg *grad_out);
 /* Second order. With g = the gradients of the needed arguments for seeds `grads`, and s = sum over p of <g[p],
  * weights[p]>:
  * the gradients of s with respect to the arguments (grad_args, nparams) and to the seeds (grad_seeds, nreturns). Runs
  * the forward pass itself. Everything handed out: cr_results_release. */
-CR_API CR_NODISCARD cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads,
+CR_NODISCARD cr_status cr_reverse_twice(const cr_op *op, const cr_arg *args, const cr_arg *grads,
                                                const bool *needs, const cr_arg *weights, cr_arg *grad_args,
                                                cr_arg *grad_seeds);
 

@@ -61,9 +61,6 @@ typedef struct cr_pass {
     const char *name;
     cr_status (*run)(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 } cr_pass;
-/* All passes that native code goes through, in order. A pass may stand there twice. */
-const cr_pass *cr_pass_at(size_t i); /* NULL past the last */
-const cr_pass *cr_pass_find(const char *name);
 CR_NODISCARD cr_status cr_pipeline_native(cr_pass_run *run, const cr_graph *g, cr_graph **out);
 
 /* ---- single passes: the pipeline's, and those with arguments of their own ---- */

@@ -4,39 +4,9 @@
 #include "python/program.h"
 #include "python/tree.h"
 
-#include "emit/emit.h"
-#include "emit/loader.h"
+#include "cresset/compile.h"
 
 /* ---- building ---- */
-
-/* Programs that come from one another have one lock. */
-static bool is_first(cr_program **programs, size_t i) {
-    for (size_t k = 0; k < i; k++)
-        if (cr_program_lock(programs[k]) == cr_program_lock(programs[i])) return false;
-    return true;
-}
-
-/* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs
- * holds `lowering` first, so that two of them never wait for each other. */
-static cr_status build(cr_program **programs, const char *const *names, size_t n, const char *path,
-                       const cr_emit_options *options) {
-    static pthread_mutex_t lowering = PTHREAD_MUTEX_INITIALIZER; /* process */
-    cr_lowered *lowered = NULL;
-    if (cr_emit_kind_of(path) != CR_EMIT_LIBRARY)
-        return CR_FAIL(CR_EVALUE, "aot_compile makes a shared library: end '%s' in .so", path);
-    cr_lower_options lower = { .names = names };
-    CR_TRY(cr_build_lowering(options->target, &lower));
-    pthread_mutex_lock(&lowering);
-    for (size_t i = 0; i < n; i++)
-        if (is_first(programs, i)) pthread_mutex_lock(cr_program_lock(programs[i]));
-    cr_status status = cr_lower(programs, n, &lower, &lowered);
-    for (size_t i = n; i-- > 0;)
-        if (is_first(programs, i)) pthread_mutex_unlock(cr_program_lock(programs[i]));
-    pthread_mutex_unlock(&lowering);
-    if (!status) status = cr_emit_library(lowered, path, options);
-    cr_lowered_release(lowered);
-    return status;
-}
 
 /* Each item is (name, program). */
 static int read_programs(PyObject *list, cr_program **out, const char **names, size_t n) {
@@ -68,9 +38,10 @@ static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
         return NULL;
     cr_program **programs = NULL;
     const char **names = NULL;
-    cr_emit_options options = { .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE,
-                                .cc = cc,
-                                .target = target };
+    cr_compile_options options = { .struct_size = sizeof options,
+                                   .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE,
+                                   .cc = cc,
+                                   .target = target };
     list = PySequence_Fast(given, "programs must be a list");
     size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
     if (!list) goto out;
@@ -82,8 +53,13 @@ static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
     names = PyMem_Calloc(n + 1, sizeof *names);
     if (!programs || !names) PyErr_NoMemory();
     if (!programs || !names || read_programs(list, programs, names, n)) goto out;
+    options.methods = names;
+    if (cr_emit_kind_of(PyBytes_AS_STRING(path)) != CR_EMIT_LIBRARY) {
+        PyErr_Format(PyExc_ValueError, "aot_compile makes a shared library: end '%s' in .so", PyBytes_AS_STRING(path));
+        goto out;
+    }
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = build(programs, names, n, PyBytes_AS_STRING(path), &options);
+    cr_status status = cr_compile(programs, n, PyBytes_AS_STRING(path), &options, NULL);
     PyEval_RestoreThread(thread);
     result = status ? cr_py_raise(status) : Py_NewRef(Py_None);
 out:

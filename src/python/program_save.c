@@ -62,7 +62,7 @@ static int options_fill(options *v, PyObject *extra, PyObject *opset) {
 static PyObject *save(PyObject *unused, PyObject *args) {
     PyObject *program, *to, *extra, *opset, *path = NULL;
     int absolute_paths;
-    options v = { .o = { .name = NULL } };
+    options v = { .o = { .struct_size = sizeof v.o } };
     (void)unused;
     if (!PyArg_ParseTuple(args, "OOO!O!p:_save_program", &program, &to, &PyDict_Type, &extra, &PyDict_Type, &opset,
                           &absolute_paths))

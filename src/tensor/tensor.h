@@ -7,22 +7,19 @@
 #ifndef CR_TENSOR_H
 #define CR_TENSOR_H
 
+#include "cresset/arg.h"
 #include "runtime/rt.h"
 #include "sym/sym.h"
 
-enum { CR_MAX_RANK = RT_MAX_RANK };
-
-/* ---- dtypes: CR_F32 and RT_F32 are the same number ---- */
-typedef enum cr_dtype {
-#define X(ID, id, bytes, name) CR_##ID = RT_##ID,
-    RT_DTYPES(X)
+_Static_assert((int)CR_MAX_RANK == (int)RT_MAX_RANK, "one limit");
+/* CR_F32 and RT_F32 are the same number. */
+#define X(ID, id, bytes, name) _Static_assert((int)CR_##ID == (int)RT_##ID, #name);
+RT_DTYPES(X)
 #undef X
-    CR_DTYPE_COUNT = RT_DTYPE_COUNT
-} cr_dtype;
-const char *cr_dtype_name(int dtype);       /* "float32" */
-const char *cr_dtype_short(int dtype);      /* "f32" */
+_Static_assert((int)CR_DTYPE_COUNT == (int)RT_DTYPE_COUNT, "every dtype is public");
+
+/* ---- dtypes ---- */
 const char *cr_dtype_aten(int dtype);       /* "Float": how PyTorch's messages name it */
-bool cr_dtype_find(const char *name, int *out); /* any of the three spellings, or aliases (half, double, long, ...) */
 static inline bool cr_dtype_is_floating(int d) { return rt_is_float(d); }
 static inline bool cr_dtype_is_complex(int d) { return rt_is_complex(d); }
 static inline bool cr_dtype_is_integral(int d) { return rt_is_integer(d) || d == CR_BOOL; }
@@ -43,8 +40,6 @@ void cr_promotion_add_dtype(cr_promotion *p, int dtype, bool wrapped); /* a numb
 CR_NODISCARD cr_status cr_promotion_result(const cr_promotion *p, int *out);
 
 /* ---- devices, layouts, formats ---- */
-typedef enum cr_device_type { CR_CPU = 0, CR_CUDA = 1, CR_META_DEVICE = 2 } cr_device_type;
-typedef struct cr_device { int8_t type, index; } cr_device; /* index -1: unspecified ("cpu") */
 CR_NODISCARD cr_status cr_device_parse(const char *text, cr_device *out);
 void cr_device_print(cr_device d, cr_str *out); /* "cpu", "cuda:0" */
 typedef enum cr_memory_format {
@@ -127,7 +122,7 @@ void cr_storage_retain(cr_storage *s);
 void cr_storage_release(cr_storage *s);
 
 /* ---- tensor ---- */
-typedef struct cr_tensor {
+struct cr_tensor {
     int64_t refs; /* atomic */
     cr_meta meta;
     cr_storage *storage;
@@ -136,7 +131,7 @@ typedef struct cr_tensor {
     void *autograd;          /* owned by src/autograd */
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
     void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
-} cr_tensor;
+};
 /* Fresh memory (or a fake storage) for a dense meta; strides and sizes are taken from the meta. meta->storage is
  * ignored. */
 CR_NODISCARD cr_status cr_tensor_create(const cr_meta *meta, cr_tensor **out);
@@ -144,12 +139,8 @@ CR_NODISCARD cr_status cr_tensor_create_fake(cr_env *env, const cr_meta *meta, c
 /* A tensor on an existing storage. `base` may be NULL. Bounds are checked unless fake: CR_ERUNTIME. */
 CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base, cr_env *env,
                                     cr_tensor **out);
-/* Dense CPU tensor with a copy of `data` (row-major). */
-CR_NODISCARD cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out);
 /* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
 CR_NODISCARD cr_status cr_tensor_scalar(int dtype, rt_scalar value, cr_tensor **out);
-void cr_tensor_retain(cr_tensor *t);
-void cr_tensor_release(cr_tensor *t);
 static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }
 rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
 /* index: rank numbers */
@@ -164,12 +155,6 @@ static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage
 /* ---- process-wide execution context for kernels ---- */
 /* A context with scratch through cr_alloc and the shared pool; `error` is the caller's buffer. */
 rt_ctx cr_kernel_ctx(char *error, size_t error_size);
-/* Whether the environment's settings (CRESSET_NUM_THREADS, CRESSET_ISA) can be followed: CR_EVALUE names the one that
- * cannot. Programs ask once at their start; what cannot be followed is otherwise taken as not set (threads) or as
- * "portable" (instructions). */
-CR_NODISCARD cr_status cr_environment_check(void);
-int cr_num_threads(void);
-CR_NODISCARD cr_status cr_set_num_threads(int n); /* CR_EVALUE when n < 1 */
 /* The default CPU generator. */
 rt_generator *cr_default_generator(void);
 
