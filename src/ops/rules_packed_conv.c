@@ -16,19 +16,23 @@ cr_status dtype_packed_conv(cr_rule *r) {
 
 static cr_dim blocks(cr_env *env, cr_dim channels) { return cr_dim_ceildiv(env, channels, LANES); }
 
-static bool is_depthwise(cr_env *env, cr_dim channels, cr_dim outs, cr_dim groups) {
-    return cr_dim_known(env, groups, CR_GT, 1) == CR_YES && cr_dim_known(env, channels, CR_EQ, 1) == CR_YES &&
-           cr_dim_known(env, outs, CR_EQ, groups) == CR_YES;
+/* The layout of the weights depends on it, so it is decided where sizes are symbols. */
+static cr_status is_depthwise(cr_env *env, cr_dim channels, cr_dim outs, cr_dim groups, bool *yes) {
+    CR_TRY(cr_dim_decide(env, groups, CR_GT, 1, yes));
+    if (*yes) CR_TRY(cr_dim_decide(env, outs, CR_EQ, groups, yes));
+    return *yes ? cr_dim_decide(env, channels, CR_EQ, 1, yes) : CR_OK;
 }
 
 /* [groups, panels, taps * channels, 16]; one channel in and out a group: [1, blocks, taps, 16]. `channels`: of a
  * group. */
-static void packed_sizes(cr_env *env, cr_dim outs, cr_dim channels, cr_dim taps, cr_dim groups, cr_dim *size) {
-    bool depthwise = is_depthwise(env, channels, outs, groups);
+static cr_status packed_sizes(cr_env *env, cr_dim outs, cr_dim channels, cr_dim taps, cr_dim groups, cr_dim *size) {
+    bool depthwise;
+    CR_TRY(is_depthwise(env, channels, outs, groups, &depthwise));
     size[0] = depthwise ? 1 : groups;
     size[1] = blocks(env, depthwise ? outs : cr_dim_floordiv(env, outs, groups));
     size[2] = cr_dim_mul(env, taps, channels);
     size[3] = LANES;
+    return CR_OK;
 }
 
 cr_status shape_pack_conv(cr_rule *r) { /* weight, groups */
@@ -39,7 +43,8 @@ cr_status shape_pack_conv(cr_rule *r) { /* weight, groups */
     CR_TRY(cr_dim_require(r->env, groups, CR_GT, 0, "pack_conv: groups must be positive"));
     CR_TRY(cr_dim_require(r->env, cr_dim_mod(r->env, w->size[0], groups), CR_EQ, 0,
                           "pack_conv: the weight's first size must be divisible by groups"));
-    packed_sizes(r->env, w->size[0], w->size[1], cr_dim_mul(r->env, w->size[2], w->size[3]), groups, size);
+    cr_dim taps = cr_dim_mul(r->env, w->size[2], w->size[3]);
+    CR_TRY(packed_sizes(r->env, w->size[0], w->size[1], taps, groups, size));
     return cr_rule_add_dense(r, CR_F32, 4, size);
 }
 
@@ -72,8 +77,8 @@ cr_status shape_conv_packed(cr_rule *r) {
         CR_TRY(cr_dim_require(env, room, CR_GE, 0, "convolution: the kernel must not be larger than the padded input"));
         size[2 + i] = cr_dim_add(env, cr_dim_floordiv(env, room, stride[i]), 1);
     }
-    packed_sizes(env, outs, cr_dim_floordiv(env, x->size[1], groups), cr_dim_mul(env, kernel[0], kernel[1]), groups,
-                 expected);
+    cr_dim taps = cr_dim_mul(env, kernel[0], kernel[1]), channels = cr_dim_floordiv(env, x->size[1], groups);
+    CR_TRY(packed_sizes(env, outs, channels, taps, groups, expected));
     for (int i = 0; i < 4; i++)
         CR_TRY(cr_dim_require(env, packed->size[i], CR_EQ, expected[i],
                               "conv_packed: the weights were packed for another convolution"));

@@ -1,0 +1,204 @@
+"""Ops that PyTorch lacks (`cresset::...`): what graphs get from passes and derivatives. Each is held against what it
+stands for, written with PyTorch's ops; its fake runs against its real ones; and its derivative, where the row has one,
+against central differences. A row without an entry here fails the first test."""
+import itertools
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+torch = pytest.importorskip("torch", reason="what the ops stand for is written with PyTorch's")
+
+import cresset  # noqa: E402
+import fakes  # noqa: E402
+import harness  # noqa: E402
+import samples  # noqa: E402
+from samples import call  # noqa: E402
+
+ops = cresset.ops.cresset
+F = torch.nn.functional
+ACTS = {"none": lambda x: x, "relu": torch.relu, "silu": F.silu, "gelu": F.gelu, "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid}
+
+
+def noise(*shape, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed + 31 * sum(shape))
+    return torch.randn(*shape, dtype=dtype, generator=generator)
+
+
+def packed(op, *args):
+    return harness.theirs(getattr(ops, op)(*harness.ours(args)))
+
+
+def roll_calls(dtype):
+    for shape, shifts, dims in [((5,), [2], [0]), ((3, 4), [1, -1], [0, 1]), ((3, 4), [7], [1]), ((2, 0), [1], [0]),
+                                ((1,), [3], [0]), ((2, 3, 4), [1, 2], [0, 2])]:
+        x = noise(*shape, dtype=dtype)
+        yield call(x, shifts, dims), lambda x=x, shifts=shifts, dims=dims: torch.roll(x, shifts, dims)
+
+
+def circular_calls(dtype):
+    for shape, pad in [((1, 2, 5), [2, 1]), ((2, 1, 3, 4), [1, 2, 0, 3]), ((1, 1, 3), [0, 0]),
+                       ((1, 1, 2, 2, 3), [1] * 6)]:
+        x = noise(*shape, dtype=dtype).requires_grad_()
+        padded = F.pad(x, pad, mode="circular")
+        grad = noise(*padded.shape, dtype=dtype, seed=1)
+        want = torch.autograd.grad(padded, x, grad)[0]
+        yield call(grad, x.detach(), pad), lambda want=want: want
+
+
+def panels_of(w, groups=1):
+    """[n, k] as panels of 16 columns: [panels, k, 16], each group filled up with zeros."""
+    each = w.view(groups, w.shape[0] // groups, w.shape[1])
+    padded = F.pad(each, (0, 0, 0, -each.shape[1] % 16))
+    return padded.reshape(groups * -(-each.shape[1] // 16), 16, w.shape[1]).transpose(1, 2).contiguous()
+
+
+def pack_calls(_):
+    for n, k, groups in [(20, 6, 1), (16, 3, 1), (1, 1, 1), (12, 5, 4), (40, 7, 2), (3, 0, 1)]:
+        w = noise(n, k)
+        yield call(w, False, groups), lambda w=w, groups=groups: panels_of(w, groups)
+        if groups == 1:
+            yield call(w.t().contiguous(), True), lambda w=w: panels_of(w)
+
+
+def linear_calls(_):
+    for rows, act in itertools.product([(1,), (3,), (2, 5), (0,), (33,)], ACTS):
+        x, w, bias, n = noise(*rows, 6), noise(20, 6, seed=1), noise(20, seed=2), 20
+        scale, residual = noise(n, seed=3), noise(*rows, n, seed=4)
+        panels = packed("pack_panels", w)
+        yield call(x, panels, n, bias, act), lambda x=x, w=w, b=bias, act=act: ACTS[act](F.linear(x, w, b))
+        yield (call(x, panels, n, None, act, scale, residual),
+               lambda x=x, w=w, act=act, s=scale, r=residual: ACTS[act](F.linear(x, w)) * s + r)
+
+
+def embedding_calls(_):
+    w = noise(20, 6)
+    for at in ([0, 19, 3, 3], [[], []], [[1], [2]]):
+        at = torch.tensor(at, dtype=torch.int32 if len(at) == 2 else torch.int64)
+        yield call(packed("pack_panels", w), at, 20), lambda at=at: w[at.long()]
+
+
+def recurrent_calls(kind):
+    gates = 4 if kind == "LSTM" else 3
+    for steps, batch, size, hidden, biased in [(4, 2, 3, 5, True), (1, 1, 1, 1, False), (3, 1, 2, 17, True)]:
+        for batch_first in (False, True):
+            layer = getattr(torch.nn, kind)(size, hidden, bias=biased, batch_first=batch_first)
+            x = noise(*((batch, steps) if batch_first else (steps, batch)), size)
+            states = [noise(1, batch, hidden, seed=1 + i) for i in range(2 if kind == "LSTM" else 1)]
+            weights = [packed("pack_panels", w.detach(), False, gates)
+                       for w in (layer.weight_ih_l0, layer.weight_hh_l0)]
+            biases = [layer.bias_ih_l0.detach(), layer.bias_hh_l0.detach()] if biased else [None, None]
+
+            def want(layer=layer, x=x, states=states, lstm=kind == "LSTM"):
+                with torch.no_grad():
+                    out, last = layer(x, tuple(states) if lstm else states[0])
+                return [out, *(s[0] for s in (last if lstm else [last]))]
+            yield call(x, *(s[0] for s in states), *weights, *biases, False, batch_first), want
+
+
+def pack_conv_calls(_):
+    """The layout is the kernels' own (None): what counts is that every weight is there, with zeros between."""
+    for shape, groups in [((5, 3, 3, 3), 1), ((16, 4, 1, 1), 1), ((8, 2, 3, 3), 4)]:
+        w = noise(*shape)
+        yield call(w, groups), None
+
+
+def conv_calls(_):
+    for c, out, groups, kernel, stride, padding, act in [(3, 5, 1, 3, 1, 1, "none"), (4, 16, 1, 1, 1, 0, "relu"),
+                                                         (8, 8, 8, 3, 2, 1, "relu"), (8, 6, 2, 3, 1, 0, "silu")]:
+        x, w, b = noise(2, c, 7, 6), noise(out, c // groups, kernel, kernel, seed=1), noise(out, seed=2)
+        plain = F.conv2d(x, w, b, stride, padding, 1, groups)
+        residual = noise(*plain.shape, seed=3)
+        given = (out, [kernel] * 2, [stride] * 2, [padding] * 2, [1, 1], groups, act)
+        weights = packed("pack_conv", w, groups)
+        yield call(x, weights, b, None, *given), lambda plain=plain, act=act: ACTS[act](plain)
+        yield call(x, weights, b, residual, *given), lambda plain=plain, r=residual, act=act: ACTS[act](plain + r)
+
+
+def pool_calls(_):
+    for given in ([[2, 2]], [[3, 3], [2, 2], [1, 1]], [[2, 2], [2, 2], [0, 0], [1, 1], True], [[1, 3], [1, 1], [0, 1]]):
+        x = noise(2, 3, 7, 6)
+        yield call(x, *given), lambda x=x, given=given: F.max_pool2d(x, *given)
+
+
+CALLS = {"roll": roll_calls, "pad_circular_backward": circular_calls, "pack_panels": pack_calls,
+         "linear_packed": linear_calls, "embedding_packed": embedding_calls,
+         "lstm_packed": lambda _: recurrent_calls("LSTM"), "gru_packed": lambda _: recurrent_calls("GRU"),
+         "pack_conv": pack_conv_calls, "conv_packed": conv_calls, "max_pool2d": pool_calls}
+NAMES = [name.removeprefix("cresset::") for name in cresset._C._op_names() if name.startswith("cresset::")
+         and cresset._C._row(name)["variant"] == "functional" and (cresset._C._row(name)["has_kernel"])]
+
+
+def test_every_row_is_tested():
+    assert set(NAMES) == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_what_it_stands_for(name):
+    count = 0
+    for c, want in CALLS[name](torch.float32):
+        got = harness.attempt(getattr(ops, name), harness.ours(c.args), {})
+        where = f"{name}({harness.describe(c)})"
+        assert not isinstance(got, harness.Refused), f"{where}: {got.error}"
+        if want is None:
+            given, made = c.args[0], harness.theirs(got)
+            assert torch.equal(made[made != 0].sort()[0], given.flatten().sort()[0]), where
+        else:
+            for w, g in zip(harness.flat(want()), harness.flat(got), strict=True):
+                assert w.shape == g.shape and w.dtype == g.dtype, where
+                assert torch.allclose(g, w, rtol=1e-4, atol=1e-5), where
+        count += 1
+    assert count >= 3
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_fake_runs_know_the_result(name):
+    count = 0
+    for c, _ in CALLS[name](torch.float32):
+        for laid in (c, samples.with_layout(c, "strided")):
+            for outcome in fakes.check(f"cresset::{name}", getattr(ops, name), laid):
+                assert outcome in ("equal", "data"), outcome
+                count += outcome == "equal"
+    assert count >= 6
+
+
+DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "self"]}
+
+
+def test_derivatives_are_those_that_rows_have():
+    rows = {name: cresset._C._row(f"cresset::{name}") for name in NAMES}
+    assert {name for name, row in rows.items() if row["grad"] or row["has_grad_fn"]} == set(DIFFERENTIABLE)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_derivatives_are_differences(name):
+    """<gradient, direction> against (f(x + h d) - f(x - h d)) / 2h, in f64, for every floating argument; and again for
+    the derivative of the derivative."""
+    for c, _ in CALLS[name](torch.float64):
+        moved = [i for i, a in enumerate(c.args) if isinstance(a, torch.Tensor)]
+        out = harness.theirs(getattr(ops, name)(*harness.ours(c.args)))
+        seed = noise(*out.shape, dtype=torch.float64, seed=5)
+        got = cresset._C._derivative(f"cresset::{name}", tuple(harness.ours(c.args)), {}, [harness.ours(seed)],
+                                     DIFFERENTIABLE[name])
+        for i in moved:
+            direction = noise(*c.args[i].shape, dtype=torch.float64, seed=9)
+
+            def value(step, i=i, direction=direction):
+                args = list(c.args)
+                args[i] = args[i] + step * direction
+                return float((harness.theirs(getattr(ops, name)(*harness.ours(args))) * seed).sum())
+            want = (value(1e-3) - value(-1e-3)) / 2e-3  # both ops are linear: the step does not matter
+            mine = 0.0 if got[i] is None else float((harness.theirs(got[i]) * direction).sum())
+            assert mine == pytest.approx(want, rel=1e-7, abs=1e-7), f"{name}({harness.describe(c)}), argument {i}"
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - set(DIFFERENTIABLE)))
+def test_ops_of_passes_have_no_derivative_and_say_so(name):
+    c, _ = next(iter(CALLS[name](torch.float32)))
+    out = getattr(ops, name)(*harness.ours(c.args))
+    seeds = [cresset.ones_like(t) for t in (out if isinstance(out, (list, tuple)) else [out])]
+    parameter = cresset._C._schema(f"cresset::{name}").split("(Tensor ")[1].split(",")[0]
+    with pytest.raises(NotImplementedError, match=name):
+        cresset._C._derivative(f"cresset::{name}", tuple(harness.ours(c.args)), {}, seeds, [parameter])
