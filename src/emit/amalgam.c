@@ -1,15 +1,16 @@
-/* amalgam.c: a model as one C file (and a header) that needs nothing of ours: the tables, the row kernels, the files of
- * the runtime that they need, and small weights as an array.
+/* amalgam.c: a model as one C file (and a header) that needs nothing of ours: the tables, the row kernels, what they
+ * use of the runtime, and small weights as an array.
  *
- * The files become *parts* of one translation unit. What each expects of its own unit is arranged by the preprocessor:
- *   - system headers come once, at the top; headers of the runtime with a guard come once, before the part that first
+ * The runtime's files become *pieces* of one translation unit, of which the model's needs remain (prune.h). What each
+ * expects of its own unit is arranged by the preprocessor:
+ *   - system headers come once, at the top; headers of the runtime with a guard come once, before the file that first
  *     includes them; those without one are templates and come wherever they are included;
- *   - macros of a part are undefined at its end;
- *   - a name of file scope that two parts define is defined as NAME__PART around each of them: those that the text
- *     shows, and those that macros make, which the index knows from the compiler;
+ *   - macros of a file are undefined at its end;
+ *   - a name of file scope that two files define is defined as NAME__PIECE around each of them;
  *   - what would be a symbol gets the model's name in front, so that two models link into one program.
  * Products use registers of 16 bytes, which every processor has; row kernels as wide ones as the compiler is told to
  * use. */
+#include "emit/prune.h"
 #include "emit/sources.h"
 
 #include <ctype.h>
@@ -18,12 +19,13 @@
 
 enum { MOST_INSIDE = 4 << 20 };
 
-typedef struct part { const char *file; cr_str text; cr_map names, macros; } part; /* names: of file scope */
 typedef struct maker {
     const cr_toolchain *tools;
-    cr_map systems, headers;  /* what has been taken in: "<math.h>", "runtime/rt.h" */
-    cr_str shared;            /* text of guarded headers that the next part needs first */
-    cr_map words;             /* all words of such headers */
+    cr_arena arena;
+    cr_map systems, headers; /* what has been taken in: "<math.h>", "runtime/rt.h" */
+    CR_VEC(cr_piece) pieces; /* the model is the last */
+    cr_map symbols;          /* that they define */
+    cr_map names, macros;    /* of headers, in what stays of them */
 } maker;
 
 /* ---- taking text in ---- */
@@ -54,6 +56,7 @@ static const char *word_after(const char *line, const char *directive, size_t *n
 }
 
 static cr_status take_in(maker *m, const char *text, cr_str *out);
+static cr_status add_piece(maker *m, const char *file, bool is_header, const char *text);
 
 /* Two words that only files which include <complex.h> may find defined. */
 static const char complex_words[] = "#define complex _Complex\n#define I _Complex_I\n";
@@ -69,18 +72,8 @@ static cr_status include(maker *m, const char *name, size_t n, cr_str *out) {
     file[n - 2] = 0;
     if (cr_map_find_str(&m->headers, file, NULL)) return CR_OK;
     CR_TRY(read_file(m, file, &text));
-    cr_status status = CR_OK;
-    if (!is_guarded(text)) status = take_in(m, text, out);
-    else {
-        cr_str body;
-        cr_str_init(&body);
-        status = cr_map_put_str(&m->headers, file, 1);
-        if (!status) status = take_in(m, text, &body); /* what it includes goes before it */
-        if (!status) cr_str_addf(&m->shared, "\n/* ---- %s ---- */\n", file);
-        if (!status) cr_str_addn(&m->shared, cr_str_get(&body), body.n);
-        if (!status && strstr(cr_str_get(&body), complex_words)) cr_str_add(&m->shared, "#undef complex\n#undef I\n");
-        cr_str_dispose(&body);
-    }
+    cr_status status = is_guarded(text) ? cr_map_put_str(&m->headers, file, 1) : take_in(m, text, out);
+    if (!status && is_guarded(text)) status = add_piece(m, file, true, text);
     cr_free(text);
     return status;
 }
@@ -98,229 +91,135 @@ static cr_status take_in(maker *m, const char *text, cr_str *out) {
     return cr_str_status(out);
 }
 
-/* ---- names of file scope ---- */
-
-/* A reader of tokens: words and single characters; comments, literals and directives are passed over. */
-typedef struct reader { const char *at; char word[96]; char sign; part *p; } reader;
-
-static const char *skip_directive(const char *at) {
-    while (*at && *at != '\n') at += at[0] == '\\' && at[1] ? 2 : 1;
-    return at;
-}
-
-static cr_status next_token(reader *r) {
-    for (;;) {
-        const char *a = r->at;
-        size_t n = 0;
-        if (*a == '#') { /* only ever the beginning of a line: inside expressions it stands in directives */
-            const char *name = word_after(a, "define", &n);
-            r->at = skip_directive(a);
-            if (name) CR_TRY(cr_map_put(&r->p->macros, name, n, 1));
-        } else if (a[0] == '/' && a[1] == '*') {
-            const char *end = strstr(a + 2, "*/");
-            r->at = end ? end + 2 : a + strlen(a);
-        } else if (a[0] == '/' && a[1] == '/') r->at = a + strcspn(a, "\n");
-        else if (*a == '"' || *a == '\'') {
-            for (r->at = a + 1; *r->at && *r->at != *a; r->at++)
-                if (*r->at == '\\' && r->at[1]) r->at++;
-            if (*r->at) r->at++;
-            r->word[0] = 0, r->sign = '"';
-            return CR_OK;
-        } else if (isspace((unsigned char)*a)) r->at++;
-        else {
-            for (n = 0; isalnum((unsigned char)a[n]) || a[n] == '_'; n++) {
-            }
-            snprintf(r->word, sizeof r->word, "%.*s", (int)(n < sizeof r->word ? n : 0), a);
-            r->sign = n ? 'w' : *a;
-            r->at = n ? a + n : *a ? a + 1 : a;
-            return CR_OK;
-        }
-    }
-}
-
-static cr_status note(part *p, const char *name) {
-    return *name && !isdigit((unsigned char)*name) ? cr_map_put_str(&p->names, name, 1) : CR_OK;
-}
-
-/* Passes over a bracketed stretch whose opening has been read; of an enum the names in it are noted. */
-static cr_status pass_over(reader *r, char open, char shut, bool is_enum) {
-    int depth = 1;
-    bool first = is_enum;
-    while (depth) {
-        CR_TRY(next_token(r));
-        if (!r->sign) return CR_OK;
-        if (r->sign == 'w' && first && depth == 1) CR_TRY(note(r->p, r->word));
-        first = is_enum && r->sign == ',' && depth == 1;
-        if (r->sign == open || (is_enum && r->sign == '(')) depth++;
-        if (r->sign == shut || (is_enum && r->sign == ')')) depth--;
-    }
-    return CR_OK;
-}
-
-/* One declaration or definition of file scope: tags, enumerators, and what `static` or `typedef` declares. */
-static cr_status declaration(reader *r, bool *more) {
-    bool own = false, is_type = false, done = false, value = false;
-    char last[96] = "", before[96] = "";
-    for (*more = true;;) {
-        CR_TRY(next_token(r));
-        if (!r->sign) return *more = false, CR_OK;
-        if (r->sign == 'w') {
-            if (!strcmp(r->word, "static") || !strcmp(r->word, "INLINE")) own = true;
-            if (!strcmp(r->word, "typedef")) own = is_type = true;
-            memcpy(before, last, sizeof before);
-            memcpy(last, r->word, sizeof last);
-            continue;
-        }
-        bool attribute = !strcmp(last, "__attribute__") || !strcmp(last, "_Alignas") || !strcmp(last, "_Static_assert");
-        if (r->sign == '(') {
-            /* a function, or a typedef of one; a pointer to one has its name inside */
-            if (own && !done && !value && !attribute && *last) {
-                const char *inner = r->at;
-                while (isspace((unsigned char)*inner)) inner++;
-                if (*inner == '*') {
-                    CR_TRY(next_token(r));
-                    CR_TRY(next_token(r));
-                    memcpy(last, r->word, sizeof last);
-                }
-                CR_TRY(note(r->p, last));
-                done = true;
-            }
-            CR_TRY(pass_over(r, '(', ')', false));
-            if (attribute) memcpy(last, before, sizeof last);
-        } else if (r->sign == '{') {
-            bool is_enum = !strcmp(last, "enum") || !strcmp(before, "enum"),
-                 tagged = !strcmp(before, "struct") || !strcmp(before, "union") || !strcmp(before, "enum");
-            bool aggregate = is_enum || tagged || !strcmp(last, "struct") || !strcmp(last, "union");
-            if (tagged && !done && !value) CR_TRY(note(r->p, last));
-            CR_TRY(pass_over(r, '{', '}', is_enum && !value));
-            *last = *before = 0;
-            if (!aggregate && !value) return CR_OK; /* a function's body */
-        } else if (r->sign == '[' || r->sign == '=' || r->sign == ',' || r->sign == ';') {
-            if (own && !done && !value && *last && (!is_type || r->sign != '=')) CR_TRY(note(r->p, last));
-            if (r->sign == '[') {
-                CR_TRY(pass_over(r, '[', ']', false));
-                done = true;
-            }
-            if (r->sign == '=') value = true;
-            if (r->sign == ',') done = value = false;
-            if (r->sign == ';') return CR_OK;
-            if (r->sign == ']' || r->sign == '[') *last = 0;
-        }
-    }
-}
-
-static cr_status find_names(part *p) {
-    reader r = { .at = cr_str_get(&p->text), .p = p };
-    for (bool more = true; more;) CR_TRY(declaration(&r, &more));
-    return CR_OK;
-}
-
-/* ---- parts ---- */
-
-static cr_status make_part(maker *m, part *p, const char *text, cr_str *out_shared) {
-    m->shared.n = 0;
-    CR_TRY(take_in(m, text, &p->text));
-    cr_str_addn(out_shared, cr_str_get(&m->shared), m->shared.n);
-    CR_TRY(cr_str_status(out_shared));
-    CR_TRY(cr__words_of(cr_str_get(out_shared), &m->words));
-    return find_names(p);
-}
-
-/* Names that macros make: static symbols of the file that no header has. */
-static cr_status add_statics(const maker *m, const cr_sources *s, part *p) {
-    for (size_t i = 0; p->file && i < s->statics.n; i++)
-        if (!strcmp(s->statics.at[i].file, p->file) && !cr_map_find_str(&m->words, s->statics.at[i].name, NULL))
-            CR_TRY(note(p, s->statics.at[i].name));
-    return CR_OK;
-}
-
-static bool is_shared(const part *parts, size_t n, size_t self, const char *name, size_t length) {
-    for (size_t i = 0; i < n; i++)
-        if (i != self && cr_map_find(&parts[i].names, name, length, NULL)) return true;
-    return false;
-}
-
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* "#define NAME NAME__3" for every name that another part has, too; `undefine`: the end of that, and of the part's
- * macros. */
-static cr_status print_names(const part *parts, size_t n, size_t self, const cr_map *words, bool undefine,
-                             cr_str *out) {
-    CR_VEC(char *) lines = { 0 };
-    const void *key;
-    size_t length;
-    uint64_t value;
-    cr_status status = CR_OK;
-    for (int which = 0; which < 2 && !status; which++) {
-        const cr_map *map = which ? &parts[self].macros : &parts[self].names;
-        if (which && !undefine) break;
-        for (size_t i = 0; !status && cr_map_next(map, &i, &key, &length, &value);) {
-            char line[260];
-            bool model = !parts[self].file; /* of which all names are, but those that fields have, too */
-            if (!which && (model ? cr_map_find(words, key, length, NULL) : !is_shared(parts, n, self, key, length)))
-                continue;
-            if (undefine) snprintf(line, sizeof line, "#undef %.*s\n", (int)length, (const char *)key);
-            else
-                snprintf(line, sizeof line, "#define %.*s %.*s__%zu\n", (int)length, (const char *)key, (int)length,
-                         (const char *)key, self);
-            char *copy = cr_strdup(line);
-            status = copy ? cr_vec_push(&lines, copy) : CR_ENOMEM;
-            if (status) cr_free(copy);
-        }
-    }
-    if (lines.n) qsort(lines.at, lines.n, sizeof *lines.at, by_text); /* the same text every time */
-    for (size_t i = 0; i < lines.n; i++) {
-        if (!i || strcmp(lines.at[i], lines.at[i - 1])) cr_str_add(out, lines.at[i]);
-    }
-    for (size_t i = 0; i < lines.n; i++) cr_free(lines.at[i]);
-    cr_vec_dispose(&lines);
+/* What it includes goes before it. file: NULL for the model. */
+static cr_status add_piece(maker *m, const char *file, bool is_header, const char *text) {
+    cr_piece p = { .is_header = is_header };
+    cr_str_init(&p.text);
+    cr_map_init(&p.names);
+    cr_map_init(&p.macros);
+    if (file && !(p.file = cr_arena_strdup(&m->arena, file))) return CR_ENOMEM;
+    cr_status status = take_in(m, text, &p.text);
+    if (is_header && strstr(cr_str_get(&p.text), complex_words)) cr_str_add(&p.text, "#undef complex\n#undef I\n");
+    if (!status) status = cr_str_status(&p.text);
+    if (!status) status = cr_vec_push(&m->pieces, p);
+    if (status) cr_str_dispose(&p.text);
     return status;
 }
 
-static void print_part(const part *parts, size_t n, size_t self, const cr_map *words, cr_str *out, cr_status *status) {
+static cr_status add_file(maker *m, const char *file) {
+    char *text = NULL, name[160];
+    snprintf(name, sizeof name, "runtime/%.120s", file);
+    CR_TRY(read_file(m, name, &text));
+    cr_status status = add_piece(m, file, false, text);
+    cr_free(text);
+    return status;
+}
+
+/* ---- names ---- */
+
+typedef CR_VEC(char *) lines;
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* The map's keys for which `wanted` holds, in order: the same text every time. */
+typedef bool wanted_fn(const maker *m, size_t piece, const char *name, size_t n);
+static cr_status keys_of(const maker *m, const cr_map *map, wanted_fn *wanted, size_t piece, lines *out) {
+    const void *key;
+    size_t n;
+    uint64_t value;
+    for (size_t i = 0; cr_map_next(map, &i, &key, &n, &value);) {
+        if (wanted && !wanted(m, piece, key, n)) continue;
+        char *copy = cr_strndup(key, n);
+        if (!copy) return CR_ENOMEM;
+        cr_status status = cr_vec_push(out, copy);
+        if (status) cr_free(copy);
+        CR_TRY(status);
+    }
+    if (out->n) qsort(out->at, out->n, sizeof *out->at, by_text);
+    return CR_OK;
+}
+
+static void lines_dispose(lines *l) {
+    for (size_t i = 0; i < l->n; i++) cr_free(l->at[i]);
+    cr_vec_dispose(l);
+}
+
+/* Does another file of the unit have that name, or, for the model's, a header? */
+static bool is_twice(const maker *m, size_t piece, const char *name, size_t n) {
+    bool model = piece == m->pieces.n - 1;
+    for (size_t i = 0; i < m->pieces.n; i++) {
+        const cr_piece *p = &m->pieces.at[i];
+        if (i != piece && !p->is_header && cr_map_find(&p->names, name, n, NULL)) return true;
+    }
+    return model && cr_map_find(&m->names, name, n, NULL);
+}
+
+static bool is_left_over(const maker *m, size_t piece, const char *name, size_t n) {
+    (void)piece;
+    return cr_map_find(&m->macros, name, n, NULL);
+}
+
+/* Before and after the text of a file: names that others have, too, macros that headers left, macros of its own. */
+static cr_status print_names(const maker *m, size_t piece, bool after, cr_str *out) {
+    const cr_piece *p = &m->pieces.at[piece];
+    lines twice = { 0 }, macros = { 0 };
+    bool model = !p->file;
+    cr_status status = keys_of(m, &p->names, is_twice, piece, &twice);
+    if (!status && after) status = keys_of(m, &p->macros, NULL, piece, &macros);
+    if (!status && !after && model) status = keys_of(m, &p->macros, is_left_over, piece, &macros);
+    if (!status && !after && model) status = keys_of(m, &p->names, is_left_over, piece, &macros);
+    for (size_t i = 0; i < macros.n && !status; i++) cr_str_addf(out, "#undef %s\n", macros.at[i]);
+    for (size_t i = 0; i < twice.n && !status; i++) {
+        if (after) cr_str_addf(out, "#undef %s\n", twice.at[i]);
+        else cr_str_addf(out, "#define %s %s__%zu\n", twice.at[i], twice.at[i], piece);
+    }
+    lines_dispose(&twice);
+    lines_dispose(&macros);
+    return status;
+}
+
+static cr_status print_piece(const maker *m, size_t piece, cr_str *out) {
     const char *flags[CR_SOURCE_FLAGS];
-    const char *file = parts[self].file;
-    bool fused = file && cr__source_flags(file, flags) > 1 && !strcmp(flags[1], "-ffp-contract=fast");
-    cr_str_addf(out, "\n/* ---- %s ---- */\n", file ? file : "the model");
+    const cr_piece *p = &m->pieces.at[piece];
+    bool own = !p->is_header;
+    bool fused = own && p->file && cr__source_flags(p->file, flags) > 1 && !strcmp(flags[1], "-ffp-contract=fast");
+    if (!p->text.n) return CR_OK;
+    cr_str_addf(out, "\n/* ---- %s ---- */\n", p->file ? p->file : "the model");
     if (fused) cr_str_add(out, "RT_FUSED_BEGIN\n");
-    if (!file && !*status) *status = print_names(parts, n, self, words, true, out); /* macros that headers left */
-    if (!*status) *status = print_names(parts, n, self, words, false, out);
-    cr_str_addn(out, cr_str_get(&parts[self].text), parts[self].text.n);
-    if (!*status) *status = print_names(parts, n, self, words, true, out);
+    if (own) CR_TRY(print_names(m, piece, false, out));
+    cr_str_addn(out, cr_str_get(&p->text), p->text.n);
+    if (own) CR_TRY(print_names(m, piece, true, out));
     if (fused) cr_str_add(out, "RT_FUSED_END\n");
+    return cr_str_status(out);
 }
 
 /* ---- the head of the file ---- */
 
-static const char pragmas[] =
-    "#define _GNU_SOURCE\n"
-    "#if defined(__clang__)\n"
-    "#pragma STDC FP_CONTRACT OFF\n"
-    "#define RT_FUSED_BEGIN _Pragma(\"STDC FP_CONTRACT ON\")\n"
-    "#define RT_FUSED_END _Pragma(\"STDC FP_CONTRACT OFF\")\n"
-    "#else /* products and sums are fused in matrix products only */\n"
-    "#pragma GCC optimize (\"fp-contract=off\", \"no-math-errno\", \"no-trapping-math\")\n"
-    "#define RT_FUSED_BEGIN _Pragma(\"GCC push_options\") _Pragma(\"GCC optimize (\\\"fp-contract=fast\\\")\")\n"
-    "#define RT_FUSED_END _Pragma(\"GCC pop_options\")\n"
-    "#endif\n";
+static const char pragmas[] = "#define _GNU_SOURCE\n"
+                              "#if defined(__clang__)\n"
+                              "#pragma STDC FP_CONTRACT OFF\n"
+                              "#define RT_FUSED_BEGIN _Pragma(\"STDC FP_CONTRACT ON\")\n"
+                              "#define RT_FUSED_END _Pragma(\"STDC FP_CONTRACT OFF\")\n"
+                              "#else /* products and sums are fused in matrix products only */\n"
+                              "#pragma GCC optimize (\"fp-contract=off\", \"no-math-errno\", \"no-trapping-math\")\n"
+                              "#define RT_FUSED_BEGIN _Pragma(\"GCC push_options\") _Pragma(\"GCC optimize "
+                              "(\\\"fp-contract=fast\\\")\")\n"
+                              "#define RT_FUSED_END _Pragma(\"GCC pop_options\")\n"
+                              "#if defined(__SANITIZE_ADDRESS__) /* whose frames the guard moves: wide vectors in them "
+                              "lose their alignment */\n"
+                              "#pragma GCC optimize (\"no-stack-protector\")\n"
+                              "#endif\n"
+                              "#endif\n"
+                              "#pragma GCC diagnostic ignored \"-Wunused-function\" /* macros make families of "
+                              "functions */\n"
+                              "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors are passed between functions of "
+                              "this file only */\n";
 
 static cr_status print_systems(const maker *m, cr_str *out) {
-    CR_VEC(char *) names = { 0 };
-    const void *key;
-    size_t length;
-    uint64_t value;
-    cr_status status = CR_OK;
-    for (size_t i = 0; !status && cr_map_next(&m->systems, &i, &key, &length, &value);) {
-        char *copy = cr_strndup(key, length);
-        status = copy ? cr_vec_push(&names, copy) : CR_ENOMEM;
-        if (status) cr_free(copy);
-    }
-    if (names.n) qsort(names.at, names.n, sizeof *names.at, by_text);
-    for (size_t i = 0; i < names.n; i++) {
-        cr_str_addf(out, "#include %s\n", names.at[i]);
-        cr_free(names.at[i]);
-    }
-    cr_vec_dispose(&names);
+    lines names = { 0 };
+    cr_status status = keys_of(m, &m->systems, NULL, 0, &names);
+    for (size_t i = 0; i < names.n && !status; i++) cr_str_addf(out, "#include %s\n", names.at[i]);
+    lines_dispose(&names);
     cr_str_add(out, "#undef complex\n#undef I\n");
     for (const cr_target *const *t = cr_targets; *t; t++)
         if ((*t)->isas[1])
@@ -330,27 +229,17 @@ static cr_status print_systems(const maker *m, cr_str *out) {
     return status;
 }
 
-/* Symbols get the model's name in front; those of row kernels stand on lines of their own in the text. */
-static void print_symbols(const cr_sources *s, const char *stem, const char *text, cr_str *out) {
+/* Symbols get the model's name in front. */
+static cr_status print_symbols(const maker *m, const char *stem, cr_str *out) {
+    lines names = { 0 };
+    cr_status status = keys_of(m, &m->symbols, NULL, 0, &names);
     cr_str_addf(out, "#define cresset_model cresset_model_%s\n#define cresset_weights %s_cresset_weights\n", stem,
                 stem);
-    for (size_t i = 0; i < s->symbols.n; i++)
-        if (!i || strcmp(s->symbols.at[i], s->symbols.at[i - 1]))
-            cr_str_addf(out, "#define %s %s_%s\n", s->symbols.at[i], stem, s->symbols.at[i]);
-    for (size_t i = 0; cr__choice_names[i]; i++)
-        if (cr__defines_choice(text, cr__choice_names[i])) {
-            bool known = bsearch(&cr__choice_names[i], s->symbols.at, s->symbols.n, sizeof *s->symbols.at, by_text);
-            if (!known) cr_str_addf(out, "#define %s %s_%s\n", cr__choice_names[i], stem, cr__choice_names[i]);
-            cr_str_addf(out, "#define RT_OWN_%s 1\n", cr__choice_names[i]);
-        }
-    static const char rows[] = "extern rt_rows_fn ";
-    for (const char *at = text; (at = strstr(at, rows));) {
-        at += sizeof rows - 1;
-        for (size_t n; (n = strcspn(at, ",;\n")); at += n + (at[n] == ',') + strspn(at + n + (at[n] == ','), " ")) {
-            cr_str_addf(out, "#define %.*s %s_%.*s\n", (int)n, at, stem, (int)n, at);
-            if (at[n] != ',') break;
-        }
-    }
+    for (size_t i = 0; i < names.n && !status; i++)
+        if (strcmp(names.at[i], "cresset_model"))
+            cr_str_addf(out, "#define %s %s_%s\n", names.at[i], stem, names.at[i]);
+    lines_dispose(&names);
+    return status;
 }
 
 /* ---- weights ---- */
@@ -406,53 +295,61 @@ cr_status cr__print_c_header(const cr_toolchain *t, const char *stem, cr_str *ou
     return cr_str_status(out);
 }
 
-static void dispose_part(part *p) {
-    cr_str_dispose(&p->text);
-    cr_map_dispose(&p->names);
-    cr_map_dispose(&p->macros);
+static cr_status add_all(const cr_map *from, cr_map *to) {
+    const void *key;
+    size_t n;
+    uint64_t value;
+    for (size_t i = 0; cr_map_next(from, &i, &key, &n, &value);) CR_TRY(cr_map_put(to, key, n, 1));
+    return CR_OK;
 }
 
-static cr_status print_all(maker *m, const cr_sources *s, const cr_str *model, const char *stem, const cr_lowered *l,
-                           bool inside, cr_str *out) {
-    size_t n = s->files.n + 1;
-    part *parts = cr_calloc(n, sizeof *parts);
-    cr_str *shared = cr_calloc(n, sizeof *shared);
-    cr_status status = parts && shared ? CR_OK : CR_ENOMEM;
-    for (size_t i = 0; i < n && !status; i++) {
-        char *text = NULL, name[160];
-        if (i < n - 1) {
-            parts[i].file = s->files.at[i];
-            snprintf(name, sizeof name, "runtime/%.120s", parts[i].file);
-            status = read_file(m, name, &text);
-        }
-        if (!status) status = make_part(m, &parts[i], text ? text : cr_str_get(model), &shared[i]);
-        cr_free(text);
+/* The pieces, and what stays of them. */
+static cr_status gather(maker *m, const cr_sources *s, const cr_str *model) {
+    for (size_t i = 0; i < s->files.n; i++) CR_TRY(add_file(m, s->files.at[i]));
+    CR_TRY(add_piece(m, NULL, false, cr_str_get(model)));
+    CR_TRY(cr__prune(m->pieces.at, m->pieces.n, "cresset_model", &m->symbols));
+    for (size_t i = 0; i < m->pieces.n; i++) {
+        if (!m->pieces.at[i].is_header) continue;
+        CR_TRY(add_all(&m->pieces.at[i].names, &m->names));
+        CR_TRY(add_all(&m->pieces.at[i].macros, &m->macros));
     }
-    for (size_t i = 0; i < n && !status; i++) status = add_statics(m, s, &parts[i]);
-    if (!status) {
-        cr_str_addf(out,
-                    "/* %s: a model that `cresset compile` made, with the runtime it needs. Build: cc -O2 %s.c -c; "
-                    "link with -lm -lpthread.\n * How to call it: %s.h. */\n",
-                    stem, stem, stem);
-        cr_str_add(out, pragmas);
-        status = print_systems(m, out);
-        print_symbols(s, stem, cr_str_get(model), out);
-        cr_str_add(out, "struct cresset_api;\n__attribute__((visibility(\"default\"))) const struct cresset_api "
-                        "*cresset_model(uint32_t major);\n#pragma GCC visibility push(hidden)\n");
-    }
-    for (size_t i = 0; i < n && !status; i++) {
-        cr_str_addn(out, cr_str_get(&shared[i]), shared[i].n);
-        print_part(parts, n, i, &m->words, out, &status);
-    }
-    if (!status) print_weights(l, inside, out);
+    return CR_OK;
+}
+
+static cr_status print_all(const maker *m, const char *stem, const cr_lowered *l, bool inside, cr_str *out) {
+    cr_str_addf(out,
+                "/* %s: a model that `cresset compile` made, with what it uses of the runtime. Build: cc -O2 %s.c -c; "
+                "link "
+                "with -lm -lpthread.\n * How to call it: %s.h. */\n",
+                stem, stem, stem);
+    cr_str_add(out, pragmas);
+    CR_TRY(print_systems(m, out));
+    CR_TRY(print_symbols(m, stem, out));
+    cr_str_add(out, "struct cresset_api;\n__attribute__((visibility(\"default\"))) const struct cresset_api "
+                    "*cresset_model(uint32_t major);\n#pragma GCC visibility push(hidden)\n");
+    for (size_t i = 0; i < m->pieces.n; i++) CR_TRY(print_piece(m, i, out));
+    print_weights(l, inside, out);
     cr_str_add(out, "#pragma GCC visibility pop\n");
-    for (size_t i = 0; i < n; i++) {
-        if (parts) dispose_part(&parts[i]);
-        if (shared) cr_str_dispose(&shared[i]);
+    return cr_str_status(out);
+}
+
+static void maker_init(maker *m, const cr_toolchain *t) {
+    *m = (maker){ .tools = t };
+    cr_arena_init(&m->arena);
+    cr_map *const maps[] = { &m->systems, &m->headers, &m->symbols, &m->names, &m->macros };
+    for (size_t i = 0; i < CR_COUNT(maps); i++) cr_map_init(maps[i]);
+}
+
+static void maker_dispose(maker *m) {
+    cr_map *const maps[] = { &m->systems, &m->headers, &m->symbols, &m->names, &m->macros };
+    for (size_t i = 0; i < CR_COUNT(maps); i++) cr_map_dispose(maps[i]);
+    for (size_t i = 0; i < m->pieces.n; i++) {
+        cr_str_dispose(&m->pieces.at[i].text);
+        cr_map_dispose(&m->pieces.at[i].names);
+        cr_map_dispose(&m->pieces.at[i].macros);
     }
-    cr_free(parts);
-    cr_free(shared);
-    return status ? status : cr_str_status(out);
+    cr_vec_dispose(&m->pieces);
+    cr_arena_dispose(&m->arena);
 }
 
 static cr_status print_source(const cr_toolchain *t, const cr_lowered *l, const cr_emit_options *o, const char *stem,
@@ -461,23 +358,18 @@ static cr_status print_source(const cr_toolchain *t, const cr_lowered *l, const 
     cr_sources sources = { 0 };
     cr_str model;
     cr_emit_options options = *o;
-    maker m = { .tools = t };
+    maker m;
     options.weights = inside ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE;
     cr_build_source(&build);
     cr_str_init(&model);
-    cr_map_init(&m.systems);
-    cr_map_init(&m.headers);
-    cr_map_init(&m.words);
-    cr_str_init(&m.shared);
+    maker_init(&m, t);
     cr_status status = cr_emit_c(l, &options, &build, &model, NULL);
     if (!status) status = cr__sources_find(t, cr_str_get(&model), build.target, &sources);
-    if (!status) status = print_all(&m, &sources, &model, stem, l, inside, out);
+    if (!status) status = gather(&m, &sources, &model);
+    if (!status) status = print_all(&m, stem, l, inside, out);
     cr__sources_dispose(&sources);
     cr_str_dispose(&model);
-    cr_str_dispose(&m.shared);
-    cr_map_dispose(&m.systems);
-    cr_map_dispose(&m.headers);
-    cr_map_dispose(&m.words);
+    maker_dispose(&m);
     return status;
 }
 

@@ -4,41 +4,27 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-/* ---- choices that a model may define itself ---- */
+/* ---- what a model defines itself ---- */
 
-const char *const cr__choice_names[] = {
-    "rt__block_calls",
-    "rt__block_base",
-    "rt__block_avx2",
-    "rt__block_avx512",
-    "rt__post_base",
-    "rt__post_avx2",
-    "rt__post_avx512",
-    "gemm_isa_get",
-    "conv_isa_get",
-    "rt__post_get",
-    "gemm_f64_get",
-    "rt_block_run",
-    NULL,
-};
+static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-bool cr__defines_choice(const char *text, const char *name) {
-    static const char *const forms[] = { "rt_block_fn *const %s[RT_OP_COUNT] =", "const rt_post_isa %s =",
-                                         "*%s(void) {", "int %s(const rt_ctx *ctx" };
-    for (size_t i = 0; i < CR_COUNT(forms); i++) {
-        cr_str form;
-        cr_str_init(&form);
-        cr_str_addf(&form, forms[i], name);
-        bool found = !form.failed && strstr(text, cr_str_get(&form));
-        cr_str_dispose(&form);
-        if (found) return true;
+/* Functions and tables that begin their line, as the choices of a model do (choices.c). */
+static cr_status find_own(const char *text, cr_map *out) {
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n"), at = strcspn(line, "([=\n");
+        bool whole = isalpha((unsigned char)*line) && !begins(line, "static ") && !begins(line, "extern ");
+        if (whole && at < n && (memchr(line, '{', n) || memchr(line, '=', n))) {
+            while (at && line[at - 1] == ' ') at--;
+            size_t from = at;
+            while (from && (isalnum((unsigned char)line[from - 1]) || line[from - 1] == '_')) from--;
+            CR_TRY(cr_map_put(out, line + from, at - from, 1));
+        }
+        line += n + (line[n] == '\n');
     }
-    return false;
+    return CR_OK;
 }
 
 /* ---- flags: as CMakeLists.txt has them ---- */
-
-static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 size_t cr__source_flags(const char *file, const char **out) {
     size_t n = 0;
@@ -55,7 +41,10 @@ size_t cr__source_flags(const char *file, const char **out) {
 
 /* ---- the index ---- */
 
-typedef struct row { const char *file, *symbol; bool defines, is_static; } row;
+typedef struct row {
+    const char *file, *symbol;
+    bool defines;
+} row;
 typedef CR_VEC(row) rows;
 
 /* "...[rt_pool.c.o]: rt_pool_create T 10 35": file, symbol, letter. */
@@ -73,12 +62,11 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
         char *open = memchr(line, '[', n), *shut = open ? memchr(open, ']', n - (size_t)(open - line)) : NULL;
         char *name = shut && shut - open > 3 ? shut + 3 : NULL,
              *space = name && name < line + n ? memchr(name, ' ', n - (size_t)(name - line)) : NULL;
-        if (space && space[1]) {
-            char letter = space[1];
+        char letter = space ? space[1] : 0;
+        if (letter &&
+            (!islower((unsigned char)letter) || strchr("wvu", letter))) { /* others are known in their file alone */
             row r = { cr_arena_strndup(arena, open + 1, (size_t)(shut - open - 3)),
-                      cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", letter),
-                      islower((unsigned char)letter) && !strchr("wvu", letter) };
-            if (r.is_static) r.defines = false;
+                      cr_arena_strndup(arena, name, (size_t)(space - name)), !strchr("Uw", letter) };
             status = r.file && r.symbol ? cr_vec_push(out, r) : CR_ENOMEM;
         }
         line += n + (line[n] == '\n');
@@ -90,7 +78,7 @@ static cr_status read_index(cr_arena *arena, const cr_toolchain *t, rows *out) {
 /* ---- what a text mentions ---- */
 
 /* Identifiers outside of string literals; the text is ours and has no other ones that would matter. */
-cr_status cr__words_of(const char *text, cr_map *out) {
+static cr_status find_words(const char *text, cr_map *out) {
     for (const char *at = text; *at;) {
         if (*at == '"') {
             for (at++; *at && *at != '"'; at++)
@@ -117,12 +105,8 @@ static cr_status collect(const rows *all, const cr_map *files, cr_sources *out) 
         const row *r = &all->at[i];
         if (!cr_map_find_str(files, r->file, NULL)) continue;
         if (!i || strcmp(all->at[i - 1].file, r->file)) CR_TRY(cr_vec_push(&out->files, r->file));
-        if (r->defines) CR_TRY(cr_vec_push(&out->symbols, r->symbol));
-        if (r->is_static && !strchr(r->symbol, '.'))
-            CR_TRY(cr_vec_push(&out->statics, ((cr_static){ r->file, r->symbol })));
     }
     if (out->files.n) qsort(out->files.at, out->files.n, sizeof *out->files.at, by_text);
-    if (out->symbols.n) qsort(out->symbols.at, out->symbols.n, sizeof *out->symbols.at, by_text);
     return CR_OK;
 }
 
@@ -134,7 +118,7 @@ static cr_status close_over(const rows *all, cr_map *needed, const cr_map *own, 
         for (size_t i = 0; i < all->n; i++) {
             const row *r = &all->at[i];
             bool there = cr_map_find_str(files, r->file, NULL);
-            if (!r->defines && !r->is_static && there && !cr_map_find_str(needed, r->symbol, NULL)) {
+            if (!r->defines && there && !cr_map_find_str(needed, r->symbol, NULL)) {
                 CR_TRY(cr_map_put_str(needed, r->symbol, 1));
                 again = true;
             }
@@ -156,9 +140,8 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, const cr_tar
     cr_map_init(&own);
     cr_map_init(&files);
     cr_status status = read_index(&out->arena, t, &all);
-    if (!status) status = cr__words_of(text, &needed);
-    for (size_t i = 0; !status && cr__choice_names[i]; i++)
-        if (cr__defines_choice(text, cr__choice_names[i])) status = cr_map_put_str(&own, cr__choice_names[i], 1);
+    if (!status) status = find_words(text, &needed);
+    if (!status) status = find_own(text, &own);
     static const char *const functions[] = { "rt_api_create",    "rt_api_destroy",   "rt_api_run", "rt_api_release",
                                              "rt_api_get_state", "rt_api_set_state", "rt_api_seed" };
     /* RT_API_FUNCTIONS names them */
@@ -175,7 +158,5 @@ cr_status cr__sources_find(const cr_toolchain *t, const char *text, const cr_tar
 
 void cr__sources_dispose(cr_sources *s) {
     cr_vec_dispose(&s->files);
-    cr_vec_dispose(&s->symbols);
-    cr_vec_dispose(&s->statics);
     cr_arena_dispose(&s->arena);
 }

@@ -40,7 +40,6 @@ int rt_gemm_compute_dtype(int dtype) {
     }
 }
 
-#ifndef RT_OWN_gemm_f64_get
 RT_CHOICE const gemm_kind *gemm_f64_get(void) {
 #if defined(__x86_64__)
     const gemm_isa *isa = gemm_isa_get();
@@ -49,7 +48,6 @@ RT_CHOICE const gemm_kind *gemm_f64_get(void) {
 #endif
     return &gemm_f64_portable;
 }
-#endif
 
 const gemm_kind *gemm_kind_get(int compute) {
     switch (compute) {

@@ -226,60 +226,60 @@ COMPLEX_NANSUM(nansum_c128, c128)
         a = PICK(T, next better a, next, a);                                                                           \
         nan |= next != next;                                                                                           \
     }
-#define EXTREME(name, T, member, better)                                                                               \
-    static T name##_of(const T *x, int64_t n) {                                                                        \
-        enum { N = 16 / sizeof(T) };                                                                                   \
-        T best = x[0];                                                                                                 \
-        int64_t i = 0;                                                                                                 \
-        if (n >= 4 * N) {                                                                                              \
-            v_##T a = LOAD(T, x), b = a, c = a, d = a;                                                                 \
-            m_##T nan = { 0 };                                                                                         \
-            for (; i + 4 * N <= n; i += 4 * N) {                                                                       \
-                TAKE_BETTER(T, a, x + i, better)                                                                       \
-                TAKE_BETTER(T, b, x + i + N, better)                                                                   \
-                TAKE_BETTER(T, c, x + i + 2 * N, better)                                                               \
-                TAKE_BETTER(T, d, x + i + 3 * N, better)                                                               \
-            }                                                                                                          \
-            a = PICK(T, b better a, b, a), c = PICK(T, d better c, d, c), a = PICK(T, c better a, c, a);               \
-            for (int k = 0; k < N; k++) {                                                                              \
-                if (nan[k]) return (T)NAN;                                                                             \
-                best = a[k] better best ? a[k] : best;                                                                 \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                                   \
-        return best;                                                                                                   \
-    }                                                                                                                  \
-    FOLD(name) {                                                                                                       \
-        UNUSED;                                                                                                        \
-        enum { PART = 256 };                                                                                           \
-        const T *x = p;                                                                                                \
-        T best = (T)s->as.member;                                                                                      \
-        bool any = s->n > 0;                                                                                           \
-        for (int64_t i = 0; i < n && (!any || best == best); i += PART) {                                              \
-            int64_t count = n - i < PART ? n - i : PART, at = i;                                                       \
-            T part = name##_of(x + i, count);                                                                          \
-            if (any && !(part better best) && part == part) continue;                                                  \
-            while (x[at] != part && (part == part || x[at] == x[at])) at++;                                            \
-            best = x[at];                                                                                              \
-            s->at = s->n + at;                                                                                         \
-            any = true;                                                                                                \
-        }                                                                                                              \
-        s->as.member = best;                                                                                           \
-    }                                                                                                                  \
-    JOIN(name##_join) {                                                                                                \
-        UNUSED;                                                                                                        \
-        T a = (T)s->as.member, b = (T)later->as.member;                                                                \
-        if (a != a || (!(b better a) && b == b)) return;                                                               \
-        s->as.member = later->as.member;                                                                               \
-        s->at = s->n + later->at;                                                                                      \
-    }                                                                                                                  \
-    FINISH(name##_take) {                                                                                              \
-        (void)param;                                                                                                   \
-        *(T *)out = (T)s->as.member;                                                                                   \
-        if (index) *index = s->at;                                                                                     \
-    }                                                                                                                  \
-    COLUMNS(name##_columns, T, t->n ? (T)t->as.member : *x, PICK(T, (x better y) | (x != x), x, y),                    \
-            (x better y) | (x != x) ? x : y, t->as.member = y)
+#define EXTREME(name, T, member, better)                                                                 \
+    static T name##_of(const T *x, int64_t n) {                                                          \
+        enum { N = 16 / sizeof(T) };                                                                     \
+        T best = x[0];                                                                                   \
+        int64_t i = 0;                                                                                   \
+        if (n >= 4 * N) {                                                                                \
+            v_##T a = LOAD(T, x), b = a, c = a, d = a;                                                   \
+            m_##T nan = { 0 };                                                                           \
+            for (; i + 4 * N <= n; i += 4 * N) {                                                         \
+                TAKE_BETTER(T, a, x + i, better)                                                         \
+                TAKE_BETTER(T, b, x + i + N, better)                                                     \
+                TAKE_BETTER(T, c, x + i + 2 * N, better)                                                 \
+                TAKE_BETTER(T, d, x + i + 3 * N, better)                                                 \
+            }                                                                                            \
+            a = PICK(T, b better a, b, a), c = PICK(T, d better c, d, c), a = PICK(T, c better a, c, a); \
+            for (int k = 0; k < N; k++) {                                                                \
+                if (nan[k]) return (T)NAN;                                                               \
+                best = a[k] better best ? a[k] : best;                                                   \
+            }                                                                                            \
+        }                                                                                                \
+        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                     \
+        return best;                                                                                     \
+    }                                                                                                    \
+    FOLD(name) {                                                                                         \
+        UNUSED;                                                                                          \
+        enum { PART = 256 };                                                                             \
+        const T *x = p;                                                                                  \
+        T best = (T)s->as.member;                                                                        \
+        bool any = s->n > 0;                                                                             \
+        for (int64_t i = 0; i < n && (!any || best == best); i += PART) {                                \
+            int64_t count = n - i < PART ? n - i : PART, at = i;                                         \
+            T part = name##_of(x + i, count);                                                            \
+            if (any && !(part better best) && part == part) continue;                                    \
+            while (x[at] != part && (part == part || x[at] == x[at])) at++;                              \
+            best = x[at];                                                                                \
+            s->at = s->n + at;                                                                           \
+            any = true;                                                                                  \
+        }                                                                                                \
+        s->as.member = best;                                                                             \
+    }                                                                                                    \
+    JOIN(name##_join) {                                                                                  \
+        UNUSED;                                                                                          \
+        T a = (T)s->as.member, b = (T)later->as.member;                                                  \
+        if (a != a || (!(b better a) && b == b)) return;                                                 \
+        s->as.member = later->as.member;                                                                 \
+        s->at = s->n + later->at;                                                                        \
+    }                                                                                                    \
+    FINISH(name##_take) {                                                                                \
+        (void)param;                                                                                     \
+        *(T *)out = (T)s->as.member;                                                                     \
+        if (index) *index = s->at;                                                                       \
+    }                                                                                                    \
+    COLUMNS(name##_columns, T, t->n ? (T)t->as.member : *x, PICK(T, (x better y) | (x != x), x, y),      \
+            ((x better y) | (x != x)) ? x : y, t->as.member = y)
 #define EXTREMES(cls, T, member) EXTREME(max_##cls, T, member, >) EXTREME(min_##cls, T, member, <)
 EXTREMES(f32, float, f[0])
 EXTREMES(f64, double, f[0])

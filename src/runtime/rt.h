@@ -140,8 +140,7 @@ uint32_t rt_cpu(void);
 /* False when CRESSET_ISA says something else than portable, avx2 or avx512; rt_cpu then says that there is nothing. */
 bool rt_cpu_limit_is_known(void);
 /* A function or table that says which loops are used: a compiled model may bring its own, which names fewer, so that
- * the linker leaves the others out (src/emit/choices.c). In one unit with the model (src/emit/amalgam.c), RT_OWN_NAME
- * says that the model has NAME. */
+ * the linker leaves the others out (src/emit/choices.c), as src/emit/prune.c does in one unit with the model. */
 #define RT_CHOICE __attribute__((weak))
 
 /* ---- helpers on views (rt_view.c, rt_copy.c) ---- */

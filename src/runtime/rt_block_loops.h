@@ -98,10 +98,8 @@ RT_BLOCK_RANGED(RANGED)
 #undef RANGED
 #define SELECT(K) [RT_OP_select_##K] = RT_LOOP(select_##K),
 #define RANGED(name, arity, K, ...) [RT_OP_##name##_##K] = RT_LOOP(name##_##K),
-#ifndef RT_OWN_rt__block_base
 RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY) RT_BLOCK_RANGED(RANGED)
                                                                 RT_BLOCK_SELECTS(SELECT) };
-#endif
 #undef SELECT
 #undef RANGED
 #endif
@@ -122,7 +120,5 @@ RT_BLOCK_CALLS(LOOP)
         return RT_OK;                                                                                                  \
     }
 RT_BLOCK_DIVISIONS(DIVISION)
-#ifndef RT_OWN_rt__block_calls
 RT_CHOICE rt_block_fn *const RT_LOOPS_CALLS[RT_OP_COUNT] = { RT_BLOCK_CALLS(ENTRY) RT_BLOCK_DIVISIONS(ENTRY) };
-#endif
 #endif

@@ -33,7 +33,7 @@ static int processors(const char *quota, const char *period) {
 }
 
 static int quota_of_folder(const char *root, const char *folder) {
-    char path[1200], quota[64], period[64];
+    char path[2400], quota[64], period[64];
     snprintf(path, sizeof path, "%s%s/cpu.max", root, folder);
     if (slurp(path, quota, sizeof quota)) {
         const char *space = strchr(quota, ' ');

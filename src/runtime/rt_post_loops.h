@@ -98,7 +98,5 @@ void POST(gru)(const float *x, int64_t x_gate, const float *z, int64_t z_gate, i
 }
 
 #define X(name, ...) POST(act_##name),
-#ifndef RT_OWN_rt__post_base
 RT_CHOICE const rt_post_isa POST_TABLE = { { RT_ACTS(X) }, POST(blend), POST(hide), POST(lstm), POST(gru) };
-#endif
 #undef X
