@@ -384,6 +384,27 @@ static cr_status eval_text(compiler *c, int16_t *results, int *n) {
 
 /* ---- layout ---- */
 
+/* A `let` may serve another outcome of the text's conditions: steps that no result needs go. Operands come before. */
+static void drop_unused(compiler *c, int16_t *results, int nresults) {
+    bool used[MAX_STEPS] = { false };
+    int16_t place[MAX_STEPS];
+    int kept = 0;
+    for (int i = 0; i < nresults; i++) used[results[i]] = true;
+    for (int i = c->nsteps; i-- > 0;)
+        for (int k = 0; used[i] && k < 3; k++)
+            if (c->steps[i].in[k] >= 0) used[c->steps[i].in[k]] = true;
+    for (int i = 0; i < c->nsteps; i++) {
+        if (!used[i]) continue;
+        step *s = &c->steps[kept];
+        *s = c->steps[i];
+        for (int k = 0; k < 3; k++)
+            if (s->in[k] >= 0) s->in[k] = place[s->in[k]];
+        place[i] = (int16_t)kept++;
+    }
+    c->nsteps = kept;
+    for (int i = 0; i < nresults; i++) results[i] = place[results[i]];
+}
+
 typedef struct order { uint8_t at[MAX_STEPS]; int n, once; } order;
 
 /* Instructions: those that run once, then the others, each in the order they were made. */
@@ -457,9 +478,10 @@ static cr_scalar_program *new_program(const compiler *c, const order *o, int nre
     return p;
 }
 
-static cr_status write_program(compiler *c, const int16_t *results, int nresults, cr_scalar_program **out) {
+static cr_status write_program(compiler *c, int16_t *results, int nresults, cr_scalar_program **out) {
     order o;
     int nslots = 0, inputs = 0, constants = 0;
+    drop_unused(c, results, nresults);
     order_steps(c, results, nresults, &o);
     CR_TRY(give_slots(c, &o, &nslots));
     for (int i = 0; i < c->nsteps; i++)

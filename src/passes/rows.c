@@ -31,9 +31,9 @@ static int row_of(const cr_op *op) {
 static const struct { const char *class, *names; } vectors[] = {
     { "f32", " add sub mul div neg abs sqrt rsqrt fma max min fmax fmin floor ceil trunc round frac truncdiv sign "
              "copysign isnan isinf isfinite signbit to_b to_i64 to_f64 eq ne lt le gt ge select exp exp2 expm1 log "
-             "log2 log10 log1p tanh erf sigmoid log_sigmoid sin cos pow narrow_bf16 " },
+             "log2 log10 log1p tanh erf gelu gelu_slope sigmoid log_sigmoid sin cos pow narrow_bf16 " },
     { "f64", " add sub mul div neg abs sqrt rsqrt max min isnan to_b to_i64 to_f32 eq ne lt le gt ge select exp exp2 "
-             "expm1 log log2 log10 log1p tanh erf pow " },
+             "expm1 log log2 log10 log1p tanh erf gelu gelu_slope pow " },
     { "i64", " add sub mul neg abs max min and or xor not sign to_b to_f32 to_f64 eq ne lt le gt ge select " },
     { "b", " add mul and or xor not eq ne max min to_f32 to_f64 to_i64 select " },
 };

@@ -70,7 +70,7 @@ RT_BLOCK_SELECTS(SELECT)
 #undef SELECT
 #define OPERANDS1(K) const t_##K a = x[i]
 #define OPERANDS2(K) const t_##K a = x[i], b = y[i]
-#define RANGED(name, arity, K, inside, fast, slow)                                                                     \
+#define RANGED(name, arity, K, inside, fast, any)                                                                      \
     int RT_LOOP(name##_##K)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pc;                                                                                                      \
         t_##K *o = out;                                                                                                \
@@ -82,9 +82,9 @@ RT_BLOCK_SELECTS(SELECT)
             outside |= !(inside);                                                                                      \
         }                                                                                                              \
         if (outside) {                                                                                                 \
-            for (int64_t i = 0; i < n; i++) {                                                                          \
+            INDEPENDENT for (int64_t i = 0; i < n; i++) {                                                              \
                 OPERANDS##arity(K);                                                                                    \
-                o[i] = (inside) ? (fast) : (slow);                                                                     \
+                o[i] = (any);                                                                                          \
             }                                                                                                          \
             return RT_OK;                                                                                              \
         }                                                                                                              \

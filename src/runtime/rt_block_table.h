@@ -66,6 +66,12 @@
     X(nextafter, 2, f32, f32, rt_nextafter_f32(a, b)) X(mantissa, 1, f32, f32, rt_mantissa_f32(a))                     \
     X(exponent, 1, f32, f32, rt_exponent_f32(a)) X(asinh, 1, f32, f32, rt_asinh_f32(a))                                \
     X(acosh, 1, f32, f32, rt_acosh_f32(a)) RT_LOGS(X, f32)                                                             \
+    X(hypot, 2, f32, f32, rt_hypot_f32(a, b)) X(angle, 1, f32, f32, rt_angle_f32(a))                                   \
+    X(gelu, 1, f32, f32, rt_gelu_f32(a)) X(gelu_slope, 1, f32, f32, rt_gelu_slope_f32(a))                              \
+    X(erfc, 1, f32, f32, rt_erfc_f32(a)) X(erfinv, 1, f32, f32, rt_erfinv_f32(a))                                      \
+    X(ndtri, 1, f32, f32, rt_ndtri_f32(a)) X(log_ndtr, 1, f32, f32, rt_log_ndtr_f32(a))                                \
+    X(digamma, 1, f32, f32, rt_digamma_f32(a)) X(i0, 1, f32, f32, rt_i0_f32(a)) X(i0e, 1, f32, f32, rt_i0e_f32(a))     \
+    X(i1, 1, f32, f32, rt_i1_f32(a)) X(i1e, 1, f32, f32, rt_i1e_f32(a))                                                \
     /* A sum of truth values is their or, a product their and. */                                                      \
     X(add, 2, b, b, a | b) X(mul, 2, b, b, a & b) X(and, 2, b, b, a & b) X(or, 2, b, b, a | b) X(xor, 2, b, b, a ^ b)  \
     X(not, 1, b, b, a ^ 1) X(eq, 2, b, b, a == b) X(ne, 2, b, b, a ^ b) X(max, 2, b, b, a | b) X(min, 2, b, b, a & b)  \
@@ -74,47 +80,36 @@
     X(to_f32, 1, f32, b, a) X(to_f64, 1, f64, b, a) X(to_i64, 1, i64, b, a) X(to_u64, 1, u64, b, a)                    \
     X(to_c64, 1, c64, b, rt_make_c64(a, 0)) X(to_c128, 1, c128, b, rt_make_c128(a, 0))
 
-/* Straight-line code where `inside` holds of the operands; a block with anything else goes through libm.
- *     X(name, arity, class, inside, fast, slow) */
+/* `fast` where `inside` holds of all operands of a block; `any`, which gives the same there, for a block with others.
+ *     X(name, arity, class, inside, fast, any)
+ * RT_NEAR: those whose other elements go through libm one by one. */
+#define RT_NEAR(X, name, arity, inside, fast, slow) X(name, arity, f32, inside, fast, (inside) ? (fast) : (slow))
 #define RT_BLOCK_RANGED(X)                                                                                             \
-    X(sin, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_sin_f32(a), sinf(a))                                                   \
-    X(cos, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_cos_f32(a), cosf(a))                                                   \
-    X(tan, 1, f32, fabsf(a) <= RT_SIN_RANGE, rt_tan_f32(a), tanf(a))                                                   \
-    X(sinh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_sinh_f32(a), sinhf(a))                                               \
-    X(cosh, 1, f32, fabsf(a) <= RT_SINH_RANGE, rt_cosh_f32(a), coshf(a))                                               \
-    X(pow, 2, f32, rt__pow_near(a, b), rt__pow_near_f32(a, b), powf(a, b))                                             \
-    X(fmod, 2, f32, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                               \
-    X(remainder, 2, f32, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))      \
-    X(floordiv, 2, f32, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))
+    RT_NEAR(X, sin, 1, fabsf(a) <= RT_SIN_RANGE, rt_sin_f32(a), sinf(a))                                               \
+    RT_NEAR(X, cos, 1, fabsf(a) <= RT_SIN_RANGE, rt_cos_f32(a), cosf(a))                                               \
+    RT_NEAR(X, tan, 1, fabsf(a) <= RT_SIN_RANGE, rt_tan_f32(a), tanf(a))                                               \
+    RT_NEAR(X, sinc, 1, fabsf(a) <= RT_SIN_RANGE / 4, rt_sinc_near(a), rt_sinc_f32(a))                                 \
+    RT_NEAR(X, sinh, 1, fabsf(a) <= RT_SINH_RANGE, rt_sinh_f32(a), sinhf(a))                                           \
+    RT_NEAR(X, cosh, 1, fabsf(a) <= RT_SINH_RANGE, rt_cosh_f32(a), coshf(a))                                           \
+    RT_NEAR(X, pow, 2, rt__pow_near(a, b), rt__pow_near_f32(a, b), powf(a, b))                                         \
+    RT_NEAR(X, fmod, 2, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                           \
+    RT_NEAR(X, remainder, 2, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))  \
+    RT_NEAR(X, floordiv, 2, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))  \
+    X(lgamma, 1, f32, (a > 0) & (a < INFINITY), rt__lgamma_near(a), rt_lgamma_f32(a))
 
 #define RT_BLOCK_SELECTS(X) X(f32) X(f64) X(i64) X(u64) X(c64) X(c128) X(b)
 
-#define RT_CALLS_REAL(X, K, F)                                                                                        \
-    X(erfc, 1, K, K, erfc##F(a))                                                                                      \
-    X(hypot, 2, K, K, hypot##F(a, b)) X(sinc, 1, K, K, rt_sinc_##K(a)) X(angle, 1, K, K, rt_angle_##K(a))             \
-        X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a))                                   \
-            X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) X(zeta, 2, K, K, rt_zeta_##K(a, b))                         \
-                X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b))                     \
-                    X(erfinv, 1, K, K, rt_erfinv_##K(a)) X(erfcx, 1, K, K, rt_erfcx_##K(a))                           \
-                        X(ndtri, 1, K, K, rt_ndtri_##K(a)) X(log_ndtr, 1, K, K, rt_log_ndtr_##K(a))                   \
-                            X(i0, 1, K, K, rt_i0_##K(a)) X(i0e, 1, K, K, rt_i0e_##K(a)) X(i1, 1, K, K, rt_i1_##K(a))  \
-                                X(i1e, 1, K, K, rt_i1e_##K(a)) X(k0, 1, K, K, rt_k0_##K(a))                           \
-                                    X(k0e, 1, K, K, rt_k0e_##K(a)) X(k1, 1, K, K, rt_k1_##K(a))                       \
-                                        X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a))                   \
-                                            X(j1, 1, K, K, rt_j1_##K(a)) X(y0, 1, K, K, rt_y0_##K(a))                 \
-                                                X(y1, 1, K, K, rt_y1_##K(a)) X(airy_ai, 1, K, K, rt_airy_ai_##K(a))   \
-                                                    X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                  \
-                                                        X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b))             \
-                                                            X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))         \
-                                                                X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b))     \
-                                                                    X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b)) \
-                                                                        X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) \
-                                                                            X(hermite_he, 2, K, K,                    \
-                                                                              rt_hermite_he_##K(a, b))                \
-                                                                                X(laguerre_l, 2, K, K,                \
-                                                                                  rt_laguerre_l_##K(a, b))            \
-                                                                                    X(legendre_p, 2, K, K,            \
-                                                                                      rt_legendre_p_##K(a, b))
+#define RT_CALLS_REAL(X, K)                                                                                            \
+    X(polygamma, 2, K, K, rt_polygamma_##K(a, b)) X(zeta, 2, K, K, rt_zeta_##K(a, b))                                  \
+    X(igamma, 2, K, K, rt_igamma_##K(a, b)) X(igammac, 2, K, K, rt_igammac_##K(a, b))                                  \
+    X(erfcx, 1, K, K, rt_erfcx_##K(a)) X(k0, 1, K, K, rt_k0_##K(a)) X(k0e, 1, K, K, rt_k0e_##K(a))                     \
+    X(k1, 1, K, K, rt_k1_##K(a)) X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a))                           \
+    X(j1, 1, K, K, rt_j1_##K(a)) X(y0, 1, K, K, rt_y0_##K(a)) X(y1, 1, K, K, rt_y1_##K(a))                             \
+    X(airy_ai, 1, K, K, rt_airy_ai_##K(a)) X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                            \
+    X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b)) X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))                \
+    X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b)) X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b))                \
+    X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) X(hermite_he, 2, K, K, rt_hermite_he_##K(a, b))                      \
+    X(laguerre_l, 2, K, K, rt_laguerre_l_##K(a, b)) X(legendre_p, 2, K, K, rt_legendre_p_##K(a, b))
 #define RT_CALLS_COMPLEX(X, K, R, F)                                                                                   \
     X(div, 2, K, K, rt_div_##K(a, b)) X(pow, 2, K, K, rt_pow_##K(a, b)) X(exp, 1, K, K, rt_exp_##K(a))                 \
     X(exp2, 1, K, K, rt_exp2_##K(a)) X(expm1, 1, K, K, rt_expm1_##K(a)) X(log, 1, K, K, rt_log_##K(a))                 \
@@ -142,18 +137,21 @@
     X(nextafter, 2, K, K, nextafter(a, b)) X(floordiv, 2, K, K, rt_floordiv_##K(a, b))                                 \
     X(remainder, 2, K, K, rt_remainder_##K(a, b)) X(mantissa, 1, K, K, rt_mantissa_##K(a))                             \
     X(exponent, 1, K, K, rt_exponent_##K(a)) X(asinh, 1, K, K, asinh(a)) X(acosh, 1, K, K, acosh(a))                   \
-    X(pow, 2, K, K, pow(a, b)) RT_LOGS(X, K)
+    X(pow, 2, K, K, pow(a, b)) RT_LOGS(X, K)                                                                           \
+    X(erfc, 1, K, K, erfc(a)) X(hypot, 2, K, K, hypot(a, b)) X(sinc, 1, K, K, rt_sinc_##K(a))                          \
+    X(angle, 1, K, K, rt_angle_##K(a)) X(gelu, 1, K, K, rt_gelu_##K(a)) X(gelu_slope, 1, K, K, rt_gelu_slope_##K(a))   \
+    X(lgamma, 1, K, K, rt_lgamma_##K(a)) X(digamma, 1, K, K, rt_digamma_##K(a)) X(erfinv, 1, K, K, rt_erfinv_##K(a))   \
+    X(ndtri, 1, K, K, rt_ndtri_##K(a)) X(log_ndtr, 1, K, K, rt_log_ndtr_##K(a)) X(i0, 1, K, K, rt_i0_##K(a))           \
+    X(i0e, 1, K, K, rt_i0e_##K(a)) X(i1, 1, K, K, rt_i1_##K(a)) X(i1e, 1, K, K, rt_i1e_##K(a))
 
-#define RT_BLOCK_CALLS(X)                                                                                             \
-    RT_CALLS_REAL(X, f32, f)                                                                                          \
-    RT_CALLS_REAL(X, f64, ) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f) RT_CALLS_COMPLEX(X, c128, f64, ) \
-        X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b))                                   \
-            X(gcd, 2, i64, i64, rt_gcd_i64(a, b)) X(gcd, 2, u64, u64, rt_gcd_u64(a, b))                               \
-                X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))                           \
-                    X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a)))                                       \
-                        X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a)))                                \
-                            X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b))                                   \
-                                X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
+#define RT_BLOCK_CALLS(X)                                                                                              \
+    RT_CALLS_REAL(X, f32) RT_CALLS_REAL(X, f64) RT_CALLS_DOUBLE(X, f64) RT_CALLS_COMPLEX(X, c64, f32, f)               \
+    RT_CALLS_COMPLEX(X, c128, f64, ) X(pow, 2, i64, i64, rt_pow_i64(a, b)) X(pow, 2, u64, u64, rt_pow_u64(a, b))       \
+    X(gcd, 2, i64, i64, rt_gcd_i64(a, b)) X(gcd, 2, u64, u64, rt_gcd_u64(a, b))                                        \
+    X(lcm, 2, i64, i64, rt_lcm_i64(a, b)) X(lcm, 2, u64, u64, rt_lcm_u64(a, b))                                        \
+    X(narrow_f16, 1, f32, f32, rt_f16_to_f32(rt_f32_to_f16(a)))                                                        \
+    X(narrow_bf16, 1, f32, f32, rt_bf16_to_f32(rt_f32_to_bf16(a)))                                                     \
+    X(nextafter_bf16, 2, f32, f32, rt_nextafter_bf16(a, b)) X(nextafter_f16, 2, f32, f32, rt_nextafter_f16(a, b))
 
 #define RT_BLOCK_DIVISIONS(X)                                                                                          \
     X(floordiv, 2, i64, i64, rt_floordiv_i64(a, b)) X(remainder, 2, i64, i64, rt_remainder_i64(a, b))                  \

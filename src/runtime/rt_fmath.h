@@ -106,11 +106,11 @@ static inline int rt__pow_near(float a, float b) {
     return (fabsf(a) >= 0x1p-126f) & (fabsf(a) < INFINITY) & (fabsf(b) <= 0x1p21f);
 }
 static inline float rt_logaddexp_f32(float a, float b) {
-    float sum = (a < b ? b : a) + rt_log1p_f32(rt_exp_f32(-fabsf(a - b)));
+    float sum = (a < b ? b : a) + rt__log1p_near_f32(rt_exp_f32(-fabsf(a - b)));
     return a == b && fabsf(a) == INFINITY ? a : sum;
 }
 static inline float rt_logaddexp2_f32(float a, float b) {
-    float sum = (a < b ? b : a) + rt_log1p_f32(rt_exp2_f32(-fabsf(a - b))) * 1.44269504f;
+    float sum = (a < b ? b : a) + rt__log1p_near_f32(rt_exp2_f32(-fabsf(a - b))) * 1.44269504f;
     return a == b && fabsf(a) == INFINITY ? a : sum;
 }
 static inline float rt_xlogy_f32(float a, float b) { return b != b ? b : a == 0 ? 0 : a * rt_log_f32(b); }
@@ -126,15 +126,24 @@ static inline float rt_cosh_f32(float x) {
     float e = rt_exp_f32(fabsf(x));
     return 0.5f * e + 0.5f / e;
 }
-/* |x| <= RT_SIN_RANGE. In double throughout: a quotient of two rounded floats would be off by both their errors. */
+/* |x| <= RT_SIN_RANGE. (tan r - r) / r^3 to 6e-10, |r| <= 0.86, as the quadrant of a large x is rounded; in odd
+ * quadrants -1 / tan r. */
 static inline float rt_tan_f32(float x) {
-    double n = ((double)x * 0.63661977236758134308 + 6755399441055744.0) - 6755399441055744.0;
-    double r = ((double)x - n * 1.57079632673412561417e+00) - n * 6.07710050650619224932e-11, z = r * r;
-    double s = r + r * z * (((2.717519243e-6 * z - 1.983925185e-4) * z + 8.333329129e-3) * z - 0.1666666664);
-    double tail = ((-2.720288708e-7 * z + 2.479943134e-5) * z - 1.388888342e-3) * z + 4.166666662e-2;
-    double c = 1 - (0.5 * z - z * z * tail);
-    int odd = (int32_t)n & 1;
-    return x == 0 ? x : (float)((odd ? -c : s) / (odd ? s : c));
+    int32_t n;
+    float r = rt__reduce_sin_f32(x, &n), z = r * r, y = z * z;
+    float even = ((-2.274628399e-3f * y + 7.430220862e-3f) * y + 5.391481421e-2f) * y + 0.333333249f;
+    float odd = ((2.706664249e-3f * y + 6.703973045e-3f) * y + 2.224439685e-2f) * y + 0.1333369792f;
+    float t = r + r * z * (even + z * odd);
+    return x == 0 ? x : n & 1 ? -1.0f / t : t;
+}
+/* |x| <= RT_SIN_RANGE / 4: see rt_sinc_f32. */
+static inline float rt_sinc_near(float x) {
+    float y = x * 3.14159265f;
+    return x == 0 ? 1.0f : rt_sin_f32(y) / y;
+}
+static inline float rt_hypot_f32(float a, float b) {
+    double x = a, y = b;
+    return fabsf(a) == INFINITY || fabsf(b) == INFINITY ? INFINITY : (float)sqrt(x * x + y * y);
 }
 /* Where fmod is one exact step in double: the quotient has at most 28 bits and lies no nearer to the next integer than
  * 2^-24, so its rounding does not reach it, and both the product and the difference have room. */

@@ -8,7 +8,7 @@
 #define CRESSET_RT_MATH_H
 
 #include "runtime/rt.h"
-#include "runtime/rt_fmath.h"
+#include "runtime/rt_fspecial.h"
 
 #include <complex.h>
 #include <math.h>
@@ -108,6 +108,10 @@ static inline double rt_exponent_f64(double a) { int e; frexp(a, &e); return isf
 #undef RT_REAL_MATH
 
 static inline double rt_sigmoid_f64(double a) { return 1 / (1 + exp(-a)); }
+static inline double rt_gelu_f64(double a) { return a * 0.5 * (1 + erf(a * 0.7071067811865476)); }
+static inline double rt_gelu_slope_f64(double a) {
+    return 0.5 * (1 + erf(a * 0.7071067811865476)) + a * (0.3989422804014327 * exp(a * a * -0.5));
+}
 static inline double rt_log_sigmoid_f64(double a) { return (a < 0 ? a : 0) - log1p(exp(-fabs(a))); }
 
 /* sin(pi x) / (pi x) with the rounded product in both places: whole numbers give tiny values, not 0, as in PyTorch. */

@@ -32,32 +32,8 @@ static inline float rt__clamp6(float x) {
             }                                                                                                          \
         }                                                                                                              \
     }
-RT_ACTS_PLAIN(X)
+RT_ACTS(X)
 #undef X
-
-/* Rows without an element that erf calls far, and most have none, do without half of the work; the numbers are the
- * same. */
-void POST(act_gelu)(float *tile, int64_t row, int64_t rows, const float *bias, int64_t n) {
-    for (int64_t r = 0; r < rows; r++) {
-        float *y = tile + r * row;
-        int far = 0;
-        if (bias) {
-            INDEPENDENT for (int64_t i = 0; i < n; i++) y[i] += bias[i];
-        }
-        for (int64_t i = 0; i < n; i++) far |= !(fabsf(y[i] * 0.7071067811865476f) < 0.92f);
-        if (far) {
-            INDEPENDENT for (int64_t i = 0; i < n; i++) {
-                const float a = y[i];
-                y[i] = a * 0.5f * (1.0f + rt_erf_f32(a * 0.7071067811865476f));
-            }
-        } else {
-            INDEPENDENT for (int64_t i = 0; i < n; i++) {
-                const float a = y[i];
-                y[i] = a * 0.5f * (1.0f + rt__erf_near_f32(a * 0.7071067811865476f));
-            }
-        }
-    }
-}
 
 void POST(blend)(float *y, const float *scale, const float *residual, int64_t n) {
     if (scale && residual) {

@@ -203,6 +203,10 @@ INLINE vd min_f64(vd a, vd b) { return select_f64(or_b(lt_f64(a, b), isnan_f64(a
 LIBM_F64(exp)
 LIBM_F64(exp2) LIBM_F64(expm1) LIBM_F64(log) LIBM_F64(log2) LIBM_F64(log10) LIBM_F64(log1p) LIBM_F64(tanh) LIBM_F64(erf)
     LANES2(vd, pow_f64, __builtin_pow)
+INLINE vd gelu_f64(vd a) { return a * 0.5 * (1.0 + erf_f64(a * 0.7071067811865476)); }
+INLINE vd gelu_slope_f64(vd a) {
+    return 0.5 * (1.0 + erf_f64(a * 0.7071067811865476)) + a * (0.3989422804014327 * exp_f64(a * a * -0.5));
+}
 
 /* ---- memory ---- */
 /* `step`: bytes between the lanes. */

@@ -1,17 +1,20 @@
-/* rt_special.h: special functions that libm does not have. Computed in double; the float forms round once. Domains,
- * poles and infinities as in PyTorch's torch.special. Results are within a few units of the last place, except close to
- * zeros that are not at 0, where the absolute error is of that order. */
+/* rt_special.h: special functions that libm does not have. Computed in double; the float forms round once, or are code
+ * of their own (rt_fspecial.h). Domains, poles and infinities as in PyTorch's torch.special. Results are within a few
+ * units of the last place, except close to zeros that are not at 0, where the absolute error is of that order. */
 #ifndef CRESSET_RT_SPECIAL_H
 #define CRESSET_RT_SPECIAL_H
 
+#define RT_SPECIAL_DOUBLE(X) X(lgamma) X(digamma) X(erfinv) X(ndtri) X(log_ndtr) X(i0) X(i0e) X(i1) X(i1e)
 #define RT_SPECIAL_UNARY(X)                                                                                            \
-    X(lgamma) X(digamma) X(erfinv) X(erfcx) X(ndtri) X(log_ndtr) X(i0) X(i0e) X(i1) X(i1e) X(k0) X(k0e) X(k1) X(k1e)   \
-    X(j0) X(j1) X(y0) X(y1) X(airy_ai) X(spherical_j0)
+    X(erfcx) X(k0) X(k0e) X(k1) X(k1e) X(j0) X(j1) X(y0) X(y1) X(airy_ai) X(spherical_j0)
 /* polygamma(n, x); zeta(s, q) of Hurwitz; igamma(a, x) and igammac(a, x) regularised. Polynomials take (x, n). */
 #define RT_SPECIAL_BINARY(X)                                                                                           \
     X(zeta) X(igamma) X(igammac) X(chebyshev_t) X(chebyshev_u) X(chebyshev_v) X(chebyshev_w) X(hermite_h) \
     X(hermite_he) X(laguerre_l) X(legendre_p)
 
+#define X(name) double rt_##name##_f64(double a);
+RT_SPECIAL_DOUBLE(X)
+#undef X
 #define X(name)                                                                                                        \
     double rt_##name##_f64(double a);                                                                                  \
     static inline float rt_##name##_f32(float a) { return (float)rt_##name##_f64((double)a); }

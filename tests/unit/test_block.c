@@ -311,11 +311,11 @@ static void narrow_integers_wrap(void) {
 static void functions(void) {
     static const struct { const char *name; float x; uint32_t bits; } cases[] = {
         { "exp", 0.7f, 0x4000e153 },
-        { "exp", 3.3f, 0x41d8e6ae },
+        { "exp", 3.3f, 0x41d8e6af },
         { "exp2", 0.7f, 0x3fcfefc6 },
         { "exp2", 3.3f, 0x411d9624 },
         { "expm1", 0.7f, 0x3f81c2a6 },
-        { "expm1", 3.3f, 0x41d0e6ae },
+        { "expm1", 3.3f, 0x41d0e6af },
         { "log", 0.7f, 0xbeb69e1a },
         { "log", 3.3f, 0x3f98d274 },
         { "log2", 0.7f, 0xbf03bb12 },
