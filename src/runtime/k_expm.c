@@ -1,5 +1,6 @@
 /* k_expm.c: exponentials of matrices: the matrix is halved until it is small, its Taylor polynomial of degree 16 is
  * summed with six products, and the result is squared as often as the matrix was halved. */
+#include "runtime/gemm.h"
 #include "runtime/kernels.h"
 #include "runtime/rt_stack.h"
 
@@ -8,42 +9,36 @@
 
 enum { MOST_HALVINGS = 1100 };
 
-#define DEFINE_EXPM(T, s)                                                                                              \
-    static void multiply_##s(const T *a, const T *b, T *to, int64_t n) {                                               \
-        memset(to, 0, (size_t)(n * n) * sizeof *to);                                                                   \
-        for (int64_t i = 0; i < n; i++)                                                                                \
-            for (int64_t k = 0; k < n; k++) {                                                                          \
-                T f = a[i * n + k], *row = to + i * n;                                                                 \
-                for (int64_t j = 0; j < n; j++) row[j] += f * b[k * n + j];                                            \
-            }                                                                                                          \
-    }                                                                                                                  \
-    /* room: five matrices. The result is written over x. */                                                           \
-    static void exponential_##s(T *x, int64_t n, int halvings, T *room) {                                              \
-        int64_t all = n * n;                                                                                           \
-        T *x2 = room, *x3 = x2 + all, *x4 = x3 + all, *p = x4 + all, *q = p + all;                                     \
-        double c[17] = { 1 };                                                                                          \
-        for (int k = 1; k <= 16; k++) c[k] = c[k - 1] / k;                                                             \
-        for (int64_t i = 0; i < all; i++) x[i] = x[i] * ldexp(1, -halvings);                                           \
-        multiply_##s(x, x, x2, n);                                                                                     \
-        multiply_##s(x2, x, x3, n);                                                                                    \
-        multiply_##s(x2, x2, x4, n);                                                                                   \
-        for (int64_t i = 0; i < all; i++) q[i] = c[16] * x4[i];                                                        \
-        for (int part = 3; part >= 0; part--) {                                                                        \
-            if (part < 3) multiply_##s(p, x4, q, n);                                                                   \
-            const double *f = c + 4 * part;                                                                            \
-            for (int64_t i = 0; i < all; i++) p[i] = q[i] + (f[1] * x[i] + f[2] * x2[i] + f[3] * x3[i]);               \
-            for (int64_t i = 0; i < n; i++) p[i * n + i] += f[0];                                                      \
-        }                                                                                                              \
-        for (int k = 0; k < halvings; k++) {                                                                           \
-            multiply_##s(p, p, q, n);                                                                                  \
-            T *swap = p;                                                                                               \
-            p = q;                                                                                                     \
-            q = swap;                                                                                                  \
-        }                                                                                                              \
-        memcpy(x, p, (size_t)all * sizeof *x);                                                                         \
+static int multiply(const stack *s, const double *a, const double *b, double *to, int64_t n) {
+    rt_gemm_args g = rt_gemm_plain(s->dtype, n, n, n, a, b, to);
+    return rt_gemm(s->ctx, &g);
+}
+
+/* room: five matrices. The result is written over x. Factors are real: complex matrices are twice as many numbers. */
+static int exponential(const stack *s, double *x, int64_t n, int halvings, double *room) {
+    int64_t per = s->item / 8, all = n * n * per;
+    double *x2 = room, *x3 = x2 + all, *x4 = x3 + all, *p = x4 + all, *q = p + all, c[17] = { 1 };
+    for (int k = 1; k <= 16; k++) c[k] = c[k - 1] / k;
+    for (int64_t i = 0; i < all; i++) x[i] = x[i] * ldexp(1, -halvings);
+    int code = multiply(s, x, x, x2, n);
+    if (!code) code = multiply(s, x2, x, x3, n);
+    if (!code) code = multiply(s, x2, x2, x4, n);
+    for (int64_t i = 0; i < all; i++) q[i] = c[16] * x4[i];
+    for (int part = 3; part >= 0 && !code; part--) {
+        if (part < 3) code = multiply(s, p, x4, q, n);
+        const double *f = c + 4 * part;
+        for (int64_t i = 0; i < all; i++) p[i] = q[i] + (f[1] * x[i] + f[2] * x2[i] + f[3] * x3[i]);
+        for (int64_t i = 0; i < n; i++) p[(i * n + i) * per] += f[0];
     }
-DEFINE_EXPM(double, d)
-DEFINE_EXPM(zdouble, z)
+    for (int k = 0; k < halvings && !code; k++) {
+        code = multiply(s, p, p, q, n);
+        double *swap = p;
+        p = q;
+        q = swap;
+    }
+    memcpy(x, p, (size_t)all * sizeof *x);
+    return code;
+}
 
 /* The largest sum of sizes in a row; NAN or infinite where an element is. */
 static double norm_of(const stack *s, const char *a, int64_t n) {
@@ -74,8 +69,7 @@ int rt_k_matrix_exp(const rt_ctx *ctx, const rt_call *c) { /* self */
             continue;
         }
         while (ldexp(norm, -halvings) > 0.5 && halvings < MOST_HALVINGS) halvings++;
-        if (s.dtype == RT_F64) exponential_d((double *)one, n, halvings, (double *)room);
-        else exponential_z((zdouble *)one, n, halvings, (zdouble *)room);
+        code = exponential(&s, (double *)one, n, halvings, (double *)room);
     }
     if (!code) code = store(&s, &c->out[0], a, s.dtype);
     return close_stack(&s, code);

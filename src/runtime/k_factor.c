@@ -4,127 +4,28 @@
  * at a time, and copies the results into whatever strides and dtype they have. Pivots are counted from 1 and `info` is
  * the first pivot (from 1) that failed, as LAPACK has them, because PyTorch hands both to the user. */
 #include "runtime/kernels.h"
+#include "runtime/rt_factor.h"
 #include "runtime/rt_stack.h"
 
 #include <math.h>
 #include <string.h>
 
-static inline double size_d(double x) { return fabs(x); }
-static inline double size_z(zdouble x) { return fabs(creal(x)) + fabs(cimag(x)); } /* what LAPACK compares pivots by */
-static inline double conj_d(double x) { return x; }
-static inline zdouble conj_z(zdouble x) { return conj(x); }
-static inline double real_d(double x) { return x; }
-static inline double real_z(zdouble x) { return creal(x); }
+/* Matrices of a stack are shared by threads: body(work, i) for each. A result below 0 is -code of an error. */
+typedef struct each_matrix { int (*body)(const void *work, int64_t i); const void *work; } each_matrix;
 
-#define DEFINE_FACTORS(T, s)                                                                                           \
-    /* a (m x n) becomes its L (below the diagonal, which is all ones) and U; row i was swapped with pivot[i] - 1. */  \
-    static int32_t lu_##s(T *a, int64_t m, int64_t n, int32_t *pivot) {                                                \
-        int32_t info = 0;                                                                                              \
-        for (int64_t k = 0; k < (m < n ? m : n); k++) {                                                                \
-            int64_t best = k;                                                                                          \
-            for (int64_t i = k + 1; i < m; i++)                                                                        \
-                if (size_##s(a[i * n + k]) > size_##s(a[best * n + k])) best = i;                                      \
-            pivot[k] = (int32_t)best + 1;                                                                              \
-            if (a[best * n + k] == 0) {                                                                                \
-                if (!info) info = (int32_t)k + 1;                                                                      \
-                continue;                                                                                              \
-            }                                                                                                          \
-            for (int64_t j = 0; j < n && best != k; j++) {                                                             \
-                T swap = a[k * n + j];                                                                                 \
-                a[k * n + j] = a[best * n + j];                                                                        \
-                a[best * n + j] = swap;                                                                                \
-            }                                                                                                          \
-            for (int64_t i = k + 1; i < m; i++) {                                                                      \
-                T f = a[i * n + k] /= a[k * n + k];                                                                    \
-                if (f == 0) continue;                                                                                  \
-                for (int64_t j = k + 1; j < n; j++) a[i * n + j] -= f * a[k * n + j];                                  \
-            }                                                                                                          \
-        }                                                                                                              \
-        return info;                                                                                                   \
-    }                                                                                                                  \
-    /* x (n x k) becomes the solution of op(t) x = x, where t is a triangle of `a`; flip: its conjugate transpose. */  \
-    static void triangle_##s(const T *a, int64_t n, T *x, int64_t k, bool upper, bool unit, bool flip) {               \
-        bool down = upper == flip; /* first row first */                                                               \
-        for (int64_t step = 0; step < n; step++) {                                                                     \
-            int64_t i = down ? step : n - 1 - step;                                                                    \
-            for (int64_t p = down ? 0 : i + 1; p < (down ? i : n); p++) {                                              \
-                T f = flip ? conj_##s(a[p * n + i]) : a[i * n + p];                                                    \
-                for (int64_t j = 0; j < k; j++) x[i * k + j] -= f * x[p * k + j];                                      \
-            }                                                                                                          \
-            if (unit) continue;                                                                                        \
-            T d = flip ? conj_##s(a[i * n + i]) : a[i * n + i];                                                        \
-            for (int64_t j = 0; j < k; j++) x[i * k + j] /= d;                                                         \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void swap_rows_##s(T *x, int64_t n, int64_t k, const int32_t *pivot, bool back) {                           \
-        for (int64_t step = 0; step < n; step++) {                                                                     \
-            int64_t i = back ? n - 1 - step : step, with = pivot[i] - 1;                                               \
-            for (int64_t j = 0; j < k && with != i; j++) {                                                             \
-                T swap = x[i * k + j];                                                                                 \
-                x[i * k + j] = x[with * k + j];                                                                        \
-                x[with * k + j] = swap;                                                                                \
-            }                                                                                                          \
-        }                                                                                                              \
-    }                                                                                                                  \
-    /* A x = x from A's LU, or with `flip` A^H x = x. */                                                               \
-    static void lu_solve_##s(const T *lu, const int32_t *pivot, int64_t n, T *x, int64_t k, bool flip) {               \
-        if (!flip) swap_rows_##s(x, n, k, pivot, false);                                                               \
-        triangle_##s(lu, n, x, k, flip, !flip, flip);                                                                  \
-        triangle_##s(lu, n, x, k, !flip, flip, flip);                                                                  \
-        if (flip) swap_rows_##s(x, n, k, pivot, true);                                                                 \
-    }                                                                                                                  \
-    /* The lower triangle of a becomes L with L L^H = a. */                                                            \
-    static int32_t cholesky_##s(T *a, int64_t n) {                                                                     \
-        for (int64_t j = 0; j < n; j++) {                                                                              \
-            double d = real_##s(a[j * n + j]);                                                                         \
-            for (int64_t p = 0; p < j; p++) d -= real_##s(a[j * n + p] * conj_##s(a[j * n + p]));                      \
-            a[j * n + j] = d;                                                                                          \
-            if (!(d > 0)) return (int32_t)j + 1;                                                                       \
-            a[j * n + j] = sqrt(d);                                                                                    \
-            for (int64_t i = j + 1; i < n; i++) {                                                                      \
-                for (int64_t p = 0; p < j; p++) a[i * n + j] -= a[i * n + p] * conj_##s(a[j * n + p]);                 \
-                a[i * n + j] /= a[j * n + j];                                                                          \
-            }                                                                                                          \
-        }                                                                                                              \
-        return 0;                                                                                                      \
-    }                                                                                                                  \
-    /* a (m x n) becomes R and, below the diagonal, the reflectors whose factors are tau. */                           \
-    static void reflect_##s(T *a, int64_t m, int64_t n, T *tau) {                                                      \
-        for (int64_t k = 0; k < (m < n ? m : n); k++) {                                                                \
-            double rest = 0;                                                                                           \
-            T alpha = a[k * n + k];                                                                                    \
-            for (int64_t i = k + 1; i < m; i++) rest += real_##s(a[i * n + k] * conj_##s(a[i * n + k]));               \
-            tau[k] = 0;                                                                                                \
-            if (rest == 0 && real_##s(alpha) == alpha) continue;                                                       \
-            double beta = sqrt(real_##s(alpha * conj_##s(alpha)) + rest);                                              \
-            if (real_##s(alpha) >= 0) beta = -beta;                                                                    \
-            tau[k] = (beta - alpha) / beta;                                                                            \
-            for (int64_t i = k + 1; i < m; i++) a[i * n + k] /= alpha - beta;                                          \
-            a[k * n + k] = beta;                                                                                       \
-            for (int64_t j = k + 1; j < n; j++) {                                                                      \
-                T sum = a[k * n + j];                                                                                  \
-                for (int64_t i = k + 1; i < m; i++) sum += conj_##s(a[i * n + k]) * a[i * n + j];                      \
-                sum *= conj_##s(tau[k]);                                                                               \
-                a[k * n + j] -= sum;                                                                                   \
-                for (int64_t i = k + 1; i < m; i++) a[i * n + j] -= a[i * n + k] * sum;                                \
-            }                                                                                                          \
-        }                                                                                                              \
-    }                                                                                                                  \
-    /* q (m x n): the first n columns of the product of k reflectors, which lie below the diagonal of a (m x n). */    \
-    static void product_##s(const T *a, int64_t m, int64_t n, const T *tau, int64_t k, T *q) {                         \
-        for (int64_t i = 0; i < m; i++)                                                                                \
-            for (int64_t j = 0; j < n; j++) q[i * n + j] = i == j;                                                     \
-        for (int64_t r = k - 1; r >= 0; r--)                                                                           \
-            for (int64_t j = 0; j < n; j++) {                                                                          \
-                T sum = q[r * n + j];                                                                                  \
-                for (int64_t i = r + 1; i < m; i++) sum += conj_##s(a[i * n + r]) * q[i * n + j];                      \
-                sum *= tau[r];                                                                                         \
-                q[r * n + j] -= sum;                                                                                   \
-                for (int64_t i = r + 1; i < m; i++) q[i * n + j] -= a[i * n + r] * sum;                                \
-            }                                                                                                          \
-    }
-DEFINE_FACTORS(double, d)
-DEFINE_FACTORS(zdouble, z)
+static int run_matrices(void *arg, int64_t begin, int64_t end) {
+    const each_matrix *e = arg;
+    int code = RT_OK;
+    for (int64_t i = begin; i < end && !code; i++) code = e->body(e->work, i);
+    return code;
+}
+
+/* elements: of one matrix. */
+static int for_matrices(const stack *s, int64_t count, int64_t elements, int (*body)(const void *, int64_t),
+                        const void *work) {
+    each_matrix e = { body, work };
+    return rt_parallel_work(s->ctx, count, 8 * elements, 16384, run_matrices, &e);
+}
 
 /* ---- kernels ---- */
 
@@ -132,6 +33,17 @@ static int singular(const rt_ctx *ctx, const char *what, int64_t batch, int64_t 
     if (count == 1) return rt_fail(ctx, RT_ERUNTIME, "%s: the matrix is singular: pivot %d is zero", what, (int)info);
     return rt_fail(ctx, RT_ERUNTIME, "%s: matrix %lld of the batch is singular: pivot %d is zero", what,
                    (long long)batch, (int)info);
+}
+
+typedef struct lu_work { const stack *s; char *lu; int32_t *pivot, *info; int64_t m, n; } lu_work;
+
+static int lu_one(const void *arg, int64_t i) {
+    const lu_work *w = arg;
+    int64_t k = w->m < w->n ? w->m : w->n;
+    int32_t info = rt_lu(w->s->ctx, w->s->dtype, w->lu + i * w->m * w->n * w->s->item, w->n, w->m, w->n,
+                         w->pivot + i * k);
+    w->info[i] = info;
+    return info < 0 ? -info : RT_OK;
 }
 
 /* LU of all matrices of `v` (m x n), in place in *lu; *pivot has min(m, n) a matrix, *info one. */
@@ -142,12 +54,8 @@ static int factor_all(stack *s, const rt_view *v, char **lu, int32_t **pivot, in
     *pivot = take(s, count * k, sizeof **pivot);
     *info = *pivot ? take(s, count, sizeof **info) : NULL;
     if (!*info) return RT_ENOMEM;
-    for (int64_t b = 0; b < count; b++) {
-        char *a = *lu + b * m * n * s->item;
-        (*info)[b] = s->dtype == RT_F64 ? lu_d((double *)a, m, n, *pivot + b * k)
-                                        : lu_z((zdouble *)a, m, n, *pivot + b * k);
-    }
-    return RT_OK;
+    lu_work w = { s, *lu, *pivot, *info, m, n };
+    return for_matrices(s, count, m * n, lu_one, &w);
 }
 
 int rt_k_lu_factor(const rt_ctx *ctx, const rt_call *c) { /* A, pivot, check_errors -> LU, pivots, info */
@@ -215,18 +123,48 @@ static void transpose_into(const stack *s, const char *from, char *to, int64_t r
         }
 }
 
+/* A x = x from A's LU, or with `flip` A^H x = x. */
+static int lu_solve(const stack *s, const char *lu, const int32_t *pivot, int64_t n, char *x, int64_t k, bool flip) {
+    if (!flip) rt_swap_rows(s->dtype, x, n, k, pivot, false);
+    int code = rt_solve_triangle(s->ctx, s->dtype, lu, n, x, k, flip, !flip, flip);
+    if (!code) code = rt_solve_triangle(s->ctx, s->dtype, lu, n, x, k, !flip, flip, flip);
+    if (flip) rt_swap_rows(s->dtype, x, n, k, pivot, true);
+    return code;
+}
+
 /* One system from LU. From the right, x A = b is A^H x^H = b^H. */
-static void solve_one(const stack *s, const char *lu, const int32_t *pivot, int64_t n, char *x, int64_t rows,
-                      int64_t columns, bool left, bool flip, char *turned) {
-    char *at = x;
-    int64_t k = columns;
-    if (!left) {
-        transpose_into(s, x, turned, rows, columns, true);
-        at = turned, k = rows, flip = !flip;
+static int solve_one(const stack *s, const char *lu, const int32_t *pivot, int64_t n, char *x, int64_t rows,
+                     int64_t columns, bool left, bool flip, char *turned) {
+    if (left) return lu_solve(s, lu, pivot, n, x, columns, flip);
+    transpose_into(s, x, turned, rows, columns, true);
+    int code = lu_solve(s, lu, pivot, n, turned, rows, !flip);
+    transpose_into(s, turned, x, columns, rows, true);
+    return code;
+}
+
+typedef struct solve_work {
+    const stack *s;
+    const rt_view *factors;
+    rt_view lead;
+    const char *lu;
+    const int32_t *pivot;
+    char *x, *turned; /* turned: room for all of x, or NULL */
+    int64_t n, rows, columns;
+    bool left, flip;
+} solve_work;
+
+static int solve_matrix(const void *arg, int64_t i) {
+    const solve_work *w = arg;
+    int64_t from = 0, rest = i, step = 1, item = w->s->item, all = w->rows * w->columns * item;
+    for (int d = w->lead.rank - 1, own = w->factors->rank - 3; d >= 0; d--, own--) {
+        int64_t at = rest % w->lead.size[d];
+        rest /= w->lead.size[d];
+        if (own < 0) continue;
+        if (w->factors->size[own] != 1) from += at * step;
+        step *= w->factors->size[own];
     }
-    if (s->dtype == RT_F64) lu_solve_d((const double *)lu, pivot, n, (double *)at, k, flip);
-    else lu_solve_z((const zdouble *)lu, pivot, n, (zdouble *)at, k, flip);
-    if (!left) transpose_into(s, turned, x, columns, rows, true);
+    return solve_one(w->s, w->lu + from * w->n * w->n * item, w->pivot + from * w->n, w->n, w->x + i * all, w->rows,
+                     w->columns, w->left, w->flip, w->turned ? w->turned + i * all : NULL);
 }
 
 /* Solves with the factors of A, which are repeated for the batches of the result: B, n x k each, or vectors. */
@@ -236,23 +174,13 @@ static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector
     rt_view lead = batch_of(out, dims);
     int64_t n = factors->size[factors->rank - 1], rows = vector ? n : out->size[out->rank - 2],
             columns = vector ? 1 : out->size[out->rank - 1];
-    char *x, *turned = take(s, rows * columns, s->item);
-    if (!turned) return RT_ENOMEM;
+    int64_t count = full_batches(out, dims);
+    char *x, *turned = left ? NULL : take(s, count * rows * columns, s->item);
+    if (!left && !turned) return RT_ENOMEM;
     int code = load(s, b, &lead, dims, s->dtype, &x);
-    if (code) return code;
-    for (int64_t i = 0; i < full_batches(out, dims); i++) {
-        int64_t from = 0, rest = i, step = 1;
-        for (int d = lead.rank - 1, own = factors->rank - 3; d >= 0; d--, own--) {
-            int64_t at = rest % lead.size[d];
-            rest /= lead.size[d];
-            if (own < 0) continue;
-            if (factors->size[own] != 1) from += at * step;
-            step *= factors->size[own];
-        }
-        solve_one(s, lu + from * n * n * s->item, pivot + from * n, n, x + i * rows * columns * s->item, rows, columns,
-                  left, flip, turned);
-    }
-    return store(s, out, x, s->dtype);
+    solve_work w = { s, factors, lead, lu, pivot, x, turned, n, rows, columns, left, flip };
+    if (!code) code = for_matrices(s, count, n * (n + columns + rows), solve_matrix, &w);
+    return code ? code : store(s, out, x, s->dtype);
 }
 
 /* B is a vector (or a stack of them) where it has one dimension, or the sizes of A but the last. */
@@ -306,11 +234,21 @@ int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inv
     for (int64_t b = 0; b < count && !code && rt_arg_int(c, 1); b++)
         if (info[b]) code = singular(ctx, "linalg.inv", b, count, info[b]);
     if (!code && !(x = take(&s, count * n * n, s.item))) code = RT_ENOMEM;
-    for (int64_t b = 0; b < count && !code; b++) {
-        char *one = x + b * n * n * s.item;
-        memset(one, 0, (size_t)(n * n * s.item));
-        for (int64_t i = 0; i < n; i++) *(double *)(one + (i * n + i) * s.item) = 1;
-        solve_one(&s, lu + b * n * n * s.item, pivot + b * n, n, one, n, n, true, false, NULL);
+    if (!code) {
+        memset(x, 0, (size_t)(count * n * n * s.item));
+        for (int64_t b = 0; b < count; b++)
+            for (int64_t i = 0; i < n; i++) *(double *)(x + (b * n * n + i * n + i) * s.item) = 1;
+        solve_work w = { .s = &s,
+                         .factors = a,
+                         .lead = batch_of(a, 2),
+                         .lu = lu,
+                         .pivot = pivot,
+                         .x = x,
+                         .n = n,
+                         .rows = n,
+                         .columns = n,
+                         .left = true };
+        code = for_matrices(&s, count, 2 * n * n, solve_matrix, &w);
     }
     if (!code) code = store(&s, &c->out[0], x, s.dtype);
     if (!code) code = store(&s, &c->out[1], info, RT_I32);
@@ -328,7 +266,8 @@ int rt_k_cholesky_ex(const rt_ctx *ctx, const rt_call *c) { /* self, upper, chec
     for (int64_t b = 0; b < count && !code; b++) {
         char *one = x + b * n * n * s.item, *at = one;
         if (upper) transpose_into(&s, one, at = turned, n, n, true);
-        info[b] = s.dtype == RT_F64 ? cholesky_d((double *)at, n) : cholesky_z((zdouble *)at, n);
+        info[b] = rt_cholesky(ctx, s.dtype, at, n);
+        if (info[b] < 0) return close_stack(&s, -info[b]);
         if (upper) transpose_into(&s, turned, one, n, n, true);
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++)
@@ -357,12 +296,21 @@ int rt_k_solve_triangular(const rt_ctx *ctx, const rt_call *c) { /* self, B, upp
     for (int64_t b = 0; b < full_batches(out, 2) && !code; b++) {
         char *one = x + b * rows * columns * s.item, *t = a + b * n * n * s.item, *at = one;
         if (!left) transpose_into(&s, one, at = turned, rows, columns, true);
-        if (s.dtype == RT_F64) triangle_d((double *)t, n, (double *)at, k, upper, unit, !left);
-        else triangle_z((zdouble *)t, n, (zdouble *)at, k, upper, unit, !left);
+        code = rt_solve_triangle(ctx, s.dtype, t, n, at, k, upper, unit, !left);
         if (!left) transpose_into(&s, turned, one, columns, rows, true);
     }
     if (!code) code = store(&s, out, x, s.dtype);
     return close_stack(&s, code);
+}
+
+typedef struct reflect_work { const stack *s; char *a, *tau, *q; int64_t m, n, k; } reflect_work;
+
+static int reflect_one(const void *arg, int64_t i) {
+    const reflect_work *w = arg;
+    int64_t at = i * w->m * w->n * w->s->item;
+    char *tau = w->tau + i * w->k * w->s->item;
+    if (!w->q) return rt_reflect(w->s->ctx, w->s->dtype, w->a + at, w->m, w->n, tau);
+    return rt_reflector_product(w->s->ctx, w->s->dtype, w->a + at, w->m, w->n, tau, w->k, w->q + at);
 }
 
 int rt_k_geqrf(const rt_ctx *ctx, const rt_call *c) { /* self -> a, tau */
@@ -371,10 +319,8 @@ int rt_k_geqrf(const rt_ctx *ctx, const rt_call *c) { /* self -> a, tau */
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n;
     char *a = NULL, *tau = take(&s, batches(v, 2) * k, s.item);
     int code = tau ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
-    for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {
-        if (s.dtype == RT_F64) reflect_d((double *)a + b * m * n, m, n, (double *)tau + b * k);
-        else reflect_z((zdouble *)a + b * m * n, m, n, (zdouble *)tau + b * k);
-    }
+    reflect_work w = { &s, a, tau, NULL, m, n, k };
+    if (!code) code = for_matrices(&s, full_batches(v, 2), m * n, reflect_one, &w);
     if (!code) code = store(&s, &c->out[0], a, s.dtype);
     if (!code) code = store(&s, &c->out[1], tau, s.dtype);
     return close_stack(&s, code);
@@ -387,11 +333,8 @@ int rt_k_householder_product(const rt_ctx *ctx, const rt_call *c) { /* input, ta
     char *a = NULL, *tau = NULL, *q = take(&s, rt_numel(v), s.item);
     int code = q ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     if (!code) code = load(&s, t, NULL, 1, s.dtype, &tau);
-    for (int64_t b = 0; b < full_batches(v, 2) && !code; b++) {
-        int64_t at = b * m * n;
-        if (s.dtype == RT_F64) product_d((double *)a + at, m, n, (double *)tau + b * k, k, (double *)q + at);
-        else product_z((zdouble *)a + at, m, n, (zdouble *)tau + b * k, k, (zdouble *)q + at);
-    }
+    reflect_work w = { &s, a, tau, q, m, n, k };
+    if (!code) code = for_matrices(&s, full_batches(v, 2), m * n, reflect_one, &w);
     if (!code) code = store(&s, &c->out[0], q, s.dtype);
     return close_stack(&s, code);
 }

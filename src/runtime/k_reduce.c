@@ -75,7 +75,8 @@ FOLD(sum_i64) {
 /* Columns, four vectors of them at a time, then one by one: y begins as `zero`, takes each element x by `vector` (or
  * `single`) and goes into the state by `keep`. Up to 64 rows are taken before a sum goes into double. */
 #define COLUMNS(name, T, zero, vector, single, keep)                                                                  \
-    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count) {                           \
+    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count, const double *param) {       \
+        UNUSED;                                                                                                        \
         enum { FEW = 64, N = 16 / sizeof(T) };                                                                        \
         const T *first = p;                                                                                           \
         for (int64_t i = 0; i < count; i += FEW, first += FEW * step) {                                               \
@@ -148,18 +149,26 @@ COLUMNS(sum_columns_i64, uint64_t, 0, y + x, y + x, t->as.u += y)
 COMPLEX_SUM(sum_c64, c64)
 COMPLEX_SUM(sum_c128, c128)
 
-/* Products of four lanes; an empty one is 1. */
-#define PRODUCT(name, T, member)                                                                                       \
-    FOLD(name) {                                                                                                       \
-        UNUSED;                                                                                                        \
-        const T *x = p;                                                                                                \
-        T lane[4] = { s->n ? (T)s->as.member : 1, 1, 1, 1 };                                                           \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 4 <= n; i += 4)                                                                                     \
-            for (int k = 0; k < 4; k++) lane[k] *= x[i + k];                                                           \
-        for (; i < n; i++) lane[0] *= x[i];                                                                            \
-        s->as.member = lane[0] * lane[1] * (lane[2] * lane[3]);                                                        \
-    }
+/* Products of four vectors of lanes; an empty one is 1. */
+#define PRODUCT(name, T, member)                                                                      \
+    FOLD(name) {                                                                                      \
+        UNUSED;                                                                                       \
+        enum { N = 16 / sizeof(T) };                                                                  \
+        const T *x = p;                                                                               \
+        T total = s->n ? (T)s->as.member : 1;                                                         \
+        int64_t i = 0;                                                                                \
+        if (n >= 4 * N) {                                                                             \
+            v_##T a = LOAD(T, x), b = LOAD(T, x + N), c = LOAD(T, x + 2 * N), d = LOAD(T, x + 3 * N); \
+            for (i = 4 * N; i + 4 * N <= n; i += 4 * N)                                               \
+                a *= LOAD(T, x + i), b *= LOAD(T, x + i + N), c *= LOAD(T, x + i + 2 * N),            \
+                    d *= LOAD(T, x + i + 3 * N);                                                      \
+            a = (a * b) * (c * d);                                                                    \
+            for (int k = 0; k < N; k++) total *= a[k];                                                \
+        }                                                                                             \
+        for (; i < n; i++) total *= x[i];                                                             \
+        s->as.member = total;                                                                         \
+    }                                                                                                 \
+    COLUMNS(name##_columns, T, 1, y *x, y *x, t->as.member = (T)((t->n ? (T)t->as.member : 1) * y))
 PRODUCT(prod_f32, float, f[0])
 PRODUCT(prod_f64, double, f[0])
 PRODUCT(prod_i64, uint64_t, u)
@@ -192,18 +201,28 @@ JOIN(multiply_c) { UNUSED; multiply_by(s, later->as.f[0], later->as.f[1]); }
 COMPLEX_PRODUCT(c64)
 COMPLEX_PRODUCT(c128)
 
+/* Parts of up to 256 elements are summed in the dtype's own width, parts in double. */
 #define NANSUM(name, T)                                                                                                \
     FOLD(name) {                                                                                                       \
         UNUSED;                                                                                                        \
+        enum { N = 16 / sizeof(T), PART = 256 };                                                                       \
         const T *x = p;                                                                                                \
-        double lane[16] = { 0 }, total = 0;                                                                            \
+        double total = 0;                                                                                              \
         int64_t i = 0;                                                                                                 \
-        for (; i + 16 <= n; i += 16)                                                                                   \
-            for (int k = 0; k < 16; k++) lane[k] += x[i + k] == x[i + k] ? x[i + k] : (T)0;                            \
+        while (i + 4 * N <= n) {                                                                                       \
+            v_##T sum[4] = { { 0 } };                                                                                  \
+            for (int64_t end = i + PART; i + 4 * N <= n && i < end; i += 4 * N)                                        \
+                for (int k = 0; k < 4; k++) {                                                                          \
+                    v_##T a = LOAD(T, x + i + k * N);                                                                  \
+                    sum[k] += (v_##T)((m_##T)a & (a == a));                                                            \
+                }                                                                                                      \
+            sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);                                                            \
+            for (int k = 0; k < N; k++) total += sum[0][k];                                                            \
+        }                                                                                                              \
         for (; i < n; i++) total += x[i] == x[i] ? x[i] : (T)0;                                                        \
-        for (int k = 0; k < 16; k++) total += lane[k];                                                                 \
         s->as.f[0] += total;                                                                                           \
-    }
+    }                                                                                                                  \
+    COLUMNS(name##_columns, T, 0, y + (v_##T)((m_##T)x & (x == x)), x == x ? y + x : y, t->as.f[0] += y)
 NANSUM(nansum_f32, float)
 NANSUM(nansum_f64, double)
 
@@ -226,69 +245,97 @@ COMPLEX_NANSUM(nansum_c128, c128)
         a = PICK(T, next better a, next, a);                                                                           \
         nan |= next != next;                                                                                           \
     }
-#define EXTREME(name, T, member, better)                                                                 \
-    static T name##_of(const T *x, int64_t n) {                                                          \
-        enum { N = 16 / sizeof(T) };                                                                     \
-        T best = x[0];                                                                                   \
-        int64_t i = 0;                                                                                   \
-        if (n >= 4 * N) {                                                                                \
-            v_##T a = LOAD(T, x), b = a, c = a, d = a;                                                   \
-            m_##T nan = { 0 };                                                                           \
-            for (; i + 4 * N <= n; i += 4 * N) {                                                         \
-                TAKE_BETTER(T, a, x + i, better)                                                         \
-                TAKE_BETTER(T, b, x + i + N, better)                                                     \
-                TAKE_BETTER(T, c, x + i + 2 * N, better)                                                 \
-                TAKE_BETTER(T, d, x + i + 3 * N, better)                                                 \
-            }                                                                                            \
-            a = PICK(T, b better a, b, a), c = PICK(T, d better c, d, c), a = PICK(T, c better a, c, a); \
-            for (int k = 0; k < N; k++) {                                                                \
-                if (nan[k]) return (T)NAN;                                                               \
-                best = a[k] better best ? a[k] : best;                                                   \
-            }                                                                                            \
-        }                                                                                                \
-        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                     \
-        return best;                                                                                     \
-    }                                                                                                    \
-    FOLD(name) {                                                                                         \
-        UNUSED;                                                                                          \
-        enum { PART = 256 };                                                                             \
-        const T *x = p;                                                                                  \
-        T best = (T)s->as.member;                                                                        \
-        bool any = s->n > 0;                                                                             \
-        for (int64_t i = 0; i < n && (!any || best == best); i += PART) {                                \
-            int64_t count = n - i < PART ? n - i : PART, at = i;                                         \
-            T part = name##_of(x + i, count);                                                            \
-            if (any && !(part better best) && part == part) continue;                                    \
-            while (x[at] != part && (part == part || x[at] == x[at])) at++;                              \
-            best = x[at];                                                                                \
-            s->at = s->n + at;                                                                           \
-            any = true;                                                                                  \
-        }                                                                                                \
-        s->as.member = best;                                                                             \
-    }                                                                                                    \
-    JOIN(name##_join) {                                                                                  \
-        UNUSED;                                                                                          \
-        T a = (T)s->as.member, b = (T)later->as.member;                                                  \
-        if (a != a || (!(b better a) && b == b)) return;                                                 \
-        s->as.member = later->as.member;                                                                 \
-        s->at = s->n + later->at;                                                                        \
-    }                                                                                                    \
-    FINISH(name##_take) {                                                                                \
-        (void)param;                                                                                     \
-        *(T *)out = (T)s->as.member;                                                                     \
-        if (index) *index = s->at;                                                                       \
-    }                                                                                                    \
-    COLUMNS(name##_columns, T, t->n ? (T)t->as.member : *x, PICK(T, (x better y) | (x != x), x, y),      \
+#define VECTOR_BEST(name, T, better)                                                                                   \
+    static T name##_of(const T *x, int64_t n) {                                                                        \
+        enum { N = 16 / sizeof(T) };                                                                                   \
+        T best = x[0];                                                                                                 \
+        int64_t i = 0;                                                                                                 \
+        if (n >= 4 * N) {                                                                                              \
+            v_##T a = LOAD(T, x), b = a, c = a, d = a;                                                                 \
+            m_##T nan = { 0 };                                                                                         \
+            for (; i + 4 * N <= n; i += 4 * N) {                                                                       \
+                TAKE_BETTER(T, a, x + i, better)                                                                       \
+                TAKE_BETTER(T, b, x + i + N, better)                                                                   \
+                TAKE_BETTER(T, c, x + i + 2 * N, better)                                                               \
+                TAKE_BETTER(T, d, x + i + 3 * N, better)                                                               \
+            }                                                                                                          \
+            a = PICK(T, b better a, b, a), c = PICK(T, d better c, d, c), a = PICK(T, c better a, c, a);               \
+            for (int k = 0; k < N; k++) {                                                                              \
+                if (nan[k]) return (T)NAN;                                                                             \
+                best = a[k] better best ? a[k] : best;                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                                   \
+        return best;                                                                                                   \
+    }
+/* Small integers: as many lanes as four vectors have, a loop that becomes the processor's own maximum. */
+#define LANES_BEST(name, T, better)                                                                                    \
+    static T name##_of(const T *x, int64_t n) {                                                                        \
+        enum { N = 64 / sizeof(T) };                                                                                   \
+        T lane[N], best = x[0];                                                                                        \
+        int64_t i = 0;                                                                                                 \
+        if (n >= N) {                                                                                                  \
+            memcpy(lane, x, sizeof lane);                                                                              \
+            for (i = N; i + N <= n; i += N)                                                                            \
+                for (int k = 0; k < N; k++) lane[k] = x[i + k] better lane[k] ? x[i + k] : lane[k];                    \
+            for (int k = 0; k < N; k++) best = lane[k] better best ? lane[k] : best;                                   \
+        }                                                                                                              \
+        for (; i < n; i++) best = x[i] better best ? x[i] : best;                                                      \
+        return best;                                                                                                   \
+    }
+#define EXTREME(name, T, member, better)                                                                               \
+    JOIN(name##_join) {                                                                                                \
+        UNUSED;                                                                                                        \
+        T a = (T)s->as.member, b = (T)later->as.member;                                                                \
+        if (a != a || (!(b better a) && b == b)) return;                                                               \
+        s->as.member = later->as.member;                                                                               \
+        s->at = s->n + later->at;                                                                                      \
+    }                                                                                                                  \
+    /* only the value is wanted */                                                                                     \
+    FOLD(name##_only) {                                                                                                \
+        UNUSED;                                                                                                        \
+        T best = (T)s->as.member, part = name##_of(p, n);                                                              \
+        if (!s->n || (best == best && (part better best || part != part))) s->as.member = part;                        \
+    }                                                                                                                  \
+    FINISH(name##_take) {                                                                                              \
+        (void)param;                                                                                                   \
+        *(T *)out = (T)s->as.member;                                                                                   \
+        if (index) *index = s->at;                                                                                     \
+    }                                                                                                                  \
+    COLUMNS(name##_columns, T, t->n ? (T)t->as.member : *x, PICK(T, (x better y) | (x != x), x, y),                    \
             ((x better y) | (x != x)) ? x : y, t->as.member = y)
-#define EXTREMES(cls, T, member) EXTREME(max_##cls, T, member, >) EXTREME(min_##cls, T, member, <)
-EXTREMES(f32, float, f[0])
-EXTREMES(f64, double, f[0])
-EXTREMES(u8, uint8_t, i)
-EXTREMES(i8, int8_t, i)
-EXTREMES(i16, int16_t, i)
-EXTREMES(i32, int32_t, i)
-EXTREMES(i64, int64_t, i)
-EXTREMES(u64, uint64_t, u)
+/* With the first position. */
+#define EXTREME_AT(name, T, member, better)                                                                            \
+    FOLD(name) {                                                                                                       \
+        UNUSED;                                                                                                        \
+        enum { PART = 256 };                                                                                           \
+        const T *x = p;                                                                                                \
+        T best = (T)s->as.member;                                                                                      \
+        bool any = s->n > 0;                                                                                           \
+        for (int64_t i = 0; i < n && (!any || best == best); i += PART) {                                              \
+            int64_t count = n - i < PART ? n - i : PART, at = i;                                                       \
+            T part = name##_of(x + i, count);                                                                          \
+            if (any && !(part better best) && part == part) continue;                                                  \
+            while (x[at] != part && (part == part || x[at] == x[at])) at++;                                            \
+            best = x[at];                                                                                              \
+            s->at = s->n + at;                                                                                         \
+            any = true;                                                                                                \
+        }                                                                                                              \
+        s->as.member = best;                                                                                           \
+    }
+#define WIDE_EXTREME(name, T, member, better)                                                                          \
+    VECTOR_BEST(name, T, better) EXTREME(name, T, member, better) EXTREME_AT(name, T, member, better)
+#define WIDE_EXTREMES(cls, T, member) WIDE_EXTREME(max_##cls, T, member, >) WIDE_EXTREME(min_##cls, T, member, <)
+#define SMALL_EXTREME(name, T, better) LANES_BEST(name, T, better) EXTREME(name, T, i, better)
+#define SMALL_EXTREMES(cls, T) SMALL_EXTREME(max_##cls, T, >) SMALL_EXTREME(min_##cls, T, <)
+WIDE_EXTREMES(f32, float, f[0])
+WIDE_EXTREMES(f64, double, f[0])
+WIDE_EXTREMES(i64, int64_t, i)
+WIDE_EXTREMES(u64, uint64_t, u)
+SMALL_EXTREMES(u8, uint8_t)
+SMALL_EXTREMES(i8, int8_t)
+SMALL_EXTREMES(i16, int16_t)
+SMALL_EXTREMES(i32, int32_t)
 
 /* ---- truth of bytes. as.i: how many decide ---- */
 
@@ -396,30 +443,86 @@ static double norm_step(double sum, double a, double order) {
     return sum + pow(a, order);
 }
 
-#define NORM(name, T, magnitude)                                                                                       \
-    FOLD(name) {                                                                                                       \
-        const T *x = p;                                                                                                \
-        double order = param[0], total = s->n ? s->as.f[0] : order == -INFINITY ? INFINITY : 0, lane[8] = { 0 };       \
-        int64_t i = 0;                                                                                                 \
-        if (order == 2)                                                                                                \
-            for (; i + 8 <= n; i += 8)                                                                                 \
-                for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]) * magnitude(x[i + k]);                      \
-        else if (order == 1)                                                                                           \
-            for (; i + 8 <= n; i += 8)                                                                                 \
-                for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]);                                            \
-        for (; i < n && !(isinf(order) && total != total); i++) {                                                      \
-            double a = magnitude(x[i]);                                                                                \
-            total = order == 2 ? total + a * a : order == 1 ? total + a : norm_step(total, a, order);                  \
+/* Sums of |x| (order 1) or of squares, a part of 64 elements at a time in single precision; 0 where the part may have
+ * left its range, so that double has to do it. */
+enum { FLOAT_PART = 64 };
+#define FLOAT_SUM(name, term)                                                                                          \
+    static double name(const float *x) {                                                                               \
+        const m_float sign = (m_float)(v_float){ -0.0f, -0.0f, -0.0f, -0.0f };                                         \
+        v_float a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };                                                            \
+        for (int i = 0; i < FLOAT_PART; i += 16) {                                                                     \
+            { v_float y = LOAD(float, x + i); a += (term); }                                                           \
+            { v_float y = LOAD(float, x + i + 4); b += (term); }                                                       \
+            { v_float y = LOAD(float, x + i + 8); c += (term); }                                                       \
+            { v_float y = LOAD(float, x + i + 12); d += (term); }                                                      \
         }                                                                                                              \
-        if (order == 1 || order == 2)                                                                                  \
-            for (int k = 0; k < 8; k++) total += lane[k];                                                              \
-        s->as.f[0] = total;                                                                                            \
+        a = (a + b) + (c + d);                                                                                         \
+        (void)sign;                                                                                                    \
+        double total = (a[0] + a[1]) + (a[2] + a[3]);                                                                  \
+        return total > 0x1p-80 && total < 0x1p100 ? total : 0;                                                         \
+    }
+FLOAT_SUM(squares_part, y * y)
+FLOAT_SUM(absolutes_part, (v_float)((m_float)y & ~sign))
+
+/* How many elements from x on are done so; added to *total. */
+static int64_t float_parts(const float *x, int64_t n, double order, double *total) {
+    double (*sum)(const float *) = order == 2 ? squares_part : absolutes_part;
+    int64_t i = 0;
+    for (double part; i + FLOAT_PART <= n && (part = sum(x + i)) > 0; i += FLOAT_PART) *total += part;
+    return i;
+}
+#define NO_PARTS(x, n, order, total) 0
+
+#define NORM(name, T, magnitude, parts)                                                                          \
+    FOLD(name) {                                                                                                 \
+        const T *x = p;                                                                                          \
+        double order = param[0], total = s->n ? s->as.f[0] : order == -INFINITY ? INFINITY : 0, lane[8] = { 0 }; \
+        int64_t i = 0;                                                                                           \
+        if (order == 2)                                                                                          \
+            while (i + 8 <= n) {                                                                                 \
+                i += parts(x + i, n - i, order, &total);                                                         \
+                for (int64_t end = i + FLOAT_PART; i + 8 <= n && i < end; i += 8)                                \
+                    for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]) * magnitude(x[i + k]);            \
+            }                                                                                                    \
+        else if (order == 1)                                                                                     \
+            while (i + 8 <= n) {                                                                                 \
+                i += parts(x + i, n - i, order, &total);                                                         \
+                for (int64_t end = i + FLOAT_PART; i + 8 <= n && i < end; i += 8)                                \
+                    for (int k = 0; k < 8; k++) lane[k] += magnitude(x[i + k]);                                  \
+            }                                                                                                    \
+        for (; i < n && !(isinf(order) && total != total); i++) {                                                \
+            double a = magnitude(x[i]);                                                                          \
+            total = order == 2 ? total + a * a : order == 1 ? total + a : norm_step(total, a, order);            \
+        }                                                                                                        \
+        if (order == 1 || order == 2)                                                                            \
+            for (int k = 0; k < 8; k++) total += lane[k];                                                        \
+        s->as.f[0] = total;                                                                                      \
     }
 static inline double wide_abs(double x) { return fabs(x); }
-NORM(norm_f32, float, wide_abs)
-NORM(norm_f64, double, wide_abs)
-NORM(norm_c64, c64, cabs)
-NORM(norm_c128, c128, cabs)
+NORM(norm_f32, float, wide_abs, float_parts)
+NORM(norm_f64, double, wide_abs, NO_PARTS)
+NORM(norm_c64, c64, cabs, NO_PARTS)
+NORM(norm_c128, c128, cabs, NO_PARTS)
+
+#define NORM_COLUMNS(name, T, magnitude)                                                                               \
+    static void name(rt_folded *s, int width, const void *p, int64_t step, int64_t count, const double *param) {       \
+        const T *x = p;                                                                                                \
+        double order = param[0];                                                                                       \
+        for (int c = 0; c < width; c++) {                                                                              \
+            double total = s[c].n ? s[c].as.f[0] : order == -INFINITY ? INFINITY : 0;                                  \
+            if (order == 2)                                                                                            \
+                for (int64_t r = 0; r < count; r++) total += (double)x[r * step + c] * (double)x[r * step + c];        \
+            else if (order == 1)                                                                                       \
+                for (int64_t r = 0; r < count; r++) total += magnitude(x[r * step + c]);                               \
+            else                                                                                                       \
+                for (int64_t r = 0; r < count && !(isinf(order) && total != total); r++)                               \
+                    total = norm_step(total, magnitude(x[r * step + c]), order);                                       \
+            s[c].as.f[0] = total;                                                                                      \
+            s[c].n += count;                                                                                           \
+        }                                                                                                              \
+    }
+NORM_COLUMNS(norm_f32_columns, float, wide_abs)
+NORM_COLUMNS(norm_f64_columns, double, wide_abs)
 
 JOIN(join_norm) {
     double a = s->as.f[0], b = later->as.f[0];
@@ -460,18 +563,21 @@ static const rows mean_rows = {
     .f32 = { sum_f32, add_f, mean_f32, sum_columns_f32 }, .f64 = { sum_f64, add_f, mean_f64, sum_columns_f64 },
     .c64 = { sum_c64, add_c, mean_c64, NULL }, .c128 = { sum_c128, add_c, mean_c128, NULL } };
 static const rows prod_rows = {
-    .f32 = { prod_f32, multiply_f32, product_f32, NULL }, .f64 = { prod_f64, multiply_f64, product_f64, NULL },
-    .i64 = { prod_i64, multiply_u, product_u64, NULL },
+    .f32 = { prod_f32, multiply_f32, product_f32, prod_f32_columns },
+    .f64 = { prod_f64, multiply_f64, product_f64, prod_f64_columns },
+    .i64 = { prod_i64, multiply_u, product_u64, prod_i64_columns },
     .c64 = { prod_c64, multiply_c, product_c64, NULL }, .c128 = { prod_c128, multiply_c, product_c128, NULL } };
 static const rows nansum_rows = {
-    .f32 = { nansum_f32, add_f, take_f32, NULL }, .f64 = { nansum_f64, add_f, take_f64, NULL },
+    .f32 = { nansum_f32, add_f, take_f32, nansum_f32_columns },
+    .f64 = { nansum_f64, add_f, take_f64, nansum_f64_columns },
     .i64 = { sum_i64, add_u, take_u64, sum_columns_i64 },
     .c64 = { nansum_c64, add_c, take_c64, NULL }, .c128 = { nansum_c128, add_c, take_c128, NULL } };
 static const rows var_rows = {
     .f32 = { var_f32, join_spread, spread_f32, NULL }, .f64 = { var_f64, join_spread, spread_f64, NULL },
     .c64 = { var_c64, join_spread, spread_f32, NULL }, .c128 = { var_c128, join_spread, spread_f64, NULL } };
 static const rows norm_rows = {
-    .f32 = { norm_f32, join_norm, root_f32, NULL }, .f64 = { norm_f64, join_norm, root_f64, NULL },
+    .f32 = { norm_f32, join_norm, root_f32, norm_f32_columns },
+    .f64 = { norm_f64, join_norm, root_f64, norm_f64_columns },
     .c64 = { norm_c64, join_norm, root_f32, NULL }, .c128 = { norm_c128, join_norm, root_f64, NULL } };
 
 /* Inputs are cast to `dtype` (the result's, or their own), then computed in its class. */
@@ -502,9 +608,10 @@ static int run(const rt_ctx *ctx, const rt_call *c, int dims, const rows *r, int
 /* Values are folded in the dtype's own width. A table for each kind of result, so that a model links only what it
  * uses. */
 typedef struct extreme { int compute; rt_reducer reducer; } extreme;
-#define EXTREME_ROW(DTYPE, which, cls, columns)                                                                        \
-    [RT_##DTYPE] = { RT_##DTYPE, { which##_##cls, which##_##cls##_join, which##_##cls##_take, columns } }
-#define VALUE_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls##_columns)
+#define EXTREME_ROW(DTYPE, which, cls, fold, columns)                                                                  \
+    [RT_##DTYPE] = { RT_##DTYPE, { fold, which##_##cls##_join, which##_##cls##_take, columns } }
+#define VALUE_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls##_only, which##_##cls##_columns)
+#define INDEX_ROW(DTYPE, which, cls) EXTREME_ROW(DTYPE, which, cls, which##_##cls, NULL)
 #define VALUE_ROWS(which)                                                                                              \
     {                                                                                                                  \
         VALUE_ROW(F32, which, f32), VALUE_ROW(F64, which, f64), VALUE_ROW(BOOL, which, u8), VALUE_ROW(U8, which, u8),  \
@@ -512,11 +619,8 @@ typedef struct extreme { int compute; rt_reducer reducer; } extreme;
         VALUE_ROW(U64, which, u64),                                                                                    \
     }
 /* with positions: small integers become int64 first */
-#define INDEX_ROWS(which)                                                                                              \
-    {                                                                                                                  \
-        EXTREME_ROW(F32, which, f32, NULL), EXTREME_ROW(F64, which, f64, NULL), EXTREME_ROW(I64, which, i64, NULL),    \
-        EXTREME_ROW(U64, which, u64, NULL),                                                                            \
-    }
+#define INDEX_ROWS(which) \
+    { INDEX_ROW(F32, which, f32), INDEX_ROW(F64, which, f64), INDEX_ROW(I64, which, i64), INDEX_ROW(U64, which, u64), }
 static const extreme largest[RT_DTYPE_COUNT] = VALUE_ROWS(max), smallest[RT_DTYPE_COUNT] = VALUE_ROWS(min);
 static const extreme largest_at[RT_DTYPE_COUNT] = INDEX_ROWS(max), smallest_at[RT_DTYPE_COUNT] = INDEX_ROWS(min);
 

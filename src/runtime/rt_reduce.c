@@ -20,24 +20,6 @@ uint32_t rt_arg_dims(const rt_call *c, int i, int rank) {
     return c->arg[i].n ? mask : all;
 }
 
-#define PAIRWISE(name, T)                                                                                              \
-    T name(const T *x, int64_t n) {                                                                                    \
-        if (n > 256) {                                                                                                 \
-            int64_t half = n / 2 / 128 * 128;                                                                          \
-            return name(x, half) + name(x + half, n - half);                                                           \
-        }                                                                                                              \
-        T lane[16] = { 0 }, total = 0;                                                                                 \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 16 <= n; i += 16)                                                                                   \
-            for (int k = 0; k < 16; k++) lane[k] += x[i + k];                                                          \
-        for (; i < n; i++) total += x[i];                                                                              \
-        for (int step = 8; step; step /= 2)                                                                            \
-            for (int k = 0; k < step; k++) lane[k] += lane[k + step];                                                  \
-        return lane[0] + total;                                                                                        \
-    }
-PAIRWISE(rt_sum_f32, float)
-PAIRWISE(rt_sum_f64, double)
-
 rt_view rt_view_last(const rt_view *v, int dim) {
     rt_view out = *v;
     for (int d = dim; d + 1 < v->rank; d++) {
@@ -74,6 +56,10 @@ static axes axes_of(const rt_view *in, uint32_t mask, unsigned bit) {
 /* Where element number i is, in elements; *run: how many follow it evenly, itself included. */
 static int64_t axes_at(const axes *a, int64_t i, int64_t *run) {
     int last = a->rank - 1;
+    if (!last) {
+        *run = a->size[0] - i;
+        return i * a->stride[0];
+    }
     int64_t at = i % a->size[last], offset = at * a->stride[last];
     *run = a->size[last] - at;
     for (int d = last - 1; d >= 0; d--) {
@@ -83,7 +69,7 @@ static int64_t axes_at(const axes *a, int64_t i, int64_t *run) {
     return offset;
 }
 
-enum { CHUNK = 1024, BLOCK = 32 * CHUNK, WIDTH = 64, TALL = 32, TALL_BLOCK = 4096 };
+enum { CHUNK = 1024, BLOCK = 32 * CHUNK, WIDTH = 64, TALL = 32, TALL_BLOCK = 4096, SHORT_ROW = 24 };
 
 typedef struct work {
     const rt_reduction *r;
@@ -136,6 +122,18 @@ static void fold_row(const work *w, int64_t result, int64_t begin, int64_t end, 
     }
 }
 
+/* Rows that are folded at once, where they lie. */
+static int run_dense_rows(void *arg, int64_t begin, int64_t end) {
+    const work *w = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t run;
+        rt_folded s = { 0 };
+        fold_elements(w, &s, w->in + axes_at(&w->kept, i, &run) * w->item, w->row.count);
+        done(w, i, 0, &s);
+    }
+    return RT_OK;
+}
+
 static int run_rows(void *arg, int64_t begin, int64_t end) {
     const work *w = arg;
     for (int64_t i = begin; i < end; i++) {
@@ -164,21 +162,22 @@ static void transpose(void *to, const void *from, int64_t rows, int width, int64
     }
 }
 
-/* Elements [begin, end) of `width` adjacent columns. */
+/* Elements [begin, end) of `width` columns next to each other. */
 static void fold_columns(const work *w, const char *base, int width, int64_t begin, int64_t end, rt_folded *s) {
     _Alignas(64) char rows[TALL * WIDTH * 16], columns[TALL * WIDTH * 16];
     int64_t item = rt_itemsize(w->r->compute), run;
-    bool whole = w->r->reducer->columns && !w->index, direct = whole && w->dtype == w->r->compute;
+    int64_t apart = w->kept.stride[w->kept.rank - 1];
+    bool whole = w->r->reducer->columns && !w->index, direct = whole && apart == 1 && w->dtype == w->r->compute;
     for (int64_t i = begin; i < end;) {
         const char *x = base + axes_at(&w->row, i, &run) * w->item;
         int64_t step = w->row.stride[w->row.rank - 1], count = run < end - i ? run : end - i;
         if (!direct) {
             if (count > TALL) count = TALL;
             for (int64_t r = 0; r < count; r++)
-                rt_convert(w->r->compute, rows + r * width * item, 1, w->dtype, x + r * step * w->item, 1, width);
+                rt_convert(w->r->compute, rows + r * width * item, 1, w->dtype, x + r * step * w->item, apart, width);
             if (!whole) transpose(columns, rows, count, width, item);
         }
-        if (whole) w->r->reducer->columns(s, width, direct ? x : rows, direct ? step : width, count);
+        if (whole) w->r->reducer->columns(s, width, direct ? x : rows, direct ? step : width, count, w->r->param);
         else
             for (int c = 0; c < width; c++) fold_elements(w, &s[c], columns + c * TALL * item, count);
         i += count;
@@ -214,10 +213,12 @@ static int join_blocks(void *arg, int64_t begin, int64_t end) {
     return RT_OK;
 }
 
-/* Columns, when the elements of neighbouring results are neighbours and those of one result are not. */
+/* Columns, when the elements of neighbouring results are neighbours and those of one result are not; or when rows are
+ * so short that a fold of each would be nothing but the call. */
 static bool by_columns(const work *w) {
-    return w->row.count > 1 && w->kept.stride[w->kept.rank - 1] == 1 && w->kept.size[w->kept.rank - 1] >= 4 &&
-           w->row.stride[w->row.rank - 1] != 1;
+    int64_t n = w->row.count, last = w->kept.rank - 1;
+    bool adjacent = w->kept.stride[last] == 1 && w->row.stride[w->row.rank - 1] != 1;
+    return n > 1 && w->kept.size[last] >= 4 && (adjacent || (n <= SHORT_ROW && w->r->reducer->columns && !w->index));
 }
 
 static int run_work(const rt_ctx *ctx, work *w) {
@@ -231,7 +232,13 @@ static int run_work(const rt_ctx *ctx, work *w) {
                        (columns ? last < WIDTH ? last : WIDTH : 1);
     if (w->blocks > 1 && !(w->states = rt_scratch(ctx, (size_t)(w->kept.count * w->blocks) * sizeof *w->states)))
         return RT_ENOMEM;
-    int code = rt_parallel_work(ctx, tasks, elements, BLOCK, columns ? run_columns : run_rows, w);
+    bool dense = w->blocks == 1 && w->row.rank == 1 && w->row.stride[0] == 1 && w->row.count &&
+                 w->dtype == w->r->compute;
+    int code = rt_parallel_work(ctx, tasks, elements, BLOCK,
+                                columns ? run_columns
+                                : dense ? run_dense_rows
+                                        : run_rows,
+                                w);
     if (!code && w->states) code = rt_parallel_work(ctx, w->kept.count, w->blocks, CHUNK, join_blocks, w);
     rt_scratch_free(ctx, w->states);
     return code;

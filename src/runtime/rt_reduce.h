@@ -24,7 +24,7 @@ typedef struct rt_reducer {
     void (*finish)(const rt_folded *s, void *out, int64_t *index, const double *param);
     /* Optional, for reductions that want no index: as folding column by column x's `count` rows of `width` elements,
      * which are `step` apart; counts s->n. */
-    void (*columns)(rt_folded *s, int width, const void *x, int64_t step, int64_t count);
+    void (*columns)(rt_folded *s, int width, const void *x, int64_t step, int64_t count, const double *param);
 } rt_reducer;
 
 typedef struct rt_reduction {
