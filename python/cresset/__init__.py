@@ -38,7 +38,7 @@ _LAZY = {
 }
 _SUBMODULES = {"amp", "nn", "jit", "compiler", "cuda", "backends", "export", "library", "functional", "ops", "linalg",
                "fft", "special", "random", "return_types",
-               "utils", "fx", "_dynamo"}
+               "utils", "fx", "optim", "_dynamo"}
 
 
 def __getattr__(name):

@@ -94,6 +94,8 @@ class _Pickler:
             self.call("builtins", kind.__name__, list(value))
         elif kind is _C.Size:
             self.call("torch", "Size", tuple(value))
+        elif kind is collections.Counter:
+            self.call("collections", "Counter", dict(value))
         else:
             self.out += b"}" if kind is dict else b"ccollections\nOrderedDict\n)R"
             self.items(b"u", (x for pair in value.items() for x in pair))
@@ -130,7 +132,7 @@ class _Pickler:
             self.out += b"tR"
         elif isinstance(value, self.tensor_type):
             self.tensor(value)
-        elif kind in (tuple, list, dict, set, frozenset, collections.OrderedDict, _C.Size):
+        elif kind in (tuple, list, dict, set, frozenset, collections.OrderedDict, collections.Counter, _C.Size):
             if id(value) in self.open:
                 raise ValueError(f"save(): a {kind.__name__} that contains itself")
             self.open.add(id(value))
@@ -169,7 +171,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """What save() or torch.save() wrote. The reader only builds tensors and plain values; another class is refused by
-    name.
+    name. A Counter comes back as the dict of its counts.
 
     mmap=True: tensors lie on the mapped file, which must stay as it is; pages that are written to are copied first.
     """

@@ -206,6 +206,18 @@ static cr_status make_ordered_dict(machine *m, const row *self, const value *arg
     return *out ? CR_OK : CR_ENOMEM;
 }
 
+/* Counter({item: count}) is read as the dict of its counts. */
+static cr_status make_counter(machine *m, const row *self, const value *args, value **out) {
+    CR_TRY(arg_count(m, self, args, 1, 1));
+    CR_TRY(arg_kind(m, self, args, 0, CR_PICKLE_DICT, "the counts"));
+    value *v = cr__pickle_new(m, CR_PICKLE_DICT);
+    if (!v) return CR_ENOMEM;
+    v->pub.u.items = item(args, 0)->pub.u.items;
+    v->pub.n = item(args, 0)->pub.n;
+    *out = v;
+    return CR_OK;
+}
+
 enum { CLASS_FACTORY = 3 };
 static cr_status make_default_dict(machine *m, const row *self, const value *args, value **out) {
     CR_TRY(arg_count(m, self, args, 0, 1));
@@ -343,6 +355,7 @@ static cr_status make_layout(machine *m, const row *self, const value *args, val
 #define BUILTIN_CALL(name, call, data) {"builtins", name, call, data}, {"__builtin__", name, call, data}
 static const row names[] = {
     { "collections", "OrderedDict", make_ordered_dict, 0 },
+    { "collections", "Counter", make_counter, 0 },
     { "torch._utils", "_rebuild_tensor_v2", make_tensor, 2 },
     { "torch._utils", "_rebuild_tensor_v3", make_tensor, 3 },
     { "torch._utils", "_rebuild_tensor", make_tensor, 1 },

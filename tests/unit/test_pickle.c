@@ -216,6 +216,8 @@ static const struct { const char *data; size_t size; cr_status code; const char 
     { TEXT("ccollections\ndefaultdict\n(ccollections\nOrderedDict\ntR."), CR_EUNSUPPORTED,
       "not a plain builtin class" },
     { TEXT("ccollections\ndeque\n((K\x01ttR."), CR_EFORMAT, "not called with an empty tuple" },
+    { TEXT("ccollections\nCounter\n(]tR."), CR_EFORMAT, "the counts" },
+    { TEXT("ccollections\nCounter\n(}(K\x01K\x02utR(K\x03K\x04u."), CR_EFORMAT, "made whole cannot grow" },
     /* storages and tensors */
     { TEXT("NQ."), CR_EUNSUPPORTED, "a persistent id that is not ('storage', class, key, device, numel)" },
     { TEXT("(U\x06moduleNNNNtQ."), CR_EUNSUPPORTED, "a persistent id that is not" },
