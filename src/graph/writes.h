@@ -61,4 +61,9 @@ typedef cr_status cr_write_fn(void *user, const cr_node *node, uint32_t value, i
 CR_NODISCARD cr_status cr_node_visit_writes(const cr_graph *g, const cr_node *node, cr_sharing sharing, cr_write_fn *fn,
                                             void *user);
 
+/* Nothing is written, drawn, checked or found out: the same arguments give the same results. Of a call: sizes that
+ * depend on data are known for this one (index by integers). */
+bool cr_op_is_pure(const cr_op *op);
+bool cr_node_is_pure(const cr_graph *g, const cr_node *node);
+
 #endif

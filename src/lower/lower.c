@@ -498,7 +498,8 @@ static cr_status lower_assert(cr__method *m, call *c, bool *done) {
     *done = true;
     cr_arg a = c->args[0];
     cr_sym e = a.kind == CR_ARG_SYM ? a.u.sym : a.kind == CR_ARG_INT ? cr_dim_sym(m->env, a.u.i) : NULL;
-    if (!strcmp(c->base->schema.name, "_assert_scalar")) {
+    cr_check check = (cr_check)cr_op_facts(c->base)->check;
+    if (check == CR_CHECK_TRUTH) {
         if (a.kind == CR_ARG_BOOL && a.u.i) return CR_OK;
         if (a.kind == CR_ARG_BOOL) e = cr_sym_bool(m->env, false);
         if (e && cr_sym_type_of(e) == CR_TYPE_INT) e = cr_sym_compare(m->env, e, CR_NE, cr_sym_int(m->env, 0));
@@ -506,8 +507,7 @@ static cr_status lower_assert(cr__method *m, call *c, bool *done) {
         return cr__check_step(m, e,
                               c->args[1].kind == CR_ARG_STR ? c->args[1].u.s : "an assertion of the model failed");
     }
-    if (!strcmp(c->base->schema.name, "sym_constrain_range") || !strcmp(c->base->schema.name, "sym_constrain_range_for_"
-                                                                                              "size")) {
+    if (check == CR_CHECK_RANGE) {
         for (int i = 1; i <= 2 && e; i++) {
             if (c->args[i].kind != CR_ARG_INT) continue;
             cr_sym bound = cr_sym_compare(m->env, e, i == 1 ? CR_GE : CR_LE, cr_sym_int(m->env, c->args[i].u.i));
@@ -519,7 +519,7 @@ static cr_status lower_assert(cr__method *m, call *c, bool *done) {
         }
         return CR_OK;
     }
-    *done = !strcmp(c->base->schema.name, "_assert_tensor_metadata"); /* held when the program was lowered */
+    *done = check == CR_CHECK_METAS; /* held when the program was lowered */
     return CR_OK;
 }
 
@@ -592,13 +592,9 @@ static cr_status region_results(cr__method *m, const cr_node *node, bool sizes, 
     return CR_OK;
 }
 
-/* Where a region's parts are among its arguments. */
-/* lists: the first list of operands */
-typedef struct region { const char *name; uint8_t kind, graphs, ngraphs, condition, lists; } region;
-static const region regions[] = {
-    { "cond", RT_STEP_COND, 1, 2, 1, 3 }, { "while_loop", RT_STEP_WHILE, 0, 2, 0, 2 },
-    { "map_impl", RT_STEP_SCAN, 0, 1, 0, 1 }, { "scan", RT_STEP_SCAN, 0, 1, 0, 1 },
-    { "associative_scan", RT_STEP_FOLD, 0, 1, 0, 1 },
+static const uint8_t region_steps[] = {
+    [CR_REGION_COND] = RT_STEP_COND, [CR_REGION_WHILE] = RT_STEP_WHILE, [CR_REGION_SCAN] = RT_STEP_SCAN,
+    [CR_REGION_FOLD] = RT_STEP_FOLD,
 };
 
 static uint16_t list_length(const cr_arg *a) { return a->kind == CR_ARG_LIST ? (uint16_t)a->n : 0; }
@@ -606,7 +602,7 @@ static uint16_t list_length(const cr_arg *a) { return a->kind == CR_ARG_LIST ? (
 typedef CR_VEC(rt_operand_ref) operand_refs;
 
 /* The condition, the operands, then the outer numbers that the bodies need. */
-static cr_status region_operands(cr__method *m, const cr_node *node, const region *r, const cr__symbols *symbols,
+static cr_status region_operands(cr__method *m, const cr_node *node, const cr_region *r, const cr__symbols *symbols,
                                  operand_refs *out) {
     rt_operand_ref one;
     if (r->condition) {
@@ -627,11 +623,10 @@ static cr_status region_operands(cr__method *m, const cr_node *node, const regio
 }
 
 static cr_status lower_region(cr__method *m, const cr_node *node) {
-    const region *r = NULL;
-    if (!strcmp(node->op->name, "cresset::rows")) return cr__lower_rows(m, node);
-    for (size_t i = 0; i < CR_COUNT(regions); i++)
-        if (!strcmp(regions[i].name, node->op->schema.name)) r = &regions[i];
-    if (!r) return CR_FAIL(CR_EUNSUPPORTED, "%s has no native form yet", node->op->name);
+    const cr_region *r = &cr_op_facts(node->op)->region;
+    if (r->kind == CR_REGION_ROWS) return cr__lower_rows(m, node);
+    uint8_t step = r->kind < CR_COUNT(region_steps) ? region_steps[r->kind] : 0;
+    if (!step) return CR_FAIL(CR_EUNSUPPORTED, "%s has no native form yet", node->op->name);
     const rt_method **bodies = cr_arena_calloc(&m->l->arena, 2, sizeof *bodies);
     rt_operand_ref *outs = cr_arena_calloc(&m->l->arena, node->nvalues + 1, sizeof *outs);
     if (!bodies || !outs) return CR_ENOMEM;
@@ -647,24 +642,23 @@ static cr_status lower_region(cr__method *m, const cr_node *node) {
         m->writes_state |= body->writes_state;
     }
     CR_TRY_OUT(cr__flush_numbers(m)); /* what is pending from here on follows from the results */
-    CR_TRY_OUT(region_results(m, node, r->kind == RT_STEP_COND, outs));
-    rt_step s = { .kind = r->kind,
+    CR_TRY_OUT(region_results(m, node, step == RT_STEP_COND, outs));
+    rt_step s = { .kind = step,
                   .nargs = (uint16_t)refs.n,
                   .nout = (uint16_t)node->nvalues,
                   .args = (int32_t)m->args.n,
                   .u.bodies = bodies };
-    if (r->kind == RT_STEP_COND && m->pending.n) {
+    if (step == RT_STEP_COND && m->pending.n) {
         rt_number *after = cr_arena_copy(&m->l->arena, m->pending.at, m->pending.n * sizeof *after);
         if (!after) CR_TRY_OUT(CR_ENOMEM);
         s.after = after;
         s.nafter = (int32_t)m->pending.n;
         m->pending.n = 0;
     }
-    if (r->kind == RT_STEP_FOLD) s.nslices = list_length(&node->args[1]);
-    if (r->kind == RT_STEP_SCAN) {
-        bool carries = !strcmp(r->name, "scan");
-        s.ncarried = carries ? list_length(&node->args[1]) : 0;
-        s.nslices = list_length(&node->args[carries ? 2 : 1]);
+    if (step == RT_STEP_FOLD) s.nslices = list_length(&node->args[1]);
+    if (step == RT_STEP_SCAN) {
+        s.ncarried = r->carried ? list_length(&node->args[1]) : 0;
+        s.nslices = list_length(&node->args[r->carried ? 2 : 1]);
     }
     for (size_t i = 0; i < refs.n; i++) CR_TRY_OUT(cr__arg_add(m, refs.at[i]));
     s.outs = (int32_t)m->args.n;

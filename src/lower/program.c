@@ -106,20 +106,26 @@ static bool starts_as(const lowering *w, uint64_t offset, const cr_tensor *t) {
     return false;
 }
 
+static rt_state *find_state(const lowering *w, const char *name) {
+    for (size_t i = 0; i < w->states.n; i++)
+        if (!strcmp(w->states.at[i].name, name)) return &w->states.at[i];
+    return NULL;
+}
+
 static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bool changes, int32_t *index) {
-    for (size_t i = 0; i < w->states.n; i++) {
-        rt_state *s = &w->states.at[i];
-        if (strcmp(s->name, name)) continue;
-        if (s->bytes != (uint64_t)t->storage->bytes || s->dtype != t->meta.dtype)
+    rt_state *known = find_state(w, name);
+    if (known) {
+        if (known->bytes != (uint64_t)t->storage->bytes || known->dtype != t->meta.dtype)
             return CR_FAIL(CR_EVALUE, "two methods have a parameter or buffer '%s' of different dtypes or sizes", name);
-        if (changes && !starts_as(w, s->offset, t))
+        if (changes && !starts_as(w, known->offset, t))
             return CR_FAIL(CR_EVALUE,
                            "the methods share the buffer '%s', but it starts otherwise in one than in the other; "
                            "export them from the same module",
                            name);
-        s->is_mutable |= changes;
-        w->infos.at[i].is_mutable |= changes;
-        return *index = (int32_t)i, CR_OK;
+        *index = (int32_t)(known - w->states.at);
+        known->is_mutable |= changes;
+        w->infos.at[*index].is_mutable |= changes;
+        return CR_OK;
     }
     rt_state s = { .name = cr_arena_strdup(&w->l->arena, name),
                    .bytes = (uint64_t)t->storage->bytes,
@@ -479,11 +485,11 @@ static cr_status name_constants(lowering *w, const method_program *mp) {
         const cr_tensor *t = mp->frozen[i];
         int32_t index;
         if (!t) continue;
-        for (size_t k = 0; k < w->states.n; k++)
-            if (w->states.at[k].is_mutable && !strcmp(w->states.at[k].name, p->inputs[i].target))
-                return CR_FAIL(CR_EUNSUPPORTED,
-                               "one method changes '%s' in a way that the others could not know of; compile it alone",
-                               p->inputs[i].target);
+        const rt_state *known = find_state(w, p->inputs[i].target);
+        if (known && known->is_mutable)
+            return CR_FAIL(CR_EUNSUPPORTED,
+                           "one method changes '%s' in a way that the others could not know of; compile it alone",
+                           p->inputs[i].target);
         uint64_t id = t->storage->id;
         if (cr_map_find(&w->weights.by_storage, &id, sizeof id, NULL))
             CR_TRY(add_state(w, p->inputs[i].target, t, false, &index));

@@ -210,11 +210,12 @@ static cr_status count(builder *b, int16_t *out) {
 }
 
 static cr_status build_reduce(builder *b, const cr_node *node, int16_t *out) {
-    const char *name = node->op->schema.name;
+    cr_reduce_kind how = (cr_reduce_kind)cr_op_facts(node->op)->reduce.kind;
     int16_t in, n;
     CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &in));
-    CR_TRY(fold(b, !strcmp(name, "amax") ? CR_FOLD_MAX : !strcmp(name, "amin") ? CR_FOLD_MIN : CR_FOLD_SUM, in, out));
-    if (!strcmp(name, "mean")) {
+    cr_row_fold by = how == CR_REDUCE_MAX ? CR_FOLD_MAX : how == CR_REDUCE_MIN ? CR_FOLD_MIN : CR_FOLD_SUM;
+    CR_TRY(fold(b, by, in, out));
+    if (how == CR_REDUCE_MEAN) {
         CR_TRY(count(b, &n));
         CR_TRY(f32(b, "div", *out, n, out));
     }
@@ -223,7 +224,6 @@ static cr_status build_reduce(builder *b, const cr_node *node, int16_t *out) {
 
 /* var = sum((x - mean)^2) / max(0, n - correction), std its root, var_mean both results. */
 static cr_status build_variance(builder *b, const cr_node *node) {
-    const char *name = node->op->schema.name;
     int16_t in, n, mean, d, var, correction, zero;
     CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &in));
     rt_scalar less = node->args[2].kind == CR_ARG_NONE ? (rt_scalar){ RT_ARG_FLOAT, 0, 1, 0 }
@@ -239,7 +239,7 @@ static cr_status build_variance(builder *b, const cr_node *node) {
     CR_TRY(f32(b, "sub", n, correction, &n));
     CR_TRY(f32(b, "max", n, zero, &n));
     CR_TRY(f32(b, "div", var, n, &var));
-    if (!strcmp(name, "std")) CR_TRY(f32(b, "sqrt", var, -1, &var));
+    if (cr_op_facts(node->op)->reduce.kind == CR_REDUCE_STD) CR_TRY(f32(b, "sqrt", var, -1, &var));
     b->made[node->first] = var;
     if (node->nvalues > 1) b->made[node->first + 1] = mean;
     return CR_OK;
@@ -258,6 +258,12 @@ static cr_status build_rotate(builder *b, const cr_node *node, int16_t *out) {
     return add(b, v, out);
 }
 
+/* Norms that are decomposed before their loops are built: all but variances. */
+static bool is_expanded(const cr_op *op) {
+    cr_reduce_kind how = (cr_reduce_kind)cr_op_facts(op)->reduce.kind;
+    return how == CR_REDUCE_SOFTMAX || how == CR_REDUCE_LOG_SOFTMAX || how == CR_REDUCE_LAYER_NORM;
+}
+
 static cr_status build_node(builder *b, const cr_node *node) {
     int16_t made = -1;
     switch (cr_rows_kind_of(b->g, node)) {
@@ -267,9 +273,7 @@ static cr_status build_node(builder *b, const cr_node *node) {
         CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &made));
         CR_TRY(finish(b, made, meta_of(b, node->first)->dtype, &made));
         break;
-    case CR_ROWS_NORM:
-        return strstr(node->op->name, "::var") || strstr(node->op->name, "::std") ? build_variance(b, node)
-                                                                                  : refuse(node->op->name);
+    case CR_ROWS_NORM: return is_expanded(node->op) ? refuse(node->op->name) : build_variance(b, node);
     case CR_ROWS_ROTATE: CR_TRY(build_rotate(b, node, &made)); break;
     case CR_ROWS_VIEW: CR_TRY(operand(b, (uint32_t)node->args[0].u.i, &made)); break;
     default: return refuse(node->op->name);
@@ -473,12 +477,7 @@ static cr_status build(builder *b, const cr_graph *body) {
     return describe(b, body);
 }
 
-static bool stop(const cr_op *op, void *user) {
-    static const char *const expanded[] = { "_softmax", "_log_softmax", "native_layer_norm" };
-    for (size_t i = 0; i < CR_COUNT(expanded); i++)
-        if (!strcmp(op->schema.name, expanded[i])) return false;
-    return cr_stop_at_kernels(op, user);
-}
+static bool stop(const cr_op *op, void *user) { return !is_expanded(op) && cr_stop_at_kernels(op, user); }
 
 cr_status cr_row_build(cr_graph *body, cr_arena *arena, cr_row_kernel **out) {
     cr_graph *g = NULL;

@@ -159,6 +159,15 @@ typedef struct cr_row {
     uint8_t view;           /* cr_view_kind */
     const char *undo;       /* the op that undoes the view: of (whole, part, further arguments) where it takes a part of
                              * its argument, else of (part, further arguments); NULL: by its kind */
+    uint8_t copy;           /* cr_copy_kind */
+    cr_reduction reduce;
+    cr_product product;
+    uint8_t role, law;      /* cr_role, cr_law */
+    uint8_t fill;           /* cr_fill */
+    const char *act;        /* what packed products and convolutions call it that compute it on the way out */
+    const char *functional; /* of an op that writes arguments: the op that gives their new values as further results */
+    uint8_t check;          /* cr_check */
+    cr_region region;
     const char *sample;     /* names the generator in tests/ops/samples.py; NULL: made from the schema */
 } cr_row;
 
@@ -177,10 +186,12 @@ struct cr_op {
     uint8_t variant;
     struct cr_op_formulas *formulas; /* parsed texts (formula.h), or NULL */
 };
-/* Facts of the row hold for the functional form: an in-place or out form has none. */
-static inline cr_view_kind cr_op_view(const cr_op *op) {
-    return op->variant == CR_FUNCTIONAL ? (cr_view_kind)op->row->view : CR_VIEW_NONE;
+/* What passes know of an op. Facts of a row hold for the functional form: an in-place or out form has none. */
+extern const cr_row cr_no_facts;
+static inline const cr_row *cr_op_facts(const cr_op *op) {
+    return op->variant == CR_FUNCTIONAL ? op->row : &cr_no_facts;
 }
+static inline cr_view_kind cr_op_view(const cr_op *op) { return (cr_view_kind)cr_op_facts(op)->view; }
 
 /* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
 /* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where

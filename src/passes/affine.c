@@ -22,12 +22,14 @@ typedef struct affine {
 
 static bool is_float(const cr_tensor *t) { return t->meta.dtype == CR_F32 || t->meta.dtype == CR_F64; }
 
+static bool is_linear(const cr_op *op) { return cr_op_facts(op)->product.transposed; }
+
 /* The product whose channels are dimension `axis` of the value (-1: the last), if its weights may change. */
 static bool find_product(affine *a, const cr_arg *value, bool last) {
     const cr_node *node = cr_rewrite_producer(a->w, value, NULL);
     if (!node || !cr_rewrite_single(a->w, value)) return false;
-    bool conv = cr_op_is(node->op, "aten::convolution");
-    if (!conv && !cr_op_is(node->op, "aten::linear")) return false;
+    bool conv = cr_op_facts(node->op)->role == CR_ROLE_CONVOLUTION;
+    if (!conv && !is_linear(node->op)) return false;
     const cr_meta *meta = cr_rewrite_meta(a->w, value);
     /* channels are dimension 1 of a convolution, the last of a linear */
     if (conv == last && meta->rank != 2) return false;
@@ -196,14 +198,14 @@ static bool read_channels(const affine *a, const cr_arg *arg, int rank, int axis
 }
 
 static cr_status scale_or_shift(affine *a, const cr_node *node, const cr_arg *args, bool *done) {
-    bool scale = cr_op_is(node->op, "aten::mul.Tensor") || cr_op_is(node->op, "aten::mul.Scalar");
+    bool scale = cr_op_facts(node->op)->role == CR_ROLE_MUL;
     if (!scale && !(args[2].kind == CR_ARG_INT && args[2].u.i == 1)) return CR_OK; /* add with alpha */
     const cr_meta *result = cr_graph_value(cr_rewrite_source(a->w), node->first)->meta;
     for (int i = 0; i < 2 && !*done; i++) {
         const cr_meta *meta = cr_rewrite_meta(a->w, &args[i]);
         if (!meta || !result || meta->rank != result->rank || meta->dtype != result->dtype) continue;
         const cr_node *made = cr_rewrite_producer(a->w, &args[i], NULL);
-        bool linear = made && cr_op_is(made->op, "aten::linear");
+        bool linear = made && is_linear(made->op);
         /* tied weights stay one */
         if (!find_product(a, &args[i], linear) || (scale && !cr_rewrite_single(a->w, &a->product->args[1]))) continue;
         CR_TRY(make_room(a));
@@ -219,10 +221,8 @@ static cr_status scale_or_shift(affine *a, const cr_node *node, const cr_arg *ar
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     affine a = { .w = w };
     if (cr_op_is(node->op, "aten::_native_batch_norm_legit_no_training")) return batch_norm(&a, node, args, done);
-    if (cr_op_is(node->op, "aten::mul.Tensor") || cr_op_is(node->op, "aten::mul.Scalar") ||
-        cr_op_is(node->op, "aten::add.Tensor"))
-        return scale_or_shift(&a, node, args, done);
-    return CR_OK;
+    cr_role role = (cr_role)cr_op_facts(node->op)->role;
+    return role == CR_ROLE_MUL || role == CR_ROLE_ADD ? scale_or_shift(&a, node, args, done) : CR_OK;
 }
 
 cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out) {

@@ -83,7 +83,7 @@ static cr_status compare(const place *p, cr_sym condition, cr_arg *out) {
 static bool asserted(const cr_graph *g, cr_sym condition) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
-        if (node->kind != CR_NODE_CALL || !cr_op_is(node->op, "aten::_assert_scalar") ||
+        if (node->kind != CR_NODE_CALL || cr_op_facts(node->op)->check != CR_CHECK_TRUTH ||
             node->args[0].kind != CR_ARG_VALUE)
             continue;
         if (cr_graph_value(g, (uint32_t)node->args[0].u.i)->expr == condition) return true;

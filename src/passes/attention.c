@@ -24,6 +24,11 @@ static const cr_meta *meta_of(const attention *a, const cr_arg *x) { return cr_r
 
 static bool is_reshape(const cr_op *op) { return cr_op_view(op) == CR_VIEW_RESHAPE; }
 
+static bool is_bmm(const cr_op *op) {
+    const cr_product *p = &cr_op_facts(op)->product;
+    return p->left && p->batched && !p->addend;
+}
+
 static bool is_last(const cr_arg *dim, int rank) {
     return dim->kind == CR_ARG_INT && (dim->u.i == -1 || dim->u.i == rank - 1);
 }
@@ -36,10 +41,8 @@ static bool number_of(const attention *a, const cr_arg *arg, double *out) {
     const cr_tensor *t = cr_rewrite_constant(a->w, arg);
     if (t) return !t->meta.rank && !cr_tensor_item(t, NULL, &s) && s.kind == RT_ARG_FLOAT ? (*out = s.f, true) : false;
     const cr_node *fill = cr_rewrite_producer(a->w, arg, NULL);
-    if (!fill || !(cr_op_is(fill->op, "aten::scalar_tensor") || cr_op_is(fill->op, "aten::full") ||
-                   cr_op_is(fill->op, "aten::full_like")))
-        return false;
-    return number_of(a, &fill->args[cr_op_is(fill->op, "aten::scalar_tensor") ? 0 : 1], out);
+    int from = fill ? cr_op_facts(fill->op)->fill - CR_FILL_FROM : -1;
+    return from >= 0 && number_of(a, &fill->args[from], out);
 }
 
 /* x * number or x / number around what is left in *x. */
@@ -48,9 +51,8 @@ static void strip_scale(attention *a, cr_arg *x) {
         const cr_node *node = cr_rewrite_producer(a->w, x, NULL);
         double number;
         if (!node) return;
-        bool mul = cr_op_is(node->op, "aten::mul.Tensor") || cr_op_is(node->op, "aten::mul.Scalar");
-        bool div = cr_op_is(node->op, "aten::div.Tensor") || cr_op_is(node->op, "aten::div.Scalar");
-        if ((!mul && !div) || node->nargs != 2) return;
+        bool mul = cr_op_facts(node->op)->role == CR_ROLE_MUL;
+        if (!mul && cr_op_facts(node->op)->role != CR_ROLE_DIV) return;
         const cr_meta *from = cr_rewrite_meta(a->w, &node->args[0]), *to = cr_rewrite_meta(a->w, x);
         if (!from || from->dtype != to->dtype || from->rank != to->rank || !number_of(a, &node->args[1], &number) ||
             !isfinite(number) || number == 0)
@@ -109,9 +111,10 @@ static const cr_node *guarded_softmax(const attention *a, const cr_node *where) 
 static const cr_node *find_softmax(attention *a, const cr_arg *p) {
     const cr_node *node = cr_rewrite_producer(a->w, p, NULL);
     if (!node || !cr_rewrite_single(a->w, p)) return NULL; /* somebody wants to see the weights */
-    const cr_node *softmax = cr_op_is(node->op, "aten::_softmax") ? node : NULL;
-    if (cr_op_is(node->op, "aten::where.self")) {
-        softmax = guarded_softmax(a, node);
+    const cr_node *softmax = cr_op_facts(node->op)->reduce.kind == CR_REDUCE_SOFTMAX ? node : NULL;
+    const cr_node *where = cr_rewrite_producer(a->w, p, "aten::where.self");
+    if (where) {
+        softmax = guarded_softmax(a, where);
         a->guarded = softmax;
     }
     return softmax && is_last(&softmax->args[1], meta_of(a, p)->rank) && softmax->args[2].kind == CR_ARG_BOOL &&
@@ -135,7 +138,7 @@ static void simplify_mask(attention *a) {
 static bool is_product(const attention *a, const cr_arg *x) {
     const cr_node *made = cr_rewrite_producer(a->w, x, NULL);
     if (made && is_reshape(made->op)) made = cr_rewrite_producer(a->w, &made->args[0], NULL);
-    return made && cr_op_is(made->op, "aten::bmm");
+    return made && is_bmm(made->op);
 }
 
 /* The mask turned round: what was hidden is kept. A constant stays one. */
@@ -152,10 +155,9 @@ static cr_status invert(attention *a, const cr_arg *hidden, cr_arg *out) {
 /* masked_fill(scores, hidden, -inf), where(hidden, -inf, scores) or where(keep, scores, -inf). In f32, where the kernel
  * overwrites hidden scores, too, rather than adding to them: a NaN among them stays hidden. */
 static cr_status take_filled(attention *a, const cr_arg *scores, cr_arg *product) {
-    const cr_node *node = cr_rewrite_producer(a->w, scores, NULL);
-    bool fill = node && cr_op_is(node->op, "aten::masked_fill.Scalar"),
-         where = node && cr_op_is(node->op, "aten::where.self");
-    if (!fill && !where) return CR_OK;
+    const cr_node *fill = cr_rewrite_producer(a->w, scores, "aten::masked_fill.Scalar");
+    const cr_node *where = cr_rewrite_producer(a->w, scores, "aten::where.self"), *node = fill ? fill : where;
+    if (!node) return CR_OK;
     double number;
     bool keeps = where && number_of(a, &node->args[2], &number);
     if (!keeps && !number_of(a, fill ? &node->args[2] : &node->args[1], &number)) return CR_OK;
@@ -279,7 +281,7 @@ static cr_status match(attention *a, const cr_node *node, const cr_arg *weights,
     if (a->mask.kind == CR_ARG_NONE) CR_TRY(take_filled(a, &product, &product));
     const cr_node *bmm = cr_rewrite_producer(a->w, &product, NULL);
     if (bmm && is_reshape(bmm->op)) bmm = cr_rewrite_producer(a->w, &bmm->args[0], NULL);
-    if (!bmm || !cr_op_is(bmm->op, "aten::bmm")) return CR_OK;
+    if (!bmm || !is_bmm(bmm->op)) return CR_OK;
     const cr_meta *s = meta_of(a, &softmax->args[0]), *q = meta_of(a, &bmm->args[0]), *k = meta_of(a, &bmm->args[1]),
                   *v = meta_of(a, values);
     int r = like->rank;
@@ -326,7 +328,7 @@ static bool repeated_heads(const attention *a, const cr_arg *heads, cr_arg *one,
     if (!node || !is_reshape(node->op) || to->rank != 4) return false;
     cr_arg wide = node->args[0];
     while ((node = cr_rewrite_producer(a->w, &wide, NULL)) && is_reshape(node->op)) wide = node->args[0];
-    if (node && (cr_op_is(node->op, "aten::clone") || cr_op_is(node->op, "aten::contiguous"))) wide = node->args[0];
+    if (node && cr_op_facts(node->op)->copy == CR_COPY_PLAIN) wide = node->args[0];
     const cr_node *expand = cr_rewrite_producer(a->w, &wide, "aten::expand");
     if (!expand) return false;
     const cr_meta *m = meta_of(a, &wide), *x = meta_of(a, &expand->args[0]);
@@ -387,7 +389,7 @@ static cr_status tell(attention *a, const cr_node *node, const cr_arg *args, boo
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     attention a = { .w = w, .mask = cr_arg_none(), .scale = 1 };
-    if (cr_op_is(node->op, "aten::bmm")) return from_bmm(&a, node, args, done);
+    if (is_bmm(node->op)) return from_bmm(&a, node, args, done);
     if (is_reshape(node->op)) return from_view(&a, node, args, done);
     return cr_op_is(node->op, "aten::scaled_dot_product_attention") ? tell(&a, node, args, done) : CR_OK;
 }

@@ -6,6 +6,7 @@
  * becomes a copy of it or, for views, the view it was. Nobody uses most of these copies: the walk that follows drops
  * them, and what is left are conversions at the borders of convolution regions. Outputs are never twins, so their
  * strides stay the program's. */
+#include "graph/writes.h"
 #include "ops/view.h"
 #include "passes/internal.h"
 
@@ -99,43 +100,15 @@ static bool with_twins(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
 
 /* ---- ops ---- */
 
-static bool is_in(const cr_op *op, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (cr_op_is(op, names[i])) return true;
-    return false;
-}
-
 /* Kernels that read any strides well and whose result does not depend on them. */
 static bool is_neutral(const cr_op *op) {
-    static const char *const names[] = {
-        "cresset::conv_packed",
-        "cresset::linear_packed",
-        "cresset::max_pool2d",
-        "aten::max_pool2d_with_indices",
-        "aten::avg_pool2d",
-        "aten::_adaptive_avg_pool2d",
-        "aten::mean.dim",
-        "aten::sum.dim_IntList",
-        "aten::amax",
-        "aten::amin",
-        "aten::cat",
-        "aten::native_layer_norm",
-        "aten::layer_norm",
-        "aten::_softmax",
-        "aten::softmax.int",
-        "aten::linear",
-        "aten::mm",
-        "aten::addmm",
-        "aten::bmm",
-        "aten::matmul",
-        "aten::upsample_nearest2d",
-        "aten::upsample_bilinear2d",
-        "aten::constant_pad_nd",
-        "aten::scaled_dot_product_attention",
-    };
-    return cr_op_is_pure(op) && op->variant == CR_FUNCTIONAL &&
-           (op->base->row->scalar || is_in(op, names, CR_COUNT(names)));
+    bool any = (op->tags & CR_TAG_ANY_LAYOUT) || op->base->row->scalar;
+    return any && op->variant == CR_FUNCTIONAL && cr_op_is_pure(op);
 }
+
+/* Calls by which layouts are restored: a copy, or other strides where they say nothing. */
+static bool is_copy(const cr_op *op) { return cr_op_facts(op)->copy == CR_COPY_PLAIN && !(op->tags & CR_TAG_VIEW); }
+static bool is_restrided(const cr_op *op) { return cr_op_view(op) == CR_VIEW_STRIDED; }
 
 /* A view that is one of whatever lies differently, too. */
 static bool is_moving_view(const cr_op *op) {
@@ -199,8 +172,8 @@ static cr_status compute(cr_rewriter *w, const cr_node *node, const call *c, boo
 
 const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node) {
     if (node->kind != CR_NODE_CALL) return NULL;
-    if (cr_op_is(node->op, "aten::clone")) return node->args[1].kind == CR_ARG_FORMAT ? &node->args[0] : NULL;
-    if (!cr_op_is(node->op, "aten::as_strided")) return NULL;
+    if (is_copy(node->op)) return node->nargs > 1 && node->args[1].kind == CR_ARG_FORMAT ? &node->args[0] : NULL;
+    if (!is_restrided(node->op)) return NULL;
     const cr_meta *to = cr_graph_value(cr_rewrite_graph(w), node->first)->meta,
                   *from = cr_rewrite_meta(w, &node->args[0]);
     cr_env *env = cr_graph_env(cr_rewrite_graph(w));
@@ -231,7 +204,7 @@ static cr_status begin(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     call c;
-    if (cr_op_is(node->op, "aten::clone") || cr_op_is(node->op, "aten::as_strided")) return begin(w, node, args, done);
+    if (is_copy(node->op) || is_restrided(node->op)) return begin(w, node, args, done);
     if (!with_twins(w, node, args, &c)) return CR_OK;
     if (is_moving_view(node->op)) return move_view(w, node, args, &c, done);
     return is_neutral(node->op) ? compute(w, node, &c, done) : CR_OK;

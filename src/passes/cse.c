@@ -2,6 +2,7 @@
  *
  * Only pure calls on values that nobody writes to (the walk sees to the latter). Numbers are compared by their bits:
  * 0.0 and -0.0 are different arguments. How an argument was passed makes no difference. */
+#include "graph/writes.h"
 #include "passes/passes.h"
 
 typedef struct calls { cr_map by_key; } calls; /* op, graph and arguments -> node of the new graph + 1 */

@@ -401,19 +401,6 @@ static cr_status expand_out(scope *s, const cr_node *node, const cr_arg *args) {
     return copy_over(s, node, outs, results, n);
 }
 
-static bool only_marks(const cr_op *op) {
-    static const char *const names[] = { "wrap",
-                                         "wrap_with_set_grad_enabled",
-                                         "wrap_with_autocast",
-                                         "tag_activation_checkpoint",
-                                         "wrap_activation_checkpoint",
-                                         "invoke_subgraph",
-                                         "strict_mode" };
-    for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (!strcmp(op->schema.name, names[i])) return op->tags & CR_TAG_HIGHER_ORDER;
-    return false;
-}
-
 /* The body's nodes take the region's place. */
 static cr_status inline_region(scope *s, const cr_node *node) {
     const cr_graph *body = NULL;
@@ -496,7 +483,7 @@ static bool is_detach_inplace(const cr_node *node) {
 
 static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
-    if (only_marks(node->op)) return inline_region(s, node);
+    if (cr_op_facts(node->op)->region.kind == CR_REGION_MARKS) return inline_region(s, node);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
     if (s->w->how->core && cr_op_is(node->op, "aten::sym_size.int")) ask_first(s, node, args);
     if (s->w->how->core && is_detach_inplace(node)) { /* only the tape sees it */

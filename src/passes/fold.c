@@ -4,6 +4,7 @@
  * expand. Views are free. Small results of calls without tensors (arange, zeros) count as constants where something is
  * computed from them, but stay calls themselves: as index expressions they cost no memory at all. A call that fails is
  * left to fail in a run. */
+#include "graph/writes.h"
 #include "passes/internal.h"
 
 enum { FOLD_LIMIT = 64 << 10 };

@@ -69,7 +69,11 @@ static bool is_custom_write(const functions *f, const cr_op *op) {
     return true;
 }
 
-static bool is_batch_norm(const cr_op *op) { return cr_op_is(op, "aten::_native_batch_norm_legit"); }
+/* An op that gives what another one writes as further results (batch norm and its running statistics). */
+static const cr_op *functional_of(const cr_op *op) {
+    const char *name = cr_op_facts(op)->functional;
+    return name ? cr_op_find(name) : NULL;
+}
 
 /* The call that takes the member from its parent, as old metas say; its arguments are not the new graph's. */
 static cr_view_step step_of(const functions *f, const member *m) {
@@ -145,7 +149,7 @@ static cr_status find_members(functions *f, const cr_node *node) {
         if (parent == CR_NO_VALUE && home->members.n) home->stays = true;
         if (parent != CR_NO_VALUE && (node->op->tags & CR_TAG_HIGHER_ORDER)) home->stays = true;
         bool written = node->kind == CR_NODE_CALL &&
-                       (v->hidden || node->op->variant != CR_FUNCTIONAL || is_batch_norm(node->op));
+                       (v->hidden || node->op->variant != CR_FUNCTIONAL || functional_of(node->op));
         if (parent == CR_NO_VALUE || (written && !is_inplace_view(node->op)))
             CR_TRY(add_member(f, node->first + k, parent, NULL, NULL, 0));
         else CR_TRY(add_member(f, node->first + k, parent, node, node->op->base, v->hidden ? 0 : k));
@@ -159,7 +163,7 @@ static cr_status judge(functions *f, bool *again) {
     for (uint32_t n = cr_graph_first(f->g); n != CR_NO_NODE; n = cr_graph_next(f->g, n)) {
         const cr_node *node = cr_graph_node(f->g, n);
         if (node->kind != CR_NODE_CALL) continue;
-        bool good = is_functional_inplace(node->op) || is_batch_norm(node->op) || is_custom_write(f, node->op),
+        bool good = is_functional_inplace(node->op) || functional_of(node->op) || is_custom_write(f, node->op),
              writes = false;
         for (uint16_t i = 0; i < node->nargs; i++) {
             if (!node->op->schema.params[i].writes) continue;
@@ -295,36 +299,35 @@ static cr_status fit(cr_rewriter *w, functions *f, uint32_t target, cr_arg *cont
 
 /* ---- calls ---- */
 
+/* copy_: the source, of the target's dtype and sizes; one that is written in place later is kept as it is now. */
+static cr_status copied(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args, cr_arg *out) {
+    const cr_arg *source = &node->args[1];
+    bool moves = source->kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)source->u.i) &&
+                 !is_going(f, (uint32_t)source->u.i);
+    *out = args[1];
+    if (!cr_rewrite_meta(w, &args[1]))
+        CR_TRY(cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], args[1] }, 2, out));
+    else if (moves) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[1], 1, out));
+    return fit(w, f, (uint32_t)node->args[0].u.i, out);
+}
+
 /* What an in-place op writes, as a value. */
 static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args, cr_arg *out) {
     cr_arg results[16] = { { 0 } };
-    /* onto itself */
-    if (f->replay && cr_op_is(node->op->base, "aten::copy") && args[0].kind == args[1].kind &&
-        args[0].u.i == args[1].u.i)
-        return *out = args[0], CR_OK;
-    if (f->replay && cr_op_is(node->op->base, "aten::copy")) {
-        CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
-        *out = results[0];
-        return CR_OK;
-    }
-    /* a source that is written in place later must be kept as it is now */
-    if (cr_op_is(node->op->base, "aten::copy")) {
-        *out = args[1];
-        bool moves = node->args[1].kind == CR_ARG_VALUE && cr__rewrite_writes(w, (uint32_t)node->args[1].u.i) &&
-                     !is_going(f, (uint32_t)node->args[1].u.i);
-        if (args[1].kind != CR_ARG_VALUE || !cr_rewrite_meta(w, &args[1]))
-            CR_TRY(cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], args[1] }, 2, out));
-        else if (moves) CR_TRY(cr_rewrite_call(w, "aten::clone", &args[1], 1, out));
-        return fit(w, f, (uint32_t)node->args[0].u.i, out);
-    }
-    if (cr_op_is(node->op->base, "aten::zero") || cr_op_is(node->op->base, "aten::fill.Scalar")) {
-        cr_arg value = cr_op_is(node->op->base, "aten::zero") ? cr_arg_int(0) : args[1];
+    const cr_op *op = node->op->base;
+    bool copy = cr_op_is(op, "aten::copy");
+    if (copy && !f->replay) return copied(w, f, node, args, out);
+    bool onto_itself = copy && args[0].kind == args[1].kind && args[0].u.i == args[1].u.i;
+    if (onto_itself) return *out = args[0], CR_OK;
+    if (cr_op_facts(op)->fill) {
+        int from = cr_op_facts(op)->fill - CR_FILL_FROM;
+        cr_arg value = from < 0 ? cr_arg_int(cr_op_facts(op)->fill == CR_FILL_ONES) : args[from];
         if (cr_arg_is_number(&value))
             return cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], value }, 2, out);
     }
-    CR_TRY(cr_rewrite_op(w, node->op->base, args, results));
+    CR_TRY(cr_rewrite_op(w, op, args, results));
     *out = results[0];
-    return fit(w, f, (uint32_t)node->args[0].u.i, out);
+    return copy ? CR_OK : fit(w, f, (uint32_t)node->args[0].u.i, out);
 }
 
 static cr_status write_inplace(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
@@ -343,14 +346,18 @@ static cr_status write_inplace(cr_rewriter *w, functions *f, const cr_node *node
     return CR_OK;
 }
 
-/* Running statistics in, running statistics out. */
-static cr_status write_batch_norm(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
-    cr_arg results[5] = { { 0 } };
-    CR_TRY(cr_rewrite_op(w, cr_op_find("aten::_native_batch_norm_legit_functional"), args, results));
-    for (uint32_t k = 0; k < 3; k++) CR_TRY(cr_rewrite_result(w, node, k, results[k]));
-    for (int i = 0; i < 2; i++) CR_TRY(assign(w, f, (uint32_t)node->args[3 + i].u.i, results[3 + i]));
-    for (uint32_t k = 3; k < node->nvalues; k++)
-        CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[k].u.i)));
+/* The functional op's further results are what the written arguments become, in order. */
+static cr_status write_functional(cr_rewriter *w, functions *f, const cr_node *node, const cr_arg *args) {
+    cr_arg results[16] = { { 0 } };
+    uint32_t k = node->op->schema.nreturns, at = k, hidden = k;
+    CR_TRY(cr_rewrite_op(w, functional_of(node->op), args, results));
+    for (uint32_t i = 0; i < k; i++) CR_TRY(cr_rewrite_result(w, node, i, results[i]));
+    for (uint16_t i = 0; i < node->nargs; i++)
+        if (node->op->schema.params[i].writes) CR_TRY(assign(w, f, (uint32_t)node->args[i].u.i, results[at++]));
+    for (uint16_t i = 0; i < node->nargs && hidden < node->nvalues; i++) {
+        if (!node->op->schema.params[i].writes) continue;
+        CR_TRY(cr_rewrite_result(w, node, hidden++, cr__rewrite_mapped(w, (uint32_t)node->args[i].u.i)));
+    }
     return CR_OK;
 }
 
@@ -410,7 +417,7 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     if (!going) return CR_OK;
     *done = true;
     if (is_custom_write(f, node->op)) return write_custom(w, f, node, args);
-    return is_batch_norm(node->op) ? write_batch_norm(w, f, node, args) : write_inplace(w, f, node, args);
+    return functional_of(node->op) ? write_functional(w, f, node, args) : write_inplace(w, f, node, args);
 }
 
 /* The new values of placeholders that were written. */

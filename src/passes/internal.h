@@ -35,6 +35,9 @@ CR_NODISCARD cr_status cr__call_or_copy(cr_graph *g, const cr_op *op, const cr_a
 /* The same through an emitter whose environment is general (cr_env_set_general). */
 CR_NODISCARD cr_status cr__emit_general(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 
+/* What packed kernels call an activation that they compute on the way out; NULL: it is none. (pack_products.c) */
+const char *cr__activation(const cr_op *op, const cr_arg *args);
+
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
 

@@ -92,20 +92,10 @@ static bool is_number(const cr_arg *a, double value) {
 
 /* What conv_isa.h calls the activation; NULL: it is none of them. */
 static const char *act_of(const cr_op *op, const cr_arg *args) {
-    static const struct {
-        const char *op, *act;
-    } plain[] = {
-        { "aten::relu", "relu" },       { "aten::hardswish", "hardswish" }, { "aten::hardsigmoid", "hardsigmoid" },
-        { "aten::sigmoid", "sigmoid" }, { "aten::silu", "silu" },           { "aten::tanh", "tanh" }
-    };
-    for (size_t i = 0; i < CR_COUNT(plain); i++)
-        if (cr_op_is(op, plain[i].op)) return plain[i].act;
-    if (cr_op_is(op, "aten::gelu"))
-        return args[1].kind == CR_ARG_STR && !strcmp(args[1].u.s, "tanh") ? "gelu_tanh" : "gelu";
-    bool bounds = cr_op_is(op, "aten::hardtanh") || cr_op_is(op, "aten::clamp");
-    if (bounds && is_number(&args[1], 0) && is_number(&args[2], 6)) return "relu6";
-    bool half = cr_op_is(op, "aten::clamp_min") || (cr_op_is(op, "aten::clamp") && args[2].kind == CR_ARG_NONE);
-    return half && is_number(&args[1], 0) ? "relu" : NULL;
+    const char *act = cr__activation(op, args);
+    if (act || cr_op_facts(op)->role != CR_ROLE_CLAMP || !is_number(&args[1], 0)) return act;
+    bool open = op->schema.nparams < 3 || args[2].kind == CR_ARG_NONE;
+    return open ? "relu" : is_number(&args[2], 6) ? "relu6" : NULL;
 }
 
 static cr_status again_with(cr_rewriter *w, const cr_node *node, const cr_node *conv, const cr_arg *residual,
@@ -160,8 +150,8 @@ static cr_status drop_indices(cr_rewriter *w, const cr_node *node, const cr_arg 
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const char *act;
-    if (cr_op_is(node->op, "aten::convolution")) return pack(w, node, args, done);
-    if (cr_op_is(node->op, "aten::add.Tensor")) return fuse_add(w, node, args, done);
+    if (cr_op_facts(node->op)->role == CR_ROLE_CONVOLUTION) return pack(w, node, args, done);
+    if (cr_op_facts(node->op)->role == CR_ROLE_ADD) return fuse_add(w, node, args, done);
     if (cr_op_is(node->op, "aten::max_pool2d_with_indices")) return drop_indices(w, node, args, done);
     if ((act = act_of(node->op, args))) return fuse_act(w, node, args, act, done);
     return CR_OK;

@@ -100,23 +100,16 @@ static cr_status product(cr_rewriter *w, const cr_node *node, const cr_arg *inpu
     return cr_rewrite_result(w, node, 0, out);
 }
 
-static cr_status rule_linear(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+/* The addend of a linear is its bias, that of others a bias or one for every element. */
+static cr_status rule_product(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const cr_product *p = &cr_op_facts(node->op)->product;
     cr_arg none = cr_arg_none();
-    return product(w, node, &args[0], &args[1], 0, &args[2], &none, done);
-}
-
-static cr_status rule_mm(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    cr_arg none = cr_arg_none();
-    return product(w, node, &args[0], &args[1], 1, &none, &none, done);
-}
-
-/* addmm(self, mat1, mat2, beta, alpha): self is a bias, or the addend of every element. */
-static cr_status rule_addmm(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    cr_arg none = cr_arg_none();
-    const cr_meta *self = cr_rewrite_meta(w, &args[0]);
-    if (!self || !is_one(&args[3]) || !is_one(&args[4])) return CR_OK;
-    bool vector = self->rank == 1;
-    return product(w, node, &args[1], &args[2], 1, vector ? &args[0] : &none, vector ? &none : &args[0], done);
+    const cr_arg *addend = p->addend ? &args[p->addend - 1] : &none;
+    const cr_meta *m = cr_rewrite_meta(w, addend);
+    if (p->batched || (p->beta && (!m || !is_one(&args[p->beta - 1]) || !is_one(&args[p->beta])))) return CR_OK;
+    bool bias = !p->beta || m->rank == 1;
+    return product(w, node, &args[p->left - 1], &args[p->right - 1], !p->transposed, bias ? addend : &none,
+                   bias ? &none : addend, done);
 }
 
 /* pack_panels(weight, transposed, groups) of a constant: packing is always done now, whatever its size. */
@@ -166,24 +159,16 @@ static cr_status put(cr_rewriter *w, const cr_node *node, const cr_node *made, i
     return cr_rewrite_result(w, node, 0, out);
 }
 
-static const struct { const char *op, *act; } activations[] = {
-    { "aten::relu", "relu" },
-    { "aten::gelu", "gelu" },
-    { "aten::silu", "silu" },
-    { "aten::sigmoid", "sigmoid" },
-    { "aten::tanh", "tanh" },
-    { "aten::hardswish", "hardswish" },
-    { "aten::hardsigmoid", "hardsigmoid" },
-};
+const char *cr__activation(const cr_op *op, const cr_arg *args) {
+    const char *act = cr_op_facts(op)->act;
+    bool tanh = act && op->schema.nparams > 1 && args[1].kind == CR_ARG_STR && !strcmp(args[1].u.s, "tanh");
+    return tanh ? "gelu_tanh" : act;
+}
 
 static cr_status rule_act(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_node *made = product_of(w, &args[0]);
     if (!made || has_act(made) || has(made, SCALE) || has(made, RESIDUAL)) return CR_OK;
-    const char *act = NULL;
-    for (size_t i = 0; i < CR_COUNT(activations); i++)
-        if (cr_op_is(node->op, activations[i].op)) act = activations[i].act;
-    if (cr_op_is(node->op, "aten::gelu") && !strcmp(args[1].u.s, "tanh")) act = "gelu_tanh";
-    return put(w, node, made, ACT, cr_arg_str(act), done);
+    return put(w, node, made, ACT, cr_arg_str(cr__activation(node->op, args)), done);
 }
 
 /* Does `a` broadcast to the product without making it larger? Its last size counts along the columns. */
@@ -249,27 +234,20 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     return put(w, node, made, INPUT, input, done);
 }
 
-static const struct { const char *op; cr_rewrite_fn *rule; } rules[] = {
-    { "aten::linear", rule_linear },
-    { "aten::mm", rule_mm },
-    { "aten::addmm", rule_addmm },
+static const struct { const char *op; cr_rewrite_fn *rule; } named[] = {
     { "cresset::pack_panels", rule_pack },
     { "aten::embedding", rule_embedding },
-    { "aten::mul.Tensor", rule_mul },
-    { "aten::add.Tensor", rule_add },
-    { "aten::relu", rule_act },
-    { "aten::gelu", rule_act },
-    { "aten::silu", rule_act },
-    { "aten::sigmoid", rule_act },
-    { "aten::tanh", rule_act },
-    { "aten::hardswish", rule_act },
-    { "aten::hardsigmoid", rule_act },
 };
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    if (cr_op_view(node->op) == CR_VIEW_RESHAPE) return rule_view(w, node, args, done);
-    for (size_t i = 0; i < CR_COUNT(rules); i++)
-        if (cr_op_is(node->op, rules[i].op)) return rules[i].rule(w, node, args, done);
+    const cr_row *facts = cr_op_facts(node->op);
+    if (facts->product.left) return rule_product(w, node, args, done);
+    if (facts->view == CR_VIEW_RESHAPE) return rule_view(w, node, args, done);
+    if (facts->role == CR_ROLE_MUL) return rule_mul(w, node, args, done);
+    if (facts->role == CR_ROLE_ADD) return rule_add(w, node, args, done);
+    if (facts->act) return rule_act(w, node, args, done);
+    for (size_t i = 0; i < CR_COUNT(named); i++)
+        if (cr_op_is(node->op, named[i].op)) return named[i].rule(w, node, args, done);
     return CR_OK;
 }
 
@@ -277,24 +255,19 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
  * knows ---- */
 
 static cr_status scan(packing *p, const cr_graph *g) {
-    static const struct {
-        const char *op;
-        int weight, n;
-    } products[] = { { "aten::linear", 1, 0 }, { "aten::mm", 1, 1 }, { "aten::addmm", 2, 1 } };
     for (uint32_t id = cr_graph_first(g); id != CR_NO_NODE; id = cr_graph_next(g, id)) {
         const cr_node *node = cr_graph_node(g, id);
-        for (size_t i = 0; node->kind == CR_NODE_CALL && i < CR_COUNT(products); i++) {
-            const cr_arg *a = cr_op_is(node->op, products[i].op) ? &node->args[products[i].weight] : NULL;
-            const cr_node *maker = a && a->kind == CR_ARG_VALUE
-                                       ? cr_graph_node(g, cr_graph_value(g, (uint32_t)a->u.i)->node)
-                                       : NULL;
-            cr_tensor *t = maker && maker->kind == CR_NODE_GET_ATTR ? cr_graph_constant(g, maker->target) : NULL;
-            if (!t || cr_tensor_is_fake(t) || !is_plain_tensor(t)) continue;
-            packed key = packed_key(t, products[i].n);
-            if (!worth_packing(&key) || packed_find(p, &key)) continue;
-            CR_TRY(cr_vec_reserve(&p->known, p->known.n + 1));
-            p->known.at[p->known.n++] = key;
-        }
+        const cr_product *product = node->kind == CR_NODE_CALL ? &cr_op_facts(node->op)->product : NULL;
+        if (!product || !product->left || product->batched) continue;
+        const cr_arg *a = &node->args[product->right - 1];
+        if (a->kind != CR_ARG_VALUE) continue;
+        const cr_node *maker = cr_graph_node(g, cr_graph_value(g, (uint32_t)a->u.i)->node);
+        cr_tensor *t = maker->kind == CR_NODE_GET_ATTR ? cr_graph_constant(g, maker->target) : NULL;
+        if (!t || cr_tensor_is_fake(t) || !is_plain_tensor(t)) continue;
+        packed key = packed_key(t, !product->transposed);
+        if (!worth_packing(&key) || packed_find(p, &key)) continue;
+        CR_TRY(cr_vec_reserve(&p->known, p->known.n + 1));
+        p->known.at[p->known.n++] = key;
     }
     for (size_t i = 0; i < cr_graph_subgraph_count(g); i++) CR_TRY(scan(p, cr_graph_subgraph(g, i)));
     return CR_OK;

@@ -178,9 +178,4 @@ cr_emitter *cr_rewrite_emitter(cr_rewriter *w);
 CR_NODISCARD cr_status cr_rewrite_result(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg value);
 /* Is the i-th value of the old node used at all? */
 bool cr_rewrite_used(const cr_rewriter *w, const cr_node *node, uint32_t i);
-/* Nothing is written, drawn, checked or found out: the same arguments give the same results. Of a call: sizes that
- * depend on data are known for this one (index by integers). */
-bool cr_op_is_pure(const cr_op *op);
-bool cr_node_is_pure(const cr_graph *g, const cr_node *node);
-
 #endif

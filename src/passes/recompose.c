@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-typedef cr_status rule_fn(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done);
-
 static bool is_one(const cr_arg *a) {
     return (a->kind == CR_ARG_INT && a->u.i == 1) || (a->kind == CR_ARG_FLOAT && a->u.f == 1);
 }
@@ -86,14 +84,6 @@ static cr_status linear(cr_rewriter *w, const cr_node *node, const cr_arg *args,
     return emit_linear(w, node, args[0], args[1], args[2]);
 }
 
-static cr_status mm(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    return make_linear(w, node, &args[0], &args[1], NULL, done);
-}
-
-static cr_status addmm(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    return is_one(&args[3]) && is_one(&args[4]) ? make_linear(w, node, &args[1], &args[2], &args[0], done) : CR_OK;
-}
-
 /* A copy that only changed the layout; the product reads what was copied. */
 static cr_status product_of_copy(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     cr_arg better[CR_MAX_PARAMS], results[2] = { { 0 } };
@@ -113,24 +103,21 @@ static cr_status product_of_copy(cr_rewriter *w, const cr_node *node, const cr_a
     return cr_rewrite_result(w, node, 0, results[0]);
 }
 
-static cr_status bmm(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    CR_TRY(mm(w, node, args, done));
+/* Any product but linear itself. */
+static cr_status product(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const cr_product *p = &cr_op_facts(node->op)->product;
+    bool plain = !p->beta || (is_one(&args[p->beta - 1]) && is_one(&args[p->beta]));
+    const cr_arg *bias = p->addend ? &args[p->addend - 1] : NULL;
+    if (plain) CR_TRY(make_linear(w, node, &args[p->left - 1], &args[p->right - 1], bias, done));
     return *done ? CR_OK : product_of_copy(w, node, args, done);
 }
 
 /* ---- activations ---- */
 
 /* The number of a call such as mul(x, 0.5), and x. The number may stand on either side. */
-static bool with_number(const cr_rewriter *w, const cr_arg *a, const char *op, double *number, cr_arg *x) {
-    char full[40] = "aten::";
-    strcat(strcat(full, op), ".Tensor");
-    const cr_node *node = cr_rewrite_producer(w, a, full);
-    if (!node) {
-        full[6] = 0;
-        strcat(strcat(full, op), ".Scalar");
-        node = cr_rewrite_producer(w, a, full);
-    }
-    if (!node || (node->nargs > 2 && !is_one(&node->args[2]))) return false;
+static bool with_number(const cr_rewriter *w, const cr_arg *a, cr_role role, double *number, cr_arg *x) {
+    const cr_node *node = cr_rewrite_producer(w, a, NULL);
+    if (!node || cr_op_facts(node->op)->role != role || (node->nargs > 2 && !is_one(&node->args[2]))) return false;
     for (int i = 0; i < 2; i++) {
         const cr_arg *n = &node->args[i];
         const cr_tensor *t = cr_rewrite_constant(w, n);
@@ -172,11 +159,11 @@ static bool is_cube(const cr_rewriter *w, const cr_arg *a, const cr_arg *x) {
 static bool is_tanh_argument(const cr_rewriter *w, const cr_arg *a, const cr_arg *x) {
     double factor;
     cr_arg sum, cube;
-    if (!with_number(w, a, "mul", &factor, &sum) || !is_near(factor, 0.7978845608028654)) return false;
+    if (!with_number(w, a, CR_ROLE_MUL, &factor, &sum) || !is_near(factor, 0.7978845608028654)) return false;
     const cr_node *add = cr_rewrite_producer(w, &sum, "aten::add.Tensor");
     if (!add || !is_one(&add->args[2])) return false;
     for (int i = 0; i < 2; i++)
-        if (same_value(&add->args[i], x) && with_number(w, &add->args[1 - i], "mul", &factor, &cube) &&
+        if (same_value(&add->args[i], x) && with_number(w, &add->args[1 - i], CR_ROLE_MUL, &factor, &cube) &&
             is_near(factor, 0.044715))
             return is_cube(w, &cube, x);
     return false;
@@ -186,13 +173,13 @@ static cr_status gelu(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     for (int i = 0; i < 2; i++) {
         double half, one, factor;
         cr_arg x, inner, scaled;
-        if (!with_number(w, &args[i], "mul", &half, &x) || half != 0.5 ||
-            !with_number(w, &args[1 - i], "add", &one, &inner) || one != 1)
+        if (!with_number(w, &args[i], CR_ROLE_MUL, &half, &x) || half != 0.5 ||
+            !with_number(w, &args[1 - i], CR_ROLE_ADD, &one, &inner) || one != 1)
             continue;
         if (!is_f32_or_f64(cr_rewrite_meta(w, &x))) continue;
         const cr_node *erf = cr_rewrite_producer(w, &inner, "aten::erf"),
                       *tanh = cr_rewrite_producer(w, &inner, "aten::tanh");
-        bool exact = erf && with_number(w, &erf->args[0], "mul", &factor, &scaled) &&
+        bool exact = erf && with_number(w, &erf->args[0], CR_ROLE_MUL, &factor, &scaled) &&
                      is_near(factor, 0.7071067811865476) && same_value(&scaled, &x);
         if (!exact && !(tanh && is_tanh_argument(w, &tanh->args[0], &x))) continue;
         cr_arg made, call[] = { x, cr_arg_str(exact ? "none" : "tanh") };
@@ -217,25 +204,13 @@ static cr_status silu(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return CR_OK;
 }
 
-static cr_status product(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    const cr_row *facts = cr_op_facts(node->op);
+    if (facts->product.transposed) return linear(w, node, args, done);
+    if (facts->product.left) return product(w, node, args, done);
+    if (facts->role != CR_ROLE_MUL) return CR_OK;
     CR_TRY(silu(w, node, args, done));
     return *done ? CR_OK : gelu(w, node, args, done);
-}
-
-static const struct { const char *op; rule_fn *rule; } rules[] = {
-    { "aten::mm", mm },
-    { "aten::mm", product_of_copy },
-    { "aten::addmm", addmm },
-    { "aten::bmm", bmm },
-    { "aten::baddbmm", product_of_copy },
-    { "aten::linear", linear },
-    { "aten::mul.Tensor", product },
-};
-
-static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    for (size_t i = 0; i < CR_COUNT(rules) && !*done; i++)
-        if (cr_op_is(node->op, rules[i].op)) CR_TRY(rules[i].rule(w, node, args, done));
-    return CR_OK;
 }
 
 cr_status cr_pass_recompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) {

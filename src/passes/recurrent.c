@@ -65,8 +65,8 @@ static cr_status join(const stack *s, const char *op, const cr_arg *parts, int64
 }
 
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
-    bool lstm = cr_op_is(node->op, "aten::lstm.input");
-    if (!lstm && !cr_op_is(node->op, "aten::gru.input")) return CR_OK;
+    bool lstm = node->op->schema.nreturns == 3;
+    if (cr_op_facts(node->op)->role != CR_ROLE_RECURRENT) return CR_OK;
     if (lstm && (args[1].kind != CR_ARG_LIST || args[1].n != 2)) return CR_OK;
     stack s = { .w = w,
                 .lstm = lstm,

@@ -10,7 +10,6 @@
 #include "graph/writes.h"
 #include "ops/view.h"
 #include "passes/internal.h"
-#include "runtime/kernels.h"
 
 typedef struct made_node { uint32_t live; bool held; } made_node;           /* per node of the new graph */
 typedef struct made_value { uint32_t uses; bool unstable; } made_value;     /* per value of the new graph */
@@ -35,42 +34,6 @@ void *cr_rewrite_user(const cr_rewriter *w) { return w->walk.user; }
 cr_graph *cr_rewrite_graph(const cr_rewriter *w) { return w->to; }
 const cr_graph *cr_rewrite_source(const cr_rewriter *w) { return w->from; }
 cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
-
-/* ---- facts about ops ---- */
-
-static bool gives_number(const cr_op *op) {
-    for (uint16_t i = 0; i < op->schema.nreturns; i++)
-        if (op->schema.returns[i].type != CR_T_TENSOR) return true;
-    return false;
-}
-
-static bool is_pure(const cr_op *op, uint32_t allowed) {
-    uint32_t effects = CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_METADATA | CR_TAG_DATA_DEPENDENT | CR_TAG_HIGHER_ORDER;
-    if (((op->tags | op->base->tags) & effects & ~allowed) || cr_op_writes(op)) return false;
-    rt_kernel *kernel = op->base->row->kernel;
-    return !kernel || kernel == rt_k_nothing || !gives_number(op); /* item(): its symbol is used without naming it */
-}
-
-bool cr_op_is_pure(const cr_op *op) { return is_pure(op, 0); }
-
-/* No size of its results was found out by the call: all are numbers, or expressions of symbols that have a hint. */
-static bool sizes_known(const cr_graph *g, const cr_node *node) {
-    cr_env *env = cr_graph_env(g);
-    int64_t hint;
-    for (uint32_t i = 0; i < node->nvalues; i++) {
-        const cr_value *v = cr_graph_value(g, node->first + i);
-        if (v->type != CR_T_TENSOR) return false;
-        for (int d = 0; v->meta && d < v->meta->rank; d++)
-            if (!cr_dim_is_plain(v->meta->size[d]) && !cr_env_hint(env, cr_dim_sym(env, v->meta->size[d]), &hint))
-                return false;
-    }
-    return true;
-}
-
-bool cr_node_is_pure(const cr_graph *g, const cr_node *node) {
-    if (cr_node_writes(node)) return false;
-    return is_pure(node->op, 0) || (is_pure(node->op, CR_TAG_DATA_DEPENDENT) && sizes_known(g, node));
-}
 
 /* ---- calls that serve every size ---- */
 

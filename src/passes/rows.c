@@ -3,30 +3,6 @@
 
 #include "ops/view.h"
 
-/* positions of arguments; 0: none */
-static const struct { const char *name; uint8_t kind; uint8_t dims, keepdim; } table[] = {
-    { "aten::sum", CR_ROWS_REDUCE, 0, 0 },
-    { "aten::sum.dim_IntList", CR_ROWS_REDUCE, 1, 2 },
-    { "aten::mean", CR_ROWS_REDUCE, 0, 0 },
-    { "aten::mean.dim", CR_ROWS_REDUCE, 1, 2 },
-    { "aten::amax", CR_ROWS_REDUCE, 1, 2 },
-    { "aten::amin", CR_ROWS_REDUCE, 1, 2 },
-    { "aten::_softmax", CR_ROWS_NORM, 1, 0 },
-    { "aten::_log_softmax", CR_ROWS_NORM, 1, 0 },
-    { "aten::native_layer_norm", CR_ROWS_NORM, 1, 0 },
-    { "aten::var.correction", CR_ROWS_NORM, 1, 3 },
-    { "aten::std.correction", CR_ROWS_NORM, 1, 3 },
-    { "aten::var_mean.correction", CR_ROWS_NORM, 1, 3 },
-    { "aten::clone", CR_ROWS_COPY, 0, 0 },
-    { "aten::_to_copy", CR_ROWS_COPY, 0, 0 },
-};
-
-static int row_of(const cr_op *op) {
-    for (size_t i = 0; i < CR_COUNT(table); i++)
-        if (!strcmp(table[i].name, op->name)) return (int)i;
-    return -1;
-}
-
 /* Instructions with a vector form (runtime/rt_rows_vector.h), by the class of their operands. */
 static const struct { const char *class, *names; } vectors[] = {
     { "f32", " add sub mul div neg abs sqrt rsqrt fma max min fmax fmin floor ceil trunc round frac truncdiv sign "
@@ -144,13 +120,13 @@ static bool program_fits(const cr_graph *g, const cr_node *node) {
 static int wrap(int64_t d, int rank) { return (int)(d < 0 ? d + rank : d); }
 
 uint32_t cr_rows_dims(const cr_graph *g, const cr_node *node, bool *kept) {
-    int row = row_of(node->op);
+    const cr_reduction *r = &cr_op_facts(node->op)->reduce;
     const cr_meta *meta = meta_of(g, &node->args[0]);
     uint32_t all = (1u << meta->rank) - 1, mask = 0;
-    const cr_arg *dims = table[row].dims ? &node->args[table[row].dims] : NULL;
-    *kept = table[row].keepdim && node->args[table[row].keepdim].u.i;
+    const cr_arg *dims = r->dim ? &node->args[r->dim] : NULL;
+    *kept = r->keepdim && node->args[r->keepdim].u.i;
     if (!dims || dims->kind == CR_ARG_NONE || (dims->kind == CR_ARG_LIST && !dims->n)) return all;
-    if (!strcmp(node->op->name, "aten::native_layer_norm")) return all & ~((1u << (meta->rank - (int)dims->n)) - 1);
+    if (r->kind == CR_REDUCE_LAYER_NORM) return all & ~((1u << (meta->rank - (int)dims->n)) - 1);
     if (dims->kind == CR_ARG_INT) return meta->rank ? 1u << wrap(dims->u.i, meta->rank) : 0;
     for (uint32_t i = 0; i < dims->n; i++)
         if (meta->rank) mask |= 1u << wrap(dims->u.list[i].u.i, meta->rank);
@@ -228,10 +204,10 @@ static bool is_half(const cr_graph *g, const cr_node *slice, int64_t from, int64
 }
 
 uint32_t cr_rows_rotated(const cr_graph *g, const cr_node *node, uint32_t parts[3]) {
+    if (strcmp(node->op->name, "aten::cat")) return CR_NO_VALUE;
     const cr_arg *list = &node->args[0];
     const cr_meta *out = cr_graph_value(g, node->first)->meta;
-    if (strcmp(node->op->name, "aten::cat") || list->kind != CR_ARG_LIST || list->n != 2 || !out || !out->rank ||
-        node->args[1].kind != CR_ARG_INT)
+    if (list->kind != CR_ARG_LIST || list->n != 2 || !out || !out->rank || node->args[1].kind != CR_ARG_INT)
         return CR_NO_VALUE;
     cr_dim n = out->size[out->rank - 1];
     if (wrap(node->args[1].u.i, out->rank) != out->rank - 1 || !cr_dim_is_plain(n) || n < 2 || n % 2 ||
@@ -277,24 +253,26 @@ static bool reduction_fits(const cr_graph *g, const cr_node *node, cr_rows_kind 
         const cr_meta *more = meta_of(g, &node->args[i]);
         if (more && (!plain_meta(more) || more->dtype != in->dtype)) return false;
     }
-    bool sums = !strcmp(node->op->schema.name, "sum") || !strcmp(node->op->schema.name, "mean");
-    return sums || never_empty(g, node);
+    cr_reduce_kind how = (cr_reduce_kind)cr_op_facts(node->op)->reduce.kind;
+    return how == CR_REDUCE_SUM || how == CR_REDUCE_MEAN || never_empty(g, node);
+}
+
+/* What the row alone says. */
+static cr_rows_kind kind_by_row(const cr_op *op) {
+    const cr_row *facts = cr_op_facts(op);
+    if (facts->reduce.kind) return facts->reduce.kind <= CR_REDUCE_MIN ? CR_ROWS_REDUCE : CR_ROWS_NORM;
+    if (facts->copy && !(op->tags & CR_TAG_VIEW)) return CR_ROWS_COPY;
+    return facts->view ? CR_ROWS_VIEW : facts->scalar ? CR_ROWS_POINTWISE : CR_ROWS_NONE;
 }
 
 cr_rows_kind cr_rows_kind_of(const cr_graph *g, const cr_node *node) {
     if (node->kind != CR_NODE_CALL || node->op->variant != CR_FUNCTIONAL ||
         (node->op->tags & (CR_TAG_RANDOM | CR_TAG_ASSERT | CR_TAG_HIGHER_ORDER)) || !node->nvalues)
         return CR_ROWS_NONE;
-    int row = row_of(node->op);
     uint32_t parts[3];
-    if (!strcmp(node->op->name, "aten::cat"))
-        return cr_rows_rotated(g, node, parts) != CR_NO_VALUE && plain_meta(cr_graph_value(g, node->first)->meta)
-                   ? CR_ROWS_ROTATE
-                   : CR_ROWS_NONE;
-    cr_rows_kind kind = row >= 0                ? (cr_rows_kind)table[row].kind
-                        : cr_op_view(node->op)  ? CR_ROWS_VIEW
-                        : node->op->row->scalar ? CR_ROWS_POINTWISE
-                                                : CR_ROWS_NONE;
+    if (cr_rows_rotated(g, node, parts) != CR_NO_VALUE)
+        return plain_meta(cr_graph_value(g, node->first)->meta) ? CR_ROWS_ROTATE : CR_ROWS_NONE;
+    cr_rows_kind kind = kind_by_row(node->op);
     if (kind == CR_ROWS_NONE) return kind;
     const cr_value *first = cr_graph_value(g, node->first);
     if (first->hidden || first->type != CR_T_TENSOR || !plain_meta(first->meta)) return CR_ROWS_NONE;
@@ -374,13 +352,14 @@ static bool tie_aligned(unify *u, uint32_t v, uint32_t result) {
     return true;
 }
 
-static bool tie_reduced(unify *u, const cr_node *node, cr_rows_kind kind) {
+static bool tie_reduced(unify *u, const cr_node *node) {
     uint32_t in = (uint32_t)node->args[0].u.i;
     bool kept;
     uint32_t dims = cr_rows_dims(u->g, node, &kept);
     const cr_meta *m = meta(u, in);
-    bool statistics = kind == CR_ROWS_NORM && !strcmp(node->op->name, "aten::native_layer_norm");
-    bool whole = kind == CR_ROWS_NORM && (statistics || strstr(node->op->name, "softmax"));
+    cr_reduce_kind how = (cr_reduce_kind)cr_op_facts(node->op)->reduce.kind;
+    bool statistics = how == CR_REDUCE_LAYER_NORM;
+    bool whole = statistics || how == CR_REDUCE_SOFTMAX || how == CR_REDUCE_LOG_SOFTMAX;
     for (uint32_t i = 0; i < node->nvalues; i++) {
         uint32_t out = node->first + i;
         bool full = whole && !i, keeps = kept || (statistics && i);
@@ -407,7 +386,7 @@ static bool tie_node(unify *u, const cr_node *node, cr_rows_kind kind) {
             if (node->args[i].kind == CR_ARG_VALUE && meta_of(u->g, &node->args[i]) &&
                 !tie_aligned(u, (uint32_t)node->args[i].u.i, node->first))
                 return false;
-        return tie_reduced(u, node, kind);
+        return tie_reduced(u, node);
     }
     if (kind == CR_ROWS_VIEW) {
         int8_t from[CR_ROWS_MAX_RANK];
@@ -432,7 +411,7 @@ static bool is_part(const cr_graph *g, const uint32_t *nodes, int n, uint32_t no
     uint32_t parts[3];
     for (int i = 0; i < n; i++) {
         const cr_node *cat = cr_graph_node(g, nodes[i]);
-        if (strcmp(cat->op->name, "aten::cat") || cr_rows_rotated(g, cat, parts) == CR_NO_VALUE) continue;
+        if (cr_rows_rotated(g, cat, parts) == CR_NO_VALUE) continue;
         if (parts[0] == node || parts[1] == node || parts[2] == node) return true;
     }
     return false;

@@ -65,16 +65,12 @@ static bool is_number(const cr_rewriter *w, const cr_arg *a, double number) {
     if (a->kind == CR_ARG_FLOAT) return a->u.f == number && !__builtin_signbit(a->u.f) == !__builtin_signbit(number);
     const cr_tensor *t = cr_rewrite_constant(w, a);
     if (t) return cr_dtype_is_integral(t->meta.dtype) && all_equal(t, number);
-    static const struct { const char *op; int at; double number; } fills[] = {
-        { "aten::full", 1, 0 },        { "aten::scalar_tensor", 0, 0 }, { "aten::full_like", 1, 0 },
-        { "aten::ones", -1, 1 },       { "aten::zeros", -1, 0 },        { "aten::ones_like", -1, 1 },
-        { "aten::zeros_like", -1, 0 },
-    };
-    const cr_node *fill = cr_rewrite_producer(w, a, NULL);
-    for (size_t i = 0; fill && i < CR_COUNT(fills); i++) {
-        if (!cr_op_is(fill->op, fills[i].op)) continue;
-        if (fills[i].at < 0) return fills[i].number == number && !__builtin_signbit(number);
-        const cr_arg *value = &fill->args[fills[i].at];
+    const cr_node *maker = cr_rewrite_producer(w, a, NULL);
+    int fill = maker ? cr_op_facts(maker->op)->fill : CR_FILL_NONE;
+    if (fill == CR_FILL_ZEROS || fill == CR_FILL_ONES)
+        return (fill == CR_FILL_ONES ? 1 : 0) == number && !__builtin_signbit(number);
+    if (fill >= CR_FILL_FROM) {
+        const cr_arg *value = &maker->args[fill - CR_FILL_FROM];
         return cr_arg_is_number(value) && value->kind != CR_ARG_COMPLEX && is_number(w, value, number);
     }
     return false;
@@ -173,19 +169,11 @@ static bool holds_all(int from, int to) {
            kinds[b].is_signed >= kinds[a].is_signed;
 }
 
-static bool is_cast(const cr_op *op) {
-    static const char *const names[] = { "aten::_to_copy",  "aten::to.dtype", "aten::to.dtype_layout",
-                                         "aten::to.device", "aten::to.other", "aten::type_as" };
-    for (size_t i = 0; i < CR_COUNT(names); i++)
-        if (cr_op_is(op, names[i])) return true;
-    return false;
-}
-
 /* There and back through a type that holds every value. */
 static cr_status cast_chain(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     CR_TRY(copy_of_same(w, node, args, done));
     const cr_node *inner = *done ? NULL : cr_rewrite_producer(w, &args[0], NULL);
-    if (!inner || !is_cast(inner->op)) return CR_OK;
+    if (!inner || cr_op_facts(inner->op)->copy != CR_COPY_CAST) return CR_OK;
     const cr_meta *base = cr_rewrite_meta(w, &inner->args[0]), *wide = cr_rewrite_meta(w, &args[0]);
     return base && wide && holds_all(base->dtype, wide->dtype) ? same_as(w, node, &inner->args[0], done) : CR_OK;
 }
@@ -226,15 +214,13 @@ static cr_status assert_true(cr_rewriter *w, const cr_node *node, const cr_arg *
 
 /* ---- views ---- */
 
-static bool is_layout_copy(const cr_op *op) { return cr_op_is(op, "aten::clone") || cr_op_is(op, "aten::contiguous"); }
-
 /* A permutation of a permutation is one, or nothing. A copy between two that undo each other only changed the layout,
  * which what follows does not depend on: this is the exception to "same layout". */
 static cr_status permutation_chain(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_meta *meta = cr_rewrite_meta(w, &args[0]);
     const cr_node *inner = cr_rewrite_producer(w, &args[0], NULL), *copy = NULL;
     int outer[CR_MAX_RANK], first[CR_MAX_RANK], both[CR_MAX_RANK];
-    if (inner && is_layout_copy(inner->op) && cr_rewrite_single(w, &args[0])) {
+    if (inner && cr_op_facts(inner->op)->copy == CR_COPY_PLAIN && cr_rewrite_single(w, &args[0])) {
         copy = inner;
         inner = cr_rewrite_producer(w, &copy->args[0], NULL);
     }
@@ -300,54 +286,41 @@ static cr_status view_of_same(cr_rewriter *w, const cr_node *node, const cr_arg 
 
 /* ---- all of them ---- */
 
-static const struct { const char *op; rule_fn *rule; } rules[] = {
-    { "aten::mul.Tensor", mul_one },
-    { "aten::mul.Scalar", mul_one },
-    { "aten::div.Tensor", div_one },
-    { "aten::div.Scalar", div_one },
-    { "aten::add.Tensor", add_zero },
-    { "aten::add.Scalar", add_zero },
-    { "aten::sub.Tensor", sub_zero },
-    { "aten::sub.Scalar", sub_zero },
-    { "aten::pow.Tensor_Scalar", pow_one },
-    { "aten::neg", involution },
-    { "aten::bitwise_not", involution },
-    { "aten::logical_not", double_not },
-    { "aten::relu", idempotent },
-    { "aten::abs", idempotent },
-    { "aten::floor", idempotent },
-    { "aten::ceil", idempotent },
-    { "aten::trunc", idempotent },
-    { "aten::where.self", where_known },
-    { "aten::clone", copy_of_same },
-    { "aten::contiguous", copy_of_same },
-    { "aten::lift_fresh_copy", copy_of_same },
-    { "aten::cat", copy_of_same },
-    { "aten::copy", copy_functional },
-    { "aten::repeat", copy_of_same },
-    { "aten::positive", copy_of_same },
-    { "aten::_to_copy", cast_chain },
-    { "aten::to.dtype", cast_chain },
-    { "aten::to.dtype_layout", cast_chain },
-    { "aten::to.device", cast_chain },
-    { "aten::to.other", cast_chain },
-    { "aten::type_as", cast_chain },
-    { "aten::dropout", dropout },
-    { "aten::feature_dropout", dropout },
-    { "aten::alpha_dropout", dropout },
-    { "aten::feature_alpha_dropout", dropout },
+static rule_fn *const by_role[CR_ROLE_COUNT] = {
+    [CR_ROLE_ADD] = add_zero, [CR_ROLE_SUB] = sub_zero, [CR_ROLE_MUL] = mul_one,
+    [CR_ROLE_DIV] = div_one,  [CR_ROLE_POW] = pow_one,  [CR_ROLE_DROPOUT] = dropout,
+};
+static rule_fn *const by_law[CR_LAW_COUNT] = {
+    [CR_LAW_IDENTITY] = copy_of_same,
+    [CR_LAW_INVOLUTION] = involution,
+    [CR_LAW_BOOL_INVOLUTION] = double_not,
+    [CR_LAW_IDEMPOTENT] = idempotent,
+};
+static const struct { const char *op; rule_fn *rule; } by_name[] = {
+    { "aten::where.self", where_known }, { "aten::cat", copy_of_same },
+    { "aten::repeat", copy_of_same },    { "aten::copy", copy_functional },
     { "aten::native_dropout", native_dropout },
-    { "aten::_assert_tensor_metadata", assert_metadata },
-    { "aten::_assert_scalar", assert_true },
 };
 
+/* The rule for what is known of the op; NULL: there is none. */
+static rule_fn *rule_for(const cr_op *op) {
+    const cr_row *facts = cr_op_facts(op);
+    if (facts->role && by_role[facts->role]) return by_role[facts->role];
+    if (facts->law) return by_law[facts->law];
+    if (facts->copy) return facts->copy == CR_COPY_CAST ? cast_chain : copy_of_same;
+    if (facts->check == CR_CHECK_TRUTH) return assert_true;
+    if (facts->check == CR_CHECK_METAS) return assert_metadata;
+    if (facts->view == CR_VIEW_PERMUTE) return permutation_chain;
+    if (only_reshapes(op)) return view_chain;
+    for (size_t i = 0; i < CR_COUNT(by_name); i++)
+        if (cr_op_is(op, by_name[i].op)) return by_name[i].rule;
+    return NULL;
+}
+
 static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
+    rule_fn *own = rule_for(node->op);
     if (node->op->tags & CR_TAG_VIEW) CR_TRY(view_of_same(w, node, args, done));
-    if (!*done && cr_op_view(node->op) == CR_VIEW_PERMUTE) return permutation_chain(w, node, args, done);
-    if (!*done && only_reshapes(node->op)) return view_chain(w, node, args, done);
-    for (size_t i = 0; i < CR_COUNT(rules) && !*done; i++)
-        if (cr_op_is(node->op, rules[i].op)) CR_TRY(rules[i].rule(w, node, args, done));
-    return CR_OK;
+    return *done || !own ? CR_OK : own(w, node, args, done);
 }
 
 cr_status cr_pass_simplify(cr_pass_run *run, const cr_graph *g, cr_graph **out) {

@@ -282,6 +282,32 @@ static void rows_say_one_thing(void) {
     CHECK(views > 40);
 }
 
+/* Positions that a row names are those of arguments of the right type. */
+static void rows_name_their_arguments(void) {
+    int reductions = 0, products = 0;
+    for (size_t i = 0; i < cr_op_count(); i++) {
+        const cr_op *op = cr_op_at(i);
+        const cr_row *f = cr_op_facts(op);
+        const cr_param *p = op->schema.params;
+        if (f->reduce.dim) CHECK(f->reduce.dim < op->schema.nparams && p[f->reduce.dim].type == CR_T_INT);
+        if (f->reduce.keepdim) CHECK(!strcmp(p[f->reduce.keepdim].name, "keepdim"));
+        if (f->fill >= CR_FILL_FROM) CHECK_EQ(p[f->fill - CR_FILL_FROM].type, CR_T_SCALAR);
+        if (f->functional) {
+            const cr_op *other = cr_op_find(f->functional);
+            CHECK(other && other->schema.nreturns > op->schema.nreturns && other->schema.nparams == op->schema.nparams);
+        }
+        if (f->check) CHECK((op->tags & CR_TAG_ASSERT) && !op->schema.nreturns);
+        if (f->act) CHECK(f->scalar != NULL);
+        reductions += f->reduce.kind != CR_REDUCE_NONE;
+        if (!f->product.left) continue;
+        products++;
+        CHECK(p[f->product.left - 1].type == CR_T_TENSOR && p[f->product.right - 1].type == CR_T_TENSOR);
+        if (f->product.beta) CHECK_STR(p[f->product.beta - 1].name, "beta");
+        if (f->product.beta) CHECK_STR(p[f->product.beta].name, "alpha");
+    }
+    CHECK(reductions >= 12 && products >= 5);
+}
+
 static void out_of_memory(void) {
     cr_tensor *t = CALL("aten::zeros", INTS(60, 10));
     cr_error_release(cr_error_take());
@@ -300,6 +326,7 @@ int main(void) {
     RUN(views_are_undone);
     RUN(views_that_stay);
     RUN(rows_say_one_thing);
+    RUN(rows_name_their_arguments);
     RUN(out_of_memory);
     return check_summary();
 }
