@@ -93,6 +93,8 @@ def check_include(path, system, target):
     if target == "python/tensor.h" and path.name not in OWN_TENSORS:
         yield "what a tensor is, is asked of python/frontend.h: this file may not know one library's"
     used = target.split("/")[0]
+    if layer == "cli" and used not in ("cresset", "cli"):
+        yield f'the tool uses the C API alone (include/cresset), found "{target}": add there what is of general use'
     if used in LAYERS and LAYERS.index(used) > LAYERS.index(layer):
         yield f'src/{layer} is below src/{used} and may not include "{target}"; move what both need to the lower folder'
 

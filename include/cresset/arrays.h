@@ -6,7 +6,7 @@
  *     if (cr_arrays_get(file, 0, &t)) return fail(cr_error_message());
  *     cr_arg value = cr_arg_tensor(t);
  *     const char *name = "images";
- *     if (cr_arrays_write("copy.npz", &name, &value, 1)) return fail(cr_error_message());
+ *     if (cr_arrays_write("copy.npz", CR_ARRAYS_BY_NAME, &name, &value, 1)) return fail(cr_error_message());
  *     cr_tensor_release(t);
  *     cr_arrays_release(file);
  *
@@ -34,12 +34,13 @@ CR_API bool cr_arrays_find(const cr_arrays *a, const char *name, size_t *out);
 /* A tensor of its own memory, row-major. CR_EUNSUPPORTED: raw elements (NumPy's '|V2'), which have no dtype. */
 CR_API CR_NODISCARD cr_status cr_arrays_get(const cr_arrays *a, size_t i, cr_tensor **out);
 
-/* Writes tensors and numbers (arrays without dimensions) under their names, by the ending of `path`; a .npy takes
- * one, and its name is not kept. The file appears whole or not at all. NumPy has no bfloat16, float8 or complex32: in
- * .npy and .npz they become float32 (complex64), which holds their values exactly. CR_EVALUE: another ending, a .npy
- * of several, a name twice; CR_EUNSUPPORTED: a value that is no array, a dtype that the format does not have. */
-CR_API CR_NODISCARD cr_status cr_arrays_write(const char *path, const char *const *names, const cr_arg *values,
-                                              size_t n);
+/* Writes tensors and numbers (arrays without dimensions) under their names; a .npy takes one, and its name is not
+ * kept. The file appears whole or not at all. NumPy has no bfloat16, float8 or complex32: in .npy and .npz they
+ * become float32 (complex64), which holds their values exactly. CR_EVALUE: an ending that says nothing, a .npy of
+ * several, a name twice; CR_EUNSUPPORTED: a value that is no array, a dtype that the format does not have. */
+enum { CR_ARRAYS_BY_NAME, CR_ARRAYS_NPY, CR_ARRAYS_NPZ, CR_ARRAYS_SAFETENSORS };
+CR_API CR_NODISCARD cr_status cr_arrays_write(const char *path, int format, const char *const *names,
+                                              const cr_arg *values, size_t n);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #ifndef CRESSET_PROCESS_H
 #define CRESSET_PROCESS_H
 
-#include "cresset/status.h"
+#include "cresset/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,6 +27,9 @@ CR_API CR_NODISCARD cr_status cr_set_num_threads(int n);
 
 /* The instruction set that the library's own loops use here: "portable", "avx2", "avx512". */
 CR_API const char *cr_isa_used(void);
+
+/* What this machine's processor has of what the library looks for: "avx2 fma", or nothing. */
+CR_API void cr_processor_describe(cr_str *out);
 
 /* Seeds the default generator, which random ops of interpreted calls draw from: torch.manual_seed. A compiled model
  * has one of its own (cr_native_seed). */

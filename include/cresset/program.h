@@ -90,6 +90,7 @@ CR_API void cr_program_print(const cr_program *p, cr_str *out);
 typedef struct cr_op_use {
     const char *name;     /* "aten::linear" */
     size_t count;         /* calls, subgraphs included */
+    size_t order;         /* its number where they are counted by their first calls */
     bool is_known;        /* false: it has no row here, and a module cannot be made */
     const char *source;   /* of an unknown one: where it is called first, "net.py:12: y = f(x)"; NULL: unknown */
 } cr_op_use;

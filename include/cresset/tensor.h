@@ -39,6 +39,8 @@ typedef enum cr_dtype {
 CR_API const char *cr_dtype_name(int dtype);  /* "float32" */
 CR_API const char *cr_dtype_short(int dtype); /* "f32": as graphs print it */
 CR_API int64_t cr_dtype_size(int dtype);      /* bytes of an element; 0: no dtype */
+enum { CR_KIND_BOOL, CR_KIND_INTEGER, CR_KIND_FLOAT, CR_KIND_COMPLEX };
+CR_API int cr_dtype_kind(int dtype);          /* one of these; -1: no dtype */
 /* Either spelling, PyTorch's "Float", or aliases (half, long, ...). */
 CR_API bool cr_dtype_find(const char *name, int *out);
 

@@ -16,7 +16,12 @@ struct cr_arrays {
     cr_npy npy;
 };
 
-typedef enum format { UNKNOWN, NPY, NPZ, SAFETENSORS } format;
+typedef enum format {
+    UNKNOWN = CR_ARRAYS_BY_NAME,
+    NPY = CR_ARRAYS_NPY,
+    NPZ = CR_ARRAYS_NPZ,
+    SAFETENSORS = CR_ARRAYS_SAFETENSORS,
+} format;
 
 static format format_of(const char *path) {
     static const struct {
@@ -224,8 +229,8 @@ static cr_status write_safetensors(const char *path, const char *const *names, c
     return status;
 }
 
-cr_status cr_arrays_write(const char *path, const char *const *names, const cr_arg *values, size_t n) {
-    switch (format_of(path)) {
+cr_status cr_arrays_write(const char *path, int format, const char *const *names, const cr_arg *values, size_t n) {
+    switch (format == CR_ARRAYS_BY_NAME ? (int)format_of(path) : format) {
     case NPY:
         if (n == 1) return write_npy(values, path);
         return CR_FAIL(CR_EVALUE, "a .npy file holds one array, and %zu are given; name it .npz", n);

@@ -71,7 +71,7 @@ static bool is_known(const cr_program *p, const char *name) {
 }
 
 static cr_status add_op(cr_op_uses *u, const cr_program *p, const char *name, const cr_node *node) {
-    cr_op_use use = { .name = name, .count = 1, .is_known = is_known(p, name) };
+    cr_op_use use = { .name = name, .count = 1, .order = u->all.n, .is_known = is_known(p, name) };
     cr_str source;
     cr_str_init(&source);
     bool told = !use.is_known && cr__node_source(node, &source);

@@ -3,25 +3,23 @@
 
 int64_t cr_dtype_size(int dtype) { return dtype >= 0 && dtype < CR_DTYPE_COUNT ? rt_itemsize(dtype) : 0; }
 
-/* ---- making them ---- */
-
-static cr_status dense_meta(int dtype, int rank, const int64_t *size, cr_meta *out) {
-    if (dtype < 0 || dtype >= CR_DTYPE_COUNT) return CR_FAIL(CR_ETYPE, "there is no dtype of number %d", dtype);
-    for (int i = 0; i < rank; i++)
-        if (!cr_dim_is_plain(size[i])) return CR_FAIL(CR_ERUNTIME, "size %d of the tensor is negative", i);
-    cr_meta_init(out, dtype, (cr_device){ CR_CPU, -1 });
-    return cr_meta_set_dense(NULL, out, rank, size, CR_CONTIGUOUS);
+int cr_dtype_kind(int dtype) {
+    if (dtype < 0 || dtype >= CR_DTYPE_COUNT) return -1;
+    if (dtype == CR_BOOL) return CR_KIND_BOOL;
+    return rt_is_complex(dtype) ? CR_KIND_COMPLEX : rt_is_float(dtype) ? CR_KIND_FLOAT : CR_KIND_INTEGER;
 }
+
+/* ---- making them ---- */
 
 cr_status cr_tensor_empty(int dtype, int rank, const int64_t *size, cr_tensor **out) {
     cr_meta meta;
-    CR_TRY(dense_meta(dtype, rank, size, &meta));
+    CR_TRY(cr_meta_dense(dtype, rank, size, &meta));
     return cr_tensor_create(&meta, out);
 }
 
 cr_status cr_tensor_fake(int dtype, int rank, const int64_t *size, cr_tensor **out) {
     cr_meta meta;
-    CR_TRY(dense_meta(dtype, rank, size, &meta));
+    CR_TRY(cr_meta_dense(dtype, rank, size, &meta));
     return cr_tensor_create_fake(NULL, &meta, out);
 }
 
@@ -32,7 +30,7 @@ cr_status cr_tensor_wrap(int dtype, int rank, const int64_t *size, const int64_t
     cr_meta meta;
     cr_storage *storage;
     int64_t bytes;
-    CR_TRY(dense_meta(dtype, rank, size, &meta));
+    CR_TRY(cr_meta_dense(dtype, rank, size, &meta));
     for (int i = 0; stride && i < rank; i++) {
         if (stride[i] < 0)
             return CR_FAIL(CR_ERUNTIME, "stride %d is %lld; strides are not negative", i, (long long)stride[i]);

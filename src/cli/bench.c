@@ -5,7 +5,7 @@
  * round. */
 #include "cli/bench.h"
 
-#include "archive/json.h"
+#include "cresset/process.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ typedef struct contender {
     size_t peer;
     const char *missing; /* why it does not take part; NULL: it does */
     uint64_t calls;      /* a round */
-    CR_VEC(double) times;
+    CLI_VEC(double) times;
     double median, best;
 } contender;
 
@@ -34,16 +34,16 @@ typedef struct bench {
     double compile_seconds; /* 0: it was a library already */
     int threads, rounds;
     bool profile, json, stateful;
-    CR_VEC(contender) all;
-    CR_VEC(step_time) steps;
+    CLI_VEC(contender) all;
+    CLI_VEC(step_time) steps;
     uint64_t profiled; /* calls */
 } bench;
 
 /* ---- one call ---- */
 
 static cr_status call_once(bench *b, contender_kind kind) {
-    size_t n = b->m.noutputs;
-    cr_arg local[16], *results = n <= CR_COUNT(local) ? local : cr_calloc(n, sizeof *results);
+    size_t n = cr_signature_output_count(b->m.signature);
+    cr_arg local[16], *results = n <= CLI_COUNT(local) ? local : cr_calloc(n, sizeof *results);
     if (!results) return CR_ENOMEM;
     cr_status status = kind == NATIVE ? cr_native_run(b->native, b->m.method, b->inputs.args, b->inputs.n, results, n)
                                       : cr_module_run(b->module, b->inputs.args, b->inputs.n, results, n);
@@ -72,7 +72,7 @@ static cr_status choose_calls(bench *b, contender *c) {
     double once;
     CR_TRY(time_calls(b, c, 1, &once)); /* the first touches fresh memory */
     CR_TRY(time_calls(b, c, 1, &once));
-    c->calls = once > 0.1 ? 1 : (uint64_t)CR_MIN(0.1 / CR_MAX(once, 1e-7), 1e6) + 1;
+    c->calls = once > 0.1 ? 1 : (uint64_t)CLI_MIN(0.1 / CLI_MAX(once, 1e-7), 1e6) + 1;
     return CR_OK;
 }
 
@@ -103,7 +103,7 @@ static cr_status measure(bench *b) {
             if (c->missing) continue;
             CR_TRY(renew(b, c));
             CR_TRY(time_calls(b, c, c->calls, &seconds));
-            CR_TRY(cr_vec_push(&c->times, seconds));
+            CR_TRY(cli_push(&c->times, seconds));
         }
     }
     for (size_t i = 0; i < b->all.n; i++) {
@@ -124,7 +124,7 @@ static void see_step(void *user, int32_t method, int32_t step, const char *origi
     watcher *w = user;
     (void)method;
     size_t i = (size_t)step;
-    while (w->b->steps.n <= i && !w->failed) w->failed = cr_vec_push(&w->b->steps, (step_time){ NULL, 0, 0 }) != CR_OK;
+    while (w->b->steps.n <= i && !w->failed) w->failed = cli_push(&w->b->steps, (step_time){ NULL, 0, 0 }) != CR_OK;
     if (w->failed) return;
     step_time *s = &w->b->steps.at[i];
     if (!s->origin && !(s->origin = cr_strdup(origin))) w->failed = true;
@@ -200,7 +200,7 @@ static void print_table(const bench *b, cr_str *out) {
     }
     if (!b->profile) return;
     double total = profile_total(b);
-    size_t shown = CR_MIN(b->steps.n, (size_t)40);
+    size_t shown = CLI_MIN(b->steps.n, (size_t)40);
     cr_str_addf(out, "\n%12s%8s%7s  %s\n", "ms a call", "share", "steps", "op -> node (source)");
     for (size_t i = 0; i < shown; i++) {
         const step_time *s = &b->steps.at[i];
@@ -261,20 +261,25 @@ static void print_json(const bench *b, cr_str *out) {
 
 typedef struct wish { const char *names[16]; size_t n; } wish;
 
+static cr_status unknown_peer(const char *text, size_t n) {
+    char *name = cr_strndup(text, n);
+    if (!name) return CR_ENOMEM;
+    const char *near = cli_nearest(name, peer_names);
+    if (near) cli_hint("did you mean '%s'?", near);
+    else cli_hint("there are torch, torch.compile, aotinductor, onnxruntime, openvino");
+    cr_status status = cli_misuse("--against does not know '%s'", name);
+    cr_free(name);
+    return status;
+}
+
 /* "torch,openvino" */
-static cr_status read_peers(const char *text, cr_arena *arena, wish *out) {
+static cr_status read_peers(const char *text, wish *out) {
     while (text && *text) {
         size_t n = strcspn(text, ",");
-        const char *name = cr_arena_strndup(arena, text, n), *const *known = peer_names;
-        if (!name) return CR_ENOMEM;
-        while (*known && strcmp(*known, name)) known++;
-        if (!*known) {
-            const char *near = cli_nearest(name, peer_names);
-            if (near) cli_hint("did you mean '%s'?", near);
-            else cli_hint("there are torch, torch.compile, aotinductor, onnxruntime, openvino");
-            return cli_misuse("--against does not know '%s'", name);
-        }
-        if (out->n == CR_COUNT(out->names)) return cli_misuse("--against names too many");
+        const char *const *known = peer_names;
+        while (*known && (strncmp(*known, text, n) || (*known)[n])) known++;
+        if (!*known) return unknown_peer(text, n);
+        if (out->n == CLI_COUNT(out->names)) return cli_misuse("--against names too many");
         out->names[out->n++] = *known;
         text += n + (text[n] == ',');
     }
@@ -282,19 +287,20 @@ static cr_status read_peers(const char *text, cr_arena *arena, wish *out) {
 }
 
 static cr_status prepare_ours(bench *b) {
-    const cr_emit_options options = { .weights = CR_WEIGHTS_INSIDE };
     if (b->m.library) {
         cr_library_retain(b->library = b->m.library);
     } else {
         CR_TRY(cr_module_create(b->m.program, CR_MODULE_OWN_STATE, &b->module));
-        CR_TRY(cr_vec_push(&b->all, (contender){ .name = "interpreter", .kind = INTERPRETER }));
+        CR_TRY(cli_push(&b->all, (contender){ .name = "interpreter", .kind = INTERPRETER }));
         cli_stage("compiling");
-        CR_TRY(scratch_library(&b->m.program, 1, &options, &b->compile_seconds, &b->library));
+        double begin = cli_seconds();
+        CR_TRY(cr_compile_load(&b->m.program, 1, NULL, &b->library));
+        b->compile_seconds = cli_seconds() - begin;
     }
     const cresset_api *api = cr_library_api(b->library);
     for (int32_t i = 0; i < api->nstate; i++) b->stateful |= api->state[i].is_mutable;
     CR_TRY(cr_native_create(b->library, b->threads, NULL, &b->native));
-    return cr_vec_push(&b->all, (contender){ .name = "native", .kind = NATIVE });
+    return cli_push(&b->all, (contender){ .name = "native", .kind = NATIVE });
 }
 
 static cr_status prepare_peers(bench *b, const wish *w) {
@@ -304,21 +310,15 @@ static cr_status prepare_peers(bench *b, const wish *w) {
         contender c = { .name = w->names[i], .kind = PEER, .peer = i };
         cli_stage("preparing %s", c.name);
         CR_TRY(peers_prepare(b->peers, i, &c.missing));
-        CR_TRY(cr_vec_push(&b->all, c));
+        CR_TRY(cli_push(&b->all, c));
     }
     return CR_OK;
-}
-
-static cr_status prepare_inputs(bench *b) {
-    bool example = b->m.program && b->m.program->nexample == b->m.ninputs && (b->m.program->nexample || !b->m.ninputs);
-    b->inputs_name = example ? "example" : "random";
-    return example ? inputs_example(&b->m, &b->inputs) : inputs_random(&b->m, 0, &b->inputs);
 }
 
 static cr_status work(bench *b, const wish *w) {
     cr_str text;
     cr_str_init(&text);
-    cr_status status = prepare_inputs(b);
+    cr_status status = inputs_at_hand(&b->m, &b->inputs, &b->inputs_name);
     if (!status) status = prepare_ours(b);
     if (!status) status = prepare_peers(b, w);
     if (!status) {
@@ -339,10 +339,10 @@ static cr_status work(bench *b, const wish *w) {
 
 static void bench_dispose(bench *b) {
     peers_stop(b->peers);
-    for (size_t i = 0; i < b->all.n; i++) cr_vec_dispose(&b->all.at[i].times);
+    for (size_t i = 0; i < b->all.n; i++) cli_vec_dispose(&b->all.at[i].times);
     for (size_t i = 0; i < b->steps.n; i++) cr_free(b->steps.at[i].origin);
-    cr_vec_dispose(&b->all);
-    cr_vec_dispose(&b->steps);
+    cli_vec_dispose(&b->all);
+    cli_vec_dispose(&b->steps);
     input_set_dispose(&b->inputs);
     cr_native_release(b->native);
     cr_library_release(b->library);
@@ -355,7 +355,6 @@ static cr_status run(const cli_call *call) {
         .path = cli_operand(call, 0), .profile = cli_flag(call, "profile"), .json = cli_flag(call, "json"), .rounds = 9
     };
     wish w = { .n = 0 };
-    cr_arena arena;
     bool given;
     uint64_t threads, rounds;
     CR_TRY(cli_number(call, "threads", 1, 1024, &given, &threads));
@@ -363,8 +362,7 @@ static cr_status run(const cli_call *call) {
     b.threads = cr_num_threads();
     CR_TRY(cli_number(call, "rounds", 1, 1000, &given, &rounds));
     if (given) b.rounds = (int)rounds;
-    cr_arena_init(&arena);
-    cr_status status = read_peers(cli_text(call, "against"), &arena, &w);
+    cr_status status = read_peers(cli_text(call, "against"), &w);
     if (!status) status = model_open(&b.m, b.path, cli_text(call, "name"), 0);
     if (!status && w.n && b.m.library) {
         cli_hint("give the archive");
@@ -373,7 +371,6 @@ static cr_status run(const cli_call *call) {
     if (!status) status = work(&b, &w);
     cli_stage(NULL);
     bench_dispose(&b);
-    cr_arena_dispose(&arena);
     return status;
 }
 

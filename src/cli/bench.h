@@ -3,7 +3,7 @@
 #ifndef CR_CLI_BENCH_H
 #define CR_CLI_BENCH_H
 
-#include "cli/verify.h"
+#include "cli/arrays.h"
 
 /* ---- peers ---- */
 typedef struct peers peers;

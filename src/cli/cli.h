@@ -12,7 +12,10 @@
 #ifndef CR_CLI_H
 #define CR_CLI_H
 
-#include "base/base.h"
+#include "cli/grow.h"
+#include "cresset/text.h"
+
+#include <string.h>
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 enum { CLI_MAX_OPTIONS = 16 };
@@ -55,8 +58,8 @@ extern const cli_command cli_bench, cli_compile, cli_info, cli_run, cli_doctor, 
 /* ---- parsed command lines (options.c) ---- */
 struct cli_call {
     const cli_command *command;
-    CR_VEC(const char *) values[CLI_MAX_OPTIONS]; /* borrowed from argv; a flag's holds its spelling */
-    CR_VEC(const char *) operands;
+    CLI_VEC(const char *) values[CLI_MAX_OPTIONS]; /* borrowed from argv; a flag's holds its spelling */
+    CLI_VEC(const char *) operands;
     bool help;
 };
 /* argv[0] is the first word after the command's name. Misuse: the message names the option and what is near. */

@@ -1,95 +1,79 @@
 /* compile.c: `cresset compile`: exported programs to a shared library that needs nothing of ours. */
+#include "cli/arrays.h"
 #include "cli/info.h"
-#include "cli/verify.h"
-
-#include <sys/stat.h>
 
 /* The programs that become methods, and their names. */
 typedef struct methods {
     model at[64];
-    const char *names[64];
+    char *names[64];
     size_t n;
-    cr_arena arena;
 } methods;
 
 /* "models/decode.pt2" -> "decode" */
-static const char *stem(cr_arena *arena, const char *path) {
+static char *stem(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    return cr_arena_strndup(arena, name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
+    return cr_strndup(name, dot && dot > name ? (size_t)(dot - name) : strlen(name));
 }
 
-static cr_status add_method(methods *all, const char *path, const char *program, const char *name) {
-    if (all->n == CR_COUNT(all->at)) return CR_FAIL(CR_EVALUE, "a library has at most %zu methods", CR_COUNT(all->at));
-    CR_TRY(model_open(&all->at[all->n], path, program, 0));
-    all->names[all->n++] = name;
-    return name ? CR_OK : CR_ENOMEM;
+/* Takes the name over. */
+static cr_status add_method(methods *all, const char *path, const char *program, char *name) {
+    cr_status status = name ? CR_OK : CR_ENOMEM;
+    if (!status && all->n == CLI_COUNT(all->at))
+        status = CR_FAIL(CR_EVALUE, "a library has at most %zu methods", CLI_COUNT(all->at));
+    if (!status) status = model_open(&all->at[all->n], path, program, 0);
+    if (status) cr_free(name);
+    else all->names[all->n++] = name;
+    return status;
 }
 
 /* An archive of several programs gives a method for each, one of a single program is a method of its own name. */
+static cr_status add_programs(methods *all, const cr_archive *a, const char *path, bool only) {
+    size_t n = cr_archive_program_count(a);
+    const char *first = cr_archive_program_name(a, 0);
+    for (size_t i = 0; i < n && n > 1; i++) {
+        const char *name = cr_archive_program_name(a, i);
+        CR_TRY(add_method(all, path, name, cr_strdup(name)));
+    }
+    if (n > 1) return CR_OK;
+    bool named = n == 1 && strcmp(first, "model");
+    return add_method(all, path, NULL, named ? cr_strdup(first) : only ? cr_strdup("forward") : stem(path));
+}
+
 static cr_status add_archive(methods *all, const char *path, bool only) {
-    const char *const *names = NULL;
-    size_t n = 0;
-    cr_zip *zip = NULL;
+    cr_archive *a;
     cli_stage("reading %s", path);
     if (cr_library_is(path)) return CR_FAIL(CR_EVALUE, "%s is a compiled library already; give the archive", path);
-    cr_status status = cr_zip_open(path, &zip);
-    if (!status) status = cr_program_list(zip, &all->arena, &names, &n);
-    cr_zip_release(zip);
-    CR_TRY(status);
-    for (size_t i = 0; i < n && n > 1 && !status; i++) status = add_method(all, path, names[i], names[i]);
-    if (n > 1) return status;
-    const char *name = n == 1 && strcmp(names[0], "model") ? names[0] : only ? "forward" : stem(&all->arena, path);
-    return add_method(all, path, NULL, name);
+    CR_TRY(cr_archive_open(path, &a));
+    cr_status status = add_programs(all, a, path, only);
+    cr_archive_release(a);
+    return status;
 }
 
 static void methods_dispose(methods *all) {
-    for (size_t i = 0; i < all->n; i++) model_dispose(&all->at[i]);
-    cr_arena_dispose(&all->arena);
+    for (size_t i = 0; i < all->n; i++) model_dispose(&all->at[i]), cr_free(all->names[i]);
     cr_free(all);
 }
 
-static cr_status options_of(const cli_call *call, cr_emit_options *out) {
-    const char *weights = cli_text(call, "weights");
-    *out = (cr_emit_options){ .weights = CR_WEIGHTS_INSIDE,
-                              .cc = cli_text(call, "cc"),
-                              .target = cli_text(call, "target") };
-    if (!weights || !strcmp(weights, "inside")) return CR_OK;
-    if (strcmp(weights, "beside")) return cli_misuse("--weights is 'inside' or 'beside', not '%s'", weights);
-    out->weights = CR_WEIGHTS_BESIDE;
-    return CR_OK;
-}
-
-/* What a build came to. */
-typedef struct outcome { int methods, steps; uint64_t weights, bytes; double seconds; } outcome;
-
-static outcome outcome_of(const cr_lowered *l, const char *path, double seconds) {
-    struct stat st;
-    outcome o = { .methods = l->model.nmethods, .weights = l->model.weight_bytes, .seconds = seconds };
-    for (int i = 0; i < l->model.nmethods; i++) o.steps += l->model.methods[i]->nsteps;
-    if (!stat(path, &st)) o.bytes = (uint64_t)st.st_size;
-    return o;
-}
-
-static void add_text(const outcome *o, const char *path, cr_str *out) {
+static void add_text(const cr_compiled *o, const char *path, cr_str *out) {
     cr_str_addf(out, "%s: %d method%s, %d steps, weights ", path, o->methods, o->methods == 1 ? "" : "s", o->steps);
-    cr_str_add_bytes(out, o->weights);
-    if (o->bytes) {
+    cr_str_add_bytes(out, o->weight_bytes);
+    if (o->file_bytes) {
         cr_str_add(out, ", file ");
-        cr_str_add_bytes(out, o->bytes);
+        cr_str_add_bytes(out, o->file_bytes);
     }
     cr_str_addf(out, ", %.2f s\n", o->seconds);
 }
 
 /* `verified`: the lines of --verify, or NULL. */
-static void add_json(const outcome *o, const char *path, const methods *all, const cr_str *verified, cr_str *out) {
+static void add_json(const cr_compiled *o, const char *path, const methods *all, const cr_str *verified, cr_str *out) {
     cr_json_writer writer, *w = &writer;
     cr_json_writer_init(w, out, 2);
     cr_json_open(w, '{');
     info_json_pair(w, "file", path);
-    info_json_names(w, "methods", all->names, all->n);
+    info_json_names(w, "methods", (const char *const *)all->names, all->n);
     cr_json_key(w, "steps"), cr_json_int(w, o->steps);
-    cr_json_key(w, "weight_bytes"), cr_json_int(w, (int64_t)o->weights);
-    cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)o->bytes);
+    cr_json_key(w, "weight_bytes"), cr_json_int(w, (int64_t)o->weight_bytes);
+    cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)o->file_bytes);
     cr_json_key(w, "seconds"), cr_json_float(w, o->seconds);
     if (verified) info_json_pair(w, "verified", cr_str_get(verified));
     cr_json_close(w, '}');
@@ -99,12 +83,13 @@ static void add_json(const outcome *o, const char *path, const methods *all, con
 /* ---- --dump ---- */
 
 /* One line for every pass; the graph below it where the letter was asked for. */
-static cr_status dump_pass(void *user, const cr_pass *pass, const cr_graph *g, double seconds) {
-    const char *letters = user;
+static cr_status dump_pass(const char *letters, const cr_progress *p) {
+    char letter = cr_pass_letter(p->pass);
     cr_str text;
     cr_str_init(&text);
-    cr_str_addf(&text, "# %c %s: %u nodes, %.1f ms\n", pass->letter, pass->name, cr_graph_node_count(g), seconds * 1e3);
-    if (strchr(letters, pass->letter)) cr_graph_print(g, CR_PRINT_PLAIN, &text);
+    cr_str_addf(&text, "# %c %s: %u nodes, %.1f ms\n", letter, p->what, cr_graph_node_count(p->graph),
+                p->seconds * 1e3);
+    if (strchr(letters, letter)) cr_graph_print(p->graph, CR_PRINT_PLAIN, &text);
     cr_status status = cr_str_status(&text);
     if (!status) status = cli_print(&text);
     cr_str_dispose(&text);
@@ -117,8 +102,9 @@ static cr_status check_letters(const char *letters) {
         cr_str_init(&known);
         bool found = false;
         for (size_t i = 0; cr_pass_at(i); i++) {
-            found |= cr_pass_at(i)->letter == *c;
-            cr_str_addf(&known, "%s%c %s", i ? ", " : "", cr_pass_at(i)->letter, cr_pass_at(i)->name);
+            char letter = cr_pass_letter(cr_pass_at(i));
+            found |= letter == *c;
+            cr_str_addf(&known, "%s%c %s", i ? ", " : "", letter, cr_pass_name(cr_pass_at(i)));
         }
         cr_status status = found ? CR_OK
                                  : cli_misuse("--dump: there is no pass '%c'; the passes: %s", *c, cr_str_get(&known));
@@ -133,8 +119,36 @@ static cr_status check_letters(const char *letters) {
 typedef struct work {
     const char *path, *letters;
     bool verify, json;
-    cr_emit_options emit;
+    cr_compile_options compile;
 } work;
+
+/* While passes are printed, only they are; else the terminal sees what is done. */
+static cr_status watch(void *user, const cr_progress *p) {
+    const work *w = user;
+    switch (p->stage) {
+    case CR_STAGE_PASS:
+        if (w->letters) return dump_pass(w->letters, p);
+        cli_stage("passes: %s done, %u nodes", p->what, cr_graph_node_count(p->graph));
+        break;
+    case CR_STAGE_WRITE: cli_stage("writing %s", p->what); break;
+    case CR_STAGE_COMPARE: cli_stage("comparing with the interpreter"); break;
+    default: cli_stage("looking for the first node that differs: %zu of %zu left", p->left, p->total);
+    }
+    return CR_OK;
+}
+
+static cr_status read_options(const cli_call *call, work *w) {
+    const char *weights = cli_text(call, "weights");
+    w->compile = (cr_compile_options){ .struct_size = sizeof w->compile,
+                                       .cc = cli_text(call, "cc"),
+                                       .target = cli_text(call, "target"),
+                                       .progress = watch,
+                                       .user = w };
+    if (!weights || !strcmp(weights, "inside")) return CR_OK;
+    if (strcmp(weights, "beside")) return cli_misuse("--weights is 'inside' or 'beside', not '%s'", weights);
+    w->compile.weights = CR_WEIGHTS_BESIDE;
+    return CR_OK;
+}
 
 static cr_status read_command(const cli_call *call, work *w) {
     *w = (work){ .path = cli_text(call, "output"),
@@ -153,45 +167,44 @@ static cr_status read_command(const cli_call *call, work *w) {
     if (w->json && w->letters) return cli_misuse("--json and --dump exclude each other");
     if (w->verify && !library) return cli_misuse("--verify runs the library: it needs -o FILE.so");
     if (w->verify && !here) return cli_misuse("--verify runs the library, which one for '%s' cannot here", target);
-    return options_of(call, &w->emit);
+    return read_options(call, w);
 }
 
-/* While passes are printed, only they are; else the terminal sees their names. */
-static cr_status watch_pass(void *user, const cr_pass *pass, const cr_graph *g, double seconds) {
-    if (user) return dump_pass(user, pass, g, seconds);
-    cli_stage("passes: %s done, %u nodes", pass->name, cr_graph_node_count(g));
+/* Appends to `text`; the library's methods are the programs, in order. */
+static cr_status verify_methods(const work *w, const methods *all, cr_library *library, cr_str *text) {
+    for (size_t i = 0; i < all->n; i++) {
+        cr_program *p = all->at[i].program;
+        if (all->n > 1) cr_str_addf(text, "%s ", all->names[i]);
+        size_t before = text->n;
+        cr_status status = cr_compile_verify(p, library, (int32_t)i, &w->compile, text);
+        if (status && text->n == before && !cr_program_has_example(p))
+            cli_hint("random numbers do not suit every program: save the archive with example inputs");
+        if (status) return all->n > 1 ? cr_error_context(status, "method '%s'", all->names[i]) : status;
+    }
     return CR_OK;
 }
 
-static cr_status verify(const work *w, methods *all, cr_str *text) {
-    cr_status status = CR_OK;
-    for (size_t i = 0; i < all->n && !status; i++) {
-        if (all->n > 1) cr_str_addf(text, "%s ", all->names[i]);
-        status = verify_method(&all->at[i], w->path, (int32_t)i, &w->emit, text);
-        if (status && all->n > 1) status = cr_error_context(status, "method '%s'", all->names[i]);
-    }
+static cr_status verify(const work *w, const methods *all, cr_str *text) {
+    cr_library *library;
+    CR_TRY(cr_library_open(w->path, &library));
+    cr_status status = verify_methods(w, all, library, text);
+    cr_library_release(library);
     return status;
 }
 
-static cr_status build(const work *w, methods *all, double start, outcome *out) {
-    cr_lower_options lower = { .after = watch_pass, .user = (void *)w->letters, .names = all->names };
-    cr_program *programs[CR_COUNT(all->at)];
-    cr_lowered *lowered = NULL;
+static cr_status build(const work *w, const methods *all, double start, cr_compiled *out) {
+    cr_compile_options options = w->compile;
+    cr_program *programs[CLI_COUNT(all->at)];
     for (size_t i = 0; i < all->n; i++) programs[i] = all->at[i].program;
-    cr_status status = cr_build_lowering(w->emit.target, &lower);
-    if (!status) status = cr_lower(programs, all->n, &lower, &lowered);
-    if (!status && w->path) {
-        cli_stage("writing %s", w->path);
-        status = cr_emit(lowered, w->path, &w->emit);
-    }
-    if (!status && w->path) *out = outcome_of(lowered, w->path, cli_seconds() - start);
-    cr_lowered_release(lowered);
-    return status;
+    options.methods = (const char *const *)all->names;
+    CR_TRY(cr_compile(programs, all->n, w->path, &options, out));
+    out->seconds = cli_seconds() - start; /* reading included */
+    return CR_OK;
 }
 
 /* Lines of --verify are shown even when one of them is the failure. */
-static cr_status build_and_tell(const work *w, methods *all, double start) {
-    outcome o = { 0 };
+static cr_status build_and_tell(const work *w, const methods *all, double start) {
+    cr_compiled o = { .struct_size = sizeof o };
     cr_str text, verified;
     cr_str_init(&text);
     cr_str_init(&verified);
@@ -216,7 +229,6 @@ static cr_status run(const cli_call *call) {
     CR_TRY(cli_load_ops(call));
     methods *all = cr_calloc(1, sizeof *all);
     if (!all) return CR_ENOMEM;
-    cr_arena_init(&all->arena);
     for (size_t i = 0; i < call->operands.n && !status; i++)
         status = add_archive(all, cli_operand(call, i), call->operands.n == 1);
     if (!status) status = build_and_tell(&w, all, start);

@@ -190,7 +190,7 @@ static const struct { const char *shell; script_fn *script; } shells[] = {
 };
 
 static cr_status run(const cli_call *call) {
-    for (size_t i = 0; i < CR_COUNT(shells); i++) {
+    for (size_t i = 0; i < CLI_COUNT(shells); i++) {
         if (strcmp(shells[i].shell, cli_operand(call, 0))) continue;
         cr_str text;
         cr_str_init(&text);

@@ -1,13 +1,12 @@
 /* doctor.c: `cresset doctor`: what this machine offers, and with a file, whether all of it is sound.
  *
  * The machine part never fails for something that is merely missing (without a C compiler the interpreter still runs
- * everything); it fails when the tool itself is not in order. The file part is doctor_file.c. */
+ * everything); it fails when the tool itself is not in order. */
 #define _GNU_SOURCE
-#include "cli/doctor.h"
-
-#include "emit/target.h"
-#include "ops/op.h"
-#include "runtime/gemm.h"
+#include "cli/cli.h"
+#include "cresset/check.h"
+#include "cresset/ops.h"
+#include "cresset/process.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -25,7 +24,21 @@ static const cli_option options[] = {
     { .name = NULL },
 };
 
-void doctor_add(doctor *d, const char *key, const char *format, ...) {
+typedef struct doctor {
+    cr_str out;
+    cr_json_writer *json; /* NULL: plain lines */
+    cr_str problem_list;  /* with json: one line each */
+    size_t problems;
+    const char *path;     /* the file, or NULL */
+    cli_progress progress;
+} doctor;
+
+/* One line "key value". */
+static void doctor_add(doctor *d, const char *key, const char *format, ...) CR_PRINTF(3, 4);
+/* Something is wrong: the exit code will be 1, the examination goes on. */
+static void doctor_problem(doctor *d, const char *format, ...) CR_PRINTF(2, 3);
+
+static void doctor_add(doctor *d, const char *key, const char *format, ...) {
     va_list args;
     va_start(args, format);
     if (d->json) {
@@ -41,6 +54,17 @@ void doctor_add(doctor *d, const char *key, const char *format, ...) {
         cr_str_addc(&d->out, '\n');
     }
     va_end(args);
+}
+
+static void doctor_problem(doctor *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    cr_str *out = d->json ? &d->problem_list : &d->out;
+    if (!d->json) cr_str_addf(out, "%-14s", "WRONG");
+    cr_str_addv(out, format, args);
+    cr_str_addc(out, '\n');
+    va_end(args);
+    d->problems++;
 }
 
 /* ---- the compiler ---- */
@@ -75,7 +99,7 @@ static bool first_line(const char *program, cr_str *out) {
 
 static void report_compiler(doctor *d) {
     const char *names[] = { getenv("CRESSET_CC"), "cc", "gcc", "clang" };
-    for (size_t i = 0; i < CR_COUNT(names); i++) {
+    for (size_t i = 0; i < CLI_COUNT(names); i++) {
         if (!names[i] || !names[i][0]) continue;
         cr_str line;
         cr_str_init(&line);
@@ -129,12 +153,12 @@ static void report_processor(doctor *d) {
     cli_str_done(&text, &d->out);
 
     cr_str_init(&text);
-    cr_str_addf(&text, "%s in use", rt_gemm_isa_name());
+    cr_str_addf(&text, "%s in use", cr_isa_used());
     cr_str features;
     cr_str_init(&features);
-    if (cr_target_here()->describe) cr_target_here()->describe(&features);
-    if (features.n) cr_str_addf(&text, "; the processor has%s", cr_str_get(&features));
-    cr_str_dispose(&features);
+    cr_processor_describe(&features);
+    if (features.n) cr_str_addf(&text, "; the processor has %s", cr_str_get(&features));
+    cli_str_done(&features, &text);
     const char *limit = getenv("CRESSET_ISA");
     if (limit && *limit) cr_str_addf(&text, "; CRESSET_ISA=%s", limit);
     doctor_add(d, "instructions", "%s", cr_str_get(&text));
@@ -149,20 +173,30 @@ static void report_processor(doctor *d) {
     cli_str_done(&text, &d->out);
 }
 
-/* ---- the command ---- */
+/* ---- the file ---- */
 
-void doctor_problem(doctor *d, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    cr_str *out = d->json ? &d->problem_list : &d->out;
-    if (!d->json) cr_str_addf(out, "%-14s", "WRONG");
-    cr_str_addv(out, format, args);
-    cr_str_addc(out, '\n');
-    va_end(args);
-    d->problems++;
+/* Keys stand in a column of 14; what is longer (the name of a program is part of it) has a space behind it. */
+static void tell(void *user, int kind, const char *what, const char *text) {
+    if (kind == CR_CHECK_PROBLEM) doctor_problem(user, "%s", text);
+    else doctor_add(user, what, "%s%s", strlen(what) < 14 ? "" : " ", text);
 }
 
-static cr_status examine(doctor *d, const char *path) {
+static void show_progress(void *user, uint64_t bytes, uint64_t total) {
+    doctor *d = user;
+    if (!d->progress.what) cli_progress_begin(&d->progress, d->path, total);
+    cli_progress_add(&d->progress, bytes - d->progress.done);
+}
+
+static cr_status examine_file(doctor *d) {
+    cr_check_options options = { sizeof options, tell, show_progress, d };
+    cr_status status = cr_check_file(d->path, &options);
+    cli_progress_end(&d->progress);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static cr_status examine(doctor *d) {
     doctor_add(d, "cresset", "%s, built by %s", cli_version,
 #if defined(__clang__)
                "clang " __clang_version__
@@ -179,7 +213,7 @@ static cr_status examine(doctor *d, const char *path) {
     } else {
         doctor_add(d, "ops", "%zu", cr_op_count());
     }
-    return path ? doctor_file(d, path) : CR_OK;
+    return d->path ? examine_file(d) : CR_OK;
 }
 
 /* The texts gathered by doctor_problem, a line each, as an array. */
@@ -195,15 +229,14 @@ static void add_problem_list(doctor *d) {
 }
 
 static cr_status run(const cli_call *call) {
-    doctor d = { 0 };
+    doctor d = { .path = cli_operand(call, 0) };
     cr_json_writer writer;
-    const char *path = cli_operand(call, 0);
     if (cli_flag(call, "json")) {
         d.json = &writer;
         cr_json_writer_init(&writer, &d.out, 2);
         cr_json_open(&writer, '{');
     }
-    cr_status status = examine(&d, path);
+    cr_status status = examine(&d);
     if (d.json && !status) {
         add_problem_list(&d);
         cr_json_close(&writer, '}');
@@ -212,9 +245,9 @@ static cr_status run(const cli_call *call) {
     if (!status) status = cr_str_status(&d.problem_list);
     if (!status) status = cli_print(&d.out);
     if (!status && d.problems) {
-        if (path) cli_hint("the lines above say what; fetch or export the file again");
+        if (d.path) cli_hint("the lines above say what; fetch or export the file again");
         else cli_hint("the lines above say what");
-        status = CR_FAIL(CR_ERUNTIME, "%s: %zu problem%s", path ? path : "this machine", d.problems,
+        status = CR_FAIL(CR_ERUNTIME, "%s: %zu problem%s", d.path ? d.path : "this machine", d.problems,
                          d.problems == 1 ? "" : "s");
     }
     cr_str_dispose(&d.out);

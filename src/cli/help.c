@@ -90,5 +90,5 @@ void cli_man_page(cr_str *out) {
                     "that has no PyTorch.\nEvery command knows \\fB\\-\\-help\\fR; \\fBcresset \\-\\-version\\fR "
                     "prints the version.\n.SH COMMANDS\n");
     for (size_t i = 0; cli_commands[i]; i++) add_command(out, cli_commands[i]);
-    for (size_t i = 0; i < CR_COUNT(sections); i++) cr_str_addf(out, ".SH %s\n%s", sections[i].name, sections[i].text);
+    for (size_t i = 0; i < CLI_COUNT(sections); i++) cr_str_addf(out, ".SH %s\n%s", sections[i].name, sections[i].text);
 }

@@ -4,8 +4,6 @@
  * common with archives is shown by info_parts.c; the rest of theirs is in info_library.c. */
 #include "cli/info.h"
 
-#include <stdlib.h>
-
 static const cli_option options[] = {
     { .name = "graph", .kind = CLI_FLAG, .help = "print the graph instead" },
     { .name = "json", .kind = CLI_FLAG, .help = "print JSON: inputs, outputs, dynamic, state, ops, unsupported, ..." },
@@ -16,144 +14,137 @@ static const cli_option options[] = {
 
 /* ---- facts ---- */
 
-typedef struct op_count { const char *name; size_t count; } op_count;
-typedef struct missing_op { const char *name, *source; size_t count; } missing_op; /* source: NULL when unknown */
+typedef CLI_VEC(const char *) names;
 typedef struct facts {
     const char *path;
     model m;
-    const char *const *programs;
-    size_t nprograms;
-    cr_map op_index;               /* name -> index in ops */
-    CR_VEC(op_count) ops;          /* most frequent first */
-    CR_VEC(missing_op) unsupported;
-    CR_VEC(const char *) extra, aot; /* paths below extra/, package names below data/aotinductor/ */
+    cr_op_uses *ops;
+    CLI_VEC(const cr_op_use *) unsupported;
+    names programs, extra, aot, guards; /* borrowed */
     tally parameters, buffers, constants;
 } facts;
 
-static bool is_unsupported(const cr_program *p, const char *name) {
-    for (size_t i = 0; i < p->nunsupported; i++)
-        if (!strcmp(p->unsupported[i], name)) return true;
-    return false;
+static const cr_op_use *op_at(const facts *f, size_t i) { return cr_op_uses_at(f->ops, i); }
+
+/* Ops that cannot be run here, in the order of their first calls. */
+static cr_status list_unsupported(facts *f) {
+    size_t n = cr_op_uses_count(f->ops);
+    cr_status status = CR_OK;
+    const cr_op_use **ordered = cr_calloc(n + 1, sizeof *ordered);
+    if (!ordered) return CR_ENOMEM;
+    for (size_t i = 0; i < n; i++) ordered[op_at(f, i)->order] = op_at(f, i);
+    for (size_t i = 0; i < n && !status; i++)
+        if (!ordered[i]->is_known) status = cli_push(&f->unsupported, ordered[i]);
+    cr_free(ordered);
+    return status;
 }
 
-static cr_status count_missing(facts *f, const char *name, const cr_node *node) {
-    for (size_t i = 0; i < f->unsupported.n; i++)
-        if (!strcmp(f->unsupported.at[i].name, name)) return f->unsupported.at[i].count++, CR_OK;
-    cr_str source;
-    cr_str_init(&source);
-    const char *kept = NULL;
-    bool known = model_source(node, &source);
-    cr_status status = cr_str_status(&source);
-    if (known && !status && !(kept = cr_arena_strdup(&f->m.arena, cr_str_get(&source)))) status = CR_ENOMEM;
-    cr_str_dispose(&source);
-    CR_TRY(status);
-    return cr_vec_push(&f->unsupported, (missing_op){ name, kept, 1 });
-}
-
-static cr_status count_ops(facts *f, const cr_graph *g) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        if (node->kind != CR_NODE_CALL) continue;
-        const char *name = model_op_name(node);
-        uint64_t at;
-        if (cr_map_find_str(&f->op_index, name, &at)) {
-            f->ops.at[at].count++;
-        } else {
-            CR_TRY(cr_map_put_str(&f->op_index, name, f->ops.n));
-            CR_TRY(cr_vec_push(&f->ops, (op_count){ name, 1 }));
-        }
-        if (is_unsupported(f->m.program, name)) CR_TRY(count_missing(f, name, node));
-    }
-    for (size_t i = 0; i < cr_graph_subgraph_count(g); i++) CR_TRY(count_ops(f, cr_graph_subgraph(g, i)));
-    return CR_OK;
-}
-
-static int by_count(const void *a, const void *b) {
-    const op_count *x = a, *y = b;
-    if (x->count != y->count) return x->count < y->count ? 1 : -1;
-    return strcmp(x->name, y->name);
-}
-
-/* The archive's members that are no part of a program. A package is a folder below data/aotinductor. */
-static cr_status list_members(facts *f) {
-    cr_zip *zip = f->m.program->archive;
-    for (size_t i = 0; zip && i < cr_zip_count(zip); i++) {
-        const char *name = cr_zip_at(zip, i)->name, *slash = strchr(name, '/');
-        const char *below = slash && strncmp(name, "extra_files/", 12) ? slash + 1 : name;
-        if (!strncmp(below, "extra/", 6)) CR_TRY(cr_vec_push(&f->extra, below + 6));
-        if (!strncmp(below, "extra_files/", 12)) CR_TRY(cr_vec_push(&f->extra, below + 12));
-        if (strncmp(below, "data/aotinductor/", 17)) continue;
-        size_t n = strcspn(below + 17, "/");
-        char *package = cr_arena_strndup(&f->m.arena, below + 17, n);
-        if (!package) return CR_ENOMEM;
-        bool known = false;
-        for (size_t k = 0; k < f->aot.n; k++) known |= !strcmp(f->aot.at[k], package);
-        if (!known) CR_TRY(cr_vec_push(&f->aot, package));
-    }
+static cr_status list(const char *(*name)(const cr_archive *a, size_t i), const cr_archive *a, names *out) {
+    for (size_t i = 0; name(a, i); i++) CR_TRY(cli_push(out, name(a, i)));
     return CR_OK;
 }
 
 static void count_tensor(tally *t, const cr_tensor *tensor) {
-    info_count(t, tensor->meta.dtype, tensor->meta.rank, tensor->meta.size);
+    info_count(t, cr_tensor_dtype(tensor), cr_tensor_rank(tensor), cr_tensor_sizes(tensor));
 }
 
 static cr_status gather(facts *f) {
     const cr_program *p = f->m.program;
-    CR_TRY(count_ops(f, p->graph));
-    if (f->ops.n) qsort(f->ops.at, f->ops.n, sizeof *f->ops.at, by_count);
-    for (size_t i = 0; i < p->nstate; i++)
-        count_tensor(p->state[i].is_parameter ? &f->parameters : &f->buffers, p->state[i].tensor);
-    for (size_t i = 0; i < p->nconstants; i++) count_tensor(&f->constants, p->constants[i].tensor);
-    if (p->archive) CR_TRY(cr_program_list(p->archive, &f->m.arena, &f->programs, &f->nprograms));
-    return list_members(f);
+    const cr_named_tensor *t;
+    CR_TRY(cr_program_ops(p, &f->ops));
+    CR_TRY(list_unsupported(f));
+    for (size_t i = 0; (t = cr_program_state(p, i)); i++)
+        count_tensor(t->is_parameter ? &f->parameters : &f->buffers, t->tensor);
+    for (size_t i = 0; (t = cr_program_constant(p, i)); i++) count_tensor(&f->constants, t->tensor);
+    for (size_t i = 0; cr_program_guard(p, i); i++) CR_TRY(cli_push(&f->guards, cr_program_guard(p, i)));
+    CR_TRY(list(cr_archive_program_name, f->m.archive, &f->programs));
+    CR_TRY(list(cr_archive_extra_name, f->m.archive, &f->extra));
+    return list(cr_archive_package_name, f->m.archive, &f->aot);
 }
+
+static void facts_dispose(facts *f) {
+    cr_op_uses_free(f->ops);
+    cli_vec_dispose(&f->unsupported);
+    cli_vec_dispose(&f->programs);
+    cli_vec_dispose(&f->extra);
+    cli_vec_dispose(&f->aot);
+    cli_vec_dispose(&f->guards);
+    model_dispose(&f->m);
+}
+
+static const char *or_unknown(const char *text) { return text ? text : "?"; }
 
 /* ---- text ---- */
 
-static void print_text(const facts *f, cr_str *out) {
-    const cr_program *p = f->m.program;
-    size_t calls = 0;
-    for (size_t i = 0; i < f->ops.n; i++) calls += f->ops.at[i].count;
-    cr_str_addf(out, "%s: ", f->path);
-    if (p->archive) cr_str_add_bytes(out, cr_zip_size(p->archive)), cr_str_add(out, ", ");
-    cr_str_addf(out, "PyTorch %s, schema %d.%d, dialect %s\n", p->torch_version ? p->torch_version : "?",
-                p->schema_major, p->schema_minor, p->dialect ? p->dialect : "?");
-    cr_str_addf(out, "program '%s': %zu calls of %zu ops\n", p->name, calls, f->ops.n);
-    if (f->nprograms > 1) info_add_names("programs", f->programs, f->nprograms, out);
-    info_add_interface(&f->m, out);
-    info_add_tally("parameters", &f->parameters, out);
-    info_add_tally("buffers", &f->buffers, out);
-    info_add_tally("constants", &f->constants, out);
-    info_add_names("extra files", f->extra.at, f->extra.n, out);
-    if (f->aot.n)
-        info_add_names("AOTInductor", f->aot.at, f->aot.n, out), cr_str_add(out, "            (compiled packages; they "
-                                                                                 "are not run here)\n");
-    cr_str_add(out, "\nops\n");
-    for (size_t i = 0; i < f->ops.n; i++) cr_str_addf(out, "  %5zu  %s\n", f->ops.at[i].count, f->ops.at[i].name);
-    if (f->unsupported.n) cr_str_add(out, "\nunsupported\n");
+static void add_unsupported(const facts *f, cr_str *out) {
     for (size_t i = 0; i < f->unsupported.n; i++) {
-        const missing_op *u = &f->unsupported.at[i];
-        cr_str_addf(out, "  %s", u->name);
+        const cr_op_use *u = f->unsupported.at[i];
+        cr_str_addf(out, "%s  %s", i ? "" : "\nunsupported\n", u->name);
         if (u->count > 1) cr_str_addf(out, " (%zu times)", u->count);
         if (u->source) cr_str_addf(out, ", first at %s", u->source);
         cr_str_addc(out, '\n');
     }
 }
 
+static void print_text(const facts *f, cr_str *out) {
+    const cr_program *p = f->m.program;
+    size_t calls = 0, nops = cr_op_uses_count(f->ops);
+    int major, minor;
+    cr_program_schema_version(p, &major, &minor);
+    for (size_t i = 0; i < nops; i++) calls += op_at(f, i)->count;
+    cr_str_addf(out, "%s: ", f->path);
+    cr_str_add_bytes(out, cr_archive_size(f->m.archive));
+    cr_str_addf(out, ", PyTorch %s, schema %d.%d, dialect %s\n", or_unknown(cr_program_torch_version(p)), major, minor,
+                or_unknown(cr_program_dialect(p)));
+    cr_str_addf(out, "program '%s': %zu calls of %zu ops\n", cr_program_name(p), calls, nops);
+    if (f->programs.n > 1) info_add_names("programs", f->programs.at, f->programs.n, out);
+    info_add_interface(&f->m, out);
+    info_add_tally("parameters", &f->parameters, out);
+    info_add_tally("buffers", &f->buffers, out);
+    info_add_tally("constants", &f->constants, out);
+    info_add_names("extra files", f->extra.at, f->extra.n, out);
+    info_add_names("AOTInductor", f->aot.at, f->aot.n, out);
+    if (f->aot.n) cr_str_add(out, "            (compiled packages; they are not run here)\n");
+    cr_str_add(out, "\nops\n");
+    for (size_t i = 0; i < nops; i++) cr_str_addf(out, "  %5zu  %s\n", op_at(f, i)->count, op_at(f, i)->name);
+    add_unsupported(f, out);
+}
+
 /* ---- JSON ---- */
 
-static void json_state(cr_json_writer *w, const facts *f) {
-    const cr_program *p = f->m.program;
+static void json_tensor(cr_json_writer *w, const cr_named_tensor *t, const char *kind) {
+    cr_json_open(w, '{');
+    info_json_pair(w, "name", t->name);
+    info_json_pair(w, "kind", t->is_parameter ? "parameter" : kind);
+    info_json_pair(w, "dtype", cr_dtype_name(cr_tensor_dtype(t->tensor)));
+    cr_json_key(w, "shape");
+    info_json_sizes(w, cr_tensor_rank(t->tensor), cr_tensor_sizes(t->tensor));
+    cr_json_close(w, '}');
+}
+
+static void json_state(cr_json_writer *w, const cr_program *p) {
+    const cr_named_tensor *t;
     cr_json_key(w, "state");
     cr_json_open(w, '[');
-    for (size_t i = 0; i < p->nstate + p->nconstants; i++) {
-        const cr_named_tensor *t = i < p->nstate ? &p->state[i] : &p->constants[i - p->nstate];
+    for (size_t i = 0; (t = cr_program_state(p, i)); i++) json_tensor(w, t, "buffer");
+    for (size_t i = 0; (t = cr_program_constant(p, i)); i++) json_tensor(w, t, "constant");
+    cr_json_close(w, ']');
+}
+
+static void json_ops(cr_json_writer *w, const facts *f) {
+    const cr_op_use *u;
+    cr_json_key(w, "ops");
+    cr_json_open(w, '{');
+    for (size_t i = 0; (u = op_at(f, i)); i++) cr_json_key(w, u->name), cr_json_int(w, (int64_t)u->count);
+    cr_json_close(w, '}');
+    cr_json_key(w, "unsupported");
+    cr_json_open(w, '[');
+    for (size_t i = 0; i < f->unsupported.n; i++) {
+        u = f->unsupported.at[i];
         cr_json_open(w, '{');
-        info_json_pair(w, "name", t->name);
-        info_json_pair(w, "kind", t->is_parameter ? "parameter" : i < p->nstate ? "buffer" : "constant");
-        info_json_pair(w, "dtype", cr_dtype_name(t->tensor->meta.dtype));
-        cr_json_key(w, "shape");
-        info_json_sizes(w, NULL, t->tensor->meta.rank, t->tensor->meta.size);
+        info_json_pair(w, "name", u->name);
+        cr_json_key(w, "count"), cr_json_int(w, (int64_t)u->count);
+        info_json_pair(w, "source", u->source);
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');
@@ -162,40 +153,25 @@ static void json_state(cr_json_writer *w, const facts *f) {
 static void print_json(const facts *f, cr_str *out) {
     const cr_program *p = f->m.program;
     cr_json_writer writer, *w = &writer;
+    int major, minor;
+    cr_program_schema_version(p, &major, &minor);
     cr_json_writer_init(w, out, 2);
     cr_json_open(w, '{');
     info_json_pair(w, "file", f->path);
-    if (p->archive) cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)cr_zip_size(p->archive));
-    info_json_pair(w, "program", p->name);
-    info_json_names(w, "programs", f->programs, f->nprograms);
-    info_json_pair(w, "torch_version", p->torch_version);
+    cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)cr_archive_size(f->m.archive));
+    info_json_pair(w, "program", cr_program_name(p));
+    info_json_names(w, "programs", f->programs.at, f->programs.n);
+    info_json_pair(w, "torch_version", cr_program_torch_version(p));
     cr_json_key(w, "schema_version");
-    cr_json_open(w, '[');
-    cr_json_int(w, p->schema_major);
-    cr_json_int(w, p->schema_minor);
-    cr_json_close(w, ']');
-    info_json_pair(w, "dialect", p->dialect);
+    info_json_sizes(w, 2, (const int64_t[]){ major, minor });
+    info_json_pair(w, "dialect", cr_program_dialect(p));
     info_json_interface(w, &f->m);
-    info_json_names(w, "guards", p->guards, p->nguards);
+    info_json_names(w, "guards", f->guards.at, f->guards.n);
     info_json_tally(w, "parameters", &f->parameters);
     info_json_tally(w, "buffers", &f->buffers);
     info_json_tally(w, "constants", &f->constants);
-    json_state(w, f);
-    cr_json_key(w, "ops");
-    cr_json_open(w, '{');
-    for (size_t i = 0; i < f->ops.n; i++)
-        cr_json_key(w, f->ops.at[i].name), cr_json_int(w, (int64_t)f->ops.at[i].count);
-    cr_json_close(w, '}');
-    cr_json_key(w, "unsupported");
-    cr_json_open(w, '[');
-    for (size_t i = 0; i < f->unsupported.n; i++) {
-        cr_json_open(w, '{');
-        info_json_pair(w, "name", f->unsupported.at[i].name);
-        cr_json_key(w, "count"), cr_json_int(w, (int64_t)f->unsupported.at[i].count);
-        info_json_pair(w, "source", f->unsupported.at[i].source);
-        cr_json_close(w, '}');
-    }
-    cr_json_close(w, ']');
+    json_state(w, p);
+    json_ops(w, f);
     info_json_names(w, "extra_files", f->extra.at, f->extra.n);
     info_json_names(w, "aotinductor", f->aot.at, f->aot.n);
     cr_json_close(w, '}');
@@ -206,32 +182,26 @@ static void print_json(const facts *f, cr_str *out) {
 
 static cr_status run(const cli_call *call) {
     facts f = { .path = cli_operand(call, 0) };
+    const char *name = cli_text(call, "name");
+    bool graph = cli_flag(call, "graph"), json = cli_flag(call, "json"), check = cli_flag(call, "check");
     cr_str out;
     cr_str_init(&out);
-    cr_map_init(&f.op_index);
-    bool graph = cli_flag(call, "graph"), json = cli_flag(call, "json");
     if (graph && json) return cli_misuse("--graph and --json exclude each other");
     cr_status status = CR_OK;
     if (cr_library_is(f.path)) {
-        CR_TRY_OUT(info_library(f.path, cli_text(call, "name"), graph, json, cli_flag(call, "check"), &out));
+        CR_TRY_OUT(info_library(f.path, name, graph, json, check, &out));
         status = cli_print(&out);
         goto out;
     }
-    CR_TRY_OUT(
-        model_open(&f.m, f.path, cli_text(call, "name"), CR_LOAD_META | (cli_flag(call, "check") ? CR_LOAD_CHECK : 0)));
+    CR_TRY_OUT(model_open(&f.m, f.path, name, CR_LOAD_META | (check ? CR_LOAD_CHECK : 0)));
     CR_TRY_OUT(gather(&f));
-    if (graph) cr_graph_print(f.m.program->graph, CR_PRINT_PLAIN, &out);
+    if (graph) cr_graph_print(cr_program_graph(f.m.program), CR_PRINT_PLAIN, &out);
     else if (json) print_json(&f, &out);
     else print_text(&f, &out);
     status = cli_print(&out);
 out:
     cr_str_dispose(&out);
-    cr_map_dispose(&f.op_index);
-    cr_vec_dispose(&f.ops);
-    cr_vec_dispose(&f.unsupported);
-    cr_vec_dispose(&f.extra);
-    cr_vec_dispose(&f.aot);
-    model_dispose(&f.m);
+    facts_dispose(&f);
     return status;
 }
 

@@ -3,7 +3,6 @@
 #ifndef CR_CLI_INFO_H
 #define CR_CLI_INFO_H
 
-#include "archive/json.h"
 #include "cli/model.h"
 
 typedef struct tally { size_t count; int64_t elements, bytes; } tally;
@@ -18,7 +17,7 @@ void info_json_interface(cr_json_writer *w, const model *m);
 void info_json_pair(cr_json_writer *w, const char *key, const char *s);
 void info_json_names(cr_json_writer *w, const char *key, const char *const *names, size_t n);
 void info_json_tally(cr_json_writer *w, const char *key, const tally *t);
-void info_json_sizes(cr_json_writer *w, cr_env *env, int rank, const cr_dim *size);
+void info_json_sizes(cr_json_writer *w, int rank, const int64_t *size);
 
 /* One method, or all when name is NULL. check: an instance is made, which finds and checks the weights. CR_EVALUE: a
  * library has no graph to print. */

@@ -66,7 +66,7 @@ static void json_state(cr_json_writer *w, const cresset_api *api) {
         info_json_pair(w, "kind", s->is_mutable ? "buffer" : "weight");
         info_json_pair(w, "dtype", cr_dtype_name(s->dtype));
         cr_json_key(w, "shape");
-        info_json_sizes(w, NULL, s->rank, s->size);
+        info_json_sizes(w, s->rank, s->size);
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');

@@ -4,10 +4,10 @@
 void info_count(tally *t, int dtype, int rank, const int64_t *size) {
     int64_t elements = 1;
     for (int i = 0; i < rank; i++)
-        if (cr_mul_overflow(elements, size[i], &elements)) elements = 0;
+        if (__builtin_mul_overflow(elements, size[i], &elements)) elements = 0;
     t->count++;
     t->elements += elements;
-    t->bytes += elements * rt_itemsize(dtype);
+    t->bytes += elements * cr_dtype_size(dtype);
 }
 
 /* ---- text ---- */
@@ -24,27 +24,29 @@ static void add_grouped(cr_str *out, uint64_t n) {
     }
 }
 
-static void add_constant(const model *m, const model_slot *s, cr_str *out) {
+static void add_constant(const cr_slot *s, cr_str *out) {
     if (s->constant.kind == CR_ARG_NONE) cr_str_add(out, "None");
-    else cr_arg_print(m->env, &s->constant, out);
+    else cr_arg_describe(&s->constant, out);
 }
 
-static int longest(const model_slot *slots, size_t n) {
+typedef const cr_slot *slot_fn(const cr_signature *s, size_t i);
+
+static int longest(const cr_signature *sig, slot_fn *slots) {
     size_t most = 4;
-    for (size_t i = 0; i < n; i++) most = CR_MAX(most, strlen(slots[i].key));
-    return (int)CR_MIN(most, (size_t)40);
+    for (size_t i = 0; slots(sig, i); i++) most = CLI_MAX(most, strlen(slots(sig, i)->key));
+    return (int)CLI_MIN(most, (size_t)40);
 }
 
-static void add_slots(const model *m, const char *title, const model_slot *slots, size_t n, bool outputs, cr_str *out) {
-    int width = longest(slots, n);
+static void add_slots(const cr_signature *sig, const char *title, slot_fn *slots, bool outputs, cr_str *out) {
+    int width = longest(sig, slots);
     cr_str_addf(out, "\n%s\n", title);
-    if (!n) cr_str_add(out, "  none\n");
-    for (size_t i = 0; i < n; i++) {
-        const model_slot *s = &slots[i];
-        cr_str_addf(out, "  %-*s  %s", width, s->key, slot_type(s));
-        if (s->type == CR_T_TENSOR && s->meta) cr_str_addc(out, ' '), slot_add_shape(m, s, out);
-        else if (s->is_constant && s->type != CR_T_ANY) cr_str_add(out, " = "), add_constant(m, s, out);
-        else if (s->expr) cr_str_addc(out, ' '), cr_sym_print(s->expr, out);
+    if (!slots(sig, 0)) cr_str_add(out, "  none\n");
+    for (size_t i = 0; slots(sig, i); i++) {
+        const cr_slot *s = slots(sig, i);
+        cr_str_addf(out, "  %-*s  %s", width, s->key, s->type);
+        if (s->dims) cr_str_addc(out, ' '), cr_slot_print_shape(s, out);
+        else if (s->is_constant && strcmp(s->type, "none")) cr_str_add(out, " = "), add_constant(s, out);
+        else if (s->number) cr_str_addf(out, " %s", s->number->text);
         if (s->is_constant && !outputs) cr_str_add(out, " (fixed by the export)");
         if (strcmp(s->name, s->key)) cr_str_addf(out, "  %%%s", s->name);
         cr_str_addc(out, '\n');
@@ -68,12 +70,13 @@ void info_add_names(const char *title, const char *const *names, size_t n, cr_st
 }
 
 void info_add_interface(const model *m, cr_str *out) {
-    add_slots(m, "inputs", m->inputs, m->ninputs, false, out);
-    add_slots(m, "outputs", m->outputs, m->noutputs, true, out);
-    if (m->nranges) cr_str_add(out, "\ndynamic\n");
-    for (size_t i = 0; i < m->nranges; i++) {
-        cr_str_addf(out, "  %-10s  ", m->ranges[i].symbol);
-        model_add_range(m->ranges[i].range, out);
+    const cr_symbol *symbol;
+    add_slots(m->signature, "inputs", cr_signature_input, false, out);
+    add_slots(m->signature, "outputs", cr_signature_output, true, out);
+    if (cr_signature_symbol_count(m->signature)) cr_str_add(out, "\ndynamic\n");
+    for (size_t i = 0; (symbol = cr_signature_symbol(m->signature, i)); i++) {
+        cr_str_addf(out, "  %-10s  ", symbol->name);
+        model_add_range(symbol->min, symbol->max, out);
         cr_str_addc(out, '\n');
     }
     cr_str_addc(out, '\n');
@@ -91,20 +94,24 @@ void info_json_pair(cr_json_writer *w, const char *key, const char *s) {
     json_text(w, s);
 }
 
-void info_json_sizes(cr_json_writer *w, cr_env *env, int rank, const cr_dim *size) {
+void info_json_sizes(cr_json_writer *w, int rank, const int64_t *size) {
     cr_json_open(w, '[');
-    for (int i = 0; i < rank; i++) {
-        cr_str text;
-        cr_str_init(&text);
-        cr_dim_print(env, size[i], &text);
-        if (cr_dim_is_plain(size[i])) cr_json_int(w, size[i]);
-        else cr_json_string(w, cr_str_get(&text), text.n);
-        cli_str_done(&text, w->out);
+    for (int i = 0; i < rank; i++) cr_json_int(w, size[i]);
+    cr_json_close(w, ']');
+}
+
+/* A size that is fixed is a number, another one its expression. */
+static void json_dims(cr_json_writer *w, const cr_slot *s) {
+    cr_json_open(w, '[');
+    for (int i = 0; s->dims && i < s->rank; i++) {
+        const char *text = s->dims[i].text;
+        if (text[strspn(text, "-0123456789")]) cr_json_string(w, text, strlen(text));
+        else cr_json_int(w, s->dims[i].min);
     }
     cr_json_close(w, ']');
 }
 
-static void json_constant(cr_json_writer *w, const model *m, const cr_arg *a) {
+static void json_constant(cr_json_writer *w, const cr_arg *a) {
     switch (a->kind) {
     case CR_ARG_NONE: cr_json_null(w); break;
     case CR_ARG_INT: cr_json_int(w, a->u.i); break;
@@ -114,31 +121,26 @@ static void json_constant(cr_json_writer *w, const model *m, const cr_arg *a) {
     default: {
         cr_str text;
         cr_str_init(&text);
-        cr_arg_print(m->env, a, &text);
+        cr_arg_describe(a, &text);
         cr_json_string(w, cr_str_get(&text), text.n);
         cli_str_done(&text, w->out);
     }
     }
 }
 
-static void json_slots(cr_json_writer *w, const model *m, const char *key, const model_slot *slots, size_t n,
-                       bool outputs) {
+static void json_slots(cr_json_writer *w, const cr_signature *sig, const char *key, slot_fn *slots, bool outputs) {
     cr_json_key(w, key);
     cr_json_open(w, '[');
-    for (size_t i = 0; i < n; i++) {
-        const model_slot *s = &slots[i];
+    for (size_t i = 0; slots(sig, i); i++) {
+        const cr_slot *s = slots(sig, i);
         cr_json_open(w, '{');
         info_json_pair(w, "name", s->name);
-        if (outputs) info_json_pair(w, "key", s->left_out ? NULL : s->key);
-        info_json_pair(w, "dtype", slot_type(s));
+        if (outputs) info_json_pair(w, "key", s->is_array ? s->key : NULL);
+        info_json_pair(w, "dtype", s->type);
         cr_json_key(w, "shape");
-        info_json_sizes(w, m->env, s->meta ? s->meta->rank : 0, s->meta ? s->meta->size : NULL);
-        if (s->is_constant) cr_json_key(w, "value"), json_constant(w, m, &s->constant);
-        cr_str path;
-        cr_str_init(&path);
-        model_add_path(m, outputs, i, &path);
-        info_json_pair(w, "path", cr_str_get(&path));
-        cli_str_done(&path, w->out);
+        json_dims(w, s);
+        if (s->is_constant) cr_json_key(w, "value"), json_constant(w, &s->constant);
+        info_json_pair(w, "path", s->path);
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');
@@ -167,15 +169,16 @@ static void json_bound(cr_json_writer *w, const char *key, int64_t value, int64_
 }
 
 void info_json_interface(cr_json_writer *w, const model *m) {
-    json_slots(w, m, "inputs", m->inputs, m->ninputs, false);
-    json_slots(w, m, "outputs", m->outputs, m->noutputs, true);
+    const cr_symbol *symbol;
+    json_slots(w, m->signature, "inputs", cr_signature_input, false);
+    json_slots(w, m->signature, "outputs", cr_signature_output, true);
     cr_json_key(w, "dynamic");
     cr_json_open(w, '[');
-    for (size_t i = 0; i < m->nranges; i++) {
+    for (size_t i = 0; (symbol = cr_signature_symbol(m->signature, i)); i++) {
         cr_json_open(w, '{');
-        info_json_pair(w, "symbol", m->ranges[i].symbol);
-        json_bound(w, "min", m->ranges[i].range.lo, INT64_MIN);
-        json_bound(w, "max", m->ranges[i].range.hi, INT64_MAX);
+        info_json_pair(w, "symbol", symbol->name);
+        json_bound(w, "min", symbol->min, INT64_MIN);
+        json_bound(w, "max", symbol->max, INT64_MAX);
         cr_json_close(w, '}');
     }
     cr_json_close(w, ']');

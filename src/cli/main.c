@@ -5,7 +5,7 @@
  * write, not a death. */
 #include "cli/cli.h"
 #include "cresset/version.h"
-#include "tensor/tensor.h"
+#include "cresset/process.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void on_signal(int number) {
 
 static void watch_signals(void) {
     const int fatal[] = { SIGINT, SIGTERM, SIGHUP };
-    for (size_t i = 0; i < CR_COUNT(fatal); i++) {
+    for (size_t i = 0; i < CLI_COUNT(fatal); i++) {
         struct sigaction now, action = { .sa_handler = on_signal };
         sigemptyset(&action.sa_mask);
         if (sigaction(fatal[i], NULL, &now) || now.sa_handler == SIG_IGN) continue; /* nohup stays nohup */
@@ -43,7 +43,7 @@ static void watch_signals(void) {
 static cr_status unknown_command(const char *name) {
     const char *names[32];
     size_t n = 0;
-    for (; cli_commands[n] && n + 1 < CR_COUNT(names); n++) names[n] = cli_commands[n]->name;
+    for (; cli_commands[n] && n + 1 < CLI_COUNT(names); n++) names[n] = cli_commands[n]->name;
     names[n] = NULL;
     const char *near = cli_nearest(name, names);
     if (near) cli_hint("did you mean '%s'? 'cresset help' lists them", near);

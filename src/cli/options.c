@@ -14,14 +14,14 @@
 static size_t distance(const char *a, const char *b) {
     size_t n = strlen(a), m = strlen(b), row[33];
     if (n > 32 || m > 32) return 99;
-    if (CR_MIN(n, m) >= 3 && !strncmp(a, b, CR_MIN(n, m))) return 1;
+    if (CLI_MIN(n, m) >= 3 && !strncmp(a, b, CLI_MIN(n, m))) return 1;
     for (size_t j = 0; j <= m; j++) row[j] = j;
     for (size_t i = 1; i <= n; i++) {
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
             size_t above = row[j], change = diagonal + (a[i - 1] != b[j - 1]);
-            row[j] = CR_MIN(CR_MIN(above, row[j - 1]) + 1, change);
+            row[j] = CLI_MIN(CLI_MIN(above, row[j - 1]) + 1, change);
             diagonal = above;
         }
     }
@@ -30,7 +30,7 @@ static size_t distance(const char *a, const char *b) {
 
 const char *cli_nearest(const char *word, const char *const *words) {
     const char *best = NULL;
-    size_t least = CR_MIN(strlen(word) / 2 + 1, (size_t)3) + 1;
+    size_t least = CLI_MIN(strlen(word) / 2 + 1, (size_t)3) + 1;
     for (; *words; words++) {
         size_t d = distance(word, *words);
         if (d < least) least = d, best = *words;
@@ -70,7 +70,7 @@ static cr_status set_option(const cli_command *c, cli_call *call, size_t i, cons
         cli_hint("'cresset %s --help' says which options may be repeated", c->name);
         return cli_misuse("option '--%s' was given twice", o->name);
     }
-    return cr_vec_push(&call->values[i], value ? value : spelling);
+    return cli_push(&call->values[i], value ? value : spelling);
 }
 
 /* `rest` is what follows "=" or the letter in the same word, NULL when nothing does. */
@@ -149,7 +149,7 @@ cr_status cli_parse(const cli_command *command, int argc, char **argv, cli_call 
         if (options && !strcmp(word, "--")) options = false;
         else if (options && word[0] == '-' && word[1] == '-') CR_TRY_OUT(take_long(command, out, argc, argv, &i));
         else if (options && word[0] == '-' && word[1]) CR_TRY_OUT(take_letters(command, out, argc, argv, &i));
-        else CR_TRY_OUT(cr_vec_push(&out->operands, word));
+        else CR_TRY_OUT(cli_push(&out->operands, word));
     }
     if (!out->help) status = check_operands(command, out);
 out:
@@ -158,8 +158,8 @@ out:
 }
 
 void cli_call_dispose(cli_call *call) {
-    for (size_t i = 0; i < CLI_MAX_OPTIONS; i++) cr_vec_dispose(&call->values[i]);
-    cr_vec_dispose(&call->operands);
+    for (size_t i = 0; i < CLI_MAX_OPTIONS; i++) cli_vec_dispose(&call->values[i]);
+    cli_vec_dispose(&call->operands);
 }
 
 /* ---- reading ---- */
@@ -216,7 +216,7 @@ void cli_command_help(const cli_command *c, cr_str *out) {
     for (size_t i = 0; i < n; i++) {
         const cli_option *o = &c->options[i];
         size_t length = strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0) + 6;
-        width = CR_MAX(width, length);
+        width = CLI_MAX(width, length);
     }
     cr_str_addc(out, '\n');
     for (size_t i = 0; i < n; i++) {

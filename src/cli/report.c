@@ -49,7 +49,7 @@ static void write_line(const char *first, const char *second) {
     char line[4096];
     size_t n = 0, limit = sizeof line - 8;
     const char *parts[] = { "cresset: ", first, second ? "; " : NULL, second };
-    for (size_t i = 0; i < CR_COUNT(parts); i++) {
+    for (size_t i = 0; i < CLI_COUNT(parts); i++) {
         bool space = false;
         for (const unsigned char *c = (const unsigned char *)parts[i]; c && *c && n < limit; c++) {
             if (*c == '\n' || *c == '\r' || *c == '\t' || (*c == ' ' && space)) {
@@ -79,7 +79,7 @@ int cli_report(cr_status status) {
     if (!status) return CLI_DONE;
     const char *advice = hint[0] ? hint : NULL;
     bool said = status != CR_ENOMEM && strstr(cr_error_message(), "; ");
-    for (size_t i = 0; !advice && !misused && !said && i < CR_COUNT(hints); i++)
+    for (size_t i = 0; !advice && !misused && !said && i < CLI_COUNT(hints); i++)
         if (hints[i].code == status) advice = hints[i].hint;
     if (status == CR_ENOMEM) write_line("out of memory", advice);
     else write_line(cr_error_message(), advice);

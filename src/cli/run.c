@@ -4,8 +4,7 @@
  * set is read, run and written before the next is read. */
 #include "cli/arrays.h"
 #include "cli/info.h"
-
-#include "runtime/rt_random.h"
+#include "cresset/process.h"
 
 #include <stdio.h>
 
@@ -65,7 +64,7 @@ static cr_status read_command(const cli_call *call, work *w) {
     w->time = cli_flag(call, "time");
     w->json = cli_flag(call, "json");
     w->output = cli_text(call, "output");
-    w->sets = CR_MAX(w->nfiles, (size_t)1);
+    w->sets = CLI_MAX(w->nfiles, (size_t)1);
     CR_TRY(cli_number(call, "seed", INT64_MIN, UINT64_MAX, &w->seeded, &w->seed));
     CR_TRY(cli_number(call, "threads", 1, 1024, &threads, &w->threads));
     if ((w->npairs > 0) + (w->nfiles > 0) + w->example + w->random > 1) {
@@ -117,7 +116,7 @@ static cr_status write_results(const model *m, const work *w, size_t i, const cr
     if (w->output) {
         add_output_path(w, i, &path);
         status = cr_str_status(&path);
-        if (!status) status = outputs_write(m, results, n, cr_str_get(&path));
+        if (!status) status = outputs_write(results, n, cr_str_get(&path));
     }
     if (!status && w->json) {
         status = tell_call(m, w, i, results, n, w->output ? cr_str_get(&path) : NULL, seconds);
@@ -151,7 +150,7 @@ static void runner_dispose(runner *r) {
 
 static void runner_seed(const runner *r, uint64_t seed) {
     if (r->native) cr_native_seed(r->native, seed);
-    else rt_generator_manual_seed(cr_default_generator(), seed);
+    else cr_manual_seed(seed);
 }
 
 static cr_status runner_run(const runner *r, const input_set *set, cr_arg *results, size_t n) {
@@ -161,7 +160,7 @@ static cr_status runner_run(const runner *r, const input_set *set, cr_arg *resul
 
 static cr_status run_set(model *m, const runner *r, const work *w, size_t i) {
     input_set set = { 0 };
-    size_t n = m->noutputs;
+    size_t n = cr_signature_output_count(m->signature);
     cr_arg *results = cr_calloc(n + 1, sizeof *results);
     if (!results) return CR_ENOMEM;
     double begin = cli_seconds();

@@ -99,6 +99,16 @@ cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *siz
     return CR_OK;
 }
 
+cr_status cr_meta_dense(int dtype, int rank, const int64_t *size, cr_meta *out) {
+    if (dtype < 0 || dtype >= CR_DTYPE_COUNT) return CR_FAIL(CR_ETYPE, "there is no dtype of number %d", dtype);
+    if (rank < 0 || rank > CR_MAX_RANK)
+        return CR_FAIL(CR_ERUNTIME, "a tensor has 0 to %d dimensions, not %d", CR_MAX_RANK, rank);
+    for (int i = 0; i < rank; i++)
+        if (size[i] < 0) return CR_FAIL(CR_ERUNTIME, "size %d of the tensor is %lld", i, (long long)size[i]);
+    cr_meta_init(out, dtype, (cr_device){ CR_CPU, -1 });
+    return cr_meta_set_dense(NULL, out, rank, size, CR_CONTIGUOUS);
+}
+
 /* Is the stride the running product of sizes, or that product with empty dimensions counted as 1 (as row-major strides
  * are made)? They differ only where the tensor may be empty, and then either will do. */
 static cr_tri fits_product(cr_env *env, cr_dim stride, cr_dim product, cr_dim clamped) {

@@ -92,8 +92,7 @@ cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base
 cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out) {
     cr_meta meta;
     cr_tensor *t;
-    cr_meta_init(&meta, dtype, (cr_device){ CR_CPU, -1 });
-    CR_TRY(cr_meta_set_dense(NULL, &meta, rank, size, CR_CONTIGUOUS));
+    CR_TRY(cr_meta_dense(dtype, rank, size, &meta));
     CR_TRY(cr_tensor_create(&meta, &t));
     if (t->storage->bytes) memcpy(t->storage->data, data, (size_t)t->storage->bytes);
     *out = t;

@@ -70,6 +70,9 @@ cr_dim cr_meta_numel(cr_env *env, const cr_meta *m);
  * format's rank, negative or overflowing sizes. */
 CR_NODISCARD cr_status cr_meta_set_dense(cr_env *env, cr_meta *m, int rank, const cr_dim *size,
                                          cr_memory_format format);
+/* A row-major meta on the CPU of numbers that anybody may have made up. CR_ETYPE: no such dtype; CR_ERUNTIME as
+ * above. */
+CR_NODISCARD cr_status cr_meta_dense(int dtype, int rank, const int64_t *size, cr_meta *out);
 void cr_strides_contiguous(cr_env *env, int rank, const cr_dim *size, cr_dim *stride);
 /* Strides of a dense tensor whose dimensions are laid out in `order` (order[rank-1] is the innermost). */
 void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *order, cr_dim *stride);

@@ -107,7 +107,7 @@ static void arrays(void) {
     CHECK_OK(cr_tensor_write(t, CR_F32, data, sizeof data));
     cr_arg values[] = { cr_arg_tensor(t), cr_arg_float(0.25) };
     for (size_t k = 0; k < 2; k++) {
-        CHECK_OK(cr_arrays_write(scratch(files[k]), names, values, 2));
+        CHECK_OK(cr_arrays_write(scratch(files[k]), CR_ARRAYS_BY_NAME, names, values, 2));
         CHECK_OK(cr_arrays_open(scratch(files[k]), &a));
         CHECK_EQ(cr_arrays_count(a), 2);
         CHECK(cr_arrays_find(a, "half", &i) && !cr_arrays_find(a, "none", &i));
@@ -120,13 +120,13 @@ static void arrays(void) {
         cr_tensor_release(back);
         cr_arrays_release(a);
     }
-    CHECK_EQ(cr_arrays_write(scratch("a.npy"), names, values, 2), CR_EVALUE);
-    CHECK_OK(cr_arrays_write(scratch("a.npy"), names, values, 1));
-    CHECK_EQ(cr_arrays_write(scratch("a.txt"), names, values, 1), CR_EVALUE);
+    CHECK_EQ(cr_arrays_write(scratch("a.npy"), CR_ARRAYS_BY_NAME, names, values, 2), CR_EVALUE);
+    CHECK_OK(cr_arrays_write(scratch("a.npy"), CR_ARRAYS_BY_NAME, names, values, 1));
+    CHECK_EQ(cr_arrays_write(scratch("a.txt"), CR_ARRAYS_BY_NAME, names, values, 1), CR_EVALUE);
     CHECK_EQ(cr_arrays_open(scratch("a.txt"), &a), CR_EVALUE);
     CHECK_EQ(cr_arrays_open(scratch("none.npz"), &a), CR_EIO);
     values[1] = cr_arg_str("text");
-    CHECK_EQ(cr_arrays_write(scratch("a.npz"), names, values, 2), CR_EUNSUPPORTED);
+    CHECK_EQ(cr_arrays_write(scratch("a.npz"), CR_ARRAYS_BY_NAME, names, values, 2), CR_EUNSUPPORTED);
     cr_tensor_release(t);
 }
 
@@ -241,7 +241,7 @@ static void weights(void) {
     CHECK(before != 77 && after == 77);
     cr_arg one = cr_arg_int(1);
     const char *name = "none";
-    CHECK_OK(cr_arrays_write(scratch("s.safetensors"), &name, &one, 1));
+    CHECK_OK(cr_arrays_write(scratch("s.safetensors"), CR_ARRAYS_BY_NAME, &name, &one, 1));
     CHECK_EQ(cr_program_load_state(other, scratch("s.safetensors")), CR_ENOTFOUND);
     cr_program_release(p);
     cr_program_release(other);
