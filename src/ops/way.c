@@ -35,7 +35,8 @@ bool cr_way_idle_copies(const cr_rule *r, int i) {
 }
 
 bool cr_way_copies_first(const cr_op *base) {
-    return (base->tags & CR_TAG_UPDATES) && !(base->tags & CR_TAG_RANDOM); /* drawing overwrites all */
+    /* Drawing overwrites all, as does one value everywhere. */
+    return (base->tags & CR_TAG_UPDATES) && !(base->tags & (CR_TAG_RANDOM | CR_TAG_SAME_VALUE));
 }
 
 typedef struct clash { bool any, partial; } clash;

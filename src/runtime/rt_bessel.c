@@ -2,7 +2,8 @@
  *
  * Modified functions: power series of positive terms where the argument is small, the asymptotic series where its terms
  * fall below the last bit before they grow, Steed's continued fraction for K between. J and Y of order 0 and 1 are
- * libm's. Ai(x) = sqrt(x/3)/pi K_1/3(2/3 x^(3/2)) for positive x; for negative x Taylor steps of y'' = x y. */
+ * libm's. Ai by Taylor series at integers near 0, Ai(x) = sqrt(x/3)/pi K_1/3(2/3 x^(3/2)) and the asymptotic
+ * series beyond. */
 #include "runtime/rt_special.h"
 
 #include <math.h>
@@ -113,36 +114,41 @@ double rt_spherical_j0_f64(double x) { return isinf(x) ? 0 : fabs(x) < 1e-4 ? 1 
 
 /* ---- Airy ---- */
 
-/* Moves (y, y') of y'' = x y from x0 to x0 + h by the Taylor series at x0: (k+2)(k+1) c[k+2] = x0 c[k] + c[k-1]. */
-static void airy_step(double x0, double h, double *y, double *slope) {
-    double c0 = *y, c1 = *slope, c2 = x0 * c0 / 2;
-    double value = c0 + h * (c1 + h * c2), derivative = c1 + 2 * h * c2, power = h * h;
+/* Ai and its derivative at -9, -8, ... 9. */
+static const double airy[][2] = {
+    { -0.022133721547341403674, -0.97566398092633159471 },  { -0.052705050356386202622, 0.93556093819830655103 },
+    { 0.18428083525050563728, -0.77100816841012654773 },    { -0.32914517362982310523, 0.34593548728134289493 },
+    { 0.35076100902411431979, 0.32719281855444313679 },     { -0.070265532949289515099, -0.7906285753685813803 },
+    { -0.37881429367765807435, 0.31458376921659881365 },    { 0.22740742820168557599, 0.61825902074169104141 },
+    { 0.5355608832923521188, -0.010160567116645209395 },    { 0.35502805388781723926, -0.25881940379280679841 },
+    { 0.13529241631288141552, -0.15914744129679321279 },    { 0.034924130423274379135, -0.053090384433653631704 },
+    { 0.0065911393574607191443, -0.011912976705951318474 }, { 0.00095156385120480187362, -0.0019586409502041789001 },
+    { 0.00010834442813607441735, -0.000247413890868462476 }, { 9.9476943602528895702e-6, -0.000024765200397034954754 },
+    { 7.4921288639971670808e-7, -2.0081508947387919912e-6 }, { 4.6922076160992316256e-8, -1.3414392979067865743e-7 },
+    { 2.4711684308724898433e-9, -7.4806413896589464128e-9 },
+};
+
+/* The Taylor series at the nearest integer n, by y'' = x y: (k+2)(k+1) c[k+2] = n c[k] + c[k-1]. */
+static double airy_near(double x) {
+    double n = nearbyint(x), h = x - n, c0 = airy[(int)n + 9][0], c1 = airy[(int)n + 9][1], c2 = n * c0 / 2;
+    double least = epsilon / 16 * (fabs(c0) + fabs(c1)), value = c0 + h * (c1 + h * c2), power = h * h;
     for (int k = 1; k < 60; k++) {
-        double c3 = (x0 * c1 + c0) / ((k + 2.0) * (k + 1.0));
-        derivative += (k + 2) * c3 * power;
+        double c3 = (n * c1 + c0) / ((k + 2.0) * (k + 1.0));
         power *= h;
         value += c3 * power;
         c0 = c1, c1 = c2, c2 = c3;
-        if (fabs(c3 * power) < epsilon / 256 && fabs(c1 * power) < epsilon / 256) break;
+        if (fabs(c3 * power) < least && fabs(c1 * power) < least) break;
     }
-    *y = value, *slope = derivative;
+    return value;
 }
 
 double rt_airy_ai_f64(double x) {
     if (!isfinite(x)) return NAN;
-    if (x > 1.5) {
+    if (x > -9.5 && x < 9.5) return airy_near(x);
+    if (x > 0) {
         double root = sqrt(x), zeta = 2 * x * root / 3, unused;
         if (zeta > 745) return 0;
         return sqrt(x / 3) / pi * k_fraction(zeta, 1.0 / 3, &unused) * exp(-zeta);
-    }
-    if (x > -9) {
-        double y = 0.35502805388781723926, slope = -0.25881940379280679841, at = 0;
-        while (at != x) {
-            double h = fabs(x - at) <= 1 ? x - at : copysign(1, x - at);
-            airy_step(at, h, &y, &slope);
-            at += h;
-        }
-        return y;
     }
     /* Ai(-t) = (sin(zeta + pi/4) P - cos(zeta + pi/4) Q) / (sqrt(pi) t^(1/4)): the even and odd terms of one series. */
     double t = -x, zeta = 2 * t * sqrt(t) / 3, term = 1, p = 1, q = 0;

@@ -60,12 +60,13 @@ static inline int execute(const rt_instr *at, int64_t n, void *out, void *const 
 
 /* ---- single values ---- */
 
+/* What is there doubles: loops of their own for every width would be as fast, and every model carries this. */
 static void splat(int class, void *p, int64_t n) {
-    switch (class_bytes[class]) {
-    case 1: memset(p, *(uint8_t *)p, (size_t)n); break;
-    case 4: for (int64_t i = 1; i < n; i++) ((uint32_t *)p)[i] = ((uint32_t *)p)[0]; break;
-    case 8: for (int64_t i = 1; i < n; i++) ((uint64_t *)p)[i] = ((uint64_t *)p)[0]; break;
-    default: for (int64_t i = 1; i < n; i++) ((rt_c128 *)p)[i] = ((rt_c128 *)p)[0]; break;
+    size_t bytes = class_bytes[class], done = bytes, total = (size_t)n * bytes;
+    for (; done < total && done < 8 * bytes; done += bytes) memcpy((char *)p + done, p, bytes);
+    for (size_t more; done < total; done += more) {
+        more = done < total - done ? done : total - done;
+        memcpy((char *)p + done, p, more);
     }
 }
 

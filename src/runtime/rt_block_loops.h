@@ -107,6 +107,13 @@ RT_CHOICE rt_block_fn *const RT_LOOPS_FAST[RT_OP_COUNT] = { RT_BLOCK_FAST(ENTRY)
 #ifdef RT_LOOPS_CALLS
 #include "runtime/rt_special.h"
 RT_BLOCK_CALLS(LOOP)
+#define POLYNOMIAL(name, arity, K, J)                                                                                  \
+    int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
+        (void)pc;                                                                                                      \
+        rt_##name##_block_##K(n, out, pa, pb);                                                                         \
+        return RT_OK;                                                                                                  \
+    }
+RT_BLOCK_POLYNOMIALS(POLYNOMIAL)
 #define DIVISION(name, arity, K, J, ...)                                                                               \
     int RT_LOOP(name##_##J)(int64_t n, void *out, const void *pa, const void *pb, const void *pc) {                    \
         (void)pc;                                                                                                      \
@@ -120,5 +127,6 @@ RT_BLOCK_CALLS(LOOP)
         return RT_OK;                                                                                                  \
     }
 RT_BLOCK_DIVISIONS(DIVISION)
-RT_CHOICE rt_block_fn *const RT_LOOPS_CALLS[RT_OP_COUNT] = { RT_BLOCK_CALLS(ENTRY) RT_BLOCK_DIVISIONS(ENTRY) };
+RT_CHOICE rt_block_fn *const RT_LOOPS_CALLS[RT_OP_COUNT] = { RT_BLOCK_CALLS(ENTRY) RT_BLOCK_POLYNOMIALS(ENTRY)
+                                                          RT_BLOCK_DIVISIONS(ENTRY) };
 #endif

@@ -14,7 +14,8 @@ static const op_info ops[RT_OP_COUNT] = {
 #define S(K) [RT_OP_select_##K] = { "select", "select_" #K, 3, class_##K, 1 },
 #define Y(name, arity, K, J, ...) [RT_OP_##name##_##J] = { #name, #name "_" #J, arity, class_##J, 20 },
 #define R(name, arity, K, ...) [RT_OP_##name##_##K] = { #name, #name "_" #K, arity, class_##K, 8 },
-    RT_BLOCK_FAST(X) RT_BLOCK_RANGED(R) RT_BLOCK_SELECTS(S) RT_BLOCK_CALLS(Y) RT_BLOCK_DIVISIONS(Y)
+    RT_BLOCK_FAST(X) RT_BLOCK_RANGED(R) RT_BLOCK_SELECTS(S)
+    RT_BLOCK_CALLS(Y) RT_BLOCK_POLYNOMIALS(Y) RT_BLOCK_DIVISIONS(Y)
 #undef X
 #undef S
 #undef Y

@@ -11,7 +11,8 @@ static const uint8_t out_class[RT_OP_COUNT] = {
 #define X(name, arity, K, J, ...) [RT_OP_##name##_##J] = class_##K,
 #define S(K) [RT_OP_select_##K] = class_##K,
 #define R(name, arity, K, ...) [RT_OP_##name##_##K] = class_##K,
-    RT_BLOCK_FAST(X) RT_BLOCK_RANGED(R) RT_BLOCK_SELECTS(S) RT_BLOCK_CALLS(X) RT_BLOCK_DIVISIONS(X)
+    RT_BLOCK_FAST(X) RT_BLOCK_RANGED(R) RT_BLOCK_SELECTS(S)
+    RT_BLOCK_CALLS(X) RT_BLOCK_POLYNOMIALS(X) RT_BLOCK_DIVISIONS(X)
 #undef X
 #undef S
 #undef R

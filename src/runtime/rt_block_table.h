@@ -3,8 +3,8 @@
  *     X(name, arity, class of the result, class of the operands, expression in a, b, c)
  *
  * RT_BLOCK_FAST: expressions that vectorise, compiled once per instruction set. RT_BLOCK_CALLS: those that call libm or
- * loop, compiled once. RT_BLOCK_RANGED: see there. RT_BLOCK_SELECTS: a is of class b. RT_BLOCK_DIVISIONS: fail when an
- * element of b is zero. */
+ * loop, compiled once. RT_BLOCK_RANGED, RT_BLOCK_POLYNOMIALS: see there. RT_BLOCK_SELECTS: a is of class b.
+ * RT_BLOCK_DIVISIONS: fail when an element of b is zero. */
 #ifndef CRESSET_RT_BLOCK_TABLE_H
 #define CRESSET_RT_BLOCK_TABLE_H
 
@@ -105,11 +105,12 @@
     X(erfcx, 1, K, K, rt_erfcx_##K(a)) X(k0, 1, K, K, rt_k0_##K(a)) X(k0e, 1, K, K, rt_k0e_##K(a))                     \
     X(k1, 1, K, K, rt_k1_##K(a)) X(k1e, 1, K, K, rt_k1e_##K(a)) X(j0, 1, K, K, rt_j0_##K(a))                           \
     X(j1, 1, K, K, rt_j1_##K(a)) X(y0, 1, K, K, rt_y0_##K(a)) X(y1, 1, K, K, rt_y1_##K(a))                             \
-    X(airy_ai, 1, K, K, rt_airy_ai_##K(a)) X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))                            \
-    X(chebyshev_t, 2, K, K, rt_chebyshev_t_##K(a, b)) X(chebyshev_u, 2, K, K, rt_chebyshev_u_##K(a, b))                \
-    X(chebyshev_v, 2, K, K, rt_chebyshev_v_##K(a, b)) X(chebyshev_w, 2, K, K, rt_chebyshev_w_##K(a, b))                \
-    X(hermite_h, 2, K, K, rt_hermite_h_##K(a, b)) X(hermite_he, 2, K, K, rt_hermite_he_##K(a, b))                      \
-    X(laguerre_l, 2, K, K, rt_laguerre_l_##K(a, b)) X(legendre_p, 2, K, K, rt_legendre_p_##K(a, b))
+    X(airy_ai, 1, K, K, rt_airy_ai_##K(a)) X(spherical_j0, 1, K, K, rt_spherical_j0_##K(a))
+/* Of a class, x and the degree: rt_NAME_block_K does a whole block. */
+#define RT_BLOCK_POLYNOMIALS(X) RT_POLYNOMIALS(X, f32) RT_POLYNOMIALS(X, f64)
+#define RT_POLYNOMIALS(X, K)                                                                                           \
+    X(chebyshev_t, 2, K, K) X(chebyshev_u, 2, K, K) X(chebyshev_v, 2, K, K) X(chebyshev_w, 2, K, K)                    \
+    X(hermite_h, 2, K, K) X(hermite_he, 2, K, K) X(laguerre_l, 2, K, K) X(legendre_p, 2, K, K)
 #define RT_CALLS_COMPLEX(X, K, R, F)                                                                                   \
     X(div, 2, K, K, rt_div_##K(a, b)) X(pow, 2, K, K, rt_pow_##K(a, b)) X(exp, 1, K, K, rt_exp_##K(a))                 \
     X(exp2, 1, K, K, rt_exp2_##K(a)) X(expm1, 1, K, K, rt_expm1_##K(a)) X(log, 1, K, K, rt_log_##K(a))                 \

@@ -81,11 +81,46 @@ static void lengths(void) {
     check_count(true);
 }
 
+/* A block of one degree has the bits of its elements one by one, and so has one of several degrees. */
+#define POLYNOMIAL(name)                                                                                               \
+    for (int degree = -1; degree < 70; degree += degree < 10 ? 1 : 27) {                                               \
+        float x[100], d[100], out[100];                                                                                \
+        for (int i = 0; i < 100; i++) x[i] = i < SPECIALS ? specials[i] : (float)(i - 60) / 16, d[i] = (float)degree;  \
+        for (int mixed = 0; mixed < 2; mixed++) {                                                                      \
+            if (mixed) d[50] += 1;                                                                                     \
+            rt_##name##_block_f32(100, out, x, d);                                                                     \
+            for (int i = 0; i < 100; i++) {                                                                            \
+                float want = (float)rt_##name##_f64((double)x[i], (double)d[i]);                                       \
+                if (!(out[i] == want || (isnan(out[i]) && isnan(want))))                                               \
+                    CHECK_FAILED(#name "(%g, %g) is %g, not %g", (double)x[i], (double)d[i], (double)out[i],           \
+                                 (double)want);                                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+static void polynomials(void) {
+#define X(name) POLYNOMIAL(name)
+    RT_SPECIAL_POLYNOMIALS(X)
+#undef X
+    check_count(true);
+}
+static void airy(void) {
+    static const double known[][2] = {
+        { -9.75, 0.252624762596343356 }, { -8.25, -0.254536320996560647 },
+        { -0.5, 0.475728091610539589 }, { 0.5, 0.23169360648083349 },
+        { 3.5, 0.00258409878698963496 }, { 6.75, 1.45581274457887587e-6 },
+        { 9.25, 1.15350415572834016e-9 }, { 9.75, 2.43863213572284708e-10 },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        CHECK_NEAR(rt_airy_ai_f64(known[i][0]) / known[i][1], 1, 4e-14);
+}
+
 int main(void) {
     RUN(error_functions);
     RUN(bessel_functions);
     RUN(gamma_functions);
     RUN(gelus);
     RUN(lengths);
+    RUN(polynomials);
+    RUN(airy);
     return check_summary();
 }
