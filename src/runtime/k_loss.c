@@ -11,12 +11,18 @@ enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
 
 static inline double load(const rt_view *v, int64_t at) {
     double x;
-    rt_convert(RT_F64, &x, 1, v->dtype, (const char *)v->p + at * rt_itemsize(v->dtype), 1, 1);
-    return x;
+    switch (v->dtype) {
+    case RT_F32: return ((const float *)v->p)[at];
+    case RT_F64: return ((const double *)v->p)[at];
+    case RT_BF16: return rt_bf16_to_f32(((const uint16_t *)v->p)[at]);
+    default: rt_convert(RT_F64, &x, 1, v->dtype, (const char *)v->p + at * rt_itemsize(v->dtype), 1, 1); return x;
+    }
 }
 
 static inline void store(const rt_view *v, int64_t at, double x) {
-    rt_convert(v->dtype, (char *)v->p + at * rt_itemsize(v->dtype), 1, RT_F64, &x, 1, 1);
+    if (v->dtype == RT_F32) ((float *)v->p)[at] = (float)x;
+    else if (v->dtype == RT_F64) ((double *)v->p)[at] = x;
+    else rt_convert(v->dtype, (char *)v->p + at * rt_itemsize(v->dtype), 1, RT_F64, &x, 1, 1);
 }
 
 static inline int64_t load_index(const rt_view *v, int64_t at) {
@@ -54,73 +60,125 @@ static int nll_read(const rt_ctx *ctx, const rt_call *c, int first, nll *k) {
     return RT_OK;
 }
 
-/* The class at a place, -1 when it is ignored, and its weight. */
-static int nll_class(const rt_ctx *ctx, const nll *k, int64_t at, int64_t *class, double *weight) {
-    int64_t t = load_index(k->target, at);
-    *class = -1;
-    if (t == k->ignore) return RT_OK;
-    if (t < 0 || t >= k->classes)
-        return rt_fail(ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t,
-                       (long long)k->classes);
-    *class = t;
-    *weight = k->weight ? load(k->weight, t * k->weight->stride[0]) : 1;
+/* Places of one row, `width` of them; rows are shared by threads in parts whose sums are added in order. */
+typedef struct nll_rows {
+    const rt_ctx *ctx;
+    nll k;
+    double *weights;      /* of every class, or NULL: 1 */
+    const rt_view *out;   /* elements' losses, or gradients; NULL: only sums */
+    const rt_view *grad;  /* backward: the gradient of every place, or NULL: `same` for all */
+    double same, *sums;   /* sums: two for every part, the losses and their weights */
+    int64_t part;         /* rows of a part */
+    bool backward;
+} nll_rows;
+
+enum { NLL_BLOCK = 256 };
+
+/* Targets of a block as classes, -1 for those ignored. */
+static int nll_classes(const nll_rows *r, int64_t at, int64_t n, int64_t *classes) {
+    const nll *k = &r->k;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t t = load_index(k->target, at + i * k->tw);
+        if (t != k->ignore && (t < 0 || t >= k->classes))
+            return rt_fail(r->ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t,
+                           (long long)k->classes);
+        classes[i] = t == k->ignore ? -1 : t;
+    }
     return RT_OK;
+}
+
+/* The row begins at `self` and `out` (or grad: at `from`), in elements. */
+static void nll_block(const nll_rows *r, const int64_t *classes, int64_t n, int64_t self, int64_t out, int64_t from,
+                      double *sums) {
+    const nll *k = &r->k;
+    int last = r->out ? r->out->rank - 1 : 0;
+    int64_t step = r->out && last > 0 && k->self->rank == 4 ? r->out->stride[last] : 0;
+    int64_t by_class = r->backward ? r->out->stride[r->out->rank == 1 ? 0 : 1] : 0;
+    int64_t grad_step = r->grad && r->grad->rank == 3 ? r->grad->stride[2] : 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t t = classes[i];
+        double weight = t < 0 ? 0 : r->weights ? r->weights[t] : 1;
+        if (r->backward) {
+            double g = r->grad ? load(r->grad, from + i * grad_step) : r->same;
+            if (t >= 0) store(r->out, out + t * by_class + i * step, -weight * g);
+            continue;
+        }
+        double x = t < 0 ? 0 : -load(k->self, self + t * k->sc + i * k->sw) * weight;
+        if (r->out) store(r->out, out + i * step, x);
+        sums[0] += x;
+        sums[1] += weight;
+    }
+}
+
+static int nll_parts(void *arg, int64_t begin, int64_t end) {
+    const nll_rows *r = arg;
+    const nll *k = &r->k;
+    const rt_view *o = r->out, *g = r->grad;
+    int64_t classes[NLL_BLOCK], rows = k->n * k->h;
+    bool image = k->self->rank == 4;
+    for (int64_t part = begin; part < end; part++) {
+        double *sums = r->sums + 2 * part;
+        sums[0] = sums[1] = 0;
+        for (int64_t row = part * r->part; row < rows && row < (part + 1) * r->part; row++) {
+            int64_t n = row / k->h, h = row % k->h, lines = image ? o && r->backward ? 2 : 1 : 0;
+            int64_t out = o && k->self->rank > 1 ? n * o->stride[0] + (image ? h * o->stride[lines] : 0) : 0;
+            int64_t from = g ? n * g->stride[0] + (image ? h * g->stride[1] : 0) : 0;
+            for (int64_t w = 0, count; w < k->w; w += count) {
+                count = k->w - w < NLL_BLOCK ? k->w - w : NLL_BLOCK;
+                int code = nll_classes(r, n * k->tn + h * k->th + w * k->tw, count, classes);
+                if (code) return code;
+                nll_block(r, classes, count, n * k->sn + h * k->sh + w * k->sw,
+                          out + (image && o ? w * o->stride[lines + 1] : 0), from + (image && g ? w * g->stride[2] : 0),
+                          sums);
+            }
+        }
+    }
+    return RT_OK;
+}
+
+/* total: the sums of all parts. */
+static int nll_run(const rt_ctx *ctx, nll_rows *r, double *total) {
+    nll *k = &r->k;
+    int64_t rows = k->n * k->h, each = k->w < 4096 ? 4096 / (k->w + 1) + 1 : 1, parts = (rows + each - 1) / each;
+    int64_t classes = k->weight ? k->classes : 0;
+    double *room = rt_scratch(ctx, (size_t)(classes + 2 * parts) * sizeof *room);
+    if (!room) return RT_ENOMEM;
+    for (int64_t i = 0; i < classes; i++) room[i] = load(k->weight, i * k->weight->stride[0]);
+    r->ctx = ctx, r->weights = k->weight ? room : NULL, r->sums = room + classes, r->part = each;
+    int code = rt_parallel_work(ctx, parts, each * k->w, 4096, nll_parts, r);
+    total[0] = total[1] = 0;
+    for (int64_t i = 0; i < parts && !code; i++) total[0] += r->sums[2 * i], total[1] += r->sums[2 * i + 1];
+    rt_scratch_free(ctx, room);
+    return code;
 }
 
 int rt_k_nll_loss(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = &c->out[0], *total = &c->out[1];
-    nll k;
-    int code = nll_read(ctx, c, 0, &k);
-    double sum = 0, weights = 0;
-    bool each = k.reduction == REDUCE_NONE && k.self->rank > 1;
-    for (int64_t n = 0; n < k.n && !code; n++) {
-        for (int64_t h = 0; h < k.h; h++) {
-            for (int64_t w = 0; w < k.w; w++) {
-                int64_t class;
-                double weight = 0;
-                code = nll_class(ctx, &k, n * k.tn + h * k.th + w * k.tw, &class, &weight);
-                if (code) return code;
-                double x = class < 0 ? 0 : -load(k.self, n * k.sn + class * k.sc + h * k.sh + w * k.sw) * weight;
-                if (each)
-                    store(out, n * out->stride[0] + (out->rank > 1 ? h * out->stride[1] + w * out->stride[2] : 0), x);
-                sum += x;
-                if (class >= 0) weights += weight;
-            }
-        }
-    }
+    nll_rows r = { 0 };
+    double sums[2];
+    int code = nll_read(ctx, c, 0, &r.k);
+    bool each = r.k.reduction == REDUCE_NONE && r.k.self->rank > 1;
+    r.out = each ? out : NULL;
+    if (!code) code = nll_run(ctx, &r, sums);
     if (code) return code;
-    store(total, 0, each ? 0 : weights);
-    if (!each) store(out, 0, k.reduction == REDUCE_MEAN ? sum / weights : sum);
+    store(total, 0, each ? 0 : sums[1]);
+    if (!each) store(out, 0, r.k.reduction == REDUCE_MEAN ? sums[0] / sums[1] : sums[0]);
     return RT_OK;
 }
 
 /* grad_output, self, target, weight, reduction, ignore_index, total_weight */
 int rt_k_nll_loss_backward(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = c->out, *grad = rt_arg_view(c, 0);
-    nll k;
-    int code = nll_read(ctx, c, 1, &k);
+    nll_rows r = { .out = out, .backward = true };
+    double sums[2];
+    int code = nll_read(ctx, c, 1, &r.k);
     if (!code) code = rt_fill(ctx, out, (rt_scalar){ RT_ARG_INT, 0, 0, 0 });
     if (code || rt_numel(out) == 0) return code;
-    bool each = k.reduction == REDUCE_NONE && k.self->rank > 1;
-    double total = load(rt_arg_view(c, 6), 0), same = each ? 0 : load(grad, 0);
-    if (k.reduction == REDUCE_MEAN) same /= total;
-    bool image = out->rank == 4;
-    int64_t on = out->rank > 1 ? out->stride[0] : 0, oc = out->stride[out->rank == 1 ? 0 : 1];
-    for (int64_t n = 0; n < k.n; n++) {
-        for (int64_t h = 0; h < k.h; h++) {
-            for (int64_t w = 0; w < k.w; w++) {
-                int64_t class;
-                double weight = 0;
-                code = nll_class(ctx, &k, n * k.tn + h * k.th + w * k.tw, &class, &weight);
-                if (code) return code;
-                if (class < 0) continue;
-                double g = same;
-                if (each) g = load(grad, n * grad->stride[0] + (image ? h * grad->stride[1] + w * grad->stride[2] : 0));
-                store(out, n * on + class * oc + (image ? h * out->stride[2] + w * out->stride[3] : 0), -weight * g);
-            }
-        }
-    }
-    return RT_OK;
+    bool each = r.k.reduction == REDUCE_NONE && r.k.self->rank > 1;
+    r.grad = each ? grad : NULL;
+    r.same = each ? 0 : load(grad, 0);
+    if (r.k.reduction == REDUCE_MEAN) r.same /= load(rt_arg_view(c, 6), 0);
+    return nll_run(ctx, &r, sums);
 }
 
 /* ---- binary cross entropy ---- */
