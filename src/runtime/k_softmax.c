@@ -77,6 +77,47 @@ static void log_softmax_row(const void *a, const void *b, int64_t n, void *out) 
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - t - s;
 }
 
+/* Along another dimension than the last: columns of dense f32 memory, a block of neighbours at a time. */
+enum { COLUMNS = 256 };
+typedef struct column_work { const float *in; float *out; int64_t n, inner, blocks; bool logarithm; } column_work;
+
+static int run_columns(void *arg, int64_t begin, int64_t end) {
+    const column_work *w = arg;
+    const gemm_kind *kind = gemm_kind_get(RT_F32);
+    float top[COLUMNS], exps[COLUMNS];
+    double sum[COLUMNS];
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t first = unit % w->blocks * COLUMNS, at = unit / w->blocks * w->n * w->inner + first;
+        int64_t width = w->inner - first < COLUMNS ? w->inner - first : COLUMNS;
+        const float *x = w->in + at;
+        float *y = w->out + at;
+        memcpy(top, x, (size_t)width * sizeof *top);
+        for (int64_t r = 1; r < w->n; r++)
+            for (int64_t c = 0; c < width; c++) top[c] = x[r * w->inner + c] > top[c] ? x[r * w->inner + c] : top[c];
+        for (int64_t c = 0; c < width; c++) sum[c] = 0;
+        for (int64_t r = 0; r < w->n; r++) {
+            float *to = w->logarithm ? exps : y + r * w->inner;
+            for (int64_t c = 0; c < width; c++) to[c] = x[r * w->inner + c] - top[c];
+            kind->exps(to, width, 1, 0);
+            for (int64_t c = 0; c < width; c++) sum[c] += to[c];
+        }
+        for (int64_t c = 0; c < width; c++) exps[c] = w->logarithm ? logf((float)sum[c]) : (float)sum[c];
+        for (int64_t r = 0; r < w->n; r++)
+            for (int64_t c = 0; c < width; c++) {
+                float *to = y + r * w->inner + c;
+                *to = w->logarithm ? x[r * w->inner + c] - top[c] - exps[c] : *to / exps[c];
+            }
+    }
+    return RT_OK;
+}
+
+static bool goes_by_columns(const rt_view *self, const rt_view *out, int dim, int64_t *inner) {
+    *inner = 1;
+    for (int d = dim + 1; d < self->rank; d++) *inner *= self->size[d];
+    return *inner >= 16 && self->dtype == RT_F32 && out->dtype == RT_F32 && rt_is_contiguous(self) &&
+           rt_is_contiguous(out);
+}
+
 typedef struct work { row_fn *row; const char *a, *b; char *out; int64_t n, item; } work;
 
 static int run_rows(void *arg, int64_t begin, int64_t end) {
@@ -118,8 +159,15 @@ static int run(const rt_ctx *ctx, const rt_view *a, const rt_view *b, int dim, c
 }
 
 static int forward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) { /* self, dim, half_to_float */
-    const rt_view *self = rt_arg_view(c, 0);
-    return run(ctx, self, NULL, rt_arg_dim(c, 1, self->rank), &c->out[0], f32, f64);
+    const rt_view *self = rt_arg_view(c, 0), *out = &c->out[0];
+    int dim = rt_arg_dim(c, 1, self->rank);
+    int64_t inner, numel = rt_numel(out);
+    if (!numel || !goes_by_columns(self, out, dim, &inner)) return run(ctx, self, NULL, dim, out, f32, f64);
+    column_work w = {
+        self->p, out->p, self->size[dim], inner, (inner + COLUMNS - 1) / COLUMNS, f32 == log_softmax_row
+    };
+    int64_t each = w.n * (inner < COLUMNS ? inner : COLUMNS);
+    return rt_parallel_work(ctx, numel / (w.n * inner) * w.blocks, each, 4096, run_columns, &w);
 }
 /* grad_output, output, dim, input_dtype */
 static int backward(const rt_ctx *ctx, const rt_call *c, row_fn *f32, row_fn *f64) {
