@@ -66,7 +66,7 @@ typedef struct cr_compile_options {
     int32_t weights;           /* cr_weights_place; in a file beside: PATH with .weights for its suffix */
     /* Told what is done, in order, on the calling thread. Anything but CR_OK ends the work with it, and nothing is
      * written: `return CR_FAIL(CR_ERUNTIME, "stopped by the user")`. The programs are held meanwhile: do not run or
-     * compile them in it. NULL: nobody. */
+     * compile them in it. While the C compiler runs nobody is told. NULL: nobody. */
     cr_status (*progress)(void *user, const cr_progress *progress);
     void *user;
 } cr_compile_options;
@@ -133,8 +133,10 @@ CR_API bool cr_native_profile(cr_native *n, void (*step)(void *user, int32_t met
  * they keep it alive; a text among them lives as long as the library. */
 CR_API CR_NODISCARD cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs,
                                             cr_arg *results, size_t nresults);
-/* Sets a buffer that the model changes: all bytes of its storage. CR_EVALUE: there is none of that name, or of another
- * size. */
+/* Copies a parameter or buffer out of the instance (cr_library_api(lib)->state lists those that are there), or a
+ * buffer that the model changes into it: all bytes of its storage. CR_EVALUE: there is none of that name, or of
+ * another size. */
+CR_API CR_NODISCARD cr_status cr_native_get_state(cr_native *n, const char *name, void *data, size_t room);
 CR_API CR_NODISCARD cr_status cr_native_set_state(cr_native *n, const char *name, const void *data, size_t size);
 
 /* ---- is it right? ---- */

@@ -37,7 +37,8 @@ enum { CR_CALL_REAL = 0, CR_CALL_FAKE = 1 /* results have no data, whatever the 
 /* Calls an op as Python would: "aten::add" picks the overload that fits, "aten::add.Tensor" is that one; missing
  * arguments get their defaults, numbers become tensors where the schema asks for them. One fake tensor makes the call
  * fake. CR_ENOTFOUND: no such op; CR_ETYPE lists what was given and the overloads that exist; CR_EVALUE: `nresults`
- * is not the op's; else what the op says (CR_ERUNTIME, CR_EINDEX, ...). Results are owned: cr_results_release. */
+ * is not the op's; CR_EDATADEP: a fake call of an op that gives a number out of data; else what the op says
+ * (CR_ERUNTIME, CR_EINDEX, ...). Results are owned: cr_results_release. */
 CR_API CR_NODISCARD cr_status cr_op_call(const char *name, const cr_arg *args, size_t nargs, const cr_keyword *keywords,
                                          size_t nkeywords, int flags, cr_arg *results, size_t nresults);
 

@@ -52,6 +52,9 @@ typedef struct cr_sink {
     void *user;
 } cr_sink;
 
+/* Appends to the text. */
+CR_API cr_sink cr_str_sink(cr_str *s);
+
 /* ---- JSON: a stream of tokens; commas and indentation are put in between. Errors are the text's. ---- */
 typedef struct cr_json_writer {
     cr_str *out;

@@ -25,7 +25,12 @@ struct cr_signature {
     size_t ninputs, noutputs;
     cr_symbol *symbols;
     size_t nsymbols;
+    pthread_mutex_t lock; /* of the environment, where it is not a program's */
 };
+/* Held while the environment is worked with: threads share signatures, and programs their graphs' symbols. */
+static inline pthread_mutex_t *cr__signature_lock(cr_signature *s) {
+    return s->program ? cr_program_lock(s->program) : &s->lock;
+}
 /* An empty one; the caller fills it, and releases it on failure. */
 CR_NODISCARD cr_status cr__signature_create(cr_signature **out);
 /* Fills in, from meta, expr and the constant, what slots show: once all of them are there. The trees (NULL: not

@@ -469,6 +469,7 @@ cr_status cr_inputs_set_example(cr_inputs *in, const cr_program *p) {
         return CR_FAIL(CR_EVALUE, "the archive holds no example inputs");
     }
     for (size_t i = 0; i < p->nexample; i++) {
+        if (in->signature->inputs[i].shown.is_constant) continue; /* has the value that the export fixed */
         if (p->example[i].kind == CR_ARG_TENSOR) cr_tensor_retain(p->example[i].u.t);
         cr__inputs_put(in, i, p->example[i], true);
     }
@@ -477,12 +478,12 @@ cr_status cr_inputs_set_example(cr_inputs *in, const cr_program *p) {
 
 cr_status cr_inputs_args(cr_inputs *in, const cr_arg **args, size_t *n) {
     binder b = { .env = in->signature->env };
-    pthread_mutex_t *lock = in->signature->program ? cr_program_lock(in->signature->program) : NULL;
+    pthread_mutex_t *lock = cr__signature_lock(in->signature);
     drop_args(in);
-    if (lock) pthread_mutex_lock(lock); /* ranges of symbols are those of the program's graph */
+    pthread_mutex_lock(lock);
     cr_status status = check_missing(in);
     if (!status) status = bind_all(in, &b);
-    if (lock) pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(lock);
     cr_vec_dispose(&b.symbols);
     if (status) {
         drop_args(in);

@@ -65,22 +65,26 @@ static cr_arg random_number(cr_env *env, rt_generator *g, const cr__slot *s) {
     return cr_arg_int(i);
 }
 
+static cr_status random_input(cr_inputs *in, const cr_program *p, rt_generator *g, size_t i) {
+    cr_env *env = in->signature->env;
+    const cr__slot *s = &in->signature->inputs[i];
+    const cr_arg *example = cr__example_of(in, p, i);
+    const cr_tensor *shape = example && example->kind == CR_ARG_TENSOR ? example->u.t : NULL;
+    cr_arg value;
+    if (s->shown.is_constant) return CR_OK;
+    if (s->type == CR_T_TENSOR) CR_TRY(random_tensor(env, g, s, shape, &value));
+    else value = example && cr_arg_is_number(example) ? *example : random_number(env, g, s);
+    cr__inputs_put(in, i, value, true);
+    return CR_OK;
+}
+
 cr_status cr_inputs_set_random(cr_inputs *in, const cr_program *p, uint64_t seed) {
-    const cr_signature *sig = in->signature;
+    cr_status status = CR_OK;
     rt_generator g;
     rt_generator_init(&g, seed);
-    cr_status status = CR_OK;
-    for (size_t i = 0; i < sig->ninputs && !status; i++) {
-        const cr__slot *s = &sig->inputs[i];
-        const cr_arg *example = cr__example_of(in, p, i);
-        const cr_tensor *shape = example && example->kind == CR_ARG_TENSOR ? example->u.t : NULL;
-        cr_arg value = s->shown.constant;
-        if (s->shown.is_constant) continue;
-        if (s->type == CR_T_TENSOR) status = random_tensor(sig->env, &g, s, shape, &value);
-        else if (example && cr_arg_is_number(example)) value = *example;
-        else value = random_number(sig->env, &g, s);
-        if (!status) cr__inputs_put(in, i, value, true);
-    }
+    pthread_mutex_lock(cr__signature_lock(in->signature));
+    for (size_t i = 0; i < in->signature->ninputs && !status; i++) status = random_input(in, p, &g, i);
+    pthread_mutex_unlock(cr__signature_lock(in->signature));
     rt_generator_dispose(&g);
     return status;
 }

@@ -105,9 +105,9 @@ cr_status cr_program_signature(const cr_program *p, cr_signature **out) {
     cr_status status = list_inputs(s, p);
     if (!status) status = list_outputs(s, p);
     if (!status) status = list_symbols(s, p);
-    pthread_mutex_lock(cr_program_lock(p)); /* ranges and texts of the graph's symbols */
+    pthread_mutex_lock(cr__signature_lock(s));
     if (!status) status = cr__signature_finish(s, p->in_spec, p->out_spec);
-    pthread_mutex_unlock(cr_program_lock(p));
+    pthread_mutex_unlock(cr__signature_lock(s));
     if (status) cr_signature_release(s);
     else *out = s;
     return status;
@@ -119,6 +119,7 @@ cr_status cr__signature_create(cr_signature **out) {
     cr_signature *s = cr_calloc(1, sizeof *s);
     if (!s) return CR_ENOMEM;
     s->refs = 1;
+    pthread_mutex_init(&s->lock, NULL);
     cr_arena_init(&s->arena);
     *out = s;
     return CR_OK;
@@ -217,6 +218,7 @@ void cr_signature_release(cr_signature *s) {
     cr_env_release(s->env);
     cr_program_release(s->program);
     cr_library_release(s->library);
+    pthread_mutex_destroy(&s->lock);
     cr_arena_dispose(&s->arena);
     cr_free(s);
 }

@@ -179,3 +179,10 @@ void cr_str_add_bytes(cr_str *out, uint64_t bytes) {
     if (unit == 0) cr_str_addf(out, bytes == 1 ? "1 byte" : "%llu bytes", (unsigned long long)bytes);
     else cr_str_addf(out, value < 9.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
+
+static cr_status append(void *user, const void *data, size_t size) {
+    cr_str_addn(user, data, size);
+    return cr_str_status(user);
+}
+
+cr_sink cr_str_sink(cr_str *s) { return (cr_sink){ append, s }; }

@@ -356,6 +356,12 @@ out:
     return status;
 }
 
+cr_status cr_native_get_state(cr_native *n, const char *name, void *data, size_t room) {
+    char message[256] = "";
+    int code = n->lib->api->get_state(n->instance, name, data, room, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
 cr_status cr_native_set_state(cr_native *n, const char *name, const void *data, size_t size) {
     char message[256] = "";
     int code = n->lib->api->set_state(n->instance, name, data, size, message, sizeof message);

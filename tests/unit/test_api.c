@@ -2,6 +2,7 @@
 #include "check.h"
 #include "cresset/cresset.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -216,6 +217,12 @@ static void saving(void) {
     CHECK_OK(cr_archive_open(scratch("one.pt2"), &a));
     CHECK_EQ(cr_archive_extra_count(a), 0);
     cr_archive_release(a);
+    cr_str bytes = { 0 };
+    CHECK_OK(cr_program_save_to(p, cr_str_sink(&bytes), NULL));
+    CHECK_OK(cr_program_load_memory(bytes.at, bytes.n, NULL, CR_LOAD_CHECK, &again));
+    cr_str_dispose(&bytes);
+    CHECK_EQ(first_digit(again, NULL), 5);
+    cr_program_release(again);
     CHECK_EQ(cr_program_save_again(p, scratch("again.pt2"), stop_writing, NULL), CR_ERUNTIME);
     CHECK(access(scratch("again.pt2"), F_OK) != 0);
     CHECK_OK(cr_program_save_again(p, scratch("again.pt2"), NULL, NULL));
@@ -347,6 +354,19 @@ static void compiling(void) {
     cr_free(data);
     CHECK_OK(cr_compile_load(&p, 1, NULL, &library));
     CHECK_EQ(first_digit(p, library), 5);
+    cr_native *native = NULL;
+    const cresset_state_info *state = cr_library_api(library)->state;
+    CHECK_OK(cr_native_create(library, 1, NULL, &native));
+    CHECK_EQ(cr_native_get_state(native, "none", &size, sizeof size), CR_EVALUE);
+    for (int32_t i = 0; i < cr_library_api(library)->nstate; i++) {
+        cr_tensor *t = cr_program_tensor(p, state[i].name);
+        size_t room = (size_t)(cr_tensor_numel(t) * cr_dtype_size(state[i].dtype));
+        char *copy = cr_alloc(room);
+        CHECK_OK(cr_native_get_state(native, state[i].name, copy, room));
+        CHECK(!memcmp(copy, cr_tensor_data(t), room));
+        cr_free(copy);
+    }
+    cr_native_release(native);
     cr_str report = { 0 };
     CHECK_OK(cr_compile_verify(p, library, 0, NULL, &report));
     CHECK_CONTAINS(cr_str_get(&report), "largest error");
@@ -403,6 +423,18 @@ static void operators(void) {
     CHECK_OK(cr_op_call("aten::neg", args, 1, NULL, 0, CR_CALL_REAL, out, 1)); /* the mode went with the call */
     CHECK(cr_tensor_has_data(out[0].u.t));
     cr_results_release(out, 1);
+    CHECK_OK(cr_op_call("aten::nonzero", args, 1, NULL, 0, CR_CALL_FAKE, out, 1)); /* nobody can know how many */
+    CHECK(cr_tensor_sizes(out[0].u.t)[0] < 0 && cr_tensor_sizes(out[0].u.t)[1] == 2);
+    CHECK_EQ(cr_tensor_numel(out[0].u.t), -1);
+    cr_arg unknown = out[0];
+    CHECK_OK(cr_op_call("aten::neg", &unknown, 1, NULL, 0, CR_CALL_REAL, out, 1));
+    CHECK(cr_tensor_sizes(out[0].u.t)[0] == cr_tensor_sizes(unknown.u.t)[0]);
+    cr_results_release(&unknown, 1);
+    cr_results_release(out, 1);
+    cr_tensor_release(t);
+    CHECK_OK(cr_tensor_fake(CR_F32, 0, NULL, &t));
+    args[0] = cr_arg_tensor(t);
+    CHECK_EQ(cr_op_call("aten::item", args, 1, NULL, 0, CR_CALL_REAL, out, 1), CR_EDATADEP);
     cr_tensor_release(t);
 }
 
@@ -446,6 +478,43 @@ static void checking(void) {
     CHECK_EQ(cr_check_file(scratch("none.pt2"), &options), CR_EIO);
     options.struct_size = 0;
     CHECK_EQ(cr_check_file(images, &options), CR_EVALUE);
+}
+
+/* ---- threads ---- */
+
+typedef struct shared { cr_program *program; cr_library *library; cr_signature *signature; } shared;
+
+/* Describes, feeds, runs and compiles what the others are using, too. */
+static void *use_all(void *user) {
+    shared *s = user;
+    cr_library *mine = NULL;
+    cr_inputs *in = NULL;
+    const cr_arg *args;
+    size_t n;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(cr_inputs_create(s->signature, &in));
+        CHECK_OK(cr_inputs_set_random(in, NULL, (uint64_t)i));
+        CHECK_OK(cr_inputs_args(in, &args, &n));
+        cr_inputs_release(in);
+        CHECK_EQ(first_digit(s->program, NULL), 5);
+        CHECK_EQ(first_digit(s->program, s->library), 5);
+    }
+    CHECK_OK(cr_compile_load(&s->program, 1, NULL, &mine));
+    CHECK_EQ(first_digit(s->program, mine), 5);
+    cr_library_release(mine);
+    return NULL;
+}
+
+static void threads(void) {
+    shared s = { .program = load() };
+    pthread_t all[4];
+    CHECK_OK(cr_compile_load(&s.program, 1, NULL, &s.library));
+    CHECK_OK(cr_library_signature(s.library, 0, &s.signature));
+    for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&all[i], NULL, use_all, &s), 0);
+    for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+    cr_signature_release(s.signature);
+    cr_library_release(s.library);
+    cr_program_release(s.program);
 }
 
 /* Whichever request for memory fails: the status says so, and nothing stays behind. */
@@ -499,6 +568,7 @@ int main(void) {
     RUN(graphs);
     RUN(operators);
     RUN(checking);
+    RUN(threads);
     RUN(out_of_memory);
     remove_scratch();
     return check_summary();
