@@ -47,7 +47,7 @@ def grown(t, way, factor):
         return (torch.rand(shape, dtype=torch.float64) * (high - low) + low).to(t.dtype)
     if not t.numel():
         return torch.zeros(shape, dtype=t.dtype)
-    return torch.randint(int(t.min()), int(t.max()) + 1, shape).to(t.dtype)
+    return torch.randint(int(t.min()), min(int(t.max()) + 1, 2**63 - 1), shape).to(t.dtype)
 
 
 def largest(c):

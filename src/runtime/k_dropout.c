@@ -139,8 +139,9 @@ typedef union block { double f64[2 * CHUNK]; float f32[2 * CHUNK]; } block; /* r
     do {                                                                                                               \
         T factor[2] = { (T)k->factor[0], (T)k->factor[1] }, shift[2] = { (T)k->shift[0], (T)k->shift[1] };             \
         for (int64_t i = 0; i < count; i++) {                                                                          \
-            T y = (x)[i] * factor[kept[i >> parts]];                                                                   \
-            if (k->has_shift) y += shift[kept[i >> parts]];                                                            \
+            int flip = kept[one ? 0 : i >> parts];                                                                     \
+            T y = (x)[i] * factor[flip];                                                                               \
+            if (k->has_shift) y += shift[flip];                                                                        \
             (x)[i] = y;                                                                                                \
         }                                                                                                              \
     } while (0)
@@ -149,8 +150,9 @@ static inline float round_to(int dtype, float x) {
     return dtype == RT_F16 ? rt_f16_to_f32(rt_f32_to_f16(x)) : dtype == RT_BF16 ? rt_bf16_to_f32(rt_f32_to_bf16(x)) : x;
 }
 
-/* Smaller types in f32: the product of two is exact there, and storing rounds it; before a sum it is rounded here. */
-static void apply(const noise *k, block *b, const uint8_t *kept, int64_t count) {
+/* Smaller types in f32: the product of two is exact there, and storing rounds it; before a sum it is rounded here.
+ * `one`: all have the first flip. */
+static void apply(const noise *k, block *b, const uint8_t *kept, int64_t count, bool one) {
     int parts = rt_is_complex(k->dtype); /* both halves of a complex number share a flip */
     count <<= parts;
     if (k->dtype == RT_F64 || k->dtype == RT_C128) {
@@ -159,7 +161,8 @@ static void apply(const noise *k, block *b, const uint8_t *kept, int64_t count) 
         APPLY(float, b->f32);
     } else {
         for (int64_t i = 0; i < count; i++)
-            b->f32[i] = round_to(k->dtype, b->f32[i] * (float)k->factor[kept[i]]) + (float)k->shift[kept[i]];
+            b->f32[i] = round_to(k->dtype, b->f32[i] * (float)k->factor[kept[one ? 0 : i]]) +
+                        (float)k->shift[kept[one ? 0 : i]];
     }
 }
 
@@ -168,15 +171,17 @@ static int noise_run(void *user, int64_t n, char *const *p, const int64_t *strid
     const noise *k = user;
     int compute = k->dtype == RT_C32 ? RT_C64 : k->dtype == RT_F64 || rt_is_complex(k->dtype) ? k->dtype : RT_F32;
     int64_t bytes = rt_itemsize(k->dtype);
+    bool one = k->drawn && !stride[2];
     block x;
     uint8_t kept[CHUNK];
     for (int64_t done = 0; done < n; done += CHUNK) {
         int64_t count = n - done < CHUNK ? n - done : CHUNK;
-        if (k->drawn) rt_convert(RT_U8, kept, 1, RT_U8, p[2] + done * stride[2], stride[2], count);
+        if (one) kept[0] = *(const uint8_t *)p[2];
+        else if (k->drawn) rt_convert(RT_U8, kept, 1, RT_U8, p[2] + done * stride[2], stride[2], count);
         else flips(k->g, kept, count, k->limit);
         if (k->has_mask) rt_convert(RT_BOOL, p[2] + done * stride[2], stride[2], RT_U8, kept, 1, count);
         rt_convert(compute, &x, 1, k->dtype, p[0] + done * stride[0], stride[0] / bytes, count);
-        apply(k, &x, kept, count);
+        apply(k, &x, kept, count, one);
         rt_convert(k->dtype, p[1] + done * stride[1], stride[1] / bytes, compute, &x, 1, count);
     }
     return RT_OK;
@@ -191,6 +196,19 @@ static int noise_apply(noise *k, const rt_view *in, const rt_view *out, const rt
     int code = rt_walk_run(&walk, noise_run, k);
     rt_generator_unlock(k->g);
     return code;
+}
+
+/* Rows of features whose flips are drawn: in and out dense. */
+typedef struct features { noise *k; char *in, *out; uint8_t *flip; int64_t inner; } features;
+
+static int feature_rows(void *arg, int64_t begin, int64_t end) {
+    const features *f = arg;
+    int64_t bytes = rt_itemsize(f->k->dtype), stride[] = { bytes, bytes, 0 };
+    for (int64_t r = begin; r < end; r++) {
+        int64_t at = r * f->inner * bytes;
+        noise_run(f->k, f->inner, (char *[]){ f->in + at, f->out + at, (char *)f->flip + r }, stride);
+    }
+    return RT_OK;
 }
 
 static bool is_scaled(int dtype) { /* can numbers of this dtype be multiplied by 1 / (1 - p)? */
@@ -257,7 +275,12 @@ static int dropout(const rt_ctx *ctx, const rt_call *c, const char *name, int ki
     for (int i = 0; i < in->rank; i++) ones[i] = i < 2 ? in->size[i] : 1;
     rt_view flips_view = rt_view_contiguous(flip, RT_U8, in->rank, ones);
     k.drawn = true;
-    code = noise_apply(&k, in, out, &flips_view);
+    if (rt_is_contiguous(in) && rt_is_contiguous(out)) {
+        features f = { &k, in->p, out->p, flip, rt_numel(in) / rows };
+        code = rt_parallel_work(ctx, rows, f.inner, 8192, feature_rows, &f);
+    } else {
+        code = noise_apply(&k, in, out, &flips_view);
+    }
     rt_scratch_free(ctx, flip);
     return code;
 }
@@ -291,17 +314,40 @@ int rt_k_native_dropout(const rt_ctx *ctx, const rt_call *c) {
 
 typedef struct leaky { rt_generator *g; int dtype; double lower, upper, middle; bool training; } leaky;
 
+/* A number of the dtype, and back; calls of rt_convert for single floats would take longest. */
+static double read_number(int dtype, const char *p) {
+    double x;
+    if (dtype == RT_F32) return (double)*(const float *)p;
+    rt_convert(RT_F64, &x, 1, dtype, p, 1, 1);
+    return x;
+}
+static void write_number(int dtype, char *p, double x) {
+    if (dtype == RT_F32) *(float *)p = (float)x;
+    else rt_convert(dtype, p, 1, RT_F64, &x, 1, 1);
+}
+
 static int leaky_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
     const leaky *k = user;
     for (int64_t i = 0; i < n; i++) {
-        double x, slope = 1;
-        rt_convert(RT_F64, &x, 1, k->dtype, p[1] + i * stride[1], 1, 1);
+        double x = read_number(k->dtype, p[1] + i * stride[1]), slope = 1;
         if (k->training ? x <= 0 : !(x > 0)) {
             slope = k->training ? given(k->dtype, rt__unit(k->g) * (k->upper - k->lower) + k->lower) : k->middle;
-            x = step(k->dtype, x * slope);
+            x = k->dtype == RT_F32 ? x * slope : step(k->dtype, x * slope); /* stored as a float, once */
         }
-        rt_convert(k->dtype, p[0] + i * stride[0], 1, RT_F64, &x, 1, 1);
-        if (k->training) rt_convert(k->dtype, p[2] + i * stride[2], 1, RT_F64, &slope, 1, 1);
+        write_number(k->dtype, p[0] + i * stride[0], x);
+        if (k->training) write_number(k->dtype, p[2] + i * stride[2], slope);
+    }
+    return RT_OK;
+}
+
+/* Nothing is drawn, and floats lie in rows. */
+typedef struct fixed_slope { const float *in; float *out, slope; } fixed_slope;
+
+static int fixed_slope_run(void *arg, int64_t begin, int64_t end) {
+    const fixed_slope k = *(const fixed_slope *)arg;
+    for (int64_t i = begin; i < end; i++) {
+        float x = k.in[i], y = x * k.slope;
+        k.out[i] = x > 0 ? x : y;
     }
     return RT_OK;
 }
@@ -317,6 +363,10 @@ static int rrelu(const rt_ctx *ctx, const rt_call *c, const rt_view *drawn) {
     if (k.training && d == RT_F16) return rt_fail(ctx, RT_ENOTIMPL, "rrelu_with_noise does not train in float16");
     if (k.training && !(k.lower <= k.upper))
         return rt_fail(ctx, RT_ERUNTIME, "rrelu_with_noise expects lower <= upper, but got %g > %g", lower, upper);
+    if (!k.training && d == RT_F32 && rt_is_contiguous(in) && rt_is_contiguous(c->out)) {
+        fixed_slope dense = { in->p, c->out->p, (float)k.middle };
+        return rt_parallel_for(ctx, rt_numel(in), 16384, fixed_slope_run, &dense);
+    }
     rt_walk walk;
     rt_walk_init(&walk, k.training ? 3 : 2, (const rt_view *[]){ c->out, in, drawn }, 0, false);
     rt_generator_lock(k.g);

@@ -91,7 +91,7 @@
     RT_NEAR(X, sinc, 1, fabsf(a) <= RT_SIN_RANGE / 4, rt_sinc_near(a), rt_sinc_f32(a))                                 \
     RT_NEAR(X, sinh, 1, fabsf(a) <= RT_SINH_RANGE, rt_sinh_f32(a), sinhf(a))                                           \
     RT_NEAR(X, cosh, 1, fabsf(a) <= RT_SINH_RANGE, rt_cosh_f32(a), coshf(a))                                           \
-    RT_NEAR(X, pow, 2, rt__pow_near(a, b), rt__pow_near_f32(a, b), powf(a, b))                                         \
+    RT_NEAR(X, pow, 2, rt__pow_known(a, b), rt__pow_known_f32(a, b), powf(a, b))                                       \
     RT_NEAR(X, fmod, 2, rt__fmod_near(a, b), rt_fmod_f32(a, b), fmodf(a, b))                                           \
     RT_NEAR(X, remainder, 2, rt__fmod_near(a, b), rt__remainder_of_f32(b, rt_fmod_f32(a, b)), rt_remainder_f32(a, b))  \
     RT_NEAR(X, floordiv, 2, rt__fmod_near(a, b), rt__floordiv_of_f32(a, b, rt_fmod_f32(a, b)), rt_floordiv_f32(a, b))  \

@@ -105,6 +105,15 @@ static inline float rt_acosh_f32(float x) {
 static inline int rt__pow_near(float a, float b) {
     return (fabsf(a) >= 0x1p-126f) & (fabsf(a) < INFINITY) & (fabsf(b) <= 0x1p21f);
 }
+/* Those, and powers of 0 and NaN, which whole tensors may be full of. */
+static inline int rt__pow_known(float a, float b) {
+    return rt__pow_near(a, b) | (((a == 0) | (a != a)) & (fabsf(b) <= 0x1p21f));
+}
+static inline float rt__pow_known_f32(float a, float b) {
+    float size = fabsf(a), near = rt__pow_near_f32(size > 0 ? a : copysignf(1.0f, a), b); /* of -1: -1 for odd powers */
+    float of_0 = b > 0 ? 0.0f : b == 0 ? 1.0f : INFINITY;
+    return size > 0 ? near : a == 0 ? copysignf(of_0, near < 0 ? near : 1.0f) : b == 0 ? 1.0f : a;
+}
 static inline float rt_logaddexp_f32(float a, float b) {
     float sum = (a < b ? b : a) + rt__log1p_near_f32(rt_exp_f32(-fabsf(a - b)));
     return a == b && fabsf(a) == INFINITY ? a : sum;
