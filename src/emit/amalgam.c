@@ -10,6 +10,7 @@
  *   - what would be a symbol gets the model's name in front, so that two models link into one program.
  * Products use registers of 16 bytes, which every processor has; row kernels as wide ones as the compiler is told to
  * use. */
+#define _GNU_SOURCE
 #include "emit/prune.h"
 #include "emit/sources.h"
 
@@ -144,14 +145,30 @@ static void lines_dispose(lines *l) {
     cr_vec_dispose(l);
 }
 
-/* Does another file of the unit have that name, or, for the model's, a header? */
+static bool is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* Does the text itself have the word? Else a macro makes it. */
+static bool has_word(const cr_str *text, const char *name, size_t n) {
+    for (const char *at = text->at, *end = at + text->n; (at = memmem(at, (size_t)(end - at), name, n)); at++)
+        if ((at == text->at || !is_letter(at[-1])) && (at + n == end || !is_letter(at[n]))) return true;
+    return false;
+}
+
+/* Must the file call it otherwise, because a header (the model's case) or another file has that name? Of the files, one
+ * may keep it: best one whose macros make it, and make other names of it, which a new definition would not reach. */
 static bool is_twice(const maker *m, size_t piece, const char *name, size_t n) {
-    bool model = piece == m->pieces.n - 1;
+    size_t keeper = SIZE_MAX, count = 0;
+    bool made = false;
     for (size_t i = 0; i < m->pieces.n; i++) {
         const cr_piece *p = &m->pieces.at[i];
-        if (i != piece && !p->is_header && cr_map_find(&p->names, name, n, NULL)) return true;
+        if (p->is_header || !cr_map_find(&p->names, name, n, NULL)) continue;
+        if (!count++ || (!made && !has_word(&p->text, name, n))) {
+            keeper = i;
+            made = !has_word(&p->text, name, n);
+        }
     }
-    return model && cr_map_find(&m->names, name, n, NULL);
+    if (piece == m->pieces.n - 1 && cr_map_find(&m->names, name, n, NULL)) return true;
+    return count > 1 && piece != keeper;
 }
 
 static bool is_left_over(const maker *m, size_t piece, const char *name, size_t n) {
@@ -195,25 +212,24 @@ static cr_status print_piece(const maker *m, size_t piece, cr_str *out) {
 
 /* ---- the head of the file ---- */
 
-static const char pragmas[] = "#define _GNU_SOURCE\n"
-                              "#if defined(__clang__)\n"
-                              "#pragma STDC FP_CONTRACT OFF\n"
-                              "#define RT_FUSED_BEGIN _Pragma(\"STDC FP_CONTRACT ON\")\n"
-                              "#define RT_FUSED_END _Pragma(\"STDC FP_CONTRACT OFF\")\n"
-                              "#else /* products and sums are fused in matrix products only */\n"
-                              "#pragma GCC optimize (\"fp-contract=off\", \"no-math-errno\", \"no-trapping-math\")\n"
-                              "#define RT_FUSED_BEGIN _Pragma(\"GCC push_options\") _Pragma(\"GCC optimize "
-                              "(\\\"fp-contract=fast\\\")\")\n"
-                              "#define RT_FUSED_END _Pragma(\"GCC pop_options\")\n"
-                              "#if defined(__SANITIZE_ADDRESS__) /* whose frames the guard moves: wide vectors in them "
-                              "lose their alignment */\n"
-                              "#pragma GCC optimize (\"no-stack-protector\")\n"
-                              "#endif\n"
-                              "#endif\n"
-                              "#pragma GCC diagnostic ignored \"-Wunused-function\" /* macros make families of "
-                              "functions */\n"
-                              "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors are passed between functions of "
-                              "this file only */\n";
+static const char pragmas[] =
+    "#define _GNU_SOURCE\n"
+    "#if defined(__clang__)\n"
+    "#pragma STDC FP_CONTRACT OFF\n"
+    "#pragma clang diagnostic ignored \"-Wpass-failed\" /* loops that are only vectorised at -O2 */\n"
+    "#define RT_FUSED_BEGIN _Pragma(\"STDC FP_CONTRACT ON\")\n"
+    "#define RT_FUSED_END _Pragma(\"STDC FP_CONTRACT OFF\")\n"
+    "#else /* products and sums are fused in matrix products only */\n"
+    "#pragma GCC optimize (\"fp-contract=off\", \"no-math-errno\", \"no-trapping-math\")\n"
+    "#define RT_FUSED_BEGIN _Pragma(\"GCC push_options\") _Pragma(\"GCC optimize (\\\"fp-contract=fast\\\")\")\n"
+    "#define RT_FUSED_END _Pragma(\"GCC pop_options\")\n"
+    "#if defined(__SANITIZE_ADDRESS__) /* whose frames the guard moves: wide vectors in them lose their alignment */\n"
+    "#pragma GCC optimize (\"no-stack-protector\")\n"
+    "#endif\n"
+    "#endif\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-function\" /* functions and tables come in families */\n"
+    "#pragma GCC diagnostic ignored \"-Wunused-const-variable\"\n"
+    "#pragma GCC diagnostic ignored \"-Wpsabi\" /* vectors are passed between functions of this file only */\n";
 
 static cr_status print_systems(const maker *m, cr_str *out) {
     lines names = { 0 };

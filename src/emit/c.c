@@ -1,9 +1,11 @@
 /* c.c: the tables of a lowered model as C.
  *
- * One static table after the other, named m0_steps, m0_windows, ...; bodies of branches first, then the methods, then
- * the model. Equal block programs are printed once. Everything that came with the archive passes through
- * cr__c_string. */
+ * One static table after the other, named after its method: m_forward_steps, m_forward_windows, ...; bodies of branches
+ * (m_body0_steps) first, then the methods, then the model. A row names the fields that are not zero; a table without
+ * rows is left out. Equal block programs are printed once. Everything that came with the archive passes through
+ * cr__c_string, or, in comments and in the names of methods, loses what is no letter, digit or harmless sign. */
 #include "emit/emit.h"
+#include "lower/rows.h"
 #include "runtime/kernels.h"
 
 #include <stdio.h>
@@ -12,8 +14,10 @@ void cr__c_string(cr_str *out, const char *text, size_t n) {
     cr_str_addc(out, '"');
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '?') cr_str_addc(out, (char)c);
-        else cr_str_addf(out, "\\%03o", c);
+        bool digit = i + 1 < n && text[i + 1] >= '0' && text[i + 1] <= '7'; /* would go on with a short escape */
+        if (c == '"' || c == '\\') cr_str_addf(out, "\\%c", c);
+        else if (c >= 0x20 && c < 0x7f && c != '?') cr_str_addc(out, (char)c);
+        else cr_str_addf(out, digit ? "\\%03o" : "\\%o", c);
     }
     cr_str_addc(out, '"');
 }
@@ -24,18 +28,89 @@ void cr__c_string(cr_str *out, const char *text, size_t n) {
 #undef CRESSET_KERNELS_H
 static const char *kernel_name(rt_kernel *k) {
 #include "runtime/kernels.h"
-
-#include <stdio.h>
     return NULL;
 }
 
+/* ---- rows of tables ---- */
+
+/* Names of enumerators, from the lists that also make the enumerators. */
+#define NAME(ID, ...) #ID,
+static const char *const step_kinds[] = { RT_STEPS(NAME) }, *const buffer_kinds[] = { RT_BUFFERS(NAME) };
+static const char *const operand_kinds[] = { RT_OPERANDS(NAME) }, *const number_kinds[] = { RT_NUMBER_OPS(NAME) };
+static const char *const dtypes[] = { RT_DTYPES(NAME) };
+#undef NAME
+#define KIND(ID) [CRESSET_##ID] = #ID
+static const char *const value_kinds[] = { KIND(NONE),  KIND(TENSOR),  KIND(INT),
+                                           KIND(FLOAT), KIND(BOOLEAN), KIND(STRING) };
+#undef KIND
+
+static void open_row(cr_str *out, const char *before) { cr_str_addf(out, "%s{", before); }
+static void comma(cr_str *out) { cr_str_add(out, out->n && out->at[out->n - 1] == '{' ? " " : ", "); }
+
+static void print_i64(cr_str *out, int64_t v) {
+    if (v == INT64_MIN || v == INT64_MAX) cr_str_add(out, v < 0 ? "INT64_MIN" : "INT64_MAX");
+    else cr_str_addf(out, "%lld", (long long)v);
+}
+
+/* A field that is not zero. */
+static void put(cr_str *out, const char *field, int64_t v) {
+    if (!v) return;
+    comma(out);
+    cr_str_addf(out, ".%s = ", field);
+    print_i64(out, v);
+}
+
+/* An enumerator, whatever it is. */
+static void put_name(cr_str *out, const char *field, const char *prefix, const char *name) {
+    comma(out);
+    cr_str_addf(out, ".%s = %s%s", field, prefix, name);
+}
+
+static void put_text(cr_str *out, const char *field, const char *text) {
+    if (!text) return;
+    comma(out);
+    cr_str_addf(out, ".%s = ", field);
+    cr__c_string(out, text, strlen(text));
+}
+
+static void shut_row(cr_str *out, const char *after) {
+    cr_str_addf(out, "%s }%s", out->n && out->at[out->n - 1] == '{' ? " 0" : "", after);
+}
+
+/* ---- who is printed ---- */
+
+enum { METHOD_NAME = 48 };
+typedef struct printed { const rt_method *m; char name[METHOD_NAME]; } printed;
 typedef struct writer {
     cr_str *out;
-    int methods;
     CR_VEC(const rt_program *) programs;
-    CR_VEC(const rt_method *) printed; /* their number is their name */
-    char (*kernels)[CR_ROW_NAME];      /* names of row kernels */
+    CR_VEC(printed) printed;
+    char (*kernels)[CR_ROW_NAME]; /* names of row kernels */
 } writer;
+
+static const char *name_of(const writer *w, const rt_method *m) {
+    for (size_t i = 0; i < w->printed.n; i++)
+        if (w->printed.at[i].m == m) return w->printed.at[i].name;
+    return NULL;
+}
+
+static bool is_taken(const writer *w, const char *name) {
+    for (size_t i = 0; i < w->printed.n; i++)
+        if (!strcmp(w->printed.at[i].name, name)) return true;
+    return false;
+}
+
+/* "m_forward"; of a body, or of a second method that would be called the same, with a number. */
+static cr_status add_name(writer *w, const rt_method *m) {
+    printed p = { .m = m };
+    char base[32] = "body";
+    if (m->info) snprintf(base, sizeof base, "%s", m->info->name);
+    for (char *c = base; *c; c++)
+        if (!(*c >= 'a' && *c <= 'z') && !(*c >= 'A' && *c <= 'Z') && !(*c >= '0' && *c <= '9')) *c = '_';
+    if (m->info) snprintf(p.name, sizeof p.name, "m_%s", base);
+    for (int n = 0; !*p.name || is_taken(w, p.name); n++) snprintf(p.name, sizeof p.name, "m_%s%d", base, n);
+    return cr_vec_push(&w->printed, p);
+}
 
 /* ---- block programs ---- */
 
@@ -48,19 +123,58 @@ static bool same_program(const rt_program *a, const rt_program *b) {
            !memcmp(a->literal, b->literal, a->nliterals * sizeof *a->literal);
 }
 
-static void print_ports(cr_str *out, int id, const char *what, const rt_port *ports, int n) {
-    cr_str_addf(out, "static const rt_port p%d_%s[] = {", id, what);
-    for (int i = 0; i < n; i++)
-        cr_str_addf(out, " {%d, %d, %d, %d},", ports[i].slot, ports[i].class, ports[i].round, ports[i].flags);
-    cr_str_add(out, n ? " };\n" : " {0} };\n");
+static const char *class_name(int class) {
+#define X(ID, ...) "RT_CLASS_" #ID,
+    static const char *const names[] = { RT_CLASSES(X) };
+#undef X
+    return names[class];
 }
 
-static void print_double(cr_str *out, double f) {
+static void print_ports(cr_str *out, int id, const char *what, const rt_port *ports, int n) {
+    if (!n) return;
+    cr_str_addf(out, "static const rt_port program%d_%s[] = {", id, what);
+    for (int i = 0; i < n; i++) {
+        open_row(out, " ");
+        put_name(out, "class", "", class_name(ports[i].class));
+        put(out, "slot", ports[i].slot);
+        put(out, "round", ports[i].round);
+        put(out, "flags", ports[i].flags);
+        shut_row(out, ",");
+    }
+    cr_str_add(out, " };\n");
+}
+
+static void put_double(cr_str *out, const char *field, double f) {
     uint64_t bits;
     memcpy(&bits, &f, sizeof bits);
+    if (!bits) return;
+    comma(out);
+    cr_str_addf(out, ".%s = ", field);
     if (f != f) cr_str_add(out, "__builtin_nan(\"\")");
     else if (f - f != 0) cr_str_add(out, f > 0 ? "__builtin_inf()" : "-__builtin_inf()");
     else cr_str_addf(out, "%a", f);
+}
+
+static void put_table(cr_str *out, const char *field, int id, const char *what, int n) {
+    if (!n) return;
+    comma(out);
+    cr_str_addf(out, ".%s = program%d_%s", field, id, what);
+}
+
+static void print_literals(cr_str *out, int id, const rt_program *p) {
+    if (!p->nliterals) return;
+    cr_str_addf(out, "static const rt_literal program%d_literal[] = {", id);
+    for (int i = 0; i < p->nliterals; i++) {
+        const rt_literal *x = &p->literal[i];
+        open_row(out, " ");
+        put_name(out, "class", "", class_name(x->class));
+        put(out, "slot", x->slot);
+        put(out, "i", x->i);
+        put_double(out, "re", x->re);
+        put_double(out, "im", x->im);
+        shut_row(out, ",");
+    }
+    cr_str_add(out, " };\n");
 }
 
 static cr_status program_id(writer *w, const rt_program *p, int *id) {
@@ -71,66 +185,74 @@ static cr_status program_id(writer *w, const rt_program *p, int *id) {
     cr_str *out = w->out;
     cr_str_addf(out, "/* ");
     for (int i = 0; i < p->ninstr; i++) cr_str_addf(out, "%s%s", i ? " " : "", rt_block_op_name(p->code[i].op));
-    cr_str_addf(out, " */\nstatic const rt_instr p%d_code[] = {", *id);
+    cr_str_addf(out, " */\nstatic const rt_instr program%d_code[] = {", *id);
     for (int i = 0; i < p->ninstr; i++)
-        cr_str_addf(out, " {RT_OP_%s, %d, {%d, %d, %d}},", rt_block_op_symbol(p->code[i].op), p->code[i].out,
-                    p->code[i].in[0], p->code[i].in[1], p->code[i].in[2]);
-    cr_str_add(out, p->ninstr ? " };\n" : " {0} };\n");
+        cr_str_addf(out, "\n  { .op = RT_OP_%s, .out = %d, .in = { %d, %d, %d } },", rt_block_op_symbol(p->code[i].op),
+                    p->code[i].out, p->code[i].in[0], p->code[i].in[1], p->code[i].in[2]);
+    cr_str_add(out, p->ninstr ? "\n};\n" : " { 0 } };\n");
     print_ports(out, *id, "in", p->in, p->nin);
     print_ports(out, *id, "out", p->out, p->nout);
     print_ports(out, *id, "constant", p->constant, p->nconstants);
-    cr_str_addf(out, "static const rt_literal p%d_literal[] = {", *id);
-    for (int i = 0; i < p->nliterals; i++) {
-        cr_str_addf(out, " {%d, %d, (int64_t)%lluu, ", p->literal[i].slot, p->literal[i].class,
-                    (unsigned long long)p->literal[i].i);
-        print_double(out, p->literal[i].re);
-        cr_str_add(out, ", ");
-        print_double(out, p->literal[i].im);
-        cr_str_add(out, "},");
-    }
-    cr_str_add(out, p->nliterals ? " };\n" : " {0} };\n");
-    cr_str_addf(out,
-                "static const rt_program p%d = { %d, %d, %d, %d, %d, %d, %d, %d, %d, p%d_code, p%d_in, p%d_out, "
-                "p%d_constant, p%d_literal };\n",
-                *id, p->nin, p->nout, p->nconstants, p->nliterals, p->nslots, p->width, p->ninstr, p->nprologue,
-                p->cost, *id, *id, *id, *id, *id);
+    print_literals(out, *id, p);
+    cr_str_addf(out, "static const rt_program program%d = ", *id);
+    open_row(out, "");
+    put(out, "nin", p->nin);
+    put(out, "nout", p->nout);
+    put(out, "nconstants", p->nconstants);
+    put(out, "nliterals", p->nliterals);
+    put(out, "nslots", p->nslots);
+    put(out, "width", p->width);
+    put(out, "ninstr", p->ninstr);
+    put(out, "nprologue", p->nprologue);
+    put(out, "cost", p->cost);
+    put_table(out, "code", *id, "code", 1);
+    put_table(out, "in", *id, "in", p->nin);
+    put_table(out, "out", *id, "out", p->nout);
+    put_table(out, "constant", *id, "constant", p->nconstants);
+    put_table(out, "literal", *id, "literal", p->nliterals);
+    shut_row(out, ";\n");
     return CR_OK;
 }
 
-/* ---- methods ---- */
-
-static void print_ints(cr_str *out, int id, const char *what, const int32_t *at, size_t n) {
-    cr_str_addf(out, "static const int32_t m%d_%s[] = {", id, what);
-    for (size_t i = 0; i < n; i++) cr_str_addf(out, "%s%d,", i % 24 ? "" : "\n  ", at[i]);
-    cr_str_add(out, n ? "\n};\n" : " 0 };\n");
+/* ---- tables of a method ---- */
+static void open_table(cr_str *out, const char *type, const char *method, const char *what) {
+    cr_str_addf(out, "static const %s %s_%s[] = {\n", type, method, what);
 }
 
-static void print_texts(cr_str *out, int id, const char *what, const char *const *at, size_t n) {
-    cr_str_addf(out, "static const char *const m%d_%s[] = {\n", id, what);
+static void print_ints(cr_str *out, const char *method, const char *what, const int32_t *at, size_t n) {
+    if (!n) return;
+    cr_str_addf(out, "static const int32_t %s_%s[] = {", method, what);
+    for (size_t i = 0; i < n; i++) {
+        if (i % 24 == 0) cr_str_addf(out, "\n  /* %zu */", i);
+        cr_str_addf(out, " %d,", at[i]);
+    }
+    cr_str_add(out, "\n};\n");
+}
+
+static void print_texts(cr_str *out, const char *method, const char *what, const char *const *at, size_t n) {
+    if (!n) return;
+    open_table(out, "char *const", method, what);
     for (size_t i = 0; i < n; i++) {
         cr_str_add(out, "  ");
         cr__c_string(out, at[i], strlen(at[i]));
         cr_str_add(out, ",\n");
     }
-    cr_str_add(out, n ? "};\n" : "  0 };\n");
+    cr_str_add(out, "};\n");
 }
 
-static void print_numbers(cr_str *out, int id, const char *what, int k, const rt_number *at, int n) {
-    static const char *const names[] = {
-#define X(ID) #ID,
-        RT_NUMBER_OPS(X)
-#undef X
-    };
-    cr_str_addf(out, "static const rt_number m%d_%s%d[] = {", id, what, k);
-    for (int i = 0; i < n; i++)
-        cr_str_addf(out, "\n  {RT_N_%s, %d, %d, %d, %d},", names[at[i].kind], at[i].out, at[i].a, at[i].b, at[i].c);
-    cr_str_add(out, n ? "\n};\n" : " {0} };\n");
-}
-
-static int method_id(const writer *w, const rt_method *m) {
-    for (size_t i = 0; i < w->printed.n; i++)
-        if (w->printed.at[i] == m) return (int)i;
-    return -1;
+static void print_numbers(cr_str *out, const char *method, const char *what, const rt_number *at, int n) {
+    if (!n) return;
+    open_table(out, "rt_number", method, what);
+    for (int i = 0; i < n; i++) {
+        open_row(out, "  ");
+        put_name(out, "kind", "RT_N_", number_kinds[at[i].kind]);
+        put(out, "out", at[i].out);
+        put(out, "a", at[i].a);
+        put(out, "b", at[i].b);
+        put(out, "c", at[i].c);
+        shut_row(out, ",\n");
+    }
+    cr_str_add(out, "};\n");
 }
 
 /* How far a method's shared tables reach: their lengths are not part of it, because running does not need them. */
@@ -167,129 +289,246 @@ static extents measure(const rt_method *m) {
     return e;
 }
 
-static cr_status print_method(writer *w, const rt_method *m, const char *info);
+/* ---- steps ---- */
 
-static void print_rows(writer *w, int id, int step, const rt_rows *r) {
-    cr_str_addf(w->out, "static const rt_rows m%d_rows%d = { { ROWS(%s) }, %d, %d, %d, %d, %d, %d, %d };\n", id, step,
-                w->kernels[r->kernel], r->nports, r->naxes, r->nrow, r->column, r->reduces, r->cost, r->scratch);
+static void print_rows(writer *w, const char *method, int step, const rt_rows *r) {
+    cr_str *out = w->out;
+    cr_str_addf(out, "static const rt_rows %s_rows%d = { .fn = { ROWS(%s) }", method, step, w->kernels[r->kernel]);
+    put(out, "nports", r->nports);
+    put(out, "naxes", r->naxes);
+    put(out, "nrow", r->nrow);
+    put(out, "column", r->column);
+    put(out, "reduces", r->reduces);
+    put(out, "cost", r->cost);
+    put(out, "scratch", r->scratch);
+    shut_row(out, ";\n");
 }
 
 /* What a step's union holds, printed before the steps themselves. */
-static cr_status print_step_parts(writer *w, const rt_method *m, int id, int *ids) {
+static cr_status print_step_parts(writer *w, const rt_method *m, const char *method, int *ids) {
+    char what[32];
     for (int32_t i = 0; i < m->nsteps; i++) {
         const rt_step *s = &m->steps[i];
+        snprintf(what, sizeof what, "%s%d", s->kind == RT_STEP_NUMBERS ? "numbers" : "after", i);
         if (s->kind == RT_STEP_BLOCK) CR_TRY(program_id(w, s->u.program, &ids[i]));
-        else if (s->kind == RT_STEP_ROWS) print_rows(w, id, i, s->u.rows);
-        else if (s->kind == RT_STEP_NUMBERS) print_numbers(w->out, id, "numbers", i, s->u.numbers, s->nargs);
-        else if (s->kind >= RT_STEP_COND && s->nafter) print_numbers(w->out, id, "after", i, s->after, s->nafter);
+        else if (s->kind == RT_STEP_ROWS) print_rows(w, method, i, s->u.rows);
+        else if (s->kind == RT_STEP_NUMBERS) print_numbers(w->out, method, what, s->u.numbers, s->nargs);
+        else if (s->kind >= RT_STEP_COND) print_numbers(w->out, method, what, s->after, s->nafter);
         if (s->kind >= RT_STEP_COND)
-            cr_str_addf(w->out, "static const rt_method *const m%d_bodies%d[] = { &m%d, &m%d };\n", id, i,
-                        method_id(w, s->u.bodies[0]), method_id(w, s->u.bodies[RT_STEP_BODIES(s->kind) - 1]));
+            cr_str_addf(w->out, "static const rt_method *const %s_bodies%d[] = { &%s, &%s };\n", method, i,
+                        name_of(w, s->u.bodies[0]), name_of(w, s->u.bodies[RT_STEP_BODIES(s->kind) - 1]));
     }
     return CR_OK;
 }
 
-static cr_status print_steps(writer *w, const rt_method *m, int id, const int *ids) {
-    static const char *const kinds[] = { "KERNEL", "COUNT", "BLOCK",  "COPY", "NUMBER", "NUMBERS", "FILL",
-                                         "CHECK",  "ROWS",  "CUSTOM", "COND", "WHILE",  "SCAN",    "FOLD" };
+/* What u is. */
+static cr_status put_union(writer *w, const rt_method *m, const char *method, int i, const int *ids) {
+    enum { kernel, program, rows, numbers, bodies, nothing };
+#define X(ID, member) member,
+    static const uint8_t members[] = { RT_STEPS(X) };
+#undef X
+    const rt_step *s = &m->steps[i];
     cr_str *out = w->out;
-    cr_str_addf(out, "static const rt_step m%d_steps[] = {\n", id);
+    const char *name = members[s->kind] == kernel ? kernel_name(s->u.kernel) : NULL;
+    switch (members[s->kind]) {
+    case kernel:
+        if (!name)
+            return CR_FAIL(CR_EUNSUPPORTED, "a kernel of this model is not in runtime/kernels.h (%s)",
+                           m->origins[s->origin]);
+        cr_str_addf(out, ", .u.kernel = %s", name);
+        break;
+    case program: cr_str_addf(out, ", .u.program = &program%d", ids[i]); break;
+    case rows: cr_str_addf(out, ", .u.rows = &%s_rows%d", method, i); break;
+    case numbers: cr_str_addf(out, ", .u.numbers = %s_numbers%d", method, i); break;
+    case bodies: cr_str_addf(out, ", .u.bodies = %s_bodies%d", method, i); break;
+    default: break;
+    }
+    return CR_OK;
+}
+
+/* Each below a comment that says where it comes from. */
+static cr_status print_steps(writer *w, const rt_method *m, const char *method, const int *ids) {
+    cr_str *out = w->out;
+    if (!m->nsteps) return CR_OK;
+    open_table(out, "rt_step", method, "steps");
     for (int32_t i = 0; i < m->nsteps; i++) {
         const rt_step *s = &m->steps[i];
-        cr_str_addf(out, "  {RT_STEP_%s, %d, %d, %d, %d, %d, %d, %d, {", kinds[s->kind], s->nargs, s->nout, s->ncarried,
-                    s->nslices, s->args, s->outs, s->origin);
-        if (s->kind == RT_STEP_KERNEL || s->kind == RT_STEP_COUNT || s->kind == RT_STEP_NUMBER) {
-            const char *name = kernel_name(s->u.kernel);
-            if (!name)
-                return CR_FAIL(CR_EUNSUPPORTED, "a kernel of this model is not in runtime/kernels.h (%s)",
-                               m->origins[s->origin]);
-            cr_str_addf(out, ".kernel = %s", name);
-        } else if (s->kind == RT_STEP_BLOCK) cr_str_addf(out, ".program = &p%d", ids[i]);
-        else if (s->kind == RT_STEP_ROWS) cr_str_addf(out, ".rows = &m%d_rows%d", id, i);
-        else if (s->kind == RT_STEP_NUMBERS) cr_str_addf(out, ".numbers = m%d_numbers%d", id, i);
-        else if (s->kind >= RT_STEP_COND) cr_str_addf(out, ".bodies = m%d_bodies%d", id, i);
-        else cr_str_add(out, "0");
-        if (s->nafter) cr_str_addf(out, "}, m%d_after%d, %d},\n", id, i, s->nafter);
-        else cr_str_add(out, "}},\n");
+        cr_str_addf(out, "  /* %d: ", i);
+        cr__comment_text(out, m->origins[s->origin]);
+        cr_str_add(out, " */\n");
+        open_row(out, "  ");
+        put_name(out, "kind", "RT_STEP_", step_kinds[s->kind]);
+        CR_TRY(put_union(w, m, method, i, ids));
+        put(out, "args", s->args);
+        put(out, "nargs", s->nargs);
+        put(out, "outs", s->outs);
+        put(out, "nout", s->nout);
+        put(out, "ncarried", s->ncarried);
+        put(out, "nslices", s->nslices);
+        put(out, "origin", s->origin);
+        if (s->nafter) cr_str_addf(out, ", .after = %s_after%d, .nafter = %d", method, i, s->nafter);
+        shut_row(out, ",\n");
     }
-    cr_str_add(out, m->nsteps ? "};\n" : "  {0} };\n");
+    cr_str_add(out, "};\n");
     return CR_OK;
 }
 
-static void print_memory(cr_str *out, const rt_method *m, int id) {
-    static const char *const kinds[] = { "INPUT", "WEIGHT", "STATE", "SCRATCH", "RESULT" };
-    cr_str_addf(out, "static const rt_buffer m%d_buffers[] = {\n", id);
+/* Those of a step on one line, with the number of the first. */
+static cr_status print_args(cr_str *out, const rt_method *m, const char *method, size_t n) {
+    bool *first = cr_calloc(n + 1, sizeof *first);
+    if (!first) return CR_ENOMEM;
+    if (n) open_table(out, "rt_operand_ref", method, "args");
+    for (int32_t i = 0; i < m->nsteps; i++)
+        if (m->steps[i].kind != RT_STEP_NUMBERS && (size_t)m->steps[i].args < n) first[m->steps[i].args] = true;
+    for (size_t i = 0; i < n; i++) {
+        if (first[i] || !i) cr_str_addf(out, "%s  /* %zu */", i ? "\n" : "", i);
+        open_row(out, " ");
+        put_name(out, "kind", "RT_A_", operand_kinds[m->args[i].kind]);
+        put(out, "n", m->args[i].n);
+        put(out, "at", m->args[i].at);
+        shut_row(out, ",");
+    }
+    if (n) cr_str_add(out, "\n};\n");
+    cr_free(first);
+    return CR_OK;
+}
+
+/* ---- memory, inputs, outputs ---- */
+
+static void print_memory(cr_str *out, const rt_method *m, const char *method) {
+    if (m->nbuffers) open_table(out, "rt_buffer", method, "buffers");
     for (int32_t i = 0; i < m->nbuffers; i++) {
         const rt_buffer *b = &m->buffers[i];
-        cr_str_addf(out, "  {RT_BUFFER_%s, %d, %d, %d, %d, %d, %llu},\n", kinds[b->kind], b->late, b->index, b->bytes,
-                    b->first, b->last, (unsigned long long)b->offset);
+        cr_str_addf(out, "  /* %d */", i);
+        open_row(out, " ");
+        put_name(out, "kind", "RT_BUFFER_", buffer_kinds[b->kind]);
+        put(out, "late", b->late);
+        put(out, "index", b->index);
+        put(out, "bytes", b->bytes);
+        put(out, "first", b->first);
+        put(out, "last", b->last);
+        put(out, "offset", (int64_t)b->offset);
+        shut_row(out, ",\n");
     }
-    cr_str_add(out, m->nbuffers ? "};\n" : "  {0} };\n");
-    cr_str_addf(out, "static const rt_window m%d_windows[] = {", id);
-    for (int32_t i = 0; i < m->nwindows; i++)
-        cr_str_addf(out, "%s{%d, %d, %d, %d, %d},", i % 6 ? " " : "\n  ", m->windows[i].buffer, m->windows[i].offset,
-                    m->windows[i].dims, m->windows[i].dtype, m->windows[i].rank);
-    cr_str_add(out, m->nwindows ? "\n};\n" : " {0} };\n");
+    if (m->nbuffers) cr_str_add(out, "};\n");
+    if (m->nwindows) open_table(out, "rt_window", method, "windows");
+    for (int32_t i = 0; i < m->nwindows; i++) {
+        const rt_window *x = &m->windows[i];
+        cr_str_addf(out, "  /* %d */", i);
+        open_row(out, " ");
+        put(out, "buffer", x->buffer);
+        put(out, "offset", x->offset);
+        put(out, "dims", x->dims);
+        put_name(out, "dtype", "RT_", dtypes[x->dtype]);
+        put(out, "rank", x->rank);
+        shut_row(out, ",\n");
+    }
+    if (m->nwindows) cr_str_add(out, "};\n");
 }
 
-static void print_ports_of_method(cr_str *out, const rt_method *m, int id) {
-    cr_str_addf(out, "static const int64_t m%d_constants[] = {", id);
-    for (int32_t i = 0; i < m->nconstants; i++)
-        cr_str_addf(out, "%s(int64_t)%lluu,", i % 10 ? " " : "\n  ", (unsigned long long)m->constants[i]);
+static void print_inputs(cr_str *out, const rt_method *m, const char *method) {
+    cr_str_addf(out, "static const int64_t %s_constants[] = {", method);
+    for (int32_t i = 0; i < m->nconstants; i++) {
+        if (i % 10 == 0) cr_str_addf(out, "\n  /* %d */", i);
+        cr_str_add(out, " ");
+        print_i64(out, m->constants[i]);
+        cr_str_add(out, ",");
+    }
     cr_str_add(out, m->nconstants ? "\n};\n" : " 0 };\n");
-    cr_str_addf(out, "static const rt_input m%d_inputs[] = {\n", id);
-    for (int32_t i = 0; i < m->ninputs; i++)
-        cr_str_addf(out, "  {%d, %d, %d, %d, %d, %d},\n", m->inputs[i].kind, m->inputs[i].window, m->inputs[i].slot,
-                    m->inputs[i].is_constant, m->inputs[i].written, m->inputs[i].text);
-    cr_str_add(out, m->ninputs ? "};\n" : "  {0} };\n");
-    cr_str_addf(out, "static const rt_bind m%d_binds[] = {\n", id);
+    if (m->ninputs) open_table(out, "rt_input", method, "inputs");
+    for (int32_t i = 0; i < m->ninputs; i++) {
+        const rt_input *x = &m->inputs[i];
+        open_row(out, "  ");
+        put_name(out, "kind", "CRESSET_", value_kinds[x->kind]);
+        put(out, "window", x->window);
+        put(out, "slot", x->slot);
+        put(out, "is_constant", x->is_constant);
+        put(out, "written", x->written);
+        put(out, "text", x->text);
+        shut_row(out, ",\n");
+    }
+    if (m->ninputs) cr_str_add(out, "};\n");
+    if (m->nbinds) open_table(out, "rt_bind", method, "binds");
     for (int32_t i = 0; i < m->nbinds; i++) {
         const rt_bind *b = &m->binds[i];
-        cr_str_addf(out, "  {%d, %d, %d, %d, (int64_t)%lluu, (int64_t)%lluu},\n", b->input, b->dim, b->slot, b->check,
-                    (unsigned long long)b->min, (unsigned long long)b->max);
+        open_row(out, "  ");
+        put(out, "input", b->input);
+        put(out, "dim", b->dim);
+        put(out, "slot", b->slot);
+        put(out, "check", b->check);
+        put(out, "min", b->min);
+        put(out, "max", b->max);
+        shut_row(out, ",\n");
     }
-    cr_str_add(out, m->nbinds ? "};\n" : "  {0} };\n");
-    cr_str_addf(out, "static const rt_output m%d_outputs[] = {", id);
-    for (int32_t i = 0; i < m->noutputs; i++) cr_str_addf(out, " {%d, %d},", m->outputs[i].kind, m->outputs[i].at);
-    cr_str_add(out, m->noutputs ? " };\n" : " {0} };\n");
+    if (m->nbinds) cr_str_add(out, "};\n");
 }
 
-static void print_args(cr_str *out, const rt_method *m, int id, size_t n) {
-    static const char *const kinds[] = { "NONE",    "WINDOW", "WINDOWS", "INT", "FLOAT",
-                                         "COMPLEX", "INTS",   "FLOATS",  "STR", "GENERATOR" };
-    cr_str_addf(out, "static const rt_operand_ref m%d_args[] = {", id);
-    for (size_t i = 0; i < n; i++)
-        cr_str_addf(out, "%s{RT_A_%s, %u, %d},", i % 6 ? " " : "\n  ", kinds[m->args[i].kind], m->args[i].n,
-                    m->args[i].at);
-    cr_str_add(out, n ? "\n};\n" : " {0} };\n");
+static void print_outputs(cr_str *out, const rt_method *m, const char *method) {
+    if (m->noutputs) open_table(out, "rt_output", method, "outputs");
+    for (int32_t i = 0; i < m->noutputs; i++) {
+        open_row(out, "  ");
+        put_name(out, "kind", "CRESSET_", value_kinds[m->outputs[i].kind]);
+        put(out, "at", m->outputs[i].at);
+        shut_row(out, ",\n");
+    }
+    if (m->noutputs) cr_str_add(out, "};\n");
 }
 
-static cr_status print_method(writer *w, const rt_method *m, const char *info) {
+/* ---- methods ---- */
+
+/* ".steps = m_forward_steps, .nsteps = 9": count NULL where none is kept. */
+static void put_rows(cr_str *out, const char *method, const char *what, const char *count, size_t n) {
+    if (!n) return;
+    cr_str_addf(out, ",\n  .%s = %s_%s", what, method, what);
+    if (count) cr_str_addf(out, ", .%s = %zu", count, n);
+}
+
+static void print_method_row(cr_str *out, const rt_method *m, const char *method, int info, const extents *e) {
+    cr_str_addf(out, "static const rt_method %s = {\n  ", method);
+    if (info >= 0) cr_str_addf(out, ".info = &infos[%d], ", info);
+    cr_str_addf(out, ".nslots = %d, .nconstants = %d, .constants = %s_constants", m->nslots, m->nconstants, method);
+    put_rows(out, method, "inputs", "ninputs", (size_t)m->ninputs);
+    put_rows(out, method, "binds", "nbinds", (size_t)m->nbinds);
+    put_rows(out, method, "entry", "nentry", (size_t)m->nentry);
+    put_rows(out, method, "buffers", "nbuffers", (size_t)m->nbuffers);
+    put_rows(out, method, "windows", "nwindows", (size_t)m->nwindows);
+    put_rows(out, method, "dims", NULL, e->dims);
+    put_rows(out, method, "args", NULL, e->args);
+    put_rows(out, method, "lists", NULL, e->lists);
+    put_rows(out, method, "texts", NULL, e->texts);
+    put_rows(out, method, "steps", "nsteps", (size_t)m->nsteps);
+    put_rows(out, method, "outputs", "noutputs", (size_t)m->noutputs);
+    if (m->writes_state) cr_str_add(out, ",\n  .writes_state = true");
+    put_rows(out, method, "origins", NULL, e->origins);
+    cr_str_add(out, "\n};\n");
+}
+
+/* info: its number among the model's methods; -1: a body. */
+static cr_status print_method(writer *w, const rt_method *m, int info) {
     for (int32_t i = 0; i < m->nsteps; i++)
         for (int k = 0; k < RT_STEP_BODIES(m->steps[i].kind); k++)
-            if (method_id(w, m->steps[i].u.bodies[k]) < 0) CR_TRY(print_method(w, m->steps[i].u.bodies[k], "0"));
-    int id = (int)w->printed.n, *ids = cr_alloc(((size_t)m->nsteps + 1) * sizeof *ids);
+            if (!name_of(w, m->steps[i].u.bodies[k])) CR_TRY(print_method(w, m->steps[i].u.bodies[k], -1));
+    int *ids = cr_alloc(((size_t)m->nsteps + 1) * sizeof *ids);
     if (!ids) return CR_ENOMEM;
     cr_str *out = w->out;
     cr_status status = CR_OK;
     extents e = measure(m);
-    CR_TRY_OUT(cr_vec_push(&w->printed, m));
-    CR_TRY_OUT(print_step_parts(w, m, id, ids));
-    print_ports_of_method(out, m, id);
-    print_numbers(out, id, "entry", 0, m->entry, m->nentry);
-    print_memory(out, m, id);
-    print_ints(out, id, "dims", m->dims, e.dims);
-    print_ints(out, id, "lists", m->lists, e.lists);
-    print_args(out, m, id, e.args);
-    print_texts(out, id, "texts", m->texts, e.texts);
-    print_texts(out, id, "origins", m->origins, e.origins);
-    CR_TRY_OUT(print_steps(w, m, id, ids));
-    cr_str_addf(out,
-                "static const rt_method m%d = {\n  %s, %d, %d, m%d_constants, m%d_inputs, %d, m%d_binds, %d, "
-                "m%d_entry0, %d, m%d_buffers, %d, m%d_windows, %d,\n  m%d_dims, m%d_args, m%d_lists, m%d_texts, "
-                "m%d_steps, %d, m%d_outputs, %d, %d, m%d_origins\n};\n\n",
-                id, info, m->nslots, m->nconstants, id, id, m->ninputs, id, m->nbinds, id, m->nentry, id, m->nbuffers,
-                id, m->nwindows, id, id, id, id, id, m->nsteps, id, m->noutputs, m->writes_state, id);
+    char method[METHOD_NAME];
+    CR_TRY_OUT(add_name(w, m));
+    snprintf(method, sizeof method, "%s", name_of(w, m));
+    cr_str_addf(out, "\n/* ---- %s: %d steps ---- */\n", method, m->nsteps);
+    CR_TRY_OUT(print_step_parts(w, m, method, ids));
+    print_inputs(out, m, method);
+    print_numbers(out, method, "entry", m->entry, m->nentry);
+    print_memory(out, m, method);
+    print_ints(out, method, "dims", m->dims, e.dims);
+    print_ints(out, method, "lists", m->lists, e.lists);
+    CR_TRY_OUT(print_args(out, m, method, e.args));
+    print_texts(out, method, "texts", m->texts, e.texts);
+    print_texts(out, method, "origins", m->origins, e.origins);
+    CR_TRY_OUT(print_steps(w, m, method, ids));
+    print_outputs(out, m, method);
+    print_method_row(out, m, method, info, &e);
 out:
     cr_free(ids);
     return status;
@@ -297,74 +536,85 @@ out:
 
 /* ---- the model ---- */
 
-static void print_text_or_null(cr_str *out, const char *text) {
-    if (text) cr__c_string(out, text, strlen(text));
-    else cr_str_add(out, "0");
+static void print_dims(cr_str *out, int method, const char *what, int i, const cresset_value_info *v) {
+    if (!v->rank) return;
+    cr_str_addf(out, "static const cresset_dim info%d_%s%d[] = {", method, what, i);
+    for (int d = 0; d < v->rank; d++) {
+        open_row(out, " ");
+        put_text(out, "text", v->dims[d].text);
+        put(out, "min", v->dims[d].min);
+        put(out, "max", v->dims[d].max);
+        shut_row(out, ",");
+    }
+    cr_str_add(out, " };\n");
 }
 
 static void print_values(cr_str *out, int method, const char *what, const cresset_value_info *at, int n) {
+    if (!n) return;
+    for (int i = 0; i < n; i++) print_dims(out, method, what, i, &at[i]);
+    cr_str_addf(out, "static const cresset_value_info info%d_%s[] = {\n", method, what);
     for (int i = 0; i < n; i++) {
-        cr_str_addf(out, "static const cresset_dim f%d_%s%d[] = {", method, what, i);
-        for (int d = 0; d < at[i].rank; d++) {
-            cr_str_add(out, " {");
-            cr__c_string(out, at[i].dims[d].text, strlen(at[i].dims[d].text));
-            cr_str_addf(out, ", (int64_t)%lluu, (int64_t)%lluu},", (unsigned long long)at[i].dims[d].min,
-                        (unsigned long long)at[i].dims[d].max);
-        }
-        cr_str_add(out, at[i].rank ? " };\n" : " {0, 0, 0} };\n");
+        open_row(out, "  ");
+        put_text(out, "name", at[i].name);
+        put_name(out, "kind", "CRESSET_", value_kinds[at[i].kind]);
+        if (at[i].kind == CRESSET_TENSOR) put_name(out, "dtype", "CRESSET_", dtypes[at[i].dtype]);
+        put(out, "rank", at[i].rank);
+        if (at[i].rank) cr_str_addf(out, ", .dims = info%d_%s%d", method, what, i);
+        put_text(out, "constant", at[i].constant);
+        shut_row(out, ",\n");
     }
-    cr_str_addf(out, "static const cresset_value_info f%d_%s[] = {\n", method, what);
-    for (int i = 0; i < n; i++) {
-        cr_str_add(out, "  {");
-        cr__c_string(out, at[i].name, strlen(at[i].name));
-        cr_str_addf(out, ", %d, %d, %d, f%d_%s%d, ", at[i].kind, at[i].dtype, at[i].rank, method, what, i);
-        print_text_or_null(out, at[i].constant);
-        cr_str_add(out, "},\n");
-    }
-    cr_str_add(out, n ? "};\n" : "  {0} };\n");
+    cr_str_add(out, "};\n");
 }
 
 static void print_infos(cr_str *out, const cresset_api *api) {
     for (int i = 0; i < api->nmethods; i++) {
-        print_values(out, i, "in", api->methods[i].inputs, api->methods[i].ninputs);
-        print_values(out, i, "out", api->methods[i].outputs, api->methods[i].noutputs);
+        print_values(out, i, "inputs", api->methods[i].inputs, api->methods[i].ninputs);
+        print_values(out, i, "outputs", api->methods[i].outputs, api->methods[i].noutputs);
     }
     cr_str_add(out, "static const cresset_method_info infos[] = {\n");
     for (int i = 0; i < api->nmethods; i++) {
         const cresset_method_info *f = &api->methods[i];
-        cr_str_add(out, "  {");
-        cr__c_string(out, f->name, strlen(f->name));
-        cr_str_addf(out, ", f%d_in, f%d_out, %d, %d,\n    ", i, i, f->ninputs, f->noutputs);
-        cr__c_string(out, f->in_spec, strlen(f->in_spec));
-        cr_str_add(out, ",\n    ");
-        cr__c_string(out, f->out_spec, strlen(f->out_spec));
-        cr_str_add(out, "},\n");
+        open_row(out, "  ");
+        put_text(out, "name", f->name);
+        if (f->ninputs) cr_str_addf(out, ", .inputs = info%d_inputs, .ninputs = %d", i, f->ninputs);
+        if (f->noutputs) cr_str_addf(out, ", .outputs = info%d_outputs, .noutputs = %d", i, f->noutputs);
+        put_text(out, "in_spec", f->in_spec);
+        put_text(out, "out_spec", f->out_spec);
+        shut_row(out, ",\n");
     }
     cr_str_add(out, "};\n");
 }
 
 static void print_state(cr_str *out, const cresset_api *api, const rt_model *model) {
     for (int i = 0; i < api->nstate; i++) {
-        cr_str_addf(out, "static const int64_t s%d[] = {", i);
+        if (!api->state[i].rank) continue;
+        cr_str_addf(out, "static const int64_t state%d_size[] = {", i);
         for (int d = 0; d < api->state[i].rank; d++) cr_str_addf(out, " %lld,", (long long)api->state[i].size[d]);
-        cr_str_add(out, api->state[i].rank ? " };\n" : " 0 };\n");
+        cr_str_add(out, " };\n");
     }
-    cr_str_add(out, "static const cresset_state_info state_infos[] = {\n");
+    if (api->nstate) cr_str_add(out, "static const cresset_state_info state_infos[] = {\n");
     for (int i = 0; i < api->nstate; i++) {
-        cr_str_add(out, "  {");
-        cr__c_string(out, api->state[i].name, strlen(api->state[i].name));
-        cr_str_addf(out, ", %d, %d, s%d, %d},\n", api->state[i].dtype, api->state[i].rank, i, api->state[i].is_mutable);
+        open_row(out, "  ");
+        put_text(out, "name", api->state[i].name);
+        put_name(out, "dtype", "CRESSET_", dtypes[api->state[i].dtype]);
+        put(out, "rank", api->state[i].rank);
+        if (api->state[i].rank) cr_str_addf(out, ", .size = state%d_size", i);
+        put(out, "is_mutable", api->state[i].is_mutable);
+        shut_row(out, ",\n");
     }
-    cr_str_add(out, api->nstate ? "};\n" : "  {0} };\n");
-    cr_str_add(out, "static const rt_state states[] = {\n");
+    if (api->nstate) cr_str_add(out, "};\n");
+    if (model->nstates) cr_str_add(out, "static const rt_state states[] = {\n");
     for (int i = 0; i < model->nstates; i++) {
         const rt_state *s = &model->states[i];
-        cr_str_add(out, "  {");
-        cr__c_string(out, s->name, strlen(s->name));
-        cr_str_addf(out, ", %llu, %llu, %d, %d},\n", (unsigned long long)s->offset, (unsigned long long)s->bytes,
-                    s->dtype, s->is_mutable);
+        open_row(out, "  ");
+        put_text(out, "name", s->name);
+        put(out, "offset", (int64_t)s->offset);
+        put(out, "bytes", (int64_t)s->bytes);
+        put_name(out, "dtype", "RT_", dtypes[s->dtype]);
+        put(out, "is_mutable", s->is_mutable);
+        shut_row(out, ",\n");
     }
-    cr_str_add(out, model->nstates ? "};\n" : "  {0} };\n");
+    if (model->nstates) cr_str_add(out, "};\n");
 }
 
 /* Custom operators, whose functions the host gives. */
@@ -372,53 +622,56 @@ static void print_needs(cr_str *out, const rt_model *model) {
     if (!model->nops) return;
     cr_str_add(out, "static const cresset_op_need op_needs[] = {\n");
     for (int i = 0; i < model->nops; i++) {
-        cr_str_add(out, "  {");
-        cr__c_string(out, model->ops[i].op, strlen(model->ops[i].op));
-        cr_str_add(out, ", ");
-        cr__c_string(out, model->ops[i].schema, strlen(model->ops[i].schema));
-        cr_str_add(out, "},\n");
+        open_row(out, "  ");
+        put_text(out, "op", model->ops[i].op);
+        put_text(out, "schema", model->ops[i].schema);
+        shut_row(out, ",\n");
     }
     cr_str_add(out, "};\n");
+}
+
+static void print_model_row(cr_str *out, const rt_model *model, bool inside, uint32_t needs) {
+    cr_str_addf(out, "static const rt_model model = { .methods = methods, .nmethods = %d", model->nmethods);
+    if (model->nstates) cr_str_addf(out, ", .states = states, .nstates = %d", model->nstates);
+    if (inside) cr_str_add(out, ",\n  .weights = cresset_weights + 64");
+    put(out, "weight_bytes", (int64_t)model->weight_bytes);
+    cr_str_add(out, ", .id = (const char *)cresset_weights + 8");
+    put(out, "isa", needs);
+    if (model->nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", model->nops);
+    cr_str_add(out, " };\n");
+}
+
+static void print_library_row(cr_str *out, const cresset_api *api, const char *name, const char *target, int nops) {
+    cr_str_add(out, "static const rt_library library = {\n  .api = { RT_API_FUNCTIONS");
+    put_text(out, "name", name);
+    cr_str_addf(out, ", .id = (const char *)cresset_weights + 8,\n    .methods = infos, .nmethods = %d", api->nmethods);
+    if (api->nstate) cr_str_addf(out, ", .state = state_infos, .nstate = %d", api->nstate);
+    put_text(out, "target", target);
+    if (nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", nops);
+    cr_str_add(out, " },\n  .model = &model,\n};\n");
 }
 
 static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_options *o, const cr_build *b, bool apart) {
     cr_str *out = w->out;
     const cresset_api *api = &l->library.api;
-    cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks. See runtime/rt_model.h. "
-                    "*/\n#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n#include "
-                    "\"runtime/rt_block_internal.h\"\n\n");
+    cr_str_add(out, "/* A model that `cresset compile` made: tables that the runtime walks (runtime/rt_model.h). */\n");
+    cr_str_add(out, "#include \"runtime/rt_model.h\"\n#include \"runtime/kernels.h\"\n");
+    cr_str_add(out, "#include \"runtime/rt_block_internal.h\"\n\n");
     b->target->print_launches(out, b, w->kernels, l->kernels.n, apart);
     print_infos(out, api);
-    for (int i = 0; i < l->model.nmethods; i++) {
-        char info[32];
-        snprintf(info, sizeof info, "&infos[%d]", i);
-        CR_TRY(print_method(w, l->model.methods[i], info));
-    }
-    cr_str_add(out, "static const rt_method *const methods[] = {");
-    for (int i = 0; i < l->model.nmethods; i++) cr_str_addf(out, " &m%d,", method_id(w, l->model.methods[i]));
+    for (int i = 0; i < l->model.nmethods; i++) CR_TRY(print_method(w, l->model.methods[i], i));
+    cr_str_add(out, "\n/* ---- the whole ---- */\nstatic const rt_method *const methods[] = {");
+    for (int i = 0; i < l->model.nmethods; i++) cr_str_addf(out, " &%s,", name_of(w, l->model.methods[i]));
     cr_str_add(out, " };\n");
     print_state(out, api, &l->model);
     b->target->print_choices(out, b, &l->model);
     print_needs(out, &l->model);
-    bool inside = o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes;
-    cr_str_addf(out,
-                "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\"))); /* whose they are in "
-                "64 bytes, then the weights when they are inside */\nstatic const rt_model model = { methods, %d, "
-                "states, %d, %s, %llu, (const char *)cresset_weights + 8, %u",
-                l->model.nmethods, l->model.nstates, inside ? "cresset_weights + 64" : "0",
-                (unsigned long long)l->model.weight_bytes, b->needs);
-    if (l->model.nops) cr_str_addf(out, ", op_needs, %d", l->model.nops);
-    cr_str_add(out, " };\nstatic const rt_library library = { { RT_API_FUNCTIONS, .name = ");
-    const char *name = o->name ? o->name : api->name;
-    cr__c_string(out, name, strlen(name));
-    cr_str_addf(out,
-                ", .id = (const char *)cresset_weights + 8, .methods = infos, .nmethods = %d, .state = state_infos, "
-                ".nstate = %d, .target = ",
-                api->nmethods, api->nstate);
-    cr__c_string(out, b->name, strlen(b->name));
-    if (l->model.nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", l->model.nops);
-    cr_str_add(out, " }, &model };\n\n__attribute__((visibility(\"default\"))) const cresset_api "
-                    "*cresset_model(uint32_t major) {\n    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
+    cr_str_add(out, "/* whose they are in 64 bytes, then the weights when they are inside */\n"
+                    "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\")));\n");
+    print_model_row(out, &l->model, o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes, b->needs);
+    print_library_row(out, api, o->name ? o->name : api->name, b->name, l->model.nops);
+    cr_str_add(out, "\n__attribute__((visibility(\"default\"))) const cresset_api *cresset_model(uint32_t major) {\n"
+                    "    return major == CRESSET_ABI_MAJOR ? &library.api : 0;\n}\n");
     return cr_str_status(out);
 }
 
@@ -433,7 +686,7 @@ cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const c
     if (!status) status = print_model(&w, l, options, build, kernels);
     if (!status && l->kernels.n) {
         cr_str *to = kernels ? kernels : out;
-        if (!kernels) cr_str_add(to, "\n#define CR_ROWS(name) name##_portable\n");
+        if (!kernels) cr_str_addf(to, "\n#define CR_ROWS(name) name##_%s\n", build->isas[0]->name);
         cr_str_addf(to, "/* Row kernels: loops over vectors, see %s. */\n#include \"%s\"\n", language->vocabulary,
                     language->vocabulary);
         cr_str_addn(to, cr_str_get(&functions), functions.n);

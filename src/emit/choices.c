@@ -5,7 +5,8 @@
  *   - instructions of block programs: those that its programs have;
  *   - epilogues of products: activations whose names are among the arguments of its steps, cells whose kernels it
  *     calls;
- *   - products on f64: none when no tensor has that dtype;
+ *   - products on f64 and on complex numbers: none when no tensor has such a dtype; on integers: none when no kernel
+ *     takes any;
  *   - with one instruction set only, the functions that choose one return that set's table.
  * What a table does not name cannot be asked for: everything is found by looking at all steps, never by guessing. */
 #include "emit/emit.h"
@@ -13,11 +14,15 @@
 #include "runtime/rt_block_internal.h"
 #include "runtime/rt_post.h"
 
-typedef struct uses { bool op[RT_OP_COUNT], act[RT_ACT_COUNT], lstm, gru, f64, blocks; } uses;
+typedef struct uses { bool op[RT_OP_COUNT], act[RT_ACT_COUNT], lstm, gru, f64, complex, integers, blocks; } uses;
 
 /* ---- what is used ---- */
 
 static void look_at(const rt_method *m, uses *u);
+
+static void look_at_window(const rt_method *m, int32_t window, uses *u) {
+    u->integers |= window >= 0 && rt_is_integer(m->windows[window].dtype);
+}
 
 static void look_at_step(const rt_method *m, const rt_step *s, uses *u) {
     if (s->kind == RT_STEP_BLOCK) {
@@ -30,13 +35,20 @@ static void look_at_step(const rt_method *m, const rt_step *s, uses *u) {
     u->gru |= s->u.kernel == rt_k_gru_packed;
     for (int i = 0; i < s->nargs; i++) {
         const rt_operand_ref *a = &m->args[s->args + i];
+        if (a->kind == RT_A_WINDOW) look_at_window(m, a->at, u);
+        for (uint32_t k = 0; a->kind == RT_A_WINDOWS && k < a->n; k++)
+            look_at_window(m, m->lists[(uint32_t)a->at + k], u);
         int act = a->kind == RT_A_STR ? rt_act_find(m->texts[a->at]) : -1;
         if (act >= 0) u->act[act] = true;
     }
 }
 
 static void look_at(const rt_method *m, uses *u) {
-    for (int32_t i = 0; i < m->nwindows; i++) u->f64 |= m->windows[i].dtype == RT_F64 || m->windows[i].dtype == RT_C128;
+    for (int32_t i = 0; i < m->nwindows; i++) {
+        int dtype = m->windows[i].dtype;
+        u->f64 |= dtype == RT_F64 || dtype == RT_C128;
+        u->complex |= rt_is_complex(dtype);
+    }
     for (int32_t i = 0; i < m->nsteps; i++) look_at_step(m, &m->steps[i], u);
 }
 
@@ -56,11 +68,15 @@ static void print_loops(cr_str *out, const char *table, const char *loops, const
     for (int op = 0; op < RT_OP_COUNT; op++)
         if (u->op[op] && is_call(op) == calls)
             cr_str_addf(out, "rt_block_fn rt__%s_%s;\n", loops, rt_block_op_symbol(op));
-    cr_str_addf(out, "rt_block_fn *const rt__block_%s[RT_OP_COUNT] = { 0", table);
-    for (int op = 0; op < RT_OP_COUNT; op++)
-        if (u->op[op] && is_call(op) == calls)
-            cr_str_addf(out, ", [RT_OP_%s] = rt__%s_%s", rt_block_op_symbol(op), loops, rt_block_op_symbol(op));
-    cr_str_add(out, " };\n");
+    cr_str_addf(out, "rt_block_fn *const rt__block_%s[RT_OP_COUNT] = {", table);
+    bool any = false;
+    for (int op = 0; op < RT_OP_COUNT; op++) {
+        if (!u->op[op] || is_call(op) != calls) continue;
+        cr_str_addf(out, "\n  [RT_OP_%s] = rt__%s_%s,", rt_block_op_symbol(op), loops, rt_block_op_symbol(op));
+        any = true;
+    }
+    if (!any) cr_str_add(out, " 0");
+    cr_str_add(out, any ? "\n};\n" : " };\n");
 }
 
 static void print_post(cr_str *out, const char *table, const char *loops, const uses *u) {
@@ -123,5 +139,11 @@ void cr__cpu_print_choices(cr_str *out, const cr_build *b, const rt_model *model
         cr_str_add(out, "#endif\n");
     }
     if (b->nisas == 1 && !target->flags_decide) print_choosers(out, b->isas[0]);
-    if (!u.f64) cr_str_add(out, "const gemm_kind *gemm_f64_get(void) { static const gemm_kind none; return &none; }\n");
+    static const char none[] = "{ static const gemm_kind none; return &none; }\n";
+    if (!u.f64) cr_str_addf(out, "const gemm_kind *gemm_f64_get(void) %s", none);
+    if (!u.integers)
+        cr_str_addf(out, "const gemm_kind *gemm_integer_get(int compute __attribute__((unused))) %s", none);
+    if (!u.complex)
+        cr_str_add(out, "int gemm_complex(const rt_ctx *ctx, const rt_gemm_args *g) { (void)g; return rt_fail(ctx, "
+                        "RT_ENOTIMPL, \"this model has no complex numbers\"); }\n");
 }

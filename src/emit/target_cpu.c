@@ -70,7 +70,10 @@ void cr__cpu_print_launches(cr_str *out, const cr_build *b, char (*names)[CR_ROW
     for (size_t i = 0; i < n; i++) {
         bool known = false;
         for (size_t j = 0; j < i; j++) known |= !strcmp(names[i], names[j]);
-        if (!known)
-            cr_str_addf(out, "extern rt_rows_fn %s_portable, %s_avx2, %s_avx512;\n", names[i], names[i], names[i]);
+        if (known) continue;
+        cr_str_add(out, "extern rt_rows_fn");
+        for (int k = 0; k < (apart ? b->nisas : 1); k++)
+            cr_str_addf(out, "%s %s_%s", k ? "," : "", names[i], b->isas[k]->name);
+        cr_str_add(out, ";\n");
     }
 }

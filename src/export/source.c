@@ -50,6 +50,15 @@ bool cr__source_frame(const cr_origin *origin, bool users, cr__frame *out) {
     return found;
 }
 
+/* "KEY,PATH,TYPE;KEY,PATH,TYPE": the path of the last one. */
+const char *cr__source_module(const cr_origin *origin, int *length) {
+    const char *last = origin->module_stack ? origin->module_stack : "", *next;
+    while ((next = strchr(last, ';'))) last = next + 1;
+    const char *path = strchr(last, ','), *end = strrchr(last, ',');
+    *length = path && end > path ? (int)(end - path - 1) : 0;
+    return path ? path + 1 : last;
+}
+
 void cr__working_folder(char out[4096]) {
     if (!getcwd(out, 4096)) out[0] = 0;
 }

@@ -12,6 +12,9 @@ typedef struct cr__frame {
 /* The innermost frame; with `users`, the innermost one outside of PyTorch's own files where there is one. */
 bool cr__source_frame(const cr_origin *origin, bool users, cr__frame *out);
 
+/* The path of the module that made the node ("encoder.layer.0"); *length 0: the root's, or none is known. */
+const char *cr__source_module(const cr_origin *origin, int *length);
+
 /* What of a file's path goes into files that others get: below the working folder, from site-packages on, or its name
  * alone; where a user keeps programs is nobody else's business. A relative path is as it is. *length: of what is
  * returned. */

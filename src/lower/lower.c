@@ -768,21 +768,24 @@ static cr_status lower_call(cr__method *m, const cr_node *node) {
     return status;
 }
 
-/* Graph node and source line, for profiles and errors. */
+/* Graph node, source line and module, for profiles, errors and whoever reads the C text. */
 static cr_status note_origin(cr__method *m, const cr_node *node) {
     cr_str text;
     cr_str_init(&text);
     cr_str_addf(&text, "%s", node->op ? node->op->name : "");
     if (node->nvalues) cr_str_addf(&text, " -> %s", value(m, node->first)->name);
     cr__frame f;
-    if (cr__source_frame(&node->origin, true, &f)) { /* the folder and the file: libraries are small */
-        char working[4096];
-        cr__working_folder(working);
-        const char *path = cr__shown_path(working, f.path, &f.path_length);
+    bool known = cr__source_frame(&node->origin, true, &f);
+    int length;
+    const char *module = cr__source_module(&node->origin, &length);
+    if (known) { /* the file's name: the text is the same wherever it is made, and libraries are small */
+        const char *path = cr__shown_path("", f.path, &f.path_length);
         int slashes = 0, from = f.path_length;
         while (from > 0 && (slashes += path[from - 1] == '/') < 2) from--;
-        cr_str_addf(&text, " (%.*s:%.*s)", f.path_length - from, path + from, f.line_length, f.line);
+        cr_str_addf(&text, " (%.*s:%.*s", f.path_length - from, path + from, f.line_length, f.line);
     }
+    if (length) cr_str_addf(&text, "%s%.*s", known ? ", " : " (", length, module);
+    if (known || length) cr_str_addc(&text, ')');
     char *copy = cr_arena_strdup(&m->l->arena, cr_str_get(&text));
     cr_str_dispose(&text);
     if (!copy) return CR_ENOMEM;

@@ -406,7 +406,7 @@ static cr_status build_stores(builder *b, const cr_graph *body) {
 void cr__comment_text(cr_str *out, const char *text) {
     for (; *text; text++) {
         bool plain_char = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                          (*text >= '0' && *text <= '9') || strchr("_.:, ()[]=+-%<>", *text);
+                          (*text >= '0' && *text <= '9') || strchr("_.:, ()[]=+-%<>/", *text);
         cr_str_addc(out, plain_char ? *text : '_');
     }
 }

@@ -49,10 +49,12 @@ RT_CHOICE const gemm_kind *gemm_f64_get(void) {
     return &gemm_f64_portable;
 }
 
+RT_CHOICE const gemm_kind *gemm_integer_get(int compute) { return compute == RT_U32 ? &gemm_u32 : &gemm_u64; }
+
 const gemm_kind *gemm_kind_get(int compute) {
     switch (compute) {
-    case RT_U32: return &gemm_u32;
-    case RT_U64: return &gemm_u64;
+    case RT_U32:
+    case RT_U64: return gemm_integer_get(compute);
     case RT_F64: return gemm_f64_get();
     default: return &gemm_isa_get()->f32;
     }

@@ -79,7 +79,7 @@ static void result_store(job *s, int64_t batch) {
     }
 }
 
-int gemm_complex(const rt_ctx *ctx, const rt_gemm_args *g) {
+RT_CHOICE int gemm_complex(const rt_ctx *ctx, const rt_gemm_args *g) {
     if (g->pack_b || g->packed_b)
         return rt_fail(ctx, RT_ENOTIMPL, "matrix product: complex dtypes cannot be packed ahead");
     job s = { .g = g, .work = g->dtype == RT_C128 ? RT_C128 : RT_C64 };

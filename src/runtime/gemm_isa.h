@@ -69,6 +69,8 @@ extern const gemm_kind *const gemm_f64_avx2, *const gemm_f64_avx512;
 const gemm_isa *gemm_isa_get(void);
 /* Loops on f64; without any (tile is NULL) in a compiled model that has no f64. */
 const gemm_kind *gemm_f64_get(void);
+/* Loops on integers, RT_U32 or RT_U64; without any in a compiled model whose kernels take no integers. */
+const gemm_kind *gemm_integer_get(int compute);
 /* Loops for a compute dtype; the caller knows that it is one. */
 const gemm_kind *gemm_kind_get(int compute);
 

@@ -127,7 +127,7 @@ static int64_t window_volume(const pool *p) {
                 EACH_LINE(p, deep, tall, line) {                                                                   \
                     const T *x = in + line;                                                                        \
                     if (!index) {                                                                                  \
-                        EACH_TAP(p, o, at, top[o] = (x[at] > top[o]) | (x[at] != x[at]) ? x[at] : top[o])          \
+                        EACH_TAP(p, o, at, top[o] = ((x[at] > top[o]) | (x[at] != x[at])) ? x[at] : top[o])        \
                     } else {                                                                                       \
                         EACH_TAP(p, o, at, if ((x[at] > top[o]) | (x[at] != x[at])) top[o] = x[at],                \
                                  index[o] = line + at)                                                             \

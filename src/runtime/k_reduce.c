@@ -265,7 +265,7 @@ COMPLEX_NANSUM(nansum_c128, c128)
                 best = a[k] better best ? a[k] : best;                                                                 \
             }                                                                                                          \
         }                                                                                                              \
-        for (; i < n; i++) best = (x[i] better best) | (x[i] != x[i]) ? x[i] : best;                                   \
+        for (; i < n; i++) best = ((x[i] better best) | (x[i] != x[i])) ? x[i] : best;                                 \
         return best;                                                                                                   \
     }
 /* Small integers: as many lanes as four vectors have, a loop that becomes the processor's own maximum. */

@@ -32,7 +32,12 @@ typedef enum rt_number_kind {
 typedef struct rt_number { uint8_t kind; int32_t out, a, b, c; } rt_number;
 
 /* ---- memory ---- */
-enum { RT_BUFFER_INPUT, RT_BUFFER_WEIGHT, RT_BUFFER_STATE, RT_BUFFER_SCRATCH, RT_BUFFER_RESULT };
+#define RT_BUFFERS(X) X(INPUT) X(WEIGHT) X(STATE) X(SCRATCH) X(RESULT)
+enum {
+#define X(ID) RT_BUFFER_##ID,
+    RT_BUFFERS(X)
+#undef X
+};
 typedef struct rt_buffer {
     uint8_t kind;
     /* SCRATCH, RESULT: its size is known only after some step: allocated there, not in the arena */
@@ -46,45 +51,47 @@ typedef struct rt_buffer {
 typedef struct rt_window { int32_t buffer, offset, dims; uint8_t dtype, rank; } rt_window;
 
 /* ---- steps ---- */
+#define RT_OPERANDS(X)                                                                                                 \
+    X(NONE) X(WINDOW) X(WINDOWS) X(INT) X(FLOAT) X(COMPLEX) X(INTS) X(FLOATS) X(STR) X(GENERATOR)
 enum {
-    RT_A_NONE,
-    RT_A_WINDOW,
-    RT_A_WINDOWS,
-    RT_A_INT,
-    RT_A_FLOAT,
-    RT_A_COMPLEX,
-    RT_A_INTS,
-    RT_A_FLOATS,
-    RT_A_STR,
-    RT_A_GENERATOR
+#define X(ID) RT_A_##ID,
+    RT_OPERANDS(X)
+#undef X
 };
 /* An argument of a kernel: `at` is a window, a slot, or the first of `n` entries of method->lists (windows, -1 =
  * absent; slots) or a text of method->texts. */
 typedef struct rt_operand_ref { uint8_t kind; uint32_t n; int32_t at; } rt_operand_ref;
+/* Enumerator, and what u holds of it.
+ *   KERNEL   u.kernel(args) -> outs
+ *   COUNT    the same kernel's count phase: writes `nout` slots, listed at `outs`
+ *   BLOCK    u.program over windows args[0 .. nin), constants args[nin ..) (slots) -> outs
+ *   COPY     outs[0] = args[0], converting
+ *   NUMBER   the kernel's number result -> slot outs[0]
+ *   NUMBERS  u.numbers[0 .. nargs)
+ *   FILL     window outs[0] = slot args[0]
+ *   CHECK    fails with text args[1] unless slot args[0] is true
+ *   ROWS     u.rows over windows args, then outs, all of the domain's sizes
+ *   CUSTOM   host->ops[ncarried](args) -> outs, which are row-major; an INT argument with n = 1 is a bool
+ *   COND     u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs. A window's `n` has a
+ *            bit for each dimension whose slot the result gives
+ *   WHILE    while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured
+ *            args[nout ..); results to outs
+ *   SCAN     u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured;
+ *            the body gives the carried ones and a slice of every further result
+ *   FOLD     out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to
+ * cut,
+ *            the rest captured */
+#define RT_STEPS(X)                                                                                                    \
+    X(KERNEL, kernel) X(COUNT, kernel) X(BLOCK, program) X(COPY, nothing) X(NUMBER, kernel) X(NUMBERS, numbers)        \
+    X(FILL, nothing) X(CHECK, nothing) X(ROWS, rows) X(CUSTOM, nothing)                                                \
+    X(COND, bodies) X(WHILE, bodies) X(SCAN, bodies) X(FOLD, bodies)
 enum {
-    RT_STEP_KERNEL,  /* u.kernel(args) -> outs */
-    RT_STEP_COUNT,   /* the same kernel's count phase: writes `nout` slots, listed at `outs` */
-    RT_STEP_BLOCK,   /* u.program over windows args[0 .. nin), constants args[nin ..) (slots) -> outs */
-    RT_STEP_COPY,    /* outs[0] = args[0], converting */
-    RT_STEP_NUMBER,  /* the kernel's number result -> slot outs[0] */
-    RT_STEP_NUMBERS, /* u.numbers[0 .. nargs) */
-    RT_STEP_FILL,    /* window outs[0] = slot args[0] */
-    RT_STEP_CHECK,   /* fails with text args[1] unless slot args[0] is true */
-    RT_STEP_ROWS,    /* u.rows over windows args, then outs, all of the domain's sizes */
-    RT_STEP_CUSTOM,  /* host->ops[ncarried](args) -> outs, which are row-major; an INT argument with n = 1 is a bool */
-    RT_STEP_COND,    /* u.bodies[0] if slot args[0], else u.bodies[1]; operands args[1 ..); results to outs. A window's
-                      * `n` has a bit for each dimension whose slot the result gives */
-    /* while u.bodies[0](carried) do carried = u.bodies[1](carried); carried args[0 .. nout), captured args[nout ..);
-     * results to outs */
-    RT_STEP_WHILE,
-    /* u.bodies[0] over slices of dimension 0: args are ncarried carried ones, nslices to cut, the rest captured; the
-     * body gives the carried ones and a slice of every further result */
-    RT_STEP_SCAN,
-    /* out[0] = args[0], out[i] = u.bodies[0](out[i - 1], args[i]), by slices of dimension 0: nslices args to cut, the
-     * rest captured */
-    RT_STEP_FOLD,
+#define X(ID, member) RT_STEP_##ID,
+    RT_STEPS(X)
+#undef X
 };
-#define RT_STEP_BODIES(kind) ((kind) < RT_STEP_COND ? 0 : (kind) < RT_STEP_SCAN ? 2 : 1) /* how many u.bodies has */
+/* how many u.bodies has */
+#define RT_STEP_BODIES(kind) ((kind) < RT_STEP_COND ? 0 : (kind) < RT_STEP_SCAN ? 2 : 1)
 struct rt_method;
 typedef struct rt_step {
     uint8_t kind;

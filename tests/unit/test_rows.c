@@ -179,7 +179,7 @@ static void comments_stay_comments(void) {
     cr_str out;
     cr_str_init(&out);
     cr__comment_text(&out, "a */ int x; /* \\\n \"b\" ?\?/ %s \xc3\xa9");
-    CHECK_STR(cr_str_get(&out), "a __ int x_ __ __ _b_ ___ %s __");
+    CHECK_STR(cr_str_get(&out), "a _/ int x_ /_ __ _b_ __/ %s __");
     cr_str_dispose(&out);
 }
 
