@@ -30,8 +30,5 @@ static cr_status no_such(const char *name) {
 
 cr_status cr_graph_apply(const cr_graph *g, const char *name, cr_graph **out) {
     const cr_pass *pass = cr_pass_find(name);
-    cr_pass_run run = { .nfrozen = 0 };
-    if (!pass) return no_such(name);
-    cr_status status = pass->run(&run, g, out);
-    return status ? cr_error_context(status, "pass %s", name) : CR_OK;
+    return pass ? cr_pass_apply_one(pass, g, NULL, out) : no_such(name);
 }

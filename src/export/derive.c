@@ -174,17 +174,17 @@ static cr_status name_values(cr_graph *graph) {
 
 cr_status cr_program_decompose(cr_program *p, const cr_decomposition *how, cr_program **out) {
     cr_graph *graph = NULL;
-    cr_pass_run run = { .replay = true };
+    cr_functionalize_options writes = { .replay = true };
     cr_status status;
     if (p->nunsupported)
         return CR_FAIL(CR_EUNSUPPORTED, "%s has no row here, so the program cannot be decomposed", p->unsupported[0]);
-    if (!(run.mutated = cr_calloc(p->ninputs + 1, sizeof *run.mutated))) return CR_ENOMEM;
+    if (!(writes.mutated = cr_calloc(p->ninputs + 1, sizeof *writes.mutated))) return CR_ENOMEM;
     pthread_mutex_lock(cr_program_lock(p));
-    status = cr_pass_core(&run, p->graph, how, &graph);
+    status = cr_pass_core(p->graph, how, &writes, &graph);
     pthread_mutex_unlock(cr_program_lock(p));
     if (!status) status = name_values(graph);
-    if (!status) status = cr_program_derive(p, graph, run.mutated, run.nmutated, "ATEN", out);
+    if (!status) status = cr_program_derive(p, graph, writes.mutated, writes.nmutated, "ATEN", out);
     cr_graph_release(graph);
-    cr_free(run.mutated);
+    cr_free(writes.mutated);
     return status;
 }

@@ -31,7 +31,7 @@ typedef struct cr_lowered {
     CR_VEC(struct cr_row_kernel *) kernels; /* loops of RT_STEP_ROWS steps (lower/rows.h), in the arena */
 } cr_lowered;
 
-/* after: who watches the passes (cr_pass_run); NULL: nobody. names: of the methods, one per program; NULL: the
+/* after: who watches the passes (cr_pipeline_options); NULL: nobody. names: of the methods, one per program; NULL: the
  * programs' own. */
 typedef struct cr_lower_options {
     cr_status (*after)(void *user, const cr_pass *pass, const cr_graph *g, double seconds);

@@ -443,10 +443,12 @@ static cr_status run_passes(lowering *w, method_program *mp, cr_graph **out) {
     if (!names || !mp->frozen || !mp->inputs) return CR_ENOMEM;
     for (size_t i = 0; i < p->ninputs; i++) names[i] = p->inputs[i].target;
     find_frozen(w, mp);
-    cr_pass_run run = { .frozen = mp->frozen, .names = names, .nfrozen = p->ninputs };
-    if (w->options) run.after = w->options->after, run.user = w->options->user, run.fuse = w->options->fuse;
+    cr_freeze_options freeze = { .tensors = mp->frozen, .names = names, .n = p->ninputs };
+    struct cr_pass_option told[] = { { "freeze", &freeze }, { "fuse", w->options ? (void *)w->options->fuse : NULL } };
+    cr_pipeline_options o = { .options = told, .noptions = CR_COUNT(told) };
+    if (w->options) o.after = w->options->after, o.user = w->options->user;
     CR_TRY(cr_vec_reserve(&w->l->graphs, w->l->graphs.n + 1));
-    CR_TRY(cr_pipeline_native(&run, p->graph, out));
+    CR_TRY(cr_pipeline_native(&o, p->graph, out));
     w->l->graphs.at[w->l->graphs.n++] = *out;
     for (size_t i = 0; i < p->ninputs; i++)
         if (!mp->frozen[i]) mp->inputs[mp->ninputs++] = &p->inputs[i];

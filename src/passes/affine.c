@@ -225,6 +225,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return role == CR_ROLE_MUL || role == CR_ROLE_ADD ? scale_or_shift(&a, node, args, done) : CR_OK;
 }
 
-cr_status cr_pass_affine(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    return cr_rewrite(run, g, rule, NULL, out);
+cr_status cr_pass_affine(const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(g, rule, NULL, out);
 }

@@ -394,6 +394,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return cr_op_is(node->op, "aten::scaled_dot_product_attention") ? tell(&a, node, args, done) : CR_OK;
 }
 
-cr_status cr_pass_attention(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    return cr_rewrite(run, g, rule, NULL, out);
+cr_status cr_pass_attention(const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(g, rule, NULL, out);
 }

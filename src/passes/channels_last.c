@@ -210,13 +210,13 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return is_neutral(node->op) ? compute(w, node, &c, done) : CR_OK;
 }
 
-cr_status cr_pass_channels_last(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+cr_status cr_pass_channels_last(const cr_graph *g, cr_graph **out) {
     twins t;
     cr_graph *doubled = NULL;
     cr_map_init(&t.map);
-    cr_status status = cr_rewrite(run, g, rule, &t, &doubled);
+    cr_status status = cr_rewrite(g, rule, &t, &doubled);
     cr_map_dispose(&t.map);
-    if (!status) status = cr_pass_dce(run, doubled, out);
+    if (!status) status = cr_pass_dce(doubled, out);
     cr_graph_release(doubled);
     return status;
 }

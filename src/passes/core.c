@@ -21,7 +21,7 @@ static cr_status body_of_others(void *user, const cr_op *op, const cr_graph *g, 
     return is_plain_view(op) ? CR_OK : how->body(how->user, op, g, args, out);
 }
 
-cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decomposition *how, cr_graph **out) {
+cr_status cr_pass_core(const cr_graph *g, const cr_decomposition *how, cr_functionalize_options *o, cr_graph **out) {
     cr_decomposition rest = *how, first = { stop_at_views, &rest, how->core, true, how->body ? body_of_others : NULL };
     cr_graph *views = NULL, *functional = NULL, *all = NULL;
     cr_status status;
@@ -30,9 +30,9 @@ cr_status cr_pass_core(cr_pass_run *run, const cr_graph *g, const cr_decompositi
     cr_shape_set_traced(env, true);
     rest.keep_writes = true;
     CR_TRY_OUT(cr_pass_decompose_as(g, &first, &views));
-    CR_TRY_OUT(cr_pass_functionalize(run, views, &functional));
+    CR_TRY_OUT(cr_pass_functionalize(views, o, &functional));
     CR_TRY_OUT(cr_pass_decompose_as(functional, &rest, &all));
-    status = cr_pass_dce(run, all, out);
+    status = cr_pass_dce(all, out);
 out:
     cr_env_set_general(env, general);
     cr_shape_set_traced(env, false);

@@ -73,10 +73,10 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return status;
 }
 
-cr_status cr_pass_cse(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+cr_status cr_pass_cse(const cr_graph *g, cr_graph **out) {
     calls all;
     cr_map_init(&all.by_key);
-    cr_status status = cr_rewrite(run, g, rule, &all, out);
+    cr_status status = cr_rewrite(g, rule, &all, out);
     cr_map_dispose(&all.by_key);
     return status;
 }

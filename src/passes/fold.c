@@ -138,6 +138,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return status;
 }
 
-cr_status cr_pass_fold(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    return cr_rewrite(run, g, rule, NULL, out);
+cr_status cr_pass_fold(const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(g, rule, NULL, out);
 }

@@ -10,7 +10,7 @@
  * arguments or changes metas in ways of its own, a view that cannot be undone (overlapping, another dtype), constants,
  * regions that write, and placeholders unless the caller wants their new values as outputs.
  *
- * With `run->replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is
+ * With `replay` the calls are those that PyTorch's functionalisation makes: a view of memory that was written is
  * taken anew from the root, step by step, each time for itself, the written one included; copy_ stays a call of
  * copy. */
 #include "graph/writes.h"
@@ -34,6 +34,7 @@ typedef struct functions {
     cr_arena arena;
     uint32_t stamp;
     bool any, replay;
+    cr_functionalize_options *options;
 } functions;
 
 static const cr_meta *meta_of(const functions *f, uint32_t v) { return cr_graph_value(f->g, v)->meta; }
@@ -423,16 +424,15 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
 /* The new values of placeholders that were written. */
 static cr_status finish(cr_rewriter *w, cr_arg *more, size_t *n) {
     functions *f = cr_rewrite_user(w);
-    cr_pass_run *run = cr__rewrite_run(w);
+    cr_functionalize_options *o = f->options;
     uint32_t index = 0;
-    if (!run || !run->mutated) return CR_OK;
-    run->nmutated = 0;
+    o->nmutated = 0;
     for (uint32_t id = cr_graph_first(f->g); id != CR_NO_NODE; id = cr_graph_next(f->g, id)) {
         const cr_node *node = cr_graph_node(f->g, id);
         if (node->kind != CR_NODE_PLACEHOLDER) continue;
         if (is_going(f, node->first)) {
             more[(*n)++] = cr__rewrite_mapped(w, node->first);
-            run->mutated[run->nmutated++] = index;
+            o->mutated[o->nmutated++] = index;
         }
         index++;
     }
@@ -454,25 +454,38 @@ static cr_status prepare(functions *f, bool inputs_too) {
     return CR_OK;
 }
 
-static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_too, cr_graph **out);
-static cr_status body(cr_pass_run *run, const cr_graph *g, cr_graph **out) { return functionalize(run, g, false, out); }
+static void dispose(functions *f) {
+    for (size_t i = 0; i < f->families.n; i++) cr_vec_dispose(&f->families.at[i].members);
+    cr_vec_dispose(&f->families);
+    cr_vec_dispose(&f->members);
+    cr_arena_dispose(&f->arena);
+}
 
-static cr_status functionalize(cr_pass_run *run, const cr_graph *g, bool inputs_too, cr_graph **out) {
-    functions f = { .g = g, .replay = run && run->replay };
+/* Placeholders of a body are the region's business. */
+static cr_status body(void *user, const cr_graph *g, cr_graph **out) {
+    cr_functionalize_options o = { .replay = ((functions *)user)->replay };
+    return cr_pass_functionalize(g, &o, out);
+}
+
+cr_status cr_pass_functionalize(const cr_graph *g, cr_functionalize_options *o, cr_graph **out) {
+    functions f = { .g = g, .options = o, .replay = o->replay };
+    cr__walk walk = { .rule = rule, .user = &f, .all = true, .body = body, .finish = o->mutated ? finish : NULL };
     cr_arena_init(&f.arena);
-    cr_status status = prepare(&f, inputs_too);
-    if (!status)
-        status = cr__rewrite_walk(
-            run, g,
-            &(cr__walk){ .rule = rule, .user = &f, .all = true, .body = body, .finish = inputs_too ? finish : NULL },
-            out);
-    for (size_t i = 0; i < f.families.n; i++) cr_vec_dispose(&f.families.at[i].members);
-    cr_vec_dispose(&f.families);
-    cr_vec_dispose(&f.members);
-    cr_arena_dispose(&f.arena);
+    cr_status status = prepare(&f, o->mutated);
+    if (!status) status = cr__rewrite_walk(g, &walk, out);
+    dispose(&f);
     return status;
 }
 
-cr_status cr_pass_functionalize(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    return functionalize(run, g, run->mutated, out);
+cr_status cr__check_settled(const cr_graph *g) {
+    functions f = { .g = g };
+    cr_arena_init(&f.arena);
+    cr_status status = prepare(&f, false);
+    for (size_t i = 0; i < f.families.n && !status; i++) {
+        const family *x = &f.families.at[i];
+        const char *name = x->members.n ? cr_graph_value(g, f.members.at[x->members.at[0]].value)->name : "";
+        if (!x->stays) status = CR_FAIL(CR_EVALUE, "%%%s is written, which could be a value", name);
+    }
+    dispose(&f);
+    return status;
 }

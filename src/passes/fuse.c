@@ -553,10 +553,10 @@ static cr_status fuse(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return outline_group(w, s, k);
 }
 
-cr_status cr_pass_fuse(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    fusion f = { .limits = run->fuse ? run->fuse : &cr_fuse_processor };
+cr_status cr_pass_fuse(const cr_graph *g, const cr_fuse_limits *limits, cr_graph **out) {
+    fusion f = { .limits = limits ? limits : &cr_fuse_processor };
     CR_TRY(cr_region_ops_init());
-    cr_status status = cr_rewrite(run, g, fuse, &f, out);
+    cr_status status = cr_rewrite(g, fuse, &f, out);
     while (f.states) {
         state *s = f.states;
         f.states = s->next;

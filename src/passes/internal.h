@@ -14,16 +14,18 @@ typedef struct cr__walk {
     /* the rule is shown unstable calls, too: it deals with writes itself */
     bool all;
     /* for subgraphs, instead of the same rule */
-    cr_status (*body)(cr_pass_run *run, const cr_graph *g, cr_graph **out);
+    cr_status (*body)(void *user, const cr_graph *g, cr_graph **out);
     cr_status (*finish)(cr_rewriter *w, cr_arg *more, size_t *n);    /* further outputs, at most one per placeholder */
 } cr__walk;
-CR_NODISCARD cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out);
+CR_NODISCARD cr_status cr__rewrite_walk(const cr_graph *g, const cr__walk *walk, cr_graph **out);
 /* What an old value is in the new graph now; binding it again holds for the uses to come. */
 cr_arg cr__rewrite_mapped(const cr_rewriter *w, uint32_t value);
 void cr__rewrite_bind(cr_rewriter *w, uint32_t value, cr_arg to);
-cr_pass_run *cr__rewrite_run(const cr_rewriter *w);
 /* Does a node of the old graph write to the old value's memory? */
 bool cr__rewrite_writes(const cr_rewriter *w, uint32_t value);
+
+/* CR_HOLDS_SETTLED: no write is left that functionalize would write otherwise. (functionalize.c) */
+CR_NODISCARD cr_status cr__check_settled(const cr_graph *g);
 
 /* What a body of the caller's own takes: the values among the arguments, in order, lists included. The array is the
  * graph's. */

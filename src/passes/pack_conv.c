@@ -157,15 +157,15 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return CR_OK;
 }
 
-cr_status cr_pass_pack_conv(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+cr_status cr_pass_pack_conv(const cr_graph *g, cr_graph **out) {
     used u = { g, cr_alloc(cr_graph_value_count(g) * sizeof(uint32_t) + 1) };
     if (!u.counts) return CR_ENOMEM;
     cr_graph_count_uses(g, u.counts);
     cr_graph *packed = NULL;
-    cr_status status = cr_rewrite(run, g, rule, &u, &packed);
+    cr_status status = cr_rewrite(g, rule, &u, &packed);
     cr_free(u.counts);
     /* without what was on the way to the last form of a convolution */
-    if (!status) status = cr_pass_dce(run, packed, out);
+    if (!status) status = cr_pass_dce(packed, out);
     cr_graph_release(packed);
     return status;
 }

@@ -273,10 +273,10 @@ static cr_status scan(packing *p, const cr_graph *g) {
     return CR_OK;
 }
 
-cr_status cr_pass_pack_products(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
+cr_status cr_pass_pack_products(const cr_graph *g, cr_graph **out) {
     packing p = { 0 };
     cr_status status = scan(&p, g);
-    if (!status) status = cr_rewrite(run, g, rule, &p, out);
+    if (!status) status = cr_rewrite(g, rule, &p, out);
     for (size_t i = 0; i < p.known.n; i++) cr_tensor_release(p.known.at[i].panels);
     cr_vec_dispose(&p.known);
     return status;

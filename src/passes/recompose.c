@@ -213,6 +213,6 @@ static cr_status rule(cr_rewriter *w, const cr_node *node, const cr_arg *args, b
     return *done ? CR_OK : gelu(w, node, args, done);
 }
 
-cr_status cr_pass_recompose(cr_pass_run *run, const cr_graph *g, cr_graph **out) {
-    return cr_rewrite(run, g, rule, NULL, out);
+cr_status cr_pass_recompose(const cr_graph *g, cr_graph **out) {
+    return cr_rewrite(g, rule, NULL, out);
 }

@@ -16,7 +16,6 @@ typedef struct made_value { uint32_t uses; bool unstable; } made_value;     /* p
 
 struct cr_rewriter {
     cr_emitter emitter; /* first: what rules call through it they call by cr_rewrite_op */
-    cr_pass_run *run;
     const cr_graph *from;
     cr_graph *to;
     cr__walk walk;
@@ -33,7 +32,6 @@ struct cr_rewriter {
 void *cr_rewrite_user(const cr_rewriter *w) { return w->walk.user; }
 cr_graph *cr_rewrite_graph(const cr_rewriter *w) { return w->to; }
 const cr_graph *cr_rewrite_source(const cr_rewriter *w) { return w->from; }
-cr_pass_run *cr__rewrite_run(const cr_rewriter *w) { return w->run; }
 
 /* ---- calls that serve every size ---- */
 
@@ -324,8 +322,8 @@ static cr_status map_arg(cr_rewriter *w, const cr_arg *from, cr_arg *to) {
         to->u.list = items;
     } else if (from->kind == CR_ARG_GRAPH) {
         cr_graph *sub = NULL;
-        CR_TRY(w->walk.body ? w->walk.body(w->run, from->u.graph, &sub)
-                            : cr__rewrite_walk(w->run, from->u.graph, &w->walk, &sub));
+        CR_TRY(w->walk.body ? w->walk.body(w->walk.user, from->u.graph, &sub)
+                            : cr__rewrite_walk(from->u.graph, &w->walk, &sub));
         cr_status status = cr_graph_add_subgraph(w->to, sub); /* holds it from here on */
         cr_graph_release(sub);
         CR_TRY(status);
@@ -518,8 +516,8 @@ static cr_status rewrite_into(cr_rewriter *w) {
     return cr_graph_set_output(w->to, outputs, output->nargs + more);
 }
 
-cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *walk, cr_graph **out) {
-    cr_rewriter w = { .run = run, .from = g, .walk = *walk };
+cr_status cr__rewrite_walk(const cr_graph *g, const cr__walk *walk, cr_graph **out) {
+    cr_rewriter w = { .from = g, .walk = *walk };
     w.emitter = (cr_emitter){ emitter_call, emitter_meta, emitter_release, cr_graph_env(g) };
     if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
     CR_TRY(cr_graph_create(cr_graph_env(g), &w.to));
@@ -536,6 +534,6 @@ cr_status cr__rewrite_walk(cr_pass_run *run, const cr_graph *g, const cr__walk *
     return CR_OK;
 }
 
-cr_status cr_rewrite(cr_pass_run *run, const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out) {
-    return cr__rewrite_walk(run, g, &(cr__walk){ .rule = rule, .user = user }, out);
+cr_status cr_rewrite(const cr_graph *g, cr_rewrite_fn *rule, void *user, cr_graph **out) {
+    return cr__rewrite_walk(g, &(cr__walk){ .rule = rule, .user = user }, out);
 }

@@ -235,12 +235,12 @@ static cr_status run_made_up(made_up *m, cr_graph *g, const cr_graph *first, cr_
 }
 
 /* Results, and what was written to the inputs or came as a further output instead. */
-static cr_status compare_runs(const made_up *a, const made_up *b, size_t n, const cr_pass_run *run) {
+static cr_status compare_runs(const made_up *a, const made_up *b, size_t n, const cr_functionalize_options *writes) {
     for (size_t i = 0; i < n; i++) CR_TRY(compare(&a->results[i], &b->results[i], i));
     for (size_t i = 0; i < a->ninputs && a->ninputs == b->ninputs; i++) {
         const cr_arg *after = &b->inputs[i];
-        for (size_t k = 0; run->mutated && k < run->nmutated; k++)
-            if (run->mutated[k] == i) after = &b->results[n + k];
+        for (size_t k = 0; writes->mutated && k < writes->nmutated; k++)
+            if (writes->mutated[k] == i) after = &b->results[n + k];
         cr_status status = compare(&a->inputs[i], after, i);
         if (status) return cr_error_context(status, "inputs after the run");
     }
@@ -249,15 +249,16 @@ static cr_status compare_runs(const made_up *a, const made_up *b, size_t n, cons
 
 /* A graph that these inputs do not suit (a probability above 1) says nothing. `again`: the graph read anew, as runs may
  * write to constants. */
-static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after, const cr_pass_run *run) {
+static cr_status same_answers(cr_graph *before, cr_graph *again, cr_graph *after, cr_tensor **frozen,
+                              const cr_functionalize_options *writes) {
     made_up a = { .ninputs = 0 }, b = { .ninputs = 0 };
     for (uint32_t id = cr_graph_first(before);
          id != CR_NO_NODE && cr_graph_node(before, id)->kind == CR_NODE_PLACEHOLDER; id = cr_graph_next(before, id))
         if (!is_concrete(cr_graph_value(before, cr_graph_node(before, id)->first)->meta)) return CR_OK;
-    cr_status status = run_made_up(&a, again, before, run->frozen, true);
+    cr_status status = run_made_up(&a, again, before, frozen, true);
     if (!status) {
-        status = run_made_up(&b, after, before, run->frozen, false);
-        if (!status) status = compare_runs(&a, &b, a.nresults, run);
+        status = run_made_up(&b, after, before, frozen, false);
+        if (!status) status = compare_runs(&a, &b, a.nresults, writes);
     } else if (status != CR_ENOMEM) {
         status = CR_OK;
     }
@@ -288,14 +289,20 @@ static cr_status do_pass(const test *t, cr_graph *g, cr_str *out) {
         frozen[n] = input.u.t;
     }
     uint32_t mutated[32];
-    cr_pass_run run = { .frozen = frozen, .nfrozen = n, .mutated = strstr(t->words, "outputs") ? mutated : NULL };
-    CR_TRY_OUT(pass->run(&run, g, &made));
+    cr_freeze_options freeze = { .tensors = frozen, .n = n };
+    cr_functionalize_options writes = { .mutated = strstr(t->words, "outputs") ? mutated : NULL };
+    void *told = NULL;
+    if (!strcmp(t->command, "freeze")) told = &freeze;
+    if (!strcmp(t->command, "functionalize")) told = &writes;
+    CR_TRY_OUT(cr_pass_apply_one(pass, g, told, &made));
     CR_TRY_OUT(cr_graph_verify(made, CR_VERIFY_METAS));
-    CR_TRY_OUT(cr_pass_dce(&run, made, &clean));
+    CR_TRY_OUT(cr_contract_check(made, pass->gives));
+    CR_TRY_OUT(cr_pass_dce(made, &clean));
+    CR_TRY_OUT(cr_contract_check(clean, CR_HOLDS_LIVE));
     CR_TRY_OUT(cr_graph_verify(clean, CR_VERIFY_METAS));
     cr_graph_print(clean, CR_PRINT_PLAIN, out);
     CR_TRY_OUT(cr_graph_parse(NULL, t->graph, &again));
-    CR_TRY_OUT(same_answers(g, again, clean, &run));
+    CR_TRY_OUT(same_answers(g, again, clean, frozen, &writes));
 out:
     cr_graph_release(made);
     cr_graph_release(clean);

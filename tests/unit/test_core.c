@@ -15,11 +15,11 @@ static const char text[] = "graph(%b: f32[4, 3], %x: f32[s0, 3], %w: f32[5, 3], 
 
 static cr_status decompose(uint32_t *mutated, size_t *n, cr_graph **out) {
     cr_graph *g = NULL;
-    cr_pass_run run = { .mutated = mutated, .replay = true };
+    cr_functionalize_options writes = { .mutated = mutated, .replay = true };
     CR_TRY(cr_graph_parse(NULL, text, &g));
-    cr_status status = cr_pass_core(&run, g, &(cr_decomposition){ .stop = cr_stop_at_core, .core = true }, out);
+    cr_status status = cr_pass_core(g, &(cr_decomposition){ .stop = cr_stop_at_core, .core = true }, &writes, out);
     cr_graph_release(g);
-    *n = run.nmutated;
+    *n = writes.nmutated;
     return status;
 }
 
@@ -51,9 +51,9 @@ static bool stop_at_all(const cr_op *op, void *user) {
 static void an_empty_table_only_makes_it_functional(void) {
     uint32_t mutated[4];
     cr_graph *g = NULL, *out = NULL;
-    cr_pass_run run = { .mutated = mutated, .replay = true };
+    cr_functionalize_options writes = { .mutated = mutated, .replay = true };
     CHECK_OK(cr_graph_parse(NULL, text, &g));
-    CHECK_OK(cr_pass_core(&run, g, &(cr_decomposition){ .stop = stop_at_all, .core = true }, &out));
+    CHECK_OK(cr_pass_core(g, &(cr_decomposition){ .stop = stop_at_all, .core = true }, &writes, &out));
     CHECK_OK(cr_graph_verify(out, CR_VERIFY_FUNCTIONAL));
     CHECK(calls(out, "aten::linear") && calls(out, "aten::hardswish") && calls(out, "aten::select_scatter") &&
           !calls(out, "aten::addmm"));
@@ -75,12 +75,10 @@ static void a_body_takes_the_place_of_an_op(void) {
     uint32_t mutated[4];
     int asked = 0;
     cr_graph *g = NULL, *out = NULL;
-    cr_pass_run run = { .mutated = mutated, .replay = true };
+    cr_functionalize_options writes = { .mutated = mutated, .replay = true };
     CHECK_OK(cr_graph_parse(NULL, text, &g));
-    CHECK_OK(
-        cr_pass_core(&run, g,
-                     &(cr_decomposition){ .stop = cr_stop_at_core, .user = &asked, .core = true, .body = own_body },
-                     &out));
+    cr_decomposition how = { .stop = cr_stop_at_core, .user = &asked, .core = true, .body = own_body };
+    CHECK_OK(cr_pass_core(g, &how, &writes, &out));
     CHECK(asked > 0 && calls(out, "aten::neg") && !calls(out, "aten::clamp"));
     cr_graph_release(out);
     cr_graph_release(g);

@@ -55,8 +55,10 @@ static cr_status run_pipeline(watch *w, cr_graph **out) {
     if (!status) status = make(numbers, 2, (int64_t[]){ 4, 4 }, &made[3]);
     if (!status) status = make(numbers, 2, (int64_t[]){ 2, 4 }, &made[4]);
     for (int i = 0; i < 5; i++) frozen[1 + i] = made[i];
-    cr_pass_run run = { .frozen = frozen, .names = names, .nfrozen = 6, .after = w ? note : NULL, .user = w };
-    if (!status) status = cr_pipeline_native(&run, g, out);
+    cr_freeze_options freeze = { .tensors = frozen, .names = names, .n = 6 };
+    struct cr_pass_option told = { "freeze", &freeze };
+    cr_pipeline_options o = { .options = &told, .noptions = 1, .verify = true, .after = w ? note : NULL, .user = w };
+    if (!status) status = cr_pipeline_native(&o, g, out);
     if (!status) CHECK(!frozen[0] && frozen[1] && frozen[4] && !frozen[5]); /* the graph writes the cache */
     for (int i = 0; i < 5; i++) cr_tensor_release(made[i]);
     cr_graph_release(g);
@@ -104,6 +106,113 @@ static void letters_and_names(void) {
     CHECK(!cr_pass_find("no such pass"));
 }
 
+/* ---- contracts ---- */
+
+static cr_graph *parsed(const char *body) {
+    cr_graph *g = NULL;
+    CHECK_OK(cr_graph_parse(NULL, body, &g));
+    return g;
+}
+
+static cr_status same_graph(const cr_graph *g, cr_graph **out) { return cr_graph_retain(*out = (cr_graph *)g), CR_OK; }
+
+/* A graph that breaks each bit, and one that keeps it. */
+static const struct { uint32_t bit; const char *name, *broken, *kept; } bits[] = {
+    { CR_HOLDS_KERNELS, "kernels", "graph(%x: f32[2]) {\n  %y = aten.dist(%x, %x)\n  return %y\n}",
+      "graph(%x: f32[2]) {\n  %y = aten.relu(%x)\n  return %y\n}" },
+    { CR_HOLDS_CORE, "core", "graph(%x: f32[2]) {\n  %y = aten.dist(%x, %x)\n  return %y\n}",
+      "graph(%x: f32[2]) {\n  %y = aten.relu(%x)\n  return %y\n}" },
+    { CR_HOLDS_FUNCTIONAL, "functional", "graph(%x: f32[2]) {\n  %y, %x1! = aten.relu_(%x)\n  return %y\n}",
+      "graph(%x: f32[2]) {\n  %y = aten.relu(%x)\n  return %y\n}" },
+    { CR_HOLDS_SETTLED, "settled",
+      "graph(%x: f32[2]) {\n  %a = aten.neg(%x)\n  %y, %a1! = aten.relu_(%a)\n  return %y\n}",
+      "graph(%x: f32[2]) {\n  %y, %x1! = aten.relu_(%x)\n  return %y\n}" },
+    { CR_HOLDS_LIVE, "live", "graph(%x: f32[2]) {\n  %a = aten.neg(%x)\n  %y = aten.relu(%x)\n  return %y\n}",
+      "graph(%x: f32[2]) {\n  %a, %x1! = aten.neg_(%x)\n  return %x1\n}" },
+};
+
+static const char *const two_axes = "graph rows(%x: f32[4, 4], %y: f32[4, 4]) {\n  %a = aten.sum.dim_IntList(%x, [0])\n"
+                                    "  %b = aten.sum.dim_IntList(%y, [1])\n  return %a, %b\n}";
+
+/* A pass whose row promises the bit and whose graph does not have it. */
+static void a_broken_promise_is_caught(void) {
+    for (size_t i = 0; i < CR_COUNT(bits); i++) {
+        cr_pass liar = { '?', "liar", 0, bits[i].bit, 0, .plain = same_graph };
+        cr_graph *broken = parsed(bits[i].broken), *kept = parsed(bits[i].kept);
+        cr_graphs out = { 0 };
+        CHECK_EQ(cr_pipeline_run(&liar, 1, &(cr_pipeline_options){ .verify = true }, broken, &out), CR_EVALUE);
+        CHECK(strstr(cr_error_message(), "liar") && strstr(cr_error_message(), bits[i].name) && !out.n);
+        CHECK_OK(cr_pipeline_run(&liar, 1, &(cr_pipeline_options){ .verify = true }, kept, &out));
+        CHECK_EQ(out.n, 1);
+        cr_graphs_dispose(&out);
+        cr_graph_release(broken);
+        cr_graph_release(kept);
+    }
+}
+
+static void a_region_that_is_no_kernel_is_caught(void) {
+    cr_graph *g = NULL, *body = parsed(two_axes);
+    cr_arg operands[2], args[2] = { { .kind = CR_ARG_GRAPH, .given = 1, .u.graph = body }, cr_arg_list(operands, 2) };
+    CHECK_OK(cr_region_ops_init());
+    CHECK_OK(cr_graph_parse(cr_graph_env(body), "graph(%x: f32[4, 4], %y: f32[4, 4]) {\n  return %x, %y\n}", &g));
+    for (uint32_t i = 0; i < 2; i++) operands[i] = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .u.i = i };
+    uint32_t made;
+    CHECK_OK(cr_graph_add_subgraph(g, body));
+    cr_graph_insert_before(g, cr_graph_output(g));
+    CHECK_OK(cr_graph_call(g, cr_op_find("cresset::rows"), args, &made));
+    CHECK_EQ(cr_contract_check(g, CR_HOLDS_FUSED), CR_EVALUE);
+    CHECK(strstr(cr_error_message(), "fused"));
+    cr_graph_release(g);
+    cr_graph_release(body);
+}
+
+static void passes_stand_where_they_find_what_they_need(void) {
+    const cr_pass wrong[] = { *cr_pass_find("decompose"), *cr_pass_find("pack_conv") };
+    cr_graph *g = parsed(text);
+    cr_graphs out = { 0 };
+    CHECK_EQ(cr_pipeline_run(wrong, 2, &(cr_pipeline_options){ 0 }, g, &out), CR_EVALUE);
+    CHECK(strstr(cr_error_message(), "pack_conv needs") && strstr(cr_error_message(), "settled, live"));
+    uint32_t has = CR_HOLDS_SETTLED | CR_HOLDS_LIVE; /* decompose ends LIVE */
+    CHECK_EQ(cr_pipeline_run(wrong, 2, &(cr_pipeline_options){ .holds = has }, g, &out), CR_EVALUE);
+    cr_graph *plain = parsed("graph(%x: f32[2]) {\n  %y = aten.relu(%x)\n  return %y\n}");
+    CHECK_OK(cr_pipeline_run(wrong + 1, 1, &(cr_pipeline_options){ .holds = has | CR_HOLDS_KERNELS }, plain, &out));
+    cr_graphs_dispose(&out);
+    cr_graph_release(plain);
+    cr_graph_release(g);
+}
+
+/* ---- several graphs ---- */
+
+typedef struct twice { int calls; } twice; /* options of a pass */
+
+static cr_status give_two(const cr_graph *g, void *options, cr_graphs *out) {
+    ((twice *)options)->calls++;
+    for (int i = 0; i < 2; i++) {
+        cr_graph *copy = NULL;
+        CR_TRY(cr_pass_dce(g, &copy));
+        CR_TRY(cr_vec_push(out, copy));
+    }
+    return CR_OK;
+}
+
+static void a_pass_may_give_several_graphs(void) {
+    const cr_pass cut = { '2', "twice", 0, 0, 0, .run = give_two }, all[] = { cut, *cr_pass_find("dce"), cut };
+    twice told = { 0 };
+    struct cr_pass_option option = { "twice", &told };
+    watch w = { .n = 0 };
+    cr_pipeline_options o = { .options = &option, .noptions = 1, .verify = true, .after = note, .user = &w };
+    cr_graph *g = parsed(text), *single = NULL;
+    cr_graphs out = { 0 };
+    CHECK_OK(cr_pipeline_run(all, 3, &o, g, &out));
+    CHECK_EQ(out.n, 4);
+    CHECK_EQ(told.calls, 3); /* once, then for each of two */
+    CHECK_STR(w.letters, "22xx2222");
+    CHECK_EQ(cr_pass_apply_one(&all[0], g, &told, &single), CR_EVALUE);
+    CHECK(!single && strstr(cr_error_message(), "gives 2 graphs"));
+    cr_graphs_dispose(&out);
+    cr_graph_release(g);
+}
+
 static void every_failing_allocation(void) {
     cr_graph *g = NULL;
     CHECK_OK(run_pipeline(NULL, &g)); /* tables that are made once */
@@ -132,6 +241,10 @@ int main(void) {
     RUN(all_passes);
     RUN(a_watcher_may_stop_it);
     RUN(letters_and_names);
+    RUN(a_broken_promise_is_caught);
+    RUN(a_region_that_is_no_kernel_is_caught);
+    RUN(passes_stand_where_they_find_what_they_need);
+    RUN(a_pass_may_give_several_graphs);
     RUN(every_failing_allocation);
     return check_summary();
 }

@@ -14,9 +14,8 @@ static cr_graph *parse(const char *text) {
 
 static cr_status loops(cr_graph *g, cr_str *out) {
     cr_graph *fused = NULL;
-    cr_pass_run run = { 0 };
     cr_arena arena;
-    CR_TRY(cr_pass_fuse(&run, g, &fused));
+    CR_TRY(cr_pass_fuse(g, NULL, &fused));
     cr_arena_init(&arena);
     cr_status status = CR_OK;
     for (size_t i = 0; i < cr_graph_subgraph_count(fused) && !status; i++) {
