@@ -26,8 +26,7 @@ int main(int argc, char **argv) {
     cresset_value in = {
         .struct_size = sizeof in, .kind = CRESSET_TENSOR, .dtype = CRESSET_F32, .rank = 3, .size = size, .data = images
     };
-    /* digit, probability */
-    cresset_value out[2] = { { .struct_size = sizeof out[0] }, { .struct_size = sizeof out[1] } };
+    cresset_value out[2] = { { .struct_size = sizeof in }, { .struct_size = sizeof in } }; /* digit, probability */
     if (!api || api->create(api, NULL, &model, message, sizeof message) ||
         api->run(model, 0, &in, 1, out, 2, message, sizeof message))
         return fprintf(stderr, "%s\n", message), 1;

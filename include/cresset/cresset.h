@@ -12,7 +12,7 @@
  * | graph.h, ops.h, library.h | graphs and passes, operators by name, operators of your own |
  * | abi.h | how compiled models are called without Cresset |
  *
- * docs/c-api.md is the guide. */
+ * docs/c-api.md is the guide. Stable: all of it within one CR_INTERFACE (version.h), unless a header says otherwise. */
 #ifndef CRESSET_CRESSET_H
 #define CRESSET_CRESSET_H
 
