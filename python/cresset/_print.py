@@ -153,7 +153,8 @@ def tensor_text(tensor):
         if not _has_default_dtype(tensor.dtype):
             suffixes.append(f"dtype={tensor.dtype}")
     if tensor.requires_grad:
-        suffixes.append("requires_grad=True")
+        node = tensor.grad_fn
+        suffixes.append("requires_grad=True" if node is None else f"grad_fn=<{node.name()}>")
     text = prefix + text
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:

@@ -364,7 +364,11 @@ static cr_status apply_mutations(const cr_module *m, const cr_arg *inputs, const
         if (to->kind != CR_ARG_TENSOR || results[mut->result].kind != CR_ARG_TENSOR)
             return CR_FAIL(CR_ERUNTIME, "%s: only tensors can be written", m->labels[mut->input]);
         cr_arg args[] = { *to, results[mut->result], cr_arg_bool(false) };
+        bool *grad = &cr_ambient_get()->grad, before = *grad;
+        /* state has no history: it would grow with every run */
+        if (m->program->inputs[mut->input].kind != CR_INPUT_USER) *grad = false;
         cr_status status = cr_call(m->copy, args, ignored);
+        *grad = before;
         if (status) return cr_error_context(status, "%s", m->labels[mut->input]);
         cr_results_release(ignored, 1);
     }

@@ -679,7 +679,10 @@ static cr_status expand_marked(cr_emitter *e, const cr_op *op, const cr_arg *giv
     (void)e;
     while (op->schema.params[graph].type != CR_T_GRAPH) graph++;
     cr_status status = args_add(&inputs, &given[op->schema.nparams - 1]);
+    bool *grad = &cr_ambient_get()->grad, before = *grad;
+    if (!strcmp(op->schema.params[0].name, "enable_grad")) *grad = given[0].u.i != 0;
     if (!status) status = run_one(op, given, graph, &inputs, false, results);
+    *grad = before;
     cr_vec_dispose(&inputs);
     return status;
 }

@@ -382,7 +382,14 @@ static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) 
         *result = arg;
         return CR_OK;
     }
-    return cr_tensor_on(arg->storage, &out->meta, arg->base ? arg->base : arg, f->env, result);
+    if (f->base->row->shape == shape_detach) {
+        CR_TRY(cr_tensor_on(arg->storage, &out->meta, NULL, f->env, result));
+        return cr_tensor_share_version(*result, arg);
+    }
+    CR_TRY(cr_tensor_on(arg->storage, &out->meta, arg->base ? arg->base : arg, f->env, result));
+    (*result)->view = arg->view | (ambient.grad ? 0 : CR_VIEW_NO_GRAD) |
+                      (f->base->schema.returns[0].list ? CR_VIEW_ONE_OF_MANY : 0);
+    return CR_OK;
 }
 
 /* Directs result i into the given tensor, or into a temporary that is copied there afterwards. */
@@ -568,7 +575,7 @@ static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
     }
     meta.storage = self->storage->id;
     meta.flags = self->meta.flags;
-    if (f->base->row->shape == shape_alias) meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* detach_ */
+    if (f->base->row->shape == shape_detach) meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* detach_ */
     cr_meta_copy(&self->meta, &meta);
     cr_tensor_bump(self);
     cr_tensor_retain(self);
@@ -675,11 +682,35 @@ static cr_status call_unrecorded(const cr_op *op, const cr_arg *args, cr_arg *re
     return status;
 }
 
+/* ---- the tape ---- */
+
+static cr_tape_call *tape; /* set once */
+
+void cr_tape_set(cr_tape_call *call) { __atomic_store_n(&tape, call, __ATOMIC_RELEASE); }
+
+bool cr_arg_requires_grad(const cr_arg *a) {
+    if (a->kind == CR_ARG_TENSOR) return cr_tensor_requires_grad(a->u.t);
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++)
+        if (cr_arg_requires_grad(&a->u.list[i])) return true;
+    return false;
+}
+
+static bool any_requires_grad(const cr_op *op, const cr_arg *args) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++)
+        if (cr_arg_requires_grad(&args[i])) return true;
+    return false;
+}
+
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     if (ambient.mode.autocast.enabled) {
         bool done;
         cr_status status = cr__autocast_call(op, args, results, &done);
         if (done) return status;
+    }
+    bool taped = ambient.grad && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;
+    if (taped && any_requires_grad(op, args)) {
+        cr_tape_call *differentiates = __atomic_load_n(&tape, __ATOMIC_ACQUIRE);
+        if (differentiates) return differentiates(op, args, results);
     }
     CR_TRY(call_unrecorded(op, args, results));
     if (!ambient.mode.recorder || ambient.mode.depth) return CR_OK;

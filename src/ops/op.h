@@ -295,6 +295,16 @@ typedef struct cr_recorder {
     /* Called after a depth-0 call, with the arguments as given and the results. */
     cr_status (*record)(struct cr_recorder *, const cr_op *op, const cr_arg *args, const cr_arg *results);
 } cr_recorder;
+/* The eager tape (src/autograd, above this): while grad mode is on and nothing is recorded or faked, it carries out the
+ * calls whose arguments require grad (cr_ambient.untaped around its own). Set once; NULL: nobody differentiates. */
+typedef cr_status cr_tape_call(const cr_op *op, const cr_arg *args, cr_arg *results);
+void cr_tape_set(cr_tape_call *call);
+/* Does the tensor, or one of the list's, require grad? A view does as soon as its root does. */
+bool cr_arg_requires_grad(const cr_arg *a);
+static inline bool cr_tensor_requires_grad(const cr_tensor *t) {
+    if (t->meta.flags & CR_META_REQUIRES_GRAD) return true;
+    return t->base && (t->base->meta.flags & CR_META_REQUIRES_GRAD);
+}
 /* Symbols for what depends on data, to be given out before fresh ones are made: a graph that is written anew keeps the
  * names it had. */
 typedef struct cr_known_symbols { cr_sym at[8]; int n; } cr_known_symbols;
@@ -318,6 +328,7 @@ typedef struct cr_call_mode {
 typedef struct cr_ambient {
     cr_call_mode mode;
     bool grad, inference;
+    bool untaped;                   /* the tape carries out an op: calls inside are not recorded, whatever grad is */
     struct cr_py_tracer *tracer;    /* the export that records on this thread, which is the module stack, too */
     struct cr_py_body *body;        /* the innermost body of a region that is being recorded */
     const struct cr_py_op *calling; /* the function or method that Python calls just now; NULL: an operator */

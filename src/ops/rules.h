@@ -70,6 +70,7 @@ RULE(shape_tensor_split); RULE(shape_hsplit); RULE(shape_vsplit); RULE(shape_dsp
 
 /* copies, conversions, writes into a part, dtype views (rules_copy.c) */
 RULE(shape_clone); RULE(shape_contiguous); RULE(shape_to_copy); RULE(shape_to); RULE(shape_same); RULE(shape_alias);
+RULE(shape_detach);
  RULE(shape_copy); RULE(shape_fill_tensor); RULE(shape_select_scatter); RULE(shape_slice_scatter);
 RULE(shape_diagonal_scatter); RULE(shape_as_strided_scatter); RULE(shape_select_backward); RULE(shape_slice_backward);
 RULE(shape_diagonal_backward); RULE(shape_unfold_backward); RULE(shape_view_dtype); RULE(shape_view_as_real);

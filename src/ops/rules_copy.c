@@ -84,6 +84,8 @@ cr_status shape_to(cr_rule *r) {
 cr_status shape_same(cr_rule *r) { return same_as_argument(r); }
 
 cr_status shape_alias(cr_rule *r) { return cr_rule_add_view(r, 0) ? CR_OK : CR_ENOMEM; }
+/* The same elements; call.c sees by the rule that the result is no view of the argument. */
+cr_status shape_detach(cr_rule *r) { return shape_alias(r); }
 
 /* ---- results that start as argument 0: its own strides, gaps included, unless elements share memory ---- */
 

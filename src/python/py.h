@@ -200,6 +200,7 @@ int cr_py_library_init(PyObject *module); /* library.c: custom operators */
 int cr_py_decompose_init(PyObject *module); /* decompose.c: run_decompositions() */
 int cr_py_native_init(PyObject *module);  /* native_type.c: compiled libraries */
 int cr_py_check_init(PyObject *module);   /* check.c: fakes, decompositions, derivatives for tests */
+int cr_py_autograd_init(PyObject *module); /* autograd_type.c: gradients */
 int cr_py_table_init(PyObject *module);   /* table.c: the op table shown to tests, stubs and docs */
 
 #endif

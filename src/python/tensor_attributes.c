@@ -1,4 +1,5 @@
 /* tensor_attributes.c: x.shape, x.dtype, x.T, x.requires_grad and the other attributes of a tensor. */
+#include "python/autograd_type.h"
 #include "python/tensor.h"
 
 #define GETTER(name) static PyObject *name(PyObject *self, void *closure)
@@ -39,17 +40,9 @@ GETTER(get_version) {
     return PyLong_FromUnsignedLongLong(cr_tensor_version(cr_py_tensor_of(self)));
 }
 /* A constant answer: the closure is the object. */
-GETTER(get_none) {
-    (void)self, (void)closure;
-    Py_RETURN_NONE;
-}
 GETTER(get_false) {
     (void)self, (void)closure;
     Py_RETURN_FALSE;
-}
-GETTER(get_zero) {
-    (void)self, (void)closure;
-    return PyLong_FromLong(0);
 }
 GETTER(get_is_cpu) {
     (void)closure;
@@ -65,7 +58,11 @@ GETTER(get_is_meta) {
 }
 GETTER(get_is_leaf) {
     (void)closure;
-    return PyBool_FromLong(!cr_py_tensor_of(self)->autograd);
+    return PyBool_FromLong(cr_autograd_is_leaf(cr_py_tensor_of(self)));
+}
+GETTER(get_retains_grad) {
+    (void)closure;
+    return PyBool_FromLong(cr_autograd_retains_grad(cr_py_tensor_of(self)));
 }
 GETTER(get_base) {
     (void)closure;
@@ -76,7 +73,7 @@ GETTER(get_base) {
 }
 GETTER(get_requires_grad) {
     (void)closure;
-    return PyBool_FromLong(META(self)->flags & CR_META_REQUIRES_GRAD);
+    return PyBool_FromLong(cr_tensor_requires_grad(cr_py_tensor_of(self)));
 }
 
 static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
@@ -86,23 +83,16 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure) {
                      value ? Py_TYPE(value)->tp_name : "deleted");
         return -1;
     }
-    cr_meta *m = META(self);
-    if (value == Py_True && !cr_dtype_is_floating(m->dtype) && !cr_dtype_is_complex(m->dtype)) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "only tensors of floating point or complex dtype can require gradients, not %s",
-                     cr_dtype_name(m->dtype));
-        return -1;
-    }
-    m->flags = (uint8_t)(value == Py_True ? m->flags | CR_META_REQUIRES_GRAD : m->flags & ~CR_META_REQUIRES_GRAD);
-    return 0;
+    cr_status status = cr_autograd_require(cr_py_tensor_of(self), value == Py_True);
+    return status ? cr_py_fail(status) : 0;
 }
 
-/* A gradient is what somebody assigned: it is kept beside the object's own attributes. */
 GETTER(get_grad) {
     (void)closure;
-    PyObject *dict = ((cr_py_tensor *)self)->dict;
-    PyObject *grad = dict ? PyDict_GetItemString(dict, "grad") : NULL;
-    return Py_NewRef(grad ? grad : Py_None);
+    cr_tensor *grad = cr_autograd_grad(cr_py_tensor_of(self));
+    if (!grad) Py_RETURN_NONE;
+    cr_tensor_retain(grad);
+    return cr_py_wrap(grad);
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *closure) {
@@ -113,35 +103,34 @@ static int set_grad(PyObject *self, PyObject *value, void *closure) {
                      value == self ? "to the tensor itself" : Py_TYPE(value)->tp_name);
         return -1;
     }
-    if (!clear) {
-        const cr_meta *m = META(self), *g = META(value);
-        bool fits = m->rank == g->rank && m->dtype == g->dtype && m->device.type == g->device.type;
-        for (int d = 0; fits && d < m->rank; d++)
-            fits = cr_dim_known(cr_py_tensor_of(self)->env, m->size[d], CR_EQ, g->size[d]) == CR_YES;
-        if (!fits) {
-            PyErr_SetString(PyExc_RuntimeError, "grad must have the sizes, dtype and device of the tensor that it is "
-                                                "assigned to");
-            return -1;
-        }
-    }
-    PyObject *dict = PyObject_GenericGetDict(self, NULL);
-    if (!dict) return -1;
-    int r = !clear                               ? PyDict_SetItemString(dict, "grad", value)
-            : PyDict_GetItemString(dict, "grad") ? PyDict_DelItemString(dict, "grad")
-                                                 : 0;
-    Py_DECREF(dict);
-    return r;
+    cr_tensor *grad = clear ? NULL : cr_py_tensor_of(value);
+    if (grad) cr_tensor_retain(grad);
+    cr_status status = cr_autograd_set_grad(cr_py_tensor_of(self), grad);
+    return status ? cr_py_fail(status) : 0;
 }
 
 /* Attributes that are ops: the closure names the op and the dtypes it makes sense for. */
 typedef struct op_attribute { const char *name; const cr_op *cache; } op_attribute;
 static op_attribute op_T = { "aten::numpy_T", NULL }, op_mT = { "aten::mT", NULL }, op_H = { "aten::matrix_H", NULL },
-                    op_mH = { "aten::mH", NULL }, op_real = { "aten::real", NULL }, op_imag = { "aten::imag", NULL },
-                    op_detach = { "aten::detach", NULL };
+                    op_mH = { "aten::mH", NULL }, op_real = { "aten::real", NULL }, op_imag = { "aten::imag", NULL };
 GETTER(get_op) {
     op_attribute *a = closure;
     cr_arg arg = cr_arg_tensor(cr_py_tensor_of(self));
     return cr_py_call(&a->cache, a->name, &arg, 1);
+}
+
+/* The same elements, with a version of their own: writes to them are not seen by what was saved for gradients. */
+GETTER(get_data) {
+    static const cr_op *detach;
+    cr_arg arg = cr_arg_tensor(cr_py_tensor_of(self));
+    cr_tensor *t = NULL, *plain = NULL;
+    (void)closure;
+    cr_status status = cr_py_call_tensor(&detach, "aten::detach", &arg, 1, &t);
+    if (status) return cr_py_raise(status);
+    if (cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) return cr_py_wrap(t); /* a recorded call's result */
+    status = cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain);
+    cr_tensor_release(t);
+    return status ? cr_py_raise(status) : cr_py_wrap(plain);
 }
 
 /* x.data = y: x shows y's elements from now on. */
@@ -192,14 +181,15 @@ PyGetSetDef cr_py_tensor_attributes[] = {
     { "mH", get_op, NULL, "mT, conjugated.", &op_mH },
     { "real", get_op, set_part, "The real part (a view).", &op_real },
     { "imag", get_op, set_part, "The imaginary part (a view).", &op_imag },
-    { "data", get_op, set_data, "The same elements, outside of gradients.", &op_detach },
+    { "data", get_data, set_data, "The same elements, outside of gradients.", NULL },
     { "requires_grad", get_requires_grad, set_requires_grad, "Are gradients wanted?", NULL },
-    { "grad", get_grad, set_grad, "The gradient that was assigned, or None.", NULL },
+    { "grad", get_grad, set_grad, "The gradient that backward() has added up here, or None.", NULL },
     { "__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL },
-    { "grad_fn", get_none, NULL, NULL, NULL },
+    { "grad_fn", cr_py_grad_fn, NULL, "The call that made it, for its derivative; None for leaves.", NULL },
     { "is_leaf", get_is_leaf, NULL, NULL, NULL },
-    { "output_nr", get_zero, NULL, NULL, NULL },
-    { "_version", get_version, NULL, "How often the storage was written to.", NULL },
+    { "output_nr", cr_py_output_nr, NULL, NULL, NULL },
+    { "retains_grad", get_retains_grad, NULL, NULL, NULL },
+    { "_version", get_version, NULL, "How often it was written to, views and detached tensors included.", NULL },
     { "_base", get_base, NULL, "The tensor this one is a view of.", NULL },
     { "is_cpu", get_is_cpu, NULL, NULL, NULL },
     { "is_cuda", get_is_cuda, NULL, NULL, NULL },

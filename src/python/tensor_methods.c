@@ -1,5 +1,6 @@
 /* tensor_methods.c: the methods of a tensor that are not simply an op: questions about its meta, conversions to Python
  * objects, to() in its Python forms, copying and pickling. Written as C vectorcalls; a name here hides an op's. */
+#include "python/autograd_type.h"
 #include "python/tensor.h"
 
 #include "trace/trace.h"
@@ -346,10 +347,10 @@ static PyObject *format(PyObject *self, PyObject *spec) {
     return text;
 }
 
-/* Methods whose Python form differs from the op's schema: they are functions of cresset.functional. */
-static PyObject *functional(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
-                            PyObject *kwnames) {
-    PyObject *module = PyImport_ImportModule("cresset.functional"),
+/* A function of a Python module as a method. */
+static PyObject *function_of(const char *from, const char *name, PyObject *self, PyObject *const *args,
+                             Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *module = PyImport_ImportModule(from),
              *f = module ? PyObject_GetAttrString(module, name) : NULL;
     Py_XDECREF(module);
     if (!f) return NULL;
@@ -365,6 +366,12 @@ static PyObject *functional(const char *name, PyObject *self, PyObject *const *a
     Py_DECREF(f);
     return result;
 }
+/* Methods whose Python form differs from the op's schema: they are functions of cresset.functional. */
+static PyObject *functional(const char *name, PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *kwnames) {
+    return function_of("cresset.functional", name, self, args, nargs, kwnames);
+}
+FAST(method_backward) { return function_of("cresset.autograd", "_backward_method", self, args, nargs, kwnames); }
 FAST(method_norm) { return functional("norm", self, args, nargs, kwnames); }
 FAST(method_unique) { return functional("unique", self, args, nargs, kwnames); }
 FAST(method_unique_consecutive) { return functional("unique_consecutive", self, args, nargs, kwnames); }
@@ -750,6 +757,11 @@ PyMethodDef cr_py_tensor_methods[] = {
     { "untyped_storage", untyped_storage, METH_NOARGS, "The memory behind the tensor." },
     { "_is_fake", is_fake, METH_NOARGS, "Has it sizes but no memory?" },
     { "_storage_id", storage_id, METH_NOARGS, "Equal for tensors that share memory." },
+    { "backward", FASTCALL(method_backward),
+      "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None): adds to the .grad of leaves." },
+    { "register_hook", cr_py_register_hook, METH_O,
+      "register_hook(hook): hook(grad) sees, and may replace, the gradient in every backward()." },
+    { "retain_grad", cr_py_retain_grad, METH_NOARGS, "retain_grad(): a result keeps its .grad, too." },
     { "requires_grad_", FASTCALL(requires_grad_),
       "requires_grad_(requires_grad=True): sets the flag, returns the tensor." },
     { "item", item, METH_NOARGS, "The only element as a Python number." },

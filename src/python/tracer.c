@@ -57,7 +57,7 @@ static cr_status lift(void *user, cr_trace *trace, cr_tensor *tensor, uint32_t *
     PyObject *item = text ? Py_BuildValue("(ON)", name, t->frontend->wrap(tensor)) : (cr_tensor_release(tensor), NULL);
     cr_status status = item && !PyList_Append(t->lifted, item) ? CR_OK : CR_FAIL(CR_ENOMEM, "out of memory");
     if (!status) status = cr_graph_placeholder(g, text, &tensor->meta, value);
-    if (!status) status = cr_vec_push(&t->versions, ((lifted_version){ tensor, cr_storage_version(tensor->storage) }));
+    if (!status) status = cr_vec_push(&t->versions, ((lifted_version){ tensor, cr_storage_writes(tensor->storage) }));
     if (!status && t->first_user != CR_NO_NODE) cr_graph_move(g, cr_graph_value(g, *value)->node, t->first_user);
     Py_XDECREF(item);
     Py_XDECREF(name);
@@ -123,7 +123,7 @@ bool cr_py_is_settled(const cr_tensor *tensor) {
     if (!active || cr_tensor_is_fake(tensor)) return false;
     for (size_t i = 0; i < active->versions.n; i++) {
         const lifted_version *known = &active->versions.at[i];
-        if (known->tensor == tensor) return known->version == cr_storage_version(tensor->storage);
+        if (known->tensor == tensor) return known->version == cr_storage_writes(tensor->storage);
     }
     return true;
 }

@@ -30,17 +30,49 @@ static cr_status tensor_new(cr_storage *storage, const cr_meta *meta, cr_tensor 
     t->base = base;
     if (base) cr_tensor_retain(base);
     t->autograd = t->python = NULL;
-    t->trace = 0;
+    t->trace = t->written = 0;
+    t->version = NULL;
+    t->view = 0;
     *out = t;
     return CR_OK;
 }
+
+static void version_release(cr_tensor_count *v) {
+    if (v && !__atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL)) cr_free(v);
+}
+
+/* The shared count of a root, made when it is first asked for. */
+static cr_tensor_count *version_of(cr_tensor *root) {
+    cr_tensor_count *known = __atomic_load_n(&root->version, __ATOMIC_ACQUIRE);
+    if (known) return known;
+    cr_tensor_count *made = cr_alloc(sizeof *made);
+    if (!made) return NULL;
+    *made = (cr_tensor_count){ .refs = 1, .count = __atomic_load_n(&root->written, __ATOMIC_RELAXED) };
+    if (__atomic_compare_exchange_n(&root->version, &known, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return made;
+    cr_free(made); /* another thread was faster */
+    return known;
+}
+
+cr_status cr_tensor_share_version(cr_tensor *t, const cr_tensor *of) {
+    cr_tensor_count *shared = version_of(of->base ? of->base : (cr_tensor *)of);
+    if (!shared) return CR_ENOMEM;
+    __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
+    version_release(t->version);
+    t->version = shared;
+    return CR_OK;
+}
+
+void (*cr__autograd_dispose)(cr_tensor *t);
 
 void cr_tensor_retain(cr_tensor *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_tensor_release(cr_tensor *t) {
     if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_tensor *base = t->base;
+    if (t->autograd) cr__autograd_dispose(t);
     cr_storage_release(t->storage);
+    version_release(t->version);
     if (t->env) cr_env_release(t->env);
 #if CR__HAS_SLAB
     if (!cr__slab_give(&slab, t))

@@ -108,7 +108,7 @@ CR_NODISCARD cr_status cr_view_strides(cr_env *env, const cr_meta *m, int rank, 
 typedef struct cr_storage {
     int64_t refs; /* atomic */
     uint64_t id;  /* unique in the process, never 0 */
-    uint64_t version; /* atomic; bumped by every write */
+    uint64_t writes; /* atomic; of all tensors on it */
     void *data;   /* NULL when fake or empty */
     int64_t bytes;
     bool fake, readonly, resizable;
@@ -125,12 +125,20 @@ void cr_storage_retain(cr_storage *s);
 void cr_storage_release(cr_storage *s);
 
 /* ---- tensor ---- */
+/* How often elements were written to, as the autograd tape counts: views have their root's count, detached tensors
+ * share one with what they come from, x.data has its own. Refcounted (atomically). */
+typedef struct cr_tensor_count { int64_t refs; uint64_t count; } cr_tensor_count;
+/* What forbids to write to a view while gradients are recorded. */
+enum { CR_VIEW_NO_GRAD = 1 /* made while they were not */, CR_VIEW_ONE_OF_MANY = 2 /* of unbind, split, ... */ };
 struct cr_tensor {
     int64_t refs; /* atomic */
     cr_meta meta;
     cr_storage *storage;
     cr_env *env;             /* symbols of a symbolic fake tensor, else NULL; retained */
     struct cr_tensor *base;  /* the tensor this is a view of (root), retained; NULL for a root */
+    uint8_t view;            /* CR_VIEW_* */
+    uint64_t written;        /* atomic; the version of a root where `version` is NULL */
+    cr_tensor_count *version;     /* atomic pointer; of a root whose count is shared */
     void *autograd;          /* owned by src/autograd */
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
     void *python;            /* borrowed: the Python object that shows this tensor, if one is alive */
@@ -149,11 +157,24 @@ rt_view cr_tensor_view(const cr_tensor *t); /* concrete tensors */
 /* index: rank numbers */
 CR_NODISCARD cr_status cr_tensor_item(const cr_tensor *t, const int64_t *index, rt_scalar *out);
 /* How often the memory was written to: whoever remembers the number can tell whether it was since. */
-static inline uint64_t cr_storage_version(const cr_storage *s) {
-    return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
+static inline uint64_t cr_storage_writes(const cr_storage *s) { return __atomic_load_n(&s->writes, __ATOMIC_RELAXED); }
+static inline uint64_t *cr__tensor_counter(const cr_tensor *t) {
+    cr_tensor *root = t->base ? t->base : (cr_tensor *)t;
+    cr_tensor_count *shared = __atomic_load_n(&root->version, __ATOMIC_ACQUIRE);
+    return shared ? &shared->count : &root->written;
 }
-static inline uint64_t cr_tensor_version(const cr_tensor *t) { return cr_storage_version(t->storage); }
-static inline void cr_tensor_bump(cr_tensor *t) { __atomic_add_fetch(&t->storage->version, 1, __ATOMIC_RELAXED); }
+static inline uint64_t cr_tensor_version(const cr_tensor *t) {
+    return __atomic_load_n(cr__tensor_counter(t), __ATOMIC_RELAXED);
+}
+/* A write was made through t. */
+static inline void cr_tensor_bump(cr_tensor *t) {
+    __atomic_add_fetch(&t->storage->writes, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(cr__tensor_counter(t), 1, __ATOMIC_RELAXED);
+}
+/* From here on `t`, a root that nobody else has seen yet, counts together with `of`. */
+CR_NODISCARD cr_status cr_tensor_share_version(cr_tensor *t, const cr_tensor *of);
+/* Frees cr_tensor.autograd; set once, by src/autograd. */
+extern void (*cr__autograd_dispose)(cr_tensor *t);
 
 /* ---- process-wide execution context for kernels ---- */
 /* A context with scratch through cr_alloc and the shared pool; `error` is the caller's buffer. */

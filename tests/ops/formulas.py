@@ -153,7 +153,7 @@ def compare(case, flows, wanted, always):
         return compare_once(case, flows, wanted, always)
     except harness.Different as different:
         for laid in (torch.clone, harness.spread):
-            other = Case(case.name, case.op, case.call, laid=laid)
+            other = type(case)(case.name, case.op, case.call, laid=laid)
             same = [f for f in other.flows if f[0] in [i for i, _, _ in flows]]
             if len(same) == len(flows):
                 with contextlib.suppress(harness.Different):

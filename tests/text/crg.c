@@ -129,11 +129,11 @@ static cr_status do_run(const test *t, cr_graph *g, cr_str *out) {
     if (n > CR_COUNT(inputs)) return CR_FAIL(CR_EVALUE, "more than %zu inputs", CR_COUNT(inputs));
     for (size_t i = 0; i < n; i++) {
         CR_TRY_OUT(read_input(cr_graph_env(g), t->inputs.at[i], &holders[i], &inputs[i]));
-        if (inputs[i].kind == CR_ARG_TENSOR) versions[i] = inputs[i].u.t->storage->version;
+        if (inputs[i].kind == CR_ARG_TENSOR) versions[i] = inputs[i].u.t->storage->writes;
     }
     CR_TRY_OUT(run_graph(g, inputs, n, out));
     for (size_t i = 0; i < n; i++) {
-        if (inputs[i].kind != CR_ARG_TENSOR || inputs[i].u.t->storage->version == versions[i]) continue;
+        if (inputs[i].kind != CR_ARG_TENSOR || inputs[i].u.t->storage->writes == versions[i]) continue;
         cr_str_addf(out, "input %zu after: ", i);
         print_result(NULL, &inputs[i], out);
         cr_str_addc(out, '\n');

@@ -84,9 +84,9 @@ static void test_calls(void) {
     CHECK_OK(cr_call_1("unit::extended", (cr_arg[]){ cr_arg_tensor(x) }, 1, &y));
     CHECK(data(y)[3] == 7);
     cr_arg result = { 0 }, in = cr_arg_tensor(y);
-    uint64_t before = y->storage->version;
+    uint64_t before = cr_tensor_version(y);
     CHECK_OK(cr_call(cr_op_find("unit::increment"), &in, &result));
-    CHECK(data(y)[0] == 2 && data(y)[3] == 8 && y->storage->version != before);
+    CHECK(data(y)[0] == 2 && data(y)[3] == 8 && cr_tensor_version(y) != before);
     cr_tensor *wide = NULL;
     CHECK_OK(cr_call_1("aten::unsqueeze", (cr_arg[]){ cr_arg_tensor(y), cr_arg_int(0) }, 2, &wide));
     cr_tensor *none = NULL;

@@ -183,9 +183,21 @@ static void tensors(void) {
     m.offset = 1;
     CHECK_OK(cr_tensor_on(t->storage, &m, t, NULL, &v));
     CHECK(v->base == t && v->meta.storage == t->meta.storage);
-    uint64_t version = t->storage->version;
+    uint64_t version = cr_tensor_version(t);
     cr_tensor_bump(v);
-    CHECK_EQ(t->storage->version, version + 1);
+    CHECK_EQ(cr_tensor_version(t), version + 1);
+    cr_tensor *apart, *together;
+    CHECK_OK(cr_tensor_on(t->storage, &t->meta, NULL, NULL, &apart));
+    CHECK_OK(cr_tensor_on(t->storage, &t->meta, NULL, NULL, &together));
+    CHECK_OK(cr_tensor_share_version(together, v)); /* as detach() does: with the view's root */
+    uint64_t writes = cr_storage_writes(t->storage);
+    cr_tensor_bump(together);
+    CHECK(cr_tensor_version(t) == version + 2 && cr_tensor_version(v) == version + 2 && cr_tensor_version(apart) == 0);
+    cr_tensor_bump(apart);
+    CHECK(cr_tensor_version(t) == version + 2 && cr_tensor_version(apart) == 1);
+    CHECK_EQ(cr_storage_writes(t->storage), writes + 2);
+    cr_tensor_release(apart);
+    cr_tensor_release(together);
     cr_tensor_release(t);
     rt_view view = cr_tensor_view(v);
     CHECK_FLOAT(((float *)view.p)[view.stride[0]], 5);
@@ -293,7 +305,7 @@ static void threads(void) {
     for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < 4; i++) CHECK_EQ(wrong[i], 0);
     CHECK_EQ(shared->refs, 1);
-    CHECK_EQ(shared->storage->version, 8000);
+    CHECK_EQ(cr_tensor_version(shared), 8000);
     cr_tensor_release(shared);
     CHECK_EQ(cr_alloc_live(), live);
 }

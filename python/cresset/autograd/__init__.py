@@ -1,0 +1,78 @@
+"""Derivatives of what ran: backward() adds gradients to leaves, grad() returns them.
+
+    x = cresset.ones(3, requires_grad=True)
+    (x * x).sum().backward()
+    x.grad                                   # tensor([2., 2., 2.])
+
+The tape is in cresset._C (src/autograd); here are the calling conventions of torch.autograd. docs/autograd.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cresset import _C
+from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+__all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode"]
+
+
+def _list(value: Any) -> list[Any]:
+    return [value] if _C._is_tensor(value) or value is None else list(value)
+
+
+def _gradients(given: Any, n: int, name: str) -> list[Any]:
+    grads = [None] * n if given is None else _list(given)
+    if len(grads) != n:
+        raise RuntimeError(f"got {n} tensors and {len(grads)} gradients; {name} has one for each, or None")
+    return grads
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: Any = None, inputs: Any = None) -> None:
+    """Adds the gradients of `tensors` to the .grad of the leaves they depend on, or of `inputs` alone.
+
+    grad_tensors: their own gradients; None (1) only for tensors of one element. retain_graph: what was saved stays for
+    another backward. create_graph: the gradients can be differentiated again.
+    """
+    if grad_variables is not None:
+        raise NotImplementedError("backward(grad_variables=...) is the old name of grad_tensors: use that")
+    roots = _list(tensors)
+    if inputs is not None and not (inputs := _list(inputs)):
+        raise RuntimeError("backward(): inputs cannot be an empty list; leave it out for all leaves")
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    _C._backward(roots, _gradients(grad_tensors, len(roots), "grad_tensors"), inputs, False, keep, create_graph)
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+         create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+         is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`; no .grad is touched.
+
+    allow_unused: None for an input that the outputs do not depend on, instead of an error; materialize_grads: zeros.
+    """
+    if not only_inputs:
+        raise NotImplementedError("grad(only_inputs=False): use backward(), which adds to the .grad of every leaf")
+    if is_grads_batched:
+        raise NotImplementedError("grad(is_grads_batched=True): a batch of gradients at once is not supported; use a "
+                                  "loop")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    elif materialize_grads and not allow_unused:
+        raise ValueError("grad(): allow_unused=False and materialize_grads=True contradict each other")
+    roots, wanted = _list(outputs), _list(inputs)
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    found = _C._backward(roots, _gradients(grad_outputs, len(roots), "grad_outputs"), wanted, True, keep, create_graph)
+    for i, (tensor, gradient) in enumerate(zip(wanted, found)):
+        if gradient is None and not allow_unused:
+            raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                               "Set allow_unused=True if this is the desired behavior.")
+        if gradient is None and materialize_grads:
+            found[i] = _C._function("zeros_like")(tensor, requires_grad=False)
+    return tuple(found)
+
+
+def _backward_method(tensor: Any, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+                     inputs: Sequence[Any] | Any = None) -> None:
+    """Tensor.backward()."""
+    backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)

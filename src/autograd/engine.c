@@ -1,0 +1,506 @@
+/* engine.c: the backward walk. Nodes wait in a heap, the latest first: whoever sends a gradient to a node was recorded
+ * after it, so when a node is taken out, all its gradients are there. No node is visited that no gradient reaches, and,
+ * when only some tensors are asked for, none that does not lead to them. */
+#include "autograd/internal.h"
+
+#include "ops/formula.h"
+
+#include <stdlib.h>
+
+enum { MAX_RESULTS = 16 };
+
+typedef struct pending {
+    cr_grad_node *node; /* retained */
+    cr_tensor **grads; /* per tensor result; owned; NULL: none yet */
+    bool queued, needed;
+} pending;
+typedef struct capture {
+    cr__edge edge;
+    cr_tensor *grad;
+} capture;
+typedef struct walk {
+    const cr_backward *b;
+    cr_map index; /* node -> place in `all` */
+    CR_VEC(pending) all;
+    CR_VEC(size_t) heap; /* of places */
+    capture *captures; /* per input */
+} walk;
+
+/* ---- places and the heap ---- */
+
+static cr_status place_of(walk *w, cr_grad_node *node, size_t *out) {
+    uint64_t at;
+    if (cr_map_find(&w->index, &node, sizeof node, &at)) return *out = at, CR_OK;
+    CR_TRY(cr_vec_reserve(&w->all, w->all.n + 1));
+    CR_TRY(cr_map_put(&w->index, &node, sizeof node, w->all.n));
+    cr_tensor **grads = cr_calloc(node->nouts + 1u, sizeof *grads);
+    if (!grads) return CR_ENOMEM;
+    cr_grad_node_retain(node);
+    *out = w->all.n;
+    w->all.at[w->all.n++] = (pending){ .node = node, .grads = grads };
+    return CR_OK;
+}
+
+static uint64_t order_at(const walk *w, size_t i) { return w->all.at[w->heap.at[i]].node->order; }
+
+static void swap(walk *w, size_t i, size_t k) {
+    size_t place = w->heap.at[i];
+    w->heap.at[i] = w->heap.at[k];
+    w->heap.at[k] = place;
+}
+
+static cr_status heap_push(walk *w, size_t place) {
+    if (w->all.at[place].queued) return CR_OK;
+    CR_TRY(cr_vec_push(&w->heap, place));
+    w->all.at[place].queued = true;
+    for (size_t i = w->heap.n - 1; i && order_at(w, (i - 1) / 2) < order_at(w, i); i = (i - 1) / 2)
+        swap(w, i, (i - 1) / 2);
+    return CR_OK;
+}
+
+static size_t heap_pop(walk *w) {
+    size_t top = w->heap.at[0], i = 0;
+    w->heap.at[0] = w->heap.at[--w->heap.n];
+    for (;;) {
+        size_t left = 2 * i + 1, most = i;
+        for (size_t k = left; k < left + 2 && k < w->heap.n; k++)
+            if (order_at(w, k) > order_at(w, most)) most = k;
+        if (most == i) return top;
+        swap(w, i, most);
+        i = most;
+    }
+}
+
+/* ---- sums ---- */
+
+/* May it be written to, because nobody else can see it? */
+static bool is_ours(const cr_tensor *t) {
+    return __atomic_load_n(&t->refs, __ATOMIC_RELAXED) == 1 && !t->base && !t->autograd &&
+           __atomic_load_n(&t->storage->refs, __ATOMIC_RELAXED) == 1 && !t->storage->readonly &&
+           cr_meta_is_dense(NULL, &t->meta) == CR_YES && !(t->meta.flags & (CR_META_CONJ | CR_META_NEG));
+}
+
+/* *sum += grad. */
+static cr_status add_into(cr_tensor **sum, cr_tensor *grad, bool graph) {
+    cr_arg args[2] = { cr_arg_tensor(*sum), cr_arg_tensor(grad) };
+    cr_tensor *total;
+    bool inside = !graph && is_ours(*sum) && (*sum)->meta.dtype == grad->meta.dtype;
+    CR_TRY(cr_call_1(inside ? "aten::add_.Tensor" : "aten::add.Tensor", args, 2, &total));
+    cr_tensor_release(*sum);
+    *sum = total;
+    return CR_OK;
+}
+
+/* Takes over the gradient. */
+static cr_status send(walk *w, const cr__edge *to, cr_tensor *grad) {
+    size_t place;
+    cr_status status = place_of(w, to->node, &place);
+    cr_tensor **sum = status ? NULL : &w->all.at[place].grads[to->result];
+    if (!status && !*sum) {
+        *sum = grad;
+        return heap_push(w, place);
+    }
+    if (!status) status = add_into(sum, grad, w->b->graph);
+    cr_tensor_release(grad);
+    return status ? status : heap_push(w, place);
+}
+
+/* A leaf's .grad: the gradient itself where it is ours alone, else a copy; or added to what is there. */
+static cr_status accumulate(cr_tensor *leaf, cr_tensor **grad, bool graph) {
+    cr__autograd *a = cr__autograd_of(leaf);
+    if (!a) return CR_ENOMEM;
+    cr_status status = CR_OK;
+    cr__lock(&a->lock);
+    if (!a->grad && !graph && is_ours(*grad)) {
+        a->grad = *grad;
+        *grad = NULL;
+    } else if (!a->grad) {
+        cr_arg arg = cr_arg_tensor(*grad);
+        status = cr_call_1("aten::clone", &arg, 1, &a->grad);
+        if (status) a->grad = NULL;
+    } else if (graph) {
+        status = add_into(&a->grad, *grad, true);
+    } else {
+        cr_arg args[2] = { cr_arg_tensor(a->grad), cr_arg_tensor(*grad) };
+        cr_tensor *same = NULL;
+        status = cr_call_1("aten::add_.Tensor", args, 2, &same);
+        if (!status) cr_tensor_release(same);
+    }
+    cr__unlock(&a->lock);
+    return status;
+}
+
+/* ---- one node ---- */
+
+static cr_status run_hook(const cr_grad_hook *hook, cr_tensor **grad) {
+    cr_tensor *other = NULL;
+    CR_TRY(hook->call(hook->user, *grad, &other));
+    if (!other) return CR_OK;
+    const cr_meta *m = &(*grad)->meta, *o = &other->meta;
+    bool fits = m->rank == o->rank;
+    for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(NULL, m->size[d], CR_EQ, o->size[d]) == CR_YES;
+    if (!fits) {
+        cr_tensor_release(other);
+        return CR_FAIL(CR_ERUNTIME, "a hook has changed the size of the gradient");
+    }
+    cr_tensor_release(*grad);
+    *grad = other;
+    return CR_OK;
+}
+
+static cr_status run_hooks(const pending *p) {
+    cr_grad_node *n = p->node;
+    cr__autograd *leaf = n->leaf ? cr__autograd_get(n->leaf) : NULL;
+    for (size_t i = 0; leaf && i < leaf->hooks.n; i++) {
+        cr_grad_hook hook = leaf->hooks.at[i];
+        CR_TRY(run_hook(&hook, &p->grads[0]));
+    }
+    for (size_t i = 0; i < n->hooks.n; i++) {
+        cr__node_hook h = n->hooks.at[i];
+        if (p->grads[h.result]) CR_TRY(run_hook(&h.hook, &p->grads[h.result]));
+    }
+    return CR_OK;
+}
+
+/* Results that retain their gradients. */
+static cr_status keep_grads(const pending *p, bool graph) {
+    cr_grad_node *n = p->node;
+    for (size_t i = 0; i < n->keepers.n; i++) {
+        cr__keeper k = n->keepers.at[i];
+        cr_tensor *grad = p->grads[k.result];
+        if (!grad) continue;
+        cr_tensor_retain(grad);
+        cr_status status = accumulate(k.tensor, &grad, graph);
+        cr_tensor_release(grad);
+        if (status) return status;
+    }
+    return CR_OK;
+}
+
+static cr_status stale(const cr_grad_node *n, const cr_tensor *t, uint64_t expected, bool result) {
+    cr_str shape;
+    cr_str_init(&shape);
+    cr_shape_print(NULL, t->meta.rank, t->meta.size, &shape);
+    cr_status status = CR_FAIL(CR_ERUNTIME,
+                               "one of the variables needed for gradient computation has been modified by an inplace "
+                               "operation: %s of %s, a %s tensor of shape %s, is at version %llu; expected version "
+                               "%llu instead. "
+                               "Write to a copy (.clone()), or after backward()",
+                               result ? "a result" : "an argument", n->op->name, cr_dtype_name(t->meta.dtype),
+                               cr_str_get(&shape), (unsigned long long)cr_tensor_version(t),
+                               (unsigned long long)expected);
+    cr_str_dispose(&shape);
+    return status;
+}
+
+/* A saved tensor as the derivative sees it: with its history when gradients are recorded. */
+static cr_status unpack_tensor(const cr_grad_node *n, const cr__slot *slot, const cr__edge *history, cr_tensor *t,
+                               bool graph, cr_tensor **out) {
+    if (slot->kept && cr_tensor_version(t) != slot->version)
+        return stale(n, t, slot->version, slot >= n->outs && slot < n->outs + n->nouts);
+    if (!graph || !slot->kept || !history->node) return cr_tensor_retain(*out = t), CR_OK;
+    CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
+    cr_status status = cr_tensor_share_version(*out, t);
+    if (!status) {
+        cr_grad_node_retain(history->node);
+        status = cr__autograd_set_fn(*out, history->node, history->result);
+    }
+    if (status) cr_tensor_release(*out);
+    return status;
+}
+
+/* to: as cr_results_release wants it. history NULL: each has its slot's edge (arguments); else it is that node's
+ * result. */
+static cr_status unpack(const cr_grad_node *n, cr__slot *slots, uint32_t *at, cr_grad_node *maker, const cr_arg *from,
+                        bool graph, cr_arg *to) {
+    *to = *from;
+    if (from->kind == CR_ARG_TENSOR) {
+        uint32_t i = (*at)++;
+        cr__edge history = maker ? (cr__edge){ maker, i } : slots[i].edge;
+        if (maker && cr_dtype_is_integral(from->u.t->meta.dtype)) history.node = NULL;
+        cr_status status = unpack_tensor(n, &slots[i], &history, from->u.t, graph, &to->u.t);
+        if (status) *to = cr_arg_none();
+        return status;
+    }
+    if (from->kind == CR_ARG_COMPLEX) {
+        double *copy = cr_alloc(2 * sizeof *copy);
+        if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
+        memcpy(copy, from->u.c, 2 * sizeof *copy);
+        to->u.c = copy;
+        return CR_OK;
+    }
+    if (from->kind != CR_ARG_LIST) return CR_OK;
+    cr_arg *items = cr_calloc(from->n + 1u, sizeof *items);
+    if (!items) return *to = cr_arg_none(), CR_ENOMEM;
+    to->u.list = items;
+    for (uint32_t i = 0; i < from->n; i++) CR_TRY(unpack(n, slots, at, maker, &from->u.list[i], graph, &items[i]));
+    return CR_OK;
+}
+
+static cr_status unpack_all(cr_grad_node *n, bool graph, cr_arg *args, cr_arg *results) {
+    uint32_t slot = 0, out = 0;
+    if (n->walked)
+        return CR_FAIL(CR_ERUNTIME,
+                       "trying to backward through the graph a second time: what %s saved was freed by the first "
+                       "backward(). Specify retain_graph=True there",
+                       n->op->name);
+    for (uint16_t i = 0; i < n->nargs; i++) CR_TRY(unpack(n, n->slots, &slot, NULL, &n->args[i], graph, &args[i]));
+    for (uint16_t i = 0; i < n->nresults; i++) CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
+    return CR_OK;
+}
+
+/* The gradients in the shape of the results. Borrowed; lists in `items`, which has room for all. */
+static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr_arg *results, cr_arg *items,
+                        cr_arg *out) {
+    uint32_t at = 0;
+    for (uint16_t i = 0; i < n->nresults; i++) {
+        out[i] = cr_arg_none();
+        if (results[i].kind == CR_ARG_LIST) {
+            bool any = false;
+            cr_arg *first = &items[at];
+            for (uint32_t k = 0; k < results[i].n; k++, at++) {
+                items[at] = grads[at] ? cr_arg_tensor(grads[at]) : cr_arg_none();
+                any |= grads[at] != NULL;
+            }
+            if (any) out[i] = cr_arg_list(first, results[i].n);
+        } else if (results[i].kind == CR_ARG_TENSOR) {
+            if (grads[at]) out[i] = cr_arg_tensor(grads[at]);
+            at++;
+        }
+    }
+}
+
+static bool wants(const walk *w, const cr__edge *e) {
+    uint64_t at;
+    if (!e->node) return false;
+    return !w->captures || (cr_map_find(&w->index, &e->node, sizeof e->node, &at) && w->all.at[at].needed);
+}
+
+/* Sends what the derivative gave to where the arguments came from. */
+static cr_status send_all(walk *w, const cr_grad_node *n, const cr_arg *args, const cr_arg *made) {
+    uint32_t slot = 0;
+    for (uint16_t p = 0; p < n->nargs; p++) {
+        bool list = args[p].kind == CR_ARG_LIST;
+        const cr_arg *items = list ? args[p].u.list : &args[p];
+        for (uint32_t k = 0; k < (list ? args[p].n : 1); k++) {
+            if (items[k].kind != CR_ARG_TENSOR) continue;
+            const cr__edge *to = &n->slots[slot++].edge;
+            const cr_arg *g = made[p].kind == CR_ARG_LIST ? &made[p].u.list[k] : &made[p];
+            if (g->kind != CR_ARG_TENSOR || !wants(w, to)) continue;
+            cr_tensor_retain(g->u.t);
+            CR_TRY(send(w, to, g->u.t));
+        }
+    }
+    return CR_OK;
+}
+
+static bool keeps_something(const cr_grad_node *n) {
+    for (uint32_t i = 0; i < n->nslots; i++)
+        if (n->slots[i].kept) return true;
+    for (uint32_t i = 0; i < n->nouts; i++)
+        if (n->outs[i].kept) return true;
+    return false;
+}
+
+static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads) {
+    cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[MAX_RESULTS] = { { 0 } }, given[MAX_RESULTS], made[CR_MAX_PARAMS];
+    bool needs[CR_MAX_PARAMS], any = false;
+    uint32_t slot = 0;
+    cr_arg *items = NULL;
+    bool graph = w->b->graph, keep = graph || w->b->keep;
+    cr__lock(&n->lock);
+    cr_status status = unpack_all(n, graph, args, results);
+    if (!status && !keep && keeps_something(n)) {
+        n->walked = true;
+        cr__node_forget(n);
+    }
+    cr__unlock(&n->lock);
+    for (uint16_t p = 0; p < n->nargs; p++) made[p] = cr_arg_none();
+    if (status) goto out;
+    for (uint16_t p = 0; p < n->nargs; p++) {
+        uint32_t tensors = cr__count_tensors(&args[p], 1);
+        needs[p] = false;
+        for (uint32_t k = 0; k < tensors; k++) needs[p] |= wants(w, &n->slots[slot++].edge);
+        any |= needs[p];
+    }
+    if (!any) goto out;
+    if (n->underived) CR_TRY_OUT(CR_FAIL(CR_ENOTIMPL, "derivative for %s is not implemented", n->op->name));
+    items = cr_calloc(n->nouts + 1u, sizeof *items);
+    if (!items) CR_TRY_OUT(CR_ENOMEM);
+    shape_grads(n, grads, results, items, given);
+    CR_TRY_OUT(cr_grad_expand(cr_exec_emitter(), n->op, args, results, given, needs, made));
+    status = send_all(w, n, args, made);
+out:
+    cr_free(items);
+    cr_results_release(made, n->nargs);
+    cr_results_release(args, n->nargs);
+    cr_results_release(results, n->nresults);
+    return status;
+}
+
+static cr_status visit(walk *w, size_t place) {
+    const pending p = w->all.at[place]; /* the array may move */
+    CR_TRY(run_hooks(&p));
+    CR_TRY(keep_grads(&p, w->b->graph));
+    for (size_t i = 0; w->captures && i < w->b->ninputs; i++) {
+        capture *c = &w->captures[i];
+        if (c->edge.node != p.node || !p.grads[c->edge.result]) continue;
+        cr_tensor_retain(c->grad = p.grads[c->edge.result]);
+    }
+    cr_status status = CR_OK;
+    if (p.node->leaf) {
+        if (!w->captures) status = accumulate(p.node->leaf, &p.grads[0], w->b->graph);
+    } else {
+        status = derive(w, p.node, p.grads);
+    }
+    for (uint32_t i = 0; i < p.node->nouts; i++) {
+        cr_tensor_release(p.grads[i]);
+        p.grads[i] = NULL;
+    }
+    return status;
+}
+
+/* ---- the whole walk ---- */
+
+static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
+    const cr_tensor *root = b->roots[i];
+    const cr_meta *m = &root->meta;
+    cr_tensor *given = b->grads ? b->grads[i] : NULL;
+    if (!given) {
+        int64_t n = 1;
+        for (int d = 0; d < m->rank; d++) n = m->size[d] == 1 ? n : 0; /* one element: all sizes are 1 */
+        if (!n)
+            return CR_FAIL(CR_ERUNTIME, "grad can be implicitly created only for scalar outputs; give the gradient of "
+                                        "this one");
+        cr_arg a = cr_arg_tensor((cr_tensor *)root);
+        return cr_call_1("aten::ones_like", &a, 1, out);
+    }
+    bool fits = given->meta.rank == m->rank;
+    for (int d = 0; fits && d < m->rank; d++)
+        fits = cr_dim_known(NULL, given->meta.size[d], CR_EQ, m->size[d]) == CR_YES;
+    if (!fits) {
+        cr_str a, c;
+        cr_str_init(&a);
+        cr_str_init(&c);
+        cr_shape_print(NULL, given->meta.rank, given->meta.size, &a);
+        cr_shape_print(NULL, m->rank, m->size, &c);
+        cr_status status = CR_FAIL(CR_ERUNTIME,
+                                   "Mismatch in shape: grad_output[%zu] has a shape of %s and output[%zu] has a shape "
+                                   "of %s",
+                                   i, cr_str_get(&a), i, cr_str_get(&c));
+        cr_str_dispose(&a);
+        cr_str_dispose(&c);
+        return status;
+    }
+    if (cr_dtype_is_complex(given->meta.dtype) != cr_dtype_is_complex(m->dtype))
+        return CR_FAIL(CR_ERUNTIME, "grad_output[%zu] is %s and output[%zu] is %s: both must be real, or both complex",
+                       i, cr_dtype_name(given->meta.dtype), i, cr_dtype_name(m->dtype));
+    cr_tensor_retain(*out = given);
+    return CR_OK;
+}
+
+static cr_status start(walk *w) {
+    const cr_backward *b = w->b;
+    for (size_t i = 0; i < b->nroots; i++) {
+        cr__edge e;
+        cr_tensor *grad;
+        if (!cr_tensor_requires_grad(b->roots[i]))
+            return CR_FAIL(CR_ERUNTIME, "element %zu of tensors does not require grad and does not have a grad_fn", i);
+        CR_TRY(start_grad(b, i, &grad));
+        cr_status status = cr__edge_of(b->roots[i], &e);
+        if (status) cr_tensor_release(grad);
+        else status = send(w, &e, grad);
+        cr_grad_node_release(e.node);
+        if (status) return status;
+    }
+    return CR_OK;
+}
+
+static int by_order(const void *a, const void *b) {
+    const pending *x = a, *y = b;
+    return x->node->order < y->node->order ? -1 : x->node->order > y->node->order;
+}
+
+/* Which nodes lead to an input: all that can be reached, oldest first. */
+static cr_status mark(walk *w) {
+    for (size_t i = 0; i < w->b->ninputs; i++) {
+        if (!cr_tensor_requires_grad(w->b->inputs[i]))
+            return CR_FAIL(CR_ERUNTIME, "One of the differentiated Tensors does not require grad");
+        CR_TRY(cr__edge_of(w->b->inputs[i], &w->captures[i].edge));
+    }
+    for (size_t at = 0; at < w->all.n; at++) {
+        const cr_grad_node *n = w->all.at[at].node;
+        for (uint32_t i = 0; i < n->nslots; i++) {
+            size_t unused;
+            if (n->slots[i].edge.node) CR_TRY(place_of(w, n->slots[i].edge.node, &unused));
+        }
+    }
+    qsort(w->all.at, w->all.n, sizeof *w->all.at, by_order);
+    w->heap.n = 0;
+    for (size_t at = 0; at < w->all.n; at++) {
+        pending *p = &w->all.at[at];
+        CR_TRY(cr_map_put(&w->index, &p->node, sizeof p->node, at));
+        for (size_t i = 0; i < w->b->ninputs; i++) p->needed |= w->captures[i].edge.node == p->node;
+        for (uint32_t i = 0; i < p->node->nslots && !p->needed; i++) {
+            uint64_t to;
+            cr_grad_node *next = p->node->slots[i].edge.node;
+            p->needed = next && cr_map_find(&w->index, &next, sizeof next, &to) && w->all.at[to].needed;
+        }
+        bool queued = p->queued;
+        p->queued = false;
+        if (queued) CR_TRY(heap_push(w, at));
+    }
+    return CR_OK;
+}
+
+static cr_status finish(walk *w) {
+    for (size_t i = 0; w->captures && i < w->b->ninputs; i++) {
+        if (w->b->found) {
+            w->b->found[i] = w->captures[i].grad;
+            w->captures[i].grad = NULL;
+        } else if (w->captures[i].grad) {
+            CR_TRY(accumulate(w->b->inputs[i], &w->captures[i].grad, w->b->graph));
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status run(walk *w) {
+    CR_TRY(start(w));
+    if (w->captures) CR_TRY(mark(w));
+    while (w->heap.n) {
+        size_t place = heap_pop(w);
+        if (w->captures && !w->all.at[place].needed) continue;
+        CR_TRY(visit(w, place));
+    }
+    return finish(w);
+}
+
+cr_status cr_autograd_backward(const cr_backward *b) {
+    cr_ambient *ambient = cr_ambient_get(), before = *ambient;
+    if (before.mode.recorder || before.mode.fake)
+        return CR_FAIL(CR_ENOTIMPL, "backward() inside of a program that is being recorded is not supported");
+    walk w = { .b = b };
+    cr_map_init(&w.index);
+    cr_status status = CR_OK;
+    if (b->inputs && !(w.captures = cr_calloc(b->ninputs + 1, sizeof *w.captures))) status = CR_ENOMEM;
+    ambient->grad = b->graph;
+    ambient->mode.autocast.enabled = false; /* a gradient has its tensor's dtype */
+    if (!status) status = run(&w);
+    ambient->grad = before.grad;
+    ambient->mode.autocast = before.mode.autocast;
+    for (size_t i = 0; i < w.all.n; i++) {
+        for (uint32_t k = 0; k < w.all.at[i].node->nouts; k++) cr_tensor_release(w.all.at[i].grads[k]);
+        cr_free(w.all.at[i].grads);
+        cr_grad_node_release(w.all.at[i].node);
+    }
+    for (size_t i = 0; w.captures && i < b->ninputs; i++) {
+        cr_grad_node_release(w.captures[i].edge.node);
+        cr_tensor_release(w.captures[i].grad);
+    }
+    cr_free(w.captures);
+    cr_vec_dispose(&w.all);
+    cr_vec_dispose(&w.heap);
+    cr_map_dispose(&w.index);
+    return status;
+}

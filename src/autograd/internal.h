@@ -1,0 +1,76 @@
+/* internal.h: nodes and what tensors carry, shared by the files of src/autograd. */
+#ifndef CR_AUTOGRAD_INTERNAL_H
+#define CR_AUTOGRAD_INTERNAL_H
+
+#include "autograd/autograd.h"
+
+typedef struct cr__edge {
+    cr_grad_node *node;
+    uint32_t result;
+} cr__edge; /* node NULL: no gradient is wanted */
+/* A tensor argument or result of the call: where its gradient goes (arguments), and what is kept of it. */
+typedef struct cr__slot {
+    cr__edge edge;
+    uint64_t version;
+    bool kept;
+} cr__slot;
+typedef struct cr__node_hook {
+    uint32_t result;
+    cr_grad_hook hook;
+} cr__node_hook;
+typedef struct cr__keeper {
+    uint32_t result;
+    cr_tensor *tensor;
+} cr__keeper; /* weak: a result that retains its grad */
+
+struct cr_grad_node {
+    int64_t refs; /* atomic */
+    const cr_op *op; /* NULL: the sink of a leaf */
+    uint64_t order; /* later nodes have more; 0: sinks, which come last in every walk */
+    int lock; /* atomic: of hooks, keepers and what is saved */
+    uint16_t nargs, nresults;
+    uint32_t nslots, nouts; /* tensors among the arguments and among the results, lists opened */
+    bool walked; /* what was saved is gone */
+    bool underived; /* there is no derivative: a walk that comes here fails */
+    cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else fakes with the metas */
+    cr__slot *slots, *outs;
+    cr_tensor *leaf; /* of a sink; retained */
+    CR_VEC(cr__node_hook) hooks;
+    CR_VEC(cr__keeper) keepers;
+    cr_grad_node *next_dead;
+};
+
+/* cr_tensor.autograd; NULL for most tensors. */
+typedef struct cr__autograd {
+    cr_grad_node *fn; /* NULL: a leaf */
+    uint32_t result;
+    uint64_t version; /* of a view: of the root's count, when `fn` was read off it */
+    cr_tensor *grad;
+    cr_grad_node *sink; /* weak; it holds the tensor */
+    int lock; /* atomic: of grad, sink and hooks */
+    bool retains;
+    CR_VEC(cr_grad_hook) hooks; /* of a leaf */
+} cr__autograd;
+
+void cr__lock(int *lock);
+void cr__unlock(int *lock);
+cr__autograd *cr__autograd_of(cr_tensor *t); /* made when absent; NULL: out of memory */
+static inline cr__autograd *cr__autograd_get(const cr_tensor *t) { return t->autograd; }
+/* The tensor is this result from now on; takes over the reference to the node. */
+cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result);
+/* Where a gradient of the tensor goes; the node is owned. node NULL: it requires none. */
+CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
+/* A node for a call that was made, or could have been: nothing runs. The arguments and results of the masks are kept,
+ * of the others only metas. `before`, where not NULL, is the first argument as it was before the call wrote to it.
+ * Edges come from the arguments. */
+CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
+                                       uint64_t keep_results, cr_tensor *before, cr_grad_node **out);
+/* The tensors that it holds of the call go; edges, hooks and all other arguments stay. */
+void cr__node_forget(cr_grad_node *n);
+/* A node that reads view `v` off its root, and one that is the root after `v` became the result of `written`. */
+CR_NODISCARD cr_status cr__node_of_view(cr_tensor *v, cr_grad_node **out);
+CR_NODISCARD cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_grad_node **out);
+void cr__autograd_free(cr_tensor *t);
+uint32_t cr__count_tensors(const cr_arg *args, size_t n);
+
+#endif

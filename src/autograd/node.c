@@ -1,0 +1,324 @@
+/* node.c: nodes, and what tensors carry of them.
+ *
+ * Invariant: a node holds no tensor that holds the node. Arguments and results are saved as aliases (same memory, same
+ * version count, no autograd of their own); only the sink of a leaf holds the leaf, which knows its sink weakly. */
+#include "autograd/internal.h"
+
+#include <sched.h>
+
+void cr__lock(int *lock) {
+    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
+}
+void cr__unlock(int *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+
+/* ---- life of nodes ---- */
+
+static _Thread_local cr_grad_node *dead; /* freed one after the other: a chain of nodes is as long as the program ran */
+static _Thread_local bool freeing;
+
+void cr_grad_node_retain(cr_grad_node *n) { __atomic_add_fetch(&n->refs, 1, __ATOMIC_RELAXED); }
+
+/* For weak pointers: false when the node is on its way out. */
+static bool try_retain(cr_grad_node *n) {
+    int64_t refs = __atomic_load_n(&n->refs, __ATOMIC_RELAXED);
+    while (refs > 0)
+        if (__atomic_compare_exchange_n(&n->refs, &refs, refs + 1, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            return true;
+    return false;
+}
+
+static void free_texts(const cr_arg *args, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_STR) cr_free((void *)args[i].u.s);
+        if (args[i].kind == CR_ARG_LIST) free_texts(args[i].u.list, args[i].n);
+    }
+}
+
+static void forget_tensors(cr_arg *args, size_t n) {
+    for (size_t i = 0; args && i < n; i++) {
+        if (args[i].kind == CR_ARG_LIST) forget_tensors((cr_arg *)args[i].u.list, args[i].n); /* our own */
+        if (args[i].kind != CR_ARG_TENSOR) continue;
+        cr_tensor_release(args[i].u.t);
+        args[i] = cr_arg_none();
+    }
+}
+
+void cr__node_forget(cr_grad_node *n) {
+    forget_tensors(n->args, n->nargs);
+    forget_tensors(n->results, n->nresults);
+}
+
+static void node_free(cr_grad_node *n) {
+    if (n->args) {
+        free_texts(n->args, n->nargs);
+        cr_results_release(n->args, n->nargs);
+    }
+    if (n->results) cr_results_release(n->results, n->nresults);
+    for (uint32_t i = 0; n->slots && i < n->nslots; i++) cr_grad_node_release(n->slots[i].edge.node);
+    for (size_t i = 0; i < n->hooks.n; i++) n->hooks.at[i].hook.release(n->hooks.at[i].hook.user);
+    cr_vec_dispose(&n->hooks);
+    cr_vec_dispose(&n->keepers);
+    cr__autograd *a = n->leaf ? cr__autograd_get(n->leaf) : NULL;
+    if (a) {
+        cr__lock(&a->lock);
+        if (a->sink == n) a->sink = NULL;
+        cr__unlock(&a->lock);
+    }
+    cr_tensor_release(n->leaf);
+    cr_free(n->args);
+    cr_free(n->results);
+    cr_free(n->slots);
+    cr_free(n->outs);
+    cr_free(n);
+}
+
+void cr_grad_node_release(cr_grad_node *n) {
+    if (!n || __atomic_sub_fetch(&n->refs, 1, __ATOMIC_ACQ_REL)) return;
+    n->next_dead = dead;
+    dead = n;
+    if (freeing) return;
+    freeing = true;
+    while ((n = dead)) {
+        dead = n->next_dead;
+        node_free(n);
+    }
+    freeing = false;
+}
+
+const cr_op *cr_grad_node_op(const cr_grad_node *n) { return n->op; }
+cr_tensor *cr_grad_node_leaf(const cr_grad_node *n) { return n->leaf; }
+uint32_t cr_grad_node_edges(const cr_grad_node *n) { return n->nslots; }
+cr_grad_node *cr_grad_node_edge(const cr_grad_node *n, uint32_t i, uint32_t *result) {
+    *result = n->slots[i].edge.result;
+    return n->slots[i].edge.node;
+}
+
+/* ---- what a tensor carries ---- */
+
+cr__autograd *cr__autograd_of(cr_tensor *t) {
+    void *known = __atomic_load_n(&t->autograd, __ATOMIC_ACQUIRE);
+    if (known) return known;
+    cr__autograd *made = cr_calloc(1, sizeof *made);
+    if (!made) return NULL;
+    if (__atomic_compare_exchange_n(&t->autograd, &known, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
+    cr_free(made);
+    return known;
+}
+
+static void drop_keeper(cr_grad_node *n, const cr_tensor *t) {
+    cr__lock(&n->lock);
+    for (size_t i = 0; i < n->keepers.n; i++)
+        if (n->keepers.at[i].tensor == t) n->keepers.at[i--] = n->keepers.at[--n->keepers.n];
+    cr__unlock(&n->lock);
+}
+
+static cr_status add_keeper(cr_grad_node *n, uint32_t result, cr_tensor *t) {
+    cr__lock(&n->lock);
+    cr_status status = cr_vec_push(&n->keepers, ((cr__keeper){ result, t }));
+    cr__unlock(&n->lock);
+    return status;
+}
+
+void cr__autograd_free(cr_tensor *t) {
+    cr__autograd *a = t->autograd;
+    if (a->retains && a->fn) drop_keeper(a->fn, t);
+    cr_grad_node_release(a->fn);
+    cr_tensor_release(a->grad);
+    for (size_t i = 0; i < a->hooks.n; i++) a->hooks.at[i].release(a->hooks.at[i].user);
+    cr_vec_dispose(&a->hooks);
+    cr_free(a);
+}
+
+cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
+    cr__autograd *a = cr__autograd_of(t);
+    cr_status status = !a ? CR_ENOMEM : a->retains ? add_keeper(fn, result, t) : CR_OK;
+    if (status) {
+        cr_grad_node_release(fn);
+        return status;
+    }
+    cr__lock(&a->lock);
+    cr_grad_node *old = a->fn;
+    a->fn = fn;
+    a->result = result;
+    a->version = cr_tensor_version(t);
+    cr__unlock(&a->lock);
+    t->meta.flags |= CR_META_REQUIRES_GRAD;
+    if (old && a->retains) drop_keeper(old, t);
+    cr_grad_node_release(old);
+    return CR_OK;
+}
+
+/* Is it read off a root that requires grad? */
+static bool is_read_off(const cr_tensor *t) {
+    return t->base && !(t->view & CR_VIEW_NO_GRAD) && (t->base->meta.flags & CR_META_REQUIRES_GRAD);
+}
+
+/* The root was written to since the view's node was made: another one. */
+static cr_status renew(cr_tensor *t, cr__autograd *a) {
+    cr_grad_node *fresh;
+    if (a->fn && a->version == cr_tensor_version(t)) return CR_OK;
+    CR_TRY(cr__node_of_view(t, &fresh));
+    return cr__autograd_set_fn(t, fresh, 0);
+}
+
+static cr_status sink_of(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
+    cr_status status = CR_OK;
+    cr__lock(&a->lock);
+    if (a->sink && try_retain(a->sink)) {
+        *out = a->sink;
+    } else {
+        cr_grad_node *made = cr_calloc(1, sizeof *made);
+        if (made) {
+            cr_tensor_retain(made->leaf = t);
+            made->refs = made->nouts = 1;
+            *out = a->sink = made;
+        } else {
+            status = CR_ENOMEM;
+        }
+    }
+    cr__unlock(&a->lock);
+    return status;
+}
+
+cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
+    *out = (cr__edge){ NULL, 0 };
+    /* a view made without grad says that it requires some, as its root does, and none arrives: as in PyTorch */
+    if (!(t->meta.flags & CR_META_REQUIRES_GRAD) && !is_read_off(t)) return CR_OK;
+    cr__autograd *a = cr__autograd_of(t);
+    if (!a) return CR_ENOMEM;
+    if (is_read_off(t)) CR_TRY(renew(t, a));
+    cr__lock(&a->lock);
+    if (a->fn) {
+        cr_grad_node_retain(a->fn);
+        *out = (cr__edge){ a->fn, a->result };
+    }
+    cr__unlock(&a->lock);
+    return out->node ? CR_OK : sink_of(t, a, &out->node);
+}
+
+bool cr_autograd_is_leaf(cr_tensor *t) {
+    const cr__autograd *a = cr__autograd_get(t);
+    return !cr_tensor_requires_grad(t) || (!is_read_off(t) && !(a && a->fn));
+}
+
+cr_status cr_autograd_fn(cr_tensor *t, cr_grad_node **node, uint32_t *result) {
+    cr__edge e;
+    *node = NULL;
+    *result = 0;
+    if (cr_autograd_is_leaf(t)) return CR_OK;
+    CR_TRY(cr__edge_of(t, &e));
+    *node = e.node;
+    *result = e.result;
+    return CR_OK;
+}
+
+cr_status cr_autograd_require(cr_tensor *t, bool required) {
+    if (!cr_autograd_is_leaf(t)) {
+        if (required) return CR_OK;
+        return CR_FAIL(CR_ERUNTIME, "you can only change requires_grad flags of leaf tensors; use .detach() for a "
+                                    "tensor that "
+                                    "does not require grad");
+    }
+    if (required && cr_dtype_is_integral(t->meta.dtype))
+        return CR_FAIL(CR_ERUNTIME, "only tensors of floating point or complex dtype can require gradients, not %s",
+                       cr_dtype_name(t->meta.dtype));
+    cr__autograd *a = cr__autograd_get(t);
+    if (a && a->fn) { /* detached by detach_() */
+        cr_grad_node *old = a->fn;
+        a->fn = NULL;
+        cr_grad_node_release(old);
+    }
+    t->meta.flags = (uint8_t)(required ? t->meta.flags | CR_META_REQUIRES_GRAD
+                                       : t->meta.flags & ~CR_META_REQUIRES_GRAD);
+    return CR_OK;
+}
+
+cr_tensor *cr_autograd_grad(const cr_tensor *t) {
+    const cr__autograd *a = cr__autograd_get(t);
+    return a ? a->grad : NULL;
+}
+
+cr_status cr_autograd_set_grad(cr_tensor *t, cr_tensor *grad) {
+    const cr_meta *m = &t->meta, *g = grad ? &grad->meta : m;
+    bool fits = m->rank == g->rank && m->dtype == g->dtype && m->device.type == g->device.type;
+    for (int d = 0; fits && d < m->rank; d++) fits = cr_dim_known(t->env, m->size[d], CR_EQ, g->size[d]) == CR_YES;
+    cr__autograd *a = fits && (grad || t->autograd) ? cr__autograd_of(t) : NULL;
+    if (!fits || (grad && !a)) {
+        cr_tensor_release(grad);
+        return fits ? CR_ENOMEM
+                    : CR_FAIL(CR_ERUNTIME, "grad must have the sizes, dtype and device of the tensor that it is "
+                                           "assigned to");
+    }
+    if (!a) return CR_OK;
+    cr__lock(&a->lock);
+    cr_tensor *old = a->grad;
+    a->grad = grad;
+    cr__unlock(&a->lock);
+    cr_tensor_release(old);
+    return CR_OK;
+}
+
+bool cr_autograd_retains_grad(const cr_tensor *t) {
+    const cr__autograd *a = cr__autograd_get(t);
+    return a && a->retains;
+}
+
+cr_status cr_autograd_retain_grad(cr_tensor *t) {
+    if (!cr_tensor_requires_grad(t))
+        return CR_FAIL(CR_ERUNTIME, "can't retain_grad on Tensor that has requires_grad=False");
+    if (cr_autograd_is_leaf(t) || cr_autograd_retains_grad(t)) return CR_OK;
+    cr__edge e;
+    CR_TRY(cr__edge_of(t, &e));
+    cr_status status = add_keeper(e.node, e.result, t);
+    if (!status) cr__autograd_get(t)->retains = true;
+    cr_grad_node_release(e.node);
+    return status;
+}
+
+/* ---- hooks ---- */
+
+cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node **node) {
+    cr__edge e = { NULL, 0 };
+    cr_status status = CR_OK;
+    *node = NULL;
+    if (!cr_tensor_requires_grad(t)) {
+        status = CR_FAIL(CR_ERUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
+    } else if (cr_autograd_is_leaf(t)) {
+        cr__autograd *a = cr__autograd_of(t);
+        if (!a) status = CR_ENOMEM;
+        if (a) cr__lock(&a->lock);
+        if (a) status = cr_vec_push(&a->hooks, *hook);
+        if (a) cr__unlock(&a->lock);
+    } else if (!(status = cr__edge_of(t, &e))) {
+        cr__lock(&e.node->lock);
+        status = cr_vec_push(&e.node->hooks, ((cr__node_hook){ e.result, *hook }));
+        cr__unlock(&e.node->lock);
+        if (status) cr_grad_node_release(e.node);
+        else *node = e.node;
+    }
+    if (status) hook->release(hook->user);
+    return status;
+}
+
+void cr_autograd_unhook(cr_tensor *t, cr_grad_node *node, uint64_t id) {
+    cr_grad_hook found = { .user = NULL };
+    bool any = false;
+    cr__autograd *a = node ? NULL : cr__autograd_get(t);
+    int *lock = node ? &node->lock : a ? &a->lock : NULL;
+    if (!lock) return;
+    cr__lock(lock);
+    for (size_t i = 0; node && i < node->hooks.n && !any; i++) {
+        if (node->hooks.at[i].hook.id != id) continue;
+        found = node->hooks.at[i].hook;
+        any = true;
+        memmove(&node->hooks.at[i], &node->hooks.at[i + 1], (--node->hooks.n - i) * sizeof *node->hooks.at);
+    }
+    for (size_t i = 0; a && i < a->hooks.n && !any; i++) {
+        if (a->hooks.at[i].id != id) continue;
+        found = a->hooks.at[i];
+        any = true;
+        memmove(&a->hooks.at[i], &a->hooks.at[i + 1], (--a->hooks.n - i) * sizeof *a->hooks.at);
+    }
+    cr__unlock(lock);
+    if (any) found.release(found.user);
+}

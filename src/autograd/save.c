@@ -1,0 +1,162 @@
+/* save.c: making nodes: what of a call is kept for its derivative. What the formula reads is an alias with its version;
+ * of everything else there is a fake with the meta, so that the derivative sees shapes and nothing else is held. */
+#include "autograd/internal.h"
+
+uint32_t cr__count_tensors(const cr_arg *args, size_t n) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_TENSOR) count++;
+        else if (args[i].kind == CR_ARG_LIST) count += cr__count_tensors(args[i].u.list, args[i].n);
+    }
+    return count;
+}
+
+static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
+    cr_meta meta;
+    cr_meta_copy(&meta, &t->meta);
+    meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    if (!keep) return cr_tensor_create_fake(NULL, &meta, out);
+    CR_TRY(cr_tensor_on(t->storage, &meta, NULL, t->env, out));
+    slot->version = cr_tensor_version(t);
+    slot->kept = true;
+    cr_status status = cr_tensor_share_version(*out, t);
+    if (status) cr_tensor_release(*out);
+    return status;
+}
+
+typedef struct saver { cr__slot *slots; uint32_t at; bool edges; const cr_storage *written; } saver;
+
+/* *to: owned as cr_results_release expects, and texts as node.c frees them; NONE when it fails. */
+static cr_status save_arg(saver *s, const cr_arg *a, bool keep, cr_arg *to) {
+    *to = *a;
+    switch ((cr_arg_kind)a->kind) {
+    case CR_ARG_TENSOR: {
+        cr__slot *slot = &s->slots[s->at++];
+        cr_status status = s->edges ? cr__edge_of(a->u.t, &slot->edge) : CR_OK;
+        if (!status) status = save_tensor(a->u.t, keep, slot, &to->u.t);
+        if (!status && keep && a->u.t->storage == s->written) slot->version--; /* the call itself wrote over it */
+        if (status) *to = cr_arg_none();
+        return status;
+    }
+    case CR_ARG_LIST: {
+        cr_arg *items = cr_calloc(a->n + 1u, sizeof *items);
+        if (!items) return *to = cr_arg_none(), CR_ENOMEM;
+        to->u.list = items;
+        for (uint32_t i = 0; i < a->n; i++) CR_TRY(save_arg(s, &a->u.list[i], keep, &items[i]));
+        return CR_OK;
+    }
+    case CR_ARG_STR: {
+        char *copy = cr_alloc(a->n + 1u);
+        if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
+        memcpy(copy, a->u.s, a->n);
+        copy[a->n] = 0;
+        to->u.s = copy;
+        return CR_OK;
+    }
+    case CR_ARG_COMPLEX: {
+        double *copy = cr_alloc(2 * sizeof *copy);
+        if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
+        memcpy(copy, a->u.c, 2 * sizeof *copy);
+        to->u.c = copy;
+        return CR_OK;
+    }
+    case CR_ARG_GENERATOR: *to = cr_arg_none(); return CR_OK; /* what was drawn is a result */
+    default: return CR_OK;
+    }
+}
+
+static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
+                          uint64_t keep_results, cr_tensor *before) {
+    saver in = { .slots = n->slots, .edges = true, .written = before ? args[0].u.t->storage : NULL };
+    saver out = { .slots = n->outs };
+    for (uint16_t i = 0; i < n->nargs; i++) {
+        bool own = before && !i;
+        CR_TRY(save_arg(&in, &args[i], !own && i < 64 && (keep_args >> i & 1), &n->args[i]));
+        if (!own) continue;
+        cr_tensor_release(n->args[0].u.t);
+        cr_tensor_retain(n->args[0].u.t = before);
+        n->slots[0].version = cr_tensor_version(before);
+        n->slots[0].kept = !cr_tensor_is_fake(before);
+    }
+    for (uint16_t i = 0; i < n->nresults; i++)
+        CR_TRY(save_arg(&out, &results[i], keep_results >> i & 1, &n->results[i]));
+    return CR_OK;
+}
+
+cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
+                          uint64_t keep_results, cr_tensor *before, cr_grad_node **out) {
+    static uint64_t last; /* atomic */
+    const cr_schema *s = &op->schema;
+    cr_grad_node *n = cr_calloc(1, sizeof *n);
+    if (!n) return CR_ENOMEM;
+    n->refs = 1;
+    n->op = op;
+    n->nargs = s->nparams;
+    n->nresults = s->nreturns;
+    n->nslots = cr__count_tensors(args, s->nparams);
+    n->nouts = cr__count_tensors(results, s->nreturns);
+    n->args = cr_calloc(s->nparams + 1u, sizeof *n->args);
+    n->results = cr_calloc(s->nreturns + 1u, sizeof *n->results);
+    n->slots = cr_calloc(n->nslots + 1u, sizeof *n->slots);
+    n->outs = cr_calloc(n->nouts + 1u, sizeof *n->outs);
+    cr_status status = n->args && n->results && n->slots && n->outs ? CR_OK : CR_ENOMEM;
+    if (!status) status = save_all(n, args, results, keep_args, keep_results, before);
+    n->order = __atomic_add_fetch(&last, 1,
+                                  __ATOMIC_RELAXED); /* after the nodes of views that were read off just now */
+    if (status) cr_grad_node_release(n);
+    else *out = n;
+    return status;
+}
+
+/* ---- views and their roots ---- */
+
+static cr_status find_op(const cr_op **cache, const char *name, const cr_op **out) {
+    *out = __atomic_load_n(cache, __ATOMIC_RELAXED);
+    if (!*out) __atomic_store_n(cache, *out = cr_op_find(name), __ATOMIC_RELAXED);
+    return *out ? CR_OK : CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
+}
+
+/* By sizes, strides and offset: right for every view that shows elements as they are. */
+static cr_status geometry(const cr_tensor *v, cr_arg *lists, cr_arg *args) {
+    const cr_meta *m = &v->meta, *root = &v->base->meta;
+    if (m->dtype != root->dtype || ((m->flags ^ root->flags) & (CR_META_CONJ | CR_META_NEG)))
+        return CR_FAIL(CR_ENOTIMPL, "writing to a tensor that has views as another dtype, or as conjugates, is not "
+                                    "supported "
+                                    "while gradients are recorded; .clone() it first");
+    for (int d = 0; d < m->rank; d++) {
+        lists[d] = cr_arg_int(m->size[d]);
+        lists[CR_MAX_RANK + d] = cr_arg_int(m->stride[d]);
+    }
+    args[0] = cr_arg_list(lists, m->rank);
+    args[1] = cr_arg_list(lists + CR_MAX_RANK, m->rank);
+    args[2] = cr_arg_int(m->offset);
+    return CR_OK;
+}
+
+cr_status cr__node_of_view(cr_tensor *v, cr_grad_node **out) {
+    static const cr_op *as_strided;
+    const cr_op *op;
+    cr_arg lists[2 * CR_MAX_RANK], args[4] = { cr_arg_tensor(v->base) }, result = cr_arg_tensor(v);
+    CR_TRY(find_op(&as_strided, "aten::as_strided", &op));
+    CR_TRY(geometry(v, lists, args + 1));
+    return cr__node_create(op, args, &result, 0, 0, NULL, out);
+}
+
+cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_grad_node **out) {
+    static const cr_op *scatter;
+    const cr_op *op;
+    cr_tensor *source = NULL;
+    cr_arg lists[2 * CR_MAX_RANK], args[5] = { cr_arg_tensor(v->base) }, result = cr_arg_tensor(v->base);
+    cr__slot unused = { .version = 0 };
+    CR_TRY(find_op(&scatter, "aten::as_strided_scatter", &op));
+    CR_TRY(geometry(v, lists, args + 2));
+    CR_TRY(
+        save_tensor(v, false, &unused, &source)); /* its gradient goes to what was written, not to what the view was */
+    args[1] = cr_arg_tensor(source);
+    cr_status status = cr__node_create(op, args, &result, 0, 0, NULL, out);
+    cr_tensor_release(source);
+    if (status) return status;
+    cr_grad_node_retain(written);
+    (*out)->slots[1].edge = (cr__edge){ written, 0 };
+    return CR_OK;
+}

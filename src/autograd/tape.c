@@ -1,0 +1,256 @@
+/* tape.c: what cr_call asks when an argument requires grad: the op runs untaped, and its results get a node.
+ *
+ * An op with a derivative of its own is one node; any other is the calls of its decomposition, each of which comes back
+ * here. A write to a tensor gives it another node; a write to a view gives one to its root, too. */
+#include "autograd/internal.h"
+
+#include "ops/custom.h"
+#include "ops/formula.h"
+
+enum { MAX_RESULTS = 16 };
+
+static cr_status call_plain(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_ambient *ambient = cr_ambient_get();
+    ambient->untaped = true;
+    cr_status status = cr_call(op, args, results);
+    ambient->untaped = false;
+    return status;
+}
+
+static cr_status call_named(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
+    cr_ambient *ambient = cr_ambient_get();
+    ambient->untaped = true;
+    cr_status status = cr_call_1(name, args, n, out);
+    ambient->untaped = false;
+    return status;
+}
+
+/* ---- what may be written ---- */
+
+static const char *const no_grad_view = "a view was created in no_grad mode and is being modified inplace with grad "
+                                        "mode enabled, which is ambiguous: make both "
+                                        "inside of no_grad(), or both outside";
+
+static cr_status check_write(const cr_op *op, cr_tensor *t) {
+    if (t->base && (t->view & CR_VIEW_ONE_OF_MANY))
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: the tensor is a view and is being modified inplace; it is one of the outputs of a "
+                       "function that returns multiple views, which cannot be modified inplace: use the functional "
+                       "form",
+                       op->schema.name);
+    if (t->base && (t->view & CR_VIEW_NO_GRAD)) return CR_FAIL(CR_ERUNTIME, "%s: %s", op->schema.name, no_grad_view);
+    if (!cr_tensor_requires_grad(t)) return CR_OK;
+    if (t->base && cr_tensor_requires_grad(t->base) && cr_autograd_is_leaf(t->base))
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: a view of a leaf Variable that requires grad is being used in an in-place operation; "
+                       "write inside of no_grad()",
+                       op->schema.name);
+    if (cr_autograd_is_leaf(t))
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: a leaf Variable that requires grad is being used in an in-place operation; write "
+                       "inside of no_grad()",
+                       op->schema.name);
+    return CR_OK;
+}
+
+static cr_status check_writes(const cr_op *op, const cr_arg *args) {
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        if (!op->schema.params[i].writes) continue;
+        bool self = !i && op->variant == CR_INPLACE && args[0].kind == CR_ARG_TENSOR;
+        if (self) CR_TRY(check_write(op, args[0].u.t));
+        else if (cr_arg_requires_grad(&args[i]))
+            return CR_FAIL(CR_ENOTIMPL, "%s writes to '%s', which requires grad: there is no derivative for that",
+                           op->schema.name, op->schema.params[i].name);
+    }
+    return CR_OK;
+}
+
+/* ---- one node ---- */
+
+static cr_status result_flows(const cr_op *op, uint16_t i, const cr_arg *result, bool *yes) {
+    const cr_arg *first = result->kind == CR_ARG_LIST && result->n ? result->u.list : result;
+    *yes = false;
+    return first->kind == CR_ARG_TENSOR ? cr_grad_flows(op->base, i, &first->u.t->meta, yes) : CR_OK;
+}
+
+/* Which gradients will be defined is not known yet: whatever a formula reads when all are, or when only one is. */
+static cr_status find_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
+                            cr_saved *out) {
+    uint16_t n = op->schema.nreturns;
+    bool flows[MAX_RESULTS] = { false };
+    *out = (cr_saved){ 0 };
+    for (uint16_t i = 0; i < n; i++) CR_TRY(result_flows(op, i, &results[i], &flows[i]));
+    for (int only = -1; only < (n > 1 ? n : 0); only++) {
+        bool given[MAX_RESULTS] = { false };
+        cr_saved saved;
+        for (int i = 0; i < n; i++) given[i] = flows[i] && (only < 0 || i == only);
+        cr_status status = cr_formula_saved(NULL, op, args, results, needs, given, &saved);
+        if (status == CR_ENOTIMPL) continue; /* the walk that asks for this one says so */
+        CR_TRY(status);
+        out->args |= saved.args;
+        out->results |= saved.results;
+    }
+    return CR_OK;
+}
+
+static bool is_argument(const cr_arg *args, size_t n, const cr_tensor *t) {
+    for (size_t i = 0; i < n; i++) {
+        if (args[i].kind == CR_ARG_TENSOR && args[i].u.t == t) return true;
+        if (args[i].kind == CR_ARG_LIST && is_argument(args[i].u.list, args[i].n, t)) return true;
+    }
+    return false;
+}
+
+/* The results are the node's from now on, where a gradient can flow through them. */
+static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *results, cr_grad_node *node) {
+    uint32_t at = 0;
+    for (uint16_t i = 0; i < op->schema.nreturns; i++) {
+        const cr_arg *items = results[i].kind == CR_ARG_LIST ? results[i].u.list : &results[i];
+        uint32_t n = results[i].kind == CR_ARG_LIST ? results[i].n : 1;
+        for (uint32_t k = 0; k < n; k++) {
+            if (items[k].kind != CR_ARG_TENSOR) continue;
+            cr_tensor *t = items[k].u.t;
+            uint32_t result = at++;
+            bool flows;
+            CR_TRY(cr_grad_flows(op->base, i, &t->meta, &flows));
+            if (!flows || (op->variant != CR_INPLACE && is_argument(args, op->schema.nparams, t))) continue;
+            cr_grad_node_retain(node);
+            CR_TRY(cr__autograd_set_fn(t, node, result));
+        }
+    }
+    return CR_OK;
+}
+
+/* The view was written: its root is another tensor now, and the view is read off it when it is asked next. */
+static cr_status attach_view(cr_tensor *v, cr_grad_node *node) {
+    cr_grad_node *root;
+    cr__autograd *a = cr__autograd_of(v);
+    if (!a) return CR_ENOMEM;
+    CR_TRY(cr__node_of_root(v, node, &root));
+    CR_TRY(cr__autograd_set_fn(v->base, root, 0));
+    a->version = UINT64_MAX;
+    v->meta.flags |= CR_META_REQUIRES_GRAD;
+    return CR_OK;
+}
+
+/* The first argument as it is before the call: its elements where the derivative reads them, else its shape. */
+static cr_status keep_self(cr_tensor *self, bool elements, cr_tensor **out) {
+    cr_arg a = cr_arg_tensor(self);
+    if (elements) return call_named("aten::clone", &a, 1, out);
+    cr_meta meta;
+    cr_meta_copy(&meta, &self->meta);
+    meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    return cr_tensor_create_fake(NULL, &meta, out);
+}
+
+static cr_status any_flows(const cr_op *op, const cr_arg *results, bool *yes) {
+    *yes = false;
+    for (uint16_t i = 0; i < op->schema.nreturns && !*yes; i++) CR_TRY(result_flows(op, i, &results[i], yes));
+    return CR_OK;
+}
+
+static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
+                        bool underived, cr_tensor *before) {
+    cr_grad_node *node;
+    bool inplace = op->variant == CR_INPLACE;
+    CR_TRY(cr__node_create(op->base, args, results, saved->args, saved->results, before, &node));
+    node->underived = underived;
+    cr_status status = inplace && args[0].u.t->base ? attach_view(args[0].u.t, node) : attach(op, args, results, node);
+    cr_grad_node_release(node);
+    return status;
+}
+
+static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underived, cr_arg *results) {
+    bool needs[CR_MAX_PARAMS], inplace = op->variant == CR_INPLACE, flows;
+    cr_tensor *before = NULL;
+    cr_saved saved = { 0 };
+    if (op->schema.nreturns > MAX_RESULTS)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, MAX_RESULTS);
+    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
+    if (inplace) {
+        if (!underived) CR_TRY(find_saved(op, args, args, needs, &saved));
+        CR_TRY(keep_self(args[0].u.t, saved.args & 1, &before));
+    }
+    cr_status status = call_plain(op, args, results);
+    if (status) {
+        cr_tensor_release(before);
+        return status;
+    }
+    CR_TRY_OUT(any_flows(op, results, &flows));
+    if (!flows && inplace && cr_tensor_requires_grad(args[0].u.t))
+        CR_TRY_OUT(CR_FAIL(CR_ENOTIMPL,
+                           "%s has no derivative, and its result was written to a tensor that requires grad",
+                           op->name));
+    if (!flows) goto out;
+    if (!inplace && !underived) CR_TRY_OUT(find_saved(op, args, results, needs, &saved));
+    CR_TRY_OUT(record(op, args, results, &saved, underived, before));
+out:
+    cr_tensor_release(before);
+    if (status) cr_results_release(results, cr_result_count(op));
+    return status;
+}
+
+/* ---- by its parts ---- */
+
+static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_call_mode *mode = &cr_ambient_get()->mode;
+    mode->depth++;
+    cr_status status;
+    if (op->variant == CR_FUNCTIONAL) {
+        status = cr_decomp_expand(cr_exec_emitter(), op, args, results);
+    } else {
+        cr_arg made[MAX_RESULTS] = { { 0 } };
+        status = cr_decomp_expand(cr_exec_emitter(), op->base, args, made);
+        if (!status && made[0].kind != CR_ARG_TENSOR)
+            status = CR_FAIL(CR_ENOTIMPL, "%s: there is no derivative of its in-place form; use the functional one",
+                             op->name);
+        if (!status) {
+            cr_arg copy[2] = { args[0], made[0] };
+            status = cr_call_1("aten::copy_", copy, 2, &results[0].u.t);
+            if (!status) results[0] = cr_arg_tensor(results[0].u.t);
+        }
+        cr_results_release(made, op->base->schema.nreturns);
+    }
+    mode->depth--;
+    return status ? cr_error_context(status, "%s", op->schema.name) : CR_OK;
+}
+
+/* ---- detach_() ---- */
+
+static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_tensor *t = args[0].u.t;
+    if (t->base) return CR_FAIL(CR_ERUNTIME, "detach_: a view cannot be detached in place; use detach()");
+    CR_TRY(call_plain(op, args, results)); /* takes the flag */
+    cr_status status = cr_autograd_require(t, false);
+    if (status) cr_results_release(results, 1);
+    return status;
+}
+
+static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    static const cr_op *detach;
+    cr_env *env = NULL;
+    if (cr_args_have_fake(args, op->schema.nparams, &env)) return call_plain(op, args, results);
+    if (op->variant == CR_OUT)
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s(): functions with out=... arguments don't support automatic differentiation, but one of "
+                       "the arguments requires grad",
+                       op->schema.name);
+    if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
+    if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);
+    CR_TRY(check_writes(op, args));
+    bool direct, custom = op->tags & CR_TAG_CUSTOM;
+    if (op->variant == CR_INPLACE && args[0].u.t->base && (op->base->tags & CR_TAG_INPLACE_VIEW)) {
+        CR_TRY(call_plain(op, args, results)); /* the view's geometry alone: it is read off its root again */
+        return CR_OK;
+    }
+    CR_TRY(cr_grad_is_direct(op, &direct));
+    if (direct && !custom) return call_recorded(op, args, false, results);
+    if (!custom && (op->base->row->decomp || op->base->row->decomp_fn)) return call_parts(op, args, results);
+    return call_recorded(op, args, true, results);
+}
+
+cr_status cr_autograd_init(void) {
+    cr__autograd_dispose = cr__autograd_free;
+    cr_tape_set(tape_call);
+    return CR_OK;
+}
