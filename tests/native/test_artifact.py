@@ -157,10 +157,10 @@ def test_steps_say_where_they_come_from(source):
 
 
 def test_source_holds_what_the_model_uses(source):
-    """Of the runtime's 1.4 MB, and of the 640 KB in the files that the model needs something of."""
+    """Of the runtime's 1.4 MB, and of the 670 KB in the files that the model needs something of."""
     text = source.read_text()
     runtime = text[:text.index("\nconst uint8_t cresset_weights[")]
-    assert len(runtime) < 520_000
+    assert len(runtime) < 540_000
     assert "RT_KERNEL(rt_k_linear_packed) {" in runtime and "rt_k_max_pool2d" in runtime
     for name in ["rt_k_sort", "rt_k_nansum", "gemm_taps_f64", "RT_OWN_", "__cplusplus", "#ifndef CRESSET_"]:
         assert name not in runtime, name
