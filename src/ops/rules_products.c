@@ -19,23 +19,10 @@ cr_status dtype_packed(cr_rule *r) {
     return CR_OK;
 }
 
-static cr_status require_rank(const cr_rule *r, int i, int rank) {
-    const cr_meta *m = cr_rule_meta(r, i);
-    if (m->rank == rank) return CR_OK;
-    return CR_FAIL(CR_ERUNTIME, "%s: '%s' must have %d dimensions, not %d", op_name(r), r->op->schema.params[i].name,
-                   rank, m->rank);
-}
-
-static cr_status require_size(cr_rule *r, int i, int d, cr_dim size) {
-    char what[128];
-    snprintf(what, sizeof what, "%s: size %d of '%s'", op_name(r), d, r->op->schema.params[i].name);
-    return cr_dim_require(r->env, cr_rule_meta(r, i)->size[d], CR_EQ, size, what);
-}
-
 static cr_dim panels_of(cr_env *env, cr_dim n) { return cr_dim_floordiv(env, cr_dim_add(env, n, WIDTH - 1), WIDTH); }
 
 cr_status shape_pack_panels(cr_rule *r) { /* weight, transposed, groups */
-    CR_TRY(require_rank(r, 0, 2));
+    CR_TRY(cr_rule_require_rank(r, 0, 2, 2));
     const cr_meta *w = cr_rule_meta(r, 0);
     int n = cr_rule_bool(r, 1) ? 1 : 0;
     int64_t groups = r->arg[2].u.i;
@@ -49,10 +36,8 @@ cr_status shape_pack_panels(cr_rule *r) { /* weight, transposed, groups */
 
 /* Panels of n columns in each of `groups` groups, for inputs of size k. */
 static cr_status require_panels(cr_rule *r, int i, cr_dim n, int64_t groups, cr_dim k) {
-    CR_TRY(require_rank(r, i, 3));
-    CR_TRY(require_size(r, i, 0, cr_dim_mul(r->env, panels_of(r->env, n), groups)));
-    CR_TRY(require_size(r, i, 1, k));
-    return require_size(r, i, 2, WIDTH);
+    cr_dim size[3] = { cr_dim_mul(r->env, panels_of(r->env, n), groups), k, WIDTH };
+    return cr_rule_require_sizes(r, i, 3, size);
 }
 
 /* Argument i broadcasts to the result. */
@@ -81,8 +66,8 @@ cr_status shape_linear_packed(cr_rule *r) { /* input, panels, n, bias, act, scal
         return CR_FAIL(CR_EVALUE, "linear_packed: no activation is called '%s'", r->arg[4].u.s);
     CR_TRY(require_panels(r, 1, n, 1, x->size[x->rank - 1]));
     if (bias) {
-        CR_TRY(require_rank(r, 3, 1));
-        CR_TRY(require_size(r, 3, 0, n));
+        cr_dim size = n;
+        CR_TRY(cr_rule_require_sizes(r, 3, 1, &size));
     }
     cr_dim size[CR_MAX_RANK];
     memcpy(size, x->size, (size_t)x->rank * sizeof *size);
@@ -111,21 +96,18 @@ cr_status shape_embedding_packed(cr_rule *r) { /* panels, indices, n */
 /* `states`: h and perhaps c follow the input, then w_ih, w_hh, b_ih, b_hh, reverse, batch_first. */
 static cr_status shape_rnn_packed(cr_rule *r, int states, int64_t gates) {
     int w = 1 + states;
-    CR_TRY(require_rank(r, 0, 3));
-    for (int i = 1; i <= states; i++) CR_TRY(require_rank(r, i, 2));
+    CR_TRY(cr_rule_require_rank(r, 0, 3, 3));
+    CR_TRY(cr_rule_require_rank(r, 1, 2, 2));
     const cr_meta *x = cr_rule_meta(r, 0), *h = cr_rule_meta(r, 1);
     bool batch_first = cr_rule_bool(r, w + 5);
     cr_dim batch = x->size[!batch_first], hidden = h->size[1];
-    for (int i = 1; i <= states; i++) {
-        CR_TRY(require_size(r, i, 0, batch));
-        CR_TRY(require_size(r, i, 1, hidden));
-    }
+    for (int i = 1; i <= states; i++) CR_TRY(cr_rule_require_sizes(r, i, 2, (cr_dim[]){ batch, hidden }));
     CR_TRY(require_panels(r, w, hidden, gates, x->size[2]));
     CR_TRY(require_panels(r, w + 1, hidden, gates, hidden));
     for (int i = w + 2; i < w + 4; i++) {
         if (!cr_rule_has(r, i)) continue;
-        CR_TRY(require_rank(r, i, 1));
-        CR_TRY(require_size(r, i, 0, cr_dim_mul(r->env, hidden, gates)));
+        cr_dim size = cr_dim_mul(r->env, hidden, gates);
+        CR_TRY(cr_rule_require_sizes(r, i, 1, &size));
     }
     CR_TRY(cr_rule_add_dense(r, CR_F32, 3, (cr_dim[]){ x->size[0], x->size[1], hidden }));
     for (int i = 0; i < states; i++) CR_TRY(cr_rule_add_dense(r, CR_F32, 2, (cr_dim[]){ batch, hidden }));

@@ -8,24 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define T double
-#define N(name) name##_d
-#define CONJ(x) (x)
-#define REAL(x) (x)
-#include "runtime/rt_reflect_loops.h"
-#undef T
-#undef N
-#undef CONJ
-#undef REAL
-#define T zdouble
-#define N(name) name##_z
-#define CONJ(x) conj(x)
-#define REAL(x) creal(x)
-#include "runtime/rt_reflect_loops.h"
-#undef T
-#undef N
-#undef CONJ
-#undef REAL
+#include "runtime/rt_reflect.h"
 
 enum { MOST_STEPS = 80 }; /* per eigenvalue; two are usual */
 

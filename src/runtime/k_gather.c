@@ -230,48 +230,53 @@ static rt_scalar identity(int mode, int dtype) {
     return (rt_scalar){ RT_ARG_INT, mode == MAXIMUM ? low : top, 0, 0 };
 }
 
+/* Elements divided by how many came together in them; integers round down. */
+static int divide_by_counts(const rt_ctx *ctx, const rt_view *out, const int64_t *touched, bool include) {
+    int64_t n = rt_numel(out);
+    int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
+    bool direct = rt_is_contiguous(out) && (out->dtype == RT_F32 || out->dtype == wide);
+    void *mixed = direct ? out->p : rt_scratch(ctx, (size_t)((n + 1) * rt_itemsize(wide)));
+    if (!mixed && n) return RT_ENOMEM;
+    if (direct) wide = out->dtype;
+    rt_view all = rt_view_contiguous(mixed, wide, out->rank, out->size);
+    int code = direct ? RT_OK : rt_copy(ctx, &all, out);
+    for (int64_t i = 0; i < n && !code; i++) {
+        int64_t count = touched[i] + (include ? 1 : 0);
+        if (!touched[i] || count < 2) continue;
+        if (wide == RT_F32) ((float *)mixed)[i] = (float)(((float *)mixed)[i] / (double)count);
+        else if (wide == RT_F64) ((double *)mixed)[i] /= (double)count;
+        else if (wide == RT_C128) ((double _Complex *)mixed)[i] /= (double)count;
+        else {
+            int64_t v = ((int64_t *)mixed)[i], q = v / count;
+            ((int64_t *)mixed)[i] = q - (v % count != 0 && v < 0);
+        }
+    }
+    if (!direct && !code) code = rt_copy(ctx, out, &all);
+    if (!direct) rt_scratch_free(ctx, mixed);
+    return code;
+}
+
 int rt_k_scatter_reduce(const rt_ctx *ctx, const rt_call *c) { /* self, dim, index, src, reduce, include_self */
     const rt_view *out = &c->out[0];
-    int mode = mode_of(c, 4);
+    int mode = mode_of(c, 4), code = RT_OK;
     bool include = rt_arg_int(c, 5), mean = !strcmp(c->arg[4].u.str, "mean");
-    if (include && !mean) return scatter(ctx, c, rt_arg_view(c, 3), NULL, mode);
-    int64_t n = rt_numel(out), *touched = rt_scratch(ctx, (size_t)(n + 1) * sizeof *touched);
-    if (!touched) return RT_ENOMEM;
-    memset(touched, 0, (size_t)n * sizeof *touched);
-    rt_view counts = rt_view_contiguous(touched, RT_I64, out->rank, out->size);
-    int code = scatter_as_is(ctx, c, &counts, NULL, "", COUNT);
-    int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
-    void *mixed = code ? NULL : rt_scratch(ctx, (size_t)((n + 1) * rt_itemsize(wide)));
-    if (!code && !mixed) code = RT_ENOMEM;
+    int64_t *touched = NULL;
+    if (mean) {
+        int64_t n = rt_numel(out);
+        touched = rt_scratch(ctx, (size_t)(n + 1) * sizeof *touched);
+        if (!touched) return RT_ENOMEM;
+        memset(touched, 0, (size_t)n * sizeof *touched);
+        rt_view counts = rt_view_contiguous(touched, RT_I64, out->rank, out->size);
+        code = scatter_as_is(ctx, c, &counts, NULL, "", COUNT);
+    }
     if (!code && !include) { /* touched elements forget self */
         double storage[2];
-        rt_view one = rt_view_contiguous(storage, out->dtype, 0, NULL), flat;
-        void *scratch = NULL;
+        rt_view one = rt_view_contiguous(storage, out->dtype, 0, NULL);
         code = rt_fill(ctx, &one, identity(mode, out->dtype));
-        if (!code) code = rt_contiguous(ctx, out, out->dtype, &flat, &scratch);
-        int64_t item = rt_itemsize(out->dtype);
-        for (int64_t i = 0; i < n && !code; i++)
-            if (touched[i]) memcpy((char *)flat.p + i * item, storage, (size_t)item);
-        if (!code && scratch) code = rt_copy(ctx, out, &flat);
-        rt_scratch_free(ctx, scratch);
+        if (!code) code = scatter_as_is(ctx, c, out, NULL, (const char *)storage, ASSIGN);
     }
     if (!code) code = scatter(ctx, c, rt_arg_view(c, 3), NULL, mode);
-    if (!code && mean) {
-        rt_view all = rt_view_contiguous(mixed, wide, out->rank, out->size);
-        code = rt_copy(ctx, &all, out);
-        for (int64_t i = 0; i < n && !code; i++) {
-            int64_t count = touched[i] + (include ? 1 : 0);
-            if (!touched[i] || count < 2) continue;
-            if (wide == RT_F64) ((double *)mixed)[i] /= (double)count;
-            else if (wide == RT_C128) ((double _Complex *)mixed)[i] /= (double)count;
-            else {
-                int64_t v = ((int64_t *)mixed)[i], q = v / count; /* integers round down */
-                ((int64_t *)mixed)[i] = q - (v % count != 0 && v < 0);
-            }
-        }
-        if (!code) code = rt_copy(ctx, out, &all);
-    }
-    rt_scratch_free(ctx, mixed);
+    if (!code && mean) code = divide_by_counts(ctx, out, touched, include);
     rt_scratch_free(ctx, touched);
     return code;
 }

@@ -144,51 +144,67 @@ int rt_k_embedding(const rt_ctx *ctx, const rt_call *c) { /* weight, indices, pa
     return read_at(ctx, rt_arg_view(c, 0), &indices, 1, false, &c->out[0]);
 }
 
-/* sums[row] += scale * grad, in the wide class of the dtype */
-static void add_row(int wide, void *sums, const void *grad, int64_t width, double scale) {
-    if (wide == RT_F64)
-        for (int64_t k = 0; k < width; k++) ((double *)sums)[k] += ((const double *)grad)[k] * scale;
-    else if (wide == RT_C128)
-        for (int64_t k = 0; k < width; k++) ((double _Complex *)sums)[k] += ((const double _Complex *)grad)[k] * scale;
-    else
-        for (int64_t k = 0; k < width; k++)
-            ((uint64_t *)sums)[k] += (uint64_t)(int64_t)((double)((const int64_t *)grad)[k] * scale);
+/* Columns of the sums are shared by threads: rows of gradients are added in the order of their indices. */
+typedef struct embedding_sums {
+    int dtype;
+    char *sums;
+    const char *grad;
+    const int64_t *at, *counts; /* counts: a row's share is divided by how often it occurs, or NULL */
+    int64_t n, width, padding;
+} embedding_sums;
+
+static int add_gradients(void *arg, int64_t begin, int64_t end) {
+    const embedding_sums *w = arg;
+    int64_t item = rt_itemsize(w->dtype);
+    for (int64_t i = 0; i < w->n; i++) {
+        if (w->at[i] == w->padding) continue;
+        char *sums = w->sums + (w->at[i] * w->width + begin) * item;
+        const char *grad = w->grad + (i * w->width + begin) * item;
+        if (!w->counts) {
+            rt_add_run(w->dtype, sums, 1, grad, 1, end - begin);
+            continue;
+        }
+        double share = 1.0 / (double)w->counts[w->at[i]];
+        for (int64_t k = 0; k < end - begin; k++) {
+            if (w->dtype == RT_F64) ((double *)sums)[k] += ((const double *)grad)[k] * share;
+            else if (w->dtype == RT_C128) ((double _Complex *)sums)[k] += ((const double _Complex *)grad)[k] * share;
+            else ((uint64_t *)sums)[k] += (uint64_t)(int64_t)((double)((const int64_t *)grad)[k] * share);
+        }
+    }
+    return RT_OK;
 }
 
-/* grad_output, indices, num_weights, padding_idx, scale_grad_by_freq */
+/* grad_output, indices, num_weights, padding_idx, scale_grad_by_freq. f32 is summed as it is, as PyTorch does. */
 int rt_k_embedding_backward(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *out = &c->out[0];
-    int64_t rows = out->size[0], width = out->size[1], padding = rt_arg_int(c, 3);
+    int64_t rows = out->size[0], width = out->size[1];
+    bool shares = rt_arg_int(c, 4);
     int wide = rt_is_complex(out->dtype) ? RT_C128 : rt_is_float(out->dtype) ? RT_F64 : RT_I64;
-    int64_t item = rt_itemsize(wide);
+    if (!shares && out->dtype == RT_F32) wide = RT_F32;
+    bool direct = out->dtype == wide && rt_is_contiguous(out);
+    size_t bytes = (size_t)(rows * width * rt_itemsize(wide));
+    embedding_sums w = { .dtype = wide, .width = width, .padding = rt_arg_int(c, 3) };
     rt_view grad, index;
-    void *grad_scratch = NULL, *index_scratch = NULL;
-    char *sums = NULL;
+    void *grad_scratch = NULL, *index_scratch = NULL, *sums = NULL;
     int64_t *counts = NULL;
     int code = rt_contiguous(ctx, rt_arg_view(c, 0), wide, &grad, &grad_scratch);
     if (!code) code = rt_contiguous(ctx, rt_arg_view(c, 1), RT_I64, &index, &index_scratch);
+    if (!code && !direct && !(sums = rt_scratch(ctx, bytes))) code = RT_ENOMEM;
+    if (!code && !(counts = rt_scratch(ctx, (size_t)rows * sizeof *counts))) code = RT_ENOMEM;
     if (!code) {
-        sums = rt_scratch(ctx, (size_t)(rows * width * item));
-        counts = rt_scratch(ctx, (size_t)rows * sizeof *counts);
-        if (!sums || !counts) code = RT_ENOMEM;
-    }
-    if (!code) {
-        int64_t n = rt_numel(&index);
-        const int64_t *at = index.p;
-        memset(sums, 0, (size_t)(rows * width * item));
+        w.n = rt_numel(&index), w.at = index.p, w.grad = grad.p, w.sums = direct ? out->p : sums;
+        w.counts = shares ? counts : NULL;
+        if (bytes) memset(w.sums, 0, bytes);
         memset(counts, 0, (size_t)rows * sizeof *counts);
-        for (int64_t i = 0; i < n && !code; i++) {
-            if (at[i] < 0 || at[i] >= rows)
-                code = rt_fail(ctx, RT_EINDEX, "index %lld is out of range for %lld rows", (long long)at[i],
+        for (int64_t i = 0; i < w.n && !code; i++) {
+            if (w.at[i] < 0 || w.at[i] >= rows)
+                code = rt_fail(ctx, RT_EINDEX, "index %lld is out of range for %lld rows", (long long)w.at[i],
                                (long long)rows);
-            else counts[at[i]]++;
+            else counts[w.at[i]]++;
         }
-        for (int64_t i = 0; i < n && !code; i++)
-            if (at[i] != padding)
-                add_row(wide, sums + at[i] * width * item, (const char *)grad.p + i * width * item, width,
-                        rt_arg_int(c, 4) ? 1.0 / (double)counts[at[i]] : 1.0);
     }
-    if (!code) {
+    if (!code) code = rt_parallel_work(ctx, width, w.n, 16384, add_gradients, &w);
+    if (!code && !direct) {
         rt_view from = rt_view_contiguous(sums, wide, 2, out->size);
         code = rt_copy(ctx, out, &from);
     }

@@ -64,26 +64,28 @@ static void load(int dtype, const char *x, int64_t stride, int64_t n, bool desce
 
 static inline uint64_t chunk_key(const chunk *c, bool wide, int i) { return wide ? c->wide[i] : c->narrow[i]; }
 
-void rt_order_pairs(int dtype, const void *x, int64_t stride, int64_t n, int64_t first, bool descending, rt_pair *out) {
+/* Chunk after chunk of keys goes to `pairs`, or without positions to `plain`. */
+static void each_key(int dtype, const void *x, int64_t stride, int64_t n, int64_t first, bool descending,
+                     rt_pair *pairs, uint64_t *plain) {
     chunk keys;
     bool wide = rt_order_bits(dtype) == 64;
     int64_t item = rt_itemsize(dtype);
     for (int64_t i = 0; i < n; i += CHUNK) {
         int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
         load(dtype, (const char *)x + i * stride * item, stride, count, descending, &keys);
-        for (int k = 0; k < count; k++) out[i + k] = (rt_pair){ chunk_key(&keys, wide, k), first + i + k };
+        if (pairs)
+            for (int k = 0; k < count; k++) pairs[i + k] = (rt_pair){ chunk_key(&keys, wide, k), first + i + k };
+        else
+            for (int k = 0; k < count; k++) plain[i + k] = chunk_key(&keys, wide, k);
     }
 }
 
+void rt_order_pairs(int dtype, const void *x, int64_t stride, int64_t n, int64_t first, bool descending, rt_pair *out) {
+    each_key(dtype, x, stride, n, first, descending, out, NULL);
+}
+
 void rt_order_keys(int dtype, const void *x, int64_t stride, int64_t n, uint64_t *out) {
-    chunk keys;
-    bool wide = rt_order_bits(dtype) == 64;
-    int64_t item = rt_itemsize(dtype);
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int count = n - i < CHUNK ? (int)(n - i) : CHUNK;
-        load(dtype, (const char *)x + i * stride * item, stride, count, false, &keys);
-        for (int k = 0; k < count; k++) out[i + k] = chunk_key(&keys, wide, k);
-    }
+    each_key(dtype, x, stride, n, 0, false, NULL, out);
 }
 
 static void insertion_sort(rt_pair *a, int64_t n) {

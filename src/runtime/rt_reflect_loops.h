@@ -1,4 +1,4 @@
-/* rt_reflect_loops.h: matrices made narrow by reflections. A template for k_eigh.c and k_svd.c: T is double or zdouble,
+/* rt_reflect_loops.h: matrices made narrow by reflections. A template, which rt_reflect.h includes: T is double or zdouble,
  * N(name) gives the functions their names, CONJ and REAL are what they say. Matrices lie row by row, so every inner
  * loop runs along a row.
  *
