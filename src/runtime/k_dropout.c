@@ -328,6 +328,14 @@ static void write_number(int dtype, char *p, double x) {
 
 static int leaky_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
     const leaky *k = user;
+    if (!k->training && k->dtype == RT_F32) {
+        float slope = (float)k->middle;
+        for (int64_t i = 0; i < n; i++) {
+            float x = *(const float *)(const void *)(p[1] + i * stride[1]);
+            *(float *)(void *)(p[0] + i * stride[0]) = x > 0 ? x : x * slope;
+        }
+        return RT_OK;
+    }
     for (int64_t i = 0; i < n; i++) {
         double x = read_number(k->dtype, p[1] + i * stride[1]), slope = 1;
         if (k->training ? x <= 0 : !(x > 0)) {

@@ -120,35 +120,47 @@ static void store(int dtype, void *to, int64_t stride, const rt_port *port, cons
     if (to != from) rt_convert(dtype, to, stride, class_dtype[port->class], from, 1, n);
 }
 
-/* Walks the rows that a block of n elements starting at `index` crosses. */
-static void gather(const job *j, const operand *op, const rt_port *port, void *to, const int64_t *start, int64_t n) {
-    int64_t index[RT_MAX_RANK], inner = j->size[j->rank - 1];
-    memcpy(index, start, (size_t)j->rank * sizeof *index);
-    for (int64_t done = 0, run; done < n; done += run) {
-        int64_t offset = 0;
-        for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
-        run = inner - index[j->rank - 1];
-        if (run > n - done) run = n - done;
-        load(port, false, (char *)to + done * class_bytes[port->class], op->dtype, op->p + offset * op->itemsize,
-             op->stride[j->rank - 1], run);
-        index[j->rank - 1] += run;
-        for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
-    }
+/* A walk over the rows that a block of n elements crosses: run elements at `offset` belong to those from `done` on. */
+typedef struct crossed { int64_t index[RT_MAX_RANK], done, run, offset; } crossed;
+
+static inline bool next_row(const job *j, const operand *op, crossed *w, int64_t n) {
+    int last = j->rank - 1;
+    w->done += w->run;
+    w->index[last] += w->run;
+    for (int d = last; d > 0 && w->index[d] == j->size[d]; d--) w->index[d] = 0, w->index[d - 1]++;
+    if (w->done >= n) return false;
+    w->offset = 0;
+    for (int d = 0; d <= last; d++) w->offset += w->index[d] * op->stride[d];
+    w->run = j->size[last] - w->index[last];
+    if (w->run > n - w->done) w->run = n - w->done;
+    return true;
 }
 
-static void scatter(const job *j, const operand *op, const rt_port *port, const void *from, const int64_t *start,
-                    int64_t n) {
-    int64_t index[RT_MAX_RANK], inner = j->size[j->rank - 1];
-    memcpy(index, start, (size_t)j->rank * sizeof *index);
-    for (int64_t done = 0, run; done < n; done += run) {
-        int64_t offset = 0;
-        for (int d = 0; d < j->rank; d++) offset += index[d] * op->stride[d];
-        run = inner - index[j->rank - 1];
-        if (run > n - done) run = n - done;
-        store(op->dtype, op->p + offset * op->itemsize, op->stride[j->rank - 1], port,
-              (const char *)from + done * class_bytes[port->class], run);
-        index[j->rank - 1] += run;
-        for (int d = j->rank - 1; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
+/* Elements that are held as they lie in memory. */
+#define MOVE_ROWS(T)                                                                                                   \
+    while (next_row(j, op, &w, n)) {                                                                                   \
+        T *p = (T *)(void *)op->p + w.offset, *own = (T *)slot + w.done;                                               \
+        if (out)                                                                                                       \
+            for (int64_t i = 0; i < w.run; i++) p[i * stride] = own[i];                                                \
+        else                                                                                                           \
+            for (int64_t i = 0; i < w.run; i++) own[i] = p[i * stride];                                                \
+    }
+static void move_rows(const job *j, const operand *op, const rt_port *port, void *slot, const int64_t *start, int64_t n,
+                      bool out) {
+    crossed w;
+    int64_t stride = op->stride[j->rank - 1], bytes = class_bytes[port->class];
+    memcpy(w.index, start, (size_t)j->rank * sizeof *w.index);
+    w.done = w.run = 0;
+    if (op->in_place && bytes == 4) {
+        MOVE_ROWS(uint32_t)
+    } else if (op->in_place && bytes == 8) {
+        MOVE_ROWS(uint64_t)
+    } else {
+        while (next_row(j, op, &w, n)) {
+            char *p = op->p + w.offset * op->itemsize, *own = (char *)slot + w.done * bytes;
+            if (out) store(op->dtype, p, stride, port, own, w.run);
+            else load(port, false, own, op->dtype, p, stride, w.run);
+        }
     }
 }
 
@@ -221,7 +233,7 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
                 if (op->in_place) slot[port->slot] = p;
                 else load(port, false, own, op->dtype, p, 1, n);
             } else if (op->layout == STRIDED && crossing) {
-                gather(j, op, port, own, index, n);
+                move_rows(j, op, port, own, index, n, false);
             } else if (op->layout == STRIDED) {
                 int64_t offset = 0, stride = op->stride[rank - 1];
                 for (int d = 0; d < rank; d++) offset += index[d] * op->stride[d];
@@ -261,7 +273,7 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
             const void *from = direct >= 0 && target && port->slot == program->out[direct].slot ? target
                                                                                                 : slot[port->slot];
             if (op->layout != STRIDED) store(op->dtype, op->p + at * op->itemsize, 1, port, from, n);
-            else scatter(j, op, port, from, index, n);
+            else move_rows(j, op, port, (void *)from, index, n, true);
         }
         if (rank) {
             index[rank - 1] += n;

@@ -1,6 +1,6 @@
-/* rt_reflect_loops.h: matrices made narrow by reflections. A template, which rt_reflect.h includes: T is double or zdouble,
- * N(name) gives the functions their names, CONJ and REAL are what they say. Matrices lie row by row, so every inner
- * loop runs along a row.
+/* rt_reflect_loops.h: matrices made narrow by reflections. A template, which rt_reflect.h includes: T is double or
+ * zdouble, N(name) gives the functions their names, CONJ and REAL are what they say. Matrices lie row by row, so every
+ * inner loop runs along a row.
  *
  * A reflection is H = I - tau v v^H with v[0] = 1; H^H turns the vector it was made from into (beta, 0, ...), beta
  * real. */
