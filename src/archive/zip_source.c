@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-enum { ENTRIES = 1024 };
+enum { ENTRIES = CR_LIMIT(1024, 2) };
 #define PAGE_PRESENT ((uint64_t)1 << 63)
 #define PAGE_SWAPPED ((uint64_t)1 << 62)
 #define PAGE_OF_FILE ((uint64_t)1 << 61)

@@ -17,11 +17,14 @@
 #if defined(CR_OOM) && !defined(ONE_BLOCK_EACH)
 #define ONE_BLOCK_EACH 1
 #endif
+#ifdef CR_TINY /* small blocks are what is tested */
+#undef ONE_BLOCK_EACH
+#endif
 #ifndef ONE_BLOCK_EACH
 #define ONE_BLOCK_EACH 0
 #endif
 
-enum { ALIGN = 16, FIRST_BLOCK = 4096, LARGEST_BLOCK = 1 << 18 };
+enum { ALIGN = 16, FIRST_BLOCK = CR_LIMIT(4096, 32), LARGEST_BLOCK = CR_LIMIT(1 << 18, 64) };
 
 struct cr_arena_block {
     struct cr_arena_block *next;

@@ -13,6 +13,14 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* What things start with and how much is kept. The tiny build takes the second number, so that growing, wrapping and
+ * overflowing happen all the time: `./dev test --preset tiny`. */
+#ifdef CR_TINY
+#define CR_LIMIT(usual, tiny) (tiny)
+#else
+#define CR_LIMIT(usual, tiny) (usual)
+#endif
+
 /* ---- memory: cresset/memory.h, texts: cresset/text.h ---- */
 
 void *cr_alloc_aligned(size_t alignment, size_t size); /* alignment: a power of two; freed by cr_free */

@@ -4,7 +4,7 @@
  * probe chains never decay. Keys of up to 16 bytes (pointers, short names) live in the slot itself. */
 #include "base/base.h"
 
-enum { INLINE_KEY = 16, FIRST_CAP = 8 };
+enum { INLINE_KEY = 16, FIRST_CAP = CR_LIMIT(8, 2) };
 #define OCCUPIED 0x80000000u
 
 struct cr_map_slot {

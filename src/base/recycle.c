@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 64, SMALLEST = 64 << 10, KEPT = 256, HUGE_PAGE = 2 << 20 };
+enum { ALIGNMENT = 64, SMALLEST = CR_LIMIT(64 << 10, 1 << 10), KEPT = CR_LIMIT(256, 1), HUGE_PAGE = 2 << 20 };
 
-#if defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(CR_TINY) && (defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
 #define RECYCLES 0
 #else
 #define RECYCLES 1

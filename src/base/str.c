@@ -19,7 +19,7 @@ static bool reserve(cr_str *s, size_t n) {
     if (s->failed) return false;
     if (n < s->cap - s->n) return true; /* cap is 0 or > n: no wrap */
     size_t want = s->n + n + 1;
-    size_t cap = CR_MAX(CR_MAX(s->cap + s->cap / 2, want), (size_t)32);
+    size_t cap = CR_LIMIT(CR_MAX(CR_MAX(s->cap + s->cap / 2, want), (size_t)32), want);
     char *at = n > PTRDIFF_MAX / 2 ? NULL : cr_realloc(s->at, cap);
     if (!at) {
         s->failed = true;

@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 cr_status cr__vec_grow(void **at, size_t *cap, size_t want, size_t item) {
-    size_t next = CR_MAX(CR_MAX(*cap + *cap / 2, want), (size_t)8);
+    size_t next = CR_LIMIT(CR_MAX(CR_MAX(*cap + *cap / 2, want), (size_t)8), want);
     size_t bytes;
     void *old, *grown;
     if (cr_mul_overflow(next, item, &bytes) || bytes > PTRDIFF_MAX) return CR_FAIL(CR_ENOMEM, "too large");

@@ -280,7 +280,7 @@ cr_status cr__parse_type(graph_parser *p, const parser_results *r, cr_value *v) 
 /* ---- arguments ---- */
 
 cr_status cr__parse_args(graph_parser *p, const char *close, cr_arg **out, uint32_t *n) {
-    cr_arg small[16], *items = small;
+    cr_arg small[CR_LIMIT(16, 1)], *items = small;
     uint32_t cap = CR_COUNT(small);
     for (*n = 0; !cr__parse_accept(p, close); ++*n) {
         if (*n == CR__MAX_ITEMS) return cr__parse_fail(p, "a list of more than %d items", CR__MAX_ITEMS);

@@ -17,7 +17,7 @@ cr_ambient *cr_ambient_get(void) { return &ambient; }
 /* ---- memory of one call: small things on the stack, the rest in an arena ---- */
 
 /* Under AddressSanitizer everything is a block of its own, so that the end of each list is seen. */
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) && !defined(CR_TINY)
 enum { ON_STACK = 0 };
 #else
 enum { ON_STACK = 1 };

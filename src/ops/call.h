@@ -20,7 +20,7 @@ typedef struct cr_call_frame {
     int64_t count[RT_MAX_RANK];
     cr_arena arena;
     size_t used;
-    _Alignas(16) char bytes[4096];
+    _Alignas(16) char bytes[CR_LIMIT(4096, 64)];
 } cr_call_frame;
 
 /* A runtime code and message as a status. */

@@ -216,7 +216,7 @@ typedef struct cr_out {
     bool data;       /* scalar: only the elements tell; a fake run gives a fresh symbol */
     cr_dim number;   /* scalar: its value when the rule knows it (sym_size, is_complex) */
 } cr_out;
-enum { CR_INLINE_OUTS = 4 };
+enum { CR_INLINE_OUTS = CR_LIMIT(4, 1) };
 struct cr_rule {
     const cr_op *op;       /* the functional op */
     cr_env *env;           /* NULL: all concrete */

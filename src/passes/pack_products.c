@@ -149,10 +149,11 @@ static const cr_node *product_of(const cr_rewriter *w, const cr_arg *a) {
 static bool has(const cr_node *made, int operand) { return made->args[operand].kind != CR_ARG_NONE; }
 static bool has_act(const cr_node *made) { return strcmp(made->args[ACT].u.s, "none") != 0; }
 
-/* `made` again with one operand set is the result of `node`. */
-static cr_status put(cr_rewriter *w, const cr_node *node, const cr_node *made, int operand, cr_arg value, bool *done) {
+/* The product of these operands again, with one of them set, is the result of `node`. (Not of the product's node: nodes
+ * move when a call is made.) */
+static cr_status put(cr_rewriter *w, const cr_node *node, const cr_arg *made, int operand, cr_arg value, bool *done) {
     cr_arg args[OPERANDS], out;
-    memcpy(args, made->args, sizeof args);
+    memcpy(args, made, sizeof args);
     args[operand] = value;
     CR_TRY(cr_rewrite_call(w, "cresset::linear_packed", args, OPERANDS, &out));
     *done = true;
@@ -168,7 +169,7 @@ const char *cr__activation(const cr_op *op, const cr_arg *args) {
 static cr_status rule_act(cr_rewriter *w, const cr_node *node, const cr_arg *args, bool *done) {
     const cr_node *made = product_of(w, &args[0]);
     if (!made || has_act(made) || has(made, SCALE) || has(made, RESIDUAL)) return CR_OK;
-    return put(w, node, made, ACT, cr_arg_str(cr__activation(node->op, args)), done);
+    return put(w, node, made->args, ACT, cr_arg_str(cr__activation(node->op, args)), done);
 }
 
 /* Does `a` broadcast to the product without making it larger? Its last size counts along the columns. */
@@ -188,7 +189,7 @@ static cr_status rule_mul(cr_rewriter *w, const cr_node *node, const cr_arg *arg
     for (int i = 0; i < 2 && !*done; i++) {
         const cr_node *made = product_of(w, &args[i]);
         if (made && !has(made, SCALE) && !has(made, RESIDUAL) && fits(w, &args[!i], &args[i]))
-            CR_TRY(put(w, node, made, SCALE, args[!i], done));
+            CR_TRY(put(w, node, made->args, SCALE, args[!i], done));
     }
     return CR_OK;
 }
@@ -200,7 +201,7 @@ static cr_status rule_add(cr_rewriter *w, const cr_node *node, const cr_arg *arg
         const cr_node *made = product_of(w, &args[i]);
         if (!made || has(made, RESIDUAL) || !fits(w, &args[!i], &args[i])) continue;
         bool bias = !has(made, BIAS) && !has_act(made) && !has(made, SCALE) && cr_rewrite_meta(w, &args[!i])->rank == 1;
-        CR_TRY(put(w, node, made, bias ? BIAS : RESIDUAL, args[!i], done));
+        CR_TRY(put(w, node, made->args, bias ? BIAS : RESIDUAL, args[!i], done));
     }
     return CR_OK;
 }
@@ -212,7 +213,8 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
     if (!made || !to || to->rank < 1 || !equal(w, to->size[to->rank - 1], from->size[from->rank - 1])) return CR_OK;
     if (has(made, RESIDUAL) || (has(made, SCALE) && cr_rewrite_meta(w, &made->args[SCALE])->rank != 1)) return CR_OK;
     const cr_meta *x = cr_rewrite_meta(w, &made->args[INPUT]);
-    cr_arg input = made->args[INPUT], sizes[CR_MAX_RANK];
+    const cr_arg *operands = made->args;
+    cr_arg input = operands[INPUT], sizes[CR_MAX_RANK];
     /* The input often is such a view itself. */
     const cr_node *view = cr_rewrite_producer(w, &input, NULL);
     bool reshaped = view && cr_op_view(view->op) == CR_VIEW_RESHAPE;
@@ -231,7 +233,7 @@ static cr_status rule_view(cr_rewriter *w, const cr_node *node, const cr_arg *ar
         if (!cr_dim_is_plain(x->size[x->rank - 1])) return CR_OK;
         CR_TRY(cr_rewrite_call(w, "aten::reshape", call, 2, &input));
     }
-    return put(w, node, made, INPUT, input, done);
+    return put(w, node, operands, INPUT, input, done);
 }
 
 static const struct { const char *op; cr_rewrite_fn *rule; } named[] = {

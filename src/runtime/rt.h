@@ -14,6 +14,13 @@
 
 enum { RT_MAX_RANK = 16 };
 
+/* What is kept and how much is done at a time; the tiny build takes the second number (base/base.h, CR_LIMIT). */
+#ifdef CR_TINY
+#define RT_LIMIT(usual, tiny) (tiny)
+#else
+#define RT_LIMIT(usual, tiny) (usual)
+#endif
+
 /* Element types, in the order of PyTorch's ScalarType. One X-macro: enumerator, short name, bytes, PyTorch's name. */
 #define RT_DTYPES(X)                                                                                                   \
     X(U8, u8, 1, uint8) X(I8, i8, 1, int8) X(I16, i16, 2, int16) X(I32, i32, 4, int32) X(I64, i64, 8, int64)           \

@@ -31,7 +31,7 @@ int rt_class_dtype(int class);
 const char *rt_class_name(int class);
 
 enum {
-    RT_BLOCK = 512,         /* elements of a block; fewer when many wide slots would not fit the cache */
+    RT_BLOCK = RT_LIMIT(512, 16), /* elements of a block; fewer when many wide slots would not fit the cache */
     RT_BLOCK_MAX_SLOTS = 96,
     RT_BLOCK_MAX_PORTS = 16 /* inputs and outputs together */
 };

@@ -40,7 +40,7 @@ int rt_fail(const rt_ctx *ctx, int code, const char *format, ...) {
 
 /* Before every block: its size. 64 bytes, so that what follows stays aligned. */
 typedef struct header { size_t size; } header;
-enum { HEADER = 64, KEPT_LEAST = 64 * 1024 };
+enum { HEADER = 64, KEPT_LEAST = RT_LIMIT(64 * 1024, 128) };
 
 /* Fresh memory costs more than most work on it (the system clears it page by page), so the pool keeps large blocks of
  * allocators that do not do so themselves. */

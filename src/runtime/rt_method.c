@@ -15,7 +15,7 @@
 /* What few runs come to is compiled to be small: every library carries it. */
 #define SELDOM __attribute__((cold))
 
-enum { ALIGNMENT = 64, KEPT_LAYOUTS = 8 };
+enum { ALIGNMENT = 64, KEPT_LAYOUTS = RT_LIMIT(8, 1) };
 
 typedef struct frame {
     const rt_ctx *ctx;
@@ -277,7 +277,7 @@ static int call_kernel(frame *f, const rt_step *s, room *r) {
 }
 
 static int run_kernel(frame *f, const rt_step *s) {
-    _Alignas(16) char small[8192];
+    _Alignas(16) char small[RT_LIMIT(8192, 64)];
     room r;
     size_t size = measure(f, s, &r);
     char *memory = size <= sizeof small ? small : rt_scratch(f->ctx, size);
@@ -908,7 +908,7 @@ static int fill_room(const frame *f, int32_t i, const cresset_value *made) {
 /* All are described, then all filled, and only then given: a failure before that leaves the caller's structs as they
  * were. */
 static int give_outputs(frame *f, cresset_value *outputs, int32_t noutputs) {
-    enum { FEW = 8 };
+    enum { FEW = RT_LIMIT(8, 1) };
     cresset_value few[FEW], *made = noutputs <= FEW ? few : rt_scratch(f->ctx, (size_t)noutputs * sizeof *made);
     if (!made) return rt_fail(f->ctx, RT_ENOMEM, "out of memory");
     int code = RT_OK;

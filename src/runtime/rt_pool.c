@@ -40,7 +40,7 @@ typedef struct kept {
     void (*free)(void *, void *);
     void *user;
 } kept;
-enum { KEPT_MOST = 16 };
+enum { KEPT_MOST = RT_LIMIT(16, 1) };
 static const size_t kept_bytes_most = (size_t)256 << 20;
 
 /* One thread's place. Seat 0 is the caller's. */
@@ -431,7 +431,7 @@ static int run_job(const rt_ctx *ctx, int64_t n, cut c, int (*body)(void *, int6
 }
 
 int rt_parallel_for(const rt_ctx *ctx, int64_t n, int64_t grain, int (*body)(void *, int64_t, int64_t), void *arg) {
-    int64_t grains = n / (grain > 0 ? grain : 1);
+    int64_t grains = n / (grain > 0 ? RT_LIMIT(grain, 1) : 1);
     return run_job(ctx, n, (cut){ grains, (double)grains }, body, arg);
 }
 

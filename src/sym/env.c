@@ -72,7 +72,7 @@ static bool same(const struct cr_expr *e, const struct cr_expr *probe, const int
 }
 
 static bool table_grow(cr_env *env) {
-    size_t cap = env->table_cap ? env->table_cap * 2 : 64;
+    size_t cap = env->table_cap ? env->table_cap * 2 : CR_LIMIT(64, 2);
     struct cr_expr **table = cr_calloc(cap, sizeof *table);
     if (!table) return false;
     for (size_t i = 0; i < env->nodes.n; i++) {

@@ -105,7 +105,7 @@ typedef struct cr__poly {
     size_t n, cap;
     cr__term *at;
     bool overflow, failed;
-    cr__term room[12];
+    cr__term room[CR_LIMIT(12, 1)];
 } cr__poly;
 void cr__poly_init(cr__poly *p);
 void cr__poly_dispose(cr__poly *p);

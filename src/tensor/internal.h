@@ -17,11 +17,11 @@ typedef struct cr__slab {
 void *cr__slab_take(cr__slab *s); /* NULL: all taken */
 bool cr__slab_give(cr__slab *s, void *p); /* false: not one of its blocks */
 
-#if defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(CR_TINY) && (defined(CR_OOM) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
 #define CR__HAS_SLAB 0
 #else
 #define CR__HAS_SLAB 1
-enum { CR__SLAB_COUNT = 512 };
+enum { CR__SLAB_COUNT = CR_LIMIT(512, 2) };
 #endif
 
 #endif

@@ -676,6 +676,7 @@ static void out_of_memory(void) {
     CHECK_OK(expand_once("")); /* parsed texts stay: get them first */
     begin();
     for (int i = 0; i < 1 << 14; i++) cr_str_addc(&t.text, ' '); /* the trace's own text must not be what fails */
+    t.text.n = 0;
     cr_error_release(cr_error_take());
     CHECK_OOM_SWEEP(expand_once, "");
 }

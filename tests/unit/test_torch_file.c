@@ -145,7 +145,7 @@ static void not_zips(void) {
                 "torch.save's format before PyTorch 1.6 (bare pickles, no zip): load it with PyTorch and torch.save it "
                 "again");
     /* protocol 0 or 1 */
-    CHECK_ERROR(cr_torch_open_memory(LEGACY + 2, sizeof LEGACY - 3, NULL, &f), CR_EUNSUPPORTED, "before PyTorch 1.6");
+    CHECK_ERROR(cr_torch_open_memory(&LEGACY[2], sizeof LEGACY - 3, NULL, &f), CR_EUNSUPPORTED, "before PyTorch 1.6");
     CHECK_ERROR(cr_torch_open_memory(tar, sizeof tar, NULL, &f), CR_EUNSUPPORTED, "(a tar, no zip)");
     CHECK_ERROR(cr_torch_open_memory("", 0, NULL, &f), CR_EFORMAT, "");
     CHECK_ERROR(cr_torch_open_memory(TEXT("\x80\x02N."), NULL, &f), CR_EFORMAT, "");
