@@ -29,7 +29,8 @@ static cr_status find_own(const char *text, cr_map *out) {
 size_t cr__source_flags(const char *file, const char **out) {
     size_t n = 0;
     bool product = begins(file, "gemm") || begins(file, "conv.") || begins(file, "conv_");
-    bool loops = begins(file, "rt_block_") || begins(file, "rt_fft_") || begins(file, "rt_post_");
+    bool loops = begins(file, "rt_block_") || begins(file, "rt_fft_") || begins(file, "rt_optim_") ||
+                 begins(file, "rt_post_");
     out[n++] = loops ? "-O3" : "-O2";
     out[n++] = product ? "-ffp-contract=fast" : "-ffp-contract=off";
     out[n++] = "-fno-math-errno";

@@ -191,19 +191,20 @@ static cr_status check_plain(const cr_call_frame *f, const cr_param *p, const cr
                    p->name, (long long)a->u.i);
 }
 
+static cr_status check_target(const cr_call_frame *f, const cr_param *p, const cr_arg *a) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(check_target(f, p, &a->u.list[i]));
+    if (a->kind != CR_ARG_TENSOR || cr_tensor_is_fake(a->u.t) == f->fake || ambient.mode.fake) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME,
+                   "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no memory",
+                   f->op->schema.name, p->name);
+}
+
 /* What is written lies where the call computes: a tensor without memory cannot take numbers, nor a real one fake
  * sizes. */
 static cr_status check_targets(const cr_call_frame *f, const cr_arg *args) {
     const cr_schema *s = &f->op->schema;
-    for (uint16_t i = 0; i < s->nparams; i++) {
-        if (!s->params[i].writes || args[i].kind != CR_ARG_TENSOR || cr_tensor_is_fake(args[i].u.t) == f->fake ||
-            ambient.mode.fake)
-            continue;
-        return CR_FAIL(CR_ERUNTIME,
-                       "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no "
-                       "memory",
-                       s->name, s->params[i].name);
-    }
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].writes) CR_TRY(check_target(f, &s->params[i], &args[i]));
     return CR_OK;
 }
 
@@ -474,12 +475,20 @@ static cr_status count_sizes(cr_call_frame *f) {
     return run_kernel(f, RT_COUNT, NULL, 0, f->count, NULL);
 }
 
+static void bump(const cr_arg *a) {
+    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) bump(&a->u.list[i]);
+    if (a->kind == CR_ARG_TENSOR) cr_tensor_bump(a->u.t);
+}
+
+void cr__bump_written(const cr_schema *s, const cr_arg *args) {
+    for (uint16_t i = 0; i < s->nparams; i++)
+        if (s->params[i].writes) bump(&args[i]);
+}
+
 static void bump_written(cr_call_frame *f) {
     for (int i = 0; i < f->nouts; i++)
         if (f->targets[i]) cr_tensor_bump(f->targets[i]);
-    const cr_schema *s = &f->base->schema;
-    for (uint16_t i = 0; i < s->nparams; i++)
-        if (s->params[i].writes && f->args[i].kind == CR_ARG_TENSOR) cr_tensor_bump(f->args[i].u.t);
+    cr__bump_written(&f->base->schema, f->args);
 }
 
 /* Puts copies into their targets and replaces the temporaries by them. */

@@ -28,6 +28,9 @@ cr_status cr__kernel_status(int code, const char *op, const char *message);
 /* rt_copy between tensors. */
 cr_status cr__copy_tensor(cr_tensor *to, const cr_tensor *from);
 
+/* The tensors that the schema marks as written, in lists too, have a new version. */
+void cr__bump_written(const cr_schema *s, const cr_arg *args);
+
 cr_status cr_scalar_run(const cr_op *op, int common, const cr_arg *args, const rt_view *out, int nout);
 
 #endif

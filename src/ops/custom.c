@@ -1,6 +1,7 @@
 /* custom.c: how a custom op is called: with data or without, and what its results may be. */
 #include "ops/custom.h"
 
+#include "ops/call.h"
 #include "ops/formula.h"
 
 bool cr_args_have_fake(const cr_arg *args, size_t n, cr_env **env) {
@@ -69,11 +70,6 @@ static cr_status check_results(const cr_op *op, const cr_arg *args, const cr_arg
 
 /* ---- calls ---- */
 
-static void bump(const cr_arg *a) {
-    for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) bump(&a->u.list[i]);
-    if (a->kind == CR_ARG_TENSOR) cr_tensor_bump(a->u.t);
-}
-
 static cr_status call_custom(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_custom *c = cr_custom_get(op);
     cr_call_mode *mode = &cr_ambient_get()->mode, saved = *mode;
@@ -98,8 +94,7 @@ static cr_status call_custom(cr_emitter *e, const cr_op *op, const cr_arg *args,
                         : CR_FAIL(CR_ENOTIMPL, "%s has no implementation for the CPU", op->name);
     }
     if (status) return status;
-    for (uint16_t i = 0; i < op->schema.nparams; i++)
-        if (op->schema.params[i].writes) bump(&args[i]);
+    cr__bump_written(&op->schema, args);
     status = check_results(op, args, results);
     if (status) cr_results_release(results, op->schema.nreturns);
     return status;

@@ -112,6 +112,9 @@ RULE(shape_replication_pad_backward);
 /* A dense output in the memory format that `like` suggests. */
 cr_status cr__rule_add_format(cr_rule *r, const cr_meta *like, int rank, const cr_dim *size);
 
+/* steps of optimizers over lists (rules_optim.c) */
+RULE(shape_fused_optimizer);
+
 /* indexing (rules_index.c) */
 RULE(shape_index);
 RULE(shape_index_put);

@@ -97,6 +97,11 @@ RT_KERNEL(rt_k_segment_reduce);
 RT_KERNEL(rt_k_segment_reduce_backward);
 RT_KERNEL(rt_k_take);
 RT_KERNEL(rt_k_put);
+/* k_optim.c */
+RT_KERNEL(rt_k_fused_sgd);
+RT_KERNEL(rt_k_fused_adam);
+RT_KERNEL(rt_k_fused_adamw);
+RT_KERNEL(rt_k_fused_adagrad);
 
 /* k_bag.c */
 RT_KERNEL(rt_k_embedding_bag);

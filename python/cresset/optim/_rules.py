@@ -49,6 +49,20 @@ class SGD(GroupwiseOptimizer):
         momentum = group["momentum"] != 0
         return [(p, p.grad, self.state[p] if momentum else {}) for p in group["params"] if p.grad is not None]
 
+    def _fused_step(self, group, params, grads, states, steps, **numbers):  # unused steps: SGD counts none
+        # The op knows one first step for all of a list.
+        first = [group["momentum"] != 0 and state.get("momentum_buffer") is None for state in states]
+        for is_first in set(first):
+            chosen = [i for i, value in enumerate(first) if value == is_first]
+            buffers = []
+            for i in chosen if group["momentum"] != 0 else ():
+                if is_first:
+                    states[i]["momentum_buffer"] = _C._function("empty_like")(grads[i])
+                buffers.append(states[i]["momentum_buffer"])
+            _C._function("_fused_sgd_")([params[i] for i in chosen], [grads[i] for i in chosen], buffers,
+                                        momentum=group["momentum"], dampening=group["dampening"],
+                                        nesterov=group["nesterov"], is_first_step=is_first, **numbers)
+
     def _update(self, group, p, grad, state):
         momentum = group["momentum"]
         if momentum != 0:
@@ -139,6 +153,10 @@ class Adagrad(GroupwiseOptimizer):
         value = complex(value, value) if p.is_complex() else value
         return {"step": _count(group), "sum": _C._function("full_like")(p, value, memory_format=_C.preserve_format)}
 
+    def _fused_step(self, group, params, grads, states, steps, **numbers):
+        _C._function("_fused_adagrad_")(params, grads, [state["sum"] for state in states], steps, eps=group["eps"],
+                                        lr_decay=group["lr_decay"], **numbers)
+
     def share_memory(self):
         raise NotImplementedError("Adagrad.share_memory(): tensors are not shared between processes here")
 
@@ -201,6 +219,13 @@ class Adam(GroupwiseOptimizer):
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = _zeros(p)
         return state
+
+    def _fused_step(self, group, params, grads, states, steps, **numbers):
+        op = _C._function("_fused_adamw_" if group["decoupled_weight_decay"] else "_fused_adam_")
+        most = [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else []
+        beta1, beta2 = map(number, group["betas"])
+        op(params, grads, [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states], most,
+           steps, beta1=beta1, beta2=beta2, eps=group["eps"], amsgrad=group["amsgrad"], **numbers)
 
     def _update(self, group, p, grad, state):
         (beta1, beta2), step = group["betas"], state["step"].item()

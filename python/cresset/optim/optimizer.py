@@ -61,6 +61,15 @@ def number(x):
     return x.item() if isinstance(x, Tensor) else x
 
 
+_PLAIN_FLOATS = (_C.float32, _C.float64)
+
+
+def _has_tensor(group):
+    """Hyperparameters that are tensors round in their own dtype, which the fused ops do not."""
+    return any(isinstance(group.get(name), Tensor) for name in ("lr", "weight_decay")) or any(
+        isinstance(beta, Tensor) for beta in group.get("betas", ()))
+
+
 def _state_of(param, value, key, keeps_step):
     """A value of a loaded state, as the optimizer of `param` keeps it."""
     if isinstance(value, Tensor):
@@ -268,9 +277,13 @@ class GroupwiseOptimizer(Optimizer):
     """An optimizer whose step is one formula, applied to each parameter that has a gradient.
 
     A subclass gives `_fresh(group, p)`, the state before the first step, and `_update(group, p, grad, state)`, the
-    formula in plain ops, over real views of complex tensors. `_fused_group` may carry many parameters out at once.
+    formula in plain ops, over real views of complex tensors. With `_fused_step` as well, one op updates all parameters
+    that it can: with fused=True those of every float dtype, and unless fused or foreach is False also by itself those
+    of float32 and float64, where it gives the bits of the plain ops.
     """
     _old_options = {}     # options that state dicts of older versions lack
+    _over_reals = True
+    _fused_step = None
 
     def __init__(self, params, defaults):
         super().__init__(params, defaults)
@@ -339,13 +352,36 @@ class GroupwiseOptimizer(Optimizer):
             work = self._work(group)
             if work:
                 self._check_step(group, work)
-                for p, grad, state in self._fused_group(group, work):
+                if self._fused_step is not None:
+                    work = self._fused_group(group, work)
+                if work and getattr(self, "found_inf", None) is not None:
+                    raise AssertionError(f"{type(self).__name__}: only fused=True takes a gradient scale; leave "
+                                         f"grad_scale and found_inf out")
+                for p, grad, state in work:
                     self._plain_step(group, p, grad, state)
         return loss
 
-    def _fused_group(self, group, work):  # unused group: those that have a fused op read it
-        """Updates what one fused op can; returns the rest."""
-        return work
+    def _fused_group(self, group, work):
+        """Updates what the fused op can; returns the rest."""
+        fused, rest = group["fused"], []
+        if not fused:
+            if fused is False or group["foreach"] is False or _has_tensor(group):
+                return work
+            rest = [entry for entry in work if entry[0].dtype not in _PLAIN_FLOATS]
+            work = [entry for entry in work if entry[0].dtype in _PLAIN_FLOATS] if rest else work
+        if not work:
+            return rest
+        steps = [state["step"] for _, _, state in work if "step" in state]
+        for step in steps:
+            step += 1
+        found_inf = getattr(self, "found_inf", None)
+        self._fused_step(group, [p for p, _, _ in work], [grad for _, grad, _ in work], [state for _, _, state in work],
+                         steps, maximize=group["maximize"], weight_decay=number(group["weight_decay"]), lr=group["lr"],
+                         grad_scale=getattr(self, "grad_scale", None), found_inf=found_inf)
+        if found_inf is not None:     # a step that was not made does not count
+            for step in steps:
+                step -= found_inf
+        return rest
 
     def _plain_step(self, group, p, grad, state):
         if group["maximize"]:
@@ -363,5 +399,3 @@ class GroupwiseOptimizer(Optimizer):
             else:
                 grad = grad.add(p, alpha=number(decay))
         self._update(group, p, grad, state)
-
-    _over_reals = True
