@@ -64,8 +64,8 @@ CR_API const cr_pass *cr_pass_at(size_t i); /* NULL past the last */
 CR_API const cr_pass *cr_pass_find(const char *name);
 CR_API const char *cr_pass_name(const cr_pass *pass); /* "simplify" */
 CR_API char cr_pass_letter(const cr_pass *pass);      /* what `cresset compile --dump` calls it */
-/* A new graph over the same environment; `g` stays as it is. CR_ENOTFOUND: no pass of that name; lists those
- * there are. */
+/* A new graph over the same environment; `g` stays as it is. CR_ENOTFOUND: no pass of that name; lists those there are.
+ * CR_EVALUE: the graph does not hold what the pass needs; says which passes give it. */
 CR_API CR_NODISCARD cr_status cr_graph_apply(const cr_graph *g, const char *pass, cr_graph **out);
 
 /* ---- running ---- */

@@ -28,7 +28,25 @@ static cr_status no_such(const char *name) {
     return status;
 }
 
+/* A pass on a graph that does not hold what it needs would be wrong without a word. The message has the passes that
+ * give it. Whatever checking asks of the environment is forgotten. */
+static cr_status check_needs(const cr_pass *pass, const cr_graph *g) {
+    cr_env_trial trial = cr_env_begin_trial(cr_graph_env(g));
+    cr_status status = cr_contract_check(g, pass->needs);
+    cr_env_end_trial(cr_graph_env(g), trial);
+    if (!status || status == CR_ENOMEM) return status;
+    cr_str first;
+    cr_str_init(&first);
+    for (size_t i = 0; cr_pass_at(i) != pass && cr_pass_at(i); i++)
+        if (cr_pass_at(i)->gives & pass->needs) cr_str_addf(&first, "%s%s", first.n ? ", " : "", cr_pass_at(i)->name);
+    status = CR_FAIL(CR_EVALUE, "pass %s: %s; apply %s first", pass->name, cr_error_message(), cr_str_get(&first));
+    cr_str_dispose(&first);
+    return status;
+}
+
 cr_status cr_graph_apply(const cr_graph *g, const char *name, cr_graph **out) {
     const cr_pass *pass = cr_pass_find(name);
-    return pass ? cr_pass_apply_one(pass, g, NULL, out) : no_such(name);
+    if (!pass) return no_such(name);
+    CR_TRY(check_needs(pass, g));
+    return cr_pass_apply_one(pass, g, NULL, out);
 }

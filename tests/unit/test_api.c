@@ -397,6 +397,16 @@ static void graphs(void) {
         cr_graph_release(made);
     }
     cr_graph_release(g);
+    const char *writes = "graph(%x: f32[2]) { %y = aten.neg(%x) %z = aten.relu_(%y) return %z }";
+    CHECK_OK(cr_graph_parse(NULL, writes, &g));
+    CHECK_EQ(cr_graph_apply(g, "fuse", &made), CR_EVALUE); /* it would read what is written later */
+    CHECK_CONTAINS(cr_error_message(), "pass fuse: the graph is not 'settled'");
+    CHECK_CONTAINS(cr_error_message(), "; apply decompose, functionalize first");
+    CHECK_OK(cr_graph_apply(g, "functionalize", &made));
+    cr_graph_release(g);
+    CHECK_OK(cr_graph_apply(made, "fuse", &g));
+    cr_graph_release(made);
+    cr_graph_release(g);
 }
 
 static void operators(void) {
