@@ -5,8 +5,8 @@
  *   - instructions of block programs: those that its programs have;
  *   - epilogues of products: activations whose names are among the arguments of its steps, cells whose kernels it
  *     calls;
- *   - products on f64 and on complex numbers: none when no tensor has such a dtype; on integers: none when no kernel
- *     takes any;
+ *   - products on f64 and on complex numbers: none when no tensor has such a dtype and no kernel computes in f64 all
+ *     the same; on integers: none when no kernel takes any;
  *   - with one instruction set only, the functions that choose one return that set's table.
  * What a table does not name cannot be asked for: everything is found by looking at all steps, never by guessing. */
 #include "emit/emit.h"
@@ -33,6 +33,9 @@ static void look_at_step(const rt_method *m, const rt_step *s, uses *u) {
     if (s->kind != RT_STEP_KERNEL && s->kind != RT_STEP_COUNT && s->kind != RT_STEP_NUMBER) return;
     u->lstm |= s->u.kernel == rt_k_lstm_packed;
     u->gru |= s->u.kernel == rt_k_gru_packed;
+#define SEE(name) u->f64 |= s->u.kernel == name;
+    RT_KERNELS_IN_F64(SEE)
+#undef SEE
     for (int i = 0; i < s->nargs; i++) {
         const rt_operand_ref *a = &m->args[s->args + i];
         if (a->kind == RT_A_WINDOW) look_at_window(m, a->at, u);

@@ -85,7 +85,9 @@ def ours(value):
 def theirs(value):
     if isinstance(value, cresset.Tensor):
         if value.dtype is cresset.complex32:
-            return torch.view_as_complex(torch.from_dlpack(cresset.view_as_real(value)))
+            pairs = torch.from_dlpack(cresset.view_as_real(value))
+            odd = any(stride % 2 for stride in pairs.stride()[:-1])  # of sizes 0 and 1, where no stride matters
+            return torch.view_as_complex(torch.empty(pairs.shape, dtype=pairs.dtype).copy_(pairs) if odd else pairs)
         return torch.from_dlpack(value)
     if isinstance(value, (list, tuple)):
         return [theirs(v) for v in value]
