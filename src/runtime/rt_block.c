@@ -120,47 +120,46 @@ static void store(int dtype, void *to, int64_t stride, const rt_port *port, cons
     if (to != from) rt_convert(dtype, to, stride, class_dtype[port->class], from, 1, n);
 }
 
-/* A walk over the rows that a block of n elements crosses: run elements at `offset` belong to those from `done` on. */
-typedef struct crossed { int64_t index[RT_MAX_RANK], done, run, offset; } crossed;
-
-static inline bool next_row(const job *j, const operand *op, crossed *w, int64_t n) {
-    int last = j->rank - 1;
-    w->done += w->run;
-    w->index[last] += w->run;
-    for (int d = last; d > 0 && w->index[d] == j->size[d]; d--) w->index[d] = 0, w->index[d - 1]++;
-    if (w->done >= n) return false;
-    w->offset = 0;
-    for (int d = 0; d <= last; d++) w->offset += w->index[d] * op->stride[d];
-    w->run = j->size[last] - w->index[last];
-    if (w->run > n - w->done) w->run = n - w->done;
-    return true;
+/* Rows of n elements each, of `bytes` bytes; strides in elements. Rows are short: a call for each costs most. */
+typedef struct rows { char *p; int64_t step, row; } rows;
+static void move_rows(rows to, rows from, int64_t count, int64_t n, int64_t bytes) {
+#define MOVE(B)                                                                                                        \
+    for (int64_t r = 0; r < count; r++) {                                                                              \
+        char *t = to.p + r * to.row * B;                                                                               \
+        const char *f = from.p + r * from.row * B;                                                                     \
+        for (int64_t i = 0; i < n; i++) memcpy(t + i * to.step * B, f + i * from.step * B, B);                         \
+    }
+    switch (bytes) {
+    case 1: MOVE(1) break;
+    case 4: MOVE(4) break;
+    case 8: MOVE(8) break;
+    default: MOVE(16) break;
+    }
+#undef MOVE
 }
 
-/* Elements that are held as they lie in memory. */
-#define MOVE_ROWS(T)                                                                                                   \
-    while (next_row(j, op, &w, n)) {                                                                                   \
-        T *p = (T *)(void *)op->p + w.offset, *own = (T *)slot + w.done;                                               \
-        if (out)                                                                                                       \
-            for (int64_t i = 0; i < w.run; i++) p[i * stride] = own[i];                                                \
-        else                                                                                                           \
-            for (int64_t i = 0; i < w.run; i++) own[i] = p[i * stride];                                                \
-    }
-static void move_rows(const job *j, const operand *op, const rt_port *port, void *slot, const int64_t *start, int64_t n,
-                      bool out) {
-    crossed w;
-    int64_t stride = op->stride[j->rank - 1], bytes = class_bytes[port->class];
-    memcpy(w.index, start, (size_t)j->rank * sizeof *w.index);
-    w.done = w.run = 0;
-    if (op->in_place && bytes == 4) {
-        MOVE_ROWS(uint32_t)
-    } else if (op->in_place && bytes == 8) {
-        MOVE_ROWS(uint64_t)
-    } else {
-        while (next_row(j, op, &w, n)) {
-            char *p = op->p + w.offset * op->itemsize, *own = (char *)slot + w.done * bytes;
-            if (out) store(op->dtype, p, stride, port, own, w.run);
-            else load(port, false, own, op->dtype, p, stride, w.run);
-        }
+/* The rows that a block of n elements starting at `start` crosses: from the operand to the slot, or back. */
+static void cross(const job *j, const operand *op, const rt_port *port, char *slot, const int64_t *start, int64_t n,
+                  bool back) {
+    int last = j->rank - 1;
+    int64_t index[RT_MAX_RANK], inner = j->size[last], width = class_bytes[port->class];
+    memcpy(index, start, (size_t)j->rank * sizeof *index);
+    for (int64_t done = 0, run, count = 1; done < n; done += run * count) {
+        int64_t offset = 0;
+        for (int d = 0; d <= last; d++) offset += index[d] * op->stride[d];
+        run = inner - index[last];
+        if (run > n - done) run = n - done;
+        /* Whole rows as far as one stride leads from each to the next. */
+        count = run == inner && last && op->in_place ? (n - done) / inner : 1;
+        if (last && count > j->size[last - 1] - index[last - 1]) count = j->size[last - 1] - index[last - 1];
+        char *at = op->p + offset * op->itemsize, *own = slot + done * width;
+        rows there = { at, op->stride[last], last ? op->stride[last - 1] : 0 }, here = { own, 1, inner };
+        if (op->in_place) move_rows(back ? there : here, back ? here : there, count, run, op->itemsize);
+        else if (back) store(op->dtype, at, op->stride[last], port, own, run);
+        else load(port, false, own, op->dtype, at, op->stride[last], run);
+        index[last] += run;
+        if (last) index[last - 1] += count - 1;
+        for (int d = last; d > 0 && index[d] == j->size[d]; d--) index[d] = 0, index[d - 1]++;
     }
 }
 
@@ -233,7 +232,7 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
                 if (op->in_place) slot[port->slot] = p;
                 else load(port, false, own, op->dtype, p, 1, n);
             } else if (op->layout == STRIDED && crossing) {
-                move_rows(j, op, port, own, index, n, false);
+                cross(j, op, port, own, index, n, false);
             } else if (op->layout == STRIDED) {
                 int64_t offset = 0, stride = op->stride[rank - 1];
                 for (int d = 0; d < rank; d++) offset += index[d] * op->stride[d];
@@ -273,7 +272,7 @@ static int run_range(void *arg, int64_t begin, int64_t end) {
             const void *from = direct >= 0 && target && port->slot == program->out[direct].slot ? target
                                                                                                 : slot[port->slot];
             if (op->layout != STRIDED) store(op->dtype, op->p + at * op->itemsize, 1, port, from, n);
-            else move_rows(j, op, port, (void *)from, index, n, true);
+            else cross(j, op, port, (char *)from, index, n, true);
         }
         if (rank) {
             index[rank - 1] += n;

@@ -367,6 +367,28 @@ static void functions(void) {
     }
 }
 
+/* Rows much shorter than a block, apart from each other in every operand: blocks begin and end inside of them. */
+static void short_rows(void) {
+    enum { ROWS = 301, COLS = 5, PLANES = 2 };
+    static float x[PLANES * ROWS * 8], y[PLANES * ROWS * 8], out[PLANES * ROWS * 8];
+    for (int i = 0; i < PLANES * ROWS * 8; i++) x[i] = (float)i, y[i] = (float)(i % 97), out[i] = -1;
+    rt_instr code;
+    rt_port ports[3];
+    rt_program p = binary("add", RT_CLASS_F32, RT_F32, &code, ports);
+    rt_view a = { .p = x, .dtype = RT_F32, .rank = 3, .size = { PLANES, ROWS, COLS }, .stride = { ROWS * 8, 8, 1 } };
+    rt_view b = { .p = y, .dtype = RT_F32, .rank = 3, .size = { PLANES, ROWS, COLS }, .stride = { ROWS * 7, 1, ROWS } };
+    rt_view o = { .p = out, .dtype = RT_F32, .rank = 3, .size = { PLANES, ROWS, COLS }, .stride = { ROWS * 8, 8, 1 } };
+    CHECK_EQ(run_binary(&p, a, b, o), RT_OK);
+    int wrong = 0;
+    for (int plane = 0; plane < PLANES; plane++)
+        for (int r = 0; r < ROWS; r++)
+            for (int k = 0; k < 8; k++) {
+                int at = (plane * ROWS + r) * 8 + k;
+                wrong += out[at] != (k < COLS ? x[at] + y[plane * ROWS * 7 + r + k * ROWS] : -1);
+            }
+    CHECK_EQ(wrong, 0);
+}
+
 static void names(void) {
     CHECK_EQ(rt_block_find("no_such_instruction", RT_CLASS_F32), -1);
     CHECK_EQ(rt_block_find("sub", RT_CLASS_B), -1);
@@ -384,6 +406,7 @@ static void names(void) {
 int main(int argc, char **argv) {
     (void)argc;
     if (every_isa(argv)) return every_isa_result();
+    RUN(short_rows);
     RUN(names);
     RUN(layouts);
     RUN(layouts_with_threads);
