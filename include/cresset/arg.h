@@ -49,7 +49,8 @@ struct cr_expr;
 struct rt_generator;
 typedef struct cr_arg {
     uint8_t kind, given;
-    uint16_t pad; /* the library's: of CR_ARG_INT, 1 when it is symbolic; of CR_ARG_VALUE, its type */
+    uint16_t type; /* the library's: of CR_ARG_VALUE, its cr_type; of CR_ARG_INT, 1 when it is symbolic; of a list or
+                    * text of an archive, which key it had there */
     uint32_t n;
     union {
         int64_t i;

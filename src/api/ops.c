@@ -38,7 +38,7 @@ static bool any_fake(const cr_arg *args, size_t n) {
 static cr_status check_numbers(const cr_binding *b, const cr_arg *results, size_t n) {
     for (size_t i = 0; i < n; i++) {
         bool symbolic = results[i].kind == CR_ARG_SYM ||
-                        (results[i].kind == CR_ARG_INT && (results[i].pad || !cr_dim_is_plain(results[i].u.i)));
+                        (results[i].kind == CR_ARG_INT && (results[i].type || !cr_dim_is_plain(results[i].u.i)));
         if (symbolic)
             return CR_FAIL(CR_EDATADEP, "%s gives a number that depends on data, which a fake call does not have",
                            b->op->name);

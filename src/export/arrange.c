@@ -65,7 +65,7 @@ static cr_sym expr_of(arranger *a, uint32_t value) {
 /* ---- numbers ---- */
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(g, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .type = cr_graph_value(g, v)->type, .u.i = v };
 }
 
 static cr_status know(arranger *a, cr_sym e, uint32_t value) { return cr_map_put(&a->known, &e, sizeof e, value + 1u); }

@@ -50,7 +50,7 @@ cr_status cr__read_ranges(cr__reader *r, const cr_json *constraints);
 cr_status cr__read_constant(cr__reader *r, const cr_json_member *value, bool *found, cr_arg *out);
 
 /* ---- pt2_graph.c ---- */
-/* The union's key that a list or text argument was read from, by its `pad`; "": unknown. */
+/* The union's key that a list or text argument was read from, by its `type`; "": unknown. */
 const char *cr__argument_key(uint16_t pad);
 /* Fills the main graph; the input specs are there already. */
 cr_status cr__read_graph(cr__reader *r, const cr_json *json, cr_graph *g);

@@ -291,7 +291,7 @@ cr_status cr__name_values(cr_graph *g, const cr_names *names) {
 
 /* The k-th tensor among an argument's, depth first. */
 static const cr_arg *find_tensor(const cr_arg *a, uint32_t *k) {
-    if (a->kind == CR_ARG_VALUE && a->pad == CR_T_TENSOR) return (*k)-- ? NULL : a;
+    if (a->kind == CR_ARG_VALUE && a->type == CR_T_TENSOR) return (*k)-- ? NULL : a;
     const cr_arg *found = NULL;
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n && !found; i++) found = find_tensor(&a->u.list[i], k);
     return found;

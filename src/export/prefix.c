@@ -40,7 +40,7 @@ static cr_status cut_graph(cr_program *out, const cr_graph *whole, const char *n
         const cr_value *v = cr_graph_value(out->graph, n->first + i);
         if (!is_shown(v)) continue;
         args[out->noutputs] = (cr_arg){
-            .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = v->type, .u.i = n->first + i
+            .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .type = v->type, .u.i = n->first + i
         };
         specs[out->noutputs++] = (cr_output_spec){ .kind = CR_OUTPUT_USER, .name = v->name };
     }

@@ -29,7 +29,7 @@ static void see_use(void *user, uint32_t value) {
 }
 
 static void keep_name(printer *p, const cr_arg *a, uint32_t *hidden) {
-    if (a->kind == CR_ARG_VALUE && a->pad == CR_T_TENSOR) p->names[(*hidden)++] = p->names[a->u.i];
+    if (a->kind == CR_ARG_VALUE && a->type == CR_T_TENSOR) p->names[(*hidden)++] = p->names[a->u.i];
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) keep_name(p, &a->u.list[i], hidden);
 }
 

@@ -74,7 +74,7 @@ static cr_status use(const scope *s, const char *name, int kind, cr_arg *out) {
     CR_TRY(entry_find(s, name, kind, &at));
     if (s->entries.at[at].value == CR_NO_VALUE) return CR_FAIL(CR_EFORMAT, "'%s' is used before it is defined", name);
     *out = (cr_arg){
-        .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = entry_types[kind], .u.i = s->entries.at[at].value
+        .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .type = entry_types[kind], .u.i = s->entries.at[at].value
     };
     return CR_OK;
 }
@@ -249,7 +249,7 @@ static cr_status read_list(scope *s, const cr_json *v, arg_reader *item, int dep
     return CR_OK;
 }
 
-/* Lists and texts keep their row in `pad`, for ops without a schema that tells. */
+/* Lists and texts keep their row in `type`, for ops without a schema that tells. */
 static const struct { const char *key; arg_reader *read; int depth; } argument_rows[] = {
     /* depth: lists around it */
     { "as_tensor", read_tensor, 0 },
@@ -298,7 +298,7 @@ static cr_status read_argument(scope *s, const cr_json *v, cr_arg *out) {
         cr_status status = depth ? read_list(s, &m->value, argument_rows[i].read, depth, out)
                                  : argument_rows[i].read(s, &m->value, out);
         if (status) return cr_error_context(status, "%s", m->key);
-        if (out->kind == CR_ARG_LIST || out->kind == CR_ARG_STR) out->pad = (uint16_t)(i + 1);
+        if (out->kind == CR_ARG_LIST || out->kind == CR_ARG_STR) out->type = (uint16_t)(i + 1);
         return CR_OK;
     }
     return CR_FAIL(CR_EFORMAT, "'%s' is no kind of argument", m->key);
@@ -441,7 +441,7 @@ static cr_status add_written(scope *s, const cr_op *op, uint16_t param, const cr
         for (uint32_t i = 0; i < a->n; i++) CR_TRY(add_written(s, op, param, &a->u.list[i]));
         return CR_OK;
     }
-    if (a->kind != CR_ARG_VALUE || a->pad != CR_T_TENSOR) return CR_OK;
+    if (a->kind != CR_ARG_VALUE || a->type != CR_T_TENSOR) return CR_OK;
     const cr_param *p = &op->schema.params[param];
     cr_value v = *cr_graph_value(s->g, (uint32_t)a->u.i);
     uint32_t at = (size_t)a->u.i < s->owners.n ? s->owners.at[a->u.i] : CR_NO_VALUE;
@@ -726,10 +726,10 @@ static bool takes(const scope *s, const char *kinds) { /* T: a tensor, i: a numb
     if (s->given.n != strlen(kinds)) return false;
     for (size_t i = 0; i < s->given.n; i++) {
         const cr_arg *a = &s->given.at[i];
-        bool number = a->kind == CR_ARG_INT || (a->kind == CR_ARG_VALUE && a->pad == CR_T_INT);
+        bool number = a->kind == CR_ARG_INT || (a->kind == CR_ARG_VALUE && a->type == CR_T_INT);
         if (kinds[i] == 's'   ? a->kind != CR_ARG_STR
             : kinds[i] == 'i' ? !number
-                              : a->kind != CR_ARG_VALUE || a->pad != CR_T_TENSOR)
+                              : a->kind != CR_ARG_VALUE || a->type != CR_T_TENSOR)
             return false;
     }
     return true;

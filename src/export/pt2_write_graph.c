@@ -20,7 +20,7 @@ typedef struct scope {
 
 /* The k-th tensor among the values in `a`. */
 static bool nth_tensor(const cr_arg *a, uint32_t *k, uint32_t *value) {
-    if (a->kind == CR_ARG_VALUE && a->pad == CR_T_TENSOR && !(*k)--) return *value = (uint32_t)a->u.i, true;
+    if (a->kind == CR_ARG_VALUE && a->type == CR_T_TENSOR && !(*k)--) return *value = (uint32_t)a->u.i, true;
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++)
         if (nth_tensor(&a->u.list[i], k, value)) return true;
     return false;
@@ -138,9 +138,9 @@ static void look_into(const cr_arg *list, contents *c) {
             look_into(a, c);
         }
         bool value = a->kind == CR_ARG_VALUE;
-        c->tensors |= value && a->pad == CR_T_TENSOR;
-        c->syms |= value && a->pad != CR_T_TENSOR;
-        if (value && a->pad != CR_T_TENSOR) c->sym = (uint8_t)a->pad;
+        c->tensors |= value && a->type == CR_T_TENSOR;
+        c->syms |= value && a->type != CR_T_TENSOR;
+        if (value && a->type != CR_T_TENSOR) c->sym = (uint8_t)a->type;
         c->none |= a->kind == CR_ARG_NONE;
         c->ints |= a->kind == CR_ARG_INT;
         c->floats |= a->kind == CR_ARG_FLOAT;
@@ -177,7 +177,7 @@ static void write_dict(scope *s, const cr_arg *a) {
 }
 
 static void write_list(scope *s, const cr_param *param, const cr_arg *a) {
-    const char *key = cr__argument_key(a->pad);
+    const char *key = cr__argument_key(a->type);
     if (!strcmp(key, "as_string_to_argument")) {
         write_dict(s, a);
         return;
@@ -221,7 +221,7 @@ static void write_argument(scope *s, const cr_param *param, const cr_arg *a) {
     case CR_ARG_LIST: write_list(s, param, a); return;
     case CR_ARG_GRAPH: write_subgraph(s, a->u.graph); return;
     case CR_ARG_STR:
-        open_union(s, !strcmp(cr__argument_key(a->pad), "as_operator") ? "as_operator" : "as_string");
+        open_union(s, !strcmp(cr__argument_key(a->type), "as_operator") ? "as_operator" : "as_string");
         cr_json_string(j, a->u.s, a->n);
         break;
     case CR_ARG_DTYPE: open_union(s, "as_scalar_type"), cr_json_int(j, cr__schema_dtype((int)a->u.i)); break;

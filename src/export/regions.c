@@ -94,7 +94,7 @@ static cr_status find_outputs(region *r) {
         for (uint32_t v = node->first; v < node->first + node->nvalues && !status; v++) {
             if (!s.used[v]) continue;
             uint32_t shown = cr_graph_value(r->g, v)->hidden ? cr__shown_value(r->g, v) : v;
-            cr_arg before = { .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = CR_T_TENSOR, .u.i = shown };
+            cr_arg before = { .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .type = CR_T_TENSOR, .u.i = shown };
             if (shown == v) status = cr_vec_push(&r->outputs, v);
             else status = cr_graph_replace(r->g, v, before, cr_graph_node(r->g, r->end)->prev);
         }
@@ -111,7 +111,10 @@ static cr_status finish_body(region *r) {
         if (!is_inside(r, r->outputs.at[i], &value))
             return CR_FAIL(CR_EVALUE, "a region gives a value that it does not have");
         args[i] = (cr_arg){
-            .kind = CR_ARG_VALUE, .given = CR_GIVEN_POSITIONAL, .pad = cr_graph_value(r->sub, value)->type, .u.i = value
+            .kind = CR_ARG_VALUE,
+            .given = CR_GIVEN_POSITIONAL,
+            .type = cr_graph_value(r->sub, value)->type,
+            .u.i = value
         };
     }
     CR_TRY(cr_graph_set_origin(r->sub, NULL));
@@ -129,7 +132,7 @@ static cr_status call_body(region *r, bool enabled, const char *root, uint32_t *
     for (size_t i = 0; i < r->inputs.n; i++)
         items[i] = (cr_arg){ .kind = CR_ARG_VALUE,
                              .given = CR_GIVEN_POSITIONAL,
-                             .pad = cr_graph_value(r->g, r->inputs.at[i])->type,
+                             .type = cr_graph_value(r->g, r->inputs.at[i])->type,
                              .u.i = r->inputs.at[i] };
     for (size_t i = 0; i < r->outputs.n; i++) {
         values[i] = *cr_graph_value(r->g, r->outputs.at[i]);
@@ -150,7 +153,7 @@ static cr_status call_body(region *r, bool enabled, const char *root, uint32_t *
     for (size_t i = 0; i < r->outputs.n; i++) {
         cr_arg to = { .kind = CR_ARG_VALUE,
                       .given = CR_GIVEN_POSITIONAL,
-                      .pad = cr_graph_value(r->g, first + (uint32_t)i)->type,
+                      .type = cr_graph_value(r->g, first + (uint32_t)i)->type,
                       .u.i = first + (uint32_t)i };
         CR_TRY(cr_graph_replace(r->g, r->outputs.at[i], to, *node));
     }

@@ -5,7 +5,7 @@
 #include "graph/internal.h"
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = g->values.at[v].type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = g->values.at[v].type, .u.i = v };
 }
 
 /* Symbolic numbers among the arguments become values. Lists are copied where they hold one. */

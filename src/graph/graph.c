@@ -121,7 +121,7 @@ static cr_status copy_arg(cr_graph *g, const cr_arg *from, cr_arg *to) {
         if (from->u.i < 0 || (size_t)from->u.i >= g->values.n || g->values.at[from->u.i].node == CR_NO_NODE)
             return CR_FAIL(CR_EVALUE, "an argument names value %lld, which this graph does not have",
                            (long long)from->u.i);
-        to->pad = g->values.at[from->u.i].type;
+        to->type = g->values.at[from->u.i].type;
         return CR_OK;
     case CR_ARG_TENSOR:
     case CR_ARG_META:

@@ -383,7 +383,7 @@ cr_status cr__parse_arg(graph_parser *p, cr_arg *out) {
         uint32_t value;
         CR_TRY(cr__parse_name(p, &name));
         CR_TRY(find_value(p, begin, name, &value));
-        *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = p->g->values.at[value].type, .u.i = value };
+        *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = p->g->values.at[value].type, .u.i = value };
         return CR_OK;
     }
     if (cr__parse_accept(p, "none")) return *out = cr_arg_none(), out->given = 1, CR_OK;

@@ -54,7 +54,7 @@ static cr_status check_use(verifier *v, const cr_arg *a) {
         if (v->written[a->u.i] != CR_NO_VALUE)
             return broken(v, "well-formed", "%%%s is used after it was written; its name is %%%s from there on",
                           used->name, g->values.at[v->written[a->u.i]].name);
-        if (a->pad != used->type)
+        if (a->type != used->type)
             return broken(v, "well-formed", "%%%s changed its type after it was used", used->name);
     } else if (a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || a->kind == CR_ARG_SYM ||
                (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) {

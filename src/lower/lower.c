@@ -282,8 +282,7 @@ static cr_status lower_block(cr__method *m, call *c) {
 /* ---- kernels ---- */
 
 static int compare_symbols(const void *a, const void *b) {
-    long x = strtol(cr_sym_name(*(const cr_sym *)a) + 1, NULL, 10),
-         y = strtol(cr_sym_name(*(const cr_sym *)b) + 1, NULL, 10);
+    uint32_t x = cr_sym_ordinal(*(const cr_sym *)a), y = cr_sym_ordinal(*(const cr_sym *)b);
     return x < y ? -1 : x > y;
 }
 

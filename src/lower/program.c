@@ -5,7 +5,7 @@
  * instance. User outputs that share memory with an input, a weight or state are copied before mutations are written
  * back, so that they are what the functional program says. */
 #include "graph/writes.h"
-#include "lower/build.h"
+#include "lower/tables.h"
 
 #include <stdio.h>
 
@@ -465,7 +465,7 @@ static cr_status lower_program(lowering *w, method_program *mp, cresset_method_i
                        p->unsupported[0], p->nunsupported);
     cr_env *env = cr_graph_env(p->graph);
     cr_env_trial trial = cr_env_begin_trial(env); /* what compiled code depends on, the program itself does not */
-    cr_status status = cr_program_state_guards(p);
+    cr_status status = p->nguards ? cr_program_state_guards(p) : CR_OK;
     if (!status) status = run_passes(w, mp, &g);
     bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true), begun = !status;
     if (!status) status = cr__method_init(&m, w->l, &w->weights, g);
@@ -503,13 +503,11 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     cr_lowered *l = w->l;
     cresset_method_info *infos = cr_arena_calloc(&l->arena, n + 1, sizeof *infos);
     const rt_method **methods = cr_arena_calloc(&l->arena, n + 1, sizeof *methods);
-    l->programs = cr_arena_calloc(&l->arena, n + 1, sizeof *l->programs);
     method_program *all = cr_arena_calloc(&l->arena, n + 1, sizeof *all);
-    if (!infos || !methods || !l->programs || !all) return CR_ENOMEM;
+    if (!infos || !methods || !all) return CR_ENOMEM;
     const char *const *names = w->options ? w->options->names : NULL;
     for (size_t i = 0; i < n; i++) CR_TRY(find_changing(w, programs[i], n == 1));
     for (size_t i = 0; i < n; i++) {
-        cr_program_retain(l->programs[l->nprograms++] = programs[i]);
         all[i].p = programs[i];
         w->name = names ? names[i] : NULL;
         CR_TRY(lower_program(w, &all[i], &infos[i], &methods[i]));
@@ -517,7 +515,7 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
             if (!strcmp(infos[i].name, infos[k].name))
-                return CR_FAIL(CR_EVALUE, "two methods are called '%s'; name the archives apart", infos[i].name);
+                return CR_FAIL(CR_EVALUE, "two methods are called '%s'; give them names apart", infos[i].name);
     for (size_t i = 0; i < n; i++) CR_TRY(name_constants(w, &all[i]));
     l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "",
                                w->weights.all.n * sizeof *l->weights);
@@ -548,11 +546,15 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     return CR_OK;
 }
 
-cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out) {
-    if (!n) return CR_FAIL(CR_EVALUE, "there is no program to lower");
+cr_status cr__lowered_create(cr_lowered **out) {
     cr_lowered *l = cr_calloc(1, sizeof *l);
     if (!l) return CR_ENOMEM;
     cr_arena_init(&l->arena);
+    *out = l;
+    return CR_OK;
+}
+
+cr_status cr__lower(cr_lowered *l, cr_program *const *programs, size_t n, const cr_lower_options *options) {
     lowering w = { .l = l, .options = options, .weights = { .l = l } };
     cr_map_init(&w.weights.by_storage);
     cr_map_init(&w.changing);
@@ -562,10 +564,17 @@ cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options
     cr_vec_dispose(&w.weights.all);
     cr_vec_dispose(&w.states);
     cr_vec_dispose(&w.infos);
-    if (status) {
-        cr_lowered_release(l);
-        return status;
-    }
+    return status;
+}
+
+cr_status cr_lower(cr_program *const *programs, size_t n, const cr_lower_options *options, cr_lowered **out) {
+    cr_lowered *l;
+    if (!n) return CR_FAIL(CR_EVALUE, "there is no program to lower");
+    CR_TRY(cr__lowered_create(&l));
+    l->programs = cr_arena_calloc(&l->arena, n, sizeof *l->programs);
+    for (size_t i = 0; l->programs && i < n; i++) cr_program_retain(l->programs[l->nprograms++] = programs[i]);
+    cr_status status = l->programs ? cr__lower(l, programs, n, options) : CR_ENOMEM;
+    if (status) return cr_lowered_release(l), status;
     *out = l;
     return CR_OK;
 }
@@ -575,6 +584,8 @@ void cr_lowered_release(cr_lowered *l) {
     for (size_t i = 0; i < l->nprograms; i++) cr_program_release(l->programs[i]);
     for (size_t i = 0; i < l->made.n; i++) cr_tensor_release(l->made.at[i]);
     for (size_t i = 0; i < l->graphs.n; i++) cr_graph_release(l->graphs.at[i]);
+    for (size_t i = 0; i < l->live.n; i++) cr_tensor_release(l->live.at[i].tensor);
+    cr_vec_dispose(&l->live);
     cr_vec_dispose(&l->graphs);
     cr_vec_dispose(&l->made);
     cr_vec_dispose(&l->kernels);

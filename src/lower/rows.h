@@ -12,7 +12,7 @@
 #ifndef CR_LOWER_ROWS_H
 #define CR_LOWER_ROWS_H
 
-#include "lower/build.h"
+#include "lower/tables.h"
 #include "passes/rows.h"
 
 typedef enum cr_row_kind {

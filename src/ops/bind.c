@@ -19,10 +19,10 @@ typedef struct binder {
 } binder;
 
 static bool is_tensor(const cr_arg *a) {
-    return a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || (a->kind == CR_ARG_VALUE && a->pad == CR_T_TENSOR);
+    return a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || (a->kind == CR_ARG_VALUE && a->type == CR_T_TENSOR);
 }
 
-static bool is_value_of(const cr_arg *a, cr_type type) { return a->kind == CR_ARG_VALUE && a->pad == type; }
+static bool is_value_of(const cr_arg *a, cr_type type) { return a->kind == CR_ARG_VALUE && a->type == type; }
 
 static bool is_scalar_tensor(const cr_arg *a) {
     const cr_meta *m = cr_arg_meta(a);
@@ -101,7 +101,7 @@ static cr_env *find_env(const binder *b) {
 
 static cr_status settle(const binder *b, const cr_param *p, cr_arg *a) {
     cr_env *env = find_env(b);
-    if (!env && (a->kind == CR_ARG_SYM || a->pad))
+    if (!env && (a->kind == CR_ARG_SYM || a->type))
         return CR_FAIL(CR_EVALUE, "argument '%s' is a symbolic number outside of the fake mode that made it", p->name);
     return cr_arg_settle(env, a);
 }

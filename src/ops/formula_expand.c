@@ -39,7 +39,7 @@ static cr_status with_place(const fx *x, const cr_fnode *node, cr_status status)
 cr_arg *cr__fx_list(fx *x, size_t n) { return cr_arena_calloc(&x->arena, n ? n : 1, sizeof(cr_arg)); }
 
 bool cr__arg_is_tensor(const cr_arg *a) {
-    return a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || (a->kind == CR_ARG_VALUE && a->pad == CR_T_TENSOR);
+    return a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || (a->kind == CR_ARG_VALUE && a->type == CR_T_TENSOR);
 }
 bool cr__fval_is_tensor(const fval *v) { return v->opaque || cr__arg_is_tensor(&v->a); }
 

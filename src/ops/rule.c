@@ -310,3 +310,17 @@ void cr_rule_dispose(cr_rule *r) {
     if (r->out != r->inline_out) cr_free(r->out);
     r->out = r->inline_out;
 }
+
+cr_status cr_rule_fail_shapes(cr_rule *r, const char *what, int rank, const cr_dim *size, const char *text,
+                              const cr_meta *m) {
+    cr_str one, other;
+    cr_str_init(&one);
+    cr_str_init(&other);
+    cr_shape_print(r->env, rank, size, &one);
+    cr_shape_print(r->env, m->rank, m->size, &other);
+    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: %s %s %s %s", r->op->schema.name, what, cr_str_get(&one), text,
+                          cr_str_get(&other));
+    cr_str_dispose(&one);
+    cr_str_dispose(&other);
+    return s;
+}

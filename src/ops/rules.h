@@ -365,4 +365,9 @@ RULE(dtype_same);
 /* Every result has argument 0's sizes, laid out as empty_like does. */
 RULE(shape_like);
 
+/* ---- errors ---- */
+/* "OP: WHAT [sizes] TEXT [sizes of m]": CR_ERUNTIME. */
+CR_NODISCARD cr_status cr_rule_fail_shapes(cr_rule *r, const char *what, int rank, const cr_dim *size, const char *text,
+                                           const cr_meta *m);
+
 #endif

@@ -99,16 +99,7 @@ static cr_status add_updated(cr_rule *r) {
 }
 
 static cr_status fail_pair(cr_rule *r, const char *text, int rank, const cr_dim *size, const cr_meta *m) {
-    cr_str a, b;
-    cr_str_init(&a);
-    cr_str_init(&b);
-    cr_shape_print(r->env, rank, size, &a);
-    cr_shape_print(r->env, m->rank, m->size, &b);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: a source of shape %s %s %s", op_name(r), cr_str_get(&a), text,
-                          cr_str_get(&b));
-    cr_str_dispose(&a);
-    cr_str_dispose(&b);
-    return s;
+    return cr_rule_fail_shapes(r, "a source of shape", rank, size, text, m);
 }
 
 cr_status shape_copy(cr_rule *r) {

@@ -35,15 +35,7 @@ static cr_status ask(cr_rule *r, cr_dim a, cr_cmp cmp, cr_dim b, cr_tri *answer)
 }
 
 static cr_status fail_shape(cr_rule *r, const char *text, int rank, const cr_dim *size, const cr_meta *m) {
-    cr_str shape, have;
-    cr_str_init(&shape);
-    cr_str_init(&have);
-    cr_shape_print(r->env, rank, size, &shape);
-    cr_shape_print(r->env, m->rank, m->size, &have);
-    cr_status s = CR_FAIL(CR_ERUNTIME, "%s: shape %s %s %s", op_name(r), cr_str_get(&shape), text, cr_str_get(&have));
-    cr_str_dispose(&shape);
-    cr_str_dispose(&have);
-    return s;
+    return cr_rule_fail_shapes(r, "shape", rank, size, text, m);
 }
 
 /* ---- reshaping ---- */

@@ -47,7 +47,7 @@ static cr_status call(const place *p, const char *name, const cr_arg *args, size
     if (out)
         *out = (cr_arg){ .kind = CR_ARG_VALUE,
                          .given = CR_GIVEN_POSITIONAL,
-                         .pad = cr_graph_value(p->g, cr_graph_node(p->g, id)->first)->type,
+                         .type = cr_graph_value(p->g, cr_graph_node(p->g, id)->first)->type,
                          .u.i = cr_graph_node(p->g, id)->first };
     return CR_OK;
 }

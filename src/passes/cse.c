@@ -55,11 +55,8 @@ static cr_status merge(cr_rewriter *w, const cr_node *node, const cr_arg *args, 
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = cr_graph_value(to, same->first + i);
         bool undefined = v->type == CR_T_TENSOR && !v->meta;
-        CR_TRY(cr_rewrite_result(w, node, i,
-                                 undefined
-                                     ? cr_arg_none()
-                                     : (cr_arg){
-                                           .kind = CR_ARG_VALUE, .given = 1, .pad = v->type, .u.i = same->first + i }));
+        cr_arg value = { .kind = CR_ARG_VALUE, .given = 1, .type = v->type, .u.i = same->first + i };
+        CR_TRY(cr_rewrite_result(w, node, i, undefined ? cr_arg_none() : value));
     }
     return CR_OK;
 }

@@ -266,7 +266,7 @@ static cr_status map_arg(scope *s, const cr_arg *from, cr_arg *to) {
 }
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, v)->type, .u.i = v };
 }
 
 /* ---- nodes ---- */

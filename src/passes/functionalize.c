@@ -377,7 +377,7 @@ static cr_status write_custom(cr_rewriter *w, functions *f, const cr_node *node,
     uint32_t made = cr_graph_value_count(g) - node->nvalues, seen = 0; /* its values are the last ones */
     if (made < before) return CR_FAIL(CR_EVALUE, "%s gives fewer results here than its node has", node->op->name);
     for (uint32_t k = 0; k < node->nvalues; k++) {
-        cr_arg value = { .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, made + k)->type, .u.i = made + k };
+        cr_arg value = { .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, made + k)->type, .u.i = made + k };
         if (!cr_graph_value(g, made + k)->hidden) {
             CR_TRY(cr_rewrite_result(w, node, k, value));
             continue;

@@ -373,7 +373,7 @@ typedef struct outline {
 } outline;
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, v)->type, .u.i = v };
 }
 
 static cr_status body_arg(outline *o, const cr_arg *from, cr_arg *to) {

@@ -169,7 +169,7 @@ cr_arg cr__rewrite_mapped(const cr_rewriter *w, uint32_t value) { return w->map[
 void cr__rewrite_bind(cr_rewriter *w, uint32_t value, cr_arg to) { bind(w, value, to); }
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, v)->type, .u.i = v };
 }
 
 /* ---- what rules ask ---- */

@@ -41,7 +41,7 @@ PyObject *cr_py_sym_new(cr_env *env, cr_arg value) {
 bool cr_py_sym_read(PyObject *o, cr_arg *out) {
     if (!is_symbolic(o)) return false;
     *out = ((symbolic *)o)->value;
-    if (out->kind == CR_ARG_INT) out->pad = 1;
+    if (out->kind == CR_ARG_INT) out->type = 1;
     return true;
 }
 

@@ -381,7 +381,7 @@ static PyObject *tracer_copy_back(PyObject *self, PyObject *args) {
     cr_status status = cr_py_convert(&f, value, &from) ? CR_ETYPE : cr_trace_arg(t->trace, &from, &inputs[1]);
     cr_py_frame_dispose(&f);
     if (status) return cr_py_raise(status);
-    inputs[0] = (cr_arg){ .kind = CR_ARG_VALUE, .pad = CR_T_TENSOR, .u.i = buffer };
+    inputs[0] = (cr_arg){ .kind = CR_ARG_VALUE, .type = CR_T_TENSOR, .u.i = buffer };
     inputs[2] = cr_arg_bool(false);
     for (size_t i = 0; i < CR_COUNT(inputs); i++) inputs[i].given = CR_GIVEN_DEFAULT;
     const cr_node *made = inputs[1].kind == CR_ARG_VALUE

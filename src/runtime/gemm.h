@@ -70,4 +70,17 @@ void rt_gemm_pack_rows(int compute, void *out, int64_t row, int dtype, const voi
  * once, can choose a lower one than the processor has. */
 const char *rt_gemm_isa_name(void);
 
+/* Do the leading dimensions of v (all but the last) step as one? *row is that step. */
+static inline bool rt_rows_fold(const rt_view *v, int64_t *row) {
+    int64_t expected = -1;
+    *row = 0;
+    for (int d = v->rank - 2; d >= 0; d--) {
+        if (v->size[d] == 1) continue;
+        if (expected < 0) *row = v->stride[d];
+        else if (v->stride[d] != expected) return false;
+        expected = v->stride[d] * v->size[d];
+    }
+    return true;
+}
+
 #endif

@@ -50,18 +50,10 @@ RT_KERNEL(rt_k_pack_panels) {
     return code;
 }
 
-/* Do the leading dimensions of v (all but the last) step as one, and is the last dense? *row is that step. */
+/* Is the last dimension dense, and do the others step as one? *row is that step. */
 static bool folds(const rt_view *v, int64_t *row) {
-    int64_t expected = -1;
-    *row = 0;
-    if (v->size[v->rank - 1] > 1 && v->stride[v->rank - 1] != 1) return false;
-    for (int d = v->rank - 2; d >= 0; d--) {
-        if (v->size[d] == 1) continue;
-        if (expected < 0) *row = v->stride[d];
-        else if (v->stride[d] != expected) return false;
-        expected = v->stride[d] * v->size[d];
-    }
-    return true;
+    bool dense = v->size[v->rank - 1] <= 1 || v->stride[v->rank - 1] == 1;
+    return dense && rt_rows_fold(v, row);
 }
 
 /* v, broadcast to `like`, as rows `*row` apart; a copy in *scratch where it does not lie like that. */

@@ -185,19 +185,6 @@ RT_KERNEL(rt_k_vdot) {
 
 /* ---- linear ---- */
 
-/* Do the leading dimensions of v (all but the last) step as one? *row is that step. */
-static bool folds(const rt_view *v, int64_t *row) {
-    int64_t expected = -1;
-    *row = 0;
-    for (int d = v->rank - 2; d >= 0; d--) {
-        if (v->size[d] == 1) continue;
-        if (expected < 0) *row = v->stride[d];
-        else if (v->stride[d] != expected) return false;
-        expected = v->stride[d] * v->size[d];
-    }
-    return true;
-}
-
 /* linear(input, weight, bias): input [.., k], weight [n, k] (or [k], and then the result has no last dimension). */
 RT_KERNEL(rt_k_linear) {
     const rt_view *weight = rt_arg_view(c, 1), *bias = rt_arg_view(c, 2);
@@ -210,14 +197,14 @@ RT_KERNEL(rt_k_linear) {
     void *input_copy = NULL, *out_copy = NULL;
     rt_view result = out;
     int code = RT_OK;
-    if (!folds(&input, &a_row)) {
+    if (!rt_rows_fold(&input, &a_row)) {
         rt_view dense;
         code = rt_contiguous(ctx, &input, input.dtype, &dense, &input_copy);
         if (code) return code;
         input = dense;
         a_row = k;
     }
-    if (!folds(&out, &c_row)) {
+    if (!rt_rows_fold(&out, &c_row)) {
         out_copy = rt_scratch(ctx, (size_t)(m * n * rt_itemsize(out.dtype)));
         if (!out_copy) {
             rt_scratch_free(ctx, input_copy);

@@ -303,6 +303,8 @@ bool cr_sym_is_bool(cr_sym e, bool *value) {
 
 double cr_sym_real(cr_sym e) { return e->u.real; }
 
+uint32_t cr_sym_ordinal(cr_sym e) { return e->id; }
+
 const char *cr_sym_name(cr_sym e) { return e->kind == CR_SYM_SYMBOL ? e->u.symbol->name : NULL; }
 
 size_t cr_sym_operand_count(cr_sym e) { return e->n; }

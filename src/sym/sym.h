@@ -76,6 +76,7 @@ bool cr_sym_is_int(cr_sym e, int64_t *value); /* an integer constant? */
 bool cr_sym_is_bool(cr_sym e, bool *value);
 double cr_sym_real(cr_sym e);                 /* of CR_SYM_REAL */
 const char *cr_sym_name(cr_sym e);            /* of a symbol, else NULL */
+uint32_t cr_sym_ordinal(cr_sym e);            /* expressions are numbered as their environment makes them */
 /* Operands; ADD's are its terms in order, each with a coefficient, plus a constant. */
 size_t cr_sym_operand_count(cr_sym e);
 cr_sym cr_sym_operand(cr_sym e, size_t i);

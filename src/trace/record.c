@@ -176,7 +176,7 @@ static cr_status lift(cr_trace *t, cr_tensor *tensor, uint32_t *value) {
 }
 
 static cr_arg value_arg(const cr_trace *t, uint32_t v, uint8_t given) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = given, .pad = cr_graph_value(t->graph, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = given, .type = cr_graph_value(t->graph, v)->type, .u.i = v };
 }
 
 static cr_status know_subgraph(cr_trace *t, cr_graph *sub) {

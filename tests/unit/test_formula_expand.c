@@ -32,7 +32,7 @@ static cr_arg new_value(const char *name, int dtype, int rank, const cr_dim *siz
     snprintf(t.name[id], sizeof t.name[id], "%s", name);
     cr_meta_init(&t.meta[id], dtype, (cr_device){ CR_CPU, -1 });
     CHECK_OK(cr_meta_set_dense(NULL, &t.meta[id], rank, size, CR_CONTIGUOUS));
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = id };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = CR_T_TENSOR, .u.i = id };
 }
 #define VALUE(name, dtype, ...) \
     new_value(name, dtype, (int)CR_COUNT(((cr_dim[]){ 0, __VA_ARGS__ })) - 1, (cr_dim[]){ 0, __VA_ARGS__ } + 1)

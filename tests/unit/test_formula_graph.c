@@ -26,7 +26,7 @@ static cr_arg placeholder(const char *name, int dtype, int rank, const cr_dim *s
     cr_meta_init(&meta, dtype, (cr_device){ CR_CPU, -1 });
     CHECK_OK(cr_meta_set_dense(env, &meta, rank, size, CR_CONTIGUOUS));
     CHECK_OK(cr_graph_placeholder(g, name, &meta, &value));
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = value };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = CR_T_TENSOR, .u.i = value };
 }
 #define INPUT(name, dtype, ...) \
     placeholder(name, dtype, (int)CR_COUNT(((cr_dim[]){ 0, __VA_ARGS__ })) - 1, (cr_dim[]){ 0, __VA_ARGS__ } + 1)

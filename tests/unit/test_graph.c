@@ -15,7 +15,7 @@ static cr_meta meta_of(int dtype, int rank, const int64_t *size) {
 }
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .pad = cr_graph_value(g, v)->type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, v)->type, .u.i = v };
 }
 
 static void check_text(const cr_graph *g, const char *want) {
@@ -166,7 +166,7 @@ static void refusals(void) {
     CHECK_OK(cr_graph_create(NULL, &stranger));
     CHECK_OK(cr_graph_placeholder(g, "x", &m, &x));
     CHECK_ERROR(cr_graph_verify(g, CR_VERIFY_SHAPE), CR_EVALUE, "it has no output");
-    cr_arg bad = { .kind = CR_ARG_VALUE, .given = 1, .pad = CR_T_TENSOR, .u.i = 99 };
+    cr_arg bad = { .kind = CR_ARG_VALUE, .given = 1, .type = CR_T_TENSOR, .u.i = 99 };
     CHECK_ERROR(bind_call(g, "aten::relu", &bad, 1, &y), CR_EVALUE, "value 99");
     CHECK_ERROR(cr_graph_get_attr(g, "w", &y), CR_ENOTFOUND, "no constant 'w'");
     cr_arg operands[] = { value_arg(g, x) },

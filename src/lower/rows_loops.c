@@ -1,4 +1,4 @@
-/* rows_build.c: from a region's body to loop IR.
+/* rows_loops.c: from a region's body to loop IR.
  *
  * Norms and softmax are decomposed first, so that what is left is pointwise programs, sums and maxima, casts and
  * renamed dimensions. The axes of the domain come from passes/rows.h; here they are put in order: the one with the most

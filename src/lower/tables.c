@@ -1,5 +1,5 @@
-/* build.c: see build.h. */
-#include "lower/build.h"
+/* tables.c: see tables.h. */
+#include "lower/tables.h"
 
 /* ---- life ---- */
 

@@ -1,4 +1,4 @@
-/* build.c: a program from a graph and what is known about it.
+/* assemble.c: a program from a graph and what is known about it.
  *
  * The builder copies: texts and arrays go to the program's arena, tensors, specs and the graph are retained. What it
  * makes has passed the same checks as a program from an archive, so that nothing later asks where a program came

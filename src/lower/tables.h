@@ -1,10 +1,10 @@
-/* build.h: the tables of one method while they grow. Internal to src/lower.
+/* tables.h: the tables of one method while they grow. Internal to src/lower.
  *
  * Sizes are expressions of the graph's environment; cr__slot gives the slot that holds one, making constants, entry
  * numbers and late numbers as needed: an expression over symbols that inputs bind is computed once before the first
  * step, one over symbols that a step finds is computed right before the step that needs it. */
-#ifndef CR_LOWER_BUILD_H
-#define CR_LOWER_BUILD_H
+#ifndef CR_LOWER_TABLES_H
+#define CR_LOWER_TABLES_H
 
 #include "lower/lower.h"
 
@@ -82,6 +82,11 @@ cr_status cr__step_add(cr__method *m, rt_step s);
 cr_status cr__copy_step(cr__method *m, int32_t from, int32_t to);
 cr_status cr__zero_step(cr__method *m, int32_t window);
 cr_status cr__check_step(cr__method *m, cr_sym condition, const char *message);
+
+/* ---- program.c ---- */
+cr_status cr__lowered_create(cr_lowered **out);
+/* The programs as the methods of an empty `l`, which holds whatever they need. */
+cr_status cr__lower(cr_lowered *l, cr_program *const *programs, size_t n, const cr_lower_options *options);
 
 /* ---- lower.c ---- */
 /* Steps for every node of m->g; placeholders have their windows already. */
