@@ -137,7 +137,9 @@ static void options(void) {
     cr_str_init(&bytes);
     struct cr_extra_file extra[] = { { "a.txt", "text", 4 }, { "b/empty", "", 0 } }, bad[] = { { "../a", "", 0 } };
     struct cr_opset opset[] = { { "aten", 11 }, { "mine", 2 } };
-    cr_save_options o = { .name = "other", .extra = extra, .nextra = 2, .opset = opset, .nopset = 2 };
+    cr_save_options o = {
+        .struct_size = sizeof o, .name = "other", .extra = extra, .nextra = 2, .opset = opset, .nopset = 2
+    };
     CHECK_OK(load(&p));
     if (!p) return;
     CHECK_OK(cr_program_save_to(p, (cr_sink){ gather, &bytes }, &o));
@@ -153,7 +155,7 @@ static void options(void) {
         cr_free(text);
         check_equal(p, again);
     }
-    o = (cr_save_options){ .extra = bad, .nextra = 1 };
+    o = (cr_save_options){ .struct_size = sizeof o, .extra = bad, .nextra = 1 };
     CHECK_ERROR(cr_program_save(p, target, &o), CR_EVALUE, "../a");
     CHECK_EQ(folder_entries(), 0);
     cr_program_release(again);
@@ -227,7 +229,7 @@ static void giving_up(void) {
         t->storage = large;
         for (int steps = 1; steps < 4; steps++) {
             int left = steps;
-            cr_save_options o = { .step = give_up, .user = &left };
+            cr_save_options o = { .struct_size = sizeof o, .step = give_up, .user = &left };
             CHECK_ERROR(cr_program_save(p, target, &o), CR_EVALUE, "that is enough");
             CHECK_EQ(left, 0);
             CHECK_EQ(folder_entries(), 0);
