@@ -32,7 +32,8 @@ struct cr_grad_node {
     uint32_t nslots, nouts; /* tensors among the arguments and among the results, lists opened */
     bool walked; /* what was saved is gone */
     bool underived; /* there is no derivative: a walk that comes here fails */
-    cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else fakes with the metas */
+    cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else fakes with the metas. These
+                             * and the slots follow the node, in its block */
     cr__slot *slots, *outs;
     cr_tensor *leaf; /* of a sink; retained */
     CR_VEC(cr__node_hook) hooks;

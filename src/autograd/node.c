@@ -65,10 +65,6 @@ static void node_free(cr_grad_node *n) {
         cr__unlock(&a->lock);
     }
     cr_tensor_release(n->leaf);
-    cr_free(n->args);
-    cr_free(n->results);
-    cr_free(n->slots);
-    cr_free(n->outs);
     cr_free(n);
 }
 

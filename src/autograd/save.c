@@ -87,20 +87,21 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
                           uint64_t keep_results, cr_tensor *before, cr_grad_node **out) {
     static uint64_t last; /* atomic */
     const cr_schema *s = &op->schema;
-    cr_grad_node *n = cr_calloc(1, sizeof *n);
+    uint32_t nslots = cr__count_tensors(args, s->nparams), nouts = cr__count_tensors(results, s->nreturns);
+    size_t nargs = s->nparams + (size_t)s->nreturns;
+    cr_grad_node *n = cr_calloc(1, sizeof *n + nargs * sizeof *n->args + (nslots + (size_t)nouts) * sizeof *n->slots);
     if (!n) return CR_ENOMEM;
     n->refs = 1;
     n->op = op;
     n->nargs = s->nparams;
     n->nresults = s->nreturns;
-    n->nslots = cr__count_tensors(args, s->nparams);
-    n->nouts = cr__count_tensors(results, s->nreturns);
-    n->args = cr_calloc(s->nparams + 1u, sizeof *n->args);
-    n->results = cr_calloc(s->nreturns + 1u, sizeof *n->results);
-    n->slots = cr_calloc(n->nslots + 1u, sizeof *n->slots);
-    n->outs = cr_calloc(n->nouts + 1u, sizeof *n->outs);
-    cr_status status = n->args && n->results && n->slots && n->outs ? CR_OK : CR_ENOMEM;
-    if (!status) status = save_all(n, args, results, keep_args, keep_results, before);
+    n->nslots = nslots;
+    n->nouts = nouts;
+    n->args = (cr_arg *)(n + 1); /* one block: a node is made for every call */
+    n->results = n->args + n->nargs;
+    n->slots = (cr__slot *)(n->results + n->nresults);
+    n->outs = n->slots + nslots;
+    cr_status status = save_all(n, args, results, keep_args, keep_results, before);
     n->order = __atomic_add_fetch(&last, 1,
                                   __ATOMIC_RELAXED); /* after the nodes of views that were read off just now */
     if (status) cr_grad_node_release(n);

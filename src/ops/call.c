@@ -705,8 +705,11 @@ bool cr_arg_requires_grad(const cr_arg *a) {
 }
 
 static bool any_requires_grad(const cr_op *op, const cr_arg *args) {
-    for (uint16_t i = 0; i < op->schema.nparams; i++)
-        if (cr_arg_requires_grad(&args[i])) return true;
+    for (uint16_t i = 0; i < op->schema.nparams; i++) {
+        if (args[i].kind == CR_ARG_TENSOR ? cr_tensor_requires_grad(args[i].u.t)
+                                          : args[i].kind == CR_ARG_LIST && cr_arg_requires_grad(&args[i]))
+            return true;
+    }
     return false;
 }
 
