@@ -146,12 +146,12 @@ int rt_k_linalg_eigh(const rt_ctx *ctx, const rt_call *c) { /* A, UPLO, compute_
     int64_t n = v->size[v->rank - 1], count = batches(v, 2);
     bool upper = c->arg[1].u.str[0] == 'U' || c->arg[1].u.str[0] == 'u', vectors = rt_arg_int(c, 2);
     char *a = NULL;
-    double *d = take(&s, count * n, sizeof *d);
+    double *d = take_room(&s, count * n, sizeof *d);
     rooms r = { 0 };
-    int code = load(&s, v, NULL, 2, s.dtype, &a);
-    if (!code &&
-        !(d && (r.e = take(&s, n, 8)) && (r.z = take(&s, vectors ? n * n : 0, 8)) && (r.row = take(&s, n, 8)) &&
-          (r.reflections = take(&s, n * n, s.item)) && (r.tau = take(&s, n, s.item)) && (r.sums = take(&s, n, s.item))))
+    int code = load_stack(&s, v, NULL, 2, s.dtype, &a);
+    if (!code && !(d && (r.e = take_room(&s, n, 8)) && (r.z = take_room(&s, vectors ? n * n : 0, 8)) &&
+                   (r.row = take_room(&s, n, 8)) && (r.reflections = take_room(&s, n * n, s.item)) &&
+                   (r.tau = take_room(&s, n, s.item)) && (r.sums = take_room(&s, n, s.item))))
         code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         char *one = a + b * n * n * s.item;
@@ -166,7 +166,7 @@ int rt_k_linalg_eigh(const rt_ctx *ctx, const rt_call *c) { /* A, UPLO, compute_
         }
         for (int64_t i = 0; i < n && !code; i++) d[b * n + i] *= scale;
     }
-    if (!code) code = store(&s, &c->out[0], d, RT_F64);
-    if (!code && vectors) code = store(&s, &c->out[1], a, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[0], d, RT_F64);
+    if (!code && vectors) code = store_stack(&s, &c->out[1], a, s.dtype);
     return close_stack(&s, code);
 }

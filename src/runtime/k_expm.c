@@ -58,8 +58,8 @@ int rt_k_matrix_exp(const rt_ctx *ctx, const rt_call *c) { /* self */
     if (!rt_numel(v)) return RT_OK; /* of a batch that may be immense */
     stack s = open_stack(ctx, v->dtype);
     int64_t n = v->size[v->rank - 1], count = batches(v, 2);
-    char *a = NULL, *room = take(&s, 5 * n * n, s.item);
-    int code = room ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
+    char *a = NULL, *room = take_room(&s, 5 * n * n, s.item);
+    int code = room ? load_stack(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         char *one = a + b * n * n * s.item;
         double norm = norm_of(&s, one, n);
@@ -71,6 +71,6 @@ int rt_k_matrix_exp(const rt_ctx *ctx, const rt_call *c) { /* self */
         while (ldexp(norm, -halvings) > 0.5 && halvings < MOST_HALVINGS) halvings++;
         code = exponential(&s, (double *)one, n, halvings, (double *)room);
     }
-    if (!code) code = store(&s, &c->out[0], a, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[0], a, s.dtype);
     return close_stack(&s, code);
 }

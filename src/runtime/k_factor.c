@@ -49,10 +49,10 @@ static int lu_one(const void *arg, int64_t i) {
 /* LU of all matrices of `v` (m x n), in place in *lu; *pivot has min(m, n) a matrix, *info one. */
 static int factor_all(stack *s, const rt_view *v, char **lu, int32_t **pivot, int32_t **info) {
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
-    int code = load(s, v, NULL, 2, s->dtype, lu);
+    int code = load_stack(s, v, NULL, 2, s->dtype, lu);
     if (code) return code;
-    *pivot = take(s, count * k, sizeof **pivot);
-    *info = *pivot ? take(s, count, sizeof **info) : NULL;
+    *pivot = take_room(s, count * k, sizeof **pivot);
+    *info = *pivot ? take_room(s, count, sizeof **info) : NULL;
     if (!*info) return RT_ENOMEM;
     lu_work w = { s, *lu, *pivot, *info, m, n };
     return for_matrices(s, count, m * n, lu_one, &w);
@@ -66,9 +66,9 @@ int rt_k_lu_factor(const rt_ctx *ctx, const rt_call *c) { /* A, pivot, check_err
     int code = factor_all(&s, v, &lu, &pivot, &info);
     for (int64_t b = 0; b < batches(v, 2) && !code && rt_arg_int(c, 2); b++)
         if (info[b]) code = singular(ctx, "linalg.lu_factor_ex", b, batches(v, 2), info[b]);
-    if (!code) code = store(&s, &c->out[0], lu, s.dtype);
-    if (!code) code = store(&s, &c->out[1], pivot, RT_I32);
-    if (!code) code = store(&s, &c->out[2], info, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[0], lu, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[1], pivot, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[2], info, RT_I32);
     return close_stack(&s, code);
 }
 
@@ -86,7 +86,8 @@ static int determinant(const rt_ctx *ctx, const rt_call *c, bool logarithm) {
     double *size = NULL;
     int32_t *pivot, *info;
     int code = factor_all(&s, v, &lu, &pivot, &info);
-    if (!code && !((value = take(&s, count, s.item)) && (size = take(&s, count, sizeof *size)))) code = RT_ENOMEM;
+    if (!code && !((value = take_room(&s, count, s.item)) && (size = take_room(&s, count, sizeof *size))))
+        code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         zdouble product = 1;
         double sum = 0;
@@ -104,10 +105,10 @@ static int determinant(const rt_ctx *ctx, const rt_call *c, bool logarithm) {
         else ((zdouble *)value)[b] = product;
         size[b] = sum;
     }
-    if (!code) code = store(&s, &c->out[0], value, s.dtype);
-    if (!code && logarithm) code = store(&s, &c->out[1], size, RT_F64);
-    if (!code) code = store(&s, &c->out[1 + logarithm], lu, s.dtype);
-    if (!code) code = store(&s, &c->out[2 + logarithm], pivot, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[0], value, s.dtype);
+    if (!code && logarithm) code = store_stack(&s, &c->out[1], size, RT_F64);
+    if (!code) code = store_stack(&s, &c->out[1 + logarithm], lu, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[2 + logarithm], pivot, RT_I32);
     return close_stack(&s, code);
 }
 int rt_k_linalg_det(const rt_ctx *ctx, const rt_call *c) { return determinant(ctx, c, false); }
@@ -175,12 +176,12 @@ static int solve_all(stack *s, const rt_view *out, const rt_view *b, bool vector
     int64_t n = factors->size[factors->rank - 1], rows = vector ? n : out->size[out->rank - 2],
             columns = vector ? 1 : out->size[out->rank - 1];
     int64_t count = full_batches(out, dims);
-    char *x, *turned = left ? NULL : take(s, count * rows * columns, s->item);
+    char *x, *turned = left ? NULL : take_room(s, count * rows * columns, s->item);
     if (!left && !turned) return RT_ENOMEM;
-    int code = load(s, b, &lead, dims, s->dtype, &x);
+    int code = load_stack(s, b, &lead, dims, s->dtype, &x);
     solve_work w = { s, factors, lead, lu, pivot, x, turned, n, rows, columns, left, flip };
     if (!code) code = for_matrices(s, count, n * (n + columns + rows), solve_matrix, &w);
-    return code ? code : store(s, out, x, s->dtype);
+    return code ? code : store_stack(s, out, x, s->dtype);
 }
 
 /* B is a vector (or a stack of them) where it has one dimension, or the sizes of A but the last. */
@@ -201,9 +202,9 @@ int rt_k_solve_ex(const rt_ctx *ctx, const rt_call *c) { /* A, B, left, check_er
     for (int64_t i = 0; i < batches(a, 2) && !code && rt_arg_int(c, 3); i++)
         if (info[i]) code = singular(ctx, "linalg.solve", i, batches(a, 2), info[i]);
     if (!code) code = solve_all(&s, &c->out[0], b, is_vector(a, b), a, lu, pivot, rt_arg_int(c, 2), false);
-    if (!code) code = store(&s, &c->out[1], lu, s.dtype);
-    if (!code) code = store(&s, &c->out[2], pivot, RT_I32);
-    if (!code) code = store(&s, &c->out[3], info, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[1], lu, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[2], pivot, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[3], info, RT_I32);
     return close_stack(&s, code);
 }
 
@@ -212,8 +213,8 @@ int rt_k_lu_solve(const rt_ctx *ctx, const rt_call *c) { /* LU, pivots, B, left,
     stack s = open_stack(ctx, a->dtype);
     char *lu, *pivots;
     int64_t n = a->size[a->rank - 1];
-    int code = load(&s, a, NULL, 2, s.dtype, &lu);
-    if (!code) code = load(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivots);
+    int code = load_stack(&s, a, NULL, 2, s.dtype, &lu);
+    if (!code) code = load_stack(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivots);
     for (int64_t i = 0; !code && i < batches(a, 2) * n; i++)
         if (((int32_t *)pivots)[i] < 1 || ((int32_t *)pivots)[i] > n)
             code = rt_fail(ctx, RT_ERUNTIME, "linalg.lu_solve: pivots must be between 1 and %lld, got %d", (long long)n,
@@ -233,7 +234,7 @@ int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inv
     int code = factor_all(&s, a, &lu, &pivot, &info);
     for (int64_t b = 0; b < count && !code && rt_arg_int(c, 1); b++)
         if (info[b]) code = singular(ctx, "linalg.inv", b, count, info[b]);
-    if (!code && !(x = take(&s, count * n * n, s.item))) code = RT_ENOMEM;
+    if (!code && !(x = take_room(&s, count * n * n, s.item))) code = RT_ENOMEM;
     if (!code) {
         memset(x, 0, (size_t)(count * n * n * s.item));
         for (int64_t b = 0; b < count; b++)
@@ -250,8 +251,8 @@ int rt_k_inv_ex(const rt_ctx *ctx, const rt_call *c) { /* A, check_errors -> inv
                          .left = true };
         code = for_matrices(&s, count, 2 * n * n, solve_matrix, &w);
     }
-    if (!code) code = store(&s, &c->out[0], x, s.dtype);
-    if (!code) code = store(&s, &c->out[1], info, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[0], x, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[1], info, RT_I32);
     return close_stack(&s, code);
 }
 
@@ -260,9 +261,9 @@ int rt_k_cholesky_ex(const rt_ctx *ctx, const rt_call *c) { /* self, upper, chec
     stack s = open_stack(ctx, a->dtype);
     int64_t n = a->size[a->rank - 1], count = batches(a, 2);
     bool upper = rt_arg_int(c, 1);
-    char *x, *turned = take(&s, n * n, s.item);
-    int32_t *info = turned ? take(&s, count, sizeof *info) : NULL;
-    int code = info ? load(&s, a, NULL, 2, s.dtype, &x) : RT_ENOMEM;
+    char *x, *turned = take_room(&s, n * n, s.item);
+    int32_t *info = turned ? take_room(&s, count, sizeof *info) : NULL;
+    int code = info ? load_stack(&s, a, NULL, 2, s.dtype, &x) : RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         char *one = x + b * n * n * s.item, *at = one;
         if (upper) transpose_into(&s, one, at = turned, n, n, true);
@@ -278,8 +279,8 @@ int rt_k_cholesky_ex(const rt_ctx *ctx, const rt_call *c) { /* self, upper, chec
                            "not",
                            (long long)b, (int)info[b]);
     }
-    if (!code) code = store(&s, &c->out[0], x, s.dtype);
-    if (!code) code = store(&s, &c->out[1], info, RT_I32);
+    if (!code) code = store_stack(&s, &c->out[0], x, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[1], info, RT_I32);
     return close_stack(&s, code);
 }
 
@@ -290,16 +291,16 @@ int rt_k_solve_triangular(const rt_ctx *ctx, const rt_call *c) { /* self, B, upp
     int64_t rows = out->size[out->rank - 2], columns = out->size[out->rank - 1];
     bool upper = rt_arg_int(c, 2), left = rt_arg_int(c, 3), unit = rt_arg_int(c, 4);
     int64_t n = left ? rows : columns, k = left ? columns : rows;
-    char *a = NULL, *x = NULL, *turned = take(&s, rows * columns, s.item);
-    int code = turned ? load(&s, rt_arg_view(c, 0), &lead, 2, s.dtype, &a) : RT_ENOMEM;
-    if (!code) code = load(&s, rt_arg_view(c, 1), &lead, 2, s.dtype, &x);
+    char *a = NULL, *x = NULL, *turned = take_room(&s, rows * columns, s.item);
+    int code = turned ? load_stack(&s, rt_arg_view(c, 0), &lead, 2, s.dtype, &a) : RT_ENOMEM;
+    if (!code) code = load_stack(&s, rt_arg_view(c, 1), &lead, 2, s.dtype, &x);
     for (int64_t b = 0; b < full_batches(out, 2) && !code; b++) {
         char *one = x + b * rows * columns * s.item, *t = a + b * n * n * s.item, *at = one;
         if (!left) transpose_into(&s, one, at = turned, rows, columns, true);
         code = rt_solve_triangle(ctx, s.dtype, t, n, at, k, upper, unit, !left);
         if (!left) transpose_into(&s, turned, one, columns, rows, true);
     }
-    if (!code) code = store(&s, out, x, s.dtype);
+    if (!code) code = store_stack(&s, out, x, s.dtype);
     return close_stack(&s, code);
 }
 
@@ -317,12 +318,12 @@ int rt_k_geqrf(const rt_ctx *ctx, const rt_call *c) { /* self -> a, tau */
     const rt_view *v = rt_arg_view(c, 0);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n;
-    char *a = NULL, *tau = take(&s, batches(v, 2) * k, s.item);
-    int code = tau ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
+    char *a = NULL, *tau = take_room(&s, batches(v, 2) * k, s.item);
+    int code = tau ? load_stack(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
     reflect_work w = { &s, a, tau, NULL, m, n, k };
     if (!code) code = for_matrices(&s, full_batches(v, 2), m * n, reflect_one, &w);
-    if (!code) code = store(&s, &c->out[0], a, s.dtype);
-    if (!code) code = store(&s, &c->out[1], tau, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[0], a, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[1], tau, s.dtype);
     return close_stack(&s, code);
 }
 
@@ -330,12 +331,12 @@ int rt_k_householder_product(const rt_ctx *ctx, const rt_call *c) { /* input, ta
     const rt_view *v = rt_arg_view(c, 0), *t = rt_arg_view(c, 1);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = t->size[t->rank - 1];
-    char *a = NULL, *tau = NULL, *q = take(&s, rt_numel(v), s.item);
-    int code = q ? load(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
-    if (!code) code = load(&s, t, NULL, 1, s.dtype, &tau);
+    char *a = NULL, *tau = NULL, *q = take_room(&s, rt_numel(v), s.item);
+    int code = q ? load_stack(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
+    if (!code) code = load_stack(&s, t, NULL, 1, s.dtype, &tau);
     reflect_work w = { &s, a, tau, q, m, n, k };
     if (!code) code = for_matrices(&s, full_batches(v, 2), m * n, reflect_one, &w);
-    if (!code) code = store(&s, &c->out[0], q, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[0], q, s.dtype);
     return close_stack(&s, code);
 }
 
@@ -346,13 +347,13 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) {
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
     bool data = rt_arg_int(c, 2), pivots = rt_arg_int(c, 3);
     char *lu = NULL, *pivot = NULL, *p = NULL, *l = NULL, *u = NULL;
-    int64_t *order = take(&s, m, sizeof *order);
+    int64_t *order = take_room(&s, m, sizeof *order);
     int code = order ? RT_OK : RT_ENOMEM;
-    if (!code && data) code = load(&s, v, NULL, 2, s.dtype, &lu);
-    if (!code && data && !((l = take(&s, count * m * k, s.item)) && (u = take(&s, count * k * n, s.item))))
+    if (!code && data) code = load_stack(&s, v, NULL, 2, s.dtype, &lu);
+    if (!code && data && !((l = take_room(&s, count * m * k, s.item)) && (u = take_room(&s, count * k * n, s.item))))
         code = RT_ENOMEM;
-    if (!code && pivots) code = load(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivot);
-    if (!code && pivots && !(p = take(&s, count * m * m, sizeof(double)))) code = RT_ENOMEM;
+    if (!code && pivots) code = load_stack(&s, rt_arg_view(c, 1), NULL, 1, RT_I32, &pivot);
+    if (!code && pivots && !(p = take_room(&s, count * m * m, sizeof(double)))) code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code && pivots; b++) {
         for (int64_t i = 0; i < m; i++) order[i] = i;
         for (int64_t i = 0; i < k && !code; i++) {
@@ -378,9 +379,9 @@ int rt_k_lu_unpack(const rt_ctx *ctx, const rt_call *c) {
                 if (low && i > j) memcpy(low, from, (size_t)s.item);
                 if (high && i <= j) memcpy(high, from, (size_t)s.item);
             }
-    if (!code && pivots) code = store(&s, &c->out[0], p, RT_F64);
-    if (!code && data) code = store(&s, &c->out[1], l, s.dtype);
-    if (!code && data) code = store(&s, &c->out[2], u, s.dtype);
+    if (!code && pivots) code = store_stack(&s, &c->out[0], p, RT_F64);
+    if (!code && data) code = store_stack(&s, &c->out[1], l, s.dtype);
+    if (!code && data) code = store_stack(&s, &c->out[2], u, s.dtype);
     return close_stack(&s, code);
 }
 

@@ -165,11 +165,12 @@ typedef struct svd { /* room for one matrix, m x n with m >= n, and its factors 
 static int open_svd(svd *w, stack *s, int64_t m, int64_t n, bool full, bool vectors) {
     int64_t tall = m < n ? n : m, low = m < n ? m : n, both = vectors ? low * low : 0;
     *w = (svd){ .s = s, .m = tall, .n = low, .wide = full ? tall : low, .vectors = vectors };
-    bool ok = (w->d = take(s, 3 * low + 1, 8)) && (w->left = take(s, 2 * both, 8)) &&
-              (w->a = take(s, tall * low, s->item)) && (w->u = take(s, vectors ? tall * w->wide : 0, s->item)) &&
-              (w->v = take(s, both, s->item)) && (w->left_reflections = take(s, low * tall, s->item)) &&
-              (w->right_reflections = take(s, low * low, s->item)) && (w->left_tau = take(s, 2 * low, s->item)) &&
-              (w->sums = take(s, tall, s->item));
+    bool ok = (w->d = take_room(s, 3 * low + 1, 8)) && (w->left = take_room(s, 2 * both, 8)) &&
+              (w->a = take_room(s, tall * low, s->item)) &&
+              (w->u = take_room(s, vectors ? tall * w->wide : 0, s->item)) && (w->v = take_room(s, both, s->item)) &&
+              (w->left_reflections = take_room(s, low * tall, s->item)) &&
+              (w->right_reflections = take_room(s, low * low, s->item)) &&
+              (w->left_tau = take_room(s, 2 * low, s->item)) && (w->sums = take_room(s, tall, s->item));
     if (!ok) return RT_ENOMEM;
     w->e = w->d + low;
     w->row = w->e + low;
@@ -278,11 +279,11 @@ int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, 
     svd w;
     char *a, *u = NULL, *vh = NULL;
     double *values = NULL;
-    int code = load(&s, v, NULL, 2, s.dtype, &a);
+    int code = load_stack(&s, v, NULL, 2, s.dtype, &a);
     if (!code) code = open_svd(&w, &s, m, n, full, vectors);
     int64_t of_tall = vectors ? count * tall * columns : 0, of_low = vectors ? count * k * k : 0;
-    if (!code && !((values = take(&s, count * k, 8)) && (u = take(&s, wide ? of_low : of_tall, s.item)) &&
-                   (vh = take(&s, wide ? of_tall : of_low, s.item))))
+    if (!code && !((values = take_room(&s, count * k, 8)) && (u = take_room(&s, wide ? of_low : of_tall, s.item)) &&
+                   (vh = take_room(&s, wide ? of_tall : of_low, s.item))))
         code = RT_ENOMEM;
     for (int64_t b = 0; b < count && !code; b++) {
         code = svd_one(&w, a + b * m * n * s.item, m, n, "linalg.svd", b);
@@ -294,8 +295,8 @@ int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, 
         put_factor(&s, wide ? w.u : w.v, vh + b * (wide ? tall * columns : k * k) * s.item, wide ? tall : k,
                    wide ? columns : k, true);
     }
-    if (!code && vectors) code = store(&s, &c->out[0], u, s.dtype);
-    if (!code) code = store(&s, &c->out[1], values, RT_F64);
-    if (!code && vectors) code = store(&s, &c->out[2], vh, s.dtype);
+    if (!code && vectors) code = store_stack(&s, &c->out[0], u, s.dtype);
+    if (!code) code = store_stack(&s, &c->out[1], values, RT_F64);
+    if (!code && vectors) code = store_stack(&s, &c->out[2], vh, s.dtype);
     return close_stack(&s, code);
 }

@@ -25,13 +25,13 @@ static inline int close_stack(stack *s, int code) {
     for (int i = 0; i < s->rooms; i++) rt_scratch_free(s->ctx, s->room[i]);
     return code;
 }
-static inline void *take(stack *s, int64_t items, int64_t item) {
+static inline void *take_room(stack *s, int64_t items, int64_t item) {
     void *p = rt_scratch(s->ctx, (size_t)(items * item));
     if (p) s->room[s->rooms++] = p; /* no kernel takes more than ROOMS */
     return p;
 }
 /* The view's elements, dense and the caller's to change. `like`: batch sizes to repeat it for, or NULL. */
-static inline int load(stack *s, const rt_view *v, const rt_view *like, int matrix_dims, int dtype, char **p) {
+static inline int load_stack(stack *s, const rt_view *v, const rt_view *like, int matrix_dims, int dtype, char **p) {
     rt_view from = *v;
     if (like) {
         int lead = like->rank;
@@ -42,12 +42,12 @@ static inline int load(stack *s, const rt_view *v, const rt_view *like, int matr
             from.stride[d] = own < 0 || (d < lead && v->size[own] == 1) ? 0 : v->stride[own];
         }
     }
-    *p = take(s, rt_numel(&from), rt_itemsize(dtype));
+    *p = take_room(s, rt_numel(&from), rt_itemsize(dtype));
     if (!*p) return RT_ENOMEM;
     rt_view to = rt_view_contiguous(*p, dtype, from.rank, from.size);
     return rt_copy(s->ctx, &to, &from);
 }
-static inline int store(stack *s, const rt_view *out, void *p, int dtype) {
+static inline int store_stack(stack *s, const rt_view *out, void *p, int dtype) {
     rt_view from = rt_view_contiguous(p, dtype, out->rank, out->size);
     return rt_copy(s->ctx, out, &from);
 }
