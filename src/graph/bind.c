@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 static const char *input_name(const plan_binding *b, uint32_t input) {
-    return b->plan->graph->values.at[b->plan->inputs[input]].name;
+    return b->plan->graph->values.at[b->plan->inputs[input]]->name;
 }
 
 /* Puts before the message which input it is about. */
@@ -93,7 +93,7 @@ static cr_status check_tensor(const cr_value *v, const cr_arg *a) {
 }
 
 static cr_status check_kind(plan_binding *b, uint32_t i, const cr_arg *a) {
-    const cr_value *v = &b->plan->graph->values.at[b->plan->inputs[i]];
+    const cr_value *v = b->plan->graph->values.at[b->plan->inputs[i]];
     const char *expected = NULL;
     if (a->kind == CR_ARG_SYM || (a->kind == CR_ARG_INT && !cr_dim_is_plain(a->u.i))) b->symbolic = true;
     for (int d = 0; a->kind == CR_ARG_TENSOR && d < a->u.t->meta.rank; d++)

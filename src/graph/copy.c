@@ -60,7 +60,9 @@ static cr_status copy_node(copier *c, const cr_node *from) {
     CR_TRY(copy_text(c, from->origin.module_stack, &node.origin.module_stack));
     CR_TRY(copy_text(c, from->origin.source_fn, &node.origin.source_fn));
     node.archived = NULL;
-    CR_TRY(cr_vec_push(&c->to->nodes, node));
+    cr_node *kept = cr_arena_copy(&c->to->arena, &node, sizeof node);
+    if (!kept) return CR_ENOMEM;
+    CR_TRY(cr_vec_push(&c->to->nodes, kept));
     return from->archived ? cr_graph_set_archived(c->to, (uint32_t)c->to->nodes.n - 1, from->archived) : CR_OK;
 }
 
@@ -69,7 +71,8 @@ static cr_status copy_value(copier *c, const cr_value *from) {
     CR_TRY(copy_text(c, from->name, &v.name));
     if (from->meta && !(v.meta = cr_arena_copy(&c->to->arena, from->meta, sizeof *from->meta))) return CR_ENOMEM;
     if (from->node != CR_NO_NODE) CR_TRY(cr_map_put_str(&c->to->names, v.name, c->to->values.n + 1));
-    return cr_vec_push(&c->to->values, v);
+    cr_value *kept = cr_arena_copy(&c->to->arena, &v, sizeof v);
+    return kept ? cr_vec_push(&c->to->values, kept) : CR_ENOMEM;
 }
 
 static cr_status copy_tables(copier *c) {
@@ -82,8 +85,8 @@ static cr_status copy_tables(copier *c) {
         cr_status status = cr_vec_push(&c->to->subgraphs, sub); /* keeps its name: names are unique there as here */
         if (status) return cr_graph_release(sub), status;
     }
-    for (size_t i = 0; i < from->values.n; i++) CR_TRY(copy_value(c, &from->values.at[i]));
-    for (size_t i = 0; i < from->nodes.n; i++) CR_TRY(copy_node(c, &from->nodes.at[i]));
+    for (size_t i = 0; i < from->values.n; i++) CR_TRY(copy_value(c, from->values.at[i]));
+    for (size_t i = 0; i < from->nodes.n; i++) CR_TRY(copy_node(c, from->nodes.at[i]));
     return CR_OK;
 }
 

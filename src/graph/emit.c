@@ -5,7 +5,7 @@
 #include "graph/internal.h"
 
 static cr_arg value_arg(const cr_graph *g, uint32_t v) {
-    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = g->values.at[v].type, .u.i = v };
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = g->values.at[v]->type, .u.i = v };
 }
 
 /* Symbolic numbers among the arguments become values. Lists are copied where they hold one. */
@@ -28,8 +28,8 @@ static cr_status name_symbols(cr_graph *g, const cr_arg *from, cr_arg *to) {
 /* The visible values from `first` on that belong to one list result, or to the one list of an op with "-> ...". */
 static cr_status list_result(cr_graph *g, const cr_node *node, uint32_t first, bool all, cr_arg *out) {
     uint32_t n = 0, end = node->first + node->nvalues;
-    while (first + n < end && !g->values.at[first + n].hidden &&
-           (all || g->values.at[first + n].ret == g->values.at[first].ret))
+    while (first + n < end && !g->values.at[first + n]->hidden &&
+           (all || g->values.at[first + n]->ret == g->values.at[first]->ret))
         n++;
     cr_arg *list = cr_arena_alloc(&g->arena, n * sizeof *list);
     if (!list) return CR_ENOMEM;
@@ -49,12 +49,12 @@ static cr_status emit_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     if (op->schema.varargs_returns) return list_result(g, node, at, true, &results[0]);
     for (uint16_t r = 0; r < op->schema.nreturns; r++) {
         if (op->schema.returns[r].list) {
-            bool any = at < node->first + node->nvalues && g->values.at[at].ret == r && !g->values.at[at].hidden;
+            bool any = at < node->first + node->nvalues && g->values.at[at]->ret == r && !g->values.at[at]->hidden;
             results[r] = cr_arg_list(NULL, 0);
             if (any) CR_TRY(list_result(g, node, at, false, &results[r]));
             at += results[r].n;
         } else {
-            const cr_value *v = &g->values.at[at];
+            const cr_value *v = g->values.at[at];
             results[r] = v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(g, at);
             at++;
         }
@@ -64,7 +64,7 @@ static cr_status emit_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
 
 static cr_status emit_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
     const cr_graph *g = (cr_graph *)((char *)e - offsetof(cr_graph, emitter));
-    *out = arg->kind == CR_ARG_VALUE ? g->values.at[arg->u.i].meta : cr_arg_meta(arg);
+    *out = arg->kind == CR_ARG_VALUE ? g->values.at[arg->u.i]->meta : cr_arg_meta(arg);
     return CR_OK;
 }
 
@@ -80,14 +80,14 @@ cr_emitter *cr_graph_emitter(cr_graph *g) {
 /* Is the value defined before the insertion point? */
 static bool reaches(const cr_graph *g, uint32_t node) {
     if (g->insert == CR_NO_NODE) return true;
-    for (uint32_t n = g->insert; n != CR_NO_NODE; n = g->nodes.at[n].prev)
+    for (uint32_t n = g->insert; n != CR_NO_NODE; n = g->nodes.at[n]->prev)
         if (n == node) return n != g->insert;
     return false;
 }
 
 static bool find_value(const cr_graph *g, cr_sym expr, cr_arg *out) {
     for (uint32_t v = 0; v < g->values.n; v++)
-        if (g->values.at[v].node != CR_NO_NODE && g->values.at[v].expr == expr && reaches(g, g->values.at[v].node)) {
+        if (g->values.at[v]->node != CR_NO_NODE && g->values.at[v]->expr == expr && reaches(g, g->values.at[v]->node)) {
             *out = value_arg(g, v);
             return true;
         }
@@ -97,7 +97,7 @@ static bool find_value(const cr_graph *g, cr_sym expr, cr_arg *out) {
 static cr_status find_size(cr_graph *g, cr_sym expr, bool *found, cr_arg *out) {
     *found = false;
     for (uint32_t v = 0; v < g->values.n; v++) {
-        const cr_value *value = &g->values.at[v];
+        const cr_value *value = g->values.at[v];
         if (value->node == CR_NO_NODE || !value->meta || !reaches(g, value->node)) continue;
         for (int d = 0; d < value->meta->rank; d++) {
             if (cr_dim_is_plain(value->meta->size[d]) || cr_dim_sym(g->env, value->meta->size[d]) != expr) continue;
@@ -105,7 +105,7 @@ static cr_status find_size(cr_graph *g, cr_sym expr, bool *found, cr_arg *out) {
             uint32_t id;
             CR_TRY(cr_graph_call(g, cr_op_find("aten::sym_size.int"), args, &id));
             *found = true;
-            *out = value_arg(g, g->nodes.at[id].first);
+            *out = value_arg(g, g->nodes.at[id]->first);
             return CR_OK;
         }
     }
@@ -117,7 +117,7 @@ static cr_status call_number(cr_graph *g, const char *op, const cr_arg *args, cr
     if (!target) return CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", op);
     uint32_t id;
     CR_TRY(cr_graph_call(g, target, args, &id));
-    *out = value_arg(g, g->nodes.at[id].first);
+    *out = value_arg(g, g->nodes.at[id]->first);
     return CR_OK;
 }
 
@@ -166,7 +166,7 @@ static const char *operator_of(cr_sym_kind kind) {
 /* A symbol that is no size itself, of a size scale*symbol + shift: (size - shift) // scale. */
 static cr_status solve_size(cr_graph *g, cr_sym symbol, bool *found, cr_arg *out) {
     for (uint32_t v = 0; v < g->values.n; v++) {
-        const cr_value *value = &g->values.at[v];
+        const cr_value *value = g->values.at[v];
         if (value->node == CR_NO_NODE || !value->meta || !reaches(g, value->node)) continue;
         for (int d = 0; d < value->meta->rank; d++) {
             if (cr_dim_is_plain(value->meta->size[d])) continue;

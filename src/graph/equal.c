@@ -82,7 +82,7 @@ static bool pair_storages(comparison *c, uint64_t a, uint64_t b) {
 }
 
 static bool same_value(comparison *c, uint32_t a, uint32_t b) {
-    const cr_value *x = &c->a->values.at[a], *y = &c->b->values.at[b];
+    const cr_value *x = c->a->values.at[a], *y = c->b->values.at[b];
     c->to_b[a] = b;
     if (strcmp(x->name, y->name)) return differ(c, "value %%%s is named %%%s", x->name, y->name);
     if (x->type != y->type || x->hidden != y->hidden || x->ret != y->ret || !x->meta != !y->meta)
@@ -119,7 +119,7 @@ static bool same_args(comparison *c, const cr_arg *a, const cr_arg *b, size_t n)
 }
 
 static bool same_node(comparison *c, const cr_node *a, const cr_node *b) {
-    const char *name = a->nvalues                  ? c->a->values.at[a->first].name
+    const char *name = a->nvalues                  ? c->a->values.at[a->first]->name
                        : a->kind == CR_NODE_OUTPUT ? "return"
                        : a->op                     ? a->op->name
                                                    : "?";
@@ -162,7 +162,7 @@ bool cr_graph_equal(const cr_graph *a, const cr_graph *b, cr_str *where) {
     if (!c.to_b) c.failed = true;
     uint32_t x = cr_graph_first(a), y = cr_graph_first(b);
     while (same && x != CR_NO_NODE && y != CR_NO_NODE) {
-        same = same_node(&c, &a->nodes.at[x], &b->nodes.at[y]);
+        same = same_node(&c, a->nodes.at[x], b->nodes.at[y]);
         x = cr_graph_next(a, x);
         y = cr_graph_next(b, y);
     }

@@ -62,14 +62,14 @@ void *cr_graph_alloc(cr_graph *g, size_t size) { return cr_arena_alloc(&g->arena
 /* ---- reading ---- */
 
 static uint32_t skip_dead(const cr_graph *g, uint32_t n) {
-    while (n != CR_NO_NODE && g->nodes.at[n].dead) n = g->nodes.at[n].next;
+    while (n != CR_NO_NODE && g->nodes.at[n]->dead) n = g->nodes.at[n]->next;
     return n;
 }
 
 uint32_t cr_graph_first(const cr_graph *g) { return skip_dead(g, g->first); }
-uint32_t cr_graph_next(const cr_graph *g, uint32_t node) { return skip_dead(g, g->nodes.at[node].next); }
-const cr_node *cr_graph_node(const cr_graph *g, uint32_t node) { return &g->nodes.at[node]; }
-const cr_value *cr_graph_value(const cr_graph *g, uint32_t value) { return &g->values.at[value]; }
+uint32_t cr_graph_next(const cr_graph *g, uint32_t node) { return skip_dead(g, g->nodes.at[node]->next); }
+const cr_node *cr_graph_node(const cr_graph *g, uint32_t node) { return g->nodes.at[node]; }
+const cr_value *cr_graph_value(const cr_graph *g, uint32_t value) { return g->values.at[value]; }
 uint32_t cr_graph_value_count(const cr_graph *g) { return (uint32_t)g->values.n; }
 uint32_t cr_graph_node_count(const cr_graph *g) { return g->live; }
 uint32_t cr_graph_node_limit(const cr_graph *g) { return (uint32_t)g->nodes.n; }
@@ -92,7 +92,7 @@ static void count_use(void *user, uint32_t value) { ((uint32_t *)user)[value]++;
 void cr_graph_count_uses(const cr_graph *g, uint32_t *counts) {
     memset(counts, 0, g->values.n * sizeof *counts);
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))
-        cr_args_visit_values(g->nodes.at[n].args, g->nodes.at[n].nargs, count_use, counts);
+        cr_args_visit_values(g->nodes.at[n]->args, g->nodes.at[n]->nargs, count_use, counts);
 }
 
 /* ---- copying arguments into the arena ---- */
@@ -118,10 +118,10 @@ static cr_status copy_arg(cr_graph *g, const cr_arg *from, cr_arg *to) {
         to->u.c = cr_arena_copy(&g->arena, from->u.c, 2 * sizeof(double));
         return to->u.c ? CR_OK : CR_ENOMEM;
     case CR_ARG_VALUE:
-        if (from->u.i < 0 || (size_t)from->u.i >= g->values.n || g->values.at[from->u.i].node == CR_NO_NODE)
+        if (from->u.i < 0 || (size_t)from->u.i >= g->values.n || g->values.at[from->u.i]->node == CR_NO_NODE)
             return CR_FAIL(CR_EVALUE, "an argument names value %lld, which this graph does not have",
                            (long long)from->u.i);
-        to->type = g->values.at[from->u.i].type;
+        to->type = g->values.at[from->u.i]->type;
         return CR_OK;
     case CR_ARG_TENSOR:
     case CR_ARG_META:
@@ -180,7 +180,7 @@ static cr_status unique_name(cr_graph *g, const char *wish, const char **out) {
 }
 
 cr_status cr_graph_rename(cr_graph *g, uint32_t value, const char *name) {
-    cr_value *v = &g->values.at[value];
+    cr_value *v = g->values.at[value];
     if (!strcmp(v->name, name)) return CR_OK;
     const char *fresh = NULL;
     CR_TRY(unique_name(g, name, &fresh));
@@ -212,7 +212,7 @@ static cr_status keep_text(cr_graph *g, const char **text) {
 }
 
 cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *saved) {
-    g->nodes.at[node].archived = NULL;
+    g->nodes.at[node]->archived = NULL;
     if (!saved) return CR_OK;
     cr_archived *copy = cr_arena_copy(&g->arena, saved, sizeof *saved);
     if (!copy) return CR_ENOMEM;
@@ -224,16 +224,16 @@ cr_status cr_graph_set_archived(cr_graph *g, uint32_t node, const cr_archived *s
         for (uint32_t i = 0; i < saved->nargs; i++) CR_TRY(keep_text(g, &names[i]));
         copy->arg_names = names;
     }
-    g->nodes.at[node].archived = copy;
+    g->nodes.at[node]->archived = copy;
     return CR_OK;
 }
 
 static void link_before(cr_graph *g, uint32_t node, uint32_t before) {
-    cr_node *n = &g->nodes.at[node];
+    cr_node *n = g->nodes.at[node];
     n->next = before;
-    n->prev = before == CR_NO_NODE ? g->last : g->nodes.at[before].prev;
-    *(n->prev == CR_NO_NODE ? &g->first : &g->nodes.at[n->prev].next) = node;
-    *(before == CR_NO_NODE ? &g->last : &g->nodes.at[before].prev) = node;
+    n->prev = before == CR_NO_NODE ? g->last : g->nodes.at[before]->prev;
+    *(n->prev == CR_NO_NODE ? &g->first : &g->nodes.at[n->prev]->next) = node;
+    *(before == CR_NO_NODE ? &g->last : &g->nodes.at[before]->prev) = node;
     g->live++;
 }
 
@@ -242,6 +242,8 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
     uint32_t id = (uint32_t)g->nodes.n, first = (uint32_t)g->values.n;
     CR_TRY(cr_vec_reserve(&g->nodes, g->nodes.n + 1));
     CR_TRY(cr_vec_reserve(&g->values, g->values.n + n));
+    cr_node *mine = cr_arena_alloc(&g->arena, sizeof *mine);
+    if (!mine) return CR_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         cr_value v = values[i];
         v.node = id;
@@ -255,21 +257,24 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
             v.expr = cr_unknown_number(g->env, (cr_type)v.type);
             if (!v.expr) goto failed;
         }
-        if (unique_name(g, v.name, &v.name) || cr_map_put_str(&g->names, v.name, g->values.n + 1)) goto failed;
-        g->values.at[g->values.n++] = v;
+        cr_value *kept = cr_arena_alloc(&g->arena, sizeof *kept);
+        if (!kept || unique_name(g, v.name, &v.name) || cr_map_put_str(&g->names, v.name, g->values.n + 1)) goto failed;
+        *kept = v;
+        g->values.at[g->values.n++] = kept;
     }
     node.first = first;
     node.nvalues = (uint32_t)n;
     /* inputs and outputs come from nowhere */
     if (node.kind == CR_NODE_CALL || node.kind == CR_NODE_GET_ATTR) node.origin = g->origin;
     node.prev = node.next = CR_NO_NODE;
-    g->nodes.at[g->nodes.n++] = node;
+    *mine = node;
+    g->nodes.at[g->nodes.n++] = mine;
     link_before(g, id, g->insert != CR_NO_NODE ? g->insert : g->output);
     *out = id;
     return CR_OK;
 failed:
     while (g->values.n > first) {
-        const char *name = g->values.at[--g->values.n].name;
+        const char *name = g->values.at[--g->values.n]->name;
         cr_map_remove(&g->names, name, strlen(name));
     }
     cr_env_recover(g->env);
@@ -283,16 +288,16 @@ static cr_status add_source(cr_graph *g, cr_node_kind kind, const char *target, 
     value.name = name;
     uint32_t id;
     CR_TRY(add_node(g, node, &value, 1, &id));
-    *out = g->nodes.at[id].first;
+    *out = g->nodes.at[id]->first;
     return CR_OK;
 }
 
 /* Placeholders stay together at the front whatever the insertion point is. */
 static cr_status add_placeholder(cr_graph *g, const char *name, cr_value value, uint32_t *out) {
     bool only = g->last == CR_NO_NODE ||
-                (!g->nodes.at[g->last].dead && g->nodes.at[g->last].kind == CR_NODE_PLACEHOLDER);
+                (!g->nodes.at[g->last]->dead && g->nodes.at[g->last]->kind == CR_NODE_PLACEHOLDER);
     uint32_t insert = g->insert, at = only ? CR_NO_NODE : cr_graph_first(g);
-    while (at != CR_NO_NODE && g->nodes.at[at].kind == CR_NODE_PLACEHOLDER) at = cr_graph_next(g, at);
+    while (at != CR_NO_NODE && g->nodes.at[at]->kind == CR_NODE_PLACEHOLDER) at = cr_graph_next(g, at);
     g->insert = at;
     cr_status status = add_source(g, CR_NODE_PLACEHOLDER, name, name, value, out);
     g->insert = insert;
@@ -415,8 +420,8 @@ cr_status cr_graph_set_output(cr_graph *g, const cr_arg *args, size_t n) {
         CR_TRY(status);
         g->output = id;
     }
-    g->nodes.at[g->output].args = copy;
-    g->nodes.at[g->output].nargs = (uint16_t)n;
+    g->nodes.at[g->output]->args = copy;
+    g->nodes.at[g->output]->nargs = (uint16_t)n;
     return CR_OK;
 }
 
@@ -438,28 +443,29 @@ cr_status cr_graph_replace(cr_graph *g, uint32_t from, cr_arg to, uint32_t after
     cr_arg copy;
     CR_TRY(copy_arg(g, &to, &copy));
     uint32_t n = after == CR_NO_NODE ? cr_graph_first(g) : cr_graph_next(g, after);
-    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) replace_in(g->nodes.at[n].args, g->nodes.at[n].nargs, from, copy);
+    for (; n != CR_NO_NODE; n = cr_graph_next(g, n))
+        replace_in(g->nodes.at[n]->args, g->nodes.at[n]->nargs, from, copy);
     return CR_OK;
 }
 
 cr_status cr_graph_set_target(cr_graph *g, uint32_t node, const char *target) {
     char *copy = cr_arena_strdup(&g->arena, target);
     if (!copy) return CR_ENOMEM;
-    g->nodes.at[node].target = copy;
+    g->nodes.at[node]->target = copy;
     return CR_OK;
 }
 
 void cr_graph_move(cr_graph *g, uint32_t node, uint32_t before) {
-    cr_node *n = &g->nodes.at[node];
+    cr_node *n = g->nodes.at[node];
     if (node == before || n->next == before) return;
-    *(n->prev == CR_NO_NODE ? &g->first : &g->nodes.at[n->prev].next) = n->next;
-    *(n->next == CR_NO_NODE ? &g->last : &g->nodes.at[n->next].prev) = n->prev;
+    *(n->prev == CR_NO_NODE ? &g->first : &g->nodes.at[n->prev]->next) = n->next;
+    *(n->next == CR_NO_NODE ? &g->last : &g->nodes.at[n->next]->prev) = n->prev;
     g->live--; /* link_before counts it again */
     link_before(g, node, before);
 }
 
 cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size_t n) {
-    cr_node *target = &g->nodes.at[node];
+    cr_node *target = g->nodes.at[node];
     if (target->kind == CR_NODE_CALL && n != target->op->schema.nparams)
         return CR_FAIL(CR_EVALUE, "%s takes %d arguments, not %zu", target->op->name, target->op->schema.nparams, n);
     cr_arg *copy = NULL;
@@ -473,14 +479,14 @@ cr_status cr_graph_set_args(cr_graph *g, uint32_t node, const cr_arg *args, size
 cr_status cr_graph_set_meta(cr_graph *g, uint32_t value, const cr_meta *meta) {
     cr_meta *copy = NULL;
     if (meta && !(copy = cr_arena_copy(&g->arena, meta, sizeof *meta))) return CR_ENOMEM;
-    g->values.at[value].meta = copy;
+    g->values.at[value]->meta = copy;
     return CR_OK;
 }
 
-void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr) { g->values.at[value].expr = expr; }
+void cr_graph_set_expr(cr_graph *g, uint32_t value, cr_sym expr) { g->values.at[value]->expr = expr; }
 
 cr_status cr_graph_erase(cr_graph *g, uint32_t node) {
-    cr_node *dead = &g->nodes.at[node];
+    cr_node *dead = g->nodes.at[node];
     uint32_t *uses = cr_alloc((g->values.n + 1) * sizeof *uses);
     if (!uses) return CR_ENOMEM;
     cr_graph_count_uses(g, uses);
@@ -488,11 +494,11 @@ cr_status cr_graph_erase(cr_graph *g, uint32_t node) {
         if (uses[dead->first + i]) {
             cr_free(uses);
             return CR_FAIL(CR_EVALUE, "value '%s' is still used; replace its uses before erasing its node",
-                           g->values.at[dead->first + i].name);
+                           g->values.at[dead->first + i]->name);
         }
     cr_free(uses);
     for (uint32_t i = 0; i < dead->nvalues; i++) {
-        cr_value *v = &g->values.at[dead->first + i];
+        cr_value *v = g->values.at[dead->first + i];
         cr_map_remove(&g->names, v->name, strlen(v->name));
         v->node = CR_NO_NODE;
     }

@@ -79,6 +79,7 @@ CR_NODISCARD cr_status cr_graph_set_name(cr_graph *g, const char *name);
 /* ---- reading: `for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n))` ---- */
 uint32_t cr_graph_first(const cr_graph *g);
 uint32_t cr_graph_next(const cr_graph *g, uint32_t node);
+/* Both stay where they are as long as the graph, whatever is added to it. */
 const cr_node *cr_graph_node(const cr_graph *g, uint32_t node);
 const cr_value *cr_graph_value(const cr_graph *g, uint32_t value);
 uint32_t cr_graph_value_count(const cr_graph *g); /* ids are below this; erased ones have node == CR_NO_NODE */

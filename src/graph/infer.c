@@ -56,7 +56,7 @@ static cr_status resolve(inference *f, const cr_arg *from, cr_arg *to) {
         for (uint32_t i = 0; i < from->n; i++) CR_TRY(resolve(f, &from->u.list[i], &items[i]));
         to->u.list = items;
     } else if (from->kind == CR_ARG_VALUE) {
-        const cr_value *v = &f->g->values.at[from->u.i];
+        const cr_value *v = f->g->values.at[from->u.i];
         if (v->type == CR_T_TENSOR) {
             cr_tensor *t = NULL;
             CR_TRY(standin_for(f, (uint32_t)from->u.i, v, &t));
@@ -135,8 +135,8 @@ static cr_status add_written(inference *f, const cr_arg *arg, uint16_t param) {
         for (uint32_t i = 0; i < arg->n; i++) CR_TRY(add_written(f, &arg->u.list[i], param));
         return CR_OK;
     }
-    if (arg->kind != CR_ARG_VALUE || f->g->values.at[arg->u.i].type != CR_T_TENSOR) return CR_OK;
-    const cr_value *before = &f->g->values.at[arg->u.i];
+    if (arg->kind != CR_ARG_VALUE || f->g->values.at[arg->u.i]->type != CR_T_TENSOR) return CR_OK;
+    const cr_value *before = f->g->values.at[arg->u.i];
     for (size_t i = 0; i < f->standins.n; i++)
         if (f->standins.at[i].value == (uint32_t)arg->u.i)
             return add_tensor(f, f->standins.at[i].tensor,

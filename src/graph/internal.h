@@ -11,8 +11,8 @@ struct cr_graph {
     cr_arena arena;
     cr_env *env;
     const char *name;
-    CR_VEC(cr_node) nodes;
-    CR_VEC(cr_value) values;
+    CR_VEC(cr_node *) nodes;   /* in the arena: what cr_graph_node and cr_graph_value give stays where it is */
+    CR_VEC(cr_value *) values;
     CR_VEC(graph_constant) constants; /* each holds one reference */
     CR_VEC(cr_graph *) subgraphs;     /* likewise */
     cr_map names;                     /* value name -> id + 1 */

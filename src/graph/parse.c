@@ -161,12 +161,12 @@ static cr_status add_inferred(graph_parser *p, const cr_op *op, const cr_arg *ar
     CR_TRY(cr__parse_fail_at(p, p->at, cr_graph_call(p->g, op, args, &id)));
     const cr_node *node = cr_graph_node(p->g, id);
     uint32_t first = node->first, count = node->nvalues;
-    for (uint32_t i = 0; i < count; i++) visible += !p->g->values.at[first + i].hidden;
+    for (uint32_t i = 0; i < count; i++) visible += !p->g->values.at[first + i]->hidden;
     if (r->single && visible > 1) return cr_vec_push(&p->tuples, (parser_tuple){ r->at[0].name, id });
     if (r->n && r->n != count && r->n != visible)
         return cr__parse_fail(p, "%s gives %u results, not %zu", op->name, visible, r->n);
     for (uint32_t i = 0; i < r->n; i++) {
-        if (r->at[i].hidden != p->g->values.at[first + i].hidden)
+        if (r->at[i].hidden != p->g->values.at[first + i]->hidden)
             return cr__parse_fail(p, "'%%%s' is %s hidden result", r->at[i].name, r->at[i].hidden ? "no" : "a");
         CR_TRY(cr_graph_rename(p->g, first + i, r->at[i].name));
     }
@@ -188,7 +188,7 @@ static cr_status read_getitem(graph_parser *p, parser_results *r) {
         if (strcmp(p->tuples.at[i].name, name)) continue;
         const cr_node *node = cr_graph_node(p->g, p->tuples.at[i].node);
         if (!cr_dim_is_plain(index) || index < 0 || index >= node->nvalues ||
-            p->g->values.at[node->first + index].hidden)
+            p->g->values.at[node->first + index]->hidden)
             return cr__parse_fail(p, "'%%%s' has no result %lld", name, (long long)index);
         if (r->n != 1) return cr__parse_fail(p, "getitem gives one result");
         return cr_graph_rename(p->g, node->first + (uint32_t)index, r->at[0].name);

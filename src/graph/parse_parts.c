@@ -235,7 +235,7 @@ static cr_status read_owner(graph_parser *p, const parser_results *r, cr_meta *m
     for (size_t i = 0; r && i < r->n; i++)
         if (!strcmp(r->at[i].name, owner)) value = &r->at[i];
     uint32_t id = cr_graph_find(p->g, owner);
-    if (!value && id != CR_NO_VALUE) value = &p->g->values.at[id];
+    if (!value && id != CR_NO_VALUE) value = p->g->values.at[id];
     if (value && value->meta && value->meta != meta) return meta->storage = value->meta->storage, CR_OK;
     p->at = begin;
     return cr__parse_fail(p, value ? "'%%%s' is not a tensor with a type" : "'%%%s' is not defined before its use",
@@ -383,7 +383,7 @@ cr_status cr__parse_arg(graph_parser *p, cr_arg *out) {
         uint32_t value;
         CR_TRY(cr__parse_name(p, &name));
         CR_TRY(find_value(p, begin, name, &value));
-        *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = p->g->values.at[value].type, .u.i = value };
+        *out = (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = p->g->values.at[value]->type, .u.i = value };
         return CR_OK;
     }
     if (cr__parse_accept(p, "none")) return *out = cr_arg_none(), out->given = 1, CR_OK;

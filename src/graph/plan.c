@@ -20,12 +20,12 @@ static void find_last_uses(const cr_plan *p, uint32_t *last) {
     memset(last, 0xff, g->values.n * sizeof *last);
     for (size_t i = 0; i < p->ninputs; i++) last[p->inputs[i]] = 0;
     for (u.step = 0; u.step < p->nsteps; u.step++) {
-        const cr_node *node = &g->nodes.at[p->steps[u.step].node];
+        const cr_node *node = g->nodes.at[p->steps[u.step].node];
         for (uint32_t v = 0; v < node->nvalues; v++) last[node->first + v] = u.step;
         cr_args_visit_values(node->args, node->nargs, see_use, &u);
     }
     u.step = CR_NO_VALUE;
-    cr_args_visit_values(g->nodes.at[g->output].args, g->nodes.at[g->output].nargs, see_use, &u);
+    cr_args_visit_values(g->nodes.at[g->output]->args, g->nodes.at[g->output]->nargs, see_use, &u);
 }
 
 static cr_status plan_lifetimes(cr_plan *p) {
@@ -59,7 +59,7 @@ static cr_status plan_steps(cr_plan *p) {
     p->inputs = cr_arena_alloc(&p->arena, g->live * sizeof *p->inputs);
     if (!p->steps || !p->inputs) return CR_ENOMEM;
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = &g->nodes.at[n];
+        const cr_node *node = g->nodes.at[n];
         if (node->kind == CR_NODE_PLACEHOLDER) p->inputs[p->ninputs++] = node->first;
         else if (node->kind != CR_NODE_OUTPUT) p->steps[p->nsteps++] = (plan_step){ .node = n };
     }
@@ -99,7 +99,7 @@ static cr_status add_check(cr_plan *p, uint32_t input, int dim, cr_sym e) {
 static cr_status plan_checks(cr_plan *p) {
     cr_env *env = p->graph->env;
     for (size_t i = 0; i < p->ninputs; i++) {
-        const cr_value *v = &p->graph->values.at[p->inputs[i]];
+        const cr_value *v = p->graph->values.at[p->inputs[i]];
         if (v->expr && v->type != CR_T_BOOL) CR_TRY(add_check(p, (uint32_t)i, -1, v->expr));
         for (int d = 0; v->meta && d < v->meta->rank; d++) {
             cr_sym e = cr_dim_sym(env, v->meta->size[d]);
@@ -165,7 +165,7 @@ void cr_plan_release(cr_plan *p) {
     cr_free(p);
 }
 
-size_t cr_plan_result_count(const cr_plan *p) { return p->graph->nodes.at[p->graph->output].nargs; }
+size_t cr_plan_result_count(const cr_plan *p) { return p->graph->nodes.at[p->graph->output]->nargs; }
 
 void cr_plan_set_inputs(cr_plan *p, const char *const *labels, cr_status (*check)(void *user, const cr_arg *inputs),
                         void *user) {

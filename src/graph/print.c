@@ -27,9 +27,9 @@ typedef struct printer {
 static void find_owners(printer *p) {
     const cr_graph *g = p->g;
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = &g->nodes.at[n];
+        const cr_node *node = g->nodes.at[n];
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-            const cr_meta *m = g->values.at[v].meta;
+            const cr_meta *m = g->values.at[v]->meta;
             if (m && !cr_map_find(&p->owners, &m->storage, sizeof m->storage, NULL) &&
                 cr_map_put(&p->owners, &m->storage, sizeof m->storage, v + 1))
                 p->out->failed = true;
@@ -73,7 +73,7 @@ static void print_meta(cr_env *env, const cr_meta *m, cr_str *out) {
 static void print_type(const printer *p, uint32_t value) {
     static const char *const names[CR_T_COUNT] = { [CR_T_TENSOR] = "tensor", [CR_T_INT] = "int", [CR_T_FLOAT] = "float",
                                                   [CR_T_BOOL] = "bool", [CR_T_SCALAR] = "number", [CR_T_STR] = "str" };
-    const cr_value *v = &p->g->values.at[value];
+    const cr_value *v = p->g->values.at[value];
     uint64_t owner = value + 1;
     if (v->type != CR_T_TENSOR || !v->meta) {
         cr_str_add(p->out, v->type < CR_T_COUNT && names[v->type] ? names[v->type] : "any");
@@ -86,11 +86,11 @@ static void print_type(const printer *p, uint32_t value) {
     }
     print_meta(p->g->env, v->meta, p->out);
     cr_map_find(&p->owners, &v->meta->storage, sizeof v->meta->storage, &owner);
-    if (owner != value + 1) cr_str_addf(p->out, " of %%%s", p->g->values.at[owner - 1].name);
+    if (owner != value + 1) cr_str_addf(p->out, " of %%%s", p->g->values.at[owner - 1]->name);
 }
 
 static void print_arg(const cr_graph *g, const cr_arg *a, cr_str *out) {
-    if (a->kind == CR_ARG_VALUE) cr_str_addf(out, "%%%s", g->values.at[a->u.i].name);
+    if (a->kind == CR_ARG_VALUE) cr_str_addf(out, "%%%s", g->values.at[a->u.i]->name);
     else if (a->kind == CR_ARG_GRAPH) cr_str_addf(out, "@%s", cr_graph_name(a->u.graph));
     else if (a->kind == CR_ARG_DEVICE) {
         cr_str_add(out, "device(\"");
@@ -111,7 +111,7 @@ static void print_results(const printer *p, const cr_node *node) {
     const cr_schema *s = node->op ? &node->op->schema : NULL;
     cr_str *out = p->out;
     for (uint32_t v = node->first, end = node->first + node->nvalues; v < end;) {
-        const cr_value *value = &g->values.at[v];
+        const cr_value *value = g->values.at[v];
         if (v > node->first) cr_str_add(out, ", ");
         if (!s || value->hidden || value->ret >= s->nreturns || !s->returns[value->ret].list) {
             cr_str_addf(out, "%%%s%s: ", value->name, value->hidden ? "!" : "");
@@ -120,8 +120,8 @@ static void print_results(const printer *p, const cr_node *node) {
         }
         uint32_t n = 0;
         cr_str_addc(out, '[');
-        for (; v + n < end && g->values.at[v + n].ret == value->ret && !g->values.at[v + n].hidden; n++)
-            cr_str_addf(out, "%s%%%s", n ? ", " : "", g->values.at[v + n].name);
+        for (; v + n < end && g->values.at[v + n]->ret == value->ret && !g->values.at[v + n]->hidden; n++)
+            cr_str_addf(out, "%s%%%s", n ? ", " : "", g->values.at[v + n]->name);
         cr_str_add(out, "]: [");
         for (uint32_t k = 0; k < n; k++) {
             if (k) cr_str_add(out, ", ");
@@ -218,7 +218,7 @@ static void collect_dim(symbols *s, cr_env *env, cr_dim d) {
 
 static void collect_symbols(const cr_graph *g, symbols *s) {
     for (uint32_t v = 0; v < g->values.n; v++) {
-        const cr_value *value = &g->values.at[v];
+        const cr_value *value = g->values.at[v];
         if (value->node == CR_NO_NODE) continue;
         if (value->expr) collect_expr(s, value->expr);
         if (!value->meta) continue;
@@ -313,16 +313,16 @@ static void print_graph(const cr_graph *g, int flags, bool nested, int indent, c
     find_owners(&p);
     cr_str_addf(out, "%*sgraph%s%s(", indent, "", *g->name ? " " : "", g->name);
     uint32_t n = cr_graph_first(g);
-    for (bool first = true; n != CR_NO_NODE && g->nodes.at[n].kind == CR_NODE_PLACEHOLDER;
+    for (bool first = true; n != CR_NO_NODE && g->nodes.at[n]->kind == CR_NODE_PLACEHOLDER;
          n = cr_graph_next(g, n), first = false) {
-        cr_str_addf(out, "%s%%%s: ", first ? "" : ", ", g->values.at[g->nodes.at[n].first].name);
-        print_type(&p, g->nodes.at[n].first);
+        cr_str_addf(out, "%s%%%s: ", first ? "" : ", ", g->values.at[g->nodes.at[n]->first]->name);
+        print_type(&p, g->nodes.at[n]->first);
     }
     cr_str_add(out, ") {\n");
     if (!nested) print_symbols(g, indent + 2, out);
     for (size_t i = 0; i < g->constants.n; i++) print_constant(g, &g->constants.at[i], indent + 2, out);
     for (size_t i = 0; i < g->subgraphs.n; i++) print_graph(g->subgraphs.at[i], flags, true, indent + 2, out);
-    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) print_node(&p, &g->nodes.at[n], indent + 2);
+    for (; n != CR_NO_NODE; n = cr_graph_next(g, n)) print_node(&p, g->nodes.at[n], indent + 2);
     cr_str_addf(out, "%*s}\n", indent, "");
     cr_map_dispose(&p.owners);
 }

@@ -159,7 +159,7 @@ cr_status cr__body_infer(const cr_plan *p, cr_env *env, const cr_arg *inputs, si
     const cr_node *output = cr_graph_node(p->graph, cr_graph_output(p->graph));
     cr_status status = CR_OK;
     *done = false;
-    for (size_t i = 0; f.fits && i < n; i++) fit_input(&f, &p->graph->values.at[p->inputs[i]], &inputs[i]);
+    for (size_t i = 0; f.fits && i < n; i++) fit_input(&f, p->graph->values.at[p->inputs[i]], &inputs[i]);
     uint64_t *storages = f.fits ? cr_calloc(output->nargs + 1u, sizeof *storages) : NULL;
     if (f.fits && (!storages || cr_vec_reserve(&f.made, output->nargs + 1u))) status = CR_ENOMEM;
     if (f.failed && !status) status = CR_FAIL(CR_ENOMEM, "out of memory");
@@ -173,5 +173,5 @@ cr_status cr__body_infer(const cr_plan *p, cr_env *env, const cr_arg *inputs, si
 }
 
 cr_sym cr__body_number(const cr_plan *p, cr_env *env, size_t input) {
-    return input < p->ninputs && p->graph->env == env ? p->graph->values.at[p->inputs[input]].expr : NULL;
+    return input < p->ninputs && p->graph->env == env ? p->graph->values.at[p->inputs[input]]->expr : NULL;
 }

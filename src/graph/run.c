@@ -73,7 +73,7 @@ static cr_status store_results(frame *f, const cr_node *node, cr_arg *results) {
     uint32_t at = node->first, visible = 0, have = 0;
     uint16_t n = cr_result_count(node->op);
     for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
-        visible += !f->plan->graph->values.at[v].hidden;
+        visible += !f->plan->graph->values.at[v]->hidden;
     for (uint16_t i = 0; i < n; i++) have += results[i].kind == CR_ARG_LIST ? results[i].n : 1;
     if (have != visible)
         return CR_FAIL(CR_ERUNTIME, "%s gives %u results here, the graph was made for %u", node->op->name, have,
@@ -108,7 +108,7 @@ static cr_status run_call(frame *f, const cr_node *node) {
     cr_status status = store_results(f, node, results);
     cr_results_release(results, cr_result_count(node->op));
     uint32_t hidden = node->first;
-    while (hidden < node->first + node->nvalues && !g->values.at[hidden].hidden) hidden++;
+    while (hidden < node->first + node->nvalues && !g->values.at[hidden]->hidden) hidden++;
     for (uint16_t i = 0; i < s->nparams && !status; i++)
         if (s->params[i].writes) status = store_written(f, &args[i], &hidden);
     return status;
@@ -116,7 +116,7 @@ static cr_status run_call(frame *f, const cr_node *node) {
 
 /* Which node it was: by its first value; a call without results has its op's name in the message already. */
 static cr_status explain(const cr_graph *g, const cr_node *node, cr_status status) {
-    if (node->nvalues) status = cr_error_context(status, "%%%s", g->values.at[node->first].name);
+    if (node->nvalues) status = cr_error_context(status, "%%%s", g->values.at[node->first]->name);
     return *g->name ? cr_error_context(status, "graph '%s'", g->name) : status;
 }
 
@@ -124,7 +124,7 @@ static cr_status run_steps(frame *f) {
     const cr_plan *p = f->plan;
     const cr_graph *g = p->graph;
     for (size_t i = 0, dead = 0; i < p->nsteps; i++) {
-        const cr_node *node = &g->nodes.at[p->steps[i].node];
+        const cr_node *node = g->nodes.at[p->steps[i].node];
         cr_status status = node->kind == CR_NODE_GET_ATTR ? run_get_attr(f, node) : run_call(f, node);
         if (status) return explain(g, node, status);
         for (; dead < p->steps[i].dead_end; dead++) slot_clear(&f->slots[p->dead[dead]]);
@@ -146,7 +146,7 @@ static cr_status give_result(frame *f, const cr_arg *from, cr_arg *to) {
 }
 
 static cr_status give_results(frame *f, cr_arg *results) {
-    const cr_node *output = &f->plan->graph->nodes.at[f->plan->graph->output];
+    const cr_node *output = f->plan->graph->nodes.at[f->plan->graph->output];
     for (uint16_t i = 0; i < output->nargs; i++) results[i] = cr_arg_none();
     cr_status status = CR_OK;
     for (uint16_t i = 0; i < output->nargs && !status; i++) status = give_result(f, &output->args[i], &results[i]);

@@ -20,10 +20,10 @@ static cr_status broken(const verifier *v, const char *property, const char *for
     cr_str_init(&text);
     cr_str_addf(&text, "graph%s%s is not %s: ", *g->name ? " " : "", g->name, property);
     if (v->node != CR_NO_NODE) {
-        const cr_node *node = &g->nodes.at[v->node];
+        const cr_node *node = g->nodes.at[v->node];
         if (node->kind == CR_NODE_OUTPUT) cr_str_add(&text, "return: ");
         else if (node->nvalues && node->first < g->values.n)
-            cr_str_addf(&text, "%%%s%s%s: ", g->values.at[node->first].name, node->op ? " = " : "",
+            cr_str_addf(&text, "%%%s%s%s: ", g->values.at[node->first]->name, node->op ? " = " : "",
                         node->op ? node->op->name : "");
         else if (node->op) cr_str_addf(&text, "%s: ", node->op->name);
     }
@@ -47,13 +47,13 @@ static cr_status check_use(verifier *v, const cr_arg *a) {
             if (g->subgraphs.at[i] == a->u.graph) return CR_OK;
         return broken(v, "well-formed", "an argument is a graph that is no subgraph of this one");
     } else if (a->kind == CR_ARG_VALUE) {
-        if (a->u.i < 0 || (size_t)a->u.i >= g->values.n || g->values.at[a->u.i].node == CR_NO_NODE)
+        if (a->u.i < 0 || (size_t)a->u.i >= g->values.n || g->values.at[a->u.i]->node == CR_NO_NODE)
             return broken(v, "well-formed", "an argument names value %lld, which does not exist", (long long)a->u.i);
-        const cr_value *used = &g->values.at[a->u.i];
+        const cr_value *used = g->values.at[a->u.i];
         if (!v->defined[a->u.i]) return broken(v, "well-formed", "%%%s is used before it is defined", used->name);
         if (v->written[a->u.i] != CR_NO_VALUE)
             return broken(v, "well-formed", "%%%s is used after it was written; its name is %%%s from there on",
-                          used->name, g->values.at[v->written[a->u.i]].name);
+                          used->name, g->values.at[v->written[a->u.i]]->name);
         if (a->type != used->type)
             return broken(v, "well-formed", "%%%s changed its type after it was used", used->name);
     } else if (a->kind == CR_ARG_TENSOR || a->kind == CR_ARG_META || a->kind == CR_ARG_SYM ||
@@ -83,7 +83,7 @@ static cr_status check_schema(verifier *v, const cr_node *node) {
 
 static uint32_t count_written(const cr_graph *g, const cr_arg *a) {
     uint32_t n = 0;
-    if (a->kind == CR_ARG_VALUE) return g->values.at[a->u.i].type == CR_T_TENSOR;
+    if (a->kind == CR_ARG_VALUE) return g->values.at[a->u.i]->type == CR_T_TENSOR;
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) n += count_written(g, &a->u.list[i]);
     return n;
 }
@@ -95,16 +95,16 @@ static cr_status check_results(verifier *v, const cr_node *node) {
     uint32_t at = node->first, end = node->first + node->nvalues;
     for (uint16_t r = 0; r < s->nreturns; r++) {
         uint32_t n = 0;
-        for (; at < end && !g->values.at[at].hidden && g->values.at[at].ret == r; at++) n++;
+        for (; at < end && !g->values.at[at]->hidden && g->values.at[at]->ret == r; at++) n++;
         if (!s->returns[r].list && n != 1) return broken(v, "well-formed", "%u values for result %d", n, r);
     }
-    for (uint16_t k = 0; s->varargs_returns && at < end && !g->values.at[at].hidden; at++, k++)
-        if (g->values.at[at].ret != k)
-            return broken(v, "well-formed", "result %d is numbered %d", k, g->values.at[at].ret);
+    for (uint16_t k = 0; s->varargs_returns && at < end && !g->values.at[at]->hidden; at++, k++)
+        if (g->values.at[at]->ret != k)
+            return broken(v, "well-formed", "result %d is numbered %d", k, g->values.at[at]->ret);
     for (uint16_t p = 0; p < s->nparams; p++) {
         if (!s->params[p].writes) continue;
         for (uint32_t n = count_written(g, &node->args[p]); n; n--, at++)
-            if (at == end || !g->values.at[at].hidden || g->values.at[at].ret != p)
+            if (at == end || !g->values.at[at]->hidden || g->values.at[at]->ret != p)
                 return broken(v, "well-formed", "argument '%s' is written, and no hidden value says what it is after",
                               s->params[p].name);
     }
@@ -112,7 +112,7 @@ static cr_status check_results(verifier *v, const cr_node *node) {
 }
 
 static void mark_written(verifier *v, const cr_arg *a, uint32_t *hidden) {
-    if (a->kind == CR_ARG_VALUE && v->g->values.at[a->u.i].type == CR_T_TENSOR) v->written[a->u.i] = (*hidden)++;
+    if (a->kind == CR_ARG_VALUE && v->g->values.at[a->u.i]->type == CR_T_TENSOR) v->written[a->u.i] = (*hidden)++;
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) mark_written(v, &a->u.list[i], hidden);
 }
 
@@ -121,7 +121,7 @@ static cr_status check_call(verifier *v, const cr_node *node) {
     CR_TRY(check_schema(v, node));
     CR_TRY(check_results(v, node));
     uint32_t hidden = node->first;
-    while (hidden < node->first + node->nvalues && !v->g->values.at[hidden].hidden) hidden++;
+    while (hidden < node->first + node->nvalues && !v->g->values.at[hidden]->hidden) hidden++;
     for (uint16_t p = 0; p < node->nargs; p++)
         if (node->op->schema.params[p].writes) mark_written(v, &node->args[p], &hidden);
     return CR_OK;
@@ -129,7 +129,7 @@ static cr_status check_call(verifier *v, const cr_node *node) {
 
 static cr_status check_node(verifier *v, bool *body) {
     const cr_graph *g = v->g;
-    const cr_node *node = &g->nodes.at[v->node];
+    const cr_node *node = g->nodes.at[v->node];
     uint64_t found;
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(check_use(v, &node->args[i]));
     if (node->first + (uint64_t)node->nvalues > g->values.n) return broken(v, "well-formed", "its values do not exist");
@@ -150,7 +150,7 @@ static cr_status check_node(verifier *v, bool *body) {
     if (node->kind != CR_NODE_CALL && node->kind != CR_NODE_OUTPUT && node->nvalues != 1)
         return broken(v, "well-formed", "%u values, not one", node->nvalues);
     for (uint32_t i = node->first; i < node->first + node->nvalues; i++) {
-        const cr_value *value = &g->values.at[i];
+        const cr_value *value = g->values.at[i];
         if (value->node != v->node) return broken(v, "well-formed", "value %%%s belongs to another node", value->name);
         if (!cr_map_find_str(&g->names, value->name, &found) || found != i + 1)
             return broken(v, "well-formed", "the name %%%s is not its own", value->name);
@@ -165,7 +165,7 @@ static cr_status check_shape(verifier *v) {
     uint32_t output = CR_NO_NODE;
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
         CR_TRY(check_node(v, &body));
-        if (g->nodes.at[v->node].kind == CR_NODE_OUTPUT) output = v->node;
+        if (g->nodes.at[v->node]->kind == CR_NODE_OUTPUT) output = v->node;
     }
     if (output == CR_NO_NODE || output != g->output)
         return broken(v, "well-formed", "it has no output; end it with cr_graph_set_output");
@@ -216,7 +216,7 @@ static cr_status check_metas_of(verifier *v, const cr_node *node, cr_arena *aren
     cr_value *values = NULL;
     size_t n = 0;
     if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_GET_ATTR) {
-        const cr_value *value = &g->values.at[node->first];
+        const cr_value *value = g->values.at[node->first];
         return value->type == CR_T_TENSOR && !value->meta && v->layout
                    ? broken(v, "typed", "%%%s has no meta", value->name)
                    : CR_OK;
@@ -226,7 +226,7 @@ static cr_status check_metas_of(verifier *v, const cr_node *node, cr_arena *aren
     cr_status status = cr__infer(v->g, node->op, node->args, arena, &values, &n);
     if (status) return status == CR_ENOMEM ? status : broken(v, "typed", "%s", cr_error_message());
     if (n != node->nvalues) return broken(v, "typed", "%u results where the op gives %zu", node->nvalues, n);
-    for (size_t i = 0; i < n; i++) CR_TRY(check_meta(v, &g->values.at[node->first + i], &values[i]));
+    for (size_t i = 0; i < n; i++) CR_TRY(check_meta(v, g->values.at[node->first + i], &values[i]));
     return CR_OK;
 }
 
@@ -235,7 +235,7 @@ static cr_status check_all_metas(verifier *v) {
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
         cr_arena arena;
         cr_arena_init(&arena);
-        cr_status status = check_metas_of(v, &g->nodes.at[v->node], &arena);
+        cr_status status = check_metas_of(v, g->nodes.at[v->node], &arena);
         cr_arena_dispose(&arena);
         CR_TRY(status);
     }
@@ -261,9 +261,9 @@ static bool is_core(const cr_op *op) {
 static cr_status check_ops(verifier *v, uint32_t properties) {
     const cr_graph *g = v->g;
     for (v->node = cr_graph_first(g); v->node != CR_NO_NODE; v->node = cr_graph_next(g, v->node)) {
-        const cr_op *op = g->nodes.at[v->node].op;
+        const cr_op *op = g->nodes.at[v->node]->op;
         if (!op) continue;
-        if ((properties & CR_VERIFY_FUNCTIONAL) && cr_node_writes(&g->nodes.at[v->node]))
+        if ((properties & CR_VERIFY_FUNCTIONAL) && cr_node_writes(g->nodes.at[v->node]))
             return broken(v, "functional", "it writes to an argument");
         if ((properties & CR_VERIFY_CORE) && !is_core(op))
             return broken(v, "core", "the op is not in the core set; decompose it");
