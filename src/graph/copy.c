@@ -66,13 +66,13 @@ static cr_status copy_node(copier *c, const cr_node *from) {
     return from->archived ? cr_graph_set_archived(c->to, (uint32_t)c->to->nodes.n - 1, from->archived) : CR_OK;
 }
 
-static cr_status copy_value(copier *c, const cr_value *from) {
+static cr_status copy_value(copier *c, const cr_value *from, cr_value *kept) {
     cr_value v = *from;
     CR_TRY(copy_text(c, from->name, &v.name));
     if (from->meta && !(v.meta = cr_arena_copy(&c->to->arena, from->meta, sizeof *from->meta))) return CR_ENOMEM;
     if (from->node != CR_NO_NODE) CR_TRY(cr_map_put_str(&c->to->names, v.name, c->to->values.n + 1));
-    cr_value *kept = cr_arena_copy(&c->to->arena, &v, sizeof v);
-    return kept ? cr_vec_push(&c->to->values, kept) : CR_ENOMEM;
+    *kept = v;
+    return cr_vec_push(&c->to->values, kept);
 }
 
 static cr_status copy_tables(copier *c) {
@@ -85,7 +85,9 @@ static cr_status copy_tables(copier *c) {
         cr_status status = cr_vec_push(&c->to->subgraphs, sub); /* keeps its name: names are unique there as here */
         if (status) return cr_graph_release(sub), status;
     }
-    for (size_t i = 0; i < from->values.n; i++) CR_TRY(copy_value(c, from->values.at[i]));
+    cr_value *kept = cr_arena_alloc(&c->to->arena, from->values.n * sizeof *kept);
+    if (!kept) return CR_ENOMEM;
+    for (size_t i = 0; i < from->values.n; i++) CR_TRY(copy_value(c, from->values.at[i], &kept[i]));
     for (size_t i = 0; i < from->nodes.n; i++) CR_TRY(copy_node(c, from->nodes.at[i]));
     return CR_OK;
 }

@@ -243,7 +243,8 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
     CR_TRY(cr_vec_reserve(&g->nodes, g->nodes.n + 1));
     CR_TRY(cr_vec_reserve(&g->values, g->values.n + n));
     cr_node *mine = cr_arena_alloc(&g->arena, sizeof *mine);
-    if (!mine) return CR_ENOMEM;
+    cr_value *kept = cr_arena_alloc(&g->arena, n * sizeof *kept); /* side by side: callers take them as an array */
+    if (!mine || !kept) return CR_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         cr_value v = values[i];
         v.node = id;
@@ -257,10 +258,9 @@ static cr_status add_node(cr_graph *g, cr_node node, const cr_value *values, siz
             v.expr = cr_unknown_number(g->env, (cr_type)v.type);
             if (!v.expr) goto failed;
         }
-        cr_value *kept = cr_arena_alloc(&g->arena, sizeof *kept);
-        if (!kept || unique_name(g, v.name, &v.name) || cr_map_put_str(&g->names, v.name, g->values.n + 1)) goto failed;
-        *kept = v;
-        g->values.at[g->values.n++] = kept;
+        if (unique_name(g, v.name, &v.name) || cr_map_put_str(&g->names, v.name, g->values.n + 1)) goto failed;
+        kept[i] = v;
+        g->values.at[g->values.n++] = &kept[i];
     }
     node.first = first;
     node.nvalues = (uint32_t)n;
