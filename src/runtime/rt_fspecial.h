@@ -147,7 +147,7 @@ static inline double rt__lgamma_right(float y) {
     double v = 1 / (double)(y < 3 ? 3.0f : y), w = v * v;
     double series = ((4.8425341620227e-4 * w - 5.6207662925969e-4) * w + 7.9218190217767e-4) * w - 2.7777503470953e-3;
     double above = ((double)y - 0.5) * l - (double)y + 0.91893853320467274178 + (series * w + 8.3333333188171e-2) * v;
-    return y < 3 ? below : above;
+    return (y < 3 ? below : above) + 0.0; /* at 1 and 2 it is 0, not -0 */
 }
 /* 0 < x < infinity; rt_lgamma_f32 gives the same number there. */
 static inline float rt__lgamma_near(float x) { return (float)rt__lgamma_right(x); }

@@ -36,7 +36,7 @@ def same(a, b):
             same(x, y)
     elif isinstance(a, cresset.Tensor):
         assert a.dtype == b.dtype and a.shape == b.shape
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
     else:
         assert a == b
 

@@ -3,7 +3,8 @@ views and into inputs."""
 import cresset
 import numpy
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="the archives are PyTorch's")
 
 
 def views(x, y):

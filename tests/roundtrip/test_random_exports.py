@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+pytest.importorskip("torch", reason="the programs are written with PyTorch's helpers")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import random_exports  # noqa: E402
 
