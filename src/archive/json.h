@@ -14,13 +14,7 @@
 
 enum { CR_JSON_DEPTH = 200 };
 typedef enum cr_json_kind {
-    CR_JSON_NULL,
-    CR_JSON_BOOL,
-    CR_JSON_INT,
-    CR_JSON_FLOAT,
-    CR_JSON_STRING,
-    CR_JSON_ARRAY,
-    CR_JSON_OBJECT
+    CR_JSON_NULL, CR_JSON_BOOL, CR_JSON_INT, CR_JSON_FLOAT, CR_JSON_STRING, CR_JSON_ARRAY, CR_JSON_OBJECT
 } cr_json_kind;
 typedef struct cr_json cr_json;
 typedef struct cr_json_member cr_json_member;

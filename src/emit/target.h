@@ -37,8 +37,8 @@ typedef struct cr_space {
 /* What kernels are written in and who compiles it. Lists of flags end with NULL. */
 typedef struct cr_language {
     const char *suffix; /* of the file of a unit */
-    const char
-        *vocabulary; /* the header with the words of row kernels; W in it is how many elements a step of a loop takes */
+    /* The header with the words of row kernels; W in it is how many elements a step of a loop takes. */
+    const char *vocabulary;
     const char *const *flags, *const *kernel_flags, *const *link_flags; /* tables and kernels; kernels; the library */
     /* The functions of all row kernels, equal ones once. names: one per kernel of l. */
     cr_status (*print_kernels)(const cr_lowered *l, cr_str *out, char (*names)[CR_ROW_NAME]);

@@ -8,35 +8,8 @@
 #include <math.h>
 
 typedef enum number_op {
-    ADD,
-    SUB,
-    MUL,
-    FLOORDIV,
-    TRUEDIV,
-    MOD,
-    POW,
-    NEG,
-    EQ,
-    NE,
-    LT,
-    LE,
-    GT,
-    GE,
-    AND,
-    OR,
-    NOT,
-    MIN,
-    MAX,
-    INT,
-    FLOAT,
-    SQRT,
-    CEIL,
-    FLOOR,
-    TRUNC,
-    ITE,
-    POS,
-    LSHIFT,
-    RSHIFT,
+    ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, NOT, MIN, MAX, INT, FLOAT, SQRT,
+    CEIL, FLOOR, TRUNC, ITE, POS, LSHIFT, RSHIFT,
 } number_op;
 
 /* Name, arguments, what it does. */

@@ -12,12 +12,7 @@
 #include "ops/op.h"
 
 typedef enum cr_index_kind {
-    CR_INDEX_INT,
-    CR_INDEX_SLICE,
-    CR_INDEX_NEWAXIS,
-    CR_INDEX_ELLIPSIS,
-    CR_INDEX_BOOL,
-    CR_INDEX_TENSOR
+    CR_INDEX_INT, CR_INDEX_SLICE, CR_INDEX_NEWAXIS, CR_INDEX_ELLIPSIS, CR_INDEX_BOOL, CR_INDEX_TENSOR
 } cr_index_kind;
 typedef struct cr_index {
     uint8_t kind;

@@ -36,20 +36,8 @@ void cr_arg_print(cr_env *env, const cr_arg *a, cr_str *out);
 
 /* ---- schemas (schema.c) ---- */
 typedef enum cr_type {
-    CR_T_TENSOR,
-    CR_T_SCALAR,
-    CR_T_INT,
-    CR_T_FLOAT,
-    CR_T_BOOL,
-    CR_T_STR,
-    CR_T_DTYPE,
-    CR_T_LAYOUT,
-    CR_T_DEVICE,
-    CR_T_FORMAT,
-    CR_T_GENERATOR,
-    CR_T_GRAPH,
-    CR_T_ANY,
-    CR_T_COUNT
+    CR_T_TENSOR, CR_T_SCALAR, CR_T_INT, CR_T_FLOAT, CR_T_BOOL, CR_T_STR, CR_T_DTYPE, CR_T_LAYOUT, CR_T_DEVICE,
+    CR_T_FORMAT, CR_T_GENERATOR, CR_T_GRAPH, CR_T_ANY, CR_T_COUNT
 } cr_type;
 typedef struct cr_param {
     const char *name;   /* "" for unnamed returns */

@@ -7,17 +7,8 @@
 
 /* A static condition on arguments, in a form that is cheap to ask at every call. */
 typedef enum cr__test_kind {
-    TEST_NONE,
-    TEST_TRUE,
-    TEST_TEXT,
-    TEST_NUMBER,
-    TEST_PAIR,
-    TEST_COMPLEX,
-    TEST_FLOAT,
-    TEST_INTEGRAL,
-    TEST_BOOL,
-    TEST_ZERO_DIM,
-    TEST_HOLDS_INTEGERS
+    TEST_NONE, TEST_TRUE, TEST_TEXT, TEST_NUMBER, TEST_PAIR, TEST_COMPLEX, TEST_FLOAT, TEST_INTEGRAL, TEST_BOOL,
+    TEST_ZERO_DIM, TEST_HOLDS_INTEGERS
 } cr__test_kind;
 typedef struct cr__test {
     uint8_t kind, compare; /* compare: CR_F_EQ ... */

@@ -95,26 +95,7 @@ static PyObject *sym_repr(PyObject *self) {
 /* ---- arithmetic ---- */
 
 typedef enum sym_op {
-    ADD,
-    SUB,
-    MUL,
-    FLOORDIV,
-    TRUEDIV,
-    MOD,
-    POW,
-    NEG,
-    EQ,
-    NE,
-    LT,
-    LE,
-    GT,
-    GE,
-    AND,
-    OR,
-    LSHIFT,
-    RSHIFT,
-    FLOAT,
-    OPS
+    ADD, SUB, MUL, FLOORDIV, TRUEDIV, MOD, POW, NEG, EQ, NE, LT, LE, GT, GE, AND, OR, LSHIFT, RSHIFT, FLOAT, OPS
 } sym_op;
 static const char *const op_names[OPS] = {
     "_operator::add", "_operator::sub",    "_operator::mul",    "_operator::floordiv", "_operator::truediv",

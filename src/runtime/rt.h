@@ -77,16 +77,8 @@ rt_ctx rt_ctx_plain(rt_pool *pool, char *error, size_t error_size);
 
 /* ---- arguments of a call ---- */
 enum {
-    RT_ARG_NONE,
-    RT_ARG_VIEW,
-    RT_ARG_VIEWS,
-    RT_ARG_INT,
-    RT_ARG_FLOAT,
-    RT_ARG_COMPLEX,
-    RT_ARG_INTS,
-    RT_ARG_FLOATS,
-    RT_ARG_STR,
-    RT_ARG_GENERATOR
+    RT_ARG_NONE, RT_ARG_VIEW, RT_ARG_VIEWS, RT_ARG_INT, RT_ARG_FLOAT, RT_ARG_COMPLEX, RT_ARG_INTS, RT_ARG_FLOATS,
+    RT_ARG_STR, RT_ARG_GENERATOR
 };
 typedef struct rt_generator rt_generator; /* rt_random.h */
 typedef struct rt_arg {

@@ -26,17 +26,7 @@ typedef struct { int64_t v[SIZES]; } point;
 /* ---- statements ---- */
 
 typedef enum {
-    RESIDUE,
-    LINEAR,
-    BOUND,
-    QUOTIENT,
-    PRODUCT,
-    PRODUCT_BOUND,
-    DIFFERENT,
-    LARGEST,
-    DIVISOR,
-    SCALED,
-    KINDS
+    RESIDUE, LINEAR, BOUND, QUOTIENT, PRODUCT, PRODUCT_BOUND, DIFFERENT, LARGEST, DIVISOR, SCALED, KINDS
 } kind;
 typedef struct { kind kind; int i, j; int64_t a, b, c; bool negate; } statement;
 
