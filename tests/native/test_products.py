@@ -187,8 +187,8 @@ def test_refusals():
     op, f = cresset.ops.cresset, lambda *shape, dtype=np.float32: cresset.from_numpy(np.zeros(shape, dtype))
     panels = op.pack_panels(f(20, 6))
     for call, message in ((lambda: op.linear_packed(f(2, 5), panels, 20), "'panels' in dimension 1"),
-                          (lambda: op.linear_packed(f(2, 6), panels, 40), "size 0 of 'panels'"),
-                          (lambda: op.linear_packed(f(2, 6), panels, 20, f(19)), "size 0 of 'bias'"),
+                          (lambda: op.linear_packed(f(2, 6), panels, 40), "'panels' in dimension 0"),
+                          (lambda: op.linear_packed(f(2, 6), panels, 20, f(19)), "'bias' in dimension 0"),
                           (lambda: op.linear_packed(f(2, 6), panels, 20, None, "swish"), "'swish'"),
                           (lambda: op.pack_panels(f(20, 6, dtype=np.float64)), "float32"),
                           (lambda: op.pack_panels(f(20, 6), False, 3), "divide into the groups")):
