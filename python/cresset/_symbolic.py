@@ -49,8 +49,9 @@ def sym_int(a: Any) -> Any:
 
 
 def sym_float(a: Any) -> Any:
-    return _C._sym_call("torch::sym_float", a) if _is_symbolic(a) and not isinstance(a,
-            _C.SymFloat) else a if isinstance(a, _C.SymFloat) else float(a)
+    if isinstance(a, _C.SymFloat):
+        return a
+    return _C._sym_call("torch::sym_float", a) if _is_symbolic(a) else float(a)
 
 
 def sym_not(a: Any) -> Any:

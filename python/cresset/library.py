@@ -230,8 +230,8 @@ class CustomOpDef:
                         /) -> Callable[..., Any]:
         """Decorator: the implementation for tensors of these devices (None: all)."""
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            for device in [""] if device_types is None else [device_types] if isinstance(device_types,
-                    str) else device_types:
+            for device in ([""] if device_types is None else
+                           [device_types] if isinstance(device_types, str) else device_types):
                 _entries[self._qualname].kernels[device] = function
             return function
         return add if fn is None else add(fn)

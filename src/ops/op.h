@@ -181,11 +181,11 @@ static inline const cr_row *cr_op_facts(const cr_op *op) {
 }
 static inline cr_view_kind cr_op_view(const cr_op *op) { return (cr_view_kind)cr_op_facts(op)->view; }
 
-/* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
 /* Is the functional op's parameter the dtype of the tensor that this out form writes? `given`: the argument, NULL where
- * the out form has none:
- * a factory fills the tensor it is given; sums and products that are told no dtype are computed in that tensor's. */
+ * the out form has none: a factory fills the tensor it is given; sums, products and means that are told no dtype are
+ * computed in that tensor's. */
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given);
+/* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
 static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
 
 /* First overload of "add" in a namespace ("aten"); follow ->next. */

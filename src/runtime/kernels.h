@@ -165,8 +165,6 @@ RT_KERNEL(rt_k_log_softmax);
 RT_KERNEL(rt_k_softmax_backward);
 RT_KERNEL(rt_k_log_softmax_backward);
 
-/* k_linalg.c, gemm */
-
 /* k_matmul.c */
 RT_KERNEL(rt_k_mm);
 RT_KERNEL(rt_k_grouped_mm);

@@ -96,8 +96,8 @@ class ExportedModule(UnflattenedModule):
         known, own = self._exported._program_tensor(name), self._instance.tensor(name)
         if known is not None and own is not None and own is not known and known.data_ptr() == tensor.data_ptr():
             tensor = own
-        return nn.Parameter(tensor, requires_grad=tensor.requires_grad) if parameter and not isinstance(tensor,
-                nn.Parameter) else tensor
+        wraps = parameter and not isinstance(tensor, nn.Parameter)
+        return nn.Parameter(tensor, requires_grad=tensor.requires_grad) if wraps else tensor
 
     def _find_parts(self) -> None:
         self._take(_Builder(self._exported))

@@ -226,10 +226,10 @@ class Plan:
                 settled.ranges[repr(symbol)] = (low, _MOST if counted and high == math.inf else high)
         sources = {repr(size.symbol) for size in self.sizes.values()}
         for i, ((kind, condition, *_), later) in enumerate(zip(_C._shape_conditions(mode), deferred)):
+            if kind not in (_GUARD, _TRACED):
+                continue
             # what a derived size is to a root that is no input, the sizes themselves say
-            if kind not in (_GUARD,
-                    _TRACED) or (i < self.stated
-                                 and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources):
+            if i < self.stated and not {repr(symbol) for symbol in _C._shape_symbols(condition)} <= sources:
                 continue
             if later:
                 settled.asserts.append(condition)

@@ -149,8 +149,8 @@ class Graph:
         for result in node["results"]:
             if result["hidden"]:
                 written = given.get(result["writes"])
-                self._values[result["name"]] = written if isinstance(written,
-                                                                     Node) else self._values.get(result.get("of"))
+                self._values[result["name"]] = (
+                    written if isinstance(written, Node) else self._values.get(result.get("of")))
 
     def _output(self, node: dict[str, Any]) -> None:
         results = tuple(self._argument(argument) for argument in node["args"])

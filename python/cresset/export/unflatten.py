@@ -489,9 +489,8 @@ class _Run:
         start = self.module if relative != body.path or not self.body.path else self.module._root[0]
         module = start.get_submodule(relative)
         inputs = [self.value(value) if isinstance(value, Node) else value for value in body.inputs]
-        ours = isinstance(module,
-                InterpreterModule) and module._bodies and module._builder and module._builder[
-                        0] is self.builder and body in module._bodies
+        ours = (isinstance(module, InterpreterModule) and module._bodies and module._builder
+                and module._builder[0] is self.builder and body in module._bodies)
         if ours:
             module._next, module._more = body.index, tuple(self.value(node) for node in body.more_in)
         if body.structure:

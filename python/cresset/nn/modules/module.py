@@ -306,8 +306,8 @@ class Module:
                 raise TypeError(f"cannot assign a {type(value).__name__} as submodule '{name}': a Module or None is "
                                 f"needed")
             self._modules[name] = _filtered(_global_module_registration_hooks, self, name, value)
-        elif isinstance(value, Tensor) and isinstance(value,
-                                                      Buffer) or "_buffers" in state and name in state["_buffers"]:
+        elif (isinstance(value, Tensor) and isinstance(value, Buffer)
+              or "_buffers" in state and name in state["_buffers"]):
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(f"cannot assign a {type(value).__name__} as buffer '{name}': a Buffer, a Tensor or "
                                 f"None is needed")

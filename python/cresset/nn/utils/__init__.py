@@ -1,5 +1,5 @@
 """Helpers around modules: clipping, packing, parametrizations, fusion. Each file loads when it is first asked for."""
-import importlib
+from cresset import _lazy
 
 _WHERE = {
     **dict.fromkeys("clip_grad_norm clip_grad_norm_ clip_grads_with_norm_ clip_grad_value_ get_total_norm".split(),
@@ -14,14 +14,4 @@ _WHERE = {
 }
 _FILES = {"rnn", "parametrize", "parametrizations", "stateless"}
 __all__ = sorted(_WHERE) + sorted(_FILES)
-
-
-def __getattr__(name):
-    if name in _WHERE:
-        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    elif name in _FILES:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    globals()[name] = value
-    return value
+__getattr__, _ = _lazy.names(globals(), _WHERE, _FILES)
