@@ -117,7 +117,8 @@ static cr_graph *parsed(const char *body) {
 static cr_status same_graph(const cr_graph *g, cr_graph **out) { return cr_graph_retain(*out = (cr_graph *)g), CR_OK; }
 
 /* A graph that breaks each bit, and one that keeps it. */
-static const struct { uint32_t bit; const char *name, *broken, *kept; } bits[] = {
+static const struct { uint32_t bit; const char *name, *broken, *kept;
+} bits[] = {
     { CR_HOLDS_KERNELS, "kernels", "graph(%x: f32[2]) {\n  %y = aten.dist(%x, %x)\n  return %y\n}",
       "graph(%x: f32[2]) {\n  %y = aten.relu(%x)\n  return %y\n}" },
     { CR_HOLDS_CORE, "core", "graph(%x: f32[2]) {\n  %y = aten.dist(%x, %x)\n  return %y\n}",
@@ -129,6 +130,10 @@ static const struct { uint32_t bit; const char *name, *broken, *kept; } bits[] =
       "graph(%x: f32[2]) {\n  %y, %x1! = aten.relu_(%x)\n  return %y\n}" },
     { CR_HOLDS_LIVE, "live", "graph(%x: f32[2]) {\n  %a = aten.neg(%x)\n  %y = aten.relu(%x)\n  return %y\n}",
       "graph(%x: f32[2]) {\n  %a, %x1! = aten.neg_(%x)\n  return %x1\n}" },
+    { CR_HOLDS_PANELS, "panels",
+      "graph() {\n  constant \"w\": f32[2, 1] = [1.0, 2.0]\n  %w = get_attr \"w\"\n"
+      "  %p = cresset.pack_panels(%w)\n  return %p\n}",
+      "graph(%w: f32[2, 1]) {\n  %p = cresset.pack_panels(%w)\n  return %p\n}" },
 };
 
 static const char *const two_axes = "graph rows(%x: f32[4, 4], %y: f32[4, 4]) {\n  %a = aten.sum.dim_IntList(%x, [0])\n"
