@@ -196,10 +196,8 @@ static cr_status print_names(const maker *m, size_t piece, bool after, cr_str *o
 }
 
 static cr_status print_piece(const maker *m, size_t piece, cr_str *out) {
-    const char *flags[CR_SOURCE_FLAGS];
     const cr_piece *p = &m->pieces.at[piece];
-    bool own = !p->is_header;
-    bool fused = own && p->file && cr__source_flags(p->file, flags) > 1 && !strcmp(flags[1], "-ffp-contract=fast");
+    bool own = !p->is_header, fused = own && p->file && cr__source_is_fused(p->file);
     if (!p->text.n) return CR_OK;
     cr_str_addf(out, "\n/* ---- %s ---- */\n", p->file ? p->file : "the model");
     if (fused) cr_str_add(out, "RT_FUSED_BEGIN\n");

@@ -7,15 +7,11 @@
 
 #include <stdio.h>
 
-static const char version[] = "runtime 1";
-static const char *const common[] = { "-std=gnu11",
-                                      "-fPIC",
-                                      "-fvisibility=hidden",
-                                      "-ffunction-sections",
-                                      "-fdata-sections",
-                                      "-fno-asynchronous-unwind-tables",
-                                      "-DNDEBUG",
-                                      "-w" };
+static const char version[] = "runtime 2";
+static const char *const common[] = {
+    "-std=gnu11",        "-O2",      "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections",
+    "-ffp-contract=off", "-DNDEBUG", "-w"
+};
 enum { MOST_WORDS = 40 };
 
 /* One file on its way to an object. */
@@ -23,7 +19,8 @@ typedef struct job { char *path; const char *object, *argv[MOST_WORDS]; cr_key k
 
 static cr_status prepare(const cr_toolchain *t, const char *file, cr_workshop *shop, job *j) {
     const char *flags[CR_SOURCE_FLAGS];
-    size_t n = 0, nflags = cr__source_flags(file, flags);
+    const char *slash = strrchr(t->cc, '/');
+    size_t n = 0, nflags = cr__source_flags(file, strstr(slash ? slash : t->cc, "gcc"), flags);
     char name[128];
     cr_str path;
     cr_str_init(&path);

@@ -2,6 +2,8 @@
 #include "emit/sources.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- what a model defines itself ---- */
@@ -24,20 +26,46 @@ static cr_status find_own(const char *text, cr_map *out) {
     return CR_OK;
 }
 
-/* ---- flags: as CMakeLists.txt has them ---- */
+/* ---- flags ---- */
 
-size_t cr__source_flags(const char *file, const char **out) {
+static const struct {
+    const char *files, *flags[8];
+} flag_rows[] = {
+#define FLAGS(files, ...) { files, { __VA_ARGS__ } },
+#include "runtime/flags.inc"
+#undef FLAGS
+};
+
+/* "gemm*.c conv.c": is one of the patterns the file's? */
+static bool is_among(const char *patterns, const char *file) {
+    for (const char *at = patterns; *at;) {
+        char one[64];
+        size_t n = strcspn(at, " ");
+        snprintf(one, sizeof one, "%.*s", (int)n, at);
+        if (!fnmatch(one, file, 0)) return true;
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
+size_t cr__source_flags(const char *file, bool gcc, const char **out) {
+    static const char release[] = "release:", gcc_only[] = "gcc:";
     size_t n = 0;
-    bool product = begins(file, "gemm") || begins(file, "conv.") || begins(file, "conv_");
-    bool loops = begins(file, "rt_block_") || begins(file, "rt_fft_") || begins(file, "rt_optim_") ||
-                 begins(file, "rt_post_");
-    out[n++] = loops ? "-O3" : "-O2";
-    out[n++] = product ? "-ffp-contract=fast" : "-ffp-contract=off";
-    out[n++] = "-fno-math-errno";
-    out[n++] = "-fno-trapping-math";
-    const cr_isa *isa = cr__isa_of_file(file);
-    for (int i = 0; isa && isa->flags[i]; i++) out[n++] = isa->flags[i];
+    for (size_t i = 0; i < CR_COUNT(flag_rows); i++) {
+        if (!is_among(flag_rows[i].files, file)) continue;
+        for (const char *const *flag = flag_rows[i].flags; *flag; flag++) {
+            if (!begins(*flag, gcc_only)) out[n++] = *flag + (begins(*flag, release) ? strlen(release) : 0);
+            else if (gcc) out[n++] = *flag + strlen(gcc_only);
+        }
+    }
     return n;
+}
+
+bool cr__source_is_fused(const char *file) {
+    const char *flags[CR_SOURCE_FLAGS];
+    bool fused = false;
+    for (size_t i = cr__source_flags(file, false, flags); i--;) fused |= !strcmp(flags[i], "-ffp-contract=fast");
+    return fused;
 }
 
 /* ---- the index ---- */

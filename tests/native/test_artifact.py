@@ -2,6 +2,7 @@
 another; sizes; what happens when the disk, the cache, the compiler or the process fails. The archives are committed, so
 PyTorch is not needed."""
 import fcntl
+import json
 import os
 import pathlib
 import resource
@@ -192,6 +193,32 @@ def test_library_for_aarch64(tmp_path):
     subprocess.run(["aarch64-linux-gnu-gcc", "-I", ROOT / "include", ROOT / "examples" / "c" / "classify.c", path,
                     "-o", program, f"-Wl,-rpath,{tmp_path}"], check=True)
     assert run_classify("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
+
+
+def optimisation(words):
+    """What of a compiler's words decides the code it makes; the last of a kind counts."""
+    chosen = [word for word in words if word.startswith(("-O", "-ffp-contract=", "-fno-", "-m"))]
+    return {word[:2] if word.startswith("-O") else word.partition("=")[0]: word for word in chosen}
+
+
+def test_runtime_from_source_has_the_flags_of_the_build(tmp_path):
+    """A compiler that only notes its words, asked for the runtime of another processor: it is compiled as CMake compiled
+    the same file (src/runtime/flags.inc)."""
+    compiler, log = tmp_path / "aarch64-linux-gnu-gcc", tmp_path / "log"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> "{log}"\n')
+    compiler.chmod(0o755)
+    done = tool("compile", ARCHIVE, "-o", tmp_path / "arm.so", "--target", "aarch64-linux-gnu", "--cc", compiler,
+                env={**os.environ, "CRESSET_CACHE": str(tmp_path / "cache")})
+    assert done.returncode == 1 and ".c.o'" in done.stderr  # it made no object
+
+    commands = json.loads((pathlib.Path(os.environ["CRESSET_BUILD"]) / "compile_commands.json").read_text())
+    want = {os.path.basename(row["file"]): row["command"].split() for row in commands
+            if "/src/runtime/" in row["file"]}
+    asked = {os.path.basename(words[words.index("-c") + 1]): words
+             for words in map(str.split, log.read_text().splitlines()) if "/runtime/" in words[words.index("-c") + 1]}
+    assert {"gemm_packed.c", "rt_block_base.c", "rt_instance.c", "k_pool.c"} <= set(asked)
+    for name, words in asked.items():
+        assert optimisation(words) == optimisation(want[name]), name
 
 
 def test_threads_on_instances_under_tsan(source):

@@ -4,6 +4,7 @@
 #include "emit/cache.h"
 #include "emit/elf.h"
 #include "emit/emit.h"
+#include "emit/sources.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -381,6 +382,36 @@ static void elf_of_any_bytes(void) {
     cr_free(text);
 }
 
+/* ---- flags ---- */
+
+static bool has_flag(const char *const *flags, size_t n, const char *flag) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(flags[i], flag)) return true;
+    return false;
+}
+
+/* Row kernels and the runtime's files of an instruction set are compiled for the same one. */
+static void instruction_sets_have_the_flags_of_their_files(void) {
+    const char *flags[CR_SOURCE_FLAGS];
+    int sets = 0;
+    for (const cr_isa *const *isa = cr_target_x86.isas; *isa; isa++) {
+        if (!(*isa)->files) continue;
+        size_t n = cr__source_flags((*isa)->files, true, flags);
+        for (const char *const *flag = (*isa)->flags; *flag; flag++) CHECK(has_flag(flags, n, *flag));
+        sets++;
+    }
+    CHECK_EQ(sets, 2);
+}
+
+static void files_have_the_flags_of_their_rows(void) {
+    const char *flags[CR_SOURCE_FLAGS];
+    size_t n = cr__source_flags("rt_block_base.c", true, flags);
+    CHECK(has_flag(flags, n, "-O3") && has_flag(flags, n, "-fno-thread-jumps") && has_flag(flags, n, "-fno-math-errno"));
+    n = cr__source_flags("rt_block_base.c", false, flags);
+    CHECK(has_flag(flags, n, "-O3") && !has_flag(flags, n, "-fno-thread-jumps"));
+    CHECK(cr__source_is_fused("conv.c") && cr__source_is_fused("gemm_thin.c") && !cr__source_is_fused("rt_convert.c"));
+}
+
 int main(void) {
     CHECK(mkdtemp(root) != NULL);
     snprintf(cache, sizeof cache, "%s/cache", root);
@@ -395,6 +426,8 @@ int main(void) {
     RUN(old_entries_leave);
     RUN(unusable_caches_cost_nothing);
     RUN(many_processes_share_it);
+    RUN(instruction_sets_have_the_flags_of_their_files);
+    RUN(files_have_the_flags_of_their_rows);
     if (lowered) {
         RUN(every_failing_write);
         RUN(every_failing_write_of_sources_and_archives);
