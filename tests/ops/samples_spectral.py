@@ -1,7 +1,8 @@
 """Samples of eigenvalues, singular values and what follows from them. Vectors come with any phase, so they are compared
-by what has none: projections. The values of random matrices are apart from each other."""
+by what has none (settled.py). The values of random matrices are apart from each other."""
 import torch
 from samples import call, sample
+from settled import of_eigh, of_old_svd, of_svd
 
 SQUARES = [(3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4), (12, 12), (0, 0), (0, 3, 3)]
 SHAPES = [(3, 3), (2, 5, 3), (3, 5), (1, 4), (9, 8), (0, 3), (0, 3, 3), (3, 0)]
@@ -32,27 +33,6 @@ def hermitian(make, *shape):
         return x
     wide = x.to(torch.complex128 if x.dtype.is_complex else torch.float64)
     return ((wide + wide.mH) / 2).to(make.dtype)
-
-
-def projections(columns):
-    """Of each column alone."""
-    return columns.unsqueeze(-2) * columns.conj().unsqueeze(-3)
-
-
-def of_eigh(values, vectors):
-    return values, projections(vectors)
-
-
-def of_svd(u, s, vh):
-    k = s.shape[-1]
-    if vh.dim() < 2 or u.dim() < 2:
-        return (s,)
-    joined = u[..., :k].unsqueeze(-2) * vh[..., :k, :].mT.unsqueeze(-3)
-    return s, joined, u[..., k:] @ u[..., k:].mH, vh[..., k:, :].mH @ vh[..., k:, :]
-
-
-def of_old_svd(u, s, v):
-    return of_svd(u, s, v.mH)
 
 
 @sample("eigh")

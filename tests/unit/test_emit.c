@@ -67,7 +67,9 @@ static bool holds(const cr_key *key, const char *want) {
 }
 
 static void digests(void) {
-    static const struct { const char *text, *digest; } known[] = {
+    static const struct {
+        const char *text, *digest;
+    } known[] = {
         { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
         { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
         { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167"
@@ -406,7 +408,8 @@ static void instruction_sets_have_the_flags_of_their_files(void) {
 static void files_have_the_flags_of_their_rows(void) {
     const char *flags[CR_SOURCE_FLAGS];
     size_t n = cr__source_flags("rt_block_base.c", true, flags);
-    CHECK(has_flag(flags, n, "-O3") && has_flag(flags, n, "-fno-thread-jumps") && has_flag(flags, n, "-fno-math-errno"));
+    CHECK(has_flag(flags, n, "-O3") && has_flag(flags, n, "-fno-thread-jumps") &&
+          has_flag(flags, n, "-fno-math-errno"));
     n = cr__source_flags("rt_block_base.c", false, flags);
     CHECK(has_flag(flags, n, "-O3") && !has_flag(flags, n, "-fno-thread-jumps"));
     CHECK(cr__source_is_fused("conv.c") && cr__source_is_fused("gemm_thin.c") && !cr__source_is_fused("rt_convert.c"));
