@@ -17,8 +17,8 @@ typedef struct cr_sources {
 CR_NODISCARD cr_status cr__sources_find(const cr_toolchain *t, const char *text, const cr_target *target,
                                         cr_sources *out);
 void cr__sources_dispose(cr_sources *s);
-/* How a file of the runtime is compiled for release besides the common flags (runtime/flags.inc); as many as given back.
- * `gcc`: with flags that no other compiler knows. */
+/* How a file of the runtime is compiled for release besides the common flags (runtime/flags.inc); as many as given
+ * back. `gcc`: with flags that no other compiler knows. */
 size_t cr__source_flags(const char *file, bool gcc, const char **out);
 enum { CR_SOURCE_FLAGS = 20 };
 bool cr__source_is_fused(const char *file); /* may it fuse multiply and add? */

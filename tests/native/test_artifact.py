@@ -202,8 +202,8 @@ def optimisation(words):
 
 
 def test_runtime_from_source_has_the_flags_of_the_build(tmp_path):
-    """A compiler that only notes its words, asked for the runtime of another processor: it is compiled as CMake compiled
-    the same file (src/runtime/flags.inc)."""
+    """A compiler that only notes its words, asked for the runtime of another processor: each file is compiled as CMake
+    compiled it (src/runtime/flags.inc)."""
     compiler, log = tmp_path / "aarch64-linux-gnu-gcc", tmp_path / "log"
     compiler.write_text(f'#!/bin/sh\necho "$@" >> "{log}"\n')
     compiler.chmod(0o755)

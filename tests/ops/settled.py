@@ -1,4 +1,4 @@
-"""What is the same for every choice that results leave open: eigenvectors and singular vectors have a phase, the vectors
+"""What is the same for every choice that results leave open: eigenvectors and singular vectors have a phase, and those
 of what a matrix maps to nothing are any basis. `Call.settled` names one of these; they are given PyTorch's tensors or
 ours, and use no more than methods that both have."""
 

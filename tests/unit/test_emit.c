@@ -67,9 +67,7 @@ static bool holds(const cr_key *key, const char *want) {
 }
 
 static void digests(void) {
-    static const struct {
-        const char *text, *digest;
-    } known[] = {
+    static const struct { const char *text, *digest; } known[] = {
         { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
         { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
         { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167"
