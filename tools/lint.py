@@ -13,7 +13,7 @@ import tokenize
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Bottom up: a folder includes only itself and the folders before it.
-LAYERS = ("runtime base sym archive tensor ops graph trace passes autograd export lower emit api capture python "
+LAYERS = ("runtime base sym archive tensor ops graph trace passes autograd export lower emit api python capture "
           "cli").split()
 PYTHON_LAYERS = {"capture", "python"}
 # The files that make up Cresset's own tensors in Python; the others serve tensors of any library, through frontend.h.

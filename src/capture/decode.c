@@ -1,0 +1,133 @@
+/* decode.c: units of code to canonical instructions, once for each code object (in its extra slot: it goes with it). */
+#include "capture/decode.h"
+
+#include "base/base.h"
+
+#include <string.h>
+
+#if PY_VERSION_HEX < 0x030C0000
+#include "capture/opcodes_311.h"
+#endif
+
+static Py_ssize_t extra_slot = -1; /* once */
+
+static const char *const names[] = {
+#define EVALUATED(name) [CR_I_##name] = #name,
+#define PLAIN(name, reason) [CR_I_##name] = #name,
+#include "capture/instructions.def"
+#undef EVALUATED
+#undef PLAIN
+};
+static const char *const reasons[] = {
+#define EVALUATED(name) [CR_I_##name] = NULL,
+#define PLAIN(name, reason) [CR_I_##name] = reason,
+#include "capture/instructions.def"
+#undef EVALUATED
+#undef PLAIN
+};
+
+const char *cr_instruction_name(int id) { return names[id]; }
+const char *cr_instruction_reason(int id) { return reasons[id]; }
+
+/* Fills `out` (room for one a unit) and, for each unit, the index of the instruction it belongs to. */
+static int32_t split(const uint8_t *units, int32_t n, cr_instruction *out, int32_t *index_of) {
+    int32_t count = 0, begin = -1, arg = 0, kwnames = -1;
+    for (int32_t i = 0; i < n; i++) {
+        const cr_opcode *o = &opcodes[units[2 * i]];
+        if (begin < 0) begin = i;
+        index_of[i] = count;
+        arg |= units[2 * i + 1];
+        switch ((cr_unit)o->unit) {
+        case CR_UNIT_EXTENDED_ARG: arg <<= 8; continue;
+        case CR_UNIT_KW_NAMES: kwnames = arg, arg = 0; continue;
+        case CR_UNIT_PRECALL: arg = 0; continue;
+        case CR_UNIT_CACHE: arg = 0; continue; /* of PRECALL: part of the call */
+        case CR_UNIT_NONE: return -1;
+        case CR_UNIT_OWN: break;
+        }
+        out[count++] = (cr_instruction){ o->id, arg, kwnames, begin, i };
+        for (int k = 0; k < o->caches && i + 1 < n; k++) index_of[++i] = count - 1;
+        begin = kwnames = -1;
+        arg = 0;
+    }
+    return count;
+}
+
+/* Jumps count from behind the instruction and its caches; none of them has any. */
+static int resolve_jumps(const uint8_t *units, int32_t n, cr_instruction *out, int32_t count, const int32_t *index_of) {
+    for (int32_t i = 0; i < count; i++) {
+        const cr_opcode *o = &opcodes[units[2 * out[i].own]];
+        if (!o->jump) continue;
+        int64_t to = (int64_t)out[i].own + 1 + (int64_t)o->jump * out[i].arg;
+        if (to < 0 || to >= n) return -1;
+        out[i].arg = index_of[to];
+    }
+    return 0;
+}
+
+static cr_code *decode(PyCodeObject *code) {
+    PyObject *bytes = PyCode_GetCode(code);
+    if (!bytes) return NULL;
+    const uint8_t *units = (const uint8_t *)PyBytes_AS_STRING(bytes);
+    int32_t n = (int32_t)(PyBytes_GET_SIZE(bytes) / 2);
+    cr_code *c = PyMem_Calloc(1, sizeof *c + (size_t)n * sizeof *c->at);
+    int32_t *index_of = PyMem_Calloc((size_t)n + 1, sizeof *index_of);
+    int32_t count = c && index_of ? split(units, n, c->at, index_of) : 0;
+    bool known = count >= 0 && c && index_of && !resolve_jumps(units, n, c->at, count, index_of);
+    if (!c || !index_of) PyErr_NoMemory();
+    else if (!known) PyErr_Format(PyExc_SystemError, "%U has an instruction that is in no table", code->co_qualname);
+    PyMem_Free(index_of);
+    Py_DECREF(bytes);
+    if (!known) return PyMem_Free(c), NULL;
+    c->count = count;
+    return c;
+}
+
+const cr_code *cr_code_get(PyCodeObject *code) {
+    void *known = NULL;
+    if (extra_slot < 0 && (extra_slot = _PyEval_RequestCodeExtraIndex(PyMem_Free)) < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "CPython has no room left for what capture keeps with code objects");
+        return NULL;
+    }
+    if (_PyCode_GetExtra((PyObject *)code, extra_slot, &known)) return NULL;
+    if (known) return known;
+    cr_code *made = decode(code);
+    if (made && _PyCode_SetExtra((PyObject *)code, extra_slot, made)) return PyMem_Free(made), NULL;
+    return made;
+}
+
+/* ---- for tests ---- */
+
+static PyObject *instructions(PyObject *module, PyObject *code) {
+    (void)module;
+    if (!PyCode_Check(code)) return PyErr_Format(PyExc_TypeError, "expected a code object");
+    const cr_code *c = cr_code_get((PyCodeObject *)code);
+    PyObject *list = c ? PyList_New(c->count) : NULL;
+    for (int32_t i = 0; list && i < c->count; i++) {
+        const cr_instruction *at = &c->at[i];
+        PyObject *row = Py_BuildValue("(siiii)", names[at->id], at->arg, at->kwnames, at->at, at->own);
+        if (row) PyList_SET_ITEM(list, i, row);
+        else Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *table(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict && i < CR_I_COUNT; i++) {
+        PyObject *reason = reasons[i] ? PyUnicode_FromString(reasons[i]) : Py_NewRef(Py_None);
+        if (!reason || PyDict_SetItemString(dict, names[i], reason)) Py_CLEAR(dict);
+        Py_XDECREF(reason);
+    }
+    return dict;
+}
+
+static PyMethodDef functions[] = {
+    { "_instructions", instructions, METH_O,
+      "_instructions(code): [(name, argument, constant of keyword names, first unit, unit of the opcode)]." },
+    { "_instruction_table", table, METH_NOARGS, "{canonical instruction: why capture ends before it, or None}." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_decode_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,11 @@
+/* init.c: capture's part of cresset._C. */
+#include "capture/capture.h"
+
+#include "python/py.h"
+
+int cr_capture_init(PyObject *module) {
+    static int (*const parts[])(PyObject *) = { cr_decode_init, cr_reentry_init };
+    for (size_t i = 0; i < CR_COUNT(parts); i++)
+        if (parts[i](module)) return -1;
+    return 0;
+}
