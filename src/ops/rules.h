@@ -167,6 +167,7 @@ RULE(shape_fake_quantize_tensor);
 RULE(shape_fake_quantize_channel);
 RULE(check_fake_quantize_backward);
 RULE(check_int_mm);
+RULE(shape_int_mm);
 
 /* sorting and scans (rules_sort.c) */
 RULE(shape_scan);

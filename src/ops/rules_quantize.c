@@ -83,3 +83,7 @@ cr_status check_int_mm(cr_rule *r) { /* self, mat2 */
                           "_int_mm: the columns of self must be as many as the rows of mat2"));
     return dtype_same(r);
 }
+
+cr_status shape_int_mm(cr_rule *r) {
+    return cr_rule_add_dense(r, CR_I32, 2, (cr_dim[]){ cr_rule_meta(r, 0)->size[0], cr_rule_meta(r, 1)->size[1] });
+}

@@ -3,7 +3,7 @@
  * Sums are taken in f64 whatever the dtype, so a result differs from the exact one by a rounding or two. Targets are
  * read in place: only the elements they name are touched. */
 #include "runtime/kernels.h"
-#include "runtime/rt_walk.h"
+#include "runtime/rt_fmath.h"
 
 #include <math.h>
 
@@ -183,49 +183,80 @@ int rt_k_nll_loss_backward(const rt_ctx *ctx, const rt_call *c) {
 
 /* ---- binary cross entropy ---- */
 
-typedef struct bce { const rt_ctx *ctx; int dtype, weight_dtype; double sum; bool weighted, stores; } bce;
+enum { BCE_PART = 4096 }; /* elements that are summed before sums are added in order */
+typedef struct bce {
+    const rt_ctx *ctx;
+    const void *x, *target, *weight; /* dense, in the dtype of the work; no weight: NULL */
+    void *out;                       /* elements' losses, or NULL: only sums */
+    double *sums;                    /* of every part */
+    int64_t n;
+} bce;
 
-static inline double at_least(double x, double low) { return x > low || x != x ? x : low; }
-
-/* Views: result, input, target, weight. */
-static int bce_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
-    bce *k = user;
-    enum { CHUNK = 128 };
-    double x[CHUNK], t[CHUNK], w[CHUNK];
-    int64_t bytes = rt_itemsize(k->dtype), weight_bytes = k->weighted ? rt_itemsize(k->weight_dtype) : 1;
-    for (int64_t done = 0; done < n; done += CHUNK) {
-        int64_t count = n - done < CHUNK ? n - done : CHUNK;
-        rt_convert(RT_F64, x, 1, k->dtype, p[1] + done * stride[1], stride[1] / bytes, count);
-        rt_convert(RT_F64, t, 1, k->dtype, p[2] + done * stride[2], stride[2] / bytes, count);
-        if (k->weighted)
-            rt_convert(RT_F64, w, 1, k->weight_dtype, p[3] + done * stride[3], stride[3] / weight_bytes, count);
-        for (int64_t i = 0; i < count; i++) {
-            if (!(x[i] >= 0 && x[i] <= 1))
-                return rt_fail(k->ctx, RT_ERUNTIME, "all elements of the input must be between 0 and 1, found %g",
-                               x[i]);
-            x[i] = (t[i] - 1) * at_least(log1p(-x[i]), -100) - t[i] * at_least(log(x[i]), -100);
-            if (k->weighted) x[i] *= w[i];
-        }
-        if (k->stores) rt_convert(k->dtype, p[0] + done * stride[0], stride[0] / bytes, RT_F64, x, 1, count);
-        for (int64_t i = 0; i < count; i++) k->sum += x[i];
+#define BCE(T, LOG1P, LOG)                                                                                             \
+    static int bce_parts_##T(void *arg, int64_t begin, int64_t end) {                                                  \
+        const bce *k = arg;                                                                                            \
+        const T *x = k->x, *target = k->target, *weight = k->weight;                                                   \
+        T loss[BCE_PART];                                                                                              \
+        for (int64_t part = begin; part < end; part++) {                                                               \
+            int64_t at = part * BCE_PART, n = k->n - at < BCE_PART ? k->n - at : BCE_PART;                             \
+            T *to = k->out ? (T *)k->out + at : loss;                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                if (!(x[at + i] >= 0 && x[at + i] <= 1))                                                               \
+                    return rt_fail(k->ctx, RT_ERUNTIME,                                                                \
+                                   "all elements of the input must be between 0 and 1, found %g", (double)x[at + i]);  \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                T no = LOG1P(-x[at + i]), yes = LOG(x[at + i]), t = target[at + i];                                    \
+                to[i] = (t - 1) * (no < -100 ? -100 : no) - t * (yes < -100 ? -100 : yes);                             \
+            }                                                                                                          \
+            for (int64_t i = 0; weight && i < n; i++) to[i] *= weight[at + i];                                         \
+            double sum = 0;                                                                                            \
+            for (int64_t i = 0; i < n; i++) sum += to[i];                                                              \
+            k->sums[part] = sum;                                                                                       \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
     }
-    return RT_OK;
+BCE(float, rt_log1p_f32, rt_log_f32)
+BCE(double, log1p, log)
+
+/* `v`, broadcast to the sizes of `shape`, dense and in `dtype`. */
+static int broadcast_dense(const rt_ctx *ctx, const rt_view *v, const rt_view *shape, int dtype, const void **p,
+                           void **scratch) {
+    rt_view wide = *shape, dense;
+    wide.p = v->p, wide.dtype = v->dtype;
+    for (int d = 0; d < shape->rank; d++) {
+        int at = d - (shape->rank - v->rank);
+        wide.stride[d] = at < 0 || v->size[at] == 1 ? 0 : v->stride[at];
+    }
+    int code = rt_contiguous(ctx, &wide, dtype, &dense, scratch);
+    *p = dense.p;
+    return code;
 }
 
 int rt_k_binary_cross_entropy(const rt_ctx *ctx, const rt_call *c) {
-    const rt_view *self = rt_arg_view(c, 0), *target = rt_arg_view(c, 1), *weight = rt_arg_view(c, 2), *out = c->out;
-    int64_t reduction = rt_arg_int(c, 3);
-    bce k = { ctx, self->dtype, weight ? weight->dtype : 0, 0, weight != NULL, reduction == REDUCE_NONE };
-    rt_view nowhere = *self; /* stands for the elements' losses where only their sum is wanted */
-    nowhere.p = out->p;
-    for (int d = 0; d < nowhere.rank; d++) nowhere.stride[d] = 0;
-    rt_walk walk;
-    rt_walk_init(&walk, weight ? 4 : 3, (const rt_view *[]){ k.stores ? out : &nowhere, self, target, weight }, 2,
-                 false);
-    int code = rt_walk_run(&walk, bce_run, &k);
-    if (code || k.stores) return code;
-    store(out, 0, reduction == REDUCE_MEAN ? k.sum / (double)rt_numel(self) : k.sum);
-    return RT_OK;
+    const rt_view *self = rt_arg_view(c, 0), *weight = rt_arg_view(c, 2), *out = c->out;
+    int64_t reduction = rt_arg_int(c, 3), n = rt_numel(self), parts = (n + BCE_PART - 1) / BCE_PART;
+    int dtype = self->dtype == RT_F64 ? RT_F64 : RT_F32;
+    bool stores = reduction == REDUCE_NONE, direct = stores && out->dtype == dtype && rt_is_contiguous(out);
+    void *scratch[5] = { NULL };
+    bce k = { .ctx = ctx, .n = n, .sums = scratch[0] = rt_scratch(ctx, (size_t)parts * sizeof(double)) };
+    if (stores && !direct) scratch[1] = rt_scratch(ctx, (size_t)(n * rt_itemsize(dtype)));
+    k.out = direct ? out->p : scratch[1];
+    int code = !k.sums || (stores && !k.out && n) ? RT_ENOMEM : RT_OK;
+    if (!code) code = broadcast_dense(ctx, self, self, dtype, &k.x, &scratch[2]);
+    if (!code) code = broadcast_dense(ctx, rt_arg_view(c, 1), self, dtype, &k.target, &scratch[3]);
+    if (!code && weight) code = broadcast_dense(ctx, weight, self, dtype, &k.weight, &scratch[4]);
+    if (!code)
+        code = rt_parallel_work(ctx, parts, BCE_PART, 4096, dtype == RT_F64 ? bce_parts_double : bce_parts_float, &k);
+    if (!code && !stores) {
+        double sum = 0;
+        for (int64_t i = 0; i < parts; i++) sum += k.sums[i];
+        store(out, 0, reduction == REDUCE_MEAN ? sum / (double)n : sum);
+    } else if (!code && !direct) {
+        rt_view losses = rt_view_contiguous(k.out, dtype, self->rank, self->size);
+        code = rt_copy(ctx, out, &losses);
+    }
+    for (int i = 0; i < 5; i++) rt_scratch_free(ctx, scratch[i]);
+    return code;
 }
 
 /* ---- multi-label margin: the targets of a row end at the first negative one ---- */

@@ -177,6 +177,9 @@ RT_KERNEL(rt_k_dot);
 RT_KERNEL(rt_k_vdot);
 RT_KERNEL(rt_k_linear);
 
+/* k_int_mm.c */
+RT_KERNEL(rt_k_int_mm);
+
 /* k_factor.c */
 RT_KERNEL(rt_k_lu_factor);
 RT_KERNEL(rt_k_lu_unpack);
