@@ -193,14 +193,16 @@ out:
 /* ---- by its parts ---- */
 
 static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    bool needs[CR_MAX_PARAMS];
+    for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
     cr_call_mode *mode = &cr_ambient_get()->mode;
     mode->depth++;
     cr_status status;
     if (op->variant == CR_FUNCTIONAL) {
-        status = cr_decomp_expand(cr_exec_emitter(), op, args, results);
+        status = cr_train_expand(cr_exec_emitter(), op, args, needs, results);
     } else {
         cr_arg made[MAX_RESULTS] = { { 0 } };
-        status = cr_decomp_expand(cr_exec_emitter(), op->base, args, made);
+        status = cr_train_expand(cr_exec_emitter(), op->base, args, needs, made);
         if (!status && made[0].kind != CR_ARG_TENSOR)
             status = CR_FAIL(CR_ENOTIMPL, "%s: there is no derivative of its in-place form; use the functional one",
                              op->name);

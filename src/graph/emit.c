@@ -62,6 +62,38 @@ static cr_status emit_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     return CR_OK;
 }
 
+/* A value that is a number, as the expression it stands for. */
+static cr_arg plain_number(const cr_graph *g, const cr_arg *a) {
+    if (a->kind != CR_ARG_VALUE) return *a;
+    const cr_value *v = g->values.at[a->u.i];
+    if (v->type == CR_T_TENSOR || !v->expr) return *a;
+    cr_arg number = cr_number_arg(g->env, v->expr);
+    number.given = a->given;
+    return number;
+}
+
+cr_status cr_graph_plain_args(cr_graph *g, const cr_arg *args, size_t n, cr_arg *out) {
+    for (size_t i = 0; i < n; i++) {
+        out[i] = plain_number(g, &args[i]);
+        if (args[i].kind != CR_ARG_LIST) continue;
+        cr_arg *items = cr_arena_alloc(&g->arena, (args[i].n + 1) * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        CR_TRY(cr_graph_plain_args(g, args[i].u.list, args[i].n, items));
+        out[i].u.list = items;
+    }
+    return CR_OK;
+}
+
+cr_status cr_graph_keep_arg(cr_graph *g, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind != CR_ARG_LIST) return CR_OK;
+    cr_arg *items = cr_arena_alloc(&g->arena, (from->n + 1) * sizeof *items);
+    if (!items) return CR_ENOMEM;
+    memcpy(items, from->u.list, from->n * sizeof *items);
+    to->u.list = items;
+    return CR_OK;
+}
+
 static cr_status emit_meta(cr_emitter *e, const cr_arg *arg, const cr_meta **out) {
     const cr_graph *g = (cr_graph *)((char *)e - offsetof(cr_graph, emitter));
     *out = arg->kind == CR_ARG_VALUE ? g->values.at[arg->u.i]->meta : cr_arg_meta(arg);

@@ -121,6 +121,11 @@ CR_NODISCARD cr_status cr_graph_call_with(cr_graph *g, const cr_op *op, const cr
 CR_NODISCARD cr_status cr_graph_set_output(cr_graph *g, const cr_arg *args, size_t n); /* once, or replaces */
 /* An emitter whose call() appends to this graph: formulas and decompositions write graphs through it. */
 cr_emitter *cr_graph_emitter(cr_graph *g);
+/* Arguments as expansions compute with them: values that are numbers become the expressions they stand for. Lists are
+ * the graph's. */
+CR_NODISCARD cr_status cr_graph_plain_args(cr_graph *g, const cr_arg *args, size_t n, cr_arg *out);
+/* Lists of what an expansion gives are the caller's, an emitter's belong to the graph: the same with the graph's. */
+CR_NODISCARD cr_status cr_graph_keep_arg(cr_graph *g, const cr_arg *from, cr_arg *to);
 /* A number's expression as the argument that stands for it: a plain number where it is constant. */
 cr_arg cr_number_arg(cr_env *env, cr_sym e);
 /* The value of a symbolic integer: finds one, or appends sym_size and arithmetic nodes. A constant gives a plain

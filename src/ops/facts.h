@@ -91,8 +91,15 @@ typedef enum cr_region_kind {
     CR_REGION_FOLD,  /* the body on what came before and the next slice */
     CR_REGION_ROWS,  /* one kernel (passes/rows.h) */
 } cr_region_kind;
+/* What a region that marks its body says of it, as far as anybody asks. */
+typedef enum cr_mark {
+    CR_MARK_NONE,
+    CR_MARK_GRAD,       /* argument 0 is the grad mode that it runs in */
+    CR_MARK_CHECKPOINT, /* a backward computes it again */
+} cr_mark;
 typedef struct cr_region {
     uint8_t kind, graphs, ngraphs; /* graphs: the first one */
+    uint8_t mark;                  /* MARKS: cr_mark */
     bool condition, carried;       /* argument 0 is a condition */
     uint8_t lists;                 /* the first list of operands */
 } cr_region;

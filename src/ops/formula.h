@@ -123,7 +123,10 @@ CR_NODISCARD cr_status cr_formula_fail(const char *what, const char *text, uint3
     CR_PRINTF(4, 5);
 
 /* ---- a row's texts (formula_check.c) ---- */
-typedef struct cr_op_formulas { cr_formula decomp, core, grad; bool has_decomp, has_core, has_grad; } cr_op_formulas;
+typedef struct cr_op_formulas {
+    cr_formula decomp, core, train, grad;
+    bool has_decomp, has_core, has_train, has_grad;
+} cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
  * functional op's. CR_EFORMAT "aten::x .grad 1:7: ..." when a text is malformed or a name means nothing. */
 CR_NODISCARD cr_status cr_op_formulas_get(const cr_op *op, const cr_op_formulas **out);
@@ -140,6 +143,10 @@ CR_NODISCARD cr_status cr_formula_check(const cr_op *op);
 CR_NODISCARD cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
 /* The same as PyTorch's core_aten_decompositions() do it: by .core or .core_fn, else as above. */
 CR_NODISCARD cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* The op on a gradient path, by ops that have derivatives: by .train, else .decomp. needs[i]: does parameter i lead to
+ * something whose gradient is wanted? CR_ENOTIMPL as above. */
+CR_NODISCARD cr_status cr_train_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, const bool *needs,
+                                       cr_arg *results);
 /* Is it part of the core dialect's graphs: in the core set, marked "keep", or without any decomposition? */
 bool cr_op_stays_in_core(const cr_op *op);
 /* Gradients of all arguments. `results`: of the forward call (metas suffice where cr_formula_saved says so). `grads`:
@@ -154,6 +161,9 @@ CR_NODISCARD cr_status cr_grad_is_direct(const cr_op *op, bool *yes);
 /* Can a gradient flow through result i? No: integers, and what .grad declares not_differentiable. `result` gives the
  * dtype. */
 CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes);
+/* The same, and the constants that the derivative itself computes with: a gradient that comes back to one is the
+ * derivative's, which must not be dropped (cr_grad_expand refuses it). */
+CR_NODISCARD cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes);
 
 /* What the backward of one call reads, a bit per parameter and per return: data, or only dtype and sizes. Conditions
  * are settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL:

@@ -171,6 +171,10 @@ static cr_status build(cr_op *op) {
         CR_TRY(parse_column(&cache.arena, op, op->row->core, CR_FORMULA_DECOMP, &formulas->core));
         formulas->has_core = true;
     }
+    if (op->row->train) {
+        CR_TRY(parse_column(&cache.arena, op, op->row->train, CR_FORMULA_DECOMP, &formulas->train));
+        formulas->has_train = true;
+    }
     if (op->row->grad) {
         CR_TRY(parse_column(&cache.arena, op, op->row->grad, CR_FORMULA_GRAD, &formulas->grad));
         formulas->has_grad = true;
@@ -215,7 +219,8 @@ static cr_status check_call(const checker *c, const cr_fnode *node) {
     if (!node->ns && !node->overload && (!strcmp(node->name, "needs") || !strcmp(node->name, "given"))) {
         const char *stem = *node->name == 'n' ? "needs(argument)" : "given(gradN)";
         int space = *node->name == 'n' ? CR_FSPACE_PARAM : CR_FSPACE_GRAD;
-        if (node->nkids != 1 || node->kids[0]->space != space || c->f->column != CR_FORMULA_GRAD)
+        bool here = c->f->column == CR_FORMULA_GRAD || (space == CR_FSPACE_PARAM && !strcmp(c->column, "train"));
+        if (node->nkids != 1 || node->kids[0]->space != space || !here)
             return complain(c, node->at, "write %s, in a .grad only", stem);
         return CR_OK;
     }
@@ -318,6 +323,7 @@ cr_status cr_formula_check(const cr_op *op) {
         const cr_formula *f;
     } columns[] = { { "decomp", formulas->has_decomp, &formulas->decomp },
                     { "core", formulas->has_core, &formulas->core },
+                    { "train", formulas->has_train, &formulas->train },
                     { "grad", formulas->has_grad, &formulas->grad } };
     for (size_t column = 0; column < CR_COUNT(columns); column++) {
         if (!columns[column].has) continue;

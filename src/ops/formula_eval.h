@@ -80,10 +80,6 @@ static inline bool cr__fval_is_number(const fval *v) { return cr_arg_is_number(&
 /* The op a CALL node means: its first overload, or the one written; NULL: there is none (yet). */
 const cr_op *cr__called_op(const cr_fnode *node);
 
-/* ---- formula_grad.c ---- */
-/* Does a .grad compute with this result's data? */
-bool cr__formula_uses_result(const cr_formula *f, int result);
-
 /* ---- formula_fold.c: operators on numbers, strings, dtypes and lists ---- */
 cr_status cr__fold_unary(fx *x, const cr_fnode *node, const fval *a, fval *out);
 cr_status cr__fold_binary(fx *x, const cr_fnode *node, const fval *a, const fval *b, fval *out);

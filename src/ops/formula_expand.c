@@ -465,7 +465,7 @@ static cr_status eval_special(fx *x, const cr_fnode *node, bool *done, fval *out
         return CR_OK;
     }
     if (!strcmp(node->name, "needs") || !strcmp(node->name, "given"))
-        return cr__fx_fail(x, node, CR_EFORMAT, "write needs(argument) or given(gradN), in a .grad only");
+        return cr__fx_fail(x, node, CR_EFORMAT, "write needs(argument) in a .grad or .train, given(gradN) in a .grad");
     *done = false;
     return CR_OK;
 }
@@ -761,8 +761,9 @@ static cr_status require_tensors(cr_emitter *e, const cr_op *op, const cr_arg *a
     return CR_OK;
 }
 
+/* `needs`: of a .train, else NULL. */
 static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_expand_fn *fn, const cr_arg *args,
-                        cr_arg *results) {
+                        const bool *needs, cr_arg *results) {
     const cr_op *base = op->base;
     if (!f && !fn) return CR_FAIL(CR_ENOTIMPL, "%s has no decomposition", op->name);
     if (cr__expansion_depth >= CR__MAX_EXPANSION_DEPTH)
@@ -775,6 +776,7 @@ static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_
     if (f) {
         fx x;
         status = cr__fx_begin(&x, e, base, f, actual);
+        x.needs = needs;
         if (!status) status = run_decomp(&x, results);
         cr__fx_end(&x);
     } else {
@@ -789,7 +791,18 @@ static cr_status expand(cr_emitter *e, const cr_op *op, const cr_formula *f, cr_
 cr_status cr_decomp_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));
-    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, op->base->row->decomp_fn, args, results);
+    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, op->base->row->decomp_fn, args, NULL,
+                  results);
+}
+
+cr_status cr_train_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, const bool *needs, cr_arg *results) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    if (formulas->has_train) {
+        CR_TRY(expand(e, op, &formulas->train, NULL, args, needs, results));
+        if (results[0].kind != CR_ARG_NONE) return CR_OK; /* none: not for these arguments */
+    }
+    return cr_decomp_expand(e, op, args, results);
 }
 
 cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_arg *results) {
@@ -797,8 +810,8 @@ cr_status cr_core_expand(cr_emitter *e, const cr_op *op, const cr_arg *args, cr_
     const cr_row *row = op->base->row;
     CR_TRY(cr_op_formulas_get(op, &formulas));
     if (formulas->has_core || row->core_fn)
-        return expand(e, op, formulas->has_core ? &formulas->core : NULL, row->core_fn, args, results);
-    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, row->decomp_fn, args, results);
+        return expand(e, op, formulas->has_core ? &formulas->core : NULL, row->core_fn, args, NULL, results);
+    return expand(e, op, formulas->has_decomp ? &formulas->decomp : NULL, row->decomp_fn, args, NULL, results);
 }
 
 bool cr_op_stays_in_core(const cr_op *op) {

@@ -263,7 +263,7 @@ static bool node_uses(const cr_fnode *node, int result) {
     return false;
 }
 
-bool cr__formula_uses_result(const cr_formula *f, int result) {
+static bool formula_uses_result(const cr_formula *f, int result) {
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->statements[i].nvalues; k++)
             if (node_uses(f->statements[i].values[k], result)) return true;
@@ -278,7 +278,7 @@ static cr_status find_given(fx *x, const bool *given, bool *is, bool *any) {
     for (int i = 0; i < x->op->schema.nreturns; i++) {
         is[i] = given ? given[i] : cr__fx_given(x, i);
         if (x->f && is_constant(x->f, i)) {
-            if (is[i] && cr__formula_uses_result(x->f, i))
+            if (is[i] && formula_uses_result(x->f, i))
                 return CR_FAIL(CR_ENOTIMPL,
                                "%s treats its result%d as a constant, so it has no second derivative; its .grad must "
                                "handle grad%d",
@@ -414,5 +414,14 @@ cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes
     const cr_op_formulas *formulas;
     CR_TRY(cr_op_formulas_get(op, &formulas));
     *yes = differentiable(result) && !(formulas->has_grad && is_constant(&formulas->grad, i));
+    return CR_OK;
+}
+
+cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_grad_flows(op, i, result, yes));
+    if (*yes || !result || cr_dtype_is_integral(result->dtype)) return CR_OK;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    *yes = formulas->has_grad && formula_uses_result(&formulas->grad, i);
     return CR_OK;
 }

@@ -141,6 +141,7 @@ typedef struct cr_row {
                              * "keep": the op stays in it */
     cr_expand_fn *core_fn;
     uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs in spite of a kernel */
+    const char *train;      /* what stands for the op on a gradient path, where .decomp does not (docs/formulas.md) */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;
     /* What passes know of it: see facts.h. */

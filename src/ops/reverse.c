@@ -61,13 +61,7 @@ static cr_status add_record(cr_tape *tape, const cr_op *op, const cr_arg *args, 
         const cr_meta *m;
         bool flows;
         CR_TRY(tape->inner->meta(tape->inner, first, &m));
-        CR_TRY(cr_grad_flows(op, (int)i, m, &flows));
-        /* a constant that the derivative computes with: see find_given */
-        if (!flows && m && !cr_dtype_is_integral(m->dtype)) {
-            const cr_op_formulas *formulas;
-            CR_TRY(cr_op_formulas_get(op, &formulas));
-            flows = formulas->has_grad && cr__formula_uses_result(&formulas->grad, (int)i);
-        }
+        CR_TRY(cr_grad_comes_back(op, (int)i, m, &flows));
         if (flows) CR_TRY(make_live(tape, &results[i]));
     }
     return CR_OK;

@@ -49,28 +49,6 @@ static bool must_expand(const cr_op *op, const cr_arg *args) {
     return p && args[p - 1].kind == CR_ARG_FLOAT && args[p - 1].u.f != 0;
 }
 
-/* A value that is a number, as the expression it stands for: what decompositions compute with. */
-static cr_arg plain_number(const cr_graph *g, const cr_arg *a) {
-    if (a->kind != CR_ARG_VALUE) return *a;
-    const cr_value *v = cr_graph_value(g, (uint32_t)a->u.i);
-    if (v->type == CR_T_TENSOR || !v->expr) return *a;
-    cr_arg number = cr_number_arg(cr_graph_env(g), v->expr);
-    number.given = a->given;
-    return number;
-}
-
-static cr_status plain_numbers(rewriter *w, const cr_arg *args, size_t n, cr_arg *out) {
-    for (size_t i = 0; i < n; i++) {
-        out[i] = plain_number(w->to, &args[i]);
-        if (args[i].kind != CR_ARG_LIST) continue;
-        cr_arg *items = cr_graph_alloc(w->to, args[i].n * sizeof *items);
-        if (!items) return CR_ENOMEM;
-        CR_TRY(plain_numbers(w, args[i].u.list, args[i].n, items));
-        out[i].u.list = items;
-    }
-    return CR_OK;
-}
-
 static size_t collect_values(const cr_arg *args, size_t n, cr_arg *out) {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -134,7 +112,7 @@ static cr_status expand_body(rewriter *w, const cr_op *op, const cr_graph *body,
 
 static cr_status expand(rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_arg plain[CR_MAX_PARAMS];
-    CR_TRY(plain_numbers(w, args, op->schema.nparams, plain));
+    CR_TRY(cr_graph_plain_args(w->to, args, op->schema.nparams, plain));
     bool before = w->by_text;
     const cr_row *row = op->base->row;
     w->by_text = (w->how->core && (row->core || row->core_fn)) || row->decomp;
@@ -160,17 +138,6 @@ static cr_status try_body(rewriter *w, const cr_op *op, const cr_arg *args, bool
     cr_status status = expand_body(w, op, body, args, results);
     cr_graph_release(body);
     return status;
-}
-
-/* Lists of what an expansion gives are the caller's; an emitter's belong to the graph. */
-static cr_status keep_result(rewriter *w, const cr_arg *from, cr_arg *to) {
-    *to = *from;
-    if (from->kind != CR_ARG_LIST) return CR_OK;
-    cr_arg *items = cr_graph_alloc(w->to, (from->n + 1) * sizeof *items);
-    if (!items) return CR_ENOMEM;
-    memcpy(items, from->u.list, from->n * sizeof *items);
-    to->u.list = items;
-    return CR_OK;
 }
 
 /* The core dialect shows no argument that is as by default: the graph finds out which are not. */
@@ -208,7 +175,7 @@ static cr_status rewriter_call(cr_emitter *e, const cr_op *op, const cr_arg *arg
     size_t n = cr_result_count(op);
     CR_TRY(expand(w, op, args, made));
     cr_status status = CR_OK;
-    for (size_t i = 0; i < n && !status; i++) status = keep_result(w, &made[i], &results[i]);
+    for (size_t i = 0; i < n && !status; i++) status = cr_graph_keep_arg(w->to, &made[i], &results[i]);
     cr_results_release(made, n);
     return status;
 }
@@ -442,12 +409,11 @@ static void add_value(const cr_graph *g, cr_known_symbols *known, uint32_t value
 typedef struct told { const cr_graph *g; cr_known_symbols known; } told;
 static void add_argument(void *user, uint32_t value) { add_value(((told *)user)->g, &((told *)user)->known, value); }
 
-/* The symbols that this node introduced: what its expansion finds out from data is called the same. */
-static void find_introduced(scope *s, const cr_node *node, cr_known_symbols *known) {
-    told arguments = { .g = s->from };
+void cr_node_introduces(const cr_graph *g, const cr_node *node, cr_known_symbols *known) {
+    told arguments = { .g = g };
     cr_known_symbols all = { .n = 0 };
     cr_args_visit_values(node->args, node->nargs, add_argument, &arguments);
-    for (uint32_t i = 0; i < node->nvalues; i++) add_value(s->from, &all, node->first + i);
+    for (uint32_t i = 0; i < node->nvalues; i++) add_value(g, &all, node->first + i);
     known->n = 0;
     for (int i = 0; i < all.n; i++) {
         bool old = false;
@@ -535,7 +501,7 @@ static cr_status walk_nodes(scope *s) {
             continue;
         }
         cr_known_symbols known, *before = cr_ambient_get()->mode.known;
-        find_introduced(s, node, &known);
+        cr_node_introduces(s->from, node, &known);
         cr_ambient_get()->mode.known = &known;
         cr_env_set_general(cr_graph_env(s->w->to), s->general && !meets_written(s, n));
         cr_status status = rewrite_call(s, node);

@@ -145,6 +145,9 @@ CR_NODISCARD cr_status cr_pass_fuse(const cr_graph *g, const cr_fuse_limits *lim
  * order of placeholders and outputs stay. CR_EUNSUPPORTED naming an op without a row. */
 typedef bool cr_stop_fn(const cr_op *op, void *user);
 CR_NODISCARD cr_status cr_pass_decompose(const cr_graph *g, cr_stop_fn *stop, void *user, cr_graph **out);
+/* The symbols that this node introduced: what its expansion finds out from data is called the same
+ * (cr_call_mode.known). */
+void cr_node_introduces(const cr_graph *g, const cr_node *node, cr_known_symbols *known);
 /* How to decompose, with everything that can be said about it. */
 typedef struct cr_decomposition {
     cr_stop_fn *stop;

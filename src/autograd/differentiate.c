@@ -1,0 +1,201 @@
+/* differentiate.c: the walk back along a recorded graph. See joint.h.
+ *
+ * path.c has written the forward part, in ops that have derivatives. From its last node to its first, a call whose
+ * results have gradients gets the text of its derivative appended; what that gives is added to the gradients of its
+ * arguments. Both are arrays by value id: a graph needs no second record of itself. */
+#include "autograd/path.h"
+
+#include "ops/formula.h"
+
+#include <stdio.h>
+
+typedef struct walker {
+    cr__path path;
+    const cr_op *add;
+    cr_arg *sum;       /* per value of the forward part; NONE: no gradient has come yet */
+    cr_arena arena;    /* lists of results and their gradients */
+} walker;
+
+void cr_joint_dispose(cr_joint *j) {
+    cr_graph_release(j->graph);
+    cr_free(j->tangent_of);
+    cr_vec_dispose(&j->checkpoints);
+    *j = (cr_joint){ .graph = NULL };
+}
+
+/* ---- sums ---- */
+
+static cr_status add_to(walker *w, const cr_arg *value, const cr_arg *grad) {
+    if (grad->kind == CR_ARG_NONE || !cr__path_is_live(&w->path, value)) return CR_OK;
+    if (value->kind == CR_ARG_LIST) {
+        if (grad->kind != CR_ARG_LIST || grad->n != value->n)
+            return CR_FAIL(CR_EVALUE, "the gradient of a list must be a list of as many tensors");
+        for (uint32_t i = 0; i < value->n; i++) CR_TRY(add_to(w, &value->u.list[i], &grad->u.list[i]));
+        return CR_OK;
+    }
+    cr_arg *sum = &w->sum[value->u.i];
+    if (sum->kind == CR_ARG_NONE) return *sum = *grad, CR_OK;
+    if (!w->add && !(w->add = cr_op_find("aten::add.Tensor")))
+        return CR_FAIL(CR_ENOTFOUND, "there is no op 'aten::add.Tensor'");
+    cr_arg args[3] = { *sum, *grad, cr_arg_int(1) };
+    args[2].given = CR_GIVEN_DEFAULT;
+    return w->path.append->call(w->path.append, w->add, args, sum);
+}
+
+/* ---- one node ---- */
+
+static cr_arg *list(walker *w, uint32_t n) { return cr_arena_calloc(&w->arena, n + 1u, sizeof(cr_arg)); }
+
+/* The results of the call and their gradients, one per return: a Tensor[] is a LIST with NONE entries. */
+static cr_status gather(walker *w, const cr_node *node, cr_arg *results, cr_arg *grads, bool *any) {
+    const cr_schema *s = &node->op->schema;
+    uint32_t at = node->first, end = node->first + node->nvalues;
+    *any = false;
+    for (uint16_t r = 0; r < s->nreturns; r++) {
+        uint32_t n = 0;
+        bool some = false;
+        while (at + n < end && cr_graph_value(w->path.to, at + n)->ret == r) n++;
+        cr_arg *values = list(w, n), *sums = list(w, n);
+        if (!values || !sums) return CR_ENOMEM;
+        for (uint32_t k = 0; k < n; k++, at++) {
+            const cr_value *v = cr_graph_value(w->path.to, at);
+            values[k] = v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : cr__value_arg(w->path.to, at);
+            sums[k] = w->sum[at];
+            some |= sums[k].kind != CR_ARG_NONE;
+        }
+        bool one = !s->returns[r].list;
+        results[r] = one ? (n ? values[0] : cr_arg_none()) : cr_arg_list(values, n);
+        grads[r] = !some ? cr_arg_none() : one ? sums[0] : cr_arg_list(sums, n);
+        *any |= some;
+    }
+    return CR_OK;
+}
+
+static bool has_gradient(const walker *w, const cr_node *node) {
+    for (uint32_t i = 0; i < node->nvalues; i++)
+        if (w->sum[node->first + i].kind != CR_ARG_NONE) return true;
+    return false;
+}
+
+static cr_status walk_node(walker *w, const cr_node *node) {
+    const cr_schema *s = &node->op->schema;
+    cr_arg args[CR_MAX_PARAMS], results[16], grads[16], made[CR_MAX_PARAMS];
+    bool needs[CR_MAX_PARAMS], any;
+    cr_graph *to = w->path.to;
+    if (!has_gradient(w, node)) return CR_OK;
+    if (s->varargs_returns)
+        return CR_FAIL(CR_ENOTIMPL, "%s has no derivative here; compute its results from tensors that require no grad",
+                       node->op->name);
+    if (s->nreturns > CR_COUNT(results))
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %zu results", node->op->name, CR_COUNT(results));
+    CR_TRY(gather(w, node, results, grads, &any));
+    for (uint16_t i = 0; i < s->nparams; i++) {
+        needs[i] = cr__path_is_live(&w->path, &node->args[i]);
+        made[i] = cr_arg_none();
+    }
+    CR_TRY(cr_graph_plain_args(to, node->args, s->nparams, args));
+    CR_TRY(cr_graph_set_origin(to, &node->origin));
+    CR_TRY(cr_grad_expand(w->path.append, node->op, args, results, grads, needs, made));
+    cr_status status = CR_OK;
+    for (uint16_t i = 0; i < s->nparams && !status; i++)
+        if (needs[i]) status = add_to(w, &node->args[i], &made[i]);
+    cr_results_release(made, s->nparams);
+    return status;
+}
+
+static cr_status walk_back(walker *w, uint32_t last) {
+    for (uint32_t n = last, before; n != CR_NO_NODE; n = before) {
+        const cr_node *node = cr_graph_node(w->path.to, n);
+        before = node->prev;
+        if (node->kind != CR_NODE_CALL || n >= w->path.joint->forward_nodes) continue;
+        cr_status status = walk_node(w, node);
+        if (status)
+            return node->nvalues ? cr_error_context(status, "the derivative of %%%s",
+                                                    cr_graph_value(w->path.to, node->first)->name)
+                                 : status;
+    }
+    return CR_OK;
+}
+
+/* ---- tangents ---- */
+
+/* Of the result's sizes and dtype, laid out as it is where that has no gaps: what comes in otherwise is copied. */
+static cr_status add_tangent(walker *w, uint32_t result, const cr_arg *value) {
+    cr_joint *j = w->path.joint;
+    const cr_meta *of = cr_graph_value(w->path.to, (uint32_t)value->u.i)->meta;
+    char name[32];
+    cr_meta meta;
+    uint32_t made;
+    cr_meta_copy(&meta, of);
+    meta.offset = 0;
+    meta.storage = 0;
+    meta.flags = 0;
+    cr_layout_like(cr_graph_env(w->path.to), of, &meta);
+    snprintf(name, sizeof name, "tangents_%u", j->ntangents + 1);
+    CR_TRY(cr_graph_placeholder(w->path.to, name, &meta, &made));
+    j->tangent_of[j->ntangents++] = result;
+    cr_arg tangent = cr__value_arg(w->path.to, made);
+    return add_to(w, value, &tangent);
+}
+
+static cr_status add_tangents(walker *w, const cr_differentiation *how, const cr_arg *outputs) {
+    for (uint32_t i = 0; i < w->path.joint->nforward; i++)
+        if (cr__path_is_live(&w->path, &outputs[i]) && (!how->through || how->through[i]))
+            CR_TRY(add_tangent(w, i, &outputs[i]));
+    return CR_OK;
+}
+
+/* ---- the whole ---- */
+
+static cr_status finish(walker *w, cr_arg *outputs) {
+    cr_joint *j = w->path.joint;
+    uint32_t i = 0;
+    for (uint32_t n = cr_graph_first(w->path.to); i < j->nprimals; n = cr_graph_next(w->path.to, n), i++) {
+        uint32_t v = cr_graph_node(w->path.to, n)->first;
+        outputs[j->nforward + i] = w->sum[v];
+    }
+    CR_TRY(cr_graph_set_origin(w->path.to, NULL));
+    return cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals);
+}
+
+static uint32_t last_node(const cr_graph *g) {
+    uint32_t last = CR_NO_NODE;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) last = n;
+    return last;
+}
+
+static cr_status differentiate(walker *w, const cr_graph *g, const cr_differentiation *how) {
+    cr_joint *j = w->path.joint;
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    cr_arg *outputs = cr_graph_alloc(w->path.to, (output->nargs + cr_graph_input_count(g) + 1) * sizeof *outputs);
+    if (!outputs) return CR_ENOMEM;
+    CR_TRY(cr_graph_set_name(w->path.to, cr_graph_name(g)));
+    CR_TRY(cr__path_copy(&w->path, g, how, outputs));
+    j->nforward = output->nargs;
+    j->forward_nodes = cr_graph_node_limit(w->path.to);
+    j->tangent_of = cr_alloc((j->nforward + 1u) * sizeof *j->tangent_of);
+    w->sum = cr_graph_alloc(w->path.to, (cr_graph_value_count(w->path.to) + 1u) * sizeof *w->sum);
+    if (!j->tangent_of || !w->sum) return CR_ENOMEM;
+    for (uint32_t v = 0; v < cr_graph_value_count(w->path.to); v++) w->sum[v] = cr_arg_none();
+    uint32_t last = last_node(w->path.to);
+    CR_TRY(add_tangents(w, how, outputs));
+    CR_TRY(walk_back(w, last));
+    return finish(w, outputs);
+}
+
+cr_status cr_differentiate(const cr_graph *g, const cr_differentiation *how, cr_joint *out) {
+    const cr_differentiation all = { .wrt = NULL };
+    *out = (cr_joint){ .graph = NULL };
+    if (cr_graph_output(g) == CR_NO_NODE) return CR_FAIL(CR_EVALUE, "the graph has no output yet");
+    CR_TRY(cr_region_ops_init());
+    cr_status status = cr_graph_verify(g, CR_VERIFY_FUNCTIONAL);
+    if (status) return cr_error_context(status, "only functional graphs are differentiated");
+    CR_TRY(cr_graph_create(cr_graph_env(g), &out->graph));
+    walker w = { .path = { .to = out->graph, .joint = out } };
+    cr_arena_init(&w.arena);
+    status = differentiate(&w, g, how ? how : &all);
+    cr__path_dispose(&w.path);
+    cr_arena_dispose(&w.arena);
+    if (status) cr_joint_dispose(out);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* path.h: the forward part of a joint graph, for differentiate.c. */
+#ifndef CR_AUTOGRAD_PATH_H
+#define CR_AUTOGRAD_PATH_H
+
+#include "autograd/joint.h"
+
+typedef struct cr__path {
+    cr_emitter emitter;  /* first: what expansions on a gradient path call */
+    cr_emitter *append;  /* the new graph's own */
+    cr_graph *to;
+    bool grad;           /* the mode of what is being copied */
+    CR_VEC(bool) live;   /* per value of `to`: does it lead back to a primal whose gradient is due? */
+    cr_joint *joint;     /* gets the checkpoints */
+} cr__path;
+
+/* Writes `from` into p->to, which is empty: primals, calls, and `outputs`, room for one each. */
+CR_NODISCARD cr_status cr__path_copy(cr__path *p, const cr_graph *from, const cr_differentiation *how, cr_arg *outputs);
+void cr__path_dispose(cr__path *p);
+/* The value, or one of the list's. */
+bool cr__path_is_live(const cr__path *p, const cr_arg *a);
+static inline cr_arg cr__value_arg(const cr_graph *g, uint32_t v) {
+    return (cr_arg){ .kind = CR_ARG_VALUE, .given = 1, .type = cr_graph_value(g, v)->type, .u.i = v };
+}
+static inline bool cr__is_differentiable(const cr_meta *m) {
+    return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype));
+}
+
+#endif

@@ -1,0 +1,98 @@
+/* aot.c: graphs that are differentiated ahead of time, for cresset._functorch. */
+#include "python/py.h"
+
+#include "autograd/joint.h"
+#include "passes/passes.h"
+
+static cr_graph *graph_arg(PyObject *o, const char *what) {
+    cr_arg a;
+    if (cr_py_graph_read(o, &a)) return a.u.graph;
+    PyErr_Format(PyExc_TypeError, "%s takes a Graph, not %s", what, Py_TYPE(o)->tp_name);
+    return NULL;
+}
+
+/* None: NULL. A sequence of n truths otherwise; PyMem_Free. */
+static int read_truths(PyObject *o, size_t n, const char *what, bool **out) {
+    *out = NULL;
+    if (o == Py_None) return 0;
+    PyObject *items = PySequence_Fast(o, "expected a sequence of bools");
+    if (!items) return -1;
+    if ((size_t)PySequence_Fast_GET_SIZE(items) != n)
+        PyErr_Format(PyExc_ValueError, "%s has %zd entries, the graph %zu", what, PySequence_Fast_GET_SIZE(items), n);
+    else if (!(*out = PyMem_Calloc(n + 1, sizeof **out))) PyErr_NoMemory();
+    for (size_t i = 0; *out && i < n; i++) {
+        int truth = PyObject_IsTrue(PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i));
+        if (truth < 0) break;
+        (*out)[i] = truth;
+    }
+    Py_DECREF(items);
+    if (!PyErr_Occurred()) return 0;
+    PyMem_Free(*out);
+    *out = NULL;
+    return -1;
+}
+
+static PyObject *indices(const uint32_t *at, size_t n) {
+    PyObject *o = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; o && i < n; i++) {
+        PyObject *item = PyLong_FromUnsignedLong(at[i]);
+        if (!item) Py_CLEAR(o);
+        else PyTuple_SET_ITEM(o, (Py_ssize_t)i, item);
+    }
+    return o;
+}
+
+static PyObject *functionalize(PyObject *module, PyObject *graph) {
+    cr_graph *g = graph_arg(graph, "_functionalize()"), *made = NULL;
+    (void)module;
+    if (!g) return NULL;
+    uint32_t *mutated = PyMem_Calloc(cr_graph_input_count(g) + 1, sizeof *mutated);
+    if (!mutated) return PyErr_NoMemory();
+    cr_functionalize_options o = { .mutated = mutated };
+    cr_status status = cr_pass_functionalize(g, &o, &made);
+    PyObject *which = status ? cr_py_raise(status) : indices(mutated, o.nmutated), *result = NULL;
+    PyMem_Free(mutated);
+    if (which) result = Py_BuildValue("(NN)", cr_py_graph_new(made), which);
+    else if (!status) cr_graph_release(made);
+    return result;
+}
+
+static PyObject *joint_object(cr_joint *j) {
+    PyObject *of = indices(j->tangent_of, j->ntangents);
+    if (!of) return cr_joint_dispose(j), NULL;
+    cr_graph_retain(j->graph);
+    PyObject *graph = cr_py_graph_new(j->graph);
+    PyObject *o = graph ? Py_BuildValue("(NIIN)", graph, j->nprimals, j->nforward, of) : (Py_DECREF(of), NULL);
+    cr_joint_dispose(j);
+    return o;
+}
+
+static PyObject *differentiate(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "graph", "wrt", "through", NULL };
+    PyObject *graph, *wrt = Py_None, *through = Py_None;
+    bool *inputs = NULL, *results = NULL;
+    cr_joint joint;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:_differentiate", names, &graph, &wrt, &through)) return NULL;
+    cr_graph *g = graph_arg(graph, "_differentiate()");
+    if (!g || read_truths(wrt, cr_graph_input_count(g), "wrt", &inputs)) return NULL;
+    if (read_truths(through, cr_graph_result_count(g), "through", &results)) {
+        PyMem_Free(inputs);
+        return NULL;
+    }
+    cr_status status = cr_differentiate(g, &(cr_differentiation){ .wrt = inputs, .through = results }, &joint);
+    PyMem_Free(inputs);
+    PyMem_Free(results);
+    return status ? cr_py_raise(status) : joint_object(&joint);
+}
+
+static PyMethodDef functions[] = {
+    { "_functionalize", functionalize, METH_O,
+      "_functionalize(graph): (graph, the placeholders whose new values are its last outputs)." },
+    { "_differentiate", (PyCFunction)(void (*)(void))differentiate, METH_VARARGS | METH_KEYWORDS,
+      "_differentiate(graph, wrt=None, through=None): (joint graph, primals, results, the result each tangent is "
+      "of)." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_aot_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
