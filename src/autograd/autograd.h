@@ -41,6 +41,9 @@ CR_NODISCARD cr_status cr_autograd_set_grad(cr_tensor *t, cr_tensor *grad);
 CR_NODISCARD cr_status cr_autograd_retain_grad(cr_tensor *t);
 bool cr_autograd_retains_grad(const cr_tensor *t);
 
+/* Objects of a language with a garbage collector, as its traversal meets them (cr_autograd_traverse). Not 0: stop. */
+typedef int cr_visit(void *object, void *arg);
+
 /* ---- hooks ---- */
 /* Sees the whole gradient of a tensor before it goes on; *out: another one to go on with (owned), NULL: the same. */
 typedef struct cr_grad_hook {
@@ -48,27 +51,97 @@ typedef struct cr_grad_hook {
     void (*release)(void *user); /* when the tensor or its node goes, or the hook is removed */
     void *user;
     uint64_t id;
+    int (*traverse)(void *user, cr_visit *visit, void *arg); /* what `user` holds; NULL: nothing to collect */
 } cr_grad_hook;
 /* Adds the hook, in order of registration. Takes over `user`, also on failure. CR_ERUNTIME: the tensor requires no
  * grad. *node: where it is kept when the tensor is a result (owned), else NULL: with the tensor itself. */
 CR_NODISCARD cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node **node);
-/* Removes it from where cr_autograd_hook has put it; nothing when it is gone. */
+/* The same for a leaf whose .grad was just added to: `grad` is the leaf, *out stays NULL. CR_ERUNTIME: it is none. */
+CR_NODISCARD cr_status cr_autograd_hook_after(cr_tensor *leaf, const cr_grad_hook *hook);
+/* Removes it from where one of the functions here has put it; nothing when it is gone. */
 void cr_autograd_unhook(cr_tensor *t, cr_grad_node *node, uint64_t id);
+/* Sees a whole node: all gradients that have arrived (per result), before it runs (made NULL) or after it (made: what
+ * goes on, per argument). NULL entries: no gradient. It may exchange entries of `made`, before the node runs those of
+ * `grads`; whoever puts one there hands a reference over. */
+typedef struct cr_node_hook {
+    cr_status (*call)(void *user, cr_tensor **made, uint32_t nmade, cr_tensor **grads, uint32_t ngrads);
+    void (*release)(void *user);
+    void *user;
+    uint64_t id;
+    int (*traverse)(void *user, cr_visit *visit, void *arg);
+} cr_node_hook;
+/* Takes over `user`, also on failure. */
+CR_NODISCARD cr_status cr_grad_node_hook(cr_grad_node *n, bool before, const cr_node_hook *hook);
 
 /* ---- nodes ---- */
+/* A result of a node: where a gradient enters it. */
+typedef struct cr_grad_edge { cr_grad_node *node; uint32_t result; } cr_grad_edge;
+/* Where the gradient of a tensor goes: its node, or the one that fills a leaf's .grad; owned. node NULL: it requires
+ * none. */
+CR_NODISCARD cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out);
 void cr_grad_node_retain(cr_grad_node *n);
 void cr_grad_node_release(cr_grad_node *n);
-const cr_op *cr_grad_node_op(const cr_grad_node *n); /* NULL: it puts a leaf's gradient into place */
+const cr_op *cr_grad_node_op(const cr_grad_node *n); /* NULL: it puts a leaf's gradient into place, or is a function */
+uint32_t cr_grad_node_results(const cr_grad_node *n); /* how many tensor results */
+uint64_t cr_grad_node_order(const cr_grad_node *n); /* later ones have more; 0: of a leaf */
+/* Two words for the front end: the object that shows the node (borrowed), and one that the node owns. */
+void **cr_grad_node_shown(cr_grad_node *n);
+typedef struct cr_node_note {
+    void *object;
+    void (*release)(void *object);
+    int (*traverse)(void *object, cr_visit *visit, void *arg);
+} cr_node_note;
+/* Keeps the object with the node, in place of the one before. Takes it over, also on failure. */
+CR_NODISCARD cr_status cr_grad_node_keep(cr_grad_node *n, const cr_node_note *note);
+void *cr_grad_node_kept(const cr_grad_node *n); /* the object; borrowed; NULL: none */
 cr_tensor *cr_grad_node_leaf(const cr_grad_node *n); /* of such a node; borrowed */
 uint32_t cr_grad_node_edges(const cr_grad_node *n); /* how many tensor arguments it had */
 cr_grad_node *cr_grad_node_edge(const cr_grad_node *n, uint32_t i, uint32_t *result); /* borrowed; NULL: no gradient */
 
+/* ---- functions with a backward of their own (function.c) ---- */
+/*     CR_TRY(cr_autograd_function(&table, user, inputs, 2, &node));       -- before it runs: where gradients go
+ *     ... y = f(inputs) with grad mode off ...
+ *     CR_TRY(cr_autograd_results(node, 1));
+ *     CR_TRY(cr_autograd_result(node, 0, y, false));                      -- y is result 0 of the node */
+typedef struct cr_node_vtable {
+    const char *(*name)(const void *user);
+    /* grads: per result, NULL where none has arrived. out: per input, owned; NULL: no gradient. Grad mode is on where a
+     * graph of the gradients is asked for. Shapes and dtypes of what comes out are checked afterwards. */
+    cr_status (*call)(void *user, cr_tensor *const *grads, cr_tensor **out);
+    void (*forget)(void *user); /* what it saved may go: it was walked, and no graph is kept; NULL: nothing to do */
+    void (*release)(void *user); /* with the node */
+    int (*traverse)(void *user, cr_visit *visit, void *arg); /* NULL: nothing to collect */
+} cr_node_vtable;
+/* *out: a node with an edge per input; NULL when nothing is recorded (grad mode off, no input requires grad), and
+ * `user` is the caller's then. Else the node owns `user`; on failure the caller keeps it. */
+CR_NODISCARD cr_status cr_autograd_function(const cr_node_vtable *table, void *user, cr_tensor *const *inputs,
+                                            uint32_t n, cr_grad_node **out);
+CR_NODISCARD cr_status cr_autograd_results(cr_grad_node *n, uint32_t count); /* once: how many there are */
+/* The tensor is that result from now on. written: it is an input that the function wrote to. CR_ERUNTIME: a leaf that
+ * requires grad, or one of several results written through a view. */
+CR_NODISCARD cr_status cr_autograd_result(cr_grad_node *n, uint32_t result, cr_tensor *t, bool written);
+const cr_node_vtable *cr_grad_node_table(const cr_grad_node *n, void **user); /* NULL: no function */
+
+/* The same memory and version count with that history: a saved tensor as a derivative sees it. */
+CR_NODISCARD cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out);
+
+/* ---- garbage collection ---- */
+/* What a tensor, or a node, alone holds: objects behind hooks, functions and notes of nodes that nobody else holds, and
+ * so on along their edges. For collectors that find cycles by counting references; with nothing to find it costs one
+ * load. Nothing recurses, nothing is allocated. */
+int cr_autograd_traverse(cr_tensor *t, cr_visit *visit, void *arg);
+int cr_grad_node_traverse(cr_grad_node *n, cr_visit *visit, void *arg);
+/* Breaks the cycle: a tensor that only its object holds gives up node, gradient and hooks. */
+void cr_autograd_clear(cr_tensor *t);
+
 /* ---- the walk (engine.c) ---- */
 typedef struct cr_backward {
-    cr_tensor *const *roots;
+    cr_tensor *const *roots; /* NULL entries: the one of `from` */
+    const cr_grad_edge *from; /* per root; NULL: all are tensors */
     cr_tensor *const *grads; /* per root, NULL entries (or NULL): 1, which only a root of one element may have */
     size_t nroots;
-    cr_tensor *const *inputs; /* NULL: every leaf; else only what leads to these is computed */
+    cr_tensor *const *inputs; /* NULL: every leaf; else only what leads to these is computed. NULL entries: of `to` */
+    const cr_grad_edge *to; /* per input; NULL: all are tensors */
     size_t ninputs;
     cr_tensor **found; /* with `inputs`: their gradients, owned, NULL where nothing flows; NULL: they are added to
                         * the inputs' .grad instead */
@@ -78,5 +151,8 @@ typedef struct cr_backward {
 /* CR_ERUNTIME with PyTorch's reasons: nothing requires grad, a graph that was walked, a saved value that was written,
  * sizes. CR_ENOTIMPL naming an op without a derivative. On failure *found is released. */
 CR_NODISCARD cr_status cr_autograd_backward(const cr_backward *b);
+/* Of the walk that runs on this thread: its number in the process, and the node it is at (borrowed). 0, NULL: none. */
+uint64_t cr_autograd_walk(void);
+cr_grad_node *cr_autograd_at(void);
 
 #endif

@@ -24,6 +24,9 @@ typedef struct walk {
     CR_VEC(pending) all;
     CR_VEC(size_t) heap; /* of places */
     capture *captures; /* per input */
+    uint64_t number;
+    cr_grad_node *at; /* borrowed */
+    const struct walk *outer; /* the one that this one runs inside of */
 } walk;
 
 /* ---- places and the heap ---- */
@@ -162,6 +165,30 @@ static cr_status run_hooks(const pending *p) {
     return CR_OK;
 }
 
+/* Hooks of the whole node; each may put other tensors into the arrays. */
+static cr_status run_node_hooks(cr_grad_node *n, bool before, cr_tensor **made, cr_tensor **grads) {
+    for (size_t i = 0; n->extra; i++) {
+        cr_node_hook hook = { .call = NULL };
+        cr__lock(&n->lock);
+        size_t count = before ? n->extra->before.n : n->extra->after.n;
+        if (i < count) hook = before ? n->extra->before.at[i] : n->extra->after.at[i];
+        cr__unlock(&n->lock);
+        if (i >= count) break;
+        CR_TRY(hook.call(hook.user, made, made ? n->nslots : 0, grads, n->nouts));
+    }
+    return CR_OK;
+}
+
+static cr_status run_hooks_after(cr_tensor *leaf) {
+    cr__autograd *a = cr__autograd_get(leaf);
+    for (size_t i = 0; a && i < a->after.n; i++) {
+        cr_grad_hook hook = a->after.at[i];
+        cr_tensor *unused = NULL;
+        CR_TRY(hook.call(hook.user, leaf, &unused));
+    }
+    return CR_OK;
+}
+
 /* Results that retain their gradients. */
 static cr_status keep_grads(const pending *p, bool graph) {
     cr_grad_node *n = p->node;
@@ -193,20 +220,24 @@ static cr_status stale(const cr_grad_node *n, const cr_tensor *t, uint64_t expec
     return status;
 }
 
+cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out) {
+    CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
+    cr_status status = cr_tensor_share_version(*out, t);
+    if (!status) {
+        cr_grad_node_retain(history.node);
+        status = cr__autograd_set_fn(*out, history.node, history.result);
+    }
+    if (status) cr_tensor_release(*out);
+    return status;
+}
+
 /* A saved tensor as the derivative sees it: with its history when gradients are recorded. */
 static cr_status unpack_tensor(const cr_grad_node *n, const cr__slot *slot, const cr__edge *history, cr_tensor *t,
                                bool graph, cr_tensor **out) {
     if (slot->kept && cr_tensor_version(t) != slot->version)
         return stale(n, t, slot->version, slot >= n->outs && slot < n->outs + n->nouts);
     if (!graph || !slot->kept || !history->node) return cr_tensor_retain(*out = t), CR_OK;
-    CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
-    cr_status status = cr_tensor_share_version(*out, t);
-    if (!status) {
-        cr_grad_node_retain(history->node);
-        status = cr__autograd_set_fn(*out, history->node, history->result);
-    }
-    if (status) cr_tensor_release(*out);
-    return status;
+    return cr_autograd_alias(t, *history, out);
 }
 
 /* to: as cr_results_release wants it. history NULL: each has its slot's edge (arguments); else it is that node's
@@ -276,22 +307,32 @@ static bool wants(const walk *w, const cr__edge *e) {
     return !w->captures || (cr_map_find(&w->index, &e->node, sizeof e->node, &at) && w->all.at[at].needed);
 }
 
-/* Sends what the derivative gave to where the arguments came from. */
-static cr_status send_all(walk *w, const cr_grad_node *n, const cr_arg *args, const cr_arg *made) {
+/* What the derivative gave, one for each tensor among the arguments; each gets a reference. */
+static void gather(const cr_grad_node *n, const cr_arg *args, const cr_arg *made, cr_tensor **each) {
     uint32_t slot = 0;
     for (uint16_t p = 0; p < n->nargs; p++) {
         bool list = args[p].kind == CR_ARG_LIST;
         const cr_arg *items = list ? args[p].u.list : &args[p];
         for (uint32_t k = 0; k < (list ? args[p].n : 1); k++) {
             if (items[k].kind != CR_ARG_TENSOR) continue;
-            const cr__edge *to = &n->slots[slot++].edge;
             const cr_arg *g = made[p].kind == CR_ARG_LIST ? &made[p].u.list[k] : &made[p];
-            if (g->kind != CR_ARG_TENSOR || !wants(w, to)) continue;
-            cr_tensor_retain(g->u.t);
-            CR_TRY(send(w, to, g->u.t));
+            if (g->kind == CR_ARG_TENSOR) cr_tensor_retain(each[slot] = g->u.t);
+            slot++;
         }
     }
-    return CR_OK;
+}
+
+/* Sends gradients to where the arguments came from; takes them over, and leaves none. */
+static cr_status send_all(walk *w, const cr_grad_node *n, cr_tensor **each) {
+    cr_status status = CR_OK;
+    for (uint32_t i = 0; i < n->nslots; i++) {
+        const cr__edge *to = &n->slots[i].edge;
+        cr_tensor *grad = each[i];
+        each[i] = NULL;
+        if (grad && !status && wants(w, to)) status = send(w, to, grad);
+        else cr_tensor_release(grad);
+    }
+    return status;
 }
 
 static bool keeps_something(const cr_grad_node *n) {
@@ -302,7 +343,8 @@ static bool keeps_something(const cr_grad_node *n) {
     return false;
 }
 
-static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads) {
+/* By the op's derivative. each: per tensor argument, owned. */
+static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
     cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[MAX_RESULTS] = { { 0 } }, given[MAX_RESULTS], made[CR_MAX_PARAMS];
     bool needs[CR_MAX_PARAMS], any = false;
     uint32_t slot = 0;
@@ -329,7 +371,7 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads) {
     if (!items) CR_TRY_OUT(CR_ENOMEM);
     shape_grads(n, grads, results, items, given);
     CR_TRY_OUT(cr_grad_expand(cr_exec_emitter(), n->op, args, results, given, needs, made));
-    status = send_all(w, n, args, made);
+    gather(n, args, made, each);
 out:
     cr_free(items);
     cr_results_release(made, n->nargs);
@@ -338,8 +380,44 @@ out:
     return status;
 }
 
+enum { SMALL = CR_LIMIT(8, 1) };
+
+/* Runs the node and sends on what it gives. */
+static cr_status run_node(walk *w, cr_grad_node *n, cr_tensor **grads) {
+    cr_tensor *small[SMALL] = { NULL }, **each = small;
+    bool any = !w->captures;
+    for (uint32_t i = 0; i < n->nslots && !any; i++) any = wants(w, &n->slots[i].edge);
+    if (!any) return CR_OK; /* it was asked for its own gradient */
+    if (n->nslots > SMALL && !(each = cr_calloc(n->nslots, sizeof *each))) return CR_ENOMEM;
+    cr_status status = run_node_hooks(n, true, NULL, grads);
+    if (!status) status = n->table ? cr__function_call(n, grads, each) : derive(w, n, grads, each);
+    if (!status && n->table && n->table->forget && !w->b->keep && !w->b->graph) n->table->forget(n->user);
+    if (!status) status = run_node_hooks(n, false, each, grads);
+    if (!status) status = send_all(w, n, each);
+    for (uint32_t i = 0; i < n->nslots; i++) cr_tensor_release(each[i]);
+    if (each != small) cr_free(each);
+    return status;
+}
+
+static cr_status fill_leaf(const walk *w, cr_grad_node *n, cr_tensor **grads) {
+    if (w->captures) return CR_OK;
+    CR_TRY(run_node_hooks(n, true, NULL, grads));
+    if (!grads[0]) return CR_OK;
+    cr_tensor *grad = grads[0];
+    if (n->extra) cr_tensor_retain(grad); /* hooks see it afterwards */
+    cr_status status = accumulate(n->leaf, &grads[0], w->b->graph);
+    if (!n->extra) return status ? status : run_hooks_after(n->leaf);
+    cr_tensor_release(grads[0]);
+    grads[0] = grad;
+    if (!status) status = run_hooks_after(n->leaf);
+    return status ? status : run_node_hooks(n, false, NULL, grads);
+}
+
+static _Thread_local const walk *walking; /* the innermost one */
+
 static cr_status visit(walk *w, size_t place) {
     const pending p = w->all.at[place]; /* the array may move */
+    w->at = p.node;
     CR_TRY(run_hooks(&p));
     CR_TRY(keep_grads(&p, w->b->graph));
     for (size_t i = 0; w->captures && i < w->b->ninputs; i++) {
@@ -347,12 +425,9 @@ static cr_status visit(walk *w, size_t place) {
         if (c->edge.node != p.node || !p.grads[c->edge.result]) continue;
         cr_tensor_retain(c->grad = p.grads[c->edge.result]);
     }
-    cr_status status = CR_OK;
-    if (p.node->leaf) {
-        if (!w->captures) status = accumulate(p.node->leaf, &p.grads[0], w->b->graph);
-    } else {
-        status = derive(w, p.node, p.grads);
-    }
+    cr_status status;
+    if (p.node->leaf) status = fill_leaf(w, p.node, p.grads);
+    else status = run_node(w, p.node, p.grads);
     for (uint32_t i = 0; i < p.node->nouts; i++) {
         cr_tensor_release(p.grads[i]);
         p.grads[i] = NULL;
@@ -362,8 +437,27 @@ static cr_status visit(walk *w, size_t place) {
 
 /* ---- the whole walk ---- */
 
+/* What stands for the root: itself, or the leaf or a fake of the node that it is a result of. NULL: unknown. */
+static cr_tensor *root_of(const cr_backward *b, size_t i) {
+    if (b->roots[i]) return b->roots[i];
+    const cr_grad_node *n = b->from[i].node;
+    if (n->leaf) return n->leaf;
+    uint32_t at = 0;
+    for (uint16_t r = 0; r < n->nresults; r++) {
+        const cr_arg *items = n->results[r].kind == CR_ARG_LIST ? n->results[r].u.list : &n->results[r];
+        for (uint32_t k = 0; k < (n->results[r].kind == CR_ARG_LIST ? n->results[r].n : 1); k++)
+            if ((items[k].kind == CR_ARG_TENSOR || n->table) && at++ == b->from[i].result)
+                return items[k].kind == CR_ARG_TENSOR ? items[k].u.t : NULL;
+    }
+    return NULL;
+}
+
 static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
-    const cr_tensor *root = b->roots[i];
+    const cr_tensor *root = root_of(b, i);
+    if (!root)
+        return CR_FAIL(CR_ERUNTIME, "element %zu of tensors is an edge to a result that its node does not know any "
+                                    "more: it was walked; keep the graph, or give the tensor",
+                       i);
     const cr_meta *m = &root->meta;
     cr_tensor *given = b->grads ? b->grads[i] : NULL;
     if (!given) {
@@ -372,8 +466,15 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
         if (!n)
             return CR_FAIL(CR_ERUNTIME, "grad can be implicitly created only for scalar outputs; give the gradient of "
                                         "this one");
-        cr_arg a = cr_arg_tensor((cr_tensor *)root);
-        return cr_call_1("aten::ones_like", &a, 1, out);
+        cr_arg a[2] = { cr_arg_list(NULL, 0), { .kind = CR_ARG_DTYPE, .u.i = m->dtype } };
+        if (cr_tensor_is_fake(root)) { /* of a node: it has no memory to be like */
+            cr_arg size[CR_MAX_RANK];
+            for (int d = 0; d < m->rank; d++) size[d] = cr_arg_int(1);
+            a[0] = cr_arg_list(size, m->rank);
+            return cr_call_1("aten::ones", a, 2, out);
+        }
+        a[0] = cr_arg_tensor((cr_tensor *)root);
+        return cr_call_1("aten::ones_like", a, 1, out);
     }
     bool fits = given->meta.rank == m->rank;
     for (int d = 0; fits && d < m->rank; d++)
@@ -402,15 +503,15 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
 static cr_status start(walk *w) {
     const cr_backward *b = w->b;
     for (size_t i = 0; i < b->nroots; i++) {
-        cr__edge e;
+        cr__edge e = b->roots[i] ? (cr__edge){ NULL, 0 } : b->from[i];
         cr_tensor *grad;
-        if (!cr_tensor_requires_grad(b->roots[i]))
+        if (b->roots[i] && !cr_tensor_requires_grad(b->roots[i]))
             return CR_FAIL(CR_ERUNTIME, "element %zu of tensors does not require grad and does not have a grad_fn", i);
         CR_TRY(start_grad(b, i, &grad));
-        cr_status status = cr__edge_of(b->roots[i], &e);
+        cr_status status = b->roots[i] ? cr__edge_of(b->roots[i], &e) : CR_OK;
         if (status) cr_tensor_release(grad);
         else status = send(w, &e, grad);
-        cr_grad_node_release(e.node);
+        if (b->roots[i]) cr_grad_node_release(e.node);
         if (status) return status;
     }
     return CR_OK;
@@ -424,6 +525,11 @@ static int by_order(const void *a, const void *b) {
 /* Which nodes lead to an input: all that can be reached, oldest first. */
 static cr_status mark(walk *w) {
     for (size_t i = 0; i < w->b->ninputs; i++) {
+        if (!w->b->inputs[i]) {
+            cr_grad_node_retain(w->b->to[i].node);
+            w->captures[i].edge = w->b->to[i];
+            continue;
+        }
         if (!cr_tensor_requires_grad(w->b->inputs[i]))
             return CR_FAIL(CR_ERUNTIME, "One of the differentiated Tensors does not require grad");
         CR_TRY(cr__edge_of(w->b->inputs[i], &w->captures[i].edge));
@@ -459,7 +565,10 @@ static cr_status finish(walk *w) {
             w->b->found[i] = w->captures[i].grad;
             w->captures[i].grad = NULL;
         } else if (w->captures[i].grad) {
-            CR_TRY(accumulate(w->b->inputs[i], &w->captures[i].grad, w->b->graph));
+            cr_tensor *leaf = w->b->inputs[i] ? w->b->inputs[i] : w->captures[i].edge.node->leaf;
+            if (!leaf) return CR_FAIL(CR_ERUNTIME, "input %zu is an edge to no leaf: it has no .grad; use grad()", i);
+            CR_TRY(accumulate(leaf, &w->captures[i].grad, w->b->graph));
+            CR_TRY(run_hooks_after(leaf));
         }
     }
     return CR_OK;
@@ -480,7 +589,9 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_ambient *ambient = cr_ambient_get(), before = *ambient;
     if (before.mode.recorder || before.mode.fake)
         return CR_FAIL(CR_ENOTIMPL, "backward() inside of a program that is being recorded is not supported");
-    walk w = { .b = b };
+    static uint64_t last; /* atomic */
+    walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
+    walking = &w;
     cr_map_init(&w.index);
     cr_status status = CR_OK;
     if (b->inputs && !(w.captures = cr_calloc(b->ninputs + 1, sizeof *w.captures))) status = CR_ENOMEM;
@@ -502,5 +613,9 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_vec_dispose(&w.all);
     cr_vec_dispose(&w.heap);
     cr_map_dispose(&w.index);
+    walking = w.outer;
     return status;
 }
+
+uint64_t cr_autograd_walk(void) { return walking ? walking->number : 0; }
+cr_grad_node *cr_autograd_at(void) { return walking ? walking->at : NULL; }

@@ -4,10 +4,7 @@
 
 #include "autograd/autograd.h"
 
-typedef struct cr__edge {
-    cr_grad_node *node;
-    uint32_t result;
-} cr__edge; /* node NULL: no gradient is wanted */
+typedef cr_grad_edge cr__edge; /* node NULL: no gradient is wanted */
 /* A tensor argument or result of the call: where its gradient goes (arguments), and what is kept of it. */
 typedef struct cr__slot {
     cr__edge edge;
@@ -23,9 +20,18 @@ typedef struct cr__keeper {
     cr_tensor *tensor;
 } cr__keeper; /* weak: a result that retains its grad */
 
+/* What few nodes have. */
+typedef struct cr__extra {
+    CR_VEC(cr_node_hook) before, after;
+    cr_node_note note;
+} cr__extra;
+
 struct cr_grad_node {
     int64_t refs; /* atomic */
-    const cr_op *op; /* NULL: the sink of a leaf */
+    const cr_op *op; /* NULL: the sink of a leaf, or a function */
+    const cr_node_vtable *table; /* of a function: args and results are fakes with the metas of its tensors, results a
+                                  * block of their own */
+    void *user;
     uint64_t order; /* later nodes have more; 0: sinks, which come last in every walk */
     int lock; /* atomic: of hooks, keepers and what is saved */
     uint16_t nargs, nresults;
@@ -38,7 +44,9 @@ struct cr_grad_node {
     cr_tensor *leaf; /* of a sink; retained */
     CR_VEC(cr__node_hook) hooks;
     CR_VEC(cr__keeper) keepers;
-    cr_grad_node *next_dead;
+    cr__extra *extra; /* under `lock` where several threads may look */
+    void *shown; /* borrowed: the front end's object */
+    cr_grad_node *next_dead; /* while freed or traversed */
 };
 
 /* cr_tensor.autograd; NULL for most tensors. */
@@ -50,7 +58,7 @@ typedef struct cr__autograd {
     cr_grad_node *sink; /* weak; it holds the tensor */
     int lock; /* atomic: of grad, sink and hooks */
     bool retains;
-    CR_VEC(cr_grad_hook) hooks; /* of a leaf */
+    CR_VEC(cr_grad_hook) hooks, after; /* of a leaf */
 } cr__autograd;
 
 void cr__lock(int *lock);
@@ -66,12 +74,31 @@ CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
  * Edges come from the arguments. */
 CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
                                        uint64_t keep_results, cr_tensor *before, cr_grad_node **out);
+/* The order of the next node. */
+uint64_t cr__node_order(void);
+/* A fake with the tensor's meta. */
+CR_NODISCARD cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out);
+/* The view became the result of `node`: its root is another tensor now, and the view is read off it when asked next. */
+CR_NODISCARD cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node);
+/* The gradients of a function's inputs, each fitted to its input; owned. */
+CR_NODISCARD cr_status cr__function_call(cr_grad_node *n, cr_tensor *const *grads, cr_tensor **out);
+void cr__extra_free(cr_grad_node *n);
+const char *cr__node_name(const cr_grad_node *n); /* for messages */
+extern int64_t cr__collectable; /* atomic: hooks, functions and notes that a collector could find a cycle through */
+static inline void cr__collect_add(bool some) {
+    if (some) __atomic_add_fetch(&cr__collectable, 1, __ATOMIC_RELAXED);
+}
+static inline void cr__collect_drop(bool some) {
+    if (some) __atomic_sub_fetch(&cr__collectable, 1, __ATOMIC_RELAXED);
+}
 /* The tensors that it holds of the call go; edges, hooks and all other arguments stay. */
 void cr__node_forget(cr_grad_node *n);
 /* A node that reads view `v` off its root, and one that is the root after `v` became the result of `written`. */
 CR_NODISCARD cr_status cr__node_of_view(cr_tensor *v, cr_grad_node **out);
 CR_NODISCARD cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_grad_node **out);
 void cr__autograd_free(cr_tensor *t);
+/* Frees what `t` carried. */
+void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a);
 uint32_t cr__count_tensors(const cr_arg *args, size_t n);
 
 #endif

@@ -48,6 +48,11 @@ void cr__node_forget(cr_grad_node *n) {
     forget_tensors(n->results, n->nresults);
 }
 
+static void release_hook(const cr_grad_hook *hook) {
+    cr__collect_drop(hook->traverse);
+    hook->release(hook->user);
+}
+
 static void node_free(cr_grad_node *n) {
     if (n->args) {
         free_texts(n->args, n->nargs);
@@ -55,9 +60,15 @@ static void node_free(cr_grad_node *n) {
     }
     if (n->results) cr_results_release(n->results, n->nresults);
     for (uint32_t i = 0; n->slots && i < n->nslots; i++) cr_grad_node_release(n->slots[i].edge.node);
-    for (size_t i = 0; i < n->hooks.n; i++) n->hooks.at[i].hook.release(n->hooks.at[i].hook.user);
+    for (size_t i = 0; i < n->hooks.n; i++) release_hook(&n->hooks.at[i].hook);
     cr_vec_dispose(&n->hooks);
     cr_vec_dispose(&n->keepers);
+    cr__extra_free(n);
+    if (n->table) {
+        cr__collect_drop(n->table->traverse);
+        n->table->release(n->user);
+        cr_free(n->results);
+    }
     cr__autograd *a = n->leaf ? cr__autograd_get(n->leaf) : NULL;
     if (a) {
         cr__lock(&a->lock);
@@ -82,6 +93,11 @@ void cr_grad_node_release(cr_grad_node *n) {
 }
 
 const cr_op *cr_grad_node_op(const cr_grad_node *n) { return n->op; }
+uint32_t cr_grad_node_results(const cr_grad_node *n) { return n->nouts; }
+uint64_t cr_grad_node_order(const cr_grad_node *n) { return n->order; }
+const char *cr__node_name(const cr_grad_node *n) {
+    return n->op ? n->op->name : n->table ? n->table->name(n->user) : "AccumulateGrad";
+}
 cr_tensor *cr_grad_node_leaf(const cr_grad_node *n) { return n->leaf; }
 uint32_t cr_grad_node_edges(const cr_grad_node *n) { return n->nslots; }
 cr_grad_node *cr_grad_node_edge(const cr_grad_node *n, uint32_t i, uint32_t *result) {
@@ -115,13 +131,16 @@ static cr_status add_keeper(cr_grad_node *n, uint32_t result, cr_tensor *t) {
     return status;
 }
 
-void cr__autograd_free(cr_tensor *t) {
-    cr__autograd *a = t->autograd;
+void cr__autograd_free(cr_tensor *t) { cr__autograd_dismiss(t, t->autograd); }
+
+void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a) {
     if (a->retains && a->fn) drop_keeper(a->fn, t);
     cr_grad_node_release(a->fn);
     cr_tensor_release(a->grad);
-    for (size_t i = 0; i < a->hooks.n; i++) a->hooks.at[i].release(a->hooks.at[i].user);
+    for (size_t i = 0; i < a->hooks.n; i++) release_hook(&a->hooks.at[i]);
+    for (size_t i = 0; i < a->after.n; i++) release_hook(&a->after.at[i]);
     cr_vec_dispose(&a->hooks);
+    cr_vec_dispose(&a->after);
     cr_free(a);
 }
 
@@ -146,7 +165,8 @@ cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
 
 /* Is it read off a root that requires grad? */
 static bool is_read_off(const cr_tensor *t) {
-    return t->base && !(t->view & CR_VIEW_NO_GRAD) && (t->base->meta.flags & CR_META_REQUIRES_GRAD);
+    return t->base && !(t->view & (CR_VIEW_NO_GRAD | CR_VIEW_OF_FUNCTION)) &&
+           (t->base->meta.flags & CR_META_REQUIRES_GRAD);
 }
 
 /* The root was written to since the view's node was made: another one. */
@@ -183,6 +203,10 @@ cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
     cr__autograd *a = cr__autograd_of(t);
     if (!a) return CR_ENOMEM;
     if (is_read_off(t)) CR_TRY(renew(t, a));
+    if (t->base && (t->view & CR_VIEW_OF_FUNCTION) && a->fn && a->version != cr_tensor_version(t))
+        return CR_FAIL(CR_ERUNTIME, "a view that was created inside a custom Function is asked for its gradient, and "
+                                    "its base or another view of its base has been modified inplace since: clone() "
+                                    "the output of the function first");
     cr__lock(&a->lock);
     if (a->fn) {
         cr_grad_node_retain(a->fn);
@@ -191,6 +215,8 @@ cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
     cr__unlock(&a->lock);
     return out->node ? CR_OK : sink_of(t, a, &out->node);
 }
+
+cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out) { return cr__edge_of(t, out); }
 
 bool cr_autograd_is_leaf(cr_tensor *t) {
     const cr__autograd *a = cr__autograd_get(t);
@@ -273,6 +299,21 @@ cr_status cr_autograd_retain_grad(cr_tensor *t) {
 
 /* ---- hooks ---- */
 
+static cr_status add_hook(cr_tensor *leaf, bool after, const cr_grad_hook *hook) {
+    cr__autograd *a = cr__autograd_of(leaf);
+    if (!a) return CR_ENOMEM;
+    cr__lock(&a->lock);
+    cr_status status = after ? cr_vec_push(&a->after, *hook) : cr_vec_push(&a->hooks, *hook);
+    cr__unlock(&a->lock);
+    return status;
+}
+
+static cr_status hooked(cr_status status, const cr_grad_hook *hook) {
+    if (status) hook->release(hook->user);
+    else cr__collect_add(hook->traverse);
+    return status;
+}
+
 cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node **node) {
     cr__edge e = { NULL, 0 };
     cr_status status = CR_OK;
@@ -280,11 +321,7 @@ cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node 
     if (!cr_tensor_requires_grad(t)) {
         status = CR_FAIL(CR_ERUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
     } else if (cr_autograd_is_leaf(t)) {
-        cr__autograd *a = cr__autograd_of(t);
-        if (!a) status = CR_ENOMEM;
-        if (a) cr__lock(&a->lock);
-        if (a) status = cr_vec_push(&a->hooks, *hook);
-        if (a) cr__unlock(&a->lock);
+        status = add_hook(t, false, hook);
     } else if (!(status = cr__edge_of(t, &e))) {
         cr__lock(&e.node->lock);
         status = cr_vec_push(&e.node->hooks, ((cr__node_hook){ e.result, *hook }));
@@ -292,29 +329,64 @@ cr_status cr_autograd_hook(cr_tensor *t, const cr_grad_hook *hook, cr_grad_node 
         if (status) cr_grad_node_release(e.node);
         else *node = e.node;
     }
-    if (status) hook->release(hook->user);
-    return status;
+    return hooked(status, hook);
+}
+
+cr_status cr_autograd_hook_after(cr_tensor *leaf, const cr_grad_hook *hook) {
+    cr_status status;
+    if (!cr_tensor_requires_grad(leaf))
+        status = CR_FAIL(CR_ERUNTIME, "cannot register a hook on a tensor that doesn't require gradient");
+    else if (!cr_autograd_is_leaf(leaf))
+        status = CR_FAIL(CR_ERUNTIME, "post accumulate grad hooks cannot be registered on non-leaf tensors; use "
+                                      "register_hook() there");
+    else status = add_hook(leaf, true, hook);
+    return hooked(status, hook);
+}
+
+/* Takes entry i out of an array of n hooks; `size` and the hook inside of an entry at `at`. */
+#define TAKE(vec, i)                                                                                                   \
+    (memmove(&(vec)->at[i], &(vec)->at[(i) + 1], ((vec)->n - (i) - 1) * sizeof *(vec)->at), (vec)->n--)
+
+static bool take_node_hook(cr_grad_node *n, uint64_t id, cr_grad_hook *out) {
+    for (size_t i = 0; i < n->hooks.n; i++) {
+        if (n->hooks.at[i].hook.id != id) continue;
+        *out = n->hooks.at[i].hook;
+        TAKE(&n->hooks, i);
+        return true;
+    }
+    for (int before = 0; n->extra && before < 2; before++) {
+        CR_VEC(cr_node_hook) *hooks = before ? (void *)&n->extra->before : (void *)&n->extra->after;
+        for (size_t i = 0; i < hooks->n; i++) {
+            if (hooks->at[i].id != id) continue;
+            cr_node_hook h = hooks->at[i];
+            *out = (cr_grad_hook){ .release = h.release, .user = h.user, .traverse = h.traverse };
+            TAKE(hooks, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_leaf_hook(cr__autograd *a, uint64_t id, cr_grad_hook *out) {
+    for (int after = 0; after < 2; after++) {
+        CR_VEC(cr_grad_hook) *hooks = after ? (void *)&a->after : (void *)&a->hooks;
+        for (size_t i = 0; i < hooks->n; i++) {
+            if (hooks->at[i].id != id) continue;
+            *out = hooks->at[i];
+            TAKE(hooks, i);
+            return true;
+        }
+    }
+    return false;
 }
 
 void cr_autograd_unhook(cr_tensor *t, cr_grad_node *node, uint64_t id) {
-    cr_grad_hook found = { .user = NULL };
-    bool any = false;
+    cr_grad_hook found;
     cr__autograd *a = node ? NULL : cr__autograd_get(t);
     int *lock = node ? &node->lock : a ? &a->lock : NULL;
     if (!lock) return;
     cr__lock(lock);
-    for (size_t i = 0; node && i < node->hooks.n && !any; i++) {
-        if (node->hooks.at[i].hook.id != id) continue;
-        found = node->hooks.at[i].hook;
-        any = true;
-        memmove(&node->hooks.at[i], &node->hooks.at[i + 1], (--node->hooks.n - i) * sizeof *node->hooks.at);
-    }
-    for (size_t i = 0; a && i < a->hooks.n && !any; i++) {
-        if (a->hooks.at[i].id != id) continue;
-        found = a->hooks.at[i];
-        any = true;
-        memmove(&a->hooks.at[i], &a->hooks.at[i + 1], (--a->hooks.n - i) * sizeof *a->hooks.at);
-    }
+    bool any = node ? take_node_hook(node, id, &found) : take_leaf_hook(a, id, &found);
     cr__unlock(lock);
-    if (any) found.release(found.user);
+    if (any) release_hook(&found);
 }

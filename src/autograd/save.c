@@ -11,11 +11,18 @@ uint32_t cr__count_tensors(const cr_arg *args, size_t n) {
     return count;
 }
 
-static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
+cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out) {
     cr_meta meta;
     cr_meta_copy(&meta, &t->meta);
     meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
-    if (!keep) return cr_tensor_create_fake(NULL, &meta, out);
+    return cr_tensor_create_fake(NULL, &meta, out);
+}
+
+static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
+    cr_meta meta;
+    if (!keep) return cr__shape_of(t, out);
+    cr_meta_copy(&meta, &t->meta);
+    meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
     CR_TRY(cr_tensor_on(t->storage, &meta, NULL, t->env, out));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
@@ -83,9 +90,13 @@ static cr_status save_all(cr_grad_node *n, const cr_arg *args, const cr_arg *res
     return CR_OK;
 }
 
+uint64_t cr__node_order(void) {
+    static uint64_t last; /* atomic */
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
 cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
                           uint64_t keep_results, cr_tensor *before, cr_grad_node **out) {
-    static uint64_t last; /* atomic */
     const cr_schema *s = &op->schema;
     uint32_t nslots = cr__count_tensors(args, s->nparams), nouts = cr__count_tensors(results, s->nreturns);
     size_t nargs = s->nparams + (size_t)s->nreturns;
@@ -102,8 +113,7 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     n->slots = (cr__slot *)(n->results + n->nresults);
     n->outs = n->slots + nslots;
     cr_status status = save_all(n, args, results, keep_args, keep_results, before);
-    n->order = __atomic_add_fetch(&last, 1,
-                                  __ATOMIC_RELAXED); /* after the nodes of views that were read off just now */
+    n->order = cr__node_order(); /* after the nodes of views that were read off just now */
     if (status) cr_grad_node_release(n);
     else *out = n;
     return status;

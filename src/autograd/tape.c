@@ -31,6 +31,10 @@ static const char *const no_grad_view = "a view was created in no_grad mode and 
                                         "mode enabled, which is ambiguous: make both "
                                         "inside of no_grad(), or both outside";
 
+static const char *const of_function = "the tensor is a view and is being modified inplace; it was created inside a "
+                                       "custom Function (or because an input was returned as-is), whose backward the "
+                                       "write would pass over: clone() the output of the function first";
+
 static cr_status check_write(const cr_op *op, cr_tensor *t) {
     if (t->base && (t->view & CR_VIEW_ONE_OF_MANY))
         return CR_FAIL(CR_ERUNTIME,
@@ -38,6 +42,8 @@ static cr_status check_write(const cr_op *op, cr_tensor *t) {
                        "function that returns multiple views, which cannot be modified inplace: use the functional "
                        "form",
                        op->schema.name);
+    if (t->base && (t->view & CR_VIEW_OF_FUNCTION))
+        return CR_FAIL(CR_ERUNTIME, "%s: %s", op->schema.name, of_function);
     if (t->base && (t->view & CR_VIEW_NO_GRAD)) return CR_FAIL(CR_ERUNTIME, "%s: %s", op->schema.name, no_grad_view);
     if (!cr_tensor_requires_grad(t)) return CR_OK;
     if (t->base && cr_tensor_requires_grad(t->base) && cr_autograd_is_leaf(t->base))
@@ -121,8 +127,7 @@ static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *resul
     return CR_OK;
 }
 
-/* The view was written: its root is another tensor now, and the view is read off it when it is asked next. */
-static cr_status attach_view(cr_tensor *v, cr_grad_node *node) {
+cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node) {
     cr_grad_node *root;
     cr__autograd *a = cr__autograd_of(v);
     if (!a) return CR_ENOMEM;
@@ -155,7 +160,8 @@ static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *resul
     bool inplace = op->variant == CR_INPLACE;
     CR_TRY(cr__node_create(op->base, args, results, saved->args, saved->results, before, &node));
     node->underived = underived;
-    cr_status status = inplace && args[0].u.t->base ? attach_view(args[0].u.t, node) : attach(op, args, results, node);
+    bool view = inplace && args[0].u.t->base;
+    cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, node);
     cr_grad_node_release(node);
     return status;
 }

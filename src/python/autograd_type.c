@@ -1,126 +1,9 @@
-/* autograd_type.c: the tape (src/autograd) as Python sees it: x.grad_fn, hooks, and the walk that cresset.autograd
- * calls.
+/* autograd_type.c: hooks on tensors, and the walk that cresset.autograd calls. Nodes are in node_type.c.
  *
  * A walk runs without the GIL; a hook takes it. Hooks are kept by the tensor or node that they look at, and handles
  * know those weakly enough that nothing lives longer because of a handle to a leaf. */
 #include "python/autograd_type.h"
 #include "python/tensor.h"
-
-/* ---- grad_fn ---- */
-
-typedef struct py_node {
-    PyObject_HEAD cr_grad_node *node;
-} py_node;
-static PyTypeObject node_type;
-#define NODE(self) (((py_node *)(self))->node)
-
-/* One object for a node would need a way back from it; two objects of one node are equal. Takes over the reference. */
-static PyObject *node_wrap(cr_grad_node *node) {
-    py_node *o = PyObject_New(py_node, &node_type);
-    if (!o) cr_grad_node_release(node);
-    else o->node = node;
-    return (PyObject *)o;
-}
-
-static void node_dealloc(PyObject *self) {
-    cr_grad_node_release(NODE(self));
-    PyObject_Free(self);
-}
-
-/* "add_" -> "AddBackward0". */
-static PyObject *node_name(PyObject *self, PyObject *unused) {
-    (void)unused;
-    const cr_op *op = cr_grad_node_op(NODE(self));
-    cr_str text;
-    bool upper = true;
-    if (!op) return PyUnicode_FromString("AccumulateGrad");
-    cr_str_init(&text);
-    for (const char *c = op->schema.name; *c; c++) {
-        if (*c == '_' && c != op->schema.name) {
-            upper = true;
-            continue;
-        }
-        cr_str_addc(&text, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
-        upper = *c == '_';
-    }
-    cr_str_add(&text, "Backward0");
-    return cr_py_text(&text);
-}
-
-static PyObject *node_next(PyObject *self, void *unused) {
-    (void)unused;
-    uint32_t n = cr_grad_node_edges(NODE(self)), result;
-    PyObject *edges = PyTuple_New(n);
-    for (uint32_t i = 0; edges && i < n; i++) {
-        cr_grad_node *next = cr_grad_node_edge(NODE(self), i, &result);
-        if (next) cr_grad_node_retain(next);
-        PyObject *edge = Py_BuildValue("(NI)", next ? node_wrap(next) : Py_NewRef(Py_None), (unsigned)result);
-        if (!edge) Py_CLEAR(edges);
-        else PyTuple_SET_ITEM(edges, i, edge);
-    }
-    return edges;
-}
-
-static PyObject *node_variable(PyObject *self, void *unused) {
-    (void)unused;
-    cr_tensor *leaf = cr_grad_node_leaf(NODE(self));
-    if (!leaf) return PyErr_Format(PyExc_AttributeError, "only the node of a leaf has a variable");
-    cr_tensor_retain(leaf);
-    return cr_py_wrap(leaf);
-}
-
-static PyObject *node_repr(PyObject *self) {
-    PyObject *name = node_name(self, NULL);
-    PyObject *text = name ? PyUnicode_FromFormat("<%U object at %p>", name, NODE(self)) : NULL;
-    Py_XDECREF(name);
-    return text;
-}
-
-static PyObject *node_compare(PyObject *a, PyObject *b, int op) {
-    if (!Py_IS_TYPE(b, &node_type) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-    return PyBool_FromLong((NODE(a) == NODE(b)) == (op == Py_EQ));
-}
-static Py_hash_t node_hash(PyObject *self) { return _Py_HashPointer(NODE(self)); }
-
-static PyMethodDef node_methods[] = {
-    { "name", node_name, METH_NOARGS, "The op's name, as 'AddBackward0'." },
-    { NULL, NULL, 0, NULL },
-};
-static PyGetSetDef node_attributes[] = {
-    { "next_functions", node_next, NULL, "((node, result), ...) of the tensor arguments; None: no gradient is wanted.",
-      NULL },
-    { "variable", node_variable, NULL, "The leaf whose gradient this node puts into place.", NULL },
-    { NULL, NULL, NULL, NULL, NULL },
-};
-static PyTypeObject node_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.Node",
-    .tp_basicsize = sizeof(py_node),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "The call that made a tensor, for its derivative.",
-    .tp_dealloc = node_dealloc,
-    .tp_repr = node_repr,
-    .tp_richcompare = node_compare,
-    .tp_hash = node_hash,
-    .tp_methods = node_methods,
-    .tp_getset = node_attributes,
-};
-
-PyObject *cr_py_grad_fn(PyObject *self, void *unused) {
-    cr_grad_node *node;
-    uint32_t result;
-    (void)unused;
-    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result);
-    return status ? cr_py_raise(status) : node ? node_wrap(node) : Py_NewRef(Py_None);
-}
-
-PyObject *cr_py_output_nr(PyObject *self, void *unused) {
-    cr_grad_node *node;
-    uint32_t result;
-    (void)unused;
-    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result);
-    cr_grad_node_release(node);
-    return status ? cr_py_raise(status) : PyLong_FromUnsignedLong(result);
-}
 
 /* ---- hooks ---- */
 
@@ -145,17 +28,40 @@ static cr_status call_hook(void *user, cr_tensor *grad, cr_tensor **out) {
     return status;
 }
 
-static void release_hook(void *user) {
+/* Of a leaf whose .grad was just added to; what it returns does not matter. */
+static cr_status call_hook_after(void *user, cr_tensor *leaf, cr_tensor **out) {
+    (void)out;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *fn = Py_NewRef((PyObject *)user);
+    cr_tensor_retain(leaf);
+    PyObject *o = cr_py_wrap(leaf), *result = o ? PyObject_CallOneArg(fn, o) : NULL;
+    cr_status status = result ? CR_OK : CR_FAIL(CR_EPYTHON, "a hook of a leaf raised an exception");
+    if (result && result != Py_None) {
+        PyErr_Format(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None, not a %s",
+                     Py_TYPE(result)->tp_name);
+        status = CR_FAIL(CR_EPYTHON, "a hook of a leaf returned something");
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(o);
+    Py_DECREF(fn);
+    PyGILState_Release(state);
+    return status;
+}
+
+void cr_py_release_user(void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF((PyObject *)user);
     PyGILState_Release(state);
 }
+
+int cr_py_traverse_user(void *user, cr_visit *visit, void *arg) { return visit(user, arg); }
 
 typedef struct py_handle {
     PyObject_HEAD PyObject *tensor /* weak reference; NULL: the node has it */;
     cr_grad_node *node;
     uint64_t id;
 } py_handle;
+static PyTypeObject handle_type;
 
 static PyObject *handle_remove(PyObject *self, PyObject *unused) {
     py_handle *h = (py_handle *)self;
@@ -167,6 +73,20 @@ static PyObject *handle_remove(PyObject *self, PyObject *unused) {
 }
 static PyObject *handle_enter(PyObject *self, PyObject *unused) { return (void)unused, Py_NewRef(self); }
 static PyObject *handle_exit(PyObject *self, PyObject *args) { return (void)args, handle_remove(self, NULL); }
+PyObject *cr_py_handle_new(cr_grad_node *node, PyObject *tensor) {
+    static uint64_t last; /* process: numbers of hooks, under the GIL */
+    py_handle *h = PyObject_New(py_handle, &handle_type);
+    if (!h) return NULL;
+    h->id = ++last;
+    h->node = node;
+    if (node) cr_grad_node_retain(node);
+    h->tensor = tensor ? PyWeakref_NewRef(tensor, NULL) : NULL;
+    if (tensor && !h->tensor) Py_CLEAR(h);
+    return (PyObject *)h;
+}
+
+uint64_t cr_py_handle_id(PyObject *handle) { return ((py_handle *)handle)->id; }
+
 static void handle_dealloc(PyObject *self) {
     Py_XDECREF(((py_handle *)self)->tensor);
     cr_grad_node_release(((py_handle *)self)->node);
@@ -188,19 +108,29 @@ static PyTypeObject handle_type = {
 };
 
 PyObject *cr_py_register_hook(PyObject *self, PyObject *fn) {
-    static uint64_t last; /* process: numbers of hooks, under the GIL */
     if (!PyCallable_Check(fn))
         return PyErr_Format(PyExc_TypeError, "register_hook() takes a function of the gradient, not %s",
                             Py_TYPE(fn)->tp_name);
-    py_handle *h = PyObject_New(py_handle, &handle_type);
+    py_handle *h = (py_handle *)cr_py_handle_new(NULL, NULL);
     if (!h) return NULL;
-    h->tensor = NULL;
-    h->node = NULL;
-    h->id = ++last;
-    cr_status status = cr_autograd_hook(cr_py_tensor_of(self),
-                                        &(cr_grad_hook){ call_hook, release_hook, Py_NewRef(fn), h->id }, &h->node);
+    cr_grad_hook hook = { call_hook, cr_py_release_user, Py_NewRef(fn), h->id, cr_py_traverse_user };
+    cr_status status = cr_autograd_hook(cr_py_tensor_of(self), &hook, &h->node);
     if (!status && !h->node && !(h->tensor = PyWeakref_NewRef(self, NULL))) status = CR_EPYTHON;
     if (!status) return (PyObject *)h;
+    Py_DECREF(h);
+    return cr_py_raise(status);
+}
+
+PyObject *cr_py_register_hook_after(PyObject *self, PyObject *fn) {
+    if (!PyCallable_Check(fn))
+        return PyErr_Format(PyExc_TypeError, "register_post_accumulate_grad_hook() takes a function of the tensor, not "
+                                             "%s",
+                            Py_TYPE(fn)->tp_name);
+    PyObject *h = cr_py_handle_new(NULL, self);
+    if (!h) return NULL;
+    cr_grad_hook hook = { call_hook_after, cr_py_release_user, Py_NewRef(fn), cr_py_handle_id(h), cr_py_traverse_user };
+    cr_status status = cr_autograd_hook_after(cr_py_tensor_of(self), &hook);
+    if (!status) return h;
     Py_DECREF(h);
     return cr_py_raise(status);
 }
@@ -214,21 +144,49 @@ PyObject *cr_py_retain_grad(PyObject *self, PyObject *unused) {
 
 /* ---- the walk ---- */
 
-/* The tensors of a list, None being NULL; NULL: exception. */
-static cr_tensor **read_list(PyObject *list, const char *what) {
+/* What a walk starts from or ends at: tensors, and edges (node, result) in tuples. */
+typedef struct ends { cr_tensor **tensors; cr_grad_edge *edges; Py_ssize_t n; } ends;
+
+static void ends_dispose(ends *e) {
+    PyMem_Free(e->tensors);
+    PyMem_Free(e->edges);
+}
+
+static int read_edge(PyObject *o, cr_grad_edge *out) {
+    if (!PyTuple_Check(o) || PyTuple_GET_SIZE(o) < 2) return 1;
+    cr_grad_node *node = cr_py_node_of(PyTuple_GET_ITEM(o, 0));
+    if (!node) return PyErr_Occurred() ? -1 : 1;
+    long result = PyLong_AsLong(PyTuple_GET_ITEM(o, 1));
+    if (result == -1 && PyErr_Occurred()) return -1;
+    if (result < 0 || (unsigned long)result >= cr_grad_node_results(node)) {
+        PyErr_Format(PyExc_RuntimeError, "a gradient edge names result %ld of a node that has %u", result,
+                     cr_grad_node_results(node));
+        return -1;
+    }
+    *out = (cr_grad_edge){ node, (uint32_t)result };
+    return 0;
+}
+
+/* The tensors of a list, None being NULL, and with `edges` edges, too. -1: exception. */
+static int read_list(PyObject *list, const char *what, bool edges, ends *out) {
     Py_ssize_t n = PyList_GET_SIZE(list);
-    cr_tensor **tensors = PyMem_Calloc((size_t)n + 1, sizeof *tensors);
-    if (!tensors) return (cr_tensor **)PyErr_NoMemory();
+    *out = (ends){ PyMem_Calloc((size_t)n + 1, sizeof(cr_tensor *)), PyMem_Calloc((size_t)n + 1, sizeof(cr_grad_edge)),
+                   n };
+    if (!out->tensors || !out->edges) return PyErr_NoMemory(), -1;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyList_GET_ITEM(list, i);
-        if (cr_py_is_tensor(o)) tensors[i] = cr_py_tensor_of(o);
-        else if (o != Py_None) {
-            PyErr_Format(PyExc_TypeError, "%s %zd is a %s, not a Tensor", what, i, Py_TYPE(o)->tp_name);
-            PyMem_Free(tensors);
-            return NULL;
+        if (cr_py_is_tensor(o)) {
+            out->tensors[i] = cr_py_tensor_of(o);
+            continue;
         }
+        if (o == Py_None && !edges) continue;
+        int none = edges ? read_edge(o, &out->edges[i]) : 1;
+        if (none > 0)
+            PyErr_Format(PyExc_TypeError, "%s %zd is a %s, not a Tensor%s", what, i, Py_TYPE(o)->tp_name,
+                         edges ? " or a GradientEdge" : "");
+        if (none) return -1;
     }
-    return tensors;
+    return 0;
 }
 
 static PyObject *take_found(cr_tensor **found, Py_ssize_t n) {
@@ -251,42 +209,51 @@ static PyObject *backward(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!Oppp:_backward", &PyList_Type, &roots, &PyList_Type, &grads, &inputs, &find, &keep,
                           &graph))
         return NULL;
+    ends r = { 0 }, g = { 0 }, in = { 0 };
     bool some = PyList_Check(inputs);
-    Py_ssize_t ninputs = some ? PyList_GET_SIZE(inputs) : 0;
-    cr_tensor **r = read_list(roots, "root"), **g = r ? read_list(grads, "gradient") : NULL;
-    cr_tensor **in = g && some ? read_list(inputs, "input") : NULL;
-    cr_tensor **found = PyMem_Calloc((size_t)ninputs + 1, sizeof *found);
-    if (r && g && found && (in || !some)) {
-        cr_backward b = { .roots = r,
-                          .grads = g,
-                          .nroots = (size_t)PyList_GET_SIZE(roots),
-                          .inputs = in,
-                          .ninputs = (size_t)ninputs,
-                          .found = find ? found : NULL,
-                          .keep = keep,
-                          .graph = graph };
-        PyThreadState *thread = PyEval_SaveThread();
-        cr_status status = cr_autograd_backward(&b);
-        PyEval_RestoreThread(thread);
-        o = status ? cr_py_raise(status) : find ? take_found(found, ninputs) : Py_NewRef(Py_None);
-    }
-    PyMem_Free(r);
-    PyMem_Free(g);
-    PyMem_Free(in);
+    if (read_list(roots, "root", true, &r) || read_list(grads, "gradient", false, &g) ||
+        (some && read_list(inputs, "input", true, &in)))
+        goto out;
+    cr_tensor **found = PyMem_Calloc((size_t)in.n + 1, sizeof *found);
+    if (!found) goto out;
+    cr_backward b = { .roots = r.tensors,
+                      .from = r.edges,
+                      .grads = g.tensors,
+                      .nroots = (size_t)r.n,
+                      .inputs = in.tensors,
+                      .to = in.edges,
+                      .ninputs = (size_t)in.n,
+                      .found = find ? found : NULL,
+                      .keep = keep,
+                      .graph = graph };
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_autograd_backward(&b);
+    PyEval_RestoreThread(thread);
+    o = status ? cr_py_raise(status) : find ? take_found(found, in.n) : Py_NewRef(Py_None);
     PyMem_Free(found);
+out:
+    ends_dispose(&r);
+    ends_dispose(&g);
+    ends_dispose(&in);
     return o;
+}
+
+static PyObject *walk_number(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_autograd_walk());
 }
 
 static PyMethodDef functions[] = {
     { "_backward", backward, METH_VARARGS,
       "_backward(roots, grads, inputs, find, keep, graph): walks back; with `find`, the gradients of the inputs." },
+    { "_walk_number", walk_number, METH_NOARGS, "The number of the backward that runs on this thread; 0: none." },
     { NULL, NULL, 0, NULL },
 };
 
 int cr_py_autograd_init(PyObject *module) {
     cr_status status = cr_autograd_init();
     if (status) return cr_py_fail(status);
-    if (PyType_Ready(&node_type) || PyType_Ready(&handle_type)) return -1;
-    if (PyModule_AddObjectRef(module, "_Node", (PyObject *)&node_type)) return -1;
+    if (PyType_Ready(&handle_type) || cr_py_nodes_init(module)) return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -761,6 +761,8 @@ PyMethodDef cr_py_tensor_methods[] = {
       "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None): adds to the .grad of leaves." },
     { "register_hook", cr_py_register_hook, METH_O,
       "register_hook(hook): hook(grad) sees, and may replace, the gradient in every backward()." },
+    { "register_post_accumulate_grad_hook", cr_py_register_hook_after, METH_O,
+      "register_post_accumulate_grad_hook(hook): hook(tensor) runs when the .grad of a leaf was added to." },
     { "retain_grad", cr_py_retain_grad, METH_NOARGS, "retain_grad(): a result keeps its .grad, too." },
     { "requires_grad_", FASTCALL(requires_grad_),
       "requires_grad_(requires_grad=True): sets the flag, returns the tensor." },

@@ -4,6 +4,7 @@
  * tensor's references. Methods for the table's ops enter the type's dict when the first object is made
  * (cr_py_tensor_populate), so that importing the package does not build the table and a call still finds its method
  * without a detour. */
+#include "python/autograd_type.h"
 #include "python/tensor.h"
 
 #include <structmember.h>
@@ -43,14 +44,23 @@ PyObject *cr_py_wrap(cr_tensor *t) {
     return cr_py_wrap_as(cr_py_tensor_type, t);
 }
 
+typedef struct visitor { visitproc visit; void *arg; } visitor;
+static int visit_object(void *object, void *arg) {
+    const visitor *v = arg;
+    return v->visit(object, v->arg);
+}
+
 static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
+    cr_tensor *t = ((cr_py_tensor *)self)->tensor;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((cr_py_tensor *)self)->dict);
-    return 0;
+    return t ? cr_autograd_traverse(t, visit_object, &(visitor){ visit, arg }) : 0;
 }
 
 static int tensor_clear(PyObject *self) {
+    cr_tensor *t = ((cr_py_tensor *)self)->tensor;
     Py_CLEAR(((cr_py_tensor *)self)->dict);
+    if (t) cr_autograd_clear(t);
     return 0;
 }
 

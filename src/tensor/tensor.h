@@ -129,7 +129,11 @@ void cr_storage_release(cr_storage *s);
  * share one with what they come from, x.data has its own. Refcounted (atomically). */
 typedef struct cr_tensor_count { int64_t refs; uint64_t count; } cr_tensor_count;
 /* What forbids to write to a view while gradients are recorded. */
-enum { CR_VIEW_NO_GRAD = 1 /* made while they were not */, CR_VIEW_ONE_OF_MANY = 2 /* of unbind, split, ... */ };
+enum {
+    CR_VIEW_NO_GRAD = 1, /* made while they were not */
+    CR_VIEW_ONE_OF_MANY = 2, /* of unbind, split, ... */
+    CR_VIEW_OF_FUNCTION = 4, /* its gradient is what a function's own backward says */
+};
 struct cr_tensor {
     int64_t refs; /* atomic */
     cr_meta meta;

@@ -529,4 +529,4 @@ def test_the_page():
     blocks, scope = re.findall(r"```python\n(.*?)```", page, re.S), {}
     for block in blocks:
         exec(compile(block, "docs/autograd.md", "exec"), scope)
-    assert len(blocks) == 4 and scope["losses"][-1] < scope["losses"][0]
+    assert len(blocks) >= 4 and scope["losses"][-1] < scope["losses"][0]

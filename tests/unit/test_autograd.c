@@ -92,7 +92,7 @@ static void release(void *user) { released += user == &released; }
 static void hooks(void) {
     cr_tensor *x = leaf((double[]){ 1 }, 1), *y = BINARY("mul.Tensor", T(x), cr_arg_int(5));
     cr_grad_node *node, *none;
-    cr_grad_hook hook = { twice, release, &released, 1 };
+    cr_grad_hook hook = { twice, release, &released, 1, NULL };
     released = 0;
     CHECK_OK(cr_autograd_hook(y, &hook, &node));
     CHECK_OK(cr_autograd_hook(x, &hook, &none));
@@ -112,6 +112,77 @@ static void hooks(void) {
     CHECK_ERROR(cr_autograd_hook(plain, &hook, &none), CR_ERUNTIME, "doesn't require grad");
     CHECK_EQ(released, 3);
     cr_tensor_release(plain);
+}
+
+/* ---- functions with a backward of their own ---- */
+
+typedef struct scaled { int64_t factor; int calls, forgotten, released; } scaled;
+static const char *scaled_name(const void *user) { return (void)user, "Scaled"; }
+static cr_status scaled_call(void *user, cr_tensor *const *grads, cr_tensor **out) {
+    scaled *s = user;
+    s->calls++;
+    return cr_call_1("aten::mul.Scalar", (cr_arg[]){ T(grads[0]), cr_arg_int(s->factor) }, 2, &out[0]);
+}
+static void scaled_forget(void *user) { ((scaled *)user)->forgotten++; }
+static void scaled_release(void *user) { ((scaled *)user)->released++; }
+static const cr_node_vtable scaled_table = { scaled_name, scaled_call, scaled_forget, scaled_release, NULL };
+
+static cr_tensor *apply(scaled *s, cr_tensor *x) {
+    cr_grad_node *node = NULL;
+    CHECK_OK(cr_autograd_function(&scaled_table, s, &x, 1, &node));
+    cr_ambient_get()->grad = false;
+    cr_tensor *y = BINARY("mul.Scalar", T(x), cr_arg_int(s->factor));
+    cr_ambient_get()->grad = true;
+    if (!node) return y;
+    CHECK_OK(cr_autograd_results(node, 1));
+    CHECK_OK(cr_autograd_result(node, 0, y, false));
+    cr_grad_node_release(node);
+    return y;
+}
+
+static cr_status count_node(void *user, cr_tensor **made, uint32_t nmade, cr_tensor **grads, uint32_t ngrads) {
+    (void)grads;
+    *(int *)user += made ? (int)nmade : 10 * (int)ngrads;
+    return CR_OK;
+}
+static void keep(void *user) { (void)user; }
+
+static void functions(void) {
+    scaled s = { .factor = 3 };
+    cr_tensor *x = leaf((double[]){ 1, 2 }, 2), *y = apply(&s, x), *z = UNARY("sum", y);
+    cr_grad_edge e;
+    int seen = 0;
+    void *user;
+    CHECK_OK(cr_autograd_edge(y, &e));
+    CHECK(cr_grad_node_table(e.node, &user) == &scaled_table && user == &s && !cr_grad_node_op(e.node));
+    CHECK_OK(cr_grad_node_hook(e.node, true, &(cr_node_hook){ count_node, keep, &seen, 7, NULL }));
+    CHECK_OK(cr_grad_node_hook(e.node, false, &(cr_node_hook){ count_node, keep, &seen, 8, NULL }));
+    CHECK_OK(walk(z, false));
+    CHECK(at(cr_autograd_grad(x), 1) == 3 && s.calls == 1 && s.forgotten == 1 && seen == 11);
+    cr_autograd_unhook(NULL, e.node, 7);
+    cr_tensor *one = NULL, *found = NULL; /* from the edge, without its tensor, and to it */
+    CHECK_OK(cr_tensor_from(CR_F64, 1, (int64_t[]){ 2 }, (double[]){ 1, 1 }, &one));
+    cr_tensor *none = NULL;
+    CHECK_OK(cr_autograd_backward(&(cr_backward){
+        .roots = &none, .from = &e, .grads = &one, .nroots = 1, .inputs = &x, .ninputs = 1, .found = &found }));
+    CHECK(at(found, 0) == 3 && seen == 12);
+    cr_tensor_release(found);
+    CHECK_OK(cr_autograd_backward(&(cr_backward){
+        .roots = &z, .nroots = 1, .inputs = &none, .to = &e, .ninputs = 1, .found = &found, .keep = true }));
+    CHECK(at(found, 0) == 1 && s.calls == 2);
+    cr_tensor_release(found);
+    cr_tensor_release(one);
+    cr_grad_node_release(e.node);
+    cr_tensor_release(z);
+    cr_tensor_release(y);
+    CHECK_EQ(s.released, 1);
+    cr_tensor *plain = NULL;
+    CHECK_OK(cr_tensor_from(CR_F64, 0, NULL, (double[]){ 1 }, &plain));
+    y = apply(&s, plain);
+    CHECK(!cr_tensor_requires_grad(y) && s.released == 1);
+    cr_tensor_release(y);
+    cr_tensor_release(plain);
+    cr_tensor_release(x);
 }
 
 /* Nothing recurses: a chain as long as a program may run. */
@@ -140,6 +211,7 @@ int main(void) {
     CHECK_EQ(cr_alloc_live(), live);
     RUN(second_order);
     RUN(hooks);
+    RUN(functions);
     RUN(long_chain);
     return check_summary();
 }

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cresset import _C
+from cresset import _C, _lazy
 from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode"]
+__all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function"]
+__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function"}, {"function"})
 
 
 def _list(value: Any) -> list[Any]:
