@@ -1,257 +1,229 @@
 /* k_fft.c: discrete Fourier transforms along dimensions: complex to complex, real to complex, complex to real.
  *
- * Every kernel is a walk along one dimension after the other. A block of lines is gathered from memory of any strides,
- * transformed in scratch memory and scattered back, so the passes (rt_fft_passes.h) see dense f64 numbers only. Lengths
- * with a large prime factor are turned into a convolution of a power of two (Bluestein). Every block is read before it
- * is written, so a transform may be made in place. */
+ * Every kernel is a walk along one dimension after the other. Lines are gathered from memory of any strides,
+ * transformed in scratch memory and scattered back (rt_fft.h): several side by side where neighbours lie closer than
+ * the numbers of a line, else one by one. Lengths with a large prime factor are turned into a convolution of a power of
+ * two (Bluestein). Every line is read before it is written, so a transform may be made in place. */
 #include "runtime/kernels.h"
 #include "runtime/rt_fft.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_FACTORS = 64, LARGEST_RADIX = 64, BLOCK = 16, BLOCK_NUMBERS = 1 << 14 };
+enum { LARGEST_RADIX = 64, BLOCK_BYTES = 1 << 19, SHORTEST_SPLIT = 8, LONG = 1 << 10, FEW_NUMBERS = 1 << 12 };
+enum { WHOLE_BYTES = 1 << 13, LEAST_WIDTH = 16 }; /* of a matrix's columns, so that four parts stay in the cache */
 enum { NORM_NONE, NORM_ROOT, NORM_FULL };
 
-/* A length's factors (4 first: its pass is the cheapest per number) and tables. */
-typedef struct plan {
-    int64_t n;
-    int factor[MAX_FACTORS], nfactors;
-    double *table;    /* n cosines and n sines */
-    /* Bluestein: a longer transform of the power of two `m`, the chirp and its transform. */
-    struct plan *inner;
-    int64_t m;
-    double *chirp_re, *chirp_im, *filter_re, *filter_im;
-} plan;
+typedef struct fft_loops {
+    rt_fft_lines_fn *lines;
+    rt_fft_filter_fn *filter;
+} fft_loops;
 
+static fft_loops loops_of(int dtype) {
+#define LOOPS(set)                                                                                                   \
+    {                                                                                                                \
+        { rt__fft_lines_f32_##set, rt__fft_filter_f32_##set }, { rt__fft_lines_f64_##set, rt__fft_filter_f64_##set } \
+    }
+    static const fft_loops loops[][2] = {
+        LOOPS(base),
+#if defined(__x86_64__)
+        LOOPS(avx2),
+        LOOPS(avx512),
+#endif
+    };
+#undef LOOPS
+    uint32_t has = (int)(sizeof loops / sizeof *loops) > 1 ? rt_cpu() : 0;
+    return loops[has & RT_CPU_AVX512 ? 2 : has & RT_CPU_AVX2 ? 1 : 0][dtype == RT_F64];
+}
+
+/* ---- tables ---- */
+
+static void put(int dtype, void *table, int64_t at, double x) {
+    if (dtype == RT_F64) ((double *)table)[at] = x;
+    else ((float *)table)[at] = (float)x;
+}
+
+/* Cosine and sine of 2 pi k / n, k < n: exact for quarters. */
+static void unit(int64_t k, int64_t n, double *c, double *s) {
+    int64_t quarter = 4 * k / n;
+    double angle = 1.57079632679489661923 * ((double)(4 * k - quarter * n) / (double)n), x = cos(angle), y = sin(angle);
+    *c = quarter == 0 ? x : quarter == 1 ? -y : quarter == 2 ? -x : y;
+    *s = quarter == 0 ? y : quarter == 1 ? x : quarter == 2 ? -y : -x;
+}
+
+/* Cosines of 2 pi step k / n for k < count at table[at], sines `apart` behind; step * count <= n. Many of them are
+ * products of few. */
+static void put_angles(int dtype, void *table, int64_t at, int64_t apart, int64_t step, int64_t count, int64_t n) {
+    enum { FEW = 32 };
+    double c[FEW], s[FEW], x, y;
+    for (int64_t k = 0; k < FEW && k < count; k++) unit(step * k, n, &c[k], &s[k]);
+    for (int64_t k = 0; k < count; k += FEW) {
+        unit(step * k, n, &x, &y);
+        for (int64_t i = 0; i < FEW && k + i < count; i++) {
+            if (n <= LONG) unit(step * (k + i), n, &x, &y), c[0] = 1, s[0] = 0;
+            int64_t by = n <= LONG ? 0 : i;
+            put(dtype, table, at + k + i, x * c[by] - y * s[by]);
+            put(dtype, table, at + apart + k + i, x * s[by] + y * c[by]);
+        }
+    }
+}
+
+/* ---- plans ---- */
+
+/* Fewest passes for the twos, those of radix 8 last: the last pass is the cheapest. */
 static int factorise(int64_t n, int *factor) {
-    int count = 0;
-    for (; n % 4 == 0; n /= 4) factor[count++] = 4;
-    for (; n % 2 == 0; n /= 2) factor[count++] = 2;
+    int count = 0, twos = 0;
+    for (; n % 2 == 0; n /= 2) twos++;
+    int passes = (twos + 2) / 3, eights = twos > 1 ? twos - 2 * passes : 0;
     for (int64_t r = 3; r <= LARGEST_RADIX && n > 1; r += 2)
         for (; n % r == 0; n /= r) factor[count++] = (int)r;
+    for (int i = 0; i < passes; i++) factor[count++] = twos == 1 ? 2 : i < passes - eights ? 4 : 8;
     return n > 1 ? -1 : count;
 }
 
-/* n cosines of 2 pi k / n, then n sines. The first quarter turn gives the others where n has quarters. */
-static void make_table(double *table, int64_t n) {
-    double *c = table, *s = table + n;
-    int64_t quarter = n % 4 ? n : n / 4;
-    for (int64_t k = 0; k < quarter; k++) {
-        double angle = 6.283185307179586476925286766559 * (double)k / (double)n;
-        c[k] = cos(angle);
-        s[k] = sin(angle);
-    }
-    for (int64_t k = quarter; k < n; k++) c[k] = -s[k - quarter], s[k] = c[k - quarter];
-}
-
-static void plan_dispose(const rt_ctx *ctx, plan *p) {
+static void plan_dispose(const rt_ctx *ctx, fft_plan *p) {
     if (!p) return;
     plan_dispose(ctx, p->inner);
-    rt_scratch_free(ctx, p->chirp_re);
+    plan_dispose(ctx, p->first);
+    plan_dispose(ctx, p->second);
+    rt_scratch_free(ctx, p->chirp);
+    rt_scratch_free(ctx, p->turns);
     rt_scratch_free(ctx, p->table);
     rt_scratch_free(ctx, p);
 }
 
-static plan *plan_create(const rt_ctx *ctx, int64_t n);
+static fft_plan *plan_create(const rt_ctx *ctx, int dtype, int64_t n, bool single);
 
-/* exp(-i pi k^2 / n) turns the transform into a convolution with its own conjugate. */
-static bool plan_bluestein(const rt_ctx *ctx, plan *p) {
-    int64_t n = p->n;
-    for (p->m = 1; p->m < 2 * n - 1;) p->m *= 2;
-    p->inner = plan_create(ctx, p->m);
-    p->chirp_re = rt_scratch(ctx, (size_t)(2 * n + 4 * p->m) * sizeof(double));
-    if (!p->inner || !p->chirp_re) return false;
-    p->chirp_im = p->chirp_re + n;
-    p->filter_re = p->chirp_im + n;
-    p->filter_im = p->filter_re + p->m;
-    double *work = p->filter_im + p->m;
-    memset(p->filter_re, 0, (size_t)(2 * p->m) * sizeof(double));
+/* The power of two that a convolution of n numbers needs. */
+static int64_t padded(int64_t n) {
+    int64_t m = 1;
+    while (m < 2 * n - 1) m *= 2;
+    return m;
+}
+
+static bool plan_bluestein(const rt_ctx *ctx, int dtype, fft_plan *p, bool single) {
+    int64_t n = p->n, m = padded(n), item = rt_itemsize(dtype);
+    p->inner = plan_create(ctx, dtype, m, single);
+    p->chirp = p->inner ? rt_scratch(ctx, (size_t)((2 * n + 2 * m + rt__fft_room(p->inner, 1)) * item)) : NULL;
+    if (!p->chirp) return false;
+    p->filter = (char *)p->chirp + 2 * n * item;
+    memset(p->filter, 0, (size_t)(2 * m * item));
     for (int64_t k = 0; k < n; k++) {
-        double angle = 3.14159265358979323846 * (double)((int64_t)((__int128)k * k % (2 * n))) / (double)n;
-        p->chirp_re[k] = cos(angle);
-        p->chirp_im[k] = -sin(angle);
-        int64_t back = k ? p->m - k : 0;
-        p->filter_re[k] = p->filter_re[back] = cos(angle);
-        p->filter_im[k] = p->filter_im[back] = sin(angle);
+        double c, s;
+        unit((int64_t)((__int128)k * k % (2 * n)), 2 * n, &c, &s);
+        put(dtype, p->chirp, k, c);
+        put(dtype, p->chirp, n + k, -s);
+        int64_t back = k ? m - k : 0;
+        put(dtype, p->filter, k, c), put(dtype, p->filter, back, c);
+        put(dtype, p->filter, m + k, s), put(dtype, p->filter, m + back, s);
     }
-    fft_lines x = { p->filter_re, p->filter_im }, y = { work, work + p->m };
-    fft_lines made = rt__fft_transform(p->m, p->inner->nfactors, p->inner->factor, p->inner->table, 1, x, y);
-    if (made.re != x.re) memcpy(x.re, made.re, (size_t)(2 * p->m) * sizeof(double));
+    loops_of(dtype).filter(p, (char *)p->filter + 2 * m * item);
     return true;
 }
 
-static plan *plan_create(const rt_ctx *ctx, int64_t n) {
-    plan *p = rt_scratch(ctx, sizeof *p);
+/* How much longer vectors make a loop of n steps, and what a matrix costs that is far from square. */
+static double split_cost(int64_t rows, int64_t columns) {
+    double row = (double)((rows + 15) / 16 * 16) / (double)rows,
+           column = (double)((columns + 15) / 16 * 16) / (double)columns;
+    return row * column + 0.05 * fabs(log2((double)rows / (double)columns));
+}
+
+/* The rows of the matrix that a line becomes, or 0. */
+static int64_t split_rows(int64_t n) {
+    int64_t best = 0;
+    for (int64_t rows = SHORTEST_SPLIT; rows <= n / rows; rows++)
+        if (n % rows == 0 && (!best || split_cost(rows, n / rows) < split_cost(best, n / best))) best = rows;
+    return best;
+}
+
+static bool plan_split(const rt_ctx *ctx, int dtype, fft_plan *p, int64_t rows) {
+    int64_t n = p->n, columns = n / rows;
+    p->first = plan_create(ctx, dtype, rows, false);
+    p->second = plan_create(ctx, dtype, columns, false);
+    p->turns = rt_scratch(ctx, (size_t)(2 * n * rt_itemsize(dtype)));
+    if (!p->first || !p->second || !p->turns) return false;
+    for (int64_t i = 0; i < rows; i++) put_angles(dtype, p->turns, i * columns, n, i, columns, n);
+    if (n * rt_itemsize(dtype) > WHOLE_BYTES) {
+        p->width = WHOLE_BYTES / rt_itemsize(dtype) / (rows > columns ? rows : columns);
+        if (p->width < LEAST_WIDTH) p->width = LEAST_WIDTH;
+    }
+    return true;
+}
+
+/* single: lines come one by one. */
+static fft_plan *plan_create(const rt_ctx *ctx, int dtype, int64_t n, bool single) {
+    fft_plan *p = rt_scratch(ctx, sizeof *p);
     if (!p) return NULL;
-    *p = (plan){ .n = n };
+    *p = (fft_plan){ .n = n, .dtype = dtype };
     p->nfactors = factorise(n, p->factor);
+    int64_t rows = single && p->nfactors > 0 ? split_rows(n) : 0;
     bool ok;
     if (p->nfactors < 0) {
-        ok = plan_bluestein(ctx, p);
+        ok = plan_bluestein(ctx, dtype, p, single);
+    } else if (rows) {
+        ok = plan_split(ctx, dtype, p, rows);
     } else {
-        p->table = rt_scratch(ctx, (size_t)(2 * n) * sizeof(double));
+        p->table = rt_scratch(ctx, (size_t)(2 * n * rt_itemsize(dtype)));
         ok = p->table != NULL;
-        if (ok) make_table(p->table, n);
+        if (ok) put_angles(dtype, p->table, 0, n, 1, n, n);
     }
     if (ok) return p;
     plan_dispose(ctx, p);
     return NULL;
 }
 
-/* Numbers of each of the two work areas' parts, for one line. */
-static int64_t plan_room(const plan *p) { return p->inner ? p->m : p->n; }
-
-static fft_lines run_bluestein(const plan *p, int64_t batch, fft_lines x, fft_lines y) {
-    for (int64_t k = 0; k < p->n; k++) {
-        double c = p->chirp_re[k], d = p->chirp_im[k];
-        for (int64_t q = k * batch; q < (k + 1) * batch; q++) {
-            double t = x.re[q];
-            x.re[q] = t * c - x.im[q] * d;
-            x.im[q] = t * d + x.im[q] * c;
-        }
-    }
-    memset(x.re + p->n * batch, 0, (size_t)((p->m - p->n) * batch) * sizeof(double));
-    memset(x.im + p->n * batch, 0, (size_t)((p->m - p->n) * batch) * sizeof(double));
-    fft_lines z = rt__fft_transform(p->m, p->inner->nfactors, p->inner->factor, p->inner->table, batch, x, y);
-    for (int64_t k = 0; k < p->m; k++) { /* times the filter; parts exchanged for the way back */
-        double c = p->filter_re[k], d = p->filter_im[k];
-        for (int64_t q = k * batch; q < (k + 1) * batch; q++) {
-            double t = z.re[q];
-            z.re[q] = t * d + z.im[q] * c;
-            z.im[q] = t * c - z.im[q] * d;
-        }
-    }
-    fft_lines back = rt__fft_transform(p->m, p->inner->nfactors, p->inner->factor, p->inner->table, batch, z,
-                                       z.re == x.re ? y : x);
-    double scale = 1 / (double)p->m;
-    for (int64_t k = 0; k < p->n; k++) {
-        double c = p->chirp_re[k] * scale, d = p->chirp_im[k] * scale;
-        for (int64_t q = k * batch; q < (k + 1) * batch; q++) {
-            double t = back.im[q];
-            back.im[q] = t * d + back.re[q] * c;
-            back.re[q] = t * c - back.re[q] * d;
-        }
-    }
-    return back;
-}
-
 /* ---- one dimension ---- */
 
-typedef struct axis {
-    const rt_ctx *ctx;
-    const rt_view *in, *out;
-    const plan *plan;
-    int dim, rank;
-    int64_t n, in_n, out_n;    /* length, and how many numbers are read and written of it */
-    bool inverse, hermitian;   /* hermitian: the other half of the input is the conjugate */
-    double scale;
-    int64_t lines, block;
-    int order[RT_MAX_RANK], norder; /* the other dims, closest in memory last */
-} axis;
-
-static int64_t line_offset(const axis *a, const rt_view *v, int64_t line) {
-    int64_t at = 0;
-    for (int i = a->norder - 1; i >= 0; i--) {
-        int d = a->order[i];
-        at += line % a->out->size[d] * v->stride[d];
-        line /= a->out->size[d];
-    }
-    return at;
-}
-
-/* Lines of any strides into the columns of [n][batch] and back, a few rows at a time: both sides stay in cache. */
-enum { TILE = 8 };
-#define GATHER(T)                                                                                                      \
-    for (int64_t k0 = 0; k0 < a->in_n; k0 += TILE) {                                                                   \
-        int64_t k1 = k0 + TILE < a->in_n ? k0 + TILE : a->in_n, stride = a->in->stride[a->dim] * parts;                \
-        for (int64_t b = 0; b < batch; b++) {                                                                          \
-            const T *from = (const T *)a->in->p + offset[b] * parts;                                                   \
-            for (int64_t k = k0; k < k1; k++) {                                                                        \
-                re[k * batch + b] = from[k * stride];                                                                  \
-                im[k * batch + b] = parts == 2 ? from[k * stride + 1] : 0;                                             \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-
-#define SCATTER(T)                                                                                                     \
-    for (int64_t k0 = 0; k0 < a->out_n; k0 += TILE) {                                                                  \
-        int64_t k1 = k0 + TILE < a->out_n ? k0 + TILE : a->out_n, stride = a->out->stride[a->dim] * parts;             \
-        for (int64_t b = 0; b < batch; b++) {                                                                          \
-            T *to = (T *)a->out->p + offset[b] * parts;                                                                \
-            for (int64_t k = k0; k < k1; k++) {                                                                        \
-                to[k * stride] = (T)(re[k * batch + b] * a->scale);                                                    \
-                if (parts == 2) to[k * stride + 1] = (T)(im[k * batch + b] * a->scale);                                \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-
-/* The half of the input that is not stored. Inverse: real parts lie in x.im. */
-static void mirror(const axis *a, fft_lines x, int64_t batch, int64_t b) {
-    x.re[b] = 0;
-    if (a->n % 2 == 0) x.re[a->n / 2 * batch + b] = 0;
-    for (int64_t k = a->n / 2 + 1; k < a->n; k++) {
-        x.re[k * batch + b] = -x.re[(a->n - k) * batch + b];
-        x.im[k * batch + b] = x.im[(a->n - k) * batch + b];
-    }
-}
-
-static bool is_wide(int dtype) { return dtype == RT_F64 || dtype == RT_C128; }
-
-static void transform_block(const axis *a, double *memory, int64_t first, int64_t batch) {
-    int64_t room = plan_room(a->plan) * a->block, offset[BLOCK];
-    const plan *p = a->plan;
-    fft_lines x = { memory, memory + room }, y = { memory + 2 * room, memory + 3 * room };
-    double *re = a->inverse ? x.im : x.re, *im = a->inverse ? x.re : x.im;
-    int parts = rt_is_complex(a->in->dtype) ? 2 : 1;
-    for (int64_t b = 0; b < batch; b++) offset[b] = line_offset(a, a->in, first + b);
-    if (is_wide(a->in->dtype)) GATHER(double)
-    else GATHER(float)
-    for (int64_t b = 0; b < batch && a->hermitian; b++) mirror(a, x, batch, b);
-    fft_lines z = p->inner ? run_bluestein(p, batch, x, y)
-                           : rt__fft_transform(a->n, p->nfactors, p->factor, p->table, batch, x, y);
-    re = a->inverse ? z.im : z.re, im = a->inverse ? z.re : z.im;
-    parts = rt_is_complex(a->out->dtype) ? 2 : 1;
-    for (int64_t b = 0; b < batch; b++) offset[b] = line_offset(a, a->out, first + b);
-    if (is_wide(a->out->dtype)) SCATTER(double)
-    else SCATTER(float)
-}
-
 static int axis_blocks(void *arg, int64_t begin, int64_t end) {
-    const axis *a = arg;
-    double *memory = rt_scratch(a->ctx, (size_t)(4 * plan_room(a->plan) * a->block) * sizeof *memory);
+    const fft_axis *a = arg;
+    int dtype = a->plan->dtype;
+    rt_fft_lines_fn *lines = loops_of(dtype).lines;
+    void *memory = rt_scratch(a->ctx, (size_t)(rt__fft_room(a->plan, a->block) * rt_itemsize(dtype)));
     if (!memory) return rt_fail(a->ctx, RT_ENOMEM, "no memory for a transform of length %lld", (long long)a->n);
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i * a->block, batch = a->lines - first < a->block ? a->lines - first : a->block;
-        transform_block(a, memory, first, batch);
+        int64_t first = i * a->block, count = a->lines - first < a->block ? a->lines - first : a->block;
+        lines(a, memory, first, count);
     }
     rt_scratch_free(a->ctx, memory);
     return RT_OK;
 }
 
 /* Transforms all lines of `in` along `dim` into `out`; other sizes are equal. */
-static int transform_axis(const rt_ctx *ctx, axis a) {
+static int transform_axis(const rt_ctx *ctx, fft_axis a) {
     a.ctx = ctx;
-    a.rank = a.out->rank;
     a.lines = 1;
-    for (int d = 0; d < a.rank; d++) {
+    int64_t closest = INT64_MAX;
+    for (int d = 0; d < a.out->rank; d++) {
         if (d == a.dim) continue;
         a.lines *= a.out->size[d];
+        if (a.out->size[d] > 1 && a.in->stride[d] < closest) closest = a.in->stride[d];
         int at = a.norder++;
         for (; at && a.in->stride[a.order[at - 1]] < a.in->stride[d]; at--) a.order[at] = a.order[at - 1];
         a.order[at] = d;
     }
     a.out_n = a.out->size[a.dim];
-    if (!a.in_n) a.in_n = a.in->size[a.dim];
     if (!a.lines || !a.out_n) return RT_OK;
-    plan *p = plan_create(ctx, a.n);
-    if (!p) return rt_fail(ctx, RT_ENOMEM, "no memory for the tables of length %lld", (long long)a.n);
-    a.plan = p;
-    a.block = BLOCK_NUMBERS / plan_room(p);
-    if (a.block > BLOCK) a.block = BLOCK;
-    if (a.block < 1) a.block = 1;
-    if (a.block > a.lines) a.block = a.lines;
-    int code = rt_parallel_work(ctx, (a.lines + a.block - 1) / a.block, a.n * a.block, 4096, axis_blocks, &a);
+    int dtype = a.in->dtype == RT_F64 || a.in->dtype == RT_C128 ? RT_F64 : RT_F32;
+    a.paired = (a.from_real || a.to_real) && a.n % 2 == 0;
+    int64_t n = a.paired ? a.n / 2 : a.n;
+    int factor[FFT_MOST_FACTORS];
+    bool single = closest >= a.in->stride[a.dim] && split_rows(factorise(n, factor) < 0 ? padded(n) : n);
+    fft_plan *p = plan_create(ctx, dtype, n, single);
+    void *ends = p && a.paired ? rt_scratch(ctx, (size_t)(2 * n * rt_itemsize(dtype))) : NULL;
+    int code = RT_OK;
+    if (!p || (a.paired && !ends)) {
+        code = rt_fail(ctx, RT_ENOMEM, "no memory for the tables of length %lld", (long long)a.n);
+    } else {
+        if (ends) put_angles(dtype, ends, 0, n, 1, n, a.n);
+        a.plan = p;
+        a.ends = ends;
+        a.block = single ? 1 : BLOCK_BYTES / (4 * rt__fft_part(p, 1) * rt_itemsize(dtype));
+        if (a.block > FFT_BLOCK) a.block = FFT_BLOCK;
+        if (a.block < 1) a.block = 1;
+        if (a.block > a.lines) a.block = a.lines;
+        code = rt_parallel_work(ctx, (a.lines + a.block - 1) / a.block, a.n * a.block, 4096, axis_blocks, &a);
+    }
+    rt_scratch_free(ctx, ends);
     plan_dispose(ctx, p);
     return code;
 }
@@ -267,20 +239,44 @@ static int dims_of(const rt_call *c, int rank, int *dims) {
     return n;
 }
 
+/* Few numbers of f32 are transformed in f64: that costs nothing then, and only many must take PyTorch's rounding. */
+static bool are_few(const rt_view *v) {
+    return rt_numel(v) <= FEW_NUMBERS && rt_itemsize(v->dtype) == (rt_is_complex(v->dtype) ? 8 : 4);
+}
+static int in_f64(const rt_ctx *ctx, const rt_call *c, rt_kernel *kernel) {
+    const rt_view *self = rt_arg_view(c, 0), *out = c->out;
+    int from = rt_is_complex(self->dtype) ? RT_C128 : RT_F64, to = rt_is_complex(out->dtype) ? RT_C128 : RT_F64;
+    int64_t first = rt_numel(self) * rt_itemsize(from);
+    char *memory = rt_scratch(ctx, (size_t)(first + rt_numel(out) * rt_itemsize(to)));
+    if (!memory) return RT_ENOMEM;
+    rt_view wide = rt_view_contiguous(memory, from, self->rank, self->size),
+            made = rt_view_contiguous(memory + first, to, out->rank, out->size);
+    rt_arg arg[4] = { { .kind = RT_ARG_VIEW, .u.view = &wide }, c->arg[1], c->arg[2], c->arg[3] };
+    rt_call call = *c;
+    call.arg = arg;
+    call.out = &made;
+    int code = rt_copy(ctx, &wide, self);
+    if (!code) code = kernel(ctx, &call);
+    if (!code) code = rt_copy(ctx, out, &made);
+    rt_scratch_free(ctx, memory);
+    return code;
+}
+
 /* self, dim, normalization, forward */
 int rt_k_fft_c2c(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *self = rt_arg_view(c, 0), *out = c->out;
+    if (are_few(self)) return in_f64(ctx, c, rt_k_fft_c2c);
     int dims[RT_MAX_RANK], n = dims_of(c, self->rank, dims);
     double signal = 1;
     for (int i = 0; i < n; i++) signal *= (double)self->size[dims[i]];
     if (!n) return rt_copy(ctx, out, self);
     for (int i = n - 1; i >= 0; i--) {
-        axis a = { .in = i == n - 1 ? self : out,
-                   .out = out,
-                   .dim = dims[i],
-                   .n = self->size[dims[i]],
-                   .inverse = !rt_arg_int(c, 3),
-                   .scale = i ? 1 : scale_of(rt_arg_int(c, 2), signal) };
+        fft_axis a = { .in = i == n - 1 ? self : out,
+                       .out = out,
+                       .dim = dims[i],
+                       .n = self->size[dims[i]],
+                       .inverse = !rt_arg_int(c, 3),
+                       .scale = i ? 1 : scale_of(rt_arg_int(c, 2), signal) };
         int code = transform_axis(ctx, a);
         if (code) return code;
     }
@@ -290,12 +286,17 @@ int rt_k_fft_c2c(const rt_ctx *ctx, const rt_call *c) {
 /* self, dim, normalization, onesided: the last of the dims first, from real numbers; the others complex. */
 int rt_k_fft_r2c(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *self = rt_arg_view(c, 0), *out = c->out;
+    if (are_few(self)) return in_f64(ctx, c, rt_k_fft_r2c);
     int dims[RT_MAX_RANK], n = dims_of(c, self->rank, dims);
     double signal = 1;
     for (int i = 0; i < n; i++) signal *= (double)self->size[dims[i]];
     for (int i = n - 1; i >= 0; i--) {
-        axis a = { .in = i == n - 1 ? self : out, .out = out, .dim = dims[i], .n = self->size[dims[i]],
-                   .scale = i ? 1 : scale_of(rt_arg_int(c, 2), signal) };
+        fft_axis a = { .in = i == n - 1 ? self : out,
+                       .out = out,
+                       .dim = dims[i],
+                       .n = self->size[dims[i]],
+                       .from_real = i == n - 1,
+                       .scale = i ? 1 : scale_of(rt_arg_int(c, 2), signal) };
         int code = transform_axis(ctx, a);
         if (code) return code;
     }
@@ -305,6 +306,7 @@ int rt_k_fft_r2c(const rt_ctx *ctx, const rt_call *c) {
 /* self, dim, normalization, last_dim_size: the other dims first, complex, in scratch memory. */
 int rt_k_fft_c2r(const rt_ctx *ctx, const rt_call *c) {
     const rt_view *self = rt_arg_view(c, 0), *out = c->out;
+    if (are_few(self)) return in_f64(ctx, c, rt_k_fft_c2r);
     int dims[RT_MAX_RANK] = { 0 }, n = dims_of(c, self->rank, dims), last = dims[n - 1], code = RT_OK;
     int64_t size = rt_arg_int(c, 3);
     double signal = (double)size;
@@ -317,22 +319,21 @@ int rt_k_fft_c2r(const rt_ctx *ctx, const rt_call *c) {
         between = rt_view_contiguous(memory, self->dtype, self->rank, self->size);
     }
     for (int i = n - 2; i >= 0 && !code; i--) {
-        axis a = { .in = i == n - 2 ? self : &between,
-                   .out = &between,
-                   .dim = dims[i],
-                   .n = self->size[dims[i]],
-                   .inverse = true,
-                   .scale = 1 };
+        fft_axis a = { .in = i == n - 2 ? self : &between,
+                       .out = &between,
+                       .dim = dims[i],
+                       .n = self->size[dims[i]],
+                       .inverse = true,
+                       .scale = 1 };
         code = transform_axis(ctx, a);
     }
-    axis a = { .in = &between,
-               .out = out,
-               .dim = last,
-               .n = size,
-               .in_n = size / 2 + 1,
-               .inverse = true,
-               .hermitian = true,
-               .scale = scale_of(rt_arg_int(c, 2), signal) };
+    fft_axis a = { .in = &between,
+                   .out = out,
+                   .dim = last,
+                   .n = size,
+                   .inverse = true,
+                   .to_real = true,
+                   .scale = scale_of(rt_arg_int(c, 2), signal) };
     if (!code) code = transform_axis(ctx, a);
     rt_scratch_free(ctx, memory);
     return code;
