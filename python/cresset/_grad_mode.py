@@ -76,4 +76,4 @@ class inference_mode(_Mode):
         """Both flags at once; returns both."""
         if isinstance(value, tuple):
             return _C._set_inference_mode(value[0]), _C._set_grad_enabled(value[1])
-        return _C._set_inference_mode(value), _C._set_grad_enabled(not value and _C.is_grad_enabled())
+        return _C._set_inference_mode(value), _C._set_grad_enabled(not value)

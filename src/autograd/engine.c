@@ -343,6 +343,17 @@ static bool keeps_something(const cr_grad_node *n) {
     return false;
 }
 
+/* With PyTorch's classes: what somebody could register, what a tensor was made to show, what is missing. */
+static cr_status refuse(const cr_op *op) {
+    if (op->tags & CR_TAG_CUSTOM)
+        return CR_FAIL(CR_ERUNTIME,
+                       "trying to backward through %s, but no autograd formula was registered; use "
+                       "register_autograd() to add one",
+                       op->name);
+    return CR_FAIL(op->tags & CR_TAG_METADATA ? CR_ERUNTIME : CR_ENOTIMPL, "derivative for %s is not implemented",
+                   op->name);
+}
+
 /* By the op's derivative. each: per tensor argument, owned. */
 static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
     cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[MAX_RESULTS] = { { 0 } }, given[MAX_RESULTS], made[CR_MAX_PARAMS];
@@ -366,7 +377,7 @@ static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_te
         any |= needs[p];
     }
     if (!any) goto out;
-    if (n->underived) CR_TRY_OUT(CR_FAIL(CR_ENOTIMPL, "derivative for %s is not implemented", n->op->name));
+    if (n->underived) CR_TRY_OUT(refuse(n->op));
     items = cr_calloc(n->nouts + 1u, sizeof *items);
     if (!items) CR_TRY_OUT(CR_ENOMEM);
     shape_grads(n, grads, results, items, given);

@@ -53,7 +53,6 @@ struct cr_grad_node {
 typedef struct cr__autograd {
     cr_grad_node *fn; /* NULL: a leaf */
     uint32_t result;
-    uint64_t version; /* of a view: of the root's count, when `fn` was read off it */
     cr_tensor *grad;
     cr_grad_node *sink; /* weak; it holds the tensor */
     int lock; /* atomic: of grad, sink and hooks */
@@ -93,9 +92,13 @@ static inline void cr__collect_drop(bool some) {
 }
 /* The tensors that it holds of the call go; edges, hooks and all other arguments stay. */
 void cr__node_forget(cr_grad_node *n);
-/* A node that reads view `v` off its root, and one that is the root after `v` became the result of `written`. */
+/* views.c. A node that reads view `v` off its root, and one that is the root after `v` became the result of
+ * `written`. */
 CR_NODISCARD cr_status cr__node_of_view(cr_tensor *v, cr_grad_node **out);
 CR_NODISCARD cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_grad_node **out);
+/* May the view be written to, or be asked for its history after its root was (since)? CR_ERUNTIME: not as it was made.
+ */
+CR_NODISCARD cr_status cr__check_view(const char *op, const cr_tensor *v, bool since);
 void cr__autograd_free(cr_tensor *t);
 /* Frees what `t` carried. */
 void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a);

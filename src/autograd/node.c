@@ -155,7 +155,7 @@ cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
     cr_grad_node *old = a->fn;
     a->fn = fn;
     a->result = result;
-    a->version = cr_tensor_version(t);
+    if (t->base) __atomic_store_n(&t->written, cr_tensor_version(t), __ATOMIC_RELAXED);
     cr__unlock(&a->lock);
     t->meta.flags |= CR_META_REQUIRES_GRAD;
     if (old && a->retains) drop_keeper(old, t);
@@ -163,16 +163,17 @@ cr_status cr__autograd_set_fn(cr_tensor *t, cr_grad_node *fn, uint32_t result) {
     return CR_OK;
 }
 
-/* Is it read off a root that requires grad? */
-static bool is_read_off(const cr_tensor *t) {
-    return t->base && !(t->view & (CR_VIEW_NO_GRAD | CR_VIEW_OF_FUNCTION)) &&
-           (t->base->meta.flags & CR_META_REQUIRES_GRAD);
+/* A view whose root was written to since its history was read off: does it need another one? A root that requires grad
+ * since, without having been written to, is none of the view's history: as in PyTorch. */
+static bool is_outdated(const cr_tensor *t) {
+    const cr__autograd *a = cr__autograd_get(t);
+    if (!t->base || __atomic_load_n(&t->written, __ATOMIC_RELAXED) == cr_tensor_version(t)) return false;
+    return (a && a->fn) || (t->base->meta.flags & CR_META_REQUIRES_GRAD);
 }
 
-/* The root was written to since the view's node was made: another one. */
-static cr_status renew(cr_tensor *t, cr__autograd *a) {
+static cr_status renew(cr_tensor *t) {
     cr_grad_node *fresh;
-    if (a->fn && a->version == cr_tensor_version(t)) return CR_OK;
+    CR_TRY(cr__check_view(NULL, t, true));
     CR_TRY(cr__node_of_view(t, &fresh));
     return cr__autograd_set_fn(t, fresh, 0);
 }
@@ -198,15 +199,12 @@ static cr_status sink_of(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
 
 cr_status cr__edge_of(cr_tensor *t, cr__edge *out) {
     *out = (cr__edge){ NULL, 0 };
+    if (!cr_tensor_requires_grad(t)) return CR_OK;
+    if (is_outdated(t)) CR_TRY(renew(t));
     /* a view made without grad says that it requires some, as its root does, and none arrives: as in PyTorch */
-    if (!(t->meta.flags & CR_META_REQUIRES_GRAD) && !is_read_off(t)) return CR_OK;
+    if (!(t->meta.flags & CR_META_REQUIRES_GRAD)) return CR_OK;
     cr__autograd *a = cr__autograd_of(t);
     if (!a) return CR_ENOMEM;
-    if (is_read_off(t)) CR_TRY(renew(t, a));
-    if (t->base && (t->view & CR_VIEW_OF_FUNCTION) && a->fn && a->version != cr_tensor_version(t))
-        return CR_FAIL(CR_ERUNTIME, "a view that was created inside a custom Function is asked for its gradient, and "
-                                    "its base or another view of its base has been modified inplace since: clone() "
-                                    "the output of the function first");
     cr__lock(&a->lock);
     if (a->fn) {
         cr_grad_node_retain(a->fn);
@@ -220,7 +218,7 @@ cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out) { return cr__edge_of
 
 bool cr_autograd_is_leaf(cr_tensor *t) {
     const cr__autograd *a = cr__autograd_get(t);
-    return !cr_tensor_requires_grad(t) || (!is_read_off(t) && !(a && a->fn));
+    return !cr_tensor_requires_grad(t) || (!is_outdated(t) && !(a && a->fn));
 }
 
 cr_status cr_autograd_fn(cr_tensor *t, cr_grad_node **node, uint32_t *result) {
@@ -241,6 +239,10 @@ cr_status cr_autograd_require(cr_tensor *t, bool required) {
                                     "tensor that "
                                     "does not require grad");
     }
+    if (required && t->inference && !cr_ambient_get()->inference)
+        return CR_FAIL(CR_ERUNTIME, "setting requires_grad=True on an inference tensor outside of inference mode is "
+                                    "not "
+                                    "allowed; .clone() it first");
     if (required && cr_dtype_is_integral(t->meta.dtype))
         return CR_FAIL(CR_ERUNTIME, "only tensors of floating point or complex dtype can require gradients, not %s",
                        cr_dtype_name(t->meta.dtype));

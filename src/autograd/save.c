@@ -23,6 +23,10 @@ static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor 
     if (!keep) return cr__shape_of(t, out);
     cr_meta_copy(&meta, &t->meta);
     meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    if (t->inference)
+        return CR_FAIL(CR_ERUNTIME, "inference tensors cannot be saved for backward: do not compute gradients with "
+                                    "what was made in inference mode. .clone() it first, or make it inside of "
+                                    "no_grad()");
     CR_TRY(cr_tensor_on(t->storage, &meta, NULL, t->env, out));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
@@ -117,57 +121,4 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     if (status) cr_grad_node_release(n);
     else *out = n;
     return status;
-}
-
-/* ---- views and their roots ---- */
-
-static cr_status find_op(const cr_op **cache, const char *name, const cr_op **out) {
-    *out = __atomic_load_n(cache, __ATOMIC_RELAXED);
-    if (!*out) __atomic_store_n(cache, *out = cr_op_find(name), __ATOMIC_RELAXED);
-    return *out ? CR_OK : CR_FAIL(CR_ENOTFOUND, "there is no op '%s'", name);
-}
-
-/* By sizes, strides and offset: right for every view that shows elements as they are. */
-static cr_status geometry(const cr_tensor *v, cr_arg *lists, cr_arg *args) {
-    const cr_meta *m = &v->meta, *root = &v->base->meta;
-    if (m->dtype != root->dtype || ((m->flags ^ root->flags) & (CR_META_CONJ | CR_META_NEG)))
-        return CR_FAIL(CR_ENOTIMPL, "writing to a tensor that has views as another dtype, or as conjugates, is not "
-                                    "supported "
-                                    "while gradients are recorded; .clone() it first");
-    for (int d = 0; d < m->rank; d++) {
-        lists[d] = cr_arg_int(m->size[d]);
-        lists[CR_MAX_RANK + d] = cr_arg_int(m->stride[d]);
-    }
-    args[0] = cr_arg_list(lists, m->rank);
-    args[1] = cr_arg_list(lists + CR_MAX_RANK, m->rank);
-    args[2] = cr_arg_int(m->offset);
-    return CR_OK;
-}
-
-cr_status cr__node_of_view(cr_tensor *v, cr_grad_node **out) {
-    static const cr_op *as_strided;
-    const cr_op *op;
-    cr_arg lists[2 * CR_MAX_RANK], args[4] = { cr_arg_tensor(v->base) }, result = cr_arg_tensor(v);
-    CR_TRY(find_op(&as_strided, "aten::as_strided", &op));
-    CR_TRY(geometry(v, lists, args + 1));
-    return cr__node_create(op, args, &result, 0, 0, NULL, out);
-}
-
-cr_status cr__node_of_root(cr_tensor *v, cr_grad_node *written, cr_grad_node **out) {
-    static const cr_op *scatter;
-    const cr_op *op;
-    cr_tensor *source = NULL;
-    cr_arg lists[2 * CR_MAX_RANK], args[5] = { cr_arg_tensor(v->base) }, result = cr_arg_tensor(v->base);
-    cr__slot unused = { .version = 0 };
-    CR_TRY(find_op(&scatter, "aten::as_strided_scatter", &op));
-    CR_TRY(geometry(v, lists, args + 2));
-    CR_TRY(
-        save_tensor(v, false, &unused, &source)); /* its gradient goes to what was written, not to what the view was */
-    args[1] = cr_arg_tensor(source);
-    cr_status status = cr__node_create(op, args, &result, 0, 0, NULL, out);
-    cr_tensor_release(source);
-    if (status) return status;
-    cr_grad_node_retain(written);
-    (*out)->slots[1].edge = (cr__edge){ written, 0 };
-    return CR_OK;
 }

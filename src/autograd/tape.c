@@ -27,26 +27,10 @@ static cr_status call_named(const char *name, const cr_arg *args, size_t n, cr_t
 
 /* ---- what may be written ---- */
 
-static const char *const no_grad_view = "a view was created in no_grad mode and is being modified inplace with grad "
-                                        "mode enabled, which is ambiguous: make both "
-                                        "inside of no_grad(), or both outside";
-
-static const char *const of_function = "the tensor is a view and is being modified inplace; it was created inside a "
-                                       "custom Function (or because an input was returned as-is), whose backward the "
-                                       "write would pass over: clone() the output of the function first";
-
 static cr_status check_write(const cr_op *op, cr_tensor *t) {
-    if (t->base && (t->view & CR_VIEW_ONE_OF_MANY))
-        return CR_FAIL(CR_ERUNTIME,
-                       "%s: the tensor is a view and is being modified inplace; it is one of the outputs of a "
-                       "function that returns multiple views, which cannot be modified inplace: use the functional "
-                       "form",
-                       op->schema.name);
-    if (t->base && (t->view & CR_VIEW_OF_FUNCTION))
-        return CR_FAIL(CR_ERUNTIME, "%s: %s", op->schema.name, of_function);
-    if (t->base && (t->view & CR_VIEW_NO_GRAD)) return CR_FAIL(CR_ERUNTIME, "%s: %s", op->schema.name, no_grad_view);
+    if (t->base) CR_TRY(cr__check_view(op->schema.name, t, false));
     if (!cr_tensor_requires_grad(t)) return CR_OK;
-    if (t->base && cr_tensor_requires_grad(t->base) && cr_autograd_is_leaf(t->base))
+    if (t->base && cr_autograd_is_leaf(t->base))
         return CR_FAIL(CR_ERUNTIME,
                        "%s: a view of a leaf Variable that requires grad is being used in an in-place operation; "
                        "write inside of no_grad()",
@@ -59,11 +43,19 @@ static cr_status check_write(const cr_op *op, cr_tensor *t) {
     return CR_OK;
 }
 
+/* set_ gives a tensor other memory; resize_, the other op of its tag, has no place among gradients. */
+static bool is_set(const cr_op *op) {
+    return (op->base->tags & CR_TAG_METADATA) && op->schema.nparams > 1 && op->schema.params[1].type == CR_T_TENSOR;
+}
+
 static cr_status check_writes(const cr_op *op, const cr_arg *args) {
     for (uint16_t i = 0; i < op->schema.nparams; i++) {
         if (!op->schema.params[i].writes) continue;
-        bool self = !i && op->variant == CR_INPLACE && args[0].kind == CR_ARG_TENSOR;
+        bool self = !i && (op->variant == CR_INPLACE || is_set(op)) && args[0].kind == CR_ARG_TENSOR;
         if (self) CR_TRY(check_write(op, args[0].u.t));
+        else if (op->base->tags & CR_TAG_METADATA)
+            return CR_FAIL(CR_ERUNTIME, "%s: cannot resize variables that require grad; use reshape() or indexing",
+                           op->schema.name);
         else if (cr_arg_requires_grad(&args[i]))
             return CR_FAIL(CR_ENOTIMPL, "%s writes to '%s', which requires grad: there is no derivative for that",
                            op->schema.name, op->schema.params[i].name);
@@ -129,11 +121,9 @@ static cr_status attach(const cr_op *op, const cr_arg *args, const cr_arg *resul
 
 cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node) {
     cr_grad_node *root;
-    cr__autograd *a = cr__autograd_of(v);
-    if (!a) return CR_ENOMEM;
     CR_TRY(cr__node_of_root(v, node, &root));
     CR_TRY(cr__autograd_set_fn(v->base, root, 0));
-    a->version = UINT64_MAX;
+    __atomic_store_n(&v->written, UINT64_MAX, __ATOMIC_RELAXED); /* not the root's: it is read off before it is used */
     v->meta.flags |= CR_META_REQUIRES_GRAD;
     return CR_OK;
 }
@@ -226,10 +216,26 @@ static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results
 /* ---- detach_() ---- */
 
 static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    cr_tensor *t = args[0].u.t;
-    if (t->base) return CR_FAIL(CR_ERUNTIME, "detach_: a view cannot be detached in place; use detach()");
     CR_TRY(call_plain(op, args, results)); /* takes the flag */
-    cr_status status = cr_autograd_require(t, false);
+    cr_status status = cr_autograd_require(args[0].u.t, false);
+    if (status) cr_results_release(results, 1);
+    return status;
+}
+
+/* ---- set_() ---- */
+
+/* From here on its history is one that no gradient passes. */
+static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    cr_grad_node *node;
+    CR_TRY(call_plain(op, args, results));
+    cr_status status = cr__node_create(op, args, results, 0, 0, NULL, &node);
+    if (!status) {
+        node->underived = true;
+        cr_tensor *self = args[0].u.t;
+        if (self->base) status = cr__attach_view(self, node);
+        else cr_grad_node_retain(node), status = cr__autograd_set_fn(self, node, 0);
+        cr_grad_node_release(node);
+    }
     if (status) cr_results_release(results, 1);
     return status;
 }
@@ -246,6 +252,7 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
     if (!detach) __atomic_store_n(&detach, cr_op_find("aten::detach"), __ATOMIC_RELAXED);
     if (op->variant == CR_INPLACE && op->base == detach) return detach_self(op, args, results);
     CR_TRY(check_writes(op, args));
+    if (is_set(op)) return call_set(op, args, results);
     bool direct, custom = op->tags & CR_TAG_CUSTOM;
     if (op->variant == CR_INPLACE && args[0].u.t->base && (op->base->tags & CR_TAG_INPLACE_VIEW)) {
         CR_TRY(call_plain(op, args, results)); /* the view's geometry alone: it is read off its root again */

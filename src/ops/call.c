@@ -193,6 +193,11 @@ static cr_status check_plain(const cr_call_frame *f, const cr_param *p, const cr
 
 static cr_status check_target(const cr_call_frame *f, const cr_param *p, const cr_arg *a) {
     for (uint32_t i = 0; a->kind == CR_ARG_LIST && i < a->n; i++) CR_TRY(check_target(f, p, &a->u.list[i]));
+    if (a->kind == CR_ARG_TENSOR && a->u.t->inference && !ambient.inference && f->base->row->shape != shape_detach)
+        return CR_FAIL(CR_ERUNTIME,
+                       "%s: '%s' was made in inference mode, outside of which such tensors are not written to; "
+                       ".clone() it first, or write inside of inference_mode()",
+                       f->op->schema.name, p->name);
     if (a->kind != CR_ARG_TENSOR || cr_tensor_is_fake(a->u.t) == f->fake || ambient.mode.fake) return CR_OK;
     return CR_FAIL(CR_ERUNTIME,
                    "%s: '%s' must be on the device of the other tensors: one of them is on 'meta', which has no memory",
@@ -375,7 +380,9 @@ static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) 
     *result = NULL;
     if (out->none) return CR_OK;
     if (out->alias < 0) {
-        return f->fake ? cr_tensor_create_fake(f->env, &out->meta, result) : cr_tensor_create(&out->meta, result);
+        CR_TRY(f->fake ? cr_tensor_create_fake(f->env, &out->meta, result) : cr_tensor_create(&out->meta, result));
+        (*result)->inference = ambient.inference;
+        return CR_OK;
     }
     cr_tensor *arg = f->args[out->alias].u.t;
     if (out->same) {
@@ -383,12 +390,18 @@ static cr_status make_output(cr_call_frame *f, cr_out *out, cr_tensor **result) 
         *result = arg;
         return CR_OK;
     }
-    if (f->base->row->shape == shape_detach) {
+    /* what has no derivative is no view to the tape: bytes as another dtype, and what is detached */
+    bool apart = f->base->row->shape == shape_detach || f->base->row->shape == shape_view_dtype;
+    if (apart || arg->inference) {
         CR_TRY(cr_tensor_on(arg->storage, &out->meta, NULL, f->env, result));
-        return cr_tensor_share_version(*result, arg);
+        (*result)->inference = arg->inference;
+        return arg->inference ? CR_OK : cr_tensor_share_version(*result, arg);
     }
     CR_TRY(cr_tensor_on(arg->storage, &out->meta, arg->base ? arg->base : arg, f->env, result));
-    (*result)->view = arg->view | (ambient.grad ? 0 : CR_VIEW_NO_GRAD) |
+    (*result)->view = arg->view |
+                      (ambient.inference ? CR_VIEW_INFERENCE
+                       : ambient.grad    ? 0
+                                         : CR_VIEW_NO_GRAD) |
                       (f->base->schema.returns[0].list ? CR_VIEW_ONE_OF_MANY : 0);
     return CR_OK;
 }
@@ -570,6 +583,8 @@ static cr_status pack_results(cr_call_frame *f, const rt_scalar *number, cr_arg 
 static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
     CR_TRY(cr_rule_run(&f->rule, f->base, f->env, f->args, NULL));
     cr_tensor *self = f->args[0].u.t;
+    if (f->base->row->shape == shape_detach && self->base)
+        return CR_FAIL(CR_ERUNTIME, "detach_: a view cannot be detached in place; use detach()");
     cr_meta meta;
     cr_meta_copy(&meta, &f->rule.out[0].meta);
     cr_tensor *source = f->rule.out[0].alias > 0 ? f->args[f->rule.out[0].alias].u.t : NULL;
@@ -586,7 +601,7 @@ static cr_status change_meta(cr_call_frame *f, cr_arg *results) {
     meta.flags = self->meta.flags;
     if (f->base->row->shape == shape_detach) meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* detach_ */
     cr_meta_copy(&self->meta, &meta);
-    cr_tensor_bump(self);
+    if (f->base->row->shape != shape_detach) cr_tensor_bump(self);
     cr_tensor_retain(self);
     results[0] = cr_arg_tensor(self);
     return CR_OK;
@@ -719,7 +734,7 @@ cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
         cr_status status = cr__autocast_call(op, args, results, &done);
         if (done) return status;
     }
-    bool taped = ambient.grad && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;
+    bool taped = ambient.grad && !ambient.inference && !ambient.untaped && !ambient.mode.recorder && !ambient.mode.fake;
     if (taped && any_requires_grad(op, args)) {
         cr_tape_call *differentiates = __atomic_load_n(&tape, __ATOMIC_ACQUIRE);
         if (differentiates) return differentiates(op, args, results);

@@ -344,6 +344,9 @@ cr_status shape_set(cr_rule *r) {
     if (!out) return CR_ENOMEM;
     cr_meta *o = &out->meta;
     o->dtype = m->dtype;
+    if (r->nargs == 2 && source->dtype != m->dtype)
+        return CR_FAIL(CR_ERUNTIME, "set_: a %s tensor cannot show the memory of a %s tensor; use view(dtype) for that",
+                       cr_dtype_name(m->dtype), cr_dtype_name(source->dtype));
     if (r->nargs > 2) {
         int rank, n;
         if (cr_meta_is_contiguous(r->env, source, CR_CONTIGUOUS) != CR_YES)

@@ -218,6 +218,7 @@ static cr_tensor *from_sequence(PyObject *data, int dtype) {
         cr_py_raise(status);
         return NULL;
     }
+    t->inference = cr_ambient_get()->inference;
     filling f = { dtype, rank, size, t->storage->data, rt_itemsize(dtype) };
     if (fill(&f, data, 0)) {
         cr_tensor_release(t);

@@ -36,8 +36,13 @@ GETTER(get_nbytes) {
     return cr_py_dim(t->env, cr_dim_mul(t->env, cr_meta_numel(t->env, &t->meta), rt_itemsize(t->meta.dtype)));
 }
 GETTER(get_version) {
+    const cr_tensor *t = cr_py_tensor_of(self);
     (void)closure;
-    return PyLong_FromUnsignedLongLong(cr_tensor_version(cr_py_tensor_of(self)));
+    if (t->inference)
+        return PyErr_Format(PyExc_RuntimeError, "inference tensors do not track version counter; .clone() it outside "
+                                                "of "
+                                                "inference_mode() for one that does");
+    return PyLong_FromUnsignedLongLong(cr_tensor_version(t));
 }
 /* A constant answer: the closure is the object. */
 GETTER(get_false) {
@@ -58,7 +63,13 @@ GETTER(get_is_meta) {
 }
 GETTER(get_is_leaf) {
     (void)closure;
-    return PyBool_FromLong(cr_autograd_is_leaf(cr_py_tensor_of(self)));
+    cr_grad_node *node;
+    uint32_t result;
+    cr_status status = cr_autograd_fn(cr_py_tensor_of(self), &node, &result); /* a view may have lost its history */
+    if (status) return cr_py_raise(status);
+    bool leaf = !node;
+    cr_grad_node_release(node);
+    return PyBool_FromLong(leaf);
 }
 GETTER(get_retains_grad) {
     (void)closure;
@@ -129,6 +140,7 @@ GETTER(get_data) {
     if (status) return cr_py_raise(status);
     if (cr_tensor_is_fake(t) || cr_ambient_get()->mode.recorder) return cr_py_wrap(t); /* a recorded call's result */
     status = cr_tensor_on(t->storage, &t->meta, NULL, t->env, &plain);
+    if (!status) plain->inference = t->inference;
     cr_tensor_release(t);
     return status ? cr_py_raise(status) : cr_py_wrap(plain);
 }

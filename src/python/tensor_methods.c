@@ -108,8 +108,8 @@ NOARGS(is_neg) {
     return PyBool_FromLong(TENSOR(self)->meta.flags & CR_META_NEG);
 }
 NOARGS(is_inference) {
-    (void)self, (void)unused;
-    Py_RETURN_FALSE;
+    (void)unused;
+    return PyBool_FromLong(TENSOR(self)->inference);
 }
 NOARGS(get_device) {
     (void)unused;

@@ -30,9 +30,11 @@ static cr_status tensor_new(cr_storage *storage, const cr_meta *meta, cr_tensor 
     t->base = base;
     if (base) cr_tensor_retain(base);
     t->autograd = t->python = NULL;
-    t->trace = t->written = 0;
+    t->trace = 0;
     t->version = NULL;
     t->view = 0;
+    t->inference = false;
+    t->written = base ? cr_tensor_version(base) : 0;
     *out = t;
     return CR_OK;
 }

@@ -130,9 +130,10 @@ void cr_storage_release(cr_storage *s);
 typedef struct cr_tensor_count { int64_t refs; uint64_t count; } cr_tensor_count;
 /* What forbids to write to a view while gradients are recorded. */
 enum {
-    CR_VIEW_NO_GRAD = 1, /* made while they were not */
+    CR_VIEW_NO_GRAD = 1,     /* made while they were not */
     CR_VIEW_ONE_OF_MANY = 2, /* of unbind, split, ... */
     CR_VIEW_OF_FUNCTION = 4, /* its gradient is what a function's own backward says */
+    CR_VIEW_INFERENCE = 8,   /* made in inference mode */
 };
 struct cr_tensor {
     int64_t refs; /* atomic */
@@ -141,7 +142,9 @@ struct cr_tensor {
     cr_env *env;             /* symbols of a symbolic fake tensor, else NULL; retained */
     struct cr_tensor *base;  /* the tensor this is a view of (root), retained; NULL for a root */
     uint8_t view;            /* CR_VIEW_* */
-    uint64_t written;        /* atomic; the version of a root where `version` is NULL */
+    bool inference;          /* made in inference mode: it has no version, and no derivative may keep it */
+    uint64_t written;        /* atomic; the version of a root where `version` is NULL. Of a view: the root's version
+                              * when it was made, or when its history was last read off the root's */
     cr_tensor_count *version;     /* atomic pointer; of a root whose count is shared */
     void *autograd;          /* owned by src/autograd */
     uint64_t trace;          /* trace id << 32 | value + 1 in the graph being recorded; 0: none */
