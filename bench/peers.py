@@ -26,13 +26,13 @@ def kept(name, make):
     return path
 
 
-def archive(name, make):
-    """The archive of that name; `make` gives the module and its arguments."""
+def archive(name, make, grad=False):
+    """The archive of that name; `make` gives the module and its arguments, `grad` the mode it is exported in."""
     import torch
 
     def write(path):
         model, args = make()
-        with torch.no_grad():
+        with torch.set_grad_enabled(grad):
             torch.export.save(torch.export.export(model, args), path)
     return kept(f"{name}.pt2", write)
 

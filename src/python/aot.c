@@ -1,7 +1,7 @@
 /* aot.c: graphs that are differentiated ahead of time, for cresset._functorch. */
 #include "python/py.h"
 
-#include "autograd/joint.h"
+#include "autograd/partition.h"
 #include "passes/passes.h"
 
 static cr_graph *graph_arg(PyObject *o, const char *what) {
@@ -86,7 +86,69 @@ static PyObject *differentiate(PyObject *module, PyObject *args, PyObject *kwarg
     return status ? cr_py_raise(status) : joint_object(&joint);
 }
 
+/* ((first, end), ...): node ids of what checkpoint regions held. PyMem_Free. */
+static int read_ranges(PyObject *o, cr_joint *joint) {
+    PyObject *items = PySequence_Fast(o, "recompute takes pairs of node ids");
+    if (!items) return -1;
+    size_t n = (size_t)PySequence_Fast_GET_SIZE(items);
+    joint->checkpoints.at = PyMem_Calloc(n + 1, sizeof *joint->checkpoints.at);
+    if (!joint->checkpoints.at) PyErr_NoMemory();
+    for (size_t i = 0; joint->checkpoints.at && i < n; i++) {
+        cr_checkpoint *c = &joint->checkpoints.at[joint->checkpoints.n++];
+        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i), "II", &c->first, &c->end)) break;
+    }
+    Py_DECREF(items);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *parts_object(cr_parts *p) {
+    cr_str report;
+    cr_str_init(&report);
+    cr_parts_report_json(p, &report);
+    cr_graph_retain(p->forward);
+    cr_graph_retain(p->backward);
+    PyObject *forward = cr_py_graph_new(p->forward), *backward = cr_py_graph_new(p->backward), *o = NULL;
+    if (forward && backward && !cr_str_status(&report))
+        o = Py_BuildValue("(OOIIs)", forward, backward, p->nsaved, p->nnumbers, cr_str_get(&report));
+    else if (!PyErr_Occurred()) PyErr_NoMemory();
+    Py_XDECREF(forward);
+    Py_XDECREF(backward);
+    cr_str_dispose(&report);
+    cr_parts_dispose(p);
+    return o;
+}
+
+static PyObject *partition(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "joint", "primals", "results", "kind", "budget", "recompute", NULL };
+    PyObject *graph, *recompute = NULL;
+    const char *kind = "min_cut";
+    cr_partition_options o = { .budget = 1 };
+    cr_joint joint = { 0 };
+    cr_parts parts;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OII|sdO:_partition", names, &graph, &joint.nprimals,
+                                     &joint.nforward, &kind, &o.budget, &recompute))
+        return NULL;
+    joint.graph = graph_arg(graph, "_partition()");
+    if (!joint.graph) return NULL;
+    size_t inputs = cr_graph_input_count(joint.graph), results = cr_graph_result_count(joint.graph);
+    if (joint.nprimals > inputs || joint.nforward > results)
+        return PyErr_Format(PyExc_ValueError, "the graph has %zu inputs and %zu results", inputs, results);
+    if (!strcmp(kind, "default")) o.kind = CR_PARTITION_DEFAULT;
+    else if (strcmp(kind, "min_cut"))
+        return PyErr_Format(PyExc_ValueError, "kind is 'min_cut' or 'default', not '%s'", kind);
+    joint.ntangents = (uint32_t)inputs - joint.nprimals;
+    int failed = recompute ? read_ranges(recompute, &joint) : 0;
+    cr_status status = failed ? CR_OK : cr_partition(&joint, &o, &parts);
+    PyMem_Free(joint.checkpoints.at);
+    if (failed) return NULL;
+    return status ? cr_py_raise(status) : parts_object(&parts);
+}
+
 static PyMethodDef functions[] = {
+    { "_partition", (PyCFunction)(void (*)(void))partition, METH_VARARGS | METH_KEYWORDS,
+      "_partition(joint, primals, results, kind='min_cut', budget=1.0, recompute=()): (forward graph, backward graph, "
+      "saved tensors, saved numbers, report as JSON)." },
     { "_functionalize", functionalize, METH_O,
       "_functionalize(graph): (graph, the placeholders whose new values are its last outputs)." },
     { "_differentiate", (PyCFunction)(void (*)(void))differentiate, METH_VARARGS | METH_KEYWORDS,
