@@ -1,6 +1,6 @@
 /* Growing text. Always NUL-terminated once anything was added; a failed append makes all later ones do nothing, so
  * that printing code is checked once, at its end. */
-#include "base/base.h"
+#include "base/grow.h"
 
 #include <float.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static bool reserve(cr_str *s, size_t n) {
     if (s->failed) return false;
     if (n < s->cap - s->n) return true; /* cap is 0 or > n: no wrap */
     size_t want = s->n + n + 1;
-    size_t cap = CR_LIMIT(CR_MAX(CR_MAX(s->cap + s->cap / 2, want), (size_t)32), want);
+    size_t cap = cr_grown(s->cap, want, CR_LIMIT(32, 1));
     char *at = n > PTRDIFF_MAX / 2 ? NULL : cr_realloc(s->at, cap);
     if (!at) {
         s->failed = true;

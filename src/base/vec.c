@@ -2,10 +2,10 @@
  *
  * The macros hand over the address of a `T *` as `void **`; memcpy reads and writes it, because a plain access
  * through `void **` would break the aliasing rules. */
-#include "base/base.h"
+#include "base/grow.h"
 
 cr_status cr__vec_grow(void **at, size_t *cap, size_t want, size_t item) {
-    size_t next = CR_LIMIT(CR_MAX(CR_MAX(*cap + *cap / 2, want), (size_t)8), want);
+    size_t next = cr_grown(*cap, want, CR_LIMIT(8, 1));
     size_t bytes;
     void *old, *grown;
     if (cr_mul_overflow(next, item, &bytes) || bytes > PTRDIFF_MAX) return CR_FAIL(CR_ENOMEM, "too large");

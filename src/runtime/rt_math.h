@@ -196,7 +196,6 @@ static inline float rt_nextafter_f16(float a, float b) {
         return rt_div_##K((T){ 1, 0 }, (T){ 1 + e.re, e.im });                                                   \
     }                                                                                                            \
     static inline T rt_expm1_##K(T a) {                                                                          \
-        if (a.im == 0) return (T){ expm1##F(a.re), a.im };                                                       \
         R half = sin##F(a.im / 2), e = exp##F(a.re);                                                             \
         return (T){ expm1##F(a.re) * cos##F(a.im) - 2 * half * half, e * sin##F(a.im) };                         \
     }                                                                                                            \
@@ -218,7 +217,8 @@ static inline float rt_nextafter_f16(float a, float b) {
     static inline T rt_logaddexp_##K(T a, T b) {                                                                 \
         T high = a.re < b.re ? b : a, low = a.re < b.re ? a : b;                                                 \
         if (isnan(a.re) || isnan(a.im) || isnan(b.re) || isnan(b.im)) return (T){ (R)NAN, (R)NAN };              \
-        if (isinf(high.re) && high.re == low.re && high.im == low.im) return high;                               \
+        if (isinf(high.re) && high.re == low.re)                                                                 \
+            return high.re < 0 ? high : rt_log_##K(rt_add_##K(rt_exp_##K(high), rt_exp_##K(low)));               \
         return rt_add_##K(high, rt_log1p_##K(rt_exp_##K(rt_sub_##K(low, high))));                                \
     }                                                                                                            \
     static inline T rt_xlogy_##K(T a, T b) {                                                                     \

@@ -13,7 +13,7 @@ import torch
 from samples import call, op_scalars
 
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16, torch.int32,
-         torch.int64, torch.bool)
+         torch.int64, torch.bool, torch.complex64, torch.complex128)
 ORDERS = [0, 1, 2, 3, 4, 5, 8, 9]  # of polynomials, in the parameter `n`: PyTorch's kernels take as many steps
 MASKS = ("condition", "mask")
 MODES = {"rounding_mode": (None, "trunc", "floor")}  # parameters without default that choose what is computed
@@ -31,6 +31,18 @@ def floats(dtype, few):
     info = torch.finfo(dtype)
     chosen = [math.nan, math.inf, -math.inf, 0.0, -0.0, info.max, info.tiny, -1.5]
     return chosen if few else [*chosen, -info.max, info.tiny * info.eps, info.eps, 1.0, -1.0, 0.5, 2.0, -3.0]
+
+
+PARTS = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.5, 0.5)
+CHOSEN = tuple(complex(*parts) for parts in (
+    (0.0, 0.0), (-0.0, 0.0), (0.0, -0.0), (-0.0, -0.0), (1.0, 0.0), (-1.5, -0.0), (0.0, 2.0), (0.5, -1.5),
+    (math.inf, 0.0), (-math.inf, -0.0), (0.0, math.inf), (1.0, -math.inf), (math.inf, -math.inf), (math.nan, 0.0),
+    (math.inf, math.nan), (math.nan, math.nan)))
+
+
+def complexes(alone, few):
+    """Parts of every kind: all pairs of them where they meet no other number."""
+    return [complex(*parts) for parts in itertools.product(PARTS, PARTS)] if alone else CHOSEN[::2] if few else CHOSEN
 
 
 def integers(dtype, name, op_name):
@@ -78,13 +90,15 @@ def special_calls(make):
     kinds = {a.name: str(a.type) for a in schema.arguments if not a.has_default_value()}
     operands = [name for name, kind in kinds.items() if kind in ("Tensor", "number")]
     few, truth, real = len(operands) > 2, dtype == torch.bool, dtype.is_floating_point
-    small = not truth and not real and becomes_float(make, kinds)
+    small = not truth and not real and not dtype.is_complex and becomes_float(make, kinds)
 
     def numbers(name):
         if name in MASKS or truth:
             return [False, True]
         if name == "n":
             return ORDERS
+        if dtype.is_complex:
+            return complexes(len(operands) == 1, few)
         chosen = floats(dtype, few) if real else small_integers(dtype) if small else integers(dtype, name, schema.name)
         wrong = WRONG.get(schema.name, lambda name, x: "n" in kinds and x != x)  # polynomials: memory nobody has set
         return [3.0 if wrong(name, number) else number for number in chosen]
