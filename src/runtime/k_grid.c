@@ -165,6 +165,109 @@ typedef struct sampler {
 DEFINE_SAMPLER(float, floorf, fabsf, fmodf, nearbyintf)
 DEFINE_SAMPLER(double, floor, fabs, fmod, nearbyint)
 
+/* ---- reading many places at once: to the nearest or linearly, without reflection ----
+ *
+ * Positions, taps and sums are loops over the places of a block, which become vector code. A tap outside reads the
+ * first element and hides it. An axis has fewer than FAR places here, so that whole positions are exact and a number of
+ * 32 bits. */
+enum { BLOCK = 128, FAR = 4000000 };
+#define INLINE static inline __attribute__((always_inline))
+
+#define DEFINE_BLOCKS(T, I, NAME, ATTRIBUTE, WHOLE)                                                                    \
+    /* Positions along an axis: where the first tap is, and the weight of the second. */                               \
+    ATTRIBUTE static void positions_##NAME(const sampler *s, int axis, const T *grid, int n, int32_t *restrict first,  \
+                                           T *restrict second) {                                                       \
+        T places = (T)s->size[axis], slope = (s->align ? places - 1 : places) / 2, shift = s->align ? 0 : (T)0.5;      \
+        T x[BLOCK], top = places - 1;                                                                                  \
+        for (int i = 0; i < n; i++) x[i] = (grid[i * s->axes + axis] + 1) * slope - shift;                             \
+        if (s->padding == BORDER)                                                                                      \
+            for (int i = 0; i < n; i++) x[i] = !(x[i] > 0) ? 0 : x[i] < top ? x[i] : top;                              \
+        for (int i = 0; i < n; i++) x[i] = x[i] > -FAR && x[i] < FAR ? x[i] : (T)-100;                                 \
+        if (s->mode == NEAREST)                                                                                        \
+            for (int i = 0; i < n; i++) first[i] = (int32_t)((x[i] + WHOLE) - WHOLE), second[i] = 0;                   \
+        else                                                                                                           \
+            for (int i = 0; i < n; i++) {                                                                              \
+                int32_t cut = (int32_t)x[i], low = cut - (x[i] < (T)cut);                                              \
+                first[i] = low, second[i] = x[i] - (T)low;                                                             \
+            }                                                                                                          \
+    }                                                                                                                  \
+    ATTRIBUTE INLINE void make_taps_##NAME(const sampler *s, int axes, int count, int n,                               \
+                                           int32_t (*restrict first)[BLOCK], T (*restrict second)[BLOCK],              \
+                                           int32_t (*restrict offset)[BLOCK], I (*restrict inside)[BLOCK],             \
+                                           T (*restrict weight)[BLOCK]) {                                              \
+        const uint32_t sx = (uint32_t)s->size[0], sy = (uint32_t)s->size[1];                                           \
+        const uint32_t sz = axes == 3 ? (uint32_t)s->size[2] : 1;                                                      \
+        for (int k = 0; k < count; k++) {                                                                              \
+            const int x = k & 1, y = k >> 1 & 1, z = k >> 2;                                                           \
+            for (int i = 0; i < n; i++) {                                                                              \
+                uint32_t at = axes == 3 ? (uint32_t)(first[2][i] + z) : 0;                                             \
+                uint32_t row = (uint32_t)(first[1][i] + y), column = (uint32_t)(first[0][i] + x);                      \
+                bool in = (at < sz) & (row < sy) & (column < sx);                                                      \
+                uint32_t to = (at * sy + row) * sx + column;                                                           \
+                offset[k][i] = in ? (int32_t)to : 0, inside[k][i] = -(I)in;                                            \
+            }                                                                                                          \
+            for (int i = 0; i < n; i++) {                                                                              \
+                T w = x ? second[0][i] : 1 - second[0][i];                                                             \
+                w *= y ? second[1][i] : 1 - second[1][i];                                                              \
+                weight[k][i] = axes == 3 ? w * (z ? second[2][i] : 1 - second[2][i]) : w;                              \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    ATTRIBUTE INLINE void add_taps_##NAME(const T *restrict in, int count, int n, int32_t (*restrict offset)[BLOCK],   \
+                                          I (*restrict inside)[BLOCK], T (*restrict weight)[BLOCK], T *restrict out) { \
+        for (int i = 0; i < n; i++) {                                                                                  \
+            T sum = 0;                                                                                                 \
+            for (int k = 0; k < count; k++) {                                                                          \
+                I bits;                                                                                                \
+                T x = in[offset[k][i]];                                                                                \
+                memcpy(&bits, &x, sizeof x);                                                                           \
+                bits &= inside[k][i];                                                                                  \
+                memcpy(&x, &bits, sizeof x);                                                                           \
+                sum += weight[k][i] * x;                                                                               \
+            }                                                                                                          \
+            out[i] = sum;                                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    ATTRIBUTE static int NAME(void *arg, int64_t begin, int64_t end) { /* places of all images */                      \
+        const sampler *s = arg;                                                                                        \
+        int count = s->mode == NEAREST ? 1 : 1 << s->axes;                                                             \
+        int32_t first[MAX_AXES][BLOCK], offset[8][BLOCK];                                                              \
+        T second[MAX_AXES][BLOCK], weight[8][BLOCK];                                                                   \
+        I inside[8][BLOCK];                                                                                            \
+        for (int64_t i = begin, n; i < end; i += n) {                                                                  \
+            int64_t image = i / s->places, at = i % s->places;                                                         \
+            n = s->places - at < end - i ? s->places - at : end - i;                                                   \
+            if (n > BLOCK) n = BLOCK;                                                                                  \
+            const T *grid = (const T *)s->grid + i * s->axes, *in = (const T *)s->input + image * s->channels * s->in; \
+            T *out = (T *)s->out + image * s->channels * s->places + at;                                               \
+            for (int a = 0; a < s->axes; a++) positions_##NAME(s, a, grid, (int)n, first[a], second[a]);               \
+            if (s->axes == 2) make_taps_##NAME(s, 2, count, (int)n, first, second, offset, inside, weight);            \
+            else make_taps_##NAME(s, 3, count, (int)n, first, second, offset, inside, weight);                         \
+            for (int64_t c = 0; c < s->channels; c++, in += s->in, out += s->places) {                                 \
+                if (count == 1) add_taps_##NAME(in, 1, (int)n, offset, inside, weight, out);                           \
+                else if (count == 4) add_taps_##NAME(in, 4, (int)n, offset, inside, weight, out);                      \
+                else add_taps_##NAME(in, 8, (int)n, offset, inside, weight, out);                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }
+DEFINE_BLOCKS(float, int32_t, blocks_float, , 12582912.0f)
+DEFINE_BLOCKS(double, int64_t, blocks_double, , 6755399441055744.0)
+#if defined(__x86_64__)
+DEFINE_BLOCKS(float, int32_t, blocks_float_avx2, __attribute__((target("avx2"))), 12582912.0f)
+DEFINE_BLOCKS(double, int64_t, blocks_double_avx2, __attribute__((target("avx2"))), 6755399441055744.0)
+#endif
+
+static int (*reader_of(const sampler *s))(void *, int64_t, int64_t) {
+    bool blocks = s->mode != CUBIC && s->padding != REFLECTION && s->in && s->in <= INT32_MAX;
+    for (int a = 0; a < s->axes; a++) blocks &= s->size[a] < FAR;
+    if (!blocks) return s->wide ? read_double : read_float;
+#if defined(__x86_64__)
+    if (rt_cpu() & RT_CPU_AVX2) return s->wide ? blocks_double_avx2 : blocks_float_avx2;
+#endif
+    return s->wide ? blocks_double : blocks_float;
+}
+
 /* `at`: where input and grid are among the arguments; mode, padding and align_corners follow. */
 static int open_sampler(sampler *s, const rt_ctx *ctx, const rt_call *c, int at, void **scratch) {
     const rt_view *input = rt_arg_view(c, at), *grid = rt_arg_view(c, at + 1);
@@ -212,7 +315,7 @@ int rt_k_grid_sampler(const rt_ctx *ctx, const rt_call *c) {
     int code = open_sampler(&s, ctx, c, 0, scratch);
     if (!code) code = open_result(ctx, &c->out[0], s.wide, &s.out, &scratch[2]);
     if (!code)
-        code = rt_parallel_work(ctx, s.batch * s.places, s.channels, 2048, s.wide ? read_double : read_float, &s);
+        code = rt_parallel_work(ctx, s.batch * s.places, s.channels, 2048, reader_of(&s), &s);
     if (!code) code = close_result(ctx, &c->out[0], s.wide, scratch[2]);
     for (int i = 0; i < 3; i++) rt_scratch_free(ctx, scratch[i]);
     return code;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_SMOOTH, CUBIC_SMOOTH, SPATIAL = 3 };
+enum { MIXED = 4096 }; /* the longest row of a source that is added up on the stack */
 static const int taps_of[] = { 1, 1, 2, 4 };
 
 typedef struct taps {
@@ -207,6 +208,31 @@ static int open_plan(plan *p, const rt_ctx *ctx, const rt_call *c, int mode, boo
         }                                                                                                        \
         return RT_OK;                                                                                            \
     }                                                                                                            \
+    /* The same where a row of the source fits: rows are added up before positions of the sum are read. */       \
+    static int mix_##T(void *arg, int64_t begin, int64_t end) {                                                  \
+        const plan *p = arg;                                                                                     \
+        const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                            \
+        T mixed[MIXED];                                                                                          \
+        for (int64_t row = begin; row < end; row++) {                                                            \
+            int64_t j = row % b->out, i = row / b->out % a->out, plane = row / b->out / a->out;                  \
+            T *to = (T *)p->result + row * l->out;                                                               \
+            memset(mixed, 0, (size_t)l->in * sizeof *mixed);                                                     \
+            for (int ka = 0; ka < a->n; ka++)                                                                    \
+                for (int kb = 0; kb < b->n; kb++) {                                                              \
+                    T w = (T)(a->weight[i * a->n + ka] * b->weight[j * b->n + kb]);                              \
+                    const T *from = (const T *)p->source + plane * p->in +                                       \
+                                    (a->from[i * a->n + ka] * b->in + b->from[j * b->n + kb]) * l->in;           \
+                    for (int64_t x = 0; x < l->in; x++) mixed[x] += w * from[x];                                 \
+                }                                                                                                \
+            for (int64_t x = 0; x < l->out; x++) {                                                               \
+                T sum = 0;                                                                                       \
+                for (int k = 0; k < l->n; k++)                                                                   \
+                    sum += (T)l->weight[x * l->n + k] * mixed[l->from[x * l->n + k]];                            \
+                to[x] = sum;                                                                                     \
+            }                                                                                                    \
+        }                                                                                                        \
+        return RT_OK;                                                                                            \
+    }                                                                                                            \
     static int add_##T(void *arg, int64_t begin, int64_t end) { /* whole planes, so that no element is shared */ \
         const plan *p = arg;                                                                                     \
         const taps *a = &p->dim[0], *b = &p->dim[1], *l = &p->dim[2];                                            \
@@ -393,8 +419,11 @@ static int resample(const rt_ctx *ctx, const rt_call *c, int mode, bool backward
             if (bytes) memset(p.result, 0, bytes);
             code = rt_parallel_work(ctx, p.planes, p.out, 4096, p.wide ? add_double : add_float, &p);
         } else {
-            code = rt_parallel_work(ctx, p.planes * p.dim[0].out * p.dim[1].out, p.dim[2].out, 4096,
-                                    p.wide ? read_double : read_float, &p);
+            const taps *l = &p.dim[2];
+            bool mix = l->in <= MIXED && l->in <= l->out * l->n;
+            int64_t each = mix ? l->in * p.dim[0].n * p.dim[1].n / 4 + l->out * l->n : l->out;
+            code = rt_parallel_work(ctx, p.planes * p.dim[0].out * p.dim[1].out, each, 4096,
+                                    mix ? (p.wide ? mix_double : mix_float) : p.wide ? read_double : read_float, &p);
         }
         if (!code && !in_place) {
             rt_view result = rt_view_contiguous(p.result, work, out->rank, out->size);
