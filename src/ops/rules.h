@@ -142,6 +142,8 @@ RULE(check_bag_padding);
 RULE(check_bag_backward);
 RULE(check_bag_dense_backward);
 RULE(check_bag_weights_backward);
+RULE(shape_bag_dense_backward);
+RULE(shape_bag_weights_backward);
 RULE(check_embedding_renorm);
 
 /* reductions (rules_reduce.c) */
@@ -188,6 +190,7 @@ RULE(shape_batch_norm);
 RULE(shape_batch_norm_no_stats);
 RULE(shape_batch_norm_no_training);
 RULE(shape_batch_norm_functional);
+RULE(shape_batch_norm_backward);
 RULE(check_weight_norm);
 RULE(check_weight_norm_backward);
 RULE(check_glu);

@@ -111,6 +111,42 @@ cr_status check_bag_weights_backward(cr_rule *r) { /* grad, weight, indices, off
     return refuse_integers(r);
 }
 
+static cr_status require_positions(cr_rule *r, int i) {
+    const cr_meta *m = cr_rule_meta(r, i);
+    if (m->dtype == CR_I32 || m->dtype == CR_I64) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "%s: %s must have dtype int32 or int64, got %s", op_name(r),
+                   r->op->schema.params[i].name, rt_dtype_name(m->dtype));
+}
+
+/* grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, ...
+ * Bags' sizes are looked at for means and maxima only. */
+cr_status shape_bag_dense_backward(cr_rule *r) {
+    const cr_meta *grad = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
+    int64_t mode = r->arg[7].u.i;
+    CR_TRY(cr_rule_require_rank(r, 0, 2, 2));
+    for (int i = 1; i <= 2 + (mode != 0) + (mode == 2); i++) CR_TRY(require_positions(r, i));
+    CR_TRY(cr_rule_require_rank(r, 1, 1, 1));
+    CR_TRY(cr_rule_require_sizes(r, 2, 1, indices->size));
+    if (mode) CR_TRY(cr_rule_require_rank(r, 3, 1, 1));
+    if (mode == 2) {
+        CR_TRY(cr_rule_require_sizes(r, 3, 1, grad->size));
+        CR_TRY(cr_rule_require_sizes(r, 4, 2, grad->size));
+    }
+    if (cr_rule_meta(r, 8)) CR_TRY(cr_rule_require_sizes(r, 8, 1, indices->size));
+    CR_TRY(cr_dim_require(r->env, cr_rule_int(r, 5), CR_GE, 0, "_embedding_bag_dense_backward: num_weights"));
+    return cr_rule_add_dense(r, r->result, 2, (cr_dim[]){ cr_rule_int(r, 5), grad->size[1] });
+}
+
+cr_status shape_bag_weights_backward(cr_rule *r) { /* grad, weight, indices, offsets, offset2bag, mode, padding_idx */
+    const cr_meta *grad = cr_rule_meta(r, 0);
+    for (int i = 0; i < 2; i++) CR_TRY(cr_rule_require_rank(r, i, 2, 2));
+    CR_TRY(cr_rule_require_rank(r, 4, 1, 1));
+    CR_TRY(require_positions(r, 4));
+    CR_TRY(cr_dim_require(r->env, cr_rule_meta(r, 1)->size[1], CR_EQ, grad->size[1],
+                          "embedding_bag: the gradient must be as wide as the weight"));
+    return cr_rule_add_dense(r, r->result, 1, cr_rule_meta(r, 2)->size);
+}
+
 cr_status check_embedding_renorm(cr_rule *r) { /* self, indices, max_norm, norm_type */
     const cr_meta *self = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     if (self->rank != 2)

@@ -138,6 +138,26 @@ cr_status shape_batch_norm_functional(cr_rule *r) {
     return CR_OK;
 }
 
+/* grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask. Of the two pairs
+ * of statistics the one that is used must be there. */
+cr_status shape_batch_norm_backward(cr_rule *r) {
+    const cr_meta *x = cr_rule_meta(r, 1), *weight = cr_rule_meta(r, 2);
+    int used = cr_rule_bool(r, 7) ? 5 : 3, kind = weight ? weight->dtype : x->dtype;
+    CR_TRY(cr_rule_require_rank(r, 1, 2, CR_MAX_RANK));
+    CR_TRY(cr_rule_require_sizes(r, 0, x->rank, x->size));
+    CR_TRY(require_channels(r, 2, x->size[1]));
+    for (int i = used; i < used + 2; i++) {
+        if (!cr_rule_meta(r, i))
+            return CR_FAIL(CR_ERUNTIME, "%s: argument '%s' is missing; with train=%s it is needed", r->op->schema.name,
+                           r->op->schema.params[i].name, used == 5 ? "True" : "False");
+        CR_TRY(require_channels(r, i, x->size[1]));
+    }
+    CR_TRY(cr__rule_add_format(r, x, x->rank, x->size));
+    for (int i = 0; i < 2; i++) CR_TRY(cr_rule_add_dense(r, kind, 1, &x->size[1]));
+    for (int i = 0; i < 3; i++) r->out[i].none = !r->arg[9].u.list[i].u.i;
+    return CR_OK;
+}
+
 /* ---- weights as lengths and directions ---- */
 
 static cr_status weight_norm(cr_rule *r, int first, int dim) { /* v, g, ... */

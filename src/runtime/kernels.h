@@ -105,6 +105,10 @@ RT_KERNEL(rt_k_fused_adagrad);
 
 /* k_bag.c */
 RT_KERNEL(rt_k_embedding_bag);
+/* k_bag_backward.c, k_renorm.c */
+RT_KERNEL(rt_k_embedding_bag_dense_backward);
+RT_KERNEL(rt_k_embedding_bag_weights_backward);
+RT_KERNEL(rt_k_embedding_renorm);
 
 /* k_reduce.c, k_scan.c, k_sort.c */
 RT_KERNEL(rt_k_sum_all);
@@ -160,6 +164,7 @@ RT_KERNEL(rt_k_batch_norm);
 RT_KERNEL(rt_k_batch_norm_no_stats);
 RT_KERNEL(rt_k_batch_norm_no_training);
 RT_KERNEL(rt_k_batch_norm_functional);
+RT_KERNEL(rt_k_batch_norm_backward); /* k_norm_backward.c */
 RT_KERNEL(rt_k_softmax);
 RT_KERNEL(rt_k_log_softmax);
 RT_KERNEL(rt_k_softmax_backward);
