@@ -31,6 +31,7 @@ _LAZY = {
                     "_check_is_size _check_not_implemented _check_type _check_value _constrain_as_size "
                     "_constrain_as_value".split(), "_symbolic"),
     **dict.fromkeys("aot_compile aot_load".split(), "_aot"),
+    "compile": "_compile",
     **dict.fromkeys("save load".split(), "_serialization"),
     **dict.fromkeys("einsum meshgrid broadcast_tensors broadcast_shapes block_diag cartesian_prod atleast_1d "
                     "atleast_2d atleast_3d norm unique unique_consecutive nonzero split stft tensordot "

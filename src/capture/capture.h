@@ -1,11 +1,12 @@
-/* capture.h: the parts of bytecode capture, each of which adds its functions to cresset._C. */
+/* capture.h: the parts of capture that add functions to cresset._C. */
 #ifndef CR_CAPTURE_H
 #define CR_CAPTURE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-int cr_decode_init(PyObject *module);
-int cr_reentry_init(PyObject *module);
+int cr_decode_init(PyObject *module);   /* decode.c: code as instructions */
+int cr_reentry_init(PyObject *module);  /* reentry.c: entering frames in the middle, for tests */
+int cr_callable_init(PyObject *module); /* callable.c: what compile() returns */
 
 #endif

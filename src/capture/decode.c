@@ -1,4 +1,5 @@
 /* decode.c: units of code to canonical instructions, once for each code object (in its extra slot: it goes with it). */
+#include "capture/capture.h"
 #include "capture/decode.h"
 
 #include "base/base.h"

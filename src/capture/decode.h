@@ -46,6 +46,5 @@ const char *cr_instruction_name(int id);
 const char *cr_instruction_reason(int id); /* why capture ends before it; NULL: it is evaluated */
 /* The instructions of a code object, decoded once. Borrowed. NULL: exception. */
 const cr_code *cr_code_get(PyCodeObject *code);
-int cr_decode_init(PyObject *module);
 
 #endif

@@ -43,6 +43,5 @@ void cr_state_dispose(cr_state *s);
  * exception that is set, at that instruction. Returns what the evaluator returns. */
 PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, int throwflag);
 
-int cr_reentry_init(PyObject *module); /* the door through which tests enter frames in the middle */
 
 #endif

@@ -5,6 +5,7 @@
  * this. A tracing function may move a frame's instruction pointer and stack, so nothing of ours carries out
  * instructions here. With `error`, the frame is entered by raising it. */
 #define Py_BUILD_CORE 1
+#include "capture/capture.h"
 #include "capture/decode.h"
 #include "capture/hook.h"
 

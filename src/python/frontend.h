@@ -27,6 +27,9 @@ static inline bool cr_kind_is_tensor(cr_kind kind) { return kind == CR_KIND_TENS
 /* Bits of the ambient word that everybody understands; the others are the front end's own. */
 enum { CR_AMBIENT_GRAD = 1, CR_AMBIENT_INFERENCE = 2 };
 
+/* What a guard remembers of a tensor: made by `stamp`, freed with PyMem_Free. */
+typedef struct cr_stamp cr_stamp;
+
 typedef struct cr_frontend {
     const char *name; /* for messages: "cresset" */
     /* Plain tensors are objects of exactly this type, with their cr_tensor at this offset: what a call asks first,
@@ -48,6 +51,14 @@ typedef struct cr_frontend {
     /* Wraps a fake that stands for `tensor` while a program is traced: it is of the same class and has the attributes
      * that users gave the tensor, so that the program cannot tell. Consumes `fake`. */
     PyObject *(*stand_in)(PyObject *tensor, cr_tensor *fake);
+    /* Everything about a tensor that a program can ask without its elements, and that changes what ops on it do: class,
+     * dtype, device, sizes, strides, whether gradients are wanted. NULL: exception. `check`: is it still so, of this
+     * object? Any object may be asked about; runs no Python code, never fails. */
+    cr_stamp *(*stamp)(PyObject *tensor);
+    bool (*check)(const cr_stamp *stamp, PyObject *o);
+    /* What of a tensor is written in its class and may be read while a program is captured: attributes that `stamp`
+     * covers, methods that are ops or answer from what it covers. */
+    bool (*is_captured)(PyObject *name);
     /* What surrounds a call, in one word: equal words, equal behaviour. CR_AMBIENT_GRAD, CR_AMBIENT_INFERENCE, and
      * whatever else of the thread's changes what ops do (mixed precision, modes). set_ambient puts back a word that
      * ambient gave. */

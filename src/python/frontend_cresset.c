@@ -75,6 +75,65 @@ static PyObject *stand_in(PyObject *tensor, cr_tensor *fake) {
     return o;
 }
 
+/* ---- what guards remember ---- */
+
+struct cr_stamp {
+    PyTypeObject *type; /* compared, never looked into: with its version it is that class and no later one */
+    unsigned version;
+    uint8_t dtype, rank, flags;
+    bool requires_grad;
+    cr_device device;
+    cr_dim sizes[];     /* rank sizes, rank strides */
+};
+
+enum { STAMPED_FLAGS = CR_META_CONJ | CR_META_NEG | CR_META_WRAPPED };
+
+static cr_stamp *stamp(PyObject *o) {
+    const cr_tensor *t = cr_py_tensor_of(o);
+    PyTypeObject *type = Py_TYPE(o);
+    int rank = t->meta.rank;
+    cr_stamp *s = PyMem_Malloc(sizeof *s + (size_t)rank * 2 * sizeof *s->sizes);
+    if (!s) return (cr_stamp *)PyErr_NoMemory();
+    *s = (cr_stamp){ .type = type,
+                     .version = type == cr_py_tensor_type ? 0 : type->tp_version_tag,
+                     .dtype = t->meta.dtype,
+                     .rank = t->meta.rank,
+                     .flags = t->meta.flags & STAMPED_FLAGS,
+                     .requires_grad = cr_tensor_requires_grad(t),
+                     .device = t->meta.device };
+    memcpy(s->sizes, t->meta.size, (size_t)rank * sizeof *s->sizes);
+    memcpy(s->sizes + rank, t->meta.stride, (size_t)rank * sizeof *s->sizes);
+    return s;
+}
+
+static bool check(const cr_stamp *s, PyObject *o) {
+    if (Py_TYPE(o) != s->type || (s->version && s->type->tp_version_tag != s->version)) return false;
+    const cr_tensor *t = cr_py_tensor_of(o);
+    const cr_meta *m = &t->meta;
+    if (m->dtype != s->dtype || m->rank != s->rank || (m->flags & STAMPED_FLAGS) != s->flags ||
+        m->device.type != s->device.type || m->device.index != s->device.index || cr_tensor_is_fake(t) ||
+        cr_tensor_requires_grad(t) != s->requires_grad)
+        return false;
+    for (int d = 0; d < m->rank; d++)
+        if (m->size[d] != s->sizes[d] || m->stride[d] != s->sizes[m->rank + d]) return false;
+    return true;
+}
+
+/* Ops are, whatever their name; of what is written by hand, what says the same of a fake as of the tensor. */
+static bool is_captured(PyObject *name) {
+    static const char *const known[] = {
+        "shape", "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "T", "mT", "H", "mH", "real", "imag",
+        "is_cpu", "is_cuda", "is_meta", "is_sparse", "is_quantized", "is_nested", "size", "stride", "dim", "ndimension",
+        "numel", "nelement", "element_size", "is_contiguous", "contiguous", "is_floating_point", "is_complex",
+        "is_signed", "is_conj", "is_neg", "get_device", "norm", "split", "to", "cpu", "float", "double", "half",
+        "bfloat16", "long", "int", "short", "char", "byte", "bool", "cfloat", "cdouble", "chalf",
+    };
+    for (size_t i = 0; i < CR_COUNT(known); i++)
+        if (PyUnicode_CompareWithASCIIString(name, known[i]) == 0) return true;
+    PyObject *found = _PyType_Lookup(cr_py_tensor_type, name);
+    return found && Py_IS_TYPE(found, &cr_py_method_type);
+}
+
 /* ---- what surrounds a call: the bits everybody knows, then mixed precision ---- */
 
 enum {
@@ -126,6 +185,9 @@ cr_frontend cr_frontend_cresset = { /* once: tensor_type.c makes the type */
     .wrap = cr_py_wrap,
     .show = show,
     .stand_in = stand_in,
+    .stamp = stamp,
+    .check = check,
+    .is_captured = is_captured,
     .ambient = ambient,
     .set_ambient = set_ambient,
     .resolve = resolve,

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError", "UserError", "UserErrorType"]
+__all__ = ["BackendCompilerFailed", "TorchDynamoException", "TorchRuntimeError", "UncapturedHigherOrderOpError",
+           "Unsupported", "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -19,6 +20,14 @@ class UserErrorType(enum.Enum):
 
 class TorchDynamoException(RuntimeError):
     """What recording a program can fail with."""
+
+
+class Unsupported(TorchDynamoException):
+    """A call of a function compiled with fullgraph=True cannot be one graph: says where, and why."""
+
+
+class BackendCompilerFailed(TorchDynamoException):
+    """The backend given to compile() failed on a graph."""
 
 
 class TorchRuntimeError(TorchDynamoException):

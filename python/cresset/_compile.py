@@ -1,0 +1,104 @@
+"""compile(): functions whose tensor computations are captured as graphs.
+
+    @cresset.compile(backend="eager")
+    def f(x): ...
+
+What comes back looks like the function and is called like it. The first call captures; later calls check guards and run
+the graph. What capture does not follow runs plain, always with the same result; `fullgraph=True` raises instead, naming
+the line and the reason. The work is done in C (`_C._Compiled`, src/capture).
+"""
+from __future__ import annotations
+
+import os
+import types
+from typing import Any, Callable
+
+from cresset import _C
+from cresset._dynamo.exc import BackendCompilerFailed, Unsupported
+
+__all__ = ["compile", "list_backends", "register_backend"]
+
+_backends: dict[str, Callable[..., Any] | None] = {"eager": None}
+
+
+def list_backends() -> list[str]:
+    """The names that compile(backend=...) knows."""
+    return sorted(_backends)
+
+
+def register_backend(compiler: Callable[..., Any] | None = None, name: str | None = None) -> Any:
+    """Makes backend(graph, example_inputs) -> callable known by a name; also a decorator."""
+    if compiler is None:
+        return lambda function: register_backend(function, name)
+    if not callable(compiler):
+        raise TypeError(f"a backend is a function (graph, example_inputs) -> callable, not a {type(compiler).__name__}")
+    _backends[name or compiler.__name__] = compiler
+    return compiler
+
+
+def _find_backend(backend: Any) -> Callable[..., Any] | None:
+    """None: graphs run as they are."""
+    if isinstance(backend, str):
+        if backend not in _backends:
+            raise RuntimeError(f"there is no backend {backend!r}; list_backends() gives {list_backends()}")
+        backend = _backends[backend]
+        if backend is None:
+            return None
+    if not callable(backend):
+        raise TypeError(f"backend must be a name or a function, not a {type(backend).__name__}")
+    name = getattr(backend, "compiler_name", getattr(backend, "__name__", type(backend).__name__))
+
+    def compile_graph(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        try:
+            made = backend(graph, example_inputs)
+        except Exception as error:
+            raise BackendCompilerFailed(f"backend {name!r} raised {type(error).__name__}: {error}") from error
+        if not callable(made):
+            raise BackendCompilerFailed(f"backend {name!r} returned a {type(made).__name__}, which cannot be called")
+        return made
+    return compile_graph
+
+
+def _check_options(dynamic: bool | None, mode: str | None, options: dict[str, Any] | None) -> None:
+    if mode is not None and options is not None:
+        raise RuntimeError("give either mode or options, not both")
+    if mode not in (None, "default"):
+        raise NotImplementedError(f"mode={mode!r} is not there yet; 'default' is the one mode")
+    if options:
+        raise RuntimeError(f"there are no options yet; unknown: {', '.join(map(repr, options))}")
+    if dynamic:
+        raise NotImplementedError("dynamic=True is not there yet: every size is captured as it is")
+
+
+def _code_owner(fn: Any) -> Any:
+    """The function or method that is captured when `fn` is called; TypeError where there is none."""
+    if isinstance(fn, _C._Compiled):
+        return fn.__wrapped__
+    if type(fn) is types.FunctionType:
+        return fn
+    if type(fn) is types.MethodType:
+        return types.MethodType(_code_owner(fn.__func__), fn.__self__)
+    if isinstance(fn, type):
+        raise TypeError(f"compile() takes a function, not the class {fn.__name__}: compile an instance, or a method")
+    call = getattr(type(fn), "__call__", None)
+    if type(call) is types.FunctionType:
+        return types.MethodType(call, fn)
+    raise TypeError(f"{fn!r} has no Python code to capture: wrap it, compile(lambda *args: f(*args))")
+
+
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+            mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
+    """A function that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
+
+    fullgraph: raises where a call cannot be one graph. backend: a name of list_backends(), or a function (graph,
+    example_inputs) -> callable. disable: the very same object comes back."""
+    if not hasattr(_C, "_Compiled"):
+        raise RuntimeError("compile() needs CPython 3.11: it looks into frames and dicts, which differ by version")
+    _check_options(dynamic, mode, options)
+    compiler = _find_backend(backend)
+    if model is None:
+        return lambda fn: compile(fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+                                  disable=disable)
+    if disable or os.environ.get("CRESSET_DISABLE") == "1":
+        return model
+    return _C._Compiled(_code_owner(model), compiler, Unsupported if fullgraph else None)

@@ -1,0 +1,395 @@
+/* entry.c: making entries of captures, and running them.
+ *
+ * The result of a call is made again from rows (cr_make): outputs of the graph, objects in slots (an argument that is
+ * returned is that argument), constants, and containers of these; one container used twice is made once. Changes to
+ * lists and dicts from outside are written when everything else has succeeded: a graph that fails leaves nothing
+ * behind, and the call runs plain. */
+#include "capture/entry.h"
+
+#include "python/py.h"
+#include "runtime/rt_random.h"
+
+enum { GIL_WORK = 8192, SMALL = 64 };
+
+/* ---- making ---- */
+
+typedef struct builder {
+    cr_capture *c;
+    cr_entry *e;
+    cr_map rows;      /* value -> row of what was made of it */
+    cr_map outputs;   /* fake -> output */
+    CR_VEC(cr_arg) outs;
+} builder;
+
+static int no_memory(void) { return PyErr_NoMemory(), -1; }
+
+static int add_row(builder *b, cr_make row, uint32_t *at) {
+    *at = (uint32_t)b->e->makes.n;
+    Py_XINCREF(row.object);
+    return cr_vec_push(&b->e->makes, row) ? no_memory() : 0;
+}
+
+static int make(builder *b, PyObject *value, uint32_t *at);
+
+/* Rows for the parts come first; the container's row lists them. */
+static int make_container(builder *b, cr_make_kind kind, PyObject *const *items, Py_ssize_t n, uint32_t *at) {
+    uint32_t *rows = PyMem_Malloc(((size_t)n + 1) * sizeof *rows);
+    int failed = rows ? 0 : no_memory();
+    if (!failed && Py_EnterRecursiveCall(" while a result is described")) return PyMem_Free(rows), -1;
+    for (Py_ssize_t i = 0; !failed && i < n; i++) failed = make(b, items[i], &rows[i]);
+    if (rows) Py_LeaveRecursiveCall();
+    cr_make row = { .kind = (uint8_t)kind, .index = (uint32_t)b->e->parts.n, .n = (uint32_t)n };
+    for (Py_ssize_t i = 0; !failed && i < n; i++) failed = cr_vec_push(&b->e->parts, rows[i]) ? no_memory() : 0;
+    PyMem_Free(rows);
+    return failed ? -1 : add_row(b, row, at);
+}
+
+static int make_dict(builder *b, PyObject *dict, uint32_t *at) {
+    Py_ssize_t n = PyDict_GET_SIZE(dict), i = 0;
+    PyObject *key, *value, **items = PyMem_Malloc(((size_t)n * 2 + 1) * sizeof *items);
+    int failed = items ? 0 : no_memory();
+    for (Py_ssize_t p = 0; !failed && PyDict_Next(dict, &p, &key, &value); items[i++] = key, items[i++] = value)
+        if (!cr_is_constant(key)) failed = cr_break(b->c, "a dict is made whose keys are no constants");
+    if (!failed) failed = make_container(b, CR_MAKE_DICT, items, i, at);
+    PyMem_Free(items);
+    return failed;
+}
+
+static int make_output(builder *b, PyObject *fake, uint32_t *at) {
+    uint64_t index = b->outs.n;
+    if (!cr_map_find(&b->outputs, &fake, sizeof fake, &index)) {
+        cr_py_frame frame;
+        cr_arg arg;
+        cr_py_frame_init(&frame);
+        int failed = cr_py_convert(&frame, fake, &arg);
+        cr_py_frame_dispose(&frame);
+        if (failed || cr_map_put(&b->outputs, &fake, sizeof fake, index) || cr_vec_push(&b->outs, arg)) return -1;
+    }
+    return add_row(b, (cr_make){ .kind = CR_MAKE_OUTPUT, .index = (uint32_t)index }, at);
+}
+
+/* A container of the program's own, described anew. */
+static int make_own(builder *b, PyObject *value, uint32_t *at) {
+    if (PyTuple_CheckExact(value))
+        return make_container(b, CR_MAKE_TUPLE, ((PyTupleObject *)value)->ob_item, PyTuple_GET_SIZE(value), at);
+    if (PyList_CheckExact(value))
+        return make_container(b, CR_MAKE_LIST, ((PyListObject *)value)->ob_item, PyList_GET_SIZE(value), at);
+    if (PyDict_CheckExact(value)) return make_dict(b, value, at);
+    if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
+    return cr_break(b->c, "an object of class %s is part of the result", Py_TYPE(value)->tp_name);
+}
+
+static int make(builder *b, PyObject *value, uint32_t *at) {
+    uint64_t row;
+    size_t known;
+    if (cr_map_find(&b->rows, &value, sizeof value, &row)) return *at = (uint32_t)row, 0;
+    int failed;
+    if (cr_is_token(value)) failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)cr_source_of(value), 0, NULL }, at);
+    else if (cr_find_known(b->c, value, &known))
+        failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)b->c->known.at[known].source, 0, NULL }, at);
+    else if (cr_is_tensor_value(value)) failed = make_output(b, value, at);
+    else if (cr_is_plain_constant(value) || cr_is_held_constant(value) || PyRange_Check(value) ||
+             cr_map_find(&b->c->constants, &value, sizeof value, NULL) ||
+             (PyTuple_Check(value) && !PyTuple_CheckExact(value) && cr_is_constant(value) &&
+              !(Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE)))
+        failed = add_row(b, (cr_make){ CR_MAKE_CONSTANT, 0, 0, value }, at);
+    else failed = make_own(b, value, at);
+    return failed || cr_map_put(&b->rows, &value, sizeof value, *at) ? -1 : 0;
+}
+
+/* ---- changes to objects from outside ---- */
+
+static bool is_unchanged(const cr_known *k) {
+    PyObject *key, *value;
+    Py_ssize_t n = PyObject_Length(k->before), p = 0, q = 0;
+    if (PyObject_Length(k->value) != n) return false;
+    if (PyList_CheckExact(k->value)) {
+        for (Py_ssize_t i = 0; i < n; i++)
+            if (PyList_GET_ITEM(k->value, i) != PyTuple_GET_ITEM(k->before, i)) return false;
+        return true;
+    }
+    PyObject *key_now, *value_now;
+    while (PyDict_Next(k->before, &p, &key, &value) && PyDict_Next(k->value, &q, &key_now, &value_now))
+        if (value != value_now || !cr_constants_equal(key, key_now)) return false;
+    return true;
+}
+
+/* A changed container must be another object than every other that was read. */
+static int guard_distinct(cr_capture *c, const cr_known *changed) {
+    for (size_t i = 0; i < c->known.n; i++) {
+        const cr_known *k = &c->known.at[i];
+        if (k->real == changed->real || Py_TYPE(k->real) != Py_TYPE(changed->real)) continue;
+        if (cr_guard_number(&c->guards, changed->source, CR_HOLDS_DIFFERENT, NULL, k->source)) return -1;
+    }
+    return 0;
+}
+
+static int add_effects(builder *b) {
+    for (size_t i = 0; i < b->c->known.n; i++) {
+        const cr_known *k = &b->c->known.at[i];
+        uint32_t row;
+        if (!k->before || is_unchanged(k)) continue;
+        if (guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
+        if (cr_vec_push(&b->e->effects, (cr_effect){ k->source, row })) return no_memory();
+    }
+    return 0;
+}
+
+/* ---- the graph ---- */
+
+static int look_at_graph(builder *b) {
+    cr_graph *g = b->e->graph;
+    const cr_op *op = NULL;
+    const char *input = NULL;
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind != CR_NODE_CALL) continue;
+        b->e->ops++;
+        b->e->draws |= !node->op->row || (node->op->tags & CR_TAG_RANDOM);
+    }
+    if (cr_body_writes(g, &op, &input)) return cr_py_fail(cr_error_code());
+    if (input) return cr_break(b->c, "%s() writes to a tensor from outside", op->schema.name);
+    return 0;
+}
+
+static int finish_graph(builder *b) {
+    cr_entry *e = b->e;
+    cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
+    if (status) return cr_py_fail(status);
+    if (look_at_graph(b)) return -1;
+    e->noutputs = (uint32_t)b->outs.n;
+    e->ninputs = (uint32_t)b->c->inputs.n;
+    e->inputs = PyMem_Calloc(e->ninputs + 1, sizeof *e->inputs);
+    if (!e->inputs) return no_memory();
+    for (uint32_t i = 0; i < e->ninputs; i++) e->inputs[i] = b->c->inputs.at[i].source;
+    if (!e->ops && !e->noutputs) { /* constants and objects from outside alone */
+        cr_graph_release(e->graph);
+        e->graph = NULL;
+        return 0;
+    }
+    status = cr_plan_create(e->graph, &e->plan);
+    return status ? cr_py_fail(status) : 0;
+}
+
+static int describe(builder *b) {
+    uint32_t row, last;
+    if (add_effects(b) || make(b, b->c->result, &row)) return -1;
+    last = (uint32_t)b->e->makes.n - 1;
+    if (row != last) { /* described before, for an effect: the last row is the result */
+        cr_make again = b->e->makes.at[row];
+        if (again.kind >= CR_MAKE_TUPLE) return cr_break(b->c, "a container is both returned and put into another");
+        if (add_row(b, again, &row)) return -1;
+    }
+    return finish_graph(b);
+}
+
+static void drop_graph(cr_entry *e) {
+    cr_plan_release(e->plan);
+    cr_graph_release(e->graph);
+    e->plan = NULL, e->graph = NULL;
+}
+
+cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient) {
+    cr_entry *e = PyMem_Calloc(1, sizeof *e);
+    if (!e) return (cr_entry *)PyErr_NoMemory();
+    builder b = { .c = c, .e = e };
+    cr_map_init(&b.rows);
+    cr_map_init(&b.outputs);
+    e->refs = 1;
+    e->ambient = ambient;
+    cr_guards_init(&e->guards);
+    if (!c->reason && describe(&b)) {
+        if (!c->reason && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear();
+            cr_break(c, "the result cannot be described");
+        }
+        drop_graph(e);
+    }
+    cr_map_dispose(&b.rows);
+    cr_map_dispose(&b.outputs);
+    cr_vec_dispose(&b.outs);
+    if (PyErr_Occurred()) return cr_entry_release(e), NULL;
+    if (c->reason && !c->where) /* it was seen at the end, of the whole */
+        c->where = PyUnicode_FromFormat("%U:%d in %U", code->co_filename, code->co_firstlineno, code->co_qualname);
+    if (c->reason && c->where) e->reason = PyUnicode_FromFormat("%U: %U", c->where, c->reason);
+    if (c->reason && !e->reason) return cr_entry_release(e), NULL;
+    cr_guards swap = e->guards;
+    e->guards = c->guards;
+    c->guards = swap;
+    return e;
+}
+
+cr_entry *cr_entry_retain(cr_entry *e) { return e->refs++, e; }
+
+void cr_entry_release(cr_entry *e) {
+    if (!e || --e->refs) return;
+    cr_guards_dispose(&e->guards);
+    drop_graph(e);
+    for (size_t i = 0; i < e->makes.n; i++) Py_XDECREF(e->makes.at[i].object);
+    cr_vec_dispose(&e->makes);
+    cr_vec_dispose(&e->parts);
+    cr_vec_dispose(&e->effects);
+    PyMem_Free(e->inputs);
+    Py_XDECREF(e->reason);
+    Py_XDECREF(e->compiled);
+    PyMem_Free(e);
+}
+
+/* ---- running ---- */
+
+static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *const *objects) {
+    const uint32_t *parts = e->parts.at + row->index;
+    PyObject *o = NULL;
+    switch ((cr_make_kind)row->kind) {
+    case CR_MAKE_TUPLE:
+        o = PyTuple_New(row->n);
+        for (uint32_t i = 0; o && i < row->n; i++) PyTuple_SET_ITEM(o, i, Py_NewRef(objects[parts[i]]));
+        return o;
+    case CR_MAKE_LIST:
+        o = PyList_New(row->n);
+        for (uint32_t i = 0; o && i < row->n; i++) PyList_SET_ITEM(o, i, Py_NewRef(objects[parts[i]]));
+        return o;
+    case CR_MAKE_DICT:
+        o = PyDict_New();
+        for (uint32_t i = 0; o && i < row->n; i += 2)
+            if (PyDict_SetItem(o, objects[parts[i]], objects[parts[i + 1]])) Py_CLEAR(o);
+        return o;
+    case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
+    default: return NULL;
+    }
+}
+
+/* Final states are stored first; what they replace goes afterwards. */
+static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *const *objects) {
+    PyObject *old = PyList_New(0);
+    int failed = !old;
+    for (size_t i = 0; !failed && i < e->effects.n; i++) {
+        PyObject *to = slots[e->effects.at[i].slot], *made = objects[e->effects.at[i].made];
+        PyObject *before = PyList_CheckExact(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+        failed = !before || PyList_Append(old, before);
+        Py_XDECREF(before);
+        if (failed) break;
+        if (PyList_CheckExact(to)) {
+            failed = PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
+        } else {
+            PyDict_Clear(to);
+            failed = PyDict_Update(to, made);
+        }
+    }
+    Py_XDECREF(old);
+    return failed ? -1 : 0;
+}
+
+typedef struct run {
+    cr_entry *e;
+    PyObject *const *slots;
+    PyObject **objects; /* of the makes */
+    cr_arg *inputs, *outputs;
+    uint8_t *generator;
+} run;
+
+static cr_status run_plan(const run *r, int64_t work) {
+    cr_entry *e = r->e;
+    if (work < GIL_WORK || e->effects.n) return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    PyEval_RestoreThread(thread);
+    return status;
+}
+
+static void put_generator_back(const run *r) {
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    (void)rt_generator_set_state(&ctx, cr_default_generator(), r->generator, RT_GENERATOR_STATE_BYTES);
+}
+
+/* What the backend made of the graph, called with the inputs' objects. 1: r->objects has the outputs. */
+static int run_compiled(run *r, PyObject **outputs) {
+    cr_entry *e = r->e;
+    PyObject *args = PyTuple_New(e->ninputs);
+    for (uint32_t i = 0; args && i < e->ninputs; i++) PyTuple_SET_ITEM(args, i, Py_NewRef(r->slots[e->inputs[i]]));
+    PyObject *given = args ? PyObject_CallObject(e->compiled, args) : NULL;
+    Py_XDECREF(args);
+    if (!given) return -1;
+    *outputs = PyTuple_Check(given) || PyList_Check(given) ? PySequence_Tuple(given) : PyTuple_Pack(1, given);
+    Py_DECREF(given);
+    if (!*outputs) return -1;
+    if (PyTuple_GET_SIZE(*outputs) == e->noutputs) return 1;
+    PyErr_Format(PyExc_RuntimeError, "the backend's function returned %zd values; the graph has %u outputs",
+                 PyTuple_GET_SIZE(*outputs), e->noutputs);
+    Py_CLEAR(*outputs);
+    return -1;
+}
+
+/* 1: done; 0: failed, run plain; -1: exception. */
+static int run_graph(run *r, PyObject **outputs) {
+    cr_entry *e = r->e;
+    cr_py_frame frame;
+    int done = 1;
+    *outputs = NULL;
+    if (e->compiled) return run_compiled(r, outputs);
+    cr_py_frame_init(&frame);
+    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++)
+        if (cr_py_convert(&frame, r->slots[e->inputs[i]], &r->inputs[i])) PyErr_Clear(), done = 0;
+    if (done && e->draws) {
+        if (!(r->generator = PyMem_Malloc(RT_GENERATOR_STATE_BYTES))) done = no_memory();
+        else rt_generator_get_state(cr_default_generator(), r->generator);
+    }
+    for (uint32_t i = 0; done == 1 && i < e->ninputs; i++) cr_tensor_retain(r->inputs[i].u.t);
+    if (done == 1) {
+        cr_status status = run_plan(r, frame.work);
+        for (uint32_t i = 0; i < e->ninputs; i++) cr_tensor_release(r->inputs[i].u.t);
+        if (status == CR_EPYTHON && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) done = -1;
+        else if (status) PyErr_Clear(), done = 0;
+        if (status && e->draws) put_generator_back(r);
+    }
+    PyMem_Free(r->generator);
+    cr_py_frame_dispose(&frame);
+    return done;
+}
+
+static int make_objects(run *r, PyObject *outputs) {
+    cr_entry *e = r->e;
+    int failed = 0;
+    for (size_t i = 0; i < e->makes.n; i++) {
+        const cr_make *row = &e->makes.at[i];
+        if (row->kind == CR_MAKE_SLOT) continue; /* held since before the graph ran */
+        if (row->kind == CR_MAKE_CONSTANT) r->objects[i] = Py_NewRef(row->object);
+        else if (row->kind != CR_MAKE_OUTPUT) r->objects[i] = failed ? NULL : container(e, row, r->objects);
+        else if (outputs) r->objects[i] = Py_NewRef(PyTuple_GET_ITEM(outputs, row->index));
+        else {
+            cr_tensor *t = r->outputs[row->index].u.t;
+            cr_tensor_retain(t);
+            r->objects[i] = cr_frontend_wrap(t);
+        }
+        failed |= !r->objects[i];
+    }
+    return failed ? -1 : 0;
+}
+
+int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result) {
+    PyObject *small_objects[SMALL], *outputs = NULL;
+    cr_arg small_args[SMALL];
+    size_t nargs = (size_t)e->ninputs + e->noutputs, nmakes = e->makes.n;
+    run r = { .e = e, .slots = slots, .objects = small_objects, .inputs = small_args };
+    if (nmakes > SMALL) r.objects = PyMem_Malloc(nmakes * sizeof *r.objects);
+    if (nargs > SMALL) r.inputs = PyMem_Malloc(nargs * sizeof *r.inputs);
+    if (!r.objects || !r.inputs) {
+        if (r.objects != small_objects) PyMem_Free(r.objects);
+        return no_memory();
+    }
+    r.outputs = r.inputs + e->ninputs;
+    for (size_t i = 0; i < nmakes; i++)
+        r.objects[i] = e->makes.at[i].kind == CR_MAKE_SLOT ? Py_NewRef(slots[e->makes.at[i].index]) : NULL;
+    int done = e->graph ? run_graph(&r, &outputs) : 1;
+    if (done == 1) {
+        if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
+        if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
+    }
+    *result = done == 1 ? Py_NewRef(r.objects[nmakes - 1]) : NULL;
+    for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);
+    Py_XDECREF(outputs);
+    if (r.objects != small_objects) PyMem_Free(r.objects);
+    if (r.inputs != small_args) PyMem_Free(r.inputs);
+    return done;
+}

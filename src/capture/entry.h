@@ -1,0 +1,48 @@
+/* entry.h: what was captured of one call: guards, a graph, how to run it, and what to make of its results.
+ *
+ * Entries are made once and then only run; refcounted, so that one that runs outlives its removal. An entry without a
+ * graph whose `reason` is set says that such a call runs plain, and why. */
+#ifndef CR_ENTRY_H
+#define CR_ENTRY_H
+
+#include "capture/evaluate.h"
+
+/* How a result is made: rows in order, each from earlier ones; the last is the result. */
+typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_MAKE_TUPLE, CR_MAKE_LIST, CR_MAKE_DICT,
+                            CR_MAKE_SLICE } cr_make_kind;
+typedef struct cr_make {
+    uint8_t kind;
+    uint32_t index;   /* OUTPUT: of the graph; SLOT: of the guards; else first of `parts` */
+    uint32_t n;       /* parts */
+    PyObject *object; /* CONSTANT; owned */
+} cr_make;
+/* An object from outside whose contents change: slot `slot` becomes like row `made`. */
+typedef struct cr_effect { int32_t slot; uint32_t made; } cr_effect;
+
+typedef struct cr_entry {
+    int64_t refs;
+    uint64_t ambient;     /* the word of the front end when it was captured */
+    cr_guards guards;
+    PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
+    cr_graph *graph;      /* NULL: nothing is computed */
+    cr_plan *plan;
+    PyObject *compiled;   /* what a Python backend made of the graph; NULL: the plan is run */
+    size_t ops;           /* calls in the graph */
+    bool draws;           /* some op draws random numbers */
+    uint32_t ninputs, noutputs;
+    int32_t *inputs;      /* slots of the graph's inputs */
+    CR_VEC(cr_make) makes;
+    CR_VEC(uint32_t) parts;
+    CR_VEC(cr_effect) effects;
+    bool missed;          /* a test switch lets every entry miss once */
+} cr_entry;
+/* Makes an entry of a capture of `code` that ended; takes what it needs out of it. A result that cannot be made again
+ * turns it into one that runs plain. NULL: exception. */
+cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient);
+cr_entry *cr_entry_retain(cr_entry *e);
+void cr_entry_release(cr_entry *e);
+/* Runs it on slots that its guards filled. 1: *result; 0: the graph failed, nothing has happened: run plain; -1:
+ * exception (a signal). */
+int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result);
+
+#endif

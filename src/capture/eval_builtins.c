@@ -1,0 +1,284 @@
+/* eval_builtins.c: functions in C, called for real: which may be, and on what.
+ *
+ * Nothing is called that is not in a table here. ANY: on fakes and containers of values too; a token among the
+ * arguments refuses whatever is done to it. CONSTANTS: all arguments are constants, however deep (texts, hashes,
+ * mathematics). A few look at tokens and are written out: isinstance, getattr, type. Ops of a front end are called on
+ * fakes, which records them. Python functions among the arguments are refused: C code would run them outside of the
+ * capture. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+#include <string.h>
+
+typedef struct arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } arguments;
+/* Written out: 1: *out; 0: a frame was pushed; -1. */
+typedef int (*special)(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out);
+typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; special call; } rule;
+
+/* ---- those that look at tokens ---- */
+
+static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(value) ? cr_real(value) : value); }
+
+/* 1, 0: is a subclass of; -1: break. Only where the class's metaclass leaves the answer to CPython. */
+static int is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
+    static PyObject *names[2]; /* once */
+    if (PyTuple_CheckExact(of)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(of); i++) {
+            int is = is_subclass(c, type, PyTuple_GET_ITEM(of, i));
+            if (is) return is;
+        }
+        return 0;
+    }
+    PyObject *real = cr_is_token(of) ? cr_real(of) : of;
+    if (!PyType_Check(real)) return cr_break(c, "isinstance() is asked about something that is no class");
+    if (PyType_IsSubtype(type, (PyTypeObject *)real)) return 1;
+    for (int i = 0; i < 2; i++) {
+        if (!names[i] && !(names[i] = PyUnicode_InternFromString(i ? "__subclasscheck__" : "__instancecheck__")))
+            return -1;
+        if (_PyType_Lookup(Py_TYPE(real), names[i]) != _PyType_Lookup(&PyType_Type, names[i]))
+            return cr_break(c, "class %s decides itself what its instances are", ((PyTypeObject *)real)->tp_name);
+    }
+    return 0;
+}
+
+static int call_isinstance(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n != 2) return cr_break(c, "isinstance() has %zd arguments", a->n);
+    int is = is_subclass(c, class_of(a->at[0]), a->at[1]);
+    return is < 0 ? -1 : (*out = PyBool_FromLong(is), 1);
+}
+
+static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n != 1) return cr_break(c, "a class is made");
+    PyObject *value = a->at[0];
+    size_t at;
+    if (cr_is_token(value) || cr_find_known(c, value, &at)) {
+        PyObject *real = cr_is_token(value) ? cr_real(value) : c->known.at[at].real;
+        int32_t source = cr_is_token(value) ? cr_source_of(value) : c->known.at[at].source;
+        *out = cr_wrap_read(c, CR_READ_TYPE, source, real, NULL, 0);
+        return *out ? 1 : -1;
+    }
+    if (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE && !cr_is_tensor_value(value))
+        return cr_break(c, "the class of an object that was made here is asked for");
+    if (cr_is_tensor_value(value)) return cr_break(c, "the class of a result is asked for");
+    return *out = Py_NewRef((PyObject *)Py_TYPE(value)), 1;
+}
+
+static int call_getattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n < 2 || a->n > 3 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "getattr() with such arguments");
+    PyObject *name = Py_NewRef(a->at[1]);
+    PyUnicode_InternInPlace(&name);
+    int r = cr_get_attribute(c, a->at[0], name, out);
+    if (r == 2 && a->n == 3) *out = Py_NewRef(a->at[2]), r = 1;
+    else if (r == 2) r = cr_break(c, "an attribute '%U' that is not there is read", name);
+    else if (r == 0 && a->n == 3) r = cr_break(c, "getattr() with a default runs Python code");
+    Py_DECREF(name);
+    return r;
+}
+
+static int call_hasattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n != 2 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "hasattr() with such arguments");
+    PyObject *name = Py_NewRef(a->at[1]), *value = NULL;
+    PyUnicode_InternInPlace(&name);
+    int r = cr_get_attribute(c, a->at[0], name, &value);
+    Py_XDECREF(value);
+    Py_DECREF(name);
+    if (r < 0) return -1;
+    if (r == 0) return cr_break(c, "hasattr() runs Python code");
+    return *out = PyBool_FromLong(r == 1), 1;
+}
+
+static int call_callable(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    if (a->n != 1) return cr_break(c, "callable() has %zd arguments", a->n);
+    PyObject *value = cr_is_token(a->at[0]) ? cr_real(a->at[0]) : a->at[0];
+    return *out = PyBool_FromLong(PyCallable_Check(value)), 1;
+}
+
+/* len() and iter() of an object whose class answers in Python; else the real ones. */
+static int call_protocol(cr_capture *c, cr_call_frame *f, const arguments *a, const char *name, PyObject **out,
+                         PyObject *(*real)(PyObject *)) {
+    if (a->n != 1) return cr_break(c, "a builtin is called with %zd arguments", a->n);
+    int r = cr_call_special(c, f, a->at[0], name, NULL, 0);
+    if (r < 1) return r;
+    PyObject *operand = cr_operand(c, a->at[0]);
+    *out = operand ? real(operand) : NULL;
+    Py_XDECREF(operand);
+    return *out ? 1 : -1;
+}
+
+static PyObject *length(PyObject *o) {
+    Py_ssize_t n = PyObject_Length(o);
+    return n < 0 ? NULL : PyLong_FromSsize_t(n);
+}
+static int call_len(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    return call_protocol(c, f, a, "__len__", out, length);
+}
+static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    return call_protocol(c, f, a, "__iter__", out, PyObject_GetIter);
+}
+
+/* ---- the tables ---- */
+
+static const rule builtins[] = {
+    { "abs", ANY, NULL },      { "all", ANY, NULL },       { "any", ANY, NULL },      { "ascii", CONSTANTS, NULL },
+    { "bin", CONSTANTS, NULL }, { "chr", CONSTANTS, NULL }, { "divmod", ANY, NULL },  { "format", CONSTANTS, NULL },
+    { "hash", CONSTANTS, NULL }, { "hex", CONSTANTS, NULL }, { "iter", SPECIAL, call_iter },
+    { "len", SPECIAL, call_len },
+    { "max", ANY, NULL },      { "min", ANY, NULL },       { "next", ANY, NULL },     { "oct", CONSTANTS, NULL },
+    { "ord", CONSTANTS, NULL }, { "pow", ANY, NULL },      { "repr", CONSTANTS, NULL }, { "round", ANY, NULL },
+    { "sorted", ANY, NULL },   { "sum", ANY, NULL },       { "isinstance", SPECIAL, call_isinstance },
+    { "getattr", SPECIAL, call_getattr }, { "hasattr", SPECIAL, call_hasattr },
+    { "callable", SPECIAL, call_callable },
+};
+
+/* Functions of modules in C that compute, by the module's name. _exporting(): None wherever a capture is. */
+static const struct { const char *module; const rule *rules; size_t n; int on; } modules[] = {
+    { "builtins", builtins, CR_COUNT(builtins), ANY },
+    { "math", NULL, 0, CONSTANTS },
+    { "_operator", NULL, 0, ANY },
+};
+
+static const struct { PyTypeObject *type; int on; } made_types[] = {
+    { &PyList_Type, ANY },      { &PyTuple_Type, ANY },   { &PyDict_Type, ANY },      { &PyRange_Type, CONSTANTS },
+    { &PyEnum_Type, ANY },      { &PyZip_Type, ANY },     { &PyReversed_Type, ANY },  { &PySlice_Type, ANY },
+    { &PyLong_Type, ANY },      { &PyFloat_Type, ANY },   { &PyComplex_Type, ANY },   { &PyUnicode_Type, CONSTANTS },
+    { &PySet_Type, CONSTANTS }, { &PyFrozenSet_Type, CONSTANTS }, { &PyBytes_Type, CONSTANTS },
+};
+
+/* Methods of these types, on their exact objects. */
+static const struct { PyTypeObject *type; int on; } method_types[] = {
+    { &PyList_Type, ANY },          { &PyTuple_Type, ANY },         { &PyDict_Type, ANY },
+    { &PySet_Type, CONSTANTS },     { &PyFrozenSet_Type, CONSTANTS }, { &PyUnicode_Type, CONSTANTS },
+    { &PyBytes_Type, CONSTANTS },   { &PyLong_Type, CONSTANTS },    { &PyFloat_Type, CONSTANTS },
+    { &PyComplex_Type, CONSTANTS }, { &PyRange_Type, CONSTANTS },   { &PySlice_Type, CONSTANTS },
+    { &PyBool_Type, CONSTANTS },
+};
+
+static int on_methods_of(PyTypeObject *type) {
+    for (size_t i = 0; i < CR_COUNT(method_types); i++)
+        if (method_types[i].type == type) return method_types[i].on;
+    return -1;
+}
+
+/* By what rule a function in C may be called: ANY, CONSTANTS; SPECIAL: *written*; -1: not at all. */
+static int rule_of(PyObject *callable, const arguments *a, special *written) {
+    if (callable == (PyObject *)&PyType_Type) return *written = call_type, SPECIAL;
+    if (callable == (PyObject *)&PyBool_Type) return ANY;
+    for (size_t i = 0; PyType_Check(callable) && i < CR_COUNT(made_types); i++)
+        if (callable == (PyObject *)made_types[i].type) return made_types[i].on;
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
+        if (!strncmp(((PyMethodDescrObject *)callable)->d_method->ml_name, "__", 2)) return -1;
+        bool fits = a->n && Py_IS_TYPE(a->at[0], PyDescr_TYPE(callable));
+        return fits ? on_methods_of(PyDescr_TYPE(callable)) : -1;
+    }
+    if (!PyCFunction_CheckExact(callable)) return -1;
+    const PyCFunctionObject *function = (PyCFunctionObject *)callable;
+    if (function->m_self && !PyModule_CheckExact(function->m_self)) {
+        PyObject *self = function->m_self;
+        if (!strncmp(function->m_ml->ml_name, "__", 2)) return -1; /* __format__, __reduce__: texts and the like */
+        return on_methods_of(PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self));
+    }
+    const char *module = function->m_module && PyUnicode_Check(function->m_module)
+                             ? PyUnicode_AsUTF8(function->m_module)
+                             : "";
+    const char *name = function->m_ml->ml_name;
+    if (!strcmp(name, "_exporting")) return ANY;
+    if (!strcmp(module ? module : "", "_operator") && strstr(" is_ is_not mod imod call ", name)) return -1;
+    for (size_t m = 0; module && m < CR_COUNT(modules); m++) {
+        if (strcmp(module, modules[m].module)) continue;
+        if (!modules[m].rules) return modules[m].on;
+        for (size_t i = 0; i < modules[m].n; i++)
+            if (!strcmp(name, modules[m].rules[i].name))
+                return *written = modules[m].rules[i].call, modules[m].rules[i].on;
+    }
+    return -1;
+}
+
+/* ---- calling ---- */
+
+/* "max", "dict.update": for messages. New reference. */
+static PyObject *shown(PyObject *callable) {
+    PyObject *name = PyObject_GetAttrString(callable, "__qualname__");
+    if (name && PyUnicode_Check(name)) return name;
+    PyErr_Clear();
+    Py_XDECREF(name);
+    return PyUnicode_FromString(Py_TYPE(callable)->tp_name);
+}
+
+static int refuse(cr_capture *c, PyObject *callable, const char *why) {
+    PyObject *name = shown(callable);
+    if (name) cr_break(c, "%U() is called%s", name, why);
+    Py_XDECREF(name);
+    return -1;
+}
+
+static bool is_python(PyObject *value) {
+    return PyFunction_Check(value) || PyMethod_Check(value);
+}
+
+/* Calls it with dicts from outside unfolded: it may look into them. */
+static PyObject *call_for_real(cr_capture *c, PyObject *callable, const arguments *a) {
+    Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
+    PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
+    if (!operands) return PyErr_NoMemory();
+    while (k < total && (operands[k] = cr_operand(c, a->at[k]))) k++;
+    if (k == total) result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
+    while (k--) Py_DECREF(operands[k]);
+    PyMem_Free(operands);
+    return result;
+}
+
+static bool is_op(PyObject *callable) {
+    const cr_frontend *fe;
+    for (size_t i = 0; (fe = cr_frontend_at(i)); i++) {
+        PyObject *name = fe->resolve(callable);
+        if (name) return Py_DECREF(name), true;
+        PyErr_Clear();
+    }
+    return false;
+}
+
+/* A method of a tensor, bound or not: the attribute was let through before. */
+static bool is_tensor_method(PyObject *callable, const arguments *a) {
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) return a->n && cr_is_tensor_value(a->at[0]);
+    return PyCFunction_CheckExact(callable) && PyCFunction_GET_SELF(callable) &&
+           cr_is_tensor_value(PyCFunction_GET_SELF(callable));
+}
+
+static int give(cr_capture *c, cr_call_frame *f, PyObject *result) {
+    if (!result || cr_check_result(c, result)) return Py_XDECREF(result), -1;
+    for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++)
+        if (cr_check_result(c, PyTuple_GET_ITEM(result, k))) return Py_DECREF(result), -1;
+    return cr_push(f, result), 0;
+}
+
+int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames) {
+    arguments a = { args, nargs, kwnames };
+    Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    special written = NULL;
+    PyObject *out = NULL;
+    if (is_op(callable) || is_tensor_method(callable, &a)) return give(c, f, call_for_real(c, callable, &a));
+    int on = rule_of(callable, &a, &written);
+    if (on < 0) return refuse(c, callable, "");
+    if (on == SPECIAL) {
+        if (kwnames) return refuse(c, callable, " with keywords");
+        int r = written(c, f, &a, &out);
+        return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
+    }
+    for (Py_ssize_t k = 0; k < total; k++) {
+        if (is_python(args[k])) return refuse(c, callable, " with a Python function");
+        if (on == CONSTANTS && !cr_is_constant(args[k]))
+            return refuse(c, callable, " on something that is no constant");
+    }
+    if (callable == (PyObject *)&PyBool_Type && nargs == 1 && !kwnames) {
+        int truth = cr_truth(c, args[0]);
+        return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
+    }
+    return give(c, f, call_for_real(c, callable, &a));
+}

@@ -1,0 +1,400 @@
+/* eval_operators.c: operators, comparisons, containers and iteration.
+ *
+ * On values that are themselves (constants, fakes, containers made here) the real operation is carried out; on fakes
+ * that records ops. Tokens refuse, so what must be known of them is asked first. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+#define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
+#define UNUSED (void)c, (void)f, (void)i
+
+int cr_check_result(cr_capture *c, PyObject *value) {
+    cr_arg number;
+    if (!c->plain && cr_py_sym_read(value, &number)) return cr_break(c, "a number is read from the data of a tensor");
+    return 0;
+}
+
+/* Pushes a result. NULL: -1. */
+static int give(cr_capture *c, cr_call_frame *f, PyObject *value) {
+    if (!value || cr_check_result(c, value)) return Py_XDECREF(value), -1;
+    return cr_push(f, value), 0;
+}
+
+/* ---- operators ---- */
+
+static int unary(cr_capture *c, cr_call_frame *f, unaryfunc function) {
+    PyObject *value = cr_pop(f), *result = function(value);
+    Py_DECREF(value);
+    return give(c, f, result);
+}
+HANDLER(UNARY_POSITIVE) { return UNUSED, unary(c, f, PyNumber_Positive); }
+HANDLER(UNARY_NEGATIVE) { return UNUSED, unary(c, f, PyNumber_Negative); }
+HANDLER(UNARY_INVERT) { return UNUSED, unary(c, f, PyNumber_Invert); }
+
+HANDLER(UNARY_NOT) {
+    UNUSED;
+    PyObject *value = cr_pop(f);
+    int truth = cr_truth(c, value);
+    Py_DECREF(value);
+    return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(!truth)), 0);
+}
+
+static PyObject *power(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }
+static PyObject *inplace_power(PyObject *a, PyObject *b) { return PyNumber_InPlacePower(a, b, Py_None); }
+static binaryfunc const operators[] = { /* the order of CPython's NB_* */
+    PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
+    PyNumber_Remainder, PyNumber_Or, power, PyNumber_Rshift, PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor,
+    PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift,
+    PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
+    inplace_power, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor,
+};
+
+/* "%s" % x shows x: only constants have one text. */
+static bool shows(PyObject *a, PyObject *b) {
+    return (PyUnicode_Check(a) || PyBytes_Check(a)) && !cr_is_constant(b);
+}
+
+HANDLER(BINARY_OP) {
+    UNUSED;
+    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
+    if ((size_t)i->arg >= CR_COUNT(operators)) cr_break(c, "an operator that is not known (%d)", i->arg);
+    else if (!c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
+    else result = operators[i->arg](a, b);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return give(c, f, result);
+}
+
+HANDLER(COMPARE_OP) {
+    UNUSED;
+    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = PyObject_RichCompare(a, b, i->arg);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return give(c, f, result);
+}
+
+/* Is it known under one source? Then whether it is another object is guarded, too. */
+static int differ(cr_capture *c, PyObject *a, PyObject *b) {
+    size_t x, y;
+    if (!cr_find_known(c, a, &x) || !cr_find_known(c, b, &y)) return 0; /* one was made here */
+    return cr_guard_number(&c->guards, c->known.at[x].source, CR_HOLDS_DIFFERENT, NULL, c->known.at[y].source);
+}
+
+/* Numbers and texts: whether two equal ones are one object is CPython's affair. */
+static bool has_no_identity(PyObject *o) {
+    return cr_is_plain_constant(o) || (PyTuple_CheckExact(o) && PyTuple_GET_SIZE(o) == 0);
+}
+
+HANDLER(IS_OP) {
+    PyObject *b = cr_pop(f), *a = cr_pop(f);
+    bool same = a == b;
+    int failed = 0;
+    if (!c->plain && has_no_identity(a) && has_no_identity(b))
+        failed = cr_break(c, "the identity of numbers or texts is asked for; compare them with ==");
+    else if (!c->plain && !same) failed = differ(c, a, b);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return failed ? -1 : (cr_push(f, PyBool_FromLong(same != (i->arg == 1))), 0);
+}
+
+/* key in a dict from outside: one guard, not all of its keys. 1, 0; -1; 2: not such a question. */
+static int has_key(cr_capture *c, PyObject *dict, PyObject *key) {
+    if (!cr_is_token(dict) || !PyDict_CheckExact(cr_real(dict)) || !PyUnicode_CheckExact(key)) return 2;
+    PyObject *mark = (PyObject *)((char *)cr_real(dict) + 1);
+    if (cr_map_find(&c->by_real, &mark, sizeof mark, NULL)) return 2; /* unfolded: perhaps changed since */
+    PyObject *real = cr_real(dict);
+    if (cr_read_now(CR_READ_KEY, real, key, 0))
+        return cr_source(&c->guards, CR_READ_KEY, cr_source_of(dict), key, 0) < 0 ? -1 : 1;
+    if (!cr_dict_is_plain(real)) return 2;
+    return cr_guard_no(&c->guards, cr_source_of(dict), CR_HOLDS_NO_KEY, key) ? -1 : 0;
+}
+
+HANDLER(CONTAINS_OP) {
+    PyObject *container = cr_pop(f), *item = cr_pop(f);
+    int found = has_key(c, container, item);
+    if (found == 2 && cr_is_token(container) && !PyDict_CheckExact(cr_real(container)))
+        found = cr_break(c, "'in' is asked of an object of class %s", Py_TYPE(cr_real(container))->tp_name);
+    if (found == 2) {
+        PyObject *operand = cr_operand(c, container);
+        found = operand ? PySequence_Contains(operand, item) : -1;
+        Py_XDECREF(operand);
+    }
+    Py_DECREF(container);
+    Py_DECREF(item);
+    return found < 0 ? -1 : (cr_push(f, PyBool_FromLong(found != i->arg)), 0);
+}
+
+/* ---- items ---- */
+
+/* What a dict from outside has under a text, without looking at the rest. NULL without exception or reason: ask the
+ * whole dict. */
+static PyObject *dict_item(cr_capture *c, PyObject *dict, PyObject *key) {
+    int found = has_key(c, dict, key);
+    return found == 1 ? cr_wrap_read(c, CR_READ_KEY, cr_source_of(dict), cr_real(dict), key, 0) : NULL;
+}
+
+HANDLER(BINARY_SUBSCR) {
+    UNUSED;
+    PyObject *key = cr_pop(f), *container = cr_pop(f), *result;
+    int inlined = cr_call_special(c, f, container, "__getitem__", &key, 1);
+    if (inlined < 1) return Py_DECREF(key), Py_DECREF(container), inlined;
+    result = dict_item(c, container, key);
+    if (!result && !PyErr_Occurred() && !c->reason) {
+        PyObject *operand = cr_operand(c, container);
+        result = operand ? PyObject_GetItem(operand, key) : NULL;
+        Py_XDECREF(operand);
+    }
+    Py_DECREF(key);
+    Py_DECREF(container);
+    return give(c, f, result);
+}
+
+HANDLER(STORE_SUBSCR) {
+    UNUSED;
+    PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = cr_operand(c, given);
+    int failed = container ? PyObject_SetItem(container, key, value) : -1;
+    Py_XDECREF(container);
+    Py_DECREF(key);
+    Py_DECREF(given);
+    Py_DECREF(value);
+    return failed;
+}
+
+HANDLER(DELETE_SUBSCR) {
+    UNUSED;
+    PyObject *key = cr_pop(f), *given = cr_pop(f), *container = cr_operand(c, given);
+    int failed = container ? PyObject_DelItem(container, key) : -1;
+    Py_XDECREF(container);
+    Py_DECREF(key);
+    Py_DECREF(given);
+    return failed;
+}
+
+HANDLER(GET_LEN) {
+    UNUSED;
+    PyObject *operand = cr_operand(c, cr_peek(f, 1));
+    Py_ssize_t n = operand ? PyObject_Length(operand) : -1;
+    Py_XDECREF(operand);
+    return n < 0 ? -1 : give(c, f, PyLong_FromSsize_t(n));
+}
+
+/* ---- making containers ---- */
+
+HANDLER(BUILD_TUPLE) {
+    UNUSED;
+    PyObject *tuple = PyTuple_New(i->arg);
+    if (!tuple) return -1;
+    for (int k = i->arg; k--;) PyTuple_SET_ITEM(tuple, k, cr_pop(f));
+    return cr_push(f, tuple), 0;
+}
+
+HANDLER(BUILD_LIST) {
+    UNUSED;
+    PyObject *list = PyList_New(i->arg);
+    if (!list) return -1;
+    for (int k = i->arg; k--;) PyList_SET_ITEM(list, k, cr_pop(f));
+    return cr_push(f, list), 0;
+}
+
+/* The order of a set of tensors is that of their addresses. */
+static int set_add(cr_capture *c, PyObject *set, PyObject *item) {
+    if (!c->plain && !cr_is_constant(item)) return cr_break(c, "something that is no constant is put into a set");
+    return PySet_Add(set, item);
+}
+
+HANDLER(BUILD_SET) {
+    PyObject *set = PySet_New(NULL);
+    for (int k = i->arg; set && k > 0; k--)
+        if (set_add(c, set, cr_peek(f, k))) Py_CLEAR(set);
+    for (int k = 0; k < i->arg; k++) Py_DECREF(cr_pop(f));
+    return set ? cr_push(f, set), 0 : -1;
+}
+
+HANDLER(BUILD_MAP) {
+    UNUSED;
+    PyObject *dict = PyDict_New();
+    for (int k = 2 * i->arg; dict && k > 0; k -= 2)
+        if (PyDict_SetItem(dict, cr_peek(f, k), cr_peek(f, k - 1))) Py_CLEAR(dict);
+    for (int k = 0; k < 2 * i->arg; k++) Py_DECREF(cr_pop(f));
+    return dict ? cr_push(f, dict), 0 : -1;
+}
+
+HANDLER(BUILD_CONST_KEY_MAP) {
+    UNUSED;
+    PyObject *keys = cr_pop(f), *dict = PyDict_New();
+    for (int k = 0; dict && k < i->arg; k++)
+        if (PyDict_SetItem(dict, PyTuple_GET_ITEM(keys, k), cr_peek(f, i->arg - k))) Py_CLEAR(dict);
+    for (int k = 0; k < i->arg; k++) Py_DECREF(cr_pop(f));
+    Py_DECREF(keys);
+    return dict ? cr_push(f, dict), 0 : -1;
+}
+
+HANDLER(BUILD_SLICE) {
+    UNUSED;
+    PyObject *step = i->arg == 3 ? cr_pop(f) : NULL, *stop = cr_pop(f), *start = cr_pop(f);
+    PyObject *slice = PySlice_New(start, stop, step);
+    Py_DECREF(start);
+    Py_DECREF(stop);
+    Py_XDECREF(step);
+    return slice ? cr_push(f, slice), 0 : -1;
+}
+
+HANDLER(BUILD_STRING) {
+    UNUSED;
+    PyObject *empty = PyUnicode_FromString(""), *text = NULL;
+    if (empty) text = _PyUnicode_JoinArray(empty, &f->stack[f->top - i->arg], i->arg);
+    Py_XDECREF(empty);
+    for (int k = 0; k < i->arg; k++) Py_DECREF(cr_pop(f));
+    return text ? cr_push(f, text), 0 : -1;
+}
+
+HANDLER(FORMAT_VALUE) {
+    static PyObject *(*const conversions[])(PyObject *) = { NULL, PyObject_Str, PyObject_Repr, PyObject_ASCII };
+    PyObject *spec = i->arg & 4 ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
+    if (!c->plain && !cr_is_constant(value)) cr_break(c, "the text of something that is no constant is asked for");
+    else {
+        PyObject *converted = i->arg & 3 ? conversions[i->arg & 3](value) : Py_NewRef(value);
+        text = converted ? PyObject_Format(converted, spec) : NULL;
+        Py_XDECREF(converted);
+    }
+    Py_XDECREF(spec);
+    Py_DECREF(value);
+    return text ? cr_push(f, text), 0 : -1;
+}
+
+HANDLER(LIST_TO_TUPLE) {
+    UNUSED;
+    PyObject *list = cr_pop(f), *tuple = PyList_AsTuple(list);
+    Py_DECREF(list);
+    return tuple ? cr_push(f, tuple), 0 : -1;
+}
+
+HANDLER(LIST_APPEND) {
+    UNUSED;
+    PyObject *item = cr_pop(f);
+    int failed = PyList_Append(cr_peek(f, i->arg), item);
+    Py_DECREF(item);
+    return failed;
+}
+
+HANDLER(SET_ADD) {
+    PyObject *item = cr_pop(f);
+    int failed = set_add(c, cr_peek(f, i->arg), item);
+    Py_DECREF(item);
+    return failed;
+}
+
+HANDLER(MAP_ADD) {
+    UNUSED;
+    PyObject *value = cr_pop(f), *key = cr_pop(f);
+    int failed = PyDict_SetItem(cr_peek(f, i->arg), key, value);
+    Py_DECREF(key);
+    Py_DECREF(value);
+    return failed;
+}
+
+HANDLER(LIST_EXTEND) {
+    PyObject *given = cr_pop(f), *items = cr_operand(c, given), *list = cr_peek(f, i->arg);
+    PyObject *none = items ? _PyList_Extend((PyListObject *)list, items) : NULL;
+    Py_XDECREF(items);
+    Py_DECREF(given);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
+HANDLER(SET_UPDATE) {
+    PyObject *items = cr_pop(f);
+    int failed = !c->plain && !cr_is_constant(items) ? cr_break(c, "something that is no constant is put into a set")
+                                                     : _PySet_Update(cr_peek(f, i->arg), items);
+    Py_DECREF(items);
+    return failed;
+}
+
+HANDLER(DICT_UPDATE) {
+    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
+    int failed = items ? PyDict_Update(cr_peek(f, i->arg), items) : -1;
+    Py_XDECREF(items);
+    Py_DECREF(given);
+    return failed;
+}
+
+HANDLER(DICT_MERGE) {
+    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
+    int failed = items ? _PyDict_MergeEx(cr_peek(f, i->arg), items, 2) : -1;
+    if (failed && c->plain) { /* as CPython words it, near enough: the class is what a program sees */
+        PyErr_Clear();
+        PyErr_SetString(PyExc_TypeError, "got multiple values for a keyword argument, or no mapping");
+    }
+    Py_XDECREF(items);
+    Py_DECREF(given);
+    return failed;
+}
+
+/* ---- taking apart ---- */
+
+/* All items of an iterable as a fresh list. Tensors give their rows; what runs user code refuses. */
+static PyObject *items_of(cr_capture *c, PyObject *value) {
+    PyObject *operand = cr_operand(c, value), *list = operand ? PySequence_List(operand) : NULL;
+    Py_XDECREF(operand);
+    return list;
+}
+
+HANDLER(UNPACK_SEQUENCE) {
+    PyObject *value = cr_pop(f), *list = items_of(c, value);
+    Py_DECREF(value);
+    if (!list) return -1;
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    if (n == i->arg)
+        for (int k = i->arg; k--;) cr_push(f, Py_NewRef(PyList_GET_ITEM(list, k)));
+    Py_DECREF(list);
+    if (n == i->arg) return 0;
+    if (!c->plain) return cr_break(c, "%zd items are unpacked into %d names", n, i->arg);
+    if (n > i->arg) PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %d)", i->arg);
+    else PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %zd)", i->arg, n);
+    return -1;
+}
+
+HANDLER(UNPACK_EX) {
+    int before = i->arg & 0xFF, after = i->arg >> 8;
+    PyObject *value = cr_pop(f), *list = items_of(c, value), *middle = NULL;
+    Py_DECREF(value);
+    if (!list) return -1;
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    if (n >= before + after) middle = PyList_GetSlice(list, before, n - after);
+    else if (!c->plain) cr_break(c, "%zd items are unpacked into more names", n);
+    else
+        PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)", before + after,
+                     n);
+    if (middle) {
+        for (int k = after; k--;) cr_push(f, Py_NewRef(PyList_GET_ITEM(list, n - after + k)));
+        cr_push(f, middle);
+        for (int k = before; k--;) cr_push(f, Py_NewRef(PyList_GET_ITEM(list, k)));
+    }
+    Py_DECREF(list);
+    return middle ? 0 : -1;
+}
+
+HANDLER(GET_ITER) {
+    UNUSED;
+    PyObject *value = cr_pop(f), *operand;
+    int inlined = cr_call_special(c, f, value, "__iter__", NULL, 0);
+    if (inlined < 1) return Py_DECREF(value), inlined;
+    operand = cr_operand(c, value);
+    PyObject *iterator = operand ? PyObject_GetIter(operand) : NULL;
+    Py_XDECREF(operand);
+    Py_DECREF(value);
+    return iterator ? cr_push(f, iterator), 0 : -1;
+}
+
+HANDLER(FOR_ITER) {
+    PyObject *iterator = cr_peek(f, 1), *next = Py_TYPE(iterator)->tp_iternext(iterator);
+    if (next) return give(c, f, next);
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_StopIteration)) return -1;
+        PyErr_Clear();
+    }
+    Py_DECREF(cr_pop(f));
+    f->next = i->arg;
+    return 0;
+}

@@ -1,0 +1,297 @@
+/* evaluate.c: the evaluator's loop, its frames, and the instructions that only move values.
+ *
+ * Frames are on the heap and the loop is one: an inlined call pushes a frame and returns to the loop, so recursion in
+ * the program is no recursion here, and dropping a capture drops everything. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+#define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
+#define UNUSED (void)c, (void)f, (void)i
+
+static const cr_handler handlers[] = {
+#define EVALUATED(name) [CR_I_##name] = cr_do_##name,
+#define PLAIN(name, reason) [CR_I_##name] = NULL,
+#include "capture/instructions.def"
+#undef EVALUATED
+#undef PLAIN
+};
+
+/* ---- the loop ---- */
+
+static void note_place(cr_capture *c) {
+    const cr_call_frame *f = c->frame;
+    PyObject *type, *value, *trace;
+    if (c->where || !f) return;
+    PyErr_Fetch(&type, &value, &trace);
+    int line = PyCode_Addr2Line(f->code, f->instructions->at[f->current].own * 2);
+    c->where = PyUnicode_FromFormat("%U:%d in %U", f->code->co_filename, line, f->code->co_qualname);
+    PyErr_Restore(type, value, trace);
+}
+
+/* Might the program handle it? */
+static bool is_in_try(const cr_call_frame *f) {
+    for (; f; f = f->back)
+        if (PyBytes_GET_SIZE(f->code->co_exceptiontable)) return true;
+    return false;
+}
+
+/* What the program would raise here, it raises when the call runs plain. Ctrl-C and the like are the caller's. */
+static int end_by_exception(cr_capture *c) {
+    PyObject *type, *value, *trace;
+    if (c->plain && is_in_try(c->frame)) return PyErr_Clear(), cr_break(c, "an exception is handled");
+    if (c->plain || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *text = PyObject_Str(value);
+    if (!text) PyErr_Clear();
+    else if (PyErr_GivenExceptionMatches(type, cr_break_error)) cr_break(c, "%U", text);
+    else cr_break(c, "%s is raised: %U", ((PyTypeObject *)type)->tp_name, text);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+}
+
+static int step(cr_capture *c) {
+    cr_call_frame *f = c->frame;
+    const cr_instruction *i = &f->instructions->at[f->next];
+    f->current = f->next++;
+    if (!handlers[i->id]) return cr_break(c, "%s (%s)", cr_instruction_reason(i->id), cr_instruction_name(i->id));
+    if (--c->left <= 0) return cr_break(c, "too many instructions are evaluated: a loop is unrolled for very long");
+    if ((c->left & 255) == 0 && PyErr_CheckSignals()) return -1;
+    return handlers[i->id](c, f, i);
+}
+
+int cr_evaluate(cr_capture *c) {
+    while (c->frame) {
+        if (!step(c)) continue;
+        note_place(c);
+        return PyErr_Occurred() ? c->reason ? (PyErr_Clear(), -1) : end_by_exception(c) : -1;
+    }
+    return 0;
+}
+
+void cr_pop_frame(cr_capture *c) {
+    cr_call_frame *f = c->frame;
+    c->frame = f->back;
+    while (f->top) Py_XDECREF(cr_pop(f));
+    for (PyObject **local = f->locals; local < f->stack; local++) Py_XDECREF(*local);
+    Py_XDECREF(f->function);
+    Py_XDECREF(f->code);
+    PyMem_Free(f);
+}
+
+static bool is_length(PyObject *o) { return PyLong_CheckExact(o) && Py_SIZE(o) >= 0 && Py_SIZE(o) <= 1; }
+
+HANDLER(RETURN_VALUE) {
+    UNUSED;
+    if (f->gives == CR_GIVES_LENGTH && !is_length(cr_peek(f, 1))) return cr_break(c, "__len__() gives no small number");
+    if (f->gives == CR_GIVES_ITERATOR && (cr_is_token(cr_peek(f, 1)) || !PyIter_Check(cr_peek(f, 1))))
+        return cr_break(c, "__iter__() gives an object that is not captured");
+    PyObject *result = cr_pop(f);
+    cr_call_frame *back = f->back;
+    cr_pop_frame(c);
+    if (back) cr_push(back, result);
+    else c->result = result;
+    return 0;
+}
+
+/* ---- moving values ---- */
+
+HANDLER(NOP) { return UNUSED, 0; }
+HANDLER(RESUME) { return UNUSED, 0; }
+HANDLER(POP_TOP) { return UNUSED, Py_XDECREF(cr_pop(f)), 0; }
+HANDLER(PUSH_NULL) { return UNUSED, cr_push(f, NULL), 0; }
+HANDLER(COPY) { return UNUSED, cr_push(f, Py_XNewRef(cr_peek(f, i->arg))), 0; }
+
+HANDLER(SWAP) {
+    UNUSED;
+    PyObject **a = &f->stack[f->top - 1], **b = &f->stack[f->top - i->arg], *value = *a;
+    *a = *b;
+    *b = value;
+    return 0;
+}
+
+HANDLER(LOAD_CONST) {
+    PyObject *value = PyTuple_GET_ITEM(f->code->co_consts, i->arg);
+    if (!c->plain && (PyTuple_CheckExact(value) || PyFrozenSet_CheckExact(value)) &&
+        (PyList_Append(c->kept, value) || cr_map_put(&c->constants, &value, sizeof value, 1)))
+        return -1;
+    return cr_push(f, Py_NewRef(value)), 0;
+}
+
+static PyObject *unbound(cr_capture *c, const cr_call_frame *f, int slot) {
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, slot);
+    if (!c->plain) return cr_break(c, "the variable '%U' has no value", name), NULL;
+    return PyErr_Format(PyExc_UnboundLocalError,
+                        "cannot access local variable '%U' where it is not associated with a value", name);
+}
+
+/* An argument is guarded when it is looked at first. */
+PyObject *cr_look_at(cr_capture *c, PyObject **slot) {
+    if (*slot && cr_is_token(*slot) && ((cr_token *)*slot)->pending) {
+        PyObject *value = cr_wrap(c, cr_real(*slot), cr_source_of(*slot));
+        if (!value) return NULL;
+        Py_SETREF(*slot, value);
+    }
+    return Py_XNewRef(*slot);
+}
+
+HANDLER(LOAD_FAST) {
+    PyObject *value = f->locals[i->arg] ? cr_look_at(c, &f->locals[i->arg]) : unbound(c, f, i->arg);
+    return value ? cr_push(f, value), 0 : -1;
+}
+HANDLER(LOAD_CLOSURE) { return cr_do_LOAD_FAST(c, f, i); }
+
+HANDLER(STORE_FAST) {
+    UNUSED;
+    Py_XSETREF(f->locals[i->arg], cr_pop(f));
+    return 0;
+}
+
+HANDLER(DELETE_FAST) {
+    if (!f->locals[i->arg]) return unbound(c, f, i->arg), -1;
+    Py_CLEAR(f->locals[i->arg]);
+    return 0;
+}
+
+/* ---- cells: those made here are real, those of a function from outside are tokens ---- */
+
+HANDLER(MAKE_CELL) {
+    PyObject *value = f->locals[i->arg] ? cr_look_at(c, &f->locals[i->arg]) : NULL;
+    if (f->locals[i->arg] && !value) return -1;
+    PyObject *cell = PyCell_New(value);
+    Py_XDECREF(value);
+    if (!cell) return -1;
+    Py_XSETREF(f->locals[i->arg], cell);
+    return 0;
+}
+
+HANDLER(COPY_FREE_VARS) {
+    int first = f->code->co_nlocalsplus - i->arg;
+    PyObject *function = cr_is_token(f->function) ? cr_real(f->function) : f->function;
+    for (int k = 0; k < i->arg; k++) {
+        PyObject *cell = f->source == CR_NO_SLOT || c->plain
+                             ? Py_NewRef(PyTuple_GET_ITEM(PyFunction_GET_CLOSURE(function), k))
+                             : cr_wrap_read(c, CR_READ_CELL, f->source, function, NULL, k);
+        if (!cell) return -1;
+        Py_XSETREF(f->locals[first + k], cell);
+    }
+    return 0;
+}
+
+HANDLER(LOAD_DEREF) {
+    PyObject *cell = f->locals[i->arg], *value;
+    if (!cr_is_token(cell)) value = Py_XNewRef(PyCell_GET(cell));
+    else if (!PyCell_GET(cr_real(cell))) return cr_break(c, "a variable of a closure has no value yet");
+    else value = cr_wrap_read(c, CR_READ_CONTENTS, cr_source_of(cell), cr_real(cell), NULL, 0);
+    if (!value && !PyErr_Occurred() && !c->reason) {
+        PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, i->arg);
+        if (!c->plain) return cr_break(c, "the variable '%U' has no value", name);
+        PyErr_Format(PyExc_NameError,
+                     "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
+                     name);
+    }
+    return value ? cr_push(f, value), 0 : -1;
+}
+
+HANDLER(STORE_DEREF) {
+    PyObject *cell = f->locals[i->arg];
+    if (cr_is_token(cell)) return cr_break(c, "a variable of an enclosing function is set");
+    PyObject *value = cr_pop(f);
+    int failed = PyCell_Set(cell, value);
+    Py_DECREF(value);
+    return failed;
+}
+
+/* ---- globals ---- */
+
+/* A name of the globals, else of the builtins: found there, and absent here. */
+static PyObject *load_global(cr_capture *c, const cr_call_frame *f, PyObject *name) {
+    int32_t globals = CR_NO_SLOT, builtins = CR_NO_SLOT;
+    if (!PyDict_CheckExact(f->globals) || !PyDict_CheckExact(f->builtins))
+        return cr_break(c, "the globals are no plain dict"), NULL;
+    if (!c->plain && (globals = cr_source(&c->guards, CR_READ_GLOBALS, f->owner, NULL, 0)) < 0) return NULL;
+    if (cr_read_now(CR_READ_KEY, f->globals, name, 0))
+        return cr_wrap_read(c, CR_READ_KEY, globals, f->globals, name, 0);
+    if (!c->plain && (cr_guard_no(&c->guards, globals, CR_HOLDS_NO_KEY, name) ||
+                      (builtins = cr_source(&c->guards, CR_READ_BUILTINS, f->owner, NULL, 0)) < 0))
+        return NULL;
+    if (cr_read_now(CR_READ_KEY, f->builtins, name, 0))
+        return cr_wrap_read(c, CR_READ_KEY, builtins, f->builtins, name, 0);
+    if (!c->plain) return cr_break(c, "the name '%U' is not defined", name), NULL;
+    return PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
+}
+
+HANDLER(LOAD_GLOBAL) {
+    PyObject *value = load_global(c, f, PyTuple_GET_ITEM(f->code->co_names, i->arg >> 1));
+    if (!value) return -1;
+    if (i->arg & 1) cr_push(f, NULL);
+    return cr_push(f, value), 0;
+}
+
+HANDLER(LOAD_ASSERTION_ERROR) {
+    UNUSED;
+    return cr_push(f, Py_NewRef(PyExc_AssertionError)), 0;
+}
+
+/* ---- jumps ---- */
+
+HANDLER(JUMP) { return UNUSED, f->next = i->arg, 0; }
+
+static int jump_if(cr_capture *c, cr_call_frame *f, const cr_instruction *i, bool wanted) {
+    PyObject *value = cr_pop(f);
+    int truth = cr_truth(c, value);
+    Py_DECREF(value);
+    if (truth < 0) return -1;
+    if ((truth != 0) == wanted) f->next = i->arg;
+    return 0;
+}
+HANDLER(POP_JUMP_IF_FALSE) { return jump_if(c, f, i, false); }
+HANDLER(POP_JUMP_IF_TRUE) { return jump_if(c, f, i, true); }
+
+static int jump_if_none(cr_call_frame *f, const cr_instruction *i, bool wanted) {
+    PyObject *value = cr_pop(f);
+    if ((value == Py_None) == wanted) f->next = i->arg;
+    Py_DECREF(value);
+    return 0;
+}
+HANDLER(POP_JUMP_IF_NONE) { return UNUSED, jump_if_none(f, i, true); }
+HANDLER(POP_JUMP_IF_NOT_NONE) { return UNUSED, jump_if_none(f, i, false); }
+
+static int jump_or_pop(cr_capture *c, cr_call_frame *f, const cr_instruction *i, bool wanted) {
+    int truth = cr_truth(c, cr_peek(f, 1));
+    if (truth < 0) return -1;
+    if ((truth != 0) == wanted) f->next = i->arg;
+    else Py_DECREF(cr_pop(f));
+    return 0;
+}
+HANDLER(JUMP_IF_FALSE_OR_POP) { return jump_or_pop(c, f, i, false); }
+HANDLER(JUMP_IF_TRUE_OR_POP) { return jump_or_pop(c, f, i, true); }
+
+/* A token stands for an object that has a truth of its own; what can be told from its class or its length is. */
+int cr_truth(cr_capture *c, PyObject *value) {
+    if (!cr_is_token(value)) return PyObject_IsTrue(value);
+    PyObject *real = cr_real(value);
+    PyTypeObject *type = Py_TYPE(real);
+    if (PyDict_Check(real) && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length) {
+        Py_ssize_t n = PyDict_GET_SIZE(real);
+        if (PyDict_CheckExact(real)) { /* the program may have changed its own view of it */
+            PyObject *dict = cr_unfold(c, value);
+            if (!dict) return -1;
+            n = PyDict_GET_SIZE(dict);
+            Py_DECREF(dict);
+            return n != 0;
+        }
+        if (n > INT32_MAX || cr_guard_number(&c->guards, cr_source_of(value), CR_HOLDS_COUNT, NULL, (int32_t)n))
+            return -1;
+        return n != 0;
+    }
+    bool has_length = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                      (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+    bool has_truth = type->tp_as_number && type->tp_as_number->nb_bool;
+    if (!has_length && !has_truth) return 1;
+    return cr_break(c, "the truth of an object of class %s is asked for", type->tp_name);
+}

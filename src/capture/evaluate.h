@@ -1,0 +1,132 @@
+/* evaluate.h: a function's bytecode, evaluated on constants, fakes and tokens.
+ *
+ * Values are PyObject *. A constant of a trusted type is itself. A tensor is its fake, so every op that is called on it
+ * is recorded. A container that the program makes, or that is read from outside, is a real list, tuple or dict (of the
+ * latter: a copy) that holds values. Everything else from outside is a *token*: the real object and its source; every
+ * slot of the token's type refuses, so no operation can treat it as the object by mistake. What is on the stack is
+ * therefore either itself, or refuses, or is handled here by kind.
+ *
+ * Reading anything from outside makes its guard. Evaluation changes nothing outside: to give up is to drop it.
+ *
+ * The same handlers evaluate plainly (`plain`): nothing is wrapped, calls and attributes are the real ones. Tests run
+ * real functions so. */
+#ifndef CR_EVALUATE_H
+#define CR_EVALUATE_H
+
+#include "capture/decode.h"
+#include "capture/guard.h"
+#include "trace/trace.h"
+
+/* ---- values (values.c) ---- */
+typedef struct cr_token {
+    PyObject_HEAD PyObject *real; /* owned: a capture is short */
+    int32_t source;
+    bool pending;                 /* an argument that nothing has looked at: no guard yet */
+} cr_token;
+extern PyTypeObject cr_token_type;
+static inline bool cr_is_token(PyObject *o) { return Py_IS_TYPE(o, &cr_token_type); }
+static inline PyObject *cr_real(PyObject *token) { return ((cr_token *)token)->real; }
+static inline int32_t cr_source_of(PyObject *token) { return ((cr_token *)token)->source; }
+extern PyObject *cr_break_error; /* what a token's slots raise */
+
+/* An object from outside that the capture knows: one value for one object. */
+typedef struct cr_known {
+    PyObject *real, *value; /* owned */
+    int32_t source;
+    PyObject *before;       /* a copy's contents when it was made (tuple of items, or of keys and values); else NULL */
+} cr_known;
+typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known` */
+
+/* What CPython checks of what a special method returns. */
+typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR } cr_gives;
+
+/* An inlined call: its own stack, on the heap. */
+typedef struct cr_call_frame {
+    struct cr_call_frame *back;
+    PyCodeObject *code;     /* owned */
+    const cr_code *instructions;
+    PyObject *function;     /* owned; a function made here, or a token */
+    PyObject *globals, *builtins; /* real dicts, borrowed from the function */
+    int32_t source;         /* of the function; CR_NO_SLOT: made here */
+    int32_t owner;          /* of the function from outside whose globals it has: itself, or around where it was made */
+    int32_t next;           /* instruction */
+    int32_t current;        /* the one being carried out */
+    int top;
+    uint8_t gives;          /* what its result must be: cr_gives */
+    PyObject **stack;       /* behind the locals */
+    PyObject *locals[];     /* owned; NULL: unbound */
+} cr_call_frame;
+
+typedef struct cr_capture {
+    bool plain;
+    cr_guards guards;
+    cr_map by_real, by_value; /* address -> index of `known` */
+    cr_map made;              /* function made here -> source of its owner; `kept` holds them */
+    CR_VEC(cr_known) known;
+    CR_VEC(cr_input) inputs;
+    cr_trace *trace;
+    cr_fakes fakes;
+    cr_call_frame *frame;   /* the innermost */
+    PyObject *result;       /* what the outermost returned; owned */
+    cr_map constants;       /* containers that code objects hold: they are themselves wherever they are used */
+    PyObject *kept;         /* list: what addresses in maps belong to */
+    PyObject *reason;       /* why it ended early; owned str */
+    PyObject *where;        /* "file:line in name" */
+    long left;              /* instructions until it is too long */
+} cr_capture;
+int cr_capture_init_with(cr_capture *c, bool plain); /* -1: exception */
+void cr_capture_dispose(cr_capture *c);
+
+/* Ends the capture: the call runs plain, for this reason. Always -1. */
+int cr_break(cr_capture *c, const char *format, ...);
+/* The value of an object from outside, guarded. New reference; NULL: exception or break. */
+PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source);
+PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *parent_real, PyObject *key,
+                       int32_t index); /* the same of what a source gives; breaks when it gives nothing */
+/* An argument that nobody has looked at, and what it is when somebody does (kept in the slot). New references. */
+PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source);
+PyObject *cr_look_at(cr_capture *c, PyObject **slot);
+/* A dict from outside as a real dict of values, all of its keys and items guarded. New reference. */
+PyObject *cr_unfold(cr_capture *c, PyObject *token);
+bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
+bool cr_is_tensor_value(PyObject *value);
+/* Is there nothing but constants in it, however deep? */
+bool cr_is_constant(PyObject *value);
+bool cr_is_held_constant(PyObject *real); /* from outside: compared by identity and held */
+
+/* ---- evaluation (evaluate.c, eval_*.c) ---- */
+typedef int (*cr_handler)(cr_capture *c, cr_call_frame *f, const cr_instruction *i);
+#define EVALUATED(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i);
+#define PLAIN(name, reason)
+#include "capture/instructions.def"
+#undef EVALUATED
+#undef PLAIN
+/* Runs until the outermost frame returns. 0: c->result; -1: c->reason, or an exception that is the caller's to see. */
+int cr_evaluate(cr_capture *c);
+/* A frame for a call, pushed. `args`: values. function: a token or a real function. -1: exception or break. */
+int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+void cr_pop_frame(cr_capture *c);
+/* Calls a value; the result (now, or when the frame that this pushed returns) goes onto the stack of f. */
+int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                  PyObject *kwnames);
+/* Calls what a token's class has under a special name (__iter__, __len__, ...), a Python function, with the token and
+ * the arguments. 0: a frame was pushed whose result goes onto the stack of f; 1: it has none in Python; -1. */
+int cr_call_special(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
+                    Py_ssize_t nargs);
+/* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
+int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
+/* The truth of a value. -1: exception or break. */
+int cr_truth(cr_capture *c, PyObject *value);
+/* A builtin in C. As cr_call_value; what may be called at all is decided here. */
+int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames);
+/* Is this the result of something that read data (a symbolic number)? Then a break, -1. Else 0. */
+int cr_check_result(cr_capture *c, PyObject *value);
+/* A value that C code may iterate over or look into: dicts from outside are unfolded. New reference. */
+PyObject *cr_operand(cr_capture *c, PyObject *value);
+
+static inline void cr_push(cr_call_frame *f, PyObject *value) { f->stack[f->top++] = value; } /* takes it over */
+static inline PyObject *cr_pop(cr_call_frame *f) { return f->stack[--f->top]; }                /* gives it away */
+static inline PyObject *cr_peek(const cr_call_frame *f, int depth) { return f->stack[f->top - depth]; } /* 1: the top */
+
+#endif

@@ -1,0 +1,345 @@
+/* guard.c: the guard program: making its rows while a function is captured, and running it before every call. */
+#define Py_BUILD_CORE 1
+#include "capture/objects_311.h"
+
+#include "capture/callable.h"
+#include "capture/guard.h"
+
+#include <string.h>
+
+void cr_guards_init(cr_guards *g) {
+    *g = (cr_guards){ .slots = 0 };
+    cr_map_init(&g->known);
+}
+
+void cr_guards_dispose(cr_guards *g) {
+    for (size_t i = 0; i < g->rows.n; i++) {
+        cr_guard *row = &g->rows.at[i];
+        Py_XDECREF(row->key);
+        if (row->check == CR_HOLDS_TENSOR) PyMem_Free(row->u.stamp);
+        else if (row->check == CR_HOLDS_IS || row->check == CR_HOLDS_CONSTANT || row->check == CR_HOLDS_CODE ||
+                 row->check == CR_HOLDS_KEYS)
+            Py_XDECREF(row->u.object);
+    }
+    cr_vec_dispose(&g->rows);
+    cr_map_dispose(&g->known);
+}
+
+/* ---- constants ---- */
+
+bool cr_is_plain_constant(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type || type == &PyBytes_Type ||
+           type == &PyComplex_Type;
+}
+
+/* 1, 1.0 and True differ; 0.0 and -0.0 do; a NaN equals itself. */
+bool cr_constants_equal(PyObject *a, PyObject *b) {
+    PyTypeObject *type = Py_TYPE(a);
+    if (a == b) return true;
+    if (Py_TYPE(b) != type) return false;
+    if (type == &PyLong_Type)
+        return Py_SIZE(a) == Py_SIZE(b) &&
+               !memcmp(((PyLongObject *)a)->ob_digit, ((PyLongObject *)b)->ob_digit,
+                       (size_t)Py_ABS(Py_SIZE(a)) * sizeof(digit));
+    if (type == &PyFloat_Type)
+        return !memcmp(&((PyFloatObject *)a)->ob_fval, &((PyFloatObject *)b)->ob_fval, sizeof(double));
+    if (type == &PyComplex_Type)
+        return !memcmp(&((PyComplexObject *)a)->cval, &((PyComplexObject *)b)->cval, sizeof(Py_complex));
+    if (type == &PyUnicode_Type) return _PyUnicode_EQ(a, b);
+    if (type == &PyBytes_Type)
+        return Py_SIZE(a) == Py_SIZE(b) && !memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), (size_t)Py_SIZE(a));
+    return false;
+}
+
+unsigned cr_type_version(PyTypeObject *type, bool *never_changes) {
+    *never_changes = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+    if (*never_changes) return 0;
+    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) {
+        static PyObject *name; /* once; whatever is looked up gives the class a version */
+        if (!name && !(name = PyUnicode_InternFromString("__class__"))) return PyErr_Clear(), 0;
+        _PyType_Lookup(type, name);
+    }
+    return type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? type->tp_version_tag : 0;
+}
+
+/* ---- reading ---- */
+
+static PyObject *tuple_or_list_item(PyObject *o, int32_t index) {
+    if (PyTuple_Check(o)) return index < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, index) : NULL;
+    return PyList_Check(o) && index < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, index) : NULL;
+}
+
+static PyObject *dict_entry(PyObject *dict, int32_t index) {
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); index--)
+        if (!index) return value;
+    return NULL;
+}
+
+static PyObject *function_part(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
+    PyFunctionObject *f = (PyFunctionObject *)parent;
+    cr_slot slot = { NULL, 0 };
+    switch (read) {
+    case CR_READ_GLOBALS: return f->func_globals;
+    case CR_READ_BUILTINS: return f->func_builtins;
+    case CR_READ_DEFAULTS:
+        return f->func_defaults && index <= PyTuple_GET_SIZE(f->func_defaults)
+                   ? PyTuple_GET_ITEM(f->func_defaults, PyTuple_GET_SIZE(f->func_defaults) - index)
+                   : NULL;
+    case CR_READ_KWDEFAULTS:
+        return f->func_kwdefaults && PyDict_Check(f->func_kwdefaults) ? cr_dict_peek(f->func_kwdefaults, key, &slot)
+                                                                     : NULL;
+    case CR_READ_CELL:
+        return f->func_closure && index < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, index)
+                                                                           : NULL;
+    default: return NULL;
+    }
+}
+
+static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key, int32_t index, cr_slot *slot) {
+    bool known;
+    switch (read) {
+    case CR_READ_TYPE: return (PyObject *)Py_TYPE(parent);
+    case CR_READ_ATTRIBUTE: return cr_instance_peek(parent, key, slot, &known);
+    case CR_READ_DICT: return cr_instance_dict(parent);
+    case CR_READ_CLASS: return _PyType_Lookup((PyTypeObject *)parent, key);
+    case CR_READ_KEY: return cr_dict_peek(parent, key, slot);
+    case CR_READ_ITEM: return tuple_or_list_item(parent, index);
+    case CR_READ_ENTRY: return dict_entry(parent, index);
+    case CR_READ_CONTENTS: return PyCell_GET(parent);
+    case CR_READ_INNER: return cr_inner_function(parent);
+    case CR_READ_METHOD_FUNCTION: return PyMethod_GET_FUNCTION(parent);
+    case CR_READ_METHOD_SELF: return PyMethod_GET_SELF(parent);
+    case CR_READ_NAMESPACE: return PyModule_GetDict(parent);
+    case CR_READ_WRAPPED: return cr_callable_wrapped(parent);
+    default: return function_part(read, parent, key, index);
+    }
+}
+
+PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
+    cr_slot slot = { NULL, 0 };
+    return read_slot(read, parent, key, index, &slot);
+}
+
+bool cr_dict_is_plain(PyObject *dict) { return cr_dict_has_plain_keys(dict); }
+
+/* ---- making rows ---- */
+
+static int32_t no_memory(void) { return PyErr_NoMemory(), CR_NO_SLOT; }
+
+int32_t cr_source(cr_guards *g, cr_read read, int32_t parent, PyObject *key, int32_t index) {
+    struct { int32_t read, parent, index; uint32_t zero; PyObject *key; } id = { read, parent, index, 0, NULL };
+    uint64_t known;
+    Py_XINCREF(key);
+    if (key) PyUnicode_InternInPlace(&key);
+    id.key = key; /* rows hold keys, so an address stays what it is */
+    if (cr_map_find(&g->known, &id, sizeof id, &known)) return Py_XDECREF(key), (int32_t)known;
+    if (g->slots >= CR_MAX_SLOTS) {
+        Py_XDECREF(key);
+        PyErr_SetString(PyExc_RuntimeError, "the function reads too many objects");
+        return CR_NO_SLOT;
+    }
+    if (key && PyObject_Hash(key) == -1) return Py_DECREF(key), CR_NO_SLOT;
+    cr_guard row = { .read = (uint8_t)read, .slot = (uint16_t)g->slots, .parent = (uint16_t)parent, .index = index,
+                     .key = key };
+    if (cr_map_put(&g->known, &id, sizeof id, g->slots)) return Py_XDECREF(key), no_memory();
+    if (cr_vec_push(&g->rows, row)) return Py_XDECREF(key), no_memory();
+    return (int32_t)g->slots++;
+}
+
+static bool is_equal(const cr_guard *a, const cr_guard *b) {
+    return a->slot == b->slot && a->check == b->check && a->version == b->version && a->u.object == b->u.object &&
+           a->check != CR_HOLDS_TENSOR &&
+           (a->read == CR_READ_NONE ? a->key == b->key && a->index == b->index : !b->key && !b->index);
+}
+
+/* The check goes into the row that reads the slot where that has none yet. Takes over the row's references. */
+static int add(cr_guards *g, cr_guard row) {
+    enum { NEAR = 64 }; /* a row twice does no harm: those long ago are not looked through */
+    for (size_t i = g->rows.n > NEAR ? g->rows.n - NEAR : 0; i < g->rows.n; i++) {
+        if (!is_equal(&g->rows.at[i], &row)) continue;
+        Py_XDECREF(row.key);
+        if (row.check != CR_HOLDS_TYPE && row.check != CR_HOLDS_LENGTH && row.check != CR_HOLDS_CLASS)
+            Py_XDECREF(row.u.object);
+        return 0;
+    }
+    cr_guard *last = g->rows.n ? &g->rows.at[g->rows.n - 1] : NULL;
+    if (last && last->slot == row.slot && last->check == CR_HOLDS_NONE && !row.key && !row.index) {
+        row.read = last->read, row.parent = last->parent, row.index = last->index, row.key = last->key;
+        *last = row;
+        return 0;
+    }
+    return cr_vec_push(&g->rows, row) ? no_memory() : 0;
+}
+
+int cr_guard_object(cr_guards *g, int32_t slot, cr_holds check, PyObject *object) {
+    return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .u.object = Py_XNewRef(object) });
+}
+
+static int unversioned(PyTypeObject *type) {
+    PyErr_Format(PyExc_RuntimeError, "CPython keeps no version of class %s any more", type->tp_name);
+    return -1;
+}
+
+int cr_guard_type(cr_guards *g, int32_t slot, PyTypeObject *type) {
+    bool never;
+    unsigned version = cr_type_version(type, &never);
+    if (!version && !never) return unversioned(type);
+    return add(g, (cr_guard){ .check = CR_HOLDS_TYPE, .slot = (uint16_t)slot, .u.type = type, .version = version });
+}
+
+int cr_guard_class(cr_guards *g, int32_t slot, PyTypeObject *type) {
+    bool never;
+    unsigned version = cr_type_version(type, &never);
+    if (never) return cr_guard_object(g, slot, CR_HOLDS_IS, (PyObject *)type);
+    if (!version) return unversioned(type);
+    return add(g, (cr_guard){ .check = CR_HOLDS_CLASS, .slot = (uint16_t)slot, .u.type = type, .version = version });
+}
+
+int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *type, int32_t number) {
+    return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .u.type = type, .index = number });
+}
+
+int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key) {
+    Py_INCREF(key);
+    PyUnicode_InternInPlace(&key);
+    if (PyObject_Hash(key) == -1) return Py_DECREF(key), -1;
+    return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .key = key });
+}
+
+int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor) {
+    cr_stamp *stamp = frontend->stamp(tensor);
+    if (!stamp) return -1;
+    return add(g, (cr_guard){ .check = CR_HOLDS_TENSOR, .slot = (uint16_t)slot, .u.stamp = stamp,
+                              .frontend = frontend });
+}
+
+/* ---- running ---- */
+
+static bool has_keys(PyObject *dict, PyObject *keys) {
+    PyObject *key, *value;
+    Py_ssize_t n = PyTuple_GET_SIZE(keys), i = 0;
+    if (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) != n) return false;
+    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); i++)
+        if (i >= n || !cr_constants_equal(PyTuple_GET_ITEM(keys, i), key)) return false;
+    return true;
+}
+
+static bool lacks_key(PyObject *dict, PyObject *key) {
+    cr_slot slot = { NULL, 0 };
+    return PyDict_Check(dict) && cr_dict_has_plain_keys(dict) && !cr_dict_peek(dict, key, &slot);
+}
+
+static bool lacks_attribute(PyObject *o, PyObject *key) {
+    cr_slot slot = { NULL, 0 };
+    bool known;
+    return !cr_instance_peek(o, key, &slot, &known) && known;
+}
+
+static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slots) {
+    switch ((cr_holds)row->check) {
+    case CR_HOLDS_NONE: return true;
+    case CR_HOLDS_IS: return o == row->u.object;
+    case CR_HOLDS_CONSTANT: return cr_constants_equal(row->u.object, o);
+    case CR_HOLDS_TYPE:
+        return Py_TYPE(o) == row->u.type && (!row->version || row->u.type->tp_version_tag == row->version);
+    case CR_HOLDS_CLASS:
+        return o == (PyObject *)row->u.type && PyType_Check(o) && ((PyTypeObject *)o)->tp_version_tag == row->version;
+    case CR_HOLDS_TENSOR: return row->frontend->check(row->u.stamp, o);
+    case CR_HOLDS_LENGTH: return Py_TYPE(o) == row->u.type && Py_SIZE(o) == row->index;
+    case CR_HOLDS_COUNT: return PyDict_Check(o) && PyDict_GET_SIZE(o) == row->index;
+    case CR_HOLDS_KEYS: return has_keys(o, row->u.object);
+    case CR_HOLDS_CODE: return PyFunction_Check(o) && ((PyFunctionObject *)o)->func_code == row->u.object;
+    case CR_HOLDS_NO_KEY: return lacks_key(o, row->key);
+    case CR_HOLDS_NO_ATTRIBUTE: return lacks_attribute(o, row->key);
+    case CR_HOLDS_ABSENT: return !o;
+    case CR_HOLDS_SAME: return o == slots[row->index];
+    case CR_HOLDS_DIFFERENT: return o != slots[row->index];
+    }
+    return false;
+}
+
+int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots) {
+    for (cr_guard *row = g->rows.at, *end = row + g->rows.n; row < end; row++) {
+        PyObject *o;
+        switch ((cr_read)row->read) {
+        case CR_READ_NONE: o = slots[row->slot]; break;
+        case CR_READ_ARGUMENT: o = slots[row->slot] = args[row->index]; break;
+        case CR_READ_FUNCTION: o = slots[row->slot] = function; break;
+        default: {
+            cr_slot slot = { row->keys, row->at };
+            o = slots[row->slot] = read_slot((cr_read)row->read, slots[row->parent], row->key, row->index, &slot);
+            row->keys = slot.keys, row->at = slot.index;
+        }
+        }
+        if ((!o && row->check != CR_HOLDS_ABSENT) || !holds(row, o, slots)) return (int32_t)(row - g->rows.at);
+    }
+    return -1;
+}
+
+/* ---- in words ---- */
+
+static PyObject *source_text(const cr_guards *g, int32_t slot) {
+    const cr_guard *row = g->rows.at;
+    while (row->slot != slot || row->read == CR_READ_NONE) row++;
+    if (row->read == CR_READ_ARGUMENT) return PyUnicode_FromFormat("argument %d", row->index);
+    if (row->read == CR_READ_FUNCTION) return PyUnicode_FromString("the function");
+    PyObject *parent = source_text(g, row->parent), *text = NULL;
+    if (!parent) return NULL;
+    switch ((cr_read)row->read) {
+    case CR_READ_TYPE: text = PyUnicode_FromFormat("the class of %U", parent); break;
+    case CR_READ_ATTRIBUTE:
+    case CR_READ_CLASS: text = PyUnicode_FromFormat("%U.%U", parent, row->key); break;
+    case CR_READ_DICT: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
+    case CR_READ_KEY: text = PyUnicode_FromFormat("%U[%R]", parent, row->key); break;
+    case CR_READ_ITEM:
+    case CR_READ_ENTRY: text = PyUnicode_FromFormat("%U[%d]", parent, row->index); break;
+    case CR_READ_GLOBALS: text = PyUnicode_FromFormat("the globals of %U", parent); break;
+    case CR_READ_BUILTINS: text = PyUnicode_FromFormat("the builtins of %U", parent); break;
+    case CR_READ_DEFAULTS: text = PyUnicode_FromFormat("default -%d of %U", row->index, parent); break;
+    case CR_READ_KWDEFAULTS: text = PyUnicode_FromFormat("the default of %U of %U", row->key, parent); break;
+    case CR_READ_CELL: text = PyUnicode_FromFormat("cell %d of %U", row->index, parent); break;
+    case CR_READ_CONTENTS: text = PyUnicode_FromFormat("what %U holds", parent); break;
+    case CR_READ_INNER: text = PyUnicode_FromFormat("the function of %U", parent); break;
+    case CR_READ_METHOD_FUNCTION: text = PyUnicode_FromFormat("%U.__func__", parent); break;
+    case CR_READ_METHOD_SELF: text = PyUnicode_FromFormat("%U.__self__", parent); break;
+    case CR_READ_NAMESPACE: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
+    case CR_READ_WRAPPED: text = PyUnicode_FromFormat("%U.__wrapped__", parent); break;
+    default: text = Py_NewRef(parent);
+    }
+    Py_DECREF(parent);
+    return text;
+}
+
+PyObject *cr_guard_text(const cr_guards *g, size_t at) {
+    const cr_guard *row = &g->rows.at[at];
+    PyObject *source = source_text(g, row->slot), *other = NULL, *text = NULL;
+    if (!source) return NULL;
+    switch ((cr_holds)row->check) {
+    case CR_HOLDS_NONE: text = PyUnicode_FromFormat("%U is there", source); break;
+    case CR_HOLDS_IS:
+    case CR_HOLDS_CONSTANT: text = PyUnicode_FromFormat("%U is %R", source, row->u.object); break;
+    case CR_HOLDS_TYPE: text = PyUnicode_FromFormat("%U has the class, unchanged, that it had", source); break;
+    case CR_HOLDS_CLASS: text = PyUnicode_FromFormat("%U is the class, unchanged, that it was", source); break;
+    case CR_HOLDS_TENSOR: text = PyUnicode_FromFormat("%U has the sizes, strides and dtype it had", source); break;
+    case CR_HOLDS_LENGTH:
+    case CR_HOLDS_COUNT: text = PyUnicode_FromFormat("%U has %d items", source, row->index); break;
+    case CR_HOLDS_KEYS: text = PyUnicode_FromFormat("%U has the keys %R", source, row->u.object); break;
+    case CR_HOLDS_CODE: text = PyUnicode_FromFormat("%U has the code it had", source); break;
+    case CR_HOLDS_NO_KEY: text = PyUnicode_FromFormat("%U has no %R", source, row->key); break;
+    case CR_HOLDS_NO_ATTRIBUTE:
+        text = PyUnicode_FromFormat("%U has no attribute %U of its own", source, row->key);
+        break;
+    case CR_HOLDS_ABSENT: text = PyUnicode_FromFormat("%U is not there", source); break;
+    case CR_HOLDS_SAME:
+    case CR_HOLDS_DIFFERENT:
+        other = source_text(g, row->index);
+        if (other)
+            text = PyUnicode_FromFormat("%U is %s %U", source, row->check == CR_HOLDS_SAME ? "the same object as" :
+                                        "another object than", other);
+        Py_XDECREF(other);
+    }
+    Py_DECREF(source);
+    return text;
+}

@@ -1,0 +1,108 @@
+/* guard.h: where values come from, and what must still hold of them.
+ *
+ * A *source* says how an object is reached: from an argument or the function itself, by steps (an item, an attribute, a
+ * default, ...). Each source is a slot of a guard program; a row reads a slot from its parent's and checks what was
+ * found. Rows are in the order in which capture read things, so a parent is checked before its child is read, and the
+ * first row that fails ends the program. It calls no Python code and releases nothing: what it compares, it compares
+ * at one moment.
+ *
+ * Nothing of the user's is kept alive: rows hold constants, code objects and functions written in C; objects are known
+ * by type, version and what was read of them. */
+#ifndef CR_GUARD_H
+#define CR_GUARD_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "base/base.h"
+#include "python/frontend.h"
+
+/* How a slot is read from its parent. */
+typedef enum cr_read {
+    CR_READ_NONE,       /* nothing new: a further check of the slot */
+    CR_READ_ARGUMENT,   /* root: argument `index` of the call */
+    CR_READ_FUNCTION,   /* root: the compiled function */
+    CR_READ_TYPE,       /* its class */
+    CR_READ_ATTRIBUTE,  /* an instance's own attribute `key` */
+    CR_READ_DICT,       /* an instance's __dict__ */
+    CR_READ_CLASS,      /* what a class has under `key`, bases included */
+    CR_READ_KEY,        /* a dict's item, `key` an exact str */
+    CR_READ_ITEM,       /* item `index` of a tuple or list */
+    CR_READ_ENTRY,      /* value number `index` of a dict whose keys are guarded (CR_HOLDS_KEYS) */
+    CR_READ_GLOBALS, CR_READ_BUILTINS, /* of a function */
+    CR_READ_DEFAULTS,   /* the default that is `index` before the end */
+    CR_READ_KWDEFAULTS, /* the default of keyword `key` */
+    CR_READ_CELL,       /* cell `index` of a function's closure */
+    CR_READ_CONTENTS,   /* of a cell */
+    CR_READ_INNER,      /* the function in a property, static or class method */
+    CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
+    CR_READ_NAMESPACE,  /* a module's dict */
+    CR_READ_WRAPPED     /* what a compiled callable was made of */
+} cr_read;
+
+typedef enum cr_holds {
+    CR_HOLDS_NONE,
+    CR_HOLDS_IS,       /* this very object, which the row holds: None, True, functions in C, dtypes */
+    CR_HOLDS_CONSTANT, /* exact type and bits */
+    CR_HOLDS_TYPE,     /* class and its version */
+    CR_HOLDS_CLASS,    /* it is a class, of this version (versions are never used twice) */
+    CR_HOLDS_TENSOR,   /* its stamp */
+    CR_HOLDS_LENGTH,   /* exact type, `index` items */
+    CR_HOLDS_COUNT,    /* a dict (or subclass) of `index` items */
+    CR_HOLDS_KEYS,     /* a dict with these keys in this order */
+    CR_HOLDS_CODE,     /* a function with this code */
+    CR_HOLDS_NO_KEY, CR_HOLDS_NO_ATTRIBUTE,
+    CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
+    CR_HOLDS_SAME, CR_HOLDS_DIFFERENT /* as the object in slot `index` */
+} cr_holds;
+
+typedef struct cr_guard {
+    uint8_t read, check;
+    uint16_t slot, parent;
+    int32_t index;
+    PyObject *key;      /* of the read or of NO_KEY, NO_ATTRIBUTE; owned, interned */
+    union {
+        PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS */
+        PyTypeObject *type; /* TYPE, LENGTH: compared only */
+        cr_stamp *stamp;  /* owned */
+    } u;
+    const cr_frontend *frontend; /* TENSOR */
+    unsigned version;   /* TYPE, CLASS; 0: a class that never changes */
+    const void *keys;   /* where the key was last: cr_slot */
+    Py_ssize_t at;
+} cr_guard;
+
+typedef struct cr_guards {
+    CR_VEC(cr_guard) rows;
+    uint32_t slots;
+    cr_map known; /* capture: source -> slot */
+} cr_guards;
+void cr_guards_init(cr_guards *g);
+void cr_guards_dispose(cr_guards *g);
+
+enum { CR_NO_SLOT = -1, CR_MAX_SLOTS = 1 << 15 };
+/* The slot of a source: an old one where it was read before, else a new one with a row that reads it. `key`: an exact
+ * str (interned by this) or NULL. CR_NO_SLOT: exception. */
+int32_t cr_source(cr_guards *g, cr_read read, int32_t parent, PyObject *key, int32_t index);
+/* Adds a check of a slot; one that is there already is not added twice. -1: exception. References are taken. */
+int cr_guard_object(cr_guards *g, int32_t slot, cr_holds check, PyObject *object);
+int cr_guard_type(cr_guards *g, int32_t slot, PyTypeObject *type);
+int cr_guard_class(cr_guards *g, int32_t slot, PyTypeObject *type);
+int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *type, int32_t number);
+int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key);
+int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor);
+/* A class's version, giving it one where it has none; 0: it has none, *never changes* set when it needs none. */
+unsigned cr_type_version(PyTypeObject *type, bool *never_changes);
+
+/* One step, for capture: what the source gives now, by the same code. Borrowed; NULL: nothing there. */
+PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index);
+bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
+/* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
+int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);
+/* "args[0].shape ... ": a row in words, for recompilation logs. New reference. */
+PyObject *cr_guard_text(const cr_guards *g, size_t row);
+/* Constants that are compared by type and bits, and (is) objects that are compared by identity and may be held. */
+bool cr_is_plain_constant(PyObject *o);
+bool cr_constants_equal(PyObject *a, PyObject *b);
+
+#endif

@@ -1,0 +1,86 @@
+/* objects_311.h: looking into dicts and instances of CPython 3.11 without running anybody's code.
+ *
+ * A slot remembers where a key was found last (keys object, index). As long as the dict has that keys object and the
+ * entry still has the key, the value is one load away; else the dict is asked. Absence is always asked for. Dicts with
+ * other keys than exact strings are not looked into: comparing keys could run user code. */
+#ifndef CR_OBJECTS_311_H
+#define CR_OBJECTS_311_H
+
+#ifndef Py_BUILD_CORE
+#error "objects_311.h: define Py_BUILD_CORE before the first include"
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <internal/pycore_dict.h>
+#include <internal/pycore_object.h>
+
+#include <stdbool.h>
+
+typedef struct cr_slot { const void *keys; Py_ssize_t index; } cr_slot;
+
+static inline bool cr_dict_has_plain_keys(PyObject *dict) { return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys); }
+
+/* Remembers where `key` is among the entries; nothing when it is not. */
+static inline void cr_slot_set(cr_slot *slot, PyDictKeysObject *keys, PyObject *key) {
+    slot->keys = NULL;
+    for (Py_ssize_t i = 0; i < keys->dk_nentries; i++)
+        if (DK_UNICODE_ENTRIES(keys)[i].me_key == key) {
+            *slot = (cr_slot){ keys, i };
+            return;
+        }
+}
+
+static inline bool cr_slot_holds(const cr_slot *slot, PyDictKeysObject *keys, PyObject *key) {
+    return slot->keys == keys && slot->index < keys->dk_nentries &&
+           DK_UNICODE_ENTRIES(keys)[slot->index].me_key == key;
+}
+
+/* The value of an exact, interned string key; borrowed. NULL, without an exception: it has none, or other keys. */
+static inline PyObject *cr_dict_peek(PyObject *dict, PyObject *key, cr_slot *slot) {
+    PyDictObject *d = (PyDictObject *)dict;
+    PyDictKeysObject *keys = d->ma_keys;
+    if (!DK_IS_UNICODE(keys)) return NULL;
+    if (!cr_slot_holds(slot, keys, key)) {
+        PyObject *found = _PyDict_GetItem_KnownHash(dict, key, ((PyASCIIObject *)key)->hash);
+        if (found) cr_slot_set(slot, keys, key);
+        return found;
+    }
+    return d->ma_values ? d->ma_values->values[slot->index] : DK_UNICODE_ENTRIES(keys)[slot->index].me_value;
+}
+
+/* property, staticmethod and classmethod objects begin with the function they are made of. Borrowed. */
+static inline PyObject *cr_inner_function(PyObject *o) {
+    return *(PyObject **)((char *)o + sizeof(PyObject));
+}
+
+/* The dict of an instance that has one; NULL: its values are inline, or it has none. Borrowed. */
+static inline PyObject *cr_instance_dict(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return *_PyObject_ManagedDictPointer(o);
+    PyObject **at = type->tp_dictoffset ? _PyObject_GetDictPtr(o) : NULL;
+    return at ? *at : NULL;
+}
+
+/* An instance's own attribute, of its __dict__ or of the values that stand for it; borrowed. *known false: it cannot be
+ * told. */
+static inline PyObject *cr_instance_peek(PyObject *o, PyObject *name, cr_slot *slot, bool *known) {
+    PyTypeObject *type = Py_TYPE(o);
+    *known = true;
+    PyDictValues *values = type->tp_flags & Py_TPFLAGS_MANAGED_DICT ? *_PyObject_ValuesPointer(o) : NULL;
+    if (values) {
+        PyDictKeysObject *keys = ((PyHeapTypeObject *)type)->ht_cached_keys;
+        if (!cr_slot_holds(slot, keys, name)) cr_slot_set(slot, keys, name);
+        if (slot->keys) return values->values[slot->index];
+        for (Py_ssize_t i = 0; i < keys->dk_nentries; i++) /* the same text in another object: not interned */
+            if (DK_UNICODE_ENTRIES(keys)[i].me_key && _PyUnicode_EQ(DK_UNICODE_ENTRIES(keys)[i].me_key, name))
+                return values->values[i];
+        return NULL;
+    }
+    PyObject *dict = cr_instance_dict(o);
+    if (!dict) return NULL;
+    *known = PyDict_Check(dict) && cr_dict_has_plain_keys(dict);
+    return *known ? cr_dict_peek(dict, name, slot) : NULL;
+}
+
+#endif

@@ -1,0 +1,360 @@
+/* values.c: what is on the evaluator's stack: tokens, fakes, copies of containers, and which object from outside each
+ * of them stands for. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+#include <stdarg.h>
+
+PyObject *cr_break_error; /* once */
+
+/* ---- tokens: nothing works on them ---- */
+
+static PyObject *refuse(PyObject *self) {
+    return PyErr_Format(cr_break_error, "an object of class %s is used in a way that is not captured",
+                        Py_TYPE(cr_real(self))->tp_name);
+}
+static PyObject *refuse2(PyObject *a, PyObject *b) { return refuse(cr_is_token(a) ? a : b); }
+static PyObject *refuse3(PyObject *a, PyObject *b, PyObject *c) {
+    return refuse(cr_is_token(a) ? a : cr_is_token(b) ? b : c);
+}
+static PyObject *refuse_compare(PyObject *a, PyObject *b, int op) {
+    (void)op;
+    return refuse2(a, b);
+}
+static int refuse_truth(PyObject *self) { return refuse(self), -1; }
+static Py_ssize_t refuse_length(PyObject *self) { return refuse(self), -1; }
+static int refuse_set(PyObject *self, PyObject *key, PyObject *value) {
+    (void)key, (void)value;
+    return refuse(self), -1;
+}
+static int refuse_contains(PyObject *self, PyObject *item) {
+    (void)item;
+    return refuse(self), -1;
+}
+
+static void token_dealloc(PyObject *self) {
+    Py_XDECREF(cr_real(self));
+    PyObject_Free(self);
+}
+
+static PyNumberMethods token_number = {
+    .nb_add = refuse2, .nb_subtract = refuse2, .nb_multiply = refuse2, .nb_remainder = refuse2, .nb_divmod = refuse2,
+    .nb_power = refuse3, .nb_negative = refuse, .nb_positive = refuse, .nb_absolute = refuse, .nb_bool = refuse_truth,
+    .nb_invert = refuse, .nb_lshift = refuse2, .nb_rshift = refuse2, .nb_and = refuse2, .nb_xor = refuse2,
+    .nb_or = refuse2, .nb_int = refuse, .nb_float = refuse, .nb_floor_divide = refuse2, .nb_true_divide = refuse2,
+    .nb_index = refuse, .nb_matrix_multiply = refuse2,
+};
+static PyMappingMethods token_mapping = { refuse_length, refuse2, refuse_set };
+static PySequenceMethods token_sequence = { .sq_length = refuse_length, .sq_contains = refuse_contains };
+
+static Py_hash_t refuse_hash(PyObject *self) { return refuse(self), -1; }
+
+PyTypeObject cr_token_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Token",
+    .tp_basicsize = sizeof(cr_token),
+    .tp_dealloc = token_dealloc,
+    .tp_repr = refuse,
+    .tp_str = refuse,
+    .tp_hash = refuse_hash,
+    .tp_getattro = refuse2,
+    .tp_setattro = refuse_set,
+    .tp_richcompare = refuse_compare,
+    .tp_iter = refuse,
+    .tp_call = refuse3,
+    .tp_as_number = &token_number,
+    .tp_as_mapping = &token_mapping,
+    .tp_as_sequence = &token_sequence,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static PyObject *token_new(PyObject *real, int32_t source, bool pending) {
+    cr_token *t = PyObject_New(cr_token, &cr_token_type);
+    if (!t) return NULL;
+    t->real = Py_NewRef(real);
+    t->source = source;
+    t->pending = pending;
+    return (PyObject *)t;
+}
+
+PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source) {
+    return c->plain ? Py_NewRef(real) : token_new(real, source, true);
+}
+
+/* ---- a capture ---- */
+
+int cr_capture_init_with(cr_capture *c, bool plain) {
+    *c = (cr_capture){ .plain = plain, .left = 2000000 };
+    cr_guards_init(&c->guards);
+    cr_map_init(&c->by_real);
+    cr_map_init(&c->by_value);
+    cr_map_init(&c->made);
+    cr_map_init(&c->constants);
+    if (!(c->kept = PyList_New(0))) return -1;
+    if (plain) return 0;
+    cr_env *env = NULL;
+    cr_status status = cr_env_create(&env);
+    if (!status) status = cr_trace_create(env, &c->trace);
+    if (env) cr_fakes_init(&c->fakes, env);
+    cr_env_release(env);
+    return status ? cr_py_fail(status) : 0;
+}
+
+void cr_capture_dispose(cr_capture *c) {
+    while (c->frame) cr_pop_frame(c);
+    for (size_t i = 0; i < c->known.n; i++) {
+        Py_XDECREF(c->known.at[i].real);
+        Py_XDECREF(c->known.at[i].value);
+        Py_XDECREF(c->known.at[i].before);
+    }
+    cr_vec_dispose(&c->known);
+    cr_vec_dispose(&c->inputs);
+    cr_map_dispose(&c->by_real);
+    cr_map_dispose(&c->by_value);
+    cr_guards_dispose(&c->guards);
+    Py_CLEAR(c->result);
+    cr_map_dispose(&c->made);
+    cr_map_dispose(&c->constants);
+    Py_CLEAR(c->kept);
+    Py_CLEAR(c->reason);
+    Py_CLEAR(c->where);
+    if (c->plain || !c->fakes.env) return;
+    cr_trace_release(c->trace);
+    cr_fakes_dispose(&c->fakes);
+}
+
+int cr_break(cr_capture *c, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    PyObject *reason = c->reason ? NULL : PyUnicode_FromFormatV(format, args);
+    va_end(args);
+    if (reason) c->reason = reason;
+    return -1;
+}
+
+/* ---- which object is it? ---- */
+
+static bool find(const cr_map *map, const void *address, size_t *index) {
+    uint64_t found;
+    if (!cr_map_find(map, &address, sizeof address, &found)) return false;
+    *index = (size_t)found;
+    return true;
+}
+
+bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index) { return find(&c->by_value, value, index); }
+
+/* Takes over `value` and `before`, also on failure; gives a new reference to the value. */
+static PyObject *know(cr_capture *c, PyObject *real, PyObject *value, int32_t source, PyObject *before) {
+    if (!value) return NULL;
+    if (cr_map_put(&c->by_real, &real, sizeof real, c->known.n) ||
+        cr_map_put(&c->by_value, &value, sizeof value, c->known.n) ||
+        cr_vec_push(&c->known, (cr_known){ Py_NewRef(real), value, source, before })) {
+        Py_DECREF(value);
+        Py_XDECREF(before);
+        return PyErr_NoMemory();
+    }
+    return Py_NewRef(value);
+}
+
+bool cr_is_tensor_value(PyObject *value) { return cr_frontend_is_tensor(value); }
+
+/* ---- constants ---- */
+
+static bool is_singleton(PyObject *o) {
+    return o == Py_None || o == Py_True || o == Py_False || o == Py_Ellipsis || o == Py_NotImplemented;
+}
+
+/* A function in C that belongs to a module or class, no method of an object. */
+static bool is_c_function(PyObject *o) {
+    if (Py_IS_TYPE(o, &PyMethodDescr_Type) || Py_IS_TYPE(o, &PyClassMethodDescr_Type) ||
+        Py_IS_TYPE(o, &PyWrapperDescr_Type))
+        return !(PyDescr_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    if (!PyCFunction_CheckExact(o)) return false;
+    PyObject *self = PyCFunction_GET_SELF(o);
+    return !self || PyModule_CheckExact(self);
+}
+
+/* Objects of a library that ops take and that are no tensors: a dtype, a device, a layout, a memory format; and ops. */
+static bool is_library_constant(PyObject *o) {
+    const cr_frontend *fe;
+    cr_py_frame frame;
+    cr_arg arg;
+    bool is = false;
+    if (PyType_Check(o) || (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+    for (size_t i = 0; !is && (fe = cr_frontend_at(i)); i++) {
+        cr_py_frame_init(&frame);
+        is = !fe->read(&frame, o, &arg) &&
+             (arg.kind == CR_ARG_DTYPE || arg.kind == CR_ARG_LAYOUT || arg.kind == CR_ARG_FORMAT ||
+              arg.kind == CR_ARG_DEVICE);
+        PyObject *name = is ? NULL : fe->resolve(o);
+        is |= name != NULL;
+        Py_XDECREF(name);
+        PyErr_Clear();
+        cr_py_frame_dispose(&frame);
+    }
+    return is;
+}
+
+bool cr_is_held_constant(PyObject *o) {
+    if (is_singleton(o) || is_c_function(o)) return true;
+    if (PyType_Check(o)) return !(((PyTypeObject *)o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    return is_library_constant(o);
+}
+
+bool cr_is_constant(PyObject *v) {
+    if (cr_is_plain_constant(v) || is_singleton(v)) return true;
+    if (cr_is_token(v) || cr_is_tensor_value(v)) return false;
+    if (PyTuple_Check(v) || PyList_CheckExact(v)) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(v);
+        if (Py_EnterRecursiveCall(" while looking for constants")) return PyErr_Clear(), false;
+        bool all = true;
+        for (Py_ssize_t i = 0; all && i < n; i++) all = cr_is_constant(PySequence_Fast_GET_ITEM(v, i));
+        Py_LeaveRecursiveCall();
+        return all;
+    }
+    if (PyDict_CheckExact(v)) {
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(v, &at, &key, &value);)
+            if (!cr_is_constant(key) || !cr_is_constant(value)) return false;
+        return true;
+    }
+    if (PySlice_Check(v)) {
+        const PySliceObject *s = (PySliceObject *)v;
+        return cr_is_constant(s->start) && cr_is_constant(s->stop) && cr_is_constant(s->step);
+    }
+    return PyAnySet_CheckExact(v) /* nothing else gets into one */ || PyRange_Check(v) || cr_is_held_constant(v);
+}
+
+/* ---- wrapping ---- */
+
+static PyObject *wrap_tensor(cr_capture *c, PyObject *real, int32_t source) {
+    const cr_frontend *fe = cr_frontend_of(real);
+    cr_py_frame frame;
+    cr_py_frame_init(&frame);
+    const cr_tensor *t = cr_frontend_tensor(&frame, real);
+    cr_tensor *fake = NULL;
+    PyObject *value = NULL;
+    char name[32];
+    if (!t || cr_guard_tensor(&c->guards, source, fe, real)) goto out;
+    if (cr_tensor_is_fake(t)) {
+        cr_break(c, "a tensor without data is used");
+        goto out;
+    }
+    cr_status status = cr_fake_from(&c->fakes, t, 0, NULL, &fake);
+    if (!status) {
+        fake->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD; /* capture never asks a fake for it */
+        PyOS_snprintf(name, sizeof name, "arg%zu", c->inputs.n);
+        status = cr_trace_input(c->trace, name, fake);
+    }
+    if (!status) value = fe->stand_in(real, fake), fake = NULL;
+    if (fake) cr_tensor_release(fake);
+    if (status) cr_py_raise(status);
+    if (value && cr_vec_push(&c->inputs, (cr_input){ source, value })) Py_CLEAR(value);
+    value = know(c, real, value, source, NULL);
+out:
+    cr_py_frame_dispose(&frame);
+    return value;
+}
+
+enum { MAX_ITEMS = 4096 };
+
+/* A tuple or list as one of values; `before` remembers a list's items. */
+static PyObject *wrap_sequence(cr_capture *c, PyObject *real, int32_t source) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(real);
+    bool is_list = PyList_CheckExact(real);
+    if (n > MAX_ITEMS) return cr_break(c, "a %s of %zd items is read", Py_TYPE(real)->tp_name, n), NULL;
+    if (cr_guard_number(&c->guards, source, CR_HOLDS_LENGTH, Py_TYPE(real), (int32_t)n)) return NULL;
+    if (Py_EnterRecursiveCall(" while a container is captured")) return NULL;
+    PyObject *items = PyTuple_New(n), *list = NULL;
+    for (Py_ssize_t i = 0; items && i < n; i++) {
+        PyObject *item = cr_wrap_read(c, CR_READ_ITEM, source, real, NULL, (int32_t)i);
+        if (item) PyTuple_SET_ITEM(items, i, item);
+        else Py_CLEAR(items);
+    }
+    Py_LeaveRecursiveCall();
+    if (!is_list || !items) return know(c, real, items, source, NULL);
+    if (!(list = PySequence_List(items))) Py_CLEAR(items);
+    return know(c, real, list, source, items);
+}
+
+PyObject *cr_unfold(cr_capture *c, PyObject *token) {
+    size_t at;
+    PyObject *real = cr_real(token), *key, *value;
+    int32_t source = cr_source_of(token), i = 0;
+    if (find(&c->by_real, (char *)real + 1, &at)) return Py_NewRef(c->known.at[at].value); /* unfolded before */
+    if (PyDict_GET_SIZE(real) > MAX_ITEMS) return cr_break(c, "a dict of many items is read"), NULL;
+    PyObject *keys = PyTuple_New(PyDict_GET_SIZE(real)), *dict = PyDict_New(), *before = NULL;
+    for (Py_ssize_t p = 0; keys && dict && PyDict_Next(real, &p, &key, &value);) {
+        if (!cr_is_plain_constant(key)) {
+            cr_break(c, "a dict with keys of class %s is read", Py_TYPE(key)->tp_name);
+            goto failed;
+        }
+        PyTuple_SET_ITEM(keys, i++, Py_NewRef(key));
+    }
+    if (!keys || !dict || cr_guard_object(&c->guards, source, CR_HOLDS_KEYS, keys)) goto failed;
+    for (i = 0; i < PyTuple_GET_SIZE(keys); i++) {
+        PyObject *item = cr_wrap_read(c, CR_READ_ENTRY, source, real, NULL, i);
+        if (!item || PyDict_SetItem(dict, PyTuple_GET_ITEM(keys, i), item)) {
+            Py_XDECREF(item);
+            goto failed;
+        }
+        Py_DECREF(item);
+    }
+    if (!(before = PyDict_Copy(dict))) goto failed;
+    Py_DECREF(keys);
+    const void *mark = (char *)real + 1; /* the dict is known by its token; its contents by the next address */
+    if (cr_map_put(&c->by_real, &mark, sizeof mark, c->known.n) ||
+        cr_map_put(&c->by_value, &dict, sizeof dict, c->known.n) ||
+        cr_vec_push(&c->known, (cr_known){ Py_NewRef(real), dict, source, before })) {
+        Py_DECREF(dict);
+        Py_DECREF(before);
+        return PyErr_NoMemory();
+    }
+    return Py_NewRef(dict);
+failed:
+    Py_XDECREF(keys);
+    Py_XDECREF(dict);
+    return NULL;
+}
+
+static PyObject *wrap_constant(cr_capture *c, PyObject *real, int32_t source) {
+    cr_holds check = cr_is_plain_constant(real) ? CR_HOLDS_CONSTANT : CR_HOLDS_IS;
+    return cr_guard_object(&c->guards, source, check, real) ? NULL : Py_NewRef(real);
+}
+
+PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
+    size_t at;
+    if (c->plain) return Py_NewRef(real);
+    if (cr_is_plain_constant(real) || cr_is_held_constant(real)) return wrap_constant(c, real, source);
+    if (find(&c->by_real, real, &at)) {
+        const cr_known *known = &c->known.at[at];
+        if (known->source != source &&
+            cr_guard_number(&c->guards, source, CR_HOLDS_SAME, NULL, known->source))
+            return NULL;
+        return Py_NewRef(known->value);
+    }
+    if (cr_is_tensor_value(real)) return wrap_tensor(c, real, source);
+    if (PyTuple_CheckExact(real) || PyList_CheckExact(real)) return wrap_sequence(c, real, source);
+    if (PyType_Check(real) ? cr_guard_class(&c->guards, source, (PyTypeObject *)real)
+                           : cr_guard_type(&c->guards, source, Py_TYPE(real)))
+        return NULL;
+    return know(c, real, token_new(real, source, false), source, NULL);
+}
+
+PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *parent_real, PyObject *key,
+                       int32_t index) {
+    PyObject *real = cr_read_now(read, parent_real, key, index);
+    if (!real) return cr_break(c, "something that is not there is read"), NULL;
+    if (c->plain) return Py_NewRef(real);
+    int32_t source = cr_source(&c->guards, read, parent, key, index);
+    if (source < 0) return NULL;
+    Py_INCREF(real);
+    PyObject *value = cr_wrap(c, real, source);
+    Py_DECREF(real);
+    return value;
+}
+
+PyObject *cr_operand(cr_capture *c, PyObject *value) {
+    if (cr_is_token(value) && PyDict_CheckExact(cr_real(value))) return cr_unfold(c, value);
+    return Py_NewRef(value);
+}
