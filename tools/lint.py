@@ -18,7 +18,8 @@ LAYERS = ("runtime base sym archive tensor ops graph trace passes autograd expor
 PYTHON_LAYERS = {"capture", "python"}
 # The files that make up Cresset's own tensors in Python; the others serve tensors of any library, through frontend.h.
 OWN_TENSORS = {f"{name}.c" for name in ("autograd_type buffer data dlpack frontend_cresset index node_type operators "
-               "random safetensors state table tensor_attributes tensor_methods tensor_type torch_file").split()}
+               "random safetensors saved_type state table tensor_attributes tensor_methods tensor_type "
+               "torch_file").split()}
 STANDALONE = {"abi.h"}  # public headers that compiled code reads: include/cresset/abi.h stands alone
 
 MAX_LINES = 1200

@@ -98,6 +98,25 @@ cr_tensor *cr_grad_node_leaf(const cr_grad_node *n); /* of such a node; borrowed
 uint32_t cr_grad_node_edges(const cr_grad_node *n); /* how many tensor arguments it had */
 cr_grad_node *cr_grad_node_edge(const cr_grad_node *n, uint32_t i, uint32_t *result); /* borrowed; NULL: no gradient */
 
+/* What an op's node keeps of its parameter, or of "result", "result1": as the derivative reads it, owned as
+ * cr_results_release wants it (a text: the node's). CR_ENOTFOUND: nothing of that name; CR_ERUNTIME as a walk says. */
+CR_NODISCARD cr_status cr_grad_node_saved(cr_grad_node *n, const char *name, cr_arg *out);
+
+/* ---- saved values elsewhere ---- */
+/* While cr_ambient.saved is set, every tensor that a node would keep goes through pack(), and comes back by unpack()
+ * when the derivative reads it. Nothing is checked against writes then. */
+typedef struct cr_saved_table {
+    cr_status (*pack)(void *user, cr_tensor *t, void **packed); /* grad mode is off */
+    cr_status (*unpack)(void *packed, cr_tensor **out); /* owned */
+    void (*release)(void *packed);
+    int (*traverse)(void *packed, cr_visit *visit, void *arg);
+} cr_saved_table;
+typedef struct cr_saved_hooks {
+    const cr_saved_table *table;
+    void *user;
+    struct cr_saved_hooks *outer; /* the front end's: the ones that are in force again afterwards */
+} cr_saved_hooks;
+
 /* ---- functions with a backward of their own (function.c) ---- */
 /*     CR_TRY(cr_autograd_function(&table, user, inputs, 2, &node));       -- before it runs: where gradients go
  *     ... y = f(inputs) with grad mode off ...
@@ -154,5 +173,7 @@ CR_NODISCARD cr_status cr_autograd_backward(const cr_backward *b);
 /* Of the walk that runs on this thread: its number in the process, and the node it is at (borrowed). 0, NULL: none. */
 uint64_t cr_autograd_walk(void);
 cr_grad_node *cr_autograd_at(void);
+/* Will that walk come to the node, or has it been there? */
+CR_NODISCARD cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes);
 
 #endif

@@ -9,14 +9,14 @@ int64_t cr__collectable;
 
 /* ---- hooks and notes ---- */
 
-static cr__extra *extra_of(cr_grad_node *n) {
+cr__extra *cr__extra_of(cr_grad_node *n) {
     if (!n->extra) n->extra = cr_calloc(1, sizeof *n->extra);
     return n->extra;
 }
 
 cr_status cr_grad_node_hook(cr_grad_node *n, bool before, const cr_node_hook *hook) {
     cr__lock(&n->lock);
-    cr__extra *extra = extra_of(n);
+    cr__extra *extra = cr__extra_of(n);
     cr_status status = !extra   ? CR_ENOMEM
                        : before ? cr_vec_push(&extra->before, *hook)
                                 : cr_vec_push(&extra->after, *hook);
@@ -35,7 +35,7 @@ static void release_note(const cr_node_note *note) {
 cr_status cr_grad_node_keep(cr_grad_node *n, const cr_node_note *note) {
     cr_node_note old = { NULL, NULL, NULL };
     cr__lock(&n->lock);
-    cr__extra *extra = extra_of(n);
+    cr__extra *extra = cr__extra_of(n);
     if (extra) {
         old = extra->note;
         extra->note = *note;
@@ -63,6 +63,7 @@ void cr__extra_free(cr_grad_node *n) {
     release_hooks(extra->before.at, extra->before.n);
     release_hooks(extra->after.at, extra->after.n);
     release_note(&extra->note);
+    cr__packed_free(n);
     cr_vec_dispose(&extra->before);
     cr_vec_dispose(&extra->after);
     cr_free(extra);
@@ -94,6 +95,7 @@ static int visit_node(cr_grad_node *n, cr_visit *visit, void *arg) {
     if (!n->extra) return 0;
     VISIT(visit_node_hooks(n->extra->before.at, n->extra->before.n, visit, arg));
     VISIT(visit_node_hooks(n->extra->after.at, n->extra->after.n, visit, arg));
+    VISIT(cr__packed_traverse(n, visit, arg));
     const cr_node_note *note = &n->extra->note;
     return note->object && note->traverse ? note->traverse(note->object, visit, arg) : 0;
 }

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-enum { MAX_RESULTS = 16 };
-
 typedef struct pending {
     cr_grad_node *node; /* retained */
     cr_tensor **grads; /* per tensor result; owned; NULL: none yet */
@@ -26,7 +24,8 @@ typedef struct walk {
     capture *captures; /* per input */
     uint64_t number;
     cr_grad_node *at; /* borrowed */
-    const struct walk *outer; /* the one that this one runs inside of */
+    cr_map reached; /* of cr_autograd_will_run: all nodes that a gradient may come to; empty until it is asked */
+    struct walk *outer; /* the one that this one runs inside of */
 } walk;
 
 /* ---- places and the heap ---- */
@@ -204,82 +203,6 @@ static cr_status keep_grads(const pending *p, bool graph) {
     return CR_OK;
 }
 
-static cr_status stale(const cr_grad_node *n, const cr_tensor *t, uint64_t expected, bool result) {
-    cr_str shape;
-    cr_str_init(&shape);
-    cr_shape_print(NULL, t->meta.rank, t->meta.size, &shape);
-    cr_status status = CR_FAIL(CR_ERUNTIME,
-                               "one of the variables needed for gradient computation has been modified by an inplace "
-                               "operation: %s of %s, a %s tensor of shape %s, is at version %llu; expected version "
-                               "%llu instead. "
-                               "Write to a copy (.clone()), or after backward()",
-                               result ? "a result" : "an argument", n->op->name, cr_dtype_name(t->meta.dtype),
-                               cr_str_get(&shape), (unsigned long long)cr_tensor_version(t),
-                               (unsigned long long)expected);
-    cr_str_dispose(&shape);
-    return status;
-}
-
-cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out) {
-    CR_TRY(cr_tensor_on(t->storage, &t->meta, NULL, t->env, out));
-    cr_status status = cr_tensor_share_version(*out, t);
-    if (!status) {
-        cr_grad_node_retain(history.node);
-        status = cr__autograd_set_fn(*out, history.node, history.result);
-    }
-    if (status) cr_tensor_release(*out);
-    return status;
-}
-
-/* A saved tensor as the derivative sees it: with its history when gradients are recorded. */
-static cr_status unpack_tensor(const cr_grad_node *n, const cr__slot *slot, const cr__edge *history, cr_tensor *t,
-                               bool graph, cr_tensor **out) {
-    if (slot->kept && cr_tensor_version(t) != slot->version)
-        return stale(n, t, slot->version, slot >= n->outs && slot < n->outs + n->nouts);
-    if (!graph || !slot->kept || !history->node) return cr_tensor_retain(*out = t), CR_OK;
-    return cr_autograd_alias(t, *history, out);
-}
-
-/* to: as cr_results_release wants it. history NULL: each has its slot's edge (arguments); else it is that node's
- * result. */
-static cr_status unpack(const cr_grad_node *n, cr__slot *slots, uint32_t *at, cr_grad_node *maker, const cr_arg *from,
-                        bool graph, cr_arg *to) {
-    *to = *from;
-    if (from->kind == CR_ARG_TENSOR) {
-        uint32_t i = (*at)++;
-        cr__edge history = maker ? (cr__edge){ maker, i } : slots[i].edge;
-        if (maker && cr_dtype_is_integral(from->u.t->meta.dtype)) history.node = NULL;
-        cr_status status = unpack_tensor(n, &slots[i], &history, from->u.t, graph, &to->u.t);
-        if (status) *to = cr_arg_none();
-        return status;
-    }
-    if (from->kind == CR_ARG_COMPLEX) {
-        double *copy = cr_alloc(2 * sizeof *copy);
-        if (!copy) return *to = cr_arg_none(), CR_ENOMEM;
-        memcpy(copy, from->u.c, 2 * sizeof *copy);
-        to->u.c = copy;
-        return CR_OK;
-    }
-    if (from->kind != CR_ARG_LIST) return CR_OK;
-    cr_arg *items = cr_calloc(from->n + 1u, sizeof *items);
-    if (!items) return *to = cr_arg_none(), CR_ENOMEM;
-    to->u.list = items;
-    for (uint32_t i = 0; i < from->n; i++) CR_TRY(unpack(n, slots, at, maker, &from->u.list[i], graph, &items[i]));
-    return CR_OK;
-}
-
-static cr_status unpack_all(cr_grad_node *n, bool graph, cr_arg *args, cr_arg *results) {
-    uint32_t slot = 0, out = 0;
-    if (n->walked)
-        return CR_FAIL(CR_ERUNTIME,
-                       "trying to backward through the graph a second time: what %s saved was freed by the first "
-                       "backward(). Specify retain_graph=True there",
-                       n->op->name);
-    for (uint16_t i = 0; i < n->nargs; i++) CR_TRY(unpack(n, n->slots, &slot, NULL, &n->args[i], graph, &args[i]));
-    for (uint16_t i = 0; i < n->nresults; i++) CR_TRY(unpack(n, n->outs, &out, n, &n->results[i], graph, &results[i]));
-    return CR_OK;
-}
-
 /* The gradients in the shape of the results. Borrowed; lists in `items`, which has room for all. */
 static void shape_grads(const cr_grad_node *n, cr_tensor *const *grads, const cr_arg *results, cr_arg *items,
                         cr_arg *out) {
@@ -335,14 +258,6 @@ static cr_status send_all(walk *w, const cr_grad_node *n, cr_tensor **each) {
     return status;
 }
 
-static bool keeps_something(const cr_grad_node *n) {
-    for (uint32_t i = 0; i < n->nslots; i++)
-        if (n->slots[i].kept) return true;
-    for (uint32_t i = 0; i < n->nouts; i++)
-        if (n->outs[i].kept) return true;
-    return false;
-}
-
 /* With PyTorch's classes: what somebody could register, what a tensor was made to show, what is missing. */
 static cr_status refuse(const cr_op *op) {
     if (op->tags & CR_TAG_CUSTOM)
@@ -356,18 +271,13 @@ static cr_status refuse(const cr_op *op) {
 
 /* By the op's derivative. each: per tensor argument, owned. */
 static cr_status derive(walk *w, cr_grad_node *n, cr_tensor *const *grads, cr_tensor **each) {
-    cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[MAX_RESULTS] = { { 0 } }, given[MAX_RESULTS], made[CR_MAX_PARAMS];
+    cr_arg args[CR_MAX_PARAMS] = { { 0 } }, results[CR__MAX_RESULTS] = { { 0 } };
+    cr_arg given[CR__MAX_RESULTS], made[CR_MAX_PARAMS];
     bool needs[CR_MAX_PARAMS], any = false;
     uint32_t slot = 0;
     cr_arg *items = NULL;
-    bool graph = w->b->graph, keep = graph || w->b->keep;
-    cr__lock(&n->lock);
-    cr_status status = unpack_all(n, graph, args, results);
-    if (!status && !keep && keeps_something(n)) {
-        n->walked = true;
-        cr__node_forget(n);
-    }
-    cr__unlock(&n->lock);
+    bool graph = w->b->graph;
+    cr_status status = cr__saved_open(n, graph, !graph && !w->b->keep, args, results);
     for (uint16_t p = 0; p < n->nargs; p++) made[p] = cr_arg_none();
     if (status) goto out;
     for (uint16_t p = 0; p < n->nargs; p++) {
@@ -424,7 +334,7 @@ static cr_status fill_leaf(const walk *w, cr_grad_node *n, cr_tensor **grads) {
     return status ? status : run_node_hooks(n, false, NULL, grads);
 }
 
-static _Thread_local const walk *walking; /* the innermost one */
+static _Thread_local walk *walking; /* the innermost one */
 
 static cr_status visit(walk *w, size_t place) {
     const pending p = w->all.at[place]; /* the array may move */
@@ -477,15 +387,12 @@ static cr_status start_grad(const cr_backward *b, size_t i, cr_tensor **out) {
         if (!n)
             return CR_FAIL(CR_ERUNTIME, "grad can be implicitly created only for scalar outputs; give the gradient of "
                                         "this one");
-        cr_arg a[2] = { cr_arg_list(NULL, 0), { .kind = CR_ARG_DTYPE, .u.i = m->dtype } };
-        if (cr_tensor_is_fake(root)) { /* of a node: it has no memory to be like */
-            cr_arg size[CR_MAX_RANK];
-            for (int d = 0; d < m->rank; d++) size[d] = cr_arg_int(1);
-            a[0] = cr_arg_list(size, m->rank);
-            return cr_call_1("aten::ones", a, 2, out);
-        }
-        a[0] = cr_arg_tensor((cr_tensor *)root);
-        return cr_call_1("aten::ones_like", a, 1, out);
+        cr_tensor *like = NULL; /* a fake, of a node, has no memory to be like */
+        if (cr_tensor_is_fake(root)) CR_TRY(cr_tensor_create(m, &like));
+        cr_arg a = cr_arg_tensor(like ? like : (cr_tensor *)root);
+        cr_status status = cr_call_1("aten::ones_like", &a, 1, out);
+        cr_tensor_release(like);
+        return status;
     }
     bool fits = given->meta.rank == m->rank;
     for (int d = 0; fits && d < m->rank; d++)
@@ -603,6 +510,7 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     static uint64_t last; /* atomic */
     walk w = { .b = b, .number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED), .outer = walking };
     walking = &w;
+    cr_map_init(&w.reached);
     cr_map_init(&w.index);
     cr_status status = CR_OK;
     if (b->inputs && !(w.captures = cr_calloc(b->ninputs + 1, sizeof *w.captures))) status = CR_ENOMEM;
@@ -624,9 +532,41 @@ cr_status cr_autograd_backward(const cr_backward *b) {
     cr_vec_dispose(&w.all);
     cr_vec_dispose(&w.heap);
     cr_map_dispose(&w.index);
+    cr_map_dispose(&w.reached);
     walking = w.outer;
     return status;
 }
 
 uint64_t cr_autograd_walk(void) { return walking ? walking->number : 0; }
 cr_grad_node *cr_autograd_at(void) { return walking ? walking->at : NULL; }
+
+/* Every node that can be reached from where the walk has been. */
+static cr_status reach(walk *w) {
+    CR_VEC(cr_grad_node *) todo = { 0 };
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < w->all.n && !status; i++) status = cr_vec_push(&todo, w->all.at[i].node);
+    while (todo.n && !status) {
+        cr_grad_node *n = todo.at[--todo.n];
+        uint64_t unused;
+        if (cr_map_find(&w->reached, &n, sizeof n, &unused)) continue;
+        status = cr_map_put(&w->reached, &n, sizeof n, 1);
+        for (uint32_t i = 0; i < n->nslots && !status; i++)
+            if (n->slots[i].edge.node) status = cr_vec_push(&todo, n->slots[i].edge.node);
+    }
+    cr_vec_dispose(&todo);
+    return status;
+}
+
+cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes) {
+    uint64_t at;
+    walk *w = walking;
+    *yes = false;
+    if (!w) return CR_FAIL(CR_ERUNTIME, "only while a backward() runs is it known which nodes it comes to");
+    if (w->captures) {
+        *yes = cr_map_find(&w->index, &n, sizeof n, &at) && w->all.at[at].needed;
+        return CR_OK;
+    }
+    if (!w->reached.n) CR_TRY(reach(w));
+    *yes = cr_map_find(&w->reached, &n, sizeof n, &at);
+    return CR_OK;
+}

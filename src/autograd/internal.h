@@ -4,12 +4,14 @@
 
 #include "autograd/autograd.h"
 
+enum { CR__MAX_RESULTS = 16 }; /* of an op */
 typedef cr_grad_edge cr__edge; /* node NULL: no gradient is wanted */
 /* A tensor argument or result of the call: where its gradient goes (arguments), and what is kept of it. */
 typedef struct cr__slot {
     cr__edge edge;
     uint64_t version;
     bool kept;
+    bool packed; /* hooks have it (extra->packed); here is a fake with its meta */
 } cr__slot;
 typedef struct cr__node_hook {
     uint32_t result;
@@ -20,10 +22,12 @@ typedef struct cr__keeper {
     cr_tensor *tensor;
 } cr__keeper; /* weak: a result that retains its grad */
 
+typedef struct cr__packed cr__packed;
 /* What few nodes have. */
 typedef struct cr__extra {
     CR_VEC(cr_node_hook) before, after;
     cr_node_note note;
+    cr__packed **packed; /* per argument and result slot; NULL entries: not kept, or kept here */
 } cr__extra;
 
 struct cr_grad_node {
@@ -82,6 +86,17 @@ CR_NODISCARD cr_status cr__attach_view(cr_tensor *v, cr_grad_node *node);
 /* The gradients of a function's inputs, each fitted to its input; owned. */
 CR_NODISCARD cr_status cr__function_call(cr_grad_node *n, cr_tensor *const *grads, cr_tensor **out);
 void cr__extra_free(cr_grad_node *n);
+cr__extra *cr__extra_of(cr_grad_node *n); /* made when absent; NULL: out of memory */
+
+/* ---- saved values (saved.c) ---- */
+/* The hooks of the thread, if any, get what the new node keeps of the call. written: over its first argument. */
+CR_NODISCARD cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *results, bool written);
+bool cr__keeps_something(const cr_grad_node *n);
+/* Arguments and results as the derivative reads them, owned as cr_results_release wants it, also on failure. graph:
+ * with their histories. forget: the node gives up its own. CR_ERUNTIME: it has, or one was written since. */
+CR_NODISCARD cr_status cr__saved_open(cr_grad_node *n, bool graph, bool forget, cr_arg *args, cr_arg *results);
+void cr__packed_free(cr_grad_node *n);
+int cr__packed_traverse(const cr_grad_node *n, cr_visit *visit, void *arg);
 const char *cr__node_name(const cr_grad_node *n); /* for messages */
 extern int64_t cr__collectable; /* atomic: hooks, functions and notes that a collector could find a cycle through */
 static inline void cr__collect_add(bool some) {

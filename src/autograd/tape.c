@@ -7,8 +7,6 @@
 #include "ops/custom.h"
 #include "ops/formula.h"
 
-enum { MAX_RESULTS = 16 };
-
 static cr_status call_plain(const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_ambient *ambient = cr_ambient_get();
     ambient->untaped = true;
@@ -75,11 +73,11 @@ static cr_status result_flows(const cr_op *op, uint16_t i, const cr_arg *result,
 static cr_status find_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
                             cr_saved *out) {
     uint16_t n = op->schema.nreturns;
-    bool flows[MAX_RESULTS] = { false };
+    bool flows[CR__MAX_RESULTS] = { false };
     *out = (cr_saved){ 0 };
     for (uint16_t i = 0; i < n; i++) CR_TRY(result_flows(op, i, &results[i], &flows[i]));
     for (int only = -1; only < (n > 1 ? n : 0); only++) {
-        bool given[MAX_RESULTS] = { false };
+        bool given[CR__MAX_RESULTS] = { false };
         cr_saved saved;
         for (int i = 0; i < n; i++) given[i] = flows[i] && (only < 0 || i == only);
         cr_status status = cr_formula_saved(NULL, op, args, results, needs, given, &saved);
@@ -152,6 +150,7 @@ static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *resul
     node->underived = underived;
     bool view = inplace && args[0].u.t->base;
     cr_status status = view ? cr__attach_view(args[0].u.t, node) : attach(op, args, results, node);
+    if (!status) status = cr__saved_pack(node, args, results, before);
     cr_grad_node_release(node);
     return status;
 }
@@ -160,8 +159,8 @@ static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underiv
     bool needs[CR_MAX_PARAMS], inplace = op->variant == CR_INPLACE, flows;
     cr_tensor *before = NULL;
     cr_saved saved = { 0 };
-    if (op->schema.nreturns > MAX_RESULTS)
-        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, MAX_RESULTS);
+    if (op->schema.nreturns > CR__MAX_RESULTS)
+        return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
     for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
     if (inplace) {
         if (!underived) CR_TRY(find_saved(op, args, args, needs, &saved));
@@ -197,7 +196,7 @@ static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results
     if (op->variant == CR_FUNCTIONAL) {
         status = cr_train_expand(cr_exec_emitter(), op, args, needs, results);
     } else {
-        cr_arg made[MAX_RESULTS] = { { 0 } };
+        cr_arg made[CR__MAX_RESULTS] = { { 0 } };
         status = cr_train_expand(cr_exec_emitter(), op->base, args, needs, made);
         if (!status && made[0].kind != CR_ARG_TENSOR)
             status = CR_FAIL(CR_ENOTIMPL, "%s: there is no derivative of its in-place form; use the functional one",

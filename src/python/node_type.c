@@ -239,6 +239,22 @@ static PyObject *add_hook(PyObject *self, PyObject *fn, bool before) {
 static PyObject *node_register_hook(PyObject *self, PyObject *fn) { return add_hook(self, fn, false); }
 static PyObject *node_register_prehook(PyObject *self, PyObject *fn) { return add_hook(self, fn, true); }
 
+/* ---- what it saved ---- */
+
+/* _saved_self, _saved_dim, _saved_result: what the op's derivative reads of its parameters and results. */
+static PyObject *node_getattr(PyObject *self, PyObject *name) {
+    PyObject *o = PyObject_GenericGetAttr(self, name);
+    const char *text = PyUnicode_AsUTF8(name);
+    if (o || !text || strncmp(text, "_saved_", 7) || SELF(self)->context ||
+        !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return o;
+    PyErr_Clear();
+    cr_arg value;
+    cr_status status = cr_grad_node_saved(SELF(self)->node, text + 7, &value);
+    if (status == CR_ENOTFOUND) return PyErr_Format(PyExc_AttributeError, "%s", cr_error_message());
+    return status ? cr_py_raise(status) : cr_py_from_arg(&value, false);
+}
+
 static PyMethodDef node_methods[] = {
     { "name", node_name, METH_NOARGS, "The op's name, as 'AddBackward0'." },
     { "register_hook", node_register_hook, METH_O,
@@ -264,6 +280,7 @@ static PyTypeObject node_type = {
     .tp_traverse = node_traverse,
     .tp_free = PyObject_GC_Del,
     .tp_repr = node_repr,
+    .tp_getattro = node_getattr,
     .tp_methods = node_methods,
     .tp_getset = node_attributes,
 };
@@ -423,6 +440,16 @@ static PyObject *edge_of(PyObject *module, PyObject *tensor) {
     return Py_BuildValue("(NIN)", cr_py_node_wrap(e.node), (unsigned)e.result, holder);
 }
 
+/* _will_run(node): does the backward that runs on this thread come to it? */
+static PyObject *will_run(PyObject *module, PyObject *node) {
+    bool yes;
+    (void)module;
+    cr_grad_node *n = cr_py_node_of(node);
+    if (!n) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_will_run() takes a Node");
+    cr_status status = cr_autograd_will_run(n, &yes);
+    return status ? cr_py_raise(status) : PyBool_FromLong(yes);
+}
+
 /* _increment_version(tensor): as if it had been written to. */
 static PyObject *increment_version(PyObject *module, PyObject *tensor) {
     (void)module;
@@ -448,6 +475,7 @@ static PyMethodDef functions[] = {
     { "_function_result", function_result, METH_VARARGS, NULL },
     { "_as_result", as_result, METH_VARARGS, NULL },
     { "_edge", edge_of, METH_O, NULL },
+    { "_will_run", will_run, METH_O, NULL },
     { "_increment_version", increment_version, METH_O, NULL },
     { "_quiet_grad", quiet_grad, METH_O, NULL },
     { NULL, NULL, 0, NULL },

@@ -14,12 +14,18 @@ from typing import Any
 from cresset import _C, _lazy
 from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-__all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function"]
-__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function"}, {"function"})
+__all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function",
+           "graph"]
+__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function"}, {"function", "graph"})
+
+
+def _is_edge(value: Any) -> bool:
+    """A graph.GradientEdge, without reading that file."""
+    return isinstance(value, tuple) and len(value) > 1 and isinstance(value[0], _C._Node)
 
 
 def _list(value: Any) -> list[Any]:
-    return [value] if _C._is_tensor(value) or value is None else list(value)
+    return [value] if _C._is_tensor(value) or value is None or _is_edge(value) else list(value)
 
 
 def _gradients(given: Any, n: int, name: str) -> list[Any]:
@@ -68,6 +74,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         if gradient is None and not allow_unused:
             raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
                                "Set allow_unused=True if this is the desired behavior.")
+        if gradient is None and materialize_grads and _is_edge(tensor):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge: its shape is "
+                               "not known; give the tensor")
         if gradient is None and materialize_grads:
             found[i] = _C._function("zeros_like")(tensor, requires_grad=False)
     return tuple(found)

@@ -32,15 +32,29 @@ _is_tensor = _C._is_tensor
 
 class _Saved:
     """One tensor of save_for_backward()."""
-    __slots__ = ("tensor", "version", "result")
+    __slots__ = ("tensor", "version", "result", "unpack", "edge")
 
-    def __init__(self, tensor, result):
+    def __init__(self, tensor, result, hooks):
         self.result = result  # of the function; None: an input, or made on the way
+        self.unpack = None
+        if hooks is not None:
+            pack, self.unpack = hooks
+            self.edge = _C._edge(tensor) if result is None else None
+            self.tensor = pack(tensor)
+            return
         self.tensor = tensor.detach() if result is not None else tensor
         self.version = tensor._version
 
     def get(self, ctx):
         tensor = self.tensor
+        if self.unpack is not None:
+            tensor = self.unpack(tensor)
+            if not _is_tensor(tensor):
+                raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                                f"{type(tensor).__name__}; return what the derivative is to read")
+            if self.result is not None:
+                return _C._as_result(tensor, ctx, self.result)
+            return tensor if self.edge is None else _C._as_result(tensor, *self.edge[:2])
         if tensor._version != self.version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a "
@@ -222,7 +236,8 @@ def _finish(ctx, args, outputs, recorded, setup):
     if recorded:
         ctx._metas = tuple((t.shape, t.dtype, t.device) if _is_tensor(t) else None for t in outputs)
         _check_saved(ctx._to_save)
-        ctx._saved = [None if t is None else _Saved(t, places.get(id(t))) for t in ctx._to_save]
+        hooks = _C._top_saved_hooks()
+        ctx._saved = [None if t is None else _Saved(t, places.get(id(t)), hooks) for t in ctx._to_save]
         ctx._to_save = ()
     return wrapped
 
