@@ -1,5 +1,5 @@
-/* rt_factor_loops.h: a template without a guard: rt_factor.c includes it once for each dtype, with T, NAME, DTYPE,
- * CONJ, REAL, PIVOT_SIZE and PAIRED defined, which this ends. */
+/* rt_factor_loops.h: a template without a guard: rt_factor_set.h includes it once for each dtype, with T, NAME, DTYPE,
+ * CONJ, REAL, REAL_T, SQRT, SQUARE, PIVOT_SIZE and PAIRED defined, which this ends. */
 
 static inline factor_matrix NAME(part)(const T *p, int64_t row, int64_t col) {
     return (factor_matrix){ (void *)p, row, col };
@@ -7,20 +7,40 @@ static inline factor_matrix NAME(part)(const T *p, int64_t row, int64_t col) {
 
 /* ---- triangles: t (n x n) and x (n x k) by their strides ---- */
 
-static void NAME(solve_small)(const T *t, int64_t row, int64_t col, int64_t n, T *x, int64_t xr, int64_t xc, int64_t k,
-                              bool lower, bool unit) {
+enum { NAME(CHUNK) = 32 };
+
+static void NAME(solve_rows)(const T *t, int64_t row, int64_t col, int64_t n, T *x, int64_t xr, int64_t k, bool lower,
+                             bool unit) {
     for (int64_t step = 0; step < n; step++) {
         int64_t i = lower ? step : n - 1 - step;
+        T *restrict y = x + i * xr;
         for (int64_t p = lower ? 0 : i + 1; p < (lower ? i : n); p++) {
             T f = t[i * row + p * col];
-            if (xc == 1)
-                for (int64_t j = 0; j < k; j++) x[i * xr + j] -= f * x[p * xr + j];
-            else
-                for (int64_t j = 0; j < k; j++) x[i * xr + j * xc] -= f * x[p * xr + j * xc];
+            const T *z = x + p * xr;
+            INDEPENDENT for (int64_t j = 0; j < k; j++) y[j] -= f * z[j];
         }
         if (unit) continue;
         T d = t[i * row + i * col];
-        for (int64_t j = 0; j < k; j++) x[i * xr + j * xc] /= d;
+        INDEPENDENT for (int64_t j = 0; j < k; j++) y[j] /= d;
+    }
+}
+
+/* Rows that are not dense are copied, a few columns at a time. */
+static void NAME(solve_small)(const T *t, int64_t row, int64_t col, int64_t n, T *x, int64_t xr, int64_t xc, int64_t k,
+                              bool lower, bool unit) {
+    if (xc == 1) {
+        NAME(solve_rows)(t, row, col, n, x, xr, k, lower, unit);
+        return;
+    }
+    T chunk[FACTOR_SMALL * NAME(CHUNK)];
+    for (int64_t first = 0; first < k; first += NAME(CHUNK)) {
+        int64_t count = k - first < NAME(CHUNK) ? k - first : NAME(CHUNK);
+        T *part = x + first * xc;
+        for (int64_t j = 0; j < count; j++)
+            for (int64_t i = 0; i < n; i++) chunk[i * NAME(CHUNK) + j] = part[i * xr + j * xc];
+        NAME(solve_rows)(t, row, col, n, chunk, NAME(CHUNK), count, lower, unit);
+        for (int64_t j = 0; j < count; j++)
+            for (int64_t i = 0; i < n; i++) part[i * xr + j * xc] = chunk[i * NAME(CHUNK) + j];
     }
 }
 
@@ -48,109 +68,165 @@ static void NAME(conjugate)(T *x, int64_t ld, int64_t rows, int64_t cols) {
 }
 
 /* With `flip`, conj(x) is the solution for the plain transpose. */
-static int NAME(solve_triangle)(const rt_ctx *ctx, const T *a, int64_t n, T *x, int64_t k, bool upper, bool unit,
-                                bool flip) {
+static int NAME(solve_triangle)(const rt_ctx *ctx, const void *t, int64_t row, int64_t col, int64_t n, void *x,
+                                int64_t k, bool upper, bool unit, bool flip) {
     if (flip) NAME(conjugate)(x, k, n, k);
-    int code = NAME(solve)(ctx, a, flip ? 1 : n, flip ? n : 1, n, x, k, 1, k, upper == flip, unit);
+    int code = NAME(solve)(ctx, t, flip ? col : row, flip ? row : col, n, x, k, 1, k, upper == flip, unit);
     if (flip) NAME(conjugate)(x, k, n, k);
     return code;
 }
 
-/* ---- LU ---- */
+/* ---- LU: columns lie dense, ld apart ---- */
 
-static void NAME(swap_rows)(T *x, int64_t ld, int64_t n, int64_t k, const int32_t *pivot, bool back) {
+static void NAME(swap_in_columns)(T *x, int64_t ld, int64_t n, int64_t k, const int32_t *pivot) {
+    for (int64_t j = 0; j < k; j++, x += ld)
+        for (int64_t i = 0; i < n; i++) {
+            T swap = x[i];
+            x[i] = x[pivot[i] - 1];
+            x[pivot[i] - 1] = swap;
+        }
+}
+
+static void NAME(swap_rows)(void *all, int64_t n, int64_t k, const int32_t *pivot, bool back) {
     for (int64_t step = 0; step < n; step++) {
         int64_t i = back ? n - 1 - step : step, with = pivot[i] - 1;
+        T *restrict x = (T *)all + i * k, *restrict y = (T *)all + with * k;
         for (int64_t j = 0; j < k && with != i; j++) {
-            T swap = x[i * ld + j];
-            x[i * ld + j] = x[with * ld + j];
-            x[with * ld + j] = swap;
+            T swap = x[j];
+            x[j] = y[j];
+            y[j] = swap;
         }
     }
 }
 
+/* Where the largest of x[0..n) is, the first of equal ones. */
+static int64_t NAME(largest)(const T *x, int64_t n) {
+    enum { LANES = 32 };
+    REAL_T lane[LANES], most = PIVOT_SIZE(x[0]);
+    if (!(most == most)) return 0;
+    for (int l = 0; l < LANES; l++) lane[l] = most;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        INDEPENDENT for (int l = 0; l < LANES; l++) {
+            REAL_T size = PIVOT_SIZE(x[i + l]);
+            lane[l] = size > lane[l] ? size : lane[l];
+        }
+    for (int l = 0; l < LANES; l++) most = lane[l] > most ? lane[l] : most;
+    for (; i < n; i++) most = PIVOT_SIZE(x[i]) > most ? PIVOT_SIZE(x[i]) : most;
+    for (i = 0; i < n && PIVOT_SIZE(x[i]) != most;) i++;
+    return i;
+}
+
+/* x -= the sum of f[k] a[k], four columns at a time. */
+static void NAME(subtract_columns)(T *restrict x, const T *a, int64_t ld, const T *f, int64_t count, int64_t n) {
+    int64_t k = 0;
+    for (; k + 4 <= count; k += 4) {
+        const T *b = a + k * ld, *c = b + ld, *d = c + ld, *e = d + ld;
+        T p = f[k], q = f[k + 1], r = f[k + 2], s = f[k + 3];
+        INDEPENDENT for (int64_t i = 0; i < n; i++) x[i] = x[i] - p * b[i] - q * c[i] - r * d[i] - s * e[i];
+    }
+    for (; k < count; k++) {
+        const T *b = a + k * ld;
+        T p = f[k];
+        INDEPENDENT for (int64_t i = 0; i < n; i++) x[i] -= p * b[i];
+    }
+}
+
+/* Column after column: what those to the left make of it, then its pivot. */
 static int32_t NAME(lu_small)(T *a, int64_t ld, int64_t m, int64_t n, int32_t *pivot) {
     int32_t info = 0;
-    for (int64_t k = 0; k < (m < n ? m : n); k++) {
-        int64_t best = k;
-        for (int64_t i = k + 1; i < m; i++)
-            if (PIVOT_SIZE(a[i * ld + k]) > PIVOT_SIZE(a[best * ld + k])) best = i;
-        pivot[k] = (int32_t)best + 1;
-        if (a[best * ld + k] == 0) {
-            if (!info) info = (int32_t)k + 1;
+    for (int64_t j = 0; j < n; j++) {
+        T *x = a + j * ld;
+        int64_t done = j < m ? j : m;
+        NAME(swap_in_columns)(x, ld, done, 1, pivot);
+        for (int64_t k = 1; k < done; k++) {
+            T sum = x[k];
+            for (int64_t p = 0; p < k; p++) sum -= x[p] * a[p * ld + k];
+            x[k] = sum;
+        }
+        if (done == m) continue;
+        NAME(subtract_columns)(x + done, a + done, ld, x, done, m - done);
+        int64_t best = j + NAME(largest)(x + j, m - j);
+        pivot[j] = (int32_t)best + 1;
+        if (x[best] == 0) {
+            if (!info) info = (int32_t)j + 1;
             continue;
         }
-        for (int64_t j = 0; j < n && best != k; j++) {
+        for (int64_t k = 0; k <= j && best != j; k++) {
             T swap = a[k * ld + j];
-            a[k * ld + j] = a[best * ld + j];
-            a[best * ld + j] = swap;
+            a[k * ld + j] = a[k * ld + best];
+            a[k * ld + best] = swap;
         }
-        for (int64_t i = k + 1; i < m; i++) {
-            T f = a[i * ld + k] /= a[k * ld + k];
-            if (f == 0) continue;
-            for (int64_t j = k + 1; j < n; j++) a[i * ld + j] -= f * a[k * ld + j];
-        }
+        T d = x[j];
+        INDEPENDENT for (int64_t i = j + 1; i < m; i++) x[i] /= d;
     }
     return info;
 }
 
 /* The left half, then what it leaves of the right one. */
-static int32_t NAME(factor_lu)(const rt_ctx *ctx, T *a, int64_t ld, int64_t m, int64_t n, int32_t *pivot) {
-    int64_t least = m < n ? m : n, half = least / 2, small = m > 1024 ? FACTOR_SMALL / 4 : FACTOR_SMALL;
-    if (least <= small && n <= 4 * FACTOR_SMALL) return NAME(lu_small)(a, ld, m, n, pivot);
-    if (least <= small) half = least;
+static int32_t NAME(factor_lu)(const rt_ctx *ctx, void *all, int64_t ld, int64_t m, int64_t n, int32_t *pivot) {
+    T *a = all;
+    int64_t least = m < n ? m : n, half = least / 2;
+    if (least <= FACTOR_SMALL && n <= 4 * FACTOR_SMALL) return NAME(lu_small)(a, ld, m, n, pivot);
+    if (least <= FACTOR_SMALL) half = least;
     int32_t info = half == least ? NAME(lu_small)(a, ld, m, half, pivot) : NAME(factor_lu)(ctx, a, ld, m, half, pivot),
             later;
     if (info < 0) return info;
-    T *right = a + half, *low = a + half * ld, *rest = low + half;
-    NAME(swap_rows)(right, ld, half, n - half, pivot, false);
-    int code = NAME(solve)(ctx, a, ld, 1, half, right, ld, 1, n - half, true, true);
+    T *right = a + half * ld, *low = a + half, *rest = right + half;
+    NAME(swap_in_columns)(right, ld, half, n - half, pivot);
+    int code = NAME(solve)(ctx, a, 1, ld, half, right, 1, ld, n - half, true, true);
     if (!code)
-        code = subtract_product(ctx, DTYPE, m - half, n - half, half, NAME(part)(low, ld, 1), NAME(part)(right, ld, 1),
-                                NAME(part)(rest, ld, 1), false);
+        code = subtract_product(ctx, DTYPE, m - half, n - half, half, NAME(part)(low, 1, ld), NAME(part)(right, 1, ld),
+                                NAME(part)(rest, 1, ld), false);
     if (code) return -code;
     if (half == least) return info;
     later = NAME(factor_lu)(ctx, rest, ld, m - half, n - half, pivot + half);
     if (later < 0) return later;
-    NAME(swap_rows)(low, ld, least - half, half, pivot + half, false);
+    NAME(swap_in_columns)(low, ld, least - half, half, pivot + half);
     for (int64_t i = half; i < least; i++) pivot[i] += (int32_t)half;
     return info ? info : later ? later + (int32_t)half : 0;
 }
 
 /* ---- Cholesky ---- */
 
+/* Column after column of the lower triangle, and what each leaves of the rows below. */
 static int32_t NAME(cholesky_small)(T *a, int64_t ld, int64_t n) {
+    T column[2 * FACTOR_SMALL];
     for (int64_t j = 0; j < n; j++) {
-        double d = REAL(a[j * ld + j]);
-        for (int64_t p = 0; p < j; p++) d -= REAL(a[j * ld + p] * CONJ(a[j * ld + p]));
+        REAL_T d = REAL(a[j * ld + j]);
         a[j * ld + j] = d;
         if (!(d > 0)) return (int32_t)j + 1;
-        a[j * ld + j] = sqrt(d);
+        d = SQRT(d);
+        a[j * ld + j] = d;
         for (int64_t i = j + 1; i < n; i++) {
-            for (int64_t p = 0; p < j; p++) a[i * ld + j] -= a[i * ld + p] * CONJ(a[j * ld + p]);
-            a[i * ld + j] /= a[j * ld + j];
+            T x = a[i * ld + j] /= d;
+            column[i] = CONJ(x);
+            T *restrict row = a + i * ld;
+            INDEPENDENT for (int64_t p = j + 1; p <= i; p++) row[p] -= x * column[p];
         }
     }
     return 0;
 }
 
 /* The rows below the first half solve x L^H = a: its transpose, L conjugated for the while, is a plain triangle. */
-static int32_t NAME(factor_cholesky)(const rt_ctx *ctx, T *a, int64_t ld, int64_t n) {
+static int32_t NAME(factor_cholesky)(const rt_ctx *ctx, void *all, int64_t ld, int64_t n) {
+    T *a = all;
     if (n <= 2 * FACTOR_SMALL) return NAME(cholesky_small)(a, ld, n);
     int64_t half = n / 2, rest = n - half;
     int32_t info = NAME(factor_cholesky)(ctx, a, ld, half);
     if (info) return info;
-    T *low = a + half * ld, *corner = low + half, *turned = rt_scratch(ctx, (size_t)(rest * half) * sizeof *turned);
-    if (!turned) return -RT_ENOMEM;
+    T *low = a + half * ld, *corner = low + half, *turned = low;
+    if (PAIRED && !(turned = rt_scratch(ctx, (size_t)(rest * half) * sizeof *turned))) return -RT_ENOMEM;
+    int64_t apart = PAIRED ? half : ld;
     NAME(conjugate)(a, ld, half, half);
     int code = NAME(solve)(ctx, a, ld, 1, half, low, 1, ld, rest, true, false);
     NAME(conjugate)(a, ld, half, half);
-    for (int64_t i = 0; i < rest; i++)
+    for (int64_t i = 0; i < rest && PAIRED; i++)
         for (int64_t j = 0; j < half; j++) turned[i * half + j] = CONJ(low[i * ld + j]);
     if (!code)
-        code = subtract_product(ctx, DTYPE, rest, rest, half, NAME(part)(low, ld, 1), NAME(part)(turned, 1, half),
+        code = subtract_product(ctx, DTYPE, rest, rest, half, NAME(part)(low, ld, 1), NAME(part)(turned, 1, apart),
                                 NAME(part)(corner, ld, 1), false);
-    rt_scratch_free(ctx, turned);
+    if (PAIRED) rt_scratch_free(ctx, turned);
     if (code) return -code;
     info = NAME(factor_cholesky)(ctx, corner, ld, rest);
     return info > 0 ? info + (int32_t)half : info;
@@ -158,30 +234,57 @@ static int32_t NAME(factor_cholesky)(const rt_ctx *ctx, T *a, int64_t ld, int64_
 
 /* ---- reflectors ---- */
 
-/* Columns [0, n) of a panel, whose rows are ld apart; sums: room for n. */
-static void NAME(reflect_panel)(T *a, int64_t ld, int64_t m, int64_t n, T *tau, T *sums) {
+/* x^H y: sums that are side by side, so that the compiler may add them as vectors. */
+static T NAME(dot)(const T *x, const T *y, int64_t n) {
+    enum { LANES = 32 };
+    T lane[LANES] = { 0 }, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) INDEPENDENT for (int l = 0; l < LANES; l++) lane[l] += CONJ(x[i + l]) * y[i + l];
+    for (; i < n; i++) sum += CONJ(x[i]) * y[i];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    return sum + lane[0];
+}
+
+static double NAME(square_sum)(const T *x, int64_t n) {
+    double part[8] = { 0 };
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int l = 0; l < 8; l++) part[l] += SQUARE(x[i + l]);
+    for (; i < n; i++) part[0] += SQUARE(x[i]);
+    return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+/* x[0] becomes beta and the rest of x that of the reflector (1, ...); returns its factor. */
+static T NAME(make_reflector)(T *x, int64_t n) {
+    double rest = NAME(square_sum)(x + 1, n - 1);
+    T alpha = x[0];
+    if (rest == 0 && REAL(alpha) == alpha) return 0;
+    double beta = sqrt(SQUARE(alpha) + rest);
+    if (REAL(alpha) >= 0) beta = -beta;
+    T by = (T)(alpha - beta);
+    INDEPENDENT for (int64_t i = 1; i < n; i++) x[i] /= by;
+    x[0] = (T)beta;
+    return (T)((beta - alpha) / beta);
+}
+
+/* Columns [0, n) of a panel of m rows, ld apart. They are worked on as dense columns; room: m * n. */
+static void NAME(reflect_panel)(T *a, int64_t ld, int64_t m, int64_t n, T *tau, T *room) {
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) room[j * m + i] = a[i * ld + j];
     for (int64_t k = 0; k < (m < n ? m : n); k++) {
-        double rest = 0;
-        T alpha = a[k * ld + k];
-        for (int64_t i = k + 1; i < m; i++) rest += REAL(a[i * ld + k] * CONJ(a[i * ld + k]));
-        tau[k] = 0;
-        if (rest == 0 && REAL(alpha) == alpha) continue;
-        double beta = sqrt(REAL(alpha * CONJ(alpha)) + rest);
-        if (REAL(alpha) >= 0) beta = -beta;
-        tau[k] = (beta - alpha) / beta;
-        for (int64_t i = k + 1; i < m; i++) a[i * ld + k] /= alpha - beta;
-        a[k * ld + k] = beta;
-        for (int64_t j = k + 1; j < n; j++) sums[j] = a[k * ld + j];
-        for (int64_t i = k + 1; i < m; i++) {
-            T f = CONJ(a[i * ld + k]);
-            for (int64_t j = k + 1; j < n; j++) sums[j] += f * a[i * ld + j];
-        }
-        for (int64_t j = k + 1; j < n; j++) sums[j] *= CONJ(tau[k]), a[k * ld + j] -= sums[j];
-        for (int64_t i = k + 1; i < m; i++) {
-            T f = a[i * ld + k];
-            for (int64_t j = k + 1; j < n; j++) a[i * ld + j] -= f * sums[j];
+        T *x = room + k * m + k;
+        int64_t rest = m - k;
+        tau[k] = NAME(make_reflector)(x, rest);
+        if (tau[k] == 0) continue;
+        for (int64_t j = 1; j < n - k; j++) {
+            T *restrict y = x + j * m, f = CONJ(tau[k]) * (y[0] + NAME(dot)(x + 1, y + 1, rest - 1));
+            y[0] -= f;
+            INDEPENDENT for (int64_t i = 1; i < rest; i++) y[i] -= f * x[i];
         }
     }
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) a[i * ld + j] = room[j * m + i];
 }
 
 /* Room for applying up to FACTOR_PANEL reflectors of m rows to n columns at once: (I - V t V^H) c. */
@@ -242,7 +345,8 @@ static int NAME(apply_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, T *c,
     return code;
 }
 
-static int NAME(reflect)(const rt_ctx *ctx, T *a, int64_t m, int64_t n, T *tau) {
+static int NAME(reflect)(const rt_ctx *ctx, void *all, int64_t m, int64_t n, void *factors) {
+    T *a = all, *tau = factors;
     int64_t least = m < n ? m : n;
     NAME(reflectors) r;
     T *room = NAME(reflector_room)(ctx, &r, m, n);
@@ -251,7 +355,7 @@ static int NAME(reflect)(const rt_ctx *ctx, T *a, int64_t m, int64_t n, T *tau) 
         int64_t count = least - k < FACTOR_PANEL ? least - k : FACTOR_PANEL, rows = m - k, after = n - k - count;
         T *panel = a + k * n + k;
         if (least <= FACTOR_PANEL) count = n, after = 0; /* one panel is all of it */
-        NAME(reflect_panel)(panel, n, rows, count, tau + k, r.w);
+        NAME(reflect_panel)(panel, n, rows, count, tau + k, r.v);
         if (after > 0) code = NAME(open_reflectors)(ctx, &r, panel, n, rows, count, tau + k);
         if (after > 0 && !code) code = NAME(apply_reflectors)(ctx, &r, panel + count, n, rows, after, true);
     }
@@ -259,7 +363,10 @@ static int NAME(reflect)(const rt_ctx *ctx, T *a, int64_t m, int64_t n, T *tau) 
     return code;
 }
 
-static int NAME(reflector_product)(const rt_ctx *ctx, const T *a, int64_t m, int64_t n, const T *tau, int64_t k, T *q) {
+static int NAME(reflector_product)(const rt_ctx *ctx, const void *all, int64_t m, int64_t n, const void *factors,
+                                   int64_t k, void *made) {
+    const T *a = all, *tau = factors;
+    T *q = made;
     NAME(reflectors) r;
     T *room = NAME(reflector_room)(ctx, &r, m, n);
     int code = room ? RT_OK : RT_ENOMEM;
@@ -274,10 +381,16 @@ static int NAME(reflector_product)(const rt_ctx *ctx, const T *a, int64_t m, int
     return code;
 }
 
+static const rt_factor_loops NAME(loops) = { NAME(factor_lu),  NAME(solve_triangle), NAME(swap_rows),
+                                             NAME(factor_cholesky), NAME(reflect),   NAME(reflector_product) };
+
 #undef T
 #undef NAME
 #undef DTYPE
 #undef CONJ
 #undef REAL
+#undef REAL_T
+#undef SQRT
+#undef SQUARE
 #undef PIVOT_SIZE
 #undef PAIRED

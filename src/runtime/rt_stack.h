@@ -1,5 +1,6 @@
-/* rt_stack.h: stacks of matrices as kernels of linear algebra work on them: copied row by row into f64 (or complex f64)
- * scratch, one matrix after the other, and the results copied into whatever strides and dtype they have. */
+/* rt_stack.h: stacks of matrices as kernels of linear algebra work on them: copied row by row into scratch, one matrix
+ * after the other, and the results copied into whatever strides and dtype they have. Scratch is f64 (or complex f64);
+ * large matrices of f32 stay in f32, as LAPACK has them: there time counts more than the last digit. */
 #ifndef CRESSET_RT_STACK_H
 #define CRESSET_RT_STACK_H
 
@@ -13,13 +14,28 @@ enum { ROOMS = 16 };
 typedef struct stack {
     const rt_ctx *ctx;
     void *room[ROOMS];
-    int rooms, dtype; /* RT_F64 or RT_C128 */
+    int rooms, dtype; /* RT_F32, RT_F64 or RT_C128 */
     int64_t item;
 } stack;
 
 static inline stack open_stack(const rt_ctx *ctx, int dtype) {
     bool pairs = rt_is_complex(dtype);
     return (stack){ .ctx = ctx, .dtype = pairs ? RT_C128 : RT_F64, .item = pairs ? 16 : 8 };
+}
+/* ... for matrices like those of v. */
+static inline stack open_stack_of(const rt_ctx *ctx, const rt_view *v) {
+    enum { LARGE = 64 * 64 }; /* elements of a matrix */
+    stack s = open_stack(ctx, v->dtype);
+    if (v->dtype == RT_F32 && v->size[v->rank - 1] && v->size[v->rank - 2] >= LARGE / v->size[v->rank - 1])
+        s.dtype = RT_F32, s.item = 4;
+    return s;
+}
+/* The transposes of a view's matrices. */
+static inline rt_view turned_view(const rt_view *v) {
+    rt_view t = *v;
+    t.size[t.rank - 1] = v->size[v->rank - 2], t.size[t.rank - 2] = v->size[v->rank - 1];
+    t.stride[t.rank - 1] = v->stride[v->rank - 2], t.stride[t.rank - 2] = v->stride[v->rank - 1];
+    return t;
 }
 static inline int close_stack(stack *s, int code) {
     for (int i = 0; i < s->rooms; i++) rt_scratch_free(s->ctx, s->room[i]);

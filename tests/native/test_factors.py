@@ -1,5 +1,5 @@
-"""P4: factors of matrices in native code. They compute in f64 whatever the tensors are, so that a library of floats
-alone must have those loops, too."""
+"""P4: factors of matrices in native code. They compute in f64 whatever the tensors are, unless these are large, so
+that a library of floats alone must have those loops, too."""
 import pytest
 
 import cresset

@@ -1,6 +1,6 @@
 """Factors of matrices that are larger than the parts which plain loops do (16 rows, panels of 32 columns): PyTorch's,
-in f64 and complex f64, where pivots and reflectors are the same ones. The samples of the other tests are smaller than
-that."""
+in f64 and complex f64, where pivots and reflectors are the same ones. Large matrices of f32 are factored in f32: by
+what must hold, with no more than a few times PyTorch's own error. The samples of the other tests are smaller."""
 import os
 import sys
 
@@ -107,3 +107,81 @@ def test_reflectors(dtype, shape):
 @pytest.mark.parametrize("n", (17, 70))
 def test_exponential(dtype, n):
     check("linalg_matrix_exp", matrix(dtype, n, n) / 4)
+
+
+FLOATS = ((64, 64), (130, 130), (3, 70, 70), (300, 65), (65, 300), (6000, 7))
+
+
+def conditioned(shape, digits):
+    """Singular values from 1 to 10^-digits."""
+    *lead, m, n = shape
+    k = min(m, n)
+    u, v = (torch.linalg.qr(matrix(torch.float64, *lead, size, k, seed=size))[0] for size in (m, n))
+    return ((u * torch.logspace(0, -digits, k, dtype=torch.float64)) @ v.mT).float()
+
+
+def size(x):
+    return float(torch.linalg.vector_norm(x.double()))
+
+
+def ours(name, *args, **kwargs):
+    found = getattr(cresset.ops.aten, name)(*harness.ours(args), **kwargs)
+    return harness.theirs(found)
+
+
+def no_worse(error, found, expected, scale=1.0):
+    """Errors of f64 results made of ours and of PyTorch's."""
+    assert error(*(t.double() for t in found)) <= 4 * error(*(t.double() for t in expected)) + 1e-7 * scale
+
+
+@pytest.mark.parametrize("digits", (1, 6))
+@pytest.mark.parametrize("shape", FLOATS)
+def test_large_floats(shape, digits):
+    a = conditioned(shape, digits)
+    lu, pivots, info = ours("linalg_lu_factor_ex", a)
+    assert not bool(info.any()) and lu.dtype == torch.float32
+
+    def from_lu(lu, pivots):
+        p, l, u = torch.lu_unpack(lu, pivots.int())
+        return size(p @ l @ u - a.double()) / size(a)
+    no_worse(from_lu, (lu, pivots), torch.linalg.lu_factor(a))
+    expected = torch.linalg.qr(a)
+    no_worse(lambda q, r: size(q @ r - a.double()) / size(a), ours("linalg_qr", a), expected)
+    no_worse(lambda q, r: size(q.mT @ q - torch.eye(q.shape[-1]).double()), ours("linalg_qr", a), expected, 10)
+    for found, want in zip(ours("lu_unpack", lu, pivots), torch.lu_unpack(lu, pivots)):
+        assert torch.equal(found, want)
+
+
+@pytest.mark.parametrize("digits", (1, 6))
+@pytest.mark.parametrize("shape", [s for s in FLOATS if s[-1] == s[-2]])
+def test_large_systems_of_floats(shape, digits):
+    a, n = conditioned(shape, digits), shape[-1]
+    b, one = matrix(torch.float32, *shape[:-1], 33), torch.eye(n, dtype=torch.float64)
+    off = lambda x: size(a.double() @ x - b.double()) / (size(a) * size(x))
+    no_worse(off, (ours("linalg_solve", a, b),), (torch.linalg.solve(a, b),))
+    right = lambda x: size(x @ a.double() - b.mT.double()) / (size(a) * size(x))
+    no_worse(right, (ours("linalg_solve", a, b.mT, left=False),), (torch.linalg.solve(a, b.mT, left=False),))
+    inverse = lambda x: size(a.double() @ x - one) / (size(a) * size(x))
+    no_worse(inverse, (ours("linalg_inv", a),), (torch.linalg.inv(a),))
+    sign, log = ours("linalg_slogdet", a)
+    want_sign, want_log = torch.linalg.slogdet(a.double())
+    assert torch.equal(sign.double(), want_sign) and torch.allclose(log.double(), want_log, rtol=10.0 ** (digits - 6))
+    definite = (a.double() @ a.double().mT).float() + 1e-3 * torch.eye(n)
+    for upper in (False, True):
+        whole = lambda c: size((c.mT @ c if upper else c @ c.mT) - definite.double()) / size(definite)
+        factor = ours("linalg_cholesky", definite, upper=upper)
+        no_worse(whole, (factor,), (torch.linalg.cholesky(definite, upper=upper),))
+        for left in (True, False):
+            t, x = factor.double(), ours("linalg_solve_triangular", factor, b if left else b.mT, upper=upper, left=left)
+            found = (t @ x.double() - b.double()) if left else (x.double() @ t - b.mT.double())
+            assert size(found) <= 1e-6 * size(factor) * size(x)
+
+
+def test_large_floats_that_cannot_be_factored():
+    a = torch.triu(matrix(torch.float32, 90, 90)) + 4 * torch.eye(90)
+    a[40, 40] = 0
+    assert int(ours("linalg_lu_factor_ex", a)[2]) == 41 and int(ours("linalg_cholesky_ex", -a @ a.mT)[1]) == 1
+    with pytest.raises(RuntimeError, match="singular: pivot 41 is zero"):
+        cresset.linalg.inv(harness.ours(a))
+    a[3, 3] = float("nan")
+    assert bool(ours("linalg_inv_ex", a)[0].isnan().any()) and bool(ours("geqrf", a)[0].isnan().any())
