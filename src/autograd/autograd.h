@@ -173,6 +173,7 @@ CR_NODISCARD cr_status cr_autograd_backward(const cr_backward *b);
 /* Of the walk that runs on this thread: its number in the process, and the node it is at (borrowed). 0, NULL: none. */
 uint64_t cr_autograd_walk(void);
 cr_grad_node *cr_autograd_at(void);
+bool cr_autograd_walk_has_inputs(void); /* is it asked for some gradients alone? */
 /* Will that walk come to the node, or has it been there? */
 CR_NODISCARD cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes);
 

@@ -538,6 +538,7 @@ cr_status cr_autograd_backward(const cr_backward *b) {
 }
 
 uint64_t cr_autograd_walk(void) { return walking ? walking->number : 0; }
+bool cr_autograd_walk_has_inputs(void) { return walking && walking->captures; }
 cr_grad_node *cr_autograd_at(void) { return walking ? walking->at : NULL; }
 
 /* Every node that can be reached from where the walk has been. */

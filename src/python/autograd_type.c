@@ -244,9 +244,16 @@ static PyObject *walk_number(PyObject *module, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(cr_autograd_walk());
 }
 
+static PyObject *walk_has_inputs(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(cr_autograd_walk_has_inputs());
+}
+
 static PyMethodDef functions[] = {
     { "_backward", backward, METH_VARARGS,
       "_backward(roots, grads, inputs, find, keep, graph): walks back; with `find`, the gradients of the inputs." },
+    { "_walk_has_inputs", walk_has_inputs, METH_NOARGS, "Is it one that only some gradients are asked of?" },
     { "_walk_number", walk_number, METH_NOARGS, "The number of the backward that runs on this thread; 0: none." },
     { NULL, NULL, 0, NULL },
 };

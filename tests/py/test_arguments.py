@@ -108,10 +108,10 @@ def test_checkpoint_arguments():
         checkpoint(lambda a: a, 1, use_reentrant=True, context_fn=lambda: (context("a"), context("b")))
     with pytest.raises(ValueError, match="determinism_check"):
         checkpoint(lambda a: a, 1, use_reentrant=False, determinism_check="sometimes")
-    with pytest.raises(ValueError, match="unknown keyword arguments: speed"):
-        checkpoint_sequential([lambda a: a + 1], 1, 3, speed=2)
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: speed"):
+        checkpoint_sequential([lambda a: a + 1], 1, 3, True, speed=2)
     with pytest.raises(ValueError, match="1 to 2 segments, not 3"):
-        checkpoint_sequential([lambda a: a + 1, lambda a: a * 2], 3, 3)
+        checkpoint_sequential([lambda a: a + 1, lambda a: a * 2], 3, 3, True)
 
 
 def test_packed_sequence_cpu():

@@ -422,6 +422,6 @@ def test_empty_sequences():
 def test_checkpoint_of_keywords():
     from cresset.utils.checkpoint import checkpoint, checkpoint_sequential
     assert checkpoint(lambda a, b=1: a + b, 1, use_reentrant=False, b=4) == 5
-    assert checkpoint_sequential([lambda a: a + 1, lambda a: a * 2], 2, 3) == 8
-    with pytest.raises(ValueError, match="no keyword arguments, got b"):
+    assert checkpoint_sequential([lambda a: a + 1, lambda a: a * 2], 2, 3, False) == 8
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: b"):
         checkpoint(lambda a, b=1: a + b, 1, use_reentrant=True, b=4)
