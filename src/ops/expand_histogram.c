@@ -41,6 +41,12 @@ cr_status check_histogram(cr_rule *r) { /* self, bins, (range,) weight, density;
     return dtype_same(r);
 }
 
+cr_status shape_histogram(cr_rule *r) { /* self, bins, ... */
+    cr_dim edges = cr_rule_meta(r, 1)->size[0], bins = cr_dim_sub(r->env, edges, 1);
+    CR_TRY(cr_rule_add_dense(r, r->result, 1, &bins));
+    return cr_rule_add_dense(r, r->result, 1, &edges);
+}
+
 /* An end of the range: given, or the tensor's own; one half further out where both ends are one number. */
 static void find_range(cr__run *r, const cr_arg *args, cr_arg *ends) {
     const cr_meta *m = cr__run_meta(r, &args[0]);

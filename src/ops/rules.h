@@ -282,12 +282,14 @@ cr_expand_fn expand_matrix_norm; cr_expand_fn expand_nuclear_norm; cr_expand_fn 
 RULE(shape_histc);
 RULE(check_quantile);
 RULE(check_histogram);
+RULE(shape_histogram);
 cr_expand_fn expand_histogram;
 RULE(check_vander);
 RULE(check_linalg_vander);
 cr_expand_fn expand_quantile;
 RULE(shape_one_hot);
 RULE(check_isin);
+RULE(shape_isin);
 RULE(shape_bincount);
 RULE(shape_repeat_interleave);
 RULE(check_repeat_interleave);

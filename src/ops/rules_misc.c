@@ -100,6 +100,14 @@ cr_status shape_one_hot(cr_rule *r) { /* self, num_classes */
     return cr_rule_add_dense(r, CR_I64, m->rank + 1, size);
 }
 
+cr_status shape_isin(cr_rule *r) { /* elements, test_elements: brought to one dtype */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    CR_TRY(cr_rule_require_dtype(r, 1, m->dtype));
+    if (cr_dtype_is_complex(m->dtype))
+        return CR_FAIL(CR_ENOTIMPL, "%s: not implemented for complex numbers, which have no order", r->op->schema.name);
+    return cr_rule_add_dense(r, CR_BOOL, m->rank, m->size);
+}
+
 cr_status check_isin(cr_rule *r) { /* element, test_elements */
     const cr_meta *m = cr_rule_meta(r, 1);
     if (rt_is_complex(m->dtype) || m->dtype == CR_BOOL)

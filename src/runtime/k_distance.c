@@ -2,13 +2,15 @@
  *
  * Everything is a loop over pairs of rows. A distance is a sum of |a - b|^p in eight lanes, so that it vectorises
  * without changing what is added to what between machines. The derivative of |a - b| along a coordinate is zero where
- * it has none. */
+ * it has none. Euclidean distances of many rows are |a|^2 + |b|^2 - 2ab, by one matrix product; pairs so close that too
+ * few digits would be left are computed by their differences after all. */
+#include "runtime/gemm.h"
 #include "runtime/kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 8 };
+enum { LANES = 8, FEW = 32, STRETCH = 128 };
 enum { ZERO, ONE, TWO, MANY, OTHER }; /* which p: the norms with their own formula */
 
 static int kind_of(double p) { return p == 0 ? ZERO : p == 1 ? ONE : p == 2 ? TWO : isinf(p) ? MANY : OTHER; }
@@ -42,19 +44,26 @@ static int kind_of(double p) { return p == 0 ? ZERO : p == 1 ? ONE : p == 2 ? TW
         default: SUM_LANES(T, POW(FABS(d), p)) return POW(sum, 1 / p);                                     \
         }                                                                                                  \
     }                                                                                                      \
+    static T factor_##T(int kind, T p, T grad, T dist) {                                                   \
+        return kind == TWO ? grad / dist : kind == OTHER ? grad / POW(dist, p - 1) : grad;                 \
+    }                                                                                                      \
+    /* What a difference d along one coordinate adds to the derivative. */                                 \
+    static T slope_at_##T(int kind, T p, T factor, T dist, T d) {                                          \
+        T s = (T)(d > 0) - (T)(d < 0);                                                                     \
+        if (kind == TWO) return factor * d;                                                                \
+        if (kind == ONE) return factor * s;                                                                \
+        if (kind == MANY) return FABS(d) == dist ? factor * s : 0;                                         \
+        return d == 0 ? 0 : factor * s * POW(FABS(d), p - 1);                                              \
+    }                                                                                                      \
     /* to += grad * (derivative of the distance `dist` in a); from gets the opposite */                    \
     static void slope_##T(int kind, T p, T grad, T dist, const T *a, const T *b, double *to, double *from, \
                           int64_t n) {                                                                     \
-        T factor = kind == TWO ? grad / dist : kind == OTHER ? grad / POW(dist, p - 1) : grad;             \
+        T factor = factor_##T(kind, p, grad, dist);                                                        \
         if (kind == ZERO || dist == 0) return;                                                             \
         for (int64_t k = 0; k < n; k++) {                                                                  \
-            T d = a[k] - b[k], s = (T)(d > 0) - (T)(d < 0), g;                                             \
-            if (kind == TWO) g = factor * d;                                                               \
-            else if (kind == ONE) g = factor * s;                                                          \
-            else if (kind == MANY) g = FABS(d) == dist ? factor * s : 0;                                   \
-            else g = d == 0 ? 0 : factor * s * POW(FABS(d), p - 1);                                        \
+            T g = slope_at_##T(kind, p, factor, dist, a[k] - b[k]);                                        \
             to[k] += g;                                                                                    \
-            if (from) from[k] -= g;                                                                        \
+            from[k] -= g;                                                                                  \
         }                                                                                                  \
     }
 DEFINE_DISTANCE(float, fabsf, sqrtf, powf)
@@ -80,14 +89,34 @@ typedef struct pairs {
         }                                                                                                           \
         return RT_OK;                                                                                               \
     }                                                                                                               \
+    /* Shares of a few pairs are added in their own class, then in f64. */                                          \
+    static void add_slopes_##T(int kind, T p, T factor, T dist, const T *restrict a, const T *restrict b,           \
+                               T *restrict to, int64_t n) {                                                         \
+        if (kind == TWO)                                                                                            \
+            for (int64_t k = 0; k < n; k++) to[k] += factor * (a[k] - b[k]);                                        \
+        else if (kind == ONE)                                                                                       \
+            for (int64_t k = 0; k < n; k++) to[k] += factor * ((T)(a[k] > b[k]) - (T)(a[k] < b[k]));                \
+        else                                                                                                        \
+            for (int64_t k = 0; k < n; k++) to[k] += slope_at_##T(kind, p, factor, dist, a[k] - b[k]);              \
+    }                                                                                                               \
     static int between_backward_##T(void *arg, int64_t begin, int64_t end) {                                        \
         const pairs *q = arg;                                                                                       \
+        T p = (T)q->p, sums[STRETCH];                                                                               \
         for (int64_t i = begin; i < end; i++) {                                                                     \
             const T *a = (const T *)q->a + i * q->width, *b = (const T *)q->b + i / q->rows * q->others * q->width; \
             const T *grad = (const T *)q->grad + i * q->others, *dist = (const T *)q->dist + i * q->others;         \
             double *out = (double *)q->out + i * q->width;                                                          \
-            for (int64_t j = 0; j < q->others; j++)                                                                 \
-                slope_##T(q->kind, (T)q->p, grad[j], dist[j], a, b + j * q->width, out, NULL, q->width);            \
+            for (int64_t first = 0; first < q->others && q->kind != ZERO; first += FEW)                             \
+                for (int64_t at = 0; at < q->width; at += STRETCH) {                                                \
+                    int64_t n = q->width - at < STRETCH ? q->width - at : STRETCH;                                  \
+                    int64_t last = first + FEW < q->others ? first + FEW : q->others;                               \
+                    for (int64_t k = 0; k < n; k++) sums[k] = 0;                                                    \
+                    for (int64_t j = first; j < last; j++)                                                          \
+                        if (dist[j] != 0)                                                                           \
+                            add_slopes_##T(q->kind, p, factor_##T(q->kind, p, grad[j], dist[j]), dist[j], a + at,   \
+                                           b + j * q->width + at, sums, n);                                         \
+                    for (int64_t k = 0; k < n; k++) out[at + k] += sums[k];                                         \
+                }                                                                                                   \
         }                                                                                                           \
         return RT_OK;                                                                                               \
     }                                                                                                               \
@@ -166,6 +195,60 @@ static int finish(work *w, const rt_ctx *ctx, const rt_view *out, int code) {
 
 static int64_t grain(const pairs *q) { return 1 + 16384 / (q->others * q->width + 1); }
 
+/* ---- euclidean distances by a product ---- */
+
+enum { FEW_ROWS = 25, NEAR = 64 }; /* NEAR: how many times shorter than its rows' lengths a squared distance may be */
+
+typedef struct squares { const pairs *q; void *a, *b; } squares; /* squared lengths of all rows */
+
+#define DEFINE_SQUARES(T, SQRT)                                                                                        \
+    static int square_rows_##T(const void *x, int64_t rows, int64_t width, T *to) {                                    \
+        for (int64_t i = 0; i < rows; i++) {                                                                           \
+            const T *a = (const T *)x + i * width;                                                                     \
+            double lane[LANES] = { 0 }, sum = 0;                                                                       \
+            for (int64_t k = 0; k < width; k++) lane[k % LANES] += (double)a[k] * (double)a[k];                        \
+            for (int l = 0; l < LANES; l++) sum += lane[l];                                                            \
+            to[i] = (T)sum;                                                                                            \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }                                                                                                                  \
+    /* Rows of -2ab become distances. */                                                                               \
+    static int finish_##T(void *arg, int64_t begin, int64_t end) {                                                     \
+        const squares *s = arg;                                                                                        \
+        const pairs *q = s->q;                                                                                         \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            int64_t other = i / q->rows * q->others;                                                                   \
+            T own = ((const T *)s->a)[i], *out = (T *)q->out + i * q->others;                                          \
+            const T *theirs = (const T *)s->b + other, *a = (const T *)q->a + i * q->width;                            \
+            for (int64_t j = 0; j < q->others; j++) {                                                                  \
+                T both = own + theirs[j], square = out[j] + both;                                                      \
+                if (square * NEAR > both && both < (T)1e30) out[j] = SQRT(square);                                     \
+                else out[j] = distance_##T(TWO, 2, a, (const T *)q->b + (other + j) * q->width, q->width);             \
+            }                                                                                                          \
+        }                                                                                                              \
+        return RT_OK;                                                                                                  \
+    }
+DEFINE_SQUARES(float, sqrtf)
+DEFINE_SQUARES(double, sqrt)
+
+static int by_product(const rt_ctx *ctx, pairs *q, int64_t batch) {
+    int dtype = q->wide ? RT_F64 : RT_F32;
+    int64_t item = rt_itemsize(dtype), rows = batch * q->rows, others = batch * q->others;
+    rt_gemm_args g = rt_gemm_plain(dtype, q->rows, q->others, q->width, q->a, q->b, q->out);
+    g.b_row = 1, g.b_col = q->width;
+    g.batch = batch, g.a_batch = q->rows * q->width, g.b_batch = q->others * q->width, g.c_batch = q->rows * q->others;
+    g.alpha = (rt_scalar){ RT_ARG_INT, -2, -2, 0 };
+    char *room = rt_scratch(ctx, (size_t)((rows + others) * item));
+    if (!room) return RT_ENOMEM;
+    squares s = { q, room, room + rows * item };
+    if (q->wide) square_rows_double(q->a, rows, q->width, s.a), square_rows_double(q->b, others, q->width, s.b);
+    else square_rows_float(q->a, rows, q->width, s.a), square_rows_float(q->b, others, q->width, s.b);
+    int code = rt_gemm(ctx, &g);
+    if (!code) code = rt_parallel_work(ctx, rows, q->others, 2048, q->wide ? finish_double : finish_float, &s);
+    rt_scratch_free(ctx, room);
+    return code;
+}
+
 int rt_k_cdist(const rt_ctx *ctx, const rt_call *c) { /* x1, x2, p, compute_mode */
     const rt_view *out = &c->out[0];
     work w = { .dtype = out->dtype == RT_F64 ? RT_F64 : RT_F32 };
@@ -179,8 +262,11 @@ int rt_k_cdist(const rt_ctx *ctx, const rt_call *c) { /* x1, x2, p, compute_mode
     int code = take(&w, ctx, &a, &q.a);
     if (!code) code = take(&w, ctx, &b, &q.b);
     if (!code) code = open_result(&w, ctx, out, w.dtype, &q.out);
-    if (!code && rt_numel(out))
-        code = rt_parallel_for(ctx, rt_numel(out) / q.others, grain(&q), q.wide ? between_double : between_float, &q);
+    int64_t numel = rt_numel(out);
+    bool product = q.kind == TWO && q.width >= 4 * LANES && (q.rows > FEW_ROWS || q.others > FEW_ROWS);
+    if (!code && numel && product) code = by_product(ctx, &q, numel / (q.rows * q.others));
+    else if (!code && numel)
+        code = rt_parallel_for(ctx, numel / q.others, grain(&q), q.wide ? between_double : between_float, &q);
     return finish(&w, ctx, out, code);
 }
 

@@ -1,9 +1,10 @@
-/* k_histogram.c: how many elements fall into each of equal bins.
+/* k_histogram.c: how many elements fall into each of equal bins (histc), and between edges that are given.
  *
- * A bin is found by one division, not by search, so which side of an edge an element lands on hangs on rounding: every
- * step is rounded to the tensor's dtype (exact in double first, since one operation on f32 numbers or narrower rounds
- * the same through f64). Counts are whole numbers until the end. */
+ * Of equal bins one is found by one division, not by search, so which side of an edge an element lands on hangs on
+ * rounding: every step is rounded to the tensor's dtype (exact in double first, since one operation on f32 numbers or
+ * narrower rounds the same through f64). Counts are whole numbers until the end. */
 #include "runtime/kernels.h"
+#include "runtime/rt_search.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,5 +61,55 @@ int rt_k_histc(const rt_ctx *ctx, const rt_call *c) { /* self, bins, min, max */
     code = rt_copy(ctx, out, &counts);
     rt_scratch_free(ctx, count);
     rt_scratch_free(ctx, scratch);
+    return code;
+}
+
+/* ---- edges ---- */
+
+enum { PART = 4096 }; /* elements whose bins a thread finds at a time */
+typedef struct edges { const double *x, *edge; int64_t *bin, n, bins; } edges;
+
+static int find_bins(void *arg, int64_t begin, int64_t end) { /* parts */
+    const edges *e = arg;
+    double low = e->edge[0], high = e->edge[e->bins], found[RT_SEARCH_LANES];
+    int64_t last = end * PART < e->n ? end * PART : e->n, from[RT_SEARCH_LANES], at[RT_SEARCH_LANES], lanes = 0;
+    for (int64_t i = begin * PART; i < last; i++) {
+        bool inside = e->x[i] >= low && e->x[i] <= high;
+        e->bin[i] = -1;
+        if (inside) from[lanes] = i, found[lanes++] = e->x[i];
+        if (lanes < RT_SEARCH_LANES && i + 1 < last) continue;
+        rt_search_not_above(e->edge, e->bins + 1, found, lanes, at);
+        for (int64_t k = 0; k < lanes; k++) {
+            int64_t bin = at[k] - 1;
+            e->bin[from[k]] = bin < 0 ? 0 : bin < e->bins ? bin : e->bins - 1; /* the last edge belongs to its bin */
+        }
+        lanes = 0;
+    }
+    return RT_OK;
+}
+
+RT_KERNEL(rt_k_histogram_bins) { /* self, bins, weight, density */
+    const rt_view *bins = rt_arg_view(c, 1), *weight = rt_arg_view(c, 2);
+    rt_view self = { 0 }, edge = { 0 }, each = { 0 };
+    void *scratch[5] = { NULL };
+    int code = rt_contiguous(ctx, rt_arg_view(c, 0), RT_F64, &self, &scratch[0]);
+    if (!code) code = rt_contiguous(ctx, bins, RT_F64, &edge, &scratch[1]);
+    if (!code && weight) code = rt_contiguous(ctx, weight, RT_F64, &each, &scratch[2]);
+    edges e = { .x = self.p, .edge = edge.p, .n = rt_numel(rt_arg_view(c, 0)), .bins = bins->size[0] - 1 };
+    e.bin = scratch[3] = rt_scratch(ctx, (size_t)e.n * sizeof *e.bin);
+    double *sums = scratch[4] = rt_scratch(ctx, (size_t)e.bins * sizeof *sums), total = 0;
+    if (!code && (!e.bin || !sums)) code = RT_ENOMEM;
+    if (!code) code = rt_parallel_work(ctx, (e.n + PART - 1) / PART, PART, 512, find_bins, &e);
+    if (!code) {
+        memset(sums, 0, (size_t)e.bins * sizeof *sums);
+        for (int64_t i = 0; i < e.n; i++)
+            if (e.bin[i] >= 0) sums[e.bin[i]] += weight ? ((const double *)each.p)[i] : 1;
+        for (int64_t k = 0; k < e.bins; k++) total += sums[k];
+        for (int64_t k = 0; rt_arg_int(c, 3) && k < e.bins; k++) sums[k] /= total * (e.edge[k + 1] - e.edge[k]);
+        rt_view hist = rt_view_contiguous(sums, RT_F64, 1, &e.bins);
+        code = rt_copy(ctx, &c->out[0], &hist);
+    }
+    if (!code) code = rt_copy(ctx, &c->out[1], bins);
+    for (int i = 0; i < 5; i++) rt_scratch_free(ctx, scratch[i]);
     return code;
 }

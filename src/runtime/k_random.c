@@ -466,12 +466,14 @@ static int combine_with(const rt_view *out, const rt_view *other, bool multiply)
 
 typedef struct lowest { int dtype; bool negative; } lowest;
 static int lowest_run(void *user, int64_t n, char *const *p, const int64_t *stride) {
+    enum { BLOCK = 256 };
     lowest *l = user;
     int64_t bytes = rt_itemsize(l->dtype);
-    for (int64_t i = 0; i < n && !l->negative; i++) {
-        double x;
-        rt_convert(RT_F64, &x, 1, l->dtype, p[0] + i * stride[0], stride[0] / bytes, 1);
-        if (!(x >= 0)) l->negative = true;
+    double x[BLOCK];
+    for (int64_t done = 0; done < n && !l->negative; done += BLOCK) {
+        int64_t count = n - done < BLOCK ? n - done : BLOCK;
+        rt_convert(RT_F64, x, 1, l->dtype, p[0] + done * stride[0], stride[0] / bytes, count);
+        for (int64_t i = 0; i < count; i++) l->negative |= !(x[i] >= 0);
     }
     return RT_OK;
 }

@@ -4,6 +4,7 @@
  * comparisons. They are written negated: a NaN in the sequence is passed over, hence counts as large. */
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
+#include "runtime/rt_search.h"
 
 typedef struct search {
     const char *rows, *values;
@@ -31,33 +32,48 @@ static int promote(const rt_view *a, const rt_view *b) {
     return category(x) == 2 ? RT_F32 : RT_I16; /* f16 with bf16; u8 with i8 */
 }
 
-#define SEARCH(NAME, T)                                                                            \
-    static int64_t NAME(const T *row, const int64_t *sorter, int64_t n, T value, bool right) {     \
-        int64_t begin = 0, end = n;                                                                \
-        while (begin < end) {                                                                      \
-            int64_t mid = begin + (end - begin) / 2;                                               \
-            T x = row[sorter ? sorter[mid] : mid];                                                 \
-            if (right ? !(x > value) : !(x >= value)) begin = mid + 1;                             \
-            else end = mid;                                                                        \
-        }                                                                                          \
-        return begin;                                                                              \
+/* Eight values are looked for side by side, without a branch on what is compared: no processor would foresee it, and
+ * the reads of one search are waited for while those of the others are under way. */
+enum { LANES = RT_SEARCH_LANES };
+#define SEARCH(NAME, T)                                                                                                \
+    static void NAME(const search *s, int64_t first, int64_t value, int64_t lanes, int64_t *at) {                      \
+        const T *row = (const T *)s->rows + first, *v = (const T *)s->values + value;                                  \
+        const int64_t *sorter = s->sorter ? s->sorter + first : NULL;                                                  \
+        int64_t left[LANES];                                                                                           \
+        for (int64_t i = 0; i < lanes; i++) at[i] = 0, left[i] = s->n;                                                 \
+        for (int64_t most = s->n; most; most /= 2) /* of all lanes */                                                  \
+            for (int64_t i = 0; i < lanes; i++) {                                                                      \
+                int64_t half = left[i] / 2, mid = at[i] + half, here = mid < s->n ? mid : s->n - 1;                    \
+                T x = row[sorter ? sorter[here] : here];                                                               \
+                bool before = s->right ? !(x > v[i]) : !(x >= v[i]);                                                   \
+                int64_t passed = -(int64_t)((left[i] != 0) & before);                                                  \
+                at[i] += (half + 1) & passed;                                                                          \
+                left[i] = half - ((2 * half + 1 - left[i]) & passed);                                                  \
+            }                                                                                                          \
     }
 SEARCH(search_f32, float)
 SEARCH(search_f64, double)
 SEARCH(search_i64, int64_t)
 
+void rt_search_not_above(const double *row, int64_t n, const double *values, int64_t lanes, int64_t *at) {
+    search s = { .rows = (const char *)row, .values = (const char *)values, .n = n, .right = true };
+    search_f64(&s, 0, 0, lanes, at);
+}
+
 static int run_values(void *arg, int64_t begin, int64_t end) {
     const search *s = arg;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t first = i / s->per_row * s->n, at;
-        const int64_t *sorter = s->sorter ? s->sorter + first : NULL;
-        if (s->compute == RT_F32)
-            at = search_f32((const float *)s->rows + first, sorter, s->n, ((const float *)s->values)[i], s->right);
-        else if (s->compute == RT_F64)
-            at = search_f64((const double *)s->rows + first, sorter, s->n, ((const double *)s->values)[i], s->right);
-        else at = search_i64((const int64_t *)s->rows + first, sorter, s->n, ((const int64_t *)s->values)[i], s->right);
-        if (s->narrow) ((int32_t *)s->out)[i] = (int32_t)at;
-        else ((int64_t *)s->out)[i] = at;
+    int64_t at[LANES];
+    for (int64_t i = begin, lanes; i < end; i += lanes) {
+        int64_t row = i / s->per_row, rest = (row + 1) * s->per_row - i, first = row * s->n;
+        lanes = rest < end - i ? rest : end - i;
+        if (lanes > LANES) lanes = LANES;
+        if (s->compute == RT_F32) search_f32(s, first, i, lanes, at);
+        else if (s->compute == RT_F64) search_f64(s, first, i, lanes, at);
+        else search_i64(s, first, i, lanes, at);
+        for (int64_t k = 0; k < lanes; k++) {
+            if (s->narrow) ((int32_t *)s->out)[i + k] = (int32_t)at[k];
+            else ((int64_t *)s->out)[i + k] = at[k];
+        }
     }
     return RT_OK;
 }

@@ -9,7 +9,8 @@
 #include <string.h>
 
 typedef struct rows {
-    uint64_t *keys;
+    uint64_t *keys;    /* NULL: rows that stay in place are compared as they are */
+    const char *flat;
     int64_t *order, *spare, n, width;
     int dtype;
 } rows;
@@ -21,7 +22,27 @@ static bool ordered(const rows *r, int64_t a, int64_t b) { /* row a does not com
     return true;
 }
 
+/* Numbers that differ from themselves are in no two rows alike; zeros of either sign are one. */
+#define SAME(T)                                                                                                        \
+    static bool same_##T(const T *x, const T *y, int64_t n) {                                                          \
+        bool same = true;                                                                                              \
+        for (int64_t i = 0; i < n && same; i++) same = x[i] == y[i];                                                   \
+        return same;                                                                                                   \
+    }
+SAME(float)
+SAME(double)
+
+static bool compares_plainly(int dtype) { return dtype == RT_F32 || dtype == RT_F64 || rt_is_integer(dtype); }
+
+static bool same_plainly(const rows *r, int64_t a, int64_t b) {
+    int64_t bytes = r->width * rt_itemsize(r->dtype);
+    const void *x = r->flat + a * bytes, *y = r->flat + b * bytes;
+    if (r->dtype == RT_F32) return same_float(x, y, r->width);
+    return r->dtype == RT_F64 ? same_double(x, y, r->width) : !memcmp(x, y, (size_t)bytes);
+}
+
 static bool same(const rows *r, int64_t a, int64_t b) {
+    if (!r->keys) return same_plainly(r, a, b);
     const uint64_t *x = r->keys + a * r->width, *y = r->keys + b * r->width;
     for (int64_t i = 0; i < r->width; i++)
         if (x[i] != y[i] || rt_order_is_nan(r->dtype, x[i], false)) return false;
@@ -59,9 +80,11 @@ static int sort(const rt_ctx *ctx, rows *r) {
     return RT_OK;
 }
 
-/* The rows along `dim` (-1: every element is one) first, as keys. */
-static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, rt_view *front, void **memory) {
+/* The rows along `dim` (-1: every element is one) first, as keys where they are to be ordered. */
+static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, bool sorted, rows *r, rt_view *front,
+                     void **memory) {
     int64_t numel = rt_numel(self);
+    bool keyed = sorted || !compares_plainly(self->dtype);
     *front = *self;
     if (dim >= 0) {
         memmove(front->size + 1, self->size, (size_t)dim * sizeof *front->size);
@@ -72,45 +95,40 @@ static int open_rows(const rt_ctx *ctx, const rt_view *self, int dim, rows *r, r
     r->n = dim >= 0 ? self->size[dim] : numel;
     r->width = r->n ? numel / r->n : 0;
     r->dtype = self->dtype;
-    rt_view flat;
-    void *scratch = NULL;
-    int code = rt_contiguous(ctx, front, self->dtype, &flat, &scratch);
+    rt_view turned = *front;
+    int code = rt_contiguous(ctx, &turned, self->dtype, front, &memory[0]);
     if (code) return code;
-    *memory = rt_scratch(ctx, (size_t)(numel + 2 * r->n) * sizeof(uint64_t));
-    if (*memory) {
-        r->keys = *memory;
-        r->order = (int64_t *)(r->keys + numel);
-        r->spare = r->order + r->n;
-        rt_order_keys(self->dtype, flat.p, 1, numel, r->keys);
-        for (int64_t i = 0; i < r->n; i++) r->order[i] = i;
-    }
-    rt_scratch_free(ctx, scratch);
-    return *memory ? RT_OK : RT_ENOMEM;
+    memory[1] = rt_scratch(ctx, (size_t)((keyed ? numel : 0) + 2 * r->n) * sizeof(uint64_t));
+    if (!memory[1]) return RT_ENOMEM;
+    r->flat = front->p;
+    r->keys = keyed ? memory[1] : NULL;
+    r->order = (int64_t *)memory[1] + (keyed ? numel : 0);
+    r->spare = r->order + r->n;
+    if (keyed) rt_order_keys(self->dtype, front->p, 1, numel, r->keys);
+    for (int64_t i = 0; i < r->n; i++) r->order[i] = i;
+    return RT_OK;
 }
 
 /* Row first[k] of `front` becomes row k of the values, whose dimension `dim` is the rows. */
 static int store_values(const rt_ctx *ctx, const rt_view *front, int dim, const int64_t *first, int64_t count,
                         int64_t width, const rt_view *out) {
-    rt_view flat, from, to = *out;
-    void *scratch = NULL;
-    int code = rt_contiguous(ctx, front, front->dtype, &flat, &scratch);
+    rt_view from, to = *out;
     size_t bytes = (size_t)(width * rt_itemsize(front->dtype));
-    char *chosen = code ? NULL : rt_scratch(ctx, (size_t)count * bytes);
-    if (!code && !chosen) code = RT_ENOMEM;
-    if (!code) {
-        for (int64_t k = 0; k < count; k++)
-            memcpy(chosen + (size_t)k * bytes, (const char *)flat.p + (size_t)first[k] * bytes, bytes);
-        if (dim >= 0) {
-            memmove(to.size + 1, out->size, (size_t)dim * sizeof *to.size);
-            memmove(to.stride + 1, out->stride, (size_t)dim * sizeof *to.stride);
-            to.size[0] = out->size[dim];
-            to.stride[0] = out->stride[dim];
-        }
-        from = rt_view_contiguous(chosen, front->dtype, to.rank, to.size);
-        code = rt_copy(ctx, &to, &from);
+    if (dim >= 0) {
+        memmove(to.size + 1, out->size, (size_t)dim * sizeof *to.size);
+        memmove(to.stride + 1, out->stride, (size_t)dim * sizeof *to.stride);
+        to.size[0] = out->size[dim];
+        to.stride[0] = out->stride[dim];
     }
+    bool direct = rt_is_contiguous(&to);
+    char *chosen = direct ? to.p : rt_scratch(ctx, (size_t)count * bytes);
+    if (!chosen && (!direct || count)) return RT_ENOMEM;
+    for (int64_t k = 0; k < count && bytes; k++)
+        memcpy(chosen + (size_t)k * bytes, (const char *)front->p + (size_t)first[k] * bytes, bytes);
+    if (direct) return RT_OK;
+    from = rt_view_contiguous(chosen, front->dtype, to.rank, to.size);
+    int code = rt_copy(ctx, &to, &from);
     rt_scratch_free(ctx, chosen);
-    rt_scratch_free(ctx, scratch);
     return code;
 }
 
@@ -121,10 +139,9 @@ static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
                        "not implemented for complex numbers, which have no order; use view_as_real and unique_dim");
     rows r;
     rt_view front;
-    void *memory = NULL, *numbers = NULL;
-    int code = open_rows(ctx, self, dim, &r, &front, &memory);
-    if (code) return code;
-    if (sorted) code = sort(ctx, &r);
+    void *memory[2] = { NULL }, *numbers = NULL;
+    int code = open_rows(ctx, self, dim, sorted, &r, &front, memory);
+    if (!code && sorted) code = sort(ctx, &r);
     int64_t count = 0;
     if (code) goto out;
     if (c->phase == RT_COUNT) {
@@ -147,7 +164,7 @@ static int unique(const rt_ctx *ctx, const rt_call *c, int dim, bool sorted) {
     }
 out:
     rt_scratch_free(ctx, numbers);
-    rt_scratch_free(ctx, memory);
+    for (int i = 0; i < 2; i++) rt_scratch_free(ctx, memory[i]);
     return code;
 }
 

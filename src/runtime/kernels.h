@@ -256,7 +256,11 @@ RT_KERNEL(rt_k_grid_sampler_backward);
 
 /* k_histogram.c, k_one_hot.c */
 RT_KERNEL(rt_k_histc);
+RT_KERNEL(rt_k_histogram_bins);
 RT_KERNEL(rt_k_one_hot);
+
+/* k_isin.c */
+RT_KERNEL(rt_k_isin);
 
 /* k_bins.c */
 RT_KERNEL(rt_k_bincount);
