@@ -171,7 +171,7 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """What save() or torch.save() wrote. The reader only builds tensors and plain values; another class is refused by
-    name. A Counter comes back as the dict of its counts.
+    name.
 
     mmap=True: tensors lie on the mapped file, which must stay as it is; pages that are written to are copied first.
     """

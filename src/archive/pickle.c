@@ -133,10 +133,7 @@ static cr_status extend(machine *m, value *v, value *const *items, size_t n) {
     return CR_OK;
 }
 
-static bool is_dict(const value *v) {
-    return v->pub.kind == CR_PICKLE_DICT || v->pub.kind == CR_PICKLE_ORDERED_DICT ||
-           v->pub.kind == CR_PICKLE_DEFAULT_DICT;
-}
+static bool is_dict(const value *v) { return cr_pickle_is_dict(v->pub.kind); }
 
 /* ---- opcodes. `data` is the row's number. ---- */
 

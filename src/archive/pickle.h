@@ -38,6 +38,7 @@ typedef enum cr_pickle_kind {
     CR_PICKLE_DICT,
     CR_PICKLE_ORDERED_DICT,
     CR_PICKLE_DEFAULT_DICT,
+    CR_PICKLE_COUNTER,
     CR_PICKLE_SET,
     CR_PICKLE_FROZENSET, /* hashable items, each once */
     CR_PICKLE_DTYPE,
@@ -90,6 +91,7 @@ const char *cr_pickle_kind_name(int kind); /* "a list", "a tensor", ... for mess
 /* Everything is built in `arena`; `data` are not kept. CR_EFORMAT with the byte offset and the opcode; CR_EUNSUPPORTED
  * naming what was refused. The arena may hold leftovers then. */
 CR_NODISCARD cr_status cr_pickle_parse(cr_arena *arena, const void *data, size_t size, const cr_pickle **out);
+bool cr_pickle_is_dict(int kind);
 /* The value of a text key; NULL: absent, or `dict` is none. */
 const cr_pickle *cr_pickle_find(const cr_pickle *dict, const char *key);
 void cr_pickle_print(const cr_pickle *p, cr_str *out); /* Python-like text, for tests and doctor */

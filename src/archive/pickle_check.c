@@ -17,7 +17,8 @@ typedef cr__pickle_value value;
         X(STRING, "a text", 0, 0) X(BYTES, "bytes", 0, 0) X(TUPLE, "a tuple", "(", ")") X(LIST, "a list", "[", "]")    \
             X(SIZE, "a torch.Size", "torch.Size([", "])") X(DEQUE, "a deque", "deque([", "])")                         \
                 X(DICT, "a dict", "{", "}") X(ORDERED_DICT, "an OrderedDict", "OrderedDict({", "})")                   \
-                    X(DEFAULT_DICT, "a defaultdict", "defaultdict(", "})") X(SET, "a set", "{", "}")                   \
+                    X(DEFAULT_DICT, "a defaultdict", "defaultdict(", "})") X(COUNTER, "a Counter", "Counter({", "})")  \
+                        X(SET, "a set", "{", "}")                                                                      \
                         X(FROZENSET, "a frozenset", "frozenset({", "})") X(DTYPE, "a dtype", 0, 0)                     \
                             X(DEVICE, "a device", 0, 0) X(LAYOUT, "a layout", 0, 0) X(FORMAT, "a memory format", 0, 0) \
                                 X(STORAGE, "a storage", 0, 0) X(TENSOR, "a tensor", 0, 0)
@@ -30,13 +31,11 @@ static const struct { const char *name, *open, *close; } kinds[] = {
 
 const char *cr_pickle_kind_name(int kind) { return kind >= 0 && kind < (int)CR_COUNT(kinds) ? kinds[kind].name : "?"; }
 
-static bool is_dict(int kind) {
-    return kind == CR_PICKLE_DICT || kind == CR_PICKLE_ORDERED_DICT || kind == CR_PICKLE_DEFAULT_DICT;
-}
+bool cr_pickle_is_dict(int kind) { return kind >= CR_PICKLE_DICT && kind <= CR_PICKLE_COUNTER; }
 static bool is_set(int kind) { return kind == CR_PICKLE_SET || kind == CR_PICKLE_FROZENSET; }
 
 const cr_pickle *cr_pickle_find(const cr_pickle *dict, const char *key) {
-    if (!dict || !is_dict(dict->kind)) return NULL;
+    if (!dict || !cr_pickle_is_dict(dict->kind)) return NULL;
     size_t n = strlen(key);
     for (uint32_t i = 0; i < dict->n; i += 2) {
         const cr_pickle *k = dict->u.items[i];
@@ -109,7 +108,7 @@ static cr_status check_keys(const cr_pickle *p) {
     cr_str text = {0};
     cr_status status = CR_OK;
     cr_map_init(&seen);
-    for (uint32_t i = 0; i < p->n && !status; i += is_dict(p->kind) ? 2 : 1) {
+    for (uint32_t i = 0; i < p->n && !status; i += cr_pickle_is_dict(p->kind) ? 2 : 1) {
         text.n = 0;
         if (!key_text(p->u.items[i], &text)) status = refused_key(p, p->u.items[i], "has the key, which has no hash,");
         else if ((status = cr_str_status(&text))) break;
@@ -146,7 +145,7 @@ static cr_status check(machine *m, value *v, int depth) {
                                m->size);
         }
         v->height++;
-        if (is_dict(p->kind) || is_set(p->kind)) CR_TRY(check_keys(p));
+        if (cr_pickle_is_dict(p->kind) || is_set(p->kind)) CR_TRY(check_keys(p));
     } else if (v->state == CR__PICKLE_NEW) {
         v->weight = 1 + (p->kind == CR_PICKLE_STRING || p->kind == CR_PICKLE_BYTES ? p->n / 16 : 0);
     }
@@ -198,7 +197,7 @@ static void print_items(cr_str *out, const cr_pickle *p) {
     }
     cr_str_add(out, kinds[p->kind].open);
     if (p->kind == CR_PICKLE_DEFAULT_DICT) cr_str_addf(out, "%s, {", p->u.factory ? p->u.factory : "None");
-    bool dict = is_dict(p->kind);
+    bool dict = cr_pickle_is_dict(p->kind);
     for (uint32_t i = 0; i < p->n; i++) {
         if (i) cr_str_add(out, dict && i % 2 ? ": " : ", ");
         cr_pickle_print(p->u.items[i], out);

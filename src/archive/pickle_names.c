@@ -206,11 +206,11 @@ static cr_status make_ordered_dict(machine *m, const row *self, const value *arg
     return *out ? CR_OK : CR_ENOMEM;
 }
 
-/* Counter({item: count}) is read as the dict of its counts. */
+/* Counter({item: count}) */
 static cr_status make_counter(machine *m, const row *self, const value *args, value **out) {
     CR_TRY(arg_count(m, self, args, 1, 1));
     CR_TRY(arg_kind(m, self, args, 0, CR_PICKLE_DICT, "the counts"));
-    value *v = cr__pickle_new(m, CR_PICKLE_DICT);
+    value *v = cr__pickle_new(m, CR_PICKLE_COUNTER);
     if (!v) return CR_ENOMEM;
     v->pub.u.items = item(args, 0)->pub.u.items;
     v->pub.n = item(args, 0)->pub.n;

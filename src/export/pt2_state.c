@@ -256,7 +256,7 @@ static cr_status leaf_value(torch_reader *t, const cr_pickle *p, cr_arg *out) {
 
 static cr_status flatten(torch_reader *t, const cr_tree_node *node, const cr_pickle *p, cr_arg *list) {
     cr_program *program = t->r->p;
-    bool dict = p->kind == CR_PICKLE_DICT || p->kind == CR_PICKLE_ORDERED_DICT || p->kind == CR_PICKLE_DEFAULT_DICT;
+    bool dict = cr_pickle_is_dict(p->kind);
     bool sequence = p->kind == CR_PICKLE_TUPLE || p->kind == CR_PICKLE_LIST || p->kind == CR_PICKLE_SIZE ||
                     p->kind == CR_PICKLE_DEQUE;
     if (node->kind == CR_TREE_LEAF) {

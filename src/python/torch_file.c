@@ -98,8 +98,8 @@ static PyObject *made_by(const char *module, const char *name, PyObject *items, 
 }
 
 static PyObject *make_dict(reader *r, const cr_pickle *p) {
-    PyObject *dict = p->kind == CR_PICKLE_DICT ? PyDict_New()
-                                               : made_by("collections", "OrderedDict", PyList_New(0), NULL);
+    const char *class = p->kind == CR_PICKLE_COUNTER ? "Counter" : "OrderedDict";
+    PyObject *dict = p->kind == CR_PICKLE_DICT ? PyDict_New() : made_by("collections", class, PyList_New(0), NULL);
     if (p->kind == CR_PICKLE_DEFAULT_DICT) {
         PyObject *factory = Py_NewRef(Py_None);
         if (p->u.factory)
@@ -151,7 +151,8 @@ static PyObject *make(reader *r, const cr_pickle *p) {
     case CR_PICKLE_DEQUE: return make_deque(r, p);
     case CR_PICKLE_DICT:
     case CR_PICKLE_ORDERED_DICT:
-    case CR_PICKLE_DEFAULT_DICT: return make_dict(r, p);
+    case CR_PICKLE_DEFAULT_DICT:
+    case CR_PICKLE_COUNTER: return make_dict(r, p);
     case CR_PICKLE_DTYPE: return named(rt_dtype_name(p->u.dtype));
     case CR_PICKLE_DEVICE: return made_by("cresset", "device", PyUnicode_FromString(p->u.s), NULL);
     case CR_PICKLE_LAYOUT:

@@ -20,8 +20,8 @@ needs_torch = pytest.mark.skipif(torch is None, reason="exchanges files with PyT
 def plain(library):
     return {"none": None, "numbers": [1, -5, 2**40, -2**63, 1.5, True, 2 - 3j], "texts": ("snow ☃", "", b"\x00\xff"),
             "nested": [{"a": ({1, 2},)}],
-            "ordered": collections.OrderedDict(b=1, a=2), 7: library.Size([2, 3]), "dtype": library.float16,
-            "device": library.device("cpu")}
+            "ordered": collections.OrderedDict(b=1, a=2), "counter": collections.Counter(b=3, a=-1),
+            7: library.Size([2, 3]), "dtype": library.float16, "device": library.device("cpu")}
 
 
 def tensors(library):
@@ -46,8 +46,8 @@ def test_round_trip(tmp_path, mmap):
     values = {**plain(cresset), **tensors(cresset)}
     cresset.save(values, path)
     back = cresset.load(path, mmap=mmap)
-    assert list(back) == list(values) and {k: back[k]
-            for k in plain(cresset)} == plain(cresset) and type(back["ordered"]) is collections.OrderedDict
+    assert list(back) == list(values) and {k: back[k] for k in plain(cresset)} == plain(cresset)
+    assert [type(back[k]) for k in ("ordered", "counter")] == [collections.OrderedDict, collections.Counter]
     for name, t in tensors(cresset).items():
         same(back[name], t)
     back["row"][0] = 99  # one storage, as it was
@@ -120,7 +120,7 @@ def test_pytorch_reads_ours(tmp_path):
 def test_pytorchs_files_are_read(tmp_path):
     torch.save({**plain(torch), **tensors(torch)}, tmp_path / "theirs.pt")
     back = cresset.load(tmp_path / "theirs.pt")
-    assert {k: back[k] for k in plain(cresset)} == plain(cresset)
+    assert {k: back[k] for k in plain(cresset)} == plain(cresset) and type(back["counter"]) is collections.Counter
     for name, t in tensors(torch).items():
         same(back[name], t)
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
