@@ -48,7 +48,7 @@ CR_API const cr_slot *cr_signature_output(const cr_signature *s, size_t i);
 /* The input of that name; false: there is none. */
 CR_API bool cr_signature_find(const cr_signature *s, const char *name, size_t *out);
 
-/* A size that varies: INT64_MIN and INT64_MAX stand for no bound. */
+/* A size that varies, and from where to where it is taken: INT64_MIN and INT64_MAX stand for no bound. */
 typedef struct cr_symbol { const char *name; int64_t min, max; } cr_symbol;
 CR_API size_t cr_signature_symbol_count(const cr_signature *s);
 CR_API const cr_symbol *cr_signature_symbol(const cr_signature *s, size_t i);

@@ -87,12 +87,15 @@ static cr_status list_outputs(cr_signature *s, const cr_program *p) {
     return CR_OK;
 }
 
+/* What is taken: sizes that the archive says to be 1 or 2 and more, because they were traced so, serve 0 and 1, too. */
 static cr_status list_symbols(cr_signature *s, const cr_program *p) {
     s->symbols = cr_arena_calloc(&s->arena, p->nranges + 1, sizeof *s->symbols);
     if (!s->symbols) return CR_ENOMEM;
     for (; s->nsymbols < p->nranges; s->nsymbols++) {
         const cr_symbol_range *r = &p->ranges[s->nsymbols];
-        s->symbols[s->nsymbols] = (cr_symbol){ r->symbol, r->range.lo, r->range.hi };
+        cr_sym symbol = cr_sym_find_symbol(s->env, r->symbol);
+        cr_range range = symbol ? cr_sym_range(s->env, symbol) : r->range;
+        s->symbols[s->nsymbols] = (cr_symbol){ r->symbol, range.lo, range.hi };
     }
     return CR_OK;
 }
@@ -104,8 +107,8 @@ cr_status cr_program_signature(const cr_program *p, cr_signature **out) {
     cr_env_retain(s->env = cr_graph_env(p->graph));
     cr_status status = list_inputs(s, p);
     if (!status) status = list_outputs(s, p);
-    if (!status) status = list_symbols(s, p);
     pthread_mutex_lock(cr__signature_lock(s));
+    if (!status) status = list_symbols(s, p);
     if (!status) status = cr__signature_finish(s, p->in_spec, p->out_spec);
     pthread_mutex_unlock(cr__signature_lock(s));
     if (status) cr_signature_release(s);

@@ -652,12 +652,27 @@ static int run_watched(frame *f, int32_t i) {
     return code;
 }
 
+/* "aten::embedding -> embedding (net.py:7): index 9 is out of bounds ...": a failure names the node that the step is
+ * of. Steps of bodies have named theirs, checks and custom ops say it themselves. */
+SELDOM static int failed(const frame *f, const rt_step *s, int code) {
+    static const uint8_t plain[] = { RT_STEP_KERNEL, RT_STEP_COUNT, RT_STEP_NUMBER, RT_STEP_BLOCK, RT_STEP_ROWS };
+    const char *origin = f->m->origins[s->origin];
+    char *error = f->ctx->error;
+    size_t n = strlen(origin), length = error ? strlen(error) : 0;
+    bool fits = error && n + length + 2 < f->ctx->error_size;
+    if (!fits || code == RT_ENOMEM || !memchr(plain, s->kind, sizeof plain)) return code;
+    memmove(error + n + 2, error, length + 1);
+    memcpy(error, origin, n);
+    memcpy(error + n, ": ", 2);
+    return code;
+}
+
 static int run_steps(frame *f) {
     bool some_late = false;
     for (int32_t i = 0; i < f->m->nbuffers; i++) some_late |= f->m->buffers[i].late;
     for (int32_t i = 0; i < f->m->nsteps; i++) {
         int code = f->host->profile ? run_watched(f, i) : run_step(f, &f->m->steps[i]);
-        if (code) return code;
+        if (code) return failed(f, &f->m->steps[i], code);
         if (some_late) drop_late(f, i);
     }
     return RT_OK;

@@ -53,6 +53,20 @@ def test_indices(name):
             run(*args[:-1], bad)
 
 
+def test_a_failure_names_its_node():
+    def call(x, i, j):
+        picked = cresset.index_select(x, 0, i)
+        return cresset.index_select(picked, 0, j) * 2
+    args = cresset.ones(4), index(0, 3), index(1)
+    interpreted, compiled = both(call, *args)
+    for bad, node in (((index(0, 4), index(1)), "index_select"), ((index(0, 3), index(2)), "index_select_1")):
+        with pytest.raises(IndexError, match=f"^%{node}: index_select: index . is out of bounds"):
+            interpreted(args[0], *bad)
+        named = rf"^aten::index_select -> {node} \(test_bad_values.py:\d+\): index . is out of bounds"
+        with pytest.raises(RuntimeError, match=named):
+            compiled(args[0], *bad)
+
+
 def test_sizes_that_depend_on_data():
     """As many rows as indices: known only when both masks have been counted."""
     def call(grad, rows, at, wanted):

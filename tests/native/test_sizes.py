@@ -77,6 +77,9 @@ def test_attention_exported_with_2_takes_1(tmp_path):
         torch.testing.assert_close(torch.from_numpy(model(x.numpy())[0]), attention(x, x, x)[0].detach())
     with pytest.raises(library.Failed, match="dimension 0 must be between 0 and 64, not 65"):
         model(torch.randn(65, 5, 8).numpy())
+    for name in ("m.pt2", "m.so"):  # both say what is taken
+        shown = subprocess.run(["cresset", "info", tmp_path / name], capture_output=True, text=True).stdout
+        assert " 0 to 64\n" in shown
 
 
 def test_a_written_reshape_stays_a_view(tmp_path):
