@@ -36,6 +36,24 @@ def register_backend(compiler: Callable[..., Any] | None = None, name: str | Non
     return compiler
 
 
+class _Backend:
+    """A Python backend; what goes wrong in it is said with its name."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+
+    def __call__(self, graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        named = getattr(self.function, "__name__", type(self.function).__name__)
+        name = getattr(self.function, "compiler_name", named)
+        try:
+            made = self.function(graph, example_inputs)
+        except Exception as error:
+            raise BackendCompilerFailed(f"backend {name!r} raised {type(error).__name__}: {error}") from error
+        if not callable(made):
+            raise BackendCompilerFailed(f"backend {name!r} returned a {type(made).__name__}, which cannot be called")
+        return made
+
+
 def _find_backend(backend: Any) -> Callable[..., Any] | None:
     """None: graphs run as they are."""
     if isinstance(backend, str):
@@ -46,17 +64,7 @@ def _find_backend(backend: Any) -> Callable[..., Any] | None:
             return None
     if not callable(backend):
         raise TypeError(f"backend must be a name or a function, not a {type(backend).__name__}")
-    name = getattr(backend, "compiler_name", getattr(backend, "__name__", type(backend).__name__))
-
-    def compile_graph(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-        try:
-            made = backend(graph, example_inputs)
-        except Exception as error:
-            raise BackendCompilerFailed(f"backend {name!r} raised {type(error).__name__}: {error}") from error
-        if not callable(made):
-            raise BackendCompilerFailed(f"backend {name!r} returned a {type(made).__name__}, which cannot be called")
-        return made
-    return compile_graph
+    return _Backend(backend)
 
 
 def _check_options(dynamic: bool | None, mode: str | None, options: dict[str, Any] | None) -> None:
@@ -88,7 +96,7 @@ def _code_owner(fn: Any) -> Any:
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
             mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
-    """A function that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
+    """A function or module that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
 
     fullgraph: raises where a call cannot be one graph. backend: a name of list_backends(), or a function (graph,
     example_inputs) -> callable. disable: the very same object comes back."""
@@ -101,4 +109,13 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
                                   disable=disable)
     if disable or os.environ.get("CRESSET_DISABLE") == "1":
         return model
+    if _C._kind(model) == "module":
+        return _compile_module(model, compiler, fullgraph)
     return _C._Compiled(_code_owner(model), compiler, Unsupported if fullgraph else None)
+
+
+def _compile_module(module: Any, compiler: Any, fullgraph: bool) -> Any:
+    from cresset._dynamo.eval_frame import OptimizedModule
+    while isinstance(module, OptimizedModule):
+        module = module._orig_mod
+    return OptimizedModule(module, _C._Compiled(_code_owner(module), compiler, Unsupported if fullgraph else None))

@@ -476,7 +476,9 @@ static PyMethodDef functions[] = {
 };
 
 int cr_callable_init(PyObject *module) {
-    if (PyType_Ready(&callable_type) || PyType_Ready(&cr_token_type)) return -1;
+    if (PyType_Ready(&callable_type) || PyType_Ready(&cr_token_type) || PyType_Ready(&cr_super_type) ||
+        cr_generators_init())
+        return -1;
     if (!(cr_break_error = PyErr_NewException("cresset._C._Break", PyExc_Exception, NULL))) return -1;
     if (PyModule_AddObjectRef(module, "_Compiled", (PyObject *)&callable_type)) return -1;
     return PyModule_AddFunctions(module, functions);

@@ -69,8 +69,7 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
 
 /* ---- of tokens ---- */
 
-/* Something that a class has, as its object shows it. `source`: where it is read from. */
-static int bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
+int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
     PyTypeObject *kind = Py_TYPE(raw);
     PyObject *value;
     if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type) {
@@ -156,7 +155,7 @@ static int object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     if (cr_guard_no(&c->guards, at, CR_HOLDS_NO_ATTRIBUTE, name)) return -1;
     if (raw) {
         int32_t source = class_source(c, token, name);
-        return source < 0 ? -1 : bind_class_attribute(c, token, raw, source, out);
+        return source < 0 ? -1 : cr_bind_class_attribute(c, token, raw, source, out);
     }
     PyObject *getattr = find_getattr(type, &getattr_name);
     if (!getattr) return MISSING;
@@ -180,12 +179,22 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
 static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyTypeObject *type = (PyTypeObject *)cr_real(token);
     PyObject *raw = _PyType_Lookup(type, name);
+    if (PyUnicode_CompareWithASCIIString(name, "__name__") == 0)
+        return found(cr_wrap_read(c, CR_READ_NAME, cr_source_of(token), (PyObject *)type, NULL, 0), out);
     if (_PyType_Lookup(Py_TYPE(type), name) || Py_TYPE(type)->tp_getattro != PyType_Type.tp_getattro)
         return cr_break(c, "the attribute '%U' of class %s itself is read", name, type->tp_name);
     if (!raw) return MISSING;
     int32_t source = cr_source(&c->guards, CR_READ_CLASS, cr_source_of(token), name, 0);
     if (source < 0) return -1;
     if (Py_IS_TYPE(raw, &PyFunction_Type) || !Py_TYPE(raw)->tp_descr_get) return found(cr_wrap(c, raw, source), out);
+    if (Py_IS_TYPE(raw, &PyStaticMethod_Type) || Py_IS_TYPE(raw, &PyClassMethod_Type)) {
+        if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;
+        PyObject *inner = cr_wrap_read(c, CR_READ_INNER, source, raw, NULL, 0);
+        if (!inner || Py_IS_TYPE(raw, &PyStaticMethod_Type)) return found(inner, out);
+        int r = found(PyMethod_New(inner, token), out);
+        Py_DECREF(inner);
+        return r;
+    }
     return cr_break(c, "a descriptor of class %s is used", Py_TYPE(raw)->tp_name);
 }
 
@@ -209,6 +218,7 @@ static int dict_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObje
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
     *out = NULL;
     if (c->plain) return found(PyObject_GetAttr(value, name), out);
+    if (Py_IS_TYPE(value, &cr_super_type)) return cr_super_attribute(c, value, name, out);
     if (!cr_is_token(value)) return own_attribute(c, value, name, out);
     PyObject *real = cr_real(value);
     if (PyModule_CheckExact(real)) return module_attribute(c, value, name, out);

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-typedef struct arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } arguments;
+typedef cr_arguments arguments;
 /* Written out: 1: *out; 0: a frame was pushed; -1. */
 typedef int (*special)(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out);
 typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; special call; } rule;
@@ -19,6 +19,15 @@ typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; spe
 /* ---- those that look at tokens ---- */
 
 static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(value) ? cr_real(value) : value); }
+
+/* Of an abstract class (abc): what classes in C are counted among it is asked of it, and guarded by the number that
+ * changes when any class is registered. 2: it is no abstract class, or the other is not written in C. */
+static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
+    if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type || type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+        return 2;
+    int is = PyObject_IsSubclass((PyObject *)type, of);
+    return is < 0 || cr_guard_registrations(&c->guards) ? -1 : is;
+}
 
 /* 1, 0: is a subclass of; -1: break. Only where the class's metaclass leaves the answer to CPython. */
 static int is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
@@ -33,6 +42,8 @@ static int is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
     PyObject *real = cr_is_token(of) ? cr_real(of) : of;
     if (!PyType_Check(real)) return cr_break(c, "isinstance() is asked about something that is no class");
     if (PyType_IsSubtype(type, (PyTypeObject *)real)) return 1;
+    int registered = is_registered(c, type, real);
+    if (registered != 2) return registered;
     for (int i = 0; i < 2; i++) {
         if (!names[i] && !(names[i] = PyUnicode_InternFromString(i ? "__subclasscheck__" : "__instancecheck__")))
             return -1;
@@ -136,9 +147,16 @@ static const rule builtins[] = {
     { "callable", SPECIAL, call_callable },
 };
 
-/* Functions of modules in C that compute, by the module's name. _exporting(): None wherever a capture is. */
+static const rule own[] = { /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
+    { "_exporting", ANY, NULL },
+    { "_function", CONSTANTS, NULL },
+    { "_packet", CONSTANTS, NULL },
+};
+
+/* Functions of modules in C that compute, by the module's name. */
 static const struct { const char *module; const rule *rules; size_t n; int on; } modules[] = {
     { "builtins", builtins, CR_COUNT(builtins), ANY },
+    { "cresset._C", own, CR_COUNT(own), ANY },
     { "math", NULL, 0, CONSTANTS },
     { "_operator", NULL, 0, ANY },
 };
@@ -168,6 +186,7 @@ static int on_methods_of(PyTypeObject *type) {
 /* By what rule a function in C may be called: ANY, CONSTANTS; SPECIAL: *written*; -1: not at all. */
 static int rule_of(PyObject *callable, const arguments *a, special *written) {
     if (callable == (PyObject *)&PyType_Type) return *written = call_type, SPECIAL;
+    if (callable == (PyObject *)&PySuper_Type) return *written = cr_call_super, SPECIAL;
     if (callable == (PyObject *)&PyBool_Type) return ANY;
     for (size_t i = 0; PyType_Check(callable) && i < CR_COUNT(made_types); i++)
         if (callable == (PyObject *)made_types[i].type) return made_types[i].on;
@@ -187,7 +206,6 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
                              ? PyUnicode_AsUTF8(function->m_module)
                              : "";
     const char *name = function->m_ml->ml_name;
-    if (!strcmp(name, "_exporting")) return ANY;
     if (!strcmp(module ? module : "", "_operator") && strstr(" is_ is_not mod imod call ", name)) return -1;
     for (size_t m = 0; module && m < CR_COUNT(modules); m++) {
         if (strcmp(module, modules[m].module)) continue;
@@ -221,12 +239,20 @@ static bool is_python(PyObject *value) {
     return PyFunction_Check(value) || PyMethod_Check(value);
 }
 
-/* Calls it with dicts from outside unfolded: it may look into them. */
-static PyObject *call_for_real(cr_capture *c, PyObject *callable, const arguments *a) {
+/* Dicts from outside are unfolded, objects that iterate in Python are asked for their iterator. */
+static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value) {
+    PyObject *iterator = NULL;
+    int r = cr_call_special_now(c, f, value, "__iter__", NULL, 0, &iterator);
+    return r == 1 ? cr_operand(c, value) : iterator;
+}
+
+/* Calls it with what it may look into ready to be looked into. */
+static PyObject *call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
     if (!operands) return PyErr_NoMemory();
-    while (k < total && (operands[k] = cr_operand(c, a->at[k]))) k++;
+    bool iterates = PyType_Check(callable); /* list(), enumerate(), zip(), ...: of no use to a method or an op */
+    while (k < total && (operands[k] = iterates ? iterable(c, f, a->at[k]) : cr_operand(c, a->at[k]))) k++;
     if (k == total) result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
     while (k--) Py_DECREF(operands[k]);
     PyMem_Free(operands);
@@ -263,7 +289,7 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
     Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     special written = NULL;
     PyObject *out = NULL;
-    if (is_op(callable) || is_tensor_method(callable, &a)) return give(c, f, call_for_real(c, callable, &a));
+    if (is_op(callable) || is_tensor_method(callable, &a)) return give(c, f, call_for_real(c, f, callable, &a));
     int on = rule_of(callable, &a, &written);
     if (on < 0) return refuse(c, callable, "");
     if (on == SPECIAL) {
@@ -280,5 +306,5 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int truth = cr_truth(c, args[0]);
         return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
     }
-    return give(c, f, call_for_real(c, callable, &a));
+    return give(c, f, call_for_real(c, f, callable, &a));
 }

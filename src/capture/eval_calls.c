@@ -127,8 +127,8 @@ static cr_call_frame *frame_new(cr_capture *c, PyObject *function, PyFunctionObj
 }
 
 static int refuse_code(cr_capture *c, const PyCodeObject *code) {
-    if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
-        return cr_break(c, "the generator or coroutine %U() is called", code->co_qualname);
+    if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
+        return cr_break(c, "the coroutine %U() is called", code->co_qualname);
     if ((code->co_flags & (CO_OPTIMIZED | CO_NEWLOCALS)) != (CO_OPTIMIZED | CO_NEWLOCALS))
         return cr_break(c, "code that is no function's is run");
     return 0;
@@ -206,6 +206,15 @@ int cr_call_special(cr_capture *c, cr_call_frame *f, PyObject *token, const char
                           : !strcmp(name, "__iter__") ? CR_GIVES_ITERATOR
                                                       : CR_GIVES_ANYTHING;
     return r;
+}
+
+int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
+                        Py_ssize_t nargs, PyObject **out) {
+    int top = f->top, r = cr_call_special(c, f, token, name, args, nargs);
+    if (r) return r;
+    if (cr_run_until(c, f) || f->top != top + 1) return -1;
+    *out = cr_pop(f);
+    return 0;
 }
 
 static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject *const *args, Py_ssize_t nargs,

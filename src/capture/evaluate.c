@@ -64,6 +64,14 @@ static int step(cr_capture *c) {
     return handlers[i->id](c, f, i);
 }
 
+int cr_run_until(cr_capture *c, cr_call_frame *f) {
+    if (Py_EnterRecursiveCall(" while a function is captured")) return -1;
+    int failed = 0;
+    while (!failed && c->frame != f) failed = step(c);
+    Py_LeaveRecursiveCall();
+    return failed;
+}
+
 int cr_evaluate(cr_capture *c) {
     while (c->frame) {
         if (!step(c)) continue;
@@ -76,6 +84,10 @@ int cr_evaluate(cr_capture *c) {
 void cr_pop_frame(cr_capture *c) {
     cr_call_frame *f = c->frame;
     c->frame = f->back;
+    cr_free_frame(f);
+}
+
+void cr_free_frame(cr_call_frame *f) {
     while (f->top) Py_XDECREF(cr_pop(f));
     for (PyObject **local = f->locals; local < f->stack; local++) Py_XDECREF(*local);
     Py_XDECREF(f->function);
@@ -92,8 +104,10 @@ HANDLER(RETURN_VALUE) {
         return cr_break(c, "__iter__() gives an object that is not captured");
     PyObject *result = cr_pop(f);
     cr_call_frame *back = f->back;
+    bool ends_generator = f->generator;
     cr_pop_frame(c);
-    if (back) cr_push(back, result);
+    if (ends_generator) Py_DECREF(result); /* nobody sees it: `yield from` is not evaluated */
+    else if (back) cr_push(back, result);
     else c->result = result;
     return 0;
 }

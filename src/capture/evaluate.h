@@ -53,6 +53,7 @@ typedef struct cr_call_frame {
     int32_t current;        /* the one being carried out */
     int top;
     uint8_t gives;          /* what its result must be: cr_gives */
+    PyObject *generator;    /* whose frame it is; borrowed; NULL: a function's */
     PyObject **stack;       /* behind the locals */
     PyObject *locals[];     /* owned; NULL: unbound */
 } cr_call_frame;
@@ -106,6 +107,8 @@ int cr_evaluate(cr_capture *c);
 /* A frame for a call, pushed. `args`: values. function: a token or a real function. -1: exception or break. */
 int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 void cr_pop_frame(cr_capture *c);
+void cr_free_frame(cr_call_frame *f); /* which is on no stack of frames */
+int cr_generators_init(void);
 /* Calls a value; the result (now, or when the frame that this pushed returns) goes onto the stack of f. */
 int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                   PyObject *kwnames);
@@ -113,6 +116,18 @@ int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject 
  * the arguments. 0: a frame was pushed whose result goes onto the stack of f; 1: it has none in Python; -1. */
 int cr_call_special(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
                     Py_ssize_t nargs);
+/* The same, run to its end at once: 0: *out; 1; -1. For C code that needs the answer in the middle. */
+int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
+                        Py_ssize_t nargs, PyObject **out);
+/* Goes on until f is the innermost frame again. */
+int cr_run_until(cr_capture *c, cr_call_frame *f);
+/* super() without arguments, in the frame f; 1: *out. And an attribute of what it gives. (eval_super.c) */
+typedef struct cr_arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } cr_arguments;
+int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
+extern PyTypeObject cr_super_type;
+int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
+/* Something that a class has, as an object (a token) of the class shows it. `source`: where it is read from. */
+int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out);
 /* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 /* The truth of a value. -1: exception or break. */

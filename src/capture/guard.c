@@ -47,6 +47,12 @@ bool cr_constants_equal(PyObject *a, PyObject *b) {
     if (type == &PyComplex_Type)
         return !memcmp(&((PyComplexObject *)a)->cval, &((PyComplexObject *)b)->cval, sizeof(Py_complex));
     if (type == &PyUnicode_Type) return _PyUnicode_EQ(a, b);
+    if (type == &PyTuple_Type) {
+        bool equal = Py_SIZE(a) == Py_SIZE(b);
+        for (Py_ssize_t i = 0; equal && i < Py_SIZE(a); i++)
+            equal = cr_constants_equal(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i));
+        return equal;
+    }
     if (type == &PyBytes_Type)
         return Py_SIZE(a) == Py_SIZE(b) && !memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), (size_t)Py_SIZE(a));
     return false;
@@ -104,6 +110,13 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_ATTRIBUTE: return cr_instance_peek(parent, key, slot, &known);
     case CR_READ_DICT: return cr_instance_dict(parent);
     case CR_READ_CLASS: return _PyType_Lookup((PyTypeObject *)parent, key);
+    case CR_READ_BASE: {
+        PyObject *mro = ((PyTypeObject *)parent)->tp_mro;
+        PyTypeObject *base = index < PyTuple_GET_SIZE(mro) ? (PyTypeObject *)PyTuple_GET_ITEM(mro, index) : NULL;
+        return base && base->tp_dict ? cr_dict_peek(base->tp_dict, key, slot) : NULL;
+    }
+    case CR_READ_NAME:
+        return ((PyTypeObject *)parent)->tp_flags & Py_TPFLAGS_HEAPTYPE ? ((PyHeapTypeObject *)parent)->ht_name : NULL;
     case CR_READ_KEY: return cr_dict_peek(parent, key, slot);
     case CR_READ_ITEM: return tuple_or_list_item(parent, index);
     case CR_READ_ENTRY: return dict_entry(parent, index);
@@ -150,8 +163,8 @@ int32_t cr_source(cr_guards *g, cr_read read, int32_t parent, PyObject *key, int
 
 static bool is_equal(const cr_guard *a, const cr_guard *b) {
     return a->slot == b->slot && a->check == b->check && a->version == b->version && a->u.object == b->u.object &&
-           a->check != CR_HOLDS_TENSOR &&
-           (a->read == CR_READ_NONE ? a->key == b->key && a->index == b->index : !b->key && !b->index);
+           a->check != CR_HOLDS_TENSOR && a->number == b->number &&
+           (a->read == CR_READ_NONE ? a->key == b->key : !b->key);
 }
 
 /* The check goes into the row that reads the slot where that has none yet. Takes over the row's references. */
@@ -165,7 +178,7 @@ static int add(cr_guards *g, cr_guard row) {
         return 0;
     }
     cr_guard *last = g->rows.n ? &g->rows.at[g->rows.n - 1] : NULL;
-    if (last && last->slot == row.slot && last->check == CR_HOLDS_NONE && !row.key && !row.index) {
+    if (last && last->slot == row.slot && last->check == CR_HOLDS_NONE && !row.key) {
         row.read = last->read, row.parent = last->parent, row.index = last->index, row.key = last->key;
         *last = row;
         return 0;
@@ -198,7 +211,7 @@ int cr_guard_class(cr_guards *g, int32_t slot, PyTypeObject *type) {
 }
 
 int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *type, int32_t number) {
-    return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .u.type = type, .index = number });
+    return add(g, (cr_guard){ .check = (uint8_t)check, .slot = (uint16_t)slot, .u.type = type, .number = number });
 }
 
 int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key) {
@@ -213,6 +226,25 @@ int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyO
     if (!stamp) return -1;
     return add(g, (cr_guard){ .check = CR_HOLDS_TENSOR, .slot = (uint16_t)slot, .u.stamp = stamp,
                               .frontend = frontend });
+}
+
+/* How many registrations there were, by the number that abc counts them with; 0: it cannot be told. */
+static unsigned registrations(void) {
+    static PyObject *ask; /* once: a function in C */
+    if (!ask) {
+        PyObject *module = PyImport_ImportModule("_abc");
+        ask = module ? PyObject_GetAttrString(module, "get_cache_token") : NULL;
+        Py_XDECREF(module);
+    }
+    PyObject *number = ask ? PyObject_CallNoArgs(ask) : NULL;
+    unsigned long value = number ? PyLong_AsUnsignedLongMask(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred()) PyErr_Clear();
+    return (unsigned)value + 1;
+}
+
+int cr_guard_registrations(cr_guards *g) {
+    return add(g, (cr_guard){ .check = CR_HOLDS_REGISTRATIONS, .version = registrations() });
 }
 
 /* ---- running ---- */
@@ -247,15 +279,16 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_CLASS:
         return o == (PyObject *)row->u.type && PyType_Check(o) && ((PyTypeObject *)o)->tp_version_tag == row->version;
     case CR_HOLDS_TENSOR: return row->frontend->check(row->u.stamp, o);
-    case CR_HOLDS_LENGTH: return Py_TYPE(o) == row->u.type && Py_SIZE(o) == row->index;
-    case CR_HOLDS_COUNT: return PyDict_Check(o) && PyDict_GET_SIZE(o) == row->index;
+    case CR_HOLDS_LENGTH: return Py_TYPE(o) == row->u.type && Py_SIZE(o) == row->number;
+    case CR_HOLDS_COUNT: return PyDict_Check(o) && PyDict_GET_SIZE(o) == row->number;
     case CR_HOLDS_KEYS: return has_keys(o, row->u.object);
     case CR_HOLDS_CODE: return PyFunction_Check(o) && ((PyFunctionObject *)o)->func_code == row->u.object;
     case CR_HOLDS_NO_KEY: return lacks_key(o, row->key);
     case CR_HOLDS_NO_ATTRIBUTE: return lacks_attribute(o, row->key);
     case CR_HOLDS_ABSENT: return !o;
-    case CR_HOLDS_SAME: return o == slots[row->index];
-    case CR_HOLDS_DIFFERENT: return o != slots[row->index];
+    case CR_HOLDS_REGISTRATIONS: return registrations() == row->version;
+    case CR_HOLDS_SAME: return o == slots[row->number];
+    case CR_HOLDS_DIFFERENT: return o != slots[row->number];
     }
     return false;
 }
@@ -289,6 +322,8 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     if (!parent) return NULL;
     switch ((cr_read)row->read) {
     case CR_READ_TYPE: text = PyUnicode_FromFormat("the class of %U", parent); break;
+    case CR_READ_NAME: text = PyUnicode_FromFormat("%U.__name__", parent); break;
+    case CR_READ_BASE: text = PyUnicode_FromFormat("super().%U of %U", row->key, parent); break;
     case CR_READ_ATTRIBUTE:
     case CR_READ_CLASS: text = PyUnicode_FromFormat("%U.%U", parent, row->key); break;
     case CR_READ_DICT: text = PyUnicode_FromFormat("%U.__dict__", parent); break;
@@ -324,7 +359,7 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
     case CR_HOLDS_CLASS: text = PyUnicode_FromFormat("%U is the class, unchanged, that it was", source); break;
     case CR_HOLDS_TENSOR: text = PyUnicode_FromFormat("%U has the sizes, strides and dtype it had", source); break;
     case CR_HOLDS_LENGTH:
-    case CR_HOLDS_COUNT: text = PyUnicode_FromFormat("%U has %d items", source, row->index); break;
+    case CR_HOLDS_COUNT: text = PyUnicode_FromFormat("%U has %d items", source, row->number); break;
     case CR_HOLDS_KEYS: text = PyUnicode_FromFormat("%U has the keys %R", source, row->u.object); break;
     case CR_HOLDS_CODE: text = PyUnicode_FromFormat("%U has the code it had", source); break;
     case CR_HOLDS_NO_KEY: text = PyUnicode_FromFormat("%U has no %R", source, row->key); break;
@@ -332,9 +367,10 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
         text = PyUnicode_FromFormat("%U has no attribute %U of its own", source, row->key);
         break;
     case CR_HOLDS_ABSENT: text = PyUnicode_FromFormat("%U is not there", source); break;
+    case CR_HOLDS_REGISTRATIONS: text = PyUnicode_FromString("no class was registered with an abstract one"); break;
     case CR_HOLDS_SAME:
     case CR_HOLDS_DIFFERENT:
-        other = source_text(g, row->index);
+        other = source_text(g, row->number);
         if (other)
             text = PyUnicode_FromFormat("%U is %s %U", source, row->check == CR_HOLDS_SAME ? "the same object as" :
                                         "another object than", other);

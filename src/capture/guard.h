@@ -26,6 +26,8 @@ typedef enum cr_read {
     CR_READ_ATTRIBUTE,  /* an instance's own attribute `key` */
     CR_READ_DICT,       /* an instance's __dict__ */
     CR_READ_CLASS,      /* what a class has under `key`, bases included */
+    CR_READ_BASE,       /* what class number `index` of its mro has under `key` itself */
+    CR_READ_NAME,       /* the name of a class written in Python */
     CR_READ_KEY,        /* a dict's item, `key` an exact str */
     CR_READ_ITEM,       /* item `index` of a tuple or list */
     CR_READ_ENTRY,      /* value number `index` of a dict whose keys are guarded (CR_HOLDS_KEYS) */
@@ -47,19 +49,21 @@ typedef enum cr_holds {
     CR_HOLDS_TYPE,     /* class and its version */
     CR_HOLDS_CLASS,    /* it is a class, of this version (versions are never used twice) */
     CR_HOLDS_TENSOR,   /* its stamp */
-    CR_HOLDS_LENGTH,   /* exact type, `index` items */
-    CR_HOLDS_COUNT,    /* a dict (or subclass) of `index` items */
+    CR_HOLDS_LENGTH,   /* exact type, `number` items */
+    CR_HOLDS_COUNT,    /* a dict (or subclass) of `number` items */
     CR_HOLDS_KEYS,     /* a dict with these keys in this order */
     CR_HOLDS_CODE,     /* a function with this code */
     CR_HOLDS_NO_KEY, CR_HOLDS_NO_ATTRIBUTE,
     CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
-    CR_HOLDS_SAME, CR_HOLDS_DIFFERENT /* as the object in slot `index` */
+    CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
+    CR_HOLDS_SAME, CR_HOLDS_DIFFERENT /* as the object in slot `number` */
 } cr_holds;
 
 typedef struct cr_guard {
     uint8_t read, check;
     uint16_t slot, parent;
-    int32_t index;
+    int32_t index;      /* of the read */
+    int32_t number;     /* of the check */
     PyObject *key;      /* of the read or of NO_KEY, NO_ATTRIBUTE; owned, interned */
     union {
         PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS */
@@ -67,7 +71,7 @@ typedef struct cr_guard {
         cr_stamp *stamp;  /* owned */
     } u;
     const cr_frontend *frontend; /* TENSOR */
-    unsigned version;   /* TYPE, CLASS; 0: a class that never changes */
+    unsigned version;   /* TYPE, CLASS, REGISTRATIONS; 0: a class that never changes */
     const void *keys;   /* where the key was last: cr_slot */
     Py_ssize_t at;
 } cr_guard;
@@ -91,6 +95,7 @@ int cr_guard_class(cr_guards *g, int32_t slot, PyTypeObject *type);
 int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *type, int32_t number);
 int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key);
 int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor);
+int cr_guard_registrations(cr_guards *g);
 /* A class's version, giving it one where it has none; 0: it has none, *never changes* set when it needs none. */
 unsigned cr_type_version(PyTypeObject *type, bool *never_changes);
 

@@ -277,6 +277,16 @@ static PyObject *wrap_sequence(cr_capture *c, PyObject *real, int32_t source) {
     return know(c, real, list, source, items);
 }
 
+/* Keys that can be compared without running code, and held. */
+static bool is_key(PyObject *o) {
+    if (PyTuple_CheckExact(o)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+            if (!is_key(PyTuple_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    return cr_is_plain_constant(o) || is_singleton(o);
+}
+
 PyObject *cr_unfold(cr_capture *c, PyObject *token) {
     size_t at;
     PyObject *real = cr_real(token), *key, *value;
@@ -285,7 +295,7 @@ PyObject *cr_unfold(cr_capture *c, PyObject *token) {
     if (PyDict_GET_SIZE(real) > MAX_ITEMS) return cr_break(c, "a dict of many items is read"), NULL;
     PyObject *keys = PyTuple_New(PyDict_GET_SIZE(real)), *dict = PyDict_New(), *before = NULL;
     for (Py_ssize_t p = 0; keys && dict && PyDict_Next(real, &p, &key, &value);) {
-        if (!cr_is_plain_constant(key)) {
+        if (!is_key(key)) {
             cr_break(c, "a dict with keys of class %s is read", Py_TYPE(key)->tp_name);
             goto failed;
         }

@@ -522,11 +522,17 @@ static PyObject *function(PyObject *module, PyObject *name) {
     (void)module;
     const char *text = PyUnicode_AsUTF8(name);
     if (!text || cr_py_tensor_populate()) return NULL;
+    static PyObject *known; /* process: name -> function; one op is one function */
+    if (!known && !(known = PyDict_New())) return NULL;
+    PyObject *o = Py_XNewRef(PyDict_GetItemWithError(known, name));
+    if (o || PyErr_Occurred()) return o;
     const cr_op *first = cr_op_find_name("aten", text);
     bool shown = false;
     for (const cr_op *op = first; op && !shown; op = op->next) shown = cr_py_op_shown(op, CR_PY_FUNCTION);
     if (!shown) return PyErr_Format(PyExc_AttributeError, "module 'cresset' has no attribute '%U'", name);
-    return cr_py_op_new(first, CR_PY_FUNCTION);
+    o = cr_py_op_new(first, CR_PY_FUNCTION);
+    if (o && PyDict_SetItem(known, name, o)) Py_CLEAR(o);
+    return o;
 }
 
 /* What __reduce__ names. */

@@ -479,9 +479,52 @@ def no_grad(a):
         return a * 2
 
 
-@case(x, plain="generator")
+@case(x, ops=10)
 def generators(a):
-    return sum(a * k for k in range(3))
+    def pairs(n):
+        for k in range(n):
+            yield k, a + k
+        return "unseen"
+    total = sum(a * k for k in range(3))
+    for k, b in pairs(2):
+        total = total + b
+    return total, tuple(k for k, _ in pairs(0)), next(k for k in (4, 5)), all(k > 0 for k in (1, 2))
+
+
+@case(x, ops=2)
+def half_consumed_generator(a):
+    def rows():
+        for k in range(4):
+            yield a + k
+    it = rows()
+    next(it)
+    for b in it:
+        return b
+
+
+@case(list, x, plain="try or with")
+def generator_with_try(log, a):
+    def rows():
+        try:
+            yield a
+        finally:
+            log.append(1)
+    return next(rows()) + 1, len(log)
+
+
+@case(x, plain="is raised")
+def error_in_generator(a):
+    return sum(a @ a for _ in range(2))
+
+
+@case(x, plain="'send'")
+def sends_to_generator(a):
+    def gen():
+        got = yield a
+        yield got
+    g = gen()
+    next(g)
+    return g.send(3)
 
 
 @case(lambda: Point(1), x, plain="set")

@@ -1,7 +1,5 @@
 """How the functions here reach ops: `op` at import, `nn` when first called, `tensor_op` with or without the
 underscore."""
-import functools
-
 from cresset import _C
 
 Tensor = _C._populated_tensor_type()
@@ -12,7 +10,7 @@ def op(name):
     return _C._function(name)
 
 
-nn = functools.cache(op)
+nn = _C._function  # which keeps what it has made
 
 
 def tensor_op(name, inplace):

@@ -1,0 +1,73 @@
+/* eval_super.c: super() without arguments: the class of the method (a cell) and its first argument, then what the
+ * classes behind that one have.
+ *
+ * The object's class is guarded by its version, which changes with any of its bases: the order of classes stays. */
+#include "capture/evaluate.h"
+
+#include "python/py.h"
+
+typedef struct super_value { PyObject_HEAD PyObject *self; Py_ssize_t first; } super_value; /* first: in the mro */
+
+static void super_dealloc(PyObject *o) {
+    Py_XDECREF(((super_value *)o)->self);
+    PyObject_Free(o);
+}
+
+PyTypeObject cr_super_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Super",
+    .tp_basicsize = sizeof(super_value),
+    .tp_dealloc = super_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* The free variable __class__ of the method that runs. New reference. */
+static PyObject *find_class(cr_capture *c, cr_call_frame *f) {
+    for (int k = 0; k < f->code->co_nlocalsplus; k++) {
+        PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, k), *cell = f->locals[k];
+        if (PyUnicode_CompareWithASCIIString(name, "__class__") || !cell || !cr_is_token(cell)) continue;
+        if (!PyCell_Check(cr_real(cell)) || !PyCell_GET(cr_real(cell))) return NULL;
+        return cr_wrap_read(c, CR_READ_CONTENTS, cr_source_of(cell), cr_real(cell), NULL, 0);
+    }
+    return NULL;
+}
+
+static Py_ssize_t behind(PyTypeObject *type, PyObject *of) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++)
+        if (PyTuple_GET_ITEM(type->tp_mro, i) == of) return i + 1;
+    return -1;
+}
+
+int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out) {
+    if (a->n || !f->code->co_argcount) return cr_break(c, "super() is called with arguments");
+    PyObject *self = f->locals[0] ? cr_look_at(c, &f->locals[0]) : NULL;
+    if (self && PyCell_Check(self)) Py_SETREF(self, Py_XNewRef(PyCell_GET(self)));
+    PyObject *type = self ? find_class(c, f) : NULL;
+    super_value *made = NULL;
+    if (type && cr_is_token(self) && cr_is_token(type) && !PyType_Check(cr_real(self))) {
+        Py_ssize_t first = behind(Py_TYPE(cr_real(self)), cr_real(type));
+        if (first >= 0 && (made = PyObject_New(super_value, &cr_super_type))) {
+            made->self = Py_NewRef(self);
+            made->first = first;
+        }
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(self);
+    if (!made) return PyErr_Occurred() || c->reason ? -1 : cr_break(c, "super() is called on something else than self");
+    return *out = (PyObject *)made, 1;
+}
+
+int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
+    const super_value *s = (super_value *)value;
+    PyTypeObject *type = Py_TYPE(cr_real(s->self));
+    int32_t at = cr_source(&c->guards, CR_READ_TYPE, cr_source_of(s->self), NULL, 0);
+    if (at < 0) return -1;
+    for (Py_ssize_t i = s->first; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+        PyObject *raw = cr_read_now(CR_READ_BASE, (PyObject *)type, name, (int32_t)i);
+        if (!raw) continue;
+        int32_t source = cr_source(&c->guards, CR_READ_BASE, at, name, (int32_t)i);
+        if (source < 0) return -1;
+        if (Py_TYPE(raw)->tp_descr_set) return cr_break(c, "a property is read through super()");
+        return cr_bind_class_attribute(c, s->self, raw, source, out);
+    }
+    return cr_break(c, "super() finds no attribute '%U'", name);
+}
