@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _LAZY = {
     **dict.fromkeys("no_grad enable_grad set_grad_enabled inference_mode".split(), "_grad_mode"),
     **dict.fromkeys("finfo iinfo".split(), "_numeric"),
+    **dict.fromkeys("is_anomaly_enabled is_anomaly_check_nan_enabled".split(), "autograd.anomaly_mode"),
     **dict.fromkeys("FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
                     "ByteTensor BoolTensor legacy_contiguous_format get_float32_matmul_precision "
                     "set_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled "

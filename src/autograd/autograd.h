@@ -82,6 +82,7 @@ CR_NODISCARD cr_status cr_autograd_edge(cr_tensor *t, cr_grad_edge *out);
 void cr_grad_node_retain(cr_grad_node *n);
 void cr_grad_node_release(cr_grad_node *n);
 const cr_op *cr_grad_node_op(const cr_grad_node *n); /* NULL: it puts a leaf's gradient into place, or is a function */
+void cr_grad_node_name(const cr_grad_node *n, cr_str *out); /* "MulBackward0", "AccumulateGrad", a function's own */
 uint32_t cr_grad_node_results(const cr_grad_node *n); /* how many tensor results */
 uint64_t cr_grad_node_order(const cr_grad_node *n); /* later ones have more; 0: of a leaf */
 /* Two words for the front end: the object that shows the node (borrowed), and one that the node owns. */
@@ -143,6 +144,15 @@ const cr_node_vtable *cr_grad_node_table(const cr_grad_node *n, void **user); /*
 
 /* The same memory and version count with that history: a saved tensor as a derivative sees it. */
 CR_NODISCARD cr_status cr_autograd_alias(cr_tensor *t, cr_grad_edge history, cr_tensor **out);
+
+/* ---- looking for errors (anomaly.c) ---- */
+typedef struct cr_anomaly {
+    bool check_nan; /* a derivative that makes NaNs fails */
+    cr_status (*made)(cr_grad_node *n); /* just now, on this thread */
+    void (*failed)(cr_grad_node *n); /* the walk is at it and about to give up */
+} cr_anomaly;
+void cr_autograd_set_anomaly(const cr_anomaly *a); /* for the process; NULL: off */
+bool cr_autograd_anomaly(cr_anomaly *out); /* is it on? */
 
 /* ---- garbage collection ---- */
 /* What a tensor, or a node, alone holds: objects behind hooks, functions and notes of nodes that nobody else holds, and

@@ -313,6 +313,7 @@ static cr_status run_node(walk *w, cr_grad_node *n, cr_tensor **grads) {
     cr_status status = run_node_hooks(n, true, NULL, grads);
     if (!status) status = n->table ? cr__function_call(n, grads, each) : derive(w, n, grads, each);
     if (!status && n->table && n->table->forget && !w->b->keep && !w->b->graph) n->table->forget(n->user);
+    if (__atomic_load_n(&cr__anomaly_on, __ATOMIC_RELAXED)) status = cr__anomaly_check(n, status, each);
     if (!status) status = run_node_hooks(n, false, each, grads);
     if (!status) status = send_all(w, n, each);
     for (uint32_t i = 0; i < n->nslots; i++) cr_tensor_release(each[i]);

@@ -54,7 +54,7 @@ cr_status cr_autograd_results(cr_grad_node *n, uint32_t count) {
     if (!(n->results = cr_alloc((count + 1u) * sizeof *n->results))) return CR_ENOMEM;
     for (uint32_t i = 0; i < count; i++) n->results[i] = cr_arg_none();
     n->nouts = n->nresults = (uint16_t)count;
-    return CR_OK;
+    return __atomic_load_n(&cr__anomaly_on, __ATOMIC_RELAXED) ? cr__anomaly_made(n) : CR_OK;
 }
 
 cr_status cr_autograd_result(cr_grad_node *n, uint32_t result, cr_tensor *t, bool written) {

@@ -88,6 +88,12 @@ CR_NODISCARD cr_status cr__function_call(cr_grad_node *n, cr_tensor *const *grad
 void cr__extra_free(cr_grad_node *n);
 cr__extra *cr__extra_of(cr_grad_node *n); /* made when absent; NULL: out of memory */
 
+/* ---- anomaly.c ---- */
+extern int cr__anomaly_on; /* atomic */
+CR_NODISCARD cr_status cr__anomaly_made(cr_grad_node *n);
+/* After the node's derivative, which ended with `status`: another one where it made NaNs. */
+CR_NODISCARD cr_status cr__anomaly_check(cr_grad_node *n, cr_status status, cr_tensor *const *made);
+
 /* ---- saved values (saved.c) ---- */
 /* The hooks of the thread, if any, get what the new node keeps of the call. written: over its first argument. */
 CR_NODISCARD cr_status cr__saved_pack(cr_grad_node *n, const cr_arg *args, const cr_arg *results, bool written);

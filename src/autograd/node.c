@@ -94,6 +94,22 @@ void cr_grad_node_release(cr_grad_node *n) {
 
 const cr_op *cr_grad_node_op(const cr_grad_node *n) { return n->op; }
 uint32_t cr_grad_node_results(const cr_grad_node *n) { return n->nouts; }
+void cr_grad_node_name(const cr_grad_node *n, cr_str *out) {
+    bool upper = true;
+    if (!n->op) {
+        cr_str_add(out, cr__node_name(n));
+        return;
+    }
+    for (const char *c = n->op->schema.name; *c; c++) { /* "add_" -> "AddBackward0" */
+        if (*c == '_' && c != n->op->schema.name) {
+            upper = true;
+            continue;
+        }
+        cr_str_addc(out, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
+        upper = *c == '_';
+    }
+    cr_str_add(out, "Backward0");
+}
 uint64_t cr_grad_node_order(const cr_grad_node *n) { return n->order; }
 const char *cr__node_name(const cr_grad_node *n) {
     return n->op ? n->op->name : n->table ? n->table->name(n->user) : "AccumulateGrad";

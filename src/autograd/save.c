@@ -118,6 +118,7 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     n->outs = n->slots + nslots;
     cr_status status = save_all(n, args, results, keep_args, keep_results, before);
     n->order = cr__node_order(); /* after the nodes of views that were read off just now */
+    if (!status && __atomic_load_n(&cr__anomaly_on, __ATOMIC_RELAXED)) status = cr__anomaly_made(n);
     if (status) cr_grad_node_release(n);
     else *out = n;
     return status;

@@ -20,6 +20,7 @@ int cr_py_traverse_user(void *user, cr_visit *visit, void *arg);
 PyObject *cr_py_handle_new(cr_grad_node *node, PyObject *tensor);
 uint64_t cr_py_handle_id(PyObject *handle);
 
+int cr_py_anomaly_init(PyObject *module);
 int cr_py_saved_init(PyObject *module);
 int cr_py_nodes_init(PyObject *module);
 /* The node of a Node; borrowed. NULL without an exception: it is none; with one: a function that recorded nothing. */

@@ -77,31 +77,13 @@ static void node_dealloc(PyObject *self) {
 
 /* ---- what it is ---- */
 
-/* "add_" -> "AddBackward0". */
-static PyObject *op_name(const cr_op *op) {
-    cr_str text;
-    bool upper = true;
-    cr_str_init(&text);
-    for (const char *c = op->schema.name; *c; c++) {
-        if (*c == '_' && c != op->schema.name) {
-            upper = true;
-            continue;
-        }
-        cr_str_addc(&text, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
-        upper = *c == '_';
-    }
-    cr_str_add(&text, "Backward0");
-    return cr_py_text(&text);
-}
-
 static PyObject *node_name(PyObject *self, PyObject *unused) {
     (void)unused;
-    void *user;
+    cr_str text;
     if (SELF(self)->context) return PyUnicode_FromString(Py_TYPE(self)->tp_name);
-    const cr_node_vtable *table = cr_grad_node_table(SELF(self)->node, &user);
-    if (table) return PyUnicode_FromString(table->name(user));
-    const cr_op *op = cr_grad_node_op(SELF(self)->node);
-    return op ? op_name(op) : PyUnicode_FromString("AccumulateGrad");
+    cr_str_init(&text);
+    cr_grad_node_name(SELF(self)->node, &text);
+    return cr_py_text(&text);
 }
 
 static PyObject *node_next(PyObject *self, void *unused) {

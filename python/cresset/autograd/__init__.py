@@ -16,7 +16,9 @@ from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_en
 
 __all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function",
            "graph"]
-__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function"}, {"function", "graph"})
+__getattr__, __dir__ = _lazy.names(globals(), {"Function": "function", **dict.fromkeys(
+    ("detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled"), "anomaly_mode")},
+                                       {"function", "graph", "anomaly_mode"})
 
 
 def _is_edge(value: Any) -> bool:
