@@ -42,6 +42,7 @@ struct cr_grad_node {
     uint32_t nslots, nouts; /* tensors among the arguments and among the results, lists opened */
     bool walked; /* what was saved is gone */
     bool underived; /* there is no derivative: a walk that comes here fails */
+    bool parked; /* a sink that nobody holds, kept by its leaf for the next time; it does not hold the leaf then */
     cr_arg *args, *results; /* as cr_grad_expand wants them: aliases of what is kept, else fakes with the metas. These
                              * and the slots follow the node, in its block */
     cr__slot *slots, *outs;
@@ -58,7 +59,7 @@ typedef struct cr__autograd {
     cr_grad_node *fn; /* NULL: a leaf */
     uint32_t result;
     cr_tensor *grad;
-    cr_grad_node *sink; /* weak; it holds the tensor */
+    cr_grad_node *sink; /* weak, it holds the tensor; or parked, and owned */
     int lock; /* atomic: of grad, sink and hooks */
     bool retains;
     CR_VEC(cr_grad_hook) hooks, after; /* of a leaf */

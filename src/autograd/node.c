@@ -69,14 +69,20 @@ static void node_free(cr_grad_node *n) {
         n->table->release(n->user);
         cr_free(n->results);
     }
-    cr__autograd *a = n->leaf ? cr__autograd_get(n->leaf) : NULL;
-    if (a) {
-        cr__lock(&a->lock);
-        if (a->sink == n) a->sink = NULL;
-        cr__unlock(&a->lock);
-    }
-    cr_tensor_release(n->leaf);
     cr_free(n);
+}
+
+/* A leaf is used again and again: its sink stays at hand, unless it has become somebody's (hooks, notes). */
+static void sink_free(cr_grad_node *n) {
+    cr_tensor *leaf = n->leaf;
+    cr__autograd *a = cr__autograd_get(leaf);
+    bool plain = !n->hooks.n && !n->keepers.n && !n->extra && !n->shown;
+    cr__lock(&a->lock);
+    bool parked = n->parked = a->sink == n && plain;
+    if (a->sink == n && !plain) a->sink = NULL;
+    cr__unlock(&a->lock);
+    if (!parked) node_free(n);
+    cr_tensor_release(leaf);
 }
 
 void cr_grad_node_release(cr_grad_node *n) {
@@ -87,7 +93,8 @@ void cr_grad_node_release(cr_grad_node *n) {
     freeing = true;
     while ((n = dead)) {
         dead = n->next_dead;
-        node_free(n);
+        if (n->leaf) sink_free(n);
+        else node_free(n);
     }
     freeing = false;
 }
@@ -126,8 +133,9 @@ cr_grad_node *cr_grad_node_edge(const cr_grad_node *n, uint32_t i, uint32_t *res
 cr__autograd *cr__autograd_of(cr_tensor *t) {
     void *known = __atomic_load_n(&t->autograd, __ATOMIC_ACQUIRE);
     if (known) return known;
-    cr__autograd *made = cr_calloc(1, sizeof *made);
+    cr__autograd *made = cr_alloc(sizeof *made);
     if (!made) return NULL;
+    *made = (cr__autograd){ .fn = NULL };
     if (__atomic_compare_exchange_n(&t->autograd, &known, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
     cr_free(made);
     return known;
@@ -153,6 +161,7 @@ void cr__autograd_dismiss(cr_tensor *t, cr__autograd *a) {
     if (a->retains && a->fn) drop_keeper(a->fn, t);
     cr_grad_node_release(a->fn);
     cr_tensor_release(a->grad);
+    if (a->sink && a->sink->parked) node_free(a->sink);
     for (size_t i = 0; i < a->hooks.n; i++) release_hook(&a->hooks.at[i]);
     for (size_t i = 0; i < a->after.n; i++) release_hook(&a->after.at[i]);
     cr_vec_dispose(&a->hooks);
@@ -197,7 +206,12 @@ static cr_status renew(cr_tensor *t) {
 static cr_status sink_of(cr_tensor *t, cr__autograd *a, cr_grad_node **out) {
     cr_status status = CR_OK;
     cr__lock(&a->lock);
-    if (a->sink && try_retain(a->sink)) {
+    if (a->sink && a->sink->parked) {
+        *out = a->sink;
+        a->sink->parked = false;
+        a->sink->refs = 1;
+        cr_tensor_retain(t);
+    } else if (a->sink && try_retain(a->sink)) {
         *out = a->sink;
     } else {
         cr_grad_node *made = cr_calloc(1, sizeof *made);

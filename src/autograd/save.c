@@ -15,24 +15,20 @@ cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out) {
     cr_meta meta;
     cr_meta_copy(&meta, &t->meta);
     meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
-    return cr_tensor_create_fake(NULL, &meta, out);
+    return cr_tensor_shape(&meta, out);
 }
 
 static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
-    cr_meta meta;
     if (!keep) return cr__shape_of(t, out);
-    cr_meta_copy(&meta, &t->meta);
-    meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
     if (t->inference)
         return CR_FAIL(CR_ERUNTIME, "inference tensors cannot be saved for backward: do not compute gradients with "
                                     "what was made in inference mode. .clone() it first, or make it inside of "
                                     "no_grad()");
-    CR_TRY(cr_tensor_on(t->storage, &meta, NULL, t->env, out));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
-    cr_status status = cr_tensor_share_version(*out, t);
-    if (status) cr_tensor_release(*out);
-    return status;
+    /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */
+    bool leaf = slot->edge.node && slot->edge.node->leaf;
+    return leaf ? cr_tensor_retain(*out = t), CR_OK : cr_tensor_alias(t, out);
 }
 
 typedef struct saver { cr__slot *slots; uint32_t at; bool edges; const cr_storage *written; } saver;
@@ -104,8 +100,11 @@ cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *res
     const cr_schema *s = &op->schema;
     uint32_t nslots = cr__count_tensors(args, s->nparams), nouts = cr__count_tensors(results, s->nreturns);
     size_t nargs = s->nparams + (size_t)s->nreturns;
-    cr_grad_node *n = cr_calloc(1, sizeof *n + nargs * sizeof *n->args + (nslots + (size_t)nouts) * sizeof *n->slots);
+    cr_grad_node *n;
+    size_t bytes = sizeof *n + nargs * sizeof *n->args + (nslots + (size_t)nouts) * sizeof *n->slots;
+    n = cr_alloc(bytes); /* not cr_calloc: the C library keeps freed blocks at hand for malloc alone */
     if (!n) return CR_ENOMEM;
+    memset(n, 0, bytes);
     n->refs = 1;
     n->op = op;
     n->nargs = s->nparams;

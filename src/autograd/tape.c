@@ -7,13 +7,6 @@
 #include "ops/custom.h"
 #include "ops/formula.h"
 
-static cr_status call_plain(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    cr_ambient *ambient = cr_ambient_get();
-    ambient->untaped = true;
-    cr_status status = cr_call(op, args, results);
-    ambient->untaped = false;
-    return status;
-}
 
 static cr_status call_named(const char *name, const cr_arg *args, size_t n, cr_tensor **out) {
     cr_ambient *ambient = cr_ambient_get();
@@ -63,28 +56,14 @@ static cr_status check_writes(const cr_op *op, const cr_arg *args) {
 
 /* ---- one node ---- */
 
-static cr_status result_flows(const cr_op *op, uint16_t i, const cr_arg *result, bool *yes) {
-    const cr_arg *first = result->kind == CR_ARG_LIST && result->n ? result->u.list : result;
-    *yes = false;
-    return first->kind == CR_ARG_TENSOR ? cr_grad_flows(op->base, i, &first->u.t->meta, yes) : CR_OK;
-}
-
-/* Which gradients will be defined is not known yet: whatever a formula reads when all are, or when only one is. */
-static cr_status find_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
-                            cr_saved *out) {
-    uint16_t n = op->schema.nreturns;
-    bool flows[CR__MAX_RESULTS] = { false };
-    *out = (cr_saved){ 0 };
-    for (uint16_t i = 0; i < n; i++) CR_TRY(result_flows(op, i, &results[i], &flows[i]));
-    for (int only = -1; only < (n > 1 ? n : 0); only++) {
-        bool given[CR__MAX_RESULTS] = { false };
-        cr_saved saved;
-        for (int i = 0; i < n; i++) given[i] = flows[i] && (only < 0 || i == only);
-        cr_status status = cr_formula_saved(NULL, op, args, results, needs, given, &saved);
-        if (status == CR_ENOTIMPL) continue; /* the walk that asks for this one says so */
-        CR_TRY(status);
-        out->args |= saved.args;
-        out->results |= saved.results;
+/* A bit per result that a gradient can flow through. */
+static cr_status find_flows(const cr_op *op, const cr_arg *results, uint32_t *flows) {
+    *flows = 0;
+    for (uint16_t i = 0; i < op->schema.nreturns; i++) {
+        const cr_arg *first = results[i].kind == CR_ARG_LIST && results[i].n ? results[i].u.list : &results[i];
+        bool yes = false;
+        if (first->kind == CR_ARG_TENSOR) CR_TRY(cr_grad_flows(op->base, i, &first->u.t->meta, &yes));
+        *flows |= (uint32_t)yes << i;
     }
     return CR_OK;
 }
@@ -136,12 +115,6 @@ static cr_status keep_self(cr_tensor *self, bool elements, cr_tensor **out) {
     return cr_tensor_create_fake(NULL, &meta, out);
 }
 
-static cr_status any_flows(const cr_op *op, const cr_arg *results, bool *yes) {
-    *yes = false;
-    for (uint16_t i = 0; i < op->schema.nreturns && !*yes; i++) CR_TRY(result_flows(op, i, &results[i], yes));
-    return CR_OK;
-}
-
 static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *results, const cr_saved *saved,
                         bool underived, cr_tensor *before) {
     cr_grad_node *node;
@@ -156,28 +129,30 @@ static cr_status record(const cr_op *op, const cr_arg *args, const cr_arg *resul
 }
 
 static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underived, cr_arg *results) {
-    bool needs[CR_MAX_PARAMS], inplace = op->variant == CR_INPLACE, flows;
+    bool needs[CR_MAX_PARAMS], inplace = op->variant == CR_INPLACE;
+    uint32_t flows;
     cr_tensor *before = NULL;
     cr_saved saved = { 0 };
     if (op->schema.nreturns > CR__MAX_RESULTS)
         return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
     for (uint16_t i = 0; i < op->schema.nparams; i++) needs[i] = cr_arg_requires_grad(&args[i]);
     if (inplace) {
-        if (!underived) CR_TRY(find_saved(op, args, args, needs, &saved));
+        CR_TRY(find_flows(op, args, &flows));
+        if (!underived) CR_TRY(cr_grad_saved(op, args, args, needs, flows, &saved));
         CR_TRY(keep_self(args[0].u.t, saved.args & 1, &before));
     }
-    cr_status status = call_plain(op, args, results);
+    cr_status status = cr_call_untaped(op, args, results);
     if (status) {
         cr_tensor_release(before);
         return status;
     }
-    CR_TRY_OUT(any_flows(op, results, &flows));
+    CR_TRY_OUT(find_flows(op, results, &flows));
     if (!flows && inplace && cr_tensor_requires_grad(args[0].u.t))
         CR_TRY_OUT(CR_FAIL(CR_ENOTIMPL,
                            "%s has no derivative, and its result was written to a tensor that requires grad",
                            op->name));
     if (!flows) goto out;
-    if (!inplace && !underived) CR_TRY_OUT(find_saved(op, args, results, needs, &saved));
+    if (!inplace && !underived) CR_TRY_OUT(cr_grad_saved(op, args, results, needs, flows, &saved));
     CR_TRY_OUT(record(op, args, results, &saved, underived, before));
 out:
     cr_tensor_release(before);
@@ -215,7 +190,7 @@ static cr_status call_parts(const cr_op *op, const cr_arg *args, cr_arg *results
 /* ---- detach_() ---- */
 
 static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *results) {
-    CR_TRY(call_plain(op, args, results)); /* takes the flag */
+    CR_TRY(cr_call_untaped(op, args, results)); /* takes the flag */
     cr_status status = cr_autograd_require(args[0].u.t, false);
     if (status) cr_results_release(results, 1);
     return status;
@@ -226,7 +201,7 @@ static cr_status detach_self(const cr_op *op, const cr_arg *args, cr_arg *result
 /* From here on its history is one that no gradient passes. */
 static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) {
     cr_grad_node *node;
-    CR_TRY(call_plain(op, args, results));
+    CR_TRY(cr_call_untaped(op, args, results));
     cr_status status = cr__node_create(op, args, results, 0, 0, NULL, &node);
     if (!status) {
         node->underived = true;
@@ -242,7 +217,7 @@ static cr_status call_set(const cr_op *op, const cr_arg *args, cr_arg *results) 
 static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     static const cr_op *detach;
     cr_env *env = NULL;
-    if (cr_args_have_fake(args, op->schema.nparams, &env)) return call_plain(op, args, results);
+    if (cr_args_have_fake(args, op->schema.nparams, &env)) return cr_call_untaped(op, args, results);
     if (op->variant == CR_OUT)
         return CR_FAIL(CR_ERUNTIME,
                        "%s(): functions with out=... arguments don't support automatic differentiation, but one of "
@@ -254,7 +229,7 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
     if (is_set(op)) return call_set(op, args, results);
     bool direct, custom = op->tags & CR_TAG_CUSTOM;
     if (op->variant == CR_INPLACE && args[0].u.t->base && (op->base->tags & CR_TAG_INPLACE_VIEW)) {
-        CR_TRY(call_plain(op, args, results)); /* the view's geometry alone: it is read off its root again */
+        CR_TRY(cr_call_untaped(op, args, results)); /* the view's geometry alone: it is read off its root again */
         return CR_OK;
     }
     CR_TRY(cr_grad_is_direct(op, &direct));

@@ -728,6 +728,14 @@ static bool any_requires_grad(const cr_op *op, const cr_arg *args) {
     return false;
 }
 
+cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results) {
+    bool before = ambient.untaped;
+    ambient.untaped = true;
+    cr_status status = call_unrecorded(op, args, results);
+    ambient.untaped = before;
+    return status;
+}
+
 cr_status cr_call(const cr_op *op, const cr_arg *args, cr_arg *results) {
     if (ambient.mode.autocast.enabled) {
         bool done;

@@ -78,9 +78,11 @@ typedef struct cr_fnode {
     /* What resolution found in a row's .decomp or .grad (zero before): */
     uint8_t space;          /* NAME: cr_fspace */
     uint16_t slot;          /* NAME: which one there; FOR: the loop variable's slot */
+    uint8_t special;        /* CALL: cr_fspecial */
     const struct cr__helper *helper; /* CALL: a helper of that name, or NULL */
     const cr_op *op;        /* CALL: first overload, or the one that is written; NULL: no such op */
 } cr_fnode;
+typedef enum cr_fspecial { CR_FSPECIAL_NONE, CR_FSPECIAL_NEEDS, CR_FSPECIAL_GIVEN, CR_FSPECIAL_WHERE } cr_fspecial;
 typedef enum cr_fspace {
     CR_FSPACE_NONE, CR_FSPACE_PARAM, CR_FSPACE_RESULT, CR_FSPACE_GRAD, CR_FSPACE_LET, /* LET: loop variables, too */
     CR_FSPACE_NEEDS, CR_FSPACE_ZERO, CR_FSPACE_DTYPE, CR_FSPACE_FORMAT,
@@ -98,6 +100,7 @@ typedef struct cr_fstatement {
     uint32_t at;
     const char **names;
     const cr_fnode **values;
+    int8_t *targets;        /* CLAUSE, after resolution: the parameters that the names are */
 } cr_fstatement;
 
 typedef enum cr_formula_column { CR_FORMULA_SCALAR, CR_FORMULA_DECOMP, CR_FORMULA_GRAD } cr_formula_column;
@@ -108,6 +111,8 @@ typedef struct cr_formula {
     uint16_t n;
     uint16_t nslots;        /* after resolution: names that `let` and `for` bind ... */
     uint16_t *let_of;       /* ... and the statement that binds each; UINT16_MAX: a loop variable */
+    uint32_t constants;     /* .grad, after resolution: a bit per result that is declared not_differentiable ... */
+    bool settled;           /* ... and: there is no condition and no loop, so that what it reads depends on no value */
 } cr_formula;
 
 /* Everything in the arena, the text too (copied). CR_EFORMAT "line:column: expected ..., found ...". */
@@ -123,9 +128,17 @@ CR_NODISCARD cr_status cr_formula_fail(const char *what, const char *text, uint3
     CR_PRINTF(4, 5);
 
 /* ---- a row's texts (formula_check.c) ---- */
+/* What a backward reads of a call: a bit per parameter and per return; data, or only dtype and sizes. */
+typedef struct cr_saved { uint64_t args, results, arg_metas, result_metas; } cr_saved;
+/* Those that were asked for, by wanted gradients and given ones. */
+typedef struct cr_saved_sets {
+    int n, busy; /* atomic */
+    struct { uint64_t key; cr_saved saved; } at[8];
+} cr_saved_sets;
 typedef struct cr_op_formulas {
     cr_formula decomp, core, train, grad;
     bool has_decomp, has_core, has_train, has_grad;
+    cr_saved_sets sets;
 } cr_op_formulas;
 /* Parsed and resolved on first use, kept for the life of the process; thread-safe. In-place and out variants give their
  * functional op's. CR_EFORMAT "aten::x .grad 1:7: ..." when a text is malformed or a name means nothing. */
@@ -165,12 +178,14 @@ CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *resu
  * derivative's, which must not be dropped (cr_grad_expand refuses it). */
 CR_NODISCARD cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes);
 
-/* What the backward of one call reads, a bit per parameter and per return: data, or only dtype and sizes. Conditions
- * are settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL:
+/* What the backward of one call reads. Conditions are settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL:
  * exec's. */
-typedef struct cr_saved { uint64_t args, results, arg_metas, result_metas; } cr_saved;
 CR_NODISCARD cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results,
                                         const bool *needs, const bool *given, cr_saved *out);
+/* The same for any backward that may come: with the gradients of all results of the mask `flows`, or of one of them.
+ * Remembered by the op where the text has no conditions. */
+CR_NODISCARD cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
+                                     uint32_t flows, cr_saved *out);
 
 /* A .grad_fn gets its inputs in one array: parameters, results, gradients of results, and a BOOL per parameter: is its
  * gradient wanted? It writes one result per parameter (NONE: zero); shape, dtype and real part are fitted

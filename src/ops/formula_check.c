@@ -116,23 +116,58 @@ static cr_status resolve(resolver *r, const cr_fnode *tree) {
     if (node->kind == CR_F_CALL) {
         node->helper = cr__helper_find(node->name);
         node->op = cr__called_op(node);
+        node->special = !strcmp(node->name, "needs")   ? CR_FSPECIAL_NEEDS
+                        : !strcmp(node->name, "given") ? CR_FSPECIAL_GIVEN
+                        : !strcmp(node->name, "where") ? CR_FSPECIAL_WHERE
+                                                       : CR_FSPECIAL_NONE;
     }
     for (int i = 0; i < node->nkids; i++)
         if (node->kids[i]) CR_TRY(resolve(r, node->kids[i]));
     return CR_OK;
 }
 
+static bool is_tensor(const cr_op *op, const cr_fnode *node) {
+    if (node->kind != CR_F_NAME) return false;
+    if (node->space == CR_FSPACE_PARAM)
+        return op->schema.params[node->slot].type == CR_T_TENSOR && !op->schema.params[node->slot].optional;
+    return node->space == CR_FSPACE_RESULT || node->space == CR_FSPACE_GRAD;
+}
+
+/* Does what it reads depend on no value? A comparison of a tensor is a tensor, which decides nothing here. */
+static bool is_settled(const cr_op *op, const cr_fnode *node) {
+    int k = node->kind;
+    if (k == CR_F_TERNARY || k == CR_F_FOR || k == CR_F_AND || k == CR_F_OR) return false;
+    if (node->special == CR_FSPECIAL_WHERE) {
+        const cr_fnode *test = node->nkids ? node->kids[0] : node;
+        if (!cr_fkind_is_compare(test->kind) || !(is_tensor(op, test->kids[0]) || is_tensor(op, test->kids[1])))
+            return false;
+    } else if (node->special) {
+        return false;
+    }
+    for (int i = 0; i < node->nkids; i++)
+        if (node->kids[i] && !is_settled(op, node->kids[i])) return false;
+    return true;
+}
+
 static cr_status resolve_statement(resolver *r, int index) {
-    const cr_fstatement *s = &r->f->statements[index];
+    cr_fstatement *s = &r->f->statements[index];
+    if (s->kind == CR_FS_CLAUSE && !(s->targets = cr_arena_calloc(r->arena, s->nnames + 1u, sizeof *s->targets)))
+        return CR_ENOMEM;
+    if (s->kind == CR_FS_CONSTANT && !s->nnames) r->f->constants = UINT32_MAX;
     r->in_let = s->kind == CR_FS_LET;
-    for (int i = 0; i < s->nvalues; i++) CR_TRY(resolve(r, s->values[i]));
+    for (int i = 0; i < s->nvalues; i++) {
+        CR_TRY(resolve(r, s->values[i]));
+        r->f->settled &= is_settled(r->op, s->values[i]);
+    }
     for (int i = 0; i < s->nnames; i++) {
         const char *name = s->names[i];
         int param = cr__find_param(r->op, name);
         if (s->kind == CR_FS_CLAUSE && (param < 0 || r->op->schema.params[param].type != CR_T_TENSOR))
             return fail_at(r, s->at, "'%s' is no tensor argument, so it has no derivative", name);
-        if (s->kind == CR_FS_CONSTANT && numbered(name, "result", r->op->schema.nreturns) < 0)
-            return fail_at(r, s->at, "'%s' is no result (result0, result1, ...)", name);
+        if (s->kind == CR_FS_CLAUSE) s->targets[i] = (int8_t)param;
+        int result = s->kind == CR_FS_CONSTANT ? numbered(name, "result", r->op->schema.nreturns) : 0;
+        if (result < 0) return fail_at(r, s->at, "'%s' is no result (result0, result1, ...)", name);
+        if (s->kind == CR_FS_CONSTANT) r->f->constants |= 1u << result;
         if (s->kind != CR_FS_LET) continue;
         for (size_t k = 0; k < r->names.n; k++)
             if (r->names.at[k] && !strcmp(r->names.at[k], name)) param = 0;
@@ -148,6 +183,8 @@ static cr_status parse_column(cr_arena *arena, const cr_op *op, const char *text
     resolver r = { .op = op, .f = out, .arena = arena, .column = column == CR_FORMULA_GRAD ? "grad" : "decomp" };
     cr_status status = cr_formula_parse(arena, text, column, out);
     if (status) return status == CR_ENOMEM ? status : cr_error_context(status, "%s .%s", op->name, r.column);
+    out->settled = true;
+    out->constants = out->n ? 0 : UINT32_MAX; /* .grad = "" */
     for (int i = 0; i < out->n; i++) CR_TRY_OUT(resolve_statement(&r, i));
     out->nslots = (uint16_t)r.let_of.n;
     if (r.let_of.n && !(out->let_of = cr_arena_copy(arena, r.let_of.at, r.let_of.n * sizeof *r.let_of.at)))

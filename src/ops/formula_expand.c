@@ -155,7 +155,7 @@ static cr_status mentions(fx *x, const cr_fnode *node, bool in_loop, uint8_t *ma
         }
         return CR_OK;
     }
-    if (node->kind == CR_F_CALL && (!strcmp(node->name, "given") || !strcmp(node->name, "needs"))) return CR_OK;
+    if (node->special == CR_FSPECIAL_GIVEN || node->special == CR_FSPECIAL_NEEDS) return CR_OK;
     if (node->kind == CR_F_TERNARY) {
         bool known = false, yes = false;
         /* in a loop it may ask about the loop variable: either */
@@ -308,44 +308,54 @@ static cr_status eval_name(fx *x, const cr_fnode *node, fval *out) {
 /* ---- operators on tensors ---- */
 
 /* The op that an operator becomes, by what its operands are. `flip`: a number on the left is moved to the right. */
-static const struct { uint8_t kind, flip; const char *tensors, *number_right, *number_left; } operators[] = {
-    { CR_F_ADD, 1, "aten::add.Tensor", "aten::add.Tensor", NULL },
-    { CR_F_SUB, 0, "aten::sub.Tensor", "aten::sub.Tensor", "aten::sub.Tensor" },
-    { CR_F_MUL, 1, "aten::mul.Tensor", "aten::mul.Tensor", NULL },
-    { CR_F_DIV, 0, "aten::div.Tensor", "aten::div.Tensor", "aten::div.Tensor" },
-    { CR_F_FLOORDIV, 0, "aten::floor_divide", "aten::floor_divide", "aten::floor_divide" },
-    { CR_F_MOD, 0, "aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor" },
-    { CR_F_POW, 0, "aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar" },
-    { CR_F_EQ, 1, "aten::eq.Tensor", "aten::eq.Scalar", NULL },
-    { CR_F_NE, 1, "aten::ne.Tensor", "aten::ne.Scalar", NULL },
-    { CR_F_LT, CR_F_GT, "aten::lt.Tensor", "aten::lt.Scalar", NULL },
-    { CR_F_LE, CR_F_GE, "aten::le.Tensor", "aten::le.Scalar", NULL },
-    { CR_F_GT, CR_F_LT, "aten::gt.Tensor", "aten::gt.Scalar", NULL },
-    { CR_F_GE, CR_F_LE, "aten::ge.Tensor", "aten::ge.Scalar", NULL },
-    { CR_F_BITAND, 1, "aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", NULL },
-    { CR_F_BITOR, 1, "aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", NULL },
-    { CR_F_SHL, 0, "aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar",
-      "aten::bitwise_left_shift.Scalar_Tensor" },
-    { CR_F_SHR, 0, "aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar",
-      "aten::bitwise_right_shift.Scalar_Tensor" },
-    { CR_F_AND, 0, "aten::logical_and", NULL, NULL },
-    { CR_F_OR, 0, "aten::logical_or", NULL, NULL },
+enum { TENSORS, NUMBER_RIGHT, NUMBER_LEFT, WAYS };
+static const struct { uint8_t kind, flip; const char *names[WAYS]; } operators[] = {
+    { CR_F_ADD, 1, { "aten::add.Tensor", "aten::add.Tensor", NULL } },
+    { CR_F_SUB, 0, { "aten::sub.Tensor", "aten::sub.Tensor", "aten::sub.Tensor" } },
+    { CR_F_MUL, 1, { "aten::mul.Tensor", "aten::mul.Tensor", NULL } },
+    { CR_F_DIV, 0, { "aten::div.Tensor", "aten::div.Tensor", "aten::div.Tensor" } },
+    { CR_F_FLOORDIV, 0, { "aten::floor_divide", "aten::floor_divide", "aten::floor_divide" } },
+    { CR_F_MOD, 0, { "aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor" } },
+    { CR_F_POW, 0, { "aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar" } },
+    { CR_F_EQ, 1, { "aten::eq.Tensor", "aten::eq.Scalar", NULL } },
+    { CR_F_NE, 1, { "aten::ne.Tensor", "aten::ne.Scalar", NULL } },
+    { CR_F_LT, CR_F_GT, { "aten::lt.Tensor", "aten::lt.Scalar", NULL } },
+    { CR_F_LE, CR_F_GE, { "aten::le.Tensor", "aten::le.Scalar", NULL } },
+    { CR_F_GT, CR_F_LT, { "aten::gt.Tensor", "aten::gt.Scalar", NULL } },
+    { CR_F_GE, CR_F_LE, { "aten::ge.Tensor", "aten::ge.Scalar", NULL } },
+    { CR_F_BITAND, 1, { "aten::bitwise_and.Tensor", "aten::bitwise_and.Scalar", NULL } },
+    { CR_F_BITOR, 1, { "aten::bitwise_or.Tensor", "aten::bitwise_or.Scalar", NULL } },
+    { CR_F_SHL, 0, { "aten::bitwise_left_shift.Tensor", "aten::bitwise_left_shift.Tensor_Scalar",
+      "aten::bitwise_left_shift.Scalar_Tensor" } },
+    { CR_F_SHR, 0, { "aten::bitwise_right_shift.Tensor", "aten::bitwise_right_shift.Tensor_Scalar",
+      "aten::bitwise_right_shift.Scalar_Tensor" } },
+    { CR_F_AND, 0, { "aten::logical_and", NULL, NULL } },
+    { CR_F_OR, 0, { "aten::logical_or", NULL, NULL } },
 };
 
+/* By name once. */
+static cr_status call_known(fx *x, const cr_fnode *node, const cr_op **known, const char *name, const fval *args,
+                            size_t n, fval *out) {
+    const cr_op *op = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (!op) __atomic_store_n(known, op = cr_op_find(name), __ATOMIC_RELAXED);
+    if (!op) return cr__fx_fail(x, node, CR_ENOTFOUND, "there is no op '%s'", name);
+    return cr__fx_call(x, node, op, true, args, n, NULL, 0, out);
+}
+
 static cr_status call_operator(fx *x, const cr_fnode *node, int kind, const fval *a, const fval *b, fval *out) {
+    static const cr_op *known[CR_COUNT(operators)][WAYS];
     for (size_t i = 0; i < CR_COUNT(operators); i++) {
         if (operators[i].kind != kind) continue;
         bool left = cr__fval_is_tensor(a), right = cr__fval_is_tensor(b);
         fval pair[2] = { *a, *b };
+        int way = left && right ? TENSORS : left ? NUMBER_RIGHT : NUMBER_LEFT;
+        if (!left && operators[i].flip > 1) return call_operator(x, node, operators[i].flip, b, a, out);
         if (!left && operators[i].flip) {
             pair[0] = *b, pair[1] = *a;
-            return operators[i].flip > 1 ? call_operator(x, node, operators[i].flip, b, a, out)
-                                         : cr__fx_call_name(x, node, operators[i].number_right, pair, 2, out);
+            way = NUMBER_RIGHT;
         }
-        const char *name = left && right ? operators[i].tensors
-                           : left        ? operators[i].number_right
-                                         : operators[i].number_left;
-        if (name) return cr__fx_call_name(x, node, name, pair, 2, out);
+        const char *name = operators[i].names[way];
+        if (name) return call_known(x, node, &known[i][way], name, pair, 2, out);
     }
     return cr__fx_fail(x, node, CR_EFORMAT, "'%s' has no meaning for these operands", cr_fkind_text(kind));
 }
@@ -454,20 +464,18 @@ static cr_status eval_undefined(fx *x, const cr_fnode *call, int i, fval *out) {
 }
 
 static cr_status eval_special(fx *x, const cr_fnode *node, bool *done, fval *out) {
-    *done = true;
+    *done = node->special == CR_FSPECIAL_NEEDS || node->special == CR_FSPECIAL_GIVEN;
+    if (!*done) return CR_OK;
     const cr_fnode *kid = node->nkids == 1 && !node->keywords[0] ? node->kids[0] : NULL;
-    if (!strcmp(node->name, "needs") && kid && kid->space == CR_FSPACE_PARAM && x->needs) {
+    if (node->special == CR_FSPECIAL_NEEDS && kid && kid->space == CR_FSPACE_PARAM && x->needs) {
         *out = cr__fval(cr_arg_bool(x->needs[kid->slot]));
         return CR_OK;
     }
-    if (!strcmp(node->name, "given") && kid && kid->space == CR_FSPACE_GRAD) {
+    if (node->special == CR_FSPECIAL_GIVEN && kid && kid->space == CR_FSPACE_GRAD) {
         *out = cr__fval(cr_arg_bool(cr__fx_given(x, kid->slot)));
         return CR_OK;
     }
-    if (!strcmp(node->name, "needs") || !strcmp(node->name, "given"))
-        return cr__fx_fail(x, node, CR_EFORMAT, "write needs(argument) in a .grad or .train, given(gradN) in a .grad");
-    *done = false;
-    return CR_OK;
+    return cr__fx_fail(x, node, CR_EFORMAT, "write needs(argument) in a .grad or .train, given(gradN) in a .grad");
 }
 
 static cr_status eval_call(fx *x, const cr_fnode *node, fval *out) {
@@ -492,7 +500,7 @@ static cr_status eval_call(fx *x, const cr_fnode *node, fval *out) {
         } else {
             n++;
         }
-        if (!i && !strcmp(node->name, "where") && node->nkids == 3 && values[0].a.kind == CR_ARG_BOOL &&
+        if (!i && node->special == CR_FSPECIAL_WHERE && node->nkids == 3 && values[0].a.kind == CR_ARG_BOOL &&
             !values[0].opaque)
             return cr__fx_eval(x, node->kids[values[0].a.u.i ? 1 : 2], out); /* a settled condition */
     }

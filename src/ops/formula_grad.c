@@ -5,8 +5,6 @@
  * set comes from the same walk with nothing emitted, so it cannot drift from what an expansion reads. */
 #include "ops/formula_eval.h"
 
-#include <stdio.h>
-
 static bool differentiable(const cr_meta *m) {
     return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype));
 }
@@ -103,9 +101,9 @@ static cr_status fit(fx *x, const cr_fnode *node, const cr_meta *argument, fval 
 }
 
 typedef struct gradients {
-    cr_arg *sum;    /* per parameter; LISTs in the arena for Tensor[] */
-    bool *wanted;   /* per parameter: needed, and something with a floating dtype */
-    bool *zero;     /* per parameter: a clause said `zero` */
+    cr_arg sum[CR_MAX_PARAMS];  /* per parameter; LISTs in the arena for Tensor[] */
+    bool wanted[CR_MAX_PARAMS]; /* per parameter: needed, and something with a floating dtype */
+    bool zero[CR_MAX_PARAMS];   /* per parameter: a clause said `zero` */
 } gradients;
 
 /* Adds one clause's value to the gradient of `argument`. */
@@ -152,14 +150,9 @@ static cr_status add_to(fx *x, const cr_fnode *node, int p, fval v, gradients *g
 }
 
 static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
-    int targets[CR_MAX_PARAMS];
+    const int8_t *targets = clause->targets;
     bool any = false;
-    if (clause->nnames > CR_MAX_PARAMS)
-        return cr__fx_fail(x, clause->values[0], CR_EFORMAT, "more than %d targets", CR_MAX_PARAMS);
-    for (int i = 0; i < clause->nnames; i++) {
-        targets[i] = cr__find_param(x->op, clause->names[i]);
-        any |= targets[i] >= 0 && g->wanted[targets[i]];
-    }
+    for (int i = 0; i < clause->nnames; i++) any |= g->wanted[targets[i]];
     if (!any) return CR_OK;
     x->clause = clause;
     for (int k = 0; k < clause->nvalues; k++) {
@@ -167,7 +160,7 @@ static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
         bool undefined, one_each = clause->nvalues == clause->nnames;
         size_t mark = x->owned.n;
         fval v;
-        if (one_each && (targets[k] < 0 || !g->wanted[targets[k]])) continue;
+        if (one_each && !g->wanted[targets[k]]) continue;
         CR_TRY(cr__fx_undefined(x, node, &undefined));
         if (undefined) continue;
         CR_TRY(cr__fx_eval(x, node, &v));
@@ -178,7 +171,7 @@ static cr_status run_clause(fx *x, const cr_fstatement *clause, gradients *g) {
                 return cr__fx_fail(x, node, CR_EFORMAT, "%d targets need a call with %d results", clause->nnames,
                                    clause->nnames);
             for (int i = 0; i < clause->nnames; i++)
-                if (targets[i] >= 0 && g->wanted[targets[i]])
+                if (g->wanted[targets[i]])
                     CR_TRY(add_to(x, node, targets[i], v.opaque ? v : cr__fval(v.a.u.list[i]), g));
         }
         CR_TRY(cr__fx_keep(x, mark));
@@ -217,12 +210,10 @@ static cr_status finish_gradients(fx *x, gradients *g, cr_arg *out) {
 
 static cr_status find_wanted(fx *x, gradients *g, bool *any) {
     const cr_schema *s = &x->op->schema;
-    g->sum = cr__fx_list(x, s->nparams);
-    g->wanted = cr_arena_calloc(&x->arena, s->nparams + 1u, sizeof *g->wanted);
-    g->zero = cr_arena_calloc(&x->arena, s->nparams + 1u, sizeof *g->zero);
-    if (!g->sum || !g->wanted || !g->zero) return CR_ENOMEM;
     *any = false;
     for (int p = 0; p < s->nparams; p++) {
+        g->sum[p] = cr_arg_none();
+        g->wanted[p] = g->zero[p] = false;
         if (!x->needs[p] || s->params[p].type != CR_T_TENSOR) continue;
         bool list = x->args[p].kind == CR_ARG_LIST;
         for (uint32_t i = 0; i < (list ? x->args[p].n : 1); i++) {
@@ -241,19 +232,7 @@ static cr_status find_wanted(fx *x, gradients *g, bool *any) {
     return CR_OK;
 }
 
-static bool is_constant(const cr_formula *f, int result) {
-    char name[16];
-    snprintf(name, sizeof name, "result%d", result);
-    if (!f->n) return true; /* .grad = "" */
-    for (int i = 0; i < f->n; i++) {
-        const cr_fstatement *s = &f->statements[i];
-        if (s->kind != CR_FS_CONSTANT) continue;
-        if (!s->nnames) return true;
-        for (int k = 0; k < s->nnames; k++)
-            if (!strcmp(s->names[k], name) || (!result && !strcmp(s->names[k], "result"))) return true;
-    }
-    return false;
-}
+static bool is_constant(const cr_formula *f, int result) { return f->constants >> result & 1; }
 
 static bool node_uses(const cr_fnode *node, int result) {
     if (node->kind == CR_F_NAME) return node->space == CR_FSPACE_RESULT && node->slot == result;
@@ -400,6 +379,51 @@ cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     saved.args &= params, saved.results &= returns;
     saved.arg_metas &= params & ~saved.args, saved.result_metas &= returns & ~saved.results;
     *out = saved;
+    return CR_OK;
+}
+
+/* ---- what any backward reads ---- */
+
+static cr_status find_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs,
+                            uint32_t flows, cr_saved *out) {
+    uint16_t n = op->base->schema.nreturns;
+    *out = (cr_saved){ 0 };
+    for (int only = -1; only < (n > 1 ? n : 0); only++) {
+        bool given[CR__MAX_RESULTS] = { false };
+        cr_saved saved;
+        for (int i = 0; i < n; i++) given[i] = (flows >> i & 1) && (only < 0 || i == only);
+        cr_status status = cr_formula_saved(NULL, op, args, results, needs, given, &saved);
+        if (status == CR_ENOTIMPL) continue; /* the walk that asks for this one says so */
+        CR_TRY(status);
+        out->args |= saved.args;
+        out->results |= saved.results;
+        out->arg_metas |= saved.arg_metas;
+        out->result_metas |= saved.result_metas;
+    }
+    return CR_OK;
+}
+
+cr_status cr_grad_saved(const cr_op *op, const cr_arg *args, const cr_arg *results, const bool *needs, uint32_t flows,
+                        cr_saved *out) {
+    const cr_op_formulas *formulas;
+    CR_TRY(cr_op_formulas_get(op, &formulas));
+    cr_saved_sets *known = (cr_saved_sets *)&formulas->sets; /* the one part that grows after the texts were read */
+    uint64_t key = (uint64_t)flows << 48;
+    bool fits = formulas->has_grad && formulas->grad.settled && op->base->schema.nparams <= 48 && flows < 1u << 16;
+    if (!fits) return find_saved(op, args, results, needs, flows, out);
+    for (int i = 0; i < op->base->schema.nparams; i++) key |= (uint64_t)needs[i] << i;
+    int n = __atomic_load_n(&known->n, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++)
+        if (known->at[i].key == key) return *out = known->at[i].saved, CR_OK;
+    CR_TRY(find_saved(op, args, results, needs, flows, out));
+    if (__atomic_exchange_n(&known->busy, 1, __ATOMIC_ACQUIRE)) return CR_OK; /* somebody else writes: the next time */
+    n = known->n;
+    if (n < (int)CR_COUNT(known->at)) {
+        known->at[n].key = key;
+        known->at[n].saved = *out;
+        __atomic_store_n(&known->n, n + 1, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&known->busy, 0, __ATOMIC_RELEASE);
     return CR_OK;
 }
 

@@ -288,6 +288,8 @@ typedef struct cr_recorder {
  * calls whose arguments require grad (cr_ambient.untaped around its own). Set once; NULL: nobody differentiates. */
 typedef cr_status cr_tape_call(const cr_op *op, const cr_arg *args, cr_arg *results);
 void cr_tape_set(cr_tape_call *call);
+/* How the tape carries an op out: nothing inside is recorded on it. */
+CR_NODISCARD cr_status cr_call_untaped(const cr_op *op, const cr_arg *args, cr_arg *results);
 /* Does the tensor, or one of the list's, require grad? A view does as soon as its root does. */
 bool cr_arg_requires_grad(const cr_arg *a);
 static inline bool cr_tensor_requires_grad(const cr_tensor *t) {

@@ -16,8 +16,10 @@ void cr_meta_init(cr_meta *m, int dtype, cr_device device) {
 
 void cr_meta_copy(cr_meta *to, const cr_meta *from) {
     memcpy(to, from, offsetof(cr_meta, size));
-    memcpy(to->size, from->size, from->rank * sizeof(cr_dim));
-    memcpy(to->stride, from->stride, from->rank * sizeof(cr_dim));
+    for (int i = 0; i < from->rank; i++) { /* few: memcpy of so little costs more than this */
+        to->size[i] = from->size[i];
+        to->stride[i] = from->stride[i];
+    }
 }
 
 cr_dim cr_meta_numel(cr_env *env, const cr_meta *m) {

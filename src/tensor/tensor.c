@@ -123,6 +123,21 @@ cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base
     return tensor_new(storage, meta, base, env, out);
 }
 
+cr_status cr_tensor_shape(const cr_meta *meta, cr_tensor **out) {
+    static cr_storage nothing = { .refs = 1, .id = UINT64_MAX, .fake = true };
+    cr_storage_retain(&nothing); /* never the last one */
+    return tensor_new(&nothing, meta, NULL, NULL, out);
+}
+
+cr_status cr_tensor_alias(cr_tensor *t, cr_tensor **out) {
+    cr_storage_retain(t->storage);
+    CR_TRY(tensor_new(t->storage, &t->meta, NULL, t->env, out));
+    (*out)->meta.flags &= (uint8_t)~CR_META_REQUIRES_GRAD;
+    cr_status status = cr_tensor_share_version(*out, t);
+    if (status) cr_tensor_release(*out);
+    return status;
+}
+
 cr_status cr_tensor_from(int dtype, int rank, const int64_t *size, const void *data, cr_tensor **out) {
     cr_meta meta;
     cr_tensor *t;

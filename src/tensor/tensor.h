@@ -157,6 +157,10 @@ CR_NODISCARD cr_status cr_tensor_create_fake(cr_env *env, const cr_meta *meta, c
 /* A tensor on an existing storage. `base` may be NULL. Bounds are checked unless fake: CR_ERUNTIME. */
 CR_NODISCARD cr_status cr_tensor_on(cr_storage *storage, const cr_meta *meta, cr_tensor *base, cr_env *env,
                                     cr_tensor **out);
+/* A fake that is looked at and never recorded: sizes and dtype. All such share one storage without memory. */
+CR_NODISCARD cr_status cr_tensor_shape(const cr_meta *meta, cr_tensor **out);
+/* The same memory and version count, and nothing else of it: no root, no history. */
+CR_NODISCARD cr_status cr_tensor_alias(cr_tensor *t, cr_tensor **out);
 /* A 0-d tensor of a number. kind of rt_scalar: RT_ARG_INT / FLOAT / COMPLEX. */
 CR_NODISCARD cr_status cr_tensor_scalar(int dtype, rt_scalar value, cr_tensor **out);
 static inline bool cr_tensor_is_fake(const cr_tensor *t) { return t->storage->fake; }
