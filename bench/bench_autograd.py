@@ -1,8 +1,8 @@
 """The eager tape: what an op costs more with gradients than without, what its derivative costs, and a chain of 100,000
 nodes from the first call to the last free; ours and PyTorch's in alternating rounds.
 
-The first two rows have times of their own as goals: 0.15 us more for a call, 1.5 us for its derivative, both of a product
-of 4 numbers. The others are PyTorch's time over ours.
+The first two rows have times of their own as goals: 0.15 us more for a call, 1.5 us for its derivative, both of a
+product of 4 numbers. The others are PyTorch's time over ours.
 """
 import gc
 import time

@@ -78,6 +78,8 @@ CR_NODISCARD cr_status cr__edge_of(cr_tensor *t, cr__edge *out);
  * Edges come from the arguments. */
 CR_NODISCARD cr_status cr__node_create(const cr_op *op, const cr_arg *args, const cr_arg *results, uint64_t keep_args,
                                        uint64_t keep_results, cr_tensor *before, cr_grad_node **out);
+/* CR_ERUNTIME: made in inference mode. */
+CR_NODISCARD cr_status cr__check_saved(const cr_tensor *t);
 /* The order of the next node. */
 uint64_t cr__node_order(void);
 /* A fake with the tensor's meta. */

@@ -18,12 +18,16 @@ cr_status cr__shape_of(const cr_tensor *t, cr_tensor **out) {
     return cr_tensor_shape(&meta, out);
 }
 
+cr_status cr__check_saved(const cr_tensor *t) {
+    if (!t->inference) return CR_OK;
+    return CR_FAIL(CR_ERUNTIME, "inference tensors cannot be saved for backward: do not compute gradients with what "
+                                "was "
+                                "made in inference mode. .clone() it first, or make it inside of no_grad()");
+}
+
 static cr_status save_tensor(cr_tensor *t, bool keep, cr__slot *slot, cr_tensor **out) {
     if (!keep) return cr__shape_of(t, out);
-    if (t->inference)
-        return CR_FAIL(CR_ERUNTIME, "inference tensors cannot be saved for backward: do not compute gradients with "
-                                    "what was made in inference mode. .clone() it first, or make it inside of "
-                                    "no_grad()");
+    CR_TRY(cr__check_saved(t));
     slot->version = cr_tensor_version(t);
     slot->kept = true;
     /* a leaf is held by its sink anyway, and nothing can give it a history while it requires grad */

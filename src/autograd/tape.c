@@ -139,6 +139,8 @@ static cr_status call_recorded(const cr_op *op, const cr_arg *args, bool underiv
     if (inplace) {
         CR_TRY(find_flows(op, args, &flows));
         if (!underived) CR_TRY(cr_grad_saved(op, args, args, needs, flows, &saved));
+        for (uint16_t i = 1; i < op->schema.nparams; i++) /* before anything is written */
+            if (saved.args >> i & 1 && args[i].kind == CR_ARG_TENSOR) CR_TRY(cr__check_saved(args[i].u.t));
         CR_TRY(keep_self(args[0].u.t, saved.args & 1, &before));
     }
     cr_status status = cr_call_untaped(op, args, results);

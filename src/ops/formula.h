@@ -178,8 +178,8 @@ CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *resu
  * derivative's, which must not be dropped (cr_grad_expand refuses it). */
 CR_NODISCARD cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes);
 
-/* What the backward of one call reads. Conditions are settled from `args`, `needs` and `given` (per return: will its gradient be defined?). `e` gives metas; NULL:
- * exec's. */
+/* What the backward of one call reads. Conditions are settled from `args`, `needs` and `given` (per return: will its
+ * gradient be defined?). `e` gives metas; NULL: exec's. */
 CR_NODISCARD cr_status cr_formula_saved(cr_emitter *e, const cr_op *op, const cr_arg *args, const cr_arg *results,
                                         const bool *needs, const bool *given, cr_saved *out);
 /* The same for any backward that may come: with the gradients of all results of the mask `flows`, or of one of them.

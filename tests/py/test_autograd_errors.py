@@ -58,6 +58,15 @@ def made_in_inference(m):
         return m.ones(4)
 
 
+def inference_factor(m, x):
+    y = x * 1
+    try:
+        y.mul_(made_in_inference(m))
+    except RuntimeError:
+        assert y.tolist() == x.tolist() and y._version == 0
+        raise
+
+
 def inference_view(m, x):
     y = x * 1
     with m.inference_mode():
@@ -113,6 +122,7 @@ ERRORS = {
                               r"\.clone\(\)"),
     "inference, saved": (lambda m, x: x * made_in_inference(m), "inference tensors cannot be saved for backward",
                          r"\.clone\(\) it first, or make it inside of no_grad\(\)"),
+    "inference, saved in place": (inference_factor, "inference tensors cannot be saved", r"\.clone\(\) it first"),
     "inference, requires_grad": (lambda m, x: made_in_inference(m).requires_grad_(),
                                  "requires_grad=True on an inference", r"\.clone\(\)"),
     "view of inference mode": (inference_view, "add_: a view was created in inference mode and is being modified",
