@@ -1,6 +1,6 @@
 """compile(): functions whose tensor computations are captured as graphs.
 
-    @cresset.compile(backend="eager")
+    @cresset.compile
     def f(x): ...
 
 What comes back looks like the function and is called like it. The first call captures; later calls check guards and run
@@ -18,7 +18,8 @@ from cresset._dynamo.exc import BackendCompilerFailed, Unsupported
 
 __all__ = ["compile", "list_backends", "register_backend"]
 
-_backends: dict[str, Callable[..., Any] | None] = {"eager": None}
+# None: graphs run as they are; a text: native code is made of them
+_backends: dict[str, Callable[..., Any] | str | None] = {"eager": None, "native": "native", "inductor": "native"}
 
 
 def list_backends() -> list[str]:
@@ -54,14 +55,14 @@ class _Backend:
         return made
 
 
-def _find_backend(backend: Any) -> Callable[..., Any] | None:
-    """None: graphs run as they are."""
+def _find_backend(backend: Any) -> Callable[..., Any] | str | None:
+    """What _C._Compiled takes."""
     if isinstance(backend, str):
         if backend not in _backends:
             raise RuntimeError(f"there is no backend {backend!r}; list_backends() gives {list_backends()}")
         backend = _backends[backend]
-        if backend is None:
-            return None
+        if backend is None or isinstance(backend, str):
+            return backend
     if not callable(backend):
         raise TypeError(f"backend must be a name or a function, not a {type(backend).__name__}")
     return _Backend(backend)
@@ -94,7 +95,7 @@ def _code_owner(fn: Any) -> Any:
     raise TypeError(f"{fn!r} has no Python code to capture: wrap it, compile(lambda *args: f(*args))")
 
 
-def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "eager",
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = "native",
             mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """A function or module that runs as `model` does, its tensor computations captured as graphs. Also a decorator.
 

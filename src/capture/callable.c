@@ -18,7 +18,8 @@ typedef struct callable {
     vectorcallfunc vectorcall;
     PyObject *wrapped;          /* what was compiled: a function, or a method */
     PyObject *function, *self;  /* its parts; self NULL: no method. Borrowed from `wrapped` */
-    PyObject *backend;          /* Python's: called with (graph, example inputs); None: graphs run as they are */
+    /* Python's: called with (graph, example inputs); None: graphs run as they are; a str: they become native code */
+    PyObject *backend;
     PyObject *unsupported;      /* exception class: what fullgraph raises; None: calls run plain */
     PyObject *dict, *weakrefs;
     CR_VEC(shape) shapes;
@@ -55,6 +56,7 @@ static int begin(cr_capture *c, const callable *k, const shape *s, PyObject *con
 /* Gives the graph to the backend. */
 static int compile_graph(const callable *k, cr_entry *e, PyObject *const *slots) {
     if (!e->graph || k->backend == Py_None) return 0;
+    if (PyUnicode_Check(k->backend)) return cr_entry_build(e);
     cr_graph_retain(e->graph);
     PyObject *graph = cr_py_graph_new(e->graph), *examples = graph ? PyList_New(0) : NULL;
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
@@ -371,8 +373,9 @@ static PyObject *entry_data(const cr_entry *e) {
     if (e->graph) cr_graph_retain(e->graph);
     graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
     if (!guards || !graph) return Py_XDECREF(guards), Py_XDECREF(graph), NULL;
-    return Py_BuildValue("{s:O,s:N,s:n,s:N,s:n}", "reason", e->reason ? e->reason : Py_None, "graph", graph, "ops",
-                         (Py_ssize_t)e->ops, "guards", guards, "effects", (Py_ssize_t)e->effects.n);
+    const char *tier = e->tier ? cr_tier_state(e->tier) : e->untiered;
+    return Py_BuildValue("{s:O,s:N,s:n,s:N,s:n,s:z}", "reason", e->reason ? e->reason : Py_None, "graph", graph, "ops",
+                         (Py_ssize_t)e->ops, "guards", guards, "effects", (Py_ssize_t)e->effects.n, "tier", tier);
 }
 
 static PyObject *entries(PyObject *self, PyObject *unused) {
@@ -395,6 +398,21 @@ static PyObject *counts(PyObject *self, PyObject *unused) {
                          "plain", k->plain, "failed", k->failed);
 }
 
+/* Until no native code is being built any more. */
+static PyObject *wait_for_tiers(PyObject *self, PyObject *unused) {
+    callable *k = (callable *)self;
+    (void)unused;
+    for (size_t i = 0; i < k->shapes.n; i++)
+        for (size_t j = 0; i < k->shapes.n && j < k->shapes.at[i].entries.n; j++) {
+            cr_entry *e = cr_entry_retain(k->shapes.at[i].entries.at[j]);
+            Py_BEGIN_ALLOW_THREADS;
+            if (e->tier) cr_tier_wait(e->tier);
+            Py_END_ALLOW_THREADS;
+            cr_entry_release(e);
+        }
+    Py_RETURN_NONE;
+}
+
 static PyObject *reset(PyObject *self, PyObject *unused) {
     (void)unused;
     ((callable *)self)->told = false;
@@ -403,8 +421,9 @@ static PyObject *reset(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef methods[] = {
-    { "_entries", entries, METH_NOARGS, "What was captured: [{reason, graph, ops, guards, effects}]." },
+    { "_entries", entries, METH_NOARGS, "What was captured: [{reason, graph, ops, guards, effects, tier}]." },
     { "_counts", counts, METH_NOARGS, "How calls went: {captures, hits, misses, plain, failed}." },
+    { "_wait", wait_for_tiers, METH_NOARGS, "Waits until native code that is being built is there." },
     { "_reset", reset, METH_NOARGS, "Forgets everything captured." },
     { "__deepcopy__", deepcopy, METH_O, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },

@@ -152,6 +152,32 @@ static int look_at_graph(builder *b) {
     return 0;
 }
 
+/* Native code draws from generators of its own, records no gradients and gives results memory of their own. */
+static const char *find_untiered(const builder *b) {
+    uint32_t result, other;
+    const char *input;
+    if (b->e->draws) return "the graph draws random numbers";
+    if (cr_body_aliases(b->e->graph, &result, &input, &other)) return "results share memory";
+    if (!(b->e->ambient & CR_AMBIENT_GRAD)) return NULL;
+    for (size_t i = 0; i < b->c->inputs.n; i++) {
+        size_t at;
+        PyObject *wants = !cr_find_known(b->c, b->c->inputs.at[i].fake, &at)
+                              ? NULL
+                              : PyObject_GetAttrString(b->c->known.at[at].real, "requires_grad");
+        bool no = wants == Py_False;
+        Py_XDECREF(wants);
+        PyErr_Clear();
+        if (!no) return "gradients are recorded";
+    }
+    return NULL;
+}
+
+int cr_entry_build(cr_entry *e) {
+    if (!e->graph || e->untiered) return 0;
+    cr_status status = cr_tier_start(e->graph, &e->tier);
+    return status ? cr_py_fail(status) : 0;
+}
+
 static int finish_graph(builder *b) {
     cr_entry *e = b->e;
     cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
@@ -167,6 +193,7 @@ static int finish_graph(builder *b) {
         e->graph = NULL;
         return 0;
     }
+    e->untiered = find_untiered(b);
     status = cr_plan_create(e->graph, &e->plan);
     return status ? cr_py_fail(status) : 0;
 }
@@ -232,6 +259,7 @@ void cr_entry_release(cr_entry *e) {
     PyMem_Free(e->inputs);
     Py_XDECREF(e->reason);
     Py_XDECREF(e->compiled);
+    cr_tier_release(e->tier);
     PyMem_Free(e);
 }
 
@@ -288,11 +316,37 @@ typedef struct run {
     uint8_t *generator;
 } run;
 
-static cr_status run_plan(const run *r, int64_t work) {
+/* Are the results what the graph says: dtypes, sizes, strides? */
+static bool fits(const run *r) {
+    const cr_graph *g = r->e->graph;
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    for (uint32_t i = 0; i < r->e->noutputs; i++) {
+        const cr_meta *want = cr_graph_value(g, (uint32_t)output->args[i].u.i)->meta;
+        if (r->outputs[i].kind != CR_ARG_TENSOR || !want) return false;
+        const cr_meta *got = &r->outputs[i].u.t->meta;
+        bool same = got->dtype == want->dtype && got->rank == want->rank;
+        for (int d = 0; same && d < got->rank; d++)
+            same = got->size[d] == want->size[d] && got->stride[d] == want->stride[d];
+        if (!same) return false;
+    }
+    return true;
+}
+
+static cr_status run_tiers(const run *r) {
     cr_entry *e = r->e;
-    if (work < GIL_WORK || e->effects.n) return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    cr_native *native = e->tier ? cr_tier_get(e->tier) : NULL;
+    if (!native) return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    CR_TRY(cr_native_run(native, 0, r->inputs, e->ninputs, r->outputs, e->noutputs));
+    if (fits(r)) return CR_OK;
+    cr_results_release(r->outputs, e->noutputs);
+    cr_tier_drop(e->tier, "no native code: its results are laid out otherwise");
+    return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+}
+
+static cr_status run_plan(const run *r, int64_t work) {
+    if (work < GIL_WORK || r->e->effects.n) return run_tiers(r);
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+    cr_status status = run_tiers(r);
     PyEval_RestoreThread(thread);
     return status;
 }

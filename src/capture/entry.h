@@ -6,6 +6,7 @@
 #define CR_ENTRY_H
 
 #include "capture/evaluate.h"
+#include "capture/tier.h"
 
 /* How a result is made: rows in order, each from earlier ones; the last is the result. */
 typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_MAKE_TUPLE, CR_MAKE_LIST, CR_MAKE_DICT,
@@ -26,9 +27,11 @@ typedef struct cr_entry {
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;
+    cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */
     PyObject *compiled;   /* what a Python backend made of the graph; NULL: the plan is run */
     size_t ops;           /* calls in the graph */
     bool draws;           /* some op draws random numbers */
+    const char *untiered; /* why native code may not stand for the graph; NULL: it may */
     uint32_t ninputs, noutputs;
     int32_t *inputs;      /* slots of the graph's inputs */
     CR_VEC(cr_make) makes;
@@ -41,6 +44,8 @@ typedef struct cr_entry {
 cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient);
 cr_entry *cr_entry_retain(cr_entry *e);
 void cr_entry_release(cr_entry *e);
+/* Lets native code be made of the graph, where that may stand for it. -1: exception. */
+int cr_entry_build(cr_entry *e);
 /* Runs it on slots that its guards filled. 1: *result; 0: the graph failed, nothing has happened: run plain; -1:
  * exception (a signal). */
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result);

@@ -85,7 +85,7 @@ static PyObject *dict_entry(PyObject *dict, int32_t index) {
 
 static PyObject *function_part(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
     PyFunctionObject *f = (PyFunctionObject *)parent;
-    cr_slot slot = { NULL, 0 };
+    cr_place slot = { NULL, 0 };
     switch (read) {
     case CR_READ_GLOBALS: return f->func_globals;
     case CR_READ_BUILTINS: return f->func_builtins;
@@ -103,7 +103,7 @@ static PyObject *function_part(cr_read read, PyObject *parent, PyObject *key, in
     }
 }
 
-static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key, int32_t index, cr_slot *slot) {
+static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key, int32_t index, cr_place *slot) {
     bool known;
     switch (read) {
     case CR_READ_TYPE: return (PyObject *)Py_TYPE(parent);
@@ -131,7 +131,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
 }
 
 PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index) {
-    cr_slot slot = { NULL, 0 };
+    cr_place slot = { NULL, 0 };
     return read_slot(read, parent, key, index, &slot);
 }
 
@@ -259,12 +259,12 @@ static bool has_keys(PyObject *dict, PyObject *keys) {
 }
 
 static bool lacks_key(PyObject *dict, PyObject *key) {
-    cr_slot slot = { NULL, 0 };
+    cr_place slot = { NULL, 0 };
     return PyDict_Check(dict) && cr_dict_has_plain_keys(dict) && !cr_dict_peek(dict, key, &slot);
 }
 
 static bool lacks_attribute(PyObject *o, PyObject *key) {
-    cr_slot slot = { NULL, 0 };
+    cr_place slot = { NULL, 0 };
     bool known;
     return !cr_instance_peek(o, key, &slot, &known) && known;
 }
@@ -301,7 +301,7 @@ int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function,
         case CR_READ_ARGUMENT: o = slots[row->slot] = args[row->index]; break;
         case CR_READ_FUNCTION: o = slots[row->slot] = function; break;
         default: {
-            cr_slot slot = { row->keys, row->at };
+            cr_place slot = { row->keys, row->at };
             o = slots[row->slot] = read_slot((cr_read)row->read, slots[row->parent], row->key, row->index, &slot);
             row->keys = slot.keys, row->at = slot.index;
         }

@@ -72,7 +72,7 @@ typedef struct cr_guard {
     } u;
     const cr_frontend *frontend; /* TENSOR */
     unsigned version;   /* TYPE, CLASS, REGISTRATIONS; 0: a class that never changes */
-    const void *keys;   /* where the key was last: cr_slot */
+    const void *keys;   /* where the key was last: cr_place */
     Py_ssize_t at;
 } cr_guard;
 

@@ -17,33 +17,33 @@
 
 #include <stdbool.h>
 
-typedef struct cr_slot { const void *keys; Py_ssize_t index; } cr_slot;
+typedef struct cr_place { const void *keys; Py_ssize_t index; } cr_place;
 
 static inline bool cr_dict_has_plain_keys(PyObject *dict) { return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys); }
 
 /* Remembers where `key` is among the entries; nothing when it is not. */
-static inline void cr_slot_set(cr_slot *slot, PyDictKeysObject *keys, PyObject *key) {
+static inline void cr_place_set(cr_place *slot, PyDictKeysObject *keys, PyObject *key) {
     slot->keys = NULL;
     for (Py_ssize_t i = 0; i < keys->dk_nentries; i++)
         if (DK_UNICODE_ENTRIES(keys)[i].me_key == key) {
-            *slot = (cr_slot){ keys, i };
+            *slot = (cr_place){ keys, i };
             return;
         }
 }
 
-static inline bool cr_slot_holds(const cr_slot *slot, PyDictKeysObject *keys, PyObject *key) {
+static inline bool cr_place_holds(const cr_place *slot, PyDictKeysObject *keys, PyObject *key) {
     return slot->keys == keys && slot->index < keys->dk_nentries &&
            DK_UNICODE_ENTRIES(keys)[slot->index].me_key == key;
 }
 
 /* The value of an exact, interned string key; borrowed. NULL, without an exception: it has none, or other keys. */
-static inline PyObject *cr_dict_peek(PyObject *dict, PyObject *key, cr_slot *slot) {
+static inline PyObject *cr_dict_peek(PyObject *dict, PyObject *key, cr_place *slot) {
     PyDictObject *d = (PyDictObject *)dict;
     PyDictKeysObject *keys = d->ma_keys;
     if (!DK_IS_UNICODE(keys)) return NULL;
-    if (!cr_slot_holds(slot, keys, key)) {
+    if (!cr_place_holds(slot, keys, key)) {
         PyObject *found = _PyDict_GetItem_KnownHash(dict, key, ((PyASCIIObject *)key)->hash);
-        if (found) cr_slot_set(slot, keys, key);
+        if (found) cr_place_set(slot, keys, key);
         return found;
     }
     return d->ma_values ? d->ma_values->values[slot->index] : DK_UNICODE_ENTRIES(keys)[slot->index].me_value;
@@ -64,13 +64,13 @@ static inline PyObject *cr_instance_dict(PyObject *o) {
 
 /* An instance's own attribute, of its __dict__ or of the values that stand for it; borrowed. *known false: it cannot be
  * told. */
-static inline PyObject *cr_instance_peek(PyObject *o, PyObject *name, cr_slot *slot, bool *known) {
+static inline PyObject *cr_instance_peek(PyObject *o, PyObject *name, cr_place *slot, bool *known) {
     PyTypeObject *type = Py_TYPE(o);
     *known = true;
     PyDictValues *values = type->tp_flags & Py_TPFLAGS_MANAGED_DICT ? *_PyObject_ValuesPointer(o) : NULL;
     if (values) {
         PyDictKeysObject *keys = ((PyHeapTypeObject *)type)->ht_cached_keys;
-        if (!cr_slot_holds(slot, keys, name)) cr_slot_set(slot, keys, name);
+        if (!cr_place_holds(slot, keys, name)) cr_place_set(slot, keys, name);
         if (slot->keys) return values->values[slot->index];
         for (Py_ssize_t i = 0; i < keys->dk_nentries; i++) /* the same text in another object: not interned */
             if (DK_UNICODE_ENTRIES(keys)[i].me_key && _PyUnicode_EQ(DK_UNICODE_ENTRIES(keys)[i].me_key, name))
