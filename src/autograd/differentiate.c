@@ -155,7 +155,20 @@ static cr_status finish(walker *w, cr_arg *outputs) {
         outputs[j->nforward + i] = w->sum[v];
     }
     CR_TRY(cr_graph_set_origin(w->path.to, NULL));
-    return cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals);
+    CR_TRY(cr_graph_set_output(w->path.to, outputs, j->nforward + (size_t)j->nprimals));
+    return cr__drop_histories(w->path.to);
+}
+
+/* What gave a value other data without its history has served: the data alone stay. */
+cr_status cr__drop_histories(cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g), next; n != CR_NO_NODE; n = next) {
+        const cr_node *node = cr_graph_node(g, n);
+        next = cr_graph_next(g, n);
+        if (node->kind != CR_NODE_CALL || strcmp(node->op->name, "cresset::with_data")) continue;
+        CR_TRY(cr_graph_replace(g, node->first, node->args[0], n));
+        CR_TRY(cr_graph_erase(g, n));
+    }
+    return CR_OK;
 }
 
 static uint32_t last_node(const cr_graph *g) {

@@ -262,7 +262,10 @@ static cr_status walk(scope *s) {
         if (node->kind == CR_NODE_PLACEHOLDER || node->kind == CR_NODE_OUTPUT) continue;
         bool own = node->origin.stack_trace || node->origin.module_stack || !s->origin;
         CR_TRY(cr_graph_set_origin(s->p->to, own ? &node->origin : s->origin));
+        bool grad = s->p->grad;
+        s->p->grad = grad && !node->origin.no_grad;
         cr_status status = node->kind == CR_NODE_GET_ATTR ? walk_constant(s, node) : walk_call(s, node);
+        s->p->grad = grad;
         if (status && node->nvalues)
             return cr_error_context(status, "%%%s", cr_graph_value(s->from, node->first)->name);
         CR_TRY(status);

@@ -25,4 +25,7 @@ static inline bool cr__is_differentiable(const cr_meta *m) {
     return m && (cr_dtype_is_floating(m->dtype) || cr_dtype_is_complex(m->dtype));
 }
 
+/* In place: cresset::with_data becomes its data. (differentiate.c) */
+CR_NODISCARD cr_status cr__drop_histories(cr_graph *g);
+
 #endif

@@ -91,7 +91,7 @@ static cr_status read_size(arranger *a, uint32_t tensor, int dim) {
     cr_status status = cr_str_status(&stack);
     if (!status)
         status = cr_graph_set_origin(a->g, &(cr_origin){ trace, cr_str_get(&stack),
-                                                         "sym_size.int_0;OpOverload.sym_size.int" });
+                                                         "sym_size.int_0;OpOverload.sym_size.int", false });
     if (!status) status = cr_graph_call(a->g, cr_op_find("aten::sym_size.int"), args, &node);
     cr_str_dispose(&stack);
     CR_TRY(status);
@@ -315,7 +315,7 @@ cr_status cr_program_arrange(cr_graph *g, cr_names *names, const char *root, boo
     cr_map_init(&a.known);
     cr_status status = arrange(&a);
     cr_graph_insert_before(g, CR_NO_NODE);
-    if (!status) status = cr_graph_set_origin(g, &(cr_origin){ NULL, root, NULL });
+    if (!status) status = cr_graph_set_origin(g, &(cr_origin){ .module_stack = root });
     if (!status && asserts)
         status = cr_pass_asserts(g, &(cr_asserts){ .guards = guards, .made = name_assert, .user = &a });
     cr_graph_insert_before(g, CR_NO_NODE);

@@ -104,8 +104,13 @@ static cr_status run_call(frame *f, const cr_node *node) {
     const cr_graph *g = f->plan->graph;
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(resolve(f, &node->args[i], &args[i]));
-    CR_TRY(cr_call(node->op, args, results));
-    cr_status status = store_results(f, node, results);
+    cr_ambient *ambient = cr_ambient_get();
+    bool grad = ambient->grad;
+    ambient->grad = grad && !node->origin.no_grad;
+    cr_status status = cr_call(node->op, args, results);
+    ambient->grad = grad;
+    CR_TRY(status);
+    status = store_results(f, node, results);
     cr_results_release(results, cr_result_count(node->op));
     uint32_t hidden = node->first;
     while (hidden < node->first + node->nvalues && !g->values.at[hidden]->hidden) hidden++;

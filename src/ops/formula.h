@@ -177,6 +177,8 @@ CR_NODISCARD cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *resu
 /* The same, and the constants that the derivative itself computes with: a gradient that comes back to one is the
  * derivative's, which must not be dropped (cr_grad_expand refuses it). */
 CR_NODISCARD cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes);
+/* Does the text of the derivative compute with result i? Then the result must not be written over. */
+CR_NODISCARD cr_status cr_grad_uses_result(const cr_op *op, int i, bool *yes);
 
 /* What the backward of one call reads. Conditions are settled from `args`, `needs` and `given` (per return: will its
  * gradient be defined?). `e` gives metas; NULL: exec's. */

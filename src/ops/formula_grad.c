@@ -441,11 +441,15 @@ cr_status cr_grad_flows(const cr_op *op, int i, const cr_meta *result, bool *yes
     return CR_OK;
 }
 
-cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes) {
+cr_status cr_grad_uses_result(const cr_op *op, int i, bool *yes) {
     const cr_op_formulas *formulas;
-    CR_TRY(cr_grad_flows(op, i, result, yes));
-    if (*yes || !result || cr_dtype_is_integral(result->dtype)) return CR_OK;
     CR_TRY(cr_op_formulas_get(op, &formulas));
     *yes = formulas->has_grad && formula_uses_result(&formulas->grad, i);
     return CR_OK;
+}
+
+cr_status cr_grad_comes_back(const cr_op *op, int i, const cr_meta *result, bool *yes) {
+    CR_TRY(cr_grad_flows(op, i, result, yes));
+    if (*yes || !result || cr_dtype_is_integral(result->dtype)) return CR_OK;
+    return cr_grad_uses_result(op, i, yes);
 }

@@ -8,12 +8,21 @@
 /* Kinds that take a part of their argument: the rest of it is needed to put that part back. */
 static bool takes_part(int kind) {
     return kind == CR_VIEW_SLICE || kind == CR_VIEW_SELECT || kind == CR_VIEW_DIAGONAL || kind == CR_VIEW_SPLIT ||
-           kind == CR_VIEW_UNBIND;
+           kind == CR_VIEW_UNBIND || kind == CR_VIEW_STRIDED;
+}
+
+/* Are sizes, strides and offset all numbers? */
+static bool is_plain(const cr_meta *m) {
+    bool plain = cr_dim_is_plain(m->offset);
+    for (int d = 0; d < m->rank; d++) plain = plain && cr_dim_is_plain(m->size[d]) && cr_dim_is_plain(m->stride[d]);
+    return plain;
 }
 
 bool cr_view_can_undo(cr_env *env, const cr_view_step *s) {
     switch (cr_op_view(s->op)) {
-    case CR_VIEW_NONE: case CR_VIEW_STRIDED: return false;
+    case CR_VIEW_NONE: return false;
+    case CR_VIEW_STRIDED: return is_plain(s->from) && is_plain(s->to) && cr_meta_is_dense(env, s->from) == CR_YES &&
+                                 cr_meta_self_overlap(s->to) == CR_NO;
     case CR_VIEW_SAME: case CR_VIEW_EXPAND: return cr_meta_equal(env, s->to, s->from); /* nothing was repeated */
     default: return true;
     }
@@ -57,6 +66,54 @@ static cr_status join_back(cr_emitter *e, const cr_view_step *s, const cr_arg *w
     return cr_emit_call(e, "aten::slice_scatter", args, CR_COUNT(args), out);
 }
 
+/* ---- places in memory ---- */
+
+static bool lies_alike(const cr_meta *a, const cr_meta *b) {
+    for (int d = 0; d < b->rank; d++)
+        if (a->size[d] > 1 && a->stride[d] != b->stride[d]) return false;
+    return a->rank == b->rank;
+}
+
+/* `whole` in the layout that s->from has, and how far from it in memory: strides mean something there. */
+static cr_status lay_out(cr_emitter *e, const cr_view_step *s, const cr_arg *whole, cr_arg *out, int64_t *shift) {
+    const cr_meta *now;
+    int order[CR_MAX_RANK], rank = s->from->rank;
+    cr_arg dims[CR_MAX_RANK], back[CR_MAX_RANK];
+    *out = *whole;
+    CR_TRY(e->meta(e, whole, &now));
+    if (now && lies_alike(now, s->from)) return *shift = now->offset - s->from->offset, CR_OK;
+    for (int d = 0; d < rank; d++) { /* the largest stride first */
+        int at = d;
+        for (; at && s->from->stride[order[at - 1]] < s->from->stride[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    for (int d = 0; d < rank; d++) dims[d] = cr_arg_int(order[d]), back[order[d]] = cr_arg_int(d);
+    cr_arg turned, dense, contiguous = { .kind = CR_ARG_FORMAT, .given = CR_GIVEN_KEYWORD, .u.i = CR_CONTIGUOUS };
+    *shift = -s->from->offset;
+    CR_TRY(cr_emit_call(e, "aten::permute", (cr_arg[]){ *whole, cr_arg_list(dims, (size_t)rank) }, 2, &turned));
+    CR_TRY(cr_emit_call(e, "aten::clone", (cr_arg[]){ turned, contiguous }, 2, &dense));
+    e->release(e, &turned, 1);
+    cr_status status = cr_emit_call(e, "aten::permute", (cr_arg[]){ dense, cr_arg_list(back, (size_t)rank) }, 2, out);
+    e->release(e, &dense, 1);
+    return status;
+}
+
+/* as_strided of another whole, or the whole with `part` there. */
+static cr_status place(cr_emitter *e, const cr_view_step *s, const cr_arg *whole, const cr_arg *part, cr_arg *out) {
+    cr_arg size[CR_MAX_RANK], stride[CR_MAX_RANK], laid;
+    int64_t shift;
+    int rank = s->to->rank;
+    CR_TRY(lay_out(e, s, whole, &laid, &shift));
+    for (int d = 0; d < rank; d++) size[d] = cr_arg_int(s->to->size[d]), stride[d] = cr_arg_int(s->to->stride[d]);
+    cr_arg args[] = { laid, part ? *part : laid, cr_arg_list(size, (size_t)rank), cr_arg_list(stride, (size_t)rank),
+                      cr_arg_int(s->to->offset + shift) };
+    if (!part) args[1] = args[0];
+    cr_status status = cr_emit_call(e, part ? "aten::as_strided_scatter" : "aten::as_strided", part ? args : args + 1,
+                                    part ? 5 : 4, out);
+    if (laid.u.i != whole->u.i) e->release(e, &laid, 1);
+    return status;
+}
+
 /* An inverse by name is used where it is asked for, unless the view did nothing (squeeze of a larger dimension). */
 static bool undoes_by_name(const cr_view_step *s, int flags) {
     int kind = cr_op_view(s->op);
@@ -82,6 +139,7 @@ cr_status cr_view_undo(cr_emitter *e, const cr_view_step *s, int flags, const cr
         return cr_emit_call(e, "aten::select_scatter", args, CR_COUNT(args), out);
     }
     case CR_VIEW_SPLIT: return join_back(e, s, whole, part, out);
+    case CR_VIEW_STRIDED: return place(e, s, whole, part, out);
     default: return CR_FAIL(CR_EVALUE, "%s cannot be undone", s->op->name);
     }
 }
@@ -90,6 +148,9 @@ cr_status cr_view_undo(cr_emitter *e, const cr_view_step *s, int flags, const cr
 
 cr_status cr_view_take(cr_emitter *e, const cr_view_step *s, const cr_arg *whole, cr_arg *out) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
+    if (cr_op_view(s->op) == CR_VIEW_STRIDED && is_plain(s->from) && is_plain(s->to) &&
+        cr_meta_is_dense(e->env, s->from) == CR_YES)
+        return place(e, s, whole, NULL, out);
     for (uint16_t i = 0; i < s->op->schema.nparams; i++) args[i] = i ? s->args[i] : *whole;
     cr_status status = e->call(e, s->op, args, results);
     int kind = cr_op_view(s->op);

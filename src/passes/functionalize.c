@@ -84,6 +84,8 @@ static cr_view_step step_of(const functions *f, const member *m) {
 
 static bool can_undo(const functions *f, const member *m) {
     cr_view_step step = step_of(f, m);
+    /* places in memory: only where inputs that share some become parts of a whole */
+    if (cr_op_view(m->op) == CR_VIEW_STRIDED && !(f->options && f->options->histories)) return false;
     return cr_view_can_undo(cr_graph_env(f->g), &step);
 }
 
@@ -250,16 +252,34 @@ static cr_status take_again(cr_rewriter *w, functions *f, const member *m, cr_ar
     return cr_view_take(cr_rewrite_emitter(w), &step, &parent, out);
 }
 
-/* The member's memory has these contents now, and all others what follows from it. */
-static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg contents) {
+/* The value as it was, with other data: what a write does that its history does not see. */
+static cr_status hide(cr_rewriter *w, functions *f, uint32_t v, cr_arg *contents) {
+    cr_arg before = cr__rewrite_mapped(w, v);
+    if (!f->options->histories || cr_dtype_is_integral(meta_of(f, v)->dtype)) return CR_OK;
+    if (before.u.i == contents->u.i) return CR_OK;
+    return cr_rewrite_call(w, "cresset::with_data", (cr_arg[]){ *contents, before }, 2, contents);
+}
+
+/* The member's memory has these contents now, by this call, and all others what follows from it. */
+static cr_status assign(cr_rewriter *w, functions *f, uint32_t v, cr_arg contents, const cr_node *by) {
     family *home = &f->families.at[f->family_of[v] - 1];
+    bool hidden = by->origin.no_grad;
+    cr_origin origin = by->origin;
+    origin.no_grad = false; /* what others are from here on, they are with their histories */
+    CR_TRY(cr_graph_set_origin(cr_rewrite_graph(w), &origin));
     f->stamp++;
     for (;;) {
         member *m = &f->members.at[f->member_of[v] - 1];
+        if (hidden) CR_TRY(hide(w, f, v, &contents));
         cr_arg up = contents;
-        if (m->parent != CR_NO_VALUE && m->node) CR_TRY(put_back(w, f, m, contents, &up));
-        if (!f->replay || m->parent == CR_NO_VALUE || !m->node) cr__rewrite_bind(w, v, contents);
-        if (!f->replay || m->parent == CR_NO_VALUE) m->stamp = f->stamp;
+        if (m->parent != CR_NO_VALUE && m->node) {
+            CR_TRY(put_back(w, f, m, contents, &up));
+            hidden |= cr_op_is(m->op, "aten::detach");
+        }
+        /* a part of an input is read off it again: it lies there */
+        bool again = m->parent != CR_NO_VALUE && m->node && cr_op_view(m->op) == CR_VIEW_STRIDED;
+        if ((!f->replay && !again) || m->parent == CR_NO_VALUE || !m->node) cr__rewrite_bind(w, v, contents);
+        if ((!f->replay && !again) || m->parent == CR_NO_VALUE) m->stamp = f->stamp;
         if (m->parent == CR_NO_VALUE) break;
         v = m->parent;
         contents = up;
@@ -317,7 +337,8 @@ static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node,
     cr_arg results[16] = { { 0 } };
     const cr_op *op = node->op->base;
     bool copy = cr_op_is(op, "aten::copy");
-    if (copy && !f->replay) return copied(w, f, node, args, out);
+    /* what is differentiated keeps its layout, by which later results are laid out */
+    if (copy && !f->replay && !f->options->histories) return copied(w, f, node, args, out);
     bool onto_itself = copy && args[0].kind == args[1].kind && args[0].u.i == args[1].u.i;
     if (onto_itself) return *out = args[0], CR_OK;
     if (cr_op_facts(op)->fill) {
@@ -336,7 +357,7 @@ static cr_status write_inplace(cr_rewriter *w, functions *f, const cr_node *node
     if (!is_inplace_view(node->op)) {
         cr_arg contents;
         CR_TRY(new_contents(w, f, node, args, &contents));
-        CR_TRY(assign(w, f, self, contents));
+        CR_TRY(assign(w, f, self, contents, node));
     }
     for (uint32_t k = 0; k < node->nvalues; k++) {
         const member *m = &f->members.at[f->member_of[node->first + k] - 1];
@@ -354,7 +375,7 @@ static cr_status write_functional(cr_rewriter *w, functions *f, const cr_node *n
     CR_TRY(cr_rewrite_op(w, functional_of(node->op), args, results));
     for (uint32_t i = 0; i < k; i++) CR_TRY(cr_rewrite_result(w, node, i, results[i]));
     for (uint16_t i = 0; i < node->nargs; i++)
-        if (node->op->schema.params[i].writes) CR_TRY(assign(w, f, (uint32_t)node->args[i].u.i, results[at++]));
+        if (node->op->schema.params[i].writes) CR_TRY(assign(w, f, (uint32_t)node->args[i].u.i, results[at++], node));
     for (uint16_t i = 0; i < node->nargs && hidden < node->nvalues; i++) {
         if (!node->op->schema.params[i].writes) continue;
         CR_TRY(cr_rewrite_result(w, node, hidden++, cr__rewrite_mapped(w, (uint32_t)node->args[i].u.i)));
@@ -384,7 +405,7 @@ static cr_status write_custom(cr_rewriter *w, functions *f, const cr_node *node,
         }
         while (seen < node->nargs && (!node->op->schema.params[seen].writes || node->args[seen].kind != CR_ARG_VALUE))
             seen++;
-        CR_TRY(assign(w, f, (uint32_t)node->args[seen].u.i, value));
+        CR_TRY(assign(w, f, (uint32_t)node->args[seen].u.i, value, node));
         CR_TRY(cr_rewrite_result(w, node, k, cr__rewrite_mapped(w, (uint32_t)node->args[seen].u.i)));
         seen++;
     }

@@ -89,6 +89,9 @@ typedef struct cr_functionalize_options {
     /* By the calls that PyTorch makes for it, for graphs that are shown to users; custom operators that write get
      * copies to write. */
     bool replay;
+    /* The graph is to be differentiated: a write that no history sees (in no_grad, through detach) gives other data to
+     * a value that keeps its history, cresset::with_data; parts of inputs by as_strided are written, too. */
+    bool histories;
 } cr_functionalize_options;
 /* What one row kernel may hold: src/emit has the numbers of each target. */
 typedef struct cr_fuse_limits {

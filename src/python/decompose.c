@@ -107,6 +107,23 @@ PyObject *cr_py_decompose(cr_program *p, PyObject *args, cr_program **out) {
     return status ? cr_py_raise(status) : Py_NewRef(Py_None);
 }
 
+/* _decompose_graph(graph, table, record): a functional graph in the ops that the table leaves. */
+static PyObject *decompose_graph(PyObject *module, PyObject *args) {
+    PyObject *graph, *table, *recorder;
+    cr_arg a;
+    cr_graph *all = NULL, *live = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!O:_decompose_graph", &graph, &PyDict_Type, &table, &recorder)) return NULL;
+    if (!cr_py_graph_read(graph, &a))
+        return PyErr_Format(PyExc_TypeError, "_decompose_graph() takes a Graph, not %s", Py_TYPE(graph)->tp_name);
+    chosen c = { table, recorder };
+    cr_decomposition how = { .stop = stops, .user = &c, .core = true, .body = body };
+    cr_status status = cr_pass_decompose_as(a.u.graph, &how, &all);
+    if (!status) status = cr_pass_dce(all, &live);
+    cr_graph_release(all);
+    return status ? cr_py_raise(status) : cr_py_graph_new(live);
+}
+
 /* The names of all ops that the core dialect decomposes here. */
 static PyObject *names(PyObject *module, PyObject *unused) {
     PyObject *list = PyList_New(0);
@@ -134,6 +151,8 @@ static PyObject *can_decompose(PyObject *module, PyObject *name) {
 
 static PyMethodDef functions[] = {
     { "_decomposed_names", names, METH_NOARGS, "The names of the ops that the core dialect decomposes." },
+    { "_decompose_graph", decompose_graph, METH_VARARGS,
+      "_decompose_graph(graph, table, record): the graph in the ops that the table leaves." },
     { "_can_decompose", can_decompose, METH_O, "_can_decompose(name): has that op a built-in decomposition?" },
     { NULL, NULL, 0, NULL },
 };

@@ -173,7 +173,8 @@ int cr_py_graph_init(PyObject *module);
 PyObject *cr_py_graph_new(struct cr_graph *g); /* consumes the reference */
 bool cr_py_graph_read(PyObject *o, cr_arg *out); /* false: not a Graph; no exception */
 int cr_py_trace_init(PyObject *module);
-int cr_py_aot_init(PyObject *module);
+int cr_py_aot_init(PyObject *module);      /* aot.c, aot_type.c: graphs with their gradients */
+int cr_py_aot_type_init(PyObject *module);
 struct cr_fakes *cr_py_mode_fakes(PyObject *o); /* of a FakeTensorMode, borrowed; NULL: exception */
 int cr_py_shape_init(PyObject *module);         /* shape_type.c: symbols with sources, facts, solving */
 int cr_py_tracer_init(PyObject *module);  /* tracer.c: what cresset.export records with */

@@ -413,7 +413,7 @@ static PyObject *tracer_finish(PyObject *self, PyObject *leaves) {
     }
     if (!kind) {
         cr_arg ignored;
-        cr_status status = cr_trace_set_origin(t->trace, &(cr_origin){ NULL, t->root, NULL });
+        cr_status status = cr_trace_set_origin(t->trace, &(cr_origin){ .module_stack = t->root });
         /* numbers that only results need */
         for (size_t i = 0; i < n && !status; i++) status = cr_trace_arg(t->trace, &outputs[i], &ignored);
         if (!status) status = cr_trace_set_origin(t->trace, NULL);

@@ -138,6 +138,12 @@ def loss_calls(op, slope):
     return calls
 
 
+def with_data_calls(dtype):
+    for shape in [(4, 3), (0,), ()]:
+        data, history = (noise(*shape, dtype=dtype, seed=seed) for seed in range(2))
+        yield call(data, history), lambda data=data: data.clone()
+
+
 def bce_slope_calls(dtype):
     for shape, weighted in [((7, 5), True), ((3,), False), ((0,), True), ((), False)]:
         x, t = noise(*shape, dtype=dtype).sigmoid(), noise(*shape, dtype=dtype, seed=1).sigmoid()
@@ -161,7 +167,8 @@ CALLS = {"roll": roll_calls, "pad_circular_backward": circular_calls, "pack_pane
          "lstm_packed": lambda _: recurrent_calls("LSTM"), "gru_packed": lambda _: recurrent_calls("GRU"),
          "pack_conv": pack_conv_calls, "conv_packed": conv_calls, "max_pool2d": pool_calls, "isin": isin_calls,
          "smooth_l1": loss_calls("smooth_l1", False), "smooth_l1_slope": loss_calls("smooth_l1", True),
-         "huber": loss_calls("huber", False), "huber_slope": loss_calls("huber", True), "bce_slope": bce_slope_calls}
+         "huber": loss_calls("huber", False), "huber_slope": loss_calls("huber", True), "bce_slope": bce_slope_calls,
+         "with_data": with_data_calls}
 NAMES = [name.removeprefix("cresset::") for name in cresset._C._op_names() if name.startswith("cresset::")
          and cresset._C._row(name)["variant"] == "functional"
          and (cresset._C._row(name)["has_kernel"] or "internal" in cresset._C._row(name)["tags"])]
@@ -205,7 +212,15 @@ DIFFERENTIABLE = {"roll": ["self"], "pad_circular_backward": ["grad_output", "se
 
 def test_derivatives_are_those_that_rows_have():
     rows = {name: cresset._C._row(f"cresset::{name}") for name in NAMES}
-    assert {name for name, row in rows.items() if row["grad"] or row["has_grad_fn"]} == set(DIFFERENTIABLE)
+    assert {name for name, row in rows.items() if row["grad"] or row["has_grad_fn"]} == {*DIFFERENTIABLE, "with_data"}
+
+
+def test_data_without_their_history():
+    """Numbers of one tensor with the history of another: that is what the gradient goes to, all of it."""
+    data, history = (cresset.randn(3, requires_grad=True) for _ in range(2))
+    made = ops.with_data(data, history)
+    made.backward(cresset.tensor([1.0, 2.0, 3.0]))
+    assert made.tolist() == data.tolist() and data.grad is None and history.grad.tolist() == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -232,9 +247,10 @@ def test_derivatives_are_differences(name):
 
 # Those with a decomposition have its derivative, which the sweeps of the ops that consist of them hold to PyTorch's.
 COMPOSED = {name for name in NAMES if cresset._C._row(f"cresset::{name}")["decomp"]}
+OTHERS = sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED - {"isin", "with_data"})  # isin gives truth values
 
 
-@pytest.mark.parametrize("name", sorted(set(CALLS) - set(DIFFERENTIABLE) - COMPOSED - {"isin"}))  # of truth values
+@pytest.mark.parametrize("name", OTHERS)
 def test_ops_of_passes_have_no_derivative_and_say_so(name):
     c, _ = next(iter(CALLS[name](torch.float32)))
     out = getattr(ops, name)(*harness.ours(c.args))

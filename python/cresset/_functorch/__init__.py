@@ -1,0 +1,1 @@
+"""Functions compiled ahead of time, with their gradients: see aot_autograd."""

@@ -1,0 +1,97 @@
+/* aot.h: a recorded program compiled ahead of time, forward and backward, and called in its place.
+ *
+ *     CR_TRY(cr_aot_create(&recorded, &compiler, &aot));       -- graphs, what is shared and written, code
+ *     CR_TRY(cr_aot_call(aot, inputs, n, results));            -- as the program itself, on the eager tape
+ *     cr_aot_release(aot);
+ *
+ * The code that a compiler makes is functional: (inputs) -> (new values of inputs that were written, results, roots of
+ * results that are views). What else the program did, an epilogue does, on the caller's tensors and through the eager
+ * tape: new values are copied back, ops that change a tensor's sizes or strides are called again, views are taken of
+ * the inputs, results and roots by the calls that took them, and a result that is an input is that object. All of it is
+ * known from the recorded graph alone, by storages and "x after" values: cr_metadata_print shows it. */
+#ifndef CR_AOT_H
+#define CR_AOT_H
+
+#include "autograd/partition.h"
+
+/* ---- what a program does to its inputs, and what its results are (metadata.c) ---- */
+typedef struct cr_aot_input {
+    uint8_t writes;  /* CR_WRITE_DATA, CR_WRITE_META (graph/writes.h) */
+    bool hidden;     /* its data are written only in no_grad, or through detach(): no history sees it */
+    bool requires_grad, leaf;
+    uint16_t bumps;  /* how often its version count goes up by writes of data */
+    int32_t base;    /* the input of the compiled code of which it is a part; -1: it is one itself */
+    bool detached;   /* ... of which it is a part without history */
+} cr_aot_input;
+typedef enum cr_aot_kind {
+    CR_AOT_FRESH,           /* the code's result `of` */
+    CR_AOT_IS_INPUT,        /* the very input `of` */
+    CR_AOT_IS_OUTPUT,       /* the very result `of`, an earlier one */
+    CR_AOT_OF_INPUT,        /* a view of input `of` */
+    CR_AOT_OF_OUTPUT,       /* a view of result `of` */
+    CR_AOT_OF_INTERMEDIATE, /* a view of what the code gives as its result `of`, and nobody else */
+    CR_AOT_CONSTANT,        /* a tensor of the program's own, or a view of it */
+    CR_AOT_NUMBER,          /* the code's result `of`, a number */
+    CR_AOT_KIND_COUNT
+} cr_aot_kind;
+typedef struct cr_aot_output {
+    uint8_t kind;    /* cr_aot_kind */
+    bool one_of_many; /* of a call with several views (unbind, split) */
+    int32_t of;
+    int32_t replayed; /* which result of the epilogue's graph it is; -1: none */
+} cr_aot_output;
+
+typedef struct cr_metadata {
+    cr_aot_input *inputs;
+    cr_aot_output *outputs;
+    uint32_t ninputs, noutputs;
+    CR_VEC(uint32_t) roots; /* values of the recorded graph that the code gives: results, then roots of views */
+    uint32_t nresults;      /* how many of them are results (FRESH, NUMBER) */
+    cr_graph *epilogue;     /* (inputs, roots that it needs) -> views; writes sizes and strides. NULL: nothing to do */
+    CR_VEC(uint32_t) needed; /* the roots among its inputs: indices into `roots` */
+    bool any_meta;          /* some call changes sizes or strides of an input */
+} cr_metadata;
+/* What a front end has recorded. Borrowed. */
+typedef struct cr_recorded {
+    cr_graph *graph;            /* as recorded; a placeholder for each distinct input */
+    cr_tensor *const *inputs;   /* per placeholder; NULL: a number */
+    const int32_t *is_input;    /* per output: the input that it is; -1: none */
+} cr_recorded;
+/* CR_EUNSUPPORTED naming an op (set_, resize_). */
+CR_NODISCARD cr_status cr_metadata_find(const cr_recorded *r, cr_metadata *out);
+void cr_metadata_dispose(cr_metadata *m);
+void cr_metadata_print(const cr_metadata *m, cr_str *out);
+
+/* ---- compilers ---- */
+typedef enum cr_aot_role { CR_AOT_FORWARD, CR_AOT_BACKWARD, CR_AOT_INFERENCE } cr_aot_role;
+typedef struct cr_aot_code {
+    /* As cr_plan_run, with grad mode off: results are the caller's. */
+    cr_status (*run)(void *code, const cr_arg *inputs, size_t n, cr_arg *results, size_t nresults);
+    void (*release)(void *code);
+    void *code;
+} cr_aot_code;
+typedef struct cr_aot_compiler {
+    cr_status (*compile)(void *user, cr_aot_role role, cr_graph *g, cr_aot_code *out); /* NULL: the interpreter */
+    cr_partition_options partition;
+    void (*release)(void *user); /* NULL: nothing to do */
+    void *user;
+} cr_aot_compiler;
+/* The interpreter, as a compiler. */
+CR_NODISCARD cr_status cr_aot_interpret(cr_graph *g, cr_aot_code *out);
+
+/* ---- compiled programs (aot.c, epilogue.c) ---- */
+typedef struct cr_aot cr_aot;
+/* Takes over compiler->user, also on failure. CR_EUNSUPPORTED: what is written has no functional form. Else as
+ * cr_differentiate. */
+CR_NODISCARD cr_status cr_aot_create(const cr_recorded *r, const cr_aot_compiler *compiler, cr_aot **out);
+void cr_aot_retain(cr_aot *a);
+void cr_aot_release(cr_aot *a);
+const cr_metadata *cr_aot_metadata(const cr_aot *a);
+/* Of the first compilation; borrowed. NULL: nothing is differentiated. */
+const cr_joint *cr_aot_joint(const cr_aot *a);
+cr_graph *cr_aot_functional(const cr_aot *a); /* before it was differentiated; borrowed */
+/* On tensors that are shared and require grad as those were with which it was made. One result per output
+ * of the recorded graph, owned. Errors are those of the same program run eagerly; nothing is written then. */
+CR_NODISCARD cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results);
+
+#endif

@@ -1,0 +1,271 @@
+/* cut.c: a joint graph cut in two at values that are saved between its parts.
+ *
+ * What the backward part reads and nobody saved is computed again there. Another backward of the same forward part, for
+ * other tangents, is cut at the same values: forward parts of one graph have the same ids. */
+#include "autograd/cut.h"
+
+#include "autograd/path.h"
+#include "graph/writes.h"
+
+typedef struct cutter {
+    const cr_joint *j;
+    cr_graph *from, *to;
+    const bool *saved; /* per value of the joint graph */
+    bool *needed;      /* per node */
+    cr_arg *map;       /* per value; NONE: not there */
+    CR_VEC(uint32_t) stack;
+    cr_status status;
+} cutter;
+
+static bool is_tensor(const cr_graph *g, uint32_t v) { return cr_graph_value(g, v)->type == CR_T_TENSOR; }
+
+/* ---- what is read ---- */
+
+typedef struct marks { const cr_joint *j; bool *saved; } marks;
+
+static void mark(void *user, uint32_t v) {
+    marks *m = user;
+    const cr_node *node = cr_graph_node(m->j->graph, cr_graph_value(m->j->graph, v)->node);
+    if (cr_graph_value(m->j->graph, v)->node < m->j->forward_nodes && node->kind != CR_NODE_GET_ATTR)
+        m->saved[v] = true;
+}
+
+/* ---- copying ---- */
+
+static cr_status map_arg(cutter *c, const cr_arg *from, cr_arg *to) {
+    *to = *from;
+    if (from->kind == CR_ARG_VALUE) {
+        *to = c->map[from->u.i];
+        if (to->kind == CR_ARG_NONE)
+            return CR_FAIL(CR_EVALUE, "%%%s was not saved for the backward part",
+                           cr_graph_value(c->from, (uint32_t)from->u.i)->name);
+        to->given = from->given;
+    } else if (from->kind == CR_ARG_LIST) {
+        cr_arg *items = cr_graph_alloc(c->to, (from->n + 1u) * sizeof *items);
+        if (!items) return CR_ENOMEM;
+        for (uint32_t i = 0; i < from->n; i++) CR_TRY(map_arg(c, &from->u.list[i], &items[i]));
+        to->u.list = items;
+    } else if (from->kind == CR_ARG_GRAPH) {
+        for (size_t i = 0; i < cr_graph_subgraph_count(c->to); i++)
+            if (cr_graph_subgraph(c->to, i) == from->u.graph) return CR_OK;
+        return cr_graph_add_subgraph(c->to, from->u.graph);
+    }
+    return CR_OK;
+}
+
+static cr_status copy_node(cutter *c, const cr_node *node) {
+    cr_arg args[CR_MAX_PARAMS];
+    uint32_t id;
+    if (node->kind == CR_NODE_GET_ATTR) {
+        if (!cr_graph_constant(c->to, node->target))
+            CR_TRY(cr_graph_add_constant(c->to, node->target, cr_graph_constant(c->from, node->target)));
+        CR_TRY(cr_graph_get_attr(c->to, node->target, &id));
+        c->map[node->first] = cr__value_arg(c->to, id);
+        return CR_OK;
+    }
+    for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(c, &node->args[i], &args[i]));
+    CR_TRY(cr_graph_set_origin(c->to, &node->origin));
+    CR_TRY(cr_graph_call_with(c->to, node->op, args, cr_graph_value(c->from, node->first), node->nvalues, &id));
+    for (uint32_t i = 0; i < node->nvalues; i++)
+        if (c->map[node->first + i].kind == CR_ARG_NONE)
+            c->map[node->first + i] = cr__value_arg(c->to, cr_graph_node(c->to, id)->first + i);
+    return CR_OK;
+}
+
+static cr_status add_placeholder(cutter *c, uint32_t v) {
+    const cr_value *value = cr_graph_value(c->from, v);
+    uint32_t made;
+    CR_TRY(value->type == CR_T_TENSOR
+               ? cr_graph_placeholder(c->to, value->name, value->meta, &made)
+               : cr_graph_placeholder_number(c->to, value->name, (cr_type)value->type, value->expr, &made));
+    c->map[v] = cr__value_arg(c->to, made);
+    return CR_OK;
+}
+
+/* ---- what is needed ---- */
+
+static void need(void *user, uint32_t v) {
+    cutter *c = user;
+    uint32_t n = cr_graph_value(c->from, v)->node;
+    if (c->needed[n] || c->map[v].kind != CR_ARG_NONE || c->status) return;
+    c->needed[n] = true;
+    c->status = cr_vec_push(&c->stack, n);
+}
+
+static cr_status need_all(cutter *c) {
+    while (c->stack.n && !c->status) {
+        const cr_node *node = cr_graph_node(c->from, c->stack.at[--c->stack.n]);
+        if (node->kind == CR_NODE_CALL) cr_args_visit_values(node->args, node->nargs, need, c);
+    }
+    return c->status;
+}
+
+/* ---- the parts ---- */
+
+static cr_status begin(cutter *c, cr_graph **out) {
+    uint32_t nodes = cr_graph_node_limit(c->from);
+    for (uint32_t v = 0; v < cr_graph_value_count(c->from); v++) c->map[v] = cr_arg_none();
+    memset(c->needed, 0, nodes * sizeof *c->needed);
+    CR_TRY(cr_graph_create(cr_graph_env(c->from), out));
+    c->to = *out;
+    return CR_OK;
+}
+
+/* Sees the saved values in order: tensors or numbers. */
+static cr_status each_saved(cutter *c, bool tensors, cr_status (*fn)(cutter *c, uint32_t v)) {
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+        const cr_node *node = cr_graph_node(c->from, n);
+        for (uint32_t v = node->first; v < node->first + node->nvalues && n < c->j->forward_nodes; v++)
+            if (c->saved[v] && is_tensor(c->from, v) == tensors) CR_TRY(fn(c, v));
+    }
+    return CR_OK;
+}
+
+static cr_status need_saved(cutter *c, uint32_t v) { return need(c, v), c->status; }
+
+
+static cr_status build_forward(cutter *c, cr_cut *out) {
+    const cr_node *output = cr_graph_node(c->from, cr_graph_output(c->from));
+    uint32_t primal = 0;
+    CR_TRY(begin(c, &out->forward));
+    for (uint32_t n = cr_graph_first(c->from); primal < c->j->nprimals; n = cr_graph_next(c->from, n), primal++)
+        CR_TRY(add_placeholder(c, cr_graph_node(c->from, n)->first));
+    cr_args_visit_values(output->args, c->j->nforward, need, c);
+    CR_TRY(each_saved(c, true, need_saved));
+    CR_TRY(each_saved(c, false, need_saved));
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+        const cr_node *node = cr_graph_node(c->from, n);
+        if (n >= c->j->forward_nodes || node->kind != CR_NODE_CALL || cr_node_is_pure(c->from, node)) continue;
+        if (!c->needed[n]) CR_TRY(cr_vec_push(&c->stack, n));
+        c->needed[n] = true; /* random numbers are drawn, and checks made, as by the program */
+    }
+    CR_TRY(need_all(c));
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n))
+        if (c->needed[n] && n < c->j->forward_nodes) CR_TRY(copy_node(c, cr_graph_node(c->from, n)));
+    cr_arg *args = cr_graph_alloc(c->to, (c->j->nforward + cr_graph_value_count(c->from) + 1) * sizeof *args);
+    if (!args) return CR_ENOMEM;
+    size_t k = 0;
+    for (uint32_t i = 0; i < c->j->nforward; i++) CR_TRY(map_arg(c, &output->args[i], &args[k++]));
+    for (int tensors = 1; tensors >= 0; tensors--)
+        for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+            const cr_node *node = cr_graph_node(c->from, n);
+            for (uint32_t v = node->first; v < node->first + node->nvalues && n < c->j->forward_nodes; v++) {
+                if (!c->saved[v] || is_tensor(c->from, v) != (bool)tensors) continue;
+                args[k++] = c->map[v];
+                *(tensors ? &out->nsaved : &out->nnumbers) += 1;
+            }
+        }
+    CR_TRY(cr_graph_set_origin(c->to, NULL));
+    return cr_graph_set_output(c->to, args, k);
+}
+
+static cr_status build_backward(cutter *c, cr_graph **out) {
+    const cr_node *output = cr_graph_node(c->from, cr_graph_output(c->from));
+    cr_arg *args;
+    uint32_t i = 0;
+    CR_TRY(begin(c, out));
+    CR_TRY(each_saved(c, false, add_placeholder));
+    CR_TRY(each_saved(c, true, add_placeholder));
+    for (uint32_t n = cr_graph_first(c->from); i < c->j->nprimals + c->j->ntangents; n = cr_graph_next(c->from, n), i++)
+        if (i >= c->j->nprimals) CR_TRY(add_placeholder(c, cr_graph_node(c->from, n)->first));
+    cr_args_visit_values(output->args + c->j->nforward, c->j->nprimals, need, c);
+    CR_TRY(need_all(c));
+    for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+        const cr_node *node = cr_graph_node(c->from, n);
+        if (!c->needed[n] || node->kind == CR_NODE_PLACEHOLDER) continue;
+        if (n < c->j->forward_nodes && node->kind == CR_NODE_CALL && !cr_node_is_pure(c->from, node))
+            return CR_FAIL(CR_EVALUE, "%s would be called again by the backward part", node->op->name);
+        CR_TRY(copy_node(c, node));
+    }
+    if (!(args = cr_graph_alloc(c->to, (c->j->nprimals + 1u) * sizeof *args))) return CR_ENOMEM;
+    for (i = 0; i < c->j->nprimals; i++) CR_TRY(map_arg(c, &output->args[c->j->nforward + i], &args[i]));
+    CR_TRY(cr_graph_set_origin(c->to, NULL));
+    return cr_graph_set_output(c->to, args, c->j->nprimals);
+}
+
+static cr_status cutter_init(cutter *c, cr_arena *arena) {
+    c->map = cr_arena_alloc(arena, (cr_graph_value_count(c->from) + 1u) * sizeof *c->map);
+    c->needed = cr_arena_alloc(arena, (cr_graph_node_limit(c->from) + 1u) * sizeof *c->needed);
+    return c->map && c->needed ? CR_OK : CR_ENOMEM;
+}
+
+cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out) {
+    cutter c = { .j = j, .from = j->graph, .saved = saved };
+    cr_arena arena;
+    *out = (cr_cut){ .forward = NULL };
+    cr_arena_init(&arena);
+    cr_status status = cutter_init(&c, &arena);
+    if (!status) status = build_forward(&c, out);
+    cr_vec_dispose(&c.stack);
+    cr_arena_dispose(&arena);
+    if (status) {
+        cr_graph_release(out->forward);
+        out->forward = NULL;
+    }
+    return status;
+}
+
+cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out) {
+    cutter c = { .j = j, .from = j->graph, .saved = saved };
+    cr_arena arena;
+    *out = NULL;
+    cr_arena_init(&arena);
+    cr_status status = cutter_init(&c, &arena);
+    if (!status) status = build_backward(&c, out);
+    cr_vec_dispose(&c.stack);
+    cr_arena_dispose(&arena);
+    if (status) {
+        cr_graph_release(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* Marks the nodes from which the gradients are computed, as far as c->map does not have their values. */
+static cr_status need_gradients(cutter *c) {
+    const cr_node *output = cr_graph_node(c->from, cr_graph_output(c->from));
+    memset(c->needed, 0, cr_graph_node_limit(c->from) * sizeof *c->needed);
+    cr_args_visit_values(output->args + c->j->nforward, c->j->nprimals, need, c);
+    return need_all(c);
+}
+
+/* Everything of the forward part counts as there. */
+cr_status cr__cut_reads(const cr_joint *j, bool *reads) {
+    cutter c = { .j = j, .from = j->graph };
+    marks m = { j, reads };
+    cr_arena arena;
+    cr_arena_init(&arena);
+    cr_status status = cutter_init(&c, &arena);
+    for (uint32_t v = 0; v < cr_graph_value_count(j->graph) && !status; v++)
+        c.map[v] = cr_graph_value(j->graph, v)->node < j->forward_nodes ? cr_arg_int(0) : cr_arg_none();
+    if (!status) status = need_gradients(&c);
+    for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE && !status; n = cr_graph_next(j->graph, n)) {
+        const cr_node *node = cr_graph_node(j->graph, n);
+        if (c.needed[n] && node->kind == CR_NODE_CALL) cr_args_visit_values(node->args, node->nargs, mark, &m);
+    }
+    const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
+    if (!status) cr_args_visit_values(output->args + j->nforward, j->nprimals, mark, &m);
+    cr_vec_dispose(&c.stack);
+    cr_arena_dispose(&arena);
+    return status;
+}
+
+cr_status cr__cut_complete(const cr_joint *j, bool *saved) {
+    cutter c = { .j = j, .from = j->graph };
+    cr_arena arena;
+    cr_arena_init(&arena);
+    cr_status status = cutter_init(&c, &arena);
+    for (uint32_t v = 0; v < cr_graph_value_count(j->graph) && !status; v++)
+        c.map[v] = saved[v] ? cr_arg_int(0) : cr_arg_none();
+    if (!status) status = need_gradients(&c);
+    for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE && !status; n = cr_graph_next(j->graph, n)) {
+        const cr_node *node = cr_graph_node(j->graph, n);
+        if (!c.needed[n] || n >= j->forward_nodes) continue;
+        bool keep = node->kind == CR_NODE_PLACEHOLDER ||
+                    (node->kind == CR_NODE_CALL && !cr_node_is_pure(j->graph, node));
+        for (uint32_t i = 0; i < node->nvalues && keep; i++) saved[node->first + i] = true;
+    }
+    cr_vec_dispose(&c.stack);
+    cr_arena_dispose(&arena);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* cut.h: a joint graph cut in two at values that are saved, for aot.c. */
+#ifndef CR_AUTOGRAD_CUT_H
+#define CR_AUTOGRAD_CUT_H
+
+#include "autograd/joint.h"
+
+typedef struct cr_cut {
+    cr_graph *forward;        /* (primals) -> (results, saved tensors, saved numbers) */
+    uint32_t nsaved, nnumbers;
+} cr_cut;
+/* saved: per value of the joint graph. */
+CR_NODISCARD cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out);
+/* (saved numbers, saved tensors, tangents) -> one gradient per primal, NONE where none is due. CR_EVALUE: it needs a
+ * value that was neither saved nor can be computed again. */
+CR_NODISCARD cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out);
+/* Sets the bits of the forward part's values that gradients are computed from. */
+CR_NODISCARD cr_status cr__cut_reads(const cr_joint *j, bool *reads);
+/* Adds what the backward part needs besides to compute again what is not saved: primals, and what must not be computed
+ * twice. */
+CR_NODISCARD cr_status cr__cut_complete(const cr_joint *j, bool *saved);
+
+#endif

@@ -1,0 +1,348 @@
+"""Functions compiled ahead of time against eager PyTorch: results, gradients, writes to inputs, identity and aliasing.
+tests/ops/alias_cells.py has what can be shared and written in every combination."""
+import functools
+import gc
+
+import cresset
+import pytest
+import torch
+
+from cresset import _C
+from cresset._functorch import aot_autograd
+from cresset._functorch.aot_autograd import (aot_function, aot_module, aot_module_simplified, default_partition,
+                                             get_aot_graph_name, make_boxed_compiler, make_boxed_func,
+                                             min_cut_rematerialization_partition, nop)
+
+
+def ours(t):
+    return cresset.tensor(t.tolist(), dtype=getattr(cresset, str(t.dtype).split(".")[1]))
+
+
+def numbers(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.25
+
+
+def close(a, b):
+    if a is None or b is None:
+        return a is None and b is None
+    return tuple(a.shape) == tuple(b.shape) and torch.allclose(torch.tensor(a.tolist(), dtype=torch.float64),
+                                                               b.detach().double(), rtol=1e-9, atol=1e-12)
+
+
+def graphs_of(seen):
+    def compiler(graph, inputs):
+        seen.append(graph)
+        return graph
+    return compiler
+
+
+def step(library, fn, inputs, grads, prepare=lambda ts: ts):
+    """Runs fn on results of leaves, walks back from everything that requires grad; (results, inputs, gradients)."""
+    leaves = [ours(t) if library is cresset else t.clone() for t in inputs]
+    leaves = [t.requires_grad_(g) for t, g in zip(leaves, grads)]
+    given = prepare([t * 1 for t in leaves])
+    results = fn(library, *given)
+    flat = [t for t in results if t.requires_grad]
+    if flat:
+        sum((t * (k + 1)).sin().sum() for k, t in enumerate(flat)).backward()
+    return list(results), given, [t.grad for t in leaves]
+
+
+def two(*shape):
+    return [numbers(*shape), numbers(*shape, seed=1)]
+
+
+def buffer_like(m, x, y):
+    with m.no_grad():
+        y.add_(x.mean(0))
+    return x * y, y
+
+
+PROGRAMS = {
+    "plain": lambda m, x, y: (x * y + x.sin(),),
+    "write": lambda m, x, y: (x.mul_(2) * y,),
+    "write through views": lambda m, x, y: (x[0].add_(y[1]).sum() + x.t()[1].mul_(3).sum(), x),
+    "views of inputs": lambda m, x, y: (x[1:], y.t(), x.view(-1)),
+    "views of one result": lambda m, x, y: (lambda z: (z[0], z.t(), z))(x * y),
+    "split": lambda m, x, y: (x * y).split(1)[:2],
+    "the inputs": lambda m, x, y: (x, y, x),
+    "twice": lambda m, x, y: (lambda z: (z, z))(x + y),
+    "detached": lambda m, x, y: (lambda z: (z, z.detach()))(x * y),
+    "transposed in place": lambda m, x, y: (x.t_() * 2, x + y.t()),
+    "into an empty one": lambda m, x, y: (m.empty_like(x).copy_(y) * x,),
+    "no_grad": lambda m, x, y: (lambda z: (x * z,))((m.no_grad()(lambda: x * y))()),
+    "unseen write": buffer_like,
+    "copy over": lambda m, x, y: (x.copy_(y.exp()), y.mul_(2)),
+    "no gradient": lambda m, x, y: (x.argmax(1), (x > y), x.detach() * 2),
+}
+
+
+@pytest.mark.parametrize("grads", [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_like_eager(name, grads):
+    fn = PROGRAMS[name]
+    theirs = step(torch, fn, two(3, 3), grads)
+    for partition in (default_partition, min_cut_rematerialization_partition):
+        def compiled(library, x, y):
+            return aot_function(lambda x, y: fn(library, x, y), "nop", partition_fn=partition)(x, y)
+        results, given, leaves = step(cresset, compiled, two(3, 3), grads)
+        for a, b in zip(results + given + leaves, theirs[0] + theirs[1] + theirs[2]):
+            assert close(a, b)
+        known, other = results + given, theirs[0] + theirs[1]
+        assert [[a is b for b in known] for a in known] == [[a is b for b in other] for a in other]
+        assert [(a._is_view(), a.requires_grad, tuple(a.stride()), a._version) for a in known] == [
+            (b._is_view(), b.requires_grad, b.stride(), b._version) for b in other]
+
+
+def test_functional_graphs():
+    """What compilers get is functional: new values of inputs first, then results, then roots of views."""
+    seen = []
+    x, y = (ours(t).requires_grad_() for t in two(3, 3))
+    f = aot_function(lambda x, y: (x.mul_(2)[0], y.sin()), graphs_of(seen))
+    f(x * 1, y)[1].sum().backward()
+    forward, backward = seen
+    for graph in seen:
+        graph._raw.verify("functional", "metas")
+    names = [node.name for node in forward.graph.nodes if node.op == "placeholder"]
+    assert names == ["primals_1", "primals_2"]
+    results = forward.graph.output_node().args[0]
+    assert [str(r.target) for r in results[:2]] == ["aten.mul.Tensor", "aten.sin.default"]
+    assert "tangents_1" in backward.code and "aten.mul_" not in forward.code
+    text = f._compiled.calls[next(iter(f._compiled.calls))].aot.metadata
+    assert text.splitlines() == ["input 0: requires grad written 1 times", "input 1: requires grad leaf",
+                                 "output 0: view of input 0", "output 1: fresh, of the code's 0"]
+
+
+def test_one_backward_for_each_set_of_tangents():
+    roles = []
+    x = ours(numbers(3)).requires_grad_()
+
+    def compiler(graph, inputs):
+        roles.append((get_aot_graph_name().split("_")[-1], len(inputs)))
+        return graph
+    f = aot_function(lambda x: (x.exp(), x.sin(), x.cos()), compiler)
+    a, b, c = f(x)
+    a.sum().backward(retain_graph=True)
+    assert close(x.grad, torch.tensor(x.exp().tolist(), dtype=torch.float64))
+    x.grad = None
+    f(x)[0].sum().backward()  # the same set: the same code
+    (b + c).sum().backward()
+    assert [role for role, _ in roles] == ["forward", "backward", "backward"]
+    y = ours(numbers(3)).requires_grad_()
+    g = aot_function(lambda x, y: (x * 2, y * 3), "nop")
+    g(x, y)[1].sum().backward()
+    assert y.grad.tolist() == [3.0] * 3 and x.grad is not None
+    x.grad = None
+    g(x, y)[1].sum().backward()
+    assert x.grad is None  # no zeros where nothing flows
+
+
+def test_inputs_that_share_memory_are_another_compilation():
+    seen = []
+    f = aot_function(lambda x, y: x.add_(1) + y, graphs_of(seen))
+    a, b = ours(numbers(2, 3)), ours(numbers(2, 3))
+    assert close(f(a, b), numbers(2, 3) * 2 + 1)
+    whole = ours(numbers(3, 3))
+    made = f(whole[:2], whole[1:])
+    t = numbers(3, 3)
+    expected = t[:2].add_(1) + t[1:]
+    assert close(made, expected) and close(whole, t)
+    f(whole[:2], whole[1:])
+    x = ours(numbers(2, 3))
+    assert close(f(x, x), (numbers(2, 3) + 1) * 2)
+    assert len(seen) == 3
+    inputs = [[node.name for node in graph.graph.nodes if node.op == "placeholder"] for graph in seen]
+    assert inputs == [["primals_1", "primals_2"], ["base"], ["primals_1"]]
+
+
+def test_dynamic_sizes():
+    seen = []
+    f = aot_function(lambda x, w: (x @ w).relu().sum(0), graphs_of(seen), dynamic=True)
+    for rows in (2, 5, 7):
+        x, w = numbers(rows, 4), numbers(4, 3, seed=2)
+        a, b = ours(x).requires_grad_(), ours(w).requires_grad_()
+        f(a, b).sin().sum().backward()
+        x.requires_grad_(), w.requires_grad_()
+        (x @ w).relu().sum(0).sin().sum().backward()
+        assert close(a.grad, x.grad) and close(b.grad, w.grad)
+    assert len(seen) == 2
+    fixed = aot_function(lambda x: x * 2, "nop")
+    fixed(ours(numbers(3)))
+    with pytest.raises(RuntimeError, match="primals_1.*dimension 0 is 4, expected 3"):
+        fixed(ours(numbers(4)))
+
+
+def test_structures():
+    def fn(inputs, *, scale=1, name="x"):
+        """Doc of it."""
+        return {"a": inputs["x"] * scale, "b": [inputs["y"], None, name, 3]}
+    f = aot_function(fn, "nop")
+    x, y = ours(numbers(2)), ours(numbers(2))
+    made = f({"x": x, "y": y}, scale=3)
+    assert close(made["a"], numbers(2) * 3) and made["b"][0] is y and made["b"][1:] == [None, "x", 3]
+    assert close(f({"x": x, "y": y}, scale=4)["a"], numbers(2) * 4)  # another number is another program
+    assert f.__name__ == "fn" and f.__doc__ == "Doc of it."
+
+
+class Net(cresset.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = cresset.nn.BatchNorm1d(4)
+        self.linear = cresset.nn.Linear(4, 4)
+        self.tied = self.linear
+
+    def forward(self, x):
+        return self.tied(self.linear(self.norm(x)).tanh())
+
+
+@pytest.mark.parametrize("simplified", [False, True])
+def test_modules(simplified):
+    cresset.manual_seed(0)
+    net, same = Net(), Net()
+    same.load_state_dict(net.state_dict())
+    x = cresset.randn(6, 4)
+    if simplified:
+        compiled = aot_module_simplified(same, (x,), "nop")
+    else:
+        compiled = aot_module(same, "nop")
+        assert compiled.orig_module is same and len(list(compiled.parameters())) == 4
+    for _ in range(3):
+        for module, call in ((net, net), (same, compiled)):
+            module.zero_grad()
+            call(x).square().sum().backward()
+            with cresset.no_grad():
+                for p in module.parameters():
+                    p -= 0.01 * p.grad
+    for (name, a), (_, b) in zip(net.state_dict().items(), same.state_dict().items()):
+        assert cresset.allclose(a.double(), b.double(), rtol=1e-5, atol=1e-6), name
+    assert int(same.norm.num_batches_tracked) == 3
+    same.eval(), net.eval()
+    if not simplified:
+        with cresset.no_grad():
+            assert cresset.allclose(aot_module(same, "nop")(x), net(x), atol=1e-6)
+
+
+def test_compilers():
+    x = ours(numbers(3)).requires_grad_()
+    seen = []
+
+    @make_boxed_compiler
+    def boxed(graph, inputs):
+        def run(*args):
+            seen.append(len(args))
+            return graph(*args)
+        return run
+    roles = []
+    f = aot_function(lambda x: x.sin() * 2, boxed, lambda g, i: roles.append("backward") or g,
+                     inference_compiler=lambda g, i: roles.append("inference") or g)
+    f(x).sum().backward()
+    with cresset.no_grad():
+        assert not f(x).requires_grad
+    assert seen == [1] and roles == ["backward", "inference"]
+    assert make_boxed_func(lambda a, b: a + b)([1, 2]) == 3 and nop("graph", []) == "graph"
+    assert aot_autograd.compiled_function is aot_function and aot_autograd.compiled_module is aot_module
+
+
+def test_print(capsys):
+    aot_function(lambda x: x * 2, "print")(ours(numbers(2)))
+    assert "aten.mul.Tensor" in capsys.readouterr().out
+
+
+def test_decompositions():
+    seen = []
+    table = aot_autograd.get_decompositions([cresset.ops.aten.silu])
+    x = ours(numbers(3)).requires_grad_()
+    f = aot_function(lambda x: cresset.nn.functional.silu(x), graphs_of(seen), decompositions=table)
+    f(x).sum().backward()
+    t = numbers(3).requires_grad_()
+    torch.nn.functional.silu(t).sum().backward()
+    assert close(x.grad, t.grad) and "silu(" not in seen[0].code and "sigmoid" in seen[0].code
+
+
+def test_budget():
+    x = cresset.randn(64, 64, requires_grad=True)
+    saved = []
+
+    def compiler(graph, inputs):
+        saved.append(len(graph.graph.output_node().args[0]) - 1)
+        return graph
+
+    def fn(x):
+        for _ in range(4):
+            x = (x @ x).tanh()
+        return x
+    for budget in (1.0, 0.0):
+        partition = functools.partial(min_cut_rematerialization_partition, activation_memory_budget=budget)
+        aot_function(fn, compiler, nop, partition_fn=partition)(x).sum().backward()
+    assert saved[1] < saved[0]
+
+
+def test_context_names():
+    seen = []
+
+    def compiler(graph, inputs):
+        seen.append((aot_autograd.get_aot_compilation_context(), aot_autograd.get_graph_being_compiled()))
+        return graph
+    aot_autograd.set_model_name("net")
+    try:
+        aot_function(lambda x: x * 2, compiler)(ours(numbers(2)).requires_grad_()).sum().backward()
+    finally:
+        aot_autograd.set_model_name("model")
+    (graphs, name, number), text = seen[0]
+    assert graphs == ["forward"] and name == "net" and text == f"net__{number}_forward"
+    assert seen[1][1] == f"net__{number}_backward"
+
+
+def test_errors():
+    leaf = ours(numbers(3)).requires_grad_()
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad.*no_grad"):
+        aot_function(lambda x: x.mul_(2), "nop")(leaf)
+    assert leaf._version == 0
+    with pytest.raises(RuntimeError, match="view of a leaf Variable"):
+        aot_function(lambda x: x.mul_(2), "nop")(leaf[:2])
+    y = leaf * 2
+    out = aot_function(lambda y: y.sin(), "nop")(y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*version 1; expected version 0"):
+        out.sum().backward()
+    out = aot_function(lambda y: (y.sin(), y.mul_(2))[0], "nop")(leaf * 2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*'primals_1'.*clone"):
+        out.sum().backward()
+    out = aot_function(lambda y: y.sin(), "nop")(leaf)
+    out.sum().backward()
+    with pytest.raises(RuntimeError, match="second time.*retain_graph"):
+        out.sum().backward()
+    out = aot_function(lambda y: y.sin(), "nop")(leaf)
+    with pytest.raises(RuntimeError, match="does not support double backward"):
+        cresset.autograd.grad(out.sum(), leaf, create_graph=True)
+    with pytest.raises(cresset.UnsupportedError, match="resize_ changes the memory"):
+        aot_function(lambda x: x.resize_(2), "nop")(ours(numbers(3)))
+    with pytest.raises(ValueError, match="a compiler is a function of .* or one of nop, print, not 3"):
+        aot_function(lambda x: x, 3)
+    with pytest.raises(ValueError, match="partition_fn is default_partition or"):
+        aot_function(lambda x: x, "nop", partition_fn=len)
+    with pytest.raises(NotImplementedError, match="keep_inference_input_mutations"):
+        aot_function(lambda x: x, "nop", keep_inference_input_mutations=True)
+    with pytest.raises(TypeError, match="a compiler gave a int"):
+        aot_function(lambda x: x * 2, lambda g, i: 3)(leaf)
+    with pytest.raises(ZeroDivisionError):
+        aot_function(lambda x: x * 2, lambda g, i: 1 / 0)(leaf)
+    with pytest.raises(ZeroDivisionError):
+        aot_function(lambda x: x * (1 / 0), "nop")(leaf)
+    with pytest.raises(ValueError, match="gave tuple where the graph has 2 results"):
+        aot_function(lambda x: (x * 2, x.detach() + 1), lambda g, i: lambda *a: ())(leaf.detach())
+
+
+def test_nothing_is_left_behind():
+    def run():
+        f = aot_function(lambda x: (x.mul_(2).sin(), x[0]), "nop")
+        x = cresset.randn(4, 4, requires_grad=True)
+        a, b = f(x * 1)
+        (a.sum() + b.sum()).backward()
+    run()
+    gc.collect()
+    before = len([o for o in gc.get_objects() if type(o) in (_C.Tensor, _C.Graph)])
+    for _ in range(3):
+        run()
+    gc.collect()
+    assert len([o for o in gc.get_objects() if type(o) in (_C.Tensor, _C.Graph)]) <= before
