@@ -68,10 +68,10 @@ cr_status cr_archive_open_memory(const void *data, size_t size, cr_archive **out
     return wrap(zip, NULL, out);
 }
 
-void cr_archive_retain(cr_archive *a) { a->refs++; }
+void cr_archive_retain(cr_archive *a) { __atomic_add_fetch(&a->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_archive_release(cr_archive *a) {
-    if (!a || --a->refs) return;
+    if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_vec_dispose(&a->extra);
     cr_vec_dispose(&a->packages);
     cr_arena_dispose(&a->arena);

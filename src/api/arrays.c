@@ -66,10 +66,10 @@ cr_status cr_arrays_open(const char *path, cr_arrays **out) {
     return status;
 }
 
-void cr_arrays_retain(cr_arrays *a) { a->refs++; }
+void cr_arrays_retain(cr_arrays *a) { __atomic_add_fetch(&a->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_arrays_release(cr_arrays *a) {
-    if (!a || --a->refs) return;
+    if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_npz_release(a->npz);
     cr_safetensors_release(a->safetensors);
     cr_mapping_close(&a->mapping);

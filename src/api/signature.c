@@ -214,10 +214,10 @@ cr_status cr__signature_finish(cr_signature *s, const cr_tree *in_spec, const cr
     return finish_slots(s, s->outputs, s->noutputs, true, out_spec);
 }
 
-void cr_signature_retain(cr_signature *s) { s->refs++; }
+void cr_signature_retain(cr_signature *s) { __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED); }
 
 void cr_signature_release(cr_signature *s) {
-    if (!s || --s->refs) return;
+    if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
     cr_env_release(s->env);
     cr_program_release(s->program);
     cr_library_release(s->library);

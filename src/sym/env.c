@@ -52,10 +52,11 @@ cr_status cr_env_create(cr_env **out) {
     return CR_OK;
 }
 
-void cr_env_retain(cr_env *env) { env->references++; }
+/* Programs, graphs and signatures of several threads share one: counting is all that they may do at the same time. */
+void cr_env_retain(cr_env *env) { __atomic_add_fetch(&env->references, 1, __ATOMIC_RELAXED); }
 
 void cr_env_release(cr_env *env) {
-    if (env && --env->references == 0) env_destroy(env);
+    if (env && !__atomic_sub_fetch(&env->references, 1, __ATOMIC_ACQ_REL)) env_destroy(env);
 }
 
 /* ---- interning ---- */
