@@ -13,12 +13,13 @@ from typing import Any
 
 from cresset import _C, _lazy
 from cresset._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from cresset.autograd.gradcheck import gradcheck, gradgradcheck  # now: the file has the function's name
 
 __all__ = ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "Function", "function",
-           "graph"]
+           "graph", "functional", "gradcheck", "gradgradcheck", "detect_anomaly", "set_detect_anomaly"]
 __getattr__, __dir__ = _lazy.names(globals(), {"Function": "function", **dict.fromkeys(
     ("detect_anomaly", "set_detect_anomaly", "is_anomaly_enabled"), "anomaly_mode")},
-                                       {"function", "graph", "anomaly_mode"})
+                                       {"function", "graph", "anomaly_mode", "functional"})
 
 
 def _is_edge(value: Any) -> bool:
