@@ -39,7 +39,7 @@ extern "C" {
 #endif
 
 #define CRESSET_ABI_MAJOR 1
-#define CRESSET_ABI_MINOR 2
+#define CRESSET_ABI_MINOR 3
 
 enum {
     CRESSET_OK = 0,
@@ -134,6 +134,36 @@ typedef struct cresset_state_info {
     int32_t is_mutable;
 } cresset_state_info;
 
+/* Since 1.3. What a library that trains keeps: names are those of `cresset_api.state`. */
+typedef struct cresset_parameter_info {
+    const char *name, *gradient;         /* the parameter; what `backward` adds to and `update` clears */
+    const char *const *moments;          /* of the optimizer */
+    int32_t nmoments;
+} cresset_parameter_info;
+typedef struct cresset_weight_info {
+    const char *name, *state;            /* in files, as state_dict() has it; tied weights are one state */
+} cresset_weight_info;
+typedef struct cresset_train_info {
+    size_t struct_size;
+    const char *optimizer;               /* "adamw" */
+    /* Methods. step(inputs..., lr): forward, backward and update in one. backward(inputs...): adds to the gradients.
+     * update(lr): applies them and clears them. step leaves gradients that were added as they are. The learning rate is
+     * a CRESSET_FLOAT, the last input; results are the loss program's. */
+    int32_t step, backward, update;
+    int32_t loss;                        /* which result of step and backward it is */
+    const char *counter;                 /* one float32: updates so far */
+    const cresset_parameter_info *parameters;
+    int32_t nparameters;
+    const cresset_weight_info *weights;
+    int32_t nweights;
+} cresset_train_info;
+/* Of `save`. */
+enum {
+    CRESSET_SAVE_WEIGHTS = 1,            /* parameters and buffers: what PyTorch's load_state_dict takes */
+    CRESSET_SAVE_ALL = 2                 /* and gradients, moments, counter and the generator's state: training goes on
+                                          * from it to the bit */
+};
+
 typedef struct cresset_instance cresset_instance;
 
 typedef struct cresset_options {
@@ -189,6 +219,17 @@ typedef struct cresset_api {
     /* Since 1.2. Custom operators that the model calls: `create` needs a function for each, in its options. */
     const cresset_op_need *ops;
     int32_t nops;
+    /* Since 1.3. Of a library that trains (cresset compile --train); of any other the following are NULL. Weights then
+     * belong to the instance: those in the library are what it begins with. */
+    const cresset_train_info *train;
+    /* Writes a safetensors file: whole and then in its place, or not at all. */
+    int (*save)(cresset_instance *instance, const char *path, int32_t what, char *message, size_t room);
+    /* Reads such a file, ours or PyTorch's: every weight has to be there, with its dtype and sizes. One that has more
+     * is what CRESSET_SAVE_ALL wrote, and is taken whole. All or nothing. */
+    int (*load)(cresset_instance *instance, const char *path, char *message, size_t room);
+    /* The generator of random ops as the 5056 bytes of torch.get_rng_state(). */
+    int (*get_random)(cresset_instance *instance, void *bytes, size_t capacity, char *message, size_t room);
+    int (*set_random)(cresset_instance *instance, const void *bytes, size_t size, char *message, size_t room);
 } cresset_api;
 
 /* The one symbol of a compiled model. NULL when `major` is not the version it was made for. */

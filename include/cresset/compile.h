@@ -69,6 +69,11 @@ typedef struct cr_compile_options {
      * compile them in it. While the C compiler runs nobody is told. NULL: nobody. */
     cr_status (*progress)(void *user, const cr_progress *progress);
     void *user;
+    /* The library trains: the first program gives a loss, and becomes the methods "step", "backward" and "update" with
+     * this optimizer ("adamw,weight_decay=0.1,clip_norm=1"; abi.h: cresset_train_info; docs/training.md). The others
+     * (an eval program, for one) share its parameters by name. `methods` then names the others, from its second entry
+     * on. NULL: it does not. */
+    const char *train;
 } cr_compile_options;
 
 /* What a compilation came to. */
@@ -138,6 +143,12 @@ CR_API CR_NODISCARD cr_status cr_native_run(cr_native *n, int32_t method, const 
  * another size. */
 CR_API CR_NODISCARD cr_status cr_native_get_state(cr_native *n, const char *name, void *data, size_t room);
 CR_API CR_NODISCARD cr_status cr_native_set_state(cr_native *n, const char *name, const void *data, size_t size);
+
+/* Of a library that trains (cresset_api.train): its weights, or everything that training goes on from, to a safetensors
+ * file that is there whole or not at all, and back. `what`: CRESSET_SAVE_WEIGHTS or CRESSET_SAVE_ALL. CR_EVALUE: it
+ * does not train, or the file cannot be written; CR_EIO: the file cannot be read, is damaged or another model's. */
+CR_API CR_NODISCARD cr_status cr_native_save(cr_native *n, const char *path, int32_t what);
+CR_API CR_NODISCARD cr_status cr_native_load(cr_native *n, const char *path);
 
 /* ---- is it right? ---- */
 /* Runs a method of a library and the program that it was compiled from on the program's example inputs, or random

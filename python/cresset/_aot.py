@@ -28,7 +28,7 @@ _OPTIONS = {"output_path": "where the library goes", "weights": "'inside' or 'be
 def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | Callable[..., Any],
                 args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
                 dynamic_shapes: Any = None, options: dict[str, Any] | None = None,
-                remove_runtime_assertions: bool = False,
+                joint: str | dict[str, Any] | None = None, remove_runtime_assertions: bool = False,
                 disable_constraint_solver: bool = False, same_signature: bool = True) -> str:
     """Compiles an exported program, the archive at a path, or a module or function called with (*args, **kwargs), to a
     shared library; returns its path. A dictionary of programs gives a library whose methods have its keys for names:
@@ -36,7 +36,9 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
 
     options: output_path (else a new folder of the system's temporary one), weights ("inside" the library or "beside"
     it), cc, target ("multi": any processor of this kind; "native": those like this one; or a triple, with a cross
-    compiler). Checks of inputs and assertions of the program are always kept: remove_runtime_assertions,
+    compiler). joint: the (first) program returns a loss, and the library trains it: the optimizer, as text
+    ("adamw,weight_decay=0.1") or a dictionary ({"optimizer": "adamw", "weight_decay": 0.1}); see docs/training.md.
+    Checks of inputs and assertions of the program are always kept: remove_runtime_assertions,
     disable_constraint_solver and same_signature may only be what they are by default.
     """
     build = _build_options(options, _OPTIONS)
@@ -58,8 +60,21 @@ def aot_compile(f: str | os.PathLike[str] | ExportedProgram | dict[str, Any] | C
     programs = [(name, _program(one)) for name, one in (f if isinstance(f, dict) else {"forward": f}).items()]
     path = build.pop("output_path", None)
     path = os.path.join(tempfile.mkdtemp(prefix="cresset-"), "model.so") if path is None else os.fspath(path)
+    if joint is not None:
+        build["train"] = _optimizer_text(joint)
     _C._compile_programs(programs, path, **build)
     return path
+
+
+def _optimizer_text(joint: str | dict[str, Any]) -> str:
+    if isinstance(joint, str):
+        return joint
+    options = dict(joint)
+    name = options.pop("optimizer", "adamw")
+    betas = options.pop("betas", None)
+    if betas is not None:
+        options["beta1"], options["beta2"] = betas
+    return ",".join([str(name), *(f"{key}={float(value)!r}" for key, value in options.items())])
 
 
 def aot_load(path: str | os.PathLike[str], device: str = "cpu", *, threads: int = 0,
@@ -112,6 +127,29 @@ class AOTModel:
     def manual_seed(self, seed: int) -> None:
         """Seeds this instance's generator alone; `cresset.manual_seed` reaches every instance with its next call."""
         self._native.manual_seed(seed)
+
+    @property
+    def trains(self) -> bool:
+        """Was it compiled to train? It then has the methods step, backward and update."""
+        return self._native.training() is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the weights of a library that trains, by the names of the module that was exported."""
+        training = self._native.training()
+        if training is None:
+            raise RuntimeError("state_dict(): the library does not train; its weights are the exported program's")
+        return {name: self._native.get_state(state) for name, state in training["weights"].items()}
+
+    def save(self, path: str | os.PathLike[str], what: str = "all") -> None:
+        """Writes a safetensors file: the "weights", or "all" that training goes on from (gradients, moments, counter,
+        random state)."""
+        if what not in ("weights", "all"):
+            raise ValueError(f"save(): what is 'weights' or 'all', not {what!r}")
+        self._native.save(path, 1 if what == "weights" else 2)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote, or the weights that PyTorch wrote as safetensors."""
+        self._native.load(path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._main is None:

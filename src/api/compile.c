@@ -49,6 +49,32 @@ static bool is_first(cr_program *const *programs, size_t i) {
     return true;
 }
 
+/* The programs of the optimizer's methods stand for the first one. */
+static cr_status lower_training(cr_program *const *programs, size_t n, const char *optimizer, cr_lower_options *how,
+                                cr_lowered **out) {
+    cr_training *t;
+    size_t more = n - 1 + CR_TRAIN_METHODS;
+    CR_TRY(cr_training_create(programs[0], optimizer, &t));
+    cr_program **all = cr_calloc(more, sizeof *all);
+    const char **names = cr_calloc(more, sizeof *names);
+    cr_status status = all && names ? CR_OK : CR_ENOMEM;
+    for (size_t i = 0; i < more && !status; i++) {
+        bool own = i < CR_TRAIN_METHODS;
+        size_t from = i - CR_TRAIN_METHODS + 1;
+        all[i] = own ? t->programs[i] : programs[from];
+        names[i] = own ? cr_train_method_names[i] : how->names ? how->names[from] : programs[from]->name;
+    }
+    if (!status) {
+        how->names = names;
+        how->train = t;
+        status = cr_lower(all, more, how, out);
+    }
+    cr_free(all);
+    cr_free(names);
+    cr_training_release(t);
+    return status;
+}
+
 /* The graph's symbols are worked with while a program is lowered: nobody else may meanwhile. Who holds several programs
  * holds `lowering` first, so that two of them never wait for each other. */
 static cr_status lower(cr_program *const *programs, size_t n, cr_compile_options *o, cr_lowered **out) {
@@ -59,7 +85,7 @@ static cr_status lower(cr_program *const *programs, size_t n, cr_compile_options
     pthread_mutex_lock(&lowering);
     for (size_t i = 0; i < n; i++)
         if (is_first(programs, i)) pthread_mutex_lock(cr_program_lock(programs[i]));
-    cr_status status = cr_lower(programs, n, &how, out);
+    cr_status status = o->train ? lower_training(programs, n, o->train, &how, out) : cr_lower(programs, n, &how, out);
     for (size_t i = n; i-- > 0;)
         if (is_first(programs, i)) pthread_mutex_unlock(cr_program_lock(programs[i]));
     pthread_mutex_unlock(&lowering);

@@ -64,13 +64,24 @@ static void add_text(const cr_compiled *o, const char *path, cr_str *out) {
     cr_str_addf(out, ", %.2f s\n", o->seconds);
 }
 
+/* Of the library: the first program of one that trains is three. */
+static size_t method_names(const methods *all, bool trains, const char **out) {
+    size_t n = 0;
+    if (trains) out[n++] = "step", out[n++] = "backward", out[n++] = "update";
+    for (size_t i = trains; i < all->n; i++) out[n++] = all->names[i];
+    return n;
+}
+
 /* `verified`: the lines of --verify, or NULL. */
-static void add_json(const cr_compiled *o, const char *path, const methods *all, const cr_str *verified, cr_str *out) {
+static void add_json(const cr_compiled *o, const char *path, const methods *all, bool trains, const cr_str *verified,
+                     cr_str *out) {
     cr_json_writer writer, *w = &writer;
     cr_json_writer_init(w, out, 2);
     cr_json_open(w, '{');
     info_json_pair(w, "file", path);
-    info_json_names(w, "methods", (const char *const *)all->names, all->n);
+    const char *names[CLI_COUNT(all->at) + 2];
+    size_t n = method_names(all, trains, names);
+    info_json_names(w, "methods", names, n);
     cr_json_key(w, "steps"), cr_json_int(w, o->steps);
     cr_json_key(w, "weight_bytes"), cr_json_int(w, (int64_t)o->weight_bytes);
     cr_json_key(w, "bytes"), cr_json_int(w, (int64_t)o->file_bytes);
@@ -138,8 +149,14 @@ static cr_status watch(void *user, const cr_progress *p) {
 }
 
 static cr_status read_options(const cli_call *call, work *w) {
-    const char *weights = cli_text(call, "weights");
+    const char *weights = cli_text(call, "weights"), *optimizer = cli_text(call, "optimizer");
+    bool trains = cli_flag(call, "train");
+    if (optimizer && !trains) return cli_misuse("--optimizer says how a library trains: it needs --train");
+    if (trains && w->verify) return cli_misuse("--verify runs the program, which does not train: leave it out");
     w->compile = (cr_compile_options){ .struct_size = sizeof w->compile,
+                                       .train = !trains     ? NULL
+                                                : optimizer ? optimizer
+                                                            : "adamw",
                                        .cc = cli_text(call, "cc"),
                                        .target = cli_text(call, "target"),
                                        .progress = watch,
@@ -212,7 +229,7 @@ static cr_status build_and_tell(const work *w, const methods *all, double start)
     if (!status && w->path && !w->json) add_text(&o, w->path, &text);
     if (!status && w->verify) status = verify(w, all, &verified);
     cli_stage(NULL);
-    if (w->json && !status) add_json(&o, w->path, all, w->verify ? &verified : NULL, &text);
+    if (w->json && !status) add_json(&o, w->path, all, w->compile.train, w->verify ? &verified : NULL, &text);
     else if (!w->json) cr_str_add(&text, cr_str_get(&verified));
     text.failed |= verified.failed;
     if (text.n) printed = cli_print(&text);
@@ -244,6 +261,10 @@ static const cli_option options[] = {
       "processors it runs on: multi (default, any of this kind), native (like this one), or a triple" },
     { "weights", 0, CLI_TEXT, "PLACE", "|inside beside", "in the library (default) or in a file beside it" },
     { "cc", 0, CLI_TEXT, "PROGRAM", "*", "the C compiler (default: CRESSET_CC, cc, gcc, clang)" },
+    { "train", 0, CLI_FLAG, NULL, NULL,
+      "the first program gives a loss: the library trains it, with step, backward and update" },
+    { "optimizer", 0, CLI_TEXT, "WHAT", "|sgd adam adamw adagrad",
+      "with --train: sgd, adam, adamw (default) or adagrad, and options: adamw,weight_decay=0.1,clip_norm=1" },
     { "verify", 0, CLI_FLAG, NULL, NULL, "run it against the interpreter and show the largest error of each output" },
     { "json", 0, CLI_FLAG, NULL, NULL, "print JSON: file, methods, steps, bytes, seconds" },
     { "dump", 0, CLI_TEXT, "LETTERS", NULL,
@@ -253,10 +274,19 @@ static const cli_option options[] = {
 };
 
 const cli_command cli_compile = {
-    "compile", "exported programs to a library that needs only libc", "FILE...", 1, 64, "pt2", options,
+    "compile",
+    "exported programs to a library that needs only libc",
+    "FILE...",
+    1,
+    64,
+    "pt2",
+    options,
     "Several programs become methods of one library, named after their files. Weights are stored\n"
     "once, and buffers of one name that calls change (a KV cache) are shared. The library's one\n"
     "symbol and how to call it: include/cresset/abi.h. Custom operators that a program calls are\n"
-    "named in the library; their functions are given when it is loaded.",
-    "  cresset compile model.pt2 -o libmodel.so --verify\n  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n", run,
+    "named in the library; their functions are given when it is loaded. With --train the first\n"
+    "program is one that returns a loss; the others share its parameters (docs/training.md).",
+    "  cresset compile model.pt2 -o libmodel.so --verify\n  cresset compile prefill.pt2 decode.pt2 -o libgpt.so\n"
+    "  cresset compile --train loss.pt2 forward.pt2 --optimizer adamw,weight_decay=0.1 -o libtrain.so\n",
+    run,
 };

@@ -36,6 +36,11 @@ static void json_needs(cr_json_writer *w, const cresset_api *api) {
     cr_json_close(w, ']');
 }
 
+/* NULL: it does not train. */
+static const cresset_train_info *training_of(const cresset_api *api) {
+    return api->struct_size > offsetof(cresset_api, train) ? api->train : NULL;
+}
+
 static const char *method_name(const contents *c, size_t i) { return c->api->methods[c->shown[i].method].name; }
 
 static void print_text(const contents *c, cr_str *out) {
@@ -50,6 +55,8 @@ static void print_text(const contents *c, cr_str *out) {
         info_add_interface(&c->shown[i], out);
     }
     if (c->nshown > 1) cr_str_addc(out, '\n');
+    const cresset_train_info *t = training_of(api);
+    if (t) cr_str_addf(out, "training    %d parameters, trains with %s\n", t->nparameters, t->optimizer);
     info_add_tally("weights", &c->weights, out);
     info_add_tally("buffers", &c->buffers, out);
     for (int32_t i = 0; i < needs_of(api); i++)
@@ -105,6 +112,7 @@ static void print_json(const contents *c, cr_str *out) {
     info_json_pair(w, "target", c->api->target);
     info_json_pair(w, "id", c->api->id);
     json_methods(w, c);
+    if (training_of(c->api)) info_json_pair(w, "optimizer", c->api->train->optimizer);
     info_json_tally(w, "weights", &c->weights);
     info_json_tally(w, "buffers", &c->buffers);
     json_state(w, c->api);

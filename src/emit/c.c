@@ -24,7 +24,8 @@ void cr__c_string(cr_str *out, const char *text, size_t n) {
 
 /* kernels.h again, each declaration being a comparison now. */
 #undef RT_KERNEL
-#define RT_KERNEL(kernel) if (k == kernel) return #kernel
+#define RT_KERNEL(kernel) \
+    if (k == kernel) return #kernel
 #undef CRESSET_KERNELS_H
 static const char *kernel_name(rt_kernel *k) {
 #include "runtime/kernels.h"
@@ -40,8 +41,9 @@ static const char *const operand_kinds[] = { RT_OPERANDS(NAME) }, *const number_
 static const char *const dtypes[] = { RT_DTYPES(NAME) };
 #undef NAME
 #define KIND(ID) [CRESSET_##ID] = #ID
-static const char *const value_kinds[] = { KIND(NONE),  KIND(TENSOR),  KIND(INT),
-                                           KIND(FLOAT), KIND(BOOLEAN), KIND(STRING) };
+static const char *const value_kinds[] = {
+    KIND(NONE), KIND(TENSOR), KIND(INT), KIND(FLOAT), KIND(BOOLEAN), KIND(STRING)
+};
 #undef KIND
 
 static void open_row(cr_str *out, const char *before) { cr_str_addf(out, "%s{", before); }
@@ -80,7 +82,10 @@ static void shut_row(cr_str *out, const char *after) {
 /* ---- who is printed ---- */
 
 enum { METHOD_NAME = 48 };
-typedef struct printed { const rt_method *m; char name[METHOD_NAME]; } printed;
+typedef struct printed {
+    const rt_method *m;
+    char name[METHOD_NAME];
+} printed;
 typedef struct writer {
     cr_str *out;
     CR_VEC(const rt_program *) programs;
@@ -256,7 +261,9 @@ static void print_numbers(cr_str *out, const char *method, const char *what, con
 }
 
 /* How far a method's shared tables reach: their lengths are not part of it, because running does not need them. */
-typedef struct extents { size_t dims, args, lists, texts, origins; } extents;
+typedef struct extents {
+    size_t dims, args, lists, texts, origins;
+} extents;
 
 static void reach(size_t *end, size_t to) { *end = CR_MAX(*end, to); }
 
@@ -608,7 +615,8 @@ static void print_state(cr_str *out, const cresset_api *api, const rt_model *mod
         const rt_state *s = &model->states[i];
         open_row(out, "  ");
         put_text(out, "name", s->name);
-        put(out, "offset", (int64_t)s->offset);
+        if (s->offset == RT_STATE_ZERO) cr_str_add(out, ", .offset = RT_STATE_ZERO");
+        else put(out, "offset", (int64_t)s->offset);
         put(out, "bytes", (int64_t)s->bytes);
         put_name(out, "dtype", "RT_", dtypes[s->dtype]);
         put(out, "is_mutable", s->is_mutable);
@@ -630,6 +638,44 @@ static void print_needs(cr_str *out, const rt_model *model) {
     cr_str_add(out, "};\n");
 }
 
+/* What a library that trains keeps, and which method does what. */
+static void print_training(cr_str *out, const cresset_train_info *t) {
+    if (!t) return;
+    for (int i = 0; i < t->nparameters; i++) {
+        if (!t->parameters[i].nmoments) continue;
+        cr_str_addf(out, "static const char *const moments%d[] = {", i);
+        for (int k = 0; k < t->parameters[i].nmoments; k++) {
+            cr_str_addc(out, ' ');
+            cr__c_string(out, t->parameters[i].moments[k], strlen(t->parameters[i].moments[k]));
+            cr_str_addc(out, ',');
+        }
+        cr_str_add(out, " };\n");
+    }
+    cr_str_add(out, "static const cresset_parameter_info trained[] = {\n");
+    for (int i = 0; i < t->nparameters; i++) {
+        open_row(out, "  ");
+        put_text(out, "name", t->parameters[i].name);
+        put_text(out, "gradient", t->parameters[i].gradient);
+        if (t->parameters[i].nmoments)
+            cr_str_addf(out, ", .moments = moments%d, .nmoments = %d", i, t->parameters[i].nmoments);
+        shut_row(out, ",\n");
+    }
+    cr_str_add(out, "};\nstatic const cresset_weight_info trained_weights[] = {\n");
+    for (int i = 0; i < t->nweights; i++) {
+        open_row(out, "  ");
+        put_text(out, "name", t->weights[i].name);
+        put_text(out, "state", t->weights[i].state);
+        shut_row(out, ",\n");
+    }
+    cr_str_add(out, "};\nstatic const cresset_train_info training = { .struct_size = sizeof(cresset_train_info)");
+    put_text(out, "optimizer", t->optimizer);
+    cr_str_addf(out, ",\n  .step = %d, .backward = %d, .update = %d, .loss = %d", t->step, t->backward, t->update,
+                t->loss);
+    put_text(out, "counter", t->counter);
+    cr_str_addf(out, ",\n  .parameters = trained, .nparameters = %d, .weights = trained_weights, .nweights = %d };\n",
+                t->nparameters, t->nweights);
+}
+
 static void print_model_row(cr_str *out, const rt_model *model, bool inside, uint32_t needs) {
     cr_str_addf(out, "static const rt_model model = { .methods = methods, .nmethods = %d", model->nmethods);
     if (model->nstates) cr_str_addf(out, ", .states = states, .nstates = %d", model->nstates);
@@ -648,6 +694,7 @@ static void print_library_row(cr_str *out, const cresset_api *api, const char *n
     if (api->nstate) cr_str_addf(out, ", .state = state_infos, .nstate = %d", api->nstate);
     put_text(out, "target", target);
     if (nops) cr_str_addf(out, ", .ops = op_needs, .nops = %d", nops);
+    if (api->train) cr_str_add(out, ",\n    .train = &training, RT_API_TRAINS");
     cr_str_add(out, " },\n  .model = &model,\n};\n");
 }
 
@@ -666,6 +713,7 @@ static cr_status print_model(writer *w, const cr_lowered *l, const cr_emit_optio
     print_state(out, api, &l->model);
     b->target->print_choices(out, b, &l->model);
     print_needs(out, &l->model);
+    print_training(out, api->train);
     cr_str_add(out, "/* whose they are in 64 bytes, then the weights when they are inside */\n"
                     "extern const uint8_t cresset_weights[] __attribute__((visibility(\"hidden\")));\n");
     print_model_row(out, &l->model, o->weights == CR_WEIGHTS_INSIDE && l->model.weight_bytes, b->needs);

@@ -236,6 +236,29 @@ bool cr_native_profile(cr_native *n,
     return true;
 }
 
+/* ---- training ---- */
+
+static cr_status check_trains(const cr_native *n, const char *what) {
+    const cresset_api *api = n->lib->api;
+    if (api->struct_size > offsetof(cresset_api, load) && api->train && api->save && api->load) return CR_OK;
+    return CR_FAIL(CR_EVALUE, "%s does not train, so that there is nothing to %s: compile a loss with --train",
+                   n->lib->path, what);
+}
+
+cr_status cr_native_save(cr_native *n, const char *path, int32_t what) {
+    char message[512] = "";
+    CR_TRY(check_trains(n, "save"));
+    int code = n->lib->api->save(n->instance, path, what, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
+cr_status cr_native_load(cr_native *n, const char *path) {
+    char message[512] = "";
+    CR_TRY(check_trains(n, "load"));
+    int code = n->lib->api->load(n->instance, path, message, sizeof message);
+    return code ? failure(n->lib, code, message) : CR_OK;
+}
+
 /* ---- values in ---- */
 
 static cr_status value_in(const cr_arg *a, size_t i, cresset_value *out) {
@@ -255,7 +278,7 @@ static cr_status value_in(const cr_arg *a, size_t i, cresset_value *out) {
     out->kind = CRESSET_TENSOR;
     out->dtype = v.dtype;
     out->rank = v.rank;
-    out->data = v.p ? v.p : (void *)(uintptr_t)"";
+    out->data = v.p ? v.p : (void *)(uintptr_t) "";
     out->size = t->meta.size;
     out->stride = t->meta.stride;
     return CR_OK;
@@ -263,7 +286,10 @@ static cr_status value_in(const cr_arg *a, size_t i, cresset_value *out) {
 
 /* ---- values out ---- */
 
-typedef struct loan { cr_native *native; cresset_value value; } loan;
+typedef struct loan {
+    cr_native *native;
+    cresset_value value;
+} loan;
 
 static void give_back(void *user, void *data) {
     loan *l = user;

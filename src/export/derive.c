@@ -7,9 +7,8 @@
 
 #include <stdio.h>
 
-static cr_output_spec mutation_of(const cr_program *p, const cr_input_spec *in) {
+cr_output_spec cr__mutation_of(const cr_input_spec *in) {
     cr_output_spec s = { .kind = CR_OUTPUT_INPUT_MUTATION, .target = in->name };
-    (void)p;
     if (in->kind == CR_INPUT_PARAMETER) s.kind = CR_OUTPUT_PARAMETER_MUTATION;
     if (in->kind == CR_INPUT_BUFFER) s.kind = CR_OUTPUT_BUFFER_MUTATION;
     if (in->kind != CR_INPUT_USER) s.target = in->target;
@@ -32,7 +31,7 @@ static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t 
     for (size_t i = 0; i < n; i++) {
         bool is_new = i < nmutated;
         args[i] = output->args[is_new ? old + i : i - nmutated];
-        specs[i] = is_new ? mutation_of(p, &p->inputs[mutated[i]]) : p->outputs[i - nmutated];
+        specs[i] = is_new ? cr__mutation_of(&p->inputs[mutated[i]]) : p->outputs[i - nmutated];
         specs[i].name = value_name(q, &args[i]);
     }
     q->outputs = specs, q->noutputs = n;

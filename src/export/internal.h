@@ -64,6 +64,10 @@ cr_status cr__check_signature(const cr_program *p);
 /* The root's call structure against the specs. */
 cr_status cr__check_calls(const cr_program *p);
 
+/* ---- derive.c ---- */
+/* The row of a new value of this input among the outputs; without a name. */
+cr_output_spec cr__mutation_of(const cr_input_spec *in);
+
 /* ---- names.c ---- */
 /* Gives every value of the graph but the placeholders its final name. names NULL: those of the graph as it is. */
 cr_status cr__name_values(cr_graph *g, const cr_names *names);

@@ -11,6 +11,7 @@
 #define CR_LOWER_H
 
 #include "export/program.h"
+#include "export/train.h"
 #include "passes/passes.h"
 #include "runtime/rt_model.h"
 
@@ -42,6 +43,8 @@ typedef struct cr_lower_options {
     void *user;
     const char *const *names;
     const cr_fuse_limits *fuse; /* the target's (emit/target.h); NULL: cr_fuse_processor */
+    /* the first programs are its own: the library trains. NULL: it does not */
+    const cr_training *train;
 } cr_lower_options;
 /* The programs become the methods of one model, in order; weights with the same bytes are stored once, and buffers of
  * one name that some method changes are one buffer. CR_EVALUE: such a buffer differs between methods, or two methods

@@ -13,7 +13,7 @@ typedef struct lowering {
     cr_lowered *l;
     const cr_lower_options *options;
     cr__weights weights;
-    cr_map changing; /* names of what some method changes */
+    cr_map changing;  /* names of what some method changes */
     const char *name; /* of the method being lowered; NULL: its program's */
     CR_VEC(rt_state) states;
     CR_VEC(cresset_state_info) infos;
@@ -22,7 +22,7 @@ typedef struct lowering {
 /* A program on its way through the passes: what is left of its signature. */
 typedef struct method_program {
     const cr_program *p;
-    cr_tensor **frozen;          /* per input of the program: the constant it became, or NULL */
+    cr_tensor **frozen;           /* per input of the program: the constant it became, or NULL */
     const cr_input_spec **inputs; /* of the graph's placeholders, in order */
     size_t ninputs;
 } method_program;
@@ -97,7 +97,14 @@ static void find_frozen(const lowering *w, method_program *mp) {
 
 /* ---- state ---- */
 
+static bool is_zero(const cr_tensor *t) {
+    const uint8_t *bytes = t->storage->data;
+    size_t n = (size_t)t->storage->bytes;
+    return !n || (!bytes[0] && !memcmp(bytes, bytes + 1, n - 1));
+}
+
 static bool starts_as(const lowering *w, uint64_t offset, const cr_tensor *t) {
+    if (offset == RT_STATE_ZERO) return is_zero(t);
     for (size_t i = 0; i < w->weights.all.n; i++) {
         const cr_weight *first = &w->weights.all.at[i];
         if (first->offset == offset)
@@ -133,7 +140,8 @@ static cr_status add_state(lowering *w, const char *name, const cr_tensor *t, bo
                    .is_mutable = changes };
     int64_t *size = cr_arena_copy(&w->l->arena, t->meta.size, (t->meta.rank + 1u) * sizeof *size);
     if (!s.name || !size) return CR_ENOMEM;
-    CR_TRY(cr__weight_add(&w->weights, t, &s.offset));
+    if (changes && is_zero(t)) s.offset = RT_STATE_ZERO;
+    else CR_TRY(cr__weight_add(&w->weights, t, &s.offset));
     CR_TRY(cr_vec_push(&w->states, s));
     *index = (int32_t)w->states.n - 1;
     return cr_vec_push(&w->infos, (cresset_state_info){ s.name, t->meta.dtype, t->meta.rank, size, changes });
@@ -499,6 +507,66 @@ static cr_status name_constants(lowering *w, const method_program *mp) {
     return CR_OK;
 }
 
+/* ---- training ---- */
+
+/* Tied weights are one memory with several names, of which the graph reads one: that is the one that learns. */
+static const char *known_name(const lowering *w, const cr_program *p, const cr_named_tensor *s) {
+    const rt_state *own = find_state(w, s->name);
+    for (size_t i = 0; i < p->nstate && !(own && own->is_mutable); i++) {
+        const rt_state *other = find_state(w, p->state[i].name);
+        if (other && other->is_mutable && cr_tensor_is_tied(p->state[i].tensor, s->tensor)) return p->state[i].name;
+    }
+    return s->name;
+}
+
+/* What a file of weights holds: every parameter and persistent buffer of the loss program, by all of its names. Those
+ * that no method reads any more as they are can be read by name all the same. */
+static cr_status list_weights(lowering *w, const cr_program *p, cresset_train_info *out) {
+    cresset_weight_info *all = cr_arena_calloc(&w->l->arena, p->nstate + 1, sizeof *all);
+    if (!all) return CR_ENOMEM;
+    for (size_t i = 0; i < p->nstate; i++) {
+        const cr_named_tensor *s = &p->state[i];
+        const char *name = known_name(w, p, s);
+        int32_t index;
+        if (strchr(s->name, '@')) continue; /* training's own */
+        if (!find_state(w, name)) CR_TRY(add_state(w, name, s->tensor, false, &index));
+        const char *kept = cr_arena_strdup(&w->l->arena, s->name);
+        if (!kept) return CR_ENOMEM;
+        all[out->nweights++] = (cresset_weight_info){ kept, find_state(w, name)->name };
+    }
+    out->weights = all;
+    return CR_OK;
+}
+
+static cr_status describe_training(lowering *w) {
+    const cr_training *t = w->options ? w->options->train : NULL;
+    if (!t) return CR_OK;
+    cr_arena *arena = &w->l->arena;
+    cresset_train_info *out = cr_arena_calloc(arena, 1, sizeof *out);
+    cresset_parameter_info *all = cr_arena_calloc(arena, t->nparameters + 1, sizeof *all);
+    if (!out || !all) return CR_ENOMEM;
+    *out = (cresset_train_info){ .struct_size = sizeof *out,
+                                 .optimizer = t->optimizer,
+                                 .step = CR_TRAIN_STEP,
+                                 .backward = CR_TRAIN_BACKWARD,
+                                 .update = CR_TRAIN_UPDATE,
+                                 .loss = t->loss,
+                                 .counter = find_state(w, t->counter)->name,
+                                 .parameters = all,
+                                 .nparameters = (int32_t)t->nparameters };
+    for (size_t i = 0; i < t->nparameters; i++) {
+        const cr_trained *p = &t->parameters[i];
+        const char **moments = cr_arena_calloc(arena, CR_TRAIN_MOMENTS, sizeof *moments);
+        if (!moments) return CR_ENOMEM;
+        for (int32_t k = 0; k < p->nmoments; k++) moments[k] = find_state(w, p->moments[k])->name;
+        all[i] = (cresset_parameter_info){ find_state(w, p->name)->name, find_state(w, p->gradient)->name, moments,
+                                           p->nmoments };
+    }
+    CR_TRY(list_weights(w, t->programs[CR_TRAIN_STEP], out));
+    w->l->library.api.train = out;
+    return CR_OK;
+}
+
 static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
     cr_lowered *l = w->l;
     cresset_method_info *infos = cr_arena_calloc(&l->arena, n + 1, sizeof *infos);
@@ -517,6 +585,7 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
             if (!strcmp(infos[i].name, infos[k].name))
                 return CR_FAIL(CR_EVALUE, "two methods are called '%s'; give them names apart", infos[i].name);
     for (size_t i = 0; i < n; i++) CR_TRY(name_constants(w, &all[i]));
+    CR_TRY(describe_training(w));
     l->weights = cr_arena_copy(&l->arena, w->weights.all.at ? (const void *)w->weights.all.at : "",
                                w->weights.all.n * sizeof *l->weights);
     l->nweights = w->weights.all.n;
@@ -542,7 +611,8 @@ static cr_status lower_all(lowering *w, cr_program *const *programs, size_t n) {
                                     .nstate = (int32_t)w->infos.n,
                                     .target = "",
                                     .ops = l->needs.at,
-                                    .nops = (int32_t)l->needs.n };
+                                    .nops = (int32_t)l->needs.n,
+                                    .train = l->library.api.train };
     return CR_OK;
 }
 

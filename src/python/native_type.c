@@ -29,19 +29,20 @@ static int read_programs(PyObject *list, cr_program **out, const char **names, s
 }
 
 static PyObject *compile(PyObject *unused, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = { "programs", "path", "weights", "cc", "target", NULL };
+    static char *keywords[] = { "programs", "path", "weights", "cc", "target", "train", NULL };
     PyObject *given, *path = NULL, *list = NULL, *result = NULL;
-    const char *weights = "inside", *cc = NULL, *target = NULL;
+    const char *weights = "inside", *cc = NULL, *target = NULL, *train = NULL;
     (void)unused;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|szz:_compile_programs", keywords, &given, PyUnicode_FSConverter,
-                                     &path, &weights, &cc, &target))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&|szzz:_compile_programs", keywords, &given,
+                                     PyUnicode_FSConverter, &path, &weights, &cc, &target, &train))
         return NULL;
     cr_program **programs = NULL;
     const char **names = NULL;
     cr_compile_options options = { .struct_size = sizeof options,
                                    .weights = strcmp(weights, "beside") ? CR_WEIGHTS_INSIDE : CR_WEIGHTS_BESIDE,
                                    .cc = cc,
-                                   .target = target };
+                                   .target = target,
+                                   .train = train };
     list = PySequence_Fast(given, "programs must be a list");
     size_t n = list ? (size_t)PySequence_Fast_GET_SIZE(list) : 0;
     if (!list) goto out;
@@ -72,7 +73,10 @@ out:
 
 /* ---- instances ---- */
 
-typedef struct py_native { PyObject_HEAD cr_native *native; uint64_t seeding; } py_native;
+typedef struct py_native {
+    PyObject_HEAD cr_native *native;
+    uint64_t seeding;
+} py_native;
 
 static cr_native *native_of(PyObject *o) { return ((py_native *)o)->native; }
 
@@ -203,6 +207,68 @@ static PyObject *native_seed(PyObject *self, PyObject *seed) {
     Py_RETURN_NONE;
 }
 
+/* ---- training ---- */
+
+static PyObject *native_save(PyObject *self, PyObject *args) {
+    PyObject *path = NULL;
+    int what = CRESSET_SAVE_ALL;
+    if (!PyArg_ParseTuple(args, "O&|i:save", PyUnicode_FSConverter, &path, &what)) return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_native_save(native_of(self), PyBytes_AS_STRING(path), what);
+    PyEval_RestoreThread(thread);
+    Py_DECREF(path);
+    return status ? cr_py_raise(status) : Py_NewRef(Py_None);
+}
+
+static PyObject *native_load(PyObject *self, PyObject *args) {
+    PyObject *path = NULL;
+    if (!PyArg_ParseTuple(args, "O&:load", PyUnicode_FSConverter, &path)) return NULL;
+    follow_seed((py_native *)self); /* what the file says of the generator comes after a seed that was given */
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_native_load(native_of(self), PyBytes_AS_STRING(path));
+    PyEval_RestoreThread(thread);
+    Py_DECREF(path);
+    return status ? cr_py_raise(status) : Py_NewRef(Py_None);
+}
+
+/* A fresh tensor with the state's elements. */
+static PyObject *native_get_state(PyObject *self, PyObject *name) {
+    const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
+    const char *text = PyUnicode_AsUTF8(name);
+    const cresset_state_info *info = NULL;
+    for (int32_t i = 0; text && i < api->nstate; i++)
+        if (!strcmp(api->state[i].name, text)) info = &api->state[i];
+    if (!text) return NULL;
+    if (!info) return PyErr_Format(PyExc_KeyError, "%s", text);
+    cr_meta meta;
+    cr_tensor *t = NULL;
+    cr_meta_init(&meta, info->dtype, (cr_device){ CR_CPU, -1 });
+    cr_status status = cr_meta_set_dense(NULL, &meta, info->rank, info->size, CR_CONTIGUOUS);
+    if (!status) status = cr_tensor_create(&meta, &t);
+    if (!status) status = cr_native_get_state(native_of(self), text, t->storage->data, (size_t)t->storage->bytes);
+    if (!status) return cr_frontend_wrap(t);
+    cr_tensor_release(t);
+    return cr_py_raise(status);
+}
+
+/* None: the library does not train. */
+static PyObject *native_training(PyObject *self, PyObject *unused) {
+    const cresset_api *api = cr_library_api(cr_native_library(native_of(self)));
+    const cresset_train_info *t = api->struct_size > offsetof(cresset_api, train) ? api->train : NULL;
+    (void)unused;
+    if (!t) Py_RETURN_NONE;
+    PyObject *weights = PyDict_New(), *result = NULL;
+    for (int32_t i = 0; weights && i < t->nweights; i++) {
+        PyObject *state = PyUnicode_FromString(t->weights[i].state);
+        if (!state || PyDict_SetItemString(weights, t->weights[i].name, state)) Py_CLEAR(weights);
+        Py_XDECREF(state);
+    }
+    if (weights)
+        result = Py_BuildValue("{sssisssN}", "optimizer", t->optimizer, "loss", t->loss, "counter", t->counter,
+                               "weights", weights);
+    return result;
+}
+
 static PyObject *get_path(PyObject *self, void *unused) {
     (void)unused;
     return PyUnicode_DecodeFSDefault(cr_library_path(cr_native_library(native_of(self))));
@@ -214,6 +280,11 @@ static PyMethodDef native_type_methods[] = {
     { "take_state", native_take_state, METH_O,
       "take_state(module): buffers that the model changes become copies of the module's." },
     { "manual_seed", native_seed, METH_O, "manual_seed(seed): seeds the instance's generator." },
+    { "save", native_save, METH_VARARGS,
+      "save(path, what): what a training library has learned, to a safetensors file." },
+    { "load", native_load, METH_VARARGS, "load(path): reads such a file." },
+    { "get_state", native_get_state, METH_O, "get_state(name): a copy of a parameter or buffer." },
+    { "training", native_training, METH_NOARGS, "What a library that trains keeps, as a dictionary; None for others." },
     { NULL, NULL, 0, NULL },
 };
 static PyGetSetDef native_attributes[] = {

@@ -7,9 +7,7 @@
  * All memory of runs (frame, arena, kernels' scratch, results) comes from the instance's recycler: each run takes its
  * own and puts it back, so that after the first runs nothing is asked of the system. */
 #define _GNU_SOURCE
-#include "runtime/rt_model.h"
-#include "runtime/rt_random.h"
-#include "runtime/rt_recycle.h"
+#include "runtime/rt_instance.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +15,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,32 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What runs once in an instance's life is compiled to be small: every library carries it. */
-#define SELDOM __attribute__((cold))
-
 enum { WEIGHTS_HEADER = 64 };
 static const char weights_magic[8] = RT_WEIGHTS_MAGIC;
-
-struct cresset_instance {
-    const cresset_api *api;
-    const rt_model *model;
-    /* the library that holds the code: not unloaded before this instance ends; NULL: part of the program */
-    void *self;
-    int threads;             /* of a run */
-    bool joined;             /* the users of the pools */
-    rt_layouts *layouts;
-    const uint8_t *weights;
-    void *map;               /* of the file beside; NULL: inside */
-    size_t map_size;
-    uint8_t **state;         /* one per state entry; NULL: not mutable */
-    cresset_op_function *ops; /* one per operator that the model calls */
-    pthread_mutex_t lock;
-    atomic_long pid;         /* process that the locks belong to; negative: that process is making them anew */
-    rt_generator generator;
-    rt_recycler *memory;
-    void (*profile)(void *user, int32_t method, int32_t step, const char *origin, double seconds);
-    void *profile_user;
-};
 
 static void *plain_alloc(void *user, size_t size) {
     (void)user;
@@ -69,8 +42,7 @@ static rt_ctx context(const cresset_instance *m, char *message, size_t room) {
     };
 }
 
-static int fail(char *message, size_t room, int code, const char *format, ...) __attribute__((format(printf, 4, 5)));
-static int fail(char *message, size_t room, int code, const char *format, ...) {
+int rt__api_fail(char *message, size_t room, int code, const char *format, ...) {
     if (message && room) {
         va_list args;
         va_start(args, format);
@@ -96,29 +68,31 @@ SELDOM static int map_weights(cresset_instance *m, const char *given, char *mess
     const char *path = given;
     if (!path) {
         if (weights_path(m->api, found, sizeof found))
-            return fail(message, room, CRESSET_BAD_WEIGHTS, "cannot tell where the weights are: set options.weights");
+            return rt__api_fail(message, room, CRESSET_BAD_WEIGHTS,
+                                "cannot tell where the weights are: set options.weights");
         path = found;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return fail(message, room, CRESSET_BAD_WEIGHTS,
-                    "cannot open the weights %s: %s; keep them beside the library or set options.weights", path,
-                    strerror(errno));
+        return rt__api_fail(message, room, CRESSET_BAD_WEIGHTS,
+                            "cannot open the weights %s: %s; keep them beside the library or set options.weights", path,
+                            strerror(errno));
     struct stat st;
     uint64_t want = WEIGHTS_HEADER + m->model->weight_bytes;
     void *map = MAP_FAILED;
     if (!fstat(fd, &st) && (uint64_t)st.st_size == want) map = mmap(NULL, (size_t)want, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (map == MAP_FAILED)
-        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s is not the weights of this model: it must have %llu bytes",
-                    path, (unsigned long long)want);
+        return rt__api_fail(message, room, CRESSET_BAD_WEIGHTS,
+                            "%s is not the weights of this model: it must have %llu bytes", path,
+                            (unsigned long long)want);
     const uint8_t *bytes = map;
     char id[WEIGHTS_HEADER - sizeof weights_magic] = "";
     strncpy(id, m->model->id, sizeof id - 1);
     if (memcmp(bytes, weights_magic, sizeof weights_magic) || memcmp(bytes + sizeof weights_magic, id, sizeof id)) {
         munmap(map, (size_t)want);
-        return fail(message, room, CRESSET_BAD_WEIGHTS, "%s holds the weights of another model: compile them together",
-                    path);
+        return rt__api_fail(message, room, CRESSET_BAD_WEIGHTS,
+                            "%s holds the weights of another model: compile them together", path);
     }
     m->map = map;
     m->map_size = (size_t)want;
@@ -156,7 +130,11 @@ static struct {
     atomic_long owner;
     long pid; /* in which pools are borrowed */
     int users, cores, npools;
-    struct { rt_pool *pool; int threads; bool borrowed; } of[MOST_POOLS];
+    struct {
+        rt_pool *pool;
+        int threads;
+        bool borrowed;
+    } of[MOST_POOLS];
 } shared;
 
 static void shared_lock(void) {
@@ -221,7 +199,7 @@ static void pools_leave(void) {
 }
 
 /* In the child of a fork the locks may be held by threads that do not exist there. */
-SELDOM static void notice_fork(cresset_instance *m) {
+SELDOM void rt__notice_fork(cresset_instance *m) {
     long pid = (long)getpid(), known = atomic_load(&m->pid);
     if (known == pid) return;
     if (known == -pid || !atomic_compare_exchange_strong(&m->pid, &known, -pid)) {
@@ -263,7 +241,8 @@ SELDOM static int copy_state(cresset_instance *m) {
         if (!s->is_mutable) continue;
         m->state[i] = plain_alloc(NULL, s->bytes);
         if (!m->state[i]) return 1;
-        memcpy(m->state[i], m->weights + s->offset, s->bytes);
+        if (s->offset == RT_STATE_ZERO) memset(m->state[i], 0, s->bytes);
+        else memcpy(m->state[i], m->weights + s->offset, s->bytes);
     }
     return 0;
 }
@@ -272,55 +251,60 @@ SELDOM static int copy_state(cresset_instance *m) {
 SELDOM static int take_ops(cresset_instance *m, const cresset_options *o, char *message, size_t room) {
     const rt_model *model = m->model;
     if (o->nops < 0 || (o->nops && !o->ops))
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.ops is NULL or options.nops negative");
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "options.ops is NULL or options.nops negative");
     m->ops = calloc((size_t)model->nops + 1, sizeof *m->ops);
-    if (!m->ops) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+    if (!m->ops) return rt__api_fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     for (int32_t i = 0; i < model->nops; i++) {
         for (int32_t k = 0; k < o->nops; k++)
             if (o->ops[k].op && o->ops[k].run && !strcmp(o->ops[k].op, model->ops[i].op)) m->ops[i] = o->ops[k];
         m->ops[i].op = model->ops[i].op; /* outlives the caller's text */
         if (!m->ops[i].run)
-            return fail(message, room, CRESSET_BAD_ARGUMENT,
-                        "the model calls the operator %s, and there is no function for it: give one in options.ops, or "
-                        "load the library that has it (cresset run --op-library FILE; in Python "
-                        "cresset.library.load_library)",
-                        model->ops[i].op);
+            return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                                "the model calls the operator %s, and there is no function for it: give one in "
+                                "options.ops, or "
+                                "load the library that has it (cresset run --op-library FILE; in Python "
+                                "cresset.library.load_library)",
+                                model->ops[i].op);
     }
     return CRESSET_OK;
 }
 
 SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options, cresset_instance **out, char *message,
                          size_t room) {
-    if (!api || !out) return fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
+    if (!api || !out) return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "api or out is NULL");
     cresset_options o = { .struct_size = sizeof o };
     *out = NULL;
     if (options) {
         if (options->struct_size < offsetof(cresset_options, ops)) /* what 1.1 had */
-            return fail(message, room, CRESSET_BAD_ARGUMENT,
-                        "options.struct_size is %zu, not sizeof(cresset_options), which is %zu", options->struct_size,
-                        sizeof o);
+            return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                                "options.struct_size is %zu, not sizeof(cresset_options), which is %zu",
+                                options->struct_size, sizeof o);
         /* the rest is a later version's */
         memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
         if (options->struct_size < sizeof o) o.ops = NULL, o.nops = 0;
     }
     if (o.threads < 0 || o.threads > RT_POOL_MOST)
-        return fail(message, room, CRESSET_BAD_ARGUMENT,
-                    "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST, o.threads);
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                            "options.threads must be between 0 (as many as there are) and %d, not %d", RT_POOL_MOST,
+                            o.threads);
     if (!o.alloc != !o.free)
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "options.alloc and options.free must be given together");
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                            "options.alloc and options.free must be given together");
     if (!rt_cpu_limit_is_known())
-        return fail(message, room, CRESSET_BAD_ARGUMENT,
-                    "the environment's CRESSET_ISA is none of portable, avx2 and avx512: unset it, or choose one of "
-                    "these");
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                            "the environment's CRESSET_ISA is none of portable, avx2 and avx512: unset it, or choose "
+                            "one of "
+                            "these");
     const rt_model *model = ((const rt_library *)(const void *)api)->model;
     uint32_t missing = model->isa & ~rt_cpu();
     if (missing)
-        return fail(message, room, CRESSET_BAD_CPU,
-                    "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): compile "
-                    "it again with --target multi, or with --target native here",
-                    missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
+        return rt__api_fail(message, room, CRESSET_BAD_CPU,
+                            "the model was compiled for %s, which this processor does not have (or CRESSET_ISA hides): "
+                            "compile "
+                            "it again with --target multi, or with --target native here",
+                            missing & RT_CPU_AVX512 ? "AVX-512" : "AVX2");
     cresset_instance *m = calloc(1, sizeof *m);
-    if (!m) return fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+    if (!m) return rt__api_fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
     m->api = api;
     m->model = model;
     atomic_init(&m->pid, (long)getpid());
@@ -333,11 +317,11 @@ SELDOM int rt_api_create(const cresset_api *api, const cresset_options *options,
                             : rt_recycler_create(plain_alloc, plain_free, NULL);
         rt_ctx ctx = context(m, NULL, 0);
         m->layouts = m->memory ? rt_layouts_create(&ctx, m->model->nmethods) : NULL;
-        if (!m->layouts || copy_state(m)) code = fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
+        if (!m->layouts || copy_state(m)) code = rt__api_fail(message, room, CRESSET_OUT_OF_MEMORY, "out of memory");
         if (!code) code = take_ops(m, &o, message, room);
         if ((uintptr_t)m->memory % 64)
-            code = fail(message, room, CRESSET_BAD_ARGUMENT,
-                        "options.alloc gives memory that is not aligned to 64 bytes");
+            code = rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                                "options.alloc gives memory that is not aligned to 64 bytes");
     }
     if (code) {
         end_instance(m);
@@ -365,13 +349,13 @@ static int code_of(int code) {
 
 int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs, int32_t ninputs,
                cresset_value *outputs, int32_t noutputs, char *message, size_t room) {
-    if (!m) return fail(message, room, CRESSET_BAD_ARGUMENT, "instance is NULL");
+    if (!m) return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "instance is NULL");
     if (method < 0 || method >= m->model->nmethods)
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method,
-                    m->model->nmethods);
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "there is no method %d: the model has %d", method,
+                            m->model->nmethods);
     const rt_method *what = m->model->methods[method];
     char text[256] = "";
-    notice_fork(m);
+    rt__notice_fork(m);
     rt_ctx ctx = context(m, text, sizeof text);
     rt_host host = { m->weights, m->state, &m->generator, m->layouts, m->profile, m->profile_user, method, m->ops };
     if (what->writes_state) pthread_mutex_lock(&m->lock);
@@ -381,7 +365,7 @@ int rt_api_run(cresset_instance *m, int32_t method, const cresset_value *inputs,
     rt_pool_leave(ctx.pool);
     pool_give(ctx.pool);
     if (what->writes_state) pthread_mutex_unlock(&m->lock);
-    return code ? fail(message, room, code_of(code), "%s", *text ? text : "out of memory") : CRESSET_OK;
+    return code ? rt__api_fail(message, room, code_of(code), "%s", *text ? text : "out of memory") : CRESSET_OK;
 }
 
 void rt_api_release(cresset_instance *m, cresset_value *value) {
@@ -400,12 +384,13 @@ static const rt_state *find_state(const cresset_instance *m, const char *name, i
 static const rt_state *named_state(const cresset_instance *m, const char *name, int32_t *at, char *message,
                                    size_t room) {
     const rt_state *s = m && name ? find_state(m, name, at) : NULL;
-    if (!m || !name) fail(message, room, CRESSET_BAD_ARGUMENT, "%s is NULL", m ? "name" : "instance");
+    if (!m || !name) rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "%s is NULL", m ? "name" : "instance");
     else if (!s)
-        fail(message, room, CRESSET_BAD_ARGUMENT,
-             "the library has no parameter or buffer '%s' (those that were folded or packed away have no name any "
-             "more)",
-             name);
+        rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                     "the library has no parameter or buffer '%s' (those that were folded or packed away have no name "
+                     "any "
+                     "more)",
+                     name);
     return s;
 }
 
@@ -416,9 +401,9 @@ SELDOM int rt_api_get_state(cresset_instance *m, const char *name, void *data, s
     if (!s) return CRESSET_BAD_ARGUMENT;
     if (!s->bytes) return CRESSET_OK;
     if (!data || capacity < s->bytes)
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu", name,
-                    (unsigned long long)s->bytes, data ? capacity : 0);
-    notice_fork(m);
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' needs %llu bytes, but there is room for %zu",
+                            name, (unsigned long long)s->bytes, data ? capacity : 0);
+    rt__notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(data, m->state[i] ? m->state[i] : m->weights + s->offset, s->bytes);
     pthread_mutex_unlock(&m->lock);
@@ -431,13 +416,14 @@ SELDOM int rt_api_set_state(cresset_instance *m, const char *name, const void *d
     const rt_state *s = named_state(m, name, &i, message, room);
     if (!s) return CRESSET_BAD_ARGUMENT;
     if (!m->state[i])
-        return fail(message, room, CRESSET_BAD_ARGUMENT,
-                    "'%s' is a constant of this library: only buffers that the model itself changes can be set", name);
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT,
+                            "'%s' is a constant of this library: only buffers that the model itself changes can be set",
+                            name);
     if (!s->bytes && !size) return CRESSET_OK;
     if (!data || size != s->bytes)
-        return fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name,
-                    (unsigned long long)s->bytes, data ? size : 0);
-    notice_fork(m);
+        return rt__api_fail(message, room, CRESSET_BAD_ARGUMENT, "'%s' has %llu bytes, not %zu", name,
+                            (unsigned long long)s->bytes, data ? size : 0);
+    rt__notice_fork(m);
     pthread_mutex_lock(&m->lock);
     memcpy(m->state[i], data, size);
     pthread_mutex_unlock(&m->lock);
@@ -446,7 +432,7 @@ SELDOM int rt_api_set_state(cresset_instance *m, const char *name, const void *d
 
 void rt_api_seed(cresset_instance *m, uint64_t value) {
     if (!m) return;
-    notice_fork(m);
+    rt__notice_fork(m);
     rt_generator_manual_seed(&m->generator, value);
 }
 

@@ -150,6 +150,8 @@ typedef struct rt_method {
 /* A file of weights: these 8 bytes, the model's id in 56 more, the weights. */
 #define RT_WEIGHTS_MAGIC { 'C', 'R', 'S', 'T', 'W', 'G', 'T', '1' }
 
+/* offset RT_STATE_ZERO: it starts as zeros, of which no bytes are stored. */
+#define RT_STATE_ZERO UINT64_MAX
 typedef struct rt_state { const char *name; uint64_t offset, bytes; uint8_t dtype; bool is_mutable; } rt_state;
 typedef struct rt_model {
     const rt_method *const *methods; int32_t nmethods;
@@ -210,11 +212,19 @@ void rt_api_seed(cresset_instance *instance, uint64_t seed);
 void rt_api_profile(cresset_instance *instance,
                     void (*step)(void *user, int32_t method, int32_t step, const char *origin, double seconds),
                     void *user);
+/* Of a library that trains (rt_checkpoint.c). */
+int rt_api_save(cresset_instance *instance, const char *path, int32_t what, char *message, size_t room);
+int rt_api_load(cresset_instance *instance, const char *path, char *message, size_t room);
+int rt_api_get_random(cresset_instance *instance, void *bytes, size_t capacity, char *message, size_t room);
+int rt_api_set_random(cresset_instance *instance, const void *bytes, size_t size, char *message, size_t room);
 /* The part of a cresset_api that is the same for every model. */
 #define RT_API_FUNCTIONS                                                                              \
     .struct_size = sizeof(cresset_api), .major = CRESSET_ABI_MAJOR, .minor = CRESSET_ABI_MINOR,       \
     .create = rt_api_create, .destroy = rt_api_destroy, .run = rt_api_run, .release = rt_api_release, \
     .get_state = rt_api_get_state, .set_state = rt_api_set_state, .seed = rt_api_seed, .profile = rt_api_profile
+/* And of one that trains. */
+#define RT_API_TRAINS                                                                                                  \
+    .save = rt_api_save, .load = rt_api_load, .get_random = rt_api_get_random, .set_random = rt_api_set_random
 /* How an api finds its tables: emitted code makes one of these, with the api first. */
 typedef struct rt_library { cresset_api api; const rt_model *model; } rt_library;
 

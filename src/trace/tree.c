@@ -296,7 +296,7 @@ void cr_tree_release(cr_tree *t) {
 
 const cr_tree_node *cr_tree_root(const cr_tree *t) { return &t->root; }
 
-/* ---- text, equality, paths ---- */
+/* ---- text ---- */
 
 static void print_node(const cr_tree_node *node, cr_str *out) {
     if (node->kind == CR_TREE_LEAF) {
@@ -321,6 +321,62 @@ void cr_tree_print(const cr_tree *t, cr_str *out) {
     print_node(&t->root, out);
     cr_str_addc(out, ']');
 }
+
+/* ---- one keyword more ---- */
+
+static const char *field_of(const cr_tree_node *node, const char *name, size_t i) {
+    if (node->kind == CR_TREE_NAMEDTUPLE && node->keys && !strcmp(node->name, name))
+        return i < node->nchildren ? node->keys[i].s : NULL;
+    for (uint32_t k = 0; k < node->nchildren; k++) {
+        const char *found = field_of(&node->children[k], name, i);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+static const char *find_field(void *user, const char *name, size_t i) { return field_of(user, name, i); }
+
+cr_status cr_tree_with_keyword(const cr_tree *t, const char *name, cr_tree **out) {
+    const cr_tree_node nothing = { .kind = CR_TREE_TUPLE }, *root = t ? &t->root : NULL;
+    const cr_tree_node *args = root && root->nchildren == 2 ? &root->children[0] : &nothing;
+    const cr_tree_node *kwargs = root && root->nchildren == 2 ? &root->children[1] : &nothing;
+    if (root && (root->kind != CR_TREE_TUPLE || root->nchildren != 2 || kwargs->kind != CR_TREE_DICT))
+        return CR_FAIL(CR_EVALUE, "the spec is not one of (args, kwargs)");
+    cr_str keys, text;
+    cr_str_init(&keys);
+    cr_str_init(&text);
+    bool known = false;
+    for (uint32_t i = 0; i < kwargs->nchildren; i++) {
+        const char *key = kwargs->keys[i].s;
+        known |= key && !strcmp(key, name);
+        add_string(&keys, key ? key : "", key ? strlen(key) : 0);
+        cr_str_add(&keys, ", ");
+    }
+    add_string(&keys, name, strlen(name));
+    cr_str_add(&text, "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": [");
+    if (args == &nothing)
+        cr_str_add(&text, "{\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": []}");
+    else print_node(args, &text);
+    cr_str_add(&text, ", {\"type\": \"builtins.dict\", \"context\": ");
+    cr_str list;
+    cr_str_init(&list);
+    cr_str_addf(&list, "[%s]", cr_str_get(&keys));
+    add_string(&text, cr_str_get(&list), list.n);
+    cr_str_add(&text, ", \"children_spec\": [");
+    for (uint32_t i = 0; i < kwargs->nchildren; i++) print_node(&kwargs->children[i], &text), cr_str_add(&text, ", ");
+    print_node(&(cr_tree_node){ .kind = CR_TREE_LEAF }, &text);
+    cr_str_add(&text, "]}]}]");
+    cr_status status = known ? CR_FAIL(CR_EVALUE, "the call has an argument '%s' already; give it another name", name)
+                             : keys.failed || list.failed ? CR_ENOMEM : cr_str_status(&text);
+    if (!status)
+        status = cr_tree_parse_with(cr_str_get(&text), text.n, find_field, (void *)(root ? root : &nothing), out);
+    cr_str_dispose(&keys);
+    cr_str_dispose(&list);
+    cr_str_dispose(&text);
+    return status;
+}
+
+/* ---- equality, paths ---- */
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 

@@ -65,6 +65,9 @@ void cr_tree_release(cr_tree *t);
 const cr_tree_node *cr_tree_root(const cr_tree *t);
 void cr_tree_print(const cr_tree *t, cr_str *out); /* parses back; equal to PyTorch's text */
 bool cr_tree_equal(const cr_tree *a, const cr_tree *b); /* types, contexts and children; field names do not count */
+/* A call's spec, (args, kwargs), with one keyword more: a leaf, the last of all. `t` NULL: of a call without arguments.
+ * CR_EVALUE: it is no such spec, or has the keyword already. */
+CR_NODISCARD cr_status cr_tree_with_keyword(const cr_tree *t, const char *name, cr_tree **out);
 /* Where leaf i sits, as Python reads it: "args[0]['image'][2].x", with the given root text. */
 void cr_tree_leaf_path(const cr_tree *t, const char *root, uint32_t leaf, cr_str *out);
 /* The last step of such a path: child i of `node`. */
