@@ -76,7 +76,7 @@ static int compile_graph(const callable *k, cr_entry *e, PyObject *const *slots)
 static cr_entry *capture(callable *k, const shape *s, PyObject *const *args, uint64_t ambient) {
     cr_capture c;
     cr_entry *e = NULL;
-    if (cr_capture_init_with(&c, false)) return cr_capture_dispose(&c), NULL;
+    if (cr_capture_begin(&c, false)) return cr_capture_dispose(&c), NULL;
     k->capturing = true;
     cr_trace_begin(c.trace, true);
     int failed = begin(&c, k, s, args) || cr_evaluate(&c);
@@ -167,24 +167,35 @@ static PyObject *run(callable *k, cr_entry *e, PyObject *const *slots, PyObject 
 
 enum { SMALL = 64 };
 
-static PyObject *miss(callable *k, shape *s, PyObject *const *args, uint64_t ambient) {
-    cr_entry *e = capture(k, s, args, ambient);
-    if (!e) return NULL;
-    PyObject **slots = PyMem_Calloc(e->guards.slots + 1, sizeof *slots), *result = NULL;
-    /* What was read a moment ago must hold now: an entry for which it does not would never be used. */
-    int32_t row = slots ? cr_guards_check(&e->guards, args, k->function, slots) : 0;
-    if (!slots) PyErr_NoMemory();
-    else if (row >= 0 && !e->reason) {
-        PyObject *text = cr_guard_text(&e->guards, (size_t)row);
-        if (text) e->reason = PyUnicode_FromFormat("a guard does not hold right after capture: %U", text);
-        Py_XDECREF(text);
+/* What was read a moment ago must hold now: an entry for which it does not would never be used. 0: slots are filled. */
+static int check_fresh(const callable *k, cr_entry *e, PyObject *const *args, PyObject **slots) {
+    int32_t row = cr_guards_check(&e->guards, args, k->function, slots);
+    if (row < 0 || e->reason) return 0;
+    PyObject *text = cr_guard_text(&e->guards, (size_t)row);
+    if (text) e->reason = PyUnicode_FromFormat("a guard does not hold right after capture: %U", text);
+    Py_XDECREF(text);
+    return e->reason ? 0 : -1;
+}
+
+/* Captures, compiles, keeps and runs. `found` may move while Python code runs: it is not used after that. */
+static PyObject *miss(callable *k, const shape *found, PyObject *const *args, uint64_t ambient) {
+    shape s = { .nargs = found->nargs, .kwnames = Py_XNewRef(found->kwnames) };
+    PyObject **slots = NULL, *result = NULL;
+    cr_entry *e = capture(k, &s, args, ambient);
+    if (!e || !(slots = PyMem_Calloc(e->guards.slots + 1, sizeof *slots))) goto out;
+    if (check_fresh(k, e, args, slots)) goto out;
+    if (!e->reason) {
+        k->misses++;
+        /* a backend may change anything: what the slots hold is read again */
+        if (compile_graph(k, e, slots) || check_fresh(k, e, args, slots)) goto out;
     }
-    if (!PyErr_Occurred() && !e->reason && !compile_graph(k, e, slots) && !PyErr_Occurred()) k->misses++;
-    /* the backend may have run Python: shapes may have moved */
-    shape *now = PyErr_Occurred() ? NULL : find_shape(k, s->nargs, s->kwnames);
-    if (now && !add_entry(k, now, e)) result = run(k, e, slots, args, now->nargs, now->kwnames);
+    shape *now = find_shape(k, s.nargs, s.kwnames);
+    if (now && !add_entry(k, now, e)) result = run(k, e, slots, args, s.nargs, s.kwnames);
+out:
+    if (!result && !PyErr_Occurred()) PyErr_NoMemory();
     PyMem_Free(slots);
     cr_entry_release(e);
+    Py_XDECREF(s.kwnames);
     return result;
 }
 
@@ -479,7 +490,7 @@ static PyObject *evaluate(PyObject *module, PyObject *const *args, Py_ssize_t n)
     PyObject *result = NULL;
     (void)module;
     if (n < 1 || !PyFunction_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_evaluate() takes a function");
-    if (!cr_capture_init_with(&c, true) && !cr_push_call(&c, args[0], args + 1, n - 1, NULL) && !cr_evaluate(&c))
+    if (!cr_capture_begin(&c, true) && !cr_push_call(&c, args[0], args + 1, n - 1, NULL) && !cr_evaluate(&c))
         result = Py_NewRef(c.result);
     else if (c.reason && !PyErr_Occurred()) PyErr_Format(PyExc_NotImplementedError, "%U", c.reason);
     cr_capture_dispose(&c);

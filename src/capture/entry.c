@@ -130,7 +130,29 @@ static int add_effects(builder *b) {
         uint32_t row;
         if (!k->before || is_unchanged(k)) continue;
         if (guard_distinct(b->c, k) || make_own(b, k->value, &row)) return -1;
-        if (cr_vec_push(&b->e->effects, (cr_effect){ k->source, row })) return no_memory();
+        if (cr_vec_push(&b->e->effects, (cr_effect){ CR_READ_NONE, k->source, row, NULL })) return no_memory();
+    }
+    return 0;
+}
+
+/* Globals that are one dict are so in every call, and others are others. */
+static int guard_globals(cr_capture *c, const cr_store *s) {
+    for (size_t i = 0; i < c->globals.n; i++) {
+        const cr_globals *g = &c->globals.at[i];
+        cr_holds holds = g->real == s->real ? CR_HOLDS_SAME : CR_HOLDS_DIFFERENT;
+        if (g->source != s->source && cr_guard_number(&c->guards, g->source, holds, NULL, s->source)) return -1;
+    }
+    return 0;
+}
+
+static int add_stores(builder *b) {
+    for (size_t i = 0; i < b->c->stores.n; i++) {
+        const cr_store *s = &b->c->stores.at[i];
+        cr_known object = { .real = s->real, .source = s->source };
+        uint32_t row;
+        if (s->read == CR_READ_KEY ? guard_globals(b->c, s) : guard_distinct(b->c, &object)) return -1;
+        if (make(b, s->value, &row)) return -1;
+        if (cr_vec_push(&b->e->effects, (cr_effect){ s->read, s->source, row, Py_XNewRef(s->key) })) return no_memory();
     }
     return 0;
 }
@@ -200,7 +222,7 @@ static int finish_graph(builder *b) {
 
 static int describe(builder *b) {
     uint32_t row, last;
-    if (add_effects(b) || make(b, b->c->result, &row)) return -1;
+    if (add_effects(b) || add_stores(b) || make(b, b->c->result, &row)) return -1;
     last = (uint32_t)b->e->makes.n - 1;
     if (row != last) { /* described before, for an effect: the last row is the result */
         cr_make again = b->e->makes.at[row];
@@ -236,6 +258,7 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient) {
     cr_map_dispose(&b.outputs);
     cr_vec_dispose(&b.outs);
     if (PyErr_Occurred()) return cr_entry_release(e), NULL;
+    cr_guards_compact(&c->guards);
     if (c->reason && !c->where) /* it was seen at the end, of the whole */
         c->where = PyUnicode_FromFormat("%U:%d in %U", code->co_filename, code->co_firstlineno, code->co_qualname);
     if (c->reason && c->where) e->reason = PyUnicode_FromFormat("%U: %U", c->where, c->reason);
@@ -255,6 +278,7 @@ void cr_entry_release(cr_entry *e) {
     for (size_t i = 0; i < e->makes.n; i++) Py_XDECREF(e->makes.at[i].object);
     cr_vec_dispose(&e->makes);
     cr_vec_dispose(&e->parts);
+    for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
     cr_vec_dispose(&e->effects);
     PyMem_Free(e->inputs);
     Py_XDECREF(e->reason);
@@ -287,22 +311,36 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
     }
 }
 
+static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
+    if (effect->read == CR_READ_CONTENTS) return PyCell_Set(to, made);
+    if (effect->read == CR_READ_KEY) return PyDict_SetItem(to, effect->key, made);
+    return PyObject_GenericSetAttr(to, effect->key, made);
+}
+
+static int set_contents(PyObject *to, PyObject *made) {
+    if (PyList_CheckExact(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
+    PyDict_Clear(to);
+    return PyDict_Update(to, made);
+}
+
+/* What a change replaces. New reference; None: nothing. */
+static PyObject *replaced(const cr_effect *effect, PyObject *to) {
+    if (effect->read == CR_READ_NONE)
+        return PyList_CheckExact(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+    PyObject *before = cr_read_now((cr_read)effect->read, to, effect->key, 0);
+    return Py_NewRef(before ? before : Py_None);
+}
+
 /* Final states are stored first; what they replace goes afterwards. */
 static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *const *objects) {
     PyObject *old = PyList_New(0);
     int failed = !old;
     for (size_t i = 0; !failed && i < e->effects.n; i++) {
-        PyObject *to = slots[e->effects.at[i].slot], *made = objects[e->effects.at[i].made];
-        PyObject *before = PyList_CheckExact(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+        const cr_effect *effect = &e->effects.at[i];
+        PyObject *to = slots[effect->slot], *made = objects[effect->made], *before = replaced(effect, to);
         failed = !before || PyList_Append(old, before);
         Py_XDECREF(before);
-        if (failed) break;
-        if (PyList_CheckExact(to)) {
-            failed = PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
-        } else {
-            PyDict_Clear(to);
-            failed = PyDict_Update(to, made);
-        }
+        if (!failed) failed = effect->read == CR_READ_NONE ? set_contents(to, made) : set_part(effect, to, made);
     }
     Py_XDECREF(old);
     return failed ? -1 : 0;
@@ -435,6 +473,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result) {
     r.outputs = r.inputs + e->ninputs;
     for (size_t i = 0; i < nmakes; i++)
         r.objects[i] = e->makes.at[i].kind == CR_MAKE_SLOT ? Py_NewRef(slots[e->makes.at[i].index]) : NULL;
+    for (size_t i = 0; i < e->effects.n; i++) Py_INCREF(slots[e->effects.at[i].slot]);
     int done = e->graph ? run_graph(&r, &outputs) : 1;
     if (done == 1) {
         if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
@@ -442,6 +481,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result) {
     }
     *result = done == 1 ? Py_NewRef(r.objects[nmakes - 1]) : NULL;
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);
+    for (size_t i = 0; i < e->effects.n; i++) Py_DECREF(slots[e->effects.at[i].slot]);
     Py_XDECREF(outputs);
     if (r.objects != small_objects) PyMem_Free(r.objects);
     if (r.inputs != small_args) PyMem_Free(r.inputs);

@@ -17,8 +17,9 @@ typedef struct cr_make {
     uint32_t n;       /* parts */
     PyObject *object; /* CONSTANT; owned */
 } cr_make;
-/* An object from outside whose contents change: slot `slot` becomes like row `made`. */
-typedef struct cr_effect { int32_t slot; uint32_t made; } cr_effect;
+/* A change of an object from outside, in slot `slot`. read NONE: the list or dict gets the contents of row `made`; else
+ * what is read so (attribute or item `key`, a cell's contents) becomes row `made`. */
+typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *key; } cr_effect; /* key: owned */
 
 typedef struct cr_entry {
     int64_t refs;

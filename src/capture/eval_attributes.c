@@ -127,6 +127,7 @@ static int special_attribute(cr_capture *c, PyObject *token, PyObject *name, PyO
     PyObject *real = cr_real(token);
     if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
         return found(cr_wrap_read(c, CR_READ_TYPE, cr_source_of(token), real, NULL, 0), out);
+    if (cr_has_stores(c, real)) return cr_break(c, "an object's attributes are set and read as a dict");
     if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 && cr_read_now(CR_READ_DICT, real, NULL, 0))
         return found(cr_wrap_read(c, CR_READ_DICT, cr_source_of(token), real, NULL, 0), out);
     return MISSING;
@@ -150,7 +151,8 @@ static int object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
         if (!getter) return cr_break(c, "the property '%U' cannot be read", name);
         return inner < 0 ? -1 : call_getter(c, token, getter, inner, NULL);
     }
-    PyObject *own = cr_read_now(CR_READ_ATTRIBUTE, real, name, 0);
+    PyObject *set = cr_find_store(c, real, name), *own = cr_read_now(CR_READ_ATTRIBUTE, real, name, 0);
+    if (set) return found(Py_NewRef(set), out);
     if (own) return found(cr_wrap_read(c, CR_READ_ATTRIBUTE, at, real, name, 0), out);
     if (cr_guard_no(&c->guards, at, CR_HOLDS_NO_ATTRIBUTE, name)) return -1;
     if (raw) {
@@ -167,6 +169,7 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     PyObject *real = cr_real(token), *dict = PyModule_GetDict(real);
     int32_t at = cr_source(&c->guards, CR_READ_NAMESPACE, cr_source_of(token), NULL, 0);
     if (at < 0) return -1;
+    if (cr_has_stores(c, dict)) return cr_break(c, "variables of a module are set and read");
     if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0), out);
     /* A package that makes names when they are asked for keeps them: asked once, they are there. */
     PyObject *made = PyObject_GetAttr(real, name);
@@ -243,6 +246,30 @@ HANDLER(LOAD_ATTR) {
     if (r == FOUND) cr_push(f, out);
     Py_DECREF(value);
     return r < 0 ? -1 : 0;
+}
+
+/* Only where setting is no more than putting into the object's own __dict__. */
+static int set_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value) {
+    if (!cr_is_token(token))
+        return cr_break(c, "an attribute of an object of class %s is set", Py_TYPE(token)->tp_name);
+    PyObject *real = cr_real(token);
+    PyTypeObject *type = Py_TYPE(real);
+    PyObject *raw = _PyType_Lookup(type, name), *dict = cr_read_now(CR_READ_DICT, real, NULL, 0);
+    bool has_dict = (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) || type->tp_dictoffset > 0;
+    bool plain = type->tp_setattro == PyObject_GenericSetAttr && has_dict && !PyType_Check(real) &&
+                 !PyModule_Check(real) && !PyFunction_Check(real) && !(raw && Py_TYPE(raw)->tp_descr_set);
+    if (!plain)
+        return cr_break(c, "setting the attribute '%U' of an object of class %s runs code", name, type->tp_name);
+    if (dict && cr_is_known_object(c, dict)) return cr_break(c, "an object's attributes are set and read as a dict");
+    return cr_add_store(c, CR_READ_ATTRIBUTE, real, cr_source_of(token), name, value);
+}
+
+HANDLER(STORE_ATTR) {
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *owner = cr_pop(f), *value = cr_pop(f);
+    int failed = c->plain ? PyObject_SetAttr(owner, name, value) : set_attribute(c, owner, name, value);
+    Py_DECREF(owner);
+    Py_DECREF(value);
+    return failed;
 }
 
 /* A method is pushed as (function, self), anything else as (NULL, it). */

@@ -104,6 +104,7 @@ static int has_key(cr_capture *c, PyObject *dict, PyObject *key) {
     PyObject *mark = (PyObject *)((char *)cr_real(dict) + 1);
     if (cr_map_find(&c->by_real, &mark, sizeof mark, NULL)) return 2; /* unfolded: perhaps changed since */
     PyObject *real = cr_real(dict);
+    if (cr_has_stores(c, real)) return cr_break(c, "variables are set and read as a dict");
     if (cr_read_now(CR_READ_KEY, real, key, 0))
         return cr_source(&c->guards, CR_READ_KEY, cr_source_of(dict), key, 0) < 0 ? -1 : 1;
     if (!cr_dict_is_plain(real)) return 2;

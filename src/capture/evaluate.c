@@ -199,6 +199,7 @@ HANDLER(COPY_FREE_VARS) {
 HANDLER(LOAD_DEREF) {
     PyObject *cell = f->locals[i->arg], *value;
     if (!cr_is_token(cell)) value = Py_XNewRef(PyCell_GET(cell));
+    else if (cr_find_store(c, cr_real(cell), NULL)) value = Py_NewRef(cr_find_store(c, cr_real(cell), NULL));
     else if (!PyCell_GET(cr_real(cell))) return cr_break(c, "a variable of a closure has no value yet");
     else value = cr_wrap_read(c, CR_READ_CONTENTS, cr_source_of(cell), cr_real(cell), NULL, 0);
     if (!value && !PyErr_Occurred() && !c->reason) {
@@ -213,21 +214,33 @@ HANDLER(LOAD_DEREF) {
 
 HANDLER(STORE_DEREF) {
     PyObject *cell = f->locals[i->arg];
-    if (cr_is_token(cell)) return cr_break(c, "a variable of an enclosing function is set");
     PyObject *value = cr_pop(f);
-    int failed = PyCell_Set(cell, value);
+    int failed = cr_is_token(cell)
+                     ? cr_add_store(c, CR_READ_CONTENTS, cr_real(cell), cr_source_of(cell), NULL, value)
+                     : PyCell_Set(cell, value);
     Py_DECREF(value);
     return failed;
 }
 
 /* ---- globals ---- */
 
+/* The slot of a frame's globals, remembered with the dict. */
+static int32_t globals_source(cr_capture *c, const cr_call_frame *f) {
+    int32_t source = cr_source(&c->guards, CR_READ_GLOBALS, f->owner, NULL, 0);
+    for (size_t i = 0; source >= 0 && i < c->globals.n; i++)
+        if (c->globals.at[i].source == source) return source;
+    if (source >= 0 && cr_vec_push(&c->globals, (cr_globals){ source, f->globals }))
+        return PyErr_NoMemory(), CR_NO_SLOT;
+    return source;
+}
+
 /* A name of the globals, else of the builtins: found there, and absent here. */
 static PyObject *load_global(cr_capture *c, const cr_call_frame *f, PyObject *name) {
     int32_t globals = CR_NO_SLOT, builtins = CR_NO_SLOT;
     if (!PyDict_CheckExact(f->globals) || !PyDict_CheckExact(f->builtins))
         return cr_break(c, "the globals are no plain dict"), NULL;
-    if (!c->plain && (globals = cr_source(&c->guards, CR_READ_GLOBALS, f->owner, NULL, 0)) < 0) return NULL;
+    if (!c->plain && (globals = globals_source(c, f)) < 0) return NULL;
+    if (cr_find_store(c, f->globals, name)) return Py_NewRef(cr_find_store(c, f->globals, name));
     if (cr_read_now(CR_READ_KEY, f->globals, name, 0))
         return cr_wrap_read(c, CR_READ_KEY, globals, f->globals, name, 0);
     if (!c->plain && (cr_guard_no(&c->guards, globals, CR_HOLDS_NO_KEY, name) ||
@@ -244,6 +257,17 @@ HANDLER(LOAD_GLOBAL) {
     if (!value) return -1;
     if (i->arg & 1) cr_push(f, NULL);
     return cr_push(f, value), 0;
+}
+
+HANDLER(STORE_GLOBAL) {
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *value = cr_pop(f);
+    int32_t source = c->plain ? 0 : globals_source(c, f);
+    int failed = -1;
+    if (c->plain) failed = PyDict_SetItem(f->globals, name, value);
+    else if (cr_is_known_object(c, f->globals)) cr_break(c, "variables are set and read as a dict");
+    else if (source >= 0) failed = cr_add_store(c, CR_READ_KEY, f->globals, source, name, value);
+    Py_DECREF(value);
+    return failed;
 }
 
 HANDLER(LOAD_ASSERTION_ERROR) {

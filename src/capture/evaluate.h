@@ -35,6 +35,17 @@ typedef struct cr_known {
     int32_t source;
     PyObject *before;       /* a copy's contents when it was made (tuple of items, or of keys and values); else NULL */
 } cr_known;
+/* Something of an object from outside that the program has set: its attribute, a cell's contents, a global variable. It
+ * is set when the captured call ends; until then, whoever reads it reads this. In order of first write. */
+typedef struct cr_store {
+    PyObject *real;   /* owned: the object, cell or globals */
+    int32_t source;   /* its slot */
+    uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY */
+    PyObject *key;    /* owned, interned; NULL: a cell's */
+    PyObject *value;  /* owned */
+} cr_store;
+/* Globals that were read, so that one dict is known as one. */
+typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known` */
 
 /* What CPython checks of what a special method returns. */
@@ -65,6 +76,8 @@ typedef struct cr_capture {
     cr_map made;              /* function made here -> source of its owner; `kept` holds them */
     CR_VEC(cr_known) known;
     CR_VEC(cr_input) inputs;
+    CR_VEC(cr_store) stores;
+    CR_VEC(cr_globals) globals;
     cr_trace *trace;
     cr_fakes fakes;
     cr_call_frame *frame;   /* the innermost */
@@ -75,7 +88,7 @@ typedef struct cr_capture {
     PyObject *where;        /* "file:line in name" */
     long left;              /* instructions until it is too long */
 } cr_capture;
-int cr_capture_init_with(cr_capture *c, bool plain); /* -1: exception */
+int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
 void cr_capture_dispose(cr_capture *c);
 
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
@@ -89,6 +102,12 @@ PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source);
 PyObject *cr_look_at(cr_capture *c, PyObject **slot);
 /* A dict from outside as a real dict of values, all of its keys and items guarded. New reference. */
 PyObject *cr_unfold(cr_capture *c, PyObject *token);
+/* What the program has set there; NULL: nothing. Borrowed. */
+PyObject *cr_find_store(const cr_capture *c, PyObject *real, PyObject *key);
+bool cr_has_stores(const cr_capture *c, PyObject *real);
+bool cr_is_known_object(const cr_capture *c, PyObject *real); /* from outside, and seen: as a token, fake or copy */
+/* Notes what is set. `value` is not taken over. -1: exception. */
+int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value);
 bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
 bool cr_is_tensor_value(PyObject *value);
 /* Is there nothing but constants in it, however deep? */

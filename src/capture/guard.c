@@ -247,6 +247,39 @@ int cr_guard_registrations(cr_guards *g) {
     return add(g, (cr_guard){ .check = CR_HOLDS_REGISTRATIONS, .version = registrations() });
 }
 
+static bool may_move(const cr_guard *row) {
+    switch ((cr_holds)row->check) {
+    case CR_HOLDS_IS:
+    case CR_HOLDS_CONSTANT:
+    case CR_HOLDS_TYPE:
+    case CR_HOLDS_CLASS:
+    case CR_HOLDS_TENSOR:
+    case CR_HOLDS_LENGTH:
+    case CR_HOLDS_COUNT:
+    case CR_HOLDS_KEYS:
+    case CR_HOLDS_CODE: return row->read == CR_READ_NONE;
+    default: return false; /* it looks at other slots, or at none */
+    }
+}
+
+void cr_guards_compact(cr_guards *g) {
+    size_t *reader = PyMem_Malloc((g->slots + 1) * sizeof *reader), n = 0;
+    if (!reader) return; /* it only saves time */
+    for (size_t i = 0; i < g->rows.n; i++) {
+        cr_guard row = g->rows.at[i];
+        cr_guard *first = row.read == CR_READ_NONE ? &g->rows.at[reader[row.slot]] : NULL;
+        if (first && may_move(&row) && first->check == CR_HOLDS_NONE) {
+            first->check = row.check, first->u = row.u, first->version = row.version, first->number = row.number;
+            first->frontend = row.frontend;
+            continue;
+        }
+        if (!first) reader[row.slot] = n;
+        g->rows.at[n++] = row;
+    }
+    g->rows.n = n;
+    PyMem_Free(reader);
+}
+
 /* ---- running ---- */
 
 static bool has_keys(PyObject *dict, PyObject *keys) {

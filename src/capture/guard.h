@@ -101,6 +101,8 @@ unsigned cr_type_version(PyTypeObject *type, bool *never_changes);
 
 /* One step, for capture: what the source gives now, by the same code. Borrowed; NULL: nothing there. */
 PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index);
+/* Checks move into the rows that read their slots: fewer rows. Once, when all are made. */
+void cr_guards_compact(cr_guards *g);
 bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
 /* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
 int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);

@@ -83,7 +83,7 @@ PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source) {
 
 /* ---- a capture ---- */
 
-int cr_capture_init_with(cr_capture *c, bool plain) {
+int cr_capture_begin(cr_capture *c, bool plain) {
     *c = (cr_capture){ .plain = plain, .left = 2000000 };
     cr_guards_init(&c->guards);
     cr_map_init(&c->by_real);
@@ -107,6 +107,13 @@ void cr_capture_dispose(cr_capture *c) {
         Py_XDECREF(c->known.at[i].value);
         Py_XDECREF(c->known.at[i].before);
     }
+    for (size_t i = 0; i < c->stores.n; i++) {
+        Py_XDECREF(c->stores.at[i].real);
+        Py_XDECREF(c->stores.at[i].key);
+        Py_XDECREF(c->stores.at[i].value);
+    }
+    cr_vec_dispose(&c->stores);
+    cr_vec_dispose(&c->globals);
     cr_vec_dispose(&c->known);
     cr_vec_dispose(&c->inputs);
     cr_map_dispose(&c->by_real);
@@ -157,6 +164,46 @@ static PyObject *know(cr_capture *c, PyObject *real, PyObject *value, int32_t so
 }
 
 bool cr_is_tensor_value(PyObject *value) { return cr_frontend_is_tensor(value); }
+
+bool cr_is_known_object(const cr_capture *c, PyObject *real) {
+    size_t index;
+    return find(&c->by_real, real, &index);
+}
+
+/* ---- what the program has set ---- */
+
+static cr_store *find_store(const cr_capture *c, PyObject *real, PyObject *key) {
+    for (size_t i = 0; i < c->stores.n; i++) {
+        cr_store *s = &c->stores.at[i];
+        if (s->real == real && (s->key == key || (s->key && key && _PyUnicode_EQ(s->key, key)))) return s;
+    }
+    return NULL;
+}
+
+PyObject *cr_find_store(const cr_capture *c, PyObject *real, PyObject *key) {
+    const cr_store *s = find_store(c, real, key);
+    return s ? s->value : NULL;
+}
+
+bool cr_has_stores(const cr_capture *c, PyObject *real) {
+    for (size_t i = 0; i < c->stores.n; i++)
+        if (c->stores.at[i].real == real) return true;
+    return false;
+}
+
+int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value) {
+    cr_store *known = find_store(c, real, key);
+    if (known) {
+        Py_SETREF(known->value, Py_NewRef(value));
+        return 0;
+    }
+    cr_store store = { real, source, (uint8_t)read, key, value };
+    if (cr_vec_push(&c->stores, store)) return PyErr_NoMemory(), -1;
+    Py_INCREF(real);
+    Py_XINCREF(key);
+    Py_INCREF(value);
+    return 0;
+}
 
 /* ---- constants ---- */
 
@@ -291,6 +338,7 @@ PyObject *cr_unfold(cr_capture *c, PyObject *token) {
     size_t at;
     PyObject *real = cr_real(token), *key, *value;
     int32_t source = cr_source_of(token), i = 0;
+    if (cr_has_stores(c, real)) return cr_break(c, "variables are set and read as a dict"), NULL;
     if (find(&c->by_real, (char *)real + 1, &at)) return Py_NewRef(c->known.at[at].value); /* unfolded before */
     if (PyDict_GET_SIZE(real) > MAX_ITEMS) return cr_break(c, "a dict of many items is read"), NULL;
     PyObject *keys = PyTuple_New(PyDict_GET_SIZE(real)), *dict = PyDict_New(), *before = NULL;
@@ -353,6 +401,8 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
 
 PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *parent_real, PyObject *key,
                        int32_t index) {
+    PyObject *set = cr_find_store(c, parent_real, key);
+    if (set && (read == CR_READ_ATTRIBUTE || read == CR_READ_CONTENTS || read == CR_READ_KEY)) return Py_NewRef(set);
     PyObject *real = cr_read_now(read, parent_real, key, index);
     if (!real) return cr_break(c, "something that is not there is read"), NULL;
     if (c->plain) return Py_NewRef(real);

@@ -527,10 +527,101 @@ def sends_to_generator(a):
     return g.send(3)
 
 
-@case(lambda: Point(1), x, plain="set")
+@case(lambda: Point(1), x, ops=3)
 def sets_attribute(p, a):
     p.value = 5
+    p.last = a + 1
+    p.value += 2
+    return p.apply(a) if p.value == 7 and hasattr(p, "last") else None
+
+
+@case(lambda: Point(1), x, ops=1)
+def sets_attributes_of_two(p, a):
+    q = p.other if p.other else p
+    p.value = 3
+    q.value = 4
     return a * p.value
+
+
+@case(lambda: Point(1), x, plain="as a dict")
+def sets_and_reads_dict(p, a):
+    p.value = 4
+    return a * p.__dict__["value"]
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self):
+        self.value = 1
+
+    def __repr__(self):
+        return f"Slotted({self.value})"
+
+
+@case(Slotted, x, plain="runs code")
+def sets_slot(p, a):
+    p.value = 2
+    return a
+
+
+class Watched:
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value + 1)
+
+
+@case(Watched, x, plain="runs code")
+def sets_watched(p, a):
+    p.value = 2
+    return a * p.value
+
+
+@case(x, ops=1)
+def counts_in_closure(a):
+    count = 0
+
+    def step():
+        nonlocal count
+        count += 2
+        return count
+    return a + step() + 0 * step() if False else a * (step() + step()), count
+
+
+def make_counter():
+    count = [0]
+    total = 1
+
+    def step(a):
+        nonlocal total
+        total = total + 1
+        count.append(total)
+        return a * total, count
+
+    def look():
+        return total
+    return step, look
+
+
+@case(make_counter, x, ops=1)
+def closures_on_one_cell(pair, a):
+    step, look = pair
+    before = look()
+    result = step(a)
+    return result, before, look()
+
+
+LAST = None
+
+
+@case(x, ops=2)
+def sets_global(a):
+    global LAST
+    LAST = a.shape[0]
+    return a + LAST + read_global()
+
+
+def read_global():
+    return LAST * 1.0
 
 
 @case(x, plain="")

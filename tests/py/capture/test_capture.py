@@ -14,7 +14,7 @@ import weakref
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "full")]
 import cases  # noqa: E402
 import programs  # noqa: E402
 
@@ -103,7 +103,7 @@ def test_programs_without_tensors(function, make_args, switch):
         assert programs.outcome(compiled, make_args()) == plain
 
 
-EVALUATED_REALLY = {"own_locals"}  # asks for its own frame
+EVALUATED_REALLY = {"own_locals", "objects"}  # locals(), super(): ask for their own frame
 
 
 @pytest.mark.parametrize("function, make_args", programs.PROGRAMS, ids=lambda p: getattr(p, "__name__", ""))
@@ -336,6 +336,48 @@ def test_same_tensor_twice():
     assert compiled(a, b)[0] is False
 
 
+def test_one_object_twice():
+    """Attributes are set on two objects, then on one that is both."""
+    def f(p, q, a):
+        p.value = 1
+        q.value = 2
+        return a * p.value
+    compiled = compile(f, fullgraph=True)
+    a = cresset.ones(1)
+    for same in (False, True, False):
+        p, q = cases.Point(0), cases.Point(0)
+        q = p if same else q
+        assert compiled(p, q, a).item() == (2 if same else 1)
+        assert (p.value, q.value) == ((2, 2) if same else (1, 2))
+
+
+def test_global_counter():
+    """5: a global that every call writes: right, first captured, then plain."""
+    namespace = {"N": 0}
+    exec("def f(a):\n    global N\n    N += 1\n    return a + N", namespace)
+    compiled = compile(namespace["f"])
+    a = cresset.zeros(1)
+    with pytest.warns(RuntimeWarning, match="'N'"):
+        assert [compiled(a).item() for _ in range(12)] == list(range(1, 13))
+    assert namespace["N"] == 12
+
+
+def test_effects_wait_for_the_graph():
+    """A graph that fails has set nothing: the plain run sets everything once."""
+    p = cases.Point(0)
+
+    def f(p, a, i):
+        p.value += 1
+        return a[i] + p.value
+    compiled = compile(f)
+    a = cresset.arange(3.0)
+    assert compiled(p, a, cresset.tensor([0])).tolist() == [1] and p.value == 1
+    p.value = 0
+    with pytest.raises(IndexError):
+        compiled(p, a, cresset.tensor([9]))
+    assert p.value == 1 and compiled._counts()["failed"] == 1
+
+
 def test_gradients_flow():
     def f(a, w):
         return (a * w).sum()
@@ -407,6 +449,14 @@ def test_keywords_and_shapes_of_calls():
         assert got[0].tolist() == want[0].tolist() and str(got[1:]) == str(want[1:])
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         compile(f)()
+
+
+def test_random_changes():
+    """A part of ./dev test --full guards."""
+    import guards
+    calls, wrong, hits = guards.sweep(900, 12345)
+    assert not wrong
+    assert calls == 1800 and hits > 600
 
 
 # ---- the object ----
