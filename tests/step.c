@@ -2,7 +2,7 @@
  *
  *     step partition ARCHIVE [BUDGET | default]...   -- a JSON line for the joint graph, one for each partition
  *     step check ARCHIVE [BUDGET | default]...       -- do the parts compute what the joint graph does?
- *     step library ARCHIVE FILE.so                   -- the whole step as one method, compiled
+ *     step library ARCHIVE FILE.so [TARGET]          -- the whole step as one method, compiled
  *     step flow < NETWORKS                           -- the largest flow of each: nodes, edges, then FROM TO CAPACITY
  *
  * The program's first result of its own is the loss. The step takes what the program does (parameters, buffers,
@@ -228,13 +228,13 @@ static cr_status close_step(const cr_joint *joint, cr_graph *g) {
     return status;
 }
 
-static cr_status compile(const cr_joint *joint, const char *path) {
+static cr_status compile(const cr_joint *joint, const char *path, const char *target) {
     cr_graph *g = NULL;
     cr_lowered *l = NULL;
     CR_TRY(cr_graph_copy(joint->graph, &g));
     cr_status status = close_step(joint, g);
     if (!status) status = cr_lower_graphs(&(cr_lower_graph){ .graph = g, .name = "step" }, 1, NULL, &l);
-    if (!status) status = cr_emit(l, path, &(cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .target = "native" });
+    if (!status) status = cr_emit(l, path, &(cr_emit_options){ .weights = CR_WEIGHTS_INSIDE, .target = target });
     cr_lowered_release(l);
     cr_graph_release(g);
     return status;
@@ -244,10 +244,9 @@ static cr_status do_library(int argc, char **argv) {
     cr_program *p = NULL;
     cr_joint joint;
     double seconds, begin;
-    if (argc < 2) return CR_FAIL(CR_EVALUE, "step library ARCHIVE FILE.so");
     CR_TRY(open_joint(argv[0], &p, &joint, &seconds));
     begin = now();
-    cr_status status = compile(&joint, argv[1]);
+    cr_status status = compile(&joint, argv[1], argc > 2 ? argv[2] : "native");
     printf("{\"nodes\": %u, \"joint_seconds\": %.6f, \"compile_seconds\": %.6f}\n", cr_graph_node_count(joint.graph),
            seconds, now() - begin);
     cr_joint_dispose(&joint);

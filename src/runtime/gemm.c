@@ -115,12 +115,16 @@ static void finish_row(const rt_gemm_args *g, const gemm_kind *kind, int compute
 
 void gemm_finish(const rt_gemm_args *g, const gemm_kind *kind, int compute, void *tile, int64_t tile_row, bool in_c,
                  int64_t batch, int64_t i, int64_t rows, int64_t j, int64_t cols) {
+    bool turned = g->c_row == 1 && g->c_col != 1 && g->dtype == RT_F32; /* rows of the tile are columns of memory */
     if (in_c && gemm_is_zero(g->beta) && gemm_is_one(g->alpha)) return;
     int64_t item = rt_itemsize(compute);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c += FINISH_COLS)
-            finish_row(g, kind, compute, (char *)tile + (r * tile_row + c) * item, in_c, batch, i + r, j + c,
+            finish_row(g, kind, compute, (char *)tile + (r * tile_row + c) * item, in_c || turned, batch, i + r, j + c,
                        cols - c < FINISH_COLS ? cols - c : FINISH_COLS);
+    if (turned && !in_c)
+        rt_gemm_pack_rows(RT_F32, (float *)g->c + batch * g->c_batch + i + j * g->c_col, g->c_col, RT_F32, tile, 1,
+                          tile_row, cols, rows);
 }
 
 /* ---- scratch per thread ---- */
@@ -184,6 +188,14 @@ static rt_gemm_args transposed(const rt_gemm_args *g) {
     return t;
 }
 
+/* x W' where W has many more rows than x: W's are read where they lie if it stands on the left, and what is turned
+ * instead of W, x and the result, is smaller. */
+static bool turns(const rt_gemm_args *g) {
+    bool plain = g->dtype == RT_F32 && g->batch == 1 && g->b_row == 1 && g->b_col != 1 && g->c_col == 1;
+    bool reads_c = !gemm_is_zero(g->beta) && (!g->d || g->d == g->c);
+    return plain && !reads_c && g->m > 16 && g->n >= 64 && g->n * g->k > 2 * g->m * (g->k + g->n);
+}
+
 int rt_gemm(const rt_ctx *ctx, const rt_gemm_args *args) {
     const rt_gemm_args *g = args;
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return RT_OK;
@@ -201,7 +213,7 @@ int rt_gemm(const rt_ctx *ctx, const rt_gemm_args *args) {
     if (!g->pack_b && !g->packed_b) {
         rt_gemm_args t = transposed(g);
         if (gemm_is_thin(&t, compute)) return gemm_thin(ctx, &t, compute);
-        if (g->n <= 4 && g->m > 16) return gemm_blocked(ctx, &t, compute);
+        if ((g->n <= 4 && g->m > 16) || turns(g)) return gemm_blocked(ctx, &t, compute);
     }
     return gemm_blocked(ctx, g, compute);
 }

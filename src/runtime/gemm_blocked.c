@@ -246,7 +246,8 @@ static void cut(job *s, int threads) {
     int64_t fit = B_BLOCK_BYTES / (s->k_block * RT_PANEL_BYTES);
     s->unit_panels = least(s->panels, most(fit / s->most_panels * s->most_panels, s->most_panels));
     int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
-    if (g->batch * ratio_up(s->panels, s->unit_panels) < wanted) {
+    bool tall = g->m >= 4 * g->n && g->m >= wanted * LEAST_ROWS; /* rows are enough, and then each is read once */
+    if (!tall && g->batch * ratio_up(s->panels, s->unit_panels) < wanted) {
         int64_t per_panel = most(g->m * s->width * g->k, 1), worth = ratio_up(LEAST_WORK, per_panel);
         int64_t each = most(ratio_up(s->panels * g->batch, wanted), worth);
         s->unit_panels = least(s->unit_panels, round_up(each, s->most_panels));

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BLOCK_ROWS = 64, BLOCK_COLS = 64 };
+enum { BLOCK_ROWS = 64, BLOCK_COLS = 64, PANELS = 8 /* that are filled together */ };
 
 typedef uint32_t u32x4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint64_t u64x2 __attribute__((vector_size(16), aligned(8), may_alias));
@@ -30,6 +30,32 @@ static inline void transpose4(uint32_t *out, int64_t row, const uint32_t *x, int
     *(u32x4 *)(out + 3 * row) = SHUFFLE4(ab, cd, 2, 3, 6, 7);
 }
 
+/* Where B's rows or columns are a page apart no prefetcher follows them: what is read some steps later is asked for
+ * now. A prefetch beyond the end does nothing. */
+enum { LINE = 16, AHEAD_LINES = 6, AHEAD_ROWS = 8 }; /* LINE: numbers of four bytes */
+
+/* 16 columns that are dense along k, a cache line of each at a time. */
+static void transpose_panel(uint32_t *out, const uint32_t *x, int64_t x_col, int64_t rows) {
+    for (int64_t i = 0; i + LINE <= rows; i += LINE) {
+        for (int64_t j = 0; j < LINE; j += 4) {
+            const uint32_t *from = x + i + j * x_col;
+            for (int q = 0; q < 4; q++) __builtin_prefetch(from + q * x_col + AHEAD_LINES * LINE);
+            for (int q = 0; q < LINE; q += 4) transpose4(out + (i + q) * LINE + j, LINE, from + q, x_col);
+        }
+    }
+}
+
+/* Rows of B, `panels` lines of each at a time, into as many panels. */
+static void copy_panels(uint32_t *out, int64_t panel, const uint32_t *x, int64_t x_row, int64_t rows, int64_t panels) {
+    for (int64_t i = 0; i < rows; i++, x += x_row, out += LINE) {
+        for (int64_t p = 0; p < panels; p++) {
+            const uint32_t *from = x + p * LINE;
+            __builtin_prefetch(from + AHEAD_ROWS * x_row);
+            for (int q = 0; q < LINE; q += 4) *(u32x4 *)(out + p * panel + q) = *(const u32x4 *)(from + q);
+        }
+    }
+}
+
 static void move4(uint32_t *out, int64_t row, const uint32_t *x, int64_t x_row, int64_t x_col, int64_t rows,
                   int64_t cols) {
     int64_t i = 0;
@@ -41,6 +67,10 @@ static void move4(uint32_t *out, int64_t row, const uint32_t *x, int64_t x_row, 
         return;
     }
     if (x_row == 1) {
+        if (row == LINE && cols == LINE) {
+            transpose_panel(out, x, x_col, rows);
+            i = rows / LINE * LINE;
+        }
         for (; i + 4 <= rows; i += 4) {
             int64_t j = 0;
             for (; j + 4 <= cols; j += 4) transpose4(out + i * row + j, row, x + i + j * x_col, x_col);
@@ -135,7 +165,13 @@ void gemm_pack_panels(const rt_gemm_args *g, int compute, int64_t batch, int64_t
     /* Columns past the end are computed with and dropped: zero, because old memory may hold slow denormals. */
     if (cols % width) memset((char *)panels + cols / width * panel * item, 0, (size_t)(rows * RT_PANEL_BYTES));
     if (is_native(compute, g->dtype) || g->b_col != 1) {
-        for (int64_t j = 0; j < cols; j += width)
+        int64_t j = 0;
+        for (int64_t n = PANELS * LINE; item == 4 && g->b_col == 1 && j < cols / width * width; j += n) {
+            n = cols - j < n ? (cols - j) / width * width : n;
+            copy_panels((uint32_t *)panels + j / width * panel, panel, (const uint32_t *)b + j, g->b_row, rows,
+                        n / width);
+        }
+        for (; j < cols; j += width)
             rt_gemm_pack_rows(compute, (char *)panels + j / width * panel * item, width, g->dtype,
                               b + j * g->b_col * x_item, g->b_row, g->b_col, rows, cols - j < width ? cols - j : width);
         return;

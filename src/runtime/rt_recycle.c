@@ -1,10 +1,10 @@
 /* rt_recycle.c: an allocator that keeps what was freed, for memory that comes and goes with every run.
  *
  * Touching fresh pages costs more than most kernels, and the runs of a model ask for the same few sizes again and
- * again:
- * the frame, the arena, kernels' scratch, the results. Sizes are rounded up to an eighth of a power of two, and each
- * such class has a list of free blocks. What is kept never exceeds what was once in use at a time (or 64 MB); the
- * classes that were used longest ago go first, so that a model whose sizes change does not hold memory for all of them.
+ * again: the frame, the arena, kernels' scratch, the results. Sizes are rounded up to an eighth of a power of two, and
+ * each such class has a list of free blocks. What is kept never exceeds what was once in use at a time by more than 64
+ * MB; the classes that were used longest ago go first, so that a model whose sizes change does not hold memory for all
+ * of them.
  *
  * Nobody waits for the lock: a thread that cannot have it soon (or ever: in the child of a fork whose parent held it)
  * uses the allocator below. */
@@ -120,7 +120,7 @@ void rt_recycler_free(void *recycler, void *p) {
     bool keep = false;
     if (try_lock(r)) {
         r->in_use -= r->in_use < b->capacity ? r->in_use : b->capacity;
-        uint64_t limit = r->most > always_kept ? r->most : always_kept;
+        uint64_t limit = r->most + always_kept; /* blocks that are never in use together are kept beside each other */
         keep = KEEPS && b->capacity <= limit;
         if (keep) {
             if (r->kept + b->capacity > limit) drop = oldest(r);

@@ -222,6 +222,18 @@ static void larger_problems(void) {
         }
 }
 
+/* x W' with more rows of W than of x is turned around: every addend, also of sizes that fill no panel. */
+static void few_rows_against_many(void) {
+    static const int64_t sizes[][3] = { { 17, 150, 140 }, { 20, 320, 96 }, { 33, 1000, 131 }, { 64, 400, 1300 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int ld = -4; ld < 2; ld++)
+            for (int la = 0; la < 2; la++) {
+                problem q = { RT_F32, sizes[i][0], sizes[i][1], sizes[i][2], 1,           la,
+                              1,      0,           ld,          false,       rt_gemm_one, rt_gemm_one };
+                run_problem(&q, true);
+            }
+}
+
 static void no_terms(void) {
     for (int t = 0; t < DTYPES; t++)
         for (int ld = -4; ld < 4; ld++) {
@@ -303,6 +315,7 @@ int main(int argc, char **argv) {
     printf("%s: ", rt_gemm_isa_name());
     RUN(small_problems);
     RUN(larger_problems);
+    RUN(few_rows_against_many);
     RUN(no_terms);
     RUN(no_elements);
     RUN(zero_beta);
