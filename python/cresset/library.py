@@ -50,6 +50,8 @@ class _Entry:
         self.composite = False                            # the kernel consists of ops, so that it is its own fake rule
         self.backward: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
+        self.opaque = False                               # of custom_op(): what is inside is nobody's business
+        self.function: Any = None                         # the autograd.Function of the derivative, made when needed
 
     def copy(self) -> dict[str, Any]:
         return {**self.__dict__, "kernels": dict(self.kernels)}
@@ -63,9 +65,68 @@ def _short(name: str) -> str:
     return name.partition("::")[2].partition(".")[0]
 
 
-def _dispatch(name: str, fake: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _is_list(a: Any) -> bool:
+    return isinstance(a, (list, tuple)) and any(isinstance(item, cresset.Tensor) for item in a)
+
+
+def _gather(flat: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+    """One entry for each count: the next item, or a list of so many."""
+    items = iter(flat)
+    return [next(items) if n is None else [next(items) for _ in range(n)] for n in counts]
+
+
+def _spread(values: Sequence[Any], counts: Sequence[int | None]) -> list[Any]:
+    """The other way round; None for a list: as many."""
+    flat: list[Any] = []
+    for value, n in zip(values, counts, strict=True):
+        flat += [value] if n is None else [None] * n if value is None else value
+    return flat
+
+
+def _function(entry: _Entry) -> Any:
+    """The operator with the derivative that was registered, as a function of flat arguments."""
+    namespace, _, short = entry.name.partition("::")
+    short, _, overload = short.partition(".")
+    op = getattr(getattr(getattr(cresset.ops, namespace), short), overload or "default")
+    listed = str(op._schema).rpartition("->")[2].strip() == "Tensor[]"
+
+    def forward(ctx: Any, counts: Any, kwargs: dict[str, Any], *flat: Any) -> Any:
+        inputs = tuple(_gather(flat, counts))
+        output = op(*inputs, **kwargs)
+        ctx._counts = counts
+        ctx.needs_input_grad = tuple(_gather(ctx.needs_input_grad[2:], counts))
+        if entry.setup_context is not None:
+            extra = {"keyword_only_inputs": kwargs} if kwargs else {}
+            entry.setup_context(ctx=ctx, inputs=inputs, output=output, **extra)
+        return tuple(output) if listed else output
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        made = entry.backward(ctx, list(grads)) if listed else entry.backward(ctx, *grads)  # type: ignore[misc]
+        made = made if isinstance(made, tuple) else (made,)
+        if len(made) != len(ctx._counts):
+            raise RuntimeError(f"{entry.name}: the derivative gave {len(made)} gradients for {len(ctx._counts)} "
+                               f"arguments; return one, or None, for each")
+        return (None, None, *_spread(made, ctx._counts))
+    return type(f"GeneratedBackwardFor_{namespace}_{short}_{overload or 'default'}", (cresset.autograd.Function,),
+                {"forward": staticmethod(forward), "backward": staticmethod(backward), "listed": listed})
+
+
+def _derive(entry: _Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if entry.backward is None:  # of a Library: what the implementation calls is differentiated
+        return NotImplemented if entry.opaque else _dispatch(entry.name, "run", args, kwargs)
+    if entry.function is None:
+        entry.function = _function(entry)
+    counts = [len(a) if _is_list(a) else None for a in args]
+    output = entry.function.apply(counts, kwargs, *_spread(args, counts))
+    return list(output) if entry.function.listed else output
+
+
+def _dispatch(name: str, how: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """how: "run", "fake" or "derive"."""
     entry = _entries[name]
-    if fake:
+    if how == "derive":
+        return _derive(entry, args, kwargs)
+    if how == "fake":
         rule = entry.fake or (next(iter(entry.kernels.values())) if entry.composite and entry.kernels else None)
         if rule is None:
             raise RuntimeError(f"{name} has no fake rule, which recording and export need: write a function that takes "
@@ -246,7 +307,7 @@ class CustomOpDef:
         if "!" in self._schema:
             raise RuntimeError(f"{self._qualname} writes to its arguments: a derivative can only be registered for "
                                f"operators that do not")
-        entry.backward, entry.setup_context = backward, setup_context
+        entry.backward, entry.setup_context, entry.function = backward, setup_context, None
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -274,6 +335,7 @@ def custom_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_arg
             _define(full)
         made = CustomOpDef(namespace, short, text, function)
         made.register_kernel(device_types, function)
+        _entries[name].opaque = True
         return made
     return make if fn is None else make(fn)
 
@@ -422,7 +484,7 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
     """The derivative of an operator, kept with it."""
     entry = _entry(op)
     _keep(lib, entry)
-    entry.backward, entry.setup_context = backward, setup_context
+    entry.backward, entry.setup_context, entry.function = backward, setup_context, None
 
 
 # ---- opcheck ----

@@ -230,6 +230,11 @@ static cr_status tape_call(const cr_op *op, const cr_arg *args, cr_arg *results)
     CR_TRY(check_writes(op, args));
     if (is_set(op)) return call_set(op, args, results);
     bool direct, custom = op->tags & CR_TAG_CUSTOM;
+    if (custom) {
+        bool done;
+        cr_status status = cr_custom_derive(op, args, results, &done);
+        if (status || done) return status;
+    }
     if (op->variant == CR_INPLACE && args[0].u.t->base && (op->base->tags & CR_TAG_INPLACE_VIEW)) {
         CR_TRY(cr_call_untaped(op, args, results)); /* the view's geometry alone: it is read off its root again */
         return CR_OK;

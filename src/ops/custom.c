@@ -100,6 +100,18 @@ static cr_status call_custom(cr_emitter *e, const cr_op *op, const cr_arg *args,
     return status;
 }
 
+cr_status cr_custom_derive(const cr_op *op, const cr_arg *args, cr_arg *results, bool *done) {
+    cr_custom *c = cr_custom_get(op);
+    *done = false;
+    if (!c->derive) return CR_OK;
+    for (uint16_t i = 0; i < op->schema.nreturns; i++) results[i] = cr_arg_none();
+    CR_TRY(c->derive(c->user, op, args, results, done));
+    if (!*done) return CR_OK;
+    cr_status status = check_results(op, args, results);
+    if (status) cr_results_release(results, op->schema.nreturns);
+    return status;
+}
+
 cr_custom *cr_custom_get(const cr_op *op) { return op->row->decomp_fn == call_custom ? (cr_custom *)op->row : NULL; }
 
 /* ---- registering ---- */

@@ -17,12 +17,17 @@ typedef struct cr_custom {
     cr_status (*run)(void *user, const cr_op *op, const cr_arg *args, cr_arg *results);
     /* The same without data: fake tensors in and out; factories called inside give fakes of `env`. */
     cr_status (*fake)(void *user, const cr_op *op, cr_env *env, const cr_arg *args, cr_arg *results);
+    /* Real tensors of which some require grad: the same with a history of the registrant's. *done false: there is no
+     * derivative, nothing was run. NULL: there never is. */
+    cr_status (*derive)(void *user, const cr_op *op, const cr_arg *args, cr_arg *results, bool *done);
     void *user;
 } cr_custom;
 
 /* Adds the op. `custom` must outlive the process. CR_EFORMAT: the schema's text; CR_EVALUE: the name is taken, or the
  * namespace is aten, prim, cresset or one of Python's. */
 CR_NODISCARD cr_status cr_custom_register(cr_custom *custom, const cr_op **out);
+/* By .derive, with the checks of every other call. *done false: there is none. */
+CR_NODISCARD cr_status cr_custom_derive(const cr_op *op, const cr_arg *args, cr_arg *results, bool *done);
 /* The registration behind an op, NULL when it is none. */
 cr_custom *cr_custom_get(const cr_op *op);
 /* What a compiled model calls for the op of this name: the C function that was registered, or one that makes tensors

@@ -1,13 +1,13 @@
-/* library.c: custom operators from Python. An op is registered with one Python function, dispatch(op, fake, args,
- * kwargs), which cresset.library provides; it finds the implementation or the fake rule. Arguments are handed over as
- * Python objects, results are taken back as the schema says. */
+/* library.c: custom operators from Python. An op is registered with one Python function, dispatch(op, how, args,
+ * kwargs), which cresset.library provides; it finds the implementation, the fake rule or the derivative. Arguments are
+ * handed over as Python objects, results are taken back as the schema says. */
 #include "cresset/library.h"
 #include "ops/custom.h"
 #include "python/py.h"
 
 typedef struct py_custom { cr_custom custom; PyObject *dispatch; } py_custom;
 
-static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, bool fake, const cr_arg *args) {
+static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, const char *how, const cr_arg *args) {
     const cr_schema *s = &op->schema;
     PyObject *list = PyTuple_New(s->npositional), *kwargs = PyDict_New(), *result = NULL;
     for (uint16_t i = 0; list && kwargs && i < s->nparams; i++) {
@@ -21,7 +21,7 @@ static PyObject *call(const py_custom *p, const cr_op *op, cr_env *env, bool fak
         }
     }
     if (list && kwargs)
-        result = PyObject_CallFunction(p->dispatch, "sOOO", op->name, fake ? Py_True : Py_False, list, kwargs);
+        result = PyObject_CallFunction(p->dispatch, "ssOO", op->name, how, list, kwargs);
 out:
     Py_XDECREF(list);
     Py_XDECREF(kwargs);
@@ -86,22 +86,30 @@ static cr_status take_results(const cr_op *op, PyObject *o, cr_arg *results) {
 }
 
 /* Called with or without the GIL: the interpreter of programs runs without. */
-static cr_status dispatch(void *user, const cr_op *op, cr_env *env, bool fake, const cr_arg *args, cr_arg *results) {
+static cr_status dispatch(void *user, const cr_op *op, cr_env *env, const char *how, const cr_arg *args,
+                          cr_arg *results, bool *done) {
     const py_custom *p = user;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *o = call(p, op, env, fake, args);
-    cr_status status = o ? take_results(op, o, results)
-                         : CR_FAIL(CR_EPYTHON, "the implementation of %s raised an exception", op->name);
+    PyObject *o = call(p, op, env, how, args);
+    *done = o != Py_NotImplemented;
+    cr_status status = !*done ? CR_OK
+                       : o    ? take_results(op, o, results)
+                              : CR_FAIL(CR_EPYTHON, "the implementation of %s raised an exception", op->name);
     Py_XDECREF(o);
     PyGILState_Release(state);
     return status;
 }
 
 static cr_status run(void *user, const cr_op *op, const cr_arg *args, cr_arg *results) {
-    return dispatch(user, op, NULL, false, args, results);
+    bool done;
+    return dispatch(user, op, NULL, "run", args, results, &done);
 }
 static cr_status run_fake(void *user, const cr_op *op, cr_env *env, const cr_arg *args, cr_arg *results) {
-    return dispatch(user, op, env, true, args, results);
+    bool done;
+    return dispatch(user, op, env, "fake", args, results, &done);
+}
+static cr_status derive(void *user, const cr_op *op, const cr_arg *args, cr_arg *results, bool *done) {
+    return dispatch(user, op, NULL, "derive", args, results, done);
 }
 
 /* ---- _define_op(schema, dispatch) ---- */
@@ -116,7 +124,9 @@ static PyObject *define(PyObject *module, PyObject *args) {
     py_custom *p = cr_calloc(1, sizeof *p + n); /* graphs may name the op for as long as the process lives */
     if (!p) return PyErr_NoMemory();
     memcpy(p + 1, schema, n);
-    p->custom = (cr_custom){ .row.schema = (const char *)(p + 1), .run = run, .fake = run_fake, .user = p };
+    p->custom = (cr_custom){
+        .row.schema = (const char *)(p + 1), .run = run, .fake = run_fake, .derive = derive, .user = p
+    };
     p->dispatch = Py_NewRef(function);
     cr_status status = cr_custom_register(&p->custom, &op);
     if (!status) return PyUnicode_FromString(op->name);
@@ -148,7 +158,7 @@ static PyMethodDef functions[] = {
     { "_load_ops", load_ops, METH_O,
       "_load_ops(path): registers the operators of a shared library (cresset/library.h)." },
     { "_define_op", define, METH_VARARGS,
-      "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, fake, args, "
+      "_define_op(schema, dispatch): registers a custom operator and gives its name. dispatch(name, how, args, "
       "kwargs) computes it." },
     { "_is_custom_op", is_custom, METH_O, "_is_custom_op(name): is there a custom operator of that name?" },
     { NULL, NULL, 0, NULL },
