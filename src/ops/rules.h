@@ -261,6 +261,7 @@ RULE(shape_avg_pool);
 RULE(shape_adaptive_avg_pool);
 RULE(shape_adaptive_max_pool);
 RULE(shape_pool_backward);
+RULE(shape_picked_backward);
 RULE(check_unpool);
 RULE(check_fractional_pool);
 

@@ -174,6 +174,28 @@ cr_status shape_pool_backward(cr_rule *r) { /* grad_output, self, ... */
                                   : cr_rule_add_dense(r, r->result, m->rank, m->size);
 }
 
+/* Of adaptive and fractional pools: grad_output, self, (kernel_size, output_size,) indices. There may be any number of
+ * windows; the gradient has one element for each index. */
+cr_status shape_picked_backward(cr_rule *r) {
+    const cr_meta *m = cr_rule_meta(r, 1), *grad = cr_rule_meta(r, 0);
+    bool images = strstr(r->op->schema.name, "3d") == NULL, adaptive = r->nargs == 3;
+    int n = images ? 2 : 3, indices = cr__rule_param(r, "indices");
+    cr_dim size[CR_MAX_RANK], windows[3];
+    CR_TRY(check_input(r, m, n, true));
+    CR_TRY(cr_rule_require_rank(r, 0, m->rank, m->rank));
+    memcpy(size, grad->size, m->rank * sizeof *size);
+    memcpy(size, m->size, (size_t)(m->rank - n) * sizeof *size);
+    if (!adaptive) {
+        CR_TRY(cr_rule_exact_ints(r, 3, n, windows));
+        memcpy(size + m->rank - n, windows, (size_t)n * sizeof *size);
+    }
+    CR_TRY(cr_rule_require_sizes(r, 0, m->rank, size));
+    CR_TRY(cr_rule_require_dtype(r, indices, CR_I64));
+    CR_TRY(cr_rule_require_sizes(r, indices, m->rank, size));
+    return images && adaptive ? add_result(r, m, r->result, m->size, n)
+                              : cr_rule_add_dense(r, r->result, m->rank, m->size);
+}
+
 cr_status check_unpool(cr_rule *r) { /* self, indices, output_size, ... */
     const cr_meta *self = cr_rule_meta(r, 0), *indices = cr_rule_meta(r, 1);
     int spatial = spatial_dims(r, 2);

@@ -396,14 +396,20 @@ static int backward(const rt_ctx *ctx, const rt_view *grad, const rt_view *index
     return code;
 }
 
-/* grad_output, self, kernel, ..., ceil_mode, indices */
-static int max_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) {
+/* grad_output, self, kernel, ..., ceil_mode, indices (argument `indices`) */
+static int max_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial, int indices) {
     pool p = { 0 };
     read_sizes(&p, &c->out[0], rt_arg_view(c, 0), spatial);
-    return backward(ctx, rt_arg_view(c, 0), rt_arg_view(c, 7), &c->out[0], &p);
+    return backward(ctx, rt_arg_view(c, 0), rt_arg_view(c, indices), &c->out[0], &p);
 }
-int rt_k_max_pool2d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 2); }
-int rt_k_max_pool3d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 3); }
+int rt_k_max_pool2d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 2, 7); }
+int rt_k_max_pool3d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 3, 7); }
+/* grad_output, self, indices */
+int rt_k_adaptive_max_pool2d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 2, 2); }
+int rt_k_adaptive_max_pool3d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 3, 2); }
+/* grad_output, self, kernel_size, output_size, indices */
+int rt_k_fractional_pool2d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 2, 4); }
+int rt_k_fractional_pool3d_backward(const rt_ctx *ctx, const rt_call *c) { return max_pool_backward(ctx, c, 3, 4); }
 
 /* grad_output, self, kernel, stride, padding, ... */
 static int avg_pool_backward(const rt_ctx *ctx, const rt_call *c, int spatial) {
