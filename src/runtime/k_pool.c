@@ -111,8 +111,35 @@ static int64_t window_volume(const pool *p) {
     return n;
 }
 
+/* top[i] becomes the larger of itself and x[i * stride]; NaN counts as the largest. */
+#define LARGER(a, b) (((a) > (b)) | ((a) != (a)) ? (a) : (b))
+#define TAKE_LARGER(name, T)                                                               \
+    static void name(T *restrict top, const T *restrict x, int64_t n, int64_t stride) {    \
+        for (int64_t i = 0; i < n; i++) top[i] = LARGER(x[i * stride], top[i]);            \
+    }
+TAKE_LARGER(larger_f64, double)
+TAKE_LARGER(larger_i64, int64_t)
+
+typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef int32_t mask __attribute__((vector_size(16)));
+/* Without branches, which nothing would foresee. */
+static void larger_f32(float *restrict top, const float *restrict x, int64_t n, int64_t stride) {
+    int64_t i = 0;
+    if (stride == 1) {
+        conv_isa_get()->most(top, x, n);
+        return;
+    }
+    for (; i + 4 <= n; i += 4) {
+        const float *at = x + i * stride;
+        four v = { at[0], at[stride], at[2 * stride], at[3 * stride] }, old = *(four *)(top + i);
+        mask take = (v > old) | (v != v);
+        *(four *)(top + i) = (four)(((mask)v & take) | ((mask)old & ~take));
+    }
+    for (; i < n; i++) top[i] = LARGER(x[i * stride], top[i]);
+}
+
 /* The first position of an empty or lowest window is where it begins. */
-#define MAX_POOL(name, T, lowest)                                                                                  \
+#define MAX_POOL(name, T, lowest, larger)                                                                                  \
     static int name(void *arg, int64_t begin, int64_t end) {                                                       \
         const pool *p = arg;                                                                                       \
         int64_t width = p->out[2];                                                                                 \
@@ -126,8 +153,14 @@ static int64_t window_volume(const pool *p) {
                     index[i] = (deep.from * p->in[1] + tall.from) * p->in[2] + p->across[i].from;                  \
                 EACH_LINE(p, deep, tall, line) {                                                                   \
                     const T *x = in + line;                                                                        \
-                    if (!index) {                                                                                  \
-                        EACH_TAP(p, o, at, top[o] = ((x[at] > top[o]) | (x[at] != x[at])) ? x[at] : top[o])        \
+                    if (!index && !p->adaptive) {                                                                  \
+                        tap t;                                                                                     \
+                        for (int64_t k = first_tap(p); tap_of(p, k, &t); k++)                                      \
+                            if (t.first < t.end)                                                                   \
+                                larger(top + t.first, x + t.first * p->stride[2] + t.shift, t.end - t.first,       \
+                                       p->stride[2]);                                                              \
+                    } else if (!index) {                                                                           \
+                        EACH_TAP(p, o, at, top[o] = LARGER(x[at], top[o]))                                         \
                     } else {                                                                                       \
                         EACH_TAP(p, o, at, if ((x[at] > top[o]) | (x[at] != x[at])) top[o] = x[at],                \
                                  index[o] = line + at)                                                             \
@@ -137,9 +170,9 @@ static int64_t window_volume(const pool *p) {
         }                                                                                                          \
         return RT_OK;                                                                                              \
     }
-MAX_POOL(max_f32, float, -INFINITY)
-MAX_POOL(max_f64, double, -INFINITY)
-MAX_POOL(max_i64, int64_t, INT64_MIN)
+MAX_POOL(max_f32, float, -INFINITY, larger_f32)
+MAX_POOL(max_f64, double, -INFINITY, larger_f64)
+MAX_POOL(max_i64, int64_t, INT64_MIN, larger_i64)
 
 /* Sums of a row are kept in `acc` until they are divided. */
 #define AVG_POOL(name, T, acc, add)                                                                                    \
@@ -295,27 +328,32 @@ static int forward(const rt_ctx *ctx, const rt_call *c, pool *p, const pool_bodi
     }
     int compute = rt_compute_dtype(self->dtype);
     rt_view flat;
-    void *scratch = NULL, *y = NULL;
+    void *scratch = NULL, *y = NULL, *index = NULL;
+    bool direct = out->dtype == compute && rt_is_contiguous(out);
     if (compute != RT_F32 && compute != RT_F64 && compute != RT_I64)
         code = rt_fail(ctx, RT_ENOTIMPL, "pooling has no kernel for dtype %s", rt_dtype_name(self->dtype));
     if (!code) code = rt_contiguous(ctx, self, compute, &flat, &scratch);
-    if (!code && !(y = rt_scratch(ctx, (size_t)(numel * rt_itemsize(compute))))) code = RT_ENOMEM;
-    if (!code && c->nout > 1 && !(p->index = rt_scratch(ctx, (size_t)numel * sizeof *p->index))) code = RT_ENOMEM;
+    if (!code && !direct && !(y = rt_scratch(ctx, (size_t)(numel * rt_itemsize(compute))))) code = RT_ENOMEM;
+    if (!code && c->nout > 1) {
+        bool listed = c->out[1].dtype == RT_I64 && rt_is_contiguous(&c->out[1]);
+        p->index = listed ? c->out[1].p : (index = rt_scratch(ctx, (size_t)numel * sizeof *p->index));
+        if (!p->index) code = RT_ENOMEM;
+    }
     if (!code) {
         p->x = flat.p;
-        p->y = y;
+        p->y = direct ? out->p : y;
         pool_body *body = compute == RT_F32 ? bodies->f32 : compute == RT_F64 ? bodies->f64 : bodies->i64;
         code = rt_parallel_work(ctx, p->planes, volume(p->out) * window_volume(p), 4096, body, p);
     }
-    if (!code) {
+    if (!code && y) {
         rt_view from = rt_view_contiguous(y, compute, out->rank, out->size);
         code = rt_copy(ctx, out, &from);
     }
-    if (!code && p->index) {
-        rt_view from = rt_view_contiguous(p->index, RT_I64, c->out[1].rank, c->out[1].size);
+    if (!code && index) {
+        rt_view from = rt_view_contiguous(index, RT_I64, c->out[1].rank, c->out[1].size);
         code = rt_copy(ctx, &c->out[1], &from);
     }
-    rt_scratch_free(ctx, p->index);
+    rt_scratch_free(ctx, index);
     rt_scratch_free(ctx, y);
     rt_scratch_free(ctx, scratch);
     rt_scratch_free(ctx, p->across);
