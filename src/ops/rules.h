@@ -193,6 +193,8 @@ RULE(shape_batch_norm_functional);
 RULE(shape_batch_norm_backward);
 RULE(check_weight_norm);
 RULE(check_weight_norm_backward);
+RULE(shape_weight_norm);
+RULE(shape_weight_norm_backward);
 RULE(check_glu);
 RULE(check_glu_backward);
 

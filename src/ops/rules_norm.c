@@ -180,6 +180,21 @@ cr_status check_weight_norm(cr_rule *r) { return weight_norm(r, 0, 2); }        
 /* grad_w, saved_v, saved_g, saved_norms, dim */
 cr_status check_weight_norm_backward(cr_rule *r) { return weight_norm(r, 1, 4); }
 
+cr_status shape_weight_norm(cr_rule *r) { /* v, g, dim -> the weight, and its slices' lengths */
+    const cr_meta *v = cr_rule_meta(r, 0), *g = cr_rule_meta(r, 1);
+    CR_TRY(cr_rule_add_dense(r, v->dtype, v->rank, v->size));
+    return cr_rule_add_dense(r, rt_itemsize(v->dtype) < 4 ? CR_F32 : v->dtype, g->rank, g->size);
+}
+
+cr_status shape_weight_norm_backward(cr_rule *r) { /* grad_w, saved_v, saved_g, saved_norms, dim */
+    const cr_meta *v = cr_rule_meta(r, 1), *g = cr_rule_meta(r, 2);
+    CR_TRY(cr_rule_require_sizes(r, 0, v->rank, v->size));
+    CR_TRY(cr_dim_require(r->env, cr_meta_numel(r->env, cr_rule_meta(r, 3)), CR_EQ, cr_meta_numel(r->env, g),
+                          "weight_norm: there must be a norm for each length"));
+    CR_TRY(cr_rule_add_dense(r, v->dtype, v->rank, v->size));
+    return cr_rule_add_dense(r, g->dtype, g->rank, g->size);
+}
+
 /* ---- gated linear units ---- */
 
 static cr_status halved(cr_rule *r, const cr_meta *m, int dim_at, int *dim) {

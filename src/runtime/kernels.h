@@ -165,6 +165,8 @@ RT_KERNEL(rt_k_batch_norm_no_stats);
 RT_KERNEL(rt_k_batch_norm_no_training);
 RT_KERNEL(rt_k_batch_norm_functional);
 RT_KERNEL(rt_k_batch_norm_backward); /* k_norm_backward.c */
+RT_KERNEL(rt_k_weight_norm);         /* k_weight_norm.c */
+RT_KERNEL(rt_k_weight_norm_backward);
 RT_KERNEL(rt_k_softmax);
 RT_KERNEL(rt_k_log_softmax);
 RT_KERNEL(rt_k_softmax_backward);
