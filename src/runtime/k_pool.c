@@ -139,7 +139,7 @@ static void larger_f32(float *restrict top, const float *restrict x, int64_t n, 
 }
 
 /* The first position of an empty or lowest window is where it begins. */
-#define MAX_POOL(name, T, lowest, larger)                                                                                  \
+#define MAX_POOL(name, T, lowest, larger)                                                                         \
     static int name(void *arg, int64_t begin, int64_t end) {                                                       \
         const pool *p = arg;                                                                                       \
         int64_t width = p->out[2];                                                                                 \

@@ -94,8 +94,8 @@ static int run(const rt_ctx *ctx, const rt_view *v, const rt_view *g, int64_t di
     s.out = direct ? out[0].p : scratch[5];
     bool wide = work == RT_F64;
     if (!code && s.columns)
-        code = rt_parallel_work(ctx, (s.n + WIDTH - 1) / WIDTH, s.m * WIDTH, 8192, wide ? columns_double : columns_float,
-                                &s);
+        code = rt_parallel_work(ctx, (s.n + WIDTH - 1) / WIDTH, s.m * WIDTH, 8192,
+                                wide ? columns_double : columns_float, &s);
     else if (!code) code = rt_parallel_work(ctx, s.n, s.m, 8192, wide ? rows_double : rows_float, &s);
     if (!code && !direct) {
         rt_view made = rt_view_contiguous(s.out, work, out[0].rank, out[0].size);
