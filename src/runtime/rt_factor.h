@@ -25,7 +25,16 @@ typedef struct rt_factor_loops {
     /* q (m x n): the first n columns of the product of k reflectors, which lie below the diagonal of a (m x n). */
     int (*reflector_product)(const rt_ctx *ctx, const void *a, int64_t m, int64_t n, const void *tau, int64_t k,
                              void *q);
+    /* a (n x n, Hermitian, both triangles) becomes Q t Q^H with a real tridiagonal t: d has its diagonal, e (n numbers)
+     * what is beside it. The reflectors of Q lie in the columns of a, from below the diagonal on; tau: n numbers. */
+    int (*tridiagonal)(const rt_ctx *ctx, void *a, int64_t n, double *d, double *e, void *tau);
+    /* The rows of z (count x n) are multiplied by that Q. */
+    int (*reflect_vectors)(const rt_ctx *ctx, const void *a, int64_t n, const void *tau, void *z, int64_t count);
+    /* d becomes the eigenvalues of such a t, smallest first, e nothing, and the rows of z (f64, n x n, or NULL) the
+     * vectors. RT_FACTOR_ENDLESS: no convergence. */
+    int (*tridiagonal_eigen)(const rt_ctx *ctx, double *d, double *e, int64_t n, double *z);
 } rt_factor_loops;
+enum { RT_FACTOR_ENDLESS = -1 };
 
 const rt_factor_loops *rt_factor(int dtype);
 const rt_factor_loops *rt__factor_loops_base(int dtype);

@@ -265,7 +265,8 @@ static T NAME(make_reflector)(T *x, int64_t n) {
     T by = (T)(alpha - beta);
     INDEPENDENT for (int64_t i = 1; i < n; i++) x[i] /= by;
     x[0] = (T)beta;
-    return (T)((beta - alpha) / beta);
+    /* of the vector as it was rounded, where that is all: the reflection is one whatever the rounding did */
+    return PAIRED ? (T)((beta - alpha) / beta) : (T)(2 / (1 + NAME(square_sum)(x + 1, n - 1)));
 }
 
 /* Columns [0, n) of a panel of m rows, ld apart. They are worked on as dense columns; room: m * n. */
@@ -326,7 +327,7 @@ static int NAME(open_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, const 
 }
 
 /* c (m x n) = (I - V op(t) V^H) c; adjoint: op is the conjugate transpose. */
-static int NAME(apply_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, T *c, int64_t ld, int64_t m, int64_t n,
+static int NAME(apply_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, factor_matrix c, int64_t m, int64_t n,
                                   bool adjoint) {
     int64_t count = r->count;
     if (!n) return RT_OK;
@@ -334,14 +335,13 @@ static int NAME(apply_reflectors)(const rt_ctx *ctx, NAME(reflectors) * r, T *c,
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < count; j++)
             t[i * count + j] = adjoint ? CONJ(r->t[j * count + i]) : r->t[i * count + j];
-    int code = subtract_product(ctx, DTYPE, count, n, m, NAME(part)(r->turned, 1, count), NAME(part)(c, ld, 1),
-                                NAME(part)(w, n, 1), true);
+    int code = subtract_product(ctx, DTYPE, count, n, m, NAME(part)(r->turned, 1, count), c, NAME(part)(w, n, 1), true);
     if (!code)
         code = subtract_product(ctx, DTYPE, count, n, count, NAME(part)(t, count, 1), NAME(part)(w, n, 1),
                                 NAME(part)(scaled, n, 1), true);
     if (!code)
-        code = subtract_product(ctx, DTYPE, m, n, count, NAME(part)(r->v, count, 1), NAME(part)(scaled, n, 1),
-                                NAME(part)(c, ld, 1), false);
+        code = subtract_product(ctx, DTYPE, m, n, count, NAME(part)(r->v, count, 1), NAME(part)(scaled, n, 1), c,
+                                false);
     return code;
 }
 
@@ -357,7 +357,8 @@ static int NAME(reflect)(const rt_ctx *ctx, void *all, int64_t m, int64_t n, voi
         if (least <= FACTOR_PANEL) count = n, after = 0; /* one panel is all of it */
         NAME(reflect_panel)(panel, n, rows, count, tau + k, r.v);
         if (after > 0) code = NAME(open_reflectors)(ctx, &r, panel, n, rows, count, tau + k);
-        if (after > 0 && !code) code = NAME(apply_reflectors)(ctx, &r, panel + count, n, rows, after, true);
+        if (after > 0 && !code)
+            code = NAME(apply_reflectors)(ctx, &r, NAME(part)(panel + count, n, 1), rows, after, true);
     }
     rt_scratch_free(ctx, room);
     return code;
@@ -375,14 +376,23 @@ static int NAME(reflector_product)(const rt_ctx *ctx, const void *all, int64_t m
     for (int64_t first = (k - 1) / FACTOR_PANEL * FACTOR_PANEL; first >= 0 && k && !code; first -= FACTOR_PANEL) {
         int64_t count = k - first < FACTOR_PANEL ? k - first : FACTOR_PANEL, at = first * n + first;
         code = NAME(open_reflectors)(ctx, &r, a + at, n, m - first, count, tau + first);
-        if (!code) code = NAME(apply_reflectors)(ctx, &r, q + at, n, m - first, n - first, false);
+        if (!code) code = NAME(apply_reflectors)(ctx, &r, NAME(part)(q + at, n, 1), m - first, n - first, false);
     }
     rt_scratch_free(ctx, room);
     return code;
 }
 
-static const rt_factor_loops NAME(loops) = { NAME(factor_lu),  NAME(solve_triangle), NAME(swap_rows),
-                                             NAME(factor_cholesky), NAME(reflect),   NAME(reflector_product) };
+#include "runtime/rt_factor_eigh.h"
+
+static const rt_factor_loops NAME(loops) = { .lu = NAME(factor_lu),
+                                             .solve_triangle = NAME(solve_triangle),
+                                             .swap_rows = NAME(swap_rows),
+                                             .cholesky = NAME(factor_cholesky),
+                                             .reflect = NAME(reflect),
+                                             .reflector_product = NAME(reflector_product),
+                                             .tridiagonal = NAME(tridiagonal),
+                                             .reflect_vectors = NAME(reflect_vectors),
+                                             .tridiagonal_eigen = tridiagonal_eigen };
 
 #undef T
 #undef NAME

@@ -5,6 +5,7 @@
 #include "runtime/gemm.h"
 
 #include <complex.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 #endif
 
 enum { FACTOR_SMALL = 16, FACTOR_PANEL = 32 };
+
+static int tridiagonal_eigen(const rt_ctx *ctx, double *d, double *e, int64_t n, double *z);
 
 /* A matrix by its element strides. */
 typedef struct factor_matrix { void *p; int64_t row, col; } factor_matrix;
@@ -70,6 +73,8 @@ static int subtract_product(const rt_ctx *ctx, int dtype, int64_t m, int64_t n, 
 #define PIVOT_SIZE(x) (fabs(creal(x)) + fabs(cimag(x))) /* what LAPACK compares pivots by */
 #define PAIRED true
 #include "runtime/rt_factor_loops.h"
+
+#include "runtime/rt_factor_divide.h"
 
 const rt_factor_loops *FACTOR_TABLE(int dtype) {
     return dtype == RT_F32 ? &loops_f : dtype == RT_F64 ? &loops_d : &loops_z;

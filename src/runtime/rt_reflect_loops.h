@@ -50,36 +50,6 @@ static void N(reflect_columns)(T *a, int64_t rows, int64_t columns, int64_t stri
     }
 }
 
-/* A Hermitian matrix becomes Q (d, e) Q^H with a real tridiagonal middle; Q is the product of the reflections in the
- * rows of v, the k-th of which begins at element k + 1. `p`: room for n numbers. */
-static inline void N(tridiagonal)(T *a, int64_t n, double *d, double *e, T *v, T *tau, T *p) {
-    for (int64_t k = 0; k < n; k++) {
-        d[k] = REAL(a[k * n + k]);
-        int64_t rest = n - k - 1;
-        if (!rest) break;
-        T *x = v + k * n, *lower = a + (k + 1) * n + k + 1;
-        for (int64_t i = 0; i < rest; i++) x[i] = a[(k + 1 + i) * n + k];
-        e[k] = N(reflection)(x, rest, &tau[k]);
-        if (tau[k] == 0) continue;
-        for (int64_t i = 0; i < rest; i++) p[i] = 0;
-        for (int64_t j = 0; j < rest; j++) {
-            const T *row = lower + j * n;
-            for (int64_t i = 0; i < rest; i++) p[i] += CONJ(row[i]) * x[j];
-        }
-        T sum = 0;
-        for (int64_t i = 0; i < rest; i++) {
-            p[i] *= tau[k];
-            sum += CONJ(p[i]) * x[i];
-        }
-        sum *= -tau[k] / 2;
-        for (int64_t i = 0; i < rest; i++) p[i] += sum * x[i];
-        for (int64_t i = 0; i < rest; i++) {
-            T *row = lower + i * n, left = x[i], right = p[i];
-            for (int64_t j = 0; j < rest; j++) row[j] -= left * CONJ(p[j]) + right * CONJ(x[j]);
-        }
-    }
-}
-
 /* a (m x n, m >= n) becomes Q (d, e) P^H with a real upper bidiagonal middle; Q is the product of the reflections in
  * the rows of left (m apart), P of those in the rows of right (n apart). */
 static inline void N(bidiagonal)(T *a, int64_t m, int64_t n, double *d, double *e, T *left, T *left_tau, T *right,

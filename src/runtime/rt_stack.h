@@ -83,4 +83,24 @@ static inline rt_view batch_of(const rt_view *v, int matrix_dims) {
     return lead;
 }
 
+/* Matrices of a stack are shared by threads: body(work, i) for each. A result below 0 is -code of an error. */
+typedef struct each_matrix {
+    int (*body)(const void *work, int64_t i);
+    const void *work;
+} each_matrix;
+
+static inline int run_matrices(void *arg, int64_t begin, int64_t end) {
+    const each_matrix *e = arg;
+    int code = RT_OK;
+    for (int64_t i = begin; i < end && !code; i++) code = e->body(e->work, i);
+    return code;
+}
+
+/* elements: of one matrix. */
+static inline int for_matrices(const stack *s, int64_t count, int64_t elements, int (*body)(const void *, int64_t),
+                               const void *work) {
+    each_matrix e = { body, work };
+    return rt_parallel_work(s->ctx, count, 8 * elements, 16384, run_matrices, &e);
+}
+
 #endif
