@@ -35,22 +35,26 @@ typedef void row_fn(const void *a, const void *b, int64_t n, void *out);
         for (int64_t i = 0; i < n; i++) y[i] = x[i] - top - s;                                                         \
     }
 /* a: gradient, b: result */
-#define BACKWARD(T, suffix, expT)                                                                                      \
+#define BACKWARD(T, suffix)                                                                                            \
     static void softmax_backward_##suffix(const void *a, const void *b, int64_t n, void *out) {                        \
         const T *g = a, *r = b;                                                                                        \
         T *y = out;                                                                                                    \
         for (int64_t i = 0; i < n; i++) y[i] = g[i] * r[i];                                                            \
         T s = rt_sum_##suffix(y, n);                                                                                   \
         for (int64_t i = 0; i < n; i++) y[i] = (g[i] - s) * r[i];                                                      \
-    }                                                                                                                  \
-    static void log_softmax_backward_##suffix(const void *a, const void *b, int64_t n, void *out) {                    \
-        const T *g = a, *r = b;                                                                                        \
-        T *y = out, s = rt_sum_##suffix(g, n);                                                                         \
-        for (int64_t i = 0; i < n; i++) y[i] = g[i] - expT(r[i]) * s;                                                  \
     }
 FORWARD(double, f64, exp, log)
-BACKWARD(float, f32, expf)
-BACKWARD(double, f64, exp)
+BACKWARD(float, f32)
+BACKWARD(double, f64)
+
+static void log_softmax_backward_f64(const void *a, const void *b, int64_t n, void *out) {
+    const double *g = a, *r = b;
+    double *y = out, s = rt_sum_f64(g, n);
+    for (int64_t i = 0; i < n; i++) y[i] = g[i] - exp(r[i]) * s;
+}
+static void log_softmax_backward_part(const float *g, const float *r, int64_t n, float s, float *y) {
+    for (int64_t i = 0; i < n; i++) y[i] = g[i] - expf(r[i]) * s;
+}
 
 /* f32 forward, the common case: the exponentials of a row by the loops of the instruction set, which attention uses,
  * too. Their sums are of single precision, so a long row adds up in blocks. */
@@ -75,6 +79,23 @@ static void log_softmax_row(const void *a, const void *b, int64_t n, void *out) 
     float *y = out, t = (float)top, s = (float)log(sum);
     (void)b;
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - t - s;
+}
+
+/* Results of log-softmax are at most 0, but anybody may hand over others: e^80 is far from where the loops end. */
+static void log_softmax_backward_row(const void *a, const void *b, int64_t n, void *out) {
+    const gemm_kind *kind = gemm_kind_get(RT_F32);
+    const float *g = a, *r = b;
+    float *y = out, s = rt_sum_f32(g, n), exps[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t count = n - i < BLOCK ? n - i : BLOCK;
+        if (kind->most(r + i, count) > 80) {
+            log_softmax_backward_part(g + i, r + i, count, s, y + i);
+            continue;
+        }
+        memcpy(exps, r + i, (size_t)count * sizeof *exps);
+        kind->exps(exps, count, 1, 0);
+        for (int64_t k = 0; k < count; k++) y[i + k] = g[i + k] - exps[k] * s;
+    }
 }
 
 /* Along another dimension than the last: columns of dense f32 memory, a block of neighbours at a time. */
@@ -180,5 +201,5 @@ int rt_k_softmax_backward(const rt_ctx *ctx, const rt_call *c) {
     return backward(ctx, c, softmax_backward_f32, softmax_backward_f64);
 }
 int rt_k_log_softmax_backward(const rt_ctx *ctx, const rt_call *c) {
-    return backward(ctx, c, log_softmax_backward_f32, log_softmax_backward_f64);
+    return backward(ctx, c, log_softmax_backward_row, log_softmax_backward_f64);
 }
