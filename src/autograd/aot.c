@@ -28,7 +28,7 @@ void cr_aot_release(cr_aot *a) {
     cr_vec_dispose(&a->sources);
     cr_vec_dispose(&a->updates);
     cr_plan_release(a->epilogue);
-    cr_graph_release(a->cut.forward);
+    cr_cut_dispose(&a->cut);
     cr_graph_release(a->functional);
     cr_joint_dispose(&a->joint);
     cr_metadata_dispose(&a->meta);

@@ -143,16 +143,20 @@ static cr_status build_forward(cutter *c, cr_cut *out) {
     for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n))
         if (c->needed[n] && n < c->j->forward_nodes) CR_TRY(copy_node(c, cr_graph_node(c->from, n)));
     cr_arg *args = cr_graph_alloc(c->to, (c->j->nforward + cr_graph_value_count(c->from) + 1) * sizeof *args);
-    if (!args) return CR_ENOMEM;
+    out->primal = cr_alloc((cr_graph_value_count(c->from) + 1u) * sizeof *out->primal);
+    if (!args || !out->primal) return CR_ENOMEM;
     size_t k = 0;
     for (uint32_t i = 0; i < c->j->nforward; i++) CR_TRY(map_arg(c, &output->args[i], &args[k++]));
     for (int tensors = 1; tensors >= 0; tensors--)
-        for (uint32_t n = cr_graph_first(c->from); n != CR_NO_NODE; n = cr_graph_next(c->from, n)) {
+        for (uint32_t n = cr_graph_first(c->from), place = 0; n != CR_NO_NODE; n = cr_graph_next(c->from, n), place++) {
             const cr_node *node = cr_graph_node(c->from, n);
             for (uint32_t v = node->first; v < node->first + node->nvalues && n < c->j->forward_nodes; v++) {
                 if (!c->saved[v] || is_tensor(c->from, v) != (bool)tensors) continue;
-                args[k++] = c->map[v];
-                *(tensors ? &out->nsaved : &out->nnumbers) += 1;
+                bool primal = tensors && node->kind == CR_NODE_PLACEHOLDER; /* the caller has it already */
+                if (tensors) out->primal[out->nsaved++] = primal ? (int32_t)place : -1;
+                else out->nnumbers++;
+                out->nmade += tensors && !primal;
+                if (!primal) args[k++] = c->map[v];
             }
         }
     CR_TRY(cr_graph_set_origin(c->to, NULL));
@@ -198,11 +202,14 @@ cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out) {
     if (!status) status = build_forward(&c, out);
     cr_vec_dispose(&c.stack);
     cr_arena_dispose(&arena);
-    if (status) {
-        cr_graph_release(out->forward);
-        out->forward = NULL;
-    }
+    if (status) cr_cut_dispose(out);
     return status;
+}
+
+void cr_cut_dispose(cr_cut *c) {
+    cr_graph_release(c->forward);
+    cr_free(c->primal);
+    *c = (cr_cut){ .forward = NULL };
 }
 
 cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out) {

@@ -5,9 +5,12 @@
 #include "autograd/joint.h"
 
 typedef struct cr_cut {
-    cr_graph *forward;        /* (primals) -> (results, saved tensors, saved numbers) */
+    cr_graph *forward;        /* (primals) -> (results, saved tensors that are no primals, saved numbers) */
     uint32_t nsaved, nnumbers;
+    uint32_t nmade;           /* saved tensors that the forward part gives */
+    int32_t *primal;          /* per saved tensor: the primal that it is; -1: none */
 } cr_cut;
+void cr_cut_dispose(cr_cut *c);
 /* saved: per value of the joint graph. */
 CR_NODISCARD cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_cut *out);
 /* (saved numbers, saved tensors, tangents) -> one gradient per primal, NONE where none is due. CR_EVALUE: it needs a

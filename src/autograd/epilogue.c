@@ -66,11 +66,18 @@ static bool is_updated(const cr_aot *a, const cr_arg *inputs, const cr_tensor *t
     return false;
 }
 
+/* The i-th saved tensor: an input, or one that the code gave; `made` counts those. */
+static cr_tensor *saved_tensor(const cr_aot *a, const cr_arg *inputs, const cr_arg *forward, uint32_t i,
+                               uint32_t *made) {
+    if (a->cut.primal[i] >= 0) return cr__aot_source(a, inputs, (size_t)a->cut.primal[i]);
+    return forward[a->joint.nforward + (*made)++].u.t;
+}
+
 static cr_status keep(kept *k, const cr_arg *inputs, const cr_arg *forward) {
     const cr_aot *a = k->aot;
-    const cr_arg *tensors = forward + a->joint.nforward, *numbers = tensors + a->cut.nsaved;
-    for (uint32_t i = 0; i < a->cut.nsaved; i++) {
-        cr_arg t = tensors[i];
+    const cr_arg *numbers = forward + a->joint.nforward + a->cut.nmade;
+    for (uint32_t i = 0, made = 0; i < a->cut.nsaved; i++) {
+        cr_arg t = cr_arg_tensor(saved_tensor(a, inputs, forward, i, &made));
         /* what the program itself writes later is kept as it is now */
         CR_TRY(call_1(is_updated(a, inputs, t.u.t) ? "aten::clone" : "aten::detach", &t, 1, false, &k->saved[i]));
     }
@@ -263,8 +270,8 @@ static bool lie_alike(const cr_tensor *a, const cr_tensor *b) {
 /* New values of inputs that were saved are in the inputs now: one memory, and a later write to it is noticed. */
 static cr_status save_again(kept *k, const cr_arg *inputs, const cr_arg *forward) {
     const cr_aot *a = k->aot;
-    for (uint32_t i = 0; i < a->cut.nsaved; i++) {
-        const cr_tensor *t = forward[a->joint.nforward + i].u.t;
+    for (uint32_t i = 0, made = 0; i < a->cut.nsaved; i++) {
+        const cr_tensor *t = saved_tensor(a, inputs, forward, i, &made);
         for (size_t u = 0; u < a->updates.n; u++) {
             const cr_tensor *from = forward[u].u.t;
             cr_tensor *to = cr__aot_source(a, inputs, a->updates.at[u].source), *alias;
@@ -345,7 +352,7 @@ cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results
     for (size_t i = 0; i < a->sources.n; i++)
         if (a->sources.at[i].tensor && inputs[a->sources.at[i].input].kind != CR_ARG_TENSOR)
             return CR_FAIL(CR_ETYPE, "input %u must be a tensor", a->sources.at[i].input);
-    size_t given = a->updates.n + a->meta.roots.n, all = given + a->cut.nsaved + a->cut.nnumbers;
+    size_t given = a->updates.n + a->meta.roots.n, all = given + a->cut.nmade + a->cut.nnumbers;
     cr_arg *forward = cr_calloc(all + a->sources.n + 1, sizeof *forward);
     cr_grad_node *node = NULL;
     kept *k = NULL;

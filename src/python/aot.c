@@ -2,6 +2,8 @@
 #include "python/py.h"
 
 #include "autograd/partition.h"
+#include "emit/emit.h"
+#include "lower/lower.h"
 #include "passes/passes.h"
 
 static cr_graph *graph_arg(PyObject *o, const char *what) {
@@ -145,7 +147,28 @@ static PyObject *partition(PyObject *module, PyObject *args, PyObject *kwargs) {
     return status ? cr_py_raise(status) : parts_object(&parts);
 }
 
+/* _compile_graph(graph, path): the graph as a library of one method, for this machine; weights are inputs. */
+static PyObject *compile_graph(PyObject *module, PyObject *args) {
+    PyObject *graph, *path = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO&:_compile_graph", &graph, PyUnicode_FSConverter, &path)) return NULL;
+    cr_graph *g = graph_arg(graph, "_compile_graph()");
+    if (!g) return Py_DECREF(path), NULL;
+    cr_lowered *l = NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    cr_status status = cr_lower_graphs(&(cr_lower_graph){ .graph = g, .name = "forward" }, 1, NULL, &l);
+    cr_emit_options o = { .weights = CR_WEIGHTS_INSIDE, .target = "native" };
+    if (!status) status = cr_emit(l, PyBytes_AS_STRING(path), &o);
+    cr_lowered_release(l);
+    PyEval_RestoreThread(thread);
+    Py_DECREF(path);
+    if (status) return cr_py_raise(status);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    { "_compile_graph", compile_graph, METH_VARARGS,
+      "_compile_graph(graph, path): the graph as a library with one method, for this machine." },
     { "_partition", (PyCFunction)(void (*)(void))partition, METH_VARARGS | METH_KEYWORDS,
       "_partition(joint, primals, results, kind='min_cut', budget=1.0, recompute=()): (forward graph, backward graph, "
       "saved tensors, saved numbers, report as JSON)." },

@@ -77,14 +77,17 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("grads", [(True, True), (True, False), (False, False)])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_like_eager(name, grads):
+CASES = [*((name, grads, "nop") for name in PROGRAMS for grads in [(True, True), (True, False), (False, False)]),
+         *((name, (True, True), "native") for name in ("write through views", "views of one result", "unseen write"))]
+
+
+@pytest.mark.parametrize("name, grads, compiler", CASES)
+def test_like_eager(name, grads, compiler):
     fn = PROGRAMS[name]
     theirs = step(torch, fn, two(3, 3), grads)
     for partition in (default_partition, min_cut_rematerialization_partition):
         def compiled(library, x, y):
-            return aot_function(lambda x, y: fn(library, x, y), "nop", partition_fn=partition)(x, y)
+            return aot_function(lambda x, y: fn(library, x, y), compiler, partition_fn=partition)(x, y)
         results, given, leaves = step(cresset, compiled, two(3, 3), grads)
         for a, b in zip(results + given + leaves, theirs[0] + theirs[1] + theirs[2]):
             assert close(a, b)
@@ -317,7 +320,7 @@ def test_errors():
         cresset.autograd.grad(out.sum(), leaf, create_graph=True)
     with pytest.raises(cresset.UnsupportedError, match="resize_ changes the memory"):
         aot_function(lambda x: x.resize_(2), "nop")(ours(numbers(3)))
-    with pytest.raises(ValueError, match="a compiler is a function of .* or one of nop, print, not 3"):
+    with pytest.raises(ValueError, match="a compiler is a function of .* or one of native, nop, print, not 3"):
         aot_function(lambda x: x, 3)
     with pytest.raises(ValueError, match="partition_fn is default_partition or"):
         aot_function(lambda x: x, "nop", partition_fn=len)

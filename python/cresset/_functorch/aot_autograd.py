@@ -2,7 +2,7 @@
 backward graph, and both are given to compilers. What is called afterwards behaves as the function itself does,
 gradients, writes to inputs, and results that share memory included.
 
-    f = aot_function(fn, fw_compiler="nop")          # or "print", or compiler(graph_module, inputs)
+    f = aot_function(fn, fw_compiler="native")       # or "nop", "print", or compiler(graph_module, inputs)
     f(x).sum().backward()
 
 The work is done in C (src/autograd/aot.h); here are pytrees, modules and the names that PyTorch has for it.
@@ -12,6 +12,9 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +30,7 @@ from .partitioners import _how, default_partition, min_cut_rematerialization_par
 __all__ = ["aot_function", "aot_module", "aot_module_simplified", "compiled_function", "compiled_module",
            "default_partition", "get_aot_compilation_context", "get_aot_graph_name", "get_decompositions",
            "get_graph_being_compiled", "make_boxed_compiler", "make_boxed_func", "min_cut_rematerialization_partition",
-           "nop", "print_compile", "set_model_name"]
+           "native", "nop", "print_compile", "set_model_name"]
 
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
@@ -69,7 +72,25 @@ def print_compile(graph: Any, inputs: list[Any]) -> Any:
     return graph
 
 
-_BY_NAME = {"nop": nop, "print": print_compile}
+def native(graph: Any, inputs: list[Any]) -> Any:
+    """A compiler that makes a library of the graph for this machine, and runs that."""
+    # unused inputs: sizes and dtypes are the graph's
+    folder = tempfile.mkdtemp(prefix="cresset_")
+    try:
+        path = os.path.join(folder, "code.so")
+        _C._compile_graph(graph._raw, path)
+        library = _C._Native(path)  # stays loaded when the file is gone
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def run(args: list[Any]) -> Any:
+        return library.run(0, args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+_BY_NAME = {"native": native, "nop": nop, "print": print_compile}
 
 
 def set_model_name(name: str) -> None:
@@ -202,11 +223,11 @@ def aot_function(fn: Callable[..., Any], fw_compiler: Any, bw_compiler: Any = No
     """fn, compiled when it is first called: recorded, made functional, differentiated and cut in two.
 
     A compiler is called with a graph module and fakes of its inputs, and gives what is called instead; or it is one of
-    the names "nop" (the graph as it is) and "print". The backward and the inference compiler default to fw_compiler;
-    the latter serves where nothing requires grad. Arguments and results may be nested. dynamic: sizes are symbols, but
-    for those of the leading `num_params_buffers` tensors. Another structure of arguments, other numbers among them,
-    tensors that share memory in another way or require grad otherwise are another compilation; other sizes of a program
-    that was not compiled for them are an error."""
+    the names "native" (a library for this machine), "nop" (the graph as it is) and "print". The backward and the
+    inference compiler default to fw_compiler; the latter serves where nothing requires grad. Arguments and results may
+    be nested. dynamic: sizes are symbols, but for those of the leading `num_params_buffers` tensors. Another structure
+    of arguments, other numbers among them, tensors that share memory in another way or require grad otherwise are
+    another compilation; other sizes of a program that was not compiled for them are an error."""
     compiled = _prepare(fn, fw_compiler, bw_compiler, partition_fn, decompositions, num_params_buffers,
                         keep_inference_input_mutations, inference_compiler, dynamic, enable_log)
 
