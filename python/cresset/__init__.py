@@ -38,8 +38,9 @@ _LAZY = {
                     "atleast_2d atleast_3d norm unique unique_consecutive nonzero split stft tensordot "
                     "typename".split(), "functional"),
 }
-_SUBMODULES = {"amp", "autograd", "nn", "jit", "compiler", "cuda", "backends", "export", "library", "functional", "ops",
-               "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim", "_dynamo"}
+_SUBMODULES = {"amp", "autograd", "func", "nn", "jit", "compiler", "cuda", "backends", "export", "library",
+               "functional", "ops", "linalg", "fft", "special", "random", "return_types", "utils", "fx", "optim",
+               "_dynamo"}
 
 
 def __getattr__(name):

@@ -118,6 +118,9 @@ typedef struct cr_saved_hooks {
     struct cr_saved_hooks *outer; /* the front end's: the ones that are in force again afterwards */
 } cr_saved_hooks;
 
+/* Does the tensor depend on a leaf by another way than through these nodes? */
+CR_NODISCARD cr_status cr_autograd_depends(cr_tensor *t, cr_grad_node *const *nodes, size_t n, bool *yes);
+
 /* ---- functions with a backward of their own (function.c) ---- */
 /*     CR_TRY(cr_autograd_function(&table, user, inputs, 2, &node));       -- before it runs: where gradients go
  *     ... y = f(inputs) with grad mode off ...

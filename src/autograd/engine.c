@@ -542,21 +542,47 @@ uint64_t cr_autograd_walk(void) { return walking ? walking->number : 0; }
 bool cr_autograd_walk_has_inputs(void) { return walking && walking->captures; }
 cr_grad_node *cr_autograd_at(void) { return walking ? walking->at : NULL; }
 
-/* Every node that can be reached from where the walk has been. */
-static cr_status reach(walk *w) {
-    CR_VEC(cr_grad_node *) todo = { 0 };
+typedef struct nodes { CR_VEC(cr_grad_node *) at; } nodes;
+
+/* Adds every node that can be reached from those of `todo`, which is emptied, and not through one that is known. */
+static cr_status reach(nodes *todo, cr_map *known, bool *leaf) {
     cr_status status = CR_OK;
-    for (size_t i = 0; i < w->all.n && !status; i++) status = cr_vec_push(&todo, w->all.at[i].node);
-    while (todo.n && !status) {
-        cr_grad_node *n = todo.at[--todo.n];
-        uint64_t unused;
-        if (cr_map_find(&w->reached, &n, sizeof n, &unused)) continue;
-        status = cr_map_put(&w->reached, &n, sizeof n, 1);
+    while (todo->at.n && !status) {
+        cr_grad_node *n = todo->at.at[--todo->at.n];
+        if (cr_map_find(known, &n, sizeof n, NULL)) continue;
+        *leaf |= n->leaf != NULL;
+        status = cr_map_put(known, &n, sizeof n, 1);
         for (uint32_t i = 0; i < n->nslots && !status; i++)
-            if (n->slots[i].edge.node) status = cr_vec_push(&todo, n->slots[i].edge.node);
+            if (n->slots[i].edge.node) status = cr_vec_push(&todo->at, n->slots[i].edge.node);
     }
-    cr_vec_dispose(&todo);
+    cr_vec_dispose(&todo->at);
     return status;
+}
+
+static cr_status reach_all(walk *w) {
+    nodes todo = { 0 };
+    bool leaf;
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < w->all.n && !status; i++) status = cr_vec_push(&todo.at, w->all.at[i].node);
+    cr_status reached = reach(&todo, &w->reached, &leaf);
+    return status ? status : reached;
+}
+
+cr_status cr_autograd_depends(cr_tensor *t, cr_grad_node *const *through, size_t n, bool *yes) {
+    cr__edge e;
+    nodes todo = { 0 };
+    cr_map known;
+    *yes = false;
+    CR_TRY(cr__edge_of(t, &e));
+    if (!e.node) return CR_OK;
+    cr_map_init(&known);
+    cr_status status = cr_vec_push(&todo.at, e.node);
+    for (size_t i = 0; i < n && !status; i++) status = cr_map_put(&known, &through[i], sizeof through[i], 1);
+    cr_status reached = status ? CR_OK : reach(&todo, &known, yes);
+    cr_vec_dispose(&todo.at);
+    cr_map_dispose(&known);
+    cr_grad_node_release(e.node);
+    return status ? status : reached;
 }
 
 cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes) {
@@ -568,7 +594,7 @@ cr_status cr_autograd_will_run(cr_grad_node *n, bool *yes) {
         *yes = cr_map_find(&w->index, &n, sizeof n, &at) && w->all.at[at].needed;
         return CR_OK;
     }
-    if (!w->reached.n) CR_TRY(reach(w));
+    if (!w->reached.n) CR_TRY(reach_all(w));
     *yes = cr_map_find(&w->reached, &n, sizeof n, &at);
     return CR_OK;
 }

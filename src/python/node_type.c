@@ -422,6 +422,27 @@ static PyObject *edge_of(PyObject *module, PyObject *tensor) {
     return Py_BuildValue("(NIN)", cr_py_node_wrap(e.node), (unsigned)e.result, holder);
 }
 
+/* _depends(tensor, tensors): does it depend on a leaf by another way than through these tensors? */
+static PyObject *depends(PyObject *module, PyObject *args) {
+    PyObject *tensor, *list;
+    bool yes = false;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!:_depends", cr_py_tensor_type, &tensor, &PyList_Type, &list)) return NULL;
+    size_t n = (size_t)PyList_GET_SIZE(list), found = 0;
+    cr_grad_node **nodes = PyMem_Calloc(n + 1, sizeof *nodes);
+    if (!nodes) return PyErr_NoMemory();
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < n && !status; i++) {
+        cr_grad_edge e;
+        status = cr_autograd_edge(cr_py_tensor_of(PyList_GET_ITEM(list, (Py_ssize_t)i)), &e);
+        if (!status && e.node) nodes[found++] = e.node;
+    }
+    if (!status) status = cr_autograd_depends(cr_py_tensor_of(tensor), nodes, found, &yes);
+    for (size_t i = 0; i < found; i++) cr_grad_node_release(nodes[i]);
+    PyMem_Free(nodes);
+    return status ? cr_py_raise(status) : PyBool_FromLong(yes);
+}
+
 /* _will_run(node): does the backward that runs on this thread come to it? */
 static PyObject *will_run(PyObject *module, PyObject *node) {
     bool yes;
@@ -457,6 +478,7 @@ static PyMethodDef functions[] = {
     { "_function_result", function_result, METH_VARARGS, NULL },
     { "_as_result", as_result, METH_VARARGS, NULL },
     { "_edge", edge_of, METH_O, NULL },
+    { "_depends", depends, METH_VARARGS, NULL },
     { "_will_run", will_run, METH_O, NULL },
     { "_increment_version", increment_version, METH_O, NULL },
     { "_quiet_grad", quiet_grad, METH_O, NULL },

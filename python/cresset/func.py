@@ -1,0 +1,365 @@
+"""cresset.func: derivatives of functions, as functions: grad, vjp, jvp, jacrev, jacfwd, hessian.
+
+    dloss = func.grad(loss)                 # a function of the same arguments
+    per_second = func.hessian(loss)(x)
+
+All of it is the tape: inside, arguments are copies that require grad, so functions may branch on their values. Nested
+transforms are tapes of their own tensors; what an outer one, or backward(), needs of an inner one is recorded exactly
+when something outside is involved. Derivatives forwards are transposes of vjp (autograd.functional.jvp).
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cresset import _C, autograd
+from cresset.nn.utils.stateless import functional_call
+from cresset.utils import _pytree as pytree
+
+__all__ = ["grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize", "functional_call",
+           "stack_module_state"]
+
+_op = _C._function
+Argnums = int | tuple[int, ...]
+
+
+class _Level:
+    """One run of a function under one transform."""
+
+    def __init__(self) -> None:
+        self.entered: list[Any] = []
+        self.own: list[Any] = []  # leaves that nobody else knows: entered ones without a history, seeds
+        self.outside = False  # is anything recorded around the transform?
+
+    def __enter__(self) -> _Level:
+        self.outside = self.before = _C._set_grad_enabled(True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _C._set_grad_enabled(self.before)
+
+    def enter(self, tree: Any, what: str) -> Any:
+        """The tree with tensors that this level differentiates by."""
+        def one(t: Any) -> Any:
+            if not _C._is_tensor(t):
+                raise RuntimeError(f"{what} contains a {type(t).__name__}: Expected all elements of it to be Tensors")
+            linked = self.outside and t.requires_grad
+            self.entered.append(t.view_as(t) if linked else t.detach().requires_grad_())
+            if not linked:
+                self.own.append(self.entered[-1])
+            return self.entered[-1]
+        return pytree.tree_map(one, tree)
+
+    def needs(self, tensors: Sequence[Any]) -> bool:
+        """Is something outside interested in the derivative of these?"""
+        return self.outside and any(t.requires_grad and _C._depends(t, self.own) for t in tensors)
+
+    def leave(self, tree: Any) -> Any:
+        """What the level gives back: without its own history, with the history outside."""
+        def one(t: Any) -> Any:
+            return t if not _C._is_tensor(t) or not t.requires_grad or self.needs([t]) else t.detach()
+        return pytree.tree_map(one, tree)
+
+    def pull(self, outputs: Sequence[Any], inputs: Sequence[Any], seeds: Any, graph: bool) -> list[Any]:
+        """Gradients of outputs, zeros where nothing flows; the graph stays."""
+        pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
+        found = autograd.grad([o for o, _ in pairs], inputs, [s for _, s in pairs], retain_graph=True,
+                              create_graph=graph, allow_unused=True) if pairs else [None] * len(inputs)
+        return [_op("zeros_like")(t.detach()) if g is None else g for g, t in zip(found, inputs)]
+
+
+def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(f"{name}(f, has_aux=True): output of function f should be a tuple: (output, aux) if has_aux "
+                           f"is True, got {type(result).__name__}")
+    return result
+
+
+def _tensors(tree: Any, name: str) -> tuple[list[Any], Any]:
+    leaves, spec = pytree.tree_flatten(tree)
+    if not leaves:
+        raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output (got output = {tree})")
+    for leaf in leaves:
+        if not _C._is_tensor(leaf):
+            raise RuntimeError(f"{name}: Expected f(*args) to return only tensors, got unsupported type "
+                               f"{type(leaf).__name__}")
+    return leaves, spec
+
+
+def _places(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The positions that argnums means."""
+    given = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not given:
+        raise RuntimeError("argnums must be non-empty")
+    for i in given:
+        if not isinstance(i, int):
+            raise RuntimeError(f"argnum must be int or Tuple[int, ...], got: {argnums}")
+        if not -len(args) <= i < len(args):
+            raise RuntimeError(f"Got argnum={i}, but only {len(args)} positional inputs")
+    places = tuple(i % len(args) for i in given)
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return places
+
+
+def _replaced(args: tuple[Any, ...], places: tuple[int, ...], values: Sequence[Any]) -> list[Any]:
+    made = list(args)
+    for i, value in zip(places, values):
+        made[i] = value
+    return made
+
+
+def _shaped(argnums: Argnums, values: Sequence[Any]) -> Any:
+    """One per position: a tuple where argnums is one."""
+    return tuple(values) if isinstance(argnums, tuple) else values[0]
+
+
+def _unflatten(leaves: Sequence[Any], trees: Sequence[Any]) -> list[Any]:
+    """Leaves in the shapes of several trees, one after the other."""
+    at, made = 0, []
+    for tree in trees:
+        spec = pytree.tree_structure(tree)
+        made.append(pytree.tree_unflatten(list(leaves[at:at + spec.num_leaves]), spec))
+        at += spec.num_leaves
+    return made
+
+
+# ---- backwards ----
+
+def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns (gradient, value), with has_aux (gradient, (value, aux))."""
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        places = _places(argnums, args)
+        with _Level() as level:
+            chosen = [level.enter(args[i], f"argument {i}") for i in places]
+            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "grad_and_value")
+            if not _C._is_tensor(output):
+                raise RuntimeError(f"Expected f(*args) to return a Tensor, got {type(output).__name__}")
+            if output.dim():
+                raise RuntimeError(f"Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. "
+                                   "Maybe you wanted to use the vjp or jacrev APIs instead?")
+            found = level.pull([output], level.entered, [_op("ones_like")(output.detach())], level.needs([output]))
+            gradient = _shaped(argnums, _unflatten(found, [args[i] for i in places]))
+            gradient, output, aux = level.leave(gradient), level.leave(output), level.leave(aux)
+        return (gradient, (output, aux)) if has_aux else (gradient, output)
+    return wrapper
+
+
+def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns the gradient of `func`, which returns one number, with respect to some arguments; with
+    has_aux `func` returns (number, aux), and the function (gradient, aux)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+    return wrapper
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(func(*primals), f) where f(cotangents) is a tuple with a gradient for each primal; with has_aux a third: aux."""
+    with _Level() as level:
+        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
+        output, aux = _split_aux(func(*chosen), has_aux, "vjp")
+        outputs, spec = _tensors(output, "vjp(f, *primals)")
+        left, left_aux = level.leave(output), level.leave(aux)
+
+    def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        # unused retain_graph: the graph goes with this function
+        seeds, given = pytree.tree_flatten(cotangents)
+        if given != spec:
+            raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree structure of outputs "
+                               f"to the function. cotangents: {given}, primal output: {spec}")
+        for i, (seed, out) in enumerate(zip(seeds, outputs)):
+            if not _C._is_tensor(seed) or seed.shape != out.shape:
+                raise RuntimeError(f"Expected cotangent {i} to be a Tensor of the output's shape {list(out.shape)}, "
+                                   f"got {list(seed.shape) if _C._is_tensor(seed) else type(seed).__name__}")
+        with _Level() as now:
+            now.own = level.own
+            now.outside = now.before if create_graph is None else create_graph
+            found = level.pull(outputs, level.entered, seeds, now.needs([*outputs, *seeds]))
+            return tuple(now.leave(_unflatten(found, primals)))
+    return (left, pull, left_aux) if has_aux else (left, pull)
+
+
+def _rows(level: _Level, output: Any, graph: bool) -> list[Any]:
+    """The Jacobian of one output: per entered tensor [*output.shape, *tensor.shape]."""
+    rows: list[list[Any]] = [[] for _ in level.entered]
+    for k in range(output.numel()):
+        seed = _op("zeros")(output.numel(), dtype=output.dtype)
+        seed[k] = 1
+        for row, g in zip(rows, level.pull([output], level.entered, [seed.reshape(output.shape)], graph)):
+            row.append(g)
+    return [(_op("stack")(row) if row else _op("zeros")(0, *t.shape, dtype=t.dtype)).reshape(*output.shape, *t.shape)
+            for row, t in zip(rows, level.entered)]
+
+
+def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = False,
+           chunk_size: int | None = None) -> Callable[..., Any]:
+    """A function that returns the Jacobian, row by row backwards: for each output, for each argument chosen,
+    [*output.shape, *argument.shape]."""
+    # unused chunk_size: of rows that are computed at once; here it is one
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        places = _places(argnums, args)
+        with _Level() as level:
+            chosen = [level.enter(args[i], f"argument {i}") for i in places]
+            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "jacrev")
+            outputs, spec = _tensors(output, "jacrev(f)")
+            graph = level.needs(outputs)
+            trees = [args[i] for i in places]
+            made = [_shaped(argnums, _unflatten(_rows(level, out, graph), trees)) for out in outputs]
+            made, aux = level.leave(made), level.leave(aux)
+        made = pytree.tree_unflatten(made, spec)
+        return (made, aux) if has_aux else made
+    return wrapper
+
+
+# ---- forwards ----
+
+class _Transposed:
+    """Gradients for dummy seeds: linear in them, so that pulling tangents back gives the derivative forwards."""
+
+    def __init__(self, level: _Level, outputs: Sequence[Any]) -> None:
+        self.level = level
+        self.seeds = [_op("zeros_like")(o.detach()).requires_grad_() if o.is_floating_point() or o.is_complex() else
+                      _op("zeros_like")(o) for o in outputs]
+        self.pulled = level.pull(outputs, level.entered, self.seeds, True)
+        level.own += [s for s in self.seeds if s.requires_grad]
+
+    def push(self, tangents: Sequence[Any], graph: bool) -> list[Any]:
+        floats = [s for s in self.seeds if s.requires_grad]
+        found = iter(self.level.pull(self.pulled, floats, tangents, graph))
+        return [next(found) if s.requires_grad else s for s in self.seeds]
+
+
+def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Any]:
+    for value, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(value, tuple):
+            raise RuntimeError(f"{name}: Expected {what} to be a tuple. E.g. it should be valid to call f(*primals).")
+    ours, spec = pytree.tree_flatten(primals)
+    theirs, other = pytree.tree_flatten(tangents)
+    if spec != other:
+        raise RuntimeError(f"{name}: Expected primals and tangents to have the same python structure. For example, if "
+                           "primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
+                           f"{spec} and tangents with structure {other}")
+    for i, (p, t) in enumerate(zip(ours, theirs)):
+        if not _C._is_tensor(t) or p.shape != t.shape:
+            raise RuntimeError(f"{name}: Expected tangent {i} to be a Tensor of the primal's shape {list(p.shape)}, "
+                               f"got {list(t.shape) if _C._is_tensor(t) else type(t).__name__}")
+    return theirs
+
+
+def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False,
+        has_aux: bool = False) -> Any:
+    """(func(*primals), its derivative along the tangents); with has_aux a third: aux. strict: an output that does not
+    depend on the primals is an error."""
+    vectors = _check_tangents(primals, tangents, "jvp(f, primals, tangents)")
+    with _Level() as level:
+        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
+        output, aux = _split_aux(func(*chosen), has_aux, "jvp")
+        outputs, spec = _tensors(output, "jvp(f, primals, tangents)")
+        for i, out in enumerate(outputs if strict else ()):
+            if not out.requires_grad:
+                raise RuntimeError(f"jvp(f, primals, tangents, strict=True): The output of f at index {i} is "
+                                   "independent of the inputs. This is not allowed when strict=True.")
+        graph = level.needs([*outputs, *vectors])
+        transposed = _Transposed(level, outputs)
+        pushed = level.leave(transposed.push(vectors, graph))
+        output, aux = level.leave(output), level.leave(aux)
+    pushed = pytree.tree_unflatten(pushed, spec)
+    return (output, pushed, aux) if has_aux else (output, pushed)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(func(*primals), f) where f(*tangents) is the derivative along them: the function runs once for all tangents."""
+    with _Level() as level:
+        chosen = [level.enter(p, f"primal {i}") for i, p in enumerate(primals)]
+        output = func(*chosen)
+        outputs, spec = _tensors(output, "linearize(f, *primals)")
+        transposed = _Transposed(level, outputs)
+        left = level.leave(output)
+
+    def push(*tangents: Any) -> Any:
+        vectors = _check_tangents(primals, tangents, "linearize(f, *primals)")
+        with _Level() as now:
+            now.own = level.own
+            found = transposed.push(vectors, now.needs([*outputs, *vectors]))
+            return pytree.tree_unflatten(now.leave(found), spec)
+    return left, push
+
+
+def _columns(transposed: _Transposed, outputs: Sequence[Any], graph: bool) -> list[list[Any]]:
+    """[output][entered tensor]: [*output.shape, *tensor.shape]."""
+    entered, found = transposed.level.entered, []
+    for i, tensor in enumerate(entered):
+        columns = []
+        for k in range(tensor.numel()):
+            tangents = [_op("zeros")(t.shape, dtype=t.dtype) for t in entered]
+            tangents[i].view(-1)[k] = 1
+            columns.append(transposed.push(tangents, graph))
+        found.append([(_op("stack")([c[o] for c in columns], -1) if columns else
+                       _op("zeros")(*out.shape, 0, dtype=out.dtype)).reshape(*out.shape, *tensor.shape)
+                      for o, out in enumerate(outputs)])
+    return [list(each) for each in zip(*found)]
+
+
+def jacfwd(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+           randomness: str = "error") -> Callable[..., Any]:
+    """A function that returns the Jacobian, column by column forwards; shapes as jacrev's."""
+    if randomness not in ("error", "different", "same"):  # the function runs once, whatever it is
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        places = _places(argnums, args)
+        with _Level() as level:
+            chosen = [level.enter(args[i], f"argument {i}") for i in places]
+            output, aux = _split_aux(func(*_replaced(args, places, chosen), **kwargs), has_aux, "jacfwd")
+            outputs, spec = _tensors(output, "jacfwd(f)")
+            graph = level.needs(outputs)
+            transposed = _Transposed(level, outputs)
+            trees = [args[i] for i in places]
+            made = [_shaped(argnums, _unflatten(each, trees)) for each in _columns(transposed, outputs, graph)]
+            made, aux = level.leave(made), level.leave(aux)
+        made = pytree.tree_unflatten(made, spec)
+        return (made, aux) if has_aux else made
+    return wrapper
+
+
+def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that returns the second derivatives, forwards over backwards."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+# ---- models ----
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(parameters, buffers) of models of one class, by name, stacked along a new first dimension."""
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(named: list[dict[str, Any]]) -> dict[str, Any]:
+        return {key: _op("stack")([n[key].detach() for n in named]).requires_grad_(named[0][key].requires_grad)
+                for key in named[0]}
+    return stacked([dict(m.named_parameters()) for m in models]), stacked([dict(m.named_buffers()) for m in models])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "vmap":
+        raise AttributeError("module 'cresset.func' has no attribute 'vmap' yet: call the function for each example, "
+                             "and cresset.stack() the results")
+    raise AttributeError(f"module 'cresset.func' has no attribute '{name}'")
