@@ -112,8 +112,8 @@ class Calls:
             return {"as_none": True}
         if op in ("view", "expand") and name == "size":
             return {"as_string": str(node["results"][0]["meta"]["sizes"])}
-        if op.startswith("slice") and item["arg"] in ({"as_int": 0}, {"as_int": (1 << 63) - 1}) and name == ("start"
-                if item["arg"]["as_int"] == 0 else "end"):
+        ends = {"start": {"as_int": 0}, "end": {"as_int": (1 << 63) - 1}}
+        if op.startswith("slice") and name in ends and item["arg"] == ends[name]:
             return {"as_none": True}
         first = next((self.rank[i["arg"]["as_value"]] for i in flat(node["args"]) if "as_value" in i["arg"]),
                      0) + (op == "unsqueeze")

@@ -27,8 +27,8 @@ def decomposed(name, folder):
         exported = programs.export(programs.TABLE[name])
         for dialect, program in (("training", exported), ("core", exported.run_decompositions())):
             torch.export.save(program, folder / f"{name}.{dialect}.pt2")
-    return cresset.export.load(folder / f"{name}.training.pt2").run_decompositions(), cresset.export.load(folder
-            / f"{name}.core.pt2")
+    training, core = (cresset.export.load(folder / f"{name}.{dialect}.pt2") for dialect in ("training", "core"))
+    return training.run_decompositions(), core
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -78,5 +78,5 @@ def test_example_inputs_in_every_container(tmp_path):
                                                collections.OrderedDict] and kwargs == {}
     assert args[0].default_factory is list and args[1].maxlen == 2 and args[0]["k"].tolist() == [[1.0] * 3] * 2
     first, second = program.module()(*args)
-    assert type(first) is collections.defaultdict and first["z"].tolist() == [[1.0]
-            * 3] * 2 and second[0].tolist() == [2.0]
+    assert type(first) is collections.defaultdict
+    assert first["z"].tolist() == [[1.0] * 3] * 2 and second[0].tolist() == [2.0]

@@ -29,10 +29,10 @@ INDICES = {
     "embedding": (lambda w, i: aten.embedding(w, i), (cresset.ones(4, 3), index(0, 3)), index(0, 4)),
     "embedding_dense_backward": (lambda g, i: aten.embedding_dense_backward(g, i, 4, -1, False),
                                  (cresset.ones(2, 3), index(0, 3)), index(4, 0)),
-    "max_pool2d_backward": (lambda g, i: aten.max_pool2d_with_indices_backward(g, cresset.ones(1, 2, 4), [1, 2],
-            [1, 2], [0, 0], [1, 1], False, i),
-                            (cresset.ones(1, 2, 2), index(0, 2, 5, 7).reshape(1, 2, 2)),
-                            index(0, 2, 5, 8).reshape(1, 2, 2)),
+    "max_pool2d_backward": (
+        lambda g, i: aten.max_pool2d_with_indices_backward(g, cresset.ones(1, 2, 4), [1, 2], [1, 2], [0, 0], [1, 1],
+                                                           False, i),
+        (cresset.ones(1, 2, 2), index(0, 2, 5, 7).reshape(1, 2, 2)), index(0, 2, 5, 8).reshape(1, 2, 2)),
     "gather": (lambda x, i: cresset.gather(x, 0, i), (cresset.ones(4), index(0, 3)), index(0, -1)),
     "scatter": (lambda x, i: cresset.scatter(x, 0, i, 2.0), (cresset.ones(4), index(0, 3)), index(0, 2**62)),
     "index_select": (lambda x, i: cresset.index_select(x, 0, i), (cresset.ones(4), index(0, 3)), index(0, 4)),
@@ -71,8 +71,8 @@ def test_sizes_that_depend_on_data():
     """As many rows as indices: known only when both masks have been counted."""
     def call(grad, rows, at, wanted):
         return aten.embedding_dense_backward(grad[rows], at[wanted], 4, -1, False)
-    grad, at, some, fewer = cresset.ones(3, 2), index(0, 1, 3), cresset.tensor([True, True,
-            False]), cresset.tensor([False, True, False])
+    grad, at = cresset.ones(3, 2), index(0, 1, 3)
+    some, fewer = cresset.tensor([True, True, False]), cresset.tensor([False, True, False])
     for run in both(call, grad, some, at, some.clone()):
         assert run(grad, some, at, some).tolist() == [[1, 1], [1, 1], [0, 0], [0, 0]]
         assert run(grad, fewer, at, fewer).tolist() == [[0, 0], [1, 1], [0, 0], [0, 0]]

@@ -79,8 +79,8 @@ def test_peers_that_are_not_there(python):
     assert ("onnxruntime" in found["onnxruntime"]["missing"] and "torch" in found["torch"]["missing"]
             and "seconds" not in found["torch"])
     found, _ = rows(DIGITS, "--against", "torch,openvino", env={**os.environ, "CRESSET_PYTHON": "no-such-python"})
-    assert all("no-such-python" in found[name]["missing"] for name in ("torch",
-            "openvino")) and "seconds" in found["native"]
+    assert all("no-such-python" in found[name]["missing"] for name in ("torch", "openvino"))
+    assert "seconds" in found["native"]
     done = tool("bench", DIGITS, "--rounds", 1, "--against", "torch", env=python)
     assert (done.returncode == 0
             and "torch            not there: ModuleNotFoundError: No module named 'torch'" in done.stdout)

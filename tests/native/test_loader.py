@@ -55,8 +55,8 @@ def test_a_library_gives_what_its_archive_gives(name, tmp_path):
     a, b = (json.loads(ok("info", file, "--json")) for file in (archive, compiled))
     assert [[v["dtype"], v["shape"], v["path"], v.get("value", 0)] for v in a["inputs"] + a["outputs"]] == [
         [v["dtype"], v["shape"], v["path"], v.get("value", 0)] for v in b["inputs"] + b["outputs"]]
-    assert [v["name"] for v in a["inputs"]] == [v["name"] for v in b["inputs"]] and [v["key"]
-            for v in a["outputs"]] == [v["key"] for v in b["outputs"]]
+    assert [v["name"] for v in a["inputs"]] == [v["name"] for v in b["inputs"]]
+    assert [v["key"] for v in a["outputs"]] == [v["key"] for v in b["outputs"]]
 
 
 def test_info_as_text_and_json(digits):

@@ -81,5 +81,5 @@ def test_other_memory_is_refused(change):
 def test_a_new_shape_within_the_memory(change):
     x = cresset.arange(12).reshape(2, 6)
     program = cresset.export.export(Changes(change), (x,))
-    assert program.compile(options={"wait": True})(x).tolist() == program.module()(x).tolist() == (change(x)
-            * 1).tolist()
+    want = (change(x) * 1).tolist()
+    assert program.compile(options={"wait": True})(x).tolist() == program.module()(x).tolist() == want

@@ -48,8 +48,8 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(width)
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
-        self.up, self.gate, self.down = nn.Linear(width, 100, bias=False), nn.Linear(width, 100,
-                bias=False), nn.Linear(100, width, bias=False)
+        self.up, self.gate = nn.Linear(width, 100, bias=False), nn.Linear(width, 100, bias=False)
+        self.down = nn.Linear(100, width, bias=False)
         self.fc1, self.fc2, self.scale = nn.Linear(width, 70), nn.Linear(70, width), nn.Parameter(torch.randn(width))
 
     def forward(self, x):

@@ -73,5 +73,5 @@ def test_bad_command_lines(tmp_path):
     library = tmp_path / "d.so"
     assert tool("compile", DIGITS / "digits.pt2", "-o", library).returncode == 0
     done = tool("compile", library, "-o", tmp_path / "e.so")
-    assert done.returncode == 1 and "is a compiled library already; give the archive" in done.stderr and not (tmp_path
-            / "e.so").exists()
+    assert done.returncode == 1 and "is a compiled library already; give the archive" in done.stderr
+    assert not (tmp_path / "e.so").exists()

@@ -7,27 +7,22 @@ memory with what must be PyTorch's. This holds for every op; a call that passes 
 both refuse it. Some calls have no such answer to compare with. They pass by one of these rules, each an outcome of its
 own, so that the summary counts them:
 
-    layout   PyTorch's answer to the same call depends on the strides of its arguments: ours is, element by element, one
-    of
-             its answers (its vector loops and its plain loops treat NaN, signs of zeros and rounding of half precision
-             differently in places), or whether it is refused does.
+    layout   PyTorch's answer to the same call depends on the strides of its arguments: ours is, element by element,
+             one of its answers (its vector loops and its plain loops treat NaN, signs of zeros and rounding of half
+             precision differently in places), or whether it is refused does.
     nearer   PyTorch's answer is further than the tolerance from its own f64 answer to the same call (half-precision
-    sums,
-             cancellation), and ours is at least as near to that. A complex number beyond its dtype's range has no
-             particular infinite or NaN parts.
+             sums, cancellation), and ours is at least as near to that. A complex number beyond its dtype's range has
+             no particular infinite or NaN parts.
     tie      The call leaves open which of equal elements it selects (`Call.ties`; PyTorch says so for sort without
-    stable,
-             topk, kthvalue, median and mode): indices may differ if the elements at them are equal.
+             stable, topk, kthvalue, median and mode): indices may differ if the elements at them are equal.
     wider    PyTorch refuses the call for the strides of an argument only: ours equals its answer for dense arguments.
     own      PyTorch's out= form refuses, contradicts its functional form (it ignores the strides of `out` in places),
-    or gives
-             an `out` of the right sizes other strides: ours equals the functional form, in the strides of the given
-             tensor.
+             or gives an `out` of the right sizes other strides: ours equals the functional form, in the strides of
+             the given tensor.
     settled  The results have a choice of their own (`Call.settled`: eigenvectors have a phase): what is the same for
-    every choice
-             is within a hundred roundings of the largest number of PyTorch's.
+             every choice is within a hundred roundings of the largest number of PyTorch's.
     dense    PyTorch's kernel is undefined there and is not asked (undefined.py): ours equals its answer for dense
-    arguments.
+             arguments.
 """
 import contextlib
 import dataclasses

@@ -10,13 +10,13 @@ def cases(make):
     yield make.tensor(1, 3, 8, 7), make.tensor(4, 3, 3, 3), make.tensor(4), [1, 1], [1, 1], [1, 1], False, [0, 0], 1
     yield make.tensor(2, 4, 6, 6), make.tensor(4, 1, 3, 3), None, [2, 1], [1, 0], [1, 1], False, [0, 0], 4
     yield make.tensor(1, 3, 5, 5), make.tensor(2, 3, 1, 1), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
-    yield make.tensor(1, 2, 4, 5, 6), make.tensor(3, 2, 2, 3, 3), make.tensor(3), [1, 1, 2], [0, 1, 1], [1, 1,
-            1], False, [0, 0, 0], 1
+    yield (make.tensor(1, 2, 4, 5, 6), make.tensor(3, 2, 2, 3, 3), make.tensor(3), [1, 1, 2], [0, 1, 1], [1, 1, 1],
+           False, [0, 0, 0], 1)
     yield make.tensor(0, 3, 8), make.tensor(4, 3, 3), make.tensor(4), [1], [0], [1], False, [0], 1
     yield make.tensor(2, 3, 5), make.tensor(3, 4, 3), make.tensor(4), [2], [1], [1], True, [1], 1
     yield make.tensor(1, 4, 4, 5), make.tensor(4, 2, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 0], 2
-    yield make.tensor(1, 2, 3, 3, 3), make.tensor(2, 3, 2, 2, 2), None, [2, 1, 1], [0, 0, 0], [1, 1, 1], True, [0, 0,
-            0], 1
+    yield (make.tensor(1, 2, 3, 3, 3), make.tensor(2, 3, 2, 2, 2), None, [2, 1, 1], [0, 0, 0], [1, 1, 1], True,
+           [0, 0, 0], 1)
 
 
 @sample("convolution")

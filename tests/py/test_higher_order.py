@@ -291,8 +291,8 @@ def test_constants_of_bodies_belong_to_the_program():
             lambda: x - table, ()), lambda: x * table, ()), (cresset.ones(3),))
     assert [c["name"] for c in graph._data()["constants"]] == ["_tensor_constant0"] and not any(g["constants"]
             for g in graph._data()["subgraphs"])
-    assert graph.run(cresset.ones(3)).tolist() == [2.0, 3.0, 4.0] and graph.run(-cresset.ones(3)).tolist() == [-1.0,
-            -2.0, -3.0]
+    assert graph.run(cresset.ones(3)).tolist() == [2.0, 3.0, 4.0]
+    assert graph.run(-cresset.ones(3)).tolist() == [-1.0, -2.0, -3.0]
 
 
 def test_data_inside_bodies():
@@ -312,8 +312,8 @@ def test_fake_mode_without_recording():
         x = mode.from_tensor(cresset.ones(4, 3), dynamic=0)
         y = cresset.cond(x.sum() > 0, lambda a: a[:, :2] + 1, lambda a: a[:, 1:] + 1, (x,))
         last, all_of_them = hops(cresset)[2](lambda h, a: (h + a, h * a), cresset.ones(3), x)
-    assert [str(n) for n in y.shape] == ["s0", "2"] and [str(n) for n in all_of_them.shape] == ["s0",
-            "3"] and list(last.shape) == [3]
+    assert [str(n) for n in y.shape] == ["s0", "2"] and list(last.shape) == [3]
+    assert [str(n) for n in all_of_them.shape] == ["s0", "3"]
 
 
 # ---- refusals: PyTorch's class; the message names what differs and what to do ----

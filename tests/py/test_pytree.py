@@ -229,13 +229,13 @@ def test_functions():
     assert pt.tree_all_only(int, lambda x: x > 0, (1, "a")) and pt.tree_any_only(str, str.isalpha, (1, "a"))
     assert pt.tree_leaves(tree) == [1, 2, 3] == list(pt.tree_iter(tree)) == pt.arg_tree_leaves(*[1, 2], k=3)
     assert pt.tree_map_with_path(lambda path, x: (pt.keystr(path), x), [1]) == [("[0]", 1)]
-    assert pt.tree_is_leaf(None) and not pt.tree_is_leaf([]) and not pt.tree_is_leaf(cresset.Size([1,
-            2])) and pt.tree_is_leaf(cresset.ones(2))
+    assert pt.tree_is_leaf(None) and not pt.tree_is_leaf([])
+    assert not pt.tree_is_leaf(cresset.Size([1, 2])) and pt.tree_is_leaf(cresset.ones(2))
     seen = []
     assert pt.tree_map_(seen.append, tree) is tree and seen == [1, 2, 3]
     spec = pt.tree_structure(tree)
-    assert spec.children()[0] == spec.child(0) == pt.treespec_tuple([pt.treespec_leaf()]
-            * 2) and spec.type is dict and spec.context == ["a", "b"]
+    assert spec.children()[0] == spec.child(0) == pt.treespec_tuple([pt.treespec_leaf()] * 2)
+    assert spec.type is dict and spec.context == ["a", "b"]
     assert pt.treespec_dict(a=spec.child(0), b=spec.child(-1)) == spec
     assert repr(spec) == "TreeSpec(dict, ['a', 'b'], [TreeSpec(tuple, None, [*, *]), TreeSpec(list, None, [*])])"
 

@@ -102,5 +102,5 @@ def test_the_formats_own_library_reads_and_writes_the_same(tmp_path):
                if name != "bool")
     theirs.save_file(found, tmp_path / "theirs.safetensors", {"who": "them"})
     again = safetensors.load_file(tmp_path / "theirs.safetensors")
-    assert all(same(again[name], tensor) for name, tensor in tensors.items()) and safetensors.metadata(tmp_path
-            / "theirs.safetensors") == {"who": "them"}
+    assert all(same(again[name], tensor) for name, tensor in tensors.items())
+    assert safetensors.metadata(tmp_path / "theirs.safetensors") == {"who": "them"}

@@ -219,10 +219,10 @@ def test_constrain_as_size_and_value():
 
 def test_numbers_that_may_be_symbolic():
     from cresset._symbolic import symbolic_builtins
-    assert torch.sym_max(3,
-            4) == 4 and torch.sym_int(3.7) == 3 and torch.sym_not(True) is False and torch.sym_ite(True, 1, 2) == 1
-    assert repr(torch.sym_min(2, 3.0)) == "2.0" and torch.sym_float(3) == 3.0 and torch.sym_sum([1,
-            2]) == 3 and torch.sym_sqrt(4) == 2.0
+    assert torch.sym_max(3, 4) == 4 and torch.sym_int(3.7) == 3
+    assert torch.sym_not(True) is False and torch.sym_ite(True, 1, 2) == 1
+    assert repr(torch.sym_min(2, 3.0)) == "2.0" and torch.sym_float(3) == 3.0
+    assert torch.sym_sum([1, 2]) == 3 and torch.sym_sqrt(4) == 2.0
     seen = []
 
     def f(x):

@@ -417,10 +417,10 @@ def test_subclasses():
 def test_pickle_and_copy(protocol):
     x = cresset.arange(12.).view(3, 4).T[1:]
     for y in (pickle.loads(pickle.dumps(x, protocol)), copy.deepcopy(x)):
-        assert y is not x and cresset.equal(x,
-                y) and y.stride() == x.stride() and y.dtype is x.dtype and y.data_ptr() != x.data_ptr()
-    values = cresset.float16, cresset.device("cuda:1"), cresset.Size([1,
-            2]), cresset.channels_last, cresset.strided, cresset.ops.aten.add.Tensor, cresset.add
+        assert y is not x and cresset.equal(x, y) and y.data_ptr() != x.data_ptr()
+        assert y.stride() == x.stride() and y.dtype is x.dtype
+    values = (cresset.float16, cresset.device("cuda:1"), cresset.Size([1, 2]), cresset.channels_last, cresset.strided,
+              cresset.ops.aten.add.Tensor, cresset.add)
     again = pickle.loads(pickle.dumps(values, protocol))
     assert [repr(a) for a in again] == [repr(v) for v in values]
     assert (again[0] is values[0] and again[3] is values[3] and again[5] is values[5]
@@ -434,8 +434,8 @@ def test_deepcopy_keeps_shared_memory_shared():
     assert b.tolist() == [0, 5, 0] and x.tolist() == [0, 0, 0, 0]
     a, b = pickle.loads(pickle.dumps([x, x[1:]]))
     a[2] = 5
-    assert b.tolist() == [0, 5,
-            0] and b.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert b.tolist() == [0, 5, 0]
+    assert b.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     same, again = copy.deepcopy([x, x])
     assert same is again
     assert copy.copy(x).data_ptr() == x.data_ptr()

@@ -208,8 +208,8 @@ def test_kept_signatures_are_known(tmp_path):
     _, ep = kept_archive(tmp_path)
     kept = {entry.fqn: entry.signature for entry in ep.module_call_graph if entry.signature and entry.fqn}
     assert set(kept) == {"inner", "inner@1"}
-    assert [argument.name for argument in kept["inner"].inputs][:2] == ["x",
-            "add"] and len(kept["inner"].outputs) == kept["inner"].out_spec.num_leaves == 3
+    assert [argument.name for argument in kept["inner"].inputs][:2] == ["x", "add"]
+    assert len(kept["inner"].outputs) == kept["inner"].out_spec.num_leaves == 3
 
 
 def test_a_module_with_a_kept_signature_is_swapped(tmp_path):

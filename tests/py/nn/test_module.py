@@ -70,8 +70,8 @@ def test_buffers():
     net = nn.Module()
     net.a = nn.Buffer(cresset.ones(2))
     net.b = nn.Buffer(cresset.ones(2), persistent=False)
-    assert isinstance(net.a, nn.Buffer) and list(net.state_dict()) == ["a"] and [n
-            for n, _ in net.named_buffers()] == ["a", "b"]
+    assert isinstance(net.a, nn.Buffer) and list(net.state_dict()) == ["a"]
+    assert [n for n, _ in net.named_buffers()] == ["a", "b"]
     net.b = cresset.zeros(3)
     assert net.b.shape == (3,) and "b" in net._non_persistent_buffers_set
     with pytest.raises(TypeError, match="'b'"):
@@ -411,8 +411,8 @@ def test_sequential():
     assert [type(m).__name__ for m in net] == ["Linear", "Sigmoid", "ReLU", "Tanh", "GELU"]
     assert isinstance(net.pop(1), nn.Sigmoid) and list(net._modules) == ["0", "1", "2", "3"]
     del net[1:3]
-    assert [type(m).__name__ for m in net + nn.Sequential(nn.ReLU())] == ["Linear", "GELU",
-            "ReLU"] and len(net * 3) == 6
+    assert [type(m).__name__ for m in net + nn.Sequential(nn.ReLU())] == ["Linear", "GELU", "ReLU"]
+    assert len(net * 3) == 6
     net[1] = nn.ReLU()
     assert isinstance(net[1], nn.ReLU)
     with pytest.raises(IndexError):
@@ -441,8 +441,8 @@ def test_lists_and_dicts():
         table.update([["x"]])
     params = nn.ParameterList([cresset.ones(1), nn.Parameter(cresset.ones(2))])
     params.append(cresset.ones(3))
-    assert [tuple(p.shape) for p in params] == [(1,), (2,), (3,)] and all(isinstance(p, nn.Parameter)
-            for p in params) and list(params.state_dict()) == ["0", "1", "2"]
+    assert [tuple(p.shape) for p in params] == [(1,), (2,), (3,)]
+    assert all(isinstance(p, nn.Parameter) for p in params) and list(params.state_dict()) == ["0", "1", "2"]
     named = nn.ParameterDict({"x": cresset.ones(1)})
     named["y"] = nn.Parameter(cresset.ones(2))
     assert list(named.keys()) == ["x",

@@ -147,8 +147,8 @@ def test_parametrized_tensors_are_assigned_and_cached():
     p = cresset.nn.utils.parametrize
     p.register_parametrization(module, "weight", parts(cresset)["Twice"]())
     module.weight = cresset.ones(3, 3)
-    assert module.parametrizations.weight.original.tolist() == [[0.5] * 3] * 3 and module.weight.tolist() == [[1.0]
-            * 3] * 3
+    assert module.parametrizations.weight.original.tolist() == [[0.5] * 3] * 3
+    assert module.weight.tolist() == [[1.0] * 3] * 3
     with p.cached():
         assert module.weight is module.weight
     assert module.weight is not module.weight
