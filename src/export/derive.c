@@ -41,20 +41,12 @@ static cr_status set_outputs(cr_program *q, const cr_program *p, const uint32_t 
 /* A program with another graph, which keeps the old one alive, and everything of it. */
 static cr_status begin(cr_program *p, cr_graph *graph, cr_program **out) {
     cr_program *q;
-    CR_TRY(cr__program_create(&q));
-    cr_program_retain(q->base = p);
+    CR_TRY(cr__program_create_on(p, &q));
     cr_graph_release(q->graph);
     cr_graph_retain(q->graph = graph);
-    q->inputs = p->inputs, q->ninputs = p->ninputs;
-    q->state = p->state, q->nstate = p->nstate;
-    q->constants = p->constants, q->nconstants = p->nconstants;
-    q->ranges = p->ranges, q->nranges = p->nranges;
-    q->guards = p->guards, q->nguards = p->nguards;
-    q->example = p->example, q->nexample = p->nexample, q->example_problem = p->example_problem;
-    q->in_spec = p->in_spec, q->out_spec = p->out_spec;
+    q->example_problem = p->example_problem, q->out_spec = p->out_spec;
     q->unsupported = p->unsupported, q->nunsupported = p->nunsupported;
     q->schema_major = p->schema_major, q->schema_minor = p->schema_minor, q->opset = p->opset;
-    q->name = p->name, q->torch_version = p->torch_version, q->dialect = p->dialect;
     cr_module_call *calls = cr_arena_calloc(&q->arena, p->ncalls + 1, sizeof *calls);
     for (size_t i = 0; calls && i < p->ncalls; i++) {
         calls[i] = p->calls[i];

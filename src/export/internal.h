@@ -88,6 +88,8 @@ bool cr__has_parts(const cr_node *node);
 /* ---- program.c ---- */
 /* An empty program with an empty graph. */
 cr_status cr__program_create(cr_program **out);
+/* With the inputs, state, ranges, guards, example and names of `base`, which it keeps alive; the graph is its own. */
+cr_status cr__program_create_on(cr_program *base, cr_program **out);
 /* Every parameter, buffer and constant of the signature has its tensor, of the placeholder's dtype and sizes. */
 cr_status cr__check_state(const cr_program *p);
 /* Lets sizes of inputs be 0 and 1 whose range begins at 1 or 2. That is where tracing begins, not what the program

@@ -56,16 +56,7 @@ cr_status cr_program_prefix(cr_program *p, uint32_t node, cr_program **out) {
     const cr_node *n = cr_graph_node(p->graph, node);
     uint32_t first = n->first;
     while (!is_shown(cr_graph_value(p->graph, first))) first++;
-    CR_TRY(cr__program_create(&q));
-    cr_program_retain(q->base = p);
-    q->inputs = p->inputs, q->ninputs = p->ninputs;
-    q->state = p->state, q->nstate = p->nstate;
-    q->constants = p->constants, q->nconstants = p->nconstants;
-    q->ranges = p->ranges, q->nranges = p->nranges;
-    q->guards = p->guards, q->nguards = p->nguards;
-    q->example = p->example, q->nexample = p->nexample;
-    q->in_spec = p->in_spec;
-    q->name = p->name, q->torch_version = p->torch_version, q->dialect = p->dialect;
+    CR_TRY(cr__program_create_on(p, &q));
     cr_status status = cut_graph(q, p->graph, cr_graph_value(p->graph, first)->name);
     if (status) cr_program_release(q);
     else *out = q;

@@ -20,6 +20,22 @@ cr_status cr__program_create(cr_program **out) {
     return CR_OK;
 }
 
+cr_status cr__program_create_on(cr_program *base, cr_program **out) {
+    cr_program *q;
+    CR_TRY(cr__program_create(&q));
+    cr_program_retain(q->base = base);
+    q->inputs = base->inputs, q->ninputs = base->ninputs;
+    q->state = base->state, q->nstate = base->nstate;
+    q->constants = base->constants, q->nconstants = base->nconstants;
+    q->ranges = base->ranges, q->nranges = base->nranges;
+    q->guards = base->guards, q->nguards = base->nguards;
+    q->example = base->example, q->nexample = base->nexample;
+    q->in_spec = base->in_spec;
+    q->name = base->name, q->torch_version = base->torch_version, q->dialect = base->dialect;
+    *out = q;
+    return CR_OK;
+}
+
 pthread_mutex_t *cr_program_lock(const cr_program *p) {
     while (p->base) p = p->base;
     return &((cr_program *)p)->lock;

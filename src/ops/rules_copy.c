@@ -126,18 +126,23 @@ cr_status shape_fill_tensor(cr_rule *r) {
     return shape_like(r);
 }
 
-/* select_scatter and its kin: the source has the shape of the part that `part` takes of argument 0. */
-static cr_status scatter_part(cr_rule *r, cr_rule_fn *part) {
-    const cr_meta *src = cr_rule_meta(r, 1);
-    /* The view rule reads (self, arguments after it...); here a source stands between them. */
+/* What a view rule takes of `whole`. The rule reads (self, arguments after it...); here a second argument, a source or
+ * sizes, stands between them. */
+static cr_status take_part(cr_rule *r, cr_arg whole, cr_rule_fn *part) {
     cr_arg args[8];
     const cr_arg *given = r->arg;
-    args[0] = given[0];
+    args[0] = whole;
     for (int i = 2; i < r->nargs; i++) args[i - 1] = given[i];
     r->arg = args;
     cr_status status = part(r);
     r->arg = given;
-    CR_TRY(status);
+    return status;
+}
+
+/* select_scatter and its kin: the source has the shape of the part that `part` takes of argument 0. */
+static cr_status scatter_part(cr_rule *r, cr_rule_fn *part) {
+    const cr_meta *src = cr_rule_meta(r, 1);
+    CR_TRY(take_part(r, r->arg[0], part));
     cr_meta *o = &r->out[0].meta;
     bool fits = o->rank == src->rank;
     for (int i = 0; fits && i < o->rank; i++) {
@@ -193,14 +198,7 @@ static cr_status backward_of(cr_rule *r, cr_rule_fn *part) {
     CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, size, &rank));
     cr_meta_init(&whole, grad->dtype, grad->device);
     CR_TRY(cr_meta_set_dense(r->env, &whole, rank, size, CR_CONTIGUOUS));
-    cr_arg args[8];
-    const cr_arg *given = r->arg;
-    args[0] = (cr_arg){ .kind = CR_ARG_META, .u.meta = &whole };
-    for (int i = 2; i < r->nargs; i++) args[i - 1] = given[i];
-    r->arg = args;
-    cr_status status = part(r);
-    r->arg = given;
-    CR_TRY(status);
+    CR_TRY(take_part(r, (cr_arg){ .kind = CR_ARG_META, .u.meta = &whole }, part));
     cr_meta *o = &r->out[0].meta;
     if (o->rank != grad->rank)
         return fail_pair(r, "does not fit the part to write, of shape", grad->rank, grad->size, o);
