@@ -7,7 +7,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "py" / "capture")]
-import programs  # noqa: E402
+import reentry_programs as programs  # noqa: E402
 import results  # noqa: E402
 
 from cresset import _C  # noqa: E402

@@ -16,7 +16,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "full")]
 import cases  # noqa: E402
-import programs  # noqa: E402
+import reentry_programs as programs  # noqa: E402
 
 import cresset  # noqa: E402
 from cresset import _C  # noqa: E402

@@ -6,7 +6,7 @@ import sys
 import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import programs  # noqa: E402
+import reentry_programs as programs  # noqa: E402
 
 from cresset import _C  # noqa: E402
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "full")]
-import programs  # noqa: E402
+import reentry_programs as programs  # noqa: E402
 import reentry  # noqa: E402
 
 from cresset import _C  # noqa: E402
