@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-static double larger(double most, double x) { return !(fabs(x) <= most) ? fabs(x) : most; }
+/* NAN where one of them is. */
+static double larger(double most, double x) { return isnan(most) || fabs(x) <= most ? most : fabs(x); }
 
 /* The triangle that counts is repeated in the other; returns the power of two that the matrix was divided by, NAN for
  * what is not finite. */

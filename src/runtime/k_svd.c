@@ -1,8 +1,10 @@
 /* k_svd.c: singular values and vectors, and least squares with them. Reflections make the matrix bidiagonal and real;
  * implicit QR steps (shifted, or without a shift where that keeps small values exact) make it diagonal; the vectors are
  * reflected back. A wide matrix is worked on as its conjugate transpose. It is scaled by a power of two first, so that
- * no square overflows or vanishes. */
+ * no square overflows or vanishes. Matrices of f32 that are not small have a shorter way. */
+#include "runtime/gemm.h"
 #include "runtime/kernels.h"
+#include "runtime/rt_factor.h"
 #include "runtime/rt_stack.h"
 
 #include <float.h>
@@ -266,12 +268,156 @@ static void put_factor(const stack *s, const char *from, char *to, int64_t rows,
         }
 }
 
+/* ---- matrices of f32: by eigenvalues ----
+ * In f64 the square of a matrix of f32 keeps all its digits, and what is lost of singular values is less than their own
+ * rounding. Vectors of the one side are eigenvectors; those of the other are orthogonalized where values are small. */
+
+enum { FEW_NUMBERS = 256 }; /* of a matrix: the steps above are as fast then */
+
+typedef struct float_svd { /* all matrices are tall, m x n */
+    const stack *s;
+    double *a, *values, *u, *v; /* u: m x columns, v: as rows, or NULL */
+    int64_t m, n, columns;
+} float_svd;
+
+static double *room_for(const stack *s, int64_t numbers) {
+    return rt_scratch(s->ctx, (size_t)numbers * sizeof(double));
+}
+
+/* d: eigenvalues of g (n x n), rising; z (or NULL): vectors as rows. */
+static int eigen(const stack *s, double *g, int64_t n, double *d, double *z) {
+    const rt_factor_loops *f = rt_factor(RT_F64);
+    double *e = room_for(s, 2 * n), *tau = e + n;
+    if (!e) return RT_ENOMEM;
+    int code = f->tridiagonal(s->ctx, g, n, d, e, tau);
+    if (!code) code = f->tridiagonal_eigen(s->ctx, d, e, n, z);
+    if (!code && z) code = f->reflect_vectors(s->ctx, g, n, tau, z, n);
+    rt_scratch_free(s->ctx, e);
+    return code;
+}
+
+/* The lengths of the columns of b (m x n). */
+static void column_sizes(const double *b, int64_t m, int64_t n, double *size) {
+    for (int64_t j = 0; j < n; j++) size[j] = 0;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) size[j] += b[i * n + j] * b[i * n + j];
+    for (int64_t j = 0; j < n; j++) size[j] = sqrt(size[j]);
+}
+
+static void swap_numbers(double *x, double *y, int64_t step, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double swap = x[i * step];
+        x[i * step] = y[i * step];
+        y[i * step] = swap;
+    }
+}
+
+/* u and the values from b = a v (m x n), by reflections: its columns are nearly orthogonal already. */
+static int orthogonalize(const float_svd *w, double *b, double *values, double *u, double *v) {
+    const rt_factor_loops *f = rt_factor(RT_F64);
+    int64_t m = w->m, n = w->n, columns = w->columns;
+    double *tau = room_for(w->s, n + (columns > n ? m * columns : 0)), *wide = columns > n ? tau + n : b;
+    if (!tau) return RT_ENOMEM;
+    int code = f->reflect(w->s->ctx, b, m, n, tau);
+    for (int64_t i = 0; i < m && columns > n; i++) {
+        memcpy(wide + i * columns, b + i * n, (size_t)n * sizeof *b);
+        memset(wide + i * columns + n, 0, (size_t)(columns - n) * sizeof *b);
+    }
+    if (!code) code = f->reflector_product(w->s->ctx, wide, m, columns, tau, n, u);
+    for (int64_t j = 0; j < n; j++) {
+        double r = b[j * n + j];
+        values[j] = fabs(r);
+        for (int64_t i = 0; i < m && r < 0 && !code; i++) u[i * columns + j] = -u[i * columns + j];
+    }
+    for (int64_t j = 1; j < n && !code; j++) /* those that are nearly nothing may have changed places */
+        for (int64_t i = j; i > 0 && values[i] > values[i - 1]; i--) {
+            swap_numbers(&values[i], &values[i - 1], 1, 1);
+            swap_numbers(u + i, u + i - 1, columns, m);
+            swap_numbers(v + i * n, v + (i - 1) * n, 1, n);
+        }
+    rt_scratch_free(w->s->ctx, tau);
+    return code;
+}
+
+/* u and v from a and the vectors in the rows of z, the last of which belongs to the largest value. */
+static int float_vectors(const float_svd *w, const double *a, const double *z, double *values, double *u, double *v) {
+    int64_t m = w->m, n = w->n;
+    for (int64_t i = 0; i < n; i++) memcpy(v + i * n, z + (n - 1 - i) * n, (size_t)n * sizeof *v);
+    double *b = room_for(w->s, m * n);
+    if (!b) return RT_ENOMEM;
+    rt_gemm_args g = rt_gemm_plain(RT_F64, m, n, n, a, v, b);
+    g.b_row = 1, g.b_col = n;
+    int code = rt_gemm(w->s->ctx, &g);
+    column_sizes(b, m, n, values);
+    bool good = w->columns == n;
+    for (int64_t j = 0; j < n; j++) good &= values[j] > 1e-3 * values[0];
+    if (!code && !good) code = orthogonalize(w, b, values, u, v);
+    for (int64_t i = 0; i < m && !code && good; i++)
+        for (int64_t j = 0; j < n; j++) u[i * n + j] = b[i * n + j] / values[j];
+    for (int64_t j = 1; j < n && good; j++) values[j] = fmin(values[j], values[j - 1]);
+    rt_scratch_free(w->s->ctx, b);
+    return code;
+}
+
+static int float_svd_one(const void *arg, int64_t index) {
+    const float_svd *w = arg;
+    const stack *s = w->s;
+    int64_t m = w->m, n = w->n;
+    double *a = w->a + index * m * n, *values = w->values + index * n, most = 0;
+    for (int64_t i = 0; i < m * n; i++) most = fabs(a[i]) > most || isnan(a[i]) ? fabs(a[i]) : most;
+    if (!isfinite(most))
+        return rt_fail(s->ctx, RT_ERUNTIME,
+                       "linalg.svd: matrix %lld holds NaN or infinite numbers, so it has no singular values",
+                       (long long)index);
+    int power = 1;
+    if (most > 0) frexp(most, &power);
+    double scale = ldexp(1, power - 1), by = 1 / scale, *g = room_for(s, n * n * (w->u ? 2 : 1)),
+           *z = w->u ? g + n * n : NULL;
+    if (!g) return RT_ENOMEM;
+    for (int64_t i = 0; i < m * n; i++) a[i] *= by;
+    rt_gemm_args square = rt_gemm_plain(RT_F64, n, n, m, a, a, g);
+    square.a_row = 1, square.a_col = n;
+    int code = rt_gemm(s->ctx, &square);
+    if (!code) code = eigen(s, g, n, values, z);
+    for (int64_t i = 0; i < n / 2; i++) swap_numbers(&values[i], &values[n - 1 - i], 1, 1);
+    for (int64_t i = 0; i < n; i++) values[i] = sqrt(fmax(values[i], 0));
+    if (!code && z) code = float_vectors(w, a, z, values, w->u + index * m * w->columns, w->v + index * n * n);
+    for (int64_t i = 0; i < n; i++) values[i] *= scale;
+    rt_scratch_free(s->ctx, g);
+    if (code == RT_FACTOR_ENDLESS)
+        return rt_fail(s->ctx, RT_ERUNTIME, "linalg.svd: the algorithm did not converge for matrix %lld",
+                       (long long)index);
+    return code;
+}
+
+static int svd_of_floats(const rt_ctx *ctx, const rt_call *c) {
+    const rt_view *v = rt_arg_view(c, 0);
+    bool wide = v->size[v->rank - 2] < v->size[v->rank - 1], full = rt_arg_int(c, 1), vectors = rt_arg_int(c, 2);
+    rt_view tall = wide ? turned_view(v) : *v;
+    stack s = open_stack(ctx, v->dtype);
+    int64_t m = tall.size[tall.rank - 2], n = tall.size[tall.rank - 1], count = batches(v, 2), columns = full ? m : n;
+    float_svd w = { .s = &s, .m = m, .n = n, .columns = columns };
+    char *a = NULL;
+    int code = load_stack(&s, &tall, NULL, 2, RT_F64, &a);
+    w.a = (double *)a;
+    if (!code && !(w.values = take_room(&s, count * n, 8))) code = RT_ENOMEM;
+    if (!code && vectors && !((w.u = take_room(&s, count * m * columns, 8)) && (w.v = take_room(&s, count * n * n, 8))))
+        code = RT_ENOMEM;
+    if (!code) code = for_matrices(&s, count, 8 * m * n, float_svd_one, &w);
+    if (!code) code = store_stack(&s, &c->out[1], w.values, RT_F64);
+    if (code || !vectors) return close_stack(&s, code);
+    rt_view of_u = wide ? turned_view(&c->out[2]) : c->out[0], of_v = wide ? turned_view(&c->out[0]) : c->out[2];
+    code = store_stack(&s, &of_u, w.u, RT_F64);
+    return close_stack(&s, code ? code : store_stack(&s, &of_v, w.v, RT_F64));
+}
+
 int rt_k_linalg_svd(const rt_ctx *ctx, const rt_call *c) { /* A, full_matrices, compute_uv, driver -> U, S, Vh */
     const rt_view *v = rt_arg_view(c, 0);
     /* factors of what has no elements may be identities; a batch whose factors have none may be immense */
     bool any = false;
     for (int i = 0; i < 3; i++) any |= rt_numel(&c->out[i]) > 0;
     if (!any) return RT_OK;
+    if (v->dtype == RT_F32 && v->size[v->rank - 2] * v->size[v->rank - 1] >= FEW_NUMBERS) return svd_of_floats(ctx, c);
     stack s = open_stack(ctx, v->dtype);
     int64_t m = v->size[v->rank - 2], n = v->size[v->rank - 1], k = m < n ? m : n, count = batches(v, 2);
     bool full = rt_arg_int(c, 1), vectors = rt_arg_int(c, 2), wide = m < n;

@@ -14,6 +14,10 @@ PROGRAMS = {
     "cholesky": lambda a, b: cresset.linalg.cholesky(a @ a.T),
     "triangle": lambda a, b: cresset.linalg.solve_triangular(a.triu(), b, upper=True),
     "lu": lambda a, b: cresset.linalg.lu_factor(a)[0],
+    "eigh": lambda a, b: cresset.linalg.eigh(a + a.T)[0],
+    "svd": lambda a, b: cresset.linalg.svd(a)[1],
+    "pinv": lambda a, b: cresset.linalg.pinv(a),
+    "lstsq": lambda a, b: cresset.linalg.lstsq(a, b)[0],
 }
 
 

@@ -78,3 +78,43 @@ def test_eigh(name, dtype):
     assert (found - want).abs().max() < limit and (alone.double() / size - want).abs().max() < limit
     assert (wide @ v - v * found).abs().max() < limit
     assert (v.mH @ v - torch.eye(n)).abs().max() < LIMIT[dtype]
+
+
+MATRICES = {
+    **{f"random {m}x{n}": lambda m=m, n=n: random(m, n)
+       for m, n in ((16, 16), (70, 70), (130, 90), (90, 130), (2000, 9), (9, 2000))},
+    "stack": lambda: random(5, 40, 30), "zero": lambda: torch.zeros(40, 30).double(),
+    "identity": lambda: torch.eye(50).double(), "ones": lambda: torch.ones(40, 50).double(),
+    "rank three": lambda: random(80, 3) @ random(3, 60), "two columns": lambda: random(300, 2),
+    "graded": lambda: random(60, 60) @ torch.diag(torch.logspace(0, -12, 60).double()) @ random(60, 60).mT,
+    "falling": lambda: with_values(torch.logspace(0, -9, 80).double()),
+    "equal": lambda: torch.linalg.qr(random(90, 60))[0], "triangle": lambda: torch.ones(60, 60).triu().double(),
+    "tiny": lambda: random(50, 40) * 1e-30, "huge": lambda: random(50, 40) * 1e30,
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_svd_of_floats(name):
+    a = MATRICES[name]().float()
+    size = float(a.abs().max()) or 1.0
+    wide = a.double() / size
+    want = torch.linalg.svdvals(wide)
+    limit = 1e-6 * max(1.0, float(want.max()))
+    for full in (False, True):
+        u, s, vh = harness.theirs(cresset.ops.aten._linalg_svd(harness.ours(a), full, True))
+        alone = harness.theirs(cresset.ops.aten._linalg_svd(harness.ours(a), full, False)[1])
+        u, found, vh, k = u.double(), s.double() / size, vh.double(), s.shape[-1]
+        assert bool((s.diff() <= 0).all()) and bool((s >= 0).all())
+        assert (found - want).abs().max() < limit and (alone.double() / size - want).abs().max() < limit
+        assert (u[..., :k] @ torch.diag_embed(found) @ vh[..., :k, :] - wide).abs().max() < limit
+        assert (u.mT @ u - torch.eye(u.shape[-1])).abs().max() < 1e-6
+        assert (vh @ vh.mT - torch.eye(vh.shape[-2])).abs().max() < 1e-6
+
+
+def test_what_is_no_number_is_refused():
+    for bad in (float("nan"), float("inf")):
+        a = random(70, 70).float()
+        a[30, 20] = bad
+        for op in (cresset.linalg.eigh, cresset.linalg.svd, cresset.linalg.svdvals):
+            with pytest.raises(RuntimeError, match="NaN or infinite"):
+                op(harness.ours(a))
