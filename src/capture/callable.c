@@ -154,11 +154,19 @@ static PyObject *raise_unsupported(const callable *k, const cr_entry *e) {
 /* Runs the entry; what it cannot do is done plain. */
 static PyObject *run(callable *k, cr_entry *e, PyObject *const *slots, PyObject *const *args, Py_ssize_t nargs,
                      PyObject *kwnames) {
-    PyObject *result = NULL;
-    if (e->reason) return k->unsupported == Py_None ? call_plain(k, args, (size_t)nargs, kwnames)
-                                                    : raise_unsupported(k, e);
+    PyObject *result = NULL, **state = NULL;
+    if (e->reason && k->unsupported != Py_None) return raise_unsupported(k, e);
+    if (e->reason && (!e->resumes || cr_is_traced())) return call_plain(k, args, (size_t)nargs, kwnames);
+    if (e->resumes && !(state = PyMem_Calloc(e->state.n + 1, sizeof *state))) return PyErr_NoMemory();
     cr_entry_retain(e); /* it may be removed while it runs */
-    int done = switches.fail_graphs && e->graph ? 0 : cr_entry_run(e, slots, &result);
+    int done = switches.fail_graphs && e->graph ? 0 : cr_entry_run(e, slots, &result, state);
+    if (done == 1 && e->resumes) {
+        k->plain++;
+        int locals = (int)e->locals, depth = (int)e->state.n - locals;
+        result = cr_resume(k->function, args, nargs, kwnames, state, locals, depth, e->at);
+        state = NULL;
+    }
+    PyMem_Free(state);
     cr_entry_release(e);
     if (done) return result;
     k->failed++;
@@ -170,7 +178,9 @@ enum { SMALL = 64 };
 /* What was read a moment ago must hold now: an entry for which it does not would never be used. 0: slots are filled. */
 static int check_fresh(const callable *k, cr_entry *e, PyObject *const *args, PyObject **slots) {
     int32_t row = cr_guards_check(&e->guards, args, k->function, slots);
-    if (row < 0 || e->reason) return 0;
+    if (row < 0 || (e->reason && !e->resumes)) return 0;
+    e->resumes = false; /* it runs plain, whatever it was */
+    if (e->reason) return 0;
     PyObject *text = cr_guard_text(&e->guards, (size_t)row);
     if (text) e->reason = PyUnicode_FromFormat("a guard does not hold right after capture: %U", text);
     Py_XDECREF(text);
@@ -184,8 +194,8 @@ static PyObject *miss(callable *k, const shape *found, PyObject *const *args, ui
     cr_entry *e = capture(k, &s, args, ambient);
     if (!e || !(slots = PyMem_Calloc(e->guards.slots + 1, sizeof *slots))) goto out;
     if (check_fresh(k, e, args, slots)) goto out;
-    if (!e->reason) {
-        k->misses++;
+    if (!e->reason || e->resumes) {
+        k->misses += !e->reason;
         /* a backend may change anything: what the slots hold is read again */
         if (compile_graph(k, e, slots) || check_fresh(k, e, args, slots)) goto out;
     }
@@ -385,8 +395,9 @@ static PyObject *entry_data(const cr_entry *e) {
     graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
     if (!guards || !graph) return Py_XDECREF(guards), Py_XDECREF(graph), NULL;
     const char *tier = e->tier ? cr_tier_state(e->tier) : e->untiered;
-    return Py_BuildValue("{s:O,s:N,s:n,s:N,s:n,s:z}", "reason", e->reason ? e->reason : Py_None, "graph", graph, "ops",
-                         (Py_ssize_t)e->ops, "guards", guards, "effects", (Py_ssize_t)e->effects.n, "tier", tier);
+    return Py_BuildValue("{s:O,s:O,s:N,s:n,s:N,s:n,s:z}", "reason", e->reason ? e->reason : Py_None, "resumes",
+                         e->resumes ? Py_True : Py_False, "graph", graph, "ops", (Py_ssize_t)e->ops, "guards", guards,
+                         "effects", (Py_ssize_t)e->effects.n, "tier", tier);
 }
 
 static PyObject *entries(PyObject *self, PyObject *unused) {
@@ -432,7 +443,7 @@ static PyObject *reset(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef methods[] = {
-    { "_entries", entries, METH_NOARGS, "What was captured: [{reason, graph, ops, guards, effects, tier}]." },
+    { "_entries", entries, METH_NOARGS, "What was captured: [{reason, resumes, graph, ops, guards, effects, tier}]." },
     { "_counts", counts, METH_NOARGS, "How calls went: {captures, hits, misses, plain, failed}." },
     { "_wait", wait_for_tiers, METH_NOARGS, "Waits until native code that is being built is there." },
     { "_reset", reset, METH_NOARGS, "Forgets everything captured." },

@@ -232,6 +232,53 @@ static int describe(builder *b) {
     return finish_graph(b);
 }
 
+/* A cell that the program made: another one with the same contents, unless somebody else has it, too. */
+static int make_cell(builder *b, PyObject *cell, uint32_t *at) {
+    uint32_t row = CR_NO_ROW;
+    if (PyCell_GET(cell) && make(b, PyCell_GET(cell), &row)) return -1;
+    cr_make made = { .kind = CR_MAKE_CELL, .index = (uint32_t)b->e->parts.n, .n = PyCell_GET(cell) ? 1 : 0 };
+    if (made.n && cr_vec_push(&b->e->parts, row)) return no_memory();
+    return add_row(b, made, at);
+}
+
+/* The state in which CPython goes on. */
+static int describe_state(builder *b) {
+    const cr_landing *m = &b->c->landing;
+    for (int k = 0; k < m->count + m->depth; k++) {
+        PyObject *value = m->values[k];
+        uint32_t row = CR_NO_ROW;
+        if (value && (PyCell_Check(value) ? make_cell(b, value, &row) : make(b, value, &row))) return -1;
+        if (cr_vec_push(&b->e->state, row)) return no_memory();
+    }
+    b->e->at = m->at;
+    b->e->locals = (uint32_t)m->count;
+    return 0;
+}
+
+/* Everything up to the instruction that ended the capture, as an entry after which CPython goes on. A reason for not
+ * doing so is no new reason. */
+static bool describe_prefix(builder *b) {
+    PyObject *reason = b->c->reason;
+    b->c->reason = NULL;
+    bool described = cr_can_resume(b->c) && !add_effects(b) && !add_stores(b) && !describe_state(b) && !finish_graph(b);
+    bool worth = described && (b->e->ops || b->e->effects.n);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+    Py_XSETREF(b->c->reason, reason);
+    b->e->resumes = worth;
+    return worth;
+}
+
+/* Back to an entry that describes nothing. */
+static void drop_description(cr_entry *e) {
+    for (size_t i = 0; i < e->makes.n; i++) Py_XDECREF(e->makes.at[i].object);
+    for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
+    e->makes.n = e->parts.n = e->effects.n = e->state.n = 0;
+    PyMem_Free(e->inputs);
+    e->inputs = NULL;
+    e->ninputs = e->noutputs = 0;
+    e->ops = 0;
+}
+
 static void drop_graph(cr_entry *e) {
     cr_plan_release(e->plan);
     cr_graph_release(e->graph);
@@ -247,12 +294,16 @@ cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient) {
     e->refs = 1;
     e->ambient = ambient;
     cr_guards_init(&e->guards);
-    if (!c->reason && describe(&b)) {
+    if (c->reason && !describe_prefix(&b)) {
+        drop_graph(e);
+        drop_description(e);
+    } else if (!c->reason && describe(&b)) {
         if (!c->reason && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
             PyErr_Clear();
             cr_break(c, "the result cannot be described");
         }
         drop_graph(e);
+        drop_description(e);
     }
     cr_map_dispose(&b.rows);
     cr_map_dispose(&b.outputs);
@@ -278,6 +329,7 @@ void cr_entry_release(cr_entry *e) {
     for (size_t i = 0; i < e->makes.n; i++) Py_XDECREF(e->makes.at[i].object);
     cr_vec_dispose(&e->makes);
     cr_vec_dispose(&e->parts);
+    cr_vec_dispose(&e->state);
     for (size_t i = 0; i < e->effects.n; i++) Py_XDECREF(e->effects.at[i].key);
     cr_vec_dispose(&e->effects);
     PyMem_Free(e->inputs);
@@ -306,6 +358,7 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
         for (uint32_t i = 0; o && i < row->n; i += 2)
             if (PyDict_SetItem(o, objects[parts[i]], objects[parts[i + 1]])) Py_CLEAR(o);
         return o;
+    case CR_MAKE_CELL: return PyCell_New(row->n ? objects[parts[0]] : NULL);
     case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
     default: return NULL;
     }
@@ -459,7 +512,7 @@ static int make_objects(run *r, PyObject *outputs) {
     return failed ? -1 : 0;
 }
 
-int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result) {
+int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state) {
     PyObject *small_objects[SMALL], *outputs = NULL;
     cr_arg small_args[SMALL];
     size_t nargs = (size_t)e->ninputs + e->noutputs, nmakes = e->makes.n;
@@ -479,7 +532,9 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result) {
         if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
         if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
     }
-    *result = done == 1 ? Py_NewRef(r.objects[nmakes - 1]) : NULL;
+    *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[nmakes - 1]) : NULL;
+    for (size_t i = 0; done == 1 && i < e->state.n; i++)
+        state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);
     for (size_t i = 0; i < e->effects.n; i++) Py_DECREF(slots[e->effects.at[i].slot]);
     Py_XDECREF(outputs);

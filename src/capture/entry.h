@@ -1,7 +1,8 @@
 /* entry.h: what was captured of one call: guards, a graph, how to run it, and what to make of its results.
  *
- * Entries are made once and then only run; refcounted, so that one that runs outlives its removal. An entry without a
- * graph whose `reason` is set says that such a call runs plain, and why. */
+ * Entries are made once and then only run; refcounted, so that one that runs outlives its removal. One whose `reason`
+ * is set says that such a call runs plain, and why: from its beginning, or (`resumes`) from the middle, after the graph
+ * and with the locals and the stack that were described. */
 #ifndef CR_ENTRY_H
 #define CR_ENTRY_H
 
@@ -9,8 +10,9 @@
 #include "capture/tier.h"
 
 /* How a result is made: rows in order, each from earlier ones; the last is the result. */
+enum { CR_NO_ROW = UINT32_MAX };
 typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_MAKE_TUPLE, CR_MAKE_LIST, CR_MAKE_DICT,
-                            CR_MAKE_SLICE } cr_make_kind;
+                            CR_MAKE_SLICE, CR_MAKE_CELL } cr_make_kind;
 typedef struct cr_make {
     uint8_t kind;
     uint32_t index;   /* OUTPUT: of the graph; SLOT: of the guards; else first of `parts` */
@@ -23,6 +25,10 @@ typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *
 
 typedef struct cr_entry {
     int64_t refs;
+    bool resumes;         /* CPython goes on at unit `at`, with `state`: `locals` rows, then the stack */
+    int32_t at;
+    uint32_t locals;
+    CR_VEC(uint32_t) state; /* rows; CR_NO_ROW: NULL */
     uint64_t ambient;     /* the word of the front end when it was captured */
     cr_guards guards;
     PyObject *reason;     /* str: why the call runs plain; NULL: it is captured */
@@ -47,8 +53,13 @@ cr_entry *cr_entry_retain(cr_entry *e);
 void cr_entry_release(cr_entry *e);
 /* Lets native code be made of the graph, where that may stand for it. -1: exception. */
 int cr_entry_build(cr_entry *e);
-/* Runs it on slots that its guards filled. 1: *result; 0: the graph failed, nothing has happened: run plain; -1:
- * exception (a signal). */
-int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result);
+/* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the
+ * graph failed, nothing has happened: run plain; -1: exception (a signal). */
+int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);
+/* Calls the function with the frame that it makes entered at unit `at`, with these locals and this stack (taken over).
+ * (resume.c) */
+PyObject *cr_resume(PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **values,
+                    int count, int depth, int at);
+bool cr_is_traced(void); /* does somebody watch this thread's frames? Then none is entered in the middle */
 
 #endif

@@ -241,6 +241,7 @@ static int missing(cr_capture *c, PyObject *value, PyObject *name) {
 
 HANDLER(LOAD_ATTR) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
+    c->clean = true; /* reading changes nothing */
     int r = cr_get_attribute(c, value, name, &out);
     if (r == MISSING) r = missing(c, value, name);
     if (r == FOUND) cr_push(f, out);
@@ -275,6 +276,7 @@ HANDLER(STORE_ATTR) {
 /* A method is pushed as (function, self), anything else as (NULL, it). */
 HANDLER(LOAD_METHOD) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
+    c->clean = true;
     int r = cr_get_attribute(c, value, name, &out);
     if (r == MISSING) r = missing(c, value, name);
     cr_call_frame *pushed = r == PUSHED ? c->frame : NULL;

@@ -228,6 +228,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         Py_XDECREF(inner);
         return r;
     }
+    c->clean = true;
     if (PyType_Check(real)) return cr_break(c, "an object of class %s is made", ((PyTypeObject *)real)->tp_name);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;

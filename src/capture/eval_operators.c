@@ -58,6 +58,7 @@ static bool shows(PyObject *a, PyObject *b) {
 HANDLER(BINARY_OP) {
     UNUSED;
     PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
+    c->clean = cr_is_tensor_value(a); /* an op that fails has changed nothing */
     if ((size_t)i->arg >= CR_COUNT(operators)) cr_break(c, "an operator that is not known (%d)", i->arg);
     else if (!c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
     else result = operators[i->arg](a, b);
@@ -253,6 +254,7 @@ HANDLER(BUILD_STRING) {
 HANDLER(FORMAT_VALUE) {
     static PyObject *(*const conversions[])(PyObject *) = { NULL, PyObject_Str, PyObject_Repr, PyObject_ASCII };
     PyObject *spec = i->arg & 4 ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
+    c->clean = true;
     if (!c->plain && !cr_is_constant(value)) cr_break(c, "the text of something that is no constant is asked for");
     else {
         PyObject *converted = i->arg & 3 ? conversions[i->arg & 3](value) : Py_NewRef(value);

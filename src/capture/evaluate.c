@@ -6,6 +6,8 @@
 
 #include "python/py.h"
 
+#include <string.h>
+
 #define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
 #define UNUSED (void)c, (void)f, (void)i
 
@@ -54,10 +56,52 @@ static int end_by_exception(cr_capture *c) {
     return -1;
 }
 
+static int set_landing(cr_capture *c, const cr_call_frame *f, const cr_instruction *i) {
+    cr_landing *m = &c->landing;
+    int count = f->code->co_nlocalsplus, total = count + f->top;
+    if (total > m->room) {
+        PyObject **grown = PyMem_Realloc(m->values, ((size_t)total + 8) * sizeof *grown);
+        if (!grown) return PyErr_NoMemory(), -1;
+        m->values = grown, m->room = total + 8;
+    }
+    for (int k = 0; k < total; k++) Py_XINCREF(f->locals[k]);
+    cr_landing_clear(c);
+    memcpy(m->values, f->locals, (size_t)total * sizeof *m->values);
+    m->count = count, m->depth = f->top;
+    m->graph = cr_graph_value_count(cr_trace_graph(c->trace));
+    m->at = f->resumed ? i->at : -1;
+    return 0;
+}
+
+void cr_landing_clear(cr_capture *c) {
+    for (int k = 0; k < c->landing.count + c->landing.depth; k++) Py_XDECREF(c->landing.values[k]);
+    c->landing.count = c->landing.depth = 0;
+}
+
+/* What the last instruction has recorded goes: it is carried out again, really. */
+static bool cut_graph(cr_capture *c) {
+    cr_graph *g = cr_trace_graph(c->trace);
+    for (uint32_t v = cr_graph_value_count(g); v-- > c->landing.graph;) {
+        uint32_t node = cr_graph_value(g, v)->node;
+        if (node == CR_NO_NODE) continue;
+        if (cr_graph_value(g, v)->hidden) return false; /* it has written to something that goes on under that name */
+        if (cr_graph_node(g, node)->kind != CR_NODE_CALL) continue; /* an input that it read first: nobody uses it */
+        if (cr_graph_erase(g, node)) return false;
+    }
+    return true;
+}
+
+bool cr_can_resume(cr_capture *c) {
+    bool outermost = c->frame && !c->frame->back;
+    return c->clean && outermost && c->landing.at >= 0 && cut_graph(c);
+}
+
 static int step(cr_capture *c) {
     cr_call_frame *f = c->frame;
     const cr_instruction *i = &f->instructions->at[f->next];
+    if (!f->back && !c->plain && set_landing(c, f, i)) return -1;
     f->current = f->next++;
+    c->clean = !handlers[i->id];
     if (!handlers[i->id]) return cr_break(c, "%s (%s)", cr_instruction_reason(i->id), cr_instruction_name(i->id));
     if (--c->left <= 0) return cr_break(c, "too many instructions are evaluated: a loop is unrolled for very long");
     if ((c->left & 255) == 0 && PyErr_CheckSignals()) return -1;
@@ -115,7 +159,7 @@ HANDLER(RETURN_VALUE) {
 /* ---- moving values ---- */
 
 HANDLER(NOP) { return UNUSED, 0; }
-HANDLER(RESUME) { return UNUSED, 0; }
+HANDLER(RESUME) { return UNUSED, f->resumed = true, 0; }
 HANDLER(POP_TOP) { return UNUSED, Py_XDECREF(cr_pop(f)), 0; }
 HANDLER(PUSH_NULL) { return UNUSED, cr_push(f, NULL), 0; }
 HANDLER(COPY) { return UNUSED, cr_push(f, Py_XNewRef(cr_peek(f, i->arg))), 0; }
@@ -281,6 +325,7 @@ HANDLER(JUMP) { return UNUSED, f->next = i->arg, 0; }
 
 static int jump_if(cr_capture *c, cr_call_frame *f, const cr_instruction *i, bool wanted) {
     PyObject *value = cr_pop(f);
+    c->clean = cr_is_tensor_value(value);
     int truth = cr_truth(c, value);
     Py_DECREF(value);
     if (truth < 0) return -1;

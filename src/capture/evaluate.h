@@ -63,14 +63,25 @@ typedef struct cr_call_frame {
     int32_t next;           /* instruction */
     int32_t current;        /* the one being carried out */
     int top;
+    bool resumed;           /* it is past its first instructions, which CPython carries out by itself */
     uint8_t gives;          /* what its result must be: cr_gives */
     PyObject *generator;    /* whose frame it is; borrowed; NULL: a function's */
     PyObject **stack;       /* behind the locals */
     PyObject *locals[];     /* owned; NULL: unbound */
 } cr_call_frame;
 
+/* The outermost frame before the instruction that is being carried out: where CPython can go on if capture cannot. */
+typedef struct cr_landing {
+    PyObject **values;  /* owned: locals, cells, free variables, then the stack; NULL is unbound */
+    int count, depth, room;
+    int32_t at;         /* the unit to go on with; -1: its beginning, where nothing has happened yet */
+    uint32_t graph;     /* values in the graph then */
+} cr_landing;
+
 typedef struct cr_capture {
     bool plain;
+    cr_landing landing;
+    bool clean;             /* the instruction that ends the capture has changed no value */
     cr_guards guards;
     cr_map by_real, by_value; /* address -> index of `known` */
     cr_map made;              /* function made here -> source of its owner; `kept` holds them */
@@ -90,7 +101,11 @@ typedef struct cr_capture {
 } cr_capture;
 int cr_capture_begin(cr_capture *c, bool plain); /* -1: exception */
 void cr_capture_dispose(cr_capture *c);
+void cr_landing_clear(cr_capture *c);
 
+/* Did it end where CPython can go on in the middle? Then c->landing says with what, and the graph holds what comes
+ * before. */
+bool cr_can_resume(cr_capture *c);
 /* Ends the capture: the call runs plain, for this reason. Always -1. */
 int cr_break(cr_capture *c, const char *format, ...);
 /* The value of an object from outside, guarded. New reference; NULL: exception or break. */

@@ -102,6 +102,8 @@ int cr_capture_begin(cr_capture *c, bool plain) {
 
 void cr_capture_dispose(cr_capture *c) {
     while (c->frame) cr_pop_frame(c);
+    cr_landing_clear(c);
+    PyMem_Free(c->landing.values);
     for (size_t i = 0; i < c->known.n; i++) {
         Py_XDECREF(c->known.at[i].real);
         Py_XDECREF(c->known.at[i].value);
