@@ -201,10 +201,10 @@ RT_KERNEL(rt_k_geqrf);
 RT_KERNEL(rt_k_householder_product);
 RT_KERNEL(rt_k_linalg_check_errors);
 /* Their products may be in f64 whatever dtype the tensors have (rt_stack.h, k_expm.c). */
-#define RT_KERNELS_IN_F64(X)                                                                                         \
-    X(rt_k_linalg_eigh)                                                                                              \
-    X(rt_k_matrix_exp) X(rt_k_lu_factor) X(rt_k_linalg_det) X(rt_k_linalg_slogdet) X(rt_k_solve_ex) X(rt_k_lu_solve) \
-        X(rt_k_inv_ex) X(rt_k_cholesky_ex) X(rt_k_solve_triangular) X(rt_k_geqrf) X(rt_k_householder_product)
+#define RT_KERNELS_IN_F64(X)                                                                                           \
+    X(rt_k_linalg_eigh) X(rt_k_linalg_svd) X(rt_k_matrix_exp) X(rt_k_lu_factor) X(rt_k_linalg_det)                     \
+    X(rt_k_linalg_slogdet) X(rt_k_solve_ex) X(rt_k_lu_solve) X(rt_k_inv_ex) X(rt_k_cholesky_ex)                        \
+    X(rt_k_solve_triangular) X(rt_k_geqrf) X(rt_k_householder_product)
 
 /* k_distance.c */
 RT_KERNEL(rt_k_cdist);
