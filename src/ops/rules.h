@@ -266,6 +266,7 @@ RULE(shape_pool_backward);
 RULE(shape_picked_backward);
 RULE(check_unpool);
 RULE(check_fractional_pool);
+RULE(shape_fractional_pool);
 
 /* resampling (rules_upsample.c) */
 RULE(shape_upsample);

@@ -238,3 +238,16 @@ cr_status check_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size,
                           "fractional pooling: there must be a random sample for each spatial dimension"));
     return dtype_same(r);
 }
+
+cr_status shape_fractional_pool(cr_rule *r) { /* self, kernel_size, output_size, random_samples -> values, indices */
+    const cr_meta *m = cr_rule_meta(r, 0);
+    int spatial = spatial_dims(r, 1);
+    cr_dim size[CR_MAX_RANK], output[3];
+    CR_TRY(cr_rule_exact_ints(r, 2, spatial, output));
+    for (int d = 0; d < spatial; d++)
+        CR_TRY(cr_dim_require(r->env, output[d], CR_GE, 0, "fractional pooling: output_size must not be negative"));
+    memcpy(size, m->size, m->rank * sizeof *size);
+    memcpy(size + m->rank - spatial, output, (size_t)spatial * sizeof *size);
+    CR_TRY(cr_rule_add_dense(r, r->result, m->rank, size));
+    return cr_rule_add_dense(r, CR_I64, m->rank, size);
+}

@@ -235,6 +235,8 @@ RT_KERNEL(rt_k_max_pool2d_backward);
 RT_KERNEL(rt_k_max_pool3d_backward);
 RT_KERNEL(rt_k_adaptive_max_pool2d_backward);
 RT_KERNEL(rt_k_adaptive_max_pool3d_backward);
+RT_KERNEL(rt_k_fractional_pool2d); /* k_fractional.c */
+RT_KERNEL(rt_k_fractional_pool3d);
 RT_KERNEL(rt_k_fractional_pool2d_backward);
 RT_KERNEL(rt_k_fractional_pool3d_backward);
 RT_KERNEL(rt_k_avg_pool2d_backward);
