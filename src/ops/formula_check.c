@@ -133,9 +133,20 @@ static bool is_tensor(const cr_op *op, const cr_fnode *node) {
     return node->space == CR_FSPACE_RESULT || node->space == CR_FSPACE_GRAD;
 }
 
+/* Is something in it that could be saved? */
+static bool may_save(const cr_op *op, const cr_fnode *node) {
+    if (node->kind == CR_F_NAME)
+        return node->space == CR_FSPACE_RESULT || node->space == CR_FSPACE_LET ||
+               (node->space == CR_FSPACE_PARAM && op->schema.params[node->slot].type == CR_T_TENSOR);
+    for (int i = 0; i < node->nkids; i++)
+        if (node->kids[i] && may_save(op, node->kids[i])) return true;
+    return false;
+}
+
 /* Does what it reads depend on no value? A comparison of a tensor is a tensor, which decides nothing here. */
 static bool is_settled(const cr_op *op, const cr_fnode *node) {
     int k = node->kind;
+    if (k == CR_F_TERNARY && !may_save(op, node)) return true; /* alpha == 1 ? grad : grad * alpha */
     if (k == CR_F_TERNARY || k == CR_F_FOR || k == CR_F_AND || k == CR_F_OR) return false;
     if (node->special == CR_FSPECIAL_WHERE) {
         const cr_fnode *test = node->nkids ? node->kids[0] : node;
