@@ -226,11 +226,12 @@ def jacrev(func: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = Fa
 # ---- forwards ----
 
 class _Transposed:
-    """Gradients for dummy seeds: linear in them, so that pulling tangents back gives the derivative forwards."""
+    """Gradients for dummy seeds: linear in them, so that pulling tangents back gives the derivative forwards. Ones:
+    some linear maps are computed by steps that are not smooth at 0 (logcumsumexp's by logarithms)."""
 
     def __init__(self, level: _Level, outputs: Sequence[Any]) -> None:
         self.level = level
-        self.seeds = [_op("zeros_like")(o.detach()).requires_grad_() if o.is_floating_point() or o.is_complex() else
+        self.seeds = [_op("ones_like")(o.detach()).requires_grad_() if o.is_floating_point() or o.is_complex() else
                       _op("zeros_like")(o) for o in outputs]
         self.pulled = level.pull(outputs, level.entered, self.seeds, True)
         level.own += [s for s in self.seeds if s.requires_grad]

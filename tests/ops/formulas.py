@@ -199,12 +199,17 @@ def compare_once(case, flows, wanted, always):
     raise harness.Different(f"{where}: {difference}\n ({slopes})")
 
 
-def unlike(want, mine, inputs, flows, chosen):
-    """What differs between PyTorch's gradients and ours, or None. Every tensor that takes part may have rounded the
-    gradient on its way, so the lowest precision of all decides how near is equal."""
+def tolerance(inputs, flows):
+    """(rtol, atol): every tensor that takes part may have rounded the gradient on its way, so the lowest precision of
+    all decides how near is equal."""
     kinds = [t.dtype for t in inputs] + [t.dtype for _, t, _ in flows]
-    rtol, atol = max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[d]) for d in kinds
-                                       if d not in (torch.float64, torch.complex128)])
+    return max([(1e-6, 1e-8)] + [tuple(4 * v for v in harness.TOLERANCE[d]) for d in kinds
+                                 if d not in (torch.float64, torch.complex128)])
+
+
+def unlike(want, mine, inputs, flows, chosen):
+    """What differs between PyTorch's gradients and ours, or None."""
+    rtol, atol = tolerance(inputs, flows)
     for i in chosen:
         w = torch.zeros_like(inputs[i]) if want[i] is None else want[i]
         g = torch.zeros_like(inputs[i]) if mine[i] is None else mine[i]

@@ -1,7 +1,8 @@
 """autograd.functional: vjp, jvp, jacobian, hessian, vhp, hvp of a function of tensors.
 
 Each runs the function on copies of the inputs that require grad. jvp is the transpose of vjp: the gradients for a dummy
-seed are linear in the seed, so pulling the tangents back through them gives the derivative forwards.
+seed are linear in the seed, so pulling the tangents back through them gives the derivative forwards. The seed is 1,
+where linear maps that are computed by steps like logarithms are smooth.
 """
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
             tangents = _check_v(v, given, many_in, "jvp")
         entered = _enter(given, create_graph)
         many_out, outputs = _run(func, entered, "jvp", strict)
-        seeds = tuple(_op("zeros_like")(o.detach()).requires_grad_() for o in outputs)
+        seeds = tuple(_op("ones_like")(o.detach()).requires_grad_() for o in outputs)
         pulled = _fill(_grad(outputs, entered, seeds, True), entered, strict, False,
                        "The output of the user-provided function")
         found = _fill(_grad(pulled, seeds, tangents, create_graph), seeds, False, create_graph, "The derivative")
@@ -254,7 +255,7 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         _one(outputs, "hvp", "function")
         first = _fill(_grad(outputs, entered, None, True), entered, strict, True,
                       "The output of the user-provided function")
-        seeds = tuple(_op("zeros_like")(t.detach()).requires_grad_() for t in first)
+        seeds = tuple(_op("ones_like")(t.detach()).requires_grad_() for t in first)
         second = _fill(_grad(first, entered, seeds, True), entered, strict, True, "The jacobian")
         found = _fill(_grad(second, seeds, tangents, create_graph), seeds, False, create_graph, "The hessian")
     return _like(_leave(outputs, create_graph), False), _like(_leave(found, create_graph), many)

@@ -1,0 +1,12 @@
+"""Derivatives forwards of every op of the table against PyTorch's forward mode, in float64. Arguments select ops by
+substring."""
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "ops"))
+import jvp  # noqa: E402
+import runner  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(runner.main("jvp", jvp.sweep_jvp, sys.argv[1:], jvp.PASSING, jvp.PASSING[1:]))
