@@ -78,6 +78,7 @@ static cr_entry *capture(callable *k, const shape *s, PyObject *const *args, uin
     cr_entry *e = NULL;
     if (cr_capture_begin(&c, false)) return cr_capture_dispose(&c), NULL;
     k->capturing = true;
+    bool collects = PyGC_Disable(); /* a finalizer's ops would be recorded */
     cr_trace_begin(c.trace, true);
     int failed = begin(&c, k, s, args) || cr_evaluate(&c);
     cr_trace_end(c.trace);
@@ -85,6 +86,7 @@ static cr_entry *capture(callable *k, const shape *s, PyObject *const *args, uin
     if (failed && c.reason) PyErr_Clear();
     if (!PyErr_Occurred()) e = cr_entry_new(&c, (PyCodeObject *)PyFunction_GET_CODE(k->function), ambient);
     cr_capture_dispose(&c);
+    if (collects) PyGC_Enable();
     k->capturing = false;
     return e;
 }

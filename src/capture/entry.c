@@ -9,6 +9,8 @@
 #include "python/py.h"
 #include "runtime/rt_random.h"
 
+#include <string.h>
+
 enum { GIL_WORK = 8192, SMALL = 64 };
 
 /* ---- making ---- */
@@ -159,6 +161,17 @@ static int add_stores(builder *b) {
 
 /* ---- the graph ---- */
 
+/* Ops that draw only where they are told to drop something: attention, recurrent layers. */
+static bool drops(const cr_node *node) {
+    for (uint16_t i = 0; i < node->op->schema.nparams && i < node->nargs; i++) {
+        const char *name = node->op->schema.params[i].name;
+        const cr_arg *a = &node->args[i];
+        if (strcmp(name, "dropout_p") && strcmp(name, "dropout")) continue;
+        if (!(a->kind == CR_ARG_FLOAT && a->u.f == 0) && !(a->kind == CR_ARG_INT && a->u.i == 0)) return true;
+    }
+    return false;
+}
+
 static int look_at_graph(builder *b) {
     cr_graph *g = b->e->graph;
     const cr_op *op = NULL;
@@ -167,7 +180,7 @@ static int look_at_graph(builder *b) {
         const cr_node *node = cr_graph_node(g, n);
         if (node->kind != CR_NODE_CALL) continue;
         b->e->ops++;
-        b->e->draws |= !node->op->row || (node->op->tags & CR_TAG_RANDOM);
+        b->e->draws |= !node->op->row || (node->op->tags & CR_TAG_RANDOM) || drops(node);
     }
     if (cr_body_writes(g, &op, &input)) return cr_py_fail(cr_error_code());
     if (input) return cr_break(b->c, "%s() writes to a tensor from outside", op->schema.name);

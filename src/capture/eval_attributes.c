@@ -7,6 +7,8 @@
 
 #include "python/py.h"
 
+#include <string.h>
+
 #define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
 
 enum { PUSHED = 0, FOUND = 1, MISSING = 2 };
@@ -171,8 +173,15 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     if (at < 0) return -1;
     if (cr_has_stores(c, dict)) return cr_break(c, "variables of a module are set and read");
     if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0), out);
-    /* A package that makes names when they are asked for keeps them: asked once, they are there. */
+    /* Our package makes names when they are asked for, and keeps them: asked once, they are there. What runs for that
+     * is no part of the program. Other modules' code is not run. */
+    const char *module = PyModule_GetName(real);
+    if (!module) return -1;
+    if (strcmp(module, "cresset") && strncmp(module, "cresset.", 8))
+        return cr_break(c, "module '%s' has no '%U' of its own", module, name);
+    cr_trace_end(c->trace);
     PyObject *made = PyObject_GetAttr(real, name);
+    cr_trace_begin(c->trace, true);
     if (!made) return -1;
     Py_DECREF(made);
     if (cr_read_now(CR_READ_KEY, dict, name, 0)) return found(cr_wrap_read(c, CR_READ_KEY, at, dict, name, 0), out);

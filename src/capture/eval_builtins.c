@@ -20,11 +20,17 @@ typedef struct rule { const char *name; enum { ANY, CONSTANTS, SPECIAL } on; spe
 
 static PyTypeObject *class_of(PyObject *value) { return Py_TYPE(cr_is_token(value) ? cr_real(value) : value); }
 
-/* Of an abstract class (abc): what classes in C are counted among it is asked of it, and guarded by the number that
- * changes when any class is registered. 2: it is no abstract class, or the other is not written in C. */
+/* Of an abstract class of the standard library: what classes in C are counted among it is asked of it, and guarded by
+ * the number that changes when any class is registered. 2: it is no such class, or the other is not written in C. */
 static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
     if (strcmp(Py_TYPE(of)->tp_name, "ABCMeta") || Py_TYPE(of) == &PyType_Type || type->tp_flags & Py_TPFLAGS_HEAPTYPE)
         return 2;
+    PyObject *module = PyObject_GetAttrString(of, "__module__");
+    bool known = module && PyUnicode_Check(module) &&
+                 (!PyUnicode_CompareWithASCIIString(module, "collections.abc") ||
+                  !PyUnicode_CompareWithASCIIString(module, "numbers"));
+    Py_XDECREF(module);
+    if (!known) return PyErr_Clear(), 2;
     int is = PyObject_IsSubclass((PyObject *)type, of);
     return is < 0 || cr_guard_registrations(&c->guards) ? -1 : is;
 }

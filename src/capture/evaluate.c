@@ -96,6 +96,14 @@ bool cr_can_resume(cr_capture *c) {
     return c->clean && outermost && c->landing.at >= 0 && cut_graph(c);
 }
 
+/* A signal's handler is no part of the program: what it computes is not recorded. */
+static int look_for_signals(cr_capture *c) {
+    if (!c->plain) cr_trace_end(c->trace);
+    int raised = PyErr_CheckSignals();
+    if (!c->plain) cr_trace_begin(c->trace, true);
+    return raised;
+}
+
 static int step(cr_capture *c) {
     cr_call_frame *f = c->frame;
     const cr_instruction *i = &f->instructions->at[f->next];
@@ -104,7 +112,7 @@ static int step(cr_capture *c) {
     c->clean = !handlers[i->id];
     if (!handlers[i->id]) return cr_break(c, "%s (%s)", cr_instruction_reason(i->id), cr_instruction_name(i->id));
     if (--c->left <= 0) return cr_break(c, "too many instructions are evaluated: a loop is unrolled for very long");
-    if ((c->left & 255) == 0 && PyErr_CheckSignals()) return -1;
+    if ((c->left & 255) == 0 && look_for_signals(c)) return -1;
     return handlers[i->id](c, f, i);
 }
 

@@ -624,6 +624,53 @@ def test_inside_export():
     assert "aten.add" in str(graph)
 
 
+def test_what_runs_meanwhile_is_not_recorded():
+    """Finalizers and handlers of signals are no part of the program."""
+    import signal
+    seen = []
+
+    class Loud:
+        def __del__(self):
+            seen.append((cresset.ones(2) * 3).tolist())
+
+    def handler(number, frame):
+        seen.append((cresset.ones(2) * 5).tolist())
+
+    def f(a, n):
+        for k in range(n):
+            a = a + k
+        return a
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(20):
+            o = Loud()
+            o.self = o
+            del o
+            signal.setitimer(signal.ITIMER_REAL, 0.0005)
+            compiled = compile(f, fullgraph=True)
+            assert compiled(cresset.zeros(2), 300).tolist() == [44850, 44850]
+            assert compiled._entries()[0]["ops"] == 300
+            signal.pause() if not seen else None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    gc.collect()
+    assert {tuple(s) for s in seen} == {(3, 3), (5, 5)}
+
+
+def test_modules_that_compute_their_names():
+    """Code of a module that is asked for a name does not run in a capture."""
+    module = types.ModuleType("computed")
+    module.__getattr__ = lambda name: len(calls) if not calls.append(name) else 0
+    calls = []
+
+    def f(a, m):
+        return a + m.anything
+    compiled = compile(f)
+    assert [compiled(cresset.zeros(1), module).item() for _ in range(3)] == [1, 2, 3]
+    assert len(calls) == 3 and "no 'anything' of its own" in compiled._entries()[0]["reason"]
+
+
 def test_threads():
     compiled = compile(cases.inlined)
     x, wrong = cases.x(), []
