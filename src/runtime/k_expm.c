@@ -9,7 +9,21 @@
 
 enum { MOST_HALVINGS = 1100 };
 
+enum { SMALL = 12 }; /* a product's own preparations take longer than these loops */
+
+static void multiply_small(const double *a, const double *b, double *restrict to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) to[i * n + j] = 0;
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t j = 0; j < n; j++) to[i * n + j] += a[i * n + k] * b[k * n + j];
+    }
+}
+
 static int multiply(const stack *s, const double *a, const double *b, double *to, int64_t n) {
+    if (n <= SMALL && s->dtype == RT_F64) {
+        multiply_small(a, b, to, n);
+        return RT_OK;
+    }
     rt_gemm_args g = rt_gemm_plain(s->dtype, n, n, n, a, b, to);
     return rt_gemm(s->ctx, &g);
 }
@@ -53,24 +67,40 @@ static double norm_of(const stack *s, const char *a, int64_t n) {
     return most;
 }
 
+typedef struct exp_work {
+    const stack *s;
+    char *a;
+    int64_t n;
+} exp_work;
+
+static int exponential_one(const void *arg, int64_t i) {
+    const exp_work *w = arg;
+    int64_t n = w->n, all = n * n * w->s->item;
+    char *one = w->a + i * all;
+    double norm = norm_of(w->s, one, n);
+    int halvings = 0;
+    if (!isfinite(norm)) {
+        for (int64_t k = 0; k < all / 8; k++) ((double *)one)[k] = NAN;
+        return RT_OK;
+    }
+    while (ldexp(norm, -halvings) > 0.5 && halvings < MOST_HALVINGS) halvings++;
+    double few[5 * SMALL * SMALL],
+        *room = n <= SMALL && w->s->dtype == RT_F64 ? few : rt_scratch(w->s->ctx, (size_t)(5 * all));
+    if (!room) return RT_ENOMEM;
+    int code = exponential(w->s, (double *)one, n, halvings, room);
+    if (room != few) rt_scratch_free(w->s->ctx, room);
+    return code;
+}
+
 int rt_k_matrix_exp(const rt_ctx *ctx, const rt_call *c) { /* self */
     const rt_view *v = rt_arg_view(c, 0);
     if (!rt_numel(v)) return RT_OK; /* of a batch that may be immense */
     stack s = open_stack(ctx, v->dtype);
-    int64_t n = v->size[v->rank - 1], count = batches(v, 2);
-    char *a = NULL, *room = take_room(&s, 5 * n * n, s.item);
-    int code = room ? load_stack(&s, v, NULL, 2, s.dtype, &a) : RT_ENOMEM;
-    for (int64_t b = 0; b < count && !code; b++) {
-        char *one = a + b * n * n * s.item;
-        double norm = norm_of(&s, one, n);
-        int halvings = 0;
-        if (!isfinite(norm)) {
-            for (int64_t i = 0; i < n * n * s.item / 8; i++) ((double *)one)[i] = NAN;
-            continue;
-        }
-        while (ldexp(norm, -halvings) > 0.5 && halvings < MOST_HALVINGS) halvings++;
-        code = exponential(&s, (double *)one, n, halvings, (double *)room);
-    }
+    int64_t n = v->size[v->rank - 1];
+    char *a = NULL;
+    int code = load_stack(&s, v, NULL, 2, s.dtype, &a);
+    exp_work w = { &s, a, n };
+    if (!code) code = for_matrices(&s, batches(v, 2), 8 * n * n, exponential_one, &w);
     if (!code) code = store_stack(&s, &c->out[0], a, s.dtype);
     return close_stack(&s, code);
 }
