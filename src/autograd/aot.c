@@ -137,6 +137,10 @@ static cr_status merge(merger *m, uint32_t i) {
     for (uint32_t k = 0; k < n; k++) {
         cr_tensor *t = m->r->inputs[k];
         if (!t || t->storage != root->storage || t == root) continue;
+        if (root_of(t) != root && m->a->meta.inputs[k].mixed && cr_tensor_requires_grad(root))
+            return CR_FAIL(CR_EUNSUPPORTED, "input %u shares memory with one that requires grad, without its history, "
+                                            "and other tensors are written to it; clone() it",
+                           k);
         m->whole[k] = cr_graph_value(m->g, at)->node;
         CR_TRY(take_part(m, k, whole, root_of(t) != root));
     }
@@ -307,29 +311,65 @@ static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     return CR_OK;
 }
 
-typedef struct first_uses { const cr_writes *w; const cr_node *node; uint32_t *at, place; } first_uses;
+typedef struct first_uses { uint32_t *at, place; } first_uses;
 
 static void see_use(void *user, uint32_t v) {
     first_uses *u = user;
     if (!u->at[v]) u->at[v] = u->place;
 }
 
-/* Where each recorded value is first used by a call that may keep it, from 1 on: an argument, but for those that the
- * call writes over (their old contents are copied), or a result. 0: nowhere. */
-static cr_status find_uses(const cr_graph *g, const cr_writes *w, uint32_t *at) {
+/* What a derivative of the call keeps, whichever gradients are asked for; everything, where only its parts have one. */
+static cr_status find_kept(cr_graph *g, const cr_node *node, cr_saved *out) {
+    const cr_schema *s = &node->op->schema;
+    cr_arg args[CR_MAX_PARAMS], results[16];
+    bool needs[CR_MAX_PARAMS], given[16], direct;
+    *out = (cr_saved){ .args = UINT64_MAX };
+    CR_TRY(cr_grad_is_direct(node->op, &direct));
+    if (!direct || s->varargs_returns || s->nreturns > CR_COUNT(results)) return CR_OK;
+    CR_TRY(cr_graph_plain_args(g, node->args, node->nargs, args));
+    for (uint16_t i = 0; i < node->nargs; i++) needs[i] = true;
+    for (uint16_t i = 0; i < s->nreturns; i++) given[i] = true, results[i] = cr_arg_none();
+    for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
+        const cr_value *value = cr_graph_value(g, v);
+        if (!value->hidden && !s->returns[value->ret].list) results[value->ret] = cr__value_arg(g, v);
+    }
+    cr_status status = cr_formula_saved(cr_graph_emitter(g), node->op, args, results, needs, given, out);
+    if (!status || status == CR_ENOMEM) return status;
+    cr_error_release(cr_error_take()); /* the walk says so */
+    return CR_OK;
+}
+
+/* Where each recorded value is first kept by a call, from 1 on: as an argument, but for those that the call writes over
+ * (their old contents are copied), or as a result. 0: nowhere. */
+static cr_status find_uses(cr_graph *g, const cr_writes *w, uint32_t *at) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
-        first_uses u = { w, node, at, w->place[n] };
+        first_uses u = { at, w->place[n] };
+        cr_saved kept;
         if (node->kind != CR_NODE_CALL) continue;
+        CR_TRY(find_kept(g, node, &kept));
         for (uint16_t i = 0; i < node->nargs; i++)
-            if (!node->op->schema.params[i].writes) cr_args_visit_values(&node->args[i], 1, see_use, &u);
-        for (uint32_t v = node->first; v < node->first + node->nvalues; v++) {
-            bool kept;
-            CR_TRY(cr_grad_uses_result(node->op, cr_graph_value(g, v)->hidden ? 0 : cr_graph_value(g, v)->ret, &kept));
-            if (kept) see_use(&u, v);
-        }
+            if (!node->op->schema.params[i].writes && kept.args >> CR_MIN(i, 63) & 1)
+                cr_args_visit_values(&node->args[i], 1, see_use, &u);
+        for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
+            if (kept.results >> (cr_graph_value(g, v)->hidden ? 0 : cr_graph_value(g, v)->ret) & 1) see_use(&u, v);
     }
     return CR_OK;
+}
+
+/* A call that writes gives the tensor that it wrote in two values, which a functional graph has as one. */
+static void join_uses(const cr_graph *g, uint32_t *at) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        uint32_t end = node->first + node->nvalues;
+        for (uint32_t h = node->first; h < end; h++)
+            for (uint32_t v = node->first; v < end && cr_graph_value(g, h)->hidden; v++) {
+                const cr_meta *a = cr_graph_value(g, h)->meta, *b = cr_graph_value(g, v)->meta;
+                if (v == h || !a || !b || a->storage != b->storage) continue;
+                uint32_t first = at[h] && at[v] ? CR_MIN(at[h], at[v]) : CR_MAX(at[h], at[v]);
+                at[h] = at[v] = first;
+            }
+    }
 }
 
 /* Which values of the forward part are gone when the program has run: what eager code would complain of, had it saved
@@ -351,6 +391,7 @@ static cr_status find_stale(cr_aot *a, const cr_recorded *r) {
     uint32_t *uses = cr_calloc(cr_graph_value_count(r->graph) + 1u, sizeof *uses);
     cr_status status = a->stale && uses ? cr_writes_find(r->graph, CR_SHARING_KNOWN, &writes) : CR_ENOMEM;
     if (!status && writes.all.n) status = find_uses(r->graph, &writes, uses);
+    if (!status && writes.all.n) join_uses(r->graph, uses);
     if (!status && writes.all.n) status = mark_stale(a, r->graph, &writes, uses);
     if (!status) cr_writes_dispose(&writes);
     cr_free(uses);
@@ -364,7 +405,7 @@ static cr_status choose_saved(cr_aot *a) {
     cr_parts parts;
     if (!(a->saved = cr_calloc(cr_graph_value_count(g) + 1u, sizeof *a->saved))) return CR_ENOMEM;
     if (a->compiler.partition.kind == CR_PARTITION_DEFAULT) {
-        CR_TRY(cr__cut_reads(&a->joint, a->saved));
+        CR_TRY(cr__cut_reads(&a->joint, true, a->saved));
     } else {
         CR_TRY(cr_partition(&a->joint, &a->compiler.partition, &parts));
         for (size_t i = 0; i < parts.saved.n; i++) {
@@ -413,7 +454,7 @@ static cr_status make_backward(cr_aot *a, const bool *defined, cr__backward *out
         j = &other;
     }
     bool *reads = cr_calloc(cr_graph_value_count(j->graph) + 1u, sizeof *reads);
-    cr_status status = reads ? cr__cut_reads(j, reads) : CR_ENOMEM;
+    cr_status status = reads ? cr__cut_reads(j, false, reads) : CR_ENOMEM;
     for (uint32_t v = 0; v < cr_graph_value_count(a->joint.graph) && !status && !out->stale; v++)
         if (a->stale[v] && reads[v]) out->stale = cr_graph_value(a->joint.graph, v)->name;
     cr_free(reads);

@@ -19,6 +19,7 @@ typedef struct cr_aot_input {
     uint8_t writes;  /* CR_WRITE_DATA, CR_WRITE_META (graph/writes.h) */
     bool hidden;     /* its data are written only in no_grad, or through detach(): no history sees it */
     bool requires_grad, leaf;
+    bool mixed;      /* other tensors are part of what is written to it */
     uint16_t bumps;  /* how often its version count goes up by writes of data */
     int32_t base;    /* the input of the compiled code of which it is a part; -1: it is one itself */
     bool detached;   /* ... of which it is a part without history */
@@ -47,6 +48,7 @@ typedef struct cr_metadata {
     uint32_t ninputs, noutputs;
     CR_VEC(uint32_t) roots; /* values of the recorded graph that the code gives: results, then roots of views */
     uint32_t nresults;      /* how many of them are results (FRESH, NUMBER) */
+    uint16_t *bumps;        /* per root: how often its version count goes up by writes of data */
     cr_graph *epilogue;     /* (inputs, roots that it needs) -> views; writes sizes and strides. NULL: nothing to do */
     CR_VEC(uint32_t) needed; /* the roots among its inputs: indices into `roots` */
     bool any_meta;          /* some call changes sizes or strides of an input */

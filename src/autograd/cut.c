@@ -237,7 +237,7 @@ static cr_status need_gradients(cutter *c) {
 }
 
 /* Everything of the forward part counts as there. */
-cr_status cr__cut_reads(const cr_joint *j, bool *reads) {
+cr_status cr__cut_reads(const cr_joint *j, bool metas, bool *reads) {
     cutter c = { .j = j, .from = j->graph };
     marks m = { j, reads };
     cr_arena arena;
@@ -248,7 +248,9 @@ cr_status cr__cut_reads(const cr_joint *j, bool *reads) {
     if (!status) status = need_gradients(&c);
     for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE && !status; n = cr_graph_next(j->graph, n)) {
         const cr_node *node = cr_graph_node(j->graph, n);
-        if (c.needed[n] && node->kind == CR_NODE_CALL) cr_args_visit_values(node->args, node->nargs, mark, &m);
+        bool number = node->nvalues && !is_tensor(j->graph, node->first);
+        if (c.needed[n] && node->kind == CR_NODE_CALL && (metas || !number))
+            cr_args_visit_values(node->args, node->nargs, mark, &m);
     }
     const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
     if (!status) cr_args_visit_values(output->args + j->nforward, j->nprimals, mark, &m);

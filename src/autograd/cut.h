@@ -16,8 +16,9 @@ CR_NODISCARD cr_status cr__cut_forward(const cr_joint *j, const bool *saved, cr_
 /* (saved numbers, saved tensors, tangents) -> one gradient per primal, NONE where none is due. CR_EVALUE: it needs a
  * value that was neither saved nor can be computed again. */
 CR_NODISCARD cr_status cr__cut_backward(const cr_joint *j, const bool *saved, cr_graph **out);
-/* Sets the bits of the forward part's values that gradients are computed from. */
-CR_NODISCARD cr_status cr__cut_reads(const cr_joint *j, bool *reads);
+/* Sets the bits of the forward part's values that gradients are computed from; with `metas`, of those too whose sizes
+ * alone are read. */
+CR_NODISCARD cr_status cr__cut_reads(const cr_joint *j, bool metas, bool *reads);
 /* Adds what the backward part needs besides to compute again what is not saved: primals, and what must not be computed
  * twice. */
 CR_NODISCARD cr_status cr__cut_complete(const cr_joint *j, bool *saved);

@@ -312,6 +312,23 @@ static cr_status attach(cr_aot *a, kept *k, cr_grad_node *node, const cr_arg *in
     return CR_OK;
 }
 
+/* What the code gives is nobody's view, whatever the code thinks. */
+static cr_status own_results(cr_arg *results, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        cr_tensor *own;
+        if (results[i].kind != CR_ARG_TENSOR || !results[i].u.t->base) continue;
+        CR_TRY(call_1("aten::detach", &results[i], 1, false, &own));
+        cr_tensor_release(results[i].u.t);
+        results[i].u.t = own;
+    }
+    return CR_OK;
+}
+
+static void count_writes(const cr_aot *a, const cr_arg *roots) {
+    for (size_t i = 0; i < a->meta.roots.n; i++)
+        for (uint16_t k = 0; roots[i].kind == CR_ARG_TENSOR && k < a->meta.bumps[i]; k++) cr_tensor_bump(roots[i].u.t);
+}
+
 static cr_status run_forward(cr_aot *a, const cr_arg *inputs, cr_arg *args, cr_arg *forward, size_t n) {
     cr_ambient *ambient = cr_ambient_get();
     bool grad = ambient->grad;
@@ -364,6 +381,8 @@ cr_status cr_aot_call(cr_aot *a, const cr_arg *inputs, size_t n, cr_arg *results
     CR_TRY_OUT(make_node(a, inputs, &k, &node));
     CR_TRY_OUT(run_forward(a, inputs, forward + all, forward, all));
     ran = true;
+    CR_TRY_OUT(own_results(forward, given));
+    count_writes(a, forward + a->updates.n);
     if (node) CR_TRY_OUT(attach(a, k, node, inputs, forward));
     CR_TRY_OUT(copy_back(a, inputs, forward));
     if (node) CR_TRY_OUT(save_again(k, inputs, forward));

@@ -96,6 +96,8 @@ static cr_status note_write(finder *f, const cr_write *w) {
                                         "outside of the compiled function",
                        node->op->name);
     if (at < 0) return CR_OK;
+    for (uint16_t i = 0; i < node->nargs && !node->origin.no_grad; i++)
+        f->m->inputs[at].mixed |= !node->op->schema.params[i].writes && is_tensor(f, &node->args[i]);
     /* all that share the memory see it */
     for (uint32_t i = 0; i < f->m->ninputs; i++) {
         const cr_tensor *t = f->r->inputs[i], *x = f->r->inputs[at];
@@ -346,6 +348,17 @@ static cr_status build_epilogue(finder *f) {
     return cr_graph_set_output(m->epilogue, outputs, n);
 }
 
+/* Writes to what the code gives were made when it gives them. */
+static cr_status count_root_writes(finder *f) {
+    if (!(f->m->bumps = cr_calloc(f->m->roots.n + 1, sizeof *f->m->bumps))) return CR_ENOMEM;
+    for (size_t i = 0; i < f->writes.all.n; i++) {
+        if (!(f->writes.all.at[i].kinds & CR_WRITE_DATA)) continue;
+        uint32_t root = root_of(f, f->writes.all.at[i].value);
+        for (size_t k = 0; k < f->m->roots.n; k++) f->m->bumps[k] += f->m->roots.at[k] == root;
+    }
+    return CR_OK;
+}
+
 /* ---- the whole ---- */
 
 static cr_status find(finder *f, cr_arena *arena) {
@@ -364,7 +377,8 @@ static cr_status find(finder *f, cr_arena *arena) {
     CR_TRY(cr_writes_find(f->g, CR_SHARING_KNOWN, &f->writes));
     CR_TRY(find_inputs(f));
     CR_TRY(find_outputs(f));
-    return build_epilogue(f);
+    CR_TRY(build_epilogue(f));
+    return count_root_writes(f);
 }
 
 cr_status cr_metadata_find(const cr_recorded *r, cr_metadata *out) {
@@ -383,6 +397,7 @@ cr_status cr_metadata_find(const cr_recorded *r, cr_metadata *out) {
 void cr_metadata_dispose(cr_metadata *m) {
     cr_free(m->inputs);
     cr_free(m->outputs);
+    cr_free(m->bumps);
     cr_vec_dispose(&m->roots);
     cr_vec_dispose(&m->needed);
     cr_graph_release(m->epilogue);

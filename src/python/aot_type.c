@@ -334,6 +334,7 @@ static PyObject *aot_key(PyObject *module, PyObject *tensors) {
     cr_py_frame f;
     PyObject *o = NULL;
     Py_ssize_t done = 0;
+    bool shared = false;
     cr_py_frame_init(&f);
     for (; at && key && done < n; done++) {
         cr_tensor *t = at[done] = cr_frontend_need(&f, PyList_GET_ITEM(tensors, done), "expected a Tensor, not %s");
@@ -343,12 +344,13 @@ static PyObject *aot_key(PyObject *module, PyObject *tensors) {
         while (at[same] != t) same++;
         while (at[memory]->storage != t->storage) memory++;
         while ((at[root]->base ? at[root]->base : at[root]) != (t->base ? t->base : t)) root++;
+        shared |= memory != done && same == done;
         k[0] = (uint32_t)same, k[1] = (uint32_t)memory, k[2] = (uint32_t)root;
         k[3] = flags | (uint32_t)t->meta.dtype << 1 | (uint32_t)t->meta.rank << 9;
     }
     if (at && key && done == n)
-        o = Py_BuildValue("(y#O)", (const char *)key, (Py_ssize_t)(sizeof *key) * n * 4,
-                          cr_ambient_get()->grad ? Py_True : Py_False);
+        o = Py_BuildValue("(y#OO)", (const char *)key, (Py_ssize_t)(sizeof *key) * n * 4,
+                          cr_ambient_get()->grad ? Py_True : Py_False, shared ? Py_True : Py_False);
     else if (!PyErr_Occurred()) PyErr_NoMemory();
     cr_py_frame_dispose(&f);
     PyMem_Free(at);
@@ -357,11 +359,13 @@ static PyObject *aot_key(PyObject *module, PyObject *tensors) {
 }
 
 static PyMethodDef functions[] = {
-    { "_aot_key", aot_key, METH_O, "_aot_key(tensors): what compiled code depends on, beside their sizes." },
+    { "_aot_key", aot_key, METH_O,
+      "_aot_key(tensors): (what compiled code depends on, beside their sizes; grad mode; do different ones share "
+      "memory?)." },
     { "_aot", (PyCFunction)(void (*)(void))aot, METH_VARARGS | METH_KEYWORDS,
       "_aot(fn, inputs, names, compile, fixed=0, dynamic=False, min_cut=False, budget=1.0): records fn(inputs) and "
-      "compiles it; the first `fixed` inputs have sizes that stay. compile(role, "
-      "graph): a callable, or None for the interpreter." },
+      "compiles it; the first `fixed` inputs have sizes that stay. compile(role, graph): a callable, or None for the "
+      "interpreter." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -2,6 +2,9 @@
 tests/ops/alias_cells.py has what can be shared and written in every combination."""
 import functools
 import gc
+import pathlib
+import sys
+import warnings
 
 import cresset
 import pytest
@@ -12,6 +15,10 @@ from cresset._functorch import aot_autograd
 from cresset._functorch.aot_autograd import (aot_function, aot_module, aot_module_simplified, default_partition,
                                              get_aot_graph_name, make_boxed_compiler, make_boxed_func,
                                              min_cut_rematerialization_partition, nop)
+
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "ops"))
+import aot_programs  # noqa: E402
 
 
 def ours(t):
@@ -349,3 +356,14 @@ def test_nothing_is_left_behind():
         run()
     gc.collect()
     assert len([o for o in gc.get_objects() if type(o) in (_C.Tensor, _C.Graph)]) <= before
+
+
+def test_random_programs():
+    """A sample of `./dev test --full aot`."""
+    warnings.simplefilter("ignore")
+    found, told = [], 0
+    for seed in range(120):
+        answer = aot_programs.check(torch, cresset, seed, ["nop", "native"] if seed % 40 == 0 else ["nop"])
+        told += answer is not None
+        found += answer or []
+    assert not found and told > 60

@@ -190,10 +190,14 @@ class _Compiled:
     def find(self, args: Any, kwargs: Any) -> tuple[_Call, list[Any]]:
         leaves, spec = tree_flatten((args, kwargs))
         others = tuple((i, type(leaf), leaf) for i, leaf in enumerate(leaves) if not isinstance(leaf, _C.Tensor))
-        key = _C._aot_key([leaf for leaf in leaves if isinstance(leaf, _C.Tensor)]), others, spec
+        tensors, options = [leaf for leaf in leaves if isinstance(leaf, _C.Tensor)], self.options
+        key = *_C._aot_key(tensors), others, spec
+        if options["dynamic"] and key[2]:  # places in shared memory are numbers: compiled for these sizes
+            options = {**options, "dynamic": False}
+            key = *key, *(tuple(t.shape) for t in tensors)
         call = self.calls.get(key)
         if call is None:
-            call = self.calls[key] = _Call(self.fn, leaves, spec, self.make(), self.options)
+            call = self.calls[key] = _Call(self.fn, leaves, spec, self.make(), options)
         return call, leaves
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
