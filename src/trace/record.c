@@ -22,6 +22,7 @@ struct cr_trace {
     bool exports;         /* cr_trace_export */
     cr_trace_hooks hooks;
     cr_origin origin;     /* of the call being recorded */
+    cr_str texts[3];      /* its texts, while a body is recorded inside of it (keep_origin) */
     CR_VEC(cr_value) values; /* of the call being recorded; kept for its memory */
     cr_map outside;          /* real tensor from outside -> value */
     CR_VEC(cr_tensor *) held; /* its keys: retained, so that no other tensor has the address */
@@ -51,6 +52,7 @@ void cr_trace_release(cr_trace *t) {
     for (size_t i = 0; i < t->held.n; i++) cr_tensor_release(t->held.at[i]);
     cr_vec_dispose(&t->held);
     cr_map_dispose(&t->outside);
+    for (size_t i = 0; i < CR_COUNT(t->texts); i++) cr_str_dispose(&t->texts[i]);
     cr_free(t);
 }
 
@@ -63,9 +65,22 @@ cr_trace *cr_trace_current(void) {
 
 cr__body *cr__trace_body(const cr_trace *t) { return t->body; }
 
+/* Texts of origins are the finder's until it is asked again, which the calls of a body do. */
+static void keep_origin(cr_trace *t) {
+    const char **const texts[] = { &t->origin.stack_trace, &t->origin.module_stack, &t->origin.source_fn };
+    for (size_t i = 0; i < CR_COUNT(texts); i++) {
+        cr_str *kept = &t->texts[i];
+        if (!*texts[i] || *texts[i] == kept->at) continue;
+        cr_str_dispose(kept);
+        cr_str_add(kept, *texts[i]);
+        *texts[i] = cr_str_status(kept) ? NULL : kept->at;
+    }
+}
+
 void cr__trace_set_body(cr_trace *t, cr__body *body) {
     t->body = body;
     if (!body->outer) return;
+    keep_origin(body->outer);
     t->exports = body->outer->exports;
     t->hooks = body->outer->hooks;
     t->hooks.lift = NULL; /* the body's own way is to ask the trace around it */
