@@ -364,15 +364,32 @@ static int NAME(reflect)(const rt_ctx *ctx, void *all, int64_t m, int64_t n, voi
     return code;
 }
 
+/* The same for few numbers, one reflector after the other. */
+static void NAME(product_small)(const T *a, int64_t m, int64_t n, const T *tau, int64_t k, T *q) {
+    T sums[FACTOR_PANEL];
+    for (int64_t i = k - 1; i >= 0; i--) {
+        for (int64_t j = i; j < n; j++) sums[j] = q[i * n + j];
+        for (int64_t r = i + 1; r < m; r++)
+            for (int64_t j = i; j < n; j++) sums[j] += CONJ(a[r * n + i]) * q[r * n + j];
+        for (int64_t j = i; j < n; j++) sums[j] *= tau[i], q[i * n + j] -= sums[j];
+        for (int64_t r = i + 1; r < m; r++)
+            for (int64_t j = i; j < n; j++) q[r * n + j] -= a[r * n + i] * sums[j];
+    }
+}
+
 static int NAME(reflector_product)(const rt_ctx *ctx, const void *all, int64_t m, int64_t n, const void *factors,
                                    int64_t k, void *made) {
     const T *a = all, *tau = factors;
     T *q = made;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) q[i * n + j] = i == j;
+    if (n <= FACTOR_SMALL && m <= 4 * FACTOR_SMALL) {
+        NAME(product_small)(a, m, n, tau, k, q);
+        return RT_OK;
+    }
     NAME(reflectors) r;
     T *room = NAME(reflector_room)(ctx, &r, m, n);
     int code = room ? RT_OK : RT_ENOMEM;
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) q[i * n + j] = i == j;
     for (int64_t first = (k - 1) / FACTOR_PANEL * FACTOR_PANEL; first >= 0 && k && !code; first -= FACTOR_PANEL) {
         int64_t count = k - first < FACTOR_PANEL ? k - first : FACTOR_PANEL, at = first * n + first;
         code = NAME(open_reflectors)(ctx, &r, a + at, n, m - first, count, tau + first);
