@@ -60,7 +60,7 @@ def ours(value):
     """A torch value as Cresset's, sharing memory."""
     if isinstance(value, torch.Tensor):
         if value.dtype == torch.complex32:  # DLPack has no such kind in PyTorch
-            return cresset.view_as_complex(cresset.from_dlpack(torch.view_as_real(value.detach())))
+            return cresset.view_as_complex(cresset.from_dlpack(torch.view_as_real(value.detach()))).detach()
         return cresset.from_dlpack(value.detach())
     if isinstance(value, torch.dtype):
         return NAMES[value]
