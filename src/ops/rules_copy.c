@@ -89,12 +89,21 @@ cr_status shape_detach(cr_rule *r) { return shape_alias(r); }
 
 /* ---- results that start as argument 0: its own strides, gaps included, unless elements share memory ---- */
 
+/* A dimension of an expanded tensor, also where its size is a symbol. */
+static bool repeats_elements(cr_env *env, const cr_meta *m) {
+    for (int d = 0; d < m->rank; d++)
+        if (cr_dim_known(env, m->stride[d], CR_EQ, 0) == CR_YES && cr_dim_known(env, m->size[d], CR_LT, 2) != CR_YES)
+            return true;
+    return false;
+}
+
 static cr_status add_updated(cr_rule *r) {
     const cr_meta *m = cr_rule_meta(r, 0);
     cr_out *out = cr_rule_add(r);
     if (!out) return CR_ENOMEM;
     cr_layout_like(r->env, m, &out->meta);
-    if (cr_meta_self_overlap(m) == CR_UNKNOWN) memcpy(out->meta.stride, m->stride, m->rank * sizeof *m->stride);
+    if (cr_meta_self_overlap(m) == CR_UNKNOWN && !repeats_elements(r->env, m))
+        memcpy(out->meta.stride, m->stride, m->rank * sizeof *m->stride);
     return CR_OK;
 }
 

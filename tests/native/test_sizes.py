@@ -110,3 +110,18 @@ def test_slices_need_what_they_read(tmp_path):
         x = torch.randn(n, 4)
         for got, want in zip(model(x.numpy()), Slice()(x)):
             assert torch.equal(torch.from_numpy(got), want)
+
+
+@pytest.mark.parametrize("write", [lambda x, y: torch.select_scatter(x, y[:, 0], 1, 1),
+                                   lambda x, y: torch.slice_scatter(x, y[:, :1], 1, 1, 2)], ids=["select", "slice"])
+def test_what_is_written_into_an_expanded_tensor(write, tmp_path):
+    """The result has memory for each of its elements, at sizes that are symbols, too."""
+    class Write(torch.nn.Module):
+        def forward(self, x, y):
+            return write(x.sum().expand(y.shape), y)
+
+    n, k = Dim("n", min=1, max=64), Dim("k", min=2, max=64)
+    model = compiled(Write(), (torch.randn(3), torch.randn(3, 4)), ({}, {0: n, 1: k}), tmp_path)
+    for shape in ((3, 4), (1, 2), (5, 3)):
+        x, y = torch.randn(3), torch.randn(*shape)
+        torch.testing.assert_close(torch.from_numpy(model(x.numpy(), y.numpy())[0]), Write()(x, y))
