@@ -38,6 +38,7 @@ typedef struct draft {
     CR_VEC(cr_output_spec) outputs;
     CR_VEC(cr_arg) results;
     CR_VEC(cr_named_tensor) state; /* borrowed */
+    bool rated;                    /* the last input is the learning rate */
 } draft;
 
 /* ---- what is trained ---- */
@@ -229,6 +230,7 @@ static cr_status take_rate(draft *d, cr_arg *out) {
     uint32_t v;
     CR_TRY(cr_graph_placeholder_number(d->g, "lr", CR_T_FLOAT, NULL, &v));
     *out = value(d, v);
+    d->rated = true;
     return cr_vec_push(&d->inputs, (cr_input_spec){ .kind = CR_INPUT_USER, .name = cr_graph_value(d->g, v)->name });
 }
 
@@ -267,8 +269,6 @@ static cr_status emit_update(draft *d, const cr_arg *parameters, const cr_arg *g
 static cr_status finish(draft *d, const cr_tree *in_spec, const cr_tree *out_spec, cr_program **out) {
     const cr_program *p = d->m->from;
     bool derived = in_spec == p->in_spec;
-    bool rate = d->inputs.n && !d->inputs.at[d->inputs.n - 1].target &&
-                !strcmp(d->inputs.at[d->inputs.n - 1].name, "lr");
     cr_module_call root = { .fqn = "", .in_spec = (cr_tree *)in_spec, .out_spec = (cr_tree *)out_spec };
     cr_program_parts parts = { .graph = d->g,
                                .inputs = d->inputs.at,
@@ -288,7 +288,7 @@ static cr_status finish(draft *d, const cr_tree *in_spec, const cr_tree *out_spe
     }
     CR_TRY(cr_graph_set_output(d->g, d->results.at, d->results.n));
     cr_tree *with = NULL;
-    if (rate) CR_TRY(cr_tree_with_keyword(in_spec, "lr", &with));
+    if (d->rated) CR_TRY(cr_tree_with_keyword(in_spec, "lr", &with));
     if (with) root.in_spec = with;
     cr_status status = cr_program_build(&parts, out);
     cr_tree_release(with);

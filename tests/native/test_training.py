@@ -263,6 +263,26 @@ def test_names_of_any_letters(tmp_path):
     np.testing.assert_array_equal(library.state_dict()['weight "ä"\\'].numpy(), [0.5, 0.5, 0.5])
 
 
+def test_an_input_called_lr(tmp_path):
+    """Is another input than the rate, unless it is a keyword, too: then one of them needs another name."""
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, lr):
+            return (self.w * lr).sum()
+
+    torch.export.save(torch.export.export(Scaled(), (torch.ones(2),)), tmp_path / "a.pt2")
+    library = cresset.aot_load(compile_library(tmp_path / "a.pt2", "sgd", tmp_path))
+    assert library.backward(cresset.ones(2)).item() == 2
+    assert library.step(cresset.ones(2), lr=0.5).item() == 2
+    np.testing.assert_array_equal(library.state_dict()["w"].numpy(), [0.5, 0.5])
+    torch.export.save(torch.export.export(Scaled(), (), {"lr": torch.ones(2)}), tmp_path / "b.pt2")
+    with pytest.raises(ValueError, match="argument 'lr' already"):
+        compile_library(tmp_path / "b.pt2", "sgd", tmp_path)
+
+
 # ---- what cannot be trained ----
 
 @pytest.mark.parametrize("optimizer, words", [
