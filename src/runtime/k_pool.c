@@ -112,7 +112,7 @@ static int64_t window_volume(const pool *p) {
 }
 
 /* top[i] becomes the larger of itself and x[i * stride]; NaN counts as the largest. */
-#define LARGER(a, b) (((a) > (b)) | ((a) != (a)) ? (a) : (b))
+#define LARGER(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))
 #define TAKE_LARGER(name, T)                                                               \
     static void name(T *restrict top, const T *restrict x, int64_t n, int64_t stride) {    \
         for (int64_t i = 0; i < n; i++) top[i] = LARGER(x[i * stride], top[i]);            \

@@ -317,7 +317,8 @@ static int merge_halves(const rt_ctx *ctx, halves *h, double rho, double *room) 
 }
 
 /* rooms: arrays for the largest n. */
-static int divide(const rt_ctx *ctx, const halves *rooms, double *d, double *e, int64_t n, double *z, double *room) {
+static int split_and_merge(const rt_ctx *ctx, const halves *rooms, double *d, double *e, int64_t n, double *z,
+                           double *room) {
     int64_t first = n / 2, ld = rooms->ld;
     if (n <= DIVIDE_SMALL) {
         for (int64_t i = 0; i < n; i++) z[i * ld + i] = 1;
@@ -326,8 +327,8 @@ static int divide(const rt_ctx *ctx, const halves *rooms, double *d, double *e, 
     double rho = e[first - 1];
     d[first - 1] -= fabs(rho);
     d[first] -= fabs(rho);
-    int code = divide(ctx, rooms, d, e, first, z, room);
-    if (!code) code = divide(ctx, rooms, d + first, e + first, n - first, z + first * (ld + 1), room);
+    int code = split_and_merge(ctx, rooms, d, e, first, z, room);
+    if (!code) code = split_and_merge(ctx, rooms, d + first, e + first, n - first, z + first * (ld + 1), room);
     if (code) return code;
     halves h = *rooms;
     h.d = d, h.z = z, h.n = n, h.first = first;
@@ -348,7 +349,7 @@ static int tridiagonal_eigen(const rt_ctx *ctx, double *d, double *e, int64_t n,
                  .where = (char *)(more + 6 * n),
                  .ld = n };
     memset(z, 0, (size_t)(n * n) * sizeof *z);
-    int code = divide(ctx, &h, d, e, n, z, room);
+    int code = split_and_merge(ctx, &h, d, e, n, z, room);
     rt_scratch_free(ctx, room);
     return code;
 }

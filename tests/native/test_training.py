@@ -11,7 +11,7 @@ import pytest
 
 import cresset
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="steps are compared with PyTorch's; test_training_alone.py needs none")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "train_in_c"))
 import export as letters  # noqa: E402

@@ -9,8 +9,9 @@ import sys
 
 import cresset
 import pytest
-import torch
 from cresset import _C
+
+torch = pytest.importorskip("torch", reason="networkx comes with it, and the models are its")
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import models  # noqa: E402
