@@ -16,7 +16,7 @@ typedef struct cr__slot {
 } cr__slot;
 
 struct cr_signature {
-    _Atomic int refs;
+    int64_t refs; /* atomic */
     cr_program *program; /* whose texts these are, retained; NULL: of a library */
     cr_library *library; /* the same; else NULL */
     cr_env *env;         /* retained */

@@ -2,7 +2,7 @@
 #include "api/api.h"
 
 struct cr_archive {
-    _Atomic int refs;
+    int64_t refs; /* atomic */
     cr_zip *zip;
     const char *path; /* for messages; NULL in memory */
     cr_arena arena;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 struct cr_arrays {
-    _Atomic int refs;
+    int64_t refs; /* atomic */
     cr_npz *npz; /* one of these, or a .npy: */
     cr_safetensors *safetensors;
     cr_mapping mapping;
