@@ -375,6 +375,11 @@ static cr_status spec_text(lowering *w, const cr_tree *tree, const char **out) {
     return *out ? CR_OK : CR_ENOMEM;
 }
 
+static const char *method_name(const lowering *w, const cr_program *p) {
+    if (w->name) return w->name;
+    return p->name && strcmp(p->name, "model") ? p->name : "forward";
+}
+
 static cr_status describe(lowering *w, const cr__method *m, const cr_program *p, const uint32_t *values,
                           cresset_method_info *out) {
     cresset_value_info *in = cr_arena_calloc(&w->l->arena, m->inputs.n + 1, sizeof *in),
@@ -402,10 +407,7 @@ static cr_status describe(lowering *w, const cr__method *m, const cr_program *p,
         if (a->kind != CR_ARG_VALUE) CR_TRY(describe_constant(w, a, &results[o]));
         o++;
     }
-    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, w->name                               ? w->name
-                                                                        : p->name && strcmp(p->name, "model") ? p->name
-                                                                                                              : "forwar"
-                                                                                                                "d"),
+    *out = (cresset_method_info){ .name = cr_arena_strdup(&w->l->arena, method_name(w, p)),
                                   .inputs = in,
                                   .outputs = results,
                                   .ninputs = (int32_t)m->inputs.n,
