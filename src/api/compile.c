@@ -50,11 +50,9 @@ static bool is_first(cr_program *const *programs, size_t i) {
 }
 
 /* The programs of the optimizer's methods stand for the first one. */
-static cr_status lower_training(cr_program *const *programs, size_t n, const char *optimizer, cr_lower_options *how,
-                                cr_lowered **out) {
-    cr_training *t;
+static cr_status lower_trained(cr_program *const *programs, size_t n, const cr_training *t, cr_lower_options *how,
+                               cr_lowered **out) {
     size_t more = n - 1 + CR_TRAIN_METHODS;
-    CR_TRY(cr_training_create(programs[0], optimizer, &t));
     cr_program **all = cr_calloc(more, sizeof *all);
     const char **names = cr_calloc(more, sizeof *names);
     cr_status status = all && names ? CR_OK : CR_ENOMEM;
@@ -64,14 +62,23 @@ static cr_status lower_training(cr_program *const *programs, size_t n, const cha
         all[i] = own ? t->programs[i] : programs[from];
         names[i] = own ? cr_train_method_names[i] : how->names ? how->names[from] : programs[from]->name;
     }
-    if (!status) {
-        how->names = names;
-        how->train = t;
-        status = cr_lower(all, more, how, out);
-    }
+    how->names = names;
+    how->train = t;
+    if (!status) status = cr_lower(all, more, how, out);
     cr_free(all);
     cr_free(names);
+    return status;
+}
+
+static cr_status lower_training(cr_program *const *programs, size_t n, const char *optimizer, cr_lower_options *how,
+                                cr_lowered **out) {
+    cr_training *t = NULL;
+    cr_env *env = cr_graph_env(programs[0]->graph);
+    cr_env_trial trial = cr_env_begin_trial(env); /* what training depends on, the program itself does not */
+    cr_status status = cr_training_create(programs[0], optimizer, &t);
+    if (!status) status = lower_trained(programs, n, t, how, out);
     cr_training_release(t);
+    cr_env_end_trial(env, trial);
     return status;
 }
 

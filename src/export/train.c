@@ -446,7 +446,11 @@ cr_status cr_training_create(cr_program *loss, const char *optimizer, cr_trainin
     cr_arena_init(&m.t->arena);
     m.t->optimizer = cr__update_name(&m.update);
     m.t->loss = m.update.loss;
+    cr_env *env = cr_graph_env(loss->graph); /* one program for every size: hints decide nothing */
+    bool general = cr_env_set_general(env, true), all_sizes = cr_env_set_all_sizes(env, true);
     cr_status status = make_all(&m);
+    cr_env_set_general(env, general);
+    cr_env_set_all_sizes(env, all_sizes);
     cr_graph_release(m.functional);
     for (size_t i = 0; i < m.state.n; i++) cr_tensor_release(m.state.at[i].tensor);
     cr_vec_dispose(&m.state);

@@ -37,8 +37,8 @@ typedef struct cr_training {
 /* `optimizer`: a name and what differs from PyTorch's defaults, "sgd,momentum=0.9,nesterov=1". CR_EVALUE lists the
  * names that there are; it names a loss that is no single floating point number or depends on nothing that is trained,
  * and parameters whose memory is not their own and row-major, or that the program reads by two names. CR_ENOTIMPL: an
- * op without a derivative. The program's lock is held by the caller, who keeps it while the programs are worked with:
- * they share its symbols. */
+ * op without a derivative. The programs share the loss program's symbols, and may have added conditions on them: the
+ * caller holds its lock while they are worked with, and takes the conditions back (cr_env_begin_trial). */
 CR_NODISCARD cr_status cr_training_create(cr_program *loss, const char *optimizer, cr_training **out);
 void cr_training_release(cr_training *t); /* NULL is legal */
 

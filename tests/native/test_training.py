@@ -263,6 +263,34 @@ def test_names_of_any_letters(tmp_path):
     np.testing.assert_array_equal(library.state_dict()['weight "ä"\\'].numpy(), [0.5, 0.5, 0.5])
 
 
+def test_batch_of_one(tmp_path):
+    """Derivatives decide nothing by the example's sizes, and the program stays as it was: batch 1 trains, and runs."""
+    class Recurrent(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gru = torch.nn.GRU(3, 4, batch_first=True)
+
+        def forward(self, x):
+            return torch.nn.functional.smooth_l1_loss(self.gru(x)[0], x.new_ones(x.shape[0], 5, 4))
+
+    torch.manual_seed(0)
+    module, n = Recurrent(), torch.export.Dim("n", min=1, max=64)
+    program = torch.export.export(module, (torch.randn(4, 5, 3),), dynamic_shapes=({0: n},))
+    torch.export.save(program, tmp_path / "loss.pt2")
+    loaded = cresset.export.load(tmp_path / "loss.pt2")
+    library = cresset.aot_load(compile_library(loaded, "sgd", tmp_path))
+    steps = torch.optim.SGD(module.parameters(), 0.5)
+    for rows in (1, 2, 1, 5):
+        x = torch.randn(rows, 5, 3)
+        assert loaded.module()(*ours([x])).item() > 0
+        steps.zero_grad()
+        loss = module(x)
+        loss.backward()
+        steps.step()
+        np.testing.assert_allclose(library.step(*ours([x]), lr=0.5).item(), loss.item(), rtol=1e-5)
+    check_weights(library, module)
+
+
 def test_an_input_called_lr(tmp_path):
     """Is another input than the rate, unless it is a keyword, too: then one of them needs another name."""
     class Scaled(torch.nn.Module):
