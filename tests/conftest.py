@@ -1,4 +1,4 @@
-"""Shared by every pytest folder: the oracle fixture (tests/oracle.py)."""
+"""Shared by every pytest folder: the oracle fixture (tests/oracle.py) and the models of bench/models.py."""
 import os
 import pathlib
 import sys
@@ -18,6 +18,21 @@ def oracle(request):
     if name not in _records:
         _records[name] = oracle_module.Records(name)
     return oracle_module.Oracle(_records[name], request.node.name)
+
+
+@pytest.fixture
+def bench_model():
+    """bench_model(name, small=True, training=False) -> (model, args) of bench/models.py; where the model's package is
+    not installed, the test says so."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+    import models
+
+    def made(name, small=True, training=False):
+        try:
+            return (models.make_training if training else models.make)(name, small)
+        except ModuleNotFoundError as e:
+            pytest.skip(f"NOT TESTED: {name} needs {e.name}: ./dev setup --bench")
+    return made
 
 
 def pytest_sessionfinish(session, exitstatus):

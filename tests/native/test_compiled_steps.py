@@ -29,9 +29,9 @@ numpy.savez(sys.argv[4], *results[0])
 
 
 @pytest.mark.parametrize("name", [make.__name__ for make in models.TRAINED])
-def test_gradients_of_compiled_steps(tmp_path, name):
+def test_gradients_of_compiled_steps(bench_model, tmp_path, name):
     import numpy
-    model, args = models.make_training(name, small=True)
+    model, args = bench_model(name, training=True)
     archive, library = tmp_path / "model.pt2", tmp_path / "step.so"
     torch.export.save(torch.export.export(model, args), archive)
     subprocess.run([STEP, "library", archive, library, "multi"], check=True, stdout=subprocess.DEVNULL)

@@ -119,12 +119,8 @@ def test_channels_last_program_keeps_its_strides(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet", "convnext"])
-def test_models(name, tmp_path, monkeypatch):
-    models = pytest.importorskip("models")
-    try:
-        model, args = models.make(name, small=True)
-    except ImportError as e:
-        pytest.skip(f"{name} needs {e.name}: ./dev setup --bench")
+def test_models(bench_model, name, tmp_path, monkeypatch):
+    model, args = bench_model(name)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.uniform_(-0.2, 0.2)

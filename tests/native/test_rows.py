@@ -301,11 +301,9 @@ def test_no_name_becomes_code(tmp_path):
 
 @pytest.mark.parametrize("name, steps, kernels", [("pointwise", 1, 1), ("bert", 20, 2), ("gpt2", 17, 2),
                                                   ("llama", 27, 2), ("lstm", 3, 0)])
-def test_steps_of_small_models(name, steps, kernels, tmp_path):
+def test_steps_of_small_models(bench_model, name, steps, kernels, tmp_path):
     """No more steps than there have been, and as few kernels of their own: what no longer fuses shows here."""
-    import models as suite
-    pytest.importorskip("transformers")
-    model, args = suite.make(name, small=True)
+    model, args = bench_model(name)
     torch.export.save(torch.export.export(model, args), tmp_path / "m.pt2")
     done = subprocess.run(["cresset", "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c"], capture_output=True,
                           text=True)

@@ -28,17 +28,12 @@ def test_twin(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_checkpoint(name, tmp_path):
+def test_checkpoint(bench_model, name, tmp_path):
     """The state of the model in models.py loads into its twin here, which then computes the same."""
-    models = pytest.importorskip("models",
-                                 reason="NOT TESTED: the models' packages are not installed (./dev setup --bench)")
     safetensors = pytest.importorskip("safetensors.torch",
                                       reason="NOT TESTED: safetensors is not installed (./dev setup --bench)")
     from cresset.utils.safetensors import load_file
-    try:
-        theirs, args = models.make(name, small=True)
-    except ImportError as e:
-        pytest.skip(f"NOT TESTED: {name} needs {e.name}: ./dev setup --bench")
+    theirs, args = bench_model(name)
     state = {key: value.clone() for key, value in theirs.state_dict().items()}
     safetensors.save_file(state, tmp_path / "model.safetensors")
     mine, _ = twins.make(cresset, name, small=True)
