@@ -302,7 +302,7 @@ static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     if (!a->wrt || !a->through) return CR_ENOMEM;
     for (size_t i = 0; i < a->sources.n; i++) {
         cr_tensor *t = r->inputs[a->sources.at[i].input];
-        a->wrt[i] = t && cr_tensor_requires_grad(a->sources.at[i].root ? root_of(t) : t);
+        a->wrt[i] = t && !r->no_grad && cr_tensor_requires_grad(a->sources.at[i].root ? root_of(t) : t);
     }
     for (size_t i = 0; i < nresults; i++) a->through[i] = i >= a->updates.n || !a->updates.at[i].hidden;
     cr_differentiation how = { .wrt = a->wrt, .through = a->through };

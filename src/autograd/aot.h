@@ -58,6 +58,7 @@ typedef struct cr_recorded {
     cr_graph *graph;            /* as recorded; a placeholder for each distinct input */
     cr_tensor *const *inputs;   /* per placeholder; NULL: a number */
     const int32_t *is_input;    /* per output: the input that it is; -1: none */
+    bool no_grad;               /* it is called with grad mode off: nothing is differentiated */
 } cr_recorded;
 /* CR_EUNSUPPORTED naming an op (set_, resize_). */
 CR_NODISCARD cr_status cr_metadata_find(const cr_recorded *r, cr_metadata *out);

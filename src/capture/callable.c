@@ -55,8 +55,8 @@ static int begin(cr_capture *c, const callable *k, const shape *s, PyObject *con
 
 /* Gives the graph to the backend. */
 static int compile_graph(const callable *k, cr_entry *e, PyObject *const *slots) {
-    if (!e->graph || k->backend == Py_None) return 0;
-    if (PyUnicode_Check(k->backend)) return cr_entry_build(e);
+    if (!e->graph) return 0;
+    if (k->backend == Py_None || PyUnicode_Check(k->backend)) return cr_entry_build(e, slots, k->backend != Py_None);
     cr_graph_retain(e->graph);
     PyObject *graph = cr_py_graph_new(e->graph), *examples = graph ? PyList_New(0) : NULL;
     for (uint32_t i = 0; examples && i < e->ninputs; i++)
@@ -396,10 +396,9 @@ static PyObject *entry_data(const cr_entry *e) {
     if (e->graph) cr_graph_retain(e->graph);
     graph = e->graph ? cr_py_graph_new(e->graph) : Py_NewRef(Py_None);
     if (!guards || !graph) return Py_XDECREF(guards), Py_XDECREF(graph), NULL;
-    const char *tier = e->tier ? cr_tier_state(e->tier) : e->untiered;
     return Py_BuildValue("{s:O,s:O,s:N,s:n,s:N,s:n,s:z}", "reason", e->reason ? e->reason : Py_None, "resumes",
                          e->resumes ? Py_True : Py_False, "graph", graph, "ops", (Py_ssize_t)e->ops, "guards", guards,
-                         "effects", (Py_ssize_t)e->effects.n, "tier", tier);
+                         "effects", (Py_ssize_t)e->effects.n, "tier", cr_entry_tier(e));
 }
 
 static PyObject *entries(PyObject *self, PyObject *unused) {
@@ -430,7 +429,7 @@ static PyObject *wait_for_tiers(PyObject *self, PyObject *unused) {
         for (size_t j = 0; i < k->shapes.n && j < k->shapes.at[i].entries.n; j++) {
             cr_entry *e = cr_entry_retain(k->shapes.at[i].entries.at[j]);
             Py_BEGIN_ALLOW_THREADS;
-            if (e->tier) cr_tier_wait(e->tier);
+            cr_entry_wait(e);
             Py_END_ALLOW_THREADS;
             cr_entry_release(e);
         }

@@ -161,17 +161,6 @@ static int add_stores(builder *b) {
 
 /* ---- the graph ---- */
 
-/* Ops that draw only where they are told to drop something: attention, recurrent layers. */
-static bool drops(const cr_node *node) {
-    for (uint16_t i = 0; i < node->op->schema.nparams && i < node->nargs; i++) {
-        const char *name = node->op->schema.params[i].name;
-        const cr_arg *a = &node->args[i];
-        if (strcmp(name, "dropout_p") && strcmp(name, "dropout")) continue;
-        if (!(a->kind == CR_ARG_FLOAT && a->u.f == 0) && !(a->kind == CR_ARG_INT && a->u.i == 0)) return true;
-    }
-    return false;
-}
-
 static int look_at_graph(builder *b) {
     cr_graph *g = b->e->graph;
     const cr_op *op = NULL;
@@ -180,20 +169,16 @@ static int look_at_graph(builder *b) {
         const cr_node *node = cr_graph_node(g, n);
         if (node->kind != CR_NODE_CALL) continue;
         b->e->ops++;
-        b->e->draws |= !node->op->row || (node->op->tags & CR_TAG_RANDOM) || drops(node);
     }
     if (cr_body_writes(g, &op, &input)) return cr_py_fail(cr_error_code());
-    if (input) return cr_break(b->c, "%s() writes to a tensor from outside", op->schema.name);
+    b->e->writes = input != NULL;
+    b->e->draws = cr_tier_draws(g);
     return 0;
 }
 
-/* Native code draws from generators of its own, records no gradients and gives results memory of their own. */
-static const char *find_untiered(const builder *b) {
-    uint32_t result, other;
-    const char *input;
-    if (b->e->draws) return "the graph draws random numbers";
-    if (cr_body_aliases(b->e->graph, &result, &input, &other)) return "results share memory";
-    if (!(b->e->ambient & CR_AMBIENT_GRAD)) return NULL;
+/* Is a gradient recorded for some input? */
+static bool records(const builder *b) {
+    if (!(b->e->ambient & CR_AMBIENT_GRAD)) return false;
     for (size_t i = 0; i < b->c->inputs.n; i++) {
         size_t at;
         PyObject *wants = !cr_find_known(b->c, b->c->inputs.at[i].fake, &at)
@@ -202,19 +187,15 @@ static const char *find_untiered(const builder *b) {
         bool no = wants == Py_False;
         Py_XDECREF(wants);
         PyErr_Clear();
-        if (!no) return "gradients are recorded";
+        if (!no) return true;
     }
-    return NULL;
-}
-
-int cr_entry_build(cr_entry *e) {
-    if (!e->graph || e->untiered) return 0;
-    cr_status status = cr_tier_start(e->graph, &e->tier);
-    return status ? cr_py_fail(status) : 0;
+    return false;
 }
 
 static int finish_graph(builder *b) {
     cr_entry *e = b->e;
+    uint32_t result, other;
+    const char *input;
     cr_status status = cr_trace_finish(b->c->trace, b->outs.at, b->outs.n, &e->graph);
     if (status) return cr_py_fail(status);
     if (look_at_graph(b)) return -1;
@@ -228,7 +209,8 @@ static int finish_graph(builder *b) {
         e->graph = NULL;
         return 0;
     }
-    e->untiered = find_untiered(b);
+    e->records = records(b);
+    e->shares = cr_body_aliases(e->graph, &result, &input, &other);
     status = cr_plan_create(e->graph, &e->plan);
     return status ? cr_py_fail(status) : 0;
 }
@@ -293,6 +275,8 @@ static void drop_description(cr_entry *e) {
 }
 
 static void drop_graph(cr_entry *e) {
+    cr_ahead_release(e->ahead);
+    e->ahead = NULL;
     cr_plan_release(e->plan);
     cr_graph_release(e->graph);
     e->plan = NULL, e->graph = NULL;
@@ -350,6 +334,51 @@ void cr_entry_release(cr_entry *e) {
     Py_XDECREF(e->compiled);
     cr_tier_release(e->tier);
     PyMem_Free(e);
+}
+
+/* ---- code ---- */
+
+/* Tensors whose memory is shared, or not, as it was; then the graph without its writes. 1: it has no such form. */
+static int build_ahead(cr_entry *e, PyObject *const *slots, bool native) {
+    cr_py_frame frame;
+    cr_arg *inputs = PyMem_Calloc(e->ninputs + 1, sizeof *inputs);
+    cr_status status = CR_OK;
+    int failed = inputs ? 0 : no_memory();
+    cr_py_frame_init(&frame);
+    for (uint32_t i = 0; !failed && i < e->ninputs; i++)
+        failed = cr_py_convert(&frame, slots[e->inputs[i]], &inputs[i]);
+    if (!failed) failed = cr_guard_sharing(&e->guards, e->inputs, e->ninputs, slots);
+    if (!failed) status = cr_ahead_create(e->graph, inputs, e->ninputs, e->records, native, &e->ahead);
+    cr_py_frame_dispose(&frame);
+    PyMem_Free(inputs);
+    return status == CR_ENOMEM ? no_memory() : status ? 1 : failed;
+}
+
+int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native) {
+    if (!e->graph) return 0;
+    if (e->writes || (native && (e->records || e->shares))) {
+        int failed = build_ahead(e, slots, native);
+        if (failed <= 0 || !e->writes) return failed < 0 ? -1 : 0; /* as recorded, by the interpreter */
+        e->resumes = false;
+        PyObject *why = PyUnicode_FromFormat("what the call writes has no functional form: %s", cr_error_message());
+        if (!why) return -1;
+        Py_XSETREF(e->reason, why);
+        return 0;
+    }
+    if (!native || e->draws) return 0;
+    cr_status status = cr_tier_start(e->graph, &e->tier);
+    return status ? cr_py_fail(status) : 0;
+}
+
+const char *cr_entry_tier(const cr_entry *e) {
+    const cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
+    if (tier) return cr_tier_state(tier);
+    return !e->graph ? NULL : e->draws ? "the graph draws random numbers" : "interpreted";
+}
+
+void cr_entry_wait(cr_entry *e) {
+    cr_tier *tier = e->tier ? e->tier : e->ahead ? cr_ahead_tier(e->ahead) : NULL;
+    if (tier) cr_tier_wait(tier);
 }
 
 /* ---- running ---- */
@@ -420,37 +449,16 @@ typedef struct run {
     uint8_t *generator;
 } run;
 
-/* Are the results what the graph says: dtypes, sizes, strides? */
-static bool fits(const run *r) {
-    const cr_graph *g = r->e->graph;
-    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
-    for (uint32_t i = 0; i < r->e->noutputs; i++) {
-        const cr_meta *want = cr_graph_value(g, (uint32_t)output->args[i].u.i)->meta;
-        if (r->outputs[i].kind != CR_ARG_TENSOR || !want) return false;
-        const cr_meta *got = &r->outputs[i].u.t->meta;
-        bool same = got->dtype == want->dtype && got->rank == want->rank;
-        for (int d = 0; same && d < got->rank; d++)
-            same = got->size[d] == want->size[d] && got->stride[d] == want->stride[d];
-        if (!same) return false;
-    }
-    return true;
-}
-
-static cr_status run_tiers(const run *r) {
-    cr_entry *e = r->e;
-    cr_native *native = e->tier ? cr_tier_get(e->tier) : NULL;
-    if (!native) return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
-    CR_TRY(cr_native_run(native, 0, r->inputs, e->ninputs, r->outputs, e->noutputs));
-    if (fits(r)) return CR_OK;
-    cr_results_release(r->outputs, e->noutputs);
-    cr_tier_drop(e->tier, "no native code: its results are laid out otherwise");
-    return cr_plan_run(e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
+static cr_status run_code(const run *r) {
+    const cr_entry *e = r->e;
+    if (e->ahead) return cr_ahead_run(e->ahead, r->inputs, e->ninputs, r->outputs);
+    return cr_tier_run(e->tier, e->graph, e->plan, r->inputs, e->ninputs, r->outputs, e->noutputs);
 }
 
 static cr_status run_plan(const run *r, int64_t work) {
-    if (work < GIL_WORK || r->e->effects.n) return run_tiers(r);
+    if (work < GIL_WORK || r->e->effects.n) return run_code(r);
     PyThreadState *thread = PyEval_SaveThread();
-    cr_status status = run_tiers(r);
+    cr_status status = run_code(r);
     PyEval_RestoreThread(thread);
     return status;
 }

@@ -7,7 +7,7 @@
 #define CR_ENTRY_H
 
 #include "capture/evaluate.h"
-#include "capture/tier.h"
+#include "capture/ahead.h"
 
 /* How a result is made: rows in order, each from earlier ones; the last is the result. */
 enum { CR_NO_ROW = UINT32_MAX };
@@ -35,10 +35,13 @@ typedef struct cr_entry {
     cr_graph *graph;      /* NULL: nothing is computed */
     cr_plan *plan;
     cr_tier *tier;        /* native code in its place, when there is some; NULL: none is wanted */
+    cr_ahead *ahead;      /* the graph without its writes, with its gradients; run in its place. NULL: none needed */
     PyObject *compiled;   /* what a Python backend made of the graph; NULL: the plan is run */
     size_t ops;           /* calls in the graph */
     bool draws;           /* some op draws random numbers */
-    const char *untiered; /* why native code may not stand for the graph; NULL: it may */
+    bool writes;          /* ... writes to an input */
+    bool shares;          /* some result shares memory with an input or another */
+    bool records;         /* gradients are recorded */
     uint32_t ninputs, noutputs;
     int32_t *inputs;      /* slots of the graph's inputs */
     CR_VEC(cr_make) makes;
@@ -51,8 +54,12 @@ typedef struct cr_entry {
 cr_entry *cr_entry_new(cr_capture *c, PyCodeObject *code, uint64_t ambient);
 cr_entry *cr_entry_retain(cr_entry *e);
 void cr_entry_release(cr_entry *e);
-/* Lets native code be made of the graph, where that may stand for it. -1: exception. */
-int cr_entry_build(cr_entry *e);
+/* Makes code for the graph: `native` where that may stand for it, else for the interpreter. A graph that writes to its
+ * inputs becomes one that does not (ahead.h), and where that cannot be the entry runs plain. `slots`: as its guards
+ * filled them. -1: exception. */
+int cr_entry_build(cr_entry *e, PyObject *const *slots, bool native);
+const char *cr_entry_tier(const cr_entry *e); /* who runs the graph, or why it is not native; NULL: there is none */
+void cr_entry_wait(cr_entry *e);              /* until native code that is being built is there; without the GIL */
 /* Runs it on slots that its guards filled. 1: *result, or where it resumes `state`: e->state.n owned references; 0: the
  * graph failed, nothing has happened: run plain; -1: exception (a signal). */
 int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObject **state);

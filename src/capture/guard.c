@@ -17,6 +17,7 @@ void cr_guards_dispose(cr_guards *g) {
         cr_guard *row = &g->rows.at[i];
         Py_XDECREF(row->key);
         if (row->check == CR_HOLDS_TENSOR) PyMem_Free(row->u.stamp);
+        else if (row->check == CR_HOLDS_SHARING) cr_sharing_free(row->u.sharers);
         else if (row->check == CR_HOLDS_IS || row->check == CR_HOLDS_CONSTANT || row->check == CR_HOLDS_CODE ||
                  row->check == CR_HOLDS_KEYS)
             Py_XDECREF(row->u.object);
@@ -322,6 +323,7 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_REGISTRATIONS: return registrations() == row->version;
     case CR_HOLDS_SAME: return o == slots[row->number];
     case CR_HOLDS_DIFFERENT: return o != slots[row->number];
+    case CR_HOLDS_SHARING: return cr_sharing_holds(row->u.sharers, slots);
     }
     return false;
 }
@@ -408,6 +410,9 @@ PyObject *cr_guard_text(const cr_guards *g, size_t at) {
             text = PyUnicode_FromFormat("%U is %s %U", source, row->check == CR_HOLDS_SAME ? "the same object as" :
                                         "another object than", other);
         Py_XDECREF(other);
+        break;
+    case CR_HOLDS_SHARING:
+        text = PyUnicode_FromString("the same tensors share memory, where they did");
     }
     Py_DECREF(source);
     return text;

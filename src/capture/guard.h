@@ -56,7 +56,8 @@ typedef enum cr_holds {
     CR_HOLDS_NO_KEY, CR_HOLDS_NO_ATTRIBUTE,
     CR_HOLDS_ABSENT,   /* the read gives nothing (no defaults, an empty cell) */
     CR_HOLDS_REGISTRATIONS, /* no class was registered with an abstract one since */
-    CR_HOLDS_SAME, CR_HOLDS_DIFFERENT /* as the object in slot `number` */
+    CR_HOLDS_SAME, CR_HOLDS_DIFFERENT, /* as the object in slot `number` */
+    CR_HOLDS_SHARING   /* of tensors in several slots: which of them share memory */
 } cr_holds;
 
 typedef struct cr_guard {
@@ -69,6 +70,7 @@ typedef struct cr_guard {
         PyObject *object; /* owned: IS, CONSTANT, CODE, KEYS */
         PyTypeObject *type; /* TYPE, LENGTH: compared only */
         cr_stamp *stamp;  /* owned */
+        struct cr_sharers *sharers; /* owned */
     } u;
     const cr_frontend *frontend; /* TENSOR */
     unsigned version;   /* TYPE, CLASS, REGISTRATIONS; 0: a class that never changes */
@@ -96,6 +98,11 @@ int cr_guard_number(cr_guards *g, int32_t slot, cr_holds check, PyTypeObject *ty
 int cr_guard_no(cr_guards *g, int32_t slot, cr_holds check, PyObject *key);
 int cr_guard_tensor(cr_guards *g, int32_t slot, const cr_frontend *frontend, PyObject *tensor);
 int cr_guard_registrations(cr_guards *g);
+/* Of tensors in these slots, each guarded as one already: which of them lie in one memory, where, and of what they are
+ * views. What those that share none are views of does not count. 1: it cannot be told. (sharing.c) */
+int cr_guard_sharing(cr_guards *g, const int32_t *at, size_t n, PyObject *const *slots);
+bool cr_sharing_holds(const struct cr_sharers *s, PyObject *const *slots);
+void cr_sharing_free(struct cr_sharers *s);
 /* A class's version, giving it one where it has none; 0: it has none, *never changes* set when it needs none. */
 unsigned cr_type_version(PyTypeObject *type, bool *never_changes);
 

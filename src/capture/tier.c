@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 struct cr_tier {
@@ -26,9 +27,10 @@ void cr_tier_release(cr_tier *t) {
     cr_free(t);
 }
 
-cr_native *cr_tier_get(const cr_tier *t) { return state_of(t) == READY ? t->native : NULL; }
+void cr_tier_retain(cr_tier *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
 
-void cr_tier_drop(cr_tier *t, const char *reason) {
+/* It will not be used any more, for this reason. */
+static void drop(cr_tier *t, const char *reason) {
     snprintf(t->reason, sizeof t->reason, "%s", reason);
     __atomic_store_n(&t->state, FAILED, __ATOMIC_RELEASE); /* the library stays until the tier goes: it may run */
 }
@@ -39,6 +41,53 @@ const char *cr_tier_state(const cr_tier *t) {
     case READY: return "native";
     default: return t->reason;
     }
+}
+
+/* ---- running ---- */
+
+/* Ops that draw only where they are told to drop something: attention, recurrent layers. */
+static bool drops(const cr_node *node) {
+    for (uint16_t i = 0; i < node->op->schema.nparams && i < node->nargs; i++) {
+        const char *name = node->op->schema.params[i].name;
+        const cr_arg *a = &node->args[i];
+        if (strcmp(name, "dropout_p") && strcmp(name, "dropout")) continue;
+        if (!(a->kind == CR_ARG_FLOAT && a->u.f == 0) && !(a->kind == CR_ARG_INT && a->u.i == 0)) return true;
+    }
+    return false;
+}
+
+bool cr_tier_draws(const cr_graph *g) {
+    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
+        const cr_node *node = cr_graph_node(g, n);
+        if (node->kind != CR_NODE_CALL) continue;
+        if (!node->op->row || (node->op->tags & CR_TAG_RANDOM) || drops(node)) return true;
+    }
+    return false;
+}
+
+/* Is the result what the graph says: dtype, sizes, strides? Symbolic ones are as they come. */
+static bool fits(const cr_graph *g, const cr_arg *want, const cr_arg *got) {
+    const cr_meta *w = want->kind == CR_ARG_VALUE ? cr_graph_value(g, (uint32_t)want->u.i)->meta : NULL;
+    if (!w || got->kind != CR_ARG_TENSOR) return !w && got->kind != CR_ARG_TENSOR;
+    const cr_meta *m = &got->u.t->meta;
+    bool same = m->dtype == w->dtype && m->rank == w->rank;
+    for (int d = 0; same && d < m->rank; d++)
+        same = (!cr_dim_is_plain(w->size[d]) || m->size[d] == w->size[d]) &&
+               (!cr_dim_is_plain(w->stride[d]) || m->stride[d] == w->stride[d]);
+    return same;
+}
+
+cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg *inputs, size_t n, cr_arg *results,
+                      size_t nresults) {
+    if (!t || state_of(t) != READY) return cr_plan_run(plan, inputs, n, results, nresults);
+    CR_TRY(cr_native_run(t->native, 0, inputs, n, results, nresults));
+    const cr_node *output = cr_graph_node(g, cr_graph_output(g));
+    bool all = true;
+    for (size_t i = 0; all && i < nresults; i++) all = fits(g, &output->args[i], &results[i]);
+    if (all) return CR_OK;
+    cr_results_release(results, nresults);
+    drop(t, "no native code: its results are laid out otherwise");
+    return cr_plan_run(plan, inputs, n, results, nresults);
 }
 
 /* ---- the thread ---- */
@@ -93,7 +142,7 @@ cr_status cr_tier_start(const cr_graph *g, cr_tier **out) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, 8 << 20);
     if (pthread_create(&thread, &attributes, run, t)) {
-        cr_tier_drop(t, "no native code: no thread can be started");
+        drop(t, "no native code: no thread can be started");
         t->refs = 1;
     }
     pthread_attr_destroy(&attributes);

@@ -1,6 +1,6 @@
 /* tier.h: native code for a captured graph, made while the interpreter of graphs already serves.
  *
- * A thread of its own lowers the graph, compiles it and loads it; from then on cr_tier_get gives it. The thread touches
+ * A thread of its own lowers the graph, compiles it and loads it; from then on it runs. The thread touches
  * no Python and nothing of the capture's: it gets the graph as text. */
 #ifndef CR_TIER_H
 #define CR_TIER_H
@@ -10,10 +10,14 @@
 
 typedef struct cr_tier cr_tier; /* refcounted (atomically): the entry's and the thread's */
 CR_NODISCARD cr_status cr_tier_start(const cr_graph *g, cr_tier **out);
+void cr_tier_retain(cr_tier *t);
 void cr_tier_release(cr_tier *t); /* NULL is legal; does not wait */
-cr_native *cr_tier_get(const cr_tier *t); /* NULL: not yet, or never; borrowed */
-/* It will not be used any more, for this reason: what it gives is not what the graph says. */
-void cr_tier_drop(cr_tier *t, const char *reason);
+/* Does the graph draw random numbers? Native code has generators of its own and may not stand for it then. */
+bool cr_tier_draws(const cr_graph *g);
+/* Runs the graph: native code if it is there, else (and where that lays its results out otherwise: then for good) the
+ * plan. `t` NULL: the plan. As cr_plan_run. */
+CR_NODISCARD cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg *inputs, size_t n,
+                                   cr_arg *results, size_t nresults);
 void cr_tier_wait(cr_tier *t); /* until it is built or has failed */
 /* "native", "building", or why there is none; the caller copies it. */
 const char *cr_tier_state(const cr_tier *t);

@@ -175,7 +175,7 @@ static PyObject *make(recording *r, PyObject *results, PyObject *compiler, const
                               .user = Py_NewRef(compiler) };
         o->aot = NULL;
         o->recorded = g;
-        cr_recorded recorded = { g, r->inputs, is_input };
+        cr_recorded recorded = { g, r->inputs, is_input, false };
         cr_status status = cr_aot_create(&recorded, &c, &o->aot);
         if (status) {
             Py_CLEAR(o);

@@ -448,7 +448,7 @@ def item(a):
     return a.sum().item() + 1
 
 
-@case(x, plain="writes")
+@case(x, ops=1)
 def writes_to_argument(a):
     a.add_(1)
     return a

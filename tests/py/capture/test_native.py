@@ -59,7 +59,7 @@ def test_results_keep_their_layout():
 @pytest.mark.parametrize("function, reason", [
     (lambda a: a + cresset.rand(3), "random"),
     (lambda a: nn.functional.scaled_dot_product_attention(*[a.view(1, 1, 3, 1)] * 3, dropout_p=0.5), "random"),
-    (lambda a: a.view(3, 1), "share memory"),
+    (lambda a: a.view(3, 1), "native"),
     (lambda a: (a + 1).view(3, 1)[0:1], "native"),
 ])
 def test_who_stands_for_the_graph(function, reason):
@@ -88,7 +88,9 @@ def test_gradients():
     compiled = cresset.compile(lambda a, w: (a * w).sum(), fullgraph=True)
     a = cresset.arange(3.0)
     compiled(a, w).backward()
-    assert "gradients" in compiled._entries()[0]["tier"] and w.grad.tolist() == [0, 1, 2]
+    assert w.grad.tolist() == [0, 1, 2]
+    compiled._wait()
+    assert compiled._entries()[0]["tier"] == "native"
     with cresset.no_grad():
         compiled(a, w)
         compiled._wait()
