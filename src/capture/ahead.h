@@ -4,7 +4,7 @@
 #ifndef CR_AHEAD_H
 #define CR_AHEAD_H
 
-#include "capture/tier.h"
+#include "emit/tier.h"
 
 typedef struct cr_ahead cr_ahead; /* one owner; what it made for backwards lives as long as the tape needs it */
 /* `inputs`: the tensors with which the graph was captured; `results`: how many it has. `native`: code of each part is

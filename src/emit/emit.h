@@ -33,6 +33,11 @@ CR_NODISCARD cr_status cr_emit_library(const cr_lowered *l, const char *path, co
 CR_NODISCARD cr_status cr_emit_c(const cr_lowered *l, const cr_emit_options *options, const cr_build *build,
                                  cr_str *out, cr_str *kernels);
 
+/* ---- running (loader.c) ---- */
+/* As cr_native_run, of inputs as abi.h has them: no tensors are made of those. */
+CR_NODISCARD cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
+                                            cr_arg *results, size_t nresults);
+
 /* ---- toolchain ---- */
 typedef struct cr_toolchain { char *cc, *home, *include, *archive; } cr_toolchain;
 /* The compiler and where the runtime's archive and sources are installed. CR_ETOOLCHAIN saying where they were looked

@@ -345,11 +345,8 @@ static cr_status value_out(cr_native *n, cresset_value *v, cr_arg *out) {
     return CR_OK;
 }
 
-cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results,
-                        size_t nresults) {
+static cr_status check_counts(const cr_native *n, int32_t method, size_t ninputs, size_t nresults) {
     const cresset_api *api = n->lib->api;
-    cresset_value local[32], *values = local;
-    char message[512] = "";
     if (method < 0 || method >= api->nmethods)
         return CR_FAIL(CR_EVALUE, "the library has %d methods, there is no method %d", api->nmethods, method);
     const cresset_method_info *info = &api->methods[method];
@@ -357,28 +354,52 @@ cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size
         return CR_FAIL(CR_ETYPE, "the program takes %d inputs, not %zu", info->ninputs, ninputs);
     if (nresults != (size_t)info->noutputs)
         return CR_FAIL(CR_EVALUE, "the program gives %d results, not %zu", info->noutputs, nresults);
-    if (ninputs + nresults > CR_COUNT(local) && !(values = cr_alloc((ninputs + nresults) * sizeof *values)))
-        return CR_ENOMEM;
-    cresset_value *outs = values + ninputs;
+    return CR_OK;
+}
+
+/* Counts were checked; outs: room for as many values as there are results. */
+static cr_status run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
+                            cresset_value *outs, cr_arg *results, size_t nresults) {
+    const cresset_api *api = n->lib->api;
+    char message[512] = "";
     cr_status status = CR_OK;
     size_t done = 0;
-    for (size_t i = 0; i < ninputs; i++) CR_TRY_OUT(value_in(&inputs[i], i, &values[i]));
     for (size_t i = 0; i < nresults; i++) outs[i] = (cresset_value){ .struct_size = sizeof outs[i] };
-    int code = api->run(n->instance, method, values, (int32_t)ninputs, outs, (int32_t)nresults, message,
+    int code = api->run(n->instance, method, inputs, (int32_t)ninputs, outs, (int32_t)nresults, message,
                         sizeof message);
-    if (code) {
-        status = failure(n->lib, code, message);
-        goto out;
-    }
+    if (code) return failure(n->lib, code, message);
     for (; done < nresults && !status; done++) {
         results[done] = cr_arg_none();
         status = value_out(n, &outs[done], &results[done]);
     }
-    if (!status) goto out;
+    if (!status) return CR_OK;
     for (size_t i = 0; i < nresults; i++) api->release(n->instance, &outs[i]);
     cr_results_release(results, done);
-out:
-    if (values != local) cr_free(values);
+    return status;
+}
+
+enum { FEW_VALUES = 32 };
+
+cr_status cr_native_run_values(cr_native *n, int32_t method, const cresset_value *inputs, size_t ninputs,
+                               cr_arg *results, size_t nresults) {
+    cresset_value few[FEW_VALUES], *outs = few;
+    CR_TRY(check_counts(n, method, ninputs, nresults));
+    if (nresults > FEW_VALUES && !(outs = cr_alloc(nresults * sizeof *outs))) return CR_ENOMEM;
+    cr_status status = run_values(n, method, inputs, ninputs, outs, results, nresults);
+    if (outs != few) cr_free(outs);
+    return status;
+}
+
+cr_status cr_native_run(cr_native *n, int32_t method, const cr_arg *inputs, size_t ninputs, cr_arg *results,
+                        size_t nresults) {
+    cresset_value few[FEW_VALUES], *values = few;
+    CR_TRY(check_counts(n, method, ninputs, nresults));
+    if (ninputs + nresults > FEW_VALUES && !(values = cr_alloc((ninputs + nresults) * sizeof *values)))
+        return CR_ENOMEM;
+    cr_status status = CR_OK;
+    for (size_t i = 0; i < ninputs && !status; i++) status = value_in(&inputs[i], i, &values[i]);
+    if (!status) status = run_values(n, method, values, ninputs, values + ninputs, results, nresults);
+    if (values != few) cr_free(values);
     return status;
 }
 

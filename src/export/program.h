@@ -89,6 +89,9 @@ pthread_mutex_t *cr_program_lock(const cr_program *p);
 /* ---- loading ---- */
 /* As cr_program_load_from. */
 CR_NODISCARD cr_status cr_program_load_zip(cr_zip *zip, const char *name, int flags, cr_program **out);
+/* {"range_constraints": ..., "graph": ...}: what importers of other graphs write, with the schema's words. Nothing is
+ * said of state or of the call structure; an op without a row is CR_EUNSUPPORTED. */
+CR_NODISCARD cr_status cr_graph_from_json(const char *text, size_t size, cr_graph **out);
 /* The programs of an archive, in order; names live in `arena`. */
 CR_NODISCARD cr_status cr_program_list(cr_zip *zip, cr_arena *arena, const char *const **names, size_t *n);
 /* A member below the top folder ("extra/notes.txt"), NULL when absent. */

@@ -362,3 +362,25 @@ cr_status cr__program_from_json(const char *text, size_t size, cr_program **out)
     if (!status) status = read_json(&r, root);
     return finish(&r, status, out);
 }
+
+static cr_status read_graph_alone(cr__reader *r, const cr_json *root) {
+    const cr_json *ranges, *graph;
+    CR_TRY(cr_json_get(root, "range_constraints", CR_JSON_OBJECT, &ranges));
+    CR_TRY(cr_json_get(root, "graph", CR_JSON_OBJECT, &graph));
+    CR_TRY(cr__read_ranges(r, ranges));
+    CR_TRY(cr__read_graph(r, graph, r->p->graph));
+    return r->missing.n ? CR_FAIL(CR_EUNSUPPORTED, "%s has no row in the op table", r->missing.at[0]) : CR_OK;
+}
+
+cr_status cr_graph_from_json(const char *text, size_t size, cr_graph **out) {
+    cr__reader r = { .name = "graph" };
+    const cr_json *root;
+    cr_program *p = NULL;
+    cr_status status = reader_init(&r);
+    if (!status) status = cr_json_parse(&r.scratch, text, size, &root);
+    if (!status) status = read_graph_alone(&r, root);
+    CR_TRY(finish(&r, status, &p));
+    cr_graph_retain(*out = p->graph);
+    cr_program_release(p);
+    return CR_OK;
+}

@@ -1,10 +1,10 @@
 /* dlpack.c: tensors to and from other libraries through DLPack, without copying.
  *
- * The structures below are DLPack's ABI (https://dmlc.github.io/dlpack, version 1.0 and the unversioned form before
- * it). A capsule is taken exactly once: the consumer renames it and calls the producer's deleter when it is done. */
+ * dlpack.h has the structures; the form before versions is known here alone. A capsule is taken exactly once: the
+ * consumer renames it and calls the producer's deleter when it is done. */
+#include "python/dlpack.h"
 #include "python/tensor.h"
 
-enum { DL_CPU = 1, DL_CUDA = 2 };
 enum {
     DL_INT = 0,
     DL_UINT = 1,
@@ -19,24 +19,7 @@ enum {
     DL_FLOAT8_E8M0FNU = 14,
 };
 enum { DL_READ_ONLY = 1, DL_COPIED = 2 };
-typedef struct dl_device { int32_t type, id; } dl_device;
-typedef struct dl_dtype { uint8_t code, bits; uint16_t lanes; } dl_dtype;
-typedef struct dl_tensor {
-    void *data;
-    dl_device device;
-    int32_t ndim;
-    dl_dtype dtype;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} dl_tensor;
 typedef struct dl_managed { dl_tensor tensor; void *context; void (*deleter)(struct dl_managed *); } dl_managed;
-typedef struct dl_versioned {
-    struct { uint32_t major, minor; } version;
-    void *context;
-    void (*deleter)(struct dl_versioned *);
-    uint64_t flags;
-    dl_tensor tensor;
-} dl_versioned;
 
 static const dl_dtype dtypes[CR_DTYPE_COUNT] = {
     [CR_U8] = { DL_UINT, 8, 1 },
@@ -88,9 +71,10 @@ static void destroy_capsule(PyObject *capsule) { /* runs the deleter only when n
     }
 }
 
-static PyObject *export(cr_tensor *t, bool versioned, bool copied) {
+/* The structure and what it describes, but for what versions add. */
+static exported *describe(cr_tensor *t, bool versioned) {
     exported *e = cr_calloc(1, sizeof *e);
-    if (!e) return cr_py_raise(CR_ENOMEM);
+    if (!e) return NULL;
     dl_tensor *d = versioned ? &e->u.versioned.tensor : &e->u.plain.tensor;
     const cr_meta *m = &t->meta;
     cr_tensor_retain(t);
@@ -106,15 +90,29 @@ static PyObject *export(cr_tensor *t, bool versioned, bool copied) {
     d->dtype = dtypes[m->dtype];
     d->shape = e->shape;
     d->strides = e->strides;
+    return e;
+}
+
+dl_versioned *cr_dl_export(cr_tensor *t, bool copied) {
+    exported *e = describe(t, true);
+    if (!e) return NULL;
+    e->u.versioned.version.major = 1;
+    e->u.versioned.context = e;
+    e->u.versioned.deleter = delete_versioned;
+    e->u.versioned.flags = (t->storage->readonly ? DL_READ_ONLY : 0) | (copied ? DL_COPIED : 0);
+    return &e->u.versioned;
+}
+
+static PyObject *export(cr_tensor *t, bool versioned, bool copied) {
+    exported *e;
     if (versioned) {
-        e->u.versioned.version.major = 1;
-        e->u.versioned.context = e;
-        e->u.versioned.deleter = delete_versioned;
-        e->u.versioned.flags = (t->storage->readonly ? DL_READ_ONLY : 0) | (copied ? DL_COPIED : 0);
-    } else {
+        dl_versioned *v = cr_dl_export(t, copied);
+        e = v ? v->context : NULL;
+    } else if ((e = describe(t, false))) {
         e->u.plain.context = e;
         e->u.plain.deleter = delete_plain;
     }
+    if (!e) return cr_py_raise(CR_ENOMEM);
     PyObject *capsule = PyCapsule_New(e, versioned ? "dltensor_versioned" : "dltensor", destroy_capsule);
     if (!capsule) free_exported(e);
     return capsule;
@@ -185,14 +183,14 @@ static void done_versioned(void *user, void *data) {
     PyGILState_Release(state);
 }
 
-static int find_dtype(dl_dtype d) {
+int cr_dl_dtype(dl_dtype d) {
     for (int i = 0; i < CR_DTYPE_COUNT; i++)
         if (dtypes[i].bits && dtypes[i].code == d.code && dtypes[i].bits == d.bits && d.lanes == 1) return i;
     return -1;
 }
 
 static int read_meta(const dl_tensor *d, cr_meta *m) {
-    int dtype = find_dtype(d->dtype);
+    int dtype = cr_dl_dtype(d->dtype);
     if (dtype < 0) {
         PyErr_Format(PyExc_BufferError,
                      "from_dlpack(): elements of DLPack type (code %d, %d bits, %d lanes) are not supported",

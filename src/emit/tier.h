@@ -1,7 +1,7 @@
-/* tier.h: native code for a captured graph, made while the interpreter of graphs already serves.
+/* tier.h: native code for a graph, made while the interpreter of graphs already serves.
  *
- * A thread of its own lowers the graph, compiles it and loads it; from then on it runs. The thread touches
- * no Python and nothing of the capture's: it gets the graph as text. */
+ * A thread of its own lowers the graph, compiles it and loads it; from then on it runs. The thread touches no Python
+ * and nothing that others hold: it gets the graph as text. */
 #ifndef CR_TIER_H
 #define CR_TIER_H
 
@@ -18,6 +18,7 @@ bool cr_tier_draws(const cr_graph *g);
  * plan. `t` NULL: the plan. As cr_plan_run. */
 CR_NODISCARD cr_status cr_tier_run(cr_tier *t, const cr_graph *g, cr_plan *plan, const cr_arg *inputs, size_t n,
                                    cr_arg *results, size_t nresults);
+cr_native *cr_tier_get(const cr_tier *t); /* NULL: not yet, or never; borrowed */
 void cr_tier_wait(cr_tier *t); /* until it is built or has failed */
 /* "native", "building", or why there is none; the caller copies it. */
 const char *cr_tier_state(const cr_tier *t);

@@ -1,5 +1,5 @@
 /* tier.c: building native code beside the program that runs. */
-#include "capture/tier.h"
+#include "emit/tier.h"
 
 #include "emit/emit.h"
 #include "lower/lower.h"
@@ -28,6 +28,8 @@ void cr_tier_release(cr_tier *t) {
 }
 
 void cr_tier_retain(cr_tier *t) { __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED); }
+
+cr_native *cr_tier_get(const cr_tier *t) { return state_of(t) == READY ? t->native : NULL; }
 
 /* It will not be used any more, for this reason. */
 static void drop(cr_tier *t, const char *reason) {

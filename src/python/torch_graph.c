@@ -1,0 +1,571 @@
+/* torch_graph.c: cresset._C._TorchGraph: a graph that is called with PyTorch's tensors and gives such.
+ *
+ * What torch.compile calls (cresset/_torch/backend.py makes it): a list of arguments, which is emptied, to a list of
+ * results. Every argument is read at every call and nothing is kept of one: weights may have changed in ways that leave
+ * no trace. Results that users get are memory of torch's own; what only the backward pass gets is handed over. */
+#include "python/torch_tensor.h"
+
+#include "emit/emit.h"
+#include "emit/tier.h"
+#include "export/program.h"
+#include "graph/graph.h"
+#include "runtime/rt_random.h"
+
+#include <structmember.h>
+
+enum { GIL_WORK = 8192, FEW = 48 };
+
+/* What an entry of the result is. */
+typedef enum result_kind { RESULT_NEW, RESULT_GIVEN, RESULT_ARGUMENT, RESULT_OBJECT, RESULT_NUMBER } result_kind;
+typedef struct result {
+    uint8_t kind;
+    int8_t dtype;
+    uint8_t rank;
+    uint8_t order[CR_MAX_RANK];          /* of NEW: the dimensions, the outermost in memory first */
+    bool fixed;                          /* of NEW: sizes and strides are the same in every call */
+    uint32_t at;                         /* result of the graph, or argument */
+    PyObject *object;                    /* of OBJECT */
+    PyObject *sizes, *strides;           /* of NEW: tuples of the last call */
+    int64_t size[CR_MAX_RANK], stride[CR_MAX_RANK];
+} result;
+
+typedef struct py_torch_graph {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    cr_plan *plan;
+    cr_tier *tier;                       /* NULL: it is interpreted */
+    PyObject *constants, *generator;     /* tuple; torch's, of graphs that draw, or NULL */
+    PyObject *fallback;                  /* list to list: what torch does instead, where a run fails */
+    uint32_t nargs, ninputs, nvalues, nresults;
+    int32_t *from;                       /* input -> argument, or ~constant */
+    uint8_t *types;                      /* of the inputs: cr_type */
+    result *results;
+    PyObject *weak;
+    int64_t calls, fallbacks;
+    char boxed;
+} py_torch_graph;
+
+/* ---- making ---- */
+
+static int read_fixed(result *r, PyObject *sizes, PyObject *strides) {
+    if (PyTuple_GET_SIZE(sizes) != r->rank || PyTuple_GET_SIZE(strides) != r->rank)
+        return PyErr_SetString(PyExc_ValueError, "sizes and strides of another number of dimensions"), -1;
+    for (int d = 0; d < r->rank; d++) {
+        r->size[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, d));
+        r->stride[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, d));
+    }
+    r->fixed = true;
+    r->sizes = Py_NewRef(sizes);
+    r->strides = Py_NewRef(strides);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_result(PyObject *o, result *r) {
+    const char *kind;
+    PyObject *what, *order = NULL, *sizes = NULL, *strides = NULL;
+    int dtype = -1;
+    static const char *const kinds[] = { "new", "given", "argument", "object", "number" };
+    if (!PyArg_ParseTuple(o, "sO|OO!O!:_TorchGraph", &kind, &what, &order, &PyTuple_Type, &sizes, &PyTuple_Type,
+                          &strides))
+        return -1;
+    for (r->kind = 0; r->kind < CR_COUNT(kinds) && strcmp(kinds[r->kind], kind);) r->kind++;
+    if (r->kind == CR_COUNT(kinds)) return PyErr_Format(PyExc_ValueError, "'%s' is no kind of result", kind), -1;
+    if (r->kind == RESULT_OBJECT) return r->object = Py_NewRef(what), 0;
+    r->at = (uint32_t)PyLong_AsUnsignedLong(what);
+    if (PyErr_Occurred()) return -1;
+    if (r->kind != RESULT_NEW) return 0;
+    if (!order || !PyTuple_Check(order) || !PyTuple_GET_SIZE(order) || PyTuple_GET_SIZE(order) > CR_MAX_RANK + 1 ||
+        !cr_py_dtype_read(PyTuple_GET_ITEM(order, 0), &dtype))
+        return PyErr_SetString(PyExc_ValueError, "a new tensor needs (dtype, dimension, ...)"), -1;
+    r->dtype = (int8_t)dtype;
+    r->rank = (uint8_t)(PyTuple_GET_SIZE(order) - 1);
+    for (int d = 0; d < r->rank; d++) {
+        long at = PyLong_AsLong(PyTuple_GET_ITEM(order, d + 1));
+        if (at < 0 || at >= r->rank) return PyErr_SetString(PyExc_ValueError, "no order of dimensions"), -1;
+        r->order[d] = (uint8_t)at;
+        r->size[d] = -1;
+    }
+    return strides ? read_fixed(r, sizes, strides) : 0;
+}
+
+static int read_inputs(py_torch_graph *g, PyObject *inputs, const cr_graph *graph) {
+    g->ninputs = (uint32_t)PyTuple_GET_SIZE(inputs);
+    if (g->ninputs != cr_graph_input_count(graph))
+        return PyErr_Format(PyExc_ValueError, "%u inputs for a graph of %zu", g->ninputs, cr_graph_input_count(graph)),
+               -1;
+    g->from = PyMem_Calloc(g->ninputs + 1u, sizeof *g->from);
+    g->types = PyMem_Calloc(g->ninputs + 1u, 1);
+    if (!g->from || !g->types) return PyErr_NoMemory(), -1;
+    uint32_t i = 0;
+    for (uint32_t n = cr_graph_first(graph); i < g->ninputs; n = cr_graph_next(graph, n), i++) {
+        long at = PyLong_AsLong(PyTuple_GET_ITEM(inputs, i));
+        if (PyErr_Occurred()) return -1;
+        if (at >= (long)g->nargs || ~at >= (long)PyTuple_GET_SIZE(g->constants))
+            return PyErr_Format(PyExc_ValueError, "input %u has no argument", i), -1;
+        g->from[i] = (int32_t)at;
+        g->types[i] = cr_graph_value(graph, cr_graph_node(graph, n)->first)->type;
+    }
+    return 0;
+}
+
+static int read_results(py_torch_graph *g, PyObject *results) {
+    g->nvalues = (uint32_t)cr_plan_result_count(g->plan);
+    g->nresults = (uint32_t)PyTuple_GET_SIZE(results);
+    g->results = PyMem_Calloc(g->nresults + 1u, sizeof *g->results);
+    if (!g->results) return PyErr_NoMemory(), -1;
+    for (uint32_t i = 0; i < g->nresults; i++) {
+        result *r = &g->results[i];
+        if (read_result(PyTuple_GET_ITEM(results, i), r)) return -1;
+        uint32_t limit = r->kind == RESULT_ARGUMENT ? g->nargs : g->nvalues;
+        if (r->kind != RESULT_OBJECT && r->at >= limit)
+            return PyErr_Format(PyExc_ValueError, "result %u is number %u of %u", i, r->at, limit), -1;
+    }
+    return 0;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t nargs, PyObject *names);
+
+static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = { "graph", "nargs", "inputs", "constants", "results", "generator", "fallback", NULL };
+    PyObject *graph, *inputs, *constants, *results, *generator = Py_None, *fallback = Py_None;
+    cr_arg a;
+    unsigned int nargs;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OIO!O!O!|OO:_TorchGraph", names, &graph, &nargs, &PyTuple_Type,
+                                     &inputs, &PyTuple_Type, &constants, &PyTuple_Type, &results, &generator,
+                                     &fallback))
+        return NULL;
+    if (!cr_py_graph_read(graph, &a))
+        return PyErr_Format(PyExc_TypeError, "expected a Graph, not %s", Py_TYPE(graph)->tp_name);
+    py_torch_graph *g = (py_torch_graph *)type->tp_alloc(type, 0);
+    if (!g) return NULL;
+    g->vectorcall = call;
+    g->boxed = 1;
+    g->nargs = nargs;
+    g->constants = Py_NewRef(constants);
+    g->generator = generator == Py_None ? NULL : Py_NewRef(generator);
+    g->fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
+    cr_status status = cr_plan_create(a.u.graph, &g->plan);
+    if (status) cr_py_raise(status);
+    if (status || read_inputs(g, inputs, a.u.graph) || read_results(g, results)) {
+        Py_DECREF(g);
+        return NULL;
+    }
+    return (PyObject *)g;
+}
+
+static int graph_traverse(PyObject *self, visitproc visit, void *arg) {
+    py_torch_graph *g = (py_torch_graph *)self;
+    Py_VISIT(g->constants);
+    Py_VISIT(g->generator);
+    Py_VISIT(g->fallback);
+    for (uint32_t i = 0; g->results && i < g->nresults; i++) Py_VISIT(g->results[i].object);
+    return 0;
+}
+
+static void graph_dealloc(PyObject *self) {
+    py_torch_graph *g = (py_torch_graph *)self;
+    PyObject_GC_UnTrack(self);
+    if (g->weak) PyObject_ClearWeakRefs(self);
+    for (uint32_t i = 0; g->results && i < g->nresults; i++) {
+        Py_XDECREF(g->results[i].object);
+        Py_XDECREF(g->results[i].sizes);
+        Py_XDECREF(g->results[i].strides);
+    }
+    PyMem_Free(g->results);
+    PyMem_Free(g->from);
+    PyMem_Free(g->types);
+    Py_XDECREF(g->constants);
+    Py_XDECREF(g->generator);
+    Py_XDECREF(g->fallback);
+    PyThreadState *thread = PyEval_SaveThread(); /* native code waits for its threads */
+    cr_plan_release(g->plan);
+    cr_tier_release(g->tier);
+    PyEval_RestoreThread(thread);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* ---- inputs ---- */
+
+typedef struct frame {
+    py_torch_graph *g;
+    PyObject **args;                     /* of the call, held */
+    cresset_value *values;               /* the graph's inputs */
+    PyObject **kept;                     /* of each input: what its value borrows from, or NULL */
+    cr_arg *made;                        /* the graph's results */
+    int64_t work;
+} frame;
+
+static int read_number(PyObject *o, cr_type type, cresset_value *out) {
+    *out = (cresset_value){ .struct_size = sizeof *out };
+    if (type == CR_T_FLOAT) {
+        out->kind = CRESSET_FLOAT;
+        out->number = PyFloat_AsDouble(o);
+    } else if (type == CR_T_ANY) {
+        out->kind = CRESSET_NONE;
+    } else {
+        out->kind = type == CR_T_BOOL ? CRESSET_BOOLEAN : CRESSET_INT;
+        out->integer = PyLong_AsLongLong(o);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_values(frame *f) {
+    py_torch_graph *g = f->g;
+    for (uint32_t i = 0; i < g->ninputs; i++) {
+        PyObject *o = g->from[i] < 0 ? PyTuple_GET_ITEM(g->constants, ~g->from[i]) : f->args[g->from[i]];
+        cresset_value *v = &f->values[i];
+        if (g->types[i] != CR_T_TENSOR) {
+            if (read_number(o, (cr_type)g->types[i], v)) return -1;
+            continue;
+        }
+        if (cr_torch_read(o, v, &f->kept[i])) return -1;
+        int64_t n = 1;
+        for (int d = 0; d < v->rank; d++) n *= v->size[d];
+        if (n > f->work) f->work = n;
+        if (!v->data) v->data = v; /* of no elements */
+    }
+    return 0;
+}
+
+/* ---- running ---- */
+
+static void leave(void *user, void *data) { (void)user, (void)data; } /* an argument's memory */
+
+static cr_status tensor_of(const cresset_value *v, cr_tensor **out) {
+    cr_meta meta;
+    int64_t bytes;
+    cr_storage *storage = NULL;
+    cr_meta_init(&meta, v->dtype, (cr_device){ CR_CPU, -1 });
+    CR_TRY(cr_meta_set_dense(NULL, &meta, v->rank, v->size, CR_CONTIGUOUS));
+    for (int d = 0; d < v->rank; d++) meta.stride[d] = v->stride[d];
+    CR_TRY(cr_meta_bytes(&meta, &bytes));
+    CR_TRY(cr_storage_wrap(v->data, bytes, leave, NULL, &storage));
+    cr_status status = cr_tensor_on(storage, &meta, NULL, NULL, out);
+    cr_storage_release(storage);
+    return status;
+}
+
+static cr_status arg_of(const cresset_value *v, cr_arg *out) {
+    *out = v->kind == CRESSET_FLOAT     ? cr_arg_float(v->number)
+           : v->kind == CRESSET_BOOLEAN ? cr_arg_bool(v->integer != 0)
+           : v->kind == CRESSET_INT     ? cr_arg_int(v->integer)
+                                        : cr_arg_none();
+    cr_tensor *t = NULL;
+    if (v->kind != CRESSET_TENSOR) return CR_OK;
+    CR_TRY(tensor_of(v, &t));
+    *out = cr_arg_tensor(t);
+    return CR_OK;
+}
+
+/* Results on an argument's memory live no longer than that: they are copied. */
+static cr_status own_results(const frame *f) {
+    static const cr_op *clone;
+    for (uint32_t i = 0; i < f->g->nvalues; i++) {
+        if (f->made[i].kind != CR_ARG_TENSOR || f->made[i].u.t->storage->dispose != leave) continue;
+        cr_arg copy[1] = { { 0 } }, args[2] = { f->made[i], cr_arg_none() };
+        if (!clone) clone = cr_op_find("aten::clone");
+        if (!clone) return CR_FAIL(CR_ENOMEM, "out of memory");
+        CR_TRY(cr_call(clone, args, copy));
+        cr_results_release(&f->made[i], 1);
+        f->made[i] = copy[0];
+    }
+    return CR_OK;
+}
+
+static cr_status run_plan(frame *f) {
+    py_torch_graph *g = f->g;
+    cr_arg *inputs = cr_calloc(g->ninputs + 1u, sizeof *inputs);
+    cr_ambient *ambient = cr_ambient_get();
+    bool grad = ambient->grad;
+    uint32_t n = 0;
+    cr_status status = inputs ? CR_OK : CR_ENOMEM;
+    while (!status && n < g->ninputs) {
+        status = arg_of(&f->values[n], &inputs[n]);
+        n += !status;
+    }
+    ambient->grad = false;
+    if (!status) status = cr_plan_run(g->plan, inputs, g->ninputs, f->made, g->nvalues);
+    if (!status && (status = own_results(f))) cr_results_release(f->made, g->nvalues);
+    ambient->grad = grad;
+    if (inputs) cr_results_release(inputs, n);
+    cr_free(inputs);
+    return status;
+}
+
+static cr_status run_tiers(frame *f) {
+    cr_native *native = f->g->tier ? cr_tier_get(f->g->tier) : NULL;
+    if (!native) return run_plan(f);
+    return cr_native_run_values(native, 0, f->values, f->g->ninputs, f->made, f->g->nvalues);
+}
+
+static int run(frame *f) {
+    cr_status status;
+    if (f->work < GIL_WORK) {
+        status = run_tiers(f);
+    } else {
+        PyThreadState *thread = PyEval_SaveThread();
+        status = run_tiers(f);
+        PyEval_RestoreThread(thread);
+    }
+    if (status && !PyErr_Occurred()) cr_py_raise(status);
+    return status ? -1 : 0;
+}
+
+/* A graph that draws goes on where torch's generator is, and torch's goes on where the graph ended. */
+static int run_drawing(frame *f) {
+    unsigned char own[RT_GENERATOR_STATE_BYTES];
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    rt_generator *ours = cr_default_generator();
+    cresset_value v;
+    PyObject *state = PyObject_CallMethod(f->g->generator, "get_state", NULL), *kept = NULL, *done = NULL;
+    if (!state || !ours || cr_torch_read(state, &v, &kept)) goto out;
+    rt_generator_get_state(ours, own);
+    if (rt_generator_set_state(&ctx, ours, v.data, (size_t)v.size[0])) {
+        PyErr_Format(PyExc_RuntimeError, "torch's generator has a state that is not understood: %s", message);
+        goto out;
+    }
+    cr_status status = run_plan(f); /* with the GIL: nobody else draws meanwhile */
+    if (status && !PyErr_Occurred()) cr_py_raise(status);
+    if (!status) rt_generator_get_state(ours, v.data);
+    (void)rt_generator_set_state(&ctx, ours, own, sizeof own);
+    if (!status) done = PyObject_CallMethod(f->g->generator, "set_state", "O", state);
+    if (!status && !done) cr_results_release(f->made, f->g->nvalues);
+out:
+    Py_XDECREF(kept);
+    Py_XDECREF(state);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* ---- results ---- */
+
+static PyObject *tuple_of(const int64_t *at, int n) {
+    PyObject *o = PyTuple_New(n);
+    for (int i = 0; o && i < n; i++) {
+        PyObject *item = PyLong_FromLongLong(at[i]);
+        if (item) PyTuple_SET_ITEM(o, i, item);
+        else Py_CLEAR(o);
+    }
+    return o;
+}
+
+/* Sizes and strides as tuples: those of the last call, when they are the same. */
+static int set_sizes(result *r, const cr_meta *m) {
+    bool same = r->sizes != NULL;
+    for (int d = 0; same && d < r->rank; d++) same = r->size[d] == m->size[d];
+    if (same) return 0;
+    if (r->fixed) {
+        PyErr_SetString(PyExc_RuntimeError, "a result has other sizes than torch expects; this is a bug of cresset");
+        return -1;
+    }
+    int64_t stride = 1;
+    Py_CLEAR(r->sizes);
+    Py_CLEAR(r->strides);
+    for (int k = r->rank - 1; k >= 0; k--) {
+        int d = r->order[k];
+        r->size[d] = m->size[d];
+        r->stride[d] = stride;
+        stride *= m->size[d] > 1 ? m->size[d] : 1;
+    }
+    r->sizes = tuple_of(r->size, r->rank);
+    r->strides = tuple_of(r->stride, r->rank);
+    if (r->sizes && r->strides) return 0;
+    Py_CLEAR(r->sizes);
+    return -1;
+}
+
+static PyObject *new_tensor(result *r, const cr_tensor *t) {
+    cresset_value v;
+    PyObject *kept = NULL;
+    if (t->meta.dtype != r->dtype || t->meta.rank != r->rank)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "a result is %s with %d dimensions, and torch expects %s with %d; this is a bug of cresset",
+                            cr_dtype_name(t->meta.dtype), t->meta.rank, cr_dtype_name(r->dtype), r->rank);
+    if (set_sizes(r, &t->meta)) return NULL;
+    PyObject *o = cr_torch_empty(r->sizes, r->strides, r->dtype);
+    if (!o) return NULL;
+    if (cr_torch_read(o, &v, &kept)) return Py_DECREF(o), NULL;
+    Py_XDECREF(kept);
+    rt_view to = { .p = v.data, .dtype = r->dtype, .rank = r->rank }, from = cr_tensor_view(t);
+    bool same = true, any = true;
+    int64_t extent = 1; /* elements from the first to the last */
+    for (int d = 0; d < r->rank; d++) {
+        to.size[d] = v.size[d];
+        to.stride[d] = v.stride[d];
+        same = same && (t->meta.stride[d] == r->stride[d] || r->size[d] < 2);
+        any = any && r->size[d];
+        extent += (r->size[d] - 1) * r->stride[d];
+    }
+    if (!any) return o;
+    if (same) return memcpy(v.data, from.p, (size_t)(extent * rt_itemsize(r->dtype))), o;
+    char message[256] = "";
+    rt_ctx ctx = cr_kernel_ctx(message, sizeof message);
+    if (!rt_copy(&ctx, &to, &from)) return o;
+    Py_DECREF(o);
+    return PyErr_Format(PyExc_RuntimeError, "%s", message);
+}
+
+static PyObject *object_of(frame *f, result *r) {
+    cr_arg *made = r->kind == RESULT_ARGUMENT || r->kind == RESULT_OBJECT ? NULL : &f->made[r->at];
+    if (r->kind == RESULT_ARGUMENT) return Py_NewRef(f->args[r->at]);
+    if (r->kind == RESULT_OBJECT) return Py_NewRef(r->object);
+    if (made->kind == CR_ARG_NONE) Py_RETURN_NONE;
+    if (r->kind == RESULT_NUMBER)
+        return made->kind == CR_ARG_FLOAT  ? PyFloat_FromDouble(made->u.f)
+               : made->kind == CR_ARG_BOOL ? PyBool_FromLong(made->u.i != 0)
+               : made->kind == CR_ARG_INT  ? PyLong_FromLongLong(made->u.i)
+                                           : PyErr_Format(PyExc_RuntimeError, "a result is no number");
+    if (made->kind != CR_ARG_TENSOR) return PyErr_Format(PyExc_RuntimeError, "a result is no tensor");
+    return r->kind == RESULT_NEW ? new_tensor(r, made->u.t) : cr_torch_give(made->u.t);
+}
+
+static PyObject *give_results(frame *f) {
+    py_torch_graph *g = f->g;
+    PyObject *list = PyList_New(g->nresults);
+    for (uint32_t i = 0; list && i < g->nresults; i++) {
+        PyObject *o = object_of(f, &g->results[i]);
+        if (o) PyList_SET_ITEM(list, i, o);
+        else Py_CLEAR(list);
+    }
+    cr_results_release(f->made, g->nvalues);
+    return list;
+}
+
+/* ---- calls ---- */
+
+/* What went wrong here goes right in torch, or wrong as it does there. */
+static PyObject *fall_back(frame *f) {
+    PyObject *list = PyList_New(f->g->nargs), *results = NULL;
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return Py_XDECREF(list), NULL;
+    PyErr_Clear();
+    f->g->fallbacks++;
+    for (uint32_t i = 0; list && i < f->g->nargs; i++) PyList_SET_ITEM(list, i, Py_NewRef(f->args[i]));
+    if (list) results = PyObject_CallOneArg(f->g->fallback, list);
+    Py_XDECREF(list);
+    return results;
+}
+
+static PyObject *run_frame(frame *f) {
+    int failed = read_values(f);
+    if (!failed) failed = f->g->generator ? run_drawing(f) : run(f);
+    PyObject *results = failed ? NULL : give_results(f);
+    for (uint32_t i = 0; i < f->g->ninputs; i++) Py_XDECREF(f->kept[i]);
+    return failed && f->g->fallback ? fall_back(f) : results;
+}
+
+static PyObject *call_list(py_torch_graph *g, PyObject *list) {
+    PyObject *few_objects[FEW * 2];
+    cresset_value few_values[FEW];
+    cr_arg few_args[FEW];
+    if (PyList_GET_SIZE(list) != g->nargs)
+        return PyErr_Format(PyExc_TypeError, "the graph takes %u arguments, not %zd", g->nargs, PyList_GET_SIZE(list));
+    bool few = g->nargs <= FEW && g->ninputs <= FEW && g->nvalues <= FEW;
+    frame f = { .g = g, .args = few_objects, .kept = few_objects + FEW, .values = few_values, .made = few_args };
+    if (!few) {
+        f.args = PyMem_Malloc((g->nargs + g->ninputs + 1u) * sizeof *f.args);
+        f.values = PyMem_Malloc((g->ninputs + 1u) * sizeof *f.values);
+        f.made = PyMem_Malloc((g->nvalues + 1u) * sizeof *f.made);
+        f.kept = f.args ? f.args + g->nargs : NULL;
+    }
+    PyObject *results = NULL;
+    if (f.args && f.values && f.made) {
+        memset(f.kept, 0, g->ninputs * sizeof *f.kept);
+        for (uint32_t i = 0; i < g->nargs; i++) f.args[i] = Py_NewRef(PyList_GET_ITEM(list, i));
+        PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL); /* who calls holds nothing: memory goes when it is used up */
+        g->calls++;
+        results = run_frame(&f);
+        for (uint32_t i = 0; i < g->nargs; i++) Py_DECREF(f.args[i]);
+    } else {
+        PyErr_NoMemory();
+    }
+    if (!few) {
+        PyMem_Free(f.args);
+        PyMem_Free(f.values);
+        PyMem_Free(f.made);
+    }
+    return results;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t nargs, PyObject *names) {
+    if (PyVectorcall_NARGS(nargs) == 1 && !names && PyList_CheckExact(args[0]))
+        return call_list((py_torch_graph *)self, args[0]);
+    return PyErr_Format(PyExc_TypeError, "call it with one list, of the arguments");
+}
+
+/* ---- native code ---- */
+
+static PyObject *build(PyObject *self, PyObject *args) {
+    py_torch_graph *g = (py_torch_graph *)self;
+    PyObject *graph;
+    int wait;
+    cr_arg a;
+    if (!PyArg_ParseTuple(args, "Op:_build", &graph, &wait)) return NULL;
+    if (!cr_py_graph_read(graph, &a)) return PyErr_Format(PyExc_TypeError, "_build() takes a Graph");
+    cr_status status = g->tier ? CR_OK : cr_tier_start(a.u.graph, &g->tier);
+    if (status) return cr_py_raise(status);
+    PyThreadState *thread = PyEval_SaveThread();
+    if (wait) cr_tier_wait(g->tier);
+    PyEval_RestoreThread(thread);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_tier(PyObject *self, void *unused) {
+    const cr_tier *tier = ((py_torch_graph *)self)->tier;
+    (void)unused;
+    return PyUnicode_FromString(tier ? cr_tier_state(tier) : "interpreter");
+}
+
+static PyMethodDef methods[] = {
+    { "_build", build, METH_VARARGS, "_build(graph, wait): native code of it, which calls use once it is there." },
+    { NULL, NULL, 0, NULL },
+};
+static PyMemberDef members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(py_torch_graph, vectorcall), READONLY, NULL },
+    { "_boxed_call", T_BOOL, offsetof(py_torch_graph, boxed), READONLY, "It takes one list, and empties it." },
+    { "fallbacks", T_LONGLONG, offsetof(py_torch_graph, fallbacks), READONLY,
+      "How often torch was called instead, because it failed." },
+    { "calls", T_LONGLONG, offsetof(py_torch_graph, calls), READONLY, "How often it was called." },
+    { NULL, 0, 0, 0, NULL },
+};
+static PyGetSetDef attributes[] = {
+    { "tier", get_tier, NULL, "'interpreter', 'building', 'native', or why there is no native code.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+static PyTypeObject graph_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._TorchGraph",
+    .tp_basicsize = sizeof(py_torch_graph),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "_TorchGraph(graph, nargs, inputs, constants, results, generator=None): a graph for torch's tensors.",
+    .tp_new = graph_new,
+    .tp_dealloc = graph_dealloc,
+    .tp_traverse = graph_traverse,
+    .tp_weaklistoffset = offsetof(py_torch_graph, weak),
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(py_torch_graph, vectorcall),
+    .tp_methods = methods,
+    .tp_members = members,
+    .tp_getset = attributes,
+};
+
+/* _graph_from_json(text): a graph and the ranges of its symbols, written as archives have them. */
+static PyObject *graph_from_json(PyObject *module, PyObject *text) {
+    Py_ssize_t n;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &n);
+    cr_graph *g = NULL;
+    (void)module;
+    if (!utf8) return NULL;
+    cr_status status = cr_graph_from_json(utf8, (size_t)n, &g);
+    return status ? cr_py_raise(status) : cr_py_graph_new(g);
+}
+
+static PyMethodDef functions[] = {
+    { "_graph_from_json", graph_from_json, METH_O,
+      "_graph_from_json(text): a graph written with the words of archives." },
+    { NULL, NULL, 0, NULL },
+};
+
+int cr_py_torch_graph_init(PyObject *module) {
+    if (PyType_Ready(&graph_type) || PyModule_AddFunctions(module, functions)) return -1;
+    return PyModule_AddObjectRef(module, "_TorchGraph", (PyObject *)&graph_type);
+}
