@@ -31,7 +31,8 @@ static inline int64_t load_index(const rt_view *v, int64_t at) {
 
 /* ---- negative log likelihood: (N, C) or (C), and (N, C, H, W) ---- */
 
-/* Sizes and strides of input and target with missing dims as 1. */
+/* Sizes and strides of input and target with missing dims as 1. Without lines, places are one entry of the batch apart
+ * (sw, tw). */
 typedef struct nll {
     const rt_view *self, *target, *weight;
     int64_t n, classes, h, w;
@@ -47,7 +48,7 @@ static int nll_read(const rt_ctx *ctx, const rt_call *c, int first, nll *k) {
     int class_dim = s->rank == 1 ? 0 : 1;
     k->classes = s->size[class_dim];
     k->sc = s->stride[class_dim];
-    if (s->rank > 1) k->n = s->size[0], k->sn = s->stride[0], k->tn = t->stride[0];
+    if (s->rank > 1) k->n = s->size[0], k->sn = k->sw = s->stride[0], k->tn = k->tw = t->stride[0];
     if (s->rank == 4) {
         k->h = s->size[2], k->sh = s->stride[2], k->th = t->stride[1];
         k->w = s->size[3], k->sw = s->stride[3], k->tw = t->stride[2];
@@ -77,24 +78,50 @@ enum { NLL_BLOCK = 256 };
 /* Targets of a block as classes, -1 for those ignored. */
 static int nll_classes(const nll_rows *r, int64_t at, int64_t n, int64_t *classes) {
     const nll *k = &r->k;
+    bool wrong = false;
     for (int64_t i = 0; i < n; i++) {
         int64_t t = load_index(k->target, at + i * k->tw);
-        if (t != k->ignore && (t < 0 || t >= k->classes))
-            return rt_fail(r->ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes", (long long)t,
-                           (long long)k->classes);
+        wrong |= (t != k->ignore) & ((uint64_t)t >= (uint64_t)k->classes);
         classes[i] = t == k->ignore ? -1 : t;
     }
+    for (int64_t i = 0; i < n && wrong; i++)
+        if (classes[i] >= k->classes || (classes[i] < 0 && load_index(k->target, at + i * k->tw) != k->ignore))
+            return rt_fail(r->ctx, RT_EINDEX, "target %lld is out of bounds: there are %lld classes",
+                           (long long)classes[i], (long long)k->classes);
     return RT_OK;
+}
+
+/* Sums of a block's f32 losses, all classes alike: no branches, and four sums that do not wait for each other. */
+static void nll_sum_block(const nll *k, const int64_t *classes, int64_t n, int64_t self, double *sums) {
+    const float *x = (const float *)k->self->p + self;
+    int64_t by_class = k->sc, step = k->sw, seen = 0, i = 0;
+    double lost[4] = { 0 };
+#define LOSE(to, i)                                                               \
+    {                                                                             \
+        bool counts = classes[i] >= 0;                                            \
+        double loss = (double)x[(counts ? classes[i] : 0) * by_class + (i)*step]; \
+        (to) -= counts ? loss : 0;                                                \
+        seen += counts;                                                           \
+    }
+    for (; i + 4 <= n; i += 4) { LOSE(lost[0], i) LOSE(lost[1], i + 1) LOSE(lost[2], i + 2) LOSE(lost[3], i + 3) }
+    for (; i < n; i++) LOSE(lost[0], i)
+#undef LOSE
+    sums[0] += (lost[0] + lost[1]) + (lost[2] + lost[3]);
+    sums[1] += (double)seen;
 }
 
 /* The row begins at `self` and `out` (or grad: at `from`), in elements. */
 static void nll_block(const nll_rows *r, const int64_t *classes, int64_t n, int64_t self, int64_t out, int64_t from,
                       double *sums) {
     const nll *k = &r->k;
-    int last = r->out ? r->out->rank - 1 : 0;
-    int64_t step = r->out && last > 0 && k->self->rank == 4 ? r->out->stride[last] : 0;
+    bool image = k->self->rank == 4;
+    int64_t step = r->out && k->self->rank > 1 ? r->out->stride[image ? r->out->rank - 1 : 0] : 0;
     int64_t by_class = r->backward ? r->out->stride[r->out->rank == 1 ? 0 : 1] : 0;
-    int64_t grad_step = r->grad && r->grad->rank == 3 ? r->grad->stride[2] : 0;
+    int64_t grad_step = r->grad ? r->grad->stride[image ? 2 : 0] : 0;
+    if (!r->out && !r->weights && k->self->dtype == RT_F32 && k->classes) {
+        nll_sum_block(k, classes, n, self, sums);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t t = classes[i];
         double weight = t < 0 ? 0 : r->weights ? r->weights[t] : 1;
@@ -110,30 +137,49 @@ static void nll_block(const nll_rows *r, const int64_t *classes, int64_t n, int6
     }
 }
 
-static int nll_parts(void *arg, int64_t begin, int64_t end) {
-    const nll_rows *r = arg;
+/* The lines of rows [begin, end) of an image each, in blocks. */
+static int nll_lines(const nll_rows *r, int64_t begin, int64_t end, double *sums) {
     const nll *k = &r->k;
     const rt_view *o = r->out, *g = r->grad;
-    int64_t classes[NLL_BLOCK], rows = k->n * k->h;
-    bool image = k->self->rank == 4;
-    for (int64_t part = begin; part < end; part++) {
-        double *sums = r->sums + 2 * part;
-        sums[0] = sums[1] = 0;
-        for (int64_t row = part * r->part; row < rows && row < (part + 1) * r->part; row++) {
-            int64_t n = row / k->h, h = row % k->h, lines = image ? o && r->backward ? 2 : 1 : 0;
-            int64_t out = o && k->self->rank > 1 ? n * o->stride[0] + (image ? h * o->stride[lines] : 0) : 0;
-            int64_t from = g ? n * g->stride[0] + (image ? h * g->stride[1] : 0) : 0;
-            for (int64_t w = 0, count; w < k->w; w += count) {
-                count = k->w - w < NLL_BLOCK ? k->w - w : NLL_BLOCK;
-                int code = nll_classes(r, n * k->tn + h * k->th + w * k->tw, count, classes);
-                if (code) return code;
-                nll_block(r, classes, count, n * k->sn + h * k->sh + w * k->sw,
-                          out + (image && o ? w * o->stride[lines + 1] : 0), from + (image && g ? w * g->stride[2] : 0),
-                          sums);
-            }
+    int64_t classes[NLL_BLOCK], line = r->backward ? 2 : 1; /* of the output's dimensions */
+    for (int64_t row = begin; row < end; row++) {
+        int64_t n = row / k->h, h = row % k->h;
+        for (int64_t w = 0, count; w < k->w; w += count) {
+            count = k->w - w < NLL_BLOCK ? k->w - w : NLL_BLOCK;
+            int code = nll_classes(r, n * k->tn + h * k->th + w * k->tw, count, classes);
+            if (code) return code;
+            nll_block(r, classes, count, n * k->sn + h * k->sh + w * k->sw,
+                      o ? n * o->stride[0] + h * o->stride[line] + w * o->stride[line + 1] : 0,
+                      g ? n * g->stride[0] + h * g->stride[1] + w * g->stride[2] : 0, sums);
         }
     }
     return RT_OK;
+}
+
+/* Rows of one place each, a block of them at a time. */
+static int nll_places(const nll_rows *r, int64_t begin, int64_t end, double *sums) {
+    const nll *k = &r->k;
+    int64_t classes[NLL_BLOCK], out = r->out && k->self->rank > 1 ? r->out->stride[0] : 0;
+    for (int64_t n = begin, count; n < end; n += count) {
+        count = end - n < NLL_BLOCK ? end - n : NLL_BLOCK;
+        int code = nll_classes(r, n * k->tn, count, classes);
+        if (code) return code;
+        nll_block(r, classes, count, n * k->sn, n * out, r->grad ? n * r->grad->stride[0] : 0, sums);
+    }
+    return RT_OK;
+}
+
+static int nll_parts(void *arg, int64_t begin, int64_t end) {
+    const nll_rows *r = arg;
+    int64_t rows = r->k.n * r->k.h;
+    int code = RT_OK;
+    for (int64_t part = begin; part < end && !code; part++) {
+        double *sums = r->sums + 2 * part;
+        int64_t first = part * r->part, last = rows - first < r->part ? rows : first + r->part;
+        sums[0] = sums[1] = 0;
+        code = (r->k.self->rank == 4 ? nll_lines : nll_places)(r, first, last, sums);
+    }
+    return code;
 }
 
 /* total: the sums of all parts. */

@@ -5,51 +5,60 @@
  * Backward forms are decompositions in the op table. */
 #include "runtime/kernels.h"
 #include "runtime/rt_reduce.h"
+#include "runtime/rt_wide.h"
 
 #include <math.h>
 
-/* Mean and 1/sqrt(var + eps) of n numbers. Eight sums side by side, because each waits for its last addition. */
-#define STATISTICS(T, suffix)                                                                                          \
-    static void statistics_##suffix(const T *x, int64_t n, double eps, double *mean, double *rstd, double *var) {      \
-        double m = (double)rt_sum_##suffix(x, n) / (double)n, s[8] = { 0 };                                            \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 8 <= n; i += 8)                                                                                     \
-            for (int k = 0; k < 8; k++) s[k] += ((double)x[i + k] - m) * ((double)x[i + k] - m);                       \
-        for (; i < n; i++) s[0] += ((double)x[i] - m) * ((double)x[i] - m);                                            \
-        *mean = m;                                                                                                     \
-        *var = (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) / (double)n;                        \
-        *rstd = 1 / sqrt(*var + eps);                                                                                  \
+/* The squares of n numbers less m, added up. Sixteen sums side by side, because each waits for its last addition. */
+#define SQUARES(T, suffix)                                                                        \
+    RT_INLINE double squares_##suffix(const T *x, int64_t n, double m) {                          \
+        double s[16] = { 0 };                                                                     \
+        int64_t i = 0;                                                                            \
+        for (; i + 16 <= n; i += 16)                                                              \
+            for (int k = 0; k < 16; k++) s[k] += ((double)x[i + k] - m) * ((double)x[i + k] - m); \
+        for (; i < n; i++) s[0] += ((double)x[i] - m) * ((double)x[i] - m);                       \
+        for (int step = 8; step; step /= 2)                                                       \
+            for (int k = 0; k < step; k++) s[k] += s[k + step];                                   \
+        return s[0];                                                                              \
     }
-STATISTICS(float, f32)
-STATISTICS(double, f64)
+SQUARES(float, f32)
+SQUARES(double, f64)
 
-static void statistics(int compute, const void *x, int64_t n, double eps, double *mean, double *rstd, double *var) {
-    if (compute == RT_F32) statistics_f32(x, n, eps, mean, rstd, var);
-    else statistics_f64(x, n, eps, mean, rstd, var);
+RT_INLINE double squares(int compute, const void *x, int64_t n, double m) {
+    return compute == RT_F32 ? squares_f32(x, n, m) : squares_f64(x, n, m);
+}
+static double sum(int compute, const void *x, int64_t n) {
+    return compute == RT_F32 ? (double)rt_sum_f32(x, n) : rt_sum_f64(x, n);
+}
+
+/* Mean and 1/sqrt(var + eps) of n numbers. */
+RT_INLINE void statistics(int compute, const void *x, int64_t n, double eps, double *mean, double *rstd) {
+    *mean = sum(compute, x, n) / (double)n;
+    *rstd = 1 / sqrt(squares(compute, x, n, *mean) / (double)n + eps);
 }
 
 /* y = x * scale + shift over n numbers. */
-#define AFFINE(T, suffix)                                                                                              \
-    static void affine_##suffix(const T *x, int64_t n, T scale, T shift, T *y) {                                       \
-        for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale + shift;                                                   \
+#define AFFINE(T, suffix)                                                           \
+    RT_INLINE void affine_##suffix(const T *x, int64_t n, T scale, T shift, T *y) { \
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale + shift;                \
     }
 AFFINE(float, f32)
 AFFINE(double, f64)
 
-static void affine(int compute, const void *x, int64_t n, double scale, double shift, void *y) {
+RT_INLINE void affine(int compute, const void *x, int64_t n, double scale, double shift, void *y) {
     if (compute == RT_F32) affine_f32(x, n, (float)scale, (float)shift, y);
     else affine_f64(x, n, scale, shift, y);
 }
 
 /* y = (x - mean) * scale + shift: exactly `shift` where a segment holds one number many times. */
-#define CENTRED(T, suffix)                                                                                             \
-    static void centred_##suffix(const T *x, int64_t n, T mean, T scale, T shift, T *y) {                              \
-        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;                                          \
+#define CENTRED(T, suffix)                                                                   \
+    RT_INLINE void centred_##suffix(const T *x, int64_t n, T mean, T scale, T shift, T *y) { \
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;                \
     }
 CENTRED(float, f32)
 CENTRED(double, f64)
 
-static void centred(int compute, const void *x, int64_t n, double mean, double scale, double shift, void *y) {
+RT_INLINE void centred(int compute, const void *x, int64_t n, double mean, double scale, double shift, void *y) {
     if (compute == RT_F32) centred_f32(x, n, (float)mean, (float)scale, (float)shift, y);
     else centred_f64(x, n, mean, scale, shift, y);
 }
@@ -91,7 +100,8 @@ static int read_param(norm *w, const rt_view *v, const double **out) {
     return code;
 }
 
-static int norm_begin(norm *w, const rt_ctx *ctx, const rt_view *x, int64_t nstats) {
+/* Results go straight to `out` where that is dense memory of the class that is computed in. */
+static int norm_begin(norm *w, const rt_ctx *ctx, const rt_view *x, const rt_view *out, int64_t nstats) {
     w->ctx = ctx;
     w->compute = rt_compute_dtype(x->dtype);
     if (w->compute != RT_F32 && w->compute != RT_F64)
@@ -102,14 +112,14 @@ static int norm_begin(norm *w, const rt_ctx *ctx, const rt_view *x, int64_t nsta
     int code = rt_contiguous(ctx, x, w->compute, &w->x, &scratch);
     if (scratch) w->scratch[w->nscratch++] = scratch;
     if (code) return code;
-    if (!w->y) w->y = norm_alloc(w, w->numel * w->item);
+    w->y = out->dtype == w->compute && rt_is_contiguous(out) ? out->p : norm_alloc(w, w->numel * w->item);
     w->mean = norm_alloc(w, 2 * nstats * (int64_t)sizeof *w->mean);
     w->rstd = w->mean ? w->mean + nstats : NULL;
-    return w->y && w->mean ? RT_OK : RT_ENOMEM;
+    return (w->y || !w->numel) && w->mean ? RT_OK : RT_ENOMEM;
 }
 
 static int store(norm *w, const rt_view *out, int dtype, void *p) {
-    if (!out || !out->p || !rt_numel(out)) return RT_OK;
+    if (!out || !out->p || out->p == p || !rt_numel(out)) return RT_OK;
     rt_view from = rt_view_contiguous(p, dtype, out->rank, out->size);
     return rt_copy(w->ctx, out, &from);
 }
@@ -118,8 +128,8 @@ static int store(norm *w, const rt_view *out, int dtype, void *p) {
 
 /* One row, in double: (x - mean) * rstd * weight + bias. The common forms have loops of their own. */
 #define LAYER_ROW(T, suffix)                                                                           \
-    static void layer_row_##suffix(const T *x, int64_t n, double m, double s, const double *weight,    \
-                                   const double *bias, T *y) {                                         \
+    RT_INLINE void layer_row_##suffix(const T *x, int64_t n, double m, double s, const double *weight, \
+                                      const double *bias, T *y) {                                      \
         if (weight && bias)                                                                            \
             for (int64_t i = 0; i < n; i++) y[i] = (T)(((double)x[i] - m) * s * weight[i] + bias[i]);  \
         else if (weight)                                                                               \
@@ -130,13 +140,12 @@ static int store(norm *w, const rt_view *out, int dtype, void *p) {
 LAYER_ROW(float, f32)
 LAYER_ROW(double, f64)
 
-static int layer_rows(void *arg, int64_t begin, int64_t end) {
+RT_INLINE int layer_rows_body(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     for (int64_t r = begin; r < end; r++) {
         const char *x = (const char *)w->x.p + r * w->n * w->item;
         char *y = w->y + r * w->n * w->item;
-        double var;
-        statistics(w->compute, x, w->n, w->eps, &w->mean[r], &w->rstd[r], &var);
+        statistics(w->compute, x, w->n, w->eps, &w->mean[r], &w->rstd[r]);
         if (w->compute == RT_F32)
             layer_row_f32((const float *)(const void *)x, w->n, w->mean[r], w->rstd[r], w->weight, w->bias,
                           (float *)(void *)y);
@@ -146,6 +155,7 @@ static int layer_rows(void *arg, int64_t begin, int64_t end) {
     }
     return RT_OK;
 }
+RT_WIDE(layer_rows)
 
 int rt_k_layer_norm(const rt_ctx *ctx, const rt_call *c) { /* input, normalized_shape, weight, bias, eps */
     const rt_view *x = rt_arg_view(c, 0);
@@ -158,13 +168,11 @@ int rt_k_layer_norm(const rt_ctx *ctx, const rt_call *c) { /* input, normalized_
         int code = rt_fill(ctx, &c->out[1], zero);
         return code ? code : rt_fill(ctx, &c->out[2], nan);
     }
-    bool direct = c->out[0].dtype == rt_compute_dtype(x->dtype) && rt_is_contiguous(&c->out[0]);
-    if (direct) w.y = c->out[0].p;
-    int code = norm_begin(&w, ctx, x, w.rows);
+    int code = norm_begin(&w, ctx, x, &c->out[0], w.rows);
     if (!code) code = read_param(&w, rt_arg_view(c, 2), &w.weight);
     if (!code) code = read_param(&w, rt_arg_view(c, 3), &w.bias);
-    if (!code) code = rt_parallel_work(ctx, w.rows, w.n, 8192, layer_rows, &w);
-    if (!code && !direct) code = store(&w, &c->out[0], w.compute, w.y);
+    if (!code) code = rt_parallel_work(ctx, w.rows, w.n, 8192, RT_WIDEST(layer_rows), &w);
+    if (!code) code = store(&w, &c->out[0], w.compute, w.y);
     if (!code) code = store(&w, &c->out[1], RT_F64, w.mean);
     if (!code) code = store(&w, &c->out[2], RT_F64, w.rstd);
     norm_free(&w);
@@ -173,13 +181,12 @@ int rt_k_layer_norm(const rt_ctx *ctx, const rt_call *c) { /* input, normalized_
 
 /* ---- group norm: segments of (C / groups) * inner elements, weight and bias by channel ---- */
 
-static int group_rows(void *arg, int64_t begin, int64_t end) {
+RT_INLINE int group_rows_body(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     int64_t per_group = w->channels / w->groups;
     for (int64_t r = begin; r < end; r++) {
         int64_t at = r * per_group * w->inner * w->item;
-        double var;
-        statistics(w->compute, (const char *)w->x.p + at, per_group * w->inner, w->eps, &w->mean[r], &w->rstd[r], &var);
+        statistics(w->compute, (const char *)w->x.p + at, per_group * w->inner, w->eps, &w->mean[r], &w->rstd[r]);
         for (int64_t k = 0; k < per_group; k++) {
             int64_t channel = r % w->groups * per_group + k, offset = at + k * w->inner * w->item;
             double scale = w->rstd[r] * (w->weight ? w->weight[channel] : 1);
@@ -189,6 +196,7 @@ static int group_rows(void *arg, int64_t begin, int64_t end) {
     }
     return RT_OK;
 }
+RT_WIDE(group_rows)
 
 int rt_k_group_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bias, N, C, HxW, group, eps */
     const rt_view *x = rt_arg_view(c, 0);
@@ -201,10 +209,10 @@ int rt_k_group_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bia
         int code = rt_fill(ctx, &c->out[1], zero);
         return code ? code : rt_fill(ctx, &c->out[2], nan);
     }
-    int code = norm_begin(&w, ctx, x, w.rows);
+    int code = norm_begin(&w, ctx, x, &c->out[0], w.rows);
     if (!code) code = read_param(&w, rt_arg_view(c, 1), &w.weight);
     if (!code) code = read_param(&w, rt_arg_view(c, 2), &w.bias);
-    if (!code) code = rt_parallel_work(ctx, w.rows, w.inner * w.channels / w.groups, 8192, group_rows, &w);
+    if (!code) code = rt_parallel_work(ctx, w.rows, w.inner * w.channels / w.groups, 8192, RT_WIDEST(group_rows), &w);
     if (!code) code = store(&w, &c->out[0], w.compute, w.y);
     if (!code) code = store(&w, &c->out[1], RT_F64, w.mean);
     if (!code) code = store(&w, &c->out[2], RT_F64, w.rstd);
@@ -214,31 +222,24 @@ int rt_k_group_norm(const rt_ctx *ctx, const rt_call *c) { /* input, weight, bia
 
 /* ---- batch norm: statistics by channel over batch and space, given or computed ---- */
 
-static int batch_statistics(void *arg, int64_t begin, int64_t end) {
+RT_INLINE int batch_statistics_body(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     int64_t batch = w->rows, m = batch * w->inner;
     for (int64_t ch = begin; ch < end; ch++) {
+        const char *first = (const char *)w->x.p + ch * w->inner * w->item;
+        int64_t apart = w->channels * w->inner * w->item;
         double s = 0, q = 0;
-        for (int64_t b = 0; b < batch; b++) {
-            const char *x = (const char *)w->x.p + (b * w->channels + ch) * w->inner * w->item;
-            s += w->compute == RT_F32 ? (double)rt_sum_f32((const float *)x, w->inner)
-                                      : rt_sum_f64((const double *)x, w->inner);
-        }
+        for (int64_t b = 0; b < batch; b++) s += sum(w->compute, first + b * apart, w->inner);
         double mean = s / (double)m;
-        for (int64_t b = 0; b < batch; b++) {
-            const char *x = (const char *)w->x.p + (b * w->channels + ch) * w->inner * w->item;
-            for (int64_t i = 0; i < w->inner; i++) {
-                double d = (w->compute == RT_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i]) - mean;
-                q += d * d;
-            }
-        }
+        for (int64_t b = 0; b < batch; b++) q += squares(w->compute, first + b * apart, w->inner, mean);
         w->mean[ch] = mean;
         w->rstd[ch] = q / (double)m; /* the variance, until the running statistics are updated */
     }
     return RT_OK;
 }
+RT_WIDE(batch_statistics)
 
-static int batch_apply(void *arg, int64_t begin, int64_t end) {
+RT_INLINE int batch_apply_body(void *arg, int64_t begin, int64_t end) {
     norm *w = arg;
     for (int64_t r = begin; r < end; r++) {
         int64_t ch = r % w->channels, at = r * w->inner * w->item;
@@ -248,6 +249,7 @@ static int batch_apply(void *arg, int64_t begin, int64_t end) {
     }
     return RT_OK;
 }
+RT_WIDE(batch_apply)
 
 /* running = (1 - momentum) * running + momentum * batch */
 static int update_running(const rt_ctx *ctx, const rt_view *running, const rt_view *target, const double *batch,
@@ -276,12 +278,12 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     const rt_view *x = a->x;
     norm w = { .eps = a->eps, .channels = x->size[1], .rows = x->size[0], .inner = 1 };
     for (int d = 2; d < x->rank; d++) w.inner *= x->size[d];
-    int code = norm_begin(&w, ctx, x, w.channels);
+    int code = norm_begin(&w, ctx, x, a->out, w.channels);
     if (!code) code = read_param(&w, a->weight, &w.weight);
     if (!code) code = read_param(&w, a->bias, &w.bias);
     int64_t m = w.rows * w.inner;
     if (!code && a->training) {
-        code = rt_parallel_work(ctx, w.channels, m, 8192, batch_statistics, &w);
+        code = rt_parallel_work(ctx, w.channels, m, 8192, RT_WIDEST(batch_statistics), &w);
         if (!code && a->new_mean) code = update_running(ctx, a->running_mean, a->new_mean, w.mean, a->momentum, 1);
         if (!code && a->new_var)
             code = update_running(ctx, a->running_var, a->new_var, w.rstd, a->momentum, (double)m / (double)(m - 1));
@@ -293,7 +295,7 @@ static int batch_norm(const rt_ctx *ctx, const batch_args *a) {
     }
     if (!code) {
         for (int64_t ch = 0; ch < w.channels; ch++) w.rstd[ch] = 1 / sqrt(w.rstd[ch] + w.eps);
-        code = rt_parallel_work(ctx, w.rows * w.channels, w.inner, 8192, batch_apply, &w);
+        code = rt_parallel_work(ctx, w.rows * w.channels, w.inner, 8192, RT_WIDEST(batch_apply), &w);
     }
     if (!code) code = store(&w, a->out, w.compute, w.y);
     if (!code && a->training) code = store(&w, a->save_mean, RT_F64, w.mean);

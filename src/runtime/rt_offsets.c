@@ -3,27 +3,39 @@
 
 #include <string.h>
 
-/* The check first, over the whole block and without branches; then the offsets. */
-#define LOAD_INDICES(ID, T)                                                                                            \
-    case RT_##ID: {                                                                                                    \
-        const T *x = index;                                                                                            \
-        uint64_t low = wraps ? (uint64_t)size : 0, all = wraps ? 2 * (uint64_t)size : (uint64_t)size, outside = 0;     \
-        for (int64_t i = 0; i < n; i++) outside |= (uint64_t)x[i * stride] + low >= all;                               \
-        if (outside) {                                                                                                 \
-            int64_t i = 0;                                                                                             \
-            while ((uint64_t)x[i * stride] + low < all) i++;                                                           \
-            *bad = (int64_t)x[i * stride];                                                                             \
-            return false;                                                                                              \
-        }                                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            int64_t k = (int64_t)x[i * stride];                                                                        \
-            at[i] = (k + (k < 0 ? size : 0)) * step;                                                                   \
-        }                                                                                                              \
-        return true;                                                                                                   \
+/* A value is outside when it, or what is left of the size behind it, is negative (counted from `low`): one bit, which
+ * blocks of eight collect in vectors. */
+#define LOAD_EACH(stride, place)                                   \
+    for (; i + 8 <= n; i += 8)                                     \
+        for (int k = 0; k < 8; k++) LOAD_ONE(i + k, stride, place) \
+    for (; i < n; i++) LOAD_ONE(i, stride, place)
+#define LOAD_ONE(i, stride, place)                               \
+    {                                                            \
+        uint64_t value = (uint64_t)x[(i) * (stride)];            \
+        outside |= (value + low) | ((uint64_t)size - 1 - value); \
+        at[i] = (int64_t)(place);                                \
+    }
+#define LOAD_INDICES(ID, T)                                                              \
+    case RT_##ID: {                                                                      \
+        const T *restrict x = index;                                                     \
+        uint64_t low = wraps ? (uint64_t)size : 0, outside = 0;                          \
+        int64_t i = 0;                                                                   \
+        if (wraps) {                                                                     \
+            LOAD_EACH(stride, (value + ((int64_t)value < 0 ? low : 0)) * (uint64_t)step) \
+        } else if (stride == 1 && step == 1) {                                           \
+            LOAD_EACH(1, value)                                                          \
+        } else {                                                                         \
+            LOAD_EACH(stride, value *(uint64_t)step)                                     \
+        }                                                                                \
+        if (!(outside >> 63)) return true;                                               \
+        uint64_t all = (uint64_t)size + low;                                             \
+        for (i = 0; (uint64_t)x[i * stride] + low < all;) i++;                           \
+        *bad = (int64_t)x[i * stride];                                                   \
+        return false;                                                                    \
     }
 
 bool rt_index_load(int dtype, const void *index, int64_t stride, int64_t n, int64_t size, bool wraps, int64_t step,
-                   int64_t *at, int64_t *bad) {
+                   int64_t *restrict at, int64_t *bad) {
     switch (dtype) {
         LOAD_INDICES(I64, int64_t) LOAD_INDICES(I32, int32_t) LOAD_INDICES(I16, int16_t) LOAD_INDICES(I8, int8_t)
         LOAD_INDICES(U8, uint8_t)
@@ -79,23 +91,23 @@ static inline uint16_t add_bfloats(uint16_t a, uint16_t b) {
 }
 
 /* Dense runs in steps of eight, which the compiler makes vectors of. `per`: numbers of one element. */
-#define ADD_WITH(ID, T, per, sum)                                                                                      \
-    case RT_##ID: {                                                                                                    \
-        const T *x = src;                                                                                              \
-        T *y = dst;                                                                                                    \
-        int64_t i = 0;                                                                                                 \
-        if (!at && ds == 1 && ss == 1)                                                                                 \
-            for (; i + 8 <= n * (per); i += 8)                                                                         \
-                for (int k = 0; k < 8; k++) {                                                                          \
-                    T a = y[i + k], b = x[i + k];                                                                      \
-                    y[i + k] = (T)(sum);                                                                               \
-                }                                                                                                      \
-        for (i /= (per); i < n; i++)                                                                                   \
-            for (int k = 0; k < (per); k++) {                                                                          \
-                T *to = &y[((at ? at[i] : 0) + i * ds) * (per) + k], a = *to, b = x[i * ss * (per) + k];               \
-                *to = (T)(sum);                                                                                        \
-            }                                                                                                          \
-        return;                                                                                                        \
+#define ADD_WITH(ID, T, per, sum)                                                                        \
+    case RT_##ID: {                                                                                      \
+        const T *restrict x = src;                                                                       \
+        T *restrict y = dst;                                                                             \
+        int64_t i = 0;                                                                                   \
+        if (!at && ds == 1 && ss == 1)                                                                   \
+            for (; i + 8 <= n * (per); i += 8)                                                           \
+                for (int k = 0; k < 8; k++) {                                                            \
+                    T a = y[i + k], b = x[i + k];                                                        \
+                    y[i + k] = (T)(sum);                                                                 \
+                }                                                                                        \
+        for (i /= (per); i < n; i++)                                                                     \
+            for (int k = 0; k < (per); k++) {                                                            \
+                T *to = &y[((at ? at[i] : 0) + i * ds) * (per) + k], a = *to, b = x[i * ss * (per) + k]; \
+                *to = (T)(sum);                                                                          \
+            }                                                                                            \
+        return;                                                                                          \
     }
 
 void rt_add_at(int dtype, void *dst, int64_t ds, const int64_t *at, const void *src, int64_t ss, int64_t n) {

@@ -66,6 +66,7 @@ CALLS = {
     "max": [(BYTES,), (BYTES.to(torch.uint8),), (FEW,)],
     "max_pool2d_with_indices": [(IMAGE, [3, 2], [2, 1], [1, 1], [1, 2])],
     "max_pool1d": [(IMAGE[0], [3], [1])],
+    "bincount": [(ROWS,), (FEW.view(-1),), (FLAT.abs().view(-1),), (FEW[:, 0], LONG[:150_000].double(), 9)],
     "nonzero": [(MASK,), (LONG > 0,), (BYTES,), (MATRIX.round(),), (MASK.t(),)],
 }
 
@@ -82,11 +83,28 @@ SUMS = {  # within the roundings of a sum
     "nll_loss2d_forward": [(IMAGE, PIXELS, torch.rand(4), 1, 2), (IMAGE, PIXELS, None, 0, -100),
                            (IMAGE, PIXELS, None, 2, 1)],
     "nll_loss2d_backward": [(torch.tensor(0.7), IMAGE, PIXELS, torch.rand(4), 1, 2, torch.tensor(3.0))],
-    "_log_softmax": [(IMAGE, 1, False), (MATRIX, 0, False)],
-    "_softmax": [(IMAGE, 2, False), (IMAGE, 0, False)],
+    "nll_loss_forward": [(MATRIX, COLUMNS[:, 0], None, how, 7) for how in (0, 1, 2)] + [
+                         (TALL.t().contiguous().t(), FEW[:, 1], torch.rand(3), 1, 2)],
+    "nll_loss_backward": [(LONG[:700], MATRIX, COLUMNS[:, 1], None, 0, 7, torch.tensor(0.0)),
+                          (torch.tensor(0.7), TALL, FEW[:, 1], torch.rand(3), 1, 2, torch.tensor(3.0))],
+    "_log_softmax": [(IMAGE, 1, False), (MATRIX, 0, False), (TALL, 1, False), (TALL, 0, False), (MATRIX, 1, False)],
+    "_softmax": [(IMAGE, 2, False), (IMAGE, 0, False), (TALL, 1, False), (MATRIX, 1, False), (MATRIX[:, :33], 1, False),
+                 (LONG[:160_000].view(5000, 32), 1, False), (LONG[:400_000].view(5000, 80), 0, False)],
+    "_softmax_backward_data": [(TALL, TALL.softmax(1), 1, torch.float32),
+                               (MATRIX, MATRIX.softmax(1), 1, torch.float32)],
+    "_log_softmax_backward_data": [(TALL, TALL.log_softmax(1), 1, torch.float32),
+                                   (MATRIX, MATRIX.log_softmax(0), 0, torch.float32)],
+    "native_group_norm": [(IMAGE, torch.rand(4), torch.rand(4), 3, 4, 20_400, groups, 1e-5) for groups in (1, 2, 4)],
+    "native_layer_norm": [(MATRIX, [900], LONG[:900], LONG[900:1800], 1e-5), (TALL, [3], None, None, 1e-5)],
+    "_native_batch_norm_legit.no_stats": [(IMAGE, torch.rand(4), None, True, 0.1, 1e-5)],
+    "_native_batch_norm_legit_no_training": [
+        (IMAGE.double(), None, torch.rand(4).double(), torch.rand(4).double(), torch.rand(4).double(), 0.1, 1e-5),
+        (IMAGE.transpose(2, 3), None, torch.rand(4), torch.rand(4), torch.rand(4), 0.1, 1e-5)],
+    "prod": [(LONG[:40] / 2,), (MATRIX.clamp(0.99, 1.01),)],
     "embedding_dense_backward": [(torch.randn(1500, 40), ROWS, 700, 3, False),
                                  (torch.randn(1500, 40), ROWS, 700, -1, True)],
-    "index_reduce": [(MATRIX, 0, ROWS, torch.randn(1500, 900), how) for how in ("mean", "amax", "prod")],
+    "index_reduce": [(MATRIX, 0, ROWS, torch.randn(1500, 900), how) for how in ("mean", "amax", "prod")] + [
+                     (MATRIX.double(), 1, ROWS, torch.randn(700, 1500).double(), "prod")],
 }
 CALLS |= SUMS
 
