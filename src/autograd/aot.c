@@ -399,22 +399,11 @@ static cr_status find_stale(cr_aot *a, const cr_recorded *r) {
 }
 
 /* The values of the forward part that the partition saves, and all numbers: they cost nothing, and another backward may
- * need others. What it saves of the backward part's own, because no tangent is needed for it, is computed there. */
+ * need others. */
 static cr_status choose_saved(cr_aot *a) {
     const cr_graph *g = a->joint.graph;
-    cr_parts parts;
     if (!(a->saved = cr_calloc(cr_graph_value_count(g) + 1u, sizeof *a->saved))) return CR_ENOMEM;
-    if (a->compiler.partition.kind == CR_PARTITION_DEFAULT) {
-        CR_TRY(cr__cut_reads(&a->joint, true, a->saved));
-    } else {
-        CR_TRY(cr_partition(&a->joint, &a->compiler.partition, &parts));
-        for (size_t i = 0; i < parts.saved.n; i++) {
-            uint32_t v = cr_graph_find(g, parts.saved.at[i].name);
-            if (v != CR_NO_VALUE && cr_graph_value(g, v)->node < a->joint.forward_nodes) a->saved[v] = true;
-        }
-        cr_parts_dispose(&parts);
-        CR_TRY(cr__cut_complete(&a->joint, a->saved));
-    }
+    CR_TRY(cr__cut_choose(&a->joint, &a->compiler.partition, a->saved));
     for (uint32_t v = 0; v < cr_graph_value_count(g); v++) {
         const cr_value *value = cr_graph_value(g, v);
         a->saved[v] |= value->node < a->joint.forward_nodes && value->type != CR_T_TENSOR;

@@ -2,7 +2,7 @@
 #ifndef CR_AUTOGRAD_CUT_H
 #define CR_AUTOGRAD_CUT_H
 
-#include "autograd/joint.h"
+#include "autograd/partition.h"
 
 typedef struct cr_cut {
     cr_graph *forward;        /* (primals) -> (results, saved tensors that are no primals, saved numbers) */
@@ -22,5 +22,8 @@ CR_NODISCARD cr_status cr__cut_reads(const cr_joint *j, bool metas, bool *reads)
 /* Adds what the backward part needs besides to compute again what is not saved: primals, and what must not be computed
  * twice. */
 CR_NODISCARD cr_status cr__cut_complete(const cr_joint *j, bool *saved);
+/* Sets the bits of the values that the partition saves, and of what cr__cut_complete adds. What it saves of the
+ * backward part's own, because no tangent is needed for it, is computed there. */
+CR_NODISCARD cr_status cr__cut_choose(const cr_joint *j, const cr_partition_options *how, bool *saved);
 
 #endif

@@ -3,7 +3,7 @@
  * path.c has written the forward part, in ops that have derivatives. From its last node to its first, a call whose
  * results have gradients gets the text of its derivative appended; what that gives is added to the gradients of its
  * arguments. Both are arrays by value id: a graph needs no second record of itself. */
-#include "autograd/path.h"
+#include "autograd/regions.h"
 
 #include "ops/formula.h"
 
@@ -77,6 +77,17 @@ static bool has_gradient(const walker *w, const cr_node *node) {
     return false;
 }
 
+static cr_status walk_region(walker *w, cr__region *r) {
+    cr_arg *grads = list(w, r->nresults), *made = list(w, r->noperands);
+    if (!grads || !made) return CR_ENOMEM;
+    for (uint32_t i = 0; i < r->nresults; i++) grads[i] = w->sum[r->results[i].u.i];
+    CR_TRY(cr_graph_set_origin(w->path.to, &cr_graph_node(w->path.to, r->node)->origin));
+    cr_status status = cr__region_backward(&w->path, r, grads, made);
+    if (status) return cr_error_context(status, "%s", r->op->schema.name);
+    for (uint32_t i = 0; i < r->noperands; i++) CR_TRY(add_to(w, &r->operands[i], &made[i]));
+    return CR_OK;
+}
+
 static cr_status walk_node(walker *w, const cr_node *node) {
     const cr_schema *s = &node->op->schema;
     cr_arg args[CR_MAX_PARAMS], results[16], grads[16], made[CR_MAX_PARAMS];
@@ -103,12 +114,20 @@ static cr_status walk_node(walker *w, const cr_node *node) {
     return status;
 }
 
+static cr__region *region_of(const walker *w, uint32_t node) {
+    for (size_t i = 0; i < w->path.regions.n; i++)
+        if (w->path.regions.at[i]->node == node) return w->path.regions.at[i];
+    return NULL;
+}
+
 static cr_status walk_back(walker *w, uint32_t last) {
     for (uint32_t n = last, before; n != CR_NO_NODE; n = before) {
         const cr_node *node = cr_graph_node(w->path.to, n);
         before = node->prev;
         if (node->kind != CR_NODE_CALL || n >= w->path.joint->forward_nodes) continue;
-        cr_status status = walk_node(w, node);
+        cr__region *region = region_of(w, n);
+        if (region && !has_gradient(w, node)) continue;
+        cr_status status = region ? walk_region(w, region) : walk_node(w, node);
         if (status)
             return node->nvalues ? cr_error_context(status, "the derivative of %%%s",
                                                     cr_graph_value(w->path.to, node->first)->name)
@@ -159,13 +178,16 @@ static cr_status finish(walker *w, cr_arg *outputs) {
     return cr__drop_histories(w->path.to);
 }
 
-/* What gave a value other data without its history has served: the data alone stay. */
+/* What gave a value other data without its history, or a backward of its own, has served: the data alone stay. */
 cr_status cr__drop_histories(cr_graph *g) {
     for (uint32_t n = cr_graph_first(g), next; n != CR_NO_NODE; n = next) {
         const cr_node *node = cr_graph_node(g, n);
         next = cr_graph_next(g, n);
-        if (node->kind != CR_NODE_CALL || strcmp(node->op->name, "cresset::with_data")) continue;
-        CR_TRY(cr_graph_replace(g, node->first, node->args[0], n));
+        if (node->kind != CR_NODE_CALL) continue;
+        bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION;
+        if (!function && strcmp(node->op->name, "cresset::with_data")) continue;
+        for (uint32_t i = 0; i < node->nvalues; i++)
+            CR_TRY(cr_graph_replace(g, node->first + i, function ? node->args[2].u.list[i] : node->args[0], n));
         CR_TRY(cr_graph_erase(g, n));
     }
     return CR_OK;

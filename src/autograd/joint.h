@@ -6,8 +6,9 @@
  * A recorded functional graph is a tape: its nodes are walked backwards, with arrays indexed by value, and the op
  * table's .grad texts are written behind them. What has no text is decomposed before (by .train, else .decomp), where
  * it lies on a gradient path and nowhere else. Regions that only mark their body are inlined: nothing flows through one
- * that switches grad mode off, nor through detach. Undefined stays undefined: no zeros are made for a result without a
- * tangent. The joint graph is a recorded functional graph itself, and may be differentiated again. */
+ * that switches grad mode off, nor through detach; the others have derivatives by those of their bodies (regions.h).
+ * Undefined stays undefined: no zeros are made for a result without a tangent. The joint graph is a recorded functional
+ * graph itself, and may be differentiated again. */
 #ifndef CR_JOINT_H
 #define CR_JOINT_H
 

@@ -4,7 +4,7 @@
  * A value is *live* if a gradient can flow from it back to a primal that wants one. A call of live values whose op has
  * no derivative is written as what stands for it on a gradient path (.train, .decomp), each part of which meets the
  * same question; any other call is copied, with the metas it had where its arguments are what they were. */
-#include "autograd/path.h"
+#include "autograd/regions.h"
 
 #include "graph/writes.h"
 #include "ops/formula.h"
@@ -29,7 +29,7 @@ bool cr__path_is_live(const cr__path *p, const cr_arg *a) {
     return a->kind == CR_ARG_VALUE && (size_t)a->u.i < p->live.n && p->live.at[a->u.i];
 }
 
-static cr_status grow(cr__path *p) {
+cr_status cr__path_grow(cr__path *p) {
     size_t n = cr_graph_value_count(p->to);
     CR_TRY(cr_vec_reserve(&p->live, n));
     for (; p->live.n < n; p->live.n++) p->live.at[p->live.n] = false;
@@ -77,7 +77,7 @@ static cr_status path_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     if (expands) return expand(p, op, args, needs, results);
     uint32_t before = cr_graph_node_limit(p->to);
     CR_TRY(p->append->call(p->append, op, args, results));
-    CR_TRY(grow(p));
+    CR_TRY(cr__path_grow(p));
     /* the call is the last node: those before it compute symbolic arguments */
     uint32_t made = cr_graph_node_limit(p->to) - 1;
     return live && made >= before ? mark(p, cr_graph_node(p->to, made)) : CR_OK;
@@ -141,7 +141,7 @@ static cr_status bind_results(scope *s, const cr_node *node, const cr_arg *resul
                                       &to));
         bind(s, (*at)++, to, false);
     }
-    return grow(s->p);
+    return cr__path_grow(s->p);
 }
 
 /* What an expansion made goes on under the names of what it stands for, where those are free. */
@@ -169,7 +169,7 @@ static cr_status copy_call(scope *s, const cr_node *node, const cr_arg *args, bo
     if (copy->nvalues != node->nvalues)
         return CR_FAIL(CR_EVALUE, "%s gives %u results here, its node has %u", node->op->name, copy->nvalues,
                        node->nvalues);
-    CR_TRY(grow(s->p));
+    CR_TRY(cr__path_grow(s->p));
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_value *v = cr_graph_value(s->p->to, copy->first + i);
         bool undefined = v->type == CR_T_TENSOR && !v->meta;
@@ -180,6 +180,22 @@ static cr_status copy_call(scope *s, const cr_node *node, const cr_arg *args, bo
 }
 
 static cr_status walk(scope *s);
+
+/* The placeholders of s->from stand for the operands. */
+static cr_status enter(scope *s, const cr_arg *operands, size_t count, const char *what) {
+    uint32_t n = cr_graph_value_count(s->from);
+    size_t k = 0;
+    s->map = cr_graph_alloc(s->p->to, (n + 1) * sizeof *s->map);
+    s->same = cr_graph_alloc(s->p->to, (n + 1) * sizeof *s->same);
+    if (!s->map || !s->same) return CR_ENOMEM;
+    for (uint32_t id = cr_graph_first(s->from); id != CR_NO_NODE; id = cr_graph_next(s->from, id)) {
+        const cr_node *place = cr_graph_node(s->from, id);
+        if (place->kind != CR_NODE_PLACEHOLDER) continue;
+        if (k >= count) return CR_FAIL(CR_EVALUE, "%s: its body takes more inputs", what);
+        bind(s, place->first, operands[k++], false);
+    }
+    return CR_OK;
+}
 
 /* The body's nodes take the region's place, in the mode that it says. */
 static cr_status inline_region(scope *s, const cr_node *node, const cr_arg *args) {
@@ -192,17 +208,9 @@ static cr_status inline_region(scope *s, const cr_node *node, const cr_arg *args
     }
     if (!body) return CR_FAIL(CR_EVALUE, "%s has no body", node->op->name);
     uint8_t marks = cr_op_facts(node->op)->region.mark;
-    uint32_t n = cr_graph_value_count(body), k = 0, at = node->first, first = cr_graph_node_limit(p->to);
+    uint32_t at = node->first, first = cr_graph_node_limit(p->to);
     scope inner = { .p = p, .from = body, .origin = node->origin.stack_trace ? &node->origin : s->origin };
-    inner.map = cr_graph_alloc(p->to, (n + 1) * sizeof *inner.map);
-    inner.same = cr_graph_alloc(p->to, (n + 1) * sizeof *inner.same);
-    if (!inner.map || !inner.same) return CR_ENOMEM;
-    for (uint32_t id = cr_graph_first(body); id != CR_NO_NODE; id = cr_graph_next(body, id)) {
-        const cr_node *place = cr_graph_node(body, id);
-        if (place->kind != CR_NODE_PLACEHOLDER) continue;
-        if (!operands || k >= operands->n) return CR_FAIL(CR_EVALUE, "%s: its body takes more inputs", node->op->name);
-        bind(&inner, place->first, operands->u.list[k++], false);
-    }
+    CR_TRY(enter(&inner, operands ? operands->u.list : NULL, operands ? operands->n : 0, node->op->name));
     bool before = p->grad;
     if (marks == CR_MARK_GRAD) p->grad = args[0].u.i != 0;
     cr_status status = walk(&inner);
@@ -215,19 +223,33 @@ static cr_status inline_region(scope *s, const cr_node *node, const cr_arg *args
         CR_TRY(bind_results(s, node, &result, 1, &at));
     }
     cr_checkpoint nodes = { first, cr_graph_node_limit(p->to) };
-    return marks == CR_MARK_CHECKPOINT ? cr_vec_push(&p->joint->checkpoints, nodes) : CR_OK;
+    return marks == CR_MARK_CHECKPOINT && p->joint ? cr_vec_push(&p->joint->checkpoints, nodes) : CR_OK;
+}
+
+/* The region as its derivative needs it. */
+static cr_status derive_region(scope *s, const cr_node *node, const cr_arg *args) {
+    cr__region *r;
+    CR_TRY(cr__region_forward(s->p, s->from, node, args, &r));
+    for (uint32_t i = 0; i < node->nvalues; i++) {
+        const cr_value *v = cr_graph_value(s->p->to, (uint32_t)r->results[i].u.i);
+        bool undefined = v->type == CR_T_TENSOR && !v->meta;
+        bind(s, node->first + i, undefined ? cr_arg_none() : r->results[i], false);
+    }
+    return CR_OK;
 }
 
 static cr_status walk_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     bool needs[CR_MAX_PARAMS], live = false, expands = false;
     for (uint16_t i = 0; i < node->nargs; i++) {
-        if (cr_op_facts(node->op)->region.kind == CR_REGION_MARKS && node->args[i].kind == CR_ARG_GRAPH)
-            args[i] = node->args[i];
+        if (node->args[i].kind == CR_ARG_GRAPH) args[i] = node->args[i]; /* another body may take its place */
         else CR_TRY(map_arg(s, &node->args[i], &args[i]));
         live |= needs[i] = s->p->grad && cr__path_is_live(s->p, &args[i]);
     }
     if (cr_op_facts(node->op)->region.kind == CR_REGION_MARKS) return inline_region(s, node, args);
+    if (live && cr__region_derives(node->op)) return derive_region(s, node, args);
+    for (uint16_t i = 0; i < node->nargs; i++)
+        if (args[i].kind == CR_ARG_GRAPH) CR_TRY(map_arg(s, &node->args[i], &args[i]));
     if (live) CR_TRY(must_expand(node->op, &expands));
     if (!expands) return copy_call(s, node, args, live);
     cr_known_symbols known, *before = cr_ambient_get()->mode.known;
@@ -253,7 +275,7 @@ static cr_status walk_constant(scope *s, const cr_node *node) {
     if (!cr_graph_constant(to, name)) CR_TRY(cr_graph_add_constant(to, name, t));
     CR_TRY(cr_graph_get_attr(to, name, &v));
     bind(s, node->first, cr__value_arg(to, v), true);
-    return grow(s->p);
+    return cr__path_grow(s->p);
 }
 
 static cr_status walk(scope *s) {
@@ -286,7 +308,7 @@ static cr_status copy_primals(scope *s, const cr_differentiation *how) {
                    ? cr_graph_placeholder(p->to, node->target, v->meta, &made)
                    : cr_graph_placeholder_number(p->to, node->target, (cr_type)v->type, v->expr, &made));
         bind(s, node->first, cr__value_arg(p->to, made), true);
-        CR_TRY(grow(p));
+        CR_TRY(cr__path_grow(p));
         p->live.at[made] = cr__is_differentiable(v->meta) && (!how->wrt || how->wrt[i]);
     }
     return CR_OK;
@@ -314,4 +336,24 @@ cr_status cr__path_copy(cr__path *p, const cr_graph *from, const cr_differentiat
     return cr_graph_set_origin(p->to, NULL);
 }
 
-void cr__path_dispose(cr__path *p) { cr_vec_dispose(&p->live); }
+void cr__path_dispose(cr__path *p) {
+    for (size_t i = 0; i < p->regions.n; i++) cr__region_release(p->regions.at[i]);
+    for (size_t i = 0; i < p->bodies.n; i++) cr_graph_release(p->bodies.at[i]);
+    cr_vec_dispose(&p->regions);
+    cr_vec_dispose(&p->bodies);
+    cr_vec_dispose(&p->live);
+}
+
+cr_status cr__graph_inline(cr_graph *to, const cr_graph *from, const cr_arg *inputs, cr_arg *outputs) {
+    cr__path p = { .to = to };
+    scope s = { .p = &p, .from = from };
+    p.append = cr_graph_emitter(to);
+    p.emitter = (cr_emitter){ path_call, path_meta, path_release, cr_graph_env(to) };
+    cr_status status = enter(&s, inputs, cr_graph_input_count(from), "a body");
+    if (!status) status = walk(&s);
+    const cr_node *output = cr_graph_node(from, cr_graph_output(from));
+    for (uint16_t i = 0; i < output->nargs && !status; i++) status = map_arg(&s, &output->args[i], &outputs[i]);
+    if (!status) status = cr_graph_set_origin(to, NULL);
+    cr__path_dispose(&p);
+    return status;
+}

@@ -78,8 +78,14 @@ static cr_status copy_data(cr_tensor *to, const cr_tensor *from) {
                                : CR_FAIL(CR_ERUNTIME, "copying a result: %s", message);
 }
 
+/* Would a call on the tensor be recorded by the tape? What a region does itself then goes by ops. */
+static bool is_taped(const cr_tensor *t) {
+    return cr_ambient_get()->grad && !cr_tensor_is_fake(t) && cr_tensor_requires_grad(t);
+}
+
 static cr_status clone(cr_tensor *t, cr_tensor **out) {
     cr_meta meta;
+    if (is_taped(t)) return cr_call_1("aten::clone", (cr_arg[]){ cr_arg_tensor(t) }, 1, out);
     cr_meta_copy(&meta, &t->meta);
     meta.offset = 0;
     meta.flags &= CR_META_CONJ | CR_META_NEG; /* copied as they lie */
@@ -113,6 +119,8 @@ static cr_status separate(cr_arg *results, const args *inputs) {
 /* Slice i of dimension 0; a view. */
 static cr_status slice(cr_tensor *t, int64_t i, cr_tensor **out) {
     cr_meta meta;
+    if (is_taped(t))
+        return cr_call_1("aten::select.int", (cr_arg[]){ cr_arg_tensor(t), cr_arg_int(0), cr_arg_int(i) }, 3, out);
     cr_meta_copy(&meta, &t->meta);
     meta.rank--;
     memmove(meta.size, meta.size + 1, meta.rank * sizeof *meta.size);
@@ -436,6 +444,8 @@ typedef struct sweep {
     bool fake;
     cr_arg held;      /* results of the last step */
     CR_VEC(cr_tensor *) slices, stacks; /* owned; a stack is NULL where the result is none */
+    bool taped;       /* some result has a history: stacks are made of `parts` at the end, by an op */
+    CR_VEC(cr_arg) parts; /* owned; per step one per stack */
 } sweep;
 
 static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_arg *given, const cr_arg *init,
@@ -449,6 +459,9 @@ static cr_status sweep_open(sweep *s, cr_emitter *e, const cr_op *op, const cr_a
     if (rest) CR_TRY(args_add(&s->inputs, rest));
     s->env = env_of(&s->inputs, e->env);
     s->fake = any_fake(&s->inputs);
+    for (size_t i = 0; i < s->inputs.n; i++)
+        s->taped |= s->inputs.at[i].kind == CR_ARG_TENSOR && is_taped(s->inputs.at[i].u.t);
+    s->taped &= !s->fake;
     for (uint32_t i = 0; i < xs->n; i++) {
         const cr_arg *x = &xs->u.list[i];
         if (x->kind != CR_ARG_TENSOR || !x->u.t->meta.rank)
@@ -463,6 +476,8 @@ static void sweep_close(sweep *s) {
     cr_results_release(&s->held, 1);
     for (size_t i = 0; i < s->slices.n; i++) cr_tensor_release(s->slices.at[i]);
     for (size_t i = 0; i < s->stacks.n; i++) cr_tensor_release(s->stacks.at[i]);
+    cr_results_release(s->parts.at, s->parts.n);
+    cr_vec_dispose(&s->parts);
     cr_vec_dispose(&s->slices);
     cr_vec_dispose(&s->stacks);
     cr_vec_dispose(&s->inputs);
@@ -495,6 +510,28 @@ static cr_status sweep_step(sweep *s) {
     return CR_OK;
 }
 
+static cr_status keep_part(sweep *s, const cr_arg *a) {
+    CR_TRY(cr_vec_push(&s->parts, *a));
+    if (a->kind == CR_ARG_TENSOR) cr_tensor_retain(a->u.t);
+    return CR_OK;
+}
+
+/* The parts of all steps, stacked so that the tape sees it. */
+static cr_status stack_parts(sweep *s) {
+    size_t n = s->stacks.n, steps = n ? s->parts.n / n : 0;
+    cr_arg *list = cr_calloc(steps + 1, sizeof *list);
+    cr_status status = list ? CR_OK : CR_ENOMEM;
+    for (size_t k = 0; k < n && steps && !status; k++) {
+        for (size_t i = 0; i < steps; i++) list[i] = s->parts.at[i * n + k];
+        if (list[0].kind != CR_ARG_TENSOR) continue;
+        cr_tensor_release(s->stacks.at[k]);
+        s->stacks.at[k] = NULL;
+        status = cr_call_1("aten::stack", (cr_arg[]){ cr_arg_list(list, steps), cr_arg_int(0) }, 2, &s->stacks.at[k]);
+    }
+    cr_free(list);
+    return status;
+}
+
 /* The results from `first` on become slice i of their stacks, which the first step makes. */
 static cr_status sweep_store(sweep *s, size_t first, int64_t i) {
     for (size_t k = first; k < s->held.n; k++) {
@@ -507,7 +544,8 @@ static cr_status sweep_store(sweep *s, size_t first, int64_t i) {
             if (r->kind == CR_ARG_TENSOR) CR_TRY(stack_for(s->env, r->u.t, s->length, &stack));
             s->stacks.at[s->stacks.n++] = stack;
         }
-        if (r->kind == CR_ARG_NONE || s->fake) continue;
+        if (s->taped) CR_TRY(keep_part(s, r));
+        if (r->kind == CR_ARG_NONE || s->fake || s->taped) continue;
         cr_tensor *part = NULL, *stack = s->stacks.at[k - first];
         CR_TRY(slice(stack, i, &part));
         merge m = { NULL, "in one step", "in another", (uint32_t)k, true };
@@ -523,6 +561,7 @@ static cr_status sweep_store(sweep *s, size_t first, int64_t i) {
 
 /* The carried values, then the stacks. */
 static cr_status sweep_results(sweep *s, const args *operands, cr_arg *results) {
+    if (s->taped) CR_TRY(stack_parts(s));
     cr_arg *list = cr_calloc(s->carried + s->stacks.n + 1, sizeof *list);
     if (!list) return CR_ENOMEM;
     for (size_t i = 0; i < s->carried; i++) {
@@ -698,10 +737,34 @@ static cr_status expand_rows(cr_emitter *e, const cr_op *op, const cr_arg *given
     return status;
 }
 
+/* ---- a function with a backward of its own: function(backward, inputs, results, operands) ---- */
+
+/* The results, as tensors of their own: only a derivative asks for the rest. */
+static cr_status expand_function(cr_emitter *e, const cr_op *op, const cr_arg *given, cr_arg *results) {
+    const cr_arg *made = &given[2];
+    cr_arg *list = cr_calloc(made->n + 1u, sizeof *list);
+    cr_status status = list ? CR_OK : CR_ENOMEM;
+    (void)e, (void)op;
+    if (!list) return status;
+    *results = cr_arg_list(list, made->n);
+    for (uint32_t i = 0; i < made->n && !status; i++) {
+        cr_tensor *copy = NULL;
+        if (made->u.list[i].kind != CR_ARG_TENSOR) continue;
+        status = clone(made->u.list[i].u.t, &copy);
+        if (!status) list[i] = cr_arg_tensor(copy);
+    }
+    if (status) cr_results_release(results, 1);
+    return status;
+}
+
 static const cr_row region_rows[] = {
     { .schema = "cresset::opaque(str target, str[] names, Any[] args) -> ...",
       .tags = CR_TAG_HIGHER_ORDER | CR_TAG_ASSERT,
       .decomp_fn = cr__expand_opaque },
+    { .schema = "cresset::function(Graph backward, Any[] inputs, Any[] results, Any[] operands=[]) -> ...",
+      .tags = CR_TAG_HIGHER_ORDER,
+      .decomp_fn = expand_function,
+      .region = { CR_REGION_FUNCTION, .ngraphs = 1, .lists = 1 } },
     { .schema = "cresset::rows(Graph body, Any[] operands=[]) -> ...",
       .tags = CR_TAG_HIGHER_ORDER,
       .decomp_fn = expand_rows,

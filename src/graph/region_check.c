@@ -71,7 +71,8 @@ static cr_status check_body(const cr_graph *g, const cr_node *node, const cr_gra
     const cr_schema *s = &node->op->schema;
     visit v = { g, body, node, cr_graph_first(body), 0 };
     bool twice = !strcmp(node->op->name, "higher_order::associative_scan"); /* combine_fn takes two slices of each */
-    for (uint16_t p = 0; p < s->nparams; p++) {
+    bool function = cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION; /* its body takes gradients of results */
+    for (uint16_t p = function ? 2 : 0; p < s->nparams; p++) {
         bool sliced = !strcmp(s->params[p].name, "xs");
         for (int k = 0; k < (sliced && twice ? 2 : 1); k++) CR_TRY(compare_list(&v, &node->args[p], sliced));
     }

@@ -90,6 +90,7 @@ typedef enum cr_region_kind {
     CR_REGION_SCAN,  /* the body on slices; with `carried` what it hands from one to the next comes first */
     CR_REGION_FOLD,  /* the body on what came before and the next slice */
     CR_REGION_ROWS,  /* one kernel (passes/rows.h) */
+    CR_REGION_FUNCTION, /* (backward, inputs, results, operands): `results`, whose derivative is the body */
 } cr_region_kind;
 /* What a region that marks its body says of it, as far as anybody asks. */
 typedef enum cr_mark {

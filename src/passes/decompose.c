@@ -451,6 +451,10 @@ static cr_status rewrite_call(scope *s, const cr_node *node) {
     cr_arg args[CR_MAX_PARAMS], results[16] = { { 0 } };
     if (cr_op_facts(node->op)->region.kind == CR_REGION_MARKS) return inline_region(s, node);
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(s, &node->args[i], &args[i]));
+    if (cr_op_facts(node->op)->region.kind == CR_REGION_FUNCTION) { /* only a derivative asks for its body */
+        for (uint32_t i = 0; i < node->nvalues; i++) s->map[node->first + i] = args[2].u.list[i];
+        return CR_OK;
+    }
     if (s->w->how->core && cr_op_is(node->op, "aten::sym_size.int")) ask_first(s, node, args);
     if (s->w->how->core && is_detach_inplace(node)) { /* only the tape sees it */
         for (uint32_t i = 0; i < node->nvalues; i++) s->map[node->first + i] = args[0];

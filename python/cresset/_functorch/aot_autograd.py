@@ -21,6 +21,7 @@ from typing import Any
 
 import cresset
 from cresset import _C
+from cresset.autograd.function import _compiling
 from cresset._decomp import _BuiltIn, _function, _key, _record, get_decompositions
 from cresset.export.graph_view import GraphModule
 from cresset.utils._pytree import tree_flatten, tree_unflatten
@@ -168,7 +169,11 @@ class _Call:
         def flat(fakes: list[Any]) -> list[Any]:
             given = [fakes[place[i]] if i in place else leaf for i, leaf in enumerate(leaves)]
             args, kwargs = tree_unflatten(given, spec)
-            results, self.out_spec = tree_flatten(fn(*args, **kwargs))
+            before, _compiling.on = getattr(_compiling, "on", False), True
+            try:
+                results, self.out_spec = tree_flatten(fn(*args, **kwargs))
+            finally:
+                _compiling.on = before
             self.constants = [None if _is_recorded(r) else (r,) for r in results]
             return [r for r in results if _is_recorded(r)]
 

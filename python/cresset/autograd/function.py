@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import warnings
 from typing import Any
 
@@ -28,6 +29,7 @@ from cresset import _C
 __all__ = ["Function", "FunctionCtx", "BackwardCFunction", "FunctionMeta", "InplaceFunction", "once_differentiable"]
 
 _is_tensor = _C._is_tensor
+_compiling = threading.local()  # .on: a function is being recorded with its derivative, on this thread
 
 
 class _Saved:
@@ -242,6 +244,63 @@ def _finish(ctx, args, outputs, recorded, setup):
     return wrapped
 
 
+# ---- in a program that is compiled ahead of time ----
+
+def _has_gradient(value):
+    return _is_tensor(value) and (value.is_floating_point() or value.is_complex())
+
+
+def _fitting(grad, tensor):
+    """A gradient with the sizes and dtype of what it is of, as the engine makes it."""
+    if list(map(str, grad.shape)) != list(map(str, tensor.shape)):
+        grad = grad.sum_to_size(tensor.shape)
+    return grad if grad.dtype == tensor.dtype else grad.to(tensor.dtype)
+
+
+def _record(cls, args, setup):
+    """Forward is recorded without gradients, backward as a body beside it: the results are those of a call that has
+    that body for its derivative (cresset::function)."""
+    from cresset._higher_order import _Recorded
+    ctx = cls._backward_cls()
+    ctx._given = tuple(map(_is_tensor, args))
+    ctx.needs_input_grad = tuple(map(_has_gradient, args))
+    before = _C._quiet_grad(False)
+    try:
+        raw = cls.forward(*args) if setup else cls.forward(ctx, *args)
+        if setup:
+            cls.setup_context(ctx, args, raw)
+    finally:
+        _C._quiet_grad(before)
+    if ctx._dirty:
+        raise NotImplementedError(f"{cls.__name__}: mark_dirty() in a function that is compiled ahead of time: its "
+                                  "results are new tensors there; compute a new value and return it")
+    outputs = list(raw) if isinstance(raw, tuple) else [raw]
+    constant = {id(t) for t in ctx._constant}
+    places = [i for i, out in enumerate(outputs) if _has_gradient(out) and id(out) not in constant]
+    inputs = [a for a in args if _is_tensor(a)]
+    if places and any(map(_has_gradient, inputs)):
+        ctx._metas = tuple((t.shape, t.dtype, t.device) if _is_tensor(t) else None for t in outputs)
+        _check_saved(ctx._to_save)
+        reached = []
+
+        def backward(*grads):
+            each = [None] * len(outputs)
+            for i, grad in zip(places, grads):
+                each[i] = grad
+            made = ctx._call(tuple(each))
+            reached.extend(i for i, (grad, x) in enumerate(zip(made, inputs)) if grad is not None and _has_gradient(x))
+            return [_fitting(made[i], inputs[i]) for i in reached]
+
+        body = _Recorded(f"{cls.__name__}.apply()", "backward", backward, (), True)
+        body.run(tuple(body.body.input(outputs[i]) for i in places))
+        graph = body.body.finish(tuple(body.leaves), "backward_graph", False)
+        results = _C._packet("cresset", "function")(graph, [inputs[i] for i in reached], [outputs[i] for i in places],
+                                                    list(body.body.lifted))
+        for i, made in zip(places, results if isinstance(results, (tuple, list)) else [results]):
+            outputs[i] = made
+    return tuple(outputs) if isinstance(raw, tuple) else outputs[0]
+
+
 class Function(metaclass=FunctionMeta):
     """Subclass it, write forward and backward as static methods, and call apply()."""
     generate_vmap_rule = False
@@ -289,6 +348,8 @@ class Function(metaclass=FunctionMeta):
         elif kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments ({', '.join(kwargs)}); with "
                             "setup_context it takes those of forward")
+        if getattr(_compiling, "on", False) and _C.is_grad_enabled():
+            return _record(cls, args, setup)
         ctx = cls._backward_cls()
         ctx._given = tuple(map(_is_tensor, args))
         ctx.needs_input_grad = tuple(given and a.requires_grad for a, given in zip(args, ctx._given))
