@@ -98,7 +98,7 @@ static bool names_equal(PyObject *a, PyObject *b) {
     if (!a || !b || PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++)
         if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i) &&
-            !_PyUnicode_EQ(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i)))
+            !cr_texts_equal(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i)))
             return false;
     return true;
 }

@@ -8,6 +8,13 @@
 
 #if PY_VERSION_HEX < 0x030C0000
 #include "capture/opcodes_311.h"
+#define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex /* their names from 3.12 on */
+#define PyUnstable_Code_GetExtra _PyCode_GetExtra
+#define PyUnstable_Code_SetExtra _PyCode_SetExtra
+#elif PY_VERSION_HEX < 0x030D0000
+#include "capture/opcodes_312.h"
+#else
+#include "capture/opcodes_313.h"
 #endif
 
 static Py_ssize_t extra_slot = -1; /* once */
@@ -30,6 +37,26 @@ static const char *const reasons[] = {
 const char *cr_instruction_name(int id) { return names[id]; }
 const char *cr_instruction_reason(int id) { return reasons[id]; }
 
+/* By number; what is left makes type parameters. */
+static const uint8_t intrinsics_1[] = { [1] = CR_I_PRINT_EXPR, CR_I_IMPORT_STAR, CR_I_STOPITERATION_ERROR,
+                                        CR_I_ASYNC_GEN_WRAP, CR_I_UNARY_POSITIVE, CR_I_LIST_TO_TUPLE };
+static const uint8_t intrinsics_2[] = { [1] = CR_I_PREP_RERAISE_STAR };
+
+static cr_instruction canonical(const cr_opcode *o, int32_t arg) {
+    size_t n = (size_t)arg;
+    switch ((cr_form)o->form) {
+    case CR_FORM_METHOD_BIT: return (cr_instruction){ .id = arg & 1 ? CR_I_LOAD_METHOD : o->id, .arg = arg >> 1 };
+    case CR_FORM_COMPARISON_12: return (cr_instruction){ .id = o->id, .arg = arg >> 4 };
+    case CR_FORM_COMPARISON_13: return (cr_instruction){ .id = o->id, .arg = arg >> 5 | (arg & CR_COMPARE_BOOL) };
+    case CR_FORM_INTRINSIC_1:
+        return (cr_instruction){ .id = n - 1 < CR_COUNT(intrinsics_1) - 1 ? intrinsics_1[n] : CR_I_TYPE_PARAMETER };
+    case CR_FORM_INTRINSIC_2:
+        return (cr_instruction){ .id = n - 1 < CR_COUNT(intrinsics_2) - 1 ? intrinsics_2[n] : CR_I_TYPE_PARAMETER };
+    case CR_FORM_ONE: break;
+    }
+    return (cr_instruction){ .id = o->id, .arg = arg };
+}
+
 /* Fills `out` (room for one a unit) and, for each unit, the index of the instruction it belongs to. */
 static int32_t split(const uint8_t *units, int32_t n, cr_instruction *out, int32_t *index_of) {
     int32_t count = 0, begin = -1, arg = 0, kwnames = -1;
@@ -46,7 +73,9 @@ static int32_t split(const uint8_t *units, int32_t n, cr_instruction *out, int32
         case CR_UNIT_NONE: return -1;
         case CR_UNIT_OWN: break;
         }
-        out[count++] = (cr_instruction){ o->id, arg, kwnames, begin, i };
+        out[count] = canonical(o, arg);
+        out[count].kwnames = kwnames, out[count].at = begin, out[count].own = i;
+        count++;
         for (int k = 0; k < o->caches && i + 1 < n; k++) index_of[++i] = count - 1;
         begin = kwnames = -1;
         arg = 0;
@@ -54,14 +83,15 @@ static int32_t split(const uint8_t *units, int32_t n, cr_instruction *out, int32
     return count;
 }
 
-/* Jumps count from behind the instruction and its caches; none of them has any. */
+/* Jumps count from behind the instruction and its caches. */
 static int resolve_jumps(const uint8_t *units, int32_t n, cr_instruction *out, int32_t count, const int32_t *index_of) {
     for (int32_t i = 0; i < count; i++) {
         const cr_opcode *o = &opcodes[units[2 * out[i].own]];
         if (!o->jump) continue;
-        int64_t to = (int64_t)out[i].own + 1 + (int64_t)o->jump * out[i].arg;
+        int64_t to = (int64_t)out[i].own + 1 + o->caches + (int64_t)o->jump * out[i].arg;
         if (to < 0 || to >= n) return -1;
-        out[i].arg = index_of[to];
+        out[i].arg = index_of[to] + o->behind;
+        if (out[i].arg >= count) return -1;
     }
     return 0;
 }
@@ -86,14 +116,14 @@ static cr_code *decode(PyCodeObject *code) {
 
 const cr_code *cr_code_get(PyCodeObject *code) {
     void *known = NULL;
-    if (extra_slot < 0 && (extra_slot = _PyEval_RequestCodeExtraIndex(PyMem_Free)) < 0) {
+    if (extra_slot < 0 && (extra_slot = PyUnstable_Eval_RequestCodeExtraIndex(PyMem_Free)) < 0) {
         PyErr_SetString(PyExc_RuntimeError, "CPython has no room left for what capture keeps with code objects");
         return NULL;
     }
-    if (_PyCode_GetExtra((PyObject *)code, extra_slot, &known)) return NULL;
+    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_slot, &known)) return NULL;
     if (known) return known;
     cr_code *made = decode(code);
-    if (made && _PyCode_SetExtra((PyObject *)code, extra_slot, made)) return PyMem_Free(made), NULL;
+    if (made && PyUnstable_Code_SetExtra((PyObject *)code, extra_slot, made)) return PyMem_Free(made), NULL;
     return made;
 }
 

@@ -291,7 +291,8 @@ HANDLER(LOAD_METHOD) {
     cr_call_frame *pushed = r == PUSHED ? c->frame : NULL;
     Py_DECREF(value);
     if (r < 0) return -1;
-    cr_push(f, NULL); /* beneath the result, also of a frame that was pushed */
-    if (!pushed) cr_push(f, out);
+    if (!pushed) cr_push_callable(f, out);
+    else if (CR_CALLABLE_FIRST) pushed->gives = CR_GIVES_CALLABLE;
+    else cr_push(f, NULL); /* beneath the result of the frame that was pushed */
     return 0;
 }

@@ -40,7 +40,7 @@ static int bind_keywords(binding *b, PyObject *const *values, PyObject *kwnames,
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); k++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, k);
         int slot = b->code->co_posonlyargcount;
-        while (slot < named && !_PyUnicode_EQ(name_of(b, slot), name)) slot++;
+        while (slot < named && !cr_texts_equal(name_of(b, slot), name)) slot++;
         if (slot < named) {
             if (b->frame->locals[slot]) return bad_call(b, "multiple values for argument", name);
             b->frame->locals[slot] = Py_NewRef(values[k]);
@@ -262,28 +262,39 @@ static void drop(PyObject **values, int n) {
     for (int k = 0; k < n; k++) Py_XDECREF(values[k]);
 }
 
-/* Stack: NULL, callable, arguments; or method, self, arguments. The result must not be pushed before these are off, and
- * an inlined call runs later: they move into an array of their own first. */
-HANDLER(CALL) {
-    int total = i->arg, with_null = total + 2;
-    PyObject **base = &f->stack[f->top - with_null], *kwnames = NULL;
-    if (i->kwnames >= 0) kwnames = PyTuple_GET_ITEM(f->code->co_consts, i->kwnames);
+/* Stack: CR_CALLABLE_FIRST, then arguments. The result must not be pushed before these are off, and an inlined call
+ * runs later: they move into an array of their own first. */
+static int call(cr_capture *c, cr_call_frame *f, int total, PyObject *kwnames) {
+    int with_null = total + 2;
+    PyObject **base = &f->stack[f->top - with_null];
     int nkw = kwnames ? (int)PyTuple_GET_SIZE(kwnames) : 0;
     PyObject **values = PyMem_Malloc((size_t)with_null * sizeof *values);
     if (!values) return PyErr_NoMemory(), -1;
     for (int k = 0; k < with_null; k++) values[k] = base[k];
     f->top -= with_null;
-    bool is_method = values[0] != NULL;
-    PyObject *callable = is_method ? values[0] : values[1];
+    bool is_method = values[CR_CALLABLE_FIRST] != NULL;
+    PyObject *callable = is_method || CR_CALLABLE_FIRST ? values[0] : values[1];
     int r = cr_call_value(c, f, callable, values + (is_method ? 1 : 2), total + is_method - nkw, kwnames);
     drop(values, with_null);
     PyMem_Free(values);
     return r;
 }
 
+HANDLER(CALL) {
+    return call(c, f, i->arg, i->kwnames >= 0 ? PyTuple_GET_ITEM(f->code->co_consts, i->kwnames) : NULL);
+}
+
+HANDLER(CALL_KW) {
+    PyObject *kwnames = cr_pop(f);
+    int r = call(c, f, i->arg, kwnames);
+    Py_DECREF(kwnames);
+    return r;
+}
+
 HANDLER(CALL_FUNCTION_EX) {
-    PyObject *given_kwargs = i->arg & 1 ? cr_pop(f) : NULL, *given = cr_pop(f), *callable = cr_pop(f);
-    PyObject *null = cr_pop(f), *kwargs = given_kwargs ? cr_operand(c, given_kwargs) : NULL;
+    PyObject *given_kwargs = i->arg & 1 ? cr_pop(f) : NULL, *given = cr_pop(f);
+    PyObject *upper = cr_pop(f), *lower = cr_pop(f), *callable = CR_CALLABLE_FIRST ? lower : upper;
+    PyObject *kwargs = given_kwargs ? cr_operand(c, given_kwargs) : NULL;
     PyObject *operand = cr_operand(c, given), *args = operand ? PySequence_Tuple(operand) : NULL, *names = NULL, *key;
     PyObject **values = NULL, *value;
     int r = -1;
@@ -315,8 +326,8 @@ out:
     Py_XDECREF(kwargs);
     Py_XDECREF(given_kwargs);
     Py_DECREF(given);
-    Py_DECREF(callable);
-    Py_XDECREF(null);
+    Py_XDECREF(upper);
+    Py_XDECREF(lower);
     return r;
 }
 
@@ -339,4 +350,16 @@ HANDLER(MAKE_FUNCTION) {
                       cr_map_put(&c->made, &function, sizeof function, (uint64_t)f->owner)))
         return Py_DECREF(function), -1;
     return cr_push(f, function), 0;
+}
+
+HANDLER(SET_FUNCTION_ATTRIBUTE) {
+    PyFunctionObject *fn = (PyFunctionObject *)cr_pop(f);
+    PyObject *value = cr_pop(f);
+    PyObject **to = i->arg == 8   ? &fn->func_closure
+                    : i->arg == 4 ? &fn->func_annotations
+                    : i->arg == 2 ? &fn->func_kwdefaults
+                                  : &fn->func_defaults;
+    if (i->arg == 4 && !c->plain) Py_CLEAR(value);
+    Py_XSETREF(*to, value);
+    return cr_push(f, (PyObject *)fn), 0;
 }

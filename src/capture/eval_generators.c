@@ -59,11 +59,20 @@ static PyTypeObject generator_type = {
 
 int cr_generators_init(void) { return PyType_Ready(&generator_type); }
 
+/* From 3.12 on every generator has one handler of CPython's own, which renames StopIteration. Entries of the table
+ * begin with a byte that says so. */
+static bool has_handlers(const PyCodeObject *code) {
+    const char *table = PyBytes_AS_STRING(code->co_exceptiontable);
+    int entries = 0;
+    for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(code->co_exceptiontable); i++) entries += (table[i] & 128) != 0;
+    return entries > (PY_VERSION_HEX >= 0x030C0000);
+}
+
 /* The frame leaves the stack of frames and becomes an object. */
 HANDLER(RETURN_GENERATOR) {
     (void)i;
     if (!f->back) return cr_break(c, "a generator is made");
-    if (PyBytes_GET_SIZE(f->code->co_exceptiontable))
+    if (has_handlers(f->code))
         return cr_break(c, "the generator %U() has try or with in it", f->code->co_qualname);
     generator *g = PyObject_New(generator, &generator_type);
     if (!g) return -1;

@@ -69,10 +69,14 @@ HANDLER(BINARY_OP) {
 
 HANDLER(COMPARE_OP) {
     UNUSED;
-    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = PyObject_RichCompare(a, b, i->arg);
+    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = PyObject_RichCompare(a, b, i->arg & ~CR_COMPARE_BOOL);
     Py_DECREF(a);
     Py_DECREF(b);
-    return give(c, f, result);
+    if (!result || !(i->arg & CR_COMPARE_BOOL)) return give(c, f, result);
+    c->clean = cr_is_tensor_value(result);
+    int truth = cr_truth(c, result);
+    Py_DECREF(result);
+    return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
 }
 
 /* Is it known under one source? Then whether it is another object is guarded, too. */
@@ -152,6 +156,15 @@ HANDLER(BINARY_SUBSCR) {
     return give(c, f, result);
 }
 
+/* x[a:b]: the ends become a slice, and it is x[slice]. */
+static int push_slice(cr_call_frame *f) {
+    PyObject *stop = cr_pop(f), *start = cr_pop(f), *slice = PySlice_New(start, stop, NULL);
+    Py_DECREF(start);
+    Py_DECREF(stop);
+    return slice ? cr_push(f, slice), 0 : -1;
+}
+HANDLER(BINARY_SLICE) { return push_slice(f) ? -1 : cr_do_BINARY_SUBSCR(c, f, i); }
+
 HANDLER(STORE_SUBSCR) {
     UNUSED;
     PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = cr_operand(c, given);
@@ -162,6 +175,8 @@ HANDLER(STORE_SUBSCR) {
     Py_DECREF(value);
     return failed;
 }
+
+HANDLER(STORE_SLICE) { return push_slice(f) ? -1 : cr_do_STORE_SUBSCR(c, f, i); }
 
 HANDLER(DELETE_SUBSCR) {
     UNUSED;
@@ -244,27 +259,34 @@ HANDLER(BUILD_SLICE) {
 
 HANDLER(BUILD_STRING) {
     UNUSED;
-    PyObject *empty = PyUnicode_FromString(""), *text = NULL;
-    if (empty) text = _PyUnicode_JoinArray(empty, &f->stack[f->top - i->arg], i->arg);
+    if (cr_do_BUILD_TUPLE(c, f, i)) return -1;
+    PyObject *parts = cr_pop(f), *empty = PyUnicode_FromString(""), *text = empty ? PyUnicode_Join(empty, parts) : NULL;
     Py_XDECREF(empty);
-    for (int k = 0; k < i->arg; k++) Py_DECREF(cr_pop(f));
+    Py_DECREF(parts);
     return text ? cr_push(f, text), 0 : -1;
 }
 
-HANDLER(FORMAT_VALUE) {
+enum { FORMATS = 1, HAS_SPEC = 4 };
+
+static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how) {
     static PyObject *(*const conversions[])(PyObject *) = { NULL, PyObject_Str, PyObject_Repr, PyObject_ASCII };
-    PyObject *spec = i->arg & 4 ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
+    PyObject *spec = how & HAS_SPEC ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
     c->clean = true;
     if (!c->plain && !cr_is_constant(value)) cr_break(c, "the text of something that is no constant is asked for");
     else {
-        PyObject *converted = i->arg & 3 ? conversions[i->arg & 3](value) : Py_NewRef(value);
-        text = converted ? PyObject_Format(converted, spec) : NULL;
+        PyObject *converted = conversion ? conversions[conversion](value) : Py_NewRef(value);
+        text = !converted ? NULL : how & FORMATS ? PyObject_Format(converted, spec) : Py_NewRef(converted);
         Py_XDECREF(converted);
     }
     Py_XDECREF(spec);
     Py_DECREF(value);
     return text ? cr_push(f, text), 0 : -1;
 }
+
+HANDLER(FORMAT_VALUE) { return format_value(c, f, i->arg & 3, FORMATS | (i->arg & HAS_SPEC)); }
+HANDLER(CONVERT_VALUE) { return format_value(c, f, i->arg, 0); }
+HANDLER(FORMAT_SIMPLE) { return (void)i, format_value(c, f, 0, FORMATS); }
+HANDLER(FORMAT_WITH_SPEC) { return (void)i, format_value(c, f, 0, FORMATS | HAS_SPEC); }
 
 HANDLER(LIST_TO_TUPLE) {
     UNUSED;
@@ -297,19 +319,24 @@ HANDLER(MAP_ADD) {
     return failed;
 }
 
-HANDLER(LIST_EXTEND) {
-    PyObject *given = cr_pop(f), *items = cr_operand(c, given), *list = cr_peek(f, i->arg);
-    PyObject *none = items ? _PyList_Extend((PyListObject *)list, items) : NULL;
-    Py_XDECREF(items);
-    Py_DECREF(given);
+static int add_all(PyObject *container, const char *method, PyObject *items) {
+    PyObject *none = PyObject_CallMethod(container, method, "(O)", items);
     Py_XDECREF(none);
     return none ? 0 : -1;
+}
+
+HANDLER(LIST_EXTEND) {
+    PyObject *given = cr_pop(f), *items = cr_operand(c, given);
+    int failed = items ? add_all(cr_peek(f, i->arg), "extend", items) : -1;
+    Py_XDECREF(items);
+    Py_DECREF(given);
+    return failed;
 }
 
 HANDLER(SET_UPDATE) {
     PyObject *items = cr_pop(f);
     int failed = !c->plain && !cr_is_constant(items) ? cr_break(c, "something that is no constant is put into a set")
-                                                     : _PySet_Update(cr_peek(f, i->arg), items);
+                                                     : add_all(cr_peek(f, i->arg), "update", items);
     Py_DECREF(items);
     return failed;
 }
@@ -322,9 +349,22 @@ HANDLER(DICT_UPDATE) {
     return failed;
 }
 
+/* Keyword arguments of two sources: none may come twice. */
+static int merge(PyObject *dict, PyObject *items) {
+    PyObject *copy = PyDict_New(), *key, *value;
+    int failed = copy ? PyDict_Update(copy, items) : -1;
+    for (Py_ssize_t at = 0; !failed && PyDict_Next(copy, &at, &key, &value);) {
+        failed = PyDict_Contains(dict, key);
+        if (failed > 0) PyErr_SetObject(PyExc_KeyError, key);
+        if (!failed) failed = PyDict_SetItem(dict, key, value);
+    }
+    Py_XDECREF(copy);
+    return failed ? -1 : 0;
+}
+
 HANDLER(DICT_MERGE) {
     PyObject *given = cr_pop(f), *items = cr_operand(c, given);
-    int failed = items ? _PyDict_MergeEx(cr_peek(f, i->arg), items, 2) : -1;
+    int failed = items ? merge(cr_peek(f, i->arg), items) : -1;
     if (failed && c->plain) { /* as CPython words it, near enough: the class is what a program sees */
         PyErr_Clear();
         PyErr_SetString(PyExc_TypeError, "got multiple values for a keyword argument, or no mapping");

@@ -6,6 +6,8 @@
 
 #include "python/py.h"
 
+#define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
+
 typedef struct super_value { PyObject_HEAD PyObject *self; Py_ssize_t first; } super_value; /* first: in the mro */
 
 static void super_dealloc(PyObject *o) {
@@ -37,11 +39,7 @@ static Py_ssize_t behind(PyTypeObject *type, PyObject *of) {
     return -1;
 }
 
-int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out) {
-    if (a->n || !f->code->co_argcount) return cr_break(c, "super() is called with arguments");
-    PyObject *self = f->locals[0] ? cr_look_at(c, &f->locals[0]) : NULL;
-    if (self && PyCell_Check(self)) Py_SETREF(self, Py_XNewRef(PyCell_GET(self)));
-    PyObject *type = self ? find_class(c, f) : NULL;
+static PyObject *super_new(cr_capture *c, PyObject *type, PyObject *self) {
     super_value *made = NULL;
     if (type && cr_is_token(self) && cr_is_token(type) && !PyType_Check(cr_real(self))) {
         Py_ssize_t first = behind(Py_TYPE(cr_real(self)), cr_real(type));
@@ -50,10 +48,43 @@ int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObje
             made->first = first;
         }
     }
+    if (!made && !PyErr_Occurred() && !c->reason) cr_break(c, "super() is called on something else than self");
+    return (PyObject *)made;
+}
+
+int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out) {
+    if (a->n || !f->code->co_argcount) return cr_break(c, "super() is called with arguments");
+    PyObject *self = f->locals[0] ? cr_look_at(c, &f->locals[0]) : NULL;
+    if (self && PyCell_Check(self)) Py_SETREF(self, Py_XNewRef(PyCell_GET(self)));
+    PyObject *type = self ? find_class(c, f) : NULL;
+    *out = super_new(c, type, self);
     Py_XDECREF(type);
     Py_XDECREF(self);
-    if (!made) return PyErr_Occurred() || c->reason ? -1 : cr_break(c, "super() is called on something else than self");
-    return *out = (PyObject *)made, 1;
+    return *out ? 1 : -1;
+}
+
+/* super().name in one instruction, from 3.12 on. Stack: super itself, the class, self. */
+HANDLER(LOAD_SUPER_ATTR) {
+    PyObject *self = cr_pop(f), *type = cr_pop(f), *callable = cr_pop(f), *super = NULL;
+    int r = -1;
+    c->clean = true;
+    if (c->plain) {
+        PyObject *const args[] = { type, self };
+        super = PyObject_Vectorcall(callable, args, i->arg & 2 || callable == (PyObject *)&PySuper_Type ? 2 : 0, NULL);
+    } else if (callable != (PyObject *)&PySuper_Type) {
+        cr_break(c, "super is another function here");
+    } else {
+        super = super_new(c, type, self);
+    }
+    if (super) {
+        cr_push(f, super);
+        const cr_instruction load = { .id = i->arg & 1 ? CR_I_LOAD_METHOD : CR_I_LOAD_ATTR, .arg = i->arg >> 2 };
+        r = i->arg & 1 ? cr_do_LOAD_METHOD(c, f, &load) : cr_do_LOAD_ATTR(c, f, &load);
+    }
+    Py_DECREF(self);
+    Py_DECREF(type);
+    Py_DECREF(callable);
+    return r;
 }
 
 int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {

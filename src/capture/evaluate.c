@@ -147,7 +147,11 @@ void cr_free_frame(cr_call_frame *f) {
     PyMem_Free(f);
 }
 
-static bool is_length(PyObject *o) { return PyLong_CheckExact(o) && Py_SIZE(o) >= 0 && Py_SIZE(o) <= 1; }
+static bool is_length(PyObject *o) {
+    int overflow = 1;
+    long value = PyLong_CheckExact(o) ? PyLong_AsLongAndOverflow(o, &overflow) : -1;
+    return !overflow && value >= 0 && value < 1 << 30;
+}
 
 HANDLER(RETURN_VALUE) {
     UNUSED;
@@ -156,13 +160,16 @@ HANDLER(RETURN_VALUE) {
         return cr_break(c, "__iter__() gives an object that is not captured");
     PyObject *result = cr_pop(f);
     cr_call_frame *back = f->back;
-    bool ends_generator = f->generator;
+    bool ends_generator = f->generator, is_callable = f->gives == CR_GIVES_CALLABLE;
     cr_pop_frame(c);
     if (ends_generator) Py_DECREF(result); /* nobody sees it: `yield from` is not evaluated */
     else if (back) cr_push(back, result);
     else c->result = result;
+    if (is_callable) cr_push(back, NULL);
     return 0;
 }
+
+HANDLER(RETURN_CONST) { return cr_do_LOAD_CONST(c, f, i) ? -1 : cr_do_RETURN_VALUE(c, f, i); }
 
 /* ---- moving values ---- */
 
@@ -209,6 +216,22 @@ HANDLER(LOAD_FAST) {
     PyObject *value = f->locals[i->arg] ? cr_look_at(c, &f->locals[i->arg]) : unbound(c, f, i->arg);
     return value ? cr_push(f, value), 0 : -1;
 }
+HANDLER(LOAD_FAST_AND_CLEAR) { /* a comprehension's variable: what it hides comes back behind it */
+    PyObject *value = cr_look_at(c, &f->locals[i->arg]);
+    if (!value && PyErr_Occurred()) return -1;
+    Py_CLEAR(f->locals[i->arg]);
+    return cr_push(f, value), 0;
+}
+
+/* Two in one: nothing can end between them but by an unbound variable, which ends before both. */
+static int load(cr_capture *c, cr_call_frame *f, int slot) {
+    return cr_do_LOAD_FAST(c, f, &(cr_instruction){ .arg = slot });
+}
+static void store(cr_call_frame *f, int slot) { Py_XSETREF(f->locals[slot], cr_pop(f)); }
+HANDLER(LOAD_FAST_LOAD_FAST) { return load(c, f, i->arg >> 4) || load(c, f, i->arg & 15) ? -1 : 0; }
+HANDLER(STORE_FAST_LOAD_FAST) { return store(f, i->arg >> 4), load(c, f, i->arg & 15); }
+HANDLER(STORE_FAST_STORE_FAST) { return UNUSED, store(f, i->arg >> 4), store(f, i->arg & 15), 0; }
+
 HANDLER(LOAD_CLOSURE) { return cr_do_LOAD_FAST(c, f, i); }
 
 HANDLER(STORE_FAST) {
@@ -307,8 +330,7 @@ static PyObject *load_global(cr_capture *c, const cr_call_frame *f, PyObject *na
 HANDLER(LOAD_GLOBAL) {
     PyObject *value = load_global(c, f, PyTuple_GET_ITEM(f->code->co_names, i->arg >> 1));
     if (!value) return -1;
-    if (i->arg & 1) cr_push(f, NULL);
-    return cr_push(f, value), 0;
+    return i->arg & 1 ? cr_push_callable(f, value) : cr_push(f, value), 0;
 }
 
 HANDLER(STORE_GLOBAL) {
@@ -342,6 +364,15 @@ static int jump_if(cr_capture *c, cr_call_frame *f, const cr_instruction *i, boo
 }
 HANDLER(POP_JUMP_IF_FALSE) { return jump_if(c, f, i, false); }
 HANDLER(POP_JUMP_IF_TRUE) { return jump_if(c, f, i, true); }
+
+HANDLER(TO_BOOL) {
+    UNUSED;
+    PyObject *value = cr_pop(f);
+    c->clean = cr_is_tensor_value(value);
+    int truth = cr_truth(c, value);
+    Py_DECREF(value);
+    return truth < 0 ? -1 : (cr_push(f, PyBool_FromLong(truth)), 0);
+}
 
 static int jump_if_none(cr_call_frame *f, const cr_instruction *i, bool wanted) {
     PyObject *value = cr_pop(f);

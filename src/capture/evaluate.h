@@ -49,7 +49,7 @@ typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known` */
 
 /* What CPython checks of what a special method returns. */
-typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR } cr_gives;
+typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR, CR_GIVES_CALLABLE } cr_gives;
 
 /* An inlined call: its own stack, on the heap. */
 typedef struct cr_call_frame {
@@ -175,6 +175,10 @@ int cr_check_result(cr_capture *c, PyObject *value);
 PyObject *cr_operand(cr_capture *c, PyObject *value);
 
 static inline void cr_push(cr_call_frame *f, PyObject *value) { f->stack[f->top++] = value; } /* takes it over */
+static inline void cr_push_callable(cr_call_frame *f, PyObject *value) { /* with the NULL that calls have beside it */
+    cr_push(f, CR_CALLABLE_FIRST ? value : NULL);
+    cr_push(f, CR_CALLABLE_FIRST ? NULL : value);
+}
 static inline PyObject *cr_pop(cr_call_frame *f) { return f->stack[--f->top]; }                /* gives it away */
 static inline PyObject *cr_peek(const cr_call_frame *f, int depth) { return f->stack[f->top - depth]; } /* 1: the top */
 

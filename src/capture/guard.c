@@ -1,6 +1,6 @@
 /* guard.c: the guard program: making its rows while a function is captured, and running it before every call. */
 #define Py_BUILD_CORE 1
-#include "capture/objects_311.h"
+#include "capture/objects.h"
 
 #include "capture/callable.h"
 #include "capture/guard.h"
@@ -39,15 +39,12 @@ bool cr_constants_equal(PyObject *a, PyObject *b) {
     PyTypeObject *type = Py_TYPE(a);
     if (a == b) return true;
     if (Py_TYPE(b) != type) return false;
-    if (type == &PyLong_Type)
-        return Py_SIZE(a) == Py_SIZE(b) &&
-               !memcmp(((PyLongObject *)a)->ob_digit, ((PyLongObject *)b)->ob_digit,
-                       (size_t)Py_ABS(Py_SIZE(a)) * sizeof(digit));
+    if (type == &PyLong_Type) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
     if (type == &PyFloat_Type)
         return !memcmp(&((PyFloatObject *)a)->ob_fval, &((PyFloatObject *)b)->ob_fval, sizeof(double));
     if (type == &PyComplex_Type)
         return !memcmp(&((PyComplexObject *)a)->cval, &((PyComplexObject *)b)->cval, sizeof(Py_complex));
-    if (type == &PyUnicode_Type) return _PyUnicode_EQ(a, b);
+    if (type == &PyUnicode_Type) return cr_texts_equal(a, b);
     if (type == &PyTuple_Type) {
         bool equal = Py_SIZE(a) == Py_SIZE(b);
         for (Py_ssize_t i = 0; equal && i < Py_SIZE(a); i++)
@@ -62,12 +59,12 @@ bool cr_constants_equal(PyObject *a, PyObject *b) {
 unsigned cr_type_version(PyTypeObject *type, bool *never_changes) {
     *never_changes = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
     if (*never_changes) return 0;
-    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) {
+    if (!cr_type_tag(type)) {
         static PyObject *name; /* once; whatever is looked up gives the class a version */
         if (!name && !(name = PyUnicode_InternFromString("__class__"))) return PyErr_Clear(), 0;
         _PyType_Lookup(type, name);
     }
-    return type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? type->tp_version_tag : 0;
+    return cr_type_tag(type);
 }
 
 /* ---- reading ---- */
@@ -114,7 +111,8 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_BASE: {
         PyObject *mro = ((PyTypeObject *)parent)->tp_mro;
         PyTypeObject *base = index < PyTuple_GET_SIZE(mro) ? (PyTypeObject *)PyTuple_GET_ITEM(mro, index) : NULL;
-        return base && base->tp_dict ? cr_dict_peek(base->tp_dict, key, slot) : NULL;
+        PyObject *dict = base ? cr_type_dict(base) : NULL;
+        return dict ? cr_dict_peek(dict, key, slot) : NULL;
     }
     case CR_READ_NAME:
         return ((PyTypeObject *)parent)->tp_flags & Py_TPFLAGS_HEAPTYPE ? ((PyHeapTypeObject *)parent)->ht_name : NULL;

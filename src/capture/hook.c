@@ -54,7 +54,7 @@ static PyObject *hook(PyThreadState *thread, cr_frame *frame, int throwflag) {
         return _PyEval_EvalFrameDefault(thread, frame, throwflag);
     }
     if (!a) return cr_hook_pass(NULL, thread, frame, throwflag);
-    if (a->stack - &here > STACK_LIMIT) return run_unhooked(thread, frame, throwflag);
+    if (a->stack - &here > STACK_LIMIT || cr_thread_is_deep(thread)) return run_unhooked(thread, frame, throwflag);
     return a->see(a, thread, frame, throwflag, &result) ? result : cr_hook_pass(a, thread, frame, throwflag);
 }
 

@@ -10,7 +10,7 @@
 #ifndef CR_HOOK_H
 #define CR_HOOK_H
 
-#include "capture/frame_311.h"
+#include "capture/frame.h"
 
 typedef struct cr_activation cr_activation;
 /* Shown a frame that is about to run: true when it was run, *result being what the evaluator returns; false: not taken,
@@ -36,8 +36,9 @@ typedef struct cr_state {
     int at;             /* the unit that runs next: never inside a group (KW_NAMES .. CALL, EXTENDED_ARG ..) */
     PyObject *handled;  /* the exception being handled there; NULL: none */
 } cr_state;
-/* Moves the state out of a frame that does not run: it is left without locals, with an empty stack. -1: exception. */
-int cr_state_take(cr_state *s, PyThreadState *thread, cr_frame *frame);
+/* Moves the state out of a frame between two instructions, `depth` entries on its stack: it is left without locals, its
+ * stack all NULL. -1: exception. */
+int cr_state_take(cr_state *s, PyThreadState *thread, cr_frame *frame, int depth);
 void cr_state_dispose(cr_state *s);
 /* Writes the state into the frame (consuming it) and lets CPython go on from there; throwflag 1: by raising the
  * exception that is set, at that instruction. Returns what the evaluator returns. */

@@ -36,4 +36,4 @@ PyObject *cr_resume(PyObject *function, PyObject *const *args, Py_ssize_t nargs,
     return result;
 }
 
-bool cr_is_traced(void) { return PyThreadState_Get()->cframe->use_tracing; }
+bool cr_is_traced(void) { return cr_thread_is_traced(PyThreadState_Get()); }

@@ -8,14 +8,13 @@
 
 #include <string.h>
 
-int cr_state_take(cr_state *s, PyThreadState *thread, cr_frame *frame) {
-    int top = cr_frame_top(frame), count = cr_frame_slot_count(frame);
+int cr_state_take(cr_state *s, PyThreadState *thread, cr_frame *frame, int depth) {
+    int count = cr_frame_slot_count(frame), top = count + depth;
     PyObject **from = cr_frame_slots(frame);
-    *s = (cr_state){ .count = count, .depth = top - count, .at = cr_frame_at(frame) };
+    *s = (cr_state){ .count = count, .depth = depth, .at = cr_frame_at(frame) };
     if (!(s->slots = PyMem_Malloc(((size_t)top + 1) * sizeof *s->slots))) return PyErr_NoMemory(), -1;
     memcpy(s->slots, from, (size_t)top * sizeof *from);
     memset(from, 0, (size_t)top * sizeof *from);
-    cr_frame_set_top(frame, count);
     s->handled = Py_XNewRef(*cr_thread_handled(thread));
     return 0;
 }
@@ -31,7 +30,7 @@ PyObject *cr_state_enter(cr_state *s, PyThreadState *thread, cr_frame *frame, in
     PyObject **to = cr_frame_slots(frame);
     int before = cr_frame_top(frame), after = s->count + s->depth;
     PyObject **old = PyMem_Malloc(((size_t)before + 1) * sizeof *old);
-    if (!old) return cr_state_dispose(s), PyErr_NoMemory();
+    if (!old) return cr_state_dispose(s), PyErr_NoMemory(), _PyEval_EvalFrameDefault(thread, frame, 1);
     memcpy(old, to, (size_t)before * sizeof *old);
     memcpy(to, s->slots, (size_t)after * sizeof *to);
     cr_frame_set_top(frame, after);

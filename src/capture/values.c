@@ -177,7 +177,7 @@ bool cr_is_known_object(const cr_capture *c, PyObject *real) {
 static cr_store *find_store(const cr_capture *c, PyObject *real, PyObject *key) {
     for (size_t i = 0; i < c->stores.n; i++) {
         cr_store *s = &c->stores.at[i];
-        if (s->real == real && (s->key == key || (s->key && key && _PyUnicode_EQ(s->key, key)))) return s;
+        if (s->real == real && (s->key == key || (s->key && key && cr_texts_equal(s->key, key)))) return s;
     }
     return NULL;
 }

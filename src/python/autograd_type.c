@@ -66,9 +66,10 @@ static PyTypeObject handle_type;
 static PyObject *handle_remove(PyObject *self, PyObject *unused) {
     py_handle *h = (py_handle *)self;
     (void)unused;
-    PyObject *tensor = h->tensor ? PyWeakref_GetObject(h->tensor) : NULL;
+    PyObject *tensor = h->tensor ? cr_py_weak_target(h->tensor) : NULL;
     if (h->node) cr_autograd_unhook(NULL, h->node, h->id);
-    else if (tensor && tensor != Py_None) cr_autograd_unhook(cr_py_tensor_of(tensor), NULL, h->id);
+    else if (tensor) cr_autograd_unhook(cr_py_tensor_of(tensor), NULL, h->id);
+    Py_XDECREF(tensor);
     Py_RETURN_NONE;
 }
 static PyObject *handle_enter(PyObject *self, PyObject *unused) { return (void)unused, Py_NewRef(self); }

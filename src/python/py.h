@@ -78,6 +78,17 @@ static inline void cr_py_frame_dispose(cr_py_frame *f) {
 int cr_py_frame_keep(cr_py_frame *f, PyObject *o);
 /* 0: converted; -1: exception; 1: an object of no kind that ops take (no exception). */
 int cr_py_convert_slow(cr_py_frame *f, PyObject *o, cr_arg *out);
+/* What a weak reference refers to; new. NULL, without an exception: it is gone. */
+static inline PyObject *cr_py_weak_target(PyObject *reference) {
+#if PY_VERSION_HEX < 0x030D0000
+    PyObject *target = PyWeakref_GetObject(reference);
+    return target == Py_None ? NULL : Py_NewRef(target);
+#else
+    PyObject *target = NULL;
+    return PyWeakref_GetRef(reference, &target) < 0 ? PyErr_Clear(), NULL : target;
+#endif
+}
+
 static inline int64_t cr_py_numel(const cr_tensor *t) {
     int64_t n = 1;
     for (int d = 0; d < t->meta.rank; d++)

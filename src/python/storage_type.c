@@ -16,12 +16,8 @@ PyObject *cr_py_storage_wrap(cr_storage *s) {
     if (!known && !(known = PyDict_New())) return NULL;
     PyObject *key = PyLong_FromUnsignedLongLong(s->id);
     if (!key) return NULL;
-    PyObject *reference = PyDict_GetItemWithError(known, key),
-             *found = reference ? PyWeakref_GetObject(reference) : NULL;
-    if (found && found != Py_None) {
-        Py_DECREF(key);
-        return Py_NewRef(found);
-    }
+    PyObject *reference = PyDict_GetItemWithError(known, key), *found = reference ? cr_py_weak_target(reference) : NULL;
+    if (found) return Py_DECREF(key), found;
     storage_object *o = PyErr_Occurred() ? NULL : (storage_object *)cr_py_storage_type.tp_alloc(&cr_py_storage_type, 0);
     if (o) {
         cr_storage_retain(s);

@@ -31,6 +31,20 @@ def codes(code):
             yield from codes(constant)
 
 
+OPERATORS = ["<", "<=", "==", "!=", ">", ">="]
+
+
+def argument(instruction):
+    """The canonical one: from 3.12 on some arguments have bits of other meaning."""
+    if instruction.opname == "LOAD_ATTR" and sys.version_info >= (3, 12):
+        return instruction.arg >> 1
+    if instruction.opname == "COMPARE_OP" and sys.version_info >= (3, 12):
+        text = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
+        truth = instruction.arg & 16 if sys.version_info >= (3, 13) else 0
+        return OPERATORS.index(text.removeprefix("bool(").removesuffix(")")) | truth
+    return instruction.arg
+
+
 def test_decoded_as_dis_says():
     prefixes = {"EXTENDED_ARG", "KW_NAMES", "PRECALL", "CACHE"}
     compared = 0
@@ -41,11 +55,16 @@ def test_decoded_as_dis_says():
             assert [row[4] * 2 for row in ours] == [i.offset for i in theirs]
             begins = {row[3] * 2: k for k, row in enumerate(ours)}
             for (name, arg, _, _, _), instruction in zip(ours, theirs):
+                if instruction.opname.startswith("CALL_INTRINSIC"):
+                    assert name != "NOP"
+                    continue
                 assert name.split("_")[0] == instruction.opname.split("_")[0]
                 if instruction.opcode in dis.hasjrel:
-                    assert begins[instruction.argval] == arg
+                    behind = ("END_FOR", "POP_TOP")[:arg - begins[instruction.argval]]  # passed over by a loop's end
+                    assert [ours[k][0] for k in range(begins[instruction.argval], arg)] == [*behind]
+                    assert not behind or instruction.opname == "FOR_ITER"
                 elif instruction.arg is not None:
-                    assert arg == instruction.arg
+                    assert arg == argument(instruction)
                 compared += 1
     assert compared > 5000
 
@@ -53,6 +72,9 @@ def test_decoded_as_dis_says():
 def test_keyword_names_belong_to_the_call():
     def f(g):
         return g(1, a=2, b=3)
-    calls = [row for row in _C._instructions(f.__code__) if row[0] == "CALL"]
+    calls = [row for row in _C._instructions(f.__code__) if row[0].startswith("CALL")]
+    if sys.version_info >= (3, 13):  # the names lie on the stack
+        assert [row[0] for row in calls] == ["CALL_KW"]
+        return
     assert len(calls) == 1 and f.__code__.co_consts[calls[0][2]] == ("a", "b")
     assert calls[0][3] < calls[0][4]

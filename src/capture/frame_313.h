@@ -1,0 +1,12 @@
+/* frame_313.h: frames of CPython 3.13. `instr_ptr` is the unit that runs next. */
+#ifndef CR_FRAME_313_H
+#define CR_FRAME_313_H
+
+static inline PyCodeObject *cr_frame_code(const cr_frame *f) { return (PyCodeObject *)f->f_executable; }
+/* The unit that runs next. */
+static inline int cr_frame_at(const cr_frame *f) { return (int)(f->instr_ptr - _PyCode_CODE(cr_frame_code(f))); }
+/* The one that runs. */
+static inline int cr_frame_running(const cr_frame *f) { return cr_frame_at(f); }
+static inline void cr_frame_set_at(cr_frame *f, int unit) { f->instr_ptr = _PyCode_CODE(cr_frame_code(f)) + unit; }
+
+#endif
