@@ -85,7 +85,7 @@ cr_status cr__refuse_random(const cr_op *region, const cr_graph *body) {
     for (uint32_t n = cr_graph_first(body); n != CR_NO_NODE; n = cr_graph_next(body, n)) {
         const cr_node *node = cr_graph_node(body, n);
         if (node->kind != CR_NODE_CALL) continue;
-        if ((node->op->tags | node->op->base->tags) & CR_TAG_RANDOM)
+        if (cr_op_draws(node->op, node->args))
             return CR_FAIL(CR_ENOTIMPL, "%s: its body draws random numbers by %s, and its derivative runs the body a "
                                         "second time; draw them before and pass them as an operand",
                            region->name, node->op->name);

@@ -47,22 +47,11 @@ const char *cr_tier_state(const cr_tier *t) {
 
 /* ---- running ---- */
 
-/* Ops that draw only where they are told to drop something: attention, recurrent layers. */
-static bool drops(const cr_node *node) {
-    for (uint16_t i = 0; i < node->op->schema.nparams && i < node->nargs; i++) {
-        const char *name = node->op->schema.params[i].name;
-        const cr_arg *a = &node->args[i];
-        if (strcmp(name, "dropout_p") && strcmp(name, "dropout")) continue;
-        if (!(a->kind == CR_ARG_FLOAT && a->u.f == 0) && !(a->kind == CR_ARG_INT && a->u.i == 0)) return true;
-    }
-    return false;
-}
-
 bool cr_tier_draws(const cr_graph *g) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
         if (node->kind != CR_NODE_CALL) continue;
-        if (!node->op->row || (node->op->tags & CR_TAG_RANDOM) || drops(node)) return true;
+        if (!node->op->row || cr_op_draws(node->op, node->args)) return true;
     }
     return false;
 }

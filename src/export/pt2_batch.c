@@ -407,7 +407,7 @@ cr_status cr__batch_call(cr__batching *b, cr_graph *g, const cr_op *op, const cr
         return CR_FAIL(CR_EUNSUPPORTED,
                        "vmap over %s: ops that write to a tensor are not taken apart; write the functional form",
                        op->name);
-    if (op->tags & (CR_TAG_HIGHER_ORDER | CR_TAG_RANDOM))
+    if ((op->tags & CR_TAG_HIGHER_ORDER) || cr_op_draws(op, args))
         return CR_FAIL(CR_EUNSUPPORTED, "vmap over %s is not supported", op->name);
     batch_call c = begin(b, g, levels);
     batch_rule *rule = rule_of(op);

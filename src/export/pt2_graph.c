@@ -775,7 +775,7 @@ static cr_status read_call(scope *s, const cr_json *inputs, const cr_json *outpu
     CR_TRY(read_inputs(s, inputs));
     CR_TRY(arrange(s, op, inputs, args));
     if (s->batching.depth || s->batching.levels.n) {
-        if (op->tags & CR_TAG_RANDOM && cr__batch_draws_differently(&s->batching))
+        if (cr_op_draws(op, args) && cr__batch_draws_differently(&s->batching))
             return CR_FAIL(CR_EUNSUPPORTED, "%s inside a vmap with randomness='different' is not supported", op->name);
         if (levels_of(s, args, op->schema.nparams)) {
             s->values.n = 0; /* results are those of one example */

@@ -170,6 +170,18 @@ static cr_arg out_dtype(const cr_op *op, const cr_arg *args) {
     return out->kind == CR_ARG_TENSOR ? cr_arg_dtype(out->u.t->meta.dtype) : cr_arg_none();
 }
 
+bool cr_op_draws(const cr_op *op, const cr_arg *args) {
+    const cr_schema *s = &op->base->schema;
+    uint8_t p = op->base->row ? op->base->row->draws_arg : 0;
+    if ((op->tags | op->base->tags) & CR_TAG_RANDOM) return true;
+    if (!p) return false;
+    const cr_arg *share = &args[p - 1];
+    bool nothing = share->kind == CR_ARG_FLOAT ? share->u.f == 0 : share->kind == CR_ARG_INT && !share->u.i;
+    bool asks = p < s->nparams && !strcmp(s->params[p].name, "train");
+    bool trains = !asks || args[p].kind != CR_ARG_BOOL || args[p].u.i;
+    return !nothing && trains;
+}
+
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given) {
     static const char *const sums[] = { "sum", "nansum", "prod", "cumsum", "cumprod", "mean", "nanmean" };
     if (op->variant != CR_OUT || op->base->schema.params[param].type != CR_T_DTYPE) return false;
@@ -657,7 +669,7 @@ static cr_status call_composite(cr_call_frame *f, cr_arg *results) {
 static bool is_composite(const cr_call_frame *f) {
     const cr_row *row = f->base->row;
     if (!row->decomp && !row->decomp_fn) return false;
-    if (row->decomp_arg && f->args[row->decomp_arg - 1].u.f != 0) return !f->fake;
+    if (row->kernel && row->draws_arg && cr_op_draws(f->base, f->args)) return !f->fake;
     if (row->kernel || row->scalar) return false;
     /* what it consists of decides its dtype where arguments are cast */
     return !(f->fake && row->shape && f->op->variant == CR_FUNCTIONAL) || ambient.mode.autocast.enabled;

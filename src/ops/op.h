@@ -96,7 +96,7 @@ enum {
     CR_TAG_STATISTICS = 1 << 17, /* writes arguments 3 and 4 while 5 is true, though the schema does not say so
                                   * (batch_norm) */
     CR_TAG_METADATA = 1 << 18,   /* changes only metas of its first argument (resize_); .shape gives the new one */
-    CR_TAG_RANDOM = 1 << 19,     /* draws from a generator */
+    CR_TAG_RANDOM = 1 << 19,     /* draws from a generator, whatever the arguments: ask cr_op_draws of a call */
     CR_TAG_ASSERT = 1 << 20,     /* has an effect: never dead code */
 
     /* Its arguments, and its in-place and out forms. */
@@ -140,7 +140,8 @@ typedef struct cr_row {
     const char *core;       /* the same for PyTorch's core dialect, where that is another text (docs/formulas.md);
                              * "keep": the op stays in it */
     cr_expand_fn *core_fn;
-    uint8_t decomp_arg;     /* 1 + a parameter: where its float is not 0, the decomposition runs in spite of a kernel */
+    uint8_t draws_arg;      /* 1 + a parameter: where its float is not 0, numbers are drawn (by the decomposition, in
+                             * spite of a kernel), unless a bool `train` behind it is false */
     const char *train;      /* what stands for the op on a gradient path, where .decomp does not (docs/formulas.md) */
     const char *grad;       /* derivative formula */
     cr_expand_fn *grad_fn;
@@ -186,6 +187,8 @@ static inline cr_view_kind cr_op_view(const cr_op *op) { return (cr_view_kind)cr
  * the out form has none: a factory fills the tensor it is given; sums, products and means that are told no dtype are
  * computed in that tensor's. */
 bool cr_out_decides(const cr_op *op, uint16_t param, const cr_arg *given);
+/* Does this call draw random numbers? Arguments that are not known yet count as any number. */
+bool cr_op_draws(const cr_op *op, const cr_arg *args);
 /* How many results a call of it hands out: one per return; the one LIST of what a "-> ..." op gives. */
 static inline uint16_t cr_result_count(const cr_op *op) { return op->schema.varargs_returns ? 1 : op->schema.nreturns; }
 

@@ -73,7 +73,7 @@ static cr_status tape_call(cr_emitter *e, const cr_op *op, const cr_arg *args, c
     bool live = false, direct = false;
     if (nresults > CR__MAX_RESULTS)
         return CR_FAIL(CR_EUNSUPPORTED, "%s has more than %d results", op->name, CR__MAX_RESULTS);
-    if (tape->recomputes && (op->tags & CR_TAG_RANDOM))
+    if (tape->recomputes && cr_op_draws(op, args))
         return CR_FAIL(CR_EUNSUPPORTED,
                        "%s draws random numbers, and its caller's derivative would draw others; give the caller a "
                        ".grad",

@@ -353,6 +353,7 @@ RULE(shape_bernoulli);
 RULE(shape_binomial);
 RULE(shape_draw_both);
 RULE(shape_draw_sized);
+RULE(shape_draw_strided);
 RULE(shape_randperm);
 RULE(shape_multinomial);
 RULE(shape_dropout);

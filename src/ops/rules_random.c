@@ -90,6 +90,19 @@ cr_status shape_draw_sized(cr_rule *r) {
     return add_made(r, rank, size);
 }
 
+/* self's sizes, laid out as in memory of the given strides, without gaps. */
+cr_status shape_draw_strided(cr_rule *r) {
+    cr_meta as = *cr_rule_meta(r, 0);
+    int n;
+    CR_TRY(cr_rule_ints(r, 1, 0, CR_MAX_RANK, as.stride, &n));
+    if (n != as.rank) return CR_FAIL(CR_ERUNTIME, "%s: %d sizes but %d strides", op_name(r), as.rank, n);
+    cr_out *out = cr_rule_add(r);
+    if (!out) return CR_ENOMEM;
+    out->meta.dtype = as.dtype;
+    cr_layout_like(r->env, &as, &out->meta);
+    return CR_OK;
+}
+
 cr_status shape_randperm(cr_rule *r) {
     cr_dim n = cr_rule_int(r, 0);
     return add_made(r, 1, &n);

@@ -13,50 +13,6 @@
 typedef struct twin_key { const cr_graph *g; uint64_t value; } twin_key;
 typedef struct twins { cr_map map; } twins; /* value of the new graph -> twin + 1 */
 
-/* ---- layouts ---- */
-
-static bool same_strides(cr_env *env, const cr_meta *a, const cr_meta *b, bool ones) {
-    for (int d = 0; d < a->rank; d++) {
-        if (ones && cr_dim_known(env, a->size[d], CR_EQ, 1) == CR_YES) continue;
-        if (cr_dim_known(env, a->stride[d], CR_EQ, b->stride[d]) != CR_YES) return false;
-    }
-    return a->rank == b->rank;
-}
-
-bool cr__layout_can_restore(cr_env *env, const cr_meta *was) {
-    cr_memory_format format = was ? cr_meta_suggest_format(env, was) : CR_PRESERVE;
-    return was && (format == CR_CONTIGUOUS || format == CR_CHANNELS_LAST) &&
-           cr_meta_is_contiguous(env, was, format) == CR_YES;
-}
-
-/* Strides of dimensions with one element differ, and nothing else: a view says so. */
-static cr_status restride(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out) {
-    cr_arg size[CR_MAX_RANK], stride[CR_MAX_RANK];
-    for (int d = 0; d < was->rank; d++) {
-        size[d] = cr_arg_int(was->size[d]);
-        stride[d] = cr_arg_int(was->stride[d]);
-    }
-    cr_arg args[] = { made, cr_arg_list(size, was->rank), cr_arg_list(stride, was->rank) };
-    return cr_rewrite_call(w, "aten::as_strided", args, 3, out);
-}
-
-static bool is_plain(const cr_meta *m) {
-    for (int d = 0; d < m->rank; d++)
-        if (!cr_dim_is_plain(m->size[d]) || !cr_dim_is_plain(m->stride[d])) return false;
-    return true;
-}
-
-cr_status cr__layout_restore(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out, bool *same) {
-    cr_env *env = cr_graph_env(cr_rewrite_graph(w));
-    const cr_meta *is = cr_rewrite_meta(w, &made);
-    *same = same_strides(env, is, was, false);
-    *out = made;
-    if (*same) return CR_OK;
-    if (same_strides(env, is, was, true) && is_plain(was)) return restride(w, made, was, out);
-    cr_arg args[] = { made, { .kind = CR_ARG_FORMAT, .given = 2, .u.i = cr_meta_suggest_format(env, was) } };
-    return cr_rewrite_call(w, "aten::clone", args, 2, out);
-}
-
 /* ---- twins ---- */
 
 static bool twin_of(cr_rewriter *w, const cr_arg *a, cr_arg *out) {
@@ -131,7 +87,7 @@ static cr_status can_view(cr_rewriter *w, const cr_node *node, const call *c, bo
 static cr_status bind_view(cr_rewriter *w, const cr_node *node, uint32_t i, cr_arg plain, cr_arg made) {
     cr_env *env = cr_graph_env(cr_rewrite_graph(w));
     const cr_meta *a = cr_rewrite_meta(w, &plain), *b = cr_rewrite_meta(w, &made);
-    if (same_strides(env, a, b, false)) return cr_rewrite_result(w, node, i, made);
+    if (cr__same_strides(env, a, b, false)) return cr_rewrite_result(w, node, i, made);
     CR_TRY(twin_set(w, &plain, &made));
     return cr_rewrite_result(w, node, i, plain);
 }
@@ -178,7 +134,7 @@ const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node) {
                   *from = cr_rewrite_meta(w, &node->args[0]);
     cr_env *env = cr_graph_env(cr_rewrite_graph(w));
     if (!to || !from || to->rank != from->rank || cr_dim_known(env, to->offset, CR_EQ, from->offset) != CR_YES ||
-        !same_strides(env, to, from, true))
+        !cr__same_strides(env, to, from, true))
         return NULL;
     for (int d = 0; d < to->rank; d++)
         if (cr_dim_known(env, to->size[d], CR_EQ, from->size[d]) != CR_YES) return NULL;

@@ -45,8 +45,7 @@ bool cr_stop_at_core(const cr_op *op, void *user) {
 
 /* Its kernel does not do what this argument asks for (attention with dropout). */
 static bool must_expand(const cr_op *op, const cr_arg *args) {
-    uint8_t p = op->base->row->decomp_arg;
-    return p && args[p - 1].kind == CR_ARG_FLOAT && args[p - 1].u.f != 0;
+    return op->base->row->draws_arg && cr_op_draws(op, args);
 }
 
 static size_t collect_values(const cr_arg *args, size_t n, cr_arg *out) {

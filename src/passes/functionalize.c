@@ -347,7 +347,8 @@ static cr_status new_contents(cr_rewriter *w, functions *f, const cr_node *node,
         if (cr_arg_is_number(&value))
             return cr_rewrite_call(w, "aten::full_like", (cr_arg[]){ args[0], value }, 2, out);
     }
-    CR_TRY(cr_rewrite_op(w, op, args, results));
+    bool drawn = cr_op_draws(op, args) && !f->replay;
+    CR_TRY(drawn ? cr__layout_draw(w, op, args, results) : cr_rewrite_op(w, op, args, results));
     *out = results[0];
     return copy ? CR_OK : fit(w, f, (uint32_t)node->args[0].u.i, out);
 }

@@ -43,12 +43,21 @@ const char *cr__activation(const cr_op *op, const cr_arg *args);
 /* Runs the op on real tensors, whatever surrounds the caller. Results are owned: cr_results_release. */
 CR_NODISCARD cr_status cr__evaluate(const cr_op *op, const cr_arg *args, cr_arg *results);
 
-/* ---- layouts (channels_last.c) ---- */
+/* ---- layouts (layout.c) ---- */
+/* The same strides for certain; with `ones`, wherever there is more than one element. */
+bool cr__same_strides(cr_env *env, const cr_meta *a, const cr_meta *b, bool ones);
 /* Is it plain or channels-last, without gaps? */
 bool cr__layout_can_restore(cr_env *env, const cr_meta *was);
 /* `made` in the layout that `was` has: itself (*same), a view, or a copy. */
 CR_NODISCARD cr_status cr__layout_restore(cr_rewriter *w, cr_arg made, const cr_meta *was, cr_arg *out, bool *same);
-/* What a call of the new graph gives in another layout and without other change; NULL: it does something else. */
+/* Numbers are drawn in the memory order of what the op reads: *arg where that is in the order of `was`, else a copy
+ * which is. */
+CR_NODISCARD cr_status cr__layout_for_draws(cr_rewriter *w, const cr_meta *was, cr_arg *arg);
+/* The functional form of an op that fills its first argument with random numbers, drawn in that argument's memory order
+ * also where the functional form itself is row-major. */
+CR_NODISCARD cr_status cr__layout_draw(cr_rewriter *w, const cr_op *op, const cr_arg *args, cr_arg *results);
+/* What a call of the new graph gives in another layout and without other change; NULL: it does something else.
+ * (channels_last.c) */
 const cr_arg *cr__layout_restored(cr_rewriter *w, const cr_node *node);
 
 #endif

@@ -428,11 +428,25 @@ static void drop_mapped(cr_rewriter *w, const cr_arg *args, size_t n) {
     }
 }
 
+/* Numbers are drawn in memory order, so that no pass may change the layout of what a random op reads. Here, where every
+ * pass comes by, and not in the passes that choose layouts: they need not know. What is written in place is no copy. */
+static cr_status keep_drawn_order(cr_rewriter *w, const cr_node *node, cr_arg *args) {
+    for (uint16_t i = 0; i < node->nargs; i++) {
+        if (node->args[i].kind != CR_ARG_VALUE || node->op->schema.params[i].writes) continue;
+        CR_TRY(cr__layout_for_draws(w, cr_graph_value(w->from, (uint32_t)node->args[i].u.i)->meta, &args[i]));
+    }
+    return CR_OK;
+}
+
 static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
-    cr_arg *args = cr_arena_alloc(&w->arena, (node->nargs + 1u) * sizeof *args);
+    cr_arg *mapped = cr_arena_alloc(&w->arena, (node->nargs + 1u) * sizeof *mapped), *args = mapped;
     bool done = false, stable = is_stable(w, node);
     if (!args) return CR_ENOMEM;
     for (uint16_t i = 0; i < node->nargs; i++) CR_TRY(map_arg(w, &node->args[i], &args[i]));
+    if (cr_op_draws(node->op, node->args)) {
+        if (!(args = cr_arena_copy(&w->arena, mapped, (node->nargs + 1u) * sizeof *args))) return CR_ENOMEM;
+        CR_TRY(keep_drawn_order(w, node, args));
+    }
     bool general = cr_env_is_general(cr_graph_env(w->to));
     cr_status status = CR_OK;
     cr_env_set_general(cr_graph_env(w->to), general && stable);
@@ -440,7 +454,7 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
     if (!status) status = done ? keep_names(w, node) : copy_call(w, node, args, stable);
     cr_env_set_general(cr_graph_env(w->to), general);
     CR_TRY(status);
-    drop_mapped(w, args, node->nargs); /* the old call's own uses; its copy counts anew */
+    drop_mapped(w, mapped, node->nargs); /* the old call's own uses; its copy counts anew */
     return CR_OK;
 }
 

@@ -188,7 +188,9 @@ static void normal_row(rt_generator *g, int dtype, void *out, int64_t n, double 
     }
 }
 
-static int normal_fill(const rt_ctx *ctx, const rt_view *out, double mean, double std, rt_generator *g) {
+/* In blocks where `as` is contiguous, else in pairs: the memory that the numbers are drawn for. */
+static int normal_fill_as(const rt_ctx *ctx, const rt_view *out, const rt_view *as, double mean, double std,
+                          rt_generator *g) {
     int dtype = real_dtype(out->dtype);
     if (!(std >= 0)) return rt_fail(ctx, RT_ERUNTIME, "normal expects std >= 0.0, but found std %g", std);
     if (rt_numel(out) == 0) return RT_OK; /* of any dtype */
@@ -197,7 +199,7 @@ static int normal_fill(const rt_ctx *ctx, const rt_view *out, double mean, doubl
     bool complex = rt_is_complex(out->dtype);
     if (complex) std /= sqrt(2.0); /* the two halves share the variance */
     int64_t n = rt_numel(out) * (complex ? 2 : 1);
-    if (n >= 16 && rt_is_contiguous(out)) {
+    if (n >= 16 && rt_is_contiguous(as) && rt_is_contiguous(out)) {
         rt_generator_lock(g);
         normal_row(g, dtype, out->p, n, mean, std);
         rt_generator_unlock(g);
@@ -207,8 +209,18 @@ static int normal_fill(const rt_ctx *ctx, const rt_view *out, double mean, doubl
     return fill_view(&f, out);
 }
 
+static int normal_fill(const rt_ctx *ctx, const rt_view *out, double mean, double std, rt_generator *g) {
+    return normal_fill_as(ctx, out, out, mean, std, g);
+}
+
 int rt_k_normal(const rt_ctx *ctx, const rt_call *c) {
     return normal_fill(ctx, c->out, rt_arg_float(c, 1), rt_arg_float(c, 2), rt_call_generator(c));
+}
+
+int rt_k_normal_strided(const rt_ctx *ctx, const rt_call *c) {
+    rt_view as = *c->out;
+    for (int d = 0; d < as.rank; d++) as.stride[d] = c->arg[1].u.ints[d];
+    return normal_fill_as(ctx, c->out, &as, rt_arg_float(c, 2), rt_arg_float(c, 3), rt_call_generator(c));
 }
 
 int rt_k_normal_float_float(const rt_ctx *ctx, const rt_call *c) {

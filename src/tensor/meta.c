@@ -159,16 +159,17 @@ cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format for
     return empty == CR_YES ? CR_YES : empty == CR_UNKNOWN ? CR_UNKNOWN : dense;
 }
 
-cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
-    cr_tri contiguous = cr_meta_is_contiguous(env, m, CR_CONTIGUOUS);
-    if (contiguous == CR_YES || m->rank < 2) return contiguous;
-    /* Peel the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor
-     * there is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. */
+/* Peels the dimensions off by looking, each time, for one whose stride is the product so far: in a dense tensor there
+ * is exactly one (size-1 dimensions apart), so no sorting of strides that may not be comparable is needed. `order`:
+ * what was found, innermost last. */
+static cr_tri peel(cr_env *env, const cr_meta *m, bool unknown, int *order) {
     cr_dim expected = 1, clamped = 1;
     uint32_t left = 0;
-    bool unknown = contiguous == CR_UNKNOWN;
-    for (int i = 0; i < m->rank; i++)
+    int ones = 0, place = m->rank;
+    for (int i = 0; i < m->rank; i++) {
         if (cr_dim_known(env, m->size[i], CR_EQ, 1) != CR_YES) left |= 1u << i;
+        else order[ones++] = i;
+    }
     while (left) {
         int found = -1;
         for (int i = m->rank - 1; i >= 0 && found < 0; i--) {
@@ -179,6 +180,7 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
         }
         if (found < 0) return unknown ? CR_UNKNOWN : CR_NO;
         left &= ~(1u << found);
+        order[--place] = found;
         if (!left) break;
         expected = cr_dim_mul(env, expected, m->size[found]);
         clamped = cr_dim_is_plain(expected) ? expected : cr_dim_mul(env, clamped, at_least_one(env, m->size[found]));
@@ -186,14 +188,24 @@ cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
     return CR_YES;
 }
 
+cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m) {
+    int order[CR_MAX_RANK];
+    cr_tri contiguous = cr_meta_is_contiguous(env, m, CR_CONTIGUOUS);
+    if (contiguous == CR_YES || m->rank < 2) return contiguous;
+    return peel(env, m, contiguous == CR_UNKNOWN, order);
+}
+
+bool cr_meta_find_order(cr_env *env, const cr_meta *m, int *order) { return peel(env, m, false, order) == CR_YES; }
+
 /* Are the strides those of channels-last, up to gaps? Size-1 dimensions count by their strides, so that a contiguous
- * N1HW or NC11 tensor is not taken for one. */
+ * N1HW or NC11 tensor is not taken for one. An empty tensor is none either; a size that may be 0 is taken not to be, as
+ * layouts matter only to elements. */
 static bool looks_channels_last(cr_env *env, const cr_meta *m, const int *order) {
     if (cr_dim_known(env, m->stride[1], CR_NE, 0) != CR_YES) return false;
     cr_dim least = 0;
     for (int k = m->rank - 1; k >= 0; k--) {
         int i = order[k];
-        if (cr_dim_known(env, m->size[i], CR_NE, 0) != CR_YES) return false;
+        if (cr_dim_known(env, m->size[i], CR_NE, 0) == CR_NO) return false;
         if (cr_dim_known(env, m->stride[i], CR_GE, least) != CR_YES) return false;
         if (i == 0 && cr_dim_known(env, least, CR_NE, m->stride[1]) != CR_YES) return false;
         least = cr_dim_mul(env, m->stride[i], m->size[i]);

@@ -79,6 +79,9 @@ void cr_strides_permuted(cr_env *env, int rank, const cr_dim *size, const int *o
 /* Facts only; CR_UNKNOWN means "treat as not". Size-1 dims do not matter; no elements = contiguous. */
 cr_tri cr_meta_is_contiguous(cr_env *env, const cr_meta *m, cr_memory_format format);
 cr_tri cr_meta_is_dense(cr_env *env, const cr_meta *m); /* non-overlapping and dense in some order */
+/* The dimensions of a dense tensor from outermost to innermost in memory, those of size 1 first. False: not dense, or
+ * nothing tells. */
+bool cr_meta_find_order(cr_env *env, const cr_meta *m, int *order);
 /* What PyTorch suggests for a like-shaped result: CHANNELS_LAST(_3D) when the strides say so, else CONTIGUOUS. */
 cr_memory_format cr_meta_suggest_format(cr_env *env, const cr_meta *m);
 /* dtype, device, sizes, strides, offset: same terms */
