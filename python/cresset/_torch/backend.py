@@ -33,7 +33,10 @@ def read_options(options: dict[str, Any] | None) -> dict[str, Any]:
 def _saved(gm: Any, forward: bool) -> set[Any]:
     """The outputs of a training forward that only the backward gets."""
     context = torch._guards.TracingContext.try_get() if forward else None
-    visible = getattr(getattr(context, "fw_metadata", None), "num_forward_returns", None)
+    metadata = getattr(context, "fw_metadata", None)
+    visible = getattr(metadata, "num_forward_returns", None)
+    if getattr(metadata, "bw_donated_idxs", None):
+        metadata.bw_donated_idxs = []  # nothing that was saved is written over: backward may run twice
     outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
     if visible is None or not isinstance(outputs, (list, tuple)):
         return set()
