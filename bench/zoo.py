@@ -1,0 +1,226 @@
+"""./dev zoo [--seconds N] [--again] [WORD...]: architectures people use, one small model of each, with random weights.
+
+For each (whose name has one of the WORDs): does PyTorch's archive load, run and compile here with matching outputs; is
+torch.compile(backend="cresset") right, in inference and for gradients? A model runs in a child process, with a limit;
+results/zoo.json is written after each and a second run goes on where the first ended (--again: from the start); at the
+end docs/zoo.md is written from it."""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS, PAGE = ROOT / "results" / "zoo.json", ROOT / "docs" / "zoo.md"
+STEPS = {"archive": "archive loads and runs", "native": "archive compiles", "inference": "backend, inference",
+         "training": "backend, gradients"}
+LIMIT, TOLERANCE = 150, 1e-3
+sys.path.insert(0, str(ROOT / "bench"))
+
+
+def compare(ours, theirs):
+    """None, or how they differ."""
+    import torch
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results for {len(theirs)}"
+    worst = 0.0
+    # what is zero but for rounding (the gradient of a key's bias) is measured by what is not
+    sizes = [b.detach().abs().max().item() for b in theirs if b is not None and b.numel()]
+    floor = 1e-4 * max([s for s in sizes if s < float("inf")], default=0)
+    for a, b in zip(ours, theirs):
+        if (a is None) != (b is None):
+            return "a gradient is missing"
+        if a is None:
+            continue
+        a, b = torch.as_tensor(a).detach().double(), b.detach().double()
+        if a.shape != b.shape:
+            return f"sizes {tuple(a.shape)} for {tuple(b.shape)}"
+        if b.numel():
+            if not torch.equal(a.isfinite(), b.isfinite()):
+                return "other infinities or NaNs"
+            a, b = a[b.isfinite()], b[b.isfinite()]
+        if b.numel():
+            worst = max(worst, ((a - b).abs().max() / b.abs().max().clamp(min=max(floor, 1e-30))).item())
+    return None if worst <= TOLERANCE else f"differs by {worst:.1e}"
+
+
+def archive_steps(model, args, expected, row):
+    import cresset
+    import torch
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/model.pt2"
+        try:
+            with torch.no_grad():
+                torch.export.save(torch.export.export(model, args), path)
+        except Exception as error:
+            row["archive"] = row["native"] = f"torch.export: {type(error).__name__}"
+            return
+        given = tuple(cresset.from_dlpack(a) for a in args)
+        try:
+            program = cresset.export.load(path)
+            with cresset.no_grad():
+                results = program.module()(*given)
+            row["archive"] = compare([torch.from_dlpack(t.detach()) for t in results], expected) or "ok"
+        except Exception as error:
+            row["archive"] = said(error)
+        try:
+            compiled = cresset.aot_load(cresset.aot_compile(program, options={"output_path": folder + "/libmodel.so"}))
+            row["native"] = compare([torch.from_dlpack(t) for t in compiled(*given)], expected) or "ok"
+        except Exception as error:
+            row["native"] = said(error)
+
+
+def said(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
+def gradients(run, model, args):
+    import torch
+    torch.manual_seed(1)
+    model.zero_grad()
+    results = [r for r in run(*args) if r.requires_grad]
+    sum((r.float() ** 2).mean() for r in results).backward()
+    return [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+def backend_steps(model, args, expected, row):
+    import torch
+    from cresset._torch import backend
+    run = torch.compile(model, backend="cresset", options={"native": "wait"})
+    try:
+        with torch.no_grad():
+            row["inference"] = compare(run(*args), expected) or "ok"
+    except Exception as error:
+        row["inference"] = said(error)
+    row["breaks"] = max(0, len(backend.report()) - 1)
+    if any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules()):
+        model.eval()  # of one or two values a batch norm's gradient is noise
+    else:
+        model.train()
+    try:
+        theirs = gradients(model, model, args)
+        torch._dynamo.reset()
+        run = torch.compile(model, backend="cresset", options={"native": "wait"})
+        row["training"] = compare(gradients(run, model, args), theirs) or "ok"
+    except Exception as error:
+        row["training"] = said(error)
+    opaque = {}
+    for report in backend.report():
+        for reason, n in report["opaque"].items():
+            opaque[reason[:80]] = opaque.get(reason[:80], 0) + n
+    row["opaque"] = opaque
+    row["fallbacks"] = sum(sum(r["fallbacks"]) for r in backend.report())
+
+
+def try_model(make):
+    import torch
+    row = {}
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    begin = time.time()
+    try:
+        model, args = make()
+        model.eval()
+        with torch.no_grad():
+            expected = model(*args)
+        row["parameters"] = sum(p.numel() for p in model.parameters())
+    except Exception as error:
+        return {"skipped": f"PyTorch does not build or run it so small: {type(error).__name__}"}
+    archive_steps(model, args, expected, row)
+    backend_steps(model, args, expected, row)
+    row["seconds"] = round(time.time() - begin, 1)
+    return row
+
+
+def in_child(make):
+    """The row of a model, from a process of its own: whatever happens there, the zoo goes on."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        signal.alarm(LIMIT)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            row = try_model(make)
+        except BaseException:
+            row = {"crashed": traceback.format_exc()[-300:]}
+        os.write(writer, json.dumps(row).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if text:
+        return json.loads(text)
+    number = os.WTERMSIG(status)
+    return {"crashed": f"longer than {LIMIT} s" if number == signal.SIGALRM else f"signal {number}"}
+
+
+def reason_of(text):
+    """The kind of a failure: what the same failures of other models have in common."""
+    return text if len(text) < 90 else text[:87] + "..."
+
+
+def page(rows):
+    tried = {name: row for name, row in rows.items() if "skipped" not in row}
+    lines = ["# Zoo", "", "Written by `./dev zoo` ([../bench/zoo.py](../bench/zoo.py)): small models of the "
+             "architectures that people use, random weights, against PyTorch. Right means that outputs, or all "
+             f"gradients, agree: max|a - b| <= {TOLERANCE:g} max|b|.", "",
+             "| package | models | " + " | ".join(STEPS.values()) + " |", "|---" * (2 + len(STEPS)) + "|"]
+    for package in sorted({name.split("/")[0] for name in tried}):
+        own = [row for name, row in tried.items() if name.startswith(package + "/")]
+        counts = [f"{sum(row.get(step) == 'ok' for row in own)}" for step in STEPS]
+        lines.append(f"| {package} | {len(own)} | " + " | ".join(counts) + " |")
+    failures = {}
+    for name, row in tried.items():
+        for step, title in STEPS.items():
+            if row.get(step) != "ok":
+                why = row.get(step) or row.get("crashed") or "did not get so far"
+                failures.setdefault((title, reason_of(why)), []).append(name)
+    lines += ["", "## What is not right, by reason", "", "| step | reason | models |", "|---|---|---|"]
+    for (title, why), names in sorted(failures.items(), key=lambda item: -len(item[1])):
+        lines.append(f"| {title} | {why.replace('|', '/').replace('`', '')} | {', '.join(sorted(names))} |")
+    opaque = {}
+    for row in tried.values():
+        for reason in row.get("opaque") or {}:
+            opaque[reason] = opaque.get(reason, 0) + 1
+    if opaque:
+        lines += ["", "## Called through torch under the backend", "", "| reason | models |", "|---|---|"]
+        lines += [f"| {why.replace('|', '/').replace('`', '')} | {n} |"
+                  for why, n in sorted(opaque.items(), key=lambda item: -item[1])]
+    skipped = sorted(name for name, row in rows.items() if "skipped" in row)
+    if skipped:
+        lines += ["", "Not counted, because PyTorch itself does not build or run them with the zoo's small settings: "
+                  + ", ".join(skipped) + "."]
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev zoo", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=1e9, help="no new model after so many")
+    parser.add_argument("--again", action="store_true", help="also those that were tried before")
+    parser.add_argument("words", nargs="*", help="only models with one of these in their name")
+    options = parser.parse_args()
+    import torch  # noqa: F401 - once, for all children
+    import zoo_models
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    begin = time.time()
+    for name, make in zoo_models.everything().items():
+        if options.words and not any(word in name for word in options.words) or name in rows and not options.again:
+            continue
+        if time.time() - begin > options.seconds:
+            break
+        rows[name] = in_child(make)
+        shown = {key: rows[name].get(key) for key in (*STEPS, "skipped", "crashed", "seconds") if rows[name].get(key)}
+        print(name, shown, flush=True)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+    page(rows)
+
+
+if __name__ == "__main__":
+    main()
