@@ -96,15 +96,50 @@ static int resolve_jumps(const uint8_t *units, int32_t n, cr_instruction *out, i
     return 0;
 }
 
+/* A number of the exception table: six bits a byte, the highest first; bit 6: more follow. */
+static const uint8_t *read_number(const uint8_t *at, const uint8_t *end, int32_t *number) {
+    int32_t n = 0;
+    while (at < end) {
+        n = n << 6 | (*at & 63);
+        if (!(*at++ & 64)) break;
+    }
+    return *number = n, at;
+}
+
+/* Rows of the table: first unit, how many, target, depth * 2 + lasti. `out` NULL: counted. */
+static int32_t read_ranges(PyObject *table, cr_handler_range *out, const int32_t *index_of, int32_t units) {
+    const uint8_t *at = (const uint8_t *)PyBytes_AS_STRING(table), *end = at + PyBytes_GET_SIZE(table);
+    int32_t count = 0;
+    for (; at < end; count++) {
+        int32_t first, n, to, depth;
+        at = read_number(read_number(read_number(read_number(at, end, &first), end, &n), end, &to), end, &depth);
+        if (to >= units) return -1;
+        if (out) out[count] = (cr_handler_range){ first, first + n, index_of[to], depth >> 1, depth & 1 };
+    }
+    return count;
+}
+
+const cr_handler_range *cr_code_handler(const cr_code *code, int32_t unit) {
+    for (int32_t i = 0; i < code->nranges; i++)
+        if (code->ranges[i].first <= unit && unit < code->ranges[i].end) return &code->ranges[i];
+    return NULL;
+}
+
 static cr_code *decode(PyCodeObject *code) {
     PyObject *bytes = PyCode_GetCode(code);
     if (!bytes) return NULL;
     const uint8_t *units = (const uint8_t *)PyBytes_AS_STRING(bytes);
     int32_t n = (int32_t)(PyBytes_GET_SIZE(bytes) / 2);
-    cr_code *c = PyMem_Calloc(1, sizeof *c + (size_t)n * sizeof *c->at);
+    int32_t nranges = read_ranges(code->co_exceptiontable, NULL, NULL, n);
+    size_t room = (size_t)n * sizeof(cr_instruction);
+    cr_code *c = PyMem_Calloc(1, sizeof *c + room + (size_t)CR_MAX(nranges, 0) * sizeof *c->ranges);
     int32_t *index_of = PyMem_Calloc((size_t)n + 1, sizeof *index_of);
     int32_t count = c && index_of ? split(units, n, c->at, index_of) : 0;
-    bool known = count >= 0 && c && index_of && !resolve_jumps(units, n, c->at, count, index_of);
+    bool known = count >= 0 && nranges >= 0 && c && index_of && !resolve_jumps(units, n, c->at, count, index_of);
+    if (known) {
+        c->ranges = (cr_handler_range *)((char *)c->at + room);
+        c->nranges = read_ranges(code->co_exceptiontable, c->ranges, index_of, n);
+    }
     if (!c || !index_of) PyErr_NoMemory();
     else if (!known) PyErr_Format(PyExc_SystemError, "%U has an instruction that is in no table", code->co_qualname);
     PyMem_Free(index_of);

@@ -50,8 +50,21 @@ typedef struct cr_instruction {
  * method, then self. */
 enum { CR_CALLABLE_FIRST = PY_VERSION_HEX >= 0x030D0000 };
 enum { CR_COMPARE_BOOL = 16 }; /* in the argument of COMPARE_OP: the result's truth is wanted */
+/* Where an exception goes that an instruction of units [first, end) raises. */
+typedef struct cr_handler_range {
+    int32_t first, end;
+    int32_t to;    /* instruction */
+    int32_t depth; /* what is left of the stack */
+    bool lasti;    /* the unit that raised is pushed, too */
+} cr_handler_range;
 /* Lives as long as its code object. */
-typedef struct cr_code { int32_t count; cr_instruction at[]; } cr_code;
+typedef struct cr_code {
+    int32_t count, nranges;
+    cr_handler_range *ranges; /* behind the instructions */
+    cr_instruction at[];
+} cr_code;
+/* The range of a unit; NULL: nothing handles what is raised there. */
+const cr_handler_range *cr_code_handler(const cr_code *code, int32_t unit);
 
 const char *cr_instruction_name(int id);
 const char *cr_instruction_reason(int id); /* why capture ends before it; NULL: it is evaluated */

@@ -70,6 +70,83 @@ static int make_output(builder *b, PyObject *fake, uint32_t *at) {
     return add_row(b, (cr_make){ .kind = CR_MAKE_OUTPUT, .index = (uint32_t)index }, at);
 }
 
+static int add_parts(builder *b, cr_make_kind kind, PyObject *name, const uint32_t *rows, uint32_t n, uint32_t *at) {
+    cr_make row = { .kind = (uint8_t)kind, .index = (uint32_t)b->e->parts.n, .n = n, .object = name };
+    for (uint32_t i = 0; i < n; i++)
+        if (cr_vec_push(&b->e->parts, rows[i])) return no_memory();
+    return add_row(b, row, at);
+}
+
+/* A container of a class in C that is made of a list: OrderedDict of its items, a set. */
+static int make_by_call(builder *b, PyObject *value, uint32_t *at) {
+    bool ordered = PyODict_CheckExact(value);
+    PyObject *pairs = ordered ? PyMapping_Items(value) : PySequence_List(value);
+    uint32_t rows[2];
+    int failed = !pairs || PyList_Append(b->c->kept, pairs) || make(b, (PyObject *)Py_TYPE(value), &rows[0]) ||
+                 make(b, pairs, &rows[1]) || add_parts(b, CR_MAKE_CALL, NULL, rows, 2, at);
+    Py_XDECREF(pairs);
+    return failed ? -1 : 0;
+}
+
+/* A cell that the program made. It may hold what holds it. */
+static int make_cell(builder *b, PyObject *cell, uint32_t *at) {
+    uint32_t rows[2], unused;
+    if (add_parts(b, CR_MAKE_CELL, NULL, NULL, 0, &rows[0]) || cr_map_put(&b->rows, &cell, sizeof cell, rows[0]))
+        return -1;
+    *at = rows[0];
+    if (!PyCell_GET(cell)) return 0;
+    return make(b, PyCell_GET(cell), &rows[1]) || add_parts(b, CR_MAKE_FILL, NULL, rows, 2, &unused) ? -1 : 0;
+}
+
+/* A function that the program made, with cells and defaults as they are now. */
+static int make_function(builder *b, PyObject *value, uint32_t *at) {
+    const PyFunctionObject *fn = (PyFunctionObject *)value;
+    uint64_t owner;
+    uint32_t rows[3] = { 0 }, unused;
+    if (!cr_map_find(&b->c->made, &value, sizeof value, &owner) || fn->func_dict ||
+        (fn->func_annotations && !cr_is_constant(fn->func_annotations)))
+        return cr_break(b->c, "a function that cannot be made again is part of the result");
+    int32_t globals = cr_source(&b->c->guards, CR_READ_GLOBALS, (int32_t)owner, NULL, 0);
+    Py_ssize_t n = fn->func_closure ? PyTuple_GET_SIZE(fn->func_closure) : 0;
+    uint32_t *parts = PyMem_Calloc((size_t)n + 1, sizeof *parts);
+    PyObject *fixed = PyTuple_Pack(2, fn->func_code, fn->func_annotations ? fn->func_annotations : Py_None);
+    int failed = globals < 0 || !parts || !fixed ||
+                 add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)globals, 0, NULL }, &parts[0]) ||
+                 (fn->func_defaults && make(b, fn->func_defaults, &rows[1])) ||
+                 (fn->func_kwdefaults && make(b, fn->func_kwdefaults, &rows[2]));
+    /* the function is there before what its cells hold */
+    CR_VEC(uint32_t) empty = { 0 };
+    for (Py_ssize_t k = 0; !failed && k < n; k++) {
+        PyObject *cell = PyTuple_GET_ITEM(fn->func_closure, k);
+        uint64_t known;
+        if (cr_is_token(cell)) failed = make(b, cell, &parts[k + 1]);
+        else if (cr_map_find(&b->rows, &cell, sizeof cell, &known)) parts[k + 1] = (uint32_t)known;
+        else
+            failed = add_parts(b, CR_MAKE_CELL, NULL, NULL, 0, &parts[k + 1]) ||
+                     cr_map_put(&b->rows, &cell, sizeof cell, parts[k + 1]) || cr_vec_push(&empty, (uint32_t)k);
+    }
+    if (!failed) failed = add_parts(b, CR_MAKE_FUNCTION, fixed, parts, (uint32_t)n + 1, at) ||
+                          cr_map_put(&b->rows, &value, sizeof value, *at);
+    for (size_t k = 0; !failed && k < empty.n; k++) {
+        PyObject *held = PyCell_GET(PyTuple_GET_ITEM(fn->func_closure, empty.at[k]));
+        uint32_t fill[2] = { parts[empty.at[k] + 1], 0 };
+        if (held) failed = make(b, held, &fill[1]) || add_parts(b, CR_MAKE_FILL, NULL, fill, 2, &unused);
+    }
+    rows[0] = *at;
+    static const char *const names[] = { NULL, "__defaults__", "__kwdefaults__" };
+    PyObject *const given[] = { NULL, fn->func_defaults, fn->func_kwdefaults };
+    for (int k = 1; !failed && k < 3; k++) {
+        PyObject *name = given[k] ? PyUnicode_InternFromString(names[k]) : NULL;
+        uint32_t set[2] = { rows[0], rows[k] };
+        if (given[k]) failed = !name || add_parts(b, CR_MAKE_ATTRIBUTE, name, set, 2, &unused);
+        Py_XDECREF(name);
+    }
+    cr_vec_dispose(&empty);
+    PyMem_Free(parts);
+    Py_XDECREF(fixed);
+    return failed ? -1 : 0;
+}
+
 /* A container of the program's own, described anew. */
 static int make_own(builder *b, PyObject *value, uint32_t *at) {
     if (PyTuple_CheckExact(value))
@@ -78,7 +155,50 @@ static int make_own(builder *b, PyObject *value, uint32_t *at) {
         return make_container(b, CR_MAKE_LIST, ((PyListObject *)value)->ob_item, PyList_GET_SIZE(value), at);
     if (PyDict_CheckExact(value)) return make_dict(b, value, at);
     if (PySlice_Check(value)) return make_container(b, CR_MAKE_SLICE, &((PySliceObject *)value)->start, 3, at);
+    if (PyODict_CheckExact(value) || PyAnySet_CheckExact(value)) return make_by_call(b, value, at);
+    if (PyFunction_Check(value)) return make_function(b, value, at);
+    if (PyCell_Check(value)) return make_cell(b, value, at);
     return cr_break(b->c, "an object of class %s is part of the result", Py_TYPE(value)->tp_name);
+}
+
+static int make_attributes(builder *b, uint32_t object, PyObject *dict) {
+    PyObject *key, *value;
+    uint32_t rows[2] = { object, 0 }, at;
+    for (Py_ssize_t p = 0; dict && PyDict_Next(dict, &p, &key, &value);)
+        if (make(b, value, &rows[1]) || add_parts(b, CR_MAKE_ATTRIBUTE, key, rows, 2, &at)) return -1;
+    return 0;
+}
+
+/* An exception that nobody has raised yet: its class and its arguments. */
+static int make_exception(builder *b, const cr_token *t, uint32_t *at) {
+    PyObject *args = PyObject_GetAttrString(t->real, "args");
+    uint32_t rows[2];
+    int failed = !args || PyDict_GET_SIZE(t->attributes) || make(b, t->type, &rows[0]) || make(b, args, &rows[1]);
+    if (args && PyDict_GET_SIZE(t->attributes)) cr_break(b->c, "an exception with attributes is part of the result");
+    Py_XDECREF(args);
+    return failed ? -1 : add_parts(b, CR_MAKE_OBJECT, NULL, rows, 2, at);
+}
+
+/* An object that the program made: an empty one first, so that what it holds may hold it. */
+static int make_object(builder *b, PyObject *token, uint32_t *at) {
+    const cr_token *t = (cr_token *)token;
+    uint32_t rows[2], unused;
+    bool is_tuple = PyTuple_Check(t->real);
+    if (t->caught || (t->slots && PyExceptionInstance_Check(t->real)) || Py_IS_TYPE(t->real, &PyTraceBack_Type))
+        return cr_break(b->c, "an exception that was caught is part of the result");
+    if (PyExceptionInstance_Check(t->real)) return make_exception(b, t, at);
+    if (make(b, t->type, &rows[0]) || (is_tuple && make(b, t->payload, &rows[1])) ||
+        add_parts(b, CR_MAKE_OBJECT, NULL, rows, is_tuple ? 2 : 1, at) ||
+        cr_map_put(&b->rows, &token, sizeof token, *at))
+        return -1;
+    rows[0] = *at;
+    if (t->payload && !is_tuple &&
+        (make(b, t->payload, &rows[1]) || add_parts(b, CR_MAKE_ITEMS, NULL, rows, 2, &unused)))
+        return -1;
+    if (Py_EnterRecursiveCall(" while a result is described")) return -1;
+    int failed = make_attributes(b, *at, t->attributes) || make_attributes(b, *at, t->slots);
+    Py_LeaveRecursiveCall();
+    return failed ? -1 : 0;
 }
 
 static int make(builder *b, PyObject *value, uint32_t *at) {
@@ -86,7 +206,11 @@ static int make(builder *b, PyObject *value, uint32_t *at) {
     size_t known;
     if (cr_map_find(&b->rows, &value, sizeof value, &row)) return *at = (uint32_t)row, 0;
     int failed;
-    if (cr_is_token(value)) failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)cr_source_of(value), 0, NULL }, at);
+    if (cr_is_made(value)) failed = make_object(b, value, at);
+    else if (cr_is_token(value) && cr_source_of(value) == CR_NO_SLOT)
+        failed = cr_break(b->c, "an object whose origin is not known is part of the result");
+    else if (cr_is_token(value))
+        failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)cr_source_of(value), 0, NULL }, at);
     else if (cr_find_known(b->c, value, &known))
         failed = add_row(b, (cr_make){ CR_MAKE_SLOT, (uint32_t)b->c->known.at[known].source, 0, NULL }, at);
     else if (cr_is_tensor_value(value)) failed = make_output(b, value, at);
@@ -111,6 +235,12 @@ static bool is_unchanged(const cr_known *k) {
         return true;
     }
     PyObject *key_now, *value_now;
+    if (PyODict_CheckExact(k->value)) { /* its order is its own */
+        PyObject *keys = PySequence_Tuple(k->before);
+        bool same = keys && cr_holds_keys(k->value, keys);
+        Py_XDECREF(keys);
+        if (!same) return PyErr_Clear(), false;
+    }
     while (PyDict_Next(k->before, &p, &key, &value) && PyDict_Next(k->value, &q, &key_now, &value_now))
         if (value != value_now || !cr_constants_equal(key, key_now)) return false;
     return true;
@@ -153,7 +283,8 @@ static int add_stores(builder *b) {
         cr_known object = { .real = s->real, .source = s->source };
         uint32_t row;
         if (s->read == CR_READ_KEY ? guard_globals(b->c, s) : guard_distinct(b->c, &object)) return -1;
-        if (make(b, s->value, &row)) return -1;
+        if (s->value == CR_DELETED) row = CR_NO_ROW;
+        else if (make(b, s->value, &row)) return -1;
         if (cr_vec_push(&b->e->effects, (cr_effect){ s->read, s->source, row, Py_XNewRef(s->key) })) return no_memory();
     }
     return 0;
@@ -216,24 +347,7 @@ static int finish_graph(builder *b) {
 }
 
 static int describe(builder *b) {
-    uint32_t row, last;
-    if (add_effects(b) || add_stores(b) || make(b, b->c->result, &row)) return -1;
-    last = (uint32_t)b->e->makes.n - 1;
-    if (row != last) { /* described before, for an effect: the last row is the result */
-        cr_make again = b->e->makes.at[row];
-        if (again.kind >= CR_MAKE_TUPLE) return cr_break(b->c, "a container is both returned and put into another");
-        if (add_row(b, again, &row)) return -1;
-    }
-    return finish_graph(b);
-}
-
-/* A cell that the program made: another one with the same contents, unless somebody else has it, too. */
-static int make_cell(builder *b, PyObject *cell, uint32_t *at) {
-    uint32_t row = CR_NO_ROW;
-    if (PyCell_GET(cell) && make(b, PyCell_GET(cell), &row)) return -1;
-    cr_make made = { .kind = CR_MAKE_CELL, .index = (uint32_t)b->e->parts.n, .n = PyCell_GET(cell) ? 1 : 0 };
-    if (made.n && cr_vec_push(&b->e->parts, row)) return no_memory();
-    return add_row(b, made, at);
+    return add_effects(b) || add_stores(b) || make(b, b->c->result, &b->e->result) ? -1 : finish_graph(b);
 }
 
 /* The state in which CPython goes on. */
@@ -242,7 +356,7 @@ static int describe_state(builder *b) {
     for (int k = 0; k < m->count + m->depth; k++) {
         PyObject *value = m->values[k];
         uint32_t row = CR_NO_ROW;
-        if (value && (PyCell_Check(value) ? make_cell(b, value, &row) : make(b, value, &row))) return -1;
+        if (value && make(b, value, &row)) return -1;
         if (cr_vec_push(&b->e->state, row)) return no_memory();
     }
     b->e->at = m->at;
@@ -383,6 +497,36 @@ void cr_entry_wait(cr_entry *e) {
 
 /* ---- running ---- */
 
+/* An empty object of a class written in Python, without calling any of its code. */
+static PyObject *empty_object(PyTypeObject *type, PyObject *items) {
+    PyTypeObject *base = cr_class_in_c(type);
+    bool raises = PyExceptionClass_Check((PyObject *)base);
+    PyObject *args = raises ? Py_NewRef(items) : items ? PyTuple_Pack(1, items) : PyTuple_New(0);
+    PyObject *o = args ? base->tp_new(type, args, NULL) : NULL;
+    if (o && raises && base->tp_init(o, args, NULL)) Py_CLEAR(o);
+    Py_XDECREF(args);
+    return o;
+}
+
+static int fill(PyObject *o, PyObject *items) {
+    if (PyDict_Check(o)) return PyDict_Update(o, items);
+    if (PyList_Check(o)) return PyList_SetSlice(o, 0, 0, items);
+    return _PySet_Update(o, items);
+}
+
+static PyObject *function(const cr_make *row, const uint32_t *parts, PyObject *const *objects) {
+    PyObject *annotations = PyTuple_GET_ITEM(row->object, 1);
+    PyObject *o = PyFunction_New(PyTuple_GET_ITEM(row->object, 0), objects[parts[0]]);
+    PyObject *closure = row->n > 1 ? PyTuple_New(row->n - 1) : NULL;
+    for (uint32_t i = 1; closure && i < row->n; i++) PyTuple_SET_ITEM(closure, i - 1, Py_NewRef(objects[parts[i]]));
+    bool failed = !o || (row->n > 1 && !closure);
+    if (!failed) ((PyFunctionObject *)o)->func_closure = Py_XNewRef(closure);
+    if (!failed && annotations != Py_None) ((PyFunctionObject *)o)->func_annotations = Py_NewRef(annotations);
+    Py_XDECREF(closure);
+    if (failed) Py_CLEAR(o);
+    return o;
+}
+
 static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *const *objects) {
     const uint32_t *parts = e->parts.at + row->index;
     PyObject *o = NULL;
@@ -400,20 +544,36 @@ static PyObject *container(const cr_entry *e, const cr_make *row, PyObject *cons
         for (uint32_t i = 0; o && i < row->n; i += 2)
             if (PyDict_SetItem(o, objects[parts[i]], objects[parts[i + 1]])) Py_CLEAR(o);
         return o;
-    case CR_MAKE_CELL: return PyCell_New(row->n ? objects[parts[0]] : NULL);
+    case CR_MAKE_CELL: return PyCell_New(NULL);
+    case CR_MAKE_FILL: return PyCell_Set(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
+    case CR_MAKE_CALL: return PyObject_CallOneArg(objects[parts[0]], objects[parts[1]]);
+    case CR_MAKE_FUNCTION: return function(row, parts, objects);
     case CR_MAKE_SLICE: return PySlice_New(objects[parts[0]], objects[parts[1]], objects[parts[2]]);
+    case CR_MAKE_OBJECT:
+        return empty_object((PyTypeObject *)objects[parts[0]], row->n == 2 ? objects[parts[1]] : NULL);
+    case CR_MAKE_ITEMS: return fill(objects[parts[0]], objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
+    case CR_MAKE_ATTRIBUTE:
+        return PyObject_GenericSetAttr(objects[parts[0]], row->object, objects[parts[1]]) ? NULL : Py_NewRef(Py_None);
     default: return NULL;
     }
 }
 
 static int set_part(const cr_effect *effect, PyObject *to, PyObject *made) {
     if (effect->read == CR_READ_CONTENTS) return PyCell_Set(to, made);
+    if (effect->read == CR_READ_KEY && !made) return PyDict_DelItem(to, effect->key);
     if (effect->read == CR_READ_KEY) return PyDict_SetItem(to, effect->key, made);
     return PyObject_GenericSetAttr(to, effect->key, made);
 }
 
 static int set_contents(PyObject *to, PyObject *made) {
-    if (PyList_CheckExact(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
+    if (PyList_Check(to)) return PyList_SetSlice(to, 0, PY_SSIZE_T_MAX, made);
+    if (PyODict_CheckExact(to)) { /* its methods keep its order */
+        PyObject *cleared = PyObject_CallMethod(to, "clear", NULL);
+        PyObject *updated = cleared ? PyObject_CallMethod(to, "update", "O", made) : NULL;
+        Py_XDECREF(cleared);
+        Py_XDECREF(updated);
+        return updated ? 0 : -1;
+    }
     PyDict_Clear(to);
     return PyDict_Update(to, made);
 }
@@ -421,7 +581,7 @@ static int set_contents(PyObject *to, PyObject *made) {
 /* What a change replaces. New reference; None: nothing. */
 static PyObject *replaced(const cr_effect *effect, PyObject *to) {
     if (effect->read == CR_READ_NONE)
-        return PyList_CheckExact(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
+        return PyList_Check(to) ? PyList_GetSlice(to, 0, PY_SSIZE_T_MAX) : PyDict_Copy(to);
     PyObject *before = cr_read_now((cr_read)effect->read, to, effect->key, 0);
     return Py_NewRef(before ? before : Py_None);
 }
@@ -432,7 +592,8 @@ static int apply_effects(const cr_entry *e, PyObject *const *slots, PyObject *co
     int failed = !old;
     for (size_t i = 0; !failed && i < e->effects.n; i++) {
         const cr_effect *effect = &e->effects.at[i];
-        PyObject *to = slots[effect->slot], *made = objects[effect->made], *before = replaced(effect, to);
+        PyObject *to = slots[effect->slot], *before = replaced(effect, to);
+        PyObject *made = effect->made == CR_NO_ROW ? NULL : objects[effect->made];
         failed = !before || PyList_Append(old, before);
         Py_XDECREF(before);
         if (!failed) failed = effect->read == CR_READ_NONE ? set_contents(to, made) : set_part(effect, to, made);
@@ -553,7 +714,7 @@ int cr_entry_run(cr_entry *e, PyObject *const *slots, PyObject **result, PyObjec
         if (make_objects(&r, outputs) || (e->effects.n && apply_effects(e, slots, r.objects))) done = -1;
         if (e->graph && !e->compiled) cr_results_release(r.outputs, e->noutputs);
     }
-    *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[nmakes - 1]) : NULL;
+    *result = done == 1 && !e->resumes ? Py_NewRef(r.objects[e->result]) : NULL;
     for (size_t i = 0; done == 1 && i < e->state.n; i++)
         state[i] = e->state.at[i] == CR_NO_ROW ? NULL : Py_NewRef(r.objects[e->state.at[i]]);
     for (size_t i = 0; i < nmakes; i++) Py_XDECREF(r.objects[i]);

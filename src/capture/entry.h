@@ -9,18 +9,25 @@
 #include "capture/evaluate.h"
 #include "capture/ahead.h"
 
-/* How a result is made: rows in order, each from earlier ones; the last is the result. */
+/* How a result is made: rows in order, each from earlier ones. */
 enum { CR_NO_ROW = UINT32_MAX };
 typedef enum cr_make_kind { CR_MAKE_CONSTANT, CR_MAKE_OUTPUT, CR_MAKE_SLOT, CR_MAKE_TUPLE, CR_MAKE_LIST, CR_MAKE_DICT,
-                            CR_MAKE_SLICE, CR_MAKE_CELL } cr_make_kind;
+                            CR_MAKE_SLICE, CR_MAKE_CELL,
+                            CR_MAKE_OBJECT, /* parts: the class, and for a tuple's the items; empty but for those */
+                            CR_MAKE_CALL,   /* parts: a class in C, its arguments */
+                            CR_MAKE_FILL,   /* parts: a cell, what it holds */
+                            CR_MAKE_FUNCTION, /* parts: globals, cells; `object`: (code, defaults, ...) */
+                            CR_MAKE_ITEMS,  /* parts: an object of a class made of list, dict or set; what it holds */
+                            CR_MAKE_ATTRIBUTE /* parts: an object, the value; `object`: the name */ } cr_make_kind;
 typedef struct cr_make {
     uint8_t kind;
     uint32_t index;   /* OUTPUT: of the graph; SLOT: of the guards; else first of `parts` */
     uint32_t n;       /* parts */
-    PyObject *object; /* CONSTANT; owned */
+    PyObject *object; /* CONSTANT, ATTRIBUTE, FUNCTION; owned */
 } cr_make;
 /* A change of an object from outside, in slot `slot`. read NONE: the list or dict gets the contents of row `made`; else
  * what is read so (attribute or item `key`, a cell's contents) becomes row `made`. */
+/* made NO_ROW: it is deleted. */
 typedef struct cr_effect { uint8_t read; int32_t slot; uint32_t made; PyObject *key; } cr_effect; /* key: owned */
 
 typedef struct cr_entry {
@@ -45,6 +52,7 @@ typedef struct cr_entry {
     uint32_t ninputs, noutputs;
     int32_t *inputs;      /* slots of the graph's inputs */
     CR_VEC(cr_make) makes;
+    uint32_t result;      /* row */
     CR_VEC(uint32_t) parts;
     CR_VEC(cr_effect) effects;
     bool missed;          /* a test switch lets every entry miss once */

@@ -22,7 +22,7 @@ static bool is_builtin_value(PyObject *o) {
     static PyTypeObject *const types[] = { &PyLong_Type,  &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
                                            &PyBytes_Type, &PyBool_Type,  &PyTuple_Type,   &PyList_Type,
                                            &PyDict_Type,  &PySet_Type,   &PyFrozenSet_Type, &PyRange_Type,
-                                           &PySlice_Type };
+                                           &PySlice_Type, &PyODict_Type };
     for (size_t i = 0; i < CR_COUNT(types); i++)
         if (Py_IS_TYPE(o, types[i])) return true;
     return false;
@@ -44,14 +44,25 @@ static int tensor_attribute(cr_capture *c, PyObject *value, PyObject *name, PyOb
 /* Of a class in C: what is a function in C. */
 static int builtin_type_attribute(cr_capture *c, PyObject *type, PyObject *name, PyObject **out) {
     PyObject *raw = _PyType_Lookup((PyTypeObject *)type, name);
-    bool method = raw && (Py_IS_TYPE(raw, &PyMethodDescr_Type) || Py_IS_TYPE(raw, &PyClassMethodDescr_Type));
+    bool method = raw && (Py_IS_TYPE(raw, &PyMethodDescr_Type) || Py_IS_TYPE(raw, &PyClassMethodDescr_Type) ||
+                          Py_IS_TYPE(raw, &PyWrapperDescr_Type) || Py_IS_TYPE(raw, &PyStaticMethod_Type) ||
+                          (PyCFunction_CheckExact(raw) && PyUnicode_CompareWithASCIIString(name, "__new__") == 0));
     if (method || PyUnicode_CompareWithASCIIString(name, "__name__") == 0)
         return found(PyObject_GetAttr(type, name), out);
     return cr_break(c, "the attribute '%U' of class %s is read", name, ((PyTypeObject *)type)->tp_name);
 }
 
 static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
-    if (cr_is_tensor_value(value)) return tensor_attribute(c, value, name, out);
+    if (cr_is_tensor_value(value)) return c->on_tensors = true, tensor_attribute(c, value, name, out);
+    if (cr_is_generator(value)) {
+        if (!_PyType_Lookup(Py_TYPE(value), name))
+            return cr_break(c, "the attribute '%U' of a generator is read", name);
+        return found(PyObject_GetAttr(value, name), out);
+    }
+    if (PyMethod_Check(value) && PyUnicode_CompareWithASCIIString(name, "__self__") == 0)
+        return found(Py_NewRef(PyMethod_GET_SELF(value)), out);
+    if (PyMethod_Check(value) && PyUnicode_CompareWithASCIIString(name, "__func__") == 0)
+        return found(Py_NewRef(PyMethod_GET_FUNCTION(value)), out);
     if (is_builtin_value(value)) {
         if (!_PyType_Lookup(Py_TYPE(value), name)) return MISSING;
         if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
@@ -71,12 +82,31 @@ static int own_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObjec
 
 /* ---- of tokens ---- */
 
+/* A descriptor whose __get__ is written in Python. */
+static int get_by_descriptor(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
+    PyObject *descriptor = Py_TYPE(raw)->tp_flags & Py_TPFLAGS_HEAPTYPE ? cr_wrap(c, raw, source) : NULL, *get = NULL;
+    PyObject *type = descriptor && cr_is_token(descriptor) ? cr_type_value(c, self) : NULL;
+    int r = type ? cr_class_special(c, descriptor, "__get__", &get) : 0;
+    PyObject *args[3] = { descriptor, self, type };
+    if (r == 1) r = cr_push_call(c, get, args, 3, NULL) ? -1 : PUSHED;
+    else if (PyErr_Occurred() || c->reason) r = -1;
+    else r = cr_break(c, "a descriptor of class %s is used", Py_TYPE(raw)->tp_name);
+    (void)out;
+    Py_XDECREF(get);
+    Py_XDECREF(type);
+    Py_XDECREF(descriptor);
+    return r;
+}
+
 int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out) {
     PyTypeObject *kind = Py_TYPE(raw);
-    PyObject *value;
-    if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type) {
+    PyObject *value, *payload = NULL;
+    if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) {
         if (!(value = cr_wrap(c, raw, source))) return -1;
-        int r = found(PyMethod_New(value, self), out);
+        if (kind == &PyMethodDescr_Type && !(payload = cr_payload(c, self)) && (PyErr_Occurred() || c->reason))
+            return Py_DECREF(value), -1;
+        int r = found(PyMethod_New(value, payload ? payload : self), out);
+        Py_XDECREF(payload);
         Py_DECREF(value);
         return r;
     }
@@ -84,19 +114,35 @@ int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_
         if (cr_guard_type(&c->guards, source, kind)) return -1;
         if (!(value = cr_wrap_read(c, CR_READ_INNER, source, raw, NULL, 0))) return -1;
         if (kind == &PyStaticMethod_Type) return found(value, out);
-        PyObject *type = cr_wrap_read(c, CR_READ_TYPE, cr_source_of(self), cr_real(self), NULL, 0);
+        PyObject *type = cr_type_value(c, self);
         int r = type ? found(PyMethod_New(value, type), out) : -1;
         Py_XDECREF(type);
         Py_DECREF(value);
         return r;
     }
-    if (kind->tp_descr_get) return cr_break(c, "a descriptor of class %s is used", kind->tp_name);
+    if (kind->tp_descr_get) return get_by_descriptor(c, self, raw, source, out);
     return found(cr_wrap(c, raw, source), out);
 }
 
+/* Where something of the object's class is read; CR_NO_SLOT: the class is in C. -2: exception. */
 static int32_t class_source(cr_capture *c, PyObject *token, PyObject *name) {
-    int32_t type = cr_source(&c->guards, CR_READ_TYPE, cr_source_of(token), NULL, 0);
-    return type < 0 ? type : cr_source(&c->guards, CR_READ_CLASS, type, name, 0);
+    int32_t type = cr_type_source(c, token);
+    if (type < 0) return type;
+    int32_t source = cr_source(&c->guards, CR_READ_CLASS, type, name, 0);
+    return source < 0 ? -2 : source;
+}
+
+int cr_class_special(cr_capture *c, PyObject *token, const char *name, PyObject **out) {
+    PyObject *key = PyUnicode_InternFromString(name);
+    PyObject *raw = key ? _PyType_Lookup(Py_TYPE(cr_real(token)), key) : NULL;
+    int r = key ? 0 : -1;
+    if (raw && PyFunction_Check(raw)) {
+        int32_t source = class_source(c, token, key);
+        *out = source < -1 ? NULL : cr_wrap(c, raw, source);
+        r = *out ? 1 : -1;
+    }
+    Py_XDECREF(key);
+    return r;
 }
 
 static int call_getter(cr_capture *c, PyObject *token, PyObject *getter, int32_t source, PyObject *name) {
@@ -111,10 +157,13 @@ static int call_getter(cr_capture *c, PyObject *token, PyObject *getter, int32_t
     return failed ? -1 : PUSHED;
 }
 
+/* Classes in C have one, too, that does what object's does. */
 static bool has_own_getattribute(PyTypeObject *type) {
     static PyObject *name; /* once */
     if (!name && !(name = PyUnicode_InternFromString("__getattribute__"))) return PyErr_Clear(), true;
-    return _PyType_Lookup(type, name) != _PyType_Lookup(&PyBaseObject_Type, name);
+    PyObject *raw = _PyType_Lookup(type, name);
+    return !raw || !Py_IS_TYPE(raw, &PyWrapperDescr_Type) ||
+           ((PyWrapperDescrObject *)raw)->d_wrapped != (void *)PyObject_GenericGetAttr;
 }
 
 static PyObject *find_getattr(PyTypeObject *type, PyObject **name) {
@@ -126,45 +175,89 @@ static PyObject *find_getattr(PyTypeObject *type, PyObject **name) {
 
 /* The two data descriptors in C that programs read. 2: another. */
 static int special_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
-    PyObject *real = cr_real(token);
-    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0)
-        return found(cr_wrap_read(c, CR_READ_TYPE, cr_source_of(token), real, NULL, 0), out);
-    if (cr_has_stores(c, real)) return cr_break(c, "an object's attributes are set and read as a dict");
-    if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 && cr_read_now(CR_READ_DICT, real, NULL, 0))
-        return found(cr_wrap_read(c, CR_READ_DICT, cr_source_of(token), real, NULL, 0), out);
-    return MISSING;
+    PyObject *real = cr_real(token), *dict;
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return found(cr_type_value(c, token), out);
+    if (PyUnicode_CompareWithASCIIString(name, "__dict__")) return MISSING;
+    if (cr_is_made(token)) return found(Py_NewRef(((cr_token *)token)->attributes), out);
+    if (!(dict = cr_read_now(CR_READ_DICT, real, NULL, 1))) return MISSING;
+    if (cr_map_put(&c->owners, &dict, sizeof dict, (uint64_t)(uintptr_t)real)) return PyErr_NoMemory(), -1;
+    return found(cr_wrap_read(c, CR_READ_DICT, cr_source_of(token), real, NULL, 1), out);
 }
 
-static int object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
+/* What an object has in one of its __slots__. */
+static int slot_attribute(cr_capture *c, PyObject *token, PyObject *name, int offset, PyObject **out) {
+    const cr_token *t = (cr_token *)token;
+    PyObject *set = t->slots ? PyDict_GetItemWithError(t->slots, name) : NULL;
+    if (!t->type) set = cr_find_store(c, t->real, name);
+    if (set) return found(Py_NewRef(set), out);
+    if (!t->type && cr_read_now(CR_READ_FIELD, t->real, NULL, offset))
+        return found(cr_wrap_read(c, CR_READ_FIELD, t->source, t->real, NULL, offset), out);
+    return t->type ? MISSING : cr_break(c, "the attribute '%U' in __slots__ has no value", name);
+}
+
+/* A field of a named tuple: its descriptor begins with the number of the item. */
+static int field_attribute(cr_capture *c, PyObject *token, PyObject *raw, PyObject **out) {
+    Py_ssize_t index = *(Py_ssize_t *)((char *)raw + sizeof(PyObject));
+    PyObject *items = cr_payload(c, token);
+    if (!items) return -1;
+    int r = PyTuple_Check(items) && index < PyTuple_GET_SIZE(items)
+                ? found(Py_NewRef(PyTuple_GET_ITEM(items, index)), out)
+                : cr_break(c, "a named tuple has no such item");
+    Py_DECREF(items);
+    return r;
+}
+
+/* What a class says of an attribute that stands before the object's own. */
+static int data_attribute(cr_capture *c, PyObject *token, PyObject *raw, PyObject *name, PyObject **out) {
+    PyTypeObject *type = Py_TYPE(cr_real(token));
+    int special = special_attribute(c, token, name, out), offset = cr_member_offset(raw, type);
+    if (special != MISSING) return special;
+    if (offset >= 0) return slot_attribute(c, token, name, offset, out);
+    if (PyTuple_Check(cr_real(token)) && !strcmp(Py_TYPE(raw)->tp_name, "_collections._tuplegetter"))
+        return field_attribute(c, token, raw, out);
+    int32_t source = class_source(c, token, name);
+    if (source < -1) return -1;
+    if (source == CR_NO_SLOT || !(Py_TYPE(raw)->tp_flags & Py_TPFLAGS_HEAPTYPE || Py_IS_TYPE(raw, &PyProperty_Type)))
+        return cr_break(c, "the attribute '%U' of class %s is a descriptor", name, type->tp_name);
+    if (!Py_IS_TYPE(raw, &PyProperty_Type)) return get_by_descriptor(c, token, raw, source, out);
+    if (cr_guard_type(&c->guards, source, &PyProperty_Type)) return -1;
+    PyObject *getter = cr_read_now(CR_READ_INNER, raw, NULL, 0);
+    int32_t inner = getter ? cr_source(&c->guards, CR_READ_INNER, source, NULL, 0) : -1;
+    if (!getter) return cr_break(c, "the property '%U' cannot be read", name);
+    return inner < 0 ? -1 : call_getter(c, token, getter, inner, NULL);
+}
+
+int cr_object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyObject *real = cr_real(token), *getattr_name = NULL;
     PyTypeObject *type = Py_TYPE(real);
-    int32_t at = cr_source_of(token);
-    if (has_own_getattribute(type)) return cr_break(c, "class %s has its own __getattribute__", type->tp_name);
-    PyObject *raw = _PyType_Lookup(type, name);
-    if (raw && Py_TYPE(raw)->tp_descr_set) {
-        int special = special_attribute(c, token, name, out);
-        if (special != MISSING) return special;
-        if (!Py_IS_TYPE(raw, &PyProperty_Type))
-            return cr_break(c, "the attribute '%U' of class %s is a descriptor", name, type->tp_name);
-        int32_t source = class_source(c, token, name);
-        if (source < 0 || cr_guard_type(&c->guards, source, &PyProperty_Type)) return -1;
-        PyObject *getter = cr_read_now(CR_READ_INNER, raw, NULL, 0);
-        int32_t inner = getter ? cr_source(&c->guards, CR_READ_INNER, source, NULL, 0) : -1;
-        if (!getter) return cr_break(c, "the property '%U' cannot be read", name);
-        return inner < 0 ? -1 : call_getter(c, token, getter, inner, NULL);
+    if (cr_is_made(token) && PyExceptionInstance_Check(real)) {
+        int r = cr_exception_attribute(c, token, name, out);
+        if (r != MISSING) return r;
     }
-    PyObject *set = cr_find_store(c, real, name), *own = cr_read_now(CR_READ_ATTRIBUTE, real, name, 0);
-    if (set) return found(Py_NewRef(set), out);
-    if (own) return found(cr_wrap_read(c, CR_READ_ATTRIBUTE, at, real, name, 0), out);
-    if (cr_guard_no(&c->guards, at, CR_HOLDS_NO_ATTRIBUTE, name)) return -1;
+    PyObject *raw = _PyType_Lookup(type, name);
+    if (raw && Py_TYPE(raw)->tp_descr_set) return data_attribute(c, token, raw, name, out);
+    int own = cr_own_attribute(c, token, name, out);
+    if (own) return own < 0 ? -1 : FOUND;
     if (raw) {
         int32_t source = class_source(c, token, name);
-        return source < 0 ? -1 : cr_bind_class_attribute(c, token, raw, source, out);
+        return source < -1 ? -1 : cr_bind_class_attribute(c, token, raw, source, out);
     }
     PyObject *getattr = find_getattr(type, &getattr_name);
     if (!getattr) return MISSING;
     int32_t source = class_source(c, token, getattr_name);
-    return source < 0 ? -1 : call_getter(c, token, getattr, source, name);
+    return source < -1 ? -1 : call_getter(c, token, getattr, source, name);
+}
+
+static int object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
+    PyObject *function = NULL, *args[2] = { token, name };
+    if (!has_own_getattribute(Py_TYPE(cr_real(token)))) return cr_object_attribute(c, token, name, out);
+    int r = cr_class_special(c, token, "__getattribute__", &function);
+    PyObject *unused, *second = find_getattr(Py_TYPE(cr_real(token)), &unused);
+    if (r == 1 && !second) r = cr_push_call(c, function, args, 2, NULL) ? -1 : PUSHED;
+    else if (r >= 0)
+        r = cr_break(c, "class %s has its own __getattribute__", Py_TYPE(cr_real(token))->tp_name);
+    Py_XDECREF(function);
+    return r;
 }
 
 static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
@@ -188,17 +281,41 @@ static int module_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     return cr_break(c, "module attribute '%U' is computed when it is read", name);
 }
 
+static bool is_enum(PyTypeObject *type) { return !strcmp(Py_TYPE(type)->tp_name, "EnumType"); }
+
+/* A member of an enumeration: what its class has in _member_map_. */
+static int enum_member(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
+    PyObject *key = PyUnicode_InternFromString("_member_map_");
+    PyObject *map = key ? cr_wrap_read(c, CR_READ_CLASS, cr_source_of(token), cr_real(token), key, 0) : NULL;
+    Py_XDECREF(key);
+    if (!map) return -1;
+    int r = cr_is_token(map) && PyDict_CheckExact(cr_real(map)) && cr_read_now(CR_READ_KEY, cr_real(map), name, 0)
+                ? found(cr_wrap_read(c, CR_READ_KEY, cr_source_of(map), cr_real(map), name, 0), out)
+                : cr_break(c, "the attribute '%U' of an enumeration is read", name);
+    Py_DECREF(map);
+    return r;
+}
+
 static int class_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyTypeObject *type = (PyTypeObject *)cr_real(token);
     PyObject *raw = _PyType_Lookup(type, name);
     if (PyUnicode_CompareWithASCIIString(name, "__name__") == 0)
         return found(cr_wrap_read(c, CR_READ_NAME, cr_source_of(token), (PyObject *)type, NULL, 0), out);
-    if (_PyType_Lookup(Py_TYPE(type), name) || Py_TYPE(type)->tp_getattro != PyType_Type.tp_getattro)
-        return cr_break(c, "the attribute '%U' of class %s itself is read", name, type->tp_name);
+    PyObject *meta = _PyType_Lookup(Py_TYPE(type), name);
+    bool is_own = !PyUnicode_CompareWithASCIIString(name, "__doc__") ||
+                  !PyUnicode_CompareWithASCIIString(name, "__module__");
+    if (is_own && cr_read_now(CR_READ_BASE, (PyObject *)type, name, 0))
+        return found(cr_wrap_read(c, CR_READ_BASE, cr_source_of(token), (PyObject *)type, name, 0), out);
+    if (!raw && is_enum(type)) return enum_member(c, token, name, out);
+    bool decides = (meta && (Py_TYPE(meta)->tp_descr_set || !raw)) ||
+                   (Py_TYPE(type)->tp_getattro != PyType_Type.tp_getattro && !is_enum(type));
+    if (decides) return cr_break(c, "the attribute '%U' of class %s itself is read", name, type->tp_name);
     if (!raw) return MISSING;
     int32_t source = cr_source(&c->guards, CR_READ_CLASS, cr_source_of(token), name, 0);
     if (source < 0) return -1;
-    if (Py_IS_TYPE(raw, &PyFunction_Type) || !Py_TYPE(raw)->tp_descr_get) return found(cr_wrap(c, raw, source), out);
+    if (Py_IS_TYPE(raw, &PyFunction_Type) || Py_IS_TYPE(raw, &PyWrapperDescr_Type) ||
+        Py_IS_TYPE(raw, &PyMethodDescr_Type) || !Py_TYPE(raw)->tp_descr_get)
+        return found(cr_wrap(c, raw, source), out);
     if (Py_IS_TYPE(raw, &PyStaticMethod_Type) || Py_IS_TYPE(raw, &PyClassMethod_Type)) {
         if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;
         PyObject *inner = cr_wrap_read(c, CR_READ_INNER, source, raw, NULL, 0);
@@ -219,6 +336,28 @@ static int method_attribute(cr_capture *c, PyObject *token, PyObject *name, PyOb
     return cr_break(c, "the attribute '%U' of a method is read", name);
 }
 
+/* What a function carries: its texts, and what was put into its __dict__. */
+static int function_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
+    static const struct { const char *name; int offset; } fields[] = {
+        { "__name__", offsetof(PyFunctionObject, func_name) },
+        { "__qualname__", offsetof(PyFunctionObject, func_qualname) },
+        { "__doc__", offsetof(PyFunctionObject, func_doc) },
+        { "__module__", offsetof(PyFunctionObject, func_module) },
+        { "__defaults__", offsetof(PyFunctionObject, func_defaults) },
+    };
+    PyObject *real = cr_real(token);
+    int32_t at = cr_source_of(token);
+    for (size_t i = 0; i < CR_COUNT(fields); i++)
+        if (!PyUnicode_CompareWithASCIIString(name, fields[i].name))
+            return found(cr_wrap_read(c, CR_READ_FIELD, at, real, NULL, fields[i].offset), out);
+    int offset = offsetof(PyFunctionObject, func_dict);
+    PyObject *dict = cr_read_now(CR_READ_FIELD, real, NULL, offset);
+    if (!dict || !cr_read_now(CR_READ_KEY, dict, name, 0))
+        return cr_break(c, "the attribute '%U' of a function is read", name);
+    int32_t source = cr_source(&c->guards, CR_READ_FIELD, at, NULL, offset);
+    return source < 0 ? -1 : found(cr_wrap_read(c, CR_READ_KEY, source, dict, name, 0), out);
+}
+
 /* A dict from outside: its methods are those of what it unfolds to. */
 static int dict_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out) {
     PyObject *dict = cr_unfold(c, token);
@@ -237,49 +376,28 @@ int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **
     if (PyDict_CheckExact(real)) return dict_attribute(c, value, name, out);
     if (PyType_Check(real)) return class_attribute(c, value, name, out);
     if (PyMethod_Check(real)) return method_attribute(c, value, name, out);
-    if (PyFunction_Check(real)) return cr_break(c, "the attribute '%U' of a function is read", name);
+    if (PyFunction_Check(real)) return function_attribute(c, value, name, out);
     return object_attribute(c, value, name, out);
 }
 
 /* ---- instructions ---- */
 
-static int missing(cr_capture *c, PyObject *value, PyObject *name) {
+int cr_missing(cr_capture *c, PyObject *value, PyObject *name) {
     PyObject *real = cr_is_token(value) ? cr_real(value) : value;
-    return cr_break(c, "an object of class %s has no attribute '%U'", Py_TYPE(real)->tp_name, name);
+    if (PyType_Check(real))
+        return cr_raise_new(c, PyExc_AttributeError, "type object '%.50s' has no attribute '%U'",
+                            ((PyTypeObject *)real)->tp_name, name);
+    return cr_raise_new(c, PyExc_AttributeError, "'%.50s' object has no attribute '%U'", Py_TYPE(real)->tp_name, name);
 }
 
 HANDLER(LOAD_ATTR) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
     c->clean = true; /* reading changes nothing */
     int r = cr_get_attribute(c, value, name, &out);
-    if (r == MISSING) r = missing(c, value, name);
+    if (r == MISSING) r = cr_missing(c, value, name);
     if (r == FOUND) cr_push(f, out);
     Py_DECREF(value);
     return r < 0 ? -1 : 0;
-}
-
-/* Only where setting is no more than putting into the object's own __dict__. */
-static int set_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value) {
-    if (!cr_is_token(token))
-        return cr_break(c, "an attribute of an object of class %s is set", Py_TYPE(token)->tp_name);
-    PyObject *real = cr_real(token);
-    PyTypeObject *type = Py_TYPE(real);
-    PyObject *raw = _PyType_Lookup(type, name), *dict = cr_read_now(CR_READ_DICT, real, NULL, 0);
-    bool has_dict = (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) || type->tp_dictoffset > 0;
-    bool plain = type->tp_setattro == PyObject_GenericSetAttr && has_dict && !PyType_Check(real) &&
-                 !PyModule_Check(real) && !PyFunction_Check(real) && !(raw && Py_TYPE(raw)->tp_descr_set);
-    if (!plain)
-        return cr_break(c, "setting the attribute '%U' of an object of class %s runs code", name, type->tp_name);
-    if (dict && cr_is_known_object(c, dict)) return cr_break(c, "an object's attributes are set and read as a dict");
-    return cr_add_store(c, CR_READ_ATTRIBUTE, real, cr_source_of(token), name, value);
-}
-
-HANDLER(STORE_ATTR) {
-    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *owner = cr_pop(f), *value = cr_pop(f);
-    int failed = c->plain ? PyObject_SetAttr(owner, name, value) : set_attribute(c, owner, name, value);
-    Py_DECREF(owner);
-    Py_DECREF(value);
-    return failed;
 }
 
 /* A method is pushed as (function, self), anything else as (NULL, it). */
@@ -287,7 +405,7 @@ HANDLER(LOAD_METHOD) {
     PyObject *value = cr_pop(f), *name = PyTuple_GET_ITEM(f->code->co_names, i->arg), *out;
     c->clean = true;
     int r = cr_get_attribute(c, value, name, &out);
-    if (r == MISSING) r = missing(c, value, name);
+    if (r == MISSING) r = cr_missing(c, value, name);
     cr_call_frame *pushed = r == PUSHED ? c->frame : NULL;
     Py_DECREF(value);
     if (r < 0) return -1;

@@ -36,11 +36,11 @@ static int is_registered(cr_capture *c, PyTypeObject *type, PyObject *of) {
 }
 
 /* 1, 0: is a subclass of; -1: break. Only where the class's metaclass leaves the answer to CPython. */
-static int is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
+int cr_is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
     static PyObject *names[2]; /* once */
     if (PyTuple_CheckExact(of)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(of); i++) {
-            int is = is_subclass(c, type, PyTuple_GET_ITEM(of, i));
+            int is = cr_is_subclass(c, type, PyTuple_GET_ITEM(of, i));
             if (is) return is;
         }
         return 0;
@@ -59,10 +59,33 @@ static int is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of) {
     return 0;
 }
 
+/* Parameter and Buffer of our own package count tensors with a mark among theirs; what is recorded has none. 2: another
+ * class is asked about. */
+static int is_marked(const cr_capture *c, PyObject *value, PyObject *of) {
+    size_t at;
+    if (!cr_is_token(of) || !PyType_Check(cr_real(of))) return 2;
+    const char *meta = Py_TYPE(cr_real(of))->tp_name;
+    if (strcmp(meta, "_ParameterMeta") && strcmp(meta, "_BufferMeta")) return 2;
+    PyObject *real = cr_is_tensor_value(value) && cr_find_known(c, value, &at) ? c->known.at[at].real : NULL;
+    int is = real ? PyObject_IsInstance(real, cr_real(of)) : 0;
+    if (is < 0) PyErr_Clear();
+    return is == 1;
+}
+
 static int call_isinstance(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
     (void)f;
     if (a->n != 2) return cr_break(c, "isinstance() has %zd arguments", a->n);
-    int is = is_subclass(c, class_of(a->at[0]), a->at[1]);
+    int marked = is_marked(c, a->at[0], a->at[1]);
+    if (marked < 2) return *out = PyBool_FromLong(marked), 1;
+    int is = cr_is_subclass(c, class_of(a->at[0]), a->at[1]);
+    return is < 0 ? -1 : (*out = PyBool_FromLong(is), 1);
+}
+
+static int call_issubclass(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    PyObject *type = a->n != 2 ? NULL : cr_is_token(a->at[0]) ? cr_real(a->at[0]) : a->at[0];
+    if (!type || !PyType_Check(type)) return cr_break(c, "issubclass() with such arguments");
+    int is = cr_is_subclass(c, (PyTypeObject *)type, a->at[1]);
     return is < 0 ? -1 : (*out = PyBool_FromLong(is), 1);
 }
 
@@ -71,6 +94,7 @@ static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     if (a->n != 1) return cr_break(c, "a class is made");
     PyObject *value = a->at[0];
     size_t at;
+    if (cr_is_made(value)) return *out = cr_type_value(c, value), 1;
     if (cr_is_token(value) || cr_find_known(c, value, &at)) {
         PyObject *real = cr_is_token(value) ? cr_real(value) : c->known.at[at].real;
         int32_t source = cr_is_token(value) ? cr_source_of(value) : c->known.at[at].source;
@@ -83,30 +107,111 @@ static int call_type(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     return *out = Py_NewRef((PyObject *)Py_TYPE(value)), 1;
 }
 
-static int call_getattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    (void)f;
-    if (a->n < 2 || a->n > 3 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "getattr() with such arguments");
-    PyObject *name = Py_NewRef(a->at[1]);
+static PyObject *interned(PyObject *name) {
+    Py_INCREF(name);
     PyUnicode_InternInPlace(&name);
-    int r = cr_get_attribute(c, a->at[0], name, out);
-    if (r == 2 && a->n == 3) *out = Py_NewRef(a->at[2]), r = 1;
-    else if (r == 2) r = cr_break(c, "an attribute '%U' that is not there is read", name);
-    else if (r == 0 && a->n == 3) r = cr_break(c, "getattr() with a default runs Python code");
+    return name;
+}
+
+/* An attribute, found to the end. 1: *out; 0: there is none (AttributeError was raised); -1. */
+static int look_up(cr_capture *c, cr_call_frame *f, PyObject *value, PyObject *name, PyObject **out) {
+    int r = cr_get_attribute(c, value, name, out);
+    if (r == 2) return 0;
+    if (r == 1) return 1;
+    if (r == 0) {
+        if (!cr_run_until(c, f)) return *out = cr_pop(f), 1;
+        r = -1;
+    }
+    return cr_catch(c, PyExc_AttributeError) ? 0 : -1;
+}
+
+static int call_getattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    if (a->n < 2 || a->n > 3 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "getattr() with such arguments");
+    PyObject *name = interned(a->at[1]);
+    int r;
+    if (a->n == 3) {
+        r = look_up(c, f, a->at[0], name, out);
+        if (!r) *out = Py_NewRef(a->at[2]), r = 1;
+    } else if ((r = cr_get_attribute(c, a->at[0], name, out)) == 2) {
+        r = cr_missing(c, a->at[0], name);
+    }
     Py_DECREF(name);
     return r;
 }
 
 static int call_hasattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
-    (void)f;
     if (a->n != 2 || !PyUnicode_CheckExact(a->at[1])) return cr_break(c, "hasattr() with such arguments");
-    PyObject *name = Py_NewRef(a->at[1]), *value = NULL;
-    PyUnicode_InternInPlace(&name);
-    int r = cr_get_attribute(c, a->at[0], name, &value);
+    PyObject *name = interned(a->at[1]), *value = NULL;
+    int r = look_up(c, f, a->at[0], name, &value);
     Py_XDECREF(value);
     Py_DECREF(name);
-    if (r < 0) return -1;
-    if (r == 0) return cr_break(c, "hasattr() runs Python code");
-    return *out = PyBool_FromLong(r == 1), 1;
+    return r < 0 ? -1 : (*out = PyBool_FromLong(r), 1);
+}
+
+/* setattr() and delattr(); `value` NULL: the latter. */
+static int set(cr_capture *c, const arguments *a, PyObject *value, PyObject **out) {
+    cr_call_frame *before = c->frame;
+    if (!PyUnicode_CheckExact(a->at[1])) return cr_break(c, "setattr() with such arguments");
+    PyObject *name = interned(a->at[1]);
+    int failed = cr_set_attribute(c, a->at[0], name, value, false);
+    Py_DECREF(name);
+    if (failed) return -1;
+    if (c->frame == before) return *out = Py_NewRef(Py_None), 1;
+    c->frame->instead = Py_NewRef(Py_None);
+    return 0;
+}
+
+static int call_setattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    return a->n == 3 ? set(c, a, a->at[2], out) : cr_break(c, "setattr() with such arguments");
+}
+
+static int call_delattr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    return a->n == 2 ? set(c, a, NULL, out) : cr_break(c, "delattr() with such arguments");
+}
+
+/* next() of a generator knows what it returned; of an object its __next__ in Python is called. */
+static int call_next(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    if (a->n < 1 || a->n > 2) return cr_break(c, "next() with such arguments");
+    PyObject *from = a->at[0], *next = Py_TYPE(from)->tp_iternext ? from : NULL;
+    if (cr_is_token(from)) {
+        int r = a->n == 1 ? cr_call_special(c, f, from, "__next__", NULL, 0)
+                          : cr_call_special_now(c, f, from, "__next__", NULL, 0, out);
+        if (r == 1) return cr_break(c, "next() of an object of class %s is asked for", Py_TYPE(cr_real(from))->tp_name);
+        if (a->n == 1) return r;
+        if (!r) return 1;
+    } else if (!next) {
+        return cr_break(c, "next() of something that is no iterator is asked for");
+    } else if (cr_is_generator(from)) {
+        if (cr_next_of_generator(c, from, out) == 1) return 1;
+    } else {
+        *out = Py_TYPE(from)->tp_iternext(from);
+        if (*out && cr_check_result(c, *out)) return Py_DECREF(*out), -1;
+        if (*out) return 1;
+        if (!PyErr_Occurred() && a->n == 1) PyErr_SetNone(PyExc_StopIteration);
+        if (!PyErr_Occurred()) return *out = Py_NewRef(a->at[1]), 1;
+    }
+    if (a->n == 2 && cr_catch(c, PyExc_StopIteration)) return *out = Py_NewRef(a->at[1]), 1;
+    return -1;
+}
+
+static int call_repr(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    if (a->n != 1) return cr_break(c, "repr() has %zd arguments", a->n);
+    return (*out = cr_text(c, f, a->at[0], true)) ? 1 : -1;
+}
+
+static int call_str(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    if (a->n != 1) return cr_break(c, "str() has %zd arguments", a->n);
+    return (*out = cr_text(c, f, a->at[0], false)) ? 1 : -1;
+}
+
+static int call_vars(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    PyObject *name = a->n == 1 && cr_is_token(a->at[0]) ? PyUnicode_InternFromString("__dict__") : NULL;
+    int r = name ? cr_get_attribute(c, a->at[0], name, out) : cr_break(c, "vars() with such arguments");
+    Py_XDECREF(name);
+    return r == 2 ? cr_break(c, "vars() of an object without __dict__ is asked for") : r;
 }
 
 static int call_callable(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
@@ -139,6 +244,17 @@ static int call_iter(cr_capture *c, cr_call_frame *f, const arguments *a, PyObje
     return call_protocol(c, f, a, "__iter__", out, PyObject_GetIter);
 }
 
+/* Recorded ops carry the mode in which they were recorded: grad mode can be switched off for them, not on. */
+static int set_grad(cr_capture *c, cr_call_frame *f, const arguments *a, PyObject **out) {
+    (void)f;
+    int on = a->n == 1 && cr_is_constant(a->at[0]) ? PyObject_IsTrue(a->at[0]) : -1;
+    if (on < 0) return cr_break(c, "the gradient mode is set to something that is no constant");
+    if (on && !c->grad) return cr_break(c, "gradients are switched on in a function that is called without them");
+    bool before = cr_ambient_get()->grad;
+    cr_ambient_get()->grad = on;
+    return *out = PyBool_FromLong(before), 1;
+}
+
 /* ---- the tables ---- */
 
 static const rule builtins[] = {
@@ -146,18 +262,24 @@ static const rule builtins[] = {
     { "bin", CONSTANTS, NULL }, { "chr", CONSTANTS, NULL }, { "divmod", ANY, NULL },  { "format", CONSTANTS, NULL },
     { "hash", CONSTANTS, NULL }, { "hex", CONSTANTS, NULL }, { "iter", SPECIAL, call_iter },
     { "len", SPECIAL, call_len },
-    { "max", ANY, NULL },      { "min", ANY, NULL },       { "next", ANY, NULL },     { "oct", CONSTANTS, NULL },
-    { "ord", CONSTANTS, NULL }, { "pow", ANY, NULL },      { "repr", CONSTANTS, NULL }, { "round", ANY, NULL },
+    { "max", ANY, NULL },      { "min", ANY, NULL },       { "next", SPECIAL, call_next },   { "oct", CONSTANTS, NULL },
+    { "ord", CONSTANTS, NULL }, { "pow", ANY, NULL },      { "repr", SPECIAL, call_repr }, { "round", ANY, NULL },
     { "sorted", ANY, NULL },   { "sum", ANY, NULL },       { "isinstance", SPECIAL, call_isinstance },
     { "getattr", SPECIAL, call_getattr }, { "hasattr", SPECIAL, call_hasattr },
+    { "setattr", SPECIAL, call_setattr }, { "delattr", SPECIAL, call_delattr },
+    { "issubclass", SPECIAL, call_issubclass }, { "vars", SPECIAL, call_vars },
     { "callable", SPECIAL, call_callable },
 };
 
 static const rule own[] = { /* _exporting(): None wherever a capture is; _function, _packet: the same op for ever */
     { "_exporting", ANY, NULL },
+    { "is_grad_enabled", ANY, NULL },
+    { "_set_grad_enabled", SPECIAL, set_grad },
     { "_function", CONSTANTS, NULL },
     { "_packet", CONSTANTS, NULL },
 };
+
+static const rule functools[] = { { "reduce", ANY, NULL } };
 
 /* Functions of modules in C that compute, by the module's name. */
 static const struct { const char *module; const rule *rules; size_t n; int on; } modules[] = {
@@ -165,6 +287,8 @@ static const struct { const char *module; const rule *rules; size_t n; int on; }
     { "cresset._C", own, CR_COUNT(own), ANY },
     { "math", NULL, 0, CONSTANTS },
     { "_operator", NULL, 0, ANY },
+    { "itertools", NULL, 0, ANY },
+    { "_functools", functools, CR_COUNT(functools), ANY },
 };
 
 static const struct { PyTypeObject *type; int on; } made_types[] = {
@@ -172,6 +296,7 @@ static const struct { PyTypeObject *type; int on; } made_types[] = {
     { &PyEnum_Type, ANY },      { &PyZip_Type, ANY },     { &PyReversed_Type, ANY },  { &PySlice_Type, ANY },
     { &PyLong_Type, ANY },      { &PyFloat_Type, ANY },   { &PyComplex_Type, ANY },   { &PyUnicode_Type, CONSTANTS },
     { &PySet_Type, CONSTANTS }, { &PyFrozenSet_Type, CONSTANTS }, { &PyBytes_Type, CONSTANTS },
+    { &PyMap_Type, ANY },       { &PyFilter_Type, ANY },     { &PyODict_Type, ANY },
 };
 
 /* Methods of these types, on their exact objects. */
@@ -180,8 +305,10 @@ static const struct { PyTypeObject *type; int on; } method_types[] = {
     { &PySet_Type, CONSTANTS },     { &PyFrozenSet_Type, CONSTANTS }, { &PyUnicode_Type, CONSTANTS },
     { &PyBytes_Type, CONSTANTS },   { &PyLong_Type, CONSTANTS },    { &PyFloat_Type, CONSTANTS },
     { &PyComplex_Type, CONSTANTS }, { &PyRange_Type, CONSTANTS },   { &PySlice_Type, CONSTANTS },
-    { &PyBool_Type, CONSTANTS },
+    { &PyBool_Type, CONSTANTS },     { &PyODict_Type, ANY },
 };
+
+static bool is_of_itertools(const PyTypeObject *type) { return !strncmp(type->tp_name, "itertools.", 10); }
 
 static int on_methods_of(PyTypeObject *type) {
     for (size_t i = 0; i < CR_COUNT(method_types); i++)
@@ -194,17 +321,22 @@ static int rule_of(PyObject *callable, const arguments *a, special *written) {
     if (callable == (PyObject *)&PyType_Type) return *written = call_type, SPECIAL;
     if (callable == (PyObject *)&PySuper_Type) return *written = cr_call_super, SPECIAL;
     if (callable == (PyObject *)&PyBool_Type) return ANY;
+    if (callable == (PyObject *)&PyUnicode_Type && a->n == 1 && !a->kwnames) return *written = call_str, SPECIAL;
+    if (PyType_Check(callable) && is_of_itertools((PyTypeObject *)callable)) return ANY;
     for (size_t i = 0; PyType_Check(callable) && i < CR_COUNT(made_types); i++)
         if (callable == (PyObject *)made_types[i].type) return made_types[i].on;
     if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) {
         if (!strncmp(((PyMethodDescrObject *)callable)->d_method->ml_name, "__", 2)) return -1;
-        bool fits = a->n && Py_IS_TYPE(a->at[0], PyDescr_TYPE(callable));
+        bool fits = a->n && (Py_IS_TYPE(a->at[0], PyDescr_TYPE(callable)) ||
+                             (PyODict_CheckExact(a->at[0]) && PyDescr_TYPE(callable) == &PyDict_Type));
         return fits ? on_methods_of(PyDescr_TYPE(callable)) : -1;
     }
     if (!PyCFunction_CheckExact(callable)) return -1;
     const PyCFunctionObject *function = (PyCFunctionObject *)callable;
     if (function->m_self && !PyModule_CheckExact(function->m_self)) {
         PyObject *self = function->m_self;
+        if (cr_is_generator(self)) return ANY;
+        if (PyType_Check(self) && is_of_itertools((PyTypeObject *)self)) return ANY;
         if (!strncmp(function->m_ml->ml_name, "__", 2)) return -1; /* __format__, __reduce__: texts and the like */
         return on_methods_of(PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self));
     }
@@ -246,6 +378,20 @@ static bool is_python(PyObject *value) {
     return PyFunction_Check(value) || PyMethod_Check(value);
 }
 
+/* Does it call what it is given? Then that is evaluated, be it in Python or not. */
+static bool calls_back(PyObject *callable) {
+    static const char *const names[] = { "sorted", "min", "max", "sort", "reduce" };
+    if (PyType_Check(callable))
+        return callable == (PyObject *)&PyMap_Type || callable == (PyObject *)&PyFilter_Type ||
+               is_of_itertools((PyTypeObject *)callable);
+    const char *name = "";
+    if (PyCFunction_CheckExact(callable)) name = ((PyCFunctionObject *)callable)->m_ml->ml_name;
+    if (Py_IS_TYPE(callable, &PyMethodDescr_Type)) name = ((PyMethodDescrObject *)callable)->d_method->ml_name;
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(name, names[i])) return true;
+    return false;
+}
+
 /* Dicts from outside are unfolded, objects that iterate in Python are asked for their iterator. */
 static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value) {
     PyObject *iterator = NULL;
@@ -253,13 +399,26 @@ static PyObject *iterable(cr_capture *c, cr_call_frame *f, PyObject *value) {
     return r == 1 ? cr_operand(c, value) : iterator;
 }
 
+static bool iterates_over(PyObject *callable) {
+    static const char *const names[] = { "sorted", "min", "max", "sum", "any", "all", "extend", "join", "reduce",
+                                         "update", "fromkeys", "from_iterable" };
+    if (!PyCFunction_CheckExact(callable)) return false;
+    for (size_t i = 0; i < CR_COUNT(names); i++)
+        if (!strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, names[i])) return true;
+    return false;
+}
+
 /* Calls it with what it may look into ready to be looked into. */
 static PyObject *call_for_real(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
     Py_ssize_t total = a->n + (a->kwnames ? PyTuple_GET_SIZE(a->kwnames) : 0), k = 0;
     PyObject *result = NULL, **operands = PyMem_Malloc(((size_t)total + 1) * sizeof *operands);
     if (!operands) return PyErr_NoMemory();
-    bool iterates = PyType_Check(callable); /* list(), enumerate(), zip(), ...: of no use to a method or an op */
-    while (k < total && (operands[k] = iterates ? iterable(c, f, a->at[k]) : cr_operand(c, a->at[k]))) k++;
+    /* list(), enumerate(), zip(), sum(), ...: of no use to a method or an op */
+    bool iterates = PyType_Check(callable) || iterates_over(callable), calls = calls_back(callable);
+    while (k < total && (operands[k] = calls && cr_may_be_called(a->at[k]) ? cr_callback_new(c, a->at[k])
+                                       : iterates                          ? iterable(c, f, a->at[k])
+                                                                           : cr_operand(c, a->at[k])))
+        k++;
     if (k == total) result = PyObject_Vectorcall(callable, operands, (size_t)a->n, a->kwnames);
     while (k--) Py_DECREF(operands[k]);
     PyMem_Free(operands);
@@ -290,13 +449,45 @@ static int give(cr_capture *c, cr_call_frame *f, PyObject *result) {
     return cr_push(f, result), 0;
 }
 
+/* object.__new__, tuple.__new__, ... */
+static bool is_new(PyObject *callable) {
+    return PyCFunction_CheckExact(callable) && PyCFunction_GET_SELF(callable) &&
+           PyType_Check(PyCFunction_GET_SELF(callable)) &&
+           !strcmp(((PyCFunctionObject *)callable)->m_ml->ml_name, "__new__");
+}
+
+static int call_new(cr_capture *c, cr_call_frame *f, PyObject *callable, const arguments *a) {
+    PyObject *of = PyCFunction_GET_SELF(callable), *type = a->n ? a->at[0] : NULL, *out = NULL;
+    bool fits = type && cr_is_token(type) && PyType_Check(cr_real(type)) && !a->kwnames;
+    PyObject *rest = fits ? PyTuple_New(a->n - 1) : NULL;
+    for (Py_ssize_t k = 1; rest && k < a->n; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(a->at[k]));
+    if (!rest) return PyErr_Occurred() ? -1 : cr_break(c, "__new__() is called with such arguments");
+    int r = cr_make_object(c, f, type, (PyTypeObject *)of, rest, &out);
+    Py_DECREF(rest);
+    return r < 0 ? -1 : (cr_push(f, out), 0);
+}
+
+static int make_exception(cr_capture *c, cr_call_frame *f, PyObject *type, const arguments *a) {
+    for (Py_ssize_t k = 0; k < a->n && PyErr_GivenExceptionMatches(type, PyExc_OSError); k++)
+        if (!cr_is_constant(a->at[k])) return refuse(c, type, " on something that is no constant");
+    PyObject *made = cr_exception_value(c, PyObject_Vectorcall(type, a->at, (size_t)a->n, NULL));
+    return made ? cr_push(f, made), 0 : -1;
+}
+
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames) {
     arguments a = { args, nargs, kwnames };
     Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     special written = NULL;
     PyObject *out = NULL;
+    if (Py_IS_TYPE(callable, &PyWrapperDescr_Type)) {
+        int r = cr_call_wrapper(c, f, callable, &a, &out);
+        return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
+    }
+    if (is_new(callable)) return call_new(c, f, callable, &a);
+    if (PyExceptionClass_Check(callable) && !kwnames) return make_exception(c, f, callable, &a);
     if (is_op(callable) || is_tensor_method(callable, &a)) {
+        c->on_tensors = true;
         c->clean = true; /* ops change no containers; what they record is cut off again */
         return give(c, f, call_for_real(c, f, callable, &a));
     }
@@ -307,8 +498,12 @@ int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObjec
         int r = written(c, f, &a, &out);
         return r < 0 ? -1 : r ? (cr_push(f, out), 0) : 0;
     }
+    bool of_container = !PyType_Check(callable) && PyCFunction_CheckExact(callable) &&
+                        PyCFunction_GET_SELF(callable) && !PyModule_Check(PyCFunction_GET_SELF(callable));
     for (Py_ssize_t k = 0; k < total; k++) {
-        if (is_python(args[k])) return refuse(c, callable, " with a Python function");
+        c->on_tensors |= cr_is_tensor_value(args[k]) ||
+                         (!of_container && PyList_Check(args[k]) && !cr_is_constant(args[k]));
+        if (is_python(args[k]) && !calls_back(callable)) return refuse(c, callable, " with a Python function");
         if (on == CONSTANTS && !cr_is_constant(args[k]))
             return refuse(c, callable, " on something that is no constant");
     }

@@ -184,16 +184,11 @@ static int call_method_token(cr_capture *c, cr_call_frame *f, PyObject *token, P
 
 static int call_special(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
                         Py_ssize_t nargs, PyObject *kwnames) {
-    PyObject *real = cr_real(token), *key = PyUnicode_InternFromString(name);
-    PyObject *raw = key ? _PyType_Lookup(Py_TYPE(real), key) : NULL;
-    int r = key ? 1 : -1;
-    if (raw && PyFunction_Check(raw)) {
-        int32_t type = cr_source(&c->guards, CR_READ_TYPE, cr_source_of(token), NULL, 0);
-        PyObject *function = type < 0 ? NULL : cr_wrap_read(c, CR_READ_CLASS, type, (PyObject *)Py_TYPE(real), key, 0);
-        r = function ? call_with_self(c, f, function, token, args, nargs, kwnames) : -1;
-        Py_XDECREF(function);
-    }
-    Py_XDECREF(key);
+    PyObject *function = NULL;
+    int r = cr_class_special(c, token, name, &function);
+    if (r < 1) return r < 0 ? -1 : 1;
+    r = call_with_self(c, f, function, token, args, nargs, kwnames);
+    Py_DECREF(function);
     return r;
 }
 
@@ -212,7 +207,7 @@ int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const 
                         Py_ssize_t nargs, PyObject **out) {
     int top = f->top, r = cr_call_special(c, f, token, name, args, nargs);
     if (r) return r;
-    if (cr_run_until(c, f) || f->top != top + 1) return -1;
+    if ((c->frame != f && cr_run_until(c, f)) || f->top != top + 1) return -1;
     *out = cr_pop(f);
     return 0;
 }
@@ -229,7 +224,7 @@ static int call_token(cr_capture *c, cr_call_frame *f, PyObject *token, PyObject
         return r;
     }
     c->clean = true;
-    if (PyType_Check(real)) return cr_break(c, "an object of class %s is made", ((PyTypeObject *)real)->tp_name);
+    if (PyType_Check(real)) return cr_construct(c, f, token, args, nargs, kwnames);
     int r = call_special(c, f, token, "__call__", args, nargs, kwnames);
     return r > 0 ? cr_break(c, "an object of class %s is called", Py_TYPE(real)->tp_name) : r;
 }
@@ -344,8 +339,7 @@ HANDLER(MAKE_FUNCTION) {
     fn->func_closure = closure; /* cells from outside are tokens: nobody but us may ever call it */
     fn->func_kwdefaults = kwdefaults;
     fn->func_defaults = defaults;
-    if (c->plain) fn->func_annotations = annotations;
-    else Py_XDECREF(annotations);
+    fn->func_annotations = annotations;
     if (!c->plain && (PyList_Append(c->kept, function) ||
                       cr_map_put(&c->made, &function, sizeof function, (uint64_t)f->owner)))
         return Py_DECREF(function), -1;
@@ -359,7 +353,7 @@ HANDLER(SET_FUNCTION_ATTRIBUTE) {
                     : i->arg == 4 ? &fn->func_annotations
                     : i->arg == 2 ? &fn->func_kwdefaults
                                   : &fn->func_defaults;
-    if (i->arg == 4 && !c->plain) Py_CLEAR(value);
+    (void)c;
     Py_XSETREF(*to, value);
     return cr_push(f, (PyObject *)fn), 0;
 }

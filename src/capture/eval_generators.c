@@ -1,9 +1,9 @@
 /* eval_generators.c: generators that the program makes.
  *
  * A generator is a frame of the evaluator's, suspended: an object whose next item is found by evaluating on. Whoever
- * iterates over it, a loop of the program or a function in C (sum, tuple, zip), asks for items in the same way. It
- * lives no longer than the capture. A generator with `try` or `with` in it is not taken: dropped half way, it would
- * have to run what is in there. */
+ * iterates over it, a loop of the program or a function in C (sum, tuple, zip), asks for items in the same way; send(),
+ * throw() and close() resume it, too. It lives no longer than the capture. One that waits inside of `try` or `with` and
+ * is dropped ends the capture: CPython would run what is in there. */
 #include "capture/evaluate.h"
 
 #include "python/py.h"
@@ -15,16 +15,30 @@ typedef struct generator {
     cr_capture *capture;
     cr_call_frame *frame; /* owned while suspended; NULL: it has ended, or runs */
     PyObject *item;       /* what it has just yielded */
+    PyObject *result;     /* what it has returned */
+    bool started, waits;  /* waits: inside of try or with */
 } generator;
 
 static PyTypeObject generator_type;
 
+static void set_waits(generator *g, bool waits) {
+    g->capture->unfinished += (int)waits - (int)g->waits;
+    g->waits = waits;
+}
+
 static void generator_dealloc(PyObject *self) {
     generator *g = (generator *)self;
+    if (g->waits && !g->capture->disposing) {
+        set_waits(g, false);
+        cr_break(g->capture, "a generator is dropped inside of try or with");
+    }
     if (g->frame) cr_free_frame(g->frame);
     Py_XDECREF(g->item);
+    Py_XDECREF(g->result);
     PyObject_Free(self);
 }
+
+void cr_generator_ends(PyObject *self, PyObject *result) { Py_XSETREF(((generator *)self)->result, result); }
 
 /* C code between here and the loop wants an exception. */
 static PyObject *fail(const cr_capture *c) {
@@ -32,21 +46,137 @@ static PyObject *fail(const cr_capture *c) {
     return NULL;
 }
 
-static PyObject *next_item(PyObject *self) {
-    generator *g = (generator *)self;
-    cr_capture *c = g->capture;
-    cr_call_frame *outer = c->frame, *f = g->frame;
-    if (!f) return NULL;
+/* Its frame becomes the innermost. */
+static cr_call_frame *resume(generator *g) {
+    cr_call_frame *f = g->frame;
     g->frame = NULL;
-    f->back = outer;
-    f->generator = self;
-    c->frame = f;
-    cr_push(f, Py_NewRef(Py_None)); /* what it is sent */
-    if (cr_run_until(c, outer)) return fail(c);
+    g->started = true;
+    set_waits(g, false);
+    f->back = g->capture->frame;
+    f->generator = (PyObject *)g;
+    g->capture->frame = f;
+    return f;
+}
+
+/* Runs on until it yields or ends. NULL without an exception: it has ended, g->result is what it returned. */
+static PyObject *run_on(generator *g, cr_call_frame *outer) {
+    if (cr_run_until(g->capture, outer)) return fail(g->capture);
     PyObject *item = g->item;
     g->item = NULL;
-    return item; /* NULL without an exception: it has ended */
+    return item;
 }
+
+static bool is_running(const generator *g) {
+    for (const cr_call_frame *f = g->capture->frame; f; f = f->back)
+        if (f->generator == (PyObject *)g) return true;
+    return false;
+}
+
+/* `value`: what it is sent; borrowed. */
+static PyObject *send_to(generator *g, PyObject *value) {
+    cr_call_frame *outer = g->capture->frame;
+    if (!g->frame) {
+        if (!is_running(g)) return NULL;
+        PyErr_SetString(PyExc_ValueError, "generator already executing");
+        return NULL;
+    }
+    if (!g->started && value != Py_None) {
+        PyErr_SetString(PyExc_TypeError, "can't send non-None value to a just-started generator");
+        return NULL;
+    }
+    Py_CLEAR(g->result);
+    cr_push(resume(g), Py_NewRef(value));
+    return run_on(g, outer);
+}
+
+static PyObject *next_item(PyObject *self) { return send_to((generator *)self, Py_None); }
+
+/* Does it wait for another one in `yield from`? */
+static bool delegates(const cr_call_frame *f) {
+    return f->current > 0 && f->instructions->at[f->current - 1].id == CR_I_SEND;
+}
+
+/* Resumes it by raising a value (borrowed). */
+static PyObject *throw_into(generator *g, PyObject *exception) {
+    cr_capture *c = g->capture;
+    cr_call_frame *outer = c->frame;
+    if (!g->frame || !g->started) {
+        if (g->frame) cr_free_frame(g->frame), g->frame = NULL;
+        return cr_raise(c, exception), NULL;
+    }
+    if (delegates(g->frame))
+        return cr_break(c, "something is thrown into a generator that waits in yield from"), fail(c);
+    Py_CLEAR(g->result);
+    resume(g);
+    cr_raise(c, exception);
+    return cr_unwind(c, outer) ? fail(c) : run_on(g, outer);
+}
+
+/* ---- methods ---- */
+
+/* An end is StopIteration, to whom asks by a method. */
+static PyObject *or_stop(generator *g, PyObject *item) {
+    if (item || PyErr_Occurred()) return item;
+    PyObject *value = g->result && g->result != Py_None ? g->result : NULL;
+    PyObject *real = value ? PyObject_CallOneArg(PyExc_StopIteration, value) : PyObject_CallNoArgs(PyExc_StopIteration);
+    PyObject *exception = cr_exception_value(g->capture, real);
+    if (exception) cr_raise(g->capture, exception);
+    Py_XDECREF(exception);
+    Py_CLEAR(g->result);
+    return NULL;
+}
+
+static PyObject *method_send(PyObject *self, PyObject *value) {
+    return or_stop((generator *)self, send_to((generator *)self, value));
+}
+
+static PyObject *method_next(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return or_stop((generator *)self, next_item(self));
+}
+
+/* throw(exception), throw(class), or the three that a context manager is given: class, exception, traceback. */
+static PyObject *method_throw(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    generator *g = (generator *)self;
+    cr_capture *c = g->capture;
+    PyObject *given = n >= 2 && args[1] != Py_None ? args[1] : n ? args[0] : NULL, *exception = NULL;
+    if (given && cr_is_exception(given)) exception = Py_NewRef(given);
+    else if (given && n == 1 && !cr_is_token(given) && PyExceptionClass_Check(given))
+        exception = cr_exception_value(c, PyObject_CallNoArgs(given));
+    else cr_break(c, "throw() with such arguments");
+    PyObject *item = exception ? throw_into(g, exception) : fail(c);
+    Py_XDECREF(exception);
+    return exception ? or_stop(g, item) : NULL;
+}
+
+static PyObject *method_close(PyObject *self, PyObject *unused) {
+    generator *g = (generator *)self;
+    cr_capture *c = g->capture;
+    (void)unused;
+    if (!g->frame && is_running(g)) return cr_break(c, "a generator closes itself"), fail(c);
+    if (!g->frame || !g->started) {
+        if (g->frame) cr_free_frame(g->frame), g->frame = NULL;
+        Py_RETURN_NONE;
+    }
+    PyObject *exception = cr_exception_value(c, PyObject_CallNoArgs(PyExc_GeneratorExit));
+    PyObject *item = exception ? throw_into(g, exception) : NULL;
+    Py_XDECREF(exception);
+    if (item) {
+        Py_DECREF(item);
+        return cr_break(c, "a generator ignores GeneratorExit"), fail(c);
+    }
+    Py_CLEAR(g->result);
+    if (PyErr_Occurred() && !cr_catch(c, PyExc_GeneratorExit) && !cr_catch(c, PyExc_StopIteration)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    { "send", method_send, METH_O, NULL },
+    { "throw", (PyCFunction)(void (*)(void))method_throw, METH_FASTCALL, NULL },
+    { "close", method_close, METH_NOARGS, NULL },
+    { "__next__", method_next, METH_NOARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
 
 static PyTypeObject generator_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Generator",
@@ -54,10 +184,20 @@ static PyTypeObject generator_type = {
     .tp_dealloc = generator_dealloc,
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = next_item,
+    .tp_methods = methods,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
 int cr_generators_init(void) { return PyType_Ready(&generator_type); }
+
+bool cr_is_generator(PyObject *value) { return Py_IS_TYPE(value, &generator_type); }
+
+int cr_next_of_generator(cr_capture *c, PyObject *value, PyObject **out) {
+    (void)c;
+    return (*out = method_next(value, NULL)) ? 1 : -1;
+}
+
+/* ---- instructions ---- */
 
 /* From 3.12 on every generator has one handler of CPython's own, which renames StopIteration. Entries of the table
  * begin with a byte that says so. */
@@ -72,22 +212,58 @@ static bool has_handlers(const PyCodeObject *code) {
 HANDLER(RETURN_GENERATOR) {
     (void)i;
     if (!f->back) return cr_break(c, "a generator is made");
-    if (has_handlers(f->code))
+    if (PY_VERSION_HEX >= 0x030C0000 && has_handlers(f->code))
         return cr_break(c, "the generator %U() has try or with in it", f->code->co_qualname);
     generator *g = PyObject_New(generator, &generator_type);
     if (!g) return -1;
     *g = (generator){ .ob_base = g->ob_base, .capture = c, .frame = f };
     c->frame = f->back;
+    PyObject *instead = f->instead;
+    f->instead = NULL;
+    if (instead) { /* __init__ or __setattr__ that is a generator */
+        Py_DECREF(g);
+        return cr_break(c, "a special method is a generator");
+    }
     cr_push(f->back, (PyObject *)g);
     return 0;
 }
 
 HANDLER(YIELD_VALUE) {
-    (void)i;
     generator *g = (generator *)f->generator;
     if (!g) return cr_break(c, "a generator is made");
     g->item = cr_pop(f);
     g->frame = f;
     c->frame = f->back;
+    set_waits(g, PY_VERSION_HEX < 0x030C0000 && cr_code_handler(f->instructions, i->own));
+    return 0;
+}
+
+HANDLER(GET_YIELD_FROM_ITER) {
+    if (cr_is_generator(cr_peek(f, 1))) return 0;
+    return cr_do_GET_ITER(c, f, i);
+}
+
+/* Stack: the one asked, what it is sent. Its item goes on top; when it has ended, its result in the place of both. */
+HANDLER(SEND) {
+    if (PY_VERSION_HEX >= 0x030C0000) return cr_break(c, "yield from is evaluated on CPython 3.11 only");
+    PyObject *value = cr_pop(f), *from = cr_peek(f, 1), *item = NULL, *result = NULL;
+    if (cr_is_generator(from)) {
+        item = send_to((generator *)from, value);
+        result = ((generator *)from)->result;
+    } else if (value != Py_None) {
+        cr_break(c, "something is sent to an iterator that is no generator");
+    } else if (Py_TYPE(from)->tp_iternext) {
+        item = Py_TYPE(from)->tp_iternext(from);
+        if (!item && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+    } else {
+        cr_break(c, "an iterator in Python is asked by yield from");
+    }
+    Py_DECREF(value);
+    if (item) return cr_push(f, item), 0;
+    if (PyErr_Occurred() || c->reason) return -1;
+    result = Py_NewRef(result ? result : Py_None);
+    Py_DECREF(cr_pop(f));
+    cr_push(f, result);
+    f->next = i->arg;
     return 0;
 }

@@ -23,14 +23,16 @@ static int give(cr_capture *c, cr_call_frame *f, PyObject *value) {
 
 /* ---- operators ---- */
 
-static int unary(cr_capture *c, cr_call_frame *f, unaryfunc function) {
-    PyObject *value = cr_pop(f), *result = function(value);
+static int unary(cr_capture *c, cr_call_frame *f, unaryfunc function, const char *name) {
+    PyObject *value = cr_pop(f), *result = NULL;
+    c->on_tensors = cr_is_tensor_value(value);
+    if (!cr_unary_by_method(c, f, name, value, &result)) result = function(value);
     Py_DECREF(value);
     return give(c, f, result);
 }
-HANDLER(UNARY_POSITIVE) { return UNUSED, unary(c, f, PyNumber_Positive); }
-HANDLER(UNARY_NEGATIVE) { return UNUSED, unary(c, f, PyNumber_Negative); }
-HANDLER(UNARY_INVERT) { return UNUSED, unary(c, f, PyNumber_Invert); }
+HANDLER(UNARY_POSITIVE) { return UNUSED, unary(c, f, PyNumber_Positive, "__pos__"); }
+HANDLER(UNARY_NEGATIVE) { return UNUSED, unary(c, f, PyNumber_Negative, "__neg__"); }
+HANDLER(UNARY_INVERT) { return UNUSED, unary(c, f, PyNumber_Invert, "__invert__"); }
 
 HANDLER(UNARY_NOT) {
     UNUSED;
@@ -55,13 +57,25 @@ static bool shows(PyObject *a, PyObject *b) {
     return (PyUnicode_Check(a) || PyBytes_Check(a)) && !cr_is_constant(b);
 }
 
+/* Objects whose class adds methods to a container are that container. */
+static PyObject *operate(cr_capture *c, int op, PyObject *a, PyObject *b) {
+    PyObject *left = op < 13 ? cr_operand(c, a) : Py_NewRef(a), *right = cr_operand(c, b);
+    PyObject *result = left && right ? operators[op](left, right) : NULL;
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return result;
+}
+
 HANDLER(BINARY_OP) {
     UNUSED;
     PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
     c->clean = cr_is_tensor_value(a); /* an op that fails has changed nothing */
+    int by_method = cr_operator_by_method(c, f, i->arg, a, b, &result);
+    if (by_method) c->clean = false;
+    else c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
     if ((size_t)i->arg >= CR_COUNT(operators)) cr_break(c, "an operator that is not known (%d)", i->arg);
-    else if (!c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
-    else result = operators[i->arg](a, b);
+    else if (!by_method && !c->plain && shows(a, b)) cr_break(c, "a text is made of something that is no constant");
+    else if (!by_method) result = operate(c, i->arg, a, b);
     Py_DECREF(a);
     Py_DECREF(b);
     return give(c, f, result);
@@ -69,7 +83,15 @@ HANDLER(BINARY_OP) {
 
 HANDLER(COMPARE_OP) {
     UNUSED;
-    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = PyObject_RichCompare(a, b, i->arg & ~CR_COMPARE_BOOL);
+    PyObject *b = cr_pop(f), *a = cr_pop(f), *result = NULL;
+    int op = i->arg & ~CR_COMPARE_BOOL;
+    if (!cr_compare_by_method(c, f, op, a, b, &result)) {
+        PyObject *left = cr_operand(c, a), *right = cr_operand(c, b);
+        c->on_tensors = cr_is_tensor_value(a) || cr_is_tensor_value(b);
+        result = left && right ? PyObject_RichCompare(left, right, op) : NULL;
+        Py_XDECREF(left);
+        Py_XDECREF(right);
+    }
     Py_DECREF(a);
     Py_DECREF(b);
     if (!result || !(i->arg & CR_COMPARE_BOOL)) return give(c, f, result);
@@ -80,7 +102,7 @@ HANDLER(COMPARE_OP) {
 }
 
 /* Is it known under one source? Then whether it is another object is guarded, too. */
-static int differ(cr_capture *c, PyObject *a, PyObject *b) {
+int cr_guard_differ(cr_capture *c, PyObject *a, PyObject *b) {
     size_t x, y;
     if (!cr_find_known(c, a, &x) || !cr_find_known(c, b, &y)) return 0; /* one was made here */
     return cr_guard_number(&c->guards, c->known.at[x].source, CR_HOLDS_DIFFERENT, NULL, c->known.at[y].source);
@@ -97,7 +119,7 @@ HANDLER(IS_OP) {
     int failed = 0;
     if (!c->plain && has_no_identity(a) && has_no_identity(b))
         failed = cr_break(c, "the identity of numbers or texts is asked for; compare them with ==");
-    else if (!c->plain && !same) failed = differ(c, a, b);
+    else if (!c->plain && !same) failed = cr_guard_differ(c, a, b);
     Py_DECREF(a);
     Py_DECREF(b);
     return failed ? -1 : (cr_push(f, PyBool_FromLong(same != (i->arg == 1))), 0);
@@ -109,7 +131,8 @@ static int has_key(cr_capture *c, PyObject *dict, PyObject *key) {
     PyObject *mark = (PyObject *)((char *)cr_real(dict) + 1);
     if (cr_map_find(&c->by_real, &mark, sizeof mark, NULL)) return 2; /* unfolded: perhaps changed since */
     PyObject *real = cr_real(dict);
-    if (cr_has_stores(c, real)) return cr_break(c, "variables are set and read as a dict");
+    PyObject *set = cr_find_store(c, real, key);
+    if (set) return set != CR_DELETED;
     if (cr_read_now(CR_READ_KEY, real, key, 0))
         return cr_source(&c->guards, CR_READ_KEY, cr_source_of(dict), key, 0) < 0 ? -1 : 1;
     if (!cr_dict_is_plain(real)) return 2;
@@ -118,12 +141,15 @@ static int has_key(cr_capture *c, PyObject *dict, PyObject *key) {
 
 HANDLER(CONTAINS_OP) {
     PyObject *container = cr_pop(f), *item = cr_pop(f);
-    int found = has_key(c, container, item);
-    if (found == 2 && cr_is_token(container) && !PyDict_CheckExact(cr_real(container)))
-        found = cr_break(c, "'in' is asked of an object of class %s", Py_TYPE(cr_real(container))->tp_name);
+    int found = 0, by_method = cr_contains_by_method(c, f, container, item, &found);
+    if (by_method < 0) found = -1;
+    if (!by_method) found = has_key(c, container, item);
     if (found == 2) {
         PyObject *operand = cr_operand(c, container);
-        found = operand ? PySequence_Contains(operand, item) : -1;
+        c->on_tensors = operand && (cr_is_tensor_value(operand) || cr_is_tensor_value(item));
+        if (operand && cr_is_token(operand))
+            found = cr_break(c, "'in' is asked of an object of class %s", Py_TYPE(cr_real(container))->tp_name);
+        else found = operand ? PySequence_Contains(operand, item) : -1;
         Py_XDECREF(operand);
     }
     Py_DECREF(container);
@@ -140,6 +166,14 @@ static PyObject *dict_item(cr_capture *c, PyObject *dict, PyObject *key) {
     return found == 1 ? cr_wrap_read(c, CR_READ_KEY, cr_source_of(dict), cr_real(dict), key, 0) : NULL;
 }
 
+/* An object of a class made of dict that has not got the key: its __missing__ in Python. 0: a frame was pushed; 1: it
+ * has the key, or no such method; -1. */
+static int call_missing(cr_capture *c, cr_call_frame *f, PyObject *object, PyObject *items, PyObject *key) {
+    if (!PyDict_Check(items)) return 1;
+    int has = PyDict_Contains(items, key);
+    return has ? has : cr_call_special(c, f, object, "__missing__", &key, 1);
+}
+
 HANDLER(BINARY_SUBSCR) {
     UNUSED;
     PyObject *key = cr_pop(f), *container = cr_pop(f), *result;
@@ -148,6 +182,9 @@ HANDLER(BINARY_SUBSCR) {
     result = dict_item(c, container, key);
     if (!result && !PyErr_Occurred() && !c->reason) {
         PyObject *operand = cr_operand(c, container);
+        c->on_tensors = cr_is_tensor_value(container) || cr_is_tensor_value(key);
+        int missing = operand && cr_is_token(container) ? call_missing(c, f, container, operand, key) : 1;
+        if (missing < 1) return Py_XDECREF(operand), Py_DECREF(key), Py_DECREF(container), missing;
         result = operand ? PyObject_GetItem(operand, key) : NULL;
         Py_XDECREF(operand);
     }
@@ -167,8 +204,10 @@ HANDLER(BINARY_SLICE) { return push_slice(f) ? -1 : cr_do_BINARY_SUBSCR(c, f, i)
 
 HANDLER(STORE_SUBSCR) {
     UNUSED;
-    PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = cr_operand(c, given);
-    int failed = container ? PyObject_SetItem(container, key, value) : -1;
+    PyObject *key = cr_pop(f), *given = cr_pop(f), *value = cr_pop(f), *container = NULL;
+    c->on_tensors = cr_is_tensor_value(given) || cr_is_tensor_value(key);
+    int failed = cr_set_item_by_method(c, f, given, key, value);
+    if (failed == 1) failed = (container = cr_operand(c, given)) ? PyObject_SetItem(container, key, value) : -1;
     Py_XDECREF(container);
     Py_DECREF(key);
     Py_DECREF(given);
@@ -180,8 +219,9 @@ HANDLER(STORE_SLICE) { return push_slice(f) ? -1 : cr_do_STORE_SUBSCR(c, f, i); 
 
 HANDLER(DELETE_SUBSCR) {
     UNUSED;
-    PyObject *key = cr_pop(f), *given = cr_pop(f), *container = cr_operand(c, given);
-    int failed = container ? PyObject_DelItem(container, key) : -1;
+    PyObject *key = cr_pop(f), *given = cr_pop(f), *container = NULL;
+    int failed = cr_set_item_by_method(c, f, given, key, NULL);
+    if (failed == 1) failed = (container = cr_operand(c, given)) ? PyObject_DelItem(container, key) : -1;
     Py_XDECREF(container);
     Py_DECREF(key);
     Py_DECREF(given);
@@ -268,16 +308,21 @@ HANDLER(BUILD_STRING) {
 
 enum { FORMATS = 1, HAS_SPEC = 4 };
 
+/* conversion: none, str, repr, ascii */
 static int format_value(cr_capture *c, cr_call_frame *f, int conversion, int how) {
-    static PyObject *(*const conversions[])(PyObject *) = { NULL, PyObject_Str, PyObject_Repr, PyObject_ASCII };
     PyObject *spec = how & HAS_SPEC ? cr_pop(f) : NULL, *value = cr_pop(f), *text = NULL;
+    PyObject *function = NULL, *converted;
+    bool has_format = cr_is_token(value) && cr_class_special(c, value, "__format__", &function);
+    Py_XDECREF(function);
     c->clean = true;
-    if (!c->plain && !cr_is_constant(value)) cr_break(c, "the text of something that is no constant is asked for");
-    else {
-        PyObject *converted = conversion ? conversions[conversion](value) : Py_NewRef(value);
-        text = !converted ? NULL : how & FORMATS ? PyObject_Format(converted, spec) : Py_NewRef(converted);
-        Py_XDECREF(converted);
-    }
+    if (cr_is_token(value) && (has_format || conversion == 3)) cr_break(c, "an object is formatted in its own way");
+    bool is_itself = c->plain || cr_is_constant(value);
+    if (c->reason) converted = NULL;
+    else if (conversion == 3) converted = PyObject_ASCII(value);
+    else if (conversion || !is_itself) converted = cr_text(c, f, value, conversion == 2);
+    else converted = Py_NewRef(value);
+    if (converted) text = how & FORMATS ? PyObject_Format(converted, spec) : Py_NewRef(converted);
+    Py_XDECREF(converted);
     Py_XDECREF(spec);
     Py_DECREF(value);
     return text ? cr_push(f, text), 0 : -1;
@@ -378,7 +423,11 @@ HANDLER(DICT_MERGE) {
 
 /* All items of an iterable as a fresh list. Tensors give their rows; what runs user code refuses. */
 static PyObject *items_of(cr_capture *c, PyObject *value) {
-    PyObject *operand = cr_operand(c, value), *list = operand ? PySequence_List(operand) : NULL;
+    PyObject *iterator = NULL;
+    int r = cr_call_special_now(c, c->frame, value, "__iter__", NULL, 0, &iterator);
+    PyObject *operand = r == 1 ? cr_operand(c, value) : iterator;
+    c->on_tensors = operand && cr_is_tensor_value(operand);
+    PyObject *list = operand ? PySequence_List(operand) : NULL;
     Py_XDECREF(operand);
     return list;
 }
@@ -392,7 +441,6 @@ HANDLER(UNPACK_SEQUENCE) {
         for (int k = i->arg; k--;) cr_push(f, Py_NewRef(PyList_GET_ITEM(list, k)));
     Py_DECREF(list);
     if (n == i->arg) return 0;
-    if (!c->plain) return cr_break(c, "%zd items are unpacked into %d names", n, i->arg);
     if (n > i->arg) PyErr_Format(PyExc_ValueError, "too many values to unpack (expected %d)", i->arg);
     else PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %zd)", i->arg, n);
     return -1;
@@ -405,7 +453,6 @@ HANDLER(UNPACK_EX) {
     if (!list) return -1;
     Py_ssize_t n = PyList_GET_SIZE(list);
     if (n >= before + after) middle = PyList_GetSlice(list, before, n - after);
-    else if (!c->plain) cr_break(c, "%zd items are unpacked into more names", n);
     else
         PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)", before + after,
                      n);
@@ -424,6 +471,7 @@ HANDLER(GET_ITER) {
     int inlined = cr_call_special(c, f, value, "__iter__", NULL, 0);
     if (inlined < 1) return Py_DECREF(value), inlined;
     operand = cr_operand(c, value);
+    c->on_tensors = operand && cr_is_tensor_value(operand);
     PyObject *iterator = operand ? PyObject_GetIter(operand) : NULL;
     Py_XDECREF(operand);
     Py_DECREF(value);

@@ -8,7 +8,8 @@
 
 #define HANDLER(name) int cr_do_##name(cr_capture *c, cr_call_frame *f, const cr_instruction *i)
 
-typedef struct super_value { PyObject_HEAD PyObject *self; Py_ssize_t first; } super_value; /* first: in the mro */
+/* first: in the order of the classes of `type` */
+typedef struct super_value { PyObject_HEAD PyObject *self; PyTypeObject *type; Py_ssize_t first; } super_value;
 
 static void super_dealloc(PyObject *o) {
     Py_XDECREF(((super_value *)o)->self);
@@ -39,13 +40,22 @@ static Py_ssize_t behind(PyTypeObject *type, PyObject *of) {
     return -1;
 }
 
+/* The class whose order of bases is gone through: the object's, or (in __new__ and class methods) itself. */
+static PyTypeObject *class_asked(PyObject *self, PyObject *of) {
+    PyObject *real = cr_real(self);
+    bool itself = PyType_Check(real) && PyType_IsSubtype((PyTypeObject *)real, (PyTypeObject *)of);
+    return itself ? (PyTypeObject *)real : Py_TYPE(real);
+}
+
 static PyObject *super_new(cr_capture *c, PyObject *type, PyObject *self) {
     super_value *made = NULL;
-    if (type && cr_is_token(self) && cr_is_token(type) && !PyType_Check(cr_real(self))) {
-        Py_ssize_t first = behind(Py_TYPE(cr_real(self)), cr_real(type));
+    if (type && self && cr_is_token(self) && cr_is_token(type) && PyType_Check(cr_real(type))) {
+        PyTypeObject *asked = class_asked(self, cr_real(type));
+        Py_ssize_t first = behind(asked, cr_real(type));
         if (first >= 0 && (made = PyObject_New(super_value, &cr_super_type))) {
             made->self = Py_NewRef(self);
             made->first = first;
+            made->type = asked; /* which self keeps */
         }
     }
     if (!made && !PyErr_Occurred() && !c->reason) cr_break(c, "super() is called on something else than self");
@@ -53,7 +63,8 @@ static PyObject *super_new(cr_capture *c, PyObject *type, PyObject *self) {
 }
 
 int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out) {
-    if (a->n || !f->code->co_argcount) return cr_break(c, "super() is called with arguments");
+    if (a->n == 2) return (*out = super_new(c, a->at[0], a->at[1])) ? 1 : -1;
+    if (a->n || !f->code->co_argcount) return cr_break(c, "super() is called with one argument");
     PyObject *self = f->locals[0] ? cr_look_at(c, &f->locals[0]) : NULL;
     if (self && PyCell_Check(self)) Py_SETREF(self, Py_XNewRef(PyCell_GET(self)));
     PyObject *type = self ? find_class(c, f) : NULL;
@@ -87,16 +98,34 @@ HANDLER(LOAD_SUPER_ATTR) {
     return r;
 }
 
+/* Of a class: functions as they are, static methods' functions, class methods bound to it. */
+static int bind_to_class(cr_capture *c, PyObject *type, PyObject *raw, int32_t source, PyObject **out) {
+    bool is_static = Py_IS_TYPE(raw, &PyStaticMethod_Type);
+    if (!is_static && !Py_IS_TYPE(raw, &PyClassMethod_Type)) {
+        if (Py_TYPE(raw)->tp_descr_get && !PyFunction_Check(raw) && !Py_IS_TYPE(raw, &PyWrapperDescr_Type) &&
+            !Py_IS_TYPE(raw, &PyMethodDescr_Type) && !PyCFunction_CheckExact(raw))
+            return cr_break(c, "a descriptor of class %s is used", Py_TYPE(raw)->tp_name);
+        return (*out = cr_wrap(c, raw, source)) ? 1 : -1;
+    }
+    if (cr_guard_type(&c->guards, source, Py_TYPE(raw))) return -1;
+    PyObject *inner = cr_wrap_read(c, CR_READ_INNER, source, raw, NULL, 0);
+    *out = inner && !is_static ? PyMethod_New(inner, type) : Py_XNewRef(inner);
+    Py_XDECREF(inner);
+    return *out ? 1 : -1;
+}
+
 int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out) {
     const super_value *s = (super_value *)value;
-    PyTypeObject *type = Py_TYPE(cr_real(s->self));
-    int32_t at = cr_source(&c->guards, CR_READ_TYPE, cr_source_of(s->self), NULL, 0);
+    PyTypeObject *type = s->type;
+    bool of_class = cr_real(s->self) == (PyObject *)type;
+    int32_t at = of_class ? cr_source_of(s->self) : cr_type_source(c, s->self);
     if (at < 0) return -1;
     for (Py_ssize_t i = s->first; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
         PyObject *raw = cr_read_now(CR_READ_BASE, (PyObject *)type, name, (int32_t)i);
         if (!raw) continue;
         int32_t source = cr_source(&c->guards, CR_READ_BASE, at, name, (int32_t)i);
         if (source < 0) return -1;
+        if (of_class) return bind_to_class(c, s->self, raw, source, out);
         if (Py_TYPE(raw)->tp_descr_set) return cr_break(c, "a property is read through super()");
         return cr_bind_class_attribute(c, s->self, raw, source, out);
     }

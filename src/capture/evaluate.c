@@ -21,33 +21,55 @@ static const cr_handler handlers[] = {
 
 /* ---- the loop ---- */
 
+/* Our own package's code is inlined like any other; people look for their own lines. */
+static bool is_library(const cr_call_frame *f) {
+    PyObject *name = PyDict_GetItemString(f->globals, "__name__");
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    return text && (!strcmp(text, "cresset") || !strncmp(text, "cresset.", 8));
+}
+
 static void note_place(cr_capture *c) {
     const cr_call_frame *f = c->frame;
     PyObject *type, *value, *trace;
     if (c->where || !f) return;
     PyErr_Fetch(&type, &value, &trace);
+    while (f->back && is_library(f)) f = f->back;
     int line = PyCode_Addr2Line(f->code, f->instructions->at[f->current].own * 2);
     c->where = PyUnicode_FromFormat("%U:%d in %U", f->code->co_filename, line, f->code->co_qualname);
     PyErr_Restore(type, value, trace);
 }
 
-/* Might the program handle it? */
-static bool is_in_try(const cr_call_frame *f) {
-    for (; f; f = f->back)
-        if (PyBytes_GET_SIZE(f->code->co_exceptiontable)) return true;
-    return false;
+/* It wants to know a number that only the tensor's data have. */
+static void break_on_data(cr_capture *c) {
+    static const uint8_t branches[] = { CR_I_POP_JUMP_IF_FALSE, CR_I_POP_JUMP_IF_TRUE, CR_I_JUMP_IF_FALSE_OR_POP,
+                                        CR_I_JUMP_IF_TRUE_OR_POP, CR_I_UNARY_NOT };
+    const cr_call_frame *f = c->frame;
+    bool branch = false;
+    for (size_t i = 0; f && i < CR_COUNT(branches); i++) branch |= f->instructions->at[f->current].id == branches[i];
+    cr_break(c, branch ? "this branch depends on the data of a tensor: write it as cresset.cond(pred, a, b, operands), "
+                         "or compile with fullgraph=False"
+                       : "a number is read from the data of a tensor: keep it a tensor, or compile with "
+                         "fullgraph=False");
 }
 
 /* What the program would raise here, it raises when the call runs plain. Ctrl-C and the like are the caller's. */
 static int end_by_exception(cr_capture *c) {
-    PyObject *type, *value, *trace;
-    if (c->plain && is_in_try(c->frame)) return PyErr_Clear(), cr_break(c, "an exception is handled");
+    PyObject *type, *value, *trace, *raised = cr_take_raised(c);
+    if (raised) {
+        PyObject *text = PyObject_Str(cr_real(raised));
+        PyErr_Clear();
+        cr_break(c, "%s is raised: %U", Py_TYPE(cr_real(raised))->tp_name, text ? text : Py_None);
+        Py_XDECREF(text);
+        Py_DECREF(raised);
+        return -1;
+    }
     if (c->plain || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     PyObject *text = PyObject_Str(value);
     if (!text) PyErr_Clear();
     else if (PyErr_GivenExceptionMatches(type, cr_break_error)) cr_break(c, "%U", text);
+    else if (PyErr_GivenExceptionMatches(type, cr_py_data_dependent_error)) break_on_data(c);
     else cr_break(c, "%s is raised: %U", ((PyTypeObject *)type)->tp_name, text);
     Py_XDECREF(text);
     Py_XDECREF(type);
@@ -69,6 +91,7 @@ static int set_landing(cr_capture *c, const cr_call_frame *f, const cr_instructi
     memcpy(m->values, f->locals, (size_t)total * sizeof *m->values);
     m->count = count, m->depth = f->top;
     m->graph = cr_graph_value_count(cr_trace_graph(c->trace));
+    m->grad = cr_ambient_get()->grad;
     m->at = f->resumed ? i->at : -1;
     return 0;
 }
@@ -93,7 +116,7 @@ static bool cut_graph(cr_capture *c) {
 
 bool cr_can_resume(cr_capture *c) {
     bool outermost = c->frame && !c->frame->back;
-    return c->clean && outermost && c->landing.at >= 0 && cut_graph(c);
+    return c->clean && outermost && c->landing.at >= 0 && c->landing.grad == c->grad && cut_graph(c);
 }
 
 /* A signal's handler is no part of the program: what it computes is not recorded. */
@@ -110,27 +133,53 @@ static int step(cr_capture *c) {
     if (!f->back && !c->plain && set_landing(c, f, i)) return -1;
     f->current = f->next++;
     c->clean = !handlers[i->id];
+    c->own = c->on_tensors = false;
     if (!handlers[i->id]) return cr_break(c, "%s (%s)", cr_instruction_reason(i->id), cr_instruction_name(i->id));
     if (--c->left <= 0) return cr_break(c, "too many instructions are evaluated: a loop is unrolled for very long");
     if ((c->left & 255) == 0 && look_for_signals(c)) return -1;
     return handlers[i->id](c, f, i);
 }
 
+/* One instruction, and what it raises. A generator that is dropped may end the capture, too. */
+static int advance(cr_capture *c, const cr_call_frame *base) {
+    if (!step(c)) return c->reason ? -1 : 0;
+    if (!c->reason && PyErr_Occurred()) note_place(c);
+    return cr_unwind(c, base);
+}
+
 int cr_run_until(cr_capture *c, cr_call_frame *f) {
     if (Py_EnterRecursiveCall(" while a function is captured")) return -1;
     int failed = 0;
-    while (!failed && c->frame != f) failed = step(c);
+    while (!failed && c->frame != f) failed = advance(c, f);
     Py_LeaveRecursiveCall();
     return failed;
 }
 
-int cr_evaluate(cr_capture *c) {
+static int evaluate(cr_capture *c) {
     while (c->frame) {
-        if (!step(c)) continue;
+        if (!advance(c, NULL)) continue;
         note_place(c);
         return PyErr_Occurred() ? c->reason ? (PyErr_Clear(), -1) : end_by_exception(c) : -1;
     }
-    return 0;
+    if (!c->unfinished) return 0;
+    return cr_break(c, "a generator with try or with in it is left half way");
+}
+
+/* The program switches the gradient mode for real, so that ops are recorded in theirs; afterwards it is put back. */
+int cr_evaluate(cr_capture *c) {
+    bool grad = c->grad = cr_ambient_get()->grad;
+    int failed = evaluate(c);
+    bool changed = cr_ambient_get()->grad != grad;
+    cr_ambient_get()->grad = grad;
+    if (failed || !changed || c->plain) return failed;
+    return cr_break(c, "the gradient mode is another one at the end of the function");
+}
+
+PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames) {
+    int top = f->top;
+    if (cr_call_value(c, f, callable, args, nargs, kwnames) || (c->frame != f && cr_run_until(c, f))) return NULL;
+    return f->top == top + 1 ? cr_pop(f) : NULL;
 }
 
 void cr_pop_frame(cr_capture *c) {
@@ -144,6 +193,8 @@ void cr_free_frame(cr_call_frame *f) {
     for (PyObject **local = f->locals; local < f->stack; local++) Py_XDECREF(*local);
     Py_XDECREF(f->function);
     Py_XDECREF(f->code);
+    Py_XDECREF(f->handled);
+    if (f->instead != CR_DELETED) Py_XDECREF(f->instead);
     PyMem_Free(f);
 }
 
@@ -158,13 +209,19 @@ HANDLER(RETURN_VALUE) {
     if (f->gives == CR_GIVES_LENGTH && !is_length(cr_peek(f, 1))) return cr_break(c, "__len__() gives no small number");
     if (f->gives == CR_GIVES_ITERATOR && (cr_is_token(cr_peek(f, 1)) || !PyIter_Check(cr_peek(f, 1))))
         return cr_break(c, "__iter__() gives an object that is not captured");
-    PyObject *result = cr_pop(f);
+    if (f->gives == CR_GIVES_NONE && cr_peek(f, 1) != Py_None) return cr_break(c, "__init__() returns something");
+    PyObject *result = cr_pop(f), *instead = f->instead;
     cr_call_frame *back = f->back;
-    bool ends_generator = f->generator, is_callable = f->gives == CR_GIVES_CALLABLE;
+    bool is_callable = f->gives == CR_GIVES_CALLABLE;
+    f->instead = NULL;
+    if (f->generator) {
+        cr_generator_ends(f->generator, result);
+        return cr_pop_frame(c), 0;
+    }
     cr_pop_frame(c);
-    if (ends_generator) Py_DECREF(result); /* nobody sees it: `yield from` is not evaluated */
-    else if (back) cr_push(back, result);
-    else c->result = result;
+    if (instead) Py_SETREF(result, instead == CR_DELETED ? NULL : instead);
+    if (back && result) cr_push(back, result);
+    else if (!back) c->result = result;
     if (is_callable) cr_push(back, NULL);
     return 0;
 }
@@ -195,9 +252,8 @@ HANDLER(LOAD_CONST) {
     return cr_push(f, Py_NewRef(value)), 0;
 }
 
-static PyObject *unbound(cr_capture *c, const cr_call_frame *f, int slot) {
+static PyObject *unbound(const cr_call_frame *f, int slot) {
     PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, slot);
-    if (!c->plain) return cr_break(c, "the variable '%U' has no value", name), NULL;
     return PyErr_Format(PyExc_UnboundLocalError,
                         "cannot access local variable '%U' where it is not associated with a value", name);
 }
@@ -213,7 +269,7 @@ PyObject *cr_look_at(cr_capture *c, PyObject **slot) {
 }
 
 HANDLER(LOAD_FAST) {
-    PyObject *value = f->locals[i->arg] ? cr_look_at(c, &f->locals[i->arg]) : unbound(c, f, i->arg);
+    PyObject *value = f->locals[i->arg] ? cr_look_at(c, &f->locals[i->arg]) : unbound(f, i->arg);
     return value ? cr_push(f, value), 0 : -1;
 }
 HANDLER(LOAD_FAST_AND_CLEAR) { /* a comprehension's variable: what it hides comes back behind it */
@@ -241,7 +297,8 @@ HANDLER(STORE_FAST) {
 }
 
 HANDLER(DELETE_FAST) {
-    if (!f->locals[i->arg]) return unbound(c, f, i->arg), -1;
+    (void)c;
+    if (!f->locals[i->arg]) return unbound(f, i->arg), -1;
     Py_CLEAR(f->locals[i->arg]);
     return 0;
 }
@@ -274,17 +331,29 @@ HANDLER(COPY_FREE_VARS) {
 HANDLER(LOAD_DEREF) {
     PyObject *cell = f->locals[i->arg], *value;
     if (!cr_is_token(cell)) value = Py_XNewRef(PyCell_GET(cell));
+    else if (cr_find_store(c, cr_real(cell), NULL) == CR_DELETED) value = NULL;
     else if (cr_find_store(c, cr_real(cell), NULL)) value = Py_NewRef(cr_find_store(c, cr_real(cell), NULL));
     else if (!PyCell_GET(cr_real(cell))) return cr_break(c, "a variable of a closure has no value yet");
     else value = cr_wrap_read(c, CR_READ_CONTENTS, cr_source_of(cell), cr_real(cell), NULL, 0);
     if (!value && !PyErr_Occurred() && !c->reason) {
-        PyObject *name = PyTuple_GET_ITEM(f->code->co_localsplusnames, i->arg);
-        if (!c->plain) return cr_break(c, "the variable '%U' has no value", name);
-        PyErr_Format(PyExc_NameError,
-                     "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
-                     name);
+        bool free = i->arg >= f->code->co_nlocalsplus - f->code->co_nfreevars;
+        if (!free) unbound(f, i->arg);
+        else
+            PyErr_Format(PyExc_NameError,
+                         "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
+                         PyTuple_GET_ITEM(f->code->co_localsplusnames, i->arg));
     }
     return value ? cr_push(f, value), 0 : -1;
+}
+
+HANDLER(DELETE_DEREF) {
+    PyObject *cell = f->locals[i->arg];
+    bool is_token = cr_is_token(cell);
+    PyObject *set = is_token ? cr_find_store(c, cr_real(cell), NULL) : PyCell_GET(cell);
+    if (is_token && !set) set = PyCell_GET(cr_real(cell));
+    if (!set || set == CR_DELETED) return cr_break(c, "a variable without a value is deleted");
+    if (!is_token) return PyCell_Set(cell, NULL);
+    return cr_add_store(c, CR_READ_CONTENTS, cr_real(cell), cr_source_of(cell), NULL, CR_DELETED);
 }
 
 HANDLER(STORE_DEREF) {
@@ -315,7 +384,9 @@ static PyObject *load_global(cr_capture *c, const cr_call_frame *f, PyObject *na
     if (!PyDict_CheckExact(f->globals) || !PyDict_CheckExact(f->builtins))
         return cr_break(c, "the globals are no plain dict"), NULL;
     if (!c->plain && (globals = globals_source(c, f)) < 0) return NULL;
-    if (cr_find_store(c, f->globals, name)) return Py_NewRef(cr_find_store(c, f->globals, name));
+    PyObject *set = cr_find_store(c, f->globals, name);
+    if (set && set != CR_DELETED) return Py_NewRef(set);
+    if (set) return cr_break(c, "a global variable that was deleted is read"), NULL;
     if (cr_read_now(CR_READ_KEY, f->globals, name, 0))
         return cr_wrap_read(c, CR_READ_KEY, globals, f->globals, name, 0);
     if (!c->plain && (cr_guard_no(&c->guards, globals, CR_HOLDS_NO_KEY, name) ||
@@ -323,7 +394,7 @@ static PyObject *load_global(cr_capture *c, const cr_call_frame *f, PyObject *na
         return NULL;
     if (cr_read_now(CR_READ_KEY, f->builtins, name, 0))
         return cr_wrap_read(c, CR_READ_KEY, builtins, f->builtins, name, 0);
-    if (!c->plain) return cr_break(c, "the name '%U' is not defined", name), NULL;
+    if (!c->plain && cr_guard_no(&c->guards, builtins, CR_HOLDS_NO_KEY, name)) return NULL;
     return PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
 }
 
@@ -342,6 +413,18 @@ HANDLER(STORE_GLOBAL) {
     else if (source >= 0) failed = cr_add_store(c, CR_READ_KEY, f->globals, source, name, value);
     Py_DECREF(value);
     return failed;
+}
+
+HANDLER(DELETE_GLOBAL) {
+    PyObject *name = PyTuple_GET_ITEM(f->code->co_names, i->arg);
+    if (c->plain) return PyDict_DelItem(f->globals, name);
+    int32_t source = globals_source(c, f);
+    PyObject *set = cr_find_store(c, f->globals, name), *there = cr_read_now(CR_READ_KEY, f->globals, name, 0);
+    if (source < 0) return -1;
+    if (cr_is_known_object(c, f->globals)) return cr_break(c, "variables are set and read as a dict");
+    if (set == CR_DELETED || (!set && !there)) return cr_break(c, "a variable without a value is deleted");
+    if (there && cr_source(&c->guards, CR_READ_KEY, source, name, 0) < 0) return -1; /* it must be there */
+    return cr_add_store(c, CR_READ_KEY, f->globals, source, name, CR_DELETED);
 }
 
 HANDLER(LOAD_ASSERTION_ERROR) {
@@ -393,20 +476,40 @@ static int jump_or_pop(cr_capture *c, cr_call_frame *f, const cr_instruction *i,
 HANDLER(JUMP_IF_FALSE_OR_POP) { return jump_or_pop(c, f, i, false); }
 HANDLER(JUMP_IF_TRUE_OR_POP) { return jump_or_pop(c, f, i, true); }
 
+/* The truth by a method in Python: __bool__, else __len__. 2: there is none. */
+static int truth_by_method(cr_capture *c, PyObject *value) {
+    static const char *const names[] = { "__bool__", "__len__" };
+    for (size_t i = 0; i < CR_COUNT(names); i++) {
+        PyObject *answer = NULL;
+        int r = cr_call_special_now(c, c->frame, value, names[i], NULL, 0, &answer);
+        if (r < 0) return -1;
+        if (r == 1) continue;
+        bool fits = i ? is_length(answer) : PyBool_Check(answer);
+        int truth = answer == Py_True || (i && Py_SIZE(answer));
+        Py_DECREF(answer);
+        return fits ? truth : cr_break(c, "%s() gives something else than it should", names[i]);
+    }
+    return 2;
+}
+
 /* A token stands for an object that has a truth of its own; what can be told from its class or its length is. */
 int cr_truth(cr_capture *c, PyObject *value) {
     if (!cr_is_token(value)) return PyObject_IsTrue(value);
     PyObject *real = cr_real(value);
     PyTypeObject *type = Py_TYPE(real);
-    if (PyDict_Check(real) && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length) {
+    int by_method = truth_by_method(c, value);
+    if (by_method != 2) return by_method;
+    PyObject *operand = cr_operand(c, value); /* the program may have changed its own view of it */
+    if (!operand) return -1;
+    if (!cr_is_token(operand)) {
+        int truth = PyObject_IsTrue(operand);
+        Py_DECREF(operand);
+        return truth;
+    }
+    Py_DECREF(operand);
+    if (PyDict_Check(real) && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length &&
+        !cr_is_made(value)) {
         Py_ssize_t n = PyDict_GET_SIZE(real);
-        if (PyDict_CheckExact(real)) { /* the program may have changed its own view of it */
-            PyObject *dict = cr_unfold(c, value);
-            if (!dict) return -1;
-            n = PyDict_GET_SIZE(dict);
-            Py_DECREF(dict);
-            return n != 0;
-        }
         if (n > INT32_MAX || cr_guard_number(&c->guards, cr_source_of(value), CR_HOLDS_COUNT, NULL, (int32_t)n))
             return -1;
         return n != 0;

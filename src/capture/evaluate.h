@@ -22,12 +22,20 @@ typedef struct cr_token {
     PyObject_HEAD PyObject *real; /* owned: a capture is short */
     int32_t source;
     bool pending;                 /* an argument that nothing has looked at: no guard yet */
+    bool caught;                  /* an exception that was: it has a traceback */
+    /* An object that the program makes (eval_objects.c); else NULL. `real` is then an empty object of the class. */
+    PyObject *type;               /* its class: a value */
+    PyObject *attributes, *slots; /* dicts: its __dict__, and what it has in __slots__ (NULL: nothing) */
+    PyObject *payload;            /* the items that a class in C holds of it; NULL: none */
 } cr_token;
 extern PyTypeObject cr_token_type;
 static inline bool cr_is_token(PyObject *o) { return Py_IS_TYPE(o, &cr_token_type); }
 static inline PyObject *cr_real(PyObject *token) { return ((cr_token *)token)->real; }
 static inline int32_t cr_source_of(PyObject *token) { return ((cr_token *)token)->source; }
+static inline bool cr_is_made(PyObject *o) { return cr_is_token(o) && ((cr_token *)o)->type; }
 extern PyObject *cr_break_error; /* what a token's slots raise */
+extern PyObject *cr_raised_error; /* C code is left by it while the program raises c->raised */
+#define CR_DELETED ((PyObject *)&cr_token_type) /* in place of a value that is no more */
 
 /* An object from outside that the capture knows: one value for one object. */
 typedef struct cr_known {
@@ -42,14 +50,17 @@ typedef struct cr_store {
     int32_t source;   /* its slot */
     uint8_t read;     /* how it is read: CR_READ_ATTRIBUTE, CR_READ_CONTENTS, CR_READ_KEY */
     PyObject *key;    /* owned, interned; NULL: a cell's */
-    PyObject *value;  /* owned */
+    PyObject *value;  /* owned; CR_DELETED: it is deleted */
 } cr_store;
 /* Globals that were read, so that one dict is known as one. */
 typedef struct cr_globals { int32_t source; PyObject *real; } cr_globals;
 typedef struct cr_input { int32_t source; PyObject *fake; } cr_input; /* fake: borrowed from `known` */
 
+typedef struct cr_arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } cr_arguments;
+
 /* What CPython checks of what a special method returns. */
-typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR, CR_GIVES_CALLABLE } cr_gives;
+typedef enum cr_gives { CR_GIVES_ANYTHING, CR_GIVES_LENGTH, CR_GIVES_ITERATOR, CR_GIVES_CALLABLE,
+                        CR_GIVES_NONE } cr_gives;
 
 /* An inlined call: its own stack, on the heap. */
 typedef struct cr_call_frame {
@@ -65,7 +76,9 @@ typedef struct cr_call_frame {
     int top;
     bool resumed;           /* it is past its first instructions, which CPython carries out by itself */
     uint8_t gives;          /* what its result must be: cr_gives */
+    PyObject *instead;      /* owned: what its caller gets for its result; CR_DELETED: nothing; NULL: the result */
     PyObject *generator;    /* whose frame it is; borrowed; NULL: a function's */
+    PyObject *handled;      /* of a generator's: the exception that is handled in it; owned, NULL: none */
     PyObject **stack;       /* behind the locals */
     PyObject *locals[];     /* owned; NULL: unbound */
 } cr_call_frame;
@@ -76,10 +89,12 @@ typedef struct cr_landing {
     int count, depth, room;
     int32_t at;         /* the unit to go on with; -1: its beginning, where nothing has happened yet */
     uint32_t graph;     /* values in the graph then */
+    bool grad;          /* the gradient mode then */
 } cr_landing;
 
 typedef struct cr_capture {
     bool plain;
+    bool grad;              /* the gradient mode that it began with */
     cr_landing landing;
     bool clean;             /* the instruction that ends the capture has changed no value */
     cr_guards guards;
@@ -89,6 +104,13 @@ typedef struct cr_capture {
     CR_VEC(cr_input) inputs;
     CR_VEC(cr_store) stores;
     CR_VEC(cr_globals) globals;
+    cr_map owners;          /* an object's __dict__ -> the object, borrowed from `known` */
+    PyObject *handled;      /* the exception that is handled in the outermost function; owned, NULL: none */
+    PyObject *raised;       /* what the program raises: a value; owned. Set while PyErr is cr_raised_error */
+    bool own;               /* the instruction that fails has raised it for the program, its context is set */
+    bool on_tensors;        /* the instruction works on a tensor: what it raises may be the fake's */
+    int unfinished;         /* generators that wait inside of `try` or `with` */
+    bool disposing;
     cr_trace *trace;
     cr_fakes fakes;
     cr_call_frame *frame;   /* the innermost */
@@ -115,15 +137,22 @@ PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *pa
 /* An argument that nobody has looked at, and what it is when somebody does (kept in the slot). New references. */
 PyObject *cr_pending(cr_capture *c, PyObject *real, int32_t source);
 PyObject *cr_look_at(cr_capture *c, PyObject **slot);
-/* A dict from outside as a real dict of values, all of its keys and items guarded. New reference. */
+/* A dict from outside as a real dict of values, all of its keys and items guarded; the items of an object whose class
+ * is made of list or tuple. New reference. */
 PyObject *cr_unfold(cr_capture *c, PyObject *token);
+/* What methods in C of a token's object work on: a container of values. New reference; NULL: none, exception, break. */
+PyObject *cr_payload(cr_capture *c, PyObject *token);
+PyTypeObject *cr_class_in_c(PyTypeObject *type); /* the first of its bases that is written in C */
 /* What the program has set there; NULL: nothing. Borrowed. */
 PyObject *cr_find_store(const cr_capture *c, PyObject *real, PyObject *key);
 bool cr_has_stores(const cr_capture *c, PyObject *real);
+PyObject *cr_unfolded(const cr_capture *c, PyObject *dict); /* its copy, where it was unfolded; borrowed */
 bool cr_is_known_object(const cr_capture *c, PyObject *real); /* from outside, and seen: as a token, fake or copy */
-/* Notes what is set. `value` is not taken over. -1: exception. */
+/* Notes what is set (CR_DELETED: deleted). `value` is not taken over. -1: exception. */
 int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value);
 bool cr_find_known(const cr_capture *c, PyObject *value, size_t *index);
+/* An object that the program makes: `type` is its class as a value, `real` an empty object of it (taken over). */
+PyObject *cr_token_made(PyObject *type, PyObject *real, PyObject *payload);
 bool cr_is_tensor_value(PyObject *value);
 /* Is there nothing but constants in it, however deep? */
 bool cr_is_constant(PyObject *value);
@@ -143,6 +172,9 @@ int cr_push_call(cr_capture *c, PyObject *function, PyObject *const *args, Py_ss
 void cr_pop_frame(cr_capture *c);
 void cr_free_frame(cr_call_frame *f); /* which is on no stack of frames */
 int cr_generators_init(void);
+bool cr_is_generator(PyObject *value);
+int cr_next_of_generator(cr_capture *c, PyObject *value, PyObject **out); /* next(): 1: *out; -1 */
+void cr_generator_ends(PyObject *generator, PyObject *result); /* takes the result over */
 /* Calls a value; the result (now, or when the frame that this pushed returns) goes onto the stack of f. */
 int cr_call_value(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                   PyObject *kwnames);
@@ -153,26 +185,89 @@ int cr_call_special(cr_capture *c, cr_call_frame *f, PyObject *token, const char
 /* The same, run to its end at once: 0: *out; 1; -1. For C code that needs the answer in the middle. */
 int cr_call_special_now(cr_capture *c, cr_call_frame *f, PyObject *token, const char *name, PyObject *const *args,
                         Py_ssize_t nargs, PyObject **out);
-/* Goes on until f is the innermost frame again. */
+/* Goes on until f is the innermost frame again. -1 with c->raised: the program raises what f or its callers handle. */
 int cr_run_until(cr_capture *c, cr_call_frame *f);
-/* super() without arguments, in the frame f; 1: *out. And an attribute of what it gives. (eval_super.c) */
-typedef struct cr_arguments { PyObject *const *at; Py_ssize_t n; PyObject *kwnames; } cr_arguments;
+/* Calls a value and runs that to its end. New reference; NULL: exception or break. */
+PyObject *cr_call_now(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames);
+
+/* What C code calls in place of a function of the program's (eval_callbacks.c). New reference. */
+PyObject *cr_callback_new(cr_capture *c, PyObject *function);
+bool cr_may_be_called(PyObject *value);
+extern PyTypeObject cr_callback_type;
+
+/* ---- exceptions (eval_exceptions.c): values are tokens of their objects ---- */
+/* Makes an exception object a value. Takes it over. */
+PyObject *cr_exception_value(cr_capture *c, PyObject *real);
+bool cr_is_exception(PyObject *value);
+/* The program raises this value (not taken over): -1, as a failed instruction. */
+int cr_raise(cr_capture *c, PyObject *value);
+int cr_raise_new(cr_capture *c, PyObject *type, const char *format, ...); /* an exception in C, with this text */
+/* An instruction failed: goes to the handler in the frames above `base`. 0: there; -1: a break, or nobody handles it:
+ * then base is the innermost frame (unless it is NULL). */
+int cr_unwind(cr_capture *c, const cr_call_frame *base);
+/* Does the program raise an exception of this class? Then it is forgotten. */
+bool cr_catch(cr_capture *c, PyObject *type);
+/* The value that the program raises, taken away from it; NULL: none. */
+PyObject *cr_take_raised(cr_capture *c);
+/* An attribute of an exception that its class in C answers; 2: another. */
+int cr_exception_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out);
+int cr_set_exception_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value);
+
+/* ---- objects (eval_objects.c) ---- */
+/* Where the class of a token's object is read; CR_NO_SLOT: it is a class in C. -2: exception. */
+int32_t cr_type_source(cr_capture *c, PyObject *token);
+PyObject *cr_type_value(cr_capture *c, PyObject *token); /* the class as a value; new reference */
+/* Calls a class, a value: the object goes onto the stack of f, now or when __init__ has run. */
+int cr_construct(cr_capture *c, cr_call_frame *f, PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                 PyObject *kwnames);
+/* object.__new__(type) and its like of classes in C, with these arguments. 1: *out; -1. */
+int cr_make_object(cr_capture *c, cr_call_frame *f, PyObject *type, PyTypeObject *base, const PyObject *args,
+                   PyObject **out);
+/* What an object has in its own __dict__ under a name. 1: *out, 0: nothing, -1. And setting it; NULL: deleting. */
+int cr_own_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out);
+/* Sets (value NULL: deletes) an attribute by the class's __setattr__. 0: done, or a frame was pushed that gives
+ * nothing (`plain`: object.__setattr__ itself); -1. */
+int cr_set_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject *value, bool plain);
+/* Something in C that a class has under a special name, called with an object: object.__init__, dict.__setitem__. */
+int cr_call_wrapper(cr_capture *c, cr_call_frame *f, PyObject *wrapper, const cr_arguments *a, PyObject **out);
+int cr_member_offset(PyObject *descriptor, PyTypeObject *type); /* of a name in __slots__; -1: it is none */
+/* super() with or without arguments, in the frame f; 1: *out. And an attribute of what it gives. (eval_super.c) */
 int cr_call_super(cr_capture *c, cr_call_frame *f, const cr_arguments *a, PyObject **out);
 extern PyTypeObject cr_super_type;
 int cr_super_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
 /* Something that a class has, as an object (a token) of the class shows it. `source`: where it is read from. */
 int cr_bind_class_attribute(cr_capture *c, PyObject *self, PyObject *raw, int32_t source, PyObject **out);
+/* object.__getattribute__; results as cr_get_attribute's. */
+int cr_object_attribute(cr_capture *c, PyObject *token, PyObject *name, PyObject **out);
+/* What a class has under a special name, as a value (a function: not bound). 1: *out; 0: nothing; -1. */
+int cr_class_special(cr_capture *c, PyObject *token, const char *name, PyObject **out);
 /* An attribute of a value. 1: *out is it; 0: a frame was pushed whose result is it; -1; 2: there is none. */
 int cr_get_attribute(cr_capture *c, PyObject *value, PyObject *name, PyObject **out);
+int cr_missing(cr_capture *c, PyObject *value, PyObject *name); /* the AttributeError of it: -1 */
 /* The truth of a value. -1: exception or break. */
 int cr_truth(cr_capture *c, PyObject *value);
+/* Is an object of this class one of `of` (a class or tuple of them, values)? 1, 0; -1: exception or break. */
+int cr_is_subclass(cr_capture *c, PyTypeObject *type, PyObject *of);
 /* A builtin in C. As cr_call_value; what may be called at all is decided here. */
 int cr_call_builtin(cr_capture *c, cr_call_frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames);
 /* Is this the result of something that read data (a symbolic number)? Then a break, -1. Else 0. */
 int cr_check_result(cr_capture *c, PyObject *value);
-/* A value that C code may iterate over or look into: dicts from outside are unfolded. New reference. */
+/* A value that C code may iterate over or look into: dicts from outside are unfolded, objects whose class adds methods
+ * to a container are that container. New reference. */
 PyObject *cr_operand(cr_capture *c, PyObject *value);
+
+/* ---- what classes answer in Python (eval_methods.c): 1: *out; 0: they do not; -1 ---- */
+int cr_operator_by_method(cr_capture *c, cr_call_frame *f, int op, PyObject *a, PyObject *b, PyObject **out);
+int cr_unary_by_method(cr_capture *c, cr_call_frame *f, const char *name, PyObject *value, PyObject **out);
+int cr_compare_by_method(cr_capture *c, cr_call_frame *f, int op, PyObject *a, PyObject *b, PyObject **out);
+int cr_contains_by_method(cr_capture *c, cr_call_frame *f, PyObject *container, PyObject *item, int *found);
+/* value NULL: deletes. 0: a frame was pushed that gives nothing; 1: it has no such method; -1. */
+int cr_set_item_by_method(cr_capture *c, cr_call_frame *f, PyObject *container, PyObject *key, PyObject *value);
+PyObject *cr_text(cr_capture *c, cr_call_frame *f, PyObject *value, bool as_repr); /* str() or repr() of a value */
+/* Two values are other objects: guarded, where both are from outside. */
+int cr_guard_differ(cr_capture *c, PyObject *a, PyObject *b);
 
 static inline void cr_push(cr_call_frame *f, PyObject *value) { f->stack[f->top++] = value; } /* takes it over */
 static inline void cr_push_callable(cr_call_frame *f, PyObject *value) { /* with the NULL that calls have beside it */

@@ -106,7 +106,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     switch (read) {
     case CR_READ_TYPE: return (PyObject *)Py_TYPE(parent);
     case CR_READ_ATTRIBUTE: return cr_instance_peek(parent, key, slot, &known);
-    case CR_READ_DICT: return cr_instance_dict(parent);
+    case CR_READ_DICT: return index ? cr_instance_dict_made(parent) : cr_instance_dict(parent);
     case CR_READ_CLASS: return _PyType_Lookup((PyTypeObject *)parent, key);
     case CR_READ_BASE: {
         PyObject *mro = ((PyTypeObject *)parent)->tp_mro;
@@ -121,6 +121,7 @@ static inline PyObject *read_slot(cr_read read, PyObject *parent, PyObject *key,
     case CR_READ_ENTRY: return dict_entry(parent, index);
     case CR_READ_CONTENTS: return PyCell_GET(parent);
     case CR_READ_INNER: return cr_inner_function(parent);
+    case CR_READ_FIELD: return *(PyObject **)((char *)parent + index);
     case CR_READ_METHOD_FUNCTION: return PyMethod_GET_FUNCTION(parent);
     case CR_READ_METHOD_SELF: return PyMethod_GET_SELF(parent);
     case CR_READ_NAMESPACE: return PyModule_GetDict(parent);
@@ -281,13 +282,28 @@ void cr_guards_compact(cr_guards *g) {
 
 /* ---- running ---- */
 
-static bool has_keys(PyObject *dict, PyObject *keys) {
+/* An OrderedDict has an order of its own, which move_to_end() changes. */
+static bool has_order(PyObject *dict, PyObject *keys) {
+    PyObject *iterator = PyObject_GetIter(dict), *key;
+    bool same = iterator != NULL;
+    for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(keys); i++) {
+        key = PyIter_Next(iterator);
+        same = key && cr_constants_equal(PyTuple_GET_ITEM(keys, i), key);
+        Py_XDECREF(key);
+    }
+    Py_XDECREF(iterator);
+    PyErr_Clear();
+    return same;
+}
+
+bool cr_holds_keys(PyObject *dict, PyObject *keys) {
     PyObject *key, *value;
     Py_ssize_t n = PyTuple_GET_SIZE(keys), i = 0;
-    if (!PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) != n) return false;
+    bool ordered = PyODict_CheckExact(dict);
+    if ((!ordered && !PyDict_CheckExact(dict)) || PyDict_GET_SIZE(dict) != n) return false;
     for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); i++)
         if (i >= n || !cr_constants_equal(PyTuple_GET_ITEM(keys, i), key)) return false;
-    return true;
+    return !ordered || has_order(dict, keys);
 }
 
 static bool lacks_key(PyObject *dict, PyObject *key) {
@@ -313,7 +329,7 @@ static inline bool holds(const cr_guard *row, PyObject *o, PyObject *const *slot
     case CR_HOLDS_TENSOR: return row->frontend->check(row->u.stamp, o);
     case CR_HOLDS_LENGTH: return Py_TYPE(o) == row->u.type && Py_SIZE(o) == row->number;
     case CR_HOLDS_COUNT: return PyDict_Check(o) && PyDict_GET_SIZE(o) == row->number;
-    case CR_HOLDS_KEYS: return has_keys(o, row->u.object);
+    case CR_HOLDS_KEYS: return cr_holds_keys(o, row->u.object);
     case CR_HOLDS_CODE: return PyFunction_Check(o) && ((PyFunctionObject *)o)->func_code == row->u.object;
     case CR_HOLDS_NO_KEY: return lacks_key(o, row->key);
     case CR_HOLDS_NO_ATTRIBUTE: return lacks_attribute(o, row->key);
@@ -370,6 +386,7 @@ static PyObject *source_text(const cr_guards *g, int32_t slot) {
     case CR_READ_CELL: text = PyUnicode_FromFormat("cell %d of %U", row->index, parent); break;
     case CR_READ_CONTENTS: text = PyUnicode_FromFormat("what %U holds", parent); break;
     case CR_READ_INNER: text = PyUnicode_FromFormat("the function of %U", parent); break;
+    case CR_READ_FIELD: text = PyUnicode_FromFormat("a field of %U", parent); break;
     case CR_READ_METHOD_FUNCTION: text = PyUnicode_FromFormat("%U.__func__", parent); break;
     case CR_READ_METHOD_SELF: text = PyUnicode_FromFormat("%U.__self__", parent); break;
     case CR_READ_NAMESPACE: text = PyUnicode_FromFormat("%U.__dict__", parent); break;

@@ -24,7 +24,7 @@ typedef enum cr_read {
     CR_READ_FUNCTION,   /* root: the compiled function */
     CR_READ_TYPE,       /* its class */
     CR_READ_ATTRIBUTE,  /* an instance's own attribute `key` */
-    CR_READ_DICT,       /* an instance's __dict__ */
+    CR_READ_DICT,       /* an instance's __dict__; `index` 1: made where its attributes are kept without one */
     CR_READ_CLASS,      /* what a class has under `key`, bases included */
     CR_READ_BASE,       /* what class number `index` of its mro has under `key` itself */
     CR_READ_NAME,       /* the name of a class written in Python */
@@ -37,6 +37,7 @@ typedef enum cr_read {
     CR_READ_CELL,       /* cell `index` of a function's closure */
     CR_READ_CONTENTS,   /* of a cell */
     CR_READ_INNER,      /* the function in a property, static or class method */
+    CR_READ_FIELD,      /* the object `index` bytes behind its beginning: __slots__, fields of classes in C */
     CR_READ_METHOD_FUNCTION, CR_READ_METHOD_SELF,
     CR_READ_NAMESPACE,  /* a module's dict */
     CR_READ_WRAPPED     /* what a compiled callable was made of */
@@ -110,6 +111,7 @@ unsigned cr_type_version(PyTypeObject *type, bool *never_changes);
 PyObject *cr_read_now(cr_read read, PyObject *parent, PyObject *key, int32_t index);
 /* Checks move into the rows that read their slots: fewer rows. Once, when all are made. */
 void cr_guards_compact(cr_guards *g);
+bool cr_holds_keys(PyObject *dict, PyObject *keys); /* a dict or OrderedDict: these, in this order? */
 bool cr_dict_is_plain(PyObject *dict); /* are all of its keys exact strings, and can their absence be told? */
 /* Do all rows hold? Fills `slots` (g->slots of them; borrowed). -1: all; else the row that failed. */
 int32_t cr_guards_check(cr_guards *g, PyObject *const *args, PyObject *function, PyObject **slots);

@@ -107,6 +107,15 @@ static inline PyObject *cr_instance_dict(PyObject *o) {
     return at ? *at : NULL;
 }
 
+/* The same, made where there is none yet. */
+static inline PyObject *cr_instance_dict_made(PyObject *o) {
+    PyObject *dict = cr_instance_dict(o);
+    if (dict || !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return dict;
+    if (!(dict = PyObject_GenericGetDict(o, NULL))) return PyErr_Clear(), NULL;
+    Py_DECREF(dict); /* the instance holds it */
+    return dict;
+}
+
 /* An instance's own attribute, of its __dict__ or of the values that stand for it; borrowed. *known false: it cannot be
  * told. */
 static inline PyObject *cr_instance_peek(PyObject *o, PyObject *name, cr_place *slot, bool *known) {

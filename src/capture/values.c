@@ -6,7 +6,7 @@
 
 #include <stdarg.h>
 
-PyObject *cr_break_error; /* once */
+PyObject *cr_break_error, *cr_raised_error; /* once */
 
 /* ---- tokens: nothing works on them ---- */
 
@@ -33,9 +33,32 @@ static int refuse_contains(PyObject *self, PyObject *item) {
     return refuse(self), -1;
 }
 
+static int token_traverse(PyObject *self, visitproc visit, void *arg) {
+    cr_token *t = (cr_token *)self;
+    Py_VISIT(t->real);
+    Py_VISIT(t->type);
+    Py_VISIT(t->attributes);
+    Py_VISIT(t->slots);
+    Py_VISIT(t->payload);
+    return 0;
+}
+
+static int token_clear(PyObject *self) {
+    cr_token *t = (cr_token *)self;
+    Py_CLEAR(t->attributes);
+    Py_CLEAR(t->slots);
+    Py_CLEAR(t->payload);
+    return 0;
+}
+
 static void token_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    Py_TRASHCAN_BEGIN(self, token_dealloc);
+    token_clear(self);
+    Py_XDECREF(((cr_token *)self)->type);
     Py_XDECREF(cr_real(self));
-    PyObject_Free(self);
+    PyObject_GC_Del(self);
+    Py_TRASHCAN_END;
 }
 
 static PyNumberMethods token_number = {
@@ -54,6 +77,8 @@ PyTypeObject cr_token_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C._Token",
     .tp_basicsize = sizeof(cr_token),
     .tp_dealloc = token_dealloc,
+    .tp_traverse = token_traverse,
+    .tp_clear = token_clear,
     .tp_repr = refuse,
     .tp_str = refuse,
     .tp_hash = refuse_hash,
@@ -65,15 +90,29 @@ PyTypeObject cr_token_type = {
     .tp_as_number = &token_number,
     .tp_as_mapping = &token_mapping,
     .tp_as_sequence = &token_sequence,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
 };
 
 static PyObject *token_new(PyObject *real, int32_t source, bool pending) {
-    cr_token *t = PyObject_New(cr_token, &cr_token_type);
+    cr_token *t = PyObject_GC_New(cr_token, &cr_token_type);
     if (!t) return NULL;
     t->real = Py_NewRef(real);
     t->source = source;
     t->pending = pending;
+    t->caught = false;
+    t->type = t->attributes = t->slots = t->payload = NULL;
+    PyObject_GC_Track(t);
+    return (PyObject *)t;
+}
+
+PyObject *cr_token_made(PyObject *type, PyObject *real, PyObject *payload) {
+    PyObject *attributes = real ? PyDict_New() : NULL;
+    cr_token *t = attributes ? (cr_token *)token_new(real, CR_NO_SLOT, false) : NULL;
+    Py_XDECREF(real);
+    if (!t) return Py_XDECREF(attributes), NULL;
+    t->type = Py_NewRef(type);
+    t->attributes = attributes;
+    t->payload = Py_XNewRef(payload);
     return (PyObject *)t;
 }
 
@@ -90,6 +129,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
     cr_map_init(&c->by_value);
     cr_map_init(&c->made);
     cr_map_init(&c->constants);
+    cr_map_init(&c->owners);
     if (!(c->kept = PyList_New(0))) return -1;
     if (plain) return 0;
     cr_env *env = NULL;
@@ -101,6 +141,7 @@ int cr_capture_begin(cr_capture *c, bool plain) {
 }
 
 void cr_capture_dispose(cr_capture *c) {
+    c->disposing = true;
     while (c->frame) cr_pop_frame(c);
     cr_landing_clear(c);
     PyMem_Free(c->landing.values);
@@ -122,6 +163,9 @@ void cr_capture_dispose(cr_capture *c) {
     cr_map_dispose(&c->by_value);
     cr_guards_dispose(&c->guards);
     Py_CLEAR(c->result);
+    Py_CLEAR(c->handled);
+    Py_CLEAR(c->raised);
+    cr_map_dispose(&c->owners);
     cr_map_dispose(&c->made);
     cr_map_dispose(&c->constants);
     Py_CLEAR(c->kept);
@@ -174,7 +218,14 @@ bool cr_is_known_object(const cr_capture *c, PyObject *real) {
 
 /* ---- what the program has set ---- */
 
+/* What is set in an object's __dict__ is set as its attribute. */
+static PyObject *owner_of(const cr_capture *c, PyObject *real) {
+    uint64_t owner;
+    return cr_map_find(&c->owners, &real, sizeof real, &owner) ? (PyObject *)(uintptr_t)owner : real;
+}
+
 static cr_store *find_store(const cr_capture *c, PyObject *real, PyObject *key) {
+    real = owner_of(c, real);
     for (size_t i = 0; i < c->stores.n; i++) {
         cr_store *s = &c->stores.at[i];
         if (s->real == real && (s->key == key || (s->key && key && cr_texts_equal(s->key, key)))) return s;
@@ -188,6 +239,7 @@ PyObject *cr_find_store(const cr_capture *c, PyObject *real, PyObject *key) {
 }
 
 bool cr_has_stores(const cr_capture *c, PyObject *real) {
+    real = owner_of(c, real);
     for (size_t i = 0; i < c->stores.n; i++)
         if (c->stores.at[i].real == real) return true;
     return false;
@@ -195,6 +247,13 @@ bool cr_has_stores(const cr_capture *c, PyObject *real) {
 
 int cr_add_store(cr_capture *c, cr_read read, PyObject *real, int32_t source, PyObject *key, PyObject *value) {
     cr_store *known = find_store(c, real, key);
+    if (known && value == CR_DELETED && !cr_read_now(read, real, key, 0)) { /* it came and went */
+        cr_store gone = *known;
+        cr_store *end = c->stores.at + --c->stores.n;
+        for (cr_store *at = known; at < end; at++) *at = at[1];
+        Py_DECREF(gone.real), Py_XDECREF(gone.key), Py_DECREF(gone.value);
+        return 0;
+    }
     if (known) {
         Py_SETREF(known->value, Py_NewRef(value));
         return 0;
@@ -220,7 +279,8 @@ static bool is_c_function(PyObject *o) {
         return !(PyDescr_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
     if (!PyCFunction_CheckExact(o)) return false;
     PyObject *self = PyCFunction_GET_SELF(o);
-    return !self || PyModule_CheckExact(self);
+    return !self || PyModule_CheckExact(self) ||
+           (PyType_Check(self) && !(((PyTypeObject *)self)->tp_flags & Py_TPFLAGS_HEAPTYPE));
 }
 
 /* Objects of a library that ops take and that are no tensors: a dtype, a device, a layout, a memory format; and ops. */
@@ -336,14 +396,71 @@ static bool is_key(PyObject *o) {
     return cr_is_plain_constant(o) || is_singleton(o);
 }
 
-PyObject *cr_unfold(cr_capture *c, PyObject *token) {
+/* What is behind a token is known by the next address: the object itself is known by its token. Takes over `value` and
+ * `before`, also on failure; gives a new reference to the value. */
+static PyObject *know_contents(cr_capture *c, PyObject *real, PyObject *value, int32_t source, PyObject *before) {
+    const void *mark = (char *)real + 1;
+    if (!value) return Py_XDECREF(before), NULL;
+    if (cr_map_put(&c->by_real, &mark, sizeof mark, c->known.n) ||
+        /* a tuple of items is another object */
+        (before && cr_map_put(&c->by_value, &value, sizeof value, c->known.n)) ||
+        cr_vec_push(&c->known, (cr_known){ Py_NewRef(real), value, source, before })) {
+        Py_DECREF(value);
+        Py_XDECREF(before);
+        return PyErr_NoMemory();
+    }
+    return Py_NewRef(value);
+}
+
+PyObject *cr_unfolded(const cr_capture *c, PyObject *dict) {
     size_t at;
+    return find(&c->by_real, (char *)dict + 1, &at) ? c->known.at[at].value : NULL;
+}
+
+/* The items of an object of a class made of list or tuple. */
+static PyObject *unfold_items(cr_capture *c, PyObject *real, int32_t source) {
+    Py_ssize_t n = Py_SIZE(real);
+    if (n > MAX_ITEMS) return cr_break(c, "an object of class %s is read that has %zd items", Py_TYPE(real)->tp_name,
+                                       n), NULL;
+    if (cr_guard_number(&c->guards, source, CR_HOLDS_LENGTH, Py_TYPE(real), (int32_t)n)) return NULL;
+    PyObject *items = PyTuple_New(n);
+    for (Py_ssize_t i = 0; items && i < n; i++) {
+        PyObject *item = cr_wrap_read(c, CR_READ_ITEM, source, real, NULL, (int32_t)i);
+        if (item) PyTuple_SET_ITEM(items, i, item);
+        else Py_CLEAR(items);
+    }
+    if (!items || PyTuple_Check(real)) return know_contents(c, real, items, source, NULL);
+    return know_contents(c, real, PySequence_List(items), source, items);
+}
+
+/* What an object's attributes were set to is in its dict from now on. */
+static int move_stores(cr_capture *c, PyObject *real, PyObject *dict) {
+    size_t kept = 0;
+    int failed = 0;
+    real = owner_of(c, real);
+    for (size_t i = 0; i < c->stores.n; i++) {
+        cr_store *s = &c->stores.at[i];
+        if (s->real != real || s->read != CR_READ_ATTRIBUTE) {
+            c->stores.at[kept++] = *s;
+            continue;
+        }
+        failed |= s->value == CR_DELETED ? PyDict_DelItem(dict, s->key) : PyDict_SetItem(dict, s->key, s->value);
+        Py_DECREF(s->real), Py_XDECREF(s->key), Py_DECREF(s->value);
+    }
+    c->stores.n = kept;
+    return failed;
+}
+
+PyObject *cr_unfold(cr_capture *c, PyObject *token) {
     PyObject *real = cr_real(token), *key, *value;
     int32_t source = cr_source_of(token), i = 0;
-    if (cr_has_stores(c, real)) return cr_break(c, "variables are set and read as a dict"), NULL;
-    if (find(&c->by_real, (char *)real + 1, &at)) return Py_NewRef(c->known.at[at].value); /* unfolded before */
+    if (cr_unfolded(c, real)) return Py_NewRef(cr_unfolded(c, real));
+    if (!PyDict_Check(real)) return unfold_items(c, real, source);
+    if (cr_has_stores(c, real) && owner_of(c, real) == real)
+        return cr_break(c, "variables are set and read as a dict"), NULL;
     if (PyDict_GET_SIZE(real) > MAX_ITEMS) return cr_break(c, "a dict of many items is read"), NULL;
-    PyObject *keys = PyTuple_New(PyDict_GET_SIZE(real)), *dict = PyDict_New(), *before = NULL;
+    bool ordered = PyODict_CheckExact(real);
+    PyObject *keys = PyTuple_New(PyDict_GET_SIZE(real)), *dict = ordered ? PyODict_New() : PyDict_New(), *before = NULL;
     for (Py_ssize_t p = 0; keys && dict && PyDict_Next(real, &p, &key, &value);) {
         if (!is_key(key)) {
             cr_break(c, "a dict with keys of class %s is read", Py_TYPE(key)->tp_name);
@@ -351,27 +468,24 @@ PyObject *cr_unfold(cr_capture *c, PyObject *token) {
         }
         PyTuple_SET_ITEM(keys, i++, Py_NewRef(key));
     }
+    if (keys && ordered && !cr_holds_keys(real, keys)) {
+        cr_break(c, "an OrderedDict is read whose items were moved");
+        goto failed;
+    }
     if (!keys || !dict || cr_guard_object(&c->guards, source, CR_HOLDS_KEYS, keys)) goto failed;
     for (i = 0; i < PyTuple_GET_SIZE(keys); i++) {
         PyObject *item = cr_wrap_read(c, CR_READ_ENTRY, source, real, NULL, i);
-        if (!item || PyDict_SetItem(dict, PyTuple_GET_ITEM(keys, i), item)) {
+        if (!item || PyObject_SetItem(dict, PyTuple_GET_ITEM(keys, i), item)) {
             Py_XDECREF(item);
             goto failed;
         }
         Py_DECREF(item);
     }
-    if (!(before = PyDict_Copy(dict))) goto failed;
+    if (!(before = PyDict_Copy(dict)) || move_stores(c, real, dict)) goto failed;
     Py_DECREF(keys);
-    const void *mark = (char *)real + 1; /* the dict is known by its token; its contents by the next address */
-    if (cr_map_put(&c->by_real, &mark, sizeof mark, c->known.n) ||
-        cr_map_put(&c->by_value, &dict, sizeof dict, c->known.n) ||
-        cr_vec_push(&c->known, (cr_known){ Py_NewRef(real), dict, source, before })) {
-        Py_DECREF(dict);
-        Py_DECREF(before);
-        return PyErr_NoMemory();
-    }
-    return Py_NewRef(dict);
+    return know_contents(c, real, dict, source, before);
 failed:
+    Py_XDECREF(before);
     Py_XDECREF(keys);
     Py_XDECREF(dict);
     return NULL;
@@ -385,6 +499,9 @@ static PyObject *wrap_constant(cr_capture *c, PyObject *real, int32_t source) {
 PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
     size_t at;
     if (c->plain) return Py_NewRef(real);
+    if (source == CR_NO_SLOT && !cr_is_plain_constant(real) && !cr_is_held_constant(real))
+        return cr_break(c, "an object of class %s that a class in C has is read", Py_TYPE(real)->tp_name), NULL;
+    if (source == CR_NO_SLOT) return Py_NewRef(real);
     if (cr_is_plain_constant(real) || cr_is_held_constant(real)) return wrap_constant(c, real, source);
     if (find(&c->by_real, real, &at)) {
         const cr_known *known = &c->known.at[at];
@@ -404,7 +521,9 @@ PyObject *cr_wrap(cr_capture *c, PyObject *real, int32_t source) {
 PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *parent_real, PyObject *key,
                        int32_t index) {
     PyObject *set = cr_find_store(c, parent_real, key);
-    if (set && (read == CR_READ_ATTRIBUTE || read == CR_READ_CONTENTS || read == CR_READ_KEY)) return Py_NewRef(set);
+    bool stored = read == CR_READ_ATTRIBUTE || read == CR_READ_CONTENTS || read == CR_READ_KEY;
+    if (set == CR_DELETED && stored) return cr_break(c, "something that was deleted is read"), NULL;
+    if (set && stored) return Py_NewRef(set);
     PyObject *real = cr_read_now(read, parent_real, key, index);
     if (!real) return cr_break(c, "something that is not there is read"), NULL;
     if (c->plain) return Py_NewRef(real);
@@ -416,7 +535,34 @@ PyObject *cr_wrap_read(cr_capture *c, cr_read read, int32_t parent, PyObject *pa
     return value;
 }
 
+/* Does the class leave to its class in C what its items are? */
+static bool has_plain_items(PyTypeObject *type, PyTypeObject *base) {
+    const PyMappingMethods *m = type->tp_as_mapping, *n = base->tp_as_mapping;
+    const PySequenceMethods *s = type->tp_as_sequence, *t = base->tp_as_sequence;
+    return type->tp_iter == base->tp_iter && m->mp_length == n->mp_length && m->mp_subscript == n->mp_subscript &&
+           (!t || !s || s->sq_contains == t->sq_contains);
+}
+
+PyTypeObject *cr_class_in_c(PyTypeObject *type) {
+    while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+    return type;
+}
+
+PyObject *cr_payload(cr_capture *c, PyObject *token) {
+    PyObject *real = cr_real(token);
+    if (cr_is_made(token)) return Py_XNewRef(((cr_token *)token)->payload);
+    if (PyDict_CheckExact(real) || PyODict_CheckExact(real) || ((PyTuple_Check(real) || PyList_Check(real)) &&
+                                    (Py_TYPE(real)->tp_flags & Py_TPFLAGS_HEAPTYPE)))
+        return cr_unfold(c, token);
+    return NULL;
+}
+
 PyObject *cr_operand(cr_capture *c, PyObject *value) {
-    if (cr_is_token(value) && PyDict_CheckExact(cr_real(value))) return cr_unfold(c, value);
-    return Py_NewRef(value);
+    if (!cr_is_token(value)) return Py_NewRef(value);
+    PyTypeObject *type = Py_TYPE(cr_real(value)), *base = cr_class_in_c(type);
+    bool has_items = base == &PyDict_Type || base == &PyList_Type || base == &PyTuple_Type || base == &PySet_Type ||
+                     type == &PyODict_Type;
+    if (!has_items || !has_plain_items(type, base)) return Py_NewRef(value);
+    PyObject *payload = cr_payload(c, value);
+    return payload || PyErr_Occurred() || c->reason ? payload : Py_NewRef(value);
 }
