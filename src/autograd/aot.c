@@ -35,7 +35,7 @@ void cr_aot_release(cr_aot *a) {
     cr_free(a->wrt);
     cr_free(a->through);
     cr_free(a->saved);
-    cr_free(a->stale);
+    cr_vec_dispose(&a->stale);
     if (a->compiler.release) a->compiler.release(a->compiler.user);
     cr_free(a);
 }
@@ -311,13 +311,6 @@ static cr_status differentiate(cr_aot *a, const cr_recorded *r) {
     return CR_OK;
 }
 
-typedef struct first_uses { uint32_t *at, place; } first_uses;
-
-static void see_use(void *user, uint32_t v) {
-    first_uses *u = user;
-    if (!u->at[v]) u->at[v] = u->place;
-}
-
 /* What a derivative of the call keeps, whichever gradients are asked for; everything, where only its parts have one. */
 static cr_status find_kept(cr_graph *g, const cr_node *node, cr_saved *out) {
     const cr_schema *s = &node->op->schema;
@@ -339,62 +332,103 @@ static cr_status find_kept(cr_graph *g, const cr_node *node, cr_saved *out) {
     return CR_OK;
 }
 
-/* Where each recorded value is first kept by a call, from 1 on: as an argument, but for those that the call writes over
- * (their old contents are copied), or as a result. 0: nowhere. */
-static cr_status find_uses(cr_graph *g, const cr_writes *w, uint32_t *at) {
+/* A call that writes gives the tensor that it wrote in two values, which a functional graph has as one: by the name of
+ * either. */
+static uint32_t find_in_joint(const cr_aot *a, const cr_graph *recorded, uint32_t v) {
+    const cr_value *old = cr_graph_value(recorded, v);
+    const cr_node *maker = cr_graph_node(recorded, old->node);
+    for (uint32_t k = 0; k <= maker->nvalues; k++) {
+        const cr_value *same = k ? cr_graph_value(recorded, maker->first + k - 1) : old;
+        bool shared = old->meta && same->meta && old->meta->storage == same->meta->storage;
+        if (same != old && (!shared || old->hidden == same->hidden)) continue;
+        uint32_t found = cr_graph_find(a->joint.graph, same->name);
+        /* erased ones have no node of the forward part */
+        if (found != CR_NO_VALUE && cr_graph_value(a->joint.graph, found)->node < a->joint.forward_nodes) return found;
+    }
+    return CR_NO_VALUE;
+}
+
+typedef struct keeping {
+    cr_aot *a;
+    const cr_graph *recorded;
+    const cr_writes *writes;
+    const cr_node *node; /* that keeps it */
+    uint32_t place;
+    cr_status status;
+} keeping;
+
+/* A value that the call keeps and that is written later, with each result of the call. */
+static void see_kept(void *user, uint32_t v) {
+    keeping *k = user;
+    if (k->status || k->writes->last[k->writes->memory[v]] <= k->place) return;
+    uint32_t value = find_in_joint(k->a, k->recorded, v);
+    for (uint32_t i = 0; i < k->node->nvalues && value != CR_NO_VALUE && !k->status; i++) {
+        uint32_t by = find_in_joint(k->a, k->recorded, k->node->first + i);
+        if (by != CR_NO_VALUE) k->status = cr_vec_push(&k->a->stale, (cr__stale){ value, by });
+    }
+}
+
+/* Which calls keep what the program writes later: as an argument, but for those that the call writes over (their old
+ * contents are copied), or as a result. Eager code would complain of it in a walk that comes by such a call. Values
+ * keep their names on the way to the joint graph. */
+static cr_status see_calls(cr_aot *a, cr_graph *g, const cr_writes *w) {
     for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
         const cr_node *node = cr_graph_node(g, n);
-        first_uses u = { at, w->place[n] };
+        keeping k = { a, g, w, node, w->place[n], CR_OK };
         cr_saved kept;
         if (node->kind != CR_NODE_CALL) continue;
         CR_TRY(find_kept(g, node, &kept));
         for (uint16_t i = 0; i < node->nargs; i++)
             if (!node->op->schema.params[i].writes && kept.args >> CR_MIN(i, 63) & 1)
-                cr_args_visit_values(&node->args[i], 1, see_use, &u);
+                cr_args_visit_values(&node->args[i], 1, see_kept, &k);
         for (uint32_t v = node->first; v < node->first + node->nvalues; v++)
-            if (kept.results >> (cr_graph_value(g, v)->hidden ? 0 : cr_graph_value(g, v)->ret) & 1) see_use(&u, v);
-    }
-    return CR_OK;
-}
-
-/* A call that writes gives the tensor that it wrote in two values, which a functional graph has as one. */
-static void join_uses(const cr_graph *g, uint32_t *at) {
-    for (uint32_t n = cr_graph_first(g); n != CR_NO_NODE; n = cr_graph_next(g, n)) {
-        const cr_node *node = cr_graph_node(g, n);
-        uint32_t end = node->first + node->nvalues;
-        for (uint32_t h = node->first; h < end; h++)
-            for (uint32_t v = node->first; v < end && cr_graph_value(g, h)->hidden; v++) {
-                const cr_meta *a = cr_graph_value(g, h)->meta, *b = cr_graph_value(g, v)->meta;
-                if (v == h || !a || !b || a->storage != b->storage) continue;
-                uint32_t first = at[h] && at[v] ? CR_MIN(at[h], at[v]) : CR_MAX(at[h], at[v]);
-                at[h] = at[v] = first;
-            }
-    }
-}
-
-/* Which values of the forward part are gone when the program has run: what eager code would complain of, had it saved
- * one. Values keep their names on the way. */
-static cr_status mark_stale(cr_aot *a, const cr_graph *recorded, const cr_writes *w, const uint32_t *uses) {
-    const cr_graph *g = a->joint.graph;
-    for (uint32_t v = 0; v < cr_graph_value_count(g); v++) {
-        const cr_value *value = cr_graph_value(g, v);
-        if (value->node >= a->joint.forward_nodes) continue; /* erased ones, too */
-        uint32_t old = cr_graph_find(recorded, value->name);
-        a->stale[v] = old != CR_NO_VALUE && uses[old] && w->last[w->memory[old]] > uses[old];
+            if (kept.results >> (cr_graph_value(g, v)->hidden ? 0 : cr_graph_value(g, v)->ret) & 1) see_kept(&k, v);
+        CR_TRY(k.status);
     }
     return CR_OK;
 }
 
 static cr_status find_stale(cr_aot *a, const cr_recorded *r) {
     cr_writes writes;
-    a->stale = cr_calloc(cr_graph_value_count(a->joint.graph) + 1u, sizeof *a->stale);
-    uint32_t *uses = cr_calloc(cr_graph_value_count(r->graph) + 1u, sizeof *uses);
-    cr_status status = a->stale && uses ? cr_writes_find(r->graph, CR_SHARING_KNOWN, &writes) : CR_ENOMEM;
-    if (!status && writes.all.n) status = find_uses(r->graph, &writes, uses);
-    if (!status && writes.all.n) join_uses(r->graph, uses);
-    if (!status && writes.all.n) status = mark_stale(a, r->graph, &writes, uses);
-    if (!status) cr_writes_dispose(&writes);
-    cr_free(uses);
+    CR_TRY(cr_writes_find(r->graph, CR_SHARING_KNOWN, &writes));
+    cr_status status = writes.all.n ? see_calls(a, r->graph, &writes) : CR_OK;
+    cr_writes_dispose(&writes);
+    return status;
+}
+
+static void mark_value(void *user, uint32_t v) { ((bool *)user)[v] = true; }
+
+/* What a walk from these results comes by: the values of the forward part that they are made of. */
+static cr_status mark_walked(const cr_joint *j, const bool *defined, bool *walked) {
+    const cr_node *output = cr_graph_node(j->graph, cr_graph_output(j->graph));
+    CR_VEC(uint32_t) order = { 0 };
+    cr_status status = CR_OK;
+    for (uint32_t i = 0; i < j->ntangents; i++)
+        if (defined[i]) cr_args_visit_values(&output->args[j->tangent_of[i]], 1, mark_value, walked);
+    for (uint32_t n = cr_graph_first(j->graph); n != CR_NO_NODE && !status; n = cr_graph_next(j->graph, n))
+        if (n < j->forward_nodes) status = cr_vec_push(&order, n);
+    for (size_t i = order.n; i-- > 0 && !status;) {
+        const cr_node *node = cr_graph_node(j->graph, order.at[i]);
+        bool any = false;
+        for (uint32_t k = 0; k < node->nvalues; k++) any |= walked[node->first + k];
+        if (any) cr_args_visit_values(node->args, node->nargs, mark_value, walked);
+    }
+    cr_vec_dispose(&order);
+    return status;
+}
+
+/* The name of a value that the backward part reads although the program wrote over it after a call on the walk had kept
+ * it; NULL: there is none. */
+static cr_status find_read_stale(const cr_aot *a, const cr_joint *j, const bool *defined, const char **out) {
+    uint32_t n = cr_graph_value_count(j->graph);
+    bool *reads = cr_calloc(2 * (size_t)n + 1, sizeof *reads), *walked = reads + n;
+    cr_status status = reads ? cr__cut_reads(j, false, reads) : CR_ENOMEM;
+    /* the forward part is the same whichever tangents there are */
+    if (!status) status = mark_walked(&a->joint, defined, walked);
+    for (size_t i = 0; i < a->stale.n && !status && !*out; i++)
+        if (reads[a->stale.at[i].value] && walked[a->stale.at[i].by])
+            *out = cr_graph_value(a->joint.graph, a->stale.at[i].value)->name;
+    cr_free(reads);
     return status;
 }
 
@@ -442,11 +476,7 @@ static cr_status make_backward(cr_aot *a, const bool *defined, cr__backward *out
         CR_TRY(status);
         j = &other;
     }
-    bool *reads = cr_calloc(cr_graph_value_count(j->graph) + 1u, sizeof *reads);
-    cr_status status = reads ? cr__cut_reads(j, false, reads) : CR_ENOMEM;
-    for (uint32_t v = 0; v < cr_graph_value_count(a->joint.graph) && !status && !out->stale; v++)
-        if (a->stale[v] && reads[v]) out->stale = cr_graph_value(a->joint.graph, v)->name;
-    cr_free(reads);
+    cr_status status = find_read_stale(a, j, defined, &out->stale);
     if (!status && !out->stale) status = cr__cut_backward(j, a->saved, &g);
     if (j == &other) cr_joint_dispose(&other);
     if (!status && !out->stale) status = compile(a, CR_AOT_BACKWARD, g, &out->code);

@@ -9,6 +9,8 @@
 typedef struct cr__source { uint32_t input; bool root, tensor; } cr__source;
 /* A new value of an input of the code: its first results. */
 typedef struct cr__update { uint32_t source; bool hidden; uint16_t bumps; } cr__update;
+/* A value that the program writes over after a call has kept it, and a result of that call. */
+typedef struct cr__stale { uint32_t value, by; } cr__stale;
 /* The backward part for one set of tangents that are defined. */
 typedef struct cr__backward {
     bool *defined;
@@ -24,7 +26,7 @@ struct cr_aot {
     bool *wrt, *through;         /* of it */
     cr_joint joint;              /* graph NULL: nothing is */
     bool *saved;                 /* per value of the joint graph */
-    bool *stale;                 /* per value of its forward part: the program writes its memory later */
+    CR_VEC(cr__stale) stale;     /* of its forward part */
     cr_cut cut;
     cr_aot_code forward;
     CR_VEC(cr__source) sources;

@@ -491,7 +491,8 @@ static cr_status body(void *user, const cr_graph *g, cr_graph **out) {
 
 cr_status cr_pass_functionalize(const cr_graph *g, cr_functionalize_options *o, cr_graph **out) {
     functions f = { .g = g, .options = o, .replay = o->replay };
-    cr__walk walk = { .rule = rule, .user = &f, .all = true, .body = body, .finish = o->mutated ? finish : NULL };
+    cr__walk walk = { .rule = rule, .user = &f, .all = true, .named = o->histories, .body = body,
+                      .finish = o->mutated ? finish : NULL };
     cr_arena_init(&f.arena);
     cr_status status = prepare(&f, o->mutated);
     if (!status) status = cr__rewrite_walk(g, &walk, out);

@@ -13,6 +13,8 @@ typedef struct cr__walk {
     cr__placeholder_fn *place;
     /* the rule is shown unstable calls, too: it deals with writes itself */
     bool all;
+    /* values are found again by their names: what is inferred anew has its own, not the first that is free */
+    bool named;
     /* for subgraphs, instead of the same rule */
     cr_status (*body)(void *user, const cr_graph *g, cr_graph **out);
     cr_status (*finish)(cr_rewriter *w, cr_arg *more, size_t *n);    /* further outputs, at most one per placeholder */

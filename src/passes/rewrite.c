@@ -381,15 +381,16 @@ static cr_status copy_as_it_was(cr_rewriter *w, const cr_node *node, const cr_ar
     return cr_graph_call_with(w->to, node->op, args, values, node->nvalues, made);
 }
 
-/* Results keep the names they had, where those are free. */
-static cr_status keep_names(cr_rewriter *w, const cr_node *node) {
+/* Results keep the names they had, where those are free. `copy`: the node's own copy, if it has one. */
+static cr_status keep_names(cr_rewriter *w, const cr_node *node, uint32_t copy) {
     for (uint32_t i = 0; i < node->nvalues; i++) {
         const cr_arg *to = &w->map[node->first + i];
         const cr_value *old = cr_graph_value(w->from, node->first + i);
         if (to->kind != CR_ARG_VALUE || old->hidden || cr_graph_find(w->to, old->name) != CR_NO_VALUE) continue;
-        const cr_node *maker = cr_graph_node(w->to, cr_graph_value(w->to, (uint32_t)to->u.i)->node);
+        const cr_value *new = cr_graph_value(w->to, (uint32_t)to->u.i);
+        const cr_node *maker = cr_graph_node(w->to, new->node);
         /* no older node's name */
-        bool own = cr_graph_find(w->from, cr_graph_value(w->to, (uint32_t)to->u.i)->name) == CR_NO_VALUE;
+        bool own = (w->walk.named && new->node == copy) || cr_graph_find(w->from, new->name) == CR_NO_VALUE;
         if (maker->kind == CR_NODE_CALL && own) CR_TRY(cr_graph_rename(w->to, (uint32_t)to->u.i, old->name));
     }
     return CR_OK;
@@ -416,7 +417,7 @@ static cr_status copy_call(cr_rewriter *w, const cr_node *node, const cr_arg *ar
              v->type == CR_T_TENSOR && !v->meta ? cr_arg_none() : value_arg(w->to, copy->first + i));
         w->values.at[copy->first + i].unstable = is_unstable(w, node->first + i);
     }
-    return same ? CR_OK : keep_names(w, node);
+    return same ? CR_OK : keep_names(w, node, made);
 }
 
 /* ---- the walk ---- */
@@ -451,7 +452,7 @@ static cr_status walk_call(cr_rewriter *w, const cr_node *node) {
     cr_status status = CR_OK;
     cr_env_set_general(cr_graph_env(w->to), general && stable);
     if (w->walk.rule && (w->walk.all || stable)) status = w->walk.rule(w, node, args, &done);
-    if (!status) status = done ? keep_names(w, node) : copy_call(w, node, args, stable);
+    if (!status) status = done ? keep_names(w, node, CR_NO_NODE) : copy_call(w, node, args, stable);
     cr_env_set_general(cr_graph_env(w->to), general);
     CR_TRY(status);
     drop_mapped(w, mapped, node->nargs); /* the old call's own uses; its copy counts anew */
